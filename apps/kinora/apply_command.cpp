@@ -1,0 +1,97 @@
+// kinora apply ID [INPUT] [--inputs F.safetensors] [--method M] [--set k=v] [--out F] [--json]
+#include <boost/program_options.hpp>
+#include <iostream>
+
+#include "apps/kinora/command.hpp"
+#include "core/config/document.hpp"
+#include "core/run/apply.hpp"
+#include "core/run/cancel.hpp"
+#include "core/run/torch_library.hpp"
+
+namespace kinora {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* kHelp = R"(usage: kinora apply ID [INPUT] [options]
+
+Runs one component alone on one input. A stage takes a film; the others take tensors from a safetensors file, whose names
+are the component's arguments (kinora plugins inspect ID), and give tensors. What is float64 stays float64.
+
+examples:
+  kinora apply stage/shots.content film.mp4 --json
+  kinora apply stage/clip.transcode film.mp4 --out clips/
+  kinora apply tokenizer/cosmos --method encode --inputs x.safetensors --set weights=w.safetensors --out z.safetensors
+  kinora apply model/dit --set layers=2 --inputs in.safetensors --method gradient --out grads.safetensors
+  kinora apply sampler/edm-heun --inputs mixture.safetensors --set steps=20 --out samples.safetensors --json
+
+)";
+
+po::options_description flags() {
+  po::options_description options("options");
+  options.add_options()("inputs", po::value<std::string>()->default_value("")->value_name("FILE"), "tensors by argument name")(
+      "method", po::value<std::string>()->default_value("")->value_name("M"), "encode, decode, encode_decode, gradient, quantize ...")(
+      "set", po::value<std::vector<std::string>>()->composing()->value_name("k=v"), "an option of the component; weights=FILE; seed=N")(
+      "out", po::value<std::string>()->default_value("")->value_name("PATH"), "where results go")("json", "print the result as JSON")(
+      "help,h", "this text");
+  return options;
+}
+
+// k=v with v as TOML would read it, else as a plain string.
+void assign(const std::string& text, core::ApplyRequest& request) {
+  const auto equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) throw Error(KINORA_INVALID, "--set " + text + ": expected NAME=VALUE");
+  const std::string name = text.substr(0, equals), value = text.substr(equals + 1);
+  if (name == "weights") {
+    request.weights = value;
+    return;
+  }
+  auto parsed = core::Document::parse("v = " + value, "--set");
+  nlohmann::json v = parsed ? parsed->root().value("v", nlohmann::json(value)) : nlohmann::json(value);
+  if (name == "seed" && v.is_number_integer()) {
+    request.seed = v;
+  } else {
+    request.options[name] = v;
+  }
+}
+
+}  // namespace
+
+int apply_command(core::Runtime& runtime, const Arguments& arguments) {
+  po::options_description all = flags();
+  all.add_options()("id", po::value<std::string>()->default_value(""))("input", po::value<std::string>()->default_value(""));
+  po::positional_options_description positional;
+  positional.add("id", 1).add("input", 1);
+  po::variables_map given;
+  po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), given);
+  if (given.count("help")) {
+    std::cout << kHelp << flags();
+    return kDone;
+  }
+  core::ApplyRequest request;
+  request.id = given["id"].as<std::string>();
+  request.input = given["input"].as<std::string>();
+  request.inputs = given["inputs"].as<std::string>();
+  request.method = given["method"].as<std::string>();
+  request.out = given["out"].as<std::string>();
+  if (request.id.empty()) return fail(kUsage, "apply: which component? see kinora plugins list and kinora apply --help");
+  if (given.count("set"))
+    for (const auto& set : given["set"].as<std::vector<std::string>>()) assign(set, request);
+
+  const auto spec = runtime.registry().find(request.id);
+  if (!spec) return fail(kUsage, "apply: " + spec.failure().message);
+  request.id = (*spec)->id;
+  if ((*spec)->kind == "stage" && request.input.empty()) return fail(kUsage, "apply: " + request.id + " needs an input file: kinora apply " + request.id + " FILE");
+  if ((*spec)->kind != "stage" && request.inputs.empty())
+    return fail(kUsage, "apply: " + request.id + " needs --inputs FILE.safetensors; kinora plugins inspect " + request.id + " lists the tensors");
+  core::watch_signals();
+  const auto result = (*spec)->kind == "stage" ? core::apply_stage(runtime, request) : core::torch_apply((*spec)->kind)(runtime, request);
+  if (given.count("json")) {
+    std::cout << result.result.dump() << "\n";
+  } else {
+    std::cout << result.result.dump(2) << "\n";
+  }
+  return kDone;
+}
+
+}  // namespace kinora

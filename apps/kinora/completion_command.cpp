@@ -1,0 +1,50 @@
+// kinora completion bash: a script that asks the program itself for components and jobs.
+#include <iostream>
+
+#include "apps/kinora/command.hpp"
+
+namespace kinora {
+namespace {
+
+constexpr const char* kBash = R"(# bash completion for kinora:  source <(kinora completion bash)
+_kinora() {
+  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command="" i
+  COMPREPLY=()
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    case ${COMP_WORDS[i]} in
+      --plugins|--log) ((i++)) ;;
+      -*) ;;
+      *) command=${COMP_WORDS[i]}; break ;;
+    esac
+  done
+  _kinora_words() { COMPREPLY=($(compgen -W "$1" -- "$cur")); }
+  _kinora_ids() { _kinora_words "$(kinora plugins list --ids 2>/dev/null)"; }
+  case $prev in
+    --plugins|--out) COMPREPLY=($(compgen -d -- "$cur")); return ;;
+    --log) _kinora_words "trace debug info warn error"; return ;;
+    --inputs) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+    --method) _kinora_words "encode decode encode_decode forward gradient quantize"; return ;;
+    --only) _kinora_words "$(sed -n 's/^ *name *= *"\([^"]*\)".*/\1/p' "${COMP_WORDS[@]:2}" 2>/dev/null)"; return ;;
+  esac
+  case $command in
+    "") _kinora_words "run check plugins apply bench completion --plugins --log --version --help" ;;
+    run) if [[ $cur == -* ]]; then _kinora_words "--set --only --out --dry-run --help"; else COMPREPLY=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
+    check) if [[ $cur == -* ]]; then _kinora_words "--set --help"; else COMPREPLY=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
+    plugins) if [[ $prev == inspect ]]; then _kinora_ids; elif [[ $prev == plugins ]]; then _kinora_words "list inspect validate manifest new --help"; else _kinora_words "--json --markdown"; COMPREPLY+=($(compgen -f -- "$cur")); fi ;;
+    apply) if [[ $prev == apply ]]; then _kinora_ids; elif [[ $cur == -* ]]; then _kinora_words "--inputs --method --set --out --json --help"; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
+    bench) _kinora_words "plugin_call startup shots" ;;
+    completion) _kinora_words "bash" ;;
+  esac
+}
+complete -o filenames -F _kinora kinora
+)";
+
+}  // namespace
+
+int completion_command(const Arguments& arguments) {
+  if (arguments.size() != 1 || arguments[0] != "bash") return fail(kUsage, "completion: only bash is known; source <(kinora completion bash)");
+  std::cout << kBash;
+  return kDone;
+}
+
+}  // namespace kinora

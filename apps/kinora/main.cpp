@@ -1,0 +1,116 @@
+// The command line: flags that all commands share, then one command.
+#include <boost/program_options.hpp>
+#include <iostream>
+#include <map>
+
+#include "apps/kinora/command.hpp"
+#include "apps/kinora/plugins_command.hpp"
+#include "apps/kinora/version.hpp"
+#include "core/run/torch_library.hpp"
+#include "core/suggest.hpp"
+
+namespace kinora {
+namespace {
+
+constexpr const char* kHelp = R"(Kinora: from raw film to a video foundation model, and back to film.
+
+usage: kinora [--plugins DIR]... [--log LEVEL] COMMAND ...
+
+commands
+  run FILE.toml          run the jobs of a file; go on with what is unfinished
+  check FILE.toml        every error of a run file at once, with its place and a suggestion
+  plugins                the components there are: list, inspect ID, validate FILE.so, new KIND NAME
+  apply ID [INPUT]       run one component alone on one input
+  bench [NAME]           measure this machine; one line of JSON each
+  completion bash        a script for the shell: source <(kinora completion bash)
+
+first steps
+  kinora run configs/quickstart.toml                   a film becomes a trained model and a generated clip
+  kinora plugins inspect sampler/edm-heun              what a component takes and gives
+  kinora apply stage/shots.content FILM --json         the shots of a film
+  kinora COMMAND --help                                more about a command, with examples
+
+flags
+  --plugins DIR          look for plugins here first (again for more); also KINORA_PLUGIN_PATH
+  --log LEVEL            trace, debug, info (default), warn, error
+  --version              versions of Kinora, libtorch and FFmpeg
+  --help
+
+exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted
+)";
+
+const std::map<std::string, int (*)(core::Runtime&, const Arguments&)>& commands() {
+  static const std::map<std::string, int (*)(core::Runtime&, const Arguments&)> all{
+      {"run", run_command},     {"check", check_command}, {"apply", apply_command}, {"bench", bench_command},
+      {"plugins", [](core::Runtime& r, const Arguments& a) { return plugins_command(r, a); }},
+      {"completion", [](core::Runtime&, const Arguments& a) { return completion_command(a); }}};
+  return all;
+}
+
+// Takes the shared flags off the front; the rest is the command and what belongs to it.
+int parse_globals(Arguments& arguments, Globals& globals) {
+  while (!arguments.empty() && arguments.front().rfind("--", 0) == 0) {
+    std::string flag = arguments.front(), value;
+    arguments.erase(arguments.begin());
+    if (const auto equals = flag.find('='); equals != std::string::npos) {
+      value = flag.substr(equals + 1);
+      flag.resize(equals);
+    } else if (flag != "--plugins" && flag != "--log") {
+      return fail(kUsage, "unknown flag '" + flag + "'" + core::did_you_mean(flag, {"--plugins", "--log", "--version", "--help"}) + "; see kinora --help");
+    } else if (arguments.empty()) {
+      return fail(kUsage, flag + " needs a value");
+    } else {
+      value = arguments.front();
+      arguments.erase(arguments.begin());
+    }
+    if (flag == "--plugins") globals.runtime.plugin_dirs.emplace_back(value);
+    if (flag == "--log") globals.runtime.log_level = value;
+  }
+  return kDone;
+}
+
+int run(Arguments arguments) {
+  if (arguments.empty() || arguments.front() == "--help" || arguments.front() == "-h" || arguments.front() == "help") {
+    std::cout << kHelp;
+    return arguments.empty() ? kUsage : kDone;
+  }
+  if (arguments.front() == "--version" || arguments.front() == "version") {
+    std::cout << version_text();
+    return kDone;
+  }
+  Globals globals;
+  if (const int code = parse_globals(arguments, globals)) return code;
+  if (arguments.empty()) return fail(kUsage, "which command? see kinora --help");
+  const auto it = commands().find(arguments.front());
+  if (it == commands().end()) {
+    std::vector<std::string> names;
+    for (const auto& [name, f] : commands()) names.push_back(name);
+    return fail(kUsage, "unknown command '" + arguments.front() + "'" + core::did_you_mean(arguments.front(), names) + "; see kinora --help");
+  }
+  auto runtime = core::Runtime::start(globals.runtime);
+  if (!runtime) return fail(kUsage, runtime.failure().message);
+  (*runtime)->torch_loader(core::open_torch_library);
+  arguments.erase(arguments.begin());
+  return it->second(**runtime, arguments);
+}
+
+}  // namespace
+
+int fail(int code, const std::string& message) {
+  std::cerr << "kinora: " << message << "\n";
+  return code;
+}
+
+}  // namespace kinora
+
+int main(int argc, char** argv) {
+  try {
+    return kinora::run({argv + 1, argv + argc});
+  } catch (const boost::program_options::error& e) {
+    return kinora::fail(kinora::kUsage, std::string(e.what()) + "; see --help");
+  } catch (const kinora::Error& e) {
+    return kinora::fail(e.code() == KINORA_INVALID ? kinora::kUsage : e.code() == KINORA_CANCELLED ? kinora::kInterrupted : kinora::kFailed, e.what());
+  } catch (const std::exception& e) {
+    return kinora::fail(kinora::kFailed, e.what());
+  }
+}

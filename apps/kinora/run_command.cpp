@@ -1,0 +1,125 @@
+// kinora run FILE.toml and kinora check FILE.toml
+#include <boost/program_options.hpp>
+#include <iostream>
+
+#include "apps/kinora/command.hpp"
+#include "core/config/document.hpp"
+#include "core/log.hpp"
+#include "core/run/cancel.hpp"
+#include "core/run/runner.hpp"
+#include "core/suggest.hpp"
+
+namespace kinora {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* kRunHelp = R"(usage: kinora run FILE.toml [options]
+
+Runs the jobs of a run file, one after the other, into its output folder. What is finished and unchanged is not done
+again; what was interrupted goes on where it was.
+
+examples:
+  kinora run configs/quickstart.toml                      the whole way, from a film to a generated clip
+  kinora run my.toml --set dit.steps=2000 --set run.seed=7 other values for this time
+  kinora run my.toml --only dit                           one job, and what it reads
+  kinora run my.toml --dry-run                            say what would be done
+
+)";
+
+// Reads the file and the --set overrides; prints every problem. Nothing if there was one.
+std::optional<core::RunFile> load(core::Runtime& runtime, const std::string& file, const std::vector<std::string>& sets) {
+  auto doc = core::Document::read(file);
+  if (!doc) {
+    std::cerr << doc.failure().message << "\n";
+    return std::nullopt;
+  }
+  std::vector<core::Diagnostic> problems;
+  for (const auto& set : sets)
+    if (auto status = doc->set(set); !status) problems.push_back({{}, status.failure().message});
+  core::RunFile run = core::read_run(*doc, runtime.registry(), problems);
+  for (const auto& p : problems) std::cerr << (p.at.file.empty() ? p.message : core::format(p)) << "\n";
+  if (problems.empty()) return run;
+  std::cerr << file << ": " << problems.size() << (problems.size() == 1 ? " error\n" : " errors\n");
+  return std::nullopt;
+}
+
+po::options_description run_options() {
+  po::options_description options("options");
+  options.add_options()("set", po::value<std::vector<std::string>>()->composing()->value_name("a.b=v"), "override a value: JOB.OPTION=VALUE or run.KEY=VALUE")(
+      "only", po::value<std::string>()->default_value("")->value_name("JOB"), "run this job and what it reads")(
+      "out", po::value<std::string>()->value_name("DIR"), "output folder instead of the file's")("dry-run", "say what would be done")(
+      "help,h", "this text");
+  return options;
+}
+
+struct Parsed {
+  po::variables_map values;
+  std::string file;
+  std::vector<std::string> sets;
+};
+
+Parsed parse(const Arguments& arguments, const po::options_description& visible) {
+  po::options_description all;
+  all.add(visible).add_options()("file", po::value<std::string>());
+  po::positional_options_description positional;
+  positional.add("file", 1);
+  Parsed out;
+  po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), out.values);
+  po::notify(out.values);
+  if (out.values.count("file")) out.file = out.values["file"].as<std::string>();
+  if (out.values.count("set")) out.sets = out.values["set"].as<std::vector<std::string>>();
+  return out;
+}
+
+}  // namespace
+
+int run_command(core::Runtime& runtime, const Arguments& arguments) {
+  const auto visible = run_options();
+  const Parsed given = parse(arguments, visible);
+  if (given.values.count("help")) {
+    std::cout << kRunHelp << visible;
+    return kDone;
+  }
+  if (given.file.empty()) return fail(kUsage, "run: which file? kinora run FILE.toml, for example kinora run configs/quickstart.toml");
+  auto run = load(runtime, given.file, given.sets);
+  if (!run) return kUsage;
+  if (given.values.count("out")) run->out = std::filesystem::absolute(given.values["out"].as<std::string>()).lexically_normal();
+  core::RunOptions options;
+  options.dry = given.values.count("dry-run") != 0;
+  options.only = given.values["only"].as<std::string>();
+  std::vector<std::string> names;
+  for (const auto& job : run->jobs) names.push_back(job.name);
+  if (!options.only.empty() && std::find(names.begin(), names.end(), options.only) == names.end())
+    return fail(kUsage, "run: no job is called '" + options.only + "'" + core::did_you_mean(options.only, names));
+  std::error_code error;
+  std::filesystem::create_directories(run->out, error);
+  if (error) return fail(kFailed, "cannot make the output folder " + run->out.string() + ": " + error.message() + "; choose another with --out");
+  core::watch_signals();
+  auto log = core::LogFile::open(run->out / "kinora.log");
+  if (!log) return fail(kFailed, log.failure().message);
+  const core::RunResult result = core::run_jobs(runtime, *run, options);
+  if (result.was_cancelled) return fail(kInterrupted, "interrupted; run the same command again to go on");
+  if (!result.ok) return kFailed;
+  std::cout << "results are in " << run->out.string() << "\n";
+  return kDone;
+}
+
+int check_command(core::Runtime& runtime, const Arguments& arguments) {
+  po::options_description visible("options");
+  visible.add_options()("set", po::value<std::vector<std::string>>()->composing()->value_name("a.b=v"), "override a value")("help,h", "this text");
+  const Parsed given = parse(arguments, visible);
+  if (given.values.count("help")) {
+    std::cout << "usage: kinora check FILE.toml [--set a.b=v]...\n\nReads a run file as `run` would and prints every error at once, as "
+                 "FILE:LINE:COL. Exit 0 if there is\nnone, else 2.\n\n"
+              << visible;
+    return kDone;
+  }
+  if (given.file.empty()) return fail(kUsage, "check: which file? kinora check FILE.toml");
+  const auto run = load(runtime, given.file, given.sets);
+  if (!run) return kUsage;
+  std::cout << given.file << ": " << run->jobs.size() << " jobs, no errors\n";
+  return kDone;
+}
+
+}  // namespace kinora

@@ -1,0 +1,152 @@
+#include "core/config/document.hpp"
+
+#include <fstream>
+#include <sstream>
+#include <toml++/toml.h>
+
+namespace kinora::core {
+namespace {
+
+using nlohmann::json;
+
+std::string child(const std::string& pointer, std::string_view key) {
+  std::string out = pointer + "/";
+  for (char c : key) out += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
+  return out;
+}
+
+json scalar(const toml::node& node) {
+  if (const auto* v = node.as_integer()) return v->get();
+  if (const auto* v = node.as_floating_point()) return v->get();
+  if (const auto* v = node.as_boolean()) return v->get();
+  if (const auto* v = node.as_string()) return v->get();
+  std::ostringstream text;  // dates and times: kept as their text
+  text << toml::node_view<const toml::node>(node);
+  return text.str();
+}
+
+// Walks the TOML tree into JSON, telling `place` where each key and value stands.
+template <class F>
+json convert(const toml::node& node, const std::string& pointer, const F& place) {
+  if (const auto* table = node.as_table()) {
+    json out = json::object();
+    for (const auto& [key, value] : *table) {
+      const std::string at = child(pointer, key.str());
+      place(at, key.source().begin, value.source().begin);
+      out[std::string(key.str())] = convert(value, at, place);
+    }
+    return out;
+  }
+  if (const auto* array = node.as_array()) {
+    json out = json::array();
+    for (size_t i = 0; i < array->size(); ++i) {
+      const std::string at = child(pointer, std::to_string(i));
+      place(at, array->get(i)->source().begin, array->get(i)->source().begin);
+      out.push_back(convert(*array->get(i), at, place));
+    }
+    return out;
+  }
+  return scalar(node);
+}
+
+Failure syntax_error(const toml::parse_error& e, const std::string& name) {
+  const Location at{name, static_cast<int>(e.source().begin.line), static_cast<int>(e.source().begin.column)};
+  return {KINORA_INVALID, format({at, std::string(e.description())})};
+}
+
+// The table of a job by its name, or a table by its key.
+json* descend(json& at, const std::string& key) {
+  if (at.is_object() && at.contains(key)) return &at[key];
+  return nullptr;
+}
+
+json* job_by_name(json& root, const std::string& name) {
+  if (!root.contains("job") || !root["job"].is_array()) return nullptr;
+  for (auto& job : root["job"])
+    if (job.is_object() && job.value("name", job.value("kind", "")) == name) return &job;
+  return nullptr;
+}
+
+}  // namespace
+
+std::string format(const Diagnostic& d) {
+  std::string out = d.at.file;
+  if (d.at.line > 0) out += ":" + std::to_string(d.at.line) + ":" + std::to_string(d.at.column);
+  return out + ": " + d.message;
+}
+
+Result<Document> Document::read(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::error_code ignored;
+  if (!in || std::filesystem::is_directory(file, ignored))
+    return Failure{KINORA_NOT_FOUND, file.string() + ": no such file, or it cannot be read"};
+  std::ostringstream text;
+  text << in.rdbuf();
+  return parse(text.str(), file.string());
+}
+
+Result<Document> Document::parse(std::string_view text, const std::string& name) {
+  Document out;
+  out.name_ = name;
+  try {
+    const toml::table table = toml::parse(text, name);
+    out.root_ = convert(table, "", [&](const std::string& at, const toml::source_position& k, const toml::source_position& v) {
+      out.places_[at] = {{name, static_cast<int>(k.line), static_cast<int>(k.column)},
+                         {name, static_cast<int>(v.line), static_cast<int>(v.column)}};
+    });
+  } catch (const toml::parse_error& e) {
+    return syntax_error(e, name);
+  }
+  return out;
+}
+
+Status Document::set(std::string_view assignment) {
+  const auto equals = assignment.find('=');
+  if (equals == std::string_view::npos || equals == 0)
+    return Failure{KINORA_INVALID, "--set " + std::string(assignment) + ": expected NAME=VALUE, for example dit.steps=100"};
+  const std::string path(assignment.substr(0, equals)), text(assignment.substr(equals + 1));
+  auto parsed = parse("v = " + text, "--set");
+  if (!parsed) parsed = parse("v = " + json(text).dump(), "--set");
+  const json value = parsed ? parsed->root_.value("v", json(text)) : json(text);
+
+  std::vector<std::string> parts;
+  std::stringstream stream(path);
+  for (std::string part; std::getline(stream, part, '.');) parts.push_back(part);
+  json* at = job_by_name(root_, parts.front());
+  std::string pointer;
+  if (at) {
+    pointer = "/job/" + std::to_string(at - &root_["job"][0]);
+  } else {
+    at = descend(root_, parts.front());
+    pointer = child("", parts.front());
+  }
+  if (!at || parts.size() < 2)
+    return Failure{KINORA_INVALID, "--set " + path + ": the first part must be 'run' or the name of a job of " + name_};
+  for (size_t i = 1; i + 1 < parts.size(); ++i) {
+    pointer = child(pointer, parts[i]);
+    // A component given by its name alone becomes a table as soon as one of its options is set.
+    if (at->contains(parts[i]) && (*at)[parts[i]].is_string()) (*at)[parts[i]] = json{{"use", (*at)[parts[i]]}};
+    at = &(*at)[parts[i]];
+    if (at->is_null()) *at = json::object();
+    if (!at->is_object()) return Failure{KINORA_INVALID, "--set " + path + ": '" + parts[i] + "' is not a table"};
+  }
+  (*at)[parts.back()] = value;
+  const Location here{"--set " + std::string(assignment), 0, 0};
+  places_[child(pointer, parts.back())] = {here, here};
+  return {};
+}
+
+Location Document::key(const std::string& pointer) const { return find(pointer, &Place::key); }
+Location Document::value(const std::string& pointer) const { return find(pointer, &Place::value); }
+
+// The nearest enclosing place that is known: a default that is missing is reported at its table.
+Location Document::find(const std::string& pointer, Location Place::*which) const {
+  for (std::string at = pointer;; at.resize(at.rfind('/'))) {
+    const auto it = places_.find(at);
+    if (it != places_.end() && (it->second.*which).line > 0) return it->second.*which;
+    if (it != places_.end() && it->second.key.file != name_) return it->second.key;
+    if (at.empty() || at.rfind('/') == std::string::npos) return {name_, 0, 0};
+  }
+}
+
+}  // namespace kinora::core

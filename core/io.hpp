@@ -1,0 +1,62 @@
+// Files by URI over storage components (kinora.io/1 for plugins; the class for core).
+//
+//   "clips/a.mp4", "/data/a.mp4", "file:///data/a%20b.mp4"   storage/file, the path
+//   "s3://bucket/key"                                        storage/s3, "bucket/key": what follows the "://"
+//   "asset:minilm/vocab.txt"                                 storage/file, where paths.hpp finds it
+#pragma once
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "core/plugin/registry.hpp"
+#include "kinora/abi/io.h"
+#include "kinora/abi/storage.h"
+
+namespace kinora::core {
+
+struct Uri {
+  std::string scheme;  // "file" if the text has none
+  std::string path;    // what the storage component is given
+};
+Result<Uri> parse_uri(std::string_view text);
+
+// One instance of a storage component.
+struct Store {
+  const kinora_storage* table = nullptr;
+  void* self = nullptr;
+  ~Store();
+};
+
+struct Listed {
+  std::string name;  // relative to the listed folder
+  bool folder = false;
+  uint64_t size = 0;
+  int64_t modified = 0;  // nanoseconds since 1970
+};
+
+// [any-thread] All functions. An instance of a storage component is made on the first use of its scheme.
+class Io {
+ public:
+  explicit Io(Registry& registry) : registry_(registry) {}
+  // Options for a scheme's storage; before its first use.
+  void configure(const std::string& scheme, json options);
+  Result<std::shared_ptr<Store>> store(const std::string& scheme);
+  // What a folder directly holds, by name.
+  Result<std::vector<Listed>> list(std::string_view uri);
+  Status remove(std::string_view uri);
+  // Whole small files; bounded, so that a hostile size cannot exhaust memory.
+  Result<std::string> read_all(std::string_view uri, uint64_t at_most = uint64_t{1} << 30);
+  Status write_all(std::string_view uri, std::string_view bytes);
+
+ private:
+  Registry& registry_;
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<Store>> stores_;
+  std::map<std::string, json> options_;
+};
+
+// Offers kinora.io/1 over `io` (null: every call fails). One at a time in a process.
+void serve_io(Io* io);
+
+}  // namespace kinora::core

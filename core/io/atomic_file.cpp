@@ -1,0 +1,151 @@
+#include "core/io/atomic_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What the system said, and what the reader of the message can do about it.
+Failure system_failure(int error, const char* doing, const fs::path& path) {
+  const char* why = std::strerror(error);
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+      return fail(KINORA_NO_MEMORY, "{}: {} failed: {}; free some space and run again, finished work is kept", path.string(), doing, why);
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return fail(KINORA_IO, "{}: {} failed: {}; make the folder writable or choose another output folder", path.string(), doing, why);
+    case ENOENT:
+      return fail(KINORA_NOT_FOUND, "{}: {} failed: {}; its folder does not exist", path.string(), doing, why);
+    default:
+      return fail(KINORA_IO, "{}: {} failed: {}", path.string(), doing, why);
+  }
+}
+
+// Unique within the machine; two machines that share the folder differ by host name.
+fs::path temporary_for(const fs::path& final_name) {
+  static std::atomic<uint64_t> count{0};
+  char host[64] = "";
+  gethostname(host, sizeof host - 1);
+  return final_name.parent_path() / fmt::format(".{}.tmp-{}-{}-{}", final_name.filename().string(), host, getpid(), ++count);
+}
+
+fs::path folder_of(const fs::path& name) { return name.has_parent_path() ? name.parent_path() : fs::path("."); }
+
+Status no_replace_rename(const fs::path& from, const fs::path& to) {
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return {};
+  if (errno == EEXIST) return fail(KINORA_INVALID, "{} exists already; remove it or choose another name", to.string());
+  if (errno != EINVAL && errno != ENOSYS) return system_failure(errno, "renaming to it", to);
+  // A file system without RENAME_NOREPLACE: a plain rename refuses a folder that is not empty.
+  if (rename(from.c_str(), to.c_str()) == 0) return {};
+  return system_failure(errno, "renaming to it", to);
+}
+
+}  // namespace
+
+Status flush_folder(const fs::path& folder) {
+  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return system_failure(errno, "opening", folder);
+  const int error = fsync(fd) == 0 ? 0 : errno;
+  close(fd);
+  if (error && error != EINVAL) return system_failure(error, "flushing", folder);  // EINVAL: cannot be flushed here
+  return {};
+}
+
+Result<AtomicFile> AtomicFile::create(const fs::path& final_name) {
+  AtomicFile made;
+  const fs::path temporary = temporary_for(final_name);
+  made.fd_ = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (made.fd_ < 0) return system_failure(errno, "creating", final_name);
+  made.final_ = final_name;
+  made.temporary_ = temporary;
+  return made;
+}
+
+AtomicFile::AtomicFile(AtomicFile&& o) noexcept
+    : final_(std::move(o.final_)), temporary_(std::move(o.temporary_)), fd_(std::exchange(o.fd_, -1)) {
+  o.temporary_.clear();
+}
+
+AtomicFile& AtomicFile::operator=(AtomicFile&& o) noexcept {
+  std::swap(final_, o.final_);
+  std::swap(temporary_, o.temporary_);
+  std::swap(fd_, o.fd_);
+  return *this;
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ >= 0) close(fd_);
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+}
+
+Status AtomicFile::write(const void* data, uint64_t size) {
+  const auto* at = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t n = ::write(fd_, at, std::min<uint64_t>(size, uint64_t{1} << 30));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return system_failure(errno, "writing", final_);
+    at += n;
+    size -= static_cast<uint64_t>(n);
+  }
+  return {};
+}
+
+Status AtomicFile::commit() {
+  const int error = fsync(fd_) == 0 ? 0 : errno;
+  const bool closed = close(std::exchange(fd_, -1)) == 0;
+  if (error) return system_failure(error, "flushing", final_);
+  if (!closed) return system_failure(errno, "closing", final_);
+  if (rename(temporary_.c_str(), final_.c_str()) != 0) return system_failure(errno, "renaming to it", final_);
+  temporary_.clear();
+  return flush_folder(folder_of(final_));
+}
+
+Status write_file_atomically(const fs::path& name, std::string_view contents) {
+  auto file = AtomicFile::create(name);
+  if (!file) return file.failure();
+  if (auto status = file->write(contents); !status) return status;
+  return file->commit();
+}
+
+Result<AtomicFolder> AtomicFolder::create(const fs::path& final_name) {
+  AtomicFolder made;
+  const fs::path temporary = temporary_for(final_name);
+  if (mkdir(temporary.c_str(), 0755) != 0) return system_failure(errno, "creating", final_name);
+  made.final_ = final_name;
+  made.temporary_ = temporary;
+  return made;
+}
+
+AtomicFolder::AtomicFolder(AtomicFolder&& o) noexcept : final_(std::move(o.final_)), temporary_(std::move(o.temporary_)) {
+  o.temporary_.clear();
+}
+
+AtomicFolder& AtomicFolder::operator=(AtomicFolder&& o) noexcept {
+  std::swap(final_, o.final_);
+  std::swap(temporary_, o.temporary_);
+  return *this;
+}
+
+AtomicFolder::~AtomicFolder() {
+  std::error_code ignored;
+  if (!temporary_.empty()) fs::remove_all(temporary_, ignored);
+}
+
+Status AtomicFolder::commit() {
+  if (auto status = flush_folder(temporary_); !status) return status;
+  if (auto status = no_replace_rename(temporary_, final_); !status) return status;
+  temporary_.clear();
+  return flush_folder(folder_of(final_));
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,93 @@
+#include "core/io/atomic_file.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <iterator>
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class AtomicIn : public testing::Test {
+ protected:
+  AtomicIn() : folder_(fs::temp_directory_path() / ("kinora-atomic-" + std::to_string(getpid()))) { fs::create_directories(folder_); }
+  ~AtomicIn() override { fs::remove_all(folder_); }
+  std::string text_of(const fs::path& file) {
+    std::ifstream in(file);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  size_t entries() { return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator())); }
+  fs::path folder_;
+};
+
+TEST_F(AtomicIn, AFileAppearsWholeOnCommitAndReplacesTheOldOne) {
+  ASSERT_TRUE(write_file_atomically(folder_ / "a", "old"));
+  auto file = AtomicFile::create(folder_ / "a");
+  ASSERT_TRUE(file && file->write("ne") && file->write("w"));
+  EXPECT_EQ(text_of(folder_ / "a"), "old");
+  ASSERT_TRUE(file->commit());
+  EXPECT_EQ(text_of(folder_ / "a"), "new");
+  EXPECT_EQ(entries(), 1U);
+}
+
+TEST_F(AtomicIn, NothingIsLeftWithoutCommit) {
+  {
+    auto file = AtomicFile::create(folder_ / "a");
+    ASSERT_TRUE(file && file->write("x"));
+    auto folder = AtomicFolder::create(folder_ / "b");
+    ASSERT_TRUE(folder && write_file_atomically(folder->temporary() / "c", "x"));
+    auto moved = *std::move(folder);
+    EXPECT_EQ(entries(), 2U);
+  }
+  EXPECT_EQ(entries(), 0U);
+}
+
+TEST_F(AtomicIn, AFolderNeverReplacesAnother) {
+  for (const bool first : {true, false}) {
+    auto folder = AtomicFolder::create(folder_ / "b");
+    ASSERT_TRUE(folder && write_file_atomically(folder->temporary() / "c", first ? "1" : "2"));
+    const auto status = folder->commit();
+    EXPECT_EQ(static_cast<bool>(status), first);
+    if (!first) {
+      EXPECT_THAT(status.failure().message, HasSubstr("exists already"));
+    }
+  }
+  EXPECT_EQ(text_of(folder_ / "b" / "c"), "1");
+}
+
+TEST_F(AtomicIn, AMissingFolderIsNamed) {
+  const auto file = AtomicFile::create(folder_ / "none" / "a");
+  ASSERT_FALSE(file);
+  EXPECT_EQ(file.failure().code, KINORA_NOT_FOUND);
+  EXPECT_THAT(file.failure().message, HasSubstr("folder does not exist"));
+}
+
+TEST_F(AtomicIn, AnUnwritableFolderIsNamed) {
+  if (geteuid() == 0) GTEST_SKIP() << "root writes everywhere";
+  fs::permissions(folder_, fs::perms::owner_read | fs::perms::owner_exec);
+  EXPECT_THAT(write_file_atomically(folder_ / "a", "x").failure().message, HasSubstr("make the folder writable"));
+  fs::permissions(folder_, fs::perms::owner_all);
+}
+
+// In a child process: writes past this limit fail like a full disk.
+void write_to_a_full_disk() {
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit limit{4096, 4096};
+  setrlimit(RLIMIT_FSIZE, &limit);
+  const auto name = fs::temp_directory_path() / ("kinora-full-" + std::to_string(getpid()));
+  const auto status = write_file_atomically(name, std::string(1 << 20, 'x'));
+  if (!status && !fs::exists(name)) fprintf(stderr, "said: %s\n", status.failure().message.c_str());
+  _exit(1);
+}
+
+TEST(AtomicFile, AFullDiskIsSaidAndLeavesNoFile) { EXPECT_DEATH(write_to_a_full_disk(), "said: .*writing failed"); }
+
+}  // namespace
+}  // namespace kinora::core

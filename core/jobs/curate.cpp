@@ -1,0 +1,161 @@
+#include "core/jobs/curate.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "core/io/atomic_file.hpp"
+#include "core/jobs/pipeline.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+json parse_field(const Sample& sample, const char* name) {
+  const auto text = sample.text(name);
+  if (!text) return json();
+  json value = json::parse(*text, nullptr, false);
+  return value.is_discarded() ? json() : value;
+}
+
+const char* end_name(uint32_t end) { return end == KINORA_KEPT ? "kept" : end == KINORA_FILTERED ? "filtered" : "failed"; }
+
+// The line of items.jsonl about one end.
+json item_line(const Sample& sample, const kinora_outcome& outcome) {
+  json line{{"key", sample.key()}, {"end", end_name(outcome.end)}, {"consumed", outcome.consumed != 0}};
+  if (outcome.stage) line["stage"] = outcome.stage;
+  if (outcome.reason) line["reason"] = outcome.reason;
+  if (outcome.end == KINORA_FILTERED) line["score"] = outcome.score;
+  line["facts"] = parse_field(sample, "json");
+  if (const auto parent = line["facts"].is_object() ? line["facts"].value("film", "") : ""; !parent.empty()) line["parent"] = parent;
+  if (outcome.consumed) line["shots"] = parse_field(sample, "shots.json");
+  if (const auto url = sample.text("url")) line["url"] = *url;
+  if (const auto caption = sample.text("txt")) line["caption"] = *caption;
+  return line;
+}
+
+// Fields that are facts about where a sample came from rather than part of it.
+bool stored(std::string_view field) { return field != "url" && field != "shots.json"; }
+
+// A kept sample as files KEY.FIELD; the field that the others describe is written last, so that it marks a whole sample.
+void store(const fs::path& folder, const Sample& sample) {
+  for (const auto& field : sample.fields())
+    if (stored(field.name))
+      or_throw(write_file_atomically(folder / (std::string(sample.key()) + "." + std::string(field.name)),
+                                     {reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size()}));
+}
+
+// A key an input: its name without the ending and without dots (WebDataset: what follows the first dot is the field), told
+// apart by a number where two inputs have the same.
+std::vector<std::string> keys_of(const std::vector<std::string>& files) {
+  std::vector<std::string> keys;
+  std::set<std::string> used;
+  for (const fs::path file : files) {
+    std::string stem = file.stem().string();
+    std::replace(stem.begin(), stem.end(), '.', '-');
+    std::string key = stem;
+    for (int n = 2; !used.insert(key).second; ++n) key = stem + "-" + std::to_string(n);
+    keys.push_back(key);
+  }
+  return keys;
+}
+
+// Folders stand for the files directly in them.
+std::vector<std::string> films(const std::vector<std::string>& paths) {
+  std::vector<std::string> out;
+  for (const auto& path : paths) {
+    if (!fs::is_directory(path)) {
+      out.push_back(path);
+      continue;
+    }
+    std::vector<std::string> inside;
+    for (const auto& entry : fs::directory_iterator(path))
+      if (entry.is_regular_file() && entry.path().filename().string().front() != '.') inside.push_back(entry.path().string());
+    std::sort(inside.begin(), inside.end());
+    out.insert(out.end(), inside.begin(), inside.end());
+  }
+  return out;
+}
+
+void summarise(JobContext& context, const PipelineResult& result) {
+  context.summary["inputs"] = result.inputs.sum();
+  context.summary.update(result.inputs.json());
+  context.summary["clips"] = result.made.json();
+  context.summary["rules"] = result.rules;
+}
+
+}  // namespace
+
+void run_curate(JobContext& context) {
+  const auto options = context.options<CurateOptions>();
+  const fs::path data = context.folder() / "data";
+  fs::remove_all(data);  // an interrupted curation starts over; what it had written is not trusted to be whole
+  fs::create_directories(data);
+  AtomicFile items = or_throw(AtomicFile::create(context.folder() / "items.jsonl"));
+
+  const auto inputs = films(context.spec().paths);
+  const auto keys = keys_of(inputs);
+  size_t at = 0;
+  PipelineJob job;
+  job.stages = context.spec().list("stages");
+  job.engine = context.spec().component("engine");
+  job.memory = options.memory;
+  job.threads = options.threads;
+  job.total = static_cast<int64_t>(inputs.size());
+  job.unit = "films";
+  job.next = [&]() -> std::optional<Sample> {
+    if (at == inputs.size()) return std::nullopt;
+    Sample film(keys[at]);
+    film.set("url", inputs[at++]);
+    return film;
+  };
+  job.ended = [&](const Sample& sample, const kinora_outcome& outcome) {
+    if (outcome.end == KINORA_KEPT && !outcome.consumed) store(data, sample);
+    or_throw(items.write(item_line(sample, outcome).dump(-1, ' ', false, json::error_handler_t::replace) + "\n"));
+  };
+  const PipelineResult result = run_pipeline(context, job);
+  or_throw(items.commit());
+  summarise(context, result);
+  if (result.inputs.sum() != static_cast<int64_t>(inputs.size()))
+    throw Error(KINORA_FAILED, "the engine lost an input: " + std::to_string(inputs.size()) + " went in, " +
+                                   std::to_string(result.inputs.sum()) + " ended; report this as a defect");
+  if (result.inputs.kept == 0 && !inputs.empty())
+    throw Error(KINORA_DATA, "none of the " + std::to_string(inputs.size()) + " inputs could be used; items.jsonl says why for each");
+}
+
+void run_shard(JobContext& context) {
+  const auto options = context.options<ShardOptions>();
+  const fs::path source = context.folder_of(context.need_upstream("curate")) / "data";
+  std::map<std::string, std::vector<fs::path>> samples;  // by key, in order
+  for (const auto& entry : fs::directory_iterator(source)) {
+    const std::string name = entry.path().filename().string();
+    if (name.front() != '.') samples[name.substr(0, name.find('.'))].push_back(entry.path());
+  }
+  auto at = samples.begin();
+  PipelineJob job;
+  job.stages = {context.spec().component("shard")};
+  job.engine = context.spec().component("engine");
+  job.memory = options.memory;
+  job.threads = options.threads;
+  job.total = static_cast<int64_t>(samples.size());
+  job.unit = "clips";
+  job.next = [&]() -> std::optional<Sample> {
+    if (at == samples.end()) return std::nullopt;
+    Sample sample(at->first);
+    std::sort(at->second.begin(), at->second.end());
+    for (const auto& file : at->second)
+      sample.set(file.filename().string().substr(at->first.size() + 1).c_str(), or_throw(context.runtime().io().read_all(file.string())));
+    ++at;
+    return sample;
+  };
+  const PipelineResult result = run_pipeline(context, job);
+  if (result.inputs.failed > 0)
+    throw Error(KINORA_FAILED, std::to_string(result.inputs.failed) + " clips could not be packed; the log names them");
+  int64_t shards = 0;
+  uint64_t bytes = 0;
+  for (const auto& entry : fs::directory_iterator(context.folder()))
+    if (entry.path().extension() == ".tar") ++shards, bytes += entry.file_size();
+  context.summary.update({{"samples", result.inputs.kept}, {"shards", shards}, {"bytes", bytes}});
+}
+
+}  // namespace kinora::core

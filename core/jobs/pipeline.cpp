@@ -1,0 +1,97 @@
+#include "core/jobs/pipeline.hpp"
+
+#include <set>
+#include <thread>
+
+#include "core/log.hpp"
+#include "core/run/cancel.hpp"
+
+namespace kinora::core {
+namespace {
+
+// What the engine calls back into while it runs.
+struct Books {
+  const PipelineJob& job;
+  Progress progress;
+  PipelineResult result;
+  std::set<std::string> sources;  // keys of inputs that are under way
+
+  static Books& of(void* self) { return *static_cast<Books*>(self); }
+
+  int32_t next(kinora_sample** out) {
+    int32_t status = KINORA_END;
+    const int32_t failed = guard([&] {
+      auto sample = job.next();
+      if (!sample) return;
+      sources.insert(std::string(sample->key()));
+      *out = sample->release();
+      status = KINORA_OK;
+    });
+    return failed ? failed : status;
+  }
+
+  void done(const kinora_outcome& outcome) {
+    const Sample sample = Sample::borrow(outcome.sample);
+    const bool source = sources.erase(std::string(sample.key())) > 0;
+    Counts& counts = source ? result.inputs : result.made;
+    if (job.ended) job.ended(sample, outcome);
+    if (outcome.end == KINORA_KEPT) ++counts.kept;
+    if (outcome.end == KINORA_FILTERED) {
+      ++counts.filtered;
+      ++result.rules[outcome.reason ? outcome.reason : ""];
+    }
+    if (outcome.end == KINORA_FAILED_AT) {
+      ++counts.failed;
+      log_warn("{}: failed in {}: {}", sample.key(), outcome.stage ? outcome.stage : "the engine", outcome.reason ? outcome.reason : "");
+    }
+    progress.update(result.inputs.sum(), std::to_string(result.made.sum()) + " made");
+  }
+};
+
+}  // namespace
+
+PipelineResult run_pipeline(JobContext& context, const PipelineJob& job) {
+  std::vector<kinora_stage_spec> specs;
+  std::vector<std::string> names;
+  std::vector<uint32_t> from(job.stages.size());
+  names.reserve(job.stages.size());
+  for (const auto* use : job.stages) {
+    const Component component = context.open(*use);
+    names.push_back(component.spec->name);
+    kinora_stage_spec spec{};
+    spec.struct_size = sizeof spec;
+    spec.name = names.back().c_str();
+    spec.id = component.spec->id.c_str();
+    spec.options_json = use->options.canonical().c_str();
+    spec.stage = &component.table<kinora_stage>();
+    spec.options = use->options.abi();
+    if (!specs.empty()) {
+      from[specs.size()] = static_cast<uint32_t>(specs.size() - 1);
+      spec.n_from = 1;
+      spec.from = &from[specs.size()];
+    }
+    specs.push_back(spec);
+  }
+
+  Books books{job, {context.spec().name, job.total, job.unit}, {}, {}};
+  kinora_pipeline pipeline{};
+  pipeline.struct_size = sizeof pipeline;
+  pipeline.n_stages = static_cast<uint32_t>(specs.size());
+  pipeline.stages = specs.data();
+  pipeline.memory = static_cast<uint64_t>(job.memory);
+  pipeline.self = &books;
+  pipeline.next = [](void* self, kinora_sample** out) { return Books::of(self).next(out); };
+  pipeline.done = [](void* self, const kinora_outcome* o) { return guard([&] { Books::of(self).done(*o); }); };
+
+  kinora_run call = context.call();
+  call.n_threads = static_cast<int32_t>(job.threads > 0 ? job.threads : std::thread::hardware_concurrency());
+  const auto& engine = context.open(*job.engine).table<kinora_engine>();
+  void* self = engine.create(host(), job.engine->options.abi());
+  if (!self) check(KINORA_FAILED);
+  const std::unique_ptr<void, void (*)(void*)> owned(self, engine.destroy);
+  check(engine.run(self, &pipeline, &call));
+  if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
+  return std::move(books.result);
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,94 @@
+#include "core/log.hpp"
+
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/dist_sink.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include "core/suggest.hpp"
+
+namespace kinora::core {
+namespace {
+
+// All lines pass here; its list of sinks may change while other threads log.
+std::shared_ptr<spdlog::sinks::dist_sink_mt> outputs() {
+  static const auto sink = std::make_shared<spdlog::sinks::dist_sink_mt>();
+  return sink;
+}
+
+spdlog::level::level_enum spdlog_level(int32_t level) {
+  switch (level) {
+    case KINORA_LOG_TRACE: return spdlog::level::trace;
+    case KINORA_LOG_DEBUG: return spdlog::level::debug;
+    case KINORA_LOG_INFO: return spdlog::level::info;
+    case KINORA_LOG_WARN: return spdlog::level::warn;
+    default: return spdlog::level::err;
+  }
+}
+
+std::string one_line(std::string_view message) {
+  std::string out;
+  out.reserve(message.size());
+  for (const char c : message) {
+    const auto u = static_cast<unsigned char>(c);
+    if (u >= 0x20 && u != 0x7f) {
+      out += c;
+    } else if (c == '\n' || c == '\t') {
+      out += c == '\n' ? "\\n" : "\t";
+    } else {
+      out += fmt::format("\\x{:02x}", u);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Status start_log(std::string_view level) {
+  static const std::vector<std::string> levels = {"trace", "debug", "info", "warn", "error", "off"};
+  const auto found = std::find(levels.begin(), levels.end(), level);
+  if (found == levels.end()) {
+    return fail(KINORA_INVALID, "unknown log level '{}'{}; levels: {}", level, did_you_mean(level, levels),
+                fmt::join(levels, ", "));
+  }
+  auto out = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
+  out->set_pattern("%T %^%l%$ %v");
+  outputs()->set_sinks({std::move(out)});
+  auto logger = std::make_shared<spdlog::logger>("kinora", outputs());
+  logger->set_level(spdlog::level::from_str(std::string(level)));
+  logger->flush_on(spdlog::level::warn);
+  spdlog::set_default_logger(std::move(logger));
+  return {};
+}
+
+Result<LogFile> LogFile::open(const std::filesystem::path& path) {
+  try {
+    auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path.string());
+    sink->set_pattern("%Y-%m-%d %T.%e %l %v");
+    outputs()->add_sink(sink);
+    return LogFile(std::move(sink));
+  } catch (const spdlog::spdlog_ex& e) {
+    return fail(KINORA_IO, "{}: cannot write the log ({}); choose another output folder with --out", path.string(), e.what());
+  }
+}
+
+void LogFile::close() {
+  if (!sink_) return;
+  const auto sink = std::static_pointer_cast<spdlog::sinks::sink>(std::exchange(sink_, nullptr));
+  outputs()->remove_sink(sink);
+  sink->flush();
+}
+
+LogFile& LogFile::operator=(LogFile&& other) noexcept {
+  close();
+  sink_ = std::move(other.sink_);
+  return *this;
+}
+
+LogFile::~LogFile() { close(); }
+
+void log_line(int32_t level, std::string_view message) {
+  spdlog::default_logger_raw()->log(spdlog_level(level), one_line(message));
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,42 @@
+#include "core/log.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+namespace kinora::core {
+namespace {
+
+std::string text_of(const std::string& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST(Log, FileGetsTheLinesOfItsTimeAndNoForgedOnes) {
+  ASSERT_TRUE(start_log("info"));
+  const std::string path = testing::TempDir() + "/kinora-log-test.txt";
+  std::remove(path.c_str());
+  testing::internal::CaptureStderr();
+  {
+    auto file = LogFile::open(path);
+    ASSERT_TRUE(file);
+    log_warn("film {}", "a\n2030-01-01 error forged\x1b[2J");
+    log_line(KINORA_LOG_DEBUG, "below the level");
+  }
+  log_warn("after the file was closed");
+  const std::string errors = testing::internal::GetCapturedStderr();
+  const std::string text = text_of(path);
+  EXPECT_THAT(text, testing::HasSubstr("film a\\n2030-01-01 error forged\\x1b[2J\n"));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
+  EXPECT_THAT(errors, testing::HasSubstr("after the file was closed"));
+  std::remove(path.c_str());
+}
+
+TEST(Log, UnknownLevelIsSuggestedAndUnwritableFileIsSaid) {
+  EXPECT_THAT(start_log("wran").failure().message, testing::HasSubstr("did you mean 'warn'?"));
+  EXPECT_THAT(LogFile::open("/proc/nowhere/log").failure().message, testing::HasSubstr("/proc/nowhere/log: cannot write the log"));
+}
+
+}  // namespace
+}  // namespace kinora::core

@@ -1,0 +1,139 @@
+#include "core/plugin/host.hpp"
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+
+#include "core/log.hpp"
+#include "core/options.hpp"
+#include "core/sample.hpp"
+
+namespace kinora::core {
+namespace {
+
+struct LastError {
+  int32_t code = KINORA_OK;
+  std::string message;
+};
+LastError& last() {
+  thread_local LastError error;
+  return error;
+}
+
+struct Offer {
+  uint32_t minor;
+  const void* table;
+};
+
+struct Offers {
+  std::shared_mutex mutex;
+  std::map<std::string, Offer, std::less<>> by_id;
+};
+
+// Never destroyed: plugins may ask until the last instruction of the process.
+Offers& offers() {
+  static auto* all = [] {
+    auto* made = new Offers;
+    made->by_id = {{KINORA_OPTIONS, {0, &options_table()}}, {KINORA_SAMPLES, {0, &samples_table()}}};
+    return made;
+  }();
+  return *all;
+}
+
+struct Torch {
+  std::recursive_mutex mutex;  // what the loader opens may ask for kinora.tensors/1 itself
+  std::function<Status()> load;
+  std::optional<Status> answer;
+};
+Torch& torch() {
+  static auto* one = new Torch;
+  return *one;
+}
+
+const void* offered(std::string_view id, uint32_t minor) {
+  auto& all = offers();
+  const std::shared_lock lock(all.mutex);
+  const auto it = all.by_id.find(id);
+  return it != all.by_id.end() && it->second.minor >= minor ? it->second.table : nullptr;
+}
+
+// Called by plugins: nothing may escape. A message that cannot be kept for lack of memory is lost, its code is not.
+void set_error(const kinora_host*, int32_t code, const char* message) {
+  last().code = code;
+  try {
+    last().message = message ? message : "";
+  } catch (...) {
+    last().message.clear();
+  }
+}
+
+kinora_str last_error(const kinora_host*) { return str(last().message); }
+
+const void* get_interface(const kinora_host*, const char* id, uint32_t minor) {
+  if (!id) return nullptr;
+  const void* table = nullptr;
+  guard([&] {
+    table = offered(id, minor);
+    if (table || !std::string_view(id).starts_with("kinora.tensors/")) return;
+    if (const auto status = ensure_torch(); !status) log_error("{}: {}", id, status.failure().message);
+    table = offered(id, minor);
+  });
+  return table;
+}
+
+void log_message(const kinora_host*, int32_t level, const char* message) {
+  guard([&] { log_line(level, message ? message : ""); });
+}
+
+}  // namespace
+
+const kinora_host& core_host() {
+  static const kinora_host host{sizeof(kinora_host), KINORA_ABI_MAJOR, KINORA_ABI_MINOR, 0,
+                                set_error,           last_error,       get_interface,    log_message};
+  // The core's own wrappers may be used as soon as anybody has the host.
+  static const bool adopted = (g_host = &host, true);
+  static_cast<void>(adopted);
+  return host;
+}
+
+void register_interface(std::string_view id, uint32_t minor, const void* table) {
+  auto& all = offers();
+  const std::unique_lock lock(all.mutex);
+  all.by_id.emplace(std::string(id), Offer{minor, table});
+}
+
+void set_torch_loader(std::function<Status()> load) {
+  const std::lock_guard lock(torch().mutex);
+  torch().load = std::move(load);
+  torch().answer.reset();
+}
+
+Status ensure_torch() {
+  auto& t = torch();
+  const std::lock_guard lock(t.mutex);
+  if (t.answer) return *t.answer;
+  if (!t.load) return fail(KINORA_UNSUPPORTED, "this program offers no libtorch; use the kinora command");
+  t.answer = Status();  // while it loads: a question from inside is answered by what is registered so far
+  try {
+    t.answer = t.load();
+  } catch (const std::exception& e) {
+    t.answer = fail(KINORA_FAILED, "libtorch: {}", e.what());
+  }
+  return *t.answer;
+}
+
+Failure take_error(std::string_view what) {
+  LastError error = std::exchange(last(), {});
+  if (!error.message.empty()) return {error.code < 0 ? error.code : KINORA_FAILED, std::move(error.message)};
+  return fail(KINORA_FAILED, "{}: failed without a message", what);
+}
+
+Status from_abi(int32_t status, std::string_view what) {
+  if (status == KINORA_OK) return {};
+  LastError error = std::exchange(last(), {});
+  if (error.code == status && !error.message.empty()) return Failure{status, std::move(error.message)};
+  return fail(status, "{}: failed with status {} and no message", what, status);
+}
+
+}  // namespace kinora::core

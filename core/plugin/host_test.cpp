@@ -1,0 +1,52 @@
+#include "core/plugin/host.hpp"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "kinora/abi/options.h"
+
+namespace kinora::core {
+namespace {
+
+const void* ask(const char* id, uint32_t minor) { return core_host().get_interface(&core_host(), id, minor); }
+
+TEST(Host, OffersAnInterfaceUpToItsMinor) {
+  static const int table = 0;
+  EXPECT_EQ(ask("kinora.test-only/1", 0), nullptr);
+  register_interface("kinora.test-only/1", 2, &table);
+  EXPECT_EQ(ask("kinora.test-only/1", 0), &table);
+  EXPECT_EQ(ask("kinora.test-only/1", 2), &table);
+  EXPECT_EQ(ask("kinora.test-only/1", 3), nullptr);
+  EXPECT_EQ(ask("kinora.test-only/2", 0), nullptr);
+  EXPECT_EQ(ask(nullptr, 0), nullptr);
+  EXPECT_NE(ask(KINORA_OPTIONS, 0), nullptr);
+}
+
+TEST(Host, EachThreadHasItsOwnError) {
+  adopt_host();
+  kinora::fail(KINORA_IO, "mine");
+  std::thread([] { kinora::fail(KINORA_DATA, "the other's"); }).join();
+  const auto status = from_abi(KINORA_IO, "call");
+  EXPECT_EQ(status.failure().message, "mine");
+  // It is told once; a status without a message of its own must not repeat it.
+  EXPECT_EQ(from_abi(KINORA_IO, "call").failure().message, "call: failed with status -5 and no message");
+}
+
+TEST(Host, LibtorchIsLoadedOnceAndFromInsideItsOwnLoading) {
+  int loads = 0;
+  set_torch_loader([&]() -> Status {
+    ++loads;
+    EXPECT_EQ(ask("kinora.tensors/9", 0), nullptr);
+    return {};
+  });
+  EXPECT_EQ(ask("kinora.tensors/9", 0), nullptr);
+  EXPECT_TRUE(ensure_torch());
+  EXPECT_EQ(loads, 1);
+  set_torch_loader([]() -> Status { throw std::runtime_error("no space"); });
+  EXPECT_EQ(ensure_torch().failure().message, "libtorch: no space");
+  set_torch_loader(nullptr);
+}
+
+}  // namespace
+}  // namespace kinora::core

@@ -1,0 +1,20 @@
+// The kinds of component that this host knows, and the interface that a component of each kind must offer.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace kinora::core {
+
+struct Kind {
+  const char* name;       // "sampler": the part of an id before the slash
+  const char* interface;  // "kinora.sampler/1"
+  uint32_t table_size;    // bytes of the interface's table in ABI 1.0, the least that a plugin may have
+};
+
+std::span<const Kind> kinds();
+
+// Null: unknown.
+const Kind* find_kind(std::string_view name);
+
+}  // namespace kinora::core

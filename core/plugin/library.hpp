@@ -1,0 +1,35 @@
+// A plugin's shared library. Opened by absolute path with RTLD_NOW | RTLD_LOCAL, once in a process, and never closed: static
+// destructors and thread-local state of plugins do not survive a dlclose.
+#pragma once
+#include <filesystem>
+
+#include "core/plugin/manifest.hpp"
+
+namespace kinora::core {
+
+// What this build of the host offers to a plugin; a test may pretend to be another.
+struct HostFacts {
+  uint32_t abi_major = KINORA_ABI_MAJOR, abi_minor = KINORA_ABI_MINOR;
+  std::string torch;    // version of libtorch, empty: built without
+  std::string cxx_abi;  // "0" or "1": _GLIBCXX_USE_CXX11_ABI
+  std::string cuda;     // empty: a build without CUDA
+};
+const HostFacts& host_facts();
+
+// Before the library is opened: does the manifest fit this host? The message names the field, what was expected, what was
+// found, and the remedy.
+Status check_compatible(const PluginSpec& plugin, const HostFacts& host);
+
+// [any-thread] Opens the library and calls its entry, or returns what the first call returned.
+Result<const kinora_plugin*> open_library(const std::filesystem::path& library);
+
+// After it was opened: can its tables be read at all, by this host's ABI?
+Status check_shape(const kinora_plugin& opened, const std::string& name);
+
+// And is the library what its manifest says? Table sizes, names, versions, ids, interfaces.
+Status check_opened(const kinora_plugin& opened, const PluginSpec& manifest);
+
+// The i-th component. A plugin of a later minor may have larger entries, so its own struct_size is the stride.
+const kinora_component& component_at(const kinora_plugin& plugin, uint32_t i);
+
+}  // namespace kinora::core

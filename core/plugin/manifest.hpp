@@ -1,0 +1,83 @@
+// plugin.toml: what a plugin says of itself before it is opened. sdk/include/kinora/options.hpp (Describe) writes the
+// [[component]] entries, generate_manifest() the whole.
+//
+//   [plugin]
+//   name = "samplers-edm"
+//   version = "0.1.0"
+//   abi = "1.0"              # major, and the oldest minor that it needs
+//   tier = "stable"          # pinned: with torch = "==2.11.0", cxx_abi = "1", and cuda = "13.0" if it needs CUDA
+//   [[component]]
+//   id = "sampler/edm-heun"
+//   help = "EDM's Heun sampler, order 2"
+//   input.noise = { shape = "[B, ...]", dtype = "float64" }
+//   option.steps = { type = "int", default = 35, min = 1, max = 1000, unit = "steps", help = "intervals of the grid" }
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "core/status.hpp"
+#include "kinora/abi/plugin.h"
+
+namespace kinora::core {
+
+using json = nlohmann::json;
+
+enum class OptionType { integer, size, real, boolean, string, path, integers, reals, strings };
+
+// The manifest's word for it: "int", "size", "float", "bool", "string", "path", "ints", "floats", "strings".
+const char* type_name(OptionType type);
+
+struct OptionSpec {
+  std::string name;
+  OptionType type = OptionType::string;
+  json default_value;  // of the type; for a required option only an example
+  std::optional<double> min, max, above, below;  // of each item; above and below are exclusive
+  std::string unit, help;
+  std::vector<std::string> choices;  // of each item; empty: any
+  bool required = false;
+};
+
+struct TensorSpec {
+  std::string name, shape, dtype, help;
+};
+
+struct ComponentSpec {
+  std::string id, kind, name, help;  // id = kind/name
+  std::vector<OptionSpec> options;   // in the manifest's order, as inputs and outputs
+  std::vector<TensorSpec> inputs, outputs;
+
+  const OptionSpec* option(std::string_view name) const;  // null: there is none
+};
+
+enum class Tier { stable, pinned };
+
+struct PluginSpec {
+  std::string name, version;
+  uint32_t abi_major = 1, abi_minor = 0;
+  Tier tier = Tier::stable;
+  std::string torch, cxx_abi, cuda;  // pinned: "2.11.0", "1", and "13.0" or empty
+  std::vector<ComponentSpec> components;
+
+  const ComponentSpec* component(std::string_view id) const;  // null: there is none
+};
+
+// Every error of the text, one a line, each FILE:LINE:COL: what is wrong and what is right.
+Result<PluginSpec> parse_manifest(std::string_view text, std::string_view file);
+
+// The one [[component]] of a text that has nothing else, of any kind: how the host describes parts of its own (jobs).
+Result<ComponentSpec> parse_component(std::string_view text, std::string_view file);
+
+// What the [plugin] table says beyond what the library knows of itself.
+struct TierFields {
+  Tier tier = Tier::stable;
+  std::string torch, cxx_abi, cuda;
+};
+
+// The current plugin.toml of an open plugin: [plugin], then each component's describe().
+Result<std::string> generate_manifest(const kinora_plugin* plugin, const TierFields& tier);
+
+}  // namespace kinora::core

@@ -1,0 +1,141 @@
+#include "core/plugin/manifest.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace kinora::core {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr const char* good = R"([plugin]
+name = "samplers-edm"
+version = "0.1.0"
+abi = "1.0"
+tier = "pinned"
+torch = "==2.11.0"
+cxx_abi = "1"
+cuda = "13.0"
+
+[[component]]
+id = "sampler/edm-heun"
+help = "order 2"
+input.noise = { shape = "[N, D]", dtype = "float64", help = "unit variance" }
+output.samples = { shape = "[N, D]", dtype = "float64" }
+output.again = { shape = "[N]", dtype = "int64" }
+option.steps = { type = "int", default = 35, min = 1, max = 1000, unit = "steps", help = "intervals" }
+option.rho = { type = "float", default = 7, above = 0, below = 10.5 }
+option.cache = { type = "size", default = "2 MiB" }
+option.mode = { type = "string", default = "a", choices = ["a", "b"] }
+option.weights = { type = "path", default = "", required = true }
+
+[[component]]
+id = "sampler/edm-euler"
+help = "order 1"
+)";
+
+TEST(Manifest, KeepsEveryFieldAndTheFilesOrder) {
+  const auto p = parse_manifest(good, "plugin.toml");
+  ASSERT_TRUE(p) << p.failure().message;
+  EXPECT_EQ(p->name, "samplers-edm");
+  EXPECT_EQ(p->tier, Tier::pinned);
+  EXPECT_EQ(p->torch, "2.11.0");
+  EXPECT_EQ(p->cuda, "13.0");
+  ASSERT_EQ(p->components.size(), 2u);
+  const auto& c = *p->component("sampler/edm-heun");
+  EXPECT_EQ(c.kind, "sampler");
+  EXPECT_EQ(c.name, "edm-heun");
+  EXPECT_EQ(c.inputs[0].help, "unit variance");
+  EXPECT_THAT((std::vector{c.outputs[0].name, c.outputs[1].name}), ElementsAre("samples", "again"));
+  std::vector<std::string> names;
+  for (const auto& o : c.options) names.push_back(o.name);
+  EXPECT_THAT(names, ElementsAre("steps", "rho", "cache", "mode", "weights"));
+  EXPECT_EQ(c.option("rho")->default_value, json(7.0));
+  EXPECT_EQ(c.option("rho")->below, 10.5);
+  EXPECT_EQ(c.option("cache")->default_value, json(2097152));
+  EXPECT_TRUE(c.option("weights")->required);
+  EXPECT_EQ(c.option("nothing"), nullptr);
+}
+
+// One change of the good manifest, and the error that it must give.
+struct Case {
+  const char *replace, *by, *says;
+};
+
+const Case cases[] = {
+    {"name = \"samplers-edm\"", "name = \"../evil\"", "plugin.toml:2:8: '../evil' is no name of a plugin"},
+    {"name = \"samplers-edm\"", "name = 3", "plugin.toml:2:8: 'name' of [plugin] must be a string"},
+    {"name = \"samplers-edm\"\n", "", "plugin.toml:1:1: [plugin] has no 'name'"},
+    {"version =", "versoin =", "plugin.toml:3:1: unknown key 'versoin' in [plugin], did you mean 'version'?"},
+    {"abi = \"1.0\"", "abi = \"one\"", "plugin.toml:4:7: abi 'one' must be \"MAJOR.MINOR\""},
+    {"tier = \"pinned\"", "tier = \"loose\"", "plugin.toml:5:8: unknown tier 'loose'; tiers: stable, pinned"},
+    {"tier = \"pinned\"", "tier = \"stable\"", "plugin.toml:5:8: torch, cxx_abi and cuda belong to tier \"pinned\""},
+    {"\"==2.11.0\"", "\">=2.11\"", "plugin.toml:6:9: torch '>=2.11' must be one exact version"},
+    {"cxx_abi = \"1\"\n", "", "[plugin] has no 'cxx_abi'"},
+    {"sampler/edm-heun", "samplr/edm-heun", "plugin.toml:11:6: unknown kind 'samplr' of component 'samplr/edm-heun', did you mean 'sampler'?"},
+    {"sampler/edm-heun", "edm-heun", "'edm-heun' is no name of a component"},
+    {"sampler/edm-heun", "sampler/edm-euler", "plugin.toml:22:1: component 'sampler/edm-euler' is listed twice"},
+    {"shape = \"[N]\", dtype = \"int64\"", "shape = \"[N]\"", "output 'again' of sampler/edm-heun has no 'dtype'"},
+    {"type = \"int\"", "type = \"integer\"", "plugin.toml:16:25: unknown option type 'integer', did you mean 'int'?"},
+    {"default = 35", "default = 0", "plugin.toml:16:42: default: option 'steps' of sampler/edm-heun takes an int from 1 to 1000 (steps), found 0"},
+    {"default = 35", "default = 1979-05-27", "plugin.toml:16:42: a default is a number"},
+    {"default = 35, ", "", "option 'steps' of sampler/edm-heun has no 'default'"},
+    {"max = 1000", "mxa = 1000", "plugin.toml:16:55: unknown key 'mxa'"},
+    {"min = 1", "min = \"1\"", "plugin.toml:16:52: 'min' must be a number"},
+    {"required = true", "required = 1", "'required' of option 'weights' of sampler/edm-heun must be true or false"},
+    {"choices = [\"a\", \"b\"]", "choices = [\"a\", 2]", "'choices' of option 'mode' of sampler/edm-heun must be a list of strings"},
+    {"help = \"order 2\"", "help = \"order 2", "plugin.toml:12:"},
+    {"[[component]]\nid = \"sampler/edm-heun\"", "[component]\nid = \"sampler/edm-heun\"", "plugin.toml:22:"},
+    {"option.rho = {", "option.Rho = {", "plugin.toml:17:8: 'Rho' is no name of an option"},
+};
+
+TEST(Manifest, ErrorsHaveTheirPlace) {
+  for (const auto& c : cases) {
+    std::string text = good;
+    const auto at = text.find(c.replace);
+    ASSERT_NE(at, text.npos) << c.replace;
+    text.replace(at, std::string_view(c.replace).size(), c.by);
+    const auto p = parse_manifest(text, "plugin.toml");
+    ASSERT_FALSE(p) << c.replace << " -> " << c.by;
+    EXPECT_THAT(p.failure().message, HasSubstr(c.says));
+  }
+}
+
+TEST(Manifest, ReportsAllErrorsInTheFilesOrder) {
+  const auto p = parse_manifest("[plugin]\nname = 1\nversion = 2\n[[component]]\nid = \"stage/x\"\ncolour = 3\n", "p");
+  ASSERT_FALSE(p);
+  EXPECT_EQ(p.failure().message,
+            "p:1:1: [plugin] has no 'abi'\np:1:1: [plugin] has no 'tier'\np:2:8: 'name' of [plugin] must be a string\n"
+            "p:3:11: 'version' of [plugin] must be a string\n"
+            "p:6:1: unknown key 'colour' in [[component]]; keys: id, help, input, output, option");
+}
+
+TEST(Manifest, EmptyTextIsNoManifest) {
+  EXPECT_EQ(parse_manifest("", "p").failure().message, "p:1:1: the manifest has no 'plugin'\np:1:1: the manifest has no 'component'");
+}
+
+// Hostile text: an error or a manifest, never a crash, and every error has a place.
+TEST(Manifest, DamagedTextIsAnErrorOrAManifest) {
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 3000; ++i) {
+    std::string text = good;
+    for (uint64_t n = 1 + random() % 4; n > 0; --n) {
+      const size_t at = random() % text.size();
+      switch (random() % 4) {
+        case 0: text[at] = static_cast<char>(random()); break;
+        case 1: text.erase(at, random() % 20); break;
+        case 2: text.insert(at, text.substr(random() % text.size(), random() % 40)); break;
+        default: text.insert(at, std::string(random() % 50, "[{\"'="[random() % 5])); break;
+      }
+    }
+    const auto p = parse_manifest(text, "p");
+    if (p) continue;
+    EXPECT_TRUE(p.failure().message.starts_with("p:")) << p.failure().message;
+  }
+}
+
+}  // namespace
+}  // namespace kinora::core

@@ -1,0 +1,117 @@
+#include "core/plugin/registry.hpp"
+
+#include <algorithm>
+
+#include "core/plugin/host.hpp"
+#include "core/plugin/kinds.hpp"
+#include "core/plugin/registry_entry.hpp"
+#include "core/suggest.hpp"
+
+namespace kinora::core {
+
+const char* state_name(PluginState state) {
+  constexpr const char* names[] = {"ready", "disabled", "loaded", "shadowed"};
+  return names[static_cast<size_t>(state)];
+}
+
+Registry::Registry(HostFacts host) : host_(std::move(host)), locks_(std::make_unique<Locks>()) {}
+Registry::Registry(Registry&&) noexcept = default;
+Registry& Registry::operator=(Registry&&) noexcept = default;
+Registry::~Registry() = default;
+
+std::vector<PluginInfo> Registry::plugins() const {
+  const std::lock_guard lock(locks_->state);
+  std::vector<PluginInfo> out;
+  for (const auto& entry : entries_) out.push_back(entry->info);
+  return out;
+}
+
+std::vector<std::string> Registry::ids(std::string_view kind) const {
+  std::vector<std::string> out;
+  for (const auto& [id, place] : by_id_)
+    if (kind.empty() || place.spec->kind == kind) out.push_back(id);
+  return out;
+}
+
+Failure Registry::not_found(std::string_view kind, std::string_view name) const {
+  // With a kind people write bare names, so bare names are what is suggested.
+  const bool bare = name.find('/') == name.npos;
+  std::vector<std::string> candidates, names;
+  for (const auto& id : ids(kind)) {
+    names.push_back(id.substr(id.find('/') + 1));
+    candidates.push_back(bare && !kind.empty() ? names.back() : id);
+  }
+  std::string rest = did_you_mean(name, candidates);
+  if (rest.empty() && bare && kind.empty()) {
+    const auto at = std::find(names.begin(), names.end(), suggest(name, names));
+    if (at != names.end()) rest = ", did you mean '" + candidates[static_cast<size_t>(at - names.begin())] + "'?";
+  }
+  if (rest.empty() && !kind.empty()) rest = candidates.empty() ? "; there is none" : fmt::format("; there are: {}", fmt::join(candidates, ", "));
+  if (rest.empty()) rest = "; `kinora plugins` lists what there is";
+  size_t unreadable = 0;
+  for (const auto& entry : entries_) unreadable += entry->info.state == PluginState::disabled && entry->info.spec.components.empty();
+  if (unreadable > 0) rest += fmt::format(" ({} plugin{} cannot be read: see `kinora plugins`)", unreadable, unreadable == 1 ? "" : "s");
+  return fail(KINORA_NOT_FOUND, "unknown {} '{}'{}", kind.empty() ? "component" : kind, name, rest);
+}
+
+Result<Registry::Place> Registry::locate(std::string_view kind, std::string_view name) const {
+  const auto slash = name.find('/');
+  std::string id(name);
+  if (slash == name.npos && !kind.empty()) id = fmt::format("{}/{}", kind, name);
+  const auto it = by_id_.find(id);
+  if (it == by_id_.end()) return not_found(kind, name);
+  const Place& place = it->second;
+  if (!kind.empty() && place.spec->kind != kind)
+    return fail(KINORA_INVALID, "'{}' is a {} component; here a {} is needed", name, place.spec->kind, kind);
+  const std::lock_guard lock(locks_->state);
+  const auto& info = place.entry->info;
+  if (info.state == PluginState::disabled)
+    return fail(KINORA_UNSUPPORTED, "{}: its plugin '{}' is disabled: {}", id, info.spec.name, info.reason);
+  return place;
+}
+
+Result<const ComponentSpec*> Registry::find(std::string_view kind, std::string_view name) const {
+  const auto place = locate(kind, name);
+  if (!place) return place.failure();
+  return place->spec;
+}
+
+Result<Component> Registry::open(std::string_view kind, std::string_view name) {
+  const auto place = locate(kind, name);
+  if (!place) return place.failure();
+  auto& entry = *place->entry;
+  if (!entry.loaded) {
+    const std::lock_guard lock(locks_->load);
+    const auto status = load(entry);
+    if (!status) return status.failure();
+  }
+  return Component{place->spec, &entry.info.spec, entry.apis.at(place->spec)};
+}
+
+Status Registry::load(Entry& entry) {
+  if (entry.loaded) return {};
+  const auto disable = [&](Failure why) -> Status {
+    const std::lock_guard lock(locks_->state);
+    entry.info.state = PluginState::disabled;
+    entry.info.reason = why.message;
+    return why;
+  };
+  if (entry.info.spec.tier == Tier::pinned) {
+    const auto torch = ensure_torch();
+    if (!torch) return disable(torch.failure());
+  }
+  const auto opened = open_library(entry.info.library);
+  if (!opened) return disable(opened.failure());
+  const kinora_plugin& plugin = **opened;
+  if (const auto status = check_opened(plugin, entry.info.spec); !status) return disable(status.failure());
+  for (uint32_t i = 0; i < plugin.n_components; ++i) {
+    const auto& c = component_at(plugin, i);
+    entry.apis.emplace(entry.info.spec.component(c.id), c.api);
+  }
+  const std::lock_guard lock(locks_->state);
+  entry.info.state = PluginState::loaded;
+  entry.loaded = true;
+  return {};
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,94 @@
+// The plugins that this host found. Built once by scan(); after that only states change: a plugin is opened on the first use
+// of one of its components, and one that cannot be opened disables only itself.
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/plugin/library.hpp"
+
+namespace kinora::core {
+
+struct SearchFolder {
+  std::filesystem::path path;
+  std::string origin;     // "--plugins", "KINORA_PLUGIN_PATH", "user folder", "built-in folder"
+  bool must_exist = true;  // a message if it does not
+};
+
+// In the order of search: the flag's folders, KINORA_PLUGIN_PATH, the user's folder (XDG_DATA_HOME), ../lib/kinora/plugins
+// beside the executable. Each holds folders NAME/{plugin.toml, libNAME.so}, or is such a folder itself.
+std::vector<SearchFolder> search_folders(const std::vector<std::filesystem::path>& flag);
+
+enum class PluginState { ready, disabled, loaded, shadowed };
+const char* state_name(PluginState state);
+
+struct PluginInfo {
+  PluginSpec spec;  // with an unreadable manifest only the name, that of the folder
+  std::filesystem::path folder, library;
+  PluginState state = PluginState::ready;
+  std::string reason;  // of disabled and shadowed
+  std::map<std::string, std::string> shadowed;  // components of this plugin that another plugin offers first: id -> plugin
+};
+
+// A component ready for use. The pointers live as long as the registry; `api` is a const kinora_sampler* or its like.
+struct Component {
+  const ComponentSpec* spec = nullptr;
+  const PluginSpec* plugin = nullptr;
+  const void* api = nullptr;
+
+  template <class Table>
+  const Table& table() const {
+    return *static_cast<const Table*>(api);
+  }
+};
+
+class Registry {
+ public:
+  static Registry scan(const std::vector<SearchFolder>& folders, HostFacts host = host_facts());
+  Registry(Registry&&) noexcept;
+  Registry& operator=(Registry&&) noexcept;
+  ~Registry();
+
+  // [any-thread] Copies, in search order.
+  std::vector<PluginInfo> plugins() const;
+  // Folders that were not searched, and why.
+  const std::vector<std::string>& notices() const { return notices_; }
+  // Every id that find() accepts, of one kind or ("") of all.
+  std::vector<std::string> ids(std::string_view kind = {}) const;
+
+  // [any-thread] By full id "stage/video.read", or by kind and either the bare name or the full id. The plugin stays
+  // closed. KINORA_NOT_FOUND with a suggestion; KINORA_UNSUPPORTED with the reason if its plugin is disabled.
+  Result<const ComponentSpec*> find(std::string_view id) const { return find({}, id); }
+  Result<const ComponentSpec*> find(std::string_view kind, std::string_view name) const;
+
+  // [any-thread] The same, and opens its plugin; for one of the pinned tier, libtorch first (host.hpp, ensure_torch).
+  Result<Component> open(std::string_view id) { return open({}, id); }
+  Result<Component> open(std::string_view kind, std::string_view name);
+
+ private:
+  struct Entry;
+  struct Locks;
+  struct Place {
+    Entry* entry = nullptr;
+    const ComponentSpec* spec = nullptr;
+  };
+  explicit Registry(HostFacts host);
+  void scan_folder(const SearchFolder& folder);
+  void add(const std::filesystem::path& folder);
+  void offer(Entry& entry);
+  Result<Place> locate(std::string_view kind, std::string_view name) const;
+  Failure not_found(std::string_view kind, std::string_view name) const;
+  Status load(Entry& entry);
+
+  HostFacts host_;
+  std::unique_ptr<Locks> locks_;
+  std::vector<std::unique_ptr<Entry>> entries_;
+  std::map<std::string, Place, std::less<>> by_id_;
+  std::vector<std::string> notices_;
+};
+
+}  // namespace kinora::core

@@ -1,0 +1,165 @@
+// Finding plugins: the folders in their order, and what makes a plugin unfit before it is opened.
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "core/log.hpp"
+#include "core/paths.hpp"
+#include "core/plugin/elf.hpp"
+#include "core/plugin/registry_entry.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t max_manifest = size_t{1} << 20;
+
+Result<std::string> read_text(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(max_manifest + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad() || !file.is_open()) return fail(KINORA_IO, "{}: cannot be read; check its permissions", path.string());
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (text.size() > max_manifest) return fail(KINORA_DATA, "{}: larger than 1 MiB, so no manifest", path.string());
+  return text;
+}
+
+// libNAME.so, or the only library of the folder.
+fs::path library_in(const fs::path& folder, const std::string& name) {
+  std::error_code error;
+  const fs::path expected = folder / ("lib" + name + ".so");
+  if (!name.empty()) return expected;
+  std::vector<fs::path> found;
+  for (const auto& item : fs::directory_iterator(folder, error))
+    if (item.path().extension() == ".so") found.push_back(item.path());
+  return found.size() == 1 ? found[0] : fs::path();
+}
+
+size_t first_different_line(const std::string& a, const std::string& b) {
+  const auto at = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;
+  return 1 + static_cast<size_t>(std::count(a.begin(), at, '\n'));
+}
+
+// Library and manifest of a plugin folder, as far as they can be read.
+Status read_plugin(PluginInfo& info) {
+  std::error_code error;
+  const fs::path file = info.folder / "plugin.toml";
+  const bool has_file = fs::exists(file, error);
+  std::string text, place = file.string();
+  if (has_file) {
+    auto read = read_text(file);
+    if (!read) return read.failure();
+    text = *std::move(read);
+  } else {
+    info.library = library_in(info.folder, "");
+    if (info.library.empty()) return fail(KINORA_NOT_FOUND, "{}: no plugin.toml and not one library; install the plugin again", info.folder.string());
+    const auto embedded = read_embedded_manifest(info.library);
+    if (!embedded) return embedded.failure();
+    place = info.library.string() + "(.kinora.manifest)";
+    if (!*embedded) return fail(KINORA_NOT_FOUND, "{}: no plugin.toml beside it and none inside; build it with kinora_add_plugin", info.library.string());
+    text = **embedded;
+  }
+  auto spec = parse_manifest(text, place);
+  if (!spec) return spec.failure();
+  info.spec = *std::move(spec);
+  if (!has_file) return {};
+  info.library = library_in(info.folder, info.spec.name);
+  const auto embedded = read_embedded_manifest(info.library);
+  if (!embedded) return embedded.failure();
+  if (*embedded && **embedded != text) {
+    return fail(KINORA_INVALID, "{}:{}:1: differs from the manifest inside {}; build the library again, or restore the file",
+                place, first_different_line(text, **embedded), info.library.filename().string());
+  }
+  return {};
+}
+
+Status check_trust(const PluginInfo& info) {
+  for (const auto& path : {info.folder, info.library}) {
+    if (path.empty()) continue;
+    if (const auto why = why_untrusted(path); !why.empty()) return fail(KINORA_INVALID, "{}", why);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<SearchFolder> search_folders(const std::vector<fs::path>& flag) {
+  std::vector<SearchFolder> out;
+  for (const auto& path : flag) out.push_back({path, "--plugins", true});
+  for (const auto& path : split_paths(environment("KINORA_PLUGIN_PATH"))) out.push_back({path, "KINORA_PLUGIN_PATH", true});
+  fs::path data = environment("XDG_DATA_HOME");
+  if (const auto home = environment("HOME"); data.empty() && !home.empty()) data = fs::path(home) / ".local/share";
+  if (!data.empty()) out.push_back({data / "kinora/plugins", "the user's folder", false});
+  if (const auto here = executable_folder(); !here.empty())
+    out.push_back({(here / "../lib/kinora/plugins").lexically_normal(), "the built-in folder", false});
+  return out;
+}
+
+Registry Registry::scan(const std::vector<SearchFolder>& folders, HostFacts host) {
+  Registry out(std::move(host));
+  std::vector<fs::path> seen;
+  for (const auto& folder : folders) {
+    std::error_code error;
+    const fs::path path = fs::canonical(folder.path, error);
+    if (error) {
+      if (folder.must_exist) out.notices_.push_back(fmt::format("{} ({}): {}", folder.path.string(), folder.origin, error.message()));
+      continue;
+    }
+    if (std::find(seen.begin(), seen.end(), path) != seen.end()) continue;
+    seen.push_back(path);
+    out.scan_folder({path, folder.origin, folder.must_exist});
+  }
+  for (const auto& notice : out.notices_) log_warn("plugins: {}", notice);
+  return out;
+}
+
+void Registry::scan_folder(const SearchFolder& folder) {
+  if (const auto why = why_untrusted(folder.path); !why.empty())
+    return notices_.push_back(fmt::format("{} ({}) was not searched: {}", folder.path.string(), folder.origin, why));
+  std::error_code error;
+  if (fs::exists(folder.path / "plugin.toml", error)) return add(folder.path);
+  std::vector<fs::path> found;
+  for (const auto& item : fs::directory_iterator(folder.path, error)) {
+    std::error_code unreadable;
+    if (!item.is_directory(unreadable)) continue;
+    if (fs::exists(item.path() / "plugin.toml", unreadable) || !library_in(item.path(), "").empty()) found.push_back(item.path());
+  }
+  if (error) notices_.push_back(fmt::format("{} ({}): {}", folder.path.string(), folder.origin, error.message()));
+  std::sort(found.begin(), found.end());
+  for (const auto& path : found) add(path);
+}
+
+void Registry::add(const fs::path& folder) {
+  auto entry = std::make_unique<Entry>();
+  auto& info = entry->info;
+  info.folder = folder;
+  const auto disable = [&](const Status& status) {
+    if (info.state != PluginState::ready || status) return;
+    info.state = PluginState::disabled;
+    info.reason = status.failure().message;
+  };
+  disable(check_trust(info));
+  if (info.state == PluginState::ready) {
+    disable(read_plugin(info));
+    disable(check_trust(info));
+  }
+  if (info.spec.name.empty()) info.spec.name = folder.filename().string();
+  for (const auto& other : entries_) {
+    if (other->info.spec.name != info.spec.name || other->info.state == PluginState::shadowed) continue;
+    info.state = PluginState::shadowed;
+    info.reason = "by " + other->info.folder.string();
+  }
+  if (info.state == PluginState::ready) disable(check_compatible(info.spec, host_));
+  if (info.state != PluginState::shadowed) offer(*entry);
+  entries_.push_back(std::move(entry));
+}
+
+void Registry::offer(Entry& entry) {
+  for (const auto& component : entry.info.spec.components) {
+    const auto [it, first] = by_id_.try_emplace(component.id, Place{&entry, &component});
+    if (!first) entry.info.shadowed.emplace(component.id, it->second.entry->info.spec.name);
+  }
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,68 @@
+// Reading a TOML table whose every key is known: order, types and places of errors. Used by the manifest's parser.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+namespace kinora::core {
+
+// Errors of one file, each "FILE:LINE:COL: what is wrong and what is right".
+class TomlErrors {
+ public:
+  explicit TomlErrors(std::string_view file) : file_(file) {}
+  template <class... Args>
+  void add(const toml::source_region& place, fmt::format_string<Args...> format, Args&&... args) {
+    add_text(place.begin, fmt::format(format, std::forward<Args>(args)...));
+  }
+  void add_text(const toml::source_position& place, std::string_view message);
+  bool empty() const { return lines_.empty(); }
+  // In the order of the file, one a line.
+  std::string text();
+
+ private:
+  struct Line {
+    uint32_t line, column;
+    std::string text;
+  };
+  std::string file_;
+  std::vector<Line> lines_;
+};
+
+struct TomlEntry {
+  const toml::key* key;
+  const toml::node* node;
+};
+
+// A table's entries as the file has them; toml++ sorts them by name.
+std::vector<TomlEntry> in_file_order(const toml::table& table);
+
+// Takes the keys it knows out of one table; finish() reports the rest.
+class TomlTable {
+ public:
+  // `what` names the table in messages: "[plugin]", "option 'steps'".
+  TomlTable(const toml::table& table, std::string what, TomlErrors& errors)
+      : table_(table), what_(std::move(what)), errors_(errors) {}
+
+  // A string, or "" (with an error if it is required and absent, or of another type).
+  std::string text(const char* key, bool required = false);
+  bool truth(const char* key);
+  std::vector<std::string> texts(const char* key);
+  // Null: absent.
+  const toml::node* node(const char* key);
+  const toml::table* table(const char* key);
+  // Place of a key's value, or of the table.
+  const toml::source_region& place(const char* key) const;
+  void missing(const char* key);
+  void finish();
+
+ private:
+  const toml::table& table_;
+  std::string what_;
+  TomlErrors& errors_;
+  std::vector<std::string> known_;
+};
+
+}  // namespace kinora::core

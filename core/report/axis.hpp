@@ -1,0 +1,30 @@
+// Where values lie along an axis, and the round values that it names.
+#pragma once
+#include <string>
+#include <vector>
+
+namespace kinora::core::report {
+
+struct Axis {
+  struct Tick {
+    double at = 0;  // share of the axis, 0..1
+    std::string label;
+  };
+  double low = 0, high = 1;
+  bool log = false;
+  std::vector<Tick> ticks;
+
+  // Share of the axis, cut to 0..1.
+  double at(double value) const;
+};
+
+enum class Scale {
+  linear,
+  from_zero,  // linear, and zero is on it
+  automatic,  // logarithmic if all values are positive and span a decade; else linear, from zero if that costs little
+};
+
+// Values low..high with about `wanted` ticks. `rounded`: the ends move out to ticks, so that no value touches the frame.
+Axis make_axis(double low, double high, Scale scale, int wanted, bool rounded);
+
+}  // namespace kinora::core::report

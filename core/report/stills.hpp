@@ -1,0 +1,37 @@
+// Pictures for the report: single frames of films, decoded by the components that also made the clips.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "core/plugin/registry.hpp"
+
+namespace kinora::core::report {
+
+struct StillRequest {
+  std::string media;  // path or URI
+  int64_t frame = 0;
+  int height = 0, width = 0;  // of the picture; the frame is scaled to cover it and cut
+};
+
+struct Still {
+  std::string jpeg;    // empty: there is none, because of
+  std::string reason;
+};
+
+using StillSource = std::function<Still(const StillRequest&)>;
+
+// Runs stage/video.read and stage/video.write in this process. Whatever fails, a missing plugin included, is a still
+// without a picture.
+class Stills {
+ public:
+  explicit Stills(Registry& registry) : registry_(registry) {}
+  Still operator()(const StillRequest& request);
+
+ private:
+  Registry& registry_;
+  // Frame n of a film costs decoding n frames, so what all stills together may decode is bounded.
+  int64_t frames_left_ = 40'000;
+};
+
+}  // namespace kinora::core::report

@@ -1,0 +1,79 @@
+#include "core/run/job.hpp"
+
+#include <set>
+
+#include "core/io/atomic_file.hpp"
+#include "core/run/cancel.hpp"
+#include "kinora/error.hpp"
+
+namespace kinora::core {
+
+Metrics::Metrics(const std::filesystem::path& file) : file_(file), out_(file, std::ios::app) {
+  if (!out_) throw Error(KINORA_IO, file.string() + ": cannot be written; check the folder's permissions and free space");
+}
+
+void Metrics::line(const nlohmann::json& entry) {
+  out_ << entry.dump() << '\n';
+  out_.flush();
+  if (!out_) throw Error(KINORA_NO_MEMORY, "metrics.jsonl: cannot be written; is the disk full?");
+}
+
+void Metrics::rewind(int64_t step) {
+  std::string kept;
+  std::ifstream in(file_);
+  for (std::string text; std::getline(in, text);) {
+    const auto line = nlohmann::json::parse(text, nullptr, false);
+    if (line.is_object() && line.value("step", int64_t{0}) <= step) kept += text + "\n";
+  }
+  out_.close();
+  or_throw(write_file_atomically(file_, kept));
+  out_.open(file_, std::ios::app);
+}
+
+JobContext::JobContext(Runtime& runtime, const RunFile& run, const JobSpec& spec)
+    : runtime_(runtime), run_(run), spec_(spec), folder_(run.out / spec.name), out_uri_(folder_.string()) {
+  std::filesystem::create_directories(folder_);
+  metrics_ = std::make_unique<Metrics>(folder_ / "metrics.jsonl");
+}
+
+const JobSpec* JobContext::upstream(const std::string& kind) const {
+  std::vector<const JobSpec*> at{&spec_};
+  for (size_t i = 0; i < at.size(); ++i) {
+    if (i > 0 && at[i]->kind->spec.name == kind) return at[i];
+    for (size_t input : at[i]->inputs) at.push_back(&run_.jobs[input]);
+  }
+  return nullptr;
+}
+
+const JobSpec& JobContext::need_upstream(const std::string& kind) const {
+  if (const auto* job = upstream(kind)) return *job;
+  throw Error(KINORA_INVALID, "job '" + spec_.name + "' needs a job of kind " + kind + " among its inputs, or among theirs");
+}
+
+nlohmann::json JobContext::summary_of(const JobSpec& job) const {
+  const auto file = folder_of(job) / "summary.json";
+  std::ifstream in(file);
+  auto parsed = nlohmann::json::parse(in, nullptr, false);
+  if (parsed.is_discarded()) throw Error(KINORA_DATA, file.string() + ": is not whole; delete it and run again");
+  return parsed;
+}
+
+Component JobContext::open(const ComponentUse& use) const { return or_throw(runtime_.registry().open(use.id)); }
+
+kinora_run JobContext::call(Progress* progress) {
+  kinora_run call{};
+  call.struct_size = sizeof call;
+  call.device_type = KINORA_DL_CPU;
+  call.n_threads = 1;
+  call.seed = static_cast<uint64_t>(run_.seed);
+  call.out = str(out_uri_);
+  call.self = progress;
+  call.progress = [](void* self, int64_t done, int64_t, kinora_tensor) -> int32_t {
+    if (self) static_cast<Progress*>(self)->update(done);
+    return cancelled() ? KINORA_CANCELLED : KINORA_OK;
+  };
+  call.cancelled = [](void*) -> int32_t { return cancelled() ? KINORA_CANCELLED : KINORA_OK; };
+  return call;
+}
+
+}  // namespace kinora::core

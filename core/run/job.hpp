@@ -1,0 +1,73 @@
+// What a job is given to do its work: its options, its inputs, its folder, and ways to say how far it is.
+#pragma once
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/options.hpp"
+#include "core/run/progress.hpp"
+#include "core/run/run_file.hpp"
+#include "core/runtime.hpp"
+#include "kinora/run.hpp"
+
+namespace kinora::core {
+
+// A line of JSON a step or an item, appended; numbers keep 17 digits.
+class Metrics {
+ public:
+  explicit Metrics(const std::filesystem::path& file);
+  void line(const nlohmann::json&);
+  // Drops the lines of steps after `step`: a process that was killed had written them, and they come again.
+  void rewind(int64_t step);
+
+ private:
+  std::filesystem::path file_;
+  std::ofstream out_;
+};
+
+class JobContext {
+ public:
+  JobContext(Runtime&, const RunFile&, const JobSpec&);
+
+  Runtime& runtime() const { return runtime_; }
+  const RunFile& run() const { return run_; }
+  const JobSpec& spec() const { return spec_; }
+  // The job's own folder, which exists. Only results and temporary names go there.
+  const std::filesystem::path& folder() const { return folder_; }
+  std::filesystem::path folder_of(const JobSpec& job) const { return run_.out / job.name; }
+  // The nearest job of this kind among the inputs, and theirs; null if there is none.
+  const JobSpec* upstream(const std::string& kind) const;
+  // The same, or an Error that says what the job needs.
+  const JobSpec& need_upstream(const std::string& kind) const;
+  // summary.json of a finished job.
+  nlohmann::json summary_of(const JobSpec& job) const;
+
+  template <class O>
+  O options() const {
+    Describe<O> d;
+    O::describe(d);
+    return d.read(or_throw(Options::make(spec_.kind->spec, spec_.options)).abi());
+  }
+  // The component of a slot, opened, with its options. Throws kinora::Error.
+  Component open(const ComponentUse&) const;
+  Component open_slot(const std::string& slot) const { return open(*spec_.component(slot)); }
+
+  Metrics& metrics() { return *metrics_; }
+  // Counts and facts of the job, written to summary.json when it is done.
+  nlohmann::json summary = nlohmann::json::object();
+  // A run struct for calls into components. Valid while the context lives.
+  kinora_run call(Progress* progress = nullptr);
+
+ private:
+  Runtime& runtime_;
+  const RunFile& run_;
+  const JobSpec& spec_;
+  std::filesystem::path folder_;
+  std::string out_uri_;
+  std::unique_ptr<Metrics> metrics_;
+};
+
+}  // namespace kinora::core

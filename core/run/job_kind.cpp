@@ -1,0 +1,64 @@
+#include "core/run/job_kind.hpp"
+
+#include "core/jobs/curate.hpp"
+#include "core/jobs/report.hpp"
+#include "core/jobs/training.hpp"
+
+namespace kinora::core {
+namespace {
+
+std::vector<JobKind> make_kinds() {
+  const Slot engine{"engine", "engine", "local", true, false, "runs the stages"};
+  const Slot precision{"precision", "precision", "fp32", true, false, "number format of linear layers and attention"};
+  const Slot parallel{"parallel", "parallel", "single", true, true, "strategies, composed"};
+  const Slot collective{"collective", "collective", "gloo", true, false, "communication between ranks"};
+  std::vector<JobKind> kinds;
+  kinds.push_back({described_job<CurateOptions>(), {engine, Slot{"stages", "stage", "", true, true, "in order"}}, {"path"}});
+  kinds.push_back({described_job<ShardOptions>(),
+                   {engine, {"shard", "stage", "shard.webdataset", true, false, "the writer"}},
+                   {"curate"}});
+  kinds.push_back({described_job<TrainTokenizerOptions>(),
+                   {{"tokenizer", "tokenizer", "", true, false, "what is trained"}, parallel, precision, collective},
+                   {"shard"},
+                   true,
+                   true});
+  kinds.push_back({described_job<EncodeOptions>(),
+                   {{"read", "stage", "video.read", true, false, "decodes clips"},
+                    {"text", "model", "minilm", true, false, "text encoder"},
+                    {"words", "stage", "text.wordpiece", true, false, "text to tokens"}},
+                   {"shard", "train-tokenizer"},
+                   true,
+                   true});
+  kinds.push_back({described_job<TrainOptions>(),
+                   {{"model", "model", "", true, false, "what is trained"},
+                    {"loss", "loss", "edm", true, false, "what it is trained on"},
+                    parallel,
+                    precision,
+                    collective},
+                   {"encode"},
+                   true,
+                   true});
+  kinds.push_back({described_job<GenerateOptions>(),
+                   {{"sampler", "sampler", "edm-heun", true, false, "noise to sample"}, precision},
+                   {"train"},
+                   true,
+                   true});
+  kinds.push_back({described_job<ReportOptions>(), {}, {}, false, false});
+  return kinds;
+}
+
+}  // namespace
+
+ComponentSpec job_component(const std::string& toml) {
+  auto spec = or_throw(parse_manifest("[plugin]\nname = \"jobs\"\nversion = \"" KINORA_VERSION
+                                      "\"\nabi = \"1.0\"\ntier = \"stable\"\n" + toml,
+                                      "job"));
+  return std::move(spec.components.at(0));
+}
+
+const std::vector<JobKind>& job_kinds() {
+  static const std::vector<JobKind> kinds = make_kinds();
+  return kinds;
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,28 @@
+// A stage used as a function: one sample in, one sample out, in this thread.
+#pragma once
+#include "core/options.hpp"
+#include "core/runtime.hpp"
+#include "kinora/abi/stage.h"
+#include "kinora/sample.hpp"
+
+namespace kinora::core {
+
+class OneStage {
+ public:
+  // Throws kinora::Error if there is no such stage, it cannot be opened, or an option is wrong.
+  OneStage(Runtime&, const std::string& id, const json& options);
+  OneStage(Runtime&, const std::string& id, const Options& options);
+  OneStage(const OneStage&) = delete;
+  OneStage& operator=(const OneStage&) = delete;
+  ~OneStage();
+
+  // Throws the stage's error; KINORA_DATA if the stage drops the sample or emits none or several.
+  Sample operator()(const Sample& in) const;
+
+ private:
+  std::string id_;
+  const kinora_stage* stage_ = nullptr;
+  void* self_ = nullptr;
+};
+
+}  // namespace kinora::core

@@ -1,0 +1,76 @@
+#include "core/run/progress.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fmt/format.h>
+
+namespace kinora::core {
+namespace {
+
+std::string duration(double seconds) {
+  const auto s = static_cast<int64_t>(seconds + 0.5);
+  if (s < 60) return fmt::format("{} s", s);
+  if (s < 3600) return fmt::format("{}:{:02} min", s / 60, s % 60);
+  return fmt::format("{}:{:02} h", s / 3600, s / 60 % 60);
+}
+
+}  // namespace
+
+Progress::Progress(std::string label, int64_t total, std::string unit)
+    : label_(std::move(label)), unit_(std::move(unit)), total_(total), terminal_(isatty(STDERR_FILENO) != 0) {}
+
+void Progress::update(int64_t done, const std::string& note) {
+  const std::scoped_lock lock(mutex_);
+  if (finished_) return;
+  if (first_ < 0) {  // what was done before this process started says nothing about the rate
+    first_ = std::max<int64_t>(0, done - 1);
+  }
+  done_ = done;
+  note_ = note;
+  const auto now = Clock::now();
+  if (now - last_draw_ < (terminal_ ? std::chrono::milliseconds(100) : std::chrono::seconds(5))) return;
+  if (!terminal_ && last_draw_ == Clock::time_point{}) {  // no line at the very start of a short job
+    last_draw_ = now;
+    return;
+  }
+  last_draw_ = now;
+  draw(false);
+}
+
+void Progress::finish() {
+  const std::scoped_lock lock(mutex_);
+  if (finished_) return;
+  finished_ = true;
+  if (terminal_ && (drawn_ || done_ > 0)) draw(true);
+}
+
+std::string Progress::line() const {
+  const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+  const double rate = seconds > 0 ? static_cast<double>(done_ - std::max<int64_t>(0, first_)) / seconds : 0;
+  std::string out = fmt::format("{:<10} ", label_);
+  if (total_ > 0) {
+    const int filled = static_cast<int>(24 * std::min(done_, total_) / total_);
+    if (terminal_) out += "[" + std::string(filled, '#') + std::string(24 - filled, '.') + "] ";
+    out += fmt::format("{}/{} {}", done_, total_, unit_);
+  } else {
+    out += fmt::format("{} {}", done_, unit_);
+  }
+  out += rate >= 0.1 || rate == 0 ? fmt::format(", {:.1f}/s", rate) : fmt::format(", {} each", duration(1 / rate));
+  if (total_ > done_ && rate > 0) out += fmt::format(", {} left", duration(static_cast<double>(total_ - done_) / rate));
+  if (!note_.empty()) out += ", " + note_;
+  return out;
+}
+
+void Progress::draw(bool last) {
+  drawn_ = true;
+  if (terminal_) {
+    std::fprintf(stderr, "\r\033[K%s%s", line().c_str(), last ? "\n" : "");
+  } else {
+    std::fprintf(stderr, "%s\n", line().c_str());
+  }
+  std::fflush(stderr);
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,34 @@
+// How far a long job is: one bar with rate and time left on a terminal, a plain line now and then otherwise.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+namespace kinora::core {
+
+class Progress {
+ public:
+  // total 0: unknown. unit: what is counted, "steps" or "clips".
+  Progress(std::string label, int64_t total, std::string unit);
+  ~Progress() { finish(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // [any-thread] note: a few words behind the figures, "loss 0.123".
+  void update(int64_t done, const std::string& note = "");
+  // Draws the last state and ends the line; further calls do nothing.
+  void finish();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void draw(bool last);
+  std::string line() const;
+  std::mutex mutex_;
+  std::string label_, unit_, note_;
+  int64_t total_, done_ = 0, first_ = -1;
+  bool terminal_, finished_ = false, drawn_ = false;
+  Clock::time_point start_ = Clock::now(), last_draw_{};
+};
+
+}  // namespace kinora::core

@@ -1,0 +1,263 @@
+#include "core/run/run_file.hpp"
+
+#include <glob.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/suggest.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Reads one run file; every method adds what is wrong and goes on.
+class RunReader {
+ public:
+  RunReader(const Document& doc, const Registry& registry, std::vector<Diagnostic>& problems)
+      : doc_(doc), registry_(registry), problems_(problems) {}
+
+  RunFile read() {
+    run_.file = fs::absolute(doc_.name());
+    known_keys("", doc_.root(), {"run", "job"});
+    read_head();
+    const json jobs = doc_.root().value("job", json::array());
+    if (!jobs.is_array() || jobs.empty()) problem(doc_.key("/job"), "a run needs at least one [[job]]");
+    for (size_t i = 0; jobs.is_array() && i < jobs.size(); ++i) read_job("/job/" + std::to_string(i), jobs[i]);
+    return std::move(run_);
+  }
+
+ private:
+  void problem(Location at, std::string message) { problems_.push_back({std::move(at), std::move(message)}); }
+
+  void known_keys(const std::string& pointer, const json& table, const std::vector<std::string>& known) {
+    for (const auto& [key, value] : table.items())
+      if (std::find(known.begin(), known.end(), key) == known.end())
+        problem(doc_.key(pointer + "/" + key), "unknown key '" + key + "'" + did_you_mean(key, known));
+  }
+
+  // The string at `key`, or `fallback`; a problem if it is of another type.
+  std::string text(const std::string& pointer, const json& table, const std::string& key, const std::string& fallback) {
+    if (!table.contains(key)) return fallback;
+    if (table[key].is_string()) return table[key];
+    problem(doc_.value(pointer + "/" + key), "'" + key + "' must be a string, found " + table[key].dump());
+    return fallback;
+  }
+
+  void read_head() {
+    const json head = doc_.root().value("run", json::object());
+    if (!head.is_object()) return problem(doc_.key("/run"), "'run' must be a table");
+    known_keys("/run", head, {"name", "out", "seed", "log"});
+    run_.name = text("/run", head, "name", run_.file.stem().string());
+    run_.out = fs::absolute(text("/run", head, "out", "runs/" + run_.name)).lexically_normal();
+    run_.log_level = text("/run", head, "log", "info");
+    if (head.contains("seed")) {
+      if (head["seed"].is_number_integer() && head["seed"].get<int64_t>() >= 0) {
+        run_.seed = head["seed"];
+      } else {
+        problem(doc_.value("/run/seed"), "'seed' must be a whole number from 0 on, found " + head["seed"].dump());
+      }
+    }
+  }
+
+  void read_job(const std::string& pointer, const json& table) {
+    JobSpec job;
+    job.at = doc_.key(pointer);
+    if (!table.is_object()) return problem(job.at, "a job must be a table");
+    const std::string kind = text(pointer, table, "kind", "");
+    std::vector<std::string> names;
+    for (const auto& k : job_kinds()) {
+      names.push_back(k.spec.name);
+      if (k.spec.name == kind) job.kind = &k;
+    }
+    if (!job.kind) {
+      if (!table.contains("kind")) return problem(job.at, "a job needs a kind: " + joined(names));
+      return problem(doc_.value(pointer + "/kind"), "unknown kind '" + kind + "'" + did_you_mean(kind, names) + " (kinds: " + joined(names) + ")");
+    }
+    job.name = text(pointer, table, "name", kind);
+    check_name(pointer, job);
+    read_inputs(pointer, table, job);
+    read_slots(pointer, table, job);
+    read_options(pointer, table, job);
+    run_.jobs.push_back(std::move(job));
+  }
+
+  void check_name(const std::string& pointer, const JobSpec& job) {
+    const auto ok = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_'; };
+    if (job.name.empty() || !std::all_of(job.name.begin(), job.name.end(), ok))
+      problem(doc_.value(pointer + "/name"), "a job's name is its folder: letters, digits, '-' and '_' only, found '" + job.name + "'");
+    for (const auto& other : run_.jobs)
+      if (other.name == job.name) problem(doc_.value(pointer + "/name"), "two jobs have the name '" + job.name + "'; give one another name");
+  }
+
+  void read_inputs(const std::string& pointer, const json& table, JobSpec& job) {
+    json inputs = table.value("input", json::array());
+    if (inputs.is_string()) inputs = json::array({inputs});
+    const Location at = doc_.value(pointer + "/input");
+    if (!inputs.is_array()) return problem(at, "'input' must be a job's name or a path, or a list of them");
+    if (inputs.empty() && job.kind->needs_input)
+      problem(job.at, "job '" + job.name + "' needs an input: " + wanted(*job.kind));
+    for (const auto& input : inputs) {
+      if (!input.is_string()) {
+        problem(at, "'input' must hold strings, found " + input.dump());
+      } else {
+        read_input(at, input.get<std::string>(), job);
+      }
+    }
+  }
+
+  void read_input(const Location& at, const std::string& input, JobSpec& job) {
+    const auto& reads = job.kind->reads;
+    std::vector<std::string> names;
+    for (size_t i = 0; i < run_.jobs.size(); ++i) {
+      const auto& other = run_.jobs[i];
+      names.push_back(other.name);
+      if (other.name != input) continue;
+      if (!reads.empty() && std::find(reads.begin(), reads.end(), other.kind->spec.name) == reads.end())
+        problem(at, "job '" + input + "' is of kind " + other.kind->spec.name + ", but " + job.kind->spec.name + " reads " + wanted(*job.kind));
+      job.inputs.push_back(i);
+      return;
+    }
+    if (std::find(reads.begin(), reads.end(), "path") == reads.end())
+      return problem(at, "no earlier job is called '" + input + "'" + did_you_mean(input, names));
+    auto files = expand(input);
+    if (files.empty()) problem(at, "no such file, folder or earlier job: '" + input + "'" + did_you_mean(input, names));
+    job.paths.insert(job.paths.end(), files.begin(), files.end());
+  }
+
+  // A path or glob, against the working folder and then the run file's; sorted.
+  std::vector<std::string> expand(const std::string& pattern) const {
+    for (const fs::path& base : {fs::current_path(), run_.file.parent_path()}) {
+      glob_t found{};
+      std::vector<std::string> out;
+      if (glob((base / pattern).c_str(), GLOB_TILDE, nullptr, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; ++i) out.push_back(fs::path(found.gl_pathv[i]).lexically_normal().string());
+      globfree(&found);
+      if (!out.empty()) return out;
+    }
+    return {};
+  }
+
+  void read_slots(const std::string& pointer, const json& table, JobSpec& job) {
+    for (const Slot& slot : job.kind->slots) {
+      const std::string at = pointer + "/" + slot.name;
+      const json given = table.value(slot.name, json());
+      if (given.is_null()) {
+        if (!slot.use.empty()) {
+          read_one(at, json(slot.use), slot, job);
+        } else if (slot.required) {
+          problem(job.at, "job '" + job.name + "' needs " + slot.name + " = " + (slot.list ? "[ ... ]" : "\"...\"") + ": a " + slot.kind +
+                              ", one of " + joined(registry_.ids(slot.kind)));
+        }
+      } else if (slot.list && given.is_array()) {
+        for (size_t i = 0; i < given.size(); ++i) read_one(at + "/" + std::to_string(i), given[i], slot, job);
+        if (given.empty() && slot.required) problem(doc_.value(at), "'" + slot.name + "' must not be empty");
+      } else {
+        read_one(at, given, slot, job);
+      }
+    }
+  }
+
+  void read_one(const std::string& pointer, const json& given, const Slot& slot, JobSpec& job);
+
+  void read_options(const std::string& pointer, const json& table, JobSpec& job) {
+    json given = json::object();
+    std::vector<std::string> known{"name", "kind", "input"};
+    for (const auto& slot : job.kind->slots) known.push_back(slot.name);
+    std::vector<std::string> options;
+    for (const auto& option : job.kind->spec.options) options.push_back(option.name);
+    options.insert(options.end(), known.begin(), known.end());
+    for (const auto& [key, value] : table.items()) {
+      if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+      if (job.kind->spec.option(key)) {
+        given[key] = value;
+      } else {
+        problem(doc_.key(pointer + "/" + key), "unknown option '" + key + "' of job kind " + job.kind->spec.name + did_you_mean(key, options));
+      }
+    }
+    std::vector<Problem> found;
+    job.options = Options::make(job.kind->spec, given, found, run_.file.parent_path()).values();
+    for (const auto& p : found) problem(place_of(pointer, p), p.message);
+  }
+
+  Location place_of(const std::string& pointer, const Problem& p) const {
+    return doc_.value(pointer + "/" + p.path.substr(0, p.path.find('[')));
+  }
+
+  static std::string joined(const std::vector<std::string>& words) {
+    std::string out;
+    for (const auto& w : words) out += (out.empty() ? "" : ", ") + w;
+    return out;
+  }
+  static std::string wanted(const JobKind& kind) {
+    std::string out;
+    for (const auto& r : kind.reads) out += (out.empty() ? "" : " or ") + (r == "path" ? std::string("a path") : "a job of kind " + r);
+    return out;
+  }
+
+  const Document& doc_;
+  const Registry& registry_;
+  std::vector<Diagnostic>& problems_;
+  RunFile run_;
+};
+
+void RunReader::read_one(const std::string& pointer, const json& given, const Slot& slot, JobSpec& job) {
+  auto use = read_component(doc_, registry_, pointer, slot.kind, run_.file.parent_path(), problems_, given);
+  if (!use) return;
+  use->slot = slot.name;
+  job.components.push_back(std::move(*use));
+}
+
+}  // namespace
+
+std::optional<ComponentUse> read_component(const Document& doc, const Registry& registry, const std::string& pointer,
+                                           const std::string& kind, const fs::path& base, std::vector<Diagnostic>& problems,
+                                           const json& given) {
+  std::string name;
+  json options = json::object();
+  if (given.is_string()) {
+    name = given;
+  } else if (given.is_object() && given.contains("use") && given["use"].is_string()) {
+    name = given["use"];
+    options = given;
+    options.erase("use");
+  } else {
+    problems.push_back({doc.value(pointer), "expected the name of a " + kind + ", or a table such as { use = \"...\" }"});
+    return std::nullopt;
+  }
+  const auto spec = registry.find(kind, name);
+  if (!spec) {
+    problems.push_back({doc.value(given.is_object() ? pointer + "/use" : pointer), spec.failure().message});
+    return std::nullopt;
+  }
+  std::vector<Problem> found;
+  ComponentUse use{"", (*spec)->id, Options::make(**spec, options, found, base), ""};
+  for (const auto& p : found) {
+    const std::string at = pointer + "/" + p.path.substr(0, p.path.find('['));
+    const bool unknown = !(*spec)->option(p.path.substr(0, p.path.find('[')));
+    problems.push_back({unknown ? doc.key(at) : doc.value(at), p.message + (unknown ? "" : " (option of " + use.id + ")")});
+  }
+  for (const auto& plugin : registry.plugins())
+    if (plugin.spec.component(use.id) && plugin.state != PluginState::shadowed) use.version = plugin.spec.version;
+  return use;
+}
+
+const ComponentUse* JobSpec::component(const std::string& slot) const {
+  for (const auto& c : components)
+    if (c.slot == slot) return &c;
+  return nullptr;
+}
+
+std::vector<const ComponentUse*> JobSpec::list(const std::string& slot) const {
+  std::vector<const ComponentUse*> out;
+  for (const auto& c : components)
+    if (c.slot == slot) out.push_back(&c);
+  return out;
+}
+
+RunFile read_run(const Document& doc, const Registry& registry, std::vector<Diagnostic>& problems) {
+  return RunReader(doc, registry, problems).read();
+}
+
+}  // namespace kinora::core

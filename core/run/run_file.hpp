@@ -1,0 +1,52 @@
+// A run file, read and checked whole: every error at once, each with its place and a suggestion.
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/config/document.hpp"
+#include "core/options.hpp"
+#include "core/plugin/registry.hpp"
+#include "core/run/job_kind.hpp"
+
+namespace kinora::core {
+
+// A component with its options complete.
+struct ComponentUse {
+  std::string slot;
+  std::string id;          // "sampler/edm-heun"
+  Options options;         // all of the manifest's, checked
+  std::string version;     // of the plugin: part of the job's identity
+};
+
+struct JobSpec {
+  std::string name;
+  const JobKind* kind = nullptr;
+  std::vector<size_t> inputs;       // earlier jobs
+  std::vector<std::string> paths;   // files and folders, absolute, globs expanded, in order
+  nlohmann::json options;           // of the kind, complete
+  std::vector<ComponentUse> components;
+  Location at;
+
+  const ComponentUse* component(const std::string& slot) const;
+  std::vector<const ComponentUse*> list(const std::string& slot) const;
+};
+
+struct RunFile {
+  std::filesystem::path file;
+  std::string name, log_level = "info";
+  std::filesystem::path out;  // absolute
+  int64_t seed = 0;
+  std::vector<JobSpec> jobs;
+};
+
+// Reads the document into a run. Any problem is added to `problems`, and the run is then not to be used.
+RunFile read_run(const Document&, const Registry&, std::vector<Diagnostic>& problems);
+
+// One slot's value: a name, or a table with `use` and options.
+std::optional<ComponentUse> read_component(const Document&, const Registry&, const std::string& pointer, const std::string& kind,
+                                           const std::filesystem::path& base, std::vector<Diagnostic>& problems,
+                                           const nlohmann::json& given);
+
+}  // namespace kinora::core

@@ -1,0 +1,28 @@
+// Runs the jobs of a run file in order; what is finished and unchanged is not done again.
+#pragma once
+#include <functional>
+#include <string>
+
+#include "core/run/job.hpp"
+
+namespace kinora::core {
+
+struct RunOptions {
+  std::string only;    // just this job, and what it needs
+  bool dry = false;    // say what would be done
+};
+
+struct RunResult {
+  bool ok = false, was_cancelled = false;
+};
+
+// The code of a job kind. `torch` kinds come from libkinora_torch, opened when the first of them runs.
+using JobFunction = void (*)(JobContext&);
+JobFunction job_function(const JobKind&);
+
+RunResult run_jobs(Runtime&, const RunFile&, const RunOptions&);
+
+// Identity of what a job would do: its kind, options, components with their versions, seed and inputs.
+std::string job_digest(const RunFile&, const JobSpec&);
+
+}  // namespace kinora::core

@@ -1,0 +1,71 @@
+#include "core/run/torch_library.hpp"
+
+#include <dlfcn.h>
+
+#include <boost/dll/runtime_symbol_info.hpp>
+#include <boost/dll/shared_library.hpp>
+#include <map>
+#include <mutex>
+
+#include "core/plugin/host.hpp"
+
+namespace kinora::core {
+namespace {
+
+struct Parts {
+  std::mutex mutex;
+  std::map<std::string, JobFunction> jobs;
+  std::map<std::string, ApplyFunction> applies;
+};
+
+Parts& parts() {
+  static Parts all;
+  return all;
+}
+
+template <class F>
+F find(const std::map<std::string, F>& in, const std::string& name, const char* what) {
+  const std::scoped_lock lock(parts().mutex);
+  const auto it = in.find(name);
+  if (it == in.end()) throw Error(KINORA_UNSUPPORTED, std::string("this build of libkinora_torch has no ") + what + " for '" + name + "'");
+  return it->second;
+}
+
+}  // namespace
+
+Status open_torch_library() {
+  const auto folder = boost::dll::this_line_location().parent_path();
+  boost::system::error_code error;
+  // libtorch's libraries refer to each other's symbols: they must be visible to plugins of the pinned tier.
+  static auto* library = new boost::dll::shared_library();  // never unloaded: libtorch cannot be
+  library->load(folder / "libkinora_torch.so", boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_global, error);
+  if (error) {
+    const char* why = dlerror();
+    return fail(KINORA_FAILED, "cannot open {}: {}; is libtorch {} installed? see the README's installation",
+                (folder / "libkinora_torch.so").string(), why ? why : error.message(), KINORA_TORCH_VERSION);
+  }
+  library->get<void(const kinora_host*)>("kinora_torch_open")(&core_host());
+  return {};
+}
+
+void register_job(const std::string& kind, JobFunction f) {
+  const std::scoped_lock lock(parts().mutex);
+  parts().jobs[kind] = f;
+}
+
+void register_apply(const std::string& kind, ApplyFunction f) {
+  const std::scoped_lock lock(parts().mutex);
+  parts().applies[kind] = f;
+}
+
+JobFunction torch_job(const std::string& kind) {
+  or_throw(ensure_torch());
+  return find(parts().jobs, kind, "job");
+}
+
+ApplyFunction torch_apply(const std::string& kind) {
+  or_throw(ensure_torch());
+  return find(parts().applies, kind, "apply");
+}
+
+}  // namespace kinora::core

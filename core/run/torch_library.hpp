@@ -1,0 +1,26 @@
+// libkinora_torch is opened when a job or plugin first needs tensors, so that everything else starts without libtorch.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "core/run/runner.hpp"
+
+namespace kinora::core {
+
+struct ApplyRequest;
+struct ApplyResult;
+using ApplyFunction = ApplyResult (*)(Runtime&, const ApplyRequest&);
+
+// Opens libkinora_torch beside this library; it registers the tensor interface, its jobs and its part of `apply`.
+// Give it to Runtime::torch_loader().
+Status open_torch_library();
+
+// Called by libkinora_torch when it is opened.
+void register_job(const std::string& kind, JobFunction);
+void register_apply(const std::string& kind, ApplyFunction);
+
+// Opens the library first. Throw kinora::Error if it cannot be opened or has no such part.
+JobFunction torch_job(const std::string& kind);
+ApplyFunction torch_apply(const std::string& kind);
+
+}  // namespace kinora::core

@@ -1,0 +1,19 @@
+// The word that was probably meant.
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kinora::core {
+
+// Edits (insert, delete, replace, swap of neighbours) that lead from a to b, without regard to case or to '-', '_', '.'.
+size_t edit_distance(std::string_view a, std::string_view b);
+
+// The nearest candidate, or "" if none is near: at most one edit in three letters.
+std::string suggest(std::string_view word, const std::vector<std::string>& candidates);
+
+// ", did you mean 'steps'?" or "": the end of an error message.
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
+
+}  // namespace kinora::core

@@ -1,0 +1,10 @@
+// One node of the autograd graph whose forward and backward are C functions: kinora_tensors_api.autograd_apply.
+#pragma once
+#include "kinora/abi/tensor.h"
+
+namespace kinora::core {
+
+// With exceptions; f.drop is called exactly once, whatever happens.
+void apply_function(const kinora_function& f, const kinora_tensor* in, kinora_tensor* out);
+
+}  // namespace kinora::core

@@ -1,0 +1,48 @@
+// The clips of a shard job as tensors, decoded on demand and kept up to a bound.
+#pragma once
+#include <list>
+#include <map>
+
+#include "core/data/webdataset.hpp"
+#include "core/run/job.hpp"
+#include "core/run/one_stage.hpp"
+
+#include <ATen/core/Tensor.h>
+
+namespace kinora::core {
+
+class Clips {
+ public:
+  // folder: of the shard job. read: a stage that sets the tensor "frames", stage/video.read with the size wanted.
+  Clips(JobContext&, const std::filesystem::path& folder, const json& read_options, int64_t memory);
+
+  int64_t size() const { return static_cast<int64_t>(index_.size()); }
+  const std::string& key(int64_t i) const { return index_[static_cast<size_t>(i)].key; }
+  std::string caption(int64_t i);
+  // Frames a second of the first clip; 24 if it does not say.
+  double fps();
+  // uint8 [T, H, W, 3], RGB. Shared with the cache: do not write.
+  at::Tensor frames(int64_t i);
+  int64_t length(int64_t i) { return frames(i).size(0); }
+
+ private:
+  Sample sample(int64_t i);
+  void remember(int64_t i, const at::Tensor& frames);
+  std::vector<WebDatasetEntry> index_;
+  OneStage read_;
+  int64_t memory_, used_ = 0;
+  std::map<int64_t, at::Tensor> cache_;
+  std::list<int64_t> order_;  // oldest first
+};
+
+// Frames [first, first + count) of a clip as a video [1, 3, count, H, W] in [-1, 1], float32.
+at::Tensor video_of(const at::Tensor& frames, int64_t first, int64_t count);
+// The way back: [1, 3, T, H, W] -> uint8 [T, H, W, 3], clamped.
+at::Tensor frames_of(const at::Tensor& video);
+// frames uint8 [T, H, W, 3] beside the sample, for stage/video.write.
+void set_frames(Sample& sample, const at::Tensor& frames);
+
+// Which sample comes n-th when all are drawn again and again, shuffled anew each epoch: a function of its arguments only.
+int64_t shuffled(int64_t n, int64_t count, uint64_t seed);
+
+}  // namespace kinora::core

@@ -1,0 +1,73 @@
+#include "core/torch/instances.hpp"
+
+#include <ATen/ATen.h>
+
+#include "kinora/aten.hpp"
+
+namespace kinora::core {
+namespace {
+
+void* made(void* self, const Component& component) {
+  if (self) return self;
+  throw Error(KINORA_FAILED, component.spec->id + ": " + std::string(view(host()->last_error(host()))));
+}
+
+template <class F>
+at::Tensor result(F call) {
+  kinora_tensor out = nullptr;
+  check(call(&out));
+  return adopt<at::Tensor>(out);
+}
+
+}  // namespace
+
+LossInstance::LossInstance(const Component& c, const Options& o)
+    : spec_(*c.spec), api_(c.table<kinora_loss>()), self_(made(api_.create(host(), o.abi()), c)) {}
+
+at::Tensor LossInstance::level(const at::Tensor& uniform) const {
+  return result([&](kinora_tensor* o) { return api_.level(self_, handle(uniform), o); });
+}
+at::Tensor LossInstance::noisy(const at::Tensor& latent, const at::Tensor& noise, const at::Tensor& sigma) const {
+  return result([&](kinora_tensor* o) { return api_.noisy(self_, handle(latent), handle(noise), handle(sigma), o); });
+}
+LossInstance::Input LossInstance::input(const at::Tensor& x, const at::Tensor& sigma) const {
+  kinora_tensor latent = nullptr, timestep = nullptr;
+  check(api_.input(self_, handle(x), handle(sigma), &latent, &timestep));
+  return {adopt<at::Tensor>(latent), adopt<at::Tensor>(timestep)};
+}
+at::Tensor LossInstance::estimate(const at::Tensor& x, const at::Tensor& sigma, const at::Tensor& output) const {
+  return result([&](kinora_tensor* o) { return api_.estimate(self_, handle(x), handle(sigma), handle(output), o); });
+}
+NamedTensors LossInstance::evaluate(const NamedTensors& in) const {
+  std::vector<kinora_named> named;
+  for (const auto& [name, tensor] : in) named.push_back({name.c_str(), handle(tensor)});
+  std::vector<kinora_tensor> out(spec_.outputs.size(), nullptr);
+  check(api_.evaluate(self_, named.data(), named.size(), out.data(), out.size()));
+  NamedTensors results;
+  for (size_t i = 0; i < out.size(); ++i)
+    if (out[i]) results[spec_.outputs[i].name] = adopt<at::Tensor>(out[i]);
+  return results;
+}
+
+SamplerInstance::SamplerInstance(const Component& c, const Options& o)
+    : api_(c.table<kinora_sampler>()), self_(made(api_.create(host(), o.abi()), c)) {}
+
+std::vector<double> SamplerInstance::levels() const {
+  const at::Tensor t = result([&](kinora_tensor* o) { return api_.levels(self_, o); }).to(at::kDouble).contiguous();
+  return {t.data_ptr<double>(), t.data_ptr<double>() + t.numel()};
+}
+at::Tensor SamplerInstance::sample(const kinora_denoiser& denoiser, const at::Tensor& noise, const kinora_run& run) const {
+  return result([&](kinora_tensor* o) { return api_.sample(self_, &denoiser, handle(noise), &run, o); });
+}
+
+kinora_denoiser FunctionDenoiser::abi() {
+  return {sizeof(kinora_denoiser), 0, this, [](void* self, kinora_tensor x, kinora_tensor sigma, kinora_tensor* out) {
+            return guard([&] {
+              auto& d = *static_cast<FunctionDenoiser*>(self);
+              ++d.calls_;
+              *out = give(d.fn_(borrow<at::Tensor>(x), borrow<at::Tensor>(sigma)));
+            });
+          }};
+}
+
+}  // namespace kinora::core

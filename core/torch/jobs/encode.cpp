@@ -1,0 +1,86 @@
+// kind = "encode"
+#include <ATen/ATen.h>
+
+#include "core/io/atomic_file.hpp"
+#include "core/jobs/training.hpp"
+#include "core/run/cancel.hpp"
+#include "core/torch/clips.hpp"
+#include "core/torch/jobs/jobs.hpp"
+#include "core/torch/latents.hpp"
+#include "core/torch/network.hpp"
+#include "core/torch/text_encoder.hpp"
+
+namespace kinora::core {
+namespace {
+
+// Mean and deviation by channel, merged piece by piece (Chan et al. 1979).
+struct Statistics {
+  double count = 0;
+  at::Tensor mean, square;  // [C] float64; square: sum of squared deviations
+
+  void add(const at::Tensor& latent) {  // [C, T, H, W]
+    const at::Tensor x = latent.to(at::kDouble).flatten(1);
+    const double n = static_cast<double>(x.size(1));
+    const at::Tensor m = x.mean(1), s = (x - m.unsqueeze(1)).square().sum(1);
+    if (count == 0) {
+      mean = m, square = s;
+    } else {
+      const at::Tensor delta = m - mean;
+      mean = mean + delta * (n / (count + n));
+      square = square + s + delta.square() * (count * n / (count + n));
+    }
+    count += n;
+  }
+  static std::vector<double> numbers(const at::Tensor& t) { return {t.data_ptr<double>(), t.data_ptr<double>() + t.numel()}; }
+};
+
+// The tokenizer of an earlier job with its final weights.
+std::unique_ptr<Network> trained_tokenizer(JobContext& context) {
+  const JobSpec& job = context.need_upstream("train-tokenizer");
+  auto network = std::make_unique<Network>(context.open(*job.component("tokenizer")), job.component("tokenizer")->options, ChainOptions{});
+  network->load(context.folder_of(job) / "weights.safetensors");
+  return network;
+}
+
+}  // namespace
+
+void run_encode(JobContext& context) {
+  const auto options = context.options<EncodeOptions>();
+  use_threads(options.threads);
+  const at::NoGradGuard off;
+  Clips clips(context, context.folder_of(context.need_upstream("shard")),
+              {{"height", options.height}, {"width", options.width}, {"stride", options.every}}, options.memory);
+  const auto tokenizer = trained_tokenizer(context);
+  TextEncoder text(context, context.spec());
+  LatentCacheWriter cache(context.folder() / "latents.h5", nlohmann::json{{"job", context.spec().name}}.dump());
+  Statistics statistics;
+  LatentFacts facts;
+  Progress progress(context.spec().name, clips.size(), "clips");
+  int64_t windows = 0, skipped = 0;
+  const int64_t stride = options.stride > 0 ? options.stride : options.frames;
+  for (int64_t i = 0; i < clips.size(); ++i) {
+    if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
+    const at::Tensor frames = clips.frames(i);
+    const at::Tensor embedding = text(clips.caption(i));
+    if (frames.size(0) < options.frames) ++skipped;
+    for (int64_t first = 0; first + options.frames <= frames.size(0); first += stride) {
+      const at::Tensor latent = tokenizer->encode(video_of(frames, first, options.frames))[0].contiguous();
+      statistics.add(latent);
+      facts.shape = latent.sizes().vec();
+      facts.text_size = embedding.size(1);
+      cache.add(clips.key(i) + "@" + std::to_string(first), {{"latent", latent}, {"text", embedding}});
+      ++windows;
+    }
+    progress.update(i + 1, std::to_string(windows) + " windows");
+  }
+  if (windows == 0) throw Error(KINORA_DATA, "no clip has " + std::to_string(options.frames) + " frames; lower frames of job '" + context.spec().name + "'");
+  facts.scale = {Statistics::numbers(statistics.mean),
+                 Statistics::numbers((statistics.square / statistics.count).sqrt().clamp_min(1e-6)), options.sigma_data};
+  facts.fps = clips.fps() / static_cast<double>(options.every);
+  cache.commit();
+  or_throw(write_file_atomically(context.folder() / "latents.json", facts.to_json().dump(2) + "\n"));
+  context.summary.update({{"samples", windows}, {"clips", clips.size()}, {"too_short", skipped}, {"latent_shape", facts.shape},
+                          {"bytes", std::filesystem::file_size(context.folder() / "latents.h5")}});
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,21 @@
+// The jobs that hold tensors, and what they share.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+
+#include "core/run/job.hpp"
+
+namespace kinora::core {
+
+void run_train_tokenizer(JobContext&);
+void run_encode(JobContext&);
+void run_train(JobContext&);
+void run_generate(JobContext&);
+
+// `count` frames of uint8 [T, H, W, 3], evenly spaced, side by side in one PNG.
+void write_strip(JobContext&, const at::Tensor& frames, int64_t count, const std::filesystem::path& file);
+// Threads of tensor operations; 0 leaves libtorch's choice.
+void use_threads(int64_t threads);
+
+}  // namespace kinora::core

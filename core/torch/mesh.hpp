@@ -1,0 +1,59 @@
+// The ranks of a run as a mesh of named axes, and groups along any of them (kinora_mesh of
+// kinora/abi/strategy.h).
+//
+// Axes, outermost first: pp, dp, fsdp, cp, tp; so world rank = (((pp * DP + dp) * FSDP + fsdp) * CP + cp) *
+// TP + tp, and the ranks of a tensor group, which talk most, are neighbours. A group of several axes
+// ("cp+tp") holds the ranks that differ in these only, ordered by world rank; the order of the names does not
+// matter.
+#pragma once
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "kinora/abi/strategy.h"
+
+namespace kinora::core {
+
+class MeshOwner {
+ public:
+  static constexpr std::array<std::string_view, 5> kAxes = {"pp", "dp", "fsdp", "cp", "tp"};
+  using Sizes = std::map<std::string, int64_t, std::less<>>;
+
+  // One process: every group is of one, and nothing communicates.
+  MeshOwner();
+  // Axes that `sizes` does not name have size 1. `collective` has joined a world of their product, in which
+  // this process is `rank`; it outlives the mesh. Throws Error(KINORA_INVALID).
+  MeshOwner(const kinora_collective& api, void* collective, int64_t rank, const Sizes& sizes);
+  MeshOwner(const MeshOwner&) = delete;
+  MeshOwner& operator=(const MeshOwner&) = delete;
+  ~MeshOwner();
+
+  const kinora_mesh* abi() const { return &abi_; }
+
+  // [owner-thread] Made on first use, which is a meeting of its members: every rank asks for the same groups
+  // in the same order. Throws Error(KINORA_INVALID) for a name that is no axis.
+  const kinora_group* group(std::string_view axes);
+  // This process' place along an axis, and the axis' size.
+  int64_t coordinate(std::string_view axis) const { return coordinate_[index_of(axis)]; }
+  int64_t size(std::string_view axis) const { return size_[index_of(axis)]; }
+  // "pp+dp+fsdp" for "cp+tp": the axes beside these, or "" if these are all. What a gradient is summed over,
+  // when its parameter is cut along the given axes.
+  static std::string others(std::string_view axes);
+
+ private:
+  struct Group;
+  using Coordinates = std::array<int64_t, kAxes.size()>;
+  static size_t index_of(std::string_view axis);
+  static uint32_t mask_of(std::string_view axes);  // bit i: axis i
+  Coordinates coordinates_of(int64_t rank) const;
+
+  kinora_mesh abi_{};
+  const kinora_collective* api_ = nullptr;
+  void* collective_ = nullptr;
+  Coordinates size_{1, 1, 1, 1, 1}, coordinate_{};
+  std::map<uint32_t, std::unique_ptr<Group>> groups_;
+};
+
+}  // namespace kinora::core

@@ -1,0 +1,38 @@
+// The exact denoiser of a mixture of isotropic Gaussians: what samplers are measured on, since every number
+// is known.
+//
+// If x0 ~ sum_k w_k N(mu_k, s_k^2 I) and x = x0 + sigma n, the minimiser of EDM's denoising error (Karras et
+// al. 2022, arXiv 2206.00364, equation 2) is the posterior mean
+//   D(x; sigma) = sum_k r_k(x) (s_k^2 x + sigma^2 mu_k) / (s_k^2 + sigma^2),   r_k(x) ~ w_k N(x; mu_k, (s_k^2
+//   + sigma^2) I)
+#pragma once
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "kinora/abi/sampler.h"
+
+namespace kinora::core {
+
+class Mixture {
+ public:
+  // mean [K, D], std [K] >= 0, weight [K] >= 0 of any sum above 0; any floating dtype, kept as float64 on the
+  // CPU. Throws Error(KINORA_INVALID) that names the tensor.
+  Mixture(const at::Tensor& mean, const at::Tensor& std, const at::Tensor& weight);
+
+  // x [N, D], sigma [N] -> x0 [N, D], float64. Counts as one call, whatever N.
+  at::Tensor denoise(const at::Tensor& x, const at::Tensor& sigma);
+
+  // For kinora_sampler.sample; lives as long as the mixture stays where it is.
+  kinora_denoiser abi();
+
+  int64_t calls() const { return static_cast<int64_t>(sigmas_.size()); }
+  // Of each call, of its first row.
+  const std::vector<double>& sigmas() const { return sigmas_; }
+
+ private:
+  at::Tensor mean_, variance_, log_weight_;
+  std::vector<double> sigmas_;
+};
+
+}  // namespace kinora::core

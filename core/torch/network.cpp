@@ -1,0 +1,66 @@
+#include "core/torch/network.hpp"
+
+#include "core/torch/safe_tensors.hpp"
+#include "kinora/aten.hpp"
+
+namespace kinora::core {
+
+Network::Network(const Component& component, const Options& options, const ChainOptions& chain, std::vector<const kinora_link*> links)
+    : component_(component), chain_(chain, std::move(links)) {
+  self_ = is_model() ? model().create(host(), options.abi(), chain_.head()) : tokenizer().create(host(), options.abi(), chain_.head());
+  if (!self_) throw Error(KINORA_FAILED, component.spec->id + ": " + std::string(view(host()->last_error(host()))));
+  chain_.ready();
+}
+
+Network::~Network() {
+  if (self_) is_model() ? model().destroy(self_) : tokenizer().destroy(self_);
+}
+
+int64_t Network::numel() const {
+  int64_t n = 0;
+  for (const auto& p : chain_.parameters()) n += p.numel();
+  return n;
+}
+
+void Network::load(const std::filesystem::path& weights) {
+  const Safetensors file = or_throw(Safetensors::open(weights));
+  try {
+    load_values(chain_.parameters(), chain_.leaves(), file.names(), find_in(file));
+  } catch (const Error& e) {
+    throw Error(e.code(), weights.string() + " does not fit " + component_.spec->id + ": " + e.what());
+  }
+}
+
+std::vector<at::Tensor> Network::forward(const NamedTensors& in) {
+  std::vector<kinora_named> named;
+  for (const auto& [name, tensor] : in)
+    if (tensor.defined()) named.push_back({name.c_str(), handle(tensor)});
+  std::vector<kinora_tensor> out(component_.spec->outputs.size(), nullptr);
+  check(model().forward(self_, chain_.head(), named.data(), named.size(), out.data(), out.size()));
+  std::vector<at::Tensor> made;
+  for (auto h : out) made.push_back(adopt<at::Tensor>(h));
+  return made;
+}
+
+kinora_tokenizer_info Network::info() {
+  kinora_tokenizer_info out{};
+  out.struct_size = sizeof out;
+  check(tokenizer().info(self_, &out));
+  return out;
+}
+
+at::Tensor Network::encode(const at::Tensor& video, at::Tensor* posterior) {
+  kinora_tensor latent = nullptr, moments = nullptr;
+  check(tokenizer().encode(self_, chain_.head(), handle(video), &latent, &moments));
+  at::Tensor kept = adopt<at::Tensor>(moments);
+  if (posterior) *posterior = std::move(kept);
+  return adopt<at::Tensor>(latent);
+}
+
+at::Tensor Network::decode(const at::Tensor& latent) {
+  kinora_tensor video = nullptr;
+  check(tokenizer().decode(self_, chain_.head(), handle(latent), &video));
+  return adopt<at::Tensor>(video);
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,23 @@
+// Captions to embeddings: a tokenizing stage, then an encoder model.
+#pragma once
+#include <memory>
+
+#include "core/run/job.hpp"
+#include "core/run/one_stage.hpp"
+#include "core/torch/network.hpp"
+
+namespace kinora::core {
+
+class TextEncoder {
+ public:
+  // From an encode job's slots words and text and its option text_weights.
+  TextEncoder(JobContext&, const JobSpec& encode);
+  // [L, D] float32: one embedding a token, no padding.
+  at::Tensor operator()(const std::string& text);
+
+ private:
+  OneStage words_;
+  std::unique_ptr<Network> network_;
+};
+
+}  // namespace kinora::core

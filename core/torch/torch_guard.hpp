@@ -1,0 +1,42 @@
+// Exceptions at the ABI's edge, libtorch's among them: a status and libtorch's own text, without its stack trace.
+#pragma once
+#include <string>
+#include <utility>
+
+#include <c10/util/Exception.h>
+
+#include "core/status.hpp"
+#include "kinora/error.hpp"
+
+namespace kinora::core {
+
+inline int32_t code_of(const c10::Error& e) {
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&e)) return KINORA_NO_MEMORY;
+  if (dynamic_cast<const c10::NotImplementedError*>(&e)) return KINORA_UNSUPPORTED;
+  if (dynamic_cast<const c10::IndexError*>(&e) || dynamic_cast<const c10::ValueError*>(&e) ||
+      dynamic_cast<const c10::TypeError*>(&e))
+    return KINORA_INVALID;
+  return KINORA_FAILED;
+}
+
+// As kinora::guard; `where` (may be empty) begins the message of a libtorch error.
+template <class F>
+int32_t torch_guard(F&& f, const std::string& where = {}) noexcept {
+  return kinora::guard([&] {
+    try {
+      f();
+    } catch (const c10::Error& e) {
+      std::string text = e.what_without_backtrace();
+      while (!text.empty() && text.back() == '\n') text.pop_back();
+      throw Error(code_of(e), where.empty() ? text : where + ": " + text);
+    }
+  });
+}
+
+// A failure as an exception: raise(KINORA_INVALID, "'{}' ...", name).
+template <class... Args>
+[[noreturn]] void raise(int32_t code, fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(code, fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace kinora::core

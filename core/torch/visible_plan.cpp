@@ -1,0 +1,130 @@
+// The visibility rule as groups of queries that see the same keys.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "core/torch/visibility.hpp"
+
+namespace kinora::core {
+namespace {
+
+struct Range {
+  int64_t first, count;
+};
+using Ranges = std::vector<Range>;
+
+void append(Ranges& to, int64_t first, int64_t count) {
+  if (!to.empty() && to.back().first + to.back().count == first) {
+    to.back().count += count;
+  } else {
+    to.push_back({first, count});
+  }
+}
+int64_t total(const Ranges& r) {
+  int64_t n = 0;
+  for (const auto& x : r) n += x.count;
+  return n;
+}
+
+// Tokens that the rule cannot tell apart, within one place.
+using Signature = std::array<int64_t, 2>;             // chunk, stream
+using Place = std::array<int64_t, 3>;                 // sample, and what `over` asks to be equal
+using Tokens = std::map<Place, std::map<Signature, Ranges>>;
+
+Tokens sort_tokens(const Frames& rule, const at::Tensor& table, uint32_t over, bool keys) {
+  const auto cpu = table.to(at::kCPU).contiguous();
+  const auto* t = cpu.data_ptr<int64_t>();
+  const bool ruled = rule.causal || rule.streams == 2;
+  Tokens out;
+  for (int64_t i = 0; i < cpu.size(0); ++i, t += KINORA_TOKEN_COLUMNS) {
+    if (t[KINORA_TOKEN_INDEX] < 0 && keys) continue;
+    Place place{t[KINORA_TOKEN_SAMPLE], 0, 0};
+    if (over == KINORA_OVER_SPACE) place[1] = t[KINORA_TOKEN_FRAME];
+    if (over == KINORA_OVER_TIME) place = {place[0], t[KINORA_TOKEN_ROW], t[KINORA_TOKEN_COL]};
+    const Signature s = ruled ? Signature{t[KINORA_TOKEN_CHUNK], t[KINORA_TOKEN_STREAM]} : Signature{0, 0};
+    append(out[place][s], i, 1);
+  }
+  return out;
+}
+
+bool sees(const Frames& rule, const Signature& q, const Signature& k) {
+  if (!rule.causal && rule.streams == 1) return true;
+  const auto [qc, qs] = q;
+  const auto [kc, ks] = k;
+  if (rule.window > 0 && kc <= qc - rule.window && kc >= rule.sink) return false;
+  if (rule.streams == 1 || (qs == 0 && ks == 0)) return kc <= qc;
+  return qs == 1 && (ks == 0 ? kc < qc : kc == qc);
+}
+
+// Keys in their own order, so that sums do not depend on how the rule groups them.
+Ranges keys_of(const Frames& rule, const Signature& q, const std::map<Signature, Ranges>& keys) {
+  Ranges all, out;
+  for (const auto& [k, ranges] : keys)
+    if (sees(rule, q, k)) all.insert(all.end(), ranges.begin(), ranges.end());
+  std::sort(all.begin(), all.end(), [](const Range& a, const Range& b) { return a.first < b.first; });
+  for (const auto& r : all) append(out, r.first, r.count);
+  return out;
+}
+
+Rows rows_of(const Ranges& r, at::Device device) {
+  if (r.size() == 1) return {r[0].first, r[0].count, {}};
+  auto index = at::empty({total(r)}, at::kLong);
+  auto* to = index.data_ptr<int64_t>();
+  for (const auto& x : r)
+    for (int64_t i = 0; i < x.count; ++i) *to++ = x.first + i;
+  return {-1, index.numel(), index.to(device)};
+}
+
+at::Tensor inverse(const std::vector<Ranges>& joined, int64_t n, at::Device device) {
+  auto order = at::empty({n}, at::kLong);
+  auto* to = order.data_ptr<int64_t>();
+  int64_t at = 0;
+  bool in_order = true;
+  for (const auto& ranges : joined)
+    for (const auto& r : ranges)
+      for (int64_t i = r.first; i < r.first + r.count; ++i, ++at) {
+        in_order &= i == at;
+        to[i] = at;
+      }
+  return in_order ? at::Tensor() : order.to(device);
+}
+
+}  // namespace
+
+VisiblePlan plan_visible(const Frames& rule, const at::Tensor& q_table, const at::Tensor& k_table, uint32_t over, at::Device device) {
+  const Tokens queries = sort_tokens(rule, q_table, over, false), keys = sort_tokens(rule, k_table, over, true);
+  struct Batch {
+    int64_t groups = 0;
+    Ranges q, k;
+  };
+  std::map<std::array<int64_t, 2>, Batch> batches;  // by sizes
+  Ranges blind;
+  for (const auto& [place, signatures] : queries) {
+    const auto here = keys.find(place);
+    for (const auto& [signature, q] : signatures) {
+      const Ranges k = here == keys.end() ? Ranges() : keys_of(rule, signature, here->second);
+      if (k.empty()) {
+        for (const auto& r : q) append(blind, r.first, r.count);
+        continue;
+      }
+      auto& batch = batches[{total(q), total(k)}];
+      ++batch.groups;
+      for (const auto& r : q) append(batch.q, r.first, r.count);
+      for (const auto& r : k) append(batch.k, r.first, r.count);
+    }
+  }
+  VisiblePlan out;
+  std::vector<Ranges> joined;
+  for (auto& [sizes, b] : batches) {
+    out.batches.push_back({b.groups, sizes[0], sizes[1], rows_of(b.q, device), rows_of(b.k, device)});
+    joined.push_back(std::move(b.q));
+  }
+  out.blind = total(blind);
+  joined.push_back(std::move(blind));
+  out.order = inverse(joined, q_table.size(0), device);
+  return out;
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,141 @@
+#include "core/torch/weights.hpp"
+
+#include <ATen/ATen.h>
+#include <fmt/ranges.h>
+
+#include <cstring>
+#include <set>
+
+#include "core/suggest.hpp"
+#include "core/torch/torch_guard.hpp"
+
+namespace kinora::core {
+namespace {
+
+struct Place {
+  size_t leaf;
+  Piece piece;
+};
+
+// Where each parameter lies, by kinora_param - 1.
+std::vector<std::vector<Place>> places_of(const Parameters& parameters, const std::vector<Leaf>& leaves) {
+  std::vector<std::vector<Place>> out(parameters.size());
+  for (size_t i = 0; i < leaves.size(); ++i)
+    for (const auto& p : leaves[i].pieces) out.at(static_cast<size_t>(p.param - 1)).push_back({i, p});
+  return out;
+}
+
+// The range of a leaf's tensor that a piece is, flat.
+at::Tensor range_of(const at::Tensor& of_leaf, const Piece& p) { return of_leaf.detach().reshape({-1}).narrow(0, p.offset, p.count); }
+
+void copy_runs(const Parameter& p, const Piece& piece, const at::Tensor& from_flat, const at::Tensor& to_flat, bool to_whole) {
+  const auto size = static_cast<size_t>(from_flat.element_size());
+  const auto* from = static_cast<const char*>(from_flat.data_ptr());
+  auto* to = static_cast<char*>(to_flat.data_ptr());
+  for (const auto& r : runs(p, piece.first, piece.count)) {
+    const auto whole = static_cast<size_t>(r.global) * size, local = static_cast<size_t>(r.local - piece.first) * size;
+    std::memcpy(to + (to_whole ? whole : local), from + (to_whole ? local : whole), static_cast<size_t>(r.count) * size);
+  }
+}
+
+at::Tensor whole_of(const Parameter& p, const std::vector<Place>& places, const std::vector<Leaf>& leaves, const std::vector<at::Tensor>& per_leaf, const Exchange& exchange) {
+  const auto dtype = places.empty() ? at::kFloat : per_leaf[places[0].leaf].scalar_type();
+  auto whole = at::zeros(p.shape, at::TensorOptions().dtype(dtype));
+  for (const auto& [leaf, piece] : places)
+    if (!exchange.mine || exchange.mine(leaves[leaf], piece))
+      copy_runs(p, piece, range_of(per_leaf[leaf], piece).to(at::kCPU).contiguous(), whole, true);
+  if (exchange.sum) exchange.sum(whole);
+  return whole;
+}
+
+void put_whole(const Parameter& p, const std::vector<Place>& places, const std::vector<at::Tensor>& per_leaf, const at::Tensor& given) {
+  for (const auto& [leaf, piece] : places) {
+    const auto whole = given.to(at::TensorOptions().device(at::kCPU).dtype(per_leaf[leaf].scalar_type())).contiguous();
+    auto local = at::empty({piece.count}, whole.options());
+    copy_runs(p, piece, whole, local, false);
+    range_of(per_leaf[leaf], piece).copy_(local);
+  }
+}
+
+constexpr size_t kMostListed = 20;
+
+std::string listed(const std::vector<std::string>& names) {
+  const std::vector<std::string> shown(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), kMostListed)));
+  return fmt::format("{}{}", fmt::join(shown, ", "), names.size() > kMostListed ? fmt::format(" and {} more", names.size() - kMostListed) : "");
+}
+
+// "" if everything fits.
+std::string complaint(const std::vector<std::string>& missing, const std::vector<std::string>& unexpected, const std::vector<std::string>& shapes) {
+  std::vector<std::string> lines;
+  if (!shapes.empty()) lines.push_back("shapes differ: " + listed(shapes));
+  if (!missing.empty()) lines.push_back(fmt::format("{} missing: {}", missing.size(), listed(missing)));
+  if (!unexpected.empty()) lines.push_back(fmt::format("{} unexpected: {}", unexpected.size(), listed(unexpected)));
+  return fmt::format("{}", fmt::join(lines, "; "));
+}
+
+std::vector<at::Tensor> tensors_of(const std::vector<Leaf>& leaves) {
+  std::vector<at::Tensor> out;
+  for (const auto& l : leaves) out.push_back(l.tensor);
+  return out;
+}
+
+}  // namespace
+
+NamedTensors assemble(const Parameters& parameters, const std::vector<Leaf>& leaves, const std::vector<at::Tensor>& per_leaf, const Exchange& exchange) {
+  const auto places = places_of(parameters, leaves);
+  NamedTensors out;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    // Frozen parameters have no optimizer state, on any rank.
+    const bool absent = !places[i].empty() && !per_leaf[places[i][0].leaf].defined();
+    if (!absent) out.emplace(parameters[i].name, whole_of(parameters[i], places[i], leaves, per_leaf, exchange));
+  }
+  return out;
+}
+
+NamedTensors assemble(const Parameters& parameters, const std::vector<Leaf>& leaves, const Exchange& exchange) {
+  return assemble(parameters, leaves, tensors_of(leaves), exchange);
+}
+
+LoadReport distribute(const Parameters& parameters, const std::vector<Leaf>& leaves, const std::vector<at::Tensor>& per_leaf, const std::vector<std::string>& names,
+                      const Find& find, const LoadOptions& options) {
+  const auto places = places_of(parameters, leaves);
+  LoadReport report;
+  std::vector<std::string> shapes, missing;
+  std::vector<at::Tensor> found(parameters.size());
+  std::set<std::string> expected;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto& p = parameters[i];
+    expected.insert(p.name);
+    if (!places[i].empty() && !per_leaf[places[i][0].leaf].defined()) continue;
+    found[i] = find(p.name);
+    if (!found[i].defined()) {
+      report.missing.push_back(p.name);
+      missing.push_back("'" + p.name + "'" + did_you_mean(p.name, names));
+    } else if (found[i].sizes() != at::IntArrayRef(p.shape)) {
+      shapes.push_back(fmt::format("'{}' is {} in the file and [{}] in the model", p.name, c10::str(found[i].sizes()), fmt::join(p.shape, ", ")));
+    }
+  }
+  for (const auto& n : names)
+    if (!expected.count(n)) report.unexpected.push_back(n);
+  const auto text = complaint(options.allow_missing ? std::vector<std::string>() : missing, options.allow_unexpected ? std::vector<std::string>() : report.unexpected, shapes);
+  if (!text.empty()) raise(KINORA_INVALID, "the weights do not fit the model: {}", text);
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (found[i].defined()) put_whole(parameters[i], places[i], per_leaf, found[i]);
+  return report;
+}
+
+LoadReport load_values(const Parameters& parameters, const std::vector<Leaf>& leaves, const std::vector<std::string>& names, const Find& find, const LoadOptions& options) {
+  return distribute(parameters, leaves, tensors_of(leaves), names, find, options);
+}
+
+LoadReport load_values(const Parameters& parameters, const std::vector<Leaf>& leaves, const NamedTensors& tensors, const LoadOptions& options) {
+  std::vector<std::string> names;
+  for (const auto& [name, t] : tensors) names.push_back(name);
+  const auto find = [&](const std::string& name) {
+    const auto it = tensors.find(name);
+    return it == tensors.end() ? at::Tensor() : it->second;
+  };
+  return load_values(parameters, leaves, names, find, options);
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,164 @@
+// The content score of two successive frames: how far hue, saturation and value moved on average. A shot
+// detector cuts where it jumps. The definition is PySceneDetect's ContentDetector on frames read by OpenCV:
+// the decoder's YUV becomes BGR, BGR is scaled bilinearly to about 256 columns, then turned into HSV, and the
+// sums of absolute differences of the three planes are exact integers.
+//
+// Idea: at 1280x720 a bilinear reduction to 256x144 reads 4 of every 25 pixels. So the fast path converts
+// only these, a destination row at a time, and never holds a full BGR frame.
+//
+// Invariant: every function of namespace kinora returns the bits of its namesake in kinora::reference. Those
+// in turn are the bits of
+//   - libswscale's unscaled yuv420p -> bgr24 with its x86 SIMD code: even height, no SWS_ACCURATE_RND. Any
+//   other
+//     pixel format, and an odd height, goes through libswscale first and enters here as BGR;
+//   - OpenCV's resize(INTER_LINEAR) and cvtColor(BGR2HSV) of 8-bit images: fixed-point with 11-bit weights,
+//   and a
+//     12-bit reciprocal table.
+// The fast forms use AVX2 where the processor has it (decided once, at run time) and plain C++ elsewhere.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace kinora {
+
+struct FrameSize {
+  int width = 0;
+  int height = 0;
+  friend bool operator==(const FrameSize&, const FrameSize&) = default;
+};
+
+// Borrowed planes of an 8-bit 4:2:0 frame; chroma is (width + 1) / 2 by (height + 1) / 2. Strides are in
+// bytes and may be negative; nothing beyond a row's last sample is read.
+struct Yuv420View {
+  const uint8_t* y = nullptr;
+  const uint8_t* u = nullptr;
+  const uint8_t* v = nullptr;
+  std::ptrdiff_t y_stride = 0;
+  std::ptrdiff_t u_stride = 0;
+  std::ptrdiff_t v_stride = 0;
+};
+
+// Borrowed rows of interleaved 8-bit B, G, R.
+struct BgrView {
+  const uint8_t* data = nullptr;
+  std::ptrdiff_t stride = 0;
+};
+
+// YUV to RGB as libswscale states it: 16.16 fixed-point factors for limited-range chroma, in the order of
+// sws_getCoefficients(), whose four integers may be passed as they are. `full_range` marks JPEG-range
+// samples.
+struct YuvMatrix {
+  int32_t v_to_r = 0;
+  int32_t u_to_b = 0;
+  int32_t u_to_g = 0;
+  int32_t v_to_g = 0;
+  bool full_range = false;
+};
+inline constexpr YuvMatrix kBt601Limited = {104597, 132201, 25675, 53279, false};  // also for untagged video
+inline constexpr YuvMatrix kBt709Limited = {117489, 138438, 13975, 34925, false};
+
+// The two source positions one scaled position reads, and their weights in 1/2048.
+struct LinearTap {
+  int32_t first = 0;
+  int32_t second = 0;
+  int16_t first_weight = 0;
+  int16_t second_weight = 0;
+};
+
+// How vector code collects the source samples of sixteen columns, a block: two lanes of eight columns, each
+// filled by `windows` loads of sixteen bytes, shuffled and or-ed together. A lane then holds eight pairs of
+// bytes, a column's first and second sample. Entry block * windows + w belongs to load w. No load leaves the
+// row.
+struct GatherPlan {
+  int windows = 0;
+  std::vector<std::array<int32_t, 2>> offset;  // of each lane's load, in bytes from the row's start
+  std::vector<std::array<uint8_t, 32>> shuffle;
+};
+
+// What one pair of sizes needs, computed once per video and constant afterwards; any thread may read it.
+struct ResizePlan {
+  ResizePlan(FrameSize source, FrameSize scaled);
+
+  FrameSize source;
+  FrameSize scaled;
+  std::vector<LinearTap> columns;
+  std::vector<LinearTap> rows;
+  // For vector code; a source too narrow for sixteen-byte loads leaves them empty, and plain code runs. The
+  // weights are (first, second) pairs, padded with zeros to whole blocks and split into sixteenths and the
+  // rest.
+  std::vector<uint8_t> coarse_weights;
+  std::vector<uint8_t> fine_weights;
+  bool any_fine_weight = false;  // never for a landscape width that 4 divides
+  GatherPlan luma;
+  GatherPlan chroma;
+  std::array<GatherPlan, 3> bgr;
+};
+
+// PySceneDetect's default size: the longer side becomes 256, each side rounded half to even, at least 1. A
+// frame whose sides are all below 256 keeps its size.
+FrameSize content_score_size(FrameSize frame);
+
+// Sums of absolute differences between two HSV frames, hue in 0..179 and not wrapped around.
+struct HsvDifference {
+  uint64_t hue = 0;
+  uint64_t saturation = 0;
+  uint64_t value = 0;
+  int64_t pixels = 0;
+  friend bool operator==(const HsvDifference&, const HsvDifference&) = default;
+};
+
+struct ContentWeights {
+  double hue = 1.0;
+  double saturation = 1.0;
+  double value = 1.0;
+};
+
+// The weighted mean over planes of the mean absolute difference per pixel, in the order of operations of
+// PySceneDetect's ContentDetector, so the double is the same to the last bit. 0 for no pixels.
+double content_score(const HsvDifference& difference, const ContentWeights& weights = {});
+
+// Scaled BGR frame, interleaved, straight from the planes: equals converting the whole frame and scaling it.
+void yuv420_to_bgr_sampled(const ResizePlan& plan, const Yuv420View& frame, const YuvMatrix& matrix,
+                           uint8_t* bgr, std::ptrdiff_t bgr_stride);
+void resize_linear_bgr(const ResizePlan& plan, BgrView source, uint8_t* bgr, std::ptrdiff_t bgr_stride);
+// hue, saturation, value: planes of size.width * size.height bytes, without padding.
+void bgr_to_hsv(BgrView bgr, FrameSize size, uint8_t* hue, uint8_t* saturation, uint8_t* value);
+HsvDifference content_difference(BgrView previous, BgrView current, FrameSize size);
+
+// Compares each frame of one video with the frame before it. Keeps the last HSV planes and row buffers, so a
+// push allocates nothing. One instance serves one thread at a time.
+class ContentScorer {
+ public:
+  explicit ContentScorer(FrameSize source) : ContentScorer(source, content_score_size(source)) {}
+  ContentScorer(FrameSize source, FrameSize scaled);
+
+  // Difference to the frame pushed before, whichever form that had; all zero for the first frame.
+  HsvDifference push(const Yuv420View& frame, const YuvMatrix& matrix);
+  HsvDifference push(BgrView frame);
+
+  const ResizePlan& plan() const { return plan_; }
+
+ private:
+  template <typename SampleRow>
+  HsvDifference push_rows(const SampleRow& sample_row);
+
+  ResizePlan plan_;
+  std::vector<uint8_t> scratch_;   // six rows: b, g, r, hue, saturation, value
+  std::vector<uint8_t> previous_;  // three planes: hue, saturation, value
+  bool started_ = false;
+};
+
+// Plain code, to be read and to be tested against; slow, and it holds whole frames.
+namespace reference {
+void yuv420_to_bgr(const Yuv420View& frame, FrameSize size, const YuvMatrix& matrix, uint8_t* bgr,
+                   std::ptrdiff_t bgr_stride);
+void resize_linear_bgr(BgrView source, FrameSize source_size, uint8_t* bgr, std::ptrdiff_t bgr_stride,
+                       FrameSize size);
+void bgr_to_hsv(BgrView bgr, FrameSize size, uint8_t* hue, uint8_t* saturation, uint8_t* value);
+HsvDifference content_difference(BgrView previous, BgrView current, FrameSize size);
+}  // namespace reference
+
+}  // namespace kinora

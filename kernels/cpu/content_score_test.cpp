@@ -1,0 +1,294 @@
+#include "kernels/cpu/content_score.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "kernels/cpu/content_score_rows.hpp"
+
+namespace kinora {
+namespace {
+
+using content_score_detail::avx2_rows;
+using content_score_detail::plain_rows;
+using content_score_detail::PlanarRow;
+using content_score_detail::RowKernels;
+
+using Bytes = std::vector<uint8_t>;
+
+// Even and odd sides, one column, fewer than sixteen chroma samples, portrait, both sides of the size that is
+// kept.
+const FrameSize kSizes[] = {{1280, 720}, {854, 480}, {853, 479}, {640, 361}, {512, 288},
+                            {568, 320},  {360, 640}, {257, 31},  {256, 256}, {300, 2},
+                            {1, 300},    {30, 400},  {31, 300},  {32, 300},  {33, 270},
+                            {64, 64},    {17, 3},    {1, 1},     {4000, 2},  {259, 258}};
+
+const YuvMatrix kMatrices[] = {kBt601Limited,
+                               kBt709Limited,
+                               {104597, 132201, 25675, 53279, true},
+                               {110013, 140363, 12277, 42626, false}};
+
+// Half noise, half pure black and white, so that every clamp and every tie occurs.
+Bytes random_bytes(size_t size, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  Bytes bytes(size);
+  for (uint8_t& byte : bytes) {
+    const uint64_t bits = random();
+    byte = (bits >> 8) % 2 == 0 ? static_cast<uint8_t>(bits) : (bits >> 9) % 2 == 0 ? 0 : 255;
+  }
+  return bytes;
+}
+
+// Planes whose storage ends with the last sample, so that a sanitizer sees any read beyond it.
+struct Planes {
+  Planes(FrameSize size, uint64_t seed, int padding, bool upside_down)
+      : chroma_width((size.width + 1) / 2), chroma_height((size.height + 1) / 2) {
+    make(y, view.y, view.y_stride, size.width, size.height, seed, padding, upside_down);
+    make(u, view.u, view.u_stride, chroma_width, chroma_height, seed + 1, padding, upside_down);
+    make(v, view.v, view.v_stride, chroma_width, chroma_height, seed + 2, padding, upside_down);
+  }
+  static void make(Bytes& bytes, const uint8_t*& data, std::ptrdiff_t& stride, int width, int height,
+                   uint64_t seed, int padding, bool upside_down) {
+    stride = width + padding;
+    bytes = random_bytes(static_cast<size_t>(stride * (height - 1) + width), seed);
+    data = bytes.data();
+    if (upside_down) {
+      data += stride * (height - 1);
+      stride = -stride;
+    }
+  }
+  int chroma_width, chroma_height;
+  Bytes y, u, v;
+  Yuv420View view;
+};
+
+Bytes bgr_of(const Yuv420View& frame, FrameSize size, const YuvMatrix& matrix) {
+  Bytes bgr(3 * static_cast<size_t>(size.width) * size.height);
+  reference::yuv420_to_bgr(frame, size, matrix, bgr.data(), 3 * size.width);
+  return bgr;
+}
+
+BgrView packed(const Bytes& bgr, FrameSize size) { return {bgr.data(), 3 * size.width}; }
+
+Bytes scaled_by_reference(const Bytes& bgr, FrameSize source, FrameSize scaled) {
+  Bytes out(3 * static_cast<size_t>(scaled.width) * scaled.height);
+  reference::resize_linear_bgr(packed(bgr, source), source, out.data(), 3 * scaled.width, scaled);
+  return out;
+}
+
+std::string name(FrameSize size) { return std::to_string(size.width) + "x" + std::to_string(size.height); }
+
+TEST(ContentScoreSize, MakesTheLongerSide256) {
+  const struct {
+    FrameSize source, scaled;
+  } cases[] = {{{1280, 720}, {256, 144}}, {{1920, 1080}, {256, 144}}, {{640, 360}, {256, 144}},
+               {{720, 1280}, {144, 256}}, {{854, 480}, {256, 144}},   {{352, 288}, {256, 209}},
+               {{256, 144}, {256, 144}},  {{214, 160}, {214, 160}},   {{4000, 2}, {256, 1}},
+               {{512, 5}, {256, 2}},      {{512, 7}, {256, 4}}};  // 2.5 and 3.5 round to even
+  for (const auto& c : cases) EXPECT_EQ(content_score_size(c.source), c.scaled) << name(c.source);
+}
+
+TEST(YuvToBgr, IsTheMatrixWithinThreeLevels) {
+  // ITU-R BT.601: Kr 0.299, Kb 0.114. The fixed point cuts off instead of rounding, three times for green.
+  const YuvMatrix matrix = kBt601Limited;
+  std::mt19937_64 random(3);
+  for (int trial = 0; trial < 100000; ++trial) {
+    const uint8_t y = random() % 256, u = random() % 256, v = random() % 256;
+    Bytes pixel(3);
+    reference::yuv420_to_bgr({&y, &u, &v, 1, 1, 1}, {1, 1}, matrix, pixel.data(), 3);
+    const double luma = (y - 16) * 255.0 / 219, blue = (u - 128) * 255.0 / 224, red = (v - 128) * 255.0 / 224;
+    const double exact[3] = {luma + 1.772 * blue, luma - 0.344136 * blue - 0.714136 * red,
+                             luma + 1.402 * red};
+    for (int c = 0; c < 3; ++c) EXPECT_NEAR(pixel[c], std::clamp(exact[c], 0.0, 255.0), 3.0);
+  }
+}
+
+TEST(ResizeLinear, IsBilinearWithinOneLevel) {
+  for (const FrameSize source : kSizes) {
+    const FrameSize scaled = content_score_size(source);
+    const Bytes bgr = random_bytes(3 * static_cast<size_t>(source.width) * source.height, 11);
+    const Bytes out = scaled_by_reference(bgr, source, scaled);
+    const auto sample = [&](int x, int y, int c) {
+      return static_cast<double>(
+          bgr[3 * (static_cast<size_t>(std::clamp(y, 0, source.height - 1)) * source.width +
+                   std::clamp(x, 0, source.width - 1)) +
+              c]);
+    };
+    double worst = 0;
+    for (int i = 0; i < scaled.width * scaled.height * 3; ++i) {
+      const int c = i % 3, x = i / 3 % scaled.width, y = i / 3 / scaled.width;
+      const double at_x = (x + 0.5) * source.width / scaled.width - 0.5;
+      const double at_y = (y + 0.5) * source.height / scaled.height - 0.5;
+      const int left = static_cast<int>(std::floor(at_x)), top = static_cast<int>(std::floor(at_y));
+      const double right_part = at_x - left, lower_part = at_y - top;
+      const double upper = sample(left, top, c) * (1 - right_part) + sample(left + 1, top, c) * right_part;
+      const double lower =
+          sample(left, top + 1, c) * (1 - right_part) + sample(left + 1, top + 1, c) * right_part;
+      worst = std::max(worst, std::abs(out[i] - (upper * (1 - lower_part) + lower * lower_part)));
+    }
+    EXPECT_LE(worst, 1.0) << name(source);
+  }
+}
+
+TEST(ResizeLinear, OfAnUnscaledFrameIsTheFrame) {
+  const FrameSize size{200, 100};
+  const Bytes bgr = random_bytes(3 * 200 * 100, 5);
+  EXPECT_EQ(scaled_by_reference(bgr, size, size), bgr);
+}
+
+TEST(ResizeLinear, FastEqualsReferenceForEveryLayout) {
+  for (const FrameSize source : kSizes) {
+    const FrameSize scaled = content_score_size(source);
+    const ResizePlan plan(source, scaled);
+    const Bytes bgr = random_bytes(3 * static_cast<size_t>(source.width) * source.height, 17);
+    Bytes fast(3 * static_cast<size_t>(scaled.width) * scaled.height);
+    resize_linear_bgr(plan, packed(bgr, source), fast.data(), 3 * scaled.width);
+    EXPECT_EQ(fast, scaled_by_reference(bgr, source, scaled)) << name(source);
+
+    const BgrView upside_down{
+        bgr.data() + static_cast<std::ptrdiff_t>(3) * source.width * (source.height - 1), -3 * source.width};
+    Bytes expected(fast.size());
+    reference::resize_linear_bgr(upside_down, source, expected.data(), 3 * scaled.width, scaled);
+    resize_linear_bgr(plan, upside_down, fast.data(), 3 * scaled.width);
+    EXPECT_EQ(fast, expected) << name(source);
+  }
+}
+
+TEST(Yuv420Sampled, EqualsConvertingTheWholeFrameAndScalingIt) {
+  uint64_t seed = 100;
+  for (const FrameSize source : kSizes) {
+    for (const YuvMatrix& matrix : kMatrices) {
+      ++seed;
+      const Planes planes(source, seed, static_cast<int>(seed % 3) * 7, seed % 2 == 0);
+      const FrameSize scaled = content_score_size(source);
+      Bytes fast(3 * static_cast<size_t>(scaled.width) * scaled.height);
+      yuv420_to_bgr_sampled(ResizePlan(source, scaled), planes.view, matrix, fast.data(), 3 * scaled.width);
+      EXPECT_EQ(fast, scaled_by_reference(bgr_of(planes.view, source, matrix), source, scaled))
+          << name(source);
+    }
+  }
+}
+
+TEST(BgrToHsv, FastEqualsReferenceOnEveryColour) {
+  const FrameSize size{4096, 16};
+  Bytes bgr(3 * static_cast<size_t>(size.width) * size.height);
+  const size_t plane = static_cast<size_t>(size.width) * size.height;
+  Bytes fast(3 * plane), expected(3 * plane);
+  for (uint32_t blue = 0; blue < 256; ++blue) {
+    for (uint32_t i = 0; i < plane; ++i) {
+      bgr[3 * i] = static_cast<uint8_t>(blue);
+      bgr[3 * i + 1] = static_cast<uint8_t>(i);
+      bgr[3 * i + 2] = static_cast<uint8_t>(i >> 8);
+    }
+    bgr_to_hsv(packed(bgr, size), size, &fast[0], &fast[plane], &fast[2 * plane]);
+    reference::bgr_to_hsv(packed(bgr, size), size, &expected[0], &expected[plane], &expected[2 * plane]);
+    ASSERT_EQ(fast, expected) << "blue " << blue;
+  }
+}
+
+// Hue in degrees / 2 and saturation * 255 by the textbook hexcone, in double.
+TEST(BgrToHsv, IsTheHexconeRoundedToNearest) {
+  for (int b = 0; b < 256; b += 5) {
+    for (int g = 0; g < 256; g += 3) {
+      for (int r = 0; r < 256; ++r) {
+        const Bytes bgr = {static_cast<uint8_t>(b), static_cast<uint8_t>(g), static_cast<uint8_t>(r)};
+        uint8_t hue = 0, saturation = 0, value = 0;
+        reference::bgr_to_hsv({bgr.data(), 3}, {1, 1}, &hue, &saturation, &value);
+        const double high = std::max({b, g, r}), chroma = high - std::min({b, g, r});
+        ASSERT_EQ(value, high);
+        ASSERT_NEAR(saturation, high == 0 ? 0 : 255 * chroma / high, 0.54) << b << ' ' << g << ' ' << r;
+        double sextant = 0;
+        if (chroma != 0) {
+          sextant = high == r ? (g - b) / chroma : high == g ? 2 + (b - r) / chroma : 4 + (r - g) / chroma;
+        }
+        // The reciprocal's 12 bits add up to 5 * 255 * 0.5 / 4096 to the half of rounding.
+        const double distance = std::remainder(hue - 30 * sextant, 180.0);
+        ASSERT_LE(std::abs(distance), 0.66) << b << ' ' << g << ' ' << r;
+        ASSERT_LT(hue, 180);
+      }
+    }
+  }
+}
+
+TEST(ContentDifference, FastEqualsReference) {
+  for (const FrameSize size : kSizes) {
+    const size_t bytes = 3 * static_cast<size_t>(size.width) * size.height;
+    const Bytes before = random_bytes(bytes, 21), after = random_bytes(bytes, 22);
+    const HsvDifference expected =
+        reference::content_difference(packed(before, size), packed(after, size), size);
+    EXPECT_EQ(content_difference(packed(before, size), packed(after, size), size), expected) << name(size);
+    EXPECT_EQ(content_difference(packed(before, size), packed(before, size), size),
+              (HsvDifference{0, 0, 0, expected.pixels}));
+  }
+}
+
+TEST(ContentDifference, DoesNotWrapHueAround) {
+  const Bytes reddish_orange = {0, 10, 255}, reddish_pink = {10, 0, 255};  // hue 1 and 179
+  const HsvDifference difference =
+      content_difference({reddish_orange.data(), 3}, {reddish_pink.data(), 3}, {1, 1});
+  EXPECT_EQ(difference, (HsvDifference{178, 0, 0, 1}));
+}
+
+TEST(ContentScore, IsTheWeightedMeanOverPlanes) {
+  const HsvDifference difference{30, 60, 150, 10};
+  EXPECT_EQ(content_score(difference), 8.0);
+  EXPECT_EQ(content_score(difference, {.hue = 0, .saturation = 0, .value = 1}), 15.0);
+  EXPECT_EQ(content_score(difference, {.hue = -1, .saturation = 1, .value = 2}), (-3.0 + 6.0 + 30.0) / 4.0);
+  EXPECT_EQ(content_score({}), 0.0);
+}
+
+TEST(ContentScorer, EqualsTheReferenceFrameByFrameWhateverFormAFrameHas) {
+  uint64_t seed = 500;
+  for (const FrameSize source : kSizes) {
+    ContentScorer scorer(source);
+    const FrameSize scaled = scorer.plan().scaled;
+    Bytes previous;
+    for (int frame = 0; frame < 5; ++frame) {
+      const YuvMatrix& matrix = kMatrices[frame % std::size(kMatrices)];
+      const Planes planes(source, ++seed * 10, 0, false);
+      const Bytes bgr = bgr_of(planes.view, source, matrix);
+      const Bytes current = scaled_by_reference(bgr, source, scaled);
+      HsvDifference expected{0, 0, 0, int64_t{scaled.width} * scaled.height};
+      if (frame > 0) {
+        expected = reference::content_difference(packed(previous, scaled), packed(current, scaled), scaled);
+      }
+      const HsvDifference pushed =
+          frame == 2 ? scorer.push(packed(bgr, source)) : scorer.push(planes.view, matrix);
+      EXPECT_EQ(pushed, expected) << name(source) << " frame " << frame;
+      previous = current;
+    }
+  }
+}
+
+// Every row function, at every width around its step, and not a byte beyond.
+TEST(ContentScoreRows, Avx2EqualsPlainAtEveryWidth) {
+  const RowKernels* fast = avx2_rows();
+  if (fast == nullptr) GTEST_SKIP() << "this processor has no AVX2";
+  const RowKernels& plain = plain_rows();
+  constexpr size_t kRow = 128;
+  for (int n = 0; n <= 100; ++n) {
+    const Bytes interleaved = random_bytes(3 * static_cast<size_t>(n), 900 + n);
+    const auto run = [&](const RowKernels& kernels) {
+      Bytes rows(6 * kRow, 0xA5);
+      Bytes joined(3 * static_cast<size_t>(n));
+      const PlanarRow bgr{&rows[0], &rows[kRow], &rows[2 * kRow]};
+      kernels.split(interleaved.data(), n, bgr);
+      kernels.to_hsv(bgr, n, {&rows[3 * kRow], &rows[4 * kRow], &rows[5 * kRow]});
+      kernels.join(bgr, n, joined.data());
+      EXPECT_EQ(joined, interleaved);
+      return rows;
+    };
+    EXPECT_EQ(run(*fast), run(plain)) << n;
+    const Bytes a = random_bytes(n, 1), b = random_bytes(n, 2);
+    EXPECT_EQ(fast->absolute_difference(a.data(), b.data(), n),
+              plain.absolute_difference(a.data(), b.data(), n));
+  }
+}
+
+}  // namespace
+}  // namespace kinora

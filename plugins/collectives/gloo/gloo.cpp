@@ -1,0 +1,78 @@
+// collective/gloo: transfers of CPU tensors over TCP, by the Gloo that is inside libtorch.
+#include <algorithm>
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include "kinora/plugin.hpp"
+#include "plugins/collectives/gloo/gloo_group.hpp"
+#include "plugins/collectives/gloo/rendezvous.hpp"
+
+namespace kinora {
+
+class Gloo final : public Collective<at::Tensor> {
+ public:
+  struct Options {};
+  static void describe(Describe<Options>& d) { d.name("gloo").help("transfers of CPU tensors over TCP"); }
+  explicit Gloo(const Options&) {}
+
+  void join(const kinora_world& world) override {
+    if (store_) throw Error(KINORA_INVALID, "gloo: this instance has joined a world already");
+    if (world.size < 1 || world.rank < 0 || world.rank >= world.size || world.timeout_ms <= 0)
+      throw Error(KINORA_INVALID, "gloo: rank must be in [0, size), and the time limit above 0");
+    rank_ = world.rank;
+    size_ = world.size;
+    timeout_ = std::chrono::milliseconds(world.timeout_ms);
+    if (size_ == 1) return;
+    const Rendezvous at = parse_rendezvous(world.rendezvous ? world.rendezvous : "");
+    if (world.interface_address) {
+      address_ = world.interface_address;
+    } else if (!at.tcp()) {
+      address_ = "127.0.0.1";
+    }
+    store_ = meet(at, world);
+  }
+
+  std::unique_ptr<CollectiveGroup<at::Tensor>> group(const std::string& name,
+                                                     const std::vector<int64_t>& members) override {
+    auto peers = std::make_shared<Peers>();
+    const auto me = std::find(members.begin(), members.end(), rank_);
+    const auto outside = [&](int64_t r) { return r < 0 || r >= size_; };
+    if (me == members.end() || std::any_of(members.begin(), members.end(), outside))
+      throw Error(KINORA_INVALID, "gloo: group '" + name + "' must hold ranks of this world, rank " +
+                                      std::to_string(rank_) + " among them");
+    peers->name = name;
+    peers->members = members;
+    peers->rank = me - members.begin();
+    peers->timeout = timeout_;
+    if (members.size() > 1) connect(*peers);
+    return std::make_unique<GlooGroup>(std::move(peers));
+  }
+
+ private:
+  // Every member waits here for the others.
+  void connect(Peers& p) const {
+    using c10d::ProcessGroupGloo;
+    std::string prefix =
+        "group/" + p.name;  // two groups of one name (the rows of a mesh) differ by their members
+    for (const int64_t m : p.members) prefix += "," + std::to_string(m);
+    p.store = c10::make_intrusive<c10d::PrefixStore>(prefix, store_);
+    const auto options = ProcessGroupGloo::Options::create(timeout_);
+    try {
+      options->devices.push_back(address_.empty() ? ProcessGroupGloo::createDefaultDevice()
+                                                  : ProcessGroupGloo::createDeviceForHostname(address_));
+      p.gloo = c10::make_intrusive<ProcessGroupGloo>(p.store, static_cast<int>(p.rank),
+                                                     static_cast<int>(p.size()), options);
+    } catch (const std::exception& e) {
+      throw p.failure("connecting", e.what());
+    }
+  }
+
+  int64_t rank_ = 0, size_ = 1;
+  std::chrono::milliseconds timeout_{};
+  std::string address_;  // empty: the one of the host's name
+  c10::intrusive_ptr<c10d::Store> store_;
+};
+KINORA_COMPONENT(Gloo)
+KINORA_PLUGIN(Gloo)
+
+}  // namespace kinora

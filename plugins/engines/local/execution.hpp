@@ -1,0 +1,179 @@
+// One run of a pipeline on this machine's threads.
+//
+// A pool of threads shares the cores among all stages: whenever a core is free, the most downstream task that can run
+// gets it (schedule.cpp). So a slow stage takes as many cores as it needs and nothing has to be balanced; and what is
+// nearest its end, and its memory, goes first. A task that waits for room gives its core back while it waits.
+// When nothing runs and nothing fits, the oldest sample goes on all the same: hence no deadlock, and a single sample that is
+// larger than the bound passes alone.
+//
+// One mutex guards everything below; it is never held while a plugin or the pipeline's owner is called.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "kinora/run.hpp"
+#include "stage_state.hpp"
+
+namespace kinora::local {
+
+struct Settings {
+  Tokens total;
+  uint64_t queue = 64;  // samples that may wait for one stage
+  int64_t retries = 2;
+  double backoff = 0.2;  // seconds before the first retry, then four times as long
+};
+
+class Execution;
+
+// A stage at work on one sample, or finishing; what its kinora_emit knows.
+struct Task {
+  Execution& execution;
+  StageState& stage;
+  Slot& slot;
+  std::optional<Item> in;  // none in finish()
+  std::string key;         // of in: it may have been handed on
+  Place place;
+  uint64_t& emitted;
+  uint64_t reserve = 0;
+  bool ended = false;    // the input went on, was dropped, or was told stored
+  bool held = false;     // hold() was said
+  bool touched = false;  // something was emitted, dropped or held: trying again would do it twice
+  double waited = 0;     // seconds without a core
+};
+
+class Execution {
+ public:
+  Execution(const kinora_pipeline& pipeline, const Run& run, const Settings& settings);
+  ~Execution();
+  // [owner-thread] Once. Throws Error.
+  void run();
+
+  // What a stage says through its kinora_emit (emission.cpp).
+  void emit(Task& task, Sample sample);
+  void drop(Task& task, Sample sample, const char* rule, double score);
+  void hold(Task& task);
+  void stored(Task& task, std::string_view key);
+
+  // [any-thread]
+  bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
+  int32_t cancelled() const;
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+  struct Job {
+    enum { pull, process, finish } what;
+    StageState* stage = nullptr;
+    Slot* slot = nullptr;
+    std::optional<Item> in{};
+    uint64_t reserve = 0;
+  };
+  // A task whose emission waits for room.
+  struct Waiting {
+    Task* task;
+    const Weight* in;
+    const Weight* out;  // weight that leaves at the same time, or null
+    Place next;
+    bool granted = false;
+    std::condition_variable go{};
+  };
+  struct Origin {
+    std::shared_ptr<Track> track;
+    Place place;
+  };
+
+  // execution.cpp: the owner's thread, the pool, the ends. What takes no Lock is called under it, unless it says so.
+  void tell_ends(Lock& lock);
+  void tell(Lock& lock, Track& track);
+  void end(const std::shared_ptr<Track>& track, End end, Sample sample, Weight weight);
+  void settle(std::shared_ptr<Track> track);
+  void abort(int32_t code, const std::string& message);
+  void spawn();
+  void work();
+  void perform(Job& job);  // not under the lock
+
+  // schedule.cpp: who runs next.
+  void dispatch();
+  bool start_one();
+  enum class Answer { yes, no, wait };  // wait: it is its turn, so nothing upstream starts before it
+  Answer advance(StageState& stage);
+  bool force_one();
+  bool can_pull() const;
+  void start_pull();
+  void start_process(StageState& stage);
+  void start_finish(StageState& stage);
+  void start(Job job);
+  void grant(Waiting& waiting);
+  bool fits(const Waiting& waiting);
+  bool bytes_left(uint64_t more) const;
+  bool queues_left(const std::vector<StageState*>& to) const;
+  Waiting* oldest_waiting(const StageState* stage);
+  Answer tokens_left(const Tokens& need) const;
+  void take(const Tokens& need);
+  void give(const Tokens& need);
+  bool upstream_finished(const StageState& stage) const;
+  bool all_finished() const;
+
+  // task.cpp: one job from its start to its end. Not under the lock, but for complete_input, fail and end_left_over.
+  void perform_pull();
+  void perform_process(Job& job);
+  void perform_finish(StageState& stage);
+  bool finish_slot(StageState& stage, Slot& slot);
+  bool make_slot(Job& job);
+  int32_t try_process(Task& task, std::string& message);
+  bool pause(double seconds);
+  void complete(Task& task, int32_t status, const std::string& message, double seconds);
+  void complete_input(Task& task, int32_t status, const std::string& message);
+  void fail(const std::shared_ptr<Track>& track, const StageState& stage, int32_t status, const std::string& message,
+            Sample sample, Weight weight);
+  void end_left_over(StageState& stage, Slot& slot);
+  kinora_emit emit_table(Task& task);
+  kinora_run stage_run(const StageState& stage);
+
+  // emission.cpp
+  void make_room(Lock& lock, Task& task, const Weight& in, const Weight* out);
+  void account(Task& task, const Weight& in, const Weight* out);
+  Origin origin(Task& task, std::string_view key, const kinora_sample* sample);
+  std::shared_ptr<Track> child_of(const std::shared_ptr<Track>& parent);
+  void hand_on(const std::vector<StageState*>& to, Origin from, Sample sample, Weight weight, std::vector<Sample> copies);
+  void enter(StageState& stage, const Place& place, uint64_t emitted);
+  void leave(StageState& stage, const Place& place, uint64_t emitted);
+
+  // figures.cpp, not under the lock
+  std::string figures(double seconds);
+
+  const kinora_pipeline& pipeline_;
+  const kinora_run& run_;
+  const Settings settings_;
+  std::mutex noise_mutex_;
+
+  std::mutex mutex_;
+  std::condition_variable ready_changed_, owner_wakes_, stop_changed_;
+  std::vector<std::unique_ptr<StageState>> stages_;
+  std::vector<StageState*> first_;  // stages that take the source
+  std::vector<std::thread> threads_;
+  std::deque<Job> ready_;
+  size_t idle_ = 0;    // threads without a job
+  size_t active_ = 0;  // jobs started and not waiting for room
+  std::deque<Waiting*> waiting_;
+  std::deque<std::shared_ptr<Track>> ends_;  // to be told
+  bool telling_ = false;
+
+  Tokens used_;
+  Ledger ledger_;
+  uint64_t reserved_ = 0;  // bytes that running tasks are expected to add
+  bool pulling_ = false, source_ended_ = false;
+  uint64_t pulled_ = 0, largest_input_ = 0;
+  std::vector<double> last_seconds_;  // a stage's work at the last report
+  double last_report_ = 0;
+
+  std::atomic<bool> stopping_{false};
+  bool quit_ = false;
+  int32_t error_ = KINORA_OK;
+  std::string error_message_;
+};
+
+}  // namespace kinora::local

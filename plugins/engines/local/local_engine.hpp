@@ -1,0 +1,24 @@
+// engine/local: a pipeline on the threads of this process.
+#pragma once
+#include "kinora/engine.hpp"
+
+namespace kinora::local {
+
+class LocalEngine final : public Engine {
+ public:
+  struct Options {
+    int64_t queue = 64;
+    int64_t retries = 2;
+    double backoff = 0.2;
+    double gpus = 1.0;
+    int64_t worker_memory = 0;
+  };
+  static void describe(Describe<Options>& d);
+  explicit LocalEngine(const Options& options) : options_(options) {}
+  void run(const kinora_pipeline& pipeline, const Run& run) override;
+
+ private:
+  Options options_;
+};
+
+}  // namespace kinora::local

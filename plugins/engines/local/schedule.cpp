@@ -1,0 +1,174 @@
+// Who runs next: called after every change, under the lock.
+#include <algorithm>
+
+#include "execution.hpp"
+
+namespace kinora::local {
+namespace {
+
+// Samples that wait for their turn before an ordered stage are not a sign that it is slow.
+constexpr uint64_t kOrderedQueue = 16;
+
+}  // namespace
+
+void Execution::dispatch() {
+  if (stopping()) return;
+  while (start_one() || force_one()) {
+  }
+  if (all_finished()) owner_wakes_.notify_one();
+}
+
+bool Execution::start_one() {
+  for (size_t i = stages_.size(); i-- > 0;) {
+    const Answer answer = advance(*stages_[i]);
+    if (answer == Answer::yes) return true;
+    if (answer == Answer::wait) return false;
+  }
+  if (!can_pull()) return false;
+  start_pull();
+  return true;
+}
+
+Execution::Answer Execution::advance(StageState& stage) {
+  if (stage.finished || stage.finishing) return Answer::no;
+  if (stage.queue.empty() && stage.busy == 0 && upstream_finished(stage)) {
+    const Answer answer = tokens_left(stage.need);
+    if (answer == Answer::yes) start_finish(stage);
+    return answer;
+  }
+  if (Waiting* waiting = oldest_waiting(&stage); waiting && fits(*waiting)) {
+    const Answer answer = tokens_left(stage.need);
+    if (answer == Answer::yes) grant(*waiting);
+    return answer;
+  }
+  if (!stage.runnable() || !queues_left(stage.to)) return Answer::no;
+  // Upstream would only add to what is too much already.
+  if (!bytes_left(stage.largest)) return Answer::wait;
+  const Answer answer = tokens_left(stage.need);
+  if (answer == Answer::yes) start_process(stage);
+  return answer;
+}
+
+// Nothing runs and nothing fits: the oldest sample goes on. It alone can be what an ordered stage, and with it all the
+// samples that wait there, is waiting for.
+bool Execution::force_one() {
+  if (active_ > 0 || telling_ || !ends_.empty() || stopping()) return false;
+  StageState* oldest = nullptr;
+  for (auto& stage : stages_)
+    if (stage->runnable() && (!oldest || stage->queue.begin()->first < oldest->queue.begin()->first)) oldest = stage.get();
+  Waiting* waiting = oldest_waiting(nullptr);
+  if (waiting && (!oldest || waiting->next < oldest->queue.begin()->first)) {
+    grant(*waiting);
+  } else if (oldest) {
+    start_process(*oldest);
+  } else if (!source_ended_) {
+    start_pull();
+  } else {
+    if (!all_finished()) abort(KINORA_FAILED, "engine/local: the pipeline cannot go on; please report this as a defect");
+    return false;
+  }
+  return true;
+}
+
+bool Execution::can_pull() const {
+  return !pulling_ && !source_ended_ && ends_.size() < settings_.queue && queues_left(first_) && bytes_left(largest_input_);
+}
+
+void Execution::start_pull() {
+  pulling_ = true;
+  start({Job::pull});
+}
+
+void Execution::start_process(StageState& stage) {
+  Job job{Job::process, &stage};
+  job.in = std::move(stage.queue.begin()->second);
+  stage.queue.erase(stage.queue.begin());
+  ++job.in->track->open;
+  job.slot = stage.free.back();
+  stage.free.pop_back();
+  job.reserve = stage.largest;
+  start(std::move(job));
+}
+
+void Execution::start_finish(StageState& stage) {
+  stage.finishing = true;
+  start({Job::finish, &stage});
+}
+
+void Execution::start(Job job) {
+  ++active_;
+  reserved_ += job.reserve;
+  if (job.stage) {
+    take(job.stage->need);
+    ++job.stage->busy;
+  }
+  ready_.push_back(std::move(job));
+  if (idle_ < ready_.size()) spawn();
+  ready_changed_.notify_one();
+}
+
+void Execution::grant(Waiting& waiting) {
+  waiting.granted = true;
+  std::erase(waiting_, &waiting);
+  ++active_;
+  take(waiting.task->stage.need);
+  account(*waiting.task, *waiting.in, waiting.out);
+  waiting.go.notify_one();
+}
+
+bool Execution::fits(const Waiting& waiting) {
+  if (!queues_left(waiting.task->stage.to)) return false;
+  return pipeline_.memory == 0 || ledger_.after(*waiting.in, waiting.out) + reserved_ <= pipeline_.memory;
+}
+
+bool Execution::bytes_left(uint64_t more) const {
+  return pipeline_.memory == 0 || ledger_.used() + reserved_ + more <= pipeline_.memory;
+}
+
+bool Execution::queues_left(const std::vector<StageState*>& to) const {
+  if (to.empty()) return ends_.size() < settings_.queue;
+  return std::all_of(to.begin(), to.end(), [&](const StageState* next) {
+    return next->queue.size() < settings_.queue * (next->in_order ? kOrderedQueue : 1);
+  });
+}
+
+Execution::Waiting* Execution::oldest_waiting(const StageState* stage) {
+  Waiting* oldest = nullptr;
+  for (Waiting* waiting : waiting_) {
+    if (stage && &waiting->task->stage != stage) continue;
+    if (!oldest || waiting->next < oldest->next) oldest = waiting;
+  }
+  return oldest;
+}
+
+Execution::Answer Execution::tokens_left(const Tokens& need) const {
+  constexpr double kRounding = 1e-6;  // sums of fractions such as a tenth of a core
+  const Tokens& total = settings_.total;
+  if (used_.gpus + need.gpus > total.gpus + kRounding || used_.memory + need.memory > total.memory) return Answer::no;
+  return used_.cores + need.cores > total.cores + kRounding ? Answer::wait : Answer::yes;
+}
+
+void Execution::take(const Tokens& need) {
+  used_.cores += need.cores;
+  used_.gpus += need.gpus;
+  used_.memory += need.memory;
+}
+
+void Execution::give(const Tokens& need) {
+  used_.cores -= need.cores;
+  used_.gpus -= need.gpus;
+  used_.memory -= need.memory;
+}
+
+bool Execution::upstream_finished(const StageState& stage) const {
+  if (stage.spec->n_from == 0) return source_ended_;
+  return std::all_of(stage.spec->from, stage.spec->from + stage.spec->n_from,
+                     [&](uint32_t from) { return stages_[from]->finished; });
+}
+
+bool Execution::all_finished() const {
+  return source_ended_ && !pulling_ && ends_.empty() && !telling_ &&
+         std::all_of(stages_.begin(), stages_.end(), [](const auto& stage) { return stage->finished; });
+}
+
+}  // namespace kinora::local

@@ -1,0 +1,67 @@
+// One stage of the pipeline while it runs: what it needs, its instances, what waits for it, its figures.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "track.hpp"
+
+namespace kinora::local {
+
+// What tasks take while they run. A task that wants more than there is runs alone.
+struct Tokens {
+  double cores = 0, gpus = 0;
+  uint64_t memory = 0;
+};
+
+// A place for one instance of a stage; the instance is made on first use.
+struct Slot {
+  void* self = nullptr;
+  std::multimap<std::string, Held, std::less<>> held;
+};
+
+struct StageState {
+  const kinora_stage_spec* spec = nullptr;
+  size_t index = 0;
+  std::vector<StageState*> to;       // stages that take its output
+  std::vector<StageState*> ordered;  // ordered stages that lie behind it
+  Tokens need;
+  bool in_order = false;
+
+  std::vector<std::unique_ptr<Slot>> slots;
+  std::vector<Slot*> free;  // the last is taken first: made ones come before empty ones
+  std::map<Place, Item> queue;
+  Frontier ahead;  // of an ordered stage: what it waits for
+
+  uint32_t busy = 0;  // tasks that hold a slot, also while they wait for room
+  bool finishing = false, finished = false;
+  uint64_t finish_emitted = 0;
+  uint64_t largest = 0;  // bytes that its largest emission added
+
+  struct Figures {
+    uint64_t in = 0, out = 0, dropped = 0, failed = 0, retried = 0;
+    double seconds = 0;  // at work, all workers together
+  } figures;
+
+  // Whether the oldest sample of the queue may be taken now.
+  bool runnable() const {
+    return !queue.empty() && !free.empty() && (!in_order || ahead.passed(queue.begin()->first));
+  }
+  // Where what finish() emits belongs: behind all samples, in the order of the stages.
+  Place finish_place() const { return {UINT64_MAX, index}; }
+};
+
+struct Capacity {
+  Tokens total;
+  size_t most_workers = 256;  // of one stage
+};
+
+// Checks the graph, makes each stage's first instance and asks it what it needs. Throws Error.
+std::vector<std::unique_ptr<StageState>> set_up_stages(const kinora_pipeline& pipeline, const Capacity& capacity);
+// Destroys every instance. No task may be running.
+void tear_down(std::vector<std::unique_ptr<StageState>>& stages);
+// A new instance, or an Error that names the stage.
+void* make_instance(const StageState& stage);
+
+}  // namespace kinora::local

@@ -1,0 +1,55 @@
+// What the engine knows of a sample: where it is, and how it ends.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "kinora/abi/engine.h"
+#include "ledger.hpp"
+#include "place.hpp"
+
+namespace kinora::local {
+
+struct End {
+  uint32_t end = KINORA_KEPT;
+  const char* stage = nullptr;
+  std::optional<std::string> reason;
+  double score = 0;
+  int32_t status = KINORA_OK;
+  bool consumed = false;
+};
+
+// An input, or a sample that a stage made, from its first appearance until its one end has been told. It is told after
+// the ends of all that was made of it (open == 0), so that a run which breaks off never forgets a clip of a film that
+// it called done.
+struct Track {
+  std::shared_ptr<Track> parent;
+  // Samples made of this one whose end has not been told, and 1 while a stage works on it: it may make more.
+  uint32_t open = 0;
+  std::optional<End> end;
+  bool settled = false;  // on its way to be told
+  std::optional<Sample> sample;  // for the telling
+  Weight weight;
+};
+
+// A sample on its way: in a queue or in a stage.
+struct Item {
+  Sample sample;
+  Weight weight;
+  Place place;
+  std::shared_ptr<Track> track;
+};
+
+// The key and the small fields: what is left of a sample that waits for others, so that a film's bytes do not wait too.
+Sample slim(const Sample& sample);
+
+// An input that its stage keeps back (kinora_emit.hold).
+struct Held {
+  std::shared_ptr<Track> track;
+  Place place;
+  uint64_t emitted;
+  Sample sample;  // slim
+};
+
+
+}  // namespace kinora::local

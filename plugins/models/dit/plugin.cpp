@@ -1,0 +1,7 @@
+#include "kinora/plugin.hpp"
+
+#include "dit.hpp"
+
+using kinora::dit::Dit;
+KINORA_COMPONENT(Dit)
+KINORA_PLUGIN(Dit)

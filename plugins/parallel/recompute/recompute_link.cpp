@@ -1,0 +1,109 @@
+#include "plugins/parallel/recompute/recompute_link.hpp"
+
+#include <memory>
+
+#include "kinora/autograd.hpp"
+
+namespace kinora {
+
+namespace {
+
+// The pass of a forward, in force again until the end of the scope.
+class PassAgain {
+ public:
+  PassAgain(const Link<Tensor>& link, kinora_pass pass) : link_(link), before_(link.pass()) {
+    pass.again = 1;
+    link_.set_pass(pass);
+  }
+  PassAgain(const PassAgain&) = delete;
+  PassAgain& operator=(const PassAgain&) = delete;
+  ~PassAgain() {
+    guard([&] { link_.set_pass(before_); });
+  }
+
+ private:
+  const Link<Tensor>& link_;
+  kinora_pass before_;
+};
+
+}  // namespace
+
+// What the node keeps from the forward for the backward. The block is retained as long.
+struct RecomputeLink::Call {
+  kinora_block block;
+  kinora_pass pass;
+  Tensors in;  // detached: the node must not hold the graph before it
+  std::vector<bool> needs;
+  Tensors parameters;
+
+  Call(const kinora_block& b, const kinora_pass& p, const Tensors& given, Tensors w)
+      : block(b), pass(p), parameters(std::move(w)) {
+    for (const Tensor& t : given) {
+      in.push_back(t.detach());
+      needs.push_back(t.requires_grad());
+    }
+    block.retain(block.user);
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  ~Call() { block.release(block.user); }
+};
+
+kinora_param RecomputeLink::parameter(const kinora_param_spec& spec) {
+  const kinora_param p = next.parameter(spec);
+  if (!spec.frozen) reads_[spec.block].push_back(p);
+  return p;
+}
+
+RecomputeLink::Tensors RecomputeLink::block(const kinora_block& b, const Tensors& in) {
+  const kinora_pass now = pass();
+  if (now.no_grad || !GradMode::enabled()) return next.block(b, in);
+  Tensors parameters;
+  if (const auto reads = reads_.find(b.index); reads != reads_.end())
+    for (const kinora_param p : reads->second)
+      if (Tensor v = next.value(p); v.requires_grad()) parameters.push_back(std::move(v));
+
+  Tensors all = in;
+  all.insert(all.end(), parameters.begin(), parameters.end());
+  const auto call = std::make_shared<Call>(b, now, in, std::move(parameters));
+  return autograd_apply<Tensor>(
+      all, b.n_out,
+      [this, call](const Tensors& given) {
+        return next.block(call->block,
+                          {given.begin(), given.begin() + static_cast<int64_t>(call->in.size())});
+      },
+      [this, call](const Tensors& grad_out) { return rerun(*call, grad_out); });
+}
+
+// One gradient for each of call.in and call.parameters, undefined where there is none.
+RecomputeLink::Tensors RecomputeLink::rerun(const Call& call, const Tensors& grad_out) {
+  const GradMode on(true);
+  const PassAgain again(*this, call.pass);
+  Tensors in, leaves;
+  std::vector<size_t> place;  // of each leaf among the node's inputs
+  for (size_t i = 0; i < call.in.size(); ++i) {
+    in.push_back(call.in[i].detach());
+    if (!call.needs[i]) continue;
+    check(tensors_api().set_requires_grad(in.back().get(), 1));
+    leaves.push_back(in.back());
+    place.push_back(i);
+  }
+  for (size_t i = 0; i < call.parameters.size(); ++i) {
+    leaves.push_back(call.parameters[i]);
+    place.push_back(call.in.size() + i);
+  }
+  const Tensors out = next.block(call.block, in);
+  Tensors outputs, weights;
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (!out[i].requires_grad()) continue;
+    outputs.push_back(out[i]);
+    weights.push_back(grad_out[i]);
+  }
+  Tensors result(call.in.size() + call.parameters.size());
+  if (outputs.empty() || leaves.empty()) return result;
+  Tensors made = grad(outputs, weights, leaves);
+  for (size_t i = 0; i < made.size(); ++i) result[place[i]] = std::move(made[i]);
+  return result;
+}
+
+}  // namespace kinora

@@ -1,0 +1,16 @@
+// One process: no axis, no link. What every other strategy must equal.
+#include "kinora/plugin.hpp"
+#include "kinora/strategy.hpp"
+
+namespace kinora {
+
+class Single final : public Strategy<Tensor> {
+ public:
+  struct Options {};
+  static void describe(Describe<Options>& d) { d.name("single").help("one process, nothing is split"); }
+  Single(const Options&, const Mesh<Tensor>&) {}
+};
+KINORA_COMPONENT(Single)
+KINORA_PLUGIN(Single)
+
+}  // namespace kinora

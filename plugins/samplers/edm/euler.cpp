@@ -1,0 +1,36 @@
+// First order on EDM's grid: each step follows the slope at its start. One denoiser call a step; what DDIM
+// does, in EDM's variables (Karras et al. 2022, arXiv 2206.00364, section 3).
+#include "kinora/plugin.hpp"
+#include "kinora/sampler.hpp"
+#include "plugins/samplers/edm/grid.hpp"
+
+namespace kinora {
+
+class Euler final : public Sampler {
+ public:
+  using Options = GridOptions;
+  static void describe(Describe<Options>& d) {
+    d.name("euler").help("Euler's method on EDM's grid, order 1");
+    describe_grid(d);
+  }
+  explicit Euler(const Options& o) : t_(karras_grid(o)) {}
+
+  std::vector<double> levels() const override { return t_; }
+
+  Tensor sample(const Denoiser& denoise, const Tensor& noise, const Run& run) override {
+    Tensor x = noise.to(KINORA_FLOAT64) * t_[0];
+    const size_t steps = t_.size() - 1;
+    for (size_t i = 0; i < steps; ++i) {
+      const Tensor x0 = denoise(x, t_[i]);
+      x = x + (x - x0) * ((t_[i + 1] - t_[i]) / t_[i]);
+      run.progress(static_cast<int64_t>(i) + 1, static_cast<int64_t>(steps), x0.get());
+    }
+    return x;
+  }
+
+ private:
+  std::vector<double> t_;
+};
+KINORA_COMPONENT(Euler)
+
+}  // namespace kinora

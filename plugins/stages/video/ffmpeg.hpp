@@ -1,0 +1,81 @@
+#pragma once
+
+// Ownership and error text for FFmpeg's C objects. Included by .cpp files of this folder only; the public
+// headers forward-declare what they need.
+
+extern "C" {
+#include <libavcodec/avcodec.h>
+#include <libavformat/avformat.h>
+#include <libavutil/audio_fifo.h>
+#include <libavutil/channel_layout.h>
+#include <libavutil/display.h>
+#include <libavutil/opt.h>
+#include <libavutil/pixdesc.h>
+#include <libswresample/swresample.h>
+#include <libswscale/swscale.h>
+}
+
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+
+namespace kinora::video::ff {
+
+struct Release {
+  void operator()(AVFrame* frame) const { av_frame_free(&frame); }
+  void operator()(AVPacket* packet) const { av_packet_free(&packet); }
+  void operator()(AVCodecContext* codec) const { avcodec_free_context(&codec); }
+  void operator()(AVCodecParameters* parameters) const { avcodec_parameters_free(&parameters); }
+  void operator()(SwsContext* scaler) const { sws_freeContext(scaler); }
+  void operator()(SwrContext* resampler) const { swr_free(&resampler); }
+  void operator()(AVAudioFifo* fifo) const { av_audio_fifo_free(fifo); }
+  void operator()(AVIOContext* io) const {
+    av_freep(&io->buffer);  // FFmpeg may have replaced the buffer it was given
+    avio_context_free(&io);
+  }
+};
+
+template <class T>
+using Owned = std::unique_ptr<T, Release>;
+
+template <class T>
+Owned<T> own(T* object) {
+  if (object == nullptr) throw std::bad_alloc();
+  return Owned<T>(object);
+}
+
+inline Owned<AVFrame> new_frame() { return own(av_frame_alloc()); }
+inline Owned<AVPacket> new_packet() { return own(av_packet_alloc()); }
+
+inline std::string error_text(int code) {
+  char text[AV_ERROR_MAX_STRING_SIZE] = {};
+  av_strerror(code, text, sizeof text);
+  return text;
+}
+
+// The libraries write warnings to stderr of the host process; what matters of them reaches the caller as
+// errors.
+inline void silence_library_log() {
+  static std::once_flag once;
+  std::call_once(once, [] { av_log_set_level(AV_LOG_QUIET); });
+}
+
+// Fields that FFmpeg renamed between the releases that Kinora builds with.
+inline bool is_key(const AVFrame& frame) {
+#if LIBAVUTIL_VERSION_INT >= AV_VERSION_INT(58, 29, 100)
+  return (frame.flags & AV_FRAME_FLAG_KEY) != 0;
+#else
+  return frame.key_frame != 0;
+#endif
+}
+
+inline int64_t duration_ticks(const AVFrame& frame) {
+#if LIBAVUTIL_VERSION_INT >= AV_VERSION_INT(57, 30, 100)
+  return frame.duration;
+#else
+  return frame.pkt_duration;
+#endif
+}
+
+}  // namespace kinora::video::ff

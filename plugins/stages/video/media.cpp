@@ -1,0 +1,39 @@
+#include "media.hpp"
+
+#include "kinora/io.hpp"
+
+namespace kinora::video {
+namespace {
+
+// A file of any storage.
+class StoredSource final : public ByteSource {
+ public:
+  explicit StoredSource(std::string_view uri) : reader_(uri) {}
+  int64_t size() override { return reader_.size(); }
+  int64_t read_at(int64_t offset, void* buffer, int64_t n) override {
+    return static_cast<int64_t>(reader_.read(static_cast<uint64_t>(offset), buffer, static_cast<uint64_t>(n)));
+  }
+
+ private:
+  Reader reader_;
+};
+
+}  // namespace
+
+Media open_media(const Sample& sample) {
+  const std::string key(sample.key());
+  for (const char* field : {"mp4", "webm", "mkv", "mov", "avi", "ogv", "mpg"})
+    if (const auto bytes = sample.bytes(field)) return {std::make_unique<MemorySource>(*bytes), key + "." + field};
+  if (const auto url = sample.text("url")) return {std::make_unique<StoredSource>(*url), std::string(url->substr(url->rfind('/') + 1))};
+  throw Error(KINORA_NOT_FOUND, "sample '" + key + "' holds no video: neither a media field such as mp4 nor a url");
+}
+
+nlohmann::json facts_of(const Sample& sample) {
+  const auto text = sample.text("json");
+  if (!text) return nlohmann::json::object();
+  auto facts = nlohmann::json::parse(*text, nullptr, false);
+  if (!facts.is_object()) throw Error(KINORA_DATA, "sample '" + std::string(sample.key()) + "': its json field is not a JSON object");
+  return facts;
+}
+
+}  // namespace kinora::video

@@ -1,0 +1,35 @@
+// The media of a sample, wherever its bytes are, and its facts.
+#pragma once
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "byte_source.hpp"
+#include "kinora/sample.hpp"
+#include "media_error.hpp"
+
+namespace kinora::video {
+
+struct Media {
+  std::unique_ptr<ByteSource> source;
+  std::string name;  // for messages
+};
+
+// The bytes of field mp4 (or webm, mkv, mov, avi, ogv, mpg), borrowed from the sample, else the file that field url names.
+// Error(KINORA_NOT_FOUND) if the sample has neither.
+Media open_media(const Sample& sample);
+
+// The sample's json field, an empty object if it has none. Error(KINORA_DATA) if it is not a JSON object.
+nlohmann::json facts_of(const Sample& sample);
+
+// Runs f; a MediaError of it is the sample's fault: Error(KINORA_DATA).
+template <class F>
+auto media_call(F&& f) {
+  try {
+    return f();
+  } catch (const MediaError& e) {
+    throw Error(KINORA_DATA, e.what());
+  }
+}
+
+}  // namespace kinora::video

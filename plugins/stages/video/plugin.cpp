@@ -1,0 +1,3 @@
+#include "kinora/plugin.hpp"
+
+KINORA_PLUGIN(VideoProbe, VideoRead, VideoWrite, ShotsContent, ClipTranscode, CaptionDescribe)

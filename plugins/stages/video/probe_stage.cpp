@@ -1,0 +1,59 @@
+// stage/video.probe: what a film is, from its headers; optionally how many frames it really has.
+#include "decoder.hpp"
+#include "kinora/plugin.hpp"
+#include "kinora/stage.hpp"
+#include "media.hpp"
+#include "probe.hpp"
+
+namespace kinora::video {
+namespace {
+
+nlohmann::json facts(const Probe& p) {
+  nlohmann::json out{{"container", p.container}, {"duration_s", p.duration_s}, {"codec", p.video.codec},
+                     {"pixel_format", p.video.pixel_format}, {"width", p.video.width}, {"height", p.video.height},
+                     {"fps", p.video.fps.value()}, {"frames", p.video.frames}, {"frames_estimated", p.video.frames_estimated},
+                     {"rotation", p.video.rotation}, {"matrix", p.video.colour.matrix_name()}, {"field_order", p.video.field_order}};
+  if (p.audio) out["audio"] = {{"codec", p.audio->codec}, {"rate", p.audio->rate}, {"channels", p.audio->channels}};
+  if (!p.damage.empty()) out["damage"] = p.damage;
+  return out;
+}
+
+}  // namespace
+
+class VideoProbe final : public Stage {
+ public:
+  struct Options {
+    bool count = false;
+    int64_t threads = 1;
+  };
+  static void describe(Describe<Options>& d) {
+    d.name("video.probe").help("Adds what a film's headers say: size, rate, length, codecs, rotation");
+    d.option("count", &Options::count).help("decode the whole film and count its frames exactly");
+    d.option("threads", &Options::threads).range(1, 64).help("of the decoder, for count");
+  }
+  explicit VideoProbe(const Options& o) : options_(o) {}
+
+  void process(Sample in, const Emit& emit, const Run&) override {
+    const Media media = open_media(in);
+    auto all = facts_of(in);
+    media_call([&] {
+      all.update(facts(probe(*media.source, media.name)));
+      if (options_.count) {
+        DecoderOptions options;
+        options.threads = static_cast<int>(options_.threads);
+        all["frames"] = count_frames(*media.source, media.name, options);
+        all["frames_estimated"] = false;
+      }
+    });
+    in.set("json", all.dump());
+    emit(std::move(in));
+  }
+
+ private:
+  Options options_;
+};
+
+}  // namespace kinora::video
+
+using kinora::video::VideoProbe;
+KINORA_COMPONENT(VideoProbe)

@@ -1,0 +1,34 @@
+// Content scores of decoded frames: the frames as OpenCV's reader gives them to PySceneDetect, without making most of them.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "kernels/cpu/content_score.hpp"
+
+struct AVFrame;
+struct SwsContext;
+
+namespace kinora::video {
+
+// [owner-thread] One video; its frames in order.
+class ScoreSource {
+ public:
+  explicit ScoreSource(const ContentWeights& weights) : weights_(weights) {}
+  ~ScoreSource();
+  ScoreSource(const ScoreSource&) = delete;
+  ScoreSource& operator=(const ScoreSource&) = delete;
+
+  // Score of the frame against the one before; 0 for the first, and for the first after a change of size.
+  double push(const AVFrame& frame);
+
+ private:
+  BgrView whole(const AVFrame& frame);
+  ContentWeights weights_;
+  FrameSize size_;
+  std::unique_ptr<ContentScorer> scorer_;
+  SwsContext* convert_ = nullptr;
+  int convert_format_ = -1;
+  std::vector<uint8_t> bgr_;
+};
+
+}  // namespace kinora::video

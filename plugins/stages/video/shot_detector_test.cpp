@@ -1,0 +1,163 @@
+#include "shot_detector.hpp"
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace kinora::video {
+namespace {
+
+struct Case {
+  const char* says;
+  int64_t min_length;
+  const char* frames;  // '#' above the threshold, '.' below; ten frames a second
+  std::vector<int64_t> cuts;
+};
+
+// The cuts are those of PySceneDetect 0.7.1's FlashFilter in merge mode.
+const Case kCases[] = {
+    {"nothing happens", 3, "........", {}},
+    {"an empty film", 3, "", {}},
+    {"the first frame begins no new shot", 3, "#.......", {}},
+    {"too near the first frame", 3, "..#.....", {}},
+    {"a minimum length after the first frame", 3, "...#....", {3}},
+    {"the last frame may be a cut", 3, ".....#", {5}},
+    {"a dropped frame restarts the clock", 3, "..#.#......", {}},
+    {"and a cut may follow it a minimum length later", 3, "..#..#......", {5}},
+    {"bursts before the first cut are dropped", 3, "..########......", {}},
+    {"and delay it", 3, "..####..#...", {8}},
+    {"two cuts a minimum length apart", 3, "...#..#...", {3, 6}},
+    {"an adjacent frame opens a burst that is too short to end", 3, "...##.............", {3}},
+    {"a flash inside a minimum length opens one too", 3, "...#.#............", {3}},
+    {"a short burst swallows the next cut and ends there", 3, "...#.#.........#......", {3, 15}},
+    {"a long burst is one cut at its last frame", 3, "...#.#..#..#......", {3, 11}},
+    {"every frame above", 3, "...#########......", {3, 11}},
+    {"a burst ends after exactly a minimum length of quiet", 3, "...#####...", {3, 7}},
+    {"one quiet frame less and it is still open", 3, "...#####..", {3}},
+    {"a burst of exactly a minimum length", 3, "...##..#......", {3, 7}},
+    {"a burst one frame shorter", 3, "...##.#......", {3}},
+    {"after a burst a new cut counts from its last frame", 3, "...#####...#...", {3, 7, 11}},
+    {"two bursts a minimum length apart", 3, "...#####...#####......", {3, 7, 11, 15}},
+    {"two bursts further apart", 3, "...#####....#####......", {3, 7, 12, 16}},
+    {"a burst open at the end is dropped", 3, "...#..##.#", {3, 6}},
+    {"minimum length 0 takes every frame above", 0, "##.#", {0, 1, 3}},
+    {"minimum length 1 merges nothing", 1, "##.###.", {1, 3, 4, 5}},
+    {"the default", 15, "..............#", {}},
+    {"the default, one frame later", 15, "...............#", {15}},
+};
+
+constexpr double kFramesPerSecond = 10.0;
+constexpr int64_t kFrameMicroseconds = 100000;
+
+std::vector<int64_t> detect(const std::string& frames, int64_t min_length, const std::vector<int64_t>& times,
+                            double frames_per_second) {
+  ContentDetector detector({.threshold = 27.0, .min_scene_len_frames = min_length}, frames_per_second);
+  std::vector<int64_t> cuts;
+  for (size_t i = 0; i < frames.size(); ++i) {
+    if (const auto cut = detector.push(frames[i] == '#' ? 27.0 : 26.9999, times[i])) cuts.push_back(*cut);
+  }
+  return cuts;
+}
+
+std::vector<int64_t> even_times(size_t frames, int64_t start = 0) {
+  std::vector<int64_t> times(frames);
+  for (size_t i = 0; i < frames; ++i) times[i] = start + static_cast<int64_t>(i) * kFrameMicroseconds;
+  return times;
+}
+
+TEST(ContentDetector, DecidesLikeTheFlashFilter) {
+  for (const Case& c : kCases) {
+    const std::string frames = c.frames;
+    EXPECT_EQ(detect(frames, c.min_length, even_times(frames.size()), kFramesPerSecond), c.cuts)
+        << c.says << ": " << frames;
+  }
+}
+
+TEST(ContentDetector, TakesAScoreAtTheThresholdAndNotANumberBelow) {
+  ContentDetector detector({.threshold = 27.0, .min_scene_len_frames = 0}, kFramesPerSecond);
+  EXPECT_EQ(detector.push(std::nextafter(27.0, 0.0), 0), std::nullopt);
+  EXPECT_EQ(detector.push(27.0, kFrameMicroseconds), 1);
+  EXPECT_EQ(detector.push(std::numeric_limits<double>::quiet_NaN(), 2 * kFrameMicroseconds), std::nullopt);
+}
+
+// Matroska keeps milliseconds: 15 frames at 24000/1001 last 625.625 ms, and 625 or 626 by its clock.
+TEST(ContentDetector, MeasuresTheMinimumLengthInTimeNotInFrames) {
+  const std::string frames = "...............#..";
+  std::vector<int64_t> times(frames.size());
+  for (size_t i = 0; i < frames.size(); ++i) times[i] = std::lround(i * 1001.0 / 24.0) * 1000;
+  ASSERT_EQ(times[15], 626000);
+  EXPECT_EQ(detect(frames, 15, times, 24000.0 / 1001.0), (std::vector<int64_t>{15}));
+  times[15] = 625000;
+  EXPECT_EQ(detect(frames, 15, times, 24000.0 / 1001.0), (std::vector<int64_t>{}));
+}
+
+TEST(ContentDetector, TreatsTimeRunningBackwardsAsStandingStill) {
+  EXPECT_EQ(detect("..#", 1, {500000, 400000, 300000}, kFramesPerSecond), (std::vector<int64_t>{}));
+}
+
+TEST(ContentDetector, NeverCutsWithoutAFrameRateUnlessAskedForEveryFrame) {
+  const std::string frames = "....#....#....";
+  EXPECT_EQ(detect(frames, 3, even_times(frames.size()), 0.0), (std::vector<int64_t>{}));
+  EXPECT_EQ(detect(frames, 0, even_times(frames.size()), 0.0), (std::vector<int64_t>{4, 9}));
+}
+
+TEST(ContentDetector, CutsAscendAtFramesAboveAndDoNotDependOnTheClocksOrigin) {
+  std::mt19937_64 random(7);
+  for (int trial = 0; trial < 2000; ++trial) {
+    const int percent = static_cast<int>(random() % 60);
+    std::string frames(1 + random() % 120, '.');
+    for (char& frame : frames) frame = static_cast<int>(random() % 100) < percent ? '#' : '.';
+    const int64_t min_length = static_cast<int64_t>(random() % 20);
+    const auto cuts = detect(frames, min_length, even_times(frames.size()), kFramesPerSecond);
+    int64_t previous = -1;
+    for (const int64_t cut : cuts) {
+      EXPECT_GT(cut, previous);
+      EXPECT_GE(cut, min_length);
+      EXPECT_EQ(frames[static_cast<size_t>(cut)], '#');
+      previous = cut;
+    }
+    EXPECT_EQ(detect(frames, min_length, even_times(frames.size(), -987654321), kFramesPerSecond), cuts)
+        << frames;
+  }
+}
+
+TEST(NominalFrameRate, SnapsToTheRatesOfTelevision) {
+  const struct {
+    double says, is;
+  } cases[] = {
+      {24.0, 24.0},
+      {23.976, 24000.0 / 1001.0},
+      {23.98, 23.98},  // 4e-3 away: not taken for 24000/1001
+      {29.97, 30000.0 / 1001.0},
+      {19001.0 / 317.0, 60000.0 / 1001.0},
+      {59.94, 60000.0 / 1001.0},
+      {119.88, 120000.0 / 1001.0},
+      {852.0 / 61.0, 852.0 / 61.0},
+      {12.5, 12.5},
+      {1.0 / 3.0, 1.0 / 3.0},
+      {3.14159265358979, 355.0 / 113.0},  // 355/113 is nearer than any other up to 10000ths
+      {0.00005, 0.0001},                  // 1/10000 is a little nearer than 0
+      {0.0, 0.0},
+      {-1.0, 0.0},
+  };
+  for (const auto& c : cases) EXPECT_EQ(nominal_frame_rate(c.says), c.is) << c.says;
+  EXPECT_EQ(nominal_frame_rate(std::numeric_limits<double>::infinity()), 0.0);
+  EXPECT_EQ(nominal_frame_rate(std::numeric_limits<double>::quiet_NaN()), 0.0);
+}
+
+TEST(PresentationMicroseconds, RoundsHalfToEvenFromTheStreamsStart) {
+  EXPECT_EQ(presentation_microseconds(512, 0, 1, 12288), 41667);
+  EXPECT_EQ(presentation_microseconds(3 + 42, 3, 1, 1000), 42000);
+  EXPECT_EQ(presentation_microseconds(133500 + 3003, 133500, 1, 90000), 33367);
+  EXPECT_EQ(presentation_microseconds(1, 0, 1, 2000000), 0);
+  EXPECT_EQ(presentation_microseconds(3, 0, 1, 2000000), 2);
+  EXPECT_EQ(presentation_microseconds(0, 90, 1, 90000), -1000);
+}
+
+}  // namespace
+}  // namespace kinora::video

@@ -1,0 +1,86 @@
+#pragma once
+
+// The H.264 encoder behind Encoder: its options checked, its instance opened.
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "encoder.hpp"
+#include "ffmpeg.hpp"
+#include "media_error.hpp"
+
+namespace kinora::video {
+
+inline void check_h264(int code, const std::string& what) {
+  if (code < 0) throw MediaError("encoding h264: " + what + " failed (" + ff::error_text(code) + ")");
+}
+
+inline constexpr std::array<std::string_view, 10> kPresets = {"ultrafast", "superfast", "veryfast", "faster",
+                                                              "fast",      "medium",    "slow",     "slower",
+                                                              "veryslow",  "placebo"};
+
+// MediaError for options that x264 would refuse in other words or bend in silence.
+inline void validate_h264(const EncoderOptions& o) {
+  constexpr int kMaxSide = Limits{}.max_side;
+  if (o.width < 1 || o.height < 1 || o.width > kMaxSide || o.height > kMaxSide) {
+    throw MediaError("encoding h264: a picture of " + std::to_string(o.width) + " x " +
+                     std::to_string(o.height) + " pixels; give sides from 1 to " + std::to_string(kMaxSide));
+  }
+  if (o.fps.num <= 0 || o.fps.den <= 0) throw MediaError("encoding h264: fps must be above 0");
+  if (o.crf < 0 || o.crf > 51) {
+    throw MediaError("encoding h264: crf " + std::to_string(o.crf) + "; give 0 (lossless) to 51");
+  }
+  if (std::find(kPresets.begin(), kPresets.end(), o.preset) == kPresets.end()) {
+    throw MediaError("encoding h264: unknown preset '" + o.preset +
+                     "'; give ultrafast, superfast, veryfast, faster, " +
+                     "fast, medium, slow, slower, veryslow or placebo");
+  }
+  if (o.turn % 90 != 0 || o.turn < 0 || o.turn > 270 || o.rotation_tag % 90 != 0) {
+    throw MediaError("encoding h264: turn and rotation_tag must be quarter turns: 0, 90, 180 or 270 degrees");
+  }
+  if (o.audio.rate > 0 && o.copy_audio != nullptr) {
+    throw MediaError("encoding h264: both audio and copy_audio are set; choose one");
+  }
+}
+
+// x264 164 reads memory that it never wrote in its AVX-512 code, so that for most picture sizes the bytes
+// change with what the heap held before. Its AVX2 code does not, and is as fast.
+inline const char* reproducible_instructions() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) return "asm=AVX2";
+#endif
+  return nullptr;
+}
+
+// libx264 opened for the options, writing width x height (even) with the given clock.
+inline ff::Owned<AVCodecContext> open_x264(const EncoderOptions& o, int width, int height,
+                                           AVRational time_base) {
+  const AVCodec* codec = avcodec_find_encoder_by_name("libx264");
+  if (codec == nullptr)
+    throw MediaError("encoding h264: this FFmpeg has no libx264; install a libavcodec with it");
+  auto encoder = ff::own(avcodec_alloc_context3(codec));
+  encoder->width = width;
+  encoder->height = height;
+  encoder->pix_fmt = AV_PIX_FMT_YUV420P;
+  encoder->time_base = time_base;
+  encoder->framerate = {o.fps.num, o.fps.den};
+  encoder->sample_aspect_ratio = {o.sample_aspect.num, o.sample_aspect.den};
+  encoder->thread_count = std::max(1, o.threads);
+  encoder->flags |= AV_CODEC_FLAG_BITEXACT | AV_CODEC_FLAG_GLOBAL_HEADER;
+  if (o.key_interval > 0) encoder->gop_size = o.key_interval;
+  encoder->colorspace = static_cast<AVColorSpace>(o.colour.matrix);
+  encoder->color_primaries = static_cast<AVColorPrimaries>(o.colour.primaries);
+  encoder->color_trc = static_cast<AVColorTransferCharacteristic>(o.colour.transfer);
+  encoder->color_range = AVCOL_RANGE_MPEG;
+  check_h264(av_opt_set(encoder->priv_data, "preset", o.preset.c_str(), 0), "setting the preset");
+  check_h264(av_opt_set_double(encoder->priv_data, "crf", o.crf, 0), "setting crf");
+  if (const char* instructions = reproducible_instructions()) {
+    check_h264(av_opt_set(encoder->priv_data, "x264-params", instructions, 0), "choosing instructions");
+  }
+  check_h264(avcodec_open2(encoder.get(), codec, nullptr), "opening x264");
+  return encoder;
+}
+
+}  // namespace kinora::video

@@ -1,0 +1,39 @@
+// tokenizer/cosmos: the continuous causal video tokenizer of Cosmos (arXiv 2501.03575, section 4). A Haar wavelet turns
+// patches into channels; factorised causal convolutions and attention compress further; no sampling (a plain autoencoder).
+// Layout, names and numbers are those of diffusers' AutoencoderKLCosmos.
+#pragma once
+#include <memory>
+
+#include "kinora/aten.hpp"
+#include "kinora/tokenizer.hpp"
+#include "network.hpp"
+#include "patch.hpp"
+
+namespace kinora::cosmos {
+
+class CosmosTokenizer final : public Tokenizer<at::Tensor> {
+ public:
+  using Options = Config;
+  static void describe(Describe<Options>& d);
+  CosmosTokenizer(const Options& o, const Ctx& ctx);
+
+  kinora_tokenizer_info info() const override;
+  // video [B, 3, 1 + n * time, H, W]; height and width are multiples of the spatial ratio.
+  Encoded<at::Tensor> encode(const Ctx& ctx, const at::Tensor& video) override;
+  at::Tensor decode(const Ctx& ctx, const at::Tensor& latent) override;
+  // Pieces to encode: 1 + n * time frames, then multiples of `time`. Pieces to decode: any number of latent frames.
+  std::unique_ptr<TokenizerStream<at::Tensor>> open(const Ctx& ctx, bool decoding) override;
+
+ private:
+  class Stream;
+  at::Tensor encode(const Pass& run, const at::Tensor& video) const;
+  at::Tensor decode(const Pass& run, const at::Tensor& latent) const;
+
+  Options options_;
+  Patcher patcher_;
+  Encoder encoder_;
+  Decoder decoder_;
+  Conv quant_, post_quant_;
+};
+
+}  // namespace kinora::cosmos

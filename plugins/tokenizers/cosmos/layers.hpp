@@ -1,0 +1,118 @@
+// The layers of the Cosmos tokenizer. Every one is causal in time: frame t depends on frames 0..t only.
+//
+// Tensors between layers are [B, T, H, W, C], contiguous: the same memory is an NHWC image batch [B * T, C, H, W] for the
+// kernels that work in space and an NHWC image [B, C, T, H * W] for those that work in time. So the factorised
+// convolutions (1,3,3) and (3,1,1) both run as 2D convolutions, without a copy between them.
+#pragma once
+#include <ATen/ATen.h>
+
+#include <deque>
+#include <string>
+
+#include "kinora/aten.hpp"
+#include "kinora/context.hpp"
+
+namespace kinora::cosmos {
+
+using Ctx = Context<at::Tensor>;
+
+// What a stream of consecutive pieces carries from one to the next: a slot a causal layer, in the order of the calls.
+struct History {
+  bool first = true;  // no piece has been through yet
+  size_t next = 0;
+  std::deque<at::Tensor> slots;
+  at::Tensor& slot() {
+    if (next == slots.size()) slots.emplace_back();
+    return slots[next++];
+  }
+};
+
+// One pass through the network. history: null for a whole clip.
+struct Pass {
+  const Ctx& ctx;
+  History* history = nullptr;
+  bool first() const { return !history || history->first; }
+  at::Tensor value(kinora_param p, const at::Tensor& like) const { return ctx.value(p).to(like.scalar_type()); }
+};
+
+// A convolution with bias; its kernel is (time, space, space).
+class Conv {
+ public:
+  Conv(const Ctx& ctx, const std::string& name, int64_t in, int64_t out, int64_t time, int64_t space);
+  at::Tensor in_space(const Pass& run, const at::Tensor& x, int64_t stride, int64_t padding) const;
+  // No padding: T -> (T - time) / stride + 1 frames.
+  at::Tensor in_time(const Pass& run, const at::Tensor& x, int64_t stride) const;
+  at::Tensor pointwise(const Pass& run, const at::Tensor& x) const;
+
+ private:
+  kinora_param weight_, bias_;
+};
+
+// x with frames in front: the last ones of the piece before, or `copies` of the first frame. Keeps the last `keep`.
+at::Tensor extend(const Pass& run, const at::Tensor& x, int64_t copies, int64_t keep);
+
+// Normalises each frame over its pixels and channels; affine by channel.
+class FrameNorm {
+ public:
+  FrameNorm(const Ctx& ctx, const std::string& name, int64_t channels);
+  at::Tensor operator()(const Pass& run, const at::Tensor& x) const;
+
+ private:
+  kinora_param weight_, bias_;
+};
+
+// 3x3 in space, then 3 in time.
+class FactorisedConv {
+ public:
+  FactorisedConv(const Ctx& ctx, const std::string& name, int64_t in, int64_t out);
+  at::Tensor operator()(const Pass& run, const at::Tensor& x) const;
+
+ private:
+  Conv space_, time_;
+};
+
+class ResnetBlock {
+ public:
+  ResnetBlock(const Ctx& ctx, const std::string& name, int64_t in, int64_t out);
+  at::Tensor operator()(const Pass& run, const at::Tensor& x) const;
+
+ private:
+  FrameNorm norm1_, norm2_;
+  FactorisedConv conv1_, conv2_;
+  std::vector<Conv> shortcut_;  // one if the number of channels changes
+};
+
+// One head over the pixels of a frame, or over a pixel's frames up to its own. Attention over time sees all frames so
+// far: a stream keeps their keys and values.
+class Attend {
+ public:
+  Attend(const Ctx& ctx, const std::string& name, int64_t channels);
+  at::Tensor over_space(const Pass& run, const at::Tensor& x) const;
+  at::Tensor over_time(const Pass& run, const at::Tensor& x) const;
+
+ private:
+  FrameNorm norm_;
+  Conv q_, k_, v_, out_;
+};
+
+// Strided convolution plus average pooling, in space and then in time (each where asked for), then 1x1x1.
+class Downsample {
+ public:
+  Downsample(const Ctx& ctx, const std::string& name, int64_t channels, bool space, bool time);
+  at::Tensor operator()(const Pass& run, const at::Tensor& x) const;
+
+ private:
+  std::vector<Conv> space_, time_, out_;
+};
+
+// Repetition plus a convolution of it, in time and then in space, then 1x1x1. n frames become 2 n - 1.
+class Upsample {
+ public:
+  Upsample(const Ctx& ctx, const std::string& name, int64_t channels, bool space, bool time);
+  at::Tensor operator()(const Pass& run, const at::Tensor& x) const;
+
+ private:
+  std::vector<Conv> time_, space_, out_;
+};
+
+}  // namespace kinora::cosmos

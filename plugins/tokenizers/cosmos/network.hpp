@@ -1,0 +1,63 @@
+// Encoder and decoder of the Cosmos tokenizer over [B, T, H, W, C]; parameter names are diffusers'.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "config.hpp"
+#include "layers.hpp"
+
+namespace kinora::cosmos {
+
+// Residual blocks, each followed by attention over space and over time at the configured resolutions.
+class Stack {
+ public:
+  Stack(const Ctx& ctx, const std::string& name, int64_t in, int64_t out, int64_t n, bool attention);
+  at::Tensor operator()(const Pass& run, at::Tensor x) const;
+
+ private:
+  std::vector<ResnetBlock> resnets_;
+  std::vector<Attend> space_, time_;
+};
+
+// Residual block, attention over space, attention over time, residual block.
+class Middle {
+ public:
+  Middle(const Ctx& ctx, const std::string& name, int64_t channels);
+  at::Tensor operator()(const Pass& run, const at::Tensor& x) const;
+
+ private:
+  ResnetBlock first_, last_;
+  Attend space_, time_;
+};
+
+class Encoder {
+ public:
+  Encoder(const Ctx& ctx, const Config& c, int64_t patch_channels);
+  at::Tensor operator()(const Pass& run, const at::Tensor& patches) const;
+
+ private:
+  std::vector<Level> levels_;
+  FactorisedConv in_;
+  std::vector<Stack> stacks_;
+  std::vector<Downsample> down_;
+  Middle middle_;
+  FrameNorm norm_;
+  FactorisedConv out_;
+};
+
+class Decoder {
+ public:
+  Decoder(const Ctx& ctx, const Config& c, int64_t patch_channels);
+  at::Tensor operator()(const Pass& run, const at::Tensor& latent) const;
+
+ private:
+  std::vector<Level> levels_;
+  FactorisedConv in_;
+  Middle middle_;
+  std::vector<Stack> stacks_;
+  std::vector<Upsample> up_;
+  FrameNorm norm_;
+  FactorisedConv out_;
+};
+
+}  // namespace kinora::cosmos

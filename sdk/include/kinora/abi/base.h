@@ -1,0 +1,80 @@
+/* kinora/abi/base.h: what every interface of the ABI shares.                                  since ABI 1.0
+ *
+ * Conventions, for all headers of this folder:
+ *  1. C11. Only fixed-width integers, doubles and pointers cross the boundary: no bool, enum, union, bit-field or
+ *     C++ type. Flags are uint32_t; a truth value is int32_t, 0 or 1.
+ *  2. A struct begins with `uint32_t struct_size` (what its writer compiled) and has no padding holes. Slots are only
+ *     appended; a reader looks at struct_size before it touches a slot that came after 1.0.
+ *  3. Functions return a status: KINORA_OK, a positive signal, or a negative error after host->set_error().
+ *     An error leaves every output untouched and everything passed in still owned by the caller.
+ *  4. Inputs are borrowed for the call. Outputs are owned by the caller and released by the named release function.
+ *  5. Strings are UTF-8. `const char*` ends in NUL; kinora_str carries its length and need not.
+ *  6. Each function carries a thread tag:
+ *       [any-thread]     callable at the same time from any threads
+ *       [owner-thread]   one thread at a time; the caller serialises calls on one `self`
+ *       [worker-thread]  as owner-thread, on an engine's worker; may block
+ *       [autograd-thread] also from inside a backward pass, then on whatever thread runs it
+ *  7. No function may throw, longjmp or exit through this boundary. */
+#ifndef KINORA_ABI_BASE_H
+#define KINORA_ABI_BASE_H
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+#define KINORA_EXTERN_C_BEGIN extern "C" {
+#define KINORA_EXTERN_C_END }
+#define KINORA_STATIC_ASSERT(condition, text) static_assert(condition, text)
+#else
+#define KINORA_EXTERN_C_BEGIN
+#define KINORA_EXTERN_C_END
+#define KINORA_STATIC_ASSERT(condition, text) _Static_assert(condition, text)
+#endif
+/* The place of a slot is part of the contract; a slot that moves fails to compile here, not at a user's. */
+#define KINORA_SLOT(type, member, offset) \
+  KINORA_STATIC_ASSERT(offsetof(type, member) == (offset), #type "." #member " moved: slots are only appended")
+#define KINORA_SIZE(type, size) \
+  KINORA_STATIC_ASSERT(sizeof(type) == (size), #type " has another size: padding, or a slot that is not pinned here")
+
+/* The version of these headers. A plugin works with every host of the same major and of a minor that is not older
+ * than the one it needs: define KINORA_ABI_TARGET_MINOR to the *oldest* minor that you use (0 unless you know better). */
+#define KINORA_ABI_MAJOR 1u
+#define KINORA_ABI_MINOR 0u
+#ifndef KINORA_ABI_TARGET_MINOR
+#define KINORA_ABI_TARGET_MINOR 0u
+#endif
+
+/* Signals: not errors. */
+#define KINORA_OK 0
+#define KINORA_STOP 1 /* this rank's part of a model ends here; release everything and return it */
+#define KINORA_END 2  /* no more items */
+/* Errors. */
+#define KINORA_FAILED (-1)      /* anything without a better code */
+#define KINORA_INVALID (-2)     /* an argument or option is wrong: the caller can mend it */
+#define KINORA_NOT_FOUND (-3)   /* a file, field, interface or component does not exist */
+#define KINORA_UNSUPPORTED (-4) /* valid, but not by this implementation */
+#define KINORA_IO (-5)          /* reading or writing failed; trying again may help */
+#define KINORA_NO_MEMORY (-6)   /* memory or disk is full */
+#define KINORA_DATA (-7)        /* the input's bytes are damaged or hostile; trying again does not help */
+#define KINORA_CANCELLED (-8)   /* the run was asked to stop */
+#define KINORA_TIMEOUT (-9)     /* a peer did not answer in time */
+
+typedef struct kinora_str {
+  const char* data; /* UTF-8, not NUL-terminated; may be null when size is 0 */
+  uint64_t size;
+} kinora_str;
+
+typedef struct kinora_bytes {
+  const void* data;
+  uint64_t size;
+} kinora_bytes;
+
+/* Text or bytes on their way out: memory never has to cross. write() may be called any number of times. */
+typedef struct kinora_sink {
+  void* self;
+  void (*write)(void* self, const void* data, uint64_t size);
+} kinora_sink;
+
+KINORA_SIZE(kinora_str, 16);
+KINORA_SIZE(kinora_bytes, 16);
+KINORA_SIZE(kinora_sink, 16);
+#endif

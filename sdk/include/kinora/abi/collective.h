@@ -1,0 +1,72 @@
+/* kinora.collective/1: communication between ranks (gloo, nccl).                              since ABI 1.0
+ *
+ * Every call is started and finished apart, for overlap. Ranks of a group start the same transfers in the same order.
+ * Collectives only sum, never average. A peer that misses its time is KINORA_TIMEOUT, and the message names the operation,
+ * its sequence number and, where known, the rank. */
+#ifndef KINORA_ABI_COLLECTIVE_H
+#define KINORA_ABI_COLLECTIVE_H
+#include "kinora/abi/host.h"
+#include "kinora/abi/options.h"
+#include "kinora/abi/tensor.h"
+KINORA_EXTERN_C_BEGIN
+#define KINORA_COLLECTIVE "kinora.collective/1"
+
+#define KINORA_SUM 0u         /* every rank gets the sum */
+#define KINORA_MAX 1u         /* every rank gets the elementwise maximum */
+#define KINORA_GATHER 2u      /* equal pieces joined along dim, in rank order, on every rank */
+#define KINORA_SCATTER_SUM 3u /* the sum, of which rank r gets piece r along dim; dim must divide */
+#define KINORA_EXCHANGE 4u    /* all-to-all: split along dim, joined along dim2 */
+#define KINORA_BROADCAST 5u   /* peer's tensor, on every rank */
+#define KINORA_SEND 6u        /* to peer, with tag */
+#define KINORA_RECV 7u        /* from peer, with tag; `in` gives shape and dtype */
+#define KINORA_BARRIER 8u
+
+typedef struct kinora_transfer {
+  uint32_t struct_size;
+  uint32_t op; /* KINORA_SUM ... */
+  int64_t dim;
+  int64_t dim2;
+  int64_t peer; /* rank within the group */
+  int64_t tag;
+  kinora_tensor in; /* kept until finish */
+} kinora_transfer;
+
+typedef struct kinora_world {
+  uint32_t struct_size;
+  int32_t timeout_ms; /* of each transfer */
+  int64_t rank;
+  int64_t size;
+  const char* rendezvous; /* "file:///shared/folder/name" or "tcp://host:port"; the same on every rank */
+  const char* interface_address; /* address to listen on; null: the one of the host's name */
+} kinora_world;
+
+typedef struct kinora_collective {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* [owner-thread] */
+  void* (*create)(const kinora_host*, const kinora_options*);
+  void (*destroy)(void* self);
+  /* [owner-thread] Joins the world; blocks until all ranks are there or the time is over. Once an instance. */
+  int32_t (*join)(void* self, const kinora_world*);
+  /* [owner-thread] A group of ranks; every member calls with the same name and members, others need not. */
+  int32_t (*group)(void* self, const char* name, const int64_t* members, uint64_t n_members, void** group);
+  /* [owner-thread, autograd-thread] Starts a transfer. */
+  int32_t (*start)(void* group, const kinora_transfer*, void** work);
+  /* [owner-thread, autograd-thread] Waits for it; ends `work`, whatever it returns. *out: the result, owned; null for SEND
+   * and BARRIER. */
+  int32_t (*finish)(void* work, kinora_tensor* out);
+  void (*release)(void* group);
+} kinora_collective;
+
+KINORA_SIZE(kinora_transfer, 48);
+KINORA_SIZE(kinora_world, 40);
+KINORA_SLOT(kinora_collective, create, 8);
+KINORA_SLOT(kinora_collective, destroy, 16);
+KINORA_SLOT(kinora_collective, join, 24);
+KINORA_SLOT(kinora_collective, group, 32);
+KINORA_SLOT(kinora_collective, start, 40);
+KINORA_SLOT(kinora_collective, finish, 48);
+KINORA_SLOT(kinora_collective, release, 56);
+KINORA_SIZE(kinora_collective, 64);
+KINORA_EXTERN_C_END
+#endif

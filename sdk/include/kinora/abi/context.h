@@ -1,0 +1,163 @@
+/* kinora.context/1: what a model asks of the run it is part of.                               since ABI 1.0
+ *
+ * A model declares parameters, then writes the mathematics of one process with these calls. Links (tensor, context,
+ * pipeline and FSDP parallelism, recompute, precision, KV cache, meters) form a chain behind them; each implements some
+ * calls and hands the rest to the next (link.h). `head` is the model's end of the chain; the other end is the base: plain
+ * mathematics, and the owner of the storage.
+ *
+ * Gradients: every gradient of a value that ranks share (parameter, input) is a PARTIAL SUM, and no call completes it.
+ * After the backward the trainer sums it over all ranks that do not hold another piece of it. Losses divide by the global
+ * count; nothing is ever scaled by the size of a group.
+ * Tensors: inputs borrowed for the call, outputs owned by the caller.
+ * Threads: all calls [owner-thread], and [autograd-thread] when a block runs again in the backward.
+ * Status: KINORA_OK, KINORA_STOP, or an error after set_error. */
+#ifndef KINORA_ABI_CONTEXT_H
+#define KINORA_ABI_CONTEXT_H
+#include "kinora/abi/tensor.h"
+KINORA_EXTERN_C_BEGIN
+#define KINORA_CONTEXT "kinora.context/1"
+
+/* Roles of a parameter: how it may be split. */
+#define KINORA_WHOLE 0u  /* never. Norms, modulation, embeddings, head, convolutions, bias of a ROW linear */
+#define KINORA_COLUMN 1u /* outputs (dim 0). q, k, v, MLP up, their biases, norms over all heads */
+#define KINORA_ROW 2u    /* inputs (dim 1). Attention output, MLP down */
+
+/* Where a tensor of tokens is. */
+#define KINORA_STREAM 0u /* the residual stream: what sequence() and a ROW linear return */
+#define KINORA_INNER 1u  /* between a COLUMN and a ROW linear: all tokens of the tensor group, some of the heads */
+
+/* Whom a token attends to, as far as the run's visibility rule allows. */
+#define KINORA_OVER_ALL 0u
+#define KINORA_OVER_SPACE 1u /* its own frame */
+#define KINORA_OVER_TIME 2u  /* its own place in every frame */
+
+/* Columns of a token table, int64 [1 or B, tokens, KINORA_TOKEN_COLUMNS]. */
+#define KINORA_TOKEN_INDEX 0  /* place in the one-process order; keys the noise. -1: padding */
+#define KINORA_TOKEN_FRAME 1  /* row of per-frame conditioning */
+#define KINORA_TOKEN_TIME 2   /* temporal position (start frame, shot offset and clean/noisy copy accounted for) */
+#define KINORA_TOKEN_ROW 3
+#define KINORA_TOKEN_COL 4
+#define KINORA_TOKEN_STREAM 5 /* 0 clean, 1 noisy */
+#define KINORA_TOKEN_CHUNK 6  /* causal chunk */
+#define KINORA_TOKEN_SAMPLE 7 /* sample within a packed row */
+#define KINORA_TOKEN_COLUMNS 8
+
+typedef int64_t kinora_param; /* 0: none */
+typedef int64_t kinora_seq;   /* 0: not tokens but the same on every rank of the model (text, conditioning) */
+
+/* How a parameter starts. Drawn by (seed, name, global index): the same numbers at every topology. */
+#define KINORA_INIT_CONSTANT 0u /* a */
+#define KINORA_INIT_NORMAL 1u   /* mean 0, standard deviation a */
+#define KINORA_INIT_UNIFORM 2u  /* in [-a, a) */
+
+typedef struct kinora_param_spec {
+  uint32_t struct_size;
+  uint32_t role;
+  const char* name;     /* as in a checkpoint; borrowed */
+  const int64_t* shape; /* of one process; borrowed */
+  uint32_t ndim;
+  uint32_t n_parts;     /* fused pieces along the split dimension, each split by itself (qkv: 3); 0 or 1: one */
+  const int64_t* parts; /* their sizes; null: equal */
+  int64_t quantum;      /* smallest unit of the split dimension: the head size, else 1 */
+  int64_t block;        /* index of the block() that reads it; -1: read outside blocks, on every stage */
+  uint32_t init;        /* KINORA_INIT_* */
+  uint32_t frozen;      /* 1: no gradient, no optimizer state, but in the checkpoint (statistics, codebooks) */
+  double a;
+  int64_t shard; /* 0 of 1 from a model; written by links on the way down */
+  int64_t shards;
+} kinora_param_spec;
+
+typedef struct kinora_seq_spec {
+  uint32_t struct_size;
+  uint32_t reserved;
+  int64_t frames; /* tokens are in the order frames, rows, cols; cols fastest */
+  int64_t rows;
+  int64_t cols;
+  kinora_tensor table; /* null from a model; the first link makes it, links narrow it on the way down */
+} kinora_seq_spec;
+
+typedef struct kinora_attention {
+  uint32_t struct_size;
+  uint32_t over;     /* KINORA_OVER_* */
+  const char* name;  /* unique in the model: key of a cache, name in a profile; borrowed */
+  int64_t block;     /* index of the block it is in */
+  kinora_seq q_seq;
+  kinora_seq kv_seq; /* 0: keys shared by all ranks (text) */
+  double scale;      /* of q k^T */
+  kinora_tensor kv_valid; /* bool [B, L], true: may be seen; for shared keys. Null: all */
+  kinora_tensor k_shared; /* joint attention: shared keys beside those of kv_seq; null: none */
+  kinora_tensor v_shared;
+  kinora_tensor q_table; /* null from a model; tables of q and k as they are, rewritten by links */
+  kinora_tensor k_table;
+} kinora_attention;
+
+typedef struct kinora_block {
+  uint32_t struct_size;
+  uint32_t n_flow;   /* in[0, n_flow): what the previous block returned. A pipeline sends these and nothing else */
+  uint32_t n_shared; /* in[n_flow, ...): from outside blocks (conditioning, text), computed on every stage */
+  uint32_t n_out;    /* the next block's n_flow */
+  int64_t index;     /* 0 the embedding, 1..N, N + 1 the head; every rank calls all of them, in order */
+  void* user;        /* NO TENSORS behind it: one that is not in in[] loses its gradient under recompute */
+  /* May run zero, one or two times, the second inside the backward; random numbers are then the first's. */
+  int32_t (*fn)(void* user, const kinora_tensor* in, kinora_tensor* out);
+  void (*retain)(void* user);  /* [any-thread] a link that keeps the block for the backward retains it */
+  void (*release)(void* user); /* [any-thread] and releases it when the graph dies */
+} kinora_block;
+
+typedef struct kinora_context {
+  uint32_t struct_size;
+  uint32_t reserved;
+  void* self;
+  /* Only inside create(). Declares; storage comes after create(), so a model of any size is described without memory.
+   * KINORA_INVALID if the name was declared before, or a link cannot split it (the message says which and why). */
+  int32_t (*parameter)(void* self, const kinora_param_spec*, kinora_param* out);
+  /* The local piece, whole along WHOLE dimensions. Valid inside its own block only (FSDP frees it after). */
+  int32_t (*value)(void* self, kinora_param, kinora_tensor* out);
+  /* x w^T + b; b may be 0. seq: x's sequence, 0 when x is shared. COLUMN takes STREAM and gives INNER, ROW the other way.
+   * The result has x's dtype. */
+  int32_t (*linear)(void* self, kinora_tensor x, kinora_param w, kinora_param b, kinora_seq, kinora_tensor* out);
+  /* q [B, S, heads, d], k, v [B, L, heads, d], INNER, after norms and RoPE; S, L and heads are whatever is local.
+   * out: as q. softmax(scale q k^T) v over the visible keys. */
+  int32_t (*attention)(void* self, kinora_tensor q, kinora_tensor k, kinora_tensor v, const kinora_attention*,
+                       kinora_tensor* out);
+  /* Sum, over the split channels or heads, of a statistic of an INNER tensor: RMSNorm over all heads (Wan). */
+  int32_t (*total)(void* self, kinora_tensor x, kinora_tensor* out);
+  /* Runs fn, perhaps not, perhaps again. A skipped block returns empty tensors: do nothing with them but pass them on. */
+  int32_t (*block)(void* self, const kinora_block*, const kinora_tensor* in, kinora_tensor* out);
+  /* x [B, frames * rows * cols, D], the same on every rank -> the local tokens. Outside blocks, before the first. */
+  int32_t (*sequence)(void* self, kinora_tensor x, const kinora_seq_spec*, kinora_seq* seq, kinora_tensor* out);
+  /* Local tokens -> all, in the one-process order, on every rank. */
+  int32_t (*leave)(void* self, kinora_tensor x, kinora_seq, kinora_tensor* out);
+  /* The table of the tokens that a tensor at `place` has: int64 [1 or B, tokens, KINORA_TOKEN_COLUMNS]. */
+  int32_t (*table)(void* self, kinora_seq, uint32_t place, kinora_tensor* out);
+  /* STREAM tokens, laid out so that OVER_SPACE / OVER_TIME / OVER_ALL attention is cheapest; identity if nothing is split. */
+  int32_t (*reshard)(void* self, kinora_tensor x, kinora_seq, uint32_t over, kinora_seq* seq, kinora_tensor* out);
+  /* Standard normal, of like's shape [B, tokens, D] and dtype: a function of (run seed, sample, token index, channel, key)
+   * only. */
+  int32_t (*noise)(void* self, kinora_tensor like, kinora_seq, const char* key, kinora_tensor* out);
+} kinora_context;
+
+KINORA_SLOT(kinora_param_spec, init, 56);
+KINORA_SLOT(kinora_param_spec, shard, 72);
+KINORA_SIZE(kinora_param_spec, 88);
+KINORA_SIZE(kinora_seq_spec, 40);
+KINORA_SLOT(kinora_attention, scale, 40);
+KINORA_SLOT(kinora_attention, q_table, 72);
+KINORA_SIZE(kinora_attention, 88);
+KINORA_SLOT(kinora_block, user, 24);
+KINORA_SLOT(kinora_block, release, 48);
+KINORA_SIZE(kinora_block, 56);
+KINORA_SLOT(kinora_context, parameter, 16);
+KINORA_SLOT(kinora_context, value, 24);
+KINORA_SLOT(kinora_context, linear, 32);
+KINORA_SLOT(kinora_context, attention, 40);
+KINORA_SLOT(kinora_context, total, 48);
+KINORA_SLOT(kinora_context, block, 56);
+KINORA_SLOT(kinora_context, sequence, 64);
+KINORA_SLOT(kinora_context, leave, 72);
+KINORA_SLOT(kinora_context, table, 80);
+KINORA_SLOT(kinora_context, reshard, 88);
+KINORA_SLOT(kinora_context, noise, 96);
+KINORA_SIZE(kinora_context, 104);
+KINORA_EXTERN_C_END
+#endif

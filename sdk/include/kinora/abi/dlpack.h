@@ -1,0 +1,45 @@
+/* kinora/abi/dlpack.h: tensors at the edges, where no libtorch is.                            since ABI 1.0
+ *
+ * kinora_dl_managed has, byte for byte, the layout of DLPack 1.x's DLManagedTensorVersioned, and kinora_dl_tensor that
+ * of DLTensor: a plugin that has dlpack.h may cast. Source: github.com/dmlc/dlpack, include/dlpack/dlpack.h. */
+#ifndef KINORA_ABI_DLPACK_H
+#define KINORA_ABI_DLPACK_H
+#include "kinora/abi/base.h"
+KINORA_EXTERN_C_BEGIN
+
+#define KINORA_DL_CPU 1
+#define KINORA_DL_CUDA 2
+#define KINORA_DL_INT 0u
+#define KINORA_DL_UINT 1u
+#define KINORA_DL_FLOAT 2u
+#define KINORA_DL_BFLOAT 4u
+#define KINORA_DL_BOOL 6u
+#define KINORA_DL_READ_ONLY 1ull
+
+typedef struct kinora_dl_tensor {
+  void* data;
+  int32_t device_type; /* KINORA_DL_CPU, KINORA_DL_CUDA */
+  int32_t device_id;
+  int32_t ndim;
+  uint8_t code; /* KINORA_DL_INT ... */
+  uint8_t bits;
+  uint16_t lanes; /* 1 */
+  int64_t* shape;
+  int64_t* strides; /* in elements; null: row-major */
+  uint64_t byte_offset;
+} kinora_dl_tensor;
+
+typedef struct kinora_dl_managed {
+  uint32_t major; /* 1; of another major only deleter may be called */
+  uint32_t minor;
+  void* manager;
+  void (*deleter)(struct kinora_dl_managed*); /* [any-thread] once, when the last user is done */
+  uint64_t flags;
+  kinora_dl_tensor tensor;
+} kinora_dl_managed;
+
+KINORA_SIZE(kinora_dl_tensor, 48);
+KINORA_SLOT(kinora_dl_managed, tensor, 32);
+KINORA_SIZE(kinora_dl_managed, 80);
+KINORA_EXTERN_C_END
+#endif

@@ -1,0 +1,80 @@
+/* kinora.engine/1: runs a pipeline of stages over samples (local threads, a Ray cluster).      since ABI 1.0
+ *
+ * The engine pulls samples from the source, moves them from stage to stage, and reports every end. It makes the stages
+ * itself, by `stage` in this process or, in others, from component id and options there; samples cross processes as their
+ * key and byte fields. It holds at most `memory` bytes of samples. */
+#ifndef KINORA_ABI_ENGINE_H
+#define KINORA_ABI_ENGINE_H
+#include "kinora/abi/stage.h"
+KINORA_EXTERN_C_BEGIN
+#define KINORA_ENGINE "kinora.engine/1"
+
+/* Ends of a sample. */
+#define KINORA_KEPT 0u     /* it left the last stage, or a stage consumed it */
+#define KINORA_FILTERED 1u /* a stage dropped it: reason = rule, score */
+#define KINORA_FAILED_AT 2u /* a stage failed: reason = message */
+
+typedef struct kinora_stage_spec {
+  uint32_t struct_size;
+  uint32_t n_from;
+  const char* name;         /* in the run: reported with outcomes */
+  const char* id;           /* component */
+  const char* options_json; /* canonical JSON */
+  const uint32_t* from;     /* stages whose output it takes; n_from = 0: the source. Every earlier stage's output goes to all
+                               stages that name it; what no stage names is an end of the pipeline */
+  const kinora_stage* stage; /* for instances in this process */
+  const kinora_options* options;
+  int64_t workers; /* 0: the engine decides */
+} kinora_stage_spec;
+
+typedef struct kinora_outcome {
+  uint32_t struct_size;
+  uint32_t end; /* KINORA_KEPT ... */
+  kinora_sample* sample; /* borrowed; of one that was consumed perhaps only its key and small fields */
+  const char* stage;     /* name of the stage where it ended; null: it left the pipeline */
+  const char* reason;    /* null if kept */
+  double score;
+  int32_t status; /* of a failure */
+  int32_t consumed; /* 1: kept by being consumed inside a stage */
+} kinora_outcome;
+
+typedef struct kinora_pipeline {
+  uint32_t struct_size;
+  uint32_t n_stages;
+  const kinora_stage_spec* stages; /* in topological order */
+  uint64_t memory; /* bytes of samples between and in stages; 0: no bound */
+  void* self;
+  /* [owner-thread] The next input: one reference, owned. KINORA_END: there is none. */
+  int32_t (*next)(void* self, kinora_sample** out);
+  /* [any-thread, one call at a time] The end of an input or of a sample that a stage made, once each. It is told after
+   * the ends of all that was made of it, so what was told never has to be repeated. An error ends the run with it. */
+  int32_t (*done)(void* self, const kinora_outcome*);
+  /* [any-thread] Live figures, about once a second; may be null. json: {"stages":[{"name","in","out","busy","queue"}..]} */
+  void (*report)(void* self, const char* json);
+} kinora_pipeline;
+
+typedef struct kinora_engine {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* [any-thread] */
+  void* (*create)(const kinora_host*, const kinora_options*);
+  void (*destroy)(void* self);
+  /* [owner-thread] Returns when every input has ended, or after the first error of next(), done() or finish(), or
+   * KINORA_CANCELLED; all workers have stopped by then. */
+  int32_t (*run)(void* self, const kinora_pipeline*, const kinora_run*);
+} kinora_engine;
+
+KINORA_SIZE(kinora_stage_spec, 64);
+KINORA_SIZE(kinora_outcome, 48);
+KINORA_SLOT(kinora_pipeline, stages, 8);
+KINORA_SLOT(kinora_pipeline, memory, 16);
+KINORA_SLOT(kinora_pipeline, next, 32);
+KINORA_SLOT(kinora_pipeline, done, 40);
+KINORA_SLOT(kinora_pipeline, report, 48);
+KINORA_SIZE(kinora_pipeline, 56);
+KINORA_SLOT(kinora_engine, create, 8);
+KINORA_SLOT(kinora_engine, destroy, 16);
+KINORA_SLOT(kinora_engine, run, 24);
+KINORA_SIZE(kinora_engine, 32);
+KINORA_EXTERN_C_END
+#endif

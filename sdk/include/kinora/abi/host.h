@@ -1,0 +1,40 @@
+/* kinora/abi/host.h: what the host gives a plugin.                                            since ABI 1.0
+ *
+ * The struct holds the few calls that everything needs. All else is an interface, asked for by id and version and
+ * answered with a table of functions (or null): kinora.options/1, kinora.samples/1, kinora.io/1, kinora.tensors/1.
+ * The host outlives every plugin; its tables are constant. */
+#ifndef KINORA_ABI_HOST_H
+#define KINORA_ABI_HOST_H
+#include "kinora/abi/base.h"
+KINORA_EXTERN_C_BEGIN
+
+#define KINORA_LOG_TRACE 0
+#define KINORA_LOG_DEBUG 1
+#define KINORA_LOG_INFO 2
+#define KINORA_LOG_WARN 3
+#define KINORA_LOG_ERROR 4
+
+typedef struct kinora_host {
+  uint32_t struct_size;
+  uint32_t abi_major; /* of the host */
+  uint32_t abi_minor;
+  uint32_t reserved;
+  /* [any-thread] Keeps (code, message) for the calling thread until its next error. The message names the thing and
+   * the remedy in one line; it is copied. */
+  void (*set_error)(const struct kinora_host*, int32_t code, const char* message);
+  /* [any-thread] The calling thread's last message; valid until its next error. Empty if there was none. */
+  kinora_str (*last_error)(const struct kinora_host*);
+  /* [any-thread] The table of functions of interface `id` ("kinora.samples/1"), or null if the host has none of this
+   * major or only an older minor. Does not set an error. kinora.tensors/1 loads libtorch on first use. */
+  const void* (*get_interface)(const struct kinora_host*, const char* id, uint32_t minor);
+  /* [any-thread] level: KINORA_LOG_*. One line, copied. */
+  void (*log)(const struct kinora_host*, int32_t level, const char* message);
+} kinora_host;
+
+KINORA_SLOT(kinora_host, set_error, 16);
+KINORA_SLOT(kinora_host, last_error, 24);
+KINORA_SLOT(kinora_host, get_interface, 32);
+KINORA_SLOT(kinora_host, log, 40);
+KINORA_SIZE(kinora_host, 48);
+KINORA_EXTERN_C_END
+#endif

@@ -1,0 +1,44 @@
+/* kinora.io/1: files of any storage, by URI.                                                  since ABI 1.0
+ *
+ * The host picks the storage component by the URI's scheme (none: storage/file). Writing is atomic: the final name
+ * appears on commit, whole and flushed to the device, or never. */
+#ifndef KINORA_ABI_IO_H
+#define KINORA_ABI_IO_H
+#include "kinora/abi/base.h"
+KINORA_EXTERN_C_BEGIN
+#define KINORA_IO_API "kinora.io/1"
+
+typedef struct kinora_reader kinora_reader; /* opaque */
+typedef struct kinora_writer kinora_writer; /* opaque */
+
+typedef struct kinora_io_api {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* [any-thread] Opens for random access. */
+  int32_t (*open)(kinora_str uri, kinora_reader** out);
+  /* [any-thread] Size in bytes at the time of opening. */
+  int64_t (*size)(kinora_reader*);
+  /* [any-thread] Reads up to `size` bytes at `offset` into `to`; *got < size only at the end of the file. */
+  int32_t (*read)(kinora_reader*, uint64_t offset, void* to, uint64_t size, uint64_t* got);
+  void (*close)(kinora_reader*);
+  /* [any-thread] Begins a new file under a temporary name; missing folders are made. */
+  int32_t (*create)(kinora_str uri, kinora_writer** out);
+  /* [owner-thread] Appends. */
+  int32_t (*write)(kinora_writer*, const void* data, uint64_t size);
+  /* [owner-thread] Gives the file its final name, replacing what was there; ends the writer, whatever it returns. */
+  int32_t (*commit)(kinora_writer*);
+  /* [owner-thread] Leaves nothing behind; ends the writer. */
+  void (*abort)(kinora_writer*);
+} kinora_io_api;
+
+KINORA_SLOT(kinora_io_api, open, 8);
+KINORA_SLOT(kinora_io_api, size, 16);
+KINORA_SLOT(kinora_io_api, read, 24);
+KINORA_SLOT(kinora_io_api, close, 32);
+KINORA_SLOT(kinora_io_api, create, 40);
+KINORA_SLOT(kinora_io_api, write, 48);
+KINORA_SLOT(kinora_io_api, commit, 56);
+KINORA_SLOT(kinora_io_api, abort, 64);
+KINORA_SIZE(kinora_io_api, 72);
+KINORA_EXTERN_C_END
+#endif

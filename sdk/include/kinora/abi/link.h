@@ -1,0 +1,82 @@
+/* kinora.link/1: a strategy, precision, cache or meter in the chain behind a model's context.  since ABI 1.0
+ *
+ * Chain, from the model's end, by level; equal levels keep the order of the TOML. A null slot of `context` means: the next
+ * link's. A link that needs a parameter's value asks `head`, so that every link above it is seen (open recursion). */
+#ifndef KINORA_ABI_LINK_H
+#define KINORA_ABI_LINK_H
+#include "kinora/abi/context.h"
+KINORA_EXTERN_C_BEGIN
+
+#define KINORA_LEVEL_METER 100u     /* counts logical FLOPs, names, ranges */
+#define KINORA_LEVEL_ROOT 200u      /* the host's: makes the token table, restores the one-process order */
+#define KINORA_LEVEL_CONTEXT 300u   /* Ulysses, ring, Balanced SP, ST-DiT's all-to-alls */
+#define KINORA_LEVEL_TENSOR 400u    /* tensor + sequence parallelism */
+#define KINORA_LEVEL_PIPELINE 500u
+#define KINORA_LEVEL_RECOMPUTE 600u
+#define KINORA_LEVEL_FSDP 700u
+#define KINORA_LEVEL_CACHE 800u     /* KV caches: below context and tensor, so that they see local heads, all tokens */
+#define KINORA_LEVEL_PRECISION 900u
+#define KINORA_LEVEL_BASE 1000u     /* the host's */
+
+/* One forward and its backward. A link that runs a block again puts the pass back first. */
+typedef struct kinora_pass {
+  uint32_t struct_size;
+  uint32_t again;   /* 1: a block runs a second time, in the backward */
+  uint32_t no_grad; /* 1: no backward follows */
+  uint32_t reserved;
+  int64_t first_sample; /* global number of the batch's first sample; keys the noise */
+  int64_t stage;        /* virtual pipeline stage */
+  int64_t micro;        /* microbatch */
+  uint64_t seed;        /* of the run */
+} kinora_pass;
+
+/* Host services of a link besides kinora.tensors/1. Collectives are on the group that the link's strategy was given. */
+typedef struct kinora_chain {
+  uint32_t struct_size;
+  uint32_t reserved;
+  void* self;
+  const struct kinora_context* next;
+  const struct kinora_context* head;
+  /* [owner-thread, autograd-thread] The pass in force. It is a variable of the chain, not of the thread. */
+  int32_t (*get_pass)(void* self, kinora_pass* out);
+  int32_t (*set_pass)(void* self, const kinora_pass*);
+  /* [owner-thread, autograd-thread] What the run's visibility rule and `over` (KINORA_OVER_*) let each query see: bool
+   * [1 or B, S, L] of two token tables. For links that attend piece by piece (ring). */
+  int32_t (*visible)(void* self, kinora_tensor q_table, kinora_tensor k_table, uint32_t over, kinora_tensor* out);
+} kinora_chain;
+
+typedef struct kinora_link {
+  uint32_t struct_size;
+  uint32_t level; /* KINORA_LEVEL_* */
+  kinora_context context;
+  /* [owner-thread] Once, before create() of the model. The chain outlives the link. */
+  int32_t (*bind)(void* self, const kinora_chain*);
+  /* [owner-thread] create() of the model has returned: take over what is yours (FSDP). Links are called from the base's end
+   * on; while they are, each value() is drawn anew and kept by nobody, so take a unit at a time. Null: nothing. */
+  int32_t (*ready)(void* self);
+  /* [owner-thread] A forward begins. Null: nothing. */
+  int32_t (*begin)(void* self, const kinora_pass*);
+  /* [owner-thread] The backward is over: complete the gradients of the leaves that this link owns. Null: it owns none. */
+  int32_t (*reduce)(void* self);
+  /* [owner-thread] Which flat range of which local parameter lies where in which leaf: number i of them, KINORA_NOT_FOUND
+   * past the last. Optimizer and checkpoints work on leaves. A count of 0 says that the link owns the parameter and this
+   * rank holds nothing of it. Asked once, after ready(). Null: parameters are their own leaves. */
+  int32_t (*piece)(void* self, int64_t i, kinora_param* param, int64_t* first, int64_t* count, kinora_tensor* leaf,
+                   int64_t* offset);
+} kinora_link;
+
+KINORA_SLOT(kinora_pass, first_sample, 16);
+KINORA_SIZE(kinora_pass, 48);
+KINORA_SLOT(kinora_chain, get_pass, 32);
+KINORA_SLOT(kinora_chain, set_pass, 40);
+KINORA_SLOT(kinora_chain, visible, 48);
+KINORA_SIZE(kinora_chain, 56);
+KINORA_SLOT(kinora_link, context, 8);
+KINORA_SLOT(kinora_link, bind, 112);
+KINORA_SLOT(kinora_link, ready, 120);
+KINORA_SLOT(kinora_link, begin, 128);
+KINORA_SLOT(kinora_link, reduce, 136);
+KINORA_SLOT(kinora_link, piece, 144);
+KINORA_SIZE(kinora_link, 152);
+KINORA_EXTERN_C_END
+#endif

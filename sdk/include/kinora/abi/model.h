@@ -1,0 +1,34 @@
+/* kinora.model/1: a network over named tensors, written once against the context.             since ABI 1.0
+ *
+ * It holds no rank, no precision and no cache; see context.h. Its manifest lists inputs and outputs with shapes and dtypes;
+ * a denoiser has `latent` [B, C, T, H, W], `timestep` [B] or [B, T], `text` [B, L, D], any number of other signals by name,
+ * and `output`; a text encoder `input_ids`, `attention_mask` int64 [B, L], and `output`. */
+#ifndef KINORA_ABI_MODEL_H
+#define KINORA_ABI_MODEL_H
+#include "kinora/abi/context.h"
+#include "kinora/abi/host.h"
+#include "kinora/abi/options.h"
+KINORA_EXTERN_C_BEGIN
+#define KINORA_MODEL "kinora.model/1"
+
+typedef struct kinora_model {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* [owner-thread] Declares its parameters in the context and keeps no tensor. Null and set_error on failure. */
+  void* (*create)(const kinora_host*, const kinora_options*, const kinora_context*);
+  void (*destroy)(void* self);
+  /* [owner-thread] in: in any order; a required one that is missing is KINORA_INVALID. out: the manifest's outputs in its
+   * order, filled in. KINORA_STOP comes from block() and is passed on. */
+  int32_t (*forward)(void* self, const kinora_context*, const kinora_named* in, uint64_t n_in, kinora_tensor* out,
+                     uint64_t n_out);
+  /* [any-thread] Number of block()s, embedding and head included: what a pipeline cuts. */
+  int64_t (*blocks)(void* self);
+} kinora_model;
+
+KINORA_SLOT(kinora_model, create, 8);
+KINORA_SLOT(kinora_model, destroy, 16);
+KINORA_SLOT(kinora_model, forward, 24);
+KINORA_SLOT(kinora_model, blocks, 32);
+KINORA_SIZE(kinora_model, 40);
+KINORA_EXTERN_C_END
+#endif

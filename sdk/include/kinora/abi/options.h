@@ -1,0 +1,36 @@
+/* kinora.options/1: a component's options, as the TOML gave them and the manifest completed them.  since ABI 1.0
+ *
+ * Names, types, ranges and defaults were checked before create() is called: every option of the manifest is there.
+ * Manifest types and how they are read:
+ *   int, size (bytes; "2 GiB" in TOML)  get_int      float   get_float     bool    get_int (0 or 1)
+ *   string, path                        get_string   ints, floats, strings: the same with index 0..count-1 */
+#ifndef KINORA_ABI_OPTIONS_H
+#define KINORA_ABI_OPTIONS_H
+#include "kinora/abi/base.h"
+KINORA_EXTERN_C_BEGIN
+#define KINORA_OPTIONS "kinora.options/1"
+
+typedef struct kinora_options kinora_options; /* opaque, borrowed for create() */
+
+typedef struct kinora_options_api {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* [any-thread] Number of items of a list, 1 of a scalar; KINORA_NOT_FOUND if the manifest has no such option. */
+  int32_t (*count)(const kinora_options*, const char* name, int64_t* out);
+  /* [any-thread] index 0 for a scalar. KINORA_INVALID if the option is of another type or the index is out of range. */
+  int32_t (*get_int)(const kinora_options*, const char* name, int64_t index, int64_t* out);
+  int32_t (*get_float)(const kinora_options*, const char* name, int64_t index, double* out);
+  /* The string lives as long as the options. Paths are absolute. */
+  int32_t (*get_string)(const kinora_options*, const char* name, int64_t index, kinora_str* out);
+  /* [any-thread] All options as canonical JSON (sorted keys, 17 digits): what a cache key or another process needs. */
+  int32_t (*json)(const kinora_options*, kinora_str* out);
+} kinora_options_api;
+
+KINORA_SLOT(kinora_options_api, count, 8);
+KINORA_SLOT(kinora_options_api, get_int, 16);
+KINORA_SLOT(kinora_options_api, get_float, 24);
+KINORA_SLOT(kinora_options_api, get_string, 32);
+KINORA_SLOT(kinora_options_api, json, 40);
+KINORA_SIZE(kinora_options_api, 48);
+KINORA_EXTERN_C_END
+#endif

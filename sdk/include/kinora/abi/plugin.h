@@ -1,0 +1,52 @@
+/* kinora/abi/plugin.h: the one symbol that a plugin library exports.                          since ABI 1.0
+ *
+ * Beside the library lies plugin.toml; the same text is in the library's ELF section ".kinora.manifest". The host reads
+ * it first and opens the library only when one of its components is used (see sdk/README.md, "The manifest"). */
+#ifndef KINORA_ABI_PLUGIN_H
+#define KINORA_ABI_PLUGIN_H
+#include "kinora/abi/host.h"
+KINORA_EXTERN_C_BEGIN
+
+typedef struct kinora_component {
+  uint32_t struct_size;
+  uint32_t reserved;
+  const char* id;        /* "sampler/edm-heun": kind/name, unique in the plugin */
+  const char* interface_id; /* "kinora.sampler/1" */
+  const void* api;       /* the table of that interface, for example const kinora_sampler*; constant */
+  /* [any-thread] Writes the component's [[component]] entry of plugin.toml; null if the manifest is written by hand. */
+  int32_t (*describe)(const kinora_sink* out);
+} kinora_component;
+
+typedef struct kinora_plugin {
+  uint32_t struct_size;
+  uint32_t abi_major;
+  uint32_t abi_minor; /* the oldest minor that it needs */
+  uint32_t n_components;
+  const char* name;    /* as in plugin.toml */
+  const char* version; /* of the plugin, semantic */
+  const kinora_component* components;
+} kinora_plugin;
+
+/* [owner-thread] Called once, right after the library was opened. `host` is kept by the plugin. Null after
+ * host->set_error() if the plugin cannot work here; only this plugin is then disabled. */
+typedef const kinora_plugin* (*kinora_plugin_entry_fn)(const kinora_host* host);
+#define KINORA_PLUGIN_ENTRY "kinora_plugin_entry"
+#if defined(__GNUC__)
+#define KINORA_EXPORT __attribute__((visibility("default")))
+#else
+#define KINORA_EXPORT
+#endif
+
+KINORA_SLOT(kinora_component, id, 8);
+KINORA_SLOT(kinora_component, interface_id, 16);
+KINORA_SLOT(kinora_component, api, 24);
+KINORA_SLOT(kinora_component, describe, 32);
+KINORA_SIZE(kinora_component, 40);
+KINORA_SLOT(kinora_plugin, abi_minor, 8);
+KINORA_SLOT(kinora_plugin, n_components, 12);
+KINORA_SLOT(kinora_plugin, name, 16);
+KINORA_SLOT(kinora_plugin, version, 24);
+KINORA_SLOT(kinora_plugin, components, 32);
+KINORA_SIZE(kinora_plugin, 40);
+KINORA_EXTERN_C_END
+#endif

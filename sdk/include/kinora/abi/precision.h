@@ -1,0 +1,35 @@
+/* kinora.precision/1: the number format of linear layers and attention.                       since ABI 1.0
+ *
+ * A link on linear (and attention), not autocast: autocast is a thread's state and would miss other links. Parameters and
+ * optimizer state stay float32; the link converts at use. */
+#ifndef KINORA_ABI_PRECISION_H
+#define KINORA_ABI_PRECISION_H
+#include "kinora/abi/host.h"
+#include "kinora/abi/link.h"
+#include "kinora/abi/options.h"
+KINORA_EXTERN_C_BEGIN
+#define KINORA_PRECISION "kinora.precision/1"
+
+typedef struct kinora_precision {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* [owner-thread] */
+  void* (*create)(const kinora_host*, const kinora_options*);
+  void (*destroy)(void* self);
+  /* [owner-thread] As kinora_strategy.link. */
+  int32_t (*link)(void* self, const kinora_link** out);
+  /* [any-thread] KINORA_FLOAT32 ...: the dtype of the residual stream that sequence() should be given. */
+  int32_t (*dtype)(void* self);
+  /* [owner-thread] x [M, N] in the format: out gets the manifest's outputs in its order (codes, scales, global_scale,
+   * dequantized); one that the format does not have is null. */
+  int32_t (*quantize)(void* self, kinora_tensor x, kinora_tensor* out, uint64_t n_out);
+} kinora_precision;
+
+KINORA_SLOT(kinora_precision, create, 8);
+KINORA_SLOT(kinora_precision, destroy, 16);
+KINORA_SLOT(kinora_precision, link, 24);
+KINORA_SLOT(kinora_precision, dtype, 32);
+KINORA_SLOT(kinora_precision, quantize, 40);
+KINORA_SIZE(kinora_precision, 48);
+KINORA_EXTERN_C_END
+#endif

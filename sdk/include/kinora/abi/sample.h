@@ -1,0 +1,64 @@
+/* kinora.samples/1: the one type that stages, shards, engines and caches speak.               since ABI 1.0
+ *
+ * A sample is what WebDataset stores: a key and named byte fields ("film-0003", fields "mp4", "json", "txt"). Decoded
+ * frames and other tensors travel beside the fields in memory and are never stored as they are.
+ * Field names are WebDataset extensions, without a leading dot. Names in use, and what they hold:
+ *   url    where the media is, a path or URI; the media's bytes may be absent
+ *   mp4 .. the media itself
+ *   txt    the caption, UTF-8
+ *   json   facts about the sample, one JSON object; stages add members and keep the others'
+ *   shots.json  {"fps","frames","cuts","scores"} of a film
+ * A sample belongs to one thread at a time; its byte fields are immutable and shared between clones, so that a film's
+ * bytes are not copied into each of its clips. Reference counts are atomic. */
+#ifndef KINORA_ABI_SAMPLE_H
+#define KINORA_ABI_SAMPLE_H
+#include "kinora/abi/dlpack.h"
+KINORA_EXTERN_C_BEGIN
+#define KINORA_SAMPLES "kinora.samples/1"
+
+typedef struct kinora_sample kinora_sample; /* opaque, counted */
+
+typedef struct kinora_samples_api {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* [any-thread] A new sample without fields; count 1. */
+  int32_t (*create)(kinora_str key, kinora_sample** out);
+  /* [any-thread] A new sample under another key, with the same byte fields and tensors (shared, not copied); count 1. */
+  int32_t (*clone)(const kinora_sample*, kinora_str key, kinora_sample** out);
+  /* [any-thread] */
+  void (*retain)(kinora_sample*);
+  void (*release)(kinora_sample*);
+  /* [owner-thread] Lives as long as the sample. */
+  kinora_str (*key)(const kinora_sample*);
+  /* [owner-thread] Byte fields in the order they were set; KINORA_NOT_FOUND past the last. */
+  int32_t (*field)(const kinora_sample*, uint64_t index, kinora_str* name, kinora_bytes* value);
+  /* [owner-thread] KINORA_NOT_FOUND (without an error message) if there is none. Valid until the field is set again. */
+  int32_t (*get)(const kinora_sample*, const char* name, kinora_bytes* out);
+  /* [owner-thread] Sets or replaces. With release null the bytes are copied; else they are kept and release(user) is
+   * called once, on any thread, when no sample uses them. On an error release is not called. */
+  int32_t (*set)(kinora_sample*, const char* name, kinora_bytes value, void (*release)(void* user), void* user);
+  /* [owner-thread] A byte field or a tensor; nothing happens if there is none. */
+  void (*remove)(kinora_sample*, const char* name);
+  /* [owner-thread] The tensor beside the fields under `name`; borrowed. KINORA_NOT_FOUND if there is none. */
+  int32_t (*get_tensor)(const kinora_sample*, const char* name, const kinora_dl_tensor** out);
+  /* [owner-thread] Takes the tensor over; its deleter runs when no sample uses it. */
+  int32_t (*set_tensor)(kinora_sample*, const char* name, kinora_dl_managed* tensor);
+  /* [owner-thread] Bytes that this sample keeps alive, tensors included: what a memory bound counts. */
+  uint64_t (*memory)(const kinora_sample*);
+} kinora_samples_api;
+
+KINORA_SLOT(kinora_samples_api, create, 8);
+KINORA_SLOT(kinora_samples_api, clone, 16);
+KINORA_SLOT(kinora_samples_api, retain, 24);
+KINORA_SLOT(kinora_samples_api, release, 32);
+KINORA_SLOT(kinora_samples_api, key, 40);
+KINORA_SLOT(kinora_samples_api, field, 48);
+KINORA_SLOT(kinora_samples_api, get, 56);
+KINORA_SLOT(kinora_samples_api, set, 64);
+KINORA_SLOT(kinora_samples_api, remove, 72);
+KINORA_SLOT(kinora_samples_api, get_tensor, 80);
+KINORA_SLOT(kinora_samples_api, set_tensor, 88);
+KINORA_SLOT(kinora_samples_api, memory, 96);
+KINORA_SIZE(kinora_samples_api, 104);
+KINORA_EXTERN_C_END
+#endif

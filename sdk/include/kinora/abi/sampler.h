@@ -1,0 +1,45 @@
+/* kinora.sampler/1: turns noise into a sample by asking a denoiser.                           since ABI 1.0
+ *
+ * The sampler owns the grid of noise levels and the update rule, and no model. It keeps its history in the instance, so one
+ * instance serves one generation at a time; make as many instances as you like, on any thread.
+ * Same noise, same seed, same options: same bits, whatever the world size (random draws come from run->noise). */
+#ifndef KINORA_ABI_SAMPLER_H
+#define KINORA_ABI_SAMPLER_H
+#include "kinora/abi/host.h"
+#include "kinora/abi/options.h"
+#include "kinora/abi/run.h"
+KINORA_EXTERN_C_BEGIN
+#define KINORA_SAMPLER "kinora.sampler/1"
+
+typedef struct kinora_denoiser {
+  uint32_t struct_size;
+  uint32_t reserved;
+  void* self;
+  /* [owner-thread] Clean sample x0 for x [B, ...] at noise level sigma [B], float64.
+   * x, sigma: borrowed. out: a new tensor of x's shape, float64, owned by the caller.
+   * An error (KINORA_CANCELLED among them) is returned by the sampler unchanged. */
+  int32_t (*denoise)(void* self, kinora_tensor x, kinora_tensor sigma, kinora_tensor* out);
+} kinora_denoiser;
+
+typedef struct kinora_sampler {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* [any-thread] New instance with options already checked against the manifest; null and set_error on failure. */
+  void* (*create)(const kinora_host*, const kinora_options*);
+  void (*destroy)(void* self);
+  /* [owner-thread] Noise levels that sample() will visit, descending, float64 [N]; owned by the caller. */
+  int32_t (*levels)(void* self, kinora_tensor* out);
+  /* [owner-thread] noise: [B, ...] float64, unit variance, borrowed. out: the sample, owned by the caller.
+   * progress(step, of, x0) may return KINORA_CANCELLED: stop then, release everything, return it. */
+  int32_t (*sample)(void* self, const kinora_denoiser*, kinora_tensor noise, const kinora_run*, kinora_tensor* out);
+} kinora_sampler;
+
+KINORA_SLOT(kinora_denoiser, denoise, 16);
+KINORA_SIZE(kinora_denoiser, 24);
+KINORA_SLOT(kinora_sampler, create, 8);
+KINORA_SLOT(kinora_sampler, destroy, 16);
+KINORA_SLOT(kinora_sampler, levels, 24);
+KINORA_SLOT(kinora_sampler, sample, 32);
+KINORA_SIZE(kinora_sampler, 40);
+KINORA_EXTERN_C_END
+#endif

@@ -1,0 +1,75 @@
+/* kinora.stage/1: one step of a pipeline over samples.                                        since ABI 1.0
+ *
+ * A stage gets a sample, and emits none, one or many. What it neither emits nor drops, and for which process() returns
+ * KINORA_OK, has been consumed, unless it said hold(). Every input ends in one counted outcome: emitted on, dropped by a rule
+ * with its score, or failed with the error that process() returned; the engine does the counting.
+ * Instances: an engine makes as many as it has workers for the stage, in any process; they share nothing. */
+#ifndef KINORA_ABI_STAGE_H
+#define KINORA_ABI_STAGE_H
+#include "kinora/abi/options.h"
+#include "kinora/abi/run.h"
+#include "kinora/abi/sample.h"
+#include "kinora/abi/host.h"
+KINORA_EXTERN_C_BEGIN
+#define KINORA_STAGE "kinora.stage/1"
+
+/* What one worker of a stage occupies while it runs. */
+typedef struct kinora_resources {
+  uint32_t struct_size;
+  uint32_t ordered; /* 1: needs its input in the order of the source, and one instance (a shard writer) */
+  double cores;
+  double gpus;     /* a fraction is allowed */
+  uint64_t memory; /* bytes beyond the samples themselves */
+} kinora_resources;
+
+typedef struct kinora_emit {
+  uint32_t struct_size;
+  uint32_t reserved;
+  void* self;
+  /* [worker-thread] Hands a sample on; takes over one reference, whatever it returns. Blocks while the next stage is
+   * full. KINORA_CANCELLED: return it. */
+  int32_t (*emit)(void* self, kinora_sample*);
+  /* [worker-thread] The input, or a sample made of it, ends here: filtered by `rule` ("clip.too-short") because of
+   * `score`. Takes over one reference. */
+  int32_t (*drop)(void* self, kinora_sample*, const char* rule, double score);
+  /* [worker-thread] Inside process(): the stage keeps the input back (a batch that is not full, a shard that is not
+   * closed). Its end comes later from the same instance, in finish() at the latest: emit() or drop() of a sample with
+   * its key, or stored(). What is kept back counts as resources.memory. Null: it counts as consumed at once. */
+  int32_t (*hold)(void* self);
+  /* [worker-thread] The input `key`, kept back earlier, is now safe where the stage put it: consumed. Until then a run
+   * that breaks off gives it again. */
+  int32_t (*stored)(void* self, kinora_str key);
+} kinora_emit;
+
+typedef struct kinora_stage {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* [any-thread] A new instance; null and set_error on failure. */
+  void* (*create)(const kinora_host*, const kinora_options*);
+  void (*destroy)(void* self);
+  /* [any-thread] */
+  int32_t (*resources)(void* self, kinora_resources* out);
+  /* [worker-thread] in: borrowed; emit a retained reference or a clone. A sample with the input's key is the input, going
+   * on; any other is a new one, made of it. After a sample was emitted, the stage does not touch it.
+   * An error ends this sample only (KINORA_IO is tried again, unless something was emitted), KINORA_CANCELLED the run. An
+   * ordered stage keeps state from sample to sample: there KINORA_IO and KINORA_NO_MEMORY end the run too. */
+  int32_t (*process)(void* self, kinora_sample* in, const kinora_emit*, const kinora_run*);
+  /* [worker-thread] No more input: emit or store what was kept back. Null: nothing is. */
+  int32_t (*finish)(void* self, const kinora_emit*, const kinora_run*);
+} kinora_stage;
+
+KINORA_SIZE(kinora_resources, 32);
+KINORA_SLOT(kinora_emit, self, 8);
+KINORA_SLOT(kinora_emit, emit, 16);
+KINORA_SLOT(kinora_emit, drop, 24);
+KINORA_SLOT(kinora_emit, hold, 32);
+KINORA_SLOT(kinora_emit, stored, 40);
+KINORA_SIZE(kinora_emit, 48);
+KINORA_SLOT(kinora_stage, create, 8);
+KINORA_SLOT(kinora_stage, destroy, 16);
+KINORA_SLOT(kinora_stage, resources, 24);
+KINORA_SLOT(kinora_stage, process, 32);
+KINORA_SLOT(kinora_stage, finish, 40);
+KINORA_SIZE(kinora_stage, 48);
+KINORA_EXTERN_C_END
+#endif

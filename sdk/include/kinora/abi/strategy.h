@@ -1,0 +1,78 @@
+/* kinora.parallel/1: how a model's work is spread over ranks, or over time (recompute).       since ABI 1.0
+ *
+ * A strategy is at most a link in the chain behind the context and at most a schedule of the step; ddp is neither, only an
+ * axis: the trainer's rule (sum every gradient over the ranks that hold no other piece of it) does its work. */
+#ifndef KINORA_ABI_STRATEGY_H
+#define KINORA_ABI_STRATEGY_H
+#include "kinora/abi/collective.h"
+#include "kinora/abi/link.h"
+#include "kinora/abi/run.h"
+KINORA_EXTERN_C_BEGIN
+#define KINORA_PARALLEL "kinora.parallel/1"
+
+/* The ranks along some axes of the mesh, and transfers among them. */
+typedef struct kinora_group {
+  uint32_t struct_size;
+  uint32_t reserved;
+  int64_t rank; /* of this process, within the group */
+  int64_t size;
+  const int64_t* members; /* world ranks, in group order */
+  void* self;
+  /* [owner-thread, autograd-thread] As kinora_collective.start and finish; with size 1 they copy nothing. */
+  int32_t (*start)(void* self, const kinora_transfer*, void** work);
+  int32_t (*finish)(void* work, kinora_tensor* out);
+} kinora_group;
+
+typedef struct kinora_mesh {
+  uint32_t struct_size;
+  uint32_t reserved;
+  int64_t rank; /* in the world */
+  int64_t size;
+  void* self;
+  /* [owner-thread] axes: "tp", or several joined by '+' ("cp+tp"), or "world". Lives as long as the mesh. An axis that the
+   * run does not have is a group of one. */
+  int32_t (*group)(void* self, const char* axes, const kinora_group** out);
+} kinora_mesh;
+
+/* A training step for a strategy with a schedule of its own (pipelines). */
+typedef struct kinora_step {
+  uint32_t struct_size;
+  uint32_t reserved;
+  int64_t n_micro;
+  void* self;
+  /* [owner-thread] One call of the model for a microbatch under `pass`. KINORA_STOP: the chain kept the output for another
+   * stage. KINORA_OK: the loss was computed and kept for backward. */
+  int32_t (*forward)(void* self, const kinora_pass*);
+  /* [owner-thread] Backward of that microbatch's loss. */
+  int32_t (*backward)(void* self, const kinora_pass*);
+} kinora_step;
+
+typedef struct kinora_strategy {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* [owner-thread] The mesh outlives the instance. */
+  void* (*create)(const kinora_host*, const kinora_options*, const kinora_mesh*);
+  void (*destroy)(void* self);
+  /* [any-thread] The axis that it adds to the mesh, innermost last in [pp, dp, fsdp, cp, tp]; "" if none. */
+  const char* (*axis)(void* self);
+  /* [owner-thread] The link it puts in the chain; *out = null: none. Owned by the strategy; one link an instance. */
+  int32_t (*link)(void* self, const kinora_link** out);
+  /* [owner-thread] Runs forwards and backwards of a step in its own order. Null: one after the other. */
+  int32_t (*step)(void* self, const kinora_step*, const kinora_run*);
+} kinora_strategy;
+
+KINORA_SLOT(kinora_group, self, 32);
+KINORA_SLOT(kinora_group, finish, 48);
+KINORA_SIZE(kinora_group, 56);
+KINORA_SLOT(kinora_mesh, group, 32);
+KINORA_SIZE(kinora_mesh, 40);
+KINORA_SLOT(kinora_step, forward, 24);
+KINORA_SIZE(kinora_step, 40);
+KINORA_SLOT(kinora_strategy, create, 8);
+KINORA_SLOT(kinora_strategy, destroy, 16);
+KINORA_SLOT(kinora_strategy, axis, 24);
+KINORA_SLOT(kinora_strategy, link, 32);
+KINORA_SLOT(kinora_strategy, step, 40);
+KINORA_SIZE(kinora_strategy, 48);
+KINORA_EXTERN_C_END
+#endif

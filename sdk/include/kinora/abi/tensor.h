@@ -1,0 +1,140 @@
+/* kinora.tensors/1: libtorch tensors without libtorch's headers.                              since ABI 1.0
+ *
+ * A kinora_tensor is libtorch's AtenTensorHandle: an owning pointer to one reference of an at::Tensor, autograd graph
+ * included, so gradients flow through plugins. A plugin of the `stable` tier works with tensors through this table only
+ * and keeps working across libtorch releases; one of the `pinned` tier casts the handle (kinora/aten.hpp). */
+#ifndef KINORA_ABI_TENSOR_H
+#define KINORA_ABI_TENSOR_H
+#include "kinora/abi/dlpack.h"
+KINORA_EXTERN_C_BEGIN
+#define KINORA_TENSORS "kinora.tensors/1"
+
+typedef struct AtenTensorOpaque* kinora_tensor;
+
+/* A tensor with the name of the interface's argument. */
+typedef struct kinora_named {
+  const char* name;
+  kinora_tensor tensor; /* null: absent */
+} kinora_named;
+
+/* dtypes, numbered as libtorch's c10::ScalarType (torch/headeronly/core/ScalarType.h, fixed since 1.0) */
+#define KINORA_UINT8 0
+#define KINORA_INT32 3
+#define KINORA_INT64 4
+#define KINORA_FLOAT16 5
+#define KINORA_FLOAT32 6
+#define KINORA_FLOAT64 7
+#define KINORA_BOOL 11
+#define KINORA_BFLOAT16 15
+
+/* Kinds of a kinora_value, and which member holds it. */
+#define KINORA_NONE 0u    /* an optional argument that is absent */
+#define KINORA_INT 1u     /* i; also dtypes, layouts, devices' indices */
+#define KINORA_DOUBLE 2u  /* d */
+#define KINORA_TRUTH 3u   /* i: 0 or 1 */
+#define KINORA_TENSOR 4u  /* t */
+#define KINORA_INTS 5u    /* list: const int64_t[n] */
+#define KINORA_LIST 6u    /* list: const kinora_tensor[n] */
+#define KINORA_STRING 7u  /* list: const char[n] */
+#define KINORA_DOUBLES 8u /* list: const double[n] */
+
+typedef struct kinora_value {
+  uint32_t kind;
+  uint32_t reserved;
+  int64_t i;
+  double d;
+  kinora_tensor t;
+  const void* list;
+  uint64_t n;
+} kinora_value;
+
+typedef struct kinora_tensor_info {
+  uint32_t struct_size;
+  int32_t dtype; /* KINORA_FLOAT32 ... */
+  int32_t device_type;
+  int32_t device_id;
+  int64_t ndim;
+  const int64_t* shape;   /* live as long as the tensor's handle */
+  const int64_t* strides; /* in elements */
+  int64_t numel;
+  int32_t requires_grad;
+  int32_t contiguous;
+} kinora_tensor_info;
+
+/* One node of the autograd graph with a forward and a backward of the plugin's own. */
+typedef struct kinora_function {
+  uint32_t struct_size;
+  uint32_t n_in;
+  uint32_t n_out;
+  uint32_t reserved;
+  void* state;
+  /* [owner-thread] Runs once, without gradient. in: borrowed; out: n_out new tensors. */
+  int32_t (*forward)(void* state, const kinora_tensor* in, kinora_tensor* out);
+  /* [autograd-thread] grad_out: n_out gradients, zeros where undefined; grad_in: n_in new tensors or null. Gradient mode
+   * is off; a backward that runs a forward again switches it on by set_grad_mode. */
+  int32_t (*backward)(void* state, const kinora_tensor* grad_out, kinora_tensor* grad_in);
+  /* [any-thread] Called once, when the graph dies, or right after forward if no graph was kept. */
+  void (*drop)(void* state);
+} kinora_function;
+
+typedef struct kinora_tensors_api {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* [any-thread] Ends one reference; null is allowed. */
+  void (*release)(kinora_tensor);
+  /* [any-thread] A second handle to the same tensor. */
+  int32_t (*retain)(kinora_tensor, kinora_tensor* out);
+  /* [any-thread] */
+  int32_t (*info)(kinora_tensor, kinora_tensor_info* out);
+  /* [any-thread] First element, on the tensor's device. Contiguous only if info says so. */
+  int32_t (*data)(kinora_tensor, void** out);
+  /* [any-thread] New, uninitialised, row-major, without gradient, on the device of `like` (null: the CPU). */
+  int32_t (*empty)(const int64_t* shape, int64_t ndim, int32_t dtype, kinora_tensor like, kinora_tensor* out);
+  /* [any-thread] Takes the DLPack tensor over without a copy; it is released with the last user. */
+  int32_t (*from_dlpack)(kinora_dl_managed*, kinora_tensor* out);
+  /* [any-thread] A view without gradient; the caller calls its deleter. */
+  int32_t (*to_dlpack)(kinora_tensor, kinora_dl_managed** out);
+  /* [any-thread] Runs operator "aten::add" of overload "Tensor" through the dispatcher: every operator, autograd and
+   * device included. args: all of the schema's arguments, or fewer when the rest have defaults. out: the results, owned.
+   * A list result has kind KINORA_LIST and is released by release_value. Errors keep libtorch's text. */
+  int32_t (*call_op)(const char* name, const char* overload, const kinora_value* args, uint64_t n_args, kinora_value* out,
+                     uint64_t n_out);
+  /* [any-thread] Releases tensors and lists in a value that call_op returned. */
+  void (*release_value)(kinora_value*);
+  /* [owner-thread, autograd-thread] out: n_out tensors that carry the node. The function is copied; `state` lives until
+   * drop. On an error drop has been called. */
+  int32_t (*autograd_apply)(const kinora_function*, const kinora_tensor* in, kinora_tensor* out);
+  /* [owner-thread, autograd-thread] Gradients of `outputs`, weighted by grad_outputs, with respect to `inputs`; null
+   * where an input has no part in them. Nothing is accumulated in .grad. */
+  int32_t (*grad)(const kinora_tensor* outputs, const kinora_tensor* grad_outputs, uint64_t n_outputs,
+                  const kinora_tensor* inputs, uint64_t n_inputs, kinora_tensor* out);
+  /* [any-thread] Gradient mode of the calling thread; returns the mode before. */
+  int32_t (*set_grad_mode)(int32_t on);
+  /* [any-thread] */
+  int32_t (*set_requires_grad)(kinora_tensor, int32_t on);
+} kinora_tensors_api;
+
+KINORA_SIZE(kinora_named, 16);
+KINORA_SIZE(kinora_value, 48);
+KINORA_SIZE(kinora_tensor_info, 56);
+KINORA_SLOT(kinora_function, state, 16);
+KINORA_SLOT(kinora_function, forward, 24);
+KINORA_SLOT(kinora_function, backward, 32);
+KINORA_SLOT(kinora_function, drop, 40);
+KINORA_SIZE(kinora_function, 48);
+KINORA_SLOT(kinora_tensors_api, release, 8);
+KINORA_SLOT(kinora_tensors_api, retain, 16);
+KINORA_SLOT(kinora_tensors_api, info, 24);
+KINORA_SLOT(kinora_tensors_api, data, 32);
+KINORA_SLOT(kinora_tensors_api, empty, 40);
+KINORA_SLOT(kinora_tensors_api, from_dlpack, 48);
+KINORA_SLOT(kinora_tensors_api, to_dlpack, 56);
+KINORA_SLOT(kinora_tensors_api, call_op, 64);
+KINORA_SLOT(kinora_tensors_api, release_value, 72);
+KINORA_SLOT(kinora_tensors_api, autograd_apply, 80);
+KINORA_SLOT(kinora_tensors_api, grad, 88);
+KINORA_SLOT(kinora_tensors_api, set_grad_mode, 96);
+KINORA_SLOT(kinora_tensors_api, set_requires_grad, 104);
+KINORA_SIZE(kinora_tensors_api, 112);
+KINORA_EXTERN_C_END
+#endif

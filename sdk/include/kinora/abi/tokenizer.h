@@ -1,0 +1,56 @@
+/* kinora.tokenizer/1: video <-> latent.                                                       since ABI 1.0
+ *
+ * Causal: one first frame, then groups of `time` frames, so T frames give 1 + (T - 1) / time latent frames. */
+#ifndef KINORA_ABI_TOKENIZER_H
+#define KINORA_ABI_TOKENIZER_H
+#include "kinora/abi/context.h"
+#include "kinora/abi/host.h"
+#include "kinora/abi/options.h"
+KINORA_EXTERN_C_BEGIN
+#define KINORA_TOKENIZER "kinora.tokenizer/1"
+
+typedef struct kinora_tokenizer_info {
+  uint32_t struct_size;
+  uint32_t discrete;  /* 1: the latent is int32 codes [B, t, h, w]; 0: [B, channels, t, h, w] in the video's dtype */
+  int64_t channels;   /* of the latent, 1 for codes */
+  int64_t time;       /* compression factors */
+  int64_t height;
+  int64_t width;
+  int64_t codes;      /* size of the vocabulary, 0 for a continuous one */
+  int64_t halo;       /* latent frames to the left that decoding one frame depends on; -1: all */
+} kinora_tokenizer_info;
+
+typedef struct kinora_tokenizer {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* [owner-thread] As kinora_model.create. */
+  void* (*create)(const kinora_host*, const kinora_options*, const kinora_context*);
+  void (*destroy)(void* self);
+  /* [any-thread] */
+  int32_t (*info)(void* self, kinora_tokenizer_info* out);
+  /* [owner-thread] video [B, 3, T, H, W] in [-1, 1] -> latent. `posterior`: the moments [B, 2C, t, h, w] of a variational
+   * encoder (the latent is then its mode), the code vectors of a discrete one, else null. */
+  int32_t (*encode)(void* self, const kinora_context*, kinora_tensor video, kinora_tensor* latent,
+                    kinora_tensor* posterior);
+  /* [owner-thread] latent -> video [B, 3, T, H, W]; not clamped. */
+  int32_t (*decode)(void* self, const kinora_context*, kinora_tensor latent, kinora_tensor* video);
+  /* [owner-thread] A stream: consecutive pieces in, their results out, equal to encode / decode of the whole. Any number
+   * of streams may be open. decoding: 0 encodes, 1 decodes. Null: KINORA_UNSUPPORTED. */
+  int32_t (*open)(void* self, const kinora_context*, int32_t decoding, void** stream);
+  /* [owner-thread] The stream keeps what later pieces depend on; memory does not grow with the length. */
+  int32_t (*push)(void* stream, kinora_tensor piece, kinora_tensor* out);
+  void (*close)(void* stream);
+} kinora_tokenizer;
+
+KINORA_SIZE(kinora_tokenizer_info, 56);
+KINORA_SLOT(kinora_tokenizer, create, 8);
+KINORA_SLOT(kinora_tokenizer, destroy, 16);
+KINORA_SLOT(kinora_tokenizer, info, 24);
+KINORA_SLOT(kinora_tokenizer, encode, 32);
+KINORA_SLOT(kinora_tokenizer, decode, 40);
+KINORA_SLOT(kinora_tokenizer, open, 48);
+KINORA_SLOT(kinora_tokenizer, push, 56);
+KINORA_SLOT(kinora_tokenizer, close, 64);
+KINORA_SIZE(kinora_tokenizer, 72);
+KINORA_EXTERN_C_END
+#endif

@@ -1,0 +1,184 @@
+// The context of a model in C++, see abi/context.h. T is kinora::Tensor (stable tier) or at::Tensor (pinned).
+#pragma once
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kinora/abi/context.h"
+#include "kinora/tensor.hpp"
+
+namespace kinora {
+
+enum class Role : uint32_t { whole = KINORA_WHOLE, column = KINORA_COLUMN, row = KINORA_ROW };
+enum class Place : uint32_t { stream = KINORA_STREAM, inner = KINORA_INNER };
+enum class Over : uint32_t { all = KINORA_OVER_ALL, space = KINORA_OVER_SPACE, time = KINORA_OVER_TIME };
+
+// How a parameter starts.
+struct Init {
+  uint32_t kind = KINORA_INIT_CONSTANT;
+  double a = 0;
+  static Init zeros() { return {}; }
+  static Init ones() { return {KINORA_INIT_CONSTANT, 1}; }
+  static Init constant(double a) { return {KINORA_INIT_CONSTANT, a}; }
+  static Init normal(double std) { return {KINORA_INIT_NORMAL, std}; }
+  static Init uniform(double a) { return {KINORA_INIT_UNIFORM, a}; }
+};
+
+struct Parameter {
+  std::string name;
+  std::vector<int64_t> shape;
+  Init init;
+  Role role = Role::whole;
+  int64_t block = -1;    // index of the block that reads it; -1: outside blocks
+  int64_t quantum = 1;   // head size for attention's projections
+  uint32_t n_parts = 1;  // equal fused pieces along the split dimension
+  bool frozen = false;
+};
+
+template <class T>
+struct Attention {
+  const char* name = "";
+  int64_t block = 0;
+  kinora_seq q_seq = 0, kv_seq = 0;
+  double scale = 1;
+  Over over = Over::all;
+  T kv_valid = {};
+};
+
+namespace detail {
+// The function of one block, counted, because a link may keep it for the backward.
+template <class T>
+struct BlockCall {
+  using Fn = std::function<std::vector<T>(const std::vector<T>&)>;
+  Fn fn;
+  size_t n_in;
+  std::atomic<int> count{1};
+  static BlockCall* of(void* user) { return static_cast<BlockCall*>(user); }
+  static int32_t run(void* user, const kinora_tensor* in, kinora_tensor* out) {
+    return guard([&] {
+      std::vector<T> x;
+      for (size_t i = 0; i < of(user)->n_in; ++i) x.push_back(borrow<T>(in[i]));
+      auto y = of(user)->fn(x);
+      for (size_t i = 0; i < y.size(); ++i) out[i] = give(std::move(y[i]));
+    });
+  }
+  static void retain(void* user) { ++of(user)->count; }
+  static void release(void* user) {
+    if (--of(user)->count == 0) delete of(user);
+  }
+};
+}  // namespace detail
+
+template <class T>
+class Context {
+ public:
+  using Tensors = std::vector<T>;
+  explicit Context(const kinora_context* c = nullptr) : c_(c) {}
+
+  kinora_param parameter(const Parameter& p) const {
+    kinora_param_spec s{};
+    s.struct_size = sizeof s;
+    s.role = static_cast<uint32_t>(p.role);
+    s.name = p.name.c_str();
+    s.shape = p.shape.data();
+    s.ndim = static_cast<uint32_t>(p.shape.size());
+    s.n_parts = p.n_parts;
+    s.quantum = p.quantum;
+    s.block = p.block;
+    s.init = p.init.kind;
+    s.frozen = p.frozen;
+    s.a = p.init.a;
+    s.shards = 1;
+    return parameter(s);
+  }
+  kinora_param parameter(const kinora_param_spec& s) const {
+    kinora_param out = 0;
+    check(c_->parameter(c_->self, &s, &out));
+    return out;
+  }
+  T value(kinora_param p) const {
+    return made([&](kinora_tensor* o) { return c_->value(c_->self, p, o); });
+  }
+  T linear(const T& x, kinora_param w, kinora_param b, kinora_seq seq) const {
+    return made([&](kinora_tensor* o) { return c_->linear(c_->self, handle(x), w, b, seq, o); });
+  }
+  T attention(const T& q, const T& k, const T& v, const Attention<T>& a) const {
+    kinora_attention how{};
+    how.struct_size = sizeof how;
+    how.over = static_cast<uint32_t>(a.over);
+    how.name = a.name;
+    how.block = a.block;
+    how.q_seq = a.q_seq;
+    how.kv_seq = a.kv_seq;
+    how.scale = a.scale;
+    how.kv_valid = handle(a.kv_valid);
+    return attention(q, k, v, how);
+  }
+  T attention(const T& q, const T& k, const T& v, const kinora_attention& how) const {
+    return made([&](kinora_tensor* o) { return c_->attention(c_->self, handle(q), handle(k), handle(v), &how, o); });
+  }
+  T total(const T& x) const {
+    return made([&](kinora_tensor* o) { return c_->total(c_->self, handle(x), o); });
+  }
+  // fn(flow..., shared...) -> the next block's flow. fn keeps no tensor by capture: everything comes through its argument.
+  Tensors block(int64_t index, const Tensors& flow, const Tensors& shared, uint32_t n_out,
+                typename detail::BlockCall<T>::Fn fn) const {
+    using Call = detail::BlockCall<T>;
+    auto* call = new Call{std::move(fn), flow.size() + shared.size()};
+    const std::unique_ptr<void, void (*)(void*)> mine(call, Call::release);
+    kinora_block b{};
+    b.struct_size = sizeof b;
+    b.n_flow = static_cast<uint32_t>(flow.size());
+    b.n_shared = static_cast<uint32_t>(shared.size());
+    b.n_out = n_out;
+    b.index = index;
+    b.user = call;
+    b.fn = Call::run;
+    b.retain = Call::retain;
+    b.release = Call::release;
+    Tensors in = flow;
+    in.insert(in.end(), shared.begin(), shared.end());
+    return block(b, in);
+  }
+  Tensors block(const kinora_block& b, const Tensors& in) const {
+    std::vector<kinora_tensor> handles, out(b.n_out);
+    for (const auto& t : in) handles.push_back(handle(t));
+    check(c_->block(c_->self, &b, handles.data(), out.data()));
+    Tensors made;
+    for (auto h : out) made.push_back(adopt<T>(h));
+    return made;
+  }
+  // x [B, frames * rows * cols, D] -> the local tokens; seq names them from here on.
+  T sequence(const T& x, int64_t frames, int64_t rows, int64_t cols, kinora_seq& seq) const {
+    return sequence(x, {sizeof(kinora_seq_spec), 0, frames, rows, cols, nullptr}, seq);
+  }
+  T sequence(const T& x, const kinora_seq_spec& spec, kinora_seq& seq) const {
+    return made([&](kinora_tensor* o) { return c_->sequence(c_->self, handle(x), &spec, &seq, o); });
+  }
+  T leave(const T& x, kinora_seq seq) const {
+    return made([&](kinora_tensor* o) { return c_->leave(c_->self, handle(x), seq, o); });
+  }
+  T table(kinora_seq seq, Place place) const {
+    return made([&](kinora_tensor* o) { return c_->table(c_->self, seq, static_cast<uint32_t>(place), o); });
+  }
+  T reshard(const T& x, kinora_seq seq, Over over, kinora_seq& to) const {
+    return made([&](kinora_tensor* o) { return c_->reshard(c_->self, handle(x), seq, static_cast<uint32_t>(over), &to, o); });
+  }
+  T noise(const T& like, kinora_seq seq, const char* key) const {
+    return made([&](kinora_tensor* o) { return c_->noise(c_->self, handle(like), seq, key, o); });
+  }
+  const kinora_context* get() const { return c_; }
+
+ private:
+  template <class F>
+  static T made(F call) {
+    kinora_tensor out = nullptr;
+    check(call(&out));
+    return adopt<T>(out);
+  }
+  const kinora_context* c_;
+};
+
+}  // namespace kinora

@@ -1,0 +1,79 @@
+// Errors of a plugin: exceptions inside, a status and a message at the ABI's edge.
+#pragma once
+#include <exception>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "kinora/abi/host.h"
+
+namespace kinora {
+
+// The host of this library; set once by the plugin's entry, before anything else of it runs.
+inline const kinora_host* g_host = nullptr;
+inline const kinora_host* host() { return g_host; }
+
+// What went wrong and what to do about it, in one line that names the thing.
+class Error : public std::runtime_error {
+ public:
+  Error(int32_t code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  int32_t code() const { return code_; }
+
+ private:
+  int32_t code_;
+};
+
+// Not an error: this rank's part of the model ends here (KINORA_STOP).
+struct Stop {};
+
+inline std::string_view view(kinora_str s) { return {s.data ? s.data : "", s.size}; }
+inline kinora_str str(std::string_view s) { return {s.data(), s.size()}; }
+
+// Turns a status that a host call or another plugin returned into an exception, with the message that came with it.
+inline void check(int32_t status) {
+  if (status == KINORA_OK) return;
+  if (status == KINORA_STOP) throw Stop{};
+  std::string text = host() ? std::string(view(host()->last_error(host()))) : std::string();
+  throw Error(status, text.empty() ? "call failed with status " + std::to_string(status) : text);
+}
+
+inline int32_t fail(int32_t code, const char* message) noexcept {
+  if (host()) host()->set_error(host(), code, message);
+  return code;
+}
+
+// Runs f and turns whatever it throws into a status; every function that crosses the ABI is one guard.
+template <class F>
+int32_t guard(F&& f) noexcept {
+  try {
+    f();
+    return KINORA_OK;
+  } catch (const Stop&) {
+    return KINORA_STOP;
+  } catch (const Error& e) {
+    return fail(e.code(), e.what());
+  } catch (const std::bad_alloc&) {
+    return fail(KINORA_NO_MEMORY, "out of memory");
+  } catch (const std::exception& e) {
+    return fail(KINORA_FAILED, e.what());
+  } catch (...) {
+    return fail(KINORA_FAILED, "an exception of unknown type");
+  }
+}
+
+// The table of a host interface, or an Error that says which one the host lacks. The result never changes.
+template <class Api>
+const Api& interface(const char* id, uint32_t minor = KINORA_ABI_TARGET_MINOR) {
+  const void* api = host() ? host()->get_interface(host(), id, minor) : nullptr;
+  if (!api) throw Error(KINORA_UNSUPPORTED, std::string("this host does not offer ") + id + "; a newer Kinora is needed");
+  return *static_cast<const Api*>(api);
+}
+
+enum class Log { trace = KINORA_LOG_TRACE, debug, info, warn, error };
+inline void log(Log level, const std::string& message) {
+  if (host()) host()->log(host(), static_cast<int32_t>(level), message.c_str());
+}
+
+}  // namespace kinora

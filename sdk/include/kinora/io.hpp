@@ -1,0 +1,61 @@
+// Files of any storage in C++, see abi/io.h.
+#pragma once
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "kinora/abi/io.h"
+#include "kinora/error.hpp"
+
+namespace kinora {
+
+inline const kinora_io_api& io_api() {
+  static const auto& api = interface<kinora_io_api>(KINORA_IO_API);
+  return api;
+}
+
+// Random access to one file. Reads from any threads.
+class Reader {
+ public:
+  explicit Reader(std::string_view uri) { check(io_api().open(str(uri), &r_)); }
+  Reader(Reader&& o) noexcept : r_(std::exchange(o.r_, nullptr)) {}
+  Reader& operator=(Reader&& o) noexcept {
+    std::swap(r_, o.r_);
+    return *this;
+  }
+  ~Reader() {
+    if (r_) io_api().close(r_);
+  }
+  int64_t size() const { return io_api().size(r_); }
+  // Fewer than `size` bytes only at the end of the file.
+  uint64_t read(uint64_t offset, void* to, uint64_t size) const {
+    uint64_t got = 0;
+    check(io_api().read(r_, offset, to, size, &got));
+    return got;
+  }
+
+ private:
+  kinora_reader* r_ = nullptr;
+};
+
+// A new file that gets its name on commit(); without it, nothing is left.
+class Writer {
+ public:
+  explicit Writer(std::string_view uri) { check(io_api().create(str(uri), &w_)); }
+  Writer(Writer&& o) noexcept : w_(std::exchange(o.w_, nullptr)) {}
+  Writer& operator=(Writer&& o) noexcept {
+    std::swap(w_, o.w_);
+    return *this;
+  }
+  ~Writer() {
+    if (w_) io_api().abort(w_);
+  }
+  void write(const void* data, uint64_t size) { check(io_api().write(w_, data, size)); }
+  void write(std::string_view text) { write(text.data(), text.size()); }
+  void commit() { check(io_api().commit(std::exchange(w_, nullptr))); }
+
+ private:
+  kinora_writer* w_ = nullptr;
+};
+
+}  // namespace kinora

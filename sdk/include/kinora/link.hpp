@@ -1,0 +1,156 @@
+// A link of the chain behind a model's context in C++, see abi/link.h. Override what the link changes; the rest passes on.
+#pragma once
+#include <type_traits>
+#include <vector>
+
+#include "kinora/abi/link.h"
+#include "kinora/context.hpp"
+
+namespace kinora {
+
+template <class T>
+class Link {
+ public:
+  using Tensors = std::vector<T>;
+  explicit Link(uint32_t level) {
+    link_.struct_size = sizeof link_;
+    link_.level = level;
+    link_.context = slots(this);
+    link_.bind = [](void* self, const kinora_chain* c) { return guard([&] { of(self)->attach(c); }); };
+    link_.ready = [](void* self) { return guard([&] { of(self)->ready(); }); };
+    link_.begin = [](void* self, const kinora_pass* p) { return guard([&] { of(self)->begin(*p); }); };
+    link_.reduce = [](void* self) { return guard([&] { of(self)->reduce(); }); };
+    link_.piece = [](void* self, int64_t i, kinora_param* param, int64_t* first, int64_t* count, kinora_tensor* leaf, int64_t* offset) {
+      Piece p;
+      bool more = false;
+      const int32_t status = guard([&] { more = of(self)->piece(i, p); });
+      if (status != KINORA_OK || !more) return status != KINORA_OK ? status : KINORA_NOT_FOUND;
+      *param = p.param;
+      *first = p.first;
+      *count = p.count;
+      *offset = p.offset;
+      return guard([&] { *leaf = give(std::move(p.leaf)); });
+    };
+  }
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+  virtual ~Link() = default;
+  const kinora_link* get() const { return &link_; }
+
+  virtual kinora_param parameter(const kinora_param_spec& s) { return next.parameter(s); }
+  virtual T value(kinora_param p) { return next.value(p); }
+  virtual T linear(const T& x, kinora_param w, kinora_param b, kinora_seq s) { return next.linear(x, w, b, s); }
+  virtual T attention(const T& q, const T& k, const T& v, const kinora_attention& how) { return next.attention(q, k, v, how); }
+  virtual T total(const T& x) { return next.total(x); }
+  virtual Tensors block(const kinora_block& b, const Tensors& in) { return next.block(b, in); }
+  virtual T sequence(const T& x, const kinora_seq_spec& spec, kinora_seq& seq) { return next.sequence(x, spec, seq); }
+  virtual T leave(const T& x, kinora_seq s) { return next.leave(x, s); }
+  virtual T table(kinora_seq s, Place place) { return next.table(s, place); }
+  virtual T reshard(const T& x, kinora_seq s, Over over, kinora_seq& to) { return next.reshard(x, s, over, to); }
+  virtual T noise(const T& like, kinora_seq s, const char* key) { return next.noise(like, s, key); }
+  virtual void ready() {}
+  virtual void begin(const kinora_pass&) {}
+  virtual void reduce() {}
+  // [first, first + count) of the flattened local parameter lies at `offset` of the flattened leaf.
+  struct Piece {
+    kinora_param param = 0;
+    int64_t first = 0, count = 0;
+    T leaf;
+    int64_t offset = 0;
+  };
+  // Piece i of the parameters that this link took over in ready(); false past the last.
+  virtual bool piece(int64_t, Piece&) { return false; }
+
+  kinora_pass pass() const {
+    kinora_pass p{};
+    check(chain_->get_pass(chain_->self, &p));
+    return p;
+  }
+  void set_pass(const kinora_pass& p) const { check(chain_->set_pass(chain_->self, &p)); }
+  // bool [1 or B, S, L]: which keys the run's rule lets each query see.
+  T visible(const T& q_table, const T& k_table, uint32_t over) const {
+    kinora_tensor out = nullptr;
+    check(chain_->visible(chain_->self, handle(q_table), handle(k_table), over, &out));
+    return adopt<T>(out);
+  }
+
+ protected:
+  // In the constructor of a link D: slots that D does not override become null, so that calls pass by this link for free.
+  template <class D>
+  void skip_inherited();
+  Context<T> next, head;
+
+ private:
+  static Link* of(void* self) { return static_cast<Link*>(self); }
+  void attach(const kinora_chain* c) {
+    chain_ = c;
+    next = Context<T>(c->next);
+    head = Context<T>(c->head);
+  }
+  static kinora_context slots(Link* self);
+  kinora_link link_{};
+  const kinora_chain* chain_ = nullptr;
+};
+
+template <class T>
+template <class D>
+void Link<T>::skip_inherited() {
+  kinora_context& c = link_.context;
+#define KINORA_SKIP(table, slot) \
+  if constexpr (std::is_same_v<decltype(&D::slot), decltype(&Link::slot)>) table.slot = nullptr
+  KINORA_SKIP(c, parameter);
+  KINORA_SKIP(c, value);
+  KINORA_SKIP(c, linear);
+  KINORA_SKIP(c, attention);
+  KINORA_SKIP(c, total);
+  KINORA_SKIP(c, block);
+  KINORA_SKIP(c, sequence);
+  KINORA_SKIP(c, leave);
+  KINORA_SKIP(c, table);
+  KINORA_SKIP(c, reshard);
+  KINORA_SKIP(c, noise);
+  KINORA_SKIP(link_, ready);
+  KINORA_SKIP(link_, begin);
+  KINORA_SKIP(link_, reduce);
+  KINORA_SKIP(link_, piece);
+#undef KINORA_SKIP
+}
+
+template <class T>
+kinora_context Link<T>::slots(Link* self) {
+  using H = kinora_tensor;
+  kinora_context c{};
+  c.struct_size = sizeof c;
+  c.self = self;
+  c.parameter = [](void* s, const kinora_param_spec* p, kinora_param* o) { return guard([&] { *o = of(s)->parameter(*p); }); };
+  c.value = [](void* s, kinora_param p, H* o) { return guard([&] { *o = give(of(s)->value(p)); }); };
+  c.linear = [](void* s, H x, kinora_param w, kinora_param b, kinora_seq q, H* o) {
+    return guard([&] { *o = give(of(s)->linear(borrow<T>(x), w, b, q)); });
+  };
+  c.attention = [](void* s, H q, H k, H v, const kinora_attention* how, H* o) {
+    return guard([&] { *o = give(of(s)->attention(borrow<T>(q), borrow<T>(k), borrow<T>(v), *how)); });
+  };
+  c.total = [](void* s, H x, H* o) { return guard([&] { *o = give(of(s)->total(borrow<T>(x))); }); };
+  c.block = [](void* s, const kinora_block* b, const H* in, H* o) {
+    return guard([&] {
+      Tensors x;
+      for (uint32_t i = 0; i < b->n_flow + b->n_shared; ++i) x.push_back(borrow<T>(in[i]));
+      auto y = of(s)->block(*b, x);
+      for (size_t i = 0; i < y.size(); ++i) o[i] = give(std::move(y[i]));
+    });
+  };
+  c.sequence = [](void* s, H x, const kinora_seq_spec* p, kinora_seq* q, H* o) {
+    return guard([&] { *o = give(of(s)->sequence(borrow<T>(x), *p, *q)); });
+  };
+  c.leave = [](void* s, H x, kinora_seq q, H* o) { return guard([&] { *o = give(of(s)->leave(borrow<T>(x), q)); }); };
+  c.table = [](void* s, kinora_seq q, uint32_t p, H* o) { return guard([&] { *o = give(of(s)->table(q, Place(p))); }); };
+  c.reshard = [](void* s, H x, kinora_seq q, uint32_t over, kinora_seq* to, H* o) {
+    return guard([&] { *o = give(of(s)->reshard(borrow<T>(x), q, Over(over), *to)); });
+  };
+  c.noise = [](void* s, H like, kinora_seq q, const char* key, H* o) {
+    return guard([&] { *o = give(of(s)->noise(borrow<T>(like), q, key)); });
+  };
+  return c;
+}
+
+}  // namespace kinora

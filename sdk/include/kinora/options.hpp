@@ -1,0 +1,218 @@
+// A component describes itself once; the description becomes its manifest entry and reads its options.
+#pragma once
+#include <charconv>
+#include <cmath>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "kinora/abi/options.h"
+#include "kinora/error.hpp"
+
+namespace kinora {
+namespace detail {
+
+inline const kinora_options_api& options_api() {
+  static const auto& api = interface<kinora_options_api>(KINORA_OPTIONS);
+  return api;
+}
+
+inline std::string toml_string(std::string_view s) {
+  std::string out = "\"";
+  for (char c : s) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (c == '\n') {
+      out += "\\n";
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+// Shortest text that reads back as the same double, and that TOML takes for a float.
+inline std::string toml_float(double v) {
+  if (std::isnan(v)) return "nan";
+  if (std::isinf(v)) return v > 0 ? "inf" : "-inf";
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof text, v).ptr;
+  std::string out(text, end);
+  if (out.find_first_of(".e") == std::string::npos) out += ".0";
+  return out;
+}
+
+template <class M>
+struct OptionType;
+template <>
+struct OptionType<int64_t> {
+  static constexpr const char* name = "int";
+  static std::string toml(int64_t v) { return std::to_string(v); }
+  static int64_t read(const kinora_options* o, const char* n, int64_t i) {
+    int64_t v = 0;
+    check(options_api().get_int(o, n, i, &v));
+    return v;
+  }
+};
+template <>
+struct OptionType<double> {
+  static constexpr const char* name = "float";
+  static std::string toml(double v) { return toml_float(v); }
+  static double read(const kinora_options* o, const char* n, int64_t i) {
+    double v = 0;
+    check(options_api().get_float(o, n, i, &v));
+    return v;
+  }
+};
+template <>
+struct OptionType<bool> {
+  static constexpr const char* name = "bool";
+  static std::string toml(bool v) { return v ? "true" : "false"; }
+  static bool read(const kinora_options* o, const char* n, int64_t i) { return OptionType<int64_t>::read(o, n, i) != 0; }
+};
+template <>
+struct OptionType<std::string> {
+  static constexpr const char* name = "string";
+  static std::string toml(const std::string& v) { return toml_string(v); }
+  static std::string read(const kinora_options* o, const char* n, int64_t i) {
+    kinora_str v{};
+    check(options_api().get_string(o, n, i, &v));
+    return std::string(view(v));
+  }
+};
+template <class E>
+struct OptionType<std::vector<E>> {
+  static constexpr const char* name = std::is_same_v<E, int64_t>  ? "ints"
+                                      : std::is_same_v<E, double> ? "floats"
+                                                                  : "strings";
+  static std::string toml(const std::vector<E>& v) {
+    std::string out = "[";
+    for (size_t i = 0; i < v.size(); ++i) out += (i ? ", " : "") + OptionType<E>::toml(v[i]);
+    return out + "]";
+  }
+};
+
+template <class M>
+void read_option(M& out, const kinora_options* o, const char* name) {
+  out = OptionType<M>::read(o, name, 0);
+}
+template <class E>
+void read_option(std::vector<E>& out, const kinora_options* o, const char* name) {
+  int64_t n = 0;
+  check(options_api().count(o, name, &n));
+  out.clear();
+  for (int64_t i = 0; i < n; ++i) out.push_back(OptionType<E>::read(o, name, i));
+}
+
+}  // namespace detail
+
+// One option's line in the manifest. Ranges are inclusive; above / below are exclusive bounds.
+class OptionLine {
+ public:
+  OptionLine(std::string name, std::string type, std::string value)
+      : name_(std::move(name)), type_(std::move(type)), default_(std::move(value)) {}
+  OptionLine& range(double low, double high) { return bound("min", low).bound("max", high); }
+  OptionLine& at_least(double low) { return bound("min", low); }
+  OptionLine& above(double low) { return bound("above", low); }
+  OptionLine& below(double high) { return bound("below", high); }
+  OptionLine& unit(std::string_view u) { return entry("unit", detail::toml_string(u)); }
+  OptionLine& help(std::string_view h) { return entry("help", detail::toml_string(h)); }
+  OptionLine& choices(const std::vector<std::string>& c) {
+    return entry("choices", detail::OptionType<std::vector<std::string>>::toml(c));
+  }
+  // A string that names a file or folder: made absolute against the run file's folder.
+  OptionLine& path() { return type("path"); }
+  // An int that counts bytes: TOML may say "64 MiB".
+  OptionLine& bytes() { return type("size"); }
+  // The TOML must give it; the default only shows what it looks like.
+  OptionLine& required() { return entry("required", "true"); }
+
+  const std::string& name() const { return name_; }
+  std::string toml() const {
+    return "option." + name_ + " = { type = " + detail::toml_string(type_) + ", default = " + default_ + rest_ + " }\n";
+  }
+
+ private:
+  OptionLine& entry(const char* key, const std::string& value) {
+    rest_ += std::string(", ") + key + " = " + value;
+    return *this;
+  }
+  OptionLine& bound(const char* key, double v) {
+    const bool whole = type_ == "int" || type_ == "size" || type_ == "ints";
+    return entry(key, whole ? std::to_string(static_cast<int64_t>(v)) : detail::toml_float(v));
+  }
+  OptionLine& type(const char* t) {
+    type_ = t;
+    return *this;
+  }
+  std::string name_, type_, default_, rest_;
+};
+
+// What a component says of itself: name, help, options with their members, tensors in and out.
+template <class Options>
+class Describe {
+ public:
+  Describe& name(std::string_view n) { return set(name_, n); }
+  Describe& help(std::string_view h) { return set(help_, h); }
+  // A tensor of the interface, as `kinora apply` and `plugins inspect` name it; shape as "[B, C, T, H, W]".
+  Describe& input(std::string_view n, std::string_view shape, std::string_view dtype, std::string_view help = "") {
+    return tensor("input", n, shape, dtype, help);
+  }
+  Describe& output(std::string_view n, std::string_view shape, std::string_view dtype, std::string_view help = "") {
+    return tensor("output", n, shape, dtype, help);
+  }
+  // The default is the member's initial value; Base may be Options or a base of it.
+  template <class Base, class M>
+  OptionLine& option(const char* name, M Base::*member) {
+    options_.push_back({OptionLine(name, detail::OptionType<M>::name, detail::OptionType<M>::toml(defaults_.*member)),
+                        [name = std::string(name), member](Options& to, const kinora_options* from) {
+                          detail::read_option(to.*member, from, name.c_str());
+                        }});
+    return options_.back().line;
+  }
+
+  std::string id(const char* kind) const { return std::string(kind) + "/" + name_; }
+  std::string toml(const char* kind) const {
+    std::string out = "[[component]]\nid = " + detail::toml_string(id(kind)) + "\nhelp = " + detail::toml_string(help_) + "\n";
+    for (const auto& t : tensors_) out += t;
+    for (const auto& o : options_) out += o.line.toml();
+    return out;
+  }
+  Options read(const kinora_options* from) const {
+    Options to;
+    for (const auto& o : options_) o.read(to, from);
+    return to;
+  }
+
+ private:
+  struct Entry {
+    OptionLine line;
+    std::function<void(Options&, const kinora_options*)> read;
+  };
+  Describe& set(std::string& to, std::string_view from) {
+    to = from;
+    return *this;
+  }
+  Describe& tensor(const char* way, std::string_view n, std::string_view shape, std::string_view dtype, std::string_view help) {
+    std::string line = std::string(way) + "." + std::string(n) + " = { shape = " + detail::toml_string(shape) +
+                       ", dtype = " + detail::toml_string(dtype);
+    if (!help.empty()) line += ", help = " + detail::toml_string(help);
+    tensors_.push_back(line + " }\n");
+    return *this;
+  }
+  Options defaults_{};
+  std::string name_, help_;
+  std::vector<std::string> tensors_;
+  std::deque<Entry> options_;  // a deque: option() hands out references
+};
+
+template <class T>
+Describe<typename T::Options> described() {
+  Describe<typename T::Options> d;
+  T::describe(d);
+  return d;
+}
+
+}  // namespace kinora

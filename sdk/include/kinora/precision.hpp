@@ -1,0 +1,46 @@
+// A precision in C++, see abi/precision.h.
+#pragma once
+#include "kinora/abi/precision.h"
+#include "kinora/link.hpp"
+#include "kinora/named.hpp"
+#include "kinora/options.hpp"
+
+namespace kinora {
+
+// A subclass P has: struct Options; static void describe(Describe<Options>&); explicit P(const Options&).
+template <class T>
+class Precision {
+ public:
+  static constexpr const char* kind = "precision";
+  static constexpr const char* interface_id = KINORA_PRECISION;
+  virtual ~Precision() = default;
+  // Null: the chain stays as it is.
+  virtual const kinora_link* link() { return nullptr; }
+  // KINORA_FLOAT32 ...: of the residual stream.
+  virtual int32_t dtype() const = 0;
+  // codes, scales, global_scale, dequantized; undefined where the format has none.
+  virtual std::vector<T> quantize(const T& x) = 0;
+
+  template <class P>
+  static const void* api() {
+    static const kinora_precision table{
+        sizeof(kinora_precision), 0,
+        [](const kinora_host*, const kinora_options* o) -> void* {
+          Precision* made = nullptr;
+          guard([&] { made = new P(described<P>().read(o)); });
+          return made;
+        },
+        [](void* self) { delete of(self); },
+        [](void* self, const kinora_link** out) { return guard([&] { *out = of(self)->link(); }); },
+        [](void* self) { return of(self)->dtype(); },
+        [](void* self, kinora_tensor x, kinora_tensor* out, uint64_t n_out) {
+          return guard([&] { detail::give_all(of(self)->quantize(borrow<T>(x)), out, n_out); });
+        }};
+    return &table;
+  }
+
+ private:
+  static Precision* of(void* self) { return static_cast<Precision*>(self); }
+};
+
+}  // namespace kinora

@@ -1,0 +1,39 @@
+// The run that a call is part of, see abi/run.h.
+#pragma once
+#include <string_view>
+
+#include "kinora/abi/run.h"
+#include "kinora/error.hpp"
+
+namespace kinora {
+
+class Run {
+ public:
+  explicit Run(const kinora_run* run) : run_(run) {}
+  // Says how far the work is; throws Error(KINORA_CANCELLED) when the run was asked to stop.
+  void progress(int64_t done, int64_t of, kinora_tensor preview = nullptr) const {
+    cancel(run_->progress ? run_->progress(run_->self, done, of, preview) : KINORA_OK);
+  }
+  // For long loops: throws when the run was asked to stop.
+  void check_cancelled() const { cancel(run_->cancelled ? run_->cancelled(run_->self) : KINORA_OK); }
+  // Standard normal of like's shape and dtype, the same at every world size; a key of its own for each draw. Owned by
+  // the caller.
+  kinora_tensor noise(const char* key, kinora_tensor like) const {
+    kinora_tensor out = nullptr;
+    check(run_->noise(run_->self, key, like, &out));
+    return out;
+  }
+  uint64_t seed() const { return run_->seed; }
+  int32_t threads() const { return run_->n_threads; }
+  std::string_view out() const { return view(run_->out); }
+  const kinora_run* get() const { return run_; }
+
+ private:
+  static void cancel(int32_t status) {
+    if (status == KINORA_CANCELLED) throw Error(status, "cancelled");
+    check(status);
+  }
+  const kinora_run* run_;
+};
+
+}  // namespace kinora

@@ -1,0 +1,62 @@
+// A sampler in C++, see abi/sampler.h. Stable tier: float64 arithmetic through the host's operators.
+#pragma once
+#include "kinora/abi/sampler.h"
+#include "kinora/options.hpp"
+#include "kinora/run.hpp"
+#include "kinora/tensor.hpp"
+
+namespace kinora {
+
+class Denoiser {
+ public:
+  explicit Denoiser(const kinora_denoiser* d) : d_(d) {}
+  // x0 [B, ...] float64 for x at the noise level sigma, the same for the whole batch.
+  Tensor operator()(const Tensor& x, double sigma) const {
+    const int64_t batch = x.size(0);
+    return (*this)(x, tensor(std::vector<double>(static_cast<size_t>(batch), sigma)));
+  }
+  Tensor operator()(const Tensor& x, const Tensor& sigma) const {
+    kinora_tensor out = nullptr;
+    check(d_->denoise(d_->self, x.get(), sigma.get(), &out));
+    return Tensor::adopt(out);
+  }
+
+ private:
+  const kinora_denoiser* d_;
+};
+
+// A subclass T has: struct Options; static void describe(Describe<Options>&); explicit T(const Options&).
+class Sampler {
+ public:
+  static constexpr const char* kind = "sampler";
+  static constexpr const char* interface_id = KINORA_SAMPLER;
+  virtual ~Sampler() = default;
+  // Noise levels that sample() will visit, descending.
+  virtual std::vector<double> levels() const = 0;
+  // noise [B, ...] float64, unit variance -> sample.
+  virtual Tensor sample(const Denoiser& denoise, const Tensor& noise, const Run& run) = 0;
+
+  template <class T>
+  static const void* api() {
+    static const kinora_sampler table{
+        sizeof(kinora_sampler), 0,
+        [](const kinora_host*, const kinora_options* o) -> void* {
+          Sampler* made = nullptr;
+          guard([&] { made = new T(described<T>().read(o)); });
+          return made;
+        },
+        [](void* self) { delete static_cast<Sampler*>(self); },
+        [](void* self, kinora_tensor* out) {
+          return guard([&] { *out = tensor(static_cast<Sampler*>(self)->levels()).release(); });
+        },
+        [](void* self, const kinora_denoiser* d, kinora_tensor noise, const kinora_run* run, kinora_tensor* out) {
+          return guard([&] {
+            const GradMode off(false);
+            *out = static_cast<Sampler*>(self)->sample(Denoiser(d), Tensor::borrow(noise), Run(run)).release();
+          });
+        }};
+    return &table;
+  }
+};
+
+}  // namespace kinora

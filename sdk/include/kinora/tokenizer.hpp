@@ -1,0 +1,76 @@
+// A video tokenizer in C++, see abi/tokenizer.h.
+#pragma once
+#include <memory>
+
+#include "kinora/abi/tokenizer.h"
+#include "kinora/context.hpp"
+#include "kinora/options.hpp"
+
+namespace kinora {
+
+// A stream of consecutive pieces; holds only what later pieces depend on.
+template <class T>
+class TokenizerStream {
+ public:
+  virtual ~TokenizerStream() = default;
+  virtual T push(const T& piece) = 0;
+};
+
+template <class T>
+struct Encoded {
+  T latent, posterior;
+};
+
+// A subclass M has: struct Options; static void describe(Describe<Options>&); M(const Options&, const Context<T>&).
+template <class T>
+class Tokenizer {
+ public:
+  static constexpr const char* kind = "tokenizer";
+  static constexpr const char* interface_id = KINORA_TOKENIZER;
+  virtual ~Tokenizer() = default;
+  virtual kinora_tokenizer_info info() const = 0;
+  virtual Encoded<T> encode(const Context<T>& ctx, const T& video) = 0;
+  virtual T decode(const Context<T>& ctx, const T& latent) = 0;
+  // Null: this tokenizer cannot stream.
+  virtual std::unique_ptr<TokenizerStream<T>> open(const Context<T>&, bool /*decoding*/) { return nullptr; }
+
+  template <class M>
+  static const void* api() {
+    static const kinora_tokenizer table{
+        sizeof(kinora_tokenizer), 0,
+        [](const kinora_host*, const kinora_options* o, const kinora_context* c) -> void* {
+          Tokenizer* made = nullptr;
+          guard([&] { made = new M(described<M>().read(o), Context<T>(c)); });
+          return made;
+        },
+        [](void* self) { delete of(self); },
+        [](void* self, kinora_tokenizer_info* out) { return guard([&] { *out = of(self)->info(); }); },
+        [](void* self, const kinora_context* c, kinora_tensor video, kinora_tensor* latent, kinora_tensor* posterior) {
+          return guard([&] {
+            auto e = of(self)->encode(Context<T>(c), borrow<T>(video));
+            *latent = give(std::move(e.latent));
+            *posterior = give(std::move(e.posterior));
+          });
+        },
+        [](void* self, const kinora_context* c, kinora_tensor latent, kinora_tensor* video) {
+          return guard([&] { *video = give(of(self)->decode(Context<T>(c), borrow<T>(latent))); });
+        },
+        [](void* self, const kinora_context* c, int32_t decoding, void** stream) {
+          return guard([&] {
+            auto s = of(self)->open(Context<T>(c), decoding != 0);
+            if (!s) throw Error(KINORA_UNSUPPORTED, "this tokenizer cannot stream; encode and decode whole clips");
+            *stream = s.release();
+          });
+        },
+        [](void* stream, kinora_tensor piece, kinora_tensor* out) {
+          return guard([&] { *out = give(static_cast<TokenizerStream<T>*>(stream)->push(borrow<T>(piece))); });
+        },
+        [](void* stream) { delete static_cast<TokenizerStream<T>*>(stream); }};
+    return &table;
+  }
+
+ private:
+  static Tokenizer* of(void* self) { return static_cast<Tokenizer*>(self); }
+};
+
+}  // namespace kinora

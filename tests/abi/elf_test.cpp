@@ -1,0 +1,104 @@
+#include "core/plugin/elf.hpp"
+
+#include <elf.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "tests/abi/plugins_folder.hpp"
+
+namespace kinora::core::test {
+namespace {
+
+using testing::HasSubstr;
+
+std::string bytes_of(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+class Elf : public testing::Test {
+ protected:
+  Result<std::optional<std::string>> read(const std::string& bytes) const {
+    std::ofstream(folder_.path() / "x.so", std::ios::binary) << bytes;
+    return read_embedded_manifest(folder_.path() / "x.so");
+  }
+  // The library with one field of its header changed.
+  template <class T>
+  std::string with(T Elf64_Ehdr::*field, T value) const {
+    std::string out = good_;
+    Elf64_Ehdr header;
+    std::memcpy(&header, out.data(), sizeof header);
+    header.*field = value;
+    std::memcpy(out.data(), &header, sizeof header);
+    return out;
+  }
+  std::string says(const std::string& bytes) const {
+    const auto r = read(bytes);
+    return r ? "no error" : r.failure().message;
+  }
+  PluginsFolder folder_;
+  std::string good_ = bytes_of(PluginsFolder::built("pure_c_stage"));
+};
+
+TEST_F(Elf, ReadsTheSection) {
+  const auto r = read(good_);
+  ASSERT_TRUE(r && *r);
+  EXPECT_THAT(**r, HasSubstr("id = \"stage/count.bytes\""));
+  EXPECT_EQ((*r)->back(), '\n');
+  EXPECT_TRUE(parse_manifest(**r, "x"));
+}
+
+TEST_F(Elf, LibraryWithoutTheSectionIsNoError) {
+  const auto r = read_embedded_manifest(PluginsFolder::built("minimal"));
+  ASSERT_TRUE(r);
+  EXPECT_FALSE(*r);
+}
+
+TEST_F(Elf, SaysInWordsWhatItIsInstead) {
+  std::string small = good_, big = good_;
+  small[EI_CLASS] = ELFCLASS32;
+  big[EI_DATA] = ELFDATA2MSB;
+  EXPECT_THAT(says(small), HasSubstr("a 32-bit library"));
+  EXPECT_THAT(says(big), HasSubstr("a big-endian library"));
+  EXPECT_THAT(says(with(&Elf64_Ehdr::e_machine, Elf64_Half{EM_RISCV})), HasSubstr("a library for RISC-V, this machine is"));
+  EXPECT_THAT(says(with(&Elf64_Ehdr::e_type, Elf64_Half{ET_REL})), HasSubstr("no shared library"));
+  EXPECT_THAT(says(with(&Elf64_Ehdr::e_shoff, Elf64_Off{UINT64_MAX - 8})), HasSubstr("ends after the file"));
+  EXPECT_THAT(says(with(&Elf64_Ehdr::e_shstrndx, Elf64_Half{60000})), HasSubstr("section 60000"));
+  EXPECT_THAT(says(with(&Elf64_Ehdr::e_shentsize, Elf64_Half{3})), HasSubstr("section headers of 3 bytes"));
+  EXPECT_THAT(says(""), HasSubstr("no ELF file"));
+  EXPECT_THAT(read_embedded_manifest(folder_.path()).failure().message, HasSubstr("not a regular file"));
+}
+
+TEST_F(Elf, TruncatedAnywhereIsAnErrorOrAnAnswer) {
+  for (size_t size = 0; size < good_.size(); size += 1 + size / 16) {
+    const auto r = read(good_.substr(0, size));
+    EXPECT_TRUE(!r || !*r || !(*r)->empty());
+  }
+}
+
+// Damage where it hurts: the ELF header and the table of sections. Anything but a crash is right.
+TEST_F(Elf, DamagedTablesAreAnErrorOrAnAnswer) {
+  Elf64_Ehdr header;
+  std::memcpy(&header, good_.data(), sizeof header);
+  std::mt19937_64 random(20240817);
+  const uint64_t extremes[] = {0, 1, 0x7fffffff, 0xffffffff, uint64_t{1} << 63, UINT64_MAX, UINT64_MAX - 63, good_.size()};
+  size_t errors = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::string bytes = good_;
+    for (uint64_t n = 1 + random() % 3; n > 0; --n) {
+      const bool in_header = random() % 3 == 0;
+      const size_t at = in_header ? random() % sizeof header : header.e_shoff + random() % (header.e_shnum * sizeof(Elf64_Shdr));
+      const size_t width = size_t{1} << random() % 4;
+      const uint64_t value = random() % 2 ? extremes[random() % std::size(extremes)] : random();
+      if (at + width <= bytes.size()) std::memcpy(bytes.data() + at, &value, width);
+    }
+    errors += !read(bytes);
+  }
+  EXPECT_GT(errors, 300u);
+}
+
+}  // namespace
+}  // namespace kinora::core::test

@@ -1,0 +1,34 @@
+/* A stage in plain C that keeps every sample, for plugins whose defect is elsewhere. */
+#ifndef KINORA_TESTS_ABI_MINIMAL_STAGE_H
+#define KINORA_TESTS_ABI_MINIMAL_STAGE_H
+#include "kinora/abi/plugin.h"
+#include "kinora/abi/stage.h"
+
+static void* minimal_create(const kinora_host* host, const kinora_options* options) {
+  (void)options;
+  return (void*)host;
+}
+static void minimal_destroy(void* self) { (void)self; }
+static int32_t minimal_resources(void* self, kinora_resources* out) {
+  const kinora_resources one = {sizeof one, 0, 1.0, 0.0, 0};
+  (void)self;
+  *out = one;
+  return KINORA_OK;
+}
+static int32_t minimal_process(void* self, kinora_sample* in, const kinora_emit* emit, const kinora_run* run) {
+  (void)self, (void)in, (void)emit, (void)run;
+  return KINORA_OK;
+}
+static const kinora_stage minimal_stage = {sizeof(kinora_stage), 0,  minimal_create, minimal_destroy, minimal_resources,
+                                           minimal_process,      NULL};
+
+/* What the entry returns, from the fields that a defect may change. */
+#define MINIMAL_PLUGIN(NAME, STRUCT_SIZE, MAJOR, MINOR, ID, INTERFACE, TABLE)                                      \
+  static const kinora_component minimal_component = {sizeof(kinora_component), 0, ID, INTERFACE, TABLE, NULL};     \
+  static const kinora_plugin minimal_plugin = {STRUCT_SIZE, MAJOR, MINOR, 1, NAME, "0.1.0", &minimal_component};   \
+  KINORA_EXPORT const kinora_plugin* kinora_plugin_entry(const kinora_host* host);                                 \
+  KINORA_EXPORT const kinora_plugin* kinora_plugin_entry(const kinora_host* host) {                                \
+    (void)host;                                                                                                    \
+    return &minimal_plugin;                                                                                        \
+  }
+#endif

@@ -1,0 +1,103 @@
+// A plugin that does not fit is refused with the field, what was expected and what was found; the others go on.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/abi/plugins_folder.hpp"
+
+namespace kinora::core::test {
+namespace {
+
+using testing::HasSubstr;
+
+struct Case {
+  const char* what;
+  Manifest manifest;
+  std::vector<const char*> says;
+  const char* library = "";  // the built one; "": as the plugin's name
+};
+
+// Before the library is opened: the manifest alone decides, so the library may be sound.
+const Case before[] = {
+    {"abi major", {.name = "minimal", .abi = "2.0"}, {"'minimal': abi: expected 1.0 to 1.0, found 2.0", "newer Kinora"}},
+    {"old abi major", {.name = "minimal", .abi = "0.9"}, {"abi: expected 1.0 to 1.0, found 0.9", "build the plugin with"}},
+    {"abi minor", {.name = "minimal", .abi = "1.7"}, {"abi: expected 1.0 to 1.0, found 1.7"}},
+    {"newer keys of a newer abi", {.name = "minimal", .abi = "1.7", .more = "colour = 3\n"}, {"abi: expected 1.0 to 1.0, found 1.7"}},
+    {"torch", {.name = "minimal", .tier = "pinned", .more = "torch = \"==1.13.1\"\ncxx_abi = \"1\"\n"},
+     {"torch: expected 2.11.0, found 1.13.1", "build the plugin"}},
+    {"cxx_abi", {.name = "minimal", .tier = "pinned", .more = "torch = \"==2.11.0\"\ncxx_abi = \"0\"\n"}, {"cxx_abi: expected 1, found 0"}},
+    {"cuda", {.name = "minimal", .tier = "pinned", .more = "torch = \"==2.11.0\"\ncxx_abi = \"1\"\ncuda = \"13.0\"\n"},
+     {"cuda: expected none", "found 13.0"}},
+    {"manifest", {.name = "minimal", .more = "colour = 3\n"}, {"plugin.toml:6:1: unknown key 'colour' in [plugin]"}},
+};
+
+const Case after[] = {
+    {"another major inside", {.name = "wrong_major"}, {"'wrong_major': abi_major: expected 1, found 2"}},
+    {"another minor inside", {.name = "newer_minor"}, {"abi: expected 1.0, found 1.7"}},
+    {"no struct_size", {.name = "unset_size"}, {"struct_size of kinora_plugin: expected at least 40, found 0"}},
+    {"another id", {.name = "other_id"}, {"component: expected one of the manifest's, found stage/other"}},
+    {"another interface", {.name = "other_interface"}, {"interface of stage/minimal: expected kinora.stage/1, found kinora.stage/9"}},
+    {"a short table", {.name = "short_table"}, {"struct_size of stage/minimal's kinora.stage/1 table: expected at least 48, found 24"}},
+    {"no entry", {.name = "no_entry"}, {"libno_entry.so: exports no function kinora_plugin_entry"}},
+    {"an undefined symbol", {.name = "undefined_symbol"}, {"kinora_tests_defined_nowhere", "build it again"}},
+    {"a missing library", {.name = "missing_library"}, {"needs libkinora_absent.so.3, which is not here", "cannot open shared object file", "install"}},
+    {"an entry that declines", {.name = "cannot_work"}, {"cannot work here: no machine with a flux capacitor; install one"}},
+    {"another name", {.name = "renamed"}, {"name: expected renamed, found minimal"}, "minimal"},
+    {"another version", {.name = "minimal", .version = "0.2.0"}, {"version: expected 0.2.0, found 0.1.0"}},
+};
+
+void expect_says(const std::string& text, const Case& c) {
+  for (const char* part : c.says) EXPECT_THAT(text, HasSubstr(part));
+}
+
+TEST(Refusal, BeforeOpeningNamesFieldExpectedFound) {
+  for (const auto& c : before) {
+    SCOPED_TRACE(c.what);
+    PluginsFolder folder;
+    folder.add(c.manifest, "minimal");
+    const auto registry = folder.scan();
+    const auto plugins = registry.plugins();
+    ASSERT_EQ(plugins.size(), 1u);
+    EXPECT_EQ(plugins[0].state, PluginState::disabled);
+    expect_says(plugins[0].reason, c);
+    EXPECT_FALSE(registry.find("stage/minimal"));
+  }
+}
+
+TEST(Refusal, AfterOpeningNamesFieldExpectedFound) {
+  for (const auto& c : after) {
+    SCOPED_TRACE(c.what);
+    PluginsFolder folder;
+    folder.add(c.manifest, c.library);
+    auto registry = folder.scan();
+    ASSERT_EQ(registry.plugins()[0].state, PluginState::ready) << registry.plugins()[0].reason;
+    const auto opened = registry.open("stage/minimal");
+    ASSERT_FALSE(opened);
+    expect_says(opened.failure().message, c);
+    EXPECT_EQ(registry.plugins()[0].state, PluginState::disabled);
+    expect_says(registry.plugins()[0].reason, c);
+  }
+}
+
+TEST(Refusal, LeavesTheOtherPluginsAtWork) {
+  PluginsFolder folder;
+  folder.add({.name = "missing_library", .id = "stage/broken"});
+  folder.add({.name = "minimal"});
+  auto registry = folder.scan();
+  EXPECT_FALSE(registry.open("stage/broken"));
+  EXPECT_FALSE(registry.open("stage/broken"));
+  const auto good = registry.open("stage", "minimal");
+  ASSERT_TRUE(good) << good.failure().message;
+  EXPECT_EQ(good->table<uint32_t>(), 48u);
+}
+
+TEST(Refusal, PinnedPluginNeedsLibtorchFirst) {
+  PluginsFolder folder;
+  folder.add({.name = "minimal", .tier = "pinned", .more = "torch = \"==2.11.0\"\ncxx_abi = \"1\"\n"});
+  auto registry = folder.scan();
+  const auto opened = registry.open("stage/minimal");
+  ASSERT_FALSE(opened);
+  EXPECT_THAT(opened.failure().message, HasSubstr("libtorch"));
+}
+
+}  // namespace
+}  // namespace kinora::core::test

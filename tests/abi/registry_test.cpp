@@ -1,0 +1,147 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <thread>
+
+#include "tests/abi/plugins_folder.hpp"
+
+namespace kinora::core::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(Registry, FirstFolderWinsAndTheOtherIsListedAsShadowed) {
+  PluginsFolder mine, shipped;
+  mine.add({.name = "minimal", .version = "0.2.0"});
+  shipped.add({.name = "minimal"});
+  const auto registry = Registry::scan({{mine.path(), "--plugins"}, {shipped.path(), "built-in"}});
+  const auto plugins = registry.plugins();
+  ASSERT_EQ(plugins.size(), 2u);
+  EXPECT_EQ(plugins[0].state, PluginState::ready);
+  EXPECT_EQ(plugins[0].spec.version, "0.2.0");
+  EXPECT_EQ(plugins[1].state, PluginState::shadowed);
+  EXPECT_THAT(plugins[1].reason, HasSubstr(mine.path().string()));
+}
+
+TEST(Registry, ComponentOfTwoPluginsBelongsToTheFirst) {
+  PluginsFolder folder;
+  folder.add({.name = "a"}, "minimal");
+  folder.add({.name = "b"}, "minimal");
+  const auto plugins = folder.scan().plugins();
+  EXPECT_TRUE(plugins[0].shadowed.empty());
+  EXPECT_EQ(plugins[1].shadowed.at("stage/minimal"), "a");
+}
+
+TEST(Registry, SameFolderTwiceIsSearchedOnce) {
+  PluginsFolder folder;
+  folder.add({.name = "minimal"});
+  const auto registry = Registry::scan({{folder.path(), "--plugins"}, {folder.path() / ".", "KINORA_PLUGIN_PATH"}});
+  EXPECT_EQ(registry.plugins().size(), 1u);
+}
+
+TEST(Registry, APluginsOwnFolderMayBeNamed) {
+  PluginsFolder folder;
+  const auto own = folder.add({.name = "minimal"});
+  EXPECT_EQ(Registry::scan({{own, "--plugins"}}).ids(), std::vector<std::string>{"stage/minimal"});
+}
+
+TEST(Registry, FindsByIdAndByKindAndSuggests) {
+  PluginsFolder folder;
+  folder.add({.name = "minimal"});
+  folder.add({.name = "other", .id = "sampler/edm-heun"}, "minimal");
+  const auto registry = folder.scan();
+  EXPECT_EQ((*registry.find("sampler/edm-heun"))->name, "edm-heun");
+  EXPECT_EQ((*registry.find("sampler", "edm-heun"))->id, "sampler/edm-heun");
+  EXPECT_EQ((*registry.find("sampler", "sampler/edm-heun"))->id, "sampler/edm-heun");
+  const auto says = [&](std::string_view kind, std::string_view name) { return registry.find(kind, name).failure().message; };
+  EXPECT_THAT(says("sampler", "edm_huen"), HasSubstr("unknown sampler 'edm_huen', did you mean 'edm-heun'?"));
+  EXPECT_THAT(says("", "sampler/edm-huen"), HasSubstr("did you mean 'sampler/edm-heun'?"));
+  EXPECT_THAT(says("", "edm-heun"), HasSubstr("did you mean 'sampler/edm-heun'?"));
+  EXPECT_THAT(says("sampler", "zzzzzz"), HasSubstr("there are: edm-heun"));
+  EXPECT_THAT(says("loss", "edm"), HasSubstr("there is none"));
+  EXPECT_THAT(says("loss", "stage/minimal"), HasSubstr("is a stage component; here a loss is needed"));
+}
+
+TEST(Registry, SaysWhichNamedFolderIsMissing) {
+  PluginsFolder folder;
+  const auto registry = Registry::scan({{folder.path() / "nowhere", "--plugins", true}, {folder.path() / "home", "user", false}});
+  ASSERT_EQ(registry.notices().size(), 1u);
+  EXPECT_THAT(registry.notices()[0], HasSubstr("nowhere (--plugins): No such file or directory"));
+}
+
+TEST(Registry, RefusesWhatEveryUserMayWrite) {
+  PluginsFolder folder;
+  const auto plugin = folder.add({.name = "minimal"});
+  chmod(plugin.c_str(), 0777);
+  auto plugins = folder.scan().plugins();
+  EXPECT_EQ(plugins[0].state, PluginState::disabled);
+  EXPECT_THAT(plugins[0].reason, HasSubstr("writable by every user; run: chmod o-w"));
+
+  chmod(plugin.c_str(), 0755);
+  chmod((plugin / "libminimal.so").c_str(), 0777);
+  plugins = folder.scan().plugins();
+  EXPECT_EQ(plugins[0].state, PluginState::disabled);
+  EXPECT_THAT(plugins[0].reason, HasSubstr("libminimal.so is writable by every user"));
+
+  chmod(folder.path().c_str(), 0777);
+  const auto registry = folder.scan();
+  EXPECT_TRUE(registry.plugins().empty());
+  ASSERT_EQ(registry.notices().size(), 1u);
+  EXPECT_THAT(registry.notices()[0], HasSubstr("was not searched"));
+}
+
+TEST(Registry, AStickyFolderIsAccepted) {
+  PluginsFolder folder;
+  folder.add({.name = "minimal"});
+  chmod(folder.path().c_str(), 01777);
+  EXPECT_EQ(folder.scan().plugins()[0].state, PluginState::ready);
+}
+
+TEST(Registry, LibraryWithoutPluginTomlIdentifiesItself) {
+  PluginsFolder folder;
+  fs::create_directory(folder.path() / "stray");
+  fs::copy_file(PluginsFolder::built("pure_c_stage"), folder.path() / "stray/libanything.so");
+  auto registry = folder.scan();
+  EXPECT_THAT(registry.ids("stage"), ElementsAre("stage/count.bytes"));
+  EXPECT_TRUE(registry.open("stage/count.bytes"));
+}
+
+TEST(Registry, ManifestThatIsNotTheLibrarysIsRefused) {
+  PluginsFolder folder;
+  folder.add({.name = "pure_c_stage", .id = "stage/count.bytes"});
+  const auto plugins = folder.scan().plugins();
+  EXPECT_EQ(plugins[0].state, PluginState::disabled);
+  EXPECT_THAT(plugins[0].reason, HasSubstr("plugin.toml:9:1: differs from the manifest inside libpure_c_stage.so"));
+}
+
+TEST(Registry, MissingOrForeignLibraryIsSaidInWords) {
+  PluginsFolder folder;
+  const auto plugin = folder.add({.name = "minimal"});
+  fs::remove(plugin / "libminimal.so");
+  EXPECT_THAT(folder.scan().plugins()[0].reason, HasSubstr("libminimal.so: No such file"));
+  std::ofstream(plugin / "libminimal.so") << "#!/bin/sh\n";
+  EXPECT_THAT(folder.scan().plugins()[0].reason, HasSubstr("no ELF file"));
+}
+
+TEST(Registry, ManyThreadsOpenOnePluginOnce) {
+  PluginsFolder folder;
+  folder.add({.name = "minimal"});
+  auto registry = folder.scan();
+  std::vector<std::thread> threads;
+  std::array<const void*, 8> apis{};
+  for (auto& api : apis) {
+    threads.emplace_back([&] {
+      if (const auto c = registry.open("stage/minimal")) api = c->api;
+      registry.plugins();
+    });
+  }
+  for (auto& t : threads) t.join();
+  EXPECT_NE(apis[0], nullptr);
+  for (const auto* api : apis) EXPECT_EQ(api, apis[0]);
+  EXPECT_EQ(registry.plugins()[0].state, PluginState::loaded);
+}
+
+}  // namespace
+}  // namespace kinora::core::test

@@ -1,0 +1,6 @@
+/* Uses a function that nobody defines, as a plugin does that was built for another libtorch. */
+#include "minimal_stage.h"
+int kinora_tests_defined_nowhere(void);
+int kinora_tests_use(void);
+int kinora_tests_use(void) { return kinora_tests_defined_nowhere(); }
+MINIMAL_PLUGIN("undefined_symbol", sizeof(kinora_plugin), 1, 0, "stage/minimal", KINORA_STAGE, &minimal_stage)

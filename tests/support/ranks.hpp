@@ -1,0 +1,26 @@
+// A test's body on several processes: copies of the test program, a rank each, which run this one test only.
+//
+//   TEST(Gloo, Sums) {
+//     for (int n : {2, 4})
+//       on_ranks(n, [](const Rank& me) { EXPECT_EQ(...); });
+//   }
+//
+// The parent waits, and fails with the output of every rank that failed. Nothing is shared but a folder.
+#pragma once
+#include <functional>
+#include <string>
+
+namespace kinora::test {
+
+struct Rank {
+  int rank = 0, size = 1;
+  std::string folder;  // empty at the start, shared, removed afterwards
+  int port = 0;        // on loopback, free a moment ago
+  std::string file() const { return "file://" + folder + "/rendezvous"; }
+  std::string tcp() const { return "tcp://127.0.0.1:" + std::to_string(port); }
+};
+
+// Ranks that still run after `seconds` are killed and count as failed.
+void on_ranks(int size, const std::function<void(const Rank&)>& body, int seconds = 60);
+
+}  // namespace kinora::test
