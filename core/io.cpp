@@ -20,7 +20,8 @@ struct Handle {
 
 int32_t take_entry(void* user, const kinora_entry* e) {
   return guard([&] {
-    static_cast<std::vector<Listed>*>(user)->push_back({std::string(view(e->name)), e->folder != 0, e->size, e->modified});
+    static_cast<std::vector<Listed>*>(user)->push_back(
+        {std::string(view(e->name)), e->folder != 0, e->size, e->modified});
   });
 }
 
@@ -79,13 +80,18 @@ Result<std::string> Io::read_all(std::string_view text, uint64_t at_most) {
   const auto& table = *(*where)->table;
   Handle reader{*where, nullptr, table.close};
   uint64_t size = 0, got = 0;
-  if (const auto s = from_abi(table.open((*where)->self, str(uri->path), &reader.it, &size), text); !s) return s.failure();
-  if (size > at_most) return fail(KINORA_UNSUPPORTED, "{}: {} bytes; at most {} are read into memory at once", text, size, at_most);
+  if (const auto s = from_abi(table.open((*where)->self, str(uri->path), &reader.it, &size), text); !s)
+    return s.failure();
+  if (size > at_most)
+    return fail(KINORA_UNSUPPORTED, "{}: {} bytes; at most {} are read into memory at once", text, size,
+                at_most);
   std::string out(size, '\0');
   for (uint64_t done = 0; done < size; done += got) {
-    const auto s = from_abi(table.read((*where)->self, reader.it, done, out.data() + done, size - done, &got), text);
+    const auto s =
+        from_abi(table.read((*where)->self, reader.it, done, out.data() + done, size - done, &got), text);
     if (!s) return s.failure();
-    if (got == 0) return fail(KINORA_DATA, "{}: became shorter while it was read ({} of {} bytes)", text, done, size);
+    if (got == 0)
+      return fail(KINORA_DATA, "{}: became shorter while it was read ({} of {} bytes)", text, done, size);
   }
   return out;
 }
@@ -98,7 +104,8 @@ Status Io::write_all(std::string_view text, std::string_view bytes) {
   const auto& table = *(*where)->table;
   Handle writer{*where, nullptr, table.abort};
   if (auto s = from_abi(table.begin((*where)->self, str(uri->path), &writer.it), text); !s) return s;
-  if (auto s = from_abi(table.append((*where)->self, writer.it, bytes.data(), bytes.size()), text); !s) return s;
+  if (auto s = from_abi(table.append((*where)->self, writer.it, bytes.data(), bytes.size()), text); !s)
+    return s;
   return from_abi(table.commit((*where)->self, std::exchange(writer.it, nullptr)), text);
 }
 

@@ -82,7 +82,8 @@ void abort_writer(kinora_writer* w) {
 }  // namespace
 
 void serve_io(Io* io) {
-  static const kinora_io_api table{sizeof(kinora_io_api), 0, open, size, read, close, create, write, commit, abort_writer};
+  static const kinora_io_api table{sizeof(kinora_io_api), 0, open, size, read, close, create, write, commit,
+                                   abort_writer};
   served = io;
   register_interface(KINORA_IO_API, 0, &table);
 }

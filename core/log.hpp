@@ -8,7 +8,8 @@
 
 namespace kinora::core {
 
-// [main thread, once] Lines of `level` (trace, debug, info, warn, error, off) and above go to stderr as "12:34:56 warning text".
+// [main thread, once] Lines of `level` (trace, debug, info, warn, error, off) and above go to stderr as
+// "12:34:56 warning text".
 Status start_log(std::string_view level);
 
 // [any-thread] Appends the same lines, with their date, to a file too, until the object dies.
@@ -25,8 +26,8 @@ class LogFile {
   std::shared_ptr<void> sink_;
 };
 
-// [any-thread] level: KINORA_LOG_*. Control characters in `message` are shown escaped, so that hostile input cannot forge
-// lines or steer a terminal.
+// [any-thread] level: KINORA_LOG_*. Control characters in `message` are shown escaped, so that hostile input
+// cannot forge lines or steer a terminal.
 void log_line(int32_t level, std::string_view message);
 
 template <class... Args>

@@ -1,9 +1,9 @@
 #include "core/log.hpp"
 
+#include <fstream>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <fstream>
 
 namespace kinora::core {
 namespace {
@@ -35,7 +35,8 @@ TEST(Log, FileGetsTheLinesOfItsTimeAndNoForgedOnes) {
 
 TEST(Log, UnknownLevelIsSuggestedAndUnwritableFileIsSaid) {
   EXPECT_THAT(start_log("wran").failure().message, testing::HasSubstr("did you mean 'warn'?"));
-  EXPECT_THAT(LogFile::open("/proc/nowhere/log").failure().message, testing::HasSubstr("/proc/nowhere/log: cannot write the log"));
+  EXPECT_THAT(LogFile::open("/proc/nowhere/log").failure().message,
+              testing::HasSubstr("/proc/nowhere/log: cannot write the log"));
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ constexpr std::array<const char*, 9> type_names = {"int",  "size", "float",  "bo
                                                    "path", "ints", "floats", "strings"};
 
 std::string number_text(const OptionSpec& spec, double v) {
-  return spec.type == OptionType::size ? format_size(static_cast<uint64_t>(std::max(v, 0.0))) : fmt::format("{}", v);
+  return spec.type == OptionType::size ? format_size(static_cast<uint64_t>(std::max(v, 0.0)))
+                                       : fmt::format("{}", v);
 }
 
 std::string bounds_text(const OptionSpec& s) {
@@ -32,7 +33,8 @@ std::string bounds_text(const OptionSpec& s) {
 }
 
 bool in_bounds(const OptionSpec& s, double v) {
-  return (!s.min || v >= *s.min) && (!s.max || v <= *s.max) && (!s.above || v > *s.above) && (!s.below || v < *s.below);
+  return (!s.min || v >= *s.min) && (!s.max || v <= *s.max) && (!s.above || v > *s.above) &&
+         (!s.below || v < *s.below);
 }
 
 // One item; nothing if it is of the wrong type. Sizes with a bad text report it themselves.
@@ -40,7 +42,9 @@ std::optional<json> item_of(OptionType type, const json& v) {
   switch (type) {
     case OptionType::integer:
     case OptionType::size:
-      if (v.is_number_unsigned() && v.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return {};
+      if (v.is_number_unsigned() &&
+          v.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+        return {};
       if (v.is_number_integer()) return v.get<int64_t>();
       if (type == OptionType::size && v.is_string()) {
         const auto size = parse_size(v.get_ref<const std::string&>());
@@ -53,8 +57,10 @@ std::optional<json> item_of(OptionType type, const json& v) {
       if (v == "-inf") return -std::numeric_limits<double>::infinity();
       if (v == "nan") return std::numeric_limits<double>::quiet_NaN();
       return {};
-    case OptionType::boolean: return v.is_boolean() ? std::optional<json>(v) : std::nullopt;
-    default: return v.is_string() ? std::optional<json>(v) : std::nullopt;
+    case OptionType::boolean:
+      return v.is_boolean() ? std::optional<json>(v) : std::nullopt;
+    default:
+      return v.is_string() ? std::optional<json>(v) : std::nullopt;
   }
 }
 
@@ -62,10 +68,14 @@ std::optional<json> item_of(OptionType type, const json& v) {
 json zero_of(OptionType type) {
   switch (type) {
     case OptionType::integer:
-    case OptionType::size: return int64_t{0};
-    case OptionType::real: return 0.0;
-    case OptionType::boolean: return false;
-    default: return "";
+    case OptionType::size:
+      return int64_t{0};
+    case OptionType::real:
+      return 0.0;
+    case OptionType::boolean:
+      return false;
+    default:
+      return "";
   }
 }
 
@@ -80,13 +90,15 @@ class Check {
       problem(path, found_text(given));
       return zero_of(item_type(spec_.type));
     }
-    if (v->is_number() && !in_bounds(spec_, v->get<double>())) problem(path, given.is_string() ? given.dump() : v->dump());
+    if (v->is_number() && !in_bounds(spec_, v->get<double>()))
+      problem(path, given.is_string() ? given.dump() : v->dump());
     if (v->is_string() && !spec_.choices.empty()) choice(path, v->get_ref<const std::string&>());
     return *v;
   }
 
   void problem(const std::string& path, const std::string& found) {
-    problems_.push_back({path, fmt::format("option '{}' of {} takes {}, found {}", path, owner_, expected_text(spec_), found)});
+    problems_.push_back({path, fmt::format("option '{}' of {} takes {}, found {}", path, owner_,
+                                           expected_text(spec_), found)});
   }
 
  private:
@@ -110,10 +122,14 @@ bool is_list(OptionType type) {
 
 OptionType item_type(OptionType type) {
   switch (type) {
-    case OptionType::integers: return OptionType::integer;
-    case OptionType::reals: return OptionType::real;
-    case OptionType::strings: return OptionType::string;
-    default: return type;
+    case OptionType::integers:
+      return OptionType::integer;
+    case OptionType::reals:
+      return OptionType::real;
+    case OptionType::strings:
+      return OptionType::string;
+    default:
+      return type;
   }
 }
 
@@ -138,13 +154,26 @@ std::string found_text(const json& given) {
   };
   if (given.is_string()) return "the string " + shown();
   if (given.is_boolean()) return "the bool " + shown();
-  if (given.is_number_float()) return "the float " + (std::isfinite(given.get<double>()) ? shown() : fmt::format("{}", given.get<double>()));
+  if (given.is_number_float())
+    return "the float " +
+           (std::isfinite(given.get<double>()) ? shown() : fmt::format("{}", given.get<double>()));
   if (given.is_number()) return "the int " + shown();
   if (given.is_array()) return fmt::format("a list of {} item{}", given.size(), given.size() == 1 ? "" : "s");
   return given.is_object() ? "a table" : "nothing";
 }
 
-json checked_value(const OptionSpec& spec, const json& given, std::string_view owner, std::vector<Problem>& problems) {
+json portable_json(const json& v) {
+  if (v.is_array()) {
+    json out = json::array();
+    for (const auto& item : v) out.push_back(portable_json(item));
+    return out;
+  }
+  if (!v.is_number_float() || std::isfinite(v.get<double>())) return v;
+  return std::isnan(v.get<double>()) ? "nan" : v.get<double>() > 0 ? "inf" : "-inf";
+}
+
+json checked_value(const OptionSpec& spec, const json& given, std::string_view owner,
+                   std::vector<Problem>& problems) {
   Check check(spec, owner, problems);
   if (!is_list(spec.type)) return check.item(given, spec.name);
   if (!given.is_array()) {
@@ -152,7 +181,8 @@ json checked_value(const OptionSpec& spec, const json& given, std::string_view o
     return json::array();
   }
   json out = json::array();
-  for (size_t i = 0; i < given.size(); ++i) out.push_back(check.item(given[i], fmt::format("{}[{}]", spec.name, i)));
+  for (size_t i = 0; i < given.size(); ++i)
+    out.push_back(check.item(given[i], fmt::format("{}[{}]", spec.name, i)));
   return out;
 }
 

@@ -14,15 +14,20 @@ struct Problem {
   std::string message;
 };
 
-// The value in the option's own form: a size in bytes, a float from an int, "inf" and "nan" as floats. Adds a problem for
-// each item of the wrong type, out of range or not among the choices; `owner` is the component's id.
-json checked_value(const OptionSpec& spec, const json& given, std::string_view owner, std::vector<Problem>& problems);
+// The value in the option's own form: a size in bytes, a float from an int, "inf" and "nan" as floats. Adds a
+// problem for each item of the wrong type, out of range or not among the choices; `owner` is the component's
+// id.
+json checked_value(const OptionSpec& spec, const json& given, std::string_view owner,
+                   std::vector<Problem>& problems);
 
 // "an int from 1 to 1000 (frames)", "a list of floats, each above 0": what the option takes.
 std::string expected_text(const OptionSpec& spec);
 
 // "the string \"ten\"", "a list of 3 items": what was given instead, cut short.
 std::string found_text(const json& given);
+
+// Infinities and NaN, for which JSON has no number, as the strings that checked_value() reads.
+json portable_json(const json& value);
 
 // The type of an item of a list; of a scalar the type itself.
 OptionType item_type(OptionType type);

@@ -1,6 +1,6 @@
 #include "core/options.hpp"
 
-#include <cmath>
+#include <cctype>
 
 #include "core/paths.hpp"
 #include "core/suggest.hpp"
@@ -28,7 +28,8 @@ Result<std::string> absolute_path(const std::string& text, const fs::path& base)
   }
   if (has_scheme(text)) return text;
   const std::string home = environment("HOME");
-  if (text.starts_with("~/") && !home.empty()) return (fs::path(home) / text.substr(2)).lexically_normal().string();
+  if (text.starts_with("~/") && !home.empty())
+    return (fs::path(home) / text.substr(2)).lexically_normal().string();
   std::error_code error;
   const fs::path folder = base.empty() ? fs::current_path(error) : fs::absolute(base, error);
   return (folder / text).lexically_normal().string();
@@ -39,22 +40,15 @@ Options::Value stored(OptionType type, const json& v) {
   const auto items = [&]<class E>(E) { return list ? v.get<std::vector<E>>() : std::vector<E>{v.get<E>()}; };
   switch (item_type(type)) {
     case OptionType::integer:
-    case OptionType::size: return {list, items(int64_t{})};
-    case OptionType::boolean: return {list, std::vector<int64_t>{v.get<bool>() ? 1 : 0}};
-    case OptionType::real: return {list, items(double{})};
-    default: return {list, items(std::string{})};
+    case OptionType::size:
+      return {list, items(int64_t{})};
+    case OptionType::boolean:
+      return {list, std::vector<int64_t>{v.get<bool>() ? 1 : 0}};
+    case OptionType::real:
+      return {list, items(double{})};
+    default:
+      return {list, items(std::string{})};
   }
-}
-
-// JSON has no word for infinity.
-json in_json(const json& v) {
-  if (v.is_array()) {
-    json out = json::array();
-    for (const auto& item : v) out.push_back(in_json(item));
-    return out;
-  }
-  if (!v.is_number_float() || std::isfinite(v.get<double>())) return v;
-  return std::isnan(v.get<double>()) ? "nan" : v.get<double>() > 0 ? "inf" : "-inf";
 }
 
 std::vector<std::string> names_of(const ComponentSpec& spec) {
@@ -67,25 +61,27 @@ void find_unknown(const ComponentSpec& spec, const json& given, std::vector<Prob
   for (const auto& [name, value] : given.items()) {
     if (spec.option(name)) continue;
     const auto names = names_of(spec);
-    std::string rest = did_you_mean(name, names);
-    if (rest.empty()) rest = names.empty() ? "; it has none" : fmt::format("; it has: {}", fmt::join(names, ", "));
+    const std::string rest = names.empty() ? "; it has none" : did_you_mean_or_list(name, names, "it has");
     problems.push_back({name, fmt::format("unknown option '{}' of {}{}", name, spec.id, rest)});
   }
 }
 
-json value_of(const ComponentSpec& spec, const OptionSpec& option, const json& given, std::vector<Problem>& problems) {
+json value_of(const ComponentSpec& spec, const OptionSpec& option, const json& given,
+              std::vector<Problem>& problems) {
   const auto it = given.find(option.name);
   if (it != given.end()) return checked_value(option, *it, spec.id, problems);
   if (option.required) {
-    problems.push_back({option.name, fmt::format("option '{}' of {} is required: {}{}{}", option.name, spec.id,
-                                                 expected_text(option), option.help.empty() ? "" : ", ", option.help)});
+    problems.push_back(
+        {option.name, fmt::format("option '{}' of {} is required: {}{}{}", option.name, spec.id,
+                                  expected_text(option), option.help.empty() ? "" : ", ", option.help)});
   }
   return option.default_value;
 }
 
 }  // namespace
 
-Options Options::make(const ComponentSpec& spec, const json& given, std::vector<Problem>& problems, const fs::path& base) {
+Options Options::make(const ComponentSpec& spec, const json& given, std::vector<Problem>& problems,
+                      const fs::path& base) {
   const json table = given.is_object() ? given : json::object();
   if (!given.is_object() && !given.is_null())
     problems.push_back({"", fmt::format("options of {} are a table, found {}", spec.id, found_text(given))});
@@ -100,10 +96,11 @@ Options Options::make(const ComponentSpec& spec, const json& given, std::vector<
       if (path) {
         v = *path;
       } else {
-        problems.push_back({option.name, fmt::format("option '{}' of {}: {}", option.name, spec.id, path.failure().message)});
+        problems.push_back({option.name, fmt::format("option '{}' of {}: {}", option.name, spec.id,
+                                                     path.failure().message)});
       }
     }
-    out.values_[option.name] = in_json(v);
+    out.values_[option.name] = portable_json(v);
     out.items_.emplace(option.name, stored(option.type, v));
   }
   out.canonical_ = out.values_.dump(-1, ' ', false, json::error_handler_t::replace);

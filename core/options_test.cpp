@@ -1,11 +1,11 @@
 #include "core/options.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "core/plugin/host.hpp"
 #include "kinora/options.hpp"
@@ -49,7 +49,8 @@ TEST(Options, ReportsWhatIsWrongAndWhatIsRight) {
       {R"([1])", "", "options of sampler/x are a table, found a list of 1 item"},
       {R"({"stpes": 3})", "stpes", "unknown option 'stpes' of sampler/x, did you mean 'steps'?"},
       {R"({"colour": 3})", "colour", "unknown option 'colour' of sampler/x; it has: steps, sigma_min,"},
-      {R"({"steps": "ten"})", "steps", R"(option 'steps' of sampler/x takes an int from 1 to 1000 (intervals), found the string "ten")"},
+      {R"({"steps": "ten"})", "steps",
+       R"(option 'steps' of sampler/x takes an int from 1 to 1000 (intervals), found the string "ten")"},
       {R"({"steps": 3.0})", "steps", "found the float 3.0"},
       {R"({"steps": true})", "steps", "found the bool true"},
       {R"({"steps": null})", "steps", "found nothing"},
@@ -63,9 +64,11 @@ TEST(Options, ReportsWhatIsWrongAndWhatIsRight) {
       {R"({"cache": "2 XB"})", "cache", R"(takes a size from 4.00 KiB to 1.00 GiB, found the string "2 XB")"},
       {R"({"cache": "2 GiB"})", "cache", R"(found "2 GiB")"},
       {R"({"cache": 3})", "cache", "found 3"},
-      {R"({"mode": "exakt"})", "mode", "takes a string among 'fast', 'exact', found the string \"exakt\", did you mean 'exact'?"},
+      {R"({"mode": "exakt"})", "mode",
+       "takes a string among 'fast', 'exact', found the string \"exakt\", did you mean 'exact'?"},
       {R"({"mode": 3})", "mode", "found the int 3"},
-      {R"({"sizes": 3})", "sizes", "takes a list of ints, each of at least 1, found the int 3; write it in [ ]"},
+      {R"({"sizes": 3})", "sizes",
+       "takes a list of ints, each of at least 1, found the int 3; write it in [ ]"},
       {R"({"sizes": [3, 0]})", "sizes[1]", "option 'sizes[1]' of sampler/x takes"},
       {R"({"sizes": [3, "x"]})", "sizes[1]", R"(found the string "x")"},
       {R"({"scales": [0.5, 1]})", "scales[1]", "found 1"},
@@ -87,7 +90,8 @@ TEST(Options, ReportsWhatIsWrongAndWhatIsRight) {
 }
 
 TEST(Options, ReportsAllProblemsAtOnce) {
-  const auto made = Options::make(sampler(), {{"stpes", 1}, {"steps", 0}, {"sizes", {0, 0}}, {"mode", "slow"}});
+  const auto made =
+      Options::make(sampler(), {{"stpes", 1}, {"steps", 0}, {"sizes", {0, 0}}, {"mode", "slow"}});
   ASSERT_FALSE(made);
   EXPECT_EQ(made.failure().code, KINORA_INVALID);
   EXPECT_EQ(std::count(made.failure().message.begin(), made.failure().message.end(), '\n'), 4);
@@ -95,9 +99,10 @@ TEST(Options, ReportsAllProblemsAtOnce) {
 
 TEST(Options, CompletesDefaultsInCanonicalJsonThatReadsBack) {
   const auto made = or_throw(Options::make(sampler(), {{"steps", 20}, {"sigma_min", 0.1}}));
-  EXPECT_EQ(made.canonical(),
-            R"({"cache":67108864,"churn":false,"mode":"fast","scales":[],"sigma_max":"inf","sigma_min":0.1,"sizes":[1,2],)"
-            R"("steps":20,"tags":["a"],"weights":""})");
+  EXPECT_EQ(
+      made.canonical(),
+      R"({"cache":67108864,"churn":false,"mode":"fast","scales":[],"sigma_max":"inf","sigma_min":0.1,"sizes":[1,2],)"
+      R"("steps":20,"tags":["a"],"weights":""})");
   EXPECT_EQ(or_throw(Options::make(sampler(), made.values())).canonical(), made.canonical());
 }
 
@@ -186,7 +191,8 @@ TEST(Options, AssetsAreFoundOrTheMessageSaysWhatToDo) {
   const std::string kept = before ? before : "";
   setenv("KINORA_ASSETS", ("/nowhere:" + folder).c_str(), 1);
   EXPECT_EQ(path_of("asset:minilm/vocab.txt"), folder + "/minilm/vocab.txt");
-  EXPECT_THAT(path_of("asset:minilm/none"), HasSubstr("set KINORA_ASSETS to the folder that has minilm/none"));
+  EXPECT_THAT(path_of("asset:minilm/none"),
+              HasSubstr("set KINORA_ASSETS to the folder that has minilm/none"));
   EXPECT_THAT(path_of("asset:../etc/passwd"), HasSubstr("without '..'"));
   EXPECT_THAT(path_of("asset:/etc/passwd"), HasSubstr("a relative path"));
   before ? setenv("KINORA_ASSETS", kept.c_str(), 1) : unsetenv("KINORA_ASSETS");
@@ -200,7 +206,8 @@ id = "model/x"
 option.weights = { type = "path", default = "asset:none/at-all", required = true, help = "safetensors" }
 )",
                                              "x"));
-  EXPECT_EQ(Options::make(spec, {}).failure().message, "option 'weights' of model/x is required: a path, safetensors");
+  EXPECT_EQ(Options::make(spec, {}).failure().message,
+            "option 'weights' of model/x is required: a path, safetensors");
   EXPECT_TRUE(Options::make(spec, {{"weights", "/a"}}));
 }
 

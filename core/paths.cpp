@@ -1,9 +1,9 @@
 #include "core/paths.hpp"
 
-#include <sys/stat.h>
+#include <cstdlib>
 #include <unistd.h>
 
-#include <cstdlib>
+#include <sys/stat.h>
 
 namespace kinora::core {
 namespace fs = std::filesystem;
@@ -38,9 +38,11 @@ std::string why_untrusted(const fs::path& path) {
   }
   // In a sticky folder (/tmp) anybody may put things, but nobody can change those of others.
   struct stat parent {};
-  if (stat(path.parent_path().c_str(), &parent) == 0 && (parent.st_mode & S_IWOTH) && s.st_uid != geteuid() && s.st_uid != 0) {
-    return fmt::format("{} belongs to another user in a folder that every user may write; move it to a folder of yours",
-                       path.string());
+  if (stat(path.parent_path().c_str(), &parent) == 0 && (parent.st_mode & S_IWOTH) && s.st_uid != geteuid() &&
+      s.st_uid != 0) {
+    return fmt::format(
+        "{} belongs to another user in a folder that every user may write; move it to a folder of yours",
+        path.string());
   }
   return "";
 }
@@ -59,7 +61,8 @@ Result<fs::path> find_asset(std::string_view name) {
     if (!relative.empty() && fs::exists(folder / relative, error)) return fs::absolute(folder / relative);
     searched += (searched.empty() ? "" : ", ") + folder.string();
   }
-  return fail(KINORA_NOT_FOUND, "asset:{}: not found in {}; set KINORA_ASSETS to the folder that has {}, or give a path", name,
+  return fail(KINORA_NOT_FOUND,
+              "asset:{}: not found in {}; set KINORA_ASSETS to the folder that has {}, or give a path", name,
               searched, name);
 }
 

@@ -21,8 +21,8 @@ std::vector<std::filesystem::path> split_paths(std::string_view list);
 // Why a file or folder must not be trusted with code, or "": another user could have put or changed it.
 std::string why_untrusted(const std::filesystem::path& path);
 
-// "asset:minilm/model.safetensors": the first of the folders of KINORA_ASSETS, then ../share/kinora/assets beside the
-// executable, that has it. `name` is what follows "asset:".
+// "asset:minilm/model.safetensors": the first of the folders of KINORA_ASSETS, then ../share/kinora/assets
+// beside the executable, that has it. `name` is what follows "asset:".
 Result<std::filesystem::path> find_asset(std::string_view name);
 
 }  // namespace kinora::core

@@ -74,17 +74,23 @@ uint64_t tensor_bytes(const kinora_dl_tensor& t) {
 void check_tensor(const char* name, const kinora_dl_managed* m) {
   if (!m || m->major != 1) throw Error(KINORA_INVALID, fmt::format("tensor '{}': not DLPack 1.x", name));
   const auto& t = m->tensor;
-  if (t.ndim < 0 || t.ndim > 64 || (t.ndim > 0 && !t.shape)) throw Error(KINORA_INVALID, fmt::format("tensor '{}': {} dimensions", name, t.ndim));
+  if (t.ndim < 0 || t.ndim > 64 || (t.ndim > 0 && !t.shape))
+    throw Error(KINORA_INVALID, fmt::format("tensor '{}': {} dimensions", name, t.ndim));
   for (int32_t i = 0; i < t.ndim; ++i)
-    if (t.shape[i] < 0) throw Error(KINORA_INVALID, fmt::format("tensor '{}': dimension {} is {}", name, i, t.shape[i]));
+    if (t.shape[i] < 0)
+      throw Error(KINORA_INVALID, fmt::format("tensor '{}': dimension {} is {}", name, i, t.shape[i]));
 }
 
 // Fields become file names inside a shard.
 void check_field_name(std::string_view name) {
   if (name.empty() || name[0] == '.' || name.size() > 255)
-    throw Error(KINORA_INVALID, fmt::format("'{}' is no field name; use an extension without its leading dot, for example \"mp4\"", name));
+    throw Error(
+        KINORA_INVALID,
+        fmt::format("'{}' is no field name; use an extension without its leading dot, for example \"mp4\"",
+                    name));
   for (const char c : name)
-    if (c == '/' || static_cast<unsigned char>(c) < 0x20) throw Error(KINORA_INVALID, "a field name has no '/' and no control characters");
+    if (c == '/' || static_cast<unsigned char>(c) < 0x20)
+      throw Error(KINORA_INVALID, "a field name has no '/' and no control characters");
 }
 
 }  // namespace
@@ -142,7 +148,8 @@ int32_t get(const kinora_sample* s, const char* name, kinora_bytes* out) {
   return KINORA_NOT_FOUND;
 }
 
-int32_t set(kinora_sample* s, const char* name, kinora_bytes value, void (*release_bytes)(void*), void* user) {
+int32_t set(kinora_sample* s, const char* name, kinora_bytes value, void (*release_bytes)(void*),
+            void* user) {
   return guard([&] {
     check_field_name(name);
     auto blob = std::make_shared<Blob>();
@@ -190,8 +197,20 @@ uint64_t memory(const kinora_sample* s) {
 }  // namespace
 
 const kinora_samples_api& samples_table() {
-  static const kinora_samples_api table{sizeof(kinora_samples_api), 0,   create, clone,       retain,     release,    key,
-                                        field,                      get, set,    remove_item, get_tensor, set_tensor, memory};
+  static const kinora_samples_api table{sizeof(kinora_samples_api),
+                                        0,
+                                        create,
+                                        clone,
+                                        retain,
+                                        release,
+                                        key,
+                                        field,
+                                        get,
+                                        set,
+                                        remove_item,
+                                        get_tensor,
+                                        set_tensor,
+                                        memory};
   return table;
 }
 

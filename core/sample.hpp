@@ -1,4 +1,5 @@
-// Samples as the host keeps them (kinora.samples/1, see the SDK's abi/sample.h). Core uses them through kinora::Sample.
+// Samples as the host keeps them (kinora.samples/1, see the SDK's abi/sample.h). Core uses them through
+// kinora::Sample.
 #pragma once
 #include "kinora/abi/sample.h"
 

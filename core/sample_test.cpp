@@ -1,10 +1,10 @@
 #include "core/sample.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "core/plugin/host.hpp"
 #include "kinora/sample.hpp"
@@ -96,7 +96,8 @@ TEST_F(SampleTest, TensorsTravelBesideTheFields) {
 TEST_F(SampleTest, RefusesTensorsItCannotRead) {
   Sample s("a");
   int64_t shape[] = {2, -1};
-  kinora_dl_managed bad{1, 0, nullptr, nullptr, 0, {nullptr, KINORA_DL_CPU, 0, 2, KINORA_DL_UINT, 8, 1, shape, nullptr, 0}};
+  kinora_dl_managed bad{1,       0, nullptr,
+                        nullptr, 0, {nullptr, KINORA_DL_CPU, 0, 2, KINORA_DL_UINT, 8, 1, shape, nullptr, 0}};
   EXPECT_EQ(samples_table().set_tensor(s.get(), "x", &bad), KINORA_INVALID);
   shape[1] = 1;
   bad.major = 2;
@@ -116,7 +117,8 @@ TEST_F(SampleTest, CountIsAtomic) {
   std::atomic<int> released = 0;
   {
     Sample s("a");
-    samples_table().set(s.get(), "x", {"y", 1}, [](void* n) { ++*static_cast<std::atomic<int>*>(n); }, &released);
+    samples_table().set(
+        s.get(), "x", {"y", 1}, [](void* n) { ++*static_cast<std::atomic<int>*>(n); }, &released);
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t) {
       threads.emplace_back([copy = s] {

@@ -35,9 +35,12 @@ std::string unit_of(std::string_view text) {
 }  // namespace
 
 Result<int64_t> parse_size(std::string_view text) {
-  const auto wrong = [&] { return fail(KINORA_INVALID, "'{}' is no size; write for example \"2 GiB\", \"512 MiB\" or 4096", text); };
+  const auto wrong = [&] {
+    return fail(KINORA_INVALID, "'{}' is no size; write for example \"2 GiB\", \"512 MiB\" or 4096", text);
+  };
   double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
   if (error != std::errc() || !(number >= 0)) return wrong();
   const std::string unit = unit_of(text.substr(static_cast<size_t>(end - text.data())));
   for (const auto& u : units) {

@@ -9,8 +9,16 @@ TEST(ParseSize, ReadsWhatPeopleWrite) {
   const struct {
     const char* text;
     int64_t bytes;
-  } cases[] = {{"0", 0},         {"4096", 4096},      {"64 B", 64},        {"2 GiB", 2147483648}, {"512MiB", 536870912},
-               {"10 MB", 10000000}, {"1.5 GiB", 1610612736}, {"1 kB", 1000},  {"1 KB", 1000},        {"3 tib", 3298534883328},
+  } cases[] = {{"0", 0},
+               {"4096", 4096},
+               {"64 B", 64},
+               {"2 GiB", 2147483648},
+               {"512MiB", 536870912},
+               {"10 MB", 10000000},
+               {"1.5 GiB", 1610612736},
+               {"1 kB", 1000},
+               {"1 KB", 1000},
+               {"3 tib", 3298534883328},
                {"9007199254740993", 9007199254740993}};
   for (const auto& c : cases) {
     const auto size = parse_size(c.text);
@@ -20,7 +28,8 @@ TEST(ParseSize, ReadsWhatPeopleWrite) {
 }
 
 TEST(ParseSize, RefusesTheRest) {
-  for (const char* text : {"", "GiB", "-1", "-1 GiB", "1 GiX", "1e400", "nan", "inf", "9 EiB", "99999999999 TiB", "1 GiB 2", "0x10", " 1"}) {
+  for (const char* text : {"", "GiB", "-1", "-1 GiB", "1 GiX", "1e400", "nan", "inf", "9 EiB",
+                           "99999999999 TiB", "1 GiB 2", "0x10", " 1"}) {
     const auto size = parse_size(text);
     EXPECT_FALSE(size) << text;
   }

@@ -1,8 +1,8 @@
-// Errors of core: values that carry a code of the ABI (KINORA_INVALID ...) and one line that says what to do about it.
+// Errors of core: values that carry a code of the ABI (KINORA_INVALID ...) and one line that says what to do
+// about it.
 #pragma once
 #include <cstdint>
 #include <new>
-#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -30,8 +30,10 @@ Failure fail(int32_t code, fmt::format_string<Args...> format, Args&&... args) {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}          // NOLINT(google-explicit-constructor)
-  Result(Failure failure) : state_(std::in_place_index<1>, std::move(failure)) {}  // NOLINT(google-explicit-constructor)
+  Result(T value)
+      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  Result(Failure failure)
+      : state_(std::in_place_index<1>, std::move(failure)) {}  // NOLINT(google-explicit-constructor)
   explicit operator bool() const { return state_.index() == 0; }
   T& operator*() & { return *std::get_if<0>(&state_); }
   const T& operator*() const& { return *std::get_if<0>(&state_); }
@@ -47,18 +49,21 @@ class [[nodiscard]] Result {
 template <>
 class [[nodiscard]] Result<void> {
  public:
-  Result() = default;
-  Result(Failure failure) : failure_(std::move(failure)) {}  // NOLINT(google-explicit-constructor)
-  explicit operator bool() const { return !failure_; }
-  const Failure& failure() const { return *failure_; }
+  Result() { failure_.code = KINORA_OK; }
+  Result(Failure failure) : failure_(std::move(failure)) {  // NOLINT(google-explicit-constructor)
+    if (failure_.code == KINORA_OK) failure_.code = KINORA_FAILED;
+  }
+  explicit operator bool() const { return failure_.code == KINORA_OK; }
+  const Failure& failure() const { return failure_; }
 
  private:
-  std::optional<Failure> failure_;
+  Failure failure_;
 };
 
 using Status = Result<void>;
 
-// Inside a job, where exceptions are the way: the value, or kinora::Error with the failure's code and message.
+// Inside a job, where exceptions are the way: the value, or kinora::Error with the failure's code and
+// message.
 template <class T>
 T or_throw(Result<T> result) {
   if (!result) throw Error(result.failure().code, result.failure().message);

@@ -1,13 +1,13 @@
 // The word that was probably meant.
 #pragma once
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace kinora::core {
 
-// Edits (insert, delete, replace, swap of neighbours) that lead from a to b, without regard to case or to '-', '_', '.'.
+// Edits (insert, delete, replace, swap of neighbours) that lead from a to b, without regard to case or to
+// '-', '_', '.'.
 size_t edit_distance(std::string_view a, std::string_view b);
 
 // The nearest candidate, or "" if none is near: at most one edit in three letters.
@@ -15,5 +15,9 @@ std::string suggest(std::string_view word, const std::vector<std::string>& candi
 
 // ", did you mean 'steps'?" or "": the end of an error message.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
+
+// The same, or "; kinds: stage, loss" when nothing is near.
+std::string did_you_mean_or_list(std::string_view word, const std::vector<std::string>& candidates,
+                                 std::string_view what);
 
 }  // namespace kinora::core

@@ -6,7 +6,7 @@
 namespace kinora {
 namespace {
 
-constexpr const char* kBash = R"(# bash completion for kinora:  source <(kinora completion bash)
+constexpr const char* kBash = R"bash(# bash completion for kinora:  source <(kinora completion bash)
 _kinora() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command="" i
   COMPREPLY=()
@@ -37,7 +37,7 @@ _kinora() {
   esac
 }
 complete -o filenames -F _kinora kinora
-)";
+)bash";
 
 }  // namespace
 

@@ -1,11 +1,13 @@
 #include "core/io/atomic_file.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 
 namespace kinora::core {
@@ -31,17 +33,15 @@ Failure system_failure(int error, const char* doing, const fs::path& path) {
   }
 }
 
-// Unique within the machine; two machines that share the folder differ by host name.
-fs::path temporary_for(const fs::path& final_name) {
-  static std::atomic<uint64_t> count{0};
+std::string host_name() {
   char host[64] = "";
   gethostname(host, sizeof host - 1);
-  return final_name.parent_path() / fmt::format(".{}.tmp-{}-{}-{}", final_name.filename().string(), host, getpid(), ++count);
+  return host;
 }
 
 fs::path folder_of(const fs::path& name) { return name.has_parent_path() ? name.parent_path() : fs::path("."); }
 
-Status no_replace_rename(const fs::path& from, const fs::path& to) {
+Status rename_new(const fs::path& from, const fs::path& to) {
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return {};
   if (errno == EEXIST) return fail(KINORA_INVALID, "{} exists already; remove it or choose another name", to.string());
   if (errno != EINVAL && errno != ENOSYS) return system_failure(errno, "renaming to it", to);
@@ -50,7 +50,36 @@ Status no_replace_rename(const fs::path& from, const fs::path& to) {
   return system_failure(errno, "renaming to it", to);
 }
 
+Status put_in_place(const fs::path& from, const fs::path& to, bool replace) {
+  if (!replace) return rename_new(from, to);
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return {};
+  if (errno == ENOENT) return rename_new(from, to);
+  if (errno != EINVAL && errno != ENOSYS) return system_failure(errno, "replacing it", to);
+  // A file system that cannot exchange names: for a moment, the name is gone.
+  const fs::path aside = temporary_name(to);
+  if (rename(to.c_str(), aside.c_str()) != 0) return system_failure(errno, "replacing it", to);
+  if (auto status = rename_new(from, to); !status) return status;
+  std::error_code ignored;
+  fs::remove_all(aside, ignored);
+  return {};
+}
+
 }  // namespace
+
+fs::path temporary_name(const fs::path& final_name) {
+  static std::atomic<uint64_t> count{0};
+  return final_name.parent_path() / fmt::format(".{}.tmp-{}-{}-{}", final_name.filename().string(), host_name(), getpid(), ++count);
+}
+
+bool is_abandoned(const std::string& name) {
+  const std::string mark = ".tmp-" + host_name() + "-";
+  const auto at = name.rfind(mark);
+  if (name.empty() || name[0] != '.' || at == std::string::npos) return false;
+  int pid = 0;
+  const char* begin = name.data() + at + mark.size();
+  std::from_chars(begin, name.data() + name.size(), pid);
+  return pid > 0 && kill(pid, 0) != 0 && errno == ESRCH;
+}
 
 Status flush_folder(const fs::path& folder) {
   const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -63,7 +92,7 @@ Status flush_folder(const fs::path& folder) {
 
 Result<AtomicFile> AtomicFile::create(const fs::path& final_name) {
   AtomicFile made;
-  const fs::path temporary = temporary_for(final_name);
+  const fs::path temporary = temporary_name(final_name);
   made.fd_ = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (made.fd_ < 0) return system_failure(errno, "creating", final_name);
   made.final_ = final_name;
@@ -119,7 +148,7 @@ Status write_file_atomically(const fs::path& name, std::string_view contents) {
 
 Result<AtomicFolder> AtomicFolder::create(const fs::path& final_name) {
   AtomicFolder made;
-  const fs::path temporary = temporary_for(final_name);
+  const fs::path temporary = temporary_name(final_name);
   if (mkdir(temporary.c_str(), 0755) != 0) return system_failure(errno, "creating", final_name);
   made.final_ = final_name;
   made.temporary_ = temporary;
@@ -141,10 +170,11 @@ AtomicFolder::~AtomicFolder() {
   if (!temporary_.empty()) fs::remove_all(temporary_, ignored);
 }
 
-Status AtomicFolder::commit() {
+Status AtomicFolder::commit(bool replace) {
   if (auto status = flush_folder(temporary_); !status) return status;
-  if (auto status = no_replace_rename(temporary_, final_); !status) return status;
-  temporary_.clear();
+  if (auto status = put_in_place(temporary_, final_, replace); !status) return status;
+  std::error_code ignored;
+  fs::remove_all(std::exchange(temporary_, {}), ignored);  // what was replaced
   return flush_folder(folder_of(final_));
 }
 

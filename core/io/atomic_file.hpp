@@ -46,13 +46,19 @@ class AtomicFolder {
 
   // Write here; each file by its own means, flushed (AtomicFile does).
   const std::filesystem::path& temporary() const { return temporary_; }
-  // Fails if the final name exists by then. Once.
-  Status commit();
+  // Once. Without `replace`, fails if the final name exists by then; with it, both change places in one step and the older
+  // contents go.
+  Status commit(bool replace = false);
 
  private:
   AtomicFolder() = default;
   std::filesystem::path final_, temporary_;
 };
+
+// A new hidden name beside the final one, of this machine and process.
+std::filesystem::path temporary_name(const std::filesystem::path& final_name);
+// Whether a file name is a temporary of this machine whose process is gone.
+bool is_abandoned(const std::string& file_name);
 
 // Makes names in a folder survive a power cut.
 Status flush_folder(const std::filesystem::path& folder);

@@ -62,6 +62,26 @@ TEST_F(AtomicIn, AFolderNeverReplacesAnother) {
   EXPECT_EQ(text_of(folder_ / "b" / "c"), "1");
 }
 
+TEST_F(AtomicIn, AFolderMayTakeTheOldOnesPlaceInOneStep) {
+  for (const char* text : {"1", "2"}) {
+    auto folder = AtomicFolder::create(folder_ / "b");
+    ASSERT_TRUE(folder && write_file_atomically(folder->temporary() / "c", text));
+    ASSERT_TRUE(folder->commit(/*replace=*/true));
+    EXPECT_EQ(text_of(folder_ / "b" / "c"), text);
+    EXPECT_EQ(entries(), 1U);
+  }
+}
+
+TEST_F(AtomicIn, TemporariesOfDeadProcessesAreKnown) {
+  const std::string mine = temporary_name(folder_ / "step-000001").filename().string();
+  EXPECT_FALSE(is_abandoned(mine));
+  const auto pid = mine.find("-" + std::to_string(getpid()) + "-");
+  ASSERT_NE(pid, std::string::npos);
+  EXPECT_TRUE(is_abandoned(mine.substr(0, pid) + "-999999999-1"));
+  EXPECT_FALSE(is_abandoned(mine.substr(1)));
+  EXPECT_FALSE(is_abandoned(".step-000001.tmp-elsewhere-999999999-1"));
+}
+
 TEST_F(AtomicIn, AMissingFolderIsNamed) {
   const auto file = AtomicFile::create(folder_ / "none" / "a");
   ASSERT_FALSE(file);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 namespace kinora::core {

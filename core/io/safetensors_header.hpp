@@ -1,5 +1,6 @@
 // The JSON header of a safetensors file, read event by event: a hostile header cannot make us build anything but tensors.
 #pragma once
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -13,7 +13,8 @@ report::JobRecord record_of(const JobContext& context, const JobSpec& job) {
   record.kind = job.kind->spec.name;
   record.folder = context.folder_of(job);
   record.options = job.options;
-  for (const auto& use : job.components) record.components.push_back({use.slot, use.id, use.version, use.options.values()});
+  for (const auto& use : job.components)
+    record.components.push_back({use.slot, use.id, use.version, use.options.values()});
   report::read_summary(record);
   return record;
 }
@@ -32,11 +33,11 @@ void run_report(JobContext& context) {
   for (const auto& job : run.jobs)
     if (job.kind != context.spec().kind) record.jobs.push_back(record_of(context, job));
 
-  const std::string page = report::make_page(record, report::Stills(context.runtime().registry()));
-  or_throw(write_file_atomically(context.folder() / "report.html", page));
-  or_throw(write_file_atomically(run.out / "report.html", page));
-  context.summary["bytes"] = page.size();
-  context.summary["run"] = report::summary_line(record);
+  const report::Made made = report::make_page(record, report::Stills(context.runtime().registry()));
+  or_throw(write_file_atomically(context.folder() / "report.html", made.page));
+  or_throw(write_file_atomically(run.out / "report.html", made.page));
+  context.summary["bytes"] = made.page.size();
+  context.summary["line"] = made.line;
 }
 
 }  // namespace kinora::core

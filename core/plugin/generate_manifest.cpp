@@ -8,7 +8,9 @@ Result<std::string> generate_manifest(const kinora_plugin* plugin, const TierFie
   // The SDK's own quoting, so that every line of the file is written by one rule.
   const auto quoted = [](const char* s) { return detail::toml_string(s); };
   std::string out = "[plugin]\n";
-  const auto line = [&](const char* key, const std::string& value) { out += fmt::format("{} = {}\n", key, quoted(value.c_str())); };
+  const auto line = [&](const char* key, const std::string& value) {
+    out += fmt::format("{} = {}\n", key, quoted(value.c_str()));
+  };
   line("name", plugin->name);
   line("version", plugin->version);
   line("abi", fmt::format("{}.{}", plugin->abi_major, plugin->abi_minor));
@@ -24,7 +26,9 @@ Result<std::string> generate_manifest(const kinora_plugin* plugin, const TierFie
   for (uint32_t i = 0; i < plugin->n_components; ++i) {
     const auto& c = component_at(*plugin, i);
     if (!c.describe) {
-      return fail(KINORA_UNSUPPORTED, "{}: component {} describes nothing; its plugin.toml is written by hand", plugin->name, c.id);
+      return fail(KINORA_UNSUPPORTED,
+                  "{}: component {} describes nothing; its plugin.toml is written by hand", plugin->name,
+                  c.id);
     }
     out += '\n';
     const auto status = from_abi(c.describe(&sink), std::string(c.id) + ": describe");

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 
 #include "core/log.hpp"
@@ -58,7 +59,8 @@ const void* offered(std::string_view id, uint32_t minor) {
   return it != all.by_id.end() && it->second.minor >= minor ? it->second.table : nullptr;
 }
 
-// Called by plugins: nothing may escape. A message that cannot be kept for lack of memory is lost, its code is not.
+// Called by plugins: nothing may escape. A message that cannot be kept for lack of memory is lost, its code
+// is not.
 void set_error(const kinora_host*, int32_t code, const char* message) {
   last().code = code;
   try {

@@ -1,8 +1,8 @@
 #include "core/plugin/host.hpp"
 
-#include <gtest/gtest.h>
-
 #include <thread>
+
+#include <gtest/gtest.h>
 
 #include "kinora/abi/options.h"
 

@@ -28,7 +28,8 @@ constexpr std::array<Kind, 10> all{{{"stage", KINORA_STAGE, 48},
 
 static_assert(sizeof(kinora_stage) >= 48 && sizeof(kinora_storage) >= 96 && sizeof(kinora_engine) >= 32);
 static_assert(sizeof(kinora_tokenizer) >= 72 && sizeof(kinora_model) >= 40 && sizeof(kinora_loss) >= 64);
-static_assert(sizeof(kinora_sampler) >= 40 && sizeof(kinora_strategy) >= 48 && sizeof(kinora_precision) >= 48);
+static_assert(sizeof(kinora_sampler) >= 40 && sizeof(kinora_strategy) >= 48 &&
+              sizeof(kinora_precision) >= 48);
 static_assert(sizeof(kinora_collective) >= 64);
 
 }  // namespace

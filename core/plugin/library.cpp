@@ -1,25 +1,19 @@
 #include "core/plugin/library.hpp"
 
 #include <dlfcn.h>
-
 #include <map>
+#include <memory>
 #include <mutex>
-#include <set>
 
 #define BOOST_DLL_USE_STD_FS
 #include <boost/dll/shared_library.hpp>
 
 #include "core/plugin/host.hpp"
-#include "core/plugin/kinds.hpp"
 
 namespace kinora::core {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Sizes that ABI 1.0 fixed: the least that a plugin may write in struct_size.
-constexpr uint32_t plugin_size = 40, component_size = 40;
-constexpr uint32_t max_components = 4096;
 
 // Which package of Debian 12, or which wheel, has a library that a plugin may need.
 struct Package {
@@ -46,13 +40,16 @@ std::string explain(const fs::path& library, const std::string& text) {
   const auto missing = text.find(": cannot open shared object file");
   if (missing != text.npos && !text.starts_with(library.string())) {
     const auto name = text.substr(0, missing);
-    std::string remedy = fmt::format("the package that has {} (apt-file search {}), or add its folder to LD_LIBRARY_PATH", name, name);
+    std::string remedy = fmt::format(
+        "the package that has {} (apt-file search {}), or add its folder to LD_LIBRARY_PATH", name, name);
     for (const auto& p : packages)
       if (name.starts_with(p.library)) remedy = p.package;
     return fmt::format("needs {}, which is not here ({}); install {}", name, text, remedy);
   }
   if (text.find("undefined symbol") != text.npos)
-    return text + "; it was built against other versions of its libraries, or lacks one at link time: build it again here";
+    return text +
+           "; it was built against other versions of its libraries, or lacks one at link time: build it "
+           "again here";
   return text;
 }
 
@@ -64,8 +61,8 @@ struct Opened {
 Result<const kinora_plugin*> enter(boost::dll::shared_library& library, const fs::path& path) {
   using Entry = const kinora_plugin*(const kinora_host*);
   if (!library.has(KINORA_PLUGIN_ENTRY)) {
-    return fail(KINORA_INVALID, "{}: exports no function {}; a plugin's source ends in KINORA_PLUGIN(...)", path.string(),
-                KINORA_PLUGIN_ENTRY);
+    return fail(KINORA_INVALID, "{}: exports no function {}; a plugin's source ends in KINORA_PLUGIN(...)",
+                path.string(), KINORA_PLUGIN_ENTRY);
   }
   try {
     const kinora_plugin* plugin = library.get<Entry>(KINORA_PLUGIN_ENTRY)(&core_host());
@@ -84,71 +81,14 @@ Opened open_now(const fs::path& path) {
   library->load(path, boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local, error);
   if (error) {
     const char* text = dlerror();
-    return {nullptr, fail(KINORA_UNSUPPORTED, "{}: {}", path.string(), explain(path, text ? text : error.message()))};
+    return {nullptr,
+            fail(KINORA_UNSUPPORTED, "{}: {}", path.string(), explain(path, text ? text : error.message()))};
   }
   auto plugin = enter(*library, path);
   return {std::move(library), std::move(plugin)};
 }
 
-Failure differs(const kinora_plugin& p, std::string_view field, std::string_view expected, std::string_view found) {
-  return fail(KINORA_INVALID, "plugin '{}': {}: expected {}, found {}; build the library and its plugin.toml again, together",
-              p.name ? p.name : "", field, expected, found);
-}
-
-Status check_component(const kinora_plugin& p, const kinora_component& c, const PluginSpec& manifest) {
-  if (!c.id || !manifest.component(c.id)) return differs(p, "component", "one of the manifest's", c.id ? c.id : "no id");
-  const auto* kind = find_kind(manifest.component(c.id)->kind);
-  const std::string_view found = c.interface_id ? c.interface_id : "none";
-  if (found != kind->interface) return differs(p, fmt::format("interface of {}", c.id), kind->interface, found);
-  if (!c.api) return differs(p, fmt::format("table of {}", c.id), "a table of functions", "null");
-  // Every interface's table begins with its struct_size.
-  const auto size = *static_cast<const uint32_t*>(c.api);
-  if (size < kind->table_size) {
-    return differs(p, fmt::format("struct_size of {}'s {} table", c.id, kind->interface), fmt::format("at least {}", kind->table_size),
-                   std::to_string(size));
-  }
-  return {};
-}
-
 }  // namespace
-
-const HostFacts& host_facts() {
-  static const HostFacts facts = [] {
-    HostFacts f;
-#ifdef KINORA_TORCH_VERSION
-    f.torch = KINORA_TORCH_VERSION;
-#endif
-    f.cxx_abi = _GLIBCXX_USE_CXX11_ABI ? "1" : "0";
-#if defined(KINORA_HAS_CUDA) && KINORA_HAS_CUDA
-    f.cuda = "13";
-#endif
-    return f;
-  }();
-  return facts;
-}
-
-Status check_compatible(const PluginSpec& p, const HostFacts& host) {
-  const auto refuse = [&](const char* field, const std::string& expected, const std::string& found, const char* remedy) -> Status {
-    return fail(KINORA_UNSUPPORTED, "plugin '{}': {}: expected {}, found {}; {}", p.name, field, expected, found, remedy);
-  };
-  const auto abi = fmt::format("{}.{}", p.abi_major, p.abi_minor);
-  if (p.abi_major != host.abi_major) {
-    return refuse("abi", fmt::format("{}.0 to {}.{}", host.abi_major, host.abi_major, host.abi_minor), abi,
-                  p.abi_major < host.abi_major ? "build the plugin with this Kinora's SDK" : "it needs a newer Kinora");
-  }
-  if (p.abi_minor > host.abi_minor)
-    return refuse("abi", fmt::format("{}.0 to {}.{}", host.abi_major, host.abi_major, host.abi_minor), abi, "it needs a newer Kinora");
-  if (p.tier != Tier::pinned) return {};
-  const char* rebuild = "build the plugin against this Kinora's libtorch, or take the stable tier";
-  if (p.torch != host.torch) return refuse("torch", host.torch.empty() ? "none, this build has no libtorch" : host.torch, p.torch, rebuild);
-  if (p.cxx_abi != host.cxx_abi) return refuse("cxx_abi", host.cxx_abi, p.cxx_abi, rebuild);
-  const auto major = [](const std::string& version) { return version.substr(0, version.find('.')); };
-  if (!p.cuda.empty() && major(p.cuda) != major(host.cuda)) {
-    return refuse("cuda", host.cuda.empty() ? "none, this is a build without CUDA" : host.cuda, p.cuda,
-                  "take a Kinora built with that CUDA (preset cuda)");
-  }
-  return {};
-}
 
 Result<const kinora_plugin*> open_library(const fs::path& library) {
   // Never destroyed, so never closed.
@@ -161,47 +101,6 @@ Result<const kinora_plugin*> open_library(const fs::path& library) {
   auto it = all->find(path);
   if (it == all->end()) it = all->emplace(path, open_now(path)).first;
   return it->second.plugin;
-}
-
-const kinora_component& component_at(const kinora_plugin& plugin, uint32_t i) {
-  const auto* first = reinterpret_cast<const char*>(plugin.components);
-  return *reinterpret_cast<const kinora_component*>(first + size_t{i} * plugin.components->struct_size);
-}
-
-Status check_shape(const kinora_plugin& p, const std::string& name) {
-  const auto wrong = [&](std::string_view field, const std::string& expected, uint64_t found) -> Status {
-    return fail(KINORA_INVALID, "plugin '{}': {}: expected {}, found {}; build it again with this Kinora's SDK", name, field, expected,
-                found);
-  };
-  if (p.struct_size < plugin_size) return wrong("struct_size of kinora_plugin", fmt::format("at least {}", plugin_size), p.struct_size);
-  if (p.abi_major != KINORA_ABI_MAJOR) return wrong("abi_major", std::to_string(KINORA_ABI_MAJOR), p.abi_major);
-  if (p.n_components == 0 || p.n_components > max_components || !p.components)
-    return wrong("n_components", fmt::format("1 to {} and a list of them", max_components), p.n_components);
-  for (uint32_t i = 0; i < p.n_components; ++i) {
-    const uint32_t size = component_at(p, i).struct_size;
-    if (size < component_size || size % 8 != 0 || size != p.components->struct_size)
-      return wrong("struct_size of kinora_component", fmt::format("at least {}, the same in all", component_size), size);
-  }
-  return {};
-}
-
-Status check_opened(const kinora_plugin& p, const PluginSpec& manifest) {
-  if (auto status = check_shape(p, manifest.name); !status) return status;
-  const auto abi = [](uint32_t major, uint32_t minor) { return fmt::format("{}.{}", major, minor); };
-  const std::string_view name = p.name ? p.name : "", version = p.version ? p.version : "";
-  if (name != manifest.name) return differs(p, "name", manifest.name, name);
-  if (version != manifest.version) return differs(p, "version", manifest.version, version);
-  if (p.abi_minor != manifest.abi_minor)
-    return differs(p, "abi", abi(manifest.abi_major, manifest.abi_minor), abi(p.abi_major, p.abi_minor));
-  std::set<std::string_view> seen;
-  for (uint32_t i = 0; i < p.n_components; ++i) {
-    const auto& c = component_at(p, i);
-    if (auto status = check_component(p, c, manifest); !status) return status;
-    if (!seen.insert(c.id).second) return differs(p, "component", "each id once", std::string(c.id) + " twice");
-  }
-  for (const auto& c : manifest.components)
-    if (!seen.contains(c.id)) return differs(p, "component", c.id, "none of that id in the library");
-  return {};
 }
 
 }  // namespace kinora::core

@@ -1,5 +1,5 @@
-// A plugin's shared library. Opened by absolute path with RTLD_NOW | RTLD_LOCAL, once in a process, and never closed: static
-// destructors and thread-local state of plugins do not survive a dlclose.
+// A plugin's shared library. Opened by absolute path with RTLD_NOW | RTLD_LOCAL, once in a process, and never
+// closed: static destructors and thread-local state of plugins do not survive a dlclose.
 #pragma once
 #include <filesystem>
 
@@ -16,8 +16,8 @@ struct HostFacts {
 };
 const HostFacts& host_facts();
 
-// Before the library is opened: does the manifest fit this host? The message names the field, what was expected, what was
-// found, and the remedy.
+// Before the library is opened: does the manifest fit this host? The message names the field, what was
+// expected, what was found, and the remedy.
 Status check_compatible(const PluginSpec& plugin, const HostFacts& host);
 
 // [any-thread] Opens the library and calls its entry, or returns what the first call returned.
@@ -29,7 +29,8 @@ Status check_shape(const kinora_plugin& opened, const std::string& name);
 // And is the library what its manifest says? Table sizes, names, versions, ids, interfaces.
 Status check_opened(const kinora_plugin& opened, const PluginSpec& manifest);
 
-// The i-th component. A plugin of a later minor may have larger entries, so its own struct_size is the stride.
+// The i-th component. A plugin of a later minor may have larger entries, so its own struct_size is the
+// stride.
 const kinora_component& component_at(const kinora_plugin& plugin, uint32_t i);
 
 }  // namespace kinora::core

@@ -1,16 +1,19 @@
-// plugin.toml: what a plugin says of itself before it is opened. sdk/include/kinora/options.hpp (Describe) writes the
+// plugin.toml: what a plugin says of itself before it is opened. sdk/include/kinora/options.hpp (Describe)
+// writes the
 // [[component]] entries, generate_manifest() the whole.
 //
 //   [plugin]
 //   name = "samplers-edm"
 //   version = "0.1.0"
 //   abi = "1.0"              # major, and the oldest minor that it needs
-//   tier = "stable"          # pinned: with torch = "==2.11.0", cxx_abi = "1", and cuda = "13.0" if it needs CUDA
+//   tier = "stable"          # pinned: with torch = "==2.11.0", cxx_abi = "1", and cuda = "13.0" if it needs
+//   CUDA
 //   [[component]]
 //   id = "sampler/edm-heun"
 //   help = "EDM's Heun sampler, order 2"
 //   input.noise = { shape = "[B, ...]", dtype = "float64" }
-//   option.steps = { type = "int", default = 35, min = 1, max = 1000, unit = "steps", help = "intervals of the grid" }
+//   option.steps = { type = "int", default = 35, min = 1, max = 1000, unit = "steps", help = "intervals of
+//   the grid" }
 #pragma once
 #include <optional>
 #include <string>
@@ -34,7 +37,7 @@ const char* type_name(OptionType type);
 struct OptionSpec {
   std::string name;
   OptionType type = OptionType::string;
-  json default_value;  // of the type; for a required option only an example
+  json default_value;                            // of the type; for a required option only an example
   std::optional<double> min, max, above, below;  // of each item; above and below are exclusive
   std::string unit, help;
   std::vector<std::string> choices;  // of each item; empty: any
@@ -68,7 +71,8 @@ struct PluginSpec {
 // Every error of the text, one a line, each FILE:LINE:COL: what is wrong and what is right.
 Result<PluginSpec> parse_manifest(std::string_view text, std::string_view file);
 
-// The one [[component]] of a text that has nothing else, of any kind: how the host describes parts of its own (jobs).
+// The one [[component]] of a text that has nothing else, of any kind: how the host describes parts of its own
+// (jobs).
 Result<ComponentSpec> parse_component(std::string_view text, std::string_view file);
 
 // What the [plugin] table says beyond what the library knows of itself.

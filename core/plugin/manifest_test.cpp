@@ -1,9 +1,9 @@
 #include "core/plugin/manifest.hpp"
 
+#include <random>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <random>
 
 namespace kinora::core {
 namespace {
@@ -72,21 +72,30 @@ const Case cases[] = {
     {"version =", "versoin =", "plugin.toml:3:1: unknown key 'versoin' in [plugin], did you mean 'version'?"},
     {"abi = \"1.0\"", "abi = \"one\"", "plugin.toml:4:7: abi 'one' must be \"MAJOR.MINOR\""},
     {"tier = \"pinned\"", "tier = \"loose\"", "plugin.toml:5:8: unknown tier 'loose'; tiers: stable, pinned"},
-    {"tier = \"pinned\"", "tier = \"stable\"", "plugin.toml:5:8: torch, cxx_abi and cuda belong to tier \"pinned\""},
+    {"tier = \"pinned\"", "tier = \"stable\"",
+     "plugin.toml:5:8: torch, cxx_abi and cuda belong to tier \"pinned\""},
     {"\"==2.11.0\"", "\">=2.11\"", "plugin.toml:6:9: torch '>=2.11' must be one exact version"},
     {"cxx_abi = \"1\"\n", "", "[plugin] has no 'cxx_abi'"},
-    {"sampler/edm-heun", "samplr/edm-heun", "plugin.toml:11:6: unknown kind 'samplr' of component 'samplr/edm-heun', did you mean 'sampler'?"},
-    {"sampler/edm-heun", "edm-heun", "'edm-heun' is no name of a component"},
-    {"sampler/edm-heun", "sampler/edm-euler", "plugin.toml:22:1: component 'sampler/edm-euler' is listed twice"},
-    {"shape = \"[N]\", dtype = \"int64\"", "shape = \"[N]\"", "output 'again' of sampler/edm-heun has no 'dtype'"},
-    {"type = \"int\"", "type = \"integer\"", "plugin.toml:16:25: unknown option type 'integer', did you mean 'int'?"},
-    {"default = 35", "default = 0", "plugin.toml:16:42: default: option 'steps' of sampler/edm-heun takes an int from 1 to 1000 (steps), found 0"},
+    {"sampler/edm-heun", "samplr/edm-heun",
+     "plugin.toml:11:6: unknown kind 'samplr' of component 'samplr/edm-heun', did you mean 'sampler'?"},
+    {"sampler/edm-heun", "edm-heun", "'edm-heun' is no id of a component; write KIND/NAME"},
+    {"sampler/edm-heun", "sampler/edm-euler",
+     "plugin.toml:22:1: component 'sampler/edm-euler' is listed twice"},
+    {"shape = \"[N]\", dtype = \"int64\"", "shape = \"[N]\"",
+     "output 'again' of sampler/edm-heun has no 'dtype'"},
+    {"type = \"int\"", "type = \"integer\"",
+     "plugin.toml:16:25: unknown option type 'integer', did you mean 'int'?"},
+    {"default = 35", "default = 0",
+     "plugin.toml:16:42: default: option 'steps' of sampler/edm-heun takes an int from 1 to 1000 (steps), "
+     "found 0"},
     {"default = 35", "default = 1979-05-27", "plugin.toml:16:42: a default is a number"},
     {"default = 35, ", "", "option 'steps' of sampler/edm-heun has no 'default'"},
     {"max = 1000", "mxa = 1000", "plugin.toml:16:55: unknown key 'mxa'"},
     {"min = 1", "min = \"1\"", "plugin.toml:16:52: 'min' must be a number"},
-    {"required = true", "required = 1", "'required' of option 'weights' of sampler/edm-heun must be true or false"},
-    {"choices = [\"a\", \"b\"]", "choices = [\"a\", 2]", "'choices' of option 'mode' of sampler/edm-heun must be a list of strings"},
+    {"required = true", "required = 1",
+     "'required' of option 'weights' of sampler/edm-heun must be true or false"},
+    {"choices = [\"a\", \"b\"]", "choices = [\"a\", 2]",
+     "'choices' of option 'mode' of sampler/edm-heun must be a list of strings"},
     {"help = \"order 2\"", "help = \"order 2", "plugin.toml:12:"},
     {"[[component]]\nid = \"sampler/edm-heun\"", "[component]\nid = \"sampler/edm-heun\"", "plugin.toml:22:"},
     {"option.rho = {", "option.Rho = {", "plugin.toml:17:8: 'Rho' is no name of an option"},
@@ -105,16 +114,19 @@ TEST(Manifest, ErrorsHaveTheirPlace) {
 }
 
 TEST(Manifest, ReportsAllErrorsInTheFilesOrder) {
-  const auto p = parse_manifest("[plugin]\nname = 1\nversion = 2\n[[component]]\nid = \"stage/x\"\ncolour = 3\n", "p");
+  const auto p =
+      parse_manifest("[plugin]\nname = 1\nversion = 2\n[[component]]\nid = \"stage/x\"\ncolour = 3\n", "p");
   ASSERT_FALSE(p);
   EXPECT_EQ(p.failure().message,
-            "p:1:1: [plugin] has no 'abi'\np:1:1: [plugin] has no 'tier'\np:2:8: 'name' of [plugin] must be a string\n"
+            "p:1:1: [plugin] has no 'abi'\np:1:1: [plugin] has no 'tier'\np:2:8: 'name' of [plugin] must be "
+            "a string\n"
             "p:3:11: 'version' of [plugin] must be a string\n"
             "p:6:1: unknown key 'colour' in [[component]]; keys: id, help, input, output, option");
 }
 
 TEST(Manifest, EmptyTextIsNoManifest) {
-  EXPECT_EQ(parse_manifest("", "p").failure().message, "p:1:1: the manifest has no 'plugin'\np:1:1: the manifest has no 'component'");
+  EXPECT_EQ(parse_manifest("", "p").failure().message,
+            "p:1:1: the manifest has no 'plugin'\np:1:1: the manifest has no 'component'");
 }
 
 // Hostile text: an error or a manifest, never a crash, and every error has a place.
@@ -125,10 +137,18 @@ TEST(Manifest, DamagedTextIsAnErrorOrAManifest) {
     for (uint64_t n = 1 + random() % 4; n > 0; --n) {
       const size_t at = random() % text.size();
       switch (random() % 4) {
-        case 0: text[at] = static_cast<char>(random()); break;
-        case 1: text.erase(at, random() % 20); break;
-        case 2: text.insert(at, text.substr(random() % text.size(), random() % 40)); break;
-        default: text.insert(at, std::string(random() % 50, "[{\"'="[random() % 5])); break;
+        case 0:
+          text[at] = static_cast<char>(random());
+          break;
+        case 1:
+          text.erase(at, random() % 20);
+          break;
+        case 2:
+          text.insert(at, text.substr(random() % text.size(), random() % 40));
+          break;
+        default:
+          text.insert(at, std::string(random() % 50, "[{\"'="[random() % 5]));
+          break;
       }
     }
     const auto p = parse_manifest(text, "p");

@@ -44,13 +44,18 @@ Failure Registry::not_found(std::string_view kind, std::string_view name) const 
   std::string rest = did_you_mean(name, candidates);
   if (rest.empty() && bare && kind.empty()) {
     const auto at = std::find(names.begin(), names.end(), suggest(name, names));
-    if (at != names.end()) rest = ", did you mean '" + candidates[static_cast<size_t>(at - names.begin())] + "'?";
+    if (at != names.end())
+      rest = ", did you mean '" + candidates[static_cast<size_t>(at - names.begin())] + "'?";
   }
-  if (rest.empty() && !kind.empty()) rest = candidates.empty() ? "; there is none" : fmt::format("; there are: {}", fmt::join(candidates, ", "));
+  if (rest.empty() && !kind.empty())
+    rest = candidates.empty() ? "; there is none" : did_you_mean_or_list(name, candidates, "there are");
   if (rest.empty()) rest = "; `kinora plugins` lists what there is";
   size_t unreadable = 0;
-  for (const auto& entry : entries_) unreadable += entry->info.state == PluginState::disabled && entry->info.spec.components.empty();
-  if (unreadable > 0) rest += fmt::format(" ({} plugin{} cannot be read: see `kinora plugins`)", unreadable, unreadable == 1 ? "" : "s");
+  for (const auto& entry : entries_)
+    unreadable += entry->info.state == PluginState::disabled && entry->info.spec.components.empty();
+  if (unreadable > 0)
+    rest += fmt::format(" ({} plugin{} cannot be read: see `kinora plugins`)", unreadable,
+                        unreadable == 1 ? "" : "s");
   return fail(KINORA_NOT_FOUND, "unknown {} '{}'{}", kind.empty() ? "component" : kind, name, rest);
 }
 

@@ -1,5 +1,5 @@
-// The plugins that this host found. Built once by scan(); after that only states change: a plugin is opened on the first use
-// of one of its components, and one that cannot be opened disables only itself.
+// The plugins that this host found. Built once by scan(); after that only states change: a plugin is opened
+// on the first use of one of its components, and one that cannot be opened disables only itself.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -15,12 +15,13 @@ namespace kinora::core {
 
 struct SearchFolder {
   std::filesystem::path path;
-  std::string origin;     // "--plugins", "KINORA_PLUGIN_PATH", "user folder", "built-in folder"
+  std::string origin;      // "--plugins", "KINORA_PLUGIN_PATH", "user folder", "built-in folder"
   bool must_exist = true;  // a message if it does not
 };
 
-// In the order of search: the flag's folders, KINORA_PLUGIN_PATH, the user's folder (XDG_DATA_HOME), ../lib/kinora/plugins
-// beside the executable. Each holds folders NAME/{plugin.toml, libNAME.so}, or is such a folder itself.
+// In the order of search: the flag's folders, KINORA_PLUGIN_PATH, the user's folder (XDG_DATA_HOME),
+// ../lib/kinora/plugins beside the executable. Each holds folders NAME/{plugin.toml, libNAME.so}, or is such
+// a folder itself.
 std::vector<SearchFolder> search_folders(const std::vector<std::filesystem::path>& flag);
 
 enum class PluginState { ready, disabled, loaded, shadowed };
@@ -31,10 +32,12 @@ struct PluginInfo {
   std::filesystem::path folder, library;
   PluginState state = PluginState::ready;
   std::string reason;  // of disabled and shadowed
-  std::map<std::string, std::string> shadowed;  // components of this plugin that another plugin offers first: id -> plugin
+  std::map<std::string, std::string>
+      shadowed;  // components of this plugin that another plugin offers first: id -> plugin
 };
 
-// A component ready for use. The pointers live as long as the registry; `api` is a const kinora_sampler* or its like.
+// A component ready for use. The pointers live as long as the registry; `api` is a const kinora_sampler* or
+// its like.
 struct Component {
   const ComponentSpec* spec = nullptr;
   const PluginSpec* plugin = nullptr;
@@ -60,12 +63,14 @@ class Registry {
   // Every id that find() accepts, of one kind or ("") of all.
   std::vector<std::string> ids(std::string_view kind = {}) const;
 
-  // [any-thread] By full id "stage/video.read", or by kind and either the bare name or the full id. The plugin stays
-  // closed. KINORA_NOT_FOUND with a suggestion; KINORA_UNSUPPORTED with the reason if its plugin is disabled.
+  // [any-thread] By full id "stage/video.read", or by kind and either the bare name or the full id. The
+  // plugin stays closed. KINORA_NOT_FOUND with a suggestion; KINORA_UNSUPPORTED with the reason if its plugin
+  // is disabled.
   Result<const ComponentSpec*> find(std::string_view id) const { return find({}, id); }
   Result<const ComponentSpec*> find(std::string_view kind, std::string_view name) const;
 
-  // [any-thread] The same, and opens its plugin; for one of the pinned tier, libtorch first (host.hpp, ensure_torch).
+  // [any-thread] The same, and opens its plugin; for one of the pinned tier, libtorch first (host.hpp,
+  // ensure_torch).
   Result<Component> open(std::string_view id) { return open({}, id); }
   Result<Component> open(std::string_view kind, std::string_view name);
 

@@ -16,7 +16,8 @@ struct Registry::Entry {
 
 struct Registry::Locks {
   std::mutex state;
-  // One plugin is opened at a time. Recursive: a plugin's entry may read a file, which opens a storage plugin.
+  // One plugin is opened at a time. Recursive: a plugin's entry may read a file, which opens a storage
+  // plugin.
   std::recursive_mutex load;
 };
 

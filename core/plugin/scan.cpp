@@ -19,9 +19,11 @@ Result<std::string> read_text(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text(max_manifest + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad() || !file.is_open()) return fail(KINORA_IO, "{}: cannot be read; check its permissions", path.string());
+  if (file.bad() || !file.is_open())
+    return fail(KINORA_IO, "{}: cannot be read; check its permissions", path.string());
   text.resize(static_cast<size_t>(file.gcount()));
-  if (text.size() > max_manifest) return fail(KINORA_DATA, "{}: larger than 1 MiB, so no manifest", path.string());
+  if (text.size() > max_manifest)
+    return fail(KINORA_DATA, "{}: larger than 1 MiB, so no manifest", path.string());
   return text;
 }
 
@@ -53,11 +55,16 @@ Status read_plugin(PluginInfo& info) {
     text = *std::move(read);
   } else {
     info.library = library_in(info.folder, "");
-    if (info.library.empty()) return fail(KINORA_NOT_FOUND, "{}: no plugin.toml and not one library; install the plugin again", info.folder.string());
+    if (info.library.empty())
+      return fail(KINORA_NOT_FOUND, "{}: no plugin.toml and not one library; install the plugin again",
+                  info.folder.string());
     const auto embedded = read_embedded_manifest(info.library);
     if (!embedded) return embedded.failure();
     place = info.library.string() + "(.kinora.manifest)";
-    if (!*embedded) return fail(KINORA_NOT_FOUND, "{}: no plugin.toml beside it and none inside; build it with kinora_add_plugin", info.library.string());
+    if (!*embedded)
+      return fail(KINORA_NOT_FOUND,
+                  "{}: no plugin.toml beside it and none inside; build it with kinora_add_plugin",
+                  info.library.string());
     text = **embedded;
   }
   auto spec = parse_manifest(text, place);
@@ -68,7 +75,8 @@ Status read_plugin(PluginInfo& info) {
   const auto embedded = read_embedded_manifest(info.library);
   if (!embedded) return embedded.failure();
   if (*embedded && **embedded != text) {
-    return fail(KINORA_INVALID, "{}:{}:1: differs from the manifest inside {}; build the library again, or restore the file",
+    return fail(KINORA_INVALID,
+                "{}:{}:1: differs from the manifest inside {}; build the library again, or restore the file",
                 place, first_different_line(text, **embedded), info.library.filename().string());
   }
   return {};
@@ -87,9 +95,11 @@ Status check_trust(const PluginInfo& info) {
 std::vector<SearchFolder> search_folders(const std::vector<fs::path>& flag) {
   std::vector<SearchFolder> out;
   for (const auto& path : flag) out.push_back({path, "--plugins", true});
-  for (const auto& path : split_paths(environment("KINORA_PLUGIN_PATH"))) out.push_back({path, "KINORA_PLUGIN_PATH", true});
+  for (const auto& path : split_paths(environment("KINORA_PLUGIN_PATH")))
+    out.push_back({path, "KINORA_PLUGIN_PATH", true});
   fs::path data = environment("XDG_DATA_HOME");
-  if (const auto home = environment("HOME"); data.empty() && !home.empty()) data = fs::path(home) / ".local/share";
+  if (const auto home = environment("HOME"); data.empty() && !home.empty())
+    data = fs::path(home) / ".local/share";
   if (!data.empty()) out.push_back({data / "kinora/plugins", "the user's folder", false});
   if (const auto here = executable_folder(); !here.empty())
     out.push_back({(here / "../lib/kinora/plugins").lexically_normal(), "the built-in folder", false});
@@ -103,7 +113,9 @@ Registry Registry::scan(const std::vector<SearchFolder>& folders, HostFacts host
     std::error_code error;
     const fs::path path = fs::canonical(folder.path, error);
     if (error) {
-      if (folder.must_exist) out.notices_.push_back(fmt::format("{} ({}): {}", folder.path.string(), folder.origin, error.message()));
+      if (folder.must_exist)
+        out.notices_.push_back(
+            fmt::format("{} ({}): {}", folder.path.string(), folder.origin, error.message()));
       continue;
     }
     if (std::find(seen.begin(), seen.end(), path) != seen.end()) continue;
@@ -116,16 +128,19 @@ Registry Registry::scan(const std::vector<SearchFolder>& folders, HostFacts host
 
 void Registry::scan_folder(const SearchFolder& folder) {
   if (const auto why = why_untrusted(folder.path); !why.empty())
-    return notices_.push_back(fmt::format("{} ({}) was not searched: {}", folder.path.string(), folder.origin, why));
+    return notices_.push_back(
+        fmt::format("{} ({}) was not searched: {}", folder.path.string(), folder.origin, why));
   std::error_code error;
   if (fs::exists(folder.path / "plugin.toml", error)) return add(folder.path);
   std::vector<fs::path> found;
   for (const auto& item : fs::directory_iterator(folder.path, error)) {
     std::error_code unreadable;
     if (!item.is_directory(unreadable)) continue;
-    if (fs::exists(item.path() / "plugin.toml", unreadable) || !library_in(item.path(), "").empty()) found.push_back(item.path());
+    if (fs::exists(item.path() / "plugin.toml", unreadable) || !library_in(item.path(), "").empty())
+      found.push_back(item.path());
   }
-  if (error) notices_.push_back(fmt::format("{} ({}): {}", folder.path.string(), folder.origin, error.message()));
+  if (error)
+    notices_.push_back(fmt::format("{} ({}): {}", folder.path.string(), folder.origin, error.message()));
   std::sort(found.begin(), found.end());
   for (const auto& path : found) add(path);
 }

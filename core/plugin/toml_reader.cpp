@@ -13,8 +13,9 @@ void TomlErrors::add_text(const toml::source_position& place, std::string_view m
 }
 
 std::string TomlErrors::text() {
-  std::stable_sort(lines_.begin(), lines_.end(),
-                   [](const Line& a, const Line& b) { return std::tie(a.line, a.column) < std::tie(b.line, b.column); });
+  std::stable_sort(lines_.begin(), lines_.end(), [](const Line& a, const Line& b) {
+    return std::tie(a.line, a.column) < std::tie(b.line, b.column);
+  });
   std::string out;
   for (const auto& line : lines_) out += (out.empty() ? "" : "\n") + line.text;
   return out;
@@ -87,9 +88,8 @@ void TomlTable::finish() {
   for (const auto& [key, node] : in_file_order(table_)) {
     const std::string name(key->str());
     if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
-    const std::string rest = did_you_mean(name, known_);
     errors_.add(key->source(), "unknown key '{}' in {}{}", name, what_,
-                rest.empty() ? fmt::format("; keys: {}", fmt::join(known_, ", ")) : rest);
+                did_you_mean_or_list(name, known_, "keys"));
   }
 }
 

@@ -1,4 +1,5 @@
-// Reading a TOML table whose every key is known: order, types and places of errors. Used by the manifest's parser.
+// Reading a TOML table whose every key is known: order, types and places of errors. Used by the manifest's
+// parser.
 #pragma once
 #include <string>
 #include <string_view>

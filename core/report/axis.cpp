@@ -28,35 +28,44 @@ void linear_ticks(Axis& axis, int wanted, bool rounded) {
   const double widest = std::max(std::abs(axis.low), std::abs(axis.high));
   const int digits = std::clamp(static_cast<int>(std::ceil(std::log10(widest / step) - 1e-9)) + 1, 1, 12);
   for (int64_t i = first; i <= last; ++i)
-    axis.ticks.push_back({axis.at(static_cast<double>(i) * step), number(static_cast<double>(i) * step, digits)});
+    axis.ticks.push_back(
+        {axis.at(static_cast<double>(i) * step), number(static_cast<double>(i) * step, digits)});
+}
+
+// The values m * 10^e, e a multiple of `every`, that lie on the axis.
+std::vector<double> log_values(const Axis& axis, const std::vector<double>& mantissas, int every) {
+  std::vector<double> out;
+  const int last = static_cast<int>(std::ceil(std::log10(axis.high)));
+  for (int e = static_cast<int>(std::floor(std::log10(axis.low))); e <= last; ++e)
+    for (const double m : mantissas)
+      if (const double v = m * std::pow(10.0, e); e % every == 0 && v >= axis.low && v <= axis.high)
+        out.push_back(v);
+  return out;
 }
 
 void log_ticks(Axis& axis, int wanted, bool rounded) {
+  if (rounded) {
+    const double room = std::pow(axis.high / axis.low, 0.04);
+    axis.low /= room;
+    axis.high *= room;
+  }
   const double decades = std::log10(axis.high / axis.low);
   const int every = std::max(1, static_cast<int>(std::ceil(decades / std::max(1, wanted))));
-  const bool fine = decades < 2.5;  // 2 and 5 between the powers of ten
-  std::vector<double> values;
-  for (int e = static_cast<int>(std::floor(std::log10(axis.low))) - 1; e <= static_cast<int>(std::ceil(std::log10(axis.high))) + 1; ++e)
-    for (const double m : {1.0, 2.0, 5.0})
-      if ((m == 1.0 && e % every == 0) || (m != 1.0 && fine)) values.push_back(m * std::pow(10.0, e));
-  if (rounded && fine) {
-    const auto above = std::upper_bound(values.begin(), values.end(), axis.low * (1 + 1e-9));
-    if (above != values.begin()) axis.low = *std::prev(above);
-    const auto top = std::lower_bound(values.begin(), values.end(), axis.high * (1 - 1e-9));
-    if (top != values.end()) axis.high = *top;
-  }
+  auto values = log_values(axis, {1, 2, 5}, 1);
+  const auto powers = log_values(axis, {1}, every);
+  if (values.size() > static_cast<size_t>(wanted) + 1 && powers.size() > 1) values = powers;
+  const bool extreme = values == powers && (axis.low < 1e-3 || axis.high > 1e5);
   for (const double v : values) {
-    if (v < axis.low * (1 - 1e-9) || v > axis.high * (1 + 1e-9)) continue;
-    const int exponent = static_cast<int>(std::lround(std::log10(v)));
-    const bool power = std::abs(exponent) > 3 && !fine;
-    axis.ticks.push_back({axis.at(v), power ? power_of_ten(exponent) : number(v)});
+    const auto exponent = static_cast<int>(std::lround(std::log10(v)));
+    axis.ticks.push_back({axis.at(v), extreme && exponent != 0 ? power_of_ten(exponent) : number(v)});
   }
 }
 
 }  // namespace
 
 double Axis::at(double value) const {
-  const double share = log ? std::log(std::max(value, low) / low) / std::log(high / low) : (value - low) / (high - low);
+  const double share =
+      log ? std::log(std::max(value, low) / low) / std::log(high / low) : (value - low) / (high - low);
   return std::clamp(share, 0.0, 1.0);
 }
 

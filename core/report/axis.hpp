@@ -21,10 +21,12 @@ struct Axis {
 enum class Scale {
   linear,
   from_zero,  // linear, and zero is on it
-  automatic,  // logarithmic if all values are positive and span a decade; else linear, from zero if that costs little
+  automatic,  // logarithmic if all values are positive and span a decade; else linear, from zero if that
+              // costs little
 };
 
-// Values low..high with about `wanted` ticks. `rounded`: the ends move out to ticks, so that no value touches the frame.
+// Values low..high with about `wanted` ticks. `rounded`: the ends move out, to ticks or a little, so that
+// no value touches the frame.
 Axis make_axis(double low, double high, Scale scale, int wanted, bool rounded);
 
 }  // namespace kinora::core::report

@@ -32,7 +32,8 @@ void read_shots(Film& film, const json& shots) {
   film.scores = numbers_at(shots, "scores");
   std::vector<int64_t> bounds{0};
   for (const double cut : numbers_at(shots, "cuts"))
-    if (cut > static_cast<double>(bounds.back()) && cut < static_cast<double>(film.frames)) bounds.push_back(static_cast<int64_t>(cut));
+    if (cut > static_cast<double>(bounds.back()) && cut < static_cast<double>(film.frames))
+      bounds.push_back(static_cast<int64_t>(cut));
   if (film.frames <= 0) return;
   bounds.push_back(film.frames);
   for (size_t i = 0; i + 1 < bounds.size(); ++i) {
@@ -58,8 +59,8 @@ Shot* shot_of(Film& film, const Item& clip) {
 }
 
 // Clips of clips belong to the film at the end of the chain of parents.
-Film& film_of(Curation& curation, const std::map<std::string, Film*>& films, const std::map<std::string, std::string>& parents,
-              const Item& clip) {
+Film& film_of(Curation& curation, const std::map<std::string, Film*>& films,
+              const std::map<std::string, std::string>& parents, const Item& clip) {
   std::string key = clip.parent;
   for (int depth = 0; depth < 16; ++depth) {
     if (const auto film = films.find(key); film != films.end()) return *film->second;
@@ -113,7 +114,8 @@ Curation read_curation(const JobRecord& job) {
     film.clips.push_back(std::move(clip));
   }
   for (auto& film : out.films) {
-    std::stable_sort(film.clips.begin(), film.clips.end(), [](const Item& a, const Item& b) { return a.first < b.first; });
+    std::stable_sort(film.clips.begin(), film.clips.end(),
+                     [](const Item& a, const Item& b) { return a.first < b.first; });
     for (const auto& clip : film.clips) {
       Shot* shot = shot_of(film, clip);
       (shot ? shot->clips : film.loose).push_back(&clip);

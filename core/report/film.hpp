@@ -10,8 +10,8 @@ namespace kinora::core::report {
 // How an input or a clip ended.
 struct Item {
   std::string key, parent, end, stage, reason, caption, url;
-  bool consumed = false;  // turned into clips
-  std::optional<double> score;  // of what was filtered
+  bool consumed = false;          // turned into clips
+  std::optional<double> score;    // of what was filtered
   int64_t first = -1, last = -1;  // frames [first, last) of the film; -1: not known
   int width = 0, height = 0;
 };
@@ -37,8 +37,8 @@ struct Film {
 
 struct Curation {
   std::deque<Film> films;
-  bool found = false;    // items.jsonl is there
-  int64_t broken = 0;    // its lines that could not be read
+  bool found = false;               // items.jsonl is there
+  int64_t broken = 0;               // its lines that could not be read
   std::optional<double> threshold;  // of the shot detector
 };
 

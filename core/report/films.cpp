@@ -1,57 +1,16 @@
 // The contact sheet: every shot of every film, and what became of it.
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 
 #include "core/report/sections.hpp"
+#include "core/report/tile.hpp"
 #include "core/report/words.hpp"
 
 namespace kinora::core::report {
 namespace {
 
 constexpr size_t kMostFilms = 12, kMostShots = 96;
-constexpr int kStillWidth = 360;  // pixels: sharp on a display of two dots a pixel
-
-struct Tile {
-  int number = 0;  // of the shot, from 1; 0: a clip that lies in no known shot
-  int64_t first = 0, last = 0;
-  std::optional<double> score;
-  std::vector<const Item*> clips;
-};
-
-std::vector<Tile> tiles_of(const Film& film) {
-  std::vector<Tile> out;
-  for (const auto& shot : film.shots) out.push_back({static_cast<int>(out.size()) + 1, shot.first, shot.last, shot.score, shot.clips});
-  for (const Item* clip : film.loose) out.push_back({0, std::max<int64_t>(clip->first, 0), std::max<int64_t>(clip->last, 0), {}, {clip}});
-  return out;
-}
-
-const Item* kept_clip(const Tile& tile) {
-  for (const Item* clip : tile.clips)
-    if (clip->end == "kept") return clip;
-  return nullptr;
-}
-
-// A height that keeps the film's shape, within what a tile can show.
-int still_height(const Film& film, const Tile& tile) {
-  const Item& shape = tile.clips.empty() || tile.clips[0]->width == 0 ? film.item : *tile.clips[0];
-  const double aspect = shape.width > 0 && shape.height > 0 ? static_cast<double>(shape.width) / shape.height : 16.0 / 9;
-  return 2 * static_cast<int>(std::lround(kStillWidth / std::clamp(aspect, 0.75, 2.4) / 2));
-}
-
-// The tile's middle frame: from its clip where it has one, which is short, else from the film.
-Still still_of(Page& page, const JobRecord& job, const Film& film, const Tile& tile, int height) {
-  const int64_t middle = (tile.first + tile.last) / 2;
-  if (const Item* clip = kept_clip(tile)) {
-    const auto file = job.folder / "data" / (clip->key + ".mp4");
-    std::error_code error;
-    const int64_t frame = std::max<int64_t>(0, clip->last - clip->first) / 2;
-    if (std::filesystem::path(clip->key).filename() == clip->key && std::filesystem::exists(file, error))
-      if (Still still = page.still({file.string(), frame, height, kStillWidth}); !still.jpeg.empty()) return still;
-  }
-  return page.still({film.item.url, middle, height, kStillWidth});
-}
 
 void write_ending(Html& out, const Film& film, const Item& clip) {
   if (clip.end == "kept") {
@@ -61,7 +20,8 @@ void write_ending(Html& out, const Film& film, const Item& clip) {
     if (clip.score) text += ": " + number(*clip.score);
     out.leaf("span", {{"class", "why filtered"}}, text);
   } else {
-    out.leaf("span", {{"class", "why failed"}}, "Failed in " + (clip.stage.empty() ? film.item.key : clip.stage) + ": " + clip.reason);
+    out.leaf("span", {{"class", "why failed"}},
+             "Failed in " + (clip.stage.empty() ? film.item.key : clip.stage) + ": " + clip.reason);
   }
 }
 
@@ -69,40 +29,48 @@ void write_ending(Html& out, const Film& film, const Item& clip) {
 void write_endings(Html& out, const Film& film, const Tile& tile) {
   if (tile.clips.empty()) {
     const bool cut = film.item.consumed || film.item.end == "kept";
-    out.leaf("span", {{"class", "why dim"}}, cut ? "No clip came of it" : "No clip: the film itself was " + film.item.end);
+    out.leaf("span", {{"class", "why dim"}},
+             cut ? "No clip came of it" : "No clip: the film itself was " + film.item.end);
     return;
   }
   // Parts of a long shot often end alike; each way is told once.
   std::vector<const Item*> told;
   for (const Item* clip : tile.clips) {
-    const auto same = [&](const Item* t) { return t->end == clip->end && t->caption == clip->caption && t->reason == clip->reason; };
+    const auto same = [&](const Item* t) {
+      return t->end == clip->end && t->caption == clip->caption && t->reason == clip->reason;
+    };
     if (std::any_of(told.begin(), told.end(), same) || told.size() == 3) continue;
     told.push_back(clip);
     write_ending(out, film, *clip);
   }
-  if (tile.clips.size() > 1) out.leaf("span", {{"class", "dim"}}, "Cut into " + counted(static_cast<int64_t>(tile.clips.size()), "clip"));
+  if (tile.clips.size() > 1)
+    out.leaf("span", {{"class", "dim"}},
+             "Cut into " + counted(static_cast<int64_t>(tile.clips.size()), "clip"));
 }
 
 void write_tile(Page& page, const JobRecord& job, const Film& film, const Tile& tile) {
-  const int height = still_height(film, tile);
+  const int width = kStillWidth, height = still_height(film, tile);
   const Still still = still_of(page, job, film, tile, height);
   const Embedded image = still.jpeg.empty() ? Embedded{"", still.reason, 0, 0} : page.media.jpeg(still.jpeg);
-  const std::string name = tile.number > 0 ? fmt::format("shot {}", tile.number) : "clip " + tile.clips[0]->key;
-  const Item* kept = kept_clip(tile);
+  const std::string name =
+      tile.number > 0 ? fmt::format("shot {}", tile.number) : "clip " + tile.clips[0]->key;
+  const Item* kept = tile.kept();
   auto& out = page.out;
   out.in("li", {{"class", kept ? "kept" : "lost"}}, [&] {
     out.in("figure", {}, [&] {
-      picture(out, image, {fmt::format("The middle frame of {} of {}", name, film.item.key), kStillWidth, height});
+      picture(out, image, {fmt::format("The middle frame of {} of {}", name, film.item.key), width, height});
       out.in("figcaption", {}, [&] {
         out.in("span", {{"class", "when"}}, [&] {
           out.leaf("b", {}, timecode(film.seconds(tile.first)));
           out.leaf("span", {}, duration(film.seconds(tile.last - tile.first)));
         });
         write_endings(out, film, tile);
-        const std::string number_text = tile.number > 0 ? fmt::format("Shot {}", tile.number) : tile.clips[0]->key;
-        out.leaf("span", {{"class", "dim"}}, tile.score ? number_text + " · cut at score " + number(*tile.score)
-                                             : tile.number == 1 ? number_text + " · the film’s start"
-                                                                : number_text);
+        const std::string number_text =
+            tile.number > 0 ? fmt::format("Shot {}", tile.number) : tile.clips[0]->key;
+        out.leaf("span", {{"class", "dim"}},
+                 tile.score         ? fmt::format("{} · cut at score {:.1f}", number_text, *tile.score)
+                 : tile.number == 1 ? number_text + " · the film’s start"
+                                    : number_text);
       });
     });
   });
@@ -124,15 +92,21 @@ void write_film(Page& page, const JobRecord& job, const Film& film, std::optiona
   out.in("article", {{"class", "film"}}, [&] {
     out.leaf("h3", {}, film.item.key);
     out.leaf("p", {{"class", "dim"}}, film_facts(film));
-    if (film.item.end == "failed") out.leaf("p", {{"class", "note failed"}}, "The film failed in " + film.item.stage + ": " + film.item.reason);
-    if (film.item.end == "filtered") out.leaf("p", {{"class", "note filtered"}}, "The film was filtered by " + film.item.reason + ": " + number(film.item.score.value_or(0)));
+    if (film.item.end == "failed")
+      out.leaf("p", {{"class", "note failed"}},
+               "The film failed in " + film.item.stage + ": " + film.item.reason);
+    if (film.item.end == "filtered")
+      out.leaf("p", {{"class", "note filtered"}},
+               "The film was filtered by " + film.item.reason + ": " + number(film.item.score.value_or(0)));
     write_timeline(out, film, threshold);
     const auto tiles = tiles_of(film);
     if (tiles.empty()) return;
     out.in("ol", {{"class", "shots"}}, [&] {
       for (size_t i = 0; i < std::min(tiles.size(), kMostShots); ++i) write_tile(page, job, film, tiles[i]);
     });
-    if (tiles.size() > kMostShots) note(out, counted(static_cast<int64_t>(tiles.size() - kMostShots), "more shot") + " of this film: items.jsonl has them all.");
+    if (tiles.size() > kMostShots)
+      note(out, counted(static_cast<int64_t>(tiles.size() - kMostShots), "more shot") +
+                    " of this film: items.jsonl has them all.");
   });
 }
 
@@ -144,10 +118,13 @@ void write_films(Page& page) {
     for (const JobRecord* job : page.run.of_kind("curate")) {
       if (!job_heading(page, *job)) continue;
       const Curation& curation = page.curations[job];
-      if (!curation.found) note(page.out, "There is no items.jsonl in the folder of job “" + job->name + "”.");
-      for (size_t i = 0; i < std::min(curation.films.size(), kMostFilms); ++i) write_film(page, *job, curation.films[i], curation.threshold);
+      if (!curation.found)
+        note(page.out, "There is no items.jsonl in the folder of job “" + job->name + "”.");
+      for (size_t i = 0; i < std::min(curation.films.size(), kMostFilms); ++i)
+        write_film(page, *job, curation.films[i], curation.threshold);
       if (curation.films.size() > kMostFilms)
-        note(page.out, counted(static_cast<int64_t>(curation.films.size() - kMostFilms), "more film") + ": they are counted below, and items.jsonl has them all.");
+        note(page.out, counted(static_cast<int64_t>(curation.films.size() - kMostFilms), "more film") +
+                           ": they are counted below, and items.jsonl has them all.");
     }
   });
 }

@@ -32,17 +32,24 @@ bool unwanted(std::string_view c) {
   if (c.size() == 2) return first == 0xC2 && static_cast<uint8_t>(c[1]) < 0xA0;
   if (c.size() != 3 || first != 0xE2) return false;
   const auto second = static_cast<uint8_t>(c[1]), third = static_cast<uint8_t>(c[2]);
-  return (second == 0x80 && third >= 0xAA && third <= 0xAE) || (second == 0x81 && third >= 0xA6 && third <= 0xA9);
+  return (second == 0x80 && third >= 0xAA && third <= 0xAE) ||
+         (second == 0x81 && third >= 0xA6 && third <= 0xA9);
 }
 
 std::string_view entity(char c) {
   switch (c) {
-    case '&': return "&amp;";
-    case '<': return "&lt;";
-    case '>': return "&gt;";
-    case '"': return "&quot;";
-    case '\'': return "&#39;";
-    default: return {};
+    case '&':
+      return "&amp;";
+    case '<':
+      return "&lt;";
+    case '>':
+      return "&gt;";
+    case '"':
+      return "&quot;";
+    case '\'':
+      return "&#39;";
+    default:
+      return {};
   }
 }
 
@@ -71,7 +78,9 @@ std::string data_uri(std::string_view mime, std::string_view bytes) {
   std::string out = "data:" + std::string(mime) + ";base64,";
   out.reserve(out.size() + bytes.size() / 3 * 4 + 4);
   for (size_t i = 0; i < bytes.size(); i += 3) {
-    const auto byte = [&](size_t k) { return i + k < bytes.size() ? static_cast<uint8_t>(bytes[i + k]) : uint32_t{0}; };
+    const auto byte = [&](size_t k) {
+      return i + k < bytes.size() ? static_cast<uint8_t>(bytes[i + k]) : uint32_t{0};
+    };
     const uint32_t three = byte(0) << 16 | byte(1) << 8 | byte(2);
     for (size_t k = 0; k < 4; ++k) out += i + k > bytes.size() ? '=' : kDigits[three >> (18 - 6 * k) & 63];
   }
@@ -87,6 +96,10 @@ void Html::open(std::string_view tag, Attributes attributes) {
   out_ += '>';
 }
 
-void Html::close(std::string_view tag) { out_.append("</").append(tag).append(">\n"); }
+void Html::close(std::string_view tag) {
+  out_.append("</").append(tag).append(">");
+  // A line break is a space between words: only where elements are blocks.
+  if (tag.size() > 1 && tag != "span") out_ += '\n';
+}
 
 }  // namespace kinora::core::report

@@ -1,5 +1,5 @@
-// HTML that is well-formed by construction: elements close themselves, and every text and attribute value is escaped, so
-// that nothing a film, a caption or a log says can become markup.
+// HTML that is well-formed by construction: elements close themselves, and every text and attribute value is
+// escaped, so that nothing a film, a caption or a log says can become markup.
 #pragma once
 #include <initializer_list>
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace kinora::core::report {
 
-// The text for an element or a quoted attribute. Bytes that are not UTF-8, control characters and those that turn the
-// reading direction of what follows become U+FFFD.
+// The text for an element or a quoted attribute. Bytes that are not UTF-8, control characters and those that
+// turn the reading direction of what follows become U+FFFD.
 std::string escaped(std::string_view text);
 
 // "data:image/png;base64,..."

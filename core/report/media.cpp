@@ -47,7 +47,9 @@ Embedded Media::embed(const std::filesystem::path& file, std::string_view mime) 
   const auto bytes = read_file(file, kLargest);
   if (bytes) return checked(*bytes, mime, name);
   std::error_code error;
-  return {"", std::filesystem::exists(file, error) ? name + " is too large for this page" : "there is no " + name, 0, 0};
+  return {"",
+          std::filesystem::exists(file, error) ? name + " is too large for this page" : "there is no " + name,
+          0, 0};
 }
 
 }  // namespace kinora::core::report

@@ -7,11 +7,13 @@
 
 namespace kinora::core::report {
 
-// What the run amounts to, in a line of plain text: "1 film, 12 shots, ...".
-std::string summary_line(const RunRecord& run);
+struct Made {
+  std::string page;
+  std::string line;  // what the run amounts to, in plain text: "1 film, 12 shots, ..."
+};
 
-// The page. `still` is asked for a picture of every shot that is shown.
-std::string make_page(const RunRecord& run, StillSource still);
+// `still` is asked for a picture of every shot that is shown.
+Made make_page(const RunRecord& run, StillSource still);
 
 // The style sheet of the page.
 const char* style_sheet();

@@ -52,34 +52,47 @@ void fact_list(Html& out, const std::vector<Fact>& facts) {
 
 std::vector<Fact> summary_facts(const JobRecord& job) {
   static const std::set<std::string> everywhere{"job", "kind", "status", "digest", "seconds", "finished"};
+  static const std::vector<std::string> first{"steps",  "loss",    "psnr",         "parameters",
+                                              "shards", "samples", "latent_shape", "bytes"};
   std::vector<Fact> out;
+  const auto add = [&](const std::string& name, const json& value) {
+    if (auto text = fact_text(name, value); !text.empty()) out.push_back({spoken(name), std::move(text)});
+  };
+  for (const auto& name : first)
+    if (job.summary.contains(name)) add(name, job.summary[name]);
   for (const auto& [name, value] : job.summary.items())
-    if (!everywhere.contains(name))
-      if (auto text = fact_text(name, value); !text.empty()) out.push_back({spoken(name), std::move(text)});
+    if (!everywhere.contains(name) && std::find(first.begin(), first.end(), name) == first.end())
+      add(name, value);
   return out;
 }
 
-void table(Html& out, std::string_view caption, const std::vector<Column>& columns, const std::vector<std::vector<Cell>>& rows) {
-  out.in("div", {{"class", "scroll"}, {"role", "region"}, {"tabindex", "0"}, {"aria-label", caption}}, [&] {
-    out.in("table", {}, [&] {
-      out.leaf("caption", {}, caption);
-      out.in("thead", {}, [&] {
-        out.in("tr", {}, [&] {
-          for (const auto& column : columns) out.leaf("th", {{"scope", "col"}, {"class", column.numeric ? "n" : "t"}}, column.head);
-        });
-      });
-      out.in("tbody", {}, [&] {
-        for (const auto& row : rows)
-          out.in("tr", {}, [&] {
-            for (size_t i = 0; i < row.size(); ++i) {
-              const std::string style = std::string(columns[i].numeric ? "n " : "t ") + std::string(row[i].style);
-              if (i == 0) out.leaf("th", {{"scope", "row"}, {"class", style}}, row[i].text);
-              else out.leaf("td", {{"class", style}}, row[i].text);
-            }
-          });
-      });
-    });
-  });
+void table(Html& out, std::string_view caption, const std::vector<Column>& columns,
+           const std::vector<std::vector<Cell>>& rows) {
+  out.in("div", {{"class", "scroll tabular"}, {"role", "region"}, {"tabindex", "0"}, {"aria-label", caption}},
+         [&] {
+           out.in("table", {}, [&] {
+             out.leaf("caption", {}, caption);
+             out.in("thead", {}, [&] {
+               out.in("tr", {}, [&] {
+                 for (const auto& column : columns)
+                   out.leaf("th", {{"scope", "col"}, {"class", column.numeric ? "n" : "t"}}, column.head);
+               });
+             });
+             out.in("tbody", {}, [&] {
+               for (const auto& row : rows)
+                 out.in("tr", {}, [&] {
+                   for (size_t i = 0; i < row.size(); ++i) {
+                     const std::string style =
+                         std::string(columns[i].numeric ? "n " : "t ") + std::string(row[i].style);
+                     if (i == 0)
+                       out.leaf("th", {{"scope", "row"}, {"class", style}}, row[i].text);
+                     else
+                       out.leaf("td", {{"class", style}}, row[i].text);
+                   }
+                 });
+             });
+           });
+         });
 }
 
 void picture(Html& out, const Embedded& image, const Picture& facts) {
@@ -88,7 +101,8 @@ void picture(Html& out, const Embedded& image, const Picture& facts) {
     out.single("img", {{"src", image.uri}, {"width", w}, {"height", h}, {"alt", facts.alt}});
   } else {
     const std::string shape = "aspect-ratio:" + w + "/" + h;
-    out.in("div", {{"class", "blank"}, {"style", shape}}, [&] { out.leaf("span", {}, "No picture: " + image.reason); });
+    out.in("div", {{"class", "blank"}, {"style", shape}},
+           [&] { out.leaf("span", {}, "No picture: " + image.reason); });
   }
 }
 

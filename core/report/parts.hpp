@@ -29,7 +29,8 @@ void section(Page& page, std::string_view id, std::string_view title, F&& inside
   });
 }
 
-// A job's name where the run has several of its kind, and what is missing if it did not finish. False: nothing of it.
+// A job's name where the run has several of its kind, and what is missing if it did not finish. False:
+// nothing of it.
 bool job_heading(Page& page, const JobRecord& job);
 
 void note(Html& out, std::string_view text);
@@ -50,7 +51,8 @@ struct Cell {
   std::string text;
   std::string_view style = {};
 };
-void table(Html& out, std::string_view caption, const std::vector<Column>& columns, const std::vector<std::vector<Cell>>& rows);
+void table(Html& out, std::string_view caption, const std::vector<Column>& columns,
+           const std::vector<std::vector<Cell>>& rows);
 
 // A picture, or a blank of its shape that says why there is none.
 struct Picture {

@@ -104,7 +104,8 @@ std::vector<fs::path> files_in(const fs::path& folder, std::string_view extensio
   std::vector<fs::path> out;
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    if (at->path().extension() == extension && at->path().filename().string().front() != '.') out.push_back(at->path());
+    if (at->path().extension() == extension && at->path().filename().string().front() != '.')
+      out.push_back(at->path());
   std::sort(out.begin(), out.end());
   return out;
 }

@@ -1,14 +1,15 @@
-// What the jobs of a run left in their folders. Nothing in it is trusted: members may be missing or of another type, lines
-// broken, files cut off; readers give what there is and never throw for what they find.
+// What the jobs of a run left in their folders. Nothing in it is trusted: members may be missing or of
+// another type, lines broken, files cut off; readers give what there is and never throw for what they find.
 #pragma once
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 namespace kinora::core::report {
 
@@ -49,7 +50,8 @@ const json& object_at(const json& object, const char* key);  // an empty object 
 std::vector<double> numbers_at(const json& object, const char* key);
 
 // A whole file; nothing if it cannot be read or is larger.
-std::optional<std::string> read_file(const std::filesystem::path& file, uint64_t at_most = uint64_t{64} << 20);
+std::optional<std::string> read_file(const std::filesystem::path& file,
+                                     uint64_t at_most = uint64_t{64} << 20);
 
 struct Lines {
   std::vector<json> objects;
@@ -58,8 +60,8 @@ struct Lines {
 };
 Lines read_lines(const std::filesystem::path& file);
 
-// metrics.jsonl: by name the values by step. A step that was done twice, because a run went on from a checkpoint, counts
-// as it was done last. What is not a finite number is left out.
+// metrics.jsonl: by name the values by step. A step that was done twice, because a run went on from a
+// checkpoint, counts as it was done last. What is not a finite number is left out.
 using Metrics = std::map<std::string, std::map<double, double>>;
 Metrics read_metrics(const JobRecord&);
 

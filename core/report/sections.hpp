@@ -12,6 +12,9 @@ void write_videos(Page&);     // what was generated
 void write_times(Page&);      // seconds a job
 void write_settings(Page&);   // the run file and the versions
 
+// The inputs, the rules that filtered with the scores, the failures with the errors.
+void write_outcome_tables(Html&, const Curation&);
+
 // The score of a film's frames over its shots.
 void write_timeline(Html&, const Film&, std::optional<double> threshold);
 // How a shot ended: "kept", "filtered", "failed" or "none".

@@ -42,8 +42,9 @@ std::vector<double> peaks(const std::vector<double>& values, size_t columns) {
   if (values.size() <= columns) return values;
   std::vector<double> out;
   for (size_t c = 0; c < columns; ++c)
-    out.push_back(*std::max_element(values.begin() + static_cast<std::ptrdiff_t>(values.size() * c / columns),
-                                    values.begin() + static_cast<std::ptrdiff_t>(values.size() * (c + 1) / columns)));
+    out.push_back(
+        *std::max_element(values.begin() + static_cast<std::ptrdiff_t>(values.size() * c / columns),
+                          values.begin() + static_cast<std::ptrdiff_t>(values.size() * (c + 1) / columns)));
   return out;
 }
 

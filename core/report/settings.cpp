@@ -1,27 +1,36 @@
 // How long each job took, what the run was told to do, and with what.
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "core/report/sections.hpp"
 #include "core/report/words.hpp"
 
 namespace kinora::core::report {
 namespace {
 
+std::string share_text(double part, double whole) {
+  const double share = whole > 0 ? part / whole : 0;
+  return share > 0 && share < 0.001 ? "< 0.1%" : fmt::format("{:.1f}%", 100 * share);
+}
+
 void write_time_row(Html& out, const JobRecord& job, double longest, double total) {
   const auto seconds = number_at(job.summary, "seconds");
   out.in("tr", {}, [&] {
     out.leaf("th", {{"scope", "row"}, {"class", "t"}}, job.name);
     out.leaf("td", {{"class", "n"}}, seconds ? duration(*seconds) : "–");
-    out.leaf("td", {{"class", "n dim"}}, seconds && total > 0 ? percent(static_cast<int>(1000 * *seconds / total + 0.5) / 1000.0) : "");
+    out.leaf("td", {{"class", "n dim"}}, seconds ? share_text(*seconds, total) : "");
     out.in("td", {{"class", "bar"}}, [&] {
-      if (!seconds) out.leaf("span", {{"class", "dim"}}, "not finished");
-      else out.leaf("i", {{"style", "width:" + percent(longest > 0 ? *seconds / longest : 0)}});
+      if (!seconds)
+        out.leaf("span", {{"class", "dim"}}, job.done() ? "not measured" : "not finished");
+      else
+        out.leaf("i", {{"style", "width:" + percent(longest > 0 ? *seconds / longest : 0)}});
     });
   });
 }
 
-// The TOML with its comments and headings set apart. A line is judged alone, so text over several lines may be judged
-// wrong; nothing but its colour depends on it.
+// The TOML with its comments and headings set apart. A line is judged alone, so text over several lines may
+// be judged wrong; nothing but its colour depends on it.
 void write_toml(Html& out, const std::string& toml) {
   out.in("pre", {{"tabindex", "0"}, {"aria-label", "The run file"}}, [&] {
     size_t at = 0;
@@ -46,6 +55,16 @@ void write_toml(Html& out, const std::string& toml) {
   });
 }
 
+// Every option, defaults included: what the command line changed shows here and not in the run file.
+void write_options(Html& out, const JobRecord& job) {
+  json all{{"options", job.options}};
+  for (const auto& c : job.components)
+    all["components"].push_back({{"slot", c.slot}, {"use", c.id}, {"options", c.options}});
+  out.leaf("h3", {}, job.name + " · " + job.kind);
+  out.leaf("pre", {{"tabindex", "0"}, {"aria-label", "Options of " + job.name}},
+           all.dump(2, ' ', false, json::error_handler_t::replace));
+}
+
 }  // namespace
 
 void write_times(Page& page) {
@@ -57,28 +76,41 @@ void write_times(Page& page) {
   }
   section(page, "time", "Where the time went", [&] {
     auto& out = page.out;
-    out.in("div", {{"class", "scroll"}, {"role", "region"}, {"tabindex", "0"}, {"aria-label", "Time of each job"}}, [&] {
-      out.in("table", {{"class", "times"}}, [&] {
-        out.leaf("caption", {}, "Time of each job: " + duration(total) + " in all");
-        out.constant("<thead><tr><th scope=\"col\" class=\"t\">Job</th><th scope=\"col\" class=\"n\">Time</th>"
-                     "<th scope=\"col\" class=\"n\">Share</th><th scope=\"col\" class=\"bar\">Compared</th></tr></thead>\n");
-        out.in("tbody", {}, [&] {
-          for (const auto& job : page.run.jobs) write_time_row(out, job, longest, total);
-        });
-      });
-    });
+    out.in("div",
+           {{"class", "scroll tabular"},
+            {"role", "region"},
+            {"tabindex", "0"},
+            {"aria-label", "Time of each job"}},
+           [&] {
+             out.in("table", {{"class", "times"}}, [&] {
+               out.leaf("caption", {}, "Time of each job: " + duration(total) + " in all");
+               out.constant(
+                   "<thead><tr><th scope=\"col\" class=\"t\">Job</th><th scope=\"col\" class=\"n\">Time</th>"
+                   "<th scope=\"col\" class=\"n\">Share</th><th scope=\"col\" "
+                   "class=\"bar\">Compared</th></tr></thead>\n");
+               out.in("tbody", {}, [&] {
+                 for (const auto& job : page.run.jobs) write_time_row(out, job, longest, total);
+               });
+             });
+           });
   });
 }
 
 void write_settings(Page& page) {
   section(page, "settings", "Run file and versions", [&] {
     auto& out = page.out;
-    if (page.run.toml.empty()) note(out, "The run file " + page.run.file + " could not be read any more.");
-    else write_toml(out, page.run.toml);
+    if (page.run.toml.empty())
+      note(out, "The run file " + page.run.file + " could not be read any more.");
+    else
+      write_toml(out, page.run.toml);
     std::vector<std::vector<Cell>> rows{{{"Kinora"}, {""}, {""}, {page.run.version}}};
     for (const auto& job : page.run.jobs)
       for (const auto& c : job.components) rows.push_back({{job.name}, {c.slot, "dim"}, {c.id}, {c.version}});
     table(out, "Versions: what each job was made of", {{"Job"}, {"Slot"}, {"Component"}, {"Version"}}, rows);
+    out.in("details", {}, [&] {
+      out.leaf("summary", {}, "Every option as it was used, defaults included");
+      for (const auto& job : page.run.jobs) write_options(out, job);
+    });
   });
 }
 

@@ -47,7 +47,11 @@ std::string jpeg_of(Registry& registry, const StillRequest& request) {
   const auto threads = std::min<unsigned>(std::max(1U, std::thread::hardware_concurrency()), 8);
   Sample sample("still");
   sample.set("url", request.media);
-  const json read{{"first", request.frame}, {"frames", 1}, {"height", request.height}, {"width", request.width}, {"threads", threads}};
+  const json read{{"first", request.frame},
+                  {"frames", 1},
+                  {"height", request.height},
+                  {"width", request.width},
+                  {"threads", threads}};
   sample = passed_through(registry, "stage/video.read", read, sample);
   sample = passed_through(registry, "stage/video.write", {{"format", "jpeg"}, {"quality", 82}}, sample);
   return std::string(sample.need("jpg"));

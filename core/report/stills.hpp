@@ -15,14 +15,14 @@ struct StillRequest {
 };
 
 struct Still {
-  std::string jpeg;    // empty: there is none, because of
+  std::string jpeg;  // empty: there is none, because of
   std::string reason;
 };
 
 using StillSource = std::function<Still(const StillRequest&)>;
 
-// Runs stage/video.read and stage/video.write in this process. Whatever fails, a missing plugin included, is a still
-// without a picture.
+// Runs stage/video.read and stage/video.write in this process. Whatever fails, a missing plugin included, is
+// a still without a picture.
 class Stills {
  public:
   explicit Stills(Registry& registry) : registry_(registry) {}

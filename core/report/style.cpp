@@ -20,25 +20,28 @@ h1 { font-size: clamp(2rem, 5vw, 3.25rem); font-weight: 650; letter-spacing: -0.
 h2 { font-size: 1.625rem; font-weight: 640; letter-spacing: -0.015em; margin-bottom: 1.5rem; }
 h3 { font-size: 1.0625rem; font-weight: 640; margin-top: 2rem; }
 p, figure, dl, dd, ol { margin: 0; padding: 0; }
-header { padding: clamp(2.5rem, 8vw, 5.5rem) 0 0; }
+header { padding: clamp(2.5rem, 6vw, 4.5rem) 0 0; }
 header .dim { margin-top: .5rem; }
-section { margin-top: clamp(3.5rem, 7vw, 5.5rem); }
+section { margin-top: clamp(3rem, 6vw, 4.5rem); }
 a { color: var(--line); }
 .dim, figcaption, caption { color: var(--dim); font-size: .875rem; }
 .kept { color: var(--kept); } .filtered { color: var(--filtered); } .failed { color: var(--failed); }
 .note { margin: 1rem 0; padding: .625rem .875rem; background: var(--panel); border-left: 3px solid currentColor;
   overflow-wrap: anywhere; max-width: 48rem; font-size: .9375rem; }
-.scroll { overflow-x: auto; }
+/* Shadows at the sides where there is more to scroll to. */
+.scroll { overflow-x: auto; background: linear-gradient(90deg, var(--paper) 40%, transparent) 0 0 / 2rem 100% local,
+  linear-gradient(270deg, var(--paper) 40%, transparent) 100% 0 / 2rem 100% local,
+  linear-gradient(90deg, var(--rule), transparent) 0 0 / .75rem 100%, linear-gradient(270deg, var(--rule), transparent) 100% 0 / .75rem 100%;
+  background-repeat: no-repeat; }
 :focus-visible { outline: 2px solid var(--line); outline-offset: 2px; }
 
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.25rem, 1fr)); margin-top: 2.5rem;
-  border-top: 1px solid var(--ink); }
-.figures div { display: flex; flex-direction: column; padding: .875rem 1rem 1rem 0; }
+.figures { display: flex; flex-wrap: wrap; gap: 0 1.5rem; margin-top: 2.25rem; border-top: 1px solid var(--ink); }
+.figures div { display: flex; flex-direction: column; flex: 1 0 auto; padding: .75rem 0; }
 .figures dt { order: 1; font-size: .875rem; }
-.figures dd { font-size: 1.75rem; font-weight: 620; letter-spacing: -0.02em; line-height: 1.2; white-space: nowrap; }
-.figures .more { order: 2; font-size: .8125rem; font-weight: 400; letter-spacing: 0; color: var(--dim); white-space: normal; }
+.figures dd { font-size: 1.625rem; font-weight: 620; letter-spacing: -0.02em; line-height: 1.2; white-space: nowrap; }
+.figures .more { order: 2; font-size: .8125rem; font-weight: 400; letter-spacing: 0; color: var(--dim); white-space: nowrap; }
 
-.film + .film { margin-top: 3.5rem; }
+.film + .film { margin-top: 2.75rem; }
 .film h3 { margin-top: 0; font-size: 1.25rem; }
 .shots { list-style: none; display: grid; grid-template-columns: repeat(auto-fill, minmax(min(11.5rem, 44%), 1fr)); gap: 1.75rem 1.25rem;
   margin-top: 1.75rem; }
@@ -55,8 +58,8 @@ a { color: var(--line); }
 
 .frame { padding: .5rem 1px 1.625rem 3.25rem; }
 .area { position: relative; height: 17rem; }
-.small .area { height: 7.5rem; }
-.timeline { margin-top: 1rem; } .timeline .area { height: 110px; } .bare .area { height: 16px; }
+.plot .area { border-bottom: 1px solid var(--dim); } .small .area { height: 7.5rem; }
+.timeline { margin-top: 1rem; } .timeline .frame { padding-left: 0; padding-right: 0; } .timeline .area { height: 110px; } .bare .area { height: 16px; }
 .area svg { position: absolute; inset: 0; width: 100%; height: 100%; overflow: visible; }
 .area path { fill: none; vector-effect: non-scaling-stroke; }
 .grid { stroke: var(--rule); } .cuts { stroke: var(--paper); stroke-width: 2; }
@@ -64,11 +67,10 @@ a { color: var(--line); }
 .dots { stroke: var(--dots); stroke-width: 3; stroke-linecap: round; }
 .threshold { stroke: var(--dim); stroke-dasharray: 3 4; }
 rect.kept { fill: var(--kept); } rect.filtered { fill: var(--filtered); } rect.failed { fill: var(--failed); } rect.none { fill: var(--dim); }
-.x, .y, .x-name { position: absolute; font-size: .75rem; line-height: 1; color: var(--dim); white-space: nowrap; }
+.x, .y { position: absolute; font-size: .75rem; line-height: 1; color: var(--dim); white-space: nowrap; }
 .y { right: 100%; margin-right: .5rem; transform: translateY(50%); }
 .x { top: 100%; margin-top: .5rem; transform: translateX(-50%); }
-.x-name { top: 100%; right: 0; margin-top: 1.375rem; }
-.plot .frame { padding-bottom: 2.375rem; }
+.first { transform: none; } .last { transform: translateX(-100%); }
 .plot figcaption b { color: var(--ink); font-weight: 640; }
 .plot { margin-top: 2rem; }
 .multiples { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(16rem, 100%), 1fr)); gap: 0 2rem; }
@@ -77,8 +79,8 @@ rect.kept { fill: var(--kept); } rect.filtered { fill: var(--filtered); } rect.f
 .band:hover::after { content: ""; position: absolute; left: 50%; top: var(--y); width: 9px; height: 9px; margin: -4.5px; border-radius: 50%;
   background: var(--line); box-shadow: 0 0 0 2px var(--paper); }
 .shot-band:hover { background: var(--line); opacity: .12; } .shot-band:hover::after { content: none; }
-.reading { position: absolute; right: 0; bottom: 100%; padding: .125rem .375rem; background: var(--paper); font-size: .8125rem; font-weight: 600;
-  white-space: nowrap; visibility: hidden; pointer-events: none; }
+.reading { position: absolute; right: 0; top: 0; padding: .125rem .5rem; background: var(--panel); border-radius: 3px; font-size: .8125rem;
+  font-weight: 600; line-height: 1.4; white-space: nowrap; visibility: hidden; pointer-events: none; }
 .band:hover + .reading { visibility: visible; }
 .key { display: inline-block; margin-right: 1.25rem; white-space: nowrap; }
 .key::before { content: ""; display: inline-block; width: .875rem; margin-right: .375rem; vertical-align: .25em; border-top: 2px solid var(--line); }
@@ -89,11 +91,11 @@ rect.kept { fill: var(--kept); } rect.filtered { fill: var(--filtered); } rect.f
 .sums { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); gap: 1.75rem 3rem; }
 .equation { display: flex; flex-wrap: wrap; gap: 0 .625rem; align-items: baseline; }
 .equation span { white-space: nowrap; } .equation i { font-style: normal; color: var(--dim); margin-right: .625rem; }
-.equation b { font-size: 1.75rem; font-weight: 620; letter-spacing: -0.02em; margin-right: .3125rem; }
+.equation b { font-size: 1.75rem; font-weight: 620; letter-spacing: -0.02em; margin-right: .4375rem; }
 .share { display: flex; gap: 2px; height: 8px; margin: .5rem 0; }
 .share i { background: currentColor; flex-basis: 0; min-width: 3px; }
 .check { font-size: .875rem; color: var(--dim); } .check.failed { color: var(--failed); }
-table { border-collapse: collapse; width: 100%; margin-top: 1.75rem; font-size: .875rem; }
+.tabular { margin-top: 1.75rem; } table { border-collapse: collapse; width: 100%; font-size: .875rem; }
 caption { text-align: left; padding-bottom: .5rem; font-weight: 640; color: var(--ink); }
 th, td { padding: .4375rem 1.25rem .4375rem 0; text-align: left; vertical-align: baseline; border-top: 1px solid var(--rule); }
 th { font-weight: 500; } thead th { color: var(--dim); font-size: .8125rem; border-top-color: var(--ink); }
@@ -107,19 +109,20 @@ td.t:not(.wide), th.t { white-space: nowrap; }
 .row { min-width: 44rem; } .row + .row { margin-top: .375rem; }
 .row-name { display: block; font-size: .75rem; color: var(--dim); }
 .row img, .strip img { display: block; width: 100%; height: auto; border-radius: 2px; }
-.video { margin-top: 2.25rem; } .video + .video { padding-top: 2.25rem; border-top: 1px solid var(--rule); }
-.video figure { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(22rem, 100%), 1fr)); gap: 1rem 2rem; align-items: start; }
+.video + .video { margin-top: 2rem; padding-top: 2rem; border-top: 1px solid var(--rule); }
+.video figure { display: grid; grid-template-columns: minmax(0, 2fr) minmax(0, 3fr); gap: 1rem 2rem; align-items: start; }
 video { display: block; width: 100%; height: auto; border-radius: 4px; background: var(--panel); }
 .prompt { display: block; quotes: "“" "”"; color: var(--ink); font-size: 1.25rem; line-height: 1.35; letter-spacing: -0.01em; text-wrap: pretty;
   overflow-wrap: anywhere; margin-bottom: 1rem; }
 .video .facts { color: var(--ink); font-size: .9375rem; }
-.strip { margin-top: 1rem; } .strip img { min-width: 44rem; }
+.strip { margin-top: 1.25rem; } .strip img { min-width: 40rem; }
 pre { margin: 0; padding: 1.125rem 1.25rem; background: var(--panel); border-radius: 4px; overflow: auto; max-height: 44rem;
   font: .8125rem/1.6 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; tab-size: 2; }
+details { margin-top: 1.75rem; } summary { cursor: pointer; font-size: .875rem; font-weight: 640; } details pre { margin-top: .5rem; }
 pre .dim { font-size: inherit; } pre .name { color: var(--line); }
 @media (max-width: 40rem) {
-  .odd { display: none; } .area { height: 13rem; } .frame { padding-left: 2.75rem; }
-  h2 { font-size: 1.375rem; } .figures dd { font-size: 1.5rem; } .equation b { font-size: 1.375rem; }
+  .odd { display: none; } .area { height: 13rem; } .video figure { display: block; } .video figcaption { margin-top: .75rem; }
+  h2 { font-size: 1.375rem; } .figures { display: grid; grid-template-columns: repeat(3, auto); } .figures dd { font-size: 1.375rem; } .figures .more { white-space: normal; } .equation b { font-size: 1.375rem; }
 }
 @media print { .scroll, pre { overflow: visible; max-height: none; } .shots li, .plot { break-inside: avoid; } }
 )css";

@@ -28,17 +28,22 @@ double bar_height(std::string_view end) {
   return 2;
 }
 
-std::string x_of(const Film& film, double frame) { return fmt::format("{:.2f}", kWidth * frame / static_cast<double>(film.frames)); }
+std::string x_of(const Film& film, double frame) {
+  return fmt::format("{:.2f}", kWidth * frame / static_cast<double>(film.frames));
+}
 
 void draw_scores(Html& out, const Film& film, double top, std::optional<double> threshold) {
   const auto values = peaks(film.scores, kColumns);
   std::string line;
   for (size_t i = 0; i < values.size(); ++i) {
     const double x = kWidth * (static_cast<double>(i) + 0.5) / static_cast<double>(values.size());
-    line += fmt::format("{}{:.1f} {:.1f}", i == 0 ? "M" : "L", x, kCurve * (1 - std::clamp(values[i] / top, 0.0, 1.0)));
+    line += fmt::format("{}{:.1f} {:.1f}", i == 0 ? "M" : "L", x,
+                        kCurve * (1 - std::clamp(values[i] / top, 0.0, 1.0)));
   }
   if (!line.empty()) out.leaf("path", {{"class", "line"}, {"d", line}});
-  if (threshold) out.leaf("path", {{"class", "threshold"}, {"d", fmt::format("M0 {:.1f}H1000", kCurve * (1 - *threshold / top))}});
+  if (threshold)
+    out.leaf("path",
+             {{"class", "threshold"}, {"d", fmt::format("M0 {:.1f}H1000", kCurve * (1 - *threshold / top))}});
 }
 
 void draw_shots(Html& out, const Film& film) {
@@ -66,7 +71,13 @@ void time_labels(Html& out, const Film& film) {
   for (double t = 0; t <= length; t += step) {
     std::string label = timecode(t);
     if (step >= 1) label.resize(label.size() - 2);
-    out.leaf("span", {{"class", n++ % 2 ? "x odd" : "x"}, {"style", "left:" + percent(t / length)}}, label);
+    out.leaf("span",
+             {{"class", n == 0  ? "x first"
+                        : n % 2 ? "x odd"
+                                : "x"},
+              {"style", "left:" + percent(t / length)}},
+             label);
+    ++n;
   }
 }
 
@@ -77,19 +88,28 @@ void readings(Html& out, const Film& film) {
     out.leaf("i", {{"class", "band shot-band"},
                    {"style", "left:" + percent(static_cast<double>(shot.first) / frames) +
                                  ";width:" + percent(static_cast<double>(shot.last - shot.first) / frames)}});
-    std::string text = fmt::format("Shot {} from {}: {}", i + 1, timecode(film.seconds(shot.first)), end_of(shot));
-    if (shot.score) text += fmt::format(", cut at score {}", number(*shot.score));
+    std::string text =
+        fmt::format("Shot {} from {}: {}", i + 1, timecode(film.seconds(shot.first)), end_of(shot));
+    if (shot.score) text += fmt::format(", cut at score {:.1f}", *shot.score);
     out.leaf("b", {{"class", "reading"}}, text);
   }
 }
 
 void legend(Html& out, const Film& film, std::optional<double> threshold) {
   out.in("figcaption", {}, [&] {
-    if (!film.scores.empty()) out.leaf("span", {{"class", "key key-line"}}, "content score of each frame");
-    if (!film.scores.empty() && threshold) out.leaf("span", {{"class", "key key-threshold"}}, "threshold " + number(*threshold));
+    if (!film.scores.empty())
+      out.leaf("span", {{"class", "key key-line"}},
+               "content score of each frame, at most " +
+                   number(*std::max_element(film.scores.begin(), film.scores.end())));
+    if (!film.scores.empty() && threshold)
+      out.leaf("span", {{"class", "key key-threshold"}}, "threshold " + number(*threshold));
     for (const auto& bar : kBars) {
-      const auto n = std::count_if(film.shots.begin(), film.shots.end(), [&](const Shot& s) { return std::string_view(end_of(s)) == bar.end; });
-      if (n > 0) out.leaf("span", {{"class", std::string("key key-") + bar.end}}, counted(n, "shot") + " " + (std::string_view(bar.end) == "none" ? "without a clip" : bar.end));
+      const auto n = std::count_if(film.shots.begin(), film.shots.end(),
+                                   [&](const Shot& s) { return std::string_view(end_of(s)) == bar.end; });
+      if (n > 0)
+        out.leaf(
+            "span", {{"class", std::string("key key-") + bar.end}},
+            counted(n, "shot") + " " + (std::string_view(bar.end) == "none" ? "without a clip" : bar.end));
     }
   });
 }
@@ -108,7 +128,8 @@ void write_timeline(Html& out, const Film& film, std::optional<double> threshold
   const bool scored = !film.scores.empty();
   const double highest = scored ? *std::max_element(film.scores.begin(), film.scores.end()) : 0;
   const double top = std::max({highest, 1.25 * threshold.value_or(0), 1e-9});
-  const std::string said = fmt::format("Timeline of {}: {} in {}; the highest score is {}", film.item.key, counted(static_cast<int64_t>(film.shots.size()), "shot"),
+  const std::string said = fmt::format("Timeline of {}: {} in {}; the highest score is {}", film.item.key,
+                                       counted(static_cast<int64_t>(film.shots.size()), "shot"),
                                        timecode(film.seconds(film.frames)), number(highest));
   out.in("figure", {{"class", scored ? "timeline" : "timeline bare"}}, [&] {
     legend(out, film, threshold);
@@ -119,9 +140,6 @@ void write_timeline(Html& out, const Film& film, std::optional<double> threshold
           draw_shots(out, film);
           if (scored) draw_scores(out, film, top, threshold);
         });
-        if (scored) out.leaf("span", {{"class", "y"}, {"style", "bottom:" + percent(1.0)}}, number(top, 2));
-        if (scored && threshold)
-          out.leaf("span", {{"class", "y"}, {"style", "bottom:" + percent(1 - kCurve * (1 - *threshold / top) / kHeight)}}, number(*threshold));
         time_labels(out, film);
         readings(out, film);
       });

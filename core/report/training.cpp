@@ -11,24 +11,26 @@ namespace {
 constexpr int kMostPairs = 8;
 
 struct Curve {
-  const char* name;   // in metrics.jsonl
+  const char* name;  // in metrics.jsonl
   const char* title;
   bool smooth, from_zero;
 };
 constexpr Curve kSmall[] = {{"learning_rate", "Learning rate", false, true},
                             {"gradient_norm", "Gradient norm", true, false},
-                            {"l1", "Mean absolute error", true, false},
-                            {"mse", "Mean squared error", true, false}};
+                            {"l1", "L1", true, false},
+                            {"mse", "MSE", true, false}};
 
 void write_curves(Page& page, const JobRecord& job) {
   const Metrics metrics = read_metrics(job);
   const auto loss = metrics.find("loss");
-  if (loss == metrics.end()) return note(page.out, "There is no loss in the metrics.jsonl of job “" + job.name + "”.");
+  if (loss == metrics.end())
+    return note(page.out, "There is no loss in the metrics.jsonl of job “" + job.name + "”.");
   plot(page.out, loss->second, {.title = "Loss"});
   page.out.in("div", {{"class", "multiples"}}, [&] {
     for (const auto& curve : kSmall)
       if (const auto values = metrics.find(curve.name); values != metrics.end())
-        plot(page.out, values->second, {.title = curve.title, .small = true, .smooth = curve.smooth, .from_zero = curve.from_zero});
+        plot(page.out, values->second,
+             {.title = curve.title, .small = true, .smooth = curve.smooth, .from_zero = curve.from_zero});
   });
 }
 
@@ -49,14 +51,20 @@ void write_pairs(Page& page, const JobRecord& job) {
       if (i == 0) note(page.out, "Job “" + job.name + "” left no pictures in its folder samples.");
       return;
     }
-    const Embedded original = page.media.png(folder / ("original" + end)), made = page.media.png(folder / ("reconstruction" + end));
+    const Embedded original = page.media.png(folder / ("original" + end)),
+                   made = page.media.png(folder / ("reconstruction" + end));
     const std::string which = "of sample " + std::to_string(i + 1) + ", its frames from left to right";
     page.out.in("figure", {{"class", "pair"}}, [&] {
-      page.out.in("div", {{"class", "scroll"}, {"role", "region"}, {"tabindex", "0"}, {"aria-label", "Frames " + which}}, [&] {
-        write_row(page.out, original, "Original", "Original " + which);
-        write_row(page.out, made, "Reconstruction", "Reconstruction " + which);
-      });
-      page.out.leaf("figcaption", {{"class", "dim"}}, "Sample " + std::to_string(i + 1) + ": frames of a clip, above as they are, below through the tokenizer and back.");
+      page.out.in(
+          "div",
+          {{"class", "scroll"}, {"role", "region"}, {"tabindex", "0"}, {"aria-label", "Frames " + which}},
+          [&] {
+            write_row(page.out, original, "Original", "Original " + which);
+            write_row(page.out, made, "Reconstruction", "Reconstruction " + which);
+          });
+      page.out.leaf("figcaption", {{"class", "dim"}},
+                    "Sample " + std::to_string(i + 1) +
+                        ": frames of a clip, above as they are, below through the tokenizer and back.");
     });
   }
 }

@@ -19,7 +19,8 @@ std::vector<Fact> video_facts(const json& facts) {
   const auto add = [&](const char* name, std::string value) {
     if (!value.empty()) out.push_back({name, std::move(value)});
   };
-  add("seed", facts.is_object() && facts.contains("seed") && facts["seed"].is_number() ? facts["seed"].dump() : "");
+  add("seed",
+      facts.is_object() && facts.contains("seed") && facts["seed"].is_number() ? facts["seed"].dump() : "");
   add("sampler", text_at(facts, "sampler"));
   add("steps", whole(facts, "steps"));
   add("model calls", whole(facts, "nfe"));
@@ -37,8 +38,16 @@ void write_player(Html& out, const Embedded& video, const json& facts, const std
   const std::string height = std::to_string(std::clamp<int64_t>(count_at(facts, "height"), 1, 1 << 14));
   if (video.uri.empty()) return picture(out, video, {"", 16, 9});
   const std::string shape = "aspect-ratio:" + width + "/" + height;
-  out.leaf("video", {{"controls", ""}, {"loop", ""}, {"muted", ""}, {"autoplay", ""}, {"playsinline", ""}, {"width", width}, {"height", height},
-                     {"style", shape}, {"aria-label", "Video generated from: " + prompt}, {"src", video.uri}});
+  out.leaf("video", {{"controls", ""},
+                     {"loop", ""},
+                     {"muted", ""},
+                     {"autoplay", ""},
+                     {"playsinline", ""},
+                     {"width", width},
+                     {"height", height},
+                     {"style", shape},
+                     {"aria-label", "Video generated from: " + prompt},
+                     {"src", video.uri}});
 }
 
 void write_video(Page& page, const std::filesystem::path& file) {
@@ -55,10 +64,17 @@ void write_video(Page& page, const std::filesystem::path& file) {
       out.in("figcaption", {}, [&] {
         out.leaf("q", {{"class", "prompt"}}, prompt.empty() ? "(no prompt)" : prompt);
         fact_list(out, video_facts(facts));
+        out.in("div",
+               {{"class", "scroll strip"},
+                {"role", "region"},
+                {"tabindex", "0"},
+                {"aria-label", "Frames of the video"}},
+               [&] {
+                 picture(out, strip,
+                         {"The frames of the video, from left to right", std::max(strip.width, 16),
+                          std::max(strip.height, 1)});
+               });
       });
-    });
-    out.in("div", {{"class", "scroll strip"}, {"role", "region"}, {"tabindex", "0"}, {"aria-label", "Frames of the video"}}, [&] {
-      picture(out, strip, {"The frames of the video, from left to right", std::max(strip.width, 16), std::max(strip.height, 1)});
     });
   });
 }
@@ -74,7 +90,9 @@ void write_videos(Page& page) {
       const auto files = files_in(job->folder / "videos", ".mp4");
       if (files.empty()) note(page.out, "There are no videos in the folder of job “" + job->name + "”.");
       for (size_t i = 0; i < std::min(files.size(), kMostVideos); ++i) write_video(page, files[i]);
-      if (files.size() > kMostVideos) note(page.out, counted(static_cast<int64_t>(files.size() - kMostVideos), "more video") + " in the folder of job “" + job->name + "”.");
+      if (files.size() > kMostVideos)
+        note(page.out, counted(static_cast<int64_t>(files.size() - kMostVideos), "more video") +
+                           " in the folder of job “" + job->name + "”.");
     }
   });
 }

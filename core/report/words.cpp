@@ -60,10 +60,12 @@ std::string number(double v, int digits) {
 
 std::string duration(double seconds) {
   if (!(seconds >= 0) || seconds > kHuge) return "unknown";
-  if (seconds < 60) return number(seconds, seconds < 1 ? 2 : 3) + NBSP "s";
+  if (seconds < 0.95) return number(seconds, 2) + NBSP "s";
+  if (seconds < 59.95) return fixed(seconds, 1) + NBSP "s";
   const auto s = static_cast<int64_t>(std::llround(seconds));
   if (s < 3600) return fmt::format("{}" NBSP "min" NBSP "{:02}" NBSP "s", s / 60, s % 60);
-  return fmt::format("{}" NBSP "h" NBSP "{:02}" NBSP "min", fixed(static_cast<double>(s / 3600), 0), s / 60 % 60);
+  return fmt::format("{}" NBSP "h" NBSP "{:02}" NBSP "min", fixed(static_cast<double>(s / 3600), 0),
+                     s / 60 % 60);
 }
 
 std::string timecode(double seconds) {

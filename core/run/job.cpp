@@ -19,6 +19,7 @@ void Metrics::line(const nlohmann::json& entry) {
 }
 
 void Metrics::rewind(int64_t step) {
+  if (!std::filesystem::is_regular_file(file_)) return;
   std::string kept;
   std::ifstream in(file_);
   for (std::string text; std::getline(in, text);) {
@@ -30,10 +31,10 @@ void Metrics::rewind(int64_t step) {
   out_.open(file_, std::ios::app);
 }
 
-JobContext::JobContext(Runtime& runtime, const RunFile& run, const JobSpec& spec)
+JobContext::JobContext(Runtime& runtime, const RunFile& run, const JobSpec& spec, bool writes)
     : runtime_(runtime), run_(run), spec_(spec), folder_(run.out / spec.name), out_uri_(folder_.string()) {
   std::filesystem::create_directories(folder_);
-  metrics_ = std::make_unique<Metrics>(folder_ / "metrics.jsonl");
+  metrics_ = std::make_unique<Metrics>(writes ? folder_ / "metrics.jsonl" : std::filesystem::path("/dev/null"));
 }
 
 const JobSpec* JobContext::upstream(const std::string& kind) const {

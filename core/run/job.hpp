@@ -30,7 +30,8 @@ class Metrics {
 
 class JobContext {
  public:
-  JobContext(Runtime&, const RunFile&, const JobSpec&);
+  // writes: this process keeps the job's metrics (rank 0 of a launch).
+  JobContext(Runtime&, const RunFile&, const JobSpec&, bool writes = true);
 
   Runtime& runtime() const { return runtime_; }
   const RunFile& run() const { return run_; }

@@ -1,5 +1,7 @@
 #include "core/run/job_kind.hpp"
 
+#include <algorithm>
+
 #include "core/jobs/curate.hpp"
 #include "core/jobs/report.hpp"
 #include "core/jobs/training.hpp"
@@ -48,6 +50,10 @@ std::vector<JobKind> make_kinds() {
 }
 
 }  // namespace
+
+bool JobKind::spread() const {
+  return std::any_of(slots.begin(), slots.end(), [](const Slot& s) { return s.name == "parallel"; });
+}
 
 ComponentSpec job_component(const std::string& toml) {
   auto spec = or_throw(parse_manifest("[plugin]\nname = \"jobs\"\nversion = \"" KINORA_VERSION

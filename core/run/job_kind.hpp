@@ -27,6 +27,9 @@ struct JobKind {
   std::vector<std::string> reads;  // kinds of jobs whose output it reads; "path": files
   bool needs_input = true;
   bool torch = false;              // runs in libkinora_torch
+
+  // Whether all ranks of a launch work on it; the others are rank 0's alone.
+  bool spread() const;
 };
 
 // All kinds, in the order of a usual run. Constant.

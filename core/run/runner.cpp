@@ -2,11 +2,13 @@
 
 #include <chrono>
 #include <ctime>
+#include <thread>
 
 #include "core/io/atomic_file.hpp"
 #include "core/jobs/curate.hpp"
 #include "core/jobs/report.hpp"
 #include "core/log.hpp"
+#include "core/paths.hpp"
 #include "core/run/cancel.hpp"
 #include "core/run/digest.hpp"
 #include "core/run/torch_library.hpp"
@@ -53,15 +55,32 @@ void prepare(const fs::path& folder, const JobSpec& job, const std::string& dige
   or_throw(write_file_atomically(folder / "job.json", spec.dump(2) + "\n"));
 }
 
+// Rank of this process in a launch; only rank 0 writes.
+bool is_first_rank() {
+  const std::string rank = environment("RANK");
+  return rank.empty() || rank == "0";
+}
+
+// Rank 0 does a job that is not spread over ranks; the others wait for it.
+RunResult wait_for(const fs::path& folder, const std::string& digest) {
+  while (!finished(folder, digest)) {
+    if (cancelled()) return {false, true};
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  return {true, false};
+}
+
 // Runs one job; its failure is a line, never an exception.
 RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, const std::string& digest) {
   const auto start = Clock::now();
   const fs::path folder = run.out / job.name;
+  if (!is_first_rank() && !job.kind->spread()) return wait_for(folder, digest);
   try {
-    prepare(folder, job, digest);
-    JobContext context(runtime, run, job);
+    if (is_first_rank()) prepare(folder, job, digest);
+    JobContext context(runtime, run, job, is_first_rank());
     job_function(*job.kind)(context);
     if (cancelled()) return {false, true};
+    if (!is_first_rank()) return {true, false};
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     context.summary.update({{"job", job.name}, {"kind", job.kind->spec.name}, {"status", "done"}, {"digest", digest},
                             {"seconds", seconds}, {"finished", now_utc()}});

@@ -27,10 +27,12 @@ struct Chain::State {
   std::vector<std::unique_ptr<Slots>> from; // from[i]: what link i - 1 sees as next
   std::vector<kinora_chain> services;       // by link
   std::vector<Leaf> leaves;
+  std::map<int64_t, std::vector<at::Tensor>> block_leaves;  // that take gradients, by the block that reads them
 
   void bind();
   void collect_leaves();
   std::set<kinora_param> ask_pieces();
+  void note_block_leaf(const Parameter& p, const at::Tensor& leaf);
 };
 
 namespace {
@@ -76,8 +78,21 @@ void Chain::State::bind() {
     s.visible = [](void* self, kinora_tensor q, kinora_tensor k, uint32_t over, kinora_tensor* out) {
       return torch_guard([&] { *out = give(core::visible(static_cast<State*>(self)->options.frames, borrow<at::Tensor>(q), borrow<at::Tensor>(k), over)); });
     };
+    s.leaf = [](void* self, int64_t block, int64_t number, kinora_tensor* out) -> int32_t {
+      const auto& of = static_cast<State*>(self)->block_leaves;
+      const auto found = of.find(block);
+      if (found == of.end() || number < 0 || static_cast<size_t>(number) >= found->second.size()) return KINORA_NOT_FOUND;
+      return torch_guard([&] { *out = give(found->second[static_cast<size_t>(number)]); });
+    };
     if (auto* f = slot<&kinora_link::bind>(links[i])) check(f(links[i]->context.self, &s));
   }
+}
+
+// Also a leaf that holds nothing of p here: every rank takes part in the transfers of its gradient.
+void Chain::State::note_block_leaf(const Parameter& p, const at::Tensor& leaf) {
+  auto& known = block_leaves[p.block];
+  const bool there = std::any_of(known.begin(), known.end(), [&](const at::Tensor& t) { return t.is_same(leaf); });
+  if (leaf.requires_grad() && !there) known.push_back(leaf);
 }
 
 // Pieces of links become leaves; returns the parameters that they own.
@@ -94,6 +109,7 @@ std::set<kinora_param> Chain::State::ask_pieces() {
       const auto& parameter = base.parameter_of(p.param);
       const auto own = adopt<at::Tensor>(tensor);
       taken.insert(p.param);
+      if (own.defined()) note_block_leaf(parameter, own);
       if (p.count == 0) continue;
       if (p.first < 0 || p.count < 0 || p.offset < 0 || p.first + p.count > parameter.local_numel() || !own.defined() || p.offset + p.count > own.numel())
         raise(KINORA_INVALID, "a link's piece of parameter '{}' ({} numbers from {}, at {} of its leaf) does not lie within it", parameter.name, p.count, p.first, p.offset);
@@ -110,6 +126,7 @@ void Chain::State::collect_leaves() {
     if (taken.count(id)) continue;
     const auto& p = base.parameter_of(id);
     leaves.push_back({p.name, base.value(id), p.frozen, false, {{id, 0, p.local_numel(), 0}}});
+    note_block_leaf(p, leaves.back().tensor);
   }
   std::stable_sort(leaves.begin(), leaves.end(), [](const Leaf& a, const Leaf& b) { return a.pieces[0].param < b.pieces[0].param; });
   for (auto& l : leaves) {

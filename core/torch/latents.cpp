@@ -4,6 +4,8 @@
 
 #include <fstream>
 
+#include "kinora/error.hpp"
+
 namespace kinora::core {
 namespace {
 

@@ -6,7 +6,8 @@
 
 namespace kinora::core {
 
-// A group, and its transfers: those of the collective, or of a group of one, where every result is the input.
+// A group, and its transfers: those of the collective, or of a group of one, where every result is the input,
+// without its gradient.
 struct MeshOwner::Group {
   kinora_group abi{};
   std::vector<int64_t> members;
@@ -46,7 +47,7 @@ struct MeshOwner::Group {
   static int32_t start_alone(void*, const kinora_transfer* t, void** work) {
     if (t->op == KINORA_SEND || t->op == KINORA_RECV)
       return fail(KINORA_INVALID, "a group of one has nobody to send to");
-    *work = t->op == KINORA_BARRIER ? nullptr : give(borrow<at::Tensor>(t->in));
+    *work = t->op == KINORA_BARRIER ? nullptr : give(borrow<at::Tensor>(t->in).detach());
     return KINORA_OK;
   }
   static int32_t finish_alone(void* work, kinora_tensor* out) {

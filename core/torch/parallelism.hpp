@@ -14,17 +14,16 @@ namespace kinora::core {
 
 class Parallelism {
  public:
-  // From the job's slots parallel, precision and collective. The ranks come from RANK and WORLD_SIZE (torchrun's names),
-  // which are 0 and 1 when they are not set.
+  // From the job's slots parallel, precision and collective; a job without a slot runs alone. The ranks come from RANK,
+  // WORLD_SIZE, MASTER_ADDR and MASTER_PORT (torchrun's names): one process when they are not set.
   explicit Parallelism(JobContext&);
-  ~Parallelism();
 
   std::vector<const kinora_link*> links() const { return links_; }
   int64_t rank() const { return mesh_->abi()->rank; }
   int64_t world() const { return mesh_->abi()->size; }
   // This rank's place among the ranks that hold different samples, and their number.
-  int64_t data_rank() const;
-  int64_t data_size() const;
+  int64_t data_rank() const { return mesh_->coordinate("dp") * mesh_->size("fsdp") + mesh_->coordinate("fsdp"); }
+  int64_t data_size() const { return mesh_->size("dp") * mesh_->size("fsdp"); }
   // dtype of the residual stream.
   at::ScalarType dtype() const { return dtype_; }
 
@@ -34,11 +33,11 @@ class Parallelism {
   double sum(double value) const;
 
  private:
-  const kinora_group* group(const char* axes) const;
-  struct Instance {
-    void* self;
-    void (*destroy)(void*);
-  };
+  using Instance = std::unique_ptr<void, void (*)(void*)>;
+  void join(JobContext&, const MeshOwner::Sizes& axes, int64_t rank);
+  MeshOwner::Sizes axes(JobContext&, int64_t world) const;
+  // In this order: the mesh uses the collective, and strategies the mesh, until they are destroyed.
+  Instance collective_{nullptr, [](void*) {}};
   std::unique_ptr<MeshOwner> mesh_;
   std::vector<Instance> instances_;
   std::vector<const kinora_link*> links_;

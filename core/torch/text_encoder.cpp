@@ -22,7 +22,7 @@ TextEncoder::TextEncoder(JobContext& context, const JobSpec& encode)
 }
 
 at::Tensor TextEncoder::operator()(const std::string& text) {
-  const at::NoGradGuard off;
+  const c10::NoGradGuard off;
   Sample sample("text");
   sample.set("txt", text);
   const Sample words = words_(sample);

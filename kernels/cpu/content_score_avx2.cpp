@@ -25,10 +25,10 @@ KINORA_AVX2_INLINE void store16(void* at, __m128i value) {
 
 // The 32 samples of a block in each of kPlanes rows that share a plan.
 template <size_t kPlanes>
-KINORA_AVX2_INLINE std::array<__m256i, kPlanes> gather(const GatherPlan& plan, int block,
-                                                       const std::array<const uint8_t*, kPlanes>& rows) {
+KINORA_AVX2_INLINE void gather(const GatherPlan& plan, int block,
+                               const std::array<const uint8_t*, kPlanes>& rows, __m256i (&samples)[kPlanes]) {
+  for (__m256i& plane : samples) plane = _mm256_setzero_si256();
   const size_t first = static_cast<size_t>(block) * plan.windows;
-  std::array<__m256i, kPlanes> samples{};
   for (size_t i = first; i < first + plan.windows; ++i) {
     const __m256i shuffle = load32(plan.shuffle[i].data());
     const auto [low_offset, high_offset] = plan.offset[i];
@@ -38,7 +38,6 @@ KINORA_AVX2_INLINE std::array<__m256i, kPlanes> gather(const GatherPlan& plan, i
       samples[p] = _mm256_or_si256(samples[p], _mm256_shuffle_epi8(both, shuffle));
     }
   }
-  return samples;
 }
 
 // Thirty-two values in 16 bits, in the order that unpacking bytes gives and packing undoes.
@@ -85,7 +84,7 @@ KINORA_AVX2_INLINE Wide plus(const Wide& a, const Wide& b) {
 }
 
 // What chroma adds to luma.
-KINORA_AVX2_INLINE WideBgr chroma_part(const WideFactors& f, const std::array<__m256i, 2>& samples) {
+KINORA_AVX2_INLINE WideBgr chroma_part(const WideFactors& f, const __m256i (&samples)[2]) {
   const Wide u = centred(samples[0], f.chroma_offset);
   const Wide v = centred(samples[1], f.chroma_offset);
   return {times(u, f.u_to_b), plus(times(u, f.u_to_g), times(v, f.v_to_g)), times(v, f.v_to_r)};
@@ -148,10 +147,14 @@ KINORA_AVX2 void sample_yuv420_rows(const ResizePlan& plan, const Yuv420View& fr
     __m256i g[kRows];
     __m256i r[kRows];
     WideBgr from_chroma{};
-    const auto luma_samples = gather<kRows>(plan.luma, block, luma);
+    __m256i luma_samples[kRows];
+    __m256i chroma_samples[2];
+    gather(plan.luma, block, luma, luma_samples);
     for (int i = 0; i < kRows; ++i) {
-      if (i == 0 || chroma[0] != chroma[1])
-        from_chroma = chroma_part(f, gather<2>(plan.chroma, block, chroma[i]));
+      if (i == 0 || chroma[0] != chroma[1]) {
+        gather(plan.chroma, block, chroma[i], chroma_samples);
+        from_chroma = chroma_part(f, chroma_samples);
+      }
       const Wide y = luma_part(f, luma_samples[i]);
       b[i] = filter_columns<kFine>(plan, block, shifted_bytes(plus(y, from_chroma.b)));
       g[i] = filter_columns<kFine>(plan, block, shifted_bytes(plus(y, from_chroma.g)));
@@ -183,7 +186,8 @@ KINORA_AVX2 void sample_bgr_rows(const ResizePlan& plan, BgrView frame, const Li
   for (int block = 0; block * 16 < plan.scaled.width; ++block) {
     for (int c = 0; c < 3; ++c) {
       __m256i sums[kRows];
-      const auto samples = gather<kRows>(plan.bgr[c], block, rows);
+      __m256i samples[kRows];
+      gather(plan.bgr[c], block, rows, samples);
       for (int i = 0; i < kRows; ++i) {
         sums[i] = filter_columns<true>(plan, block, _mm256_xor_si256(samples[i], shift));
       }

@@ -12,6 +12,14 @@
 namespace kinora {
 namespace {
 
+using content_score_detail::padded_width;
+using content_score_detail::plain_rows;
+using content_score_detail::PlanarRow;
+using content_score_detail::RowKernels;
+using content_score_detail::rows_for;
+using content_score_detail::yuv_factors;
+using content_score_detail::YuvFactors;
+
 using Bytes = std::vector<uint8_t>;
 
 // Several frames, so that the source rows come from memory as a decoder's do, not from the first-level cache.
@@ -68,7 +76,6 @@ void scorer_on_bgr(benchmark::State& state) {
 
 // The rows one by one, with the processor's best kernels or the plain ones.
 void rows(benchmark::State& state, bool plain) {
-  using namespace content_score_detail;
   const Film film(size_of(state));
   const ResizePlan plan(film.size, content_score_size(film.size));
   const RowKernels& kernels = plain ? plain_rows() : rows_for(&plan);

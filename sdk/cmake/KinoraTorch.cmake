@@ -11,7 +11,9 @@ if(NOT KINORA_TORCH_VERSION MATCHES "^[0-9]+\\.[0-9]+\\.[0-9]+$")
 endif()
 
 add_library(kinora_libtorch INTERFACE)
-target_include_directories(kinora_libtorch SYSTEM INTERFACE "${KINORA_TORCH_ROOT}/include" "${KINORA_TORCH_ROOT}/include/torch/csrc/api/include")
+# Searched last: the torch package brings an fmt of its own, which must not hide the system's.
+target_compile_options(kinora_libtorch INTERFACE "SHELL:-idirafter ${KINORA_TORCH_ROOT}/include"
+                       "SHELL:-idirafter ${KINORA_TORCH_ROOT}/include/torch/csrc/api/include")
 target_link_libraries(kinora_libtorch INTERFACE "${KINORA_TORCH_ROOT}/lib/libtorch_cpu.so" "${KINORA_TORCH_ROOT}/lib/libc10.so")
 # libtorch_cpu names its own neighbours by its run path; the linker need not see them.
 target_link_options(kinora_libtorch INTERFACE -Wl,--allow-shlib-undefined)

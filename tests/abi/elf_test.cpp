@@ -1,11 +1,13 @@
 #include "core/plugin/elf.hpp"
 
+#include <cstring>
 #include <elf.h>
+#include <random>
+#include <unistd.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <cstring>
-#include <random>
+#include <sys/mman.h>
 
 #include "tests/abi/plugins_folder.hpp"
 
@@ -21,9 +23,12 @@ std::string bytes_of(const fs::path& path) {
 
 class Elf : public testing::Test {
  protected:
+  ~Elf() override { close(file_); }
+  // From a file in memory: thousands of them on a disk would take most of the test's time.
   Result<std::optional<std::string>> read(const std::string& bytes) const {
-    std::ofstream(folder_.path() / "x.so", std::ios::binary) << bytes;
-    return read_embedded_manifest(folder_.path() / "x.so");
+    EXPECT_EQ(ftruncate(file_, 0), 0);
+    EXPECT_EQ(pwrite(file_, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+    return read_embedded_manifest("/proc/self/fd/" + std::to_string(file_));
   }
   // The library with one field of its header changed.
   template <class T>
@@ -39,7 +44,7 @@ class Elf : public testing::Test {
     const auto r = read(bytes);
     return r ? "no error" : r.failure().message;
   }
-  PluginsFolder folder_;
+  const int file_ = memfd_create("library", MFD_CLOEXEC);
   std::string good_ = bytes_of(PluginsFolder::built("pure_c_stage"));
 };
 
@@ -63,13 +68,14 @@ TEST_F(Elf, SaysInWordsWhatItIsInstead) {
   big[EI_DATA] = ELFDATA2MSB;
   EXPECT_THAT(says(small), HasSubstr("a 32-bit library"));
   EXPECT_THAT(says(big), HasSubstr("a big-endian library"));
-  EXPECT_THAT(says(with(&Elf64_Ehdr::e_machine, Elf64_Half{EM_RISCV})), HasSubstr("a library for RISC-V, this machine is"));
+  EXPECT_THAT(says(with(&Elf64_Ehdr::e_machine, Elf64_Half{EM_RISCV})),
+              HasSubstr("a library for RISC-V, this machine is"));
   EXPECT_THAT(says(with(&Elf64_Ehdr::e_type, Elf64_Half{ET_REL})), HasSubstr("no shared library"));
   EXPECT_THAT(says(with(&Elf64_Ehdr::e_shoff, Elf64_Off{UINT64_MAX - 8})), HasSubstr("ends after the file"));
   EXPECT_THAT(says(with(&Elf64_Ehdr::e_shstrndx, Elf64_Half{60000})), HasSubstr("section 60000"));
   EXPECT_THAT(says(with(&Elf64_Ehdr::e_shentsize, Elf64_Half{3})), HasSubstr("section headers of 3 bytes"));
   EXPECT_THAT(says(""), HasSubstr("no ELF file"));
-  EXPECT_THAT(read_embedded_manifest(folder_.path()).failure().message, HasSubstr("not a regular file"));
+  EXPECT_THAT(read_embedded_manifest(KINORA_ABI_PLUGINS).failure().message, HasSubstr("not a regular file"));
 }
 
 TEST_F(Elf, TruncatedAnywhereIsAnErrorOrAnAnswer) {
@@ -84,13 +90,15 @@ TEST_F(Elf, DamagedTablesAreAnErrorOrAnAnswer) {
   Elf64_Ehdr header;
   std::memcpy(&header, good_.data(), sizeof header);
   std::mt19937_64 random(20240817);
-  const uint64_t extremes[] = {0, 1, 0x7fffffff, 0xffffffff, uint64_t{1} << 63, UINT64_MAX, UINT64_MAX - 63, good_.size()};
+  const uint64_t extremes[] = {
+      0, 1, 0x7fffffff, 0xffffffff, uint64_t{1} << 63, UINT64_MAX, UINT64_MAX - 63, good_.size()};
   size_t errors = 0;
   for (int i = 0; i < 3000; ++i) {
     std::string bytes = good_;
     for (uint64_t n = 1 + random() % 3; n > 0; --n) {
       const bool in_header = random() % 3 == 0;
-      const size_t at = in_header ? random() % sizeof header : header.e_shoff + random() % (header.e_shnum * sizeof(Elf64_Shdr));
+      const size_t at = in_header ? random() % sizeof header
+                                  : header.e_shoff + random() % (header.e_shnum * sizeof(Elf64_Shdr));
       const size_t width = size_t{1} << random() % 4;
       const uint64_t value = random() % 2 ? extremes[random() % std::size(extremes)] : random();
       if (at + width <= bytes.size()) std::memcpy(bytes.data() + at, &value, width);

@@ -1,8 +1,9 @@
 // kinora.io/1 over a storage plugin: what the SDK's Reader and Writer see.
+#include "core/io.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/io.hpp"
 #include "core/plugin/host.hpp"
 #include "kinora/io.hpp"
 #include "tests/abi/plugins_folder.hpp"
@@ -71,7 +72,8 @@ TEST_F(MemoryIo, UnknownSchemeNamesTheStoragesThereAre) {
 TEST_F(MemoryIo, OptionsOfAStorageAreChecked) {
   Io io(registry_);
   io.configure("memory", {{"endpoint", "x"}});
-  EXPECT_THAT(io.list("memory://bucket").failure().message, HasSubstr("unknown option 'endpoint' of storage/memory; it has none"));
+  EXPECT_THAT(io.list("memory://bucket").failure().message,
+              HasSubstr("unknown option 'endpoint' of storage/memory; it has none"));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-/* storage/memory: a few small objects in this process, for tests of kinora.io/1. Not for use from several threads. */
+/* storage/memory: a few small objects in this process, for tests of kinora.io/1. Not for use from several
+ * threads. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +21,8 @@ static int32_t error(int32_t code, const char* message) {
 }
 static object* find(kinora_str path) {
   for (int i = 0; i < OBJECTS; ++i)
-    if (objects[i].data && strlen(objects[i].name) == path.size && memcmp(objects[i].name, path.data, path.size) == 0)
+    if (objects[i].data && strlen(objects[i].name) == path.size &&
+        memcmp(objects[i].name, path.data, path.size) == 0)
       return &objects[i];
   return NULL;
 }
@@ -37,7 +39,8 @@ static int32_t open_object(void* self, kinora_str path, void** reader, uint64_t*
   *size = o->size;
   return KINORA_OK;
 }
-static int32_t read_object(void* self, void* reader, uint64_t offset, void* to, uint64_t size, uint64_t* got) {
+static int32_t read_object(void* self, void* reader, uint64_t offset, void* to, uint64_t size,
+                           uint64_t* got) {
   const object* o = reader;
   (void)self;
   *got = offset >= o->size ? 0 : o->size - offset < size ? o->size - offset : size;
@@ -48,7 +51,8 @@ static void close_object(void* self, void* reader) { (void)self, (void)reader; }
 static int32_t begin(void* self, kinora_str path, void** writer) {
   object* w = calloc(1, sizeof *w);
   (void)self;
-  if (!w || path.size >= sizeof w->name) return free(w), error(KINORA_NO_MEMORY, "memory: no room for a name");
+  if (!w || path.size >= sizeof w->name)
+    return free(w), error(KINORA_NO_MEMORY, "memory: no room for a name");
   memcpy(w->name, path.data, path.size);
   *writer = w;
   return KINORA_OK;
@@ -80,12 +84,15 @@ static int32_t commit(void* self, void* writer) {
   free(w);
   return KINORA_OK;
 }
-static int32_t list(void* self, kinora_str path, void* user, int32_t (*each)(void* user, const kinora_entry*)) {
+static int32_t list(void* self, kinora_str path, void* user,
+                    int32_t (*each)(void* user, const kinora_entry*)) {
   (void)self;
   for (int i = 0; i < OBJECTS; ++i) {
     const size_t length = strlen(objects[i].name);
-    if (!objects[i].data || length <= path.size || memcmp(objects[i].name, path.data, path.size) != 0) continue;
-    const kinora_entry entry = {sizeof entry, 0, {objects[i].name + path.size + 1, length - path.size - 1}, objects[i].size, 0};
+    if (!objects[i].data || length <= path.size || memcmp(objects[i].name, path.data, path.size) != 0)
+      continue;
+    const kinora_entry entry = {
+        sizeof entry, 0, {objects[i].name + path.size + 1, length - path.size - 1}, objects[i].size, 0};
     const int32_t status = each(user, &entry);
     if (status != KINORA_OK) return status;
   }
@@ -100,9 +107,12 @@ static int32_t remove_object(void* self, kinora_str path) {
   return KINORA_OK;
 }
 
-static const kinora_storage table = {sizeof(kinora_storage), 0,     create, destroy, open_object,  read_object, close_object,
-                                     begin,                  append, commit, abort_writer, list,   remove_object};
-static const kinora_component component = {sizeof(kinora_component), 0, "storage/memory", KINORA_STORAGE, &table, NULL};
+static const kinora_storage table = {
+    sizeof(kinora_storage), 0,     create, destroy, open_object,  read_object,
+    close_object,           begin, append, commit,  abort_writer, list,
+    remove_object};
+static const kinora_component component = {sizeof(kinora_component), 0,      "storage/memory",
+                                           KINORA_STORAGE,           &table, NULL};
 static const kinora_plugin plugin = {sizeof(kinora_plugin), 1, 0, 1, "memory_storage", "0.1.0", &component};
 
 KINORA_EXPORT const kinora_plugin* kinora_plugin_entry(const kinora_host* h);

@@ -15,20 +15,23 @@ static int32_t minimal_resources(void* self, kinora_resources* out) {
   *out = one;
   return KINORA_OK;
 }
-static int32_t minimal_process(void* self, kinora_sample* in, const kinora_emit* emit, const kinora_run* run) {
+static int32_t minimal_process(void* self, kinora_sample* in, const kinora_emit* emit,
+                               const kinora_run* run) {
   (void)self, (void)in, (void)emit, (void)run;
   return KINORA_OK;
 }
-static const kinora_stage minimal_stage = {sizeof(kinora_stage), 0,  minimal_create, minimal_destroy, minimal_resources,
-                                           minimal_process,      NULL};
+static const kinora_stage minimal_stage = {
+    sizeof(kinora_stage), 0, minimal_create, minimal_destroy, minimal_resources, minimal_process, NULL};
 
 /* What the entry returns, from the fields that a defect may change. */
-#define MINIMAL_PLUGIN(NAME, STRUCT_SIZE, MAJOR, MINOR, ID, INTERFACE, TABLE)                                      \
-  static const kinora_component minimal_component = {sizeof(kinora_component), 0, ID, INTERFACE, TABLE, NULL};     \
-  static const kinora_plugin minimal_plugin = {STRUCT_SIZE, MAJOR, MINOR, 1, NAME, "0.1.0", &minimal_component};   \
-  KINORA_EXPORT const kinora_plugin* kinora_plugin_entry(const kinora_host* host);                                 \
-  KINORA_EXPORT const kinora_plugin* kinora_plugin_entry(const kinora_host* host) {                                \
-    (void)host;                                                                                                    \
-    return &minimal_plugin;                                                                                        \
+#define MINIMAL_PLUGIN(NAME, STRUCT_SIZE, MAJOR, MINOR, ID, INTERFACE, TABLE)                     \
+  static const kinora_component minimal_component = {                                             \
+      sizeof(kinora_component), 0, ID, INTERFACE, TABLE, NULL};                                   \
+  static const kinora_plugin minimal_plugin = {STRUCT_SIZE,       MAJOR, MINOR, 1, NAME, "0.1.0", \
+                                               &minimal_component};                               \
+  KINORA_EXPORT const kinora_plugin* kinora_plugin_entry(const kinora_host* host);                \
+  KINORA_EXPORT const kinora_plugin* kinora_plugin_entry(const kinora_host* host) {               \
+    (void)host;                                                                                   \
+    return &minimal_plugin;                                                                       \
   }
 #endif

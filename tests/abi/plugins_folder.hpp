@@ -1,10 +1,9 @@
 // Plugins of this folder in a temporary place, with the manifest that a test wants beside them.
 #pragma once
-#include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <unistd.h>
 
 #include "core/plugin/registry.hpp"
 
@@ -13,10 +12,12 @@ namespace kinora::core::test {
 namespace fs = std::filesystem;
 
 struct Manifest {
-  std::string name = {}, version = "0.1.0", abi = "1.0", tier = "stable", more = {}, id = "stage/minimal", options = {};
+  std::string name = {}, version = "0.1.0", abi = "1.0", tier = "stable", more = {}, id = "stage/minimal",
+              options = {};
   std::string text() const {
-    return "[plugin]\nname = \"" + name + "\"\nversion = \"" + version + "\"\nabi = \"" + abi + "\"\ntier = \"" + tier + "\"\n" + more +
-           "\n[[component]]\nid = \"" + id + "\"\nhelp = \"of a test\"\n" + options;
+    return "[plugin]\nname = \"" + name + "\"\nversion = \"" + version + "\"\nabi = \"" + abi +
+           "\"\ntier = \"" + tier + "\"\n" + more + "\n[[component]]\nid = \"" + id +
+           "\"\nhelp = \"of a test\"\n" + options;
   }
 };
 
@@ -31,7 +32,9 @@ class PluginsFolder {
   ~PluginsFolder() { fs::remove_all(path_); }
 
   const fs::path& path() const { return path_; }
-  static fs::path built(const std::string& name) { return fs::path(KINORA_ABI_PLUGINS) / ("lib" + name + ".so"); }
+  static fs::path built(const std::string& name) {
+    return fs::path(KINORA_ABI_PLUGINS) / ("lib" + name + ".so");
+  }
   // The plugin's folder, with a copy of the built library `from`.
   fs::path add(const Manifest& manifest, const std::string& from = {}) const {
     const fs::path folder = path_ / manifest.name;

@@ -1,5 +1,6 @@
 /* A whole plugin in C, without the SDK's C++: stage/count.bytes writes the size of one field into another.
- * What it shows: the manifest by hand, in plugin.toml and in the section .kinora.manifest; options; samples; errors. */
+ * What it shows: the manifest by hand, in plugin.toml and in the section .kinora.manifest; options; samples;
+ * errors. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,17 +8,18 @@
 #include "kinora/abi/plugin.h"
 #include "kinora/abi/stage.h"
 
-#define COMPONENT                                                                                        \
-  "[[component]]\n"                                                                                      \
-  "id = \"stage/count.bytes\"\n"                                                                         \
-  "help = \"counts the bytes of a field\"\n"                                                             \
-  "option.field = { type = \"string\", default = \"mp4\", help = \"the field to count\" }\n"             \
+#define COMPONENT                                                                            \
+  "[[component]]\n"                                                                          \
+  "id = \"stage/count.bytes\"\n"                                                             \
+  "help = \"counts the bytes of a field\"\n"                                                 \
+  "option.field = { type = \"string\", default = \"mp4\", help = \"the field to count\" }\n" \
   "option.at_most = { type = \"size\", default = 1048576, min = 0, help = \"drop what is larger\" }\n"
-#define MANIFEST                                                                                          \
+#define MANIFEST \
   "[plugin]\nname = \"pure_c_stage\"\nversion = \"0.1.0\"\nabi = \"1.0\"\ntier = \"stable\"\n\n" COMPONENT
 
 /* Without the NUL that ends a C string. */
-__attribute__((section(".kinora.manifest"), used)) static const char manifest[sizeof(MANIFEST) - 1] = MANIFEST;
+__attribute__((section(".kinora.manifest"), used)) static const char manifest[sizeof(MANIFEST) - 1] =
+    MANIFEST;
 
 typedef struct stage {
   const kinora_host* host;
@@ -63,12 +65,14 @@ static int32_t process(void* me, kinora_sample* in, const kinora_emit* emit, con
   int32_t status = self->samples->get(in, self->field, &value);
   (void)run;
   if (status != KINORA_OK) {
-    snprintf(message, sizeof message, "the sample has no field '%s'; choose one with option 'field'", self->field);
+    snprintf(message, sizeof message, "the sample has no field '%s'; choose one with option 'field'",
+             self->field);
     self->host->set_error(self->host, status, message);
     return status;
   }
   self->samples->retain(in);
-  if ((int64_t)value.size > self->at_most) return emit->drop(emit->self, in, "count.too-large", (double)value.size);
+  if ((int64_t)value.size > self->at_most)
+    return emit->drop(emit->self, in, "count.too-large", (double)value.size);
   text.data = number;
   text.size = (uint64_t)snprintf(number, sizeof number, "%llu", (unsigned long long)value.size);
   status = self->samples->set(in, "size", text, NULL, NULL);
@@ -87,8 +91,8 @@ static int32_t describe(const kinora_sink* out) {
 static const kinora_stage table = {sizeof(kinora_stage), 0, create, destroy, resources, process, NULL};
 static const kinora_component components[] = {
     {sizeof(kinora_component), 0, "stage/count.bytes", KINORA_STAGE, &table, describe}};
-static const kinora_plugin plugin = {sizeof(kinora_plugin), KINORA_ABI_MAJOR, KINORA_ABI_TARGET_MINOR, 1, "pure_c_stage", "0.1.0",
-                                     components};
+static const kinora_plugin plugin = {
+    sizeof(kinora_plugin), KINORA_ABI_MAJOR, KINORA_ABI_TARGET_MINOR, 1, "pure_c_stage", "0.1.0", components};
 
 KINORA_EXPORT const kinora_plugin* kinora_plugin_entry(const kinora_host* host);
 KINORA_EXPORT const kinora_plugin* kinora_plugin_entry(const kinora_host* host) {

@@ -16,7 +16,9 @@ struct Collected {
   std::vector<Sample> emitted;
   std::string rule;
   double score = 0;
-  kinora_emit emit{sizeof(kinora_emit), 0, this,
+  kinora_emit emit{sizeof(kinora_emit),
+                   0,
+                   this,
                    [](void* self, kinora_sample* s) {
                      static_cast<Collected*>(self)->emitted.push_back(Sample::adopt(s));
                      return KINORA_OK;
@@ -27,7 +29,8 @@ struct Collected {
                      static_cast<Collected*>(self)->score = score;
                      return KINORA_OK;
                    },
-                   nullptr, nullptr};
+                   nullptr,
+                   nullptr};
 };
 
 class PureCStage : public testing::Test {
@@ -86,7 +89,8 @@ TEST_F(PureCStage, ItsErrorComesWithItsMessage) {
 
 TEST_F(PureCStage, GeneratedManifestIsTheEmbeddedOne) {
   const auto library = folder_.path() / "c/libc.so";
-  EXPECT_EQ(or_throw(generate_manifest(*open_library(library), {})), or_throw(read_embedded_manifest(library)).value());
+  EXPECT_EQ(or_throw(generate_manifest(*open_library(library), {})),
+            or_throw(read_embedded_manifest(library)).value());
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// A plugin that does not fit is refused with the field, what was expected and what was found; the others go on.
+// A plugin that does not fit is refused with the field, what was expected and what was found; the others go
+// on.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,29 +19,53 @@ struct Case {
 
 // Before the library is opened: the manifest alone decides, so the library may be sound.
 const Case before[] = {
-    {"abi major", {.name = "minimal", .abi = "2.0"}, {"'minimal': abi: expected 1.0 to 1.0, found 2.0", "newer Kinora"}},
-    {"old abi major", {.name = "minimal", .abi = "0.9"}, {"abi: expected 1.0 to 1.0, found 0.9", "build the plugin with"}},
+    {"abi major",
+     {.name = "minimal", .abi = "2.0"},
+     {"'minimal': abi: expected 1.0 to 1.0, found 2.0", "newer Kinora"}},
+    {"old abi major",
+     {.name = "minimal", .abi = "0.9"},
+     {"abi: expected 1.0 to 1.0, found 0.9", "build the plugin with"}},
     {"abi minor", {.name = "minimal", .abi = "1.7"}, {"abi: expected 1.0 to 1.0, found 1.7"}},
-    {"newer keys of a newer abi", {.name = "minimal", .abi = "1.7", .more = "colour = 3\n"}, {"abi: expected 1.0 to 1.0, found 1.7"}},
-    {"torch", {.name = "minimal", .tier = "pinned", .more = "torch = \"==1.13.1\"\ncxx_abi = \"1\"\n"},
+    {"newer keys of a newer abi",
+     {.name = "minimal", .abi = "1.7", .more = "colour = 3\n"},
+     {"abi: expected 1.0 to 1.0, found 1.7"}},
+    {"torch",
+     {.name = "minimal", .tier = "pinned", .more = "torch = \"==1.13.1\"\ncxx_abi = \"1\"\n"},
      {"torch: expected 2.11.0, found 1.13.1", "build the plugin"}},
-    {"cxx_abi", {.name = "minimal", .tier = "pinned", .more = "torch = \"==2.11.0\"\ncxx_abi = \"0\"\n"}, {"cxx_abi: expected 1, found 0"}},
-    {"cuda", {.name = "minimal", .tier = "pinned", .more = "torch = \"==2.11.0\"\ncxx_abi = \"1\"\ncuda = \"13.0\"\n"},
+    {"cxx_abi",
+     {.name = "minimal", .tier = "pinned", .more = "torch = \"==2.11.0\"\ncxx_abi = \"0\"\n"},
+     {"cxx_abi: expected 1, found 0"}},
+    {"cuda",
+     {.name = "minimal",
+      .tier = "pinned",
+      .more = "torch = \"==2.11.0\"\ncxx_abi = \"1\"\ncuda = \"13.0\"\n"},
      {"cuda: expected none", "found 13.0"}},
-    {"manifest", {.name = "minimal", .more = "colour = 3\n"}, {"plugin.toml:6:1: unknown key 'colour' in [plugin]"}},
+    {"manifest",
+     {.name = "minimal", .more = "colour = 3\n"},
+     {"plugin.toml:6:1: unknown key 'colour' in [plugin]"}},
 };
 
 const Case after[] = {
     {"another major inside", {.name = "wrong_major"}, {"'wrong_major': abi_major: expected 1, found 2"}},
     {"another minor inside", {.name = "newer_minor"}, {"abi: expected 1.0, found 1.7"}},
-    {"no struct_size", {.name = "unset_size"}, {"struct_size of kinora_plugin: expected at least 40, found 0"}},
+    {"no struct_size",
+     {.name = "unset_size"},
+     {"struct_size of kinora_plugin: expected at least 40, found 0"}},
     {"another id", {.name = "other_id"}, {"component: expected one of the manifest's, found stage/other"}},
-    {"another interface", {.name = "other_interface"}, {"interface of stage/minimal: expected kinora.stage/1, found kinora.stage/9"}},
-    {"a short table", {.name = "short_table"}, {"struct_size of stage/minimal's kinora.stage/1 table: expected at least 48, found 24"}},
+    {"another interface",
+     {.name = "other_interface"},
+     {"interface of stage/minimal: expected kinora.stage/1, found kinora.stage/9"}},
+    {"a short table",
+     {.name = "short_table"},
+     {"struct_size of stage/minimal's kinora.stage/1 table: expected at least 48, found 24"}},
     {"no entry", {.name = "no_entry"}, {"libno_entry.so: exports no function kinora_plugin_entry"}},
     {"an undefined symbol", {.name = "undefined_symbol"}, {"kinora_tests_defined_nowhere", "build it again"}},
-    {"a missing library", {.name = "missing_library"}, {"needs libkinora_absent.so.3, which is not here", "cannot open shared object file", "install"}},
-    {"an entry that declines", {.name = "cannot_work"}, {"cannot work here: no machine with a flux capacitor; install one"}},
+    {"a missing library",
+     {.name = "missing_library"},
+     {"needs libkinora_absent.so.3, which is not here", "cannot open shared object file", "install"}},
+    {"an entry that declines",
+     {.name = "cannot_work"},
+     {"cannot work here: no machine with a flux capacitor; install one"}},
     {"another name", {.name = "renamed"}, {"name: expected renamed, found minimal"}, "minimal"},
     {"another version", {.name = "minimal", .version = "0.2.0"}, {"version: expected 0.2.0, found 0.1.0"}},
 };

@@ -1,8 +1,8 @@
+#include <thread>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-
-#include <thread>
 
 #include "tests/abi/plugins_folder.hpp"
 
@@ -37,7 +37,8 @@ TEST(Registry, ComponentOfTwoPluginsBelongsToTheFirst) {
 TEST(Registry, SameFolderTwiceIsSearchedOnce) {
   PluginsFolder folder;
   folder.add({.name = "minimal"});
-  const auto registry = Registry::scan({{folder.path(), "--plugins"}, {folder.path() / ".", "KINORA_PLUGIN_PATH"}});
+  const auto registry =
+      Registry::scan({{folder.path(), "--plugins"}, {folder.path() / ".", "KINORA_PLUGIN_PATH"}});
   EXPECT_EQ(registry.plugins().size(), 1u);
 }
 
@@ -55,7 +56,9 @@ TEST(Registry, FindsByIdAndByKindAndSuggests) {
   EXPECT_EQ((*registry.find("sampler/edm-heun"))->name, "edm-heun");
   EXPECT_EQ((*registry.find("sampler", "edm-heun"))->id, "sampler/edm-heun");
   EXPECT_EQ((*registry.find("sampler", "sampler/edm-heun"))->id, "sampler/edm-heun");
-  const auto says = [&](std::string_view kind, std::string_view name) { return registry.find(kind, name).failure().message; };
+  const auto says = [&](std::string_view kind, std::string_view name) {
+    return registry.find(kind, name).failure().message;
+  };
   EXPECT_THAT(says("sampler", "edm_huen"), HasSubstr("unknown sampler 'edm_huen', did you mean 'edm-heun'?"));
   EXPECT_THAT(says("", "sampler/edm-huen"), HasSubstr("did you mean 'sampler/edm-heun'?"));
   EXPECT_THAT(says("", "edm-heun"), HasSubstr("did you mean 'sampler/edm-heun'?"));
@@ -66,7 +69,8 @@ TEST(Registry, FindsByIdAndByKindAndSuggests) {
 
 TEST(Registry, SaysWhichNamedFolderIsMissing) {
   PluginsFolder folder;
-  const auto registry = Registry::scan({{folder.path() / "nowhere", "--plugins", true}, {folder.path() / "home", "user", false}});
+  const auto registry = Registry::scan(
+      {{folder.path() / "nowhere", "--plugins", true}, {folder.path() / "home", "user", false}});
   ASSERT_EQ(registry.notices().size(), 1u);
   EXPECT_THAT(registry.notices()[0], HasSubstr("nowhere (--plugins): No such file or directory"));
 }
@@ -113,7 +117,8 @@ TEST(Registry, ManifestThatIsNotTheLibrarysIsRefused) {
   folder.add({.name = "pure_c_stage", .id = "stage/count.bytes"});
   const auto plugins = folder.scan().plugins();
   EXPECT_EQ(plugins[0].state, PluginState::disabled);
-  EXPECT_THAT(plugins[0].reason, HasSubstr("plugin.toml:9:1: differs from the manifest inside libpure_c_stage.so"));
+  EXPECT_THAT(plugins[0].reason,
+              HasSubstr("plugin.toml:9:1: differs from the manifest inside libpure_c_stage.so"));
 }
 
 TEST(Registry, MissingOrForeignLibraryIsSaidInWords) {

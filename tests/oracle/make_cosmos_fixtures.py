@@ -6,7 +6,8 @@ Needs torch, diffusers 0.42.1 and safetensors (the transformer's padding mask al
 
 Weights are float32, stored as `weight.NAME`. Each is multiplied out in float64 for the outputs, so an implementation that
 computes in float64 must agree to 1e-10 and one that computes in float32 to 1e-5. diffusers casts parts of the transformer
-to float32 whatever its dtype; `in_float64` makes it use float64 there. Configurations are in the files' metadata.
+to float32 whatever its dtype; `in_float64` makes it use float64 there. Options for Kinora
+are in the files' metadata, a case each.
 """
 import contextlib
 import json
@@ -109,6 +110,16 @@ def tokenizer():
     save(tensors, "cosmos_tokenizer.safetensors", metadata)
 
 
+def options(config):
+    """diffusers' configuration in the options of model/dit."""
+    names = {"num_attention_heads": "heads", "attention_head_dim": "head_size", "num_layers": "layers",
+             "adaln_lora_dim": "adaln_lora", "text_embed_dim": "text_size"}
+    out = {names.get(k, k): v for k, v in config.items() if k not in ("patch_size", "extra_pos_embed_type")}
+    out["patch_time"], out["patch_space"] = config["patch_size"][:2]
+    out["learnable_pos_embed"] = config["extra_pos_embed_type"] == "learnable"
+    return out
+
+
 def transformer():
     common = dict(num_attention_heads=2, attention_head_dim=12, num_layers=2, mlp_ratio=1.5, adaln_lora_dim=6,
                   text_embed_dim=10, max_size=(8, 16, 16), extra_pos_embed_type=None, concat_padding_mask=False)
@@ -148,7 +159,7 @@ def transformer():
                     f"{name}.output_30fps": with_fps.detach(), f"{name}.grad.latent": latent.grad, f"{name}.grad.text": text.grad}
         tensors |= {f"{name}.grad.param.{k}": p.grad.contiguous() for k, p in model.named_parameters()
                     if k.startswith(GRADIENTS)}
-        metadata[name] = json.dumps(config)
+        metadata[name] = json.dumps(options(config))
     save(tensors, "cosmos_dit.safetensors", metadata)
 
 

@@ -47,7 +47,7 @@ std::unique_ptr<Network> trained_tokenizer(JobContext& context) {
 void run_encode(JobContext& context) {
   const auto options = context.options<EncodeOptions>();
   use_threads(options.threads);
-  const at::NoGradGuard off;
+  const c10::NoGradGuard off;
   Clips clips(context, context.folder_of(context.need_upstream("shard")),
               {{"height", options.height}, {"width", options.width}, {"stride", options.every}}, options.memory);
   const auto tokenizer = trained_tokenizer(context);

@@ -131,7 +131,7 @@ class Generator {
 void run_generate(JobContext& context) {
   const auto options = context.options<GenerateOptions>();
   use_threads(options.threads);
-  const at::NoGradGuard off;
+  const c10::NoGradGuard off;
   Generator generator(context, options);
   int64_t n = 0;
   for (const auto& prompt : options.prompts)

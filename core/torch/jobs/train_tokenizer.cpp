@@ -65,7 +65,7 @@ class TokenizerTraining {
 
   // Reconstructs the start of a few clips; leaves pictures of the first and returns the mean PSNR.
   double evaluate() {
-    const at::NoGradGuard off;
+    const c10::NoGradGuard off;
     std::filesystem::create_directories(context_.folder() / "samples");
     double sum = 0;
     const size_t n = std::min<size_t>(usable_.size(), 8);

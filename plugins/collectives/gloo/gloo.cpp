@@ -60,8 +60,8 @@ class Gloo final : public Collective<at::Tensor> {
     try {
       options->devices.push_back(address_.empty() ? ProcessGroupGloo::createDefaultDevice()
                                                   : ProcessGroupGloo::createDeviceForHostname(address_));
-      p.gloo = c10::make_intrusive<ProcessGroupGloo>(p.store, static_cast<int>(p.rank),
-                                                     static_cast<int>(p.size()), options);
+      p.gloo = c10::make_intrusive<GlooConnections>(p.store, static_cast<int>(p.rank),
+                                                    static_cast<int>(p.size()), options);
     } catch (const std::exception& e) {
       throw p.failure("connecting", e.what());
     }

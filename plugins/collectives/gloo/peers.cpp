@@ -42,6 +42,7 @@ Error Peers::failure(const std::string& what, const std::string& text, int64_t p
   try {
     const std::string mine = (timed_out ? "timeout in " : "broken in ") + what;
     store->set(key(rank), std::vector<uint8_t>(mine.begin(), mine.end()));
+    if (gloo) gloo->close();
     const auto until = steady_clock::now() + std::clamp(timeout / 10, milliseconds(100), milliseconds(1000));
     for (int64_t r = 0; r < size(); ++r) {
       if (r == rank || (peer >= 0 && r != peer)) continue;

@@ -164,7 +164,7 @@ void Execution::work() {
 
 void Execution::perform(Job& job) {
   const int32_t status = guard([&] {
-    if (job.what == Job::pull) perform_pull();
+    if (job.what == Job::pull) perform_pull(job.reserve);
     if (job.what == Job::process) perform_process(job);
     if (job.what == Job::finish) perform_finish(*job.stage);
   });

@@ -118,7 +118,7 @@ class Execution {
   bool all_finished() const;
 
   // task.cpp: one job from its start to its end. Not under the lock, but for complete_input, fail and end_left_over.
-  void perform_pull();
+  void perform_pull(uint64_t reserve);
   void perform_process(Job& job);
   void perform_finish(StageState& stage);
   bool finish_slot(StageState& stage, Slot& slot);

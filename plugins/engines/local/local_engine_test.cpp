@@ -123,7 +123,7 @@ TEST(LocalEngine, HoldsNoMoreThanItsMemory) {
   EXPECT_EQ(p.outcomes.size(), 210u);
   const std::string& report = p.reports.back();
   const auto peak = std::stoull(report.substr(report.find("\"peak\":") + 7));
-  EXPECT_LE(peak, p.memory + (1 << 20));
+  EXPECT_LE(peak, p.memory + (1 << 16)) << "figures and what is left of told films";
   EXPECT_GE(peak, p.memory / 2);
 }
 
@@ -444,12 +444,12 @@ TEST_P(RandomPipeline, EndsEverythingOnceAndInOrder) {
       if (h % 3) emit(std::move(in));
     };
   }
-  p.inputs(150, random() % 3 * 4000);
+  p.inputs(90, random() % 3 * 4000);
   ASSERT_EQ(p.run(), "");
   EXPECT_EQ(testing::TestSample::alive, 0);
   std::map<std::string, int> parents_told;
   for (const auto& [key, o] : p.outcomes) ++parents_told[key];
-  for (int i = 0; i < 150; ++i) EXPECT_GE(parents_told[std::to_string(i)], 1) << i;
+  for (int i = 0; i < 90; ++i) EXPECT_GE(parents_told[std::to_string(i)], 1) << i;
   bool graph = false;
   for (size_t s = 0; s < n; ++s) {
     size_t takers = 0;
@@ -457,7 +457,7 @@ TEST_P(RandomPipeline, EndsEverythingOnceAndInOrder) {
     graph = graph || takers > 1;
   }
   if (!graph) {  // a copy for a further branch is a sample of its own, too
-    EXPECT_EQ(p.outcomes.size(), 150u + static_cast<size_t>(born));
+    EXPECT_EQ(p.outcomes.size(), 90u + static_cast<size_t>(born));
   }
   const std::vector<std::vector<std::string>> first(orders.begin(), orders.end());
   // The same again on one thread: ordered stages must have seen the same in the same order.
@@ -466,13 +466,13 @@ TEST_P(RandomPipeline, EndsEverythingOnceAndInOrder) {
   for (auto& order : orders) order.clear();
   p.threads = 1;
   p.memory = 0;
-  p.inputs(150, 0);
+  p.inputs(90, 0);
   ASSERT_EQ(p.run(), "");
   EXPECT_EQ(p.outcomes.size(), outcomes);
   EXPECT_EQ(std::vector<std::vector<std::string>>(orders.begin(), orders.end()), first);
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, RandomPipeline, ::testing::Range(0u, 60u));
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomPipeline, ::testing::Range(0u, 40u));
 
 }  // namespace
 }  // namespace kinora::local

@@ -76,7 +76,9 @@ bool Execution::can_pull() const {
 
 void Execution::start_pull() {
   pulling_ = true;
-  start({Job::pull});
+  Job job{Job::pull};
+  job.reserve = largest_input_;
+  start(std::move(job));
 }
 
 void Execution::start_process(StageState& stage) {

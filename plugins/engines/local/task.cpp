@@ -19,12 +19,13 @@ std::string of_stage(const StageState& stage, const std::string& message) {
 
 }  // namespace
 
-void Execution::perform_pull() {
+void Execution::perform_pull(uint64_t reserve) {
   kinora_sample* next = nullptr;
   const int32_t status = pipeline_.next(pipeline_.self, &next);
   if (status != KINORA_OK) {
     const std::string message = status == KINORA_END ? "" : last_message(status);
     const Lock lock(mutex_);
+    reserved_ -= reserve;
     pulling_ = false;
     source_ended_ = true;
     if (status != KINORA_END) abort(status, message);
@@ -35,6 +36,7 @@ void Execution::perform_pull() {
   std::vector<Sample> copies;
   for (size_t i = 1; i < first_.size(); ++i) copies.push_back(sample.clone(sample.key()));
   const Lock lock(mutex_);
+  reserved_ -= reserve;
   pulling_ = false;
   const uint64_t before = ledger_.used();
   ledger_.add(weight);

@@ -1,4 +1,4 @@
-#include "block.hpp"
+#include "plugins/models/dit/block.hpp"
 
 #include <cmath>
 
@@ -6,7 +6,8 @@ namespace kinora::dit {
 
 using at::Tensor;
 
-kinora_param Declare::weight(const std::string& name, std::vector<int64_t> shape, Init init, Role role, int64_t quantum) const {
+kinora_param Declare::weight(const std::string& name, std::vector<int64_t> shape, Init init, Role role,
+                             int64_t quantum) const {
   Parameter p;
   p.name = prefix_ + name + ".weight";
   p.shape = std::move(shape);
@@ -17,8 +18,10 @@ kinora_param Declare::weight(const std::string& name, std::vector<int64_t> shape
   return ctx_.parameter(p);
 }
 
-kinora_param Declare::linear(const std::string& name, int64_t out, int64_t in, Role role, int64_t quantum) const {
-  return weight(name, {out, in}, Init::uniform(std::sqrt(6.0 / static_cast<double>(in + out))), role, quantum);
+kinora_param Declare::linear(const std::string& name, int64_t out, int64_t in, Role role,
+                             int64_t quantum) const {
+  return weight(name, {out, in}, Init::uniform(std::sqrt(6.0 / static_cast<double>(in + out))), role,
+                quantum);
 }
 
 std::vector<Tensor> Shared::pack() const {
@@ -52,7 +55,8 @@ AdaLn::AdaLn(const Declare& declare, int64_t width, int64_t rank, int64_t parts)
       width_(width),
       parts_(parts) {}
 
-std::vector<Tensor> AdaLn::operator()(const Ctx& ctx, kinora_seq seq, const Tensor& embedding, const Tensor& modulation) const {
+std::vector<Tensor> AdaLn::operator()(const Ctx& ctx, kinora_seq seq, const Tensor& embedding,
+                                      const Tensor& modulation) const {
   const Tensor own = ctx.linear(ctx.linear(at::silu(embedding), down_, 0, 0), up_, 0, 0);
   return rows_of(ctx, seq, own + modulation.narrow(2, 0, parts_ * width_)).chunk(parts_, 2);
 }
@@ -77,8 +81,8 @@ Tensor Attend::head_norm(const Ctx& ctx, const Tensor& x, kinora_param w) const 
   return at::rms_norm(x, {head_size_}, ctx.value(w).to(x.scalar_type()), epsilon_);
 }
 
-Tensor Attend::finish(const Ctx& ctx, kinora_seq seq, kinora_seq kv, const Tensor& q, const Tensor& k, const Tensor& v,
-                      const Tensor& mask) const {
+Tensor Attend::finish(const Ctx& ctx, kinora_seq seq, kinora_seq kv, const Tensor& q, const Tensor& k,
+                      const Tensor& v, const Tensor& mask) const {
   Attention<Tensor> how;
   how.name = name_.c_str();
   how.block = block_;
@@ -95,7 +99,8 @@ Tensor Attend::self(const Ctx& ctx, kinora_seq seq, const Tensor& x, const Turns
   return finish(ctx, seq, seq, q, k, heads(ctx, x, v_, seq), {});
 }
 
-Tensor Attend::cross(const Ctx& ctx, kinora_seq seq, const Tensor& x, const Tensor& text, const Tensor& mask) const {
+Tensor Attend::cross(const Ctx& ctx, kinora_seq seq, const Tensor& x, const Tensor& text,
+                     const Tensor& mask) const {
   const Tensor q = head_norm(ctx, heads(ctx, x, q_, seq), norm_q_);
   const Tensor k = head_norm(ctx, heads(ctx, text, k_, 0), norm_k_);
   return finish(ctx, seq, 0, q, k, heads(ctx, text, v_, 0), mask);
@@ -112,7 +117,9 @@ Block::Block(const Declare& declare, const Config& c, int64_t block)
 
 Tensor Block::operator()(const Ctx& ctx, kinora_seq seq, Tensor x, const Shared& s) const {
   if (s.position.defined()) x = x + s.position;
-  const auto modulated = [&](const std::vector<Tensor>& m) { return at::addcmul(m[0], normalised(x), 1 + m[1]); };
+  const auto modulated = [&](const std::vector<Tensor>& m) {
+    return at::addcmul(m[0], normalised(x), 1 + m[1]);
+  };
   auto m = norm1_(ctx, seq, s.embedding, s.modulation);
   x = at::addcmul(x, m[2], self_.self(ctx, seq, modulated(m), s.turns));
   m = norm2_(ctx, seq, s.embedding, s.modulation);

@@ -1,13 +1,14 @@
-// A transformer block: self-attention, cross-attention to text, MLP; each between AdaLN-LoRA's scale, shift and gate.
+// A transformer block: self-attention, cross-attention to text, MLP; each between AdaLN-LoRA's scale, shift
+// and gate.
 //
 // B batch, S local tokens, F frames of conditioning (1 or all), L text tokens, D width, R rank, d head size.
 #pragma once
 #include <string>
 
-#include "config.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/context.hpp"
-#include "rope.hpp"
+#include "plugins/models/dit/config.hpp"
+#include "plugins/models/dit/rope.hpp"
 
 namespace kinora::dit {
 
@@ -16,13 +17,15 @@ using Ctx = Context<at::Tensor>;
 // Names a parameter of a block and says how it may be split.
 class Declare {
  public:
-  Declare(const Ctx& ctx, std::string prefix, int64_t block) : ctx_(ctx), prefix_(std::move(prefix)), block_(block) {}
+  Declare(const Ctx& ctx, std::string prefix, int64_t block)
+      : ctx_(ctx), prefix_(std::move(prefix)), block_(block) {}
   Declare in(const std::string& name) const { return {ctx_, prefix_ + name + ".", block_}; }
   // prefix.name.weight. quantum: the head size where heads are split.
   kinora_param weight(const std::string& name, std::vector<int64_t> shape, Init init, Role role = Role::whole,
                       int64_t quantum = 1) const;
   // A linear layer [out, in] without bias, Xavier uniform.
-  kinora_param linear(const std::string& name, int64_t out, int64_t in, Role role = Role::whole, int64_t quantum = 1) const;
+  kinora_param linear(const std::string& name, int64_t out, int64_t in, Role role = Role::whole,
+                      int64_t quantum = 1) const;
 
  private:
   Ctx ctx_;
@@ -30,8 +33,8 @@ class Declare {
   int64_t block_;
 };
 
-// What all blocks share, made outside them. A block gets it through its inputs (a tensor captured by a block loses its
-// gradient when the block is run again).
+// What all blocks share, made outside them. A block gets it through its inputs (a tensor captured by a block
+// loses its gradient when the block is run again).
 struct Shared {
   at::Tensor embedding;   // [B, F, D] the noise level
   at::Tensor modulation;  // [B, F, 3D] added to every block's own
@@ -45,13 +48,15 @@ struct Shared {
   static Shared unpack(const std::vector<at::Tensor>& in, size_t from, bool masked, bool placed);
 };
 
-// The rows of conditioning [B, F, ...] that the tokens of a STREAM tensor have: [B, S, ...], or [B, 1, ...] if F is 1.
+// The rows of conditioning [B, F, ...] that the tokens of a STREAM tensor have: [B, S, ...], or [B, 1, ...]
+// if F is 1.
 at::Tensor rows_of(const Ctx& ctx, kinora_seq seq, const at::Tensor& per_frame);
 
 // LayerNorm without parameters, statistics in at least float32.
 at::Tensor normalised(const at::Tensor& x);
 
-// parts * D numbers a token from the noise level: linear(linear(silu(embedding))) + modulation, in `parts` pieces.
+// parts * D numbers a token from the noise level: linear(linear(silu(embedding))) + modulation, in `parts`
+// pieces.
 class AdaLn {
  public:
   AdaLn(const Declare& declare, int64_t width, int64_t rank, int64_t parts);
@@ -69,13 +74,14 @@ class Attend {
   Attend(const Declare& declare, std::string name, int64_t block, const Config& c, int64_t kv_width);
   // x [B, S, D]: attends to itself, with positions.
   at::Tensor self(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const Turns& turns) const;
-  at::Tensor cross(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const at::Tensor& text, const at::Tensor& mask) const;
+  at::Tensor cross(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const at::Tensor& text,
+                   const at::Tensor& mask) const;
 
  private:
   at::Tensor heads(const Ctx& ctx, const at::Tensor& x, kinora_param w, kinora_seq seq) const;
   at::Tensor head_norm(const Ctx& ctx, const at::Tensor& x, kinora_param w) const;
-  at::Tensor finish(const Ctx& ctx, kinora_seq seq, kinora_seq kv, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                    const at::Tensor& mask) const;
+  at::Tensor finish(const Ctx& ctx, kinora_seq seq, kinora_seq kv, const at::Tensor& q, const at::Tensor& k,
+                    const at::Tensor& v, const at::Tensor& mask) const;
 
   kinora_param q_, k_, v_, out_, norm_q_, norm_k_;
   std::string name_;

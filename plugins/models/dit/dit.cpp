@@ -1,4 +1,4 @@
-#include "dit.hpp"
+#include "plugins/models/dit/dit.hpp"
 
 #include <cmath>
 
@@ -14,18 +14,23 @@ namespace {
 
 Tensor patchify(const Tensor& x, int64_t pt, int64_t p) {
   const auto B = x.size(0), C = x.size(1), F = x.size(2) / pt, h = x.size(3) / p, w = x.size(4) / p;
-  return x.reshape({B, C, F, pt, h, p, w, p}).permute({0, 2, 4, 6, 1, 3, 5, 7}).reshape({B, F * h * w, C * pt * p * p});
+  return x.reshape({B, C, F, pt, h, p, w, p})
+      .permute({0, 2, 4, 6, 1, 3, 5, 7})
+      .reshape({B, F * h * w, C * pt * p * p});
 }
 
 Tensor unpatchify(const Tensor& x, int64_t F, int64_t h, int64_t w, int64_t pt, int64_t p) {
   const auto B = x.size(0), C = x.size(2) / (pt * p * p);
-  return x.reshape({B, F, h, w, p, p, pt, C}).permute({0, 7, 1, 6, 2, 4, 3, 5}).reshape({B, C, F * pt, h * p, w * p});
+  return x.reshape({B, F, h, w, p, p, pt, C})
+      .permute({0, 7, 1, 6, 2, 4, 3, 5})
+      .reshape({B, C, F * pt, h * p, w * p});
 }
 
 Tensor sinusoid(const Tensor& t, int64_t size) {
   const auto type = t.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const auto half = size / 2;
-  const Tensor exponent = at::arange(half, t.options().dtype(type)) * (-std::log(10000.0) / static_cast<double>(half));
+  const Tensor exponent =
+      at::arange(half, t.options().dtype(type)) * (-std::log(10000.0) / static_cast<double>(half));
   const Tensor angle = t.to(type).unsqueeze(-1) * at::exp(exponent);
   return at::cat({angle.cos(), angle.sin()}, -1);
 }
@@ -43,7 +48,8 @@ Dit::Dit(const Options& given, const Ctx& ctx)
   for (int64_t i = 1; i <= c.layers; ++i) blocks_.emplace_back(ctx, c, i);
   out_ = Declare(ctx, "", c.layers + 1).weight("proj_out", {patch * c.out_channels, D}, Init::zeros());
   if (!c.learnable_pos_embed) return;
-  const int64_t sizes[] = {c.max_size[0] / c.patch_time, c.max_size[1] / c.patch_space, c.max_size[2] / c.patch_space};
+  const int64_t sizes[] = {c.max_size[0] / c.patch_time, c.max_size[1] / c.patch_space,
+                           c.max_size[2] / c.patch_space};
   const char* axes[] = {"t", "h", "w"};
   for (size_t i = 0; i < 3; ++i) {
     Parameter p;
@@ -57,27 +63,31 @@ Dit::Dit(const Options& given, const Ctx& ctx)
 Tensor Dit::input(const Named<Tensor>& in) const {
   const auto& c = options_;
   Tensor x = in["latent"];
-  if (x.dim() != 5 || !x.is_floating_point()) refuse("latent must be a floating-point tensor [B, C, T, H, W]");
+  if (x.dim() != 5 || !x.is_floating_point())
+    refuse("latent must be a floating-point tensor [B, C, T, H, W]");
   if (in.has("condition_mask")) x = at::cat({x, in["condition_mask"].to(x.scalar_type())}, 1);
   const auto B = x.size(0), T = x.size(2), H = x.size(3), W = x.size(4);
   if (x.size(1) != c.in_channels)
     refuse("latent and condition_mask have " + std::to_string(x.size(1)) + " channels, in_channels is " +
            std::to_string(c.in_channels));
   if (T % c.patch_time || H % c.patch_space || W % c.patch_space)
-    refuse(c10::str("a latent of ", T, " x ", H, " x ", W, " does not divide into patches of ", c.patch_time, " x ",
-                    c.patch_space, " x ", c.patch_space));
+    refuse(c10::str("a latent of ", T, " x ", H, " x ", W, " does not divide into patches of ", c.patch_time,
+                    " x ", c.patch_space, " x ", c.patch_space));
   if (H > c.max_size[1] || W > c.max_size[2])
-    refuse(c10::str("a latent of ", H, " x ", W, " is larger than max_size, ", c.max_size[1], " x ", c.max_size[2]));
+    refuse(c10::str("a latent of ", H, " x ", W, " is larger than max_size, ", c.max_size[1], " x ",
+                    c.max_size[2]));
   if (!c.concat_padding_mask) return x;
   Tensor padding = at::zeros({1, 1, H, W}, x.options());
-  if (in.has("padding_mask")) padding = at::upsample_nearest2d(in["padding_mask"].to(x.scalar_type()), {H, W});
+  if (in.has("padding_mask"))
+    padding = at::upsample_nearest2d(in["padding_mask"].to(x.scalar_type()), {H, W});
   return at::cat({x, padding.unsqueeze(2).expand({B, 1, T, H, W})}, 1);
 }
 
 void Dit::condition(const Ctx& ctx, const Tensor& timestep, const Tensor& x, int64_t F, Shared& s) const {
   const Tensor t = timestep.dim() == 1 ? timestep.unsqueeze(1) : timestep;
   if (t.dim() != 2 || t.size(0) != x.size(0) || (t.size(1) != 1 && t.size(1) != F))
-    refuse(c10::str("timestep has shape ", timestep.sizes(), ", needed is [", x.size(0), "] or [", x.size(0), ", ", F, "]"));
+    refuse(c10::str("timestep has shape ", timestep.sizes(), ", needed is [", x.size(0), "] or [", x.size(0),
+                    ", ", F, "]"));
   const auto D = options_.width();
   const Tensor waves = sinusoid(t, D).to(x.scalar_type());
   s.embedding = at::rms_norm(waves, {D}, ctx.value(time_norm_).to(x.scalar_type()), 1e-6);
@@ -111,11 +121,13 @@ Tensor Dit::learnt_position(const Ctx& ctx, kinora_seq seq, const Tensor& x) con
     sum = sum.defined() ? sum + one : one;
   }
   const auto type = sum.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  const Tensor rms = at::linalg_vector_norm(sum, 2, {-1}, true, type) / std::sqrt(static_cast<double>(options_.width()));
+  const Tensor rms =
+      at::linalg_vector_norm(sum, 2, {-1}, true, type) / std::sqrt(static_cast<double>(options_.width()));
   return (sum / (rms + 1e-6)).to(x.scalar_type());
 }
 
-Shared Dit::shared(const Ctx& ctx, const Named<Tensor>& in, kinora_seq seq, const Tensor& x, int64_t F) const {
+Shared Dit::shared(const Ctx& ctx, const Named<Tensor>& in, kinora_seq seq, const Tensor& x,
+                   int64_t F) const {
   const auto& c = options_;
   Shared s;
   condition(ctx, in["timestep"], x, F, s);
@@ -126,7 +138,8 @@ Shared Dit::shared(const Ctx& ctx, const Named<Tensor>& in, kinora_seq seq, cons
   return s;
 }
 
-Tensor Dit::head(const Ctx& ctx, kinora_seq seq, const Tensor& x, const Tensor& embedding, const Tensor& modulation) const {
+Tensor Dit::head(const Ctx& ctx, kinora_seq seq, const Tensor& x, const Tensor& embedding,
+                 const Tensor& modulation) const {
   const auto m = norm_out_(ctx, seq, embedding, modulation);
   return ctx.linear(at::addcmul(m[0], normalised(x), 1 + m[1]), out_, 0, seq);
 }
@@ -134,21 +147,23 @@ Tensor Dit::head(const Ctx& ctx, kinora_seq seq, const Tensor& x, const Tensor& 
 std::vector<Tensor> Dit::forward(const Ctx& ctx, const Named<Tensor>& in) {
   const auto& c = options_;
   const Tensor latent = input(in);
-  const auto F = latent.size(2) / c.patch_time, h = latent.size(3) / c.patch_space, w = latent.size(4) / c.patch_space;
+  const auto F = latent.size(2) / c.patch_time, h = latent.size(3) / c.patch_space,
+             w = latent.size(4) / c.patch_space;
   kinora_seq seq = 0;
   Tensor x = ctx.sequence(patchify(latent, c.patch_time, c.patch_space), F, h, w, seq);
   const Shared s = shared(ctx, in, seq, x, F);
   const bool masked = s.text_mask.defined(), placed = s.position.defined();
 
   using Tensors = std::vector<Tensor>;
-  x = ctx.block(0, {x}, {}, 1, [this, ctx, seq](const Tensors& t) { return Tensors{ctx.linear(t[0], embed_, 0, seq)}; })[0];
+  x = ctx.block(0, {x}, {}, 1,
+                [this, ctx, seq](const Tensors& t) { return Tensors{ctx.linear(t[0], embed_, 0, seq)}; })[0];
   for (size_t i = 0; i < blocks_.size(); ++i)
-    x = ctx.block(static_cast<int64_t>(i) + 1, {x}, s.pack(), 1, [this, ctx, seq, i, masked, placed](const Tensors& t) {
-      return Tensors{blocks_[i](ctx, seq, t[0], Shared::unpack(t, 1, masked, placed))};
-    })[0];
-  x = ctx.block(c.layers + 1, {x}, {s.embedding, s.modulation}, 1, [this, ctx, seq](const Tensors& t) {
-    return Tensors{head(ctx, seq, t[0], t[1], t[2])};
-  })[0];
+    x = ctx.block(static_cast<int64_t>(i) + 1, {x}, s.pack(), 1,
+                  [this, ctx, seq, i, masked, placed](const Tensors& t) {
+                    return Tensors{blocks_[i](ctx, seq, t[0], Shared::unpack(t, 1, masked, placed))};
+                  })[0];
+  x = ctx.block(c.layers + 1, {x}, {s.embedding, s.modulation}, 1,
+                [this, ctx, seq](const Tensors& t) { return Tensors{head(ctx, seq, t[0], t[1], t[2])}; })[0];
   return {unpatchify(ctx.leave(x, seq), F, h, w, c.patch_time, c.patch_space)};
 }
 

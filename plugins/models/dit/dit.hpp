@@ -1,20 +1,22 @@
-// model/dit: the video diffusion transformer of Cosmos (arXiv 2501.03575, section 5). Layout, names and numbers are those
-// of diffusers' CosmosTransformer3DModel.
+// model/dit: the video diffusion transformer of Cosmos (arXiv 2501.03575, section 5). Layout, names and
+// numbers are those of diffusers' CosmosTransformer3DModel.
 //
 // B batch, C channels, T H W the latent's frames, rows, columns; F h w the tokens'; N = F * h * w; D width.
 #pragma once
 #include <vector>
 
-#include "block.hpp"
-#include "config.hpp"
 #include "kinora/model.hpp"
+#include "plugins/models/dit/block.hpp"
+#include "plugins/models/dit/config.hpp"
 
 namespace kinora::dit {
 
 // [B, C, F * pt, h * p, w * p] -> [B, F * h * w, C * pt * p * p], channel outermost.
 at::Tensor patchify(const at::Tensor& latent, int64_t patch_time, int64_t patch_space);
-// [B, F * h * w, p * p * pt * C], channel innermost (the published head is not patchify's inverse) -> [B, C, T, H, W].
-at::Tensor unpatchify(const at::Tensor& x, int64_t F, int64_t h, int64_t w, int64_t patch_time, int64_t patch_space);
+// [B, F * h * w, p * p * pt * C], channel innermost (the published head is not patchify's inverse) -> [B, C,
+// T, H, W].
+at::Tensor unpatchify(const at::Tensor& x, int64_t F, int64_t h, int64_t w, int64_t patch_time,
+                      int64_t patch_space);
 // t [...] -> [..., size]: cosines, then sines, of t * 10000^(-2i / size); in at least float32.
 at::Tensor sinusoid(const at::Tensor& t, int64_t size);
 
@@ -30,7 +32,8 @@ class Dit final : public Model<at::Tensor> {
   // The latent with its mask channels, checked.
   at::Tensor input(const Named<at::Tensor>& in) const;
   // x: the local tokens, for their dtype and device.
-  Shared shared(const Ctx& ctx, const Named<at::Tensor>& in, kinora_seq seq, const at::Tensor& x, int64_t F) const;
+  Shared shared(const Ctx& ctx, const Named<at::Tensor>& in, kinora_seq seq, const at::Tensor& x,
+                int64_t F) const;
   void condition(const Ctx& ctx, const at::Tensor& timestep, const at::Tensor& x, int64_t F, Shared& s) const;
   void read_text(const Named<at::Tensor>& in, const at::Tensor& x, Shared& s) const;
   at::Tensor learnt_position(const Ctx& ctx, kinora_seq seq, const at::Tensor& x) const;

@@ -1,6 +1,6 @@
 #include "kinora/plugin.hpp"
 
-#include "dit.hpp"
+#include "plugins/models/dit/dit.hpp"
 
 using kinora::dit::Dit;
 KINORA_COMPONENT(Dit)

@@ -1,4 +1,4 @@
-#include "rope.hpp"
+#include "plugins/models/dit/rope.hpp"
 
 #include <cmath>
 

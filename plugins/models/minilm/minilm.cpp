@@ -1,4 +1,4 @@
-#include "minilm.hpp"
+#include "plugins/models/minilm/minilm.hpp"
 
 #include <cmath>
 
@@ -20,10 +20,12 @@ kinora_param declare(const Ctx& ctx, int64_t block, std::string name, std::vecto
 }
 
 // BERT's initialisation: normal, 0.02. The bias of a ROW linear is added once, so it is whole.
-Linear linear(const Ctx& ctx, int64_t block, const std::string& name, int64_t out, int64_t in, Role role, int64_t quantum = 1) {
+Linear linear(const Ctx& ctx, int64_t block, const std::string& name, int64_t out, int64_t in, Role role,
+              int64_t quantum = 1) {
   const bool split = role == Role::column;
   return {declare(ctx, block, name + ".weight", {out, in}, Init::normal(0.02), role, quantum),
-          declare(ctx, block, name + ".bias", {out}, Init::zeros(), split ? role : Role::whole, split ? quantum : 1)};
+          declare(ctx, block, name + ".bias", {out}, Init::zeros(), split ? role : Role::whole,
+                  split ? quantum : 1)};
 }
 
 Norm norm(const Ctx& ctx, int64_t block, const std::string& name, int64_t size) {
@@ -49,9 +51,11 @@ Tensor pooled(const Tensor& x, const Tensor& valid) {
 void check_ids(const Tensor& ids, const Tensor& mask, const Config& c) {
   const auto refuse = [](const std::string& what) { throw Error(KINORA_INVALID, "model/minilm: " + what); };
   if (ids.dim() != 2 || ids.sizes() != mask.sizes())
-    refuse(c10::str("input_ids and attention_mask must both be [B, L], found ", ids.sizes(), " and ", mask.sizes()));
+    refuse(c10::str("input_ids and attention_mask must both be [B, L], found ", ids.sizes(), " and ",
+                    mask.sizes()));
   if (ids.size(1) > c.max_positions)
-    refuse(c10::str(ids.size(1), " tokens are more than max_positions = ", c.max_positions, "; cut the text"));
+    refuse(
+        c10::str(ids.size(1), " tokens are more than max_positions = ", c.max_positions, "; cut the text"));
 }
 
 }  // namespace
@@ -59,7 +63,8 @@ void check_ids(const Tensor& ids, const Tensor& mask, const Config& c) {
 Layer::Layer(const Ctx& ctx, const Config& c, int64_t block)
     : name_("encoder.layer." + std::to_string(block - 1)), block_(block), head_size_(c.hidden / c.heads) {
   const auto D = c.hidden, M = c.intermediate;
-  const std::string self = name_ + ".attention.self.", attention = name_ + ".attention.output", output = name_ + ".output";
+  const std::string self = name_ + ".attention.self.", attention = name_ + ".attention.output",
+                    output = name_ + ".output";
   query_ = linear(ctx, block, self + "query", D, D, Role::column, head_size_);
   key_ = linear(ctx, block, self + "key", D, D, Role::column, head_size_);
   value_ = linear(ctx, block, self + "value", D, D, Role::column, head_size_);
@@ -115,15 +120,18 @@ Tensor MiniLm::embed(const Ctx& ctx, const Tensor& ids) const {
 std::vector<Tensor> MiniLm::forward(const Ctx& ctx, const Named<Tensor>& in) {
   const Tensor &ids = in["input_ids"], &mask = in["attention_mask"];
   check_ids(ids, mask, options_);
-  const Tensor valid = mask != 0, seen = valid | ~valid.any(1, true);  // an empty text attends to its padding, not to NaN
+  const Tensor valid = mask != 0,
+               seen = valid | ~valid.any(1, true);  // an empty text attends to its padding, not to NaN
 
   using Tensors = std::vector<Tensor>;
-  Tensor x = ctx.block(0, {ids}, {}, 1, [this, ctx](const Tensors& t) { return Tensors{embed(ctx, t[0])}; })[0];
+  Tensor x =
+      ctx.block(0, {ids}, {}, 1, [this, ctx](const Tensors& t) { return Tensors{embed(ctx, t[0])}; })[0];
   for (size_t i = 0; i < layers_.size(); ++i)
-    x = ctx.block(static_cast<int64_t>(i) + 1, {x}, {seen}, 1, [this, ctx, i](const Tensors& t) {
-      return Tensors{layers_[i](ctx, t[0], t[1])};
-    })[0];
-  return ctx.block(options_.layers + 1, {x}, {valid}, 2, [](const Tensors& t) { return Tensors{t[0], pooled(t[0], t[1])}; });
+    x = ctx.block(static_cast<int64_t>(i) + 1, {x}, {seen}, 1,
+                  [this, ctx, i](const Tensors& t) { return Tensors{layers_[i](ctx, t[0], t[1])}; })[0];
+  return ctx.block(options_.layers + 1, {x}, {valid}, 2, [](const Tensors& t) {
+    return Tensors{t[0], pooled(t[0], t[1])};
+  });
 }
 
 }  // namespace kinora::minilm

@@ -1,8 +1,8 @@
-// model/minilm: the BERT encoder (Devlin et al. 2018, arXiv 1810.04805), by default in the size of all-MiniLM-L6-v2, with the
-// pooling of sentence-transformers. Names are those of transformers' BertModel.
+// model/minilm: the BERT encoder (Devlin et al. 2018, arXiv 1810.04805), by default in the size of
+// all-MiniLM-L6-v2, with the pooling of sentence-transformers. Names are those of transformers' BertModel.
 //
-// The text is the same on every rank of the model, so its tokens are no sequence of the context: seq is 0 throughout.
-// B batch, L tokens, D hidden channels.
+// The text is the same on every rank of the model, so its tokens are no sequence of the context: seq is 0
+// throughout. B batch, L tokens, D hidden channels.
 #pragma once
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
 #include "kinora/plugin.hpp"
 
-#include "minilm.hpp"
+#include "plugins/models/minilm/minilm.hpp"
 
 using kinora::minilm::MiniLm;
 KINORA_COMPONENT(MiniLm)

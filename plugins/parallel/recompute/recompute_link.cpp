@@ -34,10 +34,10 @@ struct RecomputeLink::Call {
   kinora_pass pass;
   Tensors in;  // detached: the node must not hold the graph before it
   std::vector<bool> needs;
-  Tensors parameters;
+  Tensors leaves;  // of the parameters
 
-  Call(const kinora_block& b, const kinora_pass& p, const Tensors& given, Tensors w)
-      : block(b), pass(p), parameters(std::move(w)) {
+  Call(const kinora_block& b, const kinora_pass& p, const Tensors& given, Tensors l)
+      : block(b), pass(p), leaves(std::move(l)) {
     for (const Tensor& t : given) {
       in.push_back(t.detach());
       needs.push_back(t.requires_grad());
@@ -49,23 +49,12 @@ struct RecomputeLink::Call {
   ~Call() { block.release(block.user); }
 };
 
-kinora_param RecomputeLink::parameter(const kinora_param_spec& spec) {
-  const kinora_param p = next.parameter(spec);
-  if (!spec.frozen) reads_[spec.block].push_back(p);
-  return p;
-}
-
 RecomputeLink::Tensors RecomputeLink::block(const kinora_block& b, const Tensors& in) {
   const kinora_pass now = pass();
   if (now.no_grad || !GradMode::enabled()) return next.block(b, in);
-  Tensors parameters;
-  if (const auto reads = reads_.find(b.index); reads != reads_.end())
-    for (const kinora_param p : reads->second)
-      if (Tensor v = next.value(p); v.requires_grad()) parameters.push_back(std::move(v));
-
-  Tensors all = in;
-  all.insert(all.end(), parameters.begin(), parameters.end());
-  const auto call = std::make_shared<Call>(b, now, in, std::move(parameters));
+  Tensors own = leaves(b.index), all = in;
+  all.insert(all.end(), own.begin(), own.end());
+  const auto call = std::make_shared<Call>(b, now, in, std::move(own));
   return autograd_apply<Tensor>(
       all, b.n_out,
       [this, call](const Tensors& given) {
@@ -75,21 +64,22 @@ RecomputeLink::Tensors RecomputeLink::block(const kinora_block& b, const Tensors
       [this, call](const Tensors& grad_out) { return rerun(*call, grad_out); });
 }
 
-// One gradient for each of call.in and call.parameters, undefined where there is none.
+// One gradient for each of call.in and call.leaves, undefined where there is none.
 RecomputeLink::Tensors RecomputeLink::rerun(const Call& call, const Tensors& grad_out) {
   const GradMode on(true);
   const PassAgain again(*this, call.pass);
-  Tensors in, leaves;
-  std::vector<size_t> place;  // of each leaf among the node's inputs
+  Tensors in, wanted;
+  std::vector<size_t> place;  // of each wanted tensor among the node's inputs
   for (size_t i = 0; i < call.in.size(); ++i) {
     in.push_back(call.in[i].detach());
     if (!call.needs[i]) continue;
     check(tensors_api().set_requires_grad(in.back().get(), 1));
-    leaves.push_back(in.back());
+    wanted.push_back(in.back());
     place.push_back(i);
   }
-  for (size_t i = 0; i < call.parameters.size(); ++i) {
-    leaves.push_back(call.parameters[i]);
+  for (size_t i = 0; i < call.leaves.size(); ++i) {
+    if (!call.leaves[i].requires_grad()) continue;
+    wanted.push_back(call.leaves[i]);
     place.push_back(call.in.size() + i);
   }
   const Tensors out = next.block(call.block, in);
@@ -99,9 +89,9 @@ RecomputeLink::Tensors RecomputeLink::rerun(const Call& call, const Tensors& gra
     outputs.push_back(out[i]);
     weights.push_back(grad_out[i]);
   }
-  Tensors result(call.in.size() + call.parameters.size());
-  if (outputs.empty() || leaves.empty()) return result;
-  Tensors made = grad(outputs, weights, leaves);
+  Tensors result(call.in.size() + call.leaves.size());
+  if (outputs.empty() || wanted.empty()) return result;
+  Tensors made = grad(outputs, weights, wanted);
   for (size_t i = 0; i < made.size(); ++i) result[place[i]] = std::move(made[i]);
   return result;
 }

@@ -1,29 +1,24 @@
 // Runs each block without a graph in the forward and once more, with one, in the backward: activations inside
 // a block are never kept. Chen et al. 2016 (arXiv 1604.06174), with a segment a block.
 //
-// One autograd node a block. Its inputs are the block's and the parameters that the block reads: a first
-// block, whose data need no gradient, would otherwise be cut off from the graph, and its parameters with it.
-// What was true for the forward (the pass: sample numbers, seed, microbatch) is put back for the second run,
-// or its noise would be another's.
+// One autograd node a block. Its inputs are the block's and the leaves of the parameters that the block
+// reads: a first block, whose data need no gradient, would otherwise be cut off from the graph, and its
+// parameters with it. What was true for the forward (the pass: sample numbers, seed, microbatch) is put back
+// for the second run, or its noise would be another's.
 #pragma once
-#include <map>
-
 #include "kinora/link.hpp"
 
 namespace kinora {
 
 class RecomputeLink final : public Link<Tensor> {
  public:
-  RecomputeLink() : Link(KINORA_LEVEL_RECOMPUTE) {}
+  RecomputeLink() : Link(KINORA_LEVEL_RECOMPUTE) { skip_inherited<RecomputeLink>(); }
 
-  kinora_param parameter(const kinora_param_spec& spec) override;
   Tensors block(const kinora_block& b, const Tensors& in) override;
 
  private:
   struct Call;
   Tensors rerun(const Call& call, const Tensors& grad_out);
-
-  std::map<int64_t, std::vector<kinora_param>> reads_;  // by block
 };
 
 }  // namespace kinora

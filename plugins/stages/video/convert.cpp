@@ -50,7 +50,8 @@ const int* coefficients(AVColorSpace matrix) {
 }  // namespace
 
 AVColorSpace matrix_of(const AVFrame& frame) {
-  switch (frame.colorspace) {
+  const AVColorSpace matrix = ff::tag(frame.colorspace, AVCOL_SPC_NB, AVCOL_SPC_UNSPECIFIED);
+  switch (matrix) {
     case AVCOL_SPC_BT709:
     case AVCOL_SPC_FCC:
     case AVCOL_SPC_BT470BG:
@@ -58,7 +59,7 @@ AVColorSpace matrix_of(const AVFrame& frame) {
     case AVCOL_SPC_SMPTE240M:
     case AVCOL_SPC_BT2020_NCL:
     case AVCOL_SPC_BT2020_CL:
-      return frame.colorspace;
+      return matrix;
     default:
       return frame.height >= kHighDefinitionLines ? AVCOL_SPC_BT709 : AVCOL_SPC_SMPTE170M;
   }
@@ -66,7 +67,8 @@ AVColorSpace matrix_of(const AVFrame& frame) {
 
 AVColorRange range_of(const AVFrame& frame) {
   if (plain(format_of(frame)) != format_of(frame) || is_rgb(format_of(frame))) return AVCOL_RANGE_JPEG;
-  return frame.color_range == AVCOL_RANGE_JPEG ? AVCOL_RANGE_JPEG : AVCOL_RANGE_MPEG;
+  const AVColorRange range = ff::tag(frame.color_range, AVCOL_RANGE_NB, AVCOL_RANGE_UNSPECIFIED);
+  return range == AVCOL_RANGE_JPEG ? AVCOL_RANGE_JPEG : AVCOL_RANGE_MPEG;
 }
 
 void PixelConverter::prepare(const AVFrame& from, const AVFrame& to, Filter filter) {

@@ -51,8 +51,7 @@ struct Encoder::State {
 
   bool fits(const AVFrame& f) const {
     return options.turn == 0 && f.format == AV_PIX_FMT_YUV420P && range_of(f) == AVCOL_RANGE_MPEG &&
-           (f.width & ~1) == width && (f.height & ~1) == height &&
-           (f.colorspace == options.colour.matrix || f.colorspace == AVCOL_SPC_UNSPECIFIED);
+           (f.width & ~1) == width && (f.height & ~1) == height && matrix_of(f) == options.colour.matrix;
   }
 
   // The frame as the file holds it, in `held`.

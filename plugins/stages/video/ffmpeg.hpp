@@ -15,6 +15,7 @@ extern "C" {
 #include <libswscale/swscale.h>
 }
 
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -47,6 +48,17 @@ Owned<T> own(T* object) {
 
 inline Owned<AVFrame> new_frame() { return own(av_frame_alloc()); }
 inline Owned<AVPacket> new_packet() { return own(av_packet_alloc()); }
+
+// An enumeration that FFmpeg filled from the file, as a number: a damaged file puts values there that the
+// enumeration does not have, and reading those as the enumeration is undefined in C++. They become
+// `unspecified`.
+template <class Enum>
+Enum tag(const Enum& field, Enum count, Enum unspecified) {
+  int value = 0;
+  static_assert(sizeof value == sizeof field);
+  std::memcpy(&value, &field, sizeof value);
+  return value >= 0 && value < count ? static_cast<Enum>(value) : unspecified;
+}
 
 inline std::string error_text(int code) {
   char text[AV_ERROR_MAX_STRING_SIZE] = {};

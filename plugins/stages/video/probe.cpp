@@ -33,8 +33,8 @@ int rotation_of(const AVStream& stream) {
   return ((quarter_turns % 4) + 4) % 4 * 90;
 }
 
-std::string field_order(AVFieldOrder order) {
-  switch (order) {
+std::string field_order(const AVFieldOrder& order) {
+  switch (ff::tag(order, static_cast<AVFieldOrder>(AV_FIELD_BT + 1), AV_FIELD_UNKNOWN)) {
     case AV_FIELD_PROGRESSIVE:
       return "progressive";
     case AV_FIELD_TT:
@@ -48,6 +48,14 @@ std::string field_order(AVFieldOrder order) {
     default:
       return "unknown";
   }
+}
+
+Colour colour_of(const AVColorSpace& matrix, const AVColorPrimaries& primaries,
+                 const AVColorTransferCharacteristic& transfer, const AVColorRange& range) {
+  return {ff::tag(matrix, AVCOL_SPC_NB, AVCOL_SPC_UNSPECIFIED),
+          ff::tag(primaries, AVCOL_PRI_NB, AVCOL_PRI_UNSPECIFIED),
+          ff::tag(transfer, AVCOL_TRC_NB, AVCOL_TRC_UNSPECIFIED),
+          ff::tag(range, AVCOL_RANGE_NB, AVCOL_RANGE_UNSPECIFIED)};
 }
 
 double duration_of(const AVFormatContext& format, const AVStream& video) {
@@ -81,7 +89,7 @@ VideoInfo video_info(AVFormatContext* format, AVStream* stream) {
   video.rotation = rotation_of(*stream);
   const AVRational aspect = av_guess_sample_aspect_ratio(format, stream, nullptr);
   if (aspect.num > 0 && aspect.den > 0) video.sample_aspect = rational(aspect);
-  video.colour = {p.color_space, p.color_primaries, p.color_trc, p.color_range};
+  video.colour = colour_of(p.color_space, p.color_primaries, p.color_trc, p.color_range);
   video.field_order = field_order(p.field_order);
   video.frames = counted_frames(*format, stream);
   video.frames_estimated = video.frames <= 0;
@@ -93,13 +101,18 @@ VideoInfo video_info(AVFormatContext* format, AVStream* stream) {
 }  // namespace
 
 Colour Colour::of(const AVFrame& frame) {
-  return {frame.colorspace, frame.color_primaries, frame.color_trc, frame.color_range};
+  return colour_of(frame.colorspace, frame.color_primaries, frame.color_trc, frame.color_range);
 }
 
 std::string Colour::matrix_name() const {
-  return text(av_color_space_name(static_cast<AVColorSpace>(matrix)));
+  return matrix >= 0 && matrix < AVCOL_SPC_NB ? text(av_color_space_name(static_cast<AVColorSpace>(matrix)))
+                                              : "unknown";
 }
-std::string Colour::range_name() const { return text(av_color_range_name(static_cast<AVColorRange>(range))); }
+
+std::string Colour::range_name() const {
+  return range >= 0 && range < AVCOL_RANGE_NB ? text(av_color_range_name(static_cast<AVColorRange>(range)))
+                                              : "unknown";
+}
 
 std::string missing_bytes(ByteSource& source, const std::string& name) {
   const int64_t declared = declared_size(source), found = source.size();

@@ -1,4 +1,4 @@
-#include "config.hpp"
+#include "plugins/tokenizers/cosmos/config.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -10,8 +10,8 @@ namespace {
 
 int64_t log2_of(const char* name, int64_t v) {
   if (v < 1 || !std::has_single_bit(static_cast<uint64_t>(v)))
-    throw Error(KINORA_INVALID,
-                "tokenizer/cosmos: " + std::string(name) + " = " + std::to_string(v) + " is not a power of two");
+    throw Error(KINORA_INVALID, "tokenizer/cosmos: " + std::string(name) + " = " + std::to_string(v) +
+                                    " is not a power of two");
   return std::countr_zero(static_cast<uint64_t>(v));
 }
 
@@ -32,7 +32,8 @@ Halvings halvings(const Config& c) {
 
 void check_channels(const char* name, const std::vector<int64_t>& channels) {
   if (channels.size() < 2 || std::any_of(channels.begin(), channels.end(), [](int64_t n) { return n < 1; }))
-    throw Error(KINORA_INVALID, "tokenizer/cosmos: " + std::string(name) + " needs at least two positive numbers");
+    throw Error(KINORA_INVALID,
+                "tokenizer/cosmos: " + std::string(name) + " needs at least two positive numbers");
 }
 
 bool contains(const std::vector<int64_t>& list, int64_t v) {
@@ -43,9 +44,10 @@ void check_reached(const char* name, const std::vector<Level>& levels, const Hal
   const auto space = std::count_if(levels.begin(), levels.end(), [](const Level& l) { return l.space; });
   const auto time = std::count_if(levels.begin(), levels.end(), [](const Level& l) { return l.time; });
   if (space != want.space || time != want.time)
-    throw Error(KINORA_INVALID, "tokenizer/cosmos: " + std::string(name) + " has " + std::to_string(levels.size() + 1) +
-                                    " entries; the compression ratios need " +
-                                    std::to_string(std::max(want.space, want.time) + 2) + " or more, or a larger patch_size");
+    throw Error(KINORA_INVALID,
+                "tokenizer/cosmos: " + std::string(name) + " has " + std::to_string(levels.size() + 1) +
+                    " entries; the compression ratios need " +
+                    std::to_string(std::max(want.space, want.time) + 2) + " or more, or a larger patch_size");
 }
 
 }  // namespace
@@ -68,8 +70,8 @@ std::vector<Level> encoder_levels(const Config& c) {
   return levels;
 }
 
-// The deepest block comes first. Time grows from the second block on, and space with it; space grows in the first ones
-// too where it is compressed more than time.
+// The deepest block comes first. Time grows from the second block on, and space with it; space grows in the
+// first ones too where it is compressed more than time.
 std::vector<Level> decoder_levels(const Config& c) {
   auto channels = c.decode_block_out_channels;
   check_channels("decode_block_out_channels", channels);
@@ -83,7 +85,8 @@ std::vector<Level> decoder_levels(const Config& c) {
     const bool resample = i < n - 1;
     const bool time = resample && 0 < i && i < h.time + 1;
     const bool space = time || (resample && i < h.space && h.space > h.time);
-    levels.push_back({channels[k], channels[k + 1], contains(c.attention_resolutions, resolution), resample, space, time});
+    levels.push_back(
+        {channels[k], channels[k + 1], contains(c.attention_resolutions, resolution), resample, space, time});
     if (resample) resolution *= 2;
   }
   check_reached("decode_block_out_channels", levels, h);

@@ -6,8 +6,8 @@
 
 namespace kinora::cosmos {
 
-// The defaults train on two CPU cores in a minute or two. The published CV8x8x8 is latent 16, encoder 128 256 512 512,
-// decoder 256 512 512 512, two layers, both ratios 8.
+// The defaults train on two CPU cores in a minute or two. The published CV8x8x8 is latent 16, encoder 128 256
+// 512 512, decoder 256 512 512 512, two layers, both ratios 8.
 struct Config {
   int64_t latent_channels = 8;
   std::vector<int64_t> encoder_block_out_channels{32, 64, 64};
@@ -21,7 +21,8 @@ struct Config {
   int64_t temporal_compression_ratio = 4;
 };
 
-// One down (encoder) or up (decoder) block: residual blocks from `in` to `out` channels, then a change of resolution.
+// One down (encoder) or up (decoder) block: residual blocks from `in` to `out` channels, then a change of
+// resolution.
 struct Level {
   int64_t in, out;
   bool attention;

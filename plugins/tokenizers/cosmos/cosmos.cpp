@@ -1,4 +1,4 @@
-#include "cosmos.hpp"
+#include "plugins/tokenizers/cosmos/cosmos.hpp"
 
 namespace kinora::cosmos {
 namespace {
@@ -6,18 +6,24 @@ namespace {
 using at::Tensor;
 constexpr int64_t kVideoChannels = 3;
 
-int64_t patch_channels(const Config& c) { return kVideoChannels * c.patch_size * c.patch_size * c.patch_size; }
+int64_t patch_channels(const Config& c) {
+  return kVideoChannels * c.patch_size * c.patch_size * c.patch_size;
+}
 
 void check_input(const char* what, const Tensor& x, int64_t channels) {
   if (x.dim() != 5 || x.size(1) != channels || !x.is_floating_point())
-    throw Error(KINORA_INVALID, std::string("tokenizer/cosmos: ") + what + " must be a floating-point tensor [B, " +
-                                    std::to_string(channels) + ", T, H, W], found " + c10::str(x.scalar_type(), x.sizes()));
+    throw Error(KINORA_INVALID, std::string("tokenizer/cosmos: ") + what +
+                                    " must be a floating-point tensor [B, " + std::to_string(channels) +
+                                    ", T, H, W], found " + c10::str(x.scalar_type(), x.sizes()));
 }
 
 }  // namespace
 
 void CosmosTokenizer::describe(Describe<Options>& d) {
-  d.name("cosmos").help("Continuous causal video tokenizer of Cosmos: Haar patches, factorised causal convolutions");
+  d.name("cosmos").help(
+      "Continuous causal video tokenizer of Cosmos: Haar patches, factorised causal convolutions");
+  d.input("video", "[B, 3, T, H, W]", "float", "in [-1, 1]; T is 1 + n * temporal_compression_ratio");
+  d.output("latent", "[B, latent_channels, t, h, w]", "float");
   d.option("latent_channels", &Options::latent_channels).range(1, 1024).help("channels of the latent");
   d.option("encoder_block_out_channels", &Options::encoder_block_out_channels)
       .help("channels after the first convolution, then after each down block");
@@ -25,10 +31,19 @@ void CosmosTokenizer::describe(Describe<Options>& d) {
       .help("the decoder's, in the encoder's order: the deepest last");
   d.option("attention_resolutions", &Options::attention_resolutions)
       .help("blocks at these resolutions attend over space and time; the middle block always does");
-  d.option("resolution", &Options::resolution).range(1, 65536).unit("px").help("what attention_resolutions counts from");
-  d.option("num_layers", &Options::num_layers).range(1, 64).help("residual blocks a level; the decoder has one more");
-  d.option("patch_size", &Options::patch_size).range(1, 16).help("edge of a patch in time and space, a power of two");
-  d.option("patch_type", &Options::patch_type).choices({"haar", "rearrange"}).help("how a patch becomes channels");
+  d.option("resolution", &Options::resolution)
+      .range(1, 65536)
+      .unit("px")
+      .help("what attention_resolutions counts from");
+  d.option("num_layers", &Options::num_layers)
+      .range(1, 64)
+      .help("residual blocks a level; the decoder has one more");
+  d.option("patch_size", &Options::patch_size)
+      .range(1, 16)
+      .help("edge of a patch in time and space, a power of two");
+  d.option("patch_type", &Options::patch_type)
+      .choices({"haar", "rearrange"})
+      .help("how a patch becomes channels");
   d.option("spatial_compression_ratio", &Options::spatial_compression_ratio)
       .range(1, 256)
       .help("pixels a latent row, patch included; a power of two");
@@ -57,15 +72,18 @@ kinora_tokenizer_info CosmosTokenizer::info() const {
 
 Tensor CosmosTokenizer::encode(const Pass& run, const Tensor& video) const {
   check_input("a video", video, kVideoChannels);
-  const auto p = options_.patch_size, ratio = options_.spatial_compression_ratio, time = options_.temporal_compression_ratio;
+  const auto p = options_.patch_size, ratio = options_.spatial_compression_ratio,
+             time = options_.temporal_compression_ratio;
   const auto T = video.size(2), H = video.size(3), W = video.size(4);
   if (H % ratio || W % ratio || H == 0 || W == 0)
-    throw Error(KINORA_INVALID, "tokenizer/cosmos: a video of " + std::to_string(W) + " x " + std::to_string(H) +
-                                    " pixels; width and height must be multiples of " + std::to_string(ratio));
+    throw Error(KINORA_INVALID, "tokenizer/cosmos: a video of " + std::to_string(W) + " x " +
+                                    std::to_string(H) + " pixels; width and height must be multiples of " +
+                                    std::to_string(ratio));
   const int64_t head = run.first() ? 1 : 0;
   if (T < head || (T - head) % time || T == 0)
-    throw Error(KINORA_INVALID, "tokenizer/cosmos: " + std::to_string(T) + " frames; " + (head ? "1 + n * " : "n * ") +
-                                    std::to_string(time) + " are needed" + (head ? "" : " in a stream's later pieces"));
+    throw Error(KINORA_INVALID, "tokenizer/cosmos: " + std::to_string(T) + " frames; " +
+                                    (head ? "1 + n * " : "n * ") + std::to_string(time) + " are needed" +
+                                    (head ? "" : " in a stream's later pieces"));
   // The first frame fills a patch by itself.
   const Tensor x = head ? at::cat({video.narrow(2, 0, 1).expand({-1, -1, p - 1, -1, -1}), video}, 2) : video;
   return quant_.pointwise(run, encoder_(run, patcher_.patch(x))).permute({0, 4, 1, 2, 3}).contiguous();
@@ -79,13 +97,16 @@ Tensor CosmosTokenizer::decode(const Pass& run, const Tensor& latent) const {
   return video.narrow(2, filler, video.size(2) - filler);
 }
 
-Encoded<Tensor> CosmosTokenizer::encode(const Ctx& ctx, const Tensor& video) { return {encode(Pass{ctx}, video), {}}; }
+Encoded<Tensor> CosmosTokenizer::encode(const Ctx& ctx, const Tensor& video) {
+  return {encode(Pass{ctx}, video), {}};
+}
 
 Tensor CosmosTokenizer::decode(const Ctx& ctx, const Tensor& latent) { return decode(Pass{ctx}, latent); }
 
 class CosmosTokenizer::Stream final : public TokenizerStream<Tensor> {
  public:
-  Stream(const CosmosTokenizer& of, const Ctx& ctx, bool decoding) : of_(of), ctx_(ctx), decoding_(decoding) {}
+  Stream(const CosmosTokenizer& of, const Ctx& ctx, bool decoding)
+      : of_(of), ctx_(ctx), decoding_(decoding) {}
   Tensor push(const Tensor& piece) override {
     History history = history_;  // a piece that fails leaves the stream as it was
     history.next = 0;

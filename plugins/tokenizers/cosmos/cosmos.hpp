@@ -1,13 +1,13 @@
-// tokenizer/cosmos: the continuous causal video tokenizer of Cosmos (arXiv 2501.03575, section 4). A Haar wavelet turns
-// patches into channels; factorised causal convolutions and attention compress further; no sampling (a plain autoencoder).
-// Layout, names and numbers are those of diffusers' AutoencoderKLCosmos.
+// tokenizer/cosmos: the continuous causal video tokenizer of Cosmos (arXiv 2501.03575, section 4). A Haar
+// wavelet turns patches into channels; factorised causal convolutions and attention compress further; no
+// sampling (a plain autoencoder). Layout, names and numbers are those of diffusers' AutoencoderKLCosmos.
 #pragma once
 #include <memory>
 
 #include "kinora/aten.hpp"
 #include "kinora/tokenizer.hpp"
-#include "network.hpp"
-#include "patch.hpp"
+#include "plugins/tokenizers/cosmos/network.hpp"
+#include "plugins/tokenizers/cosmos/patch.hpp"
 
 namespace kinora::cosmos {
 
@@ -21,7 +21,8 @@ class CosmosTokenizer final : public Tokenizer<at::Tensor> {
   // video [B, 3, 1 + n * time, H, W]; height and width are multiples of the spatial ratio.
   Encoded<at::Tensor> encode(const Ctx& ctx, const at::Tensor& video) override;
   at::Tensor decode(const Ctx& ctx, const at::Tensor& latent) override;
-  // Pieces to encode: 1 + n * time frames, then multiples of `time`. Pieces to decode: any number of latent frames.
+  // Pieces to encode: 1 + n * time frames, then multiples of `time`. Pieces to decode: any number of latent
+  // frames.
   std::unique_ptr<TokenizerStream<at::Tensor>> open(const Ctx& ctx, bool decoding) override;
 
  private:

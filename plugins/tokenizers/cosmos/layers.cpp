@@ -1,4 +1,4 @@
-#include "layers.hpp"
+#include "plugins/tokenizers/cosmos/layers.hpp"
 
 #include <cmath>
 
@@ -90,7 +90,9 @@ Attend::Attend(const Ctx& ctx, const std::string& name, int64_t channels)
 
 Tensor Attend::over_space(const Pass& run, const Tensor& x) const {
   const Tensor y = norm_(run, x);
-  const auto tokens = [&](const Conv& c) { return c.pointwise(run, y).flatten(0, 1).flatten(1, 2).unsqueeze(1); };
+  const auto tokens = [&](const Conv& c) {
+    return c.pointwise(run, y).flatten(0, 1).flatten(1, 2).unsqueeze(1);
+  };
   const Tensor o = at::scaled_dot_product_attention(tokens(q_), tokens(k_), tokens(v_));
   return x + out_.pointwise(run, o.reshape(x.sizes()));
 }
@@ -98,7 +100,9 @@ Tensor Attend::over_space(const Pass& run, const Tensor& x) const {
 Tensor Attend::over_time(const Pass& run, const Tensor& x) const {
   const Tensor y = norm_(run, x);
   // [B, T, H, W, C] -> [B * H * W, 1, T, C]
-  const auto tokens = [&](const Conv& c) { return c.pointwise(run, y).permute({0, 2, 3, 1, 4}).flatten(0, 2).unsqueeze(1); };
+  const auto tokens = [&](const Conv& c) {
+    return c.pointwise(run, y).permute({0, 2, 3, 1, 4}).flatten(0, 2).unsqueeze(1);
+  };
   const Tensor q = tokens(q_);
   Tensor k = tokens(k_), v = tokens(v_);
   if (run.history) {
@@ -108,7 +112,8 @@ Tensor Attend::over_time(const Pass& run, const Tensor& x) const {
   }
   const auto T = q.size(2), seen = k.size(2);
   const Tensor mask = at::ones({T, seen}, q.options().dtype(at::kBool)).tril(seen - T);
-  const Tensor o = T > 1 ? at::scaled_dot_product_attention(q, k, v, mask) : at::scaled_dot_product_attention(q, k, v);
+  const Tensor o =
+      T > 1 ? at::scaled_dot_product_attention(q, k, v, mask) : at::scaled_dot_product_attention(q, k, v);
   const auto B = x.size(0), H = x.size(2), W = x.size(3), C = x.size(4);
   return x + out_.pointwise(run, o.reshape({B, H, W, T, C}).permute({0, 3, 1, 2, 4}).contiguous());
 }
@@ -127,7 +132,8 @@ Tensor Downsample::operator()(const Pass& run, const Tensor& in) const {
     x = space_[0].in_space(run, at::constant_pad_nd(x, {0, 0, 0, 1, 0, 1}), 2, 0) + pooled;
   }
   if (!time_.empty()) {
-    // Output j sees frames 2j - 2, 2j - 1, 2j and averages the last two; what lies before the clip is its first frame.
+    // Output j sees frames 2j - 2, 2j - 1, 2j and averages the last two; what lies before the clip is its
+    // first frame.
     const Tensor longer = extend(run, x, 2, 1);
     const auto pairs = (longer.size(1) - 1) / 2;
     x = time_[0].in_time(run, longer, 2) + longer.narrow(1, 1, 2 * pairs).unflatten(1, {pairs, 2}).mean(2);

@@ -1,13 +1,13 @@
 // The layers of the Cosmos tokenizer. Every one is causal in time: frame t depends on frames 0..t only.
 //
-// Tensors between layers are [B, T, H, W, C], contiguous: the same memory is an NHWC image batch [B * T, C, H, W] for the
-// kernels that work in space and an NHWC image [B, C, T, H * W] for those that work in time. So the factorised
-// convolutions (1,3,3) and (3,1,1) both run as 2D convolutions, without a copy between them.
+// Tensors between layers are [B, T, H, W, C], contiguous: the same memory is an NHWC image batch [B * T, C,
+// H, W] for the kernels that work in space and an NHWC image [B, C, T, H * W] for those that work in time. So
+// the factorised convolutions (1,3,3) and (3,1,1) both run as 2D convolutions, without a copy between them.
 #pragma once
-#include <ATen/ATen.h>
-
 #include <deque>
 #include <string>
+
+#include <ATen/ATen.h>
 
 #include "kinora/aten.hpp"
 #include "kinora/context.hpp"
@@ -16,7 +16,8 @@ namespace kinora::cosmos {
 
 using Ctx = Context<at::Tensor>;
 
-// What a stream of consecutive pieces carries from one to the next: a slot a causal layer, in the order of the calls.
+// What a stream of consecutive pieces carries from one to the next: a slot a causal layer, in the order of
+// the calls.
 struct History {
   bool first = true;  // no piece has been through yet
   size_t next = 0;
@@ -32,7 +33,9 @@ struct Pass {
   const Ctx& ctx;
   History* history = nullptr;
   bool first() const { return !history || history->first; }
-  at::Tensor value(kinora_param p, const at::Tensor& like) const { return ctx.value(p).to(like.scalar_type()); }
+  at::Tensor value(kinora_param p, const at::Tensor& like) const {
+    return ctx.value(p).to(like.scalar_type());
+  }
 };
 
 // A convolution with bias; its kernel is (time, space, space).
@@ -48,7 +51,8 @@ class Conv {
   kinora_param weight_, bias_;
 };
 
-// x with frames in front: the last ones of the piece before, or `copies` of the first frame. Keeps the last `keep`.
+// x with frames in front: the last ones of the piece before, or `copies` of the first frame. Keeps the last
+// `keep`.
 at::Tensor extend(const Pass& run, const at::Tensor& x, int64_t copies, int64_t keep);
 
 // Normalises each frame over its pixels and channels; affine by channel.
@@ -82,8 +86,8 @@ class ResnetBlock {
   std::vector<Conv> shortcut_;  // one if the number of channels changes
 };
 
-// One head over the pixels of a frame, or over a pixel's frames up to its own. Attention over time sees all frames so
-// far: a stream keeps their keys and values.
+// One head over the pixels of a frame, or over a pixel's frames up to its own. Attention over time sees all
+// frames so far: a stream keeps their keys and values.
 class Attend {
  public:
   Attend(const Ctx& ctx, const std::string& name, int64_t channels);

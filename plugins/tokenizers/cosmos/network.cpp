@@ -1,4 +1,4 @@
-#include "network.hpp"
+#include "plugins/tokenizers/cosmos/network.hpp"
 
 namespace kinora::cosmos {
 namespace {

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "config.hpp"
-#include "layers.hpp"
+#include "plugins/tokenizers/cosmos/config.hpp"
+#include "plugins/tokenizers/cosmos/layers.hpp"
 
 namespace kinora::cosmos {
 

@@ -1,10 +1,12 @@
-// Patches of p x p x p pixels as channels, and back: a 3D Haar wavelet of log2(p) levels, or a plain rearrangement.
+// Patches of p x p x p pixels as channels, and back: a 3D Haar wavelet of log2(p) levels, or a plain
+// rearrangement.
 //
-// The Haar transform of a patch is one orthogonal matrix (up to its scale), so both ways are one matrix product.
+// The Haar transform of a patch is one orthogonal matrix (up to its scale), so both ways are one matrix
+// product.
 #pragma once
-#include <ATen/ATen.h>
-
 #include <string>
+
+#include <ATen/ATen.h>
 
 namespace kinora::cosmos {
 

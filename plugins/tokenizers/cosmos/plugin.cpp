@@ -1,6 +1,6 @@
 #include "kinora/plugin.hpp"
 
-#include "cosmos.hpp"
+#include "plugins/tokenizers/cosmos/cosmos.hpp"
 
 using kinora::cosmos::CosmosTokenizer;
 KINORA_COMPONENT(CosmosTokenizer)

@@ -73,6 +73,17 @@ class Link {
     check(chain_->visible(chain_->self, handle(q_table), handle(k_table), over, &out));
     return adopt<T>(out);
   }
+  // What the gradients of the parameters that `block` reads go to: inputs of a node that stands for the block.
+  Tensors leaves(int64_t block) const {
+    Tensors out;
+    for (int64_t i = 0;; ++i) {
+      kinora_tensor leaf = nullptr;
+      const int32_t status = chain_->leaf(chain_->self, block, i, &leaf);
+      if (status == KINORA_NOT_FOUND) return out;
+      check(status);
+      out.push_back(adopt<T>(leaf));
+    }
+  }
 
  protected:
   // In the constructor of a link D: slots that D does not override become null, so that calls pass by this link for free.

@@ -37,7 +37,7 @@ typedef struct kinora_world {
   int64_t rank;
   int64_t size;
   const char* rendezvous; /* "file:///shared/folder/name" or "tcp://host:port"; the same on every rank */
-  const char* interface_address; /* address to listen on; null: the one of the host's name */
+  const char* interface_address; /* address to listen on; null: loopback with file://, else the one of the host's name */
 } kinora_world;
 
 typedef struct kinora_collective {

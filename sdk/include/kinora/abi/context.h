@@ -81,7 +81,7 @@ typedef struct kinora_attention {
   uint32_t over;     /* KINORA_OVER_* */
   const char* name;  /* unique in the model: key of a cache, name in a profile; borrowed */
   int64_t block;     /* index of the block it is in */
-  kinora_seq q_seq;
+  kinora_seq q_seq;  /* 0: queries that all ranks share too (a text encoder) */
   kinora_seq kv_seq; /* 0: keys shared by all ranks (text) */
   double scale;      /* of q k^T */
   kinora_tensor kv_valid; /* bool [B, L], true: may be seen; for shared keys. Null: all */

@@ -43,6 +43,10 @@ typedef struct kinora_chain {
   /* [owner-thread, autograd-thread] What the run's visibility rule and `over` (KINORA_OVER_*) let each query see: bool
    * [1 or B, S, L] of two token tables. For links that attend piece by piece (ring). */
   int32_t (*visible)(void* self, kinora_tensor q_table, kinora_tensor k_table, uint32_t over, kinora_tensor* out);
+  /* [owner-thread, autograd-thread] Number i of the leaves that take the gradients of the parameters that `block` reads, the
+   * other links' pieces among them; KINORA_NOT_FOUND, without a message, past the last. A node that stands for a block has
+   * them as inputs: without, a first block whose data need no gradient is cut off. After ready(). */
+  int32_t (*leaf)(void* self, int64_t block, int64_t i, kinora_tensor* out);
 } kinora_chain;
 
 typedef struct kinora_link {
@@ -70,7 +74,8 @@ KINORA_SIZE(kinora_pass, 48);
 KINORA_SLOT(kinora_chain, get_pass, 32);
 KINORA_SLOT(kinora_chain, set_pass, 40);
 KINORA_SLOT(kinora_chain, visible, 48);
-KINORA_SIZE(kinora_chain, 56);
+KINORA_SLOT(kinora_chain, leaf, 56);
+KINORA_SIZE(kinora_chain, 64);
 KINORA_SLOT(kinora_link, context, 8);
 KINORA_SLOT(kinora_link, bind, 112);
 KINORA_SLOT(kinora_link, ready, 120);

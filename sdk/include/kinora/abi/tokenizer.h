@@ -37,7 +37,8 @@ typedef struct kinora_tokenizer {
   /* [owner-thread] A stream: consecutive pieces in, their results out, equal to encode / decode of the whole. Any number
    * of streams may be open. decoding: 0 encodes, 1 decodes. Null: KINORA_UNSUPPORTED. */
   int32_t (*open)(void* self, const kinora_context*, int32_t decoding, void** stream);
-  /* [owner-thread] The stream keeps what later pieces depend on; memory does not grow with the length. */
+  /* [owner-thread] The stream keeps what later pieces depend on: memory that does not grow with the length, unless
+   * info.halo is -1. A piece that is refused leaves it as it was. */
   int32_t (*push)(void* stream, kinora_tensor piece, kinora_tensor* out);
   void (*close)(void* stream);
 } kinora_tokenizer;

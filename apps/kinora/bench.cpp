@@ -1,0 +1,140 @@
+#include "apps/kinora/bench.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+
+#include "core/paths.hpp"
+#include "core/run/one_stage.hpp"
+#include "kinora/abi/stage.h"
+
+namespace kinora {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using nlohmann::json;
+
+double seconds_of(const auto& f) {
+  const auto start = Clock::now();
+  f();
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double median(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  return v[v.size() / 2];
+}
+
+// What a plugin call is compared with: the same function behind a virtual call.
+struct Virtual {
+  virtual ~Virtual() = default;
+  virtual int32_t resources(kinora_resources* out) = 0;
+};
+struct VirtualStage final : Virtual {
+  int32_t resources(kinora_resources* out) override {
+    *out = {sizeof(kinora_resources), 0, 1.0, 0.0, 0};
+    return KINORA_OK;
+  }
+};
+
+// Keeps the compiler from seeing which class it is.
+template <class T>
+T* opaque(T* p) {
+  asm volatile("" : "+r"(p));
+  return p;
+}
+
+std::string shell_quoted(const std::string& s) {
+  std::string out = "'";
+  for (char c : s) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return out + "'";
+}
+
+// A command's standard output; empty if it failed.
+std::string output_of(const std::string& command) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen((command + " 2>/dev/null").c_str(), "r"), pclose);
+  std::string out;
+  char part[4096];
+  while (pipe && std::fgets(part, sizeof part, pipe.get())) out += part;
+  return out;
+}
+
+// PySceneDetect's ContentDetector on the whole film: seconds, and its scores.
+constexpr const char* kPeer = R"(
+import sys, time, json
+from scenedetect import open_video, SceneManager, StatsManager
+from scenedetect.detectors import ContentDetector
+video = open_video(sys.argv[1]); stats = StatsManager(); manager = SceneManager(stats); manager.add_detector(ContentDetector())
+start = time.perf_counter(); manager.detect_scenes(video); seconds = time.perf_counter() - start
+cuts = [a.frame_num for a, b in manager.get_scene_list()][1:]
+key = ContentDetector().get_metrics()[0]
+scores = [stats.get_metrics(i, [key])[0] for i in range(video.frame_number)]
+print(json.dumps({"seconds": seconds, "cuts": cuts, "scores": scores}))
+)";
+
+}  // namespace
+
+json bench_plugin_call(core::Runtime& runtime, const BenchOptions& options) {
+  const auto component = core::or_throw(runtime.registry().open("stage/caption.describe"));
+  const auto& stage = component.table<kinora_stage>();
+  const auto values = core::or_throw(core::Options::make(*component.spec, json::object()));
+  const std::unique_ptr<void, void (*)(void*)> self(stage.create(host(), values.abi()), stage.destroy);
+  if (!self) check(KINORA_FAILED);
+  VirtualStage direct;
+  Virtual* virtual_stage = opaque<Virtual>(&direct);
+  const kinora_stage* table = opaque(&stage);
+  constexpr int kCalls = 2'000'000;
+  std::vector<double> through, straight, ratios;
+  kinora_resources out{};
+  for (int round = 0; round < options.repeat; ++round) {
+    straight.push_back(seconds_of([&] { for (int i = 0; i < kCalls; ++i) opaque(virtual_stage)->resources(opaque(&out)); }) / kCalls * 1e9);
+    through.push_back(seconds_of([&] { for (int i = 0; i < kCalls; ++i) opaque(table)->resources(self.get(), opaque(&out)); }) / kCalls * 1e9);
+    ratios.push_back(through.back() / straight.back());
+  }
+  return {{"plugin_ns", median(through)}, {"virtual_ns", median(straight)}, {"ratio", median(ratios)}, {"bound", 2.0}};
+}
+
+json bench_startup(core::Runtime&, const BenchOptions& options) {
+  const std::string self = shell_quoted((core::executable_folder() / "kinora").string());
+  std::vector<double> times;
+  for (int i = 0; i < options.repeat + 1; ++i) times.push_back(seconds_of([&] { output_of(self + " plugins list"); }) * 1e3);
+  times.erase(times.begin());  // the first fills the page cache
+  // The dynamic linker itself says which libraries it opened.
+  const bool torch = !output_of("LD_DEBUG=files " + self + " plugins list 2>&1 >/dev/null | grep -m1 libtorch").empty();
+  return {{"milliseconds", median(times)}, {"bound", 50}, {"libtorch_loaded", torch}};
+}
+
+json bench_shots(core::Runtime& runtime, const BenchOptions& options) {
+  if (options.film.empty()) throw Error(KINORA_INVALID, "bench shots: give a film with --film FILE; 1280x720 H.264 is what the figures are quoted for");
+  const core::OneStage decode(runtime, "video.probe", json{{"count", true}}), shots(runtime, "shots.content", json::object());
+  Sample film("film");
+  film.set("url", std::filesystem::absolute(options.film).string());
+  std::vector<double> alone, with, ratios, peers, peer_ratios;
+  json found, peer;
+  double frames = 0;
+  const std::string python = "python3 -c " + shell_quoted(kPeer) + " " + shell_quoted(options.film);
+  for (int round = 0; round < options.repeat; ++round) {
+    alone.push_back(seconds_of([&] { frames = json::parse(decode(film).need("json")).at("frames"); }));
+    with.push_back(seconds_of([&] { found = json::parse(shots(film).need("shots.json")); }));
+    ratios.push_back(alone.back() / with.back());
+    peer = json::parse(output_of(python), nullptr, false);
+    if (peer.is_object()) peers.push_back(peer.at("seconds"));
+    if (peer.is_object()) peer_ratios.push_back(peers.back() / with.back());
+  }
+  json out{{"frames", frames}, {"decode_fps", frames / median(alone)}, {"shots_fps", frames / median(with)}, {"of_decoding", median(ratios)}, {"bound", 0.9}};
+  if (peer.is_object()) {
+    double worst = 0;
+    for (size_t i = 0; i < found["scores"].size() && i < peer["scores"].size(); ++i)
+      if (peer["scores"][i].is_number()) worst = std::max(worst, std::abs(found["scores"][i].get<double>() - peer["scores"][i].get<double>()));
+    out.update({{"peer", "PySceneDetect"}, {"peer_fps", frames / median(peers)}, {"faster_than_peer", median(peer_ratios)},
+                {"equal_cuts", found["cuts"] == peer["cuts"]}, {"largest_score_difference", worst}});
+  } else {
+    out["peer"] = "not measured: python3 has no scenedetect (packaging/dev.sh setup installs it)";
+  }
+  return out;
+}
+
+}  // namespace kinora

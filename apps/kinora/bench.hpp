@@ -1,0 +1,24 @@
+// The benchmarks of `kinora bench`. Each compares what it measures with its limit or a peer, in turns, in one run.
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "core/runtime.hpp"
+
+namespace kinora {
+
+struct BenchOptions {
+  std::string film;
+  int repeat = 5;
+};
+
+struct Benchmark {
+  const char* name;
+  nlohmann::json (*run)(core::Runtime&, const BenchOptions&);
+};
+
+nlohmann::json bench_plugin_call(core::Runtime&, const BenchOptions&);
+nlohmann::json bench_startup(core::Runtime&, const BenchOptions&);
+nlohmann::json bench_shots(core::Runtime&, const BenchOptions&);
+
+}  // namespace kinora

@@ -1,0 +1,66 @@
+// kinora bench [NAME]: measures this machine; one line of JSON a benchmark.
+#include <boost/program_options.hpp>
+#include <iostream>
+
+#include "apps/kinora/bench.hpp"
+#include "apps/kinora/command.hpp"
+#include "core/suggest.hpp"
+
+namespace kinora {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* kHelp = R"(usage: kinora bench [NAME] [options]
+
+Measures this machine and prints one line of JSON a benchmark. Everything that is compared is measured in turns in one run,
+because machines are noisy: look at the ratios.
+
+  plugin_call   ns of a call through the plugin ABI, and of a direct virtual call
+  startup       ms of `kinora plugins list` from start to end, warm, and whether libtorch was loaded for it
+  shots         frames a second of stage/shots.content, of decoding alone, and of PySceneDetect where Python has it
+
+examples:
+  kinora bench                              all of them
+  kinora bench shots --film film_720p.mp4   on a film of yours
+
+)";
+
+const std::vector<Benchmark>& benchmarks() {
+  static const std::vector<Benchmark> all{{"plugin_call", bench_plugin_call}, {"startup", bench_startup}, {"shots", bench_shots}};
+  return all;
+}
+
+}  // namespace
+
+int bench_command(core::Runtime& runtime, const Arguments& arguments) {
+  po::options_description visible("options");
+  visible.add_options()("film", po::value<std::string>()->default_value("")->value_name("FILE"), "for shots; one is made if none is given")(
+      "repeat", po::value<int>()->default_value(5)->value_name("N"), "rounds")("help,h", "this text");
+  po::options_description all;
+  all.add(visible).add_options()("name", po::value<std::string>()->default_value(""));
+  po::positional_options_description positional;
+  positional.add("name", 1);
+  po::variables_map given;
+  po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), given);
+  if (given.count("help")) {
+    std::cout << kHelp << visible;
+    return kDone;
+  }
+  const std::string name = given["name"].as<std::string>();
+  const BenchOptions options{given["film"].as<std::string>(), given["repeat"].as<int>()};
+  std::vector<std::string> names;
+  bool any = false;
+  for (const auto& b : benchmarks()) {
+    names.push_back(b.name);
+    if (!name.empty() && name != b.name) continue;
+    any = true;
+    auto line = b.run(runtime, options);
+    line["benchmark"] = b.name;
+    std::cout << line.dump() << std::endl;
+  }
+  if (!any) return fail(kUsage, "bench: no benchmark is called '" + name + "'" + core::did_you_mean(name, names));
+  return kDone;
+}
+
+}  // namespace kinora

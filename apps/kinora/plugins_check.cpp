@@ -1,0 +1,190 @@
+// kinora plugins validate and manifest: a library against its manifest and against this host.
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include <boost/program_options.hpp>
+
+#include "apps/kinora/plugins_command.hpp"
+#include "core/paths.hpp"
+#include "core/plugin/elf.hpp"
+#include "core/plugin/library.hpp"
+
+namespace kinora {
+namespace {
+
+namespace fs = std::filesystem;
+namespace po = boost::program_options;
+using core::json;
+
+struct Check {
+  std::string what;
+  bool good;
+  std::string why;
+};
+
+std::optional<std::string> text_of(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return {};
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+size_t different_line(const std::string& a, const std::string& b) {
+  const auto at = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;
+  return 1 + static_cast<size_t>(std::count(a.begin(), at, '\n'));
+}
+
+std::string line_of(const std::string& text, size_t number) {
+  std::istringstream in(text);
+  std::string line;
+  for (size_t i = 0; i < number; ++i)
+    if (!std::getline(in, line)) return "(nothing)";
+  return line;
+}
+
+// "FILE:LINE:1: expected ..., found ..." where two texts differ, "" where they do not.
+std::string difference(const std::string& file, const std::string& found, const std::string& expected) {
+  if (found == expected) return "";
+  const size_t line = different_line(found, expected);
+  return fmt::format("{}:{}:1: expected `{}`, found `{}`", file, line, line_of(expected, line),
+                     line_of(found, line));
+}
+
+class Validation {
+ public:
+  explicit Validation(fs::path library) : library_(std::move(library)) {}
+
+  std::vector<Check> run() {
+    if (!file() || !manifest()) return std::move(checks_);
+    if (spec_.tier == core::Tier::pinned && !add("libtorch can be loaded", core::ensure_torch()))
+      return std::move(checks_);
+    const auto opened = core::open_library(library_);
+    if (!add("it opens", opened ? core::Status() : opened.failure())) return std::move(checks_);
+    if (!add("it is what its manifest says", core::check_opened(**opened, spec_))) return std::move(checks_);
+    const auto current =
+        core::generate_manifest(*opened, {spec_.tier, spec_.torch, spec_.cxx_abi, spec_.cuda});
+    // A manifest by hand has nothing to be compared with.
+    if (current) add("its manifest is current", difference(place_, text_, *current));
+    return std::move(checks_);
+  }
+
+ private:
+  bool add(const char* what, const core::Status& status) {
+    return add(what, status ? "" : status.failure().message);
+  }
+  bool add(const char* what, const std::string& why) {
+    checks_.push_back({what, why.empty(), why});
+    return why.empty();
+  }
+
+  bool file() {
+    if (!add("only its owner can change it", core::why_untrusted(library_))) return false;
+    auto read = core::read_embedded_manifest(library_);
+    if (!add("it is a library for this machine", read ? core::Status() : read.failure())) return false;
+    embedded_ = *read;
+    return true;
+  }
+
+  bool manifest() {
+    const fs::path beside = library_.parent_path() / "plugin.toml";
+    const auto text = text_of(beside);
+    if (!text && !embedded_)
+      return add("it has a manifest",
+                 "no plugin.toml beside it and none inside; build it with kinora_add_plugin");
+    text_ = text ? *text : *embedded_;
+    place_ = text ? beside.string() : library_.string() + "(.kinora.manifest)";
+    if (text && embedded_ && !add("plugin.toml is the one inside", difference(place_, *text, *embedded_)))
+      return false;
+    auto parsed = core::parse_manifest(text_, place_);
+    if (!add("its manifest is right", parsed ? core::Status() : parsed.failure())) return false;
+    spec_ = *std::move(parsed);
+    return add("it fits this host", core::check_compatible(spec_, core::host_facts()));
+  }
+
+  fs::path library_;
+  std::optional<std::string> embedded_;
+  std::string text_, place_;
+  core::PluginSpec spec_;
+  std::vector<Check> checks_;
+};
+
+po::variables_map parse(const Arguments& arguments, po::options_description known) {
+  known.add_options()("file", po::value<std::string>()->required(), "");
+  po::positional_options_description words;
+  words.add("file", 1);
+  po::variables_map values;
+  po::store(po::command_line_parser(arguments).options(known).positional(words).run(), values);
+  if (values.count("file") == 0)
+    throw Error(KINORA_INVALID, "plugins validate and manifest need a FILE.so; see kinora plugins --help");
+  return values;
+}
+
+core::Result<std::string> current_manifest(const fs::path& library, const std::string& tier,
+                                           const std::string& cuda) {
+  core::TierFields fields;
+  if (tier == "pinned") {
+    const auto& host = core::host_facts();
+    fields = {core::Tier::pinned, host.torch, host.cxx_abi, cuda};
+    // Its libraries must be in the process before it is.
+    if (const auto torch = core::ensure_torch(); !torch) return torch.failure();
+  }
+  const auto opened = core::open_library(library);
+  if (!opened) return opened.failure();
+  if (const auto shape = core::check_shape(**opened, library.filename().string()); !shape)
+    return shape.failure();
+  return core::generate_manifest(*opened, fields);
+}
+
+}  // namespace
+
+int plugins_validate(core::Runtime&, const Arguments& arguments) {
+  po::options_description known;
+  known.add_options()("json", "");
+  const auto values = parse(arguments, known);
+  const fs::path library = fs::absolute(values["file"].as<std::string>());
+  const auto checks = Validation(library).run();
+  bool good = true;
+  json out = json::array();
+  for (const auto& c : checks) {
+    good = good && c.good;
+    out.push_back({{"check", c.what}, {"ok", c.good}, {"why", c.why}});
+    if (!values.count("json"))
+      std::cout << (c.good ? "ok      " : "FAILED  ") << c.what << (c.good ? "" : ": " + c.why) << "\n";
+  }
+  if (values.count("json"))
+    std::cout << json{{"library", library.string()}, {"ok", good}, {"checks", out}}.dump(2) << "\n";
+  return good ? kDone : kFailed;
+}
+
+int plugins_manifest(core::Runtime&, const Arguments& arguments) {
+  po::options_description known;
+  known.add_options()("tier", po::value<std::string>()->default_value("stable"), "")(
+      "cuda", po::value<std::string>()->default_value(""), "")("out", po::value<std::string>(), "")(
+      "check", po::value<std::string>(), "");
+  const auto values = parse(arguments, known);
+  const auto tier = values["tier"].as<std::string>();
+  if (tier != "stable" && tier != "pinned")
+    return fail(kUsage, "unknown tier '" + tier + "'; tiers: stable, pinned");
+  const auto text = current_manifest(fs::absolute(values["file"].as<std::string>()), tier,
+                                     values["cuda"].as<std::string>());
+  if (!text) return fail(kFailed, text.failure().message);
+  if (values.count("check")) {
+    const auto file = values["check"].as<std::string>();
+    const auto found = text_of(file);
+    if (!found) return fail(kFailed, file + ": cannot be read");
+    const auto different = difference(file, *found, *text);
+    return different.empty()
+               ? kDone
+               : fail(kFailed, different + "; run the build target NAME.manifest, then build again");
+  }
+  if (!values.count("out")) {
+    std::cout << *text;
+    return kDone;
+  }
+  std::ofstream out(values["out"].as<std::string>(), std::ios::binary);
+  out << *text;
+  return out.flush() ? kDone : fail(kFailed, values["out"].as<std::string>() + ": cannot be written");
+}
+
+}  // namespace kinora

@@ -1,0 +1,127 @@
+#include "apps/kinora/plugins_command.hpp"
+
+#include <algorithm>
+#include <iostream>
+#include <unistd.h>
+
+#include <boost/program_options.hpp>
+#include <sys/ioctl.h>
+
+#include "apps/kinora/plugins_format.hpp"
+#include "core/plugin/kinds.hpp"
+#include "core/suggest.hpp"
+
+namespace kinora {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* kHelp = R"(usage: kinora plugins [list [KIND]] [--json | --markdown]
+       kinora plugins inspect ID [--json | --markdown]
+       kinora plugins validate FILE.so [--json]
+       kinora plugins manifest FILE.so [--tier stable|pinned] [--cuda V] [--out FILE | --check FILE]
+
+  list       every component: its plugin, version, ABI, tier and state (ready, loaded, disabled, shadowed)
+  inspect    what one component takes and gives: tensors, options, defaults, ranges
+  validate   whether a library is a plugin that this host can use, and if not, why
+  manifest   the plugin.toml that describes the library as it is; --check says whether FILE is that
+
+Where plugins are looked for: --plugins DIR before the command, KINORA_PLUGIN_PATH, ~/.local/share/kinora/plugins,
+and lib/kinora/plugins of the installation. The first of a name wins.
+)";
+
+// Flags --json and --markdown, and positional arguments.
+struct Shape {
+  bool as_json = false, as_markdown = false;
+  std::vector<std::string> words;
+};
+
+Shape parse_shape(const Arguments& arguments) {
+  po::options_description known;
+  known.add_options()("json", "")("markdown", "")("word", po::value<std::vector<std::string>>());
+  po::positional_options_description words;
+  words.add("word", -1);
+  po::variables_map values;
+  po::store(po::command_line_parser(arguments).options(known).positional(words).run(), values);
+  Shape out{values.count("json") > 0, values.count("markdown") > 0, {}};
+  if (values.count("word")) out.words = values["word"].as<std::vector<std::string>>();
+  return out;
+}
+
+size_t terminal_width() {
+  winsize size{};
+  return isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+std::string dumped(const core::json& j) {
+  return j.dump(2, ' ', false, core::json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+int plugins_list(core::Runtime& runtime, const Arguments& arguments) {
+  const Shape shape = parse_shape(arguments);
+  if (shape.words.size() > 1)
+    return fail(kUsage, "plugins list: one kind at most; see kinora plugins --help");
+  const std::string kind = shape.words.empty() ? "" : shape.words[0];
+  if (!kind.empty() && !core::find_kind(kind)) {
+    std::vector<std::string> names;
+    for (const auto& k : core::kinds()) names.emplace_back(k.name);
+    return fail(kUsage,
+                fmt::format("unknown kind '{}'{}", kind, core::did_you_mean_or_list(kind, names, "kinds")));
+  }
+  const auto plugins = runtime.registry().plugins();
+  const auto list = rows(plugins, kind);
+  if (shape.as_json) {
+    std::cout << dumped(list_json(list));
+  } else if (shape.as_markdown) {
+    std::cout << list_markdown(list);
+  } else {
+    std::cout << list_text(list, runtime.registry().notices(), terminal_width());
+  }
+  return kDone;
+}
+
+int plugins_inspect(core::Runtime& runtime, const Arguments& arguments) {
+  const Shape shape = parse_shape(arguments);
+  if (shape.words.size() != 1)
+    return fail(kUsage, "plugins inspect needs one ID, for example sampler/edm-heun");
+  const auto plugins = runtime.registry().plugins();
+  const auto list = rows(plugins, "");
+  // A disabled component is shown too, with the reason.
+  const auto row = std::find_if(list.begin(), list.end(), [&](const Row& r) {
+    return r.component && r.component->id == shape.words[0] && state_of(r) != "shadowed";
+  });
+  if (row == list.end()) return fail(kFailed, runtime.registry().find(shape.words[0]).failure().message);
+  if (shape.as_json) {
+    std::cout << dumped(inspect_json(*row));
+  } else {
+    std::cout << (shape.as_markdown ? inspect_markdown(*row) : inspect_text(*row));
+  }
+  return kDone;
+}
+
+int plugins_command(core::Runtime& runtime, std::vector<std::string> arguments) {
+  using Part = int (*)(core::Runtime&, const Arguments&);
+  const std::vector<std::pair<std::string, Part>> parts = {{"list", plugins_list},
+                                                           {"inspect", plugins_inspect},
+                                                           {"validate", plugins_validate},
+                                                           {"manifest", plugins_manifest}};
+  for (const auto& a : arguments) {
+    if (a != "--help" && a != "-h") continue;
+    std::cout << kHelp;
+    return kDone;
+  }
+  if (arguments.empty() || arguments[0].starts_with("-")) arguments.insert(arguments.begin(), "list");
+  const std::string name = arguments[0];
+  arguments.erase(arguments.begin());
+  std::vector<std::string> names;
+  for (const auto& [part, call] : parts) {
+    if (part == name) return call(runtime, arguments);
+    names.push_back(part);
+  }
+  return fail(kUsage, fmt::format("unknown command 'plugins {}'{}; see kinora plugins --help", name,
+                                  core::did_you_mean(name, names)));
+}
+
+}  // namespace kinora

@@ -1,0 +1,126 @@
+// One component in full: what it is of, its tensors, its options, and how a run file uses it.
+#include "apps/kinora/plugins_format.hpp"
+#include "core/option_value.hpp"
+#include "core/size.hpp"
+#include "kinora/options.hpp"
+
+namespace kinora {
+namespace {
+
+using core::json;
+
+// As a run file says it.
+std::string toml_text(const core::OptionSpec& o) {
+  const json& v = o.default_value;
+  if (v.is_number_float()) return detail::toml_float(v.get<double>());
+  return core::portable_json(v).dump();
+}
+
+std::string default_text(const core::OptionSpec& o) {
+  if (o.required) return "(required)";
+  return o.type == core::OptionType::size ? core::format_size(o.default_value.get<uint64_t>()) : toml_text(o);
+}
+
+// Only what fits a line of a run file: an option with a plain default.
+std::string use_text(const core::ComponentSpec& c) {
+  std::string out = fmt::format("{} = {{ use = \"{}\"", c.kind, c.name);
+  size_t shown = 0;
+  for (const auto& o : c.options) {
+    if (core::is_list(o.type) || (!o.required && shown >= 2)) continue;
+    out += fmt::format(", {} = {}", o.name, o.required ? "..." : toml_text(o));
+    ++shown;
+  }
+  return out + " }";
+}
+
+std::vector<std::vector<std::string>> tensor_lines(const std::vector<core::TensorSpec>& tensors) {
+  std::vector<std::vector<std::string>> out;
+  for (const auto& t : tensors) out.push_back({t.name, t.dtype, t.shape, t.help});
+  return out;
+}
+
+std::string markdown_table(const std::vector<std::string>& head,
+                           const std::vector<std::vector<std::string>>& lines) {
+  std::string out = fmt::format("| {} |\n|", fmt::join(head, " | "));
+  for (size_t i = 0; i < head.size(); ++i) out += "---|";
+  out += "\n";
+  for (const auto& line : lines) {
+    out += "|";
+    for (std::string cell : line) {
+      for (size_t at = 0; (at = cell.find('|', at)) != cell.npos; at += 2) cell.insert(at, "\\");
+      out += " " + cell + " |";
+    }
+    out += "\n";
+  }
+  return out + "\n";
+}
+
+std::vector<std::vector<std::string>> option_lines(const core::ComponentSpec& c) {
+  std::vector<std::vector<std::string>> out;
+  for (const auto& o : c.options) out.push_back({o.name, default_text(o), core::expected_text(o), o.help});
+  return out;
+}
+
+json option_json(const core::OptionSpec& o) {
+  json out = {{"name", o.name},
+              {"type", core::type_name(o.type)},
+              {"default", core::portable_json(o.default_value)},
+              {"required", o.required},
+              {"help", o.help}};
+  const auto bound = [&](const char* key, const std::optional<double>& v) {
+    if (v) out[key] = core::portable_json(*v);
+  };
+  bound("min", o.min);
+  bound("max", o.max);
+  bound("above", o.above);
+  bound("below", o.below);
+  if (!o.unit.empty()) out["unit"] = o.unit;
+  if (!o.choices.empty()) out["choices"] = o.choices;
+  return out;
+}
+
+json tensors_json(const std::vector<core::TensorSpec>& tensors) {
+  json out = json::array();
+  for (const auto& t : tensors)
+    out.push_back({{"name", t.name}, {"dtype", t.dtype}, {"shape", t.shape}, {"help", t.help}});
+  return out;
+}
+
+}  // namespace
+
+std::string inspect_text(const Row& row) {
+  const auto& c = *row.component;
+  const auto& p = row.plugin.spec;
+  std::string out = c.id + (c.help.empty() ? "" : ": " + c.help) + "\n";
+  std::vector<std::vector<std::string>> facts = {
+      {"plugin", fmt::format("{} {}, ABI {}.{}, {}", p.name, p.version, p.abi_major, p.abi_minor,
+                             p.tier == core::Tier::pinned ? "pinned to libtorch " + p.torch : "stable")},
+      {"library", row.plugin.library.string()},
+      {"state", state_of(row) + (reason_of(row).empty() ? "" : ": " + reason_of(row))}};
+  out += aligned(facts);
+  if (!c.inputs.empty()) out += "\ninputs\n" + aligned(tensor_lines(c.inputs), "  ");
+  if (!c.outputs.empty()) out += "\noutputs\n" + aligned(tensor_lines(c.outputs), "  ");
+  if (!c.options.empty()) out += "\noptions\n" + aligned(option_lines(c), "  ");
+  return out + "\nin a run file\n  " + use_text(c) + "\n";
+}
+
+json inspect_json(const Row& row) {
+  json out = list_json({row})[0];
+  out["torch"] = row.plugin.spec.torch;
+  out["inputs"] = tensors_json(row.component->inputs);
+  out["outputs"] = tensors_json(row.component->outputs);
+  out["options"] = json::array();
+  for (const auto& o : row.component->options) out["options"].push_back(option_json(o));
+  return out;
+}
+
+std::string inspect_markdown(const Row& row) {
+  const auto& c = *row.component;
+  std::string out = fmt::format("### `{}`\n\n{}\n\n", c.id, c.help);
+  if (!c.inputs.empty()) out += markdown_table({"input", "dtype", "shape", ""}, tensor_lines(c.inputs));
+  if (!c.outputs.empty()) out += markdown_table({"output", "dtype", "shape", ""}, tensor_lines(c.outputs));
+  if (!c.options.empty()) out += markdown_table({"option", "default", "takes", ""}, option_lines(c));
+  return out + fmt::format("```toml\n{}\n```\n", use_text(c));
+}
+
+}  // namespace kinora

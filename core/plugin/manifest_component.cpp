@@ -1,0 +1,165 @@
+#include "core/plugin/manifest_component.hpp"
+
+#include <algorithm>
+
+#include "core/option_value.hpp"
+#include "core/plugin/kinds.hpp"
+#include "core/suggest.hpp"
+
+namespace kinora::core {
+namespace {
+
+std::optional<json> to_json(const toml::node& node) {
+  if (const auto* v = node.as_integer()) return v->get();
+  if (const auto* v = node.as_floating_point()) return v->get();
+  if (const auto* v = node.as_boolean()) return v->get();
+  if (const auto* v = node.as_string()) return v->get();
+  const auto* list = node.as_array();
+  if (!list) return {};
+  json out = json::array();
+  for (const auto& item : *list) {
+    auto v = to_json(item);
+    if (!v) return {};
+    out.push_back(std::move(*v));
+  }
+  return out;
+}
+
+class ComponentReader {
+ public:
+  explicit ComponentReader(Reading reading) : to_(reading) {}
+
+  ComponentSpec read(const toml::table& table) {
+    ComponentSpec out;
+    TomlTable t(table, "[[component]]", to_.errors);
+    out.id = t.text("id", true);
+    out.help = t.text("help");
+    const auto slash = std::min(out.id.find('/'), out.id.size());
+    out.kind = out.id.substr(0, slash);
+    out.name = out.id.substr(std::min(slash + 1, out.id.size()));
+    if (has_text(table, "id")) {
+      if (!is_name(out.name))
+        to_.errors.add(t.place("id"), "'{}' is no id of a component; write KIND/NAME and in it {}", out.id,
+                       name_rule);
+      check_kind(t, out);
+    }
+    out.inputs = tensors(t, "input", out.id);
+    out.outputs = tensors(t, "output", out.id);
+    if (const auto* options = t.table("option"))
+      for (const auto& [key, node] : in_file_order(*options)) option(*key, *node, out);
+    if (to_.known_keys) t.finish();
+    return out;
+  }
+
+ private:
+  void check_kind(const TomlTable& t, const ComponentSpec& c) {
+    if (!to_.known_kinds || find_kind(c.kind)) return;
+    std::vector<std::string> names;
+    for (const auto& k : kinds()) names.emplace_back(k.name);
+    to_.errors.add(t.place("id"), "unknown kind '{}' of component '{}'{}", c.kind, c.id,
+                   did_you_mean_or_list(c.kind, names, "kinds"));
+  }
+
+  std::vector<TensorSpec> tensors(TomlTable& from, const char* way, const std::string& owner) {
+    std::vector<TensorSpec> out;
+    const auto* table = from.table(way);
+    if (!table) return out;
+    for (const auto& [key, node] : in_file_order(*table)) {
+      const std::string name(key->str());
+      const auto* fields = node->as_table();
+      if (!fields) {
+        to_.errors.add(node->source(), "{} '{}' of {} must be a table {{ shape, dtype, help }}", way, name,
+                       owner);
+        continue;
+      }
+      TomlTable t(*fields, fmt::format("{} '{}' of {}", way, name, owner), to_.errors);
+      out.push_back({name, t.text("shape", true), t.text("dtype", true), t.text("help")});
+      if (to_.known_keys) t.finish();
+    }
+    return out;
+  }
+
+  void option(const toml::key& key, const toml::node& node, ComponentSpec& to) {
+    OptionSpec out;
+    out.name = std::string(key.str());
+    const std::string what = fmt::format("option '{}' of {}", out.name, to.id);
+    const auto* table = node.as_table();
+    if (!table) return to_.errors.add(node.source(), "{} must be a table {{ type, default, ... }}", what);
+    if (!is_name(out.name))
+      to_.errors.add(key.source(), "'{}' is no name of an option; {}", out.name, name_rule);
+    TomlTable t(*table, what, to_.errors);
+    const bool typed = option_type(t, out);
+    out.min = number(t, "min");
+    out.max = number(t, "max");
+    out.above = number(t, "above");
+    out.below = number(t, "below");
+    out.unit = t.text("unit");
+    out.help = t.text("help");
+    out.choices = t.texts("choices");
+    out.required = t.truth("required");
+    const auto* value = t.node("default");
+    if (!value) {
+      t.missing("default");
+    } else if (typed) {
+      default_of(*value, out, to.id);
+    }
+    if (to_.known_keys) t.finish();
+    to.options.push_back(std::move(out));
+  }
+
+  bool option_type(TomlTable& t, OptionSpec& out) {
+    const std::string type = t.text("type", true);
+    std::vector<std::string> names;
+    for (int i = 0; i <= static_cast<int>(OptionType::strings); ++i) {
+      names.emplace_back(type_name(static_cast<OptionType>(i)));
+      if (names.back() == type) {
+        out.type = static_cast<OptionType>(i);
+        return true;
+      }
+    }
+    if (!type.empty())
+      to_.errors.add(t.place("type"), "unknown option type '{}'{}", type,
+                     did_you_mean_or_list(type, names, "types"));
+    return false;
+  }
+
+  std::optional<double> number(TomlTable& t, const char* key) {
+    const auto* n = t.node(key);
+    if (!n) return {};
+    if (const auto* v = n->as_integer()) return static_cast<double>(v->get());
+    if (const auto* v = n->as_floating_point()) return v->get();
+    to_.errors.add(n->source(), "'{}' must be a number", key);
+    return {};
+  }
+
+  void default_of(const toml::node& node, OptionSpec& out, const std::string& owner) {
+    const auto given = to_json(node);
+    if (!given)
+      return to_.errors.add(node.source(), "a default is a number, a string, a bool or a list of them");
+    std::vector<Problem> problems;
+    out.default_value = checked_value(out, *given, owner, problems);
+    // The default of a required option is only an example; it may be empty.
+    if (out.required) return;
+    for (const auto& p : problems) to_.errors.add(node.source(), "default: {}", p.message);
+  }
+
+  Reading to_;
+};
+
+}  // namespace
+
+bool is_name(std::string_view s) {
+  constexpr const char* letters = "abcdefghijklmnopqrstuvwxyz0123456789-_.";
+  return !s.empty() && s.size() <= 64 && s[0] != '.' && s[0] != '-' && s.find_first_not_of(letters) == s.npos;
+}
+
+bool has_text(const toml::table& table, const char* key) {
+  const auto* node = table.get(key);
+  return node && node->is_string();
+}
+
+ComponentSpec read_component(const toml::table& table, Reading reading) {
+  return ComponentReader(reading).read(table);
+}
+
+}  // namespace kinora::core

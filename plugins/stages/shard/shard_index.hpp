@@ -1,0 +1,51 @@
+// Which sample lies where: Energon's index.sqlite, and the answer to "is this key stored already?".
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tar_writer.hpp"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace kinora::shard {
+
+struct StoredSample {
+  std::string key;
+  uint64_t offset = 0, size = 0;  // in the archive, headers included
+  struct Part {
+    std::string name;
+    uint64_t offset, size;  // of the bytes alone
+  };
+  std::vector<Part> parts;
+};
+
+// Members, in the order of the archive, as samples; `end` as in TarContents. Neighbours with one key are one sample.
+std::vector<StoredSample> group(const std::vector<Member>& members, uint64_t end);
+
+// A database in a temporary file without a name, because SQLite needs a local one and the shards may be anywhere. The same
+// shards give the same bytes.
+class ShardIndex {
+ public:
+  ShardIndex();
+  ShardIndex(const ShardIndex&) = delete;
+  ShardIndex& operator=(const ShardIndex&) = delete;
+  ~ShardIndex();
+  // Throws Error (KINORA_DATA) if a key is there already.
+  void add(int64_t shard, const std::vector<StoredSample>& samples);
+  // The shard that holds the sample.
+  std::optional<int64_t> find(std::string_view key) const;
+  // Makes the look-up indexes and copies the database to `uri`. Nothing can be added after it.
+  void publish(const std::string& uri);
+
+ private:
+  void execute(const char* sql);
+  void check(int status) const;
+  std::string folder_;  // of the temporary file
+  int descriptor_ = -1;
+  struct sqlite3* db_ = nullptr;
+  struct sqlite3_stmt *add_sample_ = nullptr, *add_part_ = nullptr, *find_ = nullptr;
+};
+
+}  // namespace kinora::shard

@@ -1,0 +1,151 @@
+#include "webdataset_stage.hpp"
+
+#include <algorithm>
+
+#include "sample_name.hpp"
+#include "tar_scan.hpp"
+
+namespace kinora::shard {
+namespace {
+
+// What goes wrong with a shard or its index is not one sample's fault: the engine ends the run on these two codes.
+template <class F>
+void as_storage_error(F&& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    const bool full = e.code() == KINORA_NO_MEMORY;
+    throw Error(full || e.code() == KINORA_CANCELLED ? e.code() : KINORA_IO, e.what());
+  }
+}
+
+void write_file(const std::string& uri, std::string_view text) {
+  Writer out(uri);
+  out.write(text);
+  out.commit();
+}
+
+bool exists(const std::string& uri) {
+  try {
+    const Reader reader(uri);
+    return true;
+  } catch (const Error& e) {
+    if (e.code() == KINORA_NOT_FOUND) return false;
+    throw;
+  }
+}
+
+}  // namespace
+
+void WebDatasetStage::describe(Describe<Options>& d) {
+  d.name("shard.webdataset").help("Packs samples into WebDataset tar shards with Energon's index");
+  d.option("prefix", &Options::prefix).help("shards are called PREFIX-000000.tar and so on");
+  d.option("max_count", &Options::max_count).range(1, 1'000'000'000).help("samples of a shard at most");
+  d.option("max_size", &Options::max_size).bytes().at_least(1024).help("size of a shard at most, unless one sample is larger");
+  d.option("val", &Options::val).range(0, 1).help("share of the shards that split.yaml gives to validation");
+  d.option("skip", &Options::skip).help("fields that are not stored");
+}
+
+WebDatasetStage::WebDatasetStage(const Options& options) : options_(options) {
+  check_field("", options.prefix);
+  if (options.prefix.find('.') != std::string::npos)
+    throw Error(KINORA_INVALID, "prefix = '" + options.prefix + "': readers end a shard's name at its first dot; remove the dot");
+}
+
+std::string WebDatasetStage::shard_name(size_t number) const {
+  const std::string digits = std::to_string(number);
+  return options_.prefix + "-" + std::string(digits.size() < 6 ? 6 - digits.size() : 0, '0') + digits + ".tar";
+}
+
+// Shards of a run that broke off: they are whole, since they appear whole.
+void WebDatasetStage::find_written_shards(const Run& run) {
+  if (index_) return;
+  folder_ = run.out();
+  index_.emplace();
+  for (;; ++found_) {
+    run.check_cancelled();
+    const std::string name = shard_name(found_);
+    if (!exists(uri(name))) return;
+    const TarContents contents = scan_tar(uri(name));
+    const auto samples = group(contents.members, contents.end);
+    if (!exists(uri(name + ".idx"))) write_file(uri(name + ".idx"), tar_index(samples, contents.end));
+    record(name, samples);
+  }
+}
+
+void WebDatasetStage::record(const std::string& name, const std::vector<StoredSample>& samples) {
+  index_->add(static_cast<int64_t>(shards_.size()), samples);
+  shards_.push_back({name, samples.size()});
+  hash_.add(shards_.back(), samples);
+}
+
+std::vector<Sample::Field> WebDatasetStage::checked_fields(const Sample& in) const {
+  check_key(in.key());
+  std::vector<Sample::Field> out;
+  for (const auto& field : in.fields()) {
+    if (std::find(options_.skip.begin(), options_.skip.end(), field.name) != options_.skip.end()) continue;
+    check_field(in.key(), field.name);
+    out.push_back(field);
+  }
+  if (out.empty())
+    throw Error(KINORA_DATA, "sample '" + std::string(in.key()) +
+                                 "' cannot be stored: it has no byte fields to store; put a stage before this one that sets some");
+  return out;
+}
+
+bool WebDatasetStage::is_stored(const Sample& in) const {
+  const std::optional<int64_t> shard = index_->find(in.key());
+  if (shard && static_cast<size_t>(*shard) < found_) return true;
+  if (shard || (open_ && open_->known.contains(std::string(in.key()))))
+    throw Error(KINORA_DATA, "sample '" + std::string(in.key()) + "' cannot be stored: this run has stored another of that key" +
+                                 (shard ? " in " + shards_[static_cast<size_t>(*shard)].name : "") + "; make the keys differ");
+  return false;
+}
+
+void WebDatasetStage::process(Sample in, const Emit& emit, const Run& run) {
+  const auto fields = checked_fields(in);
+  as_storage_error([&] { find_written_shards(run); });
+  if (is_stored(in)) return;
+  emit.hold();
+  as_storage_error([&] {
+    uint64_t size = 1024;  // the end of the archive
+    for (const auto& field : fields) size += padded(field.bytes.size());
+    if (open_ && open_->tar.size() + size > static_cast<uint64_t>(options_.max_size)) close(emit);
+    write(in, fields);
+    if (open_->keys.size() >= static_cast<size_t>(options_.max_count)) close(emit);
+  });
+}
+
+// A write that fails leaves open_ broken; it is not touched again, and its destructor removes what there is of the file.
+void WebDatasetStage::write(const Sample& in, const std::vector<Sample::Field>& fields) {
+  if (!open_) open_ = std::make_unique<OpenShard>(uri(shard_name(shards_.size())));
+  const std::string key(in.key());
+  for (const auto& field : fields)
+    open_->members.push_back(open_->tar.append(key + "." + std::string(field.name), field.bytes.data(), field.bytes.size()));
+  open_->keys.push_back(key);
+  open_->known.insert(key);
+}
+
+void WebDatasetStage::close(const Emit& emit) {
+  const std::unique_ptr<OpenShard> shard = std::move(open_);
+  const uint64_t end = shard->tar.size();
+  shard->tar.commit();
+  const std::string name = shard_name(shards_.size());
+  const auto samples = group(shard->members, end);
+  write_file(uri(name + ".idx"), tar_index(samples, end));
+  record(name, samples);
+  for (const auto& key : shard->keys) emit.stored(key);
+}
+
+void WebDatasetStage::finish(const Emit& emit, const Run& run) {
+  find_written_shards(run);
+  if (open_) close(emit);
+  const std::string meta = folder_ + "/.nv-meta/";
+  index_->publish(meta + "index.sqlite");
+  write_file(meta + "index.uuid", index_uuid(hash_.high(), hash_.low()));
+  write_file(meta + "split.yaml", split_yaml(shards_, options_.val));
+  write_file(meta + "dataset.yaml", dataset_yaml());
+  write_file(meta + ".info.json", info_json(shards_));  // last: with it, the folder is a dataset
+}
+
+}  // namespace kinora::shard

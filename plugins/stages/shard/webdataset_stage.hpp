@@ -1,0 +1,55 @@
+// stage/shard.webdataset: packs samples into WebDataset shards with Energon's index.
+#pragma once
+#include <optional>
+#include <unordered_set>
+
+#include "energon_meta.hpp"
+#include "kinora/stage.hpp"
+
+namespace kinora::shard {
+
+// Samples arrive in the order of the source and a shard ends at a count or a size, so the same input gives the same bytes.
+// A shard appears whole. Its samples are told as stored only then: a run that was killed gives the others again, and
+// continues after the shards that are there. So the result is that of an uninterrupted run.
+class WebDatasetStage final : public Stage {
+ public:
+  struct Options {
+    std::string prefix = "shard";
+    int64_t max_count = 10000;
+    int64_t max_size = 512 << 20;
+    double val = 0.0;
+    std::vector<std::string> skip = {"url"};
+  };
+  static void describe(Describe<Options>& d);
+  explicit WebDatasetStage(const Options& options);
+  void process(Sample in, const Emit& emit, const Run& run) override;
+  void finish(const Emit& emit, const Run& run) override;
+  kinora_resources resources() const override { return {sizeof(kinora_resources), 1, 1.0, 0.0, 0}; }
+
+ private:
+  std::vector<Sample::Field> checked_fields(const Sample& in) const;
+  void find_written_shards(const Run& run);
+  void record(const std::string& name, const std::vector<StoredSample>& samples);
+  bool is_stored(const Sample& in) const;
+  void write(const Sample& in, const std::vector<Sample::Field>& fields);
+  void close(const Emit& emit);
+  std::string uri(const std::string& name) const { return folder_ + "/" + name; }
+  std::string shard_name(size_t number) const;
+
+  Options options_;
+  std::string folder_;
+  std::optional<ShardIndex> index_;
+  IndexHash hash_;
+  std::vector<ShardInfo> shards_;
+  size_t found_ = 0;  // shards of an earlier run
+  struct OpenShard {
+    explicit OpenShard(std::string_view uri) : tar(uri) {}
+    TarWriter tar;
+    std::vector<Member> members;
+    std::vector<std::string> keys;  // in order
+    std::unordered_set<std::string> known;
+  };
+  std::unique_ptr<OpenShard> open_;
+};
+
+}  // namespace kinora::shard

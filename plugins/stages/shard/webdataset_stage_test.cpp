@@ -1,0 +1,243 @@
+#include "webdataset_stage.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "kinora/testing.hpp"
+#include "sample_name.hpp"
+#include "tar_scan.hpp"
+
+namespace kinora::shard {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string slurp(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  EXPECT_TRUE(in) << path;
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::map<std::string, std::string> tree(const fs::path& folder) {
+  std::map<std::string, std::string> out;
+  for (const auto& e : fs::recursive_directory_iterator(folder))
+    if (e.is_regular_file()) out[fs::relative(e.path(), folder).string()] = slurp(e.path());
+  return out;
+}
+
+class Shards : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    kinora::testing::start();
+    std::string name = (fs::temp_directory_path() / "kinora-shard-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    root = name;
+  }
+  void TearDown() override { fs::remove_all(root); }
+
+  // Sample n: sizes that are not multiples of a block, fields in an order that is not sorted, a url that is not stored.
+  static Sample sample(int n) {
+    Sample s("film-" + std::to_string(n));
+    s.set("url", "/films/x.mp4");
+    s.set("mp4", std::string(static_cast<size_t>(n * 997 % 3000), static_cast<char>('a' + n % 26)));
+    s.set("json", "{\"n\": " + std::to_string(n) + "}");
+    s.set("txt", "");
+    return s;
+  }
+  void pack(const std::string& folder, WebDatasetStage::Options o, int from, int to, bool finish = true) {
+    const kinora::testing::Run run(root + "/" + folder);
+    WebDatasetStage stage(o);
+    for (int n = from; n < to; ++n) stage.process(sample(n), out.emit(), run);
+    if (finish) stage.finish(out.emit(), run);
+  }
+  std::string path(const std::string& name) const { return root + "/" + name; }
+  std::string message_of(Sample s) {
+    try {
+      WebDatasetStage stage({});
+      stage.process(std::move(s), out.emit(), kinora::testing::Run(path("x")));
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  }
+  kinora::testing::Collector out;
+  std::string root;
+};
+
+TEST_F(Shards, ListsMembersInTheOrderOfTheSource) {
+  pack("a", {.max_count = 4}, 0, 10);
+  std::vector<std::string> names;
+  for (const char* shard : {"shard-000000.tar", "shard-000001.tar", "shard-000002.tar"}) {
+    const TarContents contents = scan_tar(path(std::string("a/") + shard));
+    for (const auto& m : contents.members) names.push_back(m.name);
+    EXPECT_EQ(contents.end + 1024, fs::file_size(path(std::string("a/") + shard)));
+  }
+  std::vector<std::string> expected;
+  for (int n = 0; n < 10; ++n)
+    for (const char* field : {".mp4", ".json", ".txt"}) expected.push_back("film-" + std::to_string(n) + field);
+  EXPECT_EQ(names, expected);
+  EXPECT_FALSE(fs::exists(path("a/shard-000003.tar")));
+  EXPECT_EQ(out.held, 10);
+  EXPECT_EQ(out.stored.size(), 10u);
+}
+
+TEST_F(Shards, AreTheSameBytesFromTheSameInput) {
+  pack("a", {.max_size = 20000, .val = 0.25}, 0, 60);
+  pack("b", {.max_size = 20000, .val = 0.25}, 0, 60);
+  EXPECT_EQ(tree(path("a")), tree(path("b")));
+  for (const auto& [name, bytes] : tree(path("a"))) {
+    EXPECT_TRUE(!name.ends_with(".tar") || bytes.size() <= 20000u) << name;
+  }
+}
+
+// A run that is cut off anywhere and given its samples again ends with the bytes of one that was not.
+TEST_F(Shards, AfterARestartAreThoseOfAnUninterruptedRun) {
+  const WebDatasetStage::Options o{.max_count = 5, .max_size = 9000};
+  pack("whole", o, 0, 23);
+  for (int cut = 0; cut <= 23; ++cut) {
+    const std::string folder = "cut" + std::to_string(cut);
+    out.stored.clear();
+    pack(folder, o, 0, cut, false);
+    const auto stored = static_cast<int>(out.stored.size());
+    if (cut % 3 == 0) fs::remove(path(folder + "/shard-000001.tar.idx"));  // killed between the two files
+    // What was stored may or may not come again.
+    pack(folder, o, cut % 2 ? stored : 0, 23);
+    EXPECT_EQ(tree(path(folder)), tree(path("whole"))) << "cut after " << cut;
+  }
+}
+
+TEST_F(Shards, KeepABrokenRunsSamplesUntold) {
+  pack("a", {.max_count = 4}, 0, 10, false);
+  EXPECT_EQ(out.stored.size(), 8u);
+  EXPECT_TRUE(fs::exists(path("a/shard-000001.tar")));
+  EXPECT_FALSE(fs::exists(path("a/shard-000002.tar")));
+}
+
+TEST_F(Shards, HaveOffsetsAsInTheArchive) {
+  pack("a", {}, 0, 7);
+  const std::string tar = slurp(path("a/shard-000000.tar")), idx = slurp(path("a/shard-000000.tar.idx"));
+  ASSERT_EQ(idx.size(), 8u * 8);
+  for (int n = 0; n < 7; ++n) {
+    uint64_t at = 0;
+    std::memcpy(&at, idx.data() + n * 8, 8);
+    EXPECT_EQ(std::string(tar.data() + at), "film-" + std::to_string(n) + ".mp4");
+  }
+  uint64_t end = 0;
+  std::memcpy(&end, idx.data() + 56, 8);
+  EXPECT_EQ(end + 1024, tar.size());
+}
+
+TEST_F(Shards, HaveADatabaseThatFindsEveryPart) {
+  pack("a", {.max_count = 3}, 0, 7);
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open_v2(path("a/.nv-meta/index.sqlite").c_str(), &db, SQLITE_OPEN_READONLY, nullptr), SQLITE_OK);
+  int rows = 0;
+  const auto each = [&](const char* sql, auto&& row) {
+    sqlite3_stmt* s = nullptr;
+    ASSERT_EQ(sqlite3_prepare_v2(db, sql, -1, &s, nullptr), SQLITE_OK) << sqlite3_errmsg(db);
+    while (sqlite3_step(s) == SQLITE_ROW) row(s);
+    sqlite3_finalize(s);
+  };
+  each("SELECT s.sample_key, p.part_name, s.tar_file_id, p.content_byte_offset, p.content_byte_size, s.byte_offset, s.byte_size"
+       " FROM samples s JOIN sample_parts p USING (tar_file_id, sample_index)", [&](sqlite3_stmt* s) {
+    ++rows;
+    const std::string key(reinterpret_cast<const char*>(sqlite3_column_text(s, 0)));
+    const std::string part(reinterpret_cast<const char*>(sqlite3_column_text(s, 1)));
+    const std::string tar = slurp(path("a/shard-00000" + std::to_string(sqlite3_column_int(s, 2)) + ".tar"));
+    const Sample original = sample(std::stoi(key.substr(5)));
+    EXPECT_EQ(tar.substr(static_cast<size_t>(sqlite3_column_int64(s, 3)), static_cast<size_t>(sqlite3_column_int64(s, 4))),
+              original.need(part.c_str()));
+    EXPECT_EQ(std::string(tar.data() + sqlite3_column_int64(s, 5)), key + ".mp4");
+  });
+  EXPECT_EQ(rows, 21);
+  std::vector<std::string> indexes;
+  each("SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL ORDER BY name", [&](sqlite3_stmt* s) {
+    indexes.emplace_back(reinterpret_cast<const char*>(sqlite3_column_text(s, 0)));
+  });
+  EXPECT_THAT(indexes, ElementsAre("idx_sample_parts_full", "idx_sample_parts_seq", "idx_samples_by_tar_and_idx"));
+  sqlite3_close(db);
+}
+
+TEST_F(Shards, HaveEnergonsFiles) {
+  pack("a", {.max_count = 1, .val = 0.25}, 0, 8);
+  EXPECT_EQ(slurp(path("a/.nv-meta/split.yaml")),
+            "split_parts:\n  train:\n  - shard-{000000..000002}.tar\n  - shard-{000004..000006}.tar\n"
+            "  val:\n  - shard-000003.tar\n  - shard-000007.tar\nexclude: []\n");
+  EXPECT_THAT(slurp(path("a/.nv-meta/.info.json")), HasSubstr("\"shard-000000.tar\": 1,\n    \"shard-000001.tar\": 1,"));
+  EXPECT_EQ(slurp(path("a/.nv-meta/dataset.yaml")), "__module__: megatron.energon\n__class__: CrudeWebdataset\n");
+  EXPECT_THAT(slurp(path("a/.nv-meta/index.uuid")),
+              ::testing::MatchesRegex("[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"));
+  pack("b", {.max_count = 1, .val = 0.25}, 0, 7);
+  EXPECT_NE(slurp(path("a/.nv-meta/index.uuid")), slurp(path("b/.nv-meta/index.uuid")));
+}
+
+TEST_F(Shards, OfNothingAreAnEmptyDataset) {
+  pack("a", {}, 0, 0);
+  EXPECT_THAT(slurp(path("a/.nv-meta/.info.json")), HasSubstr("\"shard_counts\": {}"));
+  EXPECT_THAT(slurp(path("a/.nv-meta/split.yaml")), HasSubstr("train: []"));
+}
+
+TEST_F(Shards, TakeLongAndForeignNames) {
+  const std::vector<std::string> keys = {std::string(90, 'k'), std::string(140, 'd') + "/" + std::string(90, 'k'),
+                                         std::string(300, 'x'), "caf\xC3\xA9/\xE5\xBD\xB1\xE7\x89\x87", "a.b/c"};
+  {
+    const kinora::testing::Run run(path("a"));
+    WebDatasetStage stage({});
+    for (const auto& key : keys) {
+      Sample s(key);
+      s.set("txt", key);
+      stage.process(s, out.emit(), run);
+    }
+    stage.finish(out.emit(), run);
+  }
+  const TarContents contents = scan_tar(path("a/shard-000000.tar"));
+  const std::string tar = slurp(path("a/shard-000000.tar"));
+  ASSERT_EQ(contents.members.size(), keys.size());
+  for (size_t i = 0; i < keys.size(); ++i) {
+    EXPECT_EQ(contents.members[i].name, keys[i] + ".txt");
+    EXPECT_EQ(tar.substr(contents.members[i].content, contents.members[i].size), keys[i]);
+  }
+}
+
+TEST_F(Shards, RefuseKeysThatReadersWouldSplitElsewhere) {
+  EXPECT_THAT(message_of(Sample("a.b")), HasSubstr("sample 'a.b' cannot be stored: a key may have no dot after its last slash"));
+  EXPECT_THAT(message_of(Sample("x/.hidden")), HasSubstr("no dot"));
+  for (const char* key : {"", "/a", "a/", "a//b", "a/../b", "__note__", "__note__/a", "a\nb"}) {
+    EXPECT_THROW(check_key(key), Error) << key;
+  }
+  for (const char* key : {"a", "a.b/c", "a/b-c_d", "__a", "\xC3\xA9"}) EXPECT_NO_THROW(check_key(key)) << key;
+  EXPECT_THAT(message_of(Sample("a")), HasSubstr("no byte fields"));
+  Sample slash("a");
+  slash.set("x/y", "1");
+  EXPECT_THAT(message_of(slash), HasSubstr("field name 'x/y'"));
+}
+
+TEST_F(Shards, RefuseASecondSampleOfAKey) {
+  const kinora::testing::Run run(path("a"));
+  WebDatasetStage stage({.max_count = 2});
+  for (int n : {0, 1, 2}) stage.process(sample(n), out.emit(), run);
+  for (int n : {0, 2}) {
+    try {
+      stage.process(sample(n), out.emit(), run);
+      FAIL();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), KINORA_DATA);
+      EXPECT_THAT(e.what(), HasSubstr(n == 0 ? "another of that key in shard-000000.tar" : "another of that key; make"));
+    }
+  }
+}
+
+TEST(BraceList, ShortensRunsOfNumbers) {
+  EXPECT_THAT(brace_list({"a-08.tar", "a-09.tar", "a-10.tar", "a-12.tar", "b-13.tar", "b-14.tar", "c.tar"}),
+              ElementsAre("a-{08..10}.tar", "a-12.tar", "b-{13..14}.tar", "c.tar"));
+  EXPECT_THAT(brace_list({"a-999999.tar", "a-1000000.tar", "a-1000001.tar"}), ElementsAre("a-999999.tar", "a-{1000000..1000001}.tar"));
+}
+
+}  // namespace
+}  // namespace kinora::shard

@@ -1,0 +1,85 @@
+#include "atomic_writer.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+
+#include "system_error.hpp"
+
+namespace kinora::file {
+namespace {
+
+constexpr const char* kDoing = "cannot be written";
+
+// Makes the names in a folder survive a power cut. Where a file system cannot (EINVAL), there is nothing more to do.
+void flush_folder(const std::string& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) throw system_error(folder + "/", kDoing, errno);
+  const int status = ::fsync(descriptor), error = errno;
+  ::close(descriptor);
+  if (status != 0 && error != EINVAL && error != EROFS) throw system_error(folder + "/", kDoing, error);
+}
+
+void make_folders(const std::string& folder) {
+  struct stat info {};
+  if (::stat(folder.c_str(), &info) == 0) {
+    if (!S_ISDIR(info.st_mode)) throw system_error(folder + "/", kDoing, ENOTDIR);
+    return;
+  }
+  if (errno != ENOENT) throw system_error(folder + "/", kDoing, errno);
+  const std::string parent = folder_of(folder);
+  if (parent != folder) make_folders(parent);
+  if (::mkdir(folder.c_str(), 0777) != 0) {
+    if (errno == EEXIST) return;  // another thread was faster
+    throw system_error(folder, "the folder cannot be made", errno);
+  }
+  flush_folder(parent);
+}
+
+std::string temporary_in(const std::string& folder) {
+  static std::atomic<uint64_t> next{0};
+  return folder + "/" + std::string(kTemporary) + std::to_string(::getpid()) + "-" + std::to_string(next++);
+}
+
+}  // namespace
+
+AtomicWriter::AtomicWriter(const std::string& path) : path_(path) {
+  const std::string folder = folder_of(path);
+  if (path.ends_with('/')) throw system_error(path, kDoing, EISDIR);
+  make_folders(folder);
+  do {  // a name that is taken was left by a process that had this one's id
+    temporary_ = temporary_in(folder);
+    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (descriptor_ < 0 && (errno == EEXIST || errno == EINTR));
+  if (descriptor_ < 0) throw system_error(path_, kDoing, errno);
+}
+
+AtomicWriter::~AtomicWriter() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void AtomicWriter::append(const void* data, uint64_t size) {
+  const char* at = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t wrote = ::write(descriptor_, at, size);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) throw system_error(path_, kDoing, errno);
+    at += wrote;
+    size -= static_cast<uint64_t>(wrote);
+  }
+}
+
+void AtomicWriter::commit() {
+  if (::fsync(descriptor_) != 0) throw system_error(path_, kDoing, errno);
+  const int closed = ::close(std::exchange(descriptor_, -1));
+  if (closed != 0 && errno != EINTR) throw system_error(path_, kDoing, errno);  // a network file system says it here
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw system_error(path_, kDoing, errno);
+  temporary_.clear();
+  flush_folder(folder_of(path_));
+}
+
+}  // namespace kinora::file

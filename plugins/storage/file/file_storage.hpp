@@ -1,0 +1,19 @@
+// storage/file: the files of this machine.
+#pragma once
+#include "kinora/storage.hpp"
+
+namespace kinora::file {
+
+class FileStorage final : public Storage {
+ public:
+  struct Options {};
+  static void describe(Describe<Options>& d) { d.name("file").help("Files of this machine, written atomically"); }
+  explicit FileStorage(const Options&) {}
+  std::unique_ptr<StorageReader> open(std::string_view path) override;
+  std::unique_ptr<StorageWriter> begin(std::string_view path) override;
+  // Without the temporaries of writers.
+  int32_t list(std::string_view path, const Each& each) override;
+  void remove(std::string_view path) override;
+};
+
+}  // namespace kinora::file

@@ -1,0 +1,101 @@
+// Fixtures of tests/data/oracle: what an independent implementation computed, written by tests/oracle/*.py.
+#pragma once
+#include <filesystem>
+#include <string>
+
+#include <ATen/ATen.h>
+
+#include "core/torch/chain.hpp"
+#include "core/torch/safe_tensors.hpp"
+#include "kinora/named.hpp"
+#include "tests/support/plugins.hpp"
+
+namespace kinora::test {
+
+// One case of a file: its tensors are named CASE.NAME, its metadata CASE holds the component's options.
+class Oracle {
+ public:
+  Oracle(const std::string& file, const std::string& name) : prefix_(name.empty() ? "" : name + ".") {
+    const auto path = std::filesystem::path(KINORA_TEST_DATA) / "oracle" / file;
+    all_ = core::read_tensors(path);
+    const auto opened = core::or_throw(core::Safetensors::open(path));
+    const auto found = opened.metadata().find(name);
+    if (found != opened.metadata().end()) options = core::json::parse(found->second);
+  }
+  core::json options = core::json::object();
+  bool has(const std::string& name) const { return all_.count(prefix_ + name) != 0; }
+  // A copy that may be written and may require a gradient.
+  at::Tensor operator()(const std::string& name, at::ScalarType dtype) const {
+    return exact(name).to(dtype).clone();
+  }
+  at::Tensor exact(const std::string& name) const { return all_.at(prefix_ + name); }
+  // Tensors named CASE.PREFIX..., without the prefix.
+  core::NamedTensors under(const std::string& prefix) const {
+    core::NamedTensors out;
+    for (const auto& [name, t] : all_)
+      if (name.rfind(prefix_ + prefix, 0) == 0) out[name.substr(prefix_.size() + prefix.size())] = t;
+    return out;
+  }
+
+ private:
+  std::string prefix_;
+  core::NamedTensors all_;
+};
+
+// Largest difference, relative to the largest number of b.
+inline double difference(const at::Tensor& a, const at::Tensor& b) {
+  if (a.sizes() != b.sizes())
+    throw Error(KINORA_INVALID, c10::str("shapes differ: ", a.sizes(), " and ", b.sizes()));
+  const auto x = a.detach().to(at::kDouble), y = b.detach().to(at::kDouble);
+  return ((x - y).abs().max() / y.abs().max()).item<double>();
+}
+
+inline double bound_of(at::ScalarType dtype) { return dtype == at::kDouble ? 1e-12 : 1e-5; }
+
+// A model or tokenizer on a chain of its own.
+template <class Table>
+class OnChain {
+ public:
+  OnChain(const char* id, const core::json& options, at::ScalarType dtype,
+          std::vector<const kinora_link*> links = {})
+      : chain_(with(dtype), std::move(links)), instance_(id, options, chain_.head()) {
+    chain_.ready();
+  }
+  core::Chain& chain() { return chain_; }
+  const kinora_context* context() const { return chain_.head(); }
+  const Table* operator->() const { return instance_.operator->(); }
+  void* self() const { return instance_.self(); }
+  void load(const core::NamedTensors& weights, const core::LoadOptions& how = {}) {
+    core::load_values(chain_.parameters(), chain_.leaves(), weights, how);
+  }
+  // Numbers that leave no layer at zero, for what no oracle is needed.
+  void randomise() {
+    for (auto& leaf : chain_.leaves()) {
+      at::Tensor t = leaf.tensor.detach();
+      t.copy_(at::randn(t.sizes(), t.options()) *
+              (t.dim() > 1 ? 0.7 / std::sqrt(static_cast<double>(t[0].numel())) : 0.3));
+      if (t.dim() == 1) t.add_(1);
+    }
+  }
+  std::vector<at::Tensor> forward(const core::NamedTensors& in, size_t n_out = 1) const {
+    std::vector<kinora_named> named;
+    for (const auto& [name, t] : in) named.push_back({name.c_str(), handle(t)});
+    std::vector<kinora_tensor> out(n_out, nullptr);
+    check(instance_->forward(self(), context(), named.data(), named.size(), out.data(), n_out));
+    std::vector<at::Tensor> made;
+    for (auto* h : out) made.push_back(adopt<at::Tensor>(h));
+    return made;
+  }
+
+ private:
+  static core::ChainOptions with(at::ScalarType dtype) {
+    plugins();
+    core::ChainOptions o;
+    o.dtype = dtype;
+    return o;
+  }
+  core::Chain chain_;
+  Instance<Table> instance_;
+};
+
+}  // namespace kinora::test
