@@ -36,19 +36,24 @@ void Io::configure(const std::string& scheme, json options) {
   options_[scheme] = std::move(options);
 }
 
+// The lock is for the maps only: create() is a plugin's and may itself read a file of another storage.
 Result<std::shared_ptr<Store>> Io::store(const std::string& scheme) {
-  const std::lock_guard lock(mutex_);
-  if (const auto it = stores_.find(scheme); it != stores_.end()) return it->second;
+  json given;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto it = stores_.find(scheme); it != stores_.end()) return it->second;
+    given = options_[scheme];
+  }
   const auto component = registry_.open("storage", scheme);
   if (!component) return component.failure();
-  const auto options = Options::make(*component->spec, options_[scheme]);
+  const auto options = Options::make(*component->spec, given);
   if (!options) return options.failure();
   auto made = std::make_shared<Store>();
   made->table = &component->table<kinora_storage>();
   made->self = made->table->create(&core_host(), options->abi());
   if (!made->self) return take_error(component->spec->id);
-  stores_.emplace(scheme, made);
-  return made;
+  const std::lock_guard lock(mutex_);
+  return stores_.try_emplace(scheme, std::move(made)).first->second;  // another thread may have been first
 }
 
 Result<std::vector<Listed>> Io::list(std::string_view text) {

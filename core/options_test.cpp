@@ -141,7 +141,7 @@ TEST(Options, DescribedMembersComeBack) {
     int64_t steps = 3;
     double rate = 0.25;
     bool on = true;
-    std::string text = "a \"b\"\\";
+    std::string text = "a \"b\"\\\n\t\r\x7f\u00e9";
     std::vector<int64_t> list = {1, 2};
     std::vector<std::string> words;
   };
@@ -159,7 +159,7 @@ TEST(Options, DescribedMembersComeBack) {
   EXPECT_EQ(m.steps, 7);
   EXPECT_EQ(m.rate, 0.25);
   EXPECT_TRUE(m.on);
-  EXPECT_EQ(m.text, "a \"b\"\\");
+  EXPECT_EQ(m.text, Member().text);
   EXPECT_EQ(m.list, (std::vector<int64_t>{1, 2}));
   EXPECT_EQ(m.words, std::vector<std::string>{"p"});
   EXPECT_EQ(spec.options[0].name, "steps");

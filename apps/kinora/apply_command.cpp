@@ -74,16 +74,16 @@ int apply_command(core::Runtime& runtime, const Arguments& arguments) {
   request.inputs = given["inputs"].as<std::string>();
   request.method = given["method"].as<std::string>();
   request.out = given["out"].as<std::string>();
-  if (request.id.empty()) return fail(kUsage, "apply: which component? see kinora plugins list and kinora apply --help");
+  if (request.id.empty()) return complain(kUsage, "apply: which component? see kinora plugins list and kinora apply --help");
   if (given.count("set"))
     for (const auto& set : given["set"].as<std::vector<std::string>>()) assign(set, request);
 
   const auto spec = runtime.registry().find(request.id);
-  if (!spec) return fail(kUsage, "apply: " + spec.failure().message);
+  if (!spec) return complain(kUsage, "apply: " + spec.failure().message);
   request.id = (*spec)->id;
-  if ((*spec)->kind == "stage" && request.input.empty()) return fail(kUsage, "apply: " + request.id + " needs an input file: kinora apply " + request.id + " FILE");
+  if ((*spec)->kind == "stage" && request.input.empty()) return complain(kUsage, "apply: " + request.id + " needs an input file: kinora apply " + request.id + " FILE");
   if ((*spec)->kind != "stage" && request.inputs.empty())
-    return fail(kUsage, "apply: " + request.id + " needs --inputs FILE.safetensors; kinora plugins inspect " + request.id + " lists the tensors");
+    return complain(kUsage, "apply: " + request.id + " needs --inputs FILE.safetensors; kinora plugins inspect " + request.id + " lists the tensors");
   core::watch_signals();
   const auto result = (*spec)->kind == "stage" ? core::apply_stage(runtime, request) : core::torch_apply((*spec)->kind)(runtime, request);
   if (given.count("json")) {

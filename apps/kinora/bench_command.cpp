@@ -59,7 +59,7 @@ int bench_command(core::Runtime& runtime, const Arguments& arguments) {
     line["benchmark"] = b.name;
     std::cout << line.dump() << std::endl;
   }
-  if (!any) return fail(kUsage, "bench: no benchmark is called '" + name + "'" + core::did_you_mean(name, names));
+  if (!any) return complain(kUsage, "bench: no benchmark is called '" + name + "'" + core::did_you_mean(name, names));
   return kDone;
 }
 

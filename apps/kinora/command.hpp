@@ -17,7 +17,7 @@ struct Globals {
 };
 
 // One line on stderr, "kinora: ...", and the exit code.
-int fail(int code, const std::string& message);
+int complain(int code, const std::string& message);
 
 int run_command(core::Runtime&, const Arguments&);
 int check_command(core::Runtime&, const Arguments&);

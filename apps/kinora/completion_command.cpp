@@ -42,7 +42,7 @@ complete -o filenames -F _kinora kinora
 }  // namespace
 
 int completion_command(const Arguments& arguments) {
-  if (arguments.size() != 1 || arguments[0] != "bash") return fail(kUsage, "completion: only bash is known; source <(kinora completion bash)");
+  if (arguments.size() != 1 || arguments[0] != "bash") return complain(kUsage, "completion: only bash is known; source <(kinora completion bash)");
   std::cout << kBash;
   return kDone;
 }

@@ -56,9 +56,9 @@ int parse_globals(Arguments& arguments, Globals& globals) {
       value = flag.substr(equals + 1);
       flag.resize(equals);
     } else if (flag != "--plugins" && flag != "--log") {
-      return fail(kUsage, "unknown flag '" + flag + "'" + core::did_you_mean(flag, {"--plugins", "--log", "--version", "--help"}) + "; see kinora --help");
+      return complain(kUsage, "unknown flag '" + flag + "'" + core::did_you_mean(flag, {"--plugins", "--log", "--version", "--help"}) + "; see kinora --help");
     } else if (arguments.empty()) {
-      return fail(kUsage, flag + " needs a value");
+      return complain(kUsage, flag + " needs a value");
     } else {
       value = arguments.front();
       arguments.erase(arguments.begin());
@@ -80,15 +80,15 @@ int run(Arguments arguments) {
   }
   Globals globals;
   if (const int code = parse_globals(arguments, globals)) return code;
-  if (arguments.empty()) return fail(kUsage, "which command? see kinora --help");
+  if (arguments.empty()) return complain(kUsage, "which command? see kinora --help");
   const auto it = commands().find(arguments.front());
   if (it == commands().end()) {
     std::vector<std::string> names;
     for (const auto& [name, f] : commands()) names.push_back(name);
-    return fail(kUsage, "unknown command '" + arguments.front() + "'" + core::did_you_mean(arguments.front(), names) + "; see kinora --help");
+    return complain(kUsage, "unknown command '" + arguments.front() + "'" + core::did_you_mean(arguments.front(), names) + "; see kinora --help");
   }
   auto runtime = core::Runtime::start(globals.runtime);
-  if (!runtime) return fail(kUsage, runtime.failure().message);
+  if (!runtime) return complain(kUsage, runtime.failure().message);
   (*runtime)->torch_loader(core::open_torch_library);
   arguments.erase(arguments.begin());
   return it->second(**runtime, arguments);
@@ -96,7 +96,7 @@ int run(Arguments arguments) {
 
 }  // namespace
 
-int fail(int code, const std::string& message) {
+int complain(int code, const std::string& message) {
   std::cerr << "kinora: " << message << "\n";
   return code;
 }
@@ -107,10 +107,10 @@ int main(int argc, char** argv) {
   try {
     return kinora::run({argv + 1, argv + argc});
   } catch (const boost::program_options::error& e) {
-    return kinora::fail(kinora::kUsage, std::string(e.what()) + "; see --help");
+    return kinora::complain(kinora::kUsage, std::string(e.what()) + "; see --help");
   } catch (const kinora::Error& e) {
-    return kinora::fail(e.code() == KINORA_INVALID ? kinora::kUsage : e.code() == KINORA_CANCELLED ? kinora::kInterrupted : kinora::kFailed, e.what());
+    return kinora::complain(e.code() == KINORA_INVALID ? kinora::kUsage : e.code() == KINORA_CANCELLED ? kinora::kInterrupted : kinora::kFailed, e.what());
   } catch (const std::exception& e) {
-    return kinora::fail(kinora::kFailed, e.what());
+    return kinora::complain(kinora::kFailed, e.what());
   }
 }

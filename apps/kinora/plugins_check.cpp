@@ -165,18 +165,18 @@ int plugins_manifest(core::Runtime&, const Arguments& arguments) {
   const auto values = parse(arguments, known);
   const auto tier = values["tier"].as<std::string>();
   if (tier != "stable" && tier != "pinned")
-    return fail(kUsage, "unknown tier '" + tier + "'; tiers: stable, pinned");
+    return complain(kUsage, "unknown tier '" + tier + "'; tiers: stable, pinned");
   const auto text = current_manifest(fs::absolute(values["file"].as<std::string>()), tier,
                                      values["cuda"].as<std::string>());
-  if (!text) return fail(kFailed, text.failure().message);
+  if (!text) return complain(kFailed, text.failure().message);
   if (values.count("check")) {
     const auto file = values["check"].as<std::string>();
     const auto found = text_of(file);
-    if (!found) return fail(kFailed, file + ": cannot be read");
+    if (!found) return complain(kFailed, file + ": cannot be read");
     const auto different = difference(file, *found, *text);
     return different.empty()
                ? kDone
-               : fail(kFailed, different + "; run the build target NAME.manifest, then build again");
+               : complain(kFailed, different + "; run the build target NAME.manifest, then build again");
   }
   if (!values.count("out")) {
     std::cout << *text;
@@ -184,7 +184,7 @@ int plugins_manifest(core::Runtime&, const Arguments& arguments) {
   }
   std::ofstream out(values["out"].as<std::string>(), std::ios::binary);
   out << *text;
-  return out.flush() ? kDone : fail(kFailed, values["out"].as<std::string>() + ": cannot be written");
+  return out.flush() ? kDone : complain(kFailed, values["out"].as<std::string>() + ": cannot be written");
 }
 
 }  // namespace kinora

@@ -62,12 +62,12 @@ std::string dumped(const core::json& j) {
 int plugins_list(core::Runtime& runtime, const Arguments& arguments) {
   const Shape shape = parse_shape(arguments);
   if (shape.words.size() > 1)
-    return fail(kUsage, "plugins list: one kind at most; see kinora plugins --help");
+    return complain(kUsage, "plugins list: one kind at most; see kinora plugins --help");
   const std::string kind = shape.words.empty() ? "" : shape.words[0];
   if (!kind.empty() && !core::find_kind(kind)) {
     std::vector<std::string> names;
     for (const auto& k : core::kinds()) names.emplace_back(k.name);
-    return fail(kUsage,
+    return complain(kUsage,
                 fmt::format("unknown kind '{}'{}", kind, core::did_you_mean_or_list(kind, names, "kinds")));
   }
   const auto plugins = runtime.registry().plugins();
@@ -85,14 +85,14 @@ int plugins_list(core::Runtime& runtime, const Arguments& arguments) {
 int plugins_inspect(core::Runtime& runtime, const Arguments& arguments) {
   const Shape shape = parse_shape(arguments);
   if (shape.words.size() != 1)
-    return fail(kUsage, "plugins inspect needs one ID, for example sampler/edm-heun");
+    return complain(kUsage, "plugins inspect needs one ID, for example sampler/edm-heun");
   const auto plugins = runtime.registry().plugins();
   const auto list = rows(plugins, "");
   // A disabled component is shown too, with the reason.
   const auto row = std::find_if(list.begin(), list.end(), [&](const Row& r) {
     return r.component && r.component->id == shape.words[0] && state_of(r) != "shadowed";
   });
-  if (row == list.end()) return fail(kFailed, runtime.registry().find(shape.words[0]).failure().message);
+  if (row == list.end()) return complain(kFailed, runtime.registry().find(shape.words[0]).failure().message);
   if (shape.as_json) {
     std::cout << dumped(inspect_json(*row));
   } else {
@@ -120,7 +120,7 @@ int plugins_command(core::Runtime& runtime, std::vector<std::string> arguments) 
     if (part == name) return call(runtime, arguments);
     names.push_back(part);
   }
-  return fail(kUsage, fmt::format("unknown command 'plugins {}'{}; see kinora plugins --help", name,
+  return complain(kUsage, fmt::format("unknown command 'plugins {}'{}; see kinora plugins --help", name,
                                   core::did_you_mean(name, names)));
 }
 

@@ -81,7 +81,7 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
     std::cout << kRunHelp << visible;
     return kDone;
   }
-  if (given.file.empty()) return fail(kUsage, "run: which file? kinora run FILE.toml, for example kinora run configs/quickstart.toml");
+  if (given.file.empty()) return complain(kUsage, "run: which file? kinora run FILE.toml, for example kinora run configs/quickstart.toml");
   auto run = load(runtime, given.file, given.sets);
   if (!run) return kUsage;
   if (given.values.count("out")) run->out = std::filesystem::absolute(given.values["out"].as<std::string>()).lexically_normal();
@@ -91,15 +91,15 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
   std::vector<std::string> names;
   for (const auto& job : run->jobs) names.push_back(job.name);
   if (!options.only.empty() && std::find(names.begin(), names.end(), options.only) == names.end())
-    return fail(kUsage, "run: no job is called '" + options.only + "'" + core::did_you_mean(options.only, names));
+    return complain(kUsage, "run: no job is called '" + options.only + "'" + core::did_you_mean(options.only, names));
   std::error_code error;
   std::filesystem::create_directories(run->out, error);
-  if (error) return fail(kFailed, "cannot make the output folder " + run->out.string() + ": " + error.message() + "; choose another with --out");
+  if (error) return complain(kFailed, "cannot make the output folder " + run->out.string() + ": " + error.message() + "; choose another with --out");
   core::watch_signals();
   auto log = core::LogFile::open(run->out / "kinora.log");
-  if (!log) return fail(kFailed, log.failure().message);
+  if (!log) return complain(kFailed, log.failure().message);
   const core::RunResult result = core::run_jobs(runtime, *run, options);
-  if (result.was_cancelled) return fail(kInterrupted, "interrupted; run the same command again to go on");
+  if (result.was_cancelled) return complain(kInterrupted, "interrupted; run the same command again to go on");
   if (!result.ok) return kFailed;
   std::cout << "results are in " << run->out.string() << "\n";
   return kDone;
@@ -115,7 +115,7 @@ int check_command(core::Runtime& runtime, const Arguments& arguments) {
               << visible;
     return kDone;
   }
-  if (given.file.empty()) return fail(kUsage, "check: which file? kinora check FILE.toml");
+  if (given.file.empty()) return complain(kUsage, "check: which file? kinora check FILE.toml");
   const auto run = load(runtime, given.file, given.sets);
   if (!run) return kUsage;
   std::cout << given.file << ": " << run->jobs.size() << " jobs, no errors\n";

@@ -50,6 +50,7 @@ Failure Registry::not_found(std::string_view kind, std::string_view name) const 
   if (rest.empty() && !kind.empty())
     rest = candidates.empty() ? "; there is none" : did_you_mean_or_list(name, candidates, "there are");
   if (rest.empty()) rest = "; `kinora plugins` lists what there is";
+  const std::lock_guard lock(locks_->state);
   size_t unreadable = 0;
   for (const auto& entry : entries_)
     unreadable += entry->info.state == PluginState::disabled && entry->info.spec.components.empty();

@@ -59,7 +59,10 @@ ComponentSpec job_component(const std::string& toml) {
   auto spec = or_throw(parse_manifest("[plugin]\nname = \"jobs\"\nversion = \"" KINORA_VERSION
                                       "\"\nabi = \"1.0\"\ntier = \"stable\"\n" + toml,
                                       "job"));
-  return std::move(spec.components.at(0));
+  ComponentSpec job = std::move(spec.components.at(0));
+  job.kind = "job";
+  job.id = "job/" + job.name;
+  return job;
 }
 
 const std::vector<JobKind>& job_kinds() {

@@ -43,7 +43,7 @@ template <class Options>
 ComponentSpec described_job() {
   Describe<Options> d;
   Options::describe(d);
-  return job_component(d.toml("job"));
+  return job_component(d.toml("stage"));  // any kind that manifests know; a job has none
 }
 
 }  // namespace kinora::core

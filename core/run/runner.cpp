@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 json read_json(const fs::path& file) {
   std::ifstream in(file);
   auto value = json::parse(in, nullptr, false);
-  return value.is_discarded() ? json() : value;
+  return value.is_object() ? value : json::object();
 }
 
 // A finished job of the same identity needs no work.

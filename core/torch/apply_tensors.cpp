@@ -1,6 +1,7 @@
 #include "core/torch/apply_tensors.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <numeric>
 
@@ -95,7 +96,7 @@ kinora_run plain_run(const ApplyRequest& request) {
 ApplyResult apply_tokenizer(Runtime& runtime, const ApplyRequest& request) {
   const std::string method = method_of(request, {"encode", "decode", "encode_decode"});
   const NamedTensors in = read_inputs(request);
-  const c10::NoGradGuard off;
+  const at::NoGradGuard off;
   const auto network = network_of(runtime, request, dtype_of(in));
   NamedTensors out;
   if (method != "decode") out["latent"] = network->encode(need(in, "video", request), &out["posterior"]);
@@ -110,7 +111,7 @@ ApplyResult apply_model(Runtime& runtime, const ApplyRequest& request) {
   const auto network = network_of(runtime, request, dtype_of(in));
   const auto& outputs = or_throw(runtime.registry().find(request.id))->outputs;
   if (method == "forward") {
-    const c10::NoGradGuard off;
+    const at::NoGradGuard off;
     NamedTensors out;
     const auto made = network->forward(in);
     for (size_t i = 0; i < made.size(); ++i) out[outputs[i].name] = made[i];
@@ -141,7 +142,7 @@ ApplyResult apply_loss(Runtime& runtime, const ApplyRequest& request) {
 
 ApplyResult apply_sampler(Runtime& runtime, const ApplyRequest& request) {
   const NamedTensors in = read_inputs(request);
-  const c10::NoGradGuard off;
+  const at::NoGradGuard off;
   Mixture mixture(need(in, "mean", request), need(in, "std", request), need(in, "weight", request));
   const SamplerInstance sampler(or_throw(runtime.registry().open(request.id)), apply_options(runtime, request));
   const kinora_run run = plain_run(request);

@@ -66,7 +66,7 @@ TEST_F(Autograd, GradientsAgreeWithFiniteDifferences) {
     return (out[0] * w0 + out[1] * w1).sum();
   };
   const auto got = torch::autograd::grad({loss_of(a, b)}, {a, b});
-  const c10::NoGradGuard guard;
+  const at::NoGradGuard guard;
   const double h = 1e-6;
   for (int which = 0; which < 2; ++which)
     for (int64_t i = 0; i < 5; ++i) {
@@ -105,7 +105,7 @@ TEST_F(Autograd, StateIsDroppedOnceWhenTheGraphDies) {
   EXPECT_EQ(dropped_, 1);
   apply(s, {a.detach()});
   EXPECT_EQ(dropped_, 2) << "no graph was kept";
-  const c10::NoGradGuard guard;
+  const at::NoGradGuard guard;
   apply(s, {a});
   EXPECT_EQ(dropped_, 3);
 }

@@ -209,7 +209,7 @@ TEST_F(ChainOf, ALinkMayTakeParametersOverPieceByPiece) {
   struct Flat final : Link<at::Tensor> {  // FSDP's half of a unit of two parameters
     explicit Flat(int64_t r) : Link(KINORA_LEVEL_FSDP), rank(r) { skip_inherited<Flat>(); }
     void ready() override {
-      const c10::NoGradGuard guard;
+      const at::NoGradGuard guard;
       const auto all = at::cat({next.value(1).flatten(), next.value(2).flatten()});
       leaf = all.narrow(0, rank * 5, 5).clone().set_requires_grad(true);
     }

@@ -23,15 +23,15 @@ class Clips {
   double fps();
   // uint8 [T, H, W, 3], RGB. Shared with the cache: do not write.
   at::Tensor frames(int64_t i);
-  int64_t length(int64_t i) { return frames(i).size(0); }
+  int64_t length(int64_t i);  // frames
 
  private:
   Sample sample(int64_t i);
-  void remember(int64_t i, const at::Tensor& frames);
   std::vector<WebDatasetEntry> index_;
   OneStage read_;
   int64_t memory_, used_ = 0;
   std::map<int64_t, at::Tensor> cache_;
+  std::map<int64_t, int64_t> lengths_;
   std::list<int64_t> order_;  // oldest first
 };
 

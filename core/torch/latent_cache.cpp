@@ -30,6 +30,20 @@ std::string escaped(const std::string& key) {
   return out;
 }
 
+std::string unescaped(const std::string& name) {
+  std::string out;
+  for (size_t i = 0; i < name.size(); ++i) {
+    const auto code = name.substr(i, 3);
+    if (code == "%2F" || code == "%25" || code == "%2E") {
+      out += code == "%2F" ? '/' : code == "%25" ? '%' : '.';
+      i += 2;
+    } else {
+      out += name[i];
+    }
+  }
+  return out;
+}
+
 at::Tensor bytes_of(const std::string& text) {
   auto t = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
   std::copy(text.begin(), text.end(), static_cast<char*>(t.data_ptr()));
@@ -159,7 +173,7 @@ NamedTensors LatentCache::read(const std::string& key) const {
   };
   hdf5::need(H5Literate(group.get(), H5_INDEX_NAME, H5_ITER_INC, nullptr, note, &names) >= 0, KINORA_DATA, what);
   NamedTensors out;
-  for (const auto& n : names) out.emplace(n, hdf5::read_dataset(group.get(), n, what + "/" + n));
+  for (const auto& n : names) out.emplace(unescaped(n), hdf5::read_dataset(group.get(), n, what + "/" + n));
   return out;
 }
 

@@ -45,7 +45,7 @@ AdamW::AdamW(const Parameters& parameters, std::vector<Leaf>& leaves, AdamWOptio
 
 // libtorch's fused kernel: one pass over the memory of each tensor, in the order of the leaves.
 void AdamW::step(double learning_rate) {
-  const c10::NoGradGuard guard;
+  const at::NoGradGuard guard;
   ++steps_;
   const auto step = at::full({}, static_cast<double>(steps_), at::kFloat);
   std::map<std::pair<double, at::ScalarType>, Lists> together;  // leaves of a run share one device
@@ -72,7 +72,7 @@ void AdamW::zero_grad() {
 }
 
 double square_sum(const Leaf& leaf, const std::function<double(const Piece&)>& share) {
-  const c10::NoGradGuard guard;
+  const at::NoGradGuard guard;
   const auto grad = leaf.tensor.grad();
   double sum = 0;
   if (leaf.frozen || !grad.defined()) return sum;
@@ -91,7 +91,7 @@ double gradient_norm(const std::vector<Leaf>& leaves, const std::function<double
 }
 
 double clip_gradients(const std::vector<Leaf>& leaves, double norm, double max_norm) {
-  const c10::NoGradGuard guard;
+  const at::NoGradGuard guard;
   const double factor = std::min(1.0, max_norm / (norm + 1e-6));
   if (factor < 1)
     for (const auto& leaf : leaves)
@@ -113,13 +113,13 @@ Ema::Ema(const std::vector<Leaf>& leaves, double decay, bool rise) : decay_(deca
 }
 
 void Ema::update(const std::vector<Leaf>& leaves) {
-  const c10::NoGradGuard guard;
+  const at::NoGradGuard guard;
   const double n = static_cast<double>(updates_++), decay = rise_ ? std::min(decay_, (1 + n) / (10 + n)) : decay_;
   for (size_t i = 0; i < values_.size(); ++i) values_[i].lerp_(leaves[i].tensor.detach().to(values_[i].scalar_type()), 1 - decay);
 }
 
 void Ema::swap(std::vector<Leaf>& leaves) {
-  const c10::NoGradGuard guard;
+  const at::NoGradGuard guard;
   for (size_t i = 0; i < values_.size(); ++i) {
     const auto kept = values_[i].clone();
     auto weights = leaves[i].tensor.detach();

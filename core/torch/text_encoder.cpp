@@ -1,6 +1,7 @@
 #include "core/torch/text_encoder.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 namespace kinora::core {
 namespace {
@@ -22,7 +23,7 @@ TextEncoder::TextEncoder(JobContext& context, const JobSpec& encode)
 }
 
 at::Tensor TextEncoder::operator()(const std::string& text) {
-  const c10::NoGradGuard off;
+  const at::NoGradGuard off;
   Sample sample("text");
   sample.set("txt", text);
   const Sample words = words_(sample);

@@ -79,6 +79,7 @@ struct GatherPlan {
 };
 
 // What one pair of sizes needs, computed once per video and constant afterwards; any thread may read it.
+// Sizes are positive and neither side of `scaled` is larger than the source's.
 struct ResizePlan {
   ResizePlan(FrameSize source, FrameSize scaled);
 

@@ -18,17 +18,16 @@ constexpr int kLongSide = 256;
 constexpr int kLane = 8;     // columns of a lane: eight pairs fill sixteen bytes
 constexpr int kWindow = 16;  // bytes of one load
 
-// The half-pixel-centre map of OpenCV's resize, in its float arithmetic. Columns drop the fraction at the
-// borders; rows keep it and repeat the border row. The two round differently.
-std::vector<LinearTap> linear_taps(int source, int scaled, bool keep_fraction_at_border) {
+// The half-pixel-centre map of OpenCV's resize, in its float arithmetic. Shrinking never leaves the source,
+// so its rules for the borders do not come into play.
+std::vector<LinearTap> linear_taps(int source, int scaled) {
   const double scale = 1.0 / (static_cast<double>(scaled) / source);
   std::vector<LinearTap> taps(scaled);
   for (int i = 0; i < scaled; ++i) {
     float fraction = static_cast<float>((i + 0.5) * scale - 0.5);
-    int first = static_cast<int>(std::floor(fraction));
+    const int first = static_cast<int>(std::floor(fraction));
     fraction -= static_cast<float>(first);
-    if (!keep_fraction_at_border && (first < 0 || first >= source - 1)) fraction = 0.0F;
-    taps[i] = {std::clamp(first, 0, source - 1), std::clamp(first + 1, 0, source - 1),
+    taps[i] = {first, std::min(first + 1, source - 1),
                static_cast<int16_t>(std::lrint((1.0F - fraction) * 2048.0F)),
                static_cast<int16_t>(std::lrint(fraction * 2048.0F))};
   }
@@ -101,8 +100,8 @@ GatherPlan gather_plan(const std::vector<LinearTap>& columns, int row_bytes, con
 ResizePlan::ResizePlan(FrameSize source_size, FrameSize scaled_size)
     : source(source_size),
       scaled(scaled_size),
-      columns(linear_taps(source.width, scaled.width, false)),
-      rows(linear_taps(source.height, scaled.height, true)) {
+      columns(linear_taps(source.width, scaled.width)),
+      rows(linear_taps(source.height, scaled.height)) {
   const int chroma_width = (source.width + 1) / 2;
   if (chroma_width < kWindow) return;
   coarse_weights.resize(2 * static_cast<size_t>(padded_width(scaled.width)));

@@ -95,16 +95,40 @@ TEST(ContentScoreSize, MakesTheLongerSide256) {
 
 TEST(YuvToBgr, IsTheMatrixWithinThreeLevels) {
   // ITU-R BT.601: Kr 0.299, Kb 0.114. The fixed point cuts off instead of rounding, three times for green.
-  const YuvMatrix matrix = kBt601Limited;
-  std::mt19937_64 random(3);
-  for (int trial = 0; trial < 100000; ++trial) {
-    const uint8_t y = random() % 256, u = random() % 256, v = random() % 256;
-    Bytes pixel(3);
-    reference::yuv420_to_bgr({&y, &u, &v, 1, 1, 1}, {1, 1}, matrix, pixel.data(), 3);
-    const double luma = (y - 16) * 255.0 / 219, blue = (u - 128) * 255.0 / 224, red = (v - 128) * 255.0 / 224;
-    const double exact[3] = {luma + 1.772 * blue, luma - 0.344136 * blue - 0.714136 * red,
-                             luma + 1.402 * red};
-    for (int c = 0; c < 3; ++c) EXPECT_NEAR(pixel[c], std::clamp(exact[c], 0.0, 255.0), 3.0);
+  for (const bool full_range : {false, true}) {
+    YuvMatrix matrix = kBt601Limited;
+    matrix.full_range = full_range;
+    const double luma_step = full_range ? 1.0 : 255.0 / 219, chroma_step = full_range ? 1.0 : 255.0 / 224;
+    std::mt19937_64 random(3);
+    double worst = 0;
+    for (int trial = 0; trial < 100000; ++trial) {
+      const uint8_t y = random() % 256, u = random() % 256, v = random() % 256;
+      Bytes pixel(3);
+      reference::yuv420_to_bgr({&y, &u, &v, 1, 1, 1}, {1, 1}, matrix, pixel.data(), 3);
+      const double luma = (y - (full_range ? 0 : 16)) * luma_step;
+      const double blue = (u - 128) * chroma_step, red = (v - 128) * chroma_step;
+      const double exact[3] = {luma + 1.772 * blue, luma - 0.344136 * blue - 0.714136 * red,
+                               luma + 1.402 * red};
+      for (int c = 0; c < 3; ++c) {
+        worst = std::max(worst, std::abs(pixel[c] - std::clamp(exact[c], 0.0, 255.0)));
+      }
+    }
+    EXPECT_LT(worst, 3.0) << "full range " << full_range;
+  }
+}
+
+TEST(ResizePlan, LoadsNothingBeyondARow) {
+  for (const FrameSize source : kSizes) {
+    const ResizePlan plan(source, content_score_size(source));
+    const auto ends_within = [&](const GatherPlan& gather, int row_bytes) {
+      for (const auto& lanes : gather.offset) {
+        for (const int32_t offset : lanes)
+          EXPECT_TRUE(offset >= 0 && offset + 16 <= row_bytes) << name(source);
+      }
+    };
+    ends_within(plan.luma, source.width);
+    ends_within(plan.chroma, (source.width + 1) / 2);
+    for (const GatherPlan& gather : plan.bgr) ends_within(gather, 3 * source.width);
   }
 }
 

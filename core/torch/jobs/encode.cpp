@@ -1,5 +1,6 @@
 // kind = "encode"
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "core/io/atomic_file.hpp"
 #include "core/jobs/training.hpp"
@@ -47,7 +48,7 @@ std::unique_ptr<Network> trained_tokenizer(JobContext& context) {
 void run_encode(JobContext& context) {
   const auto options = context.options<EncodeOptions>();
   use_threads(options.threads);
-  const c10::NoGradGuard off;
+  const at::NoGradGuard off;
   Clips clips(context, context.folder_of(context.need_upstream("shard")),
               {{"height", options.height}, {"width", options.width}, {"stride", options.every}}, options.memory);
   const auto tokenizer = trained_tokenizer(context);

@@ -1,5 +1,6 @@
 // kind = "generate"
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <chrono>
 #include <fmt/format.h>
@@ -131,7 +132,7 @@ class Generator {
 void run_generate(JobContext& context) {
   const auto options = context.options<GenerateOptions>();
   use_threads(options.threads);
-  const c10::NoGradGuard off;
+  const at::NoGradGuard off;
   Generator generator(context, options);
   int64_t n = 0;
   for (const auto& prompt : options.prompts)

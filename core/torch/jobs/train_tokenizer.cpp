@@ -1,5 +1,6 @@
 // kind = "train-tokenizer"
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/Parallel.h>
 
 #include "core/io/atomic_file.hpp"
@@ -65,7 +66,7 @@ class TokenizerTraining {
 
   // Reconstructs the start of a few clips; leaves pictures of the first and returns the mean PSNR.
   double evaluate() {
-    const c10::NoGradGuard off;
+    const at::NoGradGuard off;
     std::filesystem::create_directories(context_.folder() / "samples");
     double sum = 0;
     const size_t n = std::min<size_t>(usable_.size(), 8);

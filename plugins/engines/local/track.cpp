@@ -3,7 +3,7 @@
 namespace kinora::local {
 
 Sample slim(const Sample& sample) {
-  constexpr size_t kSmall = 64 * 1024;
+  constexpr size_t kSmall = 4 << 20;  // a score for every frame of a long film is 2 MB of JSON
   Sample out(sample.key());
   for (const auto& field : sample.fields()) {
     if (field.bytes.size() > kSmall) continue;

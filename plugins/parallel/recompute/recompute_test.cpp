@@ -62,9 +62,9 @@ struct Toy {
     h = ctx.block(1, h, {condition}, 1, [this, seq, w, held, captured](const Tensors& t) {
       if (++w->runs == w->fails_at_run) throw Error(KINORA_NO_MEMORY, "block 1 has no memory left");
       const Tensor& c = captured.defined() ? captured : t[1];
-      const Tensor a =
-          at::silu(ctx.linear(t[0], up, bias, seq) * c.unsqueeze(1) + ctx.noise(t[0], seq, "toy"));
-      w->inside = c10::weak_intrusive_ptr<c10::TensorImpl>(a.getIntrusivePtr());
+      const Tensor before = ctx.linear(t[0], up, bias, seq) * c.unsqueeze(1) + ctx.noise(t[0], seq, "toy");
+      w->inside = c10::weak_intrusive_ptr<c10::TensorImpl>(before.getIntrusivePtr());
+      const Tensor a = at::silu(before);  // which needs `before` in the backward
       return Tensors{t[0] + ctx.linear(a * ctx.value(fixed), down, 0, seq)};
     });
     h = ctx.block(2, h, {}, 1,

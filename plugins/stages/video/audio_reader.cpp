@@ -146,6 +146,8 @@ std::unique_ptr<AudioReader> AudioReader::open(ByteSource& source, const std::st
 int AudioReader::rate() const { return state_->rate; }
 int AudioReader::channels() const { return state_->layout.nb_channels; }
 
+bool AudioReader::ended() const { return state_->ended && state_->chunk_count == 0; }
+
 void AudioReader::read(int64_t start, int64_t count, std::vector<std::vector<float>>& planes) {
   State& s = *state_;
   planes.resize(s.chunk.size());

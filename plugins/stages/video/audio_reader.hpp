@@ -31,6 +31,9 @@ class AudioReader {
   // not lie before the end of the previous call.
   void read(int64_t start, int64_t count, std::vector<std::vector<float>>& planes);
 
+  // True once the film's sound has been read to its end: only silence can follow.
+  bool ended() const;
+
  private:
   struct State;
   explicit AudioReader(std::unique_ptr<State> state);

@@ -70,8 +70,8 @@ class ClipWriter {
     if (audio_ != nullptr) audio_done_ = sample_at(start_);
   }
 
-  // False when the clip would span over four hours or start years from zero: what a broken timestamp could
-  // ask for in silence has a bound.
+  // False when the clip would span over an hour or start years from zero: what a broken timestamp could ask for
+  // in silence has a bound.
   bool credible(int64_t pts) const {
     const double at = static_cast<double>(pts) * base_.value(),
                  start = static_cast<double>(start_) * base_.value();
@@ -95,7 +95,7 @@ class ClipWriter {
   }
 
  private:
-  static constexpr double kLongestClip = 4 * 3600, kLatestClip = 1e8;  // seconds
+  static constexpr double kLongestClip = 3600, kLatestClip = 1e8;  // seconds
   static constexpr int64_t kAudioChunk = 1 << 16;                      // samples
 
   int64_t sample_at(int64_t pts) const {
@@ -105,6 +105,7 @@ class ClipWriter {
   void write_audio(int64_t until_pts) {
     if (audio_ == nullptr) return;
     const int64_t until = sample_at(until_pts);
+    if (audio_->ended() && audio_written_) return;  // the film's sound is over, so is the clip's
     while (audio_done_ < until) {
       const int64_t count = std::min(kAudioChunk, until - audio_done_);
       audio_->read(audio_done_, count, planes_);
@@ -112,6 +113,7 @@ class ClipWriter {
       for (const auto& plane : planes_) planes.push_back(plane.data());
       encoder_.write_audio(planes.data(), count);
       audio_done_ += count;
+      audio_written_ = true;
     }
   }
 
@@ -120,6 +122,7 @@ class ClipWriter {
   AudioReader* audio_;
   Encoder encoder_;
   int64_t audio_done_ = 0;  // the next sample to write, on the film's clock
+  bool audio_written_ = false;
   int64_t frames_ = 0, concealed_ = 0;
   std::vector<std::vector<float>> planes_;
 };

@@ -179,15 +179,15 @@ void Decoder::skip_to(int64_t index) {
 
 std::string Decoder::damaged() const {
   const State& s = *state_;
-  const std::string delivered = "; " + std::to_string(s.position) + " frames were delivered";
+  const std::string delivered = std::to_string(s.position) + " frames were delivered; ";
   if (!s.damage.empty() || s.cut_off) {
-    const std::string cause =
-        s.probe.damage.empty() ? s.name + ": fetch or re-encode the file" : s.probe.damage;
-    return cause + (s.damage.empty() ? "" : "; " + s.damage) + delivered;
+    const std::string& cut = s.probe.damage;
+    const std::string where = s.damage.empty() ? "" : s.damage + "; ";
+    return s.name + ": " + where + delivered + (cut.empty() ? "fetch or re-encode the file" : cut);
   }
   if (s.limit_reached) {
-    return s.name + ": longer than max_frames = " + std::to_string(s.options.max_frames) + delivered +
-           "; raise the limit or split the film";
+    return s.name + ": longer than max_frames = " + std::to_string(s.options.max_frames) + "; " + delivered +
+           "raise the limit or split the film";
   }
   return "";
 }

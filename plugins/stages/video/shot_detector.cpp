@@ -95,9 +95,7 @@ ContentDetector::ContentDetector(const ContentDetectorOptions& options, double f
                                                     : 0.0) {}
 
 bool ContentDetector::min_length_between(const Moment& from, const Moment& to) const {
-  // Times that run backwards count as no time.
-  const int64_t elapsed = std::max<int64_t>(0, to.microseconds - from.microseconds);
-  return static_cast<double>(elapsed) / 1e6 >= min_seconds_;
+  return static_cast<double>(to.microseconds - from.microseconds) / 1e6 >= min_seconds_;
 }
 
 std::optional<int64_t> ContentDetector::continue_burst(bool above, bool quiet_long_enough) {

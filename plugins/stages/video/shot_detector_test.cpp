@@ -96,7 +96,7 @@ TEST(ContentDetector, MeasuresTheMinimumLengthInTimeNotInFrames) {
   EXPECT_EQ(detect(frames, 15, times, 24000.0 / 1001.0), (std::vector<int64_t>{}));
 }
 
-TEST(ContentDetector, TreatsTimeRunningBackwardsAsStandingStill) {
+TEST(ContentDetector, TakesTimeRunningBackwardsForNoTime) {
   EXPECT_EQ(detect("..#", 1, {500000, 400000, 300000}, kFramesPerSecond), (std::vector<int64_t>{}));
 }
 

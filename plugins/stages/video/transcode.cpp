@@ -68,7 +68,7 @@ class Cutter {
 
   std::string incredible() const {
     return title(name_, range()) +
-           " spans over four hours or starts years from zero by its timestamps; remux the film";
+           " spans over an hour or starts years from zero by its timestamps; remux the film";
   }
 
   void take(const Frame& frame) {

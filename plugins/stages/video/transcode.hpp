@@ -46,7 +46,7 @@ using ClipCallback = std::function<void(size_t clip_index, Clip clip)>;
 // variable rate stays one. 8-bit 4:2:0 in limited range with the film's matrix, primaries and transfer in its
 // tags. Rotation is baked in. Sound: the samples from the first frame's time to the end of the last one, to
 // the sample, decoded and coded anew as AAC-LC with its priming declared. A range that reaches past the
-// film's end, or whose frames span more than four hours, gives an error for that clip only. The same input
+// film's end, or whose frames span more than an hour, gives an error for that clip only. The same input
 // and options give the same bytes.
 //
 // Ranges must be non-empty, ascending and without overlap. [owner-thread] The film is borrowed for the call.

@@ -1,35 +1,30 @@
 #include "plugins/tokenizers/cosmos/patch.hpp"
 
 #include <bit>
+#include <vector>
 
 namespace kinora::cosmos {
-namespace {
+
+Patcher::Patcher(int64_t size, const std::string& type)
+    : p_(size), levels_(type == "haar" ? std::countr_zero(static_cast<uint64_t>(size)) : 0) {}
 
 // Row: band, column: pixel of the patch. A level halves each axis into sums (low) and differences (high); the
 // first level works on neighbouring pixels, the next on its averages. A band's number has three bits a level,
-// T H W, the coarsest level first. A wavelet coefficient is signs . pixels / 8^levels: 1/sqrt(2) an axis, and
-// 1/sqrt(8) a level on top.
-at::Tensor haar_signs(int64_t p) {
-  const int64_t n = p * p * p, levels = std::countr_zero(static_cast<uint64_t>(p));
-  at::Tensor out = at::empty({n, n}, at::kDouble);
-  auto* at = out.data_ptr<double>();
-  for (int64_t band = 0; band < n; ++band)
-    for (int64_t pixel = 0; pixel < n; ++pixel) {
-      const int64_t t = pixel / (p * p), h = pixel / p % p, w = pixel % p;
-      int64_t odd = 0;
-      for (int64_t l = 0; l < levels; ++l) {
-        const int64_t bits = band >> (3 * l);
-        odd += (bits >> 2 & t >> l & 1) + (bits >> 1 & h >> l & 1) + (bits & w >> l & 1);
-      }
-      at[band * n + pixel] = odd % 2 ? -1 : 1;
+// T H W, the coarsest level first; a pixel's has T's bits, then H's, then W's. A wavelet coefficient is signs
+// . pixels / 8^levels: 1/sqrt(2) an axis, and 1/sqrt(8) a level on top. Made where `like` is, so that no
+// device waits for a copy.
+at::Tensor Patcher::signs(const at::Tensor& like) const {
+  const at::Tensor bit = at::arange(2, like.options());
+  const at::Tensor one = 1 - 2 * at::outer(bit, bit);  // [[1, 1], [1, -1]]
+  at::Tensor all = one;
+  std::vector<int64_t> bits{-1}, order{0};
+  for (int64_t i = 1; i < 3 * levels_; ++i) all = at::kron(all, one);
+  for (int64_t axis = 0; axis < 3; ++axis)
+    for (int64_t level = 0; level < levels_; ++level) {
+      bits.push_back(2);
+      order.push_back(1 + 3 * level + axis);
     }
-  return out;
-}
-
-}  // namespace
-
-Patcher::Patcher(int64_t size, const std::string& type) : p_(size), haar_(type == "haar" && size > 1) {
-  if (haar_) signs_ = haar_signs(p_);
+  return all.view(bits).permute(order).flatten(1);
 }
 
 at::Tensor Patcher::patch(const at::Tensor& video) const {
@@ -39,15 +34,13 @@ at::Tensor Patcher::patch(const at::Tensor& video) const {
   at::Tensor x = video.reshape({B, C, t, p_, h, p_, w, p_})
                      .permute({0, 2, 4, 6, 1, 3, 5, 7})
                      .reshape({B, t, h, w, C, n});
-  if (!haar_) return x.flatten(4);
-  const at::Tensor analysis = (signs_ / static_cast<double>(n)).to(x.options());
-  return at::matmul(x, analysis.t()).transpose(4, 5).flatten(4);  // band outermost
+  if (levels_ == 0) return x.flatten(4);
+  return at::matmul(x, (signs(x) / static_cast<double>(n)).t()).transpose(4, 5).flatten(4);  // band outermost
 }
 
 at::Tensor Patcher::unpatch(const at::Tensor& x) const {
   const auto B = x.size(0), t = x.size(1), h = x.size(2), w = x.size(3), n = p_ * p_ * p_, C = x.size(4) / n;
-  at::Tensor y =
-      haar_ ? at::matmul(x.reshape({B, t, h, w, n, C}).transpose(4, 5), signs_.to(x.options())) : x;
+  at::Tensor y = levels_ > 0 ? at::matmul(x.reshape({B, t, h, w, n, C}).transpose(4, 5), signs(x)) : x;
   y = y.reshape({B, t, h, w, C, p_, p_, p_}).permute({0, 4, 1, 5, 2, 6, 3, 7});
   return y.reshape({B, C, t * p_, h * p_, w * p_});
 }

@@ -21,9 +21,10 @@ class Patcher {
   at::Tensor unpatch(const at::Tensor& x) const;
 
  private:
+  at::Tensor signs(const at::Tensor& like) const;  // [bands, pixels], +1 and -1
+
   int64_t p_;
-  bool haar_;
-  at::Tensor signs_;  // [bands, pixels] float64, +1 and -1
+  int64_t levels_;  // of the wavelet; 0: rearrange
 };
 
 }  // namespace kinora::cosmos

@@ -24,10 +24,13 @@ inline std::string toml_string(std::string_view s) {
   std::string out = "\"";
   for (char c : s) {
     if (c == '"' || c == '\\') out += '\\';
-    if (c == '\n') {
-      out += "\\n";
-    } else {
+    if (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f) {
       out += c;
+    } else if (c == '\n') {
+      out += "\\n";
+    } else {  // TOML takes no other control character as it is
+      constexpr const char* hex = "0123456789ABCDEF";
+      out += {'\\', 'u', '0', '0', hex[(c >> 4) & 15], hex[c & 15]};
     }
   }
   return out + '"';

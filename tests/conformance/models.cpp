@@ -1,0 +1,174 @@
+#include "tests/conformance/models.hpp"
+
+#include <charconv>
+#include <limits>
+#include <sstream>
+#include <stdexcept>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+namespace kinora::test {
+
+namespace {
+
+using at::Tensor;
+using core::json;
+
+const json kDit = {{"layers", 2},       {"heads", 2},     {"head_size", 12}, {"in_channels", 3},
+                   {"out_channels", 3}, {"text_size", 7}, {"adaln_lora", 5}, {"max_size", {8, 8, 8}},
+                   {"mlp_ratio", 2.0}};
+
+json with(json base, const json& more) {
+  base.update(more);
+  return base;
+}
+
+// Names in shapes that are no options.
+const std::map<std::string, int64_t> kSizes = {{"B", 2}, {"T", 4}, {"H", 4}, {"W", 4}, {"L", 5}, {"D", 8}};
+
+int64_t number(const std::string& word, const core::Options& options) {
+  int64_t n = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), n);
+  if (error == std::errc() && end == word.data() + word.size()) return n;
+  if (options.values().contains(word) && options.values()[word].is_number_integer())
+    return options.values()[word];
+  if (const auto known = kSizes.find(word); known != kSizes.end()) return known->second;
+  throw std::runtime_error("'" + word + "' is neither an option nor a known size");
+}
+
+// "T / patch_time" or "B or 1": the first alternative, from left to right.
+int64_t dimension(const std::string& text, const core::Options& options) {
+  std::istringstream words(text);
+  std::string word, sign;
+  words >> word;
+  int64_t n = number(word, options);
+  while (words >> sign >> word) {
+    if (sign == "or") break;
+    const int64_t by = number(word, options);
+    n = sign == "/" ? n / by : sign == "*" ? n * by : sign == "+" ? n + by : n - by;
+  }
+  return n;
+}
+
+// Of the first "[...]" in the manifest's text.
+std::vector<int64_t> shape_of(const std::string& text, const core::Options& options) {
+  const size_t open = text.find('['), close = text.find(']');
+  if (open == std::string::npos || close == std::string::npos)
+    throw std::runtime_error("shape '" + text + "' has no brackets");
+  std::istringstream parts(text.substr(open + 1, close - open - 1));
+  std::vector<int64_t> out;
+  for (std::string part; std::getline(parts, part, ',');) out.push_back(dimension(part, options));
+  return out;
+}
+
+Tensor drawn(const std::string& dtype, const std::vector<int64_t>& shape, int64_t vocabulary) {
+  if (dtype.rfind("int", 0) == 0) return at::randint(vocabulary, shape, at::kLong);
+  if (dtype != "bool") return at::randn(shape, at::kDouble);
+  Tensor mask = at::rand(shape) < 0.6;
+  mask.select(-1, 0).fill_(true);
+  return mask;
+}
+
+void move_parameters(core::Chain& chain) {
+  const at::NoGradGuard off;
+  for (auto& leaf : chain.leaves()) leaf.tensor.add_(0.1 * at::randn(leaf.tensor.sizes(), at::kDouble));
+}
+
+}  // namespace
+
+const std::vector<SmallModel>& small_models() {
+  static const std::vector<SmallModel> table = {
+      {"model/dit", kDit, {"condition_mask", "padding_mask", "fps"}},
+      {"model/dit",
+       with(kDit, {{"learnable_pos_embed", true},
+                   {"concat_padding_mask", true},
+                   {"base_fps", 24.0},
+                   {"patch_time", 2}}),
+       {"condition_mask"},
+       {{"timestep", {2, 2}}, {"padding_mask", {1, 1, 4, 4}}, {"fps", {1}}}},
+      {"model/minilm",
+       {{"layers", 2},
+        {"hidden", 12},
+        {"heads", 3},
+        {"intermediate", 20},
+        {"vocab", 20},
+        {"max_positions", 8}}},
+  };
+  return table;
+}
+
+core::NamedTensors draw_inputs(const core::ComponentSpec& spec, const core::Options& options,
+                               const SmallModel& small) {
+  core::NamedTensors out;
+  for (const auto& input : spec.inputs) {
+    if (small.without.count(input.name)) continue;
+    try {
+      const auto given = small.shapes.find(input.name);
+      out[input.name] =
+          drawn(input.dtype, given != small.shapes.end() ? given->second : shape_of(input.shape, options),
+                small.vocabulary);
+      if (input.name == "attention_mask")
+        out[input.name] = drawn("bool", out[input.name].sizes().vec(), 0).to(at::kLong);
+    } catch (const std::exception& e) {
+      throw std::runtime_error(spec.id + ": input " + input.name + ": " + e.what());
+    }
+  }
+  return out;
+}
+
+Outcome run_model(const core::Component& model, const SmallModel& small,
+                  const std::vector<const kinora_link*>& links, bool needs_gradient) {
+  at::manual_seed(7);  // the same parameters, inputs and loss for every way of running
+  const auto options = core::or_throw(core::Options::make(*model.spec, small.options));
+  core::ChainOptions chain;
+  chain.dtype = at::kDouble;
+  core::Network network(model, options, chain, links);
+  move_parameters(network.chain());
+  auto inputs = draw_inputs(*model.spec, options, small);
+  for (auto& [name, t] : inputs)
+    if (t.is_floating_point()) t.set_requires_grad(needs_gradient);
+  kinora_pass pass{};
+  pass.struct_size = sizeof pass;
+  pass.seed = 5;
+  network.chain().begin(pass);
+  const auto outputs = network.forward(inputs);
+
+  Outcome out;
+  Tensor loss = at::zeros({}, at::kDouble);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i].defined()) continue;
+    out["output " + model.spec->outputs[i].name] = outputs[i].detach();
+    if (outputs[i].requires_grad())
+      loss = loss + (outputs[i] * at::randn(outputs[i].sizes(), at::kDouble)).sum();
+  }
+  loss.backward();
+  network.chain().reduce();
+  for (const auto& leaf : network.chain().leaves())
+    if (leaf.tensor.grad().defined()) out["parameter " + leaf.name] = leaf.tensor.grad();
+  for (const auto& [name, t] : inputs)
+    if (t.grad().defined()) out["input " + name] = t.grad();
+  return out;
+}
+
+Difference difference(const Outcome& found, const Outcome& wanted) {
+  Difference out;
+  const auto note = [&](double value, const std::string& where) {
+    if (value > out.value) out = {value, where};
+  };
+  for (const auto& [name, t] : found)
+    if (!wanted.count(name)) note(std::numeric_limits<double>::infinity(), name + " (only here)");
+  for (const auto& [name, t] : wanted) {
+    const auto other = found.find(name);
+    if (other == found.end()) {
+      note(std::numeric_limits<double>::infinity(), name + " (missing)");
+    } else if (t.numel() > 0) {
+      const double scale = t.abs().max().item<double>(),
+                   apart = (other->second - t).abs().max().item<double>();
+      note(apart == 0 ? 0 : apart / scale, name);
+    }
+  }
+  return out;
+}
+
+}  // namespace kinora::test
