@@ -100,23 +100,23 @@ LoadReport distribute(const Parameters& parameters, const std::vector<Leaf>& lea
                       const Find& find, const LoadOptions& options) {
   const auto places = places_of(parameters, leaves);
   LoadReport report;
+  std::set<std::string> expected;
+  for (const auto& p : parameters) expected.insert(p.name);
+  for (const auto& n : names)
+    if (!expected.count(n)) report.unexpected.push_back(n);
   std::vector<std::string> shapes, missing;
   std::vector<at::Tensor> found(parameters.size());
-  std::set<std::string> expected;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto& p = parameters[i];
-    expected.insert(p.name);
-    if (!places[i].empty() && !per_leaf[places[i][0].leaf].defined()) continue;
+    if (!places[i].empty() && !per_leaf[places[i][0].leaf].defined()) continue;  // no state
     found[i] = find(p.name);
     if (!found[i].defined()) {
       report.missing.push_back(p.name);
-      missing.push_back("'" + p.name + "'" + did_you_mean(p.name, names));
+      missing.push_back("'" + p.name + "'" + did_you_mean(p.name, report.unexpected));
     } else if (found[i].sizes() != at::IntArrayRef(p.shape)) {
       shapes.push_back(fmt::format("'{}' is {} in the file and [{}] in the model", p.name, c10::str(found[i].sizes()), fmt::join(p.shape, ", ")));
     }
   }
-  for (const auto& n : names)
-    if (!expected.count(n)) report.unexpected.push_back(n);
   const auto text = complaint(options.allow_missing ? std::vector<std::string>() : missing, options.allow_unexpected ? std::vector<std::string>() : report.unexpected, shapes);
   if (!text.empty()) raise(KINORA_INVALID, "the weights do not fit the model: {}", text);
   for (size_t i = 0; i < parameters.size(); ++i)

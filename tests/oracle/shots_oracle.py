@@ -6,12 +6,12 @@
     shots_oracle.py --compare A B [FILM]  compare two results already on disk
     shots_oracle.py --expect FILM         print PySceneDetect's result in the same form
 
-A result is {"fps", "frames", "cuts", "scores"}; a cut is the index of a new shot's first frame. Frames and cuts must be
-equal, scores equal to 1e-9, the rate to 1e-9 of itself. Exit status: 0 equal, 1 not, 2 usage, 77 when PySceneDetect is
-not installed (pip install scenedetect==0.7.1 opencv-python-headless).
+A result is {"fps", "frames", "cuts", "scores"}; a cut is the index of a new shot's first frame. Frames and cuts
+must be equal, scores equal to 1e-9, the rate to 1e-9 of itself. Exit status: 0 equal, 1 not, 2 usage, 77 when
+PySceneDetect is not installed (pip install scenedetect==0.7.1 opencv-python-headless).
 
-OpenCV 5 converts interlaced frames wrongly, so films must be progressive. It honours a film's colour tags only with
-FFmpeg 8 inside; OpenCV 4 with an older one takes every film for BT.601.
+OpenCV 5 cannot convert frames marked as interlaced, so films must be progressive. It honours a film's colour tags
+only with FFmpeg 8 inside; OpenCV 4 with an older one takes every film for BT.601.
 """
 
 import json
@@ -76,9 +76,8 @@ def compare(film, ours, theirs):
     wrong = [i for i, gap in enumerate(gaps) if not gap <= SCORE_TOLERANCE]
     if wrong:
         i = wrong[0]
-        differences.append(
-            f"{len(wrong)} scores, first at frame {i}: {ours['scores'][i]!r} instead of {theirs['scores'][i]!r}"
-        )
+        pair = f"{ours['scores'][i]!r} instead of {theirs['scores'][i]!r}"
+        differences.append(f"{len(wrong)} scores, first at frame {i}: {pair}")
     return {
         "film": film,
         "frames": theirs["frames"],
@@ -93,7 +92,8 @@ def compare_film(kinora, film):
     try:
         ours = found(kinora, film)
     except (OSError, subprocess.CalledProcessError, ValueError) as error:
-        return {"film": film.name, "frames": "-", "cuts": "-", "same bits": "-", "largest gap": "-", "result": str(error)}
+        nothing = dict.fromkeys(("frames", "cuts", "same bits", "largest gap"), "-")
+        return {"film": film.name, **nothing, "result": str(error)}
     return compare(film.name, ours, expected(film))
 
 

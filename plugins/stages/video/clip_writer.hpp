@@ -70,8 +70,8 @@ class ClipWriter {
     if (audio_ != nullptr) audio_done_ = sample_at(start_);
   }
 
-  // False when the clip would span over an hour or start years from zero: what a broken timestamp could ask for
-  // in silence has a bound.
+  // False when the clip would span over an hour or start years from zero: what a broken timestamp could ask
+  // for in silence has a bound.
   bool credible(int64_t pts) const {
     const double at = static_cast<double>(pts) * base_.value(),
                  start = static_cast<double>(start_) * base_.value();
@@ -96,7 +96,7 @@ class ClipWriter {
 
  private:
   static constexpr double kLongestClip = 3600, kLatestClip = 1e8;  // seconds
-  static constexpr int64_t kAudioChunk = 1 << 16;                      // samples
+  static constexpr int64_t kAudioChunk = 1 << 16;                  // samples
 
   int64_t sample_at(int64_t pts) const {
     return av_rescale_q(pts, {base_.num, base_.den}, {1, audio_->rate()});

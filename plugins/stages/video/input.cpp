@@ -136,8 +136,8 @@ void Input::open(const Limits& limits) {
     for (unsigned i = 0; i < format_->nb_streams; ++i) check_size(*format_->streams[i], limits);
     return;
   }
-  const std::string cut = missing_bytes(source_, name_);
-  if (!cut.empty()) throw MediaError(cut);
+  const std::string cut = missing_bytes(source_);
+  if (!cut.empty()) throw MediaError(name_ + ": " + cut);
   const bool mov = std::string_view(demuxer->name).starts_with("mov");
   throw MediaError(
       name_ + ": the " + std::string(demuxer->name) + " headers cannot be read (" + ff::error_text(code) +

@@ -114,10 +114,10 @@ std::string Colour::range_name() const {
                                               : "unknown";
 }
 
-std::string missing_bytes(ByteSource& source, const std::string& name) {
+std::string missing_bytes(ByteSource& source) {
   const int64_t declared = declared_size(source), found = source.size();
   if (declared <= found) return "";
-  return name + ": cut off: its container declares " + std::to_string(declared) + " bytes, the file has " +
+  return "cut off: its container declares " + std::to_string(declared) + " bytes, the file has " +
          std::to_string(found) + "; fetch it again";
 }
 
@@ -130,10 +130,9 @@ Probe describe(const Input& input, ByteSource& source, const std::string& name) 
   }
   probe.video = video_info(input.format(), input.video());
   if (probe.video.width <= 0 || probe.video.height <= 0) {
-    const std::string cut = missing_bytes(source, name);
-    throw MediaError(!cut.empty() ? cut
-                                  : name + ": its " + probe.video.codec +
-                                        " stream states no picture size; the file is damaged or cut off");
+    const std::string cut = missing_bytes(source);
+    throw MediaError(name + ": its " + probe.video.codec + " stream states no picture size; " +
+                     (cut.empty() ? "the file is damaged or cut off" : cut));
   }
   probe.duration_s = duration_of(*input.format(), *input.video());
   if (const AVStream* audio = input.audio()) {
@@ -144,7 +143,7 @@ Probe describe(const Input& input, ByteSource& source, const std::string& name) 
   while ((entry = av_dict_get(input.format()->metadata, "", entry, AV_DICT_IGNORE_SUFFIX)) != nullptr) {
     probe.metadata.emplace_back(entry->key, entry->value);
   }
-  probe.damage = missing_bytes(source, name);
+  probe.damage = missing_bytes(source);
   return probe;
 }
 

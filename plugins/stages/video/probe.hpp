@@ -65,8 +65,8 @@ struct Probe {
   VideoInfo video;
   std::optional<AudioInfo> audio;
   std::vector<std::pair<std::string, std::string>> metadata;  // of the container: title, comment, ...
-  std::string
-      damage;  // not empty: bytes are missing ("film.mp4: cut off: ..."); the headers above are still right
+  // Not empty: bytes are missing ("cut off: its container declares ..."); the headers above are still right.
+  std::string damage;
 };
 
 // Reads the headers of a film (and as many packets as the codec parameters need), decoding nothing for the
@@ -80,6 +80,6 @@ class Input;
 Probe describe(const Input& input, ByteSource& source, const std::string& name);
 
 // Text for a source that is shorter than its container declares; empty when it is whole or cannot be told.
-std::string missing_bytes(ByteSource& source, const std::string& name);
+std::string missing_bytes(ByteSource& source);
 
 }  // namespace kinora::video

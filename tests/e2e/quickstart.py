@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""The quickstart from film to report, with few steps; then again (nothing is redone), and killed in the middle (nothing is
+lost: the same losses). usage: quickstart.py KINORA ROOT SCRATCH"""
+import json, os, pathlib, shutil, signal, subprocess, sys, tarfile, time
+
+import safetensors.numpy
+
+KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+FEW = ["tokenizer.steps=3", "tokenizer.frames=5", "tokenizer.height=32", "tokenizer.width=48", "latents.frames=5", "latents.height=32",
+       "latents.width=48", "dit.steps=12", "dit.batch=2", "dit.checkpoint_every=4", "dit.model.layers=2", "film.sampler.steps=3"]
+
+
+def command(out, *more):
+    sets = [a for s in FEW for a in ("--set", s)]
+    return [KINORA, "run", str(ROOT / "configs/quickstart.toml"), "--out", str(out), *sets, *more]
+
+
+def run(out, *more):
+    done = subprocess.run(command(out, *more), capture_output=True, text=True)
+    assert done.returncode == 0, f"exit {done.returncode}\n{done.stderr}"
+    return done
+
+
+def lines(file):
+    return [json.loads(text) for text in file.read_text().splitlines()]
+
+
+def files(folder):
+    return {p: p.stat().st_mtime_ns for p in folder.rglob("*") if p.is_file() and p.name != "kinora.log"}
+
+
+def check_clips(out):
+    truth = json.loads((ROOT / "tests/data/film.json").read_text())
+    items = lines(out / "clips/items.jsonl")
+    film = next(i for i in items if i["key"] == "film")
+    assert film["shots"]["cuts"] == truth["cuts"], (film["shots"]["cuts"], truth["cuts"])
+    assert film["shots"]["frames"] == truth["frames"]
+    clips = {i["key"]: i for i in items if i["key"] != "film"}
+    bounds = [0, *truth["cuts"], truth["frames"]]
+    assert len(clips) == len(bounds) - 1
+    for n, (first, end) in enumerate(zip(bounds, bounds[1:])):
+        clip = clips[f"film-{n:04}"]
+        assert (clip["facts"]["first_frame"], clip["facts"]["end_frame"]) == (first, end)
+        assert clip["end"] in ("kept", "filtered")
+        if clip["end"] == "kept":
+            assert clip["caption"].endswith(".")
+            counted = subprocess.run(["ffprobe", "-v", "error", "-count_frames", "-select_streams", "v:0", "-show_entries", "stream=nb_read_frames",
+                                      "-of", "csv=p=0", str(out / f"clips/data/film-{n:04}.mp4")], capture_output=True, text=True).stdout
+            assert int(counted.strip().strip(",")) == end - first, (n, counted)
+    summary = json.loads((out / "clips/summary.json").read_text())
+    ends = [i["end"] for i in clips.values()]
+    assert summary["clips"] == {e: ends.count(e) for e in ("kept", "filtered", "failed")}, summary
+    return sorted(k for k, i in clips.items() if i["end"] == "kept")
+
+
+def check_shards(out, keys):
+    stored = {}
+    for shard in sorted((out / "shards").glob("*.tar")):
+        with tarfile.open(shard) as tar:
+            for member in tar.getmembers():
+                key, field = member.name.split(".", 1)
+                stored.setdefault(key, {})[field] = tar.extractfile(member).read()
+    assert sorted(stored) == keys
+    for key in keys:
+        for field, value in stored[key].items():
+            assert (out / f"clips/data/{key}.{field}").read_bytes() == value, (key, field)
+
+
+def check_results(out):
+    for job in ("tokenizer", "dit"):
+        weights = safetensors.numpy.load_file(out / job / "weights.safetensors")
+        assert sum(w.size for w in weights.values()) >= json.loads((out / job / "summary.json").read_text())["parameters"]
+    probe = json.loads(subprocess.run(["ffprobe", "-v", "error", "-of", "json", "-show_streams", "-show_format", str(out / "film/videos/000.mp4")],
+                                      capture_output=True, text=True).stdout)
+    video = next(s for s in probe["streams"] if s["codec_type"] == "video")
+    assert (video["codec_name"], video["width"], video["height"], video["nb_frames"]) == ("h264", 48, 32, "5"), video
+    about = json.loads(probe["format"]["tags"]["comment"])
+    assert about["sampler"] == "sampler/edm-heun" and about["nfe"] >= 2 * 3 - 1 and about["seed"] == 1, about
+    page = (out / "report.html").read_text()
+    assert "<svg" in page and "film-0000" in page and "data:video/mp4;base64" in page
+    assert "http://" not in page.replace("http://www.w3.org", "") and "https://" not in page
+
+
+def losses(out):
+    return [(e["step"], e["loss"], e["gradient_norm"]) for e in lines(out / "dit/metrics.jsonl")]
+
+
+def killed_and_resumed(out, whole):
+    """kill -9 while the model trains, at several moments; then to the end."""
+    for wanted in (2, 6, 9):
+        process = subprocess.Popen(command(out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        metrics = out / "dit/metrics.jsonl"
+        while process.poll() is None and not (metrics.exists() and len(metrics.read_text().splitlines()) >= wanted):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert not (out / "dit/summary.json").exists()
+    run(out)
+    assert losses(out) == whole, f"interrupted {losses(out)}\nwhole {whole}"
+    assert [p.name for p in out.rglob("*") if "tmp" in p.name] == []
+
+
+def main():
+    shutil.rmtree(SCRATCH, ignore_errors=True)
+    out = SCRATCH / "whole"
+    run(out)
+    keys = check_clips(out)
+    check_shards(out, keys)
+    check_results(out)
+    before, start = files(out), time.time()
+    again = run(out)
+    assert files(out) == before, "a second run changed files"
+    assert again.stderr.count("already done") == 7, again.stderr
+    print(f"second run: {time.time() - start:.2f} s")
+    whole = losses(out)
+    resumed = SCRATCH / "killed"
+    shutil.copytree(out, resumed)
+    for job in ("dit", "film", "report"):
+        shutil.rmtree(resumed / job)
+    killed_and_resumed(resumed, whole)
+    for name in ("dit/weights.safetensors", "film/videos/000.mp4"):
+        assert (out / name).read_bytes() == (resumed / name).read_bytes(), f"{name} differs after kill -9"
+    print("quickstart: all checks passed")
+
+
+main()
