@@ -20,11 +20,13 @@ constexpr const char* kHelp = R"(usage: kinora plugins [list [KIND]] [--json | -
        kinora plugins inspect ID [--json | --markdown]
        kinora plugins validate FILE.so [--json]
        kinora plugins manifest FILE.so [--tier stable|pinned] [--cuda V] [--out FILE | --check FILE]
+       kinora plugins new KIND NAME [DIR]
 
   list       every component: its plugin, version, ABI, tier and state (ready, loaded, disabled, shadowed)
   inspect    what one component takes and gives: tensors, options, defaults, ranges
   validate   whether a library is a plugin that this host can use, and if not, why
   manifest   the plugin.toml that describes the library as it is; --check says whether FILE is that
+  new        a plugin of KIND to start from, in folder DIR (default NAME), which must be new or empty
 
 Where plugins are looked for: --plugins DIR before the command, KINORA_PLUGIN_PATH, ~/.local/share/kinora/plugins,
 and lib/kinora/plugins of the installation. The first of a name wins.
@@ -106,7 +108,8 @@ int plugins_command(core::Runtime& runtime, std::vector<std::string> arguments) 
   const std::vector<std::pair<std::string, Part>> parts = {{"list", plugins_list},
                                                            {"inspect", plugins_inspect},
                                                            {"validate", plugins_validate},
-                                                           {"manifest", plugins_manifest}};
+                                                           {"manifest", plugins_manifest},
+                                                           {"new", plugins_new}};
   for (const auto& a : arguments) {
     if (a != "--help" && a != "-h") continue;
     std::cout << kHelp;

@@ -11,5 +11,6 @@ int plugins_list(core::Runtime&, const Arguments&);
 int plugins_inspect(core::Runtime&, const Arguments&);
 int plugins_validate(core::Runtime&, const Arguments&);
 int plugins_manifest(core::Runtime&, const Arguments&);
+int plugins_new(core::Runtime&, const Arguments&);
 
 }  // namespace kinora

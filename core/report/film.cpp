@@ -113,6 +113,9 @@ Curation read_curation(const JobRecord& job) {
     Film& film = film_of(out, films, parents, clip);
     film.clips.push_back(std::move(clip));
   }
+  // Films end in any order; the page has them in one.
+  std::stable_sort(out.films.begin(), out.films.end(),
+                   [](const Film& a, const Film& b) { return a.item.key < b.item.key; });
   for (auto& film : out.films) {
     std::stable_sort(film.clips.begin(), film.clips.end(),
                      [](const Item& a, const Item& b) { return a.first < b.first; });

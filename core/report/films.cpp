@@ -58,7 +58,7 @@ void write_tile(Page& page, const JobRecord& job, const Film& film, const Tile& 
   auto& out = page.out;
   out.in("li", {{"class", kept ? "kept" : "lost"}}, [&] {
     out.in("figure", {}, [&] {
-      picture(out, image, {fmt::format("The middle frame of {} of {}", name, film.item.key), width, height});
+      picture(out, image, {fmt::format("A frame of {} of {}", name, film.item.key), width, height});
       out.in("figcaption", {}, [&] {
         out.in("span", {{"class", "when"}}, [&] {
           out.leaf("b", {}, timecode(film.seconds(tile.first)));
@@ -110,6 +110,19 @@ void write_film(Page& page, const JobRecord& job, const Film& film, std::optiona
   });
 }
 
+// Films with something to see first.
+void write_sheet(Page& page, const JobRecord& job, const Curation& curation) {
+  std::vector<const Film*> films;
+  for (const auto& film : curation.films) films.push_back(&film);
+  std::stable_partition(films.begin(), films.end(),
+                        [](const Film* f) { return !f->shots.empty() || !f->clips.empty(); });
+  for (size_t i = 0; i < std::min(films.size(), kMostFilms); ++i)
+    write_film(page, job, *films[i], curation.threshold);
+  if (films.size() > kMostFilms)
+    note(page.out, counted(static_cast<int64_t>(films.size() - kMostFilms), "more film") +
+                       ": they are counted below, and items.jsonl has them all.");
+}
+
 }  // namespace
 
 void write_films(Page& page) {
@@ -120,11 +133,7 @@ void write_films(Page& page) {
       const Curation& curation = page.curations[job];
       if (!curation.found)
         note(page.out, "There is no items.jsonl in the folder of job “" + job->name + "”.");
-      for (size_t i = 0; i < std::min(curation.films.size(), kMostFilms); ++i)
-        write_film(page, *job, curation.films[i], curation.threshold);
-      if (curation.films.size() > kMostFilms)
-        note(page.out, counted(static_cast<int64_t>(curation.films.size() - kMostFilms), "more film") +
-                           ": they are counted below, and items.jsonl has them all.");
+      write_sheet(page, *job, curation);
     }
   });
 }

@@ -31,7 +31,7 @@ class Stills {
  private:
   Registry& registry_;
   // Frame n of a film costs decoding n frames, so what all stills together may decode is bounded.
-  int64_t frames_left_ = 40'000;
+  int64_t frames_left_ = 60'000;
 };
 
 }  // namespace kinora::core::report

@@ -53,7 +53,7 @@ a { color: var(--line); }
   display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 6; overflow: hidden; }
 .why { overflow-wrap: anywhere; }
 .shots .dim { font-size: .8125rem; }
-.blank { display: grid; place-items: center; padding: .5rem; background: var(--panel); color: var(--dim); font-size: .75rem; line-height: 1.35;
+.blank { display: grid; place-content: center; padding: .5rem; background: var(--panel); color: var(--dim); font-size: .75rem; line-height: 1.35;
   text-align: center; overflow: hidden; overflow-wrap: anywhere; }
 
 .frame { padding: .5rem 1px 1.625rem 3.25rem; }

@@ -4,6 +4,11 @@
 #include <cmath>
 
 namespace kinora::core::report {
+namespace {
+
+constexpr int64_t kDeepest = 240;
+
+}  // namespace
 
 const Item* Tile::kept() const {
   for (const Item* clip : clips)
@@ -30,7 +35,7 @@ int still_height(const Film& film, const Tile& tile) {
 Still still_of(Page& page, const JobRecord& job, const Film& film, const Tile& tile, int height) {
   if (const Item* clip = tile.kept()) {
     const auto file = job.folder / "data" / (clip->key + ".mp4");
-    const int64_t frame = std::max<int64_t>(0, clip->last - clip->first) / 2;
+    const int64_t frame = std::clamp<int64_t>((clip->last - clip->first) / 2, 0, kDeepest);
     std::error_code error;
     // A key is a file's name, and not a way out of the folder.
     if (clip->key.find('/') == std::string::npos && std::filesystem::exists(file, error))

@@ -20,7 +20,8 @@ std::vector<Tile> tiles_of(const Film&);
 // The height, at kStillWidth, that keeps the film's shape within what a tile can show.
 int still_height(const Film&, const Tile&);
 
-// The tile's middle frame: from its clip where it has one, which is short, else from the film.
+// A frame from the tile's middle: of its clip where it has one, which is short, else of the film. Of a long
+// clip one from its first seconds, as a frame costs decoding all before it.
 Still still_of(Page&, const JobRecord&, const Film&, const Tile&, int height);
 
 }  // namespace kinora::core::report

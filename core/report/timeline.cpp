@@ -71,12 +71,8 @@ void time_labels(Html& out, const Film& film) {
   for (double t = 0; t <= length; t += step) {
     std::string label = timecode(t);
     if (step >= 1) label.resize(label.size() - 2);
-    out.leaf("span",
-             {{"class", n == 0  ? "x first"
-                        : n % 2 ? "x odd"
-                                : "x"},
-              {"style", "left:" + percent(t / length)}},
-             label);
+    const char* place = n == 0 ? "x first" : t > 0.97 * length ? "x last" : n % 2 ? "x odd" : "x";
+    out.leaf("span", {{"class", place}, {"style", "left:" + percent(t / length)}}, label);
     ++n;
   }
 }

@@ -100,14 +100,6 @@ uint32_t MeshOwner::mask_of(std::string_view axes) {
   return mask;
 }
 
-std::string MeshOwner::others(std::string_view axes) {
-  const uint32_t mask = mask_of(axes);
-  std::string out;
-  for (size_t i = 0; i < kAxes.size(); ++i)
-    if (!(mask >> i & 1)) out += (out.empty() ? "" : "+") + std::string(kAxes[i]);
-  return out;
-}
-
 MeshOwner::Coordinates MeshOwner::coordinates_of(int64_t rank) const {
   Coordinates c{};
   for (size_t i = kAxes.size(); i-- > 0; rank /= size_[i]) c[i] = rank % size_[i];

@@ -38,9 +38,6 @@ class MeshOwner {
   // This process' place along an axis, and the axis' size.
   int64_t coordinate(std::string_view axis) const { return coordinate_[index_of(axis)]; }
   int64_t size(std::string_view axis) const { return size_[index_of(axis)]; }
-  // "pp+dp+fsdp" for "cp+tp": the axes beside these, or "" if these are all. What a gradient is summed over,
-  // when its parameter is cut along the given axes.
-  static std::string others(std::string_view axes);
 
  private:
   struct Group;

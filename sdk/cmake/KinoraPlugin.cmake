@@ -3,6 +3,7 @@
 # One shared library with one exported symbol, its manifest beside it and in its section .kinora.manifest:
 #   lib/kinora/plugins/NAME/{libNAME.so, plugin.toml}
 # plugin.toml lies in the folder that calls this. After a change of describe(): cmake --build ... --target NAME.manifest
+# Works inside Kinora's own build and, by find_package(kinora-sdk), in any other project.
 set(KINORA_VERSION_SCRIPT "${CMAKE_CURRENT_LIST_DIR}/plugin.map")
 set(KINORA_SDK_INCLUDE "${CMAKE_CURRENT_LIST_DIR}/../include")
 
@@ -14,6 +15,13 @@ function(kinora_add_plugin)
   if(NOT P_TIER)
     set(P_TIER stable)
   endif()
+  if(P_TIER STREQUAL "pinned" AND NOT TARGET kinora_libtorch)
+    message(FATAL_ERROR "plugin ${P_NAME} is pinned to libtorch; pass -DKINORA_TORCH_ROOT=<folder of the torch package>")
+  endif()
+  set(libraries "${CMAKE_LIBRARY_OUTPUT_DIRECTORY}")
+  if(NOT libraries)
+    set(libraries "${CMAKE_BINARY_DIR}/lib")
+  endif()
   set(target plugin.${P_NAME})
   set(manifest "${CMAKE_CURRENT_SOURCE_DIR}/plugin.toml")
   set(section "${CMAKE_CURRENT_BINARY_DIR}/${P_NAME}.manifest.S")
@@ -22,9 +30,16 @@ function(kinora_add_plugin)
 
   add_library(${target} MODULE ${P_SOURCES} "${section}")
   set_target_properties(${target} PROPERTIES
-    PREFIX "lib" OUTPUT_NAME "${P_NAME}" LIBRARY_OUTPUT_DIRECTORY "${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/kinora/plugins/${P_NAME}"
+    PREFIX "lib" OUTPUT_NAME "${P_NAME}" LIBRARY_OUTPUT_DIRECTORY "${libraries}/kinora/plugins/${P_NAME}"
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON LINK_DEPENDS "${KINORA_VERSION_SCRIPT}")
-  target_include_directories(${target} PRIVATE "${KINORA_SDK_INCLUDE}" "${CMAKE_SOURCE_DIR}")
+  target_include_directories(${target} PRIVATE "${KINORA_SDK_INCLUDE}")
+  if(TARGET kinora_core)
+    target_include_directories(${target} PRIVATE "${CMAKE_SOURCE_DIR}")  # kernels/
+  else()
+    target_link_libraries(${target} PRIVATE kinora::sdk)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-gnu-unique>)
+    set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
+  endif()
   target_compile_definitions(${target} PRIVATE KINORA_PLUGIN_NAME="${P_NAME}" KINORA_PLUGIN_VERSION="${P_VERSION}" ${P_DEFINITIONS})
   target_link_options(${target} PRIVATE "-Wl,--version-script=${KINORA_VERSION_SCRIPT}")
   if(NOT KINORA_SANITIZE)  # a sanitizer's run-time library is the program's
@@ -51,6 +66,10 @@ function(kinora_add_plugin)
       set_tests_properties(manifest.${P_NAME} PROPERTIES LABELS unit)
     endif()
     set_property(GLOBAL APPEND PROPERTY KINORA_PLUGINS ${target})
+  elseif(KINORA_PROGRAM)
+    set(describe "${KINORA_PROGRAM}" plugins manifest "$<TARGET_FILE:${target}>" --tier ${P_TIER})
+    add_custom_target(${P_NAME}.manifest COMMAND ${describe} --out "${manifest}" DEPENDS ${target} VERBATIM)
+    add_test(NAME manifest.${P_NAME} COMMAND ${describe} --check "${manifest}")
   endif()
 endfunction()
 

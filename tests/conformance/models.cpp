@@ -1,6 +1,7 @@
 #include "tests/conformance/models.hpp"
 
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <sstream>
 #include <stdexcept>
@@ -154,6 +155,7 @@ Outcome run_model(const core::Component& model, const SmallModel& small,
 Difference difference(const Outcome& found, const Outcome& wanted) {
   Difference out;
   const auto note = [&](double value, const std::string& where) {
+    if (std::isnan(value)) value = std::numeric_limits<double>::infinity();
     if (value > out.value) out = {value, where};
   };
   for (const auto& [name, t] : found)

@@ -1,23 +1,18 @@
 #include "plugins/collectives/gloo/gloo_group.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 
-#include <ATen/ATen.h>
+#include <ATen/WrapDimUtils.h>
+#include <ATen/core/grad_mode.h>
+
+#include "plugins/collectives/gloo/transfers.hpp"
 
 namespace kinora {
 
 namespace {
 
 using at::Tensor;
-using C10dWork = c10::intrusive_ptr<c10d::Work>;
-
-// A transfer under way: c10d's work, and what makes the result of its buffer.
-struct Started {
-  C10dWork work;  // null: nothing to wait for
-  std::function<Tensor()> result;
-};
 
 class GlooWork final : public CollectiveWork<Tensor> {
  public:
@@ -55,81 +50,6 @@ std::string message_name(const Peers& p, const Transfer<Tensor>& t, int64_t numb
          (t.op == KINORA_SEND ? " to rank " : " from rank ") +
          std::to_string(known ? p.members[static_cast<size_t>(t.peer)] : t.peer) + " with tag " +
          std::to_string(t.tag);
-}
-
-// Any dtype as bytes: transfers that only move data need not know it.
-Tensor bytes(const Tensor& contiguous) { return contiguous.view(-1).view(at::kByte); }
-Tensor copied(const Tensor& t) { return t.clone(at::MemoryFormat::Contiguous); }
-
-Started reduce(const Peers& p, const Tensor& in, c10d::ReduceOp::RedOpType how) {
-  const Tensor buffer = copied(in);
-  std::vector<Tensor> list{buffer};
-  c10d::AllreduceOptions options;
-  options.reduceOp = how;
-  return {p.gloo->allreduce(list, options), [buffer] { return buffer; }};
-}
-
-Started gather(const Peers& p, const Tensor& in, int64_t dim) {
-  const Tensor mine = in.contiguous();
-  auto shape = mine.sizes().vec();
-  shape.insert(shape.begin(), p.size());
-  const Tensor all = at::empty(shape, mine.options());
-  std::vector<std::vector<Tensor>> out(1);
-  for (const Tensor& piece : all.unbind(0)) out[0].push_back(bytes(piece));
-  std::vector<Tensor> list{bytes(mine)};
-  return {p.gloo->allgather(out, list),
-          [all, dim] { return all.dim() == 1 ? all : at::cat(all.unbind(0), dim); }};
-}
-
-// Piece r of every rank, on rank r, in rank order: [ranks, piece...].
-Started all_to_all(const Peers& p, const Tensor& in, int64_t dim, std::function<Tensor(const Tensor&)> join) {
-  const Tensor pieces = at::stack(in.chunk(p.size(), dim), 0), received = at::empty_like(pieces);
-  Tensor from = bytes(pieces), to = bytes(received);
-  std::vector<int64_t> equal;
-  return {p.gloo->alltoall_base(to, from, equal, equal),
-          [received, join = std::move(join)] { return join(received); }};
-}
-
-Started broadcast(const Peers& p, const Tensor& in, int64_t root) {
-  const Tensor buffer = p.rank == root ? copied(in) : at::empty_like(in, at::MemoryFormat::Contiguous);
-  std::vector<Tensor> list{bytes(buffer)};
-  c10d::BroadcastOptions options;
-  options.rootRank = root;
-  return {p.gloo->broadcast(list, options), [buffer] { return buffer; }};
-}
-
-Started message(const Peers& p, const Transfer<Tensor>& t) {
-  const bool sends = t.op == KINORA_SEND;
-  const Tensor buffer = sends ? t.in.contiguous() : at::empty_like(t.in, at::MemoryFormat::Contiguous);
-  std::vector<Tensor> list{bytes(buffer)};
-  const int peer = static_cast<int>(t.peer), tag = static_cast<int>(t.tag);
-  return {sends ? p.gloo->send(list, peer, tag) : p.gloo->recv(list, peer, tag),
-          [buffer, sends] { return sends ? Tensor() : buffer; }};
-}
-
-Started begin(const Peers& p, const Transfer<Tensor>& t) {
-  switch (t.op) {
-    case KINORA_SUM:
-      return reduce(p, t.in, c10d::ReduceOp::SUM);
-    case KINORA_MAX:
-      return reduce(p, t.in, c10d::ReduceOp::MAX);
-    case KINORA_GATHER:
-      return gather(p, t.in, t.dim);
-    // Pieces are summed here in rank order: the same bits in every run, and half the traffic of a sum that is
-    // cut afterwards.
-    case KINORA_SCATTER_SUM:
-      return all_to_all(p, t.in, t.dim,
-                        [](const Tensor& all) { return all.sum(0, false, all.scalar_type()); });
-    case KINORA_EXCHANGE:
-      return all_to_all(p, t.in, t.dim,
-                        [to = t.dim2](const Tensor& all) { return at::cat(all.unbind(0), to); });
-    case KINORA_BROADCAST:
-      return broadcast(p, t.in, t.peer);
-    case KINORA_BARRIER:
-      return {p.gloo->barrier(), [] { return Tensor(); }};
-    default:
-      return message(p, t);
-  }
 }
 
 [[noreturn]] void invalid(const std::string& what, const std::string& why) {
@@ -182,7 +102,7 @@ std::unique_ptr<CollectiveWork<at::Tensor>> GlooGroup::start(const Transfer<at::
     started.result = [in = t.in] { return in; };
   } else {
     try {
-      started = begin(*peers_, t);
+      started = start_transfer(*peers_, t);
     } catch (const std::exception& e) {
       throw peers_->failure(what, e.what(), one_to_one ? t.peer : -1);
     }

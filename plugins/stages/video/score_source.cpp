@@ -20,7 +20,7 @@ YuvMatrix matrix(const AVFrame& f) {
 
 // libswscale's converter to BGR with the settings of OpenCV's reader: bicubic chroma, the frame's own chroma position,
 // matrix and range, output of full range.
-SwsContext* open_converter(const AVFrame& f) {
+SwsContext* open_converter(const AVFrame& f, FrameSize to) {
   SwsContext* sws = sws_alloc_context();
   const auto set = [&](const char* name, int64_t value) { av_opt_set_int(sws, name, value, 0); };
   const AVPixFmtDescriptor* format = av_pix_fmt_desc_get(static_cast<AVPixelFormat>(f.format));
@@ -29,8 +29,8 @@ SwsContext* open_converter(const AVFrame& f) {
   set("srcw", f.width);
   set("srch", f.height);
   set("src_format", f.format);
-  set("dstw", f.width);
-  set("dsth", f.height);
+  set("dstw", to.width);
+  set("dsth", to.height);
   set("dst_format", AV_PIX_FMT_BGR24);
   set("sws_flags", SWS_BICUBIC);
   set("src_h_chr_pos", format && format->log2_chroma_w ? x * ((1 << format->log2_chroma_w) - 1) : -513);
@@ -50,26 +50,23 @@ SwsContext* open_converter(const AVFrame& f) {
 ScoreSource::~ScoreSource() { sws_freeContext(convert_); }
 
 double ScoreSource::push(const AVFrame& frame) {
-  const FrameSize size{frame.width, frame.height};
-  if (!scorer_ || size != size_) {
-    scorer_ = std::make_unique<ContentScorer>(size);
-    size_ = size;
-    convert_format_ = -1;
-  }
   const bool planar = frame.format == AV_PIX_FMT_YUV420P || frame.format == AV_PIX_FMT_YUVJ420P;
-  if (!planar || frame.height % 2 != 0) return content_score(scorer_->push(whole(frame)), weights_);
+  if (!planar || frame.height % 2 != 0 || FrameSize{frame.width, frame.height} != size_)
+    return content_score(scorer_.push(whole(frame)), weights_);
   const Yuv420View view{frame.data[0], frame.data[1], frame.data[2], frame.linesize[0], frame.linesize[1], frame.linesize[2]};
-  return content_score(scorer_->push(view, matrix(frame)), weights_);
+  return content_score(scorer_.push(view, matrix(frame)), weights_);
 }
 
-// The whole frame in BGR, for formats that the kernel does not read directly.
+// The whole frame in BGR and in the container's size.
 BgrView ScoreSource::whole(const AVFrame& frame) {
-  const int stride = (frame.width * 3 + 63) / 64 * 64 + 64;
-  if (convert_format_ != frame.format) {
+  const int stride = (size_.width * 3 + 63) / 64 * 64 + 64;
+  const FrameSize from{frame.width, frame.height};
+  if (convert_format_ != frame.format || convert_from_ != from) {
     sws_freeContext(convert_);
-    convert_ = open_converter(frame);
+    convert_ = open_converter(frame, size_);
     convert_format_ = frame.format;
-    bgr_.resize(static_cast<size_t>(stride) * static_cast<size_t>(frame.height));
+    convert_from_ = from;
+    bgr_.resize(static_cast<size_t>(stride) * static_cast<size_t>(size_.height));
   }
   uint8_t* const to[4] = {bgr_.data(), nullptr, nullptr, nullptr};
   const int strides[4] = {stride, 0, 0, 0};

@@ -38,7 +38,8 @@ class ShotsContent final : public Stage {
     Decoder decoder(*media.source, media.name, decoding);
     const double fps = decoder.probe().video.fps.value();
     ContentDetector detector({options_.threshold, options_.min_length}, fps);
-    ScoreSource source({options_.hue, options_.saturation, options_.value});
+    const VideoInfo& video = decoder.probe().video;
+    ScoreSource source({video.width, video.height}, {options_.hue, options_.saturation, options_.value});
     const Rational base = decoder.time_base();
     std::vector<double> scores;
     std::vector<int64_t> cuts;

@@ -114,7 +114,7 @@ typedef struct kinora_context {
   /* The local piece, whole along WHOLE dimensions. Valid inside its own block only (FSDP frees it after). */
   int32_t (*value)(void* self, kinora_param, kinora_tensor* out);
   /* x w^T + b; b may be 0. seq: x's sequence, 0 when x is shared. COLUMN takes STREAM and gives INNER, ROW the other way.
-   * The result has x's dtype. */
+   * The result has x's dtype; the partial sum of a cut ROW weight may have a wider one, and the link that sums it converts. */
   int32_t (*linear)(void* self, kinora_tensor x, kinora_param w, kinora_param b, kinora_seq, kinora_tensor* out);
   /* q [B, S, heads, d], k, v [B, L, heads, d], INNER, after norms and RoPE; S, L and heads are whatever is local.
    * out: as q. softmax(scale q k^T) v over the visible keys. */

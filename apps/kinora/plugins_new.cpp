@@ -1,0 +1,139 @@
+// kinora plugins new: a folder with a plugin that builds, from the SDK's templates.
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
+#include <boost/program_options.hpp>
+
+#include "apps/kinora/plugins_command.hpp"
+#include "core/io/atomic_file.hpp"
+#include "core/paths.hpp"
+#include "core/plugin/kinds.hpp"
+#include "core/suggest.hpp"
+
+namespace kinora {
+namespace {
+
+namespace fs = std::filesystem;
+namespace po = boost::program_options;
+using Words = std::vector<std::pair<std::string, std::string>>;  // what is replaced, by what
+
+// The installation's, else the source tree's; empty if neither is there.
+fs::path sdk_folder() {
+  std::error_code none;
+  for (const fs::path& folder : {core::executable_folder() / "../share/kinora/sdk", fs::path(KINORA_SDK_SOURCE)})
+    if (fs::is_directory(folder / "template/kinds", none)) return fs::canonical(folder);
+  return {};
+}
+
+// "flow-match.euler" -> "FlowMatchEuler".
+std::string class_name(const std::string& name) {
+  std::string out;
+  bool begin = true;
+  for (const char c : name) {
+    const bool letter = std::isalnum(static_cast<unsigned char>(c)) != 0;
+    if (letter) out += begin ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : c;
+    begin = !letter;
+  }
+  return out;
+}
+
+// Names become a folder, a library, an id and a class.
+bool is_plugin_name(const std::string& name) {
+  constexpr const char* letters = "abcdefghijklmnopqrstuvwxyz0123456789-_.";
+  return !name.empty() && name.size() <= 64 && name[0] >= 'a' && name[0] <= 'z' &&
+         name.find_first_not_of(letters) == name.npos;
+}
+
+// One pass, so that what was put in is not replaced again.
+std::string filled(const std::string& text, const Words& words) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const auto word = std::find_if(words.begin(), words.end(), [&](const auto& w) {
+      return text.compare(at, w.first.size(), w.first) == 0;
+    });
+    out += word == words.end() ? text.substr(at, 1) : word->second;
+    at += word == words.end() ? 1 : word->first.size();
+  }
+  return out;
+}
+
+std::string contents(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw Error(KINORA_IO, file.string() + ": cannot be read");
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// File name and text of all that the new folder holds.
+Words stage_files(const fs::path& from, const std::string& name) {
+  const Words words{{"brightness", name}, {"Brightness", class_name(name)}};
+  Words out;
+  for (const char* file : {"CMakeLists.txt", "README.md", "plugin.toml", "brightness.cpp", "brightness_test.cpp"})
+    out.emplace_back(filled(file, words), filled(contents(from / file), words));
+  return out;
+}
+
+Words kind_files(const fs::path& from, const std::string& kind, const std::string& name) {
+  const Words words{{"@NAME@", name},
+                    {"@CLASS@", class_name(name)},
+                    {"@KIND@", kind},
+                    {"@HEADER@", (kind == "parallel" ? "strategy" : kind) + ".h"}};
+  const auto text = [&](const std::string& file) { return filled(contents(from / (file + ".in")), words); };
+  return {{"CMakeLists.txt", text("CMakeLists.txt")},
+          {"README.md", text("README.md")},
+          {"plugin.toml", text("plugin.toml") + text(kind + ".toml")},
+          {name + ".cpp", text(kind + ".cpp")}};
+}
+
+std::vector<std::string> words_of(const Arguments& arguments) {
+  po::options_description known;
+  known.add_options()("word", po::value<std::vector<std::string>>()->default_value({}, ""));
+  po::positional_options_description positional;
+  positional.add("word", -1);
+  po::variables_map values;
+  po::store(po::command_line_parser(arguments).options(known).positional(positional).run(), values);
+  return values["word"].as<std::vector<std::string>>();
+}
+
+std::string list_of(const std::vector<std::string>& names) { return fmt::format("{}", fmt::join(names, ", ")); }
+
+}  // namespace
+
+int plugins_new(core::Runtime&, const Arguments& arguments) {
+  std::vector<std::string> kinds;
+  for (const auto& k : core::kinds()) kinds.emplace_back(k.name);
+  const auto words = words_of(arguments);
+  if (words.size() < 2 || words.size() > 3)
+    return complain(kUsage, "plugins new needs KIND NAME [DIR]; kinds: " + list_of(kinds));
+  const std::string &kind = words[0], &name = words[1];
+  if (!core::find_kind(kind))
+    return complain(kUsage, fmt::format("unknown kind '{}'{}; kinds: {}", kind, core::did_you_mean(kind, kinds), list_of(kinds)));
+  if (!is_plugin_name(name))
+    return complain(kUsage, fmt::format("'{}' is no name of a plugin; begin with a-z, then use a-z, 0-9, '-', '_' and '.'", name));
+
+  const fs::path to = words.size() > 2 ? words[2] : name;
+  std::error_code none;
+  if (fs::exists(to, none) && !(fs::is_directory(to, none) && fs::is_empty(to, none)))
+    return complain(kFailed, to.string() + " exists already; give another folder: kinora plugins new " + kind + " " + name + " DIR");
+  const fs::path sdk = sdk_folder();
+  if (sdk.empty())
+    return complain(kFailed, fmt::format("no templates in {}; install Kinora with its SDK (share/kinora/sdk)",
+                                         (core::executable_folder() / "../share/kinora/sdk").lexically_normal().string()));
+
+  const Words files = kind == "stage" ? stage_files(sdk / "template", name) : kind_files(sdk / "template/kinds", kind, name);
+  fs::create_directories(to);
+  for (const auto& [file, text] : files) {
+    const auto written = core::write_file_atomically(to / file, text);
+    if (!written) return complain(kFailed, written.failure().message);
+    std::cout << (to / file).string() << "\n";
+  }
+  std::cout << fmt::format(
+      "\nnext:\n  cmake -S {0} -B {0}/build -DCMAKE_PREFIX_PATH={1} -DCMAKE_BUILD_TYPE=Release && cmake --build {0}/build\n"
+      "  kinora --plugins {0}/build/lib/kinora/plugins plugins inspect {2}/{3}\n",
+      to.string(), sdk.string(), kind, name);
+  return kDone;
+}
+
+}  // namespace kinora

@@ -1,0 +1,108 @@
+// What a rank that does not come, or does something else, does to the others: an error in time that names it.
+#include <chrono>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "kinora/strategy.hpp"
+#include "plugins/collectives/gloo/gloo_testing.hpp"
+
+namespace kinora {
+namespace {
+
+using at::Tensor;
+using namespace test;  // NOLINT(google-build-using-namespace)
+
+TEST(Gloo, AMissingRankIsATimeoutThatNamesTransferGroupAndRank) {
+  on_ranks(3, [](const Rank& me) {
+    const World w(me, 1000);
+    auto owner = w.mesh(me, {{"dp", 3}});
+    const Group<Tensor> g = Mesh<Tensor>(owner.abi()).group("dp");
+    const Tensor x = at::ones({4}, at::kDouble);
+    g.sum(x);
+    if (me.rank == 1) {
+      std::this_thread::sleep_for(std::chrono::seconds(4));
+      return;
+    }
+    const Failed f = failure_of([&] { g.gather(x, 0); });
+    EXPECT_EQ(f.code, KINORA_TIMEOUT) << f.message;
+    for (const char* part : {"gather #2", "group 'dp'", "1000 ms", "rank 1 did not take part"})
+      EXPECT_NE(f.message.find(part), std::string::npos) << part << " is missing in: " << f.message;
+    EXPECT_EQ(f.message.find("ranks"), std::string::npos) << "a healthy rank is blamed: " << f.message;
+    EXPECT_LT(f.seconds, 2.5);
+  });
+}
+
+TEST(Gloo, AMessageThatNobodySendsIsATimeoutThatNamesItsSender) {
+  on_ranks(3, [](const Rank& me) {
+    const World w(me, 1000);
+    auto owner = w.mesh(me, {{"pp", 3}});
+    const kinora_group* g = owner.group("pp");
+    if (me.rank != 0) {
+      std::this_thread::sleep_for(std::chrono::seconds(3));
+      return;
+    }
+    const Failed f =
+        failure_of([&] { Pending(g, transfer(KINORA_RECV, at::empty({2}), 0, 0, 2, 5)).finish(); });
+    EXPECT_EQ(f.code, KINORA_TIMEOUT);
+    EXPECT_NE(f.message.find("recv #1 from rank 2 with tag 5 of group 'pp'"), std::string::npos) << f.message;
+    EXPECT_NE(f.message.find("rank 2 did not take part"), std::string::npos) << f.message;
+  });
+}
+
+TEST(Gloo, ARankThatDiedIsNamedAtOnce) {
+  on_ranks(3, [](const Rank& me) {
+    const World w(me, 20000);
+    auto owner = w.mesh(me, {{"dp", 3}});
+    const Group<Tensor> g = Mesh<Tensor>(owner.abi()).group("dp");
+    g.sum(at::ones({1}));
+    if (me.rank == 2) _exit(0);
+    const Failed f = failure_of([&] { g.sum(at::ones({1})); });
+    EXPECT_EQ(f.code, KINORA_IO) << f.message;
+    EXPECT_NE(f.message.find("sum #2"), std::string::npos) << f.message;
+    EXPECT_NE(f.message.find("rank 2 did not take part"), std::string::npos) << f.message;
+    EXPECT_LT(f.seconds, 5);
+  });
+}
+
+TEST(Gloo, AWorldThatDoesNotFillSaysWhoIsMissing) {
+  on_ranks(2, [](const Rank& me) {
+    for (const std::string& uri : {me.file(), me.tcp()}) {
+      const Failed f = failure_of([&] { World w({me.rank, 3, me.folder, me.port}, 1000, uri); });
+      EXPECT_EQ(f.code, KINORA_TIMEOUT);
+      if (me.rank != 0) continue;
+      EXPECT_NE(f.message.find("of 3 ranks these did not join within 1000 ms: 2"), std::string::npos)
+          << f.message;
+    }
+  });
+}
+
+TEST(Gloo, RefusesWhatWouldHangTheOthers) {
+  on_ranks(2, [](const Rank& me) {
+    const World w(me);
+    auto owner = w.mesh(me, {{"dp", 2}});
+    const kinora_group* g = owner.group("dp");
+    const auto invalid = [&](const kinora_transfer& t, const char* part) {
+      const Failed f = failure_of([&] { Pending(g, t).finish(); });
+      EXPECT_EQ(f.code, KINORA_INVALID);
+      EXPECT_NE(f.message.find(part), std::string::npos) << f.message;
+    };
+    const Tensor x = at::ones({3, 4});
+    invalid(transfer(KINORA_SCATTER_SUM, x, 0), "dimension 0 of size 3 does not divide by 2 ranks");
+    invalid(transfer(KINORA_EXCHANGE, x, 0, 1), "does not divide");
+    invalid(transfer(KINORA_SUM, at::ones({2}, at::kBool)), "cannot combine Bool");
+    invalid(transfer(KINORA_BROADCAST, x, 0, 0, 2), "no rank 2 in a group of 2");
+    invalid(transfer(KINORA_SEND, x, 0, 0, me.rank), "to itself");
+    EXPECT_EQ(failure_of([&] { owner.group("tq"); }).code, KINORA_INVALID);
+    EXPECT_TRUE(Group<Tensor>(g).sum(x).equal(2 * x));  // and nothing is out of step
+  });
+  for (const char* uri : {"", "file://relative", "tcp://host", "tcp://host:0", "tcp://host:99999", "/tmp/x"})
+    EXPECT_EQ(failure_of([&] {
+                World({0, 2, "", 0}, 1000, uri[0] ? uri : "-");
+              }).code,
+              KINORA_INVALID)
+        << uri;
+}
+
+}  // namespace
+}  // namespace kinora

@@ -1,0 +1,22 @@
+// What each transfer is to c10d's Gloo: which call, over which buffer, and what makes the result of it.
+#pragma once
+#include <functional>
+
+#include <ATen/core/Tensor.h>
+
+#include "kinora/aten.hpp"
+#include "kinora/collective.hpp"
+#include "plugins/collectives/gloo/peers.hpp"
+
+namespace kinora {
+
+// A transfer under way. Both members hold the tensors that they use.
+struct Started {
+  c10::intrusive_ptr<c10d::Work> work;  // null: nothing to wait for
+  std::function<at::Tensor()> result;   // once the work is done
+};
+
+// t: checked, and without gradient. The group has more than one rank. c10d's exceptions pass through.
+Started start_transfer(const Peers& peers, const Transfer<at::Tensor>& t);
+
+}  // namespace kinora
