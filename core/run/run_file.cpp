@@ -236,7 +236,7 @@ std::optional<ComponentUse> read_component(const Document& doc, const Registry& 
   for (const auto& p : found) {
     const std::string at = pointer + "/" + p.path.substr(0, p.path.find('['));
     const bool unknown = !(*spec)->option(p.path.substr(0, p.path.find('[')));
-    problems.push_back({unknown ? doc.key(at) : doc.value(at), p.message + (unknown ? "" : " (option of " + use.id + ")")});
+    problems.push_back({unknown ? doc.key(at) : doc.value(at), p.message});
   }
   for (const auto& plugin : registry.plugins())
     if (plugin.spec.component(use.id) && plugin.state != PluginState::shadowed) use.version = plugin.spec.version;

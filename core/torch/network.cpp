@@ -22,10 +22,10 @@ int64_t Network::numel() const {
   return n;
 }
 
-void Network::load(const std::filesystem::path& weights) {
+void Network::load(const std::filesystem::path& weights, bool more_is_fine) {
   const Safetensors file = or_throw(Safetensors::open(weights));
   try {
-    load_values(chain_.parameters(), chain_.leaves(), file.names(), find_in(file));
+    load_values(chain_.parameters(), chain_.leaves(), file.names(), find_in(file), {.allow_unexpected = more_is_fine});
   } catch (const Error& e) {
     throw Error(e.code(), weights.string() + " does not fit " + component_.spec->id + ": " + e.what());
   }

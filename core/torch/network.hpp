@@ -24,8 +24,9 @@ class Network {
   Chain& chain() { return chain_; }
   // Parameters of one process.
   int64_t numel() const;
-  // From a safetensors file or folder; every name must fit.
-  void load(const std::filesystem::path& weights);
+  // From a safetensors file or folder; every parameter must be there, and nothing else unless `more_is_fine` (a published
+  // encoder carries heads that are not used).
+  void load(const std::filesystem::path& weights, bool more_is_fine = false);
 
   // A model: its outputs in the manifest's order. A model's inputs by name; undefined ones are left out.
   std::vector<at::Tensor> forward(const NamedTensors& in);

@@ -19,7 +19,7 @@ at::Tensor ids(const Sample& sample, const char* name) {
 TextEncoder::TextEncoder(JobContext& context, const JobSpec& encode)
     : words_(context.runtime(), encode.component("words")->id, encode.component("words")->options),
       network_(std::make_unique<Network>(context.open(*encode.component("text")), encode.component("text")->options, ChainOptions{})) {
-  network_->load(encode.options.at("text_weights").get<std::string>());
+  network_->load(encode.options.at("text_weights").get<std::string>(), true);
 }
 
 at::Tensor TextEncoder::operator()(const std::string& text) {
