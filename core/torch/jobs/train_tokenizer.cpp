@@ -99,7 +99,8 @@ void write_strip(JobContext& context, const at::Tensor& frames, int64_t count, c
   Sample sample("strip");
   set_frames(sample, frames.index_select(0, at));
   const OneStage write(context.runtime(), "video.write", json{{"format", "png"}});
-  const auto bytes = *write(sample).bytes("png");
+  const Sample made = write(sample);
+  const auto bytes = *made.bytes("png");
   or_throw(write_file_atomically(file, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
 }
 

@@ -121,6 +121,19 @@ TEST(Bf16, PartialSumsStayFloat32) {
   EXPECT_LT(worst(sum, at::linear(rounded(x), rounded(whole.end.weight))), 2e-6);
 }
 
+TEST(Bf16, TheGpusProductIsTheSame) {
+  if (!at::hasCUDA()) GTEST_SKIP() << "no CUDA device, or a build without libtorch_cuda";
+  Bf16 cpu, gpu;
+  for (Tensor* t : {&gpu.above.weight, &gpu.above.bias}) *t = t->detach().cuda().set_requires_grad(true);
+  const Tensor x = at::randn({3, 5, 32}), g = at::randn({3, 5, 24});
+  const Tensor here = cpu.context().linear(x, kWeight, kBias, 1),
+               there = gpu.context().linear(x.cuda(), kWeight, kBias, 1);
+  here.backward(g);
+  there.backward(g.cuda());
+  EXPECT_LT(worst(there.cpu(), here), 2e-6);
+  EXPECT_LT(worst(gpu.above.weight.grad().cpu(), cpu.above.weight.grad()), 1e-5);
+}
+
 TEST(Bf16, AttentionSeesBfloat16AndAnswersInTheStreamsDtype) {
   const Bf16 p;
   const Tensor q = at::randn({2, 6, 3, 8}), k = at::randn({2, 7, 3, 8}), v = at::randn({2, 7, 3, 8});

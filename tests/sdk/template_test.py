@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""The SDK's three steps, out of tree: kinora plugins new, cmake, kinora --plugins DIR. Every kind
+compiles; a stage, a sampler and a storage are built, tested and used. usage: template_test.py KINORA ROOT SCRATCH"""
+import json, os, pathlib, shutil, subprocess, sys
+
+KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+FILM = ROOT / "tests/data/film_excerpt.webm"
+KINDS = ["stage", "storage", "engine", "tokenizer", "model", "loss", "sampler", "parallel", "precision", "collective"]
+ENVIRONMENT = {**os.environ, "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}
+failures = []
+
+
+def run(*command):
+    return subprocess.run([str(c) for c in command], capture_output=True, text=True, env=ENVIRONMENT, timeout=600)
+
+
+def check(name, done, code=0, *words):
+    text = done.stdout + done.stderr
+    wrong = [f"exit {done.returncode}, expected {code}"] if done.returncode != code else []
+    wrong += [f"no '{w}'" for w in words if w not in text]
+    print(("ok    " if not wrong else "WRONG ") + name, flush=True)
+    if wrong:
+        failures.append(name)
+        print("   ", "; ".join(wrong), "\n   ", text.strip()[-4000:].replace("\n", "\n    "))
+    return not wrong
+
+
+def kinora(*arguments):
+    return run(KINORA, *arguments)
+
+
+def built(kind, name, sdk):
+    """Makes, builds and inspects one plugin; the folder of its plugins."""
+    folder, id = SCRATCH / name, f"{kind}/{name}"
+    build, plugins = folder / "build", folder / "build/lib/kinora/plugins"
+    library = plugins / name / f"lib{name}.so"
+    check(f"{id}: new", kinora("plugins", "new", kind, name, folder), 0, "plugin.toml")
+    configured = run("cmake", "-G", "Ninja", "-S", folder, "-B", build, f"-DCMAKE_PREFIX_PATH={sdk}", f"-DKINORA_PROGRAM={KINORA}")
+    if not check(f"{id}: configure", configured) or not check(f"{id}: build", run("cmake", "--build", build)):
+        return plugins
+    check(f"{id}: its tests", run("ctest", "--test-dir", build, "--output-on-failure"), 0, "100% tests passed")
+    check(f"{id}: inspect", kinora("--plugins", plugins, "plugins", "inspect", id), 0, id)
+    check(f"{id}: validate", kinora("plugins", "validate", library))
+    before = (folder / "plugin.toml").read_text()
+    check(f"{id}: manifest", run("cmake", "--build", build, "--target", f"{name}.manifest"))
+    if (folder / "plugin.toml").read_text() != before:
+        failures.append(f"{id}: the target {name}.manifest changed a manifest that was current")
+    return plugins
+
+
+def stage():
+    plugins = built("stage", "dim-scenes", ROOT / "sdk")
+    done = kinora("--plugins", plugins, "apply", "stage/dim-scenes", FILM, "--json")
+    if check("apply without frames", done):
+        assert json.loads(done.stdout)["mean"] is None, done.stdout
+    for bound, kept in ((0.0, 1), (1.0, 0)):
+        file, out = SCRATCH / f"run{kept}.toml", SCRATCH / f"run{kept}"
+        file.write_text(f'''[run]
+name = "dim"
+out = "{out}"
+[[job]]
+name = "look"
+kind = "curate"
+input = ["{FILM}"]
+stages = [{{ use = "video.read", frames = 4, height = 36 }}, {{ use = "dim-scenes", at_least = {bound} }}]
+''')
+        if check(f"run with at_least = {bound}", kinora("--plugins", plugins, "run", file)):
+            summary = json.loads((out / "look/summary.json").read_text())
+            if (summary["kept"], summary["failed"]) != (kept, 0):
+                failures.append(f"at_least = {bound}: {summary}")
+                print("WRONG", failures[-1])
+
+
+def every_kind_compiles():
+    for kind in KINDS:
+        folder = SCRATCH / f"only-{kind}"
+        if not check(f"{kind}: new", kinora("plugins", "new", kind, "first.try-2", folder)):
+            continue
+        names = ("KINORA_PLUGIN_NAME=\"first.try-2\"", "KINORA_PLUGIN_VERSION=\"0\"")
+        compiler = ["c++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers"]
+        check(f"{kind}: compiles", run(*compiler, *(f"-D{n}" for n in names), f"-I{ROOT}/sdk/include", folder / "first.try-2.cpp"))
+
+
+def refusals():
+    check("unknown kind", kinora("plugins", "new", "stag", "x", SCRATCH / "x"), 2, "did you mean 'stage'?", "collective")
+    check("no name", kinora("plugins", "new", "stage"), 2, "KIND NAME", "tokenizer")
+    check("bad name", kinora("plugins", "new", "stage", "My Stage", SCRATCH / "x"), 2, "My Stage", "a-z")
+    check("folder in use", kinora("plugins", "new", "stage", "x", SCRATCH / "dim-scenes"), 1, "exists already")
+
+
+shutil.rmtree(SCRATCH, ignore_errors=True)
+SCRATCH.mkdir(parents=True)
+stage()
+built("sampler", "geometric", ROOT / "sdk")
+built("storage", "memory", ROOT / "sdk/cmake")
+every_kind_compiles()
+refusals()
+print(f"{len(failures)} failed")
+sys.exit(bool(failures))
