@@ -118,7 +118,7 @@ TEST(WebDataset, BoundsItsMemory) {
   lie.replace(124, 11, "70000000000");
   int sum = 8 * 32;
   for (int i = 0; i < 512; ++i) sum += i < 148 || i >= 156 ? static_cast<unsigned char>(lie[static_cast<size_t>(i)]) : 0;
-  char text[8];
+  char text[16] = {};
   std::snprintf(text, sizeof text, "%06o", static_cast<unsigned>(sum));
   lie.replace(148, 7, std::string(text, 7));
   EXPECT_THAT(read_all(lie, {.sample_bytes = UINT64_MAX}), ElementsAre(HasSubstr("entry 1 is truncated (expected 7516192768 bytes, found 1536)")));

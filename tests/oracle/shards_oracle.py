@@ -96,7 +96,7 @@ def with_energon(folder, expected):
             found[sample["__key__"]] = {k: v for k, v in sample.items() if not k.startswith("__")}
     same("megatron-energon, by split", [(k, found.get(k, {})) for k, _ in expected], expected)
     check(len(found) == len(expected), "energon: other samples")
-    by_key = SqliteITarEntryReader(path)
+    by_key = SqliteITarEntryReader(path, key_is_full_entryname=True)
     for key, fields in expected:
         for field, data in fields.items():
             check(by_key[f"{key}.{field}"][0] == data, f"energon: look-up of {key}.{field} differs")

@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 
+#include "kinora/aten.hpp"
 #include "core/torch/chain.hpp"
 #include "core/torch/safe_tensors.hpp"
 #include "kinora/named.hpp"

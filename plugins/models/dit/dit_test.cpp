@@ -165,8 +165,11 @@ TEST(DitFresh, PredictsZeroAndLearnsFromTheFirstStep) {
   const Tensor output = dit(small());
   EXPECT_EQ(output.abs().max().item<double>(), 0);
   (output - 1).square().sum().backward();
-  for (const auto& leaf : dit.chain().leaves())
-    if (leaf.name == "proj_out.weight") EXPECT_GT(leaf.tensor.grad().abs().sum().item<double>(), 0);
+  for (const auto& leaf : dit.chain().leaves()) {
+    if (leaf.name == "proj_out.weight") {
+      EXPECT_GT(leaf.tensor.grad().abs().sum().item<double>(), 0);
+    }
+  }
 }
 
 TEST(DitSize, IsAPresetOfThreeOptions) {
@@ -205,7 +208,7 @@ TEST(DitInputs, ThatDoNotFitAreRefused) {
   auto none = small();
   none.erase("timestep");
   EXPECT_THAT(refusal([&] { dit(none); }), HasSubstr("input 'timestep' is missing"));
-  EXPECT_THAT(refusal([] { Dit odd({{"head_size", 13}}); }), HasSubstr("head_size = 13 is odd"));
+  EXPECT_THAT(refusal([] { Dit odd(core::json{{"head_size", 13}}); }), HasSubstr("head_size = 13 is odd"));
 }
 
 }  // namespace

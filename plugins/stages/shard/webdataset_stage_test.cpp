@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -85,6 +86,43 @@ TEST_F(Shards, ListsMembersInTheOrderOfTheSource) {
   EXPECT_FALSE(fs::exists(path("a/shard-000003.tar")));
   EXPECT_EQ(out.held, 10);
   EXPECT_EQ(out.stored.size(), 10u);
+}
+
+// Python's webdataset, tarfile and sqlite3, and megatron-energon where it is installed, read the same samples.
+TEST_F(Shards, AreWhatOtherReadersExpect) {
+  const fs::path project = fs::path(KINORA_TEST_DATA) / ".." / "..", python = project / ".deps" / "venv" / "bin" / "python3";
+  const char* asked = std::getenv("KINORA_ORACLE_PYTHON");
+  if (!asked && !fs::exists(python)) GTEST_SKIP() << "no Python in .deps/venv; packaging/dev.sh setup makes one";
+  std::vector<Sample> samples;
+  for (int n = 0; n < 40; ++n) samples.push_back(sample(n));
+  samples.emplace_back(std::string(180, 'd') + "/" + std::string(90, 'k'));
+  samples.back().set("txt", "long");
+  samples.emplace_back("caf\xC3\xA9/film");
+  samples.back().set("shots.json", "{}");
+  std::string listing;
+  {
+    const kinora::testing::Run run(path("a"));
+    WebDatasetStage stage({.max_count = 9, .val = 0.4});
+    for (const auto& s : samples) {
+      stage.process(s, out.emit(), run);
+      std::string fields;
+      for (const auto& field : s.fields()) {
+        if (field.name == "url") continue;
+        std::string hex;
+        for (const uint8_t byte : field.bytes) hex += {"0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
+        fields += (fields.empty() ? "\"" : ", \"") + std::string(field.name) + "\": \"" + hex + "\"";
+      }
+      listing += (listing.empty() ? "[" : ",\n") + std::string("{\"key\": \"") + std::string(s.key()) + "\", \"fields\": {" + fields + "}}";
+    }
+    stage.finish(out.emit(), run);
+  }
+  std::ofstream(path("listing.json")) << listing << "]\n";
+  const std::string script = (project / "tests" / "oracle" / "shards_oracle.py").string();
+  const std::string command =
+      "'" + (asked ? std::string(asked) : python.string()) + "' '" + script + "' '" + path("a") + "' '" + path("listing.json") + "'";
+  const int status = std::system(command.c_str());
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "webdataset is not installed in that Python";
+  EXPECT_EQ(status, 0) << command;
 }
 
 TEST_F(Shards, AreTheSameBytesFromTheSameInput) {

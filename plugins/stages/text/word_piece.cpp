@@ -41,19 +41,22 @@ std::vector<int64_t> WordPiece::encode(std::string_view utf8, size_t max_length)
   for (size_t at = 0; at < utf8.size() && ids.size() < most; ++at) {
     const Special* special = utf8[at] == '[' ? special_at(utf8.substr(at)) : nullptr;
     if (!special) continue;
-    add_text(utf8.substr(begin, at - begin), ids);
+    add_text(utf8.substr(begin, at - begin), most, ids);
     ids.push_back(special->id);
     begin = at + special->text.size();
     at = begin - 1;
   }
-  if (ids.size() < most) add_text(utf8.substr(begin), ids);
+  if (ids.size() < most) add_text(utf8.substr(begin), most, ids);
   if (ids.size() > most) ids.resize(most);
   ids.push_back(end_);
   return ids;
 }
 
-void WordPiece::add_text(std::string_view utf8, std::vector<int64_t>& ids) const {
-  for (const auto& word : words(normalised(utf8))) add_word(word, ids);
+void WordPiece::add_text(std::string_view utf8, size_t most, std::vector<int64_t>& ids) const {
+  for (const auto& word : words(normalised(utf8))) {
+    if (ids.size() >= most) return;
+    add_word(word, ids);
+  }
 }
 
 void WordPiece::add_word(std::u32string_view word, std::vector<int64_t>& ids) const {

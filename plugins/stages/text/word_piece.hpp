@@ -30,7 +30,8 @@ class WordPiece {
   };
   int64_t need(const char* piece, const std::string& name) const;
   const Special* special_at(std::string_view text) const;
-  void add_text(std::string_view utf8, std::vector<int64_t>& ids) const;
+  // Stops once there are `most` ids.
+  void add_text(std::string_view utf8, size_t most, std::vector<int64_t>& ids) const;
   void add_word(std::u32string_view word, std::vector<int64_t>& ids) const;
 
   std::unordered_map<std::string, int64_t, Hash, std::equal_to<>> ids_;
