@@ -119,7 +119,7 @@ void run_curate(JobContext& context) {
   if (result.inputs.sum() != static_cast<int64_t>(inputs.size()))
     throw Error(KINORA_FAILED, "the engine lost an input: " + std::to_string(inputs.size()) + " went in, " +
                                    std::to_string(result.inputs.sum()) + " ended; report this as a defect");
-  if (result.inputs.kept == 0 && !inputs.empty())
+  if (result.inputs.failed > 0 && result.inputs.failed == result.inputs.sum())
     throw Error(KINORA_DATA, "none of the " + std::to_string(inputs.size()) + " inputs could be used; items.jsonl says why for each");
 }
 

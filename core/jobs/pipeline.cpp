@@ -86,8 +86,7 @@ PipelineResult run_pipeline(JobContext& context, const PipelineJob& job) {
   kinora_run call = context.call();
   call.n_threads = static_cast<int32_t>(job.threads > 0 ? job.threads : std::thread::hardware_concurrency());
   const auto& engine = context.open(*job.engine).table<kinora_engine>();
-  void* self = engine.create(host(), job.engine->options.abi());
-  if (!self) check(KINORA_FAILED);
+  void* self = made(engine.create(host(), job.engine->options.abi()), job.engine->id);
   const std::unique_ptr<void, void (*)(void*)> owned(self, engine.destroy);
   check(engine.run(self, &pipeline, &call));
   if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");

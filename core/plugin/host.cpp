@@ -131,6 +131,12 @@ Failure take_error(std::string_view what) {
   return fail(KINORA_FAILED, "{}: failed without a message", what);
 }
 
+void* made(void* instance, std::string_view id) {
+  if (instance) return instance;
+  const Failure why = take_error("create");
+  throw Error(why.code, std::string(id) + ": " + why.message);
+}
+
 Status from_abi(int32_t status, std::string_view what) {
   if (status == KINORA_OK) return {};
   LastError error = std::exchange(last(), {});

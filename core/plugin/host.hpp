@@ -25,6 +25,8 @@ Status ensure_torch();
 Status from_abi(int32_t status, std::string_view what);
 // The same after a call that returned null (create, the entry).
 Failure take_error(std::string_view what);
+// What create() of a component gave, or its error as an exception that begins with the component's id.
+void* made(void* instance, std::string_view id);
 
 // Lets this library or program use the SDK's C++ wrappers (kinora::Sample, kinora::Reader). The SDK's pointer
 // to the host is hidden, one a shared object, so this must stay inline: call it once in each.

@@ -115,7 +115,7 @@ video { display: block; width: 100%; height: auto; border-radius: 4px; backgroun
 .prompt { display: block; quotes: "“" "”"; color: var(--ink); font-size: 1.25rem; line-height: 1.35; letter-spacing: -0.01em; text-wrap: pretty;
   overflow-wrap: anywhere; margin-bottom: 1rem; }
 .video .facts { color: var(--ink); font-size: .9375rem; }
-.strip { margin-top: 1.25rem; } .strip img { min-width: 40rem; }
+.strip { margin-top: 1rem; } .strip img { min-width: 44rem; }
 pre { margin: 0; padding: 1.125rem 1.25rem; background: var(--panel); border-radius: 4px; overflow: auto; max-height: 44rem;
   font: .8125rem/1.6 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; tab-size: 2; }
 details { margin-top: 1.75rem; } summary { cursor: pointer; font-size: .875rem; font-weight: 640; } details pre { margin-top: .5rem; }

@@ -64,18 +64,18 @@ void write_video(Page& page, const std::filesystem::path& file) {
       out.in("figcaption", {}, [&] {
         out.leaf("q", {{"class", "prompt"}}, prompt.empty() ? "(no prompt)" : prompt);
         fact_list(out, video_facts(facts));
-        out.in("div",
-               {{"class", "scroll strip"},
-                {"role", "region"},
-                {"tabindex", "0"},
-                {"aria-label", "Frames of the video"}},
-               [&] {
-                 picture(out, strip,
-                         {"The frames of the video, from left to right", std::max(strip.width, 16),
-                          std::max(strip.height, 1)});
-               });
       });
     });
+    out.in("div",
+           {{"class", "scroll strip"},
+            {"role", "region"},
+            {"tabindex", "0"},
+            {"aria-label", "Frames of the video"}},
+           [&] {
+             picture(out, strip,
+                     {"The frames of the video, from left to right", std::max(strip.width, 16),
+                      std::max(strip.height, 1)});
+           });
   });
 }
 

@@ -76,8 +76,7 @@ ApplyResult apply_stage(Runtime& runtime, const ApplyRequest& request) {
   const Options options = apply_options(runtime, request);
   const Component component = or_throw(runtime.registry().open(request.id));
   const auto& stage = component.table<kinora_stage>();
-  void* self = stage.create(host(), options.abi());
-  if (!self) check(KINORA_FAILED);
+  void* self = made(stage.create(host(), options.abi()), request.id);
   const std::unique_ptr<void, void (*)(void*)> owned(self, stage.destroy);
 
   const std::string out = request.out.empty() ? fs::current_path().string() : fs::absolute(request.out).string();

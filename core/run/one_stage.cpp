@@ -34,8 +34,7 @@ OneStage::OneStage(Runtime& runtime, const std::string& id, const Options& optio
   const Component component = or_throw(runtime.registry().open("stage", id));
   id_ = component.spec->id;
   stage_ = &component.table<kinora_stage>();
-  self_ = stage_->create(host(), options.abi());
-  if (!self_) throw Error(KINORA_FAILED, id_ + ": " + std::string(view(host()->last_error(host()))));
+  self_ = made(stage_->create(host(), options.abi()), id_);
 }
 
 OneStage::~OneStage() {

@@ -2,15 +2,11 @@
 
 #include <ATen/ATen.h>
 
+#include "core/plugin/host.hpp"
 #include "kinora/aten.hpp"
 
 namespace kinora::core {
 namespace {
-
-void* made(void* self, const Component& component) {
-  if (self) return self;
-  throw Error(KINORA_FAILED, component.spec->id + ": " + std::string(view(host()->last_error(host()))));
-}
 
 template <class F>
 at::Tensor result(F call) {
@@ -22,7 +18,7 @@ at::Tensor result(F call) {
 }  // namespace
 
 LossInstance::LossInstance(const Component& c, const Options& o)
-    : spec_(*c.spec), api_(c.table<kinora_loss>()), self_(made(api_.create(host(), o.abi()), c)) {}
+    : spec_(*c.spec), api_(c.table<kinora_loss>()), self_(made(api_.create(host(), o.abi()), c.spec->id)) {}
 
 at::Tensor LossInstance::level(const at::Tensor& uniform) const {
   return result([&](kinora_tensor* o) { return api_.level(self_, handle(uniform), o); });
@@ -50,7 +46,7 @@ NamedTensors LossInstance::evaluate(const NamedTensors& in) const {
 }
 
 SamplerInstance::SamplerInstance(const Component& c, const Options& o)
-    : api_(c.table<kinora_sampler>()), self_(made(api_.create(host(), o.abi()), c)) {}
+    : api_(c.table<kinora_sampler>()), self_(made(api_.create(host(), o.abi()), c.spec->id)) {}
 
 std::vector<double> SamplerInstance::levels() const {
   const at::Tensor t = result([&](kinora_tensor* o) { return api_.levels(self_, o); }).to(at::kDouble).contiguous();

@@ -1,5 +1,6 @@
 #include "core/torch/network.hpp"
 
+#include "core/plugin/host.hpp"
 #include "core/torch/safe_tensors.hpp"
 #include "kinora/aten.hpp"
 
@@ -7,8 +8,8 @@ namespace kinora::core {
 
 Network::Network(const Component& component, const Options& options, const ChainOptions& chain, std::vector<const kinora_link*> links)
     : component_(component), chain_(chain, std::move(links)) {
-  self_ = is_model() ? model().create(host(), options.abi(), chain_.head()) : tokenizer().create(host(), options.abi(), chain_.head());
-  if (!self_) throw Error(KINORA_FAILED, component.spec->id + ": " + std::string(view(host()->last_error(host()))));
+  self_ = made(is_model() ? model().create(host(), options.abi(), chain_.head()) : tokenizer().create(host(), options.abi(), chain_.head()),
+               component.spec->id);
   chain_.ready();
 }
 

@@ -33,11 +33,6 @@ at::Tensor summed(const kinora_group& group, const at::Tensor& x) {
   return adopt<at::Tensor>(out);
 }
 
-void* made(void* self, const Component& component) {
-  if (self) return self;
-  throw Error(KINORA_FAILED, component.spec->id + ": " + std::string(view(host()->last_error(host()))));
-}
-
 }  // namespace
 
 Parallelism::Parallelism(JobContext& context) {
@@ -50,7 +45,7 @@ Parallelism::Parallelism(JobContext& context) {
   for (const auto* use : context.spec().list("parallel")) {
     const Component component = context.open(*use);
     const auto& api = component.table<kinora_strategy>();
-    instances_.emplace_back(made(api.create(host(), use->options.abi(), mesh_->abi()), component), api.destroy);
+    instances_.emplace_back(made(api.create(host(), use->options.abi(), mesh_->abi()), component.spec->id), api.destroy);
     const kinora_link* link = nullptr;
     check(api.link(instances_.back().get(), &link));
     if (link) links_.push_back(link);
@@ -58,7 +53,7 @@ Parallelism::Parallelism(JobContext& context) {
   if (const auto* use = context.spec().component("precision")) {
     const Component component = context.open(*use);
     const auto& api = component.table<kinora_precision>();
-    instances_.emplace_back(made(api.create(host(), use->options.abi()), component), api.destroy);
+    instances_.emplace_back(made(api.create(host(), use->options.abi()), component.spec->id), api.destroy);
     const kinora_link* link = nullptr;
     check(api.link(instances_.back().get(), &link));
     if (link) links_.push_back(link);
@@ -75,7 +70,7 @@ MeshOwner::Sizes Parallelism::axes(JobContext& context, int64_t world) const {
   for (const auto* use : context.spec().list("parallel")) {
     const Component component = context.open(*use);
     const auto& api = component.table<kinora_strategy>();
-    const Instance probe(made(api.create(host(), use->options.abi(), alone.abi()), component), api.destroy);
+    const Instance probe(made(api.create(host(), use->options.abi(), alone.abi()), component.spec->id), api.destroy);
     const std::string axis = api.axis(probe.get());
     if (axis.empty()) continue;
     const int64_t size = use->options.values().value("size", int64_t{0});
@@ -93,7 +88,7 @@ void Parallelism::join(JobContext& context, const MeshOwner::Sizes& axes, int64_
   const auto* use = context.spec().component("collective");
   const Component component = context.open(*use);
   const auto& api = component.table<kinora_collective>();
-  collective_ = Instance(made(api.create(host(), use->options.abi()), component), api.destroy);
+  collective_ = Instance(made(api.create(host(), use->options.abi()), component.spec->id), api.destroy);
   const std::string address = environment("MASTER_ADDR"), port = environment("MASTER_PORT");
   const std::string rendezvous = environment("KINORA_RENDEZVOUS").empty() ? "tcp://" + (address.empty() ? "127.0.0.1" : address) + ":" + (port.empty() ? "29500" : port)
                                                                           : environment("KINORA_RENDEZVOUS");

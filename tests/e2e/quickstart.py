@@ -77,7 +77,7 @@ def check_results(out):
     about = json.loads(probe["format"]["tags"]["comment"])
     assert about["sampler"] == "sampler/edm-heun" and about["nfe"] >= 2 * 3 - 1 and about["seed"] == 1, about
     page = (out / "report.html").read_text()
-    assert "<svg" in page and "film-0000" in page and "data:video/mp4;base64" in page
+    assert "<svg" in page and "Shot 12" in page and "data:video/mp4;base64" in page
     assert "http://" not in page.replace("http://www.w3.org", "") and "https://" not in page
 
 

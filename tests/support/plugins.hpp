@@ -39,8 +39,7 @@ class Instance {
     const auto component = core::or_throw(plugins().open(id));
     api_ = &component.table<Table>();
     options_ = core::or_throw(core::Options::make(*component.spec, given));
-    self_ = api_->create(&core::core_host(), options_.abi(), more...);
-    if (!self_) throw Error(KINORA_FAILED, last_error());
+    self_ = core::made(api_->create(&core::core_host(), options_.abi(), more...), id);
   }
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;

@@ -83,16 +83,18 @@ TEST_P(DitModel, EqualsDiffusersForwardAndBackward) {
   }
 }
 
-TEST_P(DitModel, TakesATimestepAFrame) {
-  if (!oracle.has("timestep_per_frame")) GTEST_SKIP() << "diffusers has it for patch_time 1 only";
+// diffusers takes one with patch_time 1 only, which case a has.
+TEST(DitTimestep, MayDifferFromFrameToFrame) {
+  const test::Oracle oracle(kFile, "a");
   Shuffled together(false), apart(true);
-  for (const auto& links : {std::vector<const kinora_link*>{}, {together.get()}, {apart.get()}}) {
-    Dit dit(oracle.options, dtype(), links);
-    dit.load(oracle.under("weight."));
-    auto in = inputs(oracle, dtype());
-    in["timestep"] = oracle("timestep_per_frame", dtype());
-    EXPECT_LT(test::difference(dit(in), oracle.exact("output_per_frame")), bound());
-  }
+  for (const auto dtype : {at::kDouble, at::kFloat})
+    for (const auto& links : {std::vector<const kinora_link*>{}, {together.get()}, {apart.get()}}) {
+      Dit dit(oracle.options, dtype, links);
+      dit.load(oracle.under("weight."));
+      auto in = inputs(oracle, dtype);
+      in["timestep"] = oracle("timestep_per_frame", dtype);
+      EXPECT_LT(test::difference(dit(in), oracle.exact("output_per_frame")), test::bound_of(dtype));
+    }
 }
 
 TEST_P(DitModel, StretchesTimeByFramesASecond) {
@@ -183,7 +185,6 @@ std::string refusal(const std::function<void()>& f) {
   try {
     f();
   } catch (const Error& e) {
-    EXPECT_EQ(e.code(), KINORA_INVALID);
     return e.what();
   }
   return "nothing was refused";
