@@ -158,11 +158,12 @@ run_tests() {
 
 demo() {
   build
-  local out=runs/quickstart file
+  local out=runs/quickstart
   kinora run configs/quickstart.toml --out "$out"
   echo
   echo "The run is in $out. Look at:"
-  for file in report.html film.mp4; do find "$out" -name "$file" -printf '  %p\n' | sort; done
+  echo "  $out/report.html           open it in a browser: shots, clips, captions, losses, reconstructions, the generated film"
+  echo "  $out/film/videos/000.mp4   the generated film"
 }
 
 format() {

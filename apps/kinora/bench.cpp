@@ -7,6 +7,7 @@
 #include <fstream>
 #include <memory>
 
+#include "apps/kinora/bench_virtual.hpp"
 #include "core/paths.hpp"
 #include "core/run/one_stage.hpp"
 #include "kinora/abi/stage.h"
@@ -27,18 +28,6 @@ double median(std::vector<double> v) {
   std::sort(v.begin(), v.end());
   return v[v.size() / 2];
 }
-
-// What a plugin call is compared with: the same function behind a virtual call.
-struct Virtual {
-  virtual ~Virtual() = default;
-  virtual int32_t resources(kinora_resources* out) = 0;
-};
-struct VirtualStage final : Virtual {
-  int32_t resources(kinora_resources* out) override {
-    *out = {sizeof(kinora_resources), 0, 1.0, 0.0, 0};
-    return KINORA_OK;
-  }
-};
 
 // Keeps the compiler from seeing which class it is.
 template <class T>
@@ -83,8 +72,8 @@ json bench_plugin_call(core::Runtime& runtime, const BenchOptions& options) {
   const auto values = core::or_throw(core::Options::make(*component.spec, json::object()));
   const std::unique_ptr<void, void (*)(void*)> self(stage.create(host(), values.abi()), stage.destroy);
   if (!self) check(KINORA_FAILED);
-  VirtualStage direct;
-  Virtual* virtual_stage = opaque<Virtual>(&direct);
+  const std::unique_ptr<Virtual> direct = make_virtual();
+  Virtual* virtual_stage = direct.get();
   const kinora_stage* table = opaque(&stage);
   constexpr int kCalls = 2'000'000;
   std::vector<double> through, straight, ratios;

@@ -5,10 +5,10 @@
 
 #include <ATen/ATen.h>
 
-#include "kinora/aten.hpp"
 #include "core/torch/chain.hpp"
 #include "core/torch/safe_tensors.hpp"
-#include "kinora/named.hpp"
+#include "kinora/abi/strategy.h"
+#include "kinora/aten.hpp"
 #include "tests/support/plugins.hpp"
 
 namespace kinora::test {
@@ -52,6 +52,20 @@ inline double difference(const at::Tensor& a, const at::Tensor& b) {
 }
 
 inline double bound_of(at::ScalarType dtype) { return dtype == at::kDouble ? 1e-12 : 1e-5; }
+
+// Runs every block again in the backward: a model that captures a tensor loses its gradient here.
+class Recompute {
+ public:
+  Recompute()
+      : strategy_("parallel/recompute", core::json::object(), static_cast<const kinora_mesh*>(nullptr)) {
+    check(strategy_->link(strategy_.self(), &link_));
+  }
+  const kinora_link* get() const { return link_; }
+
+ private:
+  Instance<kinora_strategy> strategy_;
+  const kinora_link* link_ = nullptr;
+};
 
 // A model or tokenizer on a chain of its own.
 template <class Table>

@@ -62,7 +62,11 @@ class DitModel : public ::testing::TestWithParam<std::tuple<const char*, at::Sca
 
 TEST_P(DitModel, EqualsDiffusersForwardAndBackward) {
   Shuffled together(false), apart(true);
-  for (const auto& links : {std::vector<const kinora_link*>{}, {together.get()}, {apart.get()}}) {
+  const test::Recompute recompute;
+  for (const auto& links : {std::vector<const kinora_link*>{},
+                            {together.get()},
+                            {apart.get()},
+                            {recompute.get(), together.get()}}) {
     Dit dit(oracle.options, dtype(), links);
     dit.load(oracle.under("weight."));
     const auto in = inputs(oracle, dtype());

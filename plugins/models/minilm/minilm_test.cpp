@@ -13,8 +13,9 @@ namespace {
 using at::Tensor;
 
 struct MiniLm : test::OnChain<kinora_model> {
-  explicit MiniLm(const core::json& options, at::ScalarType dtype = at::kDouble)
-      : OnChain("model/minilm", options, dtype) {}
+  explicit MiniLm(const core::json& options, at::ScalarType dtype = at::kDouble,
+                  std::vector<const kinora_link*> links = {})
+      : OnChain("model/minilm", options, dtype, std::move(links)) {}
 };
 
 TEST(MiniLm, EqualsTransformers) {
@@ -50,6 +51,23 @@ TEST(MiniLm, SeesNoPadding) {
   EXPECT_LT(test::difference(padded[0].narrow(1, 0, 5), alone[0]), 1e-14);
   EXPECT_LT(test::difference(padded[1], alone[1]), 1e-14);
   EXPECT_LT((alone[1].norm(2, {1}) - 1).abs().max().item<double>(), 1e-14);
+}
+
+TEST(MiniLm, HasTheSameGradientsWhenItsBlocksRunAgain) {
+  const test::Recompute recompute;
+  MiniLm once(kSmall), twice(kSmall, at::kDouble, {recompute.get()});
+  const Tensor ids = at::randint(1, 20, {2, 5}, at::kLong), ones = at::ones({2, 5}, at::kLong);
+  for (auto* minilm : {&once, &twice}) {
+    at::manual_seed(11);
+    minilm->randomise();
+    const auto out = minilm->forward({{"input_ids", ids}, {"attention_mask", ones}}, 2);
+    (out[0].square().sum() + out[1].sum()).backward();
+  }
+  for (size_t i = 0; i < once.chain().leaves().size(); ++i) {
+    const auto &a = once.chain().leaves()[i], &b = twice.chain().leaves()[i];
+    ASSERT_TRUE(a.tensor.grad().defined()) << a.name;
+    EXPECT_LT((a.tensor.grad() - b.tensor.grad()).abs().max().item<double>(), 1e-12) << a.name;
+  }
 }
 
 TEST(MiniLm, MakesNumbersOfAnEmptyText) {

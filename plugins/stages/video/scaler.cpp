@@ -1,6 +1,7 @@
 #include "scaler.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -21,8 +22,11 @@ void crop_to_aspect(AVFrame& frame, int width, int height) {
   const AVRational sar = frame.sample_aspect_ratio;
   const double pixel_aspect = sar.num > 0 && sar.den > 0 ? av_q2d(sar) : 1.0;
   const double wanted = static_cast<double>(width) / height / pixel_aspect;  // in stored pixels
-  const int keep_width = std::clamp(static_cast<int>(frame.height * wanted + 0.5), 1, frame.width);
-  const int keep_height = std::clamp(static_cast<int>(frame.width / wanted + 0.5), 1, frame.height);
+  const auto kept = [](double side, int whole) {
+    return static_cast<int>(std::lround(std::clamp(side, 1.0, static_cast<double>(whole))));
+  };
+  const int keep_width = kept(frame.height * wanted, frame.width);
+  const int keep_height = kept(frame.width / wanted, frame.height);
   const int extra_x = frame.width - keep_width, extra_y = frame.height - keep_height;
   // Even offsets, so that subsampled chroma is cut where luma is.
   frame.crop_left = static_cast<size_t>(extra_x / 2 & ~1);
