@@ -23,7 +23,8 @@ using Words = std::vector<std::pair<std::string, std::string>>;  // what is repl
 // The installation's, else the source tree's; empty if neither is there.
 fs::path sdk_folder() {
   std::error_code none;
-  for (const fs::path& folder : {core::executable_folder() / "../share/kinora/sdk", fs::path(KINORA_SDK_SOURCE)})
+  for (const fs::path& folder :
+       {core::executable_folder() / "../share/kinora/sdk", fs::path(KINORA_SDK_SOURCE)})
     if (fs::is_directory(folder / "template/kinds", none)) return fs::canonical(folder);
   return {};
 }
@@ -70,7 +71,8 @@ std::string contents(const fs::path& file) {
 Words stage_files(const fs::path& from, const std::string& name) {
   const Words words{{"brightness", name}, {"Brightness", class_name(name)}};
   Words out;
-  for (const char* file : {"CMakeLists.txt", "README.md", "plugin.toml", "brightness.cpp", "brightness_test.cpp"})
+  for (const char* file :
+       {"CMakeLists.txt", "README.md", "plugin.toml", "brightness.cpp", "brightness_test.cpp"})
     out.emplace_back(filled(file, words), filled(contents(from / file), words));
   return out;
 }
@@ -97,7 +99,9 @@ std::vector<std::string> words_of(const Arguments& arguments) {
   return values["word"].as<std::vector<std::string>>();
 }
 
-std::string list_of(const std::vector<std::string>& names) { return fmt::format("{}", fmt::join(names, ", ")); }
+std::string list_of(const std::vector<std::string>& names) {
+  return fmt::format("{}", fmt::join(names, ", "));
+}
 
 }  // namespace
 
@@ -108,21 +112,31 @@ int plugins_new(core::Runtime&, const Arguments& arguments) {
   if (words.size() < 2 || words.size() > 3)
     return complain(kUsage, "plugins new needs KIND NAME [DIR]; kinds: " + list_of(kinds));
   const std::string &kind = words[0], &name = words[1];
-  if (!core::find_kind(kind))
-    return complain(kUsage, fmt::format("unknown kind '{}'{}; kinds: {}", kind, core::did_you_mean(kind, kinds), list_of(kinds)));
+  if (!core::find_kind(kind)) {
+    const std::string hint = core::did_you_mean(kind, kinds);
+    return complain(kUsage, fmt::format("unknown kind '{}'{} kinds: {}", kind, hint.empty() ? ";" : hint,
+                                        list_of(kinds)));
+  }
   if (!is_plugin_name(name))
-    return complain(kUsage, fmt::format("'{}' is no name of a plugin; begin with a-z, then use a-z, 0-9, '-', '_' and '.'", name));
+    return complain(
+        kUsage,
+        fmt::format("'{}' is no name of a plugin; begin with a-z, then use a-z, 0-9, '-', '_' and '.'",
+                    name));
 
   const fs::path to = words.size() > 2 ? words[2] : name;
   std::error_code none;
   if (fs::exists(to, none) && !(fs::is_directory(to, none) && fs::is_empty(to, none)))
-    return complain(kFailed, to.string() + " exists already; give another folder: kinora plugins new " + kind + " " + name + " DIR");
+    return complain(kFailed, to.string() + " exists already; give another folder: kinora plugins new " +
+                                 kind + " " + name + " DIR");
   const fs::path sdk = sdk_folder();
   if (sdk.empty())
-    return complain(kFailed, fmt::format("no templates in {}; install Kinora with its SDK (share/kinora/sdk)",
-                                         (core::executable_folder() / "../share/kinora/sdk").lexically_normal().string()));
+    return complain(
+        kFailed,
+        fmt::format("no templates in {}; install Kinora with its SDK (share/kinora/sdk)",
+                    (core::executable_folder() / "../share/kinora/sdk").lexically_normal().string()));
 
-  const Words files = kind == "stage" ? stage_files(sdk / "template", name) : kind_files(sdk / "template/kinds", kind, name);
+  const Words files =
+      kind == "stage" ? stage_files(sdk / "template", name) : kind_files(sdk / "template/kinds", kind, name);
   fs::create_directories(to);
   for (const auto& [file, text] : files) {
     const auto written = core::write_file_atomically(to / file, text);
@@ -130,7 +144,8 @@ int plugins_new(core::Runtime&, const Arguments& arguments) {
     std::cout << (to / file).string() << "\n";
   }
   std::cout << fmt::format(
-      "\nnext:\n  cmake -S {0} -B {0}/build -DCMAKE_PREFIX_PATH={1} -DCMAKE_BUILD_TYPE=Release && cmake --build {0}/build\n"
+      "\nnext:\n  cmake -S {0} -B {0}/build -DCMAKE_PREFIX_PATH={1} -DCMAKE_BUILD_TYPE=Release && cmake "
+      "--build {0}/build\n"
       "  kinora --plugins {0}/build/lib/kinora/plugins plugins inspect {2}/{3}\n",
       to.string(), sdk.string(), kind, name);
   return kDone;

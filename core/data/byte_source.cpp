@@ -1,12 +1,12 @@
 #include "core/data/byte_source.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <sys/stat.h>
 
 #include "kinora/io.hpp"
 
@@ -15,7 +15,8 @@ namespace {
 
 class LocalFile final : public ByteSource {
  public:
-  LocalFile(std::string name, int descriptor, uint64_t size) : name_(std::move(name)), descriptor_(descriptor), size_(size) {}
+  LocalFile(std::string name, int descriptor, uint64_t size)
+      : name_(std::move(name)), descriptor_(descriptor), size_(size) {}
   LocalFile(const LocalFile&) = delete;
   LocalFile& operator=(const LocalFile&) = delete;
   ~LocalFile() override { ::close(descriptor_); }
@@ -24,9 +25,11 @@ class LocalFile final : public ByteSource {
   Result<uint64_t> read(uint64_t offset, void* to, uint64_t size) const override {
     uint64_t got = 0;
     while (got < size && offset < size_) {
-      const ssize_t n = ::pread(descriptor_, static_cast<char*>(to) + got, size - got, static_cast<off_t>(offset + got));
+      const ssize_t n =
+          ::pread(descriptor_, static_cast<char*>(to) + got, size - got, static_cast<off_t>(offset + got));
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return fail(KINORA_IO, "{}: reading failed ({}); check the disk", name_, std::strerror(errno));
+      if (n < 0)
+        return fail(KINORA_IO, "{}: reading failed ({}); check the disk", name_, std::strerror(errno));
       if (n == 0) break;
       got += static_cast<uint64_t>(n);
     }
@@ -73,7 +76,9 @@ class Memory final : public ByteSource {
 class Part final : public ByteSource {
  public:
   Part(std::shared_ptr<const ByteSource> whole, uint64_t offset, uint64_t size)
-      : whole_(std::move(whole)), offset_(std::min(offset, whole_->size())), size_(std::min(size, whole_->size() - offset_)) {}
+      : whole_(std::move(whole)),
+        offset_(std::min(offset, whole_->size())),
+        size_(std::min(size, whole_->size() - offset_)) {}
   const std::string& name() const override { return whole_->name(); }
   uint64_t size() const override { return size_; }
   Result<uint64_t> read(uint64_t offset, void* to, uint64_t size) const override {
@@ -94,8 +99,8 @@ Result<std::shared_ptr<const ByteSource>> open_bytes(std::string_view uri) {
   std::string path(uri);
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0)
-    return fail(errno == ENOENT ? KINORA_NOT_FOUND : KINORA_INVALID, "{}: cannot be opened ({}); check the path and its permissions", path,
-                std::strerror(errno));
+    return fail(errno == ENOENT ? KINORA_NOT_FOUND : KINORA_INVALID,
+                "{}: cannot be opened ({}); check the path and its permissions", path, std::strerror(errno));
   struct stat info {};
   if (::fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)) {
     ::close(descriptor);
@@ -109,7 +114,8 @@ std::shared_ptr<const ByteSource> bytes_in_memory(std::string name, std::span<co
   return std::make_shared<Memory>(std::move(name), bytes);
 }
 
-std::shared_ptr<const ByteSource> part_of(std::shared_ptr<const ByteSource> whole, uint64_t offset, uint64_t size) {
+std::shared_ptr<const ByteSource> part_of(std::shared_ptr<const ByteSource> whole, uint64_t offset,
+                                          uint64_t size) {
   return std::make_shared<Part>(std::move(whole), offset, size);
 }
 
@@ -117,7 +123,9 @@ Result<std::string> read_text(std::string_view uri, uint64_t limit) {
   const auto source = open_bytes(uri);
   if (!source) return source.failure();
   const uint64_t size = (*source)->size();
-  if (size > limit) return fail(KINORA_DATA, "{}: {} bytes where at most {} are expected; is it the right file?", uri, size, limit);
+  if (size > limit)
+    return fail(KINORA_DATA, "{}: {} bytes where at most {} are expected; is it the right file?", uri, size,
+                limit);
   std::string text(size, '\0');
   const auto got = (*source)->read(0, text.data(), size);
   if (!got) return got.failure();

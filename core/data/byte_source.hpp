@@ -26,7 +26,8 @@ Result<std::shared_ptr<const ByteSource>> open_bytes(std::string_view uri);
 // Borrows the bytes.
 std::shared_ptr<const ByteSource> bytes_in_memory(std::string name, std::span<const uint8_t> bytes);
 // The bytes from `offset` on, at most `size`.
-std::shared_ptr<const ByteSource> part_of(std::shared_ptr<const ByteSource> whole, uint64_t offset, uint64_t size);
+std::shared_ptr<const ByteSource> part_of(std::shared_ptr<const ByteSource> whole, uint64_t offset,
+                                          uint64_t size);
 // All of a small file; fails if it is larger than `limit`.
 Result<std::string> read_text(std::string_view uri, uint64_t limit);
 

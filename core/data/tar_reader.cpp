@@ -1,9 +1,8 @@
 #include "core/data/tar_reader.hpp"
 
+#include <algorithm>
 #include <archive.h>
 #include <archive_entry.h>
-
-#include <algorithm>
 #include <cerrno>
 
 namespace kinora::core {
@@ -34,7 +33,8 @@ struct TarReader::State {
   }
   static la_int64_t skip(struct archive*, void* self, la_int64_t n) {
     auto& s = *static_cast<State*>(self);
-    const uint64_t skipped = std::min(s.source->size() - s.at, static_cast<uint64_t>(std::max<la_int64_t>(n, 0)));
+    const uint64_t skipped =
+        std::min(s.source->size() - s.at, static_cast<uint64_t>(std::max<la_int64_t>(n, 0)));
     s.at += skipped;
     return static_cast<la_int64_t>(skipped);
   }
@@ -49,21 +49,25 @@ struct TarReader::State {
 Failure TarReader::State::damaged() const {
   if (read_failure) return *read_failure;
   const char* text = archive_error_string(archive.get());
-  if (count == 0) return fail(KINORA_DATA, "{}: not a tar archive ({}); check the file", source->name(), text ? text : "empty");
-  return fail(KINORA_DATA, "{}: entry {} is damaged ({}); rerun `kinora data verify`", source->name(), count + 1,
-              text ? text : "unknown error");
+  if (count == 0)
+    return fail(KINORA_DATA, "{}: not a tar archive ({}); check the file", source->name(),
+                text ? text : "empty");
+  return fail(KINORA_DATA, "{}: entry {} is damaged ({}); rerun `kinora data verify`", source->name(),
+              count + 1, text ? text : "unknown error");
 }
 
 Failure TarReader::State::truncated(uint64_t found) const {
-  return fail(KINORA_DATA, "{}: entry {} is truncated (expected {} bytes, found {}); rerun `kinora data verify`", source->name(), count,
-              archive_entry_size(entry), found);
+  return fail(KINORA_DATA,
+              "{}: entry {} is truncated (expected {} bytes, found {}); rerun `kinora data verify`",
+              source->name(), count, archive_entry_size(entry), found);
 }
 
 // A file cut between two entries looks whole, but for the block of zeros that ends an archive.
 std::optional<Failure> TarReader::State::check_end() const {
   if (!need_end || compressed() || end + 512 <= source->size()) return std::nullopt;
-  return fail(KINORA_DATA, "{}: cut off after entry {} (no end-of-archive block at byte {}); rerun `kinora data verify`", source->name(),
-              count, end);
+  return fail(KINORA_DATA,
+              "{}: cut off after entry {} (no end-of-archive block at byte {}); rerun `kinora data verify`",
+              source->name(), count, end);
 }
 
 TarMember TarReader::State::member() const {
@@ -86,8 +90,8 @@ Result<TarReader> TarReader::open(std::shared_ptr<const ByteSource> source, bool
     return fail(KINORA_DATA, "{}: not a tar archive (empty); check the file", state->source->name());
   archive_read_support_format_tar(state->archive.get());
   archive_read_support_filter_gzip(state->archive.get());
-  if (state->source->size() > 0 &&
-      archive_read_open2(state->archive.get(), state.get(), nullptr, State::read, State::skip, nullptr) != ARCHIVE_OK)
+  if (state->source->size() > 0 && archive_read_open2(state->archive.get(), state.get(), nullptr, State::read,
+                                                      State::skip, nullptr) != ARCHIVE_OK)
     return state->damaged();
   state->finished = state->source->size() == 0;
   return TarReader(std::move(state));
@@ -114,7 +118,8 @@ Result<std::optional<TarMember>> TarReader::next() {
     const auto size = static_cast<uint64_t>(std::max<la_int64_t>(archive_entry_size(s.entry), 0));
     if (archive_entry_sparse_count(s.entry) > 0) {
       s.finished = true;
-      return fail(KINORA_UNSUPPORTED, "{}: entry {} is a sparse file; pack it without --sparse", s.source->name(), s.count);
+      return fail(KINORA_UNSUPPORTED, "{}: entry {} is a sparse file; pack it without --sparse",
+                  s.source->name(), s.count);
     }
     const uint64_t left = s.source->size() - std::min(begin, s.source->size());
     if (!s.compressed() && size > left) {
@@ -122,7 +127,8 @@ Result<std::optional<TarMember>> TarReader::next() {
       return s.truncated(left);
     }
     s.end = begin + (size + 511) / 512 * 512;
-    if (archive_entry_filetype(s.entry) == AE_IFREG && !archive_entry_hardlink(s.entry)) return std::optional(s.member());
+    if (archive_entry_filetype(s.entry) == AE_IFREG && !archive_entry_hardlink(s.entry))
+      return std::optional(s.member());
   }
   return std::optional<TarMember>();
 }
@@ -131,8 +137,9 @@ Result<std::vector<uint8_t>> TarReader::content(uint64_t limit) {
   State& s = *state_;
   const auto size = static_cast<uint64_t>(std::max<la_int64_t>(archive_entry_size(s.entry), 0));
   if (size > limit)
-    return fail(KINORA_DATA, "{}: entry {} has {} bytes where at most {} may come; raise the limit if that is right", s.source->name(),
-                s.count, size, limit);
+    return fail(KINORA_DATA,
+                "{}: entry {} has {} bytes where at most {} may come; raise the limit if that is right",
+                s.source->name(), s.count, size, limit);
   std::vector<uint8_t> out;
   out.reserve(std::min(size, s.source->size()));  // a hostile size does not allocate
   const void* data = nullptr;

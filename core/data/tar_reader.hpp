@@ -1,4 +1,5 @@
-// The members of a tar archive, one after the other. Built for hostile input: memory is bounded, every end is checked.
+// The members of a tar archive, one after the other. Built for hostile input: memory is bounded, every end is
+// checked.
 #pragma once
 #include <memory>
 #include <optional>

@@ -16,8 +16,8 @@ bool is_note(std::string_view name) {
 }
 
 // The sample that lies in bytes [offset, offset + size) of a shard.
-Result<WebDatasetSample> read_one(const std::shared_ptr<const ByteSource>& source, uint64_t offset, uint64_t size,
-                                  const WebDatasetLimits& limits) {
+Result<WebDatasetSample> read_one(const std::shared_ptr<const ByteSource>& source, uint64_t offset,
+                                  uint64_t size, const WebDatasetLimits& limits) {
   WebDatasetLimits inside = limits;
   inside.need_end = false;
   auto reader = WebDatasetReader::over(part_of(source, offset, size), inside);
@@ -25,7 +25,9 @@ Result<WebDatasetSample> read_one(const std::shared_ptr<const ByteSource>& sourc
   auto sample = reader->next();
   if (!sample) return sample.failure();
   if (!*sample)
-    return fail(KINORA_DATA, "{}: no sample at byte {}; the index does not belong to this shard, write it anew", source->name(), offset);
+    return fail(KINORA_DATA,
+                "{}: no sample at byte {}; the index does not belong to this shard, write it anew",
+                source->name(), offset);
   (*sample)->where.offset += offset;
   return std::move(**sample);
 }
@@ -57,7 +59,8 @@ Result<WebDatasetReader> WebDatasetReader::open(std::string_view uri, const WebD
   return over(*std::move(source), limits);
 }
 
-Result<WebDatasetReader> WebDatasetReader::over(std::shared_ptr<const ByteSource> source, const WebDatasetLimits& limits) {
+Result<WebDatasetReader> WebDatasetReader::over(std::shared_ptr<const ByteSource> source,
+                                                const WebDatasetLimits& limits) {
   std::string name = source->name();
   auto tar = TarReader::open(std::move(source), limits.need_end);
   if (!tar) return tar.failure();
@@ -94,13 +97,14 @@ Result<std::optional<WebDatasetSample>> WebDatasetReader::read(bool contents) {
   return sample;
 }
 
-Status WebDatasetReader::add(WebDatasetSample& sample, const TarMember& member, std::string_view field, bool contents,
-                             uint64_t& left) {
+Status WebDatasetReader::add(WebDatasetSample& sample, const TarMember& member, std::string_view field,
+                             bool contents, uint64_t& left) {
   if (sample.find(field))
-    return fail(KINORA_DATA, "{}: entry {} is a second '{}'; a sample may have each field once", name_, member.number, member.name);
+    return fail(KINORA_DATA, "{}: entry {} is a second '{}'; a sample may have each field once", name_,
+                member.number, member.name);
   if (sample.fields.size() == kMostFields)
-    return fail(KINORA_DATA, "{}: entry {}: sample '{}' has more than {} fields; is it a WebDataset?", name_, member.number, sample.key(),
-                kMostFields);
+    return fail(KINORA_DATA, "{}: entry {}: sample '{}' has more than {} fields; is it a WebDataset?", name_,
+                member.number, sample.key(), kMostFields);
   WebDatasetSample::Field to{std::string(field), {}};
   if (contents) {
     auto bytes = tar_.content(left);
@@ -130,7 +134,8 @@ Result<WebDatasetShard> WebDatasetShard::open(std::string_view uri, const WebDat
   const auto& o = shard.offsets_;
   const bool rising = std::adjacent_find(o.begin(), o.end(), std::greater_equal<>()) == o.end();
   if (o.empty() || text->size() % 8 != 0 || !rising || o.back() > shard.source_->size())
-    return fail(KINORA_DATA, "{}: not an index of {} ({} bytes); rerun `kinora data index`", name, uri, text->size());
+    return fail(KINORA_DATA, "{}: not an index of {} ({} bytes); rerun `kinora data index`", name, uri,
+                text->size());
   return shard;
 }
 
@@ -145,7 +150,8 @@ Result<WebDatasetSample> read_webdataset(const WebDatasetEntry& entry, const Web
   if (!source) return source.failure();
   auto sample = read_one(*source, entry.offset, entry.size, limits);
   if (sample && sample->key() != entry.key)
-    return fail(KINORA_DATA, "{}: '{}' lies where '{}' was; the shard has changed, start again", entry.shard, sample->key(), entry.key);
+    return fail(KINORA_DATA, "{}: '{}' lies where '{}' was; the shard has changed, start again", entry.shard,
+                sample->key(), entry.key);
   return sample;
 }
 

@@ -1,11 +1,13 @@
 // WebDataset: shards are tar archives, and neighbours with one key are the fields of one sample.
 //
-//   shard-000000.tar: film-1.mp4 film-1.json film-2.mp4 film-2.json ...   key "film-1" has the fields mp4 and json
-//   shard-000000.tar.idx                                                  Energon: where each sample begins, see below
-//   .nv-meta/.info.json                                                   Energon: the shards and how many samples each has
+//   shard-000000.tar: film-1.mp4 film-1.json film-2.mp4 film-2.json ...   key "film-1" has the fields mp4 and
+//   json shard-000000.tar.idx                                                  Energon: where each sample
+//   begins, see below .nv-meta/.info.json                                                   Energon: the
+//   shards and how many samples each has
 //
-// A name is split at the first dot of its last part: "a.b/clip.shots.json" is the key "a.b/clip" and the field
-// "shots.json". Names without one, and those with a part __x__ at the front, are not samples and are passed over.
+// A name is split at the first dot of its last part: "a.b/clip.shots.json" is the key "a.b/clip" and the
+// field "shots.json". Names without one, and those with a part __x__ at the front, are not samples and are
+// passed over.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -54,9 +56,10 @@ std::optional<WebDatasetName> split_member_name(std::string_view name);
 class WebDatasetReader {
  public:
   static Result<WebDatasetReader> open(std::string_view uri, const WebDatasetLimits& limits = {});
-  static Result<WebDatasetReader> over(std::shared_ptr<const ByteSource> source, const WebDatasetLimits& limits = {});
-  // The next sample, or nothing at the end. After a failure there is nothing more; a sample of which the end was not seen
-  // is not given.
+  static Result<WebDatasetReader> over(std::shared_ptr<const ByteSource> source,
+                                       const WebDatasetLimits& limits = {});
+  // The next sample, or nothing at the end. After a failure there is nothing more; a sample of which the end
+  // was not seen is not given.
   Result<std::optional<WebDatasetSample>> next();
   // The same without the bytes: fields have names only. One or the other for a reader.
   Result<std::optional<WebDatasetSample>> next_names();
@@ -67,7 +70,8 @@ class WebDatasetReader {
   WebDatasetReader(TarReader tar, std::string name, const WebDatasetLimits& limits)
       : tar_(std::move(tar)), name_(std::move(name)), limits_(limits) {}
   Result<std::optional<WebDatasetSample>> read(bool contents);
-  Status add(WebDatasetSample& sample, const TarMember& member, std::string_view field, bool contents, uint64_t& left);
+  Status add(WebDatasetSample& sample, const TarMember& member, std::string_view field, bool contents,
+             uint64_t& left);
   TarReader tar_;
   std::string name_;
   WebDatasetLimits limits_;
@@ -75,8 +79,8 @@ class WebDatasetReader {
   bool failed_ = false;
 };
 
-// Random access to one shard through its .tar.idx: little-endian uint64 offsets of each sample's first header, then of the
-// end of the last sample. [any-thread] after open.
+// Random access to one shard through its .tar.idx: little-endian uint64 offsets of each sample's first
+// header, then of the end of the last sample. [any-thread] after open.
 class WebDatasetShard {
  public:
   static Result<WebDatasetShard> open(std::string_view uri, const WebDatasetLimits& limits = {});
@@ -90,12 +94,13 @@ class WebDatasetShard {
   WebDatasetLimits limits_;
 };
 
-// The shards of a folder: those that .nv-meta/.info.json names, in its order, else the *.tar files by name. Of the path of
-// a .tar file, itself. A folder of another storage ("s3://...") needs the .info.json.
+// The shards of a folder: those that .nv-meta/.info.json names, in its order, else the *.tar files by name.
+// Of the path of a .tar file, itself. A folder of another storage ("s3://...") needs the .info.json.
 Result<std::vector<std::string>> webdataset_shards(std::string_view folder);
 
 // Every sample of a folder or .tar file, by its headers alone; a key that comes twice is a failure.
-Result<std::vector<WebDatasetEntry>> index_webdataset(std::string_view folder, const WebDatasetLimits& limits = {});
+Result<std::vector<WebDatasetEntry>> index_webdataset(std::string_view folder,
+                                                      const WebDatasetLimits& limits = {});
 
 // One of them. [any-thread]
 Result<WebDatasetSample> read_webdataset(const WebDatasetEntry& entry, const WebDatasetLimits& limits = {});

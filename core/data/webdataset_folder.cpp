@@ -1,7 +1,8 @@
 // The shards of a folder, and all their samples.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <unordered_set>
+
+#include <nlohmann/json.hpp>
 
 #include "core/data/webdataset.hpp"
 
@@ -25,7 +26,9 @@ Result<std::vector<std::string>> shards_of_info(std::string_view folder, const s
     return fail(KINORA_DATA, "{}: no object \"shard_counts\"; rerun `kinora data index`", name);
   std::vector<std::string> out;
   for (const auto& [shard, count] : info["shard_counts"].items()) {
-    if (!stays_inside(shard)) return fail(KINORA_DATA, "{}: '{}' is not a name below the folder; rerun `kinora data index`", name, shard);
+    if (!stays_inside(shard))
+      return fail(KINORA_DATA, "{}: '{}' is not a name below the folder; rerun `kinora data index`", name,
+                  shard);
     out.push_back(std::string(folder) + "/" + shard);
   }
   return out;
@@ -36,7 +39,8 @@ Result<std::vector<std::string>> shards_of_info(std::string_view folder, const s
 Result<std::vector<std::string>> webdataset_shards(std::string_view folder) {
   constexpr uint64_t kInfo = uint64_t{1} << 28;  // some millions of shards
   std::error_code error;
-  if (!is_remote(folder) ? fs::is_regular_file(folder, error) : folder.ends_with(".tar")) return std::vector{std::string(folder)};
+  if (!is_remote(folder) ? fs::is_regular_file(folder, error) : folder.ends_with(".tar"))
+    return std::vector{std::string(folder)};
   const auto info = read_text(std::string(folder) + "/.nv-meta/.info.json", kInfo);
   if (info) return shards_of_info(folder, *info);
   if (info.failure().code != KINORA_NOT_FOUND || is_remote(folder)) return info.failure();
@@ -45,13 +49,16 @@ Result<std::vector<std::string>> webdataset_shards(std::string_view folder) {
     const std::string name = at->path().filename().string();
     if (name.ends_with(".tar") && name.front() != '.') out.push_back(at->path().string());
   }
-  if (error) return fail(KINORA_NOT_FOUND, "{}: cannot be listed ({}); give a folder of shards", folder, error.message());
+  if (error)
+    return fail(KINORA_NOT_FOUND, "{}: cannot be listed ({}); give a folder of shards", folder,
+                error.message());
   if (out.empty()) return fail(KINORA_NOT_FOUND, "{}: no .tar files; give a folder of shards", folder);
   std::sort(out.begin(), out.end());
   return out;
 }
 
-Result<std::vector<WebDatasetEntry>> index_webdataset(std::string_view folder, const WebDatasetLimits& limits) {
+Result<std::vector<WebDatasetEntry>> index_webdataset(std::string_view folder,
+                                                      const WebDatasetLimits& limits) {
   const auto shards = webdataset_shards(folder);
   if (!shards) return shards.failure();
   std::vector<WebDatasetEntry> out;
@@ -59,13 +66,16 @@ Result<std::vector<WebDatasetEntry>> index_webdataset(std::string_view folder, c
   for (const auto& shard : *shards) {
     auto reader = WebDatasetReader::open(shard, limits);
     if (!reader) return reader.failure();
-    if (!reader->seekable()) return fail(KINORA_UNSUPPORTED, "{}: compressed, so its samples cannot be found again; unpack it", shard);
+    if (!reader->seekable())
+      return fail(KINORA_UNSUPPORTED, "{}: compressed, so its samples cannot be found again; unpack it",
+                  shard);
     for (;;) {
       auto sample = reader->next_names();
       if (!sample) return sample.failure();
       if (!*sample) break;
       if (!seen.insert((*sample)->key()).second)
-        return fail(KINORA_DATA, "{}: a second sample '{}'; keys must differ in all shards of a folder", shard, (*sample)->key());
+        return fail(KINORA_DATA, "{}: a second sample '{}'; keys must differ in all shards of a folder",
+                    shard, (*sample)->key());
       out.push_back(std::move((*sample)->where));
     }
   }

@@ -2,12 +2,12 @@
 
 #include <archive.h>
 #include <archive_entry.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <fstream>
 #include <functional>
 #include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 namespace kinora::core {
 namespace {
@@ -59,7 +59,8 @@ std::vector<std::string> read_all(const std::string& bytes, const WebDatasetLimi
     if (!sample) out.push_back("error: " + sample.failure().message);
     if (!sample || !*sample) return out;
     std::string text = (*sample)->key() + ":";
-    for (const auto& f : (*sample)->fields) text += " " + f.name + "=" + std::string(f.bytes.begin(), f.bytes.end());
+    for (const auto& f : (*sample)->fields)
+      text += " " + f.name + "=" + std::string(f.bytes.begin(), f.bytes.end());
     out.push_back(text);
   }
 }
@@ -70,15 +71,22 @@ TEST(WebDataset, GroupsNeighboursWithOneKey) {
 }
 
 TEST(WebDataset, PassesOverWhatIsNoSample) {
-  EXPECT_THAT(read_all(tar({{"__notes__", "x"}, {"__notes__/a.txt", "x"}, {"d/", ""}, {"README", "x"}, {".hidden", "x"}, {"d.e/a.txt", "1"},
+  EXPECT_THAT(read_all(tar({{"__notes__", "x"},
+                            {"__notes__/a.txt", "x"},
+                            {"d/", ""},
+                            {"README", "x"},
+                            {".hidden", "x"},
+                            {"d.e/a.txt", "1"},
                             {"__x.txt", "2"}})),
               ElementsAre("d.e/a: txt=1", "__x: txt=2"));
 }
 
 TEST(WebDataset, ReadsLongAndForeignNamesInAnyLocale) {
   const std::string name = std::string(120, 'd') + "/" + std::string(150, 'k'), foreign = "caf\xC3\xA9";
-  for (const auto& format : {archive_write_set_format_pax_restricted, archive_write_set_format_pax, archive_write_set_format_gnutar}) {
-    EXPECT_THAT(read_all(tar({{name + ".txt", "1"}, {foreign + ".txt", "2"}}, format)), ElementsAre(name + ": txt=1", foreign + ": txt=2"));
+  for (const auto& format : {archive_write_set_format_pax_restricted, archive_write_set_format_pax,
+                             archive_write_set_format_gnutar}) {
+    EXPECT_THAT(read_all(tar({{name + ".txt", "1"}, {foreign + ".txt", "2"}}, format)),
+                ElementsAre(name + ": txt=1", foreign + ": txt=2"));
   }
   EXPECT_THAT(read_all(tar({{foreign + ".txt", "2"}})), ElementsAre(foreign + ": txt=2"));
 }
@@ -94,7 +102,8 @@ TEST(WebDataset, ReadsGzip) {
 TEST(WebDataset, SaysWhichEntryIsTruncatedAndByHowMuch) {
   const std::string whole = tar({{"a.txt", "1"}, {"b.mp4", std::string(8192, 'x')}});
   EXPECT_THAT(read_all(whole.substr(0, 1024 + 512 + 1024)),
-              ElementsAre("error: shard-000012.tar: entry 2 is truncated (expected 8192 bytes, found 1024); rerun `kinora data verify`"))
+              ElementsAre("error: shard-000012.tar: entry 2 is truncated (expected 8192 bytes, found 1024); "
+                          "rerun `kinora data verify`"))
       << "of what comes before, nobody knows whether it was whole";
 }
 
@@ -104,30 +113,36 @@ TEST(WebDataset, NoticesEveryPlaceWhereAShardCanBeCut) {
   for (size_t cut = 0; cut < whole.size(); ++cut) {
     const auto all = read_all(whole.substr(0, cut));
     const bool whole_blocks = cut >= end + 512;
-    EXPECT_EQ(all.back().starts_with("error: shard-000012.tar: "), !whole_blocks) << cut << ": " << all.back();
+    EXPECT_EQ(all.back().starts_with("error: shard-000012.tar: "), !whole_blocks)
+        << cut << ": " << all.back();
   }
-  EXPECT_THAT(read_all(whole.substr(0, end)).back(), HasSubstr("cut off after entry 3 (no end-of-archive block at byte 3584)"));
+  EXPECT_THAT(read_all(whole.substr(0, end)).back(),
+              HasSubstr("cut off after entry 3 (no end-of-archive block at byte 3584)"));
   EXPECT_THAT(read_all(whole.substr(0, end), {.need_end = false}).back(), "c: txt=3");
 }
 
 TEST(WebDataset, BoundsItsMemory) {
-  EXPECT_THAT(read_all(tar({{"a.txt", std::string(60, 'x')}, {"a.mp4", std::string(60, 'x')}}), {.sample_bytes = 100}),
+  EXPECT_THAT(read_all(tar({{"a.txt", std::string(60, 'x')}, {"a.mp4", std::string(60, 'x')}}),
+                       {.sample_bytes = 100}),
               ElementsAre(HasSubstr("entry 2 has 60 bytes where at most 40 may come")));
   // A header that claims 7 GiB in a file of 2 KiB.
   std::string lie = tar({{"a.txt", "1"}});
   lie.replace(124, 11, "70000000000");
   int sum = 8 * 32;
-  for (int i = 0; i < 512; ++i) sum += i < 148 || i >= 156 ? static_cast<unsigned char>(lie[static_cast<size_t>(i)]) : 0;
+  for (int i = 0; i < 512; ++i)
+    sum += i < 148 || i >= 156 ? static_cast<unsigned char>(lie[static_cast<size_t>(i)]) : 0;
   char text[16] = {};
   std::snprintf(text, sizeof text, "%06o", static_cast<unsigned>(sum));
   lie.replace(148, 7, std::string(text, 7));
-  EXPECT_THAT(read_all(lie, {.sample_bytes = UINT64_MAX}), ElementsAre(HasSubstr("entry 1 is truncated (expected 7516192768 bytes, found 1536)")));
+  EXPECT_THAT(read_all(lie, {.sample_bytes = UINT64_MAX}),
+              ElementsAre(HasSubstr("entry 1 is truncated (expected 7516192768 bytes, found 1536)")));
 }
 
 TEST(WebDataset, RefusesWhatIsNoArchiveAndFieldsThatComeTwice) {
   EXPECT_THAT(read_all(""), ElementsAre(HasSubstr("not a tar archive (empty)")));
   EXPECT_THAT(read_all(std::string(5000, 'x')), ElementsAre(HasSubstr("not a tar archive")));
-  EXPECT_THAT(read_all(tar({{"a.txt", "1"}, {"a.txt", "2"}})), ElementsAre(HasSubstr("entry 2 is a second 'a.txt'")));
+  EXPECT_THAT(read_all(tar({{"a.txt", "1"}, {"a.txt", "2"}})),
+              ElementsAre(HasSubstr("entry 2 is a second 'a.txt'")));
   Files many;
   for (int i = 0; i < 1001; ++i) many.emplace_back("a.f" + std::to_string(i), "");
   EXPECT_THAT(read_all(tar(many)), ElementsAre(HasSubstr("more than 1000 fields")));
@@ -149,7 +164,8 @@ class WebDatasetFolder : public ::testing::Test {
 };
 
 TEST_F(WebDatasetFolder, ListsShardsAsEnergonDoesElseByName) {
-  for (const char* name : {"b.tar", "a.tar", "c.tar", ".hidden.tar", "a.tar.idx", "x.txt"}) write(name, tar({{std::string(name) + ".txt", "1"}}));
+  for (const char* name : {"b.tar", "a.tar", "c.tar", ".hidden.tar", "a.tar.idx", "x.txt"})
+    write(name, tar({{std::string(name) + ".txt", "1"}}));
   const auto names = [&] {
     std::vector<std::string> out;
     const auto shards = or_throw(webdataset_shards(folder));
@@ -220,8 +236,12 @@ TEST_F(WebDatasetFolder, ReadsThroughTheIndexAndRefusesAForeignOne) {
 // Mutations of real archives, always the same ones: the fuzzer's property without the fuzzer.
 TEST(WebDataset, SurvivesHostileBytes) {
   std::vector<std::string> seeds;
-  for (const auto& format : {archive_write_set_format_pax, archive_write_set_format_gnutar, archive_write_set_format_ustar})
-    seeds.push_back(tar({{"a.txt", "1"}, {std::string(90, 'd') + "/" + std::string(60, 'k') + ".json", "{}"}, {"b.mp4", std::string(3000, 'x')}}, format));
+  for (const auto& format :
+       {archive_write_set_format_pax, archive_write_set_format_gnutar, archive_write_set_format_ustar})
+    seeds.push_back(tar({{"a.txt", "1"},
+                         {std::string(90, 'd') + "/" + std::string(60, 'k') + ".json", "{}"},
+                         {"b.mp4", std::string(3000, 'x')}},
+                        format));
   std::mt19937 random(20240131);
   size_t samples = 0, errors = 0;
   for (int round = 0; round < 30000; ++round) {
@@ -240,7 +260,8 @@ TEST(WebDataset, SurvivesHostileBytes) {
         if (h + 512 > b.size()) continue;
         b[h + 100 + random() % 60] = "01234567"[random() % 8];
         unsigned sum = 256;
-        for (size_t i = 0; i < 512; ++i) sum += i < 148 || i >= 156 ? static_cast<unsigned char>(b[h + i]) : 0;
+        for (size_t i = 0; i < 512; ++i)
+          sum += i < 148 || i >= 156 ? static_cast<unsigned char>(b[h + i]) : 0;
         char text[8];
         std::snprintf(text, sizeof text, "%06o", sum & 0777777);
         b.replace(h + 148, 7, std::string(text, 7));

@@ -136,6 +136,21 @@ TEST(SharedKeys, AreMaskedByTheirOwnValidity) {
   EXPECT_TRUE(at::allclose(got[1], full[1], 1e-13, 1e-13));
 }
 
+TEST(SharedKeys, NoneOfWhichIsValidGiveZeroNotNan) {
+  for (const auto dtype : {at::kDouble, at::kFloat}) {
+    const auto q = at::randn({B, 7, heads, d}, dtype).set_requires_grad(true), k = at::randn({B, E, heads, d}, dtype);
+    const auto valid = at::zeros({B, E}, at::kBool);
+    kinora_attention how{};
+    how.name = "text";
+    how.scale = 1;
+    how.kv_valid = handle(valid);
+    VisiblePlans plans;
+    const auto got = attention(q, k, k, how, {}, plans);
+    EXPECT_EQ(got.abs().sum().item<double>(), 0);
+    EXPECT_EQ(torch::autograd::grad({got.sum()}, {q})[0].abs().sum().item<double>(), 0);
+  }
+}
+
 TEST(Plans, RegularRulesNeedNoIndicesAndFewBatches) {
   const auto plan = [](const Frames& f, uint32_t over) {
     const auto t = token_table(f, F, H, W)[0];

@@ -13,14 +13,16 @@ class Brightness final : public kinora::Stage {
   static void describe(kinora::Describe<Options>& d) {
     d.name("brightness").help("Drops samples that are darker than a bound");
     d.option("at_least", &Options::at_least).range(0, 1).help("mean of the frames, 0 black to 1 white");
-    d.input("frames", "[T, H, W, 3]", "uint8", "beside the sample, from video.read; without it nothing is dropped");
+    d.input("frames", "[T, H, W, 3]", "uint8",
+            "beside the sample, from video.read; without it nothing is dropped");
   }
   explicit Brightness(const Options& o) : options_(o) {}
 
   void process(kinora::Sample in, const kinora::Emit& emit, const kinora::Run&) override {
     const kinora_dl_tensor* frames = in.tensor("frames");
     if (!frames) {
-      in.set("brightness.json", R"({"mean":null,"why":"no frames; put the stage video.read before this one"})");
+      in.set("brightness.json",
+             R"({"mean":null,"why":"no frames; put the stage video.read before this one"})");
       return emit(std::move(in));
     }
     const double mean = mean_of(*frames, in.key());

@@ -15,7 +15,9 @@ kinora_emit Execution::emit_table(Task& task) {
             return guard([&] { of(self).execution.drop(of(self), Sample::adopt(s), rule, score); });
           },
           [](void* self) { return guard([&] { of(self).execution.hold(of(self)); }); },
-          [](void* self, kinora_str key) { return guard([&] { of(self).execution.stored(of(self), view(key)); }); }};
+          [](void* self, kinora_str key) {
+            return guard([&] { of(self).execution.stored(of(self), view(key)); });
+          }};
 }
 
 void Execution::emit(Task& task, Sample sample) {
@@ -63,7 +65,8 @@ void Execution::stored(Task& task, std::string_view key) {
   }
   const auto at = task.slot.held.find(key);
   if (at == task.slot.held.end())
-    throw Error(KINORA_NOT_FOUND, "stored() of '" + std::string(key) + "', which this stage does not keep back");
+    throw Error(KINORA_NOT_FOUND,
+                "stored() of '" + std::string(key) + "', which this stage does not keep back");
   Held held = std::move(at->second);
   task.slot.held.erase(at);
   leave(task.stage, held.place, held.emitted);
@@ -101,7 +104,8 @@ void Execution::account(Task& task, const Weight& in, const Weight* out) {
   if (after > before) task.stage.largest = std::max(task.stage.largest, after - before);
 }
 
-// Whose end the sample's end is, and its place: the input itself going on, one that was kept back, or a new one.
+// Whose end the sample's end is, and its place: the input itself going on, one that was kept back, or a new
+// one.
 Execution::Origin Execution::origin(Task& task, std::string_view key, const kinora_sample* sample) {
   task.touched = true;
   const bool input = task.in && !task.ended && (sample == task.in->sample.get() || key == task.key);
@@ -141,8 +145,8 @@ void Execution::hand_on(const std::vector<StageState*>& to, Origin from, Sample 
   if (to.empty()) return end(from.track, {}, std::move(sample), std::move(weight));
   for (size_t i = to.size(); i-- > 0;) {
     if (i > 0) ledger_.add(weight);
-    Item item{i > 0 ? std::move(copies[i - 1]) : std::move(sample), weight, to.size() > 1 ? below(from.place, i) : from.place,
-              i > 0 ? child_of(from.track) : from.track};
+    Item item{i > 0 ? std::move(copies[i - 1]) : std::move(sample), weight,
+              to.size() > 1 ? below(from.place, i) : from.place, i > 0 ? child_of(from.track) : from.track};
     enter(*to[i], item.place, 0);
     Place place = item.place;
     to[i]->queue.emplace(std::move(place), std::move(item));

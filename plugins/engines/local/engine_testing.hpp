@@ -1,9 +1,9 @@
 // Pipelines for the tests of the engine: stages as lambdas, a source as a list, outcomes as a table.
 #pragma once
-#include <gtest/gtest.h>
-
 #include <deque>
 #include <functional>
+
+#include <gtest/gtest.h>
 
 #include "kinora/testing.hpp"
 #include "local_engine.hpp"
@@ -29,7 +29,9 @@ class ActStage final : public Stage {
     ++act_->alive;
   }
   ~ActStage() override { --act_->alive; }
-  void process(Sample in, const Emit& emit, const kinora::Run& run) override { act_->process(std::move(in), emit, run); }
+  void process(Sample in, const Emit& emit, const kinora::Run& run) override {
+    act_->process(std::move(in), emit, run);
+  }
   void finish(const Emit& emit, const kinora::Run& run) override {
     if (act_->finish) act_->finish(emit, run);
   }
@@ -99,8 +101,9 @@ class Pipeline {
     testing::start();
     std::vector<kinora_stage_spec> specs;
     for (auto& act : stages)
-      specs.push_back({sizeof(kinora_stage_spec), static_cast<uint32_t>(act.from.size()), act.name.c_str(), "stage/act", "{}",
-                       act.from.data(), act_table(), reinterpret_cast<const kinora_options*>(&act), act.workers});
+      specs.push_back({sizeof(kinora_stage_spec), static_cast<uint32_t>(act.from.size()), act.name.c_str(),
+                       "stage/act", "{}", act.from.data(), act_table(),
+                       reinterpret_cast<const kinora_options*>(&act), act.workers});
     const kinora_pipeline pipeline{
         sizeof(kinora_pipeline),
         static_cast<uint32_t>(specs.size()),
@@ -117,8 +120,8 @@ class Pipeline {
         [](void* self, const kinora_outcome* o) { return static_cast<Pipeline*>(self)->done(*o); },
         [](void* self, const char* text) { static_cast<Pipeline*>(self)->reports.emplace_back(text); }};
     testing::Run plain("", threads);
-    if (cancel_through) threads = 0;
-    const kinora::Run run = cancel_through ? static_cast<kinora::Run>(*cancel_through) : static_cast<kinora::Run>(plain);
+    const kinora::Run run =
+        cancel_through ? static_cast<kinora::Run>(*cancel_through) : static_cast<kinora::Run>(plain);
     std::string error;
     try {
       LocalEngine(options).run(pipeline, run);
@@ -133,15 +136,17 @@ class Pipeline {
 
   std::map<std::string, int> counts() const {
     std::map<std::string, int> out;
-    for (const auto& [key, o] : outcomes) ++out[o.end == KINORA_KEPT ? "kept" : o.end == KINORA_FILTERED ? "filtered" : "failed"];
+    for (const auto& [key, o] : outcomes)
+      ++out[o.end == KINORA_KEPT ? "kept" : o.end == KINORA_FILTERED ? "filtered" : "failed"];
     return out;
   }
 
  private:
   int32_t done(const kinora_outcome& o) {
     EXPECT_FALSE(telling_.exchange(true)) << "done() is called by two threads at once";
-    outcomes.emplace_back(std::string(view(samples_api().key(o.sample))),
-                          Outcome{o.end, o.stage ? o.stage : "", o.reason ? o.reason : "", o.score, o.status, o.consumed != 0});
+    outcomes.emplace_back(
+        std::string(view(samples_api().key(o.sample))),
+        Outcome{o.end, o.stage ? o.stage : "", o.reason ? o.reason : "", o.score, o.status, o.consumed != 0});
     const int32_t status = on_done ? on_done(o) : KINORA_OK;
     telling_ = false;
     return status;

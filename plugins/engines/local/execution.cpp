@@ -94,7 +94,8 @@ void Execution::tell(Lock& lock, Track& track) {
   track.sample.reset();
   lock.lock();
   ledger_.remove(track.weight);
-  if (status != KINORA_OK) abort(status, message.empty() ? "the pipeline's owner could not record an outcome" : message);
+  if (status != KINORA_OK)
+    abort(status, message.empty() ? "the pipeline's owner could not record an outcome" : message);
 }
 
 void Execution::end(const std::shared_ptr<Track>& track, End end, Sample sample, Weight weight) {
@@ -134,7 +135,8 @@ void Execution::spawn() {
     threads_.emplace_back([this] { work(); });
   } catch (const std::system_error&) {
     // The system gives no more threads. Those there are take the job when they can.
-    if (threads_.empty()) abort(KINORA_NO_MEMORY, "no thread could be started; raise the limit on processes (ulimit -u)");
+    if (threads_.empty())
+      abort(KINORA_NO_MEMORY, "no thread could be started; raise the limit on processes (ulimit -u)");
   }
 }
 

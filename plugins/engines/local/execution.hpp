@@ -1,10 +1,10 @@
 // One run of a pipeline on this machine's threads.
 //
-// A pool of threads shares the cores among all stages: whenever a core is free, the most downstream task that can run
-// gets it (schedule.cpp). So a slow stage takes as many cores as it needs and nothing has to be balanced; and what is
-// nearest its end, and its memory, goes first. A task that waits for room gives its core back while it waits.
-// When nothing runs and nothing fits, the oldest sample goes on all the same: hence no deadlock, and a single sample that is
-// larger than the bound passes alone.
+// A pool of threads shares the cores among all stages: whenever a core is free, the most downstream task that
+// can run gets it (schedule.cpp). So a slow stage takes as many cores as it needs and nothing has to be
+// balanced; and what is nearest its end, and its memory, goes first. A task that waits for room gives its
+// core back while it waits. When nothing runs and nothing fits, the oldest sample goes on all the same: hence
+// no deadlock, and a single sample that is larger than the bound passes alone.
 //
 // One mutex guards everything below; it is never held while a plugin or the pipeline's owner is called.
 #pragma once
@@ -85,7 +85,8 @@ class Execution {
     Place place;
   };
 
-  // execution.cpp: the owner's thread, the pool, the ends. What takes no Lock is called under it, unless it says so.
+  // execution.cpp: the owner's thread, the pool, the ends. What takes no Lock is called under it, unless it
+  // says so.
   void tell_ends(Lock& lock);
   void tell(Lock& lock, Track& track);
   void end(const std::shared_ptr<Track>& track, End end, Sample sample, Weight weight);
@@ -117,7 +118,8 @@ class Execution {
   bool upstream_finished(const StageState& stage) const;
   bool all_finished() const;
 
-  // task.cpp: one job from its start to its end. Not under the lock, but for complete_input, fail and end_left_over.
+  // task.cpp: one job from its start to its end. Not under the lock, but for complete_input, fail and
+  // end_left_over.
   void perform_pull(uint64_t reserve);
   void perform_process(Job& job);
   void perform_finish(StageState& stage);
@@ -127,8 +129,8 @@ class Execution {
   bool pause(double seconds);
   void complete(Task& task, int32_t status, const std::string& message, double seconds);
   void complete_input(Task& task, int32_t status, const std::string& message);
-  void fail(const std::shared_ptr<Track>& track, const StageState& stage, int32_t status, const std::string& message,
-            Sample sample, Weight weight);
+  void fail(const std::shared_ptr<Track>& track, const StageState& stage, int32_t status,
+            const std::string& message, Sample sample, Weight weight);
   void end_left_over(StageState& stage, Slot& slot);
   kinora_emit emit_table(Task& task);
   kinora_run stage_run(const StageState& stage);
@@ -138,7 +140,8 @@ class Execution {
   void account(Task& task, const Weight& in, const Weight* out);
   Origin origin(Task& task, std::string_view key, const kinora_sample* sample);
   std::shared_ptr<Track> child_of(const std::shared_ptr<Track>& parent);
-  void hand_on(const std::vector<StageState*>& to, Origin from, Sample sample, Weight weight, std::vector<Sample> copies);
+  void hand_on(const std::vector<StageState*>& to, Origin from, Sample sample, Weight weight,
+               std::vector<Sample> copies);
   void enter(StageState& stage, const Place& place, uint64_t emitted);
   void leave(StageState& stage, const Place& place, uint64_t emitted);
 

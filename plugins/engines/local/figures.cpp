@@ -14,7 +14,8 @@ std::string Execution::figures(double seconds) {
   out["memory"] = {{"used", ledger_.used()}, {"peak", ledger_.peak()}, {"bound", pipeline_.memory}};
   for (const auto& stage : stages_) {
     const auto& f = stage->figures;
-    // A worker's time counts when its task ends, so over one interval `busy` may exceed the workers that there are.
+    // A worker's time counts when its task ends, so over one interval `busy` may exceed the workers that
+    // there are.
     const double work = f.seconds - std::exchange(last_seconds_[stage->index], f.seconds);
     out["stages"].push_back({{"name", stage->spec->name},
                              {"in", f.in},

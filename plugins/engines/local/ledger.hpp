@@ -9,8 +9,8 @@
 
 namespace kinora::local {
 
-// A sample's bytes. Byte fields are immutable and shared between clones (a film's bytes by all its clips), so each is
-// known by its address; what is left, tensors above all, is the sample's own.
+// A sample's bytes. Byte fields are immutable and shared between clones (a film's bytes by all its clips), so
+// each is known by its address; what is left, tensors above all, is the sample's own.
 struct Weight {
   using Block = std::pair<const void*, uint64_t>;
   std::vector<Block> shared;

@@ -1,9 +1,8 @@
 #include "local_engine.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <thread>
+#include <unistd.h>
 
 #include "execution.hpp"
 
@@ -12,7 +11,8 @@ namespace {
 
 uint64_t physical_memory() {
   const auto pages = ::sysconf(_SC_PHYS_PAGES), size = ::sysconf(_SC_PAGE_SIZE);
-  return pages > 0 && size > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(size) : uint64_t{1} << 32;
+  return pages > 0 && size > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(size)
+                               : uint64_t{1} << 32;
 }
 
 }  // namespace
@@ -20,8 +20,13 @@ uint64_t physical_memory() {
 void LocalEngine::describe(Describe<Options>& d) {
   d.name("local").help("Runs the stages on this machine's cores, bounded in memory");
   d.option("queue", &Options::queue).range(1, 1 << 20).help("samples that may wait for one stage");
-  d.option("retries", &Options::retries).range(0, 100).help("further attempts when reading or writing failed");
-  d.option("backoff", &Options::backoff).range(0, 3600).unit("s").help("wait before the first further attempt; then 4 times it");
+  d.option("retries", &Options::retries)
+      .range(0, 100)
+      .help("further attempts when reading or writing failed");
+  d.option("backoff", &Options::backoff)
+      .range(0, 3600)
+      .unit("s")
+      .help("wait before the first further attempt; then 4 times it");
   d.option("gpus", &Options::gpus).above(0).help("GPUs that the stages share");
   d.option("worker_memory", &Options::worker_memory)
       .bytes()
@@ -31,7 +36,8 @@ void LocalEngine::describe(Describe<Options>& d) {
 
 void LocalEngine::run(const kinora_pipeline& pipeline, const Run& run) {
   Settings settings;
-  const int32_t threads = run.threads() > 0 ? run.threads() : static_cast<int32_t>(std::thread::hardware_concurrency());
+  const int32_t threads =
+      run.threads() > 0 ? run.threads() : static_cast<int32_t>(std::thread::hardware_concurrency());
   settings.total.cores = std::max(1, threads);
   settings.total.gpus = options_.gpus;
   settings.total.memory =

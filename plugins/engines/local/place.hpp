@@ -6,8 +6,8 @@
 
 namespace kinora::local {
 
-// The number of the input, then the number of each emission that led here. Compared element by element, this is the
-// order in which one thread that takes every input through the whole pipeline would see the samples.
+// The number of the input, then the number of each emission that led here. Compared element by element, this
+// is the order in which one thread that takes every input through the whole pipeline would see the samples.
 using Place = std::vector<uint64_t>;
 
 inline Place below(const Place& place, uint64_t emission) {

@@ -49,13 +49,14 @@ Execution::Answer Execution::advance(StageState& stage) {
   return answer;
 }
 
-// Nothing runs and nothing fits: the oldest sample goes on. It alone can be what an ordered stage, and with it all the
-// samples that wait there, is waiting for.
+// Nothing runs and nothing fits: the oldest sample goes on. It alone can be what an ordered stage, and with
+// it all the samples that wait there, is waiting for.
 bool Execution::force_one() {
   if (active_ > 0 || telling_ || !ends_.empty() || stopping()) return false;
   StageState* oldest = nullptr;
   for (auto& stage : stages_)
-    if (stage->runnable() && (!oldest || stage->queue.begin()->first < oldest->queue.begin()->first)) oldest = stage.get();
+    if (stage->runnable() && (!oldest || stage->queue.begin()->first < oldest->queue.begin()->first))
+      oldest = stage.get();
   Waiting* waiting = oldest_waiting(nullptr);
   if (waiting && (!oldest || waiting->next < oldest->queue.begin()->first)) {
     grant(*waiting);
@@ -64,14 +65,16 @@ bool Execution::force_one() {
   } else if (!source_ended_) {
     start_pull();
   } else {
-    if (!all_finished()) abort(KINORA_FAILED, "engine/local: the pipeline cannot go on; please report this as a defect");
+    if (!all_finished())
+      abort(KINORA_FAILED, "engine/local: the pipeline cannot go on; please report this as a defect");
     return false;
   }
   return true;
 }
 
 bool Execution::can_pull() const {
-  return !pulling_ && !source_ended_ && ends_.size() < settings_.queue && queues_left(first_) && bytes_left(largest_input_);
+  return !pulling_ && !source_ended_ && ends_.size() < settings_.queue && queues_left(first_) &&
+         bytes_left(largest_input_);
 }
 
 void Execution::start_pull() {
@@ -146,7 +149,8 @@ Execution::Waiting* Execution::oldest_waiting(const StageState* stage) {
 Execution::Answer Execution::tokens_left(const Tokens& need) const {
   constexpr double kRounding = 1e-6;  // sums of fractions such as a tenth of a core
   const Tokens& total = settings_.total;
-  if (used_.gpus + need.gpus > total.gpus + kRounding || used_.memory + need.memory > total.memory) return Answer::no;
+  if (used_.gpus + need.gpus > total.gpus + kRounding || used_.memory + need.memory > total.memory)
+    return Answer::no;
   return used_.cores + need.cores > total.cores + kRounding ? Answer::wait : Answer::yes;
 }
 

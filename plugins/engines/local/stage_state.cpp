@@ -13,12 +13,14 @@ void connect(std::vector<std::unique_ptr<StageState>>& stages) {
     for (uint32_t i = 0; i < stage->spec->n_from; ++i) {
       const uint32_t from = stage->spec->from[i];
       if (from >= stage->index)
-        throw Error(KINORA_INVALID, quoted(*stage->spec) + " takes the output of stage " + std::to_string(from) +
-                                        ", which does not come before it; list stages in the order of the data");
+        throw Error(KINORA_INVALID,
+                    quoted(*stage->spec) + " takes the output of stage " + std::to_string(from) +
+                        ", which does not come before it; list stages in the order of the data");
       stages[from]->to.push_back(stage.get());
     }
   }
-  // From the last to the first: what lies behind a stage is what lies behind those it feeds, and they themselves.
+  // From the last to the first: what lies behind a stage is what lies behind those it feeds, and they
+  // themselves.
   for (size_t i = stages.size(); i-- > 0;) {
     auto& behind = stages[i]->ordered;
     for (StageState* next : stages[i]->to) {
@@ -30,11 +32,13 @@ void connect(std::vector<std::unique_ptr<StageState>>& stages) {
   }
 }
 
-// How many instances may work at once: what was asked for, else as many as the machine's cores or devices carry.
+// How many instances may work at once: what was asked for, else as many as the machine's cores or devices
+// carry.
 size_t worker_limit(const StageState& stage, const Capacity& capacity) {
   const int64_t asked = stage.spec->workers;
   if (stage.in_order && asked > 1)
-    throw Error(KINORA_INVALID, quoted(*stage.spec) + " needs its input in order and so has one worker, not " +
+    throw Error(KINORA_INVALID, quoted(*stage.spec) +
+                                    " needs its input in order and so has one worker, not " +
                                     std::to_string(asked) + "; remove 'workers'");
   if (stage.in_order) return 1;
   if (asked > 0) return std::min(static_cast<size_t>(asked), capacity.most_workers);
@@ -49,13 +53,16 @@ void size_up(StageState& stage, const Capacity& capacity) {
   kinora_resources r{sizeof(kinora_resources), 0, 1.0, 0.0, 0};
   check(stage.spec->stage->resources(stage.slots.front()->self, &r));
   if (!(r.cores >= 0) || !(r.gpus >= 0))
-    throw Error(KINORA_INVALID, quoted(*stage.spec) + " asks for a negative number of cores or GPUs; mend its resources()");
+    throw Error(KINORA_INVALID,
+                quoted(*stage.spec) + " asks for a negative number of cores or GPUs; mend its resources()");
   stage.in_order = r.ordered != 0;
   stage.need = {std::min(r.cores, capacity.total.cores), std::min(r.gpus, capacity.total.gpus),
                 std::min(r.memory, capacity.total.memory)};
   const size_t limit = worker_limit(stage, capacity);
-  // Who asks for more workers than cores means them to run side by side (they wait for a network, for example).
-  if (stage.spec->workers > 0) stage.need.cores = std::min(stage.need.cores, capacity.total.cores / static_cast<double>(limit));
+  // Who asks for more workers than cores means them to run side by side (they wait for a network, for
+  // example).
+  if (stage.spec->workers > 0)
+    stage.need.cores = std::min(stage.need.cores, capacity.total.cores / static_cast<double>(limit));
   while (stage.slots.size() < limit) stage.slots.push_back(std::make_unique<Slot>());
   for (size_t i = limit; i-- > 0;) stage.free.push_back(stage.slots[i].get());
 }
@@ -64,11 +71,13 @@ void size_up(StageState& stage, const Capacity& capacity) {
 
 void* make_instance(const StageState& stage) {
   void* self = stage.spec->stage->create(host(), stage.spec->options);
-  if (!self) throw Error(KINORA_FAILED, quoted(*stage.spec) + ": " + std::string(view(host()->last_error(host()))));
+  if (!self)
+    throw Error(KINORA_FAILED, quoted(*stage.spec) + ": " + std::string(view(host()->last_error(host()))));
   return self;
 }
 
-std::vector<std::unique_ptr<StageState>> set_up_stages(const kinora_pipeline& pipeline, const Capacity& capacity) {
+std::vector<std::unique_ptr<StageState>> set_up_stages(const kinora_pipeline& pipeline,
+                                                       const Capacity& capacity) {
   std::vector<std::unique_ptr<StageState>> stages;
   try {
     for (uint32_t i = 0; i < pipeline.n_stages; ++i) {

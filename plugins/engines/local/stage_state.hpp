@@ -58,7 +58,8 @@ struct Capacity {
 };
 
 // Checks the graph, makes each stage's first instance and asks it what it needs. Throws Error.
-std::vector<std::unique_ptr<StageState>> set_up_stages(const kinora_pipeline& pipeline, const Capacity& capacity);
+std::vector<std::unique_ptr<StageState>> set_up_stages(const kinora_pipeline& pipeline,
+                                                       const Capacity& capacity);
 // Destroys every instance. No task may be running.
 void tear_down(std::vector<std::unique_ptr<StageState>>& stages);
 // A new instance, or an Error that names the stage.

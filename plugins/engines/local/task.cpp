@@ -6,7 +6,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 std::string last_message(int32_t status) {
   const std::string text(view(host()->last_error(host())));
@@ -41,7 +43,8 @@ void Execution::perform_pull(uint64_t reserve) {
   const uint64_t before = ledger_.used();
   ledger_.add(weight);
   largest_input_ = std::max(largest_input_, ledger_.used() - before);
-  hand_on(first_, {std::make_shared<Track>(), {pulled_++}}, std::move(sample), std::move(weight), std::move(copies));
+  hand_on(first_, {std::make_shared<Track>(), {pulled_++}}, std::move(sample), std::move(weight),
+          std::move(copies));
 }
 
 void Execution::perform_process(Job& job) {
@@ -74,7 +77,8 @@ int32_t Execution::try_process(Task& task, std::string& message) {
   return status;
 }
 
-// Makes the slot's instance if there is none yet. Where one more does not fit (a GPU is full), those there are go on.
+// Makes the slot's instance if there is none yet. Where one more does not fit (a GPU is full), those there
+// are go on.
 bool Execution::make_slot(Job& job) {
   if (job.slot->self) return true;
   std::string message;
@@ -138,8 +142,8 @@ void Execution::complete_input(Task& task, int32_t status, const std::string& me
   end(in.track, std::move(consumed), in.sample, std::exchange(in.weight, {}));
 }
 
-void Execution::fail(const std::shared_ptr<Track>& track, const StageState& stage, int32_t status, const std::string& message,
-                     Sample sample, Weight weight) {
+void Execution::fail(const std::shared_ptr<Track>& track, const StageState& stage, int32_t status,
+                     const std::string& message, Sample sample, Weight weight) {
   End failed;
   failed.end = KINORA_FAILED_AT;
   failed.stage = stage.spec->name;
@@ -178,8 +182,8 @@ void Execution::end_left_over(StageState& stage, Slot& slot) {
   for (auto& [key, held] : slot.held) {
     leave(stage, held.place, held.emitted);
     ++stage.figures.failed;
-    fail(held.track, stage, KINORA_FAILED, "kept back by the stage, which never told its end; mend its finish()",
-         std::move(held.sample), {});
+    fail(held.track, stage, KINORA_FAILED,
+         "kept back by the stage, which never told its end; mend its finish()", std::move(held.sample), {});
   }
   slot.held.clear();
 }
@@ -190,7 +194,9 @@ kinora_run Execution::stage_run(const StageState& stage) {
   run.n_threads = std::max(1, static_cast<int32_t>(stage.need.cores));
   run.self = this;
   // Steps of one sample are not steps of the run: only the question whether to stop is passed on.
-  run.progress = [](void* self, int64_t, int64_t, kinora_tensor) { return static_cast<Execution*>(self)->cancelled(); };
+  run.progress = [](void* self, int64_t, int64_t, kinora_tensor) {
+    return static_cast<Execution*>(self)->cancelled();
+  };
   run.cancelled = [](void* self) { return static_cast<Execution*>(self)->cancelled(); };
   if (!run_.noise) return run;
   run.noise = [](void* self, const char* key, kinora_tensor like, kinora_tensor* out) {

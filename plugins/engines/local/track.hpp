@@ -19,15 +19,15 @@ struct End {
   bool consumed = false;
 };
 
-// An input, or a sample that a stage made, from its first appearance until its one end has been told. It is told after
-// the ends of all that was made of it (open == 0), so that a run which breaks off never forgets a clip of a film that
-// it called done.
+// An input, or a sample that a stage made, from its first appearance until its one end has been told. It is
+// told after the ends of all that was made of it (open == 0), so that a run which breaks off never forgets a
+// clip of a film that it called done.
 struct Track {
   std::shared_ptr<Track> parent;
   // Samples made of this one whose end has not been told, and 1 while a stage works on it: it may make more.
   uint32_t open = 0;
   std::optional<End> end;
-  bool settled = false;  // on its way to be told
+  bool settled = false;          // on its way to be told
   std::optional<Sample> sample;  // for the telling
   Weight weight;
 };
@@ -40,7 +40,8 @@ struct Item {
   std::shared_ptr<Track> track;
 };
 
-// The key and the small fields: what is left of a sample that waits for others, so that a film's bytes do not wait too.
+// The key and the small fields: what is left of a sample that waits for others, so that a film's bytes do not
+// wait too.
 Sample slim(const Sample& sample);
 
 // An input that its stage keeps back (kinora_emit.hold).
@@ -50,6 +51,5 @@ struct Held {
   uint64_t emitted;
   Sample sample;  // slim
 };
-
 
 }  // namespace kinora::local

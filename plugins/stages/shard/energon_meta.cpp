@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+
 #include <nlohmann/json.hpp>
 
 namespace kinora::shard {
@@ -21,7 +22,8 @@ Numbered split_number(const std::string& name) {
 }
 
 bool follows(const Numbered& a, const Numbered& b) {
-  if (a.before != b.before || a.after != b.after || a.digits.size() != b.digits.size() || a.digits.empty()) return false;
+  if (a.before != b.before || a.after != b.after || a.digits.size() != b.digits.size() || a.digits.empty())
+    return false;
   return std::stoull(a.digits) + 1 == std::stoull(b.digits);
 }
 
@@ -53,7 +55,8 @@ std::vector<std::string> brace_list(const std::vector<std::string>& names) {
       if (!follows(last, next)) break;
       last = std::move(next);
     }
-    out.push_back(end == i + 1 ? names[i] : first.before + "{" + first.digits + ".." + last.digits + "}" + first.after);
+    out.push_back(end == i + 1 ? names[i]
+                               : first.before + "{" + first.digits + ".." + last.digits + "}" + first.after);
     i = end;
   }
   return out;
@@ -83,7 +86,7 @@ std::string split_yaml(const std::vector<ShardInfo>& shards, double val) {
 std::string dataset_yaml() { return "__module__: megatron.energon\n__class__: CrudeWebdataset\n"; }
 
 std::string index_uuid(uint64_t high, uint64_t low) {
-  high = (high & ~uint64_t{0xf000}) | 0x8000;                                   // version 8: made its own way
+  high = (high & ~uint64_t{0xf000}) | 0x8000;                // version 8: made its own way
   low = (low & ~(uint64_t{3} << 62)) | (uint64_t{2} << 62);  // the variant of RFC 9562
   char text[37];
   std::snprintf(text, sizeof text, "%08x-%04x-%04x-%04x-%012llx", static_cast<unsigned>(high >> 32),
@@ -98,7 +101,9 @@ void IndexHash::add(std::string_view text) {
   state_ = (state_ ^ 0x100) * kPrime;  // so that "ab","c" is not "a","bc"
 }
 
-void IndexHash::add(uint64_t number) { add(std::string_view(reinterpret_cast<const char*>(&number), sizeof number)); }
+void IndexHash::add(uint64_t number) {
+  add(std::string_view(reinterpret_cast<const char*>(&number), sizeof number));
+}
 
 void IndexHash::add(const ShardInfo& shard, const std::vector<StoredSample>& samples) {
   add(shard.name);

@@ -12,7 +12,8 @@ struct ShardInfo {
   uint64_t samples;
 };
 
-// SHARD.tar.idx: little-endian uint64 offsets of each sample's first header, then of the end of the last sample.
+// SHARD.tar.idx: little-endian uint64 offsets of each sample's first header, then of the end of the last
+// sample.
 std::string tar_index(const std::vector<StoredSample>& samples, uint64_t end);
 
 // Runs of names that differ in their last number only, shortened: shard-{000000..000041}.tar.

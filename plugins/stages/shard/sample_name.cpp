@@ -17,7 +17,9 @@ bool has_control(std::string_view text) {
 }
 
 // "__x__", which readers take for notes and skip.
-bool is_note(std::string_view part) { return part.size() >= 4 && part.starts_with("__") && part.ends_with("__"); }
+bool is_note(std::string_view part) {
+  return part.size() >= 4 && part.starts_with("__") && part.ends_with("__");
+}
 
 }  // namespace
 
@@ -28,17 +30,22 @@ void check_key(std::string_view key) {
     const size_t end = std::min(key.find('/', at), key.size());
     const std::string_view part = key.substr(at, end - at);
     const bool last = end == key.size();
-    if (part.empty() || part == "." || part == "..") refuse(key, "its key has an empty part, '.' or '..' between slashes; remove it");
-    if (is_note(part)) refuse(key, "readers skip names such as '" + std::string(part) + "'; choose another key");
+    if (part.empty() || part == "." || part == "..")
+      refuse(key, "its key has an empty part, '.' or '..' between slashes; remove it");
+    if (is_note(part))
+      refuse(key, "readers skip names such as '" + std::string(part) + "'; choose another key");
     if (last && part.find('.') != std::string_view::npos)
-      refuse(key, "a key may have no dot after its last slash, because readers end the key there; replace the dot with '-' or '_'");
+      refuse(key,
+             "a key may have no dot after its last slash, because readers end the key there; replace the dot "
+             "with '-' or '_'");
     at = end + 1;
   }
 }
 
 void check_field(std::string_view key, std::string_view field) {
   if (field.empty() || field.find('/') != std::string_view::npos || has_control(field))
-    refuse(key, "the field name '" + std::string(field) + "' is empty or has a slash or a control character; rename the field");
+    refuse(key, "the field name '" + std::string(field) +
+                    "' is empty or has a slash or a control character; rename the field");
 }
 
 }  // namespace kinora::shard

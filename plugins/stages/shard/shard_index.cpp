@@ -1,25 +1,27 @@
 #include "shard_index.hpp"
 
+#include <cstdlib>
 #include <fcntl.h>
+#include <filesystem>
 #include <sqlite3.h>
 #include <unistd.h>
-
-#include <cstdlib>
-#include <filesystem>
 
 namespace kinora::shard {
 namespace {
 
 // The schema that Megatron-Energon 7 reads (megatron/energon/flavors/webdataset/indexing.py there).
 constexpr const char* kTables =
-    "CREATE TABLE samples (tar_file_id INTEGER NOT NULL, sample_key TEXT NOT NULL UNIQUE, sample_index INTEGER NOT NULL,"
+    "CREATE TABLE samples (tar_file_id INTEGER NOT NULL, sample_key TEXT NOT NULL UNIQUE, sample_index "
+    "INTEGER NOT NULL,"
     " byte_offset INTEGER, byte_size INTEGER);"
-    "CREATE TABLE sample_parts (tar_file_id INTEGER, sample_index INTEGER, part_name TEXT, content_byte_offset INTEGER,"
+    "CREATE TABLE sample_parts (tar_file_id INTEGER, sample_index INTEGER, part_name TEXT, "
+    "content_byte_offset INTEGER,"
     " content_byte_size INTEGER);";
 constexpr const char* kIndexes =
     "CREATE INDEX idx_samples_by_tar_and_idx ON samples(tar_file_id, sample_index);"
     "CREATE INDEX idx_sample_parts_seq ON sample_parts(tar_file_id, sample_index, content_byte_offset);"
-    "CREATE INDEX idx_sample_parts_full ON sample_parts(tar_file_id, sample_index, part_name, content_byte_offset,"
+    "CREATE INDEX idx_sample_parts_full ON sample_parts(tar_file_id, sample_index, part_name, "
+    "content_byte_offset,"
     " content_byte_size);";
 
 // One row of values, bound and stepped.
@@ -67,14 +69,18 @@ ShardIndex::ShardIndex() : folder_(std::filesystem::temp_directory_path().string
   std::string path = folder_ + "/kinora-index-XXXXXX";
   descriptor_ = ::mkostemp(path.data(), O_CLOEXEC);
   if (descriptor_ < 0)
-    throw Error(KINORA_IO, folder_ + ": the index cannot be begun there; set TMPDIR to a folder that can be written");
-  const int status = sqlite3_open_v2(path.c_str(), &db_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
+    throw Error(KINORA_IO,
+                folder_ + ": the index cannot be begun there; set TMPDIR to a folder that can be written");
+  const int status =
+      sqlite3_open_v2(path.c_str(), &db_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
   ::unlink(path.c_str());  // a process that is killed leaves nothing
   check(status);
   execute("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;");  // a broken run makes it anew
   execute(kTables);
   execute("BEGIN;");
-  const auto prepare = [&](const char* sql, sqlite3_stmt** to) { check(sqlite3_prepare_v2(db_, sql, -1, to, nullptr)); };
+  const auto prepare = [&](const char* sql, sqlite3_stmt** to) {
+    check(sqlite3_prepare_v2(db_, sql, -1, to, nullptr));
+  };
   prepare("INSERT INTO samples VALUES (?, ?, ?, ?, ?)", &add_sample_);
   prepare("INSERT INTO sample_parts VALUES (?, ?, ?, ?, ?)", &add_part_);
   prepare("SELECT tar_file_id FROM samples WHERE sample_key = ?", &find_);
@@ -90,7 +96,8 @@ void ShardIndex::check(int status) const {
   if (status == SQLITE_OK || status == SQLITE_DONE || status == SQLITE_ROW) return;
   const std::string text = db_ ? sqlite3_errmsg(db_) : sqlite3_errstr(status);
   throw Error(status == SQLITE_FULL ? KINORA_NO_MEMORY : KINORA_IO,
-              folder_ + ": the index cannot be written (" + text + "); free space there, or set TMPDIR to another folder");
+              folder_ + ": the index cannot be written (" + text +
+                  "); free space there, or set TMPDIR to another folder");
 }
 
 void ShardIndex::execute(const char* sql) { check(sqlite3_exec(db_, sql, nullptr, nullptr, nullptr)); }
@@ -100,9 +107,11 @@ void ShardIndex::add(int64_t shard, const std::vector<StoredSample>& samples) {
   for (uint64_t i = 0; i < samples.size(); ++i) {
     const StoredSample& s = samples[i];
     const int status = (Row(add_sample_) << id << s.key << i << s.offset << s.size).step();
-    if (status == SQLITE_CONSTRAINT) throw Error(KINORA_DATA, "two samples are called '" + s.key + "'; every key must be there once");
+    if (status == SQLITE_CONSTRAINT)
+      throw Error(KINORA_DATA, "two samples are called '" + s.key + "'; every key must be there once");
     check(status);
-    for (const auto& part : s.parts) check((Row(add_part_) << id << i << part.name << part.offset << part.size).step());
+    for (const auto& part : s.parts)
+      check((Row(add_part_) << id << i << part.name << part.offset << part.size).step());
   }
 }
 

@@ -21,11 +21,12 @@ struct StoredSample {
   std::vector<Part> parts;
 };
 
-// Members, in the order of the archive, as samples; `end` as in TarContents. Neighbours with one key are one sample.
+// Members, in the order of the archive, as samples; `end` as in TarContents. Neighbours with one key are one
+// sample.
 std::vector<StoredSample> group(const std::vector<Member>& members, uint64_t end);
 
-// A database in a temporary file without a name, because SQLite needs a local one and the shards may be anywhere. The same
-// shards give the same bytes.
+// A database in a temporary file without a name, because SQLite needs a local one and the shards may be
+// anywhere. The same shards give the same bytes.
 class ShardIndex {
  public:
   ShardIndex();

@@ -1,9 +1,8 @@
 #include "tar_scan.hpp"
 
+#include <algorithm>
 #include <archive.h>
 #include <archive_entry.h>
-
-#include <algorithm>
 #include <cerrno>
 
 #include "utf8_names.hpp"
@@ -55,13 +54,14 @@ TarContents scan_tar(const std::string& uri) {
     const char* name = archive_entry_pathname(entry);
     const auto content = static_cast<uint64_t>(archive_filter_bytes(a.get(), 0));
     const auto size = static_cast<uint64_t>(archive_entry_size(entry));
-    out.members.push_back({name ? name : "", static_cast<uint64_t>(archive_read_header_position(a.get())), content, size});
+    out.members.push_back(
+        {name ? name : "", static_cast<uint64_t>(archive_read_header_position(a.get())), content, size});
     out.end = content + (size + 511) / 512 * 512;
   }
   if (status != ARCHIVE_EOF || out.end > static_cast<uint64_t>(source.reader.size())) {
     const char* text = archive_error_string(a.get());
-    throw Error(KINORA_DATA, uri + ": entry " + std::to_string(out.members.size()) + " cannot be read (" + (text ? text : "cut off") +
-                                 "); remove the shard to have it written again");
+    throw Error(KINORA_DATA, uri + ": entry " + std::to_string(out.members.size()) + " cannot be read (" +
+                                 (text ? text : "cut off") + "); remove the shard to have it written again");
   }
   return out;
 }

@@ -23,7 +23,8 @@ TarWriter::TarWriter(std::string_view uri) : uri_(uri), out_(uri), archive_(arch
   };
   try {
     check(archive_write_set_format_pax_restricted(archive_));
-    check(archive_write_set_bytes_per_block(archive_, 0));  // unbuffered, so that size_ is the place of the next header
+    check(archive_write_set_bytes_per_block(archive_,
+                                            0));  // unbuffered, so that size_ is the place of the next header
     check(archive_write_set_bytes_in_last_block(archive_, 1));
     check(archive_write_open(archive_, this, nullptr, write, nullptr));
   } catch (...) {
@@ -41,11 +42,13 @@ void TarWriter::check(int64_t status) {
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   if (status >= ARCHIVE_OK) return;
   const char* text = archive_error_string(archive_);
-  throw Error(KINORA_FAILED, uri_ + ": cannot be written as tar: " + (text ? text : "unknown error of libarchive"));
+  throw Error(KINORA_FAILED,
+              uri_ + ": cannot be written as tar: " + (text ? text : "unknown error of libarchive"));
 }
 
 Member TarWriter::append(const std::string& name, const void* data, uint64_t size) {
-  const std::unique_ptr<archive_entry, void (*)(archive_entry*)> entry(archive_entry_new(), archive_entry_free);
+  const std::unique_ptr<archive_entry, void (*)(archive_entry*)> entry(archive_entry_new(),
+                                                                       archive_entry_free);
   if (!entry) throw std::bad_alloc();
   archive_entry_set_pathname(entry.get(), name.c_str());
   archive_entry_set_filetype(entry.get(), AE_IFREG);

@@ -18,8 +18,8 @@ struct Member {
   uint64_t size;
 };
 
-// The same members give the same bytes: headers are ustar with mode 0644, time and owner 0; a name that is too long for
-// ustar, or not ASCII, gets a pax header, as POSIX has it. The file appears on commit().
+// The same members give the same bytes: headers are ustar with mode 0644, time and owner 0; a name that is
+// too long for ustar, or not ASCII, gets a pax header, as POSIX has it. The file appears on commit().
 class TarWriter {
  public:
   explicit TarWriter(std::string_view uri);

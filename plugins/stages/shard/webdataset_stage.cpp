@@ -8,7 +8,8 @@
 namespace kinora::shard {
 namespace {
 
-// What goes wrong with a shard or its index is not one sample's fault: the engine ends the run on these two codes.
+// What goes wrong with a shard or its index is not one sample's fault: the engine ends the run on these two
+// codes.
 template <class F>
 void as_storage_error(F&& f) {
   try {
@@ -41,7 +42,10 @@ void WebDatasetStage::describe(Describe<Options>& d) {
   d.name("shard.webdataset").help("Packs samples into WebDataset tar shards with Energon's index");
   d.option("prefix", &Options::prefix).help("shards are called PREFIX-000000.tar and so on");
   d.option("max_count", &Options::max_count).range(1, 1'000'000'000).help("samples of a shard at most");
-  d.option("max_size", &Options::max_size).bytes().at_least(1024).help("size of a shard at most, unless one sample is larger");
+  d.option("max_size", &Options::max_size)
+      .bytes()
+      .at_least(1024)
+      .help("size of a shard at most, unless one sample is larger");
   d.option("val", &Options::val).range(0, 1).help("share of the shards that split.yaml gives to validation");
   d.option("skip", &Options::skip).help("fields that are not stored");
 }
@@ -49,12 +53,14 @@ void WebDatasetStage::describe(Describe<Options>& d) {
 WebDatasetStage::WebDatasetStage(const Options& options) : options_(options) {
   check_field("", options.prefix);
   if (options.prefix.find('.') != std::string::npos)
-    throw Error(KINORA_INVALID, "prefix = '" + options.prefix + "': readers end a shard's name at its first dot; remove the dot");
+    throw Error(KINORA_INVALID, "prefix = '" + options.prefix +
+                                    "': readers end a shard's name at its first dot; remove the dot");
 }
 
 std::string WebDatasetStage::shard_name(size_t number) const {
   const std::string digits = std::to_string(number);
-  return options_.prefix + "-" + std::string(digits.size() < 6 ? 6 - digits.size() : 0, '0') + digits + ".tar";
+  return options_.prefix + "-" + std::string(digits.size() < 6 ? 6 - digits.size() : 0, '0') + digits +
+         ".tar";
 }
 
 // Shards of a run that broke off: they are whole, since they appear whole.
@@ -88,8 +94,10 @@ std::vector<Sample::Field> WebDatasetStage::checked_fields(const Sample& in) con
     out.push_back(field);
   }
   if (out.empty())
-    throw Error(KINORA_DATA, "sample '" + std::string(in.key()) +
-                                 "' cannot be stored: it has no byte fields to store; put a stage before this one that sets some");
+    throw Error(
+        KINORA_DATA,
+        "sample '" + std::string(in.key()) +
+            "' cannot be stored: it has no byte fields to store; put a stage before this one that sets some");
   return out;
 }
 
@@ -97,8 +105,10 @@ bool WebDatasetStage::is_stored(const Sample& in) const {
   const std::optional<int64_t> shard = index_->find(in.key());
   if (shard && static_cast<size_t>(*shard) < found_) return true;
   if (shard || (open_ && open_->known.contains(std::string(in.key()))))
-    throw Error(KINORA_DATA, "sample '" + std::string(in.key()) + "' cannot be stored: this run has stored another of that key" +
-                                 (shard ? " in " + shards_[static_cast<size_t>(*shard)].name : "") + "; make the keys differ");
+    throw Error(KINORA_DATA, "sample '" + std::string(in.key()) +
+                                 "' cannot be stored: this run has stored another of that key" +
+                                 (shard ? " in " + shards_[static_cast<size_t>(*shard)].name : "") +
+                                 "; make the keys differ");
   return false;
 }
 
@@ -116,12 +126,14 @@ void WebDatasetStage::process(Sample in, const Emit& emit, const Run& run) {
   });
 }
 
-// A write that fails leaves open_ broken; it is not touched again, and its destructor removes what there is of the file.
+// A write that fails leaves open_ broken; it is not touched again, and its destructor removes what there is
+// of the file.
 void WebDatasetStage::write(const Sample& in, const std::vector<Sample::Field>& fields) {
   if (!open_) open_ = std::make_unique<OpenShard>(uri(shard_name(shards_.size())));
   const std::string key(in.key());
   for (const auto& field : fields)
-    open_->members.push_back(open_->tar.append(key + "." + std::string(field.name), field.bytes.data(), field.bytes.size()));
+    open_->members.push_back(
+        open_->tar.append(key + "." + std::string(field.name), field.bytes.data(), field.bytes.size()));
   open_->keys.push_back(key);
   open_->known.insert(key);
 }

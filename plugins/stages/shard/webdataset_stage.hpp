@@ -8,9 +8,10 @@
 
 namespace kinora::shard {
 
-// Samples arrive in the order of the source and a shard ends at a count or a size, so the same input gives the same bytes.
-// A shard appears whole. Its samples are told as stored only then: a run that was killed gives the others again, and
-// continues after the shards that are there. So the result is that of an uninterrupted run.
+// Samples arrive in the order of the source and a shard ends at a count or a size, so the same input gives
+// the same bytes. A shard appears whole. Its samples are told as stored only then: a run that was killed
+// gives the others again, and continues after the shards that are there. So the result is that of an
+// uninterrupted run.
 class WebDatasetStage final : public Stage {
  public:
   struct Options {

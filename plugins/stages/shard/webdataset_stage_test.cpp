@@ -1,12 +1,12 @@
 #include "webdataset_stage.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <sqlite3.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sqlite3.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "kinora/testing.hpp"
 #include "sample_name.hpp"
@@ -42,7 +42,8 @@ class Shards : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(root); }
 
-  // Sample n: sizes that are not multiples of a block, fields in an order that is not sorted, a url that is not stored.
+  // Sample n: sizes that are not multiples of a block, fields in an order that is not sorted, a url that is
+  // not stored.
   static Sample sample(int n) {
     Sample s("film-" + std::to_string(n));
     s.set("url", "/films/x.mp4");
@@ -81,18 +82,22 @@ TEST_F(Shards, ListsMembersInTheOrderOfTheSource) {
   }
   std::vector<std::string> expected;
   for (int n = 0; n < 10; ++n)
-    for (const char* field : {".mp4", ".json", ".txt"}) expected.push_back("film-" + std::to_string(n) + field);
+    for (const char* field : {".mp4", ".json", ".txt"})
+      expected.push_back("film-" + std::to_string(n) + field);
   EXPECT_EQ(names, expected);
   EXPECT_FALSE(fs::exists(path("a/shard-000003.tar")));
   EXPECT_EQ(out.held, 10);
   EXPECT_EQ(out.stored.size(), 10u);
 }
 
-// Python's webdataset, tarfile and sqlite3, and megatron-energon where it is installed, read the same samples.
+// Python's webdataset, tarfile and sqlite3, and megatron-energon where it is installed, read the same
+// samples.
 TEST_F(Shards, AreWhatOtherReadersExpect) {
-  const fs::path project = fs::path(KINORA_TEST_DATA) / ".." / "..", python = project / ".deps" / "venv" / "bin" / "python3";
+  const fs::path project = fs::path(KINORA_TEST_DATA) / ".." / "..",
+                 python = project / ".deps" / "venv" / "bin" / "python3";
   const char* asked = std::getenv("KINORA_ORACLE_PYTHON");
-  if (!asked && !fs::exists(python)) GTEST_SKIP() << "no Python in .deps/venv; packaging/dev.sh setup makes one";
+  if (!asked && !fs::exists(python))
+    GTEST_SKIP() << "no Python in .deps/venv; packaging/dev.sh setup makes one";
   std::vector<Sample> samples;
   for (int n = 0; n < 40; ++n) samples.push_back(sample(n));
   samples.emplace_back(std::string(180, 'd') + "/" + std::string(90, 'k'));
@@ -109,17 +114,19 @@ TEST_F(Shards, AreWhatOtherReadersExpect) {
       for (const auto& field : s.fields()) {
         if (field.name == "url") continue;
         std::string hex;
-        for (const uint8_t byte : field.bytes) hex += {"0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
+        for (const uint8_t byte : field.bytes)
+          hex += {"0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
         fields += (fields.empty() ? "\"" : ", \"") + std::string(field.name) + "\": \"" + hex + "\"";
       }
-      listing += (listing.empty() ? "[" : ",\n") + std::string("{\"key\": \"") + std::string(s.key()) + "\", \"fields\": {" + fields + "}}";
+      listing += (listing.empty() ? "[" : ",\n") + std::string("{\"key\": \"") + std::string(s.key()) +
+                 "\", \"fields\": {" + fields + "}}";
     }
     stage.finish(out.emit(), run);
   }
   std::ofstream(path("listing.json")) << listing << "]\n";
   const std::string script = (project / "tests" / "oracle" / "shards_oracle.py").string();
-  const std::string command =
-      "'" + (asked ? std::string(asked) : python.string()) + "' '" + script + "' '" + path("a") + "' '" + path("listing.json") + "'";
+  const std::string command = "'" + (asked ? std::string(asked) : python.string()) + "' '" + script + "' '" +
+                              path("a") + "' '" + path("listing.json") + "'";
   const int status = std::system(command.c_str());
   if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "webdataset is not installed in that Python";
   EXPECT_EQ(status, 0) << command;
@@ -174,7 +181,8 @@ TEST_F(Shards, HaveOffsetsAsInTheArchive) {
 TEST_F(Shards, HaveADatabaseThatFindsEveryPart) {
   pack("a", {.max_count = 3}, 0, 7);
   sqlite3* db = nullptr;
-  ASSERT_EQ(sqlite3_open_v2(path("a/.nv-meta/index.sqlite").c_str(), &db, SQLITE_OPEN_READONLY, nullptr), SQLITE_OK);
+  ASSERT_EQ(sqlite3_open_v2(path("a/.nv-meta/index.sqlite").c_str(), &db, SQLITE_OPEN_READONLY, nullptr),
+            SQLITE_OK);
   int rows = 0;
   const auto each = [&](const char* sql, auto&& row) {
     sqlite3_stmt* s = nullptr;
@@ -182,23 +190,30 @@ TEST_F(Shards, HaveADatabaseThatFindsEveryPart) {
     while (sqlite3_step(s) == SQLITE_ROW) row(s);
     sqlite3_finalize(s);
   };
-  each("SELECT s.sample_key, p.part_name, s.tar_file_id, p.content_byte_offset, p.content_byte_size, s.byte_offset, s.byte_size"
-       " FROM samples s JOIN sample_parts p USING (tar_file_id, sample_index)", [&](sqlite3_stmt* s) {
-    ++rows;
-    const std::string key(reinterpret_cast<const char*>(sqlite3_column_text(s, 0)));
-    const std::string part(reinterpret_cast<const char*>(sqlite3_column_text(s, 1)));
-    const std::string tar = slurp(path("a/shard-00000" + std::to_string(sqlite3_column_int(s, 2)) + ".tar"));
-    const Sample original = sample(std::stoi(key.substr(5)));
-    EXPECT_EQ(tar.substr(static_cast<size_t>(sqlite3_column_int64(s, 3)), static_cast<size_t>(sqlite3_column_int64(s, 4))),
-              original.need(part.c_str()));
-    EXPECT_EQ(std::string(tar.data() + sqlite3_column_int64(s, 5)), key + ".mp4");
-  });
+  each(
+      "SELECT s.sample_key, p.part_name, s.tar_file_id, p.content_byte_offset, p.content_byte_size, "
+      "s.byte_offset, s.byte_size"
+      " FROM samples s JOIN sample_parts p USING (tar_file_id, sample_index)",
+      [&](sqlite3_stmt* s) {
+        ++rows;
+        const std::string key(reinterpret_cast<const char*>(sqlite3_column_text(s, 0)));
+        const std::string part(reinterpret_cast<const char*>(sqlite3_column_text(s, 1)));
+        const std::string tar =
+            slurp(path("a/shard-00000" + std::to_string(sqlite3_column_int(s, 2)) + ".tar"));
+        const Sample original = sample(std::stoi(key.substr(5)));
+        EXPECT_EQ(tar.substr(static_cast<size_t>(sqlite3_column_int64(s, 3)),
+                             static_cast<size_t>(sqlite3_column_int64(s, 4))),
+                  original.need(part.c_str()));
+        EXPECT_EQ(std::string(tar.data() + sqlite3_column_int64(s, 5)), key + ".mp4");
+      });
   EXPECT_EQ(rows, 21);
   std::vector<std::string> indexes;
-  each("SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL ORDER BY name", [&](sqlite3_stmt* s) {
-    indexes.emplace_back(reinterpret_cast<const char*>(sqlite3_column_text(s, 0)));
-  });
-  EXPECT_THAT(indexes, ElementsAre("idx_sample_parts_full", "idx_sample_parts_seq", "idx_samples_by_tar_and_idx"));
+  each("SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL ORDER BY name",
+       [&](sqlite3_stmt* s) {
+         indexes.emplace_back(reinterpret_cast<const char*>(sqlite3_column_text(s, 0)));
+       });
+  EXPECT_THAT(indexes,
+              ElementsAre("idx_sample_parts_full", "idx_sample_parts_seq", "idx_samples_by_tar_and_idx"));
   sqlite3_close(db);
 }
 
@@ -207,8 +222,10 @@ TEST_F(Shards, HaveEnergonsFiles) {
   EXPECT_EQ(slurp(path("a/.nv-meta/split.yaml")),
             "split_parts:\n  train:\n  - shard-{000000..000002}.tar\n  - shard-{000004..000006}.tar\n"
             "  val:\n  - shard-000003.tar\n  - shard-000007.tar\nexclude: []\n");
-  EXPECT_THAT(slurp(path("a/.nv-meta/.info.json")), HasSubstr("\"shard-000000.tar\": 1,\n    \"shard-000001.tar\": 1,"));
-  EXPECT_EQ(slurp(path("a/.nv-meta/dataset.yaml")), "__module__: megatron.energon\n__class__: CrudeWebdataset\n");
+  EXPECT_THAT(slurp(path("a/.nv-meta/.info.json")),
+              HasSubstr("\"shard-000000.tar\": 1,\n    \"shard-000001.tar\": 1,"));
+  EXPECT_EQ(slurp(path("a/.nv-meta/dataset.yaml")),
+            "__module__: megatron.energon\n__class__: CrudeWebdataset\n");
   EXPECT_THAT(slurp(path("a/.nv-meta/index.uuid")),
               ::testing::MatchesRegex("[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"));
   pack("b", {.max_count = 1, .val = 0.25}, 0, 7);
@@ -222,8 +239,9 @@ TEST_F(Shards, OfNothingAreAnEmptyDataset) {
 }
 
 TEST_F(Shards, TakeLongAndForeignNames) {
-  const std::vector<std::string> keys = {std::string(90, 'k'), std::string(140, 'd') + "/" + std::string(90, 'k'),
-                                         std::string(300, 'x'), "caf\xC3\xA9/\xE5\xBD\xB1\xE7\x89\x87", "a.b/c"};
+  const std::vector<std::string> keys = {
+      std::string(90, 'k'), std::string(140, 'd') + "/" + std::string(90, 'k'), std::string(300, 'x'),
+      "caf\xC3\xA9/\xE5\xBD\xB1\xE7\x89\x87", "a.b/c"};
   {
     const kinora::testing::Run run(path("a"));
     WebDatasetStage stage({});
@@ -244,7 +262,8 @@ TEST_F(Shards, TakeLongAndForeignNames) {
 }
 
 TEST_F(Shards, RefuseKeysThatReadersWouldSplitElsewhere) {
-  EXPECT_THAT(message_of(Sample("a.b")), HasSubstr("sample 'a.b' cannot be stored: a key may have no dot after its last slash"));
+  EXPECT_THAT(message_of(Sample("a.b")),
+              HasSubstr("sample 'a.b' cannot be stored: a key may have no dot after its last slash"));
   EXPECT_THAT(message_of(Sample("x/.hidden")), HasSubstr("no dot"));
   for (const char* key : {"", "/a", "a/", "a//b", "a/../b", "__note__", "__note__/a", "a\nb"}) {
     EXPECT_THROW(check_key(key), Error) << key;
@@ -266,7 +285,8 @@ TEST_F(Shards, RefuseASecondSampleOfAKey) {
       FAIL();
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), KINORA_DATA);
-      EXPECT_THAT(e.what(), HasSubstr(n == 0 ? "another of that key in shard-000000.tar" : "another of that key; make"));
+      EXPECT_THAT(e.what(), HasSubstr(n == 0 ? "another of that key in shard-000000.tar"
+                                             : "another of that key; make"));
     }
   }
 }
@@ -274,7 +294,8 @@ TEST_F(Shards, RefuseASecondSampleOfAKey) {
 TEST(BraceList, ShortensRunsOfNumbers) {
   EXPECT_THAT(brace_list({"a-08.tar", "a-09.tar", "a-10.tar", "a-12.tar", "b-13.tar", "b-14.tar", "c.tar"}),
               ElementsAre("a-{08..10}.tar", "a-12.tar", "b-{13..14}.tar", "c.tar"));
-  EXPECT_THAT(brace_list({"a-999999.tar", "a-1000000.tar", "a-1000001.tar"}), ElementsAre("a-999999.tar", "a-{1000000..1000001}.tar"));
+  EXPECT_THAT(brace_list({"a-999999.tar", "a-1000000.tar", "a-1000001.tar"}),
+              ElementsAre("a-999999.tar", "a-{1000000..1000001}.tar"));
 }
 
 }  // namespace

@@ -1,9 +1,8 @@
 #include "basic_tokenizer.hpp"
 
-#include <utf8proc.h>
-
 #include <algorithm>
 #include <array>
+#include <utf8proc.h>
 
 namespace kinora::text {
 namespace {
@@ -14,7 +13,8 @@ utf8proc_category_t category(char32_t c) { return utf8proc_category(static_cast<
 bool is_control(char32_t c) {
   if (c == '\t' || c == '\n' || c == '\r') return false;
   const auto k = category(c);
-  return k == UTF8PROC_CATEGORY_CC || k == UTF8PROC_CATEGORY_CF || k == UTF8PROC_CATEGORY_CO || k == UTF8PROC_CATEGORY_CS;
+  return k == UTF8PROC_CATEGORY_CC || k == UTF8PROC_CATEGORY_CF || k == UTF8PROC_CATEGORY_CO ||
+         k == UTF8PROC_CATEGORY_CS;
 }
 
 bool is_space(char32_t c) {
@@ -23,7 +23,8 @@ bool is_space(char32_t c) {
   return k == UTF8PROC_CATEGORY_ZS || k == UTF8PROC_CATEGORY_ZL || k == UTF8PROC_CATEGORY_ZP;
 }
 
-// The blocks of ideographs that BERT's tokenizer names; not kana or Hangul, which are written with blanks or in words.
+// The blocks of ideographs that BERT's tokenizer names; not kana or Hangul, which are written with blanks or
+// in words.
 bool is_ideograph(char32_t c) {
   constexpr std::array<std::array<char32_t, 2>, 8> kBlocks{{{0x4E00, 0x9FFF},
                                                             {0x3400, 0x4DBF},
@@ -38,7 +39,8 @@ bool is_ideograph(char32_t c) {
 
 // ASCII's symbols count as punctuation too, as "$" and "^".
 bool is_punctuation(char32_t c) {
-  if (c < 128) return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) || (c >= 123 && c <= 126);
+  if (c < 128)
+    return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) || (c >= 123 && c <= 126);
   const auto k = category(c);
   return k >= UTF8PROC_CATEGORY_PC && k <= UTF8PROC_CATEGORY_PO;
 }
@@ -51,7 +53,8 @@ std::u32string stripped(std::u32string_view text) {
     int boundary = 0;
     const auto n = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), one.data(), one.size(),
                                            static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE), &boundary);
-    if (n > 0) parts.insert(parts.end(), one.begin(), one.begin() + std::min<utf8proc_ssize_t>(n, one.size()));
+    if (n > 0)
+      parts.insert(parts.end(), one.begin(), one.begin() + std::min<utf8proc_ssize_t>(n, one.size()));
   }
   std::u32string out;
   for (const utf8proc_int32_t c : parts)

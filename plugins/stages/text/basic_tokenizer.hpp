@@ -1,8 +1,9 @@
 // BERT's first step: text into words and punctuation marks, lower-case and without accents.
 //
-// What BasicTokenizer of the uncased models does (github.com/google-research/bert, tokenization.py), in the order of the
-// `tokenizers` library: control characters removed and white space made blanks, blanks around CJK characters, canonical
-// decomposition without non-spacing marks, lower case; then words end at blanks, and each punctuation mark is a word.
+// What BasicTokenizer of the uncased models does (github.com/google-research/bert, tokenization.py), in the
+// order of the `tokenizers` library: control characters removed and white space made blanks, blanks around
+// CJK characters, canonical decomposition without non-spacing marks, lower case; then words end at blanks,
+// and each punctuation mark is a word.
 #pragma once
 #include <string>
 #include <string_view>

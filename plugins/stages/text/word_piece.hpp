@@ -8,14 +8,16 @@
 
 namespace kinora::text {
 
-// Greedy longest match from the left (Wu et al. 2016, arXiv 1609.08144, as BERT has it): "unhappily" -> "un" "##happi" "##ly".
-// A word of which some part matches nothing, or with more than 100 characters, is [UNK]. [any-thread] after construction.
+// Greedy longest match from the left (Wu et al. 2016, arXiv 1609.08144, as BERT has it): "unhappily" -> "un"
+// "##happi" "##ly". A word of which some part matches nothing, or with more than 100 characters, is [UNK].
+// [any-thread] after construction.
 class WordPiece {
  public:
-  // `vocabulary`: a piece a line, its id being the number of the line from 0. `name` is what errors call it. Throws Error.
+  // `vocabulary`: a piece a line, its id being the number of the line from 0. `name` is what errors call it.
+  // Throws Error.
   WordPiece(std::string_view vocabulary, const std::string& name);
-  // [CLS] pieces [SEP], at most `max_length` of them: of a longer text the end is left out. A name such as "[MASK]" in the
-  // text stands for that piece, as in the published tokenizers.
+  // [CLS] pieces [SEP], at most `max_length` of them: of a longer text the end is left out. A name such as
+  // "[MASK]" in the text stands for that piece, as in the published tokenizers.
   std::vector<int64_t> encode(std::string_view utf8, size_t max_length) const;
   size_t size() const { return ids_.size(); }
 

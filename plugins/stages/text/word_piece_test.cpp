@@ -1,10 +1,10 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "basic_tokenizer.hpp"
 #include "kinora/testing.hpp"
@@ -33,14 +33,17 @@ TEST(WordPieceOracle, GivesTheIdsOfThePublishedTokenizer) {
   const WordPiece pieces(vocabulary(f["vocab"]), "wordpiece.json");
   ASSERT_GE(f["cases"].size(), 60u);
   for (const auto& c : f["cases"])
-    EXPECT_EQ(pieces.encode(c["text"].get<std::string>(), f["max_length"]), c["ids"].get<std::vector<int64_t>>()) << c["text"];
+    EXPECT_EQ(pieces.encode(c["text"].get<std::string>(), f["max_length"]),
+              c["ids"].get<std::vector<int64_t>>())
+        << c["text"];
 }
 
 const char* const kSmall = "[PAD]\n[UNK]\n[CLS]\n[SEP]\nun\n##happi\n##ly\nhappy\n,\n";
 
 TEST(WordPiece, MatchesTheLongestFromTheLeft) {
   const WordPiece pieces(kSmall, "v");
-  EXPECT_THAT(pieces.encode("Unhappily, happy unhappi unhappiest", 128), ElementsAre(2, 4, 5, 6, 8, 7, 4, 5, 1, 3));
+  EXPECT_THAT(pieces.encode("Unhappily, happy unhappi unhappiest", 128),
+              ElementsAre(2, 4, 5, 6, 8, 7, 4, 5, 1, 3));
 }
 
 TEST(WordPiece, LeavesOutTheEndOfWhatIsTooLong) {
@@ -70,7 +73,8 @@ TEST(BasicTokenizer, SurvivesAnyBytes) {
   const WordPiece pieces(kSmall, "v");
   for (int round = 0; round < 3000; ++round) {
     std::string bytes(random() % 200, 0);
-    for (auto& b : bytes) b = static_cast<char>(random() % 3 ? random() : "[SEP]\xcc\x81\xe4\xb8"[random() % 9]);
+    for (auto& b : bytes)
+      b = static_cast<char>(random() % 3 ? random() : "[SEP]\xcc\x81\xe4\xb8"[random() % 9]);
     const auto ids = pieces.encode(bytes, 32);
     ASSERT_LE(ids.size(), 32u);
     ASSERT_EQ(ids.front(), 2);
@@ -98,7 +102,8 @@ TEST(WordPieceStage, SetsIdsAndMaskBesideTheCaption) {
     EXPECT_EQ(t->bits, 64);
     const auto* at = static_cast<const int64_t*>(t->data);
     const std::vector<int64_t> values(at, at + t->shape[0]);
-    EXPECT_EQ(values, std::string(name) == "input_ids" ? (std::vector<int64_t>{2, 4, 5, 6, 3}) : std::vector<int64_t>(5, 1));
+    EXPECT_EQ(values, std::string(name) == "input_ids" ? (std::vector<int64_t>{2, 4, 5, 6, 3})
+                                                       : std::vector<int64_t>(5, 1));
   }
   try {
     stage.process(Sample("b"), out.emit(), run);

@@ -1,11 +1,11 @@
 #include "atomic_writer.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <cerrno>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <sys/stat.h>
 
 #include "system_error.hpp"
 
@@ -14,7 +14,8 @@ namespace {
 
 constexpr const char* kDoing = "cannot be written";
 
-// Makes the names in a folder survive a power cut. Where a file system cannot (EINVAL), there is nothing more to do.
+// Makes the names in a folder survive a power cut. Where a file system cannot (EINVAL), there is nothing more
+// to do.
 void flush_folder(const std::string& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) throw system_error(folder + "/", kDoing, errno);
@@ -76,7 +77,8 @@ void AtomicWriter::append(const void* data, uint64_t size) {
 void AtomicWriter::commit() {
   if (::fsync(descriptor_) != 0) throw system_error(path_, kDoing, errno);
   const int closed = ::close(std::exchange(descriptor_, -1));
-  if (closed != 0 && errno != EINTR) throw system_error(path_, kDoing, errno);  // a network file system says it here
+  if (closed != 0 && errno != EINTR)
+    throw system_error(path_, kDoing, errno);  // a network file system says it here
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw system_error(path_, kDoing, errno);
   temporary_.clear();
   flush_folder(folder_of(path_));

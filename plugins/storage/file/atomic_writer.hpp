@@ -6,8 +6,8 @@
 
 namespace kinora::file {
 
-// Temporaries lie beside the final file, so that the last step is a rename on one device: ".kinora-tmp-PID-N". One that a
-// killed process left behind can be removed at any time.
+// Temporaries lie beside the final file, so that the last step is a rename on one device:
+// ".kinora-tmp-PID-N". One that a killed process left behind can be removed at any time.
 inline constexpr std::string_view kTemporary = ".kinora-tmp-";
 
 class AtomicWriter final : public StorageWriter {

@@ -1,12 +1,12 @@
 #include "file_storage.hpp"
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <sys/stat.h>
 
 #include "atomic_writer.hpp"
 #include "local_path.hpp"
@@ -29,7 +29,8 @@ class FileReader final : public StorageReader {
     }
     ::close(descriptor_);
     if (error != 0) throw system_error(path_, kDoing, error);
-    throw Error(KINORA_INVALID, path_ + ": cannot be read: it is a pipe or device without random access; copy it to a file");
+    throw Error(KINORA_INVALID,
+                path_ + ": cannot be read: it is a pipe or device without random access; copy it to a file");
   }
   FileReader(const FileReader&) = delete;
   FileReader& operator=(const FileReader&) = delete;
@@ -61,7 +62,9 @@ struct CloseFolder {
   void operator()(DIR* d) const { ::closedir(d); }
 };
 
-bool is_hidden_from_lists(std::string_view name) { return name == "." || name == ".." || name.starts_with(kTemporary); }
+bool is_hidden_from_lists(std::string_view name) {
+  return name == "." || name == ".." || name.starts_with(kTemporary);
+}
 
 }  // namespace
 
@@ -88,7 +91,8 @@ int32_t FileStorage::list(std::string_view path, const Each& each) {
     // What vanished meanwhile, or is a link to nothing, is not there.
     if (::fstatat(::dirfd(open.get()), found->d_name, &info, 0) != 0) continue;
     const bool is_folder = S_ISDIR(info.st_mode);
-    const kinora_entry entry{sizeof(kinora_entry), is_folder ? 1u : 0u, str(name), is_folder ? 0 : static_cast<uint64_t>(info.st_size),
+    const kinora_entry entry{sizeof(kinora_entry), is_folder ? 1u : 0u, str(name),
+                             is_folder ? 0 : static_cast<uint64_t>(info.st_size),
                              int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
     if (const int32_t status = each(entry); status != KINORA_OK) return status;
   }

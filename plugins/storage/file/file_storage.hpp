@@ -7,7 +7,9 @@ namespace kinora::file {
 class FileStorage final : public Storage {
  public:
   struct Options {};
-  static void describe(Describe<Options>& d) { d.name("file").help("Files of this machine, written atomically"); }
+  static void describe(Describe<Options>& d) {
+    d.name("file").help("Files of this machine, written atomically");
+  }
   explicit FileStorage(const Options&) {}
   std::unique_ptr<StorageReader> open(std::string_view path) override;
   std::unique_ptr<StorageWriter> begin(std::string_view path) override;

@@ -1,18 +1,18 @@
 #include "file_storage.hpp"
 
-#include <gtest/gtest.h>
-#include <sys/mount.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <thread>
+#include <unistd.h>
 #include <vector>
+
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "local_path.hpp"
 #include "system_error.hpp"
@@ -133,7 +133,8 @@ TEST_F(FileStorageTest, ListsFilesAndFoldersAndStopsWhenTold) {
   write("sub/x", "333");
   EXPECT_EQ(listing(), (std::map<std::string, uint64_t>{{"a", 1}, {"b c", 2}, {"sub/", 0}}));
   int seen = 0;
-  EXPECT_EQ(storage.list(folder, [&](const kinora_entry&) { return ++seen == 2 ? KINORA_END : KINORA_OK; }), KINORA_END);
+  EXPECT_EQ(storage.list(folder, [&](const kinora_entry&) { return ++seen == 2 ? KINORA_END : KINORA_OK; }),
+            KINORA_END);
   EXPECT_EQ(seen, 2);
 }
 
@@ -153,8 +154,9 @@ TEST_F(FileStorageTest, SaysWhatIsWrongAndWhatToDo) {
   EXPECT_EQ(error_of([&] { storage.open("/dev/null"); }).code(), KINORA_INVALID);
   EXPECT_EQ(error_of([&] { storage.begin(path("file/x")); }).code(), KINORA_INVALID);
   EXPECT_EQ(error_of([&] { storage.begin(path("x/")); }).code(), KINORA_INVALID);
-  EXPECT_EQ(error_of([&] { storage.begin(path(std::string(300, 'x'))) ->commit(); }).code(), KINORA_INVALID);
-  EXPECT_EQ(error_of([&] { storage.list(path("no"), [](const auto&) { return 0; }); }).code(), KINORA_NOT_FOUND);
+  EXPECT_EQ(error_of([&] { storage.begin(path(std::string(300, 'x')))->commit(); }).code(), KINORA_INVALID);
+  EXPECT_EQ(error_of([&] { storage.list(path("no"), [](const auto&) { return 0; }); }).code(),
+            KINORA_NOT_FOUND);
   const Error full = system_error(path("file"), "cannot be written", ENOSPC);
   EXPECT_EQ(full.code(), KINORA_NO_MEMORY);
   EXPECT_NE(std::string(full.what()).find("the device of '" + folder + "' is full"), std::string::npos);
@@ -175,12 +177,14 @@ TEST_F(FileStorageTest, AFullDeviceIsNamedAndLeavesNothing) {
   int status = 1;
   ::waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
-  if (::mount("tmpfs", folder.c_str(), "tmpfs", 0, "size=128k") != 0) GTEST_SKIP() << "no right to mount a small device";
+  if (::mount("tmpfs", folder.c_str(), "tmpfs", 0, "size=128k") != 0)
+    GTEST_SKIP() << "no right to mount a small device";
   const Error e = error_of([&] { write("sub/big", std::string(1'000'000, 'x')); });
   const auto left = std::distance(fs::directory_iterator(path("sub")), {});
   ::umount2(folder.c_str(), MNT_DETACH);
   EXPECT_EQ(e.code(), KINORA_NO_MEMORY) << e.what();
-  EXPECT_NE(std::string(e.what()).find("the device of '" + path("sub") + "' is full"), std::string::npos) << e.what();
+  EXPECT_NE(std::string(e.what()).find("the device of '" + path("sub") + "' is full"), std::string::npos)
+      << e.what();
   EXPECT_EQ(left, 0);
 }
 
@@ -190,7 +194,10 @@ TEST_F(FileStorageTest, AFolderWithoutPermissionIsNamed) {
     ::chmod(folder.c_str(), 0555);
     if (::getuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
     const Error e = error_of([&] { write("a", "1"); });
-    ::_exit(e.code() == KINORA_INVALID && std::string(e.what()).find("permission is missing in '" + folder) != std::string::npos ? 0 : 1);
+    ::_exit(e.code() == KINORA_INVALID &&
+                    std::string(e.what()).find("permission is missing in '" + folder) != std::string::npos
+                ? 0
+                : 1);
   }
   int status = 1;
   ::waitpid(child, &status, 0);
@@ -202,7 +209,8 @@ TEST(LocalPath, ReadsFileUris) {
   EXPECT_EQ(local_path("a b%20"), "a b%20");
   EXPECT_EQ(local_path("file:///a%20b%C3%A9"), "/a b\xC3\xA9");
   EXPECT_EQ(local_path("file://localhost/x"), "/x");
-  for (const char* bad : {"", "file://server/x", "file:///a%2", "file:///a%zz", "file:///a%00"}) EXPECT_THROW(local_path(bad), Error) << bad;
+  for (const char* bad : {"", "file://server/x", "file:///a%2", "file:///a%zz", "file:///a%00"})
+    EXPECT_THROW(local_path(bad), Error) << bad;
 }
 
 }  // namespace

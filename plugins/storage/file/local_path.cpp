@@ -22,7 +22,9 @@ std::string percent_decoded(std::string_view text) {
     const bool enough = i + 2 < text.size();
     const int high = enough ? digit(text[i + 1]) : -1, low = enough ? digit(text[i + 2]) : -1;
     if (high < 0 || low < 0)
-      throw Error(KINORA_INVALID, std::string(text) + ": '%' needs two hexadecimal digits after it; write %25 for a percent sign");
+      throw Error(
+          KINORA_INVALID,
+          std::string(text) + ": '%' needs two hexadecimal digits after it; write %25 for a percent sign");
     out += static_cast<char>(high * 16 + low);
     i += 2;
   }
@@ -38,11 +40,14 @@ std::string local_path(std::string_view path) {
     std::string_view rest = path.substr(kScheme.size());
     if (rest.starts_with(kHost)) rest.remove_prefix(kHost.size());
     if (!rest.starts_with('/'))
-      throw Error(KINORA_INVALID, std::string(path) + ": a file URI has three slashes before an absolute path, as in file:///data/a");
+      throw Error(
+          KINORA_INVALID,
+          std::string(path) + ": a file URI has three slashes before an absolute path, as in file:///data/a");
     out = percent_decoded(rest);
   }
   if (out.empty()) throw Error(KINORA_INVALID, "the path of a file is empty");
-  if (out.find('\0') != std::string::npos) throw Error(KINORA_INVALID, "the path of a file holds a NUL character");
+  if (out.find('\0') != std::string::npos)
+    throw Error(KINORA_INVALID, "the path of a file holds a NUL character");
   return out;
 }
 

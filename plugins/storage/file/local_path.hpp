@@ -5,7 +5,8 @@
 
 namespace kinora::file {
 
-// "/data/a b" and "a b" as they are; "file:///data/a%20b" and "file://localhost/data/a%20b" as "/data/a b". Throws Error.
+// "/data/a b" and "a b" as they are; "file:///data/a%20b" and "file://localhost/data/a%20b" as "/data/a b".
+// Throws Error.
 std::string local_path(std::string_view path);
 
 }  // namespace kinora::file

@@ -15,14 +15,18 @@ Remedy remedy(const std::string& path, int error) {
   const std::string folder = folder_of(path);
   switch (error) {
     case ENOSPC:
-      return {KINORA_NO_MEMORY, "the device of '" + folder + "' is full; free space there, or choose another folder"};
+      return {KINORA_NO_MEMORY,
+              "the device of '" + folder + "' is full; free space there, or choose another folder"};
     case EDQUOT:
-      return {KINORA_NO_MEMORY, "your quota on the device of '" + folder + "' is used up; free space there, or raise it"};
+      return {KINORA_NO_MEMORY,
+              "your quota on the device of '" + folder + "' is used up; free space there, or raise it"};
     case EACCES:
     case EPERM:
-      return {KINORA_INVALID, "permission is missing in '" + folder + "'; grant it, or choose another folder"};
+      return {KINORA_INVALID,
+              "permission is missing in '" + folder + "'; grant it, or choose another folder"};
     case EROFS:
-      return {KINORA_INVALID, "'" + folder + "' is on a read-only device; remount it for writing, or choose another folder"};
+      return {KINORA_INVALID,
+              "'" + folder + "' is on a read-only device; remount it for writing, or choose another folder"};
     case ENOENT:
       return {KINORA_NOT_FOUND, "no such file or folder; check the path"};
     case ENOTDIR:
@@ -34,7 +38,8 @@ Remedy remedy(const std::string& path, int error) {
     case ELOOP:
       return {KINORA_INVALID, "its symbolic links go in a circle; mend them"};
     case EFBIG:
-      return {KINORA_INVALID, "it is larger than this file system or the limit on file sizes (ulimit -f) allows"};
+      return {KINORA_INVALID,
+              "it is larger than this file system or the limit on file sizes (ulimit -f) allows"};
     case EMFILE:
     case ENFILE:
       return {KINORA_IO, "too many files are open; raise the limit (ulimit -n)"};

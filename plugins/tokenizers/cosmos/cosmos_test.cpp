@@ -112,6 +112,7 @@ TEST(CosmosPatches, OfTwoWaveletLevelsEqualDiffusers) {
 
 TEST(CosmosDefaults, SeeNoLaterFrame) {
   Cosmos cosmos;
+  cosmos.randomise();
   Tensor video = noise({1, 3, 9, 16, 16}).requires_grad_();
   cosmos.encode(video).narrow(2, 0, 2).sum().backward();
   EXPECT_GT(video.grad().narrow(2, 4, 1).abs().sum().item<double>(), 0);
@@ -126,6 +127,7 @@ TEST(CosmosDefaults, SeeNoLaterFrame) {
 
 TEST(CosmosDefaults, GiveEveryParameterAGradient) {
   Cosmos cosmos;
+  cosmos.randomise();
   const Tensor video = noise({1, 3, 5, 16, 16});
   (cosmos.decode(cosmos.encode(video)) - video).square().sum().backward();
   for (const auto& leaf : cosmos.chain().leaves()) {

@@ -31,8 +31,10 @@ Tensor extend(const Pass& run, const Tensor& x, int64_t copies, int64_t keep) {
   return y;
 }
 
-Conv::Conv(const Ctx& ctx, const std::string& name, int64_t in, int64_t out, int64_t time, int64_t space) {
-  const Init init = Init::uniform(1 / std::sqrt(static_cast<double>(in * time * space * space)));
+Conv::Conv(const Ctx& ctx, const std::string& name, int64_t in, int64_t out, int64_t time, int64_t space,
+           Start start) {
+  const auto fan_in = static_cast<double>(in * time * space * space);
+  const Init init = start == Start::zeros ? Init::zeros() : Init::uniform(1 / std::sqrt(fan_in));
   weight_ = declare(ctx, name + ".weight", {out, in, time, space, space}, init);
   bias_ = declare(ctx, name + ".bias", {out}, init);
 }
@@ -60,8 +62,8 @@ Tensor FrameNorm::operator()(const Pass& run, const Tensor& x) const {
   return clip(at::group_norm(frames(x), 1, run.value(weight_, x), run.value(bias_, x), 1e-6), x.size(0));
 }
 
-FactorisedConv::FactorisedConv(const Ctx& ctx, const std::string& name, int64_t in, int64_t out)
-    : space_(ctx, name + ".conv_s", in, out, 1, 3), time_(ctx, name + ".conv_t", out, out, 3, 1) {}
+FactorisedConv::FactorisedConv(const Ctx& ctx, const std::string& name, int64_t in, int64_t out, Start start)
+    : space_(ctx, name + ".conv_s", in, out, 1, 3), time_(ctx, name + ".conv_t", out, out, 3, 1, start) {}
 
 Tensor FactorisedConv::operator()(const Pass& run, const Tensor& x) const {
   return time_.in_time(run, extend(run, space_.in_space(run, x, 1, 1), 2, 2), 1);
@@ -71,7 +73,7 @@ ResnetBlock::ResnetBlock(const Ctx& ctx, const std::string& name, int64_t in, in
     : norm1_(ctx, name + ".norm1", in),
       norm2_(ctx, name + ".norm2", out),
       conv1_(ctx, name + ".conv1", in, out),
-      conv2_(ctx, name + ".conv2", out, out) {
+      conv2_(ctx, name + ".conv2", out, out, Start::zeros) {
   if (in != out) shortcut_.emplace_back(ctx, name + ".conv_shortcut", in, out, 1, 1);
 }
 
@@ -86,7 +88,7 @@ Attend::Attend(const Ctx& ctx, const std::string& name, int64_t channels)
       q_(ctx, name + ".to_q", channels, channels, 1, 1),
       k_(ctx, name + ".to_k", channels, channels, 1, 1),
       v_(ctx, name + ".to_v", channels, channels, 1, 1),
-      out_(ctx, name + ".to_out.0", channels, channels, 1, 1) {}
+      out_(ctx, name + ".to_out.0", channels, channels, 1, 1, Start::zeros) {}
 
 Tensor Attend::over_space(const Pass& run, const Tensor& x) const {
   const Tensor y = norm_(run, x);

@@ -62,7 +62,7 @@ Decoder::Decoder(const Ctx& ctx, const Config& c, int64_t patch_channels)
       in_(ctx, "decoder.conv_in", c.latent_channels, levels_.front().in),
       middle_(ctx, "decoder.mid_block", levels_.front().in),
       norm_(ctx, "decoder.norm_out", levels_.back().out),
-      out_(ctx, "decoder.conv_out", levels_.back().out, patch_channels) {
+      out_(ctx, "decoder.conv_out", levels_.back().out, patch_channels, Start::zeros) {
   for (size_t i = 0; i < levels_.size(); ++i) {
     const auto& l = levels_[i];
     const std::string name = numbered("decoder.up_blocks", i);

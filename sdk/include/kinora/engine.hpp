@@ -13,15 +13,14 @@ class Engine {
   static constexpr const char* kind = "engine";
   static constexpr const char* interface_id = KINORA_ENGINE;
   virtual ~Engine() = default;
-  // Returns when every input has ended and was told to pipeline.done. Throws the first error of next(), done() or
-  // finish(), or Error(KINORA_CANCELLED). Either way no worker is left.
+  // Returns when every input has ended and was told to pipeline.done. Throws the first error of next(),
+  // done() or finish(), or Error(KINORA_CANCELLED). Either way no worker is left.
   virtual void run(const kinora_pipeline& pipeline, const Run& run) = 0;
 
   template <class T>
   static const void* api() {
     static const kinora_engine table{
-        sizeof(kinora_engine),
-        0,
+        sizeof(kinora_engine), 0,
         [](const kinora_host*, const kinora_options* o) -> void* {
           Engine* made = nullptr;
           guard([&] { made = new T(described<T>().read(o)); });

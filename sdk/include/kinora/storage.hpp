@@ -44,25 +44,24 @@ class Storage {
 
   template <class T>
   static const void* api() {
-    static const kinora_storage table{sizeof(kinora_storage),
-                                      0,
-                                      [](const kinora_host*, const kinora_options* o) -> void* {
-                                        Storage* made = nullptr;
-                                        guard([&] { made = new T(described<T>().read(o)); });
-                                        return made;
-                                      },
-                                      [](void* self) { delete of(self); },
-                                      open_object,
-                                      read_object,
-                                      [](void*, void* reader) { delete static_cast<StorageReader*>(reader); },
-                                      begin_object,
-                                      append_object,
-                                      commit_object,
-                                      [](void*, void* writer) { delete static_cast<StorageWriter*>(writer); },
-                                      list_folder,
-                                      [](void* self, kinora_str path) {
-                                        return guard([&] { of(self)->remove(view(path)); });
-                                      }};
+    static const kinora_storage table{
+        sizeof(kinora_storage),
+        0,
+        [](const kinora_host*, const kinora_options* o) -> void* {
+          Storage* made = nullptr;
+          guard([&] { made = new T(described<T>().read(o)); });
+          return made;
+        },
+        [](void* self) { delete of(self); },
+        open_object,
+        read_object,
+        [](void*, void* reader) { delete static_cast<StorageReader*>(reader); },
+        begin_object,
+        append_object,
+        commit_object,
+        [](void*, void* writer) { delete static_cast<StorageWriter*>(writer); },
+        list_folder,
+        [](void* self, kinora_str path) { return guard([&] { of(self)->remove(view(path)); }); }};
     return &table;
   }
 
@@ -88,10 +87,11 @@ class Storage {
     const std::unique_ptr<StorageWriter> ends(static_cast<StorageWriter*>(writer));
     return guard([&] { ends->commit(); });
   }
-  static int32_t list_folder(void* self, kinora_str path, void* user, int32_t (*each)(void*, const kinora_entry*)) {
+  static int32_t list_folder(void* self, kinora_str path, void* user,
+                             int32_t (*each)(void*, const kinora_entry*)) {
     int32_t last = KINORA_OK;
-    const int32_t status =
-        guard([&] { last = of(self)->list(view(path), [&](const kinora_entry& e) { return each(user, &e); }); });
+    const int32_t status = guard(
+        [&] { last = of(self)->list(view(path), [&](const kinora_entry& e) { return each(user, &e); }); });
     return status == KINORA_OK ? last : status;
   }
 };

@@ -60,12 +60,14 @@ inline uint64_t tensor_bytes(const kinora_dl_tensor& t) {
   return n;
 }
 
-inline int32_t set_field(kinora_sample* s, const char* name, kinora_bytes value, void (*release)(void*), void* user) {
+inline int32_t set_field(kinora_sample* s, const char* name, kinora_bytes value, void (*release)(void*),
+                         void* user) {
   std::shared_ptr<const void> keep;
   if (release) {
     keep = std::shared_ptr<const void>(value.data, [release, user](const void*) { release(user); });
   } else {
-    auto copy = std::make_shared<std::string>(static_cast<const char*>(value.data ? value.data : ""), value.size);
+    auto copy =
+        std::make_shared<std::string>(static_cast<const char*>(value.data ? value.data : ""), value.size);
     value.data = copy->data();
     keep = std::move(copy);
   }
@@ -178,7 +180,8 @@ inline const kinora_io_api& files() {
         return KINORA_OK;
       },
       [](kinora_writer* w, const void* data, uint64_t size) {
-        return std::fwrite(data, 1, size, writer(w)->file) == size ? KINORA_OK : error(KINORA_IO, "write failed");
+        return std::fwrite(data, 1, size, writer(w)->file) == size ? KINORA_OK
+                                                                   : error(KINORA_IO, "write failed");
       },
       [](kinora_writer* w) {
         const std::unique_ptr<TestWriter> ends(writer(w));
@@ -232,7 +235,9 @@ class Run {
   std::atomic<bool> cancel{false};
 
  private:
-  static int32_t cancelled_of(void* self) { return static_cast<Run*>(self)->cancel ? KINORA_CANCELLED : KINORA_OK; }
+  static int32_t cancelled_of(void* self) {
+    return static_cast<Run*>(self)->cancel ? KINORA_CANCELLED : KINORA_OK;
+  }
   std::string out_;
   kinora_run run_{};
 };

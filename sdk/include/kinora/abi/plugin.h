@@ -24,7 +24,7 @@ typedef struct kinora_plugin {
   uint32_t n_components;
   const char* name;    /* as in plugin.toml */
   const char* version; /* of the plugin, semantic */
-  const kinora_component* components;
+  const kinora_component* components; /* one after the other; the stride is their struct_size, the same in all */
 } kinora_plugin;
 
 /* [owner-thread] Called once, right after the library was opened. `host` is kept by the plugin. Null after

@@ -20,7 +20,7 @@ typedef struct kinora_storage {
   /* [any-thread] */
   void* (*create)(const kinora_host*, const kinora_options*);
   void (*destroy)(void* self);
-  /* [any-thread] Opens for random access. KINORA_NOT_FOUND, KINORA_IO. */
+  /* [any-thread] Opens for random access. path: what follows "SCHEME://"; of a file its path. KINORA_NOT_FOUND, KINORA_IO. */
   int32_t (*open)(void* self, kinora_str path, void** reader, uint64_t* size);
   /* [any-thread] At most `size` bytes at `offset`; fewer only at the end. */
   int32_t (*read)(void* self, void* reader, uint64_t offset, void* to, uint64_t size, uint64_t* got);
