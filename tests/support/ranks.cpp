@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sstream>
+#include <stdexcept>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -98,6 +99,18 @@ int wait_for(pid_t pid, std::chrono::steady_clock::time_point until) {
 }
 
 }  // namespace
+
+void Rank::meet(const std::string& point) const {
+  const auto mark = [&](int r) { return std::filesystem::path(folder) / (point + "." + std::to_string(r)); };
+  std::ofstream(mark(rank)).put('x');
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  for (int r = 0; r < size; ++r)
+    while (!std::filesystem::exists(mark(r))) {
+      if (std::chrono::steady_clock::now() > until)
+        throw std::runtime_error("rank " + std::to_string(r) + " did not come to '" + point + "'");
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+}
 
 void on_ranks(int size, const std::function<void(const Rank&)>& body, int seconds) {
   const int call = number_of_call();

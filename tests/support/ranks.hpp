@@ -17,6 +17,8 @@ struct Rank {
   std::string folder;  // empty at the start, shared, removed afterwards
   int port = 0;        // on loopback, free a moment ago
   std::string file() const { return "file://" + folder + "/rendezvous"; }
+  // Waits until every rank has come to this point; not by any transfer that is under test. Throws after 60 s.
+  void meet(const std::string& point) const;
   std::string tcp() const { return "tcp://127.0.0.1:" + std::to_string(port); }
 };
 
