@@ -74,7 +74,6 @@ def with_tarfile(folder, shards):
 
 def with_energon(folder, expected):
     try:
-        from megatron.energon import DefaultTaskEncoder, SavableDataLoader  # noqa: F401
         from megatron.energon.epathlib import EPath
         from megatron.energon.flavors.webdataset.itar_reader import ShardInfosITarReader, SqliteITarEntryReader
         from megatron.energon.flavors.webdataset.metadata import WebdatasetMeta, get_dataset_type
@@ -108,12 +107,19 @@ def cooked_by_energon(folder, expected):
     """What a training program does: the folder as a crude dataset through a task encoder and a loader."""
     import megatron.energon as energon
 
-    class Encoder(energon.DefaultTaskEncoder):
-        cookers = [energon.Cooker(lambda s: {"__key__": s["__key__"], "__restore_key__": s["__restore_key__"]})]
+    @energon.stateless
+    def cook(sample):
+        return {"__key__": sample["__key__"], "__restore_key__": sample["__restore_key__"]}
 
+    class Encoder(energon.DefaultTaskEncoder):
+        decoder = None  # the bytes need not be films
+        cookers = [energon.Cooker(cook)]
+
+        @energon.stateless
         def batch(self, samples):
             return [s["__key__"] for s in samples]
 
+        @energon.stateless
         def encode_sample(self, sample):
             return sample
 
