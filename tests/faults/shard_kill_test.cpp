@@ -1,0 +1,149 @@
+// Packing shards through the real host, killed at random points: the folder afterwards is that of an
+// uninterrupted run.
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include "core/options.hpp"
+#include "core/runtime.hpp"
+#include "kinora/abi/engine.h"
+#include "kinora/sample.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr int kSamples = 120;
+
+// The owner of a pipeline as a job is one: it gives what the record does not have yet, and records every end
+// at once.
+struct Owner {
+  std::set<std::string> recorded;
+  std::ofstream record;
+  int next = 0;
+
+  explicit Owner(const fs::path& file) {
+    std::ifstream before(file);
+    for (std::string key; std::getline(before, key) && !before.eof();) recorded.insert(key);
+    record.open(file, std::ios::app);
+  }
+  int32_t give(kinora_sample** out) {
+    while (next < kSamples && recorded.contains("film-" + std::to_string(next))) ++next;
+    if (next == kSamples) return KINORA_END;
+    Sample s("film-" + std::to_string(next));
+    s.set("mp4", std::string(static_cast<size_t>(next * 7919 % 20000), static_cast<char>(next)));
+    s.set("json", "{\"n\": " + std::to_string(next) + "}");
+    ++next;
+    *out = s.release();
+    return KINORA_OK;
+  }
+};
+
+void pack(const fs::path& folder) {
+  auto runtime = or_throw(Runtime::start({.plugin_dirs = {}, .log_level = "error"}));
+  const auto engine = or_throw(runtime->registry().open("engine/local"));
+  const auto shard = or_throw(runtime->registry().open("stage/shard.webdataset"));
+  const Options engine_options = or_throw(Options::make(*engine.spec, json::object()));
+  const Options shard_options = or_throw(Options::make(*shard.spec, {{"max_count", 7}, {"max_size", 50000}}));
+  kinora_stage_spec spec{};
+  spec.struct_size = sizeof spec;
+  spec.name = "shard";
+  spec.id = "stage/shard.webdataset";
+  spec.options_json = shard_options.canonical().c_str();
+  spec.stage = &shard.table<kinora_stage>();
+  spec.options = shard_options.abi();
+  Owner owner(folder / "record.txt");
+  const kinora_pipeline pipeline{
+      sizeof(kinora_pipeline),
+      1,
+      &spec,
+      1 << 20,
+      &owner,
+      [](void* self, kinora_sample** out) { return static_cast<Owner*>(self)->give(out); },
+      [](void* self, const kinora_outcome* o) {
+        if (o->end != KINORA_KEPT) return kinora::fail(KINORA_FAILED, o->reason ? o->reason : "not kept");
+        static_cast<Owner*>(self)->record << Sample::borrow(o->sample).key() << std::endl;
+        return int32_t{KINORA_OK};
+      },
+      nullptr};
+  const std::string out = (folder / "shards").string();
+  kinora_run run{};
+  run.struct_size = sizeof run;
+  run.device_type = KINORA_DL_CPU;
+  run.n_threads = 2;
+  run.out = str(out);
+  void* self = engine.table<kinora_engine>().create(host(), engine_options.abi());
+  check(self ? KINORA_OK : KINORA_FAILED);
+  const int32_t status = engine.table<kinora_engine>().run(self, &pipeline, &run);
+  engine.table<kinora_engine>().destroy(self);
+  check(status);
+}
+
+// In a process of its own, killed after so many microseconds (0: not at all); whether it ended by itself, and
+// well.
+bool pack_until(const fs::path& folder, useconds_t kill_after) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    try {
+      pack(folder);
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "%s\n", e.what());
+      ::_exit(1);
+    }
+    ::_exit(0);
+  }
+  if (kill_after > 0) {
+    ::usleep(kill_after);
+    ::kill(child, SIGKILL);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
+  return WIFEXITED(status);
+}
+
+std::map<std::string, std::string> tree(const fs::path& folder) {
+  std::map<std::string, std::string> out;
+  for (const auto& e : fs::recursive_directory_iterator(folder)) {
+    std::ifstream in(e.path(), std::ios::binary);
+    const bool leftover = e.path().filename().string().starts_with(".kinora-tmp-");
+    if (e.is_regular_file() && !leftover)
+      out[fs::relative(e.path(), folder).string()] = {std::istreambuf_iterator<char>(in), {}};
+  }
+  return out;
+}
+
+TEST(ShardsKilled, AreAfterwardsThoseOfAnUninterruptedRun) {
+  std::string name = (fs::temp_directory_path() / "kinora-kill-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(name.data()), nullptr);
+  const fs::path root = name;
+  fs::create_directory(root / "whole");
+  const auto begin = std::chrono::steady_clock::now();
+  ASSERT_TRUE(pack_until(root / "whole", 0));
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const auto whole = tree(root / "whole" / "shards");
+  ASSERT_GT(whole.size(), 30u);
+  int kills = 0;
+  for (int round = 0; round < 4; ++round) {
+    const fs::path folder = root / std::to_string(round);
+    fs::create_directory(folder);
+    for (int attempt = 1; attempt < 40; ++attempt) {
+      const double share = (round * 13 + attempt * 29) % 97 / 97.0;  // of an uninterrupted run's time
+      if (pack_until(folder, static_cast<useconds_t>(seconds * share * 1e6) + 1)) break;
+      ++kills;
+    }
+    ASSERT_TRUE(pack_until(folder, 0));
+    EXPECT_EQ(tree(folder / "shards"), whole) << "round " << round;
+  }
+  EXPECT_GE(kills, 4);
+  fs::remove_all(root);
+}
+
+}  // namespace
+}  // namespace kinora::core
