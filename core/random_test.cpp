@@ -1,9 +1,9 @@
 #include "kinora/random.hpp"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 namespace kinora {
 namespace {

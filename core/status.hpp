@@ -30,10 +30,10 @@ Failure fail(int32_t code, fmt::format_string<Args...> format, Args&&... args) {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value)
-      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT(google-explicit-constructor)
-  Result(Failure failure)
-      : state_(std::in_place_index<1>, std::move(failure)) {}  // NOLINT(google-explicit-constructor)
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  Result(Failure failure) : state_(std::in_place_index<1>, std::move(failure)) {}
   explicit operator bool() const { return state_.index() == 0; }
   T& operator*() & { return *std::get_if<0>(&state_); }
   const T& operator*() const& { return *std::get_if<0>(&state_); }
@@ -50,7 +50,8 @@ template <>
 class [[nodiscard]] Result<void> {
  public:
   Result() { failure_.code = KINORA_OK; }
-  Result(Failure failure) : failure_(std::move(failure)) {  // NOLINT(google-explicit-constructor)
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  Result(Failure failure) : failure_(std::move(failure)) {
     if (failure_.code == KINORA_OK) failure_.code = KINORA_FAILED;
   }
   explicit operator bool() const { return failure_.code == KINORA_OK; }

@@ -2,6 +2,7 @@
 
 #include <boost/dll/shared_library.hpp>
 
+#include "core/build_info.hpp"
 #include "kinora/abi/base.h"
 
 namespace kinora {
@@ -10,8 +11,9 @@ namespace {
 // The program does not link FFmpeg; the library that the video plugin will load is asked.
 std::string ffmpeg_version() {
   boost::system::error_code error;
-  boost::dll::shared_library library("libavutil.so." KINORA_AVUTIL_MAJOR,
-                                     boost::dll::load_mode::rtld_lazy | boost::dll::load_mode::search_system_folders, error);
+  boost::dll::shared_library library(
+      "libavutil.so." KINORA_AVUTIL_MAJOR,
+      boost::dll::load_mode::rtld_lazy | boost::dll::load_mode::search_system_folders, error);
   if (error || !library.has("av_version_info")) return "not found (libavutil.so." KINORA_AVUTIL_MAJOR ")";
   return library.get<const char*()>("av_version_info")();
 }
@@ -19,8 +21,9 @@ std::string ffmpeg_version() {
 }  // namespace
 
 std::string version_text() {
-  return std::string("kinora ") + KINORA_VERSION + "\nbuild    " + KINORA_BUILD + "\nabi      " + std::to_string(KINORA_ABI_MAJOR) + "." +
-         std::to_string(KINORA_ABI_MINOR) + "\nlibtorch " + KINORA_TORCH_VERSION + "\nffmpeg   " + ffmpeg_version() + "\n";
+  return std::string("kinora ") + KINORA_VERSION + "\nbuild    " + KINORA_BUILD + "\nabi      " +
+         std::to_string(KINORA_ABI_MAJOR) + "." + std::to_string(KINORA_ABI_MINOR) + "\nlibtorch " +
+         KINORA_TORCH_VERSION + "\nffmpeg   " + ffmpeg_version() + "\n";
 }
 
 }  // namespace kinora

@@ -1,5 +1,6 @@
 #include "core/jobs/report.hpp"
 
+#include "core/build_info.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/report/page.hpp"
 #include "core/report/stills.hpp"

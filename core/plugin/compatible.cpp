@@ -1,6 +1,7 @@
 // Whether a plugin and this host fit: by the manifest before the library is opened, by its tables after.
 #include <set>
 
+#include "core/build_info.hpp"
 #include "core/plugin/kinds.hpp"
 #include "core/plugin/library.hpp"
 
@@ -41,13 +42,9 @@ Status check_component(const kinora_plugin& p, const kinora_component& c, const 
 const HostFacts& host_facts() {
   static const HostFacts facts = [] {
     HostFacts f;
-#ifdef KINORA_TORCH_VERSION
     f.torch = KINORA_TORCH_VERSION;
-#endif
     f.cxx_abi = _GLIBCXX_USE_CXX11_ABI ? "1" : "0";
-#if defined(KINORA_HAS_CUDA) && KINORA_HAS_CUDA
-    f.cuda = "13";
-#endif
+    if (KINORA_CUDA) f.cuda = "13";
     return f;
   }();
   return facts;

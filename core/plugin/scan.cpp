@@ -30,8 +30,7 @@ Result<std::string> read_text(const fs::path& path) {
 // libNAME.so, or the only library of the folder.
 fs::path library_in(const fs::path& folder, const std::string& name) {
   std::error_code error;
-  const fs::path expected = folder / ("lib" + name + ".so");
-  if (!name.empty()) return expected;
+  if (!name.empty()) return folder / ("lib" + name + ".so");
   std::vector<fs::path> found;
   for (const auto& item : fs::directory_iterator(folder, error))
     if (item.path().extension() == ".so") found.push_back(item.path());
@@ -94,6 +93,7 @@ Status check_trust(const PluginInfo& info) {
 
 std::vector<SearchFolder> search_folders(const std::vector<fs::path>& flag) {
   std::vector<SearchFolder> out;
+  out.reserve(flag.size());
   for (const auto& path : flag) out.push_back({path, "--plugins", true});
   for (const auto& path : split_paths(environment("KINORA_PLUGIN_PATH")))
     out.push_back({path, "KINORA_PLUGIN_PATH", true});

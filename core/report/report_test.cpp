@@ -80,7 +80,7 @@ TEST_F(MadeUpRun, JobsThatDidNotRunAreSaidToBeMissing) {
   expect_says(page("x"), {"3\u00A0jobs have not finished", "<b>Loss</b>", "its summary.json is not whole"});
 }
 
-// Whatever stands in the files, the page is whole. 60 runs with files broken at random places, always the
+// Whatever stands in the files, the page is whole. 40 runs with files broken at random places, always the
 // same ones.
 TEST_F(MadeUpRun, BrokenFilesBreakNothing) {
   std::mt19937 random(7);
@@ -88,7 +88,7 @@ TEST_F(MadeUpRun, BrokenFilesBreakNothing) {
                                        "dit/summary.json", "generate/videos/000.json"};
   const std::vector<std::string> pieces{
       "null", "-1", "1e308", "1e-320", "[]", "{}", "\"\"", ":", "99999999999999999999", "\xff", "true"};
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 40; ++i) {
     write_curation("film");
     write_rest("x");
     for (int k = 0; k < 4; ++k) {

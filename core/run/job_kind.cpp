@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/build_info.hpp"
 #include "core/jobs/curate.hpp"
 #include "core/jobs/report.hpp"
 #include "core/jobs/training.hpp"
@@ -11,19 +12,23 @@ namespace {
 
 std::vector<JobKind> make_kinds() {
   const Slot engine{"engine", "engine", "local", true, false, "runs the stages"};
-  const Slot precision{"precision", "precision", "fp32", true, false, "number format of linear layers and attention"};
+  const Slot precision{"precision", "precision", "fp32",
+                       true,        false,       "number format of linear layers and attention"};
   const Slot parallel{"parallel", "parallel", "single", true, true, "strategies, composed"};
   const Slot collective{"collective", "collective", "gloo", true, false, "communication between ranks"};
   std::vector<JobKind> kinds;
-  kinds.push_back({described_job<CurateOptions>(), {engine, Slot{"stages", "stage", "", true, true, "in order"}}, {"path"}});
+  kinds.push_back({described_job<CurateOptions>(),
+                   {engine, Slot{"stages", "stage", "", true, true, "in order"}},
+                   {"path"}});
   kinds.push_back({described_job<ShardOptions>(),
                    {engine, {"shard", "stage", "shard.webdataset", true, false, "the writer"}},
                    {"curate"}});
-  kinds.push_back({described_job<TrainTokenizerOptions>(),
-                   {{"tokenizer", "tokenizer", "", true, false, "what is trained"}, parallel, precision, collective},
-                   {"shard"},
-                   true,
-                   true});
+  kinds.push_back(
+      {described_job<TrainTokenizerOptions>(),
+       {{"tokenizer", "tokenizer", "", true, false, "what is trained"}, parallel, precision, collective},
+       {"shard"},
+       true,
+       true});
   kinds.push_back({described_job<EncodeOptions>(),
                    {{"read", "stage", "video.read", true, false, "decodes clips"},
                     {"text", "model", "minilm", true, false, "text encoder"},
@@ -57,7 +62,8 @@ bool JobKind::spread() const {
 
 ComponentSpec job_component(const std::string& toml) {
   auto spec = or_throw(parse_manifest("[plugin]\nname = \"jobs\"\nversion = \"" KINORA_VERSION
-                                      "\"\nabi = \"1.0\"\ntier = \"stable\"\n" + toml,
+                                      "\"\nabi = \"1.0\"\ntier = \"stable\"\n" +
+                                          toml,
                                       "job"));
   ComponentSpec job = std::move(spec.components.at(0));
   job.kind = "job";

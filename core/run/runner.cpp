@@ -4,6 +4,7 @@
 #include <ctime>
 #include <thread>
 
+#include "core/build_info.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/jobs/curate.hpp"
 #include "core/jobs/report.hpp"
@@ -28,13 +29,19 @@ json read_json(const fs::path& file) {
 // A finished job of the same identity needs no work.
 bool finished(const fs::path& folder, const std::string& digest) {
   const json summary = read_json(folder / "summary.json");
-  return summary.is_object() && summary.value("digest", "") == digest && summary.value("status", "") == "done";
+  return summary.is_object() && summary.value("digest", "") == digest &&
+         summary.value("status", "") == "done";
 }
 
 json spec_json(const JobSpec& job) {
-  json out{{"name", job.name}, {"kind", job.kind->spec.name}, {"options", job.options}, {"paths", job.paths}, {"components", json::array()}};
+  json out{{"name", job.name},
+           {"kind", job.kind->spec.name},
+           {"options", job.options},
+           {"paths", job.paths},
+           {"components", json::array()}};
   for (const auto& c : job.components)
-    out["components"].push_back({{"slot", c.slot}, {"id", c.id}, {"version", c.version}, {"options", c.options.values()}});
+    out["components"].push_back(
+        {{"slot", c.slot}, {"id", c.id}, {"version", c.version}, {"options", c.options.values()}});
   return out;
 }
 
@@ -45,7 +52,8 @@ std::string now_utc() {
   return text;
 }
 
-// Makes the job's folder ready: what a job of another identity left there is removed, what the same job left is kept.
+// Makes the job's folder ready: what a job of another identity left there is removed, what the same job left
+// is kept.
 void prepare(const fs::path& folder, const JobSpec& job, const std::string& digest) {
   if (read_json(folder / "job.json").value("digest", "") != digest) fs::remove_all(folder);
   fs::create_directories(folder);
@@ -78,12 +86,16 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
   try {
     if (is_first_rank()) prepare(folder, job, digest);
     JobContext context(runtime, run, job, is_first_rank());
-    job_function(*job.kind)(context);
+    job_function (*job.kind)(context);
     if (cancelled()) return {false, true};
     if (!is_first_rank()) return {true, false};
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    context.summary.update({{"job", job.name}, {"kind", job.kind->spec.name}, {"status", "done"}, {"digest", digest},
-                            {"seconds", seconds}, {"finished", now_utc()}});
+    context.summary.update({{"job", job.name},
+                            {"kind", job.kind->spec.name},
+                            {"status", "done"},
+                            {"digest", digest},
+                            {"seconds", seconds},
+                            {"finished", now_utc()}});
     or_throw(write_file_atomically(folder / "summary.json", context.summary.dump(2) + "\n"));
     log_info("{}: done in {:.1f} s", job.name, seconds);
     return {true, false};

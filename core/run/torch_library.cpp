@@ -1,12 +1,13 @@
 #include "core/run/torch_library.hpp"
 
 #include <dlfcn.h>
-
-#include <boost/dll/runtime_symbol_info.hpp>
-#include <boost/dll/shared_library.hpp>
 #include <map>
 #include <mutex>
 
+#include <boost/dll/runtime_symbol_info.hpp>
+#include <boost/dll/shared_library.hpp>
+
+#include "core/build_info.hpp"
 #include "core/plugin/host.hpp"
 
 namespace kinora::core {
@@ -27,7 +28,9 @@ template <class F>
 F find(const std::map<std::string, F>& in, const std::string& name, const char* what) {
   const std::scoped_lock lock(parts().mutex);
   const auto it = in.find(name);
-  if (it == in.end()) throw Error(KINORA_UNSUPPORTED, std::string("this build of libkinora_torch has no ") + what + " for '" + name + "'");
+  if (it == in.end())
+    throw Error(KINORA_UNSUPPORTED,
+                std::string("this build of libkinora_torch has no ") + what + " for '" + name + "'");
   return it->second;
 }
 
@@ -38,7 +41,8 @@ Status open_torch_library() {
   boost::system::error_code error;
   // libtorch's libraries refer to each other's symbols: they must be visible to plugins of the pinned tier.
   static auto* library = new boost::dll::shared_library();  // never unloaded: libtorch cannot be
-  library->load(folder / "libkinora_torch.so", boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_global, error);
+  library->load(folder / "libkinora_torch.so",
+                boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_global, error);
   if (error) {
     const char* why = dlerror();
     return fail(KINORA_FAILED, "cannot open {}: {}; is libtorch {} installed? see the README's installation",

@@ -10,10 +10,14 @@ namespace kinora::core {
 namespace {
 
 // valid_BL: bool, or undefined.
-at::Tensor attend(const at::Tensor& q_BSHd, const at::Tensor& k_BLHd, const at::Tensor& v_BLHd, double scale, const at::Tensor& valid_BL) {
+at::Tensor attend(const at::Tensor& q_BSHd, const at::Tensor& k_BLHd, const at::Tensor& v_BLHd, double scale,
+                  const at::Tensor& valid_BL) {
   std::optional<at::Tensor> mask;
-  if (valid_BL.defined()) mask = valid_BL.unsqueeze(1).unsqueeze(1).expand({-1, q_BSHd.size(2), q_BSHd.size(1), -1});
-  return at::scaled_dot_product_attention(q_BSHd.transpose(1, 2), k_BLHd.transpose(1, 2), v_BLHd.transpose(1, 2), mask, 0.0, false, scale).transpose(1, 2);
+  if (valid_BL.defined())
+    mask = valid_BL.unsqueeze(1).unsqueeze(1).expand({-1, q_BSHd.size(2), q_BSHd.size(1), -1});
+  return at::scaled_dot_product_attention(q_BSHd.transpose(1, 2), k_BLHd.transpose(1, 2),
+                                          v_BLHd.transpose(1, 2), mask, 0.0, false, scale)
+      .transpose(1, 2);
 }
 
 at::Tensor take(const at::Tensor& x, const Rows& rows) {
@@ -26,22 +30,30 @@ struct Shared {
   at::Tensor k_BEHd, v_BEHd, valid_BE;
 };
 
-at::Tensor attend_groups(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale, const VisibleGroups& g, const Shared& shared) {
+at::Tensor attend_groups(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
+                         const VisibleGroups& g, const Shared& shared) {
   const int64_t B = q.size(0), H = q.size(2), d = q.size(3);
-  const auto apart = [&](const at::Tensor& x, const Rows& rows, int64_t each) { return take(x, rows).reshape({B * g.groups, each, H, -1}); };
-  const auto repeated = [&](const at::Tensor& x) { return g.groups == 1 ? x : x.repeat_interleave(g.groups, 0); };
+  const auto apart = [&](const at::Tensor& x, const Rows& rows, int64_t each) {
+    return take(x, rows).reshape({B * g.groups, each, H, -1});
+  };
+  const auto repeated = [&](const at::Tensor& x) {
+    return g.groups == 1 ? x : x.repeat_interleave(g.groups, 0);
+  };
   auto keys = apart(k, g.k, g.keys), values = apart(v, g.k, g.keys);
   at::Tensor valid;
   if (shared.k_BEHd.defined()) {
     keys = at::cat({keys, repeated(shared.k_BEHd)}, 1);
     values = at::cat({values, repeated(shared.v_BEHd)}, 1);
     if (shared.valid_BE.defined())
-      valid = at::cat({at::ones({B * g.groups, g.keys}, shared.valid_BE.options()), repeated(shared.valid_BE)}, 1);
+      valid = at::cat(
+          {at::ones({B * g.groups, g.keys}, shared.valid_BE.options()), repeated(shared.valid_BE)}, 1);
   }
-  return attend(apart(q, g.q, g.queries), keys, values, scale, valid).reshape({B, g.groups * g.queries, H, d});
+  return attend(apart(q, g.q, g.queries), keys, values, scale, valid)
+      .reshape({B, g.groups * g.queries, H, d});
 }
 
-at::Tensor attend_plan(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale, const VisiblePlan& plan, const Shared& shared) {
+at::Tensor attend_plan(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
+                       const VisiblePlan& plan, const Shared& shared) {
   std::vector<at::Tensor> made;
   for (const auto& g : plan.batches) made.push_back(attend_groups(q, k, v, scale, g, shared));
   if (plan.blind > 0) made.push_back(at::zeros({q.size(0), plan.blind, q.size(2), q.size(3)}, q.options()));
@@ -49,20 +61,29 @@ at::Tensor attend_plan(const at::Tensor& q, const at::Tensor& k, const at::Tenso
   return plan.order.defined() ? out.index_select(1, plan.order) : out;
 }
 
-void check_shapes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const kinora_attention& how) {
+void check_shapes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                  const kinora_attention& how) {
   const char* name = how.name ? how.name : "";
   if (q.dim() != 4 || k.dim() != 4 || v.dim() != 4 || k.size(1) != v.size(1) || q.size(2) != k.size(2))
-    raise(KINORA_INVALID, "attention '{}': q [B, S, heads, d] and k, v [B, L, heads, d] are expected; {}, {}, {} are given", name, c10::str(q.sizes()), c10::str(k.sizes()), c10::str(v.sizes()));
-  const auto fits = [&](const at::Tensor& table, const at::Tensor& x) { return table.size(1) == x.size(1) && (table.size(0) == 1 || table.size(0) == x.size(0)); };
+    raise(KINORA_INVALID,
+          "attention '{}': q [B, S, heads, d] and k, v [B, L, heads, d] are expected; {}, {}, {} are given",
+          name, c10::str(q.sizes()), c10::str(k.sizes()), c10::str(v.sizes()));
+  const auto fits = [&](const at::Tensor& table, const at::Tensor& x) {
+    return table.size(1) == x.size(1) && (table.size(0) == 1 || table.size(0) == x.size(0));
+  };
   const auto qt = borrow<at::Tensor>(how.q_table), kt = borrow<at::Tensor>(how.k_table);
   if ((qt.defined() && !fits(qt, q)) || (kt.defined() && !fits(kt, k)))
-    raise(KINORA_INVALID, "attention '{}': q {} and k {} are not the tokens of their tables {} and {}; name the sequence that they belong to", name, c10::str(q.sizes()),
-          c10::str(k.sizes()), qt.defined() ? c10::str(qt.sizes()) : "none", kt.defined() ? c10::str(kt.sizes()) : "none");
+    raise(KINORA_INVALID,
+          "attention '{}': q {} and k {} are not the tokens of their tables {} and {}; name the sequence "
+          "that they belong to",
+          name, c10::str(q.sizes()), c10::str(k.sizes()), qt.defined() ? c10::str(qt.sizes()) : "none",
+          kt.defined() ? c10::str(kt.sizes()) : "none");
 }
 
 }  // namespace
 
-const VisiblePlan& VisiblePlans::of(const Frames& rule, const at::Tensor& q_table, const at::Tensor& k_table, uint32_t over) {
+const VisiblePlan& VisiblePlans::of(const Frames& rule, const at::Tensor& q_table, const at::Tensor& k_table,
+                                    uint32_t over) {
   const auto same = [](const at::Tensor& a, const at::Tensor& b) {
     return a.data_ptr() == b.data_ptr() && a.sizes() == b.sizes() && a.strides() == b.strides();
   };
@@ -73,13 +94,16 @@ const VisiblePlan& VisiblePlans::of(const Frames& rule, const at::Tensor& q_tabl
     }
   constexpr size_t most = 64;
   if (known_.size() == most) known_.pop_back();
-  known_.push_front({q_table, k_table, over, plan_visible(rule, q_table[0], k_table[0], over, q_table.device())});
+  known_.push_front(
+      {q_table, k_table, over, plan_visible(rule, q_table[0], k_table[0], over, q_table.device())});
   return known_.front().plan;
 }
 
-at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const kinora_attention& how, const Frames& rule, VisiblePlans& plans) {
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                     const kinora_attention& how, const Frames& rule, VisiblePlans& plans) {
   check_shapes(q, k, v, how);
-  const auto q_table = borrow<at::Tensor>(how.q_table), k_table = borrow<at::Tensor>(how.k_table), valid = borrow<at::Tensor>(how.kv_valid);
+  const auto q_table = borrow<at::Tensor>(how.q_table), k_table = borrow<at::Tensor>(how.k_table),
+             valid = borrow<at::Tensor>(how.kv_valid);
   const Shared shared{borrow<at::Tensor>(how.k_shared), borrow<at::Tensor>(how.v_shared), valid};
   if (!q_table.defined() || !k_table.defined()) {
     if (!shared.k_BEHd.defined()) return attend(q, k, v, how.scale, valid);
@@ -90,9 +114,12 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   if (rows == 1) return attend_plan(q, k, v, how.scale, plans.of(rule, q_table, k_table, how.over), shared);
   std::vector<at::Tensor> made;  // tables that differ from sample to sample
   for (int64_t b = 0; b < rows; ++b) {
-    const auto one = [b](const at::Tensor& t) { return !t.defined() || t.size(0) == 1 ? t : t.narrow(0, b, 1); };
+    const auto one = [b](const at::Tensor& t) {
+      return !t.defined() || t.size(0) == 1 ? t : t.narrow(0, b, 1);
+    };
     const Shared its{one(shared.k_BEHd), one(shared.v_BEHd), one(shared.valid_BE)};
-    made.push_back(attend_plan(one(q), one(k), one(v), how.scale, plans.of(rule, one(q_table), one(k_table), how.over), its));
+    made.push_back(attend_plan(one(q), one(k), one(v), how.scale,
+                               plans.of(rule, one(q_table), one(k_table), how.over), its));
   }
   return at::cat(made, 0);
 }

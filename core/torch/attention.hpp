@@ -8,10 +8,12 @@
 
 namespace kinora::core {
 
-// Plans of the tables that were met last: tables live as long as the sequences of a run, so a plan is made once for each.
+// Plans of the tables that were met last: tables live as long as the sequences of a run, so a plan is made
+// once for each.
 class VisiblePlans {
  public:
-  const VisiblePlan& of(const Frames& rule, const at::Tensor& q_table, const at::Tensor& k_table, uint32_t over);
+  const VisiblePlan& of(const Frames& rule, const at::Tensor& q_table, const at::Tensor& k_table,
+                        uint32_t over);
   void clear() { known_.clear(); }
 
  private:
@@ -23,8 +25,9 @@ class VisiblePlans {
   std::list<Known> known_;  // latest first
 };
 
-// q [B, S, H, d], k, v [B, L, H, d] -> as q; how.scale, kv_valid, k_shared and v_shared as context.h has them. Without tables
-// every query sees every key.
-at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const kinora_attention& how, const Frames& rule, VisiblePlans& plans);
+// q [B, S, H, d], k, v [B, L, H, d] -> as q; how.scale, kv_valid, k_shared and v_shared as context.h has
+// them. Without tables every query sees every key.
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                     const kinora_attention& how, const Frames& rule, VisiblePlans& plans);
 
 }  // namespace kinora::core

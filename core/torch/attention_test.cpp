@@ -28,7 +28,9 @@ constexpr int64_t F = 8, H = 2, W = 3, B = 2, heads = 2, d = 4, E = 5;
 bool sees(const Frames& f, uint32_t over, const int64_t* q, const int64_t* k) {
   if (k[KINORA_TOKEN_INDEX] < 0 || q[KINORA_TOKEN_SAMPLE] != k[KINORA_TOKEN_SAMPLE]) return false;
   if (over == KINORA_OVER_SPACE && q[KINORA_TOKEN_FRAME] != k[KINORA_TOKEN_FRAME]) return false;
-  if (over == KINORA_OVER_TIME && (q[KINORA_TOKEN_ROW] != k[KINORA_TOKEN_ROW] || q[KINORA_TOKEN_COL] != k[KINORA_TOKEN_COL])) return false;
+  if (over == KINORA_OVER_TIME &&
+      (q[KINORA_TOKEN_ROW] != k[KINORA_TOKEN_ROW] || q[KINORA_TOKEN_COL] != k[KINORA_TOKEN_COL]))
+    return false;
   const int64_t ago = q[KINORA_TOKEN_CHUNK] - k[KINORA_TOKEN_CHUNK];
   const bool in_window = f.window == 0 || ago < f.window || k[KINORA_TOKEN_CHUNK] < f.sink;
   if (f.streams == 2) {
@@ -55,7 +57,9 @@ class MaskedAttention : public testing::TestWithParam<Case> {
     const int64_t n = table.size(1);
     for (int64_t b = 0; b < table.size(0); ++b)
       for (int64_t i = 0; i < n; ++i)
-        for (int64_t j = 0; j < n; ++j) *to++ = sees(c.rule, c.over, t + (b * n + i) * KINORA_TOKEN_COLUMNS, t + (b * n + j) * KINORA_TOKEN_COLUMNS);
+        for (int64_t j = 0; j < n; ++j)
+          *to++ = sees(c.rule, c.over, t + (b * n + i) * KINORA_TOKEN_COLUMNS,
+                       t + (b * n + j) * KINORA_TOKEN_COLUMNS);
     return m;
   }
 };
@@ -93,35 +97,46 @@ TEST_P(MaskedAttention, EqualsTheExplicitSoftmaxWithItsGradients) {
   const auto blind = ~mask.any(2).expand({B, n});
   auto scores = at::einsum("bqhd,bkhd->bhqk", {in[0], k}) * 0.4;
   scores = scores.masked_fill(~(shown | blind.unsqueeze(2)).unsqueeze(1), -INFINITY);
-  const auto want = at::einsum("bhqk,bkhd->bqhd", {at::softmax(scores, -1), v}).masked_fill(blind.unsqueeze(2).unsqueeze(3), 0);
+  const auto want = at::einsum("bhqk,bkhd->bqhd", {at::softmax(scores, -1), v})
+                        .masked_fill(blind.unsqueeze(2).unsqueeze(3), 0);
 
   EXPECT_TRUE(at::allclose(got, want, 1e-12, 1e-13)) << c.name << " " << (got - want).abs().max();
   const auto weight = at::randn_like(want);
-  const auto g = torch::autograd::grad({(got * weight).sum()}, in), w = torch::autograd::grad({(want * weight).sum()}, in);
-  for (size_t i = 0; i < in.size(); ++i) EXPECT_TRUE(at::allclose(g[i], w[i], 1e-11, 1e-12)) << c.name << " gradient " << i;
+  const auto g = torch::autograd::grad({(got * weight).sum()}, in),
+             w = torch::autograd::grad({(want * weight).sum()}, in);
+  for (size_t i = 0; i < in.size(); ++i)
+    EXPECT_TRUE(at::allclose(g[i], w[i], 1e-11, 1e-12)) << c.name << " gradient " << i;
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Rules, MaskedAttention,
-    testing::Values(Case{"all", frames(1, 1, false)}, Case{"space", frames(1, 1, false), KINORA_OVER_SPACE}, Case{"time", frames(1, 1, false), KINORA_OVER_TIME},
-                    Case{"causal", frames(1, 1, true)}, Case{"causal by chunk", frames(1, 3, true)}, Case{"window", frames(1, 1, true, 3)},
-                    Case{"window and sink", frames(1, 2, true, 2, 1)}, Case{"causal in time", frames(1, 2, true), KINORA_OVER_TIME},
-                    Case{"causal in space", frames(1, 2, true), KINORA_OVER_SPACE}, Case{"teacher forcing", frames(2, 1, true)},
-                    Case{"teacher forcing by chunk, windowed", frames(2, 2, true, 2, 1)}, Case{"teacher forcing in time", frames(2, 1, true), KINORA_OVER_TIME},
-                    Case{"all, joint", frames(1, 1, false), KINORA_OVER_ALL, true}, Case{"causal, joint, masked text", frames(1, 2, true), KINORA_OVER_ALL, true, true},
-                    Case{"space, joint, masked text", frames(1, 1, false), KINORA_OVER_SPACE, true, true},
-                    Case{"causal, in any order", frames(1, 2, true), KINORA_OVER_ALL, false, false, true},
-                    Case{"teacher forcing, in any order", frames(2, 2, true), KINORA_OVER_TIME, true, true, true},
-                    Case{"packed samples", frames(1, 2, true), KINORA_OVER_ALL, false, false, true, true},
-                    Case{"a table each sample", frames(1, 2, true), KINORA_OVER_ALL, true, true, true, true, true}),
+    testing::Values(
+        Case{"all", frames(1, 1, false)}, Case{"space", frames(1, 1, false), KINORA_OVER_SPACE},
+        Case{"time", frames(1, 1, false), KINORA_OVER_TIME}, Case{"causal", frames(1, 1, true)},
+        Case{"causal by chunk", frames(1, 3, true)}, Case{"window", frames(1, 1, true, 3)},
+        Case{"window and sink", frames(1, 2, true, 2, 1)},
+        Case{"causal in time", frames(1, 2, true), KINORA_OVER_TIME},
+        Case{"causal in space", frames(1, 2, true), KINORA_OVER_SPACE},
+        Case{"teacher forcing", frames(2, 1, true)},
+        Case{"teacher forcing by chunk, windowed", frames(2, 2, true, 2, 1)},
+        Case{"teacher forcing in time", frames(2, 1, true), KINORA_OVER_TIME},
+        Case{"all, joint", frames(1, 1, false), KINORA_OVER_ALL, true},
+        Case{"causal, joint, masked text", frames(1, 2, true), KINORA_OVER_ALL, true, true},
+        Case{"space, joint, masked text", frames(1, 1, false), KINORA_OVER_SPACE, true, true},
+        Case{"causal, in any order", frames(1, 2, true), KINORA_OVER_ALL, false, false, true},
+        Case{"teacher forcing, in any order", frames(2, 2, true), KINORA_OVER_TIME, true, true, true},
+        Case{"packed samples", frames(1, 2, true), KINORA_OVER_ALL, false, false, true, true},
+        Case{"a table each sample", frames(1, 2, true), KINORA_OVER_ALL, true, true, true, true, true}),
     [](const auto& info) {
       std::string n = info.param.name;
-      std::replace_if(n.begin(), n.end(), [](char ch) { return !isalnum(ch); }, '_');
+      std::replace_if(
+          n.begin(), n.end(), [](char ch) { return !isalnum(ch); }, '_');
       return n;
     });
 
 TEST(SharedKeys, AreMaskedByTheirOwnValidity) {
-  const auto q = at::randn({B, 7, heads, d}, at::kDouble), k = at::randn({B, E, heads, d}, at::kDouble), v = at::randn({B, E, heads, d}, at::kDouble);
+  const auto q = at::randn({B, 7, heads, d}, at::kDouble), k = at::randn({B, E, heads, d}, at::kDouble),
+             v = at::randn({B, E, heads, d}, at::kDouble);
   auto valid = at::ones({B, E}, at::kBool);
   valid[0].narrow(0, 3, 2).fill_(false);
   kinora_attention how{};
@@ -131,14 +146,16 @@ TEST(SharedKeys, AreMaskedByTheirOwnValidity) {
   VisiblePlans plans;
   const auto got = attention(q, k, v, how, {}, plans);
   how.kv_valid = nullptr;
-  const auto cut = attention(q, k.narrow(1, 0, 3), v.narrow(1, 0, 3), how, {}, plans), full = attention(q, k, v, how, {}, plans);
+  const auto cut = attention(q, k.narrow(1, 0, 3), v.narrow(1, 0, 3), how, {}, plans),
+             full = attention(q, k, v, how, {}, plans);
   EXPECT_TRUE(at::allclose(got[0], cut[0], 1e-13, 1e-13));
   EXPECT_TRUE(at::allclose(got[1], full[1], 1e-13, 1e-13));
 }
 
 TEST(SharedKeys, NoneOfWhichIsValidGiveZeroNotNan) {
   for (const auto dtype : {at::kDouble, at::kFloat}) {
-    const auto q = at::randn({B, 7, heads, d}, dtype).set_requires_grad(true), k = at::randn({B, E, heads, d}, dtype);
+    const auto q = at::randn({B, 7, heads, d}, dtype).set_requires_grad(true),
+               k = at::randn({B, E, heads, d}, dtype);
     const auto valid = at::zeros({B, E}, at::kBool);
     kinora_attention how{};
     how.name = "text";
@@ -169,8 +186,10 @@ TEST(Plans, RegularRulesNeedNoIndicesAndFewBatches) {
   EXPECT_EQ(time.batches[0].groups, H * W);
   const auto causal = plan(frames(1, 2, true), KINORA_OVER_ALL);
   ASSERT_EQ(causal.batches.size(), 4U);
-  for (const auto& b : causal.batches) EXPECT_FALSE(b.q.index.defined() || b.k.index.defined()) << "prefixes are ranges";
-  // Teacher forcing in 4 chunks visits 4 * (1 + 2 + 3 + 4) blocks of 8 x 8: 62 % of nothing is wasted on masks.
+  for (const auto& b : causal.batches)
+    EXPECT_FALSE(b.q.index.defined() || b.k.index.defined()) << "prefixes are ranges";
+  // Teacher forcing in 4 chunks visits 4 * (1 + 2 + 3 + 4) blocks of 8 x 8: 62 % of nothing is wasted on
+  // masks.
   const auto forcing = plan(frames(2, 1, true), KINORA_OVER_ALL);
   int64_t products = 0;
   for (const auto& b : forcing.batches) products += b.groups * b.queries * b.keys;

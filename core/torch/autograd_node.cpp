@@ -1,8 +1,8 @@
 #include "core/torch/autograd_node.hpp"
 
-#include <torch/csrc/autograd/custom_function.h>
-
 #include <memory>
+
+#include <torch/csrc/autograd/custom_function.h>
 
 #include "core/torch/torch_guard.hpp"
 #include "kinora/aten.hpp"
@@ -27,7 +27,8 @@ struct Holder : torch::CustomClassHolder {
 };
 
 // Outputs of a C callback become ours even if it fails half-way: none leaks.
-variable_list call(int32_t (*fn)(void*, const kinora_tensor*, kinora_tensor*), void* state, const std::vector<kinora_tensor>& in, size_t n_out) {
+variable_list call(int32_t (*fn)(void*, const kinora_tensor*, kinora_tensor*), void* state,
+                   const std::vector<kinora_tensor>& in, size_t n_out) {
   std::vector<kinora_tensor> out(n_out, nullptr);
   const int32_t status = fn(state, in.data(), out.data());
   if (status != KINORA_OK) check(status);  // outputs are untouched after an error
@@ -38,7 +39,8 @@ variable_list call(int32_t (*fn)(void*, const kinora_tensor*, kinora_tensor*), v
 
 struct PluginFunction : torch::autograd::Function<PluginFunction> {
   // A TensorList, not a vector: only that is looked through for tensors with a graph.
-  static variable_list forward(AutogradContext* ctx, at::TensorList in, const c10::intrusive_ptr<Holder>& holder) {
+  static variable_list forward(AutogradContext* ctx, at::TensorList in,
+                               const c10::intrusive_ptr<Holder>& holder) {
     std::vector<kinora_tensor> handles(holder->f.n_in, nullptr);
     for (size_t i = 0; i < in.size(); ++i) handles[holder->defined[i]] = handle(in[i]);
     auto out = call(holder->f.forward, holder->f.state, handles, holder->f.n_out);

@@ -1,4 +1,5 @@
-// One node of the autograd graph whose forward and backward are C functions: kinora_tensors_api.autograd_apply.
+// One node of the autograd graph whose forward and backward are C functions:
+// kinora_tensors_api.autograd_apply.
 #pragma once
 #include "kinora/abi/tensor.h"
 

@@ -10,8 +10,8 @@
 
 namespace kinora::core {
 
-// The sequences of a run by number. One number a table, however often a forward asks, and for ever as far as a graph that is
-// alive can tell: the least recently used of more than 256 is dropped.
+// The sequences of a run by number. One number a table, however often a forward asks, and for ever as far as
+// a graph that is alive can tell: the least recently used of more than 256 is dropped.
 class Sequences {
  public:
   kinora_seq number_of(const kinora_seq_spec& spec, const at::Tensor& table);
@@ -45,7 +45,8 @@ class BaseLink final : public kinora::Link<at::Tensor> {
   Tensor reshard(const Tensor& x, kinora_seq seq, Over, kinora_seq& to) override;
   Tensor noise(const Tensor& like, kinora_seq seq, const char* key) override;
 
-  // The next steps of a run: links take over (values are drawn anew each time), then the base keeps what they left.
+  // The next steps of a run: links take over (values are drawn anew each time), then the base keeps what they
+  // left.
   void let_links_take() { stage_ = Stage::taking; }
   void keep_the_rest(const std::set<kinora_param>& taken);
   void forget_plans() { plans_.clear(); }

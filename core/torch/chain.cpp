@@ -1,10 +1,10 @@
 #include "core/torch/chain.hpp"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
 #include <map>
 #include <set>
+
+#include <ATen/ATen.h>
 
 #include "core/torch/base_link.hpp"
 #include "core/torch/root_link.hpp"
@@ -23,11 +23,12 @@ struct Chain::State {
   kinora_pass pass{};
   RootLink root;
   BaseLink base;
-  std::vector<const kinora_link*> links;    // the model's end first, root and base among them
-  std::vector<std::unique_ptr<Slots>> from; // from[i]: what link i - 1 sees as next
-  std::vector<kinora_chain> services;       // by link
+  std::vector<const kinora_link*> links;     // the model's end first, root and base among them
+  std::vector<std::unique_ptr<Slots>> from;  // from[i]: what link i - 1 sees as next
+  std::vector<kinora_chain> services;        // by link
   std::vector<Leaf> leaves;
-  std::map<int64_t, std::vector<at::Tensor>> block_leaves;  // that take gradients, by the block that reads them
+  std::map<int64_t, std::vector<at::Tensor>>
+      block_leaves;  // that take gradients, by the block that reads them
 
   void bind();
   void collect_leaves();
@@ -40,7 +41,9 @@ namespace {
 // Member of a link's own table, if its writer knew of it.
 template <auto Member>
 auto slot(const kinora_link* l) {
-  const auto end = static_cast<size_t>(reinterpret_cast<const char*>(&(l->*Member)) - reinterpret_cast<const char*>(l)) + sizeof(void*);
+  const auto end =
+      static_cast<size_t>(reinterpret_cast<const char*>(&(l->*Member)) - reinterpret_cast<const char*>(l)) +
+      sizeof(void*);
   return l->struct_size >= end ? l->*Member : nullptr;
 }
 
@@ -59,7 +62,9 @@ Leaf& leaf_of(std::vector<Leaf>& leaves, at::Tensor tensor, bool reduced) {
 void Chain::State::bind() {
   std::vector<const kinora_context*> contexts;
   for (const auto* l : links) contexts.push_back(&l->context);
-  for (size_t i = 0; i < links.size(); ++i) from.push_back(std::make_unique<Slots>(std::vector(contexts.begin() + static_cast<std::ptrdiff_t>(i), contexts.end())));
+  for (size_t i = 0; i < links.size(); ++i)
+    from.push_back(std::make_unique<Slots>(
+        std::vector(contexts.begin() + static_cast<std::ptrdiff_t>(i), contexts.end())));
   services.resize(links.size());
   for (size_t i = 0; i < links.size(); ++i) {
     auto& s = services[i];
@@ -76,12 +81,16 @@ void Chain::State::bind() {
       return KINORA_OK;
     };
     s.visible = [](void* self, kinora_tensor q, kinora_tensor k, uint32_t over, kinora_tensor* out) {
-      return torch_guard([&] { *out = give(core::visible(static_cast<State*>(self)->options.frames, borrow<at::Tensor>(q), borrow<at::Tensor>(k), over)); });
+      return torch_guard([&] {
+        *out = give(core::visible(static_cast<State*>(self)->options.frames, borrow<at::Tensor>(q),
+                                  borrow<at::Tensor>(k), over));
+      });
     };
     s.leaf = [](void* self, int64_t block, int64_t number, kinora_tensor* out) -> int32_t {
       const auto& of = static_cast<State*>(self)->block_leaves;
       const auto found = of.find(block);
-      if (found == of.end() || number < 0 || static_cast<size_t>(number) >= found->second.size()) return KINORA_NOT_FOUND;
+      if (found == of.end() || number < 0 || static_cast<size_t>(number) >= found->second.size())
+        return KINORA_NOT_FOUND;
       return torch_guard([&] { *out = give(found->second[static_cast<size_t>(number)]); });
     };
     if (auto* f = slot<&kinora_link::bind>(links[i])) check(f(links[i]->context.self, &s));
@@ -91,7 +100,8 @@ void Chain::State::bind() {
 // Also a leaf that holds nothing of p here: every rank takes part in the transfers of its gradient.
 void Chain::State::note_block_leaf(const Parameter& p, const at::Tensor& leaf) {
   auto& known = block_leaves[p.block];
-  const bool there = std::any_of(known.begin(), known.end(), [&](const at::Tensor& t) { return t.is_same(leaf); });
+  const bool there =
+      std::any_of(known.begin(), known.end(), [&](const at::Tensor& t) { return t.is_same(leaf); });
   if (leaf.requires_grad() && !there) known.push_back(leaf);
 }
 
@@ -111,8 +121,12 @@ std::set<kinora_param> Chain::State::ask_pieces() {
       taken.insert(p.param);
       if (own.defined()) note_block_leaf(parameter, own);
       if (p.count == 0) continue;
-      if (p.first < 0 || p.count < 0 || p.offset < 0 || p.first + p.count > parameter.local_numel() || !own.defined() || p.offset + p.count > own.numel())
-        raise(KINORA_INVALID, "a link's piece of parameter '{}' ({} numbers from {}, at {} of its leaf) does not lie within it", parameter.name, p.count, p.first, p.offset);
+      if (p.first < 0 || p.count < 0 || p.offset < 0 || p.first + p.count > parameter.local_numel() ||
+          !own.defined() || p.offset + p.count > own.numel())
+        raise(
+            KINORA_INVALID,
+            "a link's piece of parameter '{}' ({} numbers from {}, at {} of its leaf) does not lie within it",
+            parameter.name, p.count, p.first, p.offset);
       leaf_of(leaves, own, slot<&kinora_link::reduce>(l) != nullptr).pieces.push_back(p);
     }
   }
@@ -128,22 +142,28 @@ void Chain::State::collect_leaves() {
     leaves.push_back({p.name, base.value(id), p.frozen, false, {{id, 0, p.local_numel(), 0}}});
     note_block_leaf(p, leaves.back().tensor);
   }
-  std::stable_sort(leaves.begin(), leaves.end(), [](const Leaf& a, const Leaf& b) { return a.pieces[0].param < b.pieces[0].param; });
+  std::stable_sort(leaves.begin(), leaves.end(),
+                   [](const Leaf& a, const Leaf& b) { return a.pieces[0].param < b.pieces[0].param; });
   for (auto& l : leaves) {
-    const auto &first = base.parameter_of(l.pieces.front().param).name, &last = base.parameter_of(l.pieces.back().param).name;
+    const auto &first = base.parameter_of(l.pieces.front().param).name,
+               &last = base.parameter_of(l.pieces.back().param).name;
     l.name = l.pieces.size() == 1 ? first : first + " .. " + last;
   }
 }
 
-Chain::Chain(ChainOptions options, std::vector<const kinora_link*> links) : state_(std::make_unique<State>(std::move(options))) {
+Chain::Chain(ChainOptions options, std::vector<const kinora_link*> links)
+    : state_(std::make_unique<State>(std::move(options))) {
   auto& s = *state_;
   s.pass.struct_size = sizeof s.pass;
   s.pass.seed = s.options.seed;
   s.links = std::move(links);
   s.links.push_back(s.root.get());
   s.links.push_back(s.base.get());
-  std::stable_sort(s.links.begin(), s.links.end(), [](const kinora_link* a, const kinora_link* b) { return a->level < b->level; });
-  if (s.links.back() != s.base.get()) raise(KINORA_INVALID, "a link of level {} would be below the base ({}); links have lower levels", s.links.back()->level, KINORA_LEVEL_BASE);
+  std::stable_sort(s.links.begin(), s.links.end(),
+                   [](const kinora_link* a, const kinora_link* b) { return a->level < b->level; });
+  if (s.links.back() != s.base.get())
+    raise(KINORA_INVALID, "a link of level {} would be below the base ({}); links have lower levels",
+          s.links.back()->level, KINORA_LEVEL_BASE);
   s.bind();
 }
 

@@ -1,11 +1,13 @@
-// The chain behind a model's context (kinora/abi/link.h): the links of a run's strategies, precision, cache and meters, sorted
-// by level between the host's two ends, the root (token table) and the base (plain mathematics, owner of the storage).
+// The chain behind a model's context (kinora/abi/link.h): the links of a run's strategies, precision, cache
+// and meters, sorted by level between the host's two ends, the root (token table) and the base (plain
+// mathematics, owner of the storage).
 //
 //   Chain chain(options, links);
 //   void* model = api->create(host, options, chain.head());     // declares the parameters
 //   chain.ready();                                              // storage exists from here on
-//   chain.begin({sizeof(kinora_pass), 0, 0, 0, first_sample, 0, 0, seed});  api->forward(model, chain.head(), ...);
-//   loss.backward(); chain.reduce();                            // then the trainer sums what no link reduced
+//   chain.begin({sizeof(kinora_pass), 0, 0, 0, first_sample, 0, 0, seed});  api->forward(model, chain.head(),
+//   ...); loss.backward(); chain.reduce();                            // then the trainer sums what no link
+//   reduced
 //
 // One thread at a time, and the thread of a backward while it runs. Errors are kinora::Error.
 #pragma once
@@ -19,11 +21,12 @@
 namespace kinora::core {
 
 struct ChainOptions {
-  uint64_t seed = 0;                          // of the parameters' first numbers, and of the pass until begin()
-  at::Device device = at::kCPU;               // of storage and tables
-  at::ScalarType dtype = at::kFloat;          // of parameters
+  uint64_t seed = 0;                  // of the parameters' first numbers, and of the pass until begin()
+  at::Device device = at::kCPU;       // of storage and tables
+  at::ScalarType dtype = at::kFloat;  // of parameters
   Frames frames;
-  int64_t token_multiple = 1;  // sequences are padded to a multiple of it, so that context and tensor links can cut them
+  int64_t token_multiple =
+      1;  // sequences are padded to a multiple of it, so that context and tensor links can cut them
 };
 
 class Chain {
@@ -37,8 +40,9 @@ class Chain {
   // What a model, tokenizer or meter calls.
   const kinora_context* head() const;
 
-  // create() has returned: links take over what is theirs, the base draws and keeps the rest. While links run, each value()
-  // is drawn anew and kept by nobody, so a link that cuts a unit at a time (FSDP) never meets the whole model. Once.
+  // create() has returned: links take over what is theirs, the base draws and keeps the rest. While links
+  // run, each value() is drawn anew and kept by nobody, so a link that cuts a unit at a time (FSDP) never
+  // meets the whole model. Once.
   void ready();
   // A forward begins.
   void begin(const kinora_pass& pass);

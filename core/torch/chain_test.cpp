@@ -1,4 +1,5 @@
-// The chain behind a context: order, null slots, storage, passes; and the base's mathematics against plain formulas.
+// The chain behind a context: order, null slots, storage, passes; and the base's mathematics against plain
+// formulas.
 #include "core/torch/chain.hpp"
 
 #include <ATen/ATen.h>
@@ -39,7 +40,9 @@ class ChainOf : public testing::Test {
     }
     return "no error";
   }
-  static kinora_pass pass_of(int64_t first_sample, uint64_t seed = 5) { return {sizeof(kinora_pass), 0, 0, 0, first_sample, 0, 0, seed}; }
+  static kinora_pass pass_of(int64_t first_sample, uint64_t seed = 5) {
+    return {sizeof(kinora_pass), 0, 0, 0, first_sample, 0, 0, seed};
+  }
 };
 
 std::vector<std::string> trace;
@@ -58,7 +61,8 @@ struct Silent final : Link<at::Tensor> {
 };
 
 TEST_F(ChainOf, LinksRunByLevelAndEqualLevelsInTheOrderGiven) {
-  Named b(KINORA_LEVEL_TENSOR, "b"), a(KINORA_LEVEL_CONTEXT, "a"), c(KINORA_LEVEL_TENSOR, "c"), m(KINORA_LEVEL_METER, "m");
+  Named b(KINORA_LEVEL_TENSOR, "b"), a(KINORA_LEVEL_CONTEXT, "a"), c(KINORA_LEVEL_TENSOR, "c"),
+      m(KINORA_LEVEL_METER, "m");
   Chain chain(exact(), {b.get(), a.get(), c.get(), m.get()});
   trace.clear();
   const auto y = Context(chain.head()).total(at::zeros({1}));
@@ -72,8 +76,10 @@ TEST_F(ChainOf, LinksRunByLevelAndEqualLevelsInTheOrderGiven) {
 TEST_F(ChainOf, SlotsThatALinkDoesNotImplementAreNullAndSkipped) {
   Silent s(KINORA_LEVEL_TENSOR);
   Named n(KINORA_LEVEL_TENSOR, "n");
-  for (const auto* slot : {reinterpret_cast<const void*>(s.get()->context.total), reinterpret_cast<const void*>(s.get()->context.linear),
-                           reinterpret_cast<const void*>(n.get()->context.linear), reinterpret_cast<const void*>(s.get()->piece)})
+  for (const auto* slot : {reinterpret_cast<const void*>(s.get()->context.total),
+                           reinterpret_cast<const void*>(s.get()->context.linear),
+                           reinterpret_cast<const void*>(n.get()->context.linear),
+                           reinterpret_cast<const void*>(s.get()->piece)})
     EXPECT_EQ(slot, nullptr);
   EXPECT_NE(reinterpret_cast<const void*>(n.get()->context.total), nullptr);
   Chain chain(exact(), {s.get(), n.get()});
@@ -97,10 +103,15 @@ TEST_F(ChainOf, ALinkFromAnOlderHeaderMayEndEarly) {
 TEST_F(ChainOf, AnErrorOfALinkComesThroughWithItsCodeAndText) {
   struct Bad final : Link<at::Tensor> {
     Bad() : Link(KINORA_LEVEL_TENSOR) {}
-    kinora_param parameter(const kinora_param_spec& s) override { throw Error(KINORA_INVALID, std::string(s.name) + ": cannot be split"); }
+    kinora_param parameter(const kinora_param_spec& s) override {
+      throw Error(KINORA_INVALID, std::string(s.name) + ": cannot be split");
+    }
   } bad;
   Chain chain(exact(), {bad.get()});
-  EXPECT_EQ(message([&] { Context(chain.head()).parameter({"w", {4, 4}, Init::zeros()}); }), "w: cannot be split");
+  EXPECT_EQ(message([&] {
+              Context(chain.head()).parameter({"w", {4, 4}, Init::zeros()});
+            }),
+            "w: cannot be split");
 }
 
 TEST_F(ChainOf, ParametersAreDeclaredOnceAndHaveValuesAfterReady) {
@@ -200,7 +211,10 @@ TEST_F(ChainOf, SequencesArePaddedToAMultipleAndUnpadded) {
   const auto q = y.view({2, 8, 2, 4});
   Attention<at::Tensor> how{"a", 0, s, s, 0.5};
   const auto out = c.leave(c.attention(q, q, q, how).flatten(2), s), plain = x.view({2, 6, 2, 4});
-  const auto want = at::scaled_dot_product_attention(plain.transpose(1, 2), plain.transpose(1, 2), plain.transpose(1, 2), {}, 0, false, 0.5).transpose(1, 2).flatten(2);
+  const auto want = at::scaled_dot_product_attention(plain.transpose(1, 2), plain.transpose(1, 2),
+                                                     plain.transpose(1, 2), {}, 0, false, 0.5)
+                        .transpose(1, 2)
+                        .flatten(2);
   EXPECT_TRUE(at::allclose(out, want, 1e-12, 1e-12)) << "padding is seen by nobody";
   EXPECT_EQ(c.noise(y, s, "n").narrow(1, 6, 2).abs().sum().item<double>(), 0);
 }
@@ -214,7 +228,8 @@ TEST_F(ChainOf, ALinkMayTakeParametersOverPieceByPiece) {
       leaf = all.narrow(0, rank * 5, 5).clone().set_requires_grad(true);
     }
     bool piece(int64_t i, Piece& out) override {  // 6 + 4 numbers, cut after the fifth
-      const Piece first[] = {{1, 0, 5, leaf, 0}, {2, 0, 0, leaf, 0}}, second[] = {{1, 5, 1, leaf, 0}, {2, 0, 4, leaf, 1}};
+      const Piece first[] = {{1, 0, 5, leaf, 0}, {2, 0, 0, leaf, 0}},
+                  second[] = {{1, 5, 1, leaf, 0}, {2, 0, 4, leaf, 1}};
       if (i > 1) return false;
       out = rank ? second[i] : first[i];
       return true;
@@ -225,7 +240,8 @@ TEST_F(ChainOf, ALinkMayTakeParametersOverPieceByPiece) {
   at::Tensor whole[2];
   for (int k = 0; k < 3; ++k) {
     Flat* link = k == 0 ? nullptr : k == 1 ? &low : &high;
-    Chain chain(exact(), link ? std::vector<const kinora_link*>{link->get()} : std::vector<const kinora_link*>{});
+    Chain chain(exact(),
+                link ? std::vector<const kinora_link*>{link->get()} : std::vector<const kinora_link*>{});
     const Context c(chain.head());
     c.parameter({"a", {3, 2}, Init::normal(1)});
     c.parameter({"b", {4}, Init::uniform(1)});
@@ -250,10 +266,16 @@ TEST_F(ChainOf, BlocksRunAndStopPassesThrough) {
   chain.ready();
   const Context c(chain.head());
   const auto x = at::ones({2});
-  const auto y = c.block(0, {x}, {x * 2}, 2, [](const std::vector<at::Tensor>& t) { return std::vector{t[0] + t[1], t[1]}; });
+  const auto y = c.block(0, {x}, {x * 2}, 2, [](const std::vector<at::Tensor>& t) {
+    return std::vector{t[0] + t[1], t[1]};
+  });
   EXPECT_EQ(y[0].sum().item<float>(), 6);
   EXPECT_THROW(c.block(0, {x}, {}, 1, [](const auto&) -> std::vector<at::Tensor> { throw Stop{}; }), Stop);
-  EXPECT_EQ(message([&] { c.block(0, {x}, {}, 1, [](const auto&) -> std::vector<at::Tensor> { throw Error(KINORA_DATA, "bad block"); }); }), "bad block");
+  EXPECT_EQ(message([&] {
+              c.block(0, {x}, {}, 1,
+                      [](const auto&) -> std::vector<at::Tensor> { throw Error(KINORA_DATA, "bad block"); });
+            }),
+            "bad block");
 }
 
 }  // namespace

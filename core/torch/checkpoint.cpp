@@ -1,10 +1,10 @@
 #include "core/torch/checkpoint.hpp"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+
+#include <ATen/ATen.h>
 #include <nlohmann/json.hpp>
 
 #include "core/io/atomic_file.hpp"
@@ -31,7 +31,8 @@ std::optional<int64_t> step_of(const std::string& name) {
   int64_t step = 0;
   const char *begin = name.data() + 5, *end = name.data() + name.size();
   const auto [at, error] = std::from_chars(begin, end, step);
-  return error == std::errc() && at == end && step >= 0 && folder_name(step) == name ? std::optional(step) : std::nullopt;
+  return error == std::errc() && at == end && step >= 0 && folder_name(step) == name ? std::optional(step)
+                                                                                     : std::nullopt;
 }
 
 // Complete checkpoints, fewest steps first.
@@ -39,7 +40,9 @@ std::vector<std::pair<int64_t, fs::path>> complete(const fs::path& root) {
   std::vector<std::pair<int64_t, fs::path>> out;
   std::error_code error;
   for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error))
-    if (const auto step = step_of(it->path().filename().string()); step && fs::exists(it->path() / kState, error)) out.emplace_back(*step, it->path());
+    if (const auto step = step_of(it->path().filename().string());
+        step && fs::exists(it->path() / kState, error))
+      out.emplace_back(*step, it->path());
   std::sort(out.begin(), out.end());
   return out;
 }
@@ -58,7 +61,9 @@ TrainState state_of(const fs::path& file) {
   std::ifstream in(file);
   try {
     const auto j = json::parse(in);
-    if (j.at("format") != kFormat) raise(KINORA_UNSUPPORTED, "{}: format {} is of another Kinora; this one reads {}", file.string(), j.at("format").dump(), kFormat);
+    if (j.at("format") != kFormat)
+      raise(KINORA_UNSUPPORTED, "{}: format {} is of another Kinora; this one reads {}", file.string(),
+            j.at("format").dump(), kFormat);
     TrainState s;
     s.step = j.at("step");
     s.samples_seen = j.at("samples_seen");
@@ -68,7 +73,9 @@ TrainState state_of(const fs::path& file) {
     s.config_hash = j.at("config_hash");
     return s;
   } catch (const json::exception& e) {
-    raise(KINORA_DATA, "{}: the checkpoint's state is damaged: {}; remove this folder to continue from the one before", file.string(), e.what());
+    raise(KINORA_DATA,
+          "{}: the checkpoint's state is damaged: {}; remove this folder to continue from the one before",
+          file.string(), e.what());
   }
 }
 
@@ -78,7 +85,8 @@ fs::path save_checkpoint(const fs::path& root, const Checkpoint& c) {
   std::error_code error;
   fs::create_directories(root, error);
   if (error)
-    raise(KINORA_IO, "{}: cannot be created: {}; make the folder writable or choose another output folder", root.string(), error.message());
+    raise(KINORA_IO, "{}: cannot be created: {}; make the folder writable or choose another output folder",
+          root.string(), error.message());
   const auto path = root / folder_name(c.state.step);
   auto folder = or_throw(AtomicFolder::create(path));
   write_tensors(folder.temporary() / kWeights, c.weights, {{"format", "pt"}});
@@ -96,10 +104,13 @@ std::optional<fs::path> latest_checkpoint(const fs::path& root) {
 
 Checkpoint load_checkpoint(const fs::path& folder, const std::string& config_hash) {
   Checkpoint c;
-  if (!fs::exists(folder / kState)) raise(KINORA_NOT_FOUND, "{}: not a checkpoint (it has no {})", folder.string(), kState);
+  if (!fs::exists(folder / kState))
+    raise(KINORA_NOT_FOUND, "{}: not a checkpoint (it has no {})", folder.string(), kState);
   c.state = state_of(folder / kState);
   if (!config_hash.empty() && c.state.config_hash != config_hash)
-    raise(KINORA_INVALID, "{}: the checkpoint is of another configuration ({} there, {} now); restore the run file's model and data options, or choose another output folder",
+    raise(KINORA_INVALID,
+          "{}: the checkpoint is of another configuration ({} there, {} now); restore the run file's model "
+          "and data options, or choose another output folder",
           folder.string(), c.state.config_hash, config_hash);
   c.weights = read_tensors(folder / kWeights);
   if (fs::exists(folder / kOptimizer)) c.optimizer = read_tensors(folder / kOptimizer);
@@ -135,7 +146,8 @@ NamedTensors join_moments(const NamedTensors& first, const NamedTensors& second)
 void split_moments(const NamedTensors& both, NamedTensors& first, NamedTensors& second) {
   for (const auto& [name, t] : both) {
     const bool is_first = name.starts_with("first.");
-    if (!is_first && !name.starts_with("second.")) raise(KINORA_DATA, "the optimizer's file holds '{}', which is no moment", name);
+    if (!is_first && !name.starts_with("second."))
+      raise(KINORA_DATA, "the optimizer's file holds '{}', which is no moment", name);
     (is_first ? first : second).emplace(name.substr(is_first ? 6 : 7), t);
   }
 }

@@ -28,18 +28,19 @@ struct Checkpoint {
   NamedTensors weights, optimizer, ema;
 };
 
-// Throws kinora::Error(KINORA_NO_MEMORY) for a full disk, KINORA_IO for the rest; nothing named step-* is left then. A
-// checkpoint of this step that exists already is replaced.
+// Throws kinora::Error(KINORA_NO_MEMORY) for a full disk, KINORA_IO for the rest; nothing named step-* is
+// left then. A checkpoint of this step that exists already is replaced.
 std::filesystem::path save_checkpoint(const std::filesystem::path& root, const Checkpoint& checkpoint);
 
 // The complete checkpoint with the most steps, if there is one.
 std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& root);
 
-// Tensors borrow from the files' mappings. Throws Error(KINORA_DATA) that names what is damaged, and Error(KINORA_INVALID) if
-// config_hash is not empty and differs from the checkpoint's.
+// Tensors borrow from the files' mappings. Throws Error(KINORA_DATA) that names what is damaged, and
+// Error(KINORA_INVALID) if config_hash is not empty and differs from the checkpoint's.
 Checkpoint load_checkpoint(const std::filesystem::path& folder, const std::string& config_hash = "");
 
-// Removes all but the last `keep` complete checkpoints, and temporaries of processes that died. keep <= 0: keeps all.
+// Removes all but the last `keep` complete checkpoints, and temporaries of processes that died. keep <= 0:
+// keeps all.
 void prune_checkpoints(const std::filesystem::path& root, int64_t keep);
 
 // AdamW's moments as one map of names, and apart again.

@@ -1,12 +1,12 @@
 #include "core/torch/checkpoint.hpp"
 
+#include <fstream>
+#include <unistd.h>
+
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <fstream>
 
 #include "kinora/error.hpp"
 
@@ -39,7 +39,9 @@ class CheckpointIn : public testing::Test {
     }
     return "no error";
   }
-  size_t entries() { return static_cast<size_t>(std::distance(fs::directory_iterator(root_), fs::directory_iterator())); }
+  size_t entries() {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(root_), fs::directory_iterator()));
+  }
   fs::path root_;
 };
 
@@ -59,7 +61,7 @@ TEST_F(CheckpointIn, GivesBackWhatWasSaved) {
 
 TEST_F(CheckpointIn, TheLatestHasTheMostStepsAndIncompleteOnesAreNotSeen) {
   for (const int64_t step : {900, 1000000, 1000}) save_checkpoint(root_, at_step(step));
-  fs::create_directories(root_ / "step-2000000");     // no state.json: not one of ours
+  fs::create_directories(root_ / "step-2000000");      // no state.json: not one of ours
   fs::create_directories(root_ / "step-00009999999");  // not our way to write a number
   fs::create_directories(root_ / ".step-3000000.tmp-x-1-1");
   EXPECT_EQ(latest_checkpoint(root_)->filename(), "step-1000000");
@@ -80,9 +82,11 @@ TEST_F(CheckpointIn, TheSameStepMayBeSavedAgain) {
 
 TEST_F(CheckpointIn, RefusesAnotherConfigurationAndDamageInWords) {
   const auto path = save_checkpoint(root_, at_step(5));
-  EXPECT_THAT(message([&] { load_checkpoint(path, "abd"); }), HasSubstr("of another configuration (abc there, abd now)"));
+  EXPECT_THAT(message([&] { load_checkpoint(path, "abd"); }),
+              HasSubstr("of another configuration (abc there, abd now)"));
   fs::resize_file(path / "weights.safetensors", fs::file_size(path / "weights.safetensors") - 1);
-  EXPECT_THAT(message([&] { load_checkpoint(path); }), testing::AllOf(HasSubstr("weights.safetensors"), HasSubstr("truncated")));
+  EXPECT_THAT(message([&] { load_checkpoint(path); }),
+              testing::AllOf(HasSubstr("weights.safetensors"), HasSubstr("truncated")));
   std::ofstream(path / "state.json") << "{";
   EXPECT_THAT(message([&] { load_checkpoint(path); }), HasSubstr("state is damaged"));
   EXPECT_THAT(message([&] { load_checkpoint(root_); }), HasSubstr("not a checkpoint"));
@@ -108,7 +112,9 @@ TEST_F(CheckpointIn, AKillAtAnyMomentLeavesOnlyWholeCheckpoints) {
     const auto latest = latest_checkpoint(root_);
     ASSERT_TRUE(latest);
     const auto c = load_checkpoint(*latest, "abc");
-    EXPECT_EQ(latest->filename().string(), "step-" + std::string(6 - std::to_string(c.state.step).size(), '0') + std::to_string(c.state.step));
+    EXPECT_EQ(
+        latest->filename().string(),
+        "step-" + std::string(6 - std::to_string(c.state.step).size(), '0') + std::to_string(c.state.step));
   }
   prune_checkpoints(root_, 1);
   EXPECT_EQ(entries(), 1U) << "temporaries of dead processes are removed";

@@ -1,9 +1,9 @@
 #include "core/torch/hdf5.hpp"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
 #include <array>
+
+#include <ATen/ATen.h>
 
 #include "core/torch/torch_guard.hpp"
 
@@ -28,21 +28,33 @@ Handle truth() {
   return t;
 }
 
-constexpr std::array kTypes{at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kShort, at::kChar, at::kByte, at::kBool};
+constexpr std::array kTypes{at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong,
+                            at::kInt,   at::kShort,  at::kChar, at::kByte,     at::kBool};
 
 Handle type_of(at::ScalarType t) {
   switch (t) {
-    case at::kFloat: return {H5Tcopy(H5T_IEEE_F32LE), H5Tclose};
-    case at::kDouble: return {H5Tcopy(H5T_IEEE_F64LE), H5Tclose};
-    case at::kHalf: return small_float(5, 10);
-    case at::kBFloat16: return small_float(8, 7);
-    case at::kLong: return {H5Tcopy(H5T_STD_I64LE), H5Tclose};
-    case at::kInt: return {H5Tcopy(H5T_STD_I32LE), H5Tclose};
-    case at::kShort: return {H5Tcopy(H5T_STD_I16LE), H5Tclose};
-    case at::kChar: return {H5Tcopy(H5T_STD_I8LE), H5Tclose};
-    case at::kByte: return {H5Tcopy(H5T_STD_U8LE), H5Tclose};
-    case at::kBool: return truth();
-    default: raise(KINORA_UNSUPPORTED, "a tensor of dtype {} cannot be kept in a cache", c10::toString(t));
+    case at::kFloat:
+      return {H5Tcopy(H5T_IEEE_F32LE), H5Tclose};
+    case at::kDouble:
+      return {H5Tcopy(H5T_IEEE_F64LE), H5Tclose};
+    case at::kHalf:
+      return small_float(5, 10);
+    case at::kBFloat16:
+      return small_float(8, 7);
+    case at::kLong:
+      return {H5Tcopy(H5T_STD_I64LE), H5Tclose};
+    case at::kInt:
+      return {H5Tcopy(H5T_STD_I32LE), H5Tclose};
+    case at::kShort:
+      return {H5Tcopy(H5T_STD_I16LE), H5Tclose};
+    case at::kChar:
+      return {H5Tcopy(H5T_STD_I8LE), H5Tclose};
+    case at::kByte:
+      return {H5Tcopy(H5T_STD_U8LE), H5Tclose};
+    case at::kBool:
+      return truth();
+    default:
+      raise(KINORA_UNSUPPORTED, "a tensor of dtype {} cannot be kept in a cache", c10::toString(t));
   }
 }
 
@@ -50,7 +62,8 @@ Handle type_of(at::ScalarType t) {
 std::vector<hsize_t> chunk_of(std::vector<hsize_t> dims, uint64_t bytes) {
   for (auto& d : dims) {
     if (bytes <= kMostChunk) break;
-    const hsize_t fewer = std::max<hsize_t>(1, static_cast<hsize_t>(static_cast<double>(d) * kMostChunk / static_cast<double>(bytes)));
+    const hsize_t fewer = std::max<hsize_t>(
+        1, static_cast<hsize_t>(static_cast<double>(d) * kMostChunk / static_cast<double>(bytes)));
     bytes = bytes / d * fewer;
     d = fewer;
   }
@@ -111,18 +124,23 @@ Handle open_file(const std::filesystem::path& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) raise(KINORA_NOT_FOUND, "{}: no such file", path.string());
   Handle f(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access().get()), H5Fclose);
-  need(static_cast<bool>(f), KINORA_DATA, path.string() + ": not a whole HDF5 file", "remove it and run the job that makes it again");
+  need(static_cast<bool>(f), KINORA_DATA, path.string() + ": not a whole HDF5 file",
+       "remove it and run the job that makes it again");
   return f;
 }
 
 void write_dataset(hid_t group, const std::string& name, const at::Tensor& tensor, const std::string& what) {
   const auto t = tensor.detach().to(at::kCPU).contiguous();
   const std::vector<hsize_t> dims(t.sizes().begin(), t.sizes().end());
-  const Handle type = type_of(t.scalar_type()), space(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr), H5Sclose);
+  const Handle type = type_of(t.scalar_type()),
+               space(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr), H5Sclose);
   const Handle creation = creation_of(dims, t.nbytes());
-  const Handle set(H5Dcreate2(group, name.c_str(), type.get(), space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT), H5Dclose);
+  const Handle set(
+      H5Dcreate2(group, name.c_str(), type.get(), space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT),
+      H5Dclose);
   need(static_cast<bool>(set), KINORA_IO, what);
-  const bool written = t.numel() == 0 || H5Dwrite(set.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, t.const_data_ptr()) >= 0;
+  const bool written = t.numel() == 0 || H5Dwrite(set.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT,
+                                                  t.const_data_ptr()) >= 0;
   need(written, KINORA_NO_MEMORY, what + ": writing failed", "free some space and run again");
 }
 
@@ -132,7 +150,8 @@ at::Tensor read_dataset(hid_t group, const std::string& name, const std::string&
   need(static_cast<bool>(set), KINORA_DATA, what, remedy);
   const Handle type(H5Dget_type(set.get()), H5Tclose), space(H5Dget_space(set.get()), H5Sclose);
   const int rank = H5Sget_simple_extent_ndims(space.get());
-  if (!type || rank < 0 || rank > kMostDims) raise(KINORA_DATA, "{}: its type or shape is damaged; {}", what, remedy);
+  if (!type || rank < 0 || rank > kMostDims)
+    raise(KINORA_DATA, "{}: its type or shape is damaged; {}", what, remedy);
   std::vector<hsize_t> dims(static_cast<size_t>(rank));
   H5Sget_simple_extent_dims(space.get(), dims.data(), nullptr);
   for (const auto dtype : kTypes) {
@@ -141,9 +160,12 @@ at::Tensor read_dataset(hid_t group, const std::string& name, const std::string&
     uint64_t bytes = c10::elementSize(dtype);
     bool fits = true;
     for (const auto d : dims) fits = fits && !__builtin_mul_overflow(bytes, d, &bytes);
-    if (!fits || bytes > H5Dget_storage_size(set.get())) raise(KINORA_DATA, "{}: shape and stored bytes disagree; {}", what, remedy);
+    if (!fits || bytes > H5Dget_storage_size(set.get()))
+      raise(KINORA_DATA, "{}: shape and stored bytes disagree; {}", what, remedy);
     auto out = at::empty(std::vector<int64_t>(dims.begin(), dims.end()), at::TensorOptions().dtype(dtype));
-    if (bytes > 0) need(H5Dread(set.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, out.data_ptr()) >= 0, KINORA_DATA, what + ": damaged", remedy);
+    if (bytes > 0)
+      need(H5Dread(set.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, out.data_ptr()) >= 0, KINORA_DATA,
+           what + ": damaged", remedy);
     return out;
   }
   raise(KINORA_DATA, "{}: its type is none that a cache has; {}", what, remedy);

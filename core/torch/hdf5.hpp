@@ -1,8 +1,7 @@
 // HDF5's C library: handles that close themselves, errors as kinora::Error with the library's own words.
 #pragma once
-#include <hdf5.h>
-
 #include <filesystem>
+#include <hdf5.h>
 #include <mutex>
 #include <string>
 #include <utility>

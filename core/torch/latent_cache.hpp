@@ -1,7 +1,9 @@
 // Latents and text embeddings of samples in one HDF5 file, so that tokenizers and text encoders run once.
 //
-//   /samples/KEY/NAME   one dataset a tensor; '/' and '%' of a key are written %2F and %25, a '.' alone %2E. Chunked (whole
-//                       rows, up to 1 MiB), with fletcher32 checksums. float16 and bfloat16 are 2-byte IEEE-like floats.
+//   /samples/KEY/NAME   one dataset a tensor; '/' and '%' of a key are written %2F and %25, a '.' alone %2E.
+//   Chunked (whole
+//                       rows, up to 1 MiB), with fletcher32 checksums. float16 and bfloat16 are 2-byte
+//                       IEEE-like floats.
 //   /keys               uint8: JSON list of the keys, in the order in which they were added
 //   attribute "kinora.latents" of /: JSON object about the cache (tokenizer, options, digest of the input)
 #pragma once
@@ -17,7 +19,8 @@ namespace kinora::core {
 
 class LatentCacheWriter {
  public:
-  // about: JSON object, kept as text. The file gets its name on commit(), flushed; without it nothing is left.
+  // about: JSON object, kept as text. The file gets its name on commit(), flushed; without it nothing is
+  // left.
   LatentCacheWriter(const std::filesystem::path& path, const std::string& about);
   ~LatentCacheWriter();
   // [any-thread] One sample. Throws Error(KINORA_INVALID) for a key that was added before.

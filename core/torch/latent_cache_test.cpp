@@ -1,14 +1,14 @@
 #include "core/torch/latent_cache.hpp"
 
-#include <ATen/ATen.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <fstream>
 #include <iterator>
 #include <random>
 #include <thread>
+#include <unistd.h>
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "kinora/error.hpp"
 
@@ -21,13 +21,20 @@ using testing::HasSubstr;
 
 class LatentCacheIn : public testing::Test {
  protected:
-  LatentCacheIn() : folder_(fs::temp_directory_path() / ("kinora-latents-" + std::to_string(getpid()))) { fs::create_directories(folder_); }
+  LatentCacheIn() : folder_(fs::temp_directory_path() / ("kinora-latents-" + std::to_string(getpid()))) {
+    fs::create_directories(folder_);
+  }
   ~LatentCacheIn() override { fs::remove_all(folder_); }
   fs::path write(const std::string& name) {
     at::manual_seed(1);
     LatentCacheWriter w(folder_ / name, R"({"tokenizer":"wan"})");
-    w.add("a/b.c", {{"latent", at::randn({16, 3, 60, 104})}, {"text", at::randn({512, 64}).to(at::kBFloat16)}});
-    w.add("z", {{"latent", at::randn({16, 1, 8, 8}).to(at::kHalf)}, {"mask", at::rand({7}) > 0.5}, {"empty", at::zeros({0, 4})}, {"ids", at::arange(5)}, {"scale", at::full({}, 2.5, at::kDouble)}});
+    w.add("a/b.c",
+          {{"latent", at::randn({16, 3, 60, 104})}, {"text", at::randn({512, 64}).to(at::kBFloat16)}});
+    w.add("z", {{"latent", at::randn({16, 1, 8, 8}).to(at::kHalf)},
+                {"mask", at::rand({7}) > 0.5},
+                {"empty", at::zeros({0, 4})},
+                {"ids", at::arange(5)},
+                {"scale", at::full({}, 2.5, at::kDouble)}});
     w.commit();
     return folder_ / name;
   }
@@ -47,7 +54,8 @@ TEST_F(LatentCacheIn, GivesBackEveryDtypeBitForBitInTheOrderAdded) {
   EXPECT_THAT(c.keys(), ElementsAre("a/b.c", "z"));
   EXPECT_EQ(c.about(), R"({"tokenizer":"wan"})");
   at::manual_seed(1);
-  const auto latent = at::randn({16, 3, 60, 104}), text = at::randn({512, 64}).to(at::kBFloat16), half = at::randn({16, 1, 8, 8}).to(at::kHalf), mask = at::rand({7}) > 0.5;
+  const auto latent = at::randn({16, 3, 60, 104}), text = at::randn({512, 64}).to(at::kBFloat16),
+             half = at::randn({16, 1, 8, 8}).to(at::kHalf), mask = at::rand({7}) > 0.5;
   EXPECT_TRUE(at::equal(c.read("a/b.c").at("latent"), latent));
   EXPECT_TRUE(at::equal(c.read("a/b.c").at("text"), text));
   const auto z = c.read("z");
@@ -87,7 +95,8 @@ TEST_F(LatentCacheIn, ManyThreadsMayRead) {
   std::atomic<int> right{0};
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&] {
-      for (int i = 0; i < 10; ++i) right += c.read("a/b.c").at("latent").sum().item<double>() == want && c.read("z").size() == 5;
+      for (int i = 0; i < 10; ++i)
+        right += c.read("a/b.c").at("latent").sum().item<double>() == want && c.read("z").size() == 5;
     });
   for (auto& t : threads) t.join();
   EXPECT_EQ(right, 40);
@@ -100,7 +109,9 @@ TEST_F(LatentCacheIn, DamagedDataIsNamed) {
   f.write("damage", 6);
   f.close();
   const LatentCache c(path);
-  EXPECT_THAT(message([&] { c.verify(); }), testing::AllOf(HasSubstr("dataset samples/a%2Fb.c/"), HasSubstr("damaged"), HasSubstr("remove the file")));
+  EXPECT_THAT(message([&] { c.verify(); }),
+              testing::AllOf(HasSubstr("dataset samples/a%2Fb.c/"), HasSubstr("damaged"),
+                             HasSubstr("remove the file")));
 }
 
 TEST_F(LatentCacheIn, AnythingElseIsAnErrorNotACrash) {

@@ -1,5 +1,5 @@
-// Random numbers as a function of where they are used, never of who draws them (kinora/random.hpp): equal at every world
-// size, in a block that runs again, and after a resume.
+// Random numbers as a function of where they are used, never of who draws them (kinora/random.hpp): equal at
+// every world size, in a block that runs again, and after a resume.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -8,9 +8,11 @@
 
 namespace kinora::core {
 
-// Standard normal of like's shape [B, tokens, D], dtype and device. index: int64 [1 or B, tokens], the place of each token in
-// the one-process order; zero where it is -1 (padding). Row b belongs to sample first_sample + b.
-at::Tensor token_noise(const at::Tensor& like, const at::Tensor& index, uint64_t seed, int64_t first_sample, std::string_view key);
+// Standard normal of like's shape [B, tokens, D], dtype and device. index: int64 [1 or B, tokens], the place
+// of each token in the one-process order; zero where it is -1 (padding). Row b belongs to sample first_sample
+// + b.
+at::Tensor token_noise(const at::Tensor& like, const at::Tensor& index, uint64_t seed, int64_t first_sample,
+                       std::string_view key);
 
 // Standard normal of like's shape [B, ...]: a function of (seed, key, sample, element within the sample).
 at::Tensor sample_noise(const at::Tensor& like, uint64_t seed, int64_t first_sample, std::string_view key);

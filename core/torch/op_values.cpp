@@ -12,14 +12,22 @@ using Kind = OpArgument::Kind;
 
 Kind scalar_kind(c10::TypeKind k) {
   switch (k) {
-    case c10::TypeKind::TensorType: return Kind::tensor;
-    case c10::TypeKind::NumberType: return Kind::number;
-    case c10::TypeKind::IntType: return Kind::integer;  // dtypes, layouts and memory formats are integers in a schema
-    case c10::TypeKind::FloatType: return Kind::floating;
-    case c10::TypeKind::BoolType: return Kind::truth;
-    case c10::TypeKind::StringType: return Kind::string;
-    case c10::TypeKind::DeviceObjType: return Kind::device;
-    default: return Kind::other;
+    case c10::TypeKind::TensorType:
+      return Kind::tensor;
+    case c10::TypeKind::NumberType:
+      return Kind::number;
+    case c10::TypeKind::IntType:
+      return Kind::integer;  // dtypes, layouts and memory formats are integers in a schema
+    case c10::TypeKind::FloatType:
+      return Kind::floating;
+    case c10::TypeKind::BoolType:
+      return Kind::truth;
+    case c10::TypeKind::StringType:
+      return Kind::string;
+    case c10::TypeKind::DeviceObjType:
+      return Kind::device;
+    default:
+      return Kind::other;
   }
 }
 
@@ -27,13 +35,20 @@ Kind list_kind(const c10::TypePtr& element) {
   if (const auto o = element->cast<c10::OptionalType>())
     return o->getElementType()->kind() == c10::TypeKind::TensorType ? Kind::optional_tensors : Kind::other;
   switch (scalar_kind(element->kind())) {
-    case Kind::tensor: return Kind::tensors;
-    case Kind::number: return Kind::numbers;
-    case Kind::integer: return Kind::integers;
-    case Kind::floating: return Kind::floatings;
-    case Kind::truth: return Kind::truths;
-    case Kind::string: return Kind::strings;
-    default: return Kind::other;
+    case Kind::tensor:
+      return Kind::tensors;
+    case Kind::number:
+      return Kind::numbers;
+    case Kind::integer:
+      return Kind::integers;
+    case Kind::floating:
+      return Kind::floatings;
+    case Kind::truth:
+      return Kind::truths;
+    case Kind::string:
+      return Kind::strings;
+    default:
+      return Kind::other;
   }
 }
 
@@ -51,7 +66,8 @@ OpArgument describe(const c10::Argument& a) {
 }
 
 const char* given(uint32_t kind) {
-  static constexpr const char* names[] = {"nothing", "an integer", "a double", "a truth value", "a tensor", "integers", "tensors", "a string", "doubles"};
+  static constexpr const char* names[] = {"nothing",  "an integer", "a double", "a truth value", "a tensor",
+                                          "integers", "tensors",    "a string", "doubles"};
   return kind < std::size(names) ? names[kind] : "a value of unknown kind";
 }
 
@@ -60,7 +76,9 @@ c10::Scalar number_of(const kinora_value& v) {
   if (v.kind == KINORA_TRUTH) return v.i != 0;
   return v.i;
 }
-bool is_number(const kinora_value& v) { return v.kind == KINORA_INT || v.kind == KINORA_DOUBLE || v.kind == KINORA_TRUTH; }
+bool is_number(const kinora_value& v) {
+  return v.kind == KINORA_INT || v.kind == KINORA_DOUBLE || v.kind == KINORA_TRUTH;
+}
 
 template <class To, class From>
 c10::List<To> list_of(const kinora_value& v) {
@@ -87,7 +105,8 @@ c10::List<To> tensors_of(const kinora_value& v) {
 // An integer for a list of n of them: a kernel size of 3 for [3, 3].
 c10::IValue integers_of(const OpArgument& a, const kinora_value& v) {
   if (v.kind == KINORA_INTS) return list_of<int64_t, int64_t>(v);
-  return c10::List<int64_t>(c10::IValue(std::vector<int64_t>(static_cast<size_t>(a.schema->N().value_or(1)), v.i)).toIntList());
+  return c10::List<int64_t>(
+      c10::IValue(std::vector<int64_t>(static_cast<size_t>(a.schema->N().value_or(1)), v.i)).toIntList());
 }
 
 // A string as c10::Device writes it, or an index: -1 the CPU, else that CUDA device.
@@ -141,7 +160,8 @@ std::optional<c10::IValue> converted(const OpArgument& a, const kinora_value& v)
       if (k == KINORA_DOUBLES) return list_of<c10::Scalar, double>(v);
       if (k == KINORA_INTS) return list_of<c10::Scalar, int64_t>(v);
       break;
-    default: break;
+    default:
+      break;
   }
   return std::nullopt;
 }
@@ -161,14 +181,16 @@ c10::IValue Operator::argument(size_t i, const kinora_value& v) const {
     return missing(i);
   }
   if (auto out = converted(a, v)) return *std::move(out);
-  raise(KINORA_INVALID, "{}: argument {} ({}) is of type {}; {} was given", name, i, a.schema->name(), a.schema->type()->str(), given(v.kind));
+  raise(KINORA_INVALID, "{}: argument {} ({}) is of type {}; {} was given", name, i, a.schema->name(),
+        a.schema->type()->str(), given(v.kind));
 }
 
 c10::IValue Operator::missing(size_t i) const {
   const auto& a = arguments[i];
   if (const auto& d = a.schema->default_value()) return *d;
   if (a.optional) return {};
-  raise(KINORA_INVALID, "{}: argument {} ({}, {}) has no default and was not given", name, i, a.schema->name(), a.schema->type()->str());
+  raise(KINORA_INVALID, "{}: argument {} ({}, {}) has no default and was not given", name, i,
+        a.schema->name(), a.schema->type()->str());
 }
 
 kinora_value result_of(const c10::IValue& v) {

@@ -12,9 +12,21 @@ namespace kinora::core {
 
 struct OpArgument {
   enum class Kind : uint8_t {
-    tensor, number, integer, floating, truth, string, device,                // one value
-    tensors, optional_tensors, numbers, integers, floatings, truths, strings,  // a list
-    other                                                                    // absent or by its default only
+    tensor,
+    number,
+    integer,
+    floating,
+    truth,
+    string,
+    device,  // one value
+    tensors,
+    optional_tensors,
+    numbers,
+    integers,
+    floatings,
+    truths,
+    strings,  // a list
+    other     // absent or by its default only
   };
   Kind kind = Kind::other;
   bool optional = false;

@@ -19,7 +19,8 @@ struct Hash {
   size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
 };
 
-// Operators that were asked for, for ever: the dispatcher's own table takes a lock and builds names at every look.
+// Operators that were asked for, for ever: the dispatcher's own table takes a lock and builds names at every
+// look.
 class Operators {
  public:
   const Operator& find(const char* name, const char* overload) {
@@ -35,7 +36,9 @@ class Operators {
       if (const auto it = known_.find(view); it != known_.end()) return *it->second;
     }
     const auto handle = c10::Dispatcher::singleton().findSchema({name, overload ? overload : ""});
-    if (!handle) raise(KINORA_NOT_FOUND, "libtorch has no operator '{}' with overload '{}'", name, overload ? overload : "");
+    if (!handle)
+      raise(KINORA_NOT_FOUND, "libtorch has no operator '{}' with overload '{}'", name,
+            overload ? overload : "");
     const std::unique_lock lock(mutex_);
     auto& at = known_[std::string(view)];
     if (!at) at = std::make_unique<Operator>(*handle);
@@ -49,7 +52,8 @@ class Operators {
 
 }  // namespace
 
-void call_operator(const char* name, const char* overload, const kinora_value* args, uint64_t n_args, kinora_value* out, uint64_t n_out) {
+void call_operator(const char* name, const char* overload, const kinora_value* args, uint64_t n_args,
+                   kinora_value* out, uint64_t n_out) {
   static Operators operators;
   const Operator& op = operators.find(name, overload);
   const size_t n = op.arguments.size(), returns = op.handle.schema().returns().size();

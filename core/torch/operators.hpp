@@ -7,7 +7,8 @@
 namespace kinora::core {
 
 // kinora_tensors_api.call_op with exceptions. [any-thread]
-void call_operator(const char* name, const char* overload, const kinora_value* args, uint64_t n_args, kinora_value* out, uint64_t n_out);
+void call_operator(const char* name, const char* overload, const kinora_value* args, uint64_t n_args,
+                   kinora_value* out, uint64_t n_out);
 
 // kinora_tensors_api.release_value.
 void release_value(kinora_value* v);

@@ -1,11 +1,11 @@
 #include "core/torch/optimizer.hpp"
 
-#include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
-
 #include <cmath>
 #include <map>
 #include <numbers>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "core/torch/torch_guard.hpp"
 
@@ -13,10 +13,13 @@ namespace kinora::core {
 namespace {
 
 at::Tensor range_of(const at::Tensor& leaf, int64_t offset, int64_t count) {
-  return offset == 0 && count == leaf.numel() ? leaf.detach() : leaf.detach().view({-1}).narrow(0, offset, count);
+  return offset == 0 && count == leaf.numel() ? leaf.detach()
+                                              : leaf.detach().view({-1}).narrow(0, offset, count);
 }
 
-at::ScalarType state_dtype(const at::Tensor& t) { return t.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
+at::ScalarType state_dtype(const at::Tensor& t) {
+  return t.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
 
 struct Lists {
   std::vector<at::Tensor> values, grads, first, second, steps;
@@ -24,8 +27,12 @@ struct Lists {
 
 }  // namespace
 
-AdamW::AdamW(const Parameters& parameters, std::vector<Leaf>& leaves, AdamWOptions options) : leaves_(leaves), options_(std::move(options)) {
-  if (!options_.decay) options_.decay = [decay = options_.weight_decay](const Parameter& p) { return p.shape.size() > 1 ? decay : 0; };
+AdamW::AdamW(const Parameters& parameters, std::vector<Leaf>& leaves, AdamWOptions options)
+    : leaves_(leaves), options_(std::move(options)) {
+  if (!options_.decay)
+    options_.decay = [decay = options_.weight_decay](const Parameter& p) {
+      return p.shape.size() > 1 ? decay : 0;
+    };
   for (const auto& leaf : leaves) {
     const auto like = leaf.tensor.options().dtype(state_dtype(leaf.tensor)).requires_grad(false);
     m_.push_back(leaf.frozen ? at::Tensor() : at::zeros(leaf.tensor.sizes(), like));
@@ -33,7 +40,8 @@ AdamW::AdamW(const Parameters& parameters, std::vector<Leaf>& leaves, AdamWOptio
     auto& ranges = ranges_.emplace_back();
     for (const auto& p : leaf.pieces) {
       const double decay = options_.decay(parameters.at(static_cast<size_t>(p.param - 1)));
-      const bool goes_on = !ranges.empty() && ranges.back().decay == decay && ranges.back().offset + ranges.back().count == p.offset;
+      const bool goes_on = !ranges.empty() && ranges.back().decay == decay &&
+                           ranges.back().offset + ranges.back().count == p.offset;
       if (goes_on) {
         ranges.back().count += p.count;
       } else {
@@ -63,7 +71,8 @@ void AdamW::step(double learning_rate) {
     }
   }
   for (auto& [key, t] : together) {
-    at::_fused_adamw_(t.values, t.grads, t.first, t.second, {}, t.steps, learning_rate, options_.beta1, options_.beta2, key.first, options_.eps, /*amsgrad=*/false, /*maximize=*/false);
+    at::_fused_adamw_(t.values, t.grads, t.first, t.second, {}, t.steps, learning_rate, options_.beta1,
+                      options_.beta2, key.first, options_.eps, /*amsgrad=*/false, /*maximize=*/false);
   }
 }
 
@@ -78,15 +87,21 @@ double square_sum(const Leaf& leaf, const std::function<double(const Piece&)>& s
   if (leaf.frozen || !grad.defined()) return sum;
   const auto whole = grad.contiguous();
   for (const auto& p : leaf.pieces) {
-    const double norm = at::linalg_vector_norm(range_of(whole, p.offset, p.count), 2, std::nullopt, false, at::kDouble).item<double>();
+    const double norm =
+        at::linalg_vector_norm(range_of(whole, p.offset, p.count), 2, std::nullopt, false, at::kDouble)
+            .item<double>();
     sum += (share ? share(p) : 1) * norm * norm;
   }
   return sum;
 }
 
-double gradient_norm(const std::vector<Leaf>& leaves, const std::function<double(const Leaf&, const Piece&)>& share, const std::function<double(double)>& sum) {
+double gradient_norm(const std::vector<Leaf>& leaves,
+                     const std::function<double(const Leaf&, const Piece&)>& share,
+                     const std::function<double(double)>& sum) {
   double squares = 0;
-  for (const auto& leaf : leaves) squares += square_sum(leaf, share ? [&](const Piece& p) { return share(leaf, p); } : std::function<double(const Piece&)>());
+  for (const auto& leaf : leaves)
+    squares += square_sum(
+        leaf, share ? [&](const Piece& p) { return share(leaf, p); } : std::function<double(const Piece&)>());
   return std::sqrt(sum ? sum(squares) : squares);
 }
 
@@ -102,20 +117,27 @@ double clip_gradients(const std::vector<Leaf>& leaves, double norm, double max_n
 double rate(const Schedule& s, int64_t step) {
   if (step < s.warmup) return s.learning_rate * static_cast<double>(step + 1) / static_cast<double>(s.warmup);
   if (s.kind == "constant") return s.learning_rate;
-  if (s.kind != "cosine") raise(KINORA_INVALID, "learning rate schedule '{}' is unknown; use constant or cosine", s.kind);
-  if (s.total <= s.warmup) raise(KINORA_INVALID, "a cosine schedule needs more steps ({}) than its warmup ({})", s.total, s.warmup);
-  const double t = std::min(1.0, static_cast<double>(step - s.warmup) / static_cast<double>(s.total - s.warmup));
+  if (s.kind != "cosine")
+    raise(KINORA_INVALID, "learning rate schedule '{}' is unknown; use constant or cosine", s.kind);
+  if (s.total <= s.warmup)
+    raise(KINORA_INVALID, "a cosine schedule needs more steps ({}) than its warmup ({})", s.total, s.warmup);
+  const double t =
+      std::min(1.0, static_cast<double>(step - s.warmup) / static_cast<double>(s.total - s.warmup));
   return s.final_rate + (s.learning_rate - s.final_rate) * 0.5 * (1 + std::cos(std::numbers::pi * t));
 }
 
 Ema::Ema(const std::vector<Leaf>& leaves, double decay, bool rise) : decay_(decay), rise_(rise) {
-  for (const auto& leaf : leaves) values_.push_back(leaf.tensor.detach().to(state_dtype(leaf.tensor), /*non_blocking=*/false, /*copy=*/true));
+  for (const auto& leaf : leaves)
+    values_.push_back(
+        leaf.tensor.detach().to(state_dtype(leaf.tensor), /*non_blocking=*/false, /*copy=*/true));
 }
 
 void Ema::update(const std::vector<Leaf>& leaves) {
   const at::NoGradGuard guard;
-  const double n = static_cast<double>(updates_++), decay = rise_ ? std::min(decay_, (1 + n) / (10 + n)) : decay_;
-  for (size_t i = 0; i < values_.size(); ++i) values_[i].lerp_(leaves[i].tensor.detach().to(values_[i].scalar_type()), 1 - decay);
+  const double n = static_cast<double>(updates_++),
+               decay = rise_ ? std::min(decay_, (1 + n) / (10 + n)) : decay_;
+  for (size_t i = 0; i < values_.size(); ++i)
+    values_[i].lerp_(leaves[i].tensor.detach().to(values_[i].scalar_type()), 1 - decay);
 }
 
 void Ema::swap(std::vector<Leaf>& leaves) {

@@ -1,4 +1,5 @@
-// AdamW on leaves, gradient norm, learning rates and the exponential moving average of weights. Deterministic.
+// AdamW on leaves, gradient norm, learning rates and the exponential moving average of weights.
+// Deterministic.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -13,11 +14,13 @@ namespace kinora::core {
 struct AdamWOptions {
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
   double weight_decay = 0.01;
-  // Per parameter; null: weight_decay for tensors of two dimensions and more, 0 for norms, biases and other vectors.
+  // Per parameter; null: weight_decay for tensors of two dimensions and more, 0 for norms, biases and other
+  // vectors.
   std::function<double(const Parameter&)> decay;
 };
 
-// Loshchilov and Hutter 2019, algorithm 2, bias correction as Kingma and Ba 2015. State has the leaf's dtype, at least float32.
+// Loshchilov and Hutter 2019, algorithm 2, bias correction as Kingma and Ba 2015. State has the leaf's dtype,
+// at least float32.
 class AdamW {
  public:
   // The leaves are kept by reference and outlive it. Frozen ones have no state.
@@ -44,11 +47,12 @@ class AdamW {
   int64_t steps_ = 0;
 };
 
-// Square sum of a leaf's gradient, in float64. share(piece): 1 / number of ranks that hold those numbers (null: 1), so that
-// the square root of this sum over all leaves and ranks is the norm of the whole gradient.
+// Square sum of a leaf's gradient, in float64. share(piece): 1 / number of ranks that hold those numbers
+// (null: 1), so that the square root of this sum over all leaves and ranks is the norm of the whole gradient.
 double square_sum(const Leaf& leaf, const std::function<double(const Piece&)>& share = {});
 // The whole gradient's norm in one process, or with `sum` over the world.
-double gradient_norm(const std::vector<Leaf>& leaves, const std::function<double(const Leaf&, const Piece&)>& share = {},
+double gradient_norm(const std::vector<Leaf>& leaves,
+                     const std::function<double(const Leaf&, const Piece&)>& share = {},
                      const std::function<double(double)>& sum = {});
 // Scales every gradient by min(1, max_norm / (norm + 1e-6)); returns the factor.
 double clip_gradients(const std::vector<Leaf>& leaves, double norm, double max_norm);
@@ -56,9 +60,9 @@ double clip_gradients(const std::vector<Leaf>& leaves, double norm, double max_n
 struct Schedule {
   std::string kind = "constant";  // or "cosine"
   double learning_rate = 1e-4;
-  double final_rate = 0;    // of cosine, at `total`
-  int64_t warmup = 0;       // steps of a linear rise; step 0 already gets 1 / warmup of it
-  int64_t total = 0;        // steps of the run, warmup included; cosine needs it
+  double final_rate = 0;  // of cosine, at `total`
+  int64_t warmup = 0;     // steps of a linear rise; step 0 already gets 1 / warmup of it
+  int64_t total = 0;      // steps of the run, warmup included; cosine needs it
 };
 // Learning rate of step 0, 1, ...: a pure function.
 double rate(const Schedule& schedule, int64_t step);

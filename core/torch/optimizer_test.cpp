@@ -1,10 +1,10 @@
 #include "core/torch/optimizer.hpp"
 
+#include <cmath>
+
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <cmath>
 
 #include "kinora/error.hpp"
 
@@ -38,14 +38,18 @@ struct Naive {
   }
 };
 
-double gradient_at(double w, int step, int64_t i) { return std::sin(3 * w + step) + 0.1 * static_cast<double>(i); }
+double gradient_at(double w, int step, int64_t i) {
+  return std::sin(3 * w + step) + 0.1 * static_cast<double>(i);
+}
 
 class AdamWOn : public testing::TestWithParam<at::ScalarType> {};
 
 TEST_P(AdamWOn, EqualsTheAlgorithmInDouble) {
   const Parameters parameters{named("w", {5, 7}), named("bias", {11}), named("fixed", {3}, true)};
   std::vector<Leaf> leaves;
-  for (kinora_param id = 1; id <= 3; ++id) leaves.push_back(leaf_of(parameters, id, at::randn(parameters[static_cast<size_t>(id - 1)].shape, GetParam())));
+  for (kinora_param id = 1; id <= 3; ++id)
+    leaves.push_back(
+        leaf_of(parameters, id, at::randn(parameters[static_cast<size_t>(id - 1)].shape, GetParam())));
   AdamWOptions o;
   o.beta1 = 0.8, o.beta2 = 0.95, o.eps = 1e-6, o.weight_decay = 0.3;
   AdamW adam(parameters, leaves, o);
@@ -64,7 +68,8 @@ TEST_P(AdamWOn, EqualsTheAlgorithmInDouble) {
         auto& n = naive[k][static_cast<size_t>(i)];
         const double grad = gradient_at(n.w, step, i);
         g[i] = grad;
-        n.step(GetParam() == at::kFloat ? static_cast<float>(grad) : grad, lr, k == 0 ? 0.3 : 0, 0.8, 0.95, 1e-6);
+        n.step(GetParam() == at::kFloat ? static_cast<float>(grad) : grad, lr, k == 0 ? 0.3 : 0, 0.8, 0.95,
+               1e-6);
       }
       leaves[k].tensor.mutable_grad() = g.view(leaves[k].tensor.sizes());
     }
@@ -74,7 +79,9 @@ TEST_P(AdamWOn, EqualsTheAlgorithmInDouble) {
   }
   for (size_t k = 0; k < 2; ++k)
     for (size_t i = 0; i < naive[k].size(); ++i)
-      EXPECT_NEAR(leaves[k].tensor.detach().flatten()[static_cast<int64_t>(i)].item<double>(), naive[k][i].w, GetParam() == at::kFloat ? 3e-6 : 1e-14) << k << " " << i;
+      EXPECT_NEAR(leaves[k].tensor.detach().flatten()[static_cast<int64_t>(i)].item<double>(), naive[k][i].w,
+                  GetParam() == at::kFloat ? 3e-6 : 1e-14)
+          << k << " " << i;
   EXPECT_TRUE(at::equal(leaves[2].tensor, fixed));
   EXPECT_FALSE(adam.first_moments()[2].defined());
   EXPECT_EQ(adam.steps(), 20);
@@ -84,13 +91,18 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, AdamWOn, testing::Values(at::kDouble, at::kFloa
 TEST(AdamW, AFlatLeafOfSeveralParametersStepsAsTheirOwnLeaves) {
   const Parameters parameters{named("w", {4, 3}), named("bias", {5}), named("u", {2, 2})};
   std::vector<Leaf> apart, flat(1);
-  for (kinora_param id = 1; id <= 3; ++id) apart.push_back(leaf_of(parameters, id, at::randn(parameters[static_cast<size_t>(id - 1)].shape, at::kDouble)));
-  flat[0].tensor = at::cat({apart[0].tensor.detach().flatten(), apart[1].tensor.detach(), apart[2].tensor.detach().flatten()}).set_requires_grad(true);
+  for (kinora_param id = 1; id <= 3; ++id)
+    apart.push_back(
+        leaf_of(parameters, id, at::randn(parameters[static_cast<size_t>(id - 1)].shape, at::kDouble)));
+  flat[0].tensor = at::cat({apart[0].tensor.detach().flatten(), apart[1].tensor.detach(),
+                            apart[2].tensor.detach().flatten()})
+                       .set_requires_grad(true);
   flat[0].pieces = {{1, 0, 12, 0}, {2, 0, 5, 12}, {3, 0, 4, 17}};
   AdamW a(parameters, apart), f(parameters, flat);
   for (int step = 0; step < 3; ++step) {
     std::vector<at::Tensor> grads;
-    for (auto& l : apart) grads.push_back((l.tensor.mutable_grad() = at::randn_like(l.tensor.detach())).flatten());
+    for (auto& l : apart)
+      grads.push_back((l.tensor.mutable_grad() = at::randn_like(l.tensor.detach())).flatten());
     flat[0].tensor.mutable_grad() = at::cat(grads);
     EXPECT_NEAR(gradient_norm(flat), gradient_norm(apart), 1e-14);
     a.step(0.1);
@@ -115,7 +127,8 @@ TEST(AdamW, IsBitExactAfterItsStateWasSavedAndLoaded) {
   std::vector<Leaf> first{leaf_of(parameters, 1, start.clone())};
   AdamW f(parameters, first);
   run(0, 6, first, f);
-  const auto m = assemble(parameters, first, f.first_moments()), v = assemble(parameters, first, f.second_moments());
+  const auto m = assemble(parameters, first, f.first_moments()),
+             v = assemble(parameters, first, f.second_moments());
   std::vector<Leaf> second{leaf_of(parameters, 1, first[0].tensor.detach().clone())};
   AdamW s(parameters, second);
   distribute(parameters, second, s.first_moments(), {"w"}, [&](const auto& n) { return m.at(n); });

@@ -1,11 +1,11 @@
 #include "core/torch/parameter.hpp"
 
+#include <algorithm>
+#include <numeric>
+
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/ranges.h>
-
-#include <algorithm>
-#include <numeric>
 
 #include "core/torch/noise.hpp"
 #include "core/torch/torch_guard.hpp"
@@ -14,26 +14,34 @@ namespace kinora::core {
 namespace {
 
 int64_t product(const std::vector<int64_t>& v, size_t from = 0) {
-  return std::accumulate(v.begin() + static_cast<std::ptrdiff_t>(std::min(from, v.size())), v.end(), int64_t{1}, std::multiplies<>());
+  return std::accumulate(v.begin() + static_cast<std::ptrdiff_t>(std::min(from, v.size())), v.end(),
+                         int64_t{1}, std::multiplies<>());
 }
 
 std::vector<int64_t> parts_of(const kinora_param_spec& s, int64_t size) {
   if (s.n_parts <= 1) return {size};
   if (s.parts) return {s.parts, s.parts + s.n_parts};
-  if (size % s.n_parts) raise(KINORA_INVALID, "parameter '{}': dimension of {} is not {} equal parts", s.name, size, s.n_parts);
+  if (size % s.n_parts)
+    raise(KINORA_INVALID, "parameter '{}': dimension of {} is not {} equal parts", s.name, size, s.n_parts);
   return std::vector<int64_t>(s.n_parts, size / s.n_parts);
 }
 
 void check_cut(const Parameter& p) {
   const int64_t size = p.shape.empty() ? 1 : p.shape[static_cast<size_t>(p.dim())];
   if (std::accumulate(p.parts.begin(), p.parts.end(), int64_t{0}) != size)
-    raise(KINORA_INVALID, "parameter '{}': its parts ({}) do not sum to {}", p.name, fmt::join(p.parts, " + "), size);
-  if (p.shards < 1 || p.shard < 0 || p.shard >= p.shards) raise(KINORA_INVALID, "parameter '{}': shard {} of {}", p.name, p.shard, p.shards);
+    raise(KINORA_INVALID, "parameter '{}': its parts ({}) do not sum to {}", p.name,
+          fmt::join(p.parts, " + "), size);
+  if (p.shards < 1 || p.shard < 0 || p.shard >= p.shards)
+    raise(KINORA_INVALID, "parameter '{}': shard {} of {}", p.name, p.shard, p.shards);
   if (p.shards == 1) return;
-  if (p.role == KINORA_WHOLE) raise(KINORA_INVALID, "parameter '{}' has role whole and cannot be split", p.name);
+  if (p.role == KINORA_WHOLE)
+    raise(KINORA_INVALID, "parameter '{}' has role whole and cannot be split", p.name);
   for (const int64_t n : p.parts)
     if (n % (p.shards * p.quantum))
-      raise(KINORA_INVALID, "parameter '{}': a part of {} cannot be split into {} shards of whole units of {}; use fewer ranks", p.name, n, p.shards, p.quantum);
+      raise(
+          KINORA_INVALID,
+          "parameter '{}': a part of {} cannot be split into {} shards of whole units of {}; use fewer ranks",
+          p.name, n, p.shards, p.quantum);
 }
 
 }  // namespace
@@ -56,8 +64,10 @@ Parameter make_parameter(const kinora_param_spec& s) {
   p.role = s.role;
   if (s.role > KINORA_ROW) raise(KINORA_INVALID, "parameter '{}': role {} is unknown", p.name, s.role);
   if (s.role != KINORA_WHOLE && p.dim() >= static_cast<int64_t>(p.shape.size()))
-    raise(KINORA_INVALID, "parameter '{}' of shape [{}] has no dimension {} to be split", p.name, fmt::join(p.shape, ", "), p.dim());
-  if (s.init > KINORA_INIT_UNIFORM) raise(KINORA_INVALID, "parameter '{}': initialisation {} is unknown", p.name, s.init);
+    raise(KINORA_INVALID, "parameter '{}' of shape [{}] has no dimension {} to be split", p.name,
+          fmt::join(p.shape, ", "), p.dim());
+  if (s.init > KINORA_INIT_UNIFORM)
+    raise(KINORA_INVALID, "parameter '{}': initialisation {} is unknown", p.name, s.init);
   p.parts = parts_of(s, p.shape.empty() ? 1 : p.shape[static_cast<size_t>(p.dim())]);
   p.quantum = std::max<int64_t>(s.quantum, 1);
   p.block = s.block;
@@ -73,12 +83,14 @@ Parameter make_parameter(const kinora_param_spec& s) {
 std::vector<Run> runs(const Parameter& p, int64_t first, int64_t count) {
   if (p.shards == 1) return {{first, first, count}};
   const auto d = static_cast<size_t>(p.dim());
-  const int64_t inner = product(p.shape, d + 1), row = p.shape[d] * inner, local_row = row / p.shards, last = first + count;
+  const int64_t inner = product(p.shape, d + 1), row = p.shape[d] * inner, local_row = row / p.shards,
+                last = first + count;
   std::vector<Run> out;
   for (int64_t outer = local_row ? first / local_row : 0; local_row && outer * local_row < last; ++outer) {
     int64_t global = outer * row, local = outer * local_row;
     for (const int64_t part : p.parts) {
-      const int64_t n = part / p.shards * inner, begin = std::max(local, first), end = std::min(local + n, last);
+      const int64_t n = part / p.shards * inner, begin = std::max(local, first),
+                    end = std::min(local + n, last);
       if (begin < end) out.push_back({global + p.shard * n + (begin - local), begin, end - begin});
       global += part * inner;
       local += n;
@@ -122,11 +134,13 @@ at::Tensor draw(const Parameter& p, uint64_t seed, at::ScalarType dtype) {
       std::vector<double> block;
       for (const auto& run : runs(p, begin, end - begin)) {
         block.resize(static_cast<size_t>(run.count));
-        (p.init == KINORA_INIT_NORMAL ? fill_normal : fill_uniform)(block.data(), run.global, run.count, seed, p.name);
+        (p.init == KINORA_INIT_NORMAL ? fill_normal : fill_uniform)(block.data(), run.global, run.count, seed,
+                                                                    p.name);
         const bool uniform = p.init == KINORA_INIT_UNIFORM;
         for (int64_t i = 0; i < run.count; ++i) {
           const double x = block[static_cast<size_t>(i)];
-          to[run.local + i] = static_cast<std::remove_pointer_t<decltype(to)>>(p.a * (uniform ? 2 * x - 1 : x));
+          to[run.local + i] =
+              static_cast<std::remove_pointer_t<decltype(to)>>(p.a * (uniform ? 2 * x - 1 : x));
         }
       }
     });

@@ -1,8 +1,10 @@
-// A model's parameters, what of them this process holds, and where that lies in the tensors that the optimizer steps.
+// A model's parameters, what of them this process holds, and where that lies in the tensors that the
+// optimizer steps.
 //
-// A parameter is declared with the shape of one process. Tensor parallelism cuts it along one dimension, every fused part by
-// itself, and this process holds shard `shard` of `shards`: the local piece. A leaf is a tensor with storage and a gradient:
-// a local piece itself, or (FSDP) a flat tensor that holds ranges of several local pieces.
+// A parameter is declared with the shape of one process. Tensor parallelism cuts it along one dimension,
+// every fused part by itself, and this process holds shard `shard` of `shards`: the local piece. A leaf is a
+// tensor with storage and a gradient: a local piece itself, or (FSDP) a flat tensor that holds ranges of
+// several local pieces.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -32,8 +34,8 @@ struct Parameter {
   int64_t local_numel() const;  // of the local piece
 };
 
-// From what a model or a link above declared. Throws Error(KINORA_INVALID) if the spec contradicts itself or a part does not
-// divide into `shards` multiples of `quantum`.
+// From what a model or a link above declared. Throws Error(KINORA_INVALID) if the spec contradicts itself or
+// a part does not divide into `shards` multiples of `quantum`.
 Parameter make_parameter(const kinora_param_spec& spec);
 
 // A range that is contiguous, row-major, in the whole parameter and in the local piece alike.
@@ -48,8 +50,8 @@ at::Tensor slice(const Parameter& p, const at::Tensor& whole);
 // Puts a local piece where it lies in `whole`, in place.
 void place(const Parameter& p, const at::Tensor& local, const at::Tensor& whole);
 
-// The first numbers of the parameter's local piece: drawn by (seed, name, global index), so equal at every topology. CPU,
-// without gradient; drawn in float64, then rounded to dtype.
+// The first numbers of the parameter's local piece: drawn by (seed, name, global index), so equal at every
+// topology. CPU, without gradient; drawn in float64, then rounded to dtype.
 at::Tensor draw(const Parameter& p, uint64_t seed, at::ScalarType dtype);
 
 // [first, first + count) of the flattened local piece lies at `offset` of the flattened leaf.
@@ -59,8 +61,9 @@ struct Piece {
 };
 
 struct Leaf {
-  std::string name;  // of its parameter, or "a .. b" for the first and last of several
-  at::Tensor tensor; // requires_grad unless frozen; its grad() is this process' partial sum until the trainer sums it
+  std::string name;   // of its parameter, or "a .. b" for the first and last of several
+  at::Tensor tensor;  // requires_grad unless frozen; its grad() is this process' partial sum until the
+                      // trainer sums it
   bool frozen = false;
   bool reduced_by_link = false;  // a link completes its gradient in reduce(); the trainer leaves it alone
   std::vector<Piece> pieces;

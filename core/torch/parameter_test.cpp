@@ -70,8 +70,11 @@ TEST_P(CutParameter, RunsOfAnyRangeNameTheSameNumbers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuts, CutParameter,
-                         testing::Values(Cut{{8, 5}, KINORA_COLUMN, {}}, Cut{{8}, KINORA_COLUMN, {}}, Cut{{3, 8}, KINORA_ROW, {}}, Cut{{24, 5}, KINORA_COLUMN, {8, 8, 8}},
-                                         Cut{{20, 3}, KINORA_COLUMN, {12, 4, 4}}, Cut{{3, 24}, KINORA_ROW, {8, 16}}, Cut{{4, 8, 3}, KINORA_ROW, {}, KINORA_INIT_UNIFORM},
+                         testing::Values(Cut{{8, 5}, KINORA_COLUMN, {}}, Cut{{8}, KINORA_COLUMN, {}},
+                                         Cut{{3, 8}, KINORA_ROW, {}}, Cut{{24, 5}, KINORA_COLUMN, {8, 8, 8}},
+                                         Cut{{20, 3}, KINORA_COLUMN, {12, 4, 4}},
+                                         Cut{{3, 24}, KINORA_ROW, {8, 16}},
+                                         Cut{{4, 8, 3}, KINORA_ROW, {}, KINORA_INIT_UNIFORM},
                                          Cut{{8, 2, 3}, KINORA_COLUMN, {}, KINORA_INIT_CONSTANT}));
 
 TEST(Parameter, RefusesACutThatBreaksAUnit) {
@@ -84,8 +87,12 @@ TEST(Parameter, RefusesACutThatBreaksAUnit) {
     return "no error";
   };
   const Cut qkv{{24, 5}, KINORA_COLUMN, {8, 8, 8}};
-  EXPECT_THAT(message([&] { make(qkv, 0, 4, 4); }), HasSubstr("a part of 8 cannot be split into 4 shards of whole units of 4"));
-  EXPECT_THAT(message([&] { make({{24, 5}, KINORA_COLUMN, {8, 8}}, 0, 2); }), HasSubstr("8 + 8) do not sum to 24"));
+  EXPECT_THAT(message([&] { make(qkv, 0, 4, 4); }),
+              HasSubstr("a part of 8 cannot be split into 4 shards of whole units of 4"));
+  EXPECT_THAT(message([&] {
+                make({{24, 5}, KINORA_COLUMN, {8, 8}}, 0, 2);
+              }),
+              HasSubstr("8 + 8) do not sum to 24"));
   EXPECT_THAT(message([&] { make({{24, 5}, KINORA_WHOLE, {}}, 0, 2); }), HasSubstr("cannot be split"));
   EXPECT_THAT(message([&] { make({{24}, KINORA_ROW, {}}, 0, 1); }), HasSubstr("has no dimension 1"));
   EXPECT_THAT(message([&] { make({{24}, KINORA_COLUMN, {}}, 2, 2); }), HasSubstr("shard 2 of 2"));
@@ -115,15 +122,18 @@ TEST(TokenNoise, IsAFunctionOfSampleTokenChannelAndKeyOnly) {
   const auto half = token_noise(like.narrow(0, 0, 2), index, 5, 102, "embed");
   EXPECT_TRUE(at::equal(half, whole.narrow(0, 2, 2)));
   const auto some = at::tensor({7, 2, 9}, at::kLong);
-  EXPECT_TRUE(at::equal(token_noise(like.narrow(1, 0, 3), some.unsqueeze(0), 5, 100, "embed"), whole.index_select(1, some)));
+  EXPECT_TRUE(at::equal(token_noise(like.narrow(1, 0, 3), some.unsqueeze(0), 5, 100, "embed"),
+                        whole.index_select(1, some)));
   EXPECT_TRUE(at::equal(token_noise(like.narrow(2, 0, 4), index, 5, 100, "embed"), whole.narrow(2, 0, 4)));
   EXPECT_FALSE(at::equal(token_noise(like, index, 6, 100, "embed"), whole));
   EXPECT_FALSE(at::equal(token_noise(like, index, 5, 100, "embe"), whole));
-  EXPECT_TRUE(at::equal(token_noise(like.to(at::kBFloat16), index, 5, 100, "embed"), whole.to(at::kBFloat16)));
+  EXPECT_TRUE(
+      at::equal(token_noise(like.to(at::kBFloat16), index, 5, 100, "embed"), whole.to(at::kBFloat16)));
 }
 
 TEST(TokenNoise, IsStandardNormalAndIndependent) {
-  const auto x = token_noise(at::zeros({8, 500, 64}, at::kDouble), at::arange(500, at::kLong).unsqueeze(0), 5, 0, "k");
+  const auto x =
+      token_noise(at::zeros({8, 500, 64}, at::kDouble), at::arange(500, at::kLong).unsqueeze(0), 5, 0, "k");
   EXPECT_NEAR(x.mean().item<double>(), 0, 0.008);
   EXPECT_NEAR(x.var().item<double>(), 1, 0.012);
   EXPECT_NEAR((x * x * x).mean().item<double>(), 0, 0.03);

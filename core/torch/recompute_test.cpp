@@ -1,5 +1,5 @@
-// A block that runs again in the backward, written as a link over the ABI alone: the pass is the chain's, so its noise is the
-// first run's even when other microbatches ran in between.
+// A block that runs again in the backward, written as a link over the ABI alone: the pass is the chain's, so
+// its noise is the first run's even when other microbatches ran in between.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -17,14 +17,19 @@ using Tensors = std::vector<at::Tensor>;
 
 class Again final : public Link<at::Tensor> {
  public:
-  explicit Again(bool puts_pass_back) : Link(KINORA_LEVEL_RECOMPUTE), puts_pass_back_(puts_pass_back) { skip_inherited<Again>(); }
+  explicit Again(bool puts_pass_back) : Link(KINORA_LEVEL_RECOMPUTE), puts_pass_back_(puts_pass_back) {
+    skip_inherited<Again>();
+  }
 
-  // The parameters of the block are inputs of the node, so that one exists even if no other input needs a gradient.
+  // The parameters of the block are inputs of the node, so that one exists even if no other input needs a
+  // gradient.
   Tensors block(const kinora_block& b, const Tensors& in) override {
     b.retain(b.user);
     const auto weight = next.value(1);
     auto* s = new State{this, b, in, weight, pass()};
-    const kinora_function f{sizeof f, static_cast<uint32_t>(in.size()) + 1, b.n_out, 0, s, State::forward, State::backward, State::drop};
+    const kinora_function f{
+        sizeof f,   static_cast<uint32_t>(in.size()) + 1, b.n_out, 0, s, State::forward, State::backward,
+        State::drop};
     std::vector<kinora_tensor> handles, out(b.n_out, nullptr);
     for (const auto& t : in) handles.push_back(handle(t));
     handles.push_back(handle(weight));
@@ -66,7 +71,8 @@ class Again final : public Link<at::Tensor> {
         std::vector<kinora_tensor> ys, inputs, made(want.size(), nullptr);
         for (const auto& t : y) ys.push_back(handle(t));
         for (const auto& t : want) inputs.push_back(handle(t));
-        check(tensors_api_table()->grad(ys.data(), grads, ys.size(), inputs.data(), inputs.size(), made.data()));
+        check(tensors_api_table()->grad(ys.data(), grads, ys.size(), inputs.data(), inputs.size(),
+                                        made.data()));
         size_t k = 0;
         for (size_t i = 0; i < fresh.size(); ++i) out[i] = fresh[i].requires_grad() ? made[k++] : nullptr;
         out[fresh.size()] = made[k];
@@ -94,7 +100,9 @@ Tensors gradients(const kinora_link* link, const at::Tensor& x) {
     chain.begin({sizeof(kinora_pass), 0, 0, 0, micro, 0, micro, 3});
     kinora_seq seq = 0;
     const auto t = c.sequence(x.narrow(0, micro, 1), 3, 1, 2, seq);
-    const auto y = c.block(0, {t}, {}, 1, [=](const Tensors& in) { return Tensors{(c.linear(in[0], w, 0, seq) * c.noise(in[0], seq, "n")).tanh()}; });
+    const auto y = c.block(0, {t}, {}, 1, [=](const Tensors& in) {
+      return Tensors{(c.linear(in[0], w, 0, seq) * c.noise(in[0], seq, "n")).tanh()};
+    });
     losses.push_back(y[0].square().sum());
   }
   losses[0].backward();
@@ -108,7 +116,8 @@ TEST(Recompute, RunsABlockAgainWithTheNoiseOfItsFirstRun) {
   const auto start = at::randn({2, 6, 4}, at::kDouble);
   const auto fresh = [&] { return start.clone().set_requires_grad(true); };
   Again right(true), forgets(false);
-  const auto want = gradients(nullptr, fresh()), got = gradients(right.get(), fresh()), wrong = gradients(forgets.get(), fresh());
+  const auto want = gradients(nullptr, fresh()), got = gradients(right.get(), fresh()),
+             wrong = gradients(forgets.get(), fresh());
   for (size_t i = 0; i < 2; ++i) {
     EXPECT_TRUE(at::allclose(got[i], want[i], 1e-13, 1e-14));
     EXPECT_FALSE(at::allclose(wrong[i], want[i], 1e-3, 1e-3)) << "a pass that is not put back must show";

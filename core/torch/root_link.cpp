@@ -7,7 +7,10 @@
 namespace kinora::core {
 
 RootLink::RootLink(const Frames& frames, at::Device device, int64_t token_multiple)
-    : Link(KINORA_LEVEL_ROOT), frames_(frames), device_(device), token_multiple_(std::max<int64_t>(token_multiple, 1)) {
+    : Link(KINORA_LEVEL_ROOT),
+      frames_(frames),
+      device_(device),
+      token_multiple_(std::max<int64_t>(token_multiple, 1)) {
   skip_inherited<RootLink>();
 }
 
@@ -16,14 +19,16 @@ const at::Tensor& RootLink::table_of(const kinora_seq_spec& s, int64_t padding) 
     if (m.frames == s.frames && m.rows == s.rows && m.cols == s.cols) return m.table;
   constexpr size_t most = 64;
   if (tables_.size() == most) tables_.pop_front();
-  tables_.push_back({s.frames, s.rows, s.cols, token_table(frames_, s.frames, s.rows, s.cols, padding).to(device_)});
+  tables_.push_back(
+      {s.frames, s.rows, s.cols, token_table(frames_, s.frames, s.rows, s.cols, padding).to(device_)});
   return tables_.back().table;
 }
 
 at::Tensor RootLink::sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) {
   const int64_t n = spec.frames * spec.rows * spec.cols;
   if (x.dim() != 3 || x.size(1) != n)
-    raise(KINORA_INVALID, "sequence: {} frames of {} x {} tokens are {}, but x is {}; [B, {}, D] is expected", spec.frames, spec.rows, spec.cols, n, c10::str(x.sizes()), n);
+    raise(KINORA_INVALID, "sequence: {} frames of {} x {} tokens are {}, but x is {}; [B, {}, D] is expected",
+          spec.frames, spec.rows, spec.cols, n, c10::str(x.sizes()), n);
   const int64_t padding = (token_multiple_ - n % token_multiple_) % token_multiple_;
   auto with_table = spec;
   with_table.table = handle(table_of(spec, padding));
@@ -38,7 +43,8 @@ at::Tensor RootLink::leave(const at::Tensor& x, kinora_seq seq) {
   return it == lengths_.end() || it->second == out.size(1) ? out : out.narrow(1, 0, it->second);
 }
 
-at::Tensor RootLink::attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const kinora_attention& how) {
+at::Tensor RootLink::attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                               const kinora_attention& how) {
   at::Tensor q_table, k_table;
   if (how.q_seq) q_table = head.table(how.q_seq, Place::inner);
   if (how.kv_seq) k_table = how.kv_seq == how.q_seq ? q_table : head.table(how.kv_seq, Place::inner);

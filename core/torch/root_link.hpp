@@ -1,4 +1,5 @@
-// The host's link at the model's end of the chain: numbers the tokens, and gives attention the tables of what it is asked.
+// The host's link at the model's end of the chain: numbers the tokens, and gives attention the tables of what
+// it is asked.
 #pragma once
 #include <deque>
 
@@ -15,7 +16,8 @@ class RootLink final : public kinora::Link<at::Tensor> {
 
   at::Tensor sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override;
   at::Tensor leave(const at::Tensor& x, kinora_seq seq) override;
-  at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const kinora_attention& how) override;
+  at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                       const kinora_attention& how) override;
   // The rule changed: tables are made anew.
   void forget_tables() { tables_.clear(); }
 

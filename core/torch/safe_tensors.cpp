@@ -1,8 +1,8 @@
 #include "core/torch/safe_tensors.hpp"
 
-#include <ATen/ATen.h>
-
 #include <array>
+
+#include <ATen/ATen.h>
 
 #include "core/torch/torch_guard.hpp"
 
@@ -10,12 +10,14 @@ namespace kinora::core {
 namespace {
 
 // In the order of SafeDtype.
-constexpr std::array kTypes{at::kBool, at::kByte, at::kChar, at::kShort, at::kHalf, at::kBFloat16, at::kInt, at::kFloat, at::kDouble, at::kLong};
+constexpr std::array kTypes{at::kBool,     at::kByte, at::kChar,  at::kShort,  at::kHalf,
+                            at::kBFloat16, at::kInt,  at::kFloat, at::kDouble, at::kLong};
 
 SafeDtype dtype_of(const std::string& name, const at::Tensor& t) {
   for (size_t i = 0; i < kTypes.size(); ++i)
     if (kTypes[i] == t.scalar_type()) return static_cast<SafeDtype>(i);
-  raise(KINORA_UNSUPPORTED, "tensor '{}' is of dtype {}, which safetensors files do not hold", name, c10::toString(t.scalar_type()));
+  raise(KINORA_UNSUPPORTED, "tensor '{}' is of dtype {}, which safetensors files do not hold", name,
+        c10::toString(t.scalar_type()));
 }
 
 }  // namespace
@@ -30,7 +32,8 @@ at::Tensor as_tensor(const Safetensors& file, const SafeTensor& t) {
     std::memcpy(copy.data_ptr(), data, t.bytes.size());
     return copy;
   }
-  return at::from_blob(data, t.shape, [keep = file.keep()](void*) {}, options);
+  return at::from_blob(
+      data, t.shape, [keep = file.keep()](void*) {}, options);
 }
 
 Find find_in(const Safetensors& file) {
@@ -47,13 +50,17 @@ NamedTensors read_tensors(const std::filesystem::path& path) {
   return out;
 }
 
-void write_tensors(const std::filesystem::path& path, const NamedTensors& tensors, const SafeMetadata& metadata) {
+void write_tensors(const std::filesystem::path& path, const NamedTensors& tensors,
+                   const SafeMetadata& metadata) {
   std::vector<at::Tensor> kept;
   std::vector<SafeTensor> out;
   for (const auto& [name, t] : tensors) {
     kept.push_back(t.detach().to(at::kCPU).contiguous());
     const auto& c = kept.back();
-    out.push_back({name, dtype_of(name, c), c.sizes().vec(), {static_cast<const std::byte*>(c.data_ptr()), c.nbytes()}});
+    out.push_back({name,
+                   dtype_of(name, c),
+                   c.sizes().vec(),
+                   {static_cast<const std::byte*>(c.data_ptr()), c.nbytes()}});
   }
   or_throw(write_safetensors(path, std::move(out), metadata));
 }

@@ -1,5 +1,5 @@
-// A context whose every call goes straight to the first link, from some place of the chain on, that implements it: a link with
-// a null slot costs nothing.
+// A context whose every call goes straight to the first link, from some place of the chain on, that
+// implements it: a link with a null slot costs nothing.
 #pragma once
 #include <array>
 #include <vector>

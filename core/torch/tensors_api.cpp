@@ -54,16 +54,20 @@ int32_t empty(const int64_t* shape, int64_t ndim, int32_t dtype, kinora_tensor l
 // kinora_dl_managed has the layout of DLManagedTensorVersioned.
 int32_t from_dlpack(kinora_dl_managed* managed, kinora_tensor* out) {
   return torch_guard([&] {
-    if (managed->major != 1) raise(KINORA_UNSUPPORTED, "a DLPack tensor of version {}.{}; 1.x is understood", managed->major, managed->minor);
+    if (managed->major != 1)
+      raise(KINORA_UNSUPPORTED, "a DLPack tensor of version {}.{}; 1.x is understood", managed->major,
+            managed->minor);
     *out = give(at::fromDLPackVersioned(reinterpret_cast<DLManagedTensorVersioned*>(managed)));
   });
 }
 
 int32_t to_dlpack(kinora_tensor h, kinora_dl_managed** out) {
-  return torch_guard([&] { *out = reinterpret_cast<kinora_dl_managed*>(at::toDLPackVersioned(tensor_of(h).detach())); });
+  return torch_guard(
+      [&] { *out = reinterpret_cast<kinora_dl_managed*>(at::toDLPackVersioned(tensor_of(h).detach())); });
 }
 
-int32_t call_op(const char* name, const char* overload, const kinora_value* args, uint64_t n_args, kinora_value* out, uint64_t n_out) {
+int32_t call_op(const char* name, const char* overload, const kinora_value* args, uint64_t n_args,
+                kinora_value* out, uint64_t n_out) {
   try {
     call_operator(name, overload, args, n_args, out, n_out);
     return KINORA_OK;
@@ -82,11 +86,12 @@ std::vector<at::Tensor> list_of(const kinora_tensor* handles, uint64_t n) {
   return out;
 }
 
-int32_t grad(const kinora_tensor* outputs, const kinora_tensor* grad_outputs, uint64_t n_outputs, const kinora_tensor* inputs, uint64_t n_inputs,
-             kinora_tensor* out) {
+int32_t grad(const kinora_tensor* outputs, const kinora_tensor* grad_outputs, uint64_t n_outputs,
+             const kinora_tensor* inputs, uint64_t n_inputs, kinora_tensor* out) {
   return torch_guard([&] {
-    const auto made = torch::autograd::grad(list_of(outputs, n_outputs), list_of(inputs, n_inputs), list_of(grad_outputs, n_outputs),
-                                            std::nullopt, /*create_graph=*/false, /*allow_unused=*/true);
+    const auto made = torch::autograd::grad(list_of(outputs, n_outputs), list_of(inputs, n_inputs),
+                                            list_of(grad_outputs, n_outputs), std::nullopt,
+                                            /*create_graph=*/false, /*allow_unused=*/true);
     for (uint64_t i = 0; i < n_inputs; ++i) out[i] = give(made[i]);
   });
 }
@@ -104,8 +109,21 @@ int32_t set_requires_grad(kinora_tensor h, int32_t on) {
 }  // namespace
 
 const kinora_tensors_api* tensors_api_table() {
-  static constexpr kinora_tensors_api table{sizeof(kinora_tensors_api), 0, release, retain, info, data, empty, from_dlpack, to_dlpack, call_op,
-                                            release_value, autograd_apply, grad, set_grad_mode, set_requires_grad};
+  static constexpr kinora_tensors_api table{sizeof(kinora_tensors_api),
+                                            0,
+                                            release,
+                                            retain,
+                                            info,
+                                            data,
+                                            empty,
+                                            from_dlpack,
+                                            to_dlpack,
+                                            call_op,
+                                            release_value,
+                                            autograd_apply,
+                                            grad,
+                                            set_grad_mode,
+                                            set_requires_grad};
   return &table;
 }
 

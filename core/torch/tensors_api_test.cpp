@@ -1,13 +1,13 @@
 // The stable tier's wrapper (kinora/tensor.hpp) over the table, against at:: calls.
 #include "core/torch/tensors_api.hpp"
 
-#include <ATen/ATen.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <chrono>
 #include <cmath>
 #include <thread>
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "core/plugin/host.hpp"
 #include "kinora/aten.hpp"
@@ -54,7 +54,8 @@ TEST_F(TensorsApi, ArgumentsAreConvertedAsTheSchemaSays) {
   EXPECT_TRUE(at::equal(aten(op("aten::avg_pool2d", "", {stable(x), 2})), at::avg_pool2d(x, 2)));
   EXPECT_TRUE(at::equal(aten(op("aten::leaky_relu", "", {stable(x), 1})), at::leaky_relu(x, 1)));
   EXPECT_TRUE(at::equal(aten(op("aten::softmax", "int", {stable(x), 1})), at::softmax(x, 1)));
-  EXPECT_TRUE(at::equal(aten(op("aten::argsort", "stable", {stable(x), true, 2, true})), at::argsort(x, true, 2, true)));
+  EXPECT_TRUE(at::equal(aten(op("aten::argsort", "stable", {stable(x), true, 2, true})),
+                        at::argsort(x, true, 2, true)));
 }
 
 TEST_F(TensorsApi, ListsGoInAndComeOut) {
@@ -94,11 +95,16 @@ TEST_F(TensorsApi, ErrorsNameTheOperatorAndKeepLibtorchsText) {
     return "no error";
   };
   const auto text = message([&] { a + b; });
-  EXPECT_THAT(text, HasSubstr("aten::add.Tensor: The size of tensor a (3) must match the size of tensor b (4)"));
+  EXPECT_THAT(text,
+              HasSubstr("aten::add.Tensor: The size of tensor a (3) must match the size of tensor b (4)"));
   EXPECT_THAT(text, testing::Not(HasSubstr("frame #"))) << "no stack traces";
   EXPECT_THAT(message([&] { op("aten::ad", "Tensor", {a, a}); }), HasSubstr("no operator 'aten::ad'"));
-  EXPECT_THAT(message([&] { op("aten::add", "Tensor", {a, 1}); }), HasSubstr("argument 1 (other) is of type Tensor; an integer was given"));
-  EXPECT_THAT(message([&] { op("aten::add", "Tensor", {a}); }), HasSubstr("argument 1 (other, Tensor) has no default"));
+  EXPECT_THAT(message([&] {
+                op("aten::add", "Tensor", {a, 1});
+              }),
+              HasSubstr("argument 1 (other) is of type Tensor; an integer was given"));
+  EXPECT_THAT(message([&] { op("aten::add", "Tensor", {a}); }),
+              HasSubstr("argument 1 (other, Tensor) has no default"));
   EXPECT_THAT(message([&] { op("aten::neg", "", {a, a}); }), HasSubstr("2 arguments given, it has 1"));
   EXPECT_THAT(message([&] { a.narrow(0, 1, 9); }), HasSubstr("aten::narrow"));
 }
@@ -134,7 +140,10 @@ TEST_F(TensorsApi, DlpackSharesMemoryBothWays) {
   released = 0;
   static float numbers[6] = {1, 2, 3, 4, 5, 6};
   static int64_t shape[1] = {6};
-  auto* own = new kinora_dl_managed{1, 1, nullptr, [](kinora_dl_managed* self) { ++released, delete self; }, 0, {numbers, KINORA_DL_CPU, 0, 1, KINORA_DL_FLOAT, 32, 1, shape, nullptr, 0}};
+  auto* own = new kinora_dl_managed{
+      1,       1,
+      nullptr, [](kinora_dl_managed* self) { ++released, delete self; },
+      0,       {numbers, KINORA_DL_CPU, 0, 1, KINORA_DL_FLOAT, 32, 1, shape, nullptr, 0}};
   ASSERT_EQ(api_.from_dlpack(own, &back), KINORA_OK) << last_error();
   {
     auto x = adopt<at::Tensor>(back);
@@ -157,13 +166,16 @@ TEST_F(TensorsApi, NullHandlesAreErrorsNotCrashes) {
 
 TEST_F(TensorsApi, CallOpCostsLittleMoreThanTheOperator) {
   const auto a = at::ones({4}), b = at::ones({4});
-  kinora_value args[2] = {{KINORA_TENSOR, 0, 0, 0, handle(a), nullptr, 0}, {KINORA_TENSOR, 0, 0, 0, handle(b), nullptr, 0}};
+  kinora_value args[2] = {{KINORA_TENSOR, 0, 0, 0, handle(a), nullptr, 0},
+                          {KINORA_TENSOR, 0, 0, 0, handle(b), nullptr, 0}};
   const auto per_call = [](auto f) {
     double best = 1e9;  // of rounds: other work on the machine only ever adds
     for (int round = 0; round < 20; ++round) {
       const auto start = std::chrono::steady_clock::now();
       for (int i = 0; i < 2000; ++i) f();
-      best = std::min(best, std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / 2000);
+      best = std::min(
+          best,
+          std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / 2000);
     }
     return best;
   };

@@ -1,4 +1,5 @@
-// Exceptions at the ABI's edge, libtorch's among them: a status and libtorch's own text, without its stack trace.
+// Exceptions at the ABI's edge, libtorch's among them: a status and libtorch's own text, without its stack
+// trace.
 #pragma once
 #include <string>
 #include <utility>

@@ -1,9 +1,9 @@
 // The visibility rule as groups of queries that see the same keys.
-#include <ATen/ATen.h>
-
 #include <algorithm>
 #include <array>
 #include <map>
+
+#include <ATen/ATen.h>
 
 #include "core/torch/visibility.hpp"
 
@@ -29,8 +29,8 @@ int64_t total(const Ranges& r) {
 }
 
 // Tokens that the rule cannot tell apart, within one place.
-using Signature = std::array<int64_t, 2>;             // chunk, stream
-using Place = std::array<int64_t, 3>;                 // sample, and what `over` asks to be equal
+using Signature = std::array<int64_t, 2>;  // chunk, stream
+using Place = std::array<int64_t, 3>;      // sample, and what `over` asks to be equal
 using Tokens = std::map<Place, std::map<Signature, Ranges>>;
 
 Tokens sort_tokens(const Frames& rule, const at::Tensor& table, uint32_t over, bool keys) {
@@ -93,8 +93,10 @@ at::Tensor inverse(const std::vector<Ranges>& joined, int64_t n, at::Device devi
 
 }  // namespace
 
-VisiblePlan plan_visible(const Frames& rule, const at::Tensor& q_table, const at::Tensor& k_table, uint32_t over, at::Device device) {
-  const Tokens queries = sort_tokens(rule, q_table, over, false), keys = sort_tokens(rule, k_table, over, true);
+VisiblePlan plan_visible(const Frames& rule, const at::Tensor& q_table, const at::Tensor& k_table,
+                         uint32_t over, at::Device device) {
+  const Tokens queries = sort_tokens(rule, q_table, over, false),
+               keys = sort_tokens(rule, k_table, over, true);
   struct Batch {
     int64_t groups = 0;
     Ranges q, k;

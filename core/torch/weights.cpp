@@ -1,10 +1,10 @@
 #include "core/torch/weights.hpp"
 
-#include <ATen/ATen.h>
-#include <fmt/ranges.h>
-
 #include <cstring>
 #include <set>
+
+#include <ATen/ATen.h>
+#include <fmt/ranges.h>
 
 #include "core/suggest.hpp"
 #include "core/torch/torch_guard.hpp"
@@ -26,19 +26,25 @@ std::vector<std::vector<Place>> places_of(const Parameters& parameters, const st
 }
 
 // The range of a leaf's tensor that a piece is, flat.
-at::Tensor range_of(const at::Tensor& of_leaf, const Piece& p) { return of_leaf.detach().reshape({-1}).narrow(0, p.offset, p.count); }
+at::Tensor range_of(const at::Tensor& of_leaf, const Piece& p) {
+  return of_leaf.detach().reshape({-1}).narrow(0, p.offset, p.count);
+}
 
-void copy_runs(const Parameter& p, const Piece& piece, const at::Tensor& from_flat, const at::Tensor& to_flat, bool to_whole) {
+void copy_runs(const Parameter& p, const Piece& piece, const at::Tensor& from_flat, const at::Tensor& to_flat,
+               bool to_whole) {
   const auto size = static_cast<size_t>(from_flat.element_size());
   const auto* from = static_cast<const char*>(from_flat.data_ptr());
   auto* to = static_cast<char*>(to_flat.data_ptr());
   for (const auto& r : runs(p, piece.first, piece.count)) {
-    const auto whole = static_cast<size_t>(r.global) * size, local = static_cast<size_t>(r.local - piece.first) * size;
-    std::memcpy(to + (to_whole ? whole : local), from + (to_whole ? local : whole), static_cast<size_t>(r.count) * size);
+    const auto whole = static_cast<size_t>(r.global) * size,
+               local = static_cast<size_t>(r.local - piece.first) * size;
+    std::memcpy(to + (to_whole ? whole : local), from + (to_whole ? local : whole),
+                static_cast<size_t>(r.count) * size);
   }
 }
 
-at::Tensor whole_of(const Parameter& p, const std::vector<Place>& places, const std::vector<Leaf>& leaves, const std::vector<at::Tensor>& per_leaf, const Exchange& exchange) {
+at::Tensor whole_of(const Parameter& p, const std::vector<Place>& places, const std::vector<Leaf>& leaves,
+                    const std::vector<at::Tensor>& per_leaf, const Exchange& exchange) {
   const auto dtype = places.empty() ? at::kFloat : per_leaf[places[0].leaf].scalar_type();
   auto whole = at::zeros(p.shape, at::TensorOptions().dtype(dtype));
   for (const auto& [leaf, piece] : places)
@@ -48,9 +54,11 @@ at::Tensor whole_of(const Parameter& p, const std::vector<Place>& places, const 
   return whole;
 }
 
-void put_whole(const Parameter& p, const std::vector<Place>& places, const std::vector<at::Tensor>& per_leaf, const at::Tensor& given) {
+void put_whole(const Parameter& p, const std::vector<Place>& places, const std::vector<at::Tensor>& per_leaf,
+               const at::Tensor& given) {
   for (const auto& [leaf, piece] : places) {
-    const auto whole = given.to(at::TensorOptions().device(at::kCPU).dtype(per_leaf[leaf].scalar_type())).contiguous();
+    const auto whole =
+        given.to(at::TensorOptions().device(at::kCPU).dtype(per_leaf[leaf].scalar_type())).contiguous();
     auto local = at::empty({piece.count}, whole.options());
     copy_runs(p, piece, whole, local, false);
     range_of(per_leaf[leaf], piece).copy_(local);
@@ -60,16 +68,21 @@ void put_whole(const Parameter& p, const std::vector<Place>& places, const std::
 constexpr size_t kMostListed = 20;
 
 std::string listed(const std::vector<std::string>& names) {
-  const std::vector<std::string> shown(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), kMostListed)));
-  return fmt::format("{}{}", fmt::join(shown, ", "), names.size() > kMostListed ? fmt::format(" and {} more", names.size() - kMostListed) : "");
+  const std::vector<std::string> shown(
+      names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), kMostListed)));
+  return fmt::format(
+      "{}{}", fmt::join(shown, ", "),
+      names.size() > kMostListed ? fmt::format(" and {} more", names.size() - kMostListed) : "");
 }
 
 // "" if everything fits.
-std::string complaint(const std::vector<std::string>& missing, const std::vector<std::string>& unexpected, const std::vector<std::string>& shapes) {
+std::string complaint(const std::vector<std::string>& missing, const std::vector<std::string>& unexpected,
+                      const std::vector<std::string>& shapes) {
   std::vector<std::string> lines;
   if (!shapes.empty()) lines.push_back("shapes differ: " + listed(shapes));
   if (!missing.empty()) lines.push_back(fmt::format("{} missing: {}", missing.size(), listed(missing)));
-  if (!unexpected.empty()) lines.push_back(fmt::format("{} unexpected: {}", unexpected.size(), listed(unexpected)));
+  if (!unexpected.empty())
+    lines.push_back(fmt::format("{} unexpected: {}", unexpected.size(), listed(unexpected)));
   return fmt::format("{}", fmt::join(lines, "; "));
 }
 
@@ -81,22 +94,26 @@ std::vector<at::Tensor> tensors_of(const std::vector<Leaf>& leaves) {
 
 }  // namespace
 
-NamedTensors assemble(const Parameters& parameters, const std::vector<Leaf>& leaves, const std::vector<at::Tensor>& per_leaf, const Exchange& exchange) {
+NamedTensors assemble(const Parameters& parameters, const std::vector<Leaf>& leaves,
+                      const std::vector<at::Tensor>& per_leaf, const Exchange& exchange) {
   const auto places = places_of(parameters, leaves);
   NamedTensors out;
   for (size_t i = 0; i < parameters.size(); ++i) {
     // Frozen parameters have no optimizer state, on any rank.
     const bool absent = !places[i].empty() && !per_leaf[places[i][0].leaf].defined();
-    if (!absent) out.emplace(parameters[i].name, whole_of(parameters[i], places[i], leaves, per_leaf, exchange));
+    if (!absent)
+      out.emplace(parameters[i].name, whole_of(parameters[i], places[i], leaves, per_leaf, exchange));
   }
   return out;
 }
 
-NamedTensors assemble(const Parameters& parameters, const std::vector<Leaf>& leaves, const Exchange& exchange) {
+NamedTensors assemble(const Parameters& parameters, const std::vector<Leaf>& leaves,
+                      const Exchange& exchange) {
   return assemble(parameters, leaves, tensors_of(leaves), exchange);
 }
 
-LoadReport distribute(const Parameters& parameters, const std::vector<Leaf>& leaves, const std::vector<at::Tensor>& per_leaf, const std::vector<std::string>& names,
+LoadReport distribute(const Parameters& parameters, const std::vector<Leaf>& leaves,
+                      const std::vector<at::Tensor>& per_leaf, const std::vector<std::string>& names,
                       const Find& find, const LoadOptions& options) {
   const auto places = places_of(parameters, leaves);
   LoadReport report;
@@ -114,21 +131,26 @@ LoadReport distribute(const Parameters& parameters, const std::vector<Leaf>& lea
       report.missing.push_back(p.name);
       missing.push_back("'" + p.name + "'" + did_you_mean(p.name, report.unexpected));
     } else if (found[i].sizes() != at::IntArrayRef(p.shape)) {
-      shapes.push_back(fmt::format("'{}' is {} in the file and [{}] in the model", p.name, c10::str(found[i].sizes()), fmt::join(p.shape, ", ")));
+      shapes.push_back(fmt::format("'{}' is {} in the file and [{}] in the model", p.name,
+                                   c10::str(found[i].sizes()), fmt::join(p.shape, ", ")));
     }
   }
-  const auto text = complaint(options.allow_missing ? std::vector<std::string>() : missing, options.allow_unexpected ? std::vector<std::string>() : report.unexpected, shapes);
+  const auto text =
+      complaint(options.allow_missing ? std::vector<std::string>() : missing,
+                options.allow_unexpected ? std::vector<std::string>() : report.unexpected, shapes);
   if (!text.empty()) raise(KINORA_INVALID, "the weights do not fit the model: {}", text);
   for (size_t i = 0; i < parameters.size(); ++i)
     if (found[i].defined()) put_whole(parameters[i], places[i], per_leaf, found[i]);
   return report;
 }
 
-LoadReport load_values(const Parameters& parameters, const std::vector<Leaf>& leaves, const std::vector<std::string>& names, const Find& find, const LoadOptions& options) {
+LoadReport load_values(const Parameters& parameters, const std::vector<Leaf>& leaves,
+                       const std::vector<std::string>& names, const Find& find, const LoadOptions& options) {
   return distribute(parameters, leaves, tensors_of(leaves), names, find, options);
 }
 
-LoadReport load_values(const Parameters& parameters, const std::vector<Leaf>& leaves, const NamedTensors& tensors, const LoadOptions& options) {
+LoadReport load_values(const Parameters& parameters, const std::vector<Leaf>& leaves,
+                       const NamedTensors& tensors, const LoadOptions& options) {
   std::vector<std::string> names;
   for (const auto& [name, t] : tensors) names.push_back(name);
   const auto find = [&](const std::string& name) {

@@ -1,10 +1,10 @@
 #include "core/torch/weights.hpp"
 
+#include <filesystem>
+
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <filesystem>
 
 #include "core/torch/safe_tensors.hpp"
 #include "kinora/error.hpp"
@@ -15,13 +15,16 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-Parameter column(const std::string& name, std::vector<int64_t> shape, std::vector<int64_t> parts, int64_t shard, int64_t shards) {
+Parameter column(const std::string& name, std::vector<int64_t> shape, std::vector<int64_t> parts,
+                 int64_t shard, int64_t shards) {
   Parameter p;
-  p.name = name, p.shape = std::move(shape), p.parts = std::move(parts), p.role = KINORA_COLUMN, p.shard = shard, p.shards = shards;
+  p.name = name, p.shape = std::move(shape), p.parts = std::move(parts), p.role = KINORA_COLUMN,
+  p.shard = shard, p.shards = shards;
   return p;
 }
 
-// Two tensor ranks times two FSDP ranks: each holds half of the flat local piece of a fused qkv and a whole bias.
+// Two tensor ranks times two FSDP ranks: each holds half of the flat local piece of a fused qkv and a whole
+// bias.
 struct Rank {
   Parameters parameters;
   std::vector<Leaf> leaves;
@@ -30,7 +33,8 @@ struct Rank {
     parameters[1].role = KINORA_WHOLE;
     Leaf l;  // 30 + 3 numbers, the first 17 of them on rank 0 of the FSDP group
     l.tensor = at::zeros({17}, at::kDouble).set_requires_grad(true);
-    l.pieces = fsdp ? std::vector<Piece>{{1, 17, 13, 0}, {2, 0, 3, 13}} : std::vector<Piece>{{1, 0, 17, 0}, {2, 0, 0, 17}};
+    l.pieces = fsdp ? std::vector<Piece>{{1, 17, 13, 0}, {2, 0, 3, 13}}
+                    : std::vector<Piece>{{1, 0, 17, 0}, {2, 0, 0, 17}};
     leaves.push_back(l);
   }
 };
@@ -53,7 +57,8 @@ TEST(Weights, ReachEveryPieceAndAreAssembledFromAll) {
 TEST(Weights, ConvertDtypesAndGoThroughAFile) {
   Parameters parameters{column("a", {2, 2}, {2}, 0, 1)};
   std::vector<Leaf> leaves{{"a", at::zeros({2, 2}).set_requires_grad(true), false, false, {{1, 0, 4, 0}}}};
-  const auto file = std::filesystem::temp_directory_path() / ("kinora-weights-" + std::to_string(getpid()) + ".safetensors");
+  const auto file = std::filesystem::temp_directory_path() /
+                    ("kinora-weights-" + std::to_string(getpid()) + ".safetensors");
   const auto a = at::randn({2, 2}).to(at::kBFloat16);
   write_tensors(file, {{"a", a.t()}, {"extra", at::ones({1})}});
   const auto opened = or_throw(Safetensors::open(file));
@@ -65,13 +70,18 @@ TEST(Weights, ConvertDtypesAndGoThroughAFile) {
 }
 
 TEST(Weights, ErrorsListEverythingThatDoesNotFitAndCopyNothing) {
-  Parameters parameters{column("blocks.0.q.weight", {2, 2}, {2}, 0, 1), column("blocks.0.k.weight", {2, 2}, {2}, 0, 1), column("head", {2}, {2}, 0, 1)};
+  Parameters parameters{column("blocks.0.q.weight", {2, 2}, {2}, 0, 1),
+                        column("blocks.0.k.weight", {2, 2}, {2}, 0, 1), column("head", {2}, {2}, 0, 1)};
   std::vector<Leaf> leaves;
   for (kinora_param id = 1; id <= 3; ++id) {
     const auto& p = parameters[static_cast<size_t>(id - 1)];
-    leaves.push_back({p.name, at::zeros(p.shape).set_requires_grad(true), false, false, {{id, 0, p.numel(), 0}}});
+    leaves.push_back(
+        {p.name, at::zeros(p.shape).set_requires_grad(true), false, false, {{id, 0, p.numel(), 0}}});
   }
-  const NamedTensors given{{"blocks.0.q.weigth", at::ones({2, 2})}, {"blocks.0.k.weight", at::ones({2, 3})}, {"head", at::ones({2})}, {"other", at::ones({1})}};
+  const NamedTensors given{{"blocks.0.q.weigth", at::ones({2, 2})},
+                           {"blocks.0.k.weight", at::ones({2, 3})},
+                           {"head", at::ones({2})},
+                           {"other", at::ones({1})}};
   try {
     load_values(parameters, leaves, given);
     FAIL();

@@ -4,7 +4,8 @@
 #include "core/io/safetensors.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const auto parsed = kinora::core::parse_safetensors({reinterpret_cast<const std::byte*>(data), size}, "input");
+  const auto parsed =
+      kinora::core::parse_safetensors({reinterpret_cast<const std::byte*>(data), size}, "input");
   if (!parsed) {
     if (parsed.failure().message.empty()) std::abort();
     return 0;

@@ -1,5 +1,5 @@
-// Random numbers as pure functions of (seed, name of the stream, counter): equal on every rank, at every topology, in a block
-// that runs again, and after a resume. Nothing here has a state.
+// Random numbers as pure functions of (seed, name of the stream, counter): equal on every rank, at every
+// topology, in a block that runs again, and after a resume. Nothing here has a state.
 //
 // Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
 #pragma once
@@ -17,8 +17,8 @@ using PhiloxKey = std::array<uint32_t, 2>;
 constexpr PhiloxCounter philox(PhiloxCounter c, PhiloxKey k) {
   for (int round = 0; round < 10; ++round) {
     const uint64_t a = uint64_t{0xD2511F53} * c[0], b = uint64_t{0xCD9E8D57} * c[2];
-    c = {static_cast<uint32_t>(b >> 32) ^ c[1] ^ k[0], static_cast<uint32_t>(b), static_cast<uint32_t>(a >> 32) ^ c[3] ^ k[1],
-         static_cast<uint32_t>(a)};
+    c = {static_cast<uint32_t>(b >> 32) ^ c[1] ^ k[0], static_cast<uint32_t>(b),
+         static_cast<uint32_t>(a >> 32) ^ c[3] ^ k[1], static_cast<uint32_t>(a)};
     k[0] += 0x9E3779B9;  // golden ratio
     k[1] += 0xBB67AE85;  // sqrt(3) - 1
   }
@@ -33,7 +33,9 @@ class Random {
     key_ = {static_cast<uint32_t>(mixed), static_cast<uint32_t>(mixed >> 32)};
   }
   constexpr PhiloxCounter bits(uint64_t low, uint64_t high = 0) const {
-    return philox({static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32), static_cast<uint32_t>(high), static_cast<uint32_t>(high >> 32)}, key_);
+    return philox({static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32), static_cast<uint32_t>(high),
+                   static_cast<uint32_t>(high >> 32)},
+                  key_);
   }
   // Two numbers in the open interval (0, 1), in steps of 2^-52.
   constexpr std::array<double, 2> uniform(uint64_t low, uint64_t high = 0) const {
