@@ -77,9 +77,11 @@ const void* get_interface(const kinora_host*, const char* id, uint32_t minor) {
   const void* table = nullptr;
   guard([&] {
     table = offered(id, minor);
-    if (table || !std::string_view(id).starts_with("kinora.tensors/")) return;
-    if (const auto status = ensure_torch(); !status) log_error("{}: {}", id, status.failure().message);
-    table = offered(id, minor);
+    if (!table && std::string_view(id).starts_with("kinora.tensors/")) {
+      or_throw(ensure_torch());
+      table = offered(id, minor);
+    }
+    if (!table) throw Error(KINORA_UNSUPPORTED, fmt::format("this Kinora does not offer {} in minor version {}; a newer one may", id, minor));
   });
   return table;
 }

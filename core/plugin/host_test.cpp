@@ -19,14 +19,16 @@ TEST(Host, OffersAnInterfaceUpToItsMinor) {
   EXPECT_EQ(ask("kinora.test-only/1", 2), &table);
   EXPECT_EQ(ask("kinora.test-only/1", 3), nullptr);
   EXPECT_EQ(ask("kinora.test-only/2", 0), nullptr);
+  EXPECT_EQ(from_abi(KINORA_UNSUPPORTED, "call").failure().message,
+            "this Kinora does not offer kinora.test-only/2 in minor version 0; a newer one may");
   EXPECT_EQ(ask(nullptr, 0), nullptr);
   EXPECT_NE(ask(KINORA_OPTIONS, 0), nullptr);
 }
 
 TEST(Host, EachThreadHasItsOwnError) {
   adopt_host();
-  kinora::fail(KINORA_IO, "mine");
-  std::thread([] { kinora::fail(KINORA_DATA, "the other's"); }).join();
+  kinora::set_error(KINORA_IO, "mine");
+  std::thread([] { kinora::set_error(KINORA_DATA, "the other's"); }).join();
   const auto status = from_abi(KINORA_IO, "call");
   EXPECT_EQ(status.failure().message, "mine");
   // It is told once; a status without a message of its own must not repeat it.
@@ -45,6 +47,8 @@ TEST(Host, LibtorchIsLoadedOnceAndFromInsideItsOwnLoading) {
   EXPECT_EQ(loads, 1);
   set_torch_loader([]() -> Status { throw std::runtime_error("no space"); });
   EXPECT_EQ(ensure_torch().failure().message, "libtorch: no space");
+  EXPECT_EQ(ask("kinora.tensors/9", 0), nullptr);
+  EXPECT_EQ(from_abi(KINORA_FAILED, "call").failure().message, "libtorch: no space");
   set_torch_loader(nullptr);
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "core/build_info.hpp"
 #include "core/jobs/curate.hpp"
 #include "core/jobs/report.hpp"
 #include "core/jobs/training.hpp"
@@ -61,11 +60,7 @@ bool JobKind::spread() const {
 }
 
 ComponentSpec job_component(const std::string& toml) {
-  auto spec = or_throw(parse_manifest("[plugin]\nname = \"jobs\"\nversion = \"" KINORA_VERSION
-                                      "\"\nabi = \"1.0\"\ntier = \"stable\"\n" +
-                                          toml,
-                                      "job"));
-  ComponentSpec job = std::move(spec.components.at(0));
+  auto job = or_throw(parse_component(toml, "job"));
   job.kind = "job";
   job.id = "job/" + job.name;
   return job;

@@ -46,7 +46,7 @@ struct MeshOwner::Group {
   }
   static int32_t start_alone(void*, const kinora_transfer* t, void** work) {
     if (t->op == KINORA_SEND || t->op == KINORA_RECV)
-      return fail(KINORA_INVALID, "a group of one has nobody to send to");
+      return set_error(KINORA_INVALID, "a group of one has nobody to send to");
     *work = t->op == KINORA_BARRIER ? nullptr : give(borrow<at::Tensor>(t->in).detach());
     return KINORA_OK;
   }

@@ -67,7 +67,7 @@ void pack(const fs::path& folder) {
       &owner,
       [](void* self, kinora_sample** out) { return static_cast<Owner*>(self)->give(out); },
       [](void* self, const kinora_outcome* o) {
-        if (o->end != KINORA_KEPT) return kinora::fail(KINORA_FAILED, o->reason ? o->reason : "not kept");
+        if (o->end != KINORA_KEPT) return kinora::set_error(KINORA_FAILED, o->reason ? o->reason : "not kept");
         static_cast<Owner*>(self)->record << Sample::borrow(o->sample).key() << std::endl;
         return int32_t{KINORA_OK};
       },

@@ -3,6 +3,8 @@
 
 #include "core/io/safetensors.hpp"
 
+static volatile unsigned sink;  // so that reading is not optimised away
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto parsed =
       kinora::core::parse_safetensors({reinterpret_cast<const std::byte*>(data), size}, "input");
@@ -17,7 +19,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (bytes != t.bytes.size()) std::abort();
     for (const std::byte b : t.bytes) sum += static_cast<unsigned>(b);
   }
-  static volatile unsigned sink;
   sink = sum;
   return 0;
 }

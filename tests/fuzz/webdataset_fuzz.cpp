@@ -1,11 +1,7 @@
 // Any bytes as a shard: an error or samples, never a crash, a loop or more memory than the limit.
-// clang++ -fsanitize=fuzzer,address ...; without a fuzzer the same function gets seeded mutations in
-// webdataset_test.
 #include <cstdlib>
 
 #include "core/data/webdataset.hpp"
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using kinora::core::WebDatasetReader;

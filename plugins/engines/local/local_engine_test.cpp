@@ -317,12 +317,12 @@ TEST(LocalEngine, EndsWithTheFirstErrorOfTheSourceTheOwnerOrFinish) {
     p.inputs(1000, 100);
     if (where == 0)
       p.next = [inner = p.next, n = 0](kinora_sample** out) mutable {
-        if (++n == 20) return fail(KINORA_IO, "the list is broken");
+        if (++n == 20) return set_error(KINORA_IO, "the list is broken");
         return inner(out);
       };
     if (where == 1)
       p.on_done = [n = 0](const kinora_outcome&) mutable {
-        return ++n == 20 ? fail(KINORA_IO, "the record is broken") : KINORA_OK;
+        return ++n == 20 ? set_error(KINORA_IO, "the record is broken") : KINORA_OK;
       };
     EXPECT_EQ(p.run(), where == 0   ? "the list is broken"
                        : where == 1 ? "the record is broken"

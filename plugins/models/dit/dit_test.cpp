@@ -130,6 +130,21 @@ core::NamedTensors small(int64_t B = 2) {
           {"text", at::randn({B, 5, 10}, o)}};
 }
 
+TEST(DitRate, MayDifferWithinABatch) {
+  auto options = kSmall;
+  options["base_fps"] = 24;
+  Dit dit(options);
+  dit.randomise();
+  auto in = small(2);
+  in["fps"] = at::tensor({12., 30.}, at::kDouble);
+  const auto both = dit(in);
+  for (int64_t i = 0; i < 2; ++i) {
+    auto one = in;
+    for (auto& [name, t] : one) t = t.narrow(0, i, 1);
+    EXPECT_LT(test::difference(both.narrow(0, i, 1), dit(one)), 1e-12) << i;
+  }
+}
+
 TEST(DitText, ThatIsZeroOrMaskedOrAbsentIsUnconditional) {
   Dit dit(kSmall);
   dit.randomise();

@@ -190,7 +190,7 @@ struct Watching {
             [](void* self, kinora_tensor x, kinora_tensor sigma, kinora_tensor* out) -> int32_t {
               auto& w = *static_cast<Watching*>(self);
               w.seen.emplace_back(borrow<at::Tensor>(x).getIntrusivePtr());
-              if (w.fail_with && w.seen.size() == 5) return fail(w.fail_with, "the model's own words");
+              if (w.fail_with && w.seen.size() == 5) return set_error(w.fail_with, "the model's own words");
               const at::Tensor x0 = w.m.denoise(borrow<at::Tensor>(x), borrow<at::Tensor>(sigma));
               w.seen.emplace_back(x0.getIntrusivePtr());
               *out = give(x0);

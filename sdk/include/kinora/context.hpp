@@ -48,20 +48,29 @@ struct Attention {
 };
 
 namespace detail {
+// Hands a block's results over; the caller has room for n_out of them and no more.
+template <class T>
+void give_all(std::vector<T> made, size_t n_out, int64_t index, kinora_tensor* out) {
+  if (made.size() != n_out)
+    throw Error(KINORA_INVALID, "block " + std::to_string(index) + " returned " + std::to_string(made.size()) +
+                                    " tensors, but was declared with n_out = " + std::to_string(n_out));
+  for (size_t i = 0; i < n_out; ++i) out[i] = give(std::move(made[i]));
+}
+
 // The function of one block, counted, because a link may keep it for the backward.
 template <class T>
 struct BlockCall {
   using Fn = std::function<std::vector<T>(const std::vector<T>&)>;
   Fn fn;
-  size_t n_in;
+  size_t n_in, n_out;
+  int64_t index;
   std::atomic<int> count{1};
   static BlockCall* of(void* user) { return static_cast<BlockCall*>(user); }
   static int32_t run(void* user, const kinora_tensor* in, kinora_tensor* out) {
     return guard([&] {
       std::vector<T> x;
       for (size_t i = 0; i < of(user)->n_in; ++i) x.push_back(borrow<T>(in[i]));
-      auto y = of(user)->fn(x);
-      for (size_t i = 0; i < y.size(); ++i) out[i] = give(std::move(y[i]));
+      give_all(of(user)->fn(x), of(user)->n_out, of(user)->index, out);
     });
   }
   static void retain(void* user) { ++of(user)->count; }
@@ -126,7 +135,7 @@ class Context {
   Tensors block(int64_t index, const Tensors& flow, const Tensors& shared, uint32_t n_out,
                 typename detail::BlockCall<T>::Fn fn) const {
     using Call = detail::BlockCall<T>;
-    auto* call = new Call{std::move(fn), flow.size() + shared.size()};
+    auto* call = new Call{std::move(fn), flow.size() + shared.size(), n_out, index};
     const std::unique_ptr<void, void (*)(void*)> mine(call, Call::release);
     kinora_block b{};
     b.struct_size = sizeof b;

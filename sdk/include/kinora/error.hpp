@@ -39,7 +39,8 @@ inline void check(int32_t status) {
   throw Error(status, text.empty() ? "call failed with status " + std::to_string(status) : text);
 }
 
-inline int32_t fail(int32_t code, const char* message) noexcept {
+// Leaves the message for the caller and returns the code.
+inline int32_t set_error(int32_t code, const char* message) noexcept {
   if (host()) host()->set_error(host(), code, message);
   return code;
 }
@@ -53,21 +54,21 @@ int32_t guard(F&& f) noexcept {
   } catch (const Stop&) {
     return KINORA_STOP;
   } catch (const Error& e) {
-    return fail(e.code(), e.what());
+    return set_error(e.code(), e.what());
   } catch (const std::bad_alloc&) {
-    return fail(KINORA_NO_MEMORY, "out of memory");
+    return set_error(KINORA_NO_MEMORY, "out of memory");
   } catch (const std::exception& e) {
-    return fail(KINORA_FAILED, e.what());
+    return set_error(KINORA_FAILED, e.what());
   } catch (...) {
-    return fail(KINORA_FAILED, "an exception of unknown type");
+    return set_error(KINORA_FAILED, "an exception of unknown type");
   }
 }
 
-// The table of a host interface, or an Error that says which one the host lacks. The result never changes.
+// The table of a host interface, or an Error that says why the host has none. The result never changes.
 template <class Api>
 const Api& interface(const char* id, uint32_t minor = KINORA_ABI_TARGET_MINOR) {
   const void* api = host() ? host()->get_interface(host(), id, minor) : nullptr;
-  if (!api) throw Error(KINORA_UNSUPPORTED, std::string("this host does not offer ") + id + "; a newer Kinora is needed");
+  if (!api) check(host() ? KINORA_UNSUPPORTED : KINORA_FAILED);
   return *static_cast<const Api*>(api);
 }
 

@@ -146,8 +146,7 @@ kinora_context Link<T>::slots(Link* self) {
     return guard([&] {
       Tensors x;
       for (uint32_t i = 0; i < b->n_flow + b->n_shared; ++i) x.push_back(borrow<T>(in[i]));
-      auto y = of(s)->block(*b, x);
-      for (size_t i = 0; i < y.size(); ++i) o[i] = give(std::move(y[i]));
+      detail::give_all(of(s)->block(*b, x), b->n_out, b->index, o);
     });
   };
   c.sequence = [](void* s, H x, const kinora_seq_spec* p, kinora_seq* q, H* o) {

@@ -25,7 +25,7 @@ typedef struct kinora_host {
   /* [any-thread] The calling thread's last message; valid until its next error. Empty if there was none. */
   kinora_str (*last_error)(const struct kinora_host*);
   /* [any-thread] The table of functions of interface `id` ("kinora.samples/1"), or null if the host has none of this
-   * major or only an older minor. Does not set an error. kinora.tensors/1 loads libtorch on first use. */
+   * major or only an older minor; last_error then says why. kinora.tensors/1 loads libtorch on first use. */
   const void* (*get_interface)(const struct kinora_host*, const char* id, uint32_t minor);
   /* [any-thread] level: KINORA_LOG_*. One line, copied. */
   void (*log)(const struct kinora_host*, int32_t level, const char* message);
