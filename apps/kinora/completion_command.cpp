@@ -23,7 +23,7 @@ _kinora() {
     --plugins|--out) COMPREPLY=($(compgen -d -- "$cur")); return ;;
     --log) _kinora_words "trace debug info warn error"; return ;;
     --inputs) COMPREPLY=($(compgen -f -- "$cur")); return ;;
-    --method) _kinora_words "encode decode encode_decode forward gradient quantize"; return ;;
+    --method) _kinora_words "encode decode encode_decode forward gradient evaluate sample quantize"; return ;;
     --only) _kinora_words "$(sed -n 's/^ *name *= *"\([^"]*\)".*/\1/p' "${COMP_WORDS[@]:2}" 2>/dev/null)"; return ;;
   esac
   case $command in

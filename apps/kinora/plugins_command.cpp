@@ -16,13 +16,13 @@ namespace {
 
 namespace po = boost::program_options;
 
-constexpr const char* kHelp = R"(usage: kinora plugins [list [KIND]] [--json | --markdown]
+constexpr const char* kHelp = R"(usage: kinora plugins [list [KIND]] [--json | --markdown | --ids]
        kinora plugins inspect ID [--json | --markdown]
        kinora plugins validate FILE.so [--json]
        kinora plugins manifest FILE.so [--tier stable|pinned] [--cuda V] [--out FILE | --check FILE]
        kinora plugins new KIND NAME [DIR]
 
-  list       every component: its plugin, version, ABI, tier and state (ready, loaded, disabled, shadowed)
+  list       every component: its plugin, version, ABI, tier and state (ready, loaded, disabled, shadowed); --ids: their names alone
   inspect    what one component takes and gives: tensors, options, defaults, ranges
   validate   whether a library is a plugin that this host can use, and if not, why
   manifest   the plugin.toml that describes the library as it is; --check says whether FILE is that
@@ -32,20 +32,20 @@ Where plugins are looked for: --plugins DIR before the command, KINORA_PLUGIN_PA
 and lib/kinora/plugins of the installation. The first of a name wins.
 )";
 
-// Flags --json and --markdown, and positional arguments.
+// Flags --json, --markdown and --ids, and positional arguments.
 struct Shape {
-  bool as_json = false, as_markdown = false;
+  bool as_json = false, as_markdown = false, as_ids = false;
   std::vector<std::string> words;
 };
 
 Shape parse_shape(const Arguments& arguments) {
   po::options_description known;
-  known.add_options()("json", "")("markdown", "")("word", po::value<std::vector<std::string>>());
+  known.add_options()("json", "")("markdown", "")("ids", "")("word", po::value<std::vector<std::string>>());
   po::positional_options_description words;
   words.add("word", -1);
   po::variables_map values;
   po::store(po::command_line_parser(arguments).options(known).positional(words).run(), values);
-  Shape out{values.count("json") > 0, values.count("markdown") > 0, {}};
+  Shape out{values.count("json") > 0, values.count("markdown") > 0, values.count("ids") > 0, {}};
   if (values.count("word")) out.words = values["word"].as<std::vector<std::string>>();
   return out;
 }
@@ -78,6 +78,9 @@ int plugins_list(core::Runtime& runtime, const Arguments& arguments) {
     std::cout << dumped(list_json(list));
   } else if (shape.as_markdown) {
     std::cout << list_markdown(list);
+  } else if (shape.as_ids) {
+    for (const auto& row : list)
+      if (row.component) std::cout << row.component->id << "\n";
   } else {
     std::cout << list_text(list, runtime.registry().notices(), terminal_width());
   }
@@ -94,7 +97,7 @@ int plugins_inspect(core::Runtime& runtime, const Arguments& arguments) {
   const auto row = std::find_if(list.begin(), list.end(), [&](const Row& r) {
     return r.component && r.component->id == shape.words[0] && state_of(r) != "shadowed";
   });
-  if (row == list.end()) return complain(kFailed, runtime.registry().find(shape.words[0]).failure().message);
+  if (row == list.end()) return complain(kUsage, runtime.registry().find(shape.words[0]).failure().message);
   if (shape.as_json) {
     std::cout << dumped(inspect_json(*row));
   } else {

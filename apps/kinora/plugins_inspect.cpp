@@ -1,6 +1,7 @@
 // One component in full: what it is of, its tensors, its options, and how a run file uses it.
 #include "apps/kinora/plugins_format.hpp"
 #include "core/option_value.hpp"
+#include "core/run/apply_methods.hpp"
 #include "core/size.hpp"
 #include "kinora/options.hpp"
 
@@ -98,8 +99,12 @@ std::string inspect_text(const Row& row) {
       {"library", row.plugin.library.string()},
       {"state", state_of(row) + (reason_of(row).empty() ? "" : ": " + reason_of(row))}};
   out += aligned(facts);
-  if (!c.inputs.empty()) out += "\ninputs\n" + aligned(tensor_lines(c.inputs), "  ");
-  if (!c.outputs.empty()) out += "\noutputs\n" + aligned(tensor_lines(c.outputs), "  ");
+  const auto inputs = core::apply_inputs(c), outputs = core::apply_outputs(c);
+  if (!inputs.empty()) out += "\ninputs\n" + aligned(tensor_lines(inputs), "  ");
+  if (!outputs.empty()) out += "\noutputs\n" + aligned(tensor_lines(outputs), "  ");
+  std::vector<std::vector<std::string>> methods;
+  for (const auto& m : core::apply_methods(c)) methods.push_back({m.name, m.takes + " -> " + m.gives});
+  if (!methods.empty()) out += "\nkinora apply --method\n" + aligned(methods, "  ");
   if (!c.options.empty()) out += "\noptions\n" + aligned(option_lines(c), "  ");
   return out + "\nin a run file\n  " + use_text(c) + "\n";
 }
@@ -107,8 +112,11 @@ std::string inspect_text(const Row& row) {
 json inspect_json(const Row& row) {
   json out = list_json({row})[0];
   out["torch"] = row.plugin.spec.torch;
-  out["inputs"] = tensors_json(row.component->inputs);
-  out["outputs"] = tensors_json(row.component->outputs);
+  out["inputs"] = tensors_json(core::apply_inputs(*row.component));
+  out["outputs"] = tensors_json(core::apply_outputs(*row.component));
+  out["methods"] = json::array();
+  for (const auto& m : core::apply_methods(*row.component))
+    out["methods"].push_back({{"name", m.name}, {"takes", m.takes}, {"gives", m.gives}});
   out["options"] = json::array();
   for (const auto& o : row.component->options) out["options"].push_back(option_json(o));
   return out;
@@ -117,8 +125,9 @@ json inspect_json(const Row& row) {
 std::string inspect_markdown(const Row& row) {
   const auto& c = *row.component;
   std::string out = fmt::format("### `{}`\n\n{}\n\n", c.id, c.help);
-  if (!c.inputs.empty()) out += markdown_table({"input", "dtype", "shape", ""}, tensor_lines(c.inputs));
-  if (!c.outputs.empty()) out += markdown_table({"output", "dtype", "shape", ""}, tensor_lines(c.outputs));
+  const auto inputs = core::apply_inputs(c), outputs = core::apply_outputs(c);
+  if (!inputs.empty()) out += markdown_table({"input", "dtype", "shape", ""}, tensor_lines(inputs));
+  if (!outputs.empty()) out += markdown_table({"output", "dtype", "shape", ""}, tensor_lines(outputs));
   if (!c.options.empty()) out += markdown_table({"option", "default", "takes", ""}, option_lines(c));
   return out + fmt::format("```toml\n{}\n```\n", use_text(c));
 }

@@ -5,6 +5,7 @@
 
 #include <numeric>
 
+#include "core/run/apply_methods.hpp"
 #include "core/run/cancel.hpp"
 #include "core/suggest.hpp"
 #include "core/torch/instances.hpp"
@@ -39,8 +40,11 @@ at::ScalarType dtype_of(const NamedTensors& in) {
   return std::any_of(in.begin(), in.end(), [](const auto& t) { return t.second.scalar_type() == at::kDouble; }) ? at::kDouble : at::kFloat;
 }
 
-std::string method_of(const ApplyRequest& request, const std::vector<std::string>& known) {
-  if (request.method.empty()) return known.front();
+// What was asked for, or the first that a component of this kind can do.
+std::string method_of(Runtime& runtime, const ApplyRequest& request) {
+  std::vector<std::string> known;
+  for (const auto& m : apply_methods(*or_throw(runtime.registry().find(request.id)))) known.push_back(m.name);
+  if (request.method.empty()) return known.at(0);
   if (std::find(known.begin(), known.end(), request.method) != known.end()) return request.method;
   std::string list;
   for (const auto& k : known) list += (list.empty() ? "" : ", ") + k;
@@ -94,7 +98,7 @@ kinora_run plain_run(const ApplyRequest& request) {
 }  // namespace
 
 ApplyResult apply_tokenizer(Runtime& runtime, const ApplyRequest& request) {
-  const std::string method = method_of(request, {"encode", "decode", "encode_decode"});
+  const std::string method = method_of(runtime, request);
   const NamedTensors in = read_inputs(request);
   const at::NoGradGuard off;
   const auto network = network_of(runtime, request, dtype_of(in));
@@ -106,7 +110,7 @@ ApplyResult apply_tokenizer(Runtime& runtime, const ApplyRequest& request) {
 }
 
 ApplyResult apply_model(Runtime& runtime, const ApplyRequest& request) {
-  const std::string method = method_of(request, {"forward", "gradient"});
+  const std::string method = method_of(runtime, request);
   NamedTensors in = read_inputs(request);
   const auto network = network_of(runtime, request, dtype_of(in));
   const auto& outputs = or_throw(runtime.registry().find(request.id))->outputs;
@@ -135,12 +139,14 @@ ApplyResult apply_model(Runtime& runtime, const ApplyRequest& request) {
 }
 
 ApplyResult apply_loss(Runtime& runtime, const ApplyRequest& request) {
+  method_of(runtime, request);
   const NamedTensors in = read_inputs(request);
   const LossInstance loss(or_throw(runtime.registry().open(request.id)), apply_options(runtime, request));
   return finish(request, loss.evaluate(in));
 }
 
 ApplyResult apply_sampler(Runtime& runtime, const ApplyRequest& request) {
+  method_of(runtime, request);
   const NamedTensors in = read_inputs(request);
   const at::NoGradGuard off;
   Mixture mixture(need(in, "mean", request), need(in, "std", request), need(in, "weight", request));
@@ -151,7 +157,7 @@ ApplyResult apply_sampler(Runtime& runtime, const ApplyRequest& request) {
 }
 
 ApplyResult apply_precision(Runtime& runtime, const ApplyRequest& request) {
-  method_of(request, {"quantize"});
+  method_of(runtime, request);
   const NamedTensors in = read_inputs(request);
   const Component component = or_throw(runtime.registry().open(request.id));
   const auto& api = component.table<kinora_precision>();

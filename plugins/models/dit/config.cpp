@@ -34,7 +34,7 @@ void describe(Describe<Config>& d) {
   d.option("in_channels", &Config::in_channels)
       .range(1, 4096)
       .help("of the latent, with condition_mask's if it is used");
-  d.option("out_channels", &Config::out_channels).range(1, 4096);
+  d.option("out_channels", &Config::out_channels).range(1, 4096).help("of the prediction");
   d.option("layers", &Config::layers).range(1, 1024).help("transformer blocks");
   d.option("heads", &Config::heads).range(1, 1024).help("heads of every attention");
   d.option("head_size", &Config::head_size)

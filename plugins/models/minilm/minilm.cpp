@@ -93,7 +93,7 @@ void MiniLm::describe(Describe<Options>& d) {
   d.input("attention_mask", "[B, L]", "int64", "1: a token, 0: padding");
   d.output("output", "[B, L, hidden]", "float", "an embedding a token");
   d.output("pooled", "[B, hidden]", "float", "mean of a text's tokens, of length 1");
-  d.option("layers", &Options::layers).range(1, 256);
+  d.option("layers", &Options::layers).range(1, 256).help("transformer layers");
   d.option("hidden", &Options::hidden).range(1, 65536).help("channels");
   d.option("heads", &Options::heads).range(1, 1024).help("divides hidden");
   d.option("intermediate", &Options::intermediate).range(1, 1 << 20).help("channels inside the MLP");

@@ -1,0 +1,51 @@
+#include "core/run/apply_methods.hpp"
+
+#include <fmt/format.h>
+
+namespace kinora::core {
+namespace {
+
+std::string names(const std::vector<TensorSpec>& tensors) {
+  std::string out;
+  for (const auto& t : tensors) out += (out.empty() ? "" : ", ") + t.name;
+  return out;
+}
+
+TensorSpec tensor(const char* name, const char* shape, const char* help) {
+  TensorSpec out;
+  out.name = name;
+  out.shape = shape;
+  out.dtype = "float";
+  out.help = help;
+  return out;
+}
+
+}  // namespace
+
+std::vector<ApplyMethod> apply_methods(const ComponentSpec& c) {
+  const std::string in = names(apply_inputs(c)), out = names(apply_outputs(c));
+  if (c.kind == "tokenizer")
+    return {{"encode", in, out + ", posterior"}, {"decode", out, in}, {"encode_decode", in, in}};
+  if (c.kind == "model")
+    return {{"forward", in, out},
+            {"gradient", in + ", grad_output", out + ", grad.INPUT of each, grad.param.NAME of each parameter"}};
+  if (c.kind == "loss") return {{"evaluate", in, out}};
+  if (c.kind == "sampler") return {{"sample", in, out}};
+  if (c.kind == "precision") return {{"quantize", in, out}};
+  return {};
+}
+
+std::vector<TensorSpec> apply_inputs(const ComponentSpec& c) {
+  if (c.kind != "sampler") return c.inputs;
+  return {tensor("mean", "[K, D]", "of each Gaussian of a mixture; its exact denoiser is what is sampled from"),
+          tensor("std", "[K]", "one standard deviation a Gaussian"),
+          tensor("weight", "[K]", "of any sum above 0"),
+          tensor("noise", "[N, D]", "standard normal; the sampler scales it to its first noise level")};
+}
+
+std::vector<TensorSpec> apply_outputs(const ComponentSpec& c) {
+  if (c.kind != "sampler") return c.outputs;
+  return {tensor("samples", "[N, D]", "float64")};
+}
+
+}  // namespace kinora::core

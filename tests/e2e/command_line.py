@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""The program as its user meets it: plugins list and inspect, apply against what diffusers computed, completion, Ctrl-C.
+usage: command_line.py KINORA ROOT SCRATCH"""
+import json, pathlib, re, shutil, signal, subprocess, sys, time
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+DATA = ROOT / "tests/data"
+
+
+def kinora(*arguments, code=0):
+    done = subprocess.run([KINORA, *map(str, arguments)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == code, f"{arguments}: exit {done.returncode}, expected {code}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def check_plugins():
+    version = kinora("--version")
+    for line in (r"kinora \d+\.\d+\.\d+", r"build +\S+", r"abi +1\.0", r"libtorch 2\.11", r"ffmpeg +\d"):
+        assert re.search(line, version), (line, version)
+    listed = json.loads(kinora("plugins", "list", "--json"))
+    for c in listed:
+        assert {"id", "kind", "plugin", "version", "abi", "tier", "state"} <= c.keys(), c
+        assert c["state"] == "ready" and c["id"] == f"{c['kind']}/{c['name']}", c
+    ids = {c["id"] for c in listed}
+    assert {"storage/file", "engine/local", "stage/video.read", "stage/video.probe", "stage/shots.content", "stage/clip.transcode",
+            "stage/caption.describe", "stage/shard.webdataset", "tokenizer/cosmos", "model/dit", "loss/edm", "sampler/edm-heun",
+            "sampler/euler", "parallel/single", "parallel/ddp", "parallel/recompute", "collective/gloo", "precision/fp32",
+            "precision/bf16"} <= ids, ids
+    for id in sorted(ids):
+        one = json.loads(kinora("plugins", "inspect", id, "--json"))
+        assert one["id"] == id and all(o["help"] for o in one["options"]), one
+        if one["kind"] in ("tokenizer", "model", "loss", "sampler", "precision"):
+            assert one["methods"] and one["inputs"] and one["outputs"], one
+            assert all(t["name"] and (t["shape"] or t["dtype"] == "none") and t["dtype"] for t in one["inputs"] + one["outputs"]), one
+        assert id in kinora("plugins", "inspect", id)
+    wrong = subprocess.run([KINORA, "plugins", "inspect", "model/dti"], capture_output=True, text=True)
+    assert wrong.returncode == 2 and "did you mean 'model/dit'?" in wrong.stderr, wrong
+    for library in sorted({c["library"] for c in listed}):
+        kinora("plugins", "validate", library)
+
+
+def case(file, name):
+    """The case's options, its tensors and its weights (written to a file of their own)."""
+    with safetensors.safe_open(DATA / "oracle" / file, "np") as f:
+        tensors = {k[len(name) + 1:]: f.get_tensor(k) for k in f.keys() if k.startswith(name + ".")}
+        options = json.loads(f.metadata()[name])
+    weights = SCRATCH / f"{name}.weights.safetensors"
+    safetensors.numpy.save_file({k[7:]: v for k, v in tensors.items() if k.startswith("weight.")}, weights)
+    sets = [f"{k}={json.dumps(v)}" for k, v in options.items()]
+    return [a for s in [*sets, f"weights={weights}"] for a in ("--set", s)], tensors
+
+
+def apply(id, inputs, *more):
+    given, made = SCRATCH / "in.safetensors", SCRATCH / "out.safetensors"
+    safetensors.numpy.save_file({k: np.ascontiguousarray(v) for k, v in inputs.items()}, given)
+    said = json.loads(kinora("apply", id, "--inputs", given, "--out", made, "--json", *more))
+    out = safetensors.numpy.load_file(made)
+    assert {k: list(v.shape) for k, v in out.items()} == {k: v["shape"] for k, v in said["tensors"].items()}
+    return out, said
+
+
+def near(a, b, bound=1e-12):
+    assert a.shape == b.shape, (a.shape, b.shape)
+    error = np.abs(a.astype(np.float64) - b).max() / np.abs(b).max()
+    assert error < bound, error
+
+
+def check_apply():
+    sets, t = case("cosmos_tokenizer.safetensors", "a")
+    near(apply("tokenizer/cosmos", {"video": t["video"].astype(np.float64)}, "--method", "encode", *sets)[0]["latent"], t["latent"])
+    near(apply("tokenizer/cosmos", {"latent": t["code"].astype(np.float64)}, "--method", "decode", *sets)[0]["video"], t["decoded"])
+    near(apply("tokenizer/cosmos", {"video": t["video"]}, "--method", "encode", *sets)[0]["latent"], t["latent"], 1e-5)
+
+    sets, t = case("cosmos_dit.safetensors", "a")
+    inputs = {k: t[k].astype(np.float64) if t[k].dtype == np.float32 else t[k] for k in ("latent", "timestep", "text", "text_mask")}
+    near(apply("model/dit", inputs, *sets)[0]["output"], t["output"])
+    made, _ = apply("model/dit", {**inputs, "grad_output": t["grad_output"].astype(np.float64)}, "--method", "gradient", *sets)
+    compared = [k for k in t if k.startswith("grad.")]
+    assert len(compared) > 5
+    for name in compared:
+        near(made[name], t[name])
+
+    mixture = {"mean": np.array([[0.5, -1.0]]), "std": np.array([0.7]), "weight": np.array([1.0]), "noise": np.array([[0.3, -0.2], [1.1, 0.4]])}
+    out, said = apply("sampler/edm-heun", mixture, "--set", "steps=400")
+    assert said["nfe"] == 799, said["nfe"]
+    # For one Gaussian the ODE is solved exactly: x - mean keeps its ratio to sqrt(std^2 + sigma^2).
+    exact = mixture["mean"] + (mixture["noise"] * 80 - mixture["mean"]) * 0.7 / np.sqrt(0.7**2 + 80**2)
+    near(out["samples"], exact, 1e-4)
+    loss, _ = apply("loss/edm", {"latent": np.zeros((1, 1, 1, 1, 1)), "noise": np.ones((1, 1, 1, 1, 1)), "sigma": np.array([0.5]),
+                                 "output": np.zeros((1, 1, 1, 1, 1))})
+    # c_skip = s^2 / (sigma^2 + s^2) with s = 0.5, lambda = (sigma^2 + s^2) / (sigma s)^2, D = c_skip sigma n
+    near(loss["loss"], np.array([(0.5 / 0.0625) * (0.5 * 0.5) ** 2]))
+
+
+def complete(*words):
+    line = " ".join(f"'{w}'" for w in words)
+    script = (f"PATH={pathlib.Path(KINORA).parent}:$PATH; source <(kinora completion bash); COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; "
+              "_kinora; printf '%s\\n' \"${COMPREPLY[@]}\"")
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=ROOT, check=True).stdout.split()
+
+
+def check_completion():
+    assert complete("kinora", "pl") == ["plugins"]
+    assert {"list", "inspect", "validate"} <= set(complete("kinora", "plugins", ""))
+    assert complete("kinora", "apply", "model/d") == ["model/dit"]
+    assert complete("kinora", "run", "configs/quick") == ["configs/quickstart.toml"]
+    assert complete("kinora", "run", "configs/quickstart.toml", "--dr") == ["--dry-run"]
+
+
+def check_interrupt():
+    """Ctrl-C while the training runs: exit 130, one line, nothing half-written; the same command then goes on."""
+    out = SCRATCH / "interrupted"
+    few = ["tokenizer.steps=2", "tokenizer.frames=5", "tokenizer.height=32", "tokenizer.width=48", "latents.frames=5", "latents.height=32",
+           "latents.width=48", "dit.steps=100000", "dit.batch=1", "dit.model.layers=1"]
+    command = [KINORA, "run", str(ROOT / "configs/quickstart.toml"), "--out", str(out), *(a for s in few for a in ("--set", s))]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    curve = out / "dit/metrics.jsonl"
+    end = time.monotonic() + 240
+    while time.monotonic() < end and process.poll() is None and not (curve.exists() and curve.stat().st_size > 500):
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, (process.returncode, said)
+    assert "interrupted; run the same command again to go on" in said and "terminate" not in said, said
+    left = [p for p in out.rglob("*") if p.name.endswith((".tmp", ".part")) or ".tmp" in p.name]
+    assert not left, left
+    again = subprocess.run([*command, "--dry-run"], capture_output=True, text=True)
+    assert again.returncode == 0 and "latents: already done" in again.stderr and "dit: would run" in again.stderr, again.stdout + again.stderr
+
+
+def main():
+    shutil.rmtree(SCRATCH, ignore_errors=True)
+    SCRATCH.mkdir(parents=True)
+    for check in (check_plugins, check_apply, check_completion, check_interrupt):
+        check()
+        print("ok   ", check.__name__)
+
+
+main()
