@@ -101,7 +101,7 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
   const core::RunResult result = core::run_jobs(runtime, *run, options);
   if (result.was_cancelled) return complain(kInterrupted, "interrupted; run the same command again to go on");
   if (!result.ok) return kFailed;
-  std::cout << "results are in " << run->out.string() << "\n";
+  std::cout << (options.dry ? "results would be in " : "results are in ") << run->out.string() << "\n";
   return kDone;
 }
 

@@ -111,12 +111,16 @@ def check_completion():
     assert complete("kinora", "run", "configs/quickstart.toml", "--dr") == ["--dry-run"]
 
 
+def quick_run(out, steps):
+    few = ["tokenizer.steps=2", "tokenizer.frames=5", "tokenizer.height=32", "tokenizer.width=48", "latents.frames=5", "latents.height=32",
+           "latents.width=48", "film.sampler.steps=2", "dit.batch=1", "dit.model.layers=1", f"dit.steps={steps}"]
+    return [KINORA, "run", str(ROOT / "configs/quickstart.toml"), "--out", str(out), *(a for s in few for a in ("--set", s))]
+
+
 def check_interrupt():
     """Ctrl-C while the training runs: exit 130, one line, nothing half-written; the same command then goes on."""
     out = SCRATCH / "interrupted"
-    few = ["tokenizer.steps=2", "tokenizer.frames=5", "tokenizer.height=32", "tokenizer.width=48", "latents.frames=5", "latents.height=32",
-           "latents.width=48", "dit.steps=100000", "dit.batch=1", "dit.model.layers=1"]
-    command = [KINORA, "run", str(ROOT / "configs/quickstart.toml"), "--out", str(out), *(a for s in few for a in ("--set", s))]
+    command = quick_run(out, steps=100000)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     curve = out / "dit/metrics.jsonl"
     end = time.monotonic() + 240
@@ -132,10 +136,34 @@ def check_interrupt():
     assert again.returncode == 0 and "latents: already done" in again.stderr and "dit: would run" in again.stderr, again.stdout + again.stderr
 
 
+def check_full_disk():
+    """The disk fills up while a model is trained: one line that says so, nothing half-written; with room again the run goes on."""
+    disk = SCRATCH / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", str(disk)], capture_output=True).returncode:
+        print("skip  check_full_disk: mounting a small disk needs root")
+        return
+    try:
+        shutil.copytree(SCRATCH / "interrupted", disk / "run")
+        shutil.rmtree(disk / "run/dit")
+        left = shutil.disk_usage(disk).free - 400_000
+        (disk / "filler").write_bytes(bytes(left))
+        command = quick_run(disk / "run", steps=4)
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 1 and re.search(r"No space left|full", done.stderr), (done.returncode, done.stderr)
+        assert not list((disk / "run/dit").rglob("*.safetensors")), list((disk / "run/dit").rglob("*"))
+        (disk / "filler").unlink()
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0 and (disk / "run/report.html").stat().st_size > 10_000, done.stderr
+    finally:
+        subprocess.run(["umount", str(disk)], check=False)
+
+
 def main():
+    subprocess.run(["umount", str(SCRATCH / "disk")], capture_output=True)  # of a run that was killed
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
-    for check in (check_plugins, check_apply, check_completion, check_interrupt):
+    for check in (check_plugins, check_apply, check_completion, check_interrupt, check_full_disk):
         check()
         print("ok   ", check.__name__)
 

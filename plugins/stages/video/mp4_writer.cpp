@@ -83,11 +83,7 @@ int Mp4Writer::read_bytes(void* opaque, uint8_t* buffer, int size) noexcept {
   return static_cast<int>(count);
 }
 
-#if LIBAVFORMAT_VERSION_MAJOR >= 61
-int Mp4Writer::write_bytes(void* opaque, const uint8_t* buffer, int size) noexcept {
-#else
-int Mp4Writer::write_bytes(void* opaque, uint8_t* buffer, int size) noexcept {
-#endif
+int Mp4Writer::write_bytes(void* opaque, Written buffer, int size) noexcept {
   auto& cursor = *static_cast<Cursor*>(opaque);
   auto& bytes = cursor.file->bytes;
   const size_t end = static_cast<size_t>(cursor.position) + static_cast<size_t>(size);

@@ -51,10 +51,11 @@ class Mp4Writer {
 
   static int read_bytes(void* cursor, uint8_t* buffer, int size) noexcept;
 #if LIBAVFORMAT_VERSION_MAJOR >= 61
-  static int write_bytes(void* cursor, const uint8_t* buffer, int size) noexcept;
+  using Written = const uint8_t*;
 #else
-  static int write_bytes(void* cursor, uint8_t* buffer, int size) noexcept;
+  using Written = uint8_t*;
 #endif
+  static int write_bytes(void* cursor, Written buffer, int size) noexcept;
   static int64_t seek_bytes(void* cursor, int64_t offset, int whence) noexcept;
   static int reopen(AVFormatContext* format, AVIOContext** io, const char* url, int flags,
                     AVDictionary** options);
