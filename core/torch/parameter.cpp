@@ -44,22 +44,6 @@ void check_cut(const Parameter& p) {
           p.name, n, p.shards, p.quantum);
 }
 
-// Elements from `first` of the whole parameter, as for a = 1.
-void fill_unit(const Parameter& p, int64_t first, uint64_t seed, std::vector<double>& out) {
-  const auto count = static_cast<int64_t>(out.size());
-  if (p.init == KINORA_INIT_NORMAL) return fill_normal(out.data(), first, count, seed, p.name);
-  if (p.init == KINORA_INIT_UNIFORM) {
-    fill_uniform(out.data(), first, count, seed, p.name);
-    for (double& x : out) x = 2 * x - 1;
-    return;
-  }
-  const int64_t tail = product(p.shape, 2), columns = p.shape[1];  // identity
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t at = first + i, column = at / tail % columns, row = at / tail / columns;
-    out[static_cast<size_t>(i)] = row == column && at % tail == tail - 1 ? 1 : 0;
-  }
-}
-
 }  // namespace
 
 std::vector<int64_t> Parameter::local_shape() const {
@@ -82,11 +66,8 @@ Parameter make_parameter(const kinora_param_spec& s) {
   if (s.role != KINORA_WHOLE && p.dim() >= static_cast<int64_t>(p.shape.size()))
     raise(KINORA_INVALID, "parameter '{}' of shape [{}] has no dimension {} to be split", p.name,
           fmt::join(p.shape, ", "), p.dim());
-  if (s.init > KINORA_INIT_IDENTITY)
+  if (s.init > KINORA_INIT_UNIFORM)
     raise(KINORA_INVALID, "parameter '{}': initialisation {} is unknown", p.name, s.init);
-  if (s.init == KINORA_INIT_IDENTITY && p.shape.size() < 2)
-    raise(KINORA_INVALID, "parameter '{}' of shape [{}] cannot start as an identity", p.name,
-          fmt::join(p.shape, ", "));
   p.parts = parts_of(s, p.shape.empty() ? 1 : p.shape[static_cast<size_t>(p.dim())]);
   p.quantum = std::max<int64_t>(s.quantum, 1);
   p.block = s.block;
@@ -153,9 +134,14 @@ at::Tensor draw(const Parameter& p, uint64_t seed, at::ScalarType dtype) {
       std::vector<double> block;
       for (const auto& run : runs(p, begin, end - begin)) {
         block.resize(static_cast<size_t>(run.count));
-        fill_unit(p, run.global, seed, block);
-        for (int64_t i = 0; i < run.count; ++i)
-          to[run.local + i] = static_cast<std::remove_pointer_t<decltype(to)>>(p.a * block[static_cast<size_t>(i)]);
+        (p.init == KINORA_INIT_NORMAL ? fill_normal : fill_uniform)(block.data(), run.global, run.count, seed,
+                                                                    p.name);
+        const bool uniform = p.init == KINORA_INIT_UNIFORM;
+        for (int64_t i = 0; i < run.count; ++i) {
+          const double x = block[static_cast<size_t>(i)];
+          to[run.local + i] =
+              static_cast<std::remove_pointer_t<decltype(to)>>(p.a * (uniform ? 2 * x - 1 : x));
+        }
       }
     });
   };

@@ -75,8 +75,7 @@ INSTANTIATE_TEST_SUITE_P(Cuts, CutParameter,
                                          Cut{{20, 3}, KINORA_COLUMN, {12, 4, 4}},
                                          Cut{{3, 24}, KINORA_ROW, {8, 16}},
                                          Cut{{4, 8, 3}, KINORA_ROW, {}, KINORA_INIT_UNIFORM},
-                                         Cut{{8, 2, 3}, KINORA_COLUMN, {}, KINORA_INIT_CONSTANT},
-                                         Cut{{4, 8, 3, 1}, KINORA_ROW, {}, KINORA_INIT_IDENTITY}));
+                                         Cut{{8, 2, 3}, KINORA_COLUMN, {}, KINORA_INIT_CONSTANT}));
 
 TEST(Parameter, RefusesACutThatBreaksAUnit) {
   const auto message = [](auto f) -> std::string {
@@ -113,16 +112,6 @@ TEST(Draw, DependsOnSeedAndNameAndHasTheAskedSpread) {
   const auto u = draw(p, 1, at::kFloat);
   EXPECT_NEAR(u.min().item<double>(), -0.7, 0.001);
   EXPECT_NEAR(u.max().item<double>(), 0.7, 0.001);
-}
-
-TEST(Draw, AnIdentityPassesItsInputOn) {
-  auto p = make({{4, 4}, KINORA_WHOLE, {}, KINORA_INIT_IDENTITY}, 0, 1);
-  EXPECT_TRUE(at::equal(draw(p, 1, at::kDouble), at::eye(4, at::kDouble) * p.a));
-  p = make({{3, 2, 3, 1}, KINORA_WHOLE, {}, KINORA_INIT_IDENTITY}, 0, 1);
-  const auto x = at::rand({1, 2, 9, 1}, at::kDouble);
-  const auto y = at::conv2d(x, draw(p, 1, at::kDouble) / p.a);
-  EXPECT_TRUE(at::equal(y.narrow(1, 0, 2), x.narrow(2, 2, 7))) << "the tap of the newest frame";
-  EXPECT_EQ(y.select(1, 2).abs().max().item<double>(), 0);
 }
 
 TEST(TokenNoise, IsAFunctionOfSampleTokenChannelAndKeyOnly) {

@@ -34,10 +34,9 @@ Tensor extend(const Pass& run, const Tensor& x, int64_t copies, int64_t keep) {
 Conv::Conv(const Ctx& ctx, const std::string& name, int64_t in, int64_t out, int64_t time, int64_t space,
            Start start) {
   const auto fan_in = static_cast<double>(in * time * space * space);
-  const Init uniform = Init::uniform(1 / std::sqrt(fan_in));
-  const Init weight = start == Start::zeros ? Init::zeros() : start == Start::identity ? Init::identity() : uniform;
-  weight_ = declare(ctx, name + ".weight", {out, in, time, space, space}, weight);
-  bias_ = declare(ctx, name + ".bias", {out}, start == Start::random ? uniform : Init::zeros());
+  const Init init = start == Start::zeros ? Init::zeros() : Init::uniform(1 / std::sqrt(fan_in));
+  weight_ = declare(ctx, name + ".weight", {out, in, time, space, space}, init);
+  bias_ = declare(ctx, name + ".bias", {out}, init);
 }
 
 Tensor Conv::in_space(const Pass& run, const Tensor& x, int64_t stride, int64_t padding) const {
@@ -64,7 +63,7 @@ Tensor FrameNorm::operator()(const Pass& run, const Tensor& x) const {
 }
 
 FactorisedConv::FactorisedConv(const Ctx& ctx, const std::string& name, int64_t in, int64_t out, Start start)
-    : space_(ctx, name + ".conv_s", in, out, 1, 3), time_(ctx, name + ".conv_t", out, out, 3, 1, start == Start::zeros ? start : Start::identity) {}
+    : space_(ctx, name + ".conv_s", in, out, 1, 3), time_(ctx, name + ".conv_t", out, out, 3, 1, start) {}
 
 Tensor FactorisedConv::operator()(const Pass& run, const Tensor& x) const {
   return time_.in_time(run, extend(run, space_.in_space(run, x, 1, 1), 2, 2), 1);
@@ -124,7 +123,7 @@ Tensor Attend::over_time(const Pass& run, const Tensor& x) const {
 Downsample::Downsample(const Ctx& ctx, const std::string& name, int64_t channels, bool space, bool time) {
   if (space) space_.emplace_back(ctx, name + ".conv1", channels, channels, 1, 3);
   if (time) time_.emplace_back(ctx, name + ".conv2", channels, channels, 3, 1);
-  if (space || time) out_.emplace_back(ctx, name + ".conv3", channels, channels, 1, 1, Start::identity);
+  if (space || time) out_.emplace_back(ctx, name + ".conv3", channels, channels, 1, 1);
 }
 
 Tensor Downsample::operator()(const Pass& run, const Tensor& in) const {
@@ -147,7 +146,7 @@ Tensor Downsample::operator()(const Pass& run, const Tensor& in) const {
 Upsample::Upsample(const Ctx& ctx, const std::string& name, int64_t channels, bool space, bool time) {
   if (time) time_.emplace_back(ctx, name + ".conv1", channels, channels, 3, 1);
   if (space) space_.emplace_back(ctx, name + ".conv2", channels, channels, 1, 3);
-  if (space || time) out_.emplace_back(ctx, name + ".conv3", channels, channels, 1, 1, Start::identity);
+  if (space || time) out_.emplace_back(ctx, name + ".conv3", channels, channels, 1, 1);
 }
 
 Tensor Upsample::operator()(const Pass& run, const Tensor& in) const {

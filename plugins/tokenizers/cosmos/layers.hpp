@@ -41,7 +41,7 @@ struct Pass {
 // How a convolution's numbers begin. Zeros end the branches that add to a residual stream, and the decoder: a
 // fresh network is nearly linear and learns faster for it (15.0 dB against 14.3 after 150 clips of a test
 // film).
-enum class Start { random, zeros, identity };
+enum class Start { random, zeros };
 
 // A convolution with bias; its kernel is (time, space, space).
 class Conv {

@@ -24,7 +24,6 @@ struct Init {
   static Init constant(double a) { return {KINORA_INIT_CONSTANT, a}; }
   static Init normal(double std) { return {KINORA_INIT_NORMAL, std}; }
   static Init uniform(double a) { return {KINORA_INIT_UNIFORM, a}; }
-  static Init identity() { return {KINORA_INIT_IDENTITY, 1}; }
 };
 
 struct Parameter {

@@ -49,9 +49,6 @@ typedef int64_t kinora_seq;   /* 0: not tokens but the same on every rank of the
 #define KINORA_INIT_CONSTANT 0u /* a */
 #define KINORA_INIT_NORMAL 1u   /* mean 0, standard deviation a */
 #define KINORA_INIT_UNIFORM 2u  /* in [-a, a) */
-/* a where the first two indices are equal and every further one is its last, else 0: a linear layer or a causal
- * convolution that passes its input on. Two dimensions or more. */
-#define KINORA_INIT_IDENTITY 3u
 
 typedef struct kinora_param_spec {
   uint32_t struct_size;
