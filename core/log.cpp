@@ -54,13 +54,21 @@ std::string one_line(std::string_view message) {
 
 }  // namespace
 
-Status start_log(std::string_view level) {
+Status check_log_level(std::string_view level) {
   static const std::vector<std::string> levels = {"trace", "debug", "info", "warn", "error", "off"};
-  const auto found = std::find(levels.begin(), levels.end(), level);
-  if (found == levels.end()) {
-    return fail(KINORA_INVALID, "unknown log level '{}'{}", level,
-                did_you_mean_or_list(level, levels, "levels"));
-  }
+  if (std::find(levels.begin(), levels.end(), level) != levels.end()) return {};
+  return fail(KINORA_INVALID, "unknown log level '{}'{}", level,
+              did_you_mean_or_list(level, levels, "levels"));
+}
+
+Status set_log_level(std::string_view level) {
+  if (auto status = check_log_level(level); !status) return status;
+  spdlog::default_logger_raw()->set_level(spdlog::level::from_str(std::string(level)));
+  return {};
+}
+
+Status start_log(std::string_view level) {
+  if (auto status = check_log_level(level); !status) return status;
   auto out = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
   out->set_pattern("%T %^%l%$ %v");
   outputs()->set_sinks({std::move(out)});

@@ -11,6 +11,10 @@ namespace kinora::core {
 // [main thread, once] Lines of `level` (trace, debug, info, warn, error, off) and above go to stderr as
 // "12:34:56 warning text".
 Status start_log(std::string_view level);
+// [main thread] Another level from here on; refused like start_log's.
+Status set_log_level(std::string_view level);
+// Whether it is a level, or how it is misspelt.
+Status check_log_level(std::string_view level);
 
 // [any-thread] Appends the same lines, with their date, to a file too, until the object dies.
 class LogFile {

@@ -9,8 +9,11 @@ Runtime::Runtime(Registry registry) : registry_(std::move(registry)) { serve_io(
 Runtime::~Runtime() { serve_io(nullptr); }
 
 Result<std::unique_ptr<Runtime>> Runtime::make(const RuntimeOptions& options) {
-  if (const auto status = start_log(options.log_level); !status) return status.failure();
-  return std::unique_ptr<Runtime>(new Runtime(Registry::scan(search_folders(options.plugin_dirs))));
+  const auto status = start_log(options.log_level.empty() ? "info" : options.log_level);
+  if (!status) return status.failure();
+  std::unique_ptr<Runtime> made(new Runtime(Registry::scan(search_folders(options.plugin_dirs))));
+  made->has_log_level_ = !options.log_level.empty();
+  return made;
 }
 
 }  // namespace kinora::core

@@ -13,7 +13,7 @@ namespace kinora::core {
 
 struct RuntimeOptions {
   std::vector<std::filesystem::path> plugin_dirs;  // searched first
-  std::string log_level = "info";
+  std::string log_level;                           // empty: info, until a run file says another
 };
 
 class Runtime {
@@ -25,6 +25,8 @@ class Runtime {
   ~Runtime();
   Registry& registry() { return registry_; }
   Io& io() { return io_; }
+  // Whether the caller chose a level, which then goes before a run file's.
+  bool has_log_level() const { return has_log_level_; }
 
   // How libtorch comes into the process; called on first need.
   void torch_loader(std::function<Status()> load) { set_torch_loader(std::move(load)); }
@@ -34,6 +36,7 @@ class Runtime {
   explicit Runtime(Registry registry);
   Registry registry_;
   Io io_{registry_};
+  bool has_log_level_ = false;
 };
 
 }  // namespace kinora::core

@@ -92,6 +92,8 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
   for (const auto& job : run->jobs) names.push_back(job.name);
   if (!options.only.empty() && std::find(names.begin(), names.end(), options.only) == names.end())
     return complain(kUsage, "run: no job is called '" + options.only + "'" + core::did_you_mean(options.only, names));
+  if (!runtime.has_log_level()) core::or_throw(core::set_log_level(run->log_level));
+  if (options.dry) return core::run_jobs(runtime, *run, options).ok ? kDone : kFailed;
   std::error_code error;
   std::filesystem::create_directories(run->out, error);
   if (error) return complain(kFailed, "cannot make the output folder " + run->out.string() + ": " + error.message() + "; choose another with --out");
@@ -101,7 +103,7 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
   const core::RunResult result = core::run_jobs(runtime, *run, options);
   if (result.was_cancelled) return complain(kInterrupted, "interrupted; run the same command again to go on");
   if (!result.ok) return kFailed;
-  std::cout << (options.dry ? "results would be in " : "results are in ") << run->out.string() << "\n";
+  std::cout << "results are in " << run->out.string() << "\n";
   return kDone;
 }
 

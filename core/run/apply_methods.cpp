@@ -27,8 +27,9 @@ std::vector<ApplyMethod> apply_methods(const ComponentSpec& c) {
   if (c.kind == "tokenizer")
     return {{"encode", in, out + ", posterior"}, {"decode", out, in}, {"encode_decode", in, in}};
   if (c.kind == "model")
-    return {{"forward", in, out},
-            {"gradient", in + ", grad_output", out + ", grad.INPUT of each, grad.param.NAME of each parameter"}};
+    return {
+        {"forward", in, out},
+        {"gradient", in + ", grad_output", out + ", grad.INPUT of each, grad.param.NAME of each parameter"}};
   if (c.kind == "loss") return {{"evaluate", in, out}};
   if (c.kind == "sampler") return {{"sample", in, out}};
   if (c.kind == "precision") return {{"quantize", in, out}};
@@ -37,10 +38,11 @@ std::vector<ApplyMethod> apply_methods(const ComponentSpec& c) {
 
 std::vector<TensorSpec> apply_inputs(const ComponentSpec& c) {
   if (c.kind != "sampler") return c.inputs;
-  return {tensor("mean", "[K, D]", "of each Gaussian of a mixture; its exact denoiser is what is sampled from"),
-          tensor("std", "[K]", "one standard deviation a Gaussian"),
-          tensor("weight", "[K]", "of any sum above 0"),
-          tensor("noise", "[N, D]", "standard normal; the sampler scales it to its first noise level")};
+  return {
+      tensor("mean", "[K, D]", "of each Gaussian of a mixture; its exact denoiser is what is sampled from"),
+      tensor("std", "[K]", "one standard deviation a Gaussian"),
+      tensor("weight", "[K]", "of any sum above 0"),
+      tensor("noise", "[N, D]", "standard normal; the sampler scales it to its first noise level")};
 }
 
 std::vector<TensorSpec> apply_outputs(const ComponentSpec& c) {

@@ -1,4 +1,5 @@
-// What `kinora apply` can do with a component of each kind: the one list that apply, inspect and completion use.
+// What `kinora apply` can do with a component of each kind: the one list that apply, inspect and completion
+// use.
 #pragma once
 #include <string>
 #include <vector>

@@ -27,7 +27,8 @@ struct Collected {
     e.drop = [](void* self, kinora_sample* s, const char* rule, double score) {
       return guard([&] {
         const Sample sample = Sample::adopt(s);
-        static_cast<Collected*>(self)->dropped.push_back({{"key", sample.key()}, {"rule", rule}, {"score", score}});
+        static_cast<Collected*>(self)->dropped.push_back(
+            {{"key", sample.key()}, {"rule", rule}, {"score", score}});
       });
     };
     return e;
@@ -40,14 +41,18 @@ json fields_json(const Sample& sample) {
   for (const auto& field : sample.fields()) {
     const std::string_view text(reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size());
     const bool is_json = field.name == "json" || field.name.ends_with(".json");
-    if (is_json) out[std::string(field.name)] = json::parse(text, nullptr, false);
-    else if (field.name == "txt" || field.name == "url") out[std::string(field.name)] = text;
-    else out[std::string(field.name)] = {{"bytes", field.bytes.size()}};
+    if (is_json)
+      out[std::string(field.name)] = json::parse(text, nullptr, false);
+    else if (field.name == "txt" || field.name == "url")
+      out[std::string(field.name)] = text;
+    else
+      out[std::string(field.name)] = {{"bytes", field.bytes.size()}};
   }
   return out;
 }
 
-// The result proper if the stage names one after itself ("shots.content" sets "shots.json"), else every emitted sample.
+// The result proper if the stage names one after itself ("shots.content" sets "shots.json"), else every
+// emitted sample.
 json result_json(const std::string& name, const Collected& c) {
   const std::string own = name.substr(0, name.find('.')) + ".json";
   if (c.emitted.size() == 1 && c.dropped.empty())
@@ -61,8 +66,9 @@ void write_fields(const fs::path& folder, const Sample& sample) {
   fs::create_directories(folder);
   for (const auto& field : sample.fields())
     if (field.name != "url")
-      or_throw(write_file_atomically(folder / (std::string(sample.key()) + "." + std::string(field.name)),
-                                     {reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size()}));
+      or_throw(
+          write_file_atomically(folder / (std::string(sample.key()) + "." + std::string(field.name)),
+                                {reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size()}));
 }
 
 }  // namespace
@@ -79,7 +85,8 @@ ApplyResult apply_stage(Runtime& runtime, const ApplyRequest& request) {
   void* self = made(stage.create(host(), options.abi()), request.id);
   const std::unique_ptr<void, void (*)(void*)> owned(self, stage.destroy);
 
-  const std::string out = request.out.empty() ? fs::current_path().string() : fs::absolute(request.out).string();
+  const std::string out =
+      request.out.empty() ? fs::current_path().string() : fs::absolute(request.out).string();
   kinora_run run{};
   run.struct_size = sizeof run;
   run.device_type = KINORA_DL_CPU;

@@ -1,9 +1,8 @@
 #include "core/run/cancel.hpp"
 
+#include <atomic>
 #include <csignal>
 #include <unistd.h>
-
-#include <atomic>
 
 namespace kinora::core {
 namespace {

@@ -1,10 +1,10 @@
 #include "core/run/digest.hpp"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
-#include <fmt/format.h>
 #include <vector>
+
+#include <fmt/format.h>
+#include <openssl/evp.h>
 
 namespace kinora::core {
 
@@ -24,7 +24,8 @@ std::string stat_digest(const std::filesystem::path& path) {
     std::error_code error;
     const auto size = fs::file_size(p, error);
     const auto time = fs::last_write_time(p, error);
-    lines.push_back(fmt::format("{} {} {}", p.lexically_relative(path.parent_path()).string(), size, time.time_since_epoch().count()));
+    lines.push_back(fmt::format("{} {} {}", p.lexically_relative(path.parent_path()).string(), size,
+                                time.time_since_epoch().count()));
   };
   std::error_code error;
   if (fs::is_directory(path, error)) {

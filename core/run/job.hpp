@@ -3,9 +3,10 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "core/options.hpp"
 #include "core/run/progress.hpp"
@@ -43,8 +44,6 @@ class JobContext {
   const JobSpec* upstream(const std::string& kind) const;
   // The same, or an Error that says what the job needs.
   const JobSpec& need_upstream(const std::string& kind) const;
-  // summary.json of a finished job.
-  nlohmann::json summary_of(const JobSpec& job) const;
 
   template <class O>
   O options() const {

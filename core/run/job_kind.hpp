@@ -22,11 +22,11 @@ struct Slot {
 };
 
 struct JobKind {
-  ComponentSpec spec;              // name, help, options
+  ComponentSpec spec;  // name, help, options
   std::vector<Slot> slots;
   std::vector<std::string> reads;  // kinds of jobs whose output it reads; "path": files
   bool needs_input = true;
-  bool torch = false;              // runs in libkinora_torch
+  bool torch = false;  // runs in libkinora_torch
 
   // Whether all ranks of a launch work on it; the others are rank 0's alone.
   bool spread() const;

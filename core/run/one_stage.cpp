@@ -14,7 +14,9 @@ struct Results {
     kinora_emit e{};
     e.struct_size = sizeof e;
     e.self = this;
-    e.emit = [](void* self, kinora_sample* s) { return guard([&] { of(self).emitted.push_back(Sample::adopt(s)); }); };
+    e.emit = [](void* self, kinora_sample* s) {
+      return guard([&] { of(self).emitted.push_back(Sample::adopt(s)); });
+    };
     e.drop = [](void* self, kinora_sample* s, const char* rule, double) {
       return guard([&] {
         const Sample gone = Sample::adopt(s);
@@ -28,7 +30,8 @@ struct Results {
 }  // namespace
 
 OneStage::OneStage(Runtime& runtime, const std::string& id, const json& options)
-    : OneStage(runtime, id, or_throw(Options::make(*or_throw(runtime.registry().find("stage", id)), options))) {}
+    : OneStage(runtime, id,
+               or_throw(Options::make(*or_throw(runtime.registry().find("stage", id)), options))) {}
 
 OneStage::OneStage(Runtime& runtime, const std::string& id, const Options& options) {
   const Component component = or_throw(runtime.registry().open("stage", id));
@@ -51,7 +54,8 @@ Sample OneStage::operator()(const Sample& in) const {
   run.cancelled = [](void*) -> int32_t { return cancelled() ? KINORA_CANCELLED : KINORA_OK; };
   check(stage_->process(self_, in.clone(in.key()).get(), &sink, &run));
   if (results.emitted.size() != 1)
-    throw Error(KINORA_DATA, id_ + ": " + std::string(in.key()) + ": expected one result, got " + std::to_string(results.emitted.size()) +
+    throw Error(KINORA_DATA, id_ + ": " + std::string(in.key()) + ": expected one result, got " +
+                                 std::to_string(results.emitted.size()) +
                                  (results.dropped.empty() ? "" : " (filtered by " + results.dropped + ")"));
   return std::move(results.emitted.front());
 }

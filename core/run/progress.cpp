@@ -1,9 +1,9 @@
 #include "core/run/progress.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
+#include <unistd.h>
+
 #include <fmt/format.h>
 
 namespace kinora::core {
@@ -19,7 +19,10 @@ std::string duration(double seconds) {
 }  // namespace
 
 Progress::Progress(std::string label, int64_t total, std::string unit)
-    : label_(std::move(label)), unit_(std::move(unit)), total_(total), terminal_(isatty(STDERR_FILENO) != 0) {}
+    : label_(std::move(label)),
+      unit_(std::move(unit)),
+      total_(total),
+      terminal_(isatty(STDERR_FILENO) != 0) {}
 
 void Progress::update(int64_t done, const std::string& note) {
   const std::scoped_lock lock(mutex_);
@@ -57,8 +60,10 @@ std::string Progress::line() const {
   } else {
     out += fmt::format("{} {}", done_, unit_);
   }
-  out += rate >= 0.1 || rate == 0 ? fmt::format(", {:.1f}/s", rate) : fmt::format(", {} each", duration(1 / rate));
-  if (total_ > done_ && rate > 0) out += fmt::format(", {} left", duration(static_cast<double>(total_ - done_) / rate));
+  out += rate >= 0.1 || rate == 0 ? fmt::format(", {:.1f}/s", rate)
+                                  : fmt::format(", {} each", duration(1 / rate));
+  if (total_ > done_ && rate > 0)
+    out += fmt::format(", {} left", duration(static_cast<double>(total_ - done_) / rate));
   if (!note_.empty()) out += ", " + note_;
   return out;
 }

@@ -1,10 +1,10 @@
 #include "core/run/run_file.hpp"
 
-#include <glob.h>
-
 #include <algorithm>
+#include <glob.h>
 #include <set>
 
+#include "core/log.hpp"
 #include "core/suggest.hpp"
 
 namespace kinora::core {
@@ -24,7 +24,8 @@ class RunReader {
     read_head();
     const json jobs = doc_.root().value("job", json::array());
     if (!jobs.is_array() || jobs.empty()) problem(doc_.key("/job"), "a run needs at least one [[job]]");
-    for (size_t i = 0; jobs.is_array() && i < jobs.size(); ++i) read_job("/job/" + std::to_string(i), jobs[i]);
+    for (size_t i = 0; jobs.is_array() && i < jobs.size(); ++i)
+      read_job("/job/" + std::to_string(i), jobs[i]);
     return std::move(run_);
   }
 
@@ -38,7 +39,8 @@ class RunReader {
   }
 
   // The string at `key`, or `fallback`; a problem if it is of another type.
-  std::string text(const std::string& pointer, const json& table, const std::string& key, const std::string& fallback) {
+  std::string text(const std::string& pointer, const json& table, const std::string& key,
+                   const std::string& fallback) {
     if (!table.contains(key)) return fallback;
     if (table[key].is_string()) return table[key];
     problem(doc_.value(pointer + "/" + key), "'" + key + "' must be a string, found " + table[key].dump());
@@ -52,11 +54,14 @@ class RunReader {
     run_.name = text("/run", head, "name", run_.file.stem().string());
     run_.out = fs::absolute(text("/run", head, "out", "runs/" + run_.name)).lexically_normal();
     run_.log_level = text("/run", head, "log", "info");
+    if (const auto status = check_log_level(run_.log_level); !status)
+      problem(doc_.value("/run/log"), status.failure().message);
     if (head.contains("seed")) {
       if (head["seed"].is_number_integer() && head["seed"].get<int64_t>() >= 0) {
         run_.seed = head["seed"];
       } else {
-        problem(doc_.value("/run/seed"), "'seed' must be a whole number from 0 on, found " + head["seed"].dump());
+        problem(doc_.value("/run/seed"),
+                "'seed' must be a whole number from 0 on, found " + head["seed"].dump());
       }
     }
   }
@@ -73,7 +78,9 @@ class RunReader {
     }
     if (!job.kind) {
       if (!table.contains("kind")) return problem(job.at, "a job needs a kind: " + joined(names));
-      return problem(doc_.value(pointer + "/kind"), "unknown kind '" + kind + "'" + did_you_mean(kind, names) + " (kinds: " + joined(names) + ")");
+      return problem(
+          doc_.value(pointer + "/kind"),
+          "unknown kind '" + kind + "'" + did_you_mean(kind, names) + " (kinds: " + joined(names) + ")");
     }
     job.name = text(pointer, table, "name", kind);
     check_name(pointer, job);
@@ -84,11 +91,16 @@ class RunReader {
   }
 
   void check_name(const std::string& pointer, const JobSpec& job) {
-    const auto ok = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_'; };
+    const auto ok = [](char c) {
+      return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_';
+    };
     if (job.name.empty() || !std::all_of(job.name.begin(), job.name.end(), ok))
-      problem(doc_.value(pointer + "/name"), "a job's name is its folder: letters, digits, '-' and '_' only, found '" + job.name + "'");
+      problem(doc_.value(pointer + "/name"),
+              "a job's name is its folder: letters, digits, '-' and '_' only, found '" + job.name + "'");
     for (const auto& other : run_.jobs)
-      if (other.name == job.name) problem(doc_.value(pointer + "/name"), "two jobs have the name '" + job.name + "'; give one another name");
+      if (other.name == job.name)
+        problem(doc_.value(pointer + "/name"),
+                "two jobs have the name '" + job.name + "'; give one another name");
   }
 
   void read_inputs(const std::string& pointer, const json& table, JobSpec& job) {
@@ -115,14 +127,16 @@ class RunReader {
       names.push_back(other.name);
       if (other.name != input) continue;
       if (!reads.empty() && std::find(reads.begin(), reads.end(), other.kind->spec.name) == reads.end())
-        problem(at, "job '" + input + "' is of kind " + other.kind->spec.name + ", but " + job.kind->spec.name + " reads " + wanted(*job.kind));
+        problem(at, "job '" + input + "' is of kind " + other.kind->spec.name + ", but " +
+                        job.kind->spec.name + " reads " + wanted(*job.kind));
       job.inputs.push_back(i);
       return;
     }
     if (std::find(reads.begin(), reads.end(), "path") == reads.end())
       return problem(at, "no earlier job is called '" + input + "'" + did_you_mean(input, names));
     auto files = expand(input);
-    if (files.empty()) problem(at, "no such file, folder or earlier job: '" + input + "'" + did_you_mean(input, names));
+    if (files.empty())
+      problem(at, "no such file, folder or earlier job: '" + input + "'" + did_you_mean(input, names));
     job.paths.insert(job.paths.end(), files.begin(), files.end());
   }
 
@@ -132,7 +146,8 @@ class RunReader {
       glob_t found{};
       std::vector<std::string> out;
       if (glob((base / pattern).c_str(), GLOB_TILDE, nullptr, &found) == 0)
-        for (size_t i = 0; i < found.gl_pathc; ++i) out.push_back(fs::path(found.gl_pathv[i]).lexically_normal().string());
+        for (size_t i = 0; i < found.gl_pathc; ++i)
+          out.push_back(fs::path(found.gl_pathv[i]).lexically_normal().string());
       globfree(&found);
       if (!out.empty()) return out;
     }
@@ -147,8 +162,9 @@ class RunReader {
         if (!slot.use.empty()) {
           read_one(at, json(slot.use), slot, job);
         } else if (slot.required) {
-          problem(job.at, "job '" + job.name + "' needs " + slot.name + " = " + (slot.list ? "[ ... ]" : "\"...\"") + ": a " + slot.kind +
-                              ", one of " + joined(registry_.ids(slot.kind)));
+          problem(job.at, "job '" + job.name + "' needs " + slot.name + " = " +
+                              (slot.list ? "[ ... ]" : "\"...\"") + ": a " + slot.kind + ", one of " +
+                              joined(registry_.ids(slot.kind)));
         }
       } else if (slot.list && given.is_array()) {
         for (size_t i = 0; i < given.size(); ++i) read_one(at + "/" + std::to_string(i), given[i], slot, job);
@@ -173,7 +189,8 @@ class RunReader {
       if (job.kind->spec.option(key)) {
         given[key] = value;
       } else {
-        problem(doc_.key(pointer + "/" + key), "unknown option '" + key + "' of job kind " + job.kind->spec.name + did_you_mean(key, options));
+        problem(doc_.key(pointer + "/" + key), "unknown option '" + key + "' of job kind " +
+                                                   job.kind->spec.name + did_you_mean(key, options));
       }
     }
     std::vector<Problem> found;
@@ -192,7 +209,8 @@ class RunReader {
   }
   static std::string wanted(const JobKind& kind) {
     std::string out;
-    for (const auto& r : kind.reads) out += (out.empty() ? "" : " or ") + (r == "path" ? std::string("a path") : "a job of kind " + r);
+    for (const auto& r : kind.reads)
+      out += (out.empty() ? "" : " or ") + (r == "path" ? std::string("a path") : "a job of kind " + r);
     return out;
   }
 
@@ -211,8 +229,9 @@ void RunReader::read_one(const std::string& pointer, const json& given, const Sl
 
 }  // namespace
 
-std::optional<ComponentUse> read_component(const Document& doc, const Registry& registry, const std::string& pointer,
-                                           const std::string& kind, const fs::path& base, std::vector<Diagnostic>& problems,
+std::optional<ComponentUse> read_component(const Document& doc, const Registry& registry,
+                                           const std::string& pointer, const std::string& kind,
+                                           const fs::path& base, std::vector<Diagnostic>& problems,
                                            const json& given) {
   std::string name;
   json options = json::object();
@@ -223,7 +242,8 @@ std::optional<ComponentUse> read_component(const Document& doc, const Registry& 
     options = given;
     options.erase("use");
   } else {
-    problems.push_back({doc.value(pointer), "expected the name of a " + kind + ", or a table such as { use = \"...\" }"});
+    problems.push_back(
+        {doc.value(pointer), "expected the name of a " + kind + ", or a table such as { use = \"...\" }"});
     return std::nullopt;
   }
   const auto spec = registry.find(kind, name);
@@ -239,7 +259,8 @@ std::optional<ComponentUse> read_component(const Document& doc, const Registry& 
     problems.push_back({unknown ? doc.key(at) : doc.value(at), p.message});
   }
   for (const auto& plugin : registry.plugins())
-    if (plugin.spec.component(use.id) && plugin.state != PluginState::shadowed) use.version = plugin.spec.version;
+    if (plugin.spec.component(use.id) && plugin.state != PluginState::shadowed)
+      use.version = plugin.spec.version;
   return use;
 }
 

@@ -15,17 +15,17 @@ namespace kinora::core {
 // A component with its options complete.
 struct ComponentUse {
   std::string slot;
-  std::string id;          // "sampler/edm-heun"
-  Options options;         // all of the manifest's, checked
-  std::string version;     // of the plugin: part of the job's identity
+  std::string id;       // "sampler/edm-heun"
+  Options options;      // all of the manifest's, checked
+  std::string version;  // of the plugin: part of the job's identity
 };
 
 struct JobSpec {
   std::string name;
   const JobKind* kind = nullptr;
-  std::vector<size_t> inputs;       // earlier jobs
-  std::vector<std::string> paths;   // files and folders, absolute, globs expanded, in order
-  nlohmann::json options;           // of the kind, complete
+  std::vector<size_t> inputs;      // earlier jobs
+  std::vector<std::string> paths;  // files and folders, absolute, globs expanded, in order
+  nlohmann::json options;          // of the kind, complete
   std::vector<ComponentUse> components;
   Location at;
 
@@ -45,8 +45,8 @@ struct RunFile {
 RunFile read_run(const Document&, const Registry&, std::vector<Diagnostic>& problems);
 
 // One slot's value: a name, or a table with `use` and options.
-std::optional<ComponentUse> read_component(const Document&, const Registry&, const std::string& pointer, const std::string& kind,
-                                           const std::filesystem::path& base, std::vector<Diagnostic>& problems,
-                                           const nlohmann::json& given);
+std::optional<ComponentUse> read_component(const Document&, const Registry&, const std::string& pointer,
+                                           const std::string& kind, const std::filesystem::path& base,
+                                           std::vector<Diagnostic>& problems, const nlohmann::json& given);
 
 }  // namespace kinora::core

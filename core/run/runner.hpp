@@ -8,8 +8,8 @@
 namespace kinora::core {
 
 struct RunOptions {
-  std::string only;    // just this job, and what it needs
-  bool dry = false;    // say what would be done
+  std::string only;  // just this job, and what it needs
+  bool dry = false;  // say what would be done
 };
 
 struct RunResult {
@@ -21,8 +21,5 @@ using JobFunction = void (*)(JobContext&);
 JobFunction job_function(const JobKind&);
 
 RunResult run_jobs(Runtime&, const RunFile&, const RunOptions&);
-
-// Identity of what a job would do: its kind, options, components with their versions, seed and inputs.
-std::string job_digest(const RunFile&, const JobSpec&);
 
 }  // namespace kinora::core

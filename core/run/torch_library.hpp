@@ -1,4 +1,5 @@
-// libkinora_torch is opened when a job or plugin first needs tensors, so that everything else starts without libtorch.
+// libkinora_torch is opened when a job or plugin first needs tensors, so that everything else starts without
+// libtorch.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,8 +12,8 @@ struct ApplyRequest;
 struct ApplyResult;
 using ApplyFunction = ApplyResult (*)(Runtime&, const ApplyRequest&);
 
-// Opens libkinora_torch beside this library; it registers the tensor interface, its jobs and its part of `apply`.
-// Give it to Runtime::torch_loader().
+// Opens libkinora_torch beside this library; it registers the tensor interface, its jobs and its part of
+// `apply`. Give it to Runtime::torch_loader().
 Status open_torch_library();
 
 // Called by libkinora_torch when it is opened.

@@ -92,6 +92,9 @@ Handle access() {
 std::unique_lock<std::mutex> lock() {
   static std::mutex mutex;
   std::unique_lock held(mutex);
+  // A file that could not be flushed (a full disk) must not be tried again at exit: HDF5 1.10 crashes there.
+  static const herr_t at_exit = H5dont_atexit();
+  static_cast<void>(at_exit);
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // messages go into our errors, not onto stderr
   return held;
 }
@@ -105,6 +108,12 @@ std::string last_message() {
         return 0;
       },
       &text);
+  // Of a failed system call it lists every argument; what the system said is enough.
+  constexpr std::string_view kSaid = "error message = '";
+  if (const auto at = text.find(kSaid); at != std::string::npos) {
+    text.erase(0, at + kSaid.size());
+    text.resize(std::min(text.find('\''), text.size()));
+  }
   return text.empty() ? "unknown error" : text;
 }
 

@@ -1,5 +1,6 @@
 #include "core/torch/latent_cache.hpp"
 
+#include <csignal>
 #include <fstream>
 #include <iterator>
 #include <random>
@@ -9,6 +10,7 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "kinora/error.hpp"
 
@@ -112,6 +114,23 @@ TEST_F(LatentCacheIn, DamagedDataIsNamed) {
   EXPECT_THAT(message([&] { c.verify(); }),
               testing::AllOf(HasSubstr("dataset samples/a%2Fb.c/"), HasSubstr("damaged"),
                              HasSubstr("remove the file")));
+}
+
+// A limit on the size of files stands for a disk that is full. HDF5 used to crash at the process' exit.
+TEST_F(LatentCacheIn, AFullDiskIsAnErrorWithoutACrashAtExit) {
+  const auto fill = [&] {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{100'000, 100'000};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    const std::string said = message([&] {
+      LatentCacheWriter w(folder_ / "full.h5", "{}");
+      for (int i = 0; i < 10; ++i) w.add("key" + std::to_string(i), {{"x", at::rand({100, 100})}});
+      w.commit();
+    });
+    std::cerr << said << "\n";
+    std::exit(fs::exists(folder_ / "full.h5") ? 1 : 3);
+  };
+  EXPECT_EXIT(fill(), testing::ExitedWithCode(3), "full.h5: .*File too large; free some space and run again");
 }
 
 TEST_F(LatentCacheIn, AnythingElseIsAnErrorNotACrash) {

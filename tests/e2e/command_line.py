@@ -159,11 +159,46 @@ def check_full_disk():
         subprocess.run(["umount", str(disk)], check=False)
 
 
+def check_identity():
+    """What counts as the same job: its options and every file that they name; not how it runs. Nobody's files are removed."""
+    out = SCRATCH / "interrupted"
+    vocabulary = SCRATCH / "vocab.txt"
+    command = [*quick_run(out, steps=100000), "--dry-run", "--set"]
+
+    def said(*sets):
+        done = subprocess.run([*command, f"latents.words.vocab={vocabulary}", *(a for s in sets for a in ("--set", s))], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    real = pathlib.Path(subprocess.run(["bash", "-c", "echo $KINORA_ASSETS"], capture_output=True, text=True).stdout.strip()) / "minilm/vocab.txt"
+    vocabulary.write_bytes(real.read_bytes())
+    redo = quick_run(out, steps=100000)
+    done = subprocess.run([*redo, "--only", "latents", "--set", f"latents.words.vocab={vocabulary}"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "latents: already done" in said()
+    assert "latents: already done" in said("latents.threads=1") and "tokenizer: already done" in said("tokenizer.checkpoint_every=1")
+    assert "tokenizer: would run" in said("tokenizer.learning_rate=1e-4")
+    vocabulary.write_text("".join(reversed(vocabulary.read_text().splitlines(keepends=True))))
+    assert "latents: would run" in said() and "tokenizer: already done" in said()
+
+    mine = SCRATCH / "mine"
+    (mine / "clips/holiday").mkdir(parents=True)
+    (mine / "clips/holiday/photo.txt").write_text("mine")
+    refused = subprocess.run(quick_run(mine, steps=1), capture_output=True, text=True)
+    assert refused.returncode == 1 and "holds files that no job made" in refused.stderr, refused.stderr
+    assert (mine / "clips/holiday/photo.txt").read_text() == "mine"
+    assert not (SCRATCH / "dry").exists()
+    kinora("run", ROOT / "configs/quickstart.toml", "--out", SCRATCH / "dry", "--dry-run")
+    assert not (SCRATCH / "dry").exists(), "a dry run writes nothing"
+    bad = subprocess.run([KINORA, "check", str(ROOT / "configs/quickstart.toml"), "--set", "run.log=debugg"], capture_output=True, text=True)
+    assert bad.returncode == 2 and "did you mean 'debug'?" in bad.stderr + bad.stdout, bad
+
+
 def main():
     subprocess.run(["umount", str(SCRATCH / "disk")], capture_output=True)  # of a run that was killed
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
-    for check in (check_plugins, check_apply, check_completion, check_interrupt, check_full_disk):
+    for check in (check_plugins, check_apply, check_completion, check_interrupt, check_full_disk, check_identity):
         check()
         print("ok   ", check.__name__)
 

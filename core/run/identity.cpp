@@ -1,0 +1,58 @@
+#include "core/run/identity.hpp"
+
+#include <array>
+#include <string_view>
+
+#include "core/run/digest.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Options of jobs that change how the work is done and not what comes of it.
+constexpr std::array<std::string_view, 5> kHowOnly{"checkpoint_every", "keep", "log_every", "memory",
+                                                   "threads"};
+
+// Options of type path are absolute by now: a file that one names is an input like any other.
+void add_files(const json& options, json& inputs) {
+  for (const auto& [name, value] : options.items()) {
+    std::error_code error;
+    if (!value.is_string() || !value.get_ref<const std::string&>().starts_with("/")) continue;
+    const fs::path path = value.get<std::string>();
+    if (fs::exists(path, error)) inputs.push_back(stat_digest(path));
+  }
+}
+
+}  // namespace
+
+json spec_json(const JobSpec& job) {
+  json out{{"name", job.name},
+           {"kind", job.kind->spec.name},
+           {"options", job.options},
+           {"paths", job.paths},
+           {"components", json::array()}};
+  for (const auto& c : job.components)
+    out["components"].push_back(
+        {{"slot", c.slot}, {"id", c.id}, {"version", c.version}, {"options", c.options.values()}});
+  return out;
+}
+
+std::string job_digest(const RunFile& run, const JobSpec& job) {
+  json identity = spec_json(job);
+  identity.erase("name");
+  for (const auto name : kHowOnly) identity["options"].erase(std::string(name));
+  identity["seed"] = run.seed;
+  json& inputs = identity["inputs"] = json::array();
+  add_files(job.options, inputs);
+  for (const auto& c : job.components) add_files(c.options.values(), inputs);
+  for (const auto& path : job.paths) inputs.push_back(stat_digest(path));
+  for (size_t input : job.inputs) inputs.push_back(job_digest(run, run.jobs[input]));
+  // The report is about every other job, whether it names them or not.
+  if (job.kind->reads.empty())
+    for (const auto& other : run.jobs)
+      if (&other != &job && !other.kind->reads.empty()) inputs.push_back(job_digest(run, other));
+  return sha256(identity.dump());
+}
+
+}  // namespace kinora::core

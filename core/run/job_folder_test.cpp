@@ -1,0 +1,123 @@
+// What stays in a job's folder from run to run, and what must never go.
+#include "core/run/job_folder.hpp"
+
+#include <fstream>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include "core/io/atomic_file.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::HasSubstr;
+
+class JobFolder : public testing::Test {
+ protected:
+  JobFolder()
+      : out_(fs::path(testing::TempDir()) / fmt::format("job_folder-{}", getpid())), folder_(out_ / "clips") {
+    fs::create_directories(out_);
+  }
+  ~JobFolder() override { fs::remove_all(out_); }
+  static void put(const fs::path& file, const std::string& text = "x") {
+    fs::create_directories(file.parent_path());
+    std::ofstream(file) << text;
+  }
+  void prepare(const std::string& digest) { prepare_folder(folder_, "clips", {{"kind", "curate"}}, digest); }
+  void finish(const std::string& digest) {
+    put(folder_ / "summary.json",
+        json{{"digest", digest}, {"status", "done"}, {"results", results_in(folder_)}}.dump());
+  }
+  fs::path out_, folder_;
+};
+
+TEST_F(JobFolder, OfSomebodyElseIsLeftAloneWithAnError) {
+  put(folder_ / "holiday/photo.txt");
+  try {
+    prepare("a");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), KINORA_INVALID);
+    EXPECT_THAT(e.what(), HasSubstr("holds files that no job made"));
+  }
+  EXPECT_TRUE(fs::exists(folder_ / "holiday/photo.txt"));
+}
+
+TEST_F(JobFolder, KeepsWhatTheSameJobLeftAndDropsAnothers) {
+  prepare("a");
+  put(folder_ / "checkpoints/step-8/weights");
+  prepare("a");
+  EXPECT_TRUE(fs::exists(folder_ / "checkpoints/step-8/weights"));
+  prepare("b");
+  EXPECT_FALSE(fs::exists(folder_ / "checkpoints"));
+  EXPECT_TRUE(fs::exists(folder_ / "job.json"));
+}
+
+TEST_F(JobFolder, LosesTheTemporariesOfDeadProcessesOnly) {
+  prepare("a");
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  waitpid(child, nullptr, 0);
+  std::string dead = temporary_name(folder_ / "data/x.mp4").filename().string();
+  const std::string own = dead;
+  dead.replace(dead.find("-" + std::to_string(getpid()) + "-"), std::to_string(getpid()).size() + 2,
+               "-" + std::to_string(child) + "-");
+  put(folder_ / "data" / dead);
+  put(folder_ / "data" / own);
+  prepare("a");
+  EXPECT_FALSE(fs::exists(folder_ / "data" / dead));
+  EXPECT_TRUE(fs::exists(folder_ / "data" / own));
+}
+
+TEST_F(JobFolder, IsFinishedWhileItsResultsAreThere) {
+  prepare("a");
+  EXPECT_FALSE(finished(folder_, "a"));
+  put(folder_ / "weights.safetensors", "12345");
+  put(folder_ / "data/0.mp4");
+  put(folder_ / "data/1.mp4");
+  finish("a");
+  EXPECT_TRUE(finished(folder_, "a"));
+  EXPECT_FALSE(finished(folder_, "b"));
+  put(folder_ / "notes of the user");
+  EXPECT_TRUE(finished(folder_, "a"));
+  std::string why;
+  fs::remove(folder_ / "data/1.mp4");
+  EXPECT_FALSE(finished(folder_, "a", &why));
+  EXPECT_EQ(why, "'data' is not what the job had made");
+  put(folder_ / "data/1.mp4");
+  fs::remove(folder_ / "weights.safetensors");
+  EXPECT_FALSE(finished(folder_, "a", &why));
+  EXPECT_EQ(why, "'weights.safetensors' is gone");
+  put(folder_ / "summary.json", "{\"digest\": 3, \"status\": [");
+  EXPECT_FALSE(finished(folder_, "a"));
+}
+
+TEST_F(JobFolder, TellsTheOtherRanksOfAFailureOfThisRun) {
+  prepare("a");
+  const auto before = fs::file_time_type::clock::now() - std::chrono::seconds(1);
+  EXPECT_EQ(failure_left(folder_, "a", before), std::nullopt);
+  leave_failure(folder_, "a", "the disk is full");
+  EXPECT_EQ(failure_left(folder_, "a", before), "the disk is full");
+  EXPECT_EQ(failure_left(folder_, "b", before), std::nullopt);
+  EXPECT_EQ(failure_left(folder_, "a", before + std::chrono::hours(1)), std::nullopt) << "of an earlier run";
+  prepare("a");
+  EXPECT_EQ(failure_left(folder_, "a", before), std::nullopt);
+}
+
+TEST_F(JobFolder, IsOneProcessesAtATime) {
+  auto first = FolderLock::take(out_);
+  ASSERT_TRUE(first);
+  const auto second = FolderLock::take(out_);
+  ASSERT_FALSE(second);
+  EXPECT_THAT(second.failure().message, HasSubstr("another kinora run is writing to " + out_.string()));
+  { const FolderLock gone = std::move(*first); }
+  EXPECT_TRUE(FolderLock::take(out_));
+}
+
+}  // namespace
+}  // namespace kinora::core
