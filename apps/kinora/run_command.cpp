@@ -17,7 +17,7 @@ namespace po = boost::program_options;
 constexpr const char* kRunHelp = R"(usage: kinora run FILE.toml [options]
 
 Runs the jobs of a run file, one after the other, into its output folder. What is finished and unchanged is not done
-again; what was interrupted goes on where it was.
+again; training goes on from its last checkpoint, another interrupted job starts again.
 
 examples:
   kinora run configs/quickstart.toml                      the whole way, from a film to a generated clip

@@ -24,7 +24,7 @@ std::vector<JobKind> make_kinds() {
                    {"curate"}});
   kinds.push_back(
       {described_job<TrainTokenizerOptions>(),
-       {{"tokenizer", "tokenizer", "", true, false, "what is trained"}, parallel, precision, collective},
+       {{"tokenizer", "tokenizer", "", true, false, "what is trained"}, parallel, collective},
        {"shard"},
        true,
        true});

@@ -193,8 +193,4 @@ NamedTensors LatentCache::read(const std::string& key) const {
   return out;
 }
 
-void LatentCache::verify() const {
-  for (const auto& key : keys()) read(key);
-}
-
 }  // namespace kinora::core

@@ -42,8 +42,6 @@ class LatentCache {
   bool has(const std::string& key) const;
   // [any-thread] New CPU tensors by name.
   NamedTensors read(const std::string& key) const;
-  // [any-thread] Reads all of it, checksums included; throws at the first damage.
-  void verify() const;
 
  private:
   struct State;

@@ -21,6 +21,10 @@ namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+void read_all(const LatentCache& cache) {
+  for (const auto& key : cache.keys()) cache.read(key);
+}
+
 class LatentCacheIn : public testing::Test {
  protected:
   LatentCacheIn() : folder_(fs::temp_directory_path() / ("kinora-latents-" + std::to_string(getpid()))) {
@@ -111,7 +115,7 @@ TEST_F(LatentCacheIn, DamagedDataIsNamed) {
   f.write("damage", 6);
   f.close();
   const LatentCache c(path);
-  EXPECT_THAT(message([&] { c.verify(); }),
+  EXPECT_THAT(message([&] { read_all(c); }),
               testing::AllOf(HasSubstr("dataset samples/a%2Fb.c/"), HasSubstr("damaged"),
                              HasSubstr("remove the file")));
 }
@@ -152,7 +156,7 @@ TEST_F(LatentCacheIn, AnythingElseIsAnErrorNotACrash) {
       const auto edit = static_cast<char>(random());
       f.write(&edit, 1);
     }
-    message([&] { LatentCache(copy).verify(); });
+    message([&] { read_all(LatentCache(copy)); });
   }
 }
 

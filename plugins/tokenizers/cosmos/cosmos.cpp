@@ -55,8 +55,8 @@ void CosmosTokenizer::describe(Describe<Options>& d) {
 CosmosTokenizer::CosmosTokenizer(const Options& o, const Ctx& ctx)
     : options_(o),
       patcher_(o.patch_size, o.patch_type),
-      encoder_(ctx, o, patch_channels(o)),
-      decoder_(ctx, o, patch_channels(o)),
+      encoder_(ctx, o, patch_channels(o), blocks_),
+      decoder_(ctx, o, patch_channels(o), blocks_),
       quant_(ctx, "quant_conv", o.latent_channels, o.latent_channels, 1, 1),
       post_quant_(ctx, "post_quant_conv", o.latent_channels, o.latent_channels, 1, 1) {}
 

@@ -32,6 +32,7 @@ class CosmosTokenizer final : public Tokenizer<at::Tensor> {
 
   Options options_;
   Patcher patcher_;
+  int64_t blocks_ = 0;  // of the context, counted as they are made
   Encoder encoder_;
   Decoder decoder_;
   Conv quant_, post_quant_;

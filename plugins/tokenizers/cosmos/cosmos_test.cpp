@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "kinora/abi/tokenizer.h"
+#include "kinora/link.hpp"
 #include "plugins/tokenizers/cosmos/patch.hpp"
 #include "tests/support/oracle.hpp"
 
@@ -14,8 +15,9 @@ using at::Tensor;
 constexpr const char* kFile = "cosmos_tokenizer.safetensors";
 
 struct Cosmos : test::OnChain<kinora_tokenizer> {
-  explicit Cosmos(const core::json& options = core::json::object(), at::ScalarType dtype = at::kDouble)
-      : OnChain("tokenizer/cosmos", options, dtype) {}
+  explicit Cosmos(const core::json& options = core::json::object(), at::ScalarType dtype = at::kDouble,
+                  std::vector<const kinora_link*> links = {})
+      : OnChain("tokenizer/cosmos", options, dtype, std::move(links)) {}
   Tensor encode(const Tensor& video) {
     kinora_tensor latent = nullptr, posterior = nullptr;
     check((*this)->encode(self(), context(), handle(video), &latent, &posterior));
@@ -62,6 +64,50 @@ TEST_P(CosmosTokenizer, EqualsDiffusers) {
             test::bound_of(dtype));
   EXPECT_LT(test::difference(cosmos.decode(oracle("code", dtype)), oracle.exact("decoded")),
             test::bound_of(dtype));
+}
+
+// What a link sees: each block once a pass, numbered from 0, and each parameter under the block that reads it.
+struct Blocks final : Link<Tensor> {
+  Blocks() : Link(KINORA_LEVEL_METER) { skip_inherited<Blocks>(); }
+  Tensors block(const kinora_block& b, const Tensors& in) override {
+    seen.push_back(b.index);
+    return next.block(b, in);
+  }
+  std::vector<int64_t> seen;
+};
+
+TEST(CosmosBlocks, RunAgainInTheBackwardGiveTheSameGradients) {
+  const test::Oracle oracle(kFile, "a");
+  const test::Recompute recompute;
+  Blocks blocks;
+  std::map<std::string, Tensor> plain;
+  for (const auto& links : {std::vector<const kinora_link*>{}, {blocks.get(), recompute.get()}}) {
+    Cosmos cosmos(oracle.options, at::kDouble, links);
+    cosmos.load(oracle.under("weight."));
+    Tensor video = oracle("video", at::kDouble).requires_grad_();
+    cosmos.decode(cosmos.encode(video)).square().sum().backward();
+    const auto& parameters = cosmos.chain().parameters();
+    const auto& leaves = cosmos.chain().leaves();
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      const auto& name = parameters[i].name;
+      ASSERT_TRUE(leaves[i].tensor.grad().defined()) << name;
+      if (links.empty()) {
+        plain[name] = leaves[i].tensor.grad().clone();
+      } else {
+        EXPECT_LT((leaves[i].tensor.grad() - plain.at(name)).abs().max().item<double>(),
+                  1e-11 * (1 + plain.at(name).abs().max().item<double>()))
+            << name;
+      }
+    }
+    if (links.empty()) {
+      plain["video"] = video.grad().clone();
+    } else {
+      EXPECT_LT(test::difference(video.grad(), plain["video"]), 1e-12);
+    }
+  }
+  ASSERT_GT(blocks.seen.size(), 8u);
+  std::sort(blocks.seen.begin(), blocks.seen.end());
+  for (size_t i = 0; i < blocks.seen.size(); ++i) EXPECT_EQ(blocks.seen[i], static_cast<int64_t>(i));
 }
 
 // The number is the count of latent frames of each piece; five in all.

@@ -13,12 +13,13 @@ Tensor clip(const Tensor& y, int64_t batch) {
   return y.permute({0, 2, 3, 1}).contiguous().unflatten(0, {batch, y.size(0) / batch});
 }
 
-kinora_param declare(const Ctx& ctx, std::string name, std::vector<int64_t> shape, Init init) {
+kinora_param declare(const Scope& at, std::string name, std::vector<int64_t> shape, Init init) {
   Parameter p;
   p.name = std::move(name);
   p.shape = std::move(shape);
   p.init = init;
-  return ctx.parameter(p);
+  p.block = at.block;
+  return at.ctx.parameter(p);
 }
 
 }  // namespace
@@ -31,12 +32,12 @@ Tensor extend(const Pass& run, const Tensor& x, int64_t copies, int64_t keep) {
   return y;
 }
 
-Conv::Conv(const Ctx& ctx, const std::string& name, int64_t in, int64_t out, int64_t time, int64_t space,
+Conv::Conv(const Scope& at, const std::string& name, int64_t in, int64_t out, int64_t time, int64_t space,
            Start start) {
   const auto fan_in = static_cast<double>(in * time * space * space);
   const Init init = start == Start::zeros ? Init::zeros() : Init::uniform(1 / std::sqrt(fan_in));
-  weight_ = declare(ctx, name + ".weight", {out, in, time, space, space}, init);
-  bias_ = declare(ctx, name + ".bias", {out}, init);
+  weight_ = declare(at, name + ".weight", {out, in, time, space, space}, init);
+  bias_ = declare(at, name + ".bias", {out}, init);
 }
 
 Tensor Conv::in_space(const Pass& run, const Tensor& x, int64_t stride, int64_t padding) const {
@@ -54,27 +55,27 @@ Tensor Conv::pointwise(const Pass& run, const Tensor& x) const {
   return at::linear(x, run.value(weight_, x).flatten(1), run.value(bias_, x));
 }
 
-FrameNorm::FrameNorm(const Ctx& ctx, const std::string& name, int64_t channels)
-    : weight_(declare(ctx, name + ".norm.weight", {channels}, Init::ones())),
-      bias_(declare(ctx, name + ".norm.bias", {channels}, Init::zeros())) {}
+FrameNorm::FrameNorm(const Scope& at, const std::string& name, int64_t channels)
+    : weight_(declare(at, name + ".norm.weight", {channels}, Init::ones())),
+      bias_(declare(at, name + ".norm.bias", {channels}, Init::zeros())) {}
 
 Tensor FrameNorm::operator()(const Pass& run, const Tensor& x) const {
   return clip(at::group_norm(frames(x), 1, run.value(weight_, x), run.value(bias_, x), 1e-6), x.size(0));
 }
 
-FactorisedConv::FactorisedConv(const Ctx& ctx, const std::string& name, int64_t in, int64_t out, Start start)
-    : space_(ctx, name + ".conv_s", in, out, 1, 3), time_(ctx, name + ".conv_t", out, out, 3, 1, start) {}
+FactorisedConv::FactorisedConv(const Scope& at, const std::string& name, int64_t in, int64_t out, Start start)
+    : space_(at, name + ".conv_s", in, out, 1, 3), time_(at, name + ".conv_t", out, out, 3, 1, start) {}
 
 Tensor FactorisedConv::operator()(const Pass& run, const Tensor& x) const {
   return time_.in_time(run, extend(run, space_.in_space(run, x, 1, 1), 2, 2), 1);
 }
 
-ResnetBlock::ResnetBlock(const Ctx& ctx, const std::string& name, int64_t in, int64_t out)
-    : norm1_(ctx, name + ".norm1", in),
-      norm2_(ctx, name + ".norm2", out),
-      conv1_(ctx, name + ".conv1", in, out),
-      conv2_(ctx, name + ".conv2", out, out, Start::zeros) {
-  if (in != out) shortcut_.emplace_back(ctx, name + ".conv_shortcut", in, out, 1, 1);
+ResnetBlock::ResnetBlock(const Scope& at, const std::string& name, int64_t in, int64_t out)
+    : norm1_(at, name + ".norm1", in),
+      norm2_(at, name + ".norm2", out),
+      conv1_(at, name + ".conv1", in, out),
+      conv2_(at, name + ".conv2", out, out, Start::zeros) {
+  if (in != out) shortcut_.emplace_back(at, name + ".conv_shortcut", in, out, 1, 1);
 }
 
 Tensor ResnetBlock::operator()(const Pass& run, const Tensor& x) const {
@@ -83,12 +84,12 @@ Tensor ResnetBlock::operator()(const Pass& run, const Tensor& x) const {
   return y + (shortcut_.empty() ? x : shortcut_[0].pointwise(run, x));
 }
 
-Attend::Attend(const Ctx& ctx, const std::string& name, int64_t channels)
-    : norm_(ctx, name + ".norm", channels),
-      q_(ctx, name + ".to_q", channels, channels, 1, 1),
-      k_(ctx, name + ".to_k", channels, channels, 1, 1),
-      v_(ctx, name + ".to_v", channels, channels, 1, 1),
-      out_(ctx, name + ".to_out.0", channels, channels, 1, 1, Start::zeros) {}
+Attend::Attend(const Scope& at, const std::string& name, int64_t channels)
+    : norm_(at, name + ".norm", channels),
+      q_(at, name + ".to_q", channels, channels, 1, 1),
+      k_(at, name + ".to_k", channels, channels, 1, 1),
+      v_(at, name + ".to_v", channels, channels, 1, 1),
+      out_(at, name + ".to_out.0", channels, channels, 1, 1, Start::zeros) {}
 
 Tensor Attend::over_space(const Pass& run, const Tensor& x) const {
   const Tensor y = norm_(run, x);
@@ -120,10 +121,10 @@ Tensor Attend::over_time(const Pass& run, const Tensor& x) const {
   return x + out_.pointwise(run, o.reshape({B, H, W, T, C}).permute({0, 3, 1, 2, 4}).contiguous());
 }
 
-Downsample::Downsample(const Ctx& ctx, const std::string& name, int64_t channels, bool space, bool time) {
-  if (space) space_.emplace_back(ctx, name + ".conv1", channels, channels, 1, 3);
-  if (time) time_.emplace_back(ctx, name + ".conv2", channels, channels, 3, 1);
-  if (space || time) out_.emplace_back(ctx, name + ".conv3", channels, channels, 1, 1);
+Downsample::Downsample(const Scope& at, const std::string& name, int64_t channels, bool space, bool time) {
+  if (space) space_.emplace_back(at, name + ".conv1", channels, channels, 1, 3);
+  if (time) time_.emplace_back(at, name + ".conv2", channels, channels, 3, 1);
+  if (space || time) out_.emplace_back(at, name + ".conv3", channels, channels, 1, 1);
 }
 
 Tensor Downsample::operator()(const Pass& run, const Tensor& in) const {
@@ -143,10 +144,10 @@ Tensor Downsample::operator()(const Pass& run, const Tensor& in) const {
   return out_[0].pointwise(run, x);
 }
 
-Upsample::Upsample(const Ctx& ctx, const std::string& name, int64_t channels, bool space, bool time) {
-  if (time) time_.emplace_back(ctx, name + ".conv1", channels, channels, 3, 1);
-  if (space) space_.emplace_back(ctx, name + ".conv2", channels, channels, 1, 3);
-  if (space || time) out_.emplace_back(ctx, name + ".conv3", channels, channels, 1, 1);
+Upsample::Upsample(const Scope& at, const std::string& name, int64_t channels, bool space, bool time) {
+  if (time) time_.emplace_back(at, name + ".conv1", channels, channels, 3, 1);
+  if (space) space_.emplace_back(at, name + ".conv2", channels, channels, 1, 3);
+  if (space || time) out_.emplace_back(at, name + ".conv3", channels, channels, 1, 1);
 }
 
 Tensor Upsample::operator()(const Pass& run, const Tensor& in) const {

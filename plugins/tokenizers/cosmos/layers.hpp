@@ -28,13 +28,30 @@ struct History {
   }
 };
 
+// Where parameters are declared: the context, and the block that reads them (-1: none).
+struct Scope {
+  Scope(const Ctx& c, int64_t b = -1)
+      : ctx(c), block(b) {}  // NOLINT(google-explicit-constructor): outside blocks
+  Ctx ctx;
+  int64_t block;
+};
+
 // One pass through the network. history: null for a whole clip.
 struct Pass {
-  const Ctx& ctx;
+  Ctx ctx;
   History* history = nullptr;
   bool first() const { return !history || history->first; }
   at::Tensor value(kinora_param p, const at::Tensor& like) const {
     return ctx.value(p).to(like.scalar_type());
+  }
+  // layer(x), as block `index` of the context, which may run it again in the backward; a stream's pieces have
+  // no backward.
+  template <class Layer>
+  at::Tensor block(int64_t index, const at::Tensor& x, const Layer& layer) const {
+    if (history) return layer(*this, x);
+    return ctx.block(index, {x}, {}, 1, [run = *this, &layer](const std::vector<at::Tensor>& in) {
+      return std::vector{layer(run, in[0])};
+    })[0];
   }
 };
 
@@ -46,7 +63,7 @@ enum class Start { random, zeros };
 // A convolution with bias; its kernel is (time, space, space).
 class Conv {
  public:
-  Conv(const Ctx& ctx, const std::string& name, int64_t in, int64_t out, int64_t time, int64_t space,
+  Conv(const Scope& at, const std::string& name, int64_t in, int64_t out, int64_t time, int64_t space,
        Start start = Start::random);
   at::Tensor in_space(const Pass& run, const at::Tensor& x, int64_t stride, int64_t padding) const;
   // No padding: T -> (T - time) / stride + 1 frames.
@@ -64,7 +81,7 @@ at::Tensor extend(const Pass& run, const at::Tensor& x, int64_t copies, int64_t 
 // Normalises each frame over its pixels and channels; affine by channel.
 class FrameNorm {
  public:
-  FrameNorm(const Ctx& ctx, const std::string& name, int64_t channels);
+  FrameNorm(const Scope& at, const std::string& name, int64_t channels);
   at::Tensor operator()(const Pass& run, const at::Tensor& x) const;
 
  private:
@@ -74,7 +91,7 @@ class FrameNorm {
 // 3x3 in space, then 3 in time.
 class FactorisedConv {
  public:
-  FactorisedConv(const Ctx& ctx, const std::string& name, int64_t in, int64_t out,
+  FactorisedConv(const Scope& at, const std::string& name, int64_t in, int64_t out,
                  Start start = Start::random);
   at::Tensor operator()(const Pass& run, const at::Tensor& x) const;
 
@@ -84,7 +101,7 @@ class FactorisedConv {
 
 class ResnetBlock {
  public:
-  ResnetBlock(const Ctx& ctx, const std::string& name, int64_t in, int64_t out);
+  ResnetBlock(const Scope& at, const std::string& name, int64_t in, int64_t out);
   at::Tensor operator()(const Pass& run, const at::Tensor& x) const;
 
  private:
@@ -97,7 +114,7 @@ class ResnetBlock {
 // frames so far: a stream keeps their keys and values.
 class Attend {
  public:
-  Attend(const Ctx& ctx, const std::string& name, int64_t channels);
+  Attend(const Scope& at, const std::string& name, int64_t channels);
   at::Tensor over_space(const Pass& run, const at::Tensor& x) const;
   at::Tensor over_time(const Pass& run, const at::Tensor& x) const;
 
@@ -109,7 +126,7 @@ class Attend {
 // Strided convolution plus average pooling, in space and then in time (each where asked for), then 1x1x1.
 class Downsample {
  public:
-  Downsample(const Ctx& ctx, const std::string& name, int64_t channels, bool space, bool time);
+  Downsample(const Scope& at, const std::string& name, int64_t channels, bool space, bool time);
   at::Tensor operator()(const Pass& run, const at::Tensor& x) const;
 
  private:
@@ -119,7 +136,7 @@ class Downsample {
 // Repetition plus a convolution of it, in time and then in space, then 1x1x1. n frames become 2 n - 1.
 class Upsample {
  public:
-  Upsample(const Ctx& ctx, const std::string& name, int64_t channels, bool space, bool time);
+  Upsample(const Scope& at, const std::string& name, int64_t channels, bool space, bool time);
   at::Tensor operator()(const Pass& run, const at::Tensor& x) const;
 
  private:

@@ -7,43 +7,51 @@ std::string numbered(const std::string& name, size_t i) { return name + "." + st
 
 }  // namespace
 
-Stack::Stack(const Ctx& ctx, const std::string& name, int64_t in, int64_t out, int64_t n, bool attention) {
+Stack::Stack(const Ctx& ctx, const std::string& name, int64_t in, int64_t out, int64_t n, bool attention,
+             int64_t& block)
+    : block_(block) {
   for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
-    resnets_.emplace_back(ctx, numbered(name + ".resnets", i), i ? out : in, out);
-    if (!attention) continue;
-    space_.emplace_back(ctx, numbered(name + ".attentions", i), out);
-    time_.emplace_back(ctx, numbered(name + ".temp_attentions", i), out);
+    const Scope at(ctx, block++);
+    Layer layer{ResnetBlock(at, numbered(name + ".resnets", i), i ? out : in, out), {}};
+    if (attention) {
+      layer.attend.emplace_back(at, numbered(name + ".attentions", i), out);
+      layer.attend.emplace_back(at, numbered(name + ".temp_attentions", i), out);
+    }
+    layers_.push_back(std::move(layer));
   }
+}
+
+at::Tensor Stack::Layer::operator()(const Pass& run, const at::Tensor& x) const {
+  const at::Tensor y = resnet(run, x);
+  return attend.empty() ? y : attend[1].over_time(run, attend[0].over_space(run, y));
 }
 
 at::Tensor Stack::operator()(const Pass& run, at::Tensor x) const {
-  for (size_t i = 0; i < resnets_.size(); ++i) {
-    x = resnets_[i](run, x);
-    if (!space_.empty()) x = time_[i].over_time(run, space_[i].over_space(run, x));
-  }
+  for (size_t i = 0; i < layers_.size(); ++i) x = run.block(block_ + static_cast<int64_t>(i), x, layers_[i]);
   return x;
 }
 
-Middle::Middle(const Ctx& ctx, const std::string& name, int64_t channels)
-    : first_(ctx, name + ".resnets.0", channels, channels),
-      last_(ctx, name + ".resnets.1", channels, channels),
-      space_(ctx, name + ".attentions.0", channels),
-      time_(ctx, name + ".temp_attentions.0", channels) {}
+Middle::Middle(const Scope& at, const std::string& name, int64_t channels)
+    : first_(at, name + ".resnets.0", channels, channels),
+      last_(at, name + ".resnets.1", channels, channels),
+      space_(at, name + ".attentions.0", channels),
+      time_(at, name + ".temp_attentions.0", channels) {}
 
 at::Tensor Middle::operator()(const Pass& run, const at::Tensor& x) const {
   return last_(run, time_.over_time(run, space_.over_space(run, first_(run, x))));
 }
 
-Encoder::Encoder(const Ctx& ctx, const Config& c, int64_t patch_channels)
+Encoder::Encoder(const Ctx& ctx, const Config& c, int64_t patch_channels, int64_t& block)
     : levels_(encoder_levels(c)),
       in_(ctx, "encoder.conv_in", patch_channels, levels_.front().in),
-      middle_(ctx, "encoder.mid_block", levels_.back().out),
+      middle_block_(block++),
+      middle_(Scope(ctx, middle_block_), "encoder.mid_block", levels_.back().out),
       norm_(ctx, "encoder.norm_out", levels_.back().out),
       out_(ctx, "encoder.conv_out", levels_.back().out, c.latent_channels) {
   for (size_t i = 0; i < levels_.size(); ++i) {
     const auto& l = levels_[i];
     const std::string name = numbered("encoder.down_blocks", i);
-    stacks_.emplace_back(ctx, name, l.in, l.out, c.num_layers, l.attention);
+    stacks_.emplace_back(ctx, name, l.in, l.out, c.num_layers, l.attention, block);
     if (l.resample) down_.emplace_back(ctx, name + ".downsamplers.0", l.out, l.space, l.time);
   }
 }
@@ -54,25 +62,26 @@ at::Tensor Encoder::operator()(const Pass& run, const at::Tensor& patches) const
     x = stacks_[i](run, x);
     if (i < down_.size()) x = down_[i](run, x);
   }
-  return out_(run, at::silu(norm_(run, middle_(run, x))));
+  return out_(run, at::silu(norm_(run, run.block(middle_block_, x, middle_))));
 }
 
-Decoder::Decoder(const Ctx& ctx, const Config& c, int64_t patch_channels)
+Decoder::Decoder(const Ctx& ctx, const Config& c, int64_t patch_channels, int64_t& block)
     : levels_(decoder_levels(c)),
       in_(ctx, "decoder.conv_in", c.latent_channels, levels_.front().in),
-      middle_(ctx, "decoder.mid_block", levels_.front().in),
+      middle_block_(block++),
+      middle_(Scope(ctx, middle_block_), "decoder.mid_block", levels_.front().in),
       norm_(ctx, "decoder.norm_out", levels_.back().out),
       out_(ctx, "decoder.conv_out", levels_.back().out, patch_channels, Start::zeros) {
   for (size_t i = 0; i < levels_.size(); ++i) {
     const auto& l = levels_[i];
     const std::string name = numbered("decoder.up_blocks", i);
-    stacks_.emplace_back(ctx, name, l.in, l.out, c.num_layers + 1, l.attention);
+    stacks_.emplace_back(ctx, name, l.in, l.out, c.num_layers + 1, l.attention, block);
     if (l.resample) up_.emplace_back(ctx, name + ".upsamplers.0", l.out, l.space, l.time);
   }
 }
 
 at::Tensor Decoder::operator()(const Pass& run, const at::Tensor& latent) const {
-  at::Tensor x = middle_(run, in_(run, latent));
+  at::Tensor x = run.block(middle_block_, in_(run, latent), middle_);
   for (size_t i = 0; i < stacks_.size(); ++i) {
     x = stacks_[i](run, x);
     if (i < up_.size()) x = up_[i](run, x);

@@ -11,18 +11,25 @@ namespace kinora::cosmos {
 // Residual blocks, each followed by attention over space and over time at the configured resolutions.
 class Stack {
  public:
-  Stack(const Ctx& ctx, const std::string& name, int64_t in, int64_t out, int64_t n, bool attention);
+  // block: the context's next free number; counts up.
+  Stack(const Ctx& ctx, const std::string& name, int64_t in, int64_t out, int64_t n, bool attention,
+        int64_t& block);
   at::Tensor operator()(const Pass& run, at::Tensor x) const;
 
  private:
-  std::vector<ResnetBlock> resnets_;
-  std::vector<Attend> space_, time_;
+  struct Layer {
+    ResnetBlock resnet;
+    std::vector<Attend> attend;  // over space, over time; or none
+    at::Tensor operator()(const Pass& run, const at::Tensor& x) const;
+  };
+  int64_t block_;  // of the first layer
+  std::vector<Layer> layers_;
 };
 
 // Residual block, attention over space, attention over time, residual block.
 class Middle {
  public:
-  Middle(const Ctx& ctx, const std::string& name, int64_t channels);
+  Middle(const Scope& at, const std::string& name, int64_t channels);
   at::Tensor operator()(const Pass& run, const at::Tensor& x) const;
 
  private:
@@ -32,7 +39,7 @@ class Middle {
 
 class Encoder {
  public:
-  Encoder(const Ctx& ctx, const Config& c, int64_t patch_channels);
+  Encoder(const Ctx& ctx, const Config& c, int64_t patch_channels, int64_t& block);
   at::Tensor operator()(const Pass& run, const at::Tensor& patches) const;
 
  private:
@@ -40,6 +47,7 @@ class Encoder {
   FactorisedConv in_;
   std::vector<Stack> stacks_;
   std::vector<Downsample> down_;
+  int64_t middle_block_;
   Middle middle_;
   FrameNorm norm_;
   FactorisedConv out_;
@@ -47,12 +55,13 @@ class Encoder {
 
 class Decoder {
  public:
-  Decoder(const Ctx& ctx, const Config& c, int64_t patch_channels);
+  Decoder(const Ctx& ctx, const Config& c, int64_t patch_channels, int64_t& block);
   at::Tensor operator()(const Pass& run, const at::Tensor& latent) const;
 
  private:
   std::vector<Level> levels_;
   FactorisedConv in_;
+  int64_t middle_block_;
   Middle middle_;
   std::vector<Stack> stacks_;
   std::vector<Upsample> up_;
