@@ -106,10 +106,32 @@ struct kinora_sample {
 namespace kinora::core {
 namespace {
 
+// Keys become names of files: relative ones that stay below their folder.
+std::string checked_key(kinora_str key) {
+  const std::string_view text = view(key);
+  const auto refuse = [&](const char* why) {
+    std::string shown;
+    for (const char c : text.substr(0, 80)) shown += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
+    throw Error(KINORA_INVALID,
+                fmt::format("sample key '{}': {}; keys are relative names such as \"film-0003\" or \"a/b\"",
+                            shown, why));
+  };
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find('/', begin), text.size());
+    const std::string_view part = text.substr(begin, end - begin);
+    if (part.empty() || part == "." || part == "..") refuse("a part of it is empty, '.' or '..'");
+    if (part.size() > 200) refuse("a part of it is longer than 200 bytes");
+    begin = end + 1;
+  }
+  for (const char c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) refuse("it has control characters");
+  return std::string(text);
+}
+
 int32_t create(kinora_str key, kinora_sample** out) {
   return guard([&] {
     auto s = std::make_unique<kinora_sample>();
-    s->key = view(key);
+    s->key = checked_key(key);
     *out = s.release();
   });
 }
@@ -117,7 +139,7 @@ int32_t create(kinora_str key, kinora_sample** out) {
 int32_t clone(const kinora_sample* from, kinora_str key, kinora_sample** out) {
   return guard([&] {
     auto s = std::make_unique<kinora_sample>();
-    s->key = view(key);
+    s->key = checked_key(key);
     s->fields = from->fields;
     s->tensors = from->tensors;
     *out = s.release();

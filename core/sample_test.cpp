@@ -34,6 +34,17 @@ TEST_F(SampleTest, KeepsFieldsInTheOrderTheyWereSet) {
   EXPECT_THROW(s.need("json"), Error);
 }
 
+TEST_F(SampleTest, KeysAreNamesThatStayBelowTheirFolder) {
+  for (const char* good : {"film-0003", "a/b", "a.b", "..a", "é"}) EXPECT_EQ(Sample(good).key(), good);
+  const std::string too_long(201, 'a');
+  for (const std::string& bad :
+       {std::string(), std::string("."), std::string("../../x"), std::string("/tmp/x"), std::string("a//b"),
+        std::string("a/"), std::string("a\nb"), too_long}) {
+    EXPECT_THROW(Sample{bad}, Error) << bad;
+    EXPECT_THROW(Sample("k").clone(bad), Error) << bad;
+  }
+}
+
 TEST_F(SampleTest, EmptyFieldIsThere) {
   Sample s("k");
   s.set("txt", "");

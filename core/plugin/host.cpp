@@ -81,7 +81,10 @@ const void* get_interface(const kinora_host*, const char* id, uint32_t minor) {
       or_throw(ensure_torch());
       table = offered(id, minor);
     }
-    if (!table) throw Error(KINORA_UNSUPPORTED, fmt::format("this Kinora does not offer {} in minor version {}; a newer one may", id, minor));
+    if (!table)
+      throw Error(
+          KINORA_UNSUPPORTED,
+          fmt::format("this Kinora does not offer {} in minor version {}; a newer one may", id, minor));
   });
   return table;
 }
@@ -144,6 +147,15 @@ Status from_abi(int32_t status, std::string_view what) {
   LastError error = std::exchange(last(), {});
   if (error.code == status && !error.message.empty()) return Failure{status, std::move(error.message)};
   return fail(status, "{}: failed with status {} and no message", what, status);
+}
+
+void called(int32_t status, std::string_view id) {
+  if (status == KINORA_OK) return;
+  if (status == KINORA_STOP)
+    throw Error(KINORA_FAILED, fmt::format("{} returned KINORA_STOP, which only calls of a context may", id));
+  const Failure failure = from_abi(status, id).failure();
+  throw Error(status,
+              failure.message.starts_with(id) ? failure.message : fmt::format("{}: {}", id, failure.message));
 }
 
 }  // namespace kinora::core

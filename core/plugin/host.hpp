@@ -27,6 +27,9 @@ Status from_abi(int32_t status, std::string_view what);
 Failure take_error(std::string_view what);
 // What create() of a component gave, or its error as an exception that begins with the component's id.
 void* made(void* instance, std::string_view id);
+// What any other call into a component returned: its error as an exception that begins with the component's id. KINORA_STOP is
+// one, since only calls of a context may return it.
+void called(int32_t status, std::string_view id);
 
 // Lets this library or program use the SDK's C++ wrappers (kinora::Sample, kinora::Reader). The SDK's pointer
 // to the host is hidden, one a shared object, so this must stay inline: call it once in each.

@@ -35,6 +35,25 @@ TEST(Host, EachThreadHasItsOwnError) {
   EXPECT_EQ(from_abi(KINORA_IO, "call").failure().message, "call: failed with status -5 and no message");
 }
 
+TEST(Host, AFailedCallNamesTheComponentOnce) {
+  adopt_host();
+  const auto said = [](int32_t status, const char* message) -> std::string {
+    if (message) kinora::set_error(status, message);
+    try {
+      called(status, "loss/mine");
+    } catch (const Error& e) {
+      return e.code() == status || status == KINORA_STOP ? e.what() : "another code";
+    }
+    return "no error";
+  };
+  EXPECT_EQ(said(KINORA_OK, nullptr), "no error");
+  EXPECT_EQ(said(KINORA_DATA, "a tensor is missing"), "loss/mine: a tensor is missing");
+  EXPECT_EQ(said(KINORA_DATA, "loss/mine: no"), "loss/mine: no");
+  EXPECT_EQ(said(KINORA_IO, nullptr), "loss/mine: failed with status -5 and no message");
+  EXPECT_EQ(said(KINORA_STOP, nullptr), "loss/mine returned KINORA_STOP, which only calls of a context may");
+  EXPECT_THROW(check(KINORA_STOP), Error) << "not Stop, which nobody catches outside a context";
+}
+
 TEST(Host, LibtorchIsLoadedOnceAndFromInsideItsOwnLoading) {
   int loads = 0;
   set_torch_loader([&]() -> Status {

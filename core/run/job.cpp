@@ -59,19 +59,10 @@ Component JobContext::open(const ComponentUse& use) const {
   return or_throw(runtime_.registry().open(use.id));
 }
 
-kinora_run JobContext::call(Progress* progress) {
-  kinora_run call{};
-  call.struct_size = sizeof call;
-  call.device_type = KINORA_DL_CPU;
-  call.n_threads = 1;
-  call.seed = static_cast<uint64_t>(run_.seed);
+kinora_run JobContext::call(Progress* progress, int64_t first_sample) {
+  calls_.push_back({static_cast<uint64_t>(run_.seed), first_sample, progress});
+  kinora_run call = run_of(calls_.back());
   call.out = str(out_uri_);
-  call.self = progress;
-  call.progress = [](void* self, int64_t done, int64_t, kinora_tensor) -> int32_t {
-    if (self) static_cast<Progress*>(self)->update(done);
-    return cancelled() ? KINORA_CANCELLED : KINORA_OK;
-  };
-  call.cancelled = [](void*) -> int32_t { return cancelled() ? KINORA_CANCELLED : KINORA_OK; };
   return call;
 }
 

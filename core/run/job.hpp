@@ -1,5 +1,6 @@
 // What a job is given to do its work: its options, its inputs, its folder, and ways to say how far it is.
 #pragma once
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/options.hpp"
+#include "core/run/call.hpp"
 #include "core/run/progress.hpp"
 #include "core/run/run_file.hpp"
 #include "core/runtime.hpp"
@@ -58,8 +60,8 @@ class JobContext {
   Metrics& metrics() { return *metrics_; }
   // Counts and facts of the job, written to summary.json when it is done.
   nlohmann::json summary = nlohmann::json::object();
-  // A run struct for calls into components. Valid while the context lives.
-  kinora_run call(Progress* progress = nullptr);
+  // A run struct for calls into components about samples from this global number on. Valid while the context lives.
+  kinora_run call(Progress* progress = nullptr, int64_t first_sample = 0);
 
  private:
   Runtime& runtime_;
@@ -68,6 +70,7 @@ class JobContext {
   std::filesystem::path folder_;
   std::string out_uri_;
   std::unique_ptr<Metrics> metrics_;
+  std::deque<Call> calls_;
 };
 
 }  // namespace kinora::core

@@ -17,6 +17,7 @@ struct Parts {
   std::mutex mutex;
   std::map<std::string, JobFunction> jobs;
   std::map<std::string, ApplyFunction> applies;
+  NoiseFunction noise = nullptr;
 };
 
 Parts& parts() {
@@ -60,6 +61,23 @@ void register_job(const std::string& kind, JobFunction f) {
 void register_apply(const std::string& kind, ApplyFunction f) {
   const std::scoped_lock lock(parts().mutex);
   parts().applies[kind] = f;
+}
+
+void register_noise(NoiseFunction f) {
+  const std::scoped_lock lock(parts().mutex);
+  parts().noise = f;
+}
+
+int32_t draw_noise(uint64_t seed, int64_t first_sample, const char* key, kinora_tensor like, kinora_tensor* out) {
+  return guard([&] {
+    if (!key || !like || !out) throw Error(KINORA_INVALID, "noise: the key, `like` or `out` is null");
+    or_throw(ensure_torch());
+    const NoiseFunction draw = [] {
+      const std::scoped_lock lock(parts().mutex);
+      return parts().noise;
+    }();
+    check(draw(seed, first_sample, key, like, out));
+  });
 }
 
 JobFunction torch_job(const std::string& kind) {

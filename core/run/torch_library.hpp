@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/run/runner.hpp"
+#include "kinora/abi/tensor.h"
 
 namespace kinora::core {
 
@@ -19,6 +20,11 @@ Status open_torch_library();
 // Called by libkinora_torch when it is opened.
 void register_job(const std::string& kind, JobFunction);
 void register_apply(const std::string& kind, ApplyFunction);
+
+// Standard normal numbers for kinora_run.noise: see there. Row b of `like` is global sample first_sample + b.
+using NoiseFunction = int32_t (*)(uint64_t seed, int64_t first_sample, const char* key, kinora_tensor like, kinora_tensor* out);
+void register_noise(NoiseFunction);
+int32_t draw_noise(uint64_t seed, int64_t first_sample, const char* key, kinora_tensor like, kinora_tensor* out);
 
 // Opens the library first. Throw kinora::Error if it cannot be opened or has no such part.
 JobFunction torch_job(const std::string& kind);

@@ -31,7 +31,7 @@ variable_list call(int32_t (*fn)(void*, const kinora_tensor*, kinora_tensor*), v
                    const std::vector<kinora_tensor>& in, size_t n_out) {
   std::vector<kinora_tensor> out(n_out, nullptr);
   const int32_t status = fn(state, in.data(), out.data());
-  if (status != KINORA_OK) check(status);  // outputs are untouched after an error
+  if (status != KINORA_OK) check_or_stop(status);  // outputs are untouched after an error
   variable_list made;
   for (auto* h : out) made.push_back(adopt<at::Tensor>(h));
   return made;

@@ -93,7 +93,7 @@ at::Tensor BaseLink::attention(const Tensor& q, const Tensor& k, const Tensor& v
 BaseLink::Tensors BaseLink::block(const kinora_block& b, const Tensors& in) {
   std::vector<kinora_tensor> handles, out(b.n_out, nullptr);
   for (const auto& t : in) handles.push_back(handle(t));
-  check(b.fn(b.user, handles.data(), out.data()));
+  check_or_stop(b.fn(b.user, handles.data(), out.data()));
   Tensors made;
   for (auto* h : out) made.push_back(adopt<Tensor>(h));
   return made;

@@ -47,6 +47,7 @@ class SamplerInstance {
   at::Tensor sample(const kinora_denoiser& denoiser, const at::Tensor& noise, const kinora_run& run) const;
 
  private:
+  const ComponentSpec& spec_;
   const kinora_sampler& api_;
   void* self_;
 };

@@ -1,23 +1,44 @@
-// What the program finds in this library when it opens it: the tensor interface, the jobs, and apply for tensors.
+// What the program finds in this library when it opens it: the tensor interface, the jobs, and apply for
+// tensors.
 #include "core/plugin/host.hpp"
 #include "core/run/apply.hpp"
 #include "core/run/torch_library.hpp"
 #include "core/torch/apply_tensors.hpp"
 #include "core/torch/jobs/jobs.hpp"
+#include "core/torch/noise.hpp"
 #include "core/torch/tensors_api.hpp"
+#include "core/torch/torch_guard.hpp"
 #include "kinora/abi/plugin.h"
+#include "kinora/aten.hpp"
+
+namespace kinora::core {
+namespace {
+
+// libtorch's errors as ours, without its stack trace.
+template <auto f, class... Args>
+auto plain(Args&... args) {
+  return with_plain_errors([&] { return f(args...); });
+}
+
+int32_t noise(uint64_t seed, int64_t first_sample, const char* key, kinora_tensor like, kinora_tensor* out) {
+  return torch_guard([&] { *out = give(sample_noise(borrow<at::Tensor>(like), seed, first_sample, key)); });
+}
+
+}  // namespace
+}  // namespace kinora::core
 
 extern "C" KINORA_EXPORT void kinora_torch_open(const kinora_host* host) {
   using namespace kinora::core;
   kinora::g_host = host;
   register_interface(KINORA_TENSORS, KINORA_ABI_MINOR, tensors_api_table());
-  register_job("train-tokenizer", run_train_tokenizer);
-  register_job("encode", run_encode);
-  register_job("train", run_train);
-  register_job("generate", run_generate);
-  register_apply("tokenizer", apply_tokenizer);
-  register_apply("model", apply_model);
-  register_apply("loss", apply_loss);
-  register_apply("sampler", apply_sampler);
-  register_apply("precision", apply_precision);
+  register_noise(noise);
+  register_job("train-tokenizer", plain<run_train_tokenizer, JobContext>);
+  register_job("encode", plain<run_encode, JobContext>);
+  register_job("train", plain<run_train, JobContext>);
+  register_job("generate", plain<run_generate, JobContext>);
+  register_apply("tokenizer", plain<apply_tokenizer, Runtime, const ApplyRequest>);
+  register_apply("model", plain<apply_model, Runtime, const ApplyRequest>);
+  register_apply("loss", plain<apply_loss, Runtime, const ApplyRequest>);
+  register_apply("sampler", plain<apply_sampler, Runtime, const ApplyRequest>);
+  register_apply("precision", plain<apply_precision, Runtime, const ApplyRequest>);
 }

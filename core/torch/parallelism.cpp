@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "core/paths.hpp"
+#include "core/plugin/host.hpp"
 #include "kinora/aten.hpp"
 
 namespace kinora::core {
@@ -14,7 +15,8 @@ int64_t number_from(const char* name, int64_t fallback) {
   try {
     return std::stoll(text);
   } catch (const std::exception&) {
-    throw Error(KINORA_INVALID, std::string(name) + "=" + text + " is not a number; unset it or let the launcher set it");
+    throw Error(KINORA_INVALID,
+                std::string(name) + "=" + text + " is not a number; unset it or let the launcher set it");
   }
 }
 
@@ -33,6 +35,15 @@ at::Tensor summed(const kinora_group& group, const at::Tensor& x) {
   return adopt<at::Tensor>(out);
 }
 
+// What a precision calls the dtype of the residual stream.
+at::ScalarType stream_dtype(int32_t given, const std::string& id) {
+  const auto type = static_cast<at::ScalarType>(given);
+  for (const auto known : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf})
+    if (type == known) return type;
+  throw Error(KINORA_INVALID,
+              id + ": dtype " + std::to_string(given) + " is no floating-point type that a model can run in");
+}
+
 }  // namespace
 
 Parallelism::Parallelism(JobContext& context) {
@@ -45,9 +56,14 @@ Parallelism::Parallelism(JobContext& context) {
   for (const auto* use : context.spec().list("parallel")) {
     const Component component = context.open(*use);
     const auto& api = component.table<kinora_strategy>();
-    instances_.emplace_back(made(api.create(host(), use->options.abi(), mesh_->abi()), component.spec->id), api.destroy);
+    instances_.emplace_back(made(api.create(host(), use->options.abi(), mesh_->abi()), component.spec->id),
+                            api.destroy);
+    if (api.step)
+      throw Error(
+          KINORA_UNSUPPORTED,
+          component.spec->id + " brings a schedule of its own (step), which no trainer here runs yet");
     const kinora_link* link = nullptr;
-    check(api.link(instances_.back().get(), &link));
+    called(api.link(instances_.back().get(), &link), component.spec->id);
     if (link) links_.push_back(link);
   }
   if (const auto* use = context.spec().component("precision")) {
@@ -55,13 +71,14 @@ Parallelism::Parallelism(JobContext& context) {
     const auto& api = component.table<kinora_precision>();
     instances_.emplace_back(made(api.create(host(), use->options.abi()), component.spec->id), api.destroy);
     const kinora_link* link = nullptr;
-    check(api.link(instances_.back().get(), &link));
+    called(api.link(instances_.back().get(), &link), component.spec->id);
     if (link) links_.push_back(link);
-    dtype_ = static_cast<at::ScalarType>(api.dtype(instances_.back().get()));
+    dtype_ = stream_dtype(api.dtype(instances_.back().get()), component.spec->id);
   }
 }
 
-// The size of every axis that a strategy adds: its option `size`, and for one without it the ranks that are left.
+// The size of every axis that a strategy adds: its option `size`, and for one without it the ranks that are
+// left.
 MeshOwner::Sizes Parallelism::axes(JobContext& context, int64_t world) const {
   const MeshOwner alone;
   MeshOwner::Sizes sizes;
@@ -70,7 +87,8 @@ MeshOwner::Sizes Parallelism::axes(JobContext& context, int64_t world) const {
   for (const auto* use : context.spec().list("parallel")) {
     const Component component = context.open(*use);
     const auto& api = component.table<kinora_strategy>();
-    const Instance probe(made(api.create(host(), use->options.abi(), alone.abi()), component.spec->id), api.destroy);
+    const Instance probe(made(api.create(host(), use->options.abi(), alone.abi()), component.spec->id),
+                         api.destroy);
     const std::string axis = api.axis(probe.get());
     if (axis.empty()) continue;
     const int64_t size = use->options.values().value("size", int64_t{0});
@@ -79,8 +97,10 @@ MeshOwner::Sizes Parallelism::axes(JobContext& context, int64_t world) const {
   }
   if (!open_axis.empty()) sizes[open_axis] = world / product;
   if (product * (open_axis.empty() ? 1 : world / product) != world)
-    throw Error(KINORA_INVALID, "job '" + context.spec().name + "': its parallel strategies use " + std::to_string(product) +
-                                    " ranks, but WORLD_SIZE is " + std::to_string(world) + "; add ddp, which takes what is left, or start fewer");
+    throw Error(KINORA_INVALID, "job '" + context.spec().name + "': its parallel strategies use " +
+                                    std::to_string(product) + " ranks, but WORLD_SIZE is " +
+                                    std::to_string(world) +
+                                    "; add ddp, which takes what is left, or start fewer");
   return sizes;
 }
 
@@ -90,8 +110,10 @@ void Parallelism::join(JobContext& context, const MeshOwner::Sizes& axes, int64_
   const auto& api = component.table<kinora_collective>();
   collective_ = Instance(made(api.create(host(), use->options.abi()), component.spec->id), api.destroy);
   const std::string address = environment("MASTER_ADDR"), port = environment("MASTER_PORT");
-  const std::string rendezvous = environment("KINORA_RENDEZVOUS").empty() ? "tcp://" + (address.empty() ? "127.0.0.1" : address) + ":" + (port.empty() ? "29500" : port)
-                                                                          : environment("KINORA_RENDEZVOUS");
+  const std::string rendezvous =
+      environment("KINORA_RENDEZVOUS").empty()
+          ? "tcp://" + (address.empty() ? "127.0.0.1" : address) + ":" + (port.empty() ? "29500" : port)
+          : environment("KINORA_RENDEZVOUS");
   int64_t world = 1;
   for (const auto& [axis, size] : axes) world *= size;
   kinora_world about{};

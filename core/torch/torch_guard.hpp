@@ -20,6 +20,22 @@ inline int32_t code_of(const c10::Error& e) {
   return KINORA_FAILED;
 }
 
+inline std::string text_of(const c10::Error& e) {
+  std::string text = e.what_without_backtrace();
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+// f(), with libtorch's errors as kinora::Error without the stack trace.
+template <class F>
+auto with_plain_errors(F&& f) {
+  try {
+    return f();
+  } catch (const c10::Error& e) {
+    throw Error(code_of(e), text_of(e));
+  }
+}
+
 // As kinora::guard; `where` (may be empty) begins the message of a libtorch error.
 template <class F>
 int32_t torch_guard(F&& f, const std::string& where = {}) noexcept {
@@ -27,8 +43,7 @@ int32_t torch_guard(F&& f, const std::string& where = {}) noexcept {
     try {
       f();
     } catch (const c10::Error& e) {
-      std::string text = e.what_without_backtrace();
-      while (!text.empty() && text.back() == '\n') text.pop_back();
+      const std::string text = text_of(e);
       throw Error(code_of(e), where.empty() ? text : where + ": " + text);
     }
   });

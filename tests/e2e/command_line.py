@@ -159,6 +159,20 @@ def check_full_disk():
         subprocess.run(["umount", str(disk)], check=False)
 
 
+def check_noise():
+    """A sampler that draws noise of its own gets it from the run: another film, the same one each time."""
+    out = SCRATCH / "interrupted"
+    films = []
+    for name, churn in (("still", 0.0), ("churn", 2.0), ("again", 2.0)):
+        folder = SCRATCH / name
+        shutil.copytree(out, folder, ignore=shutil.ignore_patterns("film", "dit"))
+        done = subprocess.run([*quick_run(folder, steps=2), "--only", "film", "--set", "film.sampler.steps=4",
+                               "--set", f"film.sampler.s_churn={churn}"], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        films.append((folder / "film/videos/000.mp4").read_bytes())
+    assert films[0] != films[1] and films[1] == films[2]
+
+
 def check_identity():
     """What counts as the same job: its options and every file that they name; not how it runs. Nobody's files are removed."""
     out = SCRATCH / "interrupted"
@@ -198,7 +212,7 @@ def main():
     subprocess.run(["umount", str(SCRATCH / "disk")], capture_output=True)  # of a run that was killed
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
-    for check in (check_plugins, check_apply, check_completion, check_interrupt, check_full_disk, check_identity):
+    for check in (check_plugins, check_apply, check_completion, check_interrupt, check_full_disk, check_identity, check_noise):
         check()
         print("ok   ", check.__name__)
 

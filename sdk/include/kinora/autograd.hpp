@@ -63,7 +63,7 @@ std::vector<T> autograd_apply(const std::vector<T>& in, size_t n_out, typename d
   f.drop = Node::drop;
   std::vector<kinora_tensor> handles, out(n_out);
   for (const auto& t : in) handles.push_back(handle(t));
-  check(tensors_api().autograd_apply(&f, handles.data(), out.data()));  // an error has dropped the state
+  check_or_stop(tensors_api().autograd_apply(&f, handles.data(), out.data()));  // an error has dropped the state
   std::vector<T> made;
   for (auto h : out) made.push_back(adopt<T>(h));
   return made;

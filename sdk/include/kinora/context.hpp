@@ -104,7 +104,7 @@ class Context {
   }
   kinora_param parameter(const kinora_param_spec& s) const {
     kinora_param out = 0;
-    check(c_->parameter(c_->self, &s, &out));
+    check_or_stop(c_->parameter(c_->self, &s, &out));
     return out;
   }
   T value(kinora_param p) const {
@@ -154,7 +154,7 @@ class Context {
   Tensors block(const kinora_block& b, const Tensors& in) const {
     std::vector<kinora_tensor> handles, out(b.n_out);
     for (const auto& t : in) handles.push_back(handle(t));
-    check(c_->block(c_->self, &b, handles.data(), out.data()));
+    check_or_stop(c_->block(c_->self, &b, handles.data(), out.data()));
     Tensors made;
     for (auto h : out) made.push_back(adopt<T>(h));
     return made;
@@ -184,7 +184,7 @@ class Context {
   template <class F>
   static T made(F call) {
     kinora_tensor out = nullptr;
-    check(call(&out));
+    check_or_stop(call(&out));
     return adopt<T>(out);
   }
   const kinora_context* c_;

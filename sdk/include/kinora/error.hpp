@@ -34,9 +34,15 @@ inline kinora_str str(std::string_view s) { return {s.data(), s.size()}; }
 // Turns a status that a host call or another plugin returned into an exception, with the message that came with it.
 inline void check(int32_t status) {
   if (status == KINORA_OK) return;
-  if (status == KINORA_STOP) throw Stop{};
+  if (status == KINORA_STOP) throw Error(KINORA_FAILED, "KINORA_STOP was returned, which only calls of a context may");
   std::string text = host() ? std::string(view(host()->last_error(host()))) : std::string();
   throw Error(status, text.empty() ? "call failed with status " + std::to_string(status) : text);
+}
+
+// The same for calls of a context and what runs blocks for one, where a block may end this rank's part of the model.
+inline void check_or_stop(int32_t status) {
+  if (status == KINORA_STOP) throw Stop{};
+  check(status);
 }
 
 // Leaves the message for the caller and returns the code.

@@ -23,7 +23,7 @@ typedef struct kinora_pass {
   uint32_t struct_size;
   uint32_t again;   /* 1: a block runs a second time, in the backward */
   uint32_t no_grad; /* 1: no backward follows */
-  uint32_t reserved;
+  uint32_t branch;  /* of several passes over one input (guidance): 0 with the condition, then the others. Caches go by it */
   int64_t first_sample; /* global number of the batch's first sample; keys the noise */
   int64_t stage;        /* virtual pipeline stage */
   int64_t micro;        /* microbatch */

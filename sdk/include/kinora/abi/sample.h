@@ -21,7 +21,8 @@ typedef struct kinora_sample kinora_sample; /* opaque, counted */
 typedef struct kinora_samples_api {
   uint32_t struct_size;
   uint32_t reserved;
-  /* [any-thread] A new sample without fields; count 1. */
+  /* [any-thread] A new sample without fields; count 1. Keys become names of files: one or more parts between '/', none of
+   * them empty, ".", ".." or longer than 200 bytes, without control characters; else KINORA_INVALID. */
   int32_t (*create)(kinora_str key, kinora_sample** out);
   /* [any-thread] A new sample under another key, with the same byte fields and tensors (shared, not copied); count 1. */
   int32_t (*clone)(const kinora_sample*, kinora_str key, kinora_sample** out);

@@ -15,7 +15,7 @@ typedef struct kinora_denoiser {
   uint32_t struct_size;
   uint32_t reserved;
   void* self;
-  /* [owner-thread] Clean sample x0 for x [B, ...] at noise level sigma [B], float64.
+  /* [owner-thread] Clean sample x0 for x [B, ...] at noise level sigma, [B] or, of a video, one a latent frame [B, T]; float64.
    * x, sigma: borrowed. out: a new tensor of x's shape, float64, owned by the caller.
    * An error (KINORA_CANCELLED among them) is returned by the sampler unchanged. */
   int32_t (*denoise)(void* self, kinora_tensor x, kinora_tensor sigma, kinora_tensor* out);
