@@ -1,10 +1,12 @@
 // kinora apply ID [INPUT] [--inputs F.safetensors] [--method M] [--set k=v] [--out F] [--json]
-#include <boost/program_options.hpp>
 #include <iostream>
+
+#include <boost/program_options.hpp>
 
 #include "apps/kinora/command.hpp"
 #include "core/config/document.hpp"
 #include "core/run/apply.hpp"
+#include "core/run/apply_methods.hpp"
 #include "core/run/cancel.hpp"
 #include "core/run/torch_library.hpp"
 
@@ -29,18 +31,22 @@ examples:
 
 po::options_description flags() {
   po::options_description options("options");
-  options.add_options()("inputs", po::value<std::string>()->default_value("")->value_name("FILE"), "tensors by argument name")(
-      "method", po::value<std::string>()->default_value("")->value_name("M"), "encode, decode, encode_decode, gradient, quantize ...")(
-      "set", po::value<std::vector<std::string>>()->composing()->value_name("k=v"), "an option of the component; weights=FILE; seed=N")(
-      "out", po::value<std::string>()->default_value("")->value_name("PATH"), "where results go")("json", "print the result as JSON")(
-      "help,h", "this text");
+  options.add_options()("inputs", po::value<std::string>()->default_value("")->value_name("FILE"),
+                        "tensors by argument name")(
+      "method", po::value<std::string>()->default_value("")->value_name("M"),
+      "encode, decode, encode_decode, gradient, quantize ...")(
+      "set", po::value<std::vector<std::string>>()->composing()->value_name("k=v"),
+      "an option of the component; weights=FILE; seed=N")(
+      "out", po::value<std::string>()->default_value("")->value_name("PATH"), "where results go")(
+      "json", "print the result as JSON")("help,h", "this text");
   return options;
 }
 
 // k=v with v as TOML would read it, else as a plain string.
 void assign(const std::string& text, core::ApplyRequest& request) {
   const auto equals = text.find('=');
-  if (equals == std::string::npos || equals == 0) throw Error(KINORA_INVALID, "--set " + text + ": expected NAME=VALUE");
+  if (equals == std::string::npos || equals == 0)
+    throw Error(KINORA_INVALID, "--set " + text + ": expected NAME=VALUE");
   const std::string name = text.substr(0, equals), value = text.substr(equals + 1);
   if (name == "weights") {
     request.weights = value;
@@ -59,7 +65,8 @@ void assign(const std::string& text, core::ApplyRequest& request) {
 
 int apply_command(core::Runtime& runtime, const Arguments& arguments) {
   po::options_description all = flags();
-  all.add_options()("id", po::value<std::string>()->default_value(""))("input", po::value<std::string>()->default_value(""));
+  all.add_options()("id", po::value<std::string>()->default_value(""))(
+      "input", po::value<std::string>()->default_value(""));
   po::positional_options_description positional;
   positional.add("id", 1).add("input", 1);
   po::variables_map given;
@@ -74,24 +81,35 @@ int apply_command(core::Runtime& runtime, const Arguments& arguments) {
   request.inputs = given["inputs"].as<std::string>();
   request.method = given["method"].as<std::string>();
   request.out = given["out"].as<std::string>();
-  if (request.id.empty()) return complain(kUsage, "apply: which component? see kinora plugins list and kinora apply --help");
+  if (request.id.empty())
+    return complain(kUsage, "apply: which component? see kinora plugins list and kinora apply --help");
   if (given.count("set"))
     for (const auto& set : given["set"].as<std::vector<std::string>>()) assign(set, request);
 
   const auto spec = runtime.registry().find(request.id);
   if (!spec) return complain(kUsage, "apply: " + spec.failure().message);
   request.id = (*spec)->id;
-  if ((*spec)->kind == "stage" && request.input.empty()) return complain(kUsage, "apply: " + request.id + " needs an input file: kinora apply " + request.id + " FILE");
+  if ((*spec)->kind == "stage" && request.input.empty())
+    return complain(kUsage,
+                    "apply: " + request.id + " needs an input file: kinora apply " + request.id + " FILE");
+  if ((*spec)->kind != "stage" && core::apply_methods(**spec).empty())
+    return complain(kUsage, "apply: " + request.id + ": nothing can be applied of a component of kind '" +
+                                (*spec)->kind +
+                                "' alone; stages, tokenizers, models, losses, samplers and precisions can");
   if ((*spec)->kind != "stage" && request.inputs.empty())
-    return complain(kUsage, "apply: " + request.id + " needs --inputs FILE.safetensors; kinora plugins inspect " + request.id + " lists the tensors");
+    return complain(kUsage, "apply: " + request.id +
+                                " needs --inputs FILE.safetensors; kinora plugins inspect " + request.id +
+                                " lists the tensors");
   core::watch_signals();
-  const auto result = (*spec)->kind == "stage" ? core::apply_stage(runtime, request) : core::torch_apply((*spec)->kind)(runtime, request);
+  const auto result = (*spec)->kind == "stage" ? core::apply_stage(runtime, request)
+                                               : core::torch_apply((*spec)->kind)(runtime, request);
   if (given.count("json")) {
     std::cout << result.result.dump() << "\n";
   } else {
     std::cout << result.result.dump(2) << "\n";
   }
-  return kDone;
+  std::cout.flush();  // before what stderr says about it
+  return result.problem.empty() ? kDone : complain(kFailed, result.problem);
 }
 
 }  // namespace kinora

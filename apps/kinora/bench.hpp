@@ -1,7 +1,9 @@
-// The benchmarks of `kinora bench`. Each compares what it measures with its limit or a peer, in turns, in one run.
+// The benchmarks of `kinora bench`. Each compares what it measures with its limit or a peer, in turns, in one
+// run.
 #pragma once
-#include <nlohmann/json.hpp>
 #include <string>
+
+#include <nlohmann/json.hpp>
 
 #include "core/runtime.hpp"
 
@@ -12,6 +14,7 @@ struct BenchOptions {
   int repeat = 5;
 };
 
+// Its line says whether the median of the rounds is "within" its bound.
 struct Benchmark {
   const char* name;
   nlohmann::json (*run)(core::Runtime&, const BenchOptions&);

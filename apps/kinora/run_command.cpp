@@ -1,6 +1,7 @@
 // kinora run FILE.toml and kinora check FILE.toml
-#include <boost/program_options.hpp>
 #include <iostream>
+
+#include <boost/program_options.hpp>
 
 #include "apps/kinora/command.hpp"
 #include "core/config/document.hpp"
@@ -28,7 +29,8 @@ examples:
 )";
 
 // Reads the file and the --set overrides; prints every problem. Nothing if there was one.
-std::optional<core::RunFile> load(core::Runtime& runtime, const std::string& file, const std::vector<std::string>& sets) {
+std::optional<core::RunFile> load(core::Runtime& runtime, const std::string& file,
+                                  const std::vector<std::string>& sets) {
   auto doc = core::Document::read(file);
   if (!doc) {
     std::cerr << doc.failure().message << "\n";
@@ -46,10 +48,12 @@ std::optional<core::RunFile> load(core::Runtime& runtime, const std::string& fil
 
 po::options_description run_options() {
   po::options_description options("options");
-  options.add_options()("set", po::value<std::vector<std::string>>()->composing()->value_name("a.b=v"), "override a value: JOB.OPTION=VALUE or run.KEY=VALUE")(
-      "only", po::value<std::string>()->default_value("")->value_name("JOB"), "run this job and what it reads")(
-      "out", po::value<std::string>()->value_name("DIR"), "output folder instead of the file's")("dry-run", "say what would be done")(
-      "help,h", "this text");
+  options.add_options()("set", po::value<std::vector<std::string>>()->composing()->value_name("a.b=v"),
+                        "override a value: JOB.OPTION=VALUE or run.KEY=VALUE")(
+      "only", po::value<std::string>()->default_value("")->value_name("JOB"),
+      "run this job and what it reads")("out", po::value<std::string>()->value_name("DIR"),
+                                        "output folder instead of the file's")(
+      "dry-run", "say what would be done")("help,h", "this text");
   return options;
 }
 
@@ -81,22 +85,28 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
     std::cout << kRunHelp << visible;
     return kDone;
   }
-  if (given.file.empty()) return complain(kUsage, "run: which file? kinora run FILE.toml, for example kinora run configs/quickstart.toml");
+  if (given.file.empty())
+    return complain(kUsage,
+                    "run: which file? kinora run FILE.toml, for example kinora run configs/quickstart.toml");
   auto run = load(runtime, given.file, given.sets);
   if (!run) return kUsage;
-  if (given.values.count("out")) run->out = std::filesystem::absolute(given.values["out"].as<std::string>()).lexically_normal();
+  if (given.values.count("out"))
+    run->out = std::filesystem::absolute(given.values["out"].as<std::string>()).lexically_normal();
   core::RunOptions options;
   options.dry = given.values.count("dry-run") != 0;
   options.only = given.values["only"].as<std::string>();
   std::vector<std::string> names;
   for (const auto& job : run->jobs) names.push_back(job.name);
   if (!options.only.empty() && std::find(names.begin(), names.end(), options.only) == names.end())
-    return complain(kUsage, "run: no job is called '" + options.only + "'" + core::did_you_mean(options.only, names));
+    return complain(kUsage,
+                    "run: no job is called '" + options.only + "'" + core::did_you_mean(options.only, names));
   if (!runtime.has_log_level()) core::or_throw(core::set_log_level(run->log_level));
   if (options.dry) return core::run_jobs(runtime, *run, options).ok ? kDone : kFailed;
   std::error_code error;
   std::filesystem::create_directories(run->out, error);
-  if (error) return complain(kFailed, "cannot make the output folder " + run->out.string() + ": " + error.message() + "; choose another with --out");
+  if (error)
+    return complain(kFailed, "cannot make the output folder " + run->out.string() + ": " + error.message() +
+                                 "; choose another with --out");
   core::watch_signals();
   auto log = core::LogFile::open(run->out / "kinora.log");
   if (!log) return complain(kFailed, log.failure().message);
@@ -109,10 +119,12 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
 
 int check_command(core::Runtime& runtime, const Arguments& arguments) {
   po::options_description visible("options");
-  visible.add_options()("set", po::value<std::vector<std::string>>()->composing()->value_name("a.b=v"), "override a value")("help,h", "this text");
+  visible.add_options()("set", po::value<std::vector<std::string>>()->composing()->value_name("a.b=v"),
+                        "override a value")("help,h", "this text");
   const Parsed given = parse(arguments, visible);
   if (given.values.count("help")) {
-    std::cout << "usage: kinora check FILE.toml [--set a.b=v]...\n\nReads a run file as `run` would and prints every error at once, as "
+    std::cout << "usage: kinora check FILE.toml [--set a.b=v]...\n\nReads a run file as `run` would and "
+                 "prints every error at once, as "
                  "FILE:LINE:COL. Exit 0 if there is\nnone, else 2.\n\n"
               << visible;
     return kDone;
@@ -120,7 +132,8 @@ int check_command(core::Runtime& runtime, const Arguments& arguments) {
   if (given.file.empty()) return complain(kUsage, "check: which file? kinora check FILE.toml");
   const auto run = load(runtime, given.file, given.sets);
   if (!run) return kUsage;
-  std::cout << given.file << ": " << run->jobs.size() << " jobs, no errors\n";
+  std::cout << given.file << ": " << run->jobs.size() << (run->jobs.size() == 1 ? " job" : " jobs")
+            << ", no errors\n";
   return kDone;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <sstream>
+
 #include <toml++/toml.h>
 
 namespace kinora::core {
@@ -78,8 +79,9 @@ std::string format(const Diagnostic& d) {
 Result<Document> Document::read(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   std::error_code ignored;
-  if (!in || std::filesystem::is_directory(file, ignored))
-    return Failure{KINORA_NOT_FOUND, file.string() + ": no such file, or it cannot be read"};
+  if (std::filesystem::is_directory(file, ignored))
+    return Failure{KINORA_INVALID, file.string() + ": is a folder; give the path of a file in it"};
+  if (!in) return Failure{KINORA_NOT_FOUND, file.string() + ": no such file, or it cannot be read"};
   std::ostringstream text;
   text << in.rdbuf();
   return parse(text.str(), file.string());
@@ -90,10 +92,12 @@ Result<Document> Document::parse(std::string_view text, const std::string& name)
   out.name_ = name;
   try {
     const toml::table table = toml::parse(text, name);
-    out.root_ = convert(table, "", [&](const std::string& at, const toml::source_position& k, const toml::source_position& v) {
-      out.places_[at] = {{name, static_cast<int>(k.line), static_cast<int>(k.column)},
-                         {name, static_cast<int>(v.line), static_cast<int>(v.column)}};
-    });
+    out.root_ =
+        convert(table, "",
+                [&](const std::string& at, const toml::source_position& k, const toml::source_position& v) {
+                  out.places_[at] = {{name, static_cast<int>(k.line), static_cast<int>(k.column)},
+                                     {name, static_cast<int>(v.line), static_cast<int>(v.column)}};
+                });
   } catch (const toml::parse_error& e) {
     return syntax_error(e, name);
   }
@@ -103,7 +107,8 @@ Result<Document> Document::parse(std::string_view text, const std::string& name)
 Status Document::set(std::string_view assignment) {
   const auto equals = assignment.find('=');
   if (equals == std::string_view::npos || equals == 0)
-    return Failure{KINORA_INVALID, "--set " + std::string(assignment) + ": expected NAME=VALUE, for example dit.steps=100"};
+    return Failure{KINORA_INVALID,
+                   "--set " + std::string(assignment) + ": expected NAME=VALUE, for example dit.steps=100"};
   const std::string path(assignment.substr(0, equals)), text(assignment.substr(equals + 1));
   auto parsed = parse("v = " + text, "--set");
   if (!parsed) parsed = parse("v = " + json(text).dump(), "--set");
@@ -121,14 +126,17 @@ Status Document::set(std::string_view assignment) {
     pointer = child("", parts.front());
   }
   if (!at || parts.size() < 2)
-    return Failure{KINORA_INVALID, "--set " + path + ": the first part must be 'run' or the name of a job of " + name_};
+    return Failure{KINORA_INVALID,
+                   "--set " + path + ": the first part must be 'run' or the name of a job of " + name_};
   for (size_t i = 1; i + 1 < parts.size(); ++i) {
     pointer = child(pointer, parts[i]);
     // A component given by its name alone becomes a table as soon as one of its options is set.
-    if (at->contains(parts[i]) && (*at)[parts[i]].is_string()) (*at)[parts[i]] = json{{"use", (*at)[parts[i]]}};
+    if (at->contains(parts[i]) && (*at)[parts[i]].is_string())
+      (*at)[parts[i]] = json{{"use", (*at)[parts[i]]}};
     at = &(*at)[parts[i]];
     if (at->is_null()) *at = json::object();
-    if (!at->is_object()) return Failure{KINORA_INVALID, "--set " + path + ": '" + parts[i] + "' is not a table"};
+    if (!at->is_object())
+      return Failure{KINORA_INVALID, "--set " + path + ": '" + parts[i] + "' is not a table"};
   }
   (*at)[parts.back()] = value;
   const Location here{"--set " + std::string(assignment), 0, 0};

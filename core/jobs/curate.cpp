@@ -5,6 +5,8 @@
 
 #include "core/io/atomic_file.hpp"
 #include "core/jobs/pipeline.hpp"
+#include "core/log.hpp"
+#include "core/run/stage_results.hpp"
 
 namespace kinora::core {
 namespace {
@@ -18,7 +20,9 @@ json parse_field(const Sample& sample, const char* name) {
   return value.is_discarded() ? json() : value;
 }
 
-const char* end_name(uint32_t end) { return end == KINORA_KEPT ? "kept" : end == KINORA_FILTERED ? "filtered" : "failed"; }
+const char* end_name(uint32_t end) {
+  return end == KINORA_KEPT ? "kept" : end == KINORA_FILTERED ? "filtered" : "failed";
+}
 
 // The line of items.jsonl about one end.
 json item_line(const Sample& sample, const kinora_outcome& outcome) {
@@ -27,8 +31,10 @@ json item_line(const Sample& sample, const kinora_outcome& outcome) {
   if (outcome.reason) line["reason"] = outcome.reason;
   if (outcome.end == KINORA_FILTERED) line["score"] = outcome.score;
   line["facts"] = parse_field(sample, "json");
-  if (const auto parent = line["facts"].is_object() ? line["facts"].value("film", "") : ""; !parent.empty()) line["parent"] = parent;
-  if (outcome.consumed) line["shots"] = parse_field(sample, "shots.json");
+  if (const auto parent = line["facts"].is_object() ? line["facts"].value("film", "") : ""; !parent.empty())
+    line["parent"] = parent;
+  if (sample.text("shots.json")) line["shots"] = parse_field(sample, "shots.json");
+  if (const auto damage = damage_of(sample); !damage.empty()) line["damaged"] = damage;
   if (const auto url = sample.text("url")) line["url"] = *url;
   if (const auto caption = sample.text("txt")) line["caption"] = *caption;
   return line;
@@ -37,16 +43,26 @@ json item_line(const Sample& sample, const kinora_outcome& outcome) {
 // Fields that are facts about where a sample came from rather than part of it.
 bool stored(std::string_view field) { return field != "url" && field != "shots.json"; }
 
-// A kept sample as files KEY.FIELD; the field that the others describe is written last, so that it marks a whole sample.
+// A kept sample as files KEY.FIELD; the field that the others describe is written last, so that it marks a
+// whole sample.
 void store(const fs::path& folder, const Sample& sample) {
   for (const auto& field : sample.fields())
     if (stored(field.name))
-      or_throw(write_file_atomically(folder / (std::string(sample.key()) + "." + std::string(field.name)),
-                                     {reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size()}));
+      or_throw(
+          write_file_atomically(folder / (std::string(sample.key()) + "." + std::string(field.name)),
+                                {reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size()}));
 }
 
-// A key an input: its name without the ending and without dots (WebDataset: what follows the first dot is the field), told
-// apart by a number where two inputs have the same.
+// "f-0000" beside "f": what clip.transcode calls the first clip of f.
+bool is_clip_of_another(const std::string& key, const std::set<std::string>& films) {
+  const size_t digits = key.size() - 1 - std::min(key.size() - 1, key.find_last_not_of("0123456789"));
+  if (digits < 4 || key[key.size() - digits - 1] != '-') return false;
+  const std::string film = key.substr(0, key.size() - digits - 1);
+  return films.count(film) || is_clip_of_another(film, films);
+}
+
+// A key an input: its name without the ending and without dots (WebDataset: what follows the first dot is the
+// field), told apart by a number where two inputs have the same, and by "-film" from the clips of another.
 std::vector<std::string> keys_of(const std::vector<std::string>& files) {
   std::vector<std::string> keys;
   std::set<std::string> used;
@@ -57,6 +73,14 @@ std::vector<std::string> keys_of(const std::vector<std::string>& files) {
     for (int n = 2; !used.insert(key).second; ++n) key = stem + "-" + std::to_string(n);
     keys.push_back(key);
   }
+  const std::set<std::string> films = used;
+  for (auto& key : keys)
+    if (is_clip_of_another(key, films)) {
+      const std::string base = key + "-film";
+      used.erase(key);
+      key = base;
+      for (int n = 2; !used.insert(key).second; ++n) key = base + "-" + std::to_string(n);
+    }
   return keys;
 }
 
@@ -70,16 +94,18 @@ std::vector<std::string> films(const std::vector<std::string>& paths) {
     }
     std::vector<std::string> inside;
     for (const auto& entry : fs::directory_iterator(path))
-      if (entry.is_regular_file() && entry.path().filename().string().front() != '.') inside.push_back(entry.path().string());
+      if (entry.is_regular_file() && entry.path().filename().string().front() != '.')
+        inside.push_back(entry.path().string());
     std::sort(inside.begin(), inside.end());
     out.insert(out.end(), inside.begin(), inside.end());
   }
   return out;
 }
 
-void summarise(JobContext& context, const PipelineResult& result) {
+void summarise(JobContext& context, const PipelineResult& result, int64_t damaged) {
   context.summary["inputs"] = result.inputs.sum();
   context.summary.update(result.inputs.json());
+  context.summary["damaged"] = damaged;  // inputs, among those that did not fail as well as those that did
   context.summary["clips"] = result.made.json();
   context.summary["rules"] = result.rules;
 }
@@ -89,13 +115,16 @@ void summarise(JobContext& context, const PipelineResult& result) {
 void run_curate(JobContext& context) {
   const auto options = context.options<CurateOptions>();
   const fs::path data = context.folder() / "data";
-  fs::remove_all(data);  // an interrupted curation starts over; what it had written is not trusted to be whole
+  fs::remove_all(
+      data);  // an interrupted curation starts over; what it had written is not trusted to be whole
   fs::create_directories(data);
   AtomicFile items = or_throw(AtomicFile::create(context.folder() / "items.jsonl"));
 
   const auto inputs = films(context.spec().paths);
   const auto keys = keys_of(inputs);
   size_t at = 0;
+  int64_t damaged = 0;
+  std::set<std::string> kept;  // keys
   PipelineJob job;
   job.stages = context.spec().list("stages");
   job.engine = context.spec().component("engine");
@@ -110,17 +139,30 @@ void run_curate(JobContext& context) {
     return film;
   };
   job.ended = [&](const Sample& sample, const kinora_outcome& outcome) {
-    if (outcome.end == KINORA_KEPT && !outcome.consumed) store(data, sample);
-    or_throw(items.write(item_line(sample, outcome).dump(-1, ' ', false, json::error_handler_t::replace) + "\n"));
+    if (outcome.end == KINORA_KEPT && !outcome.consumed) {
+      if (!kept.insert(std::string(sample.key())).second)
+        throw Error(KINORA_DATA, "two kept samples are called '" + std::string(sample.key()) +
+                                     "', and the second would overwrite the first; rename an input, or mend "
+                                     "the stage that names it");
+      store(data, sample);
+    }
+    const json line = item_line(sample, outcome);
+    if (!outcome.made && line.contains("damaged")) {
+      ++damaged;
+      if (outcome.end != KINORA_FAILED_AT)
+        log_warn("{}: damaged: {}", sample.key(), line["damaged"].get<std::string>());
+    }
+    or_throw(items.write(line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"));
   };
   const PipelineResult result = run_pipeline(context, job);
   or_throw(items.commit());
-  summarise(context, result);
+  summarise(context, result, damaged);
   if (result.inputs.sum() != static_cast<int64_t>(inputs.size()))
     throw Error(KINORA_FAILED, "the engine lost an input: " + std::to_string(inputs.size()) + " went in, " +
                                    std::to_string(result.inputs.sum()) + " ended; report this as a defect");
-  if (result.inputs.failed > 0 && result.inputs.failed == result.inputs.sum())
-    throw Error(KINORA_DATA, "none of the " + std::to_string(inputs.size()) + " inputs could be used; items.jsonl says why for each");
+  if (result.inputs.failed > 0 && result.inputs.failed == result.inputs.sum() && result.made.kept == 0)
+    throw Error(KINORA_DATA, "none of the " + std::to_string(inputs.size()) +
+                                 " inputs could be used; items.jsonl says why for each");
 }
 
 void run_shard(JobContext& context) {
@@ -144,13 +186,15 @@ void run_shard(JobContext& context) {
     Sample sample(at->first);
     std::sort(at->second.begin(), at->second.end());
     for (const auto& file : at->second)
-      sample.set(file.filename().string().substr(at->first.size() + 1).c_str(), or_throw(context.runtime().io().read_all(file.string())));
+      sample.set(file.filename().string().substr(at->first.size() + 1).c_str(),
+                 or_throw(context.runtime().io().read_all(file.string())));
     ++at;
     return sample;
   };
   const PipelineResult result = run_pipeline(context, job);
   if (result.inputs.failed > 0)
-    throw Error(KINORA_FAILED, std::to_string(result.inputs.failed) + " clips could not be packed; the log names them");
+    throw Error(KINORA_FAILED,
+                std::to_string(result.inputs.failed) + " clips could not be packed; the log names them");
   int64_t shards = 0;
   uint64_t bytes = 0;
   for (const auto& entry : fs::directory_iterator(context.folder()))

@@ -1,6 +1,5 @@
 #include "core/jobs/pipeline.hpp"
 
-#include <set>
 #include <thread>
 
 #include "core/log.hpp"
@@ -14,7 +13,6 @@ struct Books {
   const PipelineJob& job;
   Progress progress;
   PipelineResult result;
-  std::set<std::string> sources;  // keys of inputs that are under way
 
   static Books& of(void* self) { return *static_cast<Books*>(self); }
 
@@ -23,7 +21,6 @@ struct Books {
     const int32_t failed = guard([&] {
       auto sample = job.next();
       if (!sample) return;
-      sources.insert(std::string(sample->key()));
       *out = sample->release();
       status = KINORA_OK;
     });
@@ -32,8 +29,7 @@ struct Books {
 
   void done(const kinora_outcome& outcome) {
     const Sample sample = Sample::borrow(outcome.sample);
-    const bool source = sources.erase(std::string(sample.key())) > 0;
-    Counts& counts = source ? result.inputs : result.made;
+    Counts& counts = outcome.made ? result.made : result.inputs;
     if (job.ended) job.ended(sample, outcome);
     if (outcome.end == KINORA_KEPT) ++counts.kept;
     if (outcome.end == KINORA_FILTERED) {
@@ -42,7 +38,8 @@ struct Books {
     }
     if (outcome.end == KINORA_FAILED_AT) {
       ++counts.failed;
-      log_warn("{}: failed in {}: {}", sample.key(), outcome.stage ? outcome.stage : "the engine", outcome.reason ? outcome.reason : "");
+      log_warn("{}: failed in {}: {}", sample.key(), outcome.stage ? outcome.stage : "the engine",
+               outcome.reason ? outcome.reason : "");
     }
     progress.update(result.inputs.sum(), std::to_string(result.made.sum()) + " made");
   }
@@ -73,7 +70,7 @@ PipelineResult run_pipeline(JobContext& context, const PipelineJob& job) {
     specs.push_back(spec);
   }
 
-  Books books{job, {context.spec().name, job.total, job.unit}, {}, {}};
+  Books books{job, {context.spec().name, job.total, job.unit}, {}};
   kinora_pipeline pipeline{};
   pipeline.struct_size = sizeof pipeline;
   pipeline.n_stages = static_cast<uint32_t>(specs.size());
@@ -81,7 +78,9 @@ PipelineResult run_pipeline(JobContext& context, const PipelineJob& job) {
   pipeline.memory = static_cast<uint64_t>(job.memory);
   pipeline.self = &books;
   pipeline.next = [](void* self, kinora_sample** out) { return Books::of(self).next(out); };
-  pipeline.done = [](void* self, const kinora_outcome* o) { return guard([&] { Books::of(self).done(*o); }); };
+  pipeline.done = [](void* self, const kinora_outcome* o) {
+    return guard([&] { Books::of(self).done(*o); });
+  };
 
   kinora_run call = context.call();
   call.n_threads = static_cast<int32_t>(job.threads > 0 ? job.threads : std::thread::hardware_concurrency());

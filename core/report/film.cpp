@@ -15,6 +15,7 @@ Item read_item(const json& line) {
   item.reason = text_at(line, "reason");
   item.caption = text_at(line, "caption");
   item.url = text_at(line, "url");
+  item.damaged = text_at(line, "damaged");
   item.score = number_at(line, "score");
   const auto consumed = line.find("consumed");
   item.consumed = consumed != line.end() && consumed->is_boolean() && consumed->get<bool>();

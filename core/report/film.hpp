@@ -10,6 +10,7 @@ namespace kinora::core::report {
 // How an input or a clip ended.
 struct Item {
   std::string key, parent, end, stage, reason, caption, url;
+  std::string damaged;            // what is broken in an input's media, whatever its end
   bool consumed = false;          // turned into clips
   std::optional<double> score;    // of what was filtered
   int64_t first = -1, last = -1;  // frames [first, last) of the film; -1: not known

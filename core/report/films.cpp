@@ -98,6 +98,8 @@ void write_film(Page& page, const JobRecord& job, const Film& film, std::optiona
     if (film.item.end == "filtered")
       out.leaf("p", {{"class", "note filtered"}},
                "The film was filtered by " + film.item.reason + ": " + number(film.item.score.value_or(0)));
+    if (!film.item.damaged.empty() && film.item.end != "failed")
+      out.leaf("p", {{"class", "note failed"}}, "The film is damaged: " + film.item.damaged);
     write_timeline(out, film, threshold);
     const auto tiles = tiles_of(film);
     if (tiles.empty()) return;

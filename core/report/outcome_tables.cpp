@@ -12,10 +12,11 @@ namespace {
 constexpr size_t kMostRows = 200;
 
 std::string end_text(const Film& film) {
-  if (film.item.end == "filtered") return "filtered by " + film.item.reason;
-  if (film.item.end == "failed") return "failed";
+  const std::string more = film.item.damaged.empty() ? "" : ", damaged";
+  if (film.item.end == "filtered") return "filtered by " + film.item.reason + more;
+  if (film.item.end == "failed") return "failed" + more;
   if (film.item.end.empty()) return "no line in items.jsonl";
-  return film.item.consumed ? "kept: cut into clips" : film.item.end;
+  return (film.item.consumed ? "kept: cut into clips" : film.item.end) + more;
 }
 
 void write_inputs(Html& out, const Curation& curation) {

@@ -71,6 +71,9 @@ void write_job(Page& page, const JobRecord& job) {
   const Sums clips_said = sums_at(object_at(job.summary, "clips"));
   page.out.in("div", {{"class", "sums"}}, [&] {
     write_equation(page.out, "input", count_at(job.summary, "inputs"), sums_at(job.summary), inputs, whole);
+    if (const auto damaged = count_at(job.summary, "damaged"); damaged > 0)
+      page.out.leaf("p", {{"class", "check failed"}},
+                    fmt::format("✗ {} damaged: what could be decoded was used.", counted(damaged, "input")));
     write_equation(page.out, "clip", clips_said.all(), clips_said, clips, whole);
   });
   write_outcome_tables(page.out, curation);

@@ -48,6 +48,28 @@ TEST_F(MadeUpRun, SumsAreCheckedAgainstTheLines) {
   expect_says(page("x"), {"✗ Does not add up: the ends sum to 2."});
 }
 
+TEST_F(MadeUpRun, DamagedFilmsAreShownWhateverTheirEnd) {
+  const json shots{
+      {"fps", 24}, {"frames", 84}, {"cuts", json::array()}, {"scores", std::vector<double>(84, 3.0)}};
+  const json failed{{"key", "cut"},
+                    {"end", "failed"},
+                    {"stage", "clip.transcode"},
+                    {"reason", "cut.mp4: cut off"},
+                    {"damaged", "cut.mp4: cut off"},
+                    {"shots", shots}};
+  const json kept{
+      {"key", "rot"}, {"end", "kept"}, {"damaged", "rot.mp4: incomplete pictures"}, {"shots", shots}};
+  write("curate/items.jsonl", dump(failed) + dump(kept));
+  write("curate/summary.json",
+        dump({{"inputs", 2}, {"kept", 1}, {"filtered", 0}, {"failed", 1}, {"damaged", 2}}));
+  const std::string text = page("x");
+  structure_of(text);
+  expect_says(text, {"The film failed in clip.transcode: cut.mp4: cut off",
+                     "The film is damaged: rot.mp4: incomplete pictures", "kept, damaged", "failed, damaged",
+                     "2\u00A0inputs damaged"});
+  expect_lacks(text, {"Does not add up"});
+}
+
 TEST_F(MadeUpRun, NoTextBecomesMarkup) {
   write_curation("harmless");
   write_rest("harmless");

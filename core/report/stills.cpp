@@ -1,11 +1,11 @@
 #include "core/report/stills.hpp"
 
-#include <optional>
 #include <thread>
 
 #include "core/options.hpp"
 #include "core/plugin/host.hpp"
 #include "core/run/cancel.hpp"
+#include "core/run/stage_results.hpp"
 #include "kinora/abi/stage.h"
 #include "kinora/sample.hpp"
 
@@ -21,26 +21,16 @@ Sample passed_through(Registry& registry, const char* id, const json& given, con
   if (!self) throw Error(KINORA_FAILED, take_error(id).message);
   const std::unique_ptr<void, void (*)(void*)> owned(self, stage.destroy);
 
-  std::optional<Sample> made;
-  kinora_emit sink{};
-  sink.struct_size = sizeof sink;
-  sink.self = &made;
-  sink.emit = [](void* to, kinora_sample* s) {
-    *static_cast<std::optional<Sample>*>(to) = Sample::adopt(s);
-    return int32_t{KINORA_OK};
-  };
-  sink.drop = [](void*, kinora_sample* s, const char*, double) {
-    Sample::adopt(s);
-    return int32_t{KINORA_OK};
-  };
+  StageResults results;
+  const kinora_emit sink = results.sink();
   kinora_run run{};
   run.struct_size = sizeof run;
   run.device_type = KINORA_DL_CPU;
   run.n_threads = 1;
   run.cancelled = [](void*) -> int32_t { return cancelled() ? KINORA_CANCELLED : KINORA_OK; };
   or_throw(from_abi(stage.process(self, in.get(), &sink, &run), id));
-  if (!made) throw Error(KINORA_FAILED, std::string(id) + " gave no sample back");
-  return *std::move(made);
+  if (results.emitted.empty()) throw Error(KINORA_FAILED, std::string(id) + " gave no sample back");
+  return std::move(results.emitted.back());
 }
 
 std::string jpeg_of(Registry& registry, const StillRequest& request) {

@@ -22,7 +22,8 @@ struct ApplyRequest {
 };
 
 struct ApplyResult {
-  json result;  // what --json prints
+  json result;          // what --json prints
+  std::string problem;  // why the result is not whole (a damaged film); empty if it is
 };
 
 // Options of the component, checked; all problems in one failure. Keys that apply understands itself are not

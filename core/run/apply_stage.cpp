@@ -3,7 +3,8 @@
 
 #include "core/io/atomic_file.hpp"
 #include "core/run/apply.hpp"
-#include "core/run/cancel.hpp"
+#include "core/run/call.hpp"
+#include "core/run/stage_results.hpp"
 #include "kinora/abi/stage.h"
 #include "kinora/sample.hpp"
 
@@ -11,29 +12,6 @@ namespace kinora::core {
 namespace {
 
 namespace fs = std::filesystem;
-
-// What one stage makes of one sample.
-struct Collected {
-  std::vector<Sample> emitted;
-  json dropped = json::array();
-
-  kinora_emit sink() {
-    kinora_emit e{};
-    e.struct_size = sizeof e;
-    e.self = this;
-    e.emit = [](void* self, kinora_sample* s) {
-      return guard([&] { static_cast<Collected*>(self)->emitted.push_back(Sample::adopt(s)); });
-    };
-    e.drop = [](void* self, kinora_sample* s, const char* rule, double score) {
-      return guard([&] {
-        const Sample sample = Sample::adopt(s);
-        static_cast<Collected*>(self)->dropped.push_back(
-            {{"key", sample.key()}, {"rule", rule}, {"score", score}});
-      });
-    };
-    return e;
-  }
-};
 
 // JSON and text fields as they are, media as their size.
 json fields_json(const Sample& sample) {
@@ -52,14 +30,24 @@ json fields_json(const Sample& sample) {
 }
 
 // The result proper if the stage names one after itself ("shots.content" sets "shots.json"), else every
-// emitted sample.
-json result_json(const std::string& name, const Collected& c) {
+// sample's end.
+json result_json(const std::string& name, const StageResults& r) {
   const std::string own = name.substr(0, name.find('.')) + ".json";
-  if (c.emitted.size() == 1 && c.dropped.empty())
-    if (const auto text = c.emitted[0].text(own.c_str())) return json::parse(*text);
-  json out{{"emitted", json::array()}, {"dropped", c.dropped}};
-  for (const auto& sample : c.emitted) out["emitted"].push_back(fields_json(sample));
+  if (r.emitted.size() == 1 && r.dropped.empty() && r.failed.empty())
+    if (const auto text = r.emitted[0].text(own.c_str())) return json::parse(*text);
+  json out{{"emitted", json::array()}, {"dropped", json::array()}, {"failed", json::array()}};
+  for (const auto& sample : r.emitted) out["emitted"].push_back(fields_json(sample));
+  for (const auto& d : r.dropped)
+    out["dropped"].push_back({{"key", d.key}, {"rule", d.rule}, {"score", d.score}});
+  for (const auto& f : r.failed) out["failed"].push_back({{"key", f.key}, {"reason", f.reason}});
   return out;
+}
+
+// Why the results are not whole, or empty.
+std::string problem_in(const StageResults& r) {
+  for (const auto& sample : r.emitted)
+    if (auto damage = damage_of(sample); !damage.empty()) return damage;
+  return r.failed.empty() ? "" : r.failed.front().reason;
 }
 
 void write_fields(const fs::path& folder, const Sample& sample) {
@@ -87,25 +75,31 @@ ApplyResult apply_stage(Runtime& runtime, const ApplyRequest& request) {
 
   const std::string out =
       request.out.empty() ? fs::current_path().string() : fs::absolute(request.out).string();
-  kinora_run run{};
-  run.struct_size = sizeof run;
-  run.device_type = KINORA_DL_CPU;
+  Call call{static_cast<uint64_t>(request.seed), 0, nullptr};
+  kinora_run run = run_of(call);
   run.n_threads = static_cast<int32_t>(std::thread::hardware_concurrency());
-  run.seed = static_cast<uint64_t>(request.seed);
   run.out = str(out);
-  run.cancelled = [](void*) -> int32_t { return cancelled() ? KINORA_CANCELLED : KINORA_OK; };
 
   std::string key = fs::path(request.input).stem().string();
   std::replace(key.begin(), key.end(), '.', '-');
   Sample input(key);
   input.set("url", fs::absolute(request.input).string());
-  Collected collected;
-  const kinora_emit sink = collected.sink();
-  check(stage.process(self, input.get(), &sink, &run));
-  if (stage.finish) check(stage.finish(self, &sink, &run));
+  StageResults results;
+  const kinora_emit sink = results.sink();
+  ApplyResult made;
+  try {
+    called(stage.process(self, input.get(), &sink, &run), request.id);
+    if (stage.finish) called(stage.finish(self, &sink, &run), request.id);
+  } catch (const Error& e) {
+    // What was made of a damaged film before it failed is a result too.
+    if (e.code() != KINORA_DATA || (results.emitted.empty() && results.failed.empty())) throw;
+    made.problem = e.what();
+  }
   if (!request.out.empty())
-    for (const auto& sample : collected.emitted) write_fields(request.out, sample);
-  return {result_json(component.spec->name, collected)};
+    for (const auto& sample : results.emitted) write_fields(request.out, sample);
+  made.result = result_json(component.spec->name, results);
+  if (made.problem.empty()) made.problem = problem_in(results);
+  return made;
 }
 
 }  // namespace kinora::core

@@ -1,31 +1,17 @@
 #include "core/run/one_stage.hpp"
 
-#include "core/run/cancel.hpp"
+#include "core/plugin/host.hpp"
+#include "core/run/call.hpp"
+#include "core/run/stage_results.hpp"
 
 namespace kinora::core {
 namespace {
 
-struct Results {
-  std::vector<Sample> emitted;
-  std::string dropped;  // rule of a sample that was filtered
-
-  static Results& of(void* self) { return *static_cast<Results*>(self); }
-  kinora_emit sink() {
-    kinora_emit e{};
-    e.struct_size = sizeof e;
-    e.self = this;
-    e.emit = [](void* self, kinora_sample* s) {
-      return guard([&] { of(self).emitted.push_back(Sample::adopt(s)); });
-    };
-    e.drop = [](void* self, kinora_sample* s, const char* rule, double) {
-      return guard([&] {
-        const Sample gone = Sample::adopt(s);
-        of(self).dropped = rule;
-      });
-    };
-    return e;
-  }
-};
+// Why samples did not go on.
+std::string losses(const StageResults& results) {
+  if (!results.failed.empty()) return " (" + results.failed.front().reason + ")";
+  return results.dropped.empty() ? "" : " (filtered by " + results.dropped.front().rule + ")";
+}
 
 }  // namespace
 
@@ -45,18 +31,14 @@ OneStage::~OneStage() {
 }
 
 Sample OneStage::operator()(const Sample& in) const {
-  Results results;
+  StageResults results;
   const kinora_emit sink = results.sink();
-  kinora_run run{};
-  run.struct_size = sizeof run;
-  run.device_type = KINORA_DL_CPU;
-  run.n_threads = 1;
-  run.cancelled = [](void*) -> int32_t { return cancelled() ? KINORA_CANCELLED : KINORA_OK; };
-  check(stage_->process(self_, in.clone(in.key()).get(), &sink, &run));
+  Call call;
+  const kinora_run run = run_of(call);
+  called(stage_->process(self_, in.clone(in.key()).get(), &sink, &run), id_);
   if (results.emitted.size() != 1)
     throw Error(KINORA_DATA, id_ + ": " + std::string(in.key()) + ": expected one result, got " +
-                                 std::to_string(results.emitted.size()) +
-                                 (results.dropped.empty() ? "" : " (filtered by " + results.dropped + ")"));
+                                 std::to_string(results.emitted.size()) + losses(results));
   return std::move(results.emitted.front());
 }
 

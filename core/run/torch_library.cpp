@@ -30,8 +30,9 @@ F find(const std::map<std::string, F>& in, const std::string& name, const char* 
   const std::scoped_lock lock(parts().mutex);
   const auto it = in.find(name);
   if (it == in.end())
-    throw Error(KINORA_UNSUPPORTED,
-                std::string("this build of libkinora_torch has no ") + what + " for '" + name + "'");
+    throw Error(KINORA_UNSUPPORTED, std::string("libkinora_torch beside this program has no ") + what +
+                                        " for '" + name +
+                                        "': it is of another version; install both from one package");
   return it->second;
 }
 

@@ -32,19 +32,6 @@ double content_score(const HsvDifference& difference, const ContentWeights& weig
   return sum / (std::abs(weights.hue) + std::abs(weights.saturation) + std::abs(weights.value));
 }
 
-void yuv420_to_bgr_sampled(const ResizePlan& plan, const Yuv420View& frame, const YuvMatrix& matrix,
-                           uint8_t* bgr, std::ptrdiff_t bgr_stride) {
-  const RowKernels& kernels = rows_for(&plan);
-  const YuvFactors factors = yuv_factors(matrix);
-  const size_t row_bytes = padded_width(plan.scaled.width);
-  std::vector<uint8_t> scratch(3 * row_bytes);
-  const PlanarRow row = planar_row(scratch, 0, row_bytes);
-  for (int y = 0; y < plan.scaled.height; ++y) {
-    kernels.sample_yuv420(plan, frame, factors, y, row);
-    kernels.join(row, plan.scaled.width, bgr + y * bgr_stride);
-  }
-}
-
 void resize_linear_bgr(const ResizePlan& plan, BgrView source, uint8_t* bgr, std::ptrdiff_t bgr_stride) {
   const RowKernels& kernels = rows_for(&plan);
   const size_t row_bytes = padded_width(plan.scaled.width);

@@ -121,9 +121,7 @@ struct ContentWeights {
 // PySceneDetect's ContentDetector, so the double is the same to the last bit. 0 for no pixels.
 double content_score(const HsvDifference& difference, const ContentWeights& weights = {});
 
-// Scaled BGR frame, interleaved, straight from the planes: equals converting the whole frame and scaling it.
-void yuv420_to_bgr_sampled(const ResizePlan& plan, const Yuv420View& frame, const YuvMatrix& matrix,
-                           uint8_t* bgr, std::ptrdiff_t bgr_stride);
+// Scaled BGR frame, interleaved.
 void resize_linear_bgr(const ResizePlan& plan, BgrView source, uint8_t* bgr, std::ptrdiff_t bgr_stride);
 // hue, saturation, value: planes of size.width * size.height bytes, without padding.
 void bgr_to_hsv(BgrView bgr, FrameSize size, uint8_t* hue, uint8_t* saturation, uint8_t* value);

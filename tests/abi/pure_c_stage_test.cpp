@@ -30,6 +30,7 @@ struct Collected {
                      return KINORA_OK;
                    },
                    nullptr,
+                   nullptr,
                    nullptr};
 };
 

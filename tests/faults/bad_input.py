@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What bad input gets: one line that names the thing and what to do, a documented exit code, nothing half-written.
 usage: bad_input.py KINORA ROOT SCRATCH"""
-import os, pathlib, shutil, subprocess, sys
+import json, os, pathlib, shutil, subprocess, sys, tarfile
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 FILM = ROOT / "tests/data/film.mp4"
@@ -34,6 +34,52 @@ def curate(paths, stages='"video.probe", "shots.content", "clip.transcode", "cap
     return f'[[job]]\nname = "clips"\nkind = "curate"\ninput = [{listed}]\nstages = [{stages}]\n{more}\n'
 
 
+def holds(name, true, said=""):
+    print(("ok    " if true else "WRONG ") + name)
+    if not true:
+        failures.append(name)
+        print("   ", said)
+
+
+def frames(film):
+    """How many frames ffprobe decodes; -1 if it complains about any."""
+    done = subprocess.run(["ffprobe", "-v", "error", "-select_streams", "v:0", "-count_frames", "-show_entries", "stream=nb_read_frames",
+                           "-of", "csv=p=0", str(film)], capture_output=True, text=True, timeout=120)
+    return int(done.stdout.strip().rstrip(",") or -1) if done.returncode == 0 and not done.stderr else -1
+
+
+def broken(folder):
+    """Files that stand under their final name without being whole, and temporary ones that were left."""
+    def whole(path):
+        if path.name.startswith(".") or path.suffix in (".tmp", ".part", ".partial") or ".tmp" in path.name or (path.stat().st_size == 0 and path.suffix != ".jsonl"):
+            return False
+        if path.suffix == ".mp4":
+            return frames(path) > 0
+        if path.suffix == ".tar":
+            with tarfile.open(path) as tar:
+                return all(len(tar.extractfile(m).read()) == m.size for m in tar) and path.read_bytes()[-1024:] == bytes(1024)
+        if path.suffix == ".json":
+            return json.loads(path.read_text()) is not None
+        if path.suffix == ".jsonl":
+            return all(json.loads(line) for line in path.read_text().splitlines())
+        return True
+
+    found = []
+    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.parent.name != ".nv-meta"):
+        try:
+            found += [] if whole(path) else [path]
+        except (ValueError, OSError, tarfile.TarError, EOFError):
+            found.append(path)
+    return found
+
+
+def outcomes(folder):
+    """summary.json and the items by key, films and clips."""
+    summary = json.loads((folder / "summary.json").read_text())
+    items = [json.loads(line) for line in (folder / "items.jsonl").read_text().splitlines()]
+    return summary, [i for i in items if "parent" not in i], [i for i in items if "parent" in i]
+
+
 def configuration():
     check("missing run file", kinora("run", SCRATCH / "none.toml"), 2, "none.toml", "no such file")
     check("syntax error", kinora("check", toml("syntax", "[[job]\n")), 2, "syntax.toml:5:")
@@ -48,6 +94,10 @@ def configuration():
     check("all errors at once", kinora("check", both), 2, "none.mp4", "255", "did you mean 'memory'?", "3 errors")
     check("--set of nothing", kinora("check", toml("set", curate([FILM])), "--set", "clip.memory=1"), 2, "clip.memory")
     check("unknown command", kinora("rum"), 2, "did you mean 'run'?")
+    check("a folder as run file", kinora("run", SCRATCH), 2, f"{SCRATCH}: is a folder")
+    check("a folder as film", kinora("apply", "stage/shots.content", SCRATCH), 2, f"{SCRATCH}: ", "it is a folder")
+    check("an engine applied", kinora("apply", "engine/local", "--inputs", FILM), 2, "kind 'engine'", "samplers")
+    check("one job", kinora("check", toml("one", curate([FILM]))), 0, ": 1 job, no errors")
 
 
 def media():
@@ -59,13 +109,69 @@ def media():
         check(f"{name} film", kinora("apply", "stage/shots.content", SCRATCH / f"{name}.mp4", "--json"), 1, *words)
     mixed = toml("mixed", curate([SCRATCH / "empty.mp4", SCRATCH / "text.mp4", SCRATCH / "sound.mp4", ROOT / "tests/data/bbb_A.mp4"]))
     check("others go on", kinora("run", mixed), 0, "results are in")
-    import json
-    summary = json.loads((SCRATCH / "mixed/clips/summary.json").read_text())
-    if (summary["inputs"], summary["kept"], summary["failed"]) != (4, 1, 3):
-        failures.append("counts")
-        print("WRONG counts", summary)
+    summary, _, _ = outcomes(SCRATCH / "mixed/clips")
+    holds("counts", (summary["inputs"], summary["kept"], summary["failed"]) == (4, 1, 3), summary)
     only_bad = toml("bad", curate([SCRATCH / "empty.mp4"]))
     check("nothing usable", kinora("run", only_bad), 1, "items.jsonl")
+
+
+def damaged():
+    """A cut and a rotten film: said by apply, counted as failed with the reason, their whole clips kept and nothing else."""
+    rotten = bytearray(FILM.read_bytes())
+    for at in range(150_000, 150_400):
+        rotten[at] ^= 0x5A
+    SCRATCH.joinpath("rotten.mp4").write_bytes(rotten)
+    for stage in ("shots.content", "video.probe", "caption.describe"):
+        done = kinora("apply", f"stage/{stage}", SCRATCH / "cut.mp4", "--json")
+        check(f"{stage} of a cut film", done, 1, "cut.mp4", "cut off", "fetch it again")
+        holds(f"{stage} says so in its JSON", '"damaged":"cut.mp4: ' in done.stdout and json.loads(done.stdout), done.stdout)
+        holds(f"{stage} says so in one line", len(done.stderr.strip().splitlines()) == 1, done.stderr)
+    clips = SCRATCH / "cut-clips"
+    check("clips of a rotten film", kinora("apply", "stage/clip.transcode", SCRATCH / "rotten.mp4", "--set", "max_length=8", "--set", "audio=false",
+                                           "--out", clips), 1, "rotten.mp4", "incomplete pictures")
+    kept = sorted(p.name for p in clips.glob("*.mp4"))
+    holds("the whole ones are there", kept == [f"rotten-000{n}.mp4" for n in range(1, 5)] and not broken(clips), kept)
+    films = [SCRATCH / "cut.mp4", SCRATCH / "rotten.mp4", ROOT / "tests/data/bbb_A.mp4"]
+    run = toml("damaged", curate(films) + '[[job]]\nname = "pack"\nkind = "shard"\ninput = "clips"\n[[job]]\nname = "page"\nkind = "report"\n')
+    check("damaged films cost themselves only", kinora("run", run), 0)
+    summary, films, clips = outcomes(SCRATCH / "damaged/clips")
+    ends = {f["key"]: f["end"] for f in films}
+    holds("damaged films have failed", ends == {"cut": "failed", "rotten": "failed", "bbb_A": "kept"}, ends)
+    holds("with their reasons", all("cut off" in f["reason"] if f["key"] == "cut" else "incomplete" in f["reason"] for f in films if f["end"] == "failed"), films)
+    holds("and are counted", [summary[k] for k in ("inputs", "kept", "filtered", "failed", "damaged")] == [3, 1, 0, 2, 2], summary)
+    failed = {c["key"]: c["reason"] for c in clips if c["end"] == "failed"}
+    holds("damaged clips have failed", set(failed) == {"cut-0000", "rotten-0000"} and all("is damaged from frame" in r for r in failed.values()), failed)
+    holds("and are counted too", summary["clips"] == {"kept": 12, "filtered": 0, "failed": 2}, summary)
+    page = (SCRATCH / "damaged/report.html").read_text()
+    holds("the report shows them", all(t in page for t in ("damaged from frame", "incomplete pictures", "cut off", "inputs damaged")))
+    left = broken(SCRATCH / "damaged")
+    holds("what is there is whole", not left, left)
+    stored = {p.stem for p in (SCRATCH / "damaged/clips/data").glob("*.mp4")}
+    holds("only whole clips are stored", stored == {c["key"] for c in clips if c["end"] == "kept"}, stored)
+    lengths = [c for c in clips if c["end"] == "kept" and frames(SCRATCH / f"damaged/clips/data/{c['key']}.mp4") != c["facts"]["frames"]]
+    holds("and have the frames they say", not lengths, lengths)
+    # The check itself: what is not whole is found.
+    SCRATCH.joinpath("broken").mkdir()
+    pack = next((SCRATCH / "damaged/pack").glob("*.tar")).read_bytes()
+    for name, content in (("a.mp4", SCRATCH.joinpath("cut.mp4").read_bytes()), ("b.tar", pack[: len(pack) // 2]), ("c.json", b"{"), (".d.txt.tmp", b"x")):
+        SCRATCH.joinpath("broken", name).write_bytes(content)
+    holds("half-written files are noticed", len(broken(SCRATCH / "broken")) == 4, broken(SCRATCH / "broken"))
+
+
+def names():
+    """Films called as the clips of another film would be."""
+    folder = SCRATCH / "names"
+    folder.mkdir()
+    for name in ("f", "f-0000", "f-0000-0000"):
+        shutil.copy(ROOT / "tests/data/bbb_D.mp4", folder / f"{name}.mp4")
+    run = toml("named", curate([folder], '"clip.transcode"'))
+    check("films named like clips", kinora("run", run), 0)
+    summary, films, clips = outcomes(SCRATCH / "named/clips")
+    keys = [i["key"] for i in films + clips]
+    holds("have keys of their own", len(set(keys)) == 6 and {f["key"] for f in films} == {"f", "f-0000-film", "f-0000-0000-film"}, keys)
+    holds("and are counted as films", (summary["inputs"], summary["kept"], summary["clips"]["kept"]) == (3, 3, 3), summary)
+    stored = sorted(p.name for p in (SCRATCH / "named/clips/data").glob("*.mp4"))
+    holds("and every clip is stored", len(stored) == 3, stored)
 
 
 def folders():
@@ -75,9 +181,8 @@ def folders():
         try:
             done = kinora("run", toml("fulldisk", curate([FILM])), "--out", full / "run")
             check("full disk", done, 1, "full")
-            left = [p for p in full.rglob("*.mp4") if p.stat().st_size == 0]
-            if left:
-                failures.append(f"half-written {left}")
+            left = broken(full / "run")
+            holds("nothing half-written on it", not left, left)
         finally:
             subprocess.run(["umount", str(full)], check=True)
     else:
@@ -92,6 +197,8 @@ shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
 configuration()
 media()
+damaged()
+names()
 folders()
 print(f"{len(failures)} failed")
 sys.exit(bool(failures))

@@ -17,6 +17,9 @@ kinora_emit Execution::emit_table(Task& task) {
           [](void* self) { return guard([&] { of(self).execution.hold(of(self)); }); },
           [](void* self, kinora_str key) {
             return guard([&] { of(self).execution.stored(of(self), view(key)); });
+          },
+          [](void* self, kinora_sample* s, const char* reason) {
+            return guard([&] { of(self).execution.fail(of(self), Sample::adopt(s), reason); });
           }};
 }
 
@@ -35,19 +38,31 @@ void Execution::emit(Task& task, Sample sample) {
 }
 
 void Execution::drop(Task& task, Sample sample, const char* rule, double score) {
+  End filtered;
+  filtered.end = KINORA_FILTERED;
+  filtered.reason = rule ? rule : "";
+  filtered.score = score;
+  end_here(task, std::move(sample), std::move(filtered));
+}
+
+void Execution::fail(Task& task, Sample sample, const char* reason) {
+  End failed;
+  failed.end = KINORA_FAILED_AT;
+  failed.reason = reason ? reason : "";
+  failed.status = KINORA_DATA;
+  end_here(task, std::move(sample), std::move(failed));
+}
+
+void Execution::end_here(Task& task, Sample sample, End how) {
   Weight weight = weigh(sample);
   const std::string key(sample.key());
   const Lock lock(mutex_);
   if (stopping()) throw Error(KINORA_CANCELLED, "cancelled");
   const Origin from = origin(task, key, sample.get());
-  ++task.stage.figures.dropped;
+  ++(how.end == KINORA_FILTERED ? task.stage.figures.dropped : task.stage.figures.failed);
   ledger_.add(weight);
-  End filtered;
-  filtered.end = KINORA_FILTERED;
-  filtered.stage = task.stage.spec->name;
-  filtered.reason = rule ? rule : "";
-  filtered.score = score;
-  end(from.track, std::move(filtered), std::move(sample), std::move(weight));
+  how.stage = task.stage.spec->name;
+  end(from.track, std::move(how), std::move(sample), std::move(weight));
 }
 
 void Execution::hold(Task& task) {
@@ -135,6 +150,7 @@ Execution::Origin Execution::origin(Task& task, std::string_view key, const kino
 std::shared_ptr<Track> Execution::child_of(const std::shared_ptr<Track>& parent) {
   auto child = std::make_shared<Track>();
   child->parent = parent;
+  child->made = true;
   if (parent) ++parent->open;
   return child;
 }

@@ -63,7 +63,7 @@ struct Outcome {
   std::string stage, reason;
   double score;
   int32_t status;
-  bool consumed;
+  bool consumed, made;
 };
 
 // Runs stages over inputs and keeps every outcome.
@@ -144,9 +144,9 @@ class Pipeline {
  private:
   int32_t done(const kinora_outcome& o) {
     EXPECT_FALSE(telling_.exchange(true)) << "done() is called by two threads at once";
-    outcomes.emplace_back(
-        std::string(view(samples_api().key(o.sample))),
-        Outcome{o.end, o.stage ? o.stage : "", o.reason ? o.reason : "", o.score, o.status, o.consumed != 0});
+    outcomes.emplace_back(std::string(view(samples_api().key(o.sample))),
+                          Outcome{o.end, o.stage ? o.stage : "", o.reason ? o.reason : "", o.score, o.status,
+                                  o.consumed != 0, o.made != 0});
     const int32_t status = on_done ? on_done(o) : KINORA_OK;
     telling_ = false;
     return status;

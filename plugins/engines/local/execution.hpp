@@ -55,6 +55,7 @@ class Execution {
   // What a stage says through its kinora_emit (emission.cpp).
   void emit(Task& task, Sample sample);
   void drop(Task& task, Sample sample, const char* rule, double score);
+  void fail(Task& task, Sample sample, const char* reason);
   void hold(Task& task);
   void stored(Task& task, std::string_view key);
 
@@ -136,6 +137,7 @@ class Execution {
   kinora_run stage_run(const StageState& stage);
 
   // emission.cpp
+  void end_here(Task& task, Sample sample, End how);
   void make_room(Lock& lock, Task& task, const Weight& in, const Weight* out);
   void account(Task& task, const Weight& in, const Weight* out);
   Origin origin(Task& task, std::string_view key, const kinora_sample* sample);

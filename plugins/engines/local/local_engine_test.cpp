@@ -44,6 +44,26 @@ TEST(LocalEngine, TellsEachEndOnceWithItsStageReasonAndScore) {
   }
 }
 
+TEST(LocalEngine, AStageFailsOneSampleAndTheOthersGoOn) {
+  Pipeline p;
+  p.add("cut", {}, [](Sample in, const Emit& emit, const kinora::Run&) {
+    // A made sample may have any key, even that of another input: `made` tells them apart.
+    emit.fail(in.clone(in.key() == "1" ? "0" : "1"), "cut off");
+    emit(in.clone("whole"));
+    if (in.key() == "1") throw Error(KINORA_DATA, "the film ends early");
+  });
+  p.inputs(2);
+  EXPECT_EQ(p.run(), "");
+  std::map<std::string, int> ends;
+  for (const auto& [key, o] : p.outcomes)
+    ++ends[key + (o.made ? " made " : " input ") + std::to_string(o.end) + " " + o.reason];
+  EXPECT_EQ(ends, (std::map<std::string, int>{{"0 made 2 cut off", 1},
+                                              {"1 made 2 cut off", 1},
+                                              {"whole made 0 ", 2},
+                                              {"0 input 0 ", 1},
+                                              {"1 input 2 the film ends early", 1}}));
+}
+
 // What a film is made into is told before the film: a run that breaks off in between repeats the film and
 // loses no clip.
 TEST(LocalEngine, TellsAFilmAfterAllItsClips) {

@@ -81,7 +81,6 @@ class ClipWriter {
   void add(const Frame& frame) {
     encoder_.write(*frame.picture, frame.pts - start_);
     write_audio(frame.pts);
-    concealed_ += frame.concealed ? 1 : 0;
     ++frames_;
   }
 
@@ -90,7 +89,6 @@ class ClipWriter {
     Clip clip;
     clip.bytes = encoder_.finish(end_pts - start_);
     clip.frames = frames_;
-    clip.concealed = concealed_;
     return clip;
   }
 
@@ -123,7 +121,7 @@ class ClipWriter {
   Encoder encoder_;
   int64_t audio_done_ = 0;  // the next sample to write, on the film's clock
   bool audio_written_ = false;
-  int64_t frames_ = 0, concealed_ = 0;
+  int64_t frames_ = 0;
   std::vector<std::vector<float>> planes_;
 };
 

@@ -37,6 +37,9 @@ struct Decoder::State {
     position = 0;
     pending = finished = false;
     index = {};
+    lost = false;
+    problems_seen = 0;
+    lost_at = AV_NOPTS_VALUE;
     linear = true;
     if (probe.video.width > 0) reset_clock();
   }
@@ -74,6 +77,16 @@ struct Decoder::State {
     frame.seconds = static_cast<double>(frame.pts) * probe.video.time_base.value();
     frame.key = ff::is_key(picture);
     frame.concealed = is_concealed(picture);
+    // A key frame mends a loss if it was sent after it: while a codec reorders, one sent before may come out
+    // later.
+    const int64_t problems = queue->problems();
+    if (frame.key && problems == problems_seen &&
+        (lost_at == AV_NOPTS_VALUE || raw == AV_NOPTS_VALUE || raw > lost_at))
+      lost = false;
+    if (problems != problems_seen) lost_at = queue->problem_pts();
+    lost = lost || frame.concealed || problems != problems_seen;
+    problems_seen = problems;
+    frame.damaged = lost;
     if (damage.empty() && frame.concealed)
       damage = "incomplete pictures from frame " + std::to_string(frame.index);
     if (damage.empty() && !queue->problem().empty()) {
@@ -124,6 +137,8 @@ struct Decoder::State {
       if (at < target) continue;
       position = target;
       reset_clock();
+      problems_seen = queue->problems();
+      lost = false;
       queue->forget_problem();  // of pictures before the target, whose references the seek left out
       take(queue->picture());
       return pending = true;
@@ -144,6 +159,8 @@ struct Decoder::State {
   bool pending = false;  // `frame` is decoded and not yet delivered
   bool linear = true;    // every frame since the start has been seen
   bool finished = false;
+  bool lost = false;  // since the last key frame
+  int64_t lost_at = AV_NOPTS_VALUE, problems_seen = 0;
   bool cut_off = false, limit_reached = false;
   std::string damage;
 };
@@ -192,11 +209,12 @@ std::string Decoder::damaged() const {
   return "";
 }
 
-int64_t count_frames(ByteSource& source, const std::string& name, const DecoderOptions& options) {
+Counted count_frames(ByteSource& source, const std::string& name, const DecoderOptions& options) {
   Decoder decoder(source, name, options);
-  int64_t count = 0;
-  while (decoder.next() != nullptr) ++count;
-  return count;
+  Counted all;
+  while (decoder.next() != nullptr) ++all.frames;
+  all.damaged = decoder.damaged();
+  return all;
 }
 
 }  // namespace kinora::video

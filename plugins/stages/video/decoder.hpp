@@ -40,6 +40,7 @@ struct Frame {
   double seconds = 0;    // pts in seconds
   bool key = false;      // decoding can start here
   bool concealed = false;  // parts were missing or broken and have been guessed
+  bool damaged = false;    // concealed, or decoded after a loss that no key frame has mended yet
 };
 
 // Frames of a film's first video stream in presentation order, each decoded frame under its own index.
@@ -87,7 +88,12 @@ class Decoder {
   std::unique_ptr<State> state_;
 };
 
-// Decodes the whole film and returns how many frames a player shows.
-int64_t count_frames(ByteSource& source, const std::string& name, const DecoderOptions& options = {});
+struct Counted {
+  int64_t frames = 0;   // that a player shows
+  std::string damaged;  // Decoder::damaged() at the end
+};
+
+// Decodes the whole film.
+Counted count_frames(ByteSource& source, const std::string& name, const DecoderOptions& options = {});
 
 }  // namespace kinora::video

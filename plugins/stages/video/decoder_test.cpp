@@ -209,7 +209,9 @@ TEST(Decoder, StopsAtMaxFramesAndSaysSo) {
 
 TEST(Decoder, CountsFrames) {
   FileSource source(testing::data("calais_1906.ogv"));
-  EXPECT_EQ(count_frames(source, "calais_1906.ogv"), 288);
+  const Counted counted = count_frames(source, "calais_1906.ogv");
+  EXPECT_EQ(counted.frames, 288);
+  EXPECT_EQ(counted.damaged, "");
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
-// stage/caption.describe: a plain sentence from what can be measured. It knows no objects and does not pretend to.
+// stage/caption.describe: a plain sentence from what can be measured. It knows no objects and does not
+// pretend to.
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
+
 #include <fmt/format.h>
 
 #include "decoder.hpp"
@@ -30,8 +32,14 @@ const char* colour_name(double hue, double saturation, double value) {
   if (value < 0.15) return "black";
   if (saturation < 0.15) return value > 0.85 ? "white" : "grey";
   if (hue < 40 && hue >= 15 && value < 0.6) return "brown";
-  constexpr std::array<std::pair<double, const char*>, 8> names{
-      {{15, "red"}, {40, "orange"}, {68, "yellow"}, {165, "green"}, {195, "cyan"}, {255, "blue"}, {330, "purple"}, {360.1, "red"}}};
+  constexpr std::array<std::pair<double, const char*>, 8> names{{{15, "red"},
+                                                                 {40, "orange"},
+                                                                 {68, "yellow"},
+                                                                 {165, "green"},
+                                                                 {195, "cyan"},
+                                                                 {255, "blue"},
+                                                                 {330, "purple"},
+                                                                 {360.1, "red"}}};
   return std::find_if(names.begin(), names.end(), [&](const auto& n) { return hue < n.first; })->second;
 }
 
@@ -82,7 +90,8 @@ Measured measure(Decoder& decoder) {
   }
   if (frames == 0) throw MediaError("no frame could be decoded");
   m.brightness /= static_cast<double>(pixels);
-  m.contrast = std::sqrt(std::max(0.0, square / static_cast<double>(pixels) - std::pow(sum / static_cast<double>(pixels), 2)));
+  m.contrast = std::sqrt(
+      std::max(0.0, square / static_cast<double>(pixels) - std::pow(sum / static_cast<double>(pixels), 2)));
   m.motion = m.seconds > 0 ? change / static_cast<double>(now.size()) / m.seconds : 0;
   m.seconds += frames > 1 ? m.seconds / static_cast<double>(frames - 1) : 0;
   m.colours = dominant(colours, pixels);
@@ -90,13 +99,25 @@ Measured measure(Decoder& decoder) {
 }
 
 std::string sentence(const Measured& m) {
-  const char* length = m.seconds < 2 ? "very short" : m.seconds < 5 ? "short" : m.seconds < 15 ? "medium-length" : "long";
-  const char* light = m.brightness < 0.25 ? "dark" : m.brightness < 0.45 ? "dim" : m.brightness < 0.7 ? "evenly lit" : "bright";
-  const char* motion = m.motion < 4 ? "almost no motion" : m.motion < 25 ? "slow motion" : m.motion < 80 ? "moderate motion" : "fast motion";
+  const char* length = m.seconds < 2    ? "very short"
+                       : m.seconds < 5  ? "short"
+                       : m.seconds < 15 ? "medium-length"
+                                        : "long";
+  const char* light = m.brightness < 0.25   ? "dark"
+                      : m.brightness < 0.45 ? "dim"
+                      : m.brightness < 0.7  ? "evenly lit"
+                                            : "bright";
+  const char* motion = m.motion < 4    ? "almost no motion"
+                       : m.motion < 25 ? "slow motion"
+                       : m.motion < 80 ? "moderate motion"
+                                       : "fast motion";
   std::string colours = m.colours.front();
   if (m.colours.size() > 1) colours += " and " + m.colours[1];
-  return fmt::format("A {} {} video of {:.1f} seconds, mostly {}, with {} and {} contrast.", length, light, m.seconds, colours, motion,
-                     m.contrast < 0.12 ? "low" : m.contrast < 0.24 ? "medium" : "high");
+  return fmt::format("A {} {} video of {:.1f} seconds, mostly {}, with {} and {} contrast.", length, light,
+                     m.seconds, colours, motion,
+                     m.contrast < 0.12   ? "low"
+                     : m.contrast < 0.24 ? "medium"
+                                         : "high");
 }
 
 }  // namespace
@@ -107,7 +128,8 @@ class CaptionDescribe final : public Stage {
     bool keep = true;
   };
   static void describe(Describe<Options>& d) {
-    d.name("caption.describe").help("Captions from measured length, light, colours and motion; it recognises no objects");
+    d.name("caption.describe")
+        .help("Captions from measured length, light, colours and motion; it recognises no objects");
     d.option("keep", &Options::keep).help("leave a caption that is already there");
   }
   explicit CaptionDescribe(const Options& o) : options_(o) {}
@@ -115,12 +137,17 @@ class CaptionDescribe final : public Stage {
   void process(Sample in, const Emit& emit, const Run&) override {
     if (!options_.keep || !in.text("txt")) {
       const Media media = open_media(in);
+      auto facts = facts_of(in);
       const Measured m = media_call([&] {
         Decoder decoder(*media.source, media.name);
-        return measure(decoder);
+        Measured all = measure(decoder);
+        if (const auto damage = decoder.damaged(); !damage.empty()) facts["damaged"] = damage;
+        return all;
       });
-      auto facts = facts_of(in);
-      facts["measured"] = {{"brightness", m.brightness}, {"contrast", m.contrast}, {"motion", m.motion}, {"colours", m.colours}};
+      facts["measured"] = {{"brightness", m.brightness},
+                           {"contrast", m.contrast},
+                           {"motion", m.motion},
+                           {"colours", m.colours}};
       facts["caption_by"] = "caption.describe";
       in.set("json", facts.dump());
       in.set("txt", sentence(m));

@@ -4,7 +4,6 @@
 #include <deque>
 
 #include "aac_track.hpp"
-#include "audio_copy.hpp"
 #include "convert.hpp"
 #include "media_error.hpp"
 #include "mp4_writer.hpp"
@@ -40,8 +39,7 @@ struct Encoder::State {
     stream = writer.add(*encoder);
     if (options.rotation_tag != 0) tag_rotation(*stream, options.rotation_tag);
     if (options.audio.rate > 0) audio = std::make_unique<AacTrack>(options.audio, writer);
-    if (options.copy_audio != nullptr) copied = std::make_unique<AudioCopy>(*options.copy_audio, writer);
-    writer.start(audio ? audio->rate() : copied ? copied->rate() : std::max(1000, time_base.den));
+    writer.start(audio ? audio->rate() : std::max(1000, time_base.den));
   }
 
   int64_t nominal_frame() const {
@@ -133,7 +131,6 @@ struct Encoder::State {
   ff::Owned<AVCodecContext> encoder;
   AVStream* stream = nullptr;
   std::unique_ptr<AacTrack> audio;
-  std::unique_ptr<AudioCopy> copied;
   PixelConverter converter;
   ff::Owned<AVFrame> held, view;
   ff::Owned<AVPacket> packet = ff::new_packet();
@@ -157,7 +154,6 @@ void Encoder::write(const AVFrame& frame, int64_t pts) {
   State& s = *state_;
   if (s.held) s.send_held(pts);
   s.hold(frame, pts);
-  if (s.copied) s.copied->write_until(static_cast<double>(pts) * av_q2d(s.time_base));
 }
 
 void Encoder::write_audio(const float* const* planes, int64_t count) {
@@ -172,7 +168,6 @@ std::vector<uint8_t> Encoder::finish(int64_t end_pts) {
   check_h264(avcodec_send_frame(s.encoder.get(), nullptr), "the last frame");
   s.drain();
   if (s.audio) s.audio->finish();
-  if (s.copied) s.copied->write_until(static_cast<double>(s.last_end) * av_q2d(s.time_base));
   return s.writer.finish();
 }
 

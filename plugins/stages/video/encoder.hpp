@@ -34,8 +34,6 @@ struct EncoderOptions {
   int turn = 0;  // degrees clockwise by which write() turns the frames; width and height are those after it
   int rotation_tag = 0;  // degrees clockwise that players are asked to turn by (display matrix)
   AudioFormat audio;
-  ByteSource* copy_audio =
-      nullptr;  // packets of its audio stream are stored unchanged; excludes `audio`. Borrowed
   std::vector<std::pair<std::string, std::string>> metadata;  // title, comment, ...: see Mp4Writer
 };
 

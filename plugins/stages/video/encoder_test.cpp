@@ -64,22 +64,6 @@ TEST(Encoder, IndexComesBeforeTheMediaData) {
   EXPECT_LT(bytes.find("moov"), bytes.find("mdat"));
 }
 
-TEST(Encoder, CopiesAudioPacketsUnchanged) {
-  const Bytes film = testing::load("film.mp4");
-  MemorySource source{std::span(film)};
-  EncoderOptions options = testing::small_film();
-  options.copy_audio = &source;
-  const Bytes made = testing::make_film(options, 48);
-  MemorySource made_source{std::span(made)};
-  const auto copied = AudioReader::open(made_source, "made");
-  const auto original = AudioReader::open(source, "film");
-  ASSERT_NE(copied, nullptr);
-  std::vector<std::vector<float>> a, b;
-  copied->read(0, 80'000, a);
-  original->read(0, 80'000, b);
-  EXPECT_EQ(a, b);
-}
-
 TEST(Encoder, RefusalsNameTheOption) {
   const auto with = [](auto change) {
     return error_of([&] {

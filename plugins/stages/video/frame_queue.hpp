@@ -26,6 +26,10 @@ class FrameQueue {
   // The first error since the film was opened, or empty.
   const std::string& problem() const { return problem_; }
   void forget_problem() { problem_.clear(); }
+  // How many there were, and the timestamp of the packet that the last one was about (AV_NOPTS_VALUE: not
+  // known).
+  int64_t problems() const { return problems_; }
+  int64_t problem_pts() const { return problem_pts_; }
 
   // Decodes the next frame into picture(); false at the end of what can be decoded.
   bool pull() {
@@ -65,6 +69,7 @@ class FrameQueue {
       av_packet_unref(packet_.get());
       return true;
     }
+    packet_pts_ = packet_->pts;
     if ((packet_->flags & AV_PKT_FLAG_CORRUPT) != 0) note("a packet is incomplete");
     const int sent = avcodec_send_packet(codec_.get(), packet_.get());
     av_packet_unref(packet_.get());
@@ -80,6 +85,8 @@ class FrameQueue {
   }
 
   void note(std::string problem) {
+    ++problems_;
+    problem_pts_ = packet_pts_;
     if (problem_.empty()) problem_ = std::move(problem);
   }
 
@@ -88,6 +95,7 @@ class FrameQueue {
   ff::Owned<AVPacket> packet_ = ff::new_packet();
   ff::Owned<AVFrame> picture_ = ff::new_frame();
   std::string problem_;
+  int64_t problems_ = 0, problem_pts_ = AV_NOPTS_VALUE, packet_pts_ = AV_NOPTS_VALUE;
   int max_errors_;
   int errors_ = 0, silent_ = 0;
   bool draining_ = false;

@@ -9,12 +9,20 @@ namespace kinora::video {
 namespace {
 
 nlohmann::json facts(const Probe& p) {
-  nlohmann::json out{{"container", p.container}, {"duration_s", p.duration_s}, {"codec", p.video.codec},
-                     {"pixel_format", p.video.pixel_format}, {"width", p.video.width}, {"height", p.video.height},
-                     {"fps", p.video.fps.value()}, {"frames", p.video.frames}, {"frames_estimated", p.video.frames_estimated},
-                     {"rotation", p.video.rotation}, {"matrix", p.video.colour.matrix_name()}, {"field_order", p.video.field_order}};
-  if (p.audio) out["audio"] = {{"codec", p.audio->codec}, {"rate", p.audio->rate}, {"channels", p.audio->channels}};
-  if (!p.damage.empty()) out["damage"] = p.damage;
+  nlohmann::json out{{"container", p.container},
+                     {"duration_s", p.duration_s},
+                     {"codec", p.video.codec},
+                     {"pixel_format", p.video.pixel_format},
+                     {"width", p.video.width},
+                     {"height", p.video.height},
+                     {"fps", p.video.fps.value()},
+                     {"frames", p.video.frames},
+                     {"frames_estimated", p.video.frames_estimated},
+                     {"rotation", p.video.rotation},
+                     {"matrix", p.video.colour.matrix_name()},
+                     {"field_order", p.video.field_order}};
+  if (p.audio)
+    out["audio"] = {{"codec", p.audio->codec}, {"rate", p.audio->rate}, {"channels", p.audio->channels}};
   return out;
 }
 
@@ -37,13 +45,16 @@ class VideoProbe final : public Stage {
     const Media media = open_media(in);
     auto all = facts_of(in);
     media_call([&] {
-      all.update(facts(probe(*media.source, media.name)));
-      if (options_.count) {
-        DecoderOptions options;
-        options.threads = static_cast<int>(options_.threads);
-        all["frames"] = count_frames(*media.source, media.name, options);
-        all["frames_estimated"] = false;
-      }
+      const Probe found = probe(*media.source, media.name);
+      all.update(facts(found));
+      if (!found.damage.empty()) all["damaged"] = media.name + ": " + found.damage;
+      if (!options_.count) return;
+      DecoderOptions options;
+      options.threads = static_cast<int>(options_.threads);
+      const Counted counted = count_frames(*media.source, media.name, options);
+      all["frames"] = counted.frames;
+      all["frames_estimated"] = false;
+      if (!counted.damaged.empty()) all["damaged"] = counted.damaged;
     });
     in.set("json", all.dump());
     emit(std::move(in));

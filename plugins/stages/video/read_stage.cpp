@@ -19,13 +19,23 @@ class VideoRead final : public Stage {
   static void describe(Describe<Options>& d) {
     d.name("video.read").help("Decodes to the tensor frames: uint8 [T, H, W, 3], RGB, upright");
     d.option("first", &Options::first).at_least(0).help("index of the first frame");
-    d.option("frames", &Options::frames).at_least(0).help("how many; 0: to the end. A shorter video gives what it has");
+    d.option("frames", &Options::frames)
+        .at_least(0)
+        .help("how many; 0: to the end. A shorter video gives what it has");
     d.option("stride", &Options::stride).range(1, 1e6).help("every n-th frame");
-    d.option("height", &Options::height).range(0, 16384).unit("pixels").help("0: from the width, or as it is");
+    d.option("height", &Options::height)
+        .range(0, 16384)
+        .unit("pixels")
+        .help("0: from the width, or as it is");
     d.option("width", &Options::width).range(0, 16384).unit("pixels").help("0: from the height, or as it is");
-    d.option("fit", &Options::fit).choices({"crop", "stretch"}).help("when both are given and the aspect differs");
+    d.option("fit", &Options::fit)
+        .choices({"crop", "stretch"})
+        .help("when both are given and the aspect differs");
     d.option("threads", &Options::threads).range(1, 64).help("of the decoder");
-    d.option("memory", &Options::memory).bytes().at_least(1 << 20).help("a longer result is an error that says so");
+    d.option("memory", &Options::memory)
+        .bytes()
+        .at_least(1 << 20)
+        .help("a longer result is an error that says so");
     d.output("frames", "[T, H, W, 3]", "uint8", "beside the sample");
   }
   explicit VideoRead(const Options& o) : options_(o) {}
@@ -51,14 +61,21 @@ class VideoRead final : public Stage {
       run.check_cancelled();
       if ((frame->index - options_.first) % options_.stride != 0) continue;
       if (pixels.size() + frame_bytes > static_cast<size_t>(options_.memory))
-        throw Error(KINORA_NO_MEMORY, media.name + ": more than " + std::to_string(options_.memory >> 20) +
-                                          " MiB of frames; set frames, height or width, or raise memory of stage/video.read");
+        throw Error(KINORA_NO_MEMORY,
+                    media.name + ": more than " + std::to_string(options_.memory >> 20) +
+                        " MiB of frames; set frames, height or width, or raise memory of stage/video.read");
       pixels.resize(pixels.size() + frame_bytes);
       scaler.bytes(*frame->picture, pixels.data() + pixels.size() - frame_bytes);
       if (++count == options_.frames) break;
     }
-    if (count == 0) throw MediaError(media.name + ": no frame from number " + std::to_string(options_.first) + " on" +
-                                     (decoder.damaged().empty() ? "" : "; " + decoder.damaged()));
+    if (count == 0)
+      throw MediaError(media.name + ": no frame from number " + std::to_string(options_.first) + " on" +
+                       (decoder.damaged().empty() ? "" : "; " + decoder.damaged()));
+    if (const auto damage = decoder.damaged(); !damage.empty()) {
+      auto facts = facts_of(in);
+      facts["damaged"] = damage;
+      in.set("json", facts.dump());
+    }
     in.set_tensor("frames", std::move(pixels), {count, size.height, size.width, 3}, KINORA_DL_UINT, 8);
   }
 
@@ -69,8 +86,12 @@ class VideoRead final : public Stage {
     const bool turned = video.rotation % 180 != 0;
     const double h = turned ? video.width * video.sample_aspect.value() : video.height;
     const double w = turned ? video.height : video.width * video.sample_aspect.value();
-    out.height = static_cast<int>(options_.height ? options_.height : options_.width ? std::lround(h * static_cast<double>(options_.width) / w) : std::lround(h));
-    out.width = static_cast<int>(options_.width ? options_.width : options_.height ? std::lround(w * static_cast<double>(options_.height) / h) : std::lround(w));
+    out.height = static_cast<int>(options_.height  ? options_.height
+                                  : options_.width ? std::lround(h * static_cast<double>(options_.width) / w)
+                                                   : std::lround(h));
+    out.width = static_cast<int>(options_.width    ? options_.width
+                                 : options_.height ? std::lround(w * static_cast<double>(options_.height) / h)
+                                                   : std::lround(w));
     out.height = std::max(1, out.height);
     out.width = std::max(1, out.width);
     return out;

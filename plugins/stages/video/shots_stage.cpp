@@ -15,9 +15,14 @@ class ShotsContent final : public Stage {
     int64_t min_length = 15, threads = 1;
   };
   static void describe(Describe<Options>& d) {
-    d.name("shots.content").help("Finds cuts by the change of hue, saturation and value; equals PySceneDetect's ContentDetector");
+    d.name("shots.content")
+        .help(
+            "Finds cuts by the change of hue, saturation and value; equals PySceneDetect's ContentDetector");
     d.option("threshold", &Options::threshold).range(0, 255).help("a score from here on may be a cut");
-    d.option("min_length", &Options::min_length).at_least(0).unit("frames").help("shortest shot; cuts that follow sooner are merged");
+    d.option("min_length", &Options::min_length)
+        .at_least(0)
+        .unit("frames")
+        .help("shortest shot; cuts that follow sooner are merged");
     d.option("hue", &Options::hue).at_least(0).help("weight in the score");
     d.option("saturation", &Options::saturation).at_least(0).help("weight in the score");
     d.option("value", &Options::value).at_least(0).help("weight in the score");
@@ -48,14 +53,14 @@ class ShotsContent final : public Stage {
       if (scores.empty()) start = frame->pts;
       run.check_cancelled();
       scores.push_back(source.push(*frame->picture));
-      if (const auto cut = detector.push(scores.back(), presentation_microseconds(frame->pts, start, base.num, base.den))) cuts.push_back(*cut);
+      if (const auto cut =
+              detector.push(scores.back(), presentation_microseconds(frame->pts, start, base.num, base.den)))
+        cuts.push_back(*cut);
     }
     if (scores.empty()) throw MediaError(media.name + ": no frame could be decoded; " + decoder.damaged());
-    nlohmann::json out{{"fps", nominal_frame_rate(fps)}, {"frames", scores.size()}, {"cuts", cuts}, {"scores", scores}};
-    if (const auto damage = decoder.damaged(); !damage.empty()) {
-      log(Log::warn, damage);
-      out["damage"] = damage;
-    }
+    nlohmann::json out{
+        {"fps", nominal_frame_rate(fps)}, {"frames", scores.size()}, {"cuts", cuts}, {"scores", scores}};
+    if (const auto damage = decoder.damaged(); !damage.empty()) out["damaged"] = damage;
     return out;
   }
 

@@ -39,7 +39,7 @@ class Cutter {
     if (options.audio) audio_ = AudioReader::open(film, name);
   }
 
-  void run() {
+  std::string run() {
     const Frame* frame = nullptr;
     while (clip_ < ranges_.size() && (frame = next_wanted()) != nullptr) {
       last_end_ = frame->pts + frame->duration;
@@ -47,6 +47,7 @@ class Cutter {
       if (clip_ < ranges_.size() && frame->index >= range().first) take(*frame);
     }
     if (clip_ < ranges_.size()) finish_at_end();
+    return decoder_.damaged();
   }
 
  private:
@@ -73,6 +74,12 @@ class Cutter {
 
   void take(const Frame& frame) {
     if (!error_.empty()) return;
+    if (frame.damaged) {
+      error_ = title(name_, range()) + " is damaged from frame " + std::to_string(frame.index) +
+               " on; fetch or re-encode the film";
+      writer_.reset();
+      return;
+    }
     if (!writer_) writer_ = std::make_unique<ClipWriter>(frame, decoder_.probe(), audio_.get(), options_);
     if (writer_->credible(frame.pts)) return writer_->add(frame);
     error_ = incredible();
@@ -119,19 +126,10 @@ class Cutter {
 
 }  // namespace
 
-void transcode_clips(ByteSource& film, const std::string& name, const std::vector<Range>& ranges,
-                     const TranscodeOptions& options, const ClipCallback& callback) {
+std::string transcode_clips(ByteSource& film, const std::string& name, const std::vector<Range>& ranges,
+                            const TranscodeOptions& options, const ClipCallback& callback) {
   validate(ranges, name);
-  Cutter(film, name, ranges, options, callback).run();
-}
-
-std::vector<uint8_t> transcode_clip(ByteSource& film, const std::string& name, int64_t first_frame,
-                                    int64_t end_frame, const TranscodeOptions& options) {
-  Clip result;
-  transcode_clips(film, name, {Range{first_frame, end_frame}}, options,
-                  [&](size_t, Clip clip) { result = std::move(clip); });
-  if (!result.error.empty()) throw MediaError(result.error);
-  return std::move(result.bytes);
+  return Cutter(film, name, ranges, options, callback).run();
 }
 
 }  // namespace kinora::video

@@ -32,7 +32,6 @@ struct TranscodeOptions {
 struct Clip {
   std::vector<uint8_t> bytes;  // MP4, H.264 and AAC
   int64_t frames = 0;          // end - first
-  int64_t concealed = 0;       // frames among them whose damaged parts were guessed
   std::string error;           // "film.mp4: clip [100, 180) ...": why there are no bytes
 };
 
@@ -46,16 +45,13 @@ using ClipCallback = std::function<void(size_t clip_index, Clip clip)>;
 // variable rate stays one. 8-bit 4:2:0 in limited range with the film's matrix, primaries and transfer in its
 // tags. Rotation is baked in. Sound: the samples from the first frame's time to the end of the last one, to
 // the sample, decoded and coded anew as AAC-LC with its priming declared. A range that reaches past the
-// film's end, or whose frames span more than an hour, gives an error for that clip only. The same input
-// and options give the same bytes.
+// film's end, that holds a damaged frame, or whose frames span more than an hour, gives an error for that
+// clip only. The same input and options give the same bytes.
 //
 // Ranges must be non-empty, ascending and without overlap. [owner-thread] The film is borrowed for the call.
-// MediaError: bad ranges or options, or the film cannot be opened.
-void transcode_clips(ByteSource& film, const std::string& name, const std::vector<Range>& ranges,
-                     const TranscodeOptions& options, const ClipCallback& callback);
-
-// One clip. MediaError also for what Clip::error would say.
-std::vector<uint8_t> transcode_clip(ByteSource& film, const std::string& name, int64_t first_frame,
-                                    int64_t end_frame, const TranscodeOptions& options = {});
+// MediaError: bad ranges or options, or the film cannot be opened. Returns what was found damaged in the
+// film, as Decoder::damaged(): clips that lie beside it are whole all the same.
+std::string transcode_clips(ByteSource& film, const std::string& name, const std::vector<Range>& ranges,
+                            const TranscodeOptions& options, const ClipCallback& callback);
 
 }  // namespace kinora::video

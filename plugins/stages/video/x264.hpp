@@ -40,9 +40,6 @@ inline void validate_h264(const EncoderOptions& o) {
   if (o.turn % 90 != 0 || o.turn < 0 || o.turn > 270 || o.rotation_tag % 90 != 0) {
     throw MediaError("encoding h264: turn and rotation_tag must be quarter turns: 0, 90, 180 or 270 degrees");
   }
-  if (o.audio.rate > 0 && o.copy_audio != nullptr) {
-    throw MediaError("encoding h264: both audio and copy_audio are set; choose one");
-  }
 }
 
 // x264 164 reads memory that it never wrote in its AVX-512 code, so that for most picture sizes the bytes

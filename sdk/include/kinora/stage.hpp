@@ -1,5 +1,6 @@
 // A stage in C++, see abi/stage.h.
 #pragma once
+#include <cstddef>
 #include <memory>
 
 #include "kinora/abi/stage.h"
@@ -15,7 +16,14 @@ class Emit {
   explicit Emit(const kinora_emit* e) : e_(e) {}
   void operator()(Sample s) const { check(e_->emit(e_->self, s.release())); }
   // The sample ends here: filtered by `rule` because of `score`.
-  void drop(Sample s, const char* rule, double score) const { check(e_->drop(e_->self, s.release(), rule, score)); }
+  void drop(Sample s, const char* rule, double score) const {
+    check(e_->drop(e_->self, s.release(), rule, score));
+  }
+  // The sample ends here: failed. What else process() makes of its input goes on.
+  void fail(Sample s, const std::string& reason) const {
+    if (e_->struct_size <= offsetof(kinora_emit, fail) || !e_->fail) throw Error(KINORA_DATA, reason);
+    check(e_->fail(e_->self, s.release(), reason.c_str()));
+  }
   // Inside process(): the input is kept back; a later emit or drop of its key, or stored(), ends it.
   void hold() const {
     if (e_->hold) check(e_->hold(e_->self));
@@ -52,7 +60,9 @@ class Stage {
           return made;
         },
         [](void* self) { delete static_cast<Stage*>(self); },
-        [](void* self, kinora_resources* out) { return guard([&] { *out = static_cast<Stage*>(self)->resources(); }); },
+        [](void* self, kinora_resources* out) {
+          return guard([&] { *out = static_cast<Stage*>(self)->resources(); });
+        },
         [](void* self, kinora_sample* in, const kinora_emit* e, const kinora_run* r) {
           return guard([&] { static_cast<Stage*>(self)->process(Sample::borrow(in), Emit(e), Run(r)); });
         },

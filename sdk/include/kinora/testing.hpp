@@ -250,7 +250,11 @@ class Collector {
     double score;
   };
   std::vector<Sample> emitted;
+  struct Failed {
+    std::string key, reason;
+  };
   std::vector<Dropped> dropped;
+  std::vector<Failed> failed;
   std::vector<std::string> stored;
   int held = 0;
 
@@ -275,6 +279,10 @@ class Collector {
                      },
                      [](void* self, kinora_str key) {
                        of(self).stored.emplace_back(view(key));
+                       return KINORA_OK;
+                     },
+                     [](void* self, kinora_sample* s, const char* reason) {
+                       of(self).failed.push_back({std::string(Sample::adopt(s).key()), reason});
                        return KINORA_OK;
                      }};
 };

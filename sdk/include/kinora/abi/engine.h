@@ -12,7 +12,7 @@ KINORA_EXTERN_C_BEGIN
 /* Ends of a sample. */
 #define KINORA_KEPT 0u     /* it left the last stage, or a stage consumed it */
 #define KINORA_FILTERED 1u /* a stage dropped it: reason = rule, score */
-#define KINORA_FAILED_AT 2u /* a stage failed: reason = message */
+#define KINORA_FAILED_AT 2u /* a stage failed at it, or said so: reason = message */
 
 typedef struct kinora_stage_spec {
   uint32_t struct_size;
@@ -36,6 +36,8 @@ typedef struct kinora_outcome {
   double score;
   int32_t status; /* of a failure */
   int32_t consumed; /* 1: kept by being consumed inside a stage */
+  int32_t made;     /* 0: an input of the source; 1: a stage made it. Keys do not tell: a stage may choose any */
+  int32_t reserved;
 } kinora_outcome;
 
 typedef struct kinora_pipeline {
@@ -65,7 +67,8 @@ typedef struct kinora_engine {
 } kinora_engine;
 
 KINORA_SIZE(kinora_stage_spec, 64);
-KINORA_SIZE(kinora_outcome, 48);
+KINORA_SLOT(kinora_outcome, made, 48);
+KINORA_SIZE(kinora_outcome, 56);
 KINORA_SLOT(kinora_pipeline, stages, 8);
 KINORA_SLOT(kinora_pipeline, memory, 16);
 KINORA_SLOT(kinora_pipeline, next, 32);

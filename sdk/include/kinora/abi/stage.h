@@ -2,7 +2,7 @@
  *
  * A stage gets a sample, and emits none, one or many. What it neither emits nor drops, and for which process() returns
  * KINORA_OK, has been consumed, unless it said hold(). Every input ends in one counted outcome: emitted on, dropped by a rule
- * with its score, or failed with the error that process() returned; the engine does the counting.
+ * with its score, or failed with its reason (fail(), or the error that process() returned); the engine does the counting.
  * Instances: an engine makes as many as it has workers for the stage, in any process; they share nothing. */
 #ifndef KINORA_ABI_STAGE_H
 #define KINORA_ABI_STAGE_H
@@ -39,6 +39,9 @@ typedef struct kinora_emit {
   /* [worker-thread] The input `key`, kept back earlier, is now safe where the stage put it: consumed. Until then a run
    * that breaks off gives it again. */
   int32_t (*stored)(void* self, kinora_str key);
+  /* [worker-thread] The input, or a sample made of it, ends here: failed, with `reason` in one line. Takes over one reference.
+   * Unlike an error of process() it ends nothing else: what is whole in a damaged film goes on. */
+  int32_t (*fail)(void* self, kinora_sample*, const char* reason);
 } kinora_emit;
 
 typedef struct kinora_stage {
@@ -64,7 +67,8 @@ KINORA_SLOT(kinora_emit, emit, 16);
 KINORA_SLOT(kinora_emit, drop, 24);
 KINORA_SLOT(kinora_emit, hold, 32);
 KINORA_SLOT(kinora_emit, stored, 40);
-KINORA_SIZE(kinora_emit, 48);
+KINORA_SLOT(kinora_emit, fail, 48);
+KINORA_SIZE(kinora_emit, 56);
 KINORA_SLOT(kinora_stage, create, 8);
 KINORA_SLOT(kinora_stage, destroy, 16);
 KINORA_SLOT(kinora_stage, resources, 24);

@@ -1,0 +1,44 @@
+#include "core/run/stage_results.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "kinora/error.hpp"
+
+namespace kinora::core {
+
+kinora_emit StageResults::sink() {
+  static const auto of = [](void* self) -> StageResults& { return *static_cast<StageResults*>(self); };
+  kinora_emit e{};
+  e.struct_size = sizeof e;
+  e.self = this;
+  e.emit = [](void* self, kinora_sample* s) {
+    return guard([&] { of(self).emitted.push_back(Sample::adopt(s)); });
+  };
+  e.drop = [](void* self, kinora_sample* s, const char* rule, double score) {
+    return guard([&] {
+      const Sample sample = Sample::adopt(s);
+      of(self).dropped.push_back({std::string(sample.key()), rule ? rule : "", score});
+    });
+  };
+  e.fail = [](void* self, kinora_sample* s, const char* reason) {
+    return guard([&] {
+      const Sample sample = Sample::adopt(s);
+      of(self).failed.push_back({std::string(sample.key()), reason ? reason : ""});
+    });
+  };
+  return e;
+}
+
+std::string damage_of(const Sample& sample) {
+  for (const auto& field : sample.fields()) {
+    if (field.name != "json" && !field.name.ends_with(".json")) continue;
+    const std::string_view text(reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size());
+    if (text.find("\"damaged\"") == std::string_view::npos) continue;  // most are whole, and scores are long
+    const auto object = nlohmann::json::parse(text, nullptr, false);
+    if (!object.is_object()) continue;
+    if (const auto found = object.find("damaged"); found != object.end() && found->is_string()) return *found;
+  }
+  return "";
+}
+
+}  // namespace kinora::core

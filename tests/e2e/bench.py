@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""kinora bench: all of it without arguments, its bounds as exit codes, and an honest comparison with the peer.
+usage: bench.py KINORA ROOT SCRATCH"""
+import json, os, pathlib, shutil, subprocess, sys
+
+KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+FILM = ROOT / "tests/data/bbb_D.mp4"  # 48 frames
+
+
+def bench(*arguments, **environment):
+    done = subprocess.run([KINORA, "bench", *map(str, arguments)], capture_output=True, text=True, timeout=600, env={**os.environ, **environment})
+    lines = {line["benchmark"]: line for line in map(json.loads, done.stdout.splitlines())}
+    return done, lines
+
+
+def check_all():
+    """Three lines; on a busy machine a bound may be missed, and then the exit code and one line say so."""
+    folder = SCRATCH / "tmp"
+    folder.mkdir()
+    done, lines = bench("--repeat", 3, TMPDIR=str(folder))
+    assert set(lines) == {"plugin_call", "startup", "shots"}, done
+    missed = [name for name, line in lines.items() if not line["within"]]
+    assert done.returncode == (1 if missed else 0), done
+    assert all(f"{name}: its bound is not kept" in done.stderr for name in missed), done
+    assert lines["shots"]["frames"] == 288 and lines["shots"]["decode_fps"] > 0, lines
+    assert not list(folder.iterdir()), "the film that was made is still there"
+
+
+def check_bound():
+    """A libtorch that is loaded at the start breaks a bound."""
+    library = SCRATCH / "libtorch_preloaded.so"
+    subprocess.run(["cc", "-shared", "-x", "c", "/dev/null", "-o", str(library)], check=True)
+    done, lines = bench("startup", "--repeat", 1, LD_PRELOAD=str(library))
+    assert done.returncode == 1 and lines["startup"]["libtorch_loaded"] and not lines["startup"]["within"], done
+    assert "startup: its bound is not kept" in done.stderr, done
+
+
+def check_peer():
+    """The comparison, with a peer that says what the test wants."""
+    ours = json.loads(subprocess.run([KINORA, "apply", "stage/shots.content", str(FILM), "--json"], capture_output=True, text=True, check=True).stdout)
+    scores = [None] + ours["scores"][1:]  # the peer has none for the first frame
+
+    def line(says):
+        folder = SCRATCH / "bin"
+        folder.mkdir(exist_ok=True)
+        (folder / "python3").write_text(f"#!/bin/sh\n{says}\n")
+        (folder / "python3").chmod(0o755)
+        return bench("shots", "--film", FILM, "--repeat", 1, PATH=f"{folder}:{os.environ['PATH']}")[1]["shots"]
+
+    def peer(scores):
+        return "echo '" + json.dumps({"seconds": 1, "cuts": ours["cuts"], "scores": scores}) + "'"
+
+    same = line(peer(scores))
+    assert same["equal_scores"] and same["equal_cuts"] and "unequal_lengths" not in same, same
+    short = line(peer(scores[:-1]))
+    assert not short["equal_scores"] and short["unequal_lengths"] == {"scores": 48, "of_peer": 47}, short
+    holes = line(peer(scores[:10] + [None] + scores[11:]))
+    assert not holes["equal_scores"] and holes["peer_scores_missing"] == 1, holes
+    other = line(peer(scores[:10] + [scores[10] + 0.5] + scores[11:]))
+    assert not other["equal_scores"] and abs(other["largest_score_difference"] - 0.5) < 1e-9, other
+    assert "not measured" in line("exit 1")["peer"]
+
+
+def check_usage():
+    assert bench("--repeat", 0)[0].returncode == 2
+    done, _ = bench("shot")
+    assert done.returncode == 2 and "did you mean 'shots'?" in done.stderr, done
+
+
+shutil.rmtree(SCRATCH, ignore_errors=True)
+SCRATCH.mkdir(parents=True)
+for check in (check_usage, check_bound, check_peer, check_all):
+    check()
+    print("ok   ", check.__name__)
