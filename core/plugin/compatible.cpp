@@ -1,6 +1,8 @@
 // Whether a plugin and this host fit: by the manifest before the library is opened, by its tables after.
 #include <set>
 
+#include <boost/dll/runtime_symbol_info.hpp>
+
 #include "core/build_info.hpp"
 #include "core/plugin/kinds.hpp"
 #include "core/plugin/library.hpp"
@@ -45,6 +47,7 @@ const HostFacts& host_facts() {
     f.torch = KINORA_TORCH_VERSION;
     f.cxx_abi = _GLIBCXX_USE_CXX11_ABI ? "1" : "0";
     if (KINORA_CUDA) f.cuda = "13";
+    f.torch_library = boost::dll::this_line_location().parent_path().string() + "/libkinora_torch.so";
     return f;
   }();
   return facts;

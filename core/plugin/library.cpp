@@ -9,42 +9,19 @@
 #include <boost/dll/shared_library.hpp>
 
 #include "core/plugin/host.hpp"
+#include "core/plugin/needed.hpp"
 
 namespace kinora::core {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Which package of Debian 12, or which wheel, has a library that a plugin may need.
-struct Package {
-  std::string_view library, package;
-};
-constexpr Package packages[] = {
-    {"libtorch", "the torch wheel that Kinora was built with (packaging/dev.sh setup)"},
-    {"libc10", "the torch wheel that Kinora was built with (packaging/dev.sh setup)"},
-    {"libav", "FFmpeg (apt install ffmpeg)"},
-    {"libsw", "FFmpeg (apt install ffmpeg)"},
-    {"libhdf5", "HDF5 (apt install libhdf5-103-1)"},
-    {"libarchive", "libarchive (apt install libarchive13)"},
-    {"libsqlite3", "SQLite (apt install libsqlite3-0)"},
-    {"libcurl", "libcurl (apt install libcurl4)"},
-    {"libcuda.", "the NVIDIA driver"},
-    {"libcudart", "the CUDA 13 runtime (pip install nvidia-cuda-runtime)"},
-    {"libcublas", "cuBLAS of CUDA 13 (pip install nvidia-cublas)"},
-    {"libcudnn", "cuDNN 9 (pip install nvidia-cudnn-cu13)"},
-    {"libnccl", "NCCL (pip install nvidia-nccl-cu13)"},
-};
-
 // dlerror's text, kept, and what to do about it.
 std::string explain(const fs::path& library, const std::string& text) {
   const auto missing = text.find(": cannot open shared object file");
   if (missing != text.npos && !text.starts_with(library.string())) {
     const auto name = text.substr(0, missing);
-    std::string remedy = fmt::format(
-        "the package that has {} (apt-file search {}), or add its folder to LD_LIBRARY_PATH", name, name);
-    for (const auto& p : packages)
-      if (name.starts_with(p.library)) remedy = p.package;
-    return fmt::format("needs {}, which is not here ({}); install {}", name, text, remedy);
+    return fmt::format("needs {}, which is not here ({}); {}", name, text, remedy_for(name));
   }
   if (text.find("undefined symbol") != text.npos)
     return text +

@@ -13,6 +13,7 @@ struct HostFacts {
   std::string torch;    // version of libtorch, empty: built without
   std::string cxx_abi;  // "0" or "1": _GLIBCXX_USE_CXX11_ABI
   std::string cuda;     // empty: a build without CUDA
+  std::filesystem::path torch_library;  // libkinora_torch: its run path leads to libtorch; empty: none
 };
 const HostFacts& host_facts();
 

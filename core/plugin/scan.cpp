@@ -6,6 +6,7 @@
 #include "core/log.hpp"
 #include "core/paths.hpp"
 #include "core/plugin/elf.hpp"
+#include "core/plugin/needed.hpp"
 #include "core/plugin/registry_entry.hpp"
 
 namespace kinora::core {
@@ -166,6 +167,7 @@ void Registry::add(const fs::path& folder) {
     info.reason = "by " + other->info.folder.string();
   }
   if (info.state == PluginState::ready) disable(check_compatible(info.spec, host_));
+  if (info.state == PluginState::ready) disable(check_needed(info.library, info.spec.tier, host_));
   if (info.state != PluginState::shadowed) offer(*entry);
   entries_.push_back(std::move(entry));
 }

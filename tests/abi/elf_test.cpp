@@ -28,7 +28,34 @@ class Elf : public testing::Test {
   Result<std::optional<std::string>> read(const std::string& bytes) const {
     EXPECT_EQ(ftruncate(file_, 0), 0);
     EXPECT_EQ(pwrite(file_, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+    const auto needs = read_needs("/proc/self/fd/" + std::to_string(file_));
+    for (const auto& name : needs ? needs->libraries : std::vector<std::string>())
+      EXPECT_LT(name.size(), 4096u);
     return read_embedded_manifest("/proc/self/fd/" + std::to_string(file_));
+  }
+  Result<Needs> needs(const std::string& bytes) const {
+    (void)read(bytes);
+    return read_needs("/proc/self/fd/" + std::to_string(file_));
+  }
+  // The dynamic section's own entry `tag`, with another value.
+  std::string with_dynamic(Elf64_Sxword tag, Elf64_Xword value) const {
+    std::string out = good_;
+    Elf64_Ehdr header;
+    std::memcpy(&header, out.data(), sizeof header);
+    for (size_t i = 0; i < header.e_shnum; ++i) {
+      Elf64_Shdr section;
+      std::memcpy(&section, out.data() + header.e_shoff + i * sizeof section, sizeof section);
+      for (uint64_t at = 0; section.sh_type == SHT_DYNAMIC && at < section.sh_size; at += sizeof(Elf64_Dyn)) {
+        Elf64_Dyn entry;
+        std::memcpy(&entry, out.data() + section.sh_offset + at, sizeof entry);
+        if (entry.d_tag != tag) continue;
+        entry.d_un.d_val = value;
+        std::memcpy(out.data() + section.sh_offset + at, &entry, sizeof entry);
+        return out;
+      }
+    }
+    ADD_FAILURE() << "no such entry";
+    return out;
   }
   // The library with one field of its header changed.
   template <class T>
@@ -60,6 +87,24 @@ TEST_F(Elf, LibraryWithoutTheSectionIsNoError) {
   const auto r = read_embedded_manifest(PluginsFolder::built("minimal"));
   ASSERT_TRUE(r);
   EXPECT_FALSE(*r);
+}
+
+TEST_F(Elf, ReadsWhatTheLibraryNeeds) {
+  const auto plain = read_needs(PluginsFolder::built("missing_library"));
+  ASSERT_TRUE(plain);
+  EXPECT_THAT(plain->libraries, testing::Contains("libkinora_absent.so.3"));
+  EXPECT_EQ(plain->run_path, "");
+  EXPECT_EQ(read_needs(PluginsFolder::built("library_beside"))->run_path, "$ORIGIN");
+}
+
+TEST_F(Elf, NamesOutsideTheirTableAreAnError) {
+  ASSERT_TRUE(needs(good_));
+  EXPECT_FALSE(needs(good_)->libraries.empty());
+  for (const Elf64_Xword at : {good_.size(), size_t{1} << 40, size_t{0} - 1}) {
+    const auto r = needs(with_dynamic(DT_NEEDED, at));
+    ASSERT_FALSE(r);
+    EXPECT_THAT(r.failure().message, HasSubstr("the name of a library or a run path at"));
+  }
 }
 
 TEST_F(Elf, SaysInWordsWhatItIsInstead) {

@@ -43,6 +43,24 @@ def check_plugins():
         kinora("plugins", "validate", library)
 
 
+def check_missing_library():
+    """A plugin without a library it needs is disabled before any run, and list, inspect and check all say why."""
+    folder = SCRATCH / "plugins/missing_library"
+    folder.mkdir(parents=True)
+    shutil.copy(pathlib.Path(KINORA).parents[1] / "tests/abi/libmissing_library.so", folder)
+    (folder / "plugin.toml").write_text('[plugin]\nname = "missing_library"\nversion = "0.1.0"\nabi = "1.0"\ntier = "stable"\n'
+                                        '[[component]]\nid = "stage/minimal"\nhelp = "of a test"\n')
+    why = "needs libkinora_absent.so.3, which is not installed; install"
+    listed = {c["id"]: c for c in json.loads(kinora("--plugins", folder.parent, "plugins", "list", "--json"))}
+    assert listed["stage/minimal"]["state"] == "disabled" and why in listed["stage/minimal"]["reason"], listed["stage/minimal"]
+    assert all(c["state"] == "ready" for id, c in listed.items() if id != "stage/minimal")
+    assert why in kinora("--plugins", folder.parent, "plugins", "inspect", "stage/minimal")
+    run = SCRATCH / "minimal.toml"
+    run.write_text('[run]\nname = "minimal"\nout = "out"\n[[job]]\nname = "a"\nkind = "curate"\ninput = "."\nstages = [{ use = "minimal" }]\n')
+    checked = subprocess.run([KINORA, "--plugins", str(folder.parent), "check", str(run)], capture_output=True, text=True)
+    assert checked.returncode == 2 and why in checked.stdout + checked.stderr, checked
+
+
 def case(file, name):
     """The case's options, its tensors and its weights (written to a file of their own)."""
     with safetensors.safe_open(DATA / "oracle" / file, "np") as f:
@@ -212,7 +230,8 @@ def main():
     subprocess.run(["umount", str(SCRATCH / "disk")], capture_output=True)  # of a run that was killed
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
-    for check in (check_plugins, check_apply, check_completion, check_interrupt, check_full_disk, check_identity, check_noise):
+    for check in (check_plugins, check_missing_library, check_apply, check_completion, check_interrupt, check_full_disk, check_identity,
+                  check_noise):
         check()
         print("ok   ", check.__name__)
 

@@ -18,5 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (ftruncate(file, 0) != 0 || pwrite(file, data, size, 0) != static_cast<ssize_t>(size)) std::abort();
   const auto inside = read_embedded_manifest(name);
   if (!inside && inside.failure().message.empty()) std::abort();
+  const auto needs = read_needs(name);
+  if (!needs && needs.failure().message.empty()) std::abort();
   return 0;
 }

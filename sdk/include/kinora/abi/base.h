@@ -74,7 +74,13 @@ typedef struct kinora_sink {
   void (*write)(void* self, const void* data, uint64_t size);
 } kinora_sink;
 
+KINORA_SLOT(kinora_str, data, 0);
+KINORA_SLOT(kinora_str, size, 8);
 KINORA_SIZE(kinora_str, 16);
+KINORA_SLOT(kinora_bytes, data, 0);
+KINORA_SLOT(kinora_bytes, size, 8);
 KINORA_SIZE(kinora_bytes, 16);
+KINORA_SLOT(kinora_sink, self, 0);
+KINORA_SLOT(kinora_sink, write, 8);
 KINORA_SIZE(kinora_sink, 16);
 #endif

@@ -58,8 +58,23 @@ typedef struct kinora_collective {
   void (*release)(void* group);
 } kinora_collective;
 
+KINORA_SLOT(kinora_transfer, struct_size, 0);
+KINORA_SLOT(kinora_transfer, op, 4);
+KINORA_SLOT(kinora_transfer, dim, 8);
+KINORA_SLOT(kinora_transfer, dim2, 16);
+KINORA_SLOT(kinora_transfer, peer, 24);
+KINORA_SLOT(kinora_transfer, tag, 32);
+KINORA_SLOT(kinora_transfer, in, 40);
 KINORA_SIZE(kinora_transfer, 48);
+KINORA_SLOT(kinora_world, struct_size, 0);
+KINORA_SLOT(kinora_world, timeout_ms, 4);
+KINORA_SLOT(kinora_world, rank, 8);
+KINORA_SLOT(kinora_world, size, 16);
+KINORA_SLOT(kinora_world, rendezvous, 24);
+KINORA_SLOT(kinora_world, interface_address, 32);
 KINORA_SIZE(kinora_world, 40);
+KINORA_SLOT(kinora_collective, struct_size, 0);
+KINORA_SLOT(kinora_collective, reserved, 4);
 KINORA_SLOT(kinora_collective, create, 8);
 KINORA_SLOT(kinora_collective, destroy, 16);
 KINORA_SLOT(kinora_collective, join, 24);

@@ -38,7 +38,22 @@ typedef struct kinora_dl_managed {
   kinora_dl_tensor tensor;
 } kinora_dl_managed;
 
+KINORA_SLOT(kinora_dl_tensor, data, 0);
+KINORA_SLOT(kinora_dl_tensor, device_type, 8);
+KINORA_SLOT(kinora_dl_tensor, device_id, 12);
+KINORA_SLOT(kinora_dl_tensor, ndim, 16);
+KINORA_SLOT(kinora_dl_tensor, code, 20);
+KINORA_SLOT(kinora_dl_tensor, bits, 21);
+KINORA_SLOT(kinora_dl_tensor, lanes, 22);
+KINORA_SLOT(kinora_dl_tensor, shape, 24);
+KINORA_SLOT(kinora_dl_tensor, strides, 32);
+KINORA_SLOT(kinora_dl_tensor, byte_offset, 40);
 KINORA_SIZE(kinora_dl_tensor, 48);
+KINORA_SLOT(kinora_dl_managed, major, 0);
+KINORA_SLOT(kinora_dl_managed, minor, 4);
+KINORA_SLOT(kinora_dl_managed, manager, 8);
+KINORA_SLOT(kinora_dl_managed, deleter, 16);
+KINORA_SLOT(kinora_dl_managed, flags, 24);
 KINORA_SLOT(kinora_dl_managed, tensor, 32);
 KINORA_SIZE(kinora_dl_managed, 80);
 KINORA_EXTERN_C_END

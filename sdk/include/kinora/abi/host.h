@@ -31,6 +31,10 @@ typedef struct kinora_host {
   void (*log)(const struct kinora_host*, int32_t level, const char* message);
 } kinora_host;
 
+KINORA_SLOT(kinora_host, struct_size, 0);
+KINORA_SLOT(kinora_host, abi_major, 4);
+KINORA_SLOT(kinora_host, abi_minor, 8);
+KINORA_SLOT(kinora_host, reserved, 12);
 KINORA_SLOT(kinora_host, set_error, 16);
 KINORA_SLOT(kinora_host, last_error, 24);
 KINORA_SLOT(kinora_host, get_interface, 32);

@@ -31,6 +31,8 @@ typedef struct kinora_io_api {
   void (*abort)(kinora_writer*);
 } kinora_io_api;
 
+KINORA_SLOT(kinora_io_api, struct_size, 0);
+KINORA_SLOT(kinora_io_api, reserved, 4);
 KINORA_SLOT(kinora_io_api, open, 8);
 KINORA_SLOT(kinora_io_api, size, 16);
 KINORA_SLOT(kinora_io_api, read, 24);

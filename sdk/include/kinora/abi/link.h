@@ -69,13 +69,27 @@ typedef struct kinora_link {
                    int64_t* offset);
 } kinora_link;
 
+KINORA_SLOT(kinora_pass, struct_size, 0);
+KINORA_SLOT(kinora_pass, again, 4);
+KINORA_SLOT(kinora_pass, no_grad, 8);
+KINORA_SLOT(kinora_pass, branch, 12);
 KINORA_SLOT(kinora_pass, first_sample, 16);
+KINORA_SLOT(kinora_pass, stage, 24);
+KINORA_SLOT(kinora_pass, micro, 32);
+KINORA_SLOT(kinora_pass, seed, 40);
 KINORA_SIZE(kinora_pass, 48);
+KINORA_SLOT(kinora_chain, struct_size, 0);
+KINORA_SLOT(kinora_chain, reserved, 4);
+KINORA_SLOT(kinora_chain, self, 8);
+KINORA_SLOT(kinora_chain, next, 16);
+KINORA_SLOT(kinora_chain, head, 24);
 KINORA_SLOT(kinora_chain, get_pass, 32);
 KINORA_SLOT(kinora_chain, set_pass, 40);
 KINORA_SLOT(kinora_chain, visible, 48);
 KINORA_SLOT(kinora_chain, leaf, 56);
 KINORA_SIZE(kinora_chain, 64);
+KINORA_SLOT(kinora_link, struct_size, 0);
+KINORA_SLOT(kinora_link, level, 4);
 KINORA_SLOT(kinora_link, context, 8);
 KINORA_SLOT(kinora_link, bind, 112);
 KINORA_SLOT(kinora_link, ready, 120);

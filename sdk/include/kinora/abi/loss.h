@@ -31,6 +31,8 @@ typedef struct kinora_loss {
   int32_t (*evaluate)(void* self, const kinora_named* in, uint64_t n_in, kinora_tensor* out, uint64_t n_out);
 } kinora_loss;
 
+KINORA_SLOT(kinora_loss, struct_size, 0);
+KINORA_SLOT(kinora_loss, reserved, 4);
 KINORA_SLOT(kinora_loss, create, 8);
 KINORA_SLOT(kinora_loss, destroy, 16);
 KINORA_SLOT(kinora_loss, level, 24);

@@ -25,6 +25,8 @@ typedef struct kinora_model {
   int64_t (*blocks)(void* self);
 } kinora_model;
 
+KINORA_SLOT(kinora_model, struct_size, 0);
+KINORA_SLOT(kinora_model, reserved, 4);
 KINORA_SLOT(kinora_model, create, 8);
 KINORA_SLOT(kinora_model, destroy, 16);
 KINORA_SLOT(kinora_model, forward, 24);

@@ -26,6 +26,8 @@ typedef struct kinora_options_api {
   int32_t (*json)(const kinora_options*, kinora_str* out);
 } kinora_options_api;
 
+KINORA_SLOT(kinora_options_api, struct_size, 0);
+KINORA_SLOT(kinora_options_api, reserved, 4);
 KINORA_SLOT(kinora_options_api, count, 8);
 KINORA_SLOT(kinora_options_api, get_int, 16);
 KINORA_SLOT(kinora_options_api, get_float, 24);

@@ -37,11 +37,15 @@ typedef const kinora_plugin* (*kinora_plugin_entry_fn)(const kinora_host* host);
 #define KINORA_EXPORT
 #endif
 
+KINORA_SLOT(kinora_component, struct_size, 0);
+KINORA_SLOT(kinora_component, reserved, 4);
 KINORA_SLOT(kinora_component, id, 8);
 KINORA_SLOT(kinora_component, interface_id, 16);
 KINORA_SLOT(kinora_component, api, 24);
 KINORA_SLOT(kinora_component, describe, 32);
 KINORA_SIZE(kinora_component, 40);
+KINORA_SLOT(kinora_plugin, struct_size, 0);
+KINORA_SLOT(kinora_plugin, abi_major, 4);
 KINORA_SLOT(kinora_plugin, abi_minor, 8);
 KINORA_SLOT(kinora_plugin, n_components, 12);
 KINORA_SLOT(kinora_plugin, name, 16);

@@ -25,6 +25,8 @@ typedef struct kinora_precision {
   int32_t (*quantize)(void* self, kinora_tensor x, kinora_tensor* out, uint64_t n_out);
 } kinora_precision;
 
+KINORA_SLOT(kinora_precision, struct_size, 0);
+KINORA_SLOT(kinora_precision, reserved, 4);
 KINORA_SLOT(kinora_precision, create, 8);
 KINORA_SLOT(kinora_precision, destroy, 16);
 KINORA_SLOT(kinora_precision, link, 24);

@@ -23,6 +23,10 @@ typedef struct kinora_run {
   int32_t (*noise)(void* self, const char* key, kinora_tensor like, kinora_tensor* out);
 } kinora_run;
 
+KINORA_SLOT(kinora_run, struct_size, 0);
+KINORA_SLOT(kinora_run, device_type, 4);
+KINORA_SLOT(kinora_run, device_id, 8);
+KINORA_SLOT(kinora_run, n_threads, 12);
 KINORA_SLOT(kinora_run, stream, 16);
 KINORA_SLOT(kinora_run, seed, 24);
 KINORA_SLOT(kinora_run, out, 32);

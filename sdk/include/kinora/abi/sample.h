@@ -48,6 +48,8 @@ typedef struct kinora_samples_api {
   uint64_t (*memory)(const kinora_sample*);
 } kinora_samples_api;
 
+KINORA_SLOT(kinora_samples_api, struct_size, 0);
+KINORA_SLOT(kinora_samples_api, reserved, 4);
 KINORA_SLOT(kinora_samples_api, create, 8);
 KINORA_SLOT(kinora_samples_api, clone, 16);
 KINORA_SLOT(kinora_samples_api, retain, 24);

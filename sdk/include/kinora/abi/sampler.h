@@ -34,8 +34,13 @@ typedef struct kinora_sampler {
   int32_t (*sample)(void* self, const kinora_denoiser*, kinora_tensor noise, const kinora_run*, kinora_tensor* out);
 } kinora_sampler;
 
+KINORA_SLOT(kinora_denoiser, struct_size, 0);
+KINORA_SLOT(kinora_denoiser, reserved, 4);
+KINORA_SLOT(kinora_denoiser, self, 8);
 KINORA_SLOT(kinora_denoiser, denoise, 16);
 KINORA_SIZE(kinora_denoiser, 24);
+KINORA_SLOT(kinora_sampler, struct_size, 0);
+KINORA_SLOT(kinora_sampler, reserved, 4);
 KINORA_SLOT(kinora_sampler, create, 8);
 KINORA_SLOT(kinora_sampler, destroy, 16);
 KINORA_SLOT(kinora_sampler, levels, 24);

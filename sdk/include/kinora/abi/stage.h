@@ -61,7 +61,14 @@ typedef struct kinora_stage {
   int32_t (*finish)(void* self, const kinora_emit*, const kinora_run*);
 } kinora_stage;
 
+KINORA_SLOT(kinora_resources, struct_size, 0);
+KINORA_SLOT(kinora_resources, ordered, 4);
+KINORA_SLOT(kinora_resources, cores, 8);
+KINORA_SLOT(kinora_resources, gpus, 16);
+KINORA_SLOT(kinora_resources, memory, 24);
 KINORA_SIZE(kinora_resources, 32);
+KINORA_SLOT(kinora_emit, struct_size, 0);
+KINORA_SLOT(kinora_emit, reserved, 4);
 KINORA_SLOT(kinora_emit, self, 8);
 KINORA_SLOT(kinora_emit, emit, 16);
 KINORA_SLOT(kinora_emit, drop, 24);
@@ -69,6 +76,8 @@ KINORA_SLOT(kinora_emit, hold, 32);
 KINORA_SLOT(kinora_emit, stored, 40);
 KINORA_SLOT(kinora_emit, fail, 48);
 KINORA_SIZE(kinora_emit, 56);
+KINORA_SLOT(kinora_stage, struct_size, 0);
+KINORA_SLOT(kinora_stage, reserved, 4);
 KINORA_SLOT(kinora_stage, create, 8);
 KINORA_SLOT(kinora_stage, destroy, 16);
 KINORA_SLOT(kinora_stage, resources, 24);

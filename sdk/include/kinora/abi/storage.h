@@ -39,7 +39,14 @@ typedef struct kinora_storage {
   int32_t (*remove)(void* self, kinora_str path);
 } kinora_storage;
 
+KINORA_SLOT(kinora_entry, struct_size, 0);
+KINORA_SLOT(kinora_entry, folder, 4);
+KINORA_SLOT(kinora_entry, name, 8);
+KINORA_SLOT(kinora_entry, size, 24);
+KINORA_SLOT(kinora_entry, modified, 32);
 KINORA_SIZE(kinora_entry, 40);
+KINORA_SLOT(kinora_storage, struct_size, 0);
+KINORA_SLOT(kinora_storage, reserved, 4);
 KINORA_SLOT(kinora_storage, create, 8);
 KINORA_SLOT(kinora_storage, destroy, 16);
 KINORA_SLOT(kinora_storage, open, 24);

@@ -43,7 +43,17 @@ typedef struct kinora_tokenizer {
   void (*close)(void* stream);
 } kinora_tokenizer;
 
+KINORA_SLOT(kinora_tokenizer_info, struct_size, 0);
+KINORA_SLOT(kinora_tokenizer_info, discrete, 4);
+KINORA_SLOT(kinora_tokenizer_info, channels, 8);
+KINORA_SLOT(kinora_tokenizer_info, time, 16);
+KINORA_SLOT(kinora_tokenizer_info, height, 24);
+KINORA_SLOT(kinora_tokenizer_info, width, 32);
+KINORA_SLOT(kinora_tokenizer_info, codes, 40);
+KINORA_SLOT(kinora_tokenizer_info, halo, 48);
 KINORA_SIZE(kinora_tokenizer_info, 56);
+KINORA_SLOT(kinora_tokenizer, struct_size, 0);
+KINORA_SLOT(kinora_tokenizer, reserved, 4);
 KINORA_SLOT(kinora_tokenizer, create, 8);
 KINORA_SLOT(kinora_tokenizer, destroy, 16);
 KINORA_SLOT(kinora_tokenizer, info, 24);

@@ -1,0 +1,119 @@
+// A plugin whose library needs another: libkinora_absent.so.3 lies where neither the linker nor the loader
+// looks.
+#include "core/plugin/needed.hpp"
+
+#include <cstdlib>
+#include <dlfcn.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/abi/plugins_folder.hpp"
+
+namespace kinora::core::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* library = "libkinora_absent.so.3";
+const fs::path built_library = fs::path(KINORA_ABI_PLUGINS) / "absent" / library;
+
+std::string why(const fs::path& plugin, Tier tier = Tier::stable, const HostFacts& host = {}) {
+  const auto status = check_needed(plugin, tier, host);
+  return status ? "" : status.failure().message;
+}
+
+TEST(Needed, LibraryThatIsRemovedDisablesThePluginBeforeItIsOpened) {
+  PluginsFolder folder;
+  const auto plugin = folder.add({.name = "missing_library"}, "library_beside");
+  fs::copy_file(built_library, plugin / library);
+  EXPECT_EQ(folder.scan().plugins()[0].state, PluginState::ready);
+  fs::remove(plugin / library);
+  const auto registry = folder.scan();
+  const auto info = registry.plugins()[0];
+  EXPECT_EQ(info.state, PluginState::disabled);
+  EXPECT_THAT(info.reason,
+              testing::StartsWith("needs libkinora_absent.so.3, which is not installed; install"));
+  const auto found = registry.find("stage/minimal");
+  ASSERT_FALSE(found);
+  EXPECT_THAT(found.failure().message,
+              HasSubstr("its plugin 'missing_library' is disabled: needs libkinora_absent.so.3"));
+}
+
+// In a process of its own: what was opened stays, and would be found by every later test.
+void expect_in_a_fork(const std::function<bool()>& holds) {
+  EXPECT_EXIT(std::_Exit(holds() ? 0 : 1), testing::ExitedWithCode(0), "");
+}
+
+TEST(Needed, PluginThatIsReadyOpensWithTheLibraryBesideIt) {
+  PluginsFolder folder;
+  const auto plugin = folder.add({.name = "missing_library"}, "library_beside");
+  fs::copy_file(built_library, plugin / library);
+  expect_in_a_fork([&] { return static_cast<bool>(folder.scan().open("stage/minimal")); });
+}
+
+TEST(Needed, BrokenLinkIsNoLibrary) {
+  PluginsFolder folder;
+  const auto plugin = folder.add({.name = "missing_library"}, "library_beside");
+  fs::create_symlink("nowhere", plugin / library);
+  EXPECT_EQ(folder.scan().plugins()[0].state, PluginState::disabled);
+}
+
+TEST(Needed, LdLibraryPathIsSearched) {
+  const auto plugin = PluginsFolder::built("missing_library");
+  EXPECT_NE(why(plugin), "");
+  const char* before = std::getenv("LD_LIBRARY_PATH");
+  const std::string kept = before ? before : "";
+  setenv("LD_LIBRARY_PATH", ("/nowhere:" + built_library.parent_path().string()).c_str(), 1);
+  EXPECT_EQ(why(plugin), "");
+  if (before)
+    setenv("LD_LIBRARY_PATH", kept.c_str(), 1);
+  else
+    unsetenv("LD_LIBRARY_PATH");
+}
+
+// Whoever opens libtorch's folder for the host opens it for the plugins that are pinned to it, and for no
+// others.
+TEST(Needed, HostsLibtorchFolderCountsForThePinnedTier) {
+  PluginsFolder folder;
+  const auto torch =
+      folder.add({.name = "torch"}, "library_beside") / "libtorch.so";  // its run path is its folder
+  fs::copy_file(built_library, torch.parent_path() / library);
+  HostFacts host;
+  host.torch_library = torch;
+  const auto plugin = PluginsFolder::built("missing_library");
+  EXPECT_EQ(why(plugin, Tier::pinned, host), "");
+  EXPECT_NE(why(plugin, Tier::stable, host), "");
+  EXPECT_NE(why(plugin, Tier::pinned), "");
+}
+
+TEST(Needed, WhatOnlyTheLoaderKnowsIsLeftToIt) {
+  PluginsFolder folder;
+  const auto plugin = folder.add({.name = "missing_library"}, "library_beside");
+  fs::create_directory(plugin / "glibc-hwcaps");
+  EXPECT_EQ(folder.scan().plugins()[0].state, PluginState::ready);
+}
+
+TEST(Needed, EveryPluginThatWasBuiltHereHasItsLibraries) {
+  for (const char* name : {"minimal", "pure_c_stage", "memory_storage"})
+    EXPECT_EQ(why(PluginsFolder::built(name)), "") << name;
+}
+
+TEST(Needed, RemedyNamesThePackage) {
+  EXPECT_THAT(remedy_for("libavcodec.so.59"), HasSubstr("apt install ffmpeg"));
+  EXPECT_THAT(remedy_for("libfoo.so.3"), HasSubstr("apt-file search libfoo.so.3"));
+}
+
+// The last of the questions: a library that is already in the process is there, wherever it came from.
+TEST(Needed, LibraryInTheProcessIsThere) {
+  PluginsFolder folder;
+  fs::copy_file(built_library, folder.path() / library);
+  const auto plugin = PluginsFolder::built("missing_library");
+  expect_in_a_fork([&] {
+    const bool missing = !why(plugin).empty();
+    return missing && dlopen((folder.path() / library).c_str(), RTLD_NOW | RTLD_LOCAL) && why(plugin).empty();
+  });
+}
+
+}  // namespace
+}  // namespace kinora::core::test
