@@ -10,7 +10,7 @@ struct OptimizerOptions {
   int64_t steps = 1000, batch = 4, accumulate = 1, warmup = 50;
   double learning_rate = 3e-4, weight_decay = 0.01, beta1 = 0.9, beta2 = 0.99, eps = 1e-8, clip_norm = 1.0, ema = 0.99;
   std::string schedule = "cosine", weights;
-  int64_t checkpoint_every = 100, keep = 2, log_every = 1, threads = 0;
+  int64_t checkpoint_every = 100, keep = 2, log_every = 1, max_skipped = 10, threads = 0;
   template <class O>
   static void describe_optimizer(Describe<O>& d) {
     d.option("steps", &O::steps).range(1, 1e9).help("optimizer steps of the whole job");
@@ -20,11 +20,12 @@ struct OptimizerOptions {
     d.option("warmup", &O::warmup).at_least(0).unit("steps").help("linear from 0");
     d.option("schedule", &O::schedule).choices({"cosine", "constant"}).help("after the warm-up; cosine ends at 0");
     d.option("weight_decay", &O::weight_decay).at_least(0).help("decoupled; not on biases, norms and embeddings");
-    d.option("beta1", &O::beta1).range(0, 1).help("AdamW");
-    d.option("beta2", &O::beta2).range(0, 1).help("AdamW");
+    d.option("beta1", &O::beta1).at_least(0).below(1).help("AdamW");
+    d.option("beta2", &O::beta2).at_least(0).below(1).help("AdamW");
     d.option("eps", &O::eps).above(0).help("AdamW");
     d.option("clip_norm", &O::clip_norm).at_least(0).help("largest norm of the whole gradient; 0: no clipping");
     d.option("ema", &O::ema).range(0, 1).help("decay of the averaged weights that later jobs use; 0: none");
+    d.option("max_skipped", &O::max_skipped).range(1, 1e9).unit("steps").help("in a row whose loss or gradient is not finite; the job then fails");
     d.option("weights", &O::weights).path().help("safetensors file to start from; empty: from scratch");
     d.option("checkpoint_every", &O::checkpoint_every).range(1, 1e9).unit("steps").help("training resumes bit for bit");
     d.option("keep", &O::keep).range(1, 1e6).help("checkpoints that are kept");

@@ -26,6 +26,8 @@ class Parallelism {
   int64_t data_size() const { return mesh_->size("dp") * mesh_->size("fsdp"); }
   // dtype of the residual stream.
   at::ScalarType dtype() const { return dtype_; }
+  // dtype of parameters and targets: float64 for a float64 stream, else float32.
+  at::ScalarType parameter_dtype() const { return dtype_ == at::kDouble ? at::kDouble : at::kFloat; }
 
   // Completes every gradient: the sum over all ranks that do not hold another piece of the parameter.
   void sum_gradients(const Parameters&, std::vector<Leaf>&) const;

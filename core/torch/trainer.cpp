@@ -3,6 +3,8 @@
 #include <chrono>
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "core/log.hpp"
 #include "core/run/cancel.hpp"
 #include "core/torch/safe_tensors.hpp"
@@ -56,6 +58,8 @@ void Trainer::restore() {
     ema_->set_updates(saved.state.ema_updates);
   }
   step_ = saved.state.step;
+  loss_ = saved.state.loss;
+  skipped_ = saved.state.skipped;
   log_info("{}: going on after step {}", context_.spec().name, step_);
 }
 
@@ -65,6 +69,8 @@ void Trainer::save(int64_t steps_done) {
   out.state.step = steps_done;
   out.state.samples_seen = steps_done * options_.batch;
   out.state.optimizer_steps = optimizer_.steps();
+  out.state.loss = loss_;
+  out.state.skipped = skipped_;
   out.weights = assemble(chain.parameters(), chain.leaves());
   out.optimizer = join_moments(assemble(chain.parameters(), chain.leaves(), optimizer_.first_moments()),
                                assemble(chain.parameters(), chain.leaves(), optimizer_.second_moments()));
@@ -108,14 +114,22 @@ void Trainer::update(int64_t step, json& line) {
   line["gradient_norm"] = norm;
   line["learning_rate"] = learning_rate;
   if (!std::isfinite(norm) || !std::isfinite(line["loss"].get<double>())) {
-    log_warn("{}: step {}: the gradient or the loss is not finite; the step is skipped", context_.spec().name, step + 1);
-    line["skipped"] = true;
+    skip(step, line);
   } else {
+    in_a_row_ = 0;
+    loss_ = line["loss"];
     if (options_.clip_norm > 0) clip_gradients(leaves, norm, options_.clip_norm);
     optimizer_.step(learning_rate);
     if (ema_) ema_->update(leaves);
   }
   optimizer_.zero_grad();
+}
+
+void Trainer::skip(int64_t step, json& line) {
+  log_warn("{}: step {}: the gradient or the loss is not finite; the step is skipped", context_.spec().name, step + 1);
+  line["skipped"] = true;
+  ++skipped_;
+  ++in_a_row_;
 }
 
 void Trainer::run(const std::function<MicroLoss(int64_t, int64_t)>& micro_loss) {
@@ -128,10 +142,13 @@ void Trainer::run(const std::function<MicroLoss(int64_t, int64_t)>& micro_loss) 
     for (const auto& [name, value] : gradients(step_, micro_loss).figures) line[name] = value;
     update(step_, line);
     ++step_;
-    loss_ = line["loss"];
     line["seconds"] = std::chrono::duration<double>(Clock::now() - step_start).count();
     if (parallel_.rank() == 0 && (step_ % options_.log_every == 0 || step_ == options_.steps)) context_.metrics().line(line);
     progress.update(step_, "loss " + std::to_string(loss_).substr(0, 6));
+    if (in_a_row_ >= options_.max_skipped)
+      throw Error(KINORA_FAILED, fmt::format("job '{}': step {}: the gradient or the loss was not finite in {} steps in a row; lower learning_rate ({}) or "
+                                             "clip_norm ({}), raise warmup ({}), or see metrics.jsonl for where it began",
+                                             context_.spec().name, step_, in_a_row_, options_.learning_rate, options_.clip_norm, options_.warmup));
     const bool stop = cancelled();
     if (stop || step_ % options_.checkpoint_every == 0 || step_ == options_.steps) save(step_);
     if (stop) throw Error(KINORA_CANCELLED, "cancelled");

@@ -3,10 +3,12 @@
 #include <ATen/core/grad_mode.h>
 
 #include <chrono>
+#include <fstream>
 #include <fmt/format.h>
 
 #include "core/io/atomic_file.hpp"
 #include "core/jobs/training.hpp"
+#include "core/log.hpp"
 #include "core/run/cancel.hpp"
 #include "core/torch/clips.hpp"
 #include "core/torch/instances.hpp"
@@ -32,12 +34,22 @@ class Generator {
         precision_(context),
         loss_(context.open(*train_.component("loss")), train_.component("loss")->options),
         sampler_(context.open_slot("sampler"), context.spec().component("sampler")->options),
-        model_(context.open(*train_.component("model")), train_.component("model")->options, {}, precision_.links()),
+        model_(context.open(*train_.component("model")), train_.component("model")->options, {.dtype = precision_.parameter_dtype()}, precision_.links()),
         tokenizer_(context.open(*tokenizer_job_.component("tokenizer")), tokenizer_job_.component("tokenizer")->options, {}),
         text_(context, encode_) {
     model_.load(context.folder_of(train_) / "weights.safetensors");
     tokenizer_.load(context.folder_of(tokenizer_job_) / "weights.safetensors");
     std::filesystem::create_directories(context.folder() / "videos");
+  }
+
+  // Whether video n is complete from before an interruption; its line of the metrics is then written again.
+  bool keep(int64_t n) {
+    const auto base = base_of(n);
+    std::ifstream in(base.string() + ".json");
+    const auto about = json::parse(in, nullptr, false);  // written last
+    if (!about.is_object() || !std::filesystem::exists(base.string() + ".mp4") || !std::filesystem::exists(base.string() + ".png")) return false;
+    context_.metrics().line(about);
+    return true;
   }
 
   // Video number n of the job.
@@ -97,10 +109,12 @@ class Generator {
     return shape;
   }
 
+  std::filesystem::path base_of(int64_t n) const { return context_.folder() / "videos" / fmt::format("{:03}", n); }
+
   double fps() const { return options_.fps > 0 ? options_.fps : facts_.fps; }
 
   void store(int64_t n, const at::Tensor& frames, json about, std::chrono::steady_clock::time_point start) {
-    const auto base = context_.folder() / "videos" / fmt::format("{:03}", n);
+    const auto base = base_of(n);
     Sample sample("video");
     set_frames(sample, frames);
     sample.set("comment", about.dump());
@@ -134,12 +148,18 @@ void run_generate(JobContext& context) {
   use_threads(options.threads);
   const at::NoGradGuard off;
   Generator generator(context, options);
-  int64_t n = 0;
+  context.metrics().clear();
+  int64_t n = 0, kept = 0;
   for (const auto& prompt : options.prompts)
     for (int64_t i = 0; i < options.count; ++i, ++n) {
+      if (generator.keep(n)) {
+        ++kept;
+        continue;
+      }
       Progress progress(context.spec().name, 0, "steps");
       generator.make(n, prompt, progress);
     }
+  if (kept > 0) log_info("{}: {} of {} videos were complete", context.spec().name, kept, n);
   context.summary.update({{"videos", n}});
 }
 

@@ -21,14 +21,14 @@ class ModelTraining {
         data_(context.folder_of(context.need_upstream("encode"))),
         loss_(context.open_slot("loss"), context.spec().component("loss")->options),
         parallel_(context),
-        network_(context.open_slot("model"), context.spec().component("model")->options, {.seed = seed_}, parallel_.links()) {}
+        network_(context.open_slot("model"), context.spec().component("model")->options, {.seed = seed_, .dtype = parallel_.parameter_dtype()}, parallel_.links()) {}
 
   void run() {
     Trainer trainer(context_, network_, parallel_, options_);
     trainer.run([&](int64_t first, int64_t count) { return micro_loss(first, count); });
     trainer.use_average();
     trainer.save_weights();
-    context_.summary.update({{"steps", options_.steps}, {"loss", trainer.last_loss()}, {"parameters", network_.numel()},
+    context_.summary.update({{"steps", options_.steps}, {"loss", trainer.last_loss()}, {"skipped", trainer.skipped()}, {"parameters", network_.numel()},
                              {"samples", data_.size()}, {"seconds_per_step", trainer.seconds_per_step()}});
   }
 
@@ -43,7 +43,7 @@ class ModelTraining {
       latents.push_back(item.latent);
       texts.push_back(drop[i].item<bool>() ? at::zeros_like(item.text) : item.text);
     }
-    const at::Tensor latent = at::stack(latents);
+    const at::Tensor latent = at::stack(latents).to(parallel_.parameter_dtype());
     const TextBatch text = batch_text(texts);
     const at::Tensor sigma = loss_.level(sample_uniform({count}, seed_, first, "train.sigma"));
     const at::Tensor noise = sample_noise(latent, seed_, first, "train.noise");

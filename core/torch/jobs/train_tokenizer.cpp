@@ -31,11 +31,14 @@ class TokenizerTraining {
         seed_(static_cast<uint64_t>(context.run().seed)),
         clips_(context, context.folder_of(context.need_upstream("shard")), {{"height", o.height}, {"width", o.width}, {"stride", o.every}}, o.memory),
         parallel_(context),
-        network_(context.open_slot("tokenizer"), context.spec().component("tokenizer")->options, {.seed = seed_}, parallel_.links()) {
-    for (int64_t i = 0; i < clips_.size(); ++i)
-      if (clips_.length(i) >= o.frames) usable_.push_back(i);
-    if (usable_.empty())
-      throw Error(KINORA_DATA, "no clip has " + std::to_string(o.frames) + " frames; lower frames of job '" + context.spec().name + "'");
+        network_(context.open_slot("tokenizer"), context.spec().component("tokenizer")->options, {.seed = seed_, .dtype = parallel_.parameter_dtype()}, parallel_.links()) {
+    for (int64_t i = 0; i < clips_.size(); ++i) {
+      const at::Tensor frames = clips_.try_frames(i);
+      if (!frames.defined()) continue;
+      if (frames.size(0) < o.frames) ++too_short_;
+      else usable_.push_back(i);
+    }
+    if (usable_.empty()) throw clips_.none_usable(too_short_, o.frames);
   }
 
   void run() {
@@ -44,8 +47,8 @@ class TokenizerTraining {
     trainer.use_average();
     trainer.save_weights();
     const double quality = evaluate();
-    context_.summary.update({{"steps", options_.steps}, {"loss", trainer.last_loss()}, {"psnr", quality}, {"parameters", network_.numel()},
-                             {"clips", usable_.size()}, {"seconds_per_step", trainer.seconds_per_step()}});
+    context_.summary.update({{"steps", options_.steps}, {"loss", trainer.last_loss()}, {"skipped", trainer.skipped()}, {"psnr", quality}, {"parameters", network_.numel()},
+                             {"clips", clips_.size()}, {"used", usable_.size()}, {"too_short", too_short_}, {"failed", clips_.failed()}, {"seconds_per_step", trainer.seconds_per_step()}});
   }
 
  private:
@@ -57,7 +60,7 @@ class TokenizerTraining {
   MicroLoss micro_loss(int64_t first, int64_t count) {
     std::vector<at::Tensor> crops;
     for (int64_t n = first; n < first + count; ++n) crops.push_back(crop(n));
-    const at::Tensor video = at::cat(crops);
+    const at::Tensor video = at::cat(crops).to(parallel_.parameter_dtype());
     const at::Tensor error = network_.decode(network_.encode(video)) - video;
     const double share = static_cast<double>(count) / static_cast<double>(options_.batch);
     const at::Tensor l1 = error.abs().mean() * share, mse = error.square().mean() * share;
@@ -71,7 +74,7 @@ class TokenizerTraining {
     double sum = 0;
     const size_t n = std::min<size_t>(usable_.size(), 8);
     for (size_t i = 0; i < n; ++i) {
-      const at::Tensor video = video_of(clips_.frames(usable_[i]), 0, options_.frames);
+      const at::Tensor video = video_of(clips_.frames(usable_[i]), 0, options_.frames).to(parallel_.parameter_dtype());
       const at::Tensor made = network_.decode(network_.encode(video)).clamp(-1, 1);
       sum += psnr(made, video);
       if (i < 4) {
@@ -88,7 +91,8 @@ class TokenizerTraining {
   Clips clips_;
   Parallelism parallel_;
   Network network_;
-  std::vector<int64_t> usable_;  // clips that are long enough
+  std::vector<int64_t> usable_;  // clips that are whole and long enough
+  int64_t too_short_ = 0;
 };
 
 }  // namespace
