@@ -9,7 +9,9 @@
 namespace kinora::core {
 
 Metrics::Metrics(const std::filesystem::path& file) : file_(file), out_(file, std::ios::app) {
-  if (!out_) throw Error(KINORA_IO, file.string() + ": cannot be written; check the folder's permissions and free space");
+  if (!out_)
+    throw Error(KINORA_IO,
+                file.string() + ": cannot be written; check the folder's permissions and free space");
 }
 
 void Metrics::line(const nlohmann::json& entry) {
@@ -42,7 +44,8 @@ void Metrics::clear() {
 JobContext::JobContext(Runtime& runtime, const RunFile& run, const JobSpec& spec, bool writes)
     : runtime_(runtime), run_(run), spec_(spec), folder_(run.out / spec.name), out_uri_(folder_.string()) {
   std::filesystem::create_directories(folder_);
-  metrics_ = std::make_unique<Metrics>(writes ? folder_ / "metrics.jsonl" : std::filesystem::path("/dev/null"));
+  metrics_ =
+      std::make_unique<Metrics>(writes ? folder_ / "metrics.jsonl" : std::filesystem::path("/dev/null"));
 }
 
 const JobSpec* JobContext::upstream(const std::string& kind) const {
@@ -56,18 +59,22 @@ const JobSpec* JobContext::upstream(const std::string& kind) const {
 
 const JobSpec& JobContext::need_upstream(const std::string& kind) const {
   if (const auto* job = upstream(kind)) return *job;
-  throw Error(KINORA_INVALID, "job '" + spec_.name + "' needs a job of kind " + kind + " among its inputs, or among theirs");
+  throw Error(KINORA_INVALID,
+              "job '" + spec_.name + "' needs a job of kind " + kind + " among its inputs, or among theirs");
 }
 
 nlohmann::json JobContext::summary_of(const JobSpec& job) const {
   const auto file = folder_of(job) / "summary.json";
   std::ifstream in(file);
   auto parsed = nlohmann::json::parse(in, nullptr, false);
-  if (parsed.is_discarded()) throw Error(KINORA_DATA, file.string() + ": is not whole; delete it and run again");
+  if (parsed.is_discarded())
+    throw Error(KINORA_DATA, file.string() + ": is not whole; delete it and run again");
   return parsed;
 }
 
-Component JobContext::open(const ComponentUse& use) const { return or_throw(runtime_.registry().open(use.id)); }
+Component JobContext::open(const ComponentUse& use) const {
+  return or_throw(runtime_.registry().open(use.id));
+}
 
 kinora_run JobContext::call(Progress* progress) {
   kinora_run call{};

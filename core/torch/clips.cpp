@@ -1,7 +1,6 @@
 #include "core/torch/clips.hpp"
 
 #include <ATen/ATen.h>
-
 #include <fmt/format.h>
 
 #include "core/log.hpp"
@@ -16,17 +15,25 @@ at::Tensor frames_of_sample(const Sample& sample) {
   const kinora_dl_tensor* t = sample.tensor("frames");
   if (!t || t->ndim != 4 || t->code != KINORA_DL_UINT || t->bits != 8)
     throw Error(KINORA_INVALID, "the stage of slot read must set the tensor frames, uint8 [T, H, W, 3]");
-  return at::from_blob(static_cast<char*>(t->data) + t->byte_offset, at::IntArrayRef(t->shape, 4), at::kByte).clone();
+  return at::from_blob(static_cast<char*>(t->data) + t->byte_offset, at::IntArrayRef(t->shape, 4), at::kByte)
+      .clone();
 }
 
 }  // namespace
 
-Clips::Clips(JobContext& context, const std::filesystem::path& folder, const json& read_options, int64_t memory)
-    : index_(or_throw(index_webdataset(folder.string()))), read_(context.runtime(), "video.read", read_options), memory_(memory), job_(context.spec().name) {
-  if (index_.empty()) throw Error(KINORA_DATA, folder.string() + ": holds no samples; what did the curate job keep?");
+Clips::Clips(JobContext& context, const std::filesystem::path& folder, const json& read_options,
+             int64_t memory)
+    : index_(or_throw(index_webdataset(folder.string()))),
+      read_(context.runtime(), "video.read", read_options),
+      memory_(memory),
+      job_(context.spec().name) {
+  if (index_.empty())
+    throw Error(KINORA_DATA, folder.string() + ": holds no samples; what did the curate job keep?");
 }
 
-Sample Clips::sample(int64_t i) { return to_sample(or_throw(read_webdataset(index_[static_cast<size_t>(i)]))); }
+Sample Clips::sample(int64_t i) {
+  return to_sample(or_throw(read_webdataset(index_[static_cast<size_t>(i)])));
+}
 
 std::string Clips::caption(int64_t i) { return std::string(sample(i).text("txt").value_or("")); }
 
@@ -61,13 +68,20 @@ at::Tensor Clips::try_frames(int64_t i) {
 }
 
 Error Clips::none_usable(int64_t too_short, int64_t frames) const {
-  return Error(KINORA_DATA, fmt::format("job '{}': none of {} clips is of use: {} have fewer than {} frames, {} cannot be decoded; lower frames, or see the "
+  return Error(KINORA_DATA, fmt::format("job '{}': none of {} clips is of use: {} have fewer than {} frames, "
+                                        "{} cannot be decoded; lower frames, or see the "
                                         "warnings above",
                                         job_, size(), too_short, frames, failed()));
 }
 
 at::Tensor video_of(const at::Tensor& frames, int64_t first, int64_t count) {
-  return frames.narrow(0, first, count).permute({3, 0, 1, 2}).unsqueeze(0).to(at::kFloat).div(127.5).sub(1).contiguous();
+  return frames.narrow(0, first, count)
+      .permute({3, 0, 1, 2})
+      .unsqueeze(0)
+      .to(at::kFloat)
+      .div(127.5)
+      .sub(1)
+      .contiguous();
 }
 
 at::Tensor frames_of(const at::Tensor& video) {
@@ -80,9 +94,9 @@ void set_frames(Sample& sample, const at::Tensor& frames) {
   sample.set_tensor("frames", {data, data + whole.numel()}, whole.sizes().vec(), KINORA_DL_UINT, 8);
 }
 
-// A Feistel network permutes the numbers of 2 * half_bits bits (Luby and Rackoff 1988); walking its cycle until a number is below
-// count permutes those below count (Black and Rogaway 2002). The domain has at least 256 numbers, since a few bits leave a
-// network few permutations, and at most four times count above that.
+// A Feistel network permutes the numbers of 2 * half_bits bits (Luby and Rackoff 1988); walking its cycle
+// until a number is below count permutes those below count (Black and Rogaway 2002). The domain has at least
+// 256 numbers, since a few bits leave a network few permutations, and at most four times count above that.
 int64_t shuffled(int64_t n, int64_t count, uint64_t seed) {
   const auto size = static_cast<uint64_t>(count), epoch = static_cast<uint64_t>(n / count);
   unsigned half_bits = 4;

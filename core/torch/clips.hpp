@@ -4,17 +4,18 @@
 #include <map>
 #include <set>
 
+#include <ATen/core/Tensor.h>
+
 #include "core/data/webdataset.hpp"
 #include "core/run/job.hpp"
 #include "core/run/one_stage.hpp"
-
-#include <ATen/core/Tensor.h>
 
 namespace kinora::core {
 
 class Clips {
  public:
-  // folder: of the shard job. read: a stage that sets the tensor "frames", stage/video.read with the size wanted.
+  // folder: of the shard job. read: a stage that sets the tensor "frames", stage/video.read with the size
+  // wanted.
   Clips(JobContext&, const std::filesystem::path& folder, const json& read_options, int64_t memory);
 
   int64_t size() const { return static_cast<int64_t>(index_.size()); }
@@ -24,7 +25,8 @@ class Clips {
   double fps();
   // uint8 [T, H, W, 3], RGB. Shared with the cache: do not write.
   at::Tensor frames(int64_t i);
-  // The same, or an undefined tensor for a clip that cannot be decoded: a warning says why and failed() counts it, each clip once.
+  // The same, or an undefined tensor for a clip that cannot be decoded: a warning says why and failed()
+  // counts it, each clip once.
   at::Tensor try_frames(int64_t i);
   int64_t failed() const { return static_cast<int64_t>(failed_.size()); }
   // What to throw when no clip was of use to the job.
@@ -48,8 +50,8 @@ at::Tensor frames_of(const at::Tensor& video);
 // frames uint8 [T, H, W, 3] beside the sample, for stage/video.write.
 void set_frames(Sample& sample, const at::Tensor& frames);
 
-// Which sample comes n-th when all are drawn again and again, shuffled anew each epoch: a function of its arguments only, at
-// the same small cost for any count.
+// Which sample comes n-th when all are drawn again and again, shuffled anew each epoch: a function of its
+// arguments only, at the same small cost for any count.
 int64_t shuffled(int64_t n, int64_t count, uint64_t seed);
 
 }  // namespace kinora::core

@@ -53,10 +53,12 @@ void write_latents(const fs::path& folder, const std::vector<Sample>& samples) {
 // Of the reference alone.
 struct Knobs {
   int64_t steps = 4, batch = 4, warmup = 2;
-  double learning_rate = 0.02, decay = 0.1, beta1 = 0.8, beta2 = 0.9, eps = 1e-3, clip = 0.05, ema = 0.6, dropout = 0.4;
+  double learning_rate = 0.02, decay = 0.1, beta1 = 0.8, beta2 = 0.9, eps = 1e-3, clip = 0.05, ema = 0.6,
+         dropout = 0.4;
   std::string toml() const {
     return fmt::format(
-        "steps = {}\nbatch = {}\nwarmup = {}\nlearning_rate = {}\nweight_decay = {}\nbeta1 = {}\nbeta2 = {}\neps = {}\n"
+        "steps = {}\nbatch = {}\nwarmup = {}\nlearning_rate = {}\nweight_decay = {}\nbeta1 = {}\nbeta2 = "
+        "{}\neps = {}\n"
         "clip_norm = {}\nema = {}\ntext_dropout = {}\n",
         steps, batch, warmup, learning_rate, decay, beta1, beta2, eps, clip, ema, dropout);
   }
@@ -69,21 +71,30 @@ struct Step {
 
 // Karras et al. 2022: the weighted squared error of D(x; sigma) at a log-normal sigma, of global sample n.
 at::Tensor loss_of(Network& network, const Sample& s, int64_t n, double dropout) {
-  const auto by_channel = [](double a, double b) { return at::tensor({a, b}, at::kDouble).view({2, 1, 1, 1}); };
-  const at::Tensor x0 = ((s.latent.to(at::kDouble) - by_channel(0.25, -0.5)) / by_channel(2, 0.5) * kSigmaData).unsqueeze(0);
+  const auto by_channel = [](double a, double b) {
+    return at::tensor({a, b}, at::kDouble).view({2, 1, 1, 1});
+  };
+  const at::Tensor x0 =
+      ((s.latent.to(at::kDouble) - by_channel(0.25, -0.5)) / by_channel(2, 0.5) * kSigmaData).unsqueeze(0);
   const double sigma = at::special_ndtri(sample_uniform({1}, kSeed, n, "train.sigma")).exp().item<double>();
   const double s2 = sigma * sigma, d2 = kSigmaData * kSigmaData;
   const at::Tensor x = x0 + sigma * sample_noise(x0, kSeed, n, "train.noise");
   const bool drop = sample_uniform({1}, kSeed, n, "train.text-dropout").item<double>() < dropout;
   const at::Tensor text = s.text.to(at::kDouble).unsqueeze(0) * (drop ? 0.0 : 1.0);
-  const at::Tensor f = network.forward({{"latent", x / std::sqrt(s2 + d2)}, {"timestep", at::full({1}, std::log(sigma) / 4, at::kDouble)}, {"text", text}}).at(0);
+  const at::Tensor f = network
+                           .forward({{"latent", x / std::sqrt(s2 + d2)},
+                                     {"timestep", at::full({1}, std::log(sigma) / 4, at::kDouble)},
+                                     {"text", text}})
+                           .at(0);
   const at::Tensor d = d2 / (s2 + d2) * x + sigma * kSigmaData / std::sqrt(s2 + d2) * f;
   return (d - x0).square().mean() * ((s2 + d2) / (s2 * d2));
 }
 
 double rate_of(const Knobs& k, int64_t step) {
   if (step < k.warmup) return k.learning_rate * static_cast<double>(step + 1) / static_cast<double>(k.warmup);
-  return k.learning_rate * 0.5 * (1 + std::cos(M_PI * static_cast<double>(step - k.warmup) / static_cast<double>(k.steps - k.warmup)));
+  return k.learning_rate * 0.5 *
+         (1 +
+          std::cos(M_PI * static_cast<double>(step - k.warmup) / static_cast<double>(k.steps - k.warmup)));
 }
 
 struct Reference {
@@ -110,7 +121,8 @@ Reference reference(Network& network, const std::vector<Sample>& samples, const 
       loss += one.item<double>();
     }
     for (const auto& l : leaves) squares += l.tensor.grad().square().sum().item<double>();
-    const double norm = std::sqrt(squares), rate = rate_of(k, step), factor = k.clip > 0 ? std::min(1.0, k.clip / (norm + 1e-6)) : 1;
+    const double norm = std::sqrt(squares), rate = rate_of(k, step),
+                 factor = k.clip > 0 ? std::min(1.0, k.clip / (norm + 1e-6)) : 1;
     const bool finite = std::isfinite(loss) && std::isfinite(norm);
     out.steps.push_back({loss, norm, rate, !finite});
     if (finite) ++t;
@@ -123,7 +135,8 @@ Reference reference(Network& network, const std::vector<Sample>& samples, const 
       m[i] = k.beta1 * m[i] + (1 - k.beta1) * g;
       v[i] = k.beta2 * v[i] + (1 - k.beta2) * g * g;
       const double td = static_cast<double>(t);
-      w.sub_(rate * (m[i] / (1 - std::pow(k.beta1, td))) / ((v[i] / (1 - std::pow(k.beta2, td))).sqrt() + k.eps));
+      w.sub_(rate * (m[i] / (1 - std::pow(k.beta1, td))) /
+             ((v[i] / (1 - std::pow(k.beta2, td))).sqrt() + k.eps));
       const double keep = std::min(k.ema, td / (9 + td));  // (1 + n) / (10 + n) after n = t - 1 updates
       average[i] = keep * average[i] + (1 - keep) * w;
     }
@@ -144,9 +157,10 @@ double worst(const NamedTensors& got, const NamedTensors& want) {
 }
 
 // A run whose dit starts from start.safetensors, random numbers.
-std::unique_ptr<ScratchRun> training(const Knobs& k, const std::string& more = "", const std::vector<Sample>& data = samples()) {
-  auto run = std::make_unique<ScratchRun>(
-      std::map<std::string, std::string>{{"dit", k.toml() + "weights = 'FOLDER/start.safetensors'\n" + more}});
+std::unique_ptr<ScratchRun> training(const Knobs& k, const std::string& more = "",
+                                     const std::vector<Sample>& data = samples()) {
+  auto run = std::make_unique<ScratchRun>(std::map<std::string, std::string>{
+      {"dit", k.toml() + "weights = 'FOLDER/start.safetensors'\n" + more}});
   EXPECT_EQ(run->problems(), "");
   write_latents(run->of("latents"), data);
   ScratchRun::save(*run->network("dit", "model"), run->folder() / "start.safetensors");
@@ -190,8 +204,8 @@ struct Case {
 };
 class TrainJobOf : public testing::TestWithParam<Case> {};
 
-// Losses, norms and rates of every step, the weights after them and their averages: the learning rate's sign, the text, the
-// scale of latents, clipping, averaging, decay and the split into microbatches all show here.
+// Losses, norms and rates of every step, the weights after them and their averages: the learning rate's sign,
+// the text, the scale of latents, clipping, averaging, decay and the split into microbatches all show here.
 TEST_P(TrainJobOf, EqualsALoopInDouble) {
   const Knobs k;
   const auto run = training(k, GetParam().lines);
@@ -209,7 +223,8 @@ TEST_P(TrainJobOf, EqualsALoopInDouble) {
 }
 INSTANTIATE_TEST_SUITE_P(Cases, TrainJobOf,
                          testing::Values(Case{"float64", "precision = 'fp64'\n", 1e-10},
-                                         Case{"float64_in_microbatches", "precision = 'fp64'\naccumulate = 2\n", 1e-10},
+                                         Case{"float64_in_microbatches",
+                                              "precision = 'fp64'\naccumulate = 2\n", 1e-10},
                                          Case{"float32", "", 1e-3}),
                          [](const auto& info) { return info.param.name; });
 
@@ -258,14 +273,17 @@ TEST(TrainJob, FailsAfterTooManyStepsInARowThatAreNotFinite) {
   for (auto& s : data) s.latent.fill_(NAN);
   for (const auto& [lines, steps] : {std::pair<const char*, int>{"", 10}, {"max_skipped = 3\n", 3}}) {
     const auto run = training(k, lines, data);
-    EXPECT_THAT(failure(*run), testing::AllOf(HasSubstr("job 'dit': step " + std::to_string(steps) + ":"), HasSubstr("lower learning_rate (0.02)")));
+    EXPECT_THAT(failure(*run), testing::AllOf(HasSubstr("job 'dit': step " + std::to_string(steps) + ":"),
+                                              HasSubstr("lower learning_rate (0.02)")));
     EXPECT_EQ(run->metrics("dit").size(), static_cast<size_t>(steps));
   }
 }
 
 TEST(TrainJob, RefusesBetasOfOne) {
   for (const char* line : {"beta1 = 1.0", "beta2 = 1.0"})
-    EXPECT_THAT(ScratchRun(std::map<std::string, std::string>{{"dit", line}}).problems(), HasSubstr("of at least 0 below 1, found 1.0")) << line;
+    EXPECT_THAT(ScratchRun(std::map<std::string, std::string>{{"dit", line}}).problems(),
+                HasSubstr("of at least 0 below 1, found 1.0"))
+        << line;
 }
 
 // As a process leaves it that was killed after a checkpoint: lines of later steps are there too.
@@ -277,7 +295,8 @@ TEST(TrainJob, ResumedEqualsUninterrupted) {
   for (const auto& [left, lines] : {std::pair<std::string, size_t>{"step-000002", 5}, {"step-000006", 6}}) {
     const auto resumed = training(k, "checkpoint_every = 2\nkeep = 10\n");
     fs::create_directories(resumed->of("dit") / "checkpoints");
-    fs::copy(whole->of("dit") / "checkpoints" / left, resumed->of("dit") / "checkpoints" / left, fs::copy_options::recursive);
+    fs::copy(whole->of("dit") / "checkpoints" / left, resumed->of("dit") / "checkpoints" / left,
+             fs::copy_options::recursive);
     std::ofstream curve(resumed->of("dit") / "metrics.jsonl");
     for (size_t i = 0; i < lines; ++i) curve << whole->metrics("dit")[i].dump() << "\n";
     curve.close();
@@ -285,8 +304,10 @@ TEST(TrainJob, ResumedEqualsUninterrupted) {
     const auto a = whole->metrics("dit"), b = resumed->metrics("dit");
     ASSERT_EQ(a.size(), b.size());
     for (size_t i = 0; i < a.size(); ++i)
-      for (const char* key : {"step", "loss", "gradient_norm"}) EXPECT_EQ(a[i].at(key), b[i].at(key)) << i << key;
-    const auto w = read_tensors(whole->of("dit") / "weights.safetensors"), r = read_tensors(resumed->of("dit") / "weights.safetensors");
+      for (const char* key : {"step", "loss", "gradient_norm"})
+        EXPECT_EQ(a[i].at(key), b[i].at(key)) << i << key;
+    const auto w = read_tensors(whole->of("dit") / "weights.safetensors"),
+               r = read_tensors(resumed->of("dit") / "weights.safetensors");
     for (const auto& [name, t] : w) EXPECT_TRUE(at::equal(t, r.at(name))) << name;
   }
 }

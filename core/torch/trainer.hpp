@@ -1,4 +1,5 @@
-// The training loop that all training jobs share: gradients of microbatches, clipping, AdamW, averaging, checkpoints, resume.
+// The training loop that all training jobs share: gradients of microbatches, clipping, AdamW, averaging,
+// checkpoints, resume.
 #pragma once
 #include <functional>
 
@@ -10,8 +11,8 @@
 
 namespace kinora::core {
 
-// What one microbatch gives: the sum of its samples' losses, divided by the step's global number of samples, with its graph;
-// and figures to log, added up the same way.
+// What one microbatch gives: the sum of its samples' losses, divided by the step's global number of samples,
+// with its graph; and figures to log, added up the same way.
 struct MicroLoss {
   at::Tensor loss;
   std::map<std::string, double> figures;
@@ -22,9 +23,9 @@ class Trainer {
   // Loads the job's latest checkpoint if there is one, else options.weights.
   Trainer(JobContext&, Network&, Parallelism&, const OptimizerOptions&);
 
-  // micro_loss(first, count): samples [first, first + count) in the global order of all samples ever drawn, of which this
-  // rank computes what it is given. Ends with options.steps done, with Error(KINORA_CANCELLED) after a checkpoint, or with
-  // Error(KINORA_FAILED) when options.max_skipped steps in a row were not finite.
+  // micro_loss(first, count): samples [first, first + count) in the global order of all samples ever drawn,
+  // of which this rank computes what it is given. Ends with options.steps done, with Error(KINORA_CANCELLED)
+  // after a checkpoint, or with Error(KINORA_FAILED) when options.max_skipped steps in a row were not finite.
   void run(const std::function<MicroLoss(int64_t first, int64_t count)>& micro_loss);
 
   // Writes weights.safetensors of the job's folder: the averages if the run keeps them, else the weights.

@@ -22,22 +22,28 @@ namespace {
 namespace fs = std::filesystem;
 using test::ScratchRun;
 
-constexpr uint64_t kSeed = 3;                              // of ScratchRun
-constexpr int64_t kFrames = 9, kStride = 4, kEvery = 8;    // of its jobs
-const std::map<std::string, std::string> kClips = {        // keys of the shard's samples, in its order
-    {"a", "bbb_A.mp4"}, {"c", "bbb_C.mp4"}, {"d", "bbb_D.mp4"}};
-const std::map<std::string, std::string> kCaptions = {{"a", "red sea"}, {"b", "blue"}, {"c", "blue sea red"}, {"d", "sea"}};
+constexpr uint64_t kSeed = 3;                            // of ScratchRun
+constexpr int64_t kFrames = 9, kStride = 4, kEvery = 8;  // of its jobs
+const std::map<std::string, std::string> kClips = {      // keys of the shard's samples, in its order
+    {"a", "bbb_A.mp4"},
+    {"c", "bbb_C.mp4"},
+    {"d", "bbb_D.mp4"}};
+const std::map<std::string, std::string> kCaptions = {
+    {"a", "red sea"}, {"b", "blue"}, {"c", "blue sea red"}, {"d", "sea"}};
 
 // Four clips: a and c have 16 frames, d has 6, and b is no video at all.
 void write_shard(const ScratchRun& run) {
   const fs::path from = run.folder() / "fields";
   fs::create_directories(from);
   fs::create_directories(run.of("shards"));
-  for (const auto& [key, file] : kClips) fs::copy_file(fs::path(KINORA_TEST_DATA) / file, from / (key + ".mp4"));
+  for (const auto& [key, file] : kClips)
+    fs::copy_file(fs::path(KINORA_TEST_DATA) / file, from / (key + ".mp4"));
   std::ofstream(from / "b.mp4") << std::string(5000, 'x');
   for (const auto& [key, text] : kCaptions) std::ofstream(from / (key + ".txt")) << text;
-  const std::string command = fmt::format("cd '{}' && tar --format=ustar -cf '{}/shard-000000.tar' a.mp4 a.txt b.mp4 b.txt c.mp4 c.txt d.mp4 d.txt",
-                                          from.string(), run.of("shards").string());
+  const std::string command = fmt::format(
+      "cd '{}' && tar --format=ustar -cf '{}/shard-000000.tar' a.mp4 a.txt b.mp4 b.txt c.mp4 c.txt d.mp4 "
+      "d.txt",
+      from.string(), run.of("shards").string());
   ASSERT_EQ(std::system(command.c_str()), 0);
 }
 
@@ -48,7 +54,8 @@ at::Tensor decoded(const std::vector<char>& bytes, const json& options) {
   sample.set("mp4", std::string(bytes.begin(), bytes.end()));
   const kinora::Sample made = read(sample);
   const kinora_dl_tensor* t = made.tensor("frames");
-  return at::from_blob(static_cast<char*>(t->data) + t->byte_offset, at::IntArrayRef(t->shape, 4), at::kByte).clone();
+  return at::from_blob(static_cast<char*>(t->data) + t->byte_offset, at::IntArrayRef(t->shape, 4), at::kByte)
+      .clone();
 }
 std::vector<char> bytes_of(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
@@ -57,12 +64,17 @@ std::vector<char> bytes_of(const fs::path& file) {
 
 // A clip as the jobs scale it, float32 [3, T, H, W] in [-1, 1].
 at::Tensor clip(const std::string& key) {
-  const auto frames = decoded(bytes_of(fs::path(KINORA_TEST_DATA) / kClips.at(key)), {{"height", 16}, {"width", 32}, {"stride", kEvery}});
+  const auto frames = decoded(bytes_of(fs::path(KINORA_TEST_DATA) / kClips.at(key)),
+                              {{"height", 16}, {"width", 32}, {"stride", kEvery}});
   return (frames.to(at::kDouble) / 255 * 2 - 1).permute({3, 0, 1, 2}).to(at::kFloat);
 }
-at::Tensor window(const std::string& key, int64_t first) { return clip(key).narrow(1, first, kFrames).unsqueeze(0); }
+at::Tensor window(const std::string& key, int64_t first) {
+  return clip(key).narrow(1, first, kFrames).unsqueeze(0);
+}
 
-double worst(const at::Tensor& a, const at::Tensor& b) { return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>(); }
+double worst(const at::Tensor& a, const at::Tensor& b) {
+  return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
+}
 
 std::unique_ptr<ScratchRun> prepared(const std::map<std::string, std::string>& more = {}) {
   auto run = std::make_unique<ScratchRun>(more);
@@ -124,23 +136,28 @@ TEST(EncodeJob, CachesEveryWindowOfEveryClipAndItsStatistics) {
 TEST(EncodeJob, SaysWhyNoClipIsOfUse) {
   const auto run = prepared();
   fs::remove(run->of("shards") / "shard-000000.tar");
-  const std::string command = fmt::format("cd '{}/fields' && tar --format=ustar -cf '{}/shard-000000.tar' b.mp4 b.txt d.mp4 d.txt",
-                                          run->folder().string(), run->of("shards").string());
+  const std::string command =
+      fmt::format("cd '{}/fields' && tar --format=ustar -cf '{}/shard-000000.tar' b.mp4 b.txt d.mp4 d.txt",
+                  run->folder().string(), run->of("shards").string());
   ASSERT_EQ(std::system(command.c_str()), 0);
   try {
     encoded(*run);
     FAIL();
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "job 'latents': none of 2 clips is of use: 1 have fewer than 9 frames, 1 cannot be decoded; lower frames, or see the "
-                           "warnings above");
+    EXPECT_STREQ(e.what(),
+                 "job 'latents': none of 2 clips is of use: 1 have fewer than 9 frames, 1 cannot be decoded; "
+                 "lower frames, or see the "
+                 "warnings above");
   }
 }
 
 // The first step's errors are those of the first weights on the clips and starts that (seed, n) names.
 TEST(TrainTokenizerJob, ReconstructsCropsAtRandomStarts) {
   constexpr int64_t kBatch = 6;
-  const auto run = prepared({{"tokenizer", "steps = 1\nbatch = 6\nwarmup = 0\nschedule = 'constant'\nema = 0\nl1 = 0.7\nmse = 0.3\n"
-                                           "weights = 'FOLDER/start.safetensors'"}});
+  const auto run =
+      prepared({{"tokenizer",
+                 "steps = 1\nbatch = 6\nwarmup = 0\nschedule = 'constant'\nema = 0\nl1 = 0.7\nmse = 0.3\n"
+                 "weights = 'FOLDER/start.safetensors'"}});
   const auto network = run->network("tokenizer", "tokenizer");
   ScratchRun::save(*network, run->folder() / "start.safetensors");
   JobContext context = run->context("tokenizer");
@@ -182,16 +199,24 @@ struct Film {
   std::string negative;
 };
 
-// Karras et al. 2022, algorithm 1, around D(x; sigma) = c_skip x + c_out F with guidance; the film of video n as uint8 frames.
-at::Tensor film(const ScratchRun& run, int64_t n, const std::string& prompt, const Film& how, bool blind = false) {
-  const auto model = run.network("dit", "model", at::kDouble), tokenizer = run.network("tokenizer", "tokenizer");
+// Karras et al. 2022, algorithm 1, around D(x; sigma) = c_skip x + c_out F with guidance; the film of video n
+// as uint8 frames.
+at::Tensor film(const ScratchRun& run, int64_t n, const std::string& prompt, const Film& how,
+                bool blind = false) {
+  const auto model = run.network("dit", "model", at::kDouble),
+             tokenizer = run.network("tokenizer", "tokenizer");
   JobContext context = run.context("film", false);
   TextEncoder encoder(context, run.spec("latents"));
   const at::Tensor with = encoder(prompt).to(at::kDouble).unsqueeze(0) * (blind ? 0.0 : 1.0);
-  const at::Tensor without = how.negative.empty() ? at::zeros_like(with) : encoder(how.negative).to(at::kDouble).unsqueeze(0);
+  const at::Tensor without =
+      how.negative.empty() ? at::zeros_like(with) : encoder(how.negative).to(at::kDouble).unsqueeze(0);
   const auto estimate = [&](const at::Tensor& x, double s, const at::Tensor& text) {
     const double s2 = s * s, d2 = 0.25;
-    const at::Tensor f = model->forward({{"latent", x / std::sqrt(s2 + d2)}, {"timestep", at::full({1}, std::log(s) / 4, at::kDouble)}, {"text", text}}).at(0);
+    const at::Tensor f = model
+                             ->forward({{"latent", x / std::sqrt(s2 + d2)},
+                                        {"timestep", at::full({1}, std::log(s) / 4, at::kDouble)},
+                                        {"text", text}})
+                             .at(0);
     return d2 / (s2 + d2) * x + s * 0.5 / std::sqrt(s2 + d2) * f;
   };
   const auto denoise = [&](const at::Tensor& x, double s) {
@@ -202,16 +227,25 @@ at::Tensor film(const ScratchRun& run, int64_t n, const std::string& prompt, con
   const auto shape = data.facts().shape;
   constexpr int kSteps = 3;
   std::vector<double> t;
-  for (int i = 0; i < kSteps; ++i) t.push_back(std::pow(std::pow(80., 1 / 7.) + i / double(kSteps - 1) * (std::pow(0.002, 1 / 7.) - std::pow(80., 1 / 7.)), 7));
+  for (int i = 0; i < kSteps; ++i)
+    t.push_back(std::pow(
+        std::pow(80., 1 / 7.) + i / double(kSteps - 1) * (std::pow(0.002, 1 / 7.) - std::pow(80., 1 / 7.)),
+        7));
   t.push_back(0);
-  at::Tensor x = sample_noise(at::empty({1, shape[0], shape[1], shape[2], shape[3]}, at::kDouble), kSeed, n, "generate.noise") * t[0];
+  at::Tensor x = sample_noise(at::empty({1, shape[0], shape[1], shape[2], shape[3]}, at::kDouble), kSeed, n,
+                              "generate.noise") *
+                 t[0];
   for (size_t i = 0; i < kSteps; ++i) {
     const at::Tensor slope = (x - denoise(x, t[i])) / t[i];
     const at::Tensor next = x + (t[i + 1] - t[i]) * slope;
-    x = t[i + 1] == 0 ? next : x + (t[i + 1] - t[i]) * 0.5 * (slope + (next - denoise(next, t[i + 1])) / t[i + 1]);
+    x = t[i + 1] == 0 ? next
+                      : x + (t[i + 1] - t[i]) * 0.5 * (slope + (next - denoise(next, t[i + 1])) / t[i + 1]);
   }
-  const auto by_channel = [](const std::vector<double>& v) { return at::tensor(v, at::kDouble).view({-1, 1, 1, 1}); };
-  const at::Tensor latent = x / 0.5 * by_channel(data.facts().scale.std) + by_channel(data.facts().scale.mean);
+  const auto by_channel = [](const std::vector<double>& v) {
+    return at::tensor(v, at::kDouble).view({-1, 1, 1, 1});
+  };
+  const at::Tensor latent =
+      x / 0.5 * by_channel(data.facts().scale.std) + by_channel(data.facts().scale.mean);
   const at::Tensor video = tokenizer->decode(latent.to(at::kFloat))[0];
   return ((video.to(at::kDouble).clamp(-1, 1) + 1) / 2 * 255).round().to(at::kByte).permute({1, 2, 3, 0});
 }
@@ -233,7 +267,8 @@ TEST(GenerateJob, ShowsWhatTheSamplerMadeOfThePrompt) {
   const at::NoGradGuard off;
   const std::vector<std::string> prompts = {"red sea", "blue"};
   for (const Film& how : {Film{1.5, ""}, Film{1, ""}, Film{2, "sea"}}) {
-    const auto run = prepared({{"film", fmt::format("guidance = {}\nnegative = '{}'", how.guidance, how.negative)}});
+    const auto run =
+        prepared({{"film", fmt::format("guidance = {}\nnegative = '{}'", how.guidance, how.negative)}});
     encoded(*run);
     EXPECT_EQ(generated(*run).at("videos"), 2);
     for (int64_t n = 0; n < 2; ++n) {
@@ -242,7 +277,8 @@ TEST(GenerateJob, ShowsWhatTheSamplerMadeOfThePrompt) {
       ASSERT_EQ(got.sizes(), want.sizes());
       EXPECT_LE(worst(got, want), 1) << "video " << n << ", guidance " << how.guidance;
       EXPECT_GT(want.to(at::kDouble).std().item<double>(), 5) << "a grey picture would show nothing";
-      EXPECT_GT(worst(strip(film(*run, n, prompts[static_cast<size_t>(n)], how, true)), want), 3) << "a prompt without effect would show nothing";
+      EXPECT_GT(worst(strip(film(*run, n, prompts[static_cast<size_t>(n)], how, true)), want), 3)
+          << "a prompt without effect would show nothing";
     }
   }
 }

@@ -1,5 +1,5 @@
-// A run in a scratch folder, for tests of jobs: a small run file of every kind of job, and the context of any of
-// them without running those before it.
+// A run in a scratch folder, for tests of jobs: a small run file of every kind of job, and the context of any
+// of them without running those before it.
 #pragma once
 #include <cmath>
 #include <cstdlib>
@@ -80,7 +80,8 @@ class ScratchRun {
       at::Tensor t = leaf.tensor.detach();
       const double deviation = t.dim() > 1 ? 1 / std::sqrt(static_cast<double>(t[0].numel())) : 0.2;
       const double mean = t.dim() == 1 && !leaf.name.ends_with("bias") ? 1 : 0;
-      t.copy_(at::randn(t.sizes(), at::kFloat) * deviation + mean);  // drawn in float32: the same in any dtype
+      t.copy_(at::randn(t.sizes(), at::kFloat) * deviation +
+              mean);  // drawn in float32: the same in any dtype
     }
     return made;
   }
@@ -94,7 +95,8 @@ class ScratchRun {
   std::string text(const std::map<std::string, std::string>& more) const {
     const auto lines = [&](const std::string& job) {
       std::string all = more.count(job) ? more.at(job) : "";
-      for (size_t at = 0; (at = all.find("FOLDER")) != std::string::npos;) all.replace(at, 6, folder_.string());
+      for (size_t at = 0; (at = all.find("FOLDER")) != std::string::npos;)
+        all.replace(at, 6, folder_.string());
       return all + "\n";
     };
     std::string out = fmt::format("[run]\nout = '{}'\nseed = 3\n", folder_.string());
@@ -108,16 +110,19 @@ class ScratchRun {
         "tokenizer = { use = 'cosmos', latent_channels = 2, encoder_block_out_channels = [4, 8, 8], "
         "decode_block_out_channels = [4, 8, 8] }");
     job("latents", "encode",
-        fmt::format("input = ['shards', 'tokenizer']\nheight = 16\nwidth = 32\nevery = 8\nframes = 9\nstride = 4\n"
-                    "text_weights = '{0}/text.safetensors'\n"
-                    "words = {{ use = 'text.wordpiece', vocab = '{0}/vocab.txt' }}\n"
-                    "text = {{ use = 'minilm', layers = 1, hidden = 12, heads = 2, intermediate = 16, vocab = 7, "
-                    "max_positions = 40 }}",
-                    folder_.string()));
+        fmt::format(
+            "input = ['shards', 'tokenizer']\nheight = 16\nwidth = 32\nevery = 8\nframes = 9\nstride = 4\n"
+            "text_weights = '{0}/text.safetensors'\n"
+            "words = {{ use = 'text.wordpiece', vocab = '{0}/vocab.txt' }}\n"
+            "text = {{ use = 'minilm', layers = 1, hidden = 12, heads = 2, intermediate = 16, vocab = 7, "
+            "max_positions = 40 }}",
+            folder_.string()));
     job("dit", "train",
-        "input = 'latents'\nmodel = { use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 1, "
+        "input = 'latents'\nmodel = { use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers "
+        "= 1, "
         "heads = 2, head_size = 12, adaln_lora = 4 }");
-    job("film", "generate", "input = 'dit'\nprompts = ['red sea', 'blue']\nsampler = { use = 'edm-heun', steps = 3 }");
+    job("film", "generate",
+        "input = 'dit'\nprompts = ['red sea', 'blue']\nsampler = { use = 'edm-heun', steps = 3 }");
     return out;
   }
   std::filesystem::path folder_;

@@ -1,9 +1,9 @@
 // kind = "generate"
-#include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
-
 #include <chrono>
 #include <fstream>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include "core/io/atomic_file.hpp"
@@ -34,8 +34,10 @@ class Generator {
         precision_(context),
         loss_(context.open(*train_.component("loss")), train_.component("loss")->options),
         sampler_(context.open_slot("sampler"), context.spec().component("sampler")->options),
-        model_(context.open(*train_.component("model")), train_.component("model")->options, {.dtype = precision_.parameter_dtype()}, precision_.links()),
-        tokenizer_(context.open(*tokenizer_job_.component("tokenizer")), tokenizer_job_.component("tokenizer")->options, {}),
+        model_(context.open(*train_.component("model")), train_.component("model")->options,
+               {.dtype = precision_.parameter_dtype()}, precision_.links()),
+        tokenizer_(context.open(*tokenizer_job_.component("tokenizer")),
+                   tokenizer_job_.component("tokenizer")->options, {}),
         text_(context, encode_) {
     model_.load(context.folder_of(train_) / "weights.safetensors");
     tokenizer_.load(context.folder_of(tokenizer_job_) / "weights.safetensors");
@@ -47,7 +49,9 @@ class Generator {
     const auto base = base_of(n);
     std::ifstream in(base.string() + ".json");
     const auto about = json::parse(in, nullptr, false);  // written last
-    if (!about.is_object() || !std::filesystem::exists(base.string() + ".mp4") || !std::filesystem::exists(base.string() + ".png")) return false;
+    if (!about.is_object() || !std::filesystem::exists(base.string() + ".mp4") ||
+        !std::filesystem::exists(base.string() + ".png"))
+      return false;
     context_.metrics().line(about);
     return true;
   }
@@ -56,24 +60,37 @@ class Generator {
   void make(int64_t n, const std::string& prompt, Progress& progress) {
     const auto start = std::chrono::steady_clock::now();
     const at::Tensor text = text_(prompt).unsqueeze(0);
-    const at::Tensor none = options_.negative.empty() ? at::zeros_like(text) : text_(options_.negative).unsqueeze(0);
-    FunctionDenoiser denoiser([&](const at::Tensor& x, const at::Tensor& sigma) { return guided(x, sigma, text, none); });
+    const at::Tensor none =
+        options_.negative.empty() ? at::zeros_like(text) : text_(options_.negative).unsqueeze(0);
+    FunctionDenoiser denoiser(
+        [&](const at::Tensor& x, const at::Tensor& sigma) { return guided(x, sigma, text, none); });
     const auto shape = latent_shape();
     const at::Tensor like = at::empty({1, shape[0], shape[1], shape[2], shape[3]}, at::kDouble);
     const uint64_t seed = static_cast<uint64_t>(context_.run().seed);
     const at::Tensor noise = sample_noise(like, seed, n, "generate.noise");
     const at::Tensor latent = sampler_.sample(denoiser.abi(), noise, context_.call(&progress));
     const at::Tensor video = tokenizer_.decode(facts_.scale.denormalise(latent.to(at::kFloat)));
-    json about{{"prompt", prompt}, {"negative", options_.negative}, {"seed", seed}, {"number", n}, {"guidance", options_.guidance},
-               {"sampler", context_.spec().component("sampler")->id}, {"sampler_options", context_.spec().component("sampler")->options.values()},
-               {"steps", sampler_.levels().size() - 1}, {"nfe", denoiser.calls()}, {"fps", fps()}, {"frames", video.size(2)},
-               {"height", video.size(3)}, {"width", video.size(4)}};
+    json about{{"prompt", prompt},
+               {"negative", options_.negative},
+               {"seed", seed},
+               {"number", n},
+               {"guidance", options_.guidance},
+               {"sampler", context_.spec().component("sampler")->id},
+               {"sampler_options", context_.spec().component("sampler")->options.values()},
+               {"steps", sampler_.levels().size() - 1},
+               {"nfe", denoiser.calls()},
+               {"fps", fps()},
+               {"frames", video.size(2)},
+               {"height", video.size(3)},
+               {"width", video.size(4)}};
     store(n, frames_of(video), about, start);
   }
 
  private:
-  // D(x; sigma) with classifier-free guidance: none + g (text - none). One call of the model when g is 0 or 1.
-  at::Tensor guided(const at::Tensor& x, const at::Tensor& sigma, const at::Tensor& text, const at::Tensor& none) {
+  // D(x; sigma) with classifier-free guidance: none + g (text - none). One call of the model when g is 0
+  // or 1.
+  at::Tensor guided(const at::Tensor& x, const at::Tensor& sigma, const at::Tensor& text,
+                    const at::Tensor& none) {
     const double g = options_.guidance;
     if (g == 0) return estimate(x, sigma, none);
     const at::Tensor with = estimate(x, sigma, text);
@@ -91,7 +108,10 @@ class Generator {
     pass.no_grad = 1;
     pass.seed = static_cast<uint64_t>(context_.run().seed);
     model_.chain().begin(pass);
-    const at::Tensor output = model_.forward({{"latent", in.latent}, {"timestep", in.timestep}, {"text", text}, {"text_mask", mask}}).at(0);
+    const at::Tensor output =
+        model_
+            .forward({{"latent", in.latent}, {"timestep", in.timestep}, {"text", text}, {"text_mask", mask}})
+            .at(0);
     return loss_.estimate(x32, sigma, output).to(at::kDouble);
   }
 
@@ -100,7 +120,9 @@ class Generator {
     auto shape = facts_.shape;
     const auto info = tokenizer_.info();
     const auto scaled = [&](int64_t asked, int64_t factor, const char* name) {
-      if (asked % factor) throw Error(KINORA_INVALID, std::string(name) + " = " + std::to_string(asked) + " must be a multiple of " + std::to_string(factor));
+      if (asked % factor)
+        throw Error(KINORA_INVALID, std::string(name) + " = " + std::to_string(asked) +
+                                        " must be a multiple of " + std::to_string(factor));
       return asked / factor;
     };
     if (options_.frames > 0) shape[1] = 1 + scaled(options_.frames - 1, info.time, "frames - 1");
@@ -109,7 +131,9 @@ class Generator {
     return shape;
   }
 
-  std::filesystem::path base_of(int64_t n) const { return context_.folder() / "videos" / fmt::format("{:03}", n); }
+  std::filesystem::path base_of(int64_t n) const {
+    return context_.folder() / "videos" / fmt::format("{:03}", n);
+  }
 
   double fps() const { return options_.fps > 0 ? options_.fps : facts_.fps; }
 
@@ -118,11 +142,13 @@ class Generator {
     Sample sample("video");
     set_frames(sample, frames);
     sample.set("comment", about.dump());
-    const OneStage write(context_.runtime(), "video.write", json{{"format", "mp4"}, {"fps", fps()}, {"crf", options_.crf}});
+    const OneStage write(context_.runtime(), "video.write",
+                         json{{"format", "mp4"}, {"fps", fps()}, {"crf", options_.crf}});
     const Sample made = write(sample);
     const auto bytes = *made.bytes("mp4");
     about["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    or_throw(write_file_atomically(base.string() + ".mp4", {reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+    or_throw(write_file_atomically(base.string() + ".mp4",
+                                   {reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
     write_strip(context_, frames, 6, base.string() + ".png");
     or_throw(write_file_atomically(base.string() + ".json", about.dump(2) + "\n"));
     context_.metrics().line(about);
