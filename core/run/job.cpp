@@ -33,6 +33,14 @@ void Metrics::rewind(int64_t step) {
   out_.open(file_, std::ios::app);
 }
 
+void Metrics::clear() {
+  if (!std::filesystem::is_regular_file(file_)) return;
+  out_.close();
+  out_.open(file_, std::ios::trunc);
+  out_.close();
+  out_.open(file_, std::ios::app);
+}
+
 JobContext::JobContext(Runtime& runtime, const RunFile& run, const JobSpec& spec, bool writes)
     : runtime_(runtime), run_(run), spec_(spec), folder_(run.out / spec.name), out_uri_(folder_.string()) {
   std::filesystem::create_directories(folder_);

@@ -25,6 +25,8 @@ class Metrics {
   void line(const nlohmann::json&);
   // Drops the lines of steps after `step`: a process that was killed had written them, and they come again.
   void rewind(int64_t step);
+  // Drops all lines, for a job that writes those of its finished items again.
+  void clear();
 
  private:
   std::filesystem::path file_;

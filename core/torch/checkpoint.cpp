@@ -53,6 +53,8 @@ json to_json(const TrainState& s) {
           {"samples_seen", s.samples_seen},
           {"optimizer_steps", s.optimizer_steps},
           {"ema_updates", s.ema_updates},
+          {"skipped", s.skipped},
+          {"loss", s.loss},
           {"offsets", s.offsets},
           {"config_hash", s.config_hash}};
 }
@@ -69,6 +71,8 @@ TrainState state_of(const fs::path& file) {
     s.samples_seen = j.at("samples_seen");
     s.optimizer_steps = j.at("optimizer_steps");
     s.ema_updates = j.at("ema_updates");
+    s.skipped = j.value("skipped", int64_t{0});
+    s.loss = j.value("loss", 0.0);
     s.offsets = j.at("offsets").get<std::map<std::string, uint64_t>>();
     s.config_hash = j.at("config_hash");
     return s;

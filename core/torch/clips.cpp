@@ -1,11 +1,11 @@
 #include "core/torch/clips.hpp"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
-#include <algorithm>
-#include <numeric>
-
-#include "core/torch/noise.hpp"
+#include "core/log.hpp"
+#include "core/run/cancel.hpp"
+#include "kinora/random.hpp"
 
 namespace kinora::core {
 namespace {
@@ -15,17 +15,25 @@ at::Tensor frames_of_sample(const Sample& sample) {
   const kinora_dl_tensor* t = sample.tensor("frames");
   if (!t || t->ndim != 4 || t->code != KINORA_DL_UINT || t->bits != 8)
     throw Error(KINORA_INVALID, "the stage of slot read must set the tensor frames, uint8 [T, H, W, 3]");
-  return at::from_blob(static_cast<char*>(t->data) + t->byte_offset, at::IntArrayRef(t->shape, 4), at::kByte).clone();
+  return at::from_blob(static_cast<char*>(t->data) + t->byte_offset, at::IntArrayRef(t->shape, 4), at::kByte)
+      .clone();
 }
 
 }  // namespace
 
-Clips::Clips(JobContext& context, const std::filesystem::path& folder, const json& read_options, int64_t memory)
-    : index_(or_throw(index_webdataset(folder.string()))), read_(context.runtime(), "video.read", read_options), memory_(memory) {
-  if (index_.empty()) throw Error(KINORA_DATA, folder.string() + ": holds no samples; what did the curate job keep?");
+Clips::Clips(JobContext& context, const std::filesystem::path& folder, const json& read_options,
+             int64_t memory)
+    : index_(or_throw(index_webdataset(folder.string()))),
+      read_(context.runtime(), "video.read", read_options),
+      memory_(memory),
+      job_(context.spec().name) {
+  if (index_.empty())
+    throw Error(KINORA_DATA, folder.string() + ": holds no samples; what did the curate job keep?");
 }
 
-Sample Clips::sample(int64_t i) { return to_sample(or_throw(read_webdataset(index_[static_cast<size_t>(i)]))); }
+Sample Clips::sample(int64_t i) {
+  return to_sample(or_throw(read_webdataset(index_[static_cast<size_t>(i)])));
+}
 
 std::string Clips::caption(int64_t i) { return std::string(sample(i).text("txt").value_or("")); }
 
@@ -44,17 +52,36 @@ at::Tensor Clips::frames(int64_t i) {
   }
   used_ += frames.numel();
   order_.push_back(i);
-  lengths_[i] = frames.size(0);
   return cache_[i] = frames;
 }
 
-int64_t Clips::length(int64_t i) {
-  const auto it = lengths_.find(i);
-  return it != lengths_.end() ? it->second : frames(i).size(0);
+at::Tensor Clips::try_frames(int64_t i) {
+  if (failed_.count(i)) return {};
+  try {
+    return frames(i);
+  } catch (const Error& e) {
+    if (cancelled() || e.code() == KINORA_CANCELLED) throw;
+    log_warn("{}: clip {} is left out: {}", job_, key(i), e.what());
+    failed_.insert(i);
+    return {};
+  }
+}
+
+Error Clips::none_usable(int64_t too_short, int64_t frames) const {
+  return Error(KINORA_DATA, fmt::format("job '{}': none of {} clips is of use: {} have fewer than {} frames, "
+                                        "{} cannot be decoded; lower frames, or see the "
+                                        "warnings above",
+                                        job_, size(), too_short, frames, failed()));
 }
 
 at::Tensor video_of(const at::Tensor& frames, int64_t first, int64_t count) {
-  return frames.narrow(0, first, count).permute({3, 0, 1, 2}).unsqueeze(0).to(at::kFloat).div(127.5).sub(1).contiguous();
+  return frames.narrow(0, first, count)
+      .permute({3, 0, 1, 2})
+      .unsqueeze(0)
+      .to(at::kFloat)
+      .div(127.5)
+      .sub(1)
+      .contiguous();
 }
 
 at::Tensor frames_of(const at::Tensor& video) {
@@ -67,15 +94,26 @@ void set_frames(Sample& sample, const at::Tensor& frames) {
   sample.set_tensor("frames", {data, data + whole.numel()}, whole.sizes().vec(), KINORA_DL_UINT, 8);
 }
 
+// A Feistel network permutes the numbers of 2 * half_bits bits (Luby and Rackoff 1988); walking its cycle
+// until a number is below count permutes those below count (Black and Rogaway 2002). The domain has at least
+// 256 numbers, since a few bits leave a network few permutations, and at most four times count above that.
 int64_t shuffled(int64_t n, int64_t count, uint64_t seed) {
-  // The permutation of the epoch, by sorting random keys; stable, so that equal keys keep their order.
-  const int64_t epoch = n / count;
-  std::vector<double> keys(static_cast<size_t>(count));
-  fill_uniform(keys.data(), epoch * count, count, seed, "order");
-  std::vector<int64_t> order(static_cast<size_t>(count));
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return keys[static_cast<size_t>(a)] < keys[static_cast<size_t>(b)]; });
-  return order[static_cast<size_t>(n % count)];
+  const auto size = static_cast<uint64_t>(count), epoch = static_cast<uint64_t>(n / count);
+  unsigned half_bits = 4;
+  while (size > uint64_t{1} << 2 * half_bits) ++half_bits;
+  const uint64_t mask = (uint64_t{1} << half_bits) - 1;
+  const Random random(seed, "order");
+  auto x = static_cast<uint64_t>(n % count);
+  do {
+    uint64_t left = x >> half_bits, right = x & mask;
+    for (uint64_t round = 0; round < 6; ++round) {
+      const uint64_t mixed = left ^ (random.bits(round << 32 | right, epoch)[0] & mask);
+      left = right;
+      right = mixed;
+    }
+    x = left << half_bits | right;
+  } while (x >= size);
+  return static_cast<int64_t>(x);
 }
 
 }  // namespace kinora::core

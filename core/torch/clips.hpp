@@ -2,18 +2,20 @@
 #pragma once
 #include <list>
 #include <map>
+#include <set>
+
+#include <ATen/core/Tensor.h>
 
 #include "core/data/webdataset.hpp"
 #include "core/run/job.hpp"
 #include "core/run/one_stage.hpp"
 
-#include <ATen/core/Tensor.h>
-
 namespace kinora::core {
 
 class Clips {
  public:
-  // folder: of the shard job. read: a stage that sets the tensor "frames", stage/video.read with the size wanted.
+  // folder: of the shard job. read: a stage that sets the tensor "frames", stage/video.read with the size
+  // wanted.
   Clips(JobContext&, const std::filesystem::path& folder, const json& read_options, int64_t memory);
 
   int64_t size() const { return static_cast<int64_t>(index_.size()); }
@@ -23,7 +25,12 @@ class Clips {
   double fps();
   // uint8 [T, H, W, 3], RGB. Shared with the cache: do not write.
   at::Tensor frames(int64_t i);
-  int64_t length(int64_t i);  // frames
+  // The same, or an undefined tensor for a clip that cannot be decoded: a warning says why and failed()
+  // counts it, each clip once.
+  at::Tensor try_frames(int64_t i);
+  int64_t failed() const { return static_cast<int64_t>(failed_.size()); }
+  // What to throw when no clip was of use to the job.
+  Error none_usable(int64_t too_short, int64_t frames) const;
 
  private:
   Sample sample(int64_t i);
@@ -31,7 +38,8 @@ class Clips {
   OneStage read_;
   int64_t memory_, used_ = 0;
   std::map<int64_t, at::Tensor> cache_;
-  std::map<int64_t, int64_t> lengths_;
+  std::set<int64_t> failed_;
+  std::string job_;
   std::list<int64_t> order_;  // oldest first
 };
 
@@ -42,7 +50,8 @@ at::Tensor frames_of(const at::Tensor& video);
 // frames uint8 [T, H, W, 3] beside the sample, for stage/video.write.
 void set_frames(Sample& sample, const at::Tensor& frames);
 
-// Which sample comes n-th when all are drawn again and again, shuffled anew each epoch: a function of its arguments only.
+// Which sample comes n-th when all are drawn again and again, shuffled anew each epoch: a function of its
+// arguments only, at the same small cost for any count.
 int64_t shuffled(int64_t n, int64_t count, uint64_t seed);
 
 }  // namespace kinora::core

@@ -54,6 +54,15 @@ NamedTensors LossInstance::evaluate(const NamedTensors& in) const {
   return results;
 }
 
+at::Tensor LossInstance::of_samples(const NamedTensors& evaluated, int64_t samples) const {
+  const auto it = evaluated.find("loss");
+  if (it == evaluated.end()) throw Error(KINORA_FAILED, spec_.id + ": evaluate returned no 'loss'");
+  if (it->second.dim() != 1 || it->second.size(0) != samples || !it->second.is_floating_point())
+    throw Error(KINORA_FAILED, spec_.id + ": output 'loss': expected a float [" + std::to_string(samples) +
+                                   "], found " + c10::str(it->second.scalar_type(), " ", it->second.sizes()));
+  return it->second;
+}
+
 SamplerInstance::SamplerInstance(const Component& c, const Options& o)
     : spec_(*c.spec),
       api_(c.table<kinora_sampler>()),
@@ -67,8 +76,14 @@ std::vector<double> SamplerInstance::levels() const {
 }
 at::Tensor SamplerInstance::sample(const kinora_denoiser& denoiser, const at::Tensor& noise,
                                    const kinora_run& run) const {
-  return result(spec_, "sample",
-                [&](kinora_tensor* o) { return api_.sample(self_, &denoiser, handle(noise), &run, o); });
+  const at::Tensor made = result(spec_, "sample", [&](kinora_tensor* o) {
+    return api_.sample(self_, &denoiser, handle(noise), &run, o);
+  });
+  if (made.sizes() != noise.sizes() || !made.is_floating_point())
+    throw Error(KINORA_FAILED, spec_.id + ": its sample is " +
+                                   c10::str(made.scalar_type(), " ", made.sizes()) + ", the noise " +
+                                   c10::str(noise.sizes()));
+  return made;
 }
 
 kinora_denoiser FunctionDenoiser::abi() {

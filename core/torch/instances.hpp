@@ -1,9 +1,10 @@
-// Losses and samplers as objects: an instance of a component with its calls on at::Tensor. Errors are kinora::Error.
+// Losses and samplers as objects: an instance of a component with its calls on at::Tensor. Errors are
+// kinora::Error.
 #pragma once
-#include <ATen/core/Tensor.h>
-
 #include <functional>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 #include "core/options.hpp"
 #include "core/plugin/registry.hpp"
@@ -29,6 +30,8 @@ class LossInstance {
   at::Tensor estimate(const at::Tensor& x, const at::Tensor& sigma, const at::Tensor& output) const;
   // By the manifest's output names.
   NamedTensors evaluate(const NamedTensors& in) const;
+  // Its output "loss", one number a sample; an error that says what was expected if it is anything else.
+  at::Tensor of_samples(const NamedTensors& evaluated, int64_t samples) const;
 
  private:
   const ComponentSpec& spec_;

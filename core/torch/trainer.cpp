@@ -3,6 +3,8 @@
 #include <chrono>
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "core/log.hpp"
 #include "core/run/cancel.hpp"
 #include "core/torch/safe_tensors.hpp"
@@ -15,16 +17,19 @@ using Clock = std::chrono::steady_clock;
 std::filesystem::path checkpoints(const JobContext& context) { return context.folder() / "checkpoints"; }
 
 // What was restored is copied, since tensors of a checkpoint borrow a read-only mapping.
-void copy_into(const Network& network, const std::vector<Leaf>& leaves, const NamedTensors& from, const std::vector<at::Tensor>& to) {
+void copy_into(const Network& network, const std::vector<Leaf>& leaves, const NamedTensors& from,
+               const std::vector<at::Tensor>& to) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : from) names.push_back(name);
   distribute(const_cast<Network&>(network).chain().parameters(), leaves, to, names,
-             [&](const std::string& name) { return from.count(name) ? from.at(name) : at::Tensor(); }, {.allow_missing = true});
+             [&](const std::string& name) { return from.count(name) ? from.at(name) : at::Tensor(); },
+             {.allow_missing = true});
 }
 
 }  // namespace
 
-Trainer::Trainer(JobContext& context, Network& network, Parallelism& parallel, const OptimizerOptions& options)
+Trainer::Trainer(JobContext& context, Network& network, Parallelism& parallel,
+                 const OptimizerOptions& options)
     : context_(context),
       network_(network),
       parallel_(parallel),
@@ -33,7 +38,8 @@ Trainer::Trainer(JobContext& context, Network& network, Parallelism& parallel, c
                  {options.beta1, options.beta2, options.eps, options.weight_decay, {}}) {
   if (options_.batch % (options_.accumulate * parallel.data_size()) != 0)
     throw Error(KINORA_INVALID, "batch = " + std::to_string(options_.batch) + " must divide by accumulate (" +
-                                    std::to_string(options_.accumulate) + ") times data-parallel ranks (" + std::to_string(parallel.data_size()) + ")");
+                                    std::to_string(options_.accumulate) + ") times data-parallel ranks (" +
+                                    std::to_string(parallel.data_size()) + ")");
   const auto latest = latest_checkpoint(checkpoints(context_));
   if (!latest && !options_.weights.empty()) network_.load(options_.weights);
   if (options_.ema > 0) ema_ = std::make_unique<Ema>(network_.chain().leaves(), options_.ema, true);
@@ -56,6 +62,8 @@ void Trainer::restore() {
     ema_->set_updates(saved.state.ema_updates);
   }
   step_ = saved.state.step;
+  loss_ = saved.state.loss;
+  skipped_ = saved.state.skipped;
   log_info("{}: going on after step {}", context_.spec().name, step_);
 }
 
@@ -65,6 +73,8 @@ void Trainer::save(int64_t steps_done) {
   out.state.step = steps_done;
   out.state.samples_seen = steps_done * options_.batch;
   out.state.optimizer_steps = optimizer_.steps();
+  out.state.loss = loss_;
+  out.state.skipped = skipped_;
   out.weights = assemble(chain.parameters(), chain.leaves());
   out.optimizer = join_moments(assemble(chain.parameters(), chain.leaves(), optimizer_.first_moments()),
                                assemble(chain.parameters(), chain.leaves(), optimizer_.second_moments()));
@@ -82,7 +92,8 @@ MicroLoss Trainer::gradients(int64_t step, const std::function<MicroLoss(int64_t
   MicroLoss total;
   double loss = 0;
   for (int64_t micro = 0; micro < options_.accumulate; ++micro) {
-    const int64_t first = step * options_.batch + (micro * parallel_.data_size() + parallel_.data_rank()) * count;
+    const int64_t first =
+        step * options_.batch + (micro * parallel_.data_size() + parallel_.data_rank()) * count;
     kinora_pass pass{};
     pass.struct_size = sizeof pass;
     pass.first_sample = first;
@@ -104,13 +115,15 @@ MicroLoss Trainer::gradients(int64_t step, const std::function<MicroLoss(int64_t
 void Trainer::update(int64_t step, json& line) {
   auto& leaves = network_.chain().leaves();
   const double norm = gradient_norm(leaves);
-  const double learning_rate = rate({options_.schedule, options_.learning_rate, 0, options_.warmup, options_.steps}, step);
+  const double learning_rate =
+      rate({options_.schedule, options_.learning_rate, 0, options_.warmup, options_.steps}, step);
   line["gradient_norm"] = norm;
   line["learning_rate"] = learning_rate;
   if (!std::isfinite(norm) || !std::isfinite(line["loss"].get<double>())) {
-    log_warn("{}: step {}: the gradient or the loss is not finite; the step is skipped", context_.spec().name, step + 1);
-    line["skipped"] = true;
+    skip(step, line);
   } else {
+    in_a_row_ = 0;
+    loss_ = line["loss"];
     if (options_.clip_norm > 0) clip_gradients(leaves, norm, options_.clip_norm);
     optimizer_.step(learning_rate);
     if (ema_) ema_->update(leaves);
@@ -118,25 +131,41 @@ void Trainer::update(int64_t step, json& line) {
   optimizer_.zero_grad();
 }
 
+void Trainer::skip(int64_t step, json& line) {
+  log_warn("{}: step {}: the gradient or the loss is not finite; the step is skipped", context_.spec().name,
+           step + 1);
+  line["skipped"] = true;
+  ++skipped_;
+  ++in_a_row_;
+}
+
 void Trainer::run(const std::function<MicroLoss(int64_t, int64_t)>& micro_loss) {
   Progress progress(context_.spec().name, options_.steps, "steps");
   const auto start = Clock::now();
   const int64_t first_step = step_;
-  for (; step_ < options_.steps; ) {
+  for (; step_ < options_.steps;) {
     const auto step_start = Clock::now();
     json line{{"step", step_ + 1}};
     for (const auto& [name, value] : gradients(step_, micro_loss).figures) line[name] = value;
     update(step_, line);
     ++step_;
-    loss_ = line["loss"];
     line["seconds"] = std::chrono::duration<double>(Clock::now() - step_start).count();
-    if (parallel_.rank() == 0 && (step_ % options_.log_every == 0 || step_ == options_.steps)) context_.metrics().line(line);
+    if (parallel_.rank() == 0 && (step_ % options_.log_every == 0 || step_ == options_.steps))
+      context_.metrics().line(line);
     progress.update(step_, "loss " + std::to_string(loss_).substr(0, 6));
+    if (in_a_row_ >= options_.max_skipped)
+      throw Error(KINORA_FAILED,
+                  fmt::format("job '{}': step {}: the gradient or the loss was not finite in {} steps in a "
+                              "row; lower learning_rate ({}) or "
+                              "clip_norm ({}), raise warmup ({}), or see metrics.jsonl for where it began",
+                              context_.spec().name, step_, in_a_row_, options_.learning_rate,
+                              options_.clip_norm, options_.warmup));
     const bool stop = cancelled();
     if (stop || step_ % options_.checkpoint_every == 0 || step_ == options_.steps) save(step_);
     if (stop) throw Error(KINORA_CANCELLED, "cancelled");
   }
-  seconds_per_step_ = std::chrono::duration<double>(Clock::now() - start).count() / std::max<double>(1, static_cast<double>(step_ - first_step));
+  seconds_per_step_ = std::chrono::duration<double>(Clock::now() - start).count() /
+                      std::max<double>(1, static_cast<double>(step_ - first_step));
 }
 
 void Trainer::use_average() {

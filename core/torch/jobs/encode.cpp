@@ -32,13 +32,16 @@ struct Statistics {
     }
     count += n;
   }
-  static std::vector<double> numbers(const at::Tensor& t) { return {t.data_ptr<double>(), t.data_ptr<double>() + t.numel()}; }
+  static std::vector<double> numbers(const at::Tensor& t) {
+    return {t.data_ptr<double>(), t.data_ptr<double>() + t.numel()};
+  }
 };
 
 // The tokenizer of an earlier job with its final weights.
 std::unique_ptr<Network> trained_tokenizer(JobContext& context) {
   const JobSpec& job = context.need_upstream("train-tokenizer");
-  auto network = std::make_unique<Network>(context.open(*job.component("tokenizer")), job.component("tokenizer")->options, ChainOptions{});
+  auto network = std::make_unique<Network>(context.open(*job.component("tokenizer")),
+                                           job.component("tokenizer")->options, ChainOptions{});
   network->load(context.folder_of(job) / "weights.safetensors");
   return network;
 }
@@ -50,20 +53,26 @@ void run_encode(JobContext& context) {
   use_threads(options.threads);
   const at::NoGradGuard off;
   Clips clips(context, context.folder_of(context.need_upstream("shard")),
-              {{"height", options.height}, {"width", options.width}, {"stride", options.every}}, options.memory);
+              {{"height", options.height}, {"width", options.width}, {"stride", options.every}},
+              options.memory);
   const auto tokenizer = trained_tokenizer(context);
   TextEncoder text(context, context.spec());
-  LatentCacheWriter cache(context.folder() / "latents.h5", nlohmann::json{{"job", context.spec().name}}.dump());
+  LatentCacheWriter cache(context.folder() / "latents.h5",
+                          nlohmann::json{{"job", context.spec().name}}.dump());
   Statistics statistics;
   LatentFacts facts;
   Progress progress(context.spec().name, clips.size(), "clips");
-  int64_t windows = 0, skipped = 0;
+  int64_t windows = 0, too_short = 0;
   const int64_t stride = options.stride > 0 ? options.stride : options.frames;
   for (int64_t i = 0; i < clips.size(); ++i) {
     if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
-    const at::Tensor frames = clips.frames(i);
+    const at::Tensor frames = clips.try_frames(i);
+    if (!frames.defined()) continue;
+    if (frames.size(0) < options.frames) {
+      ++too_short;
+      continue;
+    }
     const at::Tensor embedding = text(clips.caption(i));
-    if (frames.size(0) < options.frames) ++skipped;
     for (int64_t first = 0; first + options.frames <= frames.size(0); first += stride) {
       const at::Tensor latent = tokenizer->encode(video_of(frames, first, options.frames))[0].contiguous();
       statistics.add(latent);
@@ -74,13 +83,18 @@ void run_encode(JobContext& context) {
     }
     progress.update(i + 1, std::to_string(windows) + " windows");
   }
-  if (windows == 0) throw Error(KINORA_DATA, "no clip has " + std::to_string(options.frames) + " frames; lower frames of job '" + context.spec().name + "'");
+  if (windows == 0) throw clips.none_usable(too_short, options.frames);
   facts.scale = {Statistics::numbers(statistics.mean),
-                 Statistics::numbers((statistics.square / statistics.count).sqrt().clamp_min(1e-6)), options.sigma_data};
+                 Statistics::numbers((statistics.square / statistics.count).sqrt().clamp_min(1e-6)),
+                 options.sigma_data};
   facts.fps = clips.fps() / static_cast<double>(options.every);
   cache.commit();
   or_throw(write_file_atomically(context.folder() / "latents.json", facts.to_json().dump(2) + "\n"));
-  context.summary.update({{"samples", windows}, {"clips", clips.size()}, {"too_short", skipped}, {"latent_shape", facts.shape},
+  context.summary.update({{"samples", windows},
+                          {"clips", clips.size()},
+                          {"too_short", too_short},
+                          {"failed", clips.failed()},
+                          {"latent_shape", facts.shape},
                           {"bytes", std::filesystem::file_size(context.folder() / "latents.h5")}});
 }
 

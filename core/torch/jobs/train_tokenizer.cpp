@@ -1,7 +1,7 @@
 // kind = "train-tokenizer"
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 
 #include "core/io/atomic_file.hpp"
 #include "core/jobs/training.hpp"
@@ -20,7 +20,8 @@ double psnr(const at::Tensor& a, const at::Tensor& b) {  // of videos in [-1, 1]
 // A random crop in time: which frame it starts with depends on (seed, n) only.
 int64_t start_of(int64_t n, int64_t length, int64_t frames, uint64_t seed) {
   const double u = sample_uniform({1}, seed, n, "tokenizer.start").item<double>();
-  return std::min<int64_t>(static_cast<int64_t>(u * static_cast<double>(length - frames + 1)), length - frames);
+  return std::min<int64_t>(static_cast<int64_t>(u * static_cast<double>(length - frames + 1)),
+                           length - frames);
 }
 
 class TokenizerTraining {
@@ -29,13 +30,20 @@ class TokenizerTraining {
       : context_(context),
         options_(o),
         seed_(static_cast<uint64_t>(context.run().seed)),
-        clips_(context, context.folder_of(context.need_upstream("shard")), {{"height", o.height}, {"width", o.width}, {"stride", o.every}}, o.memory),
+        clips_(context, context.folder_of(context.need_upstream("shard")),
+               {{"height", o.height}, {"width", o.width}, {"stride", o.every}}, o.memory),
         parallel_(context),
-        network_(context.open_slot("tokenizer"), context.spec().component("tokenizer")->options, {.seed = seed_}, parallel_.links()) {
-    for (int64_t i = 0; i < clips_.size(); ++i)
-      if (clips_.length(i) >= o.frames) usable_.push_back(i);
-    if (usable_.empty())
-      throw Error(KINORA_DATA, "no clip has " + std::to_string(o.frames) + " frames; lower frames of job '" + context.spec().name + "'");
+        network_(context.open_slot("tokenizer"), context.spec().component("tokenizer")->options,
+                 {.seed = seed_, .dtype = parallel_.parameter_dtype()}, parallel_.links()) {
+    for (int64_t i = 0; i < clips_.size(); ++i) {
+      const at::Tensor frames = clips_.try_frames(i);
+      if (!frames.defined()) continue;
+      if (frames.size(0) < o.frames)
+        ++too_short_;
+      else
+        usable_.push_back(i);
+    }
+    if (usable_.empty()) throw clips_.none_usable(too_short_, o.frames);
   }
 
   void run() {
@@ -44,20 +52,29 @@ class TokenizerTraining {
     trainer.use_average();
     trainer.save_weights();
     const double quality = evaluate();
-    context_.summary.update({{"steps", options_.steps}, {"loss", trainer.last_loss()}, {"psnr", quality}, {"parameters", network_.numel()},
-                             {"clips", usable_.size()}, {"seconds_per_step", trainer.seconds_per_step()}});
+    context_.summary.update({{"steps", options_.steps},
+                             {"loss", trainer.last_loss()},
+                             {"skipped", trainer.skipped()},
+                             {"psnr", quality},
+                             {"parameters", network_.numel()},
+                             {"clips", clips_.size()},
+                             {"used", usable_.size()},
+                             {"too_short", too_short_},
+                             {"failed", clips_.failed()},
+                             {"seconds_per_step", trainer.seconds_per_step()}});
   }
 
  private:
   at::Tensor crop(int64_t n) {
-    const at::Tensor frames = clips_.frames(usable_[static_cast<size_t>(shuffled(n, static_cast<int64_t>(usable_.size()), seed_))]);
+    const at::Tensor frames =
+        clips_.frames(usable_[static_cast<size_t>(shuffled(n, static_cast<int64_t>(usable_.size()), seed_))]);
     return video_of(frames, start_of(n, frames.size(0), options_.frames, seed_), options_.frames);
   }
 
   MicroLoss micro_loss(int64_t first, int64_t count) {
     std::vector<at::Tensor> crops;
     for (int64_t n = first; n < first + count; ++n) crops.push_back(crop(n));
-    const at::Tensor video = at::cat(crops);
+    const at::Tensor video = at::cat(crops).to(parallel_.parameter_dtype());
     const at::Tensor error = network_.decode(network_.encode(video)) - video;
     const double share = static_cast<double>(count) / static_cast<double>(options_.batch);
     const at::Tensor l1 = error.abs().mean() * share, mse = error.square().mean() * share;
@@ -71,12 +88,15 @@ class TokenizerTraining {
     double sum = 0;
     const size_t n = std::min<size_t>(usable_.size(), 8);
     for (size_t i = 0; i < n; ++i) {
-      const at::Tensor video = video_of(clips_.frames(usable_[i]), 0, options_.frames);
+      const at::Tensor video =
+          video_of(clips_.frames(usable_[i]), 0, options_.frames).to(parallel_.parameter_dtype());
       const at::Tensor made = network_.decode(network_.encode(video)).clamp(-1, 1);
       sum += psnr(made, video);
       if (i < 4) {
-        write_strip(context_, frames_of(video), 5, context_.folder() / "samples" / ("original_" + std::to_string(i) + ".png"));
-        write_strip(context_, frames_of(made), 5, context_.folder() / "samples" / ("reconstruction_" + std::to_string(i) + ".png"));
+        write_strip(context_, frames_of(video), 5,
+                    context_.folder() / "samples" / ("original_" + std::to_string(i) + ".png"));
+        write_strip(context_, frames_of(made), 5,
+                    context_.folder() / "samples" / ("reconstruction_" + std::to_string(i) + ".png"));
       }
     }
     return sum / static_cast<double>(n);
@@ -88,12 +108,14 @@ class TokenizerTraining {
   Clips clips_;
   Parallelism parallel_;
   Network network_;
-  std::vector<int64_t> usable_;  // clips that are long enough
+  std::vector<int64_t> usable_;  // clips that are whole and long enough
+  int64_t too_short_ = 0;
 };
 
 }  // namespace
 
-void write_strip(JobContext& context, const at::Tensor& frames, int64_t count, const std::filesystem::path& file) {
+void write_strip(JobContext& context, const at::Tensor& frames, int64_t count,
+                 const std::filesystem::path& file) {
   const int64_t n = std::min(count, frames.size(0));
   const at::Tensor at = at::linspace(0, static_cast<double>(frames.size(0) - 1), n).round().to(at::kLong);
   Sample sample("strip");

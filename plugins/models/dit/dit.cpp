@@ -73,9 +73,9 @@ Tensor Dit::input(const Named<Tensor>& in) const {
   if (T % c.patch_time || H % c.patch_space || W % c.patch_space)
     refuse(c10::str("a latent of ", T, " x ", H, " x ", W, " does not divide into patches of ", c.patch_time,
                     " x ", c.patch_space, " x ", c.patch_space));
-  if (H > c.max_size[1] || W > c.max_size[2])
-    refuse(c10::str("a latent of ", H, " x ", W, " is larger than max_size, ", c.max_size[1], " x ",
-                    c.max_size[2]));
+  if (T > c.max_size[0] || H > c.max_size[1] || W > c.max_size[2])
+    refuse(c10::str("a latent of ", T, " x ", H, " x ", W, " is larger than max_size, ", c.max_size[0], " x ",
+                    c.max_size[1], " x ", c.max_size[2], "; raise max_size"));
   if (!c.concat_padding_mask) return x;
   Tensor padding = at::zeros({1, 1, H, W}, x.options());
   if (in.has("padding_mask"))

@@ -220,7 +220,10 @@ TEST(DitInputs, ThatDoNotFitAreRefused) {
   const auto o = at::TensorOptions().dtype(at::kDouble);
   EXPECT_THAT(with("latent", at::zeros({2, 3, 3, 4, 6}, o)), HasSubstr("3 channels, in_channels is 4"));
   EXPECT_THAT(with("latent", at::zeros({2, 4, 3, 5, 6}, o)), HasSubstr("does not divide into patches"));
-  EXPECT_THAT(with("latent", at::zeros({2, 4, 3, 4, 242}, o)), HasSubstr("larger than max_size, 240 x 240"));
+  EXPECT_THAT(with("latent", at::zeros({2, 4, 3, 4, 242}, o)),
+              HasSubstr("larger than max_size, 128 x 240 x 240"));
+  EXPECT_THAT(with("latent", at::zeros({2, 4, 129, 4, 6}, o)),
+              HasSubstr("a latent of 129 x 4 x 6 is larger than max_size, 128 x 240 x 240"));
   EXPECT_THAT(with("timestep", at::zeros({2, 2}, o)),
               HasSubstr("timestep has shape [2, 2], needed is [2] or [2, 3]"));
   EXPECT_THAT(with("text", at::zeros({2, 5, 9}, o)),

@@ -170,6 +170,8 @@ TEST(Precision, SaysItsStream) {
   EXPECT_EQ(narrow->dtype(narrow.self()), KINORA_BFLOAT16);
   test::Instance<kinora_precision> fp32("precision/fp32");
   EXPECT_EQ(fp32->dtype(fp32.self()), KINORA_FLOAT32);
+  test::Instance<kinora_precision> fp64("precision/fp64");
+  EXPECT_EQ(fp64->dtype(fp64.self()), KINORA_FLOAT64);
   const kinora_link* none = nullptr;
   check(fp32->link(fp32.self(), &none));
   EXPECT_EQ(none, nullptr);

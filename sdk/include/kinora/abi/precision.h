@@ -1,7 +1,8 @@
 /* kinora.precision/1: the number format of linear layers and attention.                       since ABI 1.0
  *
  * A link on linear (and attention), not autocast: autocast is a thread's state and would miss other links. Parameters and
- * optimizer state stay float32; the link converts at use. */
+ * optimizer state stay float32 (float64 under a
+ * float64 stream); the link converts at use. */
 #ifndef KINORA_ABI_PRECISION_H
 #define KINORA_ABI_PRECISION_H
 #include "kinora/abi/host.h"

@@ -1,0 +1,133 @@
+// A run in a scratch folder, for tests of jobs: a small run file of every kind of job, and the context of any
+// of them without running those before it.
+#pragma once
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include "core/run/job.hpp"
+#include "core/torch/network.hpp"
+#include "core/torch/safe_tensors.hpp"
+#include "tests/support/plugins.hpp"
+
+namespace kinora::test {
+
+inline core::Runtime& runtime() {
+  static core::Runtime* made = [] {
+    plugins();
+    core::RuntimeOptions quiet;
+    quiet.log_level = "error";
+    return core::or_throw(core::Runtime::start(quiet)).release();
+  }();
+  return *made;
+}
+
+class ScratchRun {
+ public:
+  // more: lines for a job of the run below, by its name; FOLDER in them is the run's.
+  explicit ScratchRun(const std::map<std::string, std::string>& more = {}) {
+    std::string name = (std::filesystem::temp_directory_path() / "kinora-run-XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+    std::ofstream(folder_ / "vocab.txt") << "[PAD]\n[UNK]\n[CLS]\n[SEP]\nred\nblue\nsea\n";
+    std::ofstream(folder_ / "film.mp4") << "is not read";
+    const auto document = core::or_throw(core::Document::parse(text(more), (folder_ / "run.toml").string()));
+    std::vector<core::Diagnostic> problems;
+    run_ = core::read_run(document, runtime().registry(), problems);
+    for (const auto& p : problems) problems_ += core::format(p) + "\n";
+  }
+  ScratchRun(const ScratchRun&) = delete;
+  ScratchRun& operator=(const ScratchRun&) = delete;
+  ~ScratchRun() { std::filesystem::remove_all(folder_); }
+
+  // What is wrong with the run file; no context may be asked for then.
+  const std::string& problems() const { return problems_; }
+  const std::filesystem::path& folder() const { return folder_; }
+  std::filesystem::path of(const std::string& job) const { return folder_ / job; }
+  const core::RunFile& run() const { return run_; }
+  const core::JobSpec& spec(const std::string& job) const {
+    for (const auto& j : run_.jobs)
+      if (j.name == job) return j;
+    throw Error(KINORA_NOT_FOUND, job);
+  }
+  core::JobContext context(const std::string& job, bool writes = true) const {
+    if (!problems_.empty()) throw Error(KINORA_INVALID, problems_);
+    return {runtime(), run_, spec(job), writes};
+  }
+  std::vector<core::json> metrics(const std::string& job) const {
+    std::vector<core::json> out;
+    std::ifstream in(of(job) / "metrics.jsonl");
+    for (std::string line; std::getline(in, line);) out.push_back(core::json::parse(line));
+    return out;
+  }
+
+  // A network of a job's slot as the run makes it, with numbers that leave no layer at zero.
+  std::unique_ptr<core::Network> network(const std::string& job, const std::string& slot,
+                                         at::ScalarType dtype = at::kFloat) const {
+    const auto* use = spec(job).component(slot);
+    core::ChainOptions options;
+    options.dtype = dtype;
+    auto made = std::make_unique<core::Network>(core::or_throw(runtime().registry().open(use->id)),
+                                                use->options, options);
+    at::manual_seed(11);
+    for (auto& leaf : made->chain().leaves()) {
+      at::Tensor t = leaf.tensor.detach();
+      const double deviation = t.dim() > 1 ? 1 / std::sqrt(static_cast<double>(t[0].numel())) : 0.2;
+      const double mean = t.dim() == 1 && !leaf.name.ends_with("bias") ? 1 : 0;
+      t.copy_(at::randn(t.sizes(), at::kFloat) * deviation +
+              mean);  // drawn in float32: the same in any dtype
+    }
+    return made;
+  }
+  // Writes a network's weights.
+  static void save(core::Network& network, const std::filesystem::path& file) {
+    std::filesystem::create_directories(file.parent_path());
+    core::write_tensors(file, core::assemble(network.chain().parameters(), network.chain().leaves()));
+  }
+
+ private:
+  std::string text(const std::map<std::string, std::string>& more) const {
+    const auto lines = [&](const std::string& job) {
+      std::string all = more.count(job) ? more.at(job) : "";
+      for (size_t at = 0; (at = all.find("FOLDER")) != std::string::npos;)
+        all.replace(at, 6, folder_.string());
+      return all + "\n";
+    };
+    std::string out = fmt::format("[run]\nout = '{}'\nseed = 3\n", folder_.string());
+    const auto job = [&](const std::string& name, const std::string& kind, const std::string& rest) {
+      out += fmt::format("[[job]]\nname = '{}'\nkind = '{}'\n{}\n{}", name, kind, rest, lines(name));
+    };
+    job("clips", "curate", fmt::format("input = '{}/film.mp4'\nstages = ['video.probe']", folder_.string()));
+    job("shards", "shard", "input = 'clips'");
+    job("tokenizer", "train-tokenizer",
+        "input = 'shards'\nheight = 16\nwidth = 32\nevery = 8\nframes = 9\n"
+        "tokenizer = { use = 'cosmos', latent_channels = 2, encoder_block_out_channels = [4, 8, 8], "
+        "decode_block_out_channels = [4, 8, 8] }");
+    job("latents", "encode",
+        fmt::format(
+            "input = ['shards', 'tokenizer']\nheight = 16\nwidth = 32\nevery = 8\nframes = 9\nstride = 4\n"
+            "text_weights = '{0}/text.safetensors'\n"
+            "words = {{ use = 'text.wordpiece', vocab = '{0}/vocab.txt' }}\n"
+            "text = {{ use = 'minilm', layers = 1, hidden = 12, heads = 2, intermediate = 16, vocab = 7, "
+            "max_positions = 40 }}",
+            folder_.string()));
+    job("dit", "train",
+        "input = 'latents'\nmodel = { use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers "
+        "= 1, "
+        "heads = 2, head_size = 12, adaln_lora = 4 }");
+    job("film", "generate",
+        "input = 'dit'\nprompts = ['red sea', 'blue']\nsampler = { use = 'edm-heun', steps = 3 }");
+    return out;
+  }
+  std::filesystem::path folder_;
+  core::RunFile run_;
+  std::string problems_;
+};
+
+}  // namespace kinora::test
