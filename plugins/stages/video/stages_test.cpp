@@ -16,6 +16,12 @@ core::Runtime& runtime() {
   return *started;
 }
 
+// Samples need a host, and the first one is made before the first stage.
+struct Started : ::testing::Environment {
+  void SetUp() override { runtime(); }
+};
+[[maybe_unused]] const auto* const started = ::testing::AddGlobalTestEnvironment(new Started);
+
 struct Rgb {
   double r, g, b;
 };
@@ -205,16 +211,16 @@ TEST(VideoWrite, AVideoHasTheFramesInTheirOrderAtTheRate) {
   EXPECT_NE(std::find(probe.metadata.begin(), probe.metadata.end(),
                       std::pair<std::string, std::string>("comment", "what it is")),
             probe.metadata.end());
-  for (int i = 0; i < kFrames; ++i)
+  for (int i = 0; i < kFrames; ++i) {
+    const auto likeness = [&](int k) {
+      return testing::psnr(frames[static_cast<size_t>(i)], testing::picture(kWidth, kHeight, 4 * k));
+    };
+    EXPECT_GT(likeness(i), 30) << i;
     for (int k = 0; k < kFrames; ++k) {
-      const double match =
-          testing::psnr(frames[static_cast<size_t>(i)], testing::picture(kWidth, kHeight, 4 * k));
-      if (i == k) {
-        EXPECT_GT(match, 30) << i;
-      } else {
-        EXPECT_LT(match, 25) << "frame " << i << " looks like frame " << k;
-      }
+      if (k == i) continue;
+      EXPECT_LT(likeness(k), likeness(i) - 3) << "frame " << i << " looks like frame " << k;
     }
+  }
 }
 
 TEST(VideoWrite, APictureHasTheFramesSideBySide) {
@@ -281,7 +287,8 @@ TEST(ClipTranscode, DamageCostsWhatItHits) {
   Sample film("film");
   film.set("mp4", Bytes(bytes));
   const core::OneStage shots(runtime(), "shots.content", json::object());
-  const Applied rot = applied("clip.transcode", {{"preset", "ultrafast"}, {"audio", false}}, shots(film));
+  const Applied rot =
+      applied("clip.transcode", {{"preset", "ultrafast"}, {"max_height", 64}, {"audio", false}}, shots(film));
   EXPECT_THAT(rot.error, HasSubstr("film.mp4: incomplete pictures from frame"));
   ASSERT_EQ(rot.results.failed.size(), 1u);
   EXPECT_EQ(rot.results.failed[0].key, "film-0000");
@@ -293,7 +300,8 @@ TEST(ClipTranscode, DamageCostsWhatItHits) {
   film.set("mp4", std::move(bytes));
   const Sample cut = shots(film);
   EXPECT_THAT(core::damage_of(cut), HasSubstr("cut off"));
-  const Applied half = applied("clip.transcode", {{"preset", "ultrafast"}, {"audio", false}}, cut);
+  const Applied half =
+      applied("clip.transcode", {{"preset", "ultrafast"}, {"max_height", 64}, {"audio", false}}, cut);
   EXPECT_EQ(half.error, core::damage_of(cut));
   for (const Sample& clip : half.results.emitted) {
     const json facts = json::parse(clip.need("json"));
