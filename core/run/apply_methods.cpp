@@ -1,5 +1,7 @@
 #include "core/run/apply_methods.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace kinora::core {
@@ -27,8 +29,9 @@ std::vector<ApplyMethod> apply_methods(const ComponentSpec& c) {
   if (c.kind == "tokenizer")
     return {{"encode", in, out + ", posterior"}, {"decode", out, in}, {"encode_decode", in, in}};
   if (c.kind == "model")
-    return {{"forward", in, out},
-            {"gradient", in + ", grad_output", out + ", grad.INPUT of each, grad.param.NAME of each parameter"}};
+    return {
+        {"forward", in, out},
+        {"gradient", in + ", grad_output", out + ", grad.INPUT of each, grad.param.NAME of each parameter"}};
   if (c.kind == "loss") return {{"evaluate", in, out}};
   if (c.kind == "sampler") return {{"sample", in, out}};
   if (c.kind == "precision") return {{"quantize", in, out}};
@@ -37,15 +40,32 @@ std::vector<ApplyMethod> apply_methods(const ComponentSpec& c) {
 
 std::vector<TensorSpec> apply_inputs(const ComponentSpec& c) {
   if (c.kind != "sampler") return c.inputs;
-  return {tensor("mean", "[K, D]", "of each Gaussian of a mixture; its exact denoiser is what is sampled from"),
-          tensor("std", "[K]", "one standard deviation a Gaussian"),
-          tensor("weight", "[K]", "of any sum above 0"),
-          tensor("noise", "[N, D]", "standard normal; the sampler scales it to its first noise level")};
+  return {
+      tensor("mean", "[K, D]", "of each Gaussian of a mixture; its exact denoiser is what is sampled from"),
+      tensor("std", "[K]", "one standard deviation a Gaussian"),
+      tensor("weight", "[K]", "of any sum above 0"),
+      tensor("noise", "[N, D]", "standard normal; the sampler scales it to its first noise level")};
 }
 
 std::vector<TensorSpec> apply_outputs(const ComponentSpec& c) {
   if (c.kind != "sampler") return c.outputs;
   return {tensor("samples", "[N, D]", "float64")};
 }
+
+std::vector<std::string> apply_takes(const ComponentSpec& c, const std::string& method) {
+  std::vector<std::string> out;
+  for (const auto& t : apply_inputs(c)) out.push_back(t.name);
+  if (out.empty()) return out;
+  // One file serves both ways.
+  if (c.kind == "tokenizer")
+    for (const auto& t : c.outputs) out.push_back(t.name);
+  if (c.kind == "model" && method == "gradient") out.emplace_back("grad_output");
+  // What the model returned, under the model's name for it.
+  if (c.kind == "loss" && std::find(out.begin(), out.end(), "prediction") != out.end())
+    out.emplace_back("output");
+  return out;
+}
+
+bool has_weights(const ComponentSpec& c) { return c.kind == "model" || c.kind == "tokenizer"; }
 
 }  // namespace kinora::core
