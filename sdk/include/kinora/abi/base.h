@@ -16,7 +16,7 @@
  *       [worker-thread]  as owner-thread, on an engine's worker; may block
  *       [autograd-thread] also from inside a backward pass, then on whatever thread runs it
  *  7. No function may throw, longjmp or exit through this boundary.
- *  8. create() gives an instance, or null after host->set_error(). What it is passed is borrowed for that call, but for the
+ *  8. create() gives an instance, or null after host->set_error(). Unless said, what it is passed is borrowed, but for the
  *     host, which outlives everything. destroy(), close() and release() cannot fail, take what was made by the same table,
  *     once, and never null unless they say so; without a tag of their own they are [owner-thread]. What an instance made
  *     (readers, streams, groups) ends before the instance.
