@@ -6,6 +6,7 @@
 #include "apps/kinora/command.hpp"
 #include "core/config/document.hpp"
 #include "core/run/apply.hpp"
+#include "core/run/apply_config.hpp"
 #include "core/run/apply_methods.hpp"
 #include "core/run/cancel.hpp"
 #include "core/run/torch_library.hpp"
@@ -25,6 +26,7 @@ examples:
   kinora apply stage/clip.transcode film.mp4 --out clips/
   kinora apply tokenizer/cosmos --method encode --inputs x.safetensors --set weights=w.safetensors --out z.safetensors
   kinora apply model/dit --set layers=2 --inputs in.safetensors --method gradient --out grads.safetensors
+  kinora apply model/dit --set config=transformer/config.json --set weights=transformer/ --inputs in.safetensors
   kinora apply sampler/edm-heun --inputs mixture.safetensors --set steps=20 --out samples.safetensors --json
 
 )";
@@ -36,29 +38,58 @@ po::options_description flags() {
       "method", po::value<std::string>()->default_value("")->value_name("M"),
       "encode, decode, encode_decode, gradient, quantize ...")(
       "set", po::value<std::vector<std::string>>()->composing()->value_name("k=v"),
-      "an option of the component; weights=FILE; seed=N")(
+      "an option of the component; weights=PATH; config=FILE.json, whose members are options; seed=N")(
       "out", po::value<std::string>()->default_value("")->value_name("PATH"), "where results go")(
       "json", "print the result as JSON")("help,h", "this text");
   return options;
 }
 
 // k=v with v as TOML would read it, else as a plain string.
-void assign(const std::string& text, core::ApplyRequest& request) {
+void assign(const std::string& text, const core::ComponentSpec& spec, core::ApplyRequest& request) {
   const auto equals = text.find('=');
   if (equals == std::string::npos || equals == 0)
     throw Error(KINORA_INVALID, "--set " + text + ": expected NAME=VALUE");
   const std::string name = text.substr(0, equals), value = text.substr(equals + 1);
-  if (name == "weights") {
-    request.weights = value;
-    return;
-  }
   auto parsed = core::Document::parse("v = " + value, "--set");
   nlohmann::json v = parsed ? parsed->root().value("v", nlohmann::json(value)) : nlohmann::json(value);
-  if (name == "seed" && v.is_number_integer()) {
+  const std::string path = v.is_string() ? v.get<std::string>() : value;
+  if (spec.option(name)) {
+    request.options[name] = v;
+  } else if (name == "weights") {
+    if (!core::has_weights(spec))
+      throw Error(KINORA_INVALID,
+                  "--set " + text + ": " + spec.id + " has no weights; models and tokenizers have");
+    request.weights = path;
+  } else if (name == "config") {
+    request.config = path;
+  } else if (name == "seed" && v.is_number_integer()) {
     request.seed = v;
   } else {
     request.options[name] = v;
   }
+}
+
+// The options of the configuration that --set did not give.
+void complete(const core::ComponentSpec& spec, core::ApplyRequest& request) {
+  if (request.config.empty()) return;
+  const auto config = core::read_config(request.config, spec);
+  for (const auto& [name, value] : config.items())
+    if (!request.options.contains(name)) request.options[name] = value;
+}
+
+// What was given and would do nothing, or is missing; "" if all is well.
+std::string misuse(const core::ComponentSpec& spec, const core::ApplyRequest& request) {
+  const std::string lists = "; kinora plugins inspect " + spec.id + " lists the tensors";
+  if (spec.kind == "stage") {
+    if (request.input.empty()) return spec.id + " needs an input file: kinora apply " + spec.id + " FILE";
+    if (!request.inputs.empty()) return spec.id + " takes a file, no tensors; leave --inputs out";
+    if (!request.method.empty()) return spec.id + " has no methods; leave --method out";
+    return "";
+  }
+  if (request.inputs.empty()) return spec.id + " needs --inputs FILE.safetensors" + lists;
+  if (!request.input.empty())
+    return spec.id + " takes tensors, no '" + request.input + "'; give them with --inputs alone" + lists;
+  return "";
 }
 
 }  // namespace
@@ -83,23 +114,13 @@ int apply_command(core::Runtime& runtime, const Arguments& arguments) {
   request.out = given["out"].as<std::string>();
   if (request.id.empty())
     return complain(kUsage, "apply: which component? see kinora plugins list and kinora apply --help");
-  if (given.count("set"))
-    for (const auto& set : given["set"].as<std::vector<std::string>>()) assign(set, request);
-
   const auto spec = runtime.registry().find(request.id);
   if (!spec) return complain(kUsage, "apply: " + spec.failure().message);
   request.id = (*spec)->id;
-  if ((*spec)->kind == "stage" && request.input.empty())
-    return complain(kUsage,
-                    "apply: " + request.id + " needs an input file: kinora apply " + request.id + " FILE");
-  if ((*spec)->kind != "stage" && core::apply_methods(**spec).empty())
-    return complain(kUsage, "apply: " + request.id + ": nothing can be applied of a component of kind '" +
-                                (*spec)->kind +
-                                "' alone; stages, tokenizers, models, losses, samplers and precisions can");
-  if ((*spec)->kind != "stage" && request.inputs.empty())
-    return complain(kUsage, "apply: " + request.id +
-                                " needs --inputs FILE.safetensors; kinora plugins inspect " + request.id +
-                                " lists the tensors");
+  if (const auto why = misuse(**spec, request); !why.empty()) return complain(kUsage, "apply: " + why);
+  if (given.count("set"))
+    for (const auto& set : given["set"].as<std::vector<std::string>>()) assign(set, **spec, request);
+  complete(**spec, request);
   core::watch_signals();
   const auto result = (*spec)->kind == "stage" ? core::apply_stage(runtime, request)
                                                : core::torch_apply((*spec)->kind)(runtime, request);

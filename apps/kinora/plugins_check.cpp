@@ -7,6 +7,7 @@
 #include <boost/program_options.hpp>
 
 #include "apps/kinora/plugins_command.hpp"
+#include "core/io/atomic_file.hpp"
 #include "core/paths.hpp"
 #include "core/plugin/elf.hpp"
 #include "core/plugin/library.hpp"
@@ -182,9 +183,9 @@ int plugins_manifest(core::Runtime&, const Arguments& arguments) {
     std::cout << *text;
     return kDone;
   }
-  std::ofstream out(values["out"].as<std::string>(), std::ios::binary);
-  out << *text;
-  return out.flush() ? kDone : complain(kFailed, values["out"].as<std::string>() + ": cannot be written");
+  // Whoever builds reads this file: half of it must never be seen.
+  const auto written = core::write_file_atomically(fs::absolute(values["out"].as<std::string>()), *text);
+  return written ? kDone : complain(kFailed, written.failure().message);
 }
 
 }  // namespace kinora

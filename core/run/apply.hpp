@@ -17,6 +17,7 @@ struct ApplyRequest {
   std::filesystem::path out;     // of a stage: a folder; of the others: a safetensors file
   std::string method;            // "encode", "decode", "gradient" ...
   std::string weights;           // safetensors with the component's parameters; empty: as initialised
+  std::string config;            // JSON whose members are options, below those of `options`
   json options = json::object();
   int64_t seed = 0;
 };

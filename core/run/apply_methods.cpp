@@ -1,5 +1,7 @@
 #include "core/run/apply_methods.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace kinora::core {
@@ -49,5 +51,21 @@ std::vector<TensorSpec> apply_outputs(const ComponentSpec& c) {
   if (c.kind != "sampler") return c.outputs;
   return {tensor("samples", "[N, D]", "float64")};
 }
+
+std::vector<std::string> apply_takes(const ComponentSpec& c, const std::string& method) {
+  std::vector<std::string> out;
+  for (const auto& t : apply_inputs(c)) out.push_back(t.name);
+  if (out.empty()) return out;
+  // One file serves both ways.
+  if (c.kind == "tokenizer")
+    for (const auto& t : c.outputs) out.push_back(t.name);
+  if (c.kind == "model" && method == "gradient") out.emplace_back("grad_output");
+  // What the model returned, under the model's name for it.
+  if (c.kind == "loss" && std::find(out.begin(), out.end(), "prediction") != out.end())
+    out.emplace_back("output");
+  return out;
+}
+
+bool has_weights(const ComponentSpec& c) { return c.kind == "model" || c.kind == "tokenizer"; }
 
 }  // namespace kinora::core

@@ -21,4 +21,11 @@ std::vector<ApplyMethod> apply_methods(const ComponentSpec&);
 std::vector<TensorSpec> apply_inputs(const ComponentSpec&);
 std::vector<TensorSpec> apply_outputs(const ComponentSpec&);
 
+// Names of all tensors that a file of inputs may hold for `method`; empty: whatever the component asks for by
+// itself.
+std::vector<std::string> apply_takes(const ComponentSpec&, const std::string& method);
+
+// Whether its parameters can be given, as --set weights=PATH.
+bool has_weights(const ComponentSpec&);
+
 }  // namespace kinora::core

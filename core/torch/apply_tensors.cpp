@@ -19,13 +19,6 @@
 namespace kinora::core {
 namespace {
 
-// The inputs of the request, copied, so that they may be written and given gradients.
-NamedTensors read_inputs(const ApplyRequest& request) {
-  NamedTensors out;
-  for (const auto& [name, tensor] : read_tensors(request.inputs)) out[name] = tensor.clone();
-  return out;
-}
-
 const at::Tensor& need(const NamedTensors& in, const std::string& name, const ApplyRequest& request) {
   const auto it = in.find(name);
   if (it != in.end()) return it->second;
@@ -49,6 +42,23 @@ std::string method_of(Runtime& runtime, const ApplyRequest& request) {
   std::string list;
   for (const auto& k : known) list += (list.empty() ? "" : ", ") + k;
   throw Error(KINORA_INVALID, request.id + " has no method '" + request.method + "'" + did_you_mean(request.method, known) + "; methods: " + list);
+}
+
+// The inputs of the request, copied, so that they may be written and given gradients. A name that the method does not take
+// is an error: a misspelt `text` would otherwise give the unconditional result.
+NamedTensors read_inputs(Runtime& runtime, const ApplyRequest& request, const std::string& method) {
+  const auto known = apply_takes(*or_throw(runtime.registry().find(request.id)), method);
+  NamedTensors out;
+  for (const auto& [name, tensor] : read_tensors(request.inputs)) {
+    out[name] = tensor.clone();
+    if (known.empty() || std::find(known.begin(), known.end(), name) != known.end()) continue;
+    if (name == "grad_output")
+      throw Error(KINORA_INVALID, request.inputs.string() + ": grad_output is for --method gradient of a model; leave it out for " + method);
+    const std::string hint = did_you_mean(name, known);
+    throw Error(KINORA_INVALID, fmt::format("{}: {} takes no tensor '{}'{} it takes: {}", request.inputs.string(), request.id, name,
+                                            hint.empty() ? ";" : hint, fmt::join(known, ", ")));
+  }
+  return out;
 }
 
 json shape_json(const NamedTensors& tensors) {
@@ -99,7 +109,7 @@ kinora_run plain_run(const ApplyRequest& request) {
 
 ApplyResult apply_tokenizer(Runtime& runtime, const ApplyRequest& request) {
   const std::string method = method_of(runtime, request);
-  const NamedTensors in = read_inputs(request);
+  const NamedTensors in = read_inputs(runtime, request, method);
   const at::NoGradGuard off;
   const auto network = network_of(runtime, request, dtype_of(in));
   NamedTensors out;
@@ -111,7 +121,7 @@ ApplyResult apply_tokenizer(Runtime& runtime, const ApplyRequest& request) {
 
 ApplyResult apply_model(Runtime& runtime, const ApplyRequest& request) {
   const std::string method = method_of(runtime, request);
-  NamedTensors in = read_inputs(request);
+  NamedTensors in = read_inputs(runtime, request, method);
   const auto network = network_of(runtime, request, dtype_of(in));
   const auto& outputs = or_throw(runtime.registry().find(request.id))->outputs;
   if (method == "forward") {
@@ -139,15 +149,15 @@ ApplyResult apply_model(Runtime& runtime, const ApplyRequest& request) {
 }
 
 ApplyResult apply_loss(Runtime& runtime, const ApplyRequest& request) {
-  method_of(runtime, request);
-  const NamedTensors in = read_inputs(request);
+  const std::string method = method_of(runtime, request);
+  const NamedTensors in = read_inputs(runtime, request, method);
   const LossInstance loss(or_throw(runtime.registry().open(request.id)), apply_options(runtime, request));
   return finish(request, loss.evaluate(in));
 }
 
 ApplyResult apply_sampler(Runtime& runtime, const ApplyRequest& request) {
-  method_of(runtime, request);
-  const NamedTensors in = read_inputs(request);
+  const std::string method = method_of(runtime, request);
+  const NamedTensors in = read_inputs(runtime, request, method);
   const at::NoGradGuard off;
   Mixture mixture(need(in, "mean", request), need(in, "std", request), need(in, "weight", request));
   const SamplerInstance sampler(or_throw(runtime.registry().open(request.id)), apply_options(runtime, request));
@@ -157,8 +167,8 @@ ApplyResult apply_sampler(Runtime& runtime, const ApplyRequest& request) {
 }
 
 ApplyResult apply_precision(Runtime& runtime, const ApplyRequest& request) {
-  method_of(runtime, request);
-  const NamedTensors in = read_inputs(request);
+  const std::string method = method_of(runtime, request);
+  const NamedTensors in = read_inputs(runtime, request, method);
   const Component component = or_throw(runtime.registry().open(request.id));
   const auto& api = component.table<kinora_precision>();
   const Options options = apply_options(runtime, request);

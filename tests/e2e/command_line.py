@@ -61,6 +61,19 @@ def check_missing_library():
     assert checked.returncode == 2 and why in checked.stdout + checked.stderr, checked
 
 
+def check_manifest_is_written_whole():
+    """A manifest takes its place in one step: a hard link to the older one keeps the older text; where it cannot be written, nothing is."""
+    library = next(c["library"] for c in json.loads(kinora("plugins", "list", "--json")) if c["id"] == "sampler/edm-heun")
+    out, older = SCRATCH / "manifest/plugin.toml", SCRATCH / "older.toml"
+    out.parent.mkdir()
+    out.write_text("older")
+    older.hardlink_to(out)
+    kinora("plugins", "manifest", library, "--out", out)
+    assert out.read_text() == pathlib.Path(library).with_name("plugin.toml").read_text() and older.read_text() == "older"
+    assert [p.name for p in out.parent.iterdir()] == ["plugin.toml"]
+    kinora("plugins", "manifest", library, "--out", SCRATCH / "nowhere/plugin.toml", code=1)
+
+
 def case(file, name):
     """The case's options, its tensors and its weights (written to a file of their own)."""
     with safetensors.safe_open(DATA / "oracle" / file, "np") as f:
@@ -112,6 +125,82 @@ def check_apply():
                                  "output": np.zeros((1, 1, 1, 1, 1))})
     # c_skip = s^2 / (sigma^2 + s^2) with s = 0.5, lambda = (sigma^2 + s^2) / (sigma s)^2, D = c_skip sigma n
     near(loss["loss"], np.array([(0.5 / 0.0625) * (0.5 * 0.5) ** 2]))
+
+
+def refused(*arguments):
+    """The one line with which the command declines its arguments."""
+    done = subprocess.run([KINORA, *map(str, arguments)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2 and not done.stdout, (arguments, done)
+    return done.stderr
+
+
+def tensors(name, **values):
+    file = SCRATCH / f"{name}.safetensors"
+    safetensors.numpy.save_file({k: np.ascontiguousarray(v) for k, v in values.items()}, file)
+    return file
+
+
+def check_apply_refuses():
+    """What apply does not know, it does not ignore."""
+    sets, t = case("cosmos_dit.safetensors", "a")
+    inputs = {k: t[k] for k in ("latent", "timestep", "text", "text_mask")}
+    misspelt = tensors("misspelt", **{"txet" if k == "text" else k: v for k, v in inputs.items()})
+    said = refused("apply", "model/dit", "--inputs", misspelt, *sets)
+    assert "takes no tensor 'txet', did you mean 'text'?" in said and "misspelt.safetensors" in said, said
+    gradient = tensors("gradient", grad_output=t["grad_output"], **inputs)
+    said = refused("apply", "model/dit", "--inputs", gradient, *sets)
+    assert "grad_output is for --method gradient" in said, said
+    kinora("apply", "model/dit", "--inputs", gradient, "--method", "gradient", *sets)
+    mixture = {"mean": np.zeros((1, 2)), "std": np.ones(1), "weight": np.ones(1), "noise": np.zeros((1, 2))}
+    said = refused("apply", "sampler/euler", "--inputs", tensors("mixture", **mixture), "--set", "weights=/nonexistent")
+    assert "sampler/euler has no weights" in said, said
+    said = refused("apply", "sampler/euler", "--inputs", tensors("more", wieght=np.ones(1), **mixture))
+    assert "no tensor 'wieght', did you mean 'weight'?" in said, said
+    said = refused("apply", "precision/bf16", "--inputs", tensors("x", x=np.ones((2, 2)), y=np.ones(1)))
+    assert "takes no tensor 'y'; it takes: x" in said, said
+    one = np.ones((1, 1, 1, 1, 1))
+    loss = {"latent": one, "noise": one, "sigma": np.ones(1), "prediction": one}
+    kinora("apply", "loss/edm", "--inputs", tensors("loss", **loss))
+    assert "'weigth'" in refused("apply", "loss/edm", "--inputs", tensors("loss", weigth=one, **loss))
+    video = tensors("video", video=np.zeros((1, 3, 1, 32, 32), np.float32), mask=np.ones(1))
+    assert "takes no tensor 'mask'; it takes: video, latent" in refused("apply", "tokenizer/cosmos", "--inputs", video)
+    assert "takes tensors, no 'film.mp4'" in refused("apply", "model/dit", "film.mp4", "--inputs", misspelt)
+    film = DATA / "film.mp4"
+    assert "has no methods" in refused("apply", "stage/shots.content", film, "--method", "cut")
+    assert "no tensors" in refused("apply", "stage/shots.content", film, "--inputs", misspelt)
+    assert "has no weights" in refused("apply", "stage/shots.content", film, "--set", "weights=x")
+
+
+def check_apply_config():
+    """A published configuration: its members are options, --set goes before it, what is not an option is named."""
+    options = json.loads(safetensors.safe_open(DATA / "oracle/cosmos_dit.safetensors", "np").metadata()["a"])
+    sets, t = case("cosmos_dit.safetensors", "a")
+    weights = sets[-2:]
+    inputs = {k: t[k].astype(np.float64) if t[k].dtype == np.float32 else t[k] for k in ("latent", "timestep", "text", "text_mask")}
+    config = SCRATCH / "config.json"
+
+    def written(**more):
+        config.write_text(json.dumps({"_class_name": "CosmosTransformer3DModel", "_diffusers_version": "0.36.0", **options, **more}))
+        return ["--set", f"config={config}", *weights]
+
+    near(apply("model/dit", inputs, *written())[0]["output"], t["output"])
+    near(apply("model/dit", inputs, *written(layers=options["layers"] + 1), "--set", f"layers={options['layers']}")[0]["output"], t["output"])
+    written()
+    near(apply("model/dit", inputs, "--set", f"config={SCRATCH}", *weights)[0]["output"], t["output"])
+    given = tensors("given", **inputs)
+    done = subprocess.run([KINORA, "apply", "model/dit", "--inputs", given, *written(layerz=3, size=None)], capture_output=True, text=True)
+    warned = [line for line in done.stderr.splitlines() if "ignored" in line]
+    assert done.returncode == 0 and len(warned) == 1 and "config.json" in warned[0], done
+    for name in ("_class_name", "_diffusers_version", "layerz (did you mean 'layers'?)", "size (null)"):
+        assert name in warned[0], warned
+    assert not any(f" {name}," in warned[0] for name in options), warned
+    said = refused("apply", "model/dit", "--inputs", given, *written(layers="two", heads=0))
+    assert said.count("config.json: ") == 2 and "'layers'" in said and "'heads'" in said, said
+    config.write_text("[1]")
+    assert "a configuration is a JSON object" in refused("apply", "model/dit", "--inputs", given, "--set", f"config={config}")
+    config.write_text('{"layers": ')
+    assert "config.json: no JSON" in refused("apply", "model/dit", "--inputs", given, "--set", f"config={config}")
+    kinora("apply", "model/dit", "--inputs", given, "--set", "config=/nonexistent", code=1)
 
 
 def complete(*words):
@@ -230,8 +319,8 @@ def main():
     subprocess.run(["umount", str(SCRATCH / "disk")], capture_output=True)  # of a run that was killed
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
-    for check in (check_plugins, check_missing_library, check_apply, check_completion, check_interrupt, check_full_disk, check_identity,
-                  check_noise):
+    for check in (check_plugins, check_missing_library, check_manifest_is_written_whole, check_apply, check_apply_refuses, check_apply_config,
+                  check_completion, check_interrupt, check_full_disk, check_identity, check_noise):
         check()
         print("ok   ", check.__name__)
 

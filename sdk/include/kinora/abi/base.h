@@ -4,7 +4,8 @@
  *  1. C11. Only fixed-width integers, doubles and pointers cross the boundary: no bool, enum, union, bit-field or
  *     C++ type. Flags are uint32_t; a truth value is int32_t, 0 or 1.
  *  2. A struct begins with `uint32_t struct_size` (what its writer compiled) and has no padding holes. Slots are only
- *     appended; a reader looks at struct_size before it touches a slot that came after 1.0.
+ *     appended; a reader looks at struct_size before it touches a slot that came after 1.0. Of a struct that a call fills
+ *     in, the caller sets struct_size: how much room there is.
  *  3. Functions return a status: KINORA_OK, a positive signal, or a negative error after host->set_error().
  *     An error leaves every output untouched and everything passed in still owned by the caller.
  *  4. Inputs are borrowed for the call. Outputs are owned by the caller and released by the named release function.
@@ -14,7 +15,15 @@
  *       [owner-thread]   one thread at a time; the caller serialises calls on one `self`
  *       [worker-thread]  as owner-thread, on an engine's worker; may block
  *       [autograd-thread] also from inside a backward pass, then on whatever thread runs it
- *  7. No function may throw, longjmp or exit through this boundary. */
+ *  7. No function may throw, longjmp or exit through this boundary.
+ *  8. create() gives an instance, or null after host->set_error(). Unless said, what it is passed is borrowed, but for the
+ *     host, which outlives everything. destroy(), close() and release() cannot fail, take what was made by the same table,
+ *     once, and never null unless they say so; without a tag of their own they are [owner-thread]. What an instance made
+ *     (readers, streams, groups) ends before the instance.
+ *  9. A function pointer is null only where its comment says what that means. `self` and `user` are whatever the writer of
+ *     the struct put there and are passed back unread. `reserved` is written as 0 and not read.
+ * 10. Sizes and offsets of memory are in bytes, of tensors in elements. Shapes read [outermost, ..., innermost], innermost
+ *     fastest: B batch, C channels, T frames, H rows, W columns, L tokens, D width. */
 #ifndef KINORA_ABI_BASE_H
 #define KINORA_ABI_BASE_H
 #include <stddef.h>
@@ -64,11 +73,12 @@ typedef struct kinora_str {
 } kinora_str;
 
 typedef struct kinora_bytes {
-  const void* data;
+  const void* data; /* of any alignment; may be null when size is 0 */
   uint64_t size;
 } kinora_bytes;
 
-/* Text or bytes on their way out: memory never has to cross. write() may be called any number of times. */
+/* Text or bytes on their way out: memory never has to cross. write() may be called any number of times. It cannot fail:
+ * what the receiver cannot take it tells its own caller. [owner-thread], within the call that was given the sink. */
 typedef struct kinora_sink {
   void* self;
   void (*write)(void* self, const void* data, uint64_t size);

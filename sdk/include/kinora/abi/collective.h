@@ -24,11 +24,13 @@ KINORA_EXTERN_C_BEGIN
 typedef struct kinora_transfer {
   uint32_t struct_size;
   uint32_t op; /* KINORA_SUM ... */
-  int64_t dim;
-  int64_t dim2;
-  int64_t peer; /* rank within the group */
-  int64_t tag;
-  kinora_tensor in; /* kept until finish */
+  int64_t dim;      /* of GATHER, SCATTER_SUM, EXCHANGE: from the last if negative; else unread */
+  int64_t dim2;     /* of EXCHANGE */
+  int64_t peer;     /* of BROADCAST, SEND, RECV: rank within the group */
+  int64_t tag;      /* of SEND, RECV: in [0, 2^31), tells transfers of one pair of ranks apart */
+  kinora_tensor in; /* any strides; null for BARRIER. Borrowed for start(), which keeps its storage until finish(): do not
+                       write to it before. Shape and dtype are the same on every rank, and the result's but for the sizes
+                       that the operation changes */
 } kinora_transfer;
 
 typedef struct kinora_world {
@@ -46,15 +48,19 @@ typedef struct kinora_collective {
   /* [owner-thread] */
   void* (*create)(const kinora_host*, const kinora_options*);
   void (*destroy)(void* self);
-  /* [owner-thread] Joins the world; blocks until all ranks are there or the time is over. Once an instance. */
+  /* [owner-thread] Joins the world; blocks until all ranks are there or the time is over. Once an instance.
+   * The world's strings are borrowed for the call. KINORA_TIMEOUT names the ranks that are missing, where known. */
   int32_t (*join)(void* self, const kinora_world*);
-  /* [owner-thread] A group of ranks; every member calls with the same name and members, others need not. */
+  /* [owner-thread] A group of ranks; every member calls with the same name and members, others need not.
+   * members: world ranks, borrowed; a rank's place in it is its rank in the group. *group: owned, ended by release(). */
   int32_t (*group)(void* self, const char* name, const int64_t* members, uint64_t n_members, void** group);
-  /* [owner-thread, autograd-thread] Starts a transfer. */
+  /* [owner-thread, autograd-thread] Starts a transfer: returns before it is over. The struct is borrowed for the call.
+   * On an error there is no work to finish. */
   int32_t (*start)(void* group, const kinora_transfer*, void** work);
   /* [owner-thread, autograd-thread] Waits for it; ends `work`, whatever it returns. *out: the result, owned; null for SEND
    * and BARRIER. */
   int32_t (*finish)(void* work, kinora_tensor* out);
+  /* [owner-thread] Ends a group that has no unfinished work. */
   void (*release)(void* group);
 } kinora_collective;
 

@@ -17,14 +17,14 @@ KINORA_EXTERN_C_BEGIN
 #define KINORA_DL_READ_ONLY 1ull
 
 typedef struct kinora_dl_tensor {
-  void* data;
+  void* data; /* on the device; the first element is byte_offset bytes behind it. May be null if there are no elements */
   int32_t device_type; /* KINORA_DL_CPU, KINORA_DL_CUDA */
   int32_t device_id;
   int32_t ndim;
   uint8_t code; /* KINORA_DL_INT ... */
-  uint8_t bits;
+  uint8_t bits;   /* of an element: 8, 16, 32, 64 */
   uint16_t lanes; /* 1 */
-  int64_t* shape;
+  int64_t* shape; /* [ndim], as strides; both belong to whoever made the tensor and live as long as it */
   int64_t* strides; /* in elements; null: row-major */
   uint64_t byte_offset;
 } kinora_dl_tensor;
@@ -32,9 +32,9 @@ typedef struct kinora_dl_tensor {
 typedef struct kinora_dl_managed {
   uint32_t major; /* 1; of another major only deleter may be called */
   uint32_t minor;
-  void* manager;
+  void* manager; /* the maker's own */
   void (*deleter)(struct kinora_dl_managed*); /* [any-thread] once, when the last user is done */
-  uint64_t flags;
+  uint64_t flags; /* KINORA_DL_READ_ONLY: do not write to data */
   kinora_dl_tensor tensor;
 } kinora_dl_managed;
 

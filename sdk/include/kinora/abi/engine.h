@@ -33,8 +33,8 @@ typedef struct kinora_outcome {
   kinora_sample* sample; /* borrowed; of one that was consumed perhaps only its key and small fields */
   const char* stage;     /* name of the stage where it ended; null: it left the pipeline */
   const char* reason;    /* null if kept */
-  double score;
-  int32_t status; /* of a failure */
+  double score;   /* of a drop, in the rule's own unit; else 0 */
+  int32_t status; /* of a failure: KINORA_FAILED ...; else KINORA_OK */
   int32_t consumed; /* 1: kept by being consumed inside a stage */
   int32_t made;     /* 0: an input of the source; 1: a stage made it. Keys do not tell: a stage may choose any */
   int32_t reserved;

@@ -22,9 +22,9 @@ typedef struct kinora_loss {
   int32_t (*level)(void* self, kinora_tensor uniform, kinora_tensor* sigma);
   /* [owner-thread] latent [B, ...], noise of the same shape, sigma [B] or [B, T] -> x, the noisy latent. */
   int32_t (*noisy)(void* self, kinora_tensor latent, kinora_tensor noise, kinora_tensor sigma, kinora_tensor* x);
-  /* [owner-thread] What the model is given for x at sigma: its `latent` and its `timestep`. */
+  /* [owner-thread] What the model is given for x at sigma: its `latent`, of x's shape, and its `timestep`, of sigma's. */
   int32_t (*input)(void* self, kinora_tensor x, kinora_tensor sigma, kinora_tensor* latent, kinora_tensor* timestep);
-  /* [owner-thread] The clean latent that the model's output stands for. */
+  /* [owner-thread] x, output [B, ...] of one shape, sigma as above -> the clean latent x0 that the output stands for. */
   int32_t (*estimate)(void* self, kinora_tensor x, kinora_tensor sigma, kinora_tensor output, kinora_tensor* x0);
   /* [owner-thread] in: the manifest's inputs by name; out: its outputs in its order, the first `loss` [B]: one number a
    * sample, a mean over its elements. The caller divides the sum by the global number of samples. */

@@ -17,12 +17,14 @@ typedef struct kinora_options_api {
   uint32_t reserved;
   /* [any-thread] Number of items of a list, 1 of a scalar; KINORA_NOT_FOUND if the manifest has no such option. */
   int32_t (*count)(const kinora_options*, const char* name, int64_t* out);
-  /* [any-thread] index 0 for a scalar. KINORA_INVALID if the option is of another type or the index is out of range. */
+  /* [any-thread], all three. index 0 for a scalar. KINORA_NOT_FOUND if the manifest has no such option, KINORA_INVALID if it
+   * is of another type or the index is out of range. */
   int32_t (*get_int)(const kinora_options*, const char* name, int64_t index, int64_t* out);
   int32_t (*get_float)(const kinora_options*, const char* name, int64_t index, double* out);
   /* The string lives as long as the options. Paths are absolute. */
   int32_t (*get_string)(const kinora_options*, const char* name, int64_t index, kinora_str* out);
-  /* [any-thread] All options as canonical JSON (sorted keys, 17 digits): what a cache key or another process needs. */
+  /* [any-thread] All options as canonical JSON (sorted keys, 17 digits): what a cache key or another process needs.
+   * Lives as long as the options. */
   int32_t (*json)(const kinora_options*, kinora_str* out);
 } kinora_options_api;
 

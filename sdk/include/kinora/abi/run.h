@@ -7,19 +7,21 @@ KINORA_EXTERN_C_BEGIN
 typedef struct kinora_run {
   uint32_t struct_size;
   int32_t device_type; /* KINORA_DL_CPU, KINORA_DL_CUDA */
-  int32_t device_id;
-  int32_t n_threads; /* that this call may use inside */
+  int32_t device_id;   /* from 0; 0 for the CPU */
+  int32_t n_threads;   /* that this call may use inside, itself included; at least 1 */
   void* stream;      /* of the device; enqueue here and never synchronise. Null: the device's default */
-  uint64_t seed;
-  kinora_str out; /* URI of the folder for files that belong to this job */
+  uint64_t seed;  /* of the run; noise() has it in it already */
+  kinora_str out; /* path or URI of the folder for files that belong to this job; empty: none */
   void* self;
-  /* [owner-thread] `done` of `of` steps are done; preview may be null, else a tensor whose meaning the interface states,
-   * borrowed. KINORA_CANCELLED asks to stop: release everything and return it. May be called as often as you like. */
+  /* [owner-thread] Null: nobody listens. `done` of `of` steps are done; preview may be null, else a tensor whose meaning
+   * the interface states, borrowed. KINORA_CANCELLED asks to stop: release everything and return it. May be called as often
+   * as you like. */
   int32_t (*progress)(void* self, int64_t done, int64_t of, kinora_tensor preview);
   /* [any-thread] KINORA_OK or KINORA_CANCELLED; cheap, for long loops. */
   int32_t (*cancelled)(void* self);
-  /* [owner-thread] Standard normal of like's shape and dtype: a function of (seed, key, sample, element) only, so the
-   * same at every world size. Dimension 0 of `like` is the batch; the host knows the batch's global sample numbers. */
+  /* [owner-thread] May be null for stages and engines: a batch has no place there. Standard normal of like's shape and
+   * dtype: a function of (seed, key, sample, element) only, so the same at every world size. Dimension 0 of `like` is the
+   * batch; the host knows the batch's global sample numbers. */
   int32_t (*noise)(void* self, const char* key, kinora_tensor like, kinora_tensor* out);
 } kinora_run;
 

@@ -26,7 +26,7 @@ typedef struct kinora_samples_api {
   int32_t (*create)(kinora_str key, kinora_sample** out);
   /* [any-thread] A new sample under another key, with the same byte fields and tensors (shared, not copied); count 1. */
   int32_t (*clone)(const kinora_sample*, kinora_str key, kinora_sample** out);
-  /* [any-thread] */
+  /* [any-thread] One reference more, one less; the sample ends with the last. */
   void (*retain)(kinora_sample*);
   void (*release)(kinora_sample*);
   /* [owner-thread] Lives as long as the sample. */
@@ -42,7 +42,8 @@ typedef struct kinora_samples_api {
   void (*remove)(kinora_sample*, const char* name);
   /* [owner-thread] The tensor beside the fields under `name`; borrowed. KINORA_NOT_FOUND if there is none. */
   int32_t (*get_tensor)(const kinora_sample*, const char* name, const kinora_dl_tensor** out);
-  /* [owner-thread] Takes the tensor over; its deleter runs when no sample uses it. */
+  /* [owner-thread] Takes the tensor over, and the place of one of this name; its deleter runs when no
+   * sample uses it. On an error it stays the caller's. */
   int32_t (*set_tensor)(kinora_sample*, const char* name, kinora_dl_managed* tensor);
   /* [owner-thread] Bytes that this sample keeps alive, tensors included: what a memory bound counts. */
   uint64_t (*memory)(const kinora_sample*);

@@ -27,7 +27,8 @@ typedef struct kinora_sampler {
   /* [any-thread] New instance with options already checked against the manifest; null and set_error on failure. */
   void* (*create)(const kinora_host*, const kinora_options*);
   void (*destroy)(void* self);
-  /* [owner-thread] Noise levels that sample() will visit, descending, float64 [N]; owned by the caller. */
+  /* [owner-thread] Noise levels that sample() will visit, descending, in the unit of the clean data, float64 [N] on the
+   * CPU; owned by the caller. Ends in 0 if the last step leads there. */
   int32_t (*levels)(void* self, kinora_tensor* out);
   /* [owner-thread] noise: [B, ...] float64, unit variance, borrowed. out: the sample, owned by the caller.
    * progress(step, of, x0) may return KINORA_CANCELLED: stop then, release everything, return it. */

@@ -17,8 +17,8 @@ KINORA_EXTERN_C_BEGIN
 typedef struct kinora_resources {
   uint32_t struct_size;
   uint32_t ordered; /* 1: needs its input in the order of the source, and one instance (a shard writer) */
-  double cores;
-  double gpus;     /* a fraction is allowed */
+  double cores;    /* threads that it keeps busy; a fraction is allowed, of gpus too */
+  double gpus;
   uint64_t memory; /* bytes beyond the samples themselves */
 } kinora_resources;
 
@@ -50,7 +50,7 @@ typedef struct kinora_stage {
   /* [any-thread] A new instance; null and set_error on failure. */
   void* (*create)(const kinora_host*, const kinora_options*);
   void (*destroy)(void* self);
-  /* [any-thread] */
+  /* [any-thread] Constant for an instance. */
   int32_t (*resources)(void* self, kinora_resources* out);
   /* [worker-thread] in: borrowed; emit a retained reference or a clone. A sample with the input's key is the input, going
    * on; any other is a new one, made of it. After a sample was emitted, the stage does not touch it.

@@ -22,18 +22,21 @@ typedef struct kinora_storage {
   void (*destroy)(void* self);
   /* [any-thread] Opens for random access. path: what follows "SCHEME://"; of a file its path. KINORA_NOT_FOUND, KINORA_IO. */
   int32_t (*open)(void* self, kinora_str path, void** reader, uint64_t* size);
-  /* [any-thread] At most `size` bytes at `offset`; fewer only at the end. */
+  /* [any-thread] At most `size` bytes at `offset`; fewer only at the end. Calls on one reader may run at the same
+   * time. KINORA_IO. */
   int32_t (*read)(void* self, void* reader, uint64_t offset, void* to, uint64_t size, uint64_t* got);
+  /* [any-thread] When no read of this reader is running. */
   void (*close)(void* self, void* reader);
-  /* [any-thread] A new object under a temporary name. */
+  /* [any-thread] A new object under a temporary name; missing folders are made. */
   int32_t (*begin)(void* self, kinora_str path, void** writer);
-  /* [owner-thread] Appends. KINORA_NO_MEMORY: the device is full. */
+  /* [owner-thread] Appends. KINORA_NO_MEMORY: the device is full. After an error the writer is only fit for abort(). */
   int32_t (*append)(void* self, void* writer, const void* data, uint64_t size);
   /* [owner-thread] Flushes to the device and gives the final name at once; ends the writer, whatever it returns. */
   int32_t (*commit)(void* self, void* writer);
   /* [owner-thread] Leaves nothing behind; ends the writer. */
   void (*abort)(void* self, void* writer);
-  /* [any-thread] What a folder directly holds, in no order. `each` returns KINORA_OK or a status that ends the listing. */
+  /* [any-thread] What a folder directly holds, in no order. `each` returns KINORA_OK or a status that ends the listing
+   * and is returned. KINORA_NOT_FOUND if there is no such folder. */
   int32_t (*list)(void* self, kinora_str path, void* user, int32_t (*each)(void* user, const kinora_entry*));
   /* [any-thread] An object; KINORA_NOT_FOUND if there is none. */
   int32_t (*remove)(void* self, kinora_str path);

@@ -40,10 +40,10 @@ typedef struct kinora_step {
   uint32_t reserved;
   int64_t n_micro;
   void* self;
-  /* [owner-thread] One call of the model for a microbatch under `pass`. KINORA_STOP: the chain kept the output for another
-   * stage. KINORA_OK: the loss was computed and kept for backward. */
+  /* [owner-thread] One call of the model for microbatch pass.micro, 0 to n_micro - 1, under `pass`. KINORA_STOP: the chain
+   * kept the output for another stage. KINORA_OK: the loss was computed and kept for backward. */
   int32_t (*forward)(void* self, const kinora_pass*);
-  /* [owner-thread] Backward of that microbatch's loss. */
+  /* [owner-thread] Backward of that microbatch's loss, or of what the chain kept. Once, after its forward. */
   int32_t (*backward)(void* self, const kinora_pass*);
 } kinora_step;
 

@@ -39,13 +39,13 @@ typedef struct kinora_named {
 #define KINORA_DOUBLES 8u /* list: const double[n] */
 
 typedef struct kinora_value {
-  uint32_t kind;
+  uint32_t kind; /* KINORA_NONE ...; the members that it does not name are 0 */
   uint32_t reserved;
   int64_t i;
   double d;
-  kinora_tensor t;
-  const void* list;
-  uint64_t n;
+  kinora_tensor t;  /* of an argument borrowed, of a result owned */
+  const void* list; /* the same, with what is in it */
+  uint64_t n;       /* items of the list */
 } kinora_value;
 
 typedef struct kinora_tensor_info {
@@ -84,9 +84,9 @@ typedef struct kinora_tensors_api {
   void (*release)(kinora_tensor);
   /* [any-thread] A second handle to the same tensor. */
   int32_t (*retain)(kinora_tensor, kinora_tensor* out);
-  /* [any-thread] */
+  /* [any-thread] What the tensor is; its pointers live as long as a handle to the tensor. */
   int32_t (*info)(kinora_tensor, kinora_tensor_info* out);
-  /* [any-thread] First element, on the tensor's device. Contiguous only if info says so. */
+  /* [any-thread] First element, on the tensor's device; lives as long as a handle to the tensor. Strides are info's. */
   int32_t (*data)(kinora_tensor, void** out);
   /* [any-thread] New, uninitialised, row-major, without gradient, on the device of `like` (null: the CPU). */
   int32_t (*empty)(const int64_t* shape, int64_t ndim, int32_t dtype, kinora_tensor like, kinora_tensor* out);
@@ -96,7 +96,8 @@ typedef struct kinora_tensors_api {
   int32_t (*to_dlpack)(kinora_tensor, kinora_dl_managed** out);
   /* [any-thread] Runs operator "aten::add" of overload "Tensor" through the dispatcher: every operator, autograd and
    * device included. args: all of the schema's arguments, or fewer when the rest have defaults. out: the results, owned.
-   * A list result has kind KINORA_LIST and is released by release_value. Errors keep libtorch's text. */
+   * A list result has kind KINORA_LIST and is released by release_value. n_out: how many of the results are
+   * wanted, the first ones. Errors keep libtorch's text. */
   int32_t (*call_op)(const char* name, const char* overload, const kinora_value* args, uint64_t n_args, kinora_value* out,
                      uint64_t n_out);
   /* [any-thread] Releases tensors and lists in a value that call_op returned. */
@@ -110,7 +111,7 @@ typedef struct kinora_tensors_api {
                   const kinora_tensor* inputs, uint64_t n_inputs, kinora_tensor* out);
   /* [any-thread] Gradient mode of the calling thread; returns the mode before. */
   int32_t (*set_grad_mode)(int32_t on);
-  /* [any-thread] */
+  /* [any-thread] Of a leaf of a floating dtype; else an error. */
   int32_t (*set_requires_grad)(kinora_tensor, int32_t on);
 } kinora_tensors_api;
 

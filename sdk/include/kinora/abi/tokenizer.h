@@ -13,7 +13,7 @@ typedef struct kinora_tokenizer_info {
   uint32_t struct_size;
   uint32_t discrete;  /* 1: the latent is int32 codes [B, t, h, w]; 0: [B, channels, t, h, w] in the video's dtype */
   int64_t channels;   /* of the latent, 1 for codes */
-  int64_t time;       /* compression factors */
+  int64_t time;       /* compression factors: frames, rows, columns of video for one of the latent */
   int64_t height;
   int64_t width;
   int64_t codes;      /* size of the vocabulary, 0 for a continuous one */
@@ -40,6 +40,7 @@ typedef struct kinora_tokenizer {
   /* [owner-thread] The stream keeps what later pieces depend on: memory that does not grow with the length, unless
    * info.halo is -1. A piece that is refused leaves it as it was. */
   int32_t (*push)(void* stream, kinora_tensor piece, kinora_tensor* out);
+  /* [owner-thread] At any time; what it kept is dropped. */
   void (*close)(void* stream);
 } kinora_tokenizer;
 

@@ -1,0 +1,71 @@
+// What sdk/README.md shows is what the template holds: an example that nobody compiles goes stale.
+#include <fstream>
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include "core/plugin/manifest.hpp"
+
+namespace kinora::core::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> lines_of(const fs::path& file) {
+  std::ifstream in(fs::path(KINORA_SDK_FOLDER) / file);
+  std::vector<std::string> out;
+  for (std::string line; std::getline(in, line);) out.push_back(line);
+  return out;
+}
+
+// The lines after `first` up to the one that `ends` holds of.
+std::vector<std::string> part(const std::vector<std::string>& lines, const std::string& first,
+                              const std::function<bool(const std::string&)>& ends) {
+  auto begin = std::find(lines.begin(), lines.end(), first);
+  if (begin == lines.end()) return {};
+  return {begin + 1, std::find_if(begin + 1, lines.end(), ends)};
+}
+
+bool is_gap(const std::string& line) {
+  return line.find_first_not_of(" .") == line.npos && line.ends_with("...");
+}
+
+TEST(SdkReadme, CodeIsTheTemplatesWithGaps) {
+  const auto shown = part(lines_of("README.md"), "```cpp", [](const auto& line) { return line == "```"; });
+  const auto file = lines_of("template/brightness.cpp");
+  ASSERT_GT(shown.size(), 20u);
+  auto at = file.begin();
+  bool gap = true;  // what stands before the first line is left out
+  for (const auto& line : shown) {
+    if (is_gap(line)) {
+      gap = true;
+      continue;
+    }
+    const auto found = gap ? std::find(at, file.end(), line) : at;
+    ASSERT_TRUE(found != file.end() && *found == line) << "not so in the template: " << line;
+    at = found + 1;
+    gap = false;
+  }
+}
+
+TEST(SdkReadme, ManifestIsTheTemplates) {
+  const auto outside = [](const std::string& line) { return !line.empty() && !line.starts_with("    "); };
+  std::string text = "[plugin]\n";
+  for (const auto& line : part(lines_of("README.md"), "    [plugin]", outside))
+    text += (line.empty() ? line : line.substr(4)) + "\n";
+  std::ostringstream file;
+  file << std::ifstream(fs::path(KINORA_SDK_FOLDER) / "template/plugin.toml").rdbuf();
+  const auto shown = parse_manifest(text, "README.md"), real = parse_manifest(file.str(), "plugin.toml");
+  ASSERT_TRUE(shown) << shown.failure().message;
+  ASSERT_TRUE(real);
+  // The notes behind the values are the README's own.
+  std::istringstream in(text);
+  std::string plain;
+  for (std::string line; std::getline(in, line);)
+    plain += line.substr(0, line.find_last_not_of(' ', line.find("  # ")) + 1) + "\n";
+  while (plain.ends_with("\n\n")) plain.pop_back();
+  EXPECT_EQ(plain, file.str());
+}
+
+}  // namespace
+}  // namespace kinora::core::test
