@@ -72,9 +72,10 @@ TEST(Ddp, SumsTheGradientOfEveryParameterOverTheRanks) {
       size_t vectors = 0;
       for (size_t i = 0; i < leaves.size(); ++i) {
         const Tensor want = whole->chain().leaves()[i].tensor.grad();
-        if (me.size > 1)
+        if (me.size > 1) {
           EXPECT_GT(worst(leaves[i].tensor.grad(), want), 1e-3)
               << leaves[i].name << ": a sum that changes nothing shows nothing";
+        }
         vectors += want.dim() == 1;
       }
       EXPECT_GT(vectors, 2U);
