@@ -86,6 +86,9 @@ std::string misuse(const core::ComponentSpec& spec, const core::ApplyRequest& re
     if (!request.method.empty()) return spec.id + " has no methods; leave --method out";
     return "";
   }
+  if (core::apply_methods(spec).empty())
+    return spec.id + ": nothing can be applied of a component of kind '" + spec.kind +
+           "' alone; stages, tokenizers, models, losses, samplers and precisions can";
   if (request.inputs.empty()) return spec.id + " needs --inputs FILE.safetensors" + lists;
   if (!request.input.empty())
     return spec.id + " takes tensors, no '" + request.input + "'; give them with --inputs alone" + lists;
