@@ -24,14 +24,16 @@ std::string default_text(const core::OptionSpec& o) {
 
 // Only what fits a line of a run file: an option with a plain default.
 std::string use_text(const core::ComponentSpec& c) {
-  std::string out = fmt::format("{} = {{ use = \"{}\"", c.kind, c.name);
+  // A run file lists stages and strategies; of the other kinds it takes one.
+  const bool is_listed = c.kind == "stage" || c.kind == "parallel";
+  std::string out = fmt::format("{} = {}{{ use = \"{}\"", c.kind == "stage" ? "stages" : c.kind, is_listed ? "[" : "", c.name);
   size_t shown = 0;
   for (const auto& o : c.options) {
     if (core::is_list(o.type) || (!o.required && shown >= 2)) continue;
     out += fmt::format(", {} = {}", o.name, o.required ? "..." : toml_text(o));
     ++shown;
   }
-  return out + " }";
+  return out + (is_listed ? " }]" : " }");
 }
 
 std::vector<std::vector<std::string>> tensor_lines(const std::vector<core::TensorSpec>& tensors) {

@@ -160,6 +160,13 @@ void run_curate(JobContext& context) {
   if (result.inputs.sum() != static_cast<int64_t>(inputs.size()))
     throw Error(KINORA_FAILED, "the engine lost an input: " + std::to_string(inputs.size()) + " went in, " +
                                    std::to_string(result.inputs.sum()) + " ended; report this as a defect");
+  if (inputs.empty())
+    throw Error(KINORA_NOT_FOUND, "job '" + context.spec().name + "': there is no file in " +
+                                      fmt::format("{}", fmt::join(context.spec().paths, ", ")));
+  log_info("{}: {} of {} inputs failed; {} clips kept, {} filtered, {} failed; {} says why",
+           context.spec().name, result.inputs.failed, inputs.size(), result.made.kept, result.made.filtered,
+           result.made.failed, (context.folder() / "items.jsonl").string());
+  if (result.made.kept + result.inputs.kept == 0) log_warn("{}: nothing was kept", context.spec().name);
   if (result.inputs.failed > 0 && result.inputs.failed == result.inputs.sum() && result.made.kept == 0)
     throw Error(KINORA_DATA, "none of the " + std::to_string(inputs.size()) +
                                  " inputs could be used; items.jsonl says why for each");

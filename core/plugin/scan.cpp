@@ -162,7 +162,9 @@ void Registry::add(const fs::path& folder) {
   }
   if (info.spec.name.empty()) info.spec.name = folder.filename().string();
   for (const auto& other : entries_) {
-    if (other->info.spec.name != info.spec.name || other->info.state == PluginState::shadowed) continue;
+    // One that cannot be used hides nothing.
+    const bool hides = other->info.state == PluginState::ready || other->info.state == PluginState::loaded;
+    if (other->info.spec.name != info.spec.name || !hides) continue;
     info.state = PluginState::shadowed;
     info.reason = "by " + other->info.folder.string();
   }
@@ -175,6 +177,12 @@ void Registry::add(const fs::path& folder) {
 void Registry::offer(Entry& entry) {
   for (const auto& component : entry.info.spec.components) {
     const auto [it, first] = by_id_.try_emplace(component.id, Place{&entry, &component});
+    const bool usable = first || it->second.entry->info.state == PluginState::ready ||
+                        it->second.entry->info.state == PluginState::loaded;
+    if (!usable && entry.info.state == PluginState::ready) {
+      it->second = Place{&entry, &component};
+      continue;
+    }
     if (!first) entry.info.shadowed.emplace(component.id, it->second.entry->info.spec.name);
   }
 }

@@ -58,7 +58,7 @@ class Autograd : public testing::Test {
         [](void* p) { ++*static_cast<State*>(p)->dropped, delete static_cast<State*>(p); }};
     std::vector<kinora_tensor> handles, out(n_out, nullptr);
     for (const auto& t : in) handles.push_back(handle(t));
-    check(tensors_api_table()->autograd_apply(&f, handles.data(), out.data()));
+    check_or_stop(tensors_api_table()->autograd_apply(&f, handles.data(), out.data()));
     Tensors made;
     for (auto* h : out) made.push_back(adopt<at::Tensor>(h));
     return made;

@@ -89,7 +89,8 @@ MeshOwner::Sizes Parallelism::axes(JobContext& context, int64_t world) const {
     const auto& api = component.table<kinora_strategy>();
     const Instance probe(made(api.create(host(), use->options.abi(), alone.abi()), component.spec->id),
                          api.destroy);
-    const std::string axis = api.axis(probe.get());
+    const char* named = api.axis(probe.get());
+    const std::string axis = named ? named : "";
     if (axis.empty()) continue;
     const int64_t size = use->options.values().value("size", int64_t{0});
     if (size == 0) open_axis = axis;

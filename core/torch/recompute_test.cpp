@@ -33,7 +33,7 @@ class Again final : public Link<at::Tensor> {
     std::vector<kinora_tensor> handles, out(b.n_out, nullptr);
     for (const auto& t : in) handles.push_back(handle(t));
     handles.push_back(handle(weight));
-    check(tensors_api_table()->autograd_apply(&f, handles.data(), out.data()));
+    check_or_stop(tensors_api_table()->autograd_apply(&f, handles.data(), out.data()));
     Tensors made;
     for (auto* h : out) made.push_back(adopt<at::Tensor>(h));
     return made;

@@ -11,7 +11,8 @@ class StoredSource final : public ByteSource {
   explicit StoredSource(std::string_view uri) : reader_(uri) {}
   int64_t size() override { return reader_.size(); }
   int64_t read_at(int64_t offset, void* buffer, int64_t n) override {
-    return static_cast<int64_t>(reader_.read(static_cast<uint64_t>(offset), buffer, static_cast<uint64_t>(n)));
+    return static_cast<int64_t>(
+        reader_.read(static_cast<uint64_t>(offset), buffer, static_cast<uint64_t>(n)));
   }
 
  private:
@@ -23,16 +24,39 @@ class StoredSource final : public ByteSource {
 Media open_media(const Sample& sample) {
   const std::string key(sample.key());
   for (const char* field : {"mp4", "webm", "mkv", "mov", "avi", "ogv", "mpg"})
-    if (const auto bytes = sample.bytes(field)) return {std::make_unique<MemorySource>(*bytes), key + "." + field};
-  if (const auto url = sample.text("url")) return {std::make_unique<StoredSource>(*url), std::string(url->substr(url->rfind('/') + 1))};
-  throw Error(KINORA_NOT_FOUND, "sample '" + key + "' holds no video: neither a media field such as mp4 nor a url");
+    if (const auto bytes = sample.bytes(field))
+      return {std::make_unique<MemorySource>(*bytes), key + "." + field};
+  if (const auto url = sample.text("url"))
+    return {std::make_unique<StoredSource>(*url), std::string(url->substr(url->rfind('/') + 1))};
+  throw Error(KINORA_NOT_FOUND,
+              "sample '" + key + "' holds no video: neither a media field such as mp4 nor a url");
+}
+
+nlohmann::json facts_of(const Probe& p) {
+  nlohmann::json out{{"container", p.container},
+                     {"duration_s", p.duration_s},
+                     {"codec", p.video.codec},
+                     {"pixel_format", p.video.pixel_format},
+                     {"width", p.video.width},
+                     {"height", p.video.height},
+                     {"fps", p.video.fps.value()},
+                     {"frames", p.video.frames},
+                     {"frames_estimated", p.video.frames_estimated},
+                     {"rotation", p.video.rotation},
+                     {"matrix", p.video.colour.matrix_name()},
+                     {"field_order", p.video.field_order}};
+  if (p.audio)
+    out["audio"] = {{"codec", p.audio->codec}, {"rate", p.audio->rate}, {"channels", p.audio->channels}};
+  return out;
 }
 
 nlohmann::json facts_of(const Sample& sample) {
   const auto text = sample.text("json");
   if (!text) return nlohmann::json::object();
   auto facts = nlohmann::json::parse(*text, nullptr, false);
-  if (!facts.is_object()) throw Error(KINORA_DATA, "sample '" + std::string(sample.key()) + "': its json field is not a JSON object");
+  if (!facts.is_object())
+    throw Error(KINORA_DATA,
+                "sample '" + std::string(sample.key()) + "': its json field is not a JSON object");
   return facts;
 }
 

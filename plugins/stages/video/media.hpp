@@ -1,12 +1,14 @@
 // The media of a sample, wherever its bytes are, and its facts.
 #pragma once
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
+
+#include <nlohmann/json.hpp>
 
 #include "byte_source.hpp"
 #include "kinora/sample.hpp"
 #include "media_error.hpp"
+#include "probe.hpp"
 
 namespace kinora::video {
 
@@ -15,9 +17,12 @@ struct Media {
   std::string name;  // for messages
 };
 
-// The bytes of field mp4 (or webm, mkv, mov, avi, ogv, mpg), borrowed from the sample, else the file that field url names.
-// Error(KINORA_NOT_FOUND) if the sample has neither.
+// The bytes of field mp4 (or webm, mkv, mov, avi, ogv, mpg), borrowed from the sample, else the file that
+// field url names. Error(KINORA_NOT_FOUND) if the sample has neither.
 Media open_media(const Sample& sample);
+
+// What video.probe adds to a sample: times in seconds, sizes in pixels as stored, rotation in degrees.
+nlohmann::json facts_of(const Probe& probe);
 
 // The sample's json field, an empty object if it has none. Error(KINORA_DATA) if it is not a JSON object.
 nlohmann::json facts_of(const Sample& sample);

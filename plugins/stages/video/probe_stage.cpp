@@ -6,28 +6,6 @@
 #include "probe.hpp"
 
 namespace kinora::video {
-namespace {
-
-nlohmann::json facts(const Probe& p) {
-  nlohmann::json out{{"container", p.container},
-                     {"duration_s", p.duration_s},
-                     {"codec", p.video.codec},
-                     {"pixel_format", p.video.pixel_format},
-                     {"width", p.video.width},
-                     {"height", p.video.height},
-                     {"fps", p.video.fps.value()},
-                     {"frames", p.video.frames},
-                     {"frames_estimated", p.video.frames_estimated},
-                     {"rotation", p.video.rotation},
-                     {"matrix", p.video.colour.matrix_name()},
-                     {"field_order", p.video.field_order}};
-  if (p.audio)
-    out["audio"] = {{"codec", p.audio->codec}, {"rate", p.audio->rate}, {"channels", p.audio->channels}};
-  return out;
-}
-
-}  // namespace
-
 class VideoProbe final : public Stage {
  public:
   struct Options {
@@ -46,7 +24,7 @@ class VideoProbe final : public Stage {
     auto all = facts_of(in);
     media_call([&] {
       const Probe found = probe(*media.source, media.name);
-      all.update(facts(found));
+      all.update(facts_of(found));
       if (!found.damage.empty()) all["damaged"] = media.name + ": " + found.damage;
       if (!options_.count) return;
       DecoderOptions options;

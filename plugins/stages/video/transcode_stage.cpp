@@ -70,6 +70,7 @@ class ClipTranscode final : public Stage {
                                  run.check_cancelled();
                                  Sample made = clip_sample(film, numbers[i], kept[i], fps);
                                  if (!clip.error.empty()) return emit.fail(std::move(made), clip.error);
+                                 describe_clip(made, clip.bytes);
                                  made.set("mp4", std::move(clip.bytes));
                                  emit(std::move(made));
                                });
@@ -129,6 +130,18 @@ class ClipTranscode final : public Stage {
                   {"codec", "h264"}});
     clip.set("json", facts.dump());
     return clip;
+  }
+
+  // The clip is not the film: it is upright, of even size, in 4:2:0, and as long as its own timestamps say.
+  static void describe_clip(Sample& clip, const std::vector<uint8_t>& bytes) {
+    MemorySource source{std::span(bytes)};
+    auto own = facts_of(probe(source, std::string(clip.key())));
+    own.erase("frames");  // counted, not from headers
+    own.erase("frames_estimated");
+    auto facts = facts_of(clip);
+    if (!own.contains("audio")) facts.erase("audio");
+    facts.update(own);
+    clip.set("json", facts.dump());
   }
 
   TranscodeOptions transcode_options() const {

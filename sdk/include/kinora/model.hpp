@@ -35,7 +35,11 @@ class Model {
             detail::give_all(static_cast<Model*>(self)->forward(Context<T>(c), Named<T>(in, n_in)), out, n_out);
           });
         },
-        [](void* self) { return static_cast<Model*>(self)->blocks(); }};
+        [](void* self) { 
+          int64_t n = -1;
+          guard([&] { n = static_cast<Model*>(self)->blocks(); });
+          return n;
+        }};
     return &table;
   }
 };

@@ -32,7 +32,11 @@ class Precision {
         },
         [](void* self) { delete of(self); },
         [](void* self, const kinora_link** out) { return guard([&] { *out = of(self)->link(); }); },
-        [](void* self) { return of(self)->dtype(); },
+        [](void* self) { 
+          int32_t type = -1;
+          guard([&] { type = of(self)->dtype(); });
+          return type;
+        },
         [](void* self, kinora_tensor x, kinora_tensor* out, uint64_t n_out) {
           return guard([&] { detail::give_all(of(self)->quantize(borrow<T>(x)), out, n_out); });
         }};

@@ -72,7 +72,11 @@ class Strategy {
           return made;
         },
         [](void* self) { delete of(self); },
-        [](void* self) { return of(self)->axis(); },
+        [](void* self) { 
+          const char* name = nullptr;
+          guard([&] { name = of(self)->axis(); });
+          return name;
+        },
         [](void* self, const kinora_link** out) { return guard([&] { *out = of(self)->link(); }); },
         nullptr};
     return &table;

@@ -58,7 +58,10 @@ class Tensor {
   // Negative dimensions count from the end.
   int64_t size(int64_t d) const {
     const auto i = info();
-    return i.shape[d < 0 ? d + i.ndim : d];
+    const int64_t at = d < 0 ? d + i.ndim : d;
+    if (at < 0 || at >= i.ndim)
+      throw Error(KINORA_INVALID, "a tensor of " + std::to_string(i.ndim) + " dimensions has no dimension " + std::to_string(d));
+    return i.shape[at];
   }
   std::vector<int64_t> sizes() const {
     const auto i = info();

@@ -85,6 +85,7 @@ KINORA_SLOT(kinora_outcome, score, 32);
 KINORA_SLOT(kinora_outcome, status, 40);
 KINORA_SLOT(kinora_outcome, consumed, 44);
 KINORA_SLOT(kinora_outcome, made, 48);
+KINORA_SLOT(kinora_outcome, reserved, 52);
 KINORA_SIZE(kinora_outcome, 56);
 KINORA_SLOT(kinora_pipeline, struct_size, 0);
 KINORA_SLOT(kinora_pipeline, n_stages, 4);
