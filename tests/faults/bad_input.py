@@ -65,7 +65,7 @@ def broken(folder):
         return True
 
     found = []
-    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.parent.name != ".nv-meta"):
+    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.parent.name != ".nv-meta" and p.name != ".lock"):
         try:
             found += [] if whole(path) else [path]
         except (ValueError, OSError, tarfile.TarError, EOFError):
