@@ -23,7 +23,7 @@ constexpr const char* kHelp = R"(usage: kinora plugins [list [KIND]] [--json | -
        kinora plugins new KIND NAME [DIR]
 
   list       every component: its plugin, version, ABI, tier and state (ready, loaded, disabled, shadowed); --ids: their names alone
-  inspect    what one component takes and gives: tensors, options, defaults, ranges
+  inspect    what one component takes and gives: tensors, options, defaults, ranges; job/KIND: a kind of job, for example job/train
   validate   whether a library is a plugin that this host can use, and if not, why
   manifest   the plugin.toml that describes the library as it is; --check says whether FILE is that
   new        a plugin of KIND to start from, in folder DIR (default NAME), which must be new or empty
@@ -91,6 +91,11 @@ int plugins_inspect(core::Runtime& runtime, const Arguments& arguments) {
   const Shape shape = parse_shape(arguments);
   if (shape.words.size() != 1)
     return complain(kUsage, "plugins inspect needs one ID, for example sampler/edm-heun");
+  for (const auto& kind : core::job_kinds()) {
+    if (shape.words[0] != "job/" + kind.spec.name) continue;
+    std::cout << inspect_text(kind);
+    return kDone;
+  }
   const auto plugins = runtime.registry().plugins();
   const auto list = rows(plugins, "");
   // A disabled component is shown too, with the reason.

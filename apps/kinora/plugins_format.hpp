@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/plugin/registry.hpp"
+#include "core/run/job_kind.hpp"
 
 namespace kinora {
 
@@ -27,6 +28,8 @@ core::json list_json(const std::vector<Row>&);
 std::string list_markdown(const std::vector<Row>&);
 
 std::string inspect_text(const Row&);
+// A kind of job: what it reads, the components it is made of, its options.
+std::string inspect_text(const core::JobKind&);
 core::json inspect_json(const Row&);
 std::string inspect_markdown(const Row&);
 

@@ -26,7 +26,8 @@ std::string default_text(const core::OptionSpec& o) {
 std::string use_text(const core::ComponentSpec& c) {
   // A run file lists stages and strategies; of the other kinds it takes one.
   const bool is_listed = c.kind == "stage" || c.kind == "parallel";
-  std::string out = fmt::format("{} = {}{{ use = \"{}\"", c.kind == "stage" ? "stages" : c.kind, is_listed ? "[" : "", c.name);
+  std::string out = fmt::format("{} = {}{{ use = \"{}\"", c.kind == "stage" ? "stages" : c.kind,
+                                is_listed ? "[" : "", c.name);
   size_t shown = 0;
   for (const auto& o : c.options) {
     if (core::is_list(o.type) || (!o.required && shown >= 2)) continue;
@@ -109,6 +110,21 @@ std::string inspect_text(const Row& row) {
   if (!methods.empty()) out += "\nkinora apply --method\n" + aligned(methods, "  ");
   if (!c.options.empty()) out += "\noptions\n" + aligned(option_lines(c), "  ");
   return out + "\nin a run file\n  " + use_text(c) + "\n";
+}
+
+std::string inspect_text(const core::JobKind& kind) {
+  std::string out = fmt::format("job/{}: {}\n", kind.spec.name, kind.spec.help);
+  if (!kind.reads.empty()) out += fmt::format("reads    {}\n", fmt::join(kind.reads, ", "));
+  std::vector<std::vector<std::string>> slots;
+  for (const auto& s : kind.slots)
+    slots.push_back({s.name, (s.list ? "a list of kind " : "of kind ") + s.kind,
+                     !s.use.empty() ? "default " + s.use
+                     : s.required   ? "(required)"
+                                    : "",
+                     s.help});
+  if (!slots.empty()) out += "\ncomponents\n" + aligned(slots, "  ");
+  if (!kind.spec.options.empty()) out += "\noptions\n" + aligned(option_lines(kind.spec), "  ");
+  return out + fmt::format("\nin a run file\n  [[job]]\n  kind = \"{}\"\n", kind.spec.name);
 }
 
 json inspect_json(const Row& row) {

@@ -1,5 +1,7 @@
 // Whether a plugin and this host fit: by the manifest before the library is opened, by its tables after.
+#include <cstring>
 #include <set>
+#include <sstream>
 
 #include <boost/dll/runtime_symbol_info.hpp>
 
@@ -21,6 +23,19 @@ Failure differs(const kinora_plugin& p, std::string_view field, std::string_view
               p.name ? p.name : "", field, expected, found);
 }
 
+// Functions that the interface does not call optional are there.
+Status check_slots(const kinora_plugin& p, const kinora_component& c, const Kind& kind) {
+  std::istringstream names(kind.slots);
+  const auto* slot = static_cast<const std::byte*>(c.api) + 8;
+  for (std::string name; names >> name; slot += sizeof(void*)) {
+    void* function = nullptr;
+    std::memcpy(&function, slot, sizeof function);
+    if (!function && name.back() != '?')
+      return differs(p, fmt::format("{} of {}", name, c.id), "a function", "null");
+  }
+  return {};
+}
+
 Status check_component(const kinora_plugin& p, const kinora_component& c, const PluginSpec& manifest) {
   if (!c.id || !manifest.component(c.id))
     return differs(p, "component", "one of the manifest's", c.id ? c.id : "no id");
@@ -36,7 +51,7 @@ Status check_component(const kinora_plugin& p, const kinora_component& c, const 
     return differs(p, fmt::format("struct_size of {}'s {} table", c.id, kind->interface),
                    fmt::format("at least {}", kind->table_size), std::to_string(size));
   }
-  return {};
+  return check_slots(p, c, *kind);
 }
 
 }  // namespace

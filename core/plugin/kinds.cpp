@@ -15,16 +15,17 @@ namespace kinora::core {
 namespace {
 
 // table_size is what ABI 1.0 fixed: never raise it when slots are appended.
-constexpr std::array<Kind, 10> all{{{"stage", KINORA_STAGE, 48},
-                                    {"storage", KINORA_STORAGE, 96},
-                                    {"engine", KINORA_ENGINE, 32},
-                                    {"tokenizer", KINORA_TOKENIZER, 72},
-                                    {"model", KINORA_MODEL, 40},
-                                    {"loss", KINORA_LOSS, 64},
-                                    {"sampler", KINORA_SAMPLER, 40},
-                                    {"parallel", KINORA_PARALLEL, 48},
-                                    {"precision", KINORA_PRECISION, 48},
-                                    {"collective", KINORA_COLLECTIVE, 64}}};
+constexpr std::array<Kind, 10> all{
+    {{"stage", KINORA_STAGE, 48, "create destroy resources process finish?"},
+     {"storage", KINORA_STORAGE, 96, "create destroy open read close begin append commit abort list remove"},
+     {"engine", KINORA_ENGINE, 32, "create destroy run"},
+     {"tokenizer", KINORA_TOKENIZER, 72, "create destroy info encode decode open? push? close?"},
+     {"model", KINORA_MODEL, 40, "create destroy forward blocks"},
+     {"loss", KINORA_LOSS, 64, "create destroy level? noisy? input? estimate? evaluate"},
+     {"sampler", KINORA_SAMPLER, 40, "create destroy levels sample"},
+     {"parallel", KINORA_PARALLEL, 48, "create destroy axis link step?"},
+     {"precision", KINORA_PRECISION, 48, "create destroy link dtype quantize"},
+     {"collective", KINORA_COLLECTIVE, 64, "create destroy join group start finish release"}}};
 
 static_assert(sizeof(kinora_stage) >= 48 && sizeof(kinora_storage) >= 96 && sizeof(kinora_engine) >= 32);
 static_assert(sizeof(kinora_tokenizer) >= 72 && sizeof(kinora_model) >= 40 && sizeof(kinora_loss) >= 64);

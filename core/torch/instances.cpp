@@ -19,19 +19,28 @@ at::Tensor result(const ComponentSpec& spec, const char* what, F call) {
 
 }  // namespace
 
+void LossInstance::need(bool has, const char* what) const {
+  if (!has)
+    throw Error(KINORA_UNSUPPORTED,
+                spec_.id + " works without noise: it has no " + what + "(); this job needs a loss that has");
+}
+
 LossInstance::LossInstance(const Component& c, const Options& o)
     : spec_(*c.spec), api_(c.table<kinora_loss>()), self_(made(api_.create(host(), o.abi()), c.spec->id)) {}
 
 at::Tensor LossInstance::level(const at::Tensor& uniform) const {
+  need(api_.level, "level");
   return result(spec_, "level", [&](kinora_tensor* o) { return api_.level(self_, handle(uniform), o); });
 }
 at::Tensor LossInstance::noisy(const at::Tensor& latent, const at::Tensor& noise,
                                const at::Tensor& sigma) const {
+  need(api_.noisy, "noisy");
   return result(spec_, "noisy", [&](kinora_tensor* o) {
     return api_.noisy(self_, handle(latent), handle(noise), handle(sigma), o);
   });
 }
 LossInstance::Input LossInstance::input(const at::Tensor& x, const at::Tensor& sigma) const {
+  need(api_.input, "input");
   kinora_tensor latent = nullptr, timestep = nullptr;
   called(api_.input(self_, handle(x), handle(sigma), &latent, &timestep), spec_.id);
   if (!latent || !timestep) throw Error(KINORA_FAILED, spec_.id + ": input returned no tensor");
@@ -39,6 +48,7 @@ LossInstance::Input LossInstance::input(const at::Tensor& x, const at::Tensor& s
 }
 at::Tensor LossInstance::estimate(const at::Tensor& x, const at::Tensor& sigma,
                                   const at::Tensor& output) const {
+  need(api_.estimate, "estimate");
   return result(spec_, "estimate", [&](kinora_tensor* o) {
     return api_.estimate(self_, handle(x), handle(sigma), handle(output), o);
   });

@@ -34,6 +34,7 @@ class LossInstance {
   at::Tensor of_samples(const NamedTensors& evaluated, int64_t samples) const;
 
  private:
+  void need(bool has, const char* what) const;
   const ComponentSpec& spec_;
   const kinora_loss& api_;
   void* self_;

@@ -37,6 +37,9 @@ def check_plugins():
             assert one["methods"] and one["inputs"] and one["outputs"], one
             assert all(t["name"] and (t["shape"] or t["dtype"] == "none") and t["dtype"] for t in one["inputs"] + one["outputs"]), one
         assert id in kinora("plugins", "inspect", id)
+    for kind, word in (("curate", "stages"), ("shard", "memory"), ("train-tokenizer", "ema"), ("encode", "words"), ("train", "warmup"),
+                       ("generate", "negative"), ("report", "report.html")):
+        assert word in kinora("plugins", "inspect", f"job/{kind}"), kind
     wrong = subprocess.run([KINORA, "plugins", "inspect", "model/dti"], capture_output=True, text=True)
     assert wrong.returncode == 2 and "did you mean 'model/dit'?" in wrong.stderr, wrong
     for library in sorted({c["library"] for c in listed}):

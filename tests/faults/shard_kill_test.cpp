@@ -26,7 +26,7 @@ constexpr int kSamples = 120;
 struct Owner {
   std::set<std::string> recorded;
   std::ofstream record;
-  int next = 0;
+  int next = 0, records_to_live = 0;
 
   explicit Owner(const fs::path& file) {
     std::ifstream before(file);
@@ -45,7 +45,7 @@ struct Owner {
   }
 };
 
-void pack(const fs::path& folder) {
+void pack(const fs::path& folder, int records_to_live) {
   auto runtime = or_throw(Runtime::start({.plugin_dirs = {}, .log_level = "error"}));
   const auto engine = or_throw(runtime->registry().open("engine/local"));
   const auto shard = or_throw(runtime->registry().open("stage/shard.webdataset"));
@@ -59,6 +59,7 @@ void pack(const fs::path& folder) {
   spec.stage = &shard.table<kinora_stage>();
   spec.options = shard_options.abi();
   Owner owner(folder / "record.txt");
+  owner.records_to_live = records_to_live;
   const kinora_pipeline pipeline{
       sizeof(kinora_pipeline),
       1,
@@ -68,7 +69,9 @@ void pack(const fs::path& folder) {
       [](void* self, kinora_sample** out) { return static_cast<Owner*>(self)->give(out); },
       [](void* self, const kinora_outcome* o) {
         if (o->end != KINORA_KEPT) return kinora::set_error(KINORA_FAILED, o->reason ? o->reason : "not kept");
-        static_cast<Owner*>(self)->record << Sample::borrow(o->sample).key() << std::endl;
+        auto& owner = *static_cast<Owner*>(self);
+        owner.record << Sample::borrow(o->sample).key() << std::endl;
+        if (--owner.records_to_live == 0) ::raise(SIGKILL);
         return int32_t{KINORA_OK};
       },
       nullptr};
@@ -85,13 +88,13 @@ void pack(const fs::path& folder) {
   check(status);
 }
 
-// In a process of its own, killed after so many microseconds (0: not at all); whether it ended by itself, and
-// well.
-bool pack_until(const fs::path& folder, useconds_t kill_after) {
+// In a process of its own, killed after so many microseconds or by itself after so many records (0: not at
+// all); whether it ended by itself, and well.
+bool pack_until(const fs::path& folder, useconds_t kill_after, int records_to_live = 0) {
   const pid_t child = ::fork();
   if (child == 0) {
     try {
-      pack(folder);
+      pack(folder, records_to_live);
     } catch (const std::exception& e) {
       std::fprintf(stderr, "%s\n", e.what());
       ::_exit(1);
@@ -135,7 +138,10 @@ TEST(ShardsKilled, AreAfterwardsThoseOfAnUninterruptedRun) {
     fs::create_directory(folder);
     for (int attempt = 1; attempt < 40; ++attempt) {
       const double share = (round * 13 + attempt * 29) % 97 / 97.0;  // of an uninterrupted run's time
-      if (pack_until(folder, static_cast<useconds_t>(seconds * share * 1e6) + 1)) break;
+      // The first death is at a record, whatever the machine's speed; the others at any moment.
+      const bool ended = attempt == 1 ? pack_until(folder, 0, 1 + 5 * round)
+                                      : pack_until(folder, static_cast<useconds_t>(seconds * share * 1e6) + 1);
+      if (ended) break;
       ++kills;
     }
     ASSERT_TRUE(pack_until(folder, 0));
