@@ -165,8 +165,8 @@ json bench_startup(core::Runtime&, const BenchOptions& options) {
 json bench_shots(core::Runtime& runtime, const BenchOptions& options) {
   const auto made = options.film.empty() ? std::make_unique<MadeFilm>() : nullptr;
   const std::string path = made ? made->path() : std::filesystem::absolute(options.film).string();
-  const core::OneStage decode(runtime, "video.probe", json{{"count", true}}),
-      shots(runtime, "shots.content", json::object());
+  const core::OneStage decode(runtime, "video.probe", json{{"count", true}, {"threads", options.threads}}),
+      shots(runtime, "shots.content", json{{"threads", options.threads}});
   Sample film("film");
   film.set("url", path);
   std::vector<double> alone, with, ratios, peers, peer_ratios;
@@ -182,6 +182,7 @@ json bench_shots(core::Runtime& runtime, const BenchOptions& options) {
     if (peer.is_object()) peer_ratios.push_back(peers.back() / with.back());
   }
   json out{{"frames", frames},
+           {"threads", options.threads},
            {"decode_fps", frames / median(alone)},
            {"shots_fps", frames / median(with)},
            {"of_decoding", median(ratios)},

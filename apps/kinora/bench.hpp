@@ -12,6 +12,7 @@ namespace kinora {
 struct BenchOptions {
   std::string film;
   int repeat = 5;
+  int threads = 1;  // of our decoder; the peer takes all cores
 };
 
 // Its line says whether the median of the rounds is "within" its bound.

@@ -49,7 +49,9 @@ int bench_command(core::Runtime& runtime, const Arguments& arguments) {
   po::options_description visible("options");
   visible.add_options()("film", po::value<std::string>()->default_value("")->value_name("FILE"),
                         "for shots; one is made if none is given")(
-      "repeat", po::value<int>()->default_value(5)->value_name("N"), "rounds")("help,h", "this text");
+      "repeat", po::value<int>()->default_value(5)->value_name("N"), "rounds")(
+      "threads", po::value<int>()->default_value(1)->value_name("N"),
+      "for shots: of our decoder; curation gives a film one and does several at once, PySceneDetect takes all cores")("help,h", "this text");
   po::options_description all;
   all.add(visible).add_options()("name", po::value<std::string>()->default_value(""));
   po::positional_options_description positional;
@@ -61,7 +63,7 @@ int bench_command(core::Runtime& runtime, const Arguments& arguments) {
     return kDone;
   }
   const std::string name = given["name"].as<std::string>();
-  const BenchOptions options{given["film"].as<std::string>(), given["repeat"].as<int>()};
+  const BenchOptions options{given["film"].as<std::string>(), given["repeat"].as<int>(), given["threads"].as<int>()};
   if (options.repeat < 1)
     return complain(kUsage, "bench: --repeat " + std::to_string(options.repeat) + ": give 1 or more");
   std::vector<std::string> names;
