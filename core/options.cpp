@@ -95,6 +95,7 @@ Options Options::make(const ComponentSpec& spec, const json& given, std::vector<
       auto path = absolute_path(v.get<std::string>(), base);
       if (path) {
         v = *path;
+        if (!path->empty()) out.paths_.push_back(*path);
       } else {
         problems.push_back({option.name, fmt::format("option '{}' of {}: {}", option.name, spec.id,
                                                      path.failure().message)});

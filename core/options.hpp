@@ -30,6 +30,9 @@ class Options {
   // values() with sorted keys and numbers that read back exactly.
   const std::string& canonical() const { return canonical_; }
 
+  // The files and folders that options of type path name: absolute, or with a scheme.
+  const std::vector<std::string>& paths() const { return paths_; }
+
   struct Value {
     bool list = false;
     std::variant<std::vector<int64_t>, std::vector<double>, std::vector<std::string>> items;
@@ -41,6 +44,7 @@ class Options {
   std::map<std::string, Value, std::less<>> items_;
   json values_ = json::object();
   std::string canonical_ = "{}";
+  std::vector<std::string> paths_;
 };
 
 // The table of kinora.options/1.

@@ -115,12 +115,14 @@ void summarise(JobContext& context, const PipelineResult& result, int64_t damage
 void run_curate(JobContext& context) {
   const auto options = context.options<CurateOptions>();
   const fs::path data = context.folder() / "data";
-  fs::remove_all(
-      data);  // an interrupted curation starts over; what it had written is not trusted to be whole
+  fs::remove_all(data);  // an interrupted curation starts over
   fs::create_directories(data);
   AtomicFile items = or_throw(AtomicFile::create(context.folder() / "items.jsonl"));
 
   const auto inputs = films(context.spec().paths);
+  if (inputs.empty())
+    throw Error(KINORA_NOT_FOUND, "job '" + context.spec().name + "': there is no file in " +
+                                      fmt::format("{}", fmt::join(context.spec().paths, ", ")));
   const auto keys = keys_of(inputs);
   size_t at = 0;
   int64_t damaged = 0;
@@ -160,13 +162,11 @@ void run_curate(JobContext& context) {
   if (result.inputs.sum() != static_cast<int64_t>(inputs.size()))
     throw Error(KINORA_FAILED, "the engine lost an input: " + std::to_string(inputs.size()) + " went in, " +
                                    std::to_string(result.inputs.sum()) + " ended; report this as a defect");
-  if (inputs.empty())
-    throw Error(KINORA_NOT_FOUND, "job '" + context.spec().name + "': there is no file in " +
-                                      fmt::format("{}", fmt::join(context.spec().paths, ", ")));
   log_info("{}: {} of {} inputs failed; {} clips kept, {} filtered, {} failed; {} says why",
            context.spec().name, result.inputs.failed, inputs.size(), result.made.kept, result.made.filtered,
            result.made.failed, (context.folder() / "items.jsonl").string());
-  if (result.made.kept + result.inputs.kept == 0) log_warn("{}: nothing was kept", context.spec().name);
+  if (fs::is_empty(context.folder() / "data"))
+    log_warn("{}: nothing was kept; the jobs that read it will find no clip", context.spec().name);
   if (result.inputs.failed > 0 && result.inputs.failed == result.inputs.sum() && result.made.kept == 0)
     throw Error(KINORA_DATA, "none of the " + std::to_string(inputs.size()) +
                                  " inputs could be used; items.jsonl says why for each");

@@ -37,6 +37,7 @@ void run_report(JobContext& context) {
   const report::Made made = report::make_page(record, report::Stills(context.runtime().registry()));
   or_throw(write_file_atomically(context.folder() / "report.html", made.page));
   or_throw(write_file_atomically(run.out / "report.html", made.page));
+  context.summary["results"]["../report.html"] = made.page.size();
   context.summary["bytes"] = made.page.size();
   context.summary["line"] = made.line;
 }

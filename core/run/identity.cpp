@@ -14,14 +14,11 @@ namespace fs = std::filesystem;
 constexpr std::array<std::string_view, 5> kHowOnly{"checkpoint_every", "keep", "log_every", "memory",
                                                    "threads"};
 
-// Options of type path are absolute by now: a file that one names is an input like any other.
-void add_files(const json& options, json& inputs) {
-  for (const auto& [name, value] : options.items()) {
-    std::error_code error;
-    if (!value.is_string() || !value.get_ref<const std::string&>().starts_with("/")) continue;
-    const fs::path path = value.get<std::string>();
+// A file that an option names is an input like any other.
+void add_files(const Options& options, json& inputs) {
+  std::error_code error;
+  for (const auto& path : options.paths())
     if (fs::exists(path, error)) inputs.push_back(stat_digest(path));
-  }
 }
 
 }  // namespace
@@ -44,8 +41,8 @@ std::string job_digest(const RunFile& run, const JobSpec& job) {
   for (const auto name : kHowOnly) identity["options"].erase(std::string(name));
   identity["seed"] = run.seed;
   json& inputs = identity["inputs"] = json::array();
-  add_files(job.options, inputs);
-  for (const auto& c : job.components) add_files(c.options.values(), inputs);
+  add_files(or_throw(Options::make(job.kind->spec, job.options)), inputs);
+  for (const auto& c : job.components) add_files(c.options, inputs);
   for (const auto& path : job.paths) inputs.push_back(stat_digest(path));
   for (size_t input : job.inputs) inputs.push_back(job_digest(run, run.jobs[input]));
   // The report is about every other job, whether it names them or not.

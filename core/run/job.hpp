@@ -60,9 +60,11 @@ class JobContext {
   Component open_slot(const std::string& slot) const { return open(*spec_.component(slot)); }
 
   Metrics& metrics() { return *metrics_; }
-  // Counts and facts of the job, written to summary.json when it is done.
-  nlohmann::json summary = nlohmann::json::object();
-  // A run struct for calls into components about samples from this global number on. Valid while the context lives.
+  // Counts and facts of the job, written to summary.json when it is done. Its member "results" is for what
+  // the job writes outside its folder: {path from the folder: bytes}.
+  nlohmann::json summary = {{"results", nlohmann::json::object()}};
+  // A run struct for calls into components about samples from this global number on. Valid while the context
+  // lives.
   kinora_run call(Progress* progress = nullptr, int64_t first_sample = 0);
 
  private:

@@ -1,12 +1,6 @@
 #include "core/run/job_folder.hpp"
 
-#include <cerrno>
-#include <cstring>
-#include <fcntl.h>
 #include <fstream>
-#include <unistd.h>
-
-#include <sys/file.h>
 
 #include "core/build_info.hpp"
 #include "core/io/atomic_file.hpp"
@@ -30,6 +24,11 @@ std::string digest_in(const fs::path& file) {
   return it != value.end() && it->is_string() ? it->get<std::string>() : "";
 }
 
+// Beside the folder, which may not be a job's.
+fs::path failure_file(const fs::path& folder) {
+  return folder.parent_path() / ("." + folder.filename().string() + ".failed");
+}
+
 json size_of_entry(const fs::directory_entry& entry) {
   if (!entry.is_directory()) return entry.file_size();
   return static_cast<uint64_t>(std::distance(fs::directory_iterator(entry.path()), fs::directory_iterator()));
@@ -48,11 +47,11 @@ void sweep(const fs::path& folder) {
 bool finished(const fs::path& folder, const std::string& digest, std::string* why) {
   const json summary = read_json(folder / "summary.json");
   if (digest_in(folder / "summary.json") != digest || summary.value("status", json()) != "done") return false;
-  const json there = results_in(folder), results = summary.value("results", json::object());
+  const json results = summary.value("results", json::object());
   for (const auto& [name, size] : results.items()) {
-    if (there.value(name, json()) == size) continue;
-    if (why)
-      *why = fmt::format("'{}' is {}", name, there.contains(name) ? "not what the job had made" : "gone");
+    const fs::directory_entry entry(folder / name);
+    if (entry.exists() && size_of_entry(entry) == size) continue;
+    if (why) *why = fmt::format("'{}' is {}", name, entry.exists() ? "not what the job had made" : "gone");
     return false;
   }
   return true;
@@ -76,7 +75,7 @@ void prepare_folder(const fs::path& folder, const std::string& name, const json&
   }
   fs::create_directories(folder);
   sweep(folder);
-  fs::remove(folder / "failed.json", error);
+  fs::remove(failure_file(folder), error);
   fs::remove(folder / "summary.json", error);  // until the job is done again
   json written = spec;
   written["digest"] = digest;
@@ -89,8 +88,8 @@ json results_in(const fs::path& folder) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    const bool is_own = name == "job.json" || name == "summary.json" || name == "failed.json" ||
-                        name == "metrics.jsonl" || name == "checkpoints" || name.starts_with(".");
+    const bool is_own = name == "job.json" || name == "summary.json" || name == "metrics.jsonl" ||
+                        name == "checkpoints" || name.starts_with(".");
     if (!is_own) out[name] = size_of_entry(entry);
   }
   return out;
@@ -98,7 +97,7 @@ json results_in(const fs::path& folder) {
 
 void leave_failure(const fs::path& folder, const std::string& digest, const std::string& message) {
   // If this cannot be written either, the others wait until they are stopped, with a line a minute.
-  const auto status = write_file_atomically(folder / "failed.json",
+  const auto status = write_file_atomically(failure_file(folder),
                                             json{{"digest", digest}, {"message", message}}.dump() + "\n");
   if (!status) log_warn("{}", status.failure().message);
 }
@@ -106,29 +105,9 @@ void leave_failure(const fs::path& folder, const std::string& digest, const std:
 std::optional<std::string> failure_left(const fs::path& folder, const std::string& digest,
                                         fs::file_time_type since) {
   std::error_code error;
-  const auto time = fs::last_write_time(folder / "failed.json", error);
-  if (error || time < since || digest_in(folder / "failed.json") != digest) return std::nullopt;
-  return read_json(folder / "failed.json").value("message", "no message");
-}
-
-Result<FolderLock> FolderLock::take(const fs::path& folder) {
-  const fs::path file = folder / ".lock";
-  const int fd = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0)
-    return fail(KINORA_IO, "{}: {}; make the folder writable or choose another with --out", file.string(),
-                std::strerror(errno));
-  FolderLock lock(fd);
-  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return lock;
-  if (errno == EWOULDBLOCK)
-    return fail(KINORA_FAILED,
-                "another kinora run is writing to {}; wait for it or choose another folder with --out",
-                folder.string());
-  return lock;  // a file system without locks
-}
-
-void FolderLock::Close::operator()(int* fd) const {
-  close(*fd);
-  delete fd;
+  const auto time = fs::last_write_time(failure_file(folder), error);
+  if (error || time < since || digest_in(failure_file(folder)) != digest) return std::nullopt;
+  return read_json(failure_file(folder)).value("message", "no message");
 }
 
 }  // namespace kinora::core

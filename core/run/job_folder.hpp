@@ -1,7 +1,6 @@
 // A job's folder from run to run: whose it is, whether its job is finished, what a killed process left there.
 #pragma once
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -24,26 +23,11 @@ void prepare_folder(const std::filesystem::path& folder, const std::string& name
 // Names of the results in the folder, with bytes of files and numbers of entries of folders.
 nlohmann::json results_in(const std::filesystem::path& folder);
 
-// What rank 0 leaves for the ranks that wait for it.
+// What rank 0 leaves, beside the folder, for the ranks that wait for it.
 void leave_failure(const std::filesystem::path& folder, const std::string& digest,
                    const std::string& message);
 // The message, if the job of this identity failed since `since`.
 std::optional<std::string> failure_left(const std::filesystem::path& folder, const std::string& digest,
                                         std::filesystem::file_time_type since);
-
-// One process at a time writes to an output folder. Failure if another one does.
-class FolderLock {
- public:
-  static Result<FolderLock> take(const std::filesystem::path& folder);
-  FolderLock(FolderLock&&) noexcept = default;
-  FolderLock& operator=(FolderLock&&) noexcept = default;
-
- private:
-  struct Close {
-    void operator()(int* fd) const;
-  };
-  explicit FolderLock(int fd) : fd_(new int(fd)) {}
-  std::unique_ptr<int, Close> fd_;
-};
 
 }  // namespace kinora::core

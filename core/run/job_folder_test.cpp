@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 
 #include "core/io/atomic_file.hpp"
+#include "core/run/folder_lock.hpp"
 
 namespace kinora::core {
 namespace {
@@ -46,6 +47,13 @@ TEST_F(JobFolder, OfSomebodyElseIsLeftAloneWithAnError) {
     EXPECT_THAT(e.what(), HasSubstr("holds files that no job made"));
   }
   EXPECT_TRUE(fs::exists(folder_ / "holiday/photo.txt"));
+}
+
+TEST_F(JobFolder, OfSomebodyElseGetsNoFileEvenWhenTheJobFails) {
+  put(folder_ / "photo.txt");
+  leave_failure(folder_, "a", "refused");
+  EXPECT_EQ(results_in(folder_), json({{"photo.txt", 1}}));
+  EXPECT_FALSE(fs::exists(folder_ / "failed.json"));
 }
 
 TEST_F(JobFolder, KeepsWhatTheSameJobLeftAndDropsAnothers) {
@@ -93,6 +101,12 @@ TEST_F(JobFolder, IsFinishedWhileItsResultsAreThere) {
   fs::remove(folder_ / "weights.safetensors");
   EXPECT_FALSE(finished(folder_, "a", &why));
   EXPECT_EQ(why, "'weights.safetensors' is gone");
+  put(out_ / "report.html", "1234");
+  put(folder_ / "summary.json", R"({"digest": "a", "status": "done", "results": {"../report.html": 4}})");
+  EXPECT_TRUE(finished(folder_, "a"));
+  fs::remove(out_ / "report.html");
+  EXPECT_FALSE(finished(folder_, "a", &why));
+  EXPECT_EQ(why, "'../report.html' is gone");
   put(folder_ / "summary.json", "{\"digest\": 3, \"status\": [");
   EXPECT_FALSE(finished(folder_, "a"));
 }
@@ -109,7 +123,7 @@ TEST_F(JobFolder, TellsTheOtherRanksOfAFailureOfThisRun) {
   EXPECT_EQ(failure_left(folder_, "a", before), std::nullopt);
 }
 
-TEST_F(JobFolder, IsOneProcessesAtATime) {
+TEST_F(JobFolder, IsBelowAnOutputFolderThatOneProcessWritesTo) {
   auto first = FolderLock::take(out_);
   ASSERT_TRUE(first);
   const auto second = FolderLock::take(out_);

@@ -22,12 +22,11 @@ std::vector<JobKind> make_kinds() {
   kinds.push_back({described_job<ShardOptions>(),
                    {engine, {"shard", "stage", "shard.webdataset", true, false, "the writer"}},
                    {"curate"}});
-  kinds.push_back(
-      {described_job<TrainTokenizerOptions>(),
-       {{"tokenizer", "tokenizer", "", true, false, "what is trained"}, parallel, collective},
-       {"shard"},
-       true,
-       true});
+  kinds.push_back({described_job<TrainTokenizerOptions>(),
+                   {{"tokenizer", "tokenizer", "", true, false, "what is trained"}, parallel, collective},
+                   {"shard"},
+                   true,
+                   true});
   kinds.push_back({described_job<EncodeOptions>(),
                    {{"read", "stage", "video.read", true, false, "decodes clips"},
                     {"text", "model", "minilm", true, false, "text encoder"},

@@ -15,12 +15,11 @@ std::string losses(const StageResults& results) {
 
 }  // namespace
 
-OneStage::OneStage(Runtime& runtime, const std::string& id, const json& options)
-    : OneStage(runtime, id,
-               or_throw(Options::make(*or_throw(runtime.registry().find("stage", id)), options))) {}
+OneStage::OneStage(Registry& registry, const std::string& id, const json& options)
+    : OneStage(registry, id, or_throw(Options::make(*or_throw(registry.find("stage", id)), options))) {}
 
-OneStage::OneStage(Runtime& runtime, const std::string& id, const Options& options) {
-  const Component component = or_throw(runtime.registry().open("stage", id));
+OneStage::OneStage(Registry& registry, const std::string& id, const Options& options) {
+  const Component component = or_throw(registry.open("stage", id));
   id_ = component.spec->id;
   stage_ = &component.table<kinora_stage>();
   self_ = made(stage_->create(host(), options.abi()), id_);

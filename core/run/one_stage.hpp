@@ -10,8 +10,12 @@ namespace kinora::core {
 class OneStage {
  public:
   // Throws kinora::Error if there is no such stage, it cannot be opened, or an option is wrong.
-  OneStage(Runtime&, const std::string& id, const json& options);
-  OneStage(Runtime&, const std::string& id, const Options& options);
+  OneStage(Registry&, const std::string& id, const json& options);
+  OneStage(Registry&, const std::string& id, const Options& options);
+  OneStage(Runtime& runtime, const std::string& id, const json& options)
+      : OneStage(runtime.registry(), id, options) {}
+  OneStage(Runtime& runtime, const std::string& id, const Options& options)
+      : OneStage(runtime.registry(), id, options) {}
   OneStage(const OneStage&) = delete;
   OneStage& operator=(const OneStage&) = delete;
   ~OneStage();

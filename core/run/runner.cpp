@@ -10,6 +10,7 @@
 #include "core/log.hpp"
 #include "core/paths.hpp"
 #include "core/run/cancel.hpp"
+#include "core/run/folder_lock.hpp"
 #include "core/run/identity.hpp"
 #include "core/run/job_folder.hpp"
 #include "core/run/torch_library.hpp"
@@ -65,8 +66,8 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
                             {"status", "done"},
                             {"digest", digest},
                             {"seconds", seconds},
-                            {"finished", now_utc()},
-                            {"results", results_in(folder)}});
+                            {"finished", now_utc()}});
+    context.summary["results"].update(results_in(folder));
     or_throw(write_file_atomically(folder / "summary.json", context.summary.dump(2) + "\n"));
     log_info("{}: done in {:.1f} s", job.name, seconds);
     return {true, false};
@@ -101,7 +102,7 @@ RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& optio
       log_error("{}", taken.failure().message);
       return {false, false};
     }
-    lock = std::move(*taken);
+    lock.emplace(std::move(*taken));
   }
   std::vector<bool> needed(run.jobs.size(), options.only.empty());
   for (size_t i = 0; i < run.jobs.size(); ++i)

@@ -69,7 +69,8 @@ void register_noise(NoiseFunction f) {
   parts().noise = f;
 }
 
-int32_t draw_noise(uint64_t seed, int64_t first_sample, const char* key, kinora_tensor like, kinora_tensor* out) {
+int32_t draw_noise(uint64_t seed, int64_t first_sample, const char* key, kinora_tensor like,
+                   kinora_tensor* out) {
   return guard([&] {
     if (!key || !like || !out) throw Error(KINORA_INVALID, "noise: the key, `like` or `out` is null");
     or_throw(ensure_torch());

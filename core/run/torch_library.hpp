@@ -22,9 +22,11 @@ void register_job(const std::string& kind, JobFunction);
 void register_apply(const std::string& kind, ApplyFunction);
 
 // Standard normal numbers for kinora_run.noise: see there. Row b of `like` is global sample first_sample + b.
-using NoiseFunction = int32_t (*)(uint64_t seed, int64_t first_sample, const char* key, kinora_tensor like, kinora_tensor* out);
+using NoiseFunction = int32_t (*)(uint64_t seed, int64_t first_sample, const char* key, kinora_tensor like,
+                                  kinora_tensor* out);
 void register_noise(NoiseFunction);
-int32_t draw_noise(uint64_t seed, int64_t first_sample, const char* key, kinora_tensor like, kinora_tensor* out);
+int32_t draw_noise(uint64_t seed, int64_t first_sample, const char* key, kinora_tensor like,
+                   kinora_tensor* out);
 
 // Opens the library first. Throw kinora::Error if it cannot be opened or has no such part.
 JobFunction torch_job(const std::string& kind);

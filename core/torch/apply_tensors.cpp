@@ -1,17 +1,16 @@
 #include "core/torch/apply_tensors.hpp"
 
+#include <numeric>
+
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <numeric>
-
 #include "core/run/apply_methods.hpp"
-#include "core/run/cancel.hpp"
+#include "core/run/call.hpp"
 #include "core/suggest.hpp"
 #include "core/torch/instances.hpp"
 #include "core/torch/mixture.hpp"
 #include "core/torch/network.hpp"
-#include "core/torch/noise.hpp"
 #include "core/torch/safe_tensors.hpp"
 #include "kinora/abi/precision.h"
 #include "kinora/aten.hpp"
@@ -24,13 +23,16 @@ const at::Tensor& need(const NamedTensors& in, const std::string& name, const Ap
   if (it != in.end()) return it->second;
   std::string given;
   for (const auto& [n, t] : in) given += (given.empty() ? "" : ", ") + n;
-  throw Error(KINORA_INVALID, request.inputs.string() + " has no tensor '" + name + "' (it has: " + given + "); kinora plugins inspect " +
-                                  request.id + " lists what is taken");
+  throw Error(KINORA_INVALID, request.inputs.string() + " has no tensor '" + name + "' (it has: " + given +
+                                  "); kinora plugins inspect " + request.id + " lists what is taken");
 }
 
 // float64 if any input is: the parameters then are too.
 at::ScalarType dtype_of(const NamedTensors& in) {
-  return std::any_of(in.begin(), in.end(), [](const auto& t) { return t.second.scalar_type() == at::kDouble; }) ? at::kDouble : at::kFloat;
+  return std::any_of(in.begin(), in.end(),
+                     [](const auto& t) { return t.second.scalar_type() == at::kDouble; })
+             ? at::kDouble
+             : at::kFloat;
 }
 
 // What was asked for, or the first that a component of this kind can do.
@@ -41,11 +43,12 @@ std::string method_of(Runtime& runtime, const ApplyRequest& request) {
   if (std::find(known.begin(), known.end(), request.method) != known.end()) return request.method;
   std::string list;
   for (const auto& k : known) list += (list.empty() ? "" : ", ") + k;
-  throw Error(KINORA_INVALID, request.id + " has no method '" + request.method + "'" + did_you_mean(request.method, known) + "; methods: " + list);
+  throw Error(KINORA_INVALID, request.id + " has no method '" + request.method + "'" +
+                                  did_you_mean(request.method, known) + "; methods: " + list);
 }
 
-// The inputs of the request, copied, so that they may be written and given gradients. A name that the method does not take
-// is an error: a misspelt `text` would otherwise give the unconditional result.
+// The inputs of the request, copied, so that they may be written and given gradients. A name that the method
+// does not take is an error: a misspelt `text` would otherwise give the unconditional result.
 NamedTensors read_inputs(Runtime& runtime, const ApplyRequest& request, const std::string& method) {
   const auto known = apply_takes(*or_throw(runtime.registry().find(request.id)), method);
   NamedTensors out;
@@ -53,17 +56,21 @@ NamedTensors read_inputs(Runtime& runtime, const ApplyRequest& request, const st
     out[name] = tensor.clone();
     if (known.empty() || std::find(known.begin(), known.end(), name) != known.end()) continue;
     if (name == "grad_output")
-      throw Error(KINORA_INVALID, request.inputs.string() + ": grad_output is for --method gradient of a model; leave it out for " + method);
+      throw Error(KINORA_INVALID, request.inputs.string() +
+                                      ": grad_output is for --method gradient of a model; leave it out for " +
+                                      method);
     const std::string hint = did_you_mean(name, known);
-    throw Error(KINORA_INVALID, fmt::format("{}: {} takes no tensor '{}'{} it takes: {}", request.inputs.string(), request.id, name,
-                                            hint.empty() ? ";" : hint, fmt::join(known, ", ")));
+    throw Error(KINORA_INVALID,
+                fmt::format("{}: {} takes no tensor '{}'{} it takes: {}", request.inputs.string(), request.id,
+                            name, hint.empty() ? ";" : hint, fmt::join(known, ", ")));
   }
   return out;
 }
 
 json shape_json(const NamedTensors& tensors) {
   json out = json::object();
-  for (const auto& [name, t] : tensors) out[name] = {{"shape", t.sizes().vec()}, {"dtype", c10::toString(t.scalar_type())}};
+  for (const auto& [name, t] : tensors)
+    out[name] = {{"shape", t.sizes().vec()}, {"dtype", c10::toString(t.scalar_type())}};
   return out;
 }
 
@@ -86,23 +93,6 @@ std::unique_ptr<Network> network_of(Runtime& runtime, const ApplyRequest& reques
   auto network = std::make_unique<Network>(or_throw(runtime.registry().open(request.id)), options, chain);
   if (!request.weights.empty()) network->load(request.weights);
   return network;
-}
-
-kinora_run plain_run(const ApplyRequest& request) {
-  kinora_run run{};
-  run.struct_size = sizeof run;
-  run.device_type = KINORA_DL_CPU;
-  run.n_threads = 1;
-  run.seed = static_cast<uint64_t>(request.seed);
-  run.self = const_cast<ApplyRequest*>(&request);
-  run.progress = [](void*, int64_t, int64_t, kinora_tensor) -> int32_t { return cancelled() ? KINORA_CANCELLED : KINORA_OK; };
-  run.cancelled = [](void*) -> int32_t { return cancelled() ? KINORA_CANCELLED : KINORA_OK; };
-  run.noise = [](void* self, const char* key, kinora_tensor like, kinora_tensor* out) {
-    return guard([&] {
-      *out = give(sample_noise(borrow<at::Tensor>(like), static_cast<uint64_t>(static_cast<const ApplyRequest*>(self)->seed), 0, key));
-    });
-  };
-  return run;
 }
 
 }  // namespace
@@ -144,7 +134,8 @@ ApplyResult apply_model(Runtime& runtime, const ApplyRequest& request) {
   std::vector<at::Tensor> gradients;
   for (const auto& leaf : chain.leaves())
     gradients.push_back(leaf.tensor.grad().defined() ? leaf.tensor.grad() : at::zeros_like(leaf.tensor));
-  for (auto& [name, t] : assemble(chain.parameters(), chain.leaves(), gradients)) out["grad.param." + name] = t;
+  for (auto& [name, t] : assemble(chain.parameters(), chain.leaves(), gradients))
+    out["grad.param." + name] = t;
   return finish(request, out, {{"parameters", network->numel()}});
 }
 
@@ -160,10 +151,13 @@ ApplyResult apply_sampler(Runtime& runtime, const ApplyRequest& request) {
   const NamedTensors in = read_inputs(runtime, request, method);
   const at::NoGradGuard off;
   Mixture mixture(need(in, "mean", request), need(in, "std", request), need(in, "weight", request));
-  const SamplerInstance sampler(or_throw(runtime.registry().open(request.id)), apply_options(runtime, request));
-  const kinora_run run = plain_run(request);
+  const SamplerInstance sampler(or_throw(runtime.registry().open(request.id)),
+                                apply_options(runtime, request));
+  Call call{static_cast<uint64_t>(request.seed)};
+  const kinora_run run = run_of(call);
   const at::Tensor samples = sampler.sample(mixture.abi(), need(in, "noise", request).to(at::kDouble), run);
-  return finish(request, {{"samples", samples}}, {{"nfe", mixture.calls()}, {"sigmas", sampler.levels()}, {"visited", mixture.sigmas()}});
+  return finish(request, {{"samples", samples}},
+                {{"nfe", mixture.calls()}, {"sigmas", sampler.levels()}, {"visited", mixture.sigmas()}});
 }
 
 ApplyResult apply_precision(Runtime& runtime, const ApplyRequest& request) {

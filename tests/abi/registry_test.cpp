@@ -25,6 +25,19 @@ TEST(Registry, FirstFolderWinsAndTheOtherIsListedAsShadowed) {
   EXPECT_THAT(plugins[1].reason, HasSubstr(mine.path().string()));
 }
 
+TEST(Registry, APluginThatCannotBeUsedHidesNothing) {
+  PluginsFolder mine, shipped;
+  chmod(mine.add({.name = "minimal"}).c_str(), 0777);
+  mine.add({.name = "too-new", .abi = "9.0"}, "minimal");
+  shipped.add({.name = "minimal"});
+  auto registry = Registry::scan({{mine.path(), "--plugins"}, {shipped.path(), "built-in"}});
+  for (const auto& plugin : registry.plugins())
+    EXPECT_EQ(plugin.state,
+              plugin.folder.parent_path() == mine.path() ? PluginState::disabled : PluginState::ready)
+        << plugin.folder;
+  EXPECT_EQ((*registry.open("stage/minimal")).plugin->name, "minimal");
+}
+
 TEST(Registry, ComponentOfTwoPluginsBelongsToTheFirst) {
   PluginsFolder folder;
   folder.add({.name = "a"}, "minimal");

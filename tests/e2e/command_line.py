@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The program as its user meets it: plugins list and inspect, apply against what diffusers computed, completion, Ctrl-C.
 usage: command_line.py KINORA ROOT SCRATCH"""
-import json, pathlib, re, shutil, signal, subprocess, sys, time
+import json, os, pathlib, re, shutil, signal, subprocess, sys, time
 
 import numpy as np
 import safetensors
@@ -294,8 +294,7 @@ def check_identity():
         assert done.returncode == 0, done.stderr
         return done.stderr
 
-    real = pathlib.Path(subprocess.run(["bash", "-c", "echo $KINORA_ASSETS"], capture_output=True, text=True).stdout.strip()) / "minilm/vocab.txt"
-    vocabulary.write_bytes(real.read_bytes())
+    vocabulary.write_bytes((pathlib.Path(os.environ["KINORA_ASSETS"]) / "minilm/vocab.txt").read_bytes())
     redo = quick_run(out, steps=100000)
     done = subprocess.run([*redo, "--only", "latents", "--set", f"latents.words.vocab={vocabulary}"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -318,12 +317,39 @@ def check_identity():
     assert bad.returncode == 2 and "did you mean 'debug'?" in bad.stderr + bad.stdout, bad
 
 
+def check_ranks():
+    """What fails on rank 0 ends the ranks that wait for it, with its reason."""
+    film = SCRATCH / "no film.mp4"
+    film.write_bytes(b"")
+    file = SCRATCH / "ranks.toml"
+    file.write_text(f'[run]\nout = "{SCRATCH / "ranks"}"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = "{film}"\nstages = ["video.probe"]\n')
+    both = [subprocess.Popen([KINORA, "run", str(file)], stderr=subprocess.PIPE, text=True, env={**os.environ, "RANK": rank, "WORLD_SIZE": "2"})
+            for rank in ("1", "0")]
+    for process, words in zip(both, ("job 'clips' failed on rank 0: none of the 1 inputs", "job 'clips' failed: none of the 1 inputs")):
+        said = process.communicate(timeout=60)[1]
+        assert process.returncode == 1 and words in said, said
+
+
+def check_installed():
+    """The program outside the checkout, in an empty environment: its plugins and libtorch are found."""
+    build, place = pathlib.Path(KINORA).resolve().parent.parent, SCRATCH / "installed"
+    cmake = pathlib.Path(sys.executable).parent / "cmake"
+    subprocess.run([cmake, "--install", build, "--prefix", place, "--strip"], check=True, capture_output=True)
+    given = SCRATCH / "mixture.safetensors"
+    safetensors.numpy.save_file({"mean": np.zeros((1, 2)), "std": np.ones(1), "weight": np.ones(1), "noise": np.ones((1, 2))}, given)
+    done = subprocess.run([place / "bin/kinora", "apply", "sampler/euler", "--inputs", given, "--json"], capture_output=True, text=True,
+                          env={"PATH": "/usr/bin:/bin", "HOME": str(SCRATCH)}, cwd=SCRATCH)
+    assert done.returncode == 0 and json.loads(done.stdout)["nfe"] == 35, done
+    listed = subprocess.run([place / "bin/kinora", "plugins", "list", "--json"], capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"})
+    assert all(c["state"] == "ready" and c["library"].startswith(str(place)) for c in json.loads(listed.stdout)), listed.stdout
+
+
 def main():
     subprocess.run(["umount", str(SCRATCH / "disk")], capture_output=True)  # of a run that was killed
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
     for check in (check_plugins, check_missing_library, check_manifest_is_written_whole, check_apply, check_apply_refuses, check_apply_config,
-                  check_completion, check_interrupt, check_full_disk, check_identity, check_noise):
+                  check_completion, check_interrupt, check_full_disk, check_identity, check_noise, check_ranks, check_installed):
         check()
         print("ok   ", check.__name__)
 

@@ -51,6 +51,8 @@ def frames(film):
 def broken(folder):
     """Files that stand under their final name without being whole, and temporary ones that were left."""
     def whole(path):
+        if path.name.endswith(".failed"):  # the note of why a job failed
+            return "message" in json.loads(path.read_text())
         if path.name.startswith(".") or path.suffix in (".tmp", ".part", ".partial") or ".tmp" in path.name or (path.stat().st_size == 0 and path.suffix != ".jsonl"):
             return False
         if path.suffix == ".mp4":
@@ -98,6 +100,13 @@ def configuration():
     check("a folder as film", kinora("apply", "stage/shots.content", SCRATCH), 2, f"{SCRATCH}: ", "it is a folder")
     check("an engine applied", kinora("apply", "engine/local", "--inputs", FILM), 2, "kind 'engine'", "samplers")
     check("one job", kinora("check", toml("one", curate([FILM]))), 0, ": 1 job, no errors")
+
+
+def nothing_to_do():
+    SCRATCH.joinpath("no films").mkdir()
+    check("an empty folder", kinora("run", toml("nothing", curate([SCRATCH / "no films"]))), 1, "there is no file in", "no films")
+    all_short = curate([ROOT / "tests/data/bbb_A.mp4"], '{ use = "clip.transcode", min_length = 60.0 }')
+    check("everything filtered", kinora("run", toml("filtered", all_short)), 0, "nothing was kept")
 
 
 def media():
@@ -199,6 +208,7 @@ configuration()
 media()
 damaged()
 names()
+nothing_to_do()
 folders()
 print(f"{len(failures)} failed")
 sys.exit(bool(failures))

@@ -65,7 +65,6 @@ void run_encode(JobContext& context) {
   int64_t windows = 0, too_short = 0;
   const int64_t stride = options.stride > 0 ? options.stride : options.frames;
   for (int64_t i = 0; i < clips.size(); ++i) {
-    if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
     const at::Tensor frames = clips.try_frames(i);
     if (!frames.defined()) continue;
     if (frames.size(0) < options.frames) {
@@ -74,6 +73,7 @@ void run_encode(JobContext& context) {
     }
     const at::Tensor embedding = text(clips.caption(i));
     for (int64_t first = 0; first + options.frames <= frames.size(0); first += stride) {
+      if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
       const at::Tensor latent = tokenizer->encode(video_of(frames, first, options.frames))[0].contiguous();
       statistics.add(latent);
       facts.shape = latent.sizes().vec();

@@ -280,6 +280,23 @@ TEST(ClipTranscode, AFilmWithoutShotsIsOneShot) {
   EXPECT_EQ(frames_of(whole.results.emitted[0]), 48);
 }
 
+// What is said of a clip is true of the clip's own file, not of the film that it is cut from.
+TEST(ClipTranscode, AClipsFactsAreItsOwn) {
+  const core::OneStage probe(runtime(), "video.probe", json::object());
+  const Sample in = probe(film(20, 10, [](int i, int, int) { return Rgb{i * 10.0, 100, 50}; }));
+  EXPECT_EQ(json::parse(in.need("json")).at("height"), kHigh);
+  const Applied out = applied("clip.transcode",
+                              {{"preset", "ultrafast"}, {"max_height", kHigh / 2}, {"min_length", 0.1}}, in);
+  ASSERT_EQ(out.error, "");
+  const json facts = json::parse(out.results.emitted.at(0).need("json"));
+  EXPECT_EQ(facts.at("height"), kHigh / 2);
+  EXPECT_EQ(facts.at("width"), kWide / 2);
+  EXPECT_EQ(facts.at("frames"), 20);
+  EXPECT_FALSE(facts.at("frames_estimated").get<bool>());
+  EXPECT_NEAR(facts.at("duration_s").get<double>(), 2, 1e-3);
+  EXPECT_EQ(facts.at("rotation"), 0);
+}
+
 // The whole clips go on, the damaged ones fail with their reason, and so does the film.
 TEST(ClipTranscode, DamageCostsWhatItHits) {
   Bytes bytes = testing::load("film.mp4");

@@ -73,8 +73,9 @@ int32_t guard(F&& f) noexcept {
 // The table of a host interface, or an Error that says why the host has none. The result never changes.
 template <class Api>
 const Api& interface(const char* id, uint32_t minor = KINORA_ABI_TARGET_MINOR) {
-  const void* api = host() ? host()->get_interface(host(), id, minor) : nullptr;
-  if (!api) check(host() ? KINORA_UNSUPPORTED : KINORA_FAILED);
+  if (!host()) throw Error(KINORA_FAILED, std::string(id) + " was asked for before the plugin's entry was called");
+  const void* api = host()->get_interface(host(), id, minor);
+  if (!api) check(KINORA_UNSUPPORTED);
   return *static_cast<const Api*>(api);
 }
 
