@@ -155,7 +155,8 @@ ApplyResult apply_sampler(Runtime& runtime, const ApplyRequest& request) {
                                 apply_options(runtime, request));
   Call call{static_cast<uint64_t>(request.seed)};
   const kinora_run run = run_of(call);
-  const at::Tensor samples = sampler.sample(mixture.abi(), need(in, "noise", request).to(at::kDouble), run);
+  const at::Tensor samples =
+      sampler.sample(mixture.abi(sampler.mix()), need(in, "noise", request).to(at::kDouble), run);
   return finish(request, {{"samples", samples}},
                 {{"nfe", mixture.calls()}, {"sigmas", sampler.levels()}, {"visited", mixture.sigmas()}});
 }

@@ -276,10 +276,11 @@ TEST_F(ChainOf, BlocksRunAndStopPassesThrough) {
                       [](const auto&) -> std::vector<at::Tensor> { throw Error(KINORA_DATA, "bad block"); });
             }),
             "bad block");
-  EXPECT_EQ(message([&] {
-              c.block(3, {x}, {}, 1, [](const std::vector<at::Tensor>& t) { return std::vector{t[0], t[0]}; });
-            }),
-            "block 3 returned 2 tensors, but was declared with n_out = 1");
+  EXPECT_EQ(
+      message([&] {
+        c.block(3, {x}, {}, 1, [](const std::vector<at::Tensor>& t) { return std::vector{t[0], t[0]}; });
+      }),
+      "block 3 returned 2 tensors, but was declared with n_out = 1");
 }
 
 }  // namespace

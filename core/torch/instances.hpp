@@ -21,6 +21,7 @@ class LossInstance {
   LossInstance& operator=(const LossInstance&) = delete;
   ~LossInstance() { api_.destroy(self_); }
 
+  uint32_t mix() const { return api_.mix; }
   at::Tensor level(const at::Tensor& uniform) const;
   at::Tensor noisy(const at::Tensor& latent, const at::Tensor& noise, const at::Tensor& sigma) const;
   struct Input {
@@ -47,6 +48,7 @@ class SamplerInstance {
   SamplerInstance& operator=(const SamplerInstance&) = delete;
   ~SamplerInstance() { api_.destroy(self_); }
 
+  uint32_t mix() const { return api_.mix; }
   std::vector<double> levels() const;
   at::Tensor sample(const kinora_denoiser& denoiser, const at::Tensor& noise, const kinora_run& run) const;
 

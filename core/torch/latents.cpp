@@ -1,8 +1,8 @@
 #include "core/torch/latents.hpp"
 
-#include <ATen/ATen.h>
-
 #include <fstream>
+
+#include <ATen/ATen.h>
 
 #include "kinora/error.hpp"
 
@@ -16,17 +16,23 @@ at::Tensor by_channel(const std::vector<double>& v, const at::Tensor& like) {
 nlohmann::json read_facts(const std::filesystem::path& file) {
   std::ifstream in(file);
   auto facts = nlohmann::json::parse(in, nullptr, false);
-  if (!facts.is_object()) throw Error(KINORA_DATA, file.string() + ": is missing or damaged; delete its folder and run again");
+  if (!facts.is_object())
+    throw Error(KINORA_DATA, file.string() + ": is missing or damaged; delete its folder and run again");
   return facts;
 }
 
 }  // namespace
 
-at::Tensor LatentScale::normalise(const at::Tensor& x) const { return (x - by_channel(mean, x)) / by_channel(std, x) * sigma_data; }
-at::Tensor LatentScale::denormalise(const at::Tensor& x) const { return x / sigma_data * by_channel(std, x) + by_channel(mean, x); }
+at::Tensor LatentScale::normalise(const at::Tensor& x) const {
+  return (x - by_channel(mean, x)) / by_channel(std, x) * sigma_data;
+}
+at::Tensor LatentScale::denormalise(const at::Tensor& x) const {
+  return x / sigma_data * by_channel(std, x) + by_channel(mean, x);
+}
 
 nlohmann::json LatentFacts::to_json() const {
-  return {{"mean", scale.mean}, {"std", scale.std}, {"sigma_data", scale.sigma_data}, {"latent_shape", shape}, {"text_size", text_size}, {"fps", fps}};
+  return {{"mean", scale.mean},    {"std", scale.std},       {"sigma_data", scale.sigma_data},
+          {"latent_shape", shape}, {"text_size", text_size}, {"fps", fps}};
 }
 
 LatentFacts LatentFacts::from_json(const nlohmann::json& j) {

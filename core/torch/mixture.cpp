@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "core/torch/mix.hpp"
 #include "kinora/aten.hpp"
 
 namespace kinora::core {
@@ -34,9 +35,9 @@ Mixture::Mixture(const at::Tensor& mean, const at::Tensor& std, const at::Tensor
 at::Tensor Mixture::denoise(const at::Tensor& x, const at::Tensor& sigma) {
   if (x.dim() != 2 || x.size(1) != mean_.size(1))
     invalid("x must have the shape [N, " + std::to_string(mean_.size(1)) + "], as mean has");
+  ++calls_;
   const at::Tensor x_ND = x.to(at::kCPU, at::kDouble);
   const at::Tensor sigma_N1 = sigma.to(at::kCPU, at::kDouble).reshape({-1, 1});
-  sigmas_.push_back(sigma_N1[0].item<double>());
   const at::Tensor noise_N1 = sigma_N1.square();
   const at::Tensor total_NK = noise_N1 + variance_;
   // Distances from differences: the expanded square loses half the digits where x is far from every mean.
@@ -47,14 +48,18 @@ at::Tensor Mixture::denoise(const at::Tensor& x, const at::Tensor& sigma) {
   return (r_NK * variance_ / total_NK).sum(-1, true) * x_ND + noise_N1 * at::matmul(r_NK / total_NK, mean_);
 }
 
-kinora_denoiser Mixture::abi() {
-  return {
-      sizeof(kinora_denoiser), 0, this,
-      [](void* self, kinora_tensor x, kinora_tensor sigma, kinora_tensor* out) {
-        return guard([&] {
-          *out = give(static_cast<Mixture*>(self)->denoise(borrow<at::Tensor>(x), borrow<at::Tensor>(sigma)));
-        });
-      }};
+kinora_denoiser Mixture::abi(uint32_t mix) {
+  mix_ = mix;
+  return {sizeof(kinora_denoiser), 0, this,
+          [](void* self, kinora_tensor x, kinora_tensor sigma, kinora_tensor* out) {
+            return guard([&] {
+              auto& m = *static_cast<Mixture*>(self);
+              const at::Tensor level = borrow<at::Tensor>(sigma);
+              m.sigmas_.push_back(level.flatten()[0].item<double>());
+              const Mixed added = remixed({borrow<at::Tensor>(x), level}, m.mix_, KINORA_MIX_ADD);
+              *out = give(m.denoise(added.x, added.sigma));
+            });
+          }};
 }
 
 }  // namespace kinora::core

@@ -10,6 +10,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "kinora/abi/noise.h"
 #include "kinora/abi/sampler.h"
 
 namespace kinora::core {
@@ -20,17 +21,20 @@ class Mixture {
   // CPU. Throws Error(KINORA_INVALID) that names the tensor.
   Mixture(const at::Tensor& mean, const at::Tensor& std, const at::Tensor& weight);
 
-  // x [N, D], sigma [N] -> x0 [N, D], float64. Counts as one call, whatever N.
+  // x [N, D] = x0 + sigma n, sigma [N] -> x0 [N, D], float64. Counts as one call, whatever N.
   at::Tensor denoise(const at::Tensor& x, const at::Tensor& sigma);
 
-  // For kinora_sampler.sample; lives as long as the mixture stays where it is.
-  kinora_denoiser abi();
+  // For kinora_sampler.sample of a sampler with this KINORA_MIX_*; lives as long as the mixture stays where
+  // it is.
+  kinora_denoiser abi(uint32_t mix = KINORA_MIX_ADD);
 
-  int64_t calls() const { return static_cast<int64_t>(sigmas_.size()); }
-  // Of each call, of its first row.
+  int64_t calls() const { return calls_; }
+  // Of each call, of its first row, in the sampler's unit.
   const std::vector<double>& sigmas() const { return sigmas_; }
 
  private:
+  uint32_t mix_ = KINORA_MIX_ADD;
+  int64_t calls_ = 0;
   at::Tensor mean_, variance_, log_weight_;
   std::vector<double> sigmas_;
 };

@@ -66,8 +66,10 @@ Parameter make_parameter(const kinora_param_spec& s) {
   if (s.role != KINORA_WHOLE && p.dim() >= static_cast<int64_t>(p.shape.size()))
     raise(KINORA_INVALID, "parameter '{}' of shape [{}] has no dimension {} to be split", p.name,
           fmt::join(p.shape, ", "), p.dim());
-  if (s.init > KINORA_INIT_UNIFORM)
+  if (s.init > KINORA_INIT_IDENTITY)
     raise(KINORA_INVALID, "parameter '{}': initialisation {} is unknown", p.name, s.init);
+  if (s.init == KINORA_INIT_IDENTITY && p.shape.size() < 2)
+    raise(KINORA_INVALID, "parameter '{}': an identity needs two dimensions", p.name);
   p.parts = parts_of(s, p.shape.empty() ? 1 : p.shape[static_cast<size_t>(p.dim())]);
   p.quantum = std::max<int64_t>(s.quantum, 1);
   p.block = s.block;
@@ -125,30 +127,46 @@ void place(const Parameter& p, const at::Tensor& local, const at::Tensor& whole)
   }
 }
 
+namespace {
+
+// Numbers [first, first + count) of the flattened tensor of KINORA_INIT_IDENTITY.
+void fill_identity(double* to, int64_t first, int64_t count, const Parameter& p) {
+  const int64_t rest = product(p.shape, 2), columns = p.shape[1];
+  for (int64_t i = first; i < first + count; ++i) {
+    const int64_t tap = i % rest, row = i / rest / columns, column = i / rest % columns;
+    *to++ = row == column && tap == rest - 1 ? 1 : 0;
+  }
+}
+
+void fill(double* to, int64_t first, int64_t count, uint64_t seed, const Parameter& p) {
+  if (p.init == KINORA_INIT_IDENTITY) return fill_identity(to, first, count, p);
+  if (p.init == KINORA_INIT_NORMAL) return fill_normal(to, first, count, seed, p.name);
+  fill_uniform(to, first, count, seed, p.name);
+  for (int64_t i = 0; i < count; ++i) to[i] = 2 * to[i] - 1;
+}
+
+}  // namespace
+
 at::Tensor draw(const Parameter& p, uint64_t seed, at::ScalarType dtype) {
   const auto exact = dtype == at::kFloat ? at::kFloat : at::kDouble;
   auto out = at::empty(p.local_shape(), at::TensorOptions().dtype(exact));
   if (p.init == KINORA_INIT_CONSTANT) return out.fill_(p.a).to(dtype);
-  const auto fill = [&](auto* to) {
+  const auto fill_all = [&](auto* to) {
     at::parallel_for(0, p.local_numel(), 1 << 15, [&](int64_t begin, int64_t end) {
       std::vector<double> block;
       for (const auto& run : runs(p, begin, end - begin)) {
         block.resize(static_cast<size_t>(run.count));
-        (p.init == KINORA_INIT_NORMAL ? fill_normal : fill_uniform)(block.data(), run.global, run.count, seed,
-                                                                    p.name);
-        const bool uniform = p.init == KINORA_INIT_UNIFORM;
-        for (int64_t i = 0; i < run.count; ++i) {
-          const double x = block[static_cast<size_t>(i)];
+        fill(block.data(), run.global, run.count, seed, p);
+        for (int64_t i = 0; i < run.count; ++i)
           to[run.local + i] =
-              static_cast<std::remove_pointer_t<decltype(to)>>(p.a * (uniform ? 2 * x - 1 : x));
-        }
+              static_cast<std::remove_pointer_t<decltype(to)>>(p.a * block[static_cast<size_t>(i)]);
       }
     });
   };
   if (exact == at::kFloat) {
-    fill(out.data_ptr<float>());
+    fill_all(out.data_ptr<float>());
   } else {
-    fill(out.data_ptr<double>());
+    fill_all(out.data_ptr<double>());
   }
   return out.to(dtype);
 }

@@ -114,6 +114,18 @@ TEST(Draw, DependsOnSeedAndNameAndHasTheAskedSpread) {
   EXPECT_NEAR(u.max().item<double>(), 0.7, 0.001);
 }
 
+TEST(Draw, AnIdentityHandsOnThePresentFrameAlsoWhenItIsCut) {
+  auto p = make({{4, 3, 2, 1, 1}, KINORA_WHOLE, {}}, 0, 1);
+  p.init = KINORA_INIT_IDENTITY;
+  const auto whole = draw(p, 1, at::kFloat);
+  const auto now = whole.select(2, 1).flatten(1);
+  EXPECT_TRUE(at::equal(now, 0.7 * at::eye(4, 3))) << now;
+  EXPECT_EQ(whole.select(2, 0).abs().max().item<float>(), 0);
+  auto cut = make({{4, 3}, KINORA_COLUMN, {}}, 1, 2);
+  cut.init = KINORA_INIT_IDENTITY;
+  EXPECT_TRUE(at::equal(draw(cut, 1, at::kDouble), 0.7 * at::eye(4, 3, at::kDouble).narrow(0, 2, 2)));
+}
+
 TEST(TokenNoise, IsAFunctionOfSampleTokenChannelAndKeyOnly) {
   const auto like = at::zeros({4, 10, 7}, at::kDouble);
   const auto index = at::arange(10, at::kLong).unsqueeze(0);

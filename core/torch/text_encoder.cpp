@@ -10,7 +10,8 @@ namespace {
 at::Tensor ids(const Sample& sample, const char* name) {
   const kinora_dl_tensor* t = sample.tensor(name);
   if (!t || t->ndim != 1 || t->code != KINORA_DL_INT || t->bits != 64)
-    throw Error(KINORA_INVALID, std::string("the stage of slot words must set the tensor ") + name + ", int64 [L]");
+    throw Error(KINORA_INVALID,
+                std::string("the stage of slot words must set the tensor ") + name + ", int64 [L]");
   return at::from_blob(static_cast<char*>(t->data) + t->byte_offset, {1, t->shape[0]}, at::kLong).clone();
 }
 
@@ -18,7 +19,8 @@ at::Tensor ids(const Sample& sample, const char* name) {
 
 TextEncoder::TextEncoder(JobContext& context, const JobSpec& encode)
     : words_(context.runtime(), encode.component("words")->id, encode.component("words")->options),
-      network_(std::make_unique<Network>(context.open(*encode.component("text")), encode.component("text")->options, ChainOptions{})) {
+      network_(std::make_unique<Network>(context.open(*encode.component("text")),
+                                         encode.component("text")->options, ChainOptions{})) {
   network_->load(encode.options.at("text_weights").get<std::string>(), true);
 }
 
@@ -28,7 +30,8 @@ at::Tensor TextEncoder::operator()(const std::string& text) {
   sample.set("txt", text);
   const Sample words = words_(sample);
   const at::Tensor mask = ids(words, "attention_mask");
-  const at::Tensor out = network_->forward({{"input_ids", ids(words, "input_ids")}, {"attention_mask", mask}}).at(0);
+  const at::Tensor out =
+      network_->forward({{"input_ids", ids(words, "input_ids")}, {"attention_mask", mask}}).at(0);
   return out[0].index_select(0, mask[0].nonzero().squeeze(1)).contiguous();
 }
 

@@ -43,6 +43,32 @@ class Oracle {
   core::NamedTensors all_;
 };
 
+// As tests/oracle/numbers.py: unit variance, uniform, exact in float32, a function of (name, index).
+inline at::Tensor numbers(const std::string& name, at::IntArrayRef shape) {
+  uint64_t h = 0xCBF29CE484222325u;
+  for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
+  const at::Tensor out = at::empty(shape, at::kDouble);
+  auto* to = out.data_ptr<double>();
+  for (int64_t i = 0; i < out.numel(); ++i) {
+    uint64_t z = h + (static_cast<uint64_t>(i) + 1) * 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    z ^= z >> 31;
+    to[i] = static_cast<float>((2 * (static_cast<double>(z >> 11) * 0x1p-53) - 1) * 1.7320508075688772);
+  }
+  return out;
+}
+
+// numbers.weight() of there.
+inline at::Tensor oracle_weight(const std::string& name, const std::vector<int64_t>& shape,
+                                double gain = 0.7) {
+  const at::Tensor x = numbers(name, shape);
+  const auto ends = [&](std::string_view tail) { return name.size() >= tail.size() && name.ends_with(tail); };
+  if (shape.size() < 2)
+    return (x * 0.1 + (ends("weight") || ends("gamma") ? 1.0 : 0.0)).to(at::kFloat).to(at::kDouble);
+  return (x * (gain / std::sqrt(static_cast<double>(x[0].numel())))).to(at::kFloat).to(at::kDouble);
+}
+
 // Largest difference, relative to the largest number of b.
 inline double difference(const at::Tensor& a, const at::Tensor& b) {
   if (a.sizes() != b.sizes())
@@ -82,6 +108,12 @@ class OnChain {
   void* self() const { return instance_.self(); }
   void load(const core::NamedTensors& weights, const core::LoadOptions& how = {}) {
     core::load_values(chain_.parameters(), chain_.leaves(), weights, how);
+  }
+  // The numbers that tests/oracle/numbers.py gives every parameter.
+  void fill(double gain = 0.7) {
+    core::NamedTensors weights;
+    for (const auto& p : chain_.parameters()) weights[p.name] = oracle_weight(p.name, p.shape, gain);
+    load(weights);
   }
   // Numbers that leave no layer at zero, for what no oracle is needed.
   void randomise() {

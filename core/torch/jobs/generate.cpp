@@ -14,6 +14,7 @@
 #include "core/torch/instances.hpp"
 #include "core/torch/jobs/jobs.hpp"
 #include "core/torch/latents.hpp"
+#include "core/torch/mix.hpp"
 #include "core/torch/network.hpp"
 #include "core/torch/noise.hpp"
 #include "core/torch/parallelism.hpp"
@@ -62,8 +63,10 @@ class Generator {
     const at::Tensor text = text_(prompt).unsqueeze(0);
     const at::Tensor none =
         options_.negative.empty() ? at::zeros_like(text) : text_(options_.negative).unsqueeze(0);
-    FunctionDenoiser denoiser(
-        [&](const at::Tensor& x, const at::Tensor& sigma) { return guided(x, sigma, text, none); });
+    FunctionDenoiser denoiser([&](const at::Tensor& x, const at::Tensor& sigma) {
+      const Mixed in = remixed({x, sigma}, sampler_.mix(), loss_.mix());
+      return guided(in.x, in.sigma, text, none);
+    });
     const auto shape = latent_shape();
     const at::Tensor like = at::empty({1, shape[0], shape[1], shape[2], shape[3]}, at::kDouble);
     const uint64_t seed = static_cast<uint64_t>(context_.run().seed);

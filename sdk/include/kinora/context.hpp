@@ -24,6 +24,7 @@ struct Init {
   static Init constant(double a) { return {KINORA_INIT_CONSTANT, a}; }
   static Init normal(double std) { return {KINORA_INIT_NORMAL, std}; }
   static Init uniform(double a) { return {KINORA_INIT_UNIFORM, a}; }
+  static Init identity(double a = 1) { return {KINORA_INIT_IDENTITY, a}; }
 };
 
 struct Parameter {

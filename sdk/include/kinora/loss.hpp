@@ -12,6 +12,7 @@ class Loss {
  public:
   static constexpr const char* kind = "loss";
   static constexpr const char* interface_id = KINORA_LOSS;
+  static constexpr uint32_t mix = KINORA_MIX_ADD;  // a subclass may declare its own
   struct Input {
     T latent, timestep;
   };
@@ -27,7 +28,7 @@ class Loss {
   static const void* api() {
     using H = kinora_tensor;
     static const kinora_loss table{
-        sizeof(kinora_loss), 0,
+        sizeof(kinora_loss), L::mix,
         [](const kinora_host*, const kinora_options* o) -> void* {
           Loss* made = nullptr;
           guard([&] { made = new L(described<L>().read(o)); });

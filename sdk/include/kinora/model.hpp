@@ -14,6 +14,7 @@ class Model {
  public:
   static constexpr const char* kind = "model";
   static constexpr const char* interface_id = KINORA_MODEL;
+  static constexpr uint32_t sees = KINORA_SEES_ALL;  // a subclass may declare its own
   virtual ~Model() = default;
   // The manifest's outputs, in its order.
   virtual std::vector<T> forward(const Context<T>& ctx, const Named<T>& in) = 0;
@@ -23,7 +24,7 @@ class Model {
   template <class M>
   static const void* api() {
     static const kinora_model table{
-        sizeof(kinora_model), 0,
+        sizeof(kinora_model), M::sees,
         [](const kinora_host*, const kinora_options* o, const kinora_context* c) -> void* {
           Model* made = nullptr;
           guard([&] { made = new M(described<M>().read(o), Context<T>(c)); });

@@ -30,6 +30,7 @@ class Sampler {
  public:
   static constexpr const char* kind = "sampler";
   static constexpr const char* interface_id = KINORA_SAMPLER;
+  static constexpr uint32_t mix = KINORA_MIX_ADD;  // a subclass may declare its own
   virtual ~Sampler() = default;
   // Noise levels that sample() will visit, descending.
   virtual std::vector<double> levels() const = 0;
@@ -39,7 +40,7 @@ class Sampler {
   template <class T>
   static const void* api() {
     static const kinora_sampler table{
-        sizeof(kinora_sampler), 0,
+        sizeof(kinora_sampler), T::mix,
         [](const kinora_host*, const kinora_options* o) -> void* {
           Sampler* made = nullptr;
           guard([&] { made = new T(described<T>().read(o)); });

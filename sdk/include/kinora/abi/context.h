@@ -49,6 +49,8 @@ typedef int64_t kinora_seq;   /* 0: not tokens but the same on every rank of the
 #define KINORA_INIT_CONSTANT 0u /* a */
 #define KINORA_INIT_NORMAL 1u   /* mean 0, standard deviation a */
 #define KINORA_INIT_UNIFORM 2u  /* in [-a, a) */
+#define KINORA_INIT_IDENTITY 3u /* a where the first two indices are equal and the others the last, else 0: a causal
+                                   convolution over time that starts by handing on the present frame */
 
 typedef struct kinora_param_spec {
   uint32_t struct_size;

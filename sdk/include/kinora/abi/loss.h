@@ -6,6 +6,7 @@
 #ifndef KINORA_ABI_LOSS_H
 #define KINORA_ABI_LOSS_H
 #include "kinora/abi/host.h"
+#include "kinora/abi/noise.h"
 #include "kinora/abi/options.h"
 #include "kinora/abi/tensor.h"
 KINORA_EXTERN_C_BEGIN
@@ -13,7 +14,7 @@ KINORA_EXTERN_C_BEGIN
 
 typedef struct kinora_loss {
   uint32_t struct_size;
-  uint32_t reserved;
+  uint32_t mix; /* KINORA_MIX_*: what its sigma means */
   /* [any-thread] */
   void* (*create)(const kinora_host*, const kinora_options*);
   void (*destroy)(void* self);
@@ -26,13 +27,14 @@ typedef struct kinora_loss {
   int32_t (*input)(void* self, kinora_tensor x, kinora_tensor sigma, kinora_tensor* latent, kinora_tensor* timestep);
   /* [owner-thread] x, output [B, ...] of one shape, sigma as above -> the clean latent x0 that the output stands for. */
   int32_t (*estimate)(void* self, kinora_tensor x, kinora_tensor sigma, kinora_tensor output, kinora_tensor* x0);
-  /* [owner-thread] in: the manifest's inputs by name; out: its outputs in its order, the first `loss` [B]: one number a
+  /* [owner-thread] in: the manifest's inputs by name, among them the model's outputs by theirs (`output` also as
+   * `prediction`); out: its outputs in its order, the first `loss` [B]: one number a
    * sample, a mean over its elements. The caller divides the sum by the global number of samples. */
   int32_t (*evaluate)(void* self, const kinora_named* in, uint64_t n_in, kinora_tensor* out, uint64_t n_out);
 } kinora_loss;
 
 KINORA_SLOT(kinora_loss, struct_size, 0);
-KINORA_SLOT(kinora_loss, reserved, 4);
+KINORA_SLOT(kinora_loss, mix, 4);
 KINORA_SLOT(kinora_loss, create, 8);
 KINORA_SLOT(kinora_loss, destroy, 16);
 KINORA_SLOT(kinora_loss, level, 24);

@@ -11,9 +11,13 @@
 KINORA_EXTERN_C_BEGIN
 #define KINORA_MODEL "kinora.model/1"
 
+/* Which tokens a token may see in attention, where the run's own rule does not say less. */
+#define KINORA_SEES_ALL 0u
+#define KINORA_SEES_BEFORE 1u /* itself and the tokens before it, by KINORA_TOKEN_INDEX: next-token models */
+
 typedef struct kinora_model {
   uint32_t struct_size;
-  uint32_t reserved;
+  uint32_t sees; /* KINORA_SEES_* */
   /* [owner-thread] Declares its parameters in the context and keeps no tensor. Null and set_error on failure. */
   void* (*create)(const kinora_host*, const kinora_options*, const kinora_context*);
   void (*destroy)(void* self);
@@ -26,7 +30,7 @@ typedef struct kinora_model {
 } kinora_model;
 
 KINORA_SLOT(kinora_model, struct_size, 0);
-KINORA_SLOT(kinora_model, reserved, 4);
+KINORA_SLOT(kinora_model, sees, 4);
 KINORA_SLOT(kinora_model, create, 8);
 KINORA_SLOT(kinora_model, destroy, 16);
 KINORA_SLOT(kinora_model, forward, 24);

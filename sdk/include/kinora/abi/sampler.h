@@ -6,6 +6,7 @@
 #ifndef KINORA_ABI_SAMPLER_H
 #define KINORA_ABI_SAMPLER_H
 #include "kinora/abi/host.h"
+#include "kinora/abi/noise.h"
 #include "kinora/abi/options.h"
 #include "kinora/abi/run.h"
 KINORA_EXTERN_C_BEGIN
@@ -23,7 +24,7 @@ typedef struct kinora_denoiser {
 
 typedef struct kinora_sampler {
   uint32_t struct_size;
-  uint32_t reserved;
+  uint32_t mix; /* KINORA_MIX_*: how x of its denoiser calls is mixed, and what its levels mean */
   /* [any-thread] New instance with options already checked against the manifest; null and set_error on failure. */
   void* (*create)(const kinora_host*, const kinora_options*);
   void (*destroy)(void* self);
@@ -41,7 +42,7 @@ KINORA_SLOT(kinora_denoiser, self, 8);
 KINORA_SLOT(kinora_denoiser, denoise, 16);
 KINORA_SIZE(kinora_denoiser, 24);
 KINORA_SLOT(kinora_sampler, struct_size, 0);
-KINORA_SLOT(kinora_sampler, reserved, 4);
+KINORA_SLOT(kinora_sampler, mix, 4);
 KINORA_SLOT(kinora_sampler, create, 8);
 KINORA_SLOT(kinora_sampler, destroy, 16);
 KINORA_SLOT(kinora_sampler, levels, 24);

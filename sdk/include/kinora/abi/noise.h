@@ -1,0 +1,11 @@
+/* How noise is mixed into a clean latent, that is, what a noise level means.                  since ABI 1.0
+ *
+ * The two are one process seen in two units: with s = sigma / (1 + sigma), x of BLEND is (1 - s) times x of ADD. The host
+ * converts between a sampler and a loss that differ. */
+#ifndef KINORA_ABI_NOISE_H
+#define KINORA_ABI_NOISE_H
+#include "kinora/abi/base.h"
+
+#define KINORA_MIX_ADD 0u   /* x = x0 + sigma n, sigma in [0, inf): EDM, "variance exploding" */
+#define KINORA_MIX_BLEND 1u /* x = (1 - s) x0 + s n, s in [0, 1]: rectified flow, flow matching */
+#endif
