@@ -1,8 +1,10 @@
 // What the commands of the program share.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/run/run_file.hpp"
 #include "core/runtime.hpp"
 
 namespace kinora {
@@ -19,10 +21,15 @@ struct Globals {
 // One line on stderr, "kinora: ...", and the exit code.
 int complain(int code, const std::string& message);
 
+// Reads a run file and the --set overrides; prints every problem. Nothing if there was one.
+std::optional<core::RunFile> load_run(core::Runtime&, const std::string& file,
+                                      const std::vector<std::string>& sets);
+
 int run_command(core::Runtime&, const Arguments&);
 int check_command(core::Runtime&, const Arguments&);
 int apply_command(core::Runtime&, const Arguments&);
 int bench_command(core::Runtime&, const Arguments&);
+int generate_command(core::Runtime&, const Arguments&);
 int completion_command(const Arguments&);
 
 }  // namespace kinora

@@ -19,6 +19,7 @@ usage: kinora [--plugins DIR]... [--log LEVEL] COMMAND ...
 commands
   run FILE.toml          run the jobs of a file; go on with what is unfinished
   check FILE.toml        every error of a run file at once, with its place and a suggestion
+  generate FILE.toml     make a video with the networks of a run: --prompt, --image, --from VIDEO
   plugins                the components there are: list, inspect ID, validate FILE.so, new KIND NAME
   apply ID [INPUT]       run one component alone on one input
   bench [NAME]           measure this machine; one line of JSON each
@@ -42,6 +43,7 @@ exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted
 const std::map<std::string, int (*)(core::Runtime&, const Arguments&)>& commands() {
   static const std::map<std::string, int (*)(core::Runtime&, const Arguments&)> all{
       {"run", run_command},     {"check", check_command}, {"apply", apply_command}, {"bench", bench_command},
+      {"generate", generate_command},
       {"plugins", [](core::Runtime& r, const Arguments& a) { return plugins_command(r, a); }},
       {"completion", [](core::Runtime&, const Arguments& a) { return completion_command(a); }}};
   return all;

@@ -28,24 +28,6 @@ examples:
 
 )";
 
-// Reads the file and the --set overrides; prints every problem. Nothing if there was one.
-std::optional<core::RunFile> load(core::Runtime& runtime, const std::string& file,
-                                  const std::vector<std::string>& sets) {
-  auto doc = core::Document::read(file);
-  if (!doc) {
-    std::cerr << doc.failure().message << "\n";
-    return std::nullopt;
-  }
-  std::vector<core::Diagnostic> problems;
-  for (const auto& set : sets)
-    if (auto status = doc->set(set); !status) problems.push_back({{}, status.failure().message});
-  core::RunFile run = core::read_run(*doc, runtime.registry(), problems);
-  for (const auto& p : problems) std::cerr << (p.at.file.empty() ? p.message : core::format(p)) << "\n";
-  if (problems.empty()) return run;
-  std::cerr << file << ": " << problems.size() << (problems.size() == 1 ? " error\n" : " errors\n");
-  return std::nullopt;
-}
-
 po::options_description run_options() {
   po::options_description options("options");
   options.add_options()("set", po::value<std::vector<std::string>>()->composing()->value_name("a.b=v"),
@@ -78,6 +60,23 @@ Parsed parse(const Arguments& arguments, const po::options_description& visible)
 
 }  // namespace
 
+std::optional<core::RunFile> load_run(core::Runtime& runtime, const std::string& file,
+                                      const std::vector<std::string>& sets) {
+  auto doc = core::Document::read(file);
+  if (!doc) {
+    std::cerr << doc.failure().message << "\n";
+    return std::nullopt;
+  }
+  std::vector<core::Diagnostic> problems;
+  for (const auto& set : sets)
+    if (auto status = doc->set(set); !status) problems.push_back({{}, status.failure().message});
+  core::RunFile run = core::read_run(*doc, runtime.registry(), problems);
+  for (const auto& p : problems) std::cerr << (p.at.file.empty() ? p.message : core::format(p)) << "\n";
+  if (problems.empty()) return run;
+  std::cerr << file << ": " << problems.size() << (problems.size() == 1 ? " error\n" : " errors\n");
+  return std::nullopt;
+}
+
 int run_command(core::Runtime& runtime, const Arguments& arguments) {
   const auto visible = run_options();
   const Parsed given = parse(arguments, visible);
@@ -88,7 +87,7 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
   if (given.file.empty())
     return complain(kUsage,
                     "run: which file? kinora run FILE.toml, for example kinora run configs/quickstart.toml");
-  auto run = load(runtime, given.file, given.sets);
+  auto run = load_run(runtime, given.file, given.sets);
   if (!run) return kUsage;
   if (given.values.count("out"))
     run->out = std::filesystem::absolute(given.values["out"].as<std::string>()).lexically_normal();
@@ -130,7 +129,7 @@ int check_command(core::Runtime& runtime, const Arguments& arguments) {
     return kDone;
   }
   if (given.file.empty()) return complain(kUsage, "check: which file? kinora check FILE.toml");
-  const auto run = load(runtime, given.file, given.sets);
+  const auto run = load_run(runtime, given.file, given.sets);
   if (!run) return kUsage;
   std::cout << given.file << ": " << run->jobs.size() << (run->jobs.size() == 1 ? " job" : " jobs")
             << ", no errors\n";

@@ -117,28 +117,4 @@ struct TrainOptions : OptimizerOptions {
   }
 };
 
-struct GenerateOptions {
-  std::vector<std::string> prompts;
-  int64_t frames = 0, height = 0, width = 0, count = 1, crf = 16, threads = 0;
-  double guidance = 1.0, fps = 0;
-  std::string negative;
-  static void describe(Describe<GenerateOptions>& d) {
-    d.name("generate").help("Makes videos from prompts with the trained model");
-    d.option("prompts", &GenerateOptions::prompts).required().help("one video each");
-    d.option("count", &GenerateOptions::count).range(1, 1e6).help("videos a prompt");
-    d.option("frames", &GenerateOptions::frames).at_least(0).help("0: as in training");
-    d.option("height", &GenerateOptions::height).at_least(0).unit("pixels").help("0: as in training");
-    d.option("width", &GenerateOptions::width).at_least(0).unit("pixels").help("0: as in training");
-    d.option("guidance", &GenerateOptions::guidance)
-        .at_least(0)
-        .help(
-            "classifier-free: none + guidance * (prompt - none); 1: the prompt alone, one call of the model "
-            "a step");
-    d.option("negative", &GenerateOptions::negative).help("what guidance leads away from; empty: no text");
-    d.option("fps", &GenerateOptions::fps).at_least(0).help("of the videos; 0: as in training");
-    d.option("crf", &GenerateOptions::crf).range(0, 51).help("H.264 quality, lower is better");
-    d.option("threads", &GenerateOptions::threads).range(0, 4096).help("of tensor operations; 0: one a core");
-  }
-};
-
 }  // namespace kinora::core

@@ -2,6 +2,7 @@
 
 #include "core/run/cancel.hpp"
 #include "core/run/torch_library.hpp"
+#include "kinora/error.hpp"
 
 namespace kinora::core {
 
@@ -12,9 +13,11 @@ kinora_run run_of(Call& call) {
   run.n_threads = 1;
   run.seed = call.seed;
   run.self = &call;
-  run.progress = [](void* self, int64_t done, int64_t, kinora_tensor) -> int32_t {
-    if (auto* progress = static_cast<Call*>(self)->progress) progress->update(done);
-    return cancelled() ? KINORA_CANCELLED : KINORA_OK;
+  run.progress = [](void* self, int64_t done, int64_t, kinora_tensor preview) -> int32_t {
+    auto& c = *static_cast<Call*>(self);
+    if (c.progress) c.progress->update(done);
+    if (cancelled()) return KINORA_CANCELLED;
+    return c.preview && preview ? guard([&] { c.preview(done, preview); }) : KINORA_OK;
   };
   run.cancelled = [](void*) -> int32_t { return cancelled() ? KINORA_CANCELLED : KINORA_OK; };
   run.noise = [](void* self, const char* key, kinora_tensor like, kinora_tensor* out) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/jobs/curate.hpp"
+#include "core/jobs/generating.hpp"
 #include "core/jobs/report.hpp"
 #include "core/jobs/training.hpp"
 
@@ -43,11 +44,18 @@ std::vector<JobKind> make_kinds() {
                    {"encode"},
                    true,
                    true});
-  kinds.push_back({described_job<GenerateOptions>(),
-                   {{"sampler", "sampler", "edm-heun", true, false, "noise to sample"}, precision},
-                   {"train"},
-                   true,
-                   true});
+  kinds.push_back(
+      {described_job<GenerateOptions>(),
+       {{"sampler", "sampler", "edm-heun", true, false, "noise to sample"},
+        {"model", "model", "", false, false, "a published one, instead of a train job's"},
+        {"loss", "loss", "", false, false, "what that model was trained on"},
+        {"tokenizer", "tokenizer", "", false, false, "a published one, instead of a train-tokenizer job's"},
+        {"text", "model", "", false, false, "text encoder, instead of the encode job's"},
+        {"words", "stage", "", false, false, "text to tokens, for `text`"},
+        precision},
+       {"train", "train-tokenizer"},
+       false,
+       true});
   kinds.push_back({described_job<ReportOptions>(), {}, {}, false, false});
   return kinds;
 }

@@ -1,4 +1,4 @@
-// What train-tokenizer, encode and generate compute, on real clips, against the mathematics written out here.
+// What train-tokenizer and encode compute, on real clips, against the mathematics written out here.
 #include <cmath>
 #include <cstdlib>
 #include <set>
@@ -8,89 +8,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/run/one_stage.hpp"
 #include "core/torch/clips.hpp"
 #include "core/torch/jobs/jobs.hpp"
 #include "core/torch/latents.hpp"
 #include "core/torch/noise.hpp"
 #include "core/torch/text_encoder.hpp"
-#include "tests/support/run_file.hpp"
+#include "core/torch/video_jobs_testing.hpp"
 
 namespace kinora::core {
 namespace {
-
-namespace fs = std::filesystem;
-using test::ScratchRun;
-
-constexpr uint64_t kSeed = 3;                            // of ScratchRun
-constexpr int64_t kFrames = 9, kStride = 4, kEvery = 8;  // of its jobs
-const std::map<std::string, std::string> kClips = {      // keys of the shard's samples, in its order
-    {"a", "bbb_A.mp4"},
-    {"c", "bbb_C.mp4"},
-    {"d", "bbb_D.mp4"}};
-const std::map<std::string, std::string> kCaptions = {
-    {"a", "red sea"}, {"b", "blue"}, {"c", "blue sea red"}, {"d", "sea"}};
-
-// Four clips: a and c have 16 frames, d has 6, and b is no video at all.
-void write_shard(const ScratchRun& run) {
-  const fs::path from = run.folder() / "fields";
-  fs::create_directories(from);
-  fs::create_directories(run.of("shards"));
-  for (const auto& [key, file] : kClips)
-    fs::copy_file(fs::path(KINORA_TEST_DATA) / file, from / (key + ".mp4"));
-  std::ofstream(from / "b.mp4") << std::string(5000, 'x');
-  for (const auto& [key, text] : kCaptions) std::ofstream(from / (key + ".txt")) << text;
-  const std::string command = fmt::format(
-      "cd '{}' && tar --format=ustar -cf '{}/shard-000000.tar' a.mp4 a.txt b.mp4 b.txt c.mp4 c.txt d.mp4 "
-      "d.txt",
-      from.string(), run.of("shards").string());
-  ASSERT_EQ(std::system(command.c_str()), 0);
-}
-
-// uint8 [T, H, W, 3], by the reading stage with these options.
-at::Tensor decoded(const std::vector<char>& bytes, const json& options) {
-  const OneStage read(test::runtime(), "video.read", options);
-  kinora::Sample sample("x");
-  sample.set("mp4", std::string(bytes.begin(), bytes.end()));
-  const kinora::Sample made = read(sample);
-  const kinora_dl_tensor* t = made.tensor("frames");
-  return at::from_blob(static_cast<char*>(t->data) + t->byte_offset, at::IntArrayRef(t->shape, 4), at::kByte)
-      .clone();
-}
-std::vector<char> bytes_of(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-// A clip as the jobs scale it, float32 [3, T, H, W] in [-1, 1].
-at::Tensor clip(const std::string& key) {
-  const auto frames = decoded(bytes_of(fs::path(KINORA_TEST_DATA) / kClips.at(key)),
-                              {{"height", 16}, {"width", 32}, {"stride", kEvery}});
-  return (frames.to(at::kDouble) / 255 * 2 - 1).permute({3, 0, 1, 2}).to(at::kFloat);
-}
-at::Tensor window(const std::string& key, int64_t first) {
-  return clip(key).narrow(1, first, kFrames).unsqueeze(0);
-}
-
-double worst(const at::Tensor& a, const at::Tensor& b) {
-  return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
-}
-
-std::unique_ptr<ScratchRun> prepared(const std::map<std::string, std::string>& more = {}) {
-  auto run = std::make_unique<ScratchRun>(more);
-  EXPECT_EQ(run->problems(), "");
-  write_shard(*run);
-  ScratchRun::save(*run->network("tokenizer", "tokenizer"), run->of("tokenizer") / "weights.safetensors");
-  ScratchRun::save(*run->network("latents", "text"), run->folder() / "text.safetensors");
-  ScratchRun::save(*run->network("dit", "model"), run->of("dit") / "weights.safetensors");
-  return run;
-}
-
-json encoded(const ScratchRun& run) {
-  JobContext context = run.context("latents");
-  run_encode(context);
-  return context.summary;
-}
 
 TEST(EncodeJob, CachesEveryWindowOfEveryClipAndItsStatistics) {
   const at::NoGradGuard off;
@@ -192,113 +118,6 @@ TEST(TrainTokenizerJob, ReconstructsCropsAtRandomStarts) {
   EXPECT_NEAR(context.summary.at("psnr").get<double>(), psnr, 1e-3);
   const json outcome = {{"clips", 4}, {"used", 2}, {"too_short", 1}, {"failed", 1}};
   for (const auto& [name, n] : outcome.items()) EXPECT_EQ(context.summary.at(name), n) << name;
-}
-
-struct Film {
-  double guidance = 1.5;
-  std::string negative;
-};
-
-// Karras et al. 2022, algorithm 1, around D(x; sigma) = c_skip x + c_out F with guidance; the film of video n
-// as uint8 frames.
-at::Tensor film(const ScratchRun& run, int64_t n, const std::string& prompt, const Film& how,
-                bool blind = false) {
-  const auto model = run.network("dit", "model", at::kDouble),
-             tokenizer = run.network("tokenizer", "tokenizer");
-  JobContext context = run.context("film", false);
-  TextEncoder encoder(context, run.spec("latents"));
-  const at::Tensor with = encoder(prompt).to(at::kDouble).unsqueeze(0) * (blind ? 0.0 : 1.0);
-  const at::Tensor without =
-      how.negative.empty() ? at::zeros_like(with) : encoder(how.negative).to(at::kDouble).unsqueeze(0);
-  const auto estimate = [&](const at::Tensor& x, double s, const at::Tensor& text) {
-    const double s2 = s * s, d2 = 0.25;
-    const at::Tensor f = model
-                             ->forward({{"latent", x / std::sqrt(s2 + d2)},
-                                        {"timestep", at::full({1}, std::log(s) / 4, at::kDouble)},
-                                        {"text", text}})
-                             .at(0);
-    return d2 / (s2 + d2) * x + s * 0.5 / std::sqrt(s2 + d2) * f;
-  };
-  const auto denoise = [&](const at::Tensor& x, double s) {
-    const at::Tensor none = estimate(x, s, without);
-    return none + how.guidance * (estimate(x, s, with) - none);
-  };
-  const LatentData data(run.of("latents"));
-  const auto shape = data.facts().shape;
-  constexpr int kSteps = 3;
-  std::vector<double> t;
-  for (int i = 0; i < kSteps; ++i)
-    t.push_back(std::pow(
-        std::pow(80., 1 / 7.) + i / double(kSteps - 1) * (std::pow(0.002, 1 / 7.) - std::pow(80., 1 / 7.)),
-        7));
-  t.push_back(0);
-  at::Tensor x = sample_noise(at::empty({1, shape[0], shape[1], shape[2], shape[3]}, at::kDouble), kSeed, n,
-                              "generate.noise") *
-                 t[0];
-  for (size_t i = 0; i < kSteps; ++i) {
-    const at::Tensor slope = (x - denoise(x, t[i])) / t[i];
-    const at::Tensor next = x + (t[i + 1] - t[i]) * slope;
-    x = t[i + 1] == 0 ? next
-                      : x + (t[i + 1] - t[i]) * 0.5 * (slope + (next - denoise(next, t[i + 1])) / t[i + 1]);
-  }
-  const auto by_channel = [](const std::vector<double>& v) {
-    return at::tensor(v, at::kDouble).view({-1, 1, 1, 1});
-  };
-  const at::Tensor latent =
-      x / 0.5 * by_channel(data.facts().scale.std) + by_channel(data.facts().scale.mean);
-  const at::Tensor video = tokenizer->decode(latent.to(at::kFloat))[0];
-  return ((video.to(at::kDouble).clamp(-1, 1) + 1) / 2 * 255).round().to(at::kByte).permute({1, 2, 3, 0});
-}
-
-// Six of the frames, side by side, as the lossless picture holds them.
-at::Tensor strip(const at::Tensor& frames) {
-  const at::Tensor at = at::linspace(0, static_cast<double>(frames.size(0) - 1), 6).round().to(at::kLong);
-  return at::cat(frames.index_select(0, at).unbind(0), 1);
-}
-at::Tensor picture(const fs::path& png) { return decoded(bytes_of(png), json::object())[0]; }
-
-json generated(const ScratchRun& run) {
-  JobContext context = run.context("film");
-  run_generate(context);
-  return context.summary;
-}
-
-TEST(GenerateJob, ShowsWhatTheSamplerMadeOfThePrompt) {
-  const at::NoGradGuard off;
-  const std::vector<std::string> prompts = {"red sea", "blue"};
-  for (const Film& how : {Film{1.5, ""}, Film{1, ""}, Film{2, "sea"}}) {
-    const auto run =
-        prepared({{"film", fmt::format("guidance = {}\nnegative = '{}'", how.guidance, how.negative)}});
-    encoded(*run);
-    EXPECT_EQ(generated(*run).at("videos"), 2);
-    for (int64_t n = 0; n < 2; ++n) {
-      const at::Tensor want = strip(film(*run, n, prompts[static_cast<size_t>(n)], how));
-      const at::Tensor got = picture(run->of("film") / "videos" / fmt::format("{:03}.png", n));
-      ASSERT_EQ(got.sizes(), want.sizes());
-      EXPECT_LE(worst(got, want), 1) << "video " << n << ", guidance " << how.guidance;
-      EXPECT_GT(want.to(at::kDouble).std().item<double>(), 5) << "a grey picture would show nothing";
-      EXPECT_GT(worst(strip(film(*run, n, prompts[static_cast<size_t>(n)], how, true)), want), 3)
-          << "a prompt without effect would show nothing";
-    }
-  }
-}
-
-// Killed between the second video's picture and its last file.
-TEST(GenerateJob, KeepsVideosThatAreCompleteAndWritesEachLineOnce) {
-  const auto run = prepared();
-  encoded(*run);
-  generated(*run);
-  const fs::path videos = run->of("film") / "videos";
-  const auto first = bytes_of(run->of("film") / "metrics.jsonl"), second = bytes_of(videos / "001.mp4");
-  const auto written = fs::last_write_time(videos / "000.mp4");
-  fs::remove(videos / "001.json");
-  fs::remove(videos / "001.mp4");
-  EXPECT_EQ(generated(*run).at("videos"), 2);
-  EXPECT_EQ(fs::last_write_time(videos / "000.mp4"), written);
-  EXPECT_EQ(bytes_of(videos / "001.mp4").size(), second.size());
-  const auto lines = run->metrics("film");
-  ASSERT_EQ(lines.size(), 2U);
-  for (size_t n = 0; n < 2; ++n) EXPECT_EQ(lines[n].at("number"), n);
 }
 
 }  // namespace

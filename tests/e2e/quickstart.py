@@ -81,6 +81,22 @@ def check_results(out):
     assert "http://" not in page.replace("http://www.w3.org", "") and "https://" not in page
 
 
+def check_generate(out):
+    """By hand, with the run's networks: the same video from what it says of itself, another by another wish."""
+    def generate(*more):
+        done = subprocess.run([KINORA, "generate", *command(out)[2:], *more], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return [pathlib.Path(line) for line in done.stdout.splitlines() if line.endswith(".mp4")]
+    [same] = generate("--from", str(out / "film/videos/000.mp4"))
+    pixels = lambda path: subprocess.run(["ffmpeg", "-v", "error", "-i", str(path), "-f", "md5", "-"], capture_output=True, text=True, check=True).stdout
+    assert pixels(same) == pixels(out / "film/videos/000.mp4"), "not the video that it came from"
+    [other] = generate("--from", str(out / "film/videos/000.mp4"), "--seed", "8")
+    assert pixels(other) != pixels(same)
+    assert same.exists(), "one wish took the place of another"
+    wrong = subprocess.run([KINORA, "generate", *command(out)[2:], "--from", str(ROOT / "tests/data/film.mp4")], capture_output=True, text=True)
+    assert wrong.returncode == 1 and "does not say how it was made" in wrong.stderr, wrong.stderr
+
+
 def losses(out):
     return [(e["step"], e["loss"], e["gradient_norm"]) for e in lines(out / "dit/metrics.jsonl")]
 
@@ -107,6 +123,7 @@ def main():
     keys = check_clips(out)
     check_shards(out, keys)
     check_results(out)
+    check_generate(out)
     before, start = files(out), time.time()
     again = run(out)
     assert files(out) == before, "a second run changed files"

@@ -122,7 +122,8 @@ class ScratchRun {
         "= 1, "
         "heads = 2, head_size = 12, adaln_lora = 4 }");
     job("film", "generate",
-        "input = 'dit'\nprompts = ['red sea', 'blue']\nsampler = { use = 'edm-heun', steps = 3 }");
+        std::string("input = 'dit'\nsampler = { use = 'edm-heun', steps = 3 }\n") +
+            (lines("film").find("prompts = ") == std::string::npos ? "prompts = ['red sea', 'blue']" : ""));
     return out;
   }
   std::filesystem::path folder_;

@@ -7,194 +7,215 @@
 #include <fmt/format.h>
 
 #include "core/io/atomic_file.hpp"
-#include "core/jobs/training.hpp"
 #include "core/log.hpp"
 #include "core/run/cancel.hpp"
+#include "core/run/one_stage.hpp"
 #include "core/torch/clips.hpp"
-#include "core/torch/instances.hpp"
+#include "core/torch/generator.hpp"
 #include "core/torch/jobs/jobs.hpp"
-#include "core/torch/latents.hpp"
-#include "core/torch/mix.hpp"
-#include "core/torch/network.hpp"
-#include "core/torch/noise.hpp"
-#include "core/torch/parallelism.hpp"
-#include "core/torch/text_encoder.hpp"
+#include "core/torch/safe_tensors.hpp"
 
 namespace kinora::core {
 namespace {
 
-class Generator {
+namespace fs = std::filesystem;
+const std::vector<std::string> kFormats = {"mp4", "webp", "png", "latents"};
+
+// A line of prompts_file: a prompt, or in a .jsonl an object.
+void read_line(const fs::path& file, size_t number, const std::string& line, Wish& wish) {
+  if (file.extension() != ".jsonl") {
+    wish.prompt = line;
+    return;
+  }
+  const auto given = json::parse(line, nullptr, false);
+  const auto wrong = [&](const std::string& what) {
+    throw Error(KINORA_INVALID, fmt::format("{}:{}: {}", file.string(), number, what));
+  };
+  if (!given.is_object() || !given.contains("prompt"))
+    wrong("expected an object such as {\"prompt\": \"...\"}");
+  for (const auto& [name, value] : given.items()) {
+    const bool text = name == "prompt" || name == "negative" || name == "image" || name == "video";
+    if (!text && name != "seed")
+      wrong("unknown member '" + name + "'; known: prompt, negative, seed, image, video");
+    if (text ? !value.is_string() : !value.is_number_unsigned())
+      wrong("'" + name + "' must be " + (text ? "a text" : "a whole number that is not negative"));
+  }
+  const auto path = [&](const char* name, const fs::path& otherwise) {
+    return given.contains(name) ? file.parent_path() / given[name].get<std::string>() : otherwise;
+  };
+  wish.prompt = given["prompt"];
+  wish.negative = given.value("negative", wish.negative);
+  wish.seed = given.value("seed", wish.seed);
+  wish.image = path("image", wish.image);
+  wish.video = path("video", wish.video);
+}
+
+// Every video of the job, in order.
+std::vector<Wish> wishes(const JobContext& context, const GenerateOptions& o) {
+  Wish common;
+  common.seed = static_cast<uint64_t>(o.seed >= 0 ? o.seed : context.run().seed);
+  common.negative = o.negative;
+  common.image = o.image;
+  common.video = o.video;
+  std::vector<Wish> made;
+  for (const auto& prompt : o.prompts) made.push_back(common), made.back().prompt = prompt;
+  if (!o.prompts_file.empty()) {
+    std::ifstream in(o.prompts_file);
+    if (!in) throw Error(KINORA_NOT_FOUND, "cannot read prompts_file " + o.prompts_file);
+    size_t number = 0;
+    for (std::string line; std::getline(in, line);) {
+      ++number;
+      if (!line.empty() && line.back() == '\r') line.pop_back();
+      if (line.find_first_not_of(" \t") == std::string::npos) continue;
+      made.push_back(common);
+      read_line(o.prompts_file, number, line, made.back());
+    }
+  }
+  if (made.empty())
+    throw Error(KINORA_INVALID,
+                "job '" + context.spec().name +
+                    "': there is no prompt; give one text a video in prompts, or a prompts_file");
+  std::vector<Wish> all;
+  for (const auto& wish : made)
+    for (int64_t i = 0; i < o.count; ++i) {
+      all.push_back(wish);
+      all.back().number = o.first + static_cast<int64_t>(all.size()) - 1;
+    }
+  return all;
+}
+
+class GenerateJob {
  public:
-  Generator(JobContext& context, const GenerateOptions& o)
-      : context_(context),
-        options_(o),
-        train_(context.need_upstream("train")),
-        encode_(context.need_upstream("encode")),
-        tokenizer_job_(context.need_upstream("train-tokenizer")),
-        facts_(LatentData(context.folder_of(encode_)).facts()),
-        precision_(context),
-        loss_(context.open(*train_.component("loss")), train_.component("loss")->options),
-        sampler_(context.open_slot("sampler"), context.spec().component("sampler")->options),
-        model_(context.open(*train_.component("model")), train_.component("model")->options,
-               {.dtype = precision_.parameter_dtype()}, precision_.links()),
-        tokenizer_(context.open(*tokenizer_job_.component("tokenizer")),
-                   tokenizer_job_.component("tokenizer")->options, {}),
-        text_(context, encode_) {
-    model_.load(context.folder_of(train_) / "weights.safetensors");
-    tokenizer_.load(context.folder_of(tokenizer_job_) / "weights.safetensors");
-    std::filesystem::create_directories(context.folder() / "videos");
+  GenerateJob(JobContext& context, const GenerateOptions& o)
+      : context_(context), options_(o), generator_(context, o) {
+    for (const auto& format : o.format)
+      if (std::find(kFormats.begin(), kFormats.end(), format) == kFormats.end())
+        throw Error(KINORA_INVALID, "format '" + format + "' is unknown; give mp4, webp, png or latents");
+    fs::create_directories(context.folder() / "videos");
   }
 
-  // Whether video n is complete from before an interruption; its line of the metrics is then written again.
-  bool keep(int64_t n) {
-    const auto base = base_of(n);
-    std::ifstream in(base.string() + ".json");
+  // Whether a video is complete from before an interruption; its line of the metrics is then written again.
+  bool keep(const Wish& wish) {
+    std::ifstream in(base_of(wish).string() + ".json");
     const auto about = json::parse(in, nullptr, false);  // written last
-    if (!about.is_object() || !std::filesystem::exists(base.string() + ".mp4") ||
-        !std::filesystem::exists(base.string() + ".png"))
-      return false;
+    if (!about.is_object()) return false;
+    for (const auto& file : about.value("files", json::array()))
+      if (!fs::exists(context_.folder() / "videos" / file.get<std::string>())) return false;
     context_.metrics().line(about);
     return true;
   }
 
-  // Video number n of the job.
-  void make(int64_t n, const std::string& prompt, Progress& progress) {
+  void make(const Wish& wish) {
     const auto start = std::chrono::steady_clock::now();
-    const at::Tensor text = text_(prompt).unsqueeze(0);
-    const at::Tensor none =
-        options_.negative.empty() ? at::zeros_like(text) : text_(options_.negative).unsqueeze(0);
-    FunctionDenoiser denoiser([&](const at::Tensor& x, const at::Tensor& sigma) {
-      const Mixed in = remixed({x, sigma}, sampler_.mix(), loss_.mix());
-      return guided(in.x, in.sigma, text, none);
+    Progress progress(context_.spec().name, 0, "steps");
+    const auto made = generator_.make(wish, progress, [&](int64_t step, const at::Tensor& frame) {
+      const auto folder = context_.folder() / "previews" / base_of(wish).filename();
+      fs::create_directories(folder);
+      write_strip(context_, frame, 1, folder / fmt::format("step_{:04}.png", step));
     });
-    const auto shape = latent_shape();
-    const at::Tensor like = at::empty({1, shape[0], shape[1], shape[2], shape[3]}, at::kDouble);
-    const uint64_t seed = static_cast<uint64_t>(context_.run().seed);
-    const at::Tensor noise = sample_noise(like, seed, n, "generate.noise");
-    const at::Tensor latent = sampler_.sample(denoiser.abi(), noise, context_.call(&progress, n));
-    const at::Tensor video = tokenizer_.decode(facts_.scale.denormalise(latent.to(at::kFloat)));
-    json about{{"prompt", prompt},
-               {"negative", options_.negative},
-               {"seed", seed},
-               {"number", n},
-               {"guidance", options_.guidance},
-               {"sampler", context_.spec().component("sampler")->id},
-               {"sampler_options", context_.spec().component("sampler")->options.values()},
-               {"steps", sampler_.levels().size() - 1},
-               {"nfe", denoiser.calls()},
-               {"fps", fps()},
-               {"frames", video.size(2)},
-               {"height", video.size(3)},
-               {"width", video.size(4)}};
-    store(n, frames_of(video), about, start);
+    progress.finish();
+    json about = describe(wish, made);
+    store(wish, made, about);
+    about["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    or_throw(write_file_atomically(base_of(wish).string() + ".json", about.dump(2) + "\n"));
+    context_.metrics().line(about);
   }
 
  private:
-  // D(x; sigma) with classifier-free guidance: none + g (text - none). One call of the model when g is 0
-  // or 1.
-  at::Tensor guided(const at::Tensor& x, const at::Tensor& sigma, const at::Tensor& text,
-                    const at::Tensor& none) {
-    const double g = options_.guidance;
-    if (g == 0) return estimate(x, sigma, none, 0);
-    const at::Tensor with = estimate(x, sigma, text, 0);
-    if (g == 1) return with;
-    const at::Tensor without = estimate(x, sigma, none, 1);
-    return without + g * (with - without);
+  fs::path base_of(const Wish& wish) const {
+    return context_.folder() / "videos" / fmt::format("{:03}", wish.number - options_.first);
   }
 
-  at::Tensor estimate(const at::Tensor& x, const at::Tensor& sigma, const at::Tensor& text, uint32_t branch) {
-    const at::Tensor x32 = x.to(precision_.dtype());
-    const auto in = loss_.input(x32, sigma);
-    const at::Tensor mask = at::ones({text.size(0), text.size(1)}, at::kBool);
-    kinora_pass pass{};
-    pass.struct_size = sizeof pass;
-    pass.no_grad = 1;
-    pass.branch = branch;
-    pass.seed = static_cast<uint64_t>(context_.run().seed);
-    model_.chain().begin(pass);
-    const at::Tensor output = model_
-                                  .forward({{"latent", in.latent.to(precision_.dtype())},
-                                            {"timestep", in.timestep},
-                                            {"text", text},
-                                            {"text_mask", mask}})
-                                  .at(0);
-    return loss_.estimate(x32, sigma, output).to(at::kDouble);
+  // All that makes this video again: `kinora generate --from` reads it.
+  json describe(const Wish& wish, const Generator::Made& made) const {
+    const auto& sampler = *context_.spec().component("sampler");
+    json options = context_.spec().options;
+    options["prompts"] = {wish.prompt};
+    options.update({{"prompts_file", ""},
+                    {"negative", wish.negative},
+                    {"seed", wish.seed},
+                    {"first", wish.number},
+                    {"count", 1},
+                    {"image", wish.image.string()},
+                    {"video", wish.video.string()}});
+    return {{"prompt", wish.prompt},
+            {"negative", wish.negative},
+            {"seed", wish.seed},
+            {"number", wish.number},
+            {"guidance", options_.guidance},
+            {"sampler", sampler.id},
+            {"sampler_options", sampler.options.values()},
+            {"precision", context_.spec().component("precision")->id},
+            {"steps", made.steps},
+            {"nfe", made.nfe},
+            {"model_calls", made.model_calls},
+            {"fps", generator_.fps()},
+            {"frames", made.frames.size(0)},
+            {"height", made.frames.size(1)},
+            {"width", made.frames.size(2)},
+            {"job", context_.spec().name},
+            {"options", options}};
   }
 
-  // [C, T, H, W]: as in training, or from the size that is asked for.
-  std::vector<int64_t> latent_shape() {
-    auto shape = facts_.shape;
-    const auto info = tokenizer_.info();
-    const auto scaled = [&](int64_t asked, int64_t factor, const char* name) {
-      if (asked % factor)
-        throw Error(KINORA_INVALID, std::string(name) + " = " + std::to_string(asked) +
-                                        " must be a multiple of " + std::to_string(factor));
-      return asked / factor;
+  void store(const Wish& wish, const Generator::Made& made, json& about) {
+    const fs::path base = base_of(wish);
+    const std::string comment = about.dump();
+    json files = json::array();
+    const auto name = [&](const std::string& tail) {
+      files.push_back(base.filename().string() + tail);
+      return base.string() + tail;
     };
-    if (options_.frames > 0) shape[1] = 1 + scaled(options_.frames - 1, info.time, "frames - 1");
-    if (options_.height > 0) shape[2] = scaled(options_.height, info.height, "height");
-    if (options_.width > 0) shape[3] = scaled(options_.width, info.width, "width");
-    return shape;
+    for (const auto& format : options_.format) {
+      if (format == "latents") {
+        write_tensors(name(".latents.safetensors"), {{"latent", made.latent}}, {{"comment", comment}});
+      } else if (format == "png") {
+        fs::create_directories(name(""));
+        for (int64_t i = 0; i < made.frames.size(0); ++i)
+          write_strip(context_, made.frames.narrow(0, i, 1), 1, base / fmt::format("{:05}.png", i));
+      } else {
+        write_encoded(name("." + format), format, made.frames, comment);
+      }
+    }
+    write_strip(context_, made.frames, 6, name(".png"));
+    about["files"] = files;
   }
 
-  std::filesystem::path base_of(int64_t n) const {
-    return context_.folder() / "videos" / fmt::format("{:03}", n);
-  }
-
-  double fps() const { return options_.fps > 0 ? options_.fps : facts_.fps; }
-
-  void store(int64_t n, const at::Tensor& frames, json about, std::chrono::steady_clock::time_point start) {
-    const auto base = base_of(n);
+  void write_encoded(const fs::path& file, const std::string& format, const at::Tensor& frames,
+                     const std::string& comment) {
     Sample sample("video");
     set_frames(sample, frames);
-    sample.set("comment", about.dump());
+    sample.set("comment", comment);
     const OneStage write(context_.runtime(), "video.write",
-                         json{{"format", "mp4"}, {"fps", fps()}, {"crf", options_.crf}});
+                         json{{"format", format}, {"fps", generator_.fps()}, {"crf", options_.crf}});
     const Sample made = write(sample);
-    const auto bytes = *made.bytes("mp4");
-    about["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    or_throw(write_file_atomically(base.string() + ".mp4",
-                                   {reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
-    write_strip(context_, frames, 6, base.string() + ".png");
-    or_throw(write_file_atomically(base.string() + ".json", about.dump(2) + "\n"));
-    context_.metrics().line(about);
+    const auto bytes = *made.bytes(format.c_str());
+    or_throw(write_file_atomically(file, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
   }
 
   JobContext& context_;
   GenerateOptions options_;
-  const JobSpec& train_;
-  const JobSpec& encode_;
-  const JobSpec& tokenizer_job_;
-  LatentFacts facts_;
-  Parallelism precision_;
-  LossInstance loss_;
-  SamplerInstance sampler_;
-  Network model_, tokenizer_;
-  TextEncoder text_;
+  Generator generator_;
 };
 
 }  // namespace
 
 void run_generate(JobContext& context) {
   const auto options = context.options<GenerateOptions>();
-  if (options.prompts.empty())
-    throw Error(KINORA_INVALID, "job '" + context.spec().name + "': prompts is empty; give one text a video");
+  const auto all = wishes(context, options);
   use_threads(options.threads);
   const at::NoGradGuard off;
-  Generator generator(context, options);
+  GenerateJob job(context, options);
   context.metrics().clear();
-  int64_t n = 0, kept = 0;
-  for (const auto& prompt : options.prompts)
-    for (int64_t i = 0; i < options.count; ++i, ++n) {
-      if (generator.keep(n)) {
-        ++kept;
-        continue;
-      }
-      Progress progress(context.spec().name, 0, "steps");
-      generator.make(n, prompt, progress);
-    }
-  if (kept > 0) log_info("{}: {} of {} videos were complete", context.spec().name, kept, n);
-  context.summary.update({{"videos", n}});
+  int64_t kept = 0;
+  for (const auto& wish : all) {
+    if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
+    if (job.keep(wish))
+      ++kept;
+    else
+      job.make(wish);
+  }
+  if (kept > 0) log_info("{}: {} of {} videos were complete", context.spec().name, kept, all.size());
+  context.summary.update({{"videos", all.size()}});
 }
 
 }  // namespace kinora::core

@@ -45,6 +45,8 @@ nlohmann::json facts_of(const Probe& p) {
                      {"rotation", p.video.rotation},
                      {"matrix", p.video.colour.matrix_name()},
                      {"field_order", p.video.field_order}};
+  for (const auto& [key, value] : p.metadata)
+    if (key == "comment") out["comment"] = value;
   if (p.audio)
     out["audio"] = {{"codec", p.audio->codec}, {"rate", p.audio->rate}, {"channels", p.audio->channels}};
   return out;

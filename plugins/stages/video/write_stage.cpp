@@ -6,6 +6,7 @@
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
 #include "media.hpp"
+#include "webp.hpp"
 
 namespace kinora::video {
 
@@ -18,11 +19,11 @@ class VideoWrite final : public Stage {
   };
   static void describe(Describe<Options>& d) {
     d.name("video.write").help("Encodes the tensor frames: a video, or one picture with the frames side by side");
-    d.option("format", &Options::format).choices({"mp4", "png", "jpeg"}).help("sets field mp4, png or jpg");
+    d.option("format", &Options::format).choices({"mp4", "webp", "png", "jpeg"}).help("sets field mp4, webp, png or jpg");
     d.option("fps", &Options::fps).above(0).help("of a video");
     d.option("crf", &Options::crf).range(0, 51).help("H.264 quality, lower is better");
     d.option("preset", &Options::preset).help("x264's");
-    d.option("quality", &Options::quality).range(1, 100).help("of jpeg");
+    d.option("quality", &Options::quality).range(1, 100).help("of jpeg and webp");
     d.input("frames", "[T, H, W, 3]", "uint8", "beside the sample; field comment goes into the video's metadata");
   }
   explicit VideoWrite(const Options& o) : options_(o) {}
@@ -34,6 +35,8 @@ class VideoWrite final : public Stage {
     media_call([&] {
       if (options_.format == "mp4") {
         in.set("mp4", video(in, *frames, run));
+      } else if (options_.format == "webp") {
+        in.set("webp", animation(*frames, run));
       } else {
         in.set(options_.format == "jpeg" ? "jpg" : "png", picture(*frames));
       }
@@ -43,13 +46,14 @@ class VideoWrite final : public Stage {
   }
 
  private:
+  Rational rate() const { return {static_cast<int>(std::lround(options_.fps * 1000)), 1000}; }
   static const uint8_t* pixels(const kinora_dl_tensor& t) { return static_cast<const uint8_t*>(t.data) + t.byte_offset; }
 
   std::vector<uint8_t> video(const Sample& in, const kinora_dl_tensor& t, const Run& run) const {
     EncoderOptions o;
     o.height = static_cast<int>(t.shape[1]);
     o.width = static_cast<int>(t.shape[2]);
-    o.fps = {static_cast<int>(std::lround(options_.fps * 1000)), 1000};
+    o.fps = rate();
     o.crf = static_cast<int>(options_.crf);
     o.preset = options_.preset;
     if (const auto comment = in.text("comment")) o.metadata.emplace_back("comment", std::string(*comment));
@@ -59,6 +63,15 @@ class VideoWrite final : public Stage {
       encoder.write_rgb(pixels(t) + i * t.shape[1] * t.shape[2] * 3);
     }
     return encoder.finish();
+  }
+
+  std::vector<uint8_t> animation(const kinora_dl_tensor& t, const Run& run) const {
+    WebpWriter writer(static_cast<int>(t.shape[2]), static_cast<int>(t.shape[1]), rate(), static_cast<int>(options_.quality));
+    for (int64_t i = 0; i < t.shape[0]; ++i) {
+      run.check_cancelled();
+      writer.write_rgb(pixels(t) + i * t.shape[1] * t.shape[2] * 3);
+    }
+    return writer.finish();
   }
 
   // The frames from left to right in one row.

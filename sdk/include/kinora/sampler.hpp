@@ -21,6 +21,9 @@ class Denoiser {
     return Tensor::adopt(out);
   }
 
+  // Index into levels() at which to begin; above 0, what sample() is given as noise is x at that level.
+  size_t first() const { return static_cast<size_t>(d_->first); }
+
  private:
   const kinora_denoiser* d_;
 };

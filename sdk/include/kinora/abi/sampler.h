@@ -20,6 +20,8 @@ typedef struct kinora_denoiser {
    * x, sigma: borrowed. out: a new tensor of x's shape, float64, owned by the caller.
    * An error (KINORA_CANCELLED among them) is returned by the sampler unchanged. */
   int32_t (*denoise)(void* self, kinora_tensor x, kinora_tensor sigma, kinora_tensor* out);
+  /* Index into levels() at which sampling begins; above 0, `noise` of sample() is x at that level (video to video). */
+  int64_t first;
 } kinora_denoiser;
 
 typedef struct kinora_sampler {
@@ -31,7 +33,7 @@ typedef struct kinora_sampler {
   /* [owner-thread] Noise levels that sample() will visit, descending, in the unit of the clean data, float64 [N] on the
    * CPU; owned by the caller. Ends in 0 if the last step leads there. */
   int32_t (*levels)(void* self, kinora_tensor* out);
-  /* [owner-thread] noise: [B, ...] float64, unit variance, borrowed. out: the sample, owned by the caller.
+  /* [owner-thread] noise: [B, ...] float64, unit variance (but see denoiser.first), borrowed. out: the sample, owned by the caller.
    * progress(step, of, x0) may return KINORA_CANCELLED: stop then, release everything, return it. */
   int32_t (*sample)(void* self, const kinora_denoiser*, kinora_tensor noise, const kinora_run*, kinora_tensor* out);
 } kinora_sampler;
@@ -40,7 +42,8 @@ KINORA_SLOT(kinora_denoiser, struct_size, 0);
 KINORA_SLOT(kinora_denoiser, reserved, 4);
 KINORA_SLOT(kinora_denoiser, self, 8);
 KINORA_SLOT(kinora_denoiser, denoise, 16);
-KINORA_SIZE(kinora_denoiser, 24);
+KINORA_SLOT(kinora_denoiser, first, 24);
+KINORA_SIZE(kinora_denoiser, 32);
 KINORA_SLOT(kinora_sampler, struct_size, 0);
 KINORA_SLOT(kinora_sampler, mix, 4);
 KINORA_SLOT(kinora_sampler, create, 8);

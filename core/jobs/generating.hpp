@@ -1,0 +1,83 @@
+// Options of the job that makes videos; here, as training.hpp's, so that a run file is checked without
+// libtorch.
+#pragma once
+#include "core/run/job.hpp"
+
+namespace kinora::core {
+
+struct GenerateOptions {
+  std::vector<std::string> prompts, format{"mp4"};
+  std::string prompts_file, negative, image, video, weights, tokenizer_weights,
+      guidance_convention = "diffusers";
+  std::string text_weights;
+  std::vector<double> guidance_interval;
+  int64_t count = 1, first = 0, seed = -1, frames = 0, height = 0, width = 0, condition_frames = 1,
+          preview_every = 0, crf = 16, max_tokens = 32, threads = 0;
+  double guidance = 1, condition_sigma = 1e-4, strength = 1, fps = 0, sigma_data = 1;
+  bool batch_guidance = false;
+
+  static void describe(Describe<GenerateOptions>& d) {
+    using O = GenerateOptions;
+    d.name("generate")
+        .help("Makes videos from prompts, pictures and videos with a trained or a published model");
+    d.option("prompts", &O::prompts).help("one video each");
+    d.option("prompts_file", &O::prompts_file)
+        .path()
+        .help("a prompt a line; .jsonl: objects with prompt, negative, seed, image, video");
+    d.option("count", &O::count).range(1, 1e6).help("videos a prompt");
+    d.option("first", &O::first)
+        .at_least(0)
+        .help("number of the first video: noise is drawn by (seed, number)");
+    d.option("seed", &O::seed).at_least(-1).help("-1: the run's");
+    d.option("frames", &O::frames).at_least(0).help("0: as in training");
+    d.option("height", &O::height).at_least(0).unit("pixels").help("0: as in training");
+    d.option("width", &O::width).at_least(0).unit("pixels").help("0: as in training");
+    d.option("fps", &O::fps).at_least(0).help("of the videos; 0: as in training");
+    d.option("guidance", &O::guidance)
+        .at_least(0)
+        .help(
+            "classifier-free: none + guidance * (prompt - none); 1: the prompt alone, one call of the model "
+            "a step");
+    d.option("guidance_convention", &O::guidance_convention)
+        .choices({"diffusers", "nemo"})
+        .help("nemo: prompt + guidance * (prompt - none), so 0 is the prompt alone");
+    d.option("guidance_interval", &O::guidance_interval)
+        .help(
+            "two noise levels sigma (of x0 + sigma n): guidance holds above the first, up to the second; "
+            "empty: always");
+    d.option("batch_guidance", &O::batch_guidance)
+        .help("both predictions in one call: faster, twice the memory");
+    d.option("negative", &O::negative).help("what guidance leads away from; empty: no text");
+    d.option("image", &O::image).path().help("a picture that is the first frame");
+    d.option("video", &O::video)
+        .path()
+        .help("a video to continue (condition_frames), or to change (strength)");
+    d.option("condition_frames", &O::condition_frames)
+        .at_least(0)
+        .help("frames of `video` that the result begins with, 1 + n * the tokenizer's time factor; 0: none");
+    d.option("condition_sigma", &O::condition_sigma)
+        .above(0)
+        .help("noise level at which given frames are shown");
+    d.option("strength", &O::strength)
+        .above(0)
+        .range(0, 1)
+        .help("share of the sampler's steps that change `video`; 1: all, only condition_frames are kept");
+    d.option("preview_every", &O::preview_every)
+        .at_least(0)
+        .unit("steps")
+        .help("a picture of the first frame as it forms, in previews/; 0: none");
+    d.option("format", &O::format)
+        .help("mp4, webp, png (one a frame), latents (safetensors); several are possible");
+    d.option("crf", &O::crf).range(0, 51).help("H.264 quality, lower is better");
+    d.option("weights", &O::weights).path().help("of a model of its own: safetensors file or folder");
+    d.option("tokenizer_weights", &O::tokenizer_weights).path().help("of a tokenizer of its own");
+    d.option("text_weights", &O::text_weights).path().help("of a text encoder of its own");
+    d.option("max_tokens", &O::max_tokens).range(2, 4096).help("of a prompt for a text encoder of its own");
+    d.option("sigma_data", &O::sigma_data)
+        .above(0)
+        .help("deviation of latents that a model of its own was trained on");
+    d.option("threads", &O::threads).range(0, 4096).help("of tensor operations; 0: one a core");
+  }
+};
+
+}  // namespace kinora::core

@@ -1,0 +1,221 @@
+#include "core/torch/generator.hpp"
+
+#include <ATen/ATen.h>
+
+#include "core/run/one_stage.hpp"
+#include "core/torch/clips.hpp"
+#include "core/torch/mix.hpp"
+#include "core/torch/noise.hpp"
+#include "core/torch/torch_guard.hpp"
+#include "kinora/aten.hpp"
+
+namespace kinora::core {
+namespace {
+
+// The loss that the model was trained with is half of the denoiser; a model of the job's own names it.
+const ComponentUse& loss_of(const JobContext& context) {
+  if (const auto* own = context.spec().component("loss")) return *own;
+  if (context.spec().component("model"))
+    throw Error(KINORA_INVALID,
+                "job '" + context.spec().name +
+                    "' has a model of its own; say what it was trained on: loss = \"edm\" or \"flow\"");
+  return *context.need_upstream("train").component("loss");
+}
+
+// Where the text encoder's slots are: this job, or the job that encoded the training set.
+const JobSpec* text_source(const JobContext& context) {
+  if (context.spec().component("text")) return &context.spec();
+  return context.upstream("encode");
+}
+
+at::Tensor frames_in(const JobContext& context, const std::filesystem::path& file, int64_t count,
+                     int64_t height, int64_t width) {
+  Sample sample(file.stem().string());
+  sample.set("url", file.string());
+  const OneStage read(context.runtime(), "video.read",
+                      json{{"frames", count}, {"height", height}, {"width", width}});
+  const Sample made = read(sample);
+  const kinora_dl_tensor* t = made.tensor("frames");
+  if (t->shape[0] < count)
+    raise(KINORA_INVALID, "{} has {} frames; {} are needed", file.string(), t->shape[0], count);
+  return at::from_blob(static_cast<char*>(t->data) + t->byte_offset,
+                       {t->shape[0], t->shape[1], t->shape[2], t->shape[3]}, at::kByte)
+      .clone();
+}
+
+}  // namespace
+
+Generator::Generator(JobContext& context, const GenerateOptions& options)
+    : context_(context),
+      options_(options),
+      model_part_(part_of(context, "model", "weights", "train")),
+      tokenizer_part_(part_of(context, "tokenizer", "tokenizer_weights", "train-tokenizer")),
+      facts_(read_facts()),
+      parallel_(context),
+      loss_(context.open(loss_of(context)), loss_of(context).options),
+      sampler_(context.open_slot("sampler"), context.spec().component("sampler")->options),
+      model_(context.open(*model_part_.use), model_part_.use->options, {.dtype = parallel_.parameter_dtype()},
+             parallel_.links()),
+      tokenizer_(open_part(context, tokenizer_part_)),
+      guided_(model_, *context.open(*model_part_.use).spec, loss_, parallel_.dtype(),
+              static_cast<uint64_t>(context.run().seed)),
+      shape_(latent_shape()) {
+  model_.load(model_part_.weights);
+  if (const JobSpec* source = text_source(context); source && guided_.takes("text"))
+    text_ = std::make_unique<TextEncoder>(context, *source);
+  if (!options.guidance_interval.empty() && options.guidance_interval.size() != 2)
+    throw Error(KINORA_INVALID, "guidance_interval needs two noise levels, for example [0.2, 5.0]");
+}
+
+LatentFacts Generator::read_facts() const {
+  if (const JobSpec* encode = context_.upstream("encode"))
+    return LatentData(context_.folder_of(*encode)).facts();
+  LatentFacts facts;
+  facts.scale.sigma_data = options_.sigma_data;
+  return facts;
+}
+
+// [C, t, h, w]: as in training, or from the size that is asked for.
+std::vector<int64_t> Generator::latent_shape() {
+  const auto info = tokenizer_->info();
+  auto shape = facts_.shape.empty() ? std::vector<int64_t>{info.channels, 0, 0, 0} : facts_.shape;
+  const auto set = [&](size_t at, int64_t asked, int64_t factor, const char* name) {
+    if (asked % factor) raise(KINORA_INVALID, "{} = {} must be a multiple of {}", name, asked, factor);
+    shape[at] = asked / factor;
+  };
+  if (options_.frames > 0) set(1, options_.frames - 1, info.time, "frames - 1"), ++shape[1];
+  if (options_.height > 0) set(2, options_.height, info.height, "height");
+  if (options_.width > 0) set(3, options_.width, info.width, "width");
+  if (shape[1] * shape[2] * shape[3] == 0)
+    throw Error(KINORA_INVALID,
+                "job '" + context_.spec().name +
+                    "' has no encode job above it to take the size from; set frames, height and width");
+  if (facts_.scale.mean.empty()) {
+    facts_.scale.mean.assign(static_cast<size_t>(shape[0]), 0);
+    facts_.scale.std.assign(static_cast<size_t>(shape[0]), 1);
+  }
+  return shape;
+}
+
+Guidance Generator::guidance() const {
+  Guidance out = options_.guidance_convention == "nemo" ? Guidance::nemo(options_.guidance)
+                                                        : Guidance{.scale = options_.guidance};
+  if (!options_.guidance_interval.empty()) {
+    out.from = options_.guidance_interval[0];
+    out.to = options_.guidance_interval[1];
+  }
+  out.batched = options_.batch_guidance;
+  return out;
+}
+
+at::Tensor Generator::encoded(const std::filesystem::path& file, int64_t count) {
+  const auto info = tokenizer_->info();
+  const int64_t frames = count > 0 ? count : 1 + (shape_[1] - 1) * info.time;
+  const at::Tensor pixels =
+      frames_in(context_, file, frames, shape_[2] * info.height, shape_[3] * info.width);
+  return facts_.scale.normalise(tokenizer_->encode(video_of(pixels, 0, frames)).to(at::kFloat));
+}
+
+void Generator::give_text(const Wish& wish, Conditions& with, Conditions& none) {
+  if (!text_) return;
+  const at::Tensor text = (*text_)(wish.prompt).unsqueeze(0);
+  const at::Tensor negative =
+      wish.negative.empty() ? at::zeros_like(text) : (*text_)(wish.negative).unsqueeze(0);
+  for (const auto& [to, tokens] : {std::pair{&with, text}, std::pair{&none, negative}}) {
+    (*to)["text"] = tokens;
+    (*to)["text_mask"] = at::ones({1, tokens.size(1)}, at::kBool);
+  }
+}
+
+int64_t Generator::extra_channels() const {
+  return model_part_.use->options.values().value("in_channels", shape_[0]) - shape_[0];
+}
+
+std::optional<FrameCondition> Generator::given_frames(const Wish& wish) {
+  if (!wish.image.empty() && extra_channels() < 2)
+    return FrameCondition(encoded(wish.image, 1), loss_.mix(), options_.condition_sigma);
+  if (!wish.video.empty() && options_.strength == 1 && options_.condition_frames > 0)
+    return FrameCondition(encoded(wish.video, options_.condition_frames), loss_.mix(),
+                          options_.condition_sigma);
+  return std::nullopt;
+}
+
+// A model that counts a mask among its channels is given it also when no frame is.
+void Generator::give_channels(const std::optional<FrameCondition>& given, const Wish& wish,
+                              Conditions& both) {
+  const int64_t extra = extra_channels();
+  if (extra == 0) return;
+  if (extra == 1 && guided_.takes("condition_mask")) {
+    both["condition_mask"] =
+        given ? given->mask(shape_[1]) : at::zeros({1, 1, shape_[1], shape_[2], shape_[3]});
+  } else if (extra == tokenizer_->info().time + shape_[0] && guided_.takes("condition")) {
+    if (wish.image.empty())
+      throw Error(KINORA_INVALID, model_part_.use->id + " makes videos from a picture: set image");
+    both["condition"] = channels_of_image(wish);
+  } else {
+    raise(KINORA_INVALID, "{} has {} input channels and the latent {}; what the others mean is not known",
+          model_part_.use->id, extra + shape_[0], shape_[0]);
+  }
+}
+
+// Wan's image to video (arXiv 2503.20314, section 5.1): the latents of the picture followed by grey frames,
+// and before them as many mask channels as a latent frame has frames: 1 in the first latent frame.
+at::Tensor Generator::channels_of_image(const Wish& wish) {
+  const auto info = tokenizer_->info();
+  const int64_t frames = 1 + (shape_[1] - 1) * info.time;
+  const at::Tensor first =
+      video_of(frames_in(context_, wish.image, 1, shape_[2] * info.height, shape_[3] * info.width), 0, 1);
+  auto rest = first.sizes().vec();
+  rest[2] = frames - 1;
+  const at::Tensor latent = facts_.scale.normalise(
+      tokenizer_->encode(at::cat({first, at::zeros(rest, first.options())}, 2)).to(at::kFloat));
+  at::Tensor mask = at::zeros({1, info.time, shape_[1], shape_[2], shape_[3]}, latent.options());
+  mask.select(2, 0).fill_(1);
+  return at::cat({mask, latent}, 1);
+}
+
+std::pair<at::Tensor, int64_t> Generator::beginning(const Wish& wish) {
+  const at::Tensor like = at::empty({1, shape_[0], shape_[1], shape_[2], shape_[3]}, at::kDouble);
+  const at::Tensor noise = sample_noise(like, wish.seed, wish.number, "generate.noise");
+  if (wish.video.empty() || options_.strength == 1) return {noise, 0};
+  const auto levels = sampler_.levels();
+  const auto steps = static_cast<double>(levels.size() - 1);
+  const auto first = std::clamp<int64_t>(std::llround((1 - options_.strength) * steps), 1,
+                                         static_cast<int64_t>(levels.size()) - 2);
+  const double level = levels.at(static_cast<size_t>(first));
+  const at::Tensor clean = encoded(wish.video, 0).to(at::kDouble);
+  const double keep = sampler_.mix() == KINORA_MIX_BLEND ? 1 - level : 1;
+  return {keep * clean + level * noise, first};
+}
+
+void Generator::look(int64_t step, const at::Tensor& x0, const Preview& preview) {
+  if (!preview || options_.preview_every == 0 || step % options_.preview_every != 0) return;
+  const at::Tensor frame = facts_.scale.denormalise(x0.narrow(2, 0, 1).to(at::kFloat));
+  preview(step, frames_of(tokenizer_->decode(frame)));
+}
+
+Generator::Made Generator::make(const Wish& wish, Progress& progress, const Preview& preview) {
+  Conditions with, none;
+  give_text(wish, with, none);
+  const auto given = given_frames(wish);
+  give_channels(given, wish, with);
+  give_channels(given, wish, none);
+  guided_.ask(with, none, guidance());
+  FunctionDenoiser denoiser([&](const at::Tensor& x, const at::Tensor& sigma) {
+    const Mixed in = remixed({x, sigma}, sampler_.mix(), loss_.mix());
+    const auto ask = [&](const at::Tensor& a, const at::Tensor& b) { return guided_(a, b); };
+    return given ? (*given)(in.x, in.sigma, ask) : guided_(in.x, in.sigma);
+  });
+  const auto [start, first] = beginning(wish);
+  kinora_denoiser abi = denoiser.abi();
+  abi.first = first;
+  Call call{wish.seed, wish.number, &progress,
+            [&](int64_t step, kinora_tensor x0) { look(step, borrow<at::Tensor>(x0), preview); }};
+  at::Tensor latent = sampler_.sample(abi, start, run_of(call));
+  if (given) latent = latent.clone(), latent.narrow(2, 0, given->frames()).copy_(given->clean());
+  latent = facts_.scale.denormalise(latent.to(at::kFloat));
+  return {latent, frames_of(tokenizer_->decode(latent)), denoiser.calls(), guided_.calls(),
+          static_cast<int64_t>(sampler_.levels().size()) - 1 - first};
+}
+
+}  // namespace kinora::core
