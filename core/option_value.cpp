@@ -176,6 +176,8 @@ json checked_value(const OptionSpec& spec, const json& given, std::string_view o
                    std::vector<Problem>& problems) {
   Check check(spec, owner, problems);
   if (!is_list(spec.type)) return check.item(given, spec.name);
+  if (spec.type == OptionType::reals && given.is_number())  // a lone float is a list of one
+    return json::array({check.item(given, spec.name)});
   if (!given.is_array()) {
     check.problem(spec.name, found_text(given) + "; write it in [ ]");
     return json::array();

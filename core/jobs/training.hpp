@@ -1,51 +1,10 @@
 // Options of the jobs that hold tensors. Their code is in core/torch/jobs; these are here so that a run file
 // is checked without libtorch.
 #pragma once
+#include "core/jobs/optimizer_options.hpp"
 #include "core/run/job.hpp"
 
 namespace kinora::core {
-
-// What every training job says of its optimizer and its checkpoints.
-struct OptimizerOptions {
-  int64_t steps = 1000, batch = 4, accumulate = 1, warmup = 50;
-  double learning_rate = 3e-4, weight_decay = 0.01, beta1 = 0.9, beta2 = 0.99, eps = 1e-8, clip_norm = 1.0,
-         ema = 0.99;
-  std::string schedule = "cosine", weights;
-  int64_t checkpoint_every = 100, keep = 2, log_every = 1, max_skipped = 10, threads = 0;
-  template <class O>
-  static void describe_optimizer(Describe<O>& d) {
-    d.option("steps", &O::steps).range(1, 1e9).help("optimizer steps of the whole job");
-    d.option("batch", &O::batch).range(1, 1e6).help("samples a step, over all ranks");
-    d.option("accumulate", &O::accumulate).range(1, 1e6).help("microbatches a step; batch must divide by it");
-    d.option("learning_rate", &O::learning_rate).above(0).help("AdamW's, after the warm-up");
-    d.option("warmup", &O::warmup).at_least(0).unit("steps").help("linear from 0");
-    d.option("schedule", &O::schedule)
-        .choices({"cosine", "constant"})
-        .help("after the warm-up; cosine ends at 0");
-    d.option("weight_decay", &O::weight_decay)
-        .at_least(0)
-        .help("decoupled; not on biases, norms and embeddings");
-    d.option("beta1", &O::beta1).at_least(0).below(1).help("AdamW");
-    d.option("beta2", &O::beta2).at_least(0).below(1).help("AdamW");
-    d.option("eps", &O::eps).above(0).help("AdamW");
-    d.option("clip_norm", &O::clip_norm)
-        .at_least(0)
-        .help("largest norm of the whole gradient; 0: no clipping");
-    d.option("ema", &O::ema).range(0, 1).help("decay of the averaged weights that later jobs use; 0: none");
-    d.option("max_skipped", &O::max_skipped)
-        .range(1, 1e9)
-        .unit("steps")
-        .help("in a row whose loss or gradient is not finite; the job then fails");
-    d.option("weights", &O::weights).path().help("safetensors file to start from; empty: from scratch");
-    d.option("checkpoint_every", &O::checkpoint_every)
-        .range(1, 1e9)
-        .unit("steps")
-        .help("training resumes bit for bit");
-    d.option("keep", &O::keep).range(1, 1e6).help("checkpoints that are kept");
-    d.option("log_every", &O::log_every).range(1, 1e6).unit("steps").help("lines in metrics.jsonl");
-    d.option("threads", &O::threads).range(0, 4096).help("of tensor operations; 0: one a core");
-  }
-};
 
 struct TrainTokenizerOptions : OptimizerOptions {
   int64_t frames = 17, every = 1, height = 64, width = 96, memory = int64_t{1} << 30;
@@ -107,13 +66,33 @@ struct EncodeOptions {
 };
 
 struct TrainOptions : OptimizerOptions {
-  double text_dropout = 0.1;
+  double text_dropout = 0.1, validation = 0;
+  int64_t validation_every = 0, validation_samples = 16, sample_every = 0;
+  std::vector<double> validation_sigmas = {0.1, 0.5, 2.0};
   static void describe(Describe<TrainOptions>& d) {
     d.name("train").help("Trains a model on cached latents");
     describe_optimizer(d);
     d.option("text_dropout", &TrainOptions::text_dropout)
         .range(0, 1)
         .help("share of samples without text, for guidance");
+    d.option("validation", &TrainOptions::validation)
+        .at_least(0)
+        .below(1)
+        .help(
+            "share of clips kept out of training, by a hash of their keys; 0: none, and validation looks "
+            "at training samples");
+    d.option("validation_every", &TrainOptions::validation_every)
+        .range(0, 1e9)
+        .unit("steps")
+        .help("loss of the first averages, or else the weights, at validation_sigmas; 0: never");
+    d.option("validation_samples", &TrainOptions::validation_samples).range(1, 1e6).help("of a validation");
+    d.option("validation_sigmas", &TrainOptions::validation_sigmas)
+        .at_least(0)
+        .help("noise levels, in the units of the loss; their mean loss is validation_loss");
+    d.option("sample_every", &TrainOptions::sample_every)
+        .range(0, 1e9)
+        .unit("steps")
+        .help("a picture in samples/: a validation sample and its estimates at validation_sigmas; 0: never");
   }
 };
 

@@ -11,8 +11,19 @@ namespace {
 namespace fs = std::filesystem;
 
 // Options of jobs that change how the work is done and not what comes of it.
-constexpr std::array<std::string_view, 5> kHowOnly{"checkpoint_every", "keep", "log_every", "memory",
-                                                   "threads"};
+constexpr std::array<std::string_view, 13> kHowOnly{"checkpoint_every",
+                                                    "keep",
+                                                    "keep_every",
+                                                    "async_checkpoints",
+                                                    "log_every",
+                                                    "memory",
+                                                    "threads",
+                                                    "tensorboard",
+                                                    "peak_flops",
+                                                    "validation_every",
+                                                    "validation_samples",
+                                                    "sample_every",
+                                                    "validation_sigmas"};
 
 // A file that an option names is an input like any other.
 void add_files(const Options& options, json& inputs) {

@@ -19,9 +19,9 @@ using nlohmann::json;
 
 constexpr const char* kWeights = "weights.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
-constexpr const char* kEma = "ema.safetensors";
+constexpr std::string_view kEma = "ema-", kTensors = ".safetensors";
 constexpr const char* kState = "state.json";
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 
 std::string folder_name(int64_t step) { return fmt::format("step-{:06}", step); }
 
@@ -55,6 +55,7 @@ json to_json(const TrainState& s) {
           {"ema_updates", s.ema_updates},
           {"skipped", s.skipped},
           {"loss", s.loss},
+          {"loss_by_sigma", s.by_sigma.to_json()},
           {"offsets", s.offsets},
           {"config_hash", s.config_hash}};
 }
@@ -73,6 +74,7 @@ TrainState state_of(const fs::path& file) {
     s.ema_updates = j.at("ema_updates");
     s.skipped = j.value("skipped", int64_t{0});
     s.loss = j.value("loss", 0.0);
+    s.by_sigma = SigmaLosses::from_json(j.at("loss_by_sigma"));
     s.offsets = j.at("offsets").get<std::map<std::string, uint64_t>>();
     s.config_hash = j.at("config_hash");
     return s;
@@ -95,7 +97,9 @@ fs::path save_checkpoint(const fs::path& root, const Checkpoint& c) {
   auto folder = or_throw(AtomicFolder::create(path));
   write_tensors(folder.temporary() / kWeights, c.weights, {{"format", "pt"}});
   if (!c.optimizer.empty()) write_tensors(folder.temporary() / kOptimizer, c.optimizer);
-  if (!c.ema.empty()) write_tensors(folder.temporary() / kEma, c.ema, {{"format", "pt"}});
+  for (const auto& [decay, tensors] : c.ema)
+    write_tensors(folder.temporary() / fmt::format("{}{}{}", kEma, decay, kTensors), tensors,
+                  {{"format", "pt"}});
   or_throw(write_file_atomically(folder.temporary() / kState, to_json(c.state).dump(2) + "\n"));
   or_throw(folder.commit(/*replace=*/true));  // a run that was rolled back saves the same step again
   return path;
@@ -118,11 +122,16 @@ Checkpoint load_checkpoint(const fs::path& folder, const std::string& config_has
           folder.string(), c.state.config_hash, config_hash);
   c.weights = read_tensors(folder / kWeights);
   if (fs::exists(folder / kOptimizer)) c.optimizer = read_tensors(folder / kOptimizer);
-  if (fs::exists(folder / kEma)) c.ema = read_tensors(folder / kEma);
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const auto name = entry.path().filename().string();
+    if (name.starts_with(kEma) && name.ends_with(kTensors))
+      c.ema[name.substr(kEma.size(), name.size() - kEma.size() - kTensors.size())] =
+          read_tensors(entry.path());
+  }
   return c;
 }
 
-void prune_checkpoints(const fs::path& root, int64_t keep) {
+void prune_checkpoints(const fs::path& root, int64_t keep, int64_t keep_every) {
   std::error_code error;
   for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
     std::error_code ignored;
@@ -133,12 +142,15 @@ void prune_checkpoints(const fs::path& root, int64_t keep) {
   const auto excess = keep > 0 ? static_cast<int64_t>(all.size()) - keep : 0;
   for (int64_t i = 0; i < excess; ++i) {
     // Out of sight first: a checkpoint that is half removed must not look complete.
-    const auto& path = all[static_cast<size_t>(i)].second;
+    const auto& [step, path] = all[static_cast<size_t>(i)];
+    if (keep_every > 0 && step % keep_every == 0) continue;
     const auto hidden = temporary_name(path);
     fs::rename(path, hidden, error);
     if (!error) fs::remove_all(hidden, error);
   }
 }
+
+std::string decay_name(double decay) { return fmt::format("{}", decay); }
 
 NamedTensors join_moments(const NamedTensors& first, const NamedTensors& second) {
   NamedTensors out;

@@ -1,6 +1,8 @@
 #include "core/torch/checkpoint.hpp"
 
+#include <atomic>
 #include <fstream>
+#include <set>
 #include <unistd.h>
 
 #include <ATen/ATen.h>
@@ -8,6 +10,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include "core/torch/writer.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::core {
@@ -71,6 +74,28 @@ TEST_F(CheckpointIn, TheLatestHasTheMostStepsAndIncompleteOnesAreNotSeen) {
   EXPECT_TRUE(fs::exists(root_ / ".step-3000000.tmp-x-1-1")) << "of another machine";
 }
 
+TEST_F(CheckpointIn, EveryNthStaysForEver) {
+  for (int64_t step = 10; step <= 90; step += 10) {
+    save_checkpoint(root_, at_step(step));
+    prune_checkpoints(root_, 2, 40);
+  }
+  std::set<std::string> left;
+  for (const auto& entry : fs::directory_iterator(root_)) left.insert(entry.path().filename());
+  EXPECT_THAT(left, testing::ElementsAre("step-000040", "step-000080", "step-000090"));
+}
+
+TEST_F(CheckpointIn, HoldsTheAveragesOfEveryDecay) {
+  auto c = at_step(3);
+  c.ema[decay_name(0.99)] = {{"w", at::ones({2})}};
+  c.ema[decay_name(0.9999)] = {{"w", at::zeros({2})}};
+  c.state.by_sigma.sum[3] = 0.1, c.state.by_sigma.count[3] = 7;
+  const auto back = load_checkpoint(save_checkpoint(root_, c));
+  ASSERT_EQ(back.ema.size(), 2U);
+  EXPECT_EQ(back.ema.at("0.99").at("w")[0].item<float>(), 1);
+  EXPECT_EQ(back.ema.at("0.9999").at("w")[0].item<float>(), 0);
+  EXPECT_EQ(back.state.by_sigma.sum, c.state.by_sigma.sum);
+}
+
 TEST_F(CheckpointIn, TheSameStepMayBeSavedAgain) {
   save_checkpoint(root_, at_step(5));
   auto c = at_step(5);
@@ -92,6 +117,36 @@ TEST_F(CheckpointIn, RefusesAnotherConfigurationAndDamageInWords) {
   EXPECT_THAT(message([&] { load_checkpoint(root_); }), HasSubstr("not a checkpoint"));
 }
 
+TEST_F(CheckpointIn, AWriterHasOneInFlightAndItsErrorsSurface) {
+  BackgroundWriter writer(true);
+  std::atomic<int> running{0}, most{0}, done{0};
+  for (int i = 0; i < 5; ++i)
+    writer.start([&] {
+      most = std::max<int>(most, ++running);
+      usleep(2000);
+      --running, ++done;
+    });
+  EXPECT_GE(done, 4);
+  writer.finish();
+  EXPECT_EQ(most, 1);
+  EXPECT_EQ(done, 5);
+  std::atomic<bool> go{false};
+  writer.start([&] {
+    while (!go) usleep(100);
+    throw Error(KINORA_NO_MEMORY, "the disk is full");
+  });
+  EXPECT_NO_THROW(writer.check()) << "which does not wait";
+  go = true;
+  EXPECT_THAT(message([&] {
+                for (int i = 0; i < 10000; ++i) writer.check(), usleep(100);
+              }),
+              HasSubstr("the disk is full"));
+  EXPECT_NO_THROW(writer.finish()) << "an error is said once";
+  std::ofstream(root_.string()) << "a file where the folder should be";
+  writer.start([&] { save_checkpoint(root_, at_step(1)); });
+  EXPECT_THAT(message([&] { writer.start([] {}); }), HasSubstr("cannot be created"));
+}
+
 // Whatever the moment at which the process dies, what is there afterwards is a whole checkpoint.
 TEST_F(CheckpointIn, AKillAtAnyMomentLeavesOnlyWholeCheckpoints) {
   save_checkpoint(root_, at_step(1));
@@ -100,10 +155,13 @@ TEST_F(CheckpointIn, AKillAtAnyMomentLeavesOnlyWholeCheckpoints) {
   for (int round = 0; round < 12; ++round) {
     const pid_t child = fork();
     if (child == 0) {
+      BackgroundWriter writer(round % 2 == 0);
       for (int64_t step = 2;; ++step) {
         big.state.step = step;
-        save_checkpoint(root_, big);
-        prune_checkpoints(root_, 2);
+        writer.start([&, big] {
+          save_checkpoint(root_, big);
+          prune_checkpoints(root_, 2);
+        });
       }
     }
     usleep(static_cast<useconds_t>(3000 + 2711 * round));

@@ -21,6 +21,9 @@ class LossInstance {
   LossInstance& operator=(const LossInstance&) = delete;
   ~LossInstance() { api_.destroy(self_); }
 
+  const ComponentSpec& spec() const { return spec_; }
+  // false: of level, noisy, input and estimate it has none.
+  bool draws_noise() const { return api_.level != nullptr; }
   uint32_t mix() const { return api_.mix; }
   at::Tensor level(const at::Tensor& uniform) const;
   at::Tensor noisy(const at::Tensor& latent, const at::Tensor& noise, const at::Tensor& sigma) const;

@@ -48,8 +48,20 @@ LatentData::LatentData(const std::filesystem::path& folder)
     : facts_(LatentFacts::from_json(read_facts(folder / "latents.json"))), cache_(folder / "latents.h5") {}
 
 LatentData::Item LatentData::item(int64_t i) const {
-  const NamedTensors t = cache_.read(cache_.keys().at(static_cast<size_t>(i)));
-  return {facts_.scale.normalise(t.at("latent").to(at::kFloat)), t.at("text")};
+  Item out{key(i), {}, {}, {}};
+  for (auto& [name, tensor] : cache_.read(out.key)) {
+    if (name == "latent")
+      out.latent = facts_.scale.normalise(tensor.to(at::kFloat));
+    else if (name == "text")
+      out.text = tensor;
+    else
+      out.more[name] = tensor;
+  }
+  if (!out.latent.defined() && !out.more.count("codes"))
+    throw Error(KINORA_DATA, "sample '" + out.key +
+                                 "' of the latent cache has neither 'latent' nor 'codes'; delete the "
+                                 "encode job's folder and run again");
+  return out;
 }
 
 TextBatch batch_text(const std::vector<at::Tensor>& texts) {

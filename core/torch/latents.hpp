@@ -1,6 +1,8 @@
-// What an encode job leaves, as training and generation read it: latents scaled to sigma_data by channel, text embeddings.
+// What an encode job leaves, as training and generation read it: latents scaled to sigma_data by channel,
+// text embeddings.
 #pragma once
 #include <filesystem>
+
 #include <nlohmann/json.hpp>
 
 #include "core/torch/latent_cache.hpp"
@@ -17,7 +19,7 @@ struct LatentScale {
 
 struct LatentFacts {
   LatentScale scale;
-  std::vector<int64_t> shape;  // [C, T, H, W]
+  std::vector<int64_t> shape;  // [C, T, H, W]; of codes [t, h, w]
   int64_t text_size = 0;
   double fps = 24;  // of the frames that were encoded
   nlohmann::json to_json() const;
@@ -30,9 +32,12 @@ class LatentData {
   explicit LatentData(const std::filesystem::path& folder);
   int64_t size() const { return static_cast<int64_t>(cache_.keys().size()); }
   const LatentFacts& facts() const { return facts_; }
+  const std::string& key(int64_t i) const { return cache_.keys().at(static_cast<size_t>(i)); }
   struct Item {
-    at::Tensor latent;  // [C, T, H, W], normalised
+    std::string key;
+    at::Tensor latent;  // [C, T, H, W], normalised; undefined in a cache of codes
     at::Tensor text;    // [L, D]
+    NamedTensors more;  // every other tensor of the sample: codes, conditions
   };
   Item item(int64_t i) const;
 

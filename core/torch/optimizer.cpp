@@ -1,12 +1,13 @@
 #include "core/torch/optimizer.hpp"
 
 #include <cmath>
-#include <map>
-#include <numbers>
+#include <numeric>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
+#include "core/torch/adamw_pass.hpp"
 #include "core/torch/torch_guard.hpp"
 
 namespace kinora::core {
@@ -21,9 +22,26 @@ at::ScalarType state_dtype(const at::Tensor& t) {
   return t.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-struct Lists {
-  std::vector<at::Tensor> values, grads, first, second, steps;
-};
+constexpr int64_t kGrain = 1 << 14;  // numbers a thread takes at least
+
+// Block sums of fixed places, added in their order: threads change nothing.
+template <class T>
+double sum_blocks(const T* x, int64_t count) {
+  const int64_t blocks = (count + kGrain - 1) / kGrain;
+  std::vector<double> sums(static_cast<size_t>(blocks));
+  at::parallel_for(0, blocks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b)
+      sums[static_cast<size_t>(b)] = sum_of_squares(x + b * kGrain, std::min(kGrain, count - b * kGrain));
+  });
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
+}
+
+double squares_of(const at::Tensor& x) {
+  if (x.is_cpu() && x.scalar_type() == at::kFloat) return sum_blocks(x.data_ptr<float>(), x.numel());
+  if (x.is_cpu() && x.scalar_type() == at::kDouble) return sum_blocks(x.data_ptr<double>(), x.numel());
+  const double norm = at::linalg_vector_norm(x, 2, std::nullopt, false, at::kDouble).item<double>();
+  return norm * norm;
+}
 
 }  // namespace
 
@@ -51,29 +69,73 @@ AdamW::AdamW(const Parameters& parameters, std::vector<Leaf>& leaves, AdamWOptio
   }
 }
 
-// libtorch's fused kernel: one pass over the memory of each tensor, in the order of the leaves.
-void AdamW::step(double learning_rate) {
+struct AdamW::Numbers {
+  double rate, gradient_factor, step, root2;
+  std::vector<double> shares;  // of the averages, to the new weights
+};
+
+void AdamW::step(double learning_rate, double gradient_factor, const std::vector<Ema*>& averages) {
   const at::NoGradGuard guard;
-  ++steps_;
-  const auto step = at::full({}, static_cast<double>(steps_), at::kFloat);
-  std::map<std::pair<double, at::ScalarType>, Lists> together;  // leaves of a run share one device
+  const auto t = static_cast<double>(++steps_);
+  Numbers n{learning_rate,
+            gradient_factor,
+            learning_rate / (1 - std::pow(options_.beta1, t)),
+            1 / std::sqrt(1 - std::pow(options_.beta2, t)),
+            {}};
+  std::vector<double> decays;
+  for (Ema* e : averages) {
+    decays.push_back(e->next_decay());
+    n.shares.push_back(1 - decays.back());
+  }
   for (size_t i = 0; i < leaves_.size(); ++i) {
-    auto& leaf = leaves_[i];
-    if (leaf.frozen || !leaf.tensor.grad().defined()) continue;
-    const auto grad = leaf.tensor.grad().contiguous();
-    for (const auto& r : ranges_[i]) {
-      auto& to = together[{r.decay, leaf.tensor.scalar_type()}];
-      to.values.push_back(range_of(leaf.tensor, r.offset, r.count));
-      to.grads.push_back(range_of(grad, r.offset, r.count));
-      to.first.push_back(range_of(m_[i], r.offset, r.count));
-      to.second.push_back(range_of(v_[i], r.offset, r.count));
-      to.steps.push_back(step.to(leaf.tensor.device()));
+    const auto& leaf = leaves_[i];
+    if (leaf.frozen || !leaf.tensor.grad().defined()) {
+      for (size_t k = 0; k < averages.size(); ++k) averages[k]->update_leaf(leaves_, i, decays[k]);
+    } else if (const auto type = leaf.tensor.scalar_type(); leaf.tensor.is_cpu() &&
+                                                            leaf.tensor.is_contiguous() &&
+                                                            (type == at::kFloat || type == at::kDouble)) {
+      type == at::kFloat ? step_leaf<float>(i, n, averages) : step_leaf<double>(i, n, averages);
+    } else {
+      step_elsewhere(i, n, averages);
     }
   }
-  for (auto& [key, t] : together) {
-    at::_fused_adamw_(t.values, t.grads, t.first, t.second, {}, t.steps, learning_rate, options_.beta1,
-                      options_.beta2, key.first, options_.eps, /*amsgrad=*/false, /*maximize=*/false);
+}
+
+template <class T>
+void AdamW::step_leaf(size_t i, const Numbers& n, const std::vector<Ema*>& averages) {
+  const auto grad = leaves_[i].tensor.grad().contiguous();
+  T *w = leaves_[i].tensor.data_ptr<T>(), *m = m_[i].data_ptr<T>(), *v = v_[i].data_ptr<T>();
+  const T* g = grad.data_ptr<T>();
+  for (const auto& r : ranges_[i]) {
+    const AdamWNumbers<T> numbers{static_cast<T>(n.gradient_factor),
+                                  static_cast<T>(1 - n.rate * r.decay),
+                                  static_cast<T>(options_.beta1),
+                                  static_cast<T>(options_.beta2),
+                                  static_cast<T>(n.root2),
+                                  static_cast<T>(options_.eps),
+                                  static_cast<T>(n.step)};
+    at::parallel_for(0, r.count, kGrain, [&](int64_t begin, int64_t end) {
+      const int64_t at = r.offset + begin;
+      std::vector<AverageRange<T>> to;
+      for (size_t k = 0; k < averages.size(); ++k)
+        to.push_back({averages[k]->values()[i].data_ptr<T>() + at, static_cast<T>(n.shares[k])});
+      adamw_pass<T>({w + at, g + at, m + at, v + at, end - begin}, numbers, to);
+    });
   }
+}
+
+void AdamW::step_elsewhere(size_t i, const Numbers& n, const std::vector<Ema*>& averages) {
+  const auto& leaf = leaves_[i].tensor;
+  at::Tensor grad = leaf.grad().contiguous();
+  if (n.gradient_factor != 1) grad = grad * n.gradient_factor;
+  const auto t = at::full({}, static_cast<double>(steps_), at::kFloat).to(leaf.device());
+  for (const auto& r : ranges_[i]) {
+    const auto range = [&](const at::Tensor& of) { return range_of(of, r.offset, r.count); };
+    at::_fused_adamw_({range(leaf)}, {range(grad)}, {range(m_[i])}, {range(v_[i])}, {}, {t}, n.rate,
+                      options_.beta1, options_.beta2, r.decay, options_.eps, /*amsgrad=*/false,
+                      /*maximize=*/false);
+  }
+  for (size_t k = 0; k < averages.size(); ++k) averages[k]->update_leaf(leaves_, i, 1 - n.shares[k]);
 }
 
 void AdamW::zero_grad() {
@@ -86,13 +148,16 @@ double square_sum(const Leaf& leaf, const std::function<double(const Piece&)>& s
   double sum = 0;
   if (leaf.frozen || !grad.defined()) return sum;
   const auto whole = grad.contiguous();
-  for (const auto& p : leaf.pieces) {
-    const double norm =
-        at::linalg_vector_norm(range_of(whole, p.offset, p.count), 2, std::nullopt, false, at::kDouble)
-            .item<double>();
-    sum += (share ? share(p) : 1) * norm * norm;
-  }
+  for (const auto& p : leaf.pieces)
+    sum += (share ? share(p) : 1) * squares_of(range_of(whole, p.offset, p.count));
   return sum;
+}
+
+double weight_norm(const std::vector<Leaf>& leaves) {
+  const at::NoGradGuard guard;
+  double sum = 0;
+  for (const auto& leaf : leaves) sum += squares_of(leaf.tensor.detach().contiguous());
+  return std::sqrt(sum);
 }
 
 double gradient_norm(const std::vector<Leaf>& leaves,
@@ -105,25 +170,15 @@ double gradient_norm(const std::vector<Leaf>& leaves,
   return std::sqrt(sum ? sum(squares) : squares);
 }
 
+double clip_factor(double norm, double max_norm) { return std::min(1.0, max_norm / (norm + 1e-6)); }
+
 double clip_gradients(const std::vector<Leaf>& leaves, double norm, double max_norm) {
   const at::NoGradGuard guard;
-  const double factor = std::min(1.0, max_norm / (norm + 1e-6));
+  const double factor = clip_factor(norm, max_norm);
   if (factor < 1)
     for (const auto& leaf : leaves)
       if (auto grad = leaf.tensor.grad(); grad.defined()) grad.mul_(factor);
   return factor;
-}
-
-double rate(const Schedule& s, int64_t step) {
-  if (step < s.warmup) return s.learning_rate * static_cast<double>(step + 1) / static_cast<double>(s.warmup);
-  if (s.kind == "constant") return s.learning_rate;
-  if (s.kind != "cosine")
-    raise(KINORA_INVALID, "learning rate schedule '{}' is unknown; use constant or cosine", s.kind);
-  if (s.total <= s.warmup)
-    raise(KINORA_INVALID, "a cosine schedule needs more steps ({}) than its warmup ({})", s.total, s.warmup);
-  const double t =
-      std::min(1.0, static_cast<double>(step - s.warmup) / static_cast<double>(s.total - s.warmup));
-  return s.final_rate + (s.learning_rate - s.final_rate) * 0.5 * (1 + std::cos(std::numbers::pi * t));
 }
 
 Ema::Ema(const std::vector<Leaf>& leaves, double decay, bool rise) : decay_(decay), rise_(rise) {
@@ -132,12 +187,19 @@ Ema::Ema(const std::vector<Leaf>& leaves, double decay, bool rise) : decay_(deca
         leaf.tensor.detach().to(state_dtype(leaf.tensor), /*non_blocking=*/false, /*copy=*/true));
 }
 
-void Ema::update(const std::vector<Leaf>& leaves) {
+double Ema::next_decay() {
+  const double n = static_cast<double>(updates_++);
+  return rise_ ? std::min(decay_, (1 + n) / (10 + n)) : decay_;
+}
+
+void Ema::update_leaf(const std::vector<Leaf>& leaves, size_t i, double decay) {
   const at::NoGradGuard guard;
-  const double n = static_cast<double>(updates_++),
-               decay = rise_ ? std::min(decay_, (1 + n) / (10 + n)) : decay_;
-  for (size_t i = 0; i < values_.size(); ++i)
-    values_[i].lerp_(leaves[i].tensor.detach().to(values_[i].scalar_type()), 1 - decay);
+  values_[i].lerp_(leaves[i].tensor.detach().to(values_[i].scalar_type()), 1 - decay);
+}
+
+void Ema::update(const std::vector<Leaf>& leaves) {
+  const double decay = next_decay();
+  for (size_t i = 0; i < values_.size(); ++i) update_leaf(leaves, i, decay);
 }
 
 void Ema::swap(std::vector<Leaf>& leaves) {

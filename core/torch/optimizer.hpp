@@ -1,5 +1,4 @@
-// AdamW on leaves, gradient norm, learning rates and the exponential moving average of weights.
-// Deterministic.
+// AdamW on leaves, norms and exponential moving averages of weights. The same bits at any number of threads.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -7,6 +6,7 @@
 #include <vector>
 
 #include "core/torch/parameter.hpp"
+#include "core/torch/schedule.hpp"
 #include "core/torch/weights.hpp"
 
 namespace kinora::core {
@@ -19,14 +19,17 @@ struct AdamWOptions {
   std::function<double(const Parameter&)> decay;
 };
 
+class Ema;
+
 // Loshchilov and Hutter 2019, algorithm 2, bias correction as Kingma and Ba 2015. State has the leaf's dtype,
 // at least float32.
 class AdamW {
  public:
   // The leaves are kept by reference and outlive it. Frozen ones have no state.
   AdamW(const Parameters& parameters, std::vector<Leaf>& leaves, AdamWOptions options = {});
-  // One update by the gradients in grad(); a leaf without one is left alone, its state too.
-  void step(double learning_rate);
+  // One update by gradient_factor times the gradients in grad(), and of the averages by the new weights: one
+  // pass over the memory of each leaf on the CPU. A leaf without a gradient is left alone, its state too.
+  void step(double learning_rate, double gradient_factor = 1, const std::vector<Ema*>& averages = {});
   void zero_grad();
   int64_t steps() const { return steps_; }
   void set_steps(int64_t n) { steps_ = n; }
@@ -40,6 +43,11 @@ class AdamW {
     int64_t offset, count;
     double decay;
   };
+  struct Numbers;
+  template <class T>
+  void step_leaf(size_t leaf, const Numbers&, const std::vector<Ema*>&);
+  // libtorch's kernel and one pass an average: for leaves that are not on the CPU.
+  void step_elsewhere(size_t leaf, const Numbers&, const std::vector<Ema*>&);
   std::vector<Leaf>& leaves_;
   AdamWOptions options_;
   std::vector<at::Tensor> m_, v_;
@@ -54,18 +62,12 @@ double square_sum(const Leaf& leaf, const std::function<double(const Piece&)>& s
 double gradient_norm(const std::vector<Leaf>& leaves,
                      const std::function<double(const Leaf&, const Piece&)>& share = {},
                      const std::function<double(double)>& sum = {});
-// Scales every gradient by min(1, max_norm / (norm + 1e-6)); returns the factor.
+// The norm of all weights of this process, in float64.
+double weight_norm(const std::vector<Leaf>& leaves);
+// min(1, max_norm / (norm + 1e-6)).
+double clip_factor(double norm, double max_norm);
+// Scales every gradient by it; returns it.
 double clip_gradients(const std::vector<Leaf>& leaves, double norm, double max_norm);
-
-struct Schedule {
-  std::string kind = "constant";  // or "cosine"
-  double learning_rate = 1e-4;
-  double final_rate = 0;  // of cosine, at `total`
-  int64_t warmup = 0;     // steps of a linear rise; step 0 already gets 1 / warmup of it
-  int64_t total = 0;      // steps of the run, warmup included; cosine needs it
-};
-// Learning rate of step 0, 1, ...: a pure function.
-double rate(const Schedule& schedule, int64_t step);
 
 // Average a <- decay a + (1 - decay) w, kept in float32 (float64 for float64 weights). With rise, decay is
 // min(decay, (1 + n) / (10 + n)) after n updates, so that early weights are forgotten.
@@ -73,6 +75,11 @@ class Ema {
  public:
   Ema(const std::vector<Leaf>& leaves, double decay, bool rise = false);
   void update(const std::vector<Leaf>& leaves);
+  // One leaf of an update, for those that have another way for the rest.
+  void update_leaf(const std::vector<Leaf>& leaves, size_t leaf, double decay);
+  // An update by somebody else begins: its decay. It is counted.
+  double next_decay();
+  double decay() const { return decay_; }
   // Exchanges averages and weights; twice is nothing. For evaluation and generation.
   void swap(std::vector<Leaf>& leaves);
   const std::vector<at::Tensor>& values() const { return values_; }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -88,6 +89,94 @@ TEST_P(AdamWOn, EqualsTheAlgorithmInDouble) {
 }
 INSTANTIATE_TEST_SUITE_P(Dtypes, AdamWOn, testing::Values(at::kDouble, at::kFloat));
 
+// Several threads' ranges, whole registers and what is left over, clipping and two averages in one pass.
+TEST(AdamW, InOnePassWithClippingAndAveragesEqualsTheAlgorithmInDouble) {
+  constexpr int64_t n = 40003;
+  const Parameters parameters{named("w", {n, 1})};
+  std::vector<Leaf> leaves{leaf_of(parameters, 1, at::randn({n, 1}, at::kDouble))};
+  AdamWOptions o;
+  o.beta1 = 0.8, o.beta2 = 0.95, o.eps = 1e-6, o.weight_decay = 0.3;
+  AdamW adam(parameters, leaves, o);
+  Ema slow(leaves, 0.9, true), fast(leaves, 0.5, false);
+  std::vector<Naive> naive;
+  std::vector<double> want_slow, want_fast;
+  for (int64_t i = 0; i < n; ++i) {
+    const double w = leaves[0].tensor.detach()[i].item<double>();
+    naive.push_back({w});
+    want_slow.push_back(w), want_fast.push_back(w);
+  }
+  for (int step = 0; step < 5; ++step) {
+    const at::Tensor g = at::randn({n, 1}, at::kDouble);
+    leaves[0].tensor.mutable_grad() = g;
+    adam.step(0.05, 0.25, {&slow, &fast});
+    const double keep = std::min(0.9, (1. + step) / (10. + step));
+    for (size_t i = 0; i < naive.size(); ++i) {
+      naive[i].step(0.25 * g.data_ptr<double>()[i], 0.05, 0.3, 0.8, 0.95, 1e-6);
+      want_slow[i] = keep * want_slow[i] + (1 - keep) * naive[i].w;
+      want_fast[i] = 0.5 * want_fast[i] + 0.5 * naive[i].w;
+    }
+  }
+  double worst = 0;
+  for (size_t i = 0; i < naive.size(); ++i) {
+    const auto off = [&](const at::Tensor& t, double want) {
+      worst = std::max(worst, std::abs(t.data_ptr<double>()[i] - want));
+    };
+    off(leaves[0].tensor.detach(), naive[i].w);
+    off(slow.values()[0], want_slow[i]);
+    off(fast.values()[0], want_fast[i]);
+  }
+  EXPECT_LT(worst, 1e-13);
+  EXPECT_EQ(slow.updates(), 5);
+}
+
+TEST(AdamW, AndNormsHaveTheSameBitsAtAnyNumberOfThreads) {
+  const int before = at::get_num_threads();
+  for (const auto type : {at::kFloat, at::kDouble}) {
+    at::manual_seed(4);
+    const at::Tensor start = at::randn({70001}, type), gradient = at::randn({70001}, type);
+    at::Tensor want_w, want_a;
+    double want_norm = 0;
+    for (const int threads : {1, 2, 3, 5}) {
+      at::set_num_threads(threads);
+      const Parameters parameters{named("w", {70001})};
+      std::vector<Leaf> leaves{leaf_of(parameters, 1, start.clone())};
+      AdamW adam(parameters, leaves);
+      Ema ema(leaves, 0.9);
+      double norm = 0;
+      for (int step = 0; step < 3; ++step) {
+        leaves[0].tensor.mutable_grad() = gradient * (step + 1);
+        norm = gradient_norm(leaves);
+        adam.step(0.1, clip_factor(norm, 1), {&ema});
+      }
+      norm += weight_norm(leaves);
+      if (threads == 1) want_w = leaves[0].tensor, want_a = ema.values()[0], want_norm = norm;
+      EXPECT_TRUE(at::equal(leaves[0].tensor, want_w)) << threads;
+      EXPECT_TRUE(at::equal(ema.values()[0], want_a)) << threads;
+      EXPECT_EQ(norm, want_norm) << threads;
+    }
+    EXPECT_NEAR(want_norm / (3 * gradient.norm().item<double>() + want_w.norm().item<double>()), 1, 1e-6);
+  }
+  at::set_num_threads(before);
+}
+
+TEST(AdamW, EqualsLibtorchsKernel) {
+  const Parameters parameters{named("w", {1003, 5})};
+  std::vector<Leaf> leaves{leaf_of(parameters, 1, at::randn({1003, 5}, at::kDouble))};
+  AdamWOptions o;
+  o.weight_decay = 0.1;
+  AdamW adam(parameters, leaves, o);
+  at::Tensor w = leaves[0].tensor.detach().clone(), m = at::zeros_like(w), v = at::zeros_like(w);
+  for (int step = 1; step < 20; ++step) {
+    const at::Tensor g = at::randn_like(w);
+    leaves[0].tensor.mutable_grad() = g;
+    adam.step(0.01);
+    at::_fused_adamw_({w}, {g}, {m}, {v}, {}, {at::full({}, double(step), at::kFloat)}, 0.01, o.beta1,
+                      o.beta2, 0.1, o.eps, false, false);
+  }
+  EXPECT_LT((leaves[0].tensor - w).abs().max().item<double>(), 1e-12);
+  EXPECT_LT((adam.first_moments()[0] - m).abs().max().item<double>(), 1e-12);
+}
+
 TEST(AdamW, AFlatLeafOfSeveralParametersStepsAsTheirOwnLeaves) {
   const Parameters parameters{named("w", {4, 3}), named("bias", {5}), named("u", {2, 2})};
   std::vector<Leaf> apart, flat(1);
@@ -150,20 +239,6 @@ TEST(Gradients, AreClippedByTheNormOfAll) {
   EXPECT_EQ(clip_gradients(leaves, 5, 10), 1);
   EXPECT_NEAR(clip_gradients(leaves, 5, 1), 0.2, 1e-6);
   EXPECT_NEAR(gradient_norm(leaves), 1, 1e-5);
-}
-
-TEST(Rate, RisesLinearlyThenFallsAsACosine) {
-  Schedule s;
-  s.kind = "cosine", s.learning_rate = 2, s.final_rate = 0.5, s.warmup = 4, s.total = 104;
-  const double expected[] = {0.5, 1, 1.5, 2, 2};
-  for (int i = 0; i < 5; ++i) EXPECT_DOUBLE_EQ(rate(s, i), expected[i]);
-  EXPECT_NEAR(rate(s, 54), 1.25, 1e-15);
-  EXPECT_DOUBLE_EQ(rate(s, 104), 0.5);
-  EXPECT_DOUBLE_EQ(rate(s, 1000), 0.5);
-  s.kind = "constant";
-  EXPECT_DOUBLE_EQ(rate(s, 54), 2);
-  s.kind = "linear";
-  EXPECT_THROW(rate(s, 54), Error);
 }
 
 TEST(Ema, IsTheGeometricAverageAndSwapsBack) {

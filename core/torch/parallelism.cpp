@@ -138,9 +138,15 @@ void Parallelism::sum_gradients(const Parameters& parameters, std::vector<Leaf>&
   }
 }
 
-double Parallelism::sum(double value) const {
-  if (data_size() == 1) return value;
-  return summed(*mesh_->group("dp+fsdp"), at::full({1}, value, at::kDouble)).item<double>();
+std::vector<double> Parallelism::sum(const std::vector<double>& values) const {
+  if (data_size() == 1 || values.empty()) return values;
+  const at::Tensor all = summed(*mesh_->group("dp+fsdp"), at::tensor(values, at::kDouble)).contiguous();
+  return {all.data_ptr<double>(), all.data_ptr<double>() + all.numel()};
+}
+
+bool Parallelism::any(bool here) const {
+  if (world() == 1) return here;
+  return summed(*mesh_->group("world"), at::full({1}, here ? 1.0 : 0.0, at::kDouble)).item<double>() > 0;
 }
 
 }  // namespace kinora::core

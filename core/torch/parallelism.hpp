@@ -34,8 +34,10 @@ class Parallelism {
 
   // Completes every gradient: the sum over all ranks that do not hold another piece of the parameter.
   void sum_gradients(const Parameters&, std::vector<Leaf>&) const;
-  // The sum of a number over the ranks that hold different samples.
-  double sum(double value) const;
+  // The sums of numbers over the ranks that hold different samples, in one transfer.
+  std::vector<double> sum(const std::vector<double>& values) const;
+  // Whether any rank of the world says so: what one rank was told (a signal), all do at the same step.
+  bool any(bool here) const;
 
  private:
   using Instance = std::unique_ptr<void, void (*)(void*)>;

@@ -2,28 +2,37 @@
 
 #include <chrono>
 #include <cmath>
+#include <fstream>
 
 #include <fmt/format.h>
 
 #include "core/log.hpp"
 #include "core/run/cancel.hpp"
-#include "core/torch/safe_tensors.hpp"
 
 namespace kinora::core {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::filesystem::path checkpoints(const JobContext& context) { return context.folder() / "checkpoints"; }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
-// What was restored is copied, since tensors of a checkpoint borrow a read-only mapping.
-void copy_into(const Network& network, const std::vector<Leaf>& leaves, const NamedTensors& from,
-               const std::vector<at::Tensor>& to) {
-  std::vector<std::string> names;
-  for (const auto& [name, tensor] : from) names.push_back(name);
-  distribute(const_cast<Network&>(network).chain().parameters(), leaves, to, names,
-             [&](const std::string& name) { return from.count(name) ? from.at(name) : at::Tensor(); },
-             {.allow_missing = true});
+std::vector<Ema> averages_of(Network& network, const std::vector<double>& decays) {
+  std::vector<Ema> out;
+  for (const double decay : decays)
+    if (decay > 0) out.emplace_back(network.chain().leaves(), decay, /*rise=*/true);
+  return out;
+}
+
+// Sums of many kinds made in one transfer: pack, sum, unpack in the same order.
+template <class Each>
+void sum_over_ranks(const Parallelism& parallel, Each each) {
+  std::vector<double> all;
+  each([&](double& x) { all.push_back(x); });
+  all = parallel.sum(all);
+  size_t i = 0;
+  each([&](double& x) { x = all[i++]; });
 }
 
 }  // namespace
@@ -35,147 +44,172 @@ Trainer::Trainer(JobContext& context, Network& network, Parallelism& parallel,
       parallel_(parallel),
       options_(options),
       optimizer_(network.chain().parameters(), network.chain().leaves(),
-                 {options.beta1, options.beta2, options.eps, options.weight_decay, {}}) {
+                 {options.beta1, options.beta2, options.eps, options.weight_decay, {}}),
+      writer_(options.async_checkpoints) {
   if (options_.batch % (options_.accumulate * parallel.data_size()) != 0)
     throw Error(KINORA_INVALID, "batch = " + std::to_string(options_.batch) + " must divide by accumulate (" +
                                     std::to_string(options_.accumulate) + ") times data-parallel ranks (" +
                                     std::to_string(parallel.data_size()) + ")");
-  const auto latest = latest_checkpoint(checkpoints(context_));
+  const auto latest = latest_checkpoint(checkpoints());
   if (!latest && !options_.weights.empty()) network_.load(options_.weights);
-  if (options_.ema > 0) ema_ = std::make_unique<Ema>(network_.chain().leaves(), options_.ema, true);
-  if (latest) restore();
+  averages_ = averages_of(network_, options_.ema);
+  if (latest) restore(*latest);
   context_.metrics().rewind(step_);
+  if (options_.tensorboard && parallel_.rank() == 0) board_.emplace(context_.folder() / "tensorboard", step_);
 }
 
-void Trainer::restore() {
-  const auto folder = latest_checkpoint(checkpoints(context_));
-  const Checkpoint saved = load_checkpoint(*folder);
-  auto& chain = network_.chain();
-  load_values(chain.parameters(), chain.leaves(), saved.weights);
-  NamedTensors first, second;
-  split_moments(saved.optimizer, first, second);
-  copy_into(network_, chain.leaves(), first, optimizer_.first_moments());
-  copy_into(network_, chain.leaves(), second, optimizer_.second_moments());
-  optimizer_.set_steps(saved.state.optimizer_steps);
-  if (ema_) {
-    copy_into(network_, chain.leaves(), saved.ema, ema_->values());
-    ema_->set_updates(saved.state.ema_updates);
-  }
-  step_ = saved.state.step;
-  loss_ = saved.state.loss;
-  skipped_ = saved.state.skipped;
-  log_info("{}: going on after step {}", context_.spec().name, step_);
-}
-
-void Trainer::save(int64_t steps_done) {
-  auto& chain = network_.chain();
-  Checkpoint out;
-  out.state.step = steps_done;
-  out.state.samples_seen = steps_done * options_.batch;
-  out.state.optimizer_steps = optimizer_.steps();
-  out.state.loss = loss_;
-  out.state.skipped = skipped_;
-  out.weights = assemble(chain.parameters(), chain.leaves());
-  out.optimizer = join_moments(assemble(chain.parameters(), chain.leaves(), optimizer_.first_moments()),
-                               assemble(chain.parameters(), chain.leaves(), optimizer_.second_moments()));
-  if (ema_) {
-    out.state.ema_updates = ema_->updates();
-    out.ema = assemble(chain.parameters(), chain.leaves(), ema_->values());
-  }
-  if (parallel_.rank() != 0) return;
-  save_checkpoint(checkpoints(context_), out);
-  prune_checkpoints(checkpoints(context_), options_.keep);
-}
-
-MicroLoss Trainer::gradients(int64_t step, const std::function<MicroLoss(int64_t, int64_t)>& micro_loss) {
+void Trainer::gradients(const Micro& micro_loss, json& line) {
   const int64_t count = options_.batch / options_.accumulate / parallel_.data_size();
-  MicroLoss total;
-  double loss = 0;
+  double loss = 0, tokens = 0;
+  std::map<std::string, double> figures;
+  by_sigma_of_step_ = {};
   for (int64_t micro = 0; micro < options_.accumulate; ++micro) {
-    const int64_t first =
-        step * options_.batch + (micro * parallel_.data_size() + parallel_.data_rank()) * count;
     kinora_pass pass{};
     pass.struct_size = sizeof pass;
-    pass.first_sample = first;
+    pass.first_sample =
+        step_ * options_.batch + (micro * parallel_.data_size() + parallel_.data_rank()) * count;
     pass.micro = micro;
     pass.seed = static_cast<uint64_t>(context_.run().seed);
     network_.chain().begin(pass);
-    MicroLoss one = micro_loss(first, count);
+    const MicroLoss one = micro_loss(pass.first_sample, count);
     one.loss.backward();
     loss += one.loss.item<double>();
-    for (const auto& [name, value] : one.figures) total.figures[name] += value;
+    for (const auto& [name, value] : one.figures) figures[name] += value;
+    by_sigma_of_step_ += one.by_sigma;
   }
   network_.chain().reduce();
   parallel_.sum_gradients(network_.chain().parameters(), network_.chain().leaves());
-  for (auto& [name, value] : total.figures) value = parallel_.sum(value);
-  total.figures["loss"] = parallel_.sum(loss);
-  return total;
+  if (take_tokens) tokens = static_cast<double>(take_tokens());
+  sum_over_ranks(parallel_, [&](auto&& add) {
+    add(loss);
+    add(tokens);
+    for (auto& [name, value] : figures) add(value);
+    for (double& x : by_sigma_of_step_.sum) add(x);
+    for (double& x : by_sigma_of_step_.count) add(x);
+  });
+  for (const auto& [name, value] : figures) line[name] = value;
+  line["loss"] = loss;
+  tokens_ = static_cast<int64_t>(tokens);
 }
 
-void Trainer::update(int64_t step, json& line) {
+void Trainer::update(json& line) {
   auto& leaves = network_.chain().leaves();
   const double norm = gradient_norm(leaves);
   const double learning_rate =
-      rate({options_.schedule, options_.learning_rate, 0, options_.warmup, options_.steps}, step);
+      rate({options_.schedule, options_.learning_rate, options_.final_rate, options_.warmup, options_.steps,
+            options_.decay_share, options_.decay_shape},
+           step_);
   line["gradient_norm"] = norm;
   line["learning_rate"] = learning_rate;
   if (!std::isfinite(norm) || !std::isfinite(line["loss"].get<double>())) {
-    skip(step, line);
+    skip(line);
   } else {
     in_a_row_ = 0;
     loss_ = line["loss"];
-    if (options_.clip_norm > 0) clip_gradients(leaves, norm, options_.clip_norm);
-    optimizer_.step(learning_rate);
-    if (ema_) ema_->update(leaves);
+    by_sigma_ += by_sigma_of_step_;
+    std::vector<Ema*> averages;
+    for (auto& e : averages_) averages.push_back(&e);
+    optimizer_.step(learning_rate, options_.clip_norm > 0 ? clip_factor(norm, options_.clip_norm) : 1,
+                    averages);
   }
   optimizer_.zero_grad();
 }
 
-void Trainer::skip(int64_t step, json& line) {
+void Trainer::skip(json& line) {
   log_warn("{}: step {}: the gradient or the loss is not finite; the step is skipped", context_.spec().name,
-           step + 1);
+           step_ + 1);
   line["skipped"] = true;
   ++skipped_;
   ++in_a_row_;
 }
 
-void Trainer::run(const std::function<MicroLoss(int64_t, int64_t)>& micro_loss) {
+void Trainer::fail_if_stuck() const {
+  if (in_a_row_ < options_.max_skipped) return;
+  throw Error(KINORA_FAILED,
+              fmt::format("job '{}': step {}: the gradient or the loss was not finite in {} steps in a "
+                          "row; lower learning_rate ({}) or "
+                          "clip_norm ({}), raise warmup ({}), or see metrics.jsonl for where it began",
+                          context_.spec().name, step_, in_a_row_, options_.learning_rate, options_.clip_norm,
+                          options_.warmup));
+}
+
+void Trainer::measure(json& line, double seconds, int64_t tokens) {
+  line["seconds"] = seconds;
+  throughput.add(line, seconds, static_cast<double>(options_.batch), static_cast<double>(tokens));
+  line["weight_norm"] = weight_norm(network_.chain().leaves());
+  if (!by_sigma_.empty()) line["loss_by_sigma"] = by_sigma_.means();
+}
+
+void Trainer::log(const json& line) {
+  if (parallel_.rank() != 0) return;
+  context_.metrics().line(line);
+  if (!board_) return;
+  for (const auto& [name, value] : line.items())
+    if (value.is_number() && name != "step")
+      board_->scalar(step_, (name.starts_with("validation") ? "" : "train/") + name, value.get<double>());
+  board_->flush();
+}
+
+void Trainer::picture(int64_t step, const std::string& tag, const std::filesystem::path& png) {
+  if (!board_) return;
+  std::ifstream in(png, std::ios::binary);
+  board_->image(step, tag, std::string{std::istreambuf_iterator<char>(in), {}});
+}
+
+bool Trainer::keep() {
+  writer_.check();
+  const bool stop = parallel_.any(cancelled()), asked = parallel_.any(take_save_request());
+  if (stop || asked || step_ % options_.checkpoint_every == 0 || step_ == options_.steps) {
+    const auto start = Clock::now();
+    save();
+    if (stop || step_ == options_.steps) writer_.finish();
+    saving_ += seconds_since(start);
+  }
+  return stop;
+}
+
+void Trainer::run(const Micro& micro_loss) {
+  throughput.ranks = parallel_.world();
+  throughput.peak_flops = options_.peak_flops;
+  if (throughput.flops_per_sample > 0 && options_.peak_flops == 0)
+    throughput.peak_flops = measured_peak_flops();
   Progress progress(context_.spec().name, options_.steps, "steps");
   const auto start = Clock::now();
   const int64_t first_step = step_;
-  for (; step_ < options_.steps;) {
+  while (step_ < options_.steps) {
     const auto step_start = Clock::now();
     json line{{"step", step_ + 1}};
-    for (const auto& [name, value] : gradients(step_, micro_loss).figures) line[name] = value;
-    update(step_, line);
+    gradients(micro_loss, line);
+    update(line);
     ++step_;
-    line["seconds"] = std::chrono::duration<double>(Clock::now() - step_start).count();
-    if (parallel_.rank() == 0 && (step_ % options_.log_every == 0 || step_ == options_.steps))
-      context_.metrics().line(line);
+    const double seconds = seconds_since(step_start);
+    const bool more = on_step && on_step(step_, line);
+    if (more || logs(step_)) {
+      measure(line, seconds, tokens_);
+      log(line);
+    }
     progress.update(step_, "loss " + std::to_string(loss_).substr(0, 6));
-    if (in_a_row_ >= options_.max_skipped)
-      throw Error(KINORA_FAILED,
-                  fmt::format("job '{}': step {}: the gradient or the loss was not finite in {} steps in a "
-                              "row; lower learning_rate ({}) or "
-                              "clip_norm ({}), raise warmup ({}), or see metrics.jsonl for where it began",
-                              context_.spec().name, step_, in_a_row_, options_.learning_rate,
-                              options_.clip_norm, options_.warmup));
-    const bool stop = cancelled();
-    if (stop || step_ % options_.checkpoint_every == 0 || step_ == options_.steps) save(step_);
-    if (stop) throw Error(KINORA_CANCELLED, "cancelled");
+    fail_if_stuck();
+    if (keep()) throw Error(KINORA_CANCELLED, "cancelled");
   }
-  seconds_per_step_ = std::chrono::duration<double>(Clock::now() - start).count() /
-                      std::max<double>(1, static_cast<double>(step_ - first_step));
+  running_ = seconds_since(start);
+  seconds_per_step_ = running_ / std::max<double>(1, static_cast<double>(step_ - first_step));
 }
 
-void Trainer::use_average() {
-  if (ema_) ema_->swap(network_.chain().leaves());
-}
-
-void Trainer::save_weights() {
-  auto& chain = network_.chain();
-  const NamedTensors weights = assemble(chain.parameters(), chain.leaves());
-  if (parallel_.rank() == 0) write_tensors(context_.folder() / "weights.safetensors", weights);
+json Trainer::summary() const {
+  json out{{"steps", options_.steps},
+           {"loss", loss_},
+           {"skipped", skipped_},
+           {"parameters", network_.numel()},
+           {"seconds_per_step", seconds_per_step_}};
+  if (running_ > 0) out["checkpoint_share"] = saving_ / running_;
+  if (throughput.flops_per_sample > 0) out["flops_per_sample"] = throughput.flops_per_sample;
+  if (throughput.peak_flops > 0) out["peak_flops"] = throughput.peak_flops;
+  if (!by_sigma_.empty()) {
+    out["loss_by_sigma"] = by_sigma_.means();
+    out["loss_by_sigma"]["edges"] = SigmaLosses::edges();
+  }
+  return out;
 }
 
 }  // namespace kinora::core

@@ -37,16 +37,14 @@ struct Statistics {
   }
 };
 
-// The tokenizer of an earlier job with its final weights.
-std::unique_ptr<Network> trained_tokenizer(JobContext& context) {
-  const JobSpec& job = context.need_upstream("train-tokenizer");
+}  // namespace
+
+std::unique_ptr<Network> trained_tokenizer(JobContext& context, const JobSpec& job) {
   auto network = std::make_unique<Network>(context.open(*job.component("tokenizer")),
                                            job.component("tokenizer")->options, ChainOptions{});
   network->load(context.folder_of(job) / "weights.safetensors");
   return network;
 }
-
-}  // namespace
 
 void run_encode(JobContext& context) {
   const auto options = context.options<EncodeOptions>();
@@ -55,7 +53,8 @@ void run_encode(JobContext& context) {
   Clips clips(context, context.folder_of(context.need_upstream("shard")),
               {{"height", options.height}, {"width", options.width}, {"stride", options.every}},
               options.memory);
-  const auto tokenizer = trained_tokenizer(context);
+  const auto tokenizer = trained_tokenizer(context, context.need_upstream("train-tokenizer"));
+  const bool codes = tokenizer->info().discrete != 0;
   TextEncoder text(context, context.spec());
   LatentCacheWriter cache(context.folder() / "latents.h5",
                           nlohmann::json{{"job", context.spec().name}}.dump());
@@ -75,18 +74,21 @@ void run_encode(JobContext& context) {
     for (int64_t first = 0; first + options.frames <= frames.size(0); first += stride) {
       if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
       const at::Tensor latent = tokenizer->encode(video_of(frames, first, options.frames))[0].contiguous();
-      statistics.add(latent);
+      if (!codes) statistics.add(latent);
       facts.shape = latent.sizes().vec();
       facts.text_size = embedding.size(1);
-      cache.add(clips.key(i) + "@" + std::to_string(first), {{"latent", latent}, {"text", embedding}});
+      cache.add(clips.key(i) + "@" + std::to_string(first),
+                {{codes ? "codes" : "latent", latent}, {"text", embedding}});
       ++windows;
     }
     progress.update(i + 1, std::to_string(windows) + " windows");
   }
   if (windows == 0) throw clips.none_usable(too_short, options.frames);
-  facts.scale = {Statistics::numbers(statistics.mean),
-                 Statistics::numbers((statistics.square / statistics.count).sqrt().clamp_min(1e-6)),
-                 options.sigma_data};
+  facts.scale.sigma_data = options.sigma_data;
+  if (!codes) {
+    facts.scale.mean = Statistics::numbers(statistics.mean);
+    facts.scale.std = Statistics::numbers((statistics.square / statistics.count).sqrt().clamp_min(1e-6));
+  }
   facts.fps = clips.fps() / static_cast<double>(options.every);
   cache.commit();
   or_throw(write_file_atomically(context.folder() / "latents.json", facts.to_json().dump(2) + "\n"));

@@ -1,10 +1,11 @@
 // The jobs that hold tensors, and what they share.
 #pragma once
-#include <ATen/core/Tensor.h>
-
 #include <filesystem>
 
+#include <ATen/core/Tensor.h>
+
 #include "core/run/job.hpp"
+#include "core/torch/network.hpp"
 
 namespace kinora::core {
 
@@ -15,6 +16,8 @@ void run_generate(JobContext&);
 
 // `count` frames of uint8 [T, H, W, 3], evenly spaced, side by side in one PNG.
 void write_strip(JobContext&, const at::Tensor& frames, int64_t count, const std::filesystem::path& file);
+// The tokenizer of a train-tokenizer job with its final weights.
+std::unique_ptr<Network> trained_tokenizer(JobContext&, const JobSpec& job);
 // Threads of tensor operations; 0 leaves libtorch's choice.
 void use_threads(int64_t threads);
 

@@ -1,13 +1,16 @@
 // kind = "train"
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
 
 #include "core/jobs/training.hpp"
+#include "core/log.hpp"
 #include "core/torch/clips.hpp"
-#include "core/torch/instances.hpp"
 #include "core/torch/jobs/jobs.hpp"
-#include "core/torch/latents.hpp"
 #include "core/torch/noise.hpp"
+#include "core/torch/objective.hpp"
 #include "core/torch/trainer.hpp"
+#include "core/torch/validation.hpp"
 
 namespace kinora::core {
 namespace {
@@ -19,60 +22,114 @@ class ModelTraining {
         options_(o),
         seed_(static_cast<uint64_t>(context.run().seed)),
         data_(context.folder_of(context.need_upstream("encode"))),
+        parts_(split(data_, o.validation)),
         loss_(context.open_slot("loss"), context.spec().component("loss")->options),
         parallel_(context),
-        network_(context.open_slot("model"), context.spec().component("model")->options,
-                 {.seed = seed_, .dtype = parallel_.parameter_dtype()}, parallel_.links()) {}
+        model_(context.open_slot("model")),
+        network_(model_, context.spec().component("model")->options,
+                 {.seed = seed_, .dtype = parallel_.parameter_dtype()}, links()),
+        objective_(loss_, network_, *model_.spec, parallel_.parameter_dtype(), parallel_.dtype()) {
+    if (o.validation_every > 0 || o.sample_every > 0)
+      validation_ =
+          std::make_unique<Validation>(data_, parts_, objective_, network_, parallel_, options_, seed_);
+    if (o.sample_every > 0) open_tokenizer();
+  }
 
   void run() {
     Trainer trainer(context_, network_, parallel_, options_);
+    trainer.take_tokens = [this] { return tokens_.take(); };
+    trainer.on_step = [&](int64_t step, json& line) { return look(trainer, step, line); };
     trainer.run([&](int64_t first, int64_t count) { return micro_loss(first, count); });
     trainer.use_average();
     trainer.save_weights();
-    context_.summary.update({{"steps", options_.steps},
-                             {"loss", trainer.last_loss()},
-                             {"skipped", trainer.skipped()},
-                             {"parameters", network_.numel()},
-                             {"samples", data_.size()},
-                             {"seconds_per_step", trainer.seconds_per_step()}});
+    context_.summary.update(trainer.summary());
+    context_.summary.update({{"samples", data_.size()}, {"held_out", parts_.held_out.size()}});
+    if (!last_validation_.is_null()) context_.summary["validation_loss"] = last_validation_;
   }
 
  private:
+  std::vector<const kinora_link*> links() const {
+    auto out = parallel_.links();
+    out.push_back(tokens_.get());
+    return out;
+  }
+
   // Sample n of all that are ever drawn: which latent, its noise, its level and whether it keeps its text
   // depend on (seed, n) only, so they are the same at any number of ranks, any split into microbatches and
   // after a resume.
   MicroLoss micro_loss(int64_t first, int64_t count) {
-    std::vector<at::Tensor> latents, texts;
-    const at::Tensor drop =
-        sample_uniform({count}, seed_, first, "train.text-dropout") < options_.text_dropout;
-    for (int64_t i = 0; i < count; ++i) {
-      auto item = data_.item(shuffled(first + i, data_.size(), seed_));
-      latents.push_back(item.latent);
-      texts.push_back(drop[i].item<bool>() ? at::zeros_like(item.text) : item.text);
+    std::vector<LatentData::Item> items;
+    for (int64_t n = first; n < first + count; ++n) {
+      const int64_t at = shuffled(n, static_cast<int64_t>(parts_.train.size()), seed_);
+      items.push_back(data_.item(parts_.train[static_cast<size_t>(at)]));
     }
-    const at::Tensor latent = at::stack(latents).to(parallel_.parameter_dtype());
-    const TextBatch text = batch_text(texts);
-    const at::Tensor sigma = loss_.level(sample_uniform({count}, seed_, first, "train.sigma"));
-    const at::Tensor noise = sample_noise(latent, seed_, first, "train.noise");
-    const auto in = loss_.input(loss_.noisy(latent, noise, sigma), sigma);
-    const at::Tensor output = network_
-                                  .forward({{"latent", in.latent.to(parallel_.dtype())},
-                                            {"timestep", in.timestep},
-                                            {"text", text.text},
-                                            {"text_mask", text.mask}})
-                                  .at(0);
-    const auto result =
-        loss_.evaluate({{"latent", latent}, {"noise", noise}, {"sigma", sigma}, {"prediction", output}});
-    return {loss_.of_samples(result, count).sum() / static_cast<double>(options_.batch), {}};
+    const NamedTensors batch = objective_.batch(
+        items, sample_uniform({count}, seed_, first, "train.text-dropout") < options_.text_dropout);
+    at::Tensor sigma, noise;
+    if (objective_.noisy()) {
+      sigma = loss_.level(sample_uniform({count}, seed_, first, "train.sigma"));
+      if (batch.count("latent")) noise = sample_noise(batch.at("latent"), seed_, first, "train.noise");
+    }
+    const at::Tensor losses = objective_.losses(batch, sigma, noise);
+    MicroLoss out{losses.sum() / static_cast<double>(options_.batch), {}, {}};
+    if (sigma.defined()) out.by_sigma.add(sigma, losses, loss_.mix());
+    return out;
+  }
+
+  // Validation and pictures, where they are due; on every rank.
+  bool look(Trainer& trainer, int64_t step, json& line) {
+    const auto due = [&](int64_t every) {
+      return every > 0 && (step % every == 0 || step == options_.steps);
+    };
+    if (due(options_.validation_every)) {
+      trainer.with_average([&] { line.update(validation_->losses()); });
+      last_validation_ = line.at("validation_loss");
+    }
+    if (tokenizer_ && due(options_.sample_every)) trainer.with_average([&] { draw(trainer, step); });
+    return line.contains("validation_loss");
+  }
+
+  void open_tokenizer() {
+    const JobSpec* job = context_.upstream("train-tokenizer");
+    if (job && validation_->has_estimates())
+      tokenizer_ = trained_tokenizer(context_, *job);
+    else
+      log_warn("{}: sample_every makes no pictures: {}", context_.spec().name,
+               job ? "the loss has no estimate of the latent" : "no tokenizer is among its inputs");
+  }
+
+  // samples/step-000100.png: the middle frame of a validation sample, then of its estimates.
+  void draw(Trainer& trainer, int64_t step) {
+    const at::NoGradGuard off;
+    const auto latents = validation_->estimates();
+    if (parallel_.rank() != 0) return;
+    std::vector<at::Tensor> frames;
+    for (const auto& latent : latents) {
+      const at::Tensor video =
+          frames_of(tokenizer_->decode(data_.facts().scale.denormalise(latent.to(at::kFloat))));
+      frames.push_back(video.narrow(0, video.size(0) / 2, 1));
+    }
+    const auto folder = context_.folder() / "samples";
+    std::filesystem::create_directories(folder);
+    const auto file = folder / fmt::format("step-{:06}.png", step);
+    write_strip(context_, at::cat(frames), static_cast<int64_t>(frames.size()), file);
+    trainer.picture(step, "validation/estimates", file);
   }
 
   JobContext& context_;
   TrainOptions options_;
   uint64_t seed_;
   LatentData data_;
+  Split parts_;
   LossInstance loss_;
   Parallelism parallel_;
+  TokenMeter tokens_;
+  Component model_;
   Network network_;
+  Objective objective_;
+  std::unique_ptr<Validation> validation_;
+  std::unique_ptr<Network> tokenizer_;
+  json last_validation_;
 };
 
 }  // namespace

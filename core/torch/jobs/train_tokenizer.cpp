@@ -52,16 +52,12 @@ class TokenizerTraining {
     trainer.use_average();
     trainer.save_weights();
     const double quality = evaluate();
-    context_.summary.update({{"steps", options_.steps},
-                             {"loss", trainer.last_loss()},
-                             {"skipped", trainer.skipped()},
-                             {"psnr", quality},
-                             {"parameters", network_.numel()},
+    context_.summary.update(trainer.summary());
+    context_.summary.update({{"psnr", quality},
                              {"clips", clips_.size()},
                              {"used", usable_.size()},
                              {"too_short", too_short_},
-                             {"failed", clips_.failed()},
-                             {"seconds_per_step", trainer.seconds_per_step()}});
+                             {"failed", clips_.failed()}});
   }
 
  private:
@@ -78,7 +74,8 @@ class TokenizerTraining {
     const at::Tensor error = network_.decode(network_.encode(video)) - video;
     const double share = static_cast<double>(count) / static_cast<double>(options_.batch);
     const at::Tensor l1 = error.abs().mean() * share, mse = error.square().mean() * share;
-    return {options_.l1 * l1 + options_.mse * mse, {{"l1", l1.item<double>()}, {"mse", mse.item<double>()}}};
+    return {
+        options_.l1 * l1 + options_.mse * mse, {{"l1", l1.item<double>()}, {"mse", mse.item<double>()}}, {}};
   }
 
   // Reconstructs the start of a few clips; leaves pictures of the first and returns the mean PSNR.

@@ -8,12 +8,19 @@ class Recompute final : public Strategy<Tensor> {
  public:
   struct Options {
     std::string mode = "block";
+    int64_t every = 1, first = 0, last = -1;
   };
   static void describe(Describe<Options>& d) {
     d.name("recompute").help("activation checkpointing: blocks run again in the backward");
     d.option("mode", &Options::mode).choices({"block"}).help("block: keep each block's inputs only");
+    d.option("every", &Options::every)
+        .range(1, 1e6)
+        .unit("blocks")
+        .help("1: all of them; 2: every other, for half of the memory and half of the time that it costs");
+    d.option("first", &Options::first).at_least(0).help("block that runs again first; 0 is the embedding");
+    d.option("last", &Options::last).at_least(-1).help("block that runs again last; -1: the head");
   }
-  Recompute(const Options&, const Mesh<Tensor>&) {}
+  Recompute(const Options& o, const Mesh<Tensor>&) : link_({o.every, o.first, o.last}) {}
   const kinora_link* link() override { return link_.get(); }
 
  private:

@@ -51,7 +51,7 @@ struct RecomputeLink::Call {
 
 RecomputeLink::Tensors RecomputeLink::block(const kinora_block& b, const Tensors& in) {
   const kinora_pass now = pass();
-  if (now.no_grad || !GradMode::enabled()) return next.block(b, in);
+  if (now.no_grad || !GradMode::enabled() || !which_.has(b.index)) return next.block(b, in);
   Tensors own = leaves(b.index), all = in;
   all.insert(all.end(), own.begin(), own.end());
   const auto call = std::make_shared<Call>(b, now, in, std::move(own));

@@ -12,13 +12,24 @@ namespace kinora {
 
 class RecomputeLink final : public Link<Tensor> {
  public:
-  RecomputeLink() : Link(KINORA_LEVEL_RECOMPUTE) { skip_inherited<RecomputeLink>(); }
+  // Which blocks run again: of those from `first` to `last` (-1: the last there is) every `every`-th, first
+  // included.
+  struct Which {
+    int64_t every = 1, first = 0, last = -1;
+    bool has(int64_t block) const {
+      return block >= first && (last < 0 || block <= last) && (block - first) % every == 0;
+    }
+  };
+  explicit RecomputeLink(Which which) : Link(KINORA_LEVEL_RECOMPUTE), which_(which) {
+    skip_inherited<RecomputeLink>();
+  }
 
   Tensors block(const kinora_block& b, const Tensors& in) override;
 
  private:
   struct Call;
   Tensors rerun(const Call& call, const Tensors& grad_out);
+  Which which_;
 };
 
 }  // namespace kinora

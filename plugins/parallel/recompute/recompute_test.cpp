@@ -6,6 +6,8 @@
 #include <memory>
 
 #include <ATen/ATen.h>
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
 
 #include "core/torch/chain.hpp"
@@ -78,11 +80,12 @@ struct Toy {
 // A chain with Toy behind it, plain or with the recompute link.
 struct Chained {
   core::MeshOwner mesh;
-  test::Instance<kinora_strategy> recompute{"parallel/recompute", core::json::object(), mesh.abi()};
+  test::Instance<kinora_strategy> recompute;
   std::unique_ptr<core::Chain> chain;
   std::unique_ptr<Toy> toy;
   Watch watch;
-  explicit Chained(bool again) {
+  explicit Chained(bool again, const core::json& given = core::json::object())
+      : recompute("parallel/recompute", given, mesh.abi()) {
     const kinora_link* link = nullptr;
     check(recompute->link(recompute.self(), &link));
     core::ChainOptions options;
@@ -200,6 +203,73 @@ TEST(Recompute, KeepsNoActivationAndLetsTheBlockGo) {
     EXPECT_TRUE(s.watch.held.expired());
     EXPECT_TRUE(s.watch.inside.expired());
   }
+}
+
+TEST(Recompute, RunsOnlyTheBlocksThatItIsToldTo) {
+  const auto again = [](const core::json& given) {
+    Chained s(true, given);
+    Data d = data();
+    s.forward(d.x.set_requires_grad(true), d.condition).sum().backward();
+    return s.watch.runs == 2;  // of block 1
+  };
+  EXPECT_TRUE(again({{"every", 1}}));
+  EXPECT_FALSE(again({{"every", 2}})) << "blocks 0 and 2";
+  EXPECT_TRUE(again({{"every", 2}, {"first", 1}}));
+  EXPECT_FALSE(again({{"first", 2}}));
+  EXPECT_FALSE(again({{"last", 0}}));
+  EXPECT_TRUE(again({{"first", 1}, {"last", 1}}));
+}
+
+// Bytes that libtorch's allocator gave out and did not get back yet, at most.
+class Peak final : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void*, int64_t size, size_t, size_t, c10::Device) override {
+    now_ += size;
+    most_ = std::max(most_, now_);
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+  int64_t most() const { return most_; }
+
+ private:
+  int64_t now_ = 0, most_ = 0;
+};
+
+// Twelve blocks that keep four activations each.
+int64_t peak_bytes(bool recomputes, const core::json& given) {
+  constexpr int64_t kBlocks = 12, kSize = 64;
+  core::MeshOwner mesh;
+  test::Instance<kinora_strategy> strategy("parallel/recompute", given, mesh.abi());
+  const kinora_link* link = nullptr;
+  check(strategy->link(strategy.self(), &link));
+  core::Chain chain({}, recomputes ? std::vector{link} : std::vector<const kinora_link*>{});
+  const Context<Tensor> ctx(chain.head());
+  std::vector<kinora_param> weights;
+  for (int64_t b = 0; b < kBlocks; ++b)
+    weights.push_back(ctx.parameter(
+        {.name = "w" + std::to_string(b), .shape = {kSize, kSize}, .init = Init::normal(0.1), .block = b}));
+  chain.ready();
+  chain.begin({sizeof(kinora_pass), 0, 0, 0, 0, 0, 0, 1});
+  const auto info = std::make_shared<Peak>();
+  const c10::DebugInfoGuard measure(c10::DebugInfoKind::PROFILER_STATE, info);
+  kinora_seq seq = 0;
+  Tensor x = ctx.sequence(at::ones({1, 256, kSize}).set_requires_grad(true), 4, 8, 8, seq);
+  for (int64_t b = 0; b < kBlocks; ++b)
+    x = ctx.block(b, {x}, {}, 1, [&, b](const Tensors& in) {
+      return Tensors{in[0] +
+                     at::silu(at::silu(ctx.linear(in[0], weights[static_cast<size_t>(b)], 0, seq)).sin())};
+    })[0];
+  x.sum().backward();
+  return info->most();
+}
+
+TEST(Recompute, LowersThePeakOfActivationsByWhatItRunsAgain) {
+  const int64_t none = peak_bytes(false, {}), all = peak_bytes(true, core::json::object()),
+                half = peak_bytes(true, {{"every", 2}});
+  RecordProperty("none", std::to_string(none));
+  RecordProperty("half", std::to_string(half));
+  RecordProperty("all", std::to_string(all));
+  EXPECT_LT(static_cast<double>(all), 0.5 * static_cast<double>(none));
+  EXPECT_NEAR(static_cast<double>(half) / (static_cast<double>(none + all) / 2), 1, 0.1);
 }
 
 TEST(Recompute, AnErrorOfTheSecondRunReachesTheCallerOfBackward) {

@@ -1,5 +1,7 @@
 // A loss in C++, see abi/loss.h.
 #pragma once
+#include <type_traits>
+
 #include "kinora/abi/loss.h"
 #include "kinora/named.hpp"
 #include "kinora/options.hpp"
@@ -28,16 +30,18 @@ class Loss {
   static const void* api() {
     using H = kinora_tensor;
     static const kinora_loss table{
-        sizeof(kinora_loss), L::mix,
+        sizeof(kinora_loss),
+        L::mix,
         [](const kinora_host*, const kinora_options* o) -> void* {
           Loss* made = nullptr;
           guard([&] { made = new L(described<L>().read(o)); });
           return made;
         },
         [](void* self) { delete of(self); },
-        [](void* self, H u, H* out) { return guard([&] { *out = give(of(self)->level(borrow<T>(u))); }); },
+        level_of<L>(),
         [](void* self, H latent, H noise, H sigma, H* x) {
-          return guard([&] { *x = give(of(self)->noisy(borrow<T>(latent), borrow<T>(noise), borrow<T>(sigma))); });
+          return guard(
+              [&] { *x = give(of(self)->noisy(borrow<T>(latent), borrow<T>(noise), borrow<T>(sigma))); });
         },
         [](void* self, H x, H sigma, H* latent, H* timestep) {
           return guard([&] {
@@ -47,7 +51,8 @@ class Loss {
           });
         },
         [](void* self, H x, H sigma, H output, H* x0) {
-          return guard([&] { *x0 = give(of(self)->estimate(borrow<T>(x), borrow<T>(sigma), borrow<T>(output))); });
+          return guard(
+              [&] { *x0 = give(of(self)->estimate(borrow<T>(x), borrow<T>(sigma), borrow<T>(output))); });
         },
         [](void* self, const kinora_named* in, uint64_t n_in, H* out, uint64_t n_out) {
           return guard([&] { detail::give_all(of(self)->evaluate(Named<T>(in, n_in)), out, n_out); });
@@ -56,6 +61,14 @@ class Loss {
   }
 
  private:
+  // Null for a loss that does not override it: the host then knows that it works without noise.
+  template <class L>
+  static auto level_of() -> decltype(kinora_loss::level) {
+    if constexpr (std::is_same_v<decltype(&L::level), decltype(&Loss::level)>) return nullptr;
+    return [](void* self, kinora_tensor u, kinora_tensor* out) {
+      return guard([&] { *out = give(of(self)->level(borrow<T>(u))); });
+    };
+  }
   static Loss* of(void* self) { return static_cast<Loss*>(self); }
   static T unsupported(const T&) { throw Error(KINORA_UNSUPPORTED, "this loss draws no noise"); }
 };

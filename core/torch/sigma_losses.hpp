@@ -1,0 +1,34 @@
+// The loss by noise level: which levels a model does well at, and which it still learns.
+#pragma once
+#include <array>
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+#include <nlohmann/json.hpp>
+
+namespace kinora::core {
+
+// Sums over samples since the training's first step, in buckets of half a decade of the noise-to-signal ratio
+// from 0.01 to 100; what lies beyond is in the outer ones. The mean between two lines of metrics.jsonl
+// follows from the sums mean * count of both.
+class SigmaLosses {
+ public:
+  static constexpr size_t kBuckets = 8;
+  static std::array<double, kBuckets + 1> edges();
+  static size_t bucket_of(double sigma);
+
+  // loss [B]; sigma [B], or [B, T] (the geometric mean counts), in the units of `mix` (kinora/abi/noise.h).
+  // Losses that are not finite are left out.
+  void add(const at::Tensor& sigma, const at::Tensor& loss, uint32_t mix);
+  void operator+=(const SigmaLosses&);
+  bool empty() const;
+
+  std::array<double, kBuckets> sum{}, count{};
+
+  // {"mean": [..], "count": [..]}, null where there is none.
+  nlohmann::json means() const;
+  nlohmann::json to_json() const { return {{"sum", sum}, {"count", count}}; }
+  static SigmaLosses from_json(const nlohmann::json&);
+};
+
+}  // namespace kinora::core

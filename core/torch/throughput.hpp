@@ -1,0 +1,47 @@
+// How fast a training is, and how much of the machine it uses.
+//
+//   samples_per_second  = batch / seconds of the step
+//   tokens_per_second   = tokens of the step over all ranks / seconds
+//   flops_per_second    = flops_per_sample * samples_per_second, over all ranks
+//   mfu                 = flops_per_second / (peak_flops * ranks)      (Chowdhery et al. 2022, appendix B)
+//
+// flops_per_sample are the model's own, forward and backward of one sample: what is computed twice to save
+// memory does not count.
+#pragma once
+#include <cstdint>
+
+#include <nlohmann/json.hpp>
+
+#include "kinora/aten.hpp"
+#include "kinora/link.hpp"
+
+namespace kinora::core {
+
+struct Throughput {
+  double flops_per_sample = 0;  // 0: unknown, and not logged
+  double peak_flops = 0;        // of one rank; 0: unknown
+  int64_t ranks = 1;
+  // Adds the figures of a step to its line.
+  void add(nlohmann::json& line, double seconds, double samples, double tokens) const;
+};
+
+// Floating-point operations a second of this process' threads: the best of a few products of float32
+// matrices.
+double measured_peak_flops();
+
+// Counts the tokens that a model's forwards make of their samples, where a backward follows.
+class TokenMeter final : public Link<at::Tensor> {
+ public:
+  TokenMeter() : Link(KINORA_LEVEL_METER) { skip_inherited<TokenMeter>(); }
+  at::Tensor sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override {
+    if (pass().no_grad == 0) tokens_ += x.size(0) * x.size(1);
+    return next.sequence(x, spec, seq);
+  }
+  // Since it was asked last.
+  int64_t take() { return std::exchange(tokens_, 0); }
+
+ private:
+  int64_t tokens_ = 0;
+};
+
+}  // namespace kinora::core

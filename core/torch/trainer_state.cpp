@@ -1,0 +1,103 @@
+// What a training keeps on disk: checkpoints while it runs, weights when it is done.
+#include "core/log.hpp"
+#include "core/torch/safe_tensors.hpp"
+#include "core/torch/trainer.hpp"
+
+namespace kinora::core {
+namespace {
+
+// What was restored is copied, since tensors of a checkpoint borrow a read-only mapping.
+void copy_into(const Chain& chain, const NamedTensors& from, const std::vector<at::Tensor>& to) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : from) names.push_back(name);
+  distribute(chain.parameters(), chain.leaves(), to, names,
+             [&](const std::string& name) { return from.count(name) ? from.at(name) : at::Tensor(); },
+             {.allow_missing = true});
+}
+
+}  // namespace
+
+void Trainer::restore(const std::filesystem::path& folder) {
+  const Checkpoint saved = load_checkpoint(folder);
+  auto& chain = network_.chain();
+  load_values(chain.parameters(), chain.leaves(), saved.weights);
+  NamedTensors first, second;
+  split_moments(saved.optimizer, first, second);
+  copy_into(chain, first, optimizer_.first_moments());
+  copy_into(chain, second, optimizer_.second_moments());
+  optimizer_.set_steps(saved.state.optimizer_steps);
+  for (auto& e : averages_) {
+    const auto kept = saved.ema.find(decay_name(e.decay()));
+    if (kept == saved.ema.end())
+      throw Error(KINORA_INVALID, folder.string() + ": has no averages of decay " + decay_name(e.decay()) +
+                                      "; restore the run file's ema, or choose another output folder");
+    copy_into(chain, kept->second, e.values());
+    e.set_updates(saved.state.ema_updates);
+  }
+  step_ = saved.state.step;
+  loss_ = saved.state.loss;
+  skipped_ = saved.state.skipped;
+  by_sigma_ = saved.state.by_sigma;
+  log_info("{}: going on after step {}", context_.spec().name, step_);
+}
+
+// assemble() copies: what the writer gets is nobody else's, and training goes on while it writes.
+void Trainer::save() {
+  auto& chain = network_.chain();
+  const auto copied = [&](const std::vector<at::Tensor>& per_leaf) {
+    return assemble(chain.parameters(), chain.leaves(), per_leaf);
+  };
+  Checkpoint out;
+  out.state.step = step_;
+  out.state.samples_seen = step_ * options_.batch;
+  out.state.optimizer_steps = optimizer_.steps();
+  out.state.loss = loss_;
+  out.state.skipped = skipped_;
+  out.state.by_sigma = by_sigma_;
+  out.weights = assemble(chain.parameters(), chain.leaves());
+  out.optimizer = join_moments(copied(optimizer_.first_moments()), copied(optimizer_.second_moments()));
+  for (auto& e : averages_) {
+    out.state.ema_updates = e.updates();
+    out.ema[decay_name(e.decay())] = copied(e.values());
+  }
+  if (parallel_.rank() != 0) return;
+  writer_.start(
+      [out = std::move(out), root = checkpoints(), keep = options_.keep, keep_every = options_.keep_every] {
+        save_checkpoint(root, out);
+        prune_checkpoints(root, keep, keep_every);
+      });
+}
+
+void Trainer::with_average(const std::function<void()>& f) {
+  if (averages_.empty()) return f();
+  averages_[0].swap(network_.chain().leaves());
+  try {
+    f();
+  } catch (...) {
+    averages_[0].swap(network_.chain().leaves());
+    throw;
+  }
+  averages_[0].swap(network_.chain().leaves());
+}
+
+void Trainer::use_average() {
+  if (averages_.empty()) return;
+  averages_[0].swap(network_.chain().leaves());
+  averaged_ = !averaged_;
+}
+
+void Trainer::save_weights() {
+  auto& chain = network_.chain();
+  const auto write = [&](const std::string& name, const NamedTensors& tensors) {
+    if (parallel_.rank() == 0) write_tensors(context_.folder() / name, tensors);
+  };
+  write("weights.safetensors", assemble(chain.parameters(), chain.leaves()));
+  for (size_t i = 0; i < averages_.size(); ++i) {
+    const bool in_network = i == 0 && averaged_;
+    write("weights.ema-" + decay_name(averages_[i].decay()) + ".safetensors",
+          in_network ? assemble(chain.parameters(), chain.leaves())
+                     : assemble(chain.parameters(), chain.leaves(), averages_[i].values()));
+  }
+}
+
+}  // namespace kinora::core
