@@ -22,6 +22,8 @@ int complain(int code, const std::string& message);
 int run_command(core::Runtime&, const Arguments&);
 int check_command(core::Runtime&, const Arguments&);
 int apply_command(core::Runtime&, const Arguments&);
+int convert_command(core::Runtime&, const Arguments&);
+int inspect_command(core::Runtime&, const Arguments&);
 int bench_command(core::Runtime&, const Arguments&);
 int completion_command(const Arguments&);
 
