@@ -4,9 +4,8 @@
 #include <boost/program_options.hpp>
 
 #include "apps/kinora/command.hpp"
-#include "core/config/document.hpp"
+#include "apps/kinora/set_option.hpp"
 #include "core/run/apply.hpp"
-#include "core/run/apply_config.hpp"
 #include "core/run/apply_methods.hpp"
 #include "core/run/cancel.hpp"
 #include "core/run/torch_library.hpp"
@@ -26,7 +25,7 @@ examples:
   kinora apply stage/clip.transcode film.mp4 --out clips/
   kinora apply tokenizer/cosmos --method encode --inputs x.safetensors --set weights=w.safetensors --out z.safetensors
   kinora apply model/dit --set layers=2 --inputs in.safetensors --method gradient --out grads.safetensors
-  kinora apply model/dit --set config=transformer/config.json --set weights=transformer/ --inputs in.safetensors
+  kinora apply model/dit --set weights=Cosmos-1.0-Diffusion-7B-Text2World/ --inputs in.safetensors
   kinora apply sampler/edm-heun --inputs mixture.safetensors --set steps=20 --out samples.safetensors --json
 
 )";
@@ -44,15 +43,8 @@ po::options_description flags() {
   return options;
 }
 
-// k=v with v as TOML would read it, else as a plain string.
 void assign(const std::string& text, const core::ComponentSpec& spec, core::ApplyRequest& request) {
-  const auto equals = text.find('=');
-  if (equals == std::string::npos || equals == 0)
-    throw Error(KINORA_INVALID, "--set " + text + ": expected NAME=VALUE");
-  const std::string name = text.substr(0, equals), value = text.substr(equals + 1);
-  auto parsed = core::Document::parse("v = " + value, "--set");
-  nlohmann::json v = parsed ? parsed->root().value("v", nlohmann::json(value)) : nlohmann::json(value);
-  const std::string path = v.is_string() ? v.get<std::string>() : value;
+  const auto [name, v, path] = parse_set(text);
   if (spec.option(name)) {
     request.options[name] = v;
   } else if (name == "weights") {
@@ -67,14 +59,6 @@ void assign(const std::string& text, const core::ComponentSpec& spec, core::Appl
   } else {
     request.options[name] = v;
   }
-}
-
-// The options of the configuration that --set did not give.
-void complete(const core::ComponentSpec& spec, core::ApplyRequest& request) {
-  if (request.config.empty()) return;
-  const auto config = core::read_config(request.config, spec);
-  for (const auto& [name, value] : config.items())
-    if (!request.options.contains(name)) request.options[name] = value;
 }
 
 // What was given and would do nothing, or is missing; "" if all is well.
@@ -123,7 +107,7 @@ int apply_command(core::Runtime& runtime, const Arguments& arguments) {
   if (const auto why = misuse(**spec, request); !why.empty()) return complain(kUsage, "apply: " + why);
   if (given.count("set"))
     for (const auto& set : given["set"].as<std::vector<std::string>>()) assign(set, **spec, request);
-  complete(**spec, request);
+  complete_options(**spec, request.config, request.weights, request.options);
   core::watch_signals();
   const auto result = (*spec)->kind == "stage" ? core::apply_stage(runtime, request)
                                                : core::torch_apply((*spec)->kind)(runtime, request);

@@ -28,6 +28,8 @@ std::optional<core::RunFile> load_run(core::Runtime&, const std::string& file,
 int run_command(core::Runtime&, const Arguments&);
 int check_command(core::Runtime&, const Arguments&);
 int apply_command(core::Runtime&, const Arguments&);
+int convert_command(core::Runtime&, const Arguments&);
+int inspect_command(core::Runtime&, const Arguments&);
 int bench_command(core::Runtime&, const Arguments&);
 int generate_command(core::Runtime&, const Arguments&);
 int completion_command(const Arguments&);

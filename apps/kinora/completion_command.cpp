@@ -22,17 +22,23 @@ _kinora() {
   case $prev in
     --plugins|--out) COMPREPLY=($(compgen -d -- "$cur")); return ;;
     --log) _kinora_words "trace debug info warn error"; return ;;
+    --component) _kinora_ids; return ;;
+    --dtype) _kinora_words "bf16 fp16 fp32"; return ;;
+    --from|--to) _kinora_words "kinora original diffusers"; return ;;
+    --merge|--unmerge) COMPREPLY=($(compgen -f -- "$cur")); return ;;
     --inputs) COMPREPLY=($(compgen -f -- "$cur")); return ;;
     --method) _kinora_words "encode decode encode_decode forward gradient evaluate sample quantize"; return ;;
     --only) _kinora_words "$(sed -n 's/^ *name *= *"\([^"]*\)".*/\1/p' "${COMP_WORDS[@]:2}" 2>/dev/null)"; return ;;
   esac
   case $command in
-    "") _kinora_words "run check generate plugins apply bench completion --plugins --log --version --help" ;;
+    "") _kinora_words "run check generate plugins apply inspect convert bench completion --plugins --log --version --help" ;;
     run) if [[ $cur == -* ]]; then _kinora_words "--set --only --out --dry-run --help"; else COMPREPLY=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
     check) if [[ $cur == -* ]]; then _kinora_words "--set --help"; else COMPREPLY=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
     generate) if [[ $cur == -* ]]; then _kinora_words "--from --prompt --image --video --seed --set --job --name --out --help"; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
     plugins) if [[ $prev == inspect ]]; then _kinora_ids; elif [[ $prev == plugins ]]; then _kinora_words "list inspect validate manifest new --help"; else _kinora_words "--json --markdown"; COMPREPLY+=($(compgen -f -- "$cur")); fi ;;
     apply) if [[ $prev == apply ]]; then _kinora_ids; elif [[ $cur == -* ]]; then _kinora_words "--inputs --method --set --out --json --help"; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
+    inspect) if [[ $prev == inspect ]]; then _kinora_ids; else _kinora_words "--set --input --json --help"; fi ;;
+    convert) if [[ $cur == -* ]]; then _kinora_words "--component --from --to --dtype --max-shard --merge --unmerge --set --json --help"; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
     bench) _kinora_words "plugin_call startup shots" ;;
     completion) _kinora_words "bash" ;;
   esac

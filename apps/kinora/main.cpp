@@ -22,6 +22,8 @@ commands
   generate FILE.toml     make a video with the networks of a run: --prompt, --image, --from VIDEO
   plugins                the components there are: list, inspect ID, validate FILE.so, new KIND NAME
   apply ID [INPUT]       run one component alone on one input
+  inspect ID             parameters, bytes and operations of a model or tokenizer, without making it
+  convert IN OUT         weights: one file or shards, naming schemes, dtypes, adapters
   bench [NAME]           measure this machine; one line of JSON each
   completion bash        a script for the shell: source <(kinora completion bash)
 
@@ -43,7 +45,7 @@ exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted
 const std::map<std::string, int (*)(core::Runtime&, const Arguments&)>& commands() {
   static const std::map<std::string, int (*)(core::Runtime&, const Arguments&)> all{
       {"run", run_command},     {"check", check_command}, {"apply", apply_command}, {"bench", bench_command},
-      {"generate", generate_command},
+      {"convert", convert_command}, {"inspect", inspect_command}, {"generate", generate_command},
       {"plugins", [](core::Runtime& r, const Arguments& a) { return plugins_command(r, a); }},
       {"completion", [](core::Runtime&, const Arguments& a) { return completion_command(a); }}};
   return all;

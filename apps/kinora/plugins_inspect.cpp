@@ -59,6 +59,12 @@ std::string markdown_table(const std::vector<std::string>& head,
   return out + "\n";
 }
 
+std::vector<std::vector<std::string>> layout_lines(const core::ComponentSpec& c) {
+  std::vector<std::vector<std::string>> out;
+  for (const auto& l : c.layouts) out.push_back({l.name, l.help});
+  return out;
+}
+
 std::vector<std::vector<std::string>> option_lines(const core::ComponentSpec& c) {
   std::vector<std::vector<std::string>> out;
   for (const auto& o : c.options) out.push_back({o.name, default_text(o), core::expected_text(o), o.help});
@@ -105,6 +111,7 @@ std::string inspect_text(const Row& row) {
   const auto inputs = core::apply_inputs(c), outputs = core::apply_outputs(c);
   if (!inputs.empty()) out += "\ninputs\n" + aligned(tensor_lines(inputs), "  ");
   if (!outputs.empty()) out += "\noutputs\n" + aligned(tensor_lines(outputs), "  ");
+  if (!c.layouts.empty()) out += "\nweights under other names\n" + aligned(layout_lines(c), "  ");
   std::vector<std::vector<std::string>> methods;
   for (const auto& m : core::apply_methods(c)) methods.push_back({m.name, m.takes + " -> " + m.gives});
   if (!methods.empty()) out += "\nkinora apply --method\n" + aligned(methods, "  ");
@@ -135,6 +142,8 @@ json inspect_json(const Row& row) {
   out["methods"] = json::array();
   for (const auto& m : core::apply_methods(*row.component))
     out["methods"].push_back({{"name", m.name}, {"takes", m.takes}, {"gives", m.gives}});
+  out["layouts"] = json::array();
+  for (const auto& l : row.component->layouts) out["layouts"].push_back({{"name", l.name}, {"help", l.help}});
   out["options"] = json::array();
   for (const auto& o : row.component->options) out["options"].push_back(option_json(o));
   return out;
@@ -146,6 +155,7 @@ std::string inspect_markdown(const Row& row) {
   const auto inputs = core::apply_inputs(c), outputs = core::apply_outputs(c);
   if (!inputs.empty()) out += markdown_table({"input", "dtype", "shape", ""}, tensor_lines(inputs));
   if (!outputs.empty()) out += markdown_table({"output", "dtype", "shape", ""}, tensor_lines(outputs));
+  if (!c.layouts.empty()) out += markdown_table({"layout of weights", ""}, layout_lines(c));
   if (!c.options.empty()) out += markdown_table({"option", "default", "takes", ""}, option_lines(c));
   return out + fmt::format("```toml\n{}\n```\n", use_text(c));
 }

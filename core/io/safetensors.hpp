@@ -1,11 +1,12 @@
 // safetensors files: named tensors and a map of strings, nothing executable.
 //
-// Layout: uint64 little-endian length n of the header, n bytes of JSON {"name": {"dtype", "shape", "data_offsets": [begin,
-// end]}, "__metadata__": {string: string}}, then the data, little-endian, row-major, without holes. Specification:
-// github.com/huggingface/safetensors.
+// Layout: uint64 little-endian length n of the header, n bytes of JSON {"name": {"dtype", "shape",
+// "data_offsets": [begin, end]}, "__metadata__": {string: string}}, then the data, little-endian, row-major,
+// without holes. Specification: github.com/huggingface/safetensors.
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -33,8 +34,9 @@ using SafeMetadata = std::map<std::string, std::string>;
 
 constexpr uint64_t kSafeHeaderLimit = 100'000'000;  // bytes, as in the reference implementation
 
-// Header and bounds of a whole file in memory; the tensors borrow from `file`. Every name, shape and offset is checked against
-// the rest of the file: what is returned can be read without further checks. `origin` names the file in failures.
+// Header and bounds of a whole file in memory; the tensors borrow from `file`. Every name, shape and offset
+// is checked against the rest of the file: what is returned can be read without further checks. `origin`
+// names the file in failures.
 struct SafeContents {
   std::vector<SafeTensor> tensors;  // sorted by name
   SafeMetadata metadata;
@@ -44,8 +46,10 @@ Result<SafeContents> parse_safetensors(std::span<const std::byte> file, std::str
 // One file, mapped read-only; or several that an index joins. [any-thread] after open.
 class Safetensors {
  public:
-  // A file; a *.safetensors.index.json with its shards beside it; or a folder that holds one of either. In a folder with both,
-  // the index counts.
+  // A file; a *.safetensors.index.json with its shards beside it; or a folder that holds one of either: model
+  // or diffusion_pytorch_model if they are there (others are then variants), else the only one. An index
+  // counts before a file. KINORA_DATA, naming what is wrong, if an index leads out of its folder, says a name
+  // twice or names a shard that is not there, or if two shards hold a tensor of one name.
   static Result<Safetensors> open(const std::filesystem::path& path);
 
   const std::vector<SafeTensor>& tensors() const { return tensors_; }  // sorted by name
@@ -61,8 +65,26 @@ class Safetensors {
   std::shared_ptr<const void> keep_;
 };
 
-// Writes atomically (atomic_file.hpp). Tensors in the order of the reference implementation: dtype descending, then name;
-// equal input gives equal bytes. Names must differ; bytes must have the size of shape and dtype.
-Status write_safetensors(const std::filesystem::path& path, std::vector<SafeTensor> tensors, const SafeMetadata& metadata = {});
+// The bytes of a tensor that is about to be written, of the size of its shape and dtype; they need to live
+// until the next call.
+using BytesOf = std::function<std::span<const std::byte>(const SafeTensor&)>;
+
+// Writes atomically (atomic_file.hpp). Tensors in the order of the reference implementation: dtype
+// descending, then name; equal input gives equal bytes. Names must differ; bytes must have the size of shape
+// and dtype. With bytes_of the tensors' own bytes are not looked at: one tensor at a time is in memory.
+Status write_safetensors(const std::filesystem::path& path, std::vector<SafeTensor> tensors,
+                         const SafeMetadata& metadata = {}, const BytesOf& bytes_of = {});
+
+// As write_safetensors if the data have at most `most` bytes; else, as the field does, shards of at most that
+// (but a tensor is never cut) X-00001-of-00003.safetensors beside `path` = X.safetensors, and last
+// X.safetensors.index.json. The shards follow the order of `tensors`. Returns the file to open.
+Result<std::filesystem::path> write_safetensors_sharded(const std::filesystem::path& path,
+                                                        const std::vector<SafeTensor>& tensors,
+                                                        const SafeMetadata& metadata, uint64_t most,
+                                                        const BytesOf& bytes_of = {});
+
+// The pages of this mapped memory leave the process; a later read brings them back from the file. What a
+// loader of a large model calls after each tensor.
+void forget_pages(std::span<const std::byte> mapped);
 
 }  // namespace kinora::core

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
@@ -14,8 +15,16 @@ struct DtypeName {
   const char* name;
   uint64_t size;
 };
-constexpr std::array<DtypeName, 10> kDtypes{
-    {{"BOOL", 1}, {"U8", 1}, {"I8", 1}, {"I16", 2}, {"F16", 2}, {"BF16", 2}, {"I32", 4}, {"F32", 4}, {"F64", 8}, {"I64", 8}}};
+constexpr std::array<DtypeName, 10> kDtypes{{{"BOOL", 1},
+                                             {"U8", 1},
+                                             {"I8", 1},
+                                             {"I16", 2},
+                                             {"F16", 2},
+                                             {"BF16", 2},
+                                             {"I32", 4},
+                                             {"F32", 4},
+                                             {"F64", 8},
+                                             {"I64", 8}}};
 
 constexpr size_t kMostDims = 32;
 
@@ -69,7 +78,8 @@ class Reader final : public nlohmann::json_sax<json> {
     return to(At::top) && end_entry();
   }
   bool start_array(size_t) override {
-    if (at_ != At::tensor || (key_ != "shape" && key_ != "data_offsets")) return no("has a list where none belongs");
+    if (at_ != At::tensor || (key_ != "shape" && key_ != "data_offsets"))
+      return no("has a list where none belongs");
     return to(key_ == "shape" ? At::shape : At::offsets);
   }
   bool end_array() override {
@@ -79,7 +89,9 @@ class Reader final : public nlohmann::json_sax<json> {
   bool null() override { return no("has a null where none belongs"); }
   bool boolean(bool) override { return no("has a truth value where none belongs"); }
   bool number_integer(number_integer_t) override { return no("has a negative number"); }
-  bool number_float(number_float_t, const string_t&) override { return no("has a fraction where none belongs"); }
+  bool number_float(number_float_t, const string_t&) override {
+    return no("has a fraction where none belongs");
+  }
   bool binary(binary_t&) override { return no("has binary data"); }
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
     if (why.empty()) why = "byte " + std::to_string(position) + " of the header is not JSON";
@@ -109,8 +121,9 @@ class Reader final : public nlohmann::json_sax<json> {
     const auto size = byte_size(entry_.tensor.shape, entry_.tensor.dtype);
     if (!size) return no("has an impossible shape");
     if (entry_.begin > entry_.end || entry_.end - entry_.begin != *size)
-      return no("of " + text_of(entry_.tensor.shape) + " needs " + std::to_string(*size) + " bytes; its offsets are " +
-                std::to_string(entry_.begin) + " and " + std::to_string(entry_.end));
+      return no("of " + text_of(entry_.tensor.shape) + " needs " + std::to_string(*size) +
+                " bytes; its offsets are " + std::to_string(entry_.begin) + " and " +
+                std::to_string(entry_.end));
     header.entries.push_back(entry_);
     return true;
   }
@@ -131,7 +144,8 @@ uint64_t size_of(SafeDtype d) { return kDtypes[static_cast<size_t>(d)].size; }
 std::optional<uint64_t> byte_size(const std::vector<int64_t>& shape, SafeDtype dtype) {
   uint64_t n = size_of(dtype);
   for (const int64_t d : shape)
-    if (d < 0 || __builtin_mul_overflow(n, static_cast<uint64_t>(d), &n) || n > INT64_MAX) return std::nullopt;
+    if (d < 0 || __builtin_mul_overflow(n, static_cast<uint64_t>(d), &n) || n > INT64_MAX)
+      return std::nullopt;
   return n;
 }
 
@@ -139,11 +153,14 @@ std::string text_of(const std::vector<int64_t>& shape) { return fmt::format("[{}
 
 Result<SafeHeader> parse_safe_header(std::string_view text, std::string_view origin) {
   Reader reader;
-  if (!json::sax_parse(text, &reader)) return fail(KINORA_DATA, "{}: not a safetensors file: {}", origin, reader.why);
+  if (!json::sax_parse(text, &reader))
+    return fail(KINORA_DATA, "{}: not a safetensors file: {}", origin, reader.why);
   auto& entries = reader.header.entries;
   std::sort(entries.begin(), entries.end(), [](auto& a, auto& b) { return a.tensor.name < b.tensor.name; });
-  const auto twice = std::adjacent_find(entries.begin(), entries.end(), [](auto& a, auto& b) { return a.tensor.name == b.tensor.name; });
-  if (twice != entries.end()) return fail(KINORA_DATA, "{}: tensor '{}' is there twice", origin, twice->tensor.name);
+  const auto twice = std::adjacent_find(entries.begin(), entries.end(),
+                                        [](auto& a, auto& b) { return a.tensor.name == b.tensor.name; });
+  if (twice != entries.end())
+    return fail(KINORA_DATA, "{}: tensor '{}' is there twice", origin, twice->tensor.name);
   return std::move(reader.header);
 }
 
@@ -153,9 +170,10 @@ std::string make_safe_header(const std::vector<SafeTensor>& tensors, const SafeM
   uint64_t offset = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto& t = tensors[i];
-    out += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", i ? "," : "", json(t.name).dump(),
-                       name_of(t.dtype), fmt::join(t.shape, ","), offset, offset + t.bytes.size());
-    offset += t.bytes.size();
+    const uint64_t size = byte_size(t.shape, t.dtype).value_or(0);
+    out += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", i ? "," : "",
+                       json(t.name).dump(), name_of(t.dtype), fmt::join(t.shape, ","), offset, offset + size);
+    offset += size;
   }
   out += '}';
   out.resize((out.size() + 7) / 8 * 8, ' ');

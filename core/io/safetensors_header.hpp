@@ -1,4 +1,5 @@
-// The JSON header of a safetensors file, read event by event: a hostile header cannot make us build anything but tensors.
+// The JSON header of a safetensors file, read event by event: a hostile header cannot make us build anything
+// but tensors.
 #pragma once
 #include <optional>
 #include <string>
@@ -19,10 +20,12 @@ struct SafeHeader {
   SafeMetadata metadata;
 };
 
-// Checks the header by itself: known keys and dtypes, no name twice, end - begin equal to the size of shape and dtype.
+// Checks the header by itself: known keys and dtypes, no name twice, end - begin equal to the size of shape
+// and dtype.
 Result<SafeHeader> parse_safe_header(std::string_view json, std::string_view origin);
 
-// The header of these tensors in this order, data offsets from 0 on, padded with spaces to a multiple of 8.
+// The header of these tensors (their bytes are not looked at) in this order, data offsets from 0 on, padded
+// with spaces to a multiple of 8.
 std::string make_safe_header(const std::vector<SafeTensor>& tensors, const SafeMetadata& metadata);
 
 // Elements times size, or nothing if that has no 63 bits.

@@ -12,6 +12,7 @@
 //   id = "sampler/edm-heun"
 //   help = "EDM's Heun sampler, order 2"
 //   input.noise = { shape = "[B, ...]", dtype = "float64" }
+//   layout.diffusers = { help = "as diffusers saves it" }      # of a model or tokenizer
 //   option.steps = { type = "int", default = 35, min = 1, max = 1000, unit = "steps", help = "intervals of
 //   the grid" }
 #pragma once
@@ -48,10 +49,16 @@ struct TensorSpec {
   std::string name, shape, dtype, help;
 };
 
+// A naming scheme of published weights (kinora/abi/layout.h).
+struct LayoutSpec {
+  std::string name, help;
+};
+
 struct ComponentSpec {
   std::string id, kind, name, help;  // id = kind/name
   std::vector<OptionSpec> options;   // in the manifest's order, as inputs and outputs
   std::vector<TensorSpec> inputs, outputs;
+  std::vector<LayoutSpec> layouts;  // of a model or tokenizer
 
   const OptionSpec* option(std::string_view name) const;  // null: there is none
 };

@@ -45,6 +45,8 @@ class ComponentReader {
     }
     out.inputs = tensors(t, "input", out.id);
     out.outputs = tensors(t, "output", out.id);
+    if (const auto* layouts = t.table("layout"))
+      for (const auto& [key, node] : in_file_order(*layouts)) layout(*key, *node, out);
     if (const auto* options = t.table("option"))
       for (const auto& [key, node] : in_file_order(*options)) option(*key, *node, out);
     if (to_.known_keys) t.finish();
@@ -77,6 +79,18 @@ class ComponentReader {
       if (to_.known_keys) t.finish();
     }
     return out;
+  }
+
+  void layout(const toml::key& key, const toml::node& node, ComponentSpec& to) {
+    const std::string name(key.str()), what = fmt::format("layout '{}' of {}", name, to.id);
+    const auto* table = node.as_table();
+    if (!table) return to_.errors.add(node.source(), "{} must be a table {{ help }}", what);
+    if (!is_name(name)) to_.errors.add(key.source(), "'{}' is no name of a layout; {}", name, name_rule);
+    if (name == "kinora")
+      to_.errors.add(key.source(), "{}: 'kinora' is what the component's own names are called", what);
+    TomlTable t(*table, what, to_.errors);
+    to.layouts.push_back({name, t.text("help")});
+    if (to_.known_keys) t.finish();
   }
 
   void option(const toml::key& key, const toml::node& node, ComponentSpec& to) {

@@ -16,8 +16,9 @@ struct ApplyRequest {
   std::filesystem::path inputs;  // of the others: safetensors with the interface's argument names
   std::filesystem::path out;     // of a stage: a folder; of the others: a safetensors file
   std::string method;            // "encode", "decode", "gradient" ...
-  std::string weights;           // safetensors with the component's parameters; empty: as initialised
-  std::string config;            // JSON whose members are options, below those of `options`
+  std::string weights;           // safetensors, file or folder, with the component's parameters; empty: as initialised
+  std::string config;            // JSON whose members are options, below those of `options`; empty: a folder of
+                                 // weights' own config.json, if it has one
   json options = json::object();
   int64_t seed = 0;
 };

@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "core/log.hpp"
+#include "core/run/apply_published.hpp"
 #include "core/suggest.hpp"
 
 namespace kinora::core {
@@ -29,7 +30,8 @@ json read_object(const fs::path& file) {
 }  // namespace
 
 json read_config(const fs::path& given, const ComponentSpec& spec) {
-  const fs::path file = fs::is_directory(given) ? given / "config.json" : given;
+  const fs::path part = published_part(given, spec),
+                 file = fs::is_directory(part) ? part / "config.json" : part;
   std::vector<std::string> names;
   for (const auto& option : spec.options) names.push_back(option.name);
   json out = json::object();
@@ -37,6 +39,7 @@ json read_config(const fs::path& given, const ComponentSpec& spec) {
   std::vector<Problem> problems;
   const json object = read_object(file);
   for (const auto& [name, value] : object.items()) {
+    if (name.starts_with('_')) continue;
     const auto* option = spec.option(name);
     if (option && !value.is_null()) {
       out[name] = value;

@@ -17,6 +17,7 @@ struct Parts {
   std::mutex mutex;
   std::map<std::string, JobFunction> jobs;
   std::map<std::string, ApplyFunction> applies;
+  std::map<std::string, ToolFunction> tools;
   NoiseFunction noise = nullptr;
 };
 
@@ -64,6 +65,11 @@ void register_apply(const std::string& kind, ApplyFunction f) {
   parts().applies[kind] = f;
 }
 
+void register_tool(const std::string& name, ToolFunction f) {
+  const std::scoped_lock lock(parts().mutex);
+  parts().tools[name] = f;
+}
+
 void register_noise(NoiseFunction f) {
   const std::scoped_lock lock(parts().mutex);
   parts().noise = f;
@@ -90,6 +96,11 @@ JobFunction torch_job(const std::string& kind) {
 ApplyFunction torch_apply(const std::string& kind) {
   or_throw(ensure_torch());
   return find(parts().applies, kind, "apply");
+}
+
+ToolFunction torch_tool(const std::string& name) {
+  or_throw(ensure_torch());
+  return find(parts().tools, name, "command");
 }
 
 }  // namespace kinora::core

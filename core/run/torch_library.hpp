@@ -21,6 +21,10 @@ Status open_torch_library();
 void register_job(const std::string& kind, JobFunction);
 void register_apply(const std::string& kind, ApplyFunction);
 
+// Commands on weights: "convert", "inspect".
+using ToolFunction = json (*)(Runtime&, const json& request);
+void register_tool(const std::string& name, ToolFunction);
+
 // Standard normal numbers for kinora_run.noise: see there. Row b of `like` is global sample first_sample + b.
 using NoiseFunction = int32_t (*)(uint64_t seed, int64_t first_sample, const char* key, kinora_tensor like,
                                   kinora_tensor* out);
@@ -31,5 +35,6 @@ int32_t draw_noise(uint64_t seed, int64_t first_sample, const char* key, kinora_
 // Opens the library first. Throw kinora::Error if it cannot be opened or has no such part.
 JobFunction torch_job(const std::string& kind);
 ApplyFunction torch_apply(const std::string& kind);
+ToolFunction torch_tool(const std::string& name);
 
 }  // namespace kinora::core

@@ -56,7 +56,10 @@ const Parameter& BaseLink::parameter_of(kinora_param p) const {
   return parameters_[static_cast<size_t>(p - 1)];
 }
 
-at::Tensor BaseLink::drawn(const Parameter& p) const { return draw(p, seed_, dtype_).to(device_); }
+at::Tensor BaseLink::drawn(const Parameter& p) const {
+  if (device_.is_meta()) return at::empty(p.local_shape(), at::TensorOptions().dtype(dtype_).device(device_));
+  return draw(p, seed_, dtype_).to(device_);
+}
 
 void BaseLink::keep_the_rest(const std::set<kinora_param>& taken) {
   stage_ = Stage::running;
@@ -87,6 +90,7 @@ at::Tensor BaseLink::linear(const Tensor& x, kinora_param w, kinora_param b, kin
 
 at::Tensor BaseLink::attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                const kinora_attention& how) {
+  if (q.is_meta()) return at::empty_like(q);
   return core::attention(q, k, v, how, frames_, plans_);
 }
 
@@ -116,6 +120,7 @@ at::Tensor BaseLink::reshard(const Tensor& x, kinora_seq seq, Over, kinora_seq& 
 }
 
 at::Tensor BaseLink::noise(const Tensor& like, kinora_seq seq, const char* key) {
+  if (like.is_meta()) return at::empty_like(like);
   const auto index = seq ? sequences_.table(seq).select(2, KINORA_TOKEN_INDEX)
                          : at::arange(like.size(1), at::kLong).unsqueeze(0);
   const auto now = pass();

@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 
 #include "core/torch/base_link.hpp"
+#include "core/torch/lora_link.hpp"
 #include "core/torch/root_link.hpp"
 #include "core/torch/slots.hpp"
 #include "core/torch/torch_guard.hpp"
@@ -23,6 +24,7 @@ struct Chain::State {
   kinora_pass pass{};
   RootLink root;
   BaseLink base;
+  std::unique_ptr<LoraLink> lora;
   std::vector<const kinora_link*> links;     // the model's end first, root and base among them
   std::vector<std::unique_ptr<Slots>> from;  // from[i]: what link i - 1 sees as next
   std::vector<kinora_chain> services;        // by link
@@ -157,6 +159,10 @@ Chain::Chain(ChainOptions options, std::vector<const kinora_link*> links)
   s.pass.struct_size = sizeof s.pass;
   s.pass.seed = s.options.seed;
   s.links = std::move(links);
+  if (s.options.lora) {
+    s.lora = std::make_unique<LoraLink>(*s.options.lora);
+    s.links.push_back(s.lora->get());
+  }
   s.links.push_back(s.root.get());
   s.links.push_back(s.base.get());
   std::stable_sort(s.links.begin(), s.links.end(),
@@ -199,6 +205,7 @@ void Chain::set_frames(Frames frames) {
   state_->root.forget_tables();
   state_->base.forget_plans();
 }
+bool Chain::lora() const { return state_->lora != nullptr; }
 const std::vector<Parameter>& Chain::parameters() const { return state_->base.parameters(); }
 const Parameter& Chain::parameter(kinora_param id) const { return state_->base.parameter_of(id); }
 std::vector<Leaf>& Chain::leaves() { return state_->leaves; }

@@ -12,8 +12,10 @@
 // One thread at a time, and the thread of a backward while it runs. Errors are kinora::Error.
 #pragma once
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "core/torch/lora.hpp"
 #include "core/torch/parameter.hpp"
 #include "core/torch/visibility.hpp"
 #include "kinora/abi/link.h"
@@ -22,11 +24,12 @@ namespace kinora::core {
 
 struct ChainOptions {
   uint64_t seed = 0;                  // of the parameters' first numbers, and of the pass until begin()
-  at::Device device = at::kCPU;       // of storage and tables
+  at::Device device = at::kCPU;       // of storage and tables; meta: shapes only, nothing is allocated
   at::ScalarType dtype = at::kFloat;  // of parameters
   Frames frames;
   int64_t token_multiple =
       1;  // sequences are padded to a multiple of it, so that context and tensor links can cut them
+  std::optional<LoraOptions> lora;  // only these matrices are trained; the model's own parameters are frozen
 };
 
 class Chain {
@@ -55,6 +58,8 @@ class Chain {
   // For the forwards that begin from now on (streaming moves `start`).
   void set_frames(Frames frames);
 
+  // Whether the chain has LoRA matrices.
+  bool lora() const;
   // By kinora_param - 1, in the order of declaration.
   const std::vector<Parameter>& parameters() const;
   const Parameter& parameter(kinora_param id) const;

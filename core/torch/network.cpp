@@ -1,7 +1,7 @@
 #include "core/torch/network.hpp"
 
 #include "core/plugin/host.hpp"
-#include "core/torch/safe_tensors.hpp"
+#include "core/torch/published.hpp"
 #include "kinora/aten.hpp"
 
 namespace kinora::core {
@@ -26,13 +26,46 @@ int64_t Network::numel() const {
 }
 
 void Network::load(const std::filesystem::path& weights, bool more_is_fine) {
-  const Safetensors file = or_throw(Safetensors::open(weights));
+  const PublishedWeights file(weights, component_, chain_.parameters());
+  LoadOptions how{.allow_unexpected = more_is_fine};
+  if (chain_.lora()) how.may_miss = is_lora;
   try {
-    load_values(chain_.parameters(), chain_.leaves(), file.names(), find_in(file),
-                {.allow_unexpected = more_is_fine});
+    load_values(chain_.parameters(), chain_.leaves(), file.names(), file.find(), how);
   } catch (const Error& e) {
     throw Error(e.code(), weights.string() + " does not fit " + component_.spec->id + ": " + e.what());
   }
+}
+
+void Network::load_adapter(const std::filesystem::path& path) {
+  const Adapter adapter = read_adapter(path);
+  std::vector<std::string> weights;
+  for (const auto& [module, pair] : adapter.modules) weights.push_back(module + ".weight");
+  const Layout layout = layout_of(component_, weights, names_of(chain_.parameters()));
+  NamedTensors tensors;
+  for (const auto& [module, pair] : adapter.modules) {
+    const std::string ours = module_of(layout.ours(module + ".weight"));
+    tensors[lora_a(ours)] = pair.a;
+    tensors[lora_b(ours)] = pair.b;
+  }
+  LoadOptions how;
+  how.may_miss = [](const std::string& name) { return !is_lora(name); };
+  try {
+    load_values(chain_.parameters(), chain_.leaves(), tensors, how);
+  } catch (const Error& e) {
+    throw Error(e.code(), path.string() + " does not fit " + component_.spec->id + ": " + e.what());
+  }
+}
+
+std::map<std::string, Adapter::Pair> Network::adapter(const Exchange& exchange) const {
+  std::vector<at::Tensor> values;  // of frozen leaves none: they are not gathered
+  for (const auto& leaf : chain_.leaves()) values.push_back(leaf.frozen ? at::Tensor() : leaf.tensor);
+  std::map<std::string, Adapter::Pair> out;
+  const std::string a = lora_a(""), b = lora_b("");
+  for (auto& [name, tensor] : assemble(chain_.parameters(), chain_.leaves(), values, exchange)) {
+    if (name.ends_with(a)) out[name.substr(0, name.size() - a.size())].a = tensor;
+    if (name.ends_with(b)) out[name.substr(0, name.size() - b.size())].b = tensor;
+  }
+  return out;
 }
 
 std::vector<at::Tensor> Network::forward(const NamedTensors& in) {

@@ -16,7 +16,8 @@ namespace kinora::core {
 class Network {
  public:
   // Declares, then allocates and draws the parameters. `links` outlive the network.
-  Network(const Component& component, const Options& options, const ChainOptions& chain, std::vector<const kinora_link*> links = {});
+  Network(const Component& component, const Options& options, const ChainOptions& chain,
+          std::vector<const kinora_link*> links = {});
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
   ~Network();
@@ -24,9 +25,16 @@ class Network {
   Chain& chain() { return chain_; }
   // Parameters of one process.
   int64_t numel() const;
-  // From a safetensors file or folder; every parameter must be there, and nothing else unless `more_is_fine` (a published
-  // encoder carries heads that are not used).
+  // From a safetensors file, an index, a diffusers folder or a pipeline's, under any layout of the component;
+  // every parameter must be there, and nothing else unless `more_is_fine` (a published encoder carries heads
+  // that are not used).
   void load(const std::filesystem::path& weights, bool more_is_fine = false);
+
+  // With ChainOptions.lora. An adapter's matrices, from PEFT's folder or file; every one must be there, and
+  // nothing else.
+  void load_adapter(const std::filesystem::path& path);
+  // The adapter's matrices as they are now, by module: what write_adapter() takes. On every rank of the mesh.
+  std::map<std::string, Adapter::Pair> adapter(const Exchange& exchange = {}) const;
 
   // A model: its outputs in the manifest's order. A model's inputs by name; undefined ones are left out.
   std::vector<at::Tensor> forward(const NamedTensors& in);

@@ -4,6 +4,8 @@
 #include "core/run/apply.hpp"
 #include "core/run/torch_library.hpp"
 #include "core/torch/apply_tensors.hpp"
+#include "core/torch/convert.hpp"
+#include "core/torch/inspect.hpp"
 #include "core/torch/jobs/jobs.hpp"
 #include "core/torch/noise.hpp"
 #include "core/torch/tensors_api.hpp"
@@ -36,6 +38,8 @@ extern "C" KINORA_EXPORT void kinora_torch_open(const kinora_host* host) {
   register_job("encode", plain<run_encode, JobContext>);
   register_job("train", plain<run_train, JobContext>);
   register_job("generate", plain<run_generate, JobContext>);
+  register_tool("convert", plain<static_cast<ToolFunction>(convert_weights), Runtime, const json>);
+  register_tool("inspect", plain<inspect_component, Runtime, const json>);
   register_apply("tokenizer", plain<apply_tokenizer, Runtime, const ApplyRequest>);
   register_apply("model", plain<apply_model, Runtime, const ApplyRequest>);
   register_apply("loss", plain<apply_loss, Runtime, const ApplyRequest>);

@@ -19,8 +19,8 @@ const at::Tensor& RootLink::table_of(const kinora_seq_spec& s, int64_t padding) 
     if (m.frames == s.frames && m.rows == s.rows && m.cols == s.cols) return m.table;
   constexpr size_t most = 64;
   if (tables_.size() == most) tables_.pop_front();
-  tables_.push_back(
-      {s.frames, s.rows, s.cols, token_table(frames_, s.frames, s.rows, s.cols, padding).to(device_)});
+  const auto table = token_table(frames_, s.frames, s.rows, s.cols, padding);
+  tables_.push_back({s.frames, s.rows, s.cols, device_.is_meta() ? table : table.to(device_)});
   return tables_.back().table;
 }
 
@@ -43,11 +43,16 @@ at::Tensor RootLink::leave(const at::Tensor& x, kinora_seq seq) {
   return it == lengths_.end() || it->second == out.size(1) ? out : out.narrow(1, 0, it->second);
 }
 
+at::Tensor RootLink::table(kinora_seq seq, Place place) {
+  auto out = next.table(seq, place);
+  return device_.is_meta() ? out.to(device_) : out;
+}
+
 at::Tensor RootLink::attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                const kinora_attention& how) {
   at::Tensor q_table, k_table;
-  if (how.q_seq) q_table = head.table(how.q_seq, Place::inner);
-  if (how.kv_seq) k_table = how.kv_seq == how.q_seq ? q_table : head.table(how.kv_seq, Place::inner);
+  if (how.q_seq) q_table = next.table(how.q_seq, Place::inner);
+  if (how.kv_seq) k_table = how.kv_seq == how.q_seq ? q_table : next.table(how.kv_seq, Place::inner);
   auto with_tables = how;
   with_tables.q_table = handle(q_table);
   with_tables.k_table = handle(k_table);

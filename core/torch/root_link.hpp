@@ -18,6 +18,9 @@ class RootLink final : public kinora::Link<at::Tensor> {
   at::Tensor leave(const at::Tensor& x, kinora_seq seq) override;
   at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                        const kinora_attention& how) override;
+  // On the meta device tables have their numbers all the same, for the links; a model gets what its own
+  // tensors are.
+  at::Tensor table(kinora_seq seq, Place place) override;
   // The rule changed: tables are made anew.
   void forget_tables() { tables_.clear(); }
 

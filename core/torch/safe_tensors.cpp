@@ -22,8 +22,10 @@ SafeDtype dtype_of(const std::string& name, const at::Tensor& t) {
 
 }  // namespace
 
+at::ScalarType torch_dtype(SafeDtype dtype) { return kTypes[static_cast<size_t>(dtype)]; }
+
 at::Tensor as_tensor(const Safetensors& file, const SafeTensor& t) {
-  const auto options = at::TensorOptions().dtype(kTypes[static_cast<size_t>(t.dtype)]);
+  const auto options = at::TensorOptions().dtype(torch_dtype(t.dtype));
   if (t.bytes.empty()) return at::empty(t.shape, options);
   auto* data = const_cast<std::byte*>(t.bytes.data());
   const bool aligned = reinterpret_cast<uintptr_t>(data) % size_of(t.dtype) == 0;
@@ -33,7 +35,7 @@ at::Tensor as_tensor(const Safetensors& file, const SafeTensor& t) {
     return copy;
   }
   return at::from_blob(
-      data, t.shape, [keep = file.keep()](void*) {}, options);
+      data, t.shape, [keep = file.keep(), bytes = t.bytes](void*) { forget_pages(bytes); }, options);
 }
 
 Find find_in(const Safetensors& file) {

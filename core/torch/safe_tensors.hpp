@@ -7,8 +7,10 @@
 
 namespace kinora::core {
 
+at::ScalarType torch_dtype(SafeDtype);
+
 // A CPU tensor that borrows the file's memory, which is read-only: copy before writing. The tensor keeps the
-// mapping.
+// mapping; when it goes, its pages leave the process.
 at::Tensor as_tensor(const Safetensors& file, const SafeTensor& t);
 // A source for load_values(); undefined for names that the file lacks.
 Find find_in(const Safetensors& file);

@@ -6,8 +6,8 @@
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
-#include "core/suggest.hpp"
 #include "core/torch/torch_guard.hpp"
+#include "core/torch/weights_complaint.hpp"
 
 namespace kinora::core {
 namespace {
@@ -65,27 +65,6 @@ void put_whole(const Parameter& p, const std::vector<Place>& places, const std::
   }
 }
 
-constexpr size_t kMostListed = 20;
-
-std::string listed(const std::vector<std::string>& names) {
-  const std::vector<std::string> shown(
-      names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), kMostListed)));
-  return fmt::format(
-      "{}{}", fmt::join(shown, ", "),
-      names.size() > kMostListed ? fmt::format(" and {} more", names.size() - kMostListed) : "");
-}
-
-// "" if everything fits.
-std::string complaint(const std::vector<std::string>& missing, const std::vector<std::string>& unexpected,
-                      const std::vector<std::string>& shapes) {
-  std::vector<std::string> lines;
-  if (!shapes.empty()) lines.push_back("shapes differ: " + listed(shapes));
-  if (!missing.empty()) lines.push_back(fmt::format("{} missing: {}", missing.size(), listed(missing)));
-  if (!unexpected.empty())
-    lines.push_back(fmt::format("{} unexpected: {}", unexpected.size(), listed(unexpected)));
-  return fmt::format("{}", fmt::join(lines, "; "));
-}
-
 std::vector<at::Tensor> tensors_of(const std::vector<Leaf>& leaves) {
   std::vector<at::Tensor> out;
   for (const auto& l : leaves) out.push_back(l.tensor);
@@ -121,26 +100,28 @@ LoadReport distribute(const Parameters& parameters, const std::vector<Leaf>& lea
   for (const auto& p : parameters) expected.insert(p.name);
   for (const auto& n : names)
     if (!expected.count(n)) report.unexpected.push_back(n);
-  std::vector<std::string> shapes, missing;
+  WeightsProblems problems;
   std::vector<at::Tensor> found(parameters.size());
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto& p = parameters[i];
     if (!places[i].empty() && !per_leaf[places[i][0].leaf].defined()) continue;  // no state
     found[i] = find(p.name);
     if (!found[i].defined()) {
-      report.missing.push_back(p.name);
-      missing.push_back("'" + p.name + "'" + did_you_mean(p.name, report.unexpected));
+      if (!options.may_miss || !options.may_miss(p.name)) report.missing.push_back(p.name);
     } else if (found[i].sizes() != at::IntArrayRef(p.shape)) {
-      shapes.push_back(fmt::format("'{}' is {} in the file and [{}] in the model", p.name,
-                                   c10::str(found[i].sizes()), fmt::join(p.shape, ", ")));
+      problems.shapes.push_back(fmt::format("'{}' is {} in the file and [{}] in the model", p.name,
+                                            c10::str(found[i].sizes()), fmt::join(p.shape, ", ")));
     }
   }
-  const auto text =
-      complaint(options.allow_missing ? std::vector<std::string>() : missing,
-                options.allow_unexpected ? std::vector<std::string>() : report.unexpected, shapes);
+  if (!options.allow_missing) problems.missing = report.missing;
+  if (!options.allow_unexpected) problems.unexpected = report.unexpected;
+  const auto text = complaint(problems, {expected.begin(), expected.end()});
   if (!text.empty()) raise(KINORA_INVALID, "the weights do not fit the model: {}", text);
   for (size_t i = 0; i < parameters.size(); ++i)
-    if (found[i].defined()) put_whole(parameters[i], places[i], per_leaf, found[i]);
+    if (found[i].defined()) {
+      put_whole(parameters[i], places[i], per_leaf, found[i]);
+      found[i].reset();  // its pages go with it
+    }
   return report;
 }
 

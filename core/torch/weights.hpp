@@ -35,13 +35,15 @@ using Find = std::function<at::Tensor(const std::string& name)>;
 struct LoadOptions {
   bool allow_missing = false;     // such parameters keep their first numbers
   bool allow_unexpected = false;  // such tensors are ignored
+  // Parameters that need not be there (an adapter's, when the model that it is for is loaded). Null: none.
+  std::function<bool(const std::string& name)> may_miss;
 };
 struct LoadReport {
   std::vector<std::string> missing, unexpected;
 };
 // Copies whole tensors into per_leaf, converting dtypes. Throws Error(KINORA_INVALID) with every missing name
 // (and the nearest name that exists), every unexpected one, and every shape that differs, both shapes said;
-// nothing is copied then.
+// nothing is copied then. One tensor at a time is asked for its numbers, and let go before the next.
 LoadReport distribute(const Parameters&, const std::vector<Leaf>&, const std::vector<at::Tensor>& per_leaf,
                       const std::vector<std::string>& names, const Find& find,
                       const LoadOptions& options = {});

@@ -1,12 +1,14 @@
 #include "core/torch/weights.hpp"
 
 #include <filesystem>
+#include <fstream>
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/torch/safe_tensors.hpp"
+#include "core/torch/weights_complaint.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::core {
@@ -89,9 +91,74 @@ TEST(Weights, ErrorsListEverythingThatDoesNotFitAndCopyNothing) {
     EXPECT_EQ(e.code(), KINORA_INVALID);
     EXPECT_THAT(e.what(), HasSubstr("'blocks.0.k.weight' is [2, 3] in the file and [2, 2] in the model"));
     EXPECT_THAT(e.what(), HasSubstr("1 missing: 'blocks.0.q.weight', did you mean 'blocks.0.q.weigth'?"));
-    EXPECT_THAT(e.what(), HasSubstr("2 unexpected: blocks.0.q.weigth, other"));
+    EXPECT_THAT(e.what(), HasSubstr("2 unexpected: 'blocks.0.q.weigth', 'other'"));
   }
   EXPECT_EQ(leaves[2].tensor.sum().item<float>(), 0);
+}
+
+TEST(Weights, SayFamiliesOfNamesOnceAndTheNearestByDottedParts) {
+  WeightsProblems p;
+  std::vector<std::string> parameters;
+  for (int i = 0; i < 30; ++i) {
+    const std::string block = "blocks." + std::to_string(i) + ".";
+    p.missing.push_back(block + "attn1.to_q.weight");
+    p.unexpected.push_back(block + "self_attn.q.weight");
+    p.unexpected.push_back(block + "attn1.to_q.weight_scale");
+    parameters.push_back(block + "ffn.net.2.bias");
+  }
+  p.unexpected.push_back("blocks.3.fn.net.2.bias");
+  const auto text = complaint(p, parameters);
+  EXPECT_THAT(text, HasSubstr("30 missing: 'blocks.*.attn1.to_q.weight' (30 times), did you mean "
+                              "'blocks.0.attn1.to_q.weight_scale'?"));
+  EXPECT_THAT(text, HasSubstr("61 unexpected: "));
+  EXPECT_THAT(text, HasSubstr("'blocks.*.self_attn.q.weight' (30 times)"));
+  EXPECT_THAT(text, HasSubstr("'blocks.3.fn.net.2.bias' (nearest parameter: 'blocks.3.ffn.net.2.bias')"));
+  EXPECT_EQ(text.find('\n'), text.npos);
+  EXPECT_EQ(nearest_name("a.b.c", {"x.y.z", "d.e.f"}), "");
+  EXPECT_EQ(nearest_name("net.blocks.1.q.weight", {"blocks.2.q.weight", "blocks.1.q.weight"}),
+            "blocks.1.q.weight");
+}
+
+TEST(Weights, NeedOnlyWhatMustBeThere) {
+  Parameters parameters{column("q.weight", {2}, {2}, 0, 1), column("q.lora_A.weight", {2}, {2}, 0, 1)};
+  std::vector<Leaf> leaves{{"q", at::zeros({2}), false, false, {{1, 0, 2, 0}}},
+                           {"a", at::full({2}, 7.0F), false, false, {{2, 0, 2, 0}}}};
+  LoadOptions how;
+  how.may_miss = [](const std::string& name) { return name.find("lora") != name.npos; };
+  load_values(parameters, leaves, {{"q.weight", at::ones({2})}}, how);
+  EXPECT_EQ(leaves[0].tensor.sum().item<float>(), 2);
+  EXPECT_EQ(leaves[1].tensor.sum().item<float>(), 14);
+  EXPECT_THROW(load_values(parameters, leaves, {{"q.lora_A.weight", at::ones({2})}}, how), Error);
+}
+
+// Bytes of mapped files that are in this process.
+int64_t resident_files() {
+  std::ifstream in("/proc/self/status");
+  for (std::string line; std::getline(in, line);)
+    if (line.rfind("RssFile", 0) == 0) return std::stoll(line.substr(line.find(':') + 1)) * 1024;
+  return -1;
+}
+
+TEST(Weights, OfAFileDoNotStayInMemory) {
+  constexpr int64_t kTensors = 24, kEach = int64_t{1} << 20;  // 4 MiB each
+  const auto file =
+      std::filesystem::temp_directory_path() / ("kinora-lazy-" + std::to_string(getpid()) + ".safetensors");
+  Parameters parameters;
+  NamedTensors tensors;
+  std::vector<Leaf> leaves;
+  for (int64_t i = 0; i < kTensors; ++i) {
+    parameters.push_back(column("p" + std::to_string(i), {kEach}, {kEach}, 0, 1));
+    leaves.push_back({parameters.back().name, at::zeros({kEach}), false, false, {{i + 1, 0, kEach, 0}}});
+    tensors[parameters.back().name] = at::full({kEach}, static_cast<double>(i), at::kFloat);
+  }
+  write_tensors(file, tensors);
+  tensors.clear();
+  const auto opened = or_throw(Safetensors::open(file));
+  const int64_t before = resident_files();
+  load_values(parameters, leaves, opened.names(), find_in(opened));
+  EXPECT_LT(resident_files() - before, 3 * 4 * kEach) << "of a file of " << kTensors * 4 * kEach;
+  EXPECT_EQ(leaves[7].tensor[5].item<float>(), 7);
+  std::filesystem::remove(file);
 }
 
 }  // namespace

@@ -194,8 +194,9 @@ def check_apply_config():
     done = subprocess.run([KINORA, "apply", "model/dit", "--inputs", given, *written(layerz=3, size=None)], capture_output=True, text=True)
     warned = [line for line in done.stderr.splitlines() if "ignored" in line]
     assert done.returncode == 0 and len(warned) == 1 and "config.json" in warned[0], done
-    for name in ("_class_name", "_diffusers_version", "layerz (did you mean 'layers'?)", "size (null)"):
+    for name in ("layerz (did you mean 'layers'?)", "size (null)"):
         assert name in warned[0], warned
+    assert "_class_name" not in done.stderr and "_diffusers_version" not in done.stderr, done
     assert not any(f" {name}," in warned[0] for name in options), warned
     said = refused("apply", "model/dit", "--inputs", given, *written(layers="two", heads=0))
     assert said.count("config.json: ") == 2 and "'layers'" in said and "'heads'" in said, said
@@ -204,6 +205,98 @@ def check_apply_config():
     config.write_text('{"layers": ')
     assert "config.json: no JSON" in refused("apply", "model/dit", "--inputs", given, "--set", f"config={config}")
     kinora("apply", "model/dit", "--inputs", given, "--set", "config=/nonexistent", code=1)
+
+
+def check_published():
+    """A pipeline's folder, as diffusers writes it, is all that is needed; what does not fit is said by its names."""
+    options = json.loads(safetensors.safe_open(DATA / "oracle/cosmos_dit.safetensors", "np").metadata()["a"])
+    sets, t = case("cosmos_dit.safetensors", "a")
+    inputs = {k: t[k].astype(np.float64) if t[k].dtype == np.float32 else t[k] for k in ("latent", "timestep", "text", "text_mask")}
+    weights = pathlib.Path(sets[-1].removeprefix("weights="))
+    pipeline = SCRATCH / "pipeline"
+    pipeline.mkdir()
+    kinora("convert", weights, pipeline / "transformer", "--max-shard", "4 kB", "--json")
+    (pipeline / "transformer/config.json").write_text(json.dumps({"_class_name": "CosmosTransformer3DModel", **options}))
+    (pipeline / "model_index.json").write_text("{}")
+    near(apply("model/dit", inputs, "--set", f"weights={pipeline}")[0]["output"], t["output"])
+    given = tensors("published", **inputs)
+    part = pipeline / "transformer"
+    index = json.loads((part / "diffusion_pytorch_model.safetensors.index.json").read_text())["weight_map"]
+    shard = part / index["proj_out.weight"]
+    held = safetensors.numpy.load_file(shard)
+    held["proj_uot.weight"] = held.pop("proj_out.weight")
+    safetensors.numpy.save_file(held, shard)
+    said = subprocess.run([KINORA, "apply", "model/dit", "--inputs", str(given), "--set", f"weights={pipeline}"], capture_output=True, text=True)
+    assert said.returncode == 1 and "'proj_out.weight' is not in" in said.stderr, said
+    whole = SCRATCH / "misspelt_weights.safetensors"
+    all_weights = safetensors.numpy.load_file(weights)
+    all_weights["proj_uot.weight"] = all_weights.pop("proj_out.weight")
+    safetensors.numpy.save_file(all_weights, whole)
+    said = refused("apply", "model/dit", "--inputs", given, *sets[:-1], f"weights={whole}")
+    assert "1 missing: 'proj_out.weight', did you mean 'proj_uot.weight'?" in said and "1 unexpected" in said, said
+    shard.unlink()
+    said = subprocess.run([KINORA, "apply", "model/dit", "--inputs", str(given), "--set", f"weights={pipeline}"], capture_output=True, text=True)
+    assert said.returncode == 1 and "shards are not there: " + shard.name in said.stderr, said
+
+
+def check_convert():
+    """One file to shards and back is the same bytes; dtypes, adapters, and what is refused."""
+    sets, _ = case("cosmos_dit.safetensors", "a")
+    weights = pathlib.Path(sets[-1].removeprefix("weights="))
+    first, folder, second = SCRATCH / "first.safetensors", SCRATCH / "sharded", SCRATCH / "second.safetensors"
+    safetensors.numpy.save_file(safetensors.numpy.load_file(weights), first, {"format": "pt", "note": "kept"})
+    done = json.loads(kinora("convert", first, folder, "--max-shard", "10 kB", "--json"))
+    assert done["file"].endswith("diffusion_pytorch_model.safetensors.index.json") and len(list(folder.glob("*.safetensors"))) > 3, done
+    held = [tensor for shard in folder.glob("*.safetensors") for tensor in safetensors.numpy.load_file(shard)]
+    assert sorted(held) == sorted(safetensors.numpy.load_file(first)), held
+    assert "tensors" in kinora("convert", folder, second)
+    assert second.read_bytes() == first.read_bytes()
+    assert "exists already" in refused("convert", folder, second)
+    assert "--from and --to need --component" in refused("convert", first, SCRATCH / "x.safetensors", "--to", "diffusers")
+    assert "knows no layout 'orignal'" in refused("convert", first, SCRATCH / "x.safetensors", "--to", "orignal", "--component", "model/dit")
+    assert "--max-shard" in refused("convert", first, SCRATCH / "x.safetensors", "--max-shard", "0")
+    assert "give IN and OUT" in refused("convert", first)
+    adapter = DATA / "oracle/peft_dit_a"
+    assert "does not fit" in refused("convert", given := tensors("one", x=np.ones(3)), SCRATCH / "x.safetensors", "--merge", adapter), given
+    done = json.loads(kinora("convert", first, SCRATCH / "merged.safetensors", "--merge", adapter, "--json"))
+    assert done["merged"] == 12, done
+    before, after = safetensors.numpy.load_file(first), safetensors.numpy.load_file(SCRATCH / "merged.safetensors")
+    changed = {k for k in before if not np.array_equal(before[k], after[k])}
+    assert len(changed) == 12 and all("to_q" in k or "to_v" in k or "to_out.0" in k for k in changed), changed
+    half = SCRATCH / "half.safetensors"
+    kinora("convert", first, half, "--dtype", "fp16")
+    assert all(v.dtype == np.float16 for v in safetensors.numpy.load_file(half).values())
+
+
+def check_inspect():
+    """A model of any size at once, without memory; operations in closed form; names that do not exist."""
+    start = time.monotonic()
+    script = "import resource,subprocess,sys; r = subprocess.run(sys.argv[1:], capture_output=True, text=True); sys.stderr.write(r.stderr); " \
+             "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, r.returncode); print(r.stdout)"
+    command = [KINORA, "inspect", "model/dit", "--set", "layers=60", "--set", "heads=48", "--set", "head_size=128", "--input",
+               "latent=1x16x21x90x160", "--input", "timestep=1", "--input", "text=1x512x384", "--json"]
+    done = subprocess.run([sys.executable, "-c", script, *command], capture_output=True, text=True, check=True)
+    seconds = time.monotonic() - start
+    (peak, code), found = map(int, done.stdout.split("\n", 1)[0].split()), json.loads(done.stdout.split("\n", 1)[1])
+    assert code == 0, done
+    print(f"      {found['parameters'] / 1e9:.1f} B parameters described in {seconds:.2f} s, peak {peak // 1024} MiB")
+    assert found["parameters"] > 28e9 and found["bytes"]["bf16"] == 2 * found["parameters"], found
+    assert peak < 500 * 1024, f"{peak} KiB"
+    n, L, D, R, layers = 21 * 45 * 80, 512, 6144, 64, 60
+    assert found["flops"]["forward"]["attention"] == layers * 4 * n * (n + L) * D, found["flops"]
+    block = 3 * (D * R + R * 3 * D) + (4 + 2) * n * D * D + 2 * L * 384 * D + 2 * n * D * 4 * D
+    ends = n * 64 * D * 2 + D * D + 3 * D * D + D * R + R * 2 * D
+    assert found["flops"]["forward"]["linear"] == 2 * (layers * block + ends), found["flops"]
+    assert found["flops"]["training_step"] == 3 * found["flops"]["forward"]["total"]
+    assert {p["name"]: p["copies"] for p in found["parts"]}["transformer_blocks"] == 60, found["parts"]
+    assert "floating-point operations" in kinora("inspect", "tokenizer/cosmos", "--input", "video=1x3x9x64x64")
+    assert "parameters in" in kinora("inspect", "model/minilm")
+    assert "takes no input 'latnet', did you mean 'latent'?" in refused("inspect", "model/dit", "--input", "latnet=1x16x2x4x4")
+    assert "expected NAME=SHAPE" in refused("inspect", "model/dit", "--input", "latent=1x16xx4")
+    assert "'timestep' is missing" in refused("inspect", "model/dit", "--input", "latent=1x16x2x4x4")
+    assert "layerz" in refused("inspect", "model/dit", "--set", "layerz=3")
+    assert "has no parameters" in refused("inspect", "sampler/euler")
+    assert "did you mean 'model/dit'?" in refused("inspect", "model/dti")
 
 
 def complete(*words):
@@ -349,7 +442,7 @@ def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
     for check in (check_plugins, check_missing_library, check_manifest_is_written_whole, check_apply, check_apply_refuses, check_apply_config,
-                  check_completion, check_interrupt, check_full_disk, check_identity, check_noise, check_ranks, check_installed):
+                  check_published, check_convert, check_inspect, check_completion, check_interrupt, check_full_disk, check_identity, check_noise, check_ranks, check_installed):
         check()
         print("ok   ", check.__name__)
 

@@ -2,6 +2,7 @@
 #pragma once
 #include "kinora/abi/model.h"
 #include "kinora/context.hpp"
+#include "kinora/layout.hpp"
 #include "kinora/named.hpp"
 #include "kinora/options.hpp"
 
@@ -40,7 +41,8 @@ class Model {
           int64_t n = -1;
           guard([&] { n = static_cast<Model*>(self)->blocks(); });
           return n;
-        }};
+        },
+        detail::layout_of<M>};
     return &table;
   }
 };

@@ -153,6 +153,15 @@ class OptionLine {
   std::string name_, type_, default_, rest_;
 };
 
+// A naming scheme of published weights, see abi/layout.h. `ours`: the parameter's name from the layout's, "" drops the tensor;
+// `theirs`: the way back. One of them is enough to read the layout, `theirs` to write it. Neither: the names are the component's
+// own.
+struct Layout {
+  using Rename = std::function<std::string(std::string)>;
+  std::string name, help;
+  Rename ours, theirs;
+};
+
 // What a component says of itself: name, help, options with their members, tensors in and out.
 template <class Options>
 class Describe {
@@ -166,6 +175,12 @@ class Describe {
   Describe& output(std::string_view n, std::string_view shape, std::string_view dtype, std::string_view help = "") {
     return tensor("output", n, shape, dtype, help);
   }
+  // Of a model or tokenizer: what others call its parameters. `kinora convert` and every loading of weights know it then.
+  Describe& layout(std::string_view n, std::string_view help, Layout::Rename ours = nullptr, Layout::Rename theirs = nullptr) {
+    layouts_.push_back({std::string(n), std::string(help), std::move(ours), std::move(theirs)});
+    return *this;
+  }
+  const std::vector<Layout>& layouts() const { return layouts_; }
   // The default is the member's initial value; Base may be Options or a base of it.
   template <class Base, class M>
   OptionLine& option(const char* name, M Base::*member) {
@@ -180,6 +195,7 @@ class Describe {
   std::string toml(const char* kind) const {
     std::string out = "[[component]]\nid = " + detail::toml_string(id(kind)) + "\nhelp = " + detail::toml_string(help_) + "\n";
     for (const auto& t : tensors_) out += t;
+    for (const auto& l : layouts_) out += "layout." + l.name + " = { help = " + detail::toml_string(l.help) + " }\n";
     for (const auto& o : options_) out += o.line.toml();
     return out;
   }
@@ -208,6 +224,7 @@ class Describe {
   Options defaults_{};
   std::string name_, help_;
   std::vector<std::string> tensors_;
+  std::vector<Layout> layouts_;
   std::deque<Entry> options_;  // a deque: option() hands out references
 };
 

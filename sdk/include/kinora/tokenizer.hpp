@@ -4,6 +4,7 @@
 
 #include "kinora/abi/tokenizer.h"
 #include "kinora/context.hpp"
+#include "kinora/layout.hpp"
 #include "kinora/options.hpp"
 
 namespace kinora {
@@ -65,7 +66,8 @@ class Tokenizer {
         [](void* stream, kinora_tensor piece, kinora_tensor* out) {
           return guard([&] { *out = give(static_cast<TokenizerStream<T>*>(stream)->push(borrow<T>(piece))); });
         },
-        [](void* stream) { delete static_cast<TokenizerStream<T>*>(stream); }};
+        [](void* stream) { delete static_cast<TokenizerStream<T>*>(stream); },
+        detail::layout_of<M>};
     return &table;
   }
 

@@ -7,6 +7,7 @@
 #define KINORA_ABI_MODEL_H
 #include "kinora/abi/context.h"
 #include "kinora/abi/host.h"
+#include "kinora/abi/layout.h"
 #include "kinora/abi/options.h"
 KINORA_EXTERN_C_BEGIN
 #define KINORA_MODEL "kinora.model/1"
@@ -27,6 +28,8 @@ typedef struct kinora_model {
                      uint64_t n_out);
   /* [any-thread] Number of block()s, embedding and head included: what a pipeline cuts. */
   int64_t (*blocks)(void* self);
+  /* [any-thread] Naming scheme number i of published weights; null past the last. Lives as long as the library. Null: none. */
+  const kinora_layout* (*layout)(uint64_t i);
 } kinora_model;
 
 KINORA_SLOT(kinora_model, struct_size, 0);
@@ -35,6 +38,7 @@ KINORA_SLOT(kinora_model, create, 8);
 KINORA_SLOT(kinora_model, destroy, 16);
 KINORA_SLOT(kinora_model, forward, 24);
 KINORA_SLOT(kinora_model, blocks, 32);
-KINORA_SIZE(kinora_model, 40);
+KINORA_SLOT(kinora_model, layout, 40);
+KINORA_SIZE(kinora_model, 48);
 KINORA_EXTERN_C_END
 #endif

@@ -5,6 +5,7 @@
 #define KINORA_ABI_TOKENIZER_H
 #include "kinora/abi/context.h"
 #include "kinora/abi/host.h"
+#include "kinora/abi/layout.h"
 #include "kinora/abi/options.h"
 KINORA_EXTERN_C_BEGIN
 #define KINORA_TOKENIZER "kinora.tokenizer/1"
@@ -42,6 +43,8 @@ typedef struct kinora_tokenizer {
   int32_t (*push)(void* stream, kinora_tensor piece, kinora_tensor* out);
   /* [owner-thread] At any time; what it kept is dropped. */
   void (*close)(void* stream);
+  /* [any-thread] As kinora_model.layout. */
+  const kinora_layout* (*layout)(uint64_t i);
 } kinora_tokenizer;
 
 KINORA_SLOT(kinora_tokenizer_info, struct_size, 0);
@@ -63,6 +66,7 @@ KINORA_SLOT(kinora_tokenizer, decode, 40);
 KINORA_SLOT(kinora_tokenizer, open, 48);
 KINORA_SLOT(kinora_tokenizer, push, 56);
 KINORA_SLOT(kinora_tokenizer, close, 64);
-KINORA_SIZE(kinora_tokenizer, 72);
+KINORA_SLOT(kinora_tokenizer, layout, 72);
+KINORA_SIZE(kinora_tokenizer, 80);
 KINORA_EXTERN_C_END
 #endif

@@ -1,0 +1,129 @@
+// kinora inspect ID [--set k=v]... [--input NAME=SHAPE]... [--json]
+#include <charconv>
+#include <iostream>
+
+#include <boost/program_options.hpp>
+
+#include "apps/kinora/command.hpp"
+#include "apps/kinora/plugins_format.hpp"
+#include "apps/kinora/set_option.hpp"
+#include "core/run/torch_library.hpp"
+#include "core/size.hpp"
+
+namespace kinora {
+namespace {
+
+namespace po = boost::program_options;
+using nlohmann::json;
+
+constexpr const char* kHelp = R"(usage: kinora inspect ID [options]
+
+What a model or tokenizer of these options holds: parameters, bytes; and with --input, how many floating-point operations one
+forward and one training step take. Nothing of it is allocated: a model of any size is described at once.
+
+A multiplication with its addition counts 2. linear: 2 rows in out. attention: 2 * 2 S L D, all queries with all keys, hidden by
+a mask or not. convolution: 2 for each product. Norms, activations and softmax are not counted. A training step is three
+forwards, with recomputation of every block four.
+
+examples:
+  kinora inspect model/dit --set size=7B
+  kinora inspect model/dit --set size=7B --set text_size=1024 --input latent=1x16x16x88x160 --input timestep=1 --input text=1x512x1024
+  kinora inspect tokenizer/cosmos --input video=1x3x17x256x256 --json
+
+)";
+
+po::options_description flags() {
+  using Texts = std::vector<std::string>;
+  po::options_description options("options");
+  options.add_options()("set", po::value<Texts>()->composing()->value_name("k=v"),
+                        "an option of the component; config=FILE.json")(
+      "input", po::value<Texts>()->composing()->value_name("NAME=SHAPE"),
+      "an input's shape: latent=1x16x21x90x160")("json", "print the result as JSON")("help,h", "this text");
+  return options;
+}
+
+// "latent=1x16x21x90x160"
+void add_input(const std::string& text, json& inputs) {
+  const auto equals = text.find('=');
+  const auto wrong = [&] {
+    return Error(KINORA_INVALID, "--input " + text + ": expected NAME=SHAPE, as latent=1x16x21x90x160");
+  };
+  if (equals == text.npos || equals == 0) throw wrong();
+  json shape = json::array();
+  const char* end = text.data() + text.size();
+  for (const char* at = text.data() + equals + 1;; ++at) {
+    int64_t size = 0;
+    const auto [next, error] = std::from_chars(at, end, size);
+    if (error != std::errc() || size < 0 || (next != end && *next != 'x')) throw wrong();
+    shape.push_back(size);
+    at = next;
+    if (at == end) break;
+  }
+  inputs[text.substr(0, equals)] = shape;
+}
+
+// 1234567890 as "1.23 G"
+std::string scaled(double n) {
+  constexpr const char* units[] = {"", " k", " M", " G", " T", " P", " E"};
+  size_t unit = 0;
+  while (n >= 1000 && unit + 1 < std::size(units)) n /= 1000, ++unit;
+  return unit ? fmt::format("{:.2f}{}", n, units[unit]) : fmt::format("{:.0f}", n);
+}
+
+std::string text_of(const json& r) {
+  std::string out = fmt::format("{}: {} parameters in {} tensors\n", r["component"].get<std::string>(),
+                                scaled(r["parameters"].get<double>()), r["tensors"].get<int64_t>());
+  std::vector<std::vector<std::string>> lines;
+  for (const auto& [dtype, bytes] : r["bytes"].items())
+    lines.push_back({dtype, core::format_size(bytes.get<uint64_t>())});
+  out += aligned(lines, "  ") + "\nparts\n";
+  lines.clear();
+  for (const auto& p : r["parts"])
+    lines.push_back({p["name"].get<std::string>(),
+                     p["copies"] == 1 ? "" : fmt::format("x {}", p["copies"].get<int64_t>()),
+                     scaled(p["parameters"].get<double>()),
+                     fmt::format("{} tensors", p["tensors"].get<int64_t>())});
+  out += aligned(lines, "  ");
+  if (!r.contains("flops")) return out;
+  out += "\nfloating-point operations\n";
+  lines.clear();
+  for (const auto& [name, f] : r["flops"].items())
+    lines.push_back(f.is_number()
+                        ? std::vector<std::string>{name, scaled(f.get<double>())}
+                        : std::vector<std::string>{name, scaled(f["total"].get<double>()),
+                                                   "linear " + scaled(f["linear"].get<double>()),
+                                                   "attention " + scaled(f["attention"].get<double>()),
+                                                   "convolution " + scaled(f["convolution"].get<double>())});
+  return out + aligned(lines, "  ");
+}
+
+}  // namespace
+
+int inspect_command(core::Runtime& runtime, const Arguments& arguments) {
+  po::options_description all = flags();
+  all.add_options()("id", po::value<std::string>()->default_value(""));
+  po::positional_options_description positional;
+  positional.add("id", 1);
+  po::variables_map given;
+  po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), given);
+  if (given.count("help")) {
+    std::cout << kHelp << flags();
+    return kDone;
+  }
+  const auto texts = [&](const char* name) {
+    return given.count(name) ? given[name].as<std::vector<std::string>>() : std::vector<std::string>();
+  };
+  const std::string id = given["id"].as<std::string>();
+  if (id.empty())
+    return complain(kUsage, "inspect: which component? see kinora plugins list and kinora inspect --help");
+  const auto spec = runtime.registry().find(id);
+  if (!spec) return complain(kUsage, "inspect: " + spec.failure().message);
+  json request = {
+      {"id", (*spec)->id}, {"options", options_of(**spec, texts("set"))}, {"inputs", json::object()}};
+  for (const auto& input : texts("input")) add_input(input, request["inputs"]);
+  const auto result = core::torch_tool("inspect")(runtime, request);
+  std::cout << (given.count("json") ? result.dump() + "\n" : text_of(result));
+  return kDone;
+}
+
+}  // namespace kinora

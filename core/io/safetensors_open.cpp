@@ -1,0 +1,209 @@
+// Safetensors::open: one file, the shards of an index, or whichever of them a folder holds.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <set>
+#include <unistd.h>
+
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "core/io/safetensors.hpp"
+#include "core/io/safetensors_header.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Mapping {
+  void* data = nullptr;
+  size_t size = 0;
+  Mapping() = default;
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping() {
+    if (data) munmap(data, size);
+  }
+  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data), size}; }
+};
+
+Result<std::shared_ptr<Mapping>> map_file(const fs::path& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return fail(errno == ENOENT ? KINORA_NOT_FOUND : KINORA_IO, "{}: {}", path.string(),
+                std::strerror(errno));
+  struct stat info {};
+  auto made = std::make_shared<Mapping>();
+  if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0) {
+    void* at = mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
+    if (at != MAP_FAILED) {
+      made->data = at;
+      made->size = static_cast<size_t>(info.st_size);
+    }
+  }
+  const int error = errno;
+  close(fd);
+  if (S_ISREG(info.st_mode) && info.st_size == 0)
+    return fail(KINORA_DATA, "{}: the file is empty", path.string());
+  if (!made->data) return fail(KINORA_IO, "{}: cannot be mapped: {}", path.string(), std::strerror(error));
+  return made;
+}
+
+struct Shard {
+  SafeContents contents;
+  std::shared_ptr<Mapping> mapping;
+};
+
+Result<Shard> open_shard(const fs::path& path) {
+  auto mapping = map_file(path);
+  if (!mapping) return mapping.failure();
+  auto contents = parse_safetensors((*mapping)->bytes(), path.string());
+  if (!contents) return contents.failure();
+  return Shard{*std::move(contents), *mapping};
+}
+
+using Index = std::map<std::string, std::string>;  // tensor -> file
+
+bool is_file_name(const std::string& s) {
+  return !s.empty() && s == fs::path(s).filename() && s != "." && s != ".." && s.find('\0') == s.npos;
+}
+
+// Strict where the library is not: no deep nesting (a value within weight_map is at depth 3; a deeper one is
+// hostile and would only cost memory), and no name twice, of which one would silently win.
+nlohmann::json parse_index(std::string_view text) {
+  using Event = nlohmann::json::parse_event_t;
+  std::map<int, std::set<std::string>> seen;  // names of the object that is open at a depth
+  const auto strict = [&](int depth, Event event, nlohmann::json& value) {
+    if (depth > 3) throw std::runtime_error("nested too deep");
+    if (event == Event::object_start) seen[depth + 1].clear();
+    if (event == Event::key && !seen[depth].insert(value.get<std::string>()).second)
+      throw std::runtime_error("it says '" + value.get<std::string>() + "' twice");
+    return true;
+  };
+  return nlohmann::json::parse(text.begin(), text.end(), strict);
+}
+
+Result<Index> read_index(const fs::path& path) {
+  auto mapping = map_file(path);
+  if (!mapping) return mapping.failure();
+  const auto bytes = (*mapping)->bytes();
+  if (bytes.size() > kSafeHeaderLimit)
+    return fail(KINORA_DATA, "{}: {} bytes are too many for an index", path.string(), bytes.size());
+  try {
+    const auto index = parse_index({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    auto map = index.at("weight_map").get<Index>();
+    for (const auto& [name, file] : map)
+      if (!is_file_name(file))
+        return fail(KINORA_DATA, "{}: tensor '{}' is said to be in '{}', which is not a file name",
+                    path.string(), name, file);
+    return map;
+  } catch (const std::exception& e) {
+    return fail(KINORA_DATA,
+                "{}: not an index of safetensors files (needs an object \"weight_map\" of names): {}",
+                path.string(), e.what());
+  }
+}
+
+using Shards = std::map<std::string, Shard>;  // by file
+
+Result<Shards> open_shards(const fs::path& index_file, const Index& index) {
+  std::set<std::string> files, absent;
+  for (const auto& [name, file] : index) files.insert(file);
+  for (const auto& file : files)
+    if (std::error_code ignored; !fs::exists(index_file.parent_path() / file, ignored)) absent.insert(file);
+  if (!absent.empty())
+    return fail(KINORA_DATA, "{}: {} of {} shards are not there: {}; copy them beside the index",
+                index_file.string(), absent.size(), files.size(), fmt::join(absent, ", "));
+  Shards out;
+  std::map<std::string_view, std::string_view> holder;
+  for (const auto& file : files) {
+    auto shard = open_shard(index_file.parent_path() / file);
+    if (!shard) return shard.failure();
+    const auto& kept = out.emplace(file, *std::move(shard)).first->second;
+    for (const auto& t : kept.contents.tensors)
+      if (const auto [it, fresh] = holder.emplace(t.name, file); !fresh)
+        return fail(KINORA_DATA, "{}: tensor '{}' is in {} and in {}", index_file.string(), t.name,
+                    it->second, file);
+  }
+  return out;
+}
+
+// The one file that a folder stands for.
+Result<fs::path> in_folder(const fs::path& folder) {
+  std::set<fs::path> indices, files;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (name[0] == '.') continue;
+    if (name.ends_with(".safetensors.index.json")) indices.insert(it->path());
+    if (name.ends_with(".safetensors")) files.insert(it->path());
+  }
+  const fs::path usual[] = {folder / "diffusion_pytorch_model.safetensors", folder / "model.safetensors"};
+  for (const char* ending : {".index.json", ""}) {
+    std::vector<fs::path> found;
+    for (fs::path file : usual)
+      if (file += ending; indices.count(file) || files.count(file)) found.push_back(file);
+    if (found.size() == 1) return found[0];
+    if (found.size() == 2) break;
+  }
+  const auto& found = indices.empty() ? files : indices;
+  if (found.size() == 1) return *found.begin();
+  return fail(found.empty() ? KINORA_NOT_FOUND : KINORA_INVALID,
+              "{}: {} *.safetensors or *.safetensors.index.json in this folder; name the file",
+              folder.string(), found.empty() ? "no" : "several");
+}
+
+const SafeTensor* in_shard(const Shard& shard, const std::string& name) {
+  const auto& all = shard.contents.tensors;
+  const auto it = std::lower_bound(all.begin(), all.end(), name,
+                                   [](const SafeTensor& t, const std::string& n) { return t.name < n; });
+  return it != all.end() && it->name == name ? &*it : nullptr;
+}
+
+}  // namespace
+
+Result<Safetensors> Safetensors::open(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    auto file = in_folder(path);
+    return file ? open(*file) : Result<Safetensors>(file.failure());
+  }
+  Safetensors out;
+  if (!path.string().ends_with(".index.json")) {
+    auto shard = open_shard(path);
+    if (!shard) return shard.failure();
+    out.tensors_ = std::move(shard->contents.tensors);
+    out.metadata_ = std::move(shard->contents.metadata);
+    out.keep_ = shard->mapping;
+    return out;
+  }
+  auto index = read_index(path);
+  if (!index) return index.failure();
+  auto shards = open_shards(path, *index);
+  if (!shards) return shards.failure();
+  for (const auto& [name, file] : *index) {
+    const auto* t = in_shard(shards->at(file), name);
+    if (!t) return fail(KINORA_DATA, "{}: tensor '{}' is not in {}", path.string(), name, file);
+    out.tensors_.push_back(*t);
+  }
+  auto kept = std::make_shared<std::vector<std::shared_ptr<Mapping>>>();
+  for (auto& [file, shard] : *shards) {
+    kept->push_back(shard.mapping);
+    out.metadata_.merge(shard.contents.metadata);
+  }
+  out.keep_ = kept;
+  return out;
+}
+
+void forget_pages(std::span<const std::byte> mapped) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<uintptr_t>(mapped.data()) + page - 1) / page * page,
+             end = reinterpret_cast<uintptr_t>(mapped.data() + mapped.size()) / page * page;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // a hint: may fail
+}
+
+}  // namespace kinora::core

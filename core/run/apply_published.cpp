@@ -1,0 +1,46 @@
+#include "core/run/apply_published.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/ranges.h>
+
+#include "core/status.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool reads_text(const ComponentSpec& spec) {
+  return std::any_of(spec.inputs.begin(), spec.inputs.end(),
+                     [](const TensorSpec& t) { return t.name == "input_ids"; });
+}
+
+std::vector<const char*> parts_for(const ComponentSpec& spec) {
+  if (spec.kind == "tokenizer") return {"vae"};
+  if (reads_text(spec)) return {"text_encoder"};
+  return {"transformer", "unet"};
+}
+
+}  // namespace
+
+const char* published_stem(const ComponentSpec& spec) {
+  return reads_text(spec) ? "model" : "diffusion_pytorch_model";
+}
+
+fs::path published_part(const fs::path& given, const ComponentSpec& spec) {
+  std::error_code ignored;
+  if (!fs::exists(given / "model_index.json", ignored)) return given;
+  for (const char* part : parts_for(spec))
+    if (fs::is_directory(given / part, ignored)) return given / part;
+  std::set<std::string> there;
+  for (fs::directory_iterator it(given, ignored), end; it != end; it.increment(ignored))
+    if (it->is_directory(ignored)) there.insert(it->path().filename().string());
+  throw Error(
+      KINORA_NOT_FOUND,
+      fmt::format("{}: this pipeline has no {} for {}; it has: {}; name the folder itself", given.string(),
+                  fmt::join(parts_for(spec), " or "), spec.id, fmt::join(there, ", ")));
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,18 @@
+// What is published is often a pipeline: a folder with model_index.json and one folder for each of its parts.
+#pragma once
+#include <filesystem>
+
+#include "core/plugin/manifest.hpp"
+
+namespace kinora::core {
+
+// The part of a pipeline's folder that fits the component: transformer/ (or unet/) for a model, text_encoder/
+// for a model of input_ids, vae/ for a tokenizer. Any other path as it is. Throws
+// kinora::Error(KINORA_NOT_FOUND) that lists the parts.
+std::filesystem::path published_part(const std::filesystem::path& given, const ComponentSpec& spec);
+
+// What a folder calls the weights of the component: "model" for what transformers has (a model of input_ids),
+// else "diffusion_pytorch_model".
+const char* published_stem(const ComponentSpec& spec);
+
+}  // namespace kinora::core

@@ -1,0 +1,16 @@
+// `kinora convert`: weights from one file layout, naming scheme or dtype to another, and adapters into and
+// out of weights. One tensor at a time is in memory; tensors that are only renamed keep their bytes.
+#pragma once
+#include "core/runtime.hpp"
+
+namespace kinora::core {
+
+// request: {"in", "out", "component", "from", "to", "dtype", "max_shard", "merge", "unmerge", "options"},
+// empty strings and 0 for what was not given. `out`: X.safetensors, or a folder as diffusers writes it
+// (transformers, for a model of input_ids) with the input's config.json. Nothing that exists is replaced.
+// Gives {"file", "tensors", "bytes", "from", "to", "dropped", "merged"}. Throws kinora::Error.
+json convert_weights(Runtime& runtime, const json& request);
+// component: what request["component"] names; null: none.
+json convert_weights(const Component* component, const json& request);
+
+}  // namespace kinora::core

@@ -1,0 +1,14 @@
+// `kinora inspect`: what a model or tokenizer of these options holds and costs, without making it.
+#pragma once
+#include "core/runtime.hpp"
+
+namespace kinora::core {
+
+// request: {"id", "options": {NAME: VALUE}, "inputs": {NAME: [SIZE, ...]}}. Gives {"component", "parameters",
+// "trainable", "tensors", "bytes": {DTYPE: N}, "parts": [{"name", "copies", "tensors", "parameters"}]} and,
+// if there are inputs, "flops":
+// {"forward" (of a tokenizer: "encode", "decode"): {"linear", "attention", "convolution", "total", "parts":
+// {NAME: N}}, "training_step", "training_step_recompute"}. Throws kinora::Error.
+json inspect_component(Runtime& runtime, const json& request);
+
+}  // namespace kinora::core

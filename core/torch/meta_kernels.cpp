@@ -1,0 +1,57 @@
+// Shapes of operators that libtorch knows on the meta device only through Python: what models and tokenizers
+// need so that they run there (meter_link.hpp).
+#include <numeric>
+
+#include <ATen/ATen.h>
+#include <torch/library.h>
+
+namespace kinora::core {
+namespace {
+
+using at::IntArrayRef;
+using at::Tensor;
+using MaybeTensor = std::optional<Tensor>;
+
+Tensor of(const Tensor& like, IntArrayRef shape) { return at::empty(shape, like.options()); }
+
+// Output, and mean and reciprocal standard deviation, of one number for each of what is normalised.
+std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& x, IntArrayRef normalised, const MaybeTensor&,
+                                              const MaybeTensor&, double) {
+  auto rows = x.sizes().vec();
+  std::fill(rows.end() - static_cast<std::ptrdiff_t>(normalised.size()), rows.end(), 1);
+  return {of(x, x.sizes()), of(x, rows), of(x, rows)};
+}
+
+std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& x, const MaybeTensor&, const MaybeTensor&,
+                                              int64_t n, int64_t, int64_t, int64_t groups, double) {
+  return {of(x, x.sizes()), of(x, {n, groups}), of(x, {n, groups})};
+}
+
+Tensor convolution(const Tensor& x, const Tensor& w, const MaybeTensor&, IntArrayRef stride,
+                   IntArrayRef padding, IntArrayRef dilation, bool transposed, IntArrayRef output_padding,
+                   int64_t groups) {
+  std::vector<int64_t> shape{x.size(0), transposed ? w.size(1) * groups : w.size(0)};
+  for (size_t i = 0; i < stride.size(); ++i) {
+    const auto d = static_cast<int64_t>(i) + 2;
+    const int64_t reach = dilation[i] * (w.size(d) - 1), size = x.size(d);
+    shape.push_back(transposed ? (size - 1) * stride[i] - 2 * padding[i] + reach + output_padding[i] + 1
+                               : (size + 2 * padding[i] - reach - 1) / stride[i] + 1);
+  }
+  return of(x, shape);
+}
+
+Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index) {
+  auto shape = x.sizes().vec();
+  if (!shape.empty()) shape[static_cast<size_t>(dim < 0 ? dim + x.dim() : dim)] = index.numel();
+  return of(x, shape);
+}
+
+TORCH_LIBRARY_IMPL(aten, Meta, m) {
+  m.impl("native_layer_norm", layer_norm);
+  m.impl("native_group_norm", group_norm);
+  m.impl("convolution_overrideable", convolution);
+  m.impl("index_select", index_select);
+}
+
+}  // namespace
+}  // namespace kinora::core

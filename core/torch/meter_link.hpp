@@ -1,0 +1,99 @@
+// How many floating-point operations a forward asks for: a link on top of the chain, so that the numbers are
+// the model's own (one process, no recomputation), whatever links are below it.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+
+#include "core/torch/network.hpp"
+#include "kinora/aten.hpp"
+#include "kinora/link.hpp"
+
+namespace kinora::core {
+
+// A multiplication with its addition is 2. By name: the weight's parameter, the attention's own name.
+//   linear       2 rows in out
+//   attention    2 S L heads (d_qk + d_v), that is 2 * 2 S L D: every query with every key of its `over`,
+//   also those that the
+//                run's visibility rule or a text mask hides
+//   convolution  2 outputs kernel in_channels / groups, of whatever convolutions ran besides
+// Norms, activations, positions, modulation and softmax are not counted.
+struct Flops {
+  std::map<std::string, double> linear, attention;
+  double convolution = 0;
+  double linear_total() const;
+  double attention_total() const;
+  double total() const { return linear_total() + attention_total() + convolution; }
+};
+
+// A backward is two forwards; with recomputation the blocks' forward runs once more.
+constexpr double kTrainingStep = 3, kTrainingStepRecompute = 4;
+
+class MeterLink final : public kinora::Link<at::Tensor> {
+ public:
+  MeterLink() : Link(KINORA_LEVEL_METER) { skip_inherited<MeterLink>(); }
+  // Since the last reset(); without convolutions, which do not come through the context.
+  const Flops& flops() const { return flops_; }
+  void reset() { flops_ = {}; }
+
+  kinora_param parameter(const kinora_param_spec& spec) override;
+  at::Tensor linear(const at::Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) override;
+  at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                       const kinora_attention& how) override;
+  at::Tensor sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override;
+  at::Tensor reshard(const at::Tensor& x, kinora_seq seq, Over over, kinora_seq& to) override;
+
+ private:
+  struct Weight {
+    std::string name;
+    int64_t out, in;
+    bool column;
+  };
+  struct Geometry {
+    int64_t frames, space;
+  };
+  // Tokens of a sequence in one process, or what a shared tensor has.
+  int64_t tokens(kinora_seq seq, int64_t otherwise) const;
+  int64_t keys(const kinora_attention& how, const at::Tensor& k) const;
+  Flops flops_;
+  std::map<kinora_param, Weight> weights_;
+  std::map<kinora_seq, Geometry> sequences_;
+  int64_t cut_ = 1;  // how many ranks share the heads: what the last COLUMN weight was cut into
+};
+
+// Operations of the convolutions that this thread runs while the object lives.
+class ConvolutionMeter {
+ public:
+  ConvolutionMeter();
+  ConvolutionMeter(const ConvolutionMeter&) = delete;
+  ConvolutionMeter& operator=(const ConvolutionMeter&) = delete;
+  ~ConvolutionMeter();
+  double flops() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// A component on the meta device with a meter: any size, nothing allocated.
+class MetaNetwork {
+ public:
+  MetaNetwork(const Component& component, const Options& options);
+  Network& network() { return network_; }
+  // `inputs`: shapes and dtypes count, numbers do not.
+  Flops forward(const NamedTensors& inputs);
+  Flops encode(const at::Tensor& video, at::Tensor* latent = nullptr);
+  Flops decode(const at::Tensor& latent);
+
+ private:
+  template <class F>
+  Flops metered(F&& call);
+  MeterLink meter_;
+  Network network_;
+};
+
+// Operations of one forward of a model. Its share of a step's time and the device's peak is the MFU:
+// kTrainingStep * model_flops(...) / (seconds * peak).
+double model_flops(const Component& component, const Options& options, const NamedTensors& inputs);
+
+}  // namespace kinora::core
