@@ -26,7 +26,7 @@ examples:
   kinora apply stage/clip.transcode film.mp4 --out clips/
   kinora apply tokenizer/cosmos --method encode --inputs x.safetensors --set weights=w.safetensors --out z.safetensors
   kinora apply model/dit --set layers=2 --inputs in.safetensors --method gradient --out grads.safetensors
-  kinora apply model/dit --set config=transformer/config.json --set weights=transformer/ --inputs in.safetensors
+  kinora apply model/cosmos --set config=transformer/config.json --set weights=transformer/ --inputs in.safetensors
   kinora apply sampler/edm-heun --inputs mixture.safetensors --set steps=20 --out samples.safetensors --json
 
 )";
