@@ -25,7 +25,7 @@ examples:
   kinora apply stage/clip.transcode film.mp4 --out clips/
   kinora apply tokenizer/cosmos --method encode --inputs x.safetensors --set weights=w.safetensors --out z.safetensors
   kinora apply model/dit --set layers=2 --inputs in.safetensors --method gradient --out grads.safetensors
-  kinora apply model/dit --set weights=Cosmos-1.0-Diffusion-7B-Text2World/ --inputs in.safetensors
+  kinora apply model/cosmos --set weights=Cosmos-1.0-Diffusion-7B-Text2World/ --inputs in.safetensors
   kinora apply sampler/edm-heun --inputs mixture.safetensors --set steps=20 --out samples.safetensors --json
 
 )";

@@ -16,9 +16,9 @@ namespace {
 using at::Tensor;
 using core::json;
 
-const json kDit = {{"layers", 2},       {"heads", 2},     {"head_size", 12}, {"in_channels", 3},
-                   {"out_channels", 3}, {"text_size", 7}, {"adaln_lora", 5}, {"max_size", {8, 8, 8}},
-                   {"mlp_ratio", 2.0}};
+const json kCosmos = {{"layers", 2},       {"heads", 2},     {"head_size", 12}, {"in_channels", 3},
+                      {"out_channels", 3}, {"text_size", 7}, {"adaln_lora", 5}, {"max_size", {8, 8, 8}},
+                      {"mlp_ratio", 2.0}};
 
 json with(json base, const json& more) {
   base.update(more);
@@ -80,12 +80,13 @@ void move_parameters(core::Chain& chain) {
 
 const std::vector<SmallModel>& small_models() {
   static const std::vector<SmallModel> table = {
-      {"model/dit", kDit, {"condition_mask", "padding_mask", "fps"}},
-      {"model/dit",
-       with(kDit, {{"learnable_pos_embed", true},
-                   {"concat_padding_mask", true},
-                   {"base_fps", 24.0},
-                   {"patch_time", 2}}),
+      {"model/cosmos", kCosmos, {"condition_mask", "padding_mask", "fps"}},
+      {"model/cosmos",
+       with(kCosmos, {{"learnable_pos_embed", true},
+                      {"concat_padding_mask", true},
+                      {"base_fps", 24.0},
+                      {"logvar", true},
+                      {"patch_time", 2}}),
        {"condition_mask"},
        {{"timestep", {2, 2}}, {"padding_mask", {1, 1, 4, 4}}, {"fps", {1}}}},
       {"model/minilm",

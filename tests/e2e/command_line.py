@@ -27,7 +27,7 @@ def check_plugins():
         assert c["state"] == "ready" and c["id"] == f"{c['kind']}/{c['name']}", c
     ids = {c["id"] for c in listed}
     assert {"storage/file", "engine/local", "stage/video.read", "stage/video.probe", "stage/shots.content", "stage/clip.transcode",
-            "stage/caption.describe", "stage/shard.webdataset", "tokenizer/cosmos", "model/dit", "loss/edm", "sampler/edm-heun",
+            "stage/caption.describe", "stage/shard.webdataset", "tokenizer/cosmos", "model/cosmos", "model/dit", "model/stdit", "loss/edm", "sampler/edm-heun",
             "sampler/euler", "parallel/single", "parallel/ddp", "parallel/recompute", "collective/gloo", "precision/fp32",
             "precision/bf16"} <= ids, ids
     for id in sorted(ids):
@@ -111,8 +111,8 @@ def check_apply():
 
     sets, t = case("cosmos_dit.safetensors", "a")
     inputs = {k: t[k].astype(np.float64) if t[k].dtype == np.float32 else t[k] for k in ("latent", "timestep", "text", "text_mask")}
-    near(apply("model/dit", inputs, *sets)[0]["output"], t["output"])
-    made, _ = apply("model/dit", {**inputs, "grad_output": t["grad_output"].astype(np.float64)}, "--method", "gradient", *sets)
+    near(apply("model/cosmos", inputs, *sets)[0]["output"], t["output"])
+    made, _ = apply("model/cosmos", {**inputs, "grad_output": t["grad_output"].astype(np.float64)}, "--method", "gradient", *sets)
     compared = [k for k in t if k.startswith("grad.")]
     assert len(compared) > 5
     for name in compared:
@@ -148,12 +148,12 @@ def check_apply_refuses():
     sets, t = case("cosmos_dit.safetensors", "a")
     inputs = {k: t[k] for k in ("latent", "timestep", "text", "text_mask")}
     misspelt = tensors("misspelt", **{"txet" if k == "text" else k: v for k, v in inputs.items()})
-    said = refused("apply", "model/dit", "--inputs", misspelt, *sets)
+    said = refused("apply", "model/cosmos", "--inputs", misspelt, *sets)
     assert "takes no tensor 'txet', did you mean 'text'?" in said and "misspelt.safetensors" in said, said
     gradient = tensors("gradient", grad_output=t["grad_output"], **inputs)
-    said = refused("apply", "model/dit", "--inputs", gradient, *sets)
+    said = refused("apply", "model/cosmos", "--inputs", gradient, *sets)
     assert "grad_output is for --method gradient" in said, said
-    kinora("apply", "model/dit", "--inputs", gradient, "--method", "gradient", *sets)
+    kinora("apply", "model/cosmos", "--inputs", gradient, "--method", "gradient", *sets)
     mixture = {"mean": np.zeros((1, 2)), "std": np.ones(1), "weight": np.ones(1), "noise": np.zeros((1, 2))}
     said = refused("apply", "sampler/euler", "--inputs", tensors("mixture", **mixture), "--set", "weights=/nonexistent")
     assert "sampler/euler has no weights" in said, said
@@ -167,7 +167,7 @@ def check_apply_refuses():
     assert "'weigth'" in refused("apply", "loss/edm", "--inputs", tensors("loss", weigth=one, **loss))
     video = tensors("video", video=np.zeros((1, 3, 1, 32, 32), np.float32), mask=np.ones(1))
     assert "takes no tensor 'mask'; it takes: video, latent" in refused("apply", "tokenizer/cosmos", "--inputs", video)
-    assert "takes tensors, no 'film.mp4'" in refused("apply", "model/dit", "film.mp4", "--inputs", misspelt)
+    assert "takes tensors, no 'film.mp4'" in refused("apply", "model/cosmos", "film.mp4", "--inputs", misspelt)
     film = DATA / "film.mp4"
     assert "has no methods" in refused("apply", "stage/shots.content", film, "--method", "cut")
     assert "no tensors" in refused("apply", "stage/shots.content", film, "--inputs", misspelt)
@@ -186,25 +186,25 @@ def check_apply_config():
         config.write_text(json.dumps({"_class_name": "CosmosTransformer3DModel", "_diffusers_version": "0.36.0", **options, **more}))
         return ["--set", f"config={config}", *weights]
 
-    near(apply("model/dit", inputs, *written())[0]["output"], t["output"])
-    near(apply("model/dit", inputs, *written(layers=options["layers"] + 1), "--set", f"layers={options['layers']}")[0]["output"], t["output"])
+    near(apply("model/cosmos", inputs, *written())[0]["output"], t["output"])
+    near(apply("model/cosmos", inputs, *written(layers=options["layers"] + 1), "--set", f"layers={options['layers']}")[0]["output"], t["output"])
     written()
-    near(apply("model/dit", inputs, "--set", f"config={SCRATCH}", *weights)[0]["output"], t["output"])
+    near(apply("model/cosmos", inputs, "--set", f"config={SCRATCH}", *weights)[0]["output"], t["output"])
     given = tensors("given", **inputs)
-    done = subprocess.run([KINORA, "apply", "model/dit", "--inputs", given, *written(layerz=3, size=None)], capture_output=True, text=True)
+    done = subprocess.run([KINORA, "apply", "model/cosmos", "--inputs", given, *written(layerz=3, size=None)], capture_output=True, text=True)
     warned = [line for line in done.stderr.splitlines() if "ignored" in line]
     assert done.returncode == 0 and len(warned) == 1 and "config.json" in warned[0], done
     for name in ("layerz (did you mean 'layers'?)", "size (null)"):
         assert name in warned[0], warned
     assert "_class_name" not in done.stderr and "_diffusers_version" not in done.stderr, done
     assert not any(f" {name}," in warned[0] for name in options), warned
-    said = refused("apply", "model/dit", "--inputs", given, *written(layers="two", heads=0))
+    said = refused("apply", "model/cosmos", "--inputs", given, *written(layers="two", heads=0))
     assert said.count("config.json: ") == 2 and "'layers'" in said and "'heads'" in said, said
     config.write_text("[1]")
-    assert "a configuration is a JSON object" in refused("apply", "model/dit", "--inputs", given, "--set", f"config={config}")
+    assert "a configuration is a JSON object" in refused("apply", "model/cosmos", "--inputs", given, "--set", f"config={config}")
     config.write_text('{"layers": ')
-    assert "config.json: no JSON" in refused("apply", "model/dit", "--inputs", given, "--set", f"config={config}")
-    kinora("apply", "model/dit", "--inputs", given, "--set", "config=/nonexistent", code=1)
+    assert "config.json: no JSON" in refused("apply", "model/cosmos", "--inputs", given, "--set", f"config={config}")
+    kinora("apply", "model/cosmos", "--inputs", given, "--set", "config=/nonexistent", code=1)
 
 
 def check_published():

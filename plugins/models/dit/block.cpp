@@ -1,132 +1,118 @@
 #include "plugins/models/dit/block.hpp"
 
-#include <cmath>
-
 namespace kinora::dit {
 
 using at::Tensor;
 
-kinora_param Declare::weight(const std::string& name, std::vector<int64_t> shape, Init init, Role role,
-                             int64_t quantum) const {
-  Parameter p;
-  p.name = prefix_ + name + ".weight";
-  p.shape = std::move(shape);
-  p.init = init;
-  p.role = role;
-  p.block = block_;
-  p.quantum = quantum;
-  return ctx_.parameter(p);
+namespace {
+
+template <class Options>
+Options checked(Options o, const std::string& id) {
+  check(o, id);
+  return o;
 }
 
-kinora_param Declare::linear(const std::string& name, int64_t out, int64_t in, Role role,
-                             int64_t quantum) const {
-  return weight(name, {out, in}, Init::uniform(std::sqrt(6.0 / static_cast<double>(in + out))), role,
-                quantum);
+std::unique_ptr<CrossAttend> cross_of(const Declare& declare, const std::string& name, int64_t block,
+                                      const Config& c) {
+  if (!c.cross_attention) return nullptr;
+  return std::make_unique<CrossAttend>(declare.in("cross_attention"), name + "cross_attention", block, c);
 }
 
-std::vector<Tensor> Shared::pack() const {
-  std::vector<Tensor> out{embedding, modulation, text, turns.cos, turns.sin};
-  if (text_mask.defined()) out.push_back(text_mask);
-  if (position.defined()) out.push_back(position);
-  return out;
+}  // namespace
+
+Layer::Layer(const Declare& declare, const std::string& name, int64_t block, const Config& c)
+    : modulation_(declare.in("adaLN"), c.width(), c.adaln_lora, c.cross_attention ? 9 : 6),
+      full_(declare.in("full_self_attention"), name + "full_self_attention", block, c),
+      cross_(cross_of(declare, name, block, c)),
+      mlp_(declare.in("mlp"), c) {}
+
+Tensor Layer::operator()(const Ctx& ctx, kinora_seq seq, Tensor x, const Shared& s) const {
+  const auto parts = modulation_(ctx, s.active);
+  Rows rows = rows_of(ctx, seq, parts, 0);
+  x = gated(x, full_(ctx, seq, modulate(x, rows), s.turns[0]), rows);
+  if (cross_) {
+    rows = rows_of(ctx, seq, parts, 3);
+    x = gated(x, (*cross_)(ctx, seq, modulate(x, rows), s.text, s.text_mask), rows);
+  }
+  rows = rows_of(ctx, seq, parts, parts.size() - 3);
+  return gated(x, mlp_(ctx, seq, modulate(x, rows)), rows);
 }
 
-Shared Shared::unpack(const std::vector<Tensor>& in, size_t from, bool masked, bool placed) {
-  Shared s{in[from], in[from + 1], in[from + 2], {}, {in[from + 3], in[from + 4]}, {}};
-  from += 5;
-  if (masked) s.text_mask = in[from++];
-  if (placed) s.position = in[from];
-  return s;
+void Dit::describe(Describe<Options>& d) {
+  d.name("dit").help(
+      "Video diffusion transformer of NeMo: full attention, cross-attention to text, MLP, AdaLN-LoRA, 3D "
+      "RoPE");
+  dit::describe(d);
 }
 
-Tensor rows_of(const Ctx& ctx, kinora_seq seq, const Tensor& per_frame) {
-  if (per_frame.size(1) == 1) return per_frame;
-  const Tensor frame = ctx.table(seq, Place::stream).select(2, KINORA_TOKEN_FRAME);  // [1 or B, S]
-  if (frame.size(0) == 1) return per_frame.index_select(1, frame[0]);
-  return per_frame.gather(1, frame.unsqueeze(-1).expand({-1, -1, per_frame.size(2)}));
+Dit::Dit(const Options& o, const Ctx& ctx) : Denoiser(checked(o, "model/dit"), "model/dit", ctx) {
+  for (int64_t i = 0; i < options_.layers; ++i)
+    layers_.emplace_back(layer_declare(ctx, i), layer_name(i), i + 1, options_);
 }
 
-Tensor normalised(const Tensor& x) { return at::layer_norm(x, {x.size(-1)}, {}, {}, 1e-6); }
-
-// Zeros in the last layer: a block starts as the identity.
-AdaLn::AdaLn(const Declare& declare, int64_t width, int64_t rank, int64_t parts)
-    : down_(declare.linear("linear_1", rank, width)),
-      up_(declare.weight("linear_2", {parts * width, rank}, Init::zeros())),
-      width_(width),
-      parts_(parts) {}
-
-std::vector<Tensor> AdaLn::operator()(const Ctx& ctx, kinora_seq seq, const Tensor& embedding,
-                                      const Tensor& modulation) const {
-  const Tensor own = ctx.linear(ctx.linear(at::silu(embedding), down_, 0, 0), up_, 0, 0);
-  return rows_of(ctx, seq, own + modulation.narrow(2, 0, parts_ * width_)).chunk(parts_, 2);
+Tensor Dit::layer(const Ctx& ctx, size_t i, const Tensor& x, kinora_seq from, const Shared& s) const {
+  return layers_[i](ctx, from, x, s);
 }
 
-Attend::Attend(const Declare& declare, std::string name, int64_t block, const Config& c, int64_t kv_width)
-    : q_(declare.linear("to_q", c.width(), c.width(), Role::column, c.head_size)),
-      k_(declare.linear("to_k", c.width(), kv_width, Role::column, c.head_size)),
-      v_(declare.linear("to_v", c.width(), kv_width, Role::column, c.head_size)),
-      out_(declare.linear("to_out.0", c.width(), c.width(), Role::row, c.head_size)),
-      norm_q_(declare.weight("norm_q", {c.head_size}, Init::ones())),
-      norm_k_(declare.weight("norm_k", {c.head_size}, Init::ones())),
-      name_(std::move(name)),
-      block_(block),
-      head_size_(c.head_size),
-      epsilon_(c.qk_norm_eps) {}
-
-Tensor Attend::heads(const Ctx& ctx, const Tensor& x, kinora_param w, kinora_seq seq) const {
-  return ctx.linear(x, w, 0, seq).unflatten(2, {-1, head_size_});
+StLayer::StLayer(const Declare& declare, const std::string& name, int64_t block, const StConfig& c)
+    : modulation_(declare.in("adaLN"), c.width(), c.adaln_lora, 3),
+      spatial_(declare.in("spatial_self_attention"), name + "spatial_self_attention", block, c),
+      temporal_(declare.in("temporal_self_attention"), name + "temporal_self_attention", block, c),
+      cross_(cross_of(declare, name, block, c)),
+      mlp_(declare.in("mlp"), c) {
+  if (c.full_attention)
+    full_ = std::make_unique<SelfAttend>(declare.in("full_self_attention"), name + "full_self_attention",
+                                         block, c);
 }
 
-Tensor Attend::head_norm(const Ctx& ctx, const Tensor& x, kinora_param w) const {
-  return at::rms_norm(x, {head_size_}, ctx.value(w).to(x.scalar_type()), epsilon_);
-}
-
-Tensor Attend::finish(const Ctx& ctx, kinora_seq seq, kinora_seq kv, const Tensor& q, const Tensor& k,
-                      const Tensor& v, const Tensor& mask) const {
-  Attention<Tensor> how;
-  how.name = name_.c_str();
-  how.block = block_;
-  how.q_seq = seq;
-  how.kv_seq = kv;
-  how.scale = 1 / std::sqrt(static_cast<double>(head_size_));
-  how.kv_valid = mask;
-  return ctx.linear(ctx.attention(q, k, v, how).flatten(2), out_, 0, seq);
-}
-
-Tensor Attend::self(const Ctx& ctx, kinora_seq seq, const Tensor& x, const Turns& turns) const {
-  const Tensor q = rope(head_norm(ctx, heads(ctx, x, q_, seq), norm_q_), turns);
-  const Tensor k = rope(head_norm(ctx, heads(ctx, x, k_, seq), norm_k_), turns);
-  return finish(ctx, seq, seq, q, k, heads(ctx, x, v_, seq), {});
-}
-
-Tensor Attend::cross(const Ctx& ctx, kinora_seq seq, const Tensor& x, const Tensor& text,
-                     const Tensor& mask) const {
-  const Tensor q = head_norm(ctx, heads(ctx, x, q_, seq), norm_q_);
-  const Tensor k = head_norm(ctx, heads(ctx, text, k_, 0), norm_k_);
-  return finish(ctx, seq, 0, q, k, heads(ctx, text, v_, 0), mask);
-}
-
-Block::Block(const Declare& declare, const Config& c, int64_t block)
-    : norm1_(declare.in("norm1"), c.width(), c.adaln_lora, 3),
-      norm2_(declare.in("norm2"), c.width(), c.adaln_lora, 3),
-      norm3_(declare.in("norm3"), c.width(), c.adaln_lora, 3),
-      self_(declare.in("attn1"), name(block) + "attn1", block, c, c.width()),
-      cross_(declare.in("attn2"), name(block) + "attn2", block, c, c.text_size),
-      up_(declare.in("ff").linear("net.0.proj", c.mlp(), c.width(), Role::column)),
-      down_(declare.in("ff").linear("net.2", c.width(), c.mlp(), Role::row)) {}
-
-Tensor Block::operator()(const Ctx& ctx, kinora_seq seq, Tensor x, const Shared& s) const {
-  if (s.position.defined()) x = x + s.position;
-  const auto modulated = [&](const std::vector<Tensor>& m) {
-    return at::addcmul(m[0], normalised(x), 1 + m[1]);
+Tensor StLayer::operator()(const Ctx& ctx, kinora_seq from, Tensor x, const Shared& s) const {
+  const auto parts = modulation_(ctx, s.active);
+  kinora_seq seq = 0;
+  Rows rows;
+  const auto move = [&](Over over) {
+    x = ctx.reshard(x, from, over, seq);
+    from = seq;
+    rows = rows_of(ctx, seq, parts, 0);
   };
-  auto m = norm1_(ctx, seq, s.embedding, s.modulation);
-  x = at::addcmul(x, m[2], self_.self(ctx, seq, modulated(m), s.turns));
-  m = norm2_(ctx, seq, s.embedding, s.modulation);
-  x = at::addcmul(x, m[2], cross_.cross(ctx, seq, modulated(m), s.text, s.text_mask));
-  m = norm3_(ctx, seq, s.embedding, s.modulation);
-  const Tensor hidden = at::gelu(ctx.linear(modulated(m), up_, 0, seq));
-  return at::addcmul(x, m[2], ctx.linear(hidden, down_, 0, seq));
+  move(Over::space);
+  x = gated(x, spatial_(ctx, seq, modulate(x, rows), s.turns[space], Over::space), rows);
+  if (full_) {
+    move(Over::all);
+    x = gated(x, (*full_)(ctx, seq, modulate(x, rows), s.turns[all]), rows);
+  }
+  if (cross_) x = gated(x, (*cross_)(ctx, seq, modulate(x, rows), s.text, s.text_mask), rows);
+  move(Over::time);
+  x = gated(x, temporal_(ctx, seq, modulate(x, rows), s.turns[time], Over::time), rows);
+  return gated(x, mlp_(ctx, seq, modulate(x, rows)), rows);
+}
+
+void StDit::describe(Describe<Options>& d) {
+  d.name("stdit").help(
+      "Spatial-temporal diffusion transformer: spatial, full, cross- and temporal attention, MLP, one "
+      "AdaLN-LoRA for all, 3D RoPE");
+  dit::describe(d);
+  d.option("full_attention", &StConfig::full_attention)
+      .help("attends over all tokens too, between spatial and cross-attention");
+}
+
+StDit::StDit(const Options& o, const Ctx& ctx)
+    : Denoiser(checked(o, "model/stdit"), "model/stdit", ctx), full_(o.full_attention) {
+  StConfig c{options_, full_};
+  for (int64_t i = 0; i < c.layers; ++i) layers_.emplace_back(layer_declare(ctx, i), layer_name(i), i + 1, c);
+}
+
+// One channel goes the way of a layer's tokens, to learn the names of the layouts.
+std::vector<kinora_seq> StDit::layouts(const Ctx& ctx, kinora_seq seq, const Tensor& x) const {
+  kinora_seq space = seq, time = seq;
+  const Tensor probe = ctx.reshard(x.detach().narrow(2, 0, 1), seq, Over::space, space);
+  kinora_seq before = space;
+  const Tensor there = full_ ? ctx.reshard(probe, space, Over::all, before) : probe;
+  ctx.reshard(there, before, Over::time, time);
+  return {seq, space, time};
+}
+
+Tensor StDit::layer(const Ctx& ctx, size_t i, const Tensor& x, kinora_seq from, const Shared& s) const {
+  return layers_[i](ctx, from, x, s);
 }
 
 }  // namespace kinora::dit

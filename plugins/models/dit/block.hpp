@@ -1,107 +1,74 @@
-// A transformer block: self-attention, cross-attention to text, MLP; each between AdaLN-LoRA's scale, shift
-// and gate.
-//
-// B batch, S local tokens, F frames of conditioning (1 or all), L text tokens, D width, R rank, d head size.
+// model/dit and model/stdit: video diffusion transformers as NeMo builds them (arXiv 2503.12964,
+// sections 4.2, 4.5 and 4.6).
 #pragma once
-#include <string>
+#include <memory>
+#include <vector>
 
-#include "kinora/aten.hpp"
-#include "kinora/context.hpp"
-#include "plugins/models/dit/config.hpp"
-#include "plugins/models/dit/rope.hpp"
+#include "plugins/models/dit/attend.hpp"
+#include "plugins/models/dit/denoiser.hpp"
 
 namespace kinora::dit {
 
-using Ctx = Context<at::Tensor>;
-
-// Names a parameter of a block and says how it may be split.
-class Declare {
+// Full attention, cross-attention to the text, MLP. One modulation a layer, a shift, a scale and a gate for
+// each.
+class Layer {
  public:
-  Declare(const Ctx& ctx, std::string prefix, int64_t block)
-      : ctx_(ctx), prefix_(std::move(prefix)), block_(block) {}
-  Declare in(const std::string& name) const { return {ctx_, prefix_ + name + ".", block_}; }
-  // prefix.name.weight. quantum: the head size where heads are split.
-  kinora_param weight(const std::string& name, std::vector<int64_t> shape, Init init, Role role = Role::whole,
-                      int64_t quantum = 1) const;
-  // A linear layer [out, in] without bias, Xavier uniform.
-  kinora_param linear(const std::string& name, int64_t out, int64_t in, Role role = Role::whole,
-                      int64_t quantum = 1) const;
-
- private:
-  Ctx ctx_;
-  std::string prefix_;
-  int64_t block_;
-};
-
-// What all blocks share, made outside them. A block gets it through its inputs (a tensor captured by a block
-// loses its gradient when the block is run again).
-struct Shared {
-  at::Tensor embedding;   // [B, F, D] the noise level
-  at::Tensor modulation;  // [B, F, 3D] added to every block's own
-  at::Tensor text;        // [B, L, text_size]
-  at::Tensor text_mask;   // [B, L] bool; undefined: all
-  Turns turns;            // of the tokens between COLUMN and ROW linears
-  at::Tensor position;    // [1 or B, S, D] added to a block's input; undefined: nothing
-
-  std::vector<at::Tensor> pack() const;
-  // masked, placed: whether text_mask and position are there.
-  static Shared unpack(const std::vector<at::Tensor>& in, size_t from, bool masked, bool placed);
-};
-
-// The rows of conditioning [B, F, ...] that the tokens of a STREAM tensor have: [B, S, ...], or [B, 1, ...]
-// if F is 1.
-at::Tensor rows_of(const Ctx& ctx, kinora_seq seq, const at::Tensor& per_frame);
-
-// LayerNorm without parameters, statistics in at least float32.
-at::Tensor normalised(const at::Tensor& x);
-
-// parts * D numbers a token from the noise level: linear(linear(silu(embedding))) + modulation, in `parts`
-// pieces.
-class AdaLn {
- public:
-  AdaLn(const Declare& declare, int64_t width, int64_t rank, int64_t parts);
-  std::vector<at::Tensor> operator()(const Ctx& ctx, kinora_seq seq, const at::Tensor& embedding,
-                                     const at::Tensor& modulation) const;
-
- private:
-  kinora_param down_, up_;
-  int64_t width_, parts_;
-};
-
-class Attend {
- public:
-  // kv_width: channels of what it attends to.
-  Attend(const Declare& declare, std::string name, int64_t block, const Config& c, int64_t kv_width);
-  // x [B, S, D]: attends to itself, with positions.
-  at::Tensor self(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const Turns& turns) const;
-  at::Tensor cross(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const at::Tensor& text,
-                   const at::Tensor& mask) const;
-
- private:
-  at::Tensor heads(const Ctx& ctx, const at::Tensor& x, kinora_param w, kinora_seq seq) const;
-  at::Tensor head_norm(const Ctx& ctx, const at::Tensor& x, kinora_param w) const;
-  at::Tensor finish(const Ctx& ctx, kinora_seq seq, kinora_seq kv, const at::Tensor& q, const at::Tensor& k,
-                    const at::Tensor& v, const at::Tensor& mask) const;
-
-  kinora_param q_, k_, v_, out_, norm_q_, norm_k_;
-  std::string name_;
-  int64_t block_, head_size_;
-  double epsilon_;
-};
-
-class Block {
- public:
-  // block: its index for the context; layer block - 1 of the checkpoint.
-  Block(const Ctx& ctx, const Config& c, int64_t block) : Block(Declare(ctx, name(block), block), c, block) {}
+  Layer(const Declare& declare, const std::string& name, int64_t block, const Config& c);
   at::Tensor operator()(const Ctx& ctx, kinora_seq seq, at::Tensor x, const Shared& s) const;
 
  private:
-  Block(const Declare& declare, const Config& c, int64_t block);
-  static std::string name(int64_t block) { return "transformer_blocks." + std::to_string(block - 1) + "."; }
+  AdaLn modulation_;
+  SelfAttend full_;
+  std::unique_ptr<CrossAttend> cross_;  // none: there is no text
+  Mlp mlp_;
+};
 
-  AdaLn norm1_, norm2_, norm3_;
-  Attend self_, cross_;
-  kinora_param up_, down_;
+class Dit final : public Denoiser {
+ public:
+  using Options = Config;
+  static void describe(Describe<Options>& d);
+  Dit(const Options& o, const Ctx& ctx);
+
+ protected:
+  at::Tensor layer(const Ctx& ctx, size_t i, const at::Tensor& x, kinora_seq from,
+                   const Shared& s) const override;
+
+ private:
+  std::vector<Layer> layers_;
+};
+
+// Spatial attention within each frame, full attention, cross-attention, temporal attention of each place,
+// MLP, with one shift, scale and gate for all of them. The stream is resharded to where each is cheapest: at
+// most three times a layer, because a layer hands its tokens on in the layout of the temporal attention.
+class StLayer {
+ public:
+  StLayer(const Declare& declare, const std::string& name, int64_t block, const StConfig& c);
+  // The layouts that s.turns are of.
+  enum Layout : size_t { all, space, time };
+  at::Tensor operator()(const Ctx& ctx, kinora_seq from, at::Tensor x, const Shared& s) const;
+
+ private:
+  AdaLn modulation_;
+  SelfAttend spatial_, temporal_;
+  std::unique_ptr<SelfAttend> full_;
+  std::unique_ptr<CrossAttend> cross_;
+  Mlp mlp_;
+};
+
+class StDit final : public Denoiser {
+ public:
+  using Options = StConfig;
+  static void describe(Describe<Options>& d);
+  StDit(const Options& o, const Ctx& ctx);
+
+ protected:
+  std::vector<kinora_seq> layouts(const Ctx& ctx, kinora_seq seq, const at::Tensor& x) const override;
+  at::Tensor layer(const Ctx& ctx, size_t i, const at::Tensor& x, kinora_seq from,
+                   const Shared& s) const override;
+
+ private:
+  bool full_;
+  std::vector<StLayer> layers_;
 };
 
 }  // namespace kinora::dit

@@ -1,36 +1,39 @@
 #include "plugins/models/dit/config.hpp"
 
+#include <charconv>
+#include <cmath>
+#include <set>
+
 namespace kinora::dit {
 namespace {
 
 struct Preset {
   const char* name;
-  int64_t layers, heads, head_size;
+  int64_t layers, heads, head_size, adaln_lora, kv_heads = 0;
+  double mlp_ratio = 4;
 };
-// S to XL: Peebles and Xie 2023 (arXiv 2212.09748), table 1. 2B, 7B, 14B: Cosmos-Predict 2 and 1.
-constexpr Preset presets[] = {{"XS", 6, 6, 32},    {"S", 12, 6, 64},    {"B", 12, 12, 64},
-                              {"L", 24, 16, 64},   {"XL", 28, 16, 72},  {"2B", 28, 16, 128},
-                              {"7B", 28, 32, 128}, {"14B", 36, 40, 128}};
+// S to XL: Peebles and Xie 2023 (arXiv 2212.09748), table 1, and NeMo DFM. 1B, 5B, 7B and MovieGen-30B: NeMo;
+// 7B has the plain AdaLN (2.7B of its parameters, arXiv 2503.12964, section 4.5.1) that 5B has a low rank of.
+// 7B-wide and 28B: table 1 there. MovieGen-30B's MLP has the published hidden size, with GELU and no gate.
+constexpr Preset presets[] = {{"XS", 6, 6, 32, 64},
+                              {"S", 12, 6, 64, 256},
+                              {"B", 12, 12, 64, 256},
+                              {"L", 24, 16, 64, 256},
+                              {"XL", 28, 16, 72, 256},
+                              {"1B", 16, 16, 128, 256},
+                              {"5B", 32, 24, 128, 256},
+                              {"7B", 32, 24, 128, 0},
+                              {"7B-wide", 28, 32, 128, 256},
+                              {"28B", 48, 48, 128, 256},
+                              {"MovieGen-30B", 48, 48, 128, 256, 8, 16384.0 / 6144}};
 
-}  // namespace
-
-void describe(Describe<Config>& d) {
-  d.name("dit").help(
-      "Video diffusion transformer of Cosmos: 3D patches, AdaLN-LoRA, cross-attention to text, 3D RoPE");
-  d.input("latent", "[B, in_channels, T, H, W]", "float");
-  d.input("timestep", "[B] or [B, T / patch_time]", "float",
-          "noise level as the network takes it, one a sample or a frame");
-  d.input("text", "[B, L, text_size]", "float", "zeros, or nothing at all, for the unconditional prediction");
-  d.input("text_mask", "[B, L]", "bool", "true: a token that may be seen; left out: all");
-  d.input("condition_mask", "[B, 1, T, H, W]", "float", "one more channel, counted in in_channels");
-  d.input("padding_mask", "[B or 1, 1, any, any]", "float",
-          "if concat_padding_mask; resized; left out: zeros");
-  d.input("fps", "[1] or [B]", "float", "needed if base_fps is set");
-  d.output("output", "[B, out_channels, T, H, W]", "float");
-
+template <class Options>
+void describe_shape(Describe<Options>& d) {
   std::vector<std::string> names{""};
   for (const auto& p : presets) names.emplace_back(p.name);
-  d.option("size", &Config::size).choices(names).help("sets layers, heads and head_size; empty: as given");
+  d.option("size", &Config::size)
+      .choices(names)
+      .help("sets layers, heads, head_size, kv_heads, mlp_ratio and adaln_lora; empty: as given");
   d.option("in_channels", &Config::in_channels)
       .range(1, 4096)
       .help("of the latent, with condition_mask's if it is used");
@@ -40,38 +43,102 @@ void describe(Describe<Config>& d) {
   d.option("head_size", &Config::head_size)
       .range(12, 1024)
       .help("channels a head, even; the width is heads * head_size");
+  d.option("kv_heads", &Config::kv_heads)
+      .range(0, 1024)
+      .help("heads of keys and values, each shared by heads / kv_heads queries; 0: as many as heads");
   d.option("mlp_ratio", &Config::mlp_ratio).above(0).help("hidden channels of the MLP by the width");
-  d.option("text_size", &Config::text_size).range(1, 65536).help("channels of the text embeddings");
-  d.option("adaln_lora", &Config::adaln_lora).range(1, 65536).help("rank of the modulation's linear layers");
+  d.option("adaln_lora", &Config::adaln_lora)
+      .range(0, 65536)
+      .help("rank of the modulation's linear layer; 0: a full one");
   d.option("patch_time", &Config::patch_time).range(1, 64).help("latent frames a token");
   d.option("patch_space", &Config::patch_space).range(1, 64).help("latent rows and columns a token");
-  d.option("max_size", &Config::max_size).help("largest latent: frames, rows, columns");
+}
+
+template <class Options>
+void describe_conditions(Describe<Options>& d) {
+  d.option("text_size", &Config::text_size).range(1, 65536).help("channels of the text embeddings");
+  d.option("cross_attention", &Config::cross_attention).help("attends to the text; false: there is none");
+  d.option("signals", &Config::signals)
+      .help(
+          "more conditions, each an input of its name: \"camera:12\" takes [B, 12], or [B, T / patch_time, "
+          "12] "
+          "frame by frame, into the timestep embedding; \"image:768:tokens\" takes [B, L, 768] as keys "
+          "beside "
+          "the text");
+  d.option("max_size", &Config::max_size)
+      .help("largest latent if positions are learnt: frames, rows, columns");
   d.option("rope_scale", &Config::rope_scale).help("stretches RoPE's wavelengths (NTK): time, rows, columns");
   d.option("base_fps", &Config::base_fps)
       .at_least(0)
       .unit("1/s")
       .help("time positions count frames at this rate; 0: frames as they are");
-  d.option("qk_norm_eps", &Config::qk_norm_eps)
-      .above(0)
-      .help("of the heads' RMSNorm; 1e-5 in diffusers, 1e-6 in NVIDIA's code");
-  d.option("learnable_pos_embed", &Config::learnable_pos_embed)
-      .help("adds a learnt position to each block's input (Cosmos 1)");
-  d.option("concat_padding_mask", &Config::concat_padding_mask)
-      .help("one more input channel: 1 where a pixel is padding");
+  d.option("qk_norm_eps", &Config::qk_norm_eps).above(0).help("of the heads' RMSNorm");
+  d.option("learnable_pos_embed", &Config::learnable_pos_embed).help("adds a learnt position to the tokens");
 }
 
-Config checked(Config c) {
+[[noreturn]] void refuse(const std::string& id, const std::string& what) {
+  throw Error(KINORA_INVALID, id + ": " + what);
+}
+
+}  // namespace
+
+int64_t Config::mlp() const { return std::llround(static_cast<double>(width()) * mlp_ratio); }
+
+template <class Options>
+void describe(Describe<Options>& d) {
+  d.input("latent", "[B, in_channels, T, H, W]", "float");
+  d.input("timestep", "[B] or [B, T / patch_time]", "float",
+          "noise level as the network takes it, one a sample or a frame");
+  d.input("text", "[B, L, text_size]", "float", "zeros, or nothing at all, for the unconditional prediction");
+  d.input("text_mask", "[B, L]", "bool", "true: a token that may be seen; left out: all");
+  d.input("condition_mask", "[B, 1, T, H, W]", "float", "one more channel, counted in in_channels");
+  d.input("fps", "[B]", "float", "of the video, if base_fps is set (left out: base_fps) or a signal");
+  d.input("camera", "[B, channels] or [B, T / patch_time, channels]", "float",
+          "a signal, as is any other name of `signals`; left out: nothing is added");
+  d.input("image", "[B, L, channels] or [B, channels]", "float", "a signal");
+  d.output("output", "[B, out_channels, T, H, W]", "float");
+  describe_shape(d);
+  describe_conditions(d);
+}
+template void describe(Describe<Config>&);
+template void describe(Describe<StConfig>&);
+
+void check(Config& c, const std::string& id) {
   for (const auto& p : presets)
-    if (c.size == p.name) c.layers = p.layers, c.heads = p.heads, c.head_size = p.head_size;
-  const auto refuse = [](const std::string& what) { throw Error(KINORA_INVALID, "model/dit: " + what); };
+    if (c.size == p.name) {
+      c.layers = p.layers, c.heads = p.heads, c.head_size = p.head_size, c.kv_heads = p.kv_heads;
+      c.adaln_lora = p.adaln_lora, c.mlp_ratio = p.mlp_ratio;
+    }
   if (c.head_size % 2)
-    refuse("head_size = " + std::to_string(c.head_size) + " is odd; RoPE turns pairs of channels");
-  if (c.width() % 2) refuse("the width is odd");
-  if (c.max_size.size() != 3) refuse("max_size needs three numbers: frames, rows, columns");
-  if (c.rope_scale.size() != 3) refuse("rope_scale needs three numbers: time, rows, columns");
+    refuse(id, "head_size = " + std::to_string(c.head_size) + " is odd; RoPE turns pairs of channels");
+  if (c.heads % c.groups())
+    refuse(id, "heads = " + std::to_string(c.heads) +
+                   " are not divided evenly over kv_heads = " + std::to_string(c.kv_heads));
+  if (c.max_size.size() != 3) refuse(id, "max_size needs three numbers: frames, rows, columns");
+  if (c.rope_scale.size() != 3) refuse(id, "rope_scale needs three numbers: time, rows, columns");
   for (double s : c.rope_scale)
-    if (!(s > 0)) refuse("rope_scale must be above 0");
-  return c;
+    if (!(s > 0)) refuse(id, "rope_scale must be above 0");
+}
+
+std::vector<Signal> signals_of(const Config& c, const std::string& id) {
+  const std::set<std::string> taken{"latent", "timestep", "text", "text_mask", "condition_mask"};
+  std::vector<Signal> out;
+  std::set<std::string> seen;
+  for (const auto& text : c.signals) {
+    const auto colon = text.find(':'), second = text.find(':', colon + 1);
+    Signal s{text.substr(0, colon), 0, colon != text.npos && second != text.npos};
+    const std::string number = colon == text.npos ? "" : text.substr(colon + 1, second - colon - 1);
+    const auto read = std::from_chars(number.data(), number.data() + number.size(), s.channels);
+    if (s.name.empty() || read.ec != std::errc() || read.ptr != number.data() + number.size() ||
+        s.channels < 1 || (s.tokens && text.substr(second) != ":tokens"))
+      refuse(id, "signal '" + text + "' is not NAME:CHANNELS or NAME:CHANNELS:tokens");
+    if (taken.count(s.name) || !seen.insert(s.name).second)
+      refuse(id, "signal '" + text + "' has the name of another input; give it one of its own");
+    if (s.tokens && !c.cross_attention)
+      refuse(id, "signal '" + text + "' is of tokens, which need cross_attention = true");
+    out.push_back(s);
+  }
+  return out;
 }
 
 }  // namespace kinora::dit

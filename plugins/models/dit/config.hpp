@@ -1,4 +1,4 @@
-// Options of model/dit.
+// Options of model/dit and model/stdit.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,26 +9,45 @@
 namespace kinora::dit {
 
 struct Config {
-  std::string size;  // a preset of layers, heads and head_size; empty: as given
+  std::string size;  // a preset; empty: as given
   int64_t in_channels = 16, out_channels = 16;
-  int64_t layers = 6, heads = 6, head_size = 32;
+  int64_t layers = 6, heads = 6, head_size = 32, kv_heads = 0;
   double mlp_ratio = 4;
   int64_t text_size = 384;
+  bool cross_attention = true;
   int64_t adaln_lora = 64;
   int64_t patch_time = 1, patch_space = 2;
   std::vector<int64_t> max_size{128, 240, 240};
   std::vector<double> rope_scale{1, 1, 1};
   double base_fps = 0;
-  double qk_norm_eps = 1e-5;
+  double qk_norm_eps = 1e-6;
   bool learnable_pos_embed = false;
-  bool concat_padding_mask = false;
+  std::vector<std::string> signals;
 
   int64_t width() const { return heads * head_size; }
-  int64_t mlp() const { return static_cast<int64_t>(static_cast<double>(width()) * mlp_ratio); }
+  int64_t groups() const { return kv_heads > 0 ? kv_heads : heads; }
+  int64_t mlp() const;
+  int64_t patch() const { return patch_time * patch_space * patch_space; }
 };
 
-void describe(Describe<Config>& d);
-// The preset applied. Throws kinora::Error for what the ranges of single options cannot say.
-Config checked(Config c);
+struct StConfig : Config {
+  bool full_attention = true;
+};
+
+// One more conditioning signal, from "NAME:CHANNELS" or "NAME:CHANNELS:tokens".
+struct Signal {
+  std::string name;
+  int64_t channels = 0;
+  bool tokens = false;  // [B, L, channels], keys beside the text; else [B, channels], added to the timestep's
+};
+
+// The inputs, outputs and options that both models have. Options is Config or StConfig.
+template <class Options>
+void describe(Describe<Options>& d);
+
+// The preset applied, in place. Throws kinora::Error, as `id`, for what the ranges of single options cannot
+// say.
+void check(Config& c, const std::string& id);
+std::vector<Signal> signals_of(const Config& c, const std::string& id);
 
 }  // namespace kinora::dit

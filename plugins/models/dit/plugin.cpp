@@ -1,7 +1,9 @@
 #include "kinora/plugin.hpp"
 
-#include "plugins/models/dit/dit.hpp"
+#include "plugins/models/dit/block.hpp"
 
-using kinora::dit::Dit;
+namespace kinora::dit {
 KINORA_COMPONENT(Dit)
-KINORA_PLUGIN(Dit)
+KINORA_COMPONENT(StDit)
+KINORA_PLUGIN(Dit, StDit)
+}  // namespace kinora::dit

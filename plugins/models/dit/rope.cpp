@@ -28,17 +28,18 @@ Turns rope_turns(const Tensor& table, int64_t head_size, const std::vector<doubl
   for (size_t axis = 0; axis < 3; ++axis) {
     Tensor position = table.select(2, columns[axis]).to(at::kDouble);  // [1 or B, S]
     if (axis == 0 && rate.defined()) position = position * rate.to(at::kDouble).reshape({-1, 1});
-    angles.push_back(position.expand({batch, -1}).unsqueeze(-1) * frequencies(sizes[axis], scale[axis], like));
+    angles.push_back(position.expand({batch, -1}).unsqueeze(-1) *
+                     frequencies(sizes[axis], scale[axis], like));
   }
-  const Tensor angle = at::cat(angles, -1).unsqueeze(2);
+  const Tensor angle = at::cat(angles, -1).unsqueeze(2).unsqueeze(2);
   const auto type = like.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   return {angle.cos().to(type), angle.sin().to(type)};
 }
 
 Tensor rope(const Tensor& x, const Turns& turns) {
-  const auto half = x.size(3) / 2;
-  const Tensor a = x.narrow(3, 0, half), b = x.narrow(3, half, half);
-  return at::cat({a * turns.cos - b * turns.sin, b * turns.cos + a * turns.sin}, 3).to(x.scalar_type());
+  const auto half = x.size(-1) / 2;
+  const Tensor a = x.narrow(-1, 0, half), b = x.narrow(-1, half, half);
+  return at::cat({a * turns.cos - b * turns.sin, b * turns.cos + a * turns.sin}, -1).to(x.scalar_type());
 }
 
 }  // namespace kinora::dit

@@ -10,15 +10,15 @@
 namespace kinora::dit {
 
 // table: int64 [1 or B, S, KINORA_TOKEN_COLUMNS] of the tokens. scale: time, rows, columns. rate: undefined,
-// or what a time position is multiplied with, [1 or B]. -> cosines and sines [1 or B, S, 1, d / 2], float32,
-// float64 if `like` is.
+// or what a time position is multiplied with, [1 or B]. -> cosines and sines [1 or B, S, 1, 1, d / 2],
+// float32, float64 if `like` is.
 struct Turns {
   at::Tensor cos, sin;
 };
 Turns rope_turns(const at::Tensor& table, int64_t head_size, const std::vector<double>& scale,
                  const at::Tensor& rate, const at::Tensor& like);
 
-// x [B, S, heads, d], turned; in x's dtype.
+// x [B, S, groups, heads of a group, d], turned; in x's dtype.
 at::Tensor rope(const at::Tensor& x, const Turns& turns);
 
 }  // namespace kinora::dit

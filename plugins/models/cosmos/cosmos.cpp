@@ -1,14 +1,14 @@
-#include "plugins/models/dit/dit.hpp"
+#include "plugins/models/cosmos/cosmos.hpp"
 
 #include <cmath>
 
-namespace kinora::dit {
+namespace kinora::cosmos {
 
 using at::Tensor;
 
 namespace {
 
-[[noreturn]] void refuse(const std::string& what) { throw Error(KINORA_INVALID, "model/dit: " + what); }
+[[noreturn]] void refuse(const std::string& what) { throw Error(KINORA_INVALID, "model/cosmos: " + what); }
 
 }  // namespace
 
@@ -35,7 +35,7 @@ Tensor sinusoid(const Tensor& t, int64_t size) {
   return at::cat({angle.cos(), angle.sin()}, -1);
 }
 
-Dit::Dit(const Options& given, const Ctx& ctx)
+Cosmos::Cosmos(const Options& given, const Ctx& ctx)
     : options_(checked(given)),
       norm_out_(Declare(ctx, "norm_out.", options_.layers + 1), options_.width(), options_.adaln_lora, 2) {
   const auto& c = options_;
@@ -47,20 +47,40 @@ Dit::Dit(const Options& given, const Ctx& ctx)
   time_norm_ = outside.weight("time_embed.norm", {D}, Init::ones());
   for (int64_t i = 1; i <= c.layers; ++i) blocks_.emplace_back(ctx, c, i);
   out_ = Declare(ctx, "", c.layers + 1).weight("proj_out", {patch * c.out_channels, D}, Init::zeros());
-  if (!c.learnable_pos_embed) return;
+  if (c.learnable_pos_embed) declare_position(ctx);
+  if (c.logvar) declare_variance(ctx);
+}
+
+void Cosmos::declare_position(const Ctx& ctx) {
+  const auto& c = options_;
   const int64_t sizes[] = {c.max_size[0] / c.patch_time, c.max_size[1] / c.patch_space,
                            c.max_size[2] / c.patch_space};
   const char* axes[] = {"t", "h", "w"};
   for (size_t i = 0; i < 3; ++i) {
     Parameter p;
     p.name = std::string("learnable_pos_embed.pos_emb_") + axes[i];
-    p.shape = {sizes[i], D};
+    p.shape = {sizes[i], c.width()};
     p.init = Init::normal(0.02);
     position_.push_back(ctx.parameter(p));
   }
 }
 
-Tensor Dit::input(const Named<Tensor>& in) const {
+// Random Fourier features of 128 frequencies, then a linear layer; the names are cosmos-predict1's.
+void Cosmos::declare_variance(const Ctx& ctx) {
+  Parameter p;
+  p.block = options_.layers + 1;
+  p.shape = {128};
+  p.frozen = true;
+  p.name = "logvar.0.freqs";
+  p.init = Init::normal(2 * M_PI);
+  frequencies_ = ctx.parameter(p);
+  p.name = "logvar.0.phases";
+  p.init = Init::uniform(M_PI);
+  phases_ = ctx.parameter(p);
+  variance_ = Declare(ctx, "", p.block).weight("logvar.1", {1, 128}, Init::zeros());
+}
+
+Tensor Cosmos::input(const Named<Tensor>& in) const {
   const auto& c = options_;
   Tensor x = in["latent"];
   if (x.dim() != 5 || !x.is_floating_point())
@@ -83,11 +103,14 @@ Tensor Dit::input(const Named<Tensor>& in) const {
   return at::cat({x, padding.unsqueeze(2).expand({B, 1, T, H, W})}, 1);
 }
 
-void Dit::condition(const Ctx& ctx, const Tensor& timestep, const Tensor& x, int64_t F, Shared& s) const {
+Tensor Cosmos::checked_timestep(const Tensor& timestep, int64_t B, int64_t F) {
   const Tensor t = timestep.dim() == 1 ? timestep.unsqueeze(1) : timestep;
-  if (t.dim() != 2 || t.size(0) != x.size(0) || (t.size(1) != 1 && t.size(1) != F))
-    refuse(c10::str("timestep has shape ", timestep.sizes(), ", needed is [", x.size(0), "] or [", x.size(0),
-                    ", ", F, "]"));
+  if (t.dim() != 2 || t.size(0) != B || (t.size(1) != 1 && t.size(1) != F))
+    refuse(c10::str("timestep has shape ", timestep.sizes(), ", needed is [", B, "] or [", B, ", ", F, "]"));
+  return t;
+}
+
+void Cosmos::condition(const Ctx& ctx, const Tensor& t, const Tensor& x, Shared& s) const {
   const auto D = options_.width();
   const Tensor waves = sinusoid(t, D).to(x.scalar_type());
   s.embedding = at::rms_norm(waves, {D}, ctx.value(time_norm_).to(x.scalar_type()), 1e-6);
@@ -95,7 +118,7 @@ void Dit::condition(const Ctx& ctx, const Tensor& timestep, const Tensor& x, int
 }
 
 // No text, an all-zero text and a text of which no token may be seen are one and the same: unconditional.
-void Dit::read_text(const Named<Tensor>& in, const Tensor& x, Shared& s) const {
+void Cosmos::read_text(const Named<Tensor>& in, const Tensor& x, Shared& s) const {
   const auto B = x.size(0), size = options_.text_size;
   if (!in.has("text")) {
     s.text = at::zeros({B, 1, size}, x.options());
@@ -112,7 +135,7 @@ void Dit::read_text(const Named<Tensor>& in, const Tensor& x, Shared& s) const {
   s.text_mask = mask | ~some;
 }
 
-Tensor Dit::learnt_position(const Ctx& ctx, kinora_seq seq, const Tensor& x) const {
+Tensor Cosmos::learnt_position(const Ctx& ctx, kinora_seq seq, const Tensor& x) const {
   const Tensor table = ctx.table(seq, Place::stream);
   const int64_t columns[] = {KINORA_TOKEN_TIME, KINORA_TOKEN_ROW, KINORA_TOKEN_COL};
   Tensor sum;
@@ -126,32 +149,44 @@ Tensor Dit::learnt_position(const Ctx& ctx, kinora_seq seq, const Tensor& x) con
   return (sum / (rms + 1e-6)).to(x.scalar_type());
 }
 
-Shared Dit::shared(const Ctx& ctx, const Named<Tensor>& in, kinora_seq seq, const Tensor& x,
-                   int64_t F) const {
+Shared Cosmos::shared(const Ctx& ctx, const Named<Tensor>& in, kinora_seq seq, const Tensor& x,
+                      const Tensor& timestep) const {
   const auto& c = options_;
   Shared s;
-  condition(ctx, in["timestep"], x, F, s);
+  condition(ctx, timestep, x, s);
   read_text(in, x, s);
-  const Tensor rate = c.base_fps > 0 ? c.base_fps / in["fps"].to(at::kDouble) : Tensor();
+  const bool paced = c.base_fps > 0 && in.has("fps");
+  const Tensor rate = paced ? c.base_fps / in["fps"].to(at::kDouble) : Tensor();
   s.turns = rope_turns(ctx.table(seq, Place::inner), c.head_size, c.rope_scale, rate, x);
   if (c.learnable_pos_embed) s.position = learnt_position(ctx, seq, x);
   return s;
 }
 
-Tensor Dit::head(const Ctx& ctx, kinora_seq seq, const Tensor& x, const Tensor& embedding,
-                 const Tensor& modulation) const {
-  const auto m = norm_out_(ctx, seq, embedding, modulation);
-  return ctx.linear(at::addcmul(m[0], normalised(x), 1 + m[1]), out_, 0, seq);
+Tensor Cosmos::log_variance(const Ctx& ctx, const Tensor& timestep) const {
+  const auto type = timestep.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const Tensor waves = at::addcmul(ctx.value(phases_).to(type), timestep.to(type).unsqueeze(-1),
+                                   ctx.value(frequencies_).to(type))
+                           .cos();
+  return ctx.linear(waves * std::sqrt(2.0), variance_, 0, 0);
 }
 
-std::vector<Tensor> Dit::forward(const Ctx& ctx, const Named<Tensor>& in) {
+Tensor Cosmos::head(const Ctx& ctx, kinora_seq seq, const std::vector<Tensor>& in) const {
+  const auto m = norm_out_(ctx, seq, in[1], in[2]);
+  const Tensor x = ctx.linear(at::addcmul(m[0], normalised(in[0]), 1 + m[1]), out_, 0, seq);
+  if (in.size() == 3) return x;
+  const Tensor variance = rows_of(ctx, seq, log_variance(ctx, in[3]).to(x.scalar_type()));
+  return at::cat({x, variance.expand({x.size(0), x.size(1), 1})}, 2);
+}
+
+std::vector<Tensor> Cosmos::forward(const Ctx& ctx, const Named<Tensor>& in) {
   const auto& c = options_;
   const Tensor latent = input(in);
   const auto F = latent.size(2) / c.patch_time, h = latent.size(3) / c.patch_space,
              w = latent.size(4) / c.patch_space;
+  const Tensor timestep = checked_timestep(in["timestep"], latent.size(0), F);
   kinora_seq seq = 0;
   Tensor x = ctx.sequence(patchify(latent, c.patch_time, c.patch_space), F, h, w, seq);
-  const Shared s = shared(ctx, in, seq, x, F);
+  const Shared s = shared(ctx, in, seq, x, timestep);
   const bool masked = s.text_mask.defined(), placed = s.position.defined();
 
   using Tensors = std::vector<Tensor>;
@@ -162,9 +197,17 @@ std::vector<Tensor> Dit::forward(const Ctx& ctx, const Named<Tensor>& in) {
                   [this, ctx, seq, i, masked, placed](const Tensors& t) {
                     return Tensors{blocks_[i](ctx, seq, t[0], Shared::unpack(t, 1, masked, placed))};
                   })[0];
-  x = ctx.block(c.layers + 1, {x}, {s.embedding, s.modulation}, 1,
-                [this, ctx, seq](const Tensors& t) { return Tensors{head(ctx, seq, t[0], t[1], t[2])}; })[0];
-  return {unpatchify(ctx.leave(x, seq), F, h, w, c.patch_time, c.patch_space)};
+  Tensors last{s.embedding, s.modulation};
+  if (c.logvar) last.push_back(timestep);
+  x = ctx.block(c.layers + 1, {x}, last, 1,
+                [this, ctx, seq](const Tensors& t) { return Tensors{head(ctx, seq, t)}; })[0];
+  x = ctx.leave(x, seq);
+  if (!c.logvar) return {unpatchify(x, F, h, w, c.patch_time, c.patch_space)};
+  // It left with the tokens, so its gradient reaches it once however many ranks hold them.
+  const auto channels = x.size(2) - 1;
+  const Tensor variance = x.select(2, channels).unflatten(1, {F, h * w}).select(2, 0);  // [B, F]
+  return {unpatchify(x.narrow(2, 0, channels), F, h, w, c.patch_time, c.patch_space),
+          in["timestep"].dim() == 1 ? variance.select(1, 0) : variance.narrow(1, 0, timestep.size(1))};
 }
 
-}  // namespace kinora::dit
+}  // namespace kinora::cosmos

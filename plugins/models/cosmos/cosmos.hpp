@@ -1,15 +1,15 @@
-// model/dit: the video diffusion transformer of Cosmos (arXiv 2501.03575, section 5). Layout, names and
-// numbers are those of diffusers' CosmosTransformer3DModel.
+// model/cosmos: the video diffusion transformer of Cosmos-Predict 1 and 2 (arXiv 2501.03575, section 5).
+// Layout, names and numbers are those of diffusers' CosmosTransformer3DModel.
 //
 // B batch, C channels, T H W the latent's frames, rows, columns; F h w the tokens'; N = F * h * w; D width.
 #pragma once
 #include <vector>
 
 #include "kinora/model.hpp"
-#include "plugins/models/dit/block.hpp"
-#include "plugins/models/dit/config.hpp"
+#include "plugins/models/cosmos/block.hpp"
+#include "plugins/models/cosmos/config.hpp"
 
-namespace kinora::dit {
+namespace kinora::cosmos {
 
 // [B, C, F * pt, h * p, w * p] -> [B, F * h * w, C * pt * p * p], channel outermost.
 at::Tensor patchify(const at::Tensor& latent, int64_t patch_time, int64_t patch_space);
@@ -20,11 +20,11 @@ at::Tensor unpatchify(const at::Tensor& x, int64_t F, int64_t h, int64_t w, int6
 // t [...] -> [..., size]: cosines, then sines, of t * 10000^(-2i / size); in at least float32.
 at::Tensor sinusoid(const at::Tensor& t, int64_t size);
 
-class Dit final : public Model<at::Tensor> {
+class Cosmos final : public Model<at::Tensor> {
  public:
   using Options = Config;
-  static void describe(Describe<Options>& d) { dit::describe(d); }
-  Dit(const Options& o, const Ctx& ctx);
+  static void describe(Describe<Options>& d) { cosmos::describe(d); }
+  Cosmos(const Options& o, const Ctx& ctx);
   std::vector<at::Tensor> forward(const Ctx& ctx, const Named<at::Tensor>& in) override;
   int64_t blocks() const override { return options_.layers + 2; }
 
@@ -33,18 +33,25 @@ class Dit final : public Model<at::Tensor> {
   at::Tensor input(const Named<at::Tensor>& in) const;
   // x: the local tokens, for their dtype and device.
   Shared shared(const Ctx& ctx, const Named<at::Tensor>& in, kinora_seq seq, const at::Tensor& x,
-                int64_t F) const;
-  void condition(const Ctx& ctx, const at::Tensor& timestep, const at::Tensor& x, int64_t F, Shared& s) const;
+                const at::Tensor& timestep) const;
+  void declare_position(const Ctx& ctx);
+  void declare_variance(const Ctx& ctx);
+  // [B, 1] or [B, F]
+  static at::Tensor checked_timestep(const at::Tensor& timestep, int64_t B, int64_t F);
+  void condition(const Ctx& ctx, const at::Tensor& timestep, const at::Tensor& x, Shared& s) const;
   void read_text(const Named<at::Tensor>& in, const at::Tensor& x, Shared& s) const;
   at::Tensor learnt_position(const Ctx& ctx, kinora_seq seq, const at::Tensor& x) const;
-  at::Tensor head(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const at::Tensor& embedding,
-                  const at::Tensor& modulation) const;
+  // in: tokens, embedding, modulation and, if asked for, the timestep [B, F], whose log-variance is then the
+  // last channel.
+  at::Tensor head(const Ctx& ctx, kinora_seq seq, const std::vector<at::Tensor>& in) const;
+  at::Tensor log_variance(const Ctx& ctx, const at::Tensor& timestep) const;
 
   Options options_;
   kinora_param embed_, time_in_, time_out_, time_norm_, out_;
   std::vector<kinora_param> position_;  // time, rows, columns, if learnt
   std::vector<Block> blocks_;
   AdaLn norm_out_;
+  kinora_param frequencies_ = 0, phases_ = 0, variance_ = 0;  // of logvar, if asked for
 };
 
-}  // namespace kinora::dit
+}  // namespace kinora::cosmos

@@ -1,0 +1,106 @@
+#include "plugins/models/cosmos/config.hpp"
+
+namespace kinora::cosmos {
+namespace {
+
+struct Preset {
+  const char* name;
+  int64_t layers, heads;
+  std::vector<double> rope_scale;
+  double base_fps;
+  bool learnable_pos_embed;
+};
+// The networks of cosmos-predict1 (arXiv 2501.03575, table 10) and of cosmos-predict2's video2world. What
+// they have in common is in apply().
+const Preset presets[] = {{"predict1-7B", 28, 32, {2, 1, 1}, 24, true},
+                          {"predict1-14B", 36, 40, {2, 2, 2}, 24, true},
+                          {"predict2-2B", 28, 16, {1, 3, 3}, 0, false},
+                          {"predict2-14B", 36, 40, {20.0 / 24, 2, 2}, 0, false}};
+
+void apply(const Preset& p, Config& c) {
+  c.layers = p.layers;
+  c.heads = p.heads;
+  c.rope_scale = p.rope_scale;
+  c.base_fps = p.base_fps;
+  c.learnable_pos_embed = p.learnable_pos_embed;
+  c.head_size = 128;
+  c.mlp_ratio = 4;
+  c.text_size = 1024;
+  c.adaln_lora = 256;
+  c.patch_time = 1;
+  c.patch_space = 2;
+  c.concat_padding_mask = true;
+}
+
+}  // namespace
+
+void describe(Describe<Config>& d) {
+  d.name("cosmos").help(
+      "Video diffusion transformer of Cosmos: 3D patches, AdaLN-LoRA, cross-attention to text, 3D RoPE");
+  d.input("latent", "[B, in_channels, T, H, W]", "float");
+  d.input("timestep", "[B] or [B, T / patch_time]", "float",
+          "noise level as the network takes it, one a sample or a frame");
+  d.input("text", "[B, L, text_size]", "float", "zeros, or nothing at all, for the unconditional prediction");
+  d.input("text_mask", "[B, L]", "bool", "true: a token that may be seen; left out: all");
+  d.input("condition_mask", "[B, 1, T, H, W]", "float", "one more channel, counted in in_channels");
+  d.input("padding_mask", "[B or 1, 1, any, any]", "float",
+          "if concat_padding_mask; resized; left out: zeros");
+  d.input("fps", "[1] or [B]", "float", "of the video, if base_fps is set; left out: base_fps");
+  d.output("output", "[B, out_channels, T, H, W]", "float");
+  d.output("logvar", "[B] or [B, T / patch_time]", "float",
+           "if the option is set: the loss's log-variance at the timestep");
+
+  std::vector<std::string> names{""};
+  for (const auto& p : presets) names.emplace_back(p.name);
+  d.option("size", &Config::size)
+      .choices(names)
+      .help(
+          "a published network, all options but in_channels, out_channels, max_size and qk_norm_eps; empty: "
+          "as "
+          "given");
+  d.option("in_channels", &Config::in_channels)
+      .range(1, 4096)
+      .help("of the latent, with condition_mask's if it is used: 16 text2world, 17 video2world");
+  d.option("out_channels", &Config::out_channels).range(1, 4096).help("of the prediction");
+  d.option("layers", &Config::layers).range(1, 1024).help("transformer blocks");
+  d.option("heads", &Config::heads).range(1, 1024).help("heads of every attention");
+  d.option("head_size", &Config::head_size)
+      .range(12, 1024)
+      .help("channels a head, even; the width is heads * head_size");
+  d.option("mlp_ratio", &Config::mlp_ratio).above(0).help("hidden channels of the MLP by the width");
+  d.option("text_size", &Config::text_size).range(1, 65536).help("channels of the text embeddings");
+  d.option("adaln_lora", &Config::adaln_lora).range(1, 65536).help("rank of the modulation's linear layers");
+  d.option("patch_time", &Config::patch_time).range(1, 64).help("latent frames a token");
+  d.option("patch_space", &Config::patch_space).range(1, 64).help("latent rows and columns a token");
+  d.option("max_size", &Config::max_size).help("largest latent: frames, rows, columns");
+  d.option("rope_scale", &Config::rope_scale).help("stretches RoPE's wavelengths (NTK): time, rows, columns");
+  d.option("base_fps", &Config::base_fps)
+      .at_least(0)
+      .unit("1/s")
+      .help("time positions count frames at this rate; 0: frames as they are");
+  d.option("qk_norm_eps", &Config::qk_norm_eps)
+      .above(0)
+      .help("of the heads' RMSNorm; 1e-5 in diffusers, 1e-6 in NVIDIA's code");
+  d.option("learnable_pos_embed", &Config::learnable_pos_embed)
+      .help("adds a learnt position to each block's input (Cosmos 1)");
+  d.option("concat_padding_mask", &Config::concat_padding_mask)
+      .help("one more input channel: 1 where a pixel is padding");
+  d.option("logvar", &Config::logvar)
+      .help("learns the loss's uncertainty from the timestep (EDM2, arXiv 2312.02696, section 2.1)");
+}
+
+Config checked(Config c) {
+  for (const auto& p : presets)
+    if (c.size == p.name) apply(p, c);
+  const auto refuse = [](const std::string& what) { throw Error(KINORA_INVALID, "model/cosmos: " + what); };
+  if (c.head_size % 2)
+    refuse("head_size = " + std::to_string(c.head_size) + " is odd; RoPE turns pairs of channels");
+  if (c.width() % 2) refuse("the width is odd");
+  if (c.max_size.size() != 3) refuse("max_size needs three numbers: frames, rows, columns");
+  if (c.rope_scale.size() != 3) refuse("rope_scale needs three numbers: time, rows, columns");
+  for (double s : c.rope_scale)
+    if (!(s > 0)) refuse("rope_scale must be above 0");
+  return c;
+}
+
+}  // namespace kinora::cosmos

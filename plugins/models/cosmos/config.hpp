@@ -1,0 +1,35 @@
+// Options of model/cosmos.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kinora/options.hpp"
+
+namespace kinora::cosmos {
+
+struct Config {
+  std::string size;  // a published network; empty: as given
+  int64_t in_channels = 16, out_channels = 16;
+  int64_t layers = 6, heads = 6, head_size = 32;
+  double mlp_ratio = 4;
+  int64_t text_size = 384;
+  int64_t adaln_lora = 64;
+  int64_t patch_time = 1, patch_space = 2;
+  std::vector<int64_t> max_size{128, 240, 240};
+  std::vector<double> rope_scale{1, 1, 1};
+  double base_fps = 0;
+  double qk_norm_eps = 1e-5;
+  bool learnable_pos_embed = false;
+  bool concat_padding_mask = false;
+  bool logvar = false;
+
+  int64_t width() const { return heads * head_size; }
+  int64_t mlp() const { return static_cast<int64_t>(static_cast<double>(width()) * mlp_ratio); }
+};
+
+void describe(Describe<Config>& d);
+// The preset applied. Throws kinora::Error for what the ranges of single options cannot say.
+Config checked(Config c);
+
+}  // namespace kinora::cosmos

@@ -1,0 +1,119 @@
+#include "plugins/models/dit/condition.hpp"
+
+#include <cmath>
+
+#include <ATen/ATen.h>
+
+namespace kinora::dit {
+
+using at::Tensor;
+
+std::vector<Tensor> Shared::pack() const {
+  std::vector<Tensor> out{active};
+  if (text.defined()) out.push_back(text);
+  if (text_mask.defined()) out.push_back(text_mask);
+  for (const auto& t : turns) out.insert(out.end(), {t.cos, t.sin});
+  return out;
+}
+
+Shared Shared::unpack(const std::vector<Tensor>& in, size_t from, const Form& form) {
+  Shared s;
+  s.active = in[from++];
+  if (form.text) s.text = in[from++];
+  if (form.masked) s.text_mask = in[from++];
+  for (size_t i = 0; i < form.layouts; ++i, from += 2) s.turns.push_back({in[from], in[from + 1]});
+  return s;
+}
+
+Tensor sinusoid(const Tensor& t, int64_t size) {
+  const auto type = t.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const auto half = size / 2;
+  const Tensor exponent =
+      at::arange(half, t.options().dtype(type)) * (-std::log(10000.0) / static_cast<double>(half));
+  const Tensor angle = t.to(type).unsqueeze(-1) * at::exp(exponent);
+  return at::cat({angle.sin(), angle.cos()}, -1);
+}
+
+Condition::Layer Condition::layer(const Declare& declare, const std::string& name, int64_t out, int64_t in,
+                                  Init init) {
+  return {declare(name + ".weight", {out, in}, init), declare.bias(name, out)};
+}
+
+// A signal adds nothing at first, so a trained model can be given one more.
+Condition::Condition(const Declare& outside, const Config& c, const std::string& id)
+    : options_(c),
+      id_(id),
+      time_in_(layer(outside, "t_embedder.1.linear_1", c.width(), c.width(), Init::normal(0.02))),
+      time_out_(layer(outside, "t_embedder.1.linear_2", c.width(), c.width(), Init::normal(0.02))) {
+  const auto D = c.width();
+  for (const auto& s : signals_of(c, id)) {
+    const auto inside = outside.in("signals." + s.name);
+    const Init init = Init::normal(1 / std::sqrt(static_cast<double>(s.channels)));
+    if (s.tokens)
+      signals_.push_back({s, layer(inside, "linear_1", c.text_size, s.channels, init), {}});
+    else
+      signals_.push_back({s, layer(inside, "linear_1", D, s.channels, init),
+                          layer(inside, "linear_2", D, D, Init::zeros())});
+  }
+}
+
+void Condition::refuse(const std::string& what) const { throw Error(KINORA_INVALID, id_ + ": " + what); }
+
+void Condition::operator()(const Ctx& ctx, const Named<Tensor>& in, const Tensor& x, int64_t F,
+                           Shared& to) const {
+  const Tensor given = in["timestep"], t = given.dim() == 1 ? given.unsqueeze(1) : given;
+  if (t.dim() != 2 || t.size(0) != x.size(0) || (t.size(1) != 1 && t.size(1) != F))
+    refuse(c10::str("timestep has shape ", given.sizes(), ", needed is [", x.size(0), "] or [", x.size(0),
+                    ", ", F, "]"));
+  const Tensor waves = sinusoid(t, options_.width()).to(x.scalar_type());
+  Tensor sum = time_out_(ctx, at::silu(time_in_(ctx, waves)));
+  for (const auto& e : signals_)
+    if (!e.signal.tokens && in.has(e.signal.name)) sum = sum + embed(ctx, e, in[e.signal.name], x, F);
+  to.active = at::silu(sum);
+
+  if (options_.cross_attention) text(in, x, to);
+  for (const auto& e : signals_)
+    if (e.signal.tokens && in.has(e.signal.name)) append(ctx, e, in[e.signal.name].to(x.scalar_type()), to);
+}
+
+Tensor Condition::embed(const Ctx& ctx, const Embedded& e, const Tensor& given, const Tensor& x,
+                        int64_t F) const {
+  const auto B = x.size(0), C = e.signal.channels;
+  Tensor v = given.to(x.scalar_type());
+  if (v.dim() == 1 && C == 1) v = v.unsqueeze(1);
+  if (v.dim() == 2) v = v.unsqueeze(1);
+  if (v.dim() != 3 || v.size(0) != B || (v.size(1) != 1 && v.size(1) != F) || v.size(2) != C)
+    refuse(c10::str(e.signal.name, " has shape ", given.sizes(), ", needed is [", B, ", ", C, "] or [", B,
+                    ", ", F, ", ", C, "]; tokens are declared as \"", e.signal.name, ":", C, ":tokens\""));
+  return e.second(ctx, at::silu(e.first(ctx, v)));
+}
+
+// No text, an all-zero text and a text of which no token may be seen are one and the same: unconditional.
+void Condition::text(const Named<Tensor>& in, const Tensor& x, Shared& to) const {
+  const auto B = x.size(0), size = options_.text_size;
+  if (!in.has("text")) {
+    to.text = at::zeros({B, 1, size}, x.options());
+    return;
+  }
+  to.text = in["text"].to(x.scalar_type());
+  if (to.text.dim() != 3 || to.text.size(0) != B || to.text.size(2) != size)
+    refuse(c10::str("text has shape ", to.text.sizes(), ", needed is [", B, ", L, ", size, "]"));
+  if (!in.has("text_mask")) return;
+  const Tensor mask = in["text_mask"].to(at::kBool);
+  if (mask.sizes() != to.text.sizes().slice(0, 2))
+    refuse(c10::str("text_mask has shape ", mask.sizes(), ", text ", to.text.sizes()));
+  const Tensor some = mask.any(1, true);
+  to.text = to.text * some.unsqueeze(-1).to(to.text.scalar_type());
+  to.text_mask = mask | ~some;
+}
+
+void Condition::append(const Ctx& ctx, const Embedded& e, const Tensor& given, Shared& to) const {
+  if (given.dim() != 3 || given.size(0) != to.text.size(0) || given.size(2) != e.signal.channels)
+    refuse(c10::str(e.signal.name, " has shape ", given.sizes(), ", needed is [", to.text.size(0), ", L, ",
+                    e.signal.channels, "]"));
+  to.text = at::cat({to.text, e.first(ctx, given)}, 1);
+  if (!to.text_mask.defined()) return;
+  to.text_mask = at::cat({to.text_mask, at::ones(given.sizes().slice(0, 2), to.text_mask.options())}, 1);
+}
+
+}  // namespace kinora::dit
