@@ -1,47 +1,44 @@
 // EDM's training objective. Karras et al. 2022 (arXiv 2206.00364), equations 2, 7 and 8: the network F sees
 // c_in x and c_noise, D(x; sigma) = c_skip x + c_out F estimates the clean latent x0, and the loss is weight
-// * (D - x0)^2 with a log-normal sigma.
-#include <cmath>
-#include <limits>
-
+// * (D - x0)^2 with a log-normal sigma. A model that also returns logvar, its log-variance at that level, is
+// trained on loss * exp(-logvar) + logvar (Karras et al. 2024, arXiv 2312.02696, equation 14).
+#include "kinora/levels.hpp"
 #include "kinora/loss.hpp"
 #include "kinora/plugin.hpp"
+#include "plugins/losses/edm/log_normal.hpp"
 #include "plugins/losses/edm/scalings.hpp"
 
 namespace kinora {
 
 class Edm final : public Loss<Tensor> {
  public:
-  struct Options {
-    double sigma_data = 0.5, p_mean = 0, p_std = 1;
-    double sigma_min = 0, sigma_max = std::numeric_limits<double>::infinity();
+  struct Options : LevelOptions {
+    double sigma_data = 0.5, loss_scale = 1;
+    std::string loss_reduce = "mean";
   };
   static void describe(Describe<Options>& d) {
     d.name("edm").help("EDM: denoising at log-normal noise levels, preconditioned");
     d.option("sigma_data", &Options::sigma_data).above(0).help("standard deviation of the latents");
-    d.option("p_mean", &Options::p_mean).help("mean of ln(sigma)");
-    d.option("p_std", &Options::p_std).above(0).help("standard deviation of ln(sigma)");
-    d.option("sigma_min", &Options::sigma_min).at_least(0).help("drawn levels are raised to it; 0: not");
-    d.option("sigma_max", &Options::sigma_max).above(0).help("drawn levels are lowered to it; inf: not");
+    describe_levels(d);
+    d.option("loss_reduce", &Options::loss_reduce)
+        .choices({"mean", "sum"})
+        .help("over a sample's elements; Cosmos 1 was trained on the mean");
+    d.option("loss_scale", &Options::loss_scale).above(0).help("factor of the loss");
     d.input("latent", "[B, C, T, H, W]", "float", "clean; scaled to standard deviation sigma_data");
     d.input("noise", "[B, C, T, H, W]", "float", "standard normal");
     d.input("sigma", "[B] or [B, T]", "float", "noise level of each sample, or of each of its frames");
     d.input("prediction", "[B, C, T, H, W]", "float",
             "F, what the model returned; `output` is taken for it too");
+    d.input("logvar", "[B] or [B, T]", "float",
+            "log-variance that the model returned beside it; may be absent");
     d.output("loss", "[B]", "float", "mean of weight * (D - latent)^2 over a sample's elements");
     d.output("target", "[B, C, T, H, W]", "float", "what F should have been: (latent - c_skip x) / c_out");
     for (const char* scaling : {"weight", "c_skip", "c_out", "c_in", "c_noise"})
       d.output(scaling, "[B] or [B, T]", "float");
   }
-  explicit Edm(const Options& o) : o_(o) {
-    if (o.sigma_min >= o.sigma_max) throw Error(KINORA_INVALID, "sigma_min must be below sigma_max");
-  }
+  explicit Edm(const Options& o) : o_(o), levels_(o) {}
 
-  // ln(sigma) = p_mean + p_std * (inverse of the normal distribution function)(uniform).
-  Tensor level(const Tensor& uniform) override {
-    const Tensor z = op("aten::special_ndtri", "", {uniform.to(KINORA_FLOAT64)});
-    return op("aten::clamp", "", {exp(o_.p_mean + z * o_.p_std), o_.sigma_min, o_.sigma_max});
-  }
+  Tensor level(const Tensor& uniform) override { return levels_(uniform); }
 
   Tensor noisy(const Tensor& latent, const Tensor& noise, const Tensor& sigma) override {
     const Tensor x0 = wide(latent);
@@ -70,14 +67,21 @@ class Edm final : public Loss<Tensor> {
     // its digits.
     const Tensor of_latent = sigma.to(KINORA_FLOAT64) * c.in / o_.sigma_data, of_noise = c.in * o_.sigma_data;
     const Tensor target = spread(of_latent, x0) * x0 - spread(of_noise, x0) * as(in["noise"], x0);
-    std::vector<int64_t> elements;
-    for (int64_t d = 1; d < x0.dim(); ++d) elements.push_back(d);
-    const Tensor loss = square(as(f, x0) - target).mean(elements);
-    return {loss, target, as(c.weight, x0), as(c.skip, x0), as(c.out, x0), as(c.in, x0), as(c.noise, x0)};
+    Tensor error = square(as(f, x0) - target);
+    if (in.has("logvar")) {
+      const Tensor logvar = spread(wide(in["logvar"]), x0, "logvar");
+      error = error * exp(-logvar) + logvar;
+    }
+    const auto elements = of_sample(x0);
+    const Tensor loss =
+        o_.loss_reduce == "sum" ? op("aten::sum", "dim_IntList", {error, elements}) : error.mean(elements);
+    return {loss * o_.loss_scale, target,       as(c.weight, x0), as(c.skip, x0),
+            as(c.out, x0),        as(c.in, x0), as(c.noise, x0)};
   }
 
  private:
   Options o_;
+  LogNormal levels_;
 };
 KINORA_COMPONENT(Edm)
 

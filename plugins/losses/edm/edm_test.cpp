@@ -5,9 +5,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "kinora/abi/loss.h"
 #include "kinora/aten.hpp"
-#include "tests/support/plugins.hpp"
+#include "plugins/losses/loss_testing.hpp"
 
 namespace kinora {
 namespace {
@@ -182,6 +181,48 @@ TEST(EdmLoss, LevelIsTheInverseDistribution) {
   const Tensor clamped = Edm(core::json{{"sigma_min", 0.1}, {"sigma_max", 10.0}}).level(u);
   EXPECT_EQ(clamped.min().item<double>(), 0.1);
   EXPECT_EQ(clamped.max().item<double>(), 10);
+}
+
+TEST(EdmLoss, EqualsCosmosWithAndWithoutLogvar) {
+  double error = 0;
+  for (int i = 0; i < 6; ++i) {
+    const test::Oracle o("losses.safetensors", "edm" + std::to_string(i));
+    const auto loss = test::loss("loss/edm", o.options);
+    const bool per_frame = o.exact("timestep").dim() == 2;
+    const test::LossInputs given;
+    const Tensor sigma = test::numbers("sigma", o.exact("timestep").sizes()).exp();
+    auto in = given.with(sigma);
+    const Tensor logvar = test::numbers("logvar", sigma.sizes()).set_requires_grad(true);
+    if (o.has("grad.logvar")) in["logvar"] = logvar;
+    const Tensor made = loss.evaluate(in).at("loss");
+    made.sum().backward();
+    error = std::max(error, test::worst(made.detach(), o.exact("loss")));
+    error = std::max(
+        error, test::worst(given.prediction.grad().reshape(-1).slice(0, 0, 24), o.exact("grad.prediction")));
+    if (o.has("grad.logvar"))
+      error = std::max(error, test::worst(logvar.grad().reshape(-1), o.exact("grad.logvar")));
+    const auto input = loss.input(loss.noisy(given.latent, given.noise, sigma), sigma);
+    error = std::max(error, test::worst(input.latent, o.exact("latent")));
+    error = std::max(error, test::worst(input.timestep, o.exact("timestep")));
+    EXPECT_LT(error, 1e-12) << i << per_frame;
+  }
+  RecordProperty("worst", std::to_string(error * 1e12) + "e-12");
+}
+
+TEST(EdmLoss, GradientOfLogvarIsThatOfFiniteDifferences) {
+  auto in = test::LossInputs().with(test::numbers("sigma", {2, 4}).exp());
+  in["logvar"] = test::numbers("logvar", {2, 4});
+  for (const char* reduce : {"mean", "sum"})
+    for (const char* leaf : {"prediction", "logvar"})
+      test::expect_gradient(test::loss("loss/edm", {{"loss_reduce", reduce}}), in, leaf);
+  in["logvar"] = at::zeros({2, 3}, at::kDouble);
+  try {
+    test::loss("loss/edm").evaluate(in);
+    FAIL() << "logvar of another shape";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("logvar [2, 3] must be [B], or [B, T] a frame"), std::string::npos)
+        << e.what();
+  }
 }
 
 TEST(EdmLoss, NamesWhatIsWrong) {

@@ -1,5 +1,5 @@
 #include "kinora/plugin.hpp"
 
 namespace kinora {
-KINORA_PLUGIN(Edm)
+KINORA_PLUGIN(Edm, RectifiedFlow)
 }

@@ -7,10 +7,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/mixture.hpp"
-#include "kinora/aten.hpp"
 #include "plugins/samplers/edm/plain_edm_testing.hpp"
-#include "tests/support/plugins.hpp"
+#include "plugins/samplers/sampler_testing.hpp"
 
 namespace kinora {
 namespace {
@@ -32,46 +30,12 @@ core::Mixture mixture() {
   return {matrix(mean), at::tensor(std, at::kDouble), at::tensor(weight, at::kDouble)};
 }
 
-// A run that counts steps, may cancel, and hands out draw().
-struct TestRun {
-  kinora_run abi{};
-  int64_t steps = 0, draws = 0, cancel_at = -1;
-  at::Tensor preview;
-  TestRun() {
-    abi.struct_size = sizeof abi;
-    abi.self = this;
-    abi.progress = [](void* self, int64_t done, int64_t, kinora_tensor preview) -> int32_t {
-      auto& r = *static_cast<TestRun*>(self);
-      r.steps = done;
-      if (done == r.cancel_at) return KINORA_CANCELLED;
-      r.preview = borrow<at::Tensor>(preview);
-      return KINORA_OK;
-    };
-    abi.noise = [](void* self, const char*, kinora_tensor like, kinora_tensor* out) -> int32_t {
-      auto& r = *static_cast<TestRun*>(self);
-      at::Tensor t = at::empty_like(borrow<at::Tensor>(like));
-      for (int64_t i = 0; i < t.size(0); ++i)
-        for (int64_t d = 0; d < t.size(1); ++d) t[i][d] = draw(r.draws, size_t(i), size_t(d));
-      ++r.draws;
-      *out = give(t);
-      return KINORA_OK;
-    };
-  }
-};
+test::Sampled run(const char* id, const json& options) {
+  return test::sampled(id, options, mixture(), matrix(kNoise));
+}
 
-struct Result {
-  at::Tensor x;
-  int64_t calls = 0, steps = 0;
-};
-
-Result run(const char* id, const json& options, core::Mixture m = mixture(),
-           const at::Tensor& noise = matrix(kNoise)) {
-  test::Instance<kinora_sampler> sampler(id, options);
-  TestRun r;
-  const kinora_denoiser d = m.abi();
-  kinora_tensor out = nullptr;
-  check(sampler->sample(sampler.self(), &d, handle(noise), &r.abi, &out));
-  return {adopt<at::Tensor>(out), m.calls(), r.steps};
+double draw(int64_t call, size_t row, size_t d) {
+  return test::numbers("draw" + std::to_string(call), {3, 2})[int64_t(row)][int64_t(d)].item<double>();
 }
 
 double difference(const at::Tensor& got, const Plain& p) {
@@ -97,65 +61,29 @@ TEST(EdmSamplers, EqualAnIndependentImplementation) {
 TEST(EdmSamplers, ChurnFollowsAlgorithm2) {
   const json o = {{"steps", 16}, {"s_churn", 9.0}, {"s_min", 0.05}, {"s_max", 20.0}, {"s_noise", 1.007}};
   EXPECT_LT(difference(run("sampler/edm-heun", o).x,
-                       {.steps = 16, .churn = 9, .from = 0.05, .to = 20, .scale = 1.007}),
+                       {.steps = 16, .churn = 9, .from = 0.05, .to = 20, .scale = 1.007, .draw = draw}),
             1e-12);
   const json capped = {{"steps", 16}, {"s_churn", 400.0}};  // more than sqrt(2) - 1 a step is not added
-  EXPECT_LT(difference(run("sampler/edm-heun", capped).x, {.steps = 16, .churn = 400}), 1e-12);
+  EXPECT_LT(difference(run("sampler/edm-heun", capped).x, {.steps = 16, .churn = 400, .draw = draw}), 1e-12);
 }
 
-// In one dimension the probability flow keeps the cumulative distribution, which gives its end without any
-// integration.
-double exact_end(double x, double sigma) {
-  const auto cdf = [](double v, double s) {
-    double f = 0;
-    for (const auto& c : kMixture)
-      f += c.weight * 0.5 * std::erfc(-(v - c.mean[0]) / std::sqrt(2 * (c.std * c.std + s * s)));
-    return f;
-  };
-  double low = -20, high = 20;
-  for (int i = 0; i < 200; ++i) {
-    const double mid = 0.5 * (low + high);
-    (cdf(mid, 0) < cdf(x, sigma) ? low : high) = mid;
-  }
-  return 0.5 * (low + high);
-}
-
-// log2 of how much the error falls when the steps double.
-double measured_order(const char* id, int64_t steps, json options = json::object()) {
-  std::vector<Row> mean, noise;
-  Row std, weight;
-  for (const auto& c : kMixture)
-    mean.push_back({c.mean[0]}), std.push_back(c.std), weight.push_back(c.weight);
-  for (double v = -1.5; v < 1.6; v += 0.1) noise.push_back({v});
-  const core::Mixture m(matrix(mean), at::tensor(std, at::kDouble), at::tensor(weight, at::kDouble));
-  const auto error = [&](int64_t n) {
-    options["steps"] = n;
-    options["sigma_max"] = 20.0;
-    options["sigma_min"] = 1e-4;
-    const at::Tensor x = run(id, options, m, matrix(noise)).x;
-    double sum = 0;
-    for (size_t i = 0; i < noise.size(); ++i)
-      sum += std::abs(x[int64_t(i)][0].item<double>() - exact_end(20 * noise[i][0], 20));
-    return sum;
-  };
-  const double order = std::log2(error(steps) / error(2 * steps));
-  testing::Test::RecordProperty(id, std::to_string(order));
-  return order;
-}
+const json kFine = {{"sigma_max", 20.0}, {"sigma_min", 1e-4}};
 
 TEST(EdmSamplers, HeunIsSecondOrderEulerFirst) {
-  EXPECT_NEAR(measured_order("sampler/edm-heun", 160), 2.0, 0.1);
-  EXPECT_NEAR(measured_order("sampler/euler", 320), 1.0, 0.1);
+  EXPECT_NEAR(test::measured_order("sampler/edm-heun", 160, kFine), 2.0, 0.1);
+  EXPECT_NEAR(test::measured_order("sampler/euler", 320, kFine), 1.0, 0.1);
 }
 
 // The corrector that asks at the step's start gives the slope it had: Heun at first order, that is Euler at
 // twice the price.
 TEST(EdmSamplers, NemoCompatibilityIsEulerInDisguise) {
-  const Result nemo = run("sampler/edm-heun", {{"steps", 12}, {"compat", "nemo"}});
+  const test::Sampled nemo = run("sampler/edm-heun", {{"steps", 12}, {"compat", "nemo"}});
   EXPECT_LT(difference(nemo.x, {.heun = false}), 1e-12);
   EXPECT_GT(difference(nemo.x, {}), 1e-3);
   EXPECT_EQ(nemo.calls, 23);
-  EXPECT_NEAR(measured_order("sampler/edm-heun", 320, {{"compat", "nemo"}}), 1.0, 0.1);
+  json options = kFine;
+  options["compat"] = "nemo";
+  EXPECT_NEAR(test::measured_order("sampler/edm-heun", 320, options), 1.0, 0.1);
 }
 
 TEST(EdmSamplers, CountTheirCalls) {
@@ -167,11 +95,8 @@ TEST(EdmSamplers, CountTheirCalls) {
 }
 
 TEST(EdmSamplers, LevelsDescendToZero) {
-  for (const char* id : {"sampler/edm-heun", "sampler/euler"}) {
-    test::Instance<kinora_sampler> s(id);
-    kinora_tensor out = nullptr;
-    check(s->levels(s.self(), &out));
-    const at::Tensor t = adopt<at::Tensor>(out);
+  for (const char* id : {"sampler/edm-heun", "sampler/euler", "sampler/dpmpp-2m"}) {
+    const at::Tensor t = at::tensor(test::levels_of(test::Instance<kinora_sampler>(id)), at::kDouble);
     ASSERT_EQ(t.numel(), 36);
     EXPECT_DOUBLE_EQ(t[0].item<double>(), 80);
     EXPECT_NEAR(t[34].item<double>(), 0.002, 1e-15);
@@ -180,60 +105,18 @@ TEST(EdmSamplers, LevelsDescendToZero) {
   }
 }
 
-// A denoiser that remembers what it saw without keeping it alive, and may fail.
-struct Watching {
-  core::Mixture m = mixture();
-  std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> seen;
-  int32_t fail_with = KINORA_OK;
-  kinora_denoiser abi() {
-    return {sizeof(kinora_denoiser), 0, this,
-            [](void* self, kinora_tensor x, kinora_tensor sigma, kinora_tensor* out) -> int32_t {
-              auto& w = *static_cast<Watching*>(self);
-              w.seen.emplace_back(borrow<at::Tensor>(x).getIntrusivePtr());
-              if (w.fail_with && w.seen.size() == 5) return set_error(w.fail_with, "the model's own words");
-              const at::Tensor x0 = w.m.denoise(borrow<at::Tensor>(x), borrow<at::Tensor>(sigma));
-              w.seen.emplace_back(x0.getIntrusivePtr());
-              *out = give(x0);
-              return KINORA_OK;
-            }};
-  }
-  bool alive() const {
-    return std::any_of(seen.begin(), seen.end(), [](const auto& t) { return !t.expired(); });
-  }
-};
-
-TEST(EdmSamplers, CancellationLeavesNothing) {
+TEST(EdmSamplers, OweTheCaller) {
   for (const char* id : {"sampler/edm-heun", "sampler/euler"}) {
-    test::Instance<kinora_sampler> s(id, {{"steps", 8}});
-    const at::Tensor noise = matrix(kNoise);
-    Watching w;
-    TestRun r;
-    r.cancel_at = 3;
-    const kinora_denoiser d = w.abi();
-    kinora_tensor out = nullptr;
-    EXPECT_EQ(s->sample(s.self(), &d, handle(noise), &r.abi, &out), KINORA_CANCELLED);
-    EXPECT_EQ(out, nullptr);
-    EXPECT_EQ(r.steps, 3);
-    r.preview = at::Tensor();
-    EXPECT_FALSE(w.alive());
+    test::expect_cancellation_leaves_nothing(id, {{"steps", 8}});
+    test::expect_error_passes(id, {{"steps", 8}});
+    test::expect_deterministic(id, {{"steps", 8}});
   }
-}
-
-TEST(EdmSamplers, PassTheDenoisersErrorOn) {
-  test::Instance<kinora_sampler> s("sampler/edm-heun", {{"steps", 8}});
-  Watching w;
-  w.fail_with = KINORA_DATA;
-  TestRun r;
-  const kinora_denoiser d = w.abi();
-  const at::Tensor noise = matrix(kNoise);
-  kinora_tensor out = nullptr;
-  EXPECT_EQ(s->sample(s.self(), &d, handle(noise), &r.abi, &out), KINORA_DATA);
-  EXPECT_EQ(test::last_error(), "the model's own words");
-  EXPECT_EQ(out, nullptr);
 }
 
 TEST(EdmSamplers, RefuseAGridThatDoesNotDescend) {
-  EXPECT_THROW(test::Instance<kinora_sampler>("sampler/euler", {{"sigma_min", 90.0}}), Error);
+  EXPECT_EQ(test::refusal("sampler/euler", {{"sigma_min", 90.0}}),
+            "sampler/euler: sigma_min = 90.0 must be below sigma_max = 80.0");
+  EXPECT_NE(test::refusal("sampler/edm-heun", {{"sigma_min", 80.0}}), "");
 }
 
 TEST(Mixture, EqualsThePlainPosteriorMean) {

@@ -46,15 +46,14 @@ inline double level(int64_t i, int64_t n, double low, double high, double rho) {
   return n == 1 ? high : std::pow(a + double(i) / double(n - 1) * (b - a), rho);
 }
 
-// Fresh noise that the run hands out: the same numbers for the plugin and for the reference.
-inline double draw(int64_t call, size_t row, size_t d) {
-  return std::sin(1.7 * double(call) + 3.1 * double(row) + 0.9 * double(d) + 1);
-}
+// Fresh noise that the run hands out at each call: the same numbers for the plugin and for the reference.
+using Draw = double (*)(int64_t call, size_t row, size_t d);
 
 struct Plain {
   int64_t steps = 12;
   double low = 0.002, high = 80, rho = 7, churn = 0, from = 0, to = 1e9, scale = 1;
   bool heun = true;
+  Draw draw = nullptr;
 };
 
 inline Row reference(const Plain& p, size_t row) {
@@ -67,7 +66,7 @@ inline Row reference(const Plain& p, size_t row) {
     if (p.churn > 0 && t >= p.from && t <= p.to) {
       const double up = t * (1 + std::min(p.churn / double(p.steps), std::sqrt(2.0) - 1));
       for (size_t d = 0; d < x.size(); ++d)
-        x[d] += std::sqrt(up * up - t * t) * p.scale * draw(draws, row, d);
+        x[d] += std::sqrt(up * up - t * t) * p.scale * p.draw(draws, row, d);
       ++draws;
       t = up;
     }

@@ -1,5 +1,5 @@
 #include "kinora/plugin.hpp"
 
 namespace kinora {
-KINORA_PLUGIN(EdmHeun, Euler)
+KINORA_PLUGIN(EdmHeun, Euler, Dpmpp2m)
 }

@@ -1,0 +1,45 @@
+// The noise levels that Cosmos trains on: log-normal as EDM's, and of a small share of the samples far above
+// it, so that a sampler which starts there meets nothing new.
+#pragma once
+#include <limits>
+
+#include "kinora/options.hpp"
+#include "kinora/tensor.hpp"
+
+namespace kinora {
+
+struct LevelOptions {
+  double p_mean = 0, p_std = 1, level_scale = 1;
+  double sigma_min = 0, sigma_max = std::numeric_limits<double>::infinity();
+  double high_sigma_share = 0, high_sigma_min = 200, high_sigma_max = 1e5;
+};
+
+template <class Options>
+void describe_levels(Describe<Options>& d) {
+  d.option("p_mean", &Options::p_mean).help("mean of ln(sigma)");
+  d.option("p_std", &Options::p_std).above(0).help("standard deviation of ln(sigma)");
+  d.option("level_scale", &Options::level_scale)
+      .above(0)
+      .help("drawn levels are multiplied by it; Cosmos' adjust_video_noise is the root of the latent frames");
+  d.option("sigma_min", &Options::sigma_min).at_least(0).help("drawn levels are raised to it; 0: not");
+  d.option("sigma_max", &Options::sigma_max).above(0).help("drawn levels are lowered to it; inf: not");
+  d.option("high_sigma_share", &Options::high_sigma_share)
+      .range(0, 1)
+      .help("share of the levels drawn log-uniformly from high_sigma_min to high_sigma_max instead");
+  d.option("high_sigma_min", &Options::high_sigma_min).above(0).help("lowest of these levels");
+  d.option("high_sigma_max", &Options::high_sigma_max).above(0).help("highest of these levels");
+}
+
+// uniform in (0, 1) of any shape -> sigma, float64. One number decides both whether a level is of the high
+// share (those above 1 - share are) and which it is: each part, stretched to (0, 1), is uniform again. Throws
+// in the constructor if a range is empty.
+class LogNormal {
+ public:
+  explicit LogNormal(const LevelOptions& o);
+  Tensor operator()(const Tensor& uniform) const;
+
+ private:
+  LevelOptions o_;
+};
+
+}  // namespace kinora

@@ -1,0 +1,5 @@
+#include "kinora/plugin.hpp"
+
+namespace kinora {
+KINORA_PLUGIN(Flow)
+}
