@@ -36,6 +36,7 @@ struct EncodeOptions {
   int64_t frames = 17, every = 1, height = 64, width = 96, stride = 0, max_tokens = 32, threads = 0,
           memory = int64_t{1} << 28;
   double sigma_data = 0.5;
+  bool pad_text = false;
   std::string text_weights = "asset:minilm/model.safetensors";
   static void describe(Describe<EncodeOptions>& d) {
     d.name("encode").help(
@@ -59,6 +60,10 @@ struct EncodeOptions {
     d.option("max_tokens", &EncodeOptions::max_tokens)
         .range(2, 4096)
         .help("of a caption; longer ones are cut");
+    d.option("pad_text", &EncodeOptions::pad_text)
+        .help(
+            "fills every caption up to max_tokens with zeros, which the model attends to, as Wan and Cosmos "
+            "do");
     d.option("memory", &EncodeOptions::memory).bytes().at_least(1 << 20).help("decoded clips that are kept");
     d.option("text_weights", &EncodeOptions::text_weights).path().help("safetensors of the text encoder");
     d.option("threads", &EncodeOptions::threads).range(0, 4096).help("of tensor operations; 0: one a core");

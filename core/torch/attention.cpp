@@ -1,6 +1,8 @@
 // B batch, S queries, L keys, E shared keys, G groups, H heads, d width of a head.
 #include "core/torch/attention.hpp"
 
+#include <cmath>
+
 #include <ATen/ATen.h>
 
 #include "core/torch/torch_guard.hpp"
@@ -9,12 +11,16 @@
 namespace kinora::core {
 namespace {
 
-// valid_BL: bool, or undefined.
+// valid_BL: bool, or undefined. bias: [1 or B, 1 or H, S, L], or undefined.
 at::Tensor attend(const at::Tensor& q_BSHd, const at::Tensor& k_BLHd, const at::Tensor& v_BLHd, double scale,
-                  const at::Tensor& valid_BL) {
+                  const at::Tensor& valid_BL, const at::Tensor& bias = {}) {
   std::optional<at::Tensor> mask;
   if (valid_BL.defined())
     mask = valid_BL.unsqueeze(1).unsqueeze(1).expand({-1, q_BSHd.size(2), q_BSHd.size(1), -1});
+  if (bias.defined()) {
+    const auto added = bias.to(q_BSHd.scalar_type());
+    mask = mask ? added.masked_fill(~*mask, -INFINITY) : added;
+  }
   return at::scaled_dot_product_attention(q_BSHd.transpose(1, 2), k_BLHd.transpose(1, 2),
                                           v_BLHd.transpose(1, 2), mask, 0.0, false, scale)
       .transpose(1, 2);
@@ -80,6 +86,20 @@ void check_shapes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
           kt.defined() ? c10::str(kt.sizes()) : "none");
 }
 
+void check_bias(const at::Tensor& q, const at::Tensor& k, const kinora_attention& how) {
+  const auto bias = borrow<at::Tensor>(how.bias);
+  if (!bias.defined()) return;
+  const char* name = how.name ? how.name : "";
+  if (how.q_table || how.k_table || how.k_shared)
+    raise(KINORA_UNSUPPORTED,
+          "attention '{}': a bias is for shared queries and keys only, and these belong to a sequence", name);
+  const auto fits = [&](int64_t dim, int64_t size) { return bias.size(dim) == 1 || bias.size(dim) == size; };
+  if (bias.dim() != 4 || !fits(0, q.size(0)) || !fits(1, q.size(2)) || bias.size(2) != q.size(1) ||
+      bias.size(3) != k.size(1))
+    raise(KINORA_INVALID, "attention '{}': the bias {} is not [1 or {}, 1 or {}, {}, {}]", name,
+          c10::str(bias.sizes()), q.size(0), q.size(2), q.size(1), k.size(1));
+}
+
 }  // namespace
 
 const VisiblePlan& VisiblePlans::of(const Frames& rule, const at::Tensor& q_table, const at::Tensor& k_table,
@@ -102,11 +122,12 @@ const VisiblePlan& VisiblePlans::of(const Frames& rule, const at::Tensor& q_tabl
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const kinora_attention& how, const Frames& rule, VisiblePlans& plans) {
   check_shapes(q, k, v, how);
+  check_bias(q, k, how);
   const auto q_table = borrow<at::Tensor>(how.q_table), k_table = borrow<at::Tensor>(how.k_table),
              valid = borrow<at::Tensor>(how.kv_valid);
   const Shared shared{borrow<at::Tensor>(how.k_shared), borrow<at::Tensor>(how.v_shared), valid};
   if (!q_table.defined() || !k_table.defined()) {
-    if (!shared.k_BEHd.defined()) return attend(q, k, v, how.scale, valid);
+    if (!shared.k_BEHd.defined()) return attend(q, k, v, how.scale, valid, borrow<at::Tensor>(how.bias));
     const VisibleGroups all{1, q.size(1), k.size(1), {0, q.size(1), {}}, {0, k.size(1), {}}};
     return attend_groups(q, k, v, how.scale, all, shared);
   }

@@ -25,7 +25,7 @@ class VisiblePlans {
   std::list<Known> known_;  // latest first
 };
 
-// q [B, S, H, d], k, v [B, L, H, d] -> as q; how.scale, kv_valid, k_shared and v_shared as context.h has
+// q [B, S, H, d], k, v [B, L, H, d] -> as q; how.scale, kv_valid, k_shared, v_shared and bias as context.h has
 // them. Without tables every query sees every key.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const kinora_attention& how, const Frames& rule, VisiblePlans& plans);

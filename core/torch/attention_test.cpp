@@ -211,5 +211,50 @@ TEST(Attention, SaysWhichTensorDoesNotFitItsTable) {
   }
 }
 
+TEST(Attention, AddsABiasToTheScoresOfSharedTokensWithItsGradient) {
+  at::manual_seed(4);
+  auto valid = at::ones({B, 5}, at::kBool);
+  valid[1].narrow(0, 3, 2).fill_(false);
+  for (const auto& shape : {std::vector<int64_t>{B, heads, 4, 5}, {1, heads, 4, 5}, {1, 1, 4, 5}}) {
+    const std::vector<at::Tensor> in{leaf({B, 4, heads, d}), leaf({B, 5, heads, d}), leaf({B, 5, heads, d}),
+                                     leaf(shape)};
+    kinora_attention how{};
+    how.scale = 0.4;
+    how.kv_valid = handle(valid);
+    how.bias = handle(in[3]);
+    VisiblePlans plans;
+    const auto got = attention(in[0], in[1], in[2], how, {}, plans);
+    const auto scores = (at::einsum("bqhd,bkhd->bhqk", {in[0], in[1]}) * 0.4 + in[3])
+                            .masked_fill(~valid.unsqueeze(1).unsqueeze(1), -INFINITY);
+    const auto want = at::einsum("bhqk,bkhd->bqhd", {at::softmax(scores, -1), in[2]});
+    EXPECT_TRUE(at::allclose(got, want, 1e-12, 1e-13));
+    const auto weight = at::randn_like(want);
+    const auto g = torch::autograd::grad({(got * weight).sum()}, in),
+               w = torch::autograd::grad({(want * weight).sum()}, in);
+    for (size_t i = 0; i < in.size(); ++i) EXPECT_TRUE(at::allclose(g[i], w[i], 1e-11, 1e-12)) << i;
+  }
+}
+
+TEST(Attention, RefusesABiasOfASequenceAndOneThatDoesNotFit) {
+  const auto t = token_table({}, 2, 1, 2);
+  const auto x = at::randn({1, 4, 1, 4}), bias = at::zeros({1, 1, 4, 4}), narrow = at::zeros({1, 1, 4, 3});
+  const auto message = [&](const at::Tensor& b, const at::Tensor& table) -> std::string {
+    kinora_attention how{};
+    how.name = "self";
+    how.bias = handle(b);
+    how.q_table = how.k_table = handle(table);
+    VisiblePlans plans;
+    try {
+      attention(x, x, x, how, {}, plans);
+      return "nothing";
+    } catch (const Error& e) {
+      return e.what();
+    }
+  };
+  EXPECT_NE(message(bias, t).find("'self': a bias is for shared queries and keys only"), std::string::npos);
+  EXPECT_NE(message(narrow, {}).find("'self': the bias [1, 1, 4, 3] is not [1 or 1, 1 or 1, 4, 4]"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace kinora::core

@@ -18,6 +18,24 @@
 namespace kinora::core {
 namespace {
 
+TEST(TextEncoder, CutsACaptionAndFillsItUpWithZeros) {
+  const auto run = prepared();
+  JobContext context = run->context("latents");
+  const auto embedding = [&](int64_t max_tokens, bool pad) {
+    JobSpec spec = run->spec("latents");
+    spec.options["max_tokens"] = max_tokens;
+    spec.options["pad_text"] = pad;
+    return TextEncoder(context, spec)(kCaptions.at("a"));
+  };
+  const at::Tensor whole = embedding(32, false), padded = embedding(32, true);
+  const int64_t n = whole.size(0);
+  ASSERT_GT(n, 2);
+  EXPECT_TRUE(at::equal(embedding(2, false), whole.narrow(0, 0, 2)));
+  EXPECT_EQ(padded.size(0), 32);
+  EXPECT_TRUE(at::equal(padded.narrow(0, 0, n), whole));
+  EXPECT_EQ(padded.slice(0, n).abs().max().item<float>(), 0);
+}
+
 TEST(EncodeJob, CachesEveryWindowOfEveryClipAndItsStatistics) {
   const at::NoGradGuard off;
   const auto run = prepared();

@@ -20,6 +20,11 @@ const json kCosmos = {{"layers", 2},       {"heads", 2},     {"head_size", 12}, 
                       {"out_channels", 3}, {"text_size", 7}, {"adaln_lora", 5}, {"max_size", {8, 8, 8}},
                       {"mlp_ratio", 2.0}};
 
+const json kT5 = {{"num_layers", 2}, {"d_model", 12}, {"d_kv", 4},
+                  {"num_heads", 3},  {"d_ff", 20},    {"vocab_size", 20}};
+const json kClip = {{"num_hidden_layers", 2},  {"hidden_size", 12},  {"num_attention_heads", 3},
+                    {"intermediate_size", 20}, {"projection", true}, {"projection_dim", 6}};
+
 json with(json base, const json& more) {
   base.update(more);
   return base;
@@ -96,6 +101,10 @@ const std::vector<SmallModel>& small_models() {
         {"intermediate", 20},
         {"vocab", 20},
         {"max_positions", 8}}},
+      {"model/t5", kT5},
+      {"model/umt5", with(kT5, {{"feed_forward_proj", "gated-gelu"}})},
+      {"model/clip-text", with(kClip, {{"vocab_size", 20}, {"max_position_embeddings", 8}})},
+      {"model/clip-vision", with(kClip, {{"image_size", 8}, {"patch_size", 4}})},
   };
   return table;
 }
@@ -166,7 +175,9 @@ Difference difference(const Outcome& found, const Outcome& wanted) {
     if (other == found.end()) {
       note(std::numeric_limits<double>::infinity(), name + " (missing)");
     } else if (t.numel() > 0) {
-      const double scale = t.abs().max().item<double>(),
+      // What is nought but for rounding, as the gradient of a key's bias, has no scale of its own.
+      constexpr double kSmallest = 1e-3;
+      const double scale = std::max(t.abs().max().item<double>(), kSmallest),
                    apart = (other->second - t).abs().max().item<double>();
       note(apart == 0 ? 0 : apart / scale, name);
     }

@@ -19,7 +19,7 @@ class WordPieceStage final : public Stage {
 
  private:
   Options options_;
-  WordPiece pieces_;
+  std::unique_ptr<Tokenizer> pieces_;
 };
 
 }  // namespace kinora::text

@@ -46,6 +46,7 @@ struct Attention {
   double scale = 1;
   Over over = Over::all;
   T kv_valid = {};
+  T bias = {};
 };
 
 namespace detail {
@@ -124,6 +125,7 @@ class Context {
     how.kv_seq = a.kv_seq;
     how.scale = a.scale;
     how.kv_valid = handle(a.kv_valid);
+    how.bias = handle(a.bias);
     return attention(q, k, v, how);
   }
   T attention(const T& q, const T& k, const T& v, const kinora_attention& how) const {

@@ -1,5 +1,7 @@
 // A link of the chain behind a model's context in C++, see abi/link.h. Override what the link changes; the rest passes on.
 #pragma once
+#include <algorithm>
+#include <cstring>
 #include <type_traits>
 #include <vector>
 
@@ -139,7 +141,12 @@ kinora_context Link<T>::slots(Link* self) {
     return guard([&] { *o = give(of(s)->linear(borrow<T>(x), w, b, q)); });
   };
   c.attention = [](void* s, H q, H k, H v, const kinora_attention* how, H* o) {
-    return guard([&] { *o = give(of(s)->attention(borrow<T>(q), borrow<T>(k), borrow<T>(v), *how)); });
+    return guard([&] {
+      kinora_attention all{};  // a caller may know fewer members
+      std::memcpy(&all, how, std::min<size_t>(how->struct_size, sizeof all));
+      all.struct_size = sizeof all;
+      *o = give(of(s)->attention(borrow<T>(q), borrow<T>(k), borrow<T>(v), all));
+    });
   };
   c.total = [](void* s, H x, H* o) { return guard([&] { *o = give(of(s)->total(borrow<T>(x))); }); };
   c.block = [](void* s, const kinora_block* b, const H* in, H* o) {

@@ -91,6 +91,9 @@ typedef struct kinora_attention {
   kinora_tensor v_shared;
   kinora_tensor q_table; /* null from a model; tables of q and k as they are, rewritten by links */
   kinora_tensor k_table;
+  /* [1 or B, 1 or heads, S, L], added to scale q k^T; -inf hides a key. For shared queries and keys only: relative
+   * positions and the causal order of a text encoder. Null: none. KINORA_UNSUPPORTED from a link that cannot. */
+  kinora_tensor bias;
 } kinora_attention;
 
 typedef struct kinora_block {
@@ -173,7 +176,8 @@ KINORA_SLOT(kinora_attention, k_shared, 56);
 KINORA_SLOT(kinora_attention, v_shared, 64);
 KINORA_SLOT(kinora_attention, q_table, 72);
 KINORA_SLOT(kinora_attention, k_table, 80);
-KINORA_SIZE(kinora_attention, 88);
+KINORA_SLOT(kinora_attention, bias, 88);
+KINORA_SIZE(kinora_attention, 96);
 KINORA_SLOT(kinora_block, struct_size, 0);
 KINORA_SLOT(kinora_block, n_flow, 4);
 KINORA_SLOT(kinora_block, n_shared, 8);

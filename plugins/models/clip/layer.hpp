@@ -1,0 +1,73 @@
+// What CLIP's two towers share (Radford et al. 2021, arXiv 2103.00020): a transformer layer that normalises
+// first.
+//
+// A text or an image is the same on every rank of the model, so its tokens are no sequence of the context:
+// seq is 0 throughout. B batch, L tokens, D hidden channels.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "kinora/aten.hpp"
+#include "kinora/model.hpp"
+
+namespace kinora::clip {
+
+using Ctx = Context<at::Tensor>;
+
+// The keys of transformers' configurations.
+struct Config {
+  int64_t hidden_size = 512, intermediate_size = 2048;
+  int64_t num_hidden_layers = 12, num_attention_heads = 8;
+  std::string hidden_act = "quick_gelu";
+  double layer_norm_eps = 1e-5;
+  bool projection = false;
+  int64_t projection_dim = 512;
+};
+template <class Options>
+void describe_layers(Describe<Options>& d) {
+  d.option("hidden_size", &Options::hidden_size).range(1, 65536).help("channels");
+  d.option("intermediate_size", &Options::intermediate_size)
+      .range(1, 1 << 20)
+      .help("channels inside the MLP");
+  d.option("num_hidden_layers", &Options::num_hidden_layers).range(1, 256).help("transformer layers");
+  d.option("num_attention_heads", &Options::num_attention_heads).range(1, 1024).help("divides hidden_size");
+  d.option("hidden_act", &Options::hidden_act)
+      .choices({"quick_gelu", "gelu"})
+      .help("of the MLP: x sigmoid(1.702 x), OpenAI's, or the exact one, LAION's");
+  d.option("layer_norm_eps", &Options::layer_norm_eps).above(0).help("of LayerNorm");
+  d.option("projection", &Options::projection)
+      .help("has the projection into the space that text and images share");
+  d.option("projection_dim", &Options::projection_dim).range(1, 65536).help("channels of that space");
+}
+
+kinora_param declare(const Ctx& ctx, int64_t block, std::string name, std::vector<int64_t> shape, Init init,
+                     Role role = Role::whole, int64_t quantum = 1);
+
+struct Norm {
+  kinora_param weight, bias;
+  double epsilon;
+  Norm(const Ctx& ctx, int64_t block, const std::string& name, const Config& c);
+  at::Tensor operator()(const Ctx& ctx, const at::Tensor& x) const;
+};
+struct Linear {
+  kinora_param weight, bias;
+};
+
+class Layer {
+ public:
+  // block: its index for the context; layer block - 1 of the checkpoint, below `tower`, such as
+  // "text_model.".
+  Layer(const Ctx& ctx, const Config& c, const std::string& tower, int64_t block);
+  // valid: bool [B, L]; bias: [1, 1, L, L]; either may be undefined.
+  at::Tensor operator()(const Ctx& ctx, const at::Tensor& x, const at::Tensor& valid,
+                        const at::Tensor& bias) const;
+
+ private:
+  std::string name_;
+  int64_t block_, head_size_;
+  bool quick_;
+  Norm norm1_, norm2_;
+  Linear q_, k_, v_, out_, up_, down_;
+};
+
+}  // namespace kinora::clip

@@ -1,0 +1,87 @@
+#include "plugins/models/clip/text.hpp"
+
+#include <cmath>
+#include <limits>
+
+namespace kinora::clip {
+
+using at::Tensor;
+
+void Text::describe(Describe<Options>& d) {
+  d.name("clip-text").help("CLIP's text encoder, by default in the size of ViT-B/32's");
+  d.input("input_ids", "[B, L]", "int64", "of the tokens");
+  d.input("attention_mask", "[B, L]", "int64", "1: a token, 0: padding; left out: all are tokens");
+  d.output("output", "[B, L, hidden_size]", "float", "an embedding a token, of what comes before it");
+  d.output("pooled", "[B, hidden_size]", "float", "that of the end of the text");
+  d.output("embed", "[B, projection_dim]", "float", "pooled in the shared space, with projection = true");
+  describe_layers(d);
+  d.option("vocab_size", &Options::vocab_size).range(1, 1 << 24).help("rows of the embedding");
+  d.option("max_position_embeddings", &Options::max_position_embeddings)
+      .range(1, 1 << 20)
+      .unit("tokens")
+      .help("longest text");
+  d.option("eos_token_id", &Options::eos_token_id)
+      .range(0, 1 << 24)
+      .help("the first of these ends a text; 2, in older configurations: the highest id does");
+}
+
+Text::Text(const Options& o, const Ctx& ctx)
+    : c_(o),
+      words_(declare(ctx, 0, "text_model.embeddings.token_embedding.weight", {o.vocab_size, o.hidden_size},
+                     Init::normal(0.02))),
+      positions_(declare(ctx, 0, "text_model.embeddings.position_embedding.weight",
+                         {o.max_position_embeddings, o.hidden_size}, Init::normal(0.01))),
+      final_norm_(ctx, o.num_hidden_layers + 1, "text_model.final_layer_norm", o) {
+  for (int64_t i = 1; i <= o.num_hidden_layers; ++i) layers_.emplace_back(ctx, o, "text_model.", i);
+  if (o.projection)
+    projection_ = declare(ctx, blocks() - 1, "text_projection.weight", {o.projection_dim, o.hidden_size},
+                          Init::normal(1 / std::sqrt(static_cast<double>(o.hidden_size))));
+}
+
+void Text::check_inputs(const Tensor& ids, const Tensor& mask) const {
+  const auto refuse = [](const std::string& what) {
+    throw Error(KINORA_INVALID, "model/clip-text: " + what);
+  };
+  if (ids.dim() != 2 || (mask.defined() && ids.sizes() != mask.sizes()))
+    refuse(c10::str("input_ids and attention_mask must both be [B, L], found ", ids.sizes(), " and ",
+                    mask.defined() ? mask.sizes() : at::IntArrayRef()));
+  if (ids.size(1) < 1 || ids.size(1) > c_.max_position_embeddings)
+    refuse(c10::str(ids.size(1), " tokens are not 1 to max_position_embeddings = ",
+                    c_.max_position_embeddings, "; cut the text"));
+}
+
+// Place of the token that stands for the text, [B].
+Tensor Text::end_of_text(const Tensor& ids) const {
+  constexpr int64_t kHighest = 2;  // what configurations before transformers' pull request 24773 say
+  return c_.eos_token_id == kHighest ? ids.argmax(1) : (ids == c_.eos_token_id).to(at::kInt).argmax(1);
+}
+
+std::vector<Tensor> Text::forward(const Ctx& ctx, const Named<Tensor>& in) {
+  const Tensor &ids = in["input_ids"], mask = in.get("attention_mask");
+  check_inputs(ids, mask);
+  const int64_t L = ids.size(1);
+  const auto on = at::TensorOptions().device(ids.device());
+  // The first token is always seen, so that each has one to attend to.
+  const Tensor valid = mask.defined() ? at::logical_or(mask != 0, at::arange(L, on.dtype(at::kLong)) == 0)
+                                      : at::ones_like(ids, at::kBool),
+               causal = at::full({L, L}, -std::numeric_limits<double>::infinity(), on.dtype(at::kFloat))
+                            .triu(1)
+                            .view({1, 1, L, L});
+
+  using Tensors = std::vector<Tensor>;
+  Tensor x = ctx.block(0, {ids}, {}, 1, [this, ctx](const Tensors& t) {
+    return Tensors{at::embedding(ctx.value(words_), t[0]) + ctx.value(positions_).narrow(0, 0, t[0].size(1))};
+  })[0];
+  for (size_t i = 0; i < layers_.size(); ++i)
+    x = ctx.block(static_cast<int64_t>(i) + 1, {x}, {valid, causal}, 1,
+                  [this, ctx, i](const Tensors& t) { return Tensors{layers_[i](ctx, t[0], t[1], t[2])}; })[0];
+  return ctx.block(
+      blocks() - 1, {x}, {end_of_text(ids)}, c_.projection ? 3 : 2, [this, ctx](const Tensors& t) {
+        const Tensor out = final_norm_(ctx, t[0]);
+        const Tensor pooled = out.gather(1, t[1].view({-1, 1, 1}).expand({-1, 1, out.size(2)})).squeeze(1);
+        return c_.projection ? Tensors{out, pooled, ctx.linear(pooled, projection_, 0, 0)}
+                             : Tensors{out, pooled};
+      });
+}
+
+}  // namespace kinora::clip

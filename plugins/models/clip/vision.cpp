@@ -1,0 +1,97 @@
+#include "plugins/models/clip/vision.hpp"
+
+#include <cmath>
+
+namespace kinora::clip {
+
+using at::Tensor;
+
+namespace {
+
+VisionConfig checked(const VisionConfig& c) {
+  const auto refuse = [](const std::string& what) {
+    throw Error(KINORA_INVALID, "model/clip-vision: " + what);
+  };
+  if (c.skip_layers > c.num_hidden_layers)
+    refuse("skip_layers = " + std::to_string(c.skip_layers) + " is more than num_hidden_layers");
+  if (c.patch_size > c.image_size) refuse("patch_size is more than image_size");
+  return c;
+}
+
+}  // namespace
+
+void Vision::describe(Describe<Options>& d) {
+  d.name("clip-vision")
+      .help("CLIP's image encoder, by default ViT-H/14 as Wan's image-to-video models use it");
+  d.input("image", "[B, num_channels, image_size, image_size]", "float",
+          "with CLIP's mean and deviation taken out");
+  d.output("output", "[B, 1 + (image_size / patch_size)^2, hidden_size]", "float",
+           "hidden states skip_layers before the last, the class token first, not normalised");
+  d.output("pooled", "[B, hidden_size]", "float", "the class token after all layers, normalised");
+  d.output("embed", "[B, projection_dim]", "float", "pooled in the shared space, with projection = true");
+  describe_layers(d);
+  d.option("image_size", &Options::image_size)
+      .range(1, 16384)
+      .unit("pixels")
+      .help("rows and columns of an image");
+  d.option("patch_size", &Options::patch_size)
+      .range(1, 4096)
+      .unit("pixels")
+      .help("rows and columns of a token");
+  d.option("num_channels", &Options::num_channels).range(1, 64).help("of an image");
+  d.option("skip_layers", &Options::skip_layers)
+      .range(0, 256)
+      .help("layers at the end that output leaves out; Wan reads the last but one hidden state: 1");
+}
+
+Vision::Vision(const Options& o, const Ctx& ctx)
+    : c_(checked(o)),
+      side_(o.image_size / o.patch_size),
+      class_(declare(ctx, 0, "vision_model.embeddings.class_embedding", {o.hidden_size}, Init::normal(0.02))),
+      patches_(declare(ctx, 0, "vision_model.embeddings.patch_embedding.weight",
+                       {o.hidden_size, o.num_channels, o.patch_size, o.patch_size}, Init::normal(0.02))),
+      positions_(declare(ctx, 0, "vision_model.embeddings.position_embedding.weight",
+                         {side_ * side_ + 1, o.hidden_size}, Init::normal(0.02))),
+      pre_norm_(ctx, 0, "vision_model.pre_layrnorm", o),  // so written in every checkpoint
+      post_norm_(ctx, o.num_hidden_layers + 1, "vision_model.post_layernorm", o) {
+  for (int64_t i = 1; i <= o.num_hidden_layers; ++i) layers_.emplace_back(ctx, o, "vision_model.", i);
+  if (o.projection)
+    projection_ = declare(ctx, blocks() - 1, "visual_projection.weight", {o.projection_dim, o.hidden_size},
+                          Init::normal(1 / std::sqrt(static_cast<double>(o.hidden_size))));
+}
+
+Tensor Vision::embed(const Ctx& ctx, const Tensor& image) const {
+  const auto as = [&](kinora_param p) { return ctx.value(p).to(image.scalar_type()); };
+  const Tensor patches = at::conv2d(image, as(patches_), {}, c_.patch_size).flatten(2).transpose(1, 2),
+               first = as(class_).expand({image.size(0), 1, -1});
+  return pre_norm_(ctx, at::cat({first, patches}, 1) + as(positions_));
+}
+
+std::vector<Tensor> Vision::with_output(int64_t index, const Tensor& x, const std::vector<Tensor>& in) const {
+  if (index < output_block() || c_.skip_layers == 0) return {x};
+  return {x, index == output_block() ? x : in[1]};
+}
+
+std::vector<Tensor> Vision::forward(const Ctx& ctx, const Named<Tensor>& in) {
+  const Tensor& image = in["image"];
+  if (image.dim() != 4 || image.size(1) != c_.num_channels || image.size(2) != c_.image_size ||
+      image.size(3) != c_.image_size)
+    throw Error(KINORA_INVALID,
+                c10::str("model/clip-vision: image is ", image.sizes(), "; [B, ", c_.num_channels, ", ",
+                         c_.image_size, ", ", c_.image_size, "] is expected"));
+  using Tensors = std::vector<Tensor>;
+  const auto count = [&](int64_t i) { return i < output_block() || c_.skip_layers == 0 ? 1U : 2U; };
+  Tensors flow = ctx.block(0, {image}, {}, count(0),
+                           [this, ctx](const Tensors& t) { return with_output(0, embed(ctx, t[0]), t); });
+  for (int64_t i = 1; i <= c_.num_hidden_layers; ++i)
+    flow = ctx.block(i, flow, {}, count(i), [this, ctx, i](const Tensors& t) {
+      return with_output(i, layers_[static_cast<size_t>(i - 1)](ctx, t[0], {}, {}), t);
+    });
+  return ctx.block(blocks() - 1, flow, {}, c_.projection ? 3 : 2, [this, ctx](const Tensors& t) {
+    Tensors out{t.back(), post_norm_(ctx, t[0].select(1, 0))};
+    if (c_.projection) out.push_back(ctx.linear(out[1], projection_, 0, 0));
+    return out;
+  });
+}
+
+}  // namespace kinora::clip

@@ -1,0 +1,111 @@
+#include "clean.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "unicode.hpp"
+
+namespace kinora::text {
+namespace {
+
+struct Entity {
+  std::string_view name, text;  // the name with its semicolon, where it has one
+};
+// Sorted by name; written by tests/oracle/make_text_fixtures.py entities.
+constexpr Entity kEntities[] = {
+#include "html_entities.inc"
+};
+
+const Entity* entity(std::string_view name) {
+  const auto* at = std::lower_bound(std::begin(kEntities), std::end(kEntities), name,
+                                    [](const Entity& e, std::string_view n) { return e.name < n; });
+  return at != std::end(kEntities) && at->name == name ? at : nullptr;
+}
+
+// What windows-1252 has at 0x80 to 0x9F, which pages mean by these numbers.
+constexpr std::array<char32_t, 32> kWindows{0x20AC, 0x81,   0x201A, 0x0192, 0x201E, 0x2026, 0x2020, 0x2021,
+                                            0x02C6, 0x2030, 0x0160, 0x2039, 0x0152, 0x8D,   0x017D, 0x8F,
+                                            0x90,   0x2018, 0x2019, 0x201C, 0x201D, 0x2022, 0x2013, 0x2014,
+                                            0x02DC, 0x2122, 0x0161, 0x203A, 0x0153, 0x9D,   0x017E, 0x0178};
+
+void append_number(std::string& out, uint64_t n) {
+  if (n >= 0x80 && n <= 0x9F) return append(out, kWindows[n - 0x80]);
+  if (n == 0 || (n >= 0xD800 && n <= 0xDFFF) || n > 0x10FFFF) return append(out, U'\uFFFD');
+  const bool no_character = (n >= 1 && n <= 8) || n == 0xB || (n >= 0xE && n <= 0x1F) || n == 0x7F ||
+                            (n >= 0xFDD0 && n <= 0xFDEF) || (n & 0xFFFE) == 0xFFFE;
+  if (!no_character) append(out, static_cast<char32_t>(n));
+}
+
+int digit(char c, bool hex) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (hex && c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (hex && c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+// `text` begins behind "&#". Bytes that were read; 0: no number.
+size_t read_number(std::string_view text, std::string& out) {
+  const bool hex = !text.empty() && (text[0] == 'x' || text[0] == 'X');
+  const size_t begin = hex ? 1 : 0;
+  size_t end = begin;
+  uint64_t n = 0;
+  for (int d; end < text.size() && (d = digit(text[end], hex)) >= 0; ++end)
+    n = std::min<uint64_t>(n * (hex ? 16 : 10) + static_cast<uint64_t>(d), 0x110000);
+  if (end == begin) return 0;
+  append_number(out, n);
+  return end + (end < text.size() && text[end] == ';');
+}
+
+// `text` begins behind "&". Bytes of the longest name there; 0: none.
+size_t read_name(std::string_view text, std::string& out) {
+  constexpr size_t kLongest = 33;
+  for (size_t n = std::min(text.size(), kLongest); n > 1; --n)
+    if (const Entity* e = entity(text.substr(0, n))) {
+      out += e->text;
+      return n;
+    }
+  return 0;
+}
+
+// Python's idea of it, which has four control characters more than Unicode's.
+bool is_blank(char32_t c) { return is_white_space(c) || (c >= 0x1C && c <= 0x1F); }
+
+}  // namespace
+
+std::string unescaped(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const char c = text[0];
+    text.remove_prefix(1);
+    size_t n = 0;
+    if (c == '&' && text.starts_with('#')) {
+      n = read_number(text.substr(1), out);
+      if (n) ++n;
+    } else if (c == '&') {
+      n = read_name(text, out);
+    }
+    if (n == 0) out += c;
+    text.remove_prefix(n);
+  }
+  return out;
+}
+
+std::string collapsed(std::string_view text) {
+  std::string out;
+  for (bool blank = false; !text.empty();) {
+    const size_t length = length_of_first(text);
+    const std::string_view one = text.substr(0, length);
+    if (is_blank(take(text))) {
+      blank = !out.empty();
+      continue;
+    }
+    if (blank) out += ' ';
+    out += one;
+    blank = false;
+  }
+  return out;
+}
+
+std::string cleaned(std::string_view text) { return collapsed(unescaped(unescaped(text))); }
+
+}  // namespace kinora::text

@@ -1,0 +1,79 @@
+// Reads one object of a tokenizer.json and refuses what it does not know.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "kinora/error.hpp"
+
+namespace kinora::text {
+
+using Json = nlohmann::json;
+
+struct Hash {
+  using is_transparent = void;
+  size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
+};
+using Vocabulary = std::unordered_map<std::string, int64_t, Hash, std::equal_to<>>;
+
+// Every getter throws Error with the place: "tokenizer.json: model: 'unk_id' is a string; ...".
+class Fields {
+ public:
+  Fields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
+    if (!object.is_object()) refuse(std::string("an object is expected, and this is ") + object.type_name());
+  }
+  // Null: not there, or null.
+  const Json* find(const char* key) {
+    read_.insert(key);
+    const auto it = object_.find(key);
+    return it == object_.end() || it->is_null() ? nullptr : &*it;
+  }
+  const Json& need(const char* key) {
+    const Json* found = find(key);
+    if (!found) refuse(std::string("'") + key + "' is missing");
+    return *found;
+  }
+  template <class T>
+  T get(const char* key) {
+    const Json& value = need(key);
+    check_type<T>(value, key);
+    return value.get<T>();
+  }
+  template <class T>
+  T get(const char* key, T otherwise) {
+    return find(key) ? get<T>(key) : otherwise;
+  }
+  // Known, and of no effect on ids.
+  void skip(std::initializer_list<const char*> keys) { read_.insert(keys.begin(), keys.end()); }
+  // Whatever nobody asked for would be ignored in silence.
+  void done() const {
+    for (const auto& [key, value] : object_.items())
+      if (!read_.count(key) && !value.is_null()) refuse("'" + key + "' is not known");
+  }
+  const std::string& where() const { return where_; }
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw Error(KINORA_INVALID, where_ + ": " + what);
+  }
+
+ private:
+  template <class T>
+  void check_type(const Json& value, const char* key) const {
+    bool fits = value.is_string();
+    if constexpr (std::is_same_v<T, bool>) fits = value.is_boolean();
+    if constexpr (std::is_same_v<T, int64_t>) fits = value.is_number_integer();
+    if (!fits) refuse(std::string("'") + key + "' is of the wrong type, " + value.type_name());
+  }
+  const Json& object_;
+  std::string where_;
+  std::set<std::string, std::less<>> read_;
+};
+
+// {"type": ...} by its name; "Sequence" is its members in order. `depth` bounds how deep they nest.
+constexpr int kDeepest = 8;
+
+}  // namespace kinora::text

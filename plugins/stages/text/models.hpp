@@ -1,0 +1,100 @@
+// The models of tokenizers: a word into ids of pieces. Each follows the `tokenizers` library to the id.
+#pragma once
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fields.hpp"
+#include "regex.hpp"
+
+namespace kinora::text {
+
+// [any-thread] after construction.
+class PieceModel {
+ public:
+  virtual ~PieceModel() = default;
+  // `word` is valid UTF-8. Throws Error where it needs an unknown piece and there is none.
+  virtual void encode(std::string_view word, std::vector<int64_t>& ids) const = 0;
+  virtual std::optional<int64_t> id_of(std::string_view piece) const = 0;
+};
+
+// Of a tokenizer.json. Throws Error that names what is not known.
+std::unique_ptr<PieceModel> read_model(const Json& json, const std::string& where);
+
+// Ids of "<0x00>" to "<0xFF>", which stand for the bytes of what no piece covers.
+class BytePieces {
+ public:
+  BytePieces() = default;
+  template <class Find>  // Find(string) -> optional<int64_t>
+  explicit BytePieces(Find find) {
+    constexpr const char* kHex = "0123456789ABCDEF";
+    for (int b = 0; b < 256; ++b)
+      ids_.push_back(find(std::string("<0x") + kHex[b / 16] + kHex[b % 16] + ">"));
+  }
+  // Whether every byte of `text` has an id; these are then added.
+  bool add(std::string_view text, std::vector<int64_t>& ids) const;
+
+ private:
+  std::vector<std::optional<int64_t>> ids_;  // none: no fallback
+};
+
+// Greedy longest match from the left (Wu et al. 2016, arXiv 1609.08144, as BERT has it): "unhappily" -> "un"
+// "##happi" "##ly". A word of which some part matches nothing, or that is too long, is unknown.
+class WordPieceModel final : public PieceModel {
+ public:
+  WordPieceModel(Vocabulary ids, int64_t unknown, std::string prefix = "##", size_t longest = 100)
+      : ids_(std::move(ids)), unknown_(unknown), prefix_(std::move(prefix)), longest_(longest) {}
+  void encode(std::string_view word, std::vector<int64_t>& ids) const override;
+  std::optional<int64_t> id_of(std::string_view piece) const override;
+
+ private:
+  Vocabulary ids_;
+  int64_t unknown_;
+  std::string prefix_;
+  size_t longest_;  // characters
+};
+
+// The most probable segmentation, pieces being independent (Kudo 2018, arXiv 1804.10959), by Viterbi.
+class UnigramModel final : public PieceModel {
+ public:
+  struct Piece {
+    std::string text;
+    double score = 0;
+    bool in_text = true;        // may be met in a text
+    bool user_defined = false;  // sentencepiece's: always taken
+  };
+  // The scores that count for the unknown piece's, and whether to follow sentencepiece where it differs: sums
+  // in float32.
+  struct Rules {
+    double lowest = 0, highest = 0;
+    bool sentencepiece = false;
+  };
+  UnigramModel(const std::vector<Piece>& pieces, std::optional<int64_t> unknown, bool byte_fallback,
+               const Rules&);
+  void encode(std::string_view word, std::vector<int64_t>& ids) const override;
+  std::optional<int64_t> id_of(std::string_view piece) const override;
+
+ private:
+  struct Node {
+    double score = 0;
+    size_t begin = std::numeric_limits<size_t>::max();
+    int64_t id = -1;  // -1: unknown
+  };
+  void extend(std::string_view word, size_t at, std::vector<Node>& nodes) const;
+  std::optional<int64_t> joined(std::string_view unknown) const;
+  int64_t need_unknown() const;
+
+  Vocabulary ids_;      // of all pieces
+  Vocabulary in_text_;  // of those that may be met
+  std::vector<double> scores_;
+  std::vector<bool> user_defined_;
+  std::optional<int64_t> unknown_;
+  BytePieces bytes_;
+  Rules rules_;
+  size_t longest_ = 0;  // bytes
+};
+
+}  // namespace kinora::text

@@ -1,0 +1,23 @@
+// Normalizers of tokenizer.json: text to text.
+#pragma once
+#include <functional>
+#include <string>
+
+#include "fields.hpp"
+
+namespace kinora::text {
+
+using Normalizer = std::function<std::string(std::string)>;
+
+// Throws Error that names what is not known. `where` begins its message.
+Normalizer read_normalizer(const Json& json, const std::string& where, int depth = 0);
+
+// BERT's: which steps it takes, in this order.
+struct BertRules {
+  bool clean = true, ideographs = true, strip_accents = true, lower = true;
+};
+std::string bert_normalised(std::string_view text, const BertRules& rules);
+
+std::string replaced(const std::string& text, const std::string& what, const std::string& by);
+
+}  // namespace kinora::text

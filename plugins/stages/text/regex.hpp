@@ -1,0 +1,29 @@
+// Regular expressions of tokenizer.json, by PCRE2.
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+struct pcre2_real_code_8;
+
+namespace kinora::text {
+
+struct Span {
+  size_t begin, end;
+};
+
+// [any-thread] after construction.
+class Regex {
+ public:
+  // As Oniguruma reads it: \s, \w and \d are Unicode's. Throws Error that names the pattern and the place.
+  explicit Regex(const std::string& pattern);
+  // The matches in valid UTF-8, from left to right, none over another. Throws Error where one takes too long.
+  std::vector<Span> find_all(std::string_view text) const;
+
+ private:
+  std::string pattern_;
+  std::shared_ptr<pcre2_real_code_8> code_;
+};
+
+}  // namespace kinora::text

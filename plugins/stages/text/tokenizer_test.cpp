@@ -1,0 +1,206 @@
+// Tokenizers against the `tokenizers` library and sentencepiece, and files that are not what they should be.
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "clean.hpp"
+#include "kinora/testing.hpp"
+#include "tokenizer_stage.hpp"
+
+namespace kinora::text {
+namespace {
+
+using ::testing::HasSubstr;
+using Ids = std::vector<int64_t>;
+
+Json fixture(const std::string& name) {
+  std::ifstream in(std::string(KINORA_TEST_DATA) + "/oracle/text_" + name + ".json");
+  EXPECT_TRUE(in) << name;
+  return Json::parse(in);
+}
+
+std::string bytes_of(const std::string& base64) {
+  constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  uint32_t bits = 0;
+  int n = 0;
+  for (const char c : base64) {
+    if (c == '=') break;
+    bits = bits << 6 | static_cast<uint32_t>(kLetters.find(c));
+    if (n++ % 4) out += static_cast<char>(bits >> (6 - 2 * ((n - 1) % 4)));
+  }
+  return out;
+}
+
+std::unique_ptr<Tokenizer> tokenizer_of(const Json& f) {
+  if (f.contains("model")) return read_sentencepiece(bytes_of(f["model"]), "t.model", {});
+  return read_tokenizer_json(f["tokenizer"].dump(), "tokenizer.json");
+}
+
+class TokenizerOracle : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(TokenizerOracle, GivesTheIdsOfThePublishedLibraries) {
+  const auto texts = fixture("texts")["texts"].get<std::vector<std::string>>();
+  const Json f = fixture(GetParam());
+  const auto tokenizer = tokenizer_of(f);
+  ASSERT_GE(texts.size(), 200u);
+  ASSERT_EQ(f["ids"].size(), texts.size());
+  for (size_t i = 0; i < texts.size(); ++i)
+    EXPECT_EQ(tokenizer->encode(texts[i], 1 << 20), f["ids"][i].get<Ids>())
+        << i << ": " << Json(texts[i]).dump();
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, TokenizerOracle,
+                         ::testing::Values("t5", "first", "whole", "gpt2", "roberta", "clip", "llama3",
+                                           "llama2", "fused", "unfused", "bert", "cased", "nmt", "spm.t5",
+                                           "spm.user", "spm.fallback", "spm.bpe", "spm.llama", "spm.suffix"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '.', '_');
+                           return name;
+                         });
+
+TEST(Clean, ResolvesReferencesTwiceAndCollapsesWhiteSpaceAsPythonDoes) {
+  const Json f = fixture("texts");
+  for (size_t i = 0; i < f["raw"].size(); ++i)
+    EXPECT_EQ(cleaned(f["raw"][i].get<std::string>()), f["clean"][i].get<std::string>()) << f["raw"][i];
+}
+
+std::string refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "nothing was refused";
+}
+std::string refusal_of(const Json& json) {
+  return refusal([&] { read_tokenizer_json(json.dump(), "/x/tokenizer.json"); });
+}
+
+TEST(TokenizerJson, RefusesWhatItDoesNotKnowByItsName) {
+  Json good = fixture("clip")["tokenizer"];
+  struct Case {
+    const char *at, *value, *message;
+  };
+  const Case cases[] = {
+      {"/normalizer", R"({"type": "Rot13"})",
+       "/x/tokenizer.json: normalizer: the normalizer 'Rot13' is not known"},
+      {"/normalizer", R"({"type": "NFC", "twice": true})", "normalizer: 'twice' is not known"},
+      {"/normalizer", R"({"type": "Precompiled", "precompiled_charsmap": "AAAA"})", "the charsmap says"},
+      {"/normalizer", R"({"type": "Replace", "pattern": {"Regex": "(a"}, "content": ""})",
+       "the pattern '(a' is none"},
+      {"/normalizer", R"([])", "normalizer: an object is expected, and this is array"},
+      {"/pre_tokenizer", R"({"type": "UnicodeScripts"})", "the pre-tokenizer 'UnicodeScripts' is not known"},
+      {"/pre_tokenizer/pretokenizers/0/behavior", R"("Shuffled")", "the behavior 'Shuffled' is not known"},
+      {"/pre_tokenizer/pretokenizers", R"({"a": {"type": 3}})", "'type' is of the wrong type, number"},
+      {"/post_processor", R"({"type": "Rot13"})", "the post-processor 'Rot13' is not known"},
+      {"/post_processor/cls", R"(["a"])", "'cls' is not [\"token\", id]"},
+      {"/model/type", R"("WordLevel")",
+       "model: the model 'WordLevel' is not known; BPE, Unigram and WordPiece are"},
+      {"/model/dropout", "0.1", "model: 'dropout' is not known"},
+      {"/model/unk_token", R"("nowhere")", "the unk_token 'nowhere' is not in 'vocab'"},
+      {"/model/merges/0", R"(["zz", "yy"])", "the merge 'zz yy' is of pieces that are not in 'vocab'"},
+      {"/model/merges/0", R"("zz")", "a merge is neither"},
+      {"/model/vocab/a", "-3", "the id of 'a' is not a number from 0"},
+      {"/model/vocab", "[1, 2]", "'vocab' is not an object"},
+      {"/added_tokens/0/id", R"("3")", "added_tokens: 'id' is of the wrong type, string"},
+      {"/future", "1", "/x/tokenizer.json: 'future' is not known"},
+  };
+  for (const auto& c : cases) {
+    Json bad = good;
+    bad[Json::json_pointer(c.at)] = Json::parse(c.value);
+    EXPECT_THAT(refusal_of(bad), HasSubstr(c.message)) << c.at;
+  }
+  EXPECT_THAT(refusal([] { read_tokenizer_json(std::string_view("{\"a\": "), "t.json"); }),
+              HasSubstr("t.json: this is no JSON"));
+}
+
+TEST(TokenizerJson, BoundsHowDeepSequencesNest) {
+  Json deep = {{"type", "NFC"}};
+  for (int i = 0; i < 2000; ++i) deep = {{"type", "Sequence"}, {"normalizers", {std::move(deep)}}};
+  Json json = fixture("clip")["tokenizer"];
+  json["normalizer"] = std::move(deep);
+  EXPECT_THAT(refusal_of(json), HasSubstr("sequences nest too deep"));
+}
+
+TEST(SentencePieceModel, RefusesWhatIsDamaged) {
+  const std::string model = bytes_of(fixture("spm.t5")["model"]);
+  for (const size_t size : {size_t{0}, size_t{1}, size_t{100}, model.size() - 1})
+    EXPECT_THAT(refusal([&] { read_sentencepiece(std::string_view(model).substr(0, size), "x.model", {}); }),
+                HasSubstr("x.model: "))
+        << size;
+  EXPECT_THAT(refusal([&] { read_sentencepiece(model, "x.model", {.begin = true}); }),
+              HasSubstr("x.model: no piece '<s>' to put around a text"));
+}
+
+struct Files {
+  std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("kinora-text-" + std::to_string(::getpid()));
+  Files() {
+    std::filesystem::create_directories(folder);
+    std::ofstream(json()) << fixture("t5")["tokenizer"];
+    std::ofstream(model(), std::ios::binary) << bytes_of(fixture("spm.t5")["model"]);
+  }
+  ~Files() { std::filesystem::remove_all(folder); }
+  std::string json() const { return folder / "tokenizer.json"; }
+  std::string model() const { return folder / "spiece.model"; }
+};
+
+Ids tensor(const Sample& s, const char* name) {
+  const kinora_dl_tensor* t = s.tensor(name);
+  if (!t || t->ndim != 1 || t->code != KINORA_DL_INT || t->bits != 64) return {-1};
+  const auto* at = static_cast<const int64_t*>(t->data);
+  return {at, at + t->shape[0]};
+}
+
+std::pair<Ids, Ids> run(const TokenizerStage::Options& options, const std::string& text) {
+  TokenizerStage stage(options);
+  kinora::testing::Collector out;
+  Sample s("a");
+  s.set("txt", text);
+  stage.process(s, out.emit(), kinora::testing::Run());
+  return {tensor(out.emitted.at(0), "input_ids"), tensor(out.emitted.at(0), "attention_mask")};
+}
+
+TEST(TokenizerStage, CutsFillsAndCleans) {
+  kinora::testing::start();
+  const Files files;
+  const auto [all, ones] = run({.file = files.json()}, "A red ball &amp;amp; a tram");
+  ASSERT_GT(all.size(), 6u);
+  EXPECT_EQ(ones, Ids(all.size(), 1));
+  EXPECT_EQ(run({.file = files.json(), .clean = true}, "A red  ball &amp;amp; a tram ").first,
+            run({.file = files.json()}, "A red ball & a tram").first);
+
+  const auto [cut, some] = run({.file = files.json(), .max_length = 4}, "A red ball");
+  EXPECT_EQ(cut.size(), 4u);
+  EXPECT_EQ(cut.back(), all.back()) << "the end of the text is kept";
+  EXPECT_EQ(cut[2], all[2]);
+
+  const auto [filled, mask] =
+      run({.file = files.json(), .max_length = 40, .pad = "max_length"}, "A red ball");
+  EXPECT_EQ(filled.size(), 40u);
+  EXPECT_EQ(filled.back(), 0);  // "<pad>"
+  EXPECT_EQ(std::count(mask.begin(), mask.end(), 1),
+            std::count_if(filled.begin(), filled.end(), [](int64_t i) { return i != 0; }));
+  EXPECT_EQ(run({.file = files.json(), .max_length = 40, .pad = "max_length", .pad_id = 7}, "a").first.back(),
+            7);
+}
+
+TEST(TokenizerStage, ReadsAModelAndSaysWhereOptionsDoNotFit) {
+  kinora::testing::start();
+  const Files files;
+  const auto bare = run({.file = files.model()}, "A red ball").first,
+             ended = run({.file = files.model(), .add_end = true}, "A red ball").first;
+  Ids wanted = bare;
+  wanted.push_back(1);  // "</s>"
+  EXPECT_EQ(ended, wanted);
+  EXPECT_THAT(refusal([&] { run({.file = files.json(), .add_end = true}, ""); }),
+              HasSubstr("add_begin and add_end are for a .model"));
+  EXPECT_THAT(refusal([&] { run({.file = files.folder / "none.json"}, ""); }), HasSubstr("none.json"));
+}
+
+}  // namespace
+}  // namespace kinora::text
