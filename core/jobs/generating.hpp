@@ -14,7 +14,7 @@ struct GenerateOptions {
   int64_t count = 1, first = 0, seed = -1, frames = 0, height = 0, width = 0, condition_frames = 1,
           preview_every = 0, crf = 16, max_tokens = 32, threads = 0;
   double guidance = 1, condition_sigma = 1e-4, strength = 1, fps = 0, sigma_data = 1;
-  bool batch_guidance = false;
+  bool batch_guidance = false, pad_text = false;
 
   static void describe(Describe<GenerateOptions>& d) {
     using O = GenerateOptions;
@@ -73,6 +73,8 @@ struct GenerateOptions {
     d.option("tokenizer_weights", &O::tokenizer_weights).path().help("of a tokenizer of its own");
     d.option("text_weights", &O::text_weights).path().help("of a text encoder of its own");
     d.option("max_tokens", &O::max_tokens).range(2, 4096).help("of a prompt for a text encoder of its own");
+    d.option("pad_text", &O::pad_text)
+        .help("a prompt is filled up to max_tokens with zeros, for a text encoder of its own");
     d.option("sigma_data", &O::sigma_data)
         .above(0)
         .help("deviation of latents that a model of its own was trained on");

@@ -25,9 +25,9 @@ fs::path adapter_of(const std::string& name) {
   return fs::path(KINORA_TEST_DATA) / "oracle" / ("peft_dit_" + name);
 }
 
-// model/dit with the oracle's weights, and an adapter if `lora` says so.
+// model/cosmos with the oracle's weights, and an adapter if `lora` says so.
 struct Adapted {
-  Component component = or_throw(test::plugins().open("model/dit"));
+  Component component = or_throw(test::plugins().open("model/cosmos"));
   Options options;
   std::unique_ptr<Network> network;
   explicit Adapted(const json& given, std::optional<LoraOptions> lora = {},

@@ -1,4 +1,4 @@
-// Operations of model/dit in closed form, and that counting them allocates nothing.
+// Operations of model/cosmos in closed form, and that counting them allocates nothing.
 #include <fstream>
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ struct Made {
 
 // B batch, D width, R rank of AdaLN-LoRA, M the MLP's width, E the text's, L its length, n tokens, c and p
 // channels and numbers of a patch; L_ layers.
-struct Dit {
+struct Cosmos {
   double layers, D, R = 64, M, E = 384, c = 16, p = 4;
   double linear(double B, double n, double L) const {
     const double conditioning = D * R + R * 3 * D, block = 3 * B * conditioning + 4 * B * n * D * D +
@@ -41,18 +41,19 @@ struct Dit {
   }
 };
 
-TEST(Meter, CountsModelDitInClosedForm) {
-  const std::pair<json, Dit> sizes[] = {{{{"size", "S"}}, {12, 384, 64, 4 * 384}},
-                                        {{{"size", "14B"}}, {36, 5120, 64, 4 * 5120}},
-                                        {{{"layers", 3},
-                                          {"heads", 2},
-                                          {"head_size", 12},
-                                          {"mlp_ratio", 1.5},
-                                          {"adaln_lora", 6},
-                                          {"text_size", 10}},
-                                         {3, 24, 6, 36, 10}}};
+TEST(Meter, CountsTheCosmosTransformerInClosedForm) {
+  const std::pair<json, Cosmos> sizes[] = {
+      {{{"layers", 12}, {"heads", 6}, {"head_size", 64}}, {12, 384, 64, 4 * 384}},
+      {{{"layers", 36}, {"heads", 40}, {"head_size", 128}}, {36, 5120, 64, 4 * 5120}},
+      {{{"layers", 3},
+        {"heads", 2},
+        {"head_size", 12},
+        {"mlp_ratio", 1.5},
+        {"adaln_lora", 6},
+        {"text_size", 10}},
+       {3, 24, 6, 36, 10}}};
   for (const auto& [given, dit] : sizes) {
-    const Made made("model/dit", given);
+    const Made made("model/cosmos", given);
     MetaNetwork net(made.component, made.options);
     const double B = 2, n = 4 * 5 * 6, L = 7;
     const auto f = net.forward({{"latent", meta({2, 16, 4, 10, 12})},
@@ -73,7 +74,7 @@ TEST(Meter, CountsModelDitInClosedForm) {
 // The same numbers when the model is real, with the blocks' second run left out.
 TEST(Meter, IsTheSameOnARealModelAndCountsNoRecomputation) {
   const json given = {{"layers", 2}, {"heads", 2}, {"head_size", 12}, {"text_size", 10}};
-  const Made made("model/dit", given);
+  const Made made("model/cosmos", given);
   const test::Recompute recompute;
   MeterLink meter;
   Network net(made.component, made.options, {.dtype = at::kDouble}, {meter.get(), recompute.get()});
@@ -118,7 +119,7 @@ int64_t anonymous() {
 
 TEST(Meter, DescribesTwentyEightBillionParametersWithoutMemory) {
   const json given = {{"layers", 60}, {"heads", 48}, {"head_size", 128}};
-  const Made made("model/dit", given);
+  const Made made("model/cosmos", given);
   const int64_t before = anonymous();
   MetaNetwork net(made.component, made.options);
   EXPECT_GT(net.network().numel(), 28'000'000'000 / 2);

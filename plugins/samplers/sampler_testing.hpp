@@ -198,6 +198,45 @@ inline void expect_deterministic(const std::string& id, const json& options) {
   EXPECT_TRUE(at::equal(made[0], sampled(id, options, line(), noise).x));
 }
 
+// Begun in the middle, with x as it is there, a sampler without a history goes on as if it had come that way.
+inline void expect_goes_on_from_the_middle(const std::string& id, const json& options) {
+  SCOPED_TRACE(id + options.dump());
+  const Instance<kinora_sampler> s(id, options);
+  const auto levels = levels_of(s);
+  struct Seen {
+    core::Mixture m = line();
+    kinora_denoiser inner{};
+    std::vector<std::pair<double, at::Tensor>> asked;
+  } seen;
+  seen.inner = seen.m.abi(s->mix);
+  kinora_denoiser d{sizeof(kinora_denoiser), 0, &seen,
+                    [](void* self, kinora_tensor x, kinora_tensor sigma, kinora_tensor* out) -> int32_t {
+                      auto& w = *static_cast<Seen*>(self);
+                      w.asked.emplace_back(borrow<at::Tensor>(sigma)[0].item<double>(),
+                                           borrow<at::Tensor>(x).clone());
+                      return w.inner.denoise(w.inner.self, x, sigma, out);
+                    },
+                    0};
+  const auto sample = [&](const at::Tensor& noise) {
+    RunOfTest r;
+    kinora_tensor out = nullptr;
+    check(s->sample(s.self(), &d, handle(noise), &r.abi, &out));
+    return adopt<at::Tensor>(out);
+  };
+  const at::Tensor whole = sample(numbers("noise", {3, 1}));
+  d.first = static_cast<int64_t>(levels.size()) / 2;
+  const double level = levels[static_cast<size_t>(d.first)];
+  // The last question at a level is that of the step which begins there; a corrector may have asked before.
+  at::Tensor there;
+  for (const auto& [sigma, x] : seen.asked)
+    if (sigma == level) there = x;
+  ASSERT_TRUE(there.defined());
+  const size_t all = seen.asked.size();
+  seen.asked.clear();
+  EXPECT_LT((sample(there) - whole).abs().max().item<double>(), 1e-12);
+  EXPECT_LT(seen.asked.size(), all);
+}
+
 inline std::string refusal(const std::string& id, const json& options) {
   try {
     const Instance<kinora_sampler> made(id, options);

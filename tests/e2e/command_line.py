@@ -218,7 +218,7 @@ def check_published():
     kinora("convert", weights, pipeline / "transformer", "--max-shard", "4 kB", "--json")
     (pipeline / "transformer/config.json").write_text(json.dumps({"_class_name": "CosmosTransformer3DModel", **options}))
     (pipeline / "model_index.json").write_text("{}")
-    near(apply("model/dit", inputs, "--set", f"weights={pipeline}")[0]["output"], t["output"])
+    near(apply("model/cosmos", inputs, "--set", f"weights={pipeline}")[0]["output"], t["output"])
     given = tensors("published", **inputs)
     part = pipeline / "transformer"
     index = json.loads((part / "diffusion_pytorch_model.safetensors.index.json").read_text())["weight_map"]
@@ -226,16 +226,16 @@ def check_published():
     held = safetensors.numpy.load_file(shard)
     held["proj_uot.weight"] = held.pop("proj_out.weight")
     safetensors.numpy.save_file(held, shard)
-    said = subprocess.run([KINORA, "apply", "model/dit", "--inputs", str(given), "--set", f"weights={pipeline}"], capture_output=True, text=True)
+    said = subprocess.run([KINORA, "apply", "model/cosmos", "--inputs", str(given), "--set", f"weights={pipeline}"], capture_output=True, text=True)
     assert said.returncode == 1 and "'proj_out.weight' is not in" in said.stderr, said
     whole = SCRATCH / "misspelt_weights.safetensors"
     all_weights = safetensors.numpy.load_file(weights)
     all_weights["proj_uot.weight"] = all_weights.pop("proj_out.weight")
     safetensors.numpy.save_file(all_weights, whole)
-    said = refused("apply", "model/dit", "--inputs", given, *sets[:-1], f"weights={whole}")
+    said = refused("apply", "model/cosmos", "--inputs", given, *sets[:-1], f"weights={whole}")
     assert "1 missing: 'proj_out.weight', did you mean 'proj_uot.weight'?" in said and "1 unexpected" in said, said
     shard.unlink()
-    said = subprocess.run([KINORA, "apply", "model/dit", "--inputs", str(given), "--set", f"weights={pipeline}"], capture_output=True, text=True)
+    said = subprocess.run([KINORA, "apply", "model/cosmos", "--inputs", str(given), "--set", f"weights={pipeline}"], capture_output=True, text=True)
     assert said.returncode == 1 and "shards are not there: " + shard.name in said.stderr, said
 
 
@@ -253,7 +253,7 @@ def check_convert():
     assert second.read_bytes() == first.read_bytes()
     assert "exists already" in refused("convert", folder, second)
     assert "--from and --to need --component" in refused("convert", first, SCRATCH / "x.safetensors", "--to", "diffusers")
-    assert "knows no layout 'orignal'" in refused("convert", first, SCRATCH / "x.safetensors", "--to", "orignal", "--component", "model/dit")
+    assert "knows no layout 'orignal'" in refused("convert", first, SCRATCH / "x.safetensors", "--to", "orignal", "--component", "model/cosmos")
     assert "--max-shard" in refused("convert", first, SCRATCH / "x.safetensors", "--max-shard", "0")
     assert "give IN and OUT" in refused("convert", first)
     adapter = DATA / "oracle/peft_dit_a"
@@ -273,7 +273,7 @@ def check_inspect():
     start = time.monotonic()
     script = "import resource,subprocess,sys; r = subprocess.run(sys.argv[1:], capture_output=True, text=True); sys.stderr.write(r.stderr); " \
              "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, r.returncode); print(r.stdout)"
-    command = [KINORA, "inspect", "model/dit", "--set", "layers=60", "--set", "heads=48", "--set", "head_size=128", "--input",
+    command = [KINORA, "inspect", "model/cosmos", "--set", "layers=60", "--set", "heads=48", "--set", "head_size=128", "--input",
                "latent=1x16x21x90x160", "--input", "timestep=1", "--input", "text=1x512x384", "--json"]
     done = subprocess.run([sys.executable, "-c", script, *command], capture_output=True, text=True, check=True)
     seconds = time.monotonic() - start
@@ -291,10 +291,10 @@ def check_inspect():
     assert {p["name"]: p["copies"] for p in found["parts"]}["transformer_blocks"] == 60, found["parts"]
     assert "floating-point operations" in kinora("inspect", "tokenizer/cosmos", "--input", "video=1x3x9x64x64")
     assert "parameters in" in kinora("inspect", "model/minilm")
-    assert "takes no input 'latnet', did you mean 'latent'?" in refused("inspect", "model/dit", "--input", "latnet=1x16x2x4x4")
-    assert "expected NAME=SHAPE" in refused("inspect", "model/dit", "--input", "latent=1x16xx4")
-    assert "'timestep' is missing" in refused("inspect", "model/dit", "--input", "latent=1x16x2x4x4")
-    assert "layerz" in refused("inspect", "model/dit", "--set", "layerz=3")
+    assert "takes no input 'latnet', did you mean 'latent'?" in refused("inspect", "model/cosmos", "--input", "latnet=1x16x2x4x4")
+    assert "expected NAME=SHAPE" in refused("inspect", "model/cosmos", "--input", "latent=1x16xx4")
+    assert "'timestep' is missing" in refused("inspect", "model/cosmos", "--input", "latent=1x16x2x4x4")
+    assert "layerz" in refused("inspect", "model/cosmos", "--set", "layerz=3")
     assert "has no parameters" in refused("inspect", "sampler/euler")
     assert "did you mean 'model/dit'?" in refused("inspect", "model/dti")
 

@@ -3,7 +3,7 @@ and computed by PEFT.
 
 Needs torch, diffusers 0.42.1, peft and safetensors. The base's weights are numbers.weight() of their names, A and B those of
 MODULE.lora_A.weight and MODULE.lora_B.weight; the fixture holds results in float64: output, gradients of the latent and of
-some A and B. Options for model/dit are in the metadata, the same for every case; the folders are as save_pretrained() left them.
+some A and B. Options for model/cosmos are in the metadata, the same for every case; the folders are as save_pretrained() left them.
 """
 import importlib.util
 import json

@@ -26,13 +26,13 @@ class Dpmpp2m final : public Sampler {
   std::vector<double> levels() const override { return t_; }
 
   Tensor sample(const Denoiser& denoise, const Tensor& noise, const Run& run) override {
-    Tensor x = noise.to(KINORA_FLOAT64) * t_[0], before;
+    Tensor x = denoise.begin(noise, t_[0]), before;
     const size_t steps = t_.size() - 1;
-    for (size_t i = 0; i < steps; ++i) {
+    for (size_t i = denoise.first(); i < steps; ++i) {
       const Tensor x0 = denoise(x, t_[i]);
       const double ratio = t_[i + 1] / t_[i];
       Tensor next = x * ratio + x0 * (1 - ratio);
-      if (i > 0 && t_[i + 1] > 0) {
+      if (before.defined() && t_[i + 1] > 0) {
         // phi_1 / 2 (equation 9 of the paper), or the integral of the line through both predictions.
         const double h = -std::log(ratio), r = std::log(t_[i - 1] / t_[i]) / h;
         const double of_slope = o_.solver_type == "heun" ? 1 + std::expm1(-h) / h : -0.5 * std::expm1(-h);

@@ -48,5 +48,10 @@ TEST(Dpmpp2m, RefusesAGridThatDoesNotDescend) {
             "sampler/dpmpp-2m: sigma_min = 2.0 must be below sigma_max = 2.0");
 }
 
+TEST(EdmSamplers, GoOnFromTheMiddle) {
+  for (const char* id : {"sampler/euler", "sampler/edm-heun"})
+    test::expect_goes_on_from_the_middle(id, {{"steps", 8}});
+}
+
 }  // namespace
 }  // namespace kinora

@@ -36,8 +36,8 @@ class EdmHeun final : public Sampler {
   std::vector<double> levels() const override { return t_; }
 
   Tensor sample(const Denoiser& denoise, const Tensor& noise, const Run& run) override {
-    Tensor x = noise.to(KINORA_FLOAT64) * t_[0];
-    for (int64_t i = 0; i < o_.steps; ++i) {
+    Tensor x = denoise.begin(noise, t_[0]);
+    for (auto i = static_cast<int64_t>(denoise.first()); i < o_.steps; ++i) {
       const double t = add_noise(x, i, run), next = t_[static_cast<size_t>(i) + 1];
       Tensor x0 = denoise(x, t);
       const Tensor slope = (x - x0) / t;

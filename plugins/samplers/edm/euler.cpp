@@ -18,9 +18,9 @@ class Euler final : public Sampler {
   std::vector<double> levels() const override { return t_; }
 
   Tensor sample(const Denoiser& denoise, const Tensor& noise, const Run& run) override {
-    Tensor x = noise.to(KINORA_FLOAT64) * t_[0];
+    Tensor x = denoise.begin(noise, t_[0]);
     const size_t steps = t_.size() - 1;
-    for (size_t i = 0; i < steps; ++i) {
+    for (size_t i = denoise.first(); i < steps; ++i) {
       const Tensor x0 = denoise(x, t_[i]);
       x = x + (x - x0) * ((t_[i + 1] - t_[i]) / t_[i]);
       run.progress(static_cast<int64_t>(i) + 1, static_cast<int64_t>(steps), x0.get());

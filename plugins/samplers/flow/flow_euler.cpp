@@ -33,9 +33,9 @@ class FlowEuler final : public Sampler {
   std::vector<double> levels() const override { return s_; }
 
   Tensor sample(const Denoiser& denoise, const Tensor& noise, const Run& run) override {
-    Tensor x = noise.to(KINORA_FLOAT64);
+    Tensor x = denoise.begin(noise, 1);
     const size_t steps = s_.size() - 1;
-    for (size_t i = 0; i < steps; ++i) {
+    for (size_t i = denoise.first(); i < steps; ++i) {
       const Tensor x0 = denoise(x, s_[i]);
       x = x + (x - x0) * ((s_[i + 1] - s_[i]) / s_[i]);
       run.progress(static_cast<int64_t>(i) + 1, static_cast<int64_t>(steps), x0.get());

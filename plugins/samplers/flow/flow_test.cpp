@@ -98,5 +98,9 @@ TEST(FlowSamplers, RefuseWhatTheyCannotDo) {
   EXPECT_NE(test::refusal("sampler/flow-euler", {{"convention", "wan"}}), "");
 }
 
+TEST(FlowSamplers, GoOnFromTheMiddle) {
+  test::expect_goes_on_from_the_middle("sampler/flow-euler", {{"steps", 8}});
+}
+
 }  // namespace
 }  // namespace kinora

@@ -48,17 +48,18 @@ class Unipc final : public Sampler {
   std::vector<double> levels() const override { return s_; }
 
   Tensor sample(const Denoiser& denoise, const Tensor& noise, const Run& run) override {
-    Tensor x = noise.to(KINORA_FLOAT64), start;  // start: x where the last predictor began, corrected
+    Tensor x = denoise.begin(noise, 1), start;  // start: x where the last predictor began, corrected
     std::deque<Prediction> history;
     const bool bh1 = o_.solver_type == "bh1";
     int64_t order = 0;
-    for (int64_t i = 0; i < o_.steps; ++i) {
+    const auto first = static_cast<int64_t>(denoise.first());
+    for (int64_t i = first; i < o_.steps; ++i) {
       const double s = s_[static_cast<size_t>(i)];
       const Tensor x0 = denoise(x, s);
-      if (i > 0) x = unipc_step(start, s, history, order, bh1, x0);
+      if (i > first) x = unipc_step(start, s, history, order, bh1, x0);
       history.push_front({s, x0});
       if (history.size() > 3) history.pop_back();
-      order = std::min({o_.order, i + 1, o_.lower_order_final ? o_.steps - i : o_.order});
+      order = std::min({o_.order, i - first + 1, o_.lower_order_final ? o_.steps - i : o_.order});
       start = x;
       x = unipc_step(start, s_[static_cast<size_t>(i) + 1], history, order, bh1);
       run.progress(i + 1, o_.steps, x0.get());

@@ -63,11 +63,11 @@ class Res final : public Sampler {
   std::vector<double> levels() const override { return t_; }
 
   Tensor sample(const Denoiser& denoise, const Tensor& noise, const Run& run) override {
-    Tensor x = noise.to(KINORA_FLOAT64) * t_[0], x0, before;
+    Tensor x = denoise.begin(noise, t_[0]), x0, before;
     double level_before = 0;
     const Ask ask = [&](const Tensor& at, double sigma) { return x0 = denoise(at, sigma); };
     const auto intervals = static_cast<int64_t>(t_.size()) - 1, all = intervals + (o_.final_denoise ? 1 : 0);
-    for (int64_t i = 0; i < intervals; ++i) {
+    for (auto i = static_cast<int64_t>(denoise.first()); i < intervals; ++i) {
       const double s = add_noise(x, i, run), t = t_[static_cast<size_t>(i) + 1];
       if (o_.solver == "2ab") {
         ask(x, s);

@@ -81,5 +81,10 @@ TEST(Res, RefusesWhatItCannotDo) {
   }
 }
 
+TEST(Res, GoesOnFromTheMiddle) {
+  for (const auto& s : kSolvers)
+    if (s.calls > 1) test::expect_goes_on_from_the_middle(kId, {{"solver", s.solver}, {"steps", 24}});
+}
+
 }  // namespace
 }  // namespace kinora

@@ -21,8 +21,13 @@ class Denoiser {
     return Tensor::adopt(out);
   }
 
-  // Index into levels() at which to begin; above 0, what sample() is given as noise is x at that level.
+  // Index into levels() at which to begin.
   size_t first() const { return static_cast<size_t>(d_->first); }
+  // x there: `scale` times the unit noise; or what the host gives as noise already is x at that level.
+  Tensor begin(const Tensor& noise, double scale) const {
+    const Tensor x = noise.to(KINORA_FLOAT64);
+    return first() == 0 ? x * scale : x;
+  }
 
  private:
   const kinora_denoiser* d_;
