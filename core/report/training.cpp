@@ -17,6 +17,10 @@ struct Curve {
 };
 constexpr Curve kSmall[] = {{"learning_rate", "Learning rate", false, true},
                             {"gradient_norm", "Gradient norm", true, false},
+                            {"weight_norm", "Weight norm", false, false},
+                            {"validation_loss", "Validation loss", false, false},
+                            {"tokens_per_second", "Tokens a second", true, true},
+                            {"mfu", "Model FLOPs utilisation", true, true},
                             {"l1", "L1", true, false},
                             {"mse", "MSE", true, false}};
 

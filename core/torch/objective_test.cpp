@@ -151,7 +151,7 @@ TEST(Objective, GivesTheModelWhatItsManifestListsAndTheLossEveryOutput) {
   const auto batch =
       t.objective.batch({item(1, {{"camera", at::ones({1, 4})}, {"mood", at::ones({1})}}),
                          item(2, {{"camera", at::full({3, 4}, 2.0)}, {"mood", at::ones({1})}})},
-                        at::tensor({true, false}));
+                        at::tensor({1, 0}).to(at::kBool));
   EXPECT_EQ(batch.count("mood"), 0u);
   EXPECT_EQ(batch.at("text").sum().item<float>(), 6) << "of one of two samples";
   EXPECT_EQ(batch.at("camera").sizes(), (std::vector<int64_t>{2, 3, 4}));

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Two ranks under ddp train as one process does, in float64: the same losses, gradients and weights after every step.
+"""Two ranks under ddp train as one process does, in float64: the same losses, by noise level and of
+validation too, gradients and weights after every step.
 usage: ddp.py KINORA ROOT SCRATCH"""
 import json, os, pathlib, shutil, socket, subprocess, sys
 
@@ -11,7 +12,8 @@ STEPS = 4
 # AdamW divides a gradient by its own size, which would lift the rounding of tiny ones into the weights: hence eps.
 FEW = ["tokenizer.steps=2", "tokenizer.frames=5", "tokenizer.height=32", "tokenizer.width=48", "latents.frames=5", "latents.height=32",
        "latents.width=48", f"dit.steps={STEPS}", "dit.batch=4", "dit.model.layers=2", "dit.threads=1", "dit.precision=\"fp64\"", "dit.warmup=0",
-       "dit.ema=0", "dit.eps=1e-5", "dit.checkpoint_every=1", "dit.keep=10"]
+       "dit.ema=0", "dit.eps=1e-5", "dit.checkpoint_every=1", "dit.keep=10",
+       "dit.validation_every=2", "dit.validation_samples=3", "dit.validation_sigmas=[0.3, 1.0]"]
 
 
 def start(out, strategies, **environment):
@@ -41,7 +43,12 @@ def result(out):
     """Losses and norms; after each step the weights and AdamW's first moments, the running sum of the gradients of every parameter."""
     lines = [json.loads(text) for text in (out / "dit/metrics.jsonl").read_text().splitlines()]
     steps = [out / f"dit/checkpoints/step-{n:06}" for n in range(1, STEPS + 1)]
-    return ([(e["loss"], e["gradient_norm"]) for e in lines], [tensors(s / "weights.safetensors") for s in steps],
+    validated = [tuple(e["validation"]["loss"]) for e in lines if "validation" in e]
+    levels = lines[-1]["loss_by_sigma"]
+    assert sum(levels["count"]) == 4 * STEPS and len(validated) == STEPS // 2, lines
+    assert len(list((out / "dit/tensorboard").iterdir())) == 1  # of rank 0
+    means = tuple(m for m in levels["mean"] if m is not None)
+    return ([(e["loss"], e["gradient_norm"], e["weight_norm"]) for e in lines] + validated + [means], [tensors(s / "weights.safetensors") for s in steps],
             [{n[6:]: t for n, t in tensors(s / "optimizer.safetensors").items() if n.startswith("first.")} for s in steps])
 
 
@@ -59,11 +66,11 @@ shutil.rmtree(two / "dit")
 place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
 finish(*[start(two, ["ddp"], RANK=str(r), **place) for r in range(2)])
 (alone, weights, gradients), (spread, weights2, gradients2) = result(one), result(two)
-assert len(alone) == len(spread) == STEPS
+assert len(alone) == len(spread) == STEPS + STEPS // 2 + 1
 moved = {n for n, t in gradients[-1].items() if numpy.abs(t).max() > 0}
 assert moved == gradients[-1].keys(), f"no gradient reached {gradients[-1].keys() - moved}"
 assert all(t.dtype == numpy.float64 for t in weights[-1].values())
-worst = max(abs(a - b) / abs(a) for x, y in zip(alone, spread) for a, b in zip(x, y))
+worst = max(abs(a - b) / abs(a) for x, y in zip(alone, spread) for a, b in zip(x, y, strict=True))
 of_gradients = max(gap(a, b) for a, b in zip(gradients2, gradients))
 of_weights = max(gap(a, b) for a, b in zip(weights2, weights))
 print(f"largest relative difference: losses and norms {worst:.1e}, gradients {of_gradients[0]:.1e} ({of_gradients[1]}), "
