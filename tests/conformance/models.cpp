@@ -20,6 +20,8 @@ const json kCosmos = {{"layers", 2},       {"heads", 2},     {"head_size", 12}, 
                       {"out_channels", 3}, {"text_size", 7}, {"adaln_lora", 5}, {"max_size", {8, 8, 8}},
                       {"mlp_ratio", 2.0}};
 
+const json kDit = kCosmos;
+
 json with(json base, const json& more) {
   base.update(more);
   return base;
@@ -89,6 +91,20 @@ const std::vector<SmallModel>& small_models() {
                       {"patch_time", 2}}),
        {"condition_mask"},
        {{"timestep", {2, 2}}, {"padding_mask", {1, 1, 4, 4}}, {"fps", {1}}}},
+      {"model/dit", kDit, {"condition_mask", "fps", "camera", "image"}},
+      {"model/dit",
+       with(kDit, {{"learnable_pos_embed", true},
+                   {"base_fps", 24.0},
+                   {"patch_time", 2},
+                   {"heads", 4},
+                   {"kv_heads", 2},
+                   {"signals", {"camera:3", "image:6:tokens"}}}),
+       {"condition_mask"},
+       {{"timestep", {2, 2}}, {"camera", {2, 2, 3}}, {"image", {2, 3, 6}}}},
+      {"model/stdit", kDit, {"condition_mask", "fps", "camera", "image"}, {{"timestep", {2, 4}}}},
+      {"model/stdit",
+       with(kDit, {{"full_attention", false}, {"adaln_lora", 0}, {"cross_attention", false}}),
+       {"condition_mask", "fps", "camera", "image", "text", "text_mask"}},
       {"model/minilm",
        {{"layers", 2},
         {"hidden", 12},
