@@ -24,6 +24,7 @@ const json kT5 = {{"num_layers", 2}, {"d_model", 12}, {"d_kv", 4},
                   {"num_heads", 3},  {"d_ff", 20},    {"vocab_size", 20}};
 const json kClip = {{"num_hidden_layers", 2},  {"hidden_size", 12},  {"num_attention_heads", 3},
                     {"intermediate_size", 20}, {"projection", true}, {"projection_dim", 6}};
+const json kDit = kCosmos;
 
 json with(json base, const json& more) {
   base.update(more);
@@ -94,6 +95,20 @@ const std::vector<SmallModel>& small_models() {
                       {"patch_time", 2}}),
        {"condition_mask"},
        {{"timestep", {2, 2}}, {"padding_mask", {1, 1, 4, 4}}, {"fps", {1}}}},
+      {"model/dit", kDit, {"condition_mask", "fps", "camera", "image"}},
+      {"model/dit",
+       with(kDit, {{"learnable_pos_embed", true},
+                   {"base_fps", 24.0},
+                   {"patch_time", 2},
+                   {"heads", 4},
+                   {"kv_heads", 2},
+                   {"signals", {"camera:3", "image:6:tokens"}}}),
+       {"condition_mask"},
+       {{"timestep", {2, 2}}, {"camera", {2, 2, 3}}, {"image", {2, 3, 6}}}},
+      {"model/stdit", kDit, {"condition_mask", "fps", "camera", "image"}, {{"timestep", {2, 4}}}},
+      {"model/stdit",
+       with(kDit, {{"full_attention", false}, {"adaln_lora", 0}, {"cross_attention", false}}),
+       {"condition_mask", "fps", "camera", "image", "text", "text_mask"}},
       {"model/minilm",
        {{"layers", 2},
         {"hidden", 12},
