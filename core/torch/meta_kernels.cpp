@@ -1,9 +1,12 @@
 // Shapes of operators that libtorch knows on the meta device only through Python: what models and tokenizers
 // need so that they run there (meter_link.hpp).
-#include <numeric>
+#include <algorithm>
 
 #include <ATen/ATen.h>
+#include <ATen/ExpandUtils.h>
 #include <torch/library.h>
+
+#include "core/torch/meter_link.hpp"
 
 namespace kinora::core {
 namespace {
@@ -37,7 +40,16 @@ Tensor convolution(const Tensor& x, const Tensor& w, const MaybeTensor&, IntArra
     shape.push_back(transposed ? (size - 1) * stride[i] - 2 * padding[i] + reach + output_padding[i] + 1
                                : (size + 2 * padding[i] - reach - 1) / stride[i] + 1);
   }
-  return of(x, shape);
+  auto y = of(x, shape);
+  const double each = w.size(0) ? 2.0 * static_cast<double>(w.numel() / w.size(0)) : 0;
+  count_convolution(each * static_cast<double>(transposed ? x.numel() : y.numel()));
+  return y;
+}
+
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  const auto both = at::infer_size(a.sizes(), b.sizes());
+  return at::empty(at::infer_size(condition.sizes(), both),
+                   a.options().dtype(at::result_type(a, b)).device(at::kMeta));
 }
 
 Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index) {
@@ -51,6 +63,7 @@ TORCH_LIBRARY_IMPL(aten, Meta, m) {
   m.impl("native_group_norm", group_norm);
   m.impl("convolution_overrideable", convolution);
   m.impl("index_select", index_select);
+  m.impl("where.self", where);
 }
 
 }  // namespace

@@ -1,11 +1,9 @@
 #include "core/torch/meter_link.hpp"
 
-#include <cstring>
 #include <numeric>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/record_function.h>
 
 namespace kinora::core {
 namespace {
@@ -78,44 +76,16 @@ at::Tensor MeterLink::reshard(const at::Tensor& x, kinora_seq seq, Over over, ki
   return out;
 }
 
-struct ConvolutionMeter::State {
-  at::CallbackHandle handle = 0;
-  double flops = 0, *before = nullptr;
-};
-
 namespace {
-
 thread_local double* counted = nullptr;  // by the innermost meter of the thread
-
-// aten::convolution(input, weight, bias, stride, padding, dilation, transposed, ...): every output is kernel
-// * channels / groups products; every input of a transposed one.
-void count_convolution(const at::RecordFunction& f, at::ObserverContext*) {
-  if (!counted || std::strcmp(f.name(), "aten::convolution") != 0 || f.outputs().empty()) return;
-  const auto in = f.inputs();
-  const auto &x = in[0].toTensor(), &w = in[1].toTensor(), &y = f.outputs()[0].toTensor();
-  if (w.size(0) == 0) return;
-  const auto each = static_cast<double>(w.numel() / w.size(0));
-  *counted += 2.0 * each * static_cast<double>(in[6].toBool() ? x.numel() : y.numel());
 }
 
-}  // namespace
+void count_convolution(double flops) {
+  if (counted) *counted += flops;
+}
 
-ConvolutionMeter::ConvolutionMeter() : state_(std::make_unique<State>()) {
-  state_->before = counted;
-  counted = &state_->flops;
-  state_->handle = at::addThreadLocalCallback(
-      at::RecordFunctionCallback(
-          [](const at::RecordFunction&) -> std::unique_ptr<at::ObserverContext> { return nullptr; },
-          state_->before ? nullptr : count_convolution)
-          .needsInputs(true)
-          .needsOutputs(true)
-          .scopes({at::RecordScope::FUNCTION}));
-}
-ConvolutionMeter::~ConvolutionMeter() {
-  at::removeCallback(state_->handle);
-  counted = state_->before;
-}
-double ConvolutionMeter::flops() const { return state_->flops; }
+ConvolutionMeter::ConvolutionMeter() : before_(counted) { counted = &flops_; }
+ConvolutionMeter::~ConvolutionMeter() { counted = before_; }
 
 MetaNetwork::MetaNetwork(const Component& component, const Options& options)
     : network_(component, options, {.device = at::kMeta}, {meter_.get()}) {}

@@ -2,7 +2,6 @@
 // the model's own (one process, no recomputation), whatever links are below it.
 #pragma once
 #include <map>
-#include <memory>
 #include <string>
 
 #include "core/torch/network.hpp"
@@ -16,7 +15,7 @@ namespace kinora::core {
 //   attention    2 S L heads (d_qk + d_v), that is 2 * 2 S L D: every query with every key of its `over`,
 //   also those that the
 //                run's visibility rule or a text mask hides
-//   convolution  2 outputs kernel in_channels / groups, of whatever convolutions ran besides
+//   convolution  2 outputs kernel in_channels / groups, of the convolutions besides, on the meta device only
 // Norms, activations, positions, modulation and softmax are not counted.
 struct Flops {
   std::map<std::string, double> linear, attention;
@@ -61,19 +60,20 @@ class MeterLink final : public kinora::Link<at::Tensor> {
   int64_t cut_ = 1;  // how many ranks share the heads: what the last COLUMN weight was cut into
 };
 
-// Operations of the convolutions that this thread runs while the object lives.
+// Operations of the convolutions that this thread asks for on the meta device while the object lives.
 class ConvolutionMeter {
  public:
   ConvolutionMeter();
   ConvolutionMeter(const ConvolutionMeter&) = delete;
   ConvolutionMeter& operator=(const ConvolutionMeter&) = delete;
   ~ConvolutionMeter();
-  double flops() const;
+  double flops() const { return flops_; }
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  double flops_ = 0, *before_;
 };
+// Called by the meta device's convolution (meta_kernels.cpp).
+void count_convolution(double flops);
 
 // A component on the meta device with a meter: any size, nothing allocated.
 class MetaNetwork {

@@ -92,7 +92,8 @@ class Published : public testing::Test {
   // Values in the authors' names; the tensor of each is made from its name of ours.
   NamedTensors original() {
     NamedTensors out;
-    for (const auto& p : network()->chain().parameters())
+    const auto net = network();
+    for (const auto& p : net->chain().parameters())
       out[to_original(p.name)] =
           test::numbers(p.name, p.shape).to(p.shape.size() == 1 ? at::kFloat : at::kBFloat16);
     return out;
