@@ -150,7 +150,7 @@ struct Watching {
 inline void expect_cancellation_leaves_nothing(const std::string& id, const json& options) {
   SCOPED_TRACE(id + options.dump());
   const Instance<kinora_sampler> s(id, options);
-  const at::Tensor noise = at::ones({2, 1}, at::kDouble);
+  at::Tensor noise = at::ones({2, 1}, at::kDouble);
   Watching w(s->mix);
   RunOfTest r;
   r.cancel_at = 2;
@@ -159,7 +159,7 @@ inline void expect_cancellation_leaves_nothing(const std::string& id, const json
   EXPECT_EQ(s->sample(s.self(), &d, handle(noise), &r.abi, &out), KINORA_CANCELLED);
   EXPECT_EQ(out, nullptr);
   EXPECT_EQ(r.steps, 2);
-  r.preview = at::Tensor();
+  r.preview = noise = at::Tensor();
   EXPECT_FALSE(w.seen.empty());
   EXPECT_FALSE(w.alive());
 }

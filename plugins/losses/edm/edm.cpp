@@ -1,7 +1,7 @@
 // EDM's training objective. Karras et al. 2022 (arXiv 2206.00364), equations 2, 7 and 8: the network F sees
 // c_in x and c_noise, D(x; sigma) = c_skip x + c_out F estimates the clean latent x0, and the loss is weight
 // * (D - x0)^2 with a log-normal sigma. A model that also returns logvar, its log-variance at that level, is
-// trained on loss * exp(-logvar) + logvar (Karras et al. 2024, arXiv 2312.02696, equation 14).
+// trained on loss * exp(-logvar) + logvar (Kendall et al. 2018, arXiv 1705.07115).
 #include "kinora/levels.hpp"
 #include "kinora/loss.hpp"
 #include "kinora/plugin.hpp"

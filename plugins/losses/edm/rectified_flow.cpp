@@ -1,9 +1,9 @@
 // Rectified flow in the unit of EDM, as Cosmos Predict 2 trains it: x = x0 + sigma n, of which (1 - t) x with
 // t = sigma / (1 + sigma) is the straight line between x0 and n. With F the network,
-//   D(x; sigma) = (1 - t) x - t F,   c_in = 1 - t,   c_noise = timestep_scale t,   weight = (1 + sigma)^2 /
-//   sigma^2
-// F is the line's velocity n - x0 (Liu et al. 2022, arXiv 2209.03003, equation 1), and weight * t^2 = 1: the
-// loss is (F - (n - x0))^2 at every level.
+//   D(x; sigma) = (1 - t) x - t F      c_in = 1 - t      c_noise = timestep_scale t
+//   weight = (1 + sigma)^2 / sigma^2 = 1 / t^2
+// F is the line's velocity n - x0 (Liu et al. 2022, arXiv 2209.03003, equation 1), so the loss is
+// (F - (n - x0))^2 at every level.
 #include "kinora/levels.hpp"
 #include "kinora/loss.hpp"
 #include "kinora/plugin.hpp"

@@ -1,6 +1,6 @@
-// Flow matching on the straight line x = (1 - s) x0 + s n: the network F learns its velocity n - x0, and D(x;
-// s) = x - s F (Lipman et al. 2022, arXiv 2210.02747; the densities of s: Esser et al. 2024, arXiv
-// 2403.03206, section 3.1).
+// Flow matching on the straight line x = (1 - s) x0 + s n: the network F learns its velocity n - x0, and
+// D(x; s) = x - s F (Lipman et al. 2022, arXiv 2210.02747; densities and shift of s: Esser et al. 2024, arXiv
+// 2403.03206).
 #include <algorithm>
 #include <cmath>
 
@@ -96,7 +96,7 @@ class Flow final : public Loss<Tensor> {
   }
 
  private:
-  // NeMo DFM's shifts (Esser et al. 2024, equation 23, with the shift from the number of tokens).
+  // NeMo DFM's shifts (Esser et al. 2024, with the shift from the number of tokens).
   static double shift_of(const Options& o) {
     if (o.shift_type == "constant") return o.shift;
     if (o.tokens == 0)
@@ -108,7 +108,7 @@ class Flow final : public Loss<Tensor> {
     return std::max(1.0, 3 * std::sqrt(tokens / 16384));
   }
 
-  // The inverse of the density's distribution function. Mode: Esser et al. 2024, equation 20, ascending.
+  // The inverse of the density's distribution function. Mode: Esser et al. 2024, ascending.
   Tensor drawn(const Tensor& u) const {
     if (o_.density == "uniform") return u;
     if (o_.density == "logit-normal")

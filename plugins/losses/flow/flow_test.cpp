@@ -38,7 +38,7 @@ TEST(FlowLoss, DrawsTheLevelsOfDfm) {
   }
 }
 
-// The distribution functions in closed form; mode's density 1 / f'(u) by the slope of what it draws.
+// The distribution functions in closed form, at every quantile; of `mode` the inverse is the closed form.
 TEST(FlowLoss, LevelsHaveTheirDistribution) {
   const int64_t n = 10000;
   const at::Tensor u = (at::arange(n, at::kDouble) + 0.5) / static_cast<double>(n);
@@ -48,8 +48,7 @@ TEST(FlowLoss, LevelsHaveTheirDistribution) {
   EXPECT_LT(test::worst(0.5 * at::erfc(-((s / (1 - s)).log() - 0.4) / (0.8 * std::sqrt(2.0))), u), 1e-12);
   for (const double scale : {1.29, -0.5}) {
     const at::Tensor made = test::loss(kId, {{"density", "mode"}, {"mode_scale", scale}}).level(u);
-    EXPECT_GT(made.diff().min().item<double>(),
-              0);  // it ascends, so that it is the inverse of a distribution function
+    EXPECT_GT(made.diff().min().item<double>(), 0);  // else it were no inverse of a distribution function
     EXPECT_LT(test::worst(made, u - scale * ((M_PI / 2 * (1 - u)).cos().square() - u)), 1e-12);
   }
   const at::Tensor cut = test::loss(kId, {{"sigma_min", 0.2}, {"sigma_max", 0.7}}).level(u);

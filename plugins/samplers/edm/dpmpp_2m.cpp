@@ -33,7 +33,7 @@ class Dpmpp2m final : public Sampler {
       const double ratio = t_[i + 1] / t_[i];
       Tensor next = x * ratio + x0 * (1 - ratio);
       if (before.defined() && t_[i + 1] > 0) {
-        // phi_1 / 2 (equation 9 of the paper), or the integral of the line through both predictions.
+        // Half of it over the whole step (the paper), or the integral of the line through both predictions.
         const double h = -std::log(ratio), r = std::log(t_[i - 1] / t_[i]) / h;
         const double of_slope = o_.solver_type == "heun" ? 1 + std::expm1(-h) / h : -0.5 * std::expm1(-h);
         next = next + (x0 - before) * (of_slope / r);

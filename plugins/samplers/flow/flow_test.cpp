@@ -6,7 +6,8 @@ namespace {
 
 using core::json;
 
-// bound32: for diffusers as it is, whose levels, and UniPC's weights from them, are float32.
+// bound32: for diffusers as it is, whose levels are float32: of the first, 1 - 1e-6, one digit of 1 - s is
+// left.
 void expect_oracle(const std::string& id, const std::string& prefix, double bound32) {
   double worst = 0, worst32 = 0, levels = 0;
   for (const auto& name : test::cases(prefix)) {
@@ -24,18 +25,18 @@ void expect_oracle(const std::string& id, const std::string& prefix, double boun
   testing::Test::RecordProperty("worst32", std::to_string(worst32 * 1e6) + "e-6");
 }
 
-TEST(FlowSamplers, UnipcEqualsDiffusers) { expect_oracle("sampler/unipc", "unipc", 1e-4); }
+TEST(FlowSamplers, UnipcEqualsDiffusers) { expect_oracle("sampler/unipc", "unipc", 1e-3); }
 TEST(FlowSamplers, EulerEqualsDiffusers) { expect_oracle("sampler/flow-euler", "flow_euler", 1e-6); }
 
 // A corrected step is one order above the predictor; what bounds the whole is the last step, to zero, from a
 // level of about 1 / steps with an error of its square.
 TEST(FlowSamplers, HaveTheirOrder) {
-  EXPECT_NEAR(test::measured_order("sampler/flow-euler", 320, {{"convention", "uniform"}}), 1.0, 0.1);
-  EXPECT_NEAR(test::measured_order("sampler/flow-euler", 320, {{"convention", "uniform"}, {"shift", 3.0}}),
+  EXPECT_NEAR(test::measured_order("sampler/flow-euler", 160, {{"convention", "uniform"}}), 1.0, 0.1);
+  EXPECT_NEAR(test::measured_order("sampler/flow-euler", 160, {{"convention", "uniform"}, {"shift", 3.0}}),
               1.0, 0.1);
   for (const char* type : {"bh1", "bh2"}) {
     const json options = {{"solver_type", type}, {"order", 2}};
-    const double order = test::measured_order("sampler/unipc", 320, options);
+    const double order = test::measured_order("sampler/unipc", 160, options);
     RecordProperty(std::string("unipc ") + type, std::to_string(order));
     EXPECT_GT(order, 1.9) << type;
   }

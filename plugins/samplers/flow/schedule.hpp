@@ -1,5 +1,5 @@
 // Noise levels of flow samplers: evenly spaced numbers u, then shift u / (1 + (shift - 1) u), which spends
-// more of the steps at high noise (Esser et al. 2024, arXiv 2403.03206, equation 23), then 0.
+// more of the steps at high noise (Esser et al. 2024, arXiv 2403.03206), then 0.
 #pragma once
 #include <cstdint>
 #include <vector>

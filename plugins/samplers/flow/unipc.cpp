@@ -1,8 +1,8 @@
 // UniPC for flow matching (Zhao et al. 2023, arXiv 2302.04867): a multistep predictor, and a corrector that
 // uses the next call's prediction once more, so that a step costs one denoiser call. `steps` calls.
 //
-// The last step, to zero, is of first order, and nothing corrects it; the first has no history. (There
-// diffusers' bh1 multiplies infinity by 0; this one gives x0, as its bh2.)
+// The first step has no history. The last, to zero, is of first order, and nothing corrects it; diffusers'
+// bh1 multiplies infinity by 0 there, this one gives x0 as bh2 does.
 #include <algorithm>
 
 #include "kinora/plugin.hpp"

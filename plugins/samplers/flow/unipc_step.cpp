@@ -33,7 +33,7 @@ std::vector<double> vandermonde(const std::vector<double>& r, std::vector<double
   return b;
 }
 
-// b_1 .. b_n of the paper's equation 5, over B(h): i! phi_{i+1}(z) z / B.
+// The right side of the paper's equations for the weights: z i! phi_{i+1}(z) / B, i = 1 .. n.
 std::vector<double> moments(double z, double B, size_t n) {
   std::vector<double> out;
   double phi = std::expm1(z) / z - 1, factorial = 1;
@@ -61,7 +61,7 @@ Tensor unipc_step(const Tensor& x, double to, const std::deque<Prediction>& hist
   if (at_end.defined()) r.push_back(1);
   std::vector<double> weight;
   if (r.size() == 1) {
-    weight = {0.5};  // a degree of freedom that the paper sets so (section 3.2)
+    weight = {0.5};  // a degree of freedom that the paper sets so
   } else if (r.size() > 1) {
     weight = vandermonde(r, moments(-h, B, r.size()));
   }

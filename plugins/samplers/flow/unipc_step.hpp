@@ -1,4 +1,4 @@
-// One step of UniPC on flow matching. Zhao et al. 2023 (arXiv 2302.04867), Algorithms 5 to 8, predicting x0,
+// One step of UniPC on flow matching. Zhao et al. 2023 (arXiv 2302.04867), predicting x0,
 // with alpha = 1 - s, sigma = s, lambda = ln((1 - s) / s).
 #pragma once
 #include <deque>
@@ -13,8 +13,8 @@ struct Prediction {
 };
 
 // x at history[0].s -> x at `to`. history: the newest first, `order` of them at least. Without `at_end` the
-// predictor UniP, else the corrector UniC, which also knows the prediction at `to`. bh1: B(h) is h, else e^h
-// - 1.
+// predictor UniP, else the corrector UniC, which also knows the prediction at `to`. bh1: B(h) is h, else
+// e^h - 1.
 Tensor unipc_step(const Tensor& x, double to, const std::deque<Prediction>& history, int64_t order, bool bh1,
                   const Tensor& at_end = {});
 

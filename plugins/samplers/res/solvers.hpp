@@ -22,7 +22,7 @@ Solver single_step(const std::string& name);
 Tensor along(const Tensor& x, double s, double t, const Tensor& x0);
 
 // Second-order exponential step from the predictions x0_s at s and x0_m at another level m, earlier or
-// between (arXiv 2308.02157, equation 8, with b_2 = phi_2 / c_2). Throws Error(KINORA_INVALID) where two of
+// between (arXiv 2308.02157: b_2 = phi_2 / c_2, b_1 = phi_1 - b_2). Throws Error(KINORA_INVALID) where two of
 // the levels nearly coincide.
 Tensor exponential(const Tensor& x, double s, double t, const Tensor& x0_s, double m, const Tensor& x0_m);
 
