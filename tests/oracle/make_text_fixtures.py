@@ -53,14 +53,14 @@ T5_CASES = {
     "t5.b": (dict(T5, num_heads=3, num_layers=3, feed_forward_proj="gated-gelu"), 9),
     "t5.c": (dict(T5, relative_attention_num_buckets=8, relative_attention_max_distance=6, feed_forward_proj="gated-silu"), 20),
     "t5.d": (dict(T5, d_model=6), 160),  # every bucket of the published ones
-    "t5.e": (dict(T5, layer_norm_epsilon=1e-2, num_heads=1, num_layers=1, feed_forward_proj="gated-gelu"), 1),
+    "t5.e": (dict(T5, layer_norm_epsilon=1e-2, num_heads=1, num_layers=1, feed_forward_proj="gated-gelu"), 3),
 }
 UMT5_CASES = {
     "umt5.a": (dict(T5, feed_forward_proj="gated-gelu"), 7),
     "umt5.b": (dict(T5, num_heads=3, num_layers=3, feed_forward_proj="gated-gelu"), 9),
     "umt5.c": (dict(T5, relative_attention_num_buckets=8, relative_attention_max_distance=6), 20),
     "umt5.d": (dict(T5, d_model=6, feed_forward_proj="gated-silu"), 160),
-    "umt5.e": (dict(T5, layer_norm_epsilon=1e-2, num_heads=1, num_layers=1), 1),
+    "umt5.e": (dict(T5, layer_norm_epsilon=1e-2, num_heads=1, num_layers=1), 3),
 }
 CLIP = dict(hidden_size=8, intermediate_size=12, num_hidden_layers=2, num_attention_heads=2, hidden_act="quick_gelu",
             layer_norm_eps=1e-5, projection_dim=6)
@@ -119,7 +119,7 @@ def encoders():
     for cases, config, model_of in ((T5_CASES, T5Config, T5EncoderModel), (UMT5_CASES, UMT5Config, UMT5EncoderModel)):
         for case, (options, length) in cases.items():
             model = fill(model_of(config(**options, attn_implementation="eager")))
-            ids, mask = token_ids(options, 1 if length == 1 else 2, length)
+            ids, mask = token_ids(options, 1 if length == 3 else 2, length)
             with in_float64(t5, umt5):
                 out = model(input_ids=ids, attention_mask=mask).last_hidden_state
                 tensors |= results(case, model, [out]) | {f"{case}.input_ids": ids, f"{case}.attention_mask": mask}

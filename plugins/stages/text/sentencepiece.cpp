@@ -1,18 +1,10 @@
-// sentencepiece's .model: a protobuf of pieces, how it was trained, and how text is normalised
-// (github.com/google/sentencepiece, sentencepiece_model.proto).
-//
-// Read here and not by libsentencepiece: that library walks the charsmap's trie without looking where it
-// ends, so a damaged file ends the process, and it brings a protobuf of its own into one that libtorch has
-// too.
+// sentencepiece's .model as a tokenizer: its own normalisation, then a unigram or a BPE model.
 #include <algorithm>
-#include <bit>
-#include <cstring>
-#include <map>
-#include <queue>
+#include <limits>
 
 #include "charsmap.hpp"
-#include "models.hpp"
 #include "normalizers.hpp"
+#include "scored_bpe.hpp"
 #include "tokenizer.hpp"
 #include "unicode.hpp"
 
@@ -20,264 +12,11 @@ namespace kinora::text {
 namespace {
 
 constexpr const char* kSpace = "\u2581";
-enum Type : uint64_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
-
-// One message of protobuf's wire format: field by field.
-class Message {
- public:
-  Message(std::string_view bytes, const std::string& name) : bytes_(bytes), name_(name) {}
-  uint64_t number = 0;    // of the field; its value is one of these
-  uint64_t value = 0;     // varint
-  float real = 0;         // 4 bytes
-  std::string_view text;  // bytes, string or message
-
-  bool next() {
-    if (bytes_.empty()) return false;
-    const uint64_t key = varint();
-    number = key >> 3;
-    switch (key & 7) {
-      case 0:
-        value = varint();
-        break;
-      case 1:
-        take(8);
-        break;
-      case 2:
-        text = take(varint());
-        break;
-      case 5: {
-        uint32_t bits = 0;
-        const auto four = take(4);
-        for (size_t i = 0; i < 4; ++i) bits |= uint32_t{static_cast<unsigned char>(four[i])} << (8 * i);
-        real = std::bit_cast<float>(bits);
-        break;
-      }
-      default:
-        damaged();
-    }
-    return true;
-  }
-  [[noreturn]] void damaged() const {
-    throw Error(KINORA_INVALID, name_ + ": no sentencepiece model, or a damaged one");
-  }
-
- private:
-  std::string_view take(uint64_t n) {
-    if (n > bytes_.size()) damaged();
-    const auto out = bytes_.substr(0, n);
-    bytes_.remove_prefix(n);
-    return out;
-  }
-  uint64_t varint() {
-    uint64_t out = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-      const auto b = static_cast<unsigned char>(take(1)[0]);
-      out |= uint64_t{b & 0x7FU} << shift;
-      if (b < 0x80) return out;
-    }
-    damaged();
-  }
-  std::string_view bytes_;
-  const std::string& name_;
-};
-
-struct Spec {
-  struct Piece {
-    std::string text;
-    float score = 0;
-    uint64_t type = kNormal;
-  };
-  std::vector<Piece> pieces;
-  uint64_t model_type = 1;
-  bool byte_fallback = false, space_is_suffix = false;
-  std::string bos = "<s>", eos = "</s>", pad = "<pad>";
-  std::string charsmap;
-  bool dummy_prefix = true, remove_extra = true, escape = true;
-};
-
-Spec::Piece read_piece(Message m) {
-  Spec::Piece p;
-  while (m.next()) {
-    if (m.number == 1) p.text = m.text;
-    if (m.number == 2) p.score = m.real;
-    if (m.number == 3) p.type = m.value;
-  }
-  return p;
-}
-
-void read_trainer(Message m, Spec& s) {
-  while (m.next()) switch (m.number) {
-      case 3:
-        s.model_type = m.value;
-        break;
-      case 24:
-        s.space_is_suffix = m.value;
-        break;
-      case 35:
-        s.byte_fallback = m.value;
-        break;
-      case 46:
-        s.bos = m.text;
-        break;
-      case 47:
-        s.eos = m.text;
-        break;
-      case 48:
-        s.pad = m.text;
-        break;
-      default:
-        break;
-    }
-}
-
-void read_normalizer(Message m, Spec& s) {
-  while (m.next()) switch (m.number) {
-      case 2:
-        s.charsmap = m.text;
-        break;
-      case 3:
-        s.dummy_prefix = m.value;
-        break;
-      case 4:
-        s.remove_extra = m.value;
-        break;
-      case 5:
-        s.escape = m.value;
-        break;
-      default:
-        break;
-    }
-}
-
-Spec read_spec(std::string_view bytes, const std::string& name) {
-  Spec s;
-  for (Message m(bytes, name); m.next();) {
-    if (m.number == 1) s.pieces.push_back(read_piece({m.text, name}));
-    if (m.number == 2) read_trainer({m.text, name}, s);
-    if (m.number == 3) read_normalizer({m.text, name}, s);
-  }
-  if (s.pieces.empty()) Message({}, name).damaged();
-  return s;
-}
-
-// Words that a normalizer leaves alone and a model never cuts.
-class UserDefined {
- public:
-  void add(const std::string& text) {
-    if (text.empty()) return;
-    texts_.emplace(text, 0);
-    longest_ = std::max(longest_, text.size());
-  }
-  // Bytes of the longest that `text` begins with; 0: none.
-  size_t match(std::string_view text) const {
-    for (size_t n = std::min(longest_, text.size()); n > 0; --n)
-      if (texts_.contains(text.substr(0, n))) return n;
-    return 0;
-  }
-
- private:
-  Vocabulary texts_;
-  size_t longest_ = 0;
-};
-
-// BPE by scores: of neighbours that make a piece, the ones whose piece scores highest, the leftmost of
-// equals.
-class ScoredBpe {
- public:
-  ScoredBpe(const Spec& spec, int64_t unknown) : unknown_(unknown) {
-    for (size_t i = 0; i < spec.pieces.size(); ++i) {
-      const auto& p = spec.pieces[i];
-      all_.emplace(p.text, static_cast<int64_t>(i));
-      if (p.type == kNormal || p.type == kUserDefined) ids_.emplace(p.text, static_cast<int64_t>(i));
-      scores_.push_back(p.score);
-    }
-    if (spec.byte_fallback)
-      bytes_ = BytePieces([&](const std::string& s) {
-        const auto it = all_.find(s);
-        return it == all_.end() ? std::nullopt : std::optional(it->second);
-      });
-  }
-  void encode(std::string_view text, const UserDefined& whole, std::vector<int64_t>& out) const;
-
- private:
-  struct Symbol {
-    std::string_view text;
-    size_t last, next;
-    bool frozen;
-  };
-  std::vector<Symbol> characters(std::string_view text, const UserDefined& whole) const;
-  void add(const std::vector<Symbol>& symbols, std::vector<int64_t>& out) const;
-
-  Vocabulary all_, ids_;
-  std::vector<float> scores_;
-  int64_t unknown_;
-  BytePieces bytes_;
-};
-
-std::vector<ScoredBpe::Symbol> ScoredBpe::characters(std::string_view text, const UserDefined& whole) const {
-  std::vector<Symbol> out;
-  while (!text.empty()) {
-    const size_t fixed = whole.match(text), n = fixed ? fixed : length_of_first(text);
-    out.push_back({text.substr(0, n), out.size() - 1, out.size() + 1, fixed != 0});
-    text.remove_prefix(n);
-  }
-  return out;
-}
-
-void ScoredBpe::encode(std::string_view text, const UserDefined& whole, std::vector<int64_t>& out) const {
-  struct Step {
-    float score;
-    size_t left, right, size;
-    bool operator<(const Step& o) const { return score != o.score ? score < o.score : left > o.left; }
-  };
-  auto symbols = characters(text, whole);
-  const size_t n = symbols.size();
-  std::priority_queue<Step> steps;
-  const auto joined = [&](size_t l, size_t r) {
-    return std::string_view(symbols[l].text.data(), symbols[l].text.size() + symbols[r].text.size());
-  };
-  const auto consider = [&](size_t left, size_t right) {
-    if (left >= n || right >= n || symbols[left].frozen || symbols[right].frozen) return;
-    const auto piece = joined(left, right);
-    if (const auto it = ids_.find(piece); it != ids_.end())
-      steps.push({scores_[static_cast<size_t>(it->second)], left, right, piece.size()});
-  };
-  for (size_t i = 1; i < n; ++i) consider(i - 1, i);
-  while (!steps.empty()) {
-    const Step step = steps.top();
-    steps.pop();
-    Symbol &left = symbols[step.left], &right = symbols[step.right];
-    if (left.text.empty() || right.text.empty() || left.text.size() + right.text.size() != step.size)
-      continue;
-    left.text = joined(step.left, step.right);
-    left.next = right.next;
-    if (right.next < n) symbols[right.next].last = step.left;
-    right.text = {};
-    consider(left.last, step.left);
-    consider(step.left, left.next);
-  }
-  add(symbols, out);
-}
-
-void ScoredBpe::add(const std::vector<Symbol>& symbols, std::vector<int64_t>& out) const {
-  bool unknown = false;  // neighbours that are unknown are one piece
-  for (const Symbol& s : symbols) {
-    if (s.text.empty()) continue;
-    const auto it = all_.find(s.text);
-    const bool known = it != all_.end() && it->second != unknown_;
-    if (known) {
-      out.push_back(it->second);
-    } else if (!bytes_.add(s.text, out) && !unknown) {
-      out.push_back(unknown_);
-    }
-    unknown = !known;
-  }
-}
 
 class SentencePiece final : public Tokenizer {
  public:
   SentencePiece(std::string_view bytes, const std::string& name, const Ends& ends)
-      : spec_(read_spec(bytes, name)) {
+      : spec_(read_sentencepiece_spec(bytes, name)) {
     if (!spec_.charsmap.empty()) charsmap_ = Charsmap(spec_.charsmap, name);
     const int64_t unknown = index_pieces(name);
     if (spec_.model_type == 1) make_unigram(unknown);
@@ -368,7 +107,7 @@ class SentencePiece final : public Tokenizer {
     return spec_.dummy_prefix && spec_.space_is_suffix ? out + space : out;
   }
 
-  Spec spec_;
+  SentencePieceSpec spec_;
   Charsmap charsmap_;
   UserDefined user_;
   Vocabulary ids_;
