@@ -85,7 +85,9 @@ class Check {
       : spec_(spec), owner_(owner), problems_(problems) {}
 
   json item(const json& given, const std::string& path) {
-    auto v = item_of(item_type(spec_.type), given);
+    // Lists of switches are ints: published configurations write them as [false, true].
+    const bool bit = spec_.type == OptionType::integers && given.is_boolean();
+    auto v = item_of(item_type(spec_.type), bit ? json(given.get<bool>() ? 1 : 0) : given);
     if (!v) {
       problem(path, found_text(given));
       return zero_of(item_type(spec_.type));

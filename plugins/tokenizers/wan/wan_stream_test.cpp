@@ -1,0 +1,170 @@
+// Streams of tokenizer/wan: the whole clip's numbers, bit for bit, and memory that does not grow.
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <unordered_map>
+
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/GradMode.h>
+
+#include "plugins/tokenizers/wan/wan_fixture.hpp"
+
+namespace kinora {
+namespace {
+
+using at::Tensor;
+using test::Wan;
+using test::WanCase;
+using test::WanStream;
+
+class WanStreams : public ::testing::TestWithParam<std::tuple<const char*, at::ScalarType>> {};
+
+// Cuts are counts of latent frames.
+TEST_P(WanStreams, EqualTheWholeBitForBit) {
+  const auto [name, dtype] = GetParam();
+  const WanCase c(name);
+  for (const bool graph : {false, true}) {
+    const c10::AutoGradMode mode(graph);
+    for (const auto& options : {c.options, c.tiled()}) {
+      Wan wan(options, dtype);
+      const int64_t time = c.options["scale_factor_temporal"];
+      const Tensor video = c.video("video", 1 + 4 * time, 2).to(dtype), latent = wan.encode(video),
+                   decoded = wan.decode(latent);
+      for (const auto& cut : {std::vector<int64_t>{1, 1, 1, 1, 1}, {2, 1, 2}, {1, 4}}) {
+        WanStream encoder(wan, false), decoder(wan, true);
+        std::vector<Tensor> latents, videos;
+        int64_t at = 0, frame = 0;
+        for (const int64_t n : cut) {
+          const int64_t frames = at ? n * time : 1 + (n - 1) * time;
+          latents.push_back(encoder.push(video.narrow(2, frame, frames)));
+          videos.push_back(decoder.push(latent.narrow(2, at, n)));
+          at += n;
+          frame += frames;
+        }
+        EXPECT_TRUE(at::cat(latents, 2).equal(latent)) << ::testing::PrintToString(cut);
+        EXPECT_TRUE(at::cat(videos, 2).equal(decoded)) << ::testing::PrintToString(cut);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, WanStreams,
+                         ::testing::Combine(::testing::ValuesIn(test::kWanCases),
+                                            ::testing::Values(at::kDouble, at::kFloat)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param)) +
+                                  c10::toString(std::get<1>(info.param));
+                         });
+
+// Counts the bytes of tensors. A block is its own context: oneDNN's scratch memory asks for that.
+class Metered final : public c10::Allocator {
+ public:
+  Metered() { c10::SetCPUAllocator(this, 1); }
+  c10::DataPtr allocate(size_t n) override {
+    if (n == 0) return {nullptr, nullptr, drop, c10::Device(c10::kCPU)};
+    void* data = std::aligned_alloc(64, (n + 63) / 64 * 64);
+    const std::lock_guard lock(mutex);
+    sizes[data] = static_cast<int64_t>(n);
+    live += static_cast<int64_t>(n);
+    peak = std::max(peak, live);
+    return {data, data, drop, c10::Device(c10::kCPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return drop; }
+  void copy_data(void* to, const void* from, size_t n) const override { std::memcpy(to, from, n); }
+  static inline int64_t live = 0, peak = 0;
+
+ private:
+  static void drop(void* data) {
+    if (!data) return;
+    const std::lock_guard lock(mutex);
+    live -= sizes.at(data);
+    sizes.erase(data);
+    std::free(data);
+  }
+  static inline std::mutex mutex;
+  static inline std::unordered_map<void*, int64_t> sizes;
+};
+Metered& meter() {
+  static auto* const m = new Metered;  // tensors that it made may outlive every test
+  return *m;
+}
+
+TEST(WanMemory, OfAStreamDoesNotGrow) {
+  const c10::NoGradGuard off;
+  for (const char* name : {"plain", "residual"}) {
+    const WanCase c(name);
+    Wan wan(c.options, at::kFloat);
+    const Tensor video = c.video("video", 4).to(at::kFloat), latent = c.code(1).to(at::kFloat);
+    meter();
+    for (const bool decoding : {false, true}) {
+      WanStream stream(wan, decoding);
+      const int64_t empty = Metered::live;
+      stream.push(decoding ? latent : video.narrow(2, 0, 1));
+      std::vector<int64_t> kept, peaks;
+      for (int i = 0; i < 40; ++i) {
+        Metered::peak = Metered::live;
+        stream.push(decoding ? latent : video);
+        kept.push_back(Metered::live - empty);
+        peaks.push_back(Metered::peak - empty);
+      }
+      EXPECT_GT(kept[2], 0);
+      for (size_t i = 3; i < kept.size(); ++i) {
+        EXPECT_EQ(kept[i], kept[2]) << name << " push " << i;
+        EXPECT_EQ(peaks[i], peaks[2]) << name << " push " << i;
+      }
+    }
+  }
+}
+
+TEST(WanMemory, OfAWholeDecodeIsItsOutputAndThatOfAFrame) {
+  const c10::NoGradGuard off;
+  const WanCase c("plain");
+  Wan wan(c.with({{"normalise", false}}), at::kFloat);
+  meter();
+  const auto extra = [&](int64_t frames) {
+    const Tensor latent = c.code(frames).to(at::kFloat);
+    const int64_t before = Metered::live;
+    Metered::peak = before;
+    const Tensor video = wan.decode(latent);
+    return Metered::peak - before - static_cast<int64_t>(video.nbytes());
+  };
+  const int64_t few = extra(5), many = extra(60);
+  EXPECT_GT(few, 0);
+  EXPECT_LE(many, few);
+}
+
+TEST(WanHalo, IsHowFarADecodedFrameSeesBack) {
+  for (const char* name : {"attention", "ends", "plain"}) {
+    const WanCase c(name);
+    core::json options = c.options;
+    options["num_res_blocks"] = 1;
+    Wan wan(options);
+    const int64_t halo = wan.info().halo, last = halo + 4, time = wan.info().time;
+    Tensor latent = test::numbers("code", {1, options["z_dim"], last + 1, 1, 1}).requires_grad_();
+    const Tensor video = wan.decode(latent);
+    video.narrow(2, video.size(2) - time, time).sum().backward();
+    const Tensor reached = latent.grad().abs().amax({0, 1, 3, 4});
+    EXPECT_GT(reached[last - halo].item<double>(), 0) << name;
+    EXPECT_EQ(reached[last - halo - 1].item<double>(), 0) << name;
+  }
+}
+
+TEST(WanStream, StaysUsableAfterAPieceThatIsRefused) {
+  using ::testing::HasSubstr;
+  const WanCase c("plain");
+  Wan wan(c.options);
+  const Tensor video = c.video(), whole = wan.encode(video);
+  WanStream stream(wan, false);
+  const Tensor first = stream.push(video.narrow(2, 0, 5));
+  EXPECT_THAT(test::refusal([&] { stream.push(video.narrow(2, 5, 3)); }),
+              HasSubstr("3 frames; n * 4 are needed in a stream's later pieces"));
+  EXPECT_THAT(test::refusal([&] { stream.push(video.narrow(2, 5, 4).narrow(4, 0, 8)); }),
+              HasSubstr("open a stream for each clip"));
+  EXPECT_TRUE(at::cat({first, stream.push(video.narrow(2, 5, 4))}, 2).equal(whole));
+  Wan cut(c.with({{"tile_frames", 8}}));
+  EXPECT_THAT(test::refusal([&] { WanStream refused(cut, true); }),
+              HasSubstr("tile_frames is for whole clips"));
+}
+
+}  // namespace
+}  // namespace kinora
