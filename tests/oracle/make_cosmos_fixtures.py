@@ -1,4 +1,4 @@
-"""Writes tests/data/oracle/cosmos_{tokenizer,dit}.safetensors: tiny random diffusers models, their inputs and outputs.
+"""Writes tests/data/oracle/cosmos_dit.safetensors: tiny random diffusers models, their inputs and outputs.
 
 Needs torch, diffusers 0.42.1 and safetensors (the transformer's padding mask also torchvision):
 
@@ -24,8 +24,7 @@ import diffusers.models.embeddings
 import diffusers.models.normalization
 import diffusers.models.transformers.transformer_cosmos as transformer_cosmos
 import torch
-from diffusers import AutoencoderKLCosmos, CosmosTransformer3DModel
-from diffusers.models.autoencoders.autoencoder_kl_cosmos import CosmosPatchEmbed3d
+from diffusers import CosmosTransformer3DModel
 from safetensors.torch import save_file
 
 # Enough parameters to see every path of the backward.
@@ -83,41 +82,6 @@ def weights(model, prefix):
 def random(*shape, seed):
     """float32 values, so that the float32 and the float64 case start from the same numbers."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).double()
-
-
-def tokenizer():
-    common = dict(attention_resolutions=[32], patch_size=2, num_layers=1, latents_mean=None, latents_std=None)
-    cases = {
-        # Space and time halved at different levels, attention in the second level.
-        "a": dict(common, latent_channels=3, encoder_block_out_channels=[2, 3, 4, 4], decode_block_out_channels=[3, 4, 4, 4],
-                  resolution=128, spatial_compression_ratio=8, temporal_compression_ratio=4),
-        # As deep in time as in space; the encoder's second resampler changes nothing.
-        "b": dict(common, latent_channels=2, encoder_block_out_channels=[2, 3, 3, 4], decode_block_out_channels=[2, 3, 3, 4],
-                  resolution=1024, num_layers=2, spatial_compression_ratio=4, temporal_compression_ratio=4),
-        # Plain patches, one level, no resampler.
-        "c": dict(common, latent_channels=2, encoder_block_out_channels=[3, 4], decode_block_out_channels=[3, 4],
-                  patch_type="rearrange", resolution=1024, spatial_compression_ratio=2, temporal_compression_ratio=2),
-    }
-    tensors, metadata = {}, {}
-    for name, config in cases.items():
-        model = randomise(AutoencoderKLCosmos(**config), gain=1.0)
-        time, space = config["temporal_compression_ratio"], config["spatial_compression_ratio"]
-        video = random(2 if name == "c" else 1, 3, 1 + 2 * time, space, 2 * space, seed=2).clamp(-1, 1)
-        with torch.no_grad():
-            latent = model.encode(video).latent_dist.mode()
-            # A latent of its own: the decoder's test does not depend on the encoder.
-            code = random(*latent.shape, seed=3)
-            decoded = model.decode(code).sample
-        tensors |= weights(model, f"{name}.")
-        tensors |= {f"{name}.video": video.float(), f"{name}.latent": latent, f"{name}.code": code.float(),
-                    f"{name}.decoded": decoded}
-        metadata[name] = json.dumps({k: v for k, v in config.items() if not k.startswith("latents_")})
-    # Two levels of the wavelet, alone: a decoder of 192 channels would be too large a file.
-    video = random(1, 3, 5, 4, 8, seed=8)
-    with torch.no_grad():
-        patches = randomise(CosmosPatchEmbed3d(4, "haar"), gain=1.0)(video)
-        tensors |= {"haar4.video": video.float(), "haar4.patches": patches}
-    save(tensors, "cosmos_tokenizer.safetensors", metadata)
 
 
 def options(config):
@@ -297,5 +261,4 @@ def save(tensors, name, metadata):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    tokenizer()
     transformer()

@@ -22,8 +22,9 @@ struct Halvings {
 
 Halvings halvings(const Config& c) {
   const int64_t patch = log2_of("patch_size", c.patch_size);
-  const Halvings h{log2_of("spatial_compression_ratio", c.spatial_compression_ratio) - patch,
-                   log2_of("temporal_compression_ratio", c.temporal_compression_ratio) - patch};
+  const Halvings h{
+      log2_of("spatial_compression_ratio", c.spatial_compression_ratio) - patch,
+      log2_of("temporal_compression_ratio", c.temporal_compression_ratio) - (c.image ? 0 : patch)};
   if (h.space < 0 || h.time < 0)
     throw Error(KINORA_INVALID, "tokenizer/cosmos: patch_size " + std::to_string(c.patch_size) +
                                     " already compresses more than the compression ratios ask for");
@@ -36,37 +37,78 @@ void check_channels(const char* name, const std::vector<int64_t>& channels) {
                 "tokenizer/cosmos: " + std::string(name) + " needs at least two positive numbers");
 }
 
+// Groups of an image's norms.
+void check_groups(const char* name, const Config& c, const std::vector<int64_t>& channels) {
+  if (c.image && std::any_of(channels.begin(), channels.end(), [](int64_t n) { return n % 32 != 0; }))
+    throw Error(KINORA_INVALID,
+                "tokenizer/cosmos: " + std::string(name) + " of an image tokenizer needs multiples of 32");
+}
+
 bool contains(const std::vector<int64_t>& list, int64_t v) {
   return std::find(list.begin(), list.end(), v) != list.end();
 }
 
-void check_reached(const char* name, const std::vector<Level>& levels, const Halvings& want) {
+// without: entries of the list that halve nothing.
+void check_reached(const char* name, const std::vector<Level>& levels, const Halvings& want,
+                   int64_t without) {
   const auto space = std::count_if(levels.begin(), levels.end(), [](const Level& l) { return l.space; });
   const auto time = std::count_if(levels.begin(), levels.end(), [](const Level& l) { return l.time; });
   if (space != want.space || time != want.time)
-    throw Error(KINORA_INVALID,
-                "tokenizer/cosmos: " + std::string(name) + " has " + std::to_string(levels.size() + 1) +
-                    " entries; the compression ratios need " +
-                    std::to_string(std::max(want.space, want.time) + 2) + " or more, or a larger patch_size");
+    throw Error(KINORA_INVALID, "tokenizer/cosmos: " + std::string(name) + " has " +
+                                    std::to_string(levels.size() + 1) +
+                                    " entries; the compression ratios need " +
+                                    std::to_string(std::max(want.space, want.time) + without) +
+                                    " or more, or a larger patch_size");
 }
 
 }  // namespace
 
+const std::vector<std::string>& published_sizes() {
+  static const std::vector<std::string> names = {"CV4x8x8",   "CV8x8x8", "CV8x16x16", "DV4x8x8", "DV8x8x8",
+                                                 "DV8x16x16", "CI8x8",   "CI16x16",   "DI8x8",   "DI16x16"};
+  return names;
+}
+
+Config resolved(Config c) {
+  if (!c.size.empty()) {
+    Config p;
+    p.size = c.size;
+    p.image = c.size[1] == 'I';
+    p.formulation = c.size[0] == 'D' ? "FSQ" : "AE";
+    p.latent_channels = p.image && p.discrete() ? 256 : 16;
+    p.encoder_block_out_channels = {128, 256, 512, 512};
+    p.decode_block_out_channels = {256, 512, 512, 512};
+    // The published decoder of this one has a level less (networks/continuous_video.py).
+    if (c.size == "CV4x8x8") p.decode_block_out_channels = {256, 512, 512};
+    p.num_layers = 2;
+    p.spatial_compression_ratio = c.size.ends_with("16") ? 16 : 8;
+    p.temporal_compression_ratio = c.size[2] == '4' ? 4 : 8;
+    c = p;
+  }
+  if (c.image) c.temporal_compression_ratio = 1;
+  if (c.discrete() && c.embedding_dim != static_cast<int64_t>(c.levels.size()))
+    throw Error(KINORA_INVALID, "tokenizer/cosmos: embedding_dim = " + std::to_string(c.embedding_dim) +
+                                    ", but " + std::to_string(c.levels.size()) +
+                                    " levels; give a level for each number of a code's vector");
+  return c;
+}
+
 std::vector<Level> encoder_levels(const Config& c) {
   const auto& channels = c.encoder_block_out_channels;
   check_channels("encoder_block_out_channels", channels);
+  check_groups("encoder_block_out_channels", c, channels);
   const Halvings h = halvings(c);
   const auto n = static_cast<int64_t>(channels.size()) - 1;
   int64_t resolution = c.resolution / c.patch_size;
   std::vector<Level> levels;
   for (int64_t i = 0; i < n; ++i) {
     const auto k = static_cast<size_t>(i);
-    const bool resample = i < n - 1;
+    const bool resample = c.image ? i < h.space : i < n - 1;
     levels.push_back({channels[k], channels[k + 1], contains(c.attention_resolutions, resolution), resample,
                       resample && i < h.space, resample && i < h.time});
     if (resample) resolution /= 2;
   }
-  check_reached("encoder_block_out_channels", levels, h);
+  check_reached("encoder_block_out_channels", levels, h, c.image ? 1 : 2);
   return levels;
 }
 
@@ -75,6 +117,7 @@ std::vector<Level> encoder_levels(const Config& c) {
 std::vector<Level> decoder_levels(const Config& c) {
   auto channels = c.decode_block_out_channels;
   check_channels("decode_block_out_channels", channels);
+  check_groups("decode_block_out_channels", c, channels);
   std::reverse(channels.begin(), channels.end());
   const Halvings h = halvings(c);
   const auto n = static_cast<int64_t>(channels.size()) - 1;
@@ -82,14 +125,16 @@ std::vector<Level> decoder_levels(const Config& c) {
   std::vector<Level> levels;
   for (int64_t i = 0; i < n; ++i) {
     const auto k = static_cast<size_t>(i);
-    const bool resample = i < n - 1;
+    const bool resample = c.image ? i < h.space : i < n - 1;
     const bool time = resample && 0 < i && i < h.time + 1;
     const bool space = time || (resample && i < h.space && h.space > h.time);
     levels.push_back(
         {channels[k], channels[k + 1], contains(c.attention_resolutions, resolution), resample, space, time});
     if (resample) resolution *= 2;
   }
-  check_reached("decode_block_out_channels", levels, h);
+  // Time skips the first block, so that it needs one more if it is compressed as much as space.
+  const int64_t skipped = !c.image && h.time > 0 && h.time >= h.space ? 1 : 0;
+  check_reached("decode_block_out_channels", levels, h, (c.image ? 1 : 2) + skipped);
   return levels;
 }
 

@@ -9,6 +9,11 @@ namespace kinora::cosmos {
 // The defaults train on two CPU cores in a minute or two. The published CV8x8x8 is latent 16, encoder 128 256
 // 512 512, decoder 256 512 512 512, two layers, both ratios 8.
 struct Config {
+  std::string size;  // a published layout, see published()
+  bool image = false;
+  std::string formulation = "AE";
+  std::vector<int64_t> levels{8, 8, 8, 5, 5, 5};
+  int64_t embedding_dim = 6;
   int64_t latent_channels = 8;
   std::vector<int64_t> encoder_block_out_channels{32, 64, 64};
   std::vector<int64_t> decode_block_out_channels{32, 64, 64};
@@ -19,7 +24,17 @@ struct Config {
   std::string patch_type = "haar";
   int64_t spatial_compression_ratio = 8;
   int64_t temporal_compression_ratio = 4;
+
+  bool discrete() const { return formulation == "FSQ"; }
+  // Channels between the two 1x1x1 convolutions: what the latent, or a code's vector, has.
+  int64_t code_channels() const { return discrete() ? embedding_dim : latent_channels; }
 };
+
+// The names of the published layouts: continuous and discrete, video and image, by their compression.
+const std::vector<std::string>& published_sizes();
+// c itself, or the layout that c.size names (NVIDIA's Cosmos-Tokenizer, networks/configs.py). An image has no
+// time: its temporal ratio is 1. Throws kinora::Error for what contradicts itself.
+Config resolved(Config c);
 
 // One down (encoder) or up (decoder) block: residual blocks from `in` to `out` channels, then a change of
 // resolution.

@@ -6,10 +6,6 @@ namespace {
 using at::Tensor;
 constexpr int64_t kVideoChannels = 3;
 
-int64_t patch_channels(const Config& c) {
-  return kVideoChannels * c.patch_size * c.patch_size * c.patch_size;
-}
-
 void check_input(const char* what, const Tensor& x, int64_t channels) {
   if (x.dim() != 5 || x.size(1) != channels || !x.is_floating_point())
     throw Error(KINORA_INVALID, std::string("tokenizer/cosmos: ") + what +
@@ -21,10 +17,28 @@ void check_input(const char* what, const Tensor& x, int64_t channels) {
 
 void CosmosTokenizer::describe(Describe<Options>& d) {
   d.name("cosmos").help(
-      "Continuous causal video tokenizer of Cosmos: Haar patches, factorised causal convolutions");
+      "Causal video and image tokenizers of Cosmos, continuous or discrete: Haar patches, factorised causal "
+      "convolutions");
   d.input("video", "[B, 3, T, H, W]", "float", "in [-1, 1]; T is 1 + n * temporal_compression_ratio");
-  d.output("latent", "[B, latent_channels, t, h, w]", "float");
-  d.option("latent_channels", &Options::latent_channels).range(1, 1024).help("channels of the latent");
+  d.output("latent", "[B, latent_channels, t, h, w]", "float",
+           "of formulation FSQ: codes [B, t, h, w], int32");
+  d.output("posterior", "[B, embedding_dim, t, h, w]", "float", "of formulation FSQ: the codes' vectors");
+  std::vector<std::string> sizes = published_sizes();
+  sizes.insert(sizes.begin(), "");
+  d.option("size", &Options::size)
+      .choices(sizes)
+      .help("a published layout, such as CV8x8x8: it stands for all other options; empty: theirs");
+  d.option("image", &Options::image).help("the image tokenizers' layers: every frame by itself");
+  d.option("formulation", &Options::formulation)
+      .choices({"AE", "FSQ"})
+      .help("continuous latents, or codes by finite scalar quantisation");
+  d.option("levels", &Options::levels).help("of FSQ: values of each number of a code's vector");
+  d.option("embedding_dim", &Options::embedding_dim)
+      .range(1, 64)
+      .help("of FSQ: numbers of a code's vector, as many as levels");
+  d.option("latent_channels", &Options::latent_channels)
+      .range(1, 1024)
+      .help("channels of the latent; FSQ: before quantisation");
   d.option("encoder_block_out_channels", &Options::encoder_block_out_channels)
       .help("channels after the first convolution, then after each down block");
   d.option("decode_block_out_channels", &Options::decode_block_out_channels)
@@ -53,26 +67,30 @@ void CosmosTokenizer::describe(Describe<Options>& d) {
 }
 
 CosmosTokenizer::CosmosTokenizer(const Options& o, const Ctx& ctx)
-    : options_(o),
-      patcher_(o.patch_size, o.patch_type),
-      encoder_(ctx, o, patch_channels(o), blocks_),
-      decoder_(ctx, o, patch_channels(o), blocks_),
-      quant_(ctx, "quant_conv", o.latent_channels, o.latent_channels, 1, 1),
-      post_quant_(ctx, "post_quant_conv", o.latent_channels, o.latent_channels, 1, 1) {}
+    : options_(resolved(o)),
+      fsq_(options_.discrete() ? std::optional<Fsq>(options_.levels) : std::nullopt),
+      patcher_(options_.patch_size, options_.patch_type, options_.image),
+      encoder_({ctx, options_.image}, options_, patcher_.channels(), blocks_),
+      decoder_({ctx, options_.image}, options_, patcher_.channels(), blocks_),
+      quant_({ctx, options_.image}, "quant_conv", options_.latent_channels, options_.code_channels(), 1, 1),
+      post_quant_({ctx, options_.image}, "post_quant_conv", options_.code_channels(),
+                  options_.latent_channels, 1, 1) {}
 
 kinora_tokenizer_info CosmosTokenizer::info() const {
   kinora_tokenizer_info i{};
   i.struct_size = sizeof i;
-  i.channels = options_.latent_channels;
+  i.discrete = fsq_ ? 1 : 0;
+  i.channels = fsq_ ? 1 : options_.latent_channels;
+  i.codes = fsq_ ? fsq_->size() : 0;
   i.time = options_.temporal_compression_ratio;
   i.height = i.width = options_.spatial_compression_ratio;
-  i.halo = -1;  // attention over time in the middle block sees every frame before
+  i.halo = options_.image ? 0 : -1;  // a video's middle block attends to every frame before
   return i;
 }
 
-Tensor CosmosTokenizer::encode(const Pass& run, const Tensor& video) const {
+Encoded<Tensor> CosmosTokenizer::encode(const Pass& run, const Tensor& video) const {
   check_input("a video", video, kVideoChannels);
-  const auto p = options_.patch_size, ratio = options_.spatial_compression_ratio,
+  const auto filler = patcher_.frames() - 1, ratio = options_.spatial_compression_ratio,
              time = options_.temporal_compression_ratio;
   const auto T = video.size(2), H = video.size(3), W = video.size(4);
   if (H % ratio || W % ratio || H == 0 || W == 0)
@@ -85,20 +103,30 @@ Tensor CosmosTokenizer::encode(const Pass& run, const Tensor& video) const {
                                     (head ? "1 + n * " : "n * ") + std::to_string(time) + " are needed" +
                                     (head ? "" : " in a stream's later pieces"));
   // The first frame fills a patch by itself.
-  const Tensor x = head ? at::cat({video.narrow(2, 0, 1).expand({-1, -1, p - 1, -1, -1}), video}, 2) : video;
-  return quant_.pointwise(run, encoder_(run, patcher_.patch(x))).permute({0, 4, 1, 2, 3}).contiguous();
+  const Tensor x =
+      head && filler ? at::cat({video.narrow(2, 0, 1).expand({-1, -1, filler, -1, -1}), video}, 2) : video;
+  const Tensor z = quant_.pointwise(run, encoder_(run, patcher_.patch(x)));
+  const auto channels_first = [](const Tensor& t) { return t.permute({0, 4, 1, 2, 3}).contiguous(); };
+  if (!fsq_) return {channels_first(z), {}};
+  const Tensor vectors = fsq_->vectors(z);
+  return {fsq_->codes(vectors), channels_first(vectors)};
 }
 
 Tensor CosmosTokenizer::decode(const Pass& run, const Tensor& latent) const {
-  check_input("a latent", latent, options_.latent_channels);
-  const Tensor x = latent.permute({0, 2, 3, 4, 1}).contiguous();
+  const bool codes = fsq_ && !latent.is_floating_point();
+  if (!codes) check_input("a latent", latent, options_.code_channels());
+  if (codes && (latent.dim() != 4 || !at::isIntegralType(latent.scalar_type(), false)))
+    throw Error(KINORA_INVALID, "tokenizer/cosmos: codes must be an integer tensor [B, t, h, w], found " +
+                                    c10::str(latent.scalar_type(), latent.sizes()));
+  const Tensor x =
+      codes ? fsq_->vectors_of(latent, post_quant_.dtype(run)) : latent.permute({0, 2, 3, 4, 1}).contiguous();
   const Tensor video = patcher_.unpatch(decoder_(run, post_quant_.pointwise(run, x)));
-  const int64_t filler = run.first() ? options_.patch_size - 1 : 0;
+  const int64_t filler = run.first() ? patcher_.frames() - 1 : 0;
   return video.narrow(2, filler, video.size(2) - filler);
 }
 
 Encoded<Tensor> CosmosTokenizer::encode(const Ctx& ctx, const Tensor& video) {
-  return {encode(Pass{ctx}, video), {}};
+  return encode(Pass{ctx}, video);
 }
 
 Tensor CosmosTokenizer::decode(const Ctx& ctx, const Tensor& latent) { return decode(Pass{ctx}, latent); }
@@ -111,7 +139,7 @@ class CosmosTokenizer::Stream final : public TokenizerStream<Tensor> {
     History history = history_;  // a piece that fails leaves the stream as it was
     history.next = 0;
     const Pass run{ctx_, &history};
-    Tensor out = decoding_ ? of_.decode(run, piece) : of_.encode(run, piece);
+    Tensor out = decoding_ ? of_.decode(run, piece) : of_.encode(run, piece).latent;
     history.first = false;
     history_ = std::move(history);
     return out;

@@ -1,11 +1,15 @@
-// tokenizer/cosmos: the continuous causal video tokenizer of Cosmos (arXiv 2501.03575, section 4). A Haar
-// wavelet turns patches into channels; factorised causal convolutions and attention compress further; no
-// sampling (a plain autoencoder). Layout, names and numbers are those of diffusers' AutoencoderKLCosmos.
+// tokenizer/cosmos: the causal tokenizers of Cosmos (arXiv 2501.03575, section 4). A Haar wavelet turns
+// patches into channels; factorised causal convolutions and attention compress further. The latent is
+// continuous (a plain autoencoder, no sampling) or discrete (finite scalar quantisation). Layout, names and
+// numbers are those of diffusers' AutoencoderKLCosmos, and for codes and images those of NVIDIA's
+// Cosmos-Tokenizer. An image tokenizer takes every frame of a video by itself.
 #pragma once
 #include <memory>
+#include <optional>
 
 #include "kinora/aten.hpp"
 #include "kinora/tokenizer.hpp"
+#include "plugins/tokenizers/cosmos/fsq.hpp"
 #include "plugins/tokenizers/cosmos/network.hpp"
 #include "plugins/tokenizers/cosmos/patch.hpp"
 
@@ -18,8 +22,10 @@ class CosmosTokenizer final : public Tokenizer<at::Tensor> {
   CosmosTokenizer(const Options& o, const Ctx& ctx);
 
   kinora_tokenizer_info info() const override;
-  // video [B, 3, 1 + n * time, H, W]; height and width are multiples of the spatial ratio.
+  // video [B, 3, 1 + n * time, H, W]; height and width are multiples of the spatial ratio. FSQ: the latent is
+  // int32 codes, the posterior their vectors [B, embedding_dim, t, h, w], which carry the gradient.
   Encoded<at::Tensor> encode(const Ctx& ctx, const at::Tensor& video) override;
+  // latent: as from encode; FSQ: codes, or vectors of them.
   at::Tensor decode(const Ctx& ctx, const at::Tensor& latent) override;
   // Pieces to encode: 1 + n * time frames, then multiples of `time`. Pieces to decode: any number of latent
   // frames.
@@ -27,10 +33,11 @@ class CosmosTokenizer final : public Tokenizer<at::Tensor> {
 
  private:
   class Stream;
-  at::Tensor encode(const Pass& run, const at::Tensor& video) const;
+  Encoded<at::Tensor> encode(const Pass& run, const at::Tensor& video) const;
   at::Tensor decode(const Pass& run, const at::Tensor& latent) const;
 
   Options options_;
+  std::optional<Fsq> fsq_;
   Patcher patcher_;
   int64_t blocks_ = 0;  // of the context, counted as they are made
   Encoder encoder_;

@@ -1,72 +1,18 @@
-// tokenizer/cosmos against diffusers' AutoencoderKLCosmos, and what must hold of a causal tokenizer.
-#include <ATen/ATen.h>
+// What must hold of tokenizer/cosmos: causal, a stream is the whole, blocks run again, a deeper one fits.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include "kinora/abi/tokenizer.h"
+#include "core/torch/partial_init.hpp"
 #include "kinora/link.hpp"
-#include "plugins/tokenizers/cosmos/patch.hpp"
-#include "tests/support/oracle.hpp"
+#include "plugins/tokenizers/cosmos/cosmos_testing.hpp"
 
-namespace kinora {
+namespace kinora::cosmos {
 namespace {
 
-using at::Tensor;
 constexpr const char* kFile = "cosmos_tokenizer.safetensors";
+constexpr const char* kNvidia = "cosmos_tokenizer_nvidia.safetensors";
 
-struct Cosmos : test::OnChain<kinora_tokenizer> {
-  explicit Cosmos(const core::json& options = core::json::object(), at::ScalarType dtype = at::kDouble,
-                  std::vector<const kinora_link*> links = {})
-      : OnChain("tokenizer/cosmos", options, dtype, std::move(links)) {}
-  Tensor encode(const Tensor& video) {
-    kinora_tensor latent = nullptr, posterior = nullptr;
-    check((*this)->encode(self(), context(), handle(video), &latent, &posterior));
-    EXPECT_EQ(posterior, nullptr);
-    return adopt<Tensor>(latent);
-  }
-  Tensor decode(const Tensor& latent) {
-    kinora_tensor video = nullptr;
-    check((*this)->decode(self(), context(), handle(latent), &video));
-    return adopt<Tensor>(video);
-  }
-};
-
-class Stream {
- public:
-  Stream(Cosmos& of, bool decoding) : of_(of) { check(of->open(of.self(), of.context(), decoding, &self_)); }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-  ~Stream() { of_->close(self_); }
-  Tensor push(const Tensor& piece) {
-    kinora_tensor out = nullptr;
-    check(of_->push(self_, handle(piece), &out));
-    return adopt<Tensor>(out);
-  }
-
- private:
-  Cosmos& of_;
-  void* self_ = nullptr;
-};
-
-Tensor noise(std::vector<int64_t> shape, at::ScalarType dtype = at::kDouble) {
-  at::manual_seed(7);
-  return at::randn(shape, at::TensorOptions().dtype(dtype));
-}
-
-class CosmosTokenizer : public ::testing::TestWithParam<std::tuple<const char*, at::ScalarType>> {};
-
-TEST_P(CosmosTokenizer, EqualsDiffusers) {
-  const auto [name, dtype] = GetParam();
-  const test::Oracle oracle(kFile, name);
-  Cosmos cosmos(oracle.options, dtype);
-  cosmos.load(oracle.under("weight."));
-  EXPECT_LT(test::difference(cosmos.encode(oracle("video", dtype)), oracle.exact("latent")),
-            test::bound_of(dtype));
-  EXPECT_LT(test::difference(cosmos.decode(oracle("code", dtype)), oracle.exact("decoded")),
-            test::bound_of(dtype));
-}
-
-// What a link sees: each block once a pass, numbered from 0, and each parameter under the block that reads it.
+// What a link sees: each block once a pass, numbered from 0, and each parameter under the block that reads
+// it.
 struct Blocks final : Link<Tensor> {
   Blocks() : Link(KINORA_LEVEL_METER) { skip_inherited<Blocks>(); }
   Tensors block(const kinora_block& b, const Tensors& in) override {
@@ -83,8 +29,8 @@ TEST(CosmosBlocks, RunAgainInTheBackwardGiveTheSameGradients) {
   std::map<std::string, Tensor> plain;
   for (const auto& links : {std::vector<const kinora_link*>{}, {blocks.get(), recompute.get()}}) {
     Cosmos cosmos(oracle.options, at::kDouble, links);
-    cosmos.load(oracle.under("weight."));
-    Tensor video = oracle("video", at::kDouble).requires_grad_();
+    cosmos.fill();
+    Tensor video = test::numbers("video", oracle.exact("grad.video").sizes()).requires_grad_();
     cosmos.decode(cosmos.encode(video)).square().sum().backward();
     const auto& parameters = cosmos.chain().parameters();
     const auto& leaves = cosmos.chain().leaves();
@@ -110,51 +56,50 @@ TEST(CosmosBlocks, RunAgainInTheBackwardGiveTheSameGradients) {
   for (size_t i = 0; i < blocks.seen.size(); ++i) EXPECT_EQ(blocks.seen[i], static_cast<int64_t>(i));
 }
 
+class CosmosStream : public ::testing::TestWithParam<std::tuple<const char*, const char*, at::ScalarType>> {};
+
 // The number is the count of latent frames of each piece; five in all.
-TEST_P(CosmosTokenizer, EncodesAndDecodesAStreamAsTheWhole) {
-  const auto [name, dtype] = GetParam();
-  const test::Oracle oracle(kFile, name);
-  Cosmos cosmos(oracle.options, dtype);
-  cosmos.load(oracle.under("weight."));
-  const int64_t time = oracle.options["temporal_compression_ratio"];
-  const Tensor one = oracle.exact("video"),
-               video = noise({1, 3, 1 + 4 * time, one.size(3), one.size(4)}, dtype);
-  const Tensor latent = cosmos.encode(video), decoded = cosmos.decode(latent);
+TEST_P(CosmosStream, EncodesAndDecodesAsTheWhole) {
+  const auto [file, name, dtype] = GetParam();
+  const core::json options = test::Oracle(file, name).options;
+  Cosmos cosmos(options, dtype);
+  cosmos.fill();
+  const kinora_tokenizer_info info = cosmos.info();
+  const Tensor video = noise({1, 3, 1 + 4 * info.time, info.height, 2 * info.width}, dtype);
+  Tensor vectors;
+  const Tensor latent = cosmos.encode(video, info.discrete ? &vectors : nullptr),
+               decoded = cosmos.decode(latent);
+  const int64_t axis = info.discrete ? 1 : 2;
   for (const auto& cut : {std::vector<int64_t>{1, 1, 1, 1, 1}, {2, 1, 2}, {1, 4}, {5}}) {
     Stream encoder(cosmos, false), decoder(cosmos, true);
     std::vector<Tensor> latents, videos;
     int64_t at = 0, frame = 0;
     for (const int64_t n : cut) {
-      const int64_t frames = at ? n * time : 1 + (n - 1) * time;
+      const int64_t frames = at ? n * info.time : 1 + (n - 1) * info.time;
       latents.push_back(encoder.push(video.narrow(2, frame, frames)));
-      videos.push_back(decoder.push(latent.narrow(2, at, n)));
+      videos.push_back(decoder.push(latent.narrow(axis, at, n)));
       at += n;
       frame += frames;
     }
-    EXPECT_LT(test::difference(at::cat(latents, 2), latent), test::bound_of(dtype))
+    EXPECT_LT(test::difference(at::cat(latents, axis), latent), test::bound_of(dtype))
         << ::testing::PrintToString(cut);
     EXPECT_LT(test::difference(at::cat(videos, 2), decoded), test::bound_of(dtype))
         << ::testing::PrintToString(cut);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, CosmosTokenizer,
-                         ::testing::Combine(::testing::Values("a", "b", "c"),
-                                            ::testing::Values(at::kDouble, at::kFloat)),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param)) +
-                                  c10::toString(std::get<1>(info.param));
-                         });
-
-TEST(CosmosPatches, OfTwoWaveletLevelsEqualDiffusers) {
-  const test::Oracle oracle(kFile, "haar4");
-  const Tensor video = oracle("video", at::kDouble);
-  const Tensor padded = at::cat({video.narrow(2, 0, 1).expand({-1, -1, 3, -1, -1}), video}, 2);
-  const cosmos::Patcher patcher(4, "haar");
-  const Tensor patches = patcher.patch(padded);
-  EXPECT_LT(test::difference(patches.permute({0, 4, 1, 2, 3}), oracle.exact("patches")), 1e-14);
-  EXPECT_LT(test::difference(patcher.unpatch(patches), padded), 1e-14);
+std::string named(const ::testing::TestParamInfo<CosmosStream::ParamType>& info) {
+  return std::string(std::get<1>(info.param)) + c10::toString(std::get<2>(info.param));
 }
+const auto kDtypes = ::testing::Values(at::kDouble, at::kFloat);
+INSTANTIATE_TEST_SUITE_P(Diffusers, CosmosStream,
+                         ::testing::Combine(::testing::Values(kFile),
+                                            ::testing::Values("a", "b", "c", "d", "e", "f"), kDtypes),
+                         named);
+INSTANTIATE_TEST_SUITE_P(Nvidia, CosmosStream,
+                         ::testing::Combine(::testing::Values(kNvidia), ::testing::Values("dv", "dv2"),
+                                            kDtypes),
+                         named);
 
 TEST(CosmosDefaults, SeeNoLaterFrame) {
   Cosmos cosmos;
@@ -184,8 +129,7 @@ TEST(CosmosDefaults, GiveEveryParameterAGradient) {
 
 TEST(CosmosDefaults, SayWhatTheyCompress) {
   Cosmos cosmos;
-  kinora_tokenizer_info info{};
-  check(cosmos->info(cosmos.self(), &info));
+  const kinora_tokenizer_info info = cosmos.info();
   EXPECT_EQ(info.channels, 8);
   EXPECT_EQ(info.time, 4);
   EXPECT_EQ(info.height, 8);
@@ -194,13 +138,48 @@ TEST(CosmosDefaults, SayWhatTheyCompress) {
   EXPECT_EQ(cosmos.encode(noise({2, 3, 9, 16, 24})).sizes(), (std::vector<int64_t>{2, 8, 3, 2, 3}));
 }
 
-std::string refusal(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
+// Every frame by itself, so any cut is the whole. In float64 only: the norm of a group of one channel over a
+// few pixels divides by what may be nearly nothing.
+TEST(CosmosImages, AreFramesOfAStream) {
+  const core::json options = test::Oracle(kNvidia, "ci").options;
+  Cosmos cosmos(options);
+  cosmos.fill();
+  EXPECT_EQ(cosmos.info().halo, 0);
+  const Tensor video = noise({1, 3, 3, 32, 32}), latent = cosmos.encode(video),
+               decoded = cosmos.decode(latent);
+  Stream encoder(cosmos, false), decoder(cosmos, true);
+  for (const auto& [at, n] : std::vector<std::pair<int64_t, int64_t>>{{0, 1}, {1, 2}}) {
+    EXPECT_LT(test::difference(encoder.push(video.narrow(2, at, n)), latent.narrow(2, at, n)), 1e-9);
+    EXPECT_LT(test::difference(decoder.push(latent.narrow(2, at, n)), decoded.narrow(2, at, n)), 1e-9);
   }
-  return "nothing was refused";
+}
+
+// arXiv 2501.03575's tokenizers are fitted to more compression by another block: everything else is kept.
+TEST(CosmosDefaults, WithOneMoreBlockCompressTwiceAndKeepEveryNumber) {
+  Cosmos from;
+  from.randomise();
+  const auto weights = core::assemble(from.chain().parameters(), from.chain().leaves());
+  const core::json deeper = {{"encoder_block_out_channels", {32, 64, 64, 64}},
+                             {"decode_block_out_channels", {32, 64, 64, 64}},
+                             {"spatial_compression_ratio", 16},
+                             {"temporal_compression_ratio", 8}};
+  Cosmos to(deeper);
+  // The decoder's blocks are counted from the deepest.
+  const auto report = core::load_partially(to.chain().parameters(), to.chain().leaves(), weights,
+                                           {.name_in_file = core::shifted("decoder.up_blocks.", -1)});
+  EXPECT_EQ(report.count(core::PartialRow::taken), weights.size());
+  EXPECT_EQ(report.count(core::PartialRow::resized), 0u);
+  EXPECT_EQ(report.count(core::PartialRow::unused), 0u);
+  for (const auto& row : report.rows)
+    if (row.fate == core::PartialRow::fresh) {
+      EXPECT_THAT(row.name,
+                  ::testing::ContainsRegex("down_blocks.2|downsamplers.0|up_blocks.0|upsamplers.0"));
+    }
+  EXPECT_EQ(from.info().time * 2, to.info().time);
+  EXPECT_EQ(from.info().height * 2, to.info().height);
+  const Tensor latent = to.encode(noise({1, 3, 17, 32, 48}));
+  EXPECT_EQ(latent.sizes(), (std::vector<int64_t>{1, 8, 3, 2, 3}));
+  EXPECT_EQ(to.decode(latent).sizes(), (std::vector<int64_t>{1, 3, 17, 32, 48}));
 }
 
 TEST(CosmosDefaults, RefuseWhatDoesNotFit) {
@@ -225,7 +204,7 @@ TEST(CosmosDefaults, RefuseWhatDoesNotFit) {
               HasSubstr("encoder_block_out_channels has 3 entries"));
 }
 
-TEST(CosmosStream, StaysUsableAfterAPieceThatIsRefused) {
+TEST(CosmosDefaults, StreamStaysUsableAfterAPieceThatIsRefused) {
   Cosmos cosmos;
   const Tensor video = noise({1, 3, 9, 16, 16}), whole = cosmos.encode(video);
   Stream stream(cosmos, false);
@@ -235,5 +214,28 @@ TEST(CosmosStream, StaysUsableAfterAPieceThatIsRefused) {
   EXPECT_LT(test::difference(at::cat({first, stream.push(video.narrow(2, 5, 4))}, 2), whole), 1e-12);
 }
 
+TEST(CosmosCodes, AreRefusedWhereTheyDoNotFit) {
+  using ::testing::HasSubstr;
+  Cosmos cosmos(core::json{{"formulation", "FSQ"}});
+  EXPECT_EQ(cosmos.info().codes, 64000);
+  EXPECT_THAT(refusal([&] {
+                cosmos.decode(at::full({1, 1, 2, 2}, 64000, at::kInt));
+              }),
+              HasSubstr("[0, 64000)"));
+  EXPECT_THAT(refusal([&] {
+                cosmos.decode(at::zeros({1, 1, 1, 2, 2}, at::kInt));
+              }),
+              HasSubstr("[B, t, h, w]"));
+  EXPECT_THAT(refusal([&] { cosmos.decode(noise({1, 8, 1, 2, 2})); }), HasSubstr("[B, 6, T, H, W]"));
+  EXPECT_THAT(refusal([] {
+                Cosmos refused(core::json{{"formulation", "FSQ"}, {"levels", {8, 8}}});
+              }),
+              HasSubstr("embedding_dim = 6, but 2 levels"));
+  EXPECT_THAT(refusal([] {
+                Cosmos refused(core::json{{"image", true}, {"encoder_block_out_channels", {8, 8}}});
+              }),
+              HasSubstr("multiples of 32"));
+}
+
 }  // namespace
-}  // namespace kinora
+}  // namespace kinora::cosmos

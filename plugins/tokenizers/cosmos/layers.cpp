@@ -34,15 +34,19 @@ Tensor extend(const Pass& run, const Tensor& x, int64_t copies, int64_t keep) {
 
 Conv::Conv(const Scope& at, const std::string& name, int64_t in, int64_t out, int64_t time, int64_t space,
            Start start) {
-  const auto fan_in = static_cast<double>(in * time * space * space);
-  const Init init = start == Start::zeros ? Init::zeros() : Init::uniform(1 / std::sqrt(fan_in));
-  weight_ = declare(at, name + ".weight", {out, in, time, space, space}, init);
-  bias_ = declare(at, name + ".bias", {out}, init);
+  const Init random = Init::uniform(1 / std::sqrt(static_cast<double>(in * time * space * space)));
+  const Init none = start == Start::random ? random : Init::zeros();
+  std::vector<int64_t> shape = {out, in, time, space, space};
+  if (at.image) shape.erase(shape.begin() + 2);
+  weight_ = declare(at, name + ".weight", shape, start == Start::present ? Init::identity() : none);
+  bias_ = declare(at, name + ".bias", {out}, none);
 }
 
 Tensor Conv::in_space(const Pass& run, const Tensor& x, int64_t stride, int64_t padding) const {
-  const Tensor w = run.value(weight_, x).squeeze(2);
-  return clip(at::conv2d(frames(x), w, run.value(bias_, x), {stride, stride}, {padding, padding}), x.size(0));
+  const Tensor w = run.value(weight_, x);
+  return clip(at::conv2d(frames(x), w.dim() == 5 ? w.squeeze(2) : w, run.value(bias_, x), {stride, stride},
+                         {padding, padding}),
+              x.size(0));
 }
 
 Tensor Conv::in_time(const Pass& run, const Tensor& x, int64_t stride) const {
@@ -56,18 +60,24 @@ Tensor Conv::pointwise(const Pass& run, const Tensor& x) const {
 }
 
 FrameNorm::FrameNorm(const Scope& at, const std::string& name, int64_t channels)
-    : weight_(declare(at, name + ".norm.weight", {channels}, Init::ones())),
-      bias_(declare(at, name + ".norm.bias", {channels}, Init::zeros())) {}
+    : groups_(at.image ? 32 : 1),
+      weight_(declare(at, name + (at.image ? ".weight" : ".norm.weight"), {channels}, Init::ones())),
+      bias_(declare(at, name + (at.image ? ".bias" : ".norm.bias"), {channels}, Init::zeros())) {}
 
 Tensor FrameNorm::operator()(const Pass& run, const Tensor& x) const {
-  return clip(at::group_norm(frames(x), 1, run.value(weight_, x), run.value(bias_, x), 1e-6), x.size(0));
+  return clip(at::group_norm(frames(x), groups_, run.value(weight_, x), run.value(bias_, x), 1e-6),
+              x.size(0));
 }
 
 FactorisedConv::FactorisedConv(const Scope& at, const std::string& name, int64_t in, int64_t out, Start start)
-    : space_(at, name + ".conv_s", in, out, 1, 3), time_(at, name + ".conv_t", out, out, 3, 1, start) {}
+    : space_(at, at.image ? name : name + ".conv_s", in, out, 1, 3,
+             at.image && start == Start::zeros ? start : Start::random) {
+  if (!at.image) time_.emplace_back(at, name + ".conv_t", out, out, 3, 1, start);
+}
 
 Tensor FactorisedConv::operator()(const Pass& run, const Tensor& x) const {
-  return time_.in_time(run, extend(run, space_.in_space(run, x, 1, 1), 2, 2), 1);
+  const Tensor y = space_.in_space(run, x, 1, 1);
+  return time_.empty() ? y : time_[0].in_time(run, extend(run, y, 2, 2), 1);
 }
 
 ResnetBlock::ResnetBlock(const Scope& at, const std::string& name, int64_t in, int64_t out)
@@ -122,17 +132,16 @@ Tensor Attend::over_time(const Pass& run, const Tensor& x) const {
 }
 
 Downsample::Downsample(const Scope& at, const std::string& name, int64_t channels, bool space, bool time) {
-  if (space) space_.emplace_back(at, name + ".conv1", channels, channels, 1, 3);
+  if (space) space_.emplace_back(at, name + (at.image ? ".conv" : ".conv1"), channels, channels, 1, 3);
   if (time) time_.emplace_back(at, name + ".conv2", channels, channels, 3, 1);
-  if (space || time) out_.emplace_back(at, name + ".conv3", channels, channels, 1, 1);
+  if (!at.image && (space || time)) out_.emplace_back(at, name + ".conv3", channels, channels, 1, 1);
 }
 
 Tensor Downsample::operator()(const Pass& run, const Tensor& in) const {
-  if (out_.empty()) return in;
   Tensor x = in;
   if (!space_.empty()) {
-    const Tensor pooled = clip(at::avg_pool2d(frames(x), {2, 2}), x.size(0));
-    x = space_[0].in_space(run, at::constant_pad_nd(x, {0, 0, 0, 1, 0, 1}), 2, 0) + pooled;
+    x = space_[0].in_space(run, at::constant_pad_nd(in, {0, 0, 0, 1, 0, 1}), 2, 0);
+    if (!out_.empty()) x = x + clip(at::avg_pool2d(frames(in), {2, 2}), in.size(0));
   }
   if (!time_.empty()) {
     // Output j sees frames 2j - 2, 2j - 1, 2j and averages the last two; what lies before the clip is its
@@ -141,17 +150,16 @@ Tensor Downsample::operator()(const Pass& run, const Tensor& in) const {
     const auto pairs = (longer.size(1) - 1) / 2;
     x = time_[0].in_time(run, longer, 2) + longer.narrow(1, 1, 2 * pairs).unflatten(1, {pairs, 2}).mean(2);
   }
-  return out_[0].pointwise(run, x);
+  return out_.empty() ? x : out_[0].pointwise(run, x);
 }
 
 Upsample::Upsample(const Scope& at, const std::string& name, int64_t channels, bool space, bool time) {
   if (time) time_.emplace_back(at, name + ".conv1", channels, channels, 3, 1);
-  if (space) space_.emplace_back(at, name + ".conv2", channels, channels, 1, 3);
-  if (space || time) out_.emplace_back(at, name + ".conv3", channels, channels, 1, 1);
+  if (space) space_.emplace_back(at, name + (at.image ? ".conv" : ".conv2"), channels, channels, 1, 3);
+  if (!at.image && (space || time)) out_.emplace_back(at, name + ".conv3", channels, channels, 1, 1);
 }
 
 Tensor Upsample::operator()(const Pass& run, const Tensor& in) const {
-  if (out_.empty()) return in;
   Tensor x = in;
   if (!time_.empty()) {
     x = x.unsqueeze(2).expand({-1, -1, 2, -1, -1, -1}).flatten(1, 2);
@@ -160,9 +168,10 @@ Tensor Upsample::operator()(const Pass& run, const Tensor& in) const {
   }
   if (!space_.empty()) {
     x = clip(at::upsample_nearest2d(frames(x), {2 * x.size(2), 2 * x.size(3)}), x.size(0));
-    x = space_[0].in_space(run, x, 1, 1) + x;
+    const Tensor y = space_[0].in_space(run, x, 1, 1);
+    x = out_.empty() ? y : y + x;
   }
-  return out_[0].pointwise(run, x);
+  return out_.empty() ? x : out_[0].pointwise(run, x);
 }
 
 }  // namespace kinora::cosmos

@@ -6,6 +6,7 @@
 #pragma once
 #include <deque>
 #include <string>
+#include <vector>
 
 #include <ATen/ATen.h>
 
@@ -28,12 +29,13 @@ struct History {
   }
 };
 
-// Where parameters are declared: the context, and the block that reads them (-1: none).
+// Where parameters are declared: the context, the block that reads them (-1: none), and whether the layers
+// are those of the image tokenizers, which look at every frame by itself.
 struct Scope {
-  Scope(const Ctx& c, int64_t b = -1)
-      : ctx(c), block(b) {}  // NOLINT(google-explicit-constructor): outside blocks
   Ctx ctx;
-  int64_t block;
+  bool image = false;
+  int64_t block = -1;
+  Scope in(int64_t b) const { return {ctx, image, b}; }
 };
 
 // One pass through the network. history: null for a whole clip.
@@ -57,10 +59,10 @@ struct Pass {
 
 // How a convolution's numbers begin. Zeros end the branches that add to a residual stream, and the decoder: a
 // fresh network is nearly linear and learns faster for it (15.0 dB against 14.3 after 150 clips of a test
-// film).
-enum class Start { random, zeros };
+// film). `present`: a convolution in time begins by handing on the present frame.
+enum class Start { random, zeros, present };
 
-// A convolution with bias; its kernel is (time, space, space).
+// A convolution with bias; its kernel is (time, space, space), an image's (space, space).
 class Conv {
  public:
   Conv(const Scope& at, const std::string& name, int64_t in, int64_t out, int64_t time, int64_t space,
@@ -69,6 +71,7 @@ class Conv {
   // No padding: T -> (T - time) / stride + 1 frames.
   at::Tensor in_time(const Pass& run, const at::Tensor& x, int64_t stride) const;
   at::Tensor pointwise(const Pass& run, const at::Tensor& x) const;
+  at::ScalarType dtype(const Pass& run) const { return run.ctx.value(weight_).scalar_type(); }
 
  private:
   kinora_param weight_, bias_;
@@ -78,25 +81,27 @@ class Conv {
 // `keep`.
 at::Tensor extend(const Pass& run, const at::Tensor& x, int64_t copies, int64_t keep);
 
-// Normalises each frame over its pixels and channels; affine by channel.
+// Normalises each frame over its pixels and channels, an image in 32 groups of channels; affine by channel.
 class FrameNorm {
  public:
   FrameNorm(const Scope& at, const std::string& name, int64_t channels);
   at::Tensor operator()(const Pass& run, const at::Tensor& x) const;
 
  private:
+  int64_t groups_;
   kinora_param weight_, bias_;
 };
 
-// 3x3 in space, then 3 in time.
+// 3x3 in space, then 3 in time; of an image the first only.
 class FactorisedConv {
  public:
   FactorisedConv(const Scope& at, const std::string& name, int64_t in, int64_t out,
-                 Start start = Start::random);
+                 Start start = Start::present);
   at::Tensor operator()(const Pass& run, const at::Tensor& x) const;
 
  private:
-  Conv space_, time_;
+  Conv space_;
+  std::vector<Conv> time_;
 };
 
 class ResnetBlock {
@@ -123,24 +128,26 @@ class Attend {
   Conv q_, k_, v_, out_;
 };
 
-// Strided convolution plus average pooling, in space and then in time (each where asked for), then 1x1x1.
+// Strided convolution plus average pooling, in space and then in time (each where asked for), then 1x1x1. An
+// image's: the convolution alone.
 class Downsample {
  public:
   Downsample(const Scope& at, const std::string& name, int64_t channels, bool space, bool time);
   at::Tensor operator()(const Pass& run, const at::Tensor& x) const;
 
  private:
-  std::vector<Conv> space_, time_, out_;
+  std::vector<Conv> space_, time_, out_;  // out_ is empty in an image's
 };
 
-// Repetition plus a convolution of it, in time and then in space, then 1x1x1. n frames become 2 n - 1.
+// Repetition plus a convolution of it, in time and then in space, then 1x1x1. n frames become 2 n - 1. An
+// image's: the convolution of the repetition alone.
 class Upsample {
  public:
   Upsample(const Scope& at, const std::string& name, int64_t channels, bool space, bool time);
   at::Tensor operator()(const Pass& run, const at::Tensor& x) const;
 
  private:
-  std::vector<Conv> time_, space_, out_;
+  std::vector<Conv> time_, space_, out_;  // out_ is empty in an image's
 };
 
 }  // namespace kinora::cosmos

@@ -5,25 +5,34 @@ namespace {
 
 std::string numbered(const std::string& name, size_t i) { return name + "." + std::to_string(i); }
 
+// Over space and, of a video, over time.
+std::vector<Attend> attention(const Scope& at, const std::string& name, size_t i, int64_t channels) {
+  std::vector<Attend> out;
+  out.emplace_back(at, numbered(name + ".attentions", i), channels);
+  if (!at.image) out.emplace_back(at, numbered(name + ".temp_attentions", i), channels);
+  return out;
+}
+
+at::Tensor attended(const Pass& run, at::Tensor x, const std::vector<Attend>& layers) {
+  if (!layers.empty()) x = layers[0].over_space(run, x);
+  return layers.size() < 2 ? x : layers[1].over_time(run, x);
+}
+
 }  // namespace
 
-Stack::Stack(const Ctx& ctx, const std::string& name, int64_t in, int64_t out, int64_t n, bool attention,
+Stack::Stack(const Scope& outside, const std::string& name, int64_t in, int64_t out, int64_t n, bool attend,
              int64_t& block)
     : block_(block) {
   for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
-    const Scope at(ctx, block++);
+    const Scope at = outside.in(block++);
     Layer layer{ResnetBlock(at, numbered(name + ".resnets", i), i ? out : in, out), {}};
-    if (attention) {
-      layer.attend.emplace_back(at, numbered(name + ".attentions", i), out);
-      layer.attend.emplace_back(at, numbered(name + ".temp_attentions", i), out);
-    }
+    if (attend) layer.attend = attention(at, name, i, out);
     layers_.push_back(std::move(layer));
   }
 }
 
 at::Tensor Stack::Layer::operator()(const Pass& run, const at::Tensor& x) const {
-  const at::Tensor y = resnet(run, x);
-  return attend.empty() ? y : attend[1].over_time(run, attend[0].over_space(run, y));
+  return attended(run, resnet(run, x), attend);
 }
 
 at::Tensor Stack::operator()(const Pass& run, at::Tensor x) const {
@@ -34,25 +43,24 @@ at::Tensor Stack::operator()(const Pass& run, at::Tensor x) const {
 Middle::Middle(const Scope& at, const std::string& name, int64_t channels)
     : first_(at, name + ".resnets.0", channels, channels),
       last_(at, name + ".resnets.1", channels, channels),
-      space_(at, name + ".attentions.0", channels),
-      time_(at, name + ".temp_attentions.0", channels) {}
+      attend_(attention(at, name, 0, channels)) {}
 
 at::Tensor Middle::operator()(const Pass& run, const at::Tensor& x) const {
-  return last_(run, time_.over_time(run, space_.over_space(run, first_(run, x))));
+  return last_(run, attended(run, first_(run, x), attend_));
 }
 
-Encoder::Encoder(const Ctx& ctx, const Config& c, int64_t patch_channels, int64_t& block)
+Encoder::Encoder(const Scope& outside, const Config& c, int64_t patch_channels, int64_t& block)
     : levels_(encoder_levels(c)),
-      in_(ctx, "encoder.conv_in", patch_channels, levels_.front().in),
+      in_(outside, "encoder.conv_in", patch_channels, levels_.front().in),
       middle_block_(block++),
-      middle_(Scope(ctx, middle_block_), "encoder.mid_block", levels_.back().out),
-      norm_(ctx, "encoder.norm_out", levels_.back().out),
-      out_(ctx, "encoder.conv_out", levels_.back().out, c.latent_channels) {
+      middle_(outside.in(middle_block_), "encoder.mid_block", levels_.back().out),
+      norm_(outside, "encoder.norm_out", levels_.back().out),
+      out_(outside, "encoder.conv_out", levels_.back().out, c.latent_channels) {
   for (size_t i = 0; i < levels_.size(); ++i) {
     const auto& l = levels_[i];
     const std::string name = numbered("encoder.down_blocks", i);
-    stacks_.emplace_back(ctx, name, l.in, l.out, c.num_layers, l.attention, block);
-    if (l.resample) down_.emplace_back(ctx, name + ".downsamplers.0", l.out, l.space, l.time);
+    stacks_.emplace_back(outside, name, l.in, l.out, c.num_layers, l.attention, block);
+    if (l.resample) down_.emplace_back(outside, name + ".downsamplers.0", l.out, l.space, l.time);
   }
 }
 
@@ -65,18 +73,18 @@ at::Tensor Encoder::operator()(const Pass& run, const at::Tensor& patches) const
   return out_(run, at::silu(norm_(run, run.block(middle_block_, x, middle_))));
 }
 
-Decoder::Decoder(const Ctx& ctx, const Config& c, int64_t patch_channels, int64_t& block)
+Decoder::Decoder(const Scope& outside, const Config& c, int64_t patch_channels, int64_t& block)
     : levels_(decoder_levels(c)),
-      in_(ctx, "decoder.conv_in", c.latent_channels, levels_.front().in),
+      in_(outside, "decoder.conv_in", c.latent_channels, levels_.front().in),
       middle_block_(block++),
-      middle_(Scope(ctx, middle_block_), "decoder.mid_block", levels_.front().in),
-      norm_(ctx, "decoder.norm_out", levels_.back().out),
-      out_(ctx, "decoder.conv_out", levels_.back().out, patch_channels, Start::zeros) {
+      middle_(outside.in(middle_block_), "decoder.mid_block", levels_.front().in),
+      norm_(outside, "decoder.norm_out", levels_.back().out),
+      out_(outside, "decoder.conv_out", levels_.back().out, patch_channels, Start::zeros) {
   for (size_t i = 0; i < levels_.size(); ++i) {
     const auto& l = levels_[i];
     const std::string name = numbered("decoder.up_blocks", i);
-    stacks_.emplace_back(ctx, name, l.in, l.out, c.num_layers + 1, l.attention, block);
-    if (l.resample) up_.emplace_back(ctx, name + ".upsamplers.0", l.out, l.space, l.time);
+    stacks_.emplace_back(outside, name, l.in, l.out, c.num_layers + 1, l.attention, block);
+    if (l.resample) up_.emplace_back(outside, name + ".upsamplers.0", l.out, l.space, l.time);
   }
 }
 

@@ -8,25 +8,26 @@
 
 namespace kinora::cosmos {
 
-// Residual blocks, each followed by attention over space and over time at the configured resolutions.
+// Residual blocks, each followed by attention over space and over time (an image: over space) at the
+// configured resolutions.
 class Stack {
  public:
   // block: the context's next free number; counts up.
-  Stack(const Ctx& ctx, const std::string& name, int64_t in, int64_t out, int64_t n, bool attention,
+  Stack(const Scope& outside, const std::string& name, int64_t in, int64_t out, int64_t n, bool attend,
         int64_t& block);
   at::Tensor operator()(const Pass& run, at::Tensor x) const;
 
  private:
   struct Layer {
     ResnetBlock resnet;
-    std::vector<Attend> attend;  // over space, over time; or none
+    std::vector<Attend> attend;  // over space, then over time; or none
     at::Tensor operator()(const Pass& run, const at::Tensor& x) const;
   };
   int64_t block_;  // of the first layer
   std::vector<Layer> layers_;
 };
 
-// Residual block, attention over space, attention over time, residual block.
+// Residual block, attention over space, attention over time (not of an image), residual block.
 class Middle {
  public:
   Middle(const Scope& at, const std::string& name, int64_t channels);
@@ -34,12 +35,12 @@ class Middle {
 
  private:
   ResnetBlock first_, last_;
-  Attend space_, time_;
+  std::vector<Attend> attend_;
 };
 
 class Encoder {
  public:
-  Encoder(const Ctx& ctx, const Config& c, int64_t patch_channels, int64_t& block);
+  Encoder(const Scope& outside, const Config& c, int64_t patch_channels, int64_t& block);
   at::Tensor operator()(const Pass& run, const at::Tensor& patches) const;
 
  private:
@@ -55,7 +56,7 @@ class Encoder {
 
 class Decoder {
  public:
-  Decoder(const Ctx& ctx, const Config& c, int64_t patch_channels, int64_t& block);
+  Decoder(const Scope& outside, const Config& c, int64_t patch_channels, int64_t& block);
   at::Tensor operator()(const Pass& run, const at::Tensor& latent) const;
 
  private:

@@ -33,7 +33,8 @@ typedef struct kinora_tokenizer {
    * encoder (the latent is then its mode), the code vectors of a discrete one, else null. */
   int32_t (*encode)(void* self, const kinora_context*, kinora_tensor video, kinora_tensor* latent,
                     kinora_tensor* posterior);
-  /* [owner-thread] latent -> video [B, 3, T, H, W]; not clamped. */
+  /* [owner-thread] latent -> video [B, 3, T, H, W]; not clamped. Of a discrete one: integer codes, or their vectors as
+   * encode's posterior has them, a floating-point tensor. Codes have no gradient, so training decodes the vectors. */
   int32_t (*decode)(void* self, const kinora_context*, kinora_tensor latent, kinora_tensor* video);
   /* [owner-thread] A stream: consecutive pieces in, their results out, equal to encode / decode of the whole. Any number
    * of streams may be open. decoding: 0 encodes, 1 decodes. Null: KINORA_UNSUPPORTED. */

@@ -1,0 +1,29 @@
+#include "core/torch/jit_weights.hpp"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/serialization/import.h>
+
+#include "core/torch/torch_guard.hpp"
+
+namespace kinora::core {
+
+NamedTensors read_jit(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) throw Error(KINORA_NOT_FOUND, path.string() + " does not exist");
+  NamedTensors out;
+  try {
+    const auto module = torch::jit::load(path.string(), at::kCPU);
+    for (const auto& p : module.named_parameters(true)) out.emplace(p.name, p.value.detach());
+  } catch (const c10::Error& e) {
+    throw Error(KINORA_INVALID, path.string() + " is no TorchScript archive that libtorch reads (" +
+                                    text_of(e).substr(0, 120) +
+                                    "); give an encoder.jit, decoder.jit or a safetensors file");
+  } catch (const std::exception& e) {
+    throw Error(KINORA_INVALID, path.string() + " is no TorchScript archive: " + e.what());
+  }
+  if (out.empty())
+    throw Error(KINORA_INVALID, path.string() + " holds no parameters; a frozen archive keeps none by name");
+  return out;
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,14 @@
+// Weights of TorchScript archives, such as NVIDIA's published encoder.jit.
+#pragma once
+#include <filesystem>
+
+#include "core/torch/weights.hpp"
+
+namespace kinora::core {
+
+// The parameters of a TorchScript archive by their names there, on the CPU; its buffers and its program are
+// left aside, and nothing of it is run. Needs libtorch_cpu only. Throws kinora::Error for a file that is
+// none.
+NamedTensors read_jit(const std::filesystem::path& path);
+
+}  // namespace kinora::core

@@ -1,0 +1,101 @@
+#include "plugins/models/patch_discriminator/discriminator.hpp"
+
+namespace kinora::patch_discriminator {
+namespace {
+
+using at::Tensor;
+
+kinora_param declare(const Ctx& ctx, int64_t block, const std::string& name, std::vector<int64_t> shape,
+                     Init init) {
+  Parameter p;
+  p.name = name;
+  p.shape = std::move(shape);
+  p.init = init;
+  p.block = block;
+  return ctx.parameter(p);
+}
+
+}  // namespace
+
+Tensor spectral(const Tensor& weight) {
+  const Tensor w = weight.to(at::promote_types(weight.scalar_type(), at::kFloat)).flatten(1),
+               fixed = w.detach();
+  // The top left singular vector; the value then is u' w v, whose gradient is that of the singular value.
+  const Tensor u = std::get<1>(at::linalg_eigh(at::matmul(fixed, fixed.t()))).select(1, -1);
+  Tensor v = at::mv(fixed.t(), u);
+  v = v / v.norm().clamp_min(1e-12);
+  const Tensor sigma = at::dot(u, at::mv(w, v));
+  return (weight / sigma.clamp_min(1e-12)).to(weight.scalar_type());
+}
+
+void PatchDiscriminator::describe(Describe<Options>& d) {
+  d.name("patch-discriminator").help("Convolutional critic of video patches, for the tuning of tokenizers");
+  d.input("video", "[B, 3, T, H, W]", "float", "in [-1, 1]");
+  d.output("logits", "[B, 1, t, h, w]", "float", "of each patch: high for real, low for reconstructed");
+  d.option("channels", &Options::channels)
+      .range(1, 4096)
+      .help("of the first layer; doubled up to eight times that");
+  d.option("layers", &Options::layers).range(1, 8).help("that halve height and width");
+  d.option("time_stride", &Options::time_stride).range(1, 2).help("frames that these layers step by");
+  d.option("norm", &Options::norm)
+      .choices({"spectral", "group", "none"})
+      .help("of weights by their spectral norm, or of activations by groups of channels");
+  d.option("groups", &Options::groups).range(1, 4096).help("of group norm");
+}
+
+PatchDiscriminator::PatchDiscriminator(const Options& o, const Ctx& ctx) {
+  int64_t in = 3;
+  for (int64_t i = 0; i < o.layers + 2; ++i) {
+    const bool last = i == o.layers + 1, halves = i < o.layers;
+    const int64_t out = last ? 1 : o.channels * std::min<int64_t>(int64_t{1} << i, 8);
+    const std::string name = "layers." + std::to_string(i);
+    Layer l;
+    l.stride_space = halves ? 2 : 1;
+    l.stride_time = halves ? o.time_stride : 1;
+    l.spectral = o.norm == "spectral";
+    l.last = last;
+    l.weight = declare(ctx, i, name + ".conv.weight", {out, in, 3, 4, 4}, Init::normal(0.02));
+    l.bias = declare(ctx, i, name + ".conv.bias", {out}, Init::zeros());
+    if (o.norm == "group" && i > 0 && !last) {
+      if (out % o.groups)
+        throw Error(KINORA_INVALID,
+                    "model/patch-discriminator: " + std::to_string(out) +
+                        " channels are not in groups of equal size; groups = " + std::to_string(o.groups));
+      l.groups = o.groups;
+      l.scale = declare(ctx, i, name + ".norm.weight", {out}, Init::ones());
+      l.shift = declare(ctx, i, name + ".norm.bias", {out}, Init::zeros());
+    }
+    layers_.push_back(l);
+    in = out;
+  }
+}
+
+Tensor PatchDiscriminator::Layer::operator()(const Ctx& ctx, const Tensor& x) const {
+  const auto value = [&](kinora_param p) { return ctx.value(p).to(x.scalar_type()); };
+  const Tensor w =
+      spectral ? patch_discriminator::spectral(ctx.value(weight)).to(x.scalar_type()) : value(weight);
+  Tensor y = at::conv3d(x, w, value(bias), {stride_time, stride_space, stride_space}, {1, 1, 1});
+  if (groups) y = at::group_norm(y, groups, value(scale), value(shift), 1e-5);
+  return last ? y : at::leaky_relu(y, 0.2);
+}
+
+std::vector<Tensor> PatchDiscriminator::forward(const Ctx& ctx, const Named<Tensor>& in) {
+  Tensor x = in["video"];
+  if (x.dim() != 5 || x.size(1) != 3 || !x.is_floating_point())
+    throw Error(KINORA_INVALID,
+                "model/patch-discriminator: video must be a floating-point tensor [B, 3, T, H, W], found " +
+                    c10::str(x.scalar_type(), x.sizes()));
+  const int64_t smallest = (int64_t{1} << (blocks() - 2)) * 3;
+  if (std::min(x.size(3), x.size(4)) < smallest)
+    throw Error(KINORA_INVALID, "model/patch-discriminator: a video of " + std::to_string(x.size(4)) + " x " +
+                                    std::to_string(x.size(3)) + " pixels; " + std::to_string(blocks() - 2) +
+                                    " layers need " + std::to_string(smallest) + " or more; use fewer");
+  for (int64_t i = 0; i < blocks(); ++i)
+    x = ctx.block(i, {x}, {}, 1,
+                  [ctx, layer = layers_[static_cast<size_t>(i)]](const std::vector<Tensor>& t) {
+                    return std::vector{layer(ctx, t[0])};
+                  })[0];
+  return {x};
+}
+
+}  // namespace kinora::patch_discriminator
