@@ -20,6 +20,15 @@ const json kDit = {{"layers", 2},       {"heads", 2},     {"head_size", 12}, {"i
                    {"out_channels", 3}, {"text_size", 7}, {"adaln_lora", 5}, {"max_size", {8, 8, 8}},
                    {"mlp_ratio", 2.0}};
 
+const json kWan = {{"num_attention_heads", 2},
+                   {"attention_head_dim", 12},
+                   {"in_channels", 3},
+                   {"out_channels", 3},
+                   {"text_dim", 7},
+                   {"freq_dim", 6},
+                   {"ffn_dim", 16},
+                   {"num_layers", 2}};
+
 json with(json base, const json& more) {
   base.update(more);
   return base;
@@ -95,6 +104,15 @@ const std::vector<SmallModel>& small_models() {
         {"intermediate", 20},
         {"vocab", 20},
         {"max_positions", 8}}},
+      {"model/wan", kWan, {"image", "condition"}, {{"timestep", {2, 4 * 2 * 2}}}},
+      {"model/wan",
+       with(kWan,
+            {{"in_channels", 5}, {"image_dim", 6}, {"added_kv_proj_dim", 24}, {"pos_embed_seq_len", 3}}),
+       {"text_mask"},
+       {{"timestep", {2}},
+        {"latent", {2, 3, 4, 4, 4}},
+        {"condition", {2, 2, 4, 4, 4}},
+        {"image", {2, 3, 6}}}},
   };
   return table;
 }
