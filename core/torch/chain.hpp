@@ -52,7 +52,7 @@ class Chain {
   const kinora_pass& pass() const;
   void set_pass(const kinora_pass& pass);
   const Frames& frames() const;
-  // For the forwards that begin from now on (streaming moves `start`).
+  // For the forwards that begin from now on (streaming moves `start`). `before`, which is the model's, stays.
   void set_frames(Frames frames);
 
   // By kinora_param - 1, in the order of declaration.

@@ -29,6 +29,10 @@ const json kWan = {{"num_attention_heads", 2},
                    {"ffn_dim", 16},
                    {"num_layers", 2}};
 
+const json kAr = {{"vocab_size", 9},  {"n_layers", 2},         {"dim", 24},
+                  {"n_heads", 4},     {"n_kv_heads", 4},       {"head_dim", 6},
+                  {"context_dim", 7}, {"ffn_hidden_size", 16}, {"insert_cross_attn", true}};
+
 json with(json base, const json& more) {
   base.update(more);
   return base;
@@ -104,6 +108,12 @@ const std::vector<SmallModel>& small_models() {
         {"intermediate", 20},
         {"vocab", 20},
         {"max_positions", 8}}},
+      {"model/ar", kAr, {"grid", "position"}, {{"codes", {2, 2, 2, 3}}}, 9},
+      {"model/ar",
+       with(kAr, {{"n_kv_heads", 2}, {"tied", true}, {"insert_cross_attn_every_k_layers", 2}}),
+       {"grid", "position", "text_mask"},
+       {{"codes", {2, 2, 2, 3}}},
+       9},
       {"model/wan", kWan, {"image", "condition"}, {{"timestep", {2, 4 * 2 * 2}}}},
       {"model/wan",
        with(kWan,
