@@ -1,4 +1,4 @@
-// B batch, S queries, L keys, E shared keys, G groups, H heads, d width of a head.
+// B batch, S queries, L keys, E shared keys, G groups, H heads (of keys perhaps fewer), d width of a head.
 #include "core/torch/attention.hpp"
 
 #include <cmath>
@@ -11,18 +11,33 @@
 namespace kinora::core {
 namespace {
 
-// valid_BL: bool, or undefined. bias: [1 or B, 1 or H, S, L], or undefined.
+// [B, L, H / n, d] -> [B, L, H, d]: each head of keys for n heads of queries that follow each other (GQA,
+// Ainslie et al. 2023, arXiv 2305.13245).
+at::Tensor for_each_query_head(const at::Tensor& x, int64_t H) {
+  return x.size(2) == H ? x : x.repeat_interleave(H / x.size(2), 2);
+}
+
+// valid_BL: bool, or undefined. before: of L own keys the queries are the last, see VisibleGroups; E further
+// keys behind them are seen by all. bias: [1 or B, 1 or H, S, L], or undefined.
 at::Tensor attend(const at::Tensor& q_BSHd, const at::Tensor& k_BLHd, const at::Tensor& v_BLHd, double scale,
-                  const at::Tensor& valid_BL, const at::Tensor& bias = {}) {
+                  const at::Tensor& valid_BL, bool before = false, int64_t E = 0,
+                  const at::Tensor& bias = {}) {
+  const int64_t S = q_BSHd.size(1), H = q_BSHd.size(2), L = k_BLHd.size(1) - E;
   std::optional<at::Tensor> mask;
-  if (valid_BL.defined())
-    mask = valid_BL.unsqueeze(1).unsqueeze(1).expand({-1, q_BSHd.size(2), q_BSHd.size(1), -1});
+  if (valid_BL.defined()) mask = valid_BL.unsqueeze(1).unsqueeze(1).expand({-1, H, S, -1});
+  const bool whole = before && S == L && E == 0 && !mask;
+  if (before && !whole) {
+    const auto seen =
+        at::constant_pad_nd(at::ones({S, L}, q_BSHd.options().dtype(at::kBool)).tril(L - S), {0, E}, 1);
+    mask = mask ? *mask & seen : seen;
+  }
   if (bias.defined()) {
     const auto added = bias.to(q_BSHd.scalar_type());
     mask = mask ? added.masked_fill(~*mask, -INFINITY) : added;
   }
-  return at::scaled_dot_product_attention(q_BSHd.transpose(1, 2), k_BLHd.transpose(1, 2),
-                                          v_BLHd.transpose(1, 2), mask, 0.0, false, scale)
+  return at::scaled_dot_product_attention(
+             q_BSHd.transpose(1, 2), for_each_query_head(k_BLHd, H).transpose(1, 2),
+             for_each_query_head(v_BLHd, H).transpose(1, 2), mask, 0.0, whole, scale)
       .transpose(1, 2);
 }
 
@@ -40,7 +55,7 @@ at::Tensor attend_groups(const at::Tensor& q, const at::Tensor& k, const at::Ten
                          const VisibleGroups& g, const Shared& shared) {
   const int64_t B = q.size(0), H = q.size(2), d = q.size(3);
   const auto apart = [&](const at::Tensor& x, const Rows& rows, int64_t each) {
-    return take(x, rows).reshape({B * g.groups, each, H, -1});
+    return take(x, rows).reshape({B * g.groups, each, x.size(2), d});
   };
   const auto repeated = [&](const at::Tensor& x) {
     return g.groups == 1 ? x : x.repeat_interleave(g.groups, 0);
@@ -54,7 +69,7 @@ at::Tensor attend_groups(const at::Tensor& q, const at::Tensor& k, const at::Ten
       valid = at::cat(
           {at::ones({B * g.groups, g.keys}, shared.valid_BE.options()), repeated(shared.valid_BE)}, 1);
   }
-  return attend(apart(q, g.q, g.queries), keys, values, scale, valid)
+  return attend(apart(q, g.q, g.queries), keys, values, scale, valid, g.before, keys.size(1) - g.keys)
       .reshape({B, g.groups * g.queries, H, d});
 }
 
@@ -70,10 +85,13 @@ at::Tensor attend_plan(const at::Tensor& q, const at::Tensor& k, const at::Tenso
 void check_shapes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                   const kinora_attention& how) {
   const char* name = how.name ? how.name : "";
-  if (q.dim() != 4 || k.dim() != 4 || v.dim() != 4 || k.size(1) != v.size(1) || q.size(2) != k.size(2))
-    raise(KINORA_INVALID,
-          "attention '{}': q [B, S, heads, d] and k, v [B, L, heads, d] are expected; {}, {}, {} are given",
-          name, c10::str(q.sizes()), c10::str(k.sizes()), c10::str(v.sizes()));
+  if (q.dim() != 4 || k.dim() != 4 || v.dim() != 4 || k.size(1) != v.size(1) || k.size(2) != v.size(2) ||
+      k.size(2) < 1 || q.size(2) % k.size(2) != 0)
+    raise(
+        KINORA_INVALID,
+        "attention '{}': q [B, S, heads, d] and k, v [B, L, heads or a divisor, d] are expected; {}, {}, {} "
+        "are given",
+        name, c10::str(q.sizes()), c10::str(k.sizes()), c10::str(v.sizes()));
   const auto fits = [&](const at::Tensor& table, const at::Tensor& x) {
     return table.size(1) == x.size(1) && (table.size(0) == 1 || table.size(0) == x.size(0));
   };
@@ -127,7 +145,8 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
              valid = borrow<at::Tensor>(how.kv_valid);
   const Shared shared{borrow<at::Tensor>(how.k_shared), borrow<at::Tensor>(how.v_shared), valid};
   if (!q_table.defined() || !k_table.defined()) {
-    if (!shared.k_BEHd.defined()) return attend(q, k, v, how.scale, valid, borrow<at::Tensor>(how.bias));
+    if (!shared.k_BEHd.defined())
+      return attend(q, k, v, how.scale, valid, false, 0, borrow<at::Tensor>(how.bias));
     const VisibleGroups all{1, q.size(1), k.size(1), {0, q.size(1), {}}, {0, k.size(1), {}}};
     return attend_groups(q, k, v, how.scale, all, shared);
   }

@@ -22,6 +22,11 @@ Frames frames(int64_t streams, int64_t chunk, bool causal, int64_t window = 0, i
   return f;
 }
 
+Frames before(Frames f) {
+  f.before = true;
+  return f;
+}
+
 constexpr int64_t F = 8, H = 2, W = 3, B = 2, heads = 2, d = 4, E = 5;
 
 // The rule in plain words, one pair of tokens at a time.
@@ -31,6 +36,7 @@ bool sees(const Frames& f, uint32_t over, const int64_t* q, const int64_t* k) {
   if (over == KINORA_OVER_TIME &&
       (q[KINORA_TOKEN_ROW] != k[KINORA_TOKEN_ROW] || q[KINORA_TOKEN_COL] != k[KINORA_TOKEN_COL]))
     return false;
+  if (f.before && k[KINORA_TOKEN_INDEX] > q[KINORA_TOKEN_INDEX]) return false;
   const int64_t ago = q[KINORA_TOKEN_CHUNK] - k[KINORA_TOKEN_CHUNK];
   const bool in_window = f.window == 0 || ago < f.window || k[KINORA_TOKEN_CHUNK] < f.sink;
   if (f.streams == 2) {
@@ -125,6 +131,13 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"space, joint, masked text", frames(1, 1, false), KINORA_OVER_SPACE, true, true},
         Case{"causal, in any order", frames(1, 2, true), KINORA_OVER_ALL, false, false, true},
         Case{"teacher forcing, in any order", frames(2, 2, true), KINORA_OVER_TIME, true, true, true},
+        Case{"next token", before(frames(1, 1, false))},
+        Case{"next token, joint, masked text", before(frames(1, 1, false)), KINORA_OVER_ALL, true, true},
+        Case{"next token, in any order", before(frames(1, 1, false)), KINORA_OVER_ALL, false, false, true},
+        Case{"next token in time", before(frames(1, 1, false)), KINORA_OVER_TIME},
+        Case{"next token, window and sink", before(frames(1, 2, true, 2, 1))},
+        Case{"next token, packed, a table each sample", before(frames(1, 1, false)), KINORA_OVER_ALL, true,
+             true, true, true, true},
         Case{"packed samples", frames(1, 2, true), KINORA_OVER_ALL, false, false, true, true},
         Case{"a table each sample", frames(1, 2, true), KINORA_OVER_ALL, true, true, true, true, true}),
     [](const auto& info) {
@@ -194,6 +207,31 @@ TEST(Plans, RegularRulesNeedNoIndicesAndFewBatches) {
   int64_t products = 0;
   for (const auto& b : forcing.batches) products += b.groups * b.queries * b.keys;
   EXPECT_EQ(products, 2 * (1 + 2 + 3 + 4) * (H * W) * (H * W));
+}
+
+TEST(NextToken, QueriesAtTheEndOfMoreKeysSeeThoseBeforeThem) {
+  const Frames rule = before(frames(1, 1, false));
+  const auto table = token_table(rule, F, H, W);
+  const int64_t n = table.size(1);
+  at::manual_seed(4);
+  const auto q = at::randn({B, n, 2 * heads, d}, at::kDouble), k = at::randn({B, n, heads, d}, at::kDouble),
+             v = at::randn({B, n, heads, d}, at::kDouble);
+  kinora_attention how{};
+  how.name = "self";
+  how.scale = 0.5;
+  VisiblePlans plans;
+  how.q_table = how.k_table = handle(table);
+  const auto whole = attention(q, k, v, how, rule, plans);
+  for (const int64_t last : {int64_t{1}, int64_t{5}, n}) {
+    const auto some = table.narrow(1, n - last, last);
+    const auto plan = plan_visible(rule, some[0], table[0], KINORA_OVER_ALL, at::kCPU);
+    ASSERT_EQ(plan.batches.size(), 1U) << "one group, not one a query";
+    EXPECT_EQ(plan.batches[0].groups, 1);
+    EXPECT_FALSE(plan.batches[0].k.index.defined() || plan.order.defined());
+    how.q_table = handle(some);
+    const auto got = attention(q.narrow(1, n - last, last), k, v, how, rule, plans);
+    EXPECT_TRUE(at::allclose(got, whole.narrow(1, n - last, last), 1e-12, 1e-13)) << last;
+  }
 }
 
 TEST(Attention, SaysWhichTensorDoesNotFitItsTable) {

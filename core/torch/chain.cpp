@@ -201,6 +201,7 @@ const kinora_pass& Chain::pass() const { return state_->pass; }
 void Chain::set_pass(const kinora_pass& pass) { state_->pass = pass; }
 const Frames& Chain::frames() const { return state_->options.frames; }
 void Chain::set_frames(Frames frames) {
+  frames.before = frames.before || state_->options.frames.before;
   state_->options.frames = std::move(frames);
   state_->root.forget_tables();
   state_->base.forget_plans();

@@ -55,7 +55,7 @@ class Chain {
   const kinora_pass& pass() const;
   void set_pass(const kinora_pass& pass);
   const Frames& frames() const;
-  // For the forwards that begin from now on (streaming moves `start`).
+  // For the forwards that begin from now on (streaming moves `start`). `before`, which is the model's, stays.
   void set_frames(Frames frames);
 
   // Whether the chain has LoRA matrices.

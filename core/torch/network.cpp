@@ -5,10 +5,20 @@
 #include "kinora/aten.hpp"
 
 namespace kinora::core {
+namespace {
+
+// The run's rule, and what the model says of itself.
+ChainOptions with_model(ChainOptions chain, const Component& component) {
+  if (component.spec->kind == "model" && component.table<kinora_model>().sees == KINORA_SEES_BEFORE)
+    chain.frames.before = true;
+  return chain;
+}
+
+}  // namespace
 
 Network::Network(const Component& component, const Options& options, const ChainOptions& chain,
                  std::vector<const kinora_link*> links)
-    : component_(component), chain_(chain, std::move(links)) {
+    : component_(component), chain_(with_model(chain, component), std::move(links)) {
   self_ = made(is_model() ? model().create(host(), options.abi(), chain_.head())
                           : tokenizer().create(host(), options.abi(), chain_.head()),
                component.spec->id);

@@ -38,6 +38,7 @@ at::Tensor visible(const Frames& rule, const at::Tensor& q_table, const at::Tens
   auto sees = same(KINORA_TOKEN_SAMPLE) & (k(KINORA_TOKEN_INDEX) >= 0);
   if (over == KINORA_OVER_SPACE) sees = sees & same(KINORA_TOKEN_FRAME);
   if (over == KINORA_OVER_TIME) sees = sees & same(KINORA_TOKEN_ROW) & same(KINORA_TOKEN_COL);
+  if (rule.before) sees = sees & (k(KINORA_TOKEN_INDEX) <= q(KINORA_TOKEN_INDEX));
   if (!rule.causal && rule.streams == 1) return sees;
   const auto qc = q(KINORA_TOKEN_CHUNK), kc = k(KINORA_TOKEN_CHUNK), qs = q(KINORA_TOKEN_STREAM),
              ks = k(KINORA_TOKEN_STREAM);

@@ -19,6 +19,7 @@ struct Frames {
   bool causal = false;  // a token sees its own and earlier chunks
   int64_t window = 0;   // chunks that a token sees, its own included; 0: all earlier ones
   int64_t sink = 0;     // first chunks that stay visible whatever the window
+  bool before = false;  // the model's own: a token sees itself and tokens of lower INDEX (KINORA_SEES_BEFORE)
 };
 
 // Table int64 [1, frames * rows * cols + padding, 8] on the CPU, in the one-process order. Rows of padding
@@ -41,6 +42,8 @@ struct Rows {
 struct VisibleGroups {
   int64_t groups = 0, queries = 0, keys = 0;  // queries and keys of each group
   Rows q, k;                                  // groups * queries, groups * keys
+  bool before = false;  // the queries are the last keys, and see none behind themselves: query i of a group
+                        // sees its first keys - queries + i + 1 keys
 };
 struct VisiblePlan {
   std::vector<VisibleGroups> batches;

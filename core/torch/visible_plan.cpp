@@ -33,8 +33,7 @@ using Signature = std::array<int64_t, 2>;  // chunk, stream
 using Place = std::array<int64_t, 3>;      // sample, and what `over` asks to be equal
 using Tokens = std::map<Place, std::map<Signature, Ranges>>;
 
-Tokens sort_tokens(const Frames& rule, const at::Tensor& table, uint32_t over, bool keys) {
-  const auto cpu = table.to(at::kCPU).contiguous();
+Tokens sort_tokens(const Frames& rule, const at::Tensor& cpu, uint32_t over, bool keys) {
   const auto* t = cpu.data_ptr<int64_t>();
   const bool ruled = rule.causal || rule.streams == 2;
   Tokens out;
@@ -68,6 +67,51 @@ Ranges keys_of(const Frames& rule, const Signature& q, const std::map<Signature,
   return out;
 }
 
+// Rows of a table by INDEX.
+struct Indexed {
+  int64_t index, row;
+  bool operator<(const Indexed& other) const { return index < other.index; }
+};
+std::vector<Indexed> by_index(const Ranges& ranges, const at::Tensor& cpu) {
+  const auto* t = cpu.data_ptr<int64_t>();
+  std::vector<Indexed> out;
+  for (const auto& r : ranges)
+    for (int64_t i = r.first; i < r.first + r.count; ++i)
+      out.push_back({t[i * KINORA_TOKEN_COLUMNS + KINORA_TOKEN_INDEX], i});
+  std::stable_sort(out.begin(), out.end());
+  return out;
+}
+
+// Queries and the keys that they see.
+struct Group {
+  Ranges q, k;
+  bool before = false;
+};
+
+// Among keys that the rest of the rule lets all of them see, the queries see those up to themselves. Queries
+// that follow each other among the keys make one group, so a whole sequence, and the end of a longer one, are
+// one.
+std::vector<Group> groups_before(const Ranges& q, const at::Tensor& q_table, const Ranges& k,
+                                 const at::Tensor& k_table) {
+  const auto queries = by_index(q, q_table), keys = by_index(k, k_table);
+  std::vector<Group> out;
+  std::vector<size_t> seen;  // by the last query of each group
+  size_t n = 0;
+  for (const auto& query : queries) {
+    const size_t before = n;
+    while (n < keys.size() && keys[n].index <= query.index) ++n;
+    const bool follows = before > 0 && n == before + 1 && keys[before].index == query.index;
+    if (out.empty() || !follows) out.emplace_back(), seen.emplace_back();
+    append(out.back().q, query.row, 1);
+    seen.back() = n;
+  }
+  for (size_t g = 0; g < out.size(); ++g) {
+    for (size_t i = 0; i < seen[g]; ++i) append(out[g].k, keys[i].row, 1);
+    out[g].before = total(out[g].q) > 1;
+  }
+  return out;
+}
+
 Rows rows_of(const Ranges& r, at::Device device) {
   if (r.size() == 1) return {r[0].first, r[0].count, {}};
   auto index = at::empty({total(r)}, at::kLong);
@@ -95,32 +139,37 @@ at::Tensor inverse(const std::vector<Ranges>& joined, int64_t n, at::Device devi
 
 VisiblePlan plan_visible(const Frames& rule, const at::Tensor& q_table, const at::Tensor& k_table,
                          uint32_t over, at::Device device) {
-  const Tokens queries = sort_tokens(rule, q_table, over, false),
-               keys = sort_tokens(rule, k_table, over, true);
+  const auto q_rows = q_table.to(at::kCPU).contiguous(), k_rows = k_table.to(at::kCPU).contiguous();
+  const Tokens queries = sort_tokens(rule, q_rows, over, false), keys = sort_tokens(rule, k_rows, over, true);
   struct Batch {
     int64_t groups = 0;
     Ranges q, k;
   };
-  std::map<std::array<int64_t, 2>, Batch> batches;  // by sizes
+  std::map<std::array<int64_t, 3>, Batch> batches;  // by sizes, and whether `before`
   Ranges blind;
   for (const auto& [place, signatures] : queries) {
     const auto here = keys.find(place);
     for (const auto& [signature, q] : signatures) {
       const Ranges k = here == keys.end() ? Ranges() : keys_of(rule, signature, here->second);
-      if (k.empty()) {
-        for (const auto& r : q) append(blind, r.first, r.count);
-        continue;
+      const auto groups =
+          rule.before ? groups_before(q, q_rows, k, k_rows) : std::vector<Group>{{q, k, false}};
+      for (const auto& g : groups) {
+        if (g.k.empty()) {
+          for (const auto& r : g.q) append(blind, r.first, r.count);
+          continue;
+        }
+        auto& batch = batches[{total(g.q), total(g.k), g.before}];
+        ++batch.groups;
+        for (const auto& r : g.q) append(batch.q, r.first, r.count);
+        for (const auto& r : g.k) append(batch.k, r.first, r.count);
       }
-      auto& batch = batches[{total(q), total(k)}];
-      ++batch.groups;
-      for (const auto& r : q) append(batch.q, r.first, r.count);
-      for (const auto& r : k) append(batch.k, r.first, r.count);
     }
   }
   VisiblePlan out;
   std::vector<Ranges> joined;
   for (auto& [sizes, b] : batches) {
-    out.batches.push_back({b.groups, sizes[0], sizes[1], rows_of(b.q, device), rows_of(b.k, device)});
+    out.batches.push_back(
+        {b.groups, sizes[0], sizes[1], rows_of(b.q, device), rows_of(b.k, device), sizes[2] != 0});
     joined.push_back(std::move(b.q));
   }
   out.blind = total(blind);

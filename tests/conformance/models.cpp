@@ -26,6 +26,19 @@ const json kClip = {{"num_hidden_layers", 2},  {"hidden_size", 12},  {"num_atten
                     {"intermediate_size", 20}, {"projection", true}, {"projection_dim", 6}};
 const json kDit = kCosmos;
 
+const json kWan = {{"num_attention_heads", 2},
+                   {"attention_head_dim", 12},
+                   {"in_channels", 3},
+                   {"out_channels", 3},
+                   {"text_dim", 7},
+                   {"freq_dim", 6},
+                   {"ffn_dim", 16},
+                   {"num_layers", 2}};
+
+const json kAr = {{"vocab_size", 9},  {"n_layers", 2},         {"dim", 24},
+                  {"n_heads", 4},     {"n_kv_heads", 4},       {"head_dim", 6},
+                  {"context_dim", 7}, {"ffn_hidden_size", 16}, {"insert_cross_attn", true}};
+
 json with(json base, const json& more) {
   base.update(more);
   return base;
@@ -120,6 +133,21 @@ const std::vector<SmallModel>& small_models() {
       {"model/umt5", with(kT5, {{"feed_forward_proj", "gated-gelu"}})},
       {"model/clip-text", with(kClip, {{"vocab_size", 20}, {"max_position_embeddings", 8}})},
       {"model/clip-vision", with(kClip, {{"image_size", 8}, {"patch_size", 4}})},
+      {"model/ar", kAr, {"grid", "position"}, {{"codes", {2, 2, 2, 3}}}, 9},
+      {"model/ar",
+       with(kAr, {{"n_kv_heads", 2}, {"tied", true}, {"insert_cross_attn_every_k_layers", 2}}),
+       {"grid", "position", "text_mask"},
+       {{"codes", {2, 2, 2, 3}}},
+       9},
+      {"model/wan", kWan, {"image", "condition"}, {{"timestep", {2, 4 * 2 * 2}}}},
+      {"model/wan",
+       with(kWan,
+            {{"in_channels", 5}, {"image_dim", 6}, {"added_kv_proj_dim", 24}, {"pos_embed_seq_len", 3}}),
+       {"text_mask"},
+       {{"timestep", {2}},
+        {"latent", {2, 3, 4, 4, 4}},
+        {"condition", {2, 2, 4, 4, 4}},
+        {"image", {2, 3, 6}}}},
   };
   return table;
 }

@@ -1,0 +1,117 @@
+#include "plugins/models/ar/ar.hpp"
+
+#include <cmath>
+
+namespace kinora::ar {
+
+using at::Tensor;
+using Tensors = std::vector<Tensor>;
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& what) { throw Error(KINORA_INVALID, "model/ar: " + what); }
+
+}  // namespace
+
+// Tied weights are read in the first block and the last, so they belong to neither and come through in[].
+Ar::Ar(const Options& given, const Ctx& ctx) : options_(checked(given)) {
+  const auto& c = options_;
+  table_ = Declare(ctx, "", c.tied ? -1 : 0)
+               .weight("tok_embeddings", {c.vocab_size, c.dim}, Init::normal(c.tied ? 0.02 : 1));
+  begin_ = Declare(ctx, "", 0).weight("bov_embedding", {1, c.dim}, Init::normal(c.tied ? 0.02 : 1));
+  for (int64_t i = 1; i <= c.n_layers; ++i) layers_.emplace_back(ctx, c, i);
+  const Declare last(ctx, "", c.n_layers + 1);
+  norm_ = last.weight("norm", {c.dim}, Init::ones());
+  if (!c.tied)
+    out_ =
+        last.weight("output", {c.vocab_size, c.dim}, Init::normal(1 / std::sqrt(static_cast<double>(c.dim))));
+}
+
+Ar::Input Ar::input(const Named<Tensor>& in) const {
+  const auto& c = options_;
+  const Tensor codes = in["codes"];
+  const bool video = codes.dim() == 4;
+  if (codes.scalar_type() != at::kLong || (!video && codes.dim() != 2) || codes.numel() == 0)
+    refuse(c10::str("codes must be int64 [B, t, h, w] or [B, N], ", codes.scalar_type(), " ", codes.sizes(),
+                    " are given"));
+  if (codes.is_cpu() && (codes.min().item<int64_t>() < 0 || codes.max().item<int64_t>() >= c.vocab_size))
+    refuse(c10::str("codes from ", codes.min().item<int64_t>(), " to ", codes.max().item<int64_t>(),
+                    " are given, vocab_size is ", c.vocab_size));
+  Input out{codes.flatten(1), codes.size(1), video ? codes.size(2) : 1, video ? codes.size(3) : 1, 0, 0, 0};
+  if (in.has("position")) out.position = in["position"].item<int64_t>();
+  if (out.position < 0 || (out.position > 0 && video))
+    refuse("position must be at least 0, and is for codes [B, N] with `grid`");
+  if (c.rope_dim == "3D" && video) out.grid_rows = out.rows, out.grid_cols = out.cols;
+  if (c.rope_dim == "3D" && !video) {
+    if (!in.has("grid") || in["grid"].numel() != 3)
+      refuse("codes [B, N] need `grid`, the video's t, h, w; or give them as [B, t, h, w]");
+    const Tensor grid = in["grid"].to(at::kCPU, at::kLong);
+    out.grid_rows = grid[1].item<int64_t>(), out.grid_cols = grid[2].item<int64_t>();
+    const int64_t all = grid[0].item<int64_t>() * out.grid_rows * out.grid_cols;
+    if (out.grid_rows < 1 || out.grid_cols < 1 || out.position + out.codes.size(1) > all)
+      refuse(c10::str("codes ", out.position, " to ", out.position + out.codes.size(1) - 1,
+                      " are not in a video of ", all, " codes; see `grid`"));
+  }
+  if (out.position > 0) return out;
+  const int64_t N = out.codes.size(1);
+  out.codes = at::cat({at::full({codes.size(0), 1}, -1, codes.options()), out.codes.narrow(1, 0, N - 1)}, 1);
+  return out;
+}
+
+Tensor Ar::embed(const Ctx& ctx, const Tensor& codes, const Tensor& table) const {
+  const Tensor code = codes.squeeze(2);
+  const Tensor x = at::embedding(table, code.clamp_min(0));
+  return at::where((code < 0).unsqueeze(2), ctx.value(begin_).to(x.scalar_type()), x);
+}
+
+// Codes that the chain numbers from 0 on would be seen by the wrong ones, without a message.
+void Ar::check_place(const Tensor& index, int64_t position) const {
+  if (position == 0 || !index.is_cpu()) return;
+  const Tensor real = index.masked_select(index >= 0);
+  if (real.numel() > 0 && real.min().item<int64_t>() < position)
+    refuse(c10::str("position is ", position, ", the chain's tokens begin at ", real.min().item<int64_t>(),
+                    "; set its frames.start to the position"));
+}
+
+Tensors Ar::text(const Named<Tensor>& in, int64_t B) const {
+  const auto& c = options_;
+  if (!in.has("text") || !c.insert_cross_attn) return {};
+  const Tensor text = in["text"];
+  if (text.dim() != 3 || text.size(0) != B || text.size(2) != c.context_dim)
+    refuse(c10::str("text has shape ", text.sizes(), ", needed is [", B, ", L, ", c.context_dim, "]"));
+  if (!in.has("text_mask")) return {text};
+  const Tensor mask = in["text_mask"].to(at::kBool);
+  if (mask.sizes() != text.sizes().slice(0, 2))
+    refuse(c10::str("text_mask has shape ", mask.sizes(), ", text ", text.sizes()));
+  return {text, mask};
+}
+
+std::vector<Tensor> Ar::forward(const Ctx& ctx, const Named<Tensor>& in) {
+  const auto& c = options_;
+  const Input given = input(in);
+  kinora_seq seq = 0;
+  const Tensor codes = ctx.sequence(given.codes.unsqueeze(2), given.frames, given.rows, given.cols, seq);
+  const Tensor index = ctx.table(seq, Place::inner).select(2, KINORA_TOKEN_INDEX);
+  check_place(index, given.position);
+  const Tensors tied = c.tied ? Tensors{ctx.value(table_)} : Tensors();
+
+  Tensor x = ctx.block(0, {codes}, tied, 1, [this, ctx](const Tensors& t) {
+    return Tensors{embed(ctx, t[0], t.size() > 1 ? t[1] : ctx.value(table_))};
+  })[0];
+  // A stage of a pipeline may hold no x here, so these have dtypes of their own; layers take x's.
+  const Turns turns = rope_turns(index, c.head_dim, c.rope_theta, given.grid_rows, given.grid_cols);
+  Tensors shared{turns.cos, turns.sin};
+  for (const auto& t : text(in, given.codes.size(0))) shared.push_back(t);
+  for (size_t i = 0; i < layers_.size(); ++i)
+    x = ctx.block(static_cast<int64_t>(i) + 1, {x}, shared, 1, [this, ctx, seq, i](const Tensors& t) {
+      const auto at = [&](size_t n) { return n < t.size() ? t[n] : Tensor(); };
+      return Tensors{layers_[i](ctx, seq, t[0], {t[1], t[2]}, at(3), at(4))};
+    })[0];
+  x = ctx.block(c.n_layers + 1, {x}, tied, 1, [this, ctx, seq](const Tensors& t) {
+    const Tensor y = rms_norm(ctx, t[0], norm_, options_.norm_eps);
+    return Tensors{t.size() > 1 ? at::linear(y, t[1].to(y.scalar_type())) : ctx.linear(y, out_, 0, seq)};
+  })[0];
+  return {ctx.leave(x, seq)};
+}
+
+}  // namespace kinora::ar

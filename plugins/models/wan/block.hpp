@@ -1,0 +1,72 @@
+// A transformer block of Wan: self-attention, cross-attention to text (and image), MLP. The noise level
+// scales, shifts and gates the first and the last; cross-attention is left as it is.
+//
+// B batch, S local tokens, R rows of conditioning (one a sample, frame or token), L text and Li image tokens,
+// D width, d head size.
+#pragma once
+#include "plugins/models/wan/config.hpp"
+#include "plugins/models/wan/layers.hpp"
+
+namespace kinora::wan {
+
+// What all blocks share, made outside them. A block gets it through its inputs (a tensor captured by a block
+// loses its gradient when the block is run again).
+struct Shared {
+  at::Tensor modulation;  // [B, R, 6 D]
+  at::Tensor text;        // [B, L, D]
+  Turns turns;            // of the tokens between COLUMN and ROW linears
+  at::Tensor text_mask;   // [B, L] bool; undefined: all
+  at::Tensor image;       // [B, Li, D]; undefined: none
+
+  struct Has {
+    bool mask, image;
+  };
+  Has has() const { return {text_mask.defined(), image.defined()}; }
+  std::vector<at::Tensor> pack() const;
+  static Shared unpack(const std::vector<at::Tensor>& in, size_t from, Has has);
+};
+
+class Attend {
+ public:
+  // block: its index for the context. cross: it attends to text, and to an image if the model has one.
+  Attend(const Declare& declare, std::string name, int64_t block, const Config& c, bool cross);
+  // x [B, S, D]: attends to itself, with positions.
+  at::Tensor self(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const Turns& turns) const;
+  at::Tensor cross(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const Shared& s) const;
+
+ private:
+  // [B, any, heads, d], normed if `norm` is not 0.
+  at::Tensor heads(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const Linear& by,
+                   kinora_param norm) const;
+  at::Tensor attend(const Ctx& ctx, const char* suffix, kinora_seq seq, kinora_seq kv, const at::Tensor& q,
+                    const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask) const;
+
+  Linear q_, k_, v_, out_, image_k_, image_v_;
+  kinora_param norm_q_ = 0, norm_k_ = 0, norm_image_k_ = 0;
+  std::string name_;
+  int64_t block_, width_, head_dim_;
+  double eps_;
+};
+
+class Block {
+ public:
+  // block: its index for the context; layer block - 1 of the checkpoint.
+  Block(const Ctx& ctx, const Config& c, int64_t block) : Block(Declare(ctx, name(block), block), c, block) {}
+  at::Tensor operator()(const Ctx& ctx, kinora_seq seq, const Grid& grid, at::Tensor x,
+                        const Shared& s) const;
+
+ private:
+  Block(const Declare& declare, const Config& c, int64_t block);
+  static std::string name(int64_t block) { return "blocks." + std::to_string(block - 1) + "."; }
+
+  kinora_param table_;
+  Attend self_, cross_;
+  Norm norm2_;  // before cross-attention, if there is one
+  Linear up_, down_;
+  double eps_;
+};
+
+// norm(x) * (1 + scale) + shift, in x's dtype.
+at::Tensor modulated(const at::Tensor& x, const at::Tensor& shift, const at::Tensor& scale, double eps);
+
+}  // namespace kinora::wan

@@ -1,0 +1,98 @@
+#include "plugins/models/wan/config.hpp"
+
+namespace kinora::wan {
+namespace {
+
+struct Preset {
+  const char* name;
+  int64_t heads, ffn, layers, in, out, image, added;
+};
+// The config.json of Wan-AI's folders: Wan 2.1 T2V-1.3B, T2V-14B and I2V-14B, Wan 2.2 TI2V-5B.
+constexpr Preset presets[] = {{"1.3B", 12, 8960, 30, 16, 16, 0, 0},
+                              {"5B", 24, 14336, 30, 48, 48, 0, 0},
+                              {"14B", 40, 13824, 40, 16, 16, 0, 0},
+                              {"I2V-14B", 40, 13824, 40, 36, 16, 1280, 5120}};
+
+void describe_inputs(Describe<Config>& d) {
+  d.input("latent", "[B, in_channels, T, H, W]", "float", "without condition's channels, if it is given");
+  d.input("timestep", "[B] or [B, F] or [B, F * h * w]", "float",
+          "noise level in thousandths: one a sample, a frame or a token (F, h, w: T, H, W by patch_size)");
+  d.input("text", "[B, L, text_dim]", "float", "zeros, or nothing at all, for no text");
+  d.input(
+      "text_mask", "[B, L]", "bool",
+      "true: a token that may be seen; left out: all, as published, where padding is zeros that are seen");
+  d.input("image", "[B, Li, image_dim]", "float",
+          "CLIP's tokens of the first frame, or of the first and the last (pos_embed_seq_len)");
+  d.input("condition", "[B, C, T, H, W]", "float", "more channels behind the latent's: I2V's mask and video");
+  d.output("output", "[B, out_channels, T, H, W]", "float", "velocity: noise - latent");
+}
+
+}  // namespace
+
+void describe(Describe<Config>& d) {
+  d.name("wan").help("Video diffusion transformer of Wan 2.1 and 2.2: T2V, I2V, FLF2V and TI2V");
+  describe_inputs(d);
+  std::vector<std::string> names{""};
+  for (const auto& p : presets) names.emplace_back(p.name);
+  d.option("size", &Config::size)
+      .choices(names)
+      .help("sets heads, ffn_dim, num_layers, channels and image sizes as published; empty: as given");
+  d.option("patch_size", &Config::patch_size).help("latent frames, rows and columns a token");
+  d.option("num_attention_heads", &Config::num_attention_heads)
+      .range(1, 1024)
+      .help("heads of every attention");
+  d.option("attention_head_dim", &Config::attention_head_dim)
+      .range(6, 1024)
+      .help("channels a head, even; the width is num_attention_heads * attention_head_dim");
+  d.option("in_channels", &Config::in_channels).range(1, 4096).help("of the latent, with condition's");
+  d.option("out_channels", &Config::out_channels)
+      .range(0, 4096)
+      .help("of the prediction; 0: as many as in_channels");
+  d.option("text_dim", &Config::text_dim).range(1, 65536).help("channels of the text embeddings (UMT5)");
+  d.option("freq_dim", &Config::freq_dim).range(2, 65536).help("waves of the timestep, even");
+  d.option("ffn_dim", &Config::ffn_dim).range(1, 1 << 20).help("hidden channels of the MLP");
+  d.option("num_layers", &Config::num_layers).range(1, 1024).help("transformer blocks");
+  d.option("cross_attn_norm", &Config::cross_attn_norm)
+      .help("layer norm with weights before cross-attention");
+  d.option("qk_norm", &Config::qk_norm)
+      .choices({"rms_norm_across_heads", ""})
+      .help("norm of queries and keys, over all heads together; empty: none");
+  d.option("eps", &Config::eps).above(0).help("of the norms");
+  d.option("image_dim", &Config::image_dim)
+      .range(0, 65536)
+      .help("channels of the image's tokens; 0: no image embedder");
+  d.option("added_kv_proj_dim", &Config::added_kv_proj_dim)
+      .range(0, 1 << 20)
+      .help("the width: the image has keys and values of its own (I2V 2.1); 0: it stands before the text");
+  d.option("rope_max_seq_len", &Config::rope_max_seq_len)
+      .range(1, 1 << 20)
+      .help("length of diffusers' table of positions; angles are computed here, for any position");
+  d.option("pos_embed_seq_len", &Config::pos_embed_seq_len)
+      .range(0, 65536)
+      .help("image tokens that get a learnt position (FLF2V: 514); 0: none");
+}
+
+Config checked(Config c) {
+  for (const auto& p : presets) {
+    if (c.size != p.name) continue;
+    c.num_attention_heads = p.heads, c.attention_head_dim = 128, c.ffn_dim = p.ffn, c.num_layers = p.layers;
+    c.in_channels = p.in, c.out_channels = p.out, c.image_dim = p.image, c.added_kv_proj_dim = p.added;
+  }
+  if (c.out_channels == 0) c.out_channels = c.in_channels;
+  const auto refuse = [](const std::string& what) { throw Error(KINORA_INVALID, "model/wan: " + what); };
+  if (c.patch_size.size() != 3) refuse("patch_size needs three numbers: frames, rows, columns");
+  for (const int64_t p : c.patch_size)
+    if (p < 1) refuse("patch_size must be at least 1");
+  if (c.attention_head_dim % 2)
+    refuse("attention_head_dim = " + std::to_string(c.attention_head_dim) +
+           " is odd; RoPE turns pairs of channels");
+  if (c.freq_dim % 2) refuse("freq_dim = " + std::to_string(c.freq_dim) + " is odd; waves come in pairs");
+  if (c.added_kv_proj_dim != 0 && c.added_kv_proj_dim != c.width())
+    refuse("added_kv_proj_dim = " + std::to_string(c.added_kv_proj_dim) +
+           " is not the width that the image is embedded in, " + std::to_string(c.width()));
+  if (c.image_dim == 0 && (c.added_kv_proj_dim != 0 || c.pos_embed_seq_len != 0))
+    refuse("added_kv_proj_dim and pos_embed_seq_len belong to an image; set image_dim");
+  return c;
+}
+
+}  // namespace kinora::wan

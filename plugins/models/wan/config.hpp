@@ -1,0 +1,31 @@
+// Options of model/wan: the keys of diffusers' WanTransformer3DModel, with its defaults.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kinora/options.hpp"
+
+namespace kinora::wan {
+
+struct Config {
+  std::string size;  // a preset of the published numbers; empty: as given
+  std::vector<int64_t> patch_size{1, 2, 2};
+  int64_t num_attention_heads = 40, attention_head_dim = 128;
+  int64_t in_channels = 16, out_channels = 16;
+  int64_t text_dim = 4096, freq_dim = 256, ffn_dim = 13824, num_layers = 40;
+  bool cross_attn_norm = true;
+  std::string qk_norm = "rms_norm_across_heads";
+  double eps = 1e-6;
+  int64_t image_dim = 0, added_kv_proj_dim = 0;
+  int64_t rope_max_seq_len = 1024, pos_embed_seq_len = 0;
+
+  int64_t width() const { return num_attention_heads * attention_head_dim; }
+  int64_t patch() const { return patch_size[0] * patch_size[1] * patch_size[2]; }
+};
+
+void describe(Describe<Config>& d);
+// The preset applied. Throws kinora::Error for what the ranges of single options cannot say.
+Config checked(Config c);
+
+}  // namespace kinora::wan

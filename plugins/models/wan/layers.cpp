@@ -1,0 +1,71 @@
+#include "plugins/models/wan/layers.hpp"
+
+#include <cmath>
+
+namespace kinora::wan {
+
+using at::Tensor;
+
+kinora_param Declare::parameter(const std::string& name, std::vector<int64_t> shape, Init init, Role role,
+                                int64_t quantum) const {
+  Parameter p;
+  p.name = prefix_ + name;
+  p.shape = std::move(shape);
+  p.init = init;
+  p.role = role;
+  p.block = block_;
+  p.quantum = quantum;
+  return ctx_.parameter(p);
+}
+
+Linear Declare::linear(const std::string& name, int64_t out, int64_t in, Role role, int64_t quantum) const {
+  return linear(name, out, in, Init::uniform(std::sqrt(6.0 / static_cast<double>(in + out))), role, quantum);
+}
+
+// A ROW linear's bias is added once, to the sum of the parts.
+Linear Declare::linear(const std::string& name, int64_t out, int64_t in, Init weight, Role role,
+                       int64_t quantum) const {
+  const bool split = role == Role::column;
+  return {parameter(name + ".weight", {out, in}, weight, role, quantum),
+          parameter(name + ".bias", {out}, Init::zeros(), split ? role : Role::whole, split ? quantum : 1)};
+}
+
+Norm Declare::norm(const std::string& name, int64_t size) const {
+  return {parameter(name + ".weight", {size}, Init::ones()),
+          parameter(name + ".bias", {size}, Init::zeros())};
+}
+
+Tensor Norm::operator()(const Ctx& ctx, const Tensor& x, double eps) const {
+  const auto type = wide(x);
+  return at::layer_norm(x.to(type), {x.size(-1)}, ctx.value(weight).to(type), ctx.value(bias).to(type), eps)
+      .to(x.scalar_type());
+}
+
+Tensor normalised(const Tensor& x, double eps) {
+  return at::layer_norm(x.to(wide(x)), {x.size(-1)}, {}, {}, eps);
+}
+
+Tensor norm_across_heads(const Ctx& ctx, const Tensor& x, kinora_param weight, int64_t width, double eps) {
+  if (!weight) return x;
+  const Tensor w = x.to(wide(x));
+  const Tensor mean = ctx.total(w.square().sum(-1, true)) / static_cast<double>(width);
+  return (w * at::rsqrt(mean + eps)).to(x.scalar_type()) * ctx.value(weight).to(x.scalar_type());
+}
+
+// A token's place is FRAME, ROW and COL, not INDEX, which counts from the first frame of a stream.
+RowsOf::RowsOf(const Ctx& ctx, kinora_seq seq, const Grid& grid, int64_t rows) {
+  if (rows == 1) return;
+  const Tensor table = ctx.table(seq, Place::stream);
+  index_ = table.select(2, KINORA_TOKEN_FRAME);
+  if (rows != grid.frames)
+    index_ = (index_ * grid.rows + table.select(2, KINORA_TOKEN_ROW)) * grid.cols +
+             table.select(2, KINORA_TOKEN_COL);
+}
+
+Tensor RowsOf::operator()(const Tensor& x) const {
+  if (!index_.defined()) return x;
+  if (index_.size(0) == 1) return x.index_select(1, index_[0]);
+  return x.gather(1, index_.unsqueeze(-1).expand({-1, -1, x.size(2)}));
+}
+
+}  // namespace kinora::wan

@@ -1,0 +1,78 @@
+// What Wan's blocks are made of: linear layers, norms, conditioning by row.
+//
+// B batch, S local tokens, D width.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "kinora/aten.hpp"
+#include "kinora/context.hpp"
+#include "plugins/models/wan/rope.hpp"
+
+namespace kinora::wan {
+
+using Ctx = Context<at::Tensor>;
+
+struct Linear {
+  kinora_param weight = 0, bias = 0;
+  // seq: x's, 0 where x is shared by all ranks.
+  at::Tensor operator()(const Ctx& ctx, const at::Tensor& x, kinora_seq seq) const {
+    return ctx.linear(x, weight, bias, seq);
+  }
+};
+
+// LayerNorm with weights.
+struct Norm {
+  kinora_param weight = 0, bias = 0;
+  at::Tensor operator()(const Ctx& ctx, const at::Tensor& x, double eps) const;
+};
+
+// Names a parameter and says how it may be split.
+class Declare {
+ public:
+  Declare(const Ctx& ctx, std::string prefix, int64_t block)
+      : ctx_(ctx), prefix_(std::move(prefix)), block_(block) {}
+  Declare in(const std::string& name) const { return {ctx_, prefix_ + name + ".", block_}; }
+  // quantum: the head size where heads are split.
+  kinora_param parameter(const std::string& name, std::vector<int64_t> shape, Init init,
+                         Role role = Role::whole, int64_t quantum = 1) const;
+  // Xavier uniform.
+  Linear linear(const std::string& name, int64_t out, int64_t in, Role role = Role::whole,
+                int64_t quantum = 1) const;
+  Linear linear(const std::string& name, int64_t out, int64_t in, Init weight, Role role = Role::whole,
+                int64_t quantum = 1) const;
+  Norm norm(const std::string& name, int64_t size) const;
+  const Ctx& context() const { return ctx_; }
+
+ private:
+  Ctx ctx_;
+  std::string prefix_;
+  int64_t block_;
+};
+
+// LayerNorm without weights; the result stays in the dtype of the statistics.
+at::Tensor normalised(const at::Tensor& x, double eps);
+
+// RMSNorm over the `width` channels of all heads; x is INNER, so some may be on other ranks. weight 0: x.
+at::Tensor norm_across_heads(const Ctx& ctx, const at::Tensor& x, kinora_param weight, int64_t width,
+                             double eps);
+
+// The tokens' grid.
+struct Grid {
+  int64_t frames, rows, cols;
+  int64_t tokens() const { return frames * rows * cols; }
+};
+
+// Gives the local STREAM tokens their row of conditioning, of which there is one a sample, a frame or a token
+// (`rows`: 1, grid.frames or grid.tokens()).
+class RowsOf {
+ public:
+  RowsOf(const Ctx& ctx, kinora_seq seq, const Grid& grid, int64_t rows);
+  // [B, rows, D] -> [B, S, D], or [B, 1, D] if rows is 1.
+  at::Tensor operator()(const at::Tensor& x) const;
+
+ private:
+  at::Tensor index_;  // int64 [1 or B, S]; undefined: one row for all
+};
+
+}  // namespace kinora::wan

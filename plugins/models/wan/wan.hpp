@@ -1,0 +1,45 @@
+// model/wan: the video diffusion transformer of Wan 2.1 and 2.2 (arXiv 2503.20314, section 4.2). Layout and
+// names are those of diffusers' WanTransformer3DModel; angles and conditioning are kept as wide as Wan's own
+// code keeps them.
+//
+// B batch, C channels, T H W the latent's frames, rows, columns; F h w the tokens'; N = F * h * w; D width;
+// R rows of conditioning (1, F or N).
+#pragma once
+#include <vector>
+
+#include "kinora/model.hpp"
+#include "plugins/models/wan/block.hpp"
+
+namespace kinora::wan {
+
+class Wan final : public Model<at::Tensor> {
+ public:
+  using Options = Config;
+  static void describe(Describe<Options>& d) { wan::describe(d); }
+  Wan(const Options& o, const Ctx& ctx);
+  std::vector<at::Tensor> forward(const Ctx& ctx, const Named<at::Tensor>& in) override;
+  int64_t blocks() const override { return options_.num_layers + 2; }
+
+ private:
+  // The latent with condition's channels, checked.
+  at::Tensor input(const Named<at::Tensor>& in) const;
+  // [B, C, T, H, W] -> [B, N, C * patch], channel outermost, as the kernel of the patches' convolution.
+  at::Tensor patches(const at::Tensor& latent, const Grid& grid) const;
+  // [B, N, patch * C], channel innermost -> [B, C, T, H, W].
+  at::Tensor video(const at::Tensor& x, const Grid& grid) const;
+  at::Tensor embed(const Ctx& ctx, const at::Tensor& patches) const;
+  // [B, R, D] of the noise level. x: the local tokens, for their dtype and device.
+  at::Tensor time(const Ctx& ctx, const at::Tensor& timestep, const at::Tensor& x, const Grid& grid) const;
+  void read_text(const Ctx& ctx, const Named<at::Tensor>& in, const at::Tensor& x, Shared& s) const;
+  void read_image(const Ctx& ctx, const Named<at::Tensor>& in, const at::Tensor& x, Shared& s) const;
+  at::Tensor head(const Ctx& ctx, kinora_seq seq, const Grid& grid, const at::Tensor& x,
+                  const at::Tensor& time) const;
+
+  Options options_;
+  Linear patch_, time_in_, time_out_, modulation_, text_in_, text_out_, image_up_, image_down_, out_;
+  Norm image_norm_in_, image_norm_out_;
+  kinora_param image_position_ = 0, table_ = 0;
+  std::vector<Block> blocks_;
+};
+
+}  // namespace kinora::wan
