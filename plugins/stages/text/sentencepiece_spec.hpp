@@ -1,9 +1,8 @@
 // What a sentencepiece .model says: a protobuf of pieces, how they were trained, and how text is normalised
 // (github.com/google/sentencepiece, sentencepiece_model.proto).
 //
-// Read here and not by libsentencepiece: that library walks the charsmap's trie without looking where it
-// ends, so a damaged file may end the process, and it brings a protobuf of its own into one that libtorch has
-// too.
+// Read here and not by libsentencepiece: charsmap and unigram model are needed for tokenizer.json anyway, so
+// this message is all that the library would save.
 #pragma once
 #include <cstdint>
 #include <string>
