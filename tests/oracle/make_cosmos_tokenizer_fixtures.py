@@ -145,7 +145,7 @@ def of_nvidia(models):
         for p in model.parameters():
             p.requires_grad_()
         space, image = config["spatial_compression"], kind[1] == "I"
-        shape = (2, 3, 2 * space, space) if image else (1, 3, 1 + 2 * config["temporal_compression"], space, 2 * space)
+        shape = (1, 3, 5 * space, 4 * space) if image else (1, 3, 1 + 2 * config["temporal_compression"], space, 2 * space)
         video = numbers("video", shape).requires_grad_()
         made = model.encode(video)
         latent = made[1] if kind[0] == "D" else made[0]
@@ -157,7 +157,8 @@ def of_nvidia(models):
             tensors[f"{name}.codes"] = made[0]
             codes = (numbers("codes", tuple(made[0].shape)).abs() * 1e6).to(torch.int32) % model.quantizer.codebook_size
             tensors |= {f"{name}.given_codes": codes, f"{name}.decoded_codes": model.decode_code(codes)}
-        tensors |= {f"{name}.grad.param.{k}": p.grad for k, p in model.named_parameters()
+        # Copies: trace() turns the model, gradients and all, into float32.
+        tensors |= {f"{name}.grad.param.{k}": p.grad.clone() for k, p in model.named_parameters()
                     if k.startswith(("encoder.conv_in", "quant_conv", "post_quant_conv")) and p.numel() < 4000}
         metadata[name] = json.dumps(options(kind, config))
         metadata[f"{name}.keys"] = json.dumps({k: list(p.shape) for k, p in model.named_parameters()})

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/io.hpp"
 #include "core/torch/safe_tensors.hpp"
 #include "kinora/abi/loss.h"
 #include "plugins/losses/perceptual/trunk.hpp"
@@ -26,6 +27,8 @@ struct Lpips : test::Instance<kinora_loss> {
 
 // A file with the numbers of tests/oracle/numbers.py; without `left_out`.
 std::string weights_file(const std::string& net, const std::string& left_out = "") {
+  static core::Io io(test::plugins());  // the component reads its file through the host
+  core::serve_io(&io);
   core::NamedTensors weights;
   auto shapes = parameters_of(trunk_of(net));
   const auto& channels = trunk_of(net).channels;
