@@ -32,8 +32,18 @@ def loaded(name, path):
 
 
 oracle = loaded("oracle_numbers", HERE / "numbers.py")
-fill, numbers = oracle.fill, oracle.numbers
+fill, TO_FLOAT = oracle.fill, torch.Tensor.float
 OUT = HERE.parent / "data" / "oracle" / "wan_vae.safetensors"
+
+
+def numbers(name, shape):
+    """Rounded to float32 inside `as_written` too."""
+    now, torch.Tensor.float = torch.Tensor.float, TO_FLOAT
+    try:
+        return oracle.numbers(name, shape)
+    finally:
+        torch.Tensor.float = now
+
 
 # name: (configuration, video's B T H W, tile's height, width and their strides in pixels or None)
 CASES = {
