@@ -5,25 +5,19 @@ Needs torch, transformers 5.23 and safetensors:
     python tests/oracle/make_ar_fixtures.py
 
 `reference` states the formulas with explicit masks and loops, in float64; where positions are 1D it must agree with
-transformers' LlamaForCausalLM, whose numbers are then stored. Weights and inputs are numbers.py's. Metadata: CASE, as JSON,
+transformers' LlamaForCausalLM, whose numbers are then stored. Weights and inputs are oracle_numbers.py's. Metadata: CASE, as JSON,
 options of model/ar and the inputs' shapes.
 """
-import importlib.util
 import json
 import math
 import pathlib
-import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path = [p for p in sys.path if pathlib.Path(p).resolve() != HERE]  # numbers.py there is not Python's `numbers`
-
 import torch
 import transformers.models.llama.modeling_llama as llama
 from safetensors.torch import save_file
 
-spec = importlib.util.spec_from_file_location("oracle_numbers", HERE / "numbers.py")
-oracle_numbers = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(oracle_numbers)
+import oracle_numbers
 
 COMMON = dict(vocab_size=11, n_layers=2, dim=24, n_heads=4, n_kv_heads=0, head_dim=0, ffn_hidden_size=20, norm_eps=1e-5,
               use_qk_normalization=False, rope_dim="3D", rope_theta=10000.0, insert_cross_attn=False,

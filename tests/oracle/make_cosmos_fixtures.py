@@ -5,21 +5,17 @@ Needs torch, diffusers 0.42.1 and safetensors (the transformer's padding mask al
     python tests/oracle/make_cosmos_fixtures.py
 
 Weights are float32, stored as `weight.NAME`; of the transformer's further cases only results are stored, their weights and
-inputs are those of numbers.py. Each is multiplied out in float64 for the outputs, so an implementation that
+inputs are those of oracle_numbers.py. Each is multiplied out in float64 for the outputs, so an implementation that
 computes in float64 must agree to 1e-10 and one that computes in float32 to 1e-5. diffusers casts parts of the transformer
 to float32 whatever its dtype; `in_float64` makes it use float64 there. Options for Kinora
 are in the files' metadata, a case each.
 """
 import contextlib
-import importlib.util
 import json
 import math
 import pathlib
-import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path = [p for p in sys.path if pathlib.Path(p or ".").resolve() != HERE]  # numbers.py would hide Python's own module
-
 import diffusers.models.embeddings
 import diffusers.models.normalization
 import diffusers.models.transformers.transformer_cosmos as transformer_cosmos
@@ -31,9 +27,7 @@ from safetensors.torch import save_file
 GRADIENTS = ("patch_embed", "learnable", "time_embed.t_embedder.linear_1", "time_embed.norm", "transformer_blocks.0.attn1.to_q",
              "transformer_blocks.0.attn1.norm_k", "transformer_blocks.1.attn2.to_k", "transformer_blocks.1.norm3.linear_1", "proj_out")
 OUT = HERE.parent / "data" / "oracle"
-_spec = importlib.util.spec_from_file_location("oracle_numbers", HERE / "numbers.py")
-oracle = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(oracle)
+import oracle_numbers as oracle
 
 
 class TorchInFloat64:
@@ -148,7 +142,7 @@ def log_variance(timestep, value):
 
 
 def generated_transformers():
-    """Tiny forms of the published layouts and corners of the options; weights and inputs by numbers.py."""
+    """Tiny forms of the published layouts and corners of the options; weights and inputs by oracle_numbers.py."""
     common = dict(num_attention_heads=2, attention_head_dim=12, num_layers=2, mlp_ratio=2.0, adaln_lora_dim=6, text_embed_dim=10,
                   max_size=(8, 16, 16), patch_size=(1, 2, 2), in_channels=4, out_channels=3)
     learnable = dict(extra_pos_embed_type="learnable", concat_padding_mask=True)

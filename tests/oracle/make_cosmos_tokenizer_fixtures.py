@@ -4,7 +4,7 @@ Needs torch, diffusers 0.42.1, safetensors, einops, and the source of github.com
 
     python tests/oracle/make_cosmos_tokenizer_fixtures.py COSMOS_TOKENIZER_FOLDER
 
-Weights and inputs are those of numbers.py, of the parameter's name in the model that is run; so the files hold results
+Weights and inputs are those of oracle_numbers.py, of the parameter's name in the model that is run; so the files hold results
 (float64) and, in their metadata, Kinora's options and the original names with their shapes. The .jit files are what
 NVIDIA publishes: traced `encoder_jit()` and `decoder_jit()`, in float32.
 """
@@ -15,15 +15,13 @@ import tempfile
 import types
 import zipfile
 
-sys.path.pop(0)  # numbers.py beside this file would stand for Python's own
-from importlib.machinery import SourceFileLoader
 
 import torch
 from diffusers import AutoencoderKLCosmos
 from diffusers.models.autoencoders.autoencoder_kl_cosmos import CosmosPatchEmbed3d
 from safetensors.torch import save_file
 
-oracle = SourceFileLoader("oracle_numbers", str(pathlib.Path(__file__).with_name("numbers.py"))).load_module()
+import oracle_numbers as oracle
 fill, numbers = oracle.fill, oracle.numbers
 
 OUT = pathlib.Path(__file__).resolve().parents[1] / "data" / "oracle"

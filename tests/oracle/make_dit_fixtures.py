@@ -6,24 +6,19 @@ Needs torch and safetensors:
 
 The models are written here from the papers (DiT, arXiv 2212.09748; AdaLN-LoRA, arXiv 2312.06662; the 3D RoPE of Cosmos, arXiv
 2501.03575, section 5.1.2; NeMo's video framework, arXiv 2503.12964), one process, masks instead of grouped attention, one loop
-a frame, a head or an axis where that is plainest. Weights and inputs are those of numbers.py, all in float64; files hold
+a frame, a head or an axis where that is plainest. Weights and inputs are those of oracle_numbers.py, all in float64; files hold
 results only, and options a case in their metadata.
 """
-import importlib.util
 import json
 import math
 import pathlib
-import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path = [p for p in sys.path if pathlib.Path(p or ".").resolve() != HERE]  # numbers.py would hide Python's own module
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 
-_spec = importlib.util.spec_from_file_location("oracle_numbers", HERE / "numbers.py")
-oracle = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(oracle)
+import oracle_numbers as oracle
 B, L = 2, 5
 
 

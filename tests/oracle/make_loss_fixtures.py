@@ -5,7 +5,7 @@ runs (the sums around them, in classes that need a GPU, are written out here):
 
     python tests/oracle/make_loss_fixtures.py PATH/cosmos-predict2 PATH/DFM
 
-Inputs are numbers(NAME, shape) of numbers.py; options for Kinora are in the metadata, a case each.
+Inputs are numbers(NAME, shape) of oracle_numbers.py; options for Kinora are in the metadata, a case each.
 """
 import importlib.util
 import json
@@ -13,7 +13,6 @@ import pathlib
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path = [p for p in sys.path if pathlib.Path(p or ".").resolve() != HERE]  # numbers.py hides Python's own `numbers`
 import torch
 from safetensors.torch import save_file
 
@@ -25,7 +24,7 @@ def load(name, path):
     return module
 
 
-numbers = load("oracle_numbers", HERE / "numbers.py").numbers
+from oracle_numbers import numbers
 torch.set_default_dtype(torch.float64)
 tensors, metadata = {}, {}
 SHAPE = (2, 3, 4, 2, 5)

@@ -5,29 +5,19 @@ Needs torch, diffusers 0.42.1, peft and safetensors. The base's weights are numb
 MODULE.lora_A.weight and MODULE.lora_B.weight; the fixture holds results in float64: output, gradients of the latent and of
 some A and B. Options for model/cosmos are in the metadata, the same for every case; the folders are as save_pretrained() left them.
 """
-import importlib.util
 import json
 import pathlib
 import shutil
-import sys
-
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path = [p for p in sys.path if pathlib.Path(p or ".").resolve() != HERE]  # numbers.py there is not the library's
 
 import torch
 from diffusers import CosmosTransformer3DModel
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import save_file
 
-
-def beside(name):
-    spec = importlib.util.spec_from_file_location("kinora_" + name, HERE / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+import make_cosmos_fixtures as cosmos
+import oracle_numbers as ours
 
 
-ours, cosmos = beside("numbers"), beside("make_cosmos_fixtures")
 CONFIG = dict(num_attention_heads=2, attention_head_dim=12, num_layers=2, mlp_ratio=1.5, adaln_lora_dim=6, text_embed_dim=10,
               max_size=(8, 16, 16), extra_pos_embed_type=None, concat_padding_mask=False, in_channels=3, out_channels=3,
               patch_size=(1, 2, 2), rope_scale=(2.0, 1.0, 3.0))

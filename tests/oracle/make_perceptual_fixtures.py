@@ -1,14 +1,11 @@
 """Writes tests/data/oracle/{lpips,patch_discriminator,ssim}.safetensors: what the PyPI package lpips, layers of torch.nn and
-a plain loop compute from the numbers of numbers.py. Needs torch, torchvision, lpips and safetensors:
+a plain loop compute from the numbers of oracle_numbers.py. Needs torch, torchvision, lpips and safetensors:
 
     python tests/oracle/make_perceptual_fixtures.py
 """
 import json
 import pathlib
-import sys
 
-sys.path.pop(0)  # numbers.py beside this file would stand for Python's own
-from importlib.machinery import SourceFileLoader
 
 import lpips
 import numpy as np
@@ -17,7 +14,7 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.nn.utils import parametrizations
 
-oracle = SourceFileLoader("oracle_numbers", str(pathlib.Path(__file__).with_name("numbers.py"))).load_module()
+import oracle_numbers as oracle
 numbers, weight = oracle.numbers, oracle.weight
 OUT = pathlib.Path(__file__).resolve().parents[1] / "data" / "oracle"
 

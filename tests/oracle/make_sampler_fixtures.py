@@ -9,22 +9,18 @@ Each scheduler is driven by the exact denoiser of the mixture, in float64. diffu
 implementation in float64 must agree to rounding. `levels32` are its own levels. Cosmos' sampler is float64 throughout.
 `visited` are the levels that the denoiser was asked at. Options for Kinora are in the metadata, a case each.
 """
-import importlib.util
 import json
 import pathlib
 import sys
 import types
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path = [p for p in sys.path if pathlib.Path(p or ".").resolve() != HERE]  # numbers.py hides Python's own `numbers`
 import numpy as np
 import torch
 from diffusers import EDMDPMSolverMultistepScheduler, FlowMatchEulerDiscreteScheduler, UniPCMultistepScheduler
 from safetensors.torch import save_file
 
-spec = importlib.util.spec_from_file_location("oracle_numbers", HERE / "numbers.py")
-oracle_numbers = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(oracle_numbers)
+import oracle_numbers
 numbers = oracle_numbers.numbers
 OUT = HERE.parent / "data" / "oracle" / "samplers.safetensors"
 torch.set_default_dtype(torch.float64)

@@ -6,25 +6,15 @@ Needs torch, transformers 5.23, tokenizers, sentencepiece and safetensors:
 
     python tests/oracle/make_text_fixtures.py [encoders] [tokenizers] [entities]
 
-Weights are those of numbers.py under the names of published checkpoints, so the file holds results alone: outputs and gradients
+Weights are those of oracle_numbers.py under the names of published checkpoints, so the file holds results alone: outputs and gradients
 of sum(output_i * numbers("grad_output_i")), in float64. transformers computes RMSNorm and softmax in float32; `in_float64` does not.
 """
 import contextlib
-import importlib.util
 import json
 import pathlib
 import sys
 
-sys.path.pop(0)  # numbers.py beside this file is not the standard module
-
 OUT = pathlib.Path(__file__).resolve().parents[1] / "data" / "oracle"
-
-
-def ours():
-    spec = importlib.util.spec_from_file_location("oracle_numbers", pathlib.Path(__file__).with_name("numbers.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @contextlib.contextmanager
@@ -96,7 +86,7 @@ def token_ids(config, batch, length):
 
 def results(case, model, outputs, name_of=lambda n: n):
     """Outputs and the gradients of all parameters."""
-    weight = ours().numbers
+    weight = oracle_numbers.numbers
     loss = sum((o * weight(f"grad_output_{i}", tuple(o.shape))).sum() for i, o in enumerate(outputs))
     loss.backward()
     out = {f"{case}.output_{i}": o.detach() for i, o in enumerate(outputs)}
@@ -114,7 +104,7 @@ def encoders():
                               CLIPVisionModelWithProjection, T5Config, T5EncoderModel, UMT5Config, UMT5EncoderModel)
 
     torch.set_num_threads(1)
-    fill = ours().fill
+    fill = oracle_numbers.fill
     tensors, metadata = {}, {}
     for cases, config, model_of in ((T5_CASES, T5Config, T5EncoderModel), (UMT5_CASES, UMT5Config, UMT5EncoderModel)):
         for case, (options, length) in cases.items():
@@ -143,7 +133,7 @@ def encoders():
         name_of = (lambda n: n) if projects else (lambda n: "vision_model." + n)
         model = fill((CLIPVisionModelWithProjection if projects else CLIPVisionModel)(config), name_of=name_of)
         size = options["image_size"]
-        image = ours().numbers("image", (2, options["num_channels"], size, size)).requires_grad_()
+        image = oracle_numbers.numbers("image", (2, options["num_channels"], size, size)).requires_grad_()
         with in_float64(clip):
             body = model.vision_model if projects else model
             out = body(pixel_values=image, output_hidden_states=True)

@@ -4,21 +4,17 @@ Needs torch, diffusers 0.42.1 and safetensors:
 
     python tests/oracle/make_wan_fixtures.py
 
-Weights and inputs are numbers.py's, so the file holds outputs, gradients and options only, all computed in float64
+Weights and inputs are oracle_numbers.py's, so the file holds outputs, gradients and options only, all computed in float64
 (`in_float64`: diffusers casts parts to float32 whatever its dtype). Metadata, as JSON:
     CASE      options of model/wan, and the inputs' shapes
     names     a whole checkpoint's names: Wan's own -> diffusers'
     SIZE      of a published model: number of tensors, of numbers, and a hash of names and shapes
 """
 import contextlib
-import importlib.util
 import json
 import pathlib
-import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path = [p for p in sys.path if pathlib.Path(p).resolve() != HERE]  # numbers.py there is not Python's `numbers`
-
 import diffusers.models.embeddings
 import diffusers.models.normalization
 import diffusers.models.transformers.transformer_wan as transformer_wan
@@ -27,9 +23,7 @@ from diffusers import WanTransformer3DModel
 from diffusers.loaders.single_file_utils import convert_wan_transformer_to_diffusers
 from safetensors.torch import save_file
 
-spec = importlib.util.spec_from_file_location("oracle_numbers", HERE / "numbers.py")
-oracle_numbers = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(oracle_numbers)
+import oracle_numbers
 fill, numbers = oracle_numbers.fill, oracle_numbers.numbers
 
 OUT = HERE.parent / "data" / "oracle"

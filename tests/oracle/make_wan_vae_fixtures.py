@@ -4,7 +4,7 @@ Needs torch, diffusers 0.42.1, einops, safetensors and Wan's own code (github.co
 
     python tests/oracle/make_wan_vae_fixtures.py WAN_REPOSITORY
 
-Weights and inputs are numbers.py's, so only results are stored: float64, an option set a case. diffusers clamps what it
+Weights and inputs are oracle_numbers.py's, so only results are stored: float64, an option set a case. diffusers clamps what it
 decodes, rounds before it repeats pixels, and its encoder cannot call the attention that attn_scales asks for;
 `as_written` mends the three.
 """
@@ -15,8 +15,6 @@ import pathlib
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path = [p for p in sys.path if pathlib.Path(p or ".").resolve() != HERE]  # our numbers.py is not Python's
-
 import diffusers.models.autoencoders.autoencoder_kl_wan as autoencoder_kl_wan
 import torch
 from diffusers import AutoencoderKLWan
@@ -31,7 +29,7 @@ def loaded(name, path):
     return module
 
 
-oracle = loaded("oracle_numbers", HERE / "numbers.py")
+import oracle_numbers as oracle
 fill, TO_FLOAT = oracle.fill, torch.Tensor.float
 OUT = HERE.parent / "data" / "oracle" / "wan_vae.safetensors"
 

@@ -43,7 +43,7 @@ class Oracle {
   core::NamedTensors all_;
 };
 
-// As tests/oracle/numbers.py: unit variance, uniform, exact in float32, a function of (name, index).
+// As tests/oracle/oracle_numbers.py: unit variance, uniform, exact in float32, a function of (name, index).
 inline at::Tensor numbers(const std::string& name, at::IntArrayRef shape) {
   uint64_t h = 0xCBF29CE484222325u;
   for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
@@ -109,7 +109,7 @@ class OnChain {
   void load(const core::NamedTensors& weights, const core::LoadOptions& how = {}) {
     core::load_values(chain_.parameters(), chain_.leaves(), weights, how);
   }
-  // The numbers that tests/oracle/numbers.py gives every parameter.
+  // The numbers that tests/oracle/oracle_numbers.py gives every parameter.
   void fill(double gain = 0.7) {
     core::NamedTensors weights;
     for (const auto& p : chain_.parameters()) weights[p.name] = oracle_weight(p.name, p.shape, gain);
