@@ -14,6 +14,8 @@ import json
 import pathlib
 import sys
 
+import oracle_numbers
+
 OUT = pathlib.Path(__file__).resolve().parents[1] / "data" / "oracle"
 
 
