@@ -9,7 +9,7 @@ struct GenerateOptions {
   std::vector<std::string> prompts, format{"mp4"};
   std::string prompts_file, negative, image, video, weights, tokenizer_weights,
       guidance_convention = "diffusers";
-  std::string text_weights;
+  std::string text_weights, device = "auto";
   std::vector<double> guidance_interval;
   int64_t count = 1, first = 0, seed = -1, frames = 0, height = 0, width = 0, condition_frames = 1,
           preview_every = 0, crf = 16, max_tokens = 32, threads = 0;
@@ -78,6 +78,8 @@ struct GenerateOptions {
     d.option("sigma_data", &O::sigma_data)
         .above(0)
         .help("deviation of latents that a model of its own was trained on");
+    d.option("device", &O::device)
+        .help("of model and tokenizer; auto: the first GPU, else the CPU; cpu, cuda, cuda:1");
     d.option("threads", &O::threads).range(0, 4096).help("of tensor operations; 0: one a core");
   }
 };

@@ -74,12 +74,23 @@ struct TrainOptions : OptimizerOptions {
   double text_dropout = 0.1, validation = 0;
   int64_t validation_every = 0, validation_samples = 16, sample_every = 0;
   std::vector<double> validation_sigmas = {0.1, 0.5, 2.0};
+  std::string lora, adapter, device = "auto";
   static void describe(Describe<TrainOptions>& d) {
     d.name("train").help("Trains a model on cached latents");
     describe_optimizer(d);
     d.option("text_dropout", &TrainOptions::text_dropout)
         .range(0, 1)
         .help("share of samples without text, for guidance");
+    d.option("lora", &TrainOptions::lora)
+        .help(
+            "trains LoRA matrices on frozen weights, for example \"rank=16 alpha=32 targets=to_q,to_k,to_v "
+            "rslora\" or pattern=REGEX for targets; in adapter/ (PEFT's files), and merged in "
+            "weights.safetensors");
+    d.option("adapter", &TrainOptions::adapter)
+        .path()
+        .help(
+            "instead of lora: a folder of PEFT's, whose rank, modules and numbers the training begins with");
+    d.option("device", &TrainOptions::device).help("auto: the first GPU, else the CPU; cpu, cuda, cuda:1");
     d.option("validation", &TrainOptions::validation)
         .at_least(0)
         .below(1)

@@ -206,7 +206,7 @@ void Chain::set_frames(Frames frames) {
   state_->root.forget_tables();
   state_->base.forget_plans();
 }
-bool Chain::lora() const { return state_->lora != nullptr; }
+const LoraOptions* Chain::lora() const { return state_->lora ? &*state_->options.lora : nullptr; }
 const std::vector<Parameter>& Chain::parameters() const { return state_->base.parameters(); }
 const Parameter& Chain::parameter(kinora_param id) const { return state_->base.parameter_of(id); }
 std::vector<Leaf>& Chain::leaves() { return state_->leaves; }

@@ -58,8 +58,8 @@ class Chain {
   // For the forwards that begin from now on (streaming moves `start`). `before`, which is the model's, stays.
   void set_frames(Frames frames);
 
-  // Whether the chain has LoRA matrices.
-  bool lora() const;
+  // Of its LoRA matrices; null: it has none.
+  const LoraOptions* lora() const;
   // By kinora_param - 1, in the order of declaration.
   const std::vector<Parameter>& parameters() const;
   const Parameter& parameter(kinora_param id) const;

@@ -9,6 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "core/torch/clips.hpp"
+#include "core/torch/convert.hpp"
+#include "core/torch/device.hpp"
 #include "core/torch/latents.hpp"
 #include "core/torch/noise.hpp"
 #include "core/torch/text_encoder.hpp"
@@ -156,6 +158,43 @@ TEST(GenerateJob, ShowsWhatTheSamplerMadeOfThePrompt) {
     EXPECT_EQ(generated(*run).at("videos"), 2);
     for (int64_t n = 0; n < 2; ++n) expect_film(*run, n, kPrompts[static_cast<size_t>(n)], how, lines);
   }
+}
+
+// The latents of a film by the weights that are in the train job's folder.
+at::Tensor latents_of(const ScratchRun& run) {
+  fs::remove_all(run.of("film"));
+  generated(run);
+  return read_tensors(video(run, 0, ".latents.safetensors")).at("latent").clone();
+}
+
+TEST(GenerateJob, UsesTheAdapterThatWasTrained) {
+  const auto run = prepared(
+      {{"dit",
+        "steps = 3\nbatch = 2\nwarmup = 0\nlearning_rate = 0.05\nweights = 'FOLDER/base.safetensors'\n"
+        "lora = 'rank=2 targets=linear_qkv,linear_fc1'\n"},
+       {"film", "prompts = ['red sea']\nformat = ['latents']\n"}});
+  encoded(*run);
+  const fs::path weights = run->of("dit") / "weights.safetensors", base = run->folder() / "base.safetensors";
+  fs::rename(weights, base);
+  JobContext context = run->context("dit");
+  run_train(context);
+  const at::Tensor adapted = latents_of(*run);
+  fs::remove(weights);
+  convert_weights(
+      nullptr,
+      {{"in", base.string()}, {"out", weights.string()}, {"merge", (run->of("dit") / "adapter").string()}});
+  EXPECT_TRUE(at::equal(latents_of(*run), adapted));
+  fs::copy_file(base, weights, fs::copy_options::overwrite_existing);
+  EXPECT_GT(worst(latents_of(*run), adapted), 1e-3) << "an adapter without effect would show nothing";
+}
+
+TEST(GenerateJob, OnTheCpuByNameIsTheSameAsByItself) {
+  if (why_no_gpu().empty()) GTEST_SKIP() << "auto is this machine's GPU";
+  const auto with = [](const std::string& device) {
+    return latents_of(*ready("prompts = ['red sea']\nformat = ['latents']\n" + device));
+  };
+  EXPECT_TRUE(at::equal(with(""), with("device = 'cpu'\n")));
+  EXPECT_THAT(message_of("device = 'cuda'\n"), testing::HasSubstr("device 'cuda': " + why_no_gpu()));
 }
 
 TEST(GenerateJob, CountsTheCallsOfTheModelThatGuidanceCosts) {

@@ -4,6 +4,7 @@
 
 #include "core/run/one_stage.hpp"
 #include "core/torch/clips.hpp"
+#include "core/torch/device.hpp"
 #include "core/torch/mix.hpp"
 #include "core/torch/noise.hpp"
 #include "core/torch/torch_guard.hpp"
@@ -48,23 +49,31 @@ at::Tensor frames_in(const JobContext& context, const std::filesystem::path& fil
 Generator::Generator(JobContext& context, const GenerateOptions& options)
     : context_(context),
       options_(options),
+      device_(device_of(options.device)),
       model_part_(part_of(context, "model", "weights", "train")),
       tokenizer_part_(part_of(context, "tokenizer", "tokenizer_weights", "train-tokenizer")),
       facts_(read_facts()),
       parallel_(context),
       loss_(context.open(loss_of(context)), loss_of(context).options),
       sampler_(context.open_slot("sampler"), context.spec().component("sampler")->options),
-      model_(context.open(*model_part_.use), model_part_.use->options, {.dtype = parallel_.parameter_dtype()},
-             parallel_.links()),
-      tokenizer_(open_part(context, tokenizer_part_)),
+      model_(context.open(*model_part_.use), model_part_.use->options,
+             {.device = device_, .dtype = parallel_.parameter_dtype()}, parallel_.links()),
+      tokenizer_(open_part(context, tokenizer_part_, {.device = device_})),
       guided_(model_, *context.open(*model_part_.use).spec, loss_, parallel_.dtype(),
-              static_cast<uint64_t>(context.run().seed)),
+              static_cast<uint64_t>(context.run().seed), device_),
       shape_(latent_shape()) {
   model_.load(model_part_.weights);
   if (const JobSpec* source = text_source(context); source && guided_.takes("text"))
     text_ = std::make_unique<TextEncoder>(context, *source);
   if (!options.guidance_interval.empty() && options.guidance_interval.size() != 2)
     throw Error(KINORA_INVALID, "guidance_interval needs two noise levels, for example [0.2, 5.0]");
+}
+
+at::Tensor Generator::encode(const at::Tensor& video) {
+  return tokenizer_->encode(video.to(device_)).to(at::kCPU);
+}
+at::Tensor Generator::decode(const at::Tensor& latent) {
+  return tokenizer_->decode(latent.to(device_)).to(at::kCPU);
 }
 
 LatentFacts Generator::read_facts() const {
@@ -113,7 +122,7 @@ at::Tensor Generator::encoded(const std::filesystem::path& file, int64_t count) 
   const int64_t frames = count > 0 ? count : 1 + (shape_[1] - 1) * info.time;
   const at::Tensor pixels =
       frames_in(context_, file, frames, shape_[2] * info.height, shape_[3] * info.width);
-  return facts_.scale.normalise(tokenizer_->encode(video_of(pixels, 0, frames)).to(at::kFloat));
+  return facts_.scale.normalise(encode(video_of(pixels, 0, frames)).to(at::kFloat));
 }
 
 void Generator::give_text(const Wish& wish, Conditions& with, Conditions& none) {
@@ -167,8 +176,8 @@ at::Tensor Generator::channels_of_image(const Wish& wish) {
       video_of(frames_in(context_, wish.image, 1, shape_[2] * info.height, shape_[3] * info.width), 0, 1);
   auto rest = first.sizes().vec();
   rest[2] = frames - 1;
-  const at::Tensor latent = facts_.scale.normalise(
-      tokenizer_->encode(at::cat({first, at::zeros(rest, first.options())}, 2)).to(at::kFloat));
+  const at::Tensor latent =
+      facts_.scale.normalise(encode(at::cat({first, at::zeros(rest, first.options())}, 2)).to(at::kFloat));
   at::Tensor mask = at::zeros({1, info.time, shape_[1], shape_[2], shape_[3]}, latent.options());
   mask.select(2, 0).fill_(1);
   return at::cat({mask, latent}, 1);
@@ -191,7 +200,7 @@ std::pair<at::Tensor, int64_t> Generator::beginning(const Wish& wish) {
 void Generator::look(int64_t step, const at::Tensor& x0, const Preview& preview) {
   if (!preview || options_.preview_every == 0 || step % options_.preview_every != 0) return;
   const at::Tensor frame = facts_.scale.denormalise(x0.narrow(2, 0, 1).to(at::kFloat));
-  preview(step, frames_of(tokenizer_->decode(frame)));
+  preview(step, frames_of(decode(frame)));
 }
 
 Generator::Made Generator::make(const Wish& wish, Progress& progress, const Preview& preview) {
@@ -214,7 +223,7 @@ Generator::Made Generator::make(const Wish& wish, Progress& progress, const Prev
   at::Tensor latent = sampler_.sample(abi, start, run_of(call));
   if (given) latent = latent.clone(), latent.narrow(2, 0, given->frames()).copy_(given->clean());
   latent = facts_.scale.denormalise(latent.to(at::kFloat));
-  return {latent, frames_of(tokenizer_->decode(latent)), denoiser.calls(), guided_.calls(),
+  return {latent, frames_of(decode(latent)), denoiser.calls(), guided_.calls(),
           static_cast<int64_t>(sampler_.levels().size()) - 1 - first};
 }
 

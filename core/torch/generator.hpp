@@ -40,6 +40,9 @@ class Generator {
 
  private:
   LatentFacts read_facts() const;
+  // The tokenizer's, from and to the CPU.
+  at::Tensor encode(const at::Tensor& video);
+  at::Tensor decode(const at::Tensor& latent);
   std::vector<int64_t> latent_shape();
   Guidance guidance() const;
   // [1, C, t, H, W] of the first `count` frames of a picture or video (0: as many as are generated),
@@ -58,6 +61,7 @@ class Generator {
 
   JobContext& context_;
   GenerateOptions options_;
+  at::Device device_;
   Part model_part_, tokenizer_part_;
   LatentFacts facts_;
   Parallelism parallel_;

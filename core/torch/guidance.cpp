@@ -30,8 +30,8 @@ Conditions joined(const Conditions& a, const Conditions& b) {
 }
 
 GuidedModel::GuidedModel(Network& model, const ComponentSpec& spec, const LossInstance& loss,
-                         at::ScalarType stream, uint64_t seed)
-    : model_(model), loss_(loss), stream_(stream), seed_(seed) {
+                         at::ScalarType stream, uint64_t seed, at::Device device)
+    : model_(model), loss_(loss), stream_(stream), seed_(seed), device_(device) {
   for (const auto& input : spec.inputs) inputs_.insert(input.name);
 }
 
@@ -39,6 +39,8 @@ void GuidedModel::ask(Conditions with, Conditions none, const Guidance& guidance
   const auto known = [&](const auto& named) { return takes(named.first); };
   std::erase_if(with, [&](const auto& named) { return !known(named); });
   std::erase_if(none, [&](const auto& named) { return !known(named); });
+  for (auto* given : {&with, &none})
+    for (auto& [name, tensor] : *given) tensor = tensor.to(device_);
   both_ = guidance.batched ? joined(with, none) : Conditions{};
   with_ = std::move(with);
   none_ = std::move(none);
@@ -67,8 +69,8 @@ at::Tensor GuidedModel::operator()(const at::Tensor& x, const at::Tensor& sigma)
 at::Tensor GuidedModel::estimate(const at::Tensor& x, const at::Tensor& sigma, const Conditions& given,
                                  uint32_t branch) {
   ++calls_;
-  const at::Tensor noisy = x.to(stream_);
-  const auto in = loss_.input(noisy, sigma);
+  const at::Tensor noisy = x.to(device_, stream_), level = sigma.to(device_);
+  const auto in = loss_.input(noisy, level);
   kinora_pass pass{};
   pass.struct_size = sizeof pass;
   pass.no_grad = 1;
@@ -78,7 +80,7 @@ at::Tensor GuidedModel::estimate(const at::Tensor& x, const at::Tensor& sigma, c
   NamedTensors all = given;
   all["latent"] = in.latent.to(stream_);
   all["timestep"] = in.timestep;
-  return loss_.estimate(noisy, sigma, model_.forward(all).at(0)).to(at::kDouble);
+  return loss_.estimate(noisy, level, model_.forward(all).at(0)).to(at::kCPU, at::kDouble);
 }
 
 }  // namespace kinora::core

@@ -27,9 +27,10 @@ using Conditions = NamedTensors;
 
 class GuidedModel {
  public:
-  // stream: dtype of the residual stream. Everything outlives it.
+  // stream: dtype of the residual stream; device: of the model, for which samplers need not care: what they
+  // give and get is on the CPU. Everything outlives it.
   GuidedModel(Network& model, const ComponentSpec& spec, const LossInstance& loss, at::ScalarType stream,
-              uint64_t seed);
+              uint64_t seed, at::Device device = at::kCPU);
 
   // `none` must have the names of `with`.
   void ask(Conditions with, Conditions none, const Guidance& guidance);
@@ -47,6 +48,7 @@ class GuidedModel {
   std::set<std::string> inputs_;
   at::ScalarType stream_;
   uint64_t seed_;
+  at::Device device_;
   Conditions with_, none_, both_;
   Guidance guidance_;
   int64_t calls_ = 0;

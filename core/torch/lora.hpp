@@ -49,6 +49,9 @@ struct Adapter {
   static at::Tensor product(const Pair& pair, at::ScalarType dtype);
 };
 
+// Takes A and B out of whole weights by name and adds scale B A to the matrices that they are for.
+void merge_adapter(std::map<std::string, at::Tensor>& weights, const LoraOptions& options);
+
 // A folder with adapter_config.json, or a safetensors file of such names (alpha is then the rank; a prefix
 // "transformer." is diffusers'). Throws kinora::Error(KINORA_UNSUPPORTED) for what is not a plain LoRA of
 // matrices: DoRA, trained biases, other modules saved whole, embeddings, convolutions.

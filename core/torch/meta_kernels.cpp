@@ -58,12 +58,18 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index) {
   return of(x, shape);
 }
 
+// What scaled_dot_product_attention is made of where no fused kernel takes it.
+Tensor safe_softmax(const Tensor& x, int64_t, std::optional<at::ScalarType> dtype) {
+  return at::empty(x.sizes(), x.options().dtype(dtype.value_or(x.scalar_type())));
+}
+
 TORCH_LIBRARY_IMPL(aten, Meta, m) {
   m.impl("native_layer_norm", layer_norm);
   m.impl("native_group_norm", group_norm);
   m.impl("convolution_overrideable", convolution);
   m.impl("index_select", index_select);
   m.impl("where.self", where);
+  m.impl("_safe_softmax", safe_softmax);
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
 #include "core/torch/meter_link.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+
+#include "core/torch/torch_guard.hpp"
 
 namespace kinora::core {
 namespace {
@@ -125,6 +128,19 @@ Flops MetaNetwork::decode(const at::Tensor& latent) {
 
 double model_flops(const Component& component, const Options& options, const NamedTensors& inputs) {
   return MetaNetwork(component, options).forward(inputs).total();
+}
+
+double training_flops(const Component& component, const Options& options, const NamedTensors& inputs,
+                      bool frozen, std::string& why) {
+  try {
+    const Flops f = with_plain_errors([&] { return MetaNetwork(component, options).forward(inputs); });
+    const double weights = f.linear_total() + f.convolution;
+    return kTrainingStep * f.total() - (frozen ? weights : 0);
+  } catch (const std::exception& e) {
+    why = e.what();
+    why.resize(std::min(why.find('\n'), why.size()));
+    return 0;
+  }
 }
 
 }  // namespace kinora::core

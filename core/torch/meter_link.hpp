@@ -25,7 +25,8 @@ struct Flops {
   double total() const { return linear_total() + attention_total() + convolution; }
 };
 
-// A backward is two forwards; with recomputation the blocks' forward runs once more.
+// A backward is two forwards, of the gradients of what goes in and of the weights; with recomputation the
+// blocks' forward runs once more.
 constexpr double kTrainingStep = 3, kTrainingStepRecompute = 4;
 
 class MeterLink final : public kinora::Link<at::Tensor> {
@@ -92,8 +93,12 @@ class MetaNetwork {
   Network network_;
 };
 
-// Operations of one forward of a model. Its share of a step's time and the device's peak is the MFU:
-// kTrainingStep * model_flops(...) / (seconds * peak).
+// Operations of one forward of a model.
 double model_flops(const Component& component, const Options& options, const NamedTensors& inputs);
+
+// Operations of a forward and a backward. frozen: the matrices have no gradients of their own, an adapter's
+// few are not counted. 0 for a model that the meta device cannot run; `why` says why.
+double training_flops(const Component& component, const Options& options, const NamedTensors& inputs,
+                      bool frozen, std::string& why);
 
 }  // namespace kinora::core

@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/plugin/manifest.hpp"
 #include "core/torch/meter_link.hpp"
+#include "core/torch/throughput.hpp"
+#include "kinora/model.hpp"
 #include "tests/support/oracle.hpp"
 
 namespace kinora::core {
@@ -107,6 +110,37 @@ TEST(Meter, CountsATokenizersConvolutions) {
   EXPECT_GT(small.convolution, 1e9);
   EXPECT_EQ(large.convolution, 2 * small.convolution);
   EXPECT_GT(net.decode(latent).convolution, 1e9);
+}
+
+// A model that asks for a number, which the meta device has not.
+struct Curious : Model<Tensor> {
+  struct Options {};
+  static void describe(Describe<Options>& d) {
+    d.name("curious").input("x", "[B, 4]", "float").output("y", "[B, 4]", "float");
+  }
+  Curious(const Options&, const Context<Tensor>& ctx) {
+    w = ctx.parameter({.name = "w.weight", .shape = {4, 4}});
+  }
+  std::vector<Tensor> forward(const Context<Tensor>& ctx, const Named<Tensor>& in) override {
+    return {ctx.linear(in["x"], w, 0, 0) * in["x"].sum().item<double>()};
+  }
+  int64_t blocks() const override { return 0; }
+  kinora_param w;
+};
+
+TEST(Meter, OfAModelThatCannotRunThereSaysWhy) {
+  test::plugins();
+  const ComponentSpec spec = or_throw(parse_component(described<Curious>().toml("model"), "curious"));
+  const Component component{&spec, nullptr, Model<Tensor>::api<Curious>()};
+  const Options options = or_throw(Options::make(spec, json::object()));
+  std::string why;
+  EXPECT_EQ(training_flops(component, options, {{"x", meta({1, 4})}}, false, why), 0);
+  EXPECT_THAT(why,
+              testing::AllOf(testing::HasSubstr("model/curious"), testing::Not(testing::HasSubstr("\n"))));
+  json line;
+  Throughput{}.add(line, 1, 1, 1);
+  EXPECT_FALSE(line.contains("flops_per_second"));
+  EXPECT_TRUE(line.contains("samples_per_second"));
 }
 
 // Anonymous memory of this process, in bytes: what allocation makes.

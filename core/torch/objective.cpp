@@ -65,36 +65,45 @@ NamedTensors Objective::batch(const std::vector<LatentData::Item>& items,
     }
     if (out[name].is_floating_point()) out[name] = out[name].to(stream_);
   }
+  for (auto& [name, tensor] : out) tensor = tensor.to(device_);
   return out;
 }
 
+NamedTensors Objective::inputs(const NamedTensors& batch, const at::Tensor& level,
+                               const at::Tensor& noise) const {
+  NamedTensors in = batch;
+  const auto latent = batch.find("latent");
+  if (noisy()) {
+    if (latent == batch.end())
+      raise(KINORA_INVALID, "{} adds noise to latents, and the cache holds codes; choose a loss for codes",
+            loss_.spec().id);
+    const at::Tensor sigma = level.to(device_);
+    const auto made = loss_.input(loss_.noisy(latent->second, noise, sigma), sigma);
+    in["latent"] = made.latent;
+    in["timestep"] = made.timestep;
+  }
+  if (latent != batch.end()) in["latent"] = in["latent"].to(stream_);
+  std::erase_if(in, [&](const auto& named) { return !input(named.first); });
+  return in;
+}
+
 // By the manifest's names.
-NamedTensors Objective::outputs(NamedTensors in) const {
-  for (auto it = in.begin(); it != in.end();) it = input(it->first) ? std::next(it) : in.erase(it);
+NamedTensors Objective::outputs(const NamedTensors& in) const {
   const auto made = network_.forward(in);
   NamedTensors out;
   for (size_t i = 0; i < made.size(); ++i) out[model_.outputs[i].name] = made[i];
   return out;
 }
 
-at::Tensor Objective::losses(const NamedTensors& batch, const at::Tensor& sigma,
+at::Tensor Objective::losses(const NamedTensors& batch, const at::Tensor& level,
                              const at::Tensor& noise) const {
-  NamedTensors in = batch, given;  // of the model, of the loss
-  if (noisy()) {
-    const auto latent = batch.find("latent");
-    if (latent == batch.end())
-      raise(KINORA_INVALID, "{} adds noise to latents, and the cache holds codes; choose a loss for codes",
-            loss_.spec().id);
-    const auto made = loss_.input(loss_.noisy(latent->second, noise, sigma), sigma);
-    in["latent"] = made.latent.to(stream_);
-    in["timestep"] = made.timestep;
-    given = {{"noise", noise}, {"sigma", sigma}};
-  } else if (in.count("latent")) {
-    in["latent"] = in["latent"].to(stream_);
-  }
+  const at::Tensor sigma = level.defined() ? level.to(device_) : level;
+  const NamedTensors in = inputs(batch, sigma, noise);
+  NamedTensors given;
+  if (noisy()) given = {{"noise", noise}, {"sigma", sigma}};
   for (const auto& [name, tensor] : batch)
     if (name == "latent" || named(loss_.spec().inputs, name)) given[name] = tensor;
-  for (const auto& [name, tensor] : outputs(std::move(in))) {
+  for (const auto& [name, tensor] : outputs(in)) {
     given[name] = tensor;
     if (name == "output") given["prediction"] = tensor;
   }
@@ -102,14 +111,10 @@ at::Tensor Objective::losses(const NamedTensors& batch, const at::Tensor& sigma,
   return loss_.of_samples(loss_.evaluate(given), samples);
 }
 
-at::Tensor Objective::estimate(const NamedTensors& batch, const at::Tensor& sigma,
+at::Tensor Objective::estimate(const NamedTensors& batch, const at::Tensor& level,
                                const at::Tensor& noise) const {
-  const at::Tensor x = loss_.noisy(batch.at("latent"), noise, sigma);
-  const auto made = loss_.input(x, sigma);
-  NamedTensors in = batch;
-  in["latent"] = made.latent.to(stream_);
-  in["timestep"] = made.timestep;
-  return loss_.estimate(x, sigma, outputs(std::move(in)).at("output"));
+  const at::Tensor sigma = level.to(device_), x = loss_.noisy(batch.at("latent"), noise, sigma);
+  return loss_.estimate(x, sigma, outputs(inputs(batch, sigma, noise)).at("output"));
 }
 
 }  // namespace kinora::core

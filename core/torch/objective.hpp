@@ -9,16 +9,24 @@ namespace kinora::core {
 
 class Objective {
  public:
-  // parameters: dtype of latents and targets; stream: of what the model reads.
+  // parameters: dtype of latents and targets; stream: of what the model reads; device: of the network.
   Objective(LossInstance& loss, Network& network, const ComponentSpec& model, at::ScalarType parameters,
-            at::ScalarType stream)
-      : loss_(loss), network_(network), model_(model), parameters_(parameters), stream_(stream) {}
+            at::ScalarType stream, at::Device device = at::kCPU)
+      : loss_(loss),
+        network_(network),
+        model_(model),
+        parameters_(parameters),
+        stream_(stream),
+        device_(device) {}
 
   // Samples as one batch: `latent` [B, C, T, H, W] and `codes` [B, t, h, w] if they have them, `text` with
   // `text_mask`, and every other tensor of theirs that the model's manifest lists, stacked; those of several
   // lengths are padded with zeros if the model has an input NAME_mask. without_text [B] bool: whose text is
-  // zeros.
+  // zeros. On the device, as noise must be; sigma may be anywhere.
   NamedTensors batch(const std::vector<LatentData::Item>& items, const at::Tensor& without_text) const;
+
+  // What the model reads for a batch, of the inputs that its manifest lists.
+  NamedTensors inputs(const NamedTensors& batch, const at::Tensor& sigma, const at::Tensor& noise) const;
 
   // Whether the loss draws noise; without, sigma and noise below are left out.
   bool noisy() const { return loss_.draws_noise(); }
@@ -28,12 +36,13 @@ class Objective {
   at::Tensor estimate(const NamedTensors& batch, const at::Tensor& sigma, const at::Tensor& noise) const;
 
  private:
-  NamedTensors outputs(NamedTensors in) const;
+  NamedTensors outputs(const NamedTensors& in) const;
   const TensorSpec* input(const std::string& name) const;
   LossInstance& loss_;
   Network& network_;
   const ComponentSpec& model_;
   at::ScalarType parameters_, stream_;
+  at::Device device_;
 };
 
 }  // namespace kinora::core

@@ -83,9 +83,10 @@ Layout layout_of(const Component& c, const std::vector<std::string>& names,
   Layout best;
   size_t most = 0;
   for (const auto& layout : layouts_of(c, expected)) {
-    size_t fit = 0;
-    for (const auto& name : names) fit += expected.count(layout.ours(name));
-    if (fit > most) most = fit, best = layout;
+    std::set<std::string> reached;  // a scheme that makes many names one fits one
+    for (const auto& name : names)
+      if (const auto ours = layout.ours(name); expected.count(ours)) reached.insert(ours);
+    if (reached.size() > most) most = reached.size(), best = layout;
   }
   if (fits) *fits = most;
   return best;

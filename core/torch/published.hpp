@@ -39,8 +39,8 @@ std::vector<Layout> layouts_of(const Component& component, const std::set<std::s
 // Throws kinora::Error(KINORA_INVALID) with what there is.
 Layout layout_called(const Component& component, const std::string& name,
                      const std::set<std::string>& parameters);
-// The layout under which most of `names` are parameters; the first of equals.
-// fits: how many are.
+// The layout under which `names` are the most parameters; the first of equals.
+// fits: how many they are.
 Layout layout_of(const Component& component, const std::vector<std::string>& names,
                  const std::set<std::string>& parameters, size_t* fits = nullptr);
 

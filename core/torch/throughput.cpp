@@ -18,15 +18,19 @@ void Throughput::add(nlohmann::json& line, double seconds, double samples, doubl
   if (peak_flops > 0) line["mfu"] = flops / (peak_flops * static_cast<double>(ranks));
 }
 
-double measured_peak_flops() {
+double measured_peak_flops(at::Device device) {
   const at::NoGradGuard off;
-  constexpr int64_t n = 1024;
-  const at::Tensor a = at::ones({n, n}), b = at::ones({n, n});
+  const int64_t side = device.is_cpu() ? 1024 : 8192;
+  const auto n = static_cast<double>(side);
+  const at::Tensor a = at::ones({side, side}, device), b = at::ones({side, side}, device);
   at::Tensor out = at::mm(a, b);  // wakes the threads
+  const auto finish = [&] { return out[0][0].item<float>(); };
+  finish();
   double best = 0;
   for (int i = 0; i < 4; ++i) {
     const auto start = std::chrono::steady_clock::now();
     at::mm_out(out, a, b);
+    finish();
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     best = std::max(best, 2.0 * n * n * n / seconds);
   }

@@ -6,7 +6,12 @@
 //   mfu                 = flops_per_second / (peak_flops * ranks)      (Chowdhery et al. 2022, appendix B)
 //
 // flops_per_sample are the model's own, forward and backward of one sample: what is computed twice to save
-// memory does not count.
+// memory does not count. Counted on the meta device for the first training sample (meter_link.hpp):
+//
+//   3 * (2 rows in out of each linear layer + 4 S L D of each attention + convolutions)
+//
+// with S queries, L keys and D channels of all heads; the masked ones too. A training of an adapter has no
+// gradients of its frozen matrices: 2 instead of 3 for linear layers and convolutions.
 #pragma once
 #include <cstdint>
 
@@ -25,9 +30,9 @@ struct Throughput {
   void add(nlohmann::json& line, double seconds, double samples, double tokens) const;
 };
 
-// Floating-point operations a second of this process' threads: the best of a few products of float32
-// matrices.
-double measured_peak_flops();
+// Floating-point operations a second of this process' threads, or of the device: the best of a few products
+// of float32 matrices.
+double measured_peak_flops(at::Device device = at::kCPU);
 
 // Counts the tokens that a model's forwards make of their samples, where a backward follows.
 class TokenMeter final : public Link<at::Tensor> {

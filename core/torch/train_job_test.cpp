@@ -12,6 +12,8 @@
 #include "core/run/digest.hpp"
 #include "core/torch/checkpoint.hpp"
 #include "core/torch/clips.hpp"
+#include "core/torch/convert.hpp"
+#include "core/torch/device.hpp"
 #include "core/torch/jobs/jobs.hpp"
 #include "core/torch/latents.hpp"
 #include "core/torch/noise.hpp"
@@ -115,13 +117,29 @@ struct Reference {
   NamedTensors weights, averages;
 };
 
-Reference reference(Network& network, const std::vector<Sample>& samples, const Knobs& k) {
-  auto& leaves = network.chain().leaves();
+// A tensor that the optimizer changes, and its gradient after the backwards of a step.
+struct Trained {
+  std::string name;
+  at::Tensor value;
+  std::function<at::Tensor()> gradient;
+};
+std::vector<Trained> every_weight(Network& network) {
+  std::vector<Trained> out;
+  for (auto& l : network.chain().leaves())
+    out.push_back({l.name, l.tensor.detach(), [&l] { return l.tensor.grad(); }});
+  return out;
+}
+
+// place: after a step, where `trained` are not the network's own tensors.
+Reference reference(
+    Network& network, const std::vector<Sample>& samples, const Knobs& k, std::vector<Trained> trained = {},
+    const std::function<void()>& place = [] {}) {
+  if (trained.empty()) trained = every_weight(network);
   std::vector<at::Tensor> m, v, average;
-  for (const auto& l : leaves) {
-    m.push_back(at::zeros_like(l.tensor.detach()));
-    v.push_back(at::zeros_like(l.tensor.detach()));
-    average.push_back(l.tensor.detach().clone());
+  for (const auto& t : trained) {
+    m.push_back(at::zeros_like(t.value));
+    v.push_back(at::zeros_like(t.value));
+    average.push_back(t.value.clone());
   }
   Reference out;
   int64_t t = 0;
@@ -135,17 +153,19 @@ Reference reference(Network& network, const std::vector<Sample>& samples, const 
       loss += one.item<double>();
       by_sample.emplace_back(sigma_of(n), one.item<double>() * static_cast<double>(k.batch));
     }
-    for (const auto& l : leaves) squares += l.tensor.grad().square().sum().item<double>();
+    std::vector<at::Tensor> gradients;
+    for (const auto& one : trained) gradients.push_back(one.gradient());
+    for (auto& leaf : network.chain().leaves()) leaf.tensor.mutable_grad().reset();
+    for (const auto& g : gradients) squares += g.square().sum().item<double>();
     const double norm = std::sqrt(squares), rate = rate_of(k, step),
                  factor = k.clip > 0 ? std::min(1.0, k.clip / (norm + 1e-6)) : 1;
     const bool finite = std::isfinite(loss) && std::isfinite(norm);
     out.steps.push_back({loss, norm, rate, !finite, by_sample});
-    if (finite) ++t;
-    for (size_t i = 0; i < leaves.size(); ++i) {
-      at::Tensor w = leaves[i].tensor.detach();
-      const at::Tensor g = leaves[i].tensor.grad() * factor;
-      leaves[i].tensor.mutable_grad().reset();
-      if (!finite) continue;
+    if (!finite) continue;
+    ++t;
+    for (size_t i = 0; i < trained.size(); ++i) {
+      at::Tensor w = trained[i].value;
+      const at::Tensor g = gradients[i] * factor;
       if (w.dim() > 1) w.mul_(1 - rate * k.decay);
       m[i] = k.beta1 * m[i] + (1 - k.beta1) * g;
       v[i] = k.beta2 * v[i] + (1 - k.beta2) * g * g;
@@ -155,10 +175,11 @@ Reference reference(Network& network, const std::vector<Sample>& samples, const 
       const double keep = std::min(k.ema, td / (9 + td));  // (1 + n) / (10 + n) after n = t - 1 updates
       average[i] = keep * average[i] + (1 - keep) * w;
     }
+    place();
   }
-  for (size_t i = 0; i < leaves.size(); ++i) {
-    out.weights[leaves[i].name] = leaves[i].tensor.detach();
-    out.averages[leaves[i].name] = average[i];
+  for (size_t i = 0; i < trained.size(); ++i) {
+    out.weights[trained[i].name] = trained[i].value;
+    out.averages[trained[i].name] = average[i];
   }
   return out;
 }
@@ -452,13 +473,13 @@ TEST(TrainJob, RefusesBetasOfOne) {
 }
 
 // As a process leaves it that was killed after a checkpoint: lines of later steps are there too.
-TEST(TrainJob, ResumedEqualsUninterrupted) {
+void expect_resumed_equals_uninterrupted(const std::string& more) {
   Knobs k;
   k.steps = 6;
-  const auto whole = training(k, "checkpoint_every = 2\nkeep = 10\n");
+  const auto whole = training(k, "checkpoint_every = 2\nkeep = 10\n" + more);
   const json summary = trained(*whole);
   for (const auto& [left, lines] : {std::pair<std::string, size_t>{"step-000002", 5}, {"step-000006", 6}}) {
-    const auto resumed = training(k, "checkpoint_every = 2\nkeep = 10\nasync_checkpoints = false\n");
+    const auto resumed = training(k, "checkpoint_every = 2\nkeep = 10\nasync_checkpoints = false\n" + more);
     fs::create_directories(resumed->of("dit") / "checkpoints");
     fs::copy(whole->of("dit") / "checkpoints" / left, resumed->of("dit") / "checkpoints" / left,
              fs::copy_options::recursive);
@@ -474,6 +495,118 @@ TEST(TrainJob, ResumedEqualsUninterrupted) {
     const auto w = read_tensors(whole->of("dit") / "weights.safetensors"),
                r = read_tensors(resumed->of("dit") / "weights.safetensors");
     for (const auto& [name, t] : w) EXPECT_TRUE(at::equal(t, r.at(name))) << name;
+  }
+}
+TEST(TrainJob, ResumedEqualsUninterrupted) { expect_resumed_equals_uninterrupted(""); }
+
+constexpr const char* kLora = "lora = 'rank=2 alpha=3 targets=linear_qkv,linear_fc1 rslora'\n";
+
+TEST(LoraJob, ResumedEqualsUninterrupted) { expect_resumed_equals_uninterrupted(kLora); }
+
+// W + s B A written out: of a plain model whose weights are that sum the gradients G give dA = s B^T G and
+// dB = s G A^T.
+TEST(LoraJob, EqualsALoopOverTheSumOfWeights) {
+  const Knobs k;
+  const auto run = training(k, "precision = 'fp64'\nadapter = 'FOLDER/begin'\n");
+  const auto network = run->network("dit", "model", at::kDouble);
+  LoraOptions lora;
+  lora.rank = 2, lora.alpha = 3, lora.rslora = true;
+  const double s = 3 / std::sqrt(2.0);
+  std::map<std::string, Adapter::Pair> pairs;
+  std::vector<Trained> trained_pairs;
+  std::vector<std::function<void()>> placing;
+  NamedTensors base;
+  for (auto& leaf : network->chain().leaves()) {
+    base[leaf.name] = leaf.tensor.detach().clone();
+    const std::string module = module_of(leaf.name);
+    if (!module.ends_with("linear_qkv") && !module.ends_with("cross_attention.linear_proj")) continue;
+    const at::Tensor w = leaf.tensor.detach(), start = base[leaf.name],
+                     a = at::randn({2, w.size(1)}, at::kDouble) / 4,
+                     b = at::randn({w.size(0), 2}, at::kDouble) / 4;
+    pairs[module] = {a.clone(), b.clone()};
+    trained_pairs.push_back({lora_a(module), a, [&leaf, b, s] { return s * b.t().mm(leaf.tensor.grad()); }});
+    trained_pairs.push_back({lora_b(module), b, [&leaf, a, s] { return s * leaf.tensor.grad().mm(a.t()); }});
+    placing.push_back([w, start, a, b, s] { w.copy_(start + s * b.mm(a)); });
+  }
+  ASSERT_EQ(pairs.size(), 2u);
+  write_adapter(run->folder() / "begin", lora, pairs);
+  const auto place = [&] {
+    for (const auto& f : placing) f();
+  };
+  place();
+  trained(*run);
+  const Reference want = reference(*network, samples(), k, trained_pairs, place);
+  expect_steps(*run, want, 1e-10);
+  const Checkpoint last = load_checkpoint(*latest_checkpoint(run->of("dit") / "checkpoints"));
+  EXPECT_LT(worst(last.weights, want.weights), 1e-10) << "the adapter and nothing else";
+  EXPECT_LT(worst(last.ema.at("0.6"), want.averages), 1e-10);
+  const Adapter made = read_adapter(run->of("dit") / "adapter");
+  NamedTensors halves, merged = base;
+  for (const auto& [module, pair] : made.modules) {
+    halves[lora_a(module)] = pair.a, halves[lora_b(module)] = pair.b;
+    merged[module + ".weight"] =
+        base[module + ".weight"] + s * want.averages.at(lora_b(module)).mm(want.averages.at(lora_a(module)));
+  }
+  EXPECT_LT(worst(halves, want.averages), 1e-10);
+  EXPECT_EQ(made.options.scale(), lora.scale());
+  EXPECT_LT(worst(read_tensors(run->of("dit") / "weights.safetensors"), merged), 1e-10);
+}
+
+TEST(LoraJob, LeavesWhatConvertMergesIntoTheSameWeights) {
+  const auto run = training(Knobs(), kLora);
+  trained(*run);
+  const auto folder = run->folder();
+  convert_weights(nullptr, {{"in", (folder / "start.safetensors").string()},
+                            {"out", (folder / "merged.safetensors").string()},
+                            {"merge", (run->of("dit") / "adapter").string()}});
+  const auto start = read_tensors(folder / "start.safetensors"),
+             merged = read_tensors(folder / "merged.safetensors"),
+             left = read_tensors(run->of("dit") / "weights.safetensors");
+  ASSERT_EQ(left.size(), start.size());
+  size_t changed = 0;
+  for (const auto& [name, t] : start) {
+    EXPECT_TRUE(at::equal(left.at(name), merged.at(name))) << name;
+    changed += !at::equal(left.at(name), t);
+  }
+  EXPECT_EQ(changed, 2u) << "linear_qkv and linear_fc1 of one layer";
+}
+
+TEST(LoraJob, RefusesWhatNamesNoAdapter) {
+  const auto said = [](const std::string& lines) { return failure(*training(Knobs(), lines)); };
+  EXPECT_THAT(said("lora = 'rank=2 targets=linear_kqv'\n"), HasSubstr("did you mean 'linear_qkv'?"));
+  EXPECT_THAT(said(std::string(kLora) + "adapter = 'x'\n"), HasSubstr("lora and adapter are both given"));
+  EXPECT_THAT(said("lora = '/'\n"), HasSubstr("to go on with an adapter: adapter = '/'"));
+  const ScratchRun bare(std::map<std::string, std::string>{{"dit", kLora}});
+  write_latents(bare.of("latents"), samples());
+  EXPECT_THAT(failure(bare), HasSubstr("an adapter is trained on a model's weights"));
+}
+
+TEST(TrainJob, OnTheCpuByNameIsTheSameAsByItself) {
+  if (why_no_gpu().empty()) GTEST_SKIP() << "auto is this machine's GPU";
+  const auto by_name = training(Knobs(), "device = 'cpu'\n"), by_itself = training(Knobs());
+  trained(*by_name);
+  trained(*by_itself);
+  EXPECT_EQ(worst(read_tensors(by_name->of("dit") / "weights.safetensors"),
+                  read_tensors(by_itself->of("dit") / "weights.safetensors")),
+            0);
+  EXPECT_THAT(failure(*training(Knobs(), "device = 'cuda'\n")), HasSubstr("device 'cuda': " + why_no_gpu()));
+  EXPECT_THAT(failure(*training(Knobs(), "device = 'gpu'\n")), HasSubstr("give auto, cpu, cuda or cuda:N"));
+}
+
+// Two operations a multiplication with its addition; a backward is two forwards, without LoRA's frozen one.
+TEST(TrainJob, LogsTheModelsOperations) {
+  const double D = 24, R = 4, M = 4 * D, E = 12, n = 2 * 1 * 2, L = 1, patch = 2 * 2 * 2;
+  const double layer =
+      D * R + R * 9 * D + n * D * 3 * D + n * D * D + n * D * D + L * E * 2 * D + n * D * D + 2 * n * D * M;
+  const double ends = n * patch * D + 2 * D * D + D * R + R * 2 * D + n * D * patch;
+  const double linear = 2 * (layer + ends), attention = 4 * n * n * D + 4 * n * L * D;
+  const auto run = training(Knobs(), "peak_flops = 1e9\n"), adapted = training(Knobs(), kLora);
+  EXPECT_EQ(trained(*run).at("flops_per_sample"), 3 * (linear + attention));
+  EXPECT_EQ(trained(*adapted).at("flops_per_sample"), 2 * linear + 3 * attention);
+  for (const json& line : run->metrics("dit")) {
+    const double a_second = 3 * (linear + attention) * line.at("samples_per_second").get<double>();
+    EXPECT_DOUBLE_EQ(line.at("flops_per_second").get<double>(), a_second);
+    EXPECT_DOUBLE_EQ(line.at("mfu").get<double>(), a_second / 1e9);
   }
 }
 

@@ -51,7 +51,8 @@ Trainer::Trainer(JobContext& context, Network& network, Parallelism& parallel,
                                     std::to_string(options_.accumulate) + ") times data-parallel ranks (" +
                                     std::to_string(parallel.data_size()) + ")");
   const auto latest = latest_checkpoint(checkpoints());
-  if (!latest && !options_.weights.empty()) network_.load(options_.weights);
+  // An adapter's checkpoints leave out what it adapts.
+  if ((!latest || network_.chain().lora()) && !options_.weights.empty()) network_.load(options_.weights);
   averages_ = averages_of(network_, options_.ema);
   if (latest) restore(*latest);
   context_.metrics().rewind(step_);
@@ -172,7 +173,7 @@ void Trainer::run(const Micro& micro_loss) {
   throughput.ranks = parallel_.world();
   throughput.peak_flops = options_.peak_flops;
   if (throughput.flops_per_sample > 0 && options_.peak_flops == 0)
-    throughput.peak_flops = measured_peak_flops();
+    throughput.peak_flops = measured_peak_flops(network_.chain().leaves().at(0).tensor.device());
   Progress progress(context_.spec().name, options_.steps, "steps");
   const auto start = Clock::now();
   const int64_t first_step = step_;

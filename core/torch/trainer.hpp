@@ -52,6 +52,8 @@ class Trainer {
   // The first averages become the network's weights, for what comes after training.
   void use_average();
   // Writes weights.safetensors of the job's folder: the network's weights; and weights.ema-DECAY.safetensors.
+  // Of a network with LoRA also adapter/, and the weights are with the adapter in them, for what knows of
+  // none.
   void save_weights();
   // What every training's summary says.
   nlohmann::json summary() const;

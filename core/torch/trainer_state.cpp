@@ -15,12 +15,28 @@ void copy_into(const Chain& chain, const NamedTensors& from, const std::vector<a
              {.allow_missing = true});
 }
 
+// Per leaf, what a checkpoint keeps: of an adapter's training nothing that is frozen, which is in the file
+// that the training began with.
+std::vector<at::Tensor> checkpointed(const Chain& chain, std::vector<at::Tensor> per_leaf) {
+  for (size_t i = 0; chain.lora() && i < per_leaf.size(); ++i)
+    if (chain.leaves()[i].frozen) per_leaf[i].reset();
+  return per_leaf;
+}
+
+std::vector<at::Tensor> values_of(const Chain& chain) {
+  std::vector<at::Tensor> out;
+  for (const auto& leaf : chain.leaves()) out.push_back(leaf.tensor);
+  return out;
+}
+
 }  // namespace
 
 void Trainer::restore(const std::filesystem::path& folder) {
   const Checkpoint saved = load_checkpoint(folder);
   auto& chain = network_.chain();
-  load_values(chain.parameters(), chain.leaves(), saved.weights);
+  LoadOptions how;
+  if (chain.lora()) how.may_miss = [](const std::string& name) { return !is_lora(name); };
+  load_values(chain.parameters(), chain.leaves(), saved.weights, how);
   NamedTensors first, second;
   split_moments(saved.optimizer, first, second);
   copy_into(chain, first, optimizer_.first_moments());
@@ -45,7 +61,7 @@ void Trainer::restore(const std::filesystem::path& folder) {
 void Trainer::save() {
   auto& chain = network_.chain();
   const auto copied = [&](const std::vector<at::Tensor>& per_leaf) {
-    return assemble(chain.parameters(), chain.leaves(), per_leaf);
+    return assemble(chain.parameters(), chain.leaves(), checkpointed(chain, per_leaf));
   };
   Checkpoint out;
   out.state.step = step_;
@@ -54,7 +70,7 @@ void Trainer::save() {
   out.state.loss = loss_;
   out.state.skipped = skipped_;
   out.state.by_sigma = by_sigma_;
-  out.weights = assemble(chain.parameters(), chain.leaves());
+  out.weights = copied(values_of(chain));
   out.optimizer = join_moments(copied(optimizer_.first_moments()), copied(optimizer_.second_moments()));
   for (auto& e : averages_) {
     out.state.ema_updates = e.updates();
@@ -88,9 +104,16 @@ void Trainer::use_average() {
 
 void Trainer::save_weights() {
   auto& chain = network_.chain();
-  const auto write = [&](const std::string& name, const NamedTensors& tensors) {
-    if (parallel_.rank() == 0) write_tensors(context_.folder() / name, tensors);
+  const bool writes = parallel_.rank() == 0;
+  const auto write = [&](const std::string& name, NamedTensors tensors) {
+    if (!writes) return;
+    if (const auto* lora = chain.lora()) merge_adapter(tensors, *lora);
+    write_tensors(context_.folder() / name, tensors);
   };
+  if (const auto* lora = chain.lora()) {
+    const auto pairs = network_.adapter();
+    if (writes) write_adapter(context_.folder() / "adapter", *lora, pairs, options_.weights);
+  }
   write("weights.safetensors", assemble(chain.parameters(), chain.leaves()));
   for (size_t i = 0; i < averages_.size(); ++i) {
     const bool in_network = i == 0 && averaged_;

@@ -268,6 +268,57 @@ def check_convert():
     assert all(v.dtype == np.float16 for v in safetensors.numpy.load_file(half).values())
 
 
+def metadata(file, name):
+    return json.loads(safetensors.safe_open(DATA / "oracle" / file, "np").metadata()[name])
+
+
+def tiny_wan():
+    """Options and weights in diffusers' names, by the oracle's list of names; head size 12, width 24."""
+    D, text, wide, waves, patch = 24, 10, 32, 16, 4 * 2 * 2
+    linear = {"patch_embedding": (D, 4, 1, 2, 2), "proj_out": (patch, D), "time_proj": (6 * D, D), "text_embedder.linear_1": (D, text),
+              "time_embedder.linear_1": (D, waves), "ffn.net.0.proj": (wide, D), "ffn.net.2": (D, wide)}
+    drawn, weights = np.random.default_rng(3), {}
+    for name in metadata("wan.safetensors", "names").values():
+        if "image" in name or "add" in name:
+            continue
+        module, _, kind = name.rpartition(".")
+        shape = next((s for m, s in linear.items() if module.endswith(m)), (D,) if "norm" in name else (D, D))
+        if name.endswith("scale_shift_table"):
+            shape = (1, 6 if module else 2, D)
+        shape = shape[:1] if kind == "bias" else shape
+        weights[name] = drawn.normal(0, 0.3, shape).astype(np.float32)
+    options = {"num_attention_heads": 2, "attention_head_dim": 12, "in_channels": 4, "out_channels": 4, "text_dim": text, "freq_dim": waves,
+               "ffn_dim": wide, "num_layers": 2}
+    inputs = {"latent": drawn.normal(size=(1, 4, 2, 4, 6)), "timestep": np.array([500.0]), "text": drawn.normal(size=(1, 3, text))}
+    return options, weights, inputs
+
+
+def check_layouts():
+    """Published names: diffusers' to the authors' and back is the same file, and either gives the same numbers."""
+    options, t = metadata("cosmos_dit.safetensors", "a"), case("cosmos_dit.safetensors", "a")[1]
+    cosmos = options, {k[7:]: v for k, v in t.items() if k.startswith("weight.")}, {k: t[k] for k in ("latent", "timestep", "text", "text_mask")}
+    wan_names = metadata("wan.safetensors", "names")
+    layouts = [("model/wan", "original", "", wan_names, tiny_wan()), ("model/wan", "comfyui", "model.diffusion_model.", wan_names, tiny_wan())]
+    layouts += [("model/cosmos", name, "net.", metadata("cosmos_dit.safetensors", f"keys.{name}"), cosmos) for name in ("predict1", "predict2")]
+    for id, layout, prefix, names, (options, weights, inputs) in layouts:
+        theirs = {ours: prefix + name for name, ours in names.items() if ours}
+        ours, original, back = (SCRATCH / f"{layout}.{which}.safetensors" for which in ("ours", "original", "back"))
+        safetensors.numpy.save_file(weights, ours, {"format": "pt"})
+        sets = [a for k, v in options.items() for a in ("--set", f"{k}={json.dumps(v)}")]
+        said = json.loads(kinora("convert", ours, original, "--component", id, "--to", layout, *sets, "--json"))
+        assert (said["from"], said["to"], said["dropped"]) == ("kinora", layout, []), said
+        found = safetensors.numpy.load_file(original)
+        assert sorted(found) == sorted(theirs[k] for k in weights), set(found) ^ {theirs[k] for k in weights}
+        assert all(np.array_equal(found[theirs[k]], v) for k, v in weights.items())
+        said = json.loads(kinora("convert", original, back, "--component", id, "--to", "kinora", *sets, "--json"))
+        assert said["from"] == layout, said
+        assert back.read_bytes() == ours.read_bytes()
+        outputs = [apply(id, inputs, *sets, "--set", f"weights={w}")[0]["output"] for w in (ours, original)]
+        assert np.abs(outputs[0]).max() > 0 and np.array_equal(*outputs), layout
+    shown = json.loads(kinora("plugins", "inspect", "model/wan", "--json"))
+    assert "original" in json.dumps(shown), shown
+
+
 def check_inspect():
     """A model of any size at once, without memory; operations in closed form; names that do not exist."""
     start = time.monotonic()
@@ -442,7 +493,7 @@ def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
     for check in (check_plugins, check_missing_library, check_manifest_is_written_whole, check_apply, check_apply_refuses, check_apply_config,
-                  check_published, check_convert, check_inspect, check_completion, check_interrupt, check_full_disk, check_identity, check_noise, check_ranks, check_installed):
+                  check_published, check_convert, check_layouts, check_inspect, check_completion, check_interrupt, check_full_disk, check_identity, check_noise, check_ranks, check_installed):
         check()
         print("ok   ", check.__name__)
 

@@ -6,20 +6,37 @@
 #include "core/jobs/training.hpp"
 #include "core/log.hpp"
 #include "core/torch/clips.hpp"
+#include "core/torch/device.hpp"
 #include "core/torch/jobs/jobs.hpp"
+#include "core/torch/meter_link.hpp"
 #include "core/torch/noise.hpp"
 #include "core/torch/objective.hpp"
+#include "core/torch/torch_guard.hpp"
 #include "core/torch/trainer.hpp"
 #include "core/torch/validation.hpp"
 
 namespace kinora::core {
 namespace {
 
+std::optional<LoraOptions> lora_of(const TrainOptions& o) {
+  if (o.lora.empty() && o.adapter.empty()) return std::nullopt;
+  if (!o.lora.empty() && !o.adapter.empty())
+    raise(KINORA_INVALID, "lora and adapter are both given; an adapter brings its rank and modules along");
+  if (o.weights.empty())
+    raise(KINORA_INVALID,
+          "an adapter is trained on a model's weights; give them: weights = \"FILE or FOLDER\"");
+  if (o.adapter.empty() && std::filesystem::exists(o.lora))
+    raise(KINORA_INVALID, "lora = '{0}' is a file or folder; to go on with an adapter: adapter = '{0}'",
+          o.lora);
+  return parse_lora(o.adapter.empty() ? o.lora : o.adapter);
+}
+
 class ModelTraining {
  public:
   ModelTraining(JobContext& context, const TrainOptions& o)
       : context_(context),
         options_(o),
+        device_(device_of(o.device)),
         seed_(static_cast<uint64_t>(context.run().seed)),
         data_(context.folder_of(context.need_upstream("encode"))),
         parts_(split(data_, o.validation)),
@@ -27,8 +44,10 @@ class ModelTraining {
         parallel_(context),
         model_(context.open_slot("model")),
         network_(model_, context.spec().component("model")->options,
-                 {.seed = seed_, .dtype = parallel_.parameter_dtype()}, links()),
-        objective_(loss_, network_, *model_.spec, parallel_.parameter_dtype(), parallel_.dtype()) {
+                 {.seed = seed_, .device = device_, .dtype = parallel_.parameter_dtype(), .lora = lora_of(o)},
+                 links()),
+        objective_(loss_, network_, *model_.spec, parallel_.parameter_dtype(), parallel_.dtype(), device_) {
+    if (!o.adapter.empty()) network_.load_adapter(o.adapter);
     if (o.validation_every > 0 || o.sample_every > 0)
       validation_ =
           std::make_unique<Validation>(data_, parts_, objective_, network_, parallel_, options_, seed_);
@@ -37,6 +56,7 @@ class ModelTraining {
 
   void run() {
     Trainer trainer(context_, network_, parallel_, options_);
+    trainer.throughput.flops_per_sample = flops_per_sample();
     trainer.take_tokens = [this] { return tokens_.take(); };
     trainer.on_step = [&](int64_t step, json& line) { return look(trainer, step, line); };
     trainer.run([&](int64_t first, int64_t count) { return micro_loss(first, count); });
@@ -76,6 +96,22 @@ class ModelTraining {
     return out;
   }
 
+  // Of the first training sample; captions of other lengths are not worth another count.
+  double flops_per_sample() {
+    const auto batch = objective_.batch({data_.item(parts_.train[0])}, at::zeros({1}, at::kBool));
+    at::Tensor level, noise;
+    if (objective_.noisy()) level = loss_.level(at::full({1}, 0.5, at::kDouble));
+    if (objective_.noisy() && batch.count("latent")) noise = at::zeros_like(batch.at("latent"));
+    std::string why;
+    const double flops =
+        training_flops(model_, context_.spec().component("model")->options,
+                       objective_.inputs(batch, level, noise), network_.chain().lora() != nullptr, why);
+    if (flops == 0)
+      log_warn("{}: flops_per_second and mfu are not logged: {}", context_.spec().name,
+               why.empty() ? "the model asks its context for no matrix product" : why);
+    return flops;
+  }
+
   // Validation and pictures, where they are due; on every rank.
   bool look(Trainer& trainer, int64_t step, json& line) {
     const auto due = [&](int64_t every) {
@@ -105,8 +141,8 @@ class ModelTraining {
     if (parallel_.rank() != 0) return;
     std::vector<at::Tensor> frames;
     for (const auto& latent : latents) {
-      const at::Tensor video =
-          frames_of(tokenizer_->decode(data_.facts().scale.denormalise(latent.to(at::kFloat))));
+      const at::Tensor here = latent.to(at::kCPU, at::kFloat);
+      const at::Tensor video = frames_of(tokenizer_->decode(data_.facts().scale.denormalise(here)));
       frames.push_back(video.narrow(0, video.size(0) / 2, 1));
     }
     const auto folder = context_.folder() / "samples";
@@ -118,6 +154,7 @@ class ModelTraining {
 
   JobContext& context_;
   TrainOptions options_;
+  at::Device device_;
   uint64_t seed_;
   LatentData data_;
   Split parts_;

@@ -1,5 +1,7 @@
 #include "plugins/models/cosmos/config.hpp"
 
+#include "plugins/models/cosmos/names.hpp"
+
 namespace kinora::cosmos {
 namespace {
 
@@ -49,6 +51,15 @@ void describe(Describe<Config>& d) {
   d.output("output", "[B, out_channels, T, H, W]", "float");
   d.output("logvar", "[B] or [B, T / patch_time]", "float",
            "if the option is set: the loss's log-variance at the timestep");
+
+  d.layout(
+      "predict1", "NVIDIA's cosmos-predict1 checkpoints",
+      [](const std::string& name) { return diffusers_name(name, Release::predict1); },
+      [](const std::string& name) { return original_name(name, Release::predict1); });
+  d.layout(
+      "predict2", "NVIDIA's cosmos-predict2 checkpoints",
+      [](const std::string& name) { return diffusers_name(name, Release::predict2); },
+      [](const std::string& name) { return original_name(name, Release::predict2); });
 
   std::vector<std::string> names{""};
   for (const auto& p : presets) names.emplace_back(p.name);

@@ -7,33 +7,43 @@
 namespace kinora::cosmos {
 namespace {
 
-struct Rename {
-  std::string_view from, to;
+// One part of a name: diffusers', cosmos-predict1's (networks/general_dit.py) and cosmos-predict2's
+// (models/text2image_dit.py).
+struct Row {
+  std::string_view diffusers, predict1, predict2;
+  std::string_view of(Release r) const { return r == Release::predict1 ? predict1 : predict2; }
 };
 
-constexpr Rename outside[] = {{"x_embedder.proj.1", "patch_embed.proj"},
-                              {"t_embedder.1", "time_embed.t_embedder"},
-                              {"affline_norm", "time_embed.norm"},
-                              {"t_embedding_norm", "time_embed.norm"},
-                              {"extra_pos_embedder", "learnable_pos_embed"},
-                              {"final_layer.adaLN_modulation.1", "norm_out.linear_1"},
-                              {"final_layer.adaLN_modulation.2", "norm_out.linear_2"},
-                              {"final_layer.adaln_modulation.1", "norm_out.linear_1"},
-                              {"final_layer.adaln_modulation.2", "norm_out.linear_2"},
-                              {"final_layer.linear", "proj_out"}};
+constexpr Row outside[] = {
+    {"patch_embed.proj", "x_embedder.proj.1", "x_embedder.proj.1"},
+    {"time_embed.t_embedder", "t_embedder.1", "t_embedder.1"},
+    {"time_embed.norm", "affline_norm", "t_embedding_norm"},
+    {"learnable_pos_embed", "extra_pos_embedder", "extra_pos_embedder"},
+    {"norm_out.linear_1", "final_layer.adaLN_modulation.1", "final_layer.adaln_modulation.1"},
+    {"norm_out.linear_2", "final_layer.adaLN_modulation.2", "final_layer.adaln_modulation.2"},
+    {"proj_out", "final_layer.linear", "final_layer.linear"}};
 
-// Within a third of a block of predict1; # is 1 for self-attention, 2 for cross-attention, 3 for the MLP.
-constexpr Rename predict1[] = {
-    {"adaLN_modulation.1", "norm#.linear_1"}, {"adaLN_modulation.2", "norm#.linear_2"},
-    {"block.attn.to_q.0", "attn#.to_q"},      {"block.attn.to_q.1", "attn#.norm_q"},
-    {"block.attn.to_k.0", "attn#.to_k"},      {"block.attn.to_k.1", "attn#.norm_k"},
-    {"block.attn.to_v.0", "attn#.to_v"},      {"block.attn.to_out.0", "attn#.to_out.0"},
-    {"block.layer1", "ff.net.0.proj"},        {"block.layer2", "ff.net.2"}};
-
-constexpr Rename parts[] = {{"self_attn", "1"}, {"cross_attn", "2"}, {"mlp", "3"}};
-constexpr Rename predict2[] = {{"q_proj", "to_q"},   {"k_proj", "to_k"},   {"v_proj", "to_v"},
-                               {"q_norm", "norm_q"}, {"k_norm", "norm_k"}, {"output_proj", "to_out.0"}};
-constexpr Rename predict2_mlp[] = {{"mlp.layer1", "ff.net.0.proj"}, {"mlp.layer2", "ff.net.2"}};
+// Behind transformer_blocks.N. of diffusers', blocks.blockN.blocks. of predict1's, blocks.N. of predict2's.
+constexpr Row in_block[] = {{"norm1.linear_1", "0.adaLN_modulation.1", "adaln_modulation_self_attn.1"},
+                            {"norm1.linear_2", "0.adaLN_modulation.2", "adaln_modulation_self_attn.2"},
+                            {"norm2.linear_1", "1.adaLN_modulation.1", "adaln_modulation_cross_attn.1"},
+                            {"norm2.linear_2", "1.adaLN_modulation.2", "adaln_modulation_cross_attn.2"},
+                            {"norm3.linear_1", "2.adaLN_modulation.1", "adaln_modulation_mlp.1"},
+                            {"norm3.linear_2", "2.adaLN_modulation.2", "adaln_modulation_mlp.2"},
+                            {"attn1.to_q", "0.block.attn.to_q.0", "self_attn.q_proj"},
+                            {"attn1.norm_q", "0.block.attn.to_q.1", "self_attn.q_norm"},
+                            {"attn1.to_k", "0.block.attn.to_k.0", "self_attn.k_proj"},
+                            {"attn1.norm_k", "0.block.attn.to_k.1", "self_attn.k_norm"},
+                            {"attn1.to_v", "0.block.attn.to_v.0", "self_attn.v_proj"},
+                            {"attn1.to_out.0", "0.block.attn.to_out.0", "self_attn.output_proj"},
+                            {"attn2.to_q", "1.block.attn.to_q.0", "cross_attn.q_proj"},
+                            {"attn2.norm_q", "1.block.attn.to_q.1", "cross_attn.q_norm"},
+                            {"attn2.to_k", "1.block.attn.to_k.0", "cross_attn.k_proj"},
+                            {"attn2.norm_k", "1.block.attn.to_k.1", "cross_attn.k_norm"},
+                            {"attn2.to_v", "1.block.attn.to_v.0", "cross_attn.v_proj"},
+                            {"attn2.to_out.0", "1.block.attn.to_out.0", "cross_attn.output_proj"},
+                            {"ff.net.0.proj", "2.block.layer1", "mlp.layer1"},
+                            {"ff.net.2", "2.block.layer2", "mlp.layer2"}};
 
 // Takes `start` off the front, if it is followed by a dot or by nothing.
 bool take(std::string_view& name, std::string_view start) {
@@ -46,42 +56,21 @@ std::string dotted(std::string_view first, std::string_view rest) {
   return std::string(first) + (rest.empty() ? "" : ".") + std::string(rest);
 }
 
-std::optional<std::string> renamed(std::string_view name, std::span<const Rename> table) {
-  for (const auto& r : table)
-    if (take(name, r.from)) return dotted(r.to, name);
+// from, to: the columns of a row.
+std::optional<std::string> renamed(std::string_view name, std::span<const Row> table, auto from, auto to) {
+  for (const auto& row : table)
+    if (take(name, from(row))) return dotted(to(row), name);
   return std::nullopt;
 }
 
-std::string_view take_number(std::string_view& name) {
-  const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
-  const auto number = name.substr(0, digits);
-  return digits > 0 && take(name, number) ? number : std::string_view();
-}
-
-// blocks.{0, 1, 2}.REST
-std::optional<std::string> in_predict1(std::string_view name) {
-  if (!take(name, "blocks")) return std::nullopt;
-  const auto third = take_number(name);
-  if (third.size() != 1 || third[0] > '2') return std::nullopt;
-  auto out = renamed(name, predict1);
-  if (out) std::replace(out->begin(), out->end(), '#', static_cast<char>(third[0] + 1));
-  return out;
-}
-
-// self_attn.REST, mlp.REST, adaln_modulation_mlp.REST, ...
-std::optional<std::string> in_predict2(std::string_view name) {
-  for (const auto& part : parts) {
-    auto rest = name;
-    if (!take(rest, "adaln_modulation_" + std::string(part.from))) continue;
-    return "norm" + std::string(part.to) + ".linear_" + std::string(rest);
-  }
-  if (auto out = renamed(name, predict2_mlp)) return out;
-  for (const auto& part : parts) {
-    auto rest = name;
-    if (!take(rest, part.from)) continue;
-    if (const auto out = renamed(rest, predict2)) return "attn" + std::string(part.to) + "." + *out;
-  }
-  return std::nullopt;
+// Takes the block's number and what stands before it off the front; empty: there is none.
+std::string_view take_block(std::string_view& name, std::string_view before) {
+  if (!name.starts_with(before)) return {};
+  auto rest = name.substr(before.size());
+  const auto number = rest.substr(0, std::min(rest.find_first_not_of("0123456789"), rest.size()));
+  if (number.empty() || !take(rest, number)) return {};
+  name = rest;
+  return number;
 }
 
 bool no_parameter(std::string_view name) {
@@ -89,21 +78,34 @@ bool no_parameter(std::string_view name) {
          name.starts_with("accum_");
 }
 
+constexpr auto diffusers_column = [](const Row& row) { return row.diffusers; };
+
 }  // namespace
 
-std::string diffusers_name(std::string_view original) {
+std::string diffusers_name(std::string_view original, Release release) {
+  const auto column = [release](const Row& row) { return row.of(release); };
   auto name = original;
   take(name, "net");
   if (no_parameter(name)) return "";
-  if (const auto out = renamed(name, outside)) return *out;
+  if (const auto out = renamed(name, outside, column, diffusers_column)) return *out;
   auto inside = name;
-  if (!take(inside, "blocks")) return std::string(name);
-  const bool first = inside.starts_with("block");
-  if (first) inside.remove_prefix(5);
-  const auto number = take_number(inside);
-  const auto out = first ? in_predict1(inside) : in_predict2(inside);
-  if (number.empty() || !out) return std::string(name);
-  return dotted("transformer_blocks." + std::string(number), *out);
+  const bool first = release == Release::predict1;
+  const auto number = take_block(inside, first ? "blocks.block" : "blocks.");
+  if (number.empty() || (first && !take(inside, "blocks"))) return std::string(name);
+  const auto out = renamed(inside, in_block, column, diffusers_column);
+  return out ? "transformer_blocks." + std::string(number) + "." + *out : std::string(name);
+}
+
+std::string original_name(std::string_view diffusers, Release release) {
+  const auto column = [release](const Row& row) { return row.of(release); };
+  if (const auto out = renamed(diffusers, outside, diffusers_column, column)) return "net." + *out;
+  auto inside = diffusers;
+  const auto number = take_block(inside, "transformer_blocks.");
+  const auto out = number.empty() ? std::nullopt : renamed(inside, in_block, diffusers_column, column);
+  if (!out) return "net." + std::string(diffusers);
+  const bool first = release == Release::predict1;
+  return (first ? "net.blocks.block" : "net.blocks.") + std::string(number) + (first ? ".blocks." : ".") +
+         *out;
 }
 
 }  // namespace kinora::cosmos

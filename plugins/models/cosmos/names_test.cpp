@@ -13,18 +13,34 @@ namespace {
 // Every key of a checkpoint of two blocks, with the name that diffusers' converter gives it; empty: dropped.
 struct Keys : testing::TestWithParam<const char*> {
   core::json pairs = test::Oracle("cosmos_dit.safetensors", GetParam()).options;
+  Release release = std::string(GetParam()) == "keys.predict1" ? Release::predict1 : Release::predict2;
 };
 
 TEST_P(Keys, OfAWholeCheckpointBecomeDiffusers) {
   ASSERT_GT(pairs.size(), 40u);
   for (const auto& [original, wanted] : pairs.items()) {
-    EXPECT_EQ(diffusers_name("net." + original), wanted) << original;
-    EXPECT_EQ(diffusers_name(original), wanted) << original;
+    EXPECT_EQ(diffusers_name("net." + original, release), wanted) << original;
+    EXPECT_EQ(diffusers_name(original, release), wanted) << original;
   }
 }
 
+TEST_P(Keys, ComeBackTheSame) {
+  for (const auto& [original, wanted] : pairs.items())
+    if (!wanted.get<std::string>().empty())
+      EXPECT_EQ(original_name(wanted.get<std::string>(), release), "net." + original);
+  EXPECT_EQ(original_name(diffusers_name("net.unknown.weight", release), release), "net.unknown.weight");
+}
+
+// What tells the releases' files apart: the other's blocks keep their names, and are no parameters.
+TEST_P(Keys, OfTheOtherReleaseAreNotTaken) {
+  const auto other = release == Release::predict1 ? Release::predict2 : Release::predict1;
+  for (const auto& [original, wanted] : pairs.items())
+    if (!wanted.get<std::string>().empty() && original.starts_with("blocks."))
+      EXPECT_EQ(diffusers_name(original, other), original);
+}
+
 TEST_P(Keys, CoverEveryParameterOfTheModelOnce) {
-  core::json options = {{"size", std::string(GetParam()) == "keys.predict1" ? "predict1-7B" : "predict2-2B"}};
+  core::json options = {{"size", release == Release::predict1 ? "predict1-7B" : "predict2-2B"}};
   test::plugins();
   core::Chain chain(core::ChainOptions{}, {});
   const test::Instance<kinora_model> model("model/cosmos", options, chain.head());  // declared, not allocated
@@ -36,7 +52,7 @@ TEST_P(Keys, CoverEveryParameterOfTheModelOnce) {
   for (const auto& p : chain.parameters())
     if (of_two_blocks(p.name)) declared.insert(p.name);
   for (const auto& [original, wanted] : pairs.items())
-    if (const auto name = diffusers_name(original); !name.empty() && name.rfind("logvar.", 0) != 0)
+    if (const auto name = diffusers_name(original, release); !name.empty() && name.rfind("logvar.", 0) != 0)
       given.insert(name);
   EXPECT_EQ(given, declared);
 }
@@ -47,8 +63,10 @@ INSTANTIATE_TEST_SUITE_P(Layouts, Keys, testing::Values("keys.predict1", "keys.p
 TEST(Names, OfNeitherLayoutStayAsTheyAre) {
   for (const char* name :
        {"blocks.block0.blocks.3.block.attn.to_q.0.weight", "blocks.x.self_attn.q_proj.weight",
-        "blocks.0.self_attention.q_proj.weight", "networks.0.weight", "blocks", ""})
-    EXPECT_EQ(diffusers_name(name), name);
+        "blocks.block0.blocks.2.block.attn.to_q.0.weight", "blocks.0.self_attention.q_proj.weight",
+        "networks.0.weight", "blocks", ""})
+    for (const auto release : {Release::predict1, Release::predict2})
+      EXPECT_EQ(diffusers_name(name, release), name);
 }
 
 }  // namespace

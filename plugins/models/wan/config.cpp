@@ -1,5 +1,7 @@
 #include "plugins/models/wan/config.hpp"
 
+#include "plugins/models/wan/names.hpp"
+
 namespace kinora::wan {
 namespace {
 
@@ -32,6 +34,8 @@ void describe_inputs(Describe<Config>& d) {
 void describe(Describe<Config>& d) {
   d.name("wan").help("Video diffusion transformer of Wan 2.1 and 2.2: T2V, I2V, FLF2V and TI2V");
   describe_inputs(d);
+  d.layout("original", "Wan-AI's own checkpoints", diffusers_name, original_name);
+  d.layout("comfyui", "the same behind model.diffusion_model.", name_of_comfyui, comfyui_name);
   std::vector<std::string> names{""};
   for (const auto& p : presets) names.emplace_back(p.name);
   d.option("size", &Config::size)

@@ -1,14 +1,16 @@
 #include "plugins/models/wan/names.hpp"
 
-#include <algorithm>
-#include <cctype>
+#include <string_view>
+#include <utility>
 
 namespace kinora::wan {
 namespace {
 
 struct Rename {
-  const char *from, *to;
+  std::string_view wan, diffusers;
 };
+
+constexpr std::string_view kWrapped = "model.diffusion_model.";
 
 constexpr Rename outside[] = {
     {"time_embedding.0.", "condition_embedder.time_embedder.linear_1."},
@@ -46,35 +48,44 @@ constexpr Rename in_attention[] = {
     {"norm_k_img.", "norm_added_k."},
 };
 
-// Renames what stands at `at`; true if something did.
+// Renames what stands at `at`, in one direction or the other; true if something did.
 template <size_t n>
-bool rename(std::string& name, size_t at, const Rename (&table)[n]) {
-  for (const auto& [from, to] : table) {
-    if (name.compare(at, std::char_traits<char>::length(from), from) != 0) continue;
-    name.replace(at, std::char_traits<char>::length(from), to);
+bool rename(std::string& name, size_t at, const Rename (&table)[n], bool back) {
+  for (const auto& row : table) {
+    const std::string_view from = back ? row.diffusers : row.wan;
+    if (name.compare(at, from.size(), from) != 0) continue;
+    name.replace(at, from.size(), back ? row.wan : row.diffusers);
     return true;
   }
   return false;
 }
 
-}  // namespace
-
-std::string diffusers_name(std::string name) {
-  const std::string wrapped = "model.diffusion_model.", blocks = "blocks.";
-  if (name.rfind(wrapped, 0) == 0) name.erase(0, wrapped.size());
-  if (name.rfind(blocks, 0) != 0) {
-    rename(name, 0, outside);
+std::string renamed(std::string name, bool back) {
+  const std::string_view blocks = "blocks.";
+  if (!name.starts_with(blocks)) {
+    rename(name, 0, outside, back);
     return name;
   }
-  const auto dot = std::find_if_not(name.begin() + static_cast<std::ptrdiff_t>(blocks.size()), name.end(),
-                                    [](unsigned char c) { return std::isdigit(c); });
-  if (dot == name.end() || *dot != '.') return name;
-  const auto at = static_cast<size_t>(dot - name.begin()) + 1;
-  rename(name, at, in_block);
-  const std::string attention = "attn1.";
-  if (name.compare(at, 4, "attn") == 0 && name.size() > at + attention.size())
-    rename(name, at + attention.size(), in_attention);
+  const size_t dot = name.find_first_not_of("0123456789", blocks.size());
+  if (dot == name.npos || dot == blocks.size() || name[dot] != '.') return name;
+  const size_t at = dot + 1;
+  if (!rename(name, at, in_block, back)) return name;
+  for (const std::string_view attention : {"attn1.", "attn2.", "self_attn.", "cross_attn."})
+    if (name.compare(at, attention.size(), attention) == 0)
+      rename(name, at + attention.size(), in_attention, back);
   return name;
+}
+
+}  // namespace
+
+std::string diffusers_name(std::string original) { return renamed(std::move(original), false); }
+std::string original_name(std::string diffusers) { return renamed(std::move(diffusers), true); }
+
+std::string name_of_comfyui(std::string wrapped) {
+  return wrapped.starts_with(kWrapped) ? diffusers_name(wrapped.substr(kWrapped.size())) : "";
+}
+std::string comfyui_name(std::string diffusers) {
+  return std::string(kWrapped) + original_name(std::move(diffusers));
 }
 
 }  // namespace kinora::wan

@@ -156,7 +156,10 @@ TEST(WanNames, OfAWholeCheckpointBecomeDiffusers) {
   std::set<std::string> found;
   for (const auto& [original, wanted] : pairs.options.items()) {
     EXPECT_EQ(wan::diffusers_name(original), wanted.get<std::string>());
-    EXPECT_EQ(wan::diffusers_name("model.diffusion_model." + original), wanted.get<std::string>());
+    EXPECT_EQ(wan::name_of_comfyui("model.diffusion_model." + original), wanted.get<std::string>());
+    EXPECT_EQ(wan::name_of_comfyui(original), "");
+    EXPECT_EQ(wan::original_name(wanted), original);
+    EXPECT_EQ(wan::comfyui_name(wanted), "model.diffusion_model." + original);
     const bool any_block = original.rfind("blocks.1.", 0) == 0;
     for (int i = 0; i < (any_block ? 40 : 1); ++i)
       found.insert(
@@ -167,8 +170,11 @@ TEST(WanNames, OfAWholeCheckpointBecomeDiffusers) {
   for (const auto& p : wan.chain.parameters()) declared.insert(p.name);
   EXPECT_EQ(found, declared);
   for (const char* none :
-       {"", "blocks", "blocks.", "blocks.3", "blocks.x.norm2.weight", "head", "vae.head.x"})
+       {"", "blocks", "blocks.", "blocks.3", "blocks.x.norm2.weight", "head", "vae.head.x"}) {
     EXPECT_EQ(wan::diffusers_name(none), none);
+    EXPECT_EQ(wan::original_name(none), none);
+  }
+  EXPECT_EQ(wan::diffusers_name("blocks.0.attn1.q.weight"), "blocks.0.attn1.q.weight");
 }
 
 const core::json kSmall = {{"num_attention_heads", 2},
