@@ -12,7 +12,8 @@ namespace kinora {
 struct BenchOptions {
   std::string film;
   int repeat = 5;
-  int threads = 1;  // of our decoder; the peer takes all cores
+  int threads = 1;  // for shots: of our decoder; the peer takes all cores
+  std::string peer;  // a command, see core/torch/bench_networks.hpp
 };
 
 // Its line says whether the median of the rounds is "within" its bound.
@@ -24,5 +25,8 @@ struct Benchmark {
 nlohmann::json bench_plugin_call(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_startup(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_shots(core::Runtime&, const BenchOptions&);
+nlohmann::json bench_train(core::Runtime&, const BenchOptions&);
+nlohmann::json bench_sample(core::Runtime&, const BenchOptions&);
+nlohmann::json bench_vae(core::Runtime&, const BenchOptions&);
 
 }  // namespace kinora

@@ -20,16 +20,24 @@ because machines are noisy: look at the ratios. Exit 1 if a median breaks its bo
   plugin_call   ns of a call through the plugin ABI, and of a direct virtual call
   startup       ms of `kinora plugins list` from start to end, warm, and whether libtorch was loaded for it
   shots         frames a second of stage/shots.content, of decoding alone, and of PySceneDetect where Python has it
+  train         a step of a small DiT: forward, backward, clipping, AdamW; with --peer in turns with PyTorch's
+  sample        one call of that DiT's denoiser
+  vae           tokenizer/wan at a quarter of its width: encode and decode
+
+Of the last three: floating-point operations a second as a share of a product of 2048 x 2048 matrices in the same run. With one
+thread processor time is measured, else time; the best of all rounds counts.
 
 examples:
   kinora bench                              all of them
   kinora bench shots --film film_720p.mp4   on a film of yours
+  kinora bench train --peer 'python3 tests/oracle/bench_peer.py' --repeat 2
 
 )";
 
 const std::vector<Benchmark>& benchmarks() {
   static const std::vector<Benchmark> all{
-      {"plugin_call", bench_plugin_call}, {"startup", bench_startup}, {"shots", bench_shots}};
+      {"plugin_call", bench_plugin_call}, {"startup", bench_startup}, {"shots", bench_shots},
+      {"train", bench_train}, {"sample", bench_sample}, {"vae", bench_vae}};
   return all;
 }
 
@@ -51,7 +59,9 @@ int bench_command(core::Runtime& runtime, const Arguments& arguments) {
                         "for shots; one is made if none is given")(
       "repeat", po::value<int>()->default_value(5)->value_name("N"), "rounds")(
       "threads", po::value<int>()->default_value(1)->value_name("N"),
-      "for shots: of our decoder; curation gives a film one and does several at once, PySceneDetect takes all cores")("help,h", "this text");
+      "of train, sample and vae; for shots: of our decoder; curation gives a film one and does several at once, PySceneDetect takes all cores")(
+      "peer", po::value<std::string>()->default_value("")->value_name("CMD"),
+      "for train, sample and vae: measures the same elsewhere, once a round")("help,h", "this text");
   po::options_description all;
   all.add(visible).add_options()("name", po::value<std::string>()->default_value(""));
   po::positional_options_description positional;
@@ -63,9 +73,11 @@ int bench_command(core::Runtime& runtime, const Arguments& arguments) {
     return kDone;
   }
   const std::string name = given["name"].as<std::string>();
-  const BenchOptions options{given["film"].as<std::string>(), given["repeat"].as<int>(), given["threads"].as<int>()};
+  const BenchOptions options{given["film"].as<std::string>(), given["repeat"].as<int>(), given["threads"].as<int>(), given["peer"].as<std::string>()};
   if (options.repeat < 1)
     return complain(kUsage, "bench: --repeat " + std::to_string(options.repeat) + ": give 1 or more");
+  if (options.threads < 1)
+    return complain(kUsage, "bench: --threads " + std::to_string(options.threads) + ": give 1 or more");
   std::vector<std::string> names;
   std::vector<std::string> missed;
   bool any = false;

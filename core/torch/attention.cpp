@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 
+#include "core/torch/fused_attention.hpp"
 #include "core/torch/torch_guard.hpp"
 #include "kinora/aten.hpp"
 
@@ -25,6 +26,8 @@ at::Tensor attend(const at::Tensor& q_BSHd, const at::Tensor& k_BLHd, const at::
   const int64_t S = q_BSHd.size(1), H = q_BSHd.size(2), L = k_BLHd.size(1) - E;
   std::optional<at::Tensor> mask;
   if (valid_BL.defined()) mask = valid_BL.unsqueeze(1).unsqueeze(1).expand({-1, H, S, -1});
+  if (!mask && !before && !bias.defined() && can_fuse(q_BSHd, k_BLHd, v_BLHd))
+    return fused_attention(q_BSHd, for_each_query_head(k_BLHd, H), for_each_query_head(v_BLHd, H), scale);
   const bool whole = before && S == L && E == 0 && !mask;
   if (before && !whole) {
     const auto seen =

@@ -147,6 +147,36 @@ INSTANTIATE_TEST_SUITE_P(
       return n;
     });
 
+// float32 goes through our kernel where the processor has it: odd sizes, heads that are slices of a
+// projection.
+TEST(FusedAttention, EqualsTheExplicitSoftmaxInFloat64WithItsGradients) {
+  at::manual_seed(5);
+  for (const int64_t L : {1, 7, 300}) {
+    const int64_t S = 131, width = 24;
+    const auto both = [&](int64_t n) {
+      const auto one = at::randn({B, n, heads, 3 * width});
+      return std::pair{one.clone().set_requires_grad(true), one.to(at::kDouble).set_requires_grad(true)};
+    };
+    const auto [q32, q64] = both(S);
+    const auto [k32, k64] = both(L);
+    kinora_attention how{};
+    how.name = "fused";
+    how.scale = 0.3;
+    VisiblePlans plans;
+    const auto third = [](const at::Tensor& x, int64_t i) { return x.narrow(3, i * width, width); };
+    const auto got = attention(third(q32, 1), third(k32, 0), third(k32, 2), how, {}, plans);
+    const auto scores = at::einsum("bqhd,bkhd->bhqk", {third(q64, 1), third(k64, 0)}) * 0.3;
+    const auto want = at::einsum("bhqk,bkhd->bqhd", {at::softmax(scores, -1), third(k64, 2)});
+    EXPECT_TRUE(at::allclose(got.to(at::kDouble), want, 2e-6, 2e-6)) << (got - want).abs().max();
+    const auto weight = at::randn_like(got);
+    const auto g = torch::autograd::grad({(got * weight).sum()}, {q32, k32}),
+               w = torch::autograd::grad({(want * weight).sum()}, {q64, k64});
+    for (size_t i = 0; i < g.size(); ++i)
+      EXPECT_LT((g[i] - w[i]).abs().max().item<double>(), 3e-6 * w[i].abs().max().item<double>())
+          << L << " " << i;
+  }
+}
+
 TEST(SharedKeys, AreMaskedByTheirOwnValidity) {
   const auto q = at::randn({B, 7, heads, d}, at::kDouble), k = at::randn({B, E, heads, d}, at::kDouble),
              v = at::randn({B, E, heads, d}, at::kDouble);

@@ -4,6 +4,7 @@
 #include "core/run/apply.hpp"
 #include "core/run/torch_library.hpp"
 #include "core/torch/apply_tensors.hpp"
+#include "core/torch/bench_networks.hpp"
 #include "core/torch/convert.hpp"
 #include "core/torch/inspect.hpp"
 #include "core/torch/jobs/jobs.hpp"
@@ -39,6 +40,7 @@ extern "C" KINORA_EXPORT void kinora_torch_open(const kinora_host* host) {
   register_job("train", plain<run_train, JobContext>);
   register_job("generate", plain<run_generate, JobContext>);
   register_tool("convert", plain<static_cast<ToolFunction>(convert_weights), Runtime, const json>);
+  register_tool("bench", plain<bench_networks, Runtime, const json>);
   register_tool("inspect", plain<inspect_component, Runtime, const json>);
   register_apply("tokenizer", plain<apply_tokenizer, Runtime, const ApplyRequest>);
   register_apply("model", plain<apply_model, Runtime, const ApplyRequest>);

@@ -14,15 +14,19 @@ def bench(*arguments, **environment):
 
 
 def check_all():
-    """Three lines; on a busy machine a bound may be missed, and then the exit code and one line say so."""
+    """All lines; on a busy machine a bound may be missed, and then the exit code and one line say so."""
     folder = SCRATCH / "tmp"
     folder.mkdir()
     done, lines = bench("--repeat", 3, TMPDIR=str(folder))
-    assert set(lines) == {"plugin_call", "startup", "shots"}, done
+    assert set(lines) == {"plugin_call", "startup", "shots", "train", "sample", "vae"}, done
     missed = [name for name, line in lines.items() if not line["within"]]
     assert done.returncode == (1 if missed else 0), done
     assert all(f"{name}: its bound is not kept" in done.stderr for name in missed), done
     assert lines["shots"]["frames"] == 288 and lines["shots"]["decode_fps"] > 0, lines
+    for name, part in (("train", "step"), ("sample", "denoiser")):
+        assert 0.1 < lines[name][part]["of_product"] < 1.5 and lines[name]["product_gflops"] > 0, lines[name]
+    assert abs(lines["train"]["step"]["gflop"] - 148) < 5, lines["train"]
+    assert lines["vae"]["encode"]["ms"] > 0 and lines["vae"]["decode"]["ms"] > 0, lines["vae"]
     assert not list(folder.iterdir()), "the film that was made is still there"
 
 

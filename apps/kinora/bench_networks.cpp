@@ -1,0 +1,31 @@
+#include "apps/kinora/bench.hpp"
+#include "core/run/torch_library.hpp"
+
+namespace kinora {
+namespace {
+
+using nlohmann::json;
+
+// Without a peer there is nothing to keep. The bound: at most 0.8 of each peer's time, below torch.compile's,
+// and no more memory.
+json networks(core::Runtime& runtime, const BenchOptions& o, const char* what) {
+  json out = core::torch_tool("bench")(
+      runtime, {{"what", what}, {"threads", o.threads}, {"repeat", o.repeat}, {"peer", o.peer}});
+  bool within = true;
+  for (const auto& part : out)
+    if (part.is_object())
+      for (const auto& [name, value] : part.items())
+        if (name.starts_with("of_") && name != "of_product")
+          within = within && value.get<double>() <= (name == "of_compiled" ? 1.0 : 0.8);
+  if (out.contains("peer_peak_rss")) within = within && out["peak_rss"] < out["peer_peak_rss"];
+  out["within"] = within;
+  return out;
+}
+
+}  // namespace
+
+json bench_train(core::Runtime& r, const BenchOptions& o) { return networks(r, o, "train"); }
+json bench_sample(core::Runtime& r, const BenchOptions& o) { return networks(r, o, "sample"); }
+json bench_vae(core::Runtime& r, const BenchOptions& o) { return networks(r, o, "vae"); }
+
+}  // namespace kinora
