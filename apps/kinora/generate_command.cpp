@@ -61,7 +61,7 @@ json settings_of(core::Runtime& runtime, const std::string& file) {
   const kinora::Sample probed = probe(sample);
   const json facts = json::parse(*probed.text("json"));
   const json about = json::parse(facts.value("comment", ""), nullptr, false);
-  if (!about.is_object() || !about.contains("options") || !about.contains("sampler"))
+  if (!about.is_object() || !about.contains("options") || !about.contains("job"))
     throw Error(KINORA_DATA, file + ": it does not say how it was made; only the MP4 of a generate job does");
   return about;
 }
@@ -95,7 +95,7 @@ void set_option(json& options, const std::string& assignment) {
 void take_settings(core::Runtime& runtime, const json& about, core::JobSpec& job, json& options) {
   options = about["options"];
   for (auto& use : job.components) {
-    if (use.slot != "sampler") continue;
+    if (use.slot != "sampler" || !about.contains("sampler")) continue;
     use.id = about["sampler"];
     const auto* spec = core::or_throw(runtime.registry().find(use.id));
     use.options = core::or_throw(core::Options::make(*spec, about["sampler_options"]));

@@ -12,8 +12,9 @@ struct GenerateOptions {
   std::string text_weights, device = "auto";
   std::vector<double> guidance_interval;
   int64_t count = 1, first = 0, seed = -1, frames = 0, height = 0, width = 0, condition_frames = 1,
-          preview_every = 0, crf = 16, max_tokens = 32, threads = 0;
-  double guidance = 1, condition_sigma = 1e-4, strength = 1, fps = 0, sigma_data = 1;
+          preview_every = 0, crf = 16, max_tokens = 32, threads = 0, top_k = 0;
+  double temperature = 1, top_p = 1, guidance = 1, condition_sigma = 1e-4, strength = 1, fps = 0,
+         sigma_data = 1;
   bool batch_guidance = false, pad_text = false;
 
   static void describe(Describe<GenerateOptions>& d) {
@@ -62,6 +63,16 @@ struct GenerateOptions {
         .above(0)
         .range(0, 1)
         .help("share of the sampler's steps that change `video`; 1: all, only condition_frames are kept");
+    d.option("temperature", &O::temperature)
+        .range(0, 100)
+        .help("of a model that predicts codes: its logits are divided by it; 0: always the likeliest code");
+    d.option("top_k", &O::top_k)
+        .range(0, 16777216)
+        .help("codes are drawn from so many of the likeliest ones; 0: from all");
+    d.option("top_p", &O::top_p)
+        .above(0)
+        .range(0, 1)
+        .help("and of these from the fewest whose probabilities reach it");
     d.option("preview_every", &O::preview_every)
         .at_least(0)
         .unit("steps")

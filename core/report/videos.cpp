@@ -22,6 +22,7 @@ std::vector<Fact> video_facts(const json& facts) {
   add("seed",
       facts.is_object() && facts.contains("seed") && facts["seed"].is_number() ? facts["seed"].dump() : "");
   add("sampler", text_at(facts, "sampler"));
+  add("temperature", whole(facts, "temperature"));
   add("steps", whole(facts, "steps"));
   add("model calls", whole(facts, "nfe"));
   add("guidance", whole(facts, "guidance"));

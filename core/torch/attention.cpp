@@ -153,8 +153,12 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
     const VisibleGroups all{1, q.size(1), k.size(1), {0, q.size(1), {}}, {0, k.size(1), {}}};
     return attend_groups(q, k, v, how.scale, all, shared);
   }
+  // Shared keys of a packed row belong to samples, not to frames: of the rule only SAMPLE holds.
+  const bool theirs = how.q_seq && !how.kv_seq;
+  const Frames mine = theirs ? Frames() : rule;
+  const uint32_t over = theirs ? KINORA_OVER_ALL : how.over;
   const int64_t rows = std::max(q_table.size(0), k_table.size(0));
-  if (rows == 1) return attend_plan(q, k, v, how.scale, plans.of(rule, q_table, k_table, how.over), shared);
+  if (rows == 1) return attend_plan(q, k, v, how.scale, plans.of(mine, q_table, k_table, over), shared);
   std::vector<at::Tensor> made;  // tables that differ from sample to sample
   for (int64_t b = 0; b < rows; ++b) {
     const auto one = [b](const at::Tensor& t) {
@@ -162,7 +166,7 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
     };
     const Shared its{one(shared.k_BEHd), one(shared.v_BEHd), one(shared.valid_BE)};
     made.push_back(attend_plan(one(q), one(k), one(v), how.scale,
-                               plans.of(rule, one(q_table), one(k_table), how.over), its));
+                               plans.of(mine, one(q_table), one(k_table), over), its));
   }
   return at::cat(made, 0);
 }

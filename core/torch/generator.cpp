@@ -46,27 +46,69 @@ at::Tensor frames_in(const JobContext& context, const std::filesystem::path& fil
 
 }  // namespace
 
+Generator::Denoising::Denoising(JobContext& context, Network& model, const ComponentSpec& spec,
+                                at::ScalarType stream, at::Device device)
+    : loss(context.open(loss_of(context)), loss_of(context).options),
+      sampler(context.open_slot("sampler"), context.spec().component("sampler")->options),
+      guided(model, spec, loss, stream, static_cast<uint64_t>(context.run().seed), device) {}
+
 Generator::Generator(JobContext& context, const GenerateOptions& options)
     : context_(context),
       options_(options),
-      device_(device_of(options.device)),
       model_part_(part_of(context, "model", "weights", "train")),
       tokenizer_part_(part_of(context, "tokenizer", "tokenizer_weights", "train-tokenizer")),
+      spec_(*context.open(*model_part_.use).spec),
+      device_(NextToken::is_for(spec_) ? at::Device(at::kCPU) : device_of(options.device)),
       facts_(read_facts()),
       parallel_(context),
-      loss_(context.open(loss_of(context)), loss_of(context).options),
-      sampler_(context.open_slot("sampler"), context.spec().component("sampler")->options),
-      model_(context.open(*model_part_.use), model_part_.use->options,
-             {.device = device_, .dtype = parallel_.parameter_dtype()}, parallel_.links()),
       tokenizer_(open_part(context, tokenizer_part_, {.device = device_})),
-      guided_(model_, *context.open(*model_part_.use).spec, loss_, parallel_.dtype(),
-              static_cast<uint64_t>(context.run().seed), device_),
-      shape_(latent_shape()) {
-  model_.load(model_part_.weights);
-  if (const JobSpec* source = text_source(context); source && guided_.takes("text"))
-    text_ = std::make_unique<TextEncoder>(context, *source);
+      shape_(latent_shape()),
+      cache_(cache()),
+      model_(context.open(*model_part_.use), model_part_.use->options,
+             {.device = device_, .dtype = parallel_.parameter_dtype()}, links()) {
   if (!options.guidance_interval.empty() && options.guidance_interval.size() != 2)
     throw Error(KINORA_INVALID, "guidance_interval needs two noise levels, for example [0.2, 5.0]");
+  if (of_codes() != (tokenizer_->info().discrete != 0))
+    raise(KINORA_INVALID, "{} works on {} and {} makes {}; choose the other kind of one of them", spec_.id,
+          of_codes() ? "codes" : "latents", tokenizer_part_.use->id, of_codes() ? "latents" : "codes");
+  model_.load(model_part_.weights);
+  of_codes() ? open_next_token() : open_denoising();
+  if (const JobSpec* source = text_source(context); source && takes("text"))
+    text_ = std::make_unique<TextEncoder>(context, *source);
+}
+
+void Generator::open_denoising() {
+  denoising_ = std::make_unique<Denoising>(context_, model_, spec_, parallel_.dtype(), device_);
+}
+
+void Generator::open_next_token() {
+  const auto refuse = [](bool given, const char* name) {
+    if (given) raise(KINORA_INVALID, "{} is for models that denoise; codes are drawn one by one", name);
+  };
+  refuse(!options_.guidance_interval.empty(), "guidance_interval");
+  refuse(options_.preview_every > 0, "preview_every");
+  refuse(options_.strength != 1, "strength");
+  next_token_ = std::make_unique<NextToken>(
+      model_, spec_, *cache_, std::array{shape_[1], shape_[2], shape_[3]}, tokenizer_->info().codes,
+      TokenSampling{options_.temperature, options_.top_k, options_.top_p}, guidance(),
+      static_cast<uint64_t>(context_.run().seed));
+}
+
+bool Generator::takes(const std::string& input) const {
+  return std::any_of(spec_.inputs.begin(), spec_.inputs.end(),
+                     [&](const auto& i) { return i.name == input; });
+}
+
+// With room for the whole video from the start, so that it never holds two copies.
+std::unique_ptr<KvCacheLink> Generator::cache() const {
+  return NextToken::is_for(spec_) ? std::make_unique<KvCacheLink>(shape_[1] * shape_[2] * shape_[3])
+                                  : nullptr;
+}
+
+std::vector<const kinora_link*> Generator::links() const {
+  auto out = parallel_.links();
+  if (cache_) out.push_back(cache_->get());
+  return out;
 }
 
 at::Tensor Generator::encode(const at::Tensor& video) {
@@ -88,6 +130,7 @@ LatentFacts Generator::read_facts() const {
 std::vector<int64_t> Generator::latent_shape() {
   const auto info = tokenizer_->info();
   auto shape = facts_.shape.empty() ? std::vector<int64_t>{info.channels, 0, 0, 0} : facts_.shape;
+  if (shape.size() == 3) shape.insert(shape.begin(), 1);
   const auto set = [&](size_t at, int64_t asked, int64_t factor, const char* name) {
     if (asked % factor) raise(KINORA_INVALID, "{} = {} must be a multiple of {}", name, asked, factor);
     shape[at] = asked / factor;
@@ -122,7 +165,8 @@ at::Tensor Generator::encoded(const std::filesystem::path& file, int64_t count) 
   const int64_t frames = count > 0 ? count : 1 + (shape_[1] - 1) * info.time;
   const at::Tensor pixels =
       frames_in(context_, file, frames, shape_[2] * info.height, shape_[3] * info.width);
-  return facts_.scale.normalise(encode(video_of(pixels, 0, frames)).to(at::kFloat));
+  const at::Tensor latent = encode(video_of(pixels, 0, frames));
+  return of_codes() ? latent.to(at::kLong) : facts_.scale.normalise(latent.to(at::kFloat));
 }
 
 void Generator::give_text(const Wish& wish, Conditions& with, Conditions& none) {
@@ -132,7 +176,7 @@ void Generator::give_text(const Wish& wish, Conditions& with, Conditions& none) 
       wish.negative.empty() ? at::zeros_like(text) : (*text_)(wish.negative).unsqueeze(0);
   for (const auto& [to, tokens] : {std::pair{&with, text}, std::pair{&none, negative}}) {
     (*to)["text"] = tokens;
-    (*to)["text_mask"] = at::ones({1, tokens.size(1)}, at::kBool);
+    if (takes("text_mask")) (*to)["text_mask"] = at::ones({1, tokens.size(1)}, at::kBool);
   }
 }
 
@@ -142,9 +186,9 @@ int64_t Generator::extra_channels() const {
 
 std::optional<FrameCondition> Generator::given_frames(const Wish& wish) {
   if (!wish.image.empty() && extra_channels() < 2)
-    return FrameCondition(encoded(wish.image, 1), loss_.mix(), options_.condition_sigma);
+    return FrameCondition(encoded(wish.image, 1), denoising_->loss.mix(), options_.condition_sigma);
   if (!wish.video.empty() && options_.strength == 1 && options_.condition_frames > 0)
-    return FrameCondition(encoded(wish.video, options_.condition_frames), loss_.mix(),
+    return FrameCondition(encoded(wish.video, options_.condition_frames), denoising_->loss.mix(),
                           options_.condition_sigma);
   return std::nullopt;
 }
@@ -154,10 +198,10 @@ void Generator::give_channels(const std::optional<FrameCondition>& given, const 
                               Conditions& both) {
   const int64_t extra = extra_channels();
   if (extra == 0) return;
-  if (extra == 1 && guided_.takes("condition_mask")) {
+  if (extra == 1 && takes("condition_mask")) {
     both["condition_mask"] =
         given ? given->mask(shape_[1]) : at::zeros({1, 1, shape_[1], shape_[2], shape_[3]});
-  } else if (extra == tokenizer_->info().time + shape_[0] && guided_.takes("condition")) {
+  } else if (extra == tokenizer_->info().time + shape_[0] && takes("condition")) {
     if (wish.image.empty())
       throw Error(KINORA_INVALID, model_part_.use->id + " makes videos from a picture: set image");
     both["condition"] = channels_of_image(wish);
@@ -187,13 +231,13 @@ std::pair<at::Tensor, int64_t> Generator::beginning(const Wish& wish) {
   const at::Tensor like = at::empty({1, shape_[0], shape_[1], shape_[2], shape_[3]}, at::kDouble);
   const at::Tensor noise = sample_noise(like, wish.seed, wish.number, "generate.noise");
   if (wish.video.empty() || options_.strength == 1) return {noise, 0};
-  const auto levels = sampler_.levels();
+  const auto levels = denoising_->sampler.levels();
   const auto steps = static_cast<double>(levels.size() - 1);
   const auto first = std::clamp<int64_t>(std::llround((1 - options_.strength) * steps), 1,
                                          static_cast<int64_t>(levels.size()) - 2);
   const double level = levels.at(static_cast<size_t>(first));
   const at::Tensor clean = encoded(wish.video, 0).to(at::kDouble);
-  const double keep = sampler_.mix() == KINORA_MIX_BLEND ? 1 - level : 1;
+  const double keep = denoising_->sampler.mix() == KINORA_MIX_BLEND ? 1 - level : 1;
   return {keep * clean + level * noise, first};
 }
 
@@ -204,27 +248,48 @@ void Generator::look(int64_t step, const at::Tensor& x0, const Preview& preview)
 }
 
 Generator::Made Generator::make(const Wish& wish, Progress& progress, const Preview& preview) {
+  return of_codes() ? decoded(wish, progress) : denoised(wish, progress, preview);
+}
+
+Generator::Made Generator::decoded(const Wish& wish, Progress& progress) {
+  Conditions with, none;
+  give_text(wish, with, none);
+  at::Tensor given;
+  if (!wish.image.empty())
+    given = encoded(wish.image, 1);
+  else if (!wish.video.empty() && options_.condition_frames > 0)
+    given = encoded(wish.video, options_.condition_frames);
+  const at::Tensor codes = (*next_token_)(with, none, given, wish.seed, wish.number, progress);
+  const int64_t drawn = codes.numel() - (given.defined() ? given.numel() : 0);
+  return {codes, frames_of(tokenizer_->decode(codes)),
+          drawn, next_token_->calls(),
+          drawn, next_token_->cache_bytes()};
+}
+
+Generator::Made Generator::denoised(const Wish& wish, Progress& progress, const Preview& preview) {
   Conditions with, none;
   give_text(wish, with, none);
   const auto given = given_frames(wish);
   give_channels(given, wish, with);
   give_channels(given, wish, none);
-  guided_.ask(with, none, guidance());
+  GuidedModel& guided = denoising_->guided;
+  const SamplerInstance& sampler = denoising_->sampler;
+  guided.ask(with, none, guidance());
   FunctionDenoiser denoiser([&](const at::Tensor& x, const at::Tensor& sigma) {
-    const Mixed in = remixed({x, sigma}, sampler_.mix(), loss_.mix());
-    const auto ask = [&](const at::Tensor& a, const at::Tensor& b) { return guided_(a, b); };
-    return given ? (*given)(in.x, in.sigma, ask) : guided_(in.x, in.sigma);
+    const Mixed in = remixed({x, sigma}, sampler.mix(), denoising_->loss.mix());
+    const auto ask = [&](const at::Tensor& a, const at::Tensor& b) { return guided(a, b); };
+    return given ? (*given)(in.x, in.sigma, ask) : guided(in.x, in.sigma);
   });
   const auto [start, first] = beginning(wish);
   kinora_denoiser abi = denoiser.abi();
   abi.first = first;
   Call call{wish.seed, wish.number, &progress,
             [&](int64_t step, kinora_tensor x0) { look(step, borrow<at::Tensor>(x0), preview); }};
-  at::Tensor latent = sampler_.sample(abi, start, run_of(call));
+  at::Tensor latent = sampler.sample(abi, start, run_of(call));
   if (given) latent = latent.clone(), latent.narrow(2, 0, given->frames()).copy_(given->clean());
   latent = facts_.scale.denormalise(latent.to(at::kFloat));
-  return {latent, frames_of(decode(latent)), denoiser.calls(), guided_.calls(),
-          static_cast<int64_t>(sampler_.levels().size()) - 1 - first};
+  return {latent, frames_of(decode(latent)), denoiser.calls(), guided.calls(),
+          static_cast<int64_t>(sampler.levels().size()) - 1 - first};
 }
 
 }  // namespace kinora::core

@@ -66,7 +66,7 @@ at::Tensor KvCacheLink::put(at::Tensor& all, int64_t kept, const at::Tensor& x) 
 at::Tensor KvCacheLink::attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const kinora_attention& how) {
   const auto table = borrow<at::Tensor>(how.k_table);
-  if (!table.defined()) return next.attention(q, k, v, how);  // shared keys: text
+  if (!how.kv_seq || !table.defined()) return next.attention(q, k, v, how);  // shared keys: text
   if (at::GradMode::is_enabled() && (k.requires_grad() || v.requires_grad()))
     raise(KINORA_INVALID, "attention '{}': a KV cache is for passes without gradients", how.name);
   auto& b = branches_[pass().branch];

@@ -26,11 +26,11 @@ class RootLink final : public kinora::Link<at::Tensor> {
 
  private:
   struct Made {
-    int64_t frames, rows, cols;
+    std::vector<VideoSize> samples;
     at::Tensor table;
   };
   // One tensor a geometry, so that links and the base know tables again by their address.
-  const at::Tensor& table_of(const kinora_seq_spec& spec, int64_t padding);
+  const at::Tensor& table_of(const std::vector<VideoSize>& samples, int64_t padding);
 
   const Frames& frames_;
   at::Device device_;

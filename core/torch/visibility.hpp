@@ -1,6 +1,7 @@
 // What a run says about its frames, and which tokens see which: the visibility rule. It belongs to the run,
 // not to the model or a strategy; it reads token tables (columns KINORA_TOKEN_*) only.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -22,8 +23,16 @@ struct Frames {
   bool before = false;  // the model's own: a token sees itself and tokens of lower INDEX (KINORA_SEES_BEFORE)
 };
 
-// Table int64 [1, frames * rows * cols + padding, 8] on the CPU, in the one-process order. Rows of padding
-// have INDEX and SAMPLE -1; nothing sees them.
+// Of one video.
+struct VideoSize {
+  int64_t frames, rows, cols;
+  bool operator==(const VideoSize&) const = default;
+};
+
+// Table int64 [1, tokens + padding, 8] on the CPU, in the one-process order, of videos one after the other (a
+// packed row, if there are several): SAMPLE says which, positions begin anew in each, INDEX and FRAME run on.
+// Rows of padding have INDEX and SAMPLE -1; nothing sees them.
+at::Tensor token_table(const Frames& rule, const std::vector<VideoSize>& samples, int64_t padding = 0);
 at::Tensor token_table(const Frames& rule, int64_t frames, int64_t rows, int64_t cols, int64_t padding = 0);
 
 // bool [1 or B, S, L]: which of the L keys each of the S queries sees, tables [1 or B, tokens, 8], on their

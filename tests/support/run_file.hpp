@@ -31,7 +31,8 @@ inline core::Runtime& runtime() {
 
 class ScratchRun {
  public:
-  // more: lines for a job of the run below, by its name; FOLDER in them is the run's.
+  // more: lines for a job of the run below, by its name; FOLDER in them is the run's. They may give the
+  // tokenizer, the dit's model and the film's prompts.
   explicit ScratchRun(const std::map<std::string, std::string>& more = {}) {
     std::string name = (std::filesystem::temp_directory_path() / "kinora-run-XXXXXX").string();
     folder_ = mkdtemp(name.data());
@@ -105,10 +106,15 @@ class ScratchRun {
     };
     job("clips", "curate", fmt::format("input = '{}/film.mp4'\nstages = ['video.probe']", folder_.string()));
     job("shards", "shard", "input = 'clips'");
+    const auto unless_given = [&](const char* name, const std::string& key, const std::string& line) {
+      return lines(name).find(key + " = ") == std::string::npos ? line : "";
+    };
     job("tokenizer", "train-tokenizer",
-        "input = 'shards'\nheight = 16\nwidth = 32\nevery = 8\nframes = 9\n"
-        "tokenizer = { use = 'cosmos', latent_channels = 2, encoder_block_out_channels = [4, 8, 8], "
-        "decode_block_out_channels = [4, 8, 8] }");
+        "input = 'shards'\nheight = 16\nwidth = 32\nevery = 8\nframes = 9\n" +
+            unless_given(
+                "tokenizer", "tokenizer",
+                "tokenizer = { use = 'cosmos', latent_channels = 2, encoder_block_out_channels = [4, 8, 8], "
+                "decode_block_out_channels = [4, 8, 8] }"));
     job("latents", "encode",
         fmt::format(
             "input = ['shards', 'tokenizer']\nheight = 16\nwidth = 32\nevery = 8\nframes = 9\nstride = 4\n"
@@ -118,12 +124,13 @@ class ScratchRun {
             "max_positions = 40 }}",
             folder_.string()));
     job("dit", "train",
-        "input = 'latents'\nmodel = { use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers "
-        "= 1, "
-        "heads = 2, head_size = 12, adaln_lora = 4 }");
+        "input = 'latents'\n" +
+            unless_given("dit", "model",
+                         "model = { use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = "
+                         "1, heads = 2, head_size = 12, adaln_lora = 4 }"));
     job("film", "generate",
         std::string("input = 'dit'\nsampler = { use = 'edm-heun', steps = 3 }\n") +
-            (lines("film").find("prompts = ") == std::string::npos ? "prompts = ['red sea', 'blue']" : ""));
+            unless_given("film", "prompts", "prompts = ['red sea', 'blue']"));
     return out;
   }
   std::filesystem::path folder_;

@@ -107,7 +107,7 @@ class GenerateJob {
 
   void make(const Wish& wish) {
     const auto start = std::chrono::steady_clock::now();
-    Progress progress(context_.spec().name, 0, "steps");
+    Progress progress(context_.spec().name, generator_.tokens(), generator_.of_codes() ? "tokens" : "steps");
     const auto made = generator_.make(wish, progress, [&](int64_t step, const at::Tensor& frame) {
       const auto folder = context_.folder() / "previews" / base_of(wish).filename();
       fs::create_directories(folder);
@@ -128,7 +128,6 @@ class GenerateJob {
 
   // All that makes this video again: `kinora generate --from` reads it.
   json describe(const Wish& wish, const Generator::Made& made) const {
-    const auto& sampler = *context_.spec().component("sampler");
     json options = context_.spec().options;
     options["prompts"] = {wish.prompt};
     options.update({{"prompts_file", ""},
@@ -138,23 +137,35 @@ class GenerateJob {
                     {"count", 1},
                     {"image", wish.image.string()},
                     {"video", wish.video.string()}});
-    return {{"prompt", wish.prompt},
-            {"negative", wish.negative},
-            {"seed", wish.seed},
-            {"number", wish.number},
-            {"guidance", options_.guidance},
-            {"sampler", sampler.id},
-            {"sampler_options", sampler.options.values()},
-            {"precision", context_.spec().component("precision")->id},
-            {"steps", made.steps},
-            {"nfe", made.nfe},
-            {"model_calls", made.model_calls},
-            {"fps", generator_.fps()},
-            {"frames", made.frames.size(0)},
-            {"height", made.frames.size(1)},
-            {"width", made.frames.size(2)},
-            {"job", context_.spec().name},
-            {"options", options}};
+    json about = {{"prompt", wish.prompt},
+                  {"negative", wish.negative},
+                  {"seed", wish.seed},
+                  {"number", wish.number},
+                  {"guidance", options_.guidance},
+                  {"precision", context_.spec().component("precision")->id},
+                  {"steps", made.steps},
+                  {"nfe", made.nfe},
+                  {"model_calls", made.model_calls},
+                  {"fps", generator_.fps()},
+                  {"frames", made.frames.size(0)},
+                  {"height", made.frames.size(1)},
+                  {"width", made.frames.size(2)},
+                  {"job", context_.spec().name},
+                  {"options", options}};
+    about.update(way(made));
+    return about;
+  }
+
+  // How latents came about.
+  json way(const Generator::Made& made) const {
+    if (generator_.of_codes())
+      return {{"temperature", options_.temperature},
+              {"top_k", options_.top_k},
+              {"top_p", options_.top_p},
+              {"cache_tokens", generator_.tokens()},
+              {"cache_bytes", made.cache_bytes}};
+    const auto& sampler = *context_.spec().component("sampler");
+    return {{"sampler", sampler.id}, {"sampler_options", sampler.options.values()}};
   }
 
   void store(const Wish& wish, const Generator::Made& made, json& about) {
@@ -167,7 +178,8 @@ class GenerateJob {
     };
     for (const auto& format : options_.format) {
       if (format == "latents") {
-        write_tensors(name(".latents.safetensors"), {{"latent", made.latent}}, {{"comment", comment}});
+        write_tensors(name(".latents.safetensors"),
+                      {{generator_.of_codes() ? "codes" : "latent", made.latent}}, {{"comment", comment}});
       } else if (format == "png") {
         fs::create_directories(name(""));
         for (int64_t i = 0; i < made.frames.size(0); ++i)

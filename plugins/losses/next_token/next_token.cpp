@@ -36,7 +36,6 @@ class NextToken final : public Loss<Tensor> {
   }
   explicit NextToken(const Options& o) : o_(o) {}
 
-  Tensor level(const Tensor&) override { throw no_noise(); }
   Tensor noisy(const Tensor&, const Tensor&, const Tensor&) override { throw no_noise(); }
   Input input(const Tensor&, const Tensor&) override { throw no_noise(); }
   Tensor estimate(const Tensor&, const Tensor&, const Tensor&) override { throw no_noise(); }

@@ -29,11 +29,12 @@ Ar::Ar(const Options& given, const Ctx& ctx) : options_(checked(given)) {
 
 Ar::Input Ar::input(const Named<Tensor>& in) const {
   const auto& c = options_;
-  const Tensor codes = in["codes"];
+  Tensor codes = in["codes"];
   const bool video = codes.dim() == 4;
-  if (codes.scalar_type() != at::kLong || (!video && codes.dim() != 2) || codes.numel() == 0)
-    refuse(c10::str("codes must be int64 [B, t, h, w] or [B, N], ", codes.scalar_type(), " ", codes.sizes(),
-                    " are given"));
+  if (!at::isIntegralType(codes.scalar_type(), false) || (!video && codes.dim() != 2) || codes.numel() == 0)
+    refuse(c10::str("codes must be integers [B, t, h, w] or [B, N], ", codes.scalar_type(), " ",
+                    codes.sizes(), " are given"));
+  codes = codes.to(at::kLong);
   if (codes.is_cpu() && (codes.min().item<int64_t>() < 0 || codes.max().item<int64_t>() >= c.vocab_size))
     refuse(c10::str("codes from ", codes.min().item<int64_t>(), " to ", codes.max().item<int64_t>(),
                     " are given, vocab_size is ", c.vocab_size));

@@ -155,6 +155,12 @@ TEST(ArModelAlone, SeesNoCodeThatItPredicts) {
   EXPECT_GT(test::difference(after.narrow(1, 6, 1), before.narrow(1, 6, 1)), 1e-3);
 }
 
+TEST(ArModelAlone, TakesTheCodesOfATokenizerAsTheyAre) {
+  Ar ar(kSmall);
+  const Tensor codes = at::arange(12, at::kLong).remainder(9).reshape({1, 3, 2, 2});
+  EXPECT_EQ(test::difference(ar({{"codes", codes.to(at::kInt)}}), ar({{"codes", codes}})), 0);
+}
+
 std::string refusal(const std::function<void()>& f) {
   try {
     f();

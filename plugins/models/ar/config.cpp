@@ -12,8 +12,7 @@ struct Preset {
 constexpr Preset presets[] = {{"4B", 16, 4096, true}, {"12B", 40, 5120, true}};
 
 void describe_tensors(Describe<Config>& d) {
-  d.input("codes", "[B, t, h, w]", "int64",
-          "of a discrete tokenizer, below vocab_size; or [B, N] with `grid`");
+  d.input("codes", "[B, t, h, w]", "int", "of a discrete tokenizer, below vocab_size; or [B, N] with `grid`");
   d.input("grid", "[3]", "int64", "t, h, w of the video of which codes [B, N] are a part");
   d.input("position", "[1]", "int64",
           "place of the first output; left out: 0. From 1 on codes are those just in front of each output "

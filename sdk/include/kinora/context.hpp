@@ -1,5 +1,6 @@
 // The context of a model in C++, see abi/context.h. T is kinora::Tensor (stable tier) or at::Tensor (pinned).
 #pragma once
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -47,6 +48,7 @@ struct Attention {
   Over over = Over::all;
   T kv_valid = {};
   T bias = {};
+  T k_table = {};  // of shared keys of several samples of a packed row
 };
 
 namespace detail {
@@ -126,6 +128,7 @@ class Context {
     how.scale = a.scale;
     how.kv_valid = handle(a.kv_valid);
     how.bias = handle(a.bias);
+    how.k_table = handle(a.k_table);
     return attention(q, k, v, how);
   }
   T attention(const T& q, const T& k, const T& v, const kinora_attention& how) const {
@@ -164,7 +167,14 @@ class Context {
   }
   // x [B, frames * rows * cols, D] -> the local tokens; seq names them from here on.
   T sequence(const T& x, int64_t frames, int64_t rows, int64_t cols, kinora_seq& seq) const {
-    return sequence(x, {sizeof(kinora_seq_spec), 0, frames, rows, cols, nullptr}, seq);
+    return sequence(x, {sizeof(kinora_seq_spec), 0, frames, rows, cols, nullptr, 0, nullptr}, seq);
+  }
+  // A packed row: videos of these frames, rows and cols one after the other.
+  T packed(const T& x, const std::vector<std::array<int64_t, 3>>& sizes, kinora_seq& seq) const {
+    int64_t tokens = 0;
+    for (const auto& [frames, rows, cols] : sizes) tokens += frames * rows * cols;
+    const int64_t* first = sizes.empty() ? nullptr : sizes.front().data();
+    return sequence(x, {sizeof(kinora_seq_spec), 0, tokens, 1, 1, nullptr, sizes.size(), first}, seq);
   }
   T sequence(const T& x, const kinora_seq_spec& spec, kinora_seq& seq) const {
     return made([&](kinora_tensor* o) { return c_->sequence(c_->self, handle(x), &spec, &seq, o); });

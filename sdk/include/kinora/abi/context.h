@@ -76,6 +76,11 @@ typedef struct kinora_seq_spec {
   int64_t rows;
   int64_t cols;
   kinora_tensor table; /* null from a model; the first link makes it, links narrow it on the way down */
+  /* A packed row: n_samples videos one after the other, of sizes[3 i + 0..2] frames, rows and cols. `frames` is then the
+   * number of all tokens, rows and cols are 1. Positions (TIME, ROW, COL, CHUNK) begin anew in each sample, FRAME and
+   * INDEX run on, and no token sees another sample's. From a model only; 0 and null: one video, as above. */
+  uint64_t n_samples;
+  const int64_t* sizes; /* borrowed */
 } kinora_seq_spec;
 
 typedef struct kinora_attention {
@@ -90,6 +95,8 @@ typedef struct kinora_attention {
   kinora_tensor k_shared; /* joint attention: shared keys beside those of kv_seq; null: none */
   kinora_tensor v_shared;
   kinora_tensor q_table; /* null from a model; tables of q and k as they are, rewritten by links */
+  /* From a model null, or for shared keys of several samples of a packed row (kv_seq 0, q_seq not) their table: SAMPLE
+   * says whose they are, INDEX -1 hides a key (kv_valid is null then), the other columns are not read. */
   kinora_tensor k_table;
   /* [1 or B, 1 or heads, S, L], added to scale q k^T; -inf hides a key. For shared queries and keys only: relative
    * positions and the causal order of a text encoder. Null: none. KINORA_UNSUPPORTED from a link that cannot. */
@@ -122,6 +129,7 @@ typedef struct kinora_context {
    * The result has x's dtype; the partial sum of a cut ROW weight may have a wider one, and the link that sums it converts. */
   int32_t (*linear)(void* self, kinora_tensor x, kinora_param w, kinora_param b, kinora_seq, kinora_tensor* out);
   /* q [B, S, heads, d], k, v [B, L, heads, d], INNER, after norms and RoPE; S, L and heads are whatever is local.
+   * k and v may have a divisor of q's heads: each of theirs serves as many of q's that follow each other (GQA).
    * out: as q. softmax(scale q k^T) v over the visible keys. */
   int32_t (*attention)(void* self, kinora_tensor q, kinora_tensor k, kinora_tensor v, const kinora_attention*,
                        kinora_tensor* out);
@@ -163,7 +171,9 @@ KINORA_SLOT(kinora_seq_spec, frames, 8);
 KINORA_SLOT(kinora_seq_spec, rows, 16);
 KINORA_SLOT(kinora_seq_spec, cols, 24);
 KINORA_SLOT(kinora_seq_spec, table, 32);
-KINORA_SIZE(kinora_seq_spec, 40);
+KINORA_SLOT(kinora_seq_spec, n_samples, 40);
+KINORA_SLOT(kinora_seq_spec, sizes, 48);
+KINORA_SIZE(kinora_seq_spec, 56);
 KINORA_SLOT(kinora_attention, struct_size, 0);
 KINORA_SLOT(kinora_attention, over, 4);
 KINORA_SLOT(kinora_attention, name, 8);

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Recipes of configs/ from film to film, with few steps; then again: nothing is redone. A recipe without a case here fails.
+usage: configs.py KINORA ROOT SCRATCH [RECIPE...]"""
+import json, pathlib, shutil, subprocess, sys, time
+
+import safetensors.numpy
+
+KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+ELSEWHERE = {"quickstart"}  # quickstart.py
+SMALL = ["tokenizer.steps=3", "tokenizer.frames=5", "tokenizer.height=32", "tokenizer.width=48"]
+
+
+def small(encode):
+    return [*SMALL, f"{encode}.frames=5", f"{encode}.height=32", f"{encode}.width=48"]
+
+
+def check_codes(out):
+    """Codes stand in the file as drawn, and those that were given first."""
+    film, continued = (json.loads((out / job / "videos/000.json").read_text()) for job in ("film", "continued"))
+    tokens = 2 * 4 * 6
+    assert (film["nfe"], film["model_calls"], film["cache_tokens"]) == (tokens, 2 * tokens, tokens), film
+    assert film["cache_bytes"] == 2 * 1 * 2 * tokens * 2 * 32 * 4, film["cache_bytes"]  # branches, layers, k and v, heads, size
+    assert continued["nfe"] == tokens // 2 and continued["model_calls"] == tokens // 2, continued
+    codes = {job: safetensors.numpy.load_file(out / job / "videos/000.latents.safetensors")["codes"] for job in ("film", "continued")}
+    for job, drawn in codes.items():
+        assert drawn.shape == (1, 2, 4, 6) and drawn.min() >= 0 and drawn.max() < 1000, (job, drawn)
+    assert (codes["film"] != codes["continued"]).any()
+    made = subprocess.run([KINORA, "generate", *command("autoregressive", out)[2:], "--from", str(out / "film/videos/000.mp4")], capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    same = next(pathlib.Path(line) for line in made.stdout.splitlines() if line.endswith(".safetensors"))
+    assert (safetensors.numpy.load_file(same)["codes"] == codes["film"]).all(), "not the video that it came from"
+
+
+def check_flow(out):
+    film = json.loads((out / "film/videos/000.json").read_text())
+    assert (film["sampler"], film["nfe"], film["model_calls"]) == ("sampler/unipc", 4, 8), film
+
+
+# Name of the recipe: its settings, the jobs that train, the jobs that generate, and what else holds.
+CASES = {
+    "autoregressive": ([*small("codes"), "ar.steps=6", "ar.batch=2", "ar.model.n_layers=1", "continued.condition_frames=1",
+                        'film.format=["mp4", "latents"]', 'continued.format=["mp4", "latents"]'], ["tokenizer", "ar"], ["film", "continued"], check_codes),
+    "flow": ([*small("latents"), "stdit.steps=6", "stdit.batch=2", "stdit.model.layers=1", "film.sampler.steps=4"], ["tokenizer", "stdit"], ["film"],
+             check_flow),
+}
+
+
+def command(recipe, out):
+    sets = [a for s in CASES[recipe][0] for a in ("--set", s)]
+    return [KINORA, "run", str(ROOT / f"configs/{recipe}.toml"), "--out", str(out), *sets]
+
+
+def run(recipe, out):
+    done = subprocess.run(command(recipe, out), capture_output=True, text=True)
+    assert done.returncode == 0, f"{recipe}: exit {done.returncode}\n{done.stderr}"
+    return done
+
+
+def files(folder):
+    return {p: p.stat().st_mtime_ns for p in folder.rglob("*") if p.is_file() and p.name != "kinora.log"}
+
+
+def check_video(path):
+    probe = json.loads(subprocess.run(["ffprobe", "-v", "error", "-of", "json", "-show_streams", str(path)], capture_output=True, text=True).stdout)
+    video = next(s for s in probe["streams"] if s["codec_type"] == "video")
+    assert (video["codec_name"], video["width"], video["height"], video["nb_frames"]) == ("h264", 48, 32, "5"), (path, video)
+
+
+def check(recipe):
+    _, trained, films, more = CASES[recipe]
+    out, start = SCRATCH / recipe, time.time()
+    run(recipe, out)
+    for job in trained:
+        lines = [json.loads(line) for line in (out / job / "metrics.jsonl").read_text().splitlines()]
+        assert lines and all(line["loss"] == line["loss"] and not line.get("skipped") for line in lines), (job, lines)
+        assert (out / job / "weights.safetensors").exists(), job
+    for job in films:
+        check_video(out / job / "videos/000.mp4")
+    more(out)
+    assert "data:video/mp4;base64" in (out / "report.html").read_text()
+    before = files(out)
+    again = run(recipe, out)
+    assert files(out) == before, f"{recipe}: a second run changed files"
+    jobs = (ROOT / f"configs/{recipe}.toml").read_text().count("[[job]]")
+    assert again.stderr.count("already done") == jobs, again.stderr
+    print(f"{recipe}: all checks passed in {time.time() - start:.0f} s")
+
+
+def main():
+    found = {p.stem for p in (ROOT / "configs").glob("*.toml")}
+    assert found == set(CASES) | ELSEWHERE, f"recipes {sorted(found)}, tested {sorted(set(CASES) | ELSEWHERE)}"
+    shutil.rmtree(SCRATCH, ignore_errors=True)
+    for recipe in sys.argv[4:] or sorted(CASES):
+        check(recipe)
+
+
+main()
