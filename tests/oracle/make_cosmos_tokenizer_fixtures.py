@@ -8,13 +8,13 @@ Weights and inputs are those of oracle_numbers.py, of the parameter's name in th
 (float64) and, in their metadata, Kinora's options and the original names with their shapes. The .jit files are what
 NVIDIA publishes: traced `encoder_jit()` and `decoder_jit()`, in float32.
 """
+import copy
 import json
 import pathlib
 import sys
 import tempfile
 import types
 import zipfile
-
 
 import torch
 from diffusers import AutoencoderKLCosmos
@@ -159,18 +159,48 @@ def of_nvidia(models):
         tensors |= {f"{name}.grad.param.{k}": p.grad.clone() for k, p in model.named_parameters()
                     if k.startswith(("encoder.conv_in", "quant_conv", "post_quant_conv")) and p.numel() < 4000}
         metadata[name] = json.dumps(options(kind, config))
+        metadata[f"{name}.float32"] = json.dumps(own_float32(model, kind, name, video, tensors))
         metadata[f"{name}.keys"] = json.dumps({k: list(p.shape) for k, p in model.named_parameters()})
         if name in ("cv", "dv2"):
             trace(model, name, video, latent, tensors.get(f"{name}.codes"))
     return tensors, metadata
 
 
-def trace(model, name, video, latent, codes):
-    torch.set_default_dtype(torch.float32)
+def single(model):
+    """The model in float32; the wavelets are no parameters."""
     model.to(dtype=torch.float32)
     for module in model.modules():
         if getattr(module, "patch_method", "") == "haar":
             module.wavelets = module.wavelets.float()
+    return model
+
+
+def own_float32(model, kind, name, video, exact):
+    """How far NVIDIA's own float32 is from its float64, relative to the largest number: what rounding costs anybody."""
+    torch.set_default_dtype(torch.float32)
+    model = single(copy.deepcopy(model))
+    model.zero_grad()
+    x = video.detach().float().requires_grad_()
+    made = model.encode(x)
+    latent = made[1] if kind[0] == "D" else made[0]
+    decoded = model.decode(latent)
+    (decoded * numbers("grad.decoded", tuple(decoded.shape)).float()).sum().backward()
+    of = lambda a, b: ((a.double() - b).abs().max() / b.abs().max()).item()
+    wanted = {k: v for k, v in exact.items() if k.startswith(f"{name}.grad.param.")}
+    most = max(v.abs().max() for v in wanted.values())
+    gradients = dict(model.named_parameters())
+    out = {"latent": of(latent, exact[f"{name}.latent"]), "decoded": of(decoded, exact[f"{name}.decoded"]),
+           "grad.video": of(x.grad, exact[f"{name}.grad.video"]),
+           "grad.param": max((gradients[k.split(".grad.param.")[1]].grad.double() - v).abs().max() / most
+                             for k, v in wanted.items()).item()}
+    torch.set_default_dtype(torch.float64)
+    print(name, "in float32:", out)
+    return out
+
+
+def trace(model, name, video, latent, codes):
+    torch.set_default_dtype(torch.float32)
+    single(model)
     with torch.no_grad():
         into = latent if codes is None else codes
         for part, x in (("encoder", video), ("decoder", into)):

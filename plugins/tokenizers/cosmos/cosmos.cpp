@@ -1,5 +1,7 @@
 #include "plugins/tokenizers/cosmos/cosmos.hpp"
 
+#include "plugins/tokenizers/cosmos/names.hpp"
+
 namespace kinora::cosmos {
 namespace {
 
@@ -23,6 +25,11 @@ void CosmosTokenizer::describe(Describe<Options>& d) {
   d.output("latent", "[B, latent_channels, t, h, w]", "float",
            "of formulation FSQ: codes [B, t, h, w], int32");
   d.output("posterior", "[B, embedding_dim, t, h, w]", "float", "of formulation FSQ: the codes' vectors");
+  // NVIDIA's names count the decoder's blocks from the other end, and a name does not say how many there are.
+  for (const int64_t up_blocks : {3, 2, 4, 1})
+    d.layout(up_blocks == 3 ? "nvidia" : "nvidia-" + std::to_string(up_blocks),
+             "of Cosmos-Tokenizer, whose decoder has " + std::to_string(up_blocks) + " up blocks",
+             [up_blocks](const std::string& name) { return diffusers_name(name, up_blocks); });
   std::vector<std::string> sizes = published_sizes();
   sizes.insert(sizes.begin(), "");
   d.option("size", &Options::size)

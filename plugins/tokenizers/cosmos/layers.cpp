@@ -65,8 +65,10 @@ FrameNorm::FrameNorm(const Scope& at, const std::string& name, int64_t channels)
       bias_(declare(at, name + (at.image ? ".bias" : ".norm.bias"), {channels}, Init::zeros())) {}
 
 Tensor FrameNorm::operator()(const Pass& run, const Tensor& x) const {
-  return clip(at::group_norm(frames(x), groups_, run.value(weight_, x), run.value(bias_, x), 1e-6),
-              x.size(0));
+  // Of channels-last images libtorch takes the variance as E[x^2] - E[x]^2, which a small group far from zero
+  // cancels to nothing; of contiguous ones as the mean squared deviation.
+  const Tensor images = groups_ > 1 ? frames(x).contiguous() : frames(x);
+  return clip(at::group_norm(images, groups_, run.value(weight_, x), run.value(bias_, x), 1e-6), x.size(0));
 }
 
 FactorisedConv::FactorisedConv(const Scope& at, const std::string& name, int64_t in, int64_t out, Start start)

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plugins/tokenizers/wan/names.hpp"
+
 namespace kinora::wan {
 namespace {
 
@@ -78,6 +80,8 @@ void WanTokenizer::describe(Describe<Options>& d) {
   d.input("video", "[B, 3, T, H, W]", "float",
           "in [-1, 1]; T is 1 + 4 n, rows and columns multiples of 8 or 16");
   d.output("latent", "[B, z_dim, t, h, w]", "float");
+  d.layout("original", "of the authors' checkpoints, 2.1 and 2.2",
+           [](const std::string& name) { return diffusers_name(name); });
   describe_network(d);
   describe_use(d);
 }

@@ -64,9 +64,10 @@ struct WanCase : Oracle {
     options.erase("shape");
     if (options.contains("tiles")) tiles = options["tiles"];
     options.erase("tiles");
+    options.erase("float32");  // how far diffusers' own float32 is from its float64
   }
   std::vector<int64_t> shape;  // B T H W
-  core::json tiles;
+  core::json tiles = core::json::object();
   core::json with(const core::json& more) const {
     core::json all = options;
     all.update(more);
