@@ -10,6 +10,7 @@
 
 #include "core/run/cancel.hpp"
 #include "core/run/digest.hpp"
+#include "core/run/identity.hpp"
 #include "core/torch/checkpoint.hpp"
 #include "core/torch/clips.hpp"
 #include "core/torch/convert.hpp"
@@ -573,7 +574,7 @@ TEST(LoraJob, LeavesWhatConvertMergesIntoTheSameWeights) {
 
 TEST(LoraJob, RefusesWhatNamesNoAdapter) {
   const auto said = [](const std::string& lines) { return failure(*training(Knobs(), lines)); };
-  EXPECT_THAT(said("lora = 'rank=2 targets=linear_kqv'\n"), HasSubstr("did you mean 'linear_qkv'?"));
+  EXPECT_THAT(said("lora = 'rank=2 targets=linear_porj'\n"), HasSubstr("did you mean 'linear_proj'?"));
   EXPECT_THAT(said(std::string(kLora) + "adapter = 'x'\n"), HasSubstr("lora and adapter are both given"));
   EXPECT_THAT(said("lora = '/'\n"), HasSubstr("to go on with an adapter: adapter = '/'"));
   const ScratchRun bare(std::map<std::string, std::string>{{"dit", kLora}});
@@ -591,6 +592,20 @@ TEST(TrainJob, OnTheCpuByNameIsTheSameAsByItself) {
             0);
   EXPECT_THAT(failure(*training(Knobs(), "device = 'cuda'\n")), HasSubstr("device 'cuda': " + why_no_gpu()));
   EXPECT_THAT(failure(*training(Knobs(), "device = 'gpu'\n")), HasSubstr("give auto, cpu, cuda or cuda:N"));
+}
+
+TEST(TrainJob, IsTheSameJobOnAnyDevice) {
+  const ScratchRun run;
+  RunFile file = run.run();
+  JobSpec* dit = nullptr;
+  for (auto& job : file.jobs)
+    if (job.name == "dit") dit = &job;
+  ASSERT_TRUE(dit);
+  const std::string before = job_digest(file, *dit);
+  dit->options["device"] = "cuda:1";
+  EXPECT_EQ(job_digest(file, *dit), before);
+  dit->options["lora"] = "rank=2 targets=linear_qkv";
+  EXPECT_NE(job_digest(file, *dit), before);
 }
 
 // Two operations a multiplication with its addition; a backward is two forwards, without LoRA's frozen one.

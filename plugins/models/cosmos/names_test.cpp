@@ -25,18 +25,21 @@ TEST_P(Keys, OfAWholeCheckpointBecomeDiffusers) {
 }
 
 TEST_P(Keys, ComeBackTheSame) {
-  for (const auto& [original, wanted] : pairs.items())
-    if (!wanted.get<std::string>().empty())
-      EXPECT_EQ(original_name(wanted.get<std::string>(), release), "net." + original);
+  for (const auto& [original, wanted] : pairs.items()) {
+    const std::string name = wanted;
+    if (name.empty()) continue;
+    EXPECT_EQ(original_name(name, release), "net." + original);
+  }
   EXPECT_EQ(original_name(diffusers_name("net.unknown.weight", release), release), "net.unknown.weight");
 }
 
 // What tells the releases' files apart: the other's blocks keep their names, and are no parameters.
 TEST_P(Keys, OfTheOtherReleaseAreNotTaken) {
   const auto other = release == Release::predict1 ? Release::predict2 : Release::predict1;
-  for (const auto& [original, wanted] : pairs.items())
-    if (!wanted.get<std::string>().empty() && original.starts_with("blocks."))
-      EXPECT_EQ(diffusers_name(original, other), original);
+  for (const auto& [original, wanted] : pairs.items()) {
+    if (wanted.get<std::string>().empty() || !original.starts_with("blocks.")) continue;
+    EXPECT_EQ(diffusers_name(original, other), original);
+  }
 }
 
 TEST_P(Keys, CoverEveryParameterOfTheModelOnce) {
