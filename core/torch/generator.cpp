@@ -71,8 +71,8 @@ Generator::Generator(JobContext& context, const GenerateOptions& options)
   if (of_codes() != (tokenizer_->info().discrete != 0))
     raise(KINORA_INVALID, "{} works on {} and {} makes {}; choose the other kind of one of them", spec_.id,
           of_codes() ? "codes" : "latents", tokenizer_part_.use->id, of_codes() ? "latents" : "codes");
-  model_.load(model_part_.weights);
   of_codes() ? open_next_token() : open_denoising();
+  model_.load(model_part_.weights);
   if (const JobSpec* source = text_source(context); source && takes("text"))
     text_ = std::make_unique<TextEncoder>(context, *source);
 }

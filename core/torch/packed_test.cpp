@@ -59,7 +59,7 @@ class Packed : public testing::TestWithParam<std::tuple<std::string, Over>> {
     Frames f;
     f.causal = name != "all" && name != "before";
     f.before = name == "before";
-    if (name == "window") f.chunk = 1, f.window = 2, f.sink = 1;
+    if (name == "window") f.chunk = 1, f.window = 2;
     if (name == "chunks") f.chunk = 2;
     if (name == "forcing") f.streams = 2;
     return f;
