@@ -106,9 +106,12 @@ class ScratchRun {
     job("clips", "curate", fmt::format("input = '{}/film.mp4'\nstages = ['video.probe']", folder_.string()));
     job("shards", "shard", "input = 'clips'");
     job("tokenizer", "train-tokenizer",
-        "input = 'shards'\nheight = 16\nwidth = 32\nevery = 8\nframes = 9\n"
-        "tokenizer = { use = 'cosmos', latent_channels = 2, encoder_block_out_channels = [4, 8, 8], "
-        "decode_block_out_channels = [4, 8, 8] }");
+        std::string("input = 'shards'\nheight = 16\nwidth = 32\nevery = 8\nframes = 9\n") +
+            (lines("tokenizer").find("tokenizer = ") == std::string::npos
+                 ? "tokenizer = { use = 'cosmos', latent_channels = 2, encoder_block_out_channels = [4, 8, "
+                   "8], "
+                   "decode_block_out_channels = [4, 8, 8] }"
+                 : ""));
     job("latents", "encode",
         fmt::format(
             "input = ['shards', 'tokenizer']\nheight = 16\nwidth = 32\nevery = 8\nframes = 9\nstride = 4\n"
