@@ -8,7 +8,11 @@ namespace kinora::core {
 
 struct TrainTokenizerOptions : OptimizerOptions {
   int64_t frames = 17, every = 1, height = 64, width = 96, memory = int64_t{1} << 30;
-  double l1 = 1.0, mse = 1.0;
+  double l1 = 1.0, mse = 1.0, kl = 0, perceptual_weight = 1, critic_weight = 0.8, critic_learning_rate = 1e-4,
+         image_share = 0, validation = 0;
+  int64_t critic_start = 0;
+  bool partial = false;
+  std::string last_layer;
   static void describe(Describe<TrainTokenizerOptions>& d) {
     d.name("train-tokenizer").help("Fits a video tokenizer to the clips by reconstruction");
     describe_optimizer(d);
@@ -29,6 +33,34 @@ struct TrainTokenizerOptions : OptimizerOptions {
         .help("decoded clips that are kept");
     d.option("l1", &TrainTokenizerOptions::l1).at_least(0).help("weight of the mean absolute error");
     d.option("mse", &TrainTokenizerOptions::mse).at_least(0).help("weight of the mean squared error");
+    describe_tuning(d);
+  }
+
+ private:
+  using O = TrainTokenizerOptions;
+  static void describe_tuning(Describe<O>& d) {
+    d.option("partial", &O::partial)
+        .help("what of `weights` does not fit is drawn anew; weights.txt says which");
+    d.option("kl", &O::kl)
+        .at_least(0)
+        .help(
+            "weight of the divergence from a standard normal, summed over a latent; above 0 latents are "
+            "drawn");
+    d.option("perceptual_weight", &O::perceptual_weight).at_least(0).help("of the loss in `perceptual`");
+    d.option("critic_weight", &O::critic_weight)
+        .at_least(0)
+        .help("of the adversarial loss, times the ratio of gradients at last_layer in each microbatch");
+    d.option("critic_start", &O::critic_start).at_least(0).unit("steps").help("done before the critic acts");
+    d.option("critic_learning_rate", &O::critic_learning_rate).above(0).help("constant");
+    d.option("last_layer", &O::last_layer)
+        .help("the decoder's last layer, by name; empty: the last parameter with conv_out in its name");
+    d.option("image_share", &O::image_share)
+        .range(0, 1)
+        .help("share of microbatches whose samples are single frames");
+    d.option("validation", &O::validation)
+        .at_least(0)
+        .below(1)
+        .help("share of clips kept out of training, by a hash of their keys, and then judged; 0: none");
   }
 };
 
@@ -37,7 +69,7 @@ struct EncodeOptions {
           memory = int64_t{1} << 28;
   double sigma_data = 0.5;
   bool pad_text = false;
-  std::string text_weights = "asset:minilm/model.safetensors";
+  std::string text_weights = "asset:minilm/model.safetensors", tokenizer_weights;
   static void describe(Describe<EncodeOptions>& d) {
     d.name("encode").help(
         "Caches latents and text embeddings of the clips, so that training does not compute them");
@@ -65,6 +97,10 @@ struct EncodeOptions {
             "fills every caption up to max_tokens with zeros, which the model attends to, as Wan and Cosmos "
             "do");
     d.option("memory", &EncodeOptions::memory).bytes().at_least(1 << 20).help("decoded clips that are kept");
+    d.option("tokenizer_weights", &EncodeOptions::tokenizer_weights)
+        .path()
+        .help(
+            "of a tokenizer of its own: a file, a diffusers folder or one with encoder.jit and decoder.jit");
     d.option("text_weights", &EncodeOptions::text_weights).path().help("safetensors of the text encoder");
     d.option("threads", &EncodeOptions::threads).range(0, 4096).help("of tensor operations; 0: one a core");
   }

@@ -24,17 +24,23 @@ std::vector<JobKind> make_kinds() {
                    {engine, {"shard", "stage", "shard.webdataset", true, false, "the writer"}},
                    {"curate"}});
   kinds.push_back({described_job<TrainTokenizerOptions>(),
-                   {{"tokenizer", "tokenizer", "", true, false, "what is trained"}, parallel, collective},
+                   {{"tokenizer", "tokenizer", "", true, false, "what is trained"},
+                    {"perceptual", "loss", "", false, false, "distance of two videos, such as lpips"},
+                    {"critic", "model", "", false, false, "of an adversarial loss: patch-discriminator"},
+                    parallel,
+                    collective},
                    {"shard"},
                    true,
                    true});
-  kinds.push_back({described_job<EncodeOptions>(),
-                   {{"read", "stage", "video.read", true, false, "decodes clips"},
-                    {"text", "model", "minilm", true, false, "text encoder"},
-                    {"words", "stage", "text.wordpiece", true, false, "text to tokens"}},
-                   {"shard", "train-tokenizer"},
-                   true,
-                   true});
+  kinds.push_back(
+      {described_job<EncodeOptions>(),
+       {{"read", "stage", "video.read", true, false, "decodes clips"},
+        {"tokenizer", "tokenizer", "", false, false, "a published one, instead of a train-tokenizer job's"},
+        {"text", "model", "minilm", true, false, "text encoder"},
+        {"words", "stage", "text.wordpiece", true, false, "text to tokens"}},
+       {"shard", "train-tokenizer"},
+       true,
+       true});
   kinds.push_back({described_job<TrainOptions>(),
                    {{"model", "model", "", true, false, "what is trained"},
                     {"loss", "loss", "edm", true, false, "what it is trained on"},

@@ -19,6 +19,7 @@ using nlohmann::json;
 
 constexpr const char* kWeights = "weights.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
+constexpr const char* kMore = "more.safetensors";
 constexpr std::string_view kEma = "ema-", kTensors = ".safetensors";
 constexpr const char* kState = "state.json";
 constexpr int kFormat = 2;
@@ -97,6 +98,7 @@ fs::path save_checkpoint(const fs::path& root, const Checkpoint& c) {
   auto folder = or_throw(AtomicFolder::create(path));
   write_tensors(folder.temporary() / kWeights, c.weights, {{"format", "pt"}});
   if (!c.optimizer.empty()) write_tensors(folder.temporary() / kOptimizer, c.optimizer);
+  if (!c.more.empty()) write_tensors(folder.temporary() / kMore, c.more);
   for (const auto& [decay, tensors] : c.ema)
     write_tensors(folder.temporary() / fmt::format("{}{}{}", kEma, decay, kTensors), tensors,
                   {{"format", "pt"}});
@@ -122,6 +124,7 @@ Checkpoint load_checkpoint(const fs::path& folder, const std::string& config_has
           folder.string(), c.state.config_hash, config_hash);
   c.weights = read_tensors(folder / kWeights);
   if (fs::exists(folder / kOptimizer)) c.optimizer = read_tensors(folder / kOptimizer);
+  if (fs::exists(folder / kMore)) c.more = read_tensors(folder / kMore);
   for (const auto& entry : fs::directory_iterator(folder)) {
     const auto name = entry.path().filename().string();
     if (name.starts_with(kEma) && name.ends_with(kTensors))

@@ -2,6 +2,7 @@
 //   weights.safetensors     parameters by name, whole, in their dtype
 //   optimizer.safetensors   first.NAME and second.NAME: AdamW's moments
 //   ema-0.99.safetensors    averages by name, a file for each decay that the run keeps
+//   more.safetensors        what the job keeps beside the network, if anything
 //   state.json              TrainState
 // Written under a temporary name, flushed, then renamed: a folder named step-* is complete.
 #pragma once
@@ -31,6 +32,7 @@ struct Checkpoint {
   TrainState state;
   NamedTensors weights, optimizer;
   std::map<std::string, NamedTensors> ema;  // by decay_name()
+  NamedTensors more;                        // of the job itself: a critic
 };
 
 // Throws kinora::Error(KINORA_NO_MEMORY) for a full disk, KINORA_IO for the rest; nothing named step-* is

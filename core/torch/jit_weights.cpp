@@ -8,7 +8,16 @@
 
 namespace kinora::core {
 
+bool is_jit(const std::filesystem::path& path) {
+  return path.extension() == ".jit" || std::filesystem::exists(path / "encoder.jit");
+}
+
 NamedTensors read_jit(const std::filesystem::path& path) {
+  if (std::filesystem::is_directory(path)) {
+    NamedTensors both = read_jit(path / "encoder.jit");
+    both.merge(read_jit(path / "decoder.jit"));
+    return both;
+  }
   if (!std::filesystem::exists(path)) throw Error(KINORA_NOT_FOUND, path.string() + " does not exist");
   NamedTensors out;
   try {

@@ -2,9 +2,11 @@
 
 #include <ATen/ATen.h>
 
+#include "core/log.hpp"
 #include "core/plugin/host.hpp"
 #include "core/run/apply_published.hpp"
 #include "core/suggest.hpp"
+#include "core/torch/jit_weights.hpp"
 #include "core/torch/torch_guard.hpp"
 #include "kinora/abi/model.h"
 #include "kinora/abi/tokenizer.h"
@@ -105,19 +107,45 @@ std::map<std::string, const SafeTensor*> renamed(
 }
 
 PublishedWeights::PublishedWeights(const std::filesystem::path& given, const Component& c,
-                                   const Parameters& parameters)
-    : file_(or_throw(Safetensors::open(published_part(given, *c.spec)))),
-      layout_(layout_of(c, file_.names(), names_of(parameters))),
-      tensors_(renamed(file_, [this](const std::string& name) { return layout_.ours(name); })) {}
+                                   const Parameters& parameters) {
+  if (is_jit(given)) {
+    read_archives(given, c, parameters);
+    return;
+  }
+  file_ = or_throw(Safetensors::open(published_part(given, *c.spec)));
+  layout_ = layout_of(c, file_.names(), names_of(parameters));
+  tensors_ = renamed(file_, [this](const std::string& name) { return layout_.ours(name); });
+}
+
+void PublishedWeights::read_archives(const std::filesystem::path& given, const Component& c,
+                                     const Parameters& parameters) {
+  const auto ours = names_of(parameters);
+  const NamedTensors all = read_jit(given);
+  std::vector<std::string> names, left;
+  for (const auto& [name, t] : all) names.push_back(name);
+  layout_ = layout_of(c, names, ours);
+  for (const auto& [name, t] : all) {
+    const std::string to = layout_.ours(name);
+    if (!ours.count(to))
+      left.push_back(name);
+    else if (!archives_.emplace(to, t).second)
+      raise(KINORA_DATA, "{}: two tensors would be called '{}'", given.string(), to);
+  }
+  if (!left.empty())
+    log_warn("{}: {} of {} tensors are no parameters of {} and are left out, the first of them '{}'",
+             given.string(), left.size(), all.size(), c.spec->id, left[0]);
+}
 
 std::vector<std::string> PublishedWeights::names() const {
   std::vector<std::string> out;
   for (const auto& [name, t] : tensors_) out.push_back(name);
+  for (const auto& [name, t] : archives_) out.push_back(name);
   return out;
 }
 
 Find PublishedWeights::find() const {
   return [this](const std::string& name) {
+    if (const auto found = archives_.find(name); found != archives_.end()) return found->second;
     const auto it = tensors_.find(name);
     return it == tensors_.end() ? at::Tensor() : as_tensor(file_, *it->second);
   };

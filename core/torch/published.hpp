@@ -47,7 +47,9 @@ Layout layout_of(const Component& component, const std::vector<std::string>& nam
 // An open file whose tensors are called as the component calls them.
 class PublishedWeights {
  public:
-  // The part of a pipeline's folder that fits the component is found, the layout too. Throws kinora::Error.
+  // The part of a pipeline's folder that fits the component is found, the layout too. Of TorchScript archives
+  // (jit_weights.hpp) what no parameter is called after is left out, with a warning: NVIDIA's tokenizers hold
+  // resamplers that they do not use. Throws kinora::Error.
   PublishedWeights(const std::filesystem::path& given, const Component& component,
                    const Parameters& parameters);
   const Layout& layout() const { return layout_; }
@@ -55,8 +57,10 @@ class PublishedWeights {
   Find find() const;  // outlived by this
 
  private:
+  void read_archives(const std::filesystem::path&, const Component&, const Parameters&);
   Safetensors file_;
   Layout layout_;
+  std::map<std::string, at::Tensor> archives_;
   std::map<std::string, const SafeTensor*> tensors_;
 };
 

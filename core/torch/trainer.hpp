@@ -33,6 +33,10 @@ class Trainer {
   // Called after each step on every rank, before its line is logged: adds to the line, and returns whether
   // the line must be logged whatever log_every says. `step`: steps done.
   std::function<bool(int64_t step, nlohmann::json& line)> on_step;
+  // What the job keeps beside the network, such as a critic: asked for on every rank with every checkpoint,
+  // in copies of its own; and what the checkpoint that training goes on from had (empty: none).
+  std::function<NamedTensors()> job_state;
+  const NamedTensors& restored_job_state() const { return restored_; }
   // What speed is measured by: flops_per_sample may be set before run(); peak_flops is options.peak_flops, or
   // measured.
   Throughput throughput;
@@ -87,6 +91,7 @@ class Trainer {
   int64_t tokens_ = 0;                             // of the step, over all ranks
   double loss_ = 0;  // of the last finite step, also when it was done before a resume
   SigmaLosses by_sigma_, by_sigma_of_step_;
+  NamedTensors restored_;
   double seconds_per_step_ = 0, saving_ = 0,
          running_ = 0;  // seconds that training waited for checkpoints, and all
 };

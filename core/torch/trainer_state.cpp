@@ -54,6 +54,7 @@ void Trainer::restore(const std::filesystem::path& folder) {
   loss_ = saved.state.loss;
   skipped_ = saved.state.skipped;
   by_sigma_ = saved.state.by_sigma;
+  restored_ = saved.more;
   log_info("{}: going on after step {}", context_.spec().name, step_);
 }
 
@@ -72,6 +73,7 @@ void Trainer::save() {
   out.state.by_sigma = by_sigma_;
   out.weights = copied(values_of(chain));
   out.optimizer = join_moments(copied(optimizer_.first_moments()), copied(optimizer_.second_moments()));
+  if (job_state) out.more = job_state();
   for (auto& e : averages_) {
     out.state.ema_updates = e.updates();
     out.ema[decay_name(e.decay())] = copied(e.values());

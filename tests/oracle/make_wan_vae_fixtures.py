@@ -9,6 +9,7 @@ decodes, rounds before it repeats pixels, and its encoder cannot call the attent
 `as_written` mends the three.
 """
 import contextlib
+import copy
 import importlib.util
 import json
 import pathlib
@@ -76,11 +77,12 @@ class AsWritten:
 
 
 @contextlib.contextmanager
-def as_written():
+def as_written(wide=True):
     to_float, attend = torch.Tensor.float, autoencoder_kl_wan.WanAttentionBlock.forward
     autoencoder_kl_wan.WanAttentionBlock.forward = lambda self, x, **_: attend(self, x)
     autoencoder_kl_wan.torch = AsWritten()
-    torch.Tensor.float = torch.Tensor.double
+    if wide:
+        torch.Tensor.float = torch.Tensor.double
     try:
         yield
     finally:
@@ -113,6 +115,7 @@ def case(name, config, shape, tile, tensors):
     model = fill(AutoencoderKLWan(**config))
     video = numbers("video", (B, C, T, H, W)).requires_grad_()
     code = numbers("code", (B, z, 1 + (T - 1) // time, H // space, W // space)).requires_grad_()
+    single = copy.deepcopy(model)
     with as_written():
         posterior = model.encode(video).latent_dist
         (posterior.mode() * numbers("grad_latent", tuple(posterior.mode().shape))).sum().backward()
@@ -132,7 +135,21 @@ def case(name, config, shape, tile, tensors):
                 wide = numbers("wide", (B, C, 1 + time, H, 2 * W))
                 tensors[f"{name}.tiled_moments"] = model.encode(wide).latent_dist.parameters
                 tensors[f"{name}.tiled_decoded"] = model.decode(code[:, :, :2]).sample[..., ::5, ::5]
-    return json.dumps(dict(options, shape=shape))
+    own = own_float32(single, video, code, {k: tensors[f"{name}.{k}"] for k in ("grad_code", "grad_video")})
+    print(name, "in float32:", own)
+    return json.dumps(dict(options, shape=shape, float32=own))
+
+
+def own_float32(model, video, code, exact):
+    """How far diffusers' own float32 is from its float64, relative to the largest number: what rounding costs anybody."""
+    model = model.float()
+    x, z = (t.detach().float().requires_grad_() for t in (video, code))
+    with as_written(wide=False):
+        mode, decoded = model.encode(x).latent_dist.mode(), model.decode(z).sample
+        (mode * numbers("grad_latent", tuple(mode.shape)).float()).sum().backward()
+        (decoded * numbers("grad_video", tuple(decoded.shape)).float()).sum().backward()
+    of = lambda a, b: ((a.double() - b).abs().max() / b.abs().max()).item()
+    return {"grad_code": of(z.grad, exact["grad_code"]), "grad_video": of(x.grad[..., ::3, ::3], exact["grad_video"])}
 
 
 def original(repository, file):

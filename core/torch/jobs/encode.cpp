@@ -9,6 +9,7 @@
 #include "core/torch/jobs/jobs.hpp"
 #include "core/torch/latents.hpp"
 #include "core/torch/network.hpp"
+#include "core/torch/parts.hpp"
 #include "core/torch/text_encoder.hpp"
 
 namespace kinora::core {
@@ -53,7 +54,8 @@ void run_encode(JobContext& context) {
   Clips clips(context, context.folder_of(context.need_upstream("shard")),
               {{"height", options.height}, {"width", options.width}, {"stride", options.every}},
               options.memory);
-  const auto tokenizer = trained_tokenizer(context, context.need_upstream("train-tokenizer"));
+  const auto tokenizer =
+      open_part(context, part_of(context, "tokenizer", "tokenizer_weights", "train-tokenizer"));
   const bool codes = tokenizer->info().discrete != 0;
   TextEncoder text(context, context.spec());
   LatentCacheWriter cache(context.folder() / "latents.h5",

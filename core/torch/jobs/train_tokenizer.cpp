@@ -8,20 +8,28 @@
 #include "core/torch/clips.hpp"
 #include "core/torch/jobs/jobs.hpp"
 #include "core/torch/noise.hpp"
+#include "core/torch/tokenizer_critic.hpp"
+#include "core/torch/tokenizer_objective.hpp"
+#include "core/torch/tokenizer_start.hpp"
+#include "core/torch/torch_guard.hpp"
 #include "core/torch/trainer.hpp"
+#include "core/torch/validation.hpp"
 
 namespace kinora::core {
 namespace {
-
-double psnr(const at::Tensor& a, const at::Tensor& b) {  // of videos in [-1, 1]
-  return -10 * std::log10((a - b).square().mean().item<double>() / 4);
-}
 
 // A random crop in time: which frame it starts with depends on (seed, n) only.
 int64_t start_of(int64_t n, int64_t length, int64_t frames, uint64_t seed) {
   const double u = sample_uniform({1}, seed, n, "tokenizer.start").item<double>();
   return std::min<int64_t>(static_cast<int64_t>(u * static_cast<double>(length - frames + 1)),
                            length - frames);
+}
+
+// Microbatches are videos or, all of their samples, images: which depends on the seed and on the number of
+// the first sample of the microbatch over all ranks, never on who computes it.
+bool of_images(int64_t first, const TrainTokenizerOptions& o, uint64_t seed) {
+  const int64_t size = o.batch / o.accumulate;
+  return sample_uniform({1}, seed, first - first % size, "tokenizer.image").item<double>() < o.image_share;
 }
 
 class TokenizerTraining {
@@ -34,61 +42,92 @@ class TokenizerTraining {
                {{"height", o.height}, {"width", o.width}, {"stride", o.every}}, o.memory),
         parallel_(context),
         network_(context.open_slot("tokenizer"), context.spec().component("tokenizer")->options,
-                 {.seed = seed_, .dtype = parallel_.parameter_dtype()}, parallel_.links()) {
-    for (int64_t i = 0; i < clips_.size(); ++i) {
-      const at::Tensor frames = clips_.try_frames(i);
-      if (!frames.defined()) continue;
-      if (frames.size(0) < o.frames)
-        ++too_short_;
-      else
-        usable_.push_back(i);
-    }
-    if (usable_.empty()) throw clips_.none_usable(too_short_, o.frames);
+                 {.seed = seed_, .dtype = parallel_.parameter_dtype()}, parallel_.links()),
+        objective_(context, network_, o) {
+    if (context.spec().component("critic")) critic_.emplace(context, network_, parallel_, o);
+    find_clips();
   }
 
   void run() {
-    Trainer trainer(context_, network_, parallel_, options_);
+    OptimizerOptions plain = options_;
+    if (!plain.weights.empty() && !latest_checkpoint(context_.folder() / "checkpoints"))
+      start_from(context_, network_, plain.weights, options_.partial, parallel_.rank() == 0);
+    plain.weights.clear();
+    Trainer trainer(context_, network_, parallel_, plain);
+    if (critic_) attend(trainer);
     trainer.run([&](int64_t first, int64_t count) { return micro_loss(first, count); });
     trainer.use_average();
     trainer.save_weights();
-    const double quality = evaluate();
+    const json quality = evaluate();
     context_.summary.update(trainer.summary());
-    context_.summary.update({{"psnr", quality},
-                             {"clips", clips_.size()},
+    context_.summary.update(quality);
+    context_.summary.update({{"clips", clips_.size()},
                              {"used", usable_.size()},
+                             {"held_out", held_out_.size()},
                              {"too_short", too_short_},
                              {"failed", clips_.failed()}});
+    if (options_.partial) context_.summary["weights"] = start_counts(context_);
   }
 
  private:
-  at::Tensor crop(int64_t n) {
+  void find_clips() {
+    for (int64_t i = 0; i < clips_.size(); ++i) {
+      const at::Tensor frames = clips_.try_frames(i);
+      if (!frames.defined()) continue;
+      if (frames.size(0) < options_.frames)
+        ++too_short_;
+      else
+        (hash_share(clips_.key(i)) < options_.validation ? held_out_ : usable_).push_back(i);
+    }
+    if (usable_.empty() && held_out_.empty()) throw clips_.none_usable(too_short_, options_.frames);
+    if (usable_.empty() || (options_.validation > 0 && held_out_.empty()))
+      raise(KINORA_INVALID, "validation = {} leaves {} of {} clips for training; choose another share",
+            options_.validation, usable_.size(), usable_.size() + held_out_.size());
+  }
+
+  // The critic steps with the trainer and is kept in its checkpoints.
+  void attend(Trainer& trainer) {
+    if (!trainer.restored_job_state().empty()) critic_->restore(trainer.restored_job_state());
+    trainer.job_state = [this] { return critic_->state(); };
+    trainer.on_step = [this](int64_t step, json& line) {
+      if (step > options_.critic_start) critic_->update(line);
+      return false;
+    };
+  }
+
+  at::Tensor crop(int64_t n, int64_t length) {
     const at::Tensor frames =
         clips_.frames(usable_[static_cast<size_t>(shuffled(n, static_cast<int64_t>(usable_.size()), seed_))]);
-    return video_of(frames, start_of(n, frames.size(0), options_.frames, seed_), options_.frames);
+    return video_of(frames, start_of(n, frames.size(0), length, seed_), length);
   }
 
   MicroLoss micro_loss(int64_t first, int64_t count) {
+    const int64_t length = of_images(first, options_, seed_) ? 1 : options_.frames;
     std::vector<at::Tensor> crops;
-    for (int64_t n = first; n < first + count; ++n) crops.push_back(crop(n));
+    for (int64_t n = first; n < first + count; ++n) crops.push_back(crop(n, length));
     const at::Tensor video = at::cat(crops).to(parallel_.parameter_dtype());
-    const at::Tensor error = network_.decode(network_.encode(video)) - video;
     const double share = static_cast<double>(count) / static_cast<double>(options_.batch);
-    const at::Tensor l1 = error.abs().mean() * share, mse = error.square().mean() * share;
-    return {
-        options_.l1 * l1 + options_.mse * mse, {{"l1", l1.item<double>()}, {"mse", mse.item<double>()}}, {}};
+    auto terms = objective_(video, first, share);
+    if (critic_ && first / options_.batch >= options_.critic_start)
+      terms.all =
+          terms.all + critic_->adversarial(video, terms.made, terms.reconstruction, share, terms.figures);
+    return {terms.all, terms.figures, {}};
   }
 
-  // Reconstructs the start of a few clips; leaves pictures of the first and returns the mean PSNR.
-  double evaluate() {
+  // Reconstructs the start of a few clips, held-out ones if there are; leaves pictures of the first and
+  // returns the mean qualities.
+  json evaluate() {
     const at::NoGradGuard off;
     std::filesystem::create_directories(context_.folder() / "samples");
-    double sum = 0;
-    const size_t n = std::min<size_t>(usable_.size(), 8);
+    const auto& which = held_out_.empty() ? usable_ : held_out_;
+    const size_t n = std::min<size_t>(which.size(), 8);
+    std::map<std::string, double> sum;
     for (size_t i = 0; i < n; ++i) {
       const at::Tensor video =
-          video_of(clips_.frames(usable_[i]), 0, options_.frames).to(parallel_.parameter_dtype());
-      const at::Tensor made = network_.decode(network_.encode(video)).clamp(-1, 1);
-      sum += psnr(made, video);
+          video_of(clips_.frames(which[i]), 0, options_.frames).to(parallel_.parameter_dtype());
+      const at::Tensor made = objective_.reconstruct(video);
+      for (const auto& [name, value] : objective_.quality(made, video))
+        sum[name] += value / static_cast<double>(n);
       if (i < 4) {
         write_strip(context_, frames_of(video), 5,
                     context_.folder() / "samples" / ("original_" + std::to_string(i) + ".png"));
@@ -96,7 +135,7 @@ class TokenizerTraining {
                     context_.folder() / "samples" / ("reconstruction_" + std::to_string(i) + ".png"));
       }
     }
-    return sum / static_cast<double>(n);
+    return sum;
   }
 
   JobContext& context_;
@@ -105,7 +144,9 @@ class TokenizerTraining {
   Clips clips_;
   Parallelism parallel_;
   Network network_;
-  std::vector<int64_t> usable_;  // clips that are whole and long enough
+  TokenizerObjective objective_;
+  std::optional<TokenizerCritic> critic_;
+  std::vector<int64_t> usable_, held_out_;  // clips that are whole and long enough
   int64_t too_short_ = 0;
 };
 
