@@ -171,9 +171,10 @@ TEST(FusedAttention, EqualsTheExplicitSoftmaxInFloat64WithItsGradients) {
     const auto weight = at::randn_like(got);
     const auto g = torch::autograd::grad({(got * weight).sum()}, {q32, k32}),
                w = torch::autograd::grad({(want * weight).sum()}, {q64, k64});
+    // Of a single key q's gradient is zero: both are held to the larger one.
+    const double largest = std::max(w[0].abs().max().item<double>(), w[1].abs().max().item<double>());
     for (size_t i = 0; i < g.size(); ++i)
-      EXPECT_LT((g[i] - w[i]).abs().max().item<double>(), 3e-6 * w[i].abs().max().item<double>())
-          << L << " " << i;
+      EXPECT_LT((g[i] - w[i]).abs().max().item<double>(), 3e-6 * largest) << L << " " << i;
   }
 }
 

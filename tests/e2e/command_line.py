@@ -104,7 +104,7 @@ def near(a, b, bound=1e-12):
 
 
 def check_apply():
-    sets, t = case("cosmos_tokenizer.safetensors", "a")
+    sets, t = case("cosmos_tokenizer_whole.safetensors", "a")
     near(apply("tokenizer/cosmos", {"video": t["video"].astype(np.float64)}, "--method", "encode", *sets)[0]["latent"], t["latent"])
     near(apply("tokenizer/cosmos", {"latent": t["code"].astype(np.float64)}, "--method", "decode", *sets)[0]["video"], t["decoded"])
     near(apply("tokenizer/cosmos", {"video": t["video"]}, "--method", "encode", *sets)[0]["latent"], t["latent"], 1e-5)

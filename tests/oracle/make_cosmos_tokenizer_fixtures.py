@@ -82,6 +82,10 @@ def of_diffusers():
                     f"{name}.grad.code": code.grad}
         tensors |= {f"{name}.grad.param.{k}": p.grad for k, p in model.named_parameters() if k.startswith(GRADIENTS) and p.numel() < 3000}
         metadata[name] = json.dumps({k: v for k, v in config.items() if not k.startswith("latents_")})
+        if name == "a":  # with all that an independent program needs, for the command line's test
+            whole = {f"a.weight.{k}": p.float() for k, p in model.named_parameters()}
+            whole |= {"a.video": video.float(), "a.code": code.float(), "a.latent": latent, "a.decoded": decoded}
+            save("cosmos_tokenizer_whole.safetensors", whole, {"a": metadata["a"]})
     # Two levels of the wavelet, alone.
     tensors["haar4.patches"] = float64(CosmosPatchEmbed3d(4, "haar"))(numbers("haar4.video", (1, 3, 5, 4, 8)))
     return tensors, metadata

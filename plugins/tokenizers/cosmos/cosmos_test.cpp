@@ -4,6 +4,7 @@
 #include "core/torch/partial_init.hpp"
 #include "kinora/link.hpp"
 #include "plugins/tokenizers/cosmos/cosmos_testing.hpp"
+#include "plugins/tokenizers/cosmos/layers.hpp"
 
 namespace kinora::cosmos {
 namespace {
@@ -165,9 +166,7 @@ TEST(CosmosImages, AreFramesOfAStream) {
 
 // A small group of numbers far from zero has a small variance, which E[x^2] - E[x]^2 would lose.
 TEST(CosmosImages, AreNormalisedFarFromZero) {
-  core::ChainOptions double_precision;
-  double_precision.dtype = at::kDouble;
-  core::Chain chain(double_precision, {});
+  core::Chain chain({.dtype = at::kDouble}, {});
   const Ctx ctx(chain.head());
   const FrameNorm norm({ctx, /*image=*/true}, "norm", 32);
   chain.ready();

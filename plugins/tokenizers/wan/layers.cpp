@@ -148,7 +148,7 @@ Tensor Upsample::operator()(const Pass& run, const Tensor& x) const {
 
 // The four phases of the larger image are convolutions of 2 x 2 taps on the smaller one: 4/9 of the work.
 Tensor Upsample::in_space(const Pass& run, const Tensor& x) const {
-  const Tensor w = run.ctx.value(space_.weight);
+  const Tensor w = run.ctx.value(space_.weight).to(at::kDouble);  // sums of taps are rounded once
   std::vector<Tensor> phases;
   const auto rows = folded(w, 2);
   for (const Tensor& r : {rows.first, rows.second}) {
