@@ -18,7 +18,6 @@ struct GenerateOptions {
   bool batch_guidance = false, pad_text = false;
 
   static void describe(Describe<GenerateOptions>& d) {
-    using O = GenerateOptions;
     d.name("generate")
         .help("Makes videos from prompts, pictures and videos with a trained or a published model");
     d.option("prompts", &O::prompts).help("one video each");
@@ -34,6 +33,16 @@ struct GenerateOptions {
     d.option("height", &O::height).at_least(0).unit("pixels").help("0: as in training");
     d.option("width", &O::width).at_least(0).unit("pixels").help("0: as in training");
     d.option("fps", &O::fps).at_least(0).help("of the videos; 0: as in training");
+    describe_guidance(d);
+    describe_given(d);
+    describe_codes(d);
+    describe_results(d);
+    describe_networks(d);
+  }
+
+ private:
+  using O = GenerateOptions;
+  static void describe_guidance(Describe<O>& d) {
     d.option("guidance", &O::guidance)
         .at_least(0)
         .help(
@@ -49,6 +58,8 @@ struct GenerateOptions {
     d.option("batch_guidance", &O::batch_guidance)
         .help("both predictions in one call: faster, twice the memory");
     d.option("negative", &O::negative).help("what guidance leads away from; empty: no text");
+  }
+  static void describe_given(Describe<O>& d) {
     d.option("image", &O::image).path().help("a picture that is the first frame");
     d.option("video", &O::video)
         .path()
@@ -63,6 +74,8 @@ struct GenerateOptions {
         .above(0)
         .range(0, 1)
         .help("share of the sampler's steps that change `video`; 1: all, only condition_frames are kept");
+  }
+  static void describe_codes(Describe<O>& d) {
     d.option("temperature", &O::temperature)
         .range(0, 100)
         .help("of a model that predicts codes: its logits are divided by it; 0: always the likeliest code");
@@ -73,6 +86,8 @@ struct GenerateOptions {
         .above(0)
         .range(0, 1)
         .help("and of these from the fewest whose probabilities reach it");
+  }
+  static void describe_results(Describe<O>& d) {
     d.option("preview_every", &O::preview_every)
         .at_least(0)
         .unit("steps")
@@ -80,6 +95,8 @@ struct GenerateOptions {
     d.option("format", &O::format)
         .help("mp4, webp, png (one a frame), latents (safetensors); several are possible");
     d.option("crf", &O::crf).range(0, 51).help("H.264 quality, lower is better");
+  }
+  static void describe_networks(Describe<O>& d) {
     d.option("weights", &O::weights).path().help("of a model of its own: safetensors file or folder");
     d.option("tokenizer_weights", &O::tokenizer_weights).path().help("of a tokenizer of its own");
     d.option("text_weights", &O::text_weights).path().help("of a text encoder of its own");

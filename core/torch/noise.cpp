@@ -1,8 +1,8 @@
 #include "core/torch/noise.hpp"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
+#include "core/torch/parallel.hpp"
 #include "core/torch/torch_guard.hpp"
 #include "kinora/random.hpp"
 
@@ -25,7 +25,7 @@ at::Tensor per_sample(at::IntArrayRef shape, int64_t first_sample, auto pair_of)
   if (out.numel() == 0) return out;
   const int64_t each = out.numel() / out.size(0);
   auto* to = out.data_ptr<double>();
-  at::parallel_for(0, out.numel(), 1 << 14, [&](int64_t begin, int64_t end) {
+  in_parallel(out.numel(), 1 << 14, [&](int64_t begin, int64_t end) {
     while (begin < end) {
       const int64_t b = begin / each, from = begin % each, n = std::min(each - from, end - begin);
       fill_pairs(to + begin, from, n,
@@ -60,20 +60,20 @@ at::Tensor token_noise(const at::Tensor& like, const at::Tensor& index, uint64_t
   auto out = at::empty(like.sizes(), at::kDouble);
   auto* to = out.data_ptr<double>();
   const Random r(seed, key);
-  at::parallel_for(0, like.size(0) * tokens, std::max<int64_t>(1, (1 << 14) / std::max<int64_t>(channels, 1)),
-                   [&](int64_t begin, int64_t end) {
-                     for (int64_t row = begin; row < end; ++row) {
-                       if (place[row] < 0) {
-                         std::fill_n(to + row * channels, channels, 0.0);
-                         continue;
-                       }
-                       // The counter is (channel pair, token, sample): 32, 32 and 64 bits.
-                       const uint64_t token = static_cast<uint64_t>(place[row]) << 32,
-                                      sample = static_cast<uint64_t>(first_sample + row / tokens);
-                       fill_pairs(to + row * channels, 0, channels,
-                                  [&](uint64_t i) { return r.normal(token | i, sample); });
-                     }
-                   });
+  in_parallel(like.size(0) * tokens, std::max<int64_t>(1, (1 << 14) / std::max<int64_t>(channels, 1)),
+              [&](int64_t begin, int64_t end) {
+                for (int64_t row = begin; row < end; ++row) {
+                  if (place[row] < 0) {
+                    std::fill_n(to + row * channels, channels, 0.0);
+                    continue;
+                  }
+                  // The counter is (channel pair, token, sample): 32, 32 and 64 bits.
+                  const uint64_t token = static_cast<uint64_t>(place[row]) << 32,
+                                 sample = static_cast<uint64_t>(first_sample + row / tokens);
+                  fill_pairs(to + row * channels, 0, channels,
+                             [&](uint64_t i) { return r.normal(token | i, sample); });
+                }
+              });
   return out.to(like.options());
 }
 

@@ -4,10 +4,10 @@
 #include <numeric>
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
 #include "core/torch/adamw_pass.hpp"
+#include "core/torch/parallel.hpp"
 #include "core/torch/torch_guard.hpp"
 
 namespace kinora::core {
@@ -29,7 +29,7 @@ template <class T>
 double sum_blocks(const T* x, int64_t count) {
   const int64_t blocks = (count + kGrain - 1) / kGrain;
   std::vector<double> sums(static_cast<size_t>(blocks));
-  at::parallel_for(0, blocks, 1, [&](int64_t begin, int64_t end) {
+  in_parallel(blocks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b)
       sums[static_cast<size_t>(b)] = sum_of_squares(x + b * kGrain, std::min(kGrain, count - b * kGrain));
   });
@@ -114,7 +114,7 @@ void AdamW::step_leaf(size_t i, const Numbers& n, const std::vector<Ema*>& avera
                                   static_cast<T>(n.root2),
                                   static_cast<T>(options_.eps),
                                   static_cast<T>(n.step)};
-    at::parallel_for(0, r.count, kGrain, [&](int64_t begin, int64_t end) {
+    in_parallel(r.count, kGrain, [&](int64_t begin, int64_t end) {
       const int64_t at = r.offset + begin;
       std::vector<AverageRange<T>> to;
       for (size_t k = 0; k < averages.size(); ++k)

@@ -4,10 +4,10 @@
 #include <numeric>
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <fmt/ranges.h>
 
 #include "core/torch/noise.hpp"
+#include "core/torch/parallel.hpp"
 #include "core/torch/torch_guard.hpp"
 
 namespace kinora::core {
@@ -152,7 +152,7 @@ at::Tensor draw(const Parameter& p, uint64_t seed, at::ScalarType dtype) {
   auto out = at::empty(p.local_shape(), at::TensorOptions().dtype(exact));
   if (p.init == KINORA_INIT_CONSTANT) return out.fill_(p.a).to(dtype);
   const auto fill_all = [&](auto* to) {
-    at::parallel_for(0, p.local_numel(), 1 << 15, [&](int64_t begin, int64_t end) {
+    in_parallel(p.local_numel(), 1 << 15, [&](int64_t begin, int64_t end) {
       std::vector<double> block;
       for (const auto& run : runs(p, begin, end - begin)) {
         block.resize(static_cast<size_t>(run.count));
