@@ -84,10 +84,11 @@ TEST_P(WanTokenizer, HasTheGradientsOfDiffusersAndOfRecompute) {
   }
 }
 
-TEST_P(WanTokenizer, TilesSpaceAsDiffusers) {
+using WanTiled = WanTokenizer;
+
+TEST_P(WanTiled, IsTiledInSpaceAsDiffusersIs) {
   const auto [name, dtype] = GetParam();
   const WanCase c(name);
-  if (c.tiles.empty()) return;
   Wan wan(c.with({{"normalise", false}}), dtype);
   core::json options = c.tiled();
   options["normalise"] = false;
@@ -104,13 +105,14 @@ TEST_P(WanTokenizer, TilesSpaceAsDiffusers) {
   EXPECT_GT(difference(decoded, wan.decode(code)), 1e-4) << "the case has no tiles";
 }
 
+std::string named(const ::testing::TestParamInfo<WanTokenizer::ParamType>& info) {
+  return std::string(std::get<0>(info.param)) + c10::toString(std::get<1>(info.param));
+}
+const auto kDtypes = ::testing::Values(at::kDouble, at::kFloat);
 INSTANTIATE_TEST_SUITE_P(Cases, WanTokenizer,
-                         ::testing::Combine(::testing::ValuesIn(test::kWanCases),
-                                            ::testing::Values(at::kDouble, at::kFloat)),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param)) +
-                                  c10::toString(std::get<1>(info.param));
-                         });
+                         ::testing::Combine(::testing::ValuesIn(test::kWanCases), kDtypes), named);
+INSTANTIATE_TEST_SUITE_P(Cases, WanTiled, ::testing::Combine(::testing::Values("plain", "residual"), kDtypes),
+                         named);
 
 // What a link sees: the first blocks of a pass in order from 0, and again for every later latent frame.
 struct Blocks final : Link<Tensor> {
