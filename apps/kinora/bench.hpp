@@ -12,8 +12,8 @@ namespace kinora {
 struct BenchOptions {
   std::string film;
   int repeat = 5;
-  int threads = 1;  // for shots: of our decoder; the peer takes all cores
-  std::string peer;  // a command, see core/torch/bench_networks.hpp
+  int threads = 1;   // for shots: of our decoder; the peer takes all cores
+  std::string peer;  // a command, see core/torch/training/bench_networks.hpp
 };
 
 // Its line says whether the median of the rounds is "within" its bound.

@@ -10,8 +10,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/mix.hpp"
-#include "core/torch/mixture.hpp"
+#include "core/torch/context/mix.hpp"
+#include "core/torch/generating/mixture.hpp"
 #include "kinora/aten.hpp"
 #include "tests/support/oracle.hpp"
 #include "tests/support/plugins.hpp"

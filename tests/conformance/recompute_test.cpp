@@ -7,7 +7,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/mesh.hpp"
+#include "core/torch/context/mesh.hpp"
 #include "kinora/abi/strategy.h"
 #include "kinora/aten.hpp"
 #include "kinora/model.hpp"

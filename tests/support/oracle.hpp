@@ -5,8 +5,8 @@
 
 #include <ATen/ATen.h>
 
-#include "core/torch/chain.hpp"
-#include "core/torch/safe_tensors.hpp"
+#include "core/torch/context/chain.hpp"
+#include "core/torch/weights/safe_tensors.hpp"
 #include "kinora/abi/strategy.h"
 #include "kinora/aten.hpp"
 #include "tests/support/plugins.hpp"

@@ -9,7 +9,7 @@
 #include "core/options.hpp"
 #include "core/plugin/host.hpp"
 #include "core/plugin/registry.hpp"
-#include "core/torch/tensors_api.hpp"
+#include "core/torch/tensors/tensors_api.hpp"
 
 namespace kinora::test {
 

@@ -13,8 +13,8 @@
 #include <fmt/format.h>
 
 #include "core/run/job.hpp"
-#include "core/torch/network.hpp"
-#include "core/torch/safe_tensors.hpp"
+#include "core/torch/context/network.hpp"
+#include "core/torch/weights/safe_tensors.hpp"
 #include "tests/support/plugins.hpp"
 
 namespace kinora::test {

@@ -5,12 +5,12 @@
 #include "core/io/atomic_file.hpp"
 #include "core/jobs/training.hpp"
 #include "core/run/cancel.hpp"
-#include "core/torch/clips.hpp"
+#include "core/torch/context/network.hpp"
+#include "core/torch/generating/parts.hpp"
+#include "core/torch/generating/text_encoder.hpp"
 #include "core/torch/jobs/jobs.hpp"
-#include "core/torch/latents.hpp"
-#include "core/torch/network.hpp"
-#include "core/torch/parts.hpp"
-#include "core/torch/text_encoder.hpp"
+#include "core/torch/media/clips.hpp"
+#include "core/torch/media/latents.hpp"
 
 namespace kinora::core {
 namespace {

@@ -10,10 +10,10 @@
 #include "core/log.hpp"
 #include "core/run/cancel.hpp"
 #include "core/run/one_stage.hpp"
-#include "core/torch/clips.hpp"
-#include "core/torch/generator.hpp"
+#include "core/torch/generating/generator.hpp"
 #include "core/torch/jobs/jobs.hpp"
-#include "core/torch/safe_tensors.hpp"
+#include "core/torch/media/clips.hpp"
+#include "core/torch/weights/safe_tensors.hpp"
 
 namespace kinora::core {
 namespace {

@@ -5,7 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "core/run/job.hpp"
-#include "core/torch/network.hpp"
+#include "core/torch/context/network.hpp"
 
 namespace kinora::core {
 

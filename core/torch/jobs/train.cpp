@@ -5,15 +5,15 @@
 
 #include "core/jobs/training.hpp"
 #include "core/log.hpp"
-#include "core/torch/clips.hpp"
-#include "core/torch/device.hpp"
+#include "core/torch/context/meter_link.hpp"
+#include "core/torch/context/noise.hpp"
 #include "core/torch/jobs/jobs.hpp"
-#include "core/torch/meter_link.hpp"
-#include "core/torch/noise.hpp"
-#include "core/torch/objective.hpp"
-#include "core/torch/torch_guard.hpp"
-#include "core/torch/trainer.hpp"
-#include "core/torch/validation.hpp"
+#include "core/torch/media/clips.hpp"
+#include "core/torch/tensors/device.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+#include "core/torch/training/objective.hpp"
+#include "core/torch/training/trainer.hpp"
+#include "core/torch/training/validation.hpp"
 
 namespace kinora::core {
 namespace {

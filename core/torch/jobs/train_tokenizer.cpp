@@ -5,15 +5,15 @@
 
 #include "core/io/atomic_file.hpp"
 #include "core/jobs/training.hpp"
-#include "core/torch/clips.hpp"
+#include "core/torch/context/noise.hpp"
 #include "core/torch/jobs/jobs.hpp"
-#include "core/torch/noise.hpp"
-#include "core/torch/tokenizer_critic.hpp"
-#include "core/torch/tokenizer_objective.hpp"
-#include "core/torch/tokenizer_start.hpp"
-#include "core/torch/torch_guard.hpp"
-#include "core/torch/trainer.hpp"
-#include "core/torch/validation.hpp"
+#include "core/torch/media/clips.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+#include "core/torch/training/tokenizer_critic.hpp"
+#include "core/torch/training/tokenizer_objective.hpp"
+#include "core/torch/training/tokenizer_start.hpp"
+#include "core/torch/training/trainer.hpp"
+#include "core/torch/training/validation.hpp"
 
 namespace kinora::core {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/io.hpp"
-#include "core/torch/safe_tensors.hpp"
+#include "core/torch/weights/safe_tensors.hpp"
 #include "kinora/abi/loss.h"
 #include "plugins/losses/perceptual/trunk.hpp"
 #include "tests/support/oracle.hpp"

@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/kv_cache_link.hpp"
-#include "core/torch/network.hpp"
+#include "core/torch/context/kv_cache_link.hpp"
+#include "core/torch/context/network.hpp"
 #include "kinora/abi/model.h"
 #include "tests/support/oracle.hpp"
 

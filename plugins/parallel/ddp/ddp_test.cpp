@@ -6,10 +6,10 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "core/torch/context/noise.hpp"
+#include "core/torch/context/parallelism.hpp"
 #include "core/torch/jobs/jobs.hpp"
-#include "core/torch/latents.hpp"
-#include "core/torch/noise.hpp"
-#include "core/torch/parallelism.hpp"
+#include "core/torch/media/latents.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/run_file.hpp"
 

@@ -10,8 +10,8 @@
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/chain.hpp"
-#include "core/torch/mesh.hpp"
+#include "core/torch/context/chain.hpp"
+#include "core/torch/context/mesh.hpp"
 #include "kinora/abi/strategy.h"
 #include "kinora/aten.hpp"
 #include "kinora/context.hpp"

@@ -1,7 +1,7 @@
 // tokenizer/cosmos against diffusers' AutoencoderKLCosmos and NVIDIA's Cosmos-Tokenizer.
 #include <fstream>
 
-#include "core/torch/jit_weights.hpp"
+#include "core/torch/weights/jit_weights.hpp"
 #include "plugins/tokenizers/cosmos/cosmos_testing.hpp"
 #include "plugins/tokenizers/cosmos/names.hpp"
 #include "plugins/tokenizers/cosmos/patch.hpp"
@@ -27,8 +27,8 @@ void expect_gradients(Cosmos& cosmos, const test::Oracle& oracle, at::ScalarType
   for (const auto& [name, want] : expected) scale = std::max(scale, want.abs().max().item<double>());
   for (const auto& [name, want] : expected) {
     const Tensor got = gradients.at(diffusers_name(name, up_blocks)).to(at::kDouble);
-    // Relative to its own size, unless nothing is left of it: a key's bias has no gradient, since softmax does not
-    // see it. In float32 to the largest of all, whose rounding the sums over all positions carry.
+    // Relative to its own size, unless nothing is left of it: a key's bias has no gradient, since softmax
+    // does not see it. In float32 to the largest of all, whose rounding the sums over all positions carry.
     const double own = want.abs().max().item<double>();
     const double off =
         (got - want).abs().max().item<double>() / (dtype == at::kDouble && own > 1e-12 * scale ? own : scale);

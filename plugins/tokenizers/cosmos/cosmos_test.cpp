@@ -1,7 +1,7 @@
 // What must hold of tokenizer/cosmos: causal, a stream is the whole, blocks run again, a deeper one fits.
 #include <gmock/gmock.h>
 
-#include "core/torch/partial_init.hpp"
+#include "core/torch/weights/partial_init.hpp"
 #include "kinora/link.hpp"
 #include "plugins/tokenizers/cosmos/cosmos_testing.hpp"
 #include "plugins/tokenizers/cosmos/layers.hpp"

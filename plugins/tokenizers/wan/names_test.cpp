@@ -1,7 +1,7 @@
 // Names and shapes of the published Wan VAEs, in diffusers' form and in the original one.
 #include "plugins/tokenizers/wan/names.hpp"
 
-#include "core/torch/network.hpp"
+#include "core/torch/context/network.hpp"
 #include "plugins/tokenizers/wan/wan_fixture.hpp"
 
 namespace kinora {

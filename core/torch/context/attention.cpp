@@ -1,0 +1,174 @@
+// B batch, S queries, L keys, E shared keys, G groups, H heads (of keys perhaps fewer), d width of a head.
+#include "core/torch/context/attention.hpp"
+
+#include <cmath>
+
+#include <ATen/ATen.h>
+
+#include "core/torch/context/fused_attention.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+#include "kinora/aten.hpp"
+
+namespace kinora::core {
+namespace {
+
+// [B, L, H / n, d] -> [B, L, H, d]: each head of keys for n heads of queries that follow each other (GQA,
+// Ainslie et al. 2023, arXiv 2305.13245).
+at::Tensor for_each_query_head(const at::Tensor& x, int64_t H) {
+  return x.size(2) == H ? x : x.repeat_interleave(H / x.size(2), 2);
+}
+
+// valid_BL: bool, or undefined. before: of L own keys the queries are the last, see VisibleGroups; E further
+// keys behind them are seen by all. bias: [1 or B, 1 or H, S, L], or undefined.
+at::Tensor attend(const at::Tensor& q_BSHd, const at::Tensor& k_BLHd, const at::Tensor& v_BLHd, double scale,
+                  const at::Tensor& valid_BL, bool before = false, int64_t E = 0,
+                  const at::Tensor& bias = {}) {
+  const int64_t S = q_BSHd.size(1), H = q_BSHd.size(2), L = k_BLHd.size(1) - E;
+  std::optional<at::Tensor> mask;
+  if (valid_BL.defined()) mask = valid_BL.unsqueeze(1).unsqueeze(1).expand({-1, H, S, -1});
+  if (!mask && !before && !bias.defined() && can_fuse(q_BSHd, k_BLHd, v_BLHd))
+    return fused_attention(q_BSHd, for_each_query_head(k_BLHd, H), for_each_query_head(v_BLHd, H), scale);
+  const bool whole = before && S == L && E == 0 && !mask;
+  if (before && !whole) {
+    const auto seen =
+        at::constant_pad_nd(at::ones({S, L}, q_BSHd.options().dtype(at::kBool)).tril(L - S), {0, E}, 1);
+    mask = mask ? *mask & seen : seen;
+  }
+  if (bias.defined()) {
+    const auto added = bias.to(q_BSHd.scalar_type());
+    mask = mask ? added.masked_fill(~*mask, -INFINITY) : added;
+  }
+  return at::scaled_dot_product_attention(
+             q_BSHd.transpose(1, 2), for_each_query_head(k_BLHd, H).transpose(1, 2),
+             for_each_query_head(v_BLHd, H).transpose(1, 2), mask, 0.0, whole, scale)
+      .transpose(1, 2);
+}
+
+at::Tensor take(const at::Tensor& x, const Rows& rows) {
+  if (rows.first < 0) return x.index_select(1, rows.index);
+  return rows.count == x.size(1) ? x : x.narrow(1, rows.first, rows.count);
+}
+
+// What every group of a batch sees besides its own keys.
+struct Shared {
+  at::Tensor k_BEHd, v_BEHd, valid_BE;
+};
+
+at::Tensor attend_groups(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
+                         const VisibleGroups& g, const Shared& shared) {
+  const int64_t B = q.size(0), H = q.size(2), d = q.size(3);
+  const auto apart = [&](const at::Tensor& x, const Rows& rows, int64_t each) {
+    return take(x, rows).reshape({B * g.groups, each, x.size(2), d});
+  };
+  const auto repeated = [&](const at::Tensor& x) {
+    return g.groups == 1 ? x : x.repeat_interleave(g.groups, 0);
+  };
+  auto keys = apart(k, g.k, g.keys), values = apart(v, g.k, g.keys);
+  at::Tensor valid;
+  if (shared.k_BEHd.defined()) {
+    keys = at::cat({keys, repeated(shared.k_BEHd)}, 1);
+    values = at::cat({values, repeated(shared.v_BEHd)}, 1);
+    if (shared.valid_BE.defined())
+      valid = at::cat(
+          {at::ones({B * g.groups, g.keys}, shared.valid_BE.options()), repeated(shared.valid_BE)}, 1);
+  }
+  return attend(apart(q, g.q, g.queries), keys, values, scale, valid, g.before, keys.size(1) - g.keys)
+      .reshape({B, g.groups * g.queries, H, d});
+}
+
+at::Tensor attend_plan(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
+                       const VisiblePlan& plan, const Shared& shared) {
+  std::vector<at::Tensor> made;
+  for (const auto& g : plan.batches) made.push_back(attend_groups(q, k, v, scale, g, shared));
+  if (plan.blind > 0) made.push_back(at::zeros({q.size(0), plan.blind, q.size(2), q.size(3)}, q.options()));
+  auto out = made.size() == 1 ? made[0] : at::cat(made, 1);
+  return plan.order.defined() ? out.index_select(1, plan.order) : out;
+}
+
+void check_shapes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                  const kinora_attention& how) {
+  const char* name = how.name ? how.name : "";
+  if (q.dim() != 4 || k.dim() != 4 || v.dim() != 4 || k.size(1) != v.size(1) || k.size(2) != v.size(2) ||
+      k.size(2) < 1 || q.size(2) % k.size(2) != 0)
+    raise(
+        KINORA_INVALID,
+        "attention '{}': q [B, S, heads, d] and k, v [B, L, heads or a divisor, d] are expected; {}, {}, {} "
+        "are given",
+        name, c10::str(q.sizes()), c10::str(k.sizes()), c10::str(v.sizes()));
+  const auto fits = [&](const at::Tensor& table, const at::Tensor& x) {
+    return table.size(1) == x.size(1) && (table.size(0) == 1 || table.size(0) == x.size(0));
+  };
+  const auto qt = borrow<at::Tensor>(how.q_table), kt = borrow<at::Tensor>(how.k_table);
+  if ((qt.defined() && !fits(qt, q)) || (kt.defined() && !fits(kt, k)))
+    raise(KINORA_INVALID,
+          "attention '{}': q {} and k {} are not the tokens of their tables {} and {}; name the sequence "
+          "that they belong to",
+          name, c10::str(q.sizes()), c10::str(k.sizes()), qt.defined() ? c10::str(qt.sizes()) : "none",
+          kt.defined() ? c10::str(kt.sizes()) : "none");
+}
+
+void check_bias(const at::Tensor& q, const at::Tensor& k, const kinora_attention& how) {
+  const auto bias = borrow<at::Tensor>(how.bias);
+  if (!bias.defined()) return;
+  const char* name = how.name ? how.name : "";
+  if (how.q_table || how.k_table || how.k_shared)
+    raise(KINORA_UNSUPPORTED,
+          "attention '{}': a bias is for shared queries and keys only, and these belong to a sequence", name);
+  const auto fits = [&](int64_t dim, int64_t size) { return bias.size(dim) == 1 || bias.size(dim) == size; };
+  if (bias.dim() != 4 || !fits(0, q.size(0)) || !fits(1, q.size(2)) || bias.size(2) != q.size(1) ||
+      bias.size(3) != k.size(1))
+    raise(KINORA_INVALID, "attention '{}': the bias {} is not [1 or {}, 1 or {}, {}, {}]", name,
+          c10::str(bias.sizes()), q.size(0), q.size(2), q.size(1), k.size(1));
+}
+
+}  // namespace
+
+const VisiblePlan& VisiblePlans::of(const Frames& rule, const at::Tensor& q_table, const at::Tensor& k_table,
+                                    uint32_t over) {
+  const auto same = [](const at::Tensor& a, const at::Tensor& b) {
+    return a.data_ptr() == b.data_ptr() && a.sizes() == b.sizes() && a.strides() == b.strides();
+  };
+  for (auto it = known_.begin(); it != known_.end(); ++it)
+    if (it->over == over && same(it->q_table, q_table) && same(it->k_table, k_table)) {
+      known_.splice(known_.begin(), known_, it);
+      return it->plan;
+    }
+  constexpr size_t most = 64;
+  if (known_.size() == most) known_.pop_back();
+  known_.push_front(
+      {q_table, k_table, over, plan_visible(rule, q_table[0], k_table[0], over, q_table.device())});
+  return known_.front().plan;
+}
+
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                     const kinora_attention& how, const Frames& rule, VisiblePlans& plans) {
+  check_shapes(q, k, v, how);
+  check_bias(q, k, how);
+  const auto q_table = borrow<at::Tensor>(how.q_table), k_table = borrow<at::Tensor>(how.k_table),
+             valid = borrow<at::Tensor>(how.kv_valid);
+  const Shared shared{borrow<at::Tensor>(how.k_shared), borrow<at::Tensor>(how.v_shared), valid};
+  if (!q_table.defined() || !k_table.defined()) {
+    if (!shared.k_BEHd.defined())
+      return attend(q, k, v, how.scale, valid, false, 0, borrow<at::Tensor>(how.bias));
+    const VisibleGroups all{1, q.size(1), k.size(1), {0, q.size(1), {}}, {0, k.size(1), {}}};
+    return attend_groups(q, k, v, how.scale, all, shared);
+  }
+  // Shared keys of a packed row belong to samples, not to frames: of the rule only SAMPLE holds.
+  const bool theirs = how.q_seq && !how.kv_seq;
+  const Frames mine = theirs ? Frames() : rule;
+  const uint32_t over = theirs ? KINORA_OVER_ALL : how.over;
+  const int64_t rows = std::max(q_table.size(0), k_table.size(0));
+  if (rows == 1) return attend_plan(q, k, v, how.scale, plans.of(mine, q_table, k_table, over), shared);
+  std::vector<at::Tensor> made;  // tables that differ from sample to sample
+  for (int64_t b = 0; b < rows; ++b) {
+    const auto one = [b](const at::Tensor& t) {
+      return !t.defined() || t.size(0) == 1 ? t : t.narrow(0, b, 1);
+    };
+    const Shared its{one(shared.k_BEHd), one(shared.v_BEHd), one(shared.valid_BE)};
+    made.push_back(attend_plan(one(q), one(k), one(v), how.scale,
+                               plans.of(mine, one(q_table), one(k_table), over), its));
+  }
+  return at::cat(made, 0);
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,33 @@
+// The base's attention: softmax(scale q k^T) v over the keys that the run's rule shows to each query.
+#pragma once
+#include <list>
+#include <memory>
+
+#include "core/torch/context/visibility.hpp"
+#include "kinora/abi/context.h"
+
+namespace kinora::core {
+
+// Plans of the tables that were met last: tables live as long as the sequences of a run, so a plan is made
+// once for each.
+class VisiblePlans {
+ public:
+  const VisiblePlan& of(const Frames& rule, const at::Tensor& q_table, const at::Tensor& k_table,
+                        uint32_t over);
+  void clear() { known_.clear(); }
+
+ private:
+  struct Known {
+    at::Tensor q_table, k_table;  // kept, so that their addresses name them
+    uint32_t over;
+    VisiblePlan plan;
+  };
+  std::list<Known> known_;  // latest first
+};
+
+// q [B, S, H, d], k, v [B, L, H, d] -> as q; how.scale, kv_valid, k_shared, v_shared and bias as context.h
+// has them. Without tables every query sees every key.
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                     const kinora_attention& how, const Frames& rule, VisiblePlans& plans);
+
+}  // namespace kinora::core

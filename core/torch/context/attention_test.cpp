@@ -1,0 +1,330 @@
+// The base's attention against the explicit softmax, the rule against its statement in words.
+#include "core/torch/context/attention.hpp"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "kinora/aten.hpp"
+
+namespace kinora::core {
+namespace {
+
+struct Case {
+  const char* name;
+  Frames rule;
+  uint32_t over = KINORA_OVER_ALL;
+  bool shared = false, valid = false, shuffled = false, packed = false, per_sample = false;
+};
+Frames frames(int64_t streams, int64_t chunk, bool causal, int64_t window = 0, int64_t sink = 0) {
+  Frames f;
+  f.streams = streams, f.chunk = chunk, f.causal = causal, f.window = window, f.sink = sink;
+  return f;
+}
+
+Frames before(Frames f) {
+  f.before = true;
+  return f;
+}
+
+constexpr int64_t F = 8, H = 2, W = 3, B = 2, heads = 2, d = 4, E = 5;
+
+// The rule in plain words, one pair of tokens at a time.
+bool sees(const Frames& f, uint32_t over, const int64_t* q, const int64_t* k) {
+  if (k[KINORA_TOKEN_INDEX] < 0 || q[KINORA_TOKEN_SAMPLE] != k[KINORA_TOKEN_SAMPLE]) return false;
+  if (over == KINORA_OVER_SPACE && q[KINORA_TOKEN_FRAME] != k[KINORA_TOKEN_FRAME]) return false;
+  if (over == KINORA_OVER_TIME &&
+      (q[KINORA_TOKEN_ROW] != k[KINORA_TOKEN_ROW] || q[KINORA_TOKEN_COL] != k[KINORA_TOKEN_COL]))
+    return false;
+  if (f.before && k[KINORA_TOKEN_INDEX] > q[KINORA_TOKEN_INDEX]) return false;
+  const int64_t ago = q[KINORA_TOKEN_CHUNK] - k[KINORA_TOKEN_CHUNK];
+  const bool in_window = f.window == 0 || ago < f.window || k[KINORA_TOKEN_CHUNK] < f.sink;
+  if (f.streams == 2) {
+    const bool noisy_q = q[KINORA_TOKEN_STREAM] == 1, noisy_k = k[KINORA_TOKEN_STREAM] == 1;
+    if (noisy_k) return noisy_q && ago == 0;
+    return in_window && ago >= (noisy_q ? 1 : 0);
+  }
+  return !f.causal || (ago >= 0 && in_window);
+}
+
+class MaskedAttention : public testing::TestWithParam<Case> {
+ protected:
+  at::Tensor table_of(const Case& c) {
+    auto t = token_table(c.rule, F, H, W, 4);
+    if (c.packed) t[0].slice(0, 30, F * H * W).select(1, KINORA_TOKEN_SAMPLE).fill_(1);
+    if (c.shuffled) t = t.index_select(1, at::randperm(t.size(1)));
+    if (c.per_sample) t = at::cat({t, t.index_select(1, at::randperm(t.size(1)))}, 0);
+    return t;
+  }
+  at::Tensor mask_of(const Case& c, const at::Tensor& table) {
+    auto m = at::zeros({table.size(0), table.size(1), table.size(1)}, at::kBool);
+    const auto* t = table.const_data_ptr<int64_t>();
+    auto* to = m.data_ptr<bool>();
+    const int64_t n = table.size(1);
+    for (int64_t b = 0; b < table.size(0); ++b)
+      for (int64_t i = 0; i < n; ++i)
+        for (int64_t j = 0; j < n; ++j)
+          *to++ = sees(c.rule, c.over, t + (b * n + i) * KINORA_TOKEN_COLUMNS,
+                       t + (b * n + j) * KINORA_TOKEN_COLUMNS);
+    return m;
+  }
+};
+
+at::Tensor leaf(at::IntArrayRef shape) { return at::randn(shape, at::kDouble).set_requires_grad(true); }
+
+TEST_P(MaskedAttention, EqualsTheExplicitSoftmaxWithItsGradients) {
+  const auto& c = GetParam();
+  at::manual_seed(3);
+  const auto table = table_of(c).contiguous(), mask = mask_of(c, table);
+  EXPECT_TRUE(at::equal(visible(c.rule, table, table, c.over), mask));
+  const int64_t n = table.size(1);
+  std::vector<at::Tensor> in{leaf({B, n, heads, d}), leaf({B, n, heads, d}), leaf({B, n, heads, d})};
+  if (c.shared) in.push_back(leaf({B, E, heads, d})), in.push_back(leaf({B, E, heads, d}));
+  auto valid = at::ones({B, E}, at::kBool);
+  valid[1].narrow(0, 2, 3).fill_(false);
+
+  kinora_attention how{};
+  how.struct_size = sizeof how;
+  how.over = c.over;
+  how.name = c.name;
+  how.scale = 0.4;
+  how.q_table = how.k_table = handle(table);
+  if (c.valid) how.kv_valid = handle(valid);
+  if (c.shared) how.k_shared = handle(in[3]), how.v_shared = handle(in[4]);
+  VisiblePlans plans;
+  const auto got = attention(in[0], in[1], in[2], how, c.rule, plans);
+
+  auto k = in[1], v = in[2], shown = mask.expand({B, n, n});
+  if (c.shared) {
+    k = at::cat({k, in[3]}, 1), v = at::cat({v, in[4]}, 1);
+    shown = at::cat({shown, (c.valid ? valid : at::ones_like(valid)).unsqueeze(1).expand({B, n, E})}, 2);
+  }
+  // Queries that see nothing of their own (padding) get zero.
+  const auto blind = ~mask.any(2).expand({B, n});
+  auto scores = at::einsum("bqhd,bkhd->bhqk", {in[0], k}) * 0.4;
+  scores = scores.masked_fill(~(shown | blind.unsqueeze(2)).unsqueeze(1), -INFINITY);
+  const auto want = at::einsum("bhqk,bkhd->bqhd", {at::softmax(scores, -1), v})
+                        .masked_fill(blind.unsqueeze(2).unsqueeze(3), 0);
+
+  EXPECT_TRUE(at::allclose(got, want, 1e-12, 1e-13)) << c.name << " " << (got - want).abs().max();
+  const auto weight = at::randn_like(want);
+  const auto g = torch::autograd::grad({(got * weight).sum()}, in),
+             w = torch::autograd::grad({(want * weight).sum()}, in);
+  for (size_t i = 0; i < in.size(); ++i)
+    EXPECT_TRUE(at::allclose(g[i], w[i], 1e-11, 1e-12)) << c.name << " gradient " << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rules, MaskedAttention,
+    testing::Values(
+        Case{"all", frames(1, 1, false)}, Case{"space", frames(1, 1, false), KINORA_OVER_SPACE},
+        Case{"time", frames(1, 1, false), KINORA_OVER_TIME}, Case{"causal", frames(1, 1, true)},
+        Case{"causal by chunk", frames(1, 3, true)}, Case{"window", frames(1, 1, true, 3)},
+        Case{"window and sink", frames(1, 2, true, 2, 1)},
+        Case{"causal in time", frames(1, 2, true), KINORA_OVER_TIME},
+        Case{"causal in space", frames(1, 2, true), KINORA_OVER_SPACE},
+        Case{"teacher forcing", frames(2, 1, true)},
+        Case{"teacher forcing by chunk, windowed", frames(2, 2, true, 2, 1)},
+        Case{"teacher forcing in time", frames(2, 1, true), KINORA_OVER_TIME},
+        Case{"all, joint", frames(1, 1, false), KINORA_OVER_ALL, true},
+        Case{"causal, joint, masked text", frames(1, 2, true), KINORA_OVER_ALL, true, true},
+        Case{"space, joint, masked text", frames(1, 1, false), KINORA_OVER_SPACE, true, true},
+        Case{"causal, in any order", frames(1, 2, true), KINORA_OVER_ALL, false, false, true},
+        Case{"teacher forcing, in any order", frames(2, 2, true), KINORA_OVER_TIME, true, true, true},
+        Case{"next token", before(frames(1, 1, false))},
+        Case{"next token, joint, masked text", before(frames(1, 1, false)), KINORA_OVER_ALL, true, true},
+        Case{"next token, in any order", before(frames(1, 1, false)), KINORA_OVER_ALL, false, false, true},
+        Case{"next token in time", before(frames(1, 1, false)), KINORA_OVER_TIME},
+        Case{"next token, window and sink", before(frames(1, 2, true, 2, 1))},
+        Case{"next token, packed, a table each sample", before(frames(1, 1, false)), KINORA_OVER_ALL, true,
+             true, true, true, true},
+        Case{"packed samples", frames(1, 2, true), KINORA_OVER_ALL, false, false, true, true},
+        Case{"a table each sample", frames(1, 2, true), KINORA_OVER_ALL, true, true, true, true, true}),
+    [](const auto& info) {
+      std::string n = info.param.name;
+      std::replace_if(
+          n.begin(), n.end(), [](char ch) { return !isalnum(ch); }, '_');
+      return n;
+    });
+
+// float32 goes through our kernel where the processor has it: odd sizes, heads that are slices of a
+// projection.
+TEST(FusedAttention, EqualsTheExplicitSoftmaxInFloat64WithItsGradients) {
+  at::manual_seed(5);
+  for (const int64_t L : {1, 7, 300}) {
+    const int64_t S = 131, width = 24;
+    const auto both = [&](int64_t n) {
+      const auto one = at::randn({B, n, heads, 3 * width});
+      return std::pair{one.clone().set_requires_grad(true), one.to(at::kDouble).set_requires_grad(true)};
+    };
+    const auto [q32, q64] = both(S);
+    const auto [k32, k64] = both(L);
+    kinora_attention how{};
+    how.name = "fused";
+    how.scale = 0.3;
+    VisiblePlans plans;
+    const auto third = [](const at::Tensor& x, int64_t i) { return x.narrow(3, i * width, width); };
+    const auto got = attention(third(q32, 1), third(k32, 0), third(k32, 2), how, {}, plans);
+    const auto scores = at::einsum("bqhd,bkhd->bhqk", {third(q64, 1), third(k64, 0)}) * 0.3;
+    const auto want = at::einsum("bhqk,bkhd->bqhd", {at::softmax(scores, -1), third(k64, 2)});
+    EXPECT_TRUE(at::allclose(got.to(at::kDouble), want, 2e-6, 2e-6)) << (got - want).abs().max();
+    const auto weight = at::randn_like(got);
+    const auto g = torch::autograd::grad({(got * weight).sum()}, {q32, k32}),
+               w = torch::autograd::grad({(want * weight).sum()}, {q64, k64});
+    for (size_t i = 0; i < g.size(); ++i) {
+      const double own = w[i].abs().max().item<double>();
+      // q's gradient is zero where there is one key: what cancels in it is of size 1.
+      EXPECT_LT((g[i] - w[i]).abs().max().item<double>(), 3e-6 * (own < 1e-12 ? 1 : own)) << L << " " << i;
+    }
+  }
+}
+
+TEST(SharedKeys, AreMaskedByTheirOwnValidity) {
+  const auto q = at::randn({B, 7, heads, d}, at::kDouble), k = at::randn({B, E, heads, d}, at::kDouble),
+             v = at::randn({B, E, heads, d}, at::kDouble);
+  auto valid = at::ones({B, E}, at::kBool);
+  valid[0].narrow(0, 3, 2).fill_(false);
+  kinora_attention how{};
+  how.name = "text";
+  how.scale = 1;
+  how.kv_valid = handle(valid);
+  VisiblePlans plans;
+  const auto got = attention(q, k, v, how, {}, plans);
+  how.kv_valid = nullptr;
+  const auto cut = attention(q, k.narrow(1, 0, 3), v.narrow(1, 0, 3), how, {}, plans),
+             full = attention(q, k, v, how, {}, plans);
+  EXPECT_TRUE(at::allclose(got[0], cut[0], 1e-13, 1e-13));
+  EXPECT_TRUE(at::allclose(got[1], full[1], 1e-13, 1e-13));
+}
+
+TEST(SharedKeys, NoneOfWhichIsValidGiveZeroNotNan) {
+  for (const auto dtype : {at::kDouble, at::kFloat}) {
+    const auto q = at::randn({B, 7, heads, d}, dtype).set_requires_grad(true),
+               k = at::randn({B, E, heads, d}, dtype);
+    const auto valid = at::zeros({B, E}, at::kBool);
+    kinora_attention how{};
+    how.name = "text";
+    how.scale = 1;
+    how.kv_valid = handle(valid);
+    VisiblePlans plans;
+    const auto got = attention(q, k, k, how, {}, plans);
+    EXPECT_EQ(got.abs().sum().item<double>(), 0);
+    EXPECT_EQ(torch::autograd::grad({got.sum()}, {q})[0].abs().sum().item<double>(), 0);
+  }
+}
+
+TEST(Plans, RegularRulesNeedNoIndicesAndFewBatches) {
+  const auto plan = [](const Frames& f, uint32_t over) {
+    const auto t = token_table(f, F, H, W)[0];
+    return plan_visible(f, t, t, over, at::kCPU);
+  };
+  const auto all = plan(frames(1, 1, false), KINORA_OVER_ALL);
+  ASSERT_EQ(all.batches.size(), 1U);
+  EXPECT_EQ(all.batches[0].k.count, F * H * W);
+  EXPECT_FALSE(all.order.defined() || all.batches[0].q.index.defined());
+  const auto space = plan(frames(1, 1, false), KINORA_OVER_SPACE);
+  ASSERT_EQ(space.batches.size(), 1U) << "one batch of frames";
+  EXPECT_EQ(space.batches[0].groups, F);
+  EXPECT_FALSE(space.order.defined() || space.batches[0].k.index.defined());
+  const auto time = plan(frames(1, 1, false), KINORA_OVER_TIME);
+  ASSERT_EQ(time.batches.size(), 1U);
+  EXPECT_EQ(time.batches[0].groups, H * W);
+  const auto causal = plan(frames(1, 2, true), KINORA_OVER_ALL);
+  ASSERT_EQ(causal.batches.size(), 4U);
+  for (const auto& b : causal.batches)
+    EXPECT_FALSE(b.q.index.defined() || b.k.index.defined()) << "prefixes are ranges";
+  // Teacher forcing in 4 chunks visits 4 * (1 + 2 + 3 + 4) blocks of 8 x 8: 62 % of nothing is wasted on
+  // masks.
+  const auto forcing = plan(frames(2, 1, true), KINORA_OVER_ALL);
+  int64_t products = 0;
+  for (const auto& b : forcing.batches) products += b.groups * b.queries * b.keys;
+  EXPECT_EQ(products, 2 * (1 + 2 + 3 + 4) * (H * W) * (H * W));
+}
+
+TEST(NextToken, QueriesAtTheEndOfMoreKeysSeeThoseBeforeThem) {
+  const Frames rule = before(frames(1, 1, false));
+  const auto table = token_table(rule, F, H, W);
+  const int64_t n = table.size(1);
+  at::manual_seed(4);
+  const auto q = at::randn({B, n, 2 * heads, d}, at::kDouble), k = at::randn({B, n, heads, d}, at::kDouble),
+             v = at::randn({B, n, heads, d}, at::kDouble);
+  kinora_attention how{};
+  how.name = "self";
+  how.scale = 0.5;
+  VisiblePlans plans;
+  how.q_table = how.k_table = handle(table);
+  const auto whole = attention(q, k, v, how, rule, plans);
+  for (const int64_t last : {int64_t{1}, int64_t{5}, n}) {
+    const auto some = table.narrow(1, n - last, last);
+    const auto plan = plan_visible(rule, some[0], table[0], KINORA_OVER_ALL, at::kCPU);
+    ASSERT_EQ(plan.batches.size(), 1U) << "one group, not one a query";
+    EXPECT_EQ(plan.batches[0].groups, 1);
+    EXPECT_FALSE(plan.batches[0].k.index.defined() || plan.order.defined());
+    how.q_table = handle(some);
+    const auto got = attention(q.narrow(1, n - last, last), k, v, how, rule, plans);
+    EXPECT_TRUE(at::allclose(got, whole.narrow(1, n - last, last), 1e-12, 1e-13)) << last;
+  }
+}
+
+TEST(Attention, SaysWhichTensorDoesNotFitItsTable) {
+  const auto t = token_table({}, 2, 1, 2);
+  const auto x = at::randn({1, 5, 1, 4});
+  kinora_attention how{};
+  how.name = "self";
+  how.q_table = how.k_table = handle(t);
+  VisiblePlans plans;
+  try {
+    attention(x, x, x, how, {}, plans);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("'self': q [1, 5, 1, 4]"), std::string::npos) << e.what();
+  }
+}
+
+TEST(Attention, AddsABiasToTheScoresOfSharedTokensWithItsGradient) {
+  at::manual_seed(4);
+  auto valid = at::ones({B, 5}, at::kBool);
+  valid[1].narrow(0, 3, 2).fill_(false);
+  for (const auto& shape : {std::vector<int64_t>{B, heads, 4, 5}, {1, heads, 4, 5}, {1, 1, 4, 5}}) {
+    const std::vector<at::Tensor> in{leaf({B, 4, heads, d}), leaf({B, 5, heads, d}), leaf({B, 5, heads, d}),
+                                     leaf(shape)};
+    kinora_attention how{};
+    how.scale = 0.4;
+    how.kv_valid = handle(valid);
+    how.bias = handle(in[3]);
+    VisiblePlans plans;
+    const auto got = attention(in[0], in[1], in[2], how, {}, plans);
+    const auto scores = (at::einsum("bqhd,bkhd->bhqk", {in[0], in[1]}) * 0.4 + in[3])
+                            .masked_fill(~valid.unsqueeze(1).unsqueeze(1), -INFINITY);
+    const auto want = at::einsum("bhqk,bkhd->bqhd", {at::softmax(scores, -1), in[2]});
+    EXPECT_TRUE(at::allclose(got, want, 1e-12, 1e-13));
+    const auto weight = at::randn_like(want);
+    const auto g = torch::autograd::grad({(got * weight).sum()}, in),
+               w = torch::autograd::grad({(want * weight).sum()}, in);
+    for (size_t i = 0; i < in.size(); ++i) EXPECT_TRUE(at::allclose(g[i], w[i], 1e-11, 1e-12)) << i;
+  }
+}
+
+TEST(Attention, RefusesABiasOfASequenceAndOneThatDoesNotFit) {
+  const auto t = token_table({}, 2, 1, 2);
+  const auto x = at::randn({1, 4, 1, 4}), bias = at::zeros({1, 1, 4, 4}), narrow = at::zeros({1, 1, 4, 3});
+  const auto message = [&](const at::Tensor& b, const at::Tensor& table) -> std::string {
+    kinora_attention how{};
+    how.name = "self";
+    how.bias = handle(b);
+    how.q_table = how.k_table = handle(table);
+    VisiblePlans plans;
+    try {
+      attention(x, x, x, how, {}, plans);
+      return "nothing";
+    } catch (const Error& e) {
+      return e.what();
+    }
+  };
+  EXPECT_NE(message(bias, t).find("'self': a bias is for shared queries and keys only"), std::string::npos);
+  EXPECT_NE(message(narrow, {}).find("'self': the bias [1, 1, 4, 3] is not [1 or 1, 1 or 1, 4, 4]"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace kinora::core

@@ -1,0 +1,130 @@
+#include "core/torch/context/base_link.hpp"
+
+#include <ATen/ATen.h>
+
+#include "core/torch/context/noise.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+
+namespace kinora::core {
+
+kinora_seq Sequences::number_of(const kinora_seq_spec& s, const at::Tensor& table) {
+  const auto is = [&](const Known& k) {
+    if (k.frames != s.frames || k.rows != s.rows || k.cols != s.cols || k.table.sizes() != table.sizes())
+      return false;
+    return (k.table.data_ptr() == table.data_ptr() && k.table.strides() == table.strides()) ||
+           at::equal(k.table, table);
+  };
+  for (auto it = known_.begin(); it != known_.end(); ++it)
+    if (is(*it)) {
+      known_.splice(known_.begin(), known_, it);
+      return it->number;
+    }
+  constexpr size_t most = 256;
+  if (known_.size() == most) known_.pop_back();
+  known_.push_front({++last_, s.frames, s.rows, s.cols, table});
+  return last_;
+}
+
+const at::Tensor& Sequences::table(kinora_seq seq) {
+  for (auto it = known_.begin(); it != known_.end(); ++it)
+    if (it->number == seq) {
+      known_.splice(known_.begin(), known_, it);
+      return it->table;
+    }
+  raise(KINORA_INVALID,
+        "sequence {} is not known; take it from sequence() or reshard() of the same run, and not 0 (shared "
+        "tensors have no table)",
+        seq);
+}
+
+BaseLink::BaseLink(const Frames& frames, at::Device device, at::ScalarType dtype, uint64_t seed)
+    : Link(KINORA_LEVEL_BASE), frames_(frames), device_(device), dtype_(dtype), seed_(seed) {}
+
+kinora_param BaseLink::parameter(const kinora_param_spec& s) {
+  auto p = make_parameter(s);
+  if (stage_ != Stage::declaring)
+    raise(KINORA_INVALID, "parameter '{}' is declared after create(); a model declares all of them there",
+          p.name);
+  if (!names_.insert(p.name).second) raise(KINORA_INVALID, "parameter '{}' was declared before", p.name);
+  parameters_.push_back(std::move(p));
+  return static_cast<kinora_param>(parameters_.size());
+}
+
+const Parameter& BaseLink::parameter_of(kinora_param p) const {
+  if (p < 1 || p > static_cast<kinora_param>(parameters_.size()))
+    raise(KINORA_INVALID, "parameter number {} was never declared ({} are)", p, parameters_.size());
+  return parameters_[static_cast<size_t>(p - 1)];
+}
+
+at::Tensor BaseLink::drawn(const Parameter& p) const {
+  if (device_.is_meta()) return at::empty(p.local_shape(), at::TensorOptions().dtype(dtype_).device(device_));
+  return draw(p, seed_, dtype_).to(device_);
+}
+
+void BaseLink::keep_the_rest(const std::set<kinora_param>& taken) {
+  stage_ = Stage::running;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const bool mine = taken.count(static_cast<kinora_param>(i + 1)) == 0;
+    values_.push_back(mine ? drawn(parameters_[i]).set_requires_grad(!parameters_[i].frozen) : Tensor());
+  }
+}
+
+at::Tensor BaseLink::value(kinora_param id) {
+  const auto& p = parameter_of(id);
+  if (stage_ == Stage::declaring)
+    raise(KINORA_INVALID, "parameter '{}' has no value yet: create() only declares", p.name);
+  if (stage_ == Stage::taking) return drawn(p);
+  const auto& v = values_[static_cast<size_t>(id - 1)];
+  if (!v.defined())
+    raise(KINORA_INVALID, "parameter '{}' was taken over by a link above; ask the head of the chain for it",
+          p.name);
+  return v;
+}
+
+at::Tensor BaseLink::linear(const Tensor& x, kinora_param w, kinora_param b, kinora_seq) {
+  const auto as_x = [&](const Tensor& t) { return t.to(x.scalar_type()); };
+  // head, not value(): links above may hold or change the weight.
+  const auto weight = as_x(head.value(w));
+  return b ? at::linear(x, weight, as_x(head.value(b))) : at::linear(x, weight);
+}
+
+at::Tensor BaseLink::attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                               const kinora_attention& how) {
+  if (q.is_meta()) return at::empty_like(q);
+  return core::attention(q, k, v, how, frames_, plans_);
+}
+
+BaseLink::Tensors BaseLink::block(const kinora_block& b, const Tensors& in) {
+  std::vector<kinora_tensor> handles, out(b.n_out, nullptr);
+  for (const auto& t : in) handles.push_back(handle(t));
+  check_or_stop(b.fn(b.user, handles.data(), out.data()));
+  Tensors made;
+  for (auto* h : out) made.push_back(adopt<Tensor>(h));
+  return made;
+}
+
+at::Tensor BaseLink::sequence(const Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) {
+  const auto table = borrow<Tensor>(spec.table);
+  if (!table.defined() || table.dim() != 3 || table.size(1) != x.size(1) ||
+      table.size(2) != KINORA_TOKEN_COLUMNS)
+    raise(KINORA_INVALID,
+          "sequence: the table {} is not [1 or B, {}, {}]; a link above cut one of tokens and table only",
+          table.defined() ? c10::str(table.sizes()) : "(none)", x.size(1), KINORA_TOKEN_COLUMNS);
+  seq = sequences_.number_of(spec, table);
+  return x;
+}
+
+at::Tensor BaseLink::reshard(const Tensor& x, kinora_seq seq, Over, kinora_seq& to) {
+  to = seq;
+  return x;
+}
+
+at::Tensor BaseLink::noise(const Tensor& like, kinora_seq seq, const char* key) {
+  if (like.is_meta()) return at::empty_like(like);
+  const auto index = seq ? sequences_.table(seq).select(2, KINORA_TOKEN_INDEX)
+                         : at::arange(like.size(1), at::kLong).unsqueeze(0);
+  const auto now = pass();
+  return token_noise(like, index, now.seed, now.first_sample, key);
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,72 @@
+// The host's link at the other end of the chain: plain mathematics, and the owner of the parameters' storage.
+#pragma once
+#include <list>
+#include <set>
+
+#include "core/torch/context/attention.hpp"
+#include "core/torch/context/parameter.hpp"
+#include "kinora/aten.hpp"
+#include "kinora/link.hpp"
+
+namespace kinora::core {
+
+// The sequences of a run by number. One number a table, however often a forward asks, and for ever as far as
+// a graph that is alive can tell: the least recently used of more than 256 is dropped.
+class Sequences {
+ public:
+  kinora_seq number_of(const kinora_seq_spec& spec, const at::Tensor& table);
+  // Throws Error(KINORA_INVALID) for a number that was never given out, or was dropped.
+  const at::Tensor& table(kinora_seq seq);
+
+ private:
+  struct Known {
+    kinora_seq number;
+    int64_t frames, rows, cols;
+    at::Tensor table;
+  };
+  std::list<Known> known_;  // latest first
+  kinora_seq last_ = 0;
+};
+
+class BaseLink final : public kinora::Link<at::Tensor> {
+ public:
+  using Tensor = at::Tensor;
+  BaseLink(const Frames& frames, at::Device device, at::ScalarType dtype, uint64_t seed);
+
+  kinora_param parameter(const kinora_param_spec& s) override;
+  Tensor value(kinora_param p) override;
+  Tensor linear(const Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) override;
+  Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const kinora_attention& how) override;
+  Tensor total(const Tensor& x) override { return x; }
+  Tensors block(const kinora_block& b, const Tensors& in) override;
+  Tensor sequence(const Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override;
+  Tensor leave(const Tensor& x, kinora_seq) override { return x; }
+  Tensor table(kinora_seq seq, Place) override { return sequences_.table(seq); }
+  Tensor reshard(const Tensor& x, kinora_seq seq, Over, kinora_seq& to) override;
+  Tensor noise(const Tensor& like, kinora_seq seq, const char* key) override;
+
+  // The next steps of a run: links take over (values are drawn anew each time), then the base keeps what they
+  // left.
+  void let_links_take() { stage_ = Stage::taking; }
+  void keep_the_rest(const std::set<kinora_param>& taken);
+  void forget_plans() { plans_.clear(); }
+
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  const Parameter& parameter_of(kinora_param p) const;
+
+ private:
+  enum class Stage { declaring, taking, running } stage_ = Stage::declaring;
+  Tensor drawn(const Parameter& p) const;
+
+  const Frames& frames_;
+  at::Device device_;
+  at::ScalarType dtype_;
+  uint64_t seed_;
+  std::vector<Parameter> parameters_;  // by kinora_param - 1
+  std::set<std::string> names_;
+  std::vector<Tensor> values_;  // undefined where a link took the parameter over
+  Sequences sequences_;
+  VisiblePlans plans_;
+};
+
+}  // namespace kinora::core

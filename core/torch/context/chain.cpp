@@ -1,0 +1,215 @@
+#include "core/torch/context/chain.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <ATen/ATen.h>
+
+#include "core/torch/context/base_link.hpp"
+#include "core/torch/context/lora_link.hpp"
+#include "core/torch/context/root_link.hpp"
+#include "core/torch/context/slots.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+
+namespace kinora::core {
+
+struct Chain::State {
+  explicit State(ChainOptions o)
+      : options(std::move(o)),
+        root(options.frames, options.device, options.token_multiple),
+        base(options.frames, options.device, options.dtype, options.seed) {}
+
+  ChainOptions options;
+  kinora_pass pass{};
+  RootLink root;
+  BaseLink base;
+  std::unique_ptr<LoraLink> lora;
+  std::vector<const kinora_link*> links;     // the model's end first, root and base among them
+  std::vector<std::unique_ptr<Slots>> from;  // from[i]: what link i - 1 sees as next
+  std::vector<kinora_chain> services;        // by link
+  std::vector<Leaf> leaves;
+  std::map<int64_t, std::vector<at::Tensor>>
+      block_leaves;  // that take gradients, by the block that reads them
+
+  void bind();
+  void collect_leaves();
+  std::set<kinora_param> ask_pieces();
+  void note_block_leaf(const Parameter& p, const at::Tensor& leaf);
+};
+
+namespace {
+
+// Member of a link's own table, if its writer knew of it.
+template <auto Member>
+auto slot(const kinora_link* l) {
+  const auto end =
+      static_cast<size_t>(reinterpret_cast<const char*>(&(l->*Member)) - reinterpret_cast<const char*>(l)) +
+      sizeof(void*);
+  return l->struct_size >= end ? l->*Member : nullptr;
+}
+
+Leaf& leaf_of(std::vector<Leaf>& leaves, at::Tensor tensor, bool reduced) {
+  for (auto& l : leaves)
+    if (l.tensor.is_same(tensor)) return l;
+  leaves.push_back({});
+  leaves.back().frozen = !tensor.requires_grad();
+  leaves.back().tensor = std::move(tensor);
+  leaves.back().reduced_by_link = reduced;
+  return leaves.back();
+}
+
+}  // namespace
+
+void Chain::State::bind() {
+  std::vector<const kinora_context*> contexts;
+  for (const auto* l : links) contexts.push_back(&l->context);
+  for (size_t i = 0; i < links.size(); ++i)
+    from.push_back(std::make_unique<Slots>(
+        std::vector(contexts.begin() + static_cast<std::ptrdiff_t>(i), contexts.end())));
+  services.resize(links.size());
+  for (size_t i = 0; i < links.size(); ++i) {
+    auto& s = services[i];
+    s.struct_size = sizeof s;
+    s.self = this;
+    s.next = i + 1 < links.size() ? from[i + 1]->context() : nullptr;
+    s.head = from[0]->context();
+    s.get_pass = [](void* self, kinora_pass* out) {
+      *out = static_cast<State*>(self)->pass;
+      return KINORA_OK;
+    };
+    s.set_pass = [](void* self, const kinora_pass* p) {
+      static_cast<State*>(self)->pass = *p;
+      return KINORA_OK;
+    };
+    s.visible = [](void* self, kinora_tensor q, kinora_tensor k, uint32_t over, kinora_tensor* out) {
+      return torch_guard([&] {
+        *out = give(core::visible(static_cast<State*>(self)->options.frames, borrow<at::Tensor>(q),
+                                  borrow<at::Tensor>(k), over));
+      });
+    };
+    s.leaf = [](void* self, int64_t block, int64_t number, kinora_tensor* out) -> int32_t {
+      const auto& of = static_cast<State*>(self)->block_leaves;
+      const auto found = of.find(block);
+      if (found == of.end() || number < 0 || static_cast<size_t>(number) >= found->second.size())
+        return KINORA_NOT_FOUND;
+      return torch_guard([&] { *out = give(found->second[static_cast<size_t>(number)]); });
+    };
+    if (auto* f = slot<&kinora_link::bind>(links[i])) check(f(links[i]->context.self, &s));
+  }
+}
+
+// Also a leaf that holds nothing of p here: every rank takes part in the transfers of its gradient.
+void Chain::State::note_block_leaf(const Parameter& p, const at::Tensor& leaf) {
+  auto& known = block_leaves[p.block];
+  const bool there =
+      std::any_of(known.begin(), known.end(), [&](const at::Tensor& t) { return t.is_same(leaf); });
+  if (leaf.requires_grad() && !there) known.push_back(leaf);
+}
+
+// Pieces of links become leaves; returns the parameters that they own.
+std::set<kinora_param> Chain::State::ask_pieces() {
+  std::set<kinora_param> taken;
+  for (const auto* l : links) {
+    auto* piece = slot<&kinora_link::piece>(l);
+    for (int64_t i = 0; piece; ++i) {
+      Piece p;
+      kinora_tensor tensor = nullptr;
+      const int32_t status = piece(l->context.self, i, &p.param, &p.first, &p.count, &tensor, &p.offset);
+      if (status == KINORA_NOT_FOUND) break;
+      check(status);
+      const auto& parameter = base.parameter_of(p.param);
+      const auto own = adopt<at::Tensor>(tensor);
+      taken.insert(p.param);
+      if (own.defined()) note_block_leaf(parameter, own);
+      if (p.count == 0) continue;
+      if (p.first < 0 || p.count < 0 || p.offset < 0 || p.first + p.count > parameter.local_numel() ||
+          !own.defined() || p.offset + p.count > own.numel())
+        raise(
+            KINORA_INVALID,
+            "a link's piece of parameter '{}' ({} numbers from {}, at {} of its leaf) does not lie within it",
+            parameter.name, p.count, p.first, p.offset);
+      leaf_of(leaves, own, slot<&kinora_link::reduce>(l) != nullptr).pieces.push_back(p);
+    }
+  }
+  return taken;
+}
+
+void Chain::State::collect_leaves() {
+  const auto taken = ask_pieces();
+  base.keep_the_rest(taken);
+  for (kinora_param id = 1; id <= static_cast<kinora_param>(base.parameters().size()); ++id) {
+    if (taken.count(id)) continue;
+    const auto& p = base.parameter_of(id);
+    leaves.push_back({p.name, base.value(id), p.frozen, false, {{id, 0, p.local_numel(), 0}}});
+    note_block_leaf(p, leaves.back().tensor);
+  }
+  std::stable_sort(leaves.begin(), leaves.end(),
+                   [](const Leaf& a, const Leaf& b) { return a.pieces[0].param < b.pieces[0].param; });
+  for (auto& l : leaves) {
+    const auto &first = base.parameter_of(l.pieces.front().param).name,
+               &last = base.parameter_of(l.pieces.back().param).name;
+    l.name = l.pieces.size() == 1 ? first : first + " .. " + last;
+  }
+}
+
+Chain::Chain(ChainOptions options, std::vector<const kinora_link*> links)
+    : state_(std::make_unique<State>(std::move(options))) {
+  auto& s = *state_;
+  s.pass.struct_size = sizeof s.pass;
+  s.pass.seed = s.options.seed;
+  s.links = std::move(links);
+  if (s.options.lora) {
+    s.lora = std::make_unique<LoraLink>(*s.options.lora);
+    s.links.push_back(s.lora->get());
+  }
+  s.links.push_back(s.root.get());
+  s.links.push_back(s.base.get());
+  std::stable_sort(s.links.begin(), s.links.end(),
+                   [](const kinora_link* a, const kinora_link* b) { return a->level < b->level; });
+  if (s.links.back() != s.base.get())
+    raise(KINORA_INVALID, "a link of level {} would be below the base ({}); links have lower levels",
+          s.links.back()->level, KINORA_LEVEL_BASE);
+  s.bind();
+}
+
+Chain::~Chain() = default;
+
+const kinora_context* Chain::head() const { return state_->from[0]->context(); }
+
+void Chain::ready() {
+  auto& s = *state_;
+  s.base.let_links_take();
+  for (size_t i = s.links.size(); i-- > 0;)
+    if (auto* f = slot<&kinora_link::ready>(s.links[i])) check(f(s.links[i]->context.self));
+  s.collect_leaves();
+}
+
+void Chain::begin(const kinora_pass& pass) {
+  state_->pass = pass;
+  state_->pass.struct_size = sizeof(kinora_pass);
+  for (const auto* l : state_->links)
+    if (auto* f = slot<&kinora_link::begin>(l)) check(f(l->context.self, &state_->pass));
+}
+
+void Chain::reduce() {
+  for (const auto* l : state_->links)
+    if (auto* f = slot<&kinora_link::reduce>(l)) check(f(l->context.self));
+}
+
+const kinora_pass& Chain::pass() const { return state_->pass; }
+void Chain::set_pass(const kinora_pass& pass) { state_->pass = pass; }
+const Frames& Chain::frames() const { return state_->options.frames; }
+void Chain::set_frames(Frames frames) {
+  frames.before = frames.before || state_->options.frames.before;
+  state_->options.frames = std::move(frames);
+  state_->root.forget_tables();
+  state_->base.forget_plans();
+}
+const LoraOptions* Chain::lora() const { return state_->lora ? &*state_->options.lora : nullptr; }
+const std::vector<Parameter>& Chain::parameters() const { return state_->base.parameters(); }
+const Parameter& Chain::parameter(kinora_param id) const { return state_->base.parameter_of(id); }
+std::vector<Leaf>& Chain::leaves() { return state_->leaves; }
+const std::vector<Leaf>& Chain::leaves() const { return state_->leaves; }
+
+}  // namespace kinora::core

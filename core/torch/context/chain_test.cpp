@@ -1,0 +1,287 @@
+// The chain behind a context: order, null slots, storage, passes; and the base's mathematics against plain
+// formulas.
+#include "core/torch/context/chain.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "core/plugin/host.hpp"
+#include "core/torch/tensors/tensors_api.hpp"
+#include "kinora/aten.hpp"
+#include "kinora/link.hpp"
+
+namespace kinora::core {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Context = kinora::Context<at::Tensor>;
+
+class ChainOf : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    adopt_host();
+    serve_tensors();
+  }
+  static ChainOptions exact() {
+    ChainOptions o;
+    o.dtype = at::kDouble;
+    o.seed = 11;
+    return o;
+  }
+  static std::string message(const std::function<void()>& f) {
+    try {
+      f();
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  }
+  static kinora_pass pass_of(int64_t first_sample, uint64_t seed = 5) {
+    return {sizeof(kinora_pass), 0, 0, 0, first_sample, 0, 0, seed};
+  }
+};
+
+std::vector<std::string> trace;
+
+struct Named final : Link<at::Tensor> {
+  Named(uint32_t level, std::string n) : Link(level), name(std::move(n)) { skip_inherited<Named>(); }
+  at::Tensor total(const at::Tensor& x) override {
+    trace.push_back(name);
+    return next.total(x) + 1;
+  }
+  void ready() override { trace.push_back("ready " + name); }
+  std::string name;
+};
+struct Silent final : Link<at::Tensor> {
+  explicit Silent(uint32_t level) : Link(level) { skip_inherited<Silent>(); }
+};
+
+TEST_F(ChainOf, LinksRunByLevelAndEqualLevelsInTheOrderGiven) {
+  Named b(KINORA_LEVEL_TENSOR, "b"), a(KINORA_LEVEL_CONTEXT, "a"), c(KINORA_LEVEL_TENSOR, "c"),
+      m(KINORA_LEVEL_METER, "m");
+  Chain chain(exact(), {b.get(), a.get(), c.get(), m.get()});
+  trace.clear();
+  const auto y = Context(chain.head()).total(at::zeros({1}));
+  EXPECT_THAT(trace, ElementsAre("m", "a", "b", "c"));
+  EXPECT_EQ(y.item<float>(), 4);
+  trace.clear();
+  chain.ready();
+  EXPECT_THAT(trace, ElementsAre("ready c", "ready b", "ready a", "ready m")) << "from the base's end";
+}
+
+TEST_F(ChainOf, SlotsThatALinkDoesNotImplementAreNullAndSkipped) {
+  Silent s(KINORA_LEVEL_TENSOR);
+  Named n(KINORA_LEVEL_TENSOR, "n");
+  for (const auto* slot : {reinterpret_cast<const void*>(s.get()->context.total),
+                           reinterpret_cast<const void*>(s.get()->context.linear),
+                           reinterpret_cast<const void*>(n.get()->context.linear),
+                           reinterpret_cast<const void*>(s.get()->piece)})
+    EXPECT_EQ(slot, nullptr);
+  EXPECT_NE(reinterpret_cast<const void*>(n.get()->context.total), nullptr);
+  Chain chain(exact(), {s.get(), n.get()});
+  trace.clear();
+  Context(chain.head()).total(at::zeros({1}));
+  EXPECT_THAT(trace, ElementsAre("n"));
+}
+
+TEST_F(ChainOf, ALinkFromAnOlderHeaderMayEndEarly) {
+  kinora_link old{};  // its writer knew nothing after bind
+  old.struct_size = offsetof(kinora_link, ready);
+  old.level = KINORA_LEVEL_CACHE;
+  old.context.struct_size = sizeof(kinora_context);
+  old.ready = [](void*) -> int32_t { return KINORA_FAILED; };
+  Chain chain(exact(), {&old});
+  chain.ready();
+  chain.begin(pass_of(0));
+  chain.reduce();
+}
+
+TEST_F(ChainOf, AnErrorOfALinkComesThroughWithItsCodeAndText) {
+  struct Bad final : Link<at::Tensor> {
+    Bad() : Link(KINORA_LEVEL_TENSOR) {}
+    kinora_param parameter(const kinora_param_spec& s) override {
+      throw Error(KINORA_INVALID, std::string(s.name) + ": cannot be split");
+    }
+  } bad;
+  Chain chain(exact(), {bad.get()});
+  EXPECT_EQ(message([&] {
+              Context(chain.head()).parameter({"w", {4, 4}, Init::zeros()});
+            }),
+            "w: cannot be split");
+}
+
+TEST_F(ChainOf, ParametersAreDeclaredOnceAndHaveValuesAfterReady) {
+  Chain chain(exact());
+  const Context c(chain.head());
+  const auto w = c.parameter({"w", {3, 2}, Init::normal(0.5), Role::column});
+  const auto f = c.parameter({"f", {2}, Init::constant(7), Role::whole, -1, 1, 1, true});
+  EXPECT_THAT(message([&] { c.parameter({"w", {1}, Init::zeros()}); }), HasSubstr("'w' was declared before"));
+  EXPECT_THAT(message([&] { c.parameter({"", {1}, Init::zeros()}); }), HasSubstr("no name"));
+  EXPECT_THAT(message([&] { c.value(w); }), HasSubstr("create() only declares"));
+  EXPECT_THAT(message([&] { c.value(9); }), HasSubstr("never declared"));
+  chain.ready();
+  EXPECT_THAT(message([&] { c.parameter({"late", {1}, Init::zeros()}); }), HasSubstr("after create()"));
+  EXPECT_TRUE(c.value(w).requires_grad());
+  EXPECT_FALSE(c.value(f).requires_grad());
+  EXPECT_TRUE(at::equal(c.value(f), at::full({2}, 7, at::kDouble)));
+  ASSERT_EQ(chain.leaves().size(), 2U);
+  EXPECT_TRUE(chain.leaves()[0].tensor.is_same(c.value(w))) << "one tensor, whoever asks";
+  EXPECT_TRUE(chain.leaves()[1].frozen);
+  Chain other(exact());
+  Context(other.head()).parameter({"f", {2}, Init::constant(7)});
+  const auto again = Context(other.head()).parameter({"w", {3, 2}, Init::normal(0.5), Role::column});
+  other.ready();
+  EXPECT_TRUE(at::equal(Context(other.head()).value(again), c.value(w))) << "drawn by name, not by order";
+}
+
+TEST_F(ChainOf, LinearAsksTheHeadAndGivesTheDtypeOfX) {
+  struct Doubled final : Link<at::Tensor> {
+    Doubled() : Link(KINORA_LEVEL_FSDP) { skip_inherited<Doubled>(); }
+    at::Tensor value(kinora_param p) override { return next.value(p) * 2; }
+  } doubled;
+  Chain chain(exact(), {doubled.get()});
+  const Context c(chain.head());
+  const auto w = c.parameter({"w", {3, 2}, Init::normal(1)}), b = c.parameter({"b", {3}, Init::normal(1)});
+  chain.ready();
+  const auto x = at::randn({4, 2}, at::kDouble);
+  EXPECT_TRUE(at::equal(c.linear(x, w, b, 0), at::linear(x, c.value(w), c.value(b))));
+  EXPECT_EQ(c.linear(x.to(at::kBFloat16), w, 0, 0).scalar_type(), at::kBFloat16);
+}
+
+TEST_F(ChainOf, ThePassIsTheChainsAndLinksPutItBack) {
+  struct Asks final : Link<at::Tensor> {
+    Asks() : Link(KINORA_LEVEL_RECOMPUTE) {}
+    void begin(const kinora_pass& p) override { seen = p.first_sample; }
+    at::Tensor total(const at::Tensor& x) override {
+      auto p = pass();
+      p.again = 1;
+      set_pass(p);
+      return next.total(x);
+    }
+    int64_t seen = -1;
+  } asks;
+  Chain chain(exact(), {asks.get()});
+  chain.ready();
+  chain.begin(pass_of(42));
+  EXPECT_EQ(asks.seen, 42);
+  Context(chain.head()).total(at::zeros({1}));
+  EXPECT_EQ(chain.pass().again, 1U);
+  EXPECT_EQ(chain.pass().first_sample, 42);
+}
+
+TEST_F(ChainOf, SequencesHaveOneNumberAGeometryAndATableOfTheOneProcessOrder) {
+  auto o = exact();
+  o.frames.start = 3;
+  o.frames.chunk = 2;
+  Chain chain(o);
+  chain.ready();
+  const Context c(chain.head());
+  const auto x = at::randn({2, 4 * 2 * 3, 5}, at::kDouble);
+  kinora_seq s = 0, again = 0, other = 0;
+  EXPECT_TRUE(at::equal(c.sequence(x, 4, 2, 3, s), x));
+  c.sequence(x, 4, 2, 3, again);
+  c.sequence(x, 4, 3, 2, other);
+  EXPECT_EQ(s, again);
+  EXPECT_NE(s, other);
+  EXPECT_TRUE(at::equal(c.leave(x, s), x));
+  const auto t = c.table(s, Place::stream);
+  EXPECT_EQ(t.sizes(), (at::IntArrayRef{1, 24, KINORA_TOKEN_COLUMNS}));
+  // Token 22 is frame 3, row 1, column 1 of a video that began 3 frames ago, in chunk (3 + 3) / 2.
+  const auto row = t[0][22];
+  EXPECT_TRUE(at::equal(row, at::tensor({22 + 3 * 6, 3, 6, 1, 1, 0, 3, 0}, at::kLong))) << row;
+  EXPECT_THAT(message([&] { c.sequence(x, 4, 2, 2, s); }), HasSubstr("are 16, but x is [2, 24, 5]"));
+  EXPECT_THAT(message([&] { c.table(0, Place::stream); }), HasSubstr("shared tensors have no table"));
+}
+
+TEST_F(ChainOf, SequencesArePaddedToAMultipleAndUnpadded) {
+  auto o = exact();
+  o.token_multiple = 8;
+  Chain chain(o);
+  chain.ready();
+  chain.begin(pass_of(0));
+  const Context c(chain.head());
+  const auto x = at::randn({2, 6, 8}, at::kDouble);
+  kinora_seq s = 0;
+  const auto y = c.sequence(x, 3, 2, 1, s);
+  EXPECT_EQ(y.size(1), 8);
+  const auto q = y.view({2, 8, 2, 4});
+  Attention<at::Tensor> how{"a", 0, s, s, 0.5};
+  const auto out = c.leave(c.attention(q, q, q, how).flatten(2), s), plain = x.view({2, 6, 2, 4});
+  const auto want = at::scaled_dot_product_attention(plain.transpose(1, 2), plain.transpose(1, 2),
+                                                     plain.transpose(1, 2), {}, 0, false, 0.5)
+                        .transpose(1, 2)
+                        .flatten(2);
+  EXPECT_TRUE(at::allclose(out, want, 1e-12, 1e-12)) << "padding is seen by nobody";
+  EXPECT_EQ(c.noise(y, s, "n").narrow(1, 6, 2).abs().sum().item<double>(), 0);
+}
+
+TEST_F(ChainOf, ALinkMayTakeParametersOverPieceByPiece) {
+  struct Flat final : Link<at::Tensor> {  // FSDP's half of a unit of two parameters
+    explicit Flat(int64_t r) : Link(KINORA_LEVEL_FSDP), rank(r) { skip_inherited<Flat>(); }
+    void ready() override {
+      const at::NoGradGuard guard;
+      const auto all = at::cat({next.value(1).flatten(), next.value(2).flatten()});
+      leaf = all.narrow(0, rank * 5, 5).clone().set_requires_grad(true);
+    }
+    bool piece(int64_t i, Piece& out) override {  // 6 + 4 numbers, cut after the fifth
+      const Piece first[] = {{1, 0, 5, leaf, 0}, {2, 0, 0, leaf, 0}},
+                  second[] = {{1, 5, 1, leaf, 0}, {2, 0, 4, leaf, 1}};
+      if (i > 1) return false;
+      out = rank ? second[i] : first[i];
+      return true;
+    }
+    int64_t rank;
+    at::Tensor leaf;
+  } low(0), high(1);
+  at::Tensor whole[2];
+  for (int k = 0; k < 3; ++k) {
+    Flat* link = k == 0 ? nullptr : k == 1 ? &low : &high;
+    Chain chain(exact(),
+                link ? std::vector<const kinora_link*>{link->get()} : std::vector<const kinora_link*>{});
+    const Context c(chain.head());
+    c.parameter({"a", {3, 2}, Init::normal(1)});
+    c.parameter({"b", {4}, Init::uniform(1)});
+    c.parameter({"c", {1}, Init::ones()});
+    chain.ready();
+    if (!link) {
+      whole[0] = c.value(1).detach(), whole[1] = c.value(2).detach();
+      continue;
+    }
+    const auto& leaves = chain.leaves();
+    ASSERT_EQ(leaves.size(), 2U);
+    EXPECT_EQ(leaves[0].name, k == 1 ? "a" : "a .. b");
+    EXPECT_EQ(leaves[1].name, "c");
+    EXPECT_TRUE(leaves[0].tensor.is_same(link->leaf));
+    EXPECT_TRUE(at::equal(link->leaf, at::cat({whole[0].flatten(), whole[1]}).narrow(0, link->rank * 5, 5)));
+    EXPECT_THAT(message([&] { c.value(1); }), HasSubstr("taken over by a link"));
+  }
+}
+
+TEST_F(ChainOf, BlocksRunAndStopPassesThrough) {
+  Chain chain(exact());
+  chain.ready();
+  const Context c(chain.head());
+  const auto x = at::ones({2});
+  const auto y = c.block(0, {x}, {x * 2}, 2, [](const std::vector<at::Tensor>& t) {
+    return std::vector{t[0] + t[1], t[1]};
+  });
+  EXPECT_EQ(y[0].sum().item<float>(), 6);
+  EXPECT_THROW(c.block(0, {x}, {}, 1, [](const auto&) -> std::vector<at::Tensor> { throw Stop{}; }), Stop);
+  EXPECT_EQ(message([&] {
+              c.block(0, {x}, {}, 1,
+                      [](const auto&) -> std::vector<at::Tensor> { throw Error(KINORA_DATA, "bad block"); });
+            }),
+            "bad block");
+  EXPECT_EQ(
+      message([&] {
+        c.block(3, {x}, {}, 1, [](const std::vector<at::Tensor>& t) { return std::vector{t[0], t[0]}; });
+      }),
+      "block 3 returned 2 tensors, but was declared with n_out = 1");
+}
+
+}  // namespace
+}  // namespace kinora::core

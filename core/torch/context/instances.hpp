@@ -1,0 +1,77 @@
+// Losses and samplers as objects: an instance of a component with its calls on at::Tensor. Errors are
+// kinora::Error.
+#pragma once
+#include <functional>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "core/options.hpp"
+#include "core/plugin/registry.hpp"
+#include "core/torch/weights/weights.hpp"
+#include "kinora/abi/loss.h"
+#include "kinora/abi/sampler.h"
+
+namespace kinora::core {
+
+class LossInstance {
+ public:
+  LossInstance(const Component&, const Options&);
+  LossInstance(const LossInstance&) = delete;
+  LossInstance& operator=(const LossInstance&) = delete;
+  ~LossInstance() { api_.destroy(self_); }
+
+  const ComponentSpec& spec() const { return spec_; }
+  // false: of level, noisy, input and estimate it has none.
+  bool draws_noise() const { return api_.level != nullptr; }
+  uint32_t mix() const { return api_.mix; }
+  at::Tensor level(const at::Tensor& uniform) const;
+  at::Tensor noisy(const at::Tensor& latent, const at::Tensor& noise, const at::Tensor& sigma) const;
+  struct Input {
+    at::Tensor latent, timestep;
+  };
+  Input input(const at::Tensor& x, const at::Tensor& sigma) const;
+  at::Tensor estimate(const at::Tensor& x, const at::Tensor& sigma, const at::Tensor& output) const;
+  // By the manifest's output names.
+  NamedTensors evaluate(const NamedTensors& in) const;
+  // Its output "loss", one number a sample; an error that says what was expected if it is anything else.
+  at::Tensor of_samples(const NamedTensors& evaluated, int64_t samples) const;
+
+ private:
+  void need(bool has, const char* what) const;
+  const ComponentSpec& spec_;
+  const kinora_loss& api_;
+  void* self_;
+};
+
+class SamplerInstance {
+ public:
+  SamplerInstance(const Component&, const Options&);
+  SamplerInstance(const SamplerInstance&) = delete;
+  SamplerInstance& operator=(const SamplerInstance&) = delete;
+  ~SamplerInstance() { api_.destroy(self_); }
+
+  uint32_t mix() const { return api_.mix; }
+  std::vector<double> levels() const;
+  at::Tensor sample(const kinora_denoiser& denoiser, const at::Tensor& noise, const kinora_run& run) const;
+
+ private:
+  const ComponentSpec& spec_;
+  const kinora_sampler& api_;
+  void* self_;
+};
+
+// A denoiser made of a function x [B, ...], sigma [B] -> x0, all float64.
+class FunctionDenoiser {
+ public:
+  using Fn = std::function<at::Tensor(const at::Tensor& x, const at::Tensor& sigma)>;
+  explicit FunctionDenoiser(Fn fn) : fn_(std::move(fn)) {}
+  kinora_denoiser abi();
+  int64_t calls() const { return calls_; }
+
+ private:
+  Fn fn_;
+  int64_t calls_ = 0;
+};
+
+}  // namespace kinora::core

@@ -1,0 +1,76 @@
+// What a component hands back is checked before it is used; the component is named.
+#include "core/torch/context/instances.hpp"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/torch/generating/mixture.hpp"
+#include "kinora/aten.hpp"
+#include "tests/support/plugins.hpp"
+
+namespace kinora::core {
+namespace {
+
+using testing::HasSubstr;
+
+template <class F>
+std::string said(F&& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(LossInstance, GivesOneNumberASample) {
+  const auto component = or_throw(test::plugins().open("loss/edm"));
+  const LossInstance loss(component, or_throw(Options::make(*component.spec, json::object())));
+  EXPECT_EQ(loss.of_samples({{"loss", at::ones({3})}}, 3).sum().item<float>(), 3);
+  EXPECT_THAT(said([&] { loss.of_samples({}, 3); }), HasSubstr("loss/edm: evaluate returned no 'loss'"));
+  for (const at::Tensor& wrong : {at::ones({3, 2}), at::ones({}), at::ones({2}), at::ones({3}, at::kLong)})
+    EXPECT_THAT(said([&] {
+                  loss.of_samples({{"loss", wrong}}, 3);
+                }),
+                HasSubstr("loss/edm: output 'loss': expected a float [3]"));
+}
+
+// Samplers that hand back what no sampler may.
+at::Tensor (*made)(const at::Tensor&) = nullptr;
+const kinora_sampler kTable = {
+    sizeof(kinora_sampler),
+    0,
+    [](const kinora_host*, const kinora_options*) -> void* { return &made; },
+    [](void*) {},
+    [](void*, kinora_tensor* out) { return guard([&] { *out = give(at::ones({2}, at::kDouble)); }); },
+    [](void*, const kinora_denoiser*, kinora_tensor noise, const kinora_run*, kinora_tensor* out) {
+      return guard([&] {
+        const at::Tensor x = made(borrow<at::Tensor>(noise));
+        *out = x.defined() ? give(x) : nullptr;
+      });
+    }};
+
+TEST(SamplerInstance, GivesASampleOfTheNoisesShape) {
+  test::plugins();
+  ComponentSpec spec;
+  spec.id = "sampler/wrong";
+  const SamplerInstance sampler({&spec, nullptr, &kTable}, Options());
+  Mixture mixture(at::zeros({1, 2}), at::ones({1}), at::ones({1}));
+  const auto sample = [&] {
+    return sampler.sample(mixture.abi(), at::ones({3, 2}, at::kDouble), kinora_run{});
+  };
+  made = [](const at::Tensor& noise) { return noise * 2; };
+  EXPECT_EQ(sample().sum().item<double>(), 12);
+  made = [](const at::Tensor& noise) { return noise.narrow(0, 0, 1); };
+  EXPECT_THAT(said(sample), HasSubstr("sampler/wrong: its sample is Double [1, 2], the noise [3, 2]"));
+  made = [](const at::Tensor& noise) { return noise.to(at::kLong); };
+  EXPECT_THAT(said(sample), HasSubstr("sampler/wrong: its sample is Long"));
+  made = [](const at::Tensor&) { return at::Tensor(); };
+  EXPECT_THAT(said(sample), HasSubstr("sampler/wrong: sample returned no tensor"));
+  made = [](const at::Tensor&) -> at::Tensor { throw Error(KINORA_DATA, "no idea"); };
+  EXPECT_EQ(said(sample), "sampler/wrong: no idea");
+}
+
+}  // namespace
+}  // namespace kinora::core

@@ -1,0 +1,37 @@
+// The link that adds LoRA matrices to the linear layers of an unchanged model, and freezes everything else.
+#pragma once
+#include <map>
+
+#include "core/torch/weights/lora.hpp"
+#include "kinora/aten.hpp"
+#include "kinora/link.hpp"
+
+namespace kinora::core {
+
+// Above tensor parallelism (it cuts A and B like the weight that they belong to) and below context
+// parallelism, FSDP, recompute and precision see them as parameters like any other.
+constexpr uint32_t kLoraLevel = (KINORA_LEVEL_CONTEXT + KINORA_LEVEL_TENSOR) / 2;
+
+class LoraLink final : public kinora::Link<at::Tensor> {
+ public:
+  // Throws kinora::Error(KINORA_INVALID) for options that cannot be.
+  explicit LoraLink(LoraOptions options);
+
+  // A matrix MODULE.weight that is a target: its A and B are declared after it, of its block. Of a COLUMN
+  // weight A is WHOLE and B COLUMN, of a ROW weight A is ROW and B WHOLE: the small tensor between them is of
+  // the STREAM either way.
+  kinora_param parameter(const kinora_param_spec& spec) override;
+  at::Tensor linear(const at::Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) override;
+  // KINORA_INVALID if no parameter was a target, with the nearest names.
+  void ready() override;
+
+ private:
+  struct Pair {
+    kinora_param a, b;
+  };
+  LoraOptions options_;
+  std::map<kinora_param, Pair> pairs_;  // by the weight's number
+  std::vector<std::string> modules_;    // all that could have been targets
+};
+
+}  // namespace kinora::core

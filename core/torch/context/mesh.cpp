@@ -1,0 +1,138 @@
+#include "core/torch/context/mesh.hpp"
+
+#include <vector>
+
+#include "kinora/aten.hpp"
+
+namespace kinora::core {
+
+// A group, and its transfers: those of the collective, or of a group of one, where every result is the input,
+// without its gradient.
+struct MeshOwner::Group {
+  kinora_group abi{};
+  std::vector<int64_t> members;
+  const kinora_collective* api = nullptr;
+  void* group = nullptr;  // of the collective; null: a group of one
+
+  ~Group() {
+    if (group) api->release(group);
+  }
+  void finish_abi(int64_t rank) {
+    abi.struct_size = sizeof abi;
+    abi.rank = rank;
+    abi.size = static_cast<int64_t>(members.size());
+    abi.members = members.data();
+    abi.self = this;
+    abi.start = group ? start_many : start_alone;
+    abi.finish = group ? finish_many : finish_alone;
+  }
+
+ private:
+  // The work of the collective with the table that finishes it: finish() is not given the group.
+  struct Work {
+    const kinora_collective* api;
+    void* work;
+  };
+  static int32_t start_many(void* self, const kinora_transfer* t, void** work) {
+    const auto* g = static_cast<const Group*>(self);
+    void* started = nullptr;
+    const int32_t status = g->api->start(g->group, t, &started);
+    if (status == KINORA_OK) *work = new Work{g->api, started};
+    return status;
+  }
+  static int32_t finish_many(void* work, kinora_tensor* out) {
+    const std::unique_ptr<Work> ends(static_cast<Work*>(work));
+    return ends->api->finish(ends->work, out);
+  }
+  static int32_t start_alone(void*, const kinora_transfer* t, void** work) {
+    if (t->op == KINORA_SEND || t->op == KINORA_RECV)
+      return set_error(KINORA_INVALID, "a group of one has nobody to send to");
+    *work = t->op == KINORA_BARRIER ? nullptr : give(borrow<at::Tensor>(t->in).detach());
+    return KINORA_OK;
+  }
+  static int32_t finish_alone(void* work, kinora_tensor* out) {
+    *out = static_cast<kinora_tensor>(work);
+    return KINORA_OK;
+  }
+};
+
+MeshOwner::MeshOwner() {
+  abi_ = {sizeof(kinora_mesh), 0, 0, 1, this, [](void* self, const char* axes, const kinora_group** out) {
+            return guard([&] { *out = static_cast<MeshOwner*>(self)->group(axes); });
+          }};
+}
+
+MeshOwner::MeshOwner(const kinora_collective& api, void* collective, int64_t rank, const Sizes& sizes)
+    : MeshOwner() {
+  api_ = &api;
+  collective_ = collective;
+  for (const auto& [axis, n] : sizes) {
+    if (n < 1)
+      throw Error(KINORA_INVALID,
+                  "axis " + axis + " of the mesh has size " + std::to_string(n) + "; the least is 1");
+    size_[index_of(axis)] = n;
+    abi_.size *= n;
+  }
+  if (rank < 0 || rank >= abi_.size)
+    throw Error(KINORA_INVALID, "rank " + std::to_string(rank) + " is outside a mesh of " +
+                                    std::to_string(abi_.size) + " ranks");
+  abi_.rank = rank;
+  coordinate_ = coordinates_of(rank);
+}
+
+MeshOwner::~MeshOwner() = default;
+
+size_t MeshOwner::index_of(std::string_view axis) {
+  for (size_t i = 0; i < kAxes.size(); ++i)
+    if (kAxes[i] == axis) return i;
+  throw Error(KINORA_INVALID, "the mesh has no axis '" + std::string(axis) +
+                                  "'; its axes are pp, dp, fsdp, cp, tp, and world for all");
+}
+
+uint32_t MeshOwner::mask_of(std::string_view axes) {
+  if (axes == "world") return (1u << kAxes.size()) - 1;
+  uint32_t mask = 0;
+  while (!axes.empty()) {
+    const size_t plus = axes.find('+');
+    mask |= 1u << index_of(axes.substr(0, plus));
+    axes = plus == std::string_view::npos ? std::string_view() : axes.substr(plus + 1);
+  }
+  return mask;
+}
+
+MeshOwner::Coordinates MeshOwner::coordinates_of(int64_t rank) const {
+  Coordinates c{};
+  for (size_t i = kAxes.size(); i-- > 0; rank /= size_[i]) c[i] = rank % size_[i];
+  return c;
+}
+
+const kinora_group* MeshOwner::group(std::string_view axes) {
+  // Axes of size 1 make no difference: "dp" is "world" if nothing else is split, and one connection serves
+  // both.
+  uint32_t mask = mask_of(axes);
+  for (size_t i = 0; i < kAxes.size(); ++i)
+    if (size_[i] == 1) mask &= ~(1u << i);
+  if (const auto known = groups_.find(mask); known != groups_.end()) return &known->second->abi;
+
+  auto made = std::make_unique<Group>();
+  std::string name;
+  for (size_t i = 0; i < kAxes.size(); ++i)
+    if (mask >> i & 1) name += (name.empty() ? "" : "+") + std::string(kAxes[i]);
+  int64_t mine = 0;
+  for (int64_t r = 0; r < abi_.size; ++r) {
+    const Coordinates c = coordinates_of(r);
+    bool member = true;
+    for (size_t i = 0; i < kAxes.size(); ++i) member = member && ((mask >> i & 1) || c[i] == coordinate_[i]);
+    if (!member) continue;
+    if (r == abi_.rank) mine = static_cast<int64_t>(made->members.size());
+    made->members.push_back(r);
+  }
+  if (made->members.size() > 1) {
+    check(api_->group(collective_, name.c_str(), made->members.data(), made->members.size(), &made->group));
+    made->api = api_;
+  }
+  made->finish_abi(mine);
+  return &groups_.emplace(mask, std::move(made)).first->second->abi;
+}
+
+}  // namespace kinora::core

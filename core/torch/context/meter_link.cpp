@@ -1,0 +1,146 @@
+#include "core/torch/context/meter_link.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "core/torch/tensors/torch_guard.hpp"
+
+namespace kinora::core {
+namespace {
+
+double sum(const std::map<std::string, double>& of) {
+  return std::accumulate(of.begin(), of.end(), 0.0, [](double s, const auto& one) { return s + one.second; });
+}
+
+at::Tensor on_meta(const at::Tensor& t) {
+  return at::empty(t.sizes(), t.options().device(at::kMeta).requires_grad(false));
+}
+
+}  // namespace
+
+double Flops::linear_total() const { return sum(linear); }
+double Flops::attention_total() const { return sum(attention); }
+
+kinora_param MeterLink::parameter(const kinora_param_spec& s) {
+  const auto id = next.parameter(s);
+  if (s.ndim == 2) weights_[id] = {s.name, s.shape[0], s.shape[1], s.role == KINORA_COLUMN};
+  return id;
+}
+
+int64_t MeterLink::tokens(kinora_seq seq, int64_t otherwise) const {
+  const auto it = sequences_.find(seq);
+  return it == sequences_.end() ? otherwise : it->second.frames * it->second.space;
+}
+
+at::Tensor MeterLink::linear(const at::Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) {
+  auto y = next.linear(x, w, b, seq);
+  const auto it = weights_.find(w);
+  if (it == weights_.end() || pass().again) return y;
+  const auto& weight = it->second;
+  if (weight.column && y.size(-1) > 0) cut_ = weight.out / y.size(-1);
+  const int64_t local = x.size(-1) ? x.numel() / x.size(-1) : 0;
+  const int64_t rows = seq && x.dim() == 3 ? x.size(0) * tokens(seq, x.size(1)) : local;
+  flops_.linear[weight.name] +=
+      2.0 * static_cast<double>(rows) * static_cast<double>(weight.in) * static_cast<double>(weight.out);
+  return y;
+}
+
+int64_t MeterLink::keys(const kinora_attention& how, const at::Tensor& k) const {
+  int64_t out = tokens(how.kv_seq, k.size(1));
+  if (const auto it = sequences_.find(how.kv_seq); it != sequences_.end()) {
+    if (how.over == KINORA_OVER_SPACE) out = it->second.space;
+    if (how.over == KINORA_OVER_TIME) out = it->second.frames;
+  }
+  const auto shared = borrow<at::Tensor>(how.k_shared);
+  return shared.defined() ? out + shared.size(1) : out;
+}
+
+at::Tensor MeterLink::attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                const kinora_attention& how) {
+  if (!pass().again)
+    flops_.attention[how.name] += 2.0 * static_cast<double>(q.size(0) * tokens(how.q_seq, q.size(1))) *
+                                  static_cast<double>(keys(how, k)) *
+                                  static_cast<double>(cut_ * q.size(2) * (q.size(3) + v.size(3)));
+  return next.attention(q, k, v, how);
+}
+
+at::Tensor MeterLink::sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) {
+  auto out = next.sequence(x, spec, seq);
+  sequences_[seq] = {spec.frames, spec.rows * spec.cols};
+  return out;
+}
+
+at::Tensor MeterLink::reshard(const at::Tensor& x, kinora_seq seq, Over over, kinora_seq& to) {
+  auto out = next.reshard(x, seq, over, to);
+  if (const auto it = sequences_.find(seq); it != sequences_.end()) sequences_[to] = it->second;
+  return out;
+}
+
+namespace {
+thread_local double* counted = nullptr;  // by the innermost meter of the thread
+}
+
+void count_convolution(double flops) {
+  if (counted) *counted += flops;
+}
+
+ConvolutionMeter::ConvolutionMeter() : before_(counted) { counted = &flops_; }
+ConvolutionMeter::~ConvolutionMeter() { counted = before_; }
+
+MetaNetwork::MetaNetwork(const Component& component, const Options& options)
+    : network_(component, options, {.device = at::kMeta}, {meter_.get()}) {}
+
+template <class F>
+Flops MetaNetwork::metered(F&& call) {
+  const at::NoGradGuard off;
+  const ConvolutionMeter convolutions;
+  meter_.reset();
+  kinora_pass pass{};
+  pass.struct_size = sizeof pass;
+  pass.no_grad = 1;
+  network_.chain().begin(pass);
+  call();
+  Flops out = meter_.flops();
+  out.convolution = convolutions.flops();
+  return out;
+}
+
+Flops MetaNetwork::forward(const NamedTensors& inputs) {
+  NamedTensors shapes;
+  for (const auto& [name, t] : inputs)
+    if (t.defined()) shapes[name] = on_meta(t);
+  return metered([&] { network_.forward(shapes); });
+}
+
+Flops MetaNetwork::encode(const at::Tensor& video, at::Tensor* latent) {
+  return metered([&] {
+    const auto made = network_.encode(on_meta(video));
+    if (latent) *latent = made;
+  });
+}
+
+Flops MetaNetwork::decode(const at::Tensor& latent) {
+  return metered([&] { network_.decode(on_meta(latent)); });
+}
+
+double model_flops(const Component& component, const Options& options, const NamedTensors& inputs) {
+  return MetaNetwork(component, options).forward(inputs).total();
+}
+
+double training_flops(const Component& component, const Options& options, const NamedTensors& inputs,
+                      bool frozen, std::string& why) {
+  try {
+    const Flops f = with_plain_errors([&] { return MetaNetwork(component, options).forward(inputs); });
+    const double weights = f.linear_total() + f.convolution;
+    return kTrainingStep * f.total() - (frozen ? weights : 0);
+  } catch (const std::exception& e) {
+    why = e.what();
+    why.resize(std::min(why.find('\n'), why.size()));
+    return 0;
+  }
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,104 @@
+// How many floating-point operations a forward asks for: a link on top of the chain, so that the numbers are
+// the model's own (one process, no recomputation), whatever links are below it.
+#pragma once
+#include <map>
+#include <string>
+
+#include "core/torch/context/network.hpp"
+#include "kinora/aten.hpp"
+#include "kinora/link.hpp"
+
+namespace kinora::core {
+
+// A multiplication with its addition is 2. By name: the weight's parameter, the attention's own name.
+//   linear       2 rows in out
+//   attention    2 S L heads (d_qk + d_v), that is 2 * 2 S L D: every query with every key of its `over`,
+//   also those that the
+//                run's visibility rule or a text mask hides
+//   convolution  2 outputs kernel in_channels / groups, of the convolutions besides, on the meta device only
+// Norms, activations, positions, modulation and softmax are not counted.
+struct Flops {
+  std::map<std::string, double> linear, attention;
+  double convolution = 0;
+  double linear_total() const;
+  double attention_total() const;
+  double total() const { return linear_total() + attention_total() + convolution; }
+};
+
+// A backward is two forwards, of the gradients of what goes in and of the weights; with recomputation the
+// blocks' forward runs once more.
+constexpr double kTrainingStep = 3, kTrainingStepRecompute = 4;
+
+class MeterLink final : public kinora::Link<at::Tensor> {
+ public:
+  MeterLink() : Link(KINORA_LEVEL_METER) { skip_inherited<MeterLink>(); }
+  // Since the last reset(); without convolutions, which do not come through the context.
+  const Flops& flops() const { return flops_; }
+  void reset() { flops_ = {}; }
+
+  kinora_param parameter(const kinora_param_spec& spec) override;
+  at::Tensor linear(const at::Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) override;
+  at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                       const kinora_attention& how) override;
+  at::Tensor sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override;
+  at::Tensor reshard(const at::Tensor& x, kinora_seq seq, Over over, kinora_seq& to) override;
+
+ private:
+  struct Weight {
+    std::string name;
+    int64_t out, in;
+    bool column;
+  };
+  struct Geometry {
+    int64_t frames, space;
+  };
+  // Tokens of a sequence in one process, or what a shared tensor has.
+  int64_t tokens(kinora_seq seq, int64_t otherwise) const;
+  int64_t keys(const kinora_attention& how, const at::Tensor& k) const;
+  Flops flops_;
+  std::map<kinora_param, Weight> weights_;
+  std::map<kinora_seq, Geometry> sequences_;
+  int64_t cut_ = 1;  // how many ranks share the heads: what the last COLUMN weight was cut into
+};
+
+// Operations of the convolutions that this thread asks for on the meta device while the object lives.
+class ConvolutionMeter {
+ public:
+  ConvolutionMeter();
+  ConvolutionMeter(const ConvolutionMeter&) = delete;
+  ConvolutionMeter& operator=(const ConvolutionMeter&) = delete;
+  ~ConvolutionMeter();
+  double flops() const { return flops_; }
+
+ private:
+  double flops_ = 0, *before_;
+};
+// Called by the meta device's convolution (meta_kernels.cpp).
+void count_convolution(double flops);
+
+// A component on the meta device with a meter: any size, nothing allocated.
+class MetaNetwork {
+ public:
+  MetaNetwork(const Component& component, const Options& options);
+  Network& network() { return network_; }
+  // `inputs`: shapes and dtypes count, numbers do not.
+  Flops forward(const NamedTensors& inputs);
+  Flops encode(const at::Tensor& video, at::Tensor* latent = nullptr);
+  Flops decode(const at::Tensor& latent);
+
+ private:
+  template <class F>
+  Flops metered(F&& call);
+  MeterLink meter_;
+  Network network_;
+};
+
+// Operations of one forward of a model.
+double model_flops(const Component& component, const Options& options, const NamedTensors& inputs);
+
+// Operations of a forward and a backward. frozen: the matrices have no gradients of their own, an adapter's
+// few are not counted. 0 for a model that the meta device cannot run; `why` says why.
+double training_flops(const Component& component, const Options& options, const NamedTensors& inputs,
+                      bool frozen, std::string& why);
+
+}  // namespace kinora::core

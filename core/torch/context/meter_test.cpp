@@ -1,0 +1,167 @@
+// Operations of model/cosmos in closed form, and that counting them allocates nothing.
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/plugin/manifest.hpp"
+#include "core/torch/context/meter_link.hpp"
+#include "core/torch/training/throughput.hpp"
+#include "kinora/model.hpp"
+#include "tests/support/oracle.hpp"
+
+namespace kinora::core {
+namespace {
+
+using at::Tensor;
+
+Tensor meta(std::vector<int64_t> shape) {
+  return at::empty(shape, at::TensorOptions().dtype(at::kFloat).device(at::kMeta));
+}
+
+struct Made {
+  Component component;
+  Options options;
+  Made(const char* id, const json& given)
+      : component(or_throw(test::plugins().open(id))),
+        options(or_throw(Options::make(*component.spec, given))) {}
+};
+
+// B batch, D width, R rank of AdaLN-LoRA, M the MLP's width, E the text's, L its length, n tokens, c and p
+// channels and numbers of a patch; L_ layers.
+struct Cosmos {
+  double layers, D, R = 64, M, E = 384, c = 16, p = 4;
+  double linear(double B, double n, double L) const {
+    const double conditioning = D * R + R * 3 * D, block = 3 * B * conditioning + 4 * B * n * D * D +
+                                                           2 * B * n * D * D + 2 * B * L * E * D +
+                                                           2 * B * n * D * M;
+    const double ends =
+        B * n * (c * p) * D + B * D * D + B * D * 3 * D + B * (D * R + R * 2 * D) + B * n * D * (c * p);
+    return 2 * (layers * block + ends);
+  }
+  double attention(double B, double n, double L) const {
+    return layers * (4 * B * n * n * D + 4 * B * n * L * D);
+  }
+};
+
+TEST(Meter, CountsTheCosmosTransformerInClosedForm) {
+  const std::pair<json, Cosmos> sizes[] = {
+      {{{"layers", 12}, {"heads", 6}, {"head_size", 64}}, {12, 384, 64, 4 * 384}},
+      {{{"layers", 36}, {"heads", 40}, {"head_size", 128}}, {36, 5120, 64, 4 * 5120}},
+      {{{"layers", 3},
+        {"heads", 2},
+        {"head_size", 12},
+        {"mlp_ratio", 1.5},
+        {"adaln_lora", 6},
+        {"text_size", 10}},
+       {3, 24, 6, 36, 10}}};
+  for (const auto& [given, dit] : sizes) {
+    const Made made("model/cosmos", given);
+    MetaNetwork net(made.component, made.options);
+    const double B = 2, n = 4 * 5 * 6, L = 7;
+    const auto f = net.forward({{"latent", meta({2, 16, 4, 10, 12})},
+                                {"timestep", meta({2})},
+                                {"text", meta({2, 7, static_cast<int64_t>(dit.E)})}});
+    EXPECT_EQ(f.linear_total(), dit.linear(B, n, L)) << given;
+    EXPECT_EQ(f.attention_total(), dit.attention(B, n, L)) << given;
+    EXPECT_EQ(f.convolution, 0);
+    EXPECT_EQ(f.attention.at("transformer_blocks.1.attn1"), 4 * B * n * n * dit.D);
+    EXPECT_EQ(f.linear.at("proj_out.weight"), 2 * B * n * dit.D * 64);
+    EXPECT_EQ(f.total(), model_flops(made.component, made.options,
+                                     {{"latent", meta({2, 16, 4, 10, 12})},
+                                      {"timestep", meta({2})},
+                                      {"text", meta({2, 7, static_cast<int64_t>(dit.E)})}}));
+  }
+}
+
+// The same numbers when the model is real, with the blocks' second run left out.
+TEST(Meter, IsTheSameOnARealModelAndCountsNoRecomputation) {
+  const json given = {{"layers", 2}, {"heads", 2}, {"head_size", 12}, {"text_size", 10}};
+  const Made made("model/cosmos", given);
+  const test::Recompute recompute;
+  MeterLink meter;
+  Network net(made.component, made.options, {.dtype = at::kDouble}, {meter.get(), recompute.get()});
+  const NamedTensors in{{"latent", at::randn({1, 16, 2, 4, 6}, at::kDouble)},
+                        {"timestep", at::rand({1}, at::kDouble)},
+                        {"text", at::randn({1, 3, 10}, at::kDouble)}};
+  kinora_pass pass{};
+  pass.struct_size = sizeof pass;
+  net.chain().begin(pass);
+  net.forward(in)[0].sum().backward();
+  EXPECT_EQ(meter.flops().total(), model_flops(made.component, made.options, in));
+  EXPECT_GT(meter.flops().total(), 0);
+}
+
+// [ci, T, H, W] by kernels of 3 x 3 x 3: each output is 27 ci products.
+TEST(Meter, CountsConvolutions) {
+  const ConvolutionMeter meter;
+  at::conv3d(meta({2, 3, 6, 7, 8}), meta({5, 3, 3, 3, 3}), {}, {1, 1, 1}, at::IntArrayRef{0, 0, 0});
+  EXPECT_EQ(meter.flops(), 2.0 * 2 * 5 * 4 * 5 * 6 * 27 * 3);
+  at::conv_transpose2d(meta({1, 4, 5, 6}), meta({4, 2, 3, 3}));
+  EXPECT_EQ(meter.flops(), 2.0 * 2 * 5 * 4 * 5 * 6 * 27 * 3 + 2.0 * 4 * 5 * 6 * 2 * 9);
+}
+
+TEST(Meter, CountsATokenizersConvolutions) {
+  const Made made("tokenizer/cosmos", json::object());
+  MetaNetwork net(made.component, made.options);
+  Tensor latent;
+  const auto small = net.encode(meta({1, 3, 9, 64, 64}), &latent),
+             large = net.encode(meta({1, 3, 9, 64, 128}));
+  EXPECT_GT(small.convolution, 2.0 * 9 * 192 * 32 * 3 * 16 * 16) << "the first layer alone";
+  EXPECT_EQ(large.convolution, 2 * small.convolution);
+  EXPECT_GT(net.decode(latent).convolution, large.convolution / 2) << "a decoder has one layer more a level";
+}
+
+// A model that asks for a number, which the meta device has not.
+struct Curious : Model<Tensor> {
+  struct Options {};
+  static void describe(Describe<Options>& d) {
+    d.name("curious").input("x", "[B, 4]", "float").output("y", "[B, 4]", "float");
+  }
+  Curious(const Options&, const Context<Tensor>& ctx) {
+    w = ctx.parameter({.name = "w.weight", .shape = {4, 4}});
+  }
+  std::vector<Tensor> forward(const Context<Tensor>& ctx, const Named<Tensor>& in) override {
+    return {ctx.linear(in["x"], w, 0, 0) * in["x"].sum().item<double>()};
+  }
+  int64_t blocks() const override { return 0; }
+  kinora_param w;
+};
+
+TEST(Meter, OfAModelThatCannotRunThereSaysWhy) {
+  test::plugins();
+  const ComponentSpec spec = or_throw(parse_component(described<Curious>().toml("model"), "curious"));
+  const Component component{&spec, nullptr, Model<Tensor>::api<Curious>()};
+  const Options options = or_throw(Options::make(spec, json::object()));
+  std::string why;
+  EXPECT_EQ(training_flops(component, options, {{"x", meta({1, 4})}}, false, why), 0);
+  EXPECT_THAT(why,
+              testing::AllOf(testing::HasSubstr("model/curious"), testing::Not(testing::HasSubstr("\n"))));
+  json line;
+  Throughput{}.add(line, 1, 1, 1);
+  EXPECT_FALSE(line.contains("flops_per_second"));
+  EXPECT_TRUE(line.contains("samples_per_second"));
+}
+
+// Anonymous memory of this process, in bytes: what allocation makes.
+int64_t anonymous() {
+  std::ifstream in("/proc/self/status");
+  for (std::string line; std::getline(in, line);)
+    if (line.rfind("RssAnon", 0) == 0) return std::stoll(line.substr(line.find(':') + 1)) * 1024;
+  return -1;
+}
+
+TEST(Meter, DescribesTwentyEightBillionParametersWithoutMemory) {
+  const json given = {{"layers", 60}, {"heads", 48}, {"head_size", 128}};
+  const Made made("model/cosmos", given);
+  const int64_t before = anonymous();
+  MetaNetwork net(made.component, made.options);
+  EXPECT_GT(net.network().numel(), 28'000'000'000 / 2);
+  const auto f = net.forward(
+      {{"latent", meta({1, 16, 21, 90, 160})}, {"timestep", meta({1})}, {"text", meta({1, 512, 384})}});
+  EXPECT_GT(f.total(), 1e15);
+  EXPECT_LT(anonymous() - before, int64_t{64} << 20);
+}
+
+}  // namespace
+}  // namespace kinora::core

@@ -1,0 +1,120 @@
+#include "core/torch/context/network.hpp"
+
+#include "core/plugin/host.hpp"
+#include "core/torch/weights/published.hpp"
+#include "kinora/aten.hpp"
+
+namespace kinora::core {
+namespace {
+
+// The run's rule, and what the model says of itself.
+ChainOptions with_model(ChainOptions chain, const Component& component) {
+  if (component.spec->kind == "model" && component.table<kinora_model>().sees == KINORA_SEES_BEFORE)
+    chain.frames.before = true;
+  return chain;
+}
+
+}  // namespace
+
+Network::Network(const Component& component, const Options& options, const ChainOptions& chain,
+                 std::vector<const kinora_link*> links)
+    : component_(component), chain_(with_model(chain, component), std::move(links)) {
+  self_ = made(is_model() ? model().create(host(), options.abi(), chain_.head())
+                          : tokenizer().create(host(), options.abi(), chain_.head()),
+               component.spec->id);
+  chain_.ready();
+}
+
+Network::~Network() {
+  if (self_) is_model() ? model().destroy(self_) : tokenizer().destroy(self_);
+}
+
+int64_t Network::numel() const {
+  int64_t n = 0;
+  for (const auto& p : chain_.parameters()) n += p.numel();
+  return n;
+}
+
+void Network::load(const std::filesystem::path& weights, bool more_is_fine) {
+  const PublishedWeights file(weights, component_, chain_.parameters());
+  LoadOptions how{.allow_unexpected = more_is_fine};
+  if (chain_.lora()) how.may_miss = is_lora;
+  try {
+    load_values(chain_.parameters(), chain_.leaves(), file.names(), file.find(), how);
+  } catch (const Error& e) {
+    throw Error(e.code(), weights.string() + " does not fit " + component_.spec->id + ": " + e.what());
+  }
+}
+
+void Network::load_adapter(const std::filesystem::path& path) {
+  const Adapter adapter = read_adapter(path);
+  std::vector<std::string> weights;
+  for (const auto& [module, pair] : adapter.modules) weights.push_back(module + ".weight");
+  const Layout layout = layout_of(component_, weights, names_of(chain_.parameters()));
+  NamedTensors tensors;
+  for (const auto& [module, pair] : adapter.modules) {
+    const std::string ours = module_of(layout.ours(module + ".weight"));
+    tensors[lora_a(ours)] = pair.a;
+    tensors[lora_b(ours)] = pair.b;
+  }
+  LoadOptions how;
+  how.may_miss = [](const std::string& name) { return !is_lora(name); };
+  try {
+    load_values(chain_.parameters(), chain_.leaves(), tensors, how);
+  } catch (const Error& e) {
+    throw Error(e.code(), path.string() + " does not fit " + component_.spec->id + ": " + e.what());
+  }
+}
+
+std::map<std::string, Adapter::Pair> Network::adapter(const Exchange& exchange) const {
+  std::vector<at::Tensor> values;  // of frozen leaves none: they are not gathered
+  for (const auto& leaf : chain_.leaves()) values.push_back(leaf.frozen ? at::Tensor() : leaf.tensor);
+  std::map<std::string, Adapter::Pair> out;
+  const std::string a = lora_a(""), b = lora_b("");
+  for (auto& [name, tensor] : assemble(chain_.parameters(), chain_.leaves(), values, exchange)) {
+    if (name.ends_with(a)) out[name.substr(0, name.size() - a.size())].a = tensor;
+    if (name.ends_with(b)) out[name.substr(0, name.size() - b.size())].b = tensor;
+  }
+  return out;
+}
+
+std::vector<at::Tensor> Network::forward(const NamedTensors& in) {
+  std::vector<kinora_named> named;
+  for (const auto& [name, tensor] : in)
+    if (tensor.defined()) named.push_back({name.c_str(), handle(tensor)});
+  std::vector<kinora_tensor> out(component_.spec->outputs.size(), nullptr);
+  called(model().forward(self_, chain_.head(), named.data(), named.size(), out.data(), out.size()),
+         component_.spec->id);
+  std::vector<at::Tensor> made;
+  for (auto h : out) made.push_back(adopt<at::Tensor>(h));
+  // The first is the output; what follows may depend on options.
+  if (!made.empty() && !made[0].defined())
+    throw Error(KINORA_FAILED,
+                component_.spec->id + ": forward returned no '" + component_.spec->outputs[0].name + "'");
+  return made;
+}
+
+kinora_tokenizer_info Network::info() {
+  kinora_tokenizer_info out{};
+  out.struct_size = sizeof out;
+  called(tokenizer().info(self_, &out), component_.spec->id);
+  return out;
+}
+
+at::Tensor Network::encode(const at::Tensor& video, at::Tensor* posterior) {
+  kinora_tensor latent = nullptr, moments = nullptr;
+  called(tokenizer().encode(self_, chain_.head(), handle(video), &latent, &moments), component_.spec->id);
+  if (!latent) throw Error(KINORA_FAILED, component_.spec->id + ": encode returned no latent");
+  at::Tensor kept = adopt<at::Tensor>(moments);
+  if (posterior) *posterior = std::move(kept);
+  return adopt<at::Tensor>(latent);
+}
+
+at::Tensor Network::decode(const at::Tensor& latent) {
+  kinora_tensor video = nullptr;
+  called(tokenizer().decode(self_, chain_.head(), handle(latent), &video), component_.spec->id);
+  if (!video) throw Error(KINORA_FAILED, component_.spec->id + ": decode returned no video");
+  return adopt<at::Tensor>(video);
+}
+
+}  // namespace kinora::core

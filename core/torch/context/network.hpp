@@ -1,0 +1,55 @@
+// A model or tokenizer of a run: the component, the chain behind its context, and its parameters.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "core/options.hpp"
+#include "core/plugin/registry.hpp"
+#include "core/torch/context/chain.hpp"
+#include "core/torch/weights/weights.hpp"
+#include "kinora/abi/model.h"
+#include "kinora/abi/tokenizer.h"
+
+namespace kinora::core {
+
+// Owns the instance. Errors are kinora::Error.
+class Network {
+ public:
+  // Declares, then allocates and draws the parameters. `links` outlive the network.
+  Network(const Component& component, const Options& options, const ChainOptions& chain,
+          std::vector<const kinora_link*> links = {});
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+  ~Network();
+
+  Chain& chain() { return chain_; }
+  // Parameters of one process.
+  int64_t numel() const;
+  // From a safetensors file, an index, a diffusers folder or a pipeline's, under any layout of the component;
+  // every parameter must be there, and nothing else unless `more_is_fine` (a published encoder carries heads
+  // that are not used).
+  void load(const std::filesystem::path& weights, bool more_is_fine = false);
+
+  // With ChainOptions.lora. An adapter's matrices, from PEFT's folder or file; every one must be there, and
+  // nothing else.
+  void load_adapter(const std::filesystem::path& path);
+  // The adapter's matrices as they are now, by module: what write_adapter() takes. On every rank of the mesh.
+  std::map<std::string, Adapter::Pair> adapter(const Exchange& exchange = {}) const;
+
+  // A model: its outputs in the manifest's order. A model's inputs by name; undefined ones are left out.
+  std::vector<at::Tensor> forward(const NamedTensors& in);
+  // A tokenizer.
+  kinora_tokenizer_info info();
+  at::Tensor encode(const at::Tensor& video, at::Tensor* posterior = nullptr);
+  at::Tensor decode(const at::Tensor& latent);
+
+ private:
+  const kinora_tokenizer& tokenizer() const { return component_.table<kinora_tokenizer>(); }
+  const kinora_model& model() const { return component_.table<kinora_model>(); }
+  bool is_model() const { return component_.spec->kind == "model"; }
+  Component component_;
+  Chain chain_;
+  void* self_ = nullptr;
+};
+
+}  // namespace kinora::core

@@ -1,0 +1,54 @@
+// The strategies, the precision and the ranks of a job: what stands behind a network's context, and who sums
+// its gradients.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "core/run/job.hpp"
+#include "core/torch/context/mesh.hpp"
+#include "core/torch/context/parameter.hpp"
+#include "core/torch/weights/weights.hpp"
+#include "kinora/abi/precision.h"
+#include "kinora/abi/strategy.h"
+
+namespace kinora::core {
+
+class Parallelism {
+ public:
+  // From the job's slots parallel, precision and collective; a job without a slot runs alone. The ranks come
+  // from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (torchrun's names): one process when they are not set.
+  explicit Parallelism(JobContext&);
+
+  std::vector<const kinora_link*> links() const { return links_; }
+  int64_t rank() const { return mesh_->abi()->rank; }
+  int64_t world() const { return mesh_->abi()->size; }
+  // This rank's place among the ranks that hold different samples, and their number.
+  int64_t data_rank() const {
+    return mesh_->coordinate("dp") * mesh_->size("fsdp") + mesh_->coordinate("fsdp");
+  }
+  int64_t data_size() const { return mesh_->size("dp") * mesh_->size("fsdp"); }
+  // dtype of the residual stream.
+  at::ScalarType dtype() const { return dtype_; }
+  // dtype of parameters and targets: float64 for a float64 stream, else float32.
+  at::ScalarType parameter_dtype() const { return dtype_ == at::kDouble ? at::kDouble : at::kFloat; }
+
+  // Completes every gradient: the sum over all ranks that do not hold another piece of the parameter.
+  void sum_gradients(const Parameters&, std::vector<Leaf>&) const;
+  // The sums of numbers over the ranks that hold different samples, in one transfer.
+  std::vector<double> sum(const std::vector<double>& values) const;
+  // Whether any rank of the world says so: what one rank was told (a signal), all do at the same step.
+  bool any(bool here) const;
+
+ private:
+  using Instance = std::unique_ptr<void, void (*)(void*)>;
+  void join(JobContext&, const MeshOwner::Sizes& axes, int64_t rank);
+  MeshOwner::Sizes axes(JobContext&, int64_t world) const;
+  // In this order: the mesh uses the collective, and strategies the mesh, until they are destroyed.
+  Instance collective_{nullptr, [](void*) {}};
+  std::unique_ptr<MeshOwner> mesh_;
+  std::vector<Instance> instances_;
+  std::vector<const kinora_link*> links_;
+  at::ScalarType dtype_ = at::kFloat;
+};
+
+}  // namespace kinora::core

@@ -1,0 +1,295 @@
+#include "core/torch/generating/generator.hpp"
+
+#include <ATen/ATen.h>
+
+#include "core/run/one_stage.hpp"
+#include "core/torch/context/mix.hpp"
+#include "core/torch/context/noise.hpp"
+#include "core/torch/media/clips.hpp"
+#include "core/torch/tensors/device.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+#include "kinora/aten.hpp"
+
+namespace kinora::core {
+namespace {
+
+// The loss that the model was trained with is half of the denoiser; a model of the job's own names it.
+const ComponentUse& loss_of(const JobContext& context) {
+  if (const auto* own = context.spec().component("loss")) return *own;
+  if (context.spec().component("model"))
+    throw Error(KINORA_INVALID,
+                "job '" + context.spec().name +
+                    "' has a model of its own; say what it was trained on: loss = \"edm\" or \"flow\"");
+  return *context.need_upstream("train").component("loss");
+}
+
+// Where the text encoder's slots are: this job, or the job that encoded the training set.
+const JobSpec* text_source(const JobContext& context) {
+  if (context.spec().component("text")) return &context.spec();
+  return context.upstream("encode");
+}
+
+at::Tensor frames_in(const JobContext& context, const std::filesystem::path& file, int64_t count,
+                     int64_t height, int64_t width) {
+  Sample sample(file.stem().string());
+  sample.set("url", file.string());
+  const OneStage read(context.runtime(), "video.read",
+                      json{{"frames", count}, {"height", height}, {"width", width}});
+  const Sample made = read(sample);
+  const kinora_dl_tensor* t = made.tensor("frames");
+  if (t->shape[0] < count)
+    raise(KINORA_INVALID, "{} has {} frames; {} are needed", file.string(), t->shape[0], count);
+  return at::from_blob(static_cast<char*>(t->data) + t->byte_offset,
+                       {t->shape[0], t->shape[1], t->shape[2], t->shape[3]}, at::kByte)
+      .clone();
+}
+
+}  // namespace
+
+Generator::Denoising::Denoising(JobContext& context, Network& model, const ComponentSpec& spec,
+                                at::ScalarType stream, at::Device device)
+    : loss(context.open(loss_of(context)), loss_of(context).options),
+      sampler(context.open_slot("sampler"), context.spec().component("sampler")->options),
+      guided(model, spec, loss, stream, static_cast<uint64_t>(context.run().seed), device) {}
+
+Generator::Generator(JobContext& context, const GenerateOptions& options)
+    : context_(context),
+      options_(options),
+      model_part_(part_of(context, "model", "weights", "train")),
+      tokenizer_part_(part_of(context, "tokenizer", "tokenizer_weights", "train-tokenizer")),
+      spec_(*context.open(*model_part_.use).spec),
+      device_(NextToken::is_for(spec_) ? at::Device(at::kCPU) : device_of(options.device)),
+      facts_(read_facts()),
+      parallel_(context),
+      tokenizer_(open_part(context, tokenizer_part_, {.device = device_})),
+      shape_(latent_shape()),
+      cache_(cache()),
+      model_(context.open(*model_part_.use), model_part_.use->options,
+             {.device = device_, .dtype = parallel_.parameter_dtype()}, links()) {
+  if (!options.guidance_interval.empty() && options.guidance_interval.size() != 2)
+    throw Error(KINORA_INVALID, "guidance_interval needs two noise levels, for example [0.2, 5.0]");
+  if (of_codes() != (tokenizer_->info().discrete != 0))
+    raise(KINORA_INVALID, "{} works on {} and {} makes {}; choose the other kind of one of them", spec_.id,
+          of_codes() ? "codes" : "latents", tokenizer_part_.use->id, of_codes() ? "latents" : "codes");
+  of_codes() ? open_next_token() : open_denoising();
+  model_.load(model_part_.weights);
+  if (const JobSpec* source = text_source(context); source && takes("text"))
+    text_ = std::make_unique<TextEncoder>(context, *source);
+}
+
+void Generator::open_denoising() {
+  denoising_ = std::make_unique<Denoising>(context_, model_, spec_, parallel_.dtype(), device_);
+}
+
+void Generator::open_next_token() {
+  const auto refuse = [](bool given, const char* name) {
+    if (given) raise(KINORA_INVALID, "{} is for models that denoise; codes are drawn one by one", name);
+  };
+  refuse(!options_.guidance_interval.empty(), "guidance_interval");
+  refuse(options_.preview_every > 0, "preview_every");
+  refuse(options_.strength != 1, "strength");
+  next_token_ = std::make_unique<NextToken>(
+      model_, spec_, *cache_, std::array{shape_[1], shape_[2], shape_[3]}, tokenizer_->info().codes,
+      TokenSampling{options_.temperature, options_.top_k, options_.top_p}, guidance(),
+      static_cast<uint64_t>(context_.run().seed));
+}
+
+bool Generator::takes(const std::string& input) const {
+  return std::any_of(spec_.inputs.begin(), spec_.inputs.end(),
+                     [&](const auto& i) { return i.name == input; });
+}
+
+// With room for the whole video from the start, so that it never holds two copies.
+std::unique_ptr<KvCacheLink> Generator::cache() const {
+  return NextToken::is_for(spec_) ? std::make_unique<KvCacheLink>(shape_[1] * shape_[2] * shape_[3])
+                                  : nullptr;
+}
+
+std::vector<const kinora_link*> Generator::links() const {
+  auto out = parallel_.links();
+  if (cache_) out.push_back(cache_->get());
+  return out;
+}
+
+at::Tensor Generator::encode(const at::Tensor& video) {
+  return tokenizer_->encode(video.to(device_)).to(at::kCPU);
+}
+at::Tensor Generator::decode(const at::Tensor& latent) {
+  return tokenizer_->decode(latent.to(device_)).to(at::kCPU);
+}
+
+LatentFacts Generator::read_facts() const {
+  if (const JobSpec* encode = context_.upstream("encode"))
+    return LatentData(context_.folder_of(*encode)).facts();
+  LatentFacts facts;
+  facts.scale.sigma_data = options_.sigma_data;
+  return facts;
+}
+
+// [C, t, h, w]: as in training, or from the size that is asked for.
+std::vector<int64_t> Generator::latent_shape() {
+  const auto info = tokenizer_->info();
+  auto shape = facts_.shape.empty() ? std::vector<int64_t>{info.channels, 0, 0, 0} : facts_.shape;
+  if (shape.size() == 3) shape.insert(shape.begin(), 1);
+  const auto set = [&](size_t at, int64_t asked, int64_t factor, const char* name) {
+    if (asked % factor) raise(KINORA_INVALID, "{} = {} must be a multiple of {}", name, asked, factor);
+    shape[at] = asked / factor;
+  };
+  if (options_.frames > 0) set(1, options_.frames - 1, info.time, "frames - 1"), ++shape[1];
+  if (options_.height > 0) set(2, options_.height, info.height, "height");
+  if (options_.width > 0) set(3, options_.width, info.width, "width");
+  if (shape[1] * shape[2] * shape[3] == 0)
+    throw Error(KINORA_INVALID,
+                "job '" + context_.spec().name +
+                    "' has no encode job above it to take the size from; set frames, height and width");
+  if (facts_.scale.mean.empty()) {
+    facts_.scale.mean.assign(static_cast<size_t>(shape[0]), 0);
+    facts_.scale.std.assign(static_cast<size_t>(shape[0]), 1);
+  }
+  return shape;
+}
+
+Guidance Generator::guidance() const {
+  Guidance out = options_.guidance_convention == "nemo" ? Guidance::nemo(options_.guidance)
+                                                        : Guidance{.scale = options_.guidance};
+  if (!options_.guidance_interval.empty()) {
+    out.from = options_.guidance_interval[0];
+    out.to = options_.guidance_interval[1];
+  }
+  out.batched = options_.batch_guidance;
+  return out;
+}
+
+at::Tensor Generator::encoded(const std::filesystem::path& file, int64_t count) {
+  const auto info = tokenizer_->info();
+  const int64_t frames = count > 0 ? count : 1 + (shape_[1] - 1) * info.time;
+  const at::Tensor pixels =
+      frames_in(context_, file, frames, shape_[2] * info.height, shape_[3] * info.width);
+  const at::Tensor latent = encode(video_of(pixels, 0, frames));
+  return of_codes() ? latent.to(at::kLong) : facts_.scale.normalise(latent.to(at::kFloat));
+}
+
+void Generator::give_text(const Wish& wish, Conditions& with, Conditions& none) {
+  if (!text_) return;
+  const at::Tensor text = (*text_)(wish.prompt).unsqueeze(0);
+  const at::Tensor negative =
+      wish.negative.empty() ? at::zeros_like(text) : (*text_)(wish.negative).unsqueeze(0);
+  for (const auto& [to, tokens] : {std::pair{&with, text}, std::pair{&none, negative}}) {
+    (*to)["text"] = tokens;
+    if (takes("text_mask")) (*to)["text_mask"] = at::ones({1, tokens.size(1)}, at::kBool);
+  }
+}
+
+int64_t Generator::extra_channels() const {
+  return model_part_.use->options.values().value("in_channels", shape_[0]) - shape_[0];
+}
+
+std::optional<FrameCondition> Generator::given_frames(const Wish& wish) {
+  if (!wish.image.empty() && extra_channels() < 2)
+    return FrameCondition(encoded(wish.image, 1), denoising_->loss.mix(), options_.condition_sigma);
+  if (!wish.video.empty() && options_.strength == 1 && options_.condition_frames > 0)
+    return FrameCondition(encoded(wish.video, options_.condition_frames), denoising_->loss.mix(),
+                          options_.condition_sigma);
+  return std::nullopt;
+}
+
+// A model that counts a mask among its channels is given it also when no frame is.
+void Generator::give_channels(const std::optional<FrameCondition>& given, const Wish& wish,
+                              Conditions& both) {
+  const int64_t extra = extra_channels();
+  if (extra == 0) return;
+  if (extra == 1 && takes("condition_mask")) {
+    both["condition_mask"] =
+        given ? given->mask(shape_[1]) : at::zeros({1, 1, shape_[1], shape_[2], shape_[3]});
+  } else if (extra == tokenizer_->info().time + shape_[0] && takes("condition")) {
+    if (wish.image.empty())
+      throw Error(KINORA_INVALID, model_part_.use->id + " makes videos from a picture: set image");
+    both["condition"] = channels_of_image(wish);
+  } else {
+    raise(KINORA_INVALID, "{} has {} input channels and the latent {}; what the others mean is not known",
+          model_part_.use->id, extra + shape_[0], shape_[0]);
+  }
+}
+
+// Wan's image to video (arXiv 2503.20314, section 5.1): the latents of the picture followed by grey frames,
+// and before them as many mask channels as a latent frame has frames: 1 in the first latent frame.
+at::Tensor Generator::channels_of_image(const Wish& wish) {
+  const auto info = tokenizer_->info();
+  const int64_t frames = 1 + (shape_[1] - 1) * info.time;
+  const at::Tensor first =
+      video_of(frames_in(context_, wish.image, 1, shape_[2] * info.height, shape_[3] * info.width), 0, 1);
+  auto rest = first.sizes().vec();
+  rest[2] = frames - 1;
+  const at::Tensor latent =
+      facts_.scale.normalise(encode(at::cat({first, at::zeros(rest, first.options())}, 2)).to(at::kFloat));
+  at::Tensor mask = at::zeros({1, info.time, shape_[1], shape_[2], shape_[3]}, latent.options());
+  mask.select(2, 0).fill_(1);
+  return at::cat({mask, latent}, 1);
+}
+
+std::pair<at::Tensor, int64_t> Generator::beginning(const Wish& wish) {
+  const at::Tensor like = at::empty({1, shape_[0], shape_[1], shape_[2], shape_[3]}, at::kDouble);
+  const at::Tensor noise = sample_noise(like, wish.seed, wish.number, "generate.noise");
+  if (wish.video.empty() || options_.strength == 1) return {noise, 0};
+  const auto levels = denoising_->sampler.levels();
+  const auto steps = static_cast<double>(levels.size() - 1);
+  const auto first = std::clamp<int64_t>(std::llround((1 - options_.strength) * steps), 1,
+                                         static_cast<int64_t>(levels.size()) - 2);
+  const double level = levels.at(static_cast<size_t>(first));
+  const at::Tensor clean = encoded(wish.video, 0).to(at::kDouble);
+  const double keep = denoising_->sampler.mix() == KINORA_MIX_BLEND ? 1 - level : 1;
+  return {keep * clean + level * noise, first};
+}
+
+void Generator::look(int64_t step, const at::Tensor& x0, const Preview& preview) {
+  if (!preview || options_.preview_every == 0 || step % options_.preview_every != 0) return;
+  const at::Tensor frame = facts_.scale.denormalise(x0.narrow(2, 0, 1).to(at::kFloat));
+  preview(step, frames_of(decode(frame)));
+}
+
+Generator::Made Generator::make(const Wish& wish, Progress& progress, const Preview& preview) {
+  return of_codes() ? decoded(wish, progress) : denoised(wish, progress, preview);
+}
+
+Generator::Made Generator::decoded(const Wish& wish, Progress& progress) {
+  Conditions with, none;
+  give_text(wish, with, none);
+  at::Tensor given;
+  if (!wish.image.empty())
+    given = encoded(wish.image, 1);
+  else if (!wish.video.empty() && options_.condition_frames > 0)
+    given = encoded(wish.video, options_.condition_frames);
+  const at::Tensor codes = (*next_token_)(with, none, given, wish.seed, wish.number, progress);
+  const int64_t drawn = codes.numel() - (given.defined() ? given.numel() : 0);
+  return {codes, frames_of(tokenizer_->decode(codes)),
+          drawn, next_token_->calls(),
+          drawn, next_token_->cache_bytes()};
+}
+
+Generator::Made Generator::denoised(const Wish& wish, Progress& progress, const Preview& preview) {
+  Conditions with, none;
+  give_text(wish, with, none);
+  const auto given = given_frames(wish);
+  give_channels(given, wish, with);
+  give_channels(given, wish, none);
+  GuidedModel& guided = denoising_->guided;
+  const SamplerInstance& sampler = denoising_->sampler;
+  guided.ask(with, none, guidance());
+  FunctionDenoiser denoiser([&](const at::Tensor& x, const at::Tensor& sigma) {
+    const Mixed in = remixed({x, sigma}, sampler.mix(), denoising_->loss.mix());
+    const auto ask = [&](const at::Tensor& a, const at::Tensor& b) { return guided(a, b); };
+    return given ? (*given)(in.x, in.sigma, ask) : guided(in.x, in.sigma);
+  });
+  const auto [start, first] = beginning(wish);
+  kinora_denoiser abi = denoiser.abi();
+  abi.first = first;
+  Call call{wish.seed, wish.number, &progress,
+            [&](int64_t step, kinora_tensor x0) { look(step, borrow<at::Tensor>(x0), preview); }};
+  at::Tensor latent = sampler.sample(abi, start, run_of(call));
+  if (given) latent = latent.clone(), latent.narrow(2, 0, given->frames()).copy_(given->clean());
+  latent = facts_.scale.denormalise(latent.to(at::kFloat));
+  return {latent, frames_of(decode(latent)), denoiser.calls(), guided.calls(),
+          static_cast<int64_t>(sampler.levels().size()) - 1 - first};
+}
+
+}  // namespace kinora::core

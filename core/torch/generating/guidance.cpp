@@ -1,0 +1,86 @@
+#include "core/torch/generating/guidance.hpp"
+
+#include <ATen/ATen.h>
+
+#include "core/torch/context/mix.hpp"
+#include "kinora/aten.hpp"
+
+namespace kinora::core {
+namespace {
+
+// [B, L, ...] with zeros (false) up to L = length.
+at::Tensor lengthened(const at::Tensor& t, int64_t length) {
+  if (t.size(1) == length) return t;
+  auto shape = t.sizes().vec();
+  shape[1] = length - t.size(1);
+  return at::cat({t, at::zeros(shape, t.options())}, 1);
+}
+
+}  // namespace
+
+Conditions joined(const Conditions& a, const Conditions& b) {
+  Conditions out;
+  for (const auto& [name, first] : a) {
+    const at::Tensor& second = b.at(name);
+    const int64_t length = first.dim() > 1 ? std::max(first.size(1), second.size(1)) : 0;
+    out[name] = length == 0 ? at::cat({first, second})
+                            : at::cat({lengthened(first, length), lengthened(second, length)});
+  }
+  return out;
+}
+
+GuidedModel::GuidedModel(Network& model, const ComponentSpec& spec, const LossInstance& loss,
+                         at::ScalarType stream, uint64_t seed, at::Device device)
+    : model_(model), loss_(loss), stream_(stream), seed_(seed), device_(device) {
+  for (const auto& input : spec.inputs) inputs_.insert(input.name);
+}
+
+void GuidedModel::ask(Conditions with, Conditions none, const Guidance& guidance) {
+  const auto known = [&](const auto& named) { return takes(named.first); };
+  std::erase_if(with, [&](const auto& named) { return !known(named); });
+  std::erase_if(none, [&](const auto& named) { return !known(named); });
+  for (auto* given : {&with, &none})
+    for (auto& [name, tensor] : *given) tensor = tensor.to(device_);
+  both_ = guidance.batched ? joined(with, none) : Conditions{};
+  with_ = std::move(with);
+  none_ = std::move(none);
+  guidance_ = guidance;
+  calls_ = 0;
+}
+
+bool GuidedModel::guided_at(const at::Tensor& sigma) const {
+  double s = sigma.max().item<double>();
+  if (loss_.mix() == KINORA_MIX_BLEND) s /= std::max(1 - s, 1e-12);
+  return guidance_.scale != 1 && s > guidance_.from && s <= guidance_.to;
+}
+
+at::Tensor GuidedModel::operator()(const at::Tensor& x, const at::Tensor& sigma) {
+  if (!guided_at(sigma)) return estimate(x, sigma, with_, 0);
+  const double g = guidance_.scale;
+  if (g == 0) return estimate(x, sigma, none_, 0);
+  if (guidance_.batched) {
+    const auto two = estimate(at::cat({x, x}), at::cat({sigma, sigma}), both_, 0).chunk(2);
+    return two[1] + g * (two[0] - two[1]);
+  }
+  const at::Tensor with = estimate(x, sigma, with_, 0), none = estimate(x, sigma, none_, 1);
+  return none + g * (with - none);
+}
+
+at::Tensor GuidedModel::estimate(const at::Tensor& x, const at::Tensor& sigma, const Conditions& given,
+                                 uint32_t branch) {
+  ++calls_;
+  const at::Tensor noisy = x.to(device_, stream_), level = sigma.to(device_);
+  const auto in = loss_.input(noisy, level);
+  kinora_pass pass{};
+  pass.struct_size = sizeof pass;
+  pass.no_grad = 1;
+  pass.branch = branch;
+  pass.seed = seed_;
+  model_.chain().begin(pass);
+  NamedTensors all = given;
+  all["latent"] = in.latent.to(stream_);
+  all["timestep"] = in.timestep;
+  return loss_.estimate(noisy, level, model_.forward(all).at(0)).to(at::kCPU, at::kDouble);
+}
+
+}  // namespace kinora::core

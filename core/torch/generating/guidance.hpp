@@ -1,0 +1,60 @@
+// A trained model as the denoiser that samplers ask, with classifier-free guidance (Ho and Salimans 2022,
+// arXiv 2207.12598).
+#pragma once
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/torch/context/instances.hpp"
+#include "core/torch/context/network.hpp"
+
+namespace kinora::core {
+
+struct Guidance {
+  double scale = 1;  // none + scale * (with - none); 1: `with` alone, 0: `none` alone
+  // Levels sigma (x0 + sigma n) at which it holds; elsewhere `with` alone (Kynkaanniemi et al. 2024, arXiv
+  // 2404.07724).
+  double from = 0, to = std::numeric_limits<double>::infinity();
+  bool batched = false;  // both predictions in one call of the model
+
+  // NVIDIA's convention counts from the conditional prediction: with + g * (with - none), so 0 is `with`
+  // alone.
+  static Guidance nemo(double g) { return {.scale = g + 1}; }
+};
+
+// What a model is given besides the latent and the timestep, [B, ...] each; a text as text and text_mask.
+using Conditions = NamedTensors;
+
+class GuidedModel {
+ public:
+  // stream: dtype of the residual stream; device: of the model, for which samplers need not care: what they
+  // give and get is on the CPU. Everything outlives it.
+  GuidedModel(Network& model, const ComponentSpec& spec, const LossInstance& loss, at::ScalarType stream,
+              uint64_t seed, at::Device device = at::kCPU);
+
+  // `none` must have the names of `with`.
+  void ask(Conditions with, Conditions none, const Guidance& guidance);
+  // x [B, C, T, H, W] and sigma [B] or [B, T] as the loss mixes them, float64 -> x0, float64.
+  at::Tensor operator()(const at::Tensor& x, const at::Tensor& sigma);
+  bool takes(const std::string& input) const { return inputs_.count(input) != 0; }
+  int64_t calls() const { return calls_; }  // of the model
+
+ private:
+  at::Tensor estimate(const at::Tensor& x, const at::Tensor& sigma, const Conditions& given, uint32_t branch);
+  bool guided_at(const at::Tensor& sigma) const;
+
+  Network& model_;
+  const LossInstance& loss_;
+  std::set<std::string> inputs_;
+  at::ScalarType stream_;
+  uint64_t seed_;
+  at::Device device_;
+  Conditions with_, none_, both_;
+  Guidance guidance_;
+  int64_t calls_ = 0;
+};
+
+// One after the other along the batch; texts of different lengths are padded, with masks.
+Conditions joined(const Conditions& a, const Conditions& b);
+
+}  // namespace kinora::core

@@ -1,0 +1,26 @@
+// Where a job's networks come from: a slot of its own with weights from elsewhere, or an earlier job that
+// trained one.
+#pragma once
+#include <filesystem>
+#include <memory>
+
+#include "core/run/job.hpp"
+#include "core/torch/context/network.hpp"
+
+namespace kinora::core {
+
+struct Part {
+  const ComponentUse* use = nullptr;
+  std::filesystem::path weights;
+};
+
+// The job's own slot of that name with the file or folder that its option weights_option names; without the
+// slot, what the nearest job of kind `trained_by` above it trained. Throws Error(KINORA_INVALID) that says
+// both ways if there is neither.
+Part part_of(const JobContext&, const std::string& slot, const std::string& weights_option,
+             const std::string& trained_by);
+
+// A tokenizer or text encoder for use, with its weights; a model is opened by its job, which knows the links.
+std::unique_ptr<Network> open_part(const JobContext&, const Part&, const ChainOptions& = {});
+
+}  // namespace kinora::core

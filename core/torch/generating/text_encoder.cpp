@@ -1,0 +1,42 @@
+#include "core/torch/generating/text_encoder.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+namespace kinora::core {
+namespace {
+
+// int64 [L] beside the sample, as [1, L].
+at::Tensor ids(const Sample& sample, const char* name) {
+  const kinora_dl_tensor* t = sample.tensor(name);
+  if (!t || t->ndim != 1 || t->code != KINORA_DL_INT || t->bits != 64)
+    throw Error(KINORA_INVALID,
+                std::string("the stage of slot words must set the tensor ") + name + ", int64 [L]");
+  return at::from_blob(static_cast<char*>(t->data) + t->byte_offset, {1, t->shape[0]}, at::kLong).clone();
+}
+
+}  // namespace
+
+TextEncoder::TextEncoder(JobContext& context, const JobSpec& encode)
+    : words_(context.runtime(), encode.component("words")->id, encode.component("words")->options),
+      network_(std::make_unique<Network>(context.open(*encode.component("text")),
+                                         encode.component("text")->options, ChainOptions{})),
+      max_tokens_(encode.options.at("max_tokens").get<int64_t>()),
+      pad_(encode.options.at("pad_text").get<bool>()) {
+  network_->load(encode.options.at("text_weights").get<std::string>(), true);
+}
+
+at::Tensor TextEncoder::operator()(const std::string& text) {
+  const at::NoGradGuard off;
+  Sample sample("text");
+  sample.set("txt", text);
+  const Sample words = words_(sample);
+  const at::Tensor mask = ids(words, "attention_mask");
+  const at::Tensor out =
+      network_->forward({{"input_ids", ids(words, "input_ids")}, {"attention_mask", mask}}).at(0);
+  const at::Tensor tokens = mask[0].nonzero().squeeze(1).slice(0, 0, max_tokens_),
+                   kept = out[0].index_select(0, tokens).to(at::kFloat).contiguous();
+  return pad_ ? at::constant_pad_nd(kept, {0, 0, 0, max_tokens_ - kept.size(0)}) : kept;
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,25 @@
+// Captions to embeddings: a tokenizing stage, then an encoder model.
+#pragma once
+#include <memory>
+
+#include "core/run/job.hpp"
+#include "core/run/one_stage.hpp"
+#include "core/torch/context/network.hpp"
+
+namespace kinora::core {
+
+class TextEncoder {
+ public:
+  // From an encode job's slots words and text and its options text_weights, max_tokens and pad_text.
+  TextEncoder(JobContext&, const JobSpec& encode);
+  // [L, D] float32: one embedding a token; with pad_text L is max_tokens and what no token fills is zero.
+  at::Tensor operator()(const std::string& text);
+
+ private:
+  OneStage words_;
+  std::unique_ptr<Network> network_;
+  int64_t max_tokens_;
+  bool pad_;
+};
+
+}  // namespace kinora::core

@@ -1,0 +1,312 @@
+// How train-tokenizer starts, what it minimises and how it resumes, and encode with a tokenizer of its own:
+// on real clips, against the mathematics written out here.
+#include <cmath>
+#include <fstream>
+#include <set>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/torch/context/instances.hpp"
+#include "core/torch/context/noise.hpp"
+#include "core/torch/jobs/video_jobs_testing.hpp"
+#include "core/torch/media/latents.hpp"
+#include "tests/support/oracle.hpp"
+
+namespace kinora::core {
+namespace {
+
+using at::Tensor;
+using ::testing::HasSubstr;
+constexpr const char* kOnce =
+    "steps = 1\nbatch = 2\nwarmup = 0\nschedule = 'constant'\nema = 0\ncheckpoint_every = 1000\n"
+    "tensorboard = false\nweights = 'FOLDER/start.safetensors'\n";
+constexpr const char* kLevels =
+    "encoder_block_out_channels = [4, 8, 8], decode_block_out_channels = [4, 8, 8] }\n";
+const std::string kDiscrete =
+    std::string("tokenizer = { use = 'cosmos', formulation = 'FSQ', levels = [5, 3], embedding_dim = 2, ") +
+    kLevels;
+const std::string kWan =
+    "tokenizer = { use = 'wan', base_dim = 2, z_dim = 2, dim_mult = [1, 1, 1, 1], num_res_blocks = 1, "
+    "latents_mean = [0.3, -0.2], latents_std = [1.5, 0.5] }\n";
+
+std::unique_ptr<ScratchRun> training(const std::string& more) {
+  auto run = prepared({{"tokenizer", kOnce + more}});
+  ScratchRun::save(*run->network("tokenizer", "tokenizer"), run->folder() / "start.safetensors");
+  return run;
+}
+json trained(const ScratchRun& run) {
+  JobContext context = run.context("tokenizer");
+  run_train_tokenizer(context);
+  return context.summary;
+}
+std::string failure(const ScratchRun& run) {
+  try {
+    trained(run);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+// Sample n of the training: of clips a and c, `length` frames.
+Tensor crop(int64_t n, int64_t length = kFrames) {
+  const double u = sample_uniform({1}, kSeed, n, "tokenizer.start").item<double>();
+  const auto first = static_cast<int64_t>(std::floor(u * static_cast<double>(16 - length + 1)));
+  return clip(shuffled(n, 2, kSeed) ? "c" : "a").narrow(1, first, length).unsqueeze(0);
+}
+void expect_near(const json& line, const std::string& name, double want, double bound = 1e-4) {
+  EXPECT_NEAR(line.at(name).get<double>() / want, 1, bound) << name;
+}
+
+// VGG16 and the five linear layers of LPIPS, random.
+void write_lpips(const fs::path& file) {
+  const std::vector<std::pair<std::string, std::vector<int64_t>>> layers = {
+      {"1.0", {64, 3}},     {"1.2", {64, 64}},    {"2.5", {128, 64}},   {"2.7", {128, 128}},
+      {"3.10", {256, 128}}, {"3.12", {256, 256}}, {"3.14", {256, 256}}, {"4.17", {512, 256}},
+      {"4.19", {512, 512}}, {"4.21", {512, 512}}, {"5.24", {512, 512}}, {"5.26", {512, 512}},
+      {"5.28", {512, 512}}};
+  at::manual_seed(5);
+  NamedTensors out;
+  for (const auto& [name, size] : layers) {
+    out["net.slice" + name + ".weight"] =
+        at::randn({size[0], size[1], 3, 3}) * std::sqrt(2.0 / (9.0 * static_cast<double>(size[1])));
+    out["net.slice" + name + ".bias"] = at::zeros({size[0]});
+  }
+  const std::vector<int64_t> channels = {64, 128, 256, 512, 512};
+  for (size_t i = 0; i < channels.size(); ++i)
+    out["lin" + std::to_string(i) + ".model.1.weight"] = at::rand({1, channels[i], 1, 1});
+  write_tensors(file, out);
+}
+
+TEST(TokenizerTuning, WeighsTheCriticByTheGradientsAtTheLastLayer) {
+  const auto run = training(
+      "l1 = 0.7\nmse = 0.3\nperceptual_weight = 0.4\ncritic_weight = 0.6\n"
+      "perceptual = { use = 'lpips', weights = 'FOLDER/lpips.safetensors' }\n"
+      "critic = { use = 'patch-discriminator', channels = 4, layers = 2 }");
+  write_lpips(run->folder() / "lpips.safetensors");
+  const json summary = trained(*run), line = run->metrics("tokenizer").at(0);
+  const auto network = run->network("tokenizer", "tokenizer");
+  JobContext context = run->context("tokenizer", false);
+  const auto* slot = run->spec("tokenizer").component("critic");
+  Network critic(context.open(*slot), slot->options, {.seed = kSeed + 1});
+  const LossInstance lpips(context.open_slot("perceptual"),
+                           run->spec("tokenizer").component("perceptual")->options);
+  const Tensor video = at::cat({crop(0), crop(1)});
+  const auto made = [&] { return network->decode(network->encode(video)); };
+  const auto logits = [&](const Tensor& v) { return critic.forward({{"video", v}})[0]; };
+  const auto perceptual = [&](const Tensor& y) {
+    return lpips.evaluate({{"prediction", y}, {"target", video}}).at("loss").mean();
+  };
+  const auto rebuilt = [&](const Tensor& y) {
+    return 0.7 * (y - video).abs().mean() + 0.3 * (y - video).square().mean() + 0.4 * perceptual(y);
+  };
+  const auto norm_at_last = [&](const Tensor& loss) {
+    for (auto& leaf : network->chain().leaves()) leaf.tensor.mutable_grad() = Tensor();
+    loss.backward();
+    for (const auto& leaf : network->chain().leaves())
+      if (leaf.name == "decoder.conv_out.conv_t.weight") return leaf.tensor.grad().norm().item<double>();
+    return std::nan("");
+  };
+  const double reconstruction = norm_at_last(rebuilt(made())), against = norm_at_last(-logits(made()).mean());
+  const double adaptive = reconstruction / (against + 1e-4);
+  const Tensor y = made().detach();
+  const double adversarial = -logits(y).mean().item<double>();
+  const double own = (at::relu(1 - logits(video)).mean() + at::relu(1 + logits(y)).mean()).item<double>() / 2;
+  expect_near(line, "perceptual", perceptual(y).item<double>());
+  expect_near(line, "critic", own);
+  expect_near(line, "adversarial", adversarial, 1e-3);
+  expect_near(line, "adversarial_weight", adaptive, 1e-3);
+  expect_near(line, "loss", rebuilt(y).item<double>() + 0.6 * adaptive * adversarial, 1e-3);
+  EXPECT_GT(summary.at("perceptual").get<double>(), 0);
+  EXPECT_GT(summary.at("ssim").get<double>(), -1);
+}
+
+TEST(TokenizerTuning, ResumedWithItsCriticEqualsUninterruptedBitForBit) {
+  const std::string more =
+      "critic_start = 1\ncritic = { use = 'patch-discriminator', channels = 4, layers = 2 }\n";
+  const auto start = [&] {
+    auto run =
+        prepared({{"tokenizer",
+                   "steps = 4\nbatch = 2\nwarmup = 0\nschedule = 'constant'\ncheckpoint_every = 2\nkeep = 9\n"
+                   "async_checkpoints = false\ntensorboard = false\n" +
+                       more}});
+    return run;
+  };
+  const auto whole = start(), resumed = start();
+  trained(*whole);
+  const fs::path kept = fs::path("checkpoints") / "step-000002";
+  fs::create_directories(resumed->of("tokenizer") / "checkpoints");
+  fs::copy(whole->of("tokenizer") / kept, resumed->of("tokenizer") / kept, fs::copy_options::recursive);
+  trained(*resumed);
+  const fs::path last = fs::path("checkpoints") / "step-000004";
+  for (const fs::path& file :
+       {fs::path("weights.safetensors"), last / "more.safetensors", last / "optimizer.safetensors"}) {
+    const auto a = read_tensors(whole->of("tokenizer") / file),
+               b = read_tensors(resumed->of("tokenizer") / file);
+    ASSERT_EQ(a.size(), b.size());
+    for (const auto& [name, t] : a) EXPECT_TRUE(at::equal(t, b.at(name))) << file << " " << name;
+  }
+  const auto half = read_tensors(whole->of("tokenizer") / kept / "more.safetensors"),
+             full = read_tensors(whole->of("tokenizer") / last / "more.safetensors");
+  EXPECT_EQ(half.at("critic.steps").item<int64_t>(), 1) << "the first step is before critic_start";
+  EXPECT_EQ(full.at("critic.steps").item<int64_t>(), 3);
+  EXPECT_GT(
+      worst(half.at("critic.weight.layers.0.conv.weight"), full.at("critic.weight.layers.0.conv.weight")), 0);
+}
+
+// Each microbatch is of videos or of single frames.
+TEST(TokenizerTuning, MixesImagesAndVideos) {
+  const auto longer =
+      prepared({{"tokenizer",
+                 "steps = 6\nbatch = 2\naccumulate = 2\nwarmup = 0\nema = 0\nlearning_rate = 1e-30\n"
+                 "weight_decay = 0\nimage_share = 0.5\nweights = 'FOLDER/start.safetensors'\n"}});
+  const auto network = longer->network("tokenizer", "tokenizer");
+  ScratchRun::save(*network, longer->folder() / "start.safetensors");
+  trained(*longer);
+  const at::NoGradGuard off;
+  int64_t images = 0;
+  const auto lines = longer->metrics("tokenizer");
+  ASSERT_EQ(lines.size(), 6U);
+  for (int64_t step = 0; step < 6; ++step) {
+    double l1 = 0;
+    for (int64_t n = 2 * step; n < 2 * step + 2; ++n) {
+      const bool image = sample_uniform({1}, kSeed, n, "tokenizer.image").item<double>() < 0.5;
+      images += image;
+      const Tensor video = crop(n, image ? 1 : kFrames);
+      l1 += (network->decode(network->encode(video)) - video).abs().mean().item<double>() / 2;
+    }
+    expect_near(lines[static_cast<size_t>(step)], "l1", l1);
+  }
+  EXPECT_GT(images, 0);
+  EXPECT_LT(images, 12);
+}
+
+TEST(TokenizerTuning, DrawsLatentsAndCountsTheirDivergence) {
+  const auto run = training("kl = 0.01\n" + kWan);
+  trained(*run);
+  const auto network = run->network("tokenizer", "tokenizer");
+  const at::NoGradGuard off;
+  const Tensor video = at::cat({crop(0), crop(1)});
+  Tensor moments;
+  network->encode(video, &moments);
+  const Tensor mean = moments.narrow(1, 0, 2), logvar = moments.narrow(1, 2, 2);
+  const Tensor z = mean + (logvar / 2).exp() * sample_noise(mean, kSeed, 0, "tokenizer.posterior");
+  const Tensor error = network->decode(z) - video;
+  const double kl = ((mean.square() + logvar.exp() - 1 - logvar).sum() / 2 / 2).item<double>(),
+               l1 = error.abs().mean().item<double>(), mse = error.square().mean().item<double>();
+  const json line = run->metrics("tokenizer").at(0);
+  expect_near(line, "kl", kl);
+  expect_near(line, "l1", l1);
+  expect_near(line, "loss", l1 + mse + 0.01 * kl);
+  EXPECT_THAT(failure(*training("kl = 0.01\n")), HasSubstr("kl needs the moments of latents"));
+}
+
+TEST(TokenizerTuning, OfADiscreteTokenizerReachesTheEncoder) {
+  const auto run = training(kDiscrete);
+  trained(*run);
+  const auto network = run->network("tokenizer", "tokenizer");
+  Tensor vectors;
+  const Tensor video = at::cat({crop(0), crop(1)});
+  network->encode(video, &vectors);
+  const double l1 = (network->decode(vectors) - video).abs().mean().item<double>();
+  expect_near(run->metrics("tokenizer").at(0), "l1", l1);
+  const auto before = read_tensors(run->folder() / "start.safetensors"),
+             after = read_tensors(run->of("tokenizer") / "weights.safetensors");
+  for (const auto& [name, t] : before) EXPECT_GT(worst(t, after.at(name)), 0) << name;
+}
+
+TEST(TokenizerStart, TakesWhatFitsAndSaysWhatDoesNot) {
+  const auto run = training("partial = true\nlearning_rate = 1e-30\nweight_decay = 0\n");
+  auto weights = read_tensors(run->folder() / "start.safetensors");
+  const std::string taken = "decoder.conv_out.conv_t.weight", lost = "quant_conv.bias",
+                    grown = "post_quant_conv.weight";
+  NamedTensors given;
+  for (const auto& [name, t] : weights)
+    if (name != lost) given[name] = t.clone();
+  given[grown] = given[grown].narrow(1, 0, 1).clone();
+  given["of.another"] = at::ones({2});
+  write_tensors(run->folder() / "start.safetensors", given);
+  const json summary = trained(*run);
+  const std::string counts = fmt::format("{} taken, 1 resized, 1 new, 1 unused", given.size() - 2);
+  EXPECT_EQ(summary.at("weights"), counts);
+  std::ifstream in(run->of("tokenizer") / "weights.txt");
+  const std::string table{std::istreambuf_iterator<char>(in), {}};
+  EXPECT_THAT(table, HasSubstr(counts));
+  for (const auto& name : {lost, grown, std::string("of.another")}) EXPECT_THAT(table, HasSubstr(name));
+  const auto made = read_tensors(run->of("tokenizer") / "weights.safetensors");
+  EXPECT_EQ(worst(made.at(taken), given.at(taken)), 0);
+  EXPECT_EQ(worst(made.at(grown).narrow(1, 0, 1), given.at(grown)), 0);
+}
+
+TEST(TokenizerStart, OfNvidiasArchivesFindsTheNamesByItself) {
+  const fs::path oracles = fs::path(KINORA_TEST_DATA) / "oracle",
+                 folder = fs::temp_directory_path() / "kinora-cv-jit";
+  fs::create_directories(folder);
+  for (const char* part : {"encoder.jit", "decoder.jit"})
+    fs::copy_file(oracles / ("cosmos_tokenizer_cv_" + std::string(part)), folder / part,
+                  fs::copy_options::overwrite_existing);
+  const test::Oracle oracle("cosmos_tokenizer_nvidia.safetensors", "cv");
+  const auto component = or_throw(test::plugins().open("tokenizer/cosmos"));
+  Network network(component, or_throw(Options::make(*component.spec, oracle.options)),
+                  {.dtype = at::kDouble});
+  network.load(folder);
+  const at::NoGradGuard off;
+  const Tensor latent = network.encode(test::numbers("video", oracle.exact("grad.video").sizes()));
+  EXPECT_LT(test::difference(latent, oracle.exact("latent")), 1e-10);
+  EXPECT_LT(test::difference(network.decode(latent), oracle.exact("decoded")), 1e-10);
+  fs::remove_all(folder);
+}
+
+// A tokenizer of the encode job's own, not the one of the job above it.
+std::unique_ptr<ScratchRun> encoding(const std::string& tokenizer) {
+  auto run = prepared({{"latents", tokenizer + "tokenizer_weights = 'FOLDER/own.safetensors'\n"}});
+  ScratchRun::save(*run->network("latents", "tokenizer"), run->folder() / "own.safetensors");
+  encoded(*run);
+  return run;
+}
+
+TEST(EncodeJob, OfADiscreteTokenizerOfItsOwnCachesCodes) {
+  const auto run = encoding(kDiscrete);
+  const auto network = run->network("latents", "tokenizer");
+  const at::NoGradGuard off;
+  const LatentData data(run->of("latents"));
+  ASSERT_EQ(data.size(), 4);
+  EXPECT_TRUE(data.facts().scale.mean.empty());
+  std::set<int64_t> seen;
+  for (int64_t i = 0; i < data.size(); ++i) {
+    const auto item = data.item(i);
+    EXPECT_FALSE(item.latent.defined());
+    const Tensor codes = item.more.at("codes"),
+                 want = network->encode(window(item.key.substr(0, 1), std::stoll(item.key.substr(2))))[0];
+    EXPECT_EQ(codes.scalar_type(), at::kInt);
+    EXPECT_TRUE(at::equal(codes, want)) << item.key;
+    EXPECT_EQ(data.facts().shape, codes.sizes().vec());
+    for (int64_t j = 0; j < codes.numel(); ++j) seen.insert(codes.flatten()[j].item<int64_t>());
+  }
+  EXPECT_GT(seen.size(), 1U) << "codes that are all equal would show nothing";
+}
+
+// Wan normalises by published numbers; what the job measures comes on top.
+TEST(EncodeJob, MeasuresLatentsThatTheTokenizerNormalises) {
+  const auto run = encoding(kWan);
+  const auto network = run->network("latents", "tokenizer");
+  const at::NoGradGuard off;
+  const LatentData data(run->of("latents"));
+  std::vector<Tensor> latents;
+  for (int64_t i = 0; i < data.size(); ++i) {
+    const auto item = data.item(i);
+    latents.push_back(network->encode(window(item.key.substr(0, 1), std::stoll(item.key.substr(2))))[0]);
+    EXPECT_LT(worst(data.facts().scale.denormalise(item.latent), latents.back()), 1e-4);
+  }
+  const Tensor all = at::cat(latents, 1).flatten(1).to(at::kDouble);
+  for (int64_t c = 0; c < 2; ++c) {
+    EXPECT_NEAR(data.facts().scale.mean[static_cast<size_t>(c)], all[c].mean().item<double>(), 1e-5);
+    EXPECT_NEAR(data.facts().scale.std[static_cast<size_t>(c)], all[c].std(false).item<double>(), 1e-5);
+  }
+}
+
+}  // namespace
+}  // namespace kinora::core

@@ -1,0 +1,142 @@
+// What train-tokenizer and encode compute, on real clips, against the mathematics written out here.
+#include <cmath>
+#include <cstdlib>
+#include <set>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/torch/context/noise.hpp"
+#include "core/torch/generating/text_encoder.hpp"
+#include "core/torch/jobs/jobs.hpp"
+#include "core/torch/jobs/video_jobs_testing.hpp"
+#include "core/torch/media/clips.hpp"
+#include "core/torch/media/latents.hpp"
+
+namespace kinora::core {
+namespace {
+
+TEST(TextEncoder, CutsACaptionAndFillsItUpWithZeros) {
+  const auto run = prepared();
+  JobContext context = run->context("latents");
+  const auto embedding = [&](int64_t max_tokens, bool pad) {
+    JobSpec spec = run->spec("latents");
+    spec.options["max_tokens"] = max_tokens;
+    spec.options["pad_text"] = pad;
+    return TextEncoder(context, spec)(kCaptions.at("a"));
+  };
+  const at::Tensor whole = embedding(32, false), padded = embedding(32, true);
+  const int64_t n = whole.size(0);
+  ASSERT_GT(n, 2);
+  EXPECT_TRUE(at::equal(embedding(2, false), whole.narrow(0, 0, 2)));
+  EXPECT_EQ(padded.size(0), 32);
+  EXPECT_TRUE(at::equal(padded.narrow(0, 0, n), whole));
+  EXPECT_EQ(padded.slice(0, n).abs().max().item<float>(), 0);
+}
+
+TEST(EncodeJob, CachesEveryWindowOfEveryClipAndItsStatistics) {
+  const at::NoGradGuard off;
+  const auto run = prepared();
+  const json summary = encoded(*run);
+  EXPECT_EQ(summary.at("samples"), 4);
+  EXPECT_EQ(summary.at("clips"), 4);
+  EXPECT_EQ(summary.at("too_short"), 1);
+  EXPECT_EQ(summary.at("failed"), 1) << "a clip that cannot be decoded costs that clip only";
+
+  const LatentCache cache(run->of("latents") / "latents.h5");
+  EXPECT_THAT(cache.keys(), testing::ElementsAre("a@0", "a@4", "c@0", "c@4"));
+  const auto tokenizer = run->network("tokenizer", "tokenizer");
+  JobContext context = run->context("latents");
+  TextEncoder encoder(context, run->spec("latents"));
+  std::vector<at::Tensor> latents;
+  for (const auto& key : cache.keys()) {
+    const auto got = cache.read(key);
+    const at::Tensor want = tokenizer->encode(window(key.substr(0, 1), std::stoll(key.substr(2))))[0];
+    EXPECT_LT(worst(got.at("latent"), want), 1e-5) << key;
+    EXPECT_EQ(worst(got.at("text"), encoder(kCaptions.at(key.substr(0, 1)))), 0) << key;
+    latents.push_back(want.to(at::kDouble));
+  }
+  EXPECT_GT(worst(latents[0], latents[1]), 1e-2) << "windows that are equal would show nothing";
+  const at::Tensor all = at::cat(latents, 1).flatten(1);
+  const LatentData data(run->of("latents"));
+  EXPECT_EQ(data.facts().shape, latents[0].sizes().vec());
+  EXPECT_EQ(data.facts().text_size, 12);
+  EXPECT_DOUBLE_EQ(data.facts().fps, 3);
+  for (int64_t c = 0; c < 2; ++c) {
+    EXPECT_NEAR(data.facts().scale.mean[static_cast<size_t>(c)], all[c].mean().item<double>(), 1e-5);
+    EXPECT_NEAR(data.facts().scale.std[static_cast<size_t>(c)], all[c].std(false).item<double>(), 1e-5);
+  }
+  // As training reads them: mean 0 and deviation sigma_data in every channel, over all latents.
+  std::vector<at::Tensor> scaled;
+  for (int64_t i = 0; i < data.size(); ++i) scaled.push_back(data.item(i).latent.to(at::kDouble));
+  const at::Tensor flat = at::cat(scaled, 1).flatten(1);
+  EXPECT_LT(flat.mean(1).abs().max().item<double>(), 1e-4);
+  EXPECT_LT(worst(flat.std(1, false), at::full({2}, 0.5)), 1e-4);
+  EXPECT_LT(worst(data.facts().scale.denormalise(data.item(0).latent), latents[0]), 1e-4);
+}
+
+TEST(EncodeJob, SaysWhyNoClipIsOfUse) {
+  const auto run = prepared();
+  fs::remove(run->of("shards") / "shard-000000.tar");
+  const std::string command =
+      fmt::format("cd '{}/fields' && tar --format=ustar -cf '{}/shard-000000.tar' b.mp4 b.txt d.mp4 d.txt",
+                  run->folder().string(), run->of("shards").string());
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  try {
+    encoded(*run);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(),
+                 "job 'latents': none of 2 clips is of use: 1 have fewer than 9 frames, 1 cannot be decoded; "
+                 "lower frames, or see the "
+                 "warnings above");
+  }
+}
+
+// The first step's errors are those of the first weights on the clips and starts that (seed, n) names.
+TEST(TrainTokenizerJob, ReconstructsCropsAtRandomStarts) {
+  constexpr int64_t kBatch = 6;
+  const auto run =
+      prepared({{"tokenizer",
+                 "steps = 1\nbatch = 6\nwarmup = 0\nschedule = 'constant'\nema = 0\nl1 = 0.7\nmse = 0.3\n"
+                 "weights = 'FOLDER/start.safetensors'"}});
+  const auto network = run->network("tokenizer", "tokenizer");
+  ScratchRun::save(*network, run->folder() / "start.safetensors");
+  JobContext context = run->context("tokenizer");
+  run_train_tokenizer(context);
+  const at::NoGradGuard off;
+  const std::vector<std::string> usable = {"a", "c"};
+  double l1 = 0, mse = 0;
+  std::set<int64_t> starts;
+  for (int64_t n = 0; n < kBatch; ++n) {
+    const std::string& key = usable[static_cast<size_t>(shuffled(n, 2, kSeed))];
+    const double u = sample_uniform({1}, kSeed, n, "tokenizer.start").item<double>();
+    const auto first = static_cast<int64_t>(std::floor(u * static_cast<double>(16 - kFrames + 1)));
+    starts.insert(first);
+    const at::Tensor video = window(key, first);
+    const at::Tensor error = (network->decode(network->encode(video)) - video).to(at::kDouble);
+    l1 += error.abs().mean().item<double>() / kBatch;
+    mse += error.square().mean().item<double>() / kBatch;
+  }
+  EXPECT_GT(starts.size(), 2U);
+  const json line = run->metrics("tokenizer").at(0);
+  EXPECT_NEAR(line.at("l1").get<double>() / l1, 1, 1e-4);
+  EXPECT_NEAR(line.at("mse").get<double>() / mse, 1, 1e-4);
+  EXPECT_NEAR(line.at("loss").get<double>() / (0.7 * l1 + 0.3 * mse), 1, 1e-4);
+
+  // The quality that it states is that of the weights that it wrote.
+  network->load(run->of("tokenizer") / "weights.safetensors");
+  double psnr = 0;
+  for (const auto& key : usable) {
+    const at::Tensor video = window(key, 0), made = network->decode(network->encode(video)).clamp(-1, 1);
+    psnr += 10 * std::log10(4 / (made - video).square().mean().item<double>()) / 2;
+  }
+  EXPECT_NEAR(context.summary.at("psnr").get<double>(), psnr, 1e-3);
+  const json outcome = {{"clips", 4}, {"used", 2}, {"too_short", 1}, {"failed", 1}};
+  for (const auto& [name, n] : outcome.items()) EXPECT_EQ(context.summary.at(name), n) << name;
+}
+
+}  // namespace
+}  // namespace kinora::core

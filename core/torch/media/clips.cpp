@@ -1,0 +1,119 @@
+#include "core/torch/media/clips.hpp"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include "core/log.hpp"
+#include "core/run/cancel.hpp"
+#include "kinora/random.hpp"
+
+namespace kinora::core {
+namespace {
+
+// A uint8 tensor of a sample as at::Tensor; the sample's memory is copied, since the cache outlives it.
+at::Tensor frames_of_sample(const Sample& sample) {
+  const kinora_dl_tensor* t = sample.tensor("frames");
+  if (!t || t->ndim != 4 || t->code != KINORA_DL_UINT || t->bits != 8)
+    throw Error(KINORA_INVALID, "the stage of slot read must set the tensor frames, uint8 [T, H, W, 3]");
+  return at::from_blob(static_cast<char*>(t->data) + t->byte_offset, at::IntArrayRef(t->shape, 4), at::kByte)
+      .clone();
+}
+
+}  // namespace
+
+Clips::Clips(JobContext& context, const std::filesystem::path& folder, const json& read_options,
+             int64_t memory)
+    : index_(or_throw(index_webdataset(folder.string()))),
+      read_(context.runtime(), "video.read", read_options),
+      memory_(memory),
+      job_(context.spec().name) {
+  if (index_.empty())
+    throw Error(KINORA_DATA, folder.string() + ": holds no samples; what did the curate job keep?");
+}
+
+Sample Clips::sample(int64_t i) {
+  return to_sample(or_throw(read_webdataset(index_[static_cast<size_t>(i)])));
+}
+
+std::string Clips::caption(int64_t i) { return std::string(sample(i).text("txt").value_or("")); }
+
+double Clips::fps() {
+  const json facts = json::parse(sample(0).text("json").value_or("{}"), nullptr, false);
+  return facts.is_object() ? facts.value("fps", 24.0) : 24.0;
+}
+
+at::Tensor Clips::frames(int64_t i) {
+  if (const auto it = cache_.find(i); it != cache_.end()) return it->second;
+  const at::Tensor frames = frames_of_sample(read_(sample(i)));
+  while (!order_.empty() && used_ + frames.numel() > memory_) {
+    used_ -= cache_.at(order_.front()).numel();
+    cache_.erase(order_.front());
+    order_.pop_front();
+  }
+  used_ += frames.numel();
+  order_.push_back(i);
+  return cache_[i] = frames;
+}
+
+at::Tensor Clips::try_frames(int64_t i) {
+  if (failed_.count(i)) return {};
+  try {
+    return frames(i);
+  } catch (const Error& e) {
+    if (cancelled() || e.code() == KINORA_CANCELLED) throw;
+    log_warn("{}: clip {} is left out: {}", job_, key(i), e.what());
+    failed_.insert(i);
+    return {};
+  }
+}
+
+Error Clips::none_usable(int64_t too_short, int64_t frames) const {
+  return Error(KINORA_DATA, fmt::format("job '{}': none of {} clips is of use: {} have fewer than {} frames, "
+                                        "{} cannot be decoded; lower frames, or see the "
+                                        "warnings above",
+                                        job_, size(), too_short, frames, failed()));
+}
+
+at::Tensor video_of(const at::Tensor& frames, int64_t first, int64_t count) {
+  return frames.narrow(0, first, count)
+      .permute({3, 0, 1, 2})
+      .unsqueeze(0)
+      .to(at::kFloat)
+      .div(127.5)
+      .sub(1)
+      .contiguous();
+}
+
+at::Tensor frames_of(const at::Tensor& video) {
+  return video[0].clamp(-1, 1).add(1).mul(127.5).round().to(at::kByte).permute({1, 2, 3, 0}).contiguous();
+}
+
+void set_frames(Sample& sample, const at::Tensor& frames) {
+  const at::Tensor whole = frames.contiguous();
+  const auto* data = whole.data_ptr<uint8_t>();
+  sample.set_tensor("frames", {data, data + whole.numel()}, whole.sizes().vec(), KINORA_DL_UINT, 8);
+}
+
+// A Feistel network permutes the numbers of 2 * half_bits bits (Luby and Rackoff 1988); walking its cycle
+// until a number is below count permutes those below count (Black and Rogaway 2002). The domain has at least
+// 256 numbers, since a few bits leave a network few permutations, and at most four times count above that.
+int64_t shuffled(int64_t n, int64_t count, uint64_t seed) {
+  const auto size = static_cast<uint64_t>(count), epoch = static_cast<uint64_t>(n / count);
+  unsigned half_bits = 4;
+  while (size > uint64_t{1} << 2 * half_bits) ++half_bits;
+  const uint64_t mask = (uint64_t{1} << half_bits) - 1;
+  const Random random(seed, "order");
+  auto x = static_cast<uint64_t>(n % count);
+  do {
+    uint64_t left = x >> half_bits, right = x & mask;
+    for (uint64_t round = 0; round < 6; ++round) {
+      const uint64_t mixed = left ^ (random.bits(round << 32 | right, epoch)[0] & mask);
+      left = right;
+      right = mixed;
+    }
+    x = left << half_bits | right;
+  } while (x >= size);
+  return static_cast<int64_t>(x);
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,57 @@
+#include "core/torch/media/clips.hpp"
+
+#include <chrono>
+#include <set>
+
+#include <gtest/gtest.h>
+
+namespace kinora::core {
+namespace {
+
+TEST(Shuffled, IsAPermutationOfEveryEpoch) {
+  for (const int64_t count : {1, 2, 3, 5, 16, 17, 255, 256, 257, 1000, 5000})
+    for (const int64_t epoch : {0, 1, 7}) {
+      std::set<int64_t> seen;
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t which = shuffled(epoch * count + i, count, 5);
+        ASSERT_TRUE(which >= 0 && which < count) << count;
+        seen.insert(which);
+      }
+      EXPECT_EQ(static_cast<int64_t>(seen.size()), count);
+    }
+}
+
+TEST(Shuffled, DiffersByEpochAndSeedAndDependsOnNothingElse) {
+  int same_epoch = 0, same_seed = 0;
+  for (int64_t i = 0; i < 1000; ++i) {
+    EXPECT_EQ(shuffled(i, 1000, 5), shuffled(i, 1000, 5));
+    same_epoch += shuffled(i, 1000, 5) == shuffled(1000 + i, 1000, 5);
+    same_seed += shuffled(i, 1000, 5) == shuffled(i, 1000, 6);
+  }
+  EXPECT_LT(same_epoch, 10);  // 1 is expected of independent permutations
+  EXPECT_LT(same_seed, 10);
+}
+
+// All 24 orders of four, equally often: chi-square with 23 degrees of freedom is below 64 but once in 1e5.
+TEST(Shuffled, DrawsEveryOrderEquallyOften) {
+  constexpr int kEpochs = 24000;
+  std::map<std::vector<int64_t>, double> orders;
+  for (int64_t epoch = 0; epoch < kEpochs; ++epoch) {
+    std::vector<int64_t> order;
+    for (int64_t i = 0; i < 4; ++i) order.push_back(shuffled(4 * epoch + i, 4, 9));
+    ++orders[order];
+  }
+  EXPECT_EQ(orders.size(), 24U);
+  double chi = 0;
+  for (const auto& [order, n] : orders) chi += (n - kEpochs / 24.) * (n - kEpochs / 24.) / (kEpochs / 24.);
+  EXPECT_LT(chi, 64);
+}
+
+TEST(Shuffled, CostsTheSameForAnyCount) {
+  const auto start = std::chrono::steady_clock::now();
+  for (int64_t n = 0; n < 1000; ++n) EXPECT_LT(shuffled(n, 1'000'000'007, 1), 1'000'000'007);
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 1);
+}
+
+}  // namespace
+}  // namespace kinora::core

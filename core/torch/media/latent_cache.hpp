@@ -1,0 +1,51 @@
+// Latents and text embeddings of samples in one HDF5 file, so that tokenizers and text encoders run once.
+//
+//   /samples/KEY/NAME   one dataset a tensor; '/' and '%' of a key are written %2F and %25, a '.' alone %2E.
+//   Chunked (whole
+//                       rows, up to 1 MiB), with fletcher32 checksums. float16 and bfloat16 are 2-byte
+//                       IEEE-like floats.
+//   /keys               uint8: JSON list of the keys, in the order in which they were added
+//   attribute "kinora.latents" of /: JSON object about the cache (tokenizer, options, digest of the input)
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/torch/weights/weights.hpp"
+
+namespace kinora::core {
+
+class LatentCacheWriter {
+ public:
+  // about: JSON object, kept as text. The file gets its name on commit(), flushed; without it nothing is
+  // left.
+  LatentCacheWriter(const std::filesystem::path& path, const std::string& about);
+  ~LatentCacheWriter();
+  // [any-thread] One sample. Throws Error(KINORA_INVALID) for a key that was added before.
+  void add(const std::string& key, const NamedTensors& tensors);
+  void commit();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+class LatentCache {
+ public:
+  // Throws Error(KINORA_DATA) if the file is not such a cache or is damaged, naming the dataset.
+  explicit LatentCache(const std::filesystem::path& path);
+  ~LatentCache();
+  const std::vector<std::string>& keys() const;
+  const std::string& about() const;
+  bool has(const std::string& key) const;
+  // [any-thread] New CPU tensors by name.
+  NamedTensors read(const std::string& key) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace kinora::core

@@ -1,0 +1,82 @@
+#include "core/torch/media/latents.hpp"
+
+#include <fstream>
+
+#include <ATen/ATen.h>
+
+#include "kinora/error.hpp"
+
+namespace kinora::core {
+namespace {
+
+at::Tensor by_channel(const std::vector<double>& v, const at::Tensor& like) {
+  return at::tensor(v, at::kDouble).to(like.options()).view({-1, 1, 1, 1});
+}
+
+nlohmann::json read_facts(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  auto facts = nlohmann::json::parse(in, nullptr, false);
+  if (!facts.is_object())
+    throw Error(KINORA_DATA, file.string() + ": is missing or damaged; delete its folder and run again");
+  return facts;
+}
+
+}  // namespace
+
+at::Tensor LatentScale::normalise(const at::Tensor& x) const {
+  return (x - by_channel(mean, x)) / by_channel(std, x) * sigma_data;
+}
+at::Tensor LatentScale::denormalise(const at::Tensor& x) const {
+  return x / sigma_data * by_channel(std, x) + by_channel(mean, x);
+}
+
+nlohmann::json LatentFacts::to_json() const {
+  return {{"mean", scale.mean},    {"std", scale.std},       {"sigma_data", scale.sigma_data},
+          {"latent_shape", shape}, {"text_size", text_size}, {"fps", fps}};
+}
+
+LatentFacts LatentFacts::from_json(const nlohmann::json& j) {
+  LatentFacts out;
+  out.scale = {j.at("mean"), j.at("std"), j.at("sigma_data")};
+  out.shape = j.at("latent_shape").get<std::vector<int64_t>>();
+  out.text_size = j.at("text_size");
+  out.fps = j.at("fps");
+  return out;
+}
+
+LatentData::LatentData(const std::filesystem::path& folder)
+    : facts_(LatentFacts::from_json(read_facts(folder / "latents.json"))), cache_(folder / "latents.h5") {}
+
+LatentData::Item LatentData::item(int64_t i) const {
+  Item out{key(i), {}, {}, {}};
+  for (auto& [name, tensor] : cache_.read(out.key)) {
+    if (name == "latent")
+      out.latent = facts_.scale.normalise(tensor.to(at::kFloat));
+    else if (name == "text")
+      out.text = tensor;
+    else
+      out.more[name] = tensor;
+  }
+  if (!out.latent.defined() && !out.more.count("codes"))
+    throw Error(KINORA_DATA, "sample '" + out.key +
+                                 "' of the latent cache has neither 'latent' nor 'codes'; delete the "
+                                 "encode job's folder and run again");
+  return out;
+}
+
+TextBatch batch_text(const std::vector<at::Tensor>& texts) {
+  int64_t longest = 1;
+  for (const auto& t : texts) longest = std::max(longest, t.size(0));
+  TextBatch out;
+  const auto n = static_cast<int64_t>(texts.size());
+  out.text = at::zeros({n, longest, texts.front().size(1)}, texts.front().options());
+  out.mask = at::zeros({n, longest}, at::kBool);
+  for (int64_t i = 0; i < n; ++i) {
+    const auto& t = texts[static_cast<size_t>(i)];
+    out.text[i].narrow(0, 0, t.size(0)).copy_(t);
+    out.mask[i].narrow(0, 0, t.size(0)).fill_(true);
+  }
+  return out;
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,39 @@
+#include "core/torch/tensors/device.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kinora/error.hpp"
+
+namespace kinora::core {
+namespace {
+
+using testing::HasSubstr;
+
+std::string message_of(const std::string& name) {
+  try {
+    device_of(name);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Device, AutoIsTheGpuIfThereIsOneAndElseTheProcessor) {
+  EXPECT_TRUE(device_of("cpu").is_cpu());
+  EXPECT_EQ(device_of("auto").is_cuda(), why_no_gpu().empty());
+}
+
+TEST(Device, AGpuThatCannotBeHadIsAnErrorWithTheReason) {
+  if (why_no_gpu().empty()) GTEST_SKIP() << "this machine has a GPU";
+  EXPECT_THAT(message_of("cuda"), HasSubstr("device 'cuda': " + why_no_gpu()));
+  EXPECT_THAT(message_of("cuda:1"), HasSubstr(why_no_gpu()));
+}
+
+TEST(Device, UnknownNamesAreRefused) {
+  for (const char* name : {"gpu", "meta", "", "cuda:x"})
+    EXPECT_THAT(message_of(name), HasSubstr("give auto, cpu, cuda or cuda:N"));
+}
+
+}  // namespace
+}  // namespace kinora::core

@@ -1,0 +1,216 @@
+#include "core/torch/training/trainer.hpp"
+
+#include <chrono>
+#include <cmath>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "core/log.hpp"
+#include "core/run/cancel.hpp"
+
+namespace kinora::core {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::vector<Ema> averages_of(Network& network, const std::vector<double>& decays) {
+  std::vector<Ema> out;
+  for (const double decay : decays)
+    if (decay > 0) out.emplace_back(network.chain().leaves(), decay, /*rise=*/true);
+  return out;
+}
+
+// Sums of many kinds made in one transfer: pack, sum, unpack in the same order.
+template <class Each>
+void sum_over_ranks(const Parallelism& parallel, Each each) {
+  std::vector<double> all;
+  each([&](double& x) { all.push_back(x); });
+  all = parallel.sum(all);
+  size_t i = 0;
+  each([&](double& x) { x = all[i++]; });
+}
+
+}  // namespace
+
+Trainer::Trainer(JobContext& context, Network& network, Parallelism& parallel,
+                 const OptimizerOptions& options)
+    : context_(context),
+      network_(network),
+      parallel_(parallel),
+      options_(options),
+      optimizer_(network.chain().parameters(), network.chain().leaves(),
+                 {options.beta1, options.beta2, options.eps, options.weight_decay, {}}),
+      writer_(options.async_checkpoints) {
+  if (options_.batch % (options_.accumulate * parallel.data_size()) != 0)
+    throw Error(KINORA_INVALID, "batch = " + std::to_string(options_.batch) + " must divide by accumulate (" +
+                                    std::to_string(options_.accumulate) + ") times data-parallel ranks (" +
+                                    std::to_string(parallel.data_size()) + ")");
+  const auto latest = latest_checkpoint(checkpoints());
+  // An adapter's checkpoints leave out what it adapts.
+  if ((!latest || network_.chain().lora()) && !options_.weights.empty()) network_.load(options_.weights);
+  averages_ = averages_of(network_, options_.ema);
+  if (latest) restore(*latest);
+  context_.metrics().rewind(step_);
+  if (options_.tensorboard && parallel_.rank() == 0) board_.emplace(context_.folder() / "tensorboard", step_);
+}
+
+void Trainer::gradients(const Micro& micro_loss, json& line) {
+  const int64_t count = options_.batch / options_.accumulate / parallel_.data_size();
+  double loss = 0, tokens = 0;
+  std::map<std::string, double> figures;
+  by_sigma_of_step_ = {};
+  for (int64_t micro = 0; micro < options_.accumulate; ++micro) {
+    kinora_pass pass{};
+    pass.struct_size = sizeof pass;
+    pass.first_sample =
+        step_ * options_.batch + (micro * parallel_.data_size() + parallel_.data_rank()) * count;
+    pass.micro = micro;
+    pass.seed = static_cast<uint64_t>(context_.run().seed);
+    network_.chain().begin(pass);
+    const MicroLoss one = micro_loss(pass.first_sample, count);
+    one.loss.backward();
+    loss += one.loss.item<double>();
+    for (const auto& [name, value] : one.figures) figures[name] += value;
+    by_sigma_of_step_ += one.by_sigma;
+  }
+  network_.chain().reduce();
+  parallel_.sum_gradients(network_.chain().parameters(), network_.chain().leaves());
+  if (take_tokens) tokens = static_cast<double>(take_tokens());
+  sum_over_ranks(parallel_, [&](auto&& add) {
+    add(loss);
+    add(tokens);
+    for (auto& [name, value] : figures) add(value);
+    for (double& x : by_sigma_of_step_.sum) add(x);
+    for (double& x : by_sigma_of_step_.count) add(x);
+  });
+  for (const auto& [name, value] : figures) line[name] = value;
+  line["loss"] = loss;
+  tokens_ = static_cast<int64_t>(tokens);
+}
+
+void Trainer::update(json& line) {
+  auto& leaves = network_.chain().leaves();
+  const double norm = gradient_norm(leaves);
+  const double learning_rate =
+      rate({options_.schedule, options_.learning_rate, options_.final_rate, options_.warmup, options_.steps,
+            options_.decay_share, options_.decay_shape},
+           step_);
+  line["gradient_norm"] = norm;
+  line["learning_rate"] = learning_rate;
+  if (!std::isfinite(norm) || !std::isfinite(line["loss"].get<double>())) {
+    skip(line);
+  } else {
+    in_a_row_ = 0;
+    loss_ = line["loss"];
+    by_sigma_ += by_sigma_of_step_;
+    std::vector<Ema*> averages;
+    for (auto& e : averages_) averages.push_back(&e);
+    optimizer_.step(learning_rate, options_.clip_norm > 0 ? clip_factor(norm, options_.clip_norm) : 1,
+                    averages);
+  }
+  optimizer_.zero_grad();
+}
+
+void Trainer::skip(json& line) {
+  log_warn("{}: step {}: the gradient or the loss is not finite; the step is skipped", context_.spec().name,
+           step_ + 1);
+  line["skipped"] = true;
+  ++skipped_;
+  ++in_a_row_;
+}
+
+void Trainer::fail_if_stuck() const {
+  if (in_a_row_ < options_.max_skipped) return;
+  throw Error(KINORA_FAILED,
+              fmt::format("job '{}': step {}: the gradient or the loss was not finite in {} steps in a "
+                          "row; lower learning_rate ({}) or "
+                          "clip_norm ({}), raise warmup ({}), or see metrics.jsonl for where it began",
+                          context_.spec().name, step_, in_a_row_, options_.learning_rate, options_.clip_norm,
+                          options_.warmup));
+}
+
+void Trainer::measure(json& line, double seconds, int64_t tokens) {
+  line["seconds"] = seconds;
+  throughput.add(line, seconds, static_cast<double>(options_.batch), static_cast<double>(tokens));
+  line["weight_norm"] = weight_norm(network_.chain().leaves());
+  if (!by_sigma_.empty()) line["loss_by_sigma"] = by_sigma_.means();
+}
+
+void Trainer::log(const json& line) {
+  if (parallel_.rank() != 0) return;
+  context_.metrics().line(line);
+  if (!board_) return;
+  for (const auto& [name, value] : line.items())
+    if (value.is_number() && name != "step")
+      board_->scalar(step_, (name.starts_with("validation") ? "" : "train/") + name, value.get<double>());
+  board_->flush();
+}
+
+void Trainer::picture(int64_t step, const std::string& tag, const std::filesystem::path& png) {
+  if (!board_) return;
+  std::ifstream in(png, std::ios::binary);
+  board_->image(step, tag, std::string{std::istreambuf_iterator<char>(in), {}});
+}
+
+bool Trainer::keep() {
+  writer_.check();
+  const bool stop = parallel_.any(cancelled()), asked = parallel_.any(take_save_request());
+  if (stop || asked || step_ % options_.checkpoint_every == 0 || step_ == options_.steps) {
+    const auto start = Clock::now();
+    save();
+    if (stop || step_ == options_.steps) writer_.finish();
+    saving_ += seconds_since(start);
+  }
+  return stop;
+}
+
+void Trainer::run(const Micro& micro_loss) {
+  throughput.ranks = parallel_.world();
+  throughput.peak_flops = options_.peak_flops;
+  if (throughput.flops_per_sample > 0 && options_.peak_flops == 0)
+    throughput.peak_flops = measured_peak_flops(network_.chain().leaves().at(0).tensor.device());
+  Progress progress(context_.spec().name, options_.steps, "steps");
+  const auto start = Clock::now();
+  const int64_t first_step = step_;
+  while (step_ < options_.steps) {
+    const auto step_start = Clock::now();
+    json line{{"step", step_ + 1}};
+    gradients(micro_loss, line);
+    update(line);
+    ++step_;
+    const double seconds = seconds_since(step_start);
+    const bool more = on_step && on_step(step_, line);
+    if (more || logs(step_)) {
+      measure(line, seconds, tokens_);
+      log(line);
+    }
+    progress.update(step_, "loss " + std::to_string(loss_).substr(0, 6));
+    fail_if_stuck();
+    if (keep()) throw Error(KINORA_CANCELLED, "cancelled");
+  }
+  running_ = seconds_since(start);
+  seconds_per_step_ = running_ / std::max<double>(1, static_cast<double>(step_ - first_step));
+}
+
+json Trainer::summary() const {
+  json out{{"steps", options_.steps},
+           {"loss", loss_},
+           {"skipped", skipped_},
+           {"parameters", network_.numel()},
+           {"seconds_per_step", seconds_per_step_}};
+  if (running_ > 0) out["checkpoint_share"] = saving_ / running_;
+  if (throughput.flops_per_sample > 0) out["flops_per_sample"] = throughput.flops_per_sample;
+  if (throughput.peak_flops > 0) out["peak_flops"] = throughput.peak_flops;
+  if (!by_sigma_.empty()) {
+    out["loss_by_sigma"] = by_sigma_.means();
+    out["loss_by_sigma"]["edges"] = SigmaLosses::edges();
+  }
+  return out;
+}
+
+}  // namespace kinora::core

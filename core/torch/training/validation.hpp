@@ -1,0 +1,55 @@
+// The loss at fixed noise levels on samples that training does not see, and what the model makes of them.
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "core/jobs/training.hpp"
+#include "core/torch/context/parallelism.hpp"
+#include "core/torch/training/objective.hpp"
+
+namespace kinora::core {
+
+// A cache's samples in two parts. A clip is held out if the hash of its key falls into the first `share` of
+// all hashes: adding clips moves none of the others. Windows of one clip ("clip@17") share its part, since
+// they overlap.
+struct Split {
+  std::vector<int64_t> train, held_out;
+};
+Split split(const LatentData& data, double share);
+
+// In [0, 1), from SHA-256.
+double hash_share(const std::string& key);
+
+class Validation {
+ public:
+  // The held-out samples with the lowest hashes, at most options.validation_samples; the first training
+  // samples if none are held out. Noise depends on the seed and the sample's key alone.
+  Validation(const LatentData&, const Split&, const Objective&, Network&, const Parallelism&,
+             const TrainOptions&, uint64_t seed);
+
+  // "validation_loss", the mean of "validation": {"sigma": [..], "loss": [..]}. Every sample is computed
+  // alone, on one of the data-parallel ranks, and they are added in one order: the same number at any
+  // topology. A loss without noise has one number.
+  nlohmann::json losses() const;
+
+  // The first sample and its estimates at each level, latents [1, C, T, H, W] as they were normalised.
+  std::vector<at::Tensor> estimates() const;
+  bool has_estimates() const;
+
+ private:
+  struct Sample {
+    NamedTensors batch;
+    at::Tensor noise;
+  };
+  Sample sample(size_t i) const;
+  void begin() const;
+  const LatentData& data_;
+  const Objective& objective_;
+  Network& network_;
+  const Parallelism& parallel_;
+  std::vector<int64_t> which_;
+  std::vector<double> sigmas_;
+  uint64_t seed_;
+};
+
+}  // namespace kinora::core

@@ -1,0 +1,174 @@
+#include "core/torch/weights/checkpoint.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+
+#include <ATen/ATen.h>
+#include <nlohmann/json.hpp>
+
+#include "core/io/atomic_file.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+#include "core/torch/weights/safe_tensors.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kWeights = "weights.safetensors";
+constexpr const char* kOptimizer = "optimizer.safetensors";
+constexpr const char* kMore = "more.safetensors";
+constexpr std::string_view kEma = "ema-", kTensors = ".safetensors";
+constexpr const char* kState = "state.json";
+constexpr int kFormat = 2;
+
+std::string folder_name(int64_t step) { return fmt::format("step-{:06}", step); }
+
+// The step of "step-000100", or nothing.
+std::optional<int64_t> step_of(const std::string& name) {
+  if (!name.starts_with("step-")) return std::nullopt;
+  int64_t step = 0;
+  const char *begin = name.data() + 5, *end = name.data() + name.size();
+  const auto [at, error] = std::from_chars(begin, end, step);
+  return error == std::errc() && at == end && step >= 0 && folder_name(step) == name ? std::optional(step)
+                                                                                     : std::nullopt;
+}
+
+// Complete checkpoints, fewest steps first.
+std::vector<std::pair<int64_t, fs::path>> complete(const fs::path& root) {
+  std::vector<std::pair<int64_t, fs::path>> out;
+  std::error_code error;
+  for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error))
+    if (const auto step = step_of(it->path().filename().string());
+        step && fs::exists(it->path() / kState, error))
+      out.emplace_back(*step, it->path());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+json to_json(const TrainState& s) {
+  return {{"format", kFormat},
+          {"step", s.step},
+          {"samples_seen", s.samples_seen},
+          {"optimizer_steps", s.optimizer_steps},
+          {"ema_updates", s.ema_updates},
+          {"skipped", s.skipped},
+          {"loss", s.loss},
+          {"loss_by_sigma", s.by_sigma.to_json()},
+          {"offsets", s.offsets},
+          {"config_hash", s.config_hash}};
+}
+
+TrainState state_of(const fs::path& file) {
+  std::ifstream in(file);
+  try {
+    const auto j = json::parse(in);
+    if (j.at("format") != kFormat)
+      raise(KINORA_UNSUPPORTED, "{}: format {} is of another Kinora; this one reads {}", file.string(),
+            j.at("format").dump(), kFormat);
+    TrainState s;
+    s.step = j.at("step");
+    s.samples_seen = j.at("samples_seen");
+    s.optimizer_steps = j.at("optimizer_steps");
+    s.ema_updates = j.at("ema_updates");
+    s.skipped = j.value("skipped", int64_t{0});
+    s.loss = j.value("loss", 0.0);
+    s.by_sigma = SigmaLosses::from_json(j.at("loss_by_sigma"));
+    s.offsets = j.at("offsets").get<std::map<std::string, uint64_t>>();
+    s.config_hash = j.at("config_hash");
+    return s;
+  } catch (const json::exception& e) {
+    raise(KINORA_DATA,
+          "{}: the checkpoint's state is damaged: {}; remove this folder to continue from the one before",
+          file.string(), e.what());
+  }
+}
+
+}  // namespace
+
+fs::path save_checkpoint(const fs::path& root, const Checkpoint& c) {
+  std::error_code error;
+  fs::create_directories(root, error);
+  if (error)
+    raise(KINORA_IO, "{}: cannot be created: {}; make the folder writable or choose another output folder",
+          root.string(), error.message());
+  const auto path = root / folder_name(c.state.step);
+  auto folder = or_throw(AtomicFolder::create(path));
+  write_tensors(folder.temporary() / kWeights, c.weights, {{"format", "pt"}});
+  if (!c.optimizer.empty()) write_tensors(folder.temporary() / kOptimizer, c.optimizer);
+  if (!c.more.empty()) write_tensors(folder.temporary() / kMore, c.more);
+  for (const auto& [decay, tensors] : c.ema)
+    write_tensors(folder.temporary() / fmt::format("{}{}{}", kEma, decay, kTensors), tensors,
+                  {{"format", "pt"}});
+  or_throw(write_file_atomically(folder.temporary() / kState, to_json(c.state).dump(2) + "\n"));
+  or_throw(folder.commit(/*replace=*/true));  // a run that was rolled back saves the same step again
+  return path;
+}
+
+std::optional<fs::path> latest_checkpoint(const fs::path& root) {
+  const auto all = complete(root);
+  return all.empty() ? std::nullopt : std::optional(all.back().second);
+}
+
+Checkpoint load_checkpoint(const fs::path& folder, const std::string& config_hash) {
+  Checkpoint c;
+  if (!fs::exists(folder / kState))
+    raise(KINORA_NOT_FOUND, "{}: not a checkpoint (it has no {})", folder.string(), kState);
+  c.state = state_of(folder / kState);
+  if (!config_hash.empty() && c.state.config_hash != config_hash)
+    raise(KINORA_INVALID,
+          "{}: the checkpoint is of another configuration ({} there, {} now); restore the run file's model "
+          "and data options, or choose another output folder",
+          folder.string(), c.state.config_hash, config_hash);
+  c.weights = read_tensors(folder / kWeights);
+  if (fs::exists(folder / kOptimizer)) c.optimizer = read_tensors(folder / kOptimizer);
+  if (fs::exists(folder / kMore)) c.more = read_tensors(folder / kMore);
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const auto name = entry.path().filename().string();
+    if (name.starts_with(kEma) && name.ends_with(kTensors))
+      c.ema[name.substr(kEma.size(), name.size() - kEma.size() - kTensors.size())] =
+          read_tensors(entry.path());
+  }
+  return c;
+}
+
+void prune_checkpoints(const fs::path& root, int64_t keep, int64_t keep_every) {
+  std::error_code error;
+  for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    const auto name = it->path().filename().string();
+    if (name.starts_with(".step-") && is_abandoned(name)) fs::remove_all(it->path(), ignored);
+  }
+  const auto all = complete(root);
+  const auto excess = keep > 0 ? static_cast<int64_t>(all.size()) - keep : 0;
+  for (int64_t i = 0; i < excess; ++i) {
+    // Out of sight first: a checkpoint that is half removed must not look complete.
+    const auto& [step, path] = all[static_cast<size_t>(i)];
+    if (keep_every > 0 && step % keep_every == 0) continue;
+    const auto hidden = temporary_name(path);
+    fs::rename(path, hidden, error);
+    if (!error) fs::remove_all(hidden, error);
+  }
+}
+
+std::string decay_name(double decay) { return fmt::format("{}", decay); }
+
+NamedTensors join_moments(const NamedTensors& first, const NamedTensors& second) {
+  NamedTensors out;
+  for (const auto& [name, t] : first) out.emplace("first." + name, t);
+  for (const auto& [name, t] : second) out.emplace("second." + name, t);
+  return out;
+}
+
+void split_moments(const NamedTensors& both, NamedTensors& first, NamedTensors& second) {
+  for (const auto& [name, t] : both) {
+    const bool is_first = name.starts_with("first.");
+    if (!is_first && !name.starts_with("second."))
+      raise(KINORA_DATA, "the optimizer's file holds '{}', which is no moment", name);
+    (is_first ? first : second).emplace(name.substr(is_first ? 6 : 7), t);
+  }
+}
+
+}  // namespace kinora::core

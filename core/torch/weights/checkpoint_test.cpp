@@ -1,0 +1,182 @@
+#include "core/torch/weights/checkpoint.hpp"
+
+#include <atomic>
+#include <fstream>
+#include <set>
+#include <unistd.h>
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include "core/torch/weights/writer.hpp"
+#include "kinora/error.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class CheckpointIn : public testing::Test {
+ protected:
+  CheckpointIn() : root_(fs::temp_directory_path() / ("kinora-checkpoint-" + std::to_string(getpid()))) {}
+  ~CheckpointIn() override { fs::remove_all(root_); }
+  static Checkpoint at_step(int64_t step) {
+    Checkpoint c;
+    c.state.step = step;
+    c.state.samples_seen = step * 8;
+    c.state.optimizer_steps = step;
+    c.state.offsets = {{"loss", 1ull << 63}};
+    c.state.config_hash = "abc";
+    c.weights = {{"w", at::full({4, 4}, static_cast<double>(step))}};
+    c.optimizer = join_moments({{"w", at::ones({4, 4})}}, {{"w", at::zeros({4, 4})}});
+    return c;
+  }
+  std::string message(const std::function<void()>& f) {
+    try {
+      f();
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  }
+  size_t entries() {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(root_), fs::directory_iterator()));
+  }
+  fs::path root_;
+};
+
+TEST_F(CheckpointIn, GivesBackWhatWasSaved) {
+  EXPECT_FALSE(latest_checkpoint(root_));
+  EXPECT_EQ(save_checkpoint(root_, at_step(100)).filename(), "step-000100");
+  const auto c = load_checkpoint(*latest_checkpoint(root_), "abc");
+  EXPECT_EQ(c.state.step, 100);
+  EXPECT_EQ(c.state.samples_seen, 800);
+  EXPECT_EQ(c.state.offsets.at("loss"), 1ull << 63);
+  EXPECT_TRUE(at::equal(c.weights.at("w"), at::full({4, 4}, 100.)));
+  NamedTensors first, second;
+  split_moments(c.optimizer, first, second);
+  EXPECT_TRUE(at::equal(first.at("w"), at::ones({4, 4})));
+  EXPECT_TRUE(c.ema.empty());
+}
+
+TEST_F(CheckpointIn, TheLatestHasTheMostStepsAndIncompleteOnesAreNotSeen) {
+  for (const int64_t step : {900, 1000000, 1000}) save_checkpoint(root_, at_step(step));
+  fs::create_directories(root_ / "step-2000000");      // no state.json: not one of ours
+  fs::create_directories(root_ / "step-00009999999");  // not our way to write a number
+  fs::create_directories(root_ / ".step-3000000.tmp-x-1-1");
+  EXPECT_EQ(latest_checkpoint(root_)->filename(), "step-1000000");
+  prune_checkpoints(root_, 2);
+  EXPECT_FALSE(fs::exists(root_ / "step-000900"));
+  EXPECT_TRUE(fs::exists(root_ / "step-001000"));
+  EXPECT_TRUE(fs::exists(root_ / ".step-3000000.tmp-x-1-1")) << "of another machine";
+}
+
+TEST_F(CheckpointIn, EveryNthStaysForEver) {
+  for (int64_t step = 10; step <= 90; step += 10) {
+    save_checkpoint(root_, at_step(step));
+    prune_checkpoints(root_, 2, 40);
+  }
+  std::set<std::string> left;
+  for (const auto& entry : fs::directory_iterator(root_)) left.insert(entry.path().filename());
+  EXPECT_THAT(left, testing::ElementsAre("step-000040", "step-000080", "step-000090"));
+}
+
+TEST_F(CheckpointIn, HoldsTheAveragesOfEveryDecay) {
+  auto c = at_step(3);
+  c.ema[decay_name(0.99)] = {{"w", at::ones({2})}};
+  c.ema[decay_name(0.9999)] = {{"w", at::zeros({2})}};
+  c.state.by_sigma.sum[3] = 0.1, c.state.by_sigma.count[3] = 7;
+  const auto back = load_checkpoint(save_checkpoint(root_, c));
+  ASSERT_EQ(back.ema.size(), 2U);
+  EXPECT_EQ(back.ema.at("0.99").at("w")[0].item<float>(), 1);
+  EXPECT_EQ(back.ema.at("0.9999").at("w")[0].item<float>(), 0);
+  EXPECT_EQ(back.state.by_sigma.sum, c.state.by_sigma.sum);
+}
+
+TEST_F(CheckpointIn, TheSameStepMayBeSavedAgain) {
+  save_checkpoint(root_, at_step(5));
+  auto c = at_step(5);
+  c.weights["w"].fill_(-1);
+  save_checkpoint(root_, c);
+  EXPECT_EQ(load_checkpoint(root_ / "step-000005").weights.at("w")[0][0].item<float>(), -1);
+  EXPECT_EQ(entries(), 1U);
+}
+
+TEST_F(CheckpointIn, RefusesAnotherConfigurationAndDamageInWords) {
+  const auto path = save_checkpoint(root_, at_step(5));
+  EXPECT_THAT(message([&] { load_checkpoint(path, "abd"); }),
+              HasSubstr("of another configuration (abc there, abd now)"));
+  fs::resize_file(path / "weights.safetensors", fs::file_size(path / "weights.safetensors") - 1);
+  EXPECT_THAT(message([&] { load_checkpoint(path); }),
+              testing::AllOf(HasSubstr("weights.safetensors"), HasSubstr("truncated")));
+  std::ofstream(path / "state.json") << "{";
+  EXPECT_THAT(message([&] { load_checkpoint(path); }), HasSubstr("state is damaged"));
+  EXPECT_THAT(message([&] { load_checkpoint(root_); }), HasSubstr("not a checkpoint"));
+}
+
+TEST_F(CheckpointIn, AWriterHasOneInFlightAndItsErrorsSurface) {
+  BackgroundWriter writer(true);
+  std::atomic<int> running{0}, most{0}, done{0};
+  for (int i = 0; i < 5; ++i)
+    writer.start([&] {
+      most = std::max<int>(most, ++running);
+      usleep(2000);
+      --running, ++done;
+    });
+  EXPECT_GE(done, 4);
+  writer.finish();
+  EXPECT_EQ(most, 1);
+  EXPECT_EQ(done, 5);
+  std::atomic<bool> go{false};
+  writer.start([&] {
+    while (!go) usleep(100);
+    throw Error(KINORA_NO_MEMORY, "the disk is full");
+  });
+  EXPECT_NO_THROW(writer.check()) << "which does not wait";
+  go = true;
+  EXPECT_THAT(message([&] {
+                for (int i = 0; i < 10000; ++i) writer.check(), usleep(100);
+              }),
+              HasSubstr("the disk is full"));
+  EXPECT_NO_THROW(writer.finish()) << "an error is said once";
+  std::ofstream(root_.string()) << "a file where the folder should be";
+  writer.start([&] { save_checkpoint(root_, at_step(1)); });
+  EXPECT_THAT(message([&] { writer.start([] {}); }), HasSubstr("cannot be created"));
+}
+
+// Whatever the moment at which the process dies, what is there afterwards is a whole checkpoint.
+TEST_F(CheckpointIn, AKillAtAnyMomentLeavesOnlyWholeCheckpoints) {
+  save_checkpoint(root_, at_step(1));
+  auto big = at_step(0);
+  big.weights["w"] = at::ones({200, 1000});
+  for (int round = 0; round < 12; ++round) {
+    const pid_t child = fork();
+    if (child == 0) {
+      BackgroundWriter writer(round % 2 == 0);
+      for (int64_t step = 2;; ++step) {
+        big.state.step = step;
+        writer.start([&, big] {
+          save_checkpoint(root_, big);
+          prune_checkpoints(root_, 2);
+        });
+      }
+    }
+    usleep(static_cast<useconds_t>(3000 + 2711 * round));
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    const auto latest = latest_checkpoint(root_);
+    ASSERT_TRUE(latest);
+    const auto c = load_checkpoint(*latest, "abc");
+    EXPECT_EQ(
+        latest->filename().string(),
+        "step-" + std::string(6 - std::to_string(c.state.step).size(), '0') + std::to_string(c.state.step));
+  }
+  prune_checkpoints(root_, 1);
+  EXPECT_EQ(entries(), 1U) << "temporaries of dead processes are removed";
+}
+
+}  // namespace
+}  // namespace kinora::core

@@ -1,0 +1,223 @@
+#include "core/torch/weights/convert.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <set>
+
+#include <ATen/ATen.h>
+#include <fmt/ranges.h>
+
+#include "core/io/atomic_file.hpp"
+#include "core/io/safetensors_header.hpp"
+#include "core/log.hpp"
+#include "core/run/apply_published.hpp"
+#include "core/suggest.hpp"
+#include "core/torch/context/meter_link.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+#include "core/torch/weights/lora.hpp"
+#include "core/torch/weights/published.hpp"
+#include "core/torch/weights/weights_complaint.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+// One tensor of the result.
+struct Item {
+  const SafeTensor* from = nullptr;
+  std::string ours;  // its name as the component's; without a component the file's
+  const Adapter::Pair* add = nullptr;
+};
+using Items = std::map<std::string, Item>;  // by the name in the result
+
+class Conversion {
+ public:
+  Conversion(const Component* component, const json& request)
+      : request_(request), component_(component), out_(text("out")), source_(text("in")) {
+    check_request();
+    if (component_) source_ = published_part(source_, *component_->spec);
+    file_.emplace(or_throw(Safetensors::open(source_)));
+  }
+
+  json run() {
+    choose_layouts();
+    name_tensors();
+    for (const char* way : {"merge", "unmerge"})
+      if (!text(way).empty()) add_adapter(text(way), std::string(way) == "merge" ? 1 : -1);
+    const fs::path made = is_file() ? write(out_) : write_folder();
+    if (!dropped_.empty())
+      log_warn("{}: dropped, because they are no parameters: {}", source_.string(),
+               fmt::join(dropped_, ", "));
+    return {{"file", made.string()}, {"tensors", items_.size()}, {"bytes", bytes_},  {"from", from_.name()},
+            {"to", to_.name()},      {"dropped", dropped_},      {"merged", merged_}};
+  }
+
+ private:
+  std::string text(const char* key) const { return request_.value(key, std::string()); }
+  bool is_file() const { return out_.string().ends_with(".safetensors"); }
+
+  void check_request() const {
+    std::error_code ignored;
+    if (fs::exists(out_, ignored) || fs::exists(out_.string() + ".index.json", ignored))
+      raise(KINORA_INVALID, "{} exists already; choose another name or remove it", out_.string());
+    if (!component_ && !(text("from") + text("to")).empty())
+      raise(KINORA_INVALID, "--from and --to need --component ID: whose tensors are renamed?");
+    if (!component_ && fs::exists(source_ / "model_index.json", ignored))
+      raise(KINORA_INVALID, "{} is a whole pipeline; give --component ID, or one of its folders",
+            source_.string());
+    if (!component_ || component_->spec->kind == "model" || component_->spec->kind == "tokenizer") return;
+    raise(KINORA_INVALID, "{} has no weights; models and tokenizers have", component_->spec->id);
+  }
+
+  Parameters parameters() const {
+    const Options options =
+        or_throw(Options::make(*component_->spec, request_.at("options"), fs::current_path()));
+    return MetaNetwork(*component_, options).network().chain().parameters();
+  }
+
+  void choose_layouts() {
+    if (!component_) return;
+    const auto expected = names_of(parameters());
+    size_t fits = 0;
+    from_ = text("from").empty() ? layout_of(*component_, file_->names(), expected, &fits)
+                                 : layout_called(*component_, text("from"), expected);
+    if (text("from").empty() && fits == 0)
+      raise(KINORA_INVALID, "{}: none of its {} names is a parameter of {} in any layout; say --from LAYOUT",
+            source_.string(), file_->names().size(), component_->spec->id);
+    to_ = text("to").empty() ? from_ : layout_called(*component_, text("to"), expected);
+  }
+
+  void name_tensors() {
+    const bool same = from_.name() == to_.name();
+    const auto named = renamed(*file_, [&](const std::string& name) {
+      if (same) return name;
+      const std::string ours = from_.ours(name);
+      if (ours.empty()) dropped_.push_back(name);
+      return ours.empty() ? ours : to_.theirs(ours);
+    });
+    for (const auto& [name, tensor] : named) items_[name] = {tensor, from_.ours(tensor->name), nullptr};
+  }
+
+  // A module of an adapter has the name that it has in the file, in our own layout, or in another that the
+  // component knows.
+  void add_adapter(const fs::path& path, double sign) {
+    adapters_.push_back(read_adapter(path));
+    std::map<std::string, Item*> by_file, by_ours;
+    std::set<std::string> ours;
+    std::vector<std::string> modules;
+    for (auto& [name, item] : items_) {
+      by_file[item.from->name] = &item;
+      by_ours[item.ours] = &item;
+      ours.insert(item.ours);
+    }
+    for (const auto& [module, pair] : adapters_.back().modules) modules.push_back(module + ".weight");
+    const bool direct =
+        std::all_of(modules.begin(), modules.end(), [&](auto& m) { return by_file.count(m) != 0; });
+    const Layout layout = component_ && !direct ? layout_of(*component_, modules, ours) : Layout();
+    WeightsProblems problems;
+    for (auto& [module, pair] : adapters_.back().modules) {
+      pair.scale *= sign;
+      const std::string weight = module + ".weight";
+      const auto& in = direct ? by_file : by_ours;
+      const auto it = in.find(direct ? weight : layout.ours(weight));
+      if (it == in.end()) {
+        problems.unexpected.push_back(weight);
+      } else {
+        const std::vector<int64_t> expected{pair.b.size(0), pair.a.size(1)};
+        if (it->second->from->shape != expected)
+          problems.shapes.push_back(fmt::format("'{}' is [{}] in the weights and [{}] in the adapter", weight,
+                                                fmt::join(it->second->from->shape, ", "),
+                                                fmt::join(expected, ", ")));
+        if (it->second->add)
+          raise(KINORA_INVALID, "'{}' would be changed by two adapters; one at a time", weight);
+        it->second->add = &pair;
+        ++merged_;
+      }
+    }
+    if (const auto why = complaint(problems, {ours.begin(), ours.end()}); !why.empty())
+      raise(KINORA_INVALID, "{} does not fit {}: {}{}", path.string(), source_.string(), why,
+            component_ ? "" : "; --component ID knows other names");
+  }
+
+  SafeDtype dtype_of(const SafeTensor& t) const {
+    const std::string wanted = text("dtype");
+    const bool real = t.dtype == SafeDtype::f16 || t.dtype == SafeDtype::bf16 || t.dtype == SafeDtype::f32 ||
+                      t.dtype == SafeDtype::f64;
+    if (wanted.empty() || !real) return t.dtype;
+    if (wanted == "bf16") return SafeDtype::bf16;
+    if (wanted == "fp16") return SafeDtype::f16;
+    if (wanted == "fp32") return SafeDtype::f32;
+    raise(KINORA_INVALID, "unknown dtype '{}'{}", wanted,
+          did_you_mean_or_list(wanted, {"bf16", "fp16", "fp32"}, "dtypes"));
+  }
+
+  // The numbers of a result, in the dtype that its header says.
+  at::Tensor made(const Item& item, SafeDtype dtype) const {
+    at::Tensor t = as_tensor(*file_, *item.from);
+    if (item.add) {
+      const auto change = Adapter::product(*item.add, t.scalar_type());
+      t = t.to(change.scalar_type()).add(change);
+    }
+    return t.to(torch_dtype(dtype)).contiguous();
+  }
+
+  fs::path write(const fs::path& to, bool for_transformers = false) {
+    std::vector<SafeTensor> tensors;
+    for (const auto& [name, item] : items_) {
+      tensors.push_back({name, dtype_of(*item.from), item.from->shape, {}});
+      bytes_ += byte_size(tensors.back().shape, tensors.back().dtype).value_or(0);
+    }
+    auto metadata = file_->metadata();
+    if (for_transformers)
+      metadata.emplace("format", "pt");  // transformers and diffusers refuse files without
+    at::Tensor current;
+    const uint64_t given = request_.value("max_shard", uint64_t{0});
+    const uint64_t most = given ? given : for_transformers ? kFolderShard : UINT64_MAX;
+    return or_throw(write_safetensors_sharded(to, tensors, metadata, most, [&](const SafeTensor& t) {
+      current = made(items_.at(t.name), t.dtype);
+      return std::span(static_cast<const std::byte*>(current.data_ptr()), current.nbytes());
+    }));
+  }
+
+  fs::path write_folder() {
+    auto folder = or_throw(AtomicFolder::create(out_));
+    const bool reads_text = component_ && std::string_view(published_stem(*component_->spec)) == "model";
+    const fs::path made =
+        write(folder.temporary() / (reads_text ? "model.safetensors" : "diffusion_pytorch_model.safetensors"),
+              true);
+    const fs::path config = (fs::is_directory(source_) ? source_ : source_.parent_path()) / "config.json";
+    if (fs::exists(config)) fs::copy_file(config, folder.temporary() / "config.json");
+    const auto name = made.filename();
+    or_throw(folder.commit());
+    return out_ / name;
+  }
+
+  static constexpr uint64_t kFolderShard = 10'000'000'000;  // as diffusers'
+  const json& request_;
+  const Component* component_;
+  fs::path out_, source_;
+  std::optional<Safetensors> file_;
+  Layout from_, to_;
+  Items items_;
+  std::vector<std::string> dropped_;
+  std::deque<Adapter> adapters_;  // items point into it
+  int64_t merged_ = 0;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace
+
+json convert_weights(const Component* component, const json& request) {
+  return Conversion(component, request).run();
+}
+
+json convert_weights(Runtime& runtime, const json& request) {
+  const std::string id = request.value("component", std::string());
+  if (id.empty()) return convert_weights(nullptr, request);
+  const Component component = or_throw(runtime.registry().open(id));
+  return convert_weights(&component, request);
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,183 @@
+#include "core/torch/weights/hdf5.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <ATen/ATen.h>
+
+#include "core/torch/tensors/torch_guard.hpp"
+
+namespace kinora::core::hdf5 {
+namespace {
+
+constexpr uint64_t kMostChunk = 1 << 20;  // bytes
+constexpr int kMostDims = 16;
+
+Handle small_float(size_t exponent, size_t mantissa) {
+  Handle t(H5Tcopy(H5T_IEEE_F32LE), H5Tclose);
+  H5Tset_fields(t.get(), 15, mantissa, exponent, 0, mantissa);
+  H5Tset_size(t.get(), 2);
+  H5Tset_ebias(t.get(), (size_t{1} << (exponent - 1)) - 1);
+  return t;
+}
+
+// As h5py writes and reads truth values.
+Handle truth() {
+  Handle t(H5Tenum_create(H5T_NATIVE_INT8), H5Tclose);
+  for (int8_t v = 0; v < 2; ++v) H5Tenum_insert(t.get(), v ? "TRUE" : "FALSE", &v);
+  return t;
+}
+
+constexpr std::array kTypes{at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong,
+                            at::kInt,   at::kShort,  at::kChar, at::kByte,     at::kBool};
+
+Handle type_of(at::ScalarType t) {
+  switch (t) {
+    case at::kFloat:
+      return {H5Tcopy(H5T_IEEE_F32LE), H5Tclose};
+    case at::kDouble:
+      return {H5Tcopy(H5T_IEEE_F64LE), H5Tclose};
+    case at::kHalf:
+      return small_float(5, 10);
+    case at::kBFloat16:
+      return small_float(8, 7);
+    case at::kLong:
+      return {H5Tcopy(H5T_STD_I64LE), H5Tclose};
+    case at::kInt:
+      return {H5Tcopy(H5T_STD_I32LE), H5Tclose};
+    case at::kShort:
+      return {H5Tcopy(H5T_STD_I16LE), H5Tclose};
+    case at::kChar:
+      return {H5Tcopy(H5T_STD_I8LE), H5Tclose};
+    case at::kByte:
+      return {H5Tcopy(H5T_STD_U8LE), H5Tclose};
+    case at::kBool:
+      return truth();
+    default:
+      raise(KINORA_UNSUPPORTED, "a tensor of dtype {} cannot be kept in a cache", c10::toString(t));
+  }
+}
+
+// Whole rows of the last dimensions, at most kMostChunk bytes.
+std::vector<hsize_t> chunk_of(std::vector<hsize_t> dims, uint64_t bytes) {
+  for (auto& d : dims) {
+    if (bytes <= kMostChunk) break;
+    const hsize_t fewer = std::max<hsize_t>(
+        1, static_cast<hsize_t>(static_cast<double>(d) * kMostChunk / static_cast<double>(bytes)));
+    bytes = bytes / d * fewer;
+    d = fewer;
+  }
+  return dims;
+}
+
+Handle creation_of(const std::vector<hsize_t>& dims, uint64_t bytes) {
+  Handle p(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  H5Pset_obj_track_times(p.get(), false);  // equal contents, equal bytes
+  if (dims.empty() || bytes == 0) return p;
+  const auto chunk = chunk_of(dims, bytes);
+  H5Pset_chunk(p.get(), static_cast<int>(chunk.size()), chunk.data());
+  H5Pset_fletcher32(p.get());
+  return p;
+}
+
+Handle access() {
+  Handle p(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  H5Pset_libver_bounds(p.get(), H5F_LIBVER_V18, H5F_LIBVER_V18);  // its metadata has checksums
+  H5Pset_file_locking(p.get(), false, true);                      // not every shared file system can
+  return p;
+}
+
+}  // namespace
+
+std::unique_lock<std::mutex> lock() {
+  static std::mutex mutex;
+  std::unique_lock held(mutex);
+  // A file that could not be flushed (a full disk) must not be tried again at exit: HDF5 1.10 crashes there.
+  static const herr_t at_exit = H5dont_atexit();
+  static_cast<void>(at_exit);
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // messages go into our errors, not onto stderr
+  return held;
+}
+
+std::string last_message() {
+  std::string text;
+  H5Ewalk2(
+      H5E_DEFAULT, H5E_WALK_UPWARD,
+      [](unsigned n, const H5E_error2_t* e, void* to) -> herr_t {
+        if (n == 0 && e->desc) *static_cast<std::string*>(to) = e->desc;
+        return 0;
+      },
+      &text);
+  // Of a failed system call it lists every argument; what the system said is enough.
+  constexpr std::string_view kSaid = "error message = '";
+  if (const auto at = text.find(kSaid); at != std::string::npos) {
+    text.erase(0, at + kSaid.size());
+    text.resize(std::min(text.find('\''), text.size()));
+  }
+  return text.empty() ? "unknown error" : text;
+}
+
+void need(bool ok, int32_t code, const std::string& what, const std::string& remedy) {
+  if (!ok) raise(code, "{}: {}{}", what, last_message(), remedy.empty() ? "" : "; " + remedy);
+}
+
+Handle create_file(const std::filesystem::path& path) {
+  Handle p(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
+  H5Pset_obj_track_times(p.get(), false);
+  Handle f(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, p.get(), access().get()), H5Fclose);
+  need(static_cast<bool>(f), KINORA_IO, path.string() + ": cannot be created");
+  return f;
+}
+
+Handle open_file(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) raise(KINORA_NOT_FOUND, "{}: no such file", path.string());
+  Handle f(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access().get()), H5Fclose);
+  need(static_cast<bool>(f), KINORA_DATA, path.string() + ": not a whole HDF5 file",
+       "remove it and run the job that makes it again");
+  return f;
+}
+
+void write_dataset(hid_t group, const std::string& name, const at::Tensor& tensor, const std::string& what) {
+  const auto t = tensor.detach().to(at::kCPU).contiguous();
+  const std::vector<hsize_t> dims(t.sizes().begin(), t.sizes().end());
+  const Handle type = type_of(t.scalar_type()),
+               space(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr), H5Sclose);
+  const Handle creation = creation_of(dims, t.nbytes());
+  const Handle set(
+      H5Dcreate2(group, name.c_str(), type.get(), space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT),
+      H5Dclose);
+  need(static_cast<bool>(set), KINORA_IO, what);
+  const bool written = t.numel() == 0 || H5Dwrite(set.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT,
+                                                  t.const_data_ptr()) >= 0;
+  need(written, KINORA_NO_MEMORY, what + ": writing failed", "free some space and run again");
+}
+
+at::Tensor read_dataset(hid_t group, const std::string& name, const std::string& what) {
+  const char* remedy = "remove the file and run the job that makes it again";
+  const Handle set(H5Dopen2(group, name.c_str(), H5P_DEFAULT), H5Dclose);
+  need(static_cast<bool>(set), KINORA_DATA, what, remedy);
+  const Handle type(H5Dget_type(set.get()), H5Tclose), space(H5Dget_space(set.get()), H5Sclose);
+  const int rank = H5Sget_simple_extent_ndims(space.get());
+  if (!type || rank < 0 || rank > kMostDims)
+    raise(KINORA_DATA, "{}: its type or shape is damaged; {}", what, remedy);
+  std::vector<hsize_t> dims(static_cast<size_t>(rank));
+  H5Sget_simple_extent_dims(space.get(), dims.data(), nullptr);
+  for (const auto dtype : kTypes) {
+    if (H5Tequal(type.get(), type_of(dtype).get()) <= 0) continue;
+    // A damaged or hostile shape must not make us allocate more than the file holds.
+    uint64_t bytes = c10::elementSize(dtype);
+    bool fits = true;
+    for (const auto d : dims) fits = fits && !__builtin_mul_overflow(bytes, d, &bytes);
+    if (!fits || bytes > H5Dget_storage_size(set.get()))
+      raise(KINORA_DATA, "{}: shape and stored bytes disagree; {}", what, remedy);
+    auto out = at::empty(std::vector<int64_t>(dims.begin(), dims.end()), at::TensorOptions().dtype(dtype));
+    if (bytes > 0)
+      need(H5Dread(set.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, out.data_ptr()) >= 0, KINORA_DATA,
+           what + ": damaged", remedy);
+    return out;
+  }
+  raise(KINORA_DATA, "{}: its type is none that a cache has; {}", what, remedy);
+}
+
+}  // namespace kinora::core::hdf5

@@ -1,0 +1,236 @@
+#include "core/torch/weights/lora.hpp"
+
+#include <cmath>
+#include <fstream>
+#include <regex>
+#include <sstream>
+
+#include <ATen/ATen.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "core/io/atomic_file.hpp"
+#include "core/suggest.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+#include "core/torch/weights/safe_tensors.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+using json = nlohmann::json;
+
+constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight", kWeight = ".weight";
+
+bool full_match(const std::string& text, const std::string& pattern) {
+  try {
+    return std::regex_match(text, std::regex(pattern, std::regex::ECMAScript));
+  } catch (const std::regex_error& e) {
+    raise(KINORA_INVALID, "lora: '{}' is no regular expression: {}", pattern, e.what());
+  }
+}
+
+std::vector<std::string> split(const std::string& text, char at) {
+  std::vector<std::string> out;
+  std::istringstream in(text);
+  for (std::string one; std::getline(in, one, at);)
+    if (!one.empty()) out.push_back(one);
+  return out;
+}
+
+double number(const std::string& key, const std::string& text) {
+  size_t used = 0;
+  double out = 0;
+  try {
+    out = std::stod(text, &used);
+  } catch (const std::exception&) {
+    used = 0;
+  }
+  if (used == 0 || used != text.size() || !(out > 0))
+    raise(KINORA_INVALID, "lora: {}={}: expected a number above 0", key, text);
+  return out;
+}
+
+// The value of the first pattern that fits a module, as PEFT looks it up.
+double by_pattern(const json& config, const char* key, const std::string& module, double otherwise) {
+  const auto it = config.find(key);
+  if (it == config.end() || !it->is_object()) return otherwise;
+  for (const auto& [pattern, value] : it->items())
+    if (full_match(module, "(.*\\.)?(" + pattern + ")")) return value.get<double>();
+  return otherwise;
+}
+
+void refuse_other_kinds(const json& c, const fs::path& file) {
+  const auto no = [&](const std::string& what) {
+    raise(KINORA_UNSUPPORTED, "{}: {}; only plain LoRA of matrices is read: merge it with PEFT",
+          file.string(), what);
+  };
+  if (const auto type = c.value("peft_type", std::string("LORA")); type != "LORA") no("peft_type is " + type);
+  for (const char* key : {"use_dora", "fan_in_fan_out", "lora_bias"})
+    if (c.contains(key) && c[key].is_boolean() && c[key].get<bool>()) no(std::string(key) + " is set");
+  if (c.value("bias", std::string("none")) != "none") no("its biases are trained");
+  for (const char* key : {"modules_to_save", "trainable_token_indices", "target_parameters"})
+    if (c.contains(key) && !c[key].is_null() && !c[key].empty()) no(std::string(key) + " is set");
+}
+
+json read_adapter_config(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) return json::object();
+  try {
+    json out = json::parse(in);
+    if (!out.is_object()) throw std::runtime_error("no JSON object");
+    refuse_other_kinds(out, file);
+    return out;
+  } catch (const json::exception& e) {
+    raise(KINORA_DATA, "{}: {}", file.string(), e.what());
+  }
+}
+
+std::string without_prefix(std::string name) {
+  for (const std::string_view prefix : {"base_model.model.", "transformer."})
+    if (name.starts_with(prefix)) name.erase(0, prefix.size());
+  return name;
+}
+
+void check_pair(const std::string& module, const Adapter::Pair& p, const fs::path& file) {
+  if (!p.a.defined() || !p.b.defined())
+    raise(KINORA_DATA, "{}: module '{}' has lora_{} and no lora_{}", file.string(), module,
+          p.a.defined() ? "A" : "B", p.a.defined() ? "B" : "A");
+  if (p.a.dim() != 2 || p.b.dim() != 2 || p.a.size(0) != p.b.size(1))
+    raise(KINORA_UNSUPPORTED, "{}: module '{}': lora_A {} and lora_B {} are no [rank, in] and [out, rank]",
+          file.string(), module, c10::str(p.a.sizes()), c10::str(p.b.sizes()));
+}
+
+LoraOptions given_lora(const std::string& text) {
+  LoraOptions out;
+  bool has_alpha = false;
+  for (const auto& word : split(text, ' ')) {
+    const auto equals = word.find('=');
+    const std::string key = word.substr(0, equals),
+                      value = equals == word.npos ? "" : word.substr(equals + 1);
+    if (key == "rank") {
+      out.rank = static_cast<int64_t>(number(key, value));
+    } else if (key == "alpha") {
+      out.alpha = number(key, value), has_alpha = true;
+    } else if (key == "targets") {
+      out.targets = split(value, ',');
+    } else if (key == "pattern") {
+      out.pattern = value;
+    } else if (word == "rslora") {
+      out.rslora = true;
+    } else {
+      raise(KINORA_INVALID, "lora: unknown '{}'{} as in \"rank=16 alpha=32 targets=to_q,to_k,to_v rslora\"",
+            word, did_you_mean_or_list(key, {"rank", "alpha", "targets", "pattern", "rslora"}, "known"));
+    }
+  }
+  if (!has_alpha) out.alpha = static_cast<double>(out.rank);
+  if (out.targets.empty() == out.pattern.empty())
+    raise(KINORA_INVALID,
+          "lora: say which modules by targets=NAME,NAME or by pattern=REGEX, and not by both");
+  return out;
+}
+
+}  // namespace
+
+double LoraOptions::scale(int64_t r, double a) const {
+  const auto size = static_cast<double>(r);
+  return a / (rslora ? std::sqrt(size) : size);
+}
+
+bool LoraOptions::is_target(const std::string& module) const {
+  if (!pattern.empty()) return full_match(module, pattern);
+  for (const auto& t : targets)
+    if (module == t || module.ends_with("." + t)) return true;
+  return false;
+}
+
+LoraOptions parse_lora(const std::string& text) {
+  std::error_code ignored;
+  if (!fs::exists(text, ignored)) return given_lora(text);
+  const Adapter adapter = read_adapter(text);
+  for (const auto& [module, pair] : adapter.modules)
+    if (pair.a.size(0) != adapter.options.rank || pair.scale != adapter.options.scale())
+      raise(KINORA_UNSUPPORTED,
+            "{}: module '{}' has a rank or alpha of its own; merge it (kinora convert --merge)", text,
+            module);
+  return adapter.options;
+}
+
+std::string lora_a(const std::string& module) { return module + std::string(kA); }
+std::string lora_b(const std::string& module) { return module + std::string(kB); }
+bool is_lora(const std::string& p) { return p.ends_with(kA) || p.ends_with(kB); }
+std::string module_of(const std::string& p) {
+  return p.ends_with(kWeight) && !is_lora(p) ? p.substr(0, p.size() - kWeight.size()) : "";
+}
+
+at::Tensor Adapter::product(const Pair& p, at::ScalarType dtype) {
+  const auto exact = dtype == at::kDouble ? at::kDouble : at::kFloat;
+  return at::mm(p.b.to(exact), p.a.to(exact)) * p.scale;
+}
+
+void merge_adapter(std::map<std::string, at::Tensor>& weights, const LoraOptions& options) {
+  std::vector<std::string> modules;
+  for (const auto& [name, tensor] : weights)
+    if (name.ends_with(kA)) modules.push_back(name.substr(0, name.size() - kA.size()));
+  for (const auto& module : modules) {
+    at::Tensor& weight = weights.at(module + std::string(kWeight));
+    const auto a = weights.extract(lora_a(module)), b = weights.extract(lora_b(module));
+    const at::Tensor change =
+        Adapter::product({a.mapped(), b.mapped(), options.scale()}, weight.scalar_type());
+    weight = weight.to(change.scalar_type()).add(change).to(weight.scalar_type());
+  }
+}
+
+Adapter read_adapter(const fs::path& path) {
+  const fs::path file = fs::is_directory(path) ? path / "adapter_model.safetensors" : path;
+  const auto opened = or_throw(Safetensors::open(file));
+  const json config = read_adapter_config(file.parent_path() / "adapter_config.json");
+  Adapter out;
+  for (const auto& t : opened.tensors()) {
+    const std::string name = without_prefix(t.name);
+    if (!is_lora(name))
+      raise(KINORA_UNSUPPORTED, "{}: tensor '{}' is no MODULE.lora_A.weight or MODULE.lora_B.weight",
+            file.string(), t.name);
+    auto& pair = out.modules[name.substr(0, name.size() - kA.size())];
+    (name.ends_with(kA) ? pair.a : pair.b) = as_tensor(opened, t);
+  }
+  if (out.modules.empty()) raise(KINORA_DATA, "{}: no adapter is in it", file.string());
+  auto& o = out.options;
+  for (const auto& [module, pair] : out.modules) check_pair(module, pair, file);
+  o.rank = config.value("r", out.modules.begin()->second.a.size(0));
+  o.alpha = config.value("lora_alpha", static_cast<double>(o.rank));
+  o.rslora = config.value("use_rslora", false);
+  for (auto& [module, pair] : out.modules) {
+    o.targets.push_back(module);
+    pair.scale = o.scale(pair.a.size(0), by_pattern(config, "alpha_pattern", module, o.alpha));
+  }
+  return out;
+}
+
+void write_adapter(const fs::path& folder, const LoraOptions& o,
+                   const std::map<std::string, Adapter::Pair>& pairs, const std::string& base_model) {
+  NamedTensors tensors;
+  std::vector<std::string> modules;
+  for (const auto& [module, pair] : pairs) {
+    tensors["base_model.model." + lora_a(module)] = pair.a;
+    tensors["base_model.model." + lora_b(module)] = pair.b;
+    modules.push_back(module);
+  }
+  const json config = {{"peft_type", "LORA"},
+                       {"task_type", nullptr},
+                       {"r", o.rank},
+                       {"lora_alpha", o.alpha},
+                       {"lora_dropout", 0.0},
+                       {"use_rslora", o.rslora},
+                       {"target_modules", modules},
+                       {"bias", "none"},
+                       {"fan_in_fan_out", false},
+                       {"modules_to_save", nullptr},
+                       {"inference_mode", true},
+                       {"base_model_name_or_path", base_model.empty() ? json(nullptr) : json(base_model)}};
+  fs::create_directories(folder);
+  write_tensors(folder / "adapter_model.safetensors", tensors, {{"format", "pt"}});
+  or_throw(write_file_atomically(folder / "adapter_config.json", config.dump(2) + "\n"));
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,154 @@
+#include "core/torch/weights/published.hpp"
+
+#include <ATen/ATen.h>
+
+#include "core/log.hpp"
+#include "core/plugin/host.hpp"
+#include "core/run/apply_published.hpp"
+#include "core/suggest.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+#include "core/torch/weights/jit_weights.hpp"
+#include "kinora/abi/model.h"
+#include "kinora/abi/tokenizer.h"
+
+namespace kinora::core {
+namespace {
+
+// A table may be of a plugin that was built before layouts were.
+template <class Table>
+const kinora_layout* (*layout_slot(const Component& c))(uint64_t) {
+  const auto& table = c.table<Table>();
+  return table.struct_size >= offsetof(Table, layout) + sizeof table.layout ? table.layout : nullptr;
+}
+
+}  // namespace
+
+std::string Layout::called(Rename f, const std::string& name) const {
+  std::string out;
+  const kinora_sink sink{&out, [](void* to, const void* data, uint64_t size) {
+                           static_cast<std::string*>(to)->append(static_cast<const char*>(data), size);
+                         }};
+  check(f(abi_->self, name.c_str(), &sink));
+  return out;
+}
+
+Layout::Layout(const kinora_layout* abi, const std::set<std::string>& parameters) : abi_(abi) {
+  if (!abi->ours && abi->theirs)
+    for (const auto& name : parameters) turned_[called(abi->theirs, name)] = name;
+}
+
+std::string Layout::ours(const std::string& name) const {
+  if (abi_ && abi_->ours) return called(abi_->ours, name);
+  const auto it = turned_.find(name);
+  return it == turned_.end() ? name : it->second;
+}
+
+std::string Layout::theirs(const std::string& name) const {
+  if (!abi_ || (!abi_->ours && !abi_->theirs)) return name;
+  if (!abi_->theirs)
+    raise(KINORA_UNSUPPORTED, "layout '{}' is read, not written: its plugin gives no way back for names",
+          abi_->name);
+  return called(abi_->theirs, name);
+}
+
+std::set<std::string> names_of(const Parameters& parameters) {
+  std::set<std::string> out;
+  for (const auto& p : parameters) out.insert(p.name);
+  return out;
+}
+
+std::vector<Layout> layouts_of(const Component& c, const std::set<std::string>& parameters) {
+  std::vector<Layout> out(1);
+  auto* slot = c.spec->kind == "model"       ? layout_slot<kinora_model>(c)
+               : c.spec->kind == "tokenizer" ? layout_slot<kinora_tokenizer>(c)
+                                             : nullptr;
+  for (uint64_t i = 0; slot; ++i) {
+    const auto* layout = slot(i);
+    if (!layout) break;
+    out.emplace_back(layout, parameters);
+  }
+  return out;
+}
+
+Layout layout_called(const Component& c, const std::string& name, const std::set<std::string>& parameters) {
+  std::vector<std::string> known;
+  for (const auto& l : layouts_of(c, parameters)) {
+    if (l.name() == name) return l;
+    known.push_back(l.name());
+  }
+  raise(KINORA_INVALID, "{} knows no layout '{}'{}", c.spec->id, name,
+        did_you_mean_or_list(name, known, "layouts"));
+}
+
+Layout layout_of(const Component& c, const std::vector<std::string>& names,
+                 const std::set<std::string>& expected, size_t* fits) {
+  Layout best;
+  size_t most = 0;
+  for (const auto& layout : layouts_of(c, expected)) {
+    std::set<std::string> reached;  // a scheme that makes many names one fits one
+    for (const auto& name : names)
+      if (const auto ours = layout.ours(name); expected.count(ours)) reached.insert(ours);
+    if (reached.size() > most) most = reached.size(), best = layout;
+  }
+  if (fits) *fits = most;
+  return best;
+}
+
+std::map<std::string, const SafeTensor*> renamed(
+    const Safetensors& file, const std::function<std::string(const std::string&)>& name_of) {
+  std::map<std::string, const SafeTensor*> out;
+  for (const auto& t : file.tensors()) {
+    const std::string name = name_of(t.name);
+    if (name.empty()) continue;
+    if (const auto [it, fresh] = out.emplace(name, &t); !fresh)
+      raise(KINORA_DATA, "tensors '{}' and '{}' would both be called '{}'", it->second->name, t.name, name);
+  }
+  return out;
+}
+
+PublishedWeights::PublishedWeights(const std::filesystem::path& given, const Component& c,
+                                   const Parameters& parameters) {
+  if (is_jit(given)) {
+    read_archives(given, c, parameters);
+    return;
+  }
+  file_ = or_throw(Safetensors::open(published_part(given, *c.spec)));
+  layout_ = layout_of(c, file_.names(), names_of(parameters));
+  tensors_ = renamed(file_, [this](const std::string& name) { return layout_.ours(name); });
+}
+
+void PublishedWeights::read_archives(const std::filesystem::path& given, const Component& c,
+                                     const Parameters& parameters) {
+  const auto ours = names_of(parameters);
+  const NamedTensors all = read_jit(given);
+  std::vector<std::string> names, left;
+  for (const auto& [name, t] : all) names.push_back(name);
+  layout_ = layout_of(c, names, ours);
+  for (const auto& [name, t] : all) {
+    const std::string to = layout_.ours(name);
+    if (!ours.count(to))
+      left.push_back(name);
+    else if (!archives_.emplace(to, t).second)
+      raise(KINORA_DATA, "{}: two tensors would be called '{}'", given.string(), to);
+  }
+  if (!left.empty())
+    log_warn("{}: {} of {} tensors are no parameters of {} and are left out, the first of them '{}'",
+             given.string(), left.size(), all.size(), c.spec->id, left[0]);
+}
+
+std::vector<std::string> PublishedWeights::names() const {
+  std::vector<std::string> out;
+  for (const auto& [name, t] : tensors_) out.push_back(name);
+  for (const auto& [name, t] : archives_) out.push_back(name);
+  return out;
+}
+
+Find PublishedWeights::find() const {
+  return [this](const std::string& name) {
+    if (const auto found = archives_.find(name); found != archives_.end()) return found->second;
+    const auto it = tensors_.find(name);
+    return it == tensors_.end() ? at::Tensor() : as_tensor(file_, *it->second);
+  };
+}
+
+}  // namespace kinora::core

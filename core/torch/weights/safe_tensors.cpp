@@ -1,0 +1,70 @@
+#include "core/torch/weights/safe_tensors.hpp"
+
+#include <array>
+
+#include <ATen/ATen.h>
+
+#include "core/torch/tensors/torch_guard.hpp"
+
+namespace kinora::core {
+namespace {
+
+// In the order of SafeDtype.
+constexpr std::array kTypes{at::kBool,     at::kByte, at::kChar,  at::kShort,  at::kHalf,
+                            at::kBFloat16, at::kInt,  at::kFloat, at::kDouble, at::kLong};
+
+SafeDtype dtype_of(const std::string& name, const at::Tensor& t) {
+  for (size_t i = 0; i < kTypes.size(); ++i)
+    if (kTypes[i] == t.scalar_type()) return static_cast<SafeDtype>(i);
+  raise(KINORA_UNSUPPORTED, "tensor '{}' is of dtype {}, which safetensors files do not hold", name,
+        c10::toString(t.scalar_type()));
+}
+
+}  // namespace
+
+at::ScalarType torch_dtype(SafeDtype dtype) { return kTypes[static_cast<size_t>(dtype)]; }
+
+at::Tensor as_tensor(const Safetensors& file, const SafeTensor& t) {
+  const auto options = at::TensorOptions().dtype(torch_dtype(t.dtype));
+  if (t.bytes.empty()) return at::empty(t.shape, options);
+  auto* data = const_cast<std::byte*>(t.bytes.data());
+  const bool aligned = reinterpret_cast<uintptr_t>(data) % size_of(t.dtype) == 0;
+  if (!aligned) {  // a hostile or foreign header may place a tensor anywhere
+    auto copy = at::empty(t.shape, options);
+    std::memcpy(copy.data_ptr(), data, t.bytes.size());
+    return copy;
+  }
+  return at::from_blob(
+      data, t.shape, [keep = file.keep(), bytes = t.bytes](void*) { forget_pages(bytes); }, options);
+}
+
+Find find_in(const Safetensors& file) {
+  return [&file](const std::string& name) {
+    const auto* t = file.find(name);
+    return t ? as_tensor(file, *t) : at::Tensor();
+  };
+}
+
+NamedTensors read_tensors(const std::filesystem::path& path) {
+  const auto file = or_throw(Safetensors::open(path));
+  NamedTensors out;
+  for (const auto& t : file.tensors()) out.emplace(t.name, as_tensor(file, t));
+  return out;
+}
+
+void write_tensors(const std::filesystem::path& path, const NamedTensors& tensors,
+                   const SafeMetadata& metadata) {
+  std::vector<at::Tensor> kept;
+  std::vector<SafeTensor> out;
+  for (const auto& [name, t] : tensors) {
+    kept.push_back(t.detach().to(at::kCPU).contiguous());
+    const auto& c = kept.back();
+    out.push_back({name,
+                   dtype_of(name, c),
+                   c.sizes().vec(),
+                   {static_cast<const std::byte*>(c.data_ptr()), c.nbytes()}});
+  }
+  or_throw(write_safetensors(path, std::move(out), metadata));
+}
+
+}  // namespace kinora::core
