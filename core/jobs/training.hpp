@@ -12,7 +12,7 @@ struct TrainTokenizerOptions : OptimizerOptions {
          image_share = 0, validation = 0;
   int64_t critic_start = 0;
   bool partial = false;
-  std::string last_layer;
+  std::string last_layer, start = "random";
   static void describe(Describe<TrainTokenizerOptions>& d) {
     d.name("train-tokenizer").help("Fits a video tokenizer to the clips by reconstruction");
     describe_optimizer(d);
@@ -39,6 +39,11 @@ struct TrainTokenizerOptions : OptimizerOptions {
  private:
   using O = TrainTokenizerOptions;
   static void describe_tuning(Describe<O>& d) {
+    d.option("start", &O::start)
+        .choices({"random", "principal"})
+        .help(
+            "without `weights`: random numbers, or the best linear tokenizer of these clips, their principal "
+            "components");
     d.option("partial", &O::partial)
         .help("what of `weights` does not fit is drawn anew; weights.txt says which");
     d.option("kl", &O::kl)
@@ -69,7 +74,7 @@ struct EncodeOptions {
           memory = int64_t{1} << 28;
   double sigma_data = 0.5;
   bool pad_text = false;
-  std::string text_weights = "asset:minilm/model.safetensors", tokenizer_weights;
+  std::string text_weights = "asset:minilm/model.safetensors", tokenizer_weights, scale = "channel";
   static void describe(Describe<EncodeOptions>& d) {
     d.name("encode").help(
         "Caches latents and text embeddings of the clips, so that training does not compute them");
@@ -89,6 +94,11 @@ struct EncodeOptions {
     d.option("sigma_data", &EncodeOptions::sigma_data)
         .above(0)
         .help("standard deviation that latents are scaled to, by channel");
+    d.option("scale", &EncodeOptions::scale)
+        .choices({"channel", "latent"})
+        .help(
+            "to which deviation latents are brought: each channel to sigma_data, or all together, so that "
+            "strong channels stay strong (principal components)");
     d.option("max_tokens", &EncodeOptions::max_tokens)
         .range(2, 4096)
         .help("of a caption; longer ones are cut");

@@ -1,6 +1,7 @@
 #include "core/torch/context/network.hpp"
 
 #include "core/plugin/host.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/published.hpp"
 #include "kinora/aten.hpp"
 
@@ -115,6 +116,19 @@ at::Tensor Network::decode(const at::Tensor& latent) {
   called(tokenizer().decode(self_, chain_.head(), handle(latent), &video), component_.spec->id);
   if (!video) throw Error(KINORA_FAILED, component_.spec->id + ": decode returned no video");
   return adopt<at::Tensor>(video);
+}
+
+void Network::fit(const at::Tensor& video) {
+  const auto& table = tokenizer();
+  if (table.struct_size < offsetof(kinora_tokenizer, fit) + sizeof table.fit || !table.fit)
+    raise(KINORA_UNSUPPORTED, "{} begins at random only: it has no start in closed form",
+          component_.spec->id);
+  NamedTensors values;
+  const auto take = [](void* to, const char* name, kinora_tensor value) {
+    (*static_cast<NamedTensors*>(to))[name] = adopt<at::Tensor>(value);
+  };
+  called(table.fit(self_, chain_.head(), handle(video), &values, take), component_.spec->id);
+  load_values(chain_.parameters(), chain_.leaves(), values, {.allow_missing = true, .may_miss = {}});
 }
 
 }  // namespace kinora::core

@@ -42,6 +42,9 @@ class Network {
   kinora_tokenizer_info info();
   at::Tensor encode(const at::Tensor& video, at::Tensor* posterior = nullptr);
   at::Tensor decode(const at::Tensor& latent);
+  // Takes the values that the tokenizer begins with for this video, in closed form; throws
+  // Error(KINORA_UNSUPPORTED) if it knows none.
+  void fit(const at::Tensor& video);
 
  private:
   const kinora_tokenizer& tokenizer() const { return component_.table<kinora_tokenizer>(); }

@@ -89,7 +89,9 @@ void run_encode(JobContext& context) {
   facts.scale.sigma_data = options.sigma_data;
   if (!codes) {
     facts.scale.mean = Statistics::numbers(statistics.mean);
-    facts.scale.std = Statistics::numbers((statistics.square / statistics.count).sqrt().clamp_min(1e-6));
+    at::Tensor variance = statistics.square / statistics.count;
+    if (options.scale == "latent") variance = variance.mean().expand_as(variance);
+    facts.scale.std = Statistics::numbers(variance.sqrt().clamp_min(1e-6));
   }
   facts.fps = clips.fps() / static_cast<double>(options.every);
   cache.commit();

@@ -241,6 +241,33 @@ TEST(TokenizerStart, TakesWhatFitsAndSaysWhatDoesNot) {
   EXPECT_EQ(worst(made.at(grown).narrow(1, 0, 1), given.at(grown)), 0);
 }
 
+TEST(TokenizerStart, ByPrincipalComponentsIsThatOfTheTrainingClips) {
+  const std::string principal =
+      "steps = 1\nbatch = 2\nwarmup = 0\nema = 0\nlearning_rate = 1e-30\nweight_decay = 0\ntensorboard = "
+      "false\n"
+      "start = 'principal'\nmemory = '1 MiB'\ntokenizer = { use = 'cosmos', latent_channels = 24, "
+      "spatial_compression_ratio = "
+      "4, "
+      "encoder_block_out_channels = [50, 50], decode_block_out_channels = [50, 50] }\n";
+  const auto run = prepared({{"tokenizer", principal}});
+  const json summary = trained(*run);
+  const auto made = run->network("tokenizer", "tokenizer"), fitted = run->network("tokenizer", "tokenizer");
+  std::vector<Tensor> crops;
+  for (int64_t n = 0; n < (1 << 18) / (12 * kFrames * 16 * 32); ++n) crops.push_back(crop(n));
+  made->load(run->of("tokenizer") / "weights.safetensors");
+  fitted->fit(at::cat(crops));
+  const auto off = [&] { return worst(made->encode(crop(0)), fitted->encode(crop(0))); };
+  fitted->load(run->of("tokenizer") / "weights.safetensors");
+  fitted->fit(crops[0]);
+  EXPECT_GT(off(), 0.1);
+  fitted->fit(at::cat(crops));
+  EXPECT_LT(off(), 1e-4);
+  EXPECT_GT(summary.at("psnr").get<double>(), 30);
+
+  const auto both = prepared({{"tokenizer", principal + "weights = 'some.safetensors'\n"}});
+  EXPECT_THAT(failure(*both), HasSubstr("are two beginnings; take one away"));
+}
+
 TEST(TokenizerStart, OfNvidiasArchivesFindsTheNamesByItself) {
   const fs::path oracles = fs::path(KINORA_TEST_DATA) / "oracle",
                  folder = fs::temp_directory_path() / "kinora-cv-jit";

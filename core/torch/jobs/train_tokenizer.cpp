@@ -50,8 +50,7 @@ class TokenizerTraining {
 
   void run() {
     OptimizerOptions plain = options_;
-    if (!plain.weights.empty() && !latest_checkpoint(context_.folder() / "checkpoints"))
-      start_from(context_, network_, plain.weights, options_.partial, parallel_.rank() == 0);
+    if (!latest_checkpoint(context_.folder() / "checkpoints")) start();
     plain.weights.clear();
     Trainer trainer(context_, network_, parallel_, plain);
     if (critic_) attend(trainer);
@@ -83,6 +82,26 @@ class TokenizerTraining {
     if (usable_.empty() || (options_.validation > 0 && held_out_.empty()))
       raise(KINORA_INVALID, "validation = {} leaves {} of {} clips for training; choose another share",
             options_.validation, usable_.size(), usable_.size() + held_out_.size());
+  }
+
+  void start() {
+    const bool principal = options_.start == "principal";
+    if (principal && !options_.weights.empty())
+      raise(KINORA_INVALID,
+            "{}: start = \"principal\" and weights = \"{}\" are two beginnings; take one away",
+            context_.spec().name, options_.weights);
+    if (!options_.weights.empty())
+      start_from(context_, network_, options_.weights, options_.partial, parallel_.rank() == 0);
+    if (principal) network_.fit(starting_crops());
+  }
+
+  // The first crops of an epoch, which are the same on every rank: up to 64, within a quarter of the memory.
+  at::Tensor starting_crops() {
+    const int64_t bytes = 12 * options_.frames * options_.height * options_.width;
+    std::vector<at::Tensor> crops;
+    for (int64_t n = 0; n < std::clamp<int64_t>(options_.memory / 4 / bytes, 1, 64); ++n)
+      crops.push_back(crop(n, options_.frames));
+    return at::cat(crops);
   }
 
   // The critic steps with the trainer and is kept in its checkpoints.

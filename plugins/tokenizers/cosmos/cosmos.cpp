@@ -1,6 +1,7 @@
 #include "plugins/tokenizers/cosmos/cosmos.hpp"
 
 #include "plugins/tokenizers/cosmos/names.hpp"
+#include "plugins/tokenizers/cosmos/principal.hpp"
 
 namespace kinora::cosmos {
 namespace {
@@ -95,7 +96,8 @@ kinora_tokenizer_info CosmosTokenizer::info() const {
   return i;
 }
 
-Encoded<Tensor> CosmosTokenizer::encode(const Pass& run, const Tensor& video) const {
+// first: the clip begins here.
+Tensor CosmosTokenizer::patches(const Tensor& video, bool first) const {
   check_input("a video", video, kVideoChannels);
   const auto filler = patcher_.frames() - 1, ratio = options_.spatial_compression_ratio,
              time = options_.temporal_compression_ratio;
@@ -104,15 +106,22 @@ Encoded<Tensor> CosmosTokenizer::encode(const Pass& run, const Tensor& video) co
     throw Error(KINORA_INVALID, "tokenizer/cosmos: a video of " + std::to_string(W) + " x " +
                                     std::to_string(H) + " pixels; width and height must be multiples of " +
                                     std::to_string(ratio));
-  const int64_t head = run.first() ? 1 : 0;
+  const int64_t head = first ? 1 : 0;
   if (T < head || (T - head) % time || T == 0)
     throw Error(KINORA_INVALID, "tokenizer/cosmos: " + std::to_string(T) + " frames; " +
                                     (head ? "1 + n * " : "n * ") + std::to_string(time) + " are needed" +
                                     (head ? "" : " in a stream's later pieces"));
   // The first frame fills a patch by itself.
-  const Tensor x =
-      head && filler ? at::cat({video.narrow(2, 0, 1).expand({-1, -1, filler, -1, -1}), video}, 2) : video;
-  const Tensor z = quant_.pointwise(run, encoder_(run, patcher_.patch(x)));
+  return patcher_.patch(
+      head && filler ? at::cat({video.narrow(2, 0, 1).expand({-1, -1, filler, -1, -1}), video}, 2) : video);
+}
+
+std::vector<std::pair<std::string, Tensor>> CosmosTokenizer::fit(const Ctx&, const Tensor& video) {
+  return principal_start(options_, patches(video, true));
+}
+
+Encoded<Tensor> CosmosTokenizer::encode(const Pass& run, const Tensor& video) const {
+  const Tensor z = quant_.pointwise(run, encoder_(run, patches(video, run.first())));
   const auto channels_first = [](const Tensor& t) { return t.permute({0, 4, 1, 2, 3}).contiguous(); };
   if (!fsq_) return {channels_first(z), {}};
   const Tensor vectors = fsq_->vectors(z);

@@ -30,9 +30,12 @@ class CosmosTokenizer final : public Tokenizer<at::Tensor> {
   // Pieces to encode: 1 + n * time frames, then multiples of `time`. Pieces to decode: any number of latent
   // frames.
   std::unique_ptr<TokenizerStream<at::Tensor>> open(const Ctx& ctx, bool decoding) override;
+  // The principal components of the video's patches, see principal.hpp.
+  std::vector<std::pair<std::string, at::Tensor>> fit(const Ctx& ctx, const at::Tensor& video) override;
 
  private:
   class Stream;
+  at::Tensor patches(const at::Tensor& video, bool first) const;
   Encoded<at::Tensor> encode(const Pass& run, const at::Tensor& video) const;
   at::Tensor decode(const Pass& run, const at::Tensor& latent) const;
 

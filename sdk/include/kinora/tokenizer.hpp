@@ -1,6 +1,9 @@
 // A video tokenizer in C++, see abi/tokenizer.h.
 #pragma once
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "kinora/abi/tokenizer.h"
 #include "kinora/context.hpp"
@@ -35,6 +38,11 @@ class Tokenizer {
   // Null: this tokenizer cannot stream.
   virtual std::unique_ptr<TokenizerStream<T>> open(const Context<T>&, bool /*decoding*/) { return nullptr; }
 
+  // First values for training in closed form, by the parameters' names.
+  virtual std::vector<std::pair<std::string, T>> fit(const Context<T>&, const T& /*video*/) {
+    throw Error(KINORA_UNSUPPORTED, "this tokenizer begins at random only");
+  }
+
   template <class M>
   static const void* api() {
     static const kinora_tokenizer table{
@@ -67,7 +75,13 @@ class Tokenizer {
           return guard([&] { *out = give(static_cast<TokenizerStream<T>*>(stream)->push(borrow<T>(piece))); });
         },
         [](void* stream) { delete static_cast<TokenizerStream<T>*>(stream); },
-        detail::layout_of<M>};
+        detail::layout_of<M>,
+        [](void* self, const kinora_context* c, kinora_tensor video, void* to,
+           void (*value)(void*, const char*, kinora_tensor)) {
+          return guard([&] {
+            for (auto& [name, v] : of(self)->fit(Context<T>(c), borrow<T>(video))) value(to, name.c_str(), give(std::move(v)));
+          });
+        }};
     return &table;
   }
 

@@ -46,6 +46,11 @@ typedef struct kinora_tokenizer {
   void (*close)(void* stream);
   /* [any-thread] As kinora_model.layout. */
   const kinora_layout* (*layout)(uint64_t i);
+  /* [owner-thread] Where training may begin, in closed form, instead of at random: values of parameters, whole and by name, that
+   * suit `video` [B, 3, T, H, W]. `value` is called once for each, and owns the tensor; a parameter that is not named keeps its
+   * first numbers. The same values for the same video on every rank. Null: KINORA_UNSUPPORTED. */
+  int32_t (*fit)(void* self, const kinora_context*, kinora_tensor video, void* to,
+                 void (*value)(void* to, const char* name, kinora_tensor));
 } kinora_tokenizer;
 
 KINORA_SLOT(kinora_tokenizer_info, struct_size, 0);
@@ -68,6 +73,7 @@ KINORA_SLOT(kinora_tokenizer, open, 48);
 KINORA_SLOT(kinora_tokenizer, push, 56);
 KINORA_SLOT(kinora_tokenizer, close, 64);
 KINORA_SLOT(kinora_tokenizer, layout, 72);
-KINORA_SIZE(kinora_tokenizer, 80);
+KINORA_SLOT(kinora_tokenizer, fit, 80);
+KINORA_SIZE(kinora_tokenizer, 88);
 KINORA_EXTERN_C_END
 #endif
