@@ -1,5 +1,6 @@
 #include "core/torch/weights/lora.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <regex>
@@ -23,6 +24,11 @@ using json = nlohmann::json;
 constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight", kWeight = ".weight";
 
 bool full_match(const std::string& text, const std::string& pattern) {
+  // std::regex recurses for every character of both, and files may bring them.
+  constexpr size_t kLongest = 1000;
+  if (const size_t n = std::max(text.size(), pattern.size()); n > kLongest)
+    raise(KINORA_INVALID, "lora: a pattern or a module's name has {} characters; at most {} are taken", n,
+          kLongest);
   try {
     return std::regex_match(text, std::regex(pattern, std::regex::ECMAScript));
   } catch (const std::regex_error& e) {
@@ -65,11 +71,16 @@ int64_t rank_of(const std::string& key, const std::string& text) {
 }
 
 // The value of the first pattern that fits a module, as PEFT looks it up.
-double by_pattern(const json& config, const char* key, const std::string& module, double otherwise) {
+double by_pattern(const json& config, const char* key, const std::string& module, double otherwise,
+                  const fs::path& file) {
   const auto it = config.find(key);
   if (it == config.end() || !it->is_object()) return otherwise;
-  for (const auto& [pattern, value] : it->items())
-    if (full_match(module, "(.*\\.)?(" + pattern + ")")) return value.get<double>();
+  try {
+    for (const auto& [pattern, value] : it->items())
+      if (full_match(module, "(.*\\.)?(" + pattern + ")")) return value.get<double>();
+  } catch (const Error& e) {
+    raise(KINORA_DATA, "{}: {}: {}", file.string(), key, e.what());
+  }
   return otherwise;
 }
 
@@ -107,7 +118,7 @@ void describe(Adapter& to, const json& config, const fs::path& file) {
     raise(KINORA_DATA, "{}: lora_dropout is {}; at least 0 below 1 is expected", file.string(), o.dropout);
   for (auto& [module, pair] : to.modules) {
     o.targets.push_back(module);
-    pair.scale = o.scale(pair.a.size(0), by_pattern(config, "alpha_pattern", module, o.alpha));
+    pair.scale = o.scale(pair.a.size(0), by_pattern(config, "alpha_pattern", module, o.alpha, file));
     if (!std::isfinite(pair.scale))
       raise(KINORA_DATA, "{}: module '{}' has no finite scale; see lora_alpha and alpha_pattern",
             file.string(), module);

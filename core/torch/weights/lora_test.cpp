@@ -168,10 +168,13 @@ TEST_F(LoraFiles, OfOtherKindsAreRefusedInWords) {
   EXPECT_THAT(refused(R"({"bias": "all"})", b), HasSubstr("biases are trained"));
   EXPECT_THAT(refused(R"({"modules_to_save": ["head"]})", b), HasSubstr("modules_to_save is set"));
   EXPECT_THAT(refused(R"({"r": )", b), HasSubstr("adapter_config.json"));
-  for (const char* wrong : {"[]", R"({"r": "4"})", R"({"r": 0})", R"({"r": -1})", R"({"lora_alpha": null})",
-                            R"({"lora_dropout": 1})", R"({"lora_dropout": "x"})", R"({"use_rslora": 3})",
-                            R"({"alpha_pattern": {"q": "x"}})", R"({"lora_alpha": 1e999})"})
+  for (const char* wrong :
+       {"[]", R"({"r": "4"})", R"({"r": 0})", R"({"r": -1})", R"({"lora_alpha": null})",
+        R"({"lora_dropout": 1})", R"({"lora_dropout": "x"})", R"({"use_rslora": 3})",
+        R"({"alpha_pattern": {"q": "x"}})", R"({"alpha_pattern": {"(": 1}})", R"({"lora_alpha": 1e999})"})
     EXPECT_THAT(refused(wrong, b), HasSubstr("adapter_config.json: ")) << wrong;
+  const std::string deep = R"({"alpha_pattern": {")" + std::string(100'000, '(') + R"(": 1}})";
+  EXPECT_THAT(refused(deep.c_str(), b), HasSubstr("characters; at most 1000 are taken"));
   EXPECT_THAT(refused("{}", "base_model.model.q.lora_magnitude_vector"),
               HasSubstr("is no MODULE.lora_A.weight"));
   EXPECT_THAT(refused("{}", "base_model.model.k.lora_A.weight"), HasSubstr("has lora_A and no lora_B"));
