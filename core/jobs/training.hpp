@@ -129,13 +129,14 @@ struct TrainOptions : OptimizerOptions {
         .help("share of samples without text, for guidance");
     d.option("lora", &TrainOptions::lora)
         .help(
-            "trains LoRA matrices on frozen weights, for example \"rank=16 alpha=32 targets=to_q,to_k,to_v "
-            "rslora\" or pattern=REGEX for targets; in adapter/ (PEFT's files), and merged in "
-            "weights.safetensors");
+            "trains LoRA matrices on frozen weights, for example \"rank=16 alpha=32 dropout=0.1 "
+            "targets=to_q,to_k,to_v rslora\" or pattern=REGEX for targets; in adapter/ (PEFT's files), and "
+            "merged in weights.safetensors");
     d.option("adapter", &TrainOptions::adapter)
         .path()
         .help(
-            "instead of lora: a folder of PEFT's, whose rank, modules and numbers the training begins with");
+            "instead of lora: a folder of PEFT's, whose rank, dropout, modules and numbers the training "
+            "begins with");
     d.option("device", &TrainOptions::device).help("auto: the first GPU, else the CPU; cpu, cuda, cuda:1");
     d.option("validation", &TrainOptions::validation)
         .at_least(0)

@@ -90,6 +90,8 @@ Tensor drawn(const std::string& dtype, const std::vector<int64_t>& shape, int64_
   return mask;
 }
 
+double size_of(const Tensor& t) { return t.numel() ? t.abs().max().item<double>() : 0; }
+
 void move_parameters(core::Chain& chain) {
   const at::NoGradGuard off;
   for (auto& leaf : chain.leaves()) leaf.tensor.add_(0.1 * at::randn(leaf.tensor.sizes(), at::kDouble));
@@ -218,16 +220,18 @@ Difference difference(const Outcome& found, const Outcome& wanted) {
   };
   for (const auto& [name, t] : found)
     if (!wanted.count(name)) note(std::numeric_limits<double>::infinity(), name + " (only here)");
+  double largest = 0;
+  for (const auto& [name, t] : wanted) largest = std::max(largest, size_of(t));
+  const double nought = 1e-13 * largest;
   for (const auto& [name, t] : wanted) {
     const auto other = found.find(name);
     if (other == found.end()) {
       note(std::numeric_limits<double>::infinity(), name + " (missing)");
-    } else if (t.numel() > 0) {
-      // What is nought but for rounding, as the gradient of a key's bias, has no scale of its own.
-      constexpr double kSmallest = 1e-3;
-      const double scale = std::max(t.abs().max().item<double>(), kSmallest),
-                   apart = (other->second - t).abs().max().item<double>();
-      note(apart == 0 ? 0 : apart / scale, name);
+    } else {
+      // By its own size; what is nought but for rounding, as the gradient of a key's bias, has none, and only
+      // has to stay nought.
+      const double own = size_of(t), apart = size_of(other->second - t);
+      note(apart == 0 ? 0 : own > nought ? apart / own : apart / largest, name);
     }
   }
   return out;

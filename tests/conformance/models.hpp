@@ -37,8 +37,8 @@ using Outcome = std::map<std::string, at::Tensor>;
 Outcome run_model(const core::Component& model, const SmallModel& small,
                   const std::vector<const kinora_link*>& links, bool needs_gradient = true);
 
-// Largest relative difference over all entries, and where it is; infinite if one has an entry that the other
-// lacks.
+// Largest difference over all entries by the entry's own size, and where it is; infinite if one has an entry
+// that the other lacks.
 struct Difference {
   double value = 0;
   std::string where;

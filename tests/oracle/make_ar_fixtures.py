@@ -18,6 +18,7 @@ import transformers.models.llama.modeling_llama as llama
 from safetensors.torch import save_file
 
 import oracle_numbers
+from oracle_float64 import in_float64
 
 COMMON = dict(vocab_size=11, n_layers=2, dim=24, n_heads=4, n_kv_heads=0, head_dim=0, ffn_hidden_size=20, norm_eps=1e-5,
               use_qk_normalization=False, rope_dim="3D", rope_theta=10000.0, insert_cross_attn=False,
@@ -124,15 +125,6 @@ def reference(c, w, codes, text, text_mask):
     return rms(x, w["norm.weight"], c["norm_eps"]) @ w["tok_embeddings.weight" if c["tied"] else "output.weight"].T
 
 
-class TorchInFloat64:
-    """The torch module with another idea of what float32 is."""
-
-    float32 = float = torch.float64
-
-    def __getattr__(self, name):
-        return getattr(torch, name)
-
-
 def by_transformers(c, w, codes):
     d = c["head_dim"] or c["dim"] // c["n_heads"]
     config = llama.LlamaConfig(vocab_size=c["vocab_size"], hidden_size=c["dim"], intermediate_size=c["ffn_hidden_size"], head_dim=d,
@@ -152,12 +144,8 @@ def by_transformers(c, w, codes):
         state["lm_head.weight"] = state["model.embed_tokens.weight"]
     model.load_state_dict(state)
     model.model.rotary_emb.inv_freq = c["rope_theta"] ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
-    to_float, llama.torch, torch.Tensor.float = torch.Tensor.float, TorchInFloat64(), torch.Tensor.double
-    try:
-        with torch.no_grad():
-            return model(inputs_embeds=embedded(c, w, codes)).logits
-    finally:
-        llama.torch, torch.Tensor.float = torch, to_float
+    with in_float64(llama), torch.no_grad():
+        return model(inputs_embeds=embedded(c, w, codes)).logits
 
 
 def run(name, c, grid, B, L):

@@ -10,7 +10,6 @@ computes in float64 must agree to 1e-10 and one that computes in float32 to 1e-5
 to float32 whatever its dtype; `in_float64` makes it use float64 there. Options for Kinora
 are in the files' metadata, a case each.
 """
-import contextlib
 import json
 import math
 import pathlib
@@ -28,30 +27,9 @@ GRADIENTS = ("patch_embed", "learnable", "time_embed.t_embedder.linear_1", "time
              "transformer_blocks.0.attn1.norm_k", "transformer_blocks.1.attn2.to_k", "transformer_blocks.1.norm3.linear_1", "proj_out")
 OUT = HERE.parent / "data" / "oracle"
 import oracle_numbers as oracle
-
-
-class TorchInFloat64:
-    """The torch module with another idea of what float32 is."""
-
-    float32 = torch.float64
-
-    def __getattr__(self, name):
-        return getattr(torch, name)
-
-
-@contextlib.contextmanager
-def in_float64():
-    modules = [diffusers.models.embeddings, diffusers.models.normalization, transformer_cosmos]
-    to_float = torch.Tensor.float
-    for module in modules:
-        module.torch = TorchInFloat64()
-    torch.Tensor.float = torch.Tensor.double
-    try:
-        yield
-    finally:
-        for module in modules:
-            module.torch = torch
-        torch.Tensor.float = to_float
+from oracle_float64 import in_float64
+# Whose code says float32.
+CASTS = (diffusers.models.embeddings, diffusers.models.normalization, transformer_cosmos)
 
 
 def randomise(model, gain):
@@ -114,7 +92,7 @@ def transformer():
         if config["concat_padding_mask"]:
             more["padding_mask"] = padding
             tensors[f"{name}.padding_mask"] = padding.float()
-        with in_float64():
+        with in_float64(*CASTS):
             output = model(latent, timestep, **more)[0]
             output.backward(grad)
             with_fps = model(latent, timestep, fps=30, **more)[0]
@@ -177,7 +155,7 @@ def generated_transformers():
         if "fps" in given:
             more["fps"] = given["fps"]
         grad = number("grad_output", B, config["out_channels"], T, H, W)
-        with in_float64():
+        with in_float64(*CASTS):
             output = model(latent, timestep.view(B, 1, T, 1, 1) if given.get("frames") else timestep, **more)[0]
             output.backward(grad)
         tensors |= {f"{name}.output": output.detach(), f"{name}.grad.latent": latent.grad, f"{name}.grad.text": text.grad,

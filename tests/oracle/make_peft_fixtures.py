@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 
 import make_cosmos_fixtures as cosmos
 import oracle_numbers as ours
+from oracle_float64 import in_float64
 
 
 CONFIG = dict(num_attention_heads=2, attention_head_dim=12, num_layers=2, mlp_ratio=1.5, adaln_lora_dim=6, text_embed_dim=10,
@@ -40,7 +41,7 @@ def main():
                 p.data = ours.weight(key.removeprefix("base_model.model.").replace(".default", ""), tuple(p.shape))
         latent = ours.numbers("latent", (2, 3, 2, 4, 6)).requires_grad_()
         text, timestep = ours.numbers("text", (2, 5, 10)), torch.tensor([0.25, -1.0], dtype=torch.float64)
-        with cosmos.in_float64():
+        with in_float64(*cosmos.CASTS):
             output = peft(hidden_states=latent, timestep=timestep, encoder_hidden_states=text, return_dict=False,
                           padding_mask=torch.zeros(1, 1, 4, 6, dtype=torch.float64))[0]
         output.backward(ours.numbers("grad_output", output.shape))

@@ -9,7 +9,6 @@ Needs torch, transformers 5.23, tokenizers, sentencepiece and safetensors:
 Weights are those of oracle_numbers.py under the names of published checkpoints, so the file holds results alone: outputs and gradients
 of sum(output_i * numbers("grad_output_i")), in float64. transformers computes RMSNorm and softmax in float32; `in_float64` does not.
 """
-import contextlib
 import json
 import pathlib
 import sys
@@ -17,27 +16,6 @@ import sys
 import oracle_numbers
 
 OUT = pathlib.Path(__file__).resolve().parents[1] / "data" / "oracle"
-
-
-@contextlib.contextmanager
-def in_float64(*modules):
-    import torch
-
-    class Torch:
-        float32 = torch.float64
-
-        def __getattr__(self, name):
-            return getattr(torch, name)
-
-    for module in modules:
-        module.torch = Torch()
-    try:
-        yield
-    finally:
-        for module in modules:
-            module.torch = torch
-
-
 T5 = dict(vocab_size=20, d_model=8, d_kv=4, d_ff=12, num_layers=2, num_heads=2, relative_attention_num_buckets=32,
           relative_attention_max_distance=128, layer_norm_epsilon=1e-6, feed_forward_proj="relu")
 T5_CASES = {
@@ -98,6 +76,7 @@ def results(case, model, outputs, name_of=lambda n: n):
 
 def encoders():
     import torch
+    from oracle_float64 import in_float64
     import transformers.models.clip.modeling_clip as clip
     import transformers.models.t5.modeling_t5 as t5
     import transformers.models.umt5.modeling_umt5 as umt5

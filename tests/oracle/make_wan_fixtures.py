@@ -10,7 +10,6 @@ Weights and inputs are oracle_numbers.py's, so the file holds outputs, gradients
     names     a whole checkpoint's names: Wan's own -> diffusers'
     SIZE      of a published model: number of tensors, of numbers, and a hash of names and shapes
 """
-import contextlib
 import json
 import pathlib
 
@@ -24,6 +23,7 @@ from diffusers.loaders.single_file_utils import convert_wan_transformer_to_diffu
 from safetensors.torch import save_file
 
 import oracle_numbers
+from oracle_float64 import in_float64
 fill, numbers = oracle_numbers.fill, oracle_numbers.numbers
 
 OUT = HERE.parent / "data" / "oracle"
@@ -33,31 +33,8 @@ GRADIENTS = ("patch_embedding", "scale_shift_table", "condition_embedder.time_em
              "condition_embedder.image_embedder", "blocks.0.scale_shift_table", "blocks.0.attn1.norm_q", "blocks.0.attn1.to_k.bias",
              "blocks.1.attn2.norm_k", "blocks.1.attn2.to_q.bias", "blocks.1.attn2.add_k_proj.bias",
              "blocks.1.attn2.norm_added_k", "blocks.1.norm2", "blocks.1.ffn.net.0.proj.bias", "proj_out.bias")
-
-
-class TorchInFloat64:
-    """The torch module with another idea of what float32 is."""
-
-    float32 = torch.float64
-
-    def __getattr__(self, name):
-        return getattr(torch, name)
-
-
-@contextlib.contextmanager
-def in_float64():
-    modules = [diffusers.models.embeddings, diffusers.models.normalization, transformer_wan]
-    to_float = torch.Tensor.float
-    for module in modules:
-        module.torch = TorchInFloat64()
-    torch.Tensor.float = torch.Tensor.double
-    try:
-        yield
-    finally:
-        for module in modules:
-            module.torch = torch
-        torch.Tensor.float = to_float
-
+# Whose code says float32.
+CASTS = (diffusers.models.embeddings, diffusers.models.normalization, transformer_wan)
 
 COMMON = dict(patch_size=(1, 2, 2), num_attention_heads=2, attention_head_dim=12, in_channels=3, out_channels=3, text_dim=5,
               freq_dim=8, ffn_dim=20, num_layers=2, cross_attn_norm=True, eps=1e-6)
@@ -78,9 +55,9 @@ CASES = {
 
 
 def make(config):
-    with in_float64():  # the table of RoPE
+    with in_float64(*CASTS):  # the table of RoPE
         model = WanTransformer3DModel(**config)
-    fill(model)  # not in there: these numbers are rounded to float32
+    fill(model)
     if config.get("qk_norm", "") is None:  # diffusers has the key and ignores it; Wan's own code does this
         for module in model.modules():
             if isinstance(module, transformer_wan.WanAttention):
@@ -108,7 +85,7 @@ def run(name, config, condition, size, image_tokens, rows):
     latent = torch.cat([inputs[k] for k in ("latent", "condition") if k in inputs], 1)
 
     model = make(config)
-    with in_float64():
+    with in_float64(*CASTS):
         output = model(latent, spread, inputs["text"], encoder_hidden_states_image=image, return_dict=False)[0]
     output.backward(numbers(f"{name}.grad_output", tuple(output.shape)))
     tensors = {f"{name}.output": output.detach()}

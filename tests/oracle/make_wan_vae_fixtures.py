@@ -31,17 +31,8 @@ def loaded(name, path):
 
 
 import oracle_numbers as oracle
-fill, TO_FLOAT = oracle.fill, torch.Tensor.float
+fill, numbers = oracle.fill, oracle.numbers
 OUT = HERE.parent / "data" / "oracle" / "wan_vae.safetensors"
-
-
-def numbers(name, shape):
-    """Rounded to float32 inside `as_written` too."""
-    now, torch.Tensor.float = torch.Tensor.float, TO_FLOAT
-    try:
-        return oracle.numbers(name, shape)
-    finally:
-        torch.Tensor.float = now
 
 
 # name: (configuration, video's B T H W, tile's height, width and their strides in pixels or None)

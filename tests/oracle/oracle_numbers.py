@@ -20,15 +20,15 @@ def numbers(name, shape):
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         z = z ^ (z >> np.uint64(31))
     u = (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return torch.from_numpy((2 * u - 1) * 1.7320508075688772).float().double().reshape(shape)
+    return torch.from_numpy((2 * u - 1) * 1.7320508075688772).to(torch.float32).double().reshape(shape)
 
 
 def weight(name, shape, gain=0.7):
     """Matrices and kernels: variance gain^2 / fan-in. Vectors: near 1 if they scale (`weight`, `gamma`), near 0 if not."""
     x = numbers(name, shape)
     if len(shape) > 1:
-        return (x * (gain / math.sqrt(math.prod(shape[1:])))).float().double()
-    return (x * 0.1 + (1.0 if name.endswith(("weight", "gamma")) else 0.0)).float().double()
+        return (x * (gain / math.sqrt(math.prod(shape[1:])))).to(torch.float32).double()
+    return (x * 0.1 + (1.0 if name.endswith(("weight", "gamma")) else 0.0)).to(torch.float32).double()
 
 
 def fill(model, gain=0.7, name_of=lambda name: name):

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "core/suggest.hpp"
+#include "core/torch/context/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 
 namespace kinora::core {
@@ -14,8 +15,8 @@ namespace kinora::core {
 LoraLink::LoraLink(LoraOptions options) : Link(kLoraLevel), options_(std::move(options)) {
   skip_inherited<LoraLink>();
   if (options_.rank < 1) raise(KINORA_INVALID, "lora: rank {} is not above 0", options_.rank);
-  if (options_.dropout != 0)
-    raise(KINORA_UNSUPPORTED, "lora: dropout {} is not implemented; use 0", options_.dropout);
+  if (!(options_.dropout >= 0 && options_.dropout < 1))
+    raise(KINORA_INVALID, "lora: dropout {} is not in [0, 1)", options_.dropout);
 }
 
 // A starts as PEFT's (Kaiming uniform with a = sqrt 5: within 1 / sqrt(in)), B at zero: the adapted model
@@ -47,15 +48,33 @@ kinora_param LoraLink::parameter(const kinora_param_spec& given) {
            KINORA_INIT_UNIFORM, 1 / std::sqrt(static_cast<double>(in)));
   const auto b = half(lora_b(module), {out, options_.rank},
                       given.role == KINORA_COLUMN ? KINORA_COLUMN : KINORA_WHOLE, KINORA_INIT_CONSTANT, 0);
-  pairs_[weight] = {a, b};
+  pairs_[weight] = {a, b, in, given.role == KINORA_ROW ? Place::inner : Place::stream,
+                    "lora.dropout." + module};
   return weight;
+}
+
+// PEFT's place for it: the model's own x W^T sees all of x. A rank or a block that runs again finds the same
+// mask, because it is a function of the sample, the token's place, the channel and the module.
+at::Tensor LoraLink::dropped(const at::Tensor& x, const Pair& pair, kinora_seq seq) {
+  const auto now = pass();
+  if (options_.dropout == 0 || now.no_grad || x.is_meta()) return x;
+  if (x.size(-1) != pair.in)
+    raise(KINORA_UNSUPPORTED,
+          "{}: {} of the layer's {} input channels are here; with dropout they cannot be split, so leave it "
+          "out or train without tensor parallelism",
+          pair.key, x.size(-1), pair.in);
+  const auto rows = x.reshape({x.dim() > 1 ? x.size(0) : 1, -1, pair.in});
+  const auto index = seq ? next.table(seq, pair.place).select(2, KINORA_TOKEN_INDEX)
+                         : at::arange(rows.size(1), at::kLong).unsqueeze(0);
+  const auto kept = token_uniform(rows, index, now.seed, now.first_sample, pair.key).ge(options_.dropout);
+  return x * kept.view(x.sizes()).to(x.options()).div_(1 - options_.dropout);
 }
 
 at::Tensor LoraLink::linear(const at::Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) {
   const auto y = next.linear(x, w, b, seq);
   const auto pair = pairs_.find(w);
   if (pair == pairs_.end()) return y;
-  const auto h = next.linear(x, pair->second.a, 0, seq);
+  const auto h = next.linear(dropped(x, pair->second, seq), pair->second.a, 0, seq);
   return at::add(y, next.linear(h, pair->second.b, 0, seq), options_.scale());
 }
 

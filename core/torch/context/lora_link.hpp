@@ -28,7 +28,12 @@ class LoraLink final : public kinora::Link<at::Tensor> {
  private:
   struct Pair {
     kinora_param a, b;
+    int64_t in;
+    Place place;      // of the layer's input
+    std::string key;  // of its dropout
   };
+  // x without the share that dropout takes, in a pass that has a backward.
+  at::Tensor dropped(const at::Tensor& x, const Pair& pair, kinora_seq seq);
   LoraOptions options_;
   std::map<kinora_param, Pair> pairs_;  // by the weight's number
   std::vector<std::string> modules_;    // all that could have been targets

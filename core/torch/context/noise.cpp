@@ -36,6 +36,35 @@ at::Tensor per_sample(at::IntArrayRef shape, int64_t first_sample, auto pair_of)
   return out;
 }
 
+// One number of pair_of's stream a token and channel; zero for padding.
+at::Tensor per_token(const at::Tensor& like, const at::Tensor& index, int64_t first_sample,
+                     std::string_view key, auto pair_of) {
+  if (like.dim() != 3 || index.dim() != 2 || index.size(1) != like.size(1) ||
+      (index.size(0) != 1 && index.size(0) != like.size(0)))
+    raise(KINORA_INVALID, "noise '{}': [B, tokens, D] is expected and one index a token; {} and {} are given",
+          key, c10::str(like.sizes()), c10::str(index.sizes()));
+  const int64_t tokens = like.size(1), channels = like.size(2);
+  const auto places = index.to(at::kCPU).expand({like.size(0), tokens}).contiguous();
+  const auto* place = places.data_ptr<int64_t>();
+  auto out = at::empty(like.sizes(), at::kDouble);
+  auto* to = out.data_ptr<double>();
+  in_parallel(like.size(0) * tokens, std::max<int64_t>(1, (1 << 14) / std::max<int64_t>(channels, 1)),
+              [&](int64_t begin, int64_t end) {
+                for (int64_t row = begin; row < end; ++row) {
+                  if (place[row] < 0) {
+                    std::fill_n(to + row * channels, channels, 0.0);
+                    continue;
+                  }
+                  // The counter is (channel pair, token, sample): 32, 32 and 64 bits.
+                  const uint64_t token = static_cast<uint64_t>(place[row]) << 32,
+                                 sample = static_cast<uint64_t>(first_sample + row / tokens);
+                  fill_pairs(to + row * channels, 0, channels,
+                             [&](uint64_t i) { return pair_of(token | i, sample); });
+                }
+              });
+  return out;
+}
+
 }  // namespace
 
 void fill_normal(double* to, int64_t first, int64_t count, uint64_t seed, std::string_view key) {
@@ -50,31 +79,17 @@ void fill_uniform(double* to, int64_t first, int64_t count, uint64_t seed, std::
 
 at::Tensor token_noise(const at::Tensor& like, const at::Tensor& index, uint64_t seed, int64_t first_sample,
                        std::string_view key) {
-  if (like.dim() != 3 || index.dim() != 2 || index.size(1) != like.size(1) ||
-      (index.size(0) != 1 && index.size(0) != like.size(0)))
-    raise(KINORA_INVALID, "noise '{}': [B, tokens, D] is expected and one index a token; {} and {} are given",
-          key, c10::str(like.sizes()), c10::str(index.sizes()));
-  const int64_t tokens = like.size(1), channels = like.size(2);
-  const auto places = index.to(at::kCPU).expand({like.size(0), tokens}).contiguous();
-  const auto* place = places.data_ptr<int64_t>();
-  auto out = at::empty(like.sizes(), at::kDouble);
-  auto* to = out.data_ptr<double>();
   const Random r(seed, key);
-  in_parallel(like.size(0) * tokens, std::max<int64_t>(1, (1 << 14) / std::max<int64_t>(channels, 1)),
-              [&](int64_t begin, int64_t end) {
-                for (int64_t row = begin; row < end; ++row) {
-                  if (place[row] < 0) {
-                    std::fill_n(to + row * channels, channels, 0.0);
-                    continue;
-                  }
-                  // The counter is (channel pair, token, sample): 32, 32 and 64 bits.
-                  const uint64_t token = static_cast<uint64_t>(place[row]) << 32,
-                                 sample = static_cast<uint64_t>(first_sample + row / tokens);
-                  fill_pairs(to + row * channels, 0, channels,
-                             [&](uint64_t i) { return r.normal(token | i, sample); });
-                }
-              });
-  return out.to(like.options());
+  return per_token(like, index, first_sample, key,
+                   [&](uint64_t i, uint64_t sample) { return r.normal(i, sample); })
+      .to(like.options());
+}
+
+at::Tensor token_uniform(const at::Tensor& like, const at::Tensor& index, uint64_t seed, int64_t first_sample,
+                         std::string_view key) {
+  const Random r(seed, key);
+  return per_token(like, index, first_sample, key,
+                   [&](uint64_t i, uint64_t sample) { return r.uniform(i, sample); });
 }
 
 at::Tensor sample_noise(const at::Tensor& like, uint64_t seed, int64_t first_sample, std::string_view key) {

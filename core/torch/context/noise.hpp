@@ -14,6 +14,10 @@ namespace kinora::core {
 at::Tensor token_noise(const at::Tensor& like, const at::Tensor& index, uint64_t seed, int64_t first_sample,
                        std::string_view key);
 
+// Uniform in (0, 1), float64 of like's shape, keyed as token_noise and zero where it is; on the CPU.
+at::Tensor token_uniform(const at::Tensor& like, const at::Tensor& index, uint64_t seed, int64_t first_sample,
+                         std::string_view key);
+
 // Standard normal of like's shape [B, ...]: a function of (seed, key, sample, element within the sample).
 at::Tensor sample_noise(const at::Tensor& like, uint64_t seed, int64_t first_sample, std::string_view key);
 

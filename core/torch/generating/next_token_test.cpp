@@ -235,6 +235,9 @@ TEST(TokenSampling, NucleusIsTheFewestCodesThatReachIt) {
   EXPECT_EQ(last(0.76), 2);
   EXPECT_EQ(last(0.91), 0);
   EXPECT_EQ(last(1), 0);
+  EXPECT_EQ(draw_token(at::zeros({4}), {.top_p = 0.5}, 1 - 1e-12), 1) << "two of four reach a half";
+  for (const int64_t code : {0, 1, 2, 3})  // code c of four is drawn by u in [c / 4, (c + 1) / 4)
+    EXPECT_EQ(draw_token(at::zeros({4}), {}, static_cast<double>(code) / 4), code);
   EXPECT_EQ(draw_token(at::zeros({4}), {.temperature = 0}, 0.9), 0) << "of equals the lowest";
   EXPECT_EQ(draw_token(logits, {.temperature = 1e-300}, 0.9), 1);
   EXPECT_THROW(draw_token(at::full({3}, NAN), {}, 0.5), Error);

@@ -209,6 +209,8 @@ TEST(GenerateJob, CountsTheCallsOfTheModelThatGuidanceCosts) {
   EXPECT_EQ(calls("guidance = 2.0"), 10);
   EXPECT_EQ(calls("guidance = 2.0\nbatch_guidance = true"), 5);
   EXPECT_EQ(calls("guidance = 2.0\nguidance_interval = [0.1, 10.0]"), 7) << "of 80, 3.6 twice, 0.002 twice";
+  EXPECT_EQ(calls("guidance = 2.0\nguidance_interval = [0.1, 80.0]"), 8) << "its upper end is in it";
+  EXPECT_EQ(calls("guidance = 2.0\nguidance_interval = [80.0, 100.0]"), 5) << "its lower end is not";
 }
 
 // Normalised latents of the first `frames` frames of a clip, scaled as the job scales it.

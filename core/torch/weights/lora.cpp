@@ -1,5 +1,6 @@
 #include "core/torch/weights/lora.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <regex>
@@ -23,6 +24,11 @@ using json = nlohmann::json;
 constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight", kWeight = ".weight";
 
 bool full_match(const std::string& text, const std::string& pattern) {
+  // std::regex recurses for every character of both, and files may bring them.
+  constexpr size_t kLongest = 1000;
+  if (const size_t n = std::max(text.size(), pattern.size()); n > kLongest)
+    raise(KINORA_INVALID, "lora: a pattern or a module's name has {} characters; at most {} are taken", n,
+          kLongest);
   try {
     return std::regex_match(text, std::regex(pattern, std::regex::ECMAScript));
   } catch (const std::regex_error& e) {
@@ -46,17 +52,35 @@ double number(const std::string& key, const std::string& text) {
   } catch (const std::exception&) {
     used = 0;
   }
-  if (used == 0 || used != text.size() || !(out > 0))
-    raise(KINORA_INVALID, "lora: {}={}: expected a number above 0", key, text);
+  if (used == 0 || used != text.size() || !std::isfinite(out))
+    raise(KINORA_INVALID, "lora: {}={}: expected a number", key, text);
   return out;
 }
 
+double above_zero(const std::string& key, const std::string& text) {
+  const double out = number(key, text);
+  if (!(out > 0)) raise(KINORA_INVALID, "lora: {}={}: expected a number above 0", key, text);
+  return out;
+}
+
+int64_t rank_of(const std::string& key, const std::string& text) {
+  const double out = above_zero(key, text);
+  if (out != std::floor(out) || out > 1e6)
+    raise(KINORA_INVALID, "lora: {}={}: expected a whole number up to 1,000,000", key, text);
+  return static_cast<int64_t>(out);
+}
+
 // The value of the first pattern that fits a module, as PEFT looks it up.
-double by_pattern(const json& config, const char* key, const std::string& module, double otherwise) {
+double by_pattern(const json& config, const char* key, const std::string& module, double otherwise,
+                  const fs::path& file) {
   const auto it = config.find(key);
   if (it == config.end() || !it->is_object()) return otherwise;
-  for (const auto& [pattern, value] : it->items())
-    if (full_match(module, "(.*\\.)?(" + pattern + ")")) return value.get<double>();
+  try {
+    for (const auto& [pattern, value] : it->items())
+      if (full_match(module, "(.*\\.)?(" + pattern + ")")) return value.get<double>();
+  } catch (const Error& e) {
+    raise(KINORA_DATA, "{}: {}: {}", file.string(), key, e.what());
+  }
   return otherwise;
 }
 
@@ -76,13 +100,28 @@ void refuse_other_kinds(const json& c, const fs::path& file) {
 json read_adapter_config(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in) return json::object();
-  try {
-    json out = json::parse(in);
-    if (!out.is_object()) throw std::runtime_error("no JSON object");
-    refuse_other_kinds(out, file);
-    return out;
-  } catch (const json::exception& e) {
-    raise(KINORA_DATA, "{}: {}", file.string(), e.what());
+  json out = json::parse(in);
+  if (!out.is_object()) raise(KINORA_DATA, "{}: a JSON object is expected", file.string());
+  refuse_other_kinds(out, file);
+  return out;
+}
+
+// What the configuration says of the matrices in `to`.
+void describe(Adapter& to, const json& config, const fs::path& file) {
+  auto& o = to.options;
+  o.rank = config.value("r", to.modules.begin()->second.a.size(0));
+  o.alpha = config.value("lora_alpha", static_cast<double>(o.rank));
+  o.rslora = config.value("use_rslora", false);
+  o.dropout = config.value("lora_dropout", 0.0);
+  if (o.rank < 1) raise(KINORA_DATA, "{}: r is {}; at least 1 is expected", file.string(), o.rank);
+  if (!(o.dropout >= 0 && o.dropout < 1))
+    raise(KINORA_DATA, "{}: lora_dropout is {}; at least 0 below 1 is expected", file.string(), o.dropout);
+  for (auto& [module, pair] : to.modules) {
+    o.targets.push_back(module);
+    pair.scale = o.scale(pair.a.size(0), by_pattern(config, "alpha_pattern", module, o.alpha, file));
+    if (!std::isfinite(pair.scale))
+      raise(KINORA_DATA, "{}: module '{}' has no finite scale; see lora_alpha and alpha_pattern",
+            file.string(), module);
   }
 }
 
@@ -109,9 +148,13 @@ LoraOptions given_lora(const std::string& text) {
     const std::string key = word.substr(0, equals),
                       value = equals == word.npos ? "" : word.substr(equals + 1);
     if (key == "rank") {
-      out.rank = static_cast<int64_t>(number(key, value));
+      out.rank = rank_of(key, value);
     } else if (key == "alpha") {
-      out.alpha = number(key, value), has_alpha = true;
+      out.alpha = above_zero(key, value), has_alpha = true;
+    } else if (key == "dropout") {
+      out.dropout = number(key, value);
+      if (!(out.dropout >= 0 && out.dropout < 1))
+        raise(KINORA_INVALID, "lora: dropout={}: expected a number of at least 0 below 1", value);
     } else if (key == "targets") {
       out.targets = split(value, ',');
     } else if (key == "pattern") {
@@ -120,7 +163,8 @@ LoraOptions given_lora(const std::string& text) {
       out.rslora = true;
     } else {
       raise(KINORA_INVALID, "lora: unknown '{}'{} as in \"rank=16 alpha=32 targets=to_q,to_k,to_v rslora\"",
-            word, did_you_mean_or_list(key, {"rank", "alpha", "targets", "pattern", "rslora"}, "known"));
+            word,
+            did_you_mean_or_list(key, {"rank", "alpha", "dropout", "targets", "pattern", "rslora"}, "known"));
     }
   }
   if (!has_alpha) out.alpha = static_cast<double>(out.rank);
@@ -184,7 +228,6 @@ void merge_adapter(std::map<std::string, at::Tensor>& weights, const LoraOptions
 Adapter read_adapter(const fs::path& path) {
   const fs::path file = fs::is_directory(path) ? path / "adapter_model.safetensors" : path;
   const auto opened = or_throw(Safetensors::open(file));
-  const json config = read_adapter_config(file.parent_path() / "adapter_config.json");
   Adapter out;
   for (const auto& t : opened.tensors()) {
     const std::string name = without_prefix(t.name);
@@ -195,14 +238,12 @@ Adapter read_adapter(const fs::path& path) {
     (name.ends_with(kA) ? pair.a : pair.b) = as_tensor(opened, t);
   }
   if (out.modules.empty()) raise(KINORA_DATA, "{}: no adapter is in it", file.string());
-  auto& o = out.options;
   for (const auto& [module, pair] : out.modules) check_pair(module, pair, file);
-  o.rank = config.value("r", out.modules.begin()->second.a.size(0));
-  o.alpha = config.value("lora_alpha", static_cast<double>(o.rank));
-  o.rslora = config.value("use_rslora", false);
-  for (auto& [module, pair] : out.modules) {
-    o.targets.push_back(module);
-    pair.scale = o.scale(pair.a.size(0), by_pattern(config, "alpha_pattern", module, o.alpha));
+  const fs::path beside = file.parent_path() / "adapter_config.json";
+  try {
+    describe(out, read_adapter_config(beside), beside);
+  } catch (const json::exception& e) {
+    raise(KINORA_DATA, "{}: {}", beside.string(), e.what());
   }
   return out;
 }
@@ -220,7 +261,7 @@ void write_adapter(const fs::path& folder, const LoraOptions& o,
                        {"task_type", nullptr},
                        {"r", o.rank},
                        {"lora_alpha", o.alpha},
-                       {"lora_dropout", 0.0},
+                       {"lora_dropout", o.dropout},
                        {"use_rslora", o.rslora},
                        {"target_modules", modules},
                        {"bias", "none"},

@@ -17,7 +17,7 @@ struct LoraOptions {
   double alpha = 8;
   std::vector<std::string> targets;  // modules: a whole name, or its end after a dot ("to_q", "attn1.to_q")
   std::string pattern;               // instead: a regular expression that the whole name matches
-  double dropout = 0;                // nothing else is implemented
+  double dropout = 0;                // share of the inputs of A that a training step leaves out
   bool rslora = false;  // Kalajdzievski 2023 (arXiv 2312.03732): alpha / sqrt(rank) instead of alpha / rank
 
   double scale() const { return scale(rank, alpha); }
@@ -25,9 +25,9 @@ struct LoraOptions {
   bool is_target(const std::string& module) const;
 };
 
-// A training job's option: "rank=16 alpha=32 targets=to_q,to_k,to_v rslora", in any order, or pattern=REGEX
-// for targets; or the folder of an adapter, whose rank and modules it takes. alpha is the rank if not given.
-// Throws kinora::Error(KINORA_INVALID).
+// A training job's option: "rank=16 alpha=32 dropout=0.1 targets=to_q,to_k rslora" in any order,
+// pattern=REGEX for targets; or an adapter's folder, whose rank, dropout and modules it takes. alpha is the
+// rank if not given. Throws kinora::Error(KINORA_INVALID).
 LoraOptions parse_lora(const std::string& text);
 
 // The names that A and B have as parameters.

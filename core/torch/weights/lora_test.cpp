@@ -168,9 +168,23 @@ TEST_F(LoraFiles, OfOtherKindsAreRefusedInWords) {
   EXPECT_THAT(refused(R"({"bias": "all"})", b), HasSubstr("biases are trained"));
   EXPECT_THAT(refused(R"({"modules_to_save": ["head"]})", b), HasSubstr("modules_to_save is set"));
   EXPECT_THAT(refused(R"({"r": )", b), HasSubstr("adapter_config.json"));
+  for (const char* wrong :
+       {"[]", R"({"r": "4"})", R"({"r": 0})", R"({"r": -1})", R"({"lora_alpha": null})",
+        R"({"lora_dropout": 1})", R"({"lora_dropout": "x"})", R"({"use_rslora": 3})",
+        R"({"alpha_pattern": {"q": "x"}})", R"({"alpha_pattern": {"(": 1}})", R"({"lora_alpha": 1e999})"})
+    EXPECT_THAT(refused(wrong, b), HasSubstr("adapter_config.json: ")) << wrong;
+  const std::string deep = R"({"alpha_pattern": {")" + std::string(100'000, '(') + R"(": 1}})";
+  EXPECT_THAT(refused(deep.c_str(), b), HasSubstr("characters; at most 1000 are taken"));
   EXPECT_THAT(refused("{}", "base_model.model.q.lora_magnitude_vector"),
               HasSubstr("is no MODULE.lora_A.weight"));
   EXPECT_THAT(refused("{}", "base_model.model.k.lora_A.weight"), HasSubstr("has lora_A and no lora_B"));
+}
+
+TEST_F(LoraFiles, KeepDropout) {
+  LoraOptions o = parse_lora("rank=2 dropout=0.25 targets=q");
+  EXPECT_EQ(o.dropout, 0.25);
+  write_adapter(folder_, o, {{"q", {at::ones({2, 3}), at::ones({3, 2}), 1}}});
+  EXPECT_EQ(parse_lora(folder_).dropout, 0.25);
 }
 
 TEST(Lora, StartsAsTheModelAndOnlyItsMatricesAreTrained) {
@@ -194,6 +208,28 @@ TEST(Lora, StartsAsTheModelAndOnlyItsMatricesAreTrained) {
   }
   EXPECT_EQ(moved, 2u * 2 * 3);
   EXPECT_GT(test::difference(adapted(latent), before), 1e-3);
+}
+
+TEST(Lora, LeavesOutTheSameInputsInABlockThatRunsAgain) {
+  const test::Oracle oracle(kFile, "a");
+  const test::Recompute recompute;
+  auto lora = parse_lora(adapter_of("a"));
+  lora.dropout = 0.3;
+  Adapted once(oracle.options, lora), twice(oracle.options, lora, at::kDouble, {recompute.get()});
+  Tensor a, b;
+  for (Adapted* model : {&once, &twice}) {
+    model->network->load_adapter(adapter_of("a"));
+    Tensor& latent = model == &once ? a : b;
+    const Tensor output = (*model)(latent);
+    EXPECT_GT(test::difference(output, oracle.exact("output")), 1e-3) << "nothing was left out";
+    output.square().sum().backward();
+  }
+  EXPECT_LE(test::difference(b.grad(), a.grad()), 1e-13);
+  const auto want = once.leaves();
+  for (const auto& [name, leaf] : twice.leaves())
+    if (is_lora(name)) {
+      EXPECT_LE(test::difference(leaf->tensor.grad(), want.at(name)->tensor.grad()), 1e-13) << name;
+    }
 }
 
 // What tensor parallelism is told: A and B are cut as the weight is, their product never needs more than the
@@ -245,8 +281,10 @@ TEST(Lora, OptionsAreReadOrRefused) {
   EXPECT_FALSE(o.is_target("blocks.0.auto_q"));
   EXPECT_TRUE(parse_lora("pattern=.*attn1\\.to_(q|k)").is_target("blocks.0.attn1.to_k"));
   EXPECT_FALSE(parse_lora("pattern=attn1").is_target("blocks.0.attn1.to_k"));
-  for (const char* wrong : {"rank=16", "targets=a rank=0", "targets=a rank=x", "targets=a rnak=3",
-                            "targets=a pattern=b", "", "pattern=("})
+  for (const char* wrong :
+       {"rank=16", "targets=a rank=0", "targets=a rank=x", "targets=a rnak=3", "targets=a pattern=b", "",
+        "pattern=(", "targets=a rank=2.5", "targets=a rank=1e300", "targets=a dropout=1",
+        "targets=a dropout=-0.1", "targets=a dropout=nan"})
     EXPECT_THROW(parse_lora(wrong).is_target("a"), Error) << wrong;
   const test::Oracle oracle(kFile, "a");
   try {

@@ -4,6 +4,8 @@
 #pragma once
 #include <ATen/ATen.h>
 
+#include "kinora/rope.hpp"
+
 namespace kinora::ar {
 
 inline at::ScalarType wide(const at::Tensor& x) {
@@ -13,12 +15,6 @@ inline at::ScalarType wide(const at::Tensor& x) {
 // index: int64 [1 or B, S], place of each token in the sequence -> cosines and sines [1 or B, S, 1, d / 2],
 // float64. 3D (rows > 0, with cols): place i holds the code before it, i - 1, and turns by
 // that code's frame, row and column; place 0, the beginning, turns by nothing, as the first code.
-struct Turns {
-  at::Tensor cos, sin;
-};
 Turns rope_turns(const at::Tensor& index, int64_t head_dim, double theta, int64_t rows, int64_t cols);
-
-// x [B, S, heads, d], turned; in x's dtype.
-at::Tensor rope(const at::Tensor& x, const Turns& turns);
 
 }  // namespace kinora::ar

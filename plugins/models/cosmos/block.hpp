@@ -7,8 +7,8 @@
 
 #include "kinora/aten.hpp"
 #include "kinora/context.hpp"
+#include "kinora/rope.hpp"
 #include "plugins/models/cosmos/config.hpp"
-#include "plugins/models/cosmos/rope.hpp"
 
 namespace kinora::cosmos {
 

@@ -34,11 +34,7 @@ void apply(const Preset& p, Config& c) {
   c.concat_padding_mask = true;
 }
 
-}  // namespace
-
-void describe(Describe<Config>& d) {
-  d.name("cosmos").help(
-      "Video diffusion transformer of Cosmos: 3D patches, AdaLN-LoRA, cross-attention to text, 3D RoPE");
+void describe_tensors(Describe<Config>& d) {
   d.input("latent", "[B, in_channels, T, H, W]", "float");
   d.input("timestep", "[B] or [B, T / patch_time]", "float",
           "noise level as the network takes it, one a sample or a frame");
@@ -51,7 +47,9 @@ void describe(Describe<Config>& d) {
   d.output("output", "[B, out_channels, T, H, W]", "float");
   d.output("logvar", "[B] or [B, T / patch_time]", "float",
            "if the option is set: the loss's log-variance at the timestep");
+}
 
+void describe_layouts(Describe<Config>& d) {
   d.layout(
       "predict1", "NVIDIA's cosmos-predict1 checkpoints",
       [](const std::string& name) { return diffusers_name(name, Release::predict1); },
@@ -60,7 +58,9 @@ void describe(Describe<Config>& d) {
       "predict2", "NVIDIA's cosmos-predict2 checkpoints",
       [](const std::string& name) { return diffusers_name(name, Release::predict2); },
       [](const std::string& name) { return original_name(name, Release::predict2); });
+}
 
+void describe_size(Describe<Config>& d) {
   std::vector<std::string> names{""};
   for (const auto& p : presets) names.emplace_back(p.name);
   d.option("size", &Config::size)
@@ -83,6 +83,9 @@ void describe(Describe<Config>& d) {
   d.option("adaln_lora", &Config::adaln_lora).range(1, 65536).help("rank of the modulation's linear layers");
   d.option("patch_time", &Config::patch_time).range(1, 64).help("latent frames a token");
   d.option("patch_space", &Config::patch_space).range(1, 64).help("latent rows and columns a token");
+}
+
+void describe_details(Describe<Config>& d) {
   d.option("max_size", &Config::max_size).help("largest latent: frames, rows, columns");
   d.option("rope_scale", &Config::rope_scale).help("stretches RoPE's wavelengths (NTK): time, rows, columns");
   d.option("base_fps", &Config::base_fps)
@@ -98,6 +101,17 @@ void describe(Describe<Config>& d) {
       .help("one more input channel: 1 where a pixel is padding");
   d.option("logvar", &Config::logvar)
       .help("learns the loss's uncertainty from the timestep (EDM2, arXiv 2312.02696, section 2.1)");
+}
+
+}  // namespace
+
+void describe(Describe<Config>& d) {
+  d.name("cosmos").help(
+      "Video diffusion transformer of Cosmos: 3D patches, AdaLN-LoRA, cross-attention to text, 3D RoPE");
+  describe_tensors(d);
+  describe_layouts(d);
+  describe_size(d);
+  describe_details(d);
 }
 
 Config checked(Config c) {

@@ -5,12 +5,15 @@
 
 #include "kinora/abi/model.h"
 #include "kinora/link.hpp"
+#include "tests/support/conditions.hpp"
 #include "tests/support/oracle.hpp"
+#include "tests/support/shuffled.hpp"
 
 namespace kinora {
 namespace {
 
 using at::Tensor;
+using test::Shuffled;
 constexpr const char* kFile = "cosmos_dit.safetensors";
 
 struct Cosmos : test::OnChain<kinora_model> {
@@ -29,29 +32,6 @@ core::NamedTensors inputs(const test::Oracle& oracle, at::ScalarType dtype) {
   in["text"].requires_grad_();
   return in;
 }
-
-// Tokens in another order, as context parallelism leaves them: only the tables say which is where.
-class Shuffled final : public Link<Tensor> {
- public:
-  // by_sample: a table a sample, as packed rows have.
-  explicit Shuffled(bool by_sample) : Link(KINORA_LEVEL_CONTEXT), by_sample_(by_sample) {}
-  Tensor sequence(const Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override {
-    at::manual_seed(5);
-    order_ = at::randperm(x.size(1), at::kLong);
-    table_ = borrow<Tensor>(spec.table).index_select(1, order_);
-    if (by_sample_) table_ = table_.expand({x.size(0), -1, -1}).contiguous();
-    auto shuffled = spec;
-    shuffled.table = handle(table_);
-    return next.sequence(x.index_select(1, order_), shuffled, seq);
-  }
-  Tensor leave(const Tensor& x, kinora_seq seq) override {
-    return next.leave(x, seq).index_select(1, order_.argsort());
-  }
-
- private:
-  bool by_sample_;
-  Tensor order_, table_;
-};
 
 class CosmosModel : public ::testing::TestWithParam<std::tuple<const char*, at::ScalarType>> {
  protected:
@@ -217,16 +197,7 @@ TEST(CosmosRate, MayDifferWithinABatch) {
 TEST(CosmosText, ThatIsZeroOrMaskedOrAbsentIsUnconditional) {
   Cosmos model(kSmall);
   model.randomise();
-  auto in = small();
-  const Tensor with = model(in);
-  auto masked = in, absent = in;
-  in["text"] = at::zeros_like(in["text"]);
-  const Tensor zero = model(in);
-  masked["text_mask"] = at::zeros({2, 5}, at::kBool);
-  absent.erase("text");
-  EXPECT_GT(test::difference(with, zero), 1e-3);
-  EXPECT_LT(test::difference(model(masked), zero), 1e-14);
-  EXPECT_LT(test::difference(model(absent), zero), 1e-14);
+  test::expect_no_text_is_unconditional(model, small());
 }
 
 TEST(CosmosText, BehindTheMaskIsNotSeen) {

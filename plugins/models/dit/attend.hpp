@@ -6,9 +6,9 @@
 #pragma once
 #include <string>
 
+#include "kinora/rope.hpp"
 #include "plugins/models/dit/config.hpp"
 #include "plugins/models/dit/declare.hpp"
-#include "plugins/models/dit/rope.hpp"
 
 namespace kinora::dit {
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "kinora/named.hpp"
+#include "kinora/rope.hpp"
 #include "plugins/models/dit/config.hpp"
 #include "plugins/models/dit/declare.hpp"
-#include "plugins/models/dit/rope.hpp"
 
 namespace kinora::dit {
 

@@ -70,7 +70,7 @@ std::vector<Turns> Denoiser::turns(const Ctx& ctx, const Named<Tensor>& in,
     while (seqs[same] != seqs[i]) ++same;
     out.push_back(same < i
                       ? out[same]
-                      : rope_turns(ctx.table(seqs[i], Place::inner), c.head_size, c.rope_scale, rate, x));
+                      : rope_turns(ctx.table(seqs[i], Place::inner), c.head_size, c.rope_scale, rate, x, 2));
   }
   return out;
 }

@@ -12,11 +12,13 @@
 #include "kinora/link.hpp"
 #include "plugins/models/wan/names.hpp"
 #include "tests/support/oracle.hpp"
+#include "tests/support/shuffled.hpp"
 
 namespace kinora {
 namespace {
 
 using at::Tensor;
+using test::Shuffled;
 constexpr const char* kFile = "wan.safetensors";
 
 struct Wan : test::OnChain<kinora_model> {
@@ -26,29 +28,6 @@ struct Wan : test::OnChain<kinora_model> {
     fill();
   }
   Tensor operator()(const core::NamedTensors& in) { return forward(in)[0]; }
-};
-
-// Tokens in another order, as context parallelism leaves them: only the tables say which is where.
-class Shuffled final : public Link<Tensor> {
- public:
-  // by_sample: a table a sample, as packed rows have.
-  explicit Shuffled(bool by_sample) : Link(KINORA_LEVEL_CONTEXT), by_sample_(by_sample) {}
-  Tensor sequence(const Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override {
-    at::manual_seed(5);
-    order_ = at::randperm(x.size(1), at::kLong);
-    table_ = borrow<Tensor>(spec.table).index_select(1, order_);
-    if (by_sample_) table_ = table_.expand({x.size(0), -1, -1}).contiguous();
-    auto shuffled = spec;
-    shuffled.table = handle(table_);
-    return next.sequence(x.index_select(1, order_), shuffled, seq);
-  }
-  Tensor leave(const Tensor& x, kinora_seq seq) override {
-    return next.leave(x, seq).index_select(1, order_.argsort());
-  }
-
- private:
-  bool by_sample_;
-  Tensor order_, table_;
 };
 
 class WanModel : public ::testing::TestWithParam<std::tuple<const char*, at::ScalarType>> {

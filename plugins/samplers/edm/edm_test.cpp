@@ -67,6 +67,16 @@ TEST(EdmSamplers, ChurnFollowsAlgorithm2) {
   EXPECT_LT(difference(run("sampler/edm-heun", capped).x, {.steps = 16, .churn = 400, .draw = draw}), 1e-12);
 }
 
+// Its interval is closed: the first level is sigma_max to the bit.
+TEST(EdmSamplers, ChurnAtBothEndsOfItsInterval) {
+  const auto with = [](json more) {
+    more.update({{"steps", 16}, {"s_churn", 9.0}});
+    return run("sampler/edm-heun", more).x;
+  };
+  EXPECT_TRUE(at::equal(with({{"s_max", 80.0}}), with(json::object())));
+  EXPECT_FALSE(at::equal(with({{"s_min", 80.0}}), with({{"s_min", 81.0}})));
+}
+
 const json kFine = {{"sigma_max", 20.0}, {"sigma_min", 1e-4}};
 
 TEST(EdmSamplers, HeunIsSecondOrderEulerFirst) {

@@ -1,0 +1,25 @@
+// Any bytes as the event file of a training job that goes on: what follows is appended to records that are
+// whole.
+#include <cstdlib>
+
+#include "core/torch/training/tensorboard.hpp"
+#include "kinora/error.hpp"
+#include "tests/fuzz/files.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const kinora::fuzz::Folder folder;
+  const auto file = folder.write("events.out.tfevents.1.here", data, size);
+  uintmax_t before = 0;
+  {
+    kinora::core::TensorBoard board(folder.path(), 2);
+    before = std::filesystem::file_size(file);
+    board.scalar(3, "train/loss", 0.5);
+    board.flush();
+  }
+  // Opened again, all of it is kept: records up to step 3.
+  const uintmax_t after = std::filesystem::file_size(file);
+  if (after <= before) std::abort();
+  kinora::core::TensorBoard(folder.path(), 3);
+  if (std::filesystem::file_size(file) != after) std::abort();
+  return 0;
+}
