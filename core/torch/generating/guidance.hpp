@@ -33,7 +33,8 @@ class GuidedModel {
   GuidedModel(Network& model, const ComponentSpec& spec, const LossInstance& loss, at::ScalarType stream,
               uint64_t seed, at::Device device = at::kCPU);
 
-  // From now on calls of the model are replayed where they can be recorded. Moves no more.
+  // From now on calls of the model are replayed where they can be recorded; this object must stay where it
+  // is.
   void replay_with(const kinora_cuda_api& cuda);
   // `none` must have the names of `with`.
   void ask(Conditions with, Conditions none, const Guidance& guidance);
