@@ -15,7 +15,7 @@ struct GenerateOptions {
           preview_every = 0, crf = 16, max_tokens = 32, threads = 0, top_k = 0;
   double temperature = 1, top_p = 1, guidance = 1, condition_sigma = 1e-4, strength = 1, fps = 0,
          sigma_data = 1;
-  bool batch_guidance = false, pad_text = false;
+  bool batch_guidance = false, pad_text = false, cuda_graphs = true;
 
   static void describe(Describe<GenerateOptions>& d) {
     d.name("generate")
@@ -107,7 +107,11 @@ struct GenerateOptions {
         .above(0)
         .help("deviation of latents that a model of its own was trained on");
     d.option("device", &O::device)
-        .help("of model and tokenizer; auto: the first GPU, else the CPU; cpu, cuda, cuda:1");
+        .help("of all networks; auto: the first GPU, else the CPU; cpu, cuda, cuda:1");
+    d.option("cuda_graphs", &O::cuda_graphs)
+        .help(
+            "on a GPU, calls of a model that denoises are recorded once and replayed; needs the build for "
+            "CUDA");
     d.option("threads", &O::threads).range(0, 4096).help("of tensor operations; 0: one a core");
   }
 };

@@ -74,7 +74,8 @@ struct EncodeOptions {
           memory = int64_t{1} << 28;
   double sigma_data = 0.5;
   bool pad_text = false;
-  std::string text_weights = "asset:minilm/model.safetensors", tokenizer_weights, scale = "channel";
+  std::string text_weights = "asset:minilm/model.safetensors", tokenizer_weights, scale = "channel",
+              device = "auto";
   static void describe(Describe<EncodeOptions>& d) {
     d.name("encode").help(
         "Caches latents and text embeddings of the clips, so that training does not compute them");
@@ -112,6 +113,8 @@ struct EncodeOptions {
         .help(
             "of a tokenizer of its own: a file, a diffusers folder or one with encoder.jit and decoder.jit");
     d.option("text_weights", &EncodeOptions::text_weights).path().help("safetensors of the text encoder");
+    d.option("device", &EncodeOptions::device)
+        .help("of tokenizer and text encoder; auto: the first GPU, else the CPU; cpu, cuda, cuda:1");
     d.option("threads", &EncodeOptions::threads).range(0, 4096).help("of tensor operations; 0: one a core");
   }
 };
@@ -120,7 +123,8 @@ struct TrainOptions : OptimizerOptions {
   double text_dropout = 0.1, validation = 0;
   int64_t validation_every = 0, validation_samples = 16, sample_every = 0;
   std::vector<double> validation_sigmas = {0.1, 0.5, 2.0};
-  std::string lora, adapter, device = "auto";
+  std::string lora, adapter;
+  bool prefetch = true;
   static void describe(Describe<TrainOptions>& d) {
     d.name("train").help("Trains a model on cached latents");
     describe_optimizer(d);
@@ -137,7 +141,8 @@ struct TrainOptions : OptimizerOptions {
         .help(
             "instead of lora: a folder of PEFT's, whose rank, dropout, modules and numbers the training "
             "begins with");
-    d.option("device", &TrainOptions::device).help("auto: the first GPU, else the CPU; cpu, cuda, cuda:1");
+    d.option("prefetch", &TrainOptions::prefetch)
+        .help("the next batch travels to a GPU while it computes; needs the build for CUDA");
     d.option("validation", &TrainOptions::validation)
         .at_least(0)
         .below(1)

@@ -11,7 +11,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Options of jobs that change how the work is done and not what comes of it.
-constexpr std::array<std::string_view, 14> kHowOnly{"checkpoint_every",
+constexpr std::array<std::string_view, 16> kHowOnly{"checkpoint_every",
                                                     "keep",
                                                     "keep_every",
                                                     "async_checkpoints",
@@ -24,7 +24,9 @@ constexpr std::array<std::string_view, 14> kHowOnly{"checkpoint_every",
                                                     "validation_samples",
                                                     "sample_every",
                                                     "validation_sigmas",
-                                                    "device"};
+                                                    "device",
+                                                    "cuda_graphs",
+                                                    "prefetch"};
 
 // A file that an option names is an input like any other.
 void add_files(const Options& options, json& inputs) {

@@ -6,6 +6,7 @@
 #include "core/torch/context/mix.hpp"
 #include "core/torch/context/noise.hpp"
 #include "core/torch/media/clips.hpp"
+#include "core/torch/tensors/cuda_library.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "kinora/aten.hpp"
@@ -74,11 +75,13 @@ Generator::Generator(JobContext& context, const GenerateOptions& options)
   of_codes() ? open_next_token() : open_denoising();
   model_.load(model_part_.weights);
   if (const JobSpec* source = text_source(context); source && takes("text"))
-    text_ = std::make_unique<TextEncoder>(context, *source);
+    text_ = std::make_unique<TextEncoder>(context, *source, device_);
 }
 
 void Generator::open_denoising() {
   denoising_ = std::make_unique<Denoising>(context_, model_, spec_, parallel_.dtype(), device_);
+  if (options_.cuda_graphs && parallel_.world() == 1)  // transfers between ranks cannot be recorded
+    if (const auto* cuda = cuda_library(device_)) denoising_->guided.replay_with(*cuda);
 }
 
 void Generator::open_next_token() {

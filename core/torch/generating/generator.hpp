@@ -38,6 +38,7 @@ class Generator {
   // H, W, 3].
   using Preview = std::function<void(int64_t step, const at::Tensor& frame)>;
   Made make(const Wish& wish, Progress& progress, const Preview& preview);
+  at::Device device() const { return device_; }
   double fps() const { return options_.fps > 0 ? options_.fps : facts_.fps; }
   // Whether the model predicts codes, and then how many a video has.
   bool of_codes() const { return cache_ != nullptr; }

@@ -8,6 +8,8 @@
 namespace kinora::core {
 namespace {
 
+constexpr const char *kX = "guided.x", *kSigma = "guided.sigma";  // no model has such inputs
+
 // [B, L, ...] with zeros (false) up to L = length.
 at::Tensor lengthened(const at::Tensor& t, int64_t length) {
   if (t.size(1) == length) return t;
@@ -66,21 +68,34 @@ at::Tensor GuidedModel::operator()(const at::Tensor& x, const at::Tensor& sigma)
   return none + g * (with - none);
 }
 
+void GuidedModel::replay_with(const kinora_cuda_api& cuda) {
+  replays_ = std::make_unique<Replays>(
+      cuda, device_.index(),
+      [this](uint32_t branch, const NamedTensors& in) { return evaluate(branch, in); });
+}
+
 at::Tensor GuidedModel::estimate(const at::Tensor& x, const at::Tensor& sigma, const Conditions& given,
                                  uint32_t branch) {
   ++calls_;
-  const at::Tensor noisy = x.to(device_, stream_), level = sigma.to(device_);
-  const auto in = loss_.input(noisy, level);
+  NamedTensors in = given;
+  in[kX] = x.to(device_, stream_);
+  in[kSigma] = sigma.to(device_);
+  return (replays_ ? (*replays_)(branch, in) : evaluate(branch, in)).to(at::kCPU, at::kDouble);
+}
+
+at::Tensor GuidedModel::evaluate(uint32_t branch, const NamedTensors& in) {
   kinora_pass pass{};
   pass.struct_size = sizeof pass;
   pass.no_grad = 1;
   pass.branch = branch;
   pass.seed = seed_;
   model_.chain().begin(pass);
-  NamedTensors all = given;
-  all["latent"] = in.latent.to(stream_);
-  all["timestep"] = in.timestep;
-  return loss_.estimate(noisy, level, model_.forward(all).at(0)).to(at::kCPU, at::kDouble);
+  NamedTensors all = in;
+  const at::Tensor x = all.extract(kX).mapped(), sigma = all.extract(kSigma).mapped();
+  const auto scaled = loss_.input(x, sigma);
+  all["latent"] = scaled.latent.to(stream_);
+  all["timestep"] = scaled.timestep;
+  return loss_.estimate(x, sigma, model_.forward(all).at(0));
 }
 
 }  // namespace kinora::core

@@ -7,6 +7,7 @@
 
 #include "core/torch/context/instances.hpp"
 #include "core/torch/context/network.hpp"
+#include "core/torch/generating/replays.hpp"
 
 namespace kinora::core {
 
@@ -32,6 +33,9 @@ class GuidedModel {
   GuidedModel(Network& model, const ComponentSpec& spec, const LossInstance& loss, at::ScalarType stream,
               uint64_t seed, at::Device device = at::kCPU);
 
+  // From now on calls of the model are replayed where they can be recorded; this object must stay where it
+  // is.
+  void replay_with(const kinora_cuda_api& cuda);
   // `none` must have the names of `with`.
   void ask(Conditions with, Conditions none, const Guidance& guidance);
   // x [B, C, T, H, W] and sigma [B] or [B, T] as the loss mixes them, float64 -> x0, float64.
@@ -41,6 +45,8 @@ class GuidedModel {
 
  private:
   at::Tensor estimate(const at::Tensor& x, const at::Tensor& sigma, const Conditions& given, uint32_t branch);
+  // All on the device: what is given, and x and sigma beside it.
+  at::Tensor evaluate(uint32_t branch, const NamedTensors& in);
   bool guided_at(const at::Tensor& sigma) const;
 
   Network& model_;
@@ -50,6 +56,7 @@ class GuidedModel {
   uint64_t seed_;
   at::Device device_;
   Conditions with_, none_, both_;
+  std::unique_ptr<Replays> replays_;
   Guidance guidance_;
   int64_t calls_ = 0;
 };

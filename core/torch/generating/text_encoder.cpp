@@ -17,10 +17,11 @@ at::Tensor ids(const Sample& sample, const char* name) {
 
 }  // namespace
 
-TextEncoder::TextEncoder(JobContext& context, const JobSpec& encode)
+TextEncoder::TextEncoder(JobContext& context, const JobSpec& encode, at::Device device)
     : words_(context.runtime(), encode.component("words")->id, encode.component("words")->options),
       network_(std::make_unique<Network>(context.open(*encode.component("text")),
-                                         encode.component("text")->options, ChainOptions{})),
+                                         encode.component("text")->options, ChainOptions{.device = device})),
+      device_(device),
       max_tokens_(encode.options.at("max_tokens").get<int64_t>()),
       pad_(encode.options.at("pad_text").get<bool>()) {
   network_->load(encode.options.at("text_weights").get<std::string>(), true);
@@ -32,8 +33,11 @@ at::Tensor TextEncoder::operator()(const std::string& text) {
   sample.set("txt", text);
   const Sample words = words_(sample);
   const at::Tensor mask = ids(words, "attention_mask");
-  const at::Tensor out =
-      network_->forward({{"input_ids", ids(words, "input_ids")}, {"attention_mask", mask}}).at(0);
+  const at::Tensor out = network_
+                             ->forward({{"input_ids", ids(words, "input_ids").to(device_)},
+                                        {"attention_mask", mask.to(device_)}})
+                             .at(0)
+                             .to(at::kCPU);
   const at::Tensor tokens = mask[0].nonzero().squeeze(1).slice(0, 0, max_tokens_),
                    kept = out[0].index_select(0, tokens).to(at::kFloat).contiguous();
   return pad_ ? at::constant_pad_nd(kept, {0, 0, 0, max_tokens_ - kept.size(0)}) : kept;

@@ -11,13 +11,15 @@ namespace kinora::core {
 class TextEncoder {
  public:
   // From an encode job's slots words and text and its options text_weights, max_tokens and pad_text.
-  TextEncoder(JobContext&, const JobSpec& encode);
-  // [L, D] float32: one embedding a token; with pad_text L is max_tokens and what no token fills is zero.
+  TextEncoder(JobContext&, const JobSpec& encode, at::Device device = at::kCPU);
+  // [L, D] float32 on the CPU: one embedding a token; with pad_text L is max_tokens and what no token fills
+  // is zero.
   at::Tensor operator()(const std::string& text);
 
  private:
   OneStage words_;
   std::unique_ptr<Network> network_;
+  at::Device device_;
   int64_t max_tokens_;
   bool pad_;
 };

@@ -11,6 +11,7 @@
 #include "core/torch/jobs/jobs.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/latents.hpp"
+#include "core/torch/tensors/device.hpp"
 
 namespace kinora::core {
 namespace {
@@ -51,13 +52,14 @@ void run_encode(JobContext& context) {
   const auto options = context.options<EncodeOptions>();
   use_threads(options.threads);
   const at::NoGradGuard off;
+  const at::Device device = device_of(options.device);
   Clips clips(context, context.folder_of(context.need_upstream("shard")),
               {{"height", options.height}, {"width", options.width}, {"stride", options.every}},
               options.memory);
-  const auto tokenizer =
-      open_part(context, part_of(context, "tokenizer", "tokenizer_weights", "train-tokenizer"));
+  const auto tokenizer = open_part(
+      context, part_of(context, "tokenizer", "tokenizer_weights", "train-tokenizer"), {.device = device});
   const bool codes = tokenizer->info().discrete != 0;
-  TextEncoder text(context, context.spec());
+  TextEncoder text(context, context.spec(), device);
   LatentCacheWriter cache(context.folder() / "latents.h5",
                           nlohmann::json{{"job", context.spec().name}}.dump());
   Statistics statistics;
@@ -75,7 +77,8 @@ void run_encode(JobContext& context) {
     const at::Tensor embedding = text(clips.caption(i));
     for (int64_t first = 0; first + options.frames <= frames.size(0); first += stride) {
       if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
-      const at::Tensor latent = tokenizer->encode(video_of(frames, first, options.frames))[0].contiguous();
+      const at::Tensor latent =
+          tokenizer->encode(video_of(frames, first, options.frames).to(device))[0].to(at::kCPU).contiguous();
       if (!codes) statistics.add(latent);
       facts.shape = latent.sizes().vec();
       facts.text_size = embedding.size(1);

@@ -13,6 +13,7 @@
 #include "core/torch/generating/generator.hpp"
 #include "core/torch/jobs/jobs.hpp"
 #include "core/torch/media/clips.hpp"
+#include "core/torch/tensors/cuda_library.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 
 namespace kinora::core {
@@ -116,6 +117,7 @@ class GenerateJob {
     progress.finish();
     json about = describe(wish, made);
     store(wish, made, about);
+    add_memory(about, generator_.device());
     about["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     or_throw(write_file_atomically(base_of(wish).string() + ".json", about.dump(2) + "\n"));
     context_.metrics().line(about);

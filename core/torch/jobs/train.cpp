@@ -9,8 +9,10 @@
 #include "core/torch/context/noise.hpp"
 #include "core/torch/jobs/jobs.hpp"
 #include "core/torch/media/clips.hpp"
+#include "core/torch/tensors/cuda_library.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "core/torch/training/batch_ahead.hpp"
 #include "core/torch/training/objective.hpp"
 #include "core/torch/training/trainer.hpp"
 #include "core/torch/training/validation.hpp"
@@ -31,6 +33,9 @@ std::optional<LoraOptions> lora_of(const TrainOptions& o) {
   return parse_lora(o.adapter.empty() ? o.lora : o.adapter);
 }
 
+// Of a microbatch, beside its tensors; also the keys of the random numbers.
+constexpr const char *kSigma = "train.sigma", *kNoise = "train.noise";
+
 class ModelTraining {
  public:
   ModelTraining(JobContext& context, const TrainOptions& o)
@@ -46,7 +51,9 @@ class ModelTraining {
         network_(model_, context.spec().component("model")->options,
                  {.seed = seed_, .device = device_, .dtype = parallel_.parameter_dtype(), .lora = lora_of(o)},
                  links()),
-        objective_(loss_, network_, *model_.spec, parallel_.parameter_dtype(), parallel_.dtype(), device_) {
+        objective_(loss_, network_, *model_.spec, parallel_.parameter_dtype(), parallel_.dtype(), device_),
+        batches_([this](int64_t first, int64_t count) { return drawn(first, count); }, device_,
+                 o.prefetch ? cuda_library(device_) : nullptr) {
     if (!o.adapter.empty()) network_.load_adapter(o.adapter);
     if (o.validation_every > 0 || o.sample_every > 0)
       validation_ =
@@ -59,6 +66,8 @@ class ModelTraining {
     trainer.throughput.flops_per_sample = flops_per_sample();
     trainer.take_tokens = [this] { return tokens_.take(); };
     trainer.on_step = [&](int64_t step, json& line) { return look(trainer, step, line); };
+    if (options_.prefetch && device_.is_cuda())
+      trainer.prepare = [this](int64_t first, int64_t count) { batches_.prepare(first, count); };
     trainer.run([&](int64_t first, int64_t count) { return micro_loss(first, count); });
     trainer.use_average();
     trainer.save_weights();
@@ -76,20 +85,28 @@ class ModelTraining {
 
   // Sample n of all that are ever drawn: which latent, its noise, its level and whether it keeps its text
   // depend on (seed, n) only, so they are the same at any number of ranks, any split into microbatches and
-  // after a resume.
-  MicroLoss micro_loss(int64_t first, int64_t count) {
+  // after a resume. On the CPU.
+  NamedTensors drawn(int64_t first, int64_t count) const {
     std::vector<LatentData::Item> items;
     for (int64_t n = first; n < first + count; ++n) {
       const int64_t at = shuffled(n, static_cast<int64_t>(parts_.train.size()), seed_);
       items.push_back(data_.item(parts_.train[static_cast<size_t>(at)]));
     }
-    const NamedTensors batch = objective_.batch(
+    NamedTensors batch = objective_.cpu_batch(
         items, sample_uniform({count}, seed_, first, "train.text-dropout") < options_.text_dropout);
-    at::Tensor sigma, noise;
-    if (objective_.noisy()) {
-      sigma = loss_.level(sample_uniform({count}, seed_, first, "train.sigma"));
-      if (batch.count("latent")) noise = sample_noise(batch.at("latent"), seed_, first, "train.noise");
-    }
+    if (!objective_.noisy()) return batch;
+    batch[kSigma] = loss_.level(sample_uniform({count}, seed_, first, kSigma));
+    if (batch.count("latent")) batch[kNoise] = sample_noise(batch.at("latent"), seed_, first, kNoise);
+    return batch;
+  }
+
+  MicroLoss micro_loss(int64_t first, int64_t count) {
+    NamedTensors batch = batches_.take(first, count);
+    const auto apart = [&](const char* name) {
+      const auto it = batch.extract(name);
+      return it.empty() ? at::Tensor() : it.mapped();
+    };
+    const at::Tensor sigma = apart(kSigma), noise = apart(kNoise);
     const at::Tensor losses = objective_.losses(batch, sigma, noise);
     MicroLoss out{losses.sum() / static_cast<double>(options_.batch), {}, {}};
     if (sigma.defined()) out.by_sigma.add(sigma, losses, loss_.mix());
@@ -164,6 +181,7 @@ class ModelTraining {
   Component model_;
   Network network_;
   Objective objective_;
+  BatchAhead batches_;
   std::unique_ptr<Validation> validation_;
   std::unique_ptr<Network> tokenizer_;
   json last_validation_;

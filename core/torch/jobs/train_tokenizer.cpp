@@ -8,6 +8,7 @@
 #include "core/torch/context/noise.hpp"
 #include "core/torch/jobs/jobs.hpp"
 #include "core/torch/media/clips.hpp"
+#include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/training/tokenizer_critic.hpp"
 #include "core/torch/training/tokenizer_objective.hpp"
@@ -37,14 +38,15 @@ class TokenizerTraining {
   TokenizerTraining(JobContext& context, const TrainTokenizerOptions& o)
       : context_(context),
         options_(o),
+        device_(device_of(o.device)),
         seed_(static_cast<uint64_t>(context.run().seed)),
         clips_(context, context.folder_of(context.need_upstream("shard")),
                {{"height", o.height}, {"width", o.width}, {"stride", o.every}}, o.memory),
         parallel_(context),
         network_(context.open_slot("tokenizer"), context.spec().component("tokenizer")->options,
-                 {.seed = seed_, .dtype = parallel_.parameter_dtype()}, parallel_.links()),
+                 {.seed = seed_, .device = device_, .dtype = parallel_.parameter_dtype()}, parallel_.links()),
         objective_(context, network_, o) {
-    if (context.spec().component("critic")) critic_.emplace(context, network_, parallel_, o);
+    if (context.spec().component("critic")) critic_.emplace(context, network_, parallel_, o, device_);
     find_clips();
   }
 
@@ -124,7 +126,7 @@ class TokenizerTraining {
     const int64_t length = of_images(first, options_, seed_) ? 1 : options_.frames;
     std::vector<at::Tensor> crops;
     for (int64_t n = first; n < first + count; ++n) crops.push_back(crop(n, length));
-    const at::Tensor video = at::cat(crops).to(parallel_.parameter_dtype());
+    const at::Tensor video = at::cat(crops).to(device_, parallel_.parameter_dtype());
     const double share = static_cast<double>(count) / static_cast<double>(options_.batch);
     auto terms = objective_(video, first, share);
     if (critic_ && first / options_.batch >= options_.critic_start)
@@ -143,14 +145,14 @@ class TokenizerTraining {
     std::map<std::string, double> sum;
     for (size_t i = 0; i < n; ++i) {
       const at::Tensor video =
-          video_of(clips_.frames(which[i]), 0, options_.frames).to(parallel_.parameter_dtype());
+          video_of(clips_.frames(which[i]), 0, options_.frames).to(device_, parallel_.parameter_dtype());
       const at::Tensor made = objective_.reconstruct(video);
       for (const auto& [name, value] : objective_.quality(made, video))
         sum[name] += value / static_cast<double>(n);
       if (i < 4) {
-        write_strip(context_, frames_of(video), 5,
+        write_strip(context_, frames_of(video.cpu()), 5,
                     context_.folder() / "samples" / ("original_" + std::to_string(i) + ".png"));
-        write_strip(context_, frames_of(made), 5,
+        write_strip(context_, frames_of(made.cpu()), 5,
                     context_.folder() / "samples" / ("reconstruction_" + std::to_string(i) + ".png"));
       }
     }
@@ -159,6 +161,7 @@ class TokenizerTraining {
 
   JobContext& context_;
   TrainTokenizerOptions options_;
+  at::Device device_;
   uint64_t seed_;
   Clips clips_;
   Parallelism parallel_;

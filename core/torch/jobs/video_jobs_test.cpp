@@ -14,6 +14,7 @@
 #include "core/torch/jobs/video_jobs_testing.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/latents.hpp"
+#include "core/torch/tensors/device.hpp"
 
 namespace kinora::core {
 namespace {
@@ -75,6 +76,45 @@ TEST(EncodeJob, CachesEveryWindowOfEveryClipAndItsStatistics) {
   EXPECT_LT(flat.mean(1).abs().max().item<double>(), 1e-4);
   EXPECT_LT(worst(flat.std(1, false), at::full({2}, 0.5)), 1e-4);
   EXPECT_LT(worst(data.facts().scale.denormalise(data.item(0).latent), latents[0]), 1e-4);
+}
+
+std::string failure_of(const std::string& job, const std::string& lines, void (*run_job)(JobContext&)) {
+  const auto run = prepared({{job, lines}});
+  JobContext context = run->context(job);
+  try {
+    run_job(context);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(EncodeJob, OnTheCpuByNameIsTheSameAsByItself) {
+  if (why_no_gpu().empty()) GTEST_SKIP() << "auto is this machine's GPU";
+  const auto by_name = prepared({{"latents", "device = 'cpu'\n"}}), by_itself = prepared();
+  encoded(*by_name);
+  encoded(*by_itself);
+  const LatentCache a(by_name->of("latents") / "latents.h5"), b(by_itself->of("latents") / "latents.h5");
+  ASSERT_EQ(a.keys(), b.keys());
+  for (const auto& key : a.keys())
+    for (const char* name : {"latent", "text"})
+      EXPECT_TRUE(at::equal(a.read(key).at(name), b.read(key).at(name)));
+}
+
+TEST(EncodeJob, RefusesADeviceThatCannotBeHad) {
+  EXPECT_THAT(failure_of("latents", "device = 'gpu'\n", run_encode),
+              testing::HasSubstr("give auto, cpu, cuda or cuda:N"));
+  if (why_no_gpu().empty()) return;
+  EXPECT_THAT(failure_of("latents", "device = 'cuda'\n", run_encode),
+              testing::HasSubstr("device 'cuda': " + why_no_gpu()));
+}
+
+TEST(TrainTokenizerJob, RefusesADeviceThatCannotBeHad) {
+  EXPECT_THAT(failure_of("tokenizer", "device = 'gpu'\n", run_train_tokenizer),
+              testing::HasSubstr("give auto, cpu, cuda or cuda:N"));
+  if (why_no_gpu().empty()) return;
+  EXPECT_THAT(failure_of("tokenizer", "device = 'cuda'\n", run_train_tokenizer),
+              testing::HasSubstr("device 'cuda': " + why_no_gpu()));
 }
 
 TEST(EncodeJob, SaysWhyNoClipIsOfUse) {

@@ -25,6 +25,13 @@ const TensorSpec* Objective::input(const std::string& name) const { return named
 
 NamedTensors Objective::batch(const std::vector<LatentData::Item>& items,
                               const at::Tensor& without_text) const {
+  NamedTensors out = cpu_batch(items, without_text);
+  for (auto& [name, tensor] : out) tensor = tensor.to(device_);
+  return out;
+}
+
+NamedTensors Objective::cpu_batch(const std::vector<LatentData::Item>& items,
+                                  const at::Tensor& without_text) const {
   NamedTensors out;
   const auto every = [&](auto member) {
     std::vector<at::Tensor> all;
@@ -65,7 +72,6 @@ NamedTensors Objective::batch(const std::vector<LatentData::Item>& items,
     }
     if (out[name].is_floating_point()) out[name] = out[name].to(stream_);
   }
-  for (auto& [name, tensor] : out) tensor = tensor.to(device_);
   return out;
 }
 

@@ -24,6 +24,8 @@ class Objective {
   // lengths are padded with zeros if the model has an input NAME_mask. without_text [B] bool: whose text is
   // zeros. On the device, as noise must be; sigma may be anywhere.
   NamedTensors batch(const std::vector<LatentData::Item>& items, const at::Tensor& without_text) const;
+  // The same on the CPU.
+  NamedTensors cpu_batch(const std::vector<LatentData::Item>& items, const at::Tensor& without_text) const;
 
   // What the model reads for a batch, of the inputs that its manifest lists.
   NamedTensors inputs(const NamedTensors& batch, const at::Tensor& sigma, const at::Tensor& noise) const;

@@ -61,11 +61,13 @@ const Leaf& last_layer(const Chain& chain, const std::string& name) {
 }
 
 TokenizerCritic::TokenizerCritic(JobContext& context, Network& tokenizer, Parallelism& parallel,
-                                 const TrainTokenizerOptions& o)
+                                 const TrainTokenizerOptions& o, at::Device device)
     : options_(o),
       parallel_(parallel),
       network_(context.open_slot("critic"), context.spec().component("critic")->options,
-               {.seed = static_cast<uint64_t>(context.run().seed) + 1, .dtype = parallel.parameter_dtype()}),
+               {.seed = static_cast<uint64_t>(context.run().seed) + 1,
+                .device = device,
+                .dtype = parallel.parameter_dtype()}),
       optimizer_(network_.chain().parameters(), network_.chain().leaves(),
                  {o.beta1, o.beta2, o.eps, o.weight_decay, {}}),
       last_(last_layer(tokenizer.chain(), o.last_layer).tensor) {}

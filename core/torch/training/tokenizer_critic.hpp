@@ -15,7 +15,8 @@ class TokenizerCritic {
  public:
   // From the slot `critic`. Throws Error(KINORA_INVALID) if options.last_layer is no parameter that this
   // process holds whole.
-  TokenizerCritic(JobContext&, Network& tokenizer, Parallelism&, const TrainTokenizerOptions&);
+  TokenizerCritic(JobContext&, Network& tokenizer, Parallelism&, const TrainTokenizerOptions&,
+                  at::Device device = at::kCPU);
 
   // Its part of a microbatch's loss of the tokenizer: critic_weight times the adaptive weight, by the
   // gradients of `reconstruction` and of its own loss at the decoder's last layer, times -mean critic(made).

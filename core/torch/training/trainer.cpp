@@ -8,6 +8,7 @@
 
 #include "core/log.hpp"
 #include "core/run/cancel.hpp"
+#include "core/torch/tensors/cuda_library.hpp"
 
 namespace kinora::core {
 namespace {
@@ -74,6 +75,8 @@ void Trainer::gradients(const Micro& micro_loss, json& line) {
     network_.chain().begin(pass);
     const MicroLoss one = micro_loss(pass.first_sample, count);
     one.loss.backward();
+    const bool last = step_ + 1 == options_.steps && micro + 1 == options_.accumulate;
+    if (prepare && !last) prepare(pass.first_sample + parallel_.data_size() * count, count);
     loss += one.loss.item<double>();
     for (const auto& [name, value] : one.figures) figures[name] += value;
     by_sigma_of_step_ += one.by_sigma;
@@ -139,6 +142,7 @@ void Trainer::measure(json& line, double seconds, int64_t tokens) {
   throughput.add(line, seconds, static_cast<double>(options_.batch), static_cast<double>(tokens));
   line["weight_norm"] = weight_norm(network_.chain().leaves());
   if (!by_sigma_.empty()) line["loss_by_sigma"] = by_sigma_.means();
+  add_memory(line, network_.chain().leaves().at(0).tensor.device());
 }
 
 void Trainer::log(const json& line) {
@@ -206,6 +210,7 @@ json Trainer::summary() const {
   if (running_ > 0) out["checkpoint_share"] = saving_ / running_;
   if (throughput.flops_per_sample > 0) out["flops_per_sample"] = throughput.flops_per_sample;
   if (throughput.peak_flops > 0) out["peak_flops"] = throughput.peak_flops;
+  add_memory(out, network_.chain().leaves().at(0).tensor.device());
   if (!by_sigma_.empty()) {
     out["loss_by_sigma"] = by_sigma_.means();
     out["loss_by_sigma"]["edges"] = SigmaLosses::edges();

@@ -40,6 +40,8 @@ class Trainer {
   // What speed is measured by: flops_per_sample may be set before run(); peak_flops is options.peak_flops, or
   // measured.
   Throughput throughput;
+  // Called while a microbatch is computed, with the samples of the one that follows; may be null.
+  std::function<void(int64_t first, int64_t count)> prepare;
   // Tokens that this rank's forwards made since it was asked last; null: unknown.
   std::function<int64_t()> take_tokens;
 

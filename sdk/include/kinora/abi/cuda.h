@@ -1,0 +1,105 @@
+/* kinora.cuda/1: what needs libtorch's CUDA library or nvcc.                                  since ABI 1.0
+ *
+ * Offered only where libkinora_cuda is installed and a job chose a CUDA device; everything works without it,
+ * slower. A table of the process, and no component, since nothing of it is chosen or configured by a run
+ * file. Tensors are libtorch's. Work is enqueued on the device's current stream; nothing waits for the
+ * device. */
+#ifndef KINORA_ABI_CUDA_H
+#define KINORA_ABI_CUDA_H
+#include "kinora/abi/tensor.h"
+KINORA_EXTERN_C_BEGIN
+#define KINORA_CUDA "kinora.cuda/1"
+
+typedef struct kinora_cuda_graphs kinora_cuda_graphs; /* opaque: CUDA graphs that share one pool of memory */
+typedef struct kinora_cuda_copier kinora_cuda_copier; /* opaque: a stream for copies from the CPU */
+
+/* Of libtorch's allocator, in bytes, since the process began. */
+typedef struct kinora_cuda_memory {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t allocated;      /* by tensors, now */
+  uint64_t allocated_peak; /* ... at most */
+  uint64_t reserved_peak;  /* of the device, with what is kept for later */
+} kinora_cuda_memory;
+
+#define KINORA_TURN_HALVES 0u /* rotary pairs: channels (i, i + d / 2) */
+#define KINORA_TURN_PAIRS 1u  /* ... or (2 i, 2 i + 1) */
+
+typedef struct kinora_cuda_api {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* [any-thread] The calling thread's current stream of the device, a cudaStream_t. */
+  int32_t (*stream)(int32_t device, void** out);
+  /* [any-thread] */
+  int32_t (*memory)(int32_t device, kinora_cuda_memory* out);
+
+  /* [owner-thread] */
+  int32_t (*graphs_open)(int32_t device, kinora_cuda_graphs** out);
+  /* [owner-thread] Runs evaluate() twice on a stream aside, so that all that is made once is made, and
+   * records a third run. It must read tensors that stay where they are and never wait for the device. *graph:
+   * its number; *out: the result of every replay, always the same memory, undefined before the first. An
+   * error leaves the device as it was, and evaluate() can then be called without a graph. */
+  int32_t (*graphs_record)(kinora_cuda_graphs*, int32_t (*evaluate)(void* user, kinora_tensor* out),
+                           void* user, int64_t* graph, kinora_tensor* out);
+  /* [owner-thread] */
+  int32_t (*graphs_replay)(kinora_cuda_graphs*, int64_t graph);
+  void (*graphs_forget)(kinora_cuda_graphs*, int64_t graph);
+  void (*graphs_close)(kinora_cuda_graphs*);
+
+  /* [owner-thread] */
+  int32_t (*copier_open)(int32_t device, kinora_cuda_copier** out);
+  /* [owner-thread] Starts copies of CPU tensors by way of pinned memory; out[i]: of in[i], which may change
+   * at once. */
+  int32_t (*copier_send)(kinora_cuda_copier*, const kinora_tensor* in, uint64_t n, kinora_tensor* out);
+  /* [owner-thread] What is enqueued from now on comes after the copies; sent: what the last send() gave. */
+  int32_t (*copier_wait)(kinora_cuda_copier*, const kinora_tensor* sent, uint64_t n);
+  void (*copier_close)(kinora_cuda_copier*);
+
+  /* Kernels: float32 or bfloat16, statistics in float32. Others: KINORA_UNSUPPORTED. No autograd: its nodes
+   * call these.
+   *
+   * [any-thread] LayerNorm(x) * (1 + scale) + shift; x [B, S, D], scale and shift [1 or B, 1 or S, D], all of
+   * x's dtype
+   * -> out[0] [B, S, D], and for the backward out[1] the mean and out[2] 1 / deviation, float32 [B, S]. */
+  int32_t (*modulate)(kinora_tensor x, kinora_tensor scale, kinora_tensor shift, double eps,
+                      kinora_tensor* out);
+  /* [autograd-thread] -> out[0] of x, out[1] of scale and out[2] of shift in their shapes; always the same
+   * bits. */
+  int32_t (*modulate_backward)(kinora_tensor grad, kinora_tensor x, kinora_tensor scale, kinora_tensor shift,
+                               kinora_tensor mean, kinora_tensor rstd, kinora_tensor* out);
+  /* [any-thread] x / rms(x) * weight, turned: x [B, S, H, d], d even, at most 512; weight [d], cos and sin
+   * float32 [1 or B, S, d / 2], both or neither -> out[0] as x, out[1] 1 / rms, float32 [B, S, H]. */
+  int32_t (*norm_rope)(kinora_tensor x, kinora_tensor weight, kinora_tensor cos, kinora_tensor sin,
+                       uint32_t turn, uint32_t reserved, double eps, kinora_tensor* out);
+  /* [autograd-thread] -> out[0] of x, out[1] of weight; always the same bits. */
+  int32_t (*norm_rope_backward)(kinora_tensor grad, kinora_tensor x, kinora_tensor weight, kinora_tensor cos,
+                                kinora_tensor sin, kinora_tensor rstd, uint32_t turn, uint32_t reserved,
+                                kinora_tensor* out);
+} kinora_cuda_api;
+
+KINORA_SLOT(kinora_cuda_memory, struct_size, 0);
+KINORA_SLOT(kinora_cuda_memory, reserved, 4);
+KINORA_SLOT(kinora_cuda_memory, allocated, 8);
+KINORA_SLOT(kinora_cuda_memory, allocated_peak, 16);
+KINORA_SLOT(kinora_cuda_memory, reserved_peak, 24);
+KINORA_SIZE(kinora_cuda_memory, 32);
+KINORA_SLOT(kinora_cuda_api, struct_size, 0);
+KINORA_SLOT(kinora_cuda_api, reserved, 4);
+KINORA_SLOT(kinora_cuda_api, stream, 8);
+KINORA_SLOT(kinora_cuda_api, memory, 16);
+KINORA_SLOT(kinora_cuda_api, graphs_open, 24);
+KINORA_SLOT(kinora_cuda_api, graphs_record, 32);
+KINORA_SLOT(kinora_cuda_api, graphs_replay, 40);
+KINORA_SLOT(kinora_cuda_api, graphs_forget, 48);
+KINORA_SLOT(kinora_cuda_api, graphs_close, 56);
+KINORA_SLOT(kinora_cuda_api, copier_open, 64);
+KINORA_SLOT(kinora_cuda_api, copier_send, 72);
+KINORA_SLOT(kinora_cuda_api, copier_wait, 80);
+KINORA_SLOT(kinora_cuda_api, copier_close, 88);
+KINORA_SLOT(kinora_cuda_api, modulate, 96);
+KINORA_SLOT(kinora_cuda_api, modulate_backward, 104);
+KINORA_SLOT(kinora_cuda_api, norm_rope, 112);
+KINORA_SLOT(kinora_cuda_api, norm_rope_backward, 120);
+KINORA_SIZE(kinora_cuda_api, 128);
+KINORA_EXTERN_C_END
+#endif
