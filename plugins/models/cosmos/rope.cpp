@@ -36,10 +36,4 @@ Turns rope_turns(const Tensor& table, int64_t head_size, const std::vector<doubl
   return {angle.cos().to(type), angle.sin().to(type)};
 }
 
-Tensor rope(const Tensor& x, const Turns& turns) {
-  const auto half = x.size(3) / 2;
-  const Tensor a = x.narrow(3, 0, half), b = x.narrow(3, half, half);
-  return at::cat({a * turns.cos - b * turns.sin, b * turns.cos + a * turns.sin}, 3).to(x.scalar_type());
-}
-
 }  // namespace kinora::cosmos

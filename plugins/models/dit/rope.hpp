@@ -18,7 +18,4 @@ struct Turns {
 Turns rope_turns(const at::Tensor& table, int64_t head_size, const std::vector<double>& scale,
                  const at::Tensor& rate, const at::Tensor& like);
 
-// x [B, S, groups, heads of a group, d], turned; in x's dtype.
-at::Tensor rope(const at::Tensor& x, const Turns& turns);
-
 }  // namespace kinora::dit
