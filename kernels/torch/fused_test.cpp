@@ -2,6 +2,7 @@
 // every gradient, the same bits at any number of threads.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -39,13 +40,13 @@ std::vector<Case> cases() {
   const Function modulates = [](const Tensors& t) { return Tensors{modulate(t[0], t[1], t[2], 1e-6)}; };
   const Function gates = [](const Tensors& t) { return Tensors{gated(t[0], t[1], t[2])}; };
   const int64_t B = 2, S = 131, D = 36;
-  for (const auto& [name, rows] : std::map<std::string, at::IntArrayRef>{
+  for (const auto& [name, rows] : std::map<std::string, std::vector<int64_t>>{
            {"sample", {B, 1, D}}, {"row", {B, S, D}}, {"all", {1, 1, D}}, {"row_of_all", {1, S, D}}}) {
     out.push_back({"modulate_" + name, modulates, {drawn({B, S, D}), drawn(rows), drawn(rows)}, {}});
     out.push_back({"gate_" + name, gates, {drawn({B, S, D}), drawn({B, S, D}), drawn(rows)}, {}});
   }
   out.push_back({"modulate_repeated",
-                 [&, modulates](const Tensors& t) {
+                 [=](const Tensors& t) {
                    return modulates({t[0], t[1].expand({B, S, D}), t[2].expand({B, S, D})});
                  },
                  {drawn({B, S, D}), drawn({B, 1, D}), drawn({B, 1, D})},
@@ -58,10 +59,12 @@ std::vector<Case> cases() {
                  {}});
   for (const Gelu form : {Gelu::exact, Gelu::tanh}) {
     const std::string name = form == Gelu::exact ? "gelu_exact" : "gelu_tanh";
-    out.push_back(
-        {name, [form](const Tensors& t) { return Tensors{gelu(t[0], {}, form)}; }, {drawn({B, S, D})}, {}});
+    out.push_back({name,
+                   [form](const Tensors& t) { return Tensors{kinora::gelu(t[0], {}, form)}; },
+                   {drawn({B, S, D})},
+                   {}});
     out.push_back({name + "_biased",
-                   [form](const Tensors& t) { return Tensors{gelu(t[0], t[1], form)}; },
+                   [form](const Tensors& t) { return Tensors{kinora::gelu(t[0], t[1], form)}; },
                    {drawn({B, S, D}), drawn({D})},
                    {}});
   }
@@ -105,6 +108,11 @@ std::vector<Case> cases() {
   return out;
 }
 
+// Some gradient of t.
+Tensor waves(const Tensor& t) {
+  return at::arange(t.numel(), at::kDouble).mul_(0.7).sin_().view(t.sizes()).to(t.scalar_type());
+}
+
 // Values and gradients (zeros where there is none) at `type`.
 Tensors computed(const Case& c, at::ScalarType type) {
   Tensors in;
@@ -113,13 +121,14 @@ Tensors computed(const Case& c, at::ScalarType type) {
   for (const auto& t : c.fixed) all.push_back(t.to(type));
   Tensors out = c.function(all);
   Tensor sum = at::zeros({}, type);
-  for (const auto& t : out)
-    sum = sum + (t * at::arange(t.numel(), type).mul_(0.7).sin_().view(t.sizes())).sum();
+  for (const auto& t : out) sum = sum + (t * waves(t)).sum();
   sum.backward();
   for (const auto& t : in) out.push_back(t.grad().defined() ? t.grad() : at::zeros_like(t));
   for (auto& t : out) t = t.detach();
   return out;
 }
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 class Fused : public testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(Cases, Fused, testing::ValuesIn(cases()),
@@ -154,16 +163,17 @@ TEST_P(Fused, HasTheSameBitsAtAnyNumberOfThreads) {
 
 TEST_P(Fused, KeepsNoGraphIfNoneIsWantedAndKnowsShapesWithoutNumbers) {
   const auto& c = GetParam();
-  const auto on = [&](const auto& place) {
+  const auto on = [&](const auto& place, bool grad = false) {
     Tensors in;
-    for (const auto* list : {&c.inputs, &c.fixed})
-      for (const auto& t : *list) in.push_back(place(t));
+    for (const auto& t : c.inputs) in.push_back(place(t).set_requires_grad(grad));
+    for (const auto& t : c.fixed) in.push_back(place(t));
     return c.function(in);
   };
-  const auto floats = on([](const Tensor& t) { return t.to(at::kFloat); });
+  const auto in_float = [](const Tensor& t) { return t.to(at::kFloat); };
+  const auto floats = on(in_float);
   const auto metas = on([](const Tensor& t) { return t.to(at::kFloat).to(at::kMeta); });
   const at::NoGradGuard off;
-  const auto quiet = on([](const Tensor& t) { return t.to(at::kFloat).set_requires_grad(true); });
+  const auto quiet = on(in_float, true);
   for (size_t i = 0; i < floats.size(); ++i) {
     EXPECT_EQ(metas[i].sizes(), floats[i].sizes());
     EXPECT_FALSE(quiet[i].requires_grad());
@@ -174,7 +184,7 @@ TEST_P(Fused, KeepsNoGraphIfNoneIsWantedAndKnowsShapesWithoutNumbers) {
 // A second derivative would be wrong in silence: the kernels' gradients have no graph.
 TEST(FusedGradient, RefusesToBeDifferentiatedAgain) {
   const Tensor x = at::randn({2, 3, 8}).set_requires_grad(true);
-  const Tensor first = torch::autograd::grad({gelu(x).sum()}, {x}, {}, true, true)[0];
+  const Tensor first = torch::autograd::grad({kinora::gelu(x).sum()}, {x}, {}, true, true)[0];
   EXPECT_TRUE(first.requires_grad());
   try {
     first.sum().backward();
@@ -183,7 +193,7 @@ TEST(FusedGradient, RefusesToBeDifferentiatedAgain) {
     EXPECT_THAT(e.what(), testing::HasSubstr("gelu has one derivative in float32"));
   }
   const Tensor y = at::randn({2, 3, 8}, at::kDouble).set_requires_grad(true);
-  torch::autograd::grad({gelu(y).sum()}, {y}, {}, true, true)[0].sum().backward();
+  torch::autograd::grad({kinora::gelu(y).sum()}, {y}, {}, true, true)[0].sum().backward();
   EXPECT_TRUE(y.grad().defined());
 }
 

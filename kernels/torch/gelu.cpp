@@ -13,8 +13,8 @@ using namespace node;
 const float* data_of(const Tensor& bias) { return bias.defined() ? bias.data_ptr<float>() : nullptr; }
 
 struct BiasGelu : torch::autograd::Function<BiasGelu> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& given, const Tensor& bias, int64_t form) {
-    const Tensor x = given.contiguous(), y = at::empty(x.sizes(), x.options());
+  static Tensor forward(AutogradContext* ctx, const Tensor& given, const Maybe& given_bias, int64_t form) {
+    const Tensor x = given.contiguous(), y = at::empty(x.sizes(), x.options()), bias = tensor_of(given_bias);
     const int64_t width = x.size(-1);
     Blocks{1, x.numel() / width}.each([&](int64_t, int64_t, int64_t first, int64_t count) {
       gelu_forward({count, width}, static_cast<Gelu>(form), x.data_ptr<float>() + first * width,
@@ -48,7 +48,7 @@ struct BiasGelu : torch::autograd::Function<BiasGelu> {
 Tensor gelu(const Tensor& x, const Tensor& bias, Gelu form) {
   const bool has = bias.defined();
   if (fits(x) && x.dim() > 0 && (!has || (fits(bias) && bias.dim() == 1 && bias.size(0) == x.size(-1))))
-    return apply<BiasGelu>(x, has ? bias.contiguous() : bias, static_cast<int64_t>(form));
+    return apply<BiasGelu>(x, maybe(has ? bias.contiguous() : bias), static_cast<int64_t>(form));
   return at::gelu(has ? x + bias : x, form == Gelu::exact ? "none" : "tanh");
 }
 

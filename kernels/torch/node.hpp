@@ -1,5 +1,8 @@
 // What the nodes of kernels/torch have in common.
 #pragma once
+#include <algorithm>
+#include <optional>
+
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -11,6 +14,11 @@ namespace kinora::node {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
+
+// An input that a node may lack; the graph knows no undefined inputs.
+using Maybe = std::optional<at::Tensor>;
+inline Maybe maybe(const at::Tensor& t) { return t.defined() ? Maybe(t) : Maybe(); }
+inline at::Tensor tensor_of(const Maybe& t) { return t ? *t : at::Tensor(); }
 
 // Whether the kernels can read it: float32 in this processor's memory, on a processor that has them.
 inline bool fits(const at::Tensor& x) {

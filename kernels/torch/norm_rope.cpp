@@ -80,10 +80,11 @@ struct PartNode {
 // x [B, S, G, n, d] -> queries and keys [B, S, G, heads, d], values as they lie in x: those of which there
 // are.
 struct NormRope : torch::autograd::Function<NormRope> {
-  static variable_list forward(AutogradContext* ctx, const Tensor& given, const Tensor& weight_q,
-                               const Tensor& weight_k, const Tensor& cos, const Tensor& sin, bool neighbours,
-                               int64_t queries, double epsilon) {
-    const Tensor x = with_dense_heads(given);
+  static variable_list forward(AutogradContext* ctx, const Tensor& given, const Maybe& given_q,
+                               const Maybe& given_k, const Maybe& given_cos, const Maybe& given_sin,
+                               bool neighbours, int64_t queries, double epsilon) {
+    const Tensor x = with_dense_heads(given), weight_q = tensor_of(given_q), weight_k = tensor_of(given_k),
+                 cos = tensor_of(given_cos), sin = tensor_of(given_sin);
     variable_list out, saved{x, weight_q, weight_k, cos, sin};
     const auto add = [&](const Tensor& weight, Part part) {
       const PartNode one{x, weight, cos, sin, part, neighbours};
@@ -144,7 +145,8 @@ variable_list fused(const Tensor& x, const Tensor& weight_q, const Tensor& weigh
   const auto angles = [&](const Tensor& t) {
     return t.defined() ? t.reshape({t.size(0), t.size(1), t.size(-1)}).contiguous() : t;
   };
-  return apply<NormRope>(x, weight_q, weight_k, angles(r.cos), angles(r.sin), r.neighbours, queries, epsilon);
+  return apply<NormRope>(x, maybe(weight_q), maybe(weight_k), maybe(angles(r.cos)), maybe(angles(r.sin)),
+                         r.neighbours, queries, epsilon);
 }
 
 Tensor rotated(const Tensor& x, const Rotation& r) {
