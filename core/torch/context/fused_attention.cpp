@@ -2,10 +2,10 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include "core/torch/context/parallel.hpp"
 #include "kernels/cpu/attention.hpp"
+#include "kernels/torch/node.hpp"
 
 namespace kinora::core {
 namespace {
@@ -68,7 +68,7 @@ struct FusedAttention : torch::autograd::Function<FusedAttention> {
         attention_backward(n, in(q), in(k), in(v), in(out), sums.data_ptr<float>() + i * n.queries, in(grad),
                            {i / H, i % H}, out_of(gq), out_of(gk), out_of(gv));
     });
-    return {gq, gk, gv, {}};
+    return node::once({gq, gk, gv, {}}, "attention");
   }
 };
 

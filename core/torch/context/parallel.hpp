@@ -1,11 +1,7 @@
 // Work on libtorch's threads.
 #pragma once
-#include <cstdint>
-#include <functional>
+#include "kernels/torch/parallel.hpp"
 
 namespace kinora::core {
-
-// f(begin, end) on pieces of [0, count) of at least `grain`; in this thread if it is one of many already.
-void in_parallel(int64_t count, int64_t grain, const std::function<void(int64_t, int64_t)>& f);
-
+using kinora::in_parallel;
 }  // namespace kinora::core

@@ -2,6 +2,10 @@
 
 #include <cmath>
 
+#include "kernels/torch/gelu.hpp"
+#include "kernels/torch/modulate.hpp"
+#include "kernels/torch/norm_rope.hpp"
+
 namespace kinora::cosmos {
 
 using at::Tensor;
@@ -46,8 +50,6 @@ Tensor rows_of(const Ctx& ctx, kinora_seq seq, const Tensor& per_frame) {
   return per_frame.gather(1, frame.unsqueeze(-1).expand({-1, -1, per_frame.size(2)}));
 }
 
-Tensor normalised(const Tensor& x) { return at::layer_norm(x, {x.size(-1)}, {}, {}, 1e-6); }
-
 // Zeros in the last layer: a block starts as the identity.
 AdaLn::AdaLn(const Declare& declare, int64_t width, int64_t rank, int64_t parts)
     : down_(declare.linear("linear_1", rank, width)),
@@ -77,8 +79,8 @@ Tensor Attend::heads(const Ctx& ctx, const Tensor& x, kinora_param w, kinora_seq
   return ctx.linear(x, w, 0, seq).unflatten(2, {-1, head_size_});
 }
 
-Tensor Attend::head_norm(const Ctx& ctx, const Tensor& x, kinora_param w) const {
-  return at::rms_norm(x, {head_size_}, ctx.value(w).to(x.scalar_type()), epsilon_);
+Tensor Attend::head_norm(const Ctx& ctx, const Tensor& x, kinora_param w, const Turns& turns) const {
+  return norm_rope(x, ctx.value(w).to(x.scalar_type()), {turns.cos, turns.sin}, epsilon_);
 }
 
 Tensor Attend::finish(const Ctx& ctx, kinora_seq seq, kinora_seq kv, const Tensor& q, const Tensor& k,
@@ -94,15 +96,15 @@ Tensor Attend::finish(const Ctx& ctx, kinora_seq seq, kinora_seq kv, const Tenso
 }
 
 Tensor Attend::self(const Ctx& ctx, kinora_seq seq, const Tensor& x, const Turns& turns) const {
-  const Tensor q = rope(head_norm(ctx, heads(ctx, x, q_, seq), norm_q_), turns);
-  const Tensor k = rope(head_norm(ctx, heads(ctx, x, k_, seq), norm_k_), turns);
+  const Tensor q = head_norm(ctx, heads(ctx, x, q_, seq), norm_q_, turns);
+  const Tensor k = head_norm(ctx, heads(ctx, x, k_, seq), norm_k_, turns);
   return finish(ctx, seq, seq, q, k, heads(ctx, x, v_, seq), {});
 }
 
 Tensor Attend::cross(const Ctx& ctx, kinora_seq seq, const Tensor& x, const Tensor& text,
                      const Tensor& mask) const {
-  const Tensor q = head_norm(ctx, heads(ctx, x, q_, seq), norm_q_);
-  const Tensor k = head_norm(ctx, heads(ctx, text, k_, 0), norm_k_);
+  const Tensor q = head_norm(ctx, heads(ctx, x, q_, seq), norm_q_, {});
+  const Tensor k = head_norm(ctx, heads(ctx, text, k_, 0), norm_k_, {});
   return finish(ctx, seq, 0, q, k, heads(ctx, text, v_, 0), mask);
 }
 
@@ -117,16 +119,14 @@ Block::Block(const Declare& declare, const Config& c, int64_t block)
 
 Tensor Block::operator()(const Ctx& ctx, kinora_seq seq, Tensor x, const Shared& s) const {
   if (s.position.defined()) x = x + s.position;
-  const auto modulated = [&](const std::vector<Tensor>& m) {
-    return at::addcmul(m[0], normalised(x), 1 + m[1]);
-  };
+  const auto modulated = [&](const std::vector<Tensor>& m) { return modulate(x, m[0], m[1], 1e-6); };
   auto m = norm1_(ctx, seq, s.embedding, s.modulation);
-  x = at::addcmul(x, m[2], self_.self(ctx, seq, modulated(m), s.turns));
+  x = gated(x, self_.self(ctx, seq, modulated(m), s.turns), m[2]);
   m = norm2_(ctx, seq, s.embedding, s.modulation);
-  x = at::addcmul(x, m[2], cross_.cross(ctx, seq, modulated(m), s.text, s.text_mask));
+  x = gated(x, cross_.cross(ctx, seq, modulated(m), s.text, s.text_mask), m[2]);
   m = norm3_(ctx, seq, s.embedding, s.modulation);
-  const Tensor hidden = at::gelu(ctx.linear(modulated(m), up_, 0, seq));
-  return at::addcmul(x, m[2], ctx.linear(hidden, down_, 0, seq));
+  const Tensor hidden = kinora::gelu(ctx.linear(modulated(m), up_, 0, seq));
+  return gated(x, ctx.linear(hidden, down_, 0, seq), m[2]);
 }
 
 }  // namespace kinora::cosmos

@@ -52,9 +52,6 @@ struct Shared {
 // if F is 1.
 at::Tensor rows_of(const Ctx& ctx, kinora_seq seq, const at::Tensor& per_frame);
 
-// LayerNorm without parameters, statistics in at least float32.
-at::Tensor normalised(const at::Tensor& x);
-
 // parts * D numbers a token from the noise level: linear(linear(silu(embedding))) + modulation, in `parts`
 // pieces.
 class AdaLn {
@@ -79,7 +76,8 @@ class Attend {
 
  private:
   at::Tensor heads(const Ctx& ctx, const at::Tensor& x, kinora_param w, kinora_seq seq) const;
-  at::Tensor head_norm(const Ctx& ctx, const at::Tensor& x, kinora_param w) const;
+  // RMSNorm of each head, then the turn if there is one.
+  at::Tensor head_norm(const Ctx& ctx, const at::Tensor& x, kinora_param w, const Turns& turns) const;
   at::Tensor finish(const Ctx& ctx, kinora_seq seq, kinora_seq kv, const at::Tensor& q, const at::Tensor& k,
                     const at::Tensor& v, const at::Tensor& mask) const;
 

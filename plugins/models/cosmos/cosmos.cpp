@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "kernels/torch/modulate.hpp"
+
 namespace kinora::cosmos {
 
 using at::Tensor;
@@ -172,7 +174,7 @@ Tensor Cosmos::log_variance(const Ctx& ctx, const Tensor& timestep) const {
 
 Tensor Cosmos::head(const Ctx& ctx, kinora_seq seq, const std::vector<Tensor>& in) const {
   const auto m = norm_out_(ctx, seq, in[1], in[2]);
-  const Tensor x = ctx.linear(at::addcmul(m[0], normalised(in[0]), 1 + m[1]), out_, 0, seq);
+  const Tensor x = ctx.linear(modulate(in[0], m[0], m[1], 1e-6), out_, 0, seq);
   if (in.size() == 3) return x;
   const Tensor variance = rows_of(ctx, seq, log_variance(ctx, in[3]).to(x.scalar_type()));
   return at::cat({x, variance.expand({x.size(0), x.size(1), 1})}, 2);

@@ -2,6 +2,9 @@
 
 #include <cmath>
 
+#include "kernels/torch/gelu.hpp"
+#include "kernels/torch/norm_rope.hpp"
+
 namespace kinora::dit {
 
 using at::Tensor;
@@ -9,16 +12,15 @@ using at::Tensor;
 Attend::Attend(const Declare& declare, std::string name, int64_t block, const Config& c)
     : group_(c.heads / c.groups()),
       head_size_(c.head_size),
+      epsilon_(c.qk_norm_eps),
       norm_q_(declare("q_layernorm.weight", {c.head_size}, Init::ones())),
       norm_k_(declare("k_layernorm.weight", {c.head_size}, Init::ones())),
       out_(declare.linear("linear_proj", c.width(), c.width(), Role::row, group_ * c.head_size)),
       name_(std::move(name)),
-      block_(block),
-      epsilon_(c.qk_norm_eps) {}
+      block_(block) {}
 
-Tensor Attend::norm_rope(const Ctx& ctx, const Tensor& x, kinora_param w, const Turns* turns) const {
-  const Tensor normed = at::rms_norm(x, {head_size_}, ctx.value(w).to(x.scalar_type()), epsilon_);
-  return turns ? rope(normed, *turns) : normed;
+Tensor Attend::weight(const Ctx& ctx, kinora_param w, const Tensor& x) const {
+  return ctx.value(w).to(x.scalar_type());
 }
 
 Tensor Attend::attend(const Ctx& ctx, kinora_seq seq, const Tensor& q, const Tensor& k, const Tensor& v,
@@ -43,8 +45,9 @@ Tensor SelfAttend::operator()(const Ctx& ctx, kinora_seq seq, const Tensor& x, c
   Attention<Tensor> how;
   how.kv_seq = seq;
   how.over = over;
-  return attend(ctx, seq, norm_rope(ctx, qkv.narrow(3, 0, group_), norm_q_, &turns),
-                norm_rope(ctx, qkv.narrow(3, group_, 1), norm_k_, &turns), qkv.narrow(3, group_ + 1, 1), how);
+  const auto heads = norm_rope_qkv(qkv, weight(ctx, norm_q_, qkv), weight(ctx, norm_k_, qkv),
+                                   {turns.cos, turns.sin}, epsilon_);
+  return attend(ctx, seq, heads.q, heads.k, heads.v, how);
 }
 
 CrossAttend::CrossAttend(const Declare& declare, const std::string& name, int64_t block, const Config& c)
@@ -59,8 +62,8 @@ Tensor CrossAttend::operator()(const Ctx& ctx, kinora_seq seq, const Tensor& x, 
   const Tensor kv = ctx.linear(text, kv_, 0, 0).unflatten(2, {-1, 2, head_size_});
   Attention<Tensor> how;
   how.kv_valid = mask;
-  return attend(ctx, seq, norm_rope(ctx, q, norm_q_, nullptr),
-                norm_rope(ctx, kv.narrow(3, 0, 1), norm_k_, nullptr), kv.narrow(3, 1, 1), how);
+  const auto seen = norm_rope_qkv(kv, {}, weight(ctx, norm_k_, kv), {}, epsilon_);
+  return attend(ctx, seq, norm_rope(q, weight(ctx, norm_q_, q), {}, epsilon_), seen.k, seen.v, how);
 }
 
 Mlp::Mlp(const Declare& declare, const Config& c)
@@ -68,7 +71,7 @@ Mlp::Mlp(const Declare& declare, const Config& c)
       down_(declare.linear("linear_fc2", c.width(), c.mlp(), Role::row)) {}
 
 Tensor Mlp::operator()(const Ctx& ctx, kinora_seq seq, const Tensor& x) const {
-  return ctx.linear(at::gelu(ctx.linear(x, up_, 0, seq)), down_, 0, seq);
+  return ctx.linear(kinora::gelu(ctx.linear(x, up_, 0, seq)), down_, 0, seq);
 }
 
 }  // namespace kinora::dit

@@ -19,17 +19,17 @@ class Attend {
   // q, k, v [B, S or L, G, r or 1, d] after norms -> [B, S, D]
   at::Tensor attend(const Ctx& ctx, kinora_seq seq, const at::Tensor& q, const at::Tensor& k,
                     const at::Tensor& v, Attention<at::Tensor> how) const;
-  // RMSNorm over each head's channels, then the turn if there is one.
-  at::Tensor norm_rope(const Ctx& ctx, const at::Tensor& x, kinora_param w, const Turns* turns) const;
+  // Of a norm of heads, in x's dtype.
+  at::Tensor weight(const Ctx& ctx, kinora_param w, const at::Tensor& x) const;
 
   int64_t group_, head_size_;  // r, d
+  double epsilon_;
   kinora_param norm_q_, norm_k_;
 
  private:
   kinora_param out_;
   std::string name_;
   int64_t block_;
-  double epsilon_;
 };
 
 class SelfAttend : Attend {

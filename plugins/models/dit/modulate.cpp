@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "kernels/torch/modulate.hpp"
+
 namespace kinora::dit {
 
 using at::Tensor;
@@ -29,9 +31,9 @@ Rows rows_of(const Ctx& ctx, kinora_seq seq, const std::vector<Tensor>& parts, s
 }
 
 Tensor modulate(const Tensor& x, const Rows& rows) {
-  return at::addcmul(rows.shift, at::layer_norm(x, {x.size(-1)}, {}, {}, 1e-6), 1 + rows.scale);
+  return kinora::modulate(x, rows.shift, rows.scale, 1e-6);
 }
 
-Tensor gated(const Tensor& x, const Tensor& y, const Rows& rows) { return at::addcmul(x, y, rows.gate); }
+Tensor gated(const Tensor& x, const Tensor& y, const Rows& rows) { return kinora::gated(x, y, rows.gate); }
 
 }  // namespace kinora::dit

@@ -2,6 +2,10 @@
 
 #include <cmath>
 
+#include "kernels/torch/gelu.hpp"
+#include "kernels/torch/modulate.hpp"
+#include "kernels/torch/norm_rope.hpp"
+
 namespace kinora::wan {
 
 using at::Tensor;
@@ -22,7 +26,7 @@ Shared Shared::unpack(const std::vector<Tensor>& in, size_t from, Has has) {
 }
 
 Tensor modulated(const Tensor& x, const Tensor& shift, const Tensor& scale, double eps) {
-  return at::addcmul(shift, normalised(x, eps), 1 + scale).to(x.scalar_type());
+  return modulate(x.to(wide(x)), shift, scale, eps).to(x.scalar_type());
 }
 
 Attend::Attend(const Declare& declare, std::string name, int64_t block, const Config& c, bool cross)
@@ -63,8 +67,8 @@ Tensor Attend::attend(const Ctx& ctx, const char* suffix, kinora_seq seq, kinora
 }
 
 Tensor Attend::self(const Ctx& ctx, kinora_seq seq, const Tensor& x, const Turns& turns) const {
-  const Tensor q = rope(heads(ctx, seq, x, q_, norm_q_), turns);
-  const Tensor k = rope(heads(ctx, seq, x, k_, norm_k_), turns);
+  const auto turned = [&](const Tensor& t) { return norm_rope(t, {}, {turns.cos, turns.sin, true}, 0); };
+  const Tensor q = turned(heads(ctx, seq, x, q_, norm_q_)), k = turned(heads(ctx, seq, x, k_, norm_k_));
   return out_(ctx, attend(ctx, "", seq, seq, q, k, heads(ctx, seq, x, v_, 0), {}), seq);
 }
 
@@ -93,13 +97,13 @@ Tensor Block::operator()(const Ctx& ctx, kinora_seq seq, const Grid& grid, Tenso
   const Tensor table = ctx.value(table_).to(s.modulation.scalar_type()).unsqueeze(1);
   const auto parts = (table + s.modulation.unflatten(2, {6, -1})).unbind(2);
   const auto part = [&](size_t i) { return rows(parts[i]); };
-  const auto gated = [&](const Tensor& added, size_t gate) {
-    return at::addcmul(x.to(wide(x)), part(gate), added.to(wide(x))).to(x.scalar_type());
+  const auto with = [&](const Tensor& added, size_t gate) {
+    return gated(x.to(wide(x)), added.to(wide(x)), part(gate)).to(x.scalar_type());
   };
-  x = gated(self_.self(ctx, seq, modulated(x, part(0), part(1), eps_), s.turns), 2);
+  x = with(self_.self(ctx, seq, modulated(x, part(0), part(1), eps_), s.turns), 2);
   x = x + cross_.cross(ctx, seq, norm2_.weight ? norm2_(ctx, x, eps_) : x, s);
-  const Tensor hidden = at::gelu(up_(ctx, modulated(x, part(3), part(4), eps_), seq), "tanh");
-  return gated(down_(ctx, hidden, seq), 5);
+  const Tensor hidden = kinora::gelu(up_(ctx, modulated(x, part(3), part(4), eps_), seq), {}, Gelu::tanh);
+  return with(down_(ctx, hidden, seq), 5);
 }
 
 }  // namespace kinora::wan

@@ -41,10 +41,6 @@ Tensor Norm::operator()(const Ctx& ctx, const Tensor& x, double eps) const {
       .to(x.scalar_type());
 }
 
-Tensor normalised(const Tensor& x, double eps) {
-  return at::layer_norm(x.to(wide(x)), {x.size(-1)}, {}, {}, eps);
-}
-
 Tensor norm_across_heads(const Ctx& ctx, const Tensor& x, kinora_param weight, int64_t width, double eps) {
   if (!weight) return x;
   const Tensor w = x.to(wide(x));

@@ -50,9 +50,6 @@ class Declare {
   int64_t block_;
 };
 
-// LayerNorm without weights; the result stays in the dtype of the statistics.
-at::Tensor normalised(const at::Tensor& x, double eps);
-
 // RMSNorm over the `width` channels of all heads; x is INNER, so some may be on other ranks. weight 0: x.
 at::Tensor norm_across_heads(const Ctx& ctx, const at::Tensor& x, kinora_param weight, int64_t width,
                              double eps);

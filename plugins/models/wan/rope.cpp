@@ -20,11 +20,4 @@ Turns rope_turns(const Tensor& table, int64_t head_dim, at::ScalarType type) {
   return {angle.cos().to(type), angle.sin().to(type)};
 }
 
-Tensor rope(const Tensor& x, const Turns& turns) {
-  const Tensor pairs = x.unflatten(3, {-1, 2}), a = pairs.select(4, 0), b = pairs.select(4, 1);
-  return at::stack({a * turns.cos - b * turns.sin, a * turns.sin + b * turns.cos}, 4)
-      .flatten(3)
-      .to(x.scalar_type());
-}
-
 }  // namespace kinora::wan

@@ -18,7 +18,4 @@ struct Turns {
 };
 Turns rope_turns(const at::Tensor& table, int64_t head_dim, at::ScalarType type);
 
-// x [B, S, heads, d], turned; in x's dtype.
-at::Tensor rope(const at::Tensor& x, const Turns& turns);
-
 }  // namespace kinora::wan

@@ -1,11 +1,11 @@
-#include "core/torch/context/parallel.hpp"
+#include "kernels/torch/parallel.hpp"
 
 #include <ATen/Parallel.h>
 
-namespace kinora::core {
+namespace kinora {
 
 void in_parallel(int64_t count, int64_t grain, const std::function<void(int64_t, int64_t)>& f) {
   at::parallel_for(0, count, grain, f);
 }
 
-}  // namespace kinora::core
+}  // namespace kinora
