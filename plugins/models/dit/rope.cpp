@@ -23,11 +23,11 @@ Turns rope_turns(const Tensor& table, int64_t head_size, const std::vector<doubl
                  const Tensor& like) {
   const int64_t space = head_size / 6 * 2, sizes[] = {head_size - 2 * space, space, space};
   const int64_t columns[] = {KINORA_TOKEN_TIME, KINORA_TOKEN_ROW, KINORA_TOKEN_COL};
-  const int64_t batch = std::max(table.size(0), rate.defined() ? rate.numel() : 1);
+  const int64_t batch = std::max(table.size(0), rate.defined() ? rate.size(0) : 1);
   std::vector<Tensor> angles;
   for (size_t axis = 0; axis < 3; ++axis) {
     Tensor position = table.select(2, columns[axis]).to(at::kDouble);  // [1 or B, S]
-    if (axis == 0 && rate.defined()) position = position * rate.to(at::kDouble).reshape({-1, 1});
+    if (axis == 0 && rate.defined()) position = position * rate.to(at::kDouble);
     angles.push_back(position.expand({batch, -1}).unsqueeze(-1) *
                      frequencies(sizes[axis], scale[axis], like));
   }

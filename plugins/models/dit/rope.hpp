@@ -10,8 +10,8 @@
 namespace kinora::dit {
 
 // table: int64 [1 or B, S, KINORA_TOKEN_COLUMNS] of the tokens. scale: time, rows, columns. rate: undefined,
-// or what a time position is multiplied with, [1 or B]. -> cosines and sines [1 or B, S, 1, 1, d / 2],
-// float32, float64 if `like` is.
+// or what a time position is multiplied with, [1 or B, 1 or S]. -> cosines and sines [1 or B, S, 1, 1, d /
+// 2], float32, float64 if `like` is.
 struct Turns {
   at::Tensor cos, sin;
 };
