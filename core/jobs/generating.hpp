@@ -9,7 +9,7 @@ struct GenerateOptions {
   std::vector<std::string> prompts, format{"mp4"};
   std::string prompts_file, negative, image, video, weights, tokenizer_weights,
       guidance_convention = "diffusers";
-  std::string text_weights, device = "auto";
+  std::string text_weights, image_encoder_weights, device = "auto";
   std::vector<double> guidance_interval;
   int64_t count = 1, first = 0, seed = -1, frames = 0, height = 0, width = 0, condition_frames = 1,
           preview_every = 0, crf = 16, max_tokens = 32, threads = 0, top_k = 0;
@@ -100,6 +100,9 @@ struct GenerateOptions {
     d.option("weights", &O::weights).path().help("of a model of its own: safetensors file or folder");
     d.option("tokenizer_weights", &O::tokenizer_weights).path().help("of a tokenizer of its own");
     d.option("text_weights", &O::text_weights).path().help("of a text encoder of its own");
+    d.option("image_encoder_weights", &O::image_encoder_weights)
+        .path()
+        .help("of an image encoder of its own: the model is given its embeddings of `image`");
     d.option("max_tokens", &O::max_tokens).range(2, 4096).help("of a prompt for a text encoder of its own");
     d.option("pad_text", &O::pad_text)
         .help("a prompt is filled up to max_tokens with zeros, for a text encoder of its own");

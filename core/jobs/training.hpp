@@ -12,7 +12,7 @@ struct TrainTokenizerOptions : OptimizerOptions {
          image_share = 0, validation = 0;
   int64_t critic_start = 0;
   bool partial = false;
-  std::string last_layer, start = "random";
+  std::string last_layer, start = "random", features_weights;
   static void describe(Describe<TrainTokenizerOptions>& d) {
     d.name("train-tokenizer").help("Fits a video tokenizer to the clips by reconstruction");
     describe_optimizer(d);
@@ -59,6 +59,9 @@ struct TrainTokenizerOptions : OptimizerOptions {
     d.option("critic_learning_rate", &O::critic_learning_rate).above(0).help("constant");
     d.option("last_layer", &O::last_layer)
         .help("the decoder's last layer, by name; empty: the last parameter with conv_out in its name");
+    d.option("features_weights", &O::features_weights)
+        .path()
+        .help("of the model in `features`: a file or a folder");
     d.option("image_share", &O::image_share)
         .range(0, 1)
         .help("share of microbatches whose samples are single frames");
@@ -75,7 +78,8 @@ struct EncodeOptions {
   double sigma_data = 0.5;
   bool pad_text = false;
   std::string text_weights = "asset:minilm/model.safetensors", tokenizer_weights, scale = "channel",
-              device = "auto";
+              device = "auto", image_encoder_weights;
+  std::vector<std::string> signals;
   static void describe(Describe<EncodeOptions>& d) {
     d.name("encode").help(
         "Caches latents and text embeddings of the clips, so that training does not compute them");
@@ -113,6 +117,14 @@ struct EncodeOptions {
         .help(
             "of a tokenizer of its own: a file, a diffusers folder or one with encoder.jit and decoder.jit");
     d.option("text_weights", &EncodeOptions::text_weights).path().help("safetensors of the text encoder");
+    d.option("image_encoder_weights", &EncodeOptions::image_encoder_weights)
+        .path()
+        .help("of `image_encoder`: a file or a folder");
+    d.option("signals", &EncodeOptions::signals)
+        .help(
+            "numbers, or lists of numbers, of each clip's JSON that are cached by name, for example "
+            "[\"fps\", "
+            "\"camera\"]; clips without one are left out and counted");
     d.option("device", &EncodeOptions::device)
         .help("of tokenizer and text encoder; auto: the first GPU, else the CPU; cpu, cuda, cuda:1");
     d.option("threads", &EncodeOptions::threads).range(0, 4096).help("of tensor operations; 0: one a core");

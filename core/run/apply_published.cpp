@@ -12,21 +12,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool reads_text(const ComponentSpec& spec) {
+bool reads(const ComponentSpec& spec, const char* name) {
   return std::any_of(spec.inputs.begin(), spec.inputs.end(),
-                     [](const TensorSpec& t) { return t.name == "input_ids"; });
+                     [&](const TensorSpec& t) { return t.name == name; });
 }
+bool reads_text(const ComponentSpec& spec) { return reads(spec, "input_ids"); }
+bool reads_pictures(const ComponentSpec& spec) { return reads(spec, "image") && !reads(spec, "latent"); }
 
 std::vector<const char*> parts_for(const ComponentSpec& spec) {
   if (spec.kind == "tokenizer") return {"vae"};
   if (reads_text(spec)) return {"text_encoder"};
+  if (reads_pictures(spec)) return {"image_encoder"};
   return {"transformer", "unet"};
 }
 
 }  // namespace
 
 const char* published_stem(const ComponentSpec& spec) {
-  return reads_text(spec) ? "model" : "diffusion_pytorch_model";
+  return reads_text(spec) || reads_pictures(spec) ? "model" : "diffusion_pytorch_model";
 }
 
 fs::path published_part(const fs::path& given, const ComponentSpec& spec) {

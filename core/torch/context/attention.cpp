@@ -153,6 +153,7 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
     const VisibleGroups all{1, q.size(1), k.size(1), {0, q.size(1), {}}, {0, k.size(1), {}}};
     return attend_groups(q, k, v, how.scale, all, shared);
   }
+  if (k_table.is_meta()) return at::empty_like(q);  // a model's own table: who sees whom is not known there
   // Shared keys of a packed row belong to samples, not to frames: of the rule only SAMPLE holds.
   const bool theirs = how.q_seq && !how.kv_seq;
   const Frames mine = theirs ? Frames() : rule;

@@ -32,7 +32,10 @@ kinora_param MeterLink::parameter(const kinora_param_spec& s) {
 
 int64_t MeterLink::tokens(kinora_seq seq, int64_t otherwise) const {
   const auto it = sequences_.find(seq);
-  return it == sequences_.end() ? otherwise : it->second.frames * it->second.space;
+  if (it == sequences_.end()) return otherwise;
+  int64_t n = 0;
+  for (const auto& video : it->second) n += video.tokens();
+  return n;
 }
 
 at::Tensor MeterLink::linear(const at::Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) {
@@ -48,28 +51,48 @@ at::Tensor MeterLink::linear(const at::Tensor& x, kinora_param w, kinora_param b
   return y;
 }
 
-int64_t MeterLink::keys(const kinora_attention& how, const at::Tensor& k) const {
-  int64_t out = tokens(how.kv_seq, k.size(1));
-  if (const auto it = sequences_.find(how.kv_seq); it != sequences_.end()) {
-    if (how.over == KINORA_OVER_SPACE) out = it->second.space;
-    if (how.over == KINORA_OVER_TIME) out = it->second.frames;
+double MeterLink::pairs(const kinora_attention& how, int64_t queries, int64_t keys) const {
+  const auto known = sequences_.find(how.kv_seq), asking = sequences_.find(how.q_seq);
+  const auto beside = borrow<at::Tensor>(how.k_shared), table = borrow<at::Tensor>(how.k_table);
+  const int64_t asked = tokens(how.q_seq, queries);
+  double out = beside.defined() ? static_cast<double>(asked * beside.size(1)) : 0;
+  if (known != sequences_.end()) {
+    for (const auto& v : known->second) {
+      const int64_t seen = how.over == KINORA_OVER_SPACE  ? v.space
+                           : how.over == KINORA_OVER_TIME ? v.frames
+                                                          : v.tokens();
+      const int64_t its = asking == known || known->second.size() > 1 ? v.tokens() : asked;
+      out += static_cast<double>(its * seen);
+    }
+    return out;
   }
-  const auto shared = borrow<at::Tensor>(how.k_shared);
-  return shared.defined() ? out + shared.size(1) : out;
+  if (!table.defined() || asking == sequences_.end()) return out + static_cast<double>(asked * keys);
+  // Texts of a packed row, each for its video; on the meta device, where a table says nothing, of one length.
+  const auto n = static_cast<int64_t>(asking->second.size());
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t its =
+        table.is_meta() ? keys / n : table[0].select(1, KINORA_TOKEN_SAMPLE).eq(i).sum().item<int64_t>();
+    out += static_cast<double>(asking->second[static_cast<size_t>(i)].tokens() * its);
+  }
+  return out;
 }
 
 at::Tensor MeterLink::attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                 const kinora_attention& how) {
   if (!pass().again)
-    flops_.attention[how.name] += 2.0 * static_cast<double>(q.size(0) * tokens(how.q_seq, q.size(1))) *
-                                  static_cast<double>(keys(how, k)) *
+    flops_.attention[how.name] += 2.0 * static_cast<double>(q.size(0)) * pairs(how, q.size(1), k.size(1)) *
                                   static_cast<double>(cut_ * q.size(2) * (q.size(3) + v.size(3)));
   return next.attention(q, k, v, how);
 }
 
 at::Tensor MeterLink::sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) {
   auto out = next.sequence(x, spec, seq);
-  sequences_[seq] = {spec.frames, spec.rows * spec.cols};
+  auto& videos = sequences_[seq] = {{spec.frames, spec.rows * spec.cols}};
+  if (spec.n_samples > 0) videos.clear();
+  for (uint64_t i = 0; i < spec.n_samples; ++i) {
+    const auto* size = spec.sizes + 3 * i;
+    videos.push_back({size[0], size[1] * size[2]});
+  }
   return out;
 }
 
@@ -111,7 +134,7 @@ Flops MetaNetwork::metered(F&& call) {
 Flops MetaNetwork::forward(const NamedTensors& inputs) {
   NamedTensors shapes;
   for (const auto& [name, t] : inputs)
-    if (t.defined()) shapes[name] = on_meta(t);
+    if (t.defined()) shapes[name] = name == "sizes" || name == "grid" || name == "position" ? t : on_meta(t);
   return metered([&] { network_.forward(shapes); });
 }
 

@@ -13,8 +13,8 @@ namespace kinora::core {
 // A multiplication with its addition is 2. By name: the weight's parameter, the attention's own name.
 //   linear       2 rows in out
 //   attention    2 S L heads (d_qk + d_v), that is 2 * 2 S L D: every query with every key of its `over`,
-//   also those that the
-//                run's visibility rule or a text mask hides
+//                also those that the run's visibility rule or a text mask hides; of a packed row its own
+//                video's keys only
 //   convolution  2 outputs kernel in_channels / groups, of the convolutions besides, on the meta device only
 // Norms, activations, positions, modulation and softmax are not counted.
 struct Flops {
@@ -49,15 +49,17 @@ class MeterLink final : public kinora::Link<at::Tensor> {
     int64_t out, in;
     bool column;
   };
-  struct Geometry {
+  struct Video {
     int64_t frames, space;
+    int64_t tokens() const { return frames * space; }
   };
   // Tokens of a sequence in one process, or what a shared tensor has.
   int64_t tokens(kinora_seq seq, int64_t otherwise) const;
-  int64_t keys(const kinora_attention& how, const at::Tensor& k) const;
+  // Queries with keys, of one row of the batch.
+  double pairs(const kinora_attention& how, int64_t queries, int64_t keys) const;
   Flops flops_;
   std::map<kinora_param, Weight> weights_;
-  std::map<kinora_seq, Geometry> sequences_;
+  std::map<kinora_seq, std::vector<Video>> sequences_;  // one video, or those of a packed row
   int64_t cut_ = 1;  // how many ranks share the heads: what the last COLUMN weight was cut into
 };
 
@@ -81,7 +83,8 @@ class MetaNetwork {
  public:
   MetaNetwork(const Component& component, const Options& options);
   Network& network() { return network_; }
-  // `inputs`: shapes and dtypes count, numbers do not.
+  // `inputs`: shapes and dtypes count, numbers do not, but for those that say how large something is
+  // (`sizes`, `grid`, `position`).
   Flops forward(const NamedTensors& inputs);
   Flops encode(const at::Tensor& video, at::Tensor* latent = nullptr);
   Flops decode(const at::Tensor& latent);

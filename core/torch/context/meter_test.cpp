@@ -93,6 +93,41 @@ TEST(Meter, IsTheSameOnARealModelAndCountsNoRecomputation) {
   EXPECT_EQ(meter.flops().total(), dit.linear(1, 2 * 2 * 3, 3) + dit.attention(1, 2 * 2 * 3, 3));
 }
 
+// Three videos in a row: each sees itself and its own text, in the real model as on the meta device.
+TEST(Meter, CountsAPackedRowInClosedForm) {
+  const json given = {{"in_channels", 4}, {"out_channels", 4}, {"layers", 2},    {"heads", 2},
+                      {"head_size", 12},  {"text_size", 10},   {"adaln_lora", 8}};
+  const double D = 24, L = 5, layers = 2;
+  struct Size {
+    double F, space;
+    double tokens() const { return F * space; }
+  };
+  const std::vector<Size> tokens = {{3, 6}, {1, 2}, {2, 3}};
+  const NamedTensors in{
+      {"latent", at::randn({1, 4, 3 * 24 + 8 + 2 * 12}, at::kDouble)},
+      {"sizes", at::tensor({3, 4, 6, 1, 2, 4, 2, 2, 6}, at::kLong).view({3, 3})},
+      {"timestep", at::rand({3}, at::kDouble)},
+      {"text", at::randn({3, 5, 10}, at::kDouble)},
+      {"text_mask", at::tensor({1, 1, 0, 0, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0}).view({3, 5})}};
+  for (const char* id : {"model/dit", "model/stdit"}) {
+    const Made made(id, given);
+    MeterLink meter;
+    Network net(made.component, made.options, {.dtype = at::kDouble}, {meter.get()});
+    net.forward(in);
+    const Flops f = MetaNetwork(made.component, made.options).forward(in);
+    double full = 0, cross = 0, space = 0, time = 0, all = 0;
+    for (const auto& s : tokens) {
+      full += s.tokens() * s.tokens(), cross += s.tokens() * L, all += s.tokens();
+      space += s.tokens() * s.space, time += s.tokens() * s.F;
+    }
+    const bool factorised = std::string(id) == "model/stdit";
+    EXPECT_EQ(f.attention_total(), layers * 4 * D * (full + cross + (factorised ? space + time : 0))) << id;
+    EXPECT_EQ(f.linear.at("x_embedder.weight"), 2 * all * 16 * D);
+    EXPECT_EQ(meter.flops().attention, f.attention);
+    EXPECT_EQ(meter.flops().linear, f.linear);
+  }
+}
+
 // [ci, T, H, W] by kernels of 3 x 3 x 3: each output is 27 ci products.
 TEST(Meter, CountsConvolutions) {
   const ConvolutionMeter meter;
@@ -108,9 +143,18 @@ TEST(Meter, CountsATokenizersConvolutions) {
   Tensor latent;
   const auto small = net.encode(meta({1, 3, 9, 64, 64}), &latent),
              large = net.encode(meta({1, 3, 9, 64, 128}));
-  EXPECT_GT(small.convolution, 2.0 * 9 * 192 * 32 * 3 * 16 * 16) << "the first layer alone";
+  // 3 latent frames of 16 x 16 patches of 3 x 64 numbers, then of 8 x 8; 32, 64 and 64 channels.
+  constexpr double fine = 3 * 16 * 16, coarse = 3 * 8 * 8;
+  const auto factorised = [](double in, double out) { return 2 * out * (9 * in + 3 * out); };
+  const auto resnet = [&](double in, double out) { return factorised(in, out) + factorised(out, out); };
+  const double resampling = 2 * 9 * 64 * 64;
+  EXPECT_EQ(small.convolution,
+            fine * (factorised(192, 32) + resnet(32, 64)) +
+                coarse * (resampling + resnet(64, 64) + 2 * resnet(64, 64) + factorised(64, 8)));
   EXPECT_EQ(large.convolution, 2 * small.convolution);
-  EXPECT_GT(net.decode(latent).convolution, large.convolution / 2) << "a decoder has one layer more a level";
+  EXPECT_EQ(net.decode(latent).convolution,
+            coarse * (factorised(8, 64) + 2 * resnet(64, 64) + 2 * resnet(64, 64)) +
+                fine * (resampling + resnet(64, 32) + resnet(32, 32) + factorised(32, 192)));
 }
 
 // A model that asks for a number, which the meta device has not.

@@ -24,10 +24,11 @@ const ComponentUse& loss_of(const JobContext& context) {
   return *context.need_upstream("train").component("loss");
 }
 
-// Where the text encoder's slots are: this job, or the job that encoded the training set.
-const JobSpec* text_source(const JobContext& context) {
-  if (context.spec().component("text")) return &context.spec();
-  return context.upstream("encode");
+// Where the slots of a text or image encoder are: this job, or the job that encoded the training set.
+const JobSpec* source_of(const JobContext& context, const char* slot) {
+  if (context.spec().component(slot)) return &context.spec();
+  const JobSpec* encode = context.upstream("encode");
+  return encode && encode->component(slot) ? encode : nullptr;
 }
 
 at::Tensor frames_in(const JobContext& context, const std::filesystem::path& file, int64_t count,
@@ -74,8 +75,10 @@ Generator::Generator(JobContext& context, const GenerateOptions& options)
           of_codes() ? "codes" : "latents", tokenizer_part_.use->id, of_codes() ? "latents" : "codes");
   of_codes() ? open_next_token() : open_denoising();
   model_.load(model_part_.weights);
-  if (const JobSpec* source = text_source(context); source && takes("text"))
+  if (const JobSpec* source = source_of(context, "text"); source && takes("text"))
     text_ = std::make_unique<TextEncoder>(context, *source, device_);
+  if (const JobSpec* source = source_of(context, "image_encoder"); source && takes("image"))
+    image_ = std::make_unique<ImageEncoder>(context, *source, ChainOptions{.device = device_});
 }
 
 void Generator::open_denoising() {
@@ -183,6 +186,14 @@ void Generator::give_text(const Wish& wish, Conditions& with, Conditions& none) 
   }
 }
 
+void Generator::give_image(const Wish& wish, Conditions& with, Conditions& none) {
+  const auto& file = wish.image.empty() ? wish.video : wish.image;
+  if (!image_ || file.empty()) return;
+  const auto info = tokenizer_->info();
+  const at::Tensor frame = frames_in(context_, file, 1, shape_[2] * info.height, shape_[3] * info.width)[0];
+  with["image"] = none["image"] = (*image_)(frame).unsqueeze(0);
+}
+
 int64_t Generator::extra_channels() const {
   return model_part_.use->options.values().value("in_channels", shape_[0]) - shape_[0];
 }
@@ -272,6 +283,7 @@ Generator::Made Generator::decoded(const Wish& wish, Progress& progress) {
 Generator::Made Generator::denoised(const Wish& wish, Progress& progress, const Preview& preview) {
   Conditions with, none;
   give_text(wish, with, none);
+  give_image(wish, with, none);
   const auto given = given_frames(wish);
   give_channels(given, wish, with);
   give_channels(given, wish, none);

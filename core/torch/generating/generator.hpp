@@ -8,6 +8,7 @@
 #include "core/torch/context/parallelism.hpp"
 #include "core/torch/generating/frame_condition.hpp"
 #include "core/torch/generating/guidance.hpp"
+#include "core/torch/generating/image_encoder.hpp"
 #include "core/torch/generating/next_token.hpp"
 #include "core/torch/generating/parts.hpp"
 #include "core/torch/generating/text_encoder.hpp"
@@ -70,6 +71,8 @@ class Generator {
   // normalised; or their codes [1, t, h, w].
   at::Tensor encoded(const std::filesystem::path& file, int64_t count);
   void give_text(const Wish& wish, Conditions& with, Conditions& none);
+  // The picture's embeddings, of both predictions.
+  void give_image(const Wish& wish, Conditions& with, Conditions& none);
   std::optional<FrameCondition> given_frames(const Wish& wish);
   // Input channels of the model besides the latent's: what is given with it.
   int64_t extra_channels() const;
@@ -92,6 +95,7 @@ class Generator {
   std::unique_ptr<KvCacheLink> cache_;
   Network model_;
   std::unique_ptr<TextEncoder> text_;     // null: the model has no text
+  std::unique_ptr<ImageEncoder> image_;   // null: the model reads no image, or none is encoded
   std::unique_ptr<Denoising> denoising_;  // one of these two
   std::unique_ptr<NextToken> next_token_;
 };

@@ -4,14 +4,18 @@
 
 #include "core/io/atomic_file.hpp"
 #include "core/jobs/training.hpp"
+#include "core/log.hpp"
 #include "core/run/cancel.hpp"
 #include "core/torch/context/network.hpp"
+#include "core/torch/generating/image_encoder.hpp"
 #include "core/torch/generating/parts.hpp"
 #include "core/torch/generating/text_encoder.hpp"
 #include "core/torch/jobs/jobs.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/latents.hpp"
+#include "core/torch/media/signals.hpp"
 #include "core/torch/tensors/device.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
 
 namespace kinora::core {
 namespace {
@@ -60,14 +64,25 @@ void run_encode(JobContext& context) {
       context, part_of(context, "tokenizer", "tokenizer_weights", "train-tokenizer"), {.device = device});
   const bool codes = tokenizer->info().discrete != 0;
   TextEncoder text(context, context.spec(), device);
+  std::optional<ImageEncoder> image;
+  if (context.spec().component("image_encoder"))
+    image.emplace(context, context.spec(), ChainOptions{.device = device});
+  Signals signals(options.signals, options.every);
   LatentCacheWriter cache(context.folder() / "latents.h5",
                           nlohmann::json{{"job", context.spec().name}}.dump());
   Statistics statistics;
   LatentFacts facts;
   Progress progress(context.spec().name, clips.size(), "clips");
-  int64_t windows = 0, too_short = 0;
+  int64_t windows = 0, too_short = 0, without_signal = 0;
+  std::string why;
   const int64_t stride = options.stride > 0 ? options.stride : options.frames;
   for (int64_t i = 0; i < clips.size(); ++i) {
+    const auto given = signals.of(clips.facts(i), why);
+    if (!given) {
+      ++without_signal;
+      log_warn("{}: clip {} is left out: {}", context.spec().name, clips.key(i), why);
+      continue;
+    }
     const at::Tensor frames = clips.try_frames(i);
     if (!frames.defined()) continue;
     if (frames.size(0) < options.frames) {
@@ -82,12 +97,17 @@ void run_encode(JobContext& context) {
       if (!codes) statistics.add(latent);
       facts.shape = latent.sizes().vec();
       facts.text_size = embedding.size(1);
-      cache.add(clips.key(i) + "@" + std::to_string(first),
-                {{codes ? "codes" : "latent", latent}, {"text", embedding}});
+      NamedTensors tensors = *given;
+      tensors.insert({{codes ? "codes" : "latent", latent}, {"text", embedding}});
+      if (image) tensors["image"] = (*image)(frames[first]);
+      cache.add(clips.key(i) + "@" + std::to_string(first), tensors);
       ++windows;
     }
     progress.update(i + 1, std::to_string(windows) + " windows");
   }
+  if (windows == 0 && without_signal > 0)
+    raise(KINORA_DATA, "job '{}': no clip is of use, and of {} {} lack a signal, the last one because {}",
+          context.spec().name, clips.size(), without_signal, why);
   if (windows == 0) throw clips.none_usable(too_short, options.frames);
   facts.scale.sigma_data = options.sigma_data;
   if (!codes) {
@@ -103,6 +123,7 @@ void run_encode(JobContext& context) {
                           {"clips", clips.size()},
                           {"too_short", too_short},
                           {"failed", clips.failed()},
+                          {"without_signal", without_signal},
                           {"latent_shape", facts.shape},
                           {"bytes", std::filesystem::file_size(context.folder() / "latents.h5")}});
 }

@@ -12,6 +12,7 @@
 #include "core/torch/context/instances.hpp"
 #include "core/torch/context/noise.hpp"
 #include "core/torch/jobs/video_jobs_testing.hpp"
+#include "core/torch/media/clip_image.hpp"
 #include "core/torch/media/latents.hpp"
 #include "core/torch/training/perceptual.hpp"
 #include "tests/support/oracle.hpp"
@@ -227,6 +228,41 @@ TEST(TokenizerTuning, OfADiscreteTokenizerReachesTheEncoder) {
   const auto before = read_tensors(run->folder() / "start.safetensors"),
              after = read_tensors(run->of("tokenizer") / "weights.safetensors");
   for (const auto& [name, t] : before) EXPECT_GT(worst(t, after.at(name)), 0) << name;
+}
+
+// Of two clips the covariances have rank one, u u^T and v v^T, and tr (S1^1/2 S2 S1^1/2)^1/2 is |u . v|.
+TEST(TokenizerTuning, ReportsTheFrechetDistanceOfAFeatureModel) {
+  const std::string features =
+      "features = { use = 'clip-vision', hidden_size = 8, intermediate_size = 12, num_hidden_layers = 2, "
+      "num_attention_heads = 2, image_size = 14, patch_size = 7 }\n";
+  const auto run = training(features + "features_weights = 'FOLDER/features.safetensors'\n");
+  const auto model = run->network("tokenizer", "features");
+  ScratchRun::save(*model, run->folder() / "features.safetensors");
+  const json summary = trained(*run);
+  const at::NoGradGuard off;
+  const auto network = run->network("tokenizer", "tokenizer");
+  network->load(run->of("tokenizer") / "weights.safetensors");
+  std::vector<Tensor> seen, made;
+  for (const char* key : {"a", "c"}) {
+    const auto of = [&](const Tensor& video) {
+      std::vector<Tensor> all;
+      for (const auto& frame : frames_of(video).unbind(0))
+        all.push_back(model->forward({{"image", clip_image(frame, 14)}}).at(1));
+      return at::cat(all).mean(0).to(at::kDouble);
+    };
+    const Tensor video = clip(key).narrow(1, 0, kFrames).unsqueeze(0);
+    seen.push_back(of(video));
+    made.push_back(of(network->decode(network->encode(video)).clamp(-1, 1)));
+  }
+  const Tensor u = (seen[0] - seen[1]) / std::sqrt(2.), v = (made[0] - made[1]) / std::sqrt(2.),
+               apart = (seen[0] + seen[1] - made[0] - made[1]) / 2;
+  const double want =
+      (apart.square().sum() + u.square().sum() + v.square().sum() - 2 * u.dot(v).abs()).item<double>();
+  EXPECT_GT(want, 1e-3);
+  expect_near(summary, "frechet_distance", want, 1e-3);
+  EXPECT_THAT(failure(*training(features)), HasSubstr("say where its weights are: features_weights"));
+  EXPECT_THAT(failure(*training("features = 'minilm'\nfeatures_weights = 'x'\n")),
+              HasSubstr("reads neither 'video' nor an 'image'"));
 }
 
 TEST(TokenizerStart, TakesWhatFitsAndSaysWhatDoesNot) {

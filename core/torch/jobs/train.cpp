@@ -51,7 +51,8 @@ class ModelTraining {
         network_(model_, context.spec().component("model")->options,
                  {.seed = seed_, .device = device_, .dtype = parallel_.parameter_dtype(), .lora = lora_of(o)},
                  links()),
-        objective_(loss_, network_, *model_.spec, parallel_.parameter_dtype(), parallel_.dtype(), device_),
+        objective_(loss_, network_, *model_.spec, parallel_.parameter_dtype(), parallel_.dtype(), device_,
+                   signals_of(context.spec().component("model")->options)),
         batches_([this](int64_t first, int64_t count) { return drawn(first, count); }, device_,
                  o.prefetch ? cuda_library(device_) : nullptr) {
     if (!o.adapter.empty()) network_.load_adapter(o.adapter);

@@ -15,6 +15,7 @@
 #include "core/torch/training/tokenizer_start.hpp"
 #include "core/torch/training/trainer.hpp"
 #include "core/torch/training/validation.hpp"
+#include "core/torch/training/video_features.hpp"
 
 namespace kinora::core {
 namespace {
@@ -46,6 +47,7 @@ class TokenizerTraining {
         network_(context.open_slot("tokenizer"), context.spec().component("tokenizer")->options,
                  {.seed = seed_, .device = device_, .dtype = parallel_.parameter_dtype()}, parallel_.links()),
         objective_(context, network_, o) {
+    if (context.spec().component("features")) features_.emplace(context);
     if (context.spec().component("critic")) critic_.emplace(context, network_, parallel_, o, device_);
     find_clips();
   }
@@ -135,18 +137,20 @@ class TokenizerTraining {
     return {terms.all, terms.figures, {}};
   }
 
-  // Reconstructs the start of a few clips, held-out ones if there are; leaves pictures of the first and
-  // returns the mean qualities.
+  // Reconstructs the start of a few clips, held-out ones if there are, with a feature model of all of them;
+  // leaves pictures of the first and returns the mean qualities.
   json evaluate() {
     const at::NoGradGuard off;
     std::filesystem::create_directories(context_.folder() / "samples");
     const auto& which = held_out_.empty() ? usable_ : held_out_;
     const size_t n = std::min<size_t>(which.size(), 8);
     std::map<std::string, double> sum;
-    for (size_t i = 0; i < n; ++i) {
+    for (size_t i = 0; i < (features_ ? which.size() : n); ++i) {
       const at::Tensor video =
           video_of(clips_.frames(which[i]), 0, options_.frames).to(device_, parallel_.parameter_dtype());
       const at::Tensor made = objective_.reconstruct(video);
+      if (features_) features_->add(video.cpu(), made.cpu());
+      if (i >= n) continue;
       for (const auto& [name, value] : objective_.quality(made, video))
         sum[name] += value / static_cast<double>(n);
       if (i < 4) {
@@ -156,6 +160,8 @@ class TokenizerTraining {
                     context_.folder() / "samples" / ("reconstruction_" + std::to_string(i) + ".png"));
       }
     }
+    if (const auto distance = features_ ? features_->distance() : std::nullopt)
+      sum["frechet_distance"] = *distance;
     return sum;
   }
 
@@ -168,6 +174,7 @@ class TokenizerTraining {
   Network network_;
   TokenizerObjective objective_;
   std::optional<TokenizerCritic> critic_;
+  std::optional<ReconstructionFeatures> features_;
   std::vector<int64_t> usable_, held_out_;  // clips that are whole and long enough
   int64_t too_short_ = 0;
 };

@@ -27,8 +27,9 @@ inline const std::map<std::string, std::string> kClips = {  // keys of the shard
 inline const std::map<std::string, std::string> kCaptions = {
     {"a", "red sea"}, {"b", "blue"}, {"c", "blue sea red"}, {"d", "sea"}};
 
-// Four clips: a and c have 16 frames, d has 6, and b is no video at all.
-inline void write_shard(const ScratchRun& run) {
+// Four clips: a and c have 16 frames, d has 6, and b is no video at all. facts: JSON of some of them.
+using Facts = std::map<std::string, json>;
+inline void write_shard(const ScratchRun& run, const Facts& facts = {}) {
   const fs::path from = run.folder() / "fields";
   fs::create_directories(from);
   fs::create_directories(run.of("shards"));
@@ -36,10 +37,10 @@ inline void write_shard(const ScratchRun& run) {
     fs::copy_file(fs::path(KINORA_TEST_DATA) / file, from / (key + ".mp4"));
   std::ofstream(from / "b.mp4") << std::string(5000, 'x');
   for (const auto& [key, text] : kCaptions) std::ofstream(from / (key + ".txt")) << text;
-  const std::string command = fmt::format(
-      "cd '{}' && tar --format=ustar -cf '{}/shard-000000.tar' a.mp4 a.txt b.mp4 b.txt c.mp4 c.txt d.mp4 "
-      "d.txt",
-      from.string(), run.of("shards").string());
+  for (const auto& [key, given] : facts) std::ofstream(from / (key + ".json")) << given.dump();
+  const std::string command =
+      fmt::format("cd '{}' && tar --format=ustar -cf '{}/shard-000000.tar' a.* b.* c.* d.*", from.string(),
+                  run.of("shards").string());
   ASSERT_EQ(std::system(command.c_str()), 0);
 }
 
@@ -72,10 +73,11 @@ inline double worst(const at::Tensor& a, const at::Tensor& b) {
   return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
 }
 
-inline std::unique_ptr<ScratchRun> prepared(const std::map<std::string, std::string>& more = {}) {
+inline std::unique_ptr<ScratchRun> prepared(const std::map<std::string, std::string>& more = {},
+                                            const Facts& facts = {}) {
   auto run = std::make_unique<ScratchRun>(more);
   EXPECT_EQ(run->problems(), "");
-  write_shard(*run);
+  write_shard(*run, facts);
   ScratchRun::save(*run->network("tokenizer", "tokenizer"), run->of("tokenizer") / "weights.safetensors");
   ScratchRun::save(*run->network("latents", "text"), run->folder() / "text.safetensors");
   ScratchRun::save(*run->network("dit", "model"), run->of("dit") / "weights.safetensors");

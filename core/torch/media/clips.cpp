@@ -37,9 +37,14 @@ Sample Clips::sample(int64_t i) {
 
 std::string Clips::caption(int64_t i) { return std::string(sample(i).text("txt").value_or("")); }
 
+json Clips::facts(int64_t i) {
+  auto facts = json::parse(sample(i).text("json").value_or("null"), nullptr, false);
+  return facts.is_discarded() ? json() : facts;
+}
+
 double Clips::fps() {
-  const json facts = json::parse(sample(0).text("json").value_or("{}"), nullptr, false);
-  return facts.is_object() ? facts.value("fps", 24.0) : 24.0;
+  const json first = facts(0);
+  return first.is_object() ? first.value("fps", 24.0) : 24.0;
 }
 
 at::Tensor Clips::frames(int64_t i) {

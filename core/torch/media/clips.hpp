@@ -21,6 +21,8 @@ class Clips {
   int64_t size() const { return static_cast<int64_t>(index_.size()); }
   const std::string& key(int64_t i) const { return index_[static_cast<size_t>(i)].key; }
   std::string caption(int64_t i);
+  // The clip's JSON; null if it has none.
+  json facts(int64_t i);
   // Frames a second of the first clip; 24 if it does not say.
   double fps();
   // uint8 [T, H, W, 3], RGB. Shared with the cache: do not write.

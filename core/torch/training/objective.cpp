@@ -21,7 +21,19 @@ bool of_one_shape(const std::vector<at::Tensor>& all) {
 
 }  // namespace
 
-const TensorSpec* Objective::input(const std::string& name) const { return named(model_.inputs, name); }
+std::set<std::string> signals_of(const Options& model) {
+  std::set<std::string> out;
+  const auto given = model.values().find("signals");
+  if (given == model.values().end() || !given->is_array()) return out;
+  for (const auto& signal : *given)
+    if (signal.is_string())
+      out.insert(signal.get<std::string>().substr(0, signal.get<std::string>().find(':')));
+  return out;
+}
+
+bool Objective::takes(const std::string& name) const {
+  return named(model_.inputs, name) || signals_.count(name) != 0;
+}
 
 NamedTensors Objective::batch(const std::vector<LatentData::Item>& items,
                               const at::Tensor& without_text) const {
@@ -51,7 +63,7 @@ NamedTensors Objective::cpu_batch(const std::vector<LatentData::Item>& items,
   }
   for (const auto& [name, tensor] : first.more) {
     const bool codes = name == "codes";
-    if (!codes && !input(name)) continue;
+    if (!codes && !takes(name)) continue;
     const auto all = every([&, key = name](const auto& i) {
       const auto it = i.more.find(key);
       if (it == i.more.end())
@@ -60,7 +72,7 @@ NamedTensors Objective::cpu_batch(const std::vector<LatentData::Item>& items,
     });
     if (of_one_shape(all)) {
       out[name] = at::stack(all);
-    } else if (input(name + "_mask") && tensor.dim() == 2) {
+    } else if (takes(name + "_mask") && tensor.dim() == 2) {
       auto padded = batch_text(all);
       out[name] = padded.text;
       out[name + "_mask"] = padded.mask;
@@ -89,7 +101,7 @@ NamedTensors Objective::inputs(const NamedTensors& batch, const at::Tensor& leve
     in["timestep"] = made.timestep;
   }
   if (latent != batch.end()) in["latent"] = in["latent"].to(stream_);
-  std::erase_if(in, [&](const auto& named) { return !input(named.first); });
+  std::erase_if(in, [&](const auto& named) { return !takes(named.first); });
   return in;
 }
 

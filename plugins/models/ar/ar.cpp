@@ -29,6 +29,10 @@ Ar::Ar(const Options& given, const Ctx& ctx) : options_(checked(given)) {
 
 Ar::Input Ar::input(const Named<Tensor>& in) const {
   const auto& c = options_;
+  if (in.has("sizes"))
+    refuse(
+        "packed rows (`sizes`) are not supported: a code's place is counted from the beginning of its row; "
+        "give videos of one size as codes [B, t, h, w]");
   Tensor codes = in["codes"];
   const bool video = codes.dim() == 4;
   if (!at::isIntegralType(codes.scalar_type(), false) || (!video && codes.dim() != 2) || codes.numel() == 0)

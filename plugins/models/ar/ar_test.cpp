@@ -180,6 +180,8 @@ TEST(ArInputs, ThatDoNotFitAreRefused) {
   EXPECT_THAT(with({{"codes", one * 9}, {"grid", grid}}),
               HasSubstr("from 9 to 9 are given, vocab_size is 9"));
   EXPECT_THAT(with({{"codes", one}}), HasSubstr("need `grid`"));
+  EXPECT_THAT(with({{"codes", one}, {"sizes", at::ones({1, 3}, at::kLong)}}),
+              HasSubstr("packed rows (`sizes`) are not supported"));
   EXPECT_THAT(with({{"codes", one}, {"grid", grid}, {"position", at::full({1}, 12, at::kLong)}}),
               HasSubstr("codes 12 to 12 are not in a video of 12"));
   EXPECT_THAT(with({{"codes", one}, {"grid", grid}, {"position", at::full({1}, 3, at::kLong)}}),

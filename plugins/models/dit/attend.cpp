@@ -57,11 +57,12 @@ CrossAttend::CrossAttend(const Declare& declare, const std::string& name, int64_
                          2 * c.head_size)) {}
 
 Tensor CrossAttend::operator()(const Ctx& ctx, kinora_seq seq, const Tensor& x, const Tensor& text,
-                               const Tensor& mask) const {
+                               const Tensor& mask, const Tensor& table) const {
   const Tensor q = ctx.linear(x, q_, 0, seq).unflatten(2, {-1, group_, head_size_});
   const Tensor kv = ctx.linear(text, kv_, 0, 0).unflatten(2, {-1, 2, head_size_});
   Attention<Tensor> how;
   how.kv_valid = mask;
+  how.k_table = table;
   const auto seen = norm_rope_qkv(kv, {}, weight(ctx, norm_k_, kv), {}, epsilon_);
   return attend(ctx, seq, norm_rope(q, weight(ctx, norm_q_, q), {}, epsilon_), seen.k, seen.v, how);
 }

@@ -45,9 +45,9 @@ class SelfAttend : Attend {
 class CrossAttend : Attend {
  public:
   CrossAttend(const Declare& declare, const std::string& name, int64_t block, const Config& c);
-  // text [B, L, text_size]; mask [B, L] bool, undefined: all.
+  // text [B, L, text_size]; mask [B, L] bool, undefined: all; table [1, L, ...], of a packed row.
   at::Tensor operator()(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const at::Tensor& text,
-                        const at::Tensor& mask) const;
+                        const at::Tensor& mask, const at::Tensor& table) const;
 
  private:
   kinora_param q_, kv_;

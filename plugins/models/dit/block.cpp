@@ -32,7 +32,7 @@ Tensor Layer::operator()(const Ctx& ctx, kinora_seq seq, Tensor x, const Shared&
   x = gated(x, full_(ctx, seq, modulate(x, rows), s.turns[0]), rows);
   if (cross_) {
     rows = rows_of(ctx, seq, parts, 3);
-    x = gated(x, (*cross_)(ctx, seq, modulate(x, rows), s.text, s.text_mask), rows);
+    x = gated(x, (*cross_)(ctx, seq, modulate(x, rows), s.text, s.text_mask, s.text_table), rows);
   }
   rows = rows_of(ctx, seq, parts, parts.size() - 3);
   return gated(x, mlp_(ctx, seq, modulate(x, rows)), rows);
@@ -80,7 +80,7 @@ Tensor StLayer::operator()(const Ctx& ctx, kinora_seq from, Tensor x, const Shar
     move(Over::all);
     x = gated(x, (*full_)(ctx, seq, modulate(x, rows), s.turns[all]), rows);
   }
-  if (cross_) x = gated(x, (*cross_)(ctx, seq, modulate(x, rows), s.text, s.text_mask), rows);
+  if (cross_) x = gated(x, (*cross_)(ctx, seq, modulate(x, rows), s.text, s.text_mask, s.text_table), rows);
   move(Over::time);
   x = gated(x, temporal_(ctx, seq, modulate(x, rows), s.turns[time], Over::time), rows);
   return gated(x, mlp_(ctx, seq, modulate(x, rows)), rows);

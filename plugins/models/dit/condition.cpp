@@ -12,6 +12,7 @@ std::vector<Tensor> Shared::pack() const {
   std::vector<Tensor> out{active};
   if (text.defined()) out.push_back(text);
   if (text_mask.defined()) out.push_back(text_mask);
+  if (text_table.defined()) out.push_back(text_table);
   for (const auto& t : turns) out.insert(out.end(), {t.cos, t.sin});
   return out;
 }
@@ -21,6 +22,7 @@ Shared Shared::unpack(const std::vector<Tensor>& in, size_t from, const Form& fo
   s.active = in[from++];
   if (form.text) s.text = in[from++];
   if (form.masked) s.text_mask = in[from++];
+  if (form.packed) s.text_table = in[from++];
   for (size_t i = 0; i < form.layouts; ++i, from += 2) s.turns.push_back({in[from], in[from + 1]});
   return s;
 }
@@ -59,38 +61,43 @@ Condition::Condition(const Declare& outside, const Config& c, const std::string&
 
 void Condition::refuse(const std::string& what) const { throw Error(KINORA_INVALID, id_ + ": " + what); }
 
-void Condition::operator()(const Ctx& ctx, const Named<Tensor>& in, const Tensor& x, int64_t F,
+void Condition::operator()(const Ctx& ctx, const Named<Tensor>& in, const Tensor& x, const Videos& videos,
                            Shared& to) const {
   const Tensor given = in["timestep"], t = given.dim() == 1 ? given.unsqueeze(1) : given;
-  if (t.dim() != 2 || t.size(0) != x.size(0) || (t.size(1) != 1 && t.size(1) != F))
-    refuse(c10::str("timestep has shape ", given.sizes(), ", needed is [", x.size(0), "] or [", x.size(0),
-                    ", ", F, "]"));
+  if (t.dim() != 2 || !videos.fit(t.size(0), t.size(1)))
+    refuse(c10::str("timestep has shape ", given.sizes(), ", needed is ", videos.needed("")));
   const Tensor waves = sinusoid(t, options_.width()).to(x.scalar_type());
-  Tensor sum = time_out_(ctx, at::silu(time_in_(ctx, waves)));
+  Tensor sum = videos.by_frame(time_out_(ctx, at::silu(time_in_(ctx, waves))));
   for (const auto& e : signals_)
-    if (!e.signal.tokens && in.has(e.signal.name)) sum = sum + embed(ctx, e, in[e.signal.name], x, F);
+    if (!e.signal.tokens && in.has(e.signal.name)) sum = sum + embed(ctx, e, in[e.signal.name], x, videos);
   to.active = at::silu(sum);
 
-  if (options_.cross_attention) text(in, x, to);
+  if (!options_.cross_attention) return;
+  text(in, x, videos.count(), to);
   for (const auto& e : signals_)
     if (e.signal.tokens && in.has(e.signal.name)) append(ctx, e, in[e.signal.name].to(x.scalar_type()), to);
+  if (!videos.packed()) return;
+  to.text_table = text_table(to.text, to.text_mask);
+  to.text = to.text.flatten(0, 1).unsqueeze(0);
+  to.text_mask = Tensor();
 }
 
 Tensor Condition::embed(const Ctx& ctx, const Embedded& e, const Tensor& given, const Tensor& x,
-                        int64_t F) const {
-  const auto B = x.size(0), C = e.signal.channels;
+                        const Videos& videos) const {
+  const auto C = e.signal.channels;
   Tensor v = given.to(x.scalar_type());
   if (v.dim() == 1 && C == 1) v = v.unsqueeze(1);
   if (v.dim() == 2) v = v.unsqueeze(1);
-  if (v.dim() != 3 || v.size(0) != B || (v.size(1) != 1 && v.size(1) != F) || v.size(2) != C)
-    refuse(c10::str(e.signal.name, " has shape ", given.sizes(), ", needed is [", B, ", ", C, "] or [", B,
-                    ", ", F, ", ", C, "]; tokens are declared as \"", e.signal.name, ":", C, ":tokens\""));
-  return e.second(ctx, at::silu(e.first(ctx, v)));
+  if (v.dim() != 3 || !videos.fit(v.size(0), v.size(1)) || v.size(2) != C)
+    refuse(c10::str(e.signal.name, " has shape ", given.sizes(), ", needed is ",
+                    videos.needed(", " + std::to_string(C)), "; tokens are declared as \"", e.signal.name,
+                    ":", C, ":tokens\""));
+  return videos.by_frame(e.second(ctx, at::silu(e.first(ctx, v))));
 }
 
 // No text, an all-zero text and a text of which no token may be seen are one and the same: unconditional.
-void Condition::text(const Named<Tensor>& in, const Tensor& x, Shared& to) const {
-  const auto B = x.size(0), size = options_.text_size;
+void Condition::text(const Named<Tensor>& in, const Tensor& x, int64_t B, Shared& to) const {
+  const auto size = options_.text_size;
   if (!in.has("text")) {
     to.text = at::zeros({B, 1, size}, x.options());
     return;

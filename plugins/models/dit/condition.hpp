@@ -1,6 +1,7 @@
 // What conditions every block: the noise level, the signals and the text.
 //
-// B batch, F frames of conditioning (1 or all), L text tokens, D width.
+// B batch, F frames of conditioning (1 or all), L text tokens, D width. Of a packed row of n videos B is 1, F
+// all their frames and L all their tokens of text.
 #pragma once
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "kinora/rope.hpp"
 #include "plugins/models/dit/config.hpp"
 #include "plugins/models/dit/declare.hpp"
+#include "plugins/models/dit/videos.hpp"
 
 namespace kinora::dit {
 
@@ -16,14 +18,15 @@ namespace kinora::dit {
 struct Shared {
   at::Tensor active;           // [B, F, D]: silu of the embedded noise level and signals
   at::Tensor text, text_mask;  // [B, L, text_size], [B, L] bool; undefined: none, all
-  std::vector<Turns> turns;    // of the tokens between COLUMN and ROW linears, one a layout of the stream
+  at::Tensor text_table;     // instead of the mask, of a packed row: whose a token is and whether it is seen
+  std::vector<Turns> turns;  // of the tokens between COLUMN and ROW linears, one a layout of the stream
 
   // Which of them there are.
   struct Form {
-    bool text, masked;
+    bool text, masked, packed;
     size_t layouts;
   };
-  Form form() const { return {text.defined(), text_mask.defined(), turns.size()}; }
+  Form form() const { return {text.defined(), text_mask.defined(), text_table.defined(), turns.size()}; }
   std::vector<at::Tensor> pack() const;
   static Shared unpack(const std::vector<at::Tensor>& in, size_t from, const Form& form);
 };
@@ -34,8 +37,8 @@ at::Tensor sinusoid(const at::Tensor& t, int64_t size);
 class Condition {
  public:
   Condition(const Declare& outside, const Config& c, const std::string& id);
-  // Fills `active`, `text` and `text_mask`. x: tokens, for their dtype and device. frames: of tokens.
-  void operator()(const Ctx& ctx, const Named<at::Tensor>& in, const at::Tensor& x, int64_t frames,
+  // Fills all of `to` but `turns`. x: tokens, for their dtype and device.
+  void operator()(const Ctx& ctx, const Named<at::Tensor>& in, const at::Tensor& x, const Videos& videos,
                   Shared& to) const;
 
  private:
@@ -51,8 +54,9 @@ class Condition {
   };
   static Layer layer(const Declare& declare, const std::string& name, int64_t out, int64_t in, Init init);
   at::Tensor embed(const Ctx& ctx, const Embedded& e, const at::Tensor& given, const at::Tensor& x,
-                   int64_t frames) const;
-  void text(const Named<at::Tensor>& in, const at::Tensor& x, Shared& to) const;
+                   const Videos& videos) const;
+  // text and text_mask of each video, [count, L, ...].
+  void text(const Named<at::Tensor>& in, const at::Tensor& x, int64_t count, Shared& to) const;
   void append(const Ctx& ctx, const Embedded& e, const at::Tensor& given, Shared& to) const;
   [[noreturn]] void refuse(const std::string& what) const;
 

@@ -86,7 +86,11 @@ int64_t Config::mlp() const { return std::llround(static_cast<double>(width()) *
 
 template <class Options>
 void describe(Describe<Options>& d) {
-  d.input("latent", "[B, in_channels, T, H, W]", "float");
+  d.input("latent", "[B, in_channels, T, H, W]", "float",
+          "or a packed row [1, in_channels, N], with `sizes`");
+  d.input("sizes", "[n, 3]", "int64",
+          "T, H and W of each of n videos that stand one behind the other in a packed row, N numbers a "
+          "channel; all other inputs then have n for B, and frames of all videos for [n, T / patch_time]");
   d.input("timestep", "[B] or [B, T / patch_time]", "float",
           "noise level as the network takes it, one a sample or a frame");
   d.input("text", "[B, L, text_size]", "float", "zeros, or nothing at all, for the unconditional prediction");
@@ -96,7 +100,7 @@ void describe(Describe<Options>& d) {
   d.input("camera", "[B, channels] or [B, T / patch_time, channels]", "float",
           "a signal, as is any other name of `signals`; left out: nothing is added");
   d.input("image", "[B, L, channels] or [B, channels]", "float", "a signal");
-  d.output("output", "[B, out_channels, T, H, W]", "float");
+  d.output("output", "[B, out_channels, T, H, W]", "float", "or [1, out_channels, N], as the latent");
   describe_shape(d);
   describe_conditions(d);
 }
@@ -121,7 +125,7 @@ void check(Config& c, const std::string& id) {
 }
 
 std::vector<Signal> signals_of(const Config& c, const std::string& id) {
-  const std::set<std::string> taken{"latent", "timestep", "text", "text_mask", "condition_mask"};
+  const std::set<std::string> taken{"latent", "sizes", "timestep", "text", "text_mask", "condition_mask"};
   std::vector<Signal> out;
   std::set<std::string> seen;
   for (const auto& text : c.signals) {

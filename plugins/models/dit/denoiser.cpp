@@ -6,20 +6,6 @@ namespace kinora::dit {
 
 using at::Tensor;
 
-Tensor patchify(const Tensor& x, int64_t pt, int64_t p) {
-  const auto B = x.size(0), C = x.size(1), F = x.size(2) / pt, h = x.size(3) / p, w = x.size(4) / p;
-  return x.reshape({B, C, F, pt, h, p, w, p})
-      .permute({0, 2, 4, 6, 5, 7, 3, 1})
-      .reshape({B, F * h * w, p * p * pt * C});
-}
-
-Tensor unpatchify(const Tensor& x, int64_t F, int64_t h, int64_t w, int64_t pt, int64_t p) {
-  const auto B = x.size(0), C = x.size(2) / (pt * p * p);
-  return x.reshape({B, F, h, w, p, p, pt, C})
-      .permute({0, 7, 1, 6, 2, 4, 3, 5})
-      .reshape({B, C, F * pt, h * p, w * p});
-}
-
 Denoiser::Denoiser(const Config& c, std::string id, const Ctx& ctx)
     : options_(c),
       id_(std::move(id)),
@@ -40,37 +26,37 @@ Denoiser::Denoiser(const Config& c, std::string id, const Ctx& ctx)
 }
 
 Tensor Denoiser::input(const Named<Tensor>& in) const {
-  const auto refuse = [this](const std::string& what) { throw Error(KINORA_INVALID, id_ + ": " + what); };
-  const auto& c = options_;
   Tensor x = in["latent"];
-  if (x.dim() != 5 || !x.is_floating_point())
-    refuse("latent must be a floating-point tensor [B, C, T, H, W]");
   if (in.has("condition_mask")) x = at::cat({x, in["condition_mask"].to(x.scalar_type())}, 1);
-  const auto T = x.size(2), H = x.size(3), W = x.size(4);
-  if (x.size(1) != c.in_channels)
-    refuse(
-        c10::str("latent and condition_mask have ", x.size(1), " channels, in_channels is ", c.in_channels));
-  if (T % c.patch_time || H % c.patch_space || W % c.patch_space)
-    refuse(c10::str("a latent of ", T, " x ", H, " x ", W, " does not divide into patches of ", c.patch_time,
-                    " x ", c.patch_space, " x ", c.patch_space));
-  if (c.learnable_pos_embed && (T > c.max_size[0] || H > c.max_size[1] || W > c.max_size[2]))
-    refuse(c10::str("a latent of ", T, " x ", H, " x ", W, " is larger than max_size, ", c.max_size[0], " x ",
-                    c.max_size[1], " x ", c.max_size[2], "; raise max_size"));
+  if (x.dim() > 1 && x.size(1) != options_.in_channels)
+    throw Error(KINORA_INVALID, c10::str(id_, ": latent and condition_mask have ", x.size(1),
+                                         " channels, in_channels is ", options_.in_channels));
   return x;
 }
 
-std::vector<Turns> Denoiser::turns(const Ctx& ctx, const Named<Tensor>& in,
+std::vector<Turns> Denoiser::turns(const Ctx& ctx, const Named<Tensor>& in, const Videos& videos,
                                    const std::vector<kinora_seq>& seqs, const Tensor& x) const {
   const auto& c = options_;
-  const bool paced = c.base_fps > 0 && in.has("fps");
-  const Tensor rate = paced ? c.base_fps / in["fps"].flatten().to(at::kDouble) : Tensor();
+  Tensor rate;  // [B, 1], or of each frame of a packed row [1, sum of F]
+  if (c.base_fps > 0 && in.has("fps")) {
+    rate = c.base_fps / in["fps"].flatten().to(at::kDouble).unsqueeze(1);
+    if (!videos.fit(rate.size(0), 1))
+      throw Error(KINORA_INVALID,
+                  c10::str(id_, ": fps has shape ", in["fps"].sizes(), ", needed is [", videos.count(), "]"));
+    rate = videos.by_frame(rate);
+  }
   std::vector<Turns> out;
   for (size_t i = 0; i < seqs.size(); ++i) {
     size_t same = 0;
     while (seqs[same] != seqs[i]) ++same;
-    out.push_back(same < i
-                      ? out[same]
-                      : rope_turns(ctx.table(seqs[i], Place::inner), c.head_size, c.rope_scale, rate, x, 2));
+    if (same < i) {
+      out.push_back(out[same]);
+      continue;
+    }
+    const Tensor table = ctx.table(seqs[i], Place::inner);
+    const bool by_token = rate.defined() && videos.packed();
+    const Tensor its = by_token ? rate.index_select(1, table[0].select(1, KINORA_TOKEN_FRAME)) : rate;
+    out.push_back(rope_turns(table, c.head_size, c.rope_scale, its, x, 2));
   }
   return out;
 }
@@ -95,14 +81,13 @@ Tensor Denoiser::head(const Ctx& ctx, kinora_seq from, kinora_seq seq, const Ten
 std::vector<Tensor> Denoiser::forward(const Ctx& ctx, const Named<Tensor>& in) {
   const auto& c = options_;
   const Tensor latent = input(in);
-  const auto F = latent.size(2) / c.patch_time, h = latent.size(3) / c.patch_space,
-             w = latent.size(4) / c.patch_space;
+  const Videos videos(in, latent, c, id_);
   kinora_seq seq = 0;
-  Tensor x = ctx.sequence(patchify(latent, c.patch_time, c.patch_space), F, h, w, seq);
+  Tensor x = videos.sequence(ctx, videos.patches(latent), seq);
   Shared shared;
-  condition_(ctx, in, x, F, shared);
+  condition_(ctx, in, x, videos, shared);
   const auto seqs = layouts(ctx, seq, x);
-  shared.turns = turns(ctx, in, seqs, x);
+  shared.turns = turns(ctx, in, videos, seqs, x);
   const auto form = shared.form();
 
   using Tensors = std::vector<Tensor>;
@@ -117,7 +102,7 @@ std::vector<Tensor> Denoiser::forward(const Ctx& ctx, const Named<Tensor>& in) {
   x = ctx.block(c.layers + 1, {x}, {shared.active}, 1, [this, ctx, from, seq](const Tensors& t) {
     return Tensors{head(ctx, from, seq, t[0], t[1])};
   })[0];
-  return {unpatchify(ctx.leave(x, seq), F, h, w, c.patch_time, c.patch_space)};
+  return {videos.latent(ctx.leave(x, seq))};
 }
 
 }  // namespace kinora::dit

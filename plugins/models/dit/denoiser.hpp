@@ -1,6 +1,6 @@
 // A video denoiser but for its layers: patches, conditions, positions, head.
 //
-// B batch, C channels, T H W the latent's frames, rows, columns; F h w the tokens'; N = F * h * w; D width.
+// B batch, C channels, D width.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,13 +8,9 @@
 #include "kinora/model.hpp"
 #include "plugins/models/dit/condition.hpp"
 #include "plugins/models/dit/modulate.hpp"
+#include "plugins/models/dit/videos.hpp"
 
 namespace kinora::dit {
-
-// [B, C, F * pt, h * p, w * p] -> [B, F * h * w, p * p * pt * C], channel innermost (NeMo's order), and back.
-at::Tensor patchify(const at::Tensor& latent, int64_t patch_time, int64_t patch_space);
-at::Tensor unpatchify(const at::Tensor& x, int64_t F, int64_t h, int64_t w, int64_t patch_time,
-                      int64_t patch_space);
 
 class Denoiser : public Model<at::Tensor> {
  public:
@@ -38,9 +34,10 @@ class Denoiser : public Model<at::Tensor> {
   const Config options_;
 
  private:
+  // The latent with the channels that are given with it.
   at::Tensor input(const Named<at::Tensor>& in) const;
-  std::vector<Turns> turns(const Ctx& ctx, const Named<at::Tensor>& in, const std::vector<kinora_seq>& seqs,
-                           const at::Tensor& x) const;
+  std::vector<Turns> turns(const Ctx& ctx, const Named<at::Tensor>& in, const Videos& videos,
+                           const std::vector<kinora_seq>& seqs, const at::Tensor& x) const;
   at::Tensor embed(const Ctx& ctx, kinora_seq seq, const at::Tensor& x) const;
   at::Tensor head(const Ctx& ctx, kinora_seq from, kinora_seq seq, const at::Tensor& x,
                   const at::Tensor& active) const;

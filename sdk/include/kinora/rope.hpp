@@ -19,17 +19,17 @@ struct Turns {
 };
 
 // table: int64 [1 or B, S, KINORA_TOKEN_COLUMNS] of the tokens. scale: time, rows, columns. rate: undefined, or what a time
-// position is multiplied with, [1 or B]. -> [1 or B, S, 1 (head_dims times), d / 2], float32, float64 if `like` is; head_dims:
+// position is multiplied with, [1 or B] or [1 or B, 1 or S]. -> [1 or B, S, 1 (head_dims times), d / 2], float32, float64 if `like` is; head_dims:
 // how many dimensions of heads lie between S and d in what is turned.
 inline Turns rope_turns(const at::Tensor& table, int64_t head_size, const std::vector<double>& scale, const at::Tensor& rate,
                         const at::Tensor& like, int head_dims = 1) {
   const int64_t space = head_size / 6 * 2, sizes[] = {head_size - 2 * space, space, space};
   const int64_t columns[] = {KINORA_TOKEN_TIME, KINORA_TOKEN_ROW, KINORA_TOKEN_COL};
-  const int64_t batch = std::max(table.size(0), rate.defined() ? rate.numel() : 1);
+  const int64_t batch = std::max(table.size(0), rate.defined() ? rate.size(0) : 1);
   std::vector<at::Tensor> angles;
   for (size_t axis = 0; axis < 3; ++axis) {
     at::Tensor position = table.select(2, columns[axis]).to(at::kDouble);  // [1 or B, S]
-    if (axis == 0 && rate.defined()) position = position * rate.to(at::kDouble).reshape({-1, 1});
+    if (axis == 0 && rate.defined()) position = position * (rate.dim() == 1 ? rate.unsqueeze(1) : rate).to(at::kDouble);
     const auto n = static_cast<double>(sizes[axis]);
     const double theta = scale[axis] == 1 ? 10000 : 10000 * std::pow(scale[axis], n / (n - 2));
     const auto frequency = at::pow(theta, at::arange(0, sizes[axis], 2, like.options().dtype(at::kDouble)) / -n);

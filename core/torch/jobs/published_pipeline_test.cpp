@@ -1,0 +1,104 @@
+// kind = "generate" on the folder of a published pipeline: what diffusers' pipelines make of the same
+// weights, prompts, picture and noise (tests/oracle/make_wan_pipeline_fixtures.py).
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include "core/torch/generating/image_encoder.hpp"
+#include "core/torch/jobs/video_jobs_testing.hpp"
+#include "tests/support/oracle.hpp"
+
+namespace kinora::core {
+namespace {
+
+// The configurations in the folders, and the options that Wan's pipelines stand for.
+constexpr const char* kJob = R"(
+[run]
+out = '{1}'
+seed = 3
+[[job]]
+name = 'film'
+kind = 'generate'
+prompts = ['red sea']
+negative = 'blurry blue'
+guidance = 3.0
+frames = 9
+height = 32
+width = 48
+format = ['latents', 'png']
+sampler = {{ use = 'unipc', steps = 4, shift = 3.0, convention = 'diffusers' }}
+loss = {{ use = 'flow', whole_timesteps = true }}
+model = {{ use = 'wan', num_attention_heads = 2, attention_head_dim = 6, in_channels = {2}, out_channels = 2, text_dim = 10, freq_dim = 32, ffn_dim = 24, num_layers = 2{3} }}
+weights = '{0}'
+tokenizer = {{ use = 'wan', base_dim = 2, z_dim = 2, dim_mult = [1, 1, 1, 1], num_res_blocks = 1, latents_mean = [0.3, -0.2], latents_std = [1.5, 0.5] }}
+tokenizer_weights = '{0}'
+text = {{ use = 'umt5', vocab_size = 12, d_model = 10, d_kv = 4, d_ff = 12, num_layers = 1, num_heads = 2 }}
+text_weights = '{0}'
+words = {{ use = 'text.tokenizer', file = '{0}/tokenizer/tokenizer.json', clean = true }}
+max_tokens = {5}
+pad_text = true
+{4}
+)";
+
+class PublishedWan : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "kinora-published-XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  static fs::path published(const std::string& name) { return fs::path(KINORA_TEST_DATA) / "oracle" / name; }
+
+  RunFile read(const std::string& name, int64_t in_channels, const std::string& model,
+               const std::string& more, int64_t tokens) {
+    const std::string text =
+        fmt::format(kJob, published(name).string(), folder_.string(), in_channels, model, more, tokens);
+    const auto document = or_throw(Document::parse(text, (folder_ / "run.toml").string()));
+    std::vector<Diagnostic> problems;
+    RunFile run = read_run(document, test::runtime().registry(), problems);
+    for (const auto& p : problems) ADD_FAILURE() << format(p);
+    return run;
+  }
+  void expect_equal(const RunFile& run, const std::string& name) {
+    JobContext context(test::runtime(), run, run.jobs.at(0), true);
+    run_generate(context);
+    const test::Oracle oracle("wan_pipeline.safetensors", name);
+    const auto videos = folder_ / "film" / "videos";
+    const double latents = test::difference(read_tensors(videos / "000.latents.safetensors").at("latent"),
+                                            oracle.exact("latent"));
+    EXPECT_LT(latents, 1e-4);
+    const at::Tensor frames = oracle.exact("frames");
+    for (int64_t i = 0; i < 3; ++i) {
+      const auto got = decoded(bytes_of(videos / "000" / fmt::format("{:05}.png", 4 * i)), json::object())[0];
+      EXPECT_LE(worst(got, frames[i]), 1) << "frame " << 4 * i;
+    }
+    std::printf("          %s: latents differ by %.2g\n", name.c_str(), latents);
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(PublishedWan, MakesTheVideoOfDiffusersFromAPrompt) {
+  expect_equal(read("wan_t2v", 2, "", "", 8), "t2v");
+}
+
+TEST_F(PublishedWan, MakesTheVideoOfDiffusersFromAPicture) {
+  const auto folder = published("wan_i2v").string();
+  const auto run =
+      read("wan_i2v", 8, ", image_dim = 8, added_kv_proj_dim = 12",
+           fmt::format("image = '{0}/first.png'\n"
+                       "image_encoder = {{ use = 'clip-vision', hidden_size = 8, intermediate_size "
+                       "= 12, num_hidden_layers = 2, num_attention_heads = 2, image_size = 14, "
+                       "patch_size = 7 }}\nimage_encoder_weights = '{0}'\n",
+                       folder),
+           512);
+  const JobContext context(test::runtime(), run, run.jobs.at(0), false);
+  ImageEncoder encoder(context, run.jobs.at(0));
+  const auto picture = decoded(bytes_of(fs::path(folder) / "first.png"), json::object())[0];
+  const auto want = test::Oracle("wan_pipeline.safetensors", "i2v").exact("image")[0];
+  EXPECT_LT(test::difference(encoder(picture), want), 1e-5);
+  expect_equal(run, "i2v");
+}
+
+}  // namespace
+}  // namespace kinora::core
