@@ -429,8 +429,8 @@ def check_noise():
     for name, churn in (("still", 0.0), ("churn", 2.0), ("again", 2.0)):
         folder = SCRATCH / name
         shutil.copytree(out, folder, ignore=shutil.ignore_patterns("film", "dit"))
-        done = subprocess.run([*quick_run(folder, steps=2), "--only", "film", "--set", "film.sampler.steps=4",
-                               "--set", f"film.sampler.s_churn={churn}"], capture_output=True, text=True)
+        done = subprocess.run([*quick_run(folder, steps=2), "--only", "film", "--set", 'dit.loss={use="edm"}',
+                               "--set", f'film.sampler={{use="edm-heun", steps=4, s_churn={churn}}}'], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         films.append((folder / "film/videos/000.mp4").read_bytes())
     assert films[0] != films[1] and films[1] == films[2]
