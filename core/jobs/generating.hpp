@@ -6,7 +6,7 @@
 namespace kinora::core {
 
 struct GenerateOptions {
-  std::vector<std::string> prompts, format{"mp4"};
+  std::vector<std::string> prompts, signals, format{"mp4"};
   std::string prompts_file, negative, image, video, weights, tokenizer_weights,
       guidance_convention = "diffusers";
   std::string text_weights, image_encoder_weights, device = "auto";
@@ -23,7 +23,7 @@ struct GenerateOptions {
     d.option("prompts", &O::prompts).help("one video each");
     d.option("prompts_file", &O::prompts_file)
         .path()
-        .help("a prompt a line; .jsonl: objects with prompt, negative, seed, image, video");
+        .help("a prompt a line; .jsonl: objects with prompt, negative, seed, image, video, signals");
     d.option("count", &O::count).range(1, 1e6).help("videos a prompt");
     d.option("first", &O::first)
         .at_least(0)
@@ -60,6 +60,10 @@ struct GenerateOptions {
     d.option("negative", &O::negative).help("what guidance leads away from; empty: no text");
   }
   static void describe_given(Describe<O>& d) {
+    d.option("signals", &O::signals)
+        .help(
+            "named conditions of the model, NAME=NUMBER or NAME=NUMBER,NUMBER,...: [\"fps=12\", "
+            "\"camera=0.1,0,-2\"]");
     d.option("image", &O::image).path().help("a picture that is the first frame");
     d.option("video", &O::video)
         .path()

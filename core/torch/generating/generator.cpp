@@ -1,6 +1,7 @@
 #include "core/torch/generating/generator.hpp"
 
 #include <ATen/ATen.h>
+#include <fmt/ranges.h>
 
 #include "core/run/one_stage.hpp"
 #include "core/torch/context/mix.hpp"
@@ -49,10 +50,11 @@ at::Tensor frames_in(const JobContext& context, const std::filesystem::path& fil
 }  // namespace
 
 Generator::Denoising::Denoising(JobContext& context, Network& model, const ComponentSpec& spec,
-                                at::ScalarType stream, at::Device device)
+                                const Options& options, at::ScalarType stream, at::Device device)
     : loss(context.open(loss_of(context)), loss_of(context).options),
       sampler(context.open_slot("sampler"), context.spec().component("sampler")->options),
-      guided(model, spec, loss, stream, static_cast<uint64_t>(context.run().seed), device) {}
+      guided(model, spec, signals_of(options), loss, stream, static_cast<uint64_t>(context.run().seed),
+             device) {}
 
 Generator::Generator(JobContext& context, const GenerateOptions& options)
     : context_(context),
@@ -82,7 +84,8 @@ Generator::Generator(JobContext& context, const GenerateOptions& options)
 }
 
 void Generator::open_denoising() {
-  denoising_ = std::make_unique<Denoising>(context_, model_, spec_, parallel_.dtype(), device_);
+  denoising_ = std::make_unique<Denoising>(context_, model_, spec_, model_part_.use->options,
+                                           parallel_.dtype(), device_);
   if (options_.cuda_graphs && parallel_.world() == 1)  // transfers between ranks cannot be recorded
     if (const auto* cuda = cuda_library(device_)) denoising_->guided.replay_with(*cuda);
 }
@@ -194,6 +197,17 @@ void Generator::give_image(const Wish& wish, Conditions& with, Conditions& none)
   with["image"] = none["image"] = (*image_)(frame).unsqueeze(0);
 }
 
+void Generator::give_signals(const Wish& wish, Conditions& with, Conditions& none) {
+  const auto signals = signals_of(model_part_.use->options);
+  for (const auto& [name, values] : wish.signals) {
+    if (!signals.count(name) && (!takes(name) || name == "latent" || name == "timestep"))
+      raise(KINORA_INVALID, "signals: {} takes no '{}'; its own signals are: {}", spec_.id, name,
+            signals.empty() ? "none" : fmt::format("{}", fmt::join(signals, ", ")));
+    const at::Tensor value = at::tensor(values, at::kFloat);
+    with[name] = none[name] = values.size() == 1 ? value : value.unsqueeze(0);
+  }
+}
+
 int64_t Generator::extra_channels() const {
   return model_part_.use->options.values().value("in_channels", shape_[0]) - shape_[0];
 }
@@ -268,6 +282,7 @@ Generator::Made Generator::make(const Wish& wish, Progress& progress, const Prev
 Generator::Made Generator::decoded(const Wish& wish, Progress& progress) {
   Conditions with, none;
   give_text(wish, with, none);
+  give_signals(wish, with, none);
   at::Tensor given;
   if (!wish.image.empty())
     given = encoded(wish.image, 1);
@@ -284,6 +299,7 @@ Generator::Made Generator::denoised(const Wish& wish, Progress& progress, const 
   Conditions with, none;
   give_text(wish, with, none);
   give_image(wish, with, none);
+  give_signals(wish, with, none);
   const auto given = given_frames(wish);
   give_channels(given, wish, with);
   give_channels(given, wish, none);

@@ -13,6 +13,7 @@
 #include "core/torch/generating/parts.hpp"
 #include "core/torch/generating/text_encoder.hpp"
 #include "core/torch/media/latents.hpp"
+#include "core/torch/media/signals.hpp"
 
 namespace kinora::core {
 
@@ -22,6 +23,7 @@ struct Wish {
   uint64_t seed = 0;
   std::string prompt, negative;
   std::filesystem::path image, video;
+  GivenSignals signals;
 };
 
 class Generator {
@@ -48,7 +50,8 @@ class Generator {
  private:
   // The denoiser, and what asks it.
   struct Denoising {
-    Denoising(JobContext&, Network&, const ComponentSpec& model, at::ScalarType stream, at::Device device);
+    Denoising(JobContext&, Network&, const ComponentSpec& model, const Options& its, at::ScalarType stream,
+              at::Device device);
     LossInstance loss;
     SamplerInstance sampler;
     GuidedModel guided;
@@ -73,6 +76,8 @@ class Generator {
   void give_text(const Wish& wish, Conditions& with, Conditions& none);
   // The picture's embeddings, of both predictions.
   void give_image(const Wish& wish, Conditions& with, Conditions& none);
+  // The same to both predictions. Throws Error(KINORA_INVALID) for one that the model does not take.
+  void give_signals(const Wish& wish, Conditions& with, Conditions& none);
   std::optional<FrameCondition> given_frames(const Wish& wish);
   // Input channels of the model besides the latent's: what is given with it.
   int64_t extra_channels() const;

@@ -31,9 +31,9 @@ Conditions joined(const Conditions& a, const Conditions& b) {
   return out;
 }
 
-GuidedModel::GuidedModel(Network& model, const ComponentSpec& spec, const LossInstance& loss,
-                         at::ScalarType stream, uint64_t seed, at::Device device)
-    : model_(model), loss_(loss), stream_(stream), seed_(seed), device_(device) {
+GuidedModel::GuidedModel(Network& model, const ComponentSpec& spec, std::set<std::string> signals,
+                         const LossInstance& loss, at::ScalarType stream, uint64_t seed, at::Device device)
+    : model_(model), loss_(loss), inputs_(std::move(signals)), stream_(stream), seed_(seed), device_(device) {
   for (const auto& input : spec.inputs) inputs_.insert(input.name);
 }
 

@@ -28,10 +28,10 @@ using Conditions = NamedTensors;
 
 class GuidedModel {
  public:
-  // stream: dtype of the residual stream; device: of the model, for which samplers need not care: what they
-  // give and get is on the CPU. Everything outlives it.
-  GuidedModel(Network& model, const ComponentSpec& spec, const LossInstance& loss, at::ScalarType stream,
-              uint64_t seed, at::Device device = at::kCPU);
+  // signals: inputs of the model besides its manifest's. stream: dtype of the residual stream; device: of the
+  // model, for which samplers need not care: what they give and get is on the CPU. Everything outlives it.
+  GuidedModel(Network& model, const ComponentSpec& spec, std::set<std::string> signals,
+              const LossInstance& loss, at::ScalarType stream, uint64_t seed, at::Device device = at::kCPU);
 
   // From now on calls of the model are replayed where they can be recorded; this object must stay where it
   // is.

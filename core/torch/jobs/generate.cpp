@@ -36,8 +36,14 @@ void read_line(const fs::path& file, size_t number, const std::string& line, Wis
     wrong("expected an object such as {\"prompt\": \"...\"}");
   for (const auto& [name, value] : given.items()) {
     const bool text = name == "prompt" || name == "negative" || name == "image" || name == "video";
+    if (name == "signals") {
+      const auto signals = given_signals(value);
+      if (!signals) wrong("'signals' must be an object of numbers and lists of numbers");
+      wish.signals = *signals;
+      continue;
+    }
     if (!text && name != "seed")
-      wrong("unknown member '" + name + "'; known: prompt, negative, seed, image, video");
+      wrong("unknown member '" + name + "'; known: prompt, negative, seed, image, video, signals");
     if (text ? !value.is_string() : !value.is_number_unsigned())
       wrong("'" + name + "' must be " + (text ? "a text" : "a whole number that is not negative"));
   }
@@ -58,6 +64,7 @@ std::vector<Wish> wishes(const JobContext& context, const GenerateOptions& o) {
   common.negative = o.negative;
   common.image = o.image;
   common.video = o.video;
+  common.signals = given_signals(o.signals);
   std::vector<Wish> made;
   for (const auto& prompt : o.prompts) made.push_back(common), made.back().prompt = prompt;
   if (!o.prompts_file.empty()) {
@@ -138,7 +145,8 @@ class GenerateJob {
                     {"first", wish.number},
                     {"count", 1},
                     {"image", wish.image.string()},
-                    {"video", wish.video.string()}});
+                    {"video", wish.video.string()},
+                    {"signals", texts_of(wish.signals)}});
     json about = {{"prompt", wish.prompt},
                   {"negative", wish.negative},
                   {"seed", wish.seed},

@@ -10,6 +10,7 @@
 namespace kinora::core {
 namespace {
 
+using at::Tensor;
 using ::testing::HasSubstr;
 
 const std::string kImage =
@@ -98,6 +99,54 @@ TEST(EncodeSignals, ThatClipsDoNotHaveAreNamed) {
   EXPECT_THAT(said("['pose']", wrong), HasSubstr("'pose' of its metadata is neither a number nor a list"));
   EXPECT_THAT(said("['latent']", {}), HasSubstr("'latent' is the name of something else"));
   EXPECT_THAT(said("['fps', 'fps']", {}), HasSubstr("given twice"));
+}
+
+// Of the generate job on the model above, whose weights are random: the latents that it leaves.
+Tensor film_with(const std::string& signals, const std::string& line = "") {
+  const std::string given =
+      line.empty() ? "prompts = ['red']\n" : "prompts = []\nprompts_file = 'FOLDER/prompts.jsonl'\n";
+  auto run = prepared({{"latents", "signals = ['fps', 'pose']\n" + kImage},
+                       {"dit", kModel},
+                       {"film", given + "format = ['latents']\nsignals = " + signals + "\n"}},
+                      facts());
+  ScratchRun::save(*run->network("latents", "image_encoder"), run->folder() / "clip.safetensors");
+  ScratchRun::save(*run->network("dit", "model"), run->folder() / "start.safetensors");
+  std::ofstream(run->folder() / "prompts.jsonl") << line << "\n";
+  encoded(*run);
+  JobContext train = run->context("dit"), film = run->context("film");
+  run_train(train);
+  run_generate(film);
+  const auto about = json::parse(std::ifstream(run->of("film") / "videos/000.json"));
+  const json want = signals == "[]" ? json::array() : json{"fps=3", "pose=0.5,-0.25,1"};
+  if (line.empty()) {
+    EXPECT_EQ(about.at("options").at("signals"), want);
+  }
+  return read_tensors(run->of("film") / "videos/000.latents.safetensors").begin()->second;
+}
+
+TEST(GenerateSignals, ReachTheModelFromOptionsAndFromLines) {
+  const Tensor with = film_with("['pose=0.5,-0.25,1', 'fps=3']"), without = film_with("[]");
+  EXPECT_GT(worst(with, without), 1e-4);
+  EXPECT_EQ(
+      worst(film_with("[]", R"({"prompt": "red", "signals": {"fps": 3, "pose": [0.5, -0.25, 1]}})"), with),
+      0);
+}
+
+TEST(GenerateSignals, ThatDoNotFitAreNamed) {
+  const auto said = [](const std::string& signals, const std::string& line = "") -> std::string {
+    try {
+      film_with(signals, line);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(said("['poze=1']"),
+              HasSubstr("model/dit takes no 'poze'; its own signals are: fps, image, pose"));
+  EXPECT_THAT(said("['pose=a']"), HasSubstr("'pose=a' is not NAME=NUMBER or NAME=NUMBER,NUMBER,..."));
+  EXPECT_THAT(said("['fps=1', 'fps=2']"), HasSubstr("'fps' is given twice"));
+  EXPECT_THAT(said("[]", R"({"prompt": "red", "signals": {"fps": "3"}})"),
+              HasSubstr("prompts.jsonl:1: 'signals' must be an object of numbers and lists of numbers"));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "core/torch/context/noise.hpp"
 #include "core/torch/jobs/jobs.hpp"
 #include "core/torch/media/clips.hpp"
+#include "core/torch/media/signals.hpp"
 #include "core/torch/tensors/cuda_library.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/torch_guard.hpp"

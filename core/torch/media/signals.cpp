@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/torch/tensors/torch_guard.hpp"
 
@@ -50,6 +51,46 @@ std::optional<NamedTensors> Signals::of(const nlohmann::json& facts, std::string
       return std::nullopt;
     }
   }
+  return out;
+}
+
+std::set<std::string> signals_of(const Options& model) {
+  std::set<std::string> out;
+  const auto given = model.values().find("signals");
+  if (given == model.values().end() || !given->is_array()) return out;
+  for (const auto& signal : *given)
+    if (signal.is_string())
+      out.insert(signal.get<std::string>().substr(0, signal.get<std::string>().find(':')));
+  return out;
+}
+
+GivenSignals given_signals(const std::vector<std::string>& texts) {
+  GivenSignals out;
+  for (const auto& text : texts) {
+    const size_t equals = text.find('=');
+    const auto list = nlohmann::json::parse("[" + (equals < text.size() ? text.substr(equals + 1) : "") + "]",
+                                            nullptr, false);
+    if (equals == 0 || !is_numbers(list))
+      raise(KINORA_INVALID, "signals: '{}' is not NAME=NUMBER or NAME=NUMBER,NUMBER,...", text);
+    if (!out.emplace(text.substr(0, equals), list.get<std::vector<double>>()).second)
+      raise(KINORA_INVALID, "signals: '{}' is given twice", text.substr(0, equals));
+  }
+  return out;
+}
+
+std::optional<GivenSignals> given_signals(const nlohmann::json& object) {
+  if (!object.is_object()) return std::nullopt;
+  GivenSignals out;
+  for (const auto& [name, value] : object.items()) {
+    if (!value.is_number() && !is_numbers(value)) return std::nullopt;
+    out[name] = value.is_number() ? std::vector{value.get<double>()} : value.get<std::vector<double>>();
+  }
+  return out;
+}
+
+std::vector<std::string> texts_of(const GivenSignals& given) {
+  std::vector<std::string> out;
+  for (const auto& [name, values] : given) out.push_back(fmt::format("{}={}", name, fmt::join(values, ",")));
   return out;
 }
 

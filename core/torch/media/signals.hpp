@@ -2,11 +2,13 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include "core/options.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 
 namespace kinora::core {
@@ -26,5 +28,17 @@ class Signals {
   double every_;
   std::map<std::string, size_t> lengths_;  // of the lists that were met
 };
+
+// The names in a model's option `signals` ("NAME:..."), if it has one: inputs that a manifest cannot list.
+std::set<std::string> signals_of(const Options& model);
+
+// Signals that a generation is given: "fps=12", "camera=0.1,0,-2".
+using GivenSignals = std::map<std::string, std::vector<double>>;
+// Throws Error(KINORA_INVALID) that names the entry.
+GivenSignals given_signals(const std::vector<std::string>& texts);
+// From an object such as {"fps": 12, "camera": [0.1, 0, -2]}; nothing if it is none.
+std::optional<GivenSignals> given_signals(const nlohmann::json& object);
+// The way back, every number with all its digits.
+std::vector<std::string> texts_of(const GivenSignals& given);
 
 }  // namespace kinora::core

@@ -21,16 +21,6 @@ bool of_one_shape(const std::vector<at::Tensor>& all) {
 
 }  // namespace
 
-std::set<std::string> signals_of(const Options& model) {
-  std::set<std::string> out;
-  const auto given = model.values().find("signals");
-  if (given == model.values().end() || !given->is_array()) return out;
-  for (const auto& signal : *given)
-    if (signal.is_string())
-      out.insert(signal.get<std::string>().substr(0, signal.get<std::string>().find(':')));
-  return out;
-}
-
 bool Objective::takes(const std::string& name) const {
   return named(model_.inputs, name) || signals_.count(name) != 0;
 }

@@ -52,7 +52,4 @@ class Objective {
   std::set<std::string> signals_;
 };
 
-// The names in a model's option `signals` ("NAME:..."), if it has one: inputs that a manifest cannot list.
-std::set<std::string> signals_of(const Options& model);
-
 }  // namespace kinora::core
