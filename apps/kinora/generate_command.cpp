@@ -92,10 +92,17 @@ void set_option(json& options, const std::string& assignment) {
   options[assignment.substr(0, equals)] = document.root()["job"][assignment.substr(0, equals)];
 }
 
-void take_settings(core::Runtime& runtime, const json& about, core::JobSpec& job, json& options) {
+// A set such as film.sampler={use="euler"}, which the run file took already.
+bool replaces_slot(const core::JobSpec& job, const std::string& set) {
+  const size_t at = job.name.size() + 1;
+  return job.component(set.substr(at, set.find('=') - at)) != nullptr;
+}
+
+void take_settings(core::Runtime& runtime, const json& about, bool own_sampler, core::JobSpec& job,
+                   json& options) {
   options = about["options"];
   for (auto& use : job.components) {
-    if (use.slot != "sampler" || !about.contains("sampler")) continue;
+    if (own_sampler || use.slot != "sampler" || !about.contains("sampler")) continue;
     use.id = about["sampler"];
     const auto* spec = core::or_throw(runtime.registry().find(use.id));
     use.options = core::or_throw(core::Options::make(*spec, about["sampler_options"]));
@@ -115,14 +122,19 @@ core::JobSpec wished(core::Runtime& runtime, const core::RunFile& run, const po:
   const core::JobSpec& of = *job_of(run, asked("job", about.value("job", "")));
   core::JobSpec job = of;
   json options = job.options;
-  if (!about.empty()) take_settings(runtime, about, job, options);
+  const auto sets = sets_in(given);
+  const bool own_sampler = std::any_of(sets.begin(), sets.end(), [&](const std::string& one) {
+    return one.starts_with(of.name + ".sampler");
+  });
+  if (!about.empty()) take_settings(runtime, about, own_sampler, job, options);
   if (given.count("prompt"))
     options["prompts"] = given["prompt"].as<std::vector<std::string>>(), options["prompts_file"] = "";
   for (const char* path : {"image", "video"})
     if (given.count(path)) options[path] = fs::absolute(asked(path)).string();
   if (given.count("seed")) options["seed"] = given["seed"].as<int64_t>();
   for (const auto& one : sets_in(given))  // again, over what --from says
-    if (one.starts_with(of.name + ".") && one.find('.', of.name.size() + 1) > one.find('='))
+    if (one.starts_with(of.name + ".") && one.find('.', of.name.size() + 1) > one.find('=') &&
+        !replaces_slot(of, one))
       set_option(options, one.substr(of.name.size() + 1));
   job.options = core::or_throw(core::Options::make(job.kind->spec, options, fs::current_path())).values();
   const auto& sampler = *job.component("sampler");
@@ -167,6 +179,7 @@ int generate_command(core::Runtime& runtime, const Arguments& arguments) {
   core::watch_signals();
   core::RunOptions only;
   only.only = name;
+  only.keeps_finished = true;
   const auto result = core::run_jobs(runtime, *run, only);
   if (result.was_cancelled) return complain(kInterrupted, "interrupted; run the same command again to go on");
   if (!result.ok) return kFailed;

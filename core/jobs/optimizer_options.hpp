@@ -24,7 +24,7 @@ struct OptimizerOptions {
     describe_rate(d);
     d.option("weight_decay", &O::weight_decay)
         .at_least(0)
-        .help("decoupled; not on biases, norms and embeddings");
+        .help("decoupled; not on parameters of one dimension: biases and norms");
     d.option("beta1", &O::beta1).at_least(0).below(1).help("AdamW");
     d.option("beta2", &O::beta2).at_least(0).below(1).help("AdamW");
     d.option("eps", &O::eps).above(0).help("AdamW");

@@ -134,7 +134,7 @@ struct EncodeOptions {
 struct TrainOptions : OptimizerOptions {
   double text_dropout = 0.1, validation = 0;
   int64_t validation_every = 0, validation_samples = 16, sample_every = 0;
-  std::vector<double> validation_sigmas = {0.1, 0.5, 2.0};
+  std::vector<double> validation_sigmas;
   std::string lora, adapter;
   bool prefetch = true;
   static void describe(Describe<TrainOptions>& d) {
@@ -168,7 +168,10 @@ struct TrainOptions : OptimizerOptions {
     d.option("validation_samples", &TrainOptions::validation_samples).range(1, 1e6).help("of a validation");
     d.option("validation_sigmas", &TrainOptions::validation_sigmas)
         .at_least(0)
-        .help("noise levels, in the units of the loss; their mean loss is validation_loss");
+        .help(
+            "noise levels, in the units of the loss; their mean loss is validation_loss; empty: 0.1, 0.5 and "
+            "2, "
+            "or the same of a loss that blends, 1/11, 1/3 and 2/3");
     d.option("sample_every", &TrainOptions::sample_every)
         .range(0, 1e9)
         .unit("steps")

@@ -36,7 +36,16 @@ fs::path published_part(const fs::path& given, const ComponentSpec& spec) {
   std::error_code ignored;
   if (!fs::exists(given / "model_index.json", ignored)) return given;
   for (const char* part : parts_for(spec))
-    if (fs::is_directory(given / part, ignored)) return given / part;
+    if (fs::is_directory(given / part, ignored)) {
+      if (fs::is_directory(given / (std::string(part) + "_2"), ignored))
+        throw Error(
+            KINORA_UNSUPPORTED,
+            fmt::format(
+                "{}: this pipeline changes from {}_2 to {} on the way, which is not supported; name one of "
+                "the two folders",
+                given.string(), part, part));
+      return given / part;
+    }
   std::set<std::string> there;
   for (fs::directory_iterator it(given, ignored), end; it != end; it.increment(ignored))
     if (it->is_directory(ignored)) there.insert(it->path().filename().string());

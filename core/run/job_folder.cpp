@@ -29,6 +29,15 @@ fs::path failure_file(const fs::path& folder) {
   return folder.parent_path() / ("." + folder.filename().string() + ".failed");
 }
 
+// Beside the folder: the results that a job with other options or inputs had finished.
+fs::path before(const fs::path& folder) {
+  return folder.parent_path() / ("." + folder.filename().string() + ".before");
+}
+
+bool is_done(const fs::path& folder) {
+  return read_json(folder / "summary.json").value("status", json()) == "done";
+}
+
 json size_of_entry(const fs::directory_entry& entry) {
   if (!entry.is_directory()) return entry.file_size();
   return static_cast<uint64_t>(std::distance(fs::directory_iterator(entry.path()), fs::directory_iterator()));
@@ -57,6 +66,8 @@ bool finished(const fs::path& folder, const std::string& digest, std::string* wh
   return true;
 }
 
+bool holds_finished(const fs::path& folder) { return is_done(folder); }
+
 void prepare_folder(const fs::path& folder, const std::string& name, const json& spec,
                     const std::string& digest) {
   std::error_code error;
@@ -69,9 +80,14 @@ void prepare_folder(const fs::path& folder, const std::string& name, const json&
                     "with --out, another name for job '" +
                     name + "', or move them away");
   if (is_mine && digest_in(folder / "job.json") != digest) {
-    log_info("{}: its options or inputs are not those of the results in {}; it starts again", name,
-             folder.string());
-    fs::remove_all(folder);
+    log_warn("{}: its options or inputs are not those of the results in {}; it starts again{}", name,
+             folder.string(), is_done(folder) ? ", and they are kept until it is done" : "");
+    if (is_done(folder)) {
+      fs::remove_all(before(folder));
+      fs::rename(folder, before(folder));
+    } else {
+      fs::remove_all(folder);
+    }
   }
   fs::create_directories(folder);
   sweep(folder);
@@ -81,6 +97,26 @@ void prepare_folder(const fs::path& folder, const std::string& name, const json&
   written["digest"] = digest;
   written["kinora"] = KINORA_VERSION;
   or_throw(write_file_atomically(folder / "job.json", written.dump(2) + "\n"));
+}
+
+bool take_back(const fs::path& folder, const std::string& digest) {
+  if (!finished(before(folder), digest)) return false;
+  fs::remove_all(folder);
+  fs::rename(before(folder), folder);
+  return true;
+}
+
+bool take_back_after_failure(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::exists(before(folder), error) || fs::exists(folder / "checkpoints", error)) return false;
+  fs::remove_all(folder);
+  fs::rename(before(folder), folder);
+  return true;
+}
+
+void drop_before(const fs::path& folder) {
+  std::error_code ignored;
+  fs::remove_all(before(folder), ignored);
 }
 
 json results_in(const fs::path& folder) {

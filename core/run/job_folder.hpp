@@ -14,11 +14,23 @@ namespace kinora::core {
 // there; `why` gets what is not.
 bool finished(const std::filesystem::path& folder, const std::string& digest, std::string* why = nullptr);
 
-// Makes the folder ready for a job: what a job of another identity made there goes, with a line in the log;
-// what the same job left stays, but for temporaries of dead processes. Throws Error if the folder holds
-// anything and is no job's: nobody's files are removed. `spec` becomes job.json.
+// Whether any job has finished there.
+bool holds_finished(const std::filesystem::path& folder);
+
+// Makes the folder ready for a job: finished results of a job of another identity are set aside, with a line
+// in the log, until drop_before(); what the same job left stays, but for temporaries of dead processes.
+// Throws Error if the folder holds anything and is no job's: nobody's files are removed. `spec` becomes
+// job.json.
 void prepare_folder(const std::filesystem::path& folder, const std::string& name, const nlohmann::json& spec,
                     const std::string& digest);
+
+// Whether results of this identity had been set aside; they are then back in their place, and what replaced
+// them is gone.
+bool take_back(const std::filesystem::path& folder, const std::string& digest);
+// The job failed: what was set aside is back if the job has left no checkpoint. Says so.
+bool take_back_after_failure(const std::filesystem::path& folder);
+// The job is done: nothing set aside is needed.
+void drop_before(const std::filesystem::path& folder);
 
 // Names of the results in the folder, with bytes of files and numbers of entries of folders.
 nlohmann::json results_in(const std::filesystem::path& folder);

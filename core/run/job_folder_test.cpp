@@ -66,6 +66,32 @@ TEST_F(JobFolder, KeepsWhatTheSameJobLeftAndDropsAnothers) {
   EXPECT_TRUE(fs::exists(folder_ / "job.json"));
 }
 
+TEST_F(JobFolder, SetsFinishedResultsAsideUntilTheJobThatReplacesThemIsDone) {
+  const auto finish = [&](const std::string& digest) {
+    prepare(digest);
+    put(folder_ / "weights");
+    put(folder_ / "summary.json",
+        json{{"status", "done"}, {"digest", digest}, {"results", {{"weights", 1}}}}.dump());
+  };
+  const auto whose = [&] { return json::parse(std::ifstream(folder_ / "job.json")).at("digest"); };
+  finish("a");
+  prepare("b");
+  EXPECT_FALSE(fs::exists(folder_ / "weights"));
+  EXPECT_TRUE(take_back_after_failure(folder_)) << "b failed at once";
+  EXPECT_TRUE(finished(folder_, "a"));
+  prepare("b");
+  put(folder_ / "checkpoints/step-8/weights");
+  EXPECT_FALSE(take_back_after_failure(folder_)) << "b had begun";
+  prepare("c");
+  EXPECT_FALSE(take_back(folder_, "b"));
+  EXPECT_TRUE(take_back(folder_, "a")) << "the options of a are back";
+  EXPECT_TRUE(finished(folder_, "a"));
+  EXPECT_EQ(whose(), "a");
+  finish("d");
+  drop_before(folder_);
+  EXPECT_FALSE(take_back(folder_, "a"));
+}
+
 TEST_F(JobFolder, LosesTheTemporariesOfDeadProcessesOnly) {
   prepare("a");
   const pid_t child = fork();

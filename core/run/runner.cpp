@@ -55,6 +55,10 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
   const fs::path folder = run.out / job.name;
   if (!is_first_rank() && !job.kind->spread()) return wait_for(folder, job.name, digest);
   try {
+    if (is_first_rank() && take_back(folder, digest)) {
+      log_info("{}: already done, before its options were changed", job.name);
+      return {true, false};
+    }
     if (is_first_rank()) prepare_folder(folder, job.name, spec_json(job), digest);
     JobContext context(runtime, run, job, is_first_rank());
     job_function (*job.kind)(context);
@@ -69,13 +73,17 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
                             {"finished", now_utc()}});
     context.summary["results"].update(results_in(folder));
     or_throw(write_file_atomically(folder / "summary.json", context.summary.dump(2) + "\n"));
+    drop_before(folder);
     log_info("{}: done in {:.1f} s", job.name, seconds);
     return {true, false};
   } catch (const std::exception& e) {
     const auto* error = dynamic_cast<const Error*>(&e);
     if (cancelled() || (error && error->code() == KINORA_CANCELLED)) return {false, true};
     log_error("job '{}' failed: {}", job.name, e.what());
-    if (is_first_rank()) leave_failure(folder, digest, e.what());
+    if (is_first_rank()) {
+      leave_failure(folder, digest, e.what());
+      if (take_back_after_failure(folder)) log_info("{}: the results from before are kept", job.name);
+    }
     return {false, false};
   }
 }
@@ -117,9 +125,19 @@ RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& optio
       continue;
     }
     if (!why.empty()) log_warn("{}: {}; the job is done again", job.name, why);
+    const bool replaces = holds_finished(run.out / job.name) && why.empty();
     if (options.dry) {
-      log_info("{}: would run ({})", job.name, job.kind->spec.help);
+      log_info("{}: would run{} ({})", job.name, replaces ? " again, and replace its finished results" : "",
+               job.kind->spec.help);
       continue;
+    }
+    if (options.keeps_finished && replaces) {
+      log_error(
+          "job '{}' in {} was made with other options or inputs than this file has now; repeat the --set "
+          "that it "
+          "was run with, or do it again first: kinora run",
+          job.name, run.out.string());
+      return {false, false};
     }
     log_info("{}: {}", job.name, job.kind->spec.help);
     const RunResult result = run_one(runtime, run, job, digest);

@@ -8,8 +8,9 @@
 namespace kinora::core {
 
 struct RunOptions {
-  std::string only;  // just this job, and what it needs
-  bool dry = false;  // say what would be done
+  std::string only;             // just this job, and what it needs
+  bool dry = false;             // say what would be done
+  bool keeps_finished = false;  // an error instead of doing a finished job again with other options
 };
 
 struct RunResult {

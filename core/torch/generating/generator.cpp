@@ -72,6 +72,9 @@ Generator::Generator(JobContext& context, const GenerateOptions& options)
              {.device = device_, .dtype = parallel_.parameter_dtype()}, links()) {
   if (!options.guidance_interval.empty() && options.guidance_interval.size() != 2)
     throw Error(KINORA_INVALID, "guidance_interval needs two noise levels, for example [0.2, 5.0]");
+  if (!options.guidance_interval.empty() && options.guidance_interval[0] >= options.guidance_interval[1])
+    raise(KINORA_INVALID, "guidance_interval = [{}, {}] holds nowhere; give the lower level first",
+          options.guidance_interval[0], options.guidance_interval[1]);
   if (of_codes() != (tokenizer_->info().discrete != 0))
     raise(KINORA_INVALID, "{} works on {} and {} makes {}; choose the other kind of one of them", spec_.id,
           of_codes() ? "codes" : "latents", tokenizer_part_.use->id, of_codes() ? "latents" : "codes");

@@ -89,6 +89,23 @@ std::string failure_of(const std::string& job, const std::string& lines, void (*
   return "no error";
 }
 
+TEST(EncodeJob, LeavesOutAClipThatIsCutOffOrBroken) {
+  for (const bool cut : {true, false}) {
+    const auto run = prepared();
+    const fs::path clip = run->folder() / "fields/a.mp4";
+    auto bytes = bytes_of(clip);
+    const size_t at = bytes.size() * 6 / 10;
+    cut ? bytes.resize(at) : (void)std::fill(bytes.begin() + at, bytes.begin() + at + bytes.size() / 5, 'x');
+    std::ofstream(clip, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    ASSERT_EQ(
+        std::system(fmt::format("cd '{}' && tar --format=ustar -cf '{}/shard-000000.tar' a.* b.* c.* d.*",
+                                clip.parent_path().string(), run->of("shards").string())
+                        .c_str()),
+        0);
+    EXPECT_EQ(encoded(*run).at("failed"), 2) << (cut ? "cut off" : "broken");
+  }
+}
+
 TEST(EncodeJob, OnTheCpuByNameIsTheSameAsByItself) {
   if (why_no_gpu().empty()) GTEST_SKIP() << "auto is this machine's GPU";
   const auto by_name = prepared({{"latents", "device = 'cpu'\n"}}), by_itself = prepared();
@@ -176,6 +193,27 @@ TEST(TrainTokenizerJob, ReconstructsCropsAtRandomStarts) {
   EXPECT_NEAR(context.summary.at("psnr").get<double>(), psnr, 1e-3);
   const json outcome = {{"clips", 4}, {"used", 2}, {"too_short", 1}, {"failed", 1}};
   for (const auto& [name, n] : outcome.items()) EXPECT_EQ(context.summary.at(name), n) << name;
+}
+
+TEST(VideoJobs, ValidateTrainingsAtLevelsThatItsLossHas) {
+  const auto validated = [](const std::string& loss, const std::string& more) -> json {
+    const auto run = prepared(
+        {{"dit", "loss = { use = '" + loss +
+                     "' }\nsteps = 1\nbatch = 1\ntensorboard = false\nvalidation_every = 1\n" + more}});
+    encoded(*run);
+    try {
+      JobContext context = run->context("dit");
+      run_train(context);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return run->metrics("dit").at(0).at("validation").at("sigma");
+  };
+  EXPECT_EQ(validated("edm", ""), json({0.1, 0.5, 2.0}));
+  EXPECT_EQ(validated("flow", ""), json({0.1 / 1.1, 0.5 / 1.5, 2.0 / 3.0}));
+  EXPECT_EQ(validated("flow", "validation_sigmas = [0.5, 1.0]\n"), json({0.5, 1.0}));
+  EXPECT_THAT(validated("flow", "validation_sigmas = [0.5, 2.0]\n").get<std::string>(),
+              testing::HasSubstr("2 is no noise level of this loss, whose are 0 to 1"));
 }
 
 }  // namespace

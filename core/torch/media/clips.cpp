@@ -19,6 +19,11 @@ at::Tensor frames_of_sample(const Sample& sample) {
       .clone();
 }
 
+std::string damage_in(const Sample& sample) {
+  const auto facts = json::parse(sample.text("json").value_or("null"), nullptr, false);
+  return facts.is_object() ? facts.value("damaged", "") : "";
+}
+
 }  // namespace
 
 Clips::Clips(JobContext& context, const std::filesystem::path& folder, const json& read_options,
@@ -49,7 +54,11 @@ double Clips::fps() {
 
 at::Tensor Clips::frames(int64_t i) {
   if (const auto it = cache_.find(i); it != cache_.end()) return it->second;
-  const at::Tensor frames = frames_of_sample(read_(sample(i)));
+  const Sample made = read_(sample(i));
+  // Of this clip; the film that it was cut from may have had damage elsewhere.
+  if (const auto damage = damage_in(made); !damage.empty() && damage != damage_in(sample(i)))
+    throw Error(KINORA_DATA, damage);
+  const at::Tensor frames = frames_of_sample(made);
   while (!order_.empty() && used_ + frames.numel() > memory_) {
     used_ -= cache_.at(order_.front()).numel();
     cache_.erase(order_.front());

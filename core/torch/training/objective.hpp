@@ -36,6 +36,7 @@ class Objective {
 
   // Whether the loss draws noise; without, sigma and noise below are left out.
   bool noisy() const { return loss_.draws_noise(); }
+  uint32_t mix() const { return loss_.mix(); }
   // The loss of each sample [B], with its graph.
   at::Tensor losses(const NamedTensors& batch, const at::Tensor& sigma, const at::Tensor& noise) const;
   // The clean latent that the model sees behind the noise.

@@ -37,6 +37,21 @@ Split split(const LatentData& data, double share) {
   return out;
 }
 
+// Of a blend (1 - s) x0 + s n, s is sigma / (1 + sigma) of x0 + sigma n.
+static std::vector<double> levels(const Objective& objective, std::vector<double> given) {
+  if (!objective.noisy()) return {0};
+  const bool blend = objective.mix() == KINORA_MIX_BLEND;
+  if (given.empty()) {
+    for (const double sigma : {0.1, 0.5, 2.0}) given.push_back(blend ? sigma / (1 + sigma) : sigma);
+    return given;
+  }
+  for (const double s : given)
+    if (s < 0 || (blend && s > 1))
+      raise(KINORA_INVALID, "validation_sigmas: {} is no noise level of this loss, whose are {}", s,
+            blend ? "0 to 1" : "0 and more");
+  return given;
+}
+
 Validation::Validation(const LatentData& data, const Split& parts, const Objective& objective,
                        Network& network, const Parallelism& parallel, const TrainOptions& options,
                        uint64_t seed)
@@ -45,9 +60,8 @@ Validation::Validation(const LatentData& data, const Split& parts, const Objecti
       network_(network),
       parallel_(parallel),
       which_(parts.held_out.empty() ? parts.train : parts.held_out),
-      sigmas_(objective.noisy() ? options.validation_sigmas : std::vector<double>{0}),
+      sigmas_(levels(objective, options.validation_sigmas)),
       seed_(seed) {
-  if (sigmas_.empty()) raise(KINORA_INVALID, "validation_sigmas is empty; give at least one noise level");
   if (!parts.held_out.empty())
     std::sort(which_.begin(), which_.end(), [&](int64_t a, int64_t b) {
       return std::pair(hash_of(data.key(a)), a) < std::pair(hash_of(data.key(b)), b);

@@ -44,6 +44,7 @@ class Conversion {
   json run() {
     choose_layouts();
     name_tensors();
+    if (component_) check_names(names_of(parameters()));
     for (const char* way : {"merge", "unmerge"})
       if (!text(way).empty()) add_adapter(text(way), std::string(way) == "merge" ? 1 : -1);
     const fs::path made = is_file() ? write(out_) : write_folder();
@@ -87,6 +88,22 @@ class Conversion {
       raise(KINORA_INVALID, "{}: none of its {} names is a parameter of {} in any layout; say --from LAYOUT",
             source_.string(), file_->names().size(), component_->spec->id);
     to_ = text("to").empty() ? from_ : layout_called(*component_, text("to"), expected);
+  }
+
+  // A published encoder carries heads that the component does not read; they pass.
+  void check_names(const std::set<std::string>& expected) const {
+    std::set<std::string> there;
+    for (const auto& name : file_->names()) there.insert(from_.ours(name));
+    there.erase("");
+    WeightsProblems problems;
+    std::set_difference(expected.begin(), expected.end(), there.begin(), there.end(),
+                        std::back_inserter(problems.missing));
+    const bool more_is_fine = std::string_view(published_stem(*component_->spec)) == "model";
+    if (!more_is_fine)
+      std::set_difference(there.begin(), there.end(), expected.begin(), expected.end(),
+                          std::back_inserter(problems.unexpected));
+    if (const auto why = complaint(problems, {expected.begin(), expected.end()}); !why.empty())
+      raise(KINORA_INVALID, "{} does not fit {}: {}", source_.string(), component_->spec->id, why);
   }
 
   void name_tensors() {

@@ -169,8 +169,10 @@ LoraOptions given_lora(const std::string& text) {
   }
   if (!has_alpha) out.alpha = static_cast<double>(out.rank);
   if (out.targets.empty() == out.pattern.empty())
-    raise(KINORA_INVALID,
-          "lora: say which modules by targets=NAME,NAME or by pattern=REGEX, and not by both");
+    raise(
+        KINORA_INVALID,
+        "lora: {}; give targets=NAME,NAME (ends of the modules' names, such as linear_qkv) or pattern=REGEX",
+        out.targets.empty() ? "which modules?" : "targets and pattern are both there");
   return out;
 }
 
@@ -190,7 +192,8 @@ bool LoraOptions::is_target(const std::string& module) const {
 
 LoraOptions parse_lora(const std::string& text) {
   std::error_code ignored;
-  if (!fs::exists(text, ignored)) return given_lora(text);
+  const bool is_path = text.find('=') == std::string::npos && text.find('/') != std::string::npos;
+  if (!is_path && !fs::exists(text, ignored)) return given_lora(text);
   const Adapter adapter = read_adapter(text);
   for (const auto& [module, pair] : adapter.modules)
     if (pair.a.size(0) != adapter.options.rank || pair.scale != adapter.options.scale())
@@ -227,6 +230,9 @@ void merge_adapter(std::map<std::string, at::Tensor>& weights, const LoraOptions
 
 Adapter read_adapter(const fs::path& path) {
   const fs::path file = fs::is_directory(path) ? path / "adapter_model.safetensors" : path;
+  if (std::error_code ignored; !fs::exists(file, ignored))
+    raise(KINORA_NOT_FOUND, "adapter {}: {} does not exist; give a folder of PEFT's, or its safetensors file",
+          path.string(), file.string());
   const auto opened = or_throw(Safetensors::open(file));
   Adapter out;
   for (const auto& t : opened.tensors()) {

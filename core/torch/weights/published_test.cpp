@@ -20,6 +20,7 @@ namespace kinora::core {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -197,6 +198,15 @@ TEST_F(Published, ConvertRefusesWhatItWouldGuessOrLose) {
   EXPECT_THAT(refused(in, out, {{"to", "orignal"}}), HasSubstr("did you mean 'original'?"));
   EXPECT_THAT(refused(in, out, {{"from", "careless"}, {"to", "kinora"}}),
               HasSubstr("would both be called 'blocks.0.norm2.weight'"));
+  auto misspelt = original(), fewer = original();
+  misspelt["net.blocks.1.nrom2.weight"] = misspelt.at("net.blocks.1.norm2.weight");
+  misspelt.erase("net.blocks.1.norm2.weight");
+  fewer.erase("net.blocks.1.norm2.weight");
+  write_tensors(folder_ / "misspelt.safetensors", misspelt);
+  write_tensors(folder_ / "fewer.safetensors", fewer);
+  EXPECT_THAT(refused(folder_ / "misspelt.safetensors", out),
+              AllOf(HasSubstr("'blocks.1.norm3.weight'"), HasSubstr("'blocks.1.nrom2.weight'")));
+  EXPECT_THAT(refused(folder_ / "fewer.safetensors", out), HasSubstr("1 missing: 'blocks.1.norm3.weight'"));
   EXPECT_THAT(refused(in, out, {{"dtype", "bf61"}}), HasSubstr("did you mean 'bf16'?"));
   EXPECT_THAT(refused(folder_ / "none.safetensors", out), HasSubstr("none.safetensors"));
   write_tensors(folder_ / "other.safetensors", {{"x.y", at::ones({1})}});
@@ -242,6 +252,10 @@ TEST_F(Published, APipelineGivesTheFolderThatFits) {
   EXPECT_EQ(published_part(folder_, encoder), folder_ / "text_encoder");
   EXPECT_EQ(published_part(folder_ / "vae", spec_), folder_ / "vae");
   EXPECT_EQ(read_config(folder_, spec_), json({{"layers", 3}}));
+  fs::create_directories(folder_ / "transformer_2");
+  EXPECT_THAT(refused(folder_, folder_ / "out.safetensors"), HasSubstr("name one of the two folders"));
+  EXPECT_EQ(published_part(folder_, tokenizer), folder_ / "vae");
+  fs::remove_all(folder_ / "transformer_2");
   fs::remove_all(folder_ / "transformer");
   EXPECT_THAT(refused(folder_, folder_ / "out.safetensors"),
               HasSubstr("has no transformer or unet for model/small; it has: text_encoder, vae"));
