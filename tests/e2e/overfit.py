@@ -32,6 +32,7 @@ tokenizer = {{ use = "cosmos", latent_channels = 24, spatial_compression_ratio =
 steps = 1
 batch = 1
 learning_rate = 1e-6
+threads = 1
 [[job]]
 name = "latents"
 kind = "encode"
@@ -53,6 +54,7 @@ batch = 4
 learning_rate = 1e-3
 ema = 0.98
 validation_every = {steps}
+threads = 1
 text_dropout = 0
 [[job]]
 name = "film"
@@ -61,6 +63,7 @@ input = "dit"
 sampler = {{ use = "{sampler}", steps = 18 }}
 prompts = [{prompt}]
 guidance = 1
+threads = 1
 """
 
 

@@ -87,6 +87,12 @@ Generator::Generator(JobContext& context, const GenerateOptions& options)
 }
 
 void Generator::open_denoising() {
+  const auto refuse = [](bool given, const char* name) {
+    if (given) raise(KINORA_INVALID, "{} is for models that draw codes one by one; this one denoises", name);
+  };
+  refuse(options_.temperature != 1, "temperature");
+  refuse(options_.top_k != 0, "top_k");
+  refuse(options_.top_p != 1, "top_p");
   denoising_ = std::make_unique<Denoising>(context_, model_, spec_, model_part_.use->options,
                                            parallel_.dtype(), device_);
   if (options_.cuda_graphs && parallel_.world() == 1)  // transfers between ranks cannot be recorded

@@ -83,6 +83,9 @@ std::vector<Wish> wishes(const JobContext& context, const GenerateOptions& o) {
     throw Error(KINORA_INVALID,
                 "job '" + context.spec().name +
                     "': there is no prompt; give one text a video in prompts, or a prompts_file");
+  if (o.strength < 1 &&
+      std::none_of(made.begin(), made.end(), [](const Wish& w) { return !w.video.empty(); }))
+    throw Error(KINORA_INVALID, "strength is the share of steps that change a video; give one in video");
   std::vector<Wish> all;
   for (const auto& wish : made)
     for (int64_t i = 0; i < o.count; ++i) {

@@ -345,5 +345,23 @@ TEST(GenerateJob, WorksWithNetworksOfItsOwn) {
               testing::HasSubstr("say what it was trained on"));
 }
 
+TEST(GenerateJob, RefusesOptionsThatWouldDoNothing) {
+  const auto said = [](const std::string& option) -> std::string {
+    const auto run = prepared({{"film", option + "\n"}});
+    encoded(*run);
+    JobContext context = run->context("film");
+    try {
+      run_generate(context);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(said("top_k = 5"), testing::HasSubstr("top_k is for models that draw codes"));
+  EXPECT_THAT(said("temperature = 0.5"), testing::HasSubstr("temperature is for models that draw codes"));
+  EXPECT_THAT(said("strength = 0.5"), testing::HasSubstr("give one in video"));
+  EXPECT_THAT(said("guidance_interval = [5.0, 1.0]"), testing::HasSubstr("[5, 1] holds nowhere"));
+}
+
 }  // namespace
 }  // namespace kinora::core

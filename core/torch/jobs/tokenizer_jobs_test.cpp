@@ -265,6 +265,11 @@ TEST(TokenizerTuning, ReportsTheFrechetDistanceOfAFeatureModel) {
               HasSubstr("reads neither 'video' nor an 'image'"));
 }
 
+TEST(TokenizerTuning, OfCodesRefusesADivergence) {
+  EXPECT_THAT(failure(*training("kl = 0.5\n" + kDiscrete)),
+              HasSubstr("kl = 0.5: tokenizer/cosmos makes codes"));
+}
+
 TEST(TokenizerStart, TakesWhatFitsAndSaysWhatDoesNot) {
   const auto run = training("partial = true\nlearning_rate = 1e-30\nweight_decay = 0\n");
   auto weights = read_tensors(run->folder() / "start.safetensors");

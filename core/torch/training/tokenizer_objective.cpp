@@ -18,6 +18,9 @@ TokenizerObjective::TokenizerObjective(JobContext& context, Network& tokenizer,
       options_(o),
       seed_(static_cast<uint64_t>(context.run().seed)),
       discrete_(tokenizer.info().discrete != 0) {
+  if (discrete_ && o.kl > 0)
+    raise(KINORA_INVALID, "kl = {}: {} makes codes, which have no distribution to compare; take kl away",
+          o.kl, id_);
   const auto* slot = context.spec().component("perceptual");
   if (!slot) return;
   perceptual_.emplace(context.open(*slot), slot->options);
