@@ -25,9 +25,10 @@ using test::SmallModel;
 struct Pair {
   Outcome plain, again;
 };
-Pair both_ways(const core::Component& model, const SmallModel& small, bool needs_gradient) {
+Pair both_ways(const core::Component& model, const SmallModel& small, bool needs_gradient,
+               const char* mode = "block") {
   core::MeshOwner mesh;
-  test::Instance<kinora_strategy> recompute("parallel/recompute", core::json::object(), mesh.abi());
+  test::Instance<kinora_strategy> recompute("parallel/recompute", core::json{{"mode", mode}}, mesh.abi());
   const kinora_link* link = nullptr;
   check(recompute->link(recompute.self(), &link));
   return {test::run_model(model, small, {}, needs_gradient),
@@ -58,6 +59,14 @@ TEST_P(RecomputeConformance, OutputAndEveryGradientEqualThePlainRun) {
     RecordProperty(needs_gradient ? "worst" : "worst_without_input_gradients", value.str());
     EXPECT_GT(plain.size(), 5u);
   }
+}
+
+TEST_P(RecomputeConformance, SelectivelyToo) {
+  const SmallModel& small = test::small_models()[GetParam()];
+  const auto model = core::or_throw(test::plugins().open(small.id));
+  const auto [plain, again] = both_ways(model, small, true, "selective");
+  const auto worst = test::difference(again, plain);
+  EXPECT_LE(worst.value, 1e-12) << small.id << ": " << worst.where;
 }
 
 std::string name_of(const testing::TestParamInfo<size_t>& info) {

@@ -11,8 +11,11 @@ class Recompute final : public Strategy<Tensor> {
     int64_t every = 1, first = 0, last = -1;
   };
   static void describe(Describe<Options>& d) {
-    d.name("recompute").help("activation checkpointing: blocks run again in the backward");
-    d.option("mode", &Options::mode).choices({"block"}).help("block: keep each block's inputs only");
+    d.name("recompute")
+        .help("activation checkpointing: blocks, or attention alone, run again in the backward");
+    d.option("mode", &Options::mode)
+        .choices({"block", "selective"})
+        .help("block: keep each block's inputs only; selective: all but what attention makes of its heads");
     d.option("every", &Options::every)
         .range(1, 1e6)
         .unit("blocks")
@@ -20,7 +23,8 @@ class Recompute final : public Strategy<Tensor> {
     d.option("first", &Options::first).at_least(0).help("block that runs again first; 0 is the embedding");
     d.option("last", &Options::last).at_least(-1).help("block that runs again last; -1: the head");
   }
-  Recompute(const Options& o, const Mesh<Tensor>&) : link_({o.every, o.first, o.last}) {}
+  Recompute(const Options& o, const Mesh<Tensor>&)
+      : link_({o.every, o.first, o.last}, o.mode == "selective") {}
   const kinora_link* link() override { return link_.get(); }
 
  private:

@@ -5,6 +5,10 @@
 // reads: a first block, whose data need no gradient, would otherwise be cut off from the graph, and its
 // parameters with it. What was true for the forward (the pass: sample numbers, seed, microbatch) is put back
 // for the second run, or its noise would be another's.
+//
+// Selective (Korthikanti et al. 2022, arXiv 2205.05198, section 5): attention alone runs again, from its
+// queries, keys and values. Scores, probabilities and masks grow with the square of the tokens and are cheap
+// to make again; all else is kept.
 #pragma once
 #include "kinora/link.hpp"
 
@@ -20,16 +24,21 @@ class RecomputeLink final : public Link<Tensor> {
       return block >= first && (last < 0 || block <= last) && (block - first) % every == 0;
     }
   };
-  explicit RecomputeLink(Which which) : Link(KINORA_LEVEL_RECOMPUTE), which_(which) {
+  RecomputeLink(Which which, bool selective)
+      : Link(KINORA_LEVEL_RECOMPUTE), which_(which), selective_(selective) {
     skip_inherited<RecomputeLink>();
   }
 
   Tensors block(const kinora_block& b, const Tensors& in) override;
+  Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const kinora_attention& how) override;
 
  private:
   struct Call;
+  struct AttentionCall;
   Tensors rerun(const Call& call, const Tensors& grad_out);
+  Tensors rerun(const AttentionCall& call, const Tensors& grad_out);
   Which which_;
+  bool selective_;
 };
 
 }  // namespace kinora

@@ -272,6 +272,35 @@ TEST(Recompute, LowersThePeakOfActivationsByWhatItRunsAgain) {
   EXPECT_NEAR(static_cast<double>(half) / (static_cast<double>(none + all) / 2), 1, 0.1);
 }
 
+// Eight attentions of 256 tokens, some of which none may see: each keeps its probabilities, 512 KiB.
+int64_t peak_bytes_of_attention(const char* mode) {
+  core::MeshOwner mesh;
+  test::Instance<kinora_strategy> strategy("parallel/recompute", {{"mode", mode}}, mesh.abi());
+  const kinora_link* link = nullptr;
+  check(strategy->link(strategy.self(), &link));
+  core::Chain chain({}, {link});
+  const Context<Tensor> ctx(chain.head());
+  chain.ready();
+  chain.begin({sizeof(kinora_pass), 0, 0, 0, 0, 0, 0, 1});
+  const auto info = std::make_shared<Peak>();
+  const c10::DebugInfoGuard measure(c10::DebugInfoKind::PROFILER_STATE, info);
+  Attention<Tensor> how;
+  how.name = "attention";
+  how.scale = 1;
+  how.kv_valid = at::ones({1, 256}, at::kBool);
+  how.kv_valid.narrow(1, 250, 6).fill_(false);
+  Tensor x = at::ones({1, 256, 1, 4}, at::kDouble).set_requires_grad(true);
+  for (int i = 0; i < 8; ++i) x = ctx.attention(x, x, x, how);
+  x.sum().backward();
+  return info->most();
+}
+
+TEST(Recompute, SelectivelyKeepsNoProbabilities) {
+  const int64_t kept = peak_bytes_of_attention("block"), again = peak_bytes_of_attention("selective");
+  EXPECT_GT(kept, 8 * 256 * 256 * 8);
+  EXPECT_LT(again, 4 * 256 * 256 * 8) << "those of one attention, and their gradients";
+}
+
 TEST(Recompute, AnErrorOfTheSecondRunReachesTheCallerOfBackward) {
   Chained s(true);
   s.watch.fails_at_run = 2;
