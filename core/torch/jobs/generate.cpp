@@ -83,9 +83,6 @@ std::vector<Wish> wishes(const JobContext& context, const GenerateOptions& o) {
     throw Error(KINORA_INVALID,
                 "job '" + context.spec().name +
                     "': there is no prompt; give one text a video in prompts, or a prompts_file");
-  if (o.strength < 1 &&
-      std::none_of(made.begin(), made.end(), [](const Wish& w) { return !w.video.empty(); }))
-    throw Error(KINORA_INVALID, "strength is the share of steps that change a video; give one in video");
   std::vector<Wish> all;
   for (const auto& wish : made)
     for (int64_t i = 0; i < o.count; ++i) {
@@ -230,6 +227,9 @@ void run_generate(JobContext& context) {
   use_threads(options.threads);
   const at::NoGradGuard off;
   GenerateJob job(context, options);
+  const auto changes = [](const Wish& wish) { return !wish.video.empty(); };
+  if (options.strength < 1 && std::none_of(all.begin(), all.end(), changes))
+    throw Error(KINORA_INVALID, "strength is the share of steps that change a video; give one in video");
   context.metrics().clear();
   int64_t kept = 0;
   for (const auto& wish : all) {
