@@ -41,6 +41,110 @@ struct Statistics {
   static std::vector<double> numbers(const at::Tensor& t) {
     return {t.data_ptr<double>(), t.data_ptr<double>() + t.numel()};
   }
+  // Of all channels together: the root of their mean variance, for each.
+  std::vector<double> deviations(bool together) const {
+    at::Tensor variance = square / count;
+    if (together) variance = variance.mean().expand_as(variance);
+    return numbers(variance.sqrt().clamp_min(1e-6));
+  }
+};
+
+class Encoding {
+ public:
+  Encoding(JobContext& context, const EncodeOptions& o)
+      : context_(context),
+        options_(o),
+        device_(device_of(o.device)),
+        clips_(context, context.folder_of(context.need_upstream("shard")),
+               {{"height", o.height}, {"width", o.width}, {"stride", o.every}}, o.memory),
+        tokenizer_(open_part(context, part_of(context, "tokenizer", "tokenizer_weights", "train-tokenizer"),
+                             {.device = device_})),
+        codes_(tokenizer_->info().discrete != 0),
+        text_(context, context.spec(), device_),
+        signals_(o.signals, o.every),
+        cache_(context.folder() / "latents.h5", json{{"job", context.spec().name}}.dump()) {
+    if (context.spec().component("image_encoder"))
+      image_.emplace(context, context.spec(), ChainOptions{.device = device_});
+  }
+
+  void run() {
+    Progress progress(context_.spec().name, clips_.size(), "clips");
+    for (int64_t i = 0; i < clips_.size(); ++i) {
+      add(i);
+      progress.update(i + 1, std::to_string(windows_) + " windows");
+    }
+    if (windows_ == 0 && without_signal_ > 0)
+      raise(KINORA_DATA, "job '{}': no clip is of use, and of {} {} lack a signal, the last one because {}",
+            context_.spec().name, clips_.size(), without_signal_, why_);
+    if (windows_ == 0) throw clips_.none_usable(too_short_, options_.frames);
+    finish();
+  }
+
+ private:
+  // Every window of a clip, or the count of why there is none.
+  void add(int64_t i) {
+    const auto given = signals_.of(clips_.facts(i), why_);
+    if (!given) {
+      ++without_signal_;
+      log_warn("{}: clip {} is left out: {}", context_.spec().name, clips_.key(i), why_);
+      return;
+    }
+    const at::Tensor frames = clips_.try_frames(i);
+    if (!frames.defined()) return;
+    if (frames.size(0) < options_.frames) {
+      ++too_short_;
+      return;
+    }
+    const at::Tensor embedding = text_(clips_.caption(i));
+    const int64_t stride = options_.stride > 0 ? options_.stride : options_.frames;
+    for (int64_t first = 0; first + options_.frames <= frames.size(0); first += stride) {
+      if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
+      const at::Tensor video = video_of(frames, first, options_.frames).to(device_),
+                       latent = tokenizer_->encode(video)[0].to(at::kCPU).contiguous();
+      if (!codes_) statistics_.add(latent);
+      facts_.shape = latent.sizes().vec();
+      facts_.text_size = embedding.size(1);
+      NamedTensors tensors = *given;
+      tensors.insert({{codes_ ? "codes" : "latent", latent}, {"text", embedding}});
+      if (image_) tensors["image"] = (*image_)(frames[first]);
+      cache_.add(clips_.key(i) + "@" + std::to_string(first), tensors);
+      ++windows_;
+    }
+  }
+
+  void finish() {
+    facts_.scale.sigma_data = options_.sigma_data;
+    if (!codes_) {
+      facts_.scale.mean = Statistics::numbers(statistics_.mean);
+      facts_.scale.std = statistics_.deviations(options_.scale == "latent");
+    }
+    facts_.fps = clips_.fps() / static_cast<double>(options_.every);
+    cache_.commit();
+    const auto& folder = context_.folder();
+    or_throw(write_file_atomically(folder / "latents.json", facts_.to_json().dump(2) + "\n"));
+    context_.summary.update({{"samples", windows_},
+                             {"clips", clips_.size()},
+                             {"too_short", too_short_},
+                             {"failed", clips_.failed()},
+                             {"without_signal", without_signal_},
+                             {"latent_shape", facts_.shape},
+                             {"bytes", std::filesystem::file_size(folder / "latents.h5")}});
+  }
+
+  JobContext& context_;
+  EncodeOptions options_;
+  at::Device device_;
+  Clips clips_;
+  std::unique_ptr<Network> tokenizer_;
+  bool codes_;
+  TextEncoder text_;
+  std::optional<ImageEncoder> image_;
+  Signals signals_;
+  LatentCacheWriter cache_;
+  Statistics statistics_;
+  LatentFacts facts_;
+  int64_t windows_ = 0, too_short_ = 0, without_signal_ = 0;
+  std::string why_;  // the last clip lacks a signal
 };
 
 }  // namespace
@@ -56,76 +160,7 @@ void run_encode(JobContext& context) {
   const auto options = context.options<EncodeOptions>();
   use_threads(options.threads);
   const at::NoGradGuard off;
-  const at::Device device = device_of(options.device);
-  Clips clips(context, context.folder_of(context.need_upstream("shard")),
-              {{"height", options.height}, {"width", options.width}, {"stride", options.every}},
-              options.memory);
-  const auto tokenizer = open_part(
-      context, part_of(context, "tokenizer", "tokenizer_weights", "train-tokenizer"), {.device = device});
-  const bool codes = tokenizer->info().discrete != 0;
-  TextEncoder text(context, context.spec(), device);
-  std::optional<ImageEncoder> image;
-  if (context.spec().component("image_encoder"))
-    image.emplace(context, context.spec(), ChainOptions{.device = device});
-  Signals signals(options.signals, options.every);
-  LatentCacheWriter cache(context.folder() / "latents.h5",
-                          nlohmann::json{{"job", context.spec().name}}.dump());
-  Statistics statistics;
-  LatentFacts facts;
-  Progress progress(context.spec().name, clips.size(), "clips");
-  int64_t windows = 0, too_short = 0, without_signal = 0;
-  std::string why;
-  const int64_t stride = options.stride > 0 ? options.stride : options.frames;
-  for (int64_t i = 0; i < clips.size(); ++i) {
-    const auto given = signals.of(clips.facts(i), why);
-    if (!given) {
-      ++without_signal;
-      log_warn("{}: clip {} is left out: {}", context.spec().name, clips.key(i), why);
-      continue;
-    }
-    const at::Tensor frames = clips.try_frames(i);
-    if (!frames.defined()) continue;
-    if (frames.size(0) < options.frames) {
-      ++too_short;
-      continue;
-    }
-    const at::Tensor embedding = text(clips.caption(i));
-    for (int64_t first = 0; first + options.frames <= frames.size(0); first += stride) {
-      if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
-      const at::Tensor latent =
-          tokenizer->encode(video_of(frames, first, options.frames).to(device))[0].to(at::kCPU).contiguous();
-      if (!codes) statistics.add(latent);
-      facts.shape = latent.sizes().vec();
-      facts.text_size = embedding.size(1);
-      NamedTensors tensors = *given;
-      tensors.insert({{codes ? "codes" : "latent", latent}, {"text", embedding}});
-      if (image) tensors["image"] = (*image)(frames[first]);
-      cache.add(clips.key(i) + "@" + std::to_string(first), tensors);
-      ++windows;
-    }
-    progress.update(i + 1, std::to_string(windows) + " windows");
-  }
-  if (windows == 0 && without_signal > 0)
-    raise(KINORA_DATA, "job '{}': no clip is of use, and of {} {} lack a signal, the last one because {}",
-          context.spec().name, clips.size(), without_signal, why);
-  if (windows == 0) throw clips.none_usable(too_short, options.frames);
-  facts.scale.sigma_data = options.sigma_data;
-  if (!codes) {
-    facts.scale.mean = Statistics::numbers(statistics.mean);
-    at::Tensor variance = statistics.square / statistics.count;
-    if (options.scale == "latent") variance = variance.mean().expand_as(variance);
-    facts.scale.std = Statistics::numbers(variance.sqrt().clamp_min(1e-6));
-  }
-  facts.fps = clips.fps() / static_cast<double>(options.every);
-  cache.commit();
-  or_throw(write_file_atomically(context.folder() / "latents.json", facts.to_json().dump(2) + "\n"));
-  context.summary.update({{"samples", windows},
-                          {"clips", clips.size()},
-                          {"too_short", too_short},
-                          {"failed", clips.failed()},
-                          {"without_signal", without_signal},
-                          {"latent_shape", facts.shape},
-                          {"bytes", std::filesystem::file_size(context.folder() / "latents.h5")}});
+  Encoding(context, options).run();
 }
 
 }  // namespace kinora::core
