@@ -106,6 +106,19 @@ TEST(EncodeJob, LeavesOutAClipThatIsCutOffOrBroken) {
   }
 }
 
+TEST(EncodeJob, BringsAllChannelsToOneDeviationIfAsked) {
+  const auto deviations = [](const std::string& scale) {
+    const auto run = prepared({{"latents", "scale = '" + scale + "'\n"}});
+    encoded(*run);
+    return LatentData(run->of("latents")).facts().scale.std;
+  };
+  const auto each = deviations("channel"), all = deviations("latent");
+  ASSERT_EQ(each.size(), 2u);
+  EXPECT_GT(std::abs(each[0] / each[1] - 1), 1e-3);
+  const double together = std::sqrt((each[0] * each[0] + each[1] * each[1]) / 2);
+  for (const double found : all) EXPECT_NEAR(found / together, 1, 1e-12);
+}
+
 TEST(EncodeJob, OnTheCpuByNameIsTheSameAsByItself) {
   if (why_no_gpu().empty()) GTEST_SKIP() << "auto is this machine's GPU";
   const auto by_name = prepared({{"latents", "device = 'cpu'\n"}}), by_itself = prepared();
