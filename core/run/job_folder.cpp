@@ -1,5 +1,6 @@
 #include "core/run/job_folder.hpp"
 
+#include <algorithm>
 #include <fstream>
 
 #include "core/build_info.hpp"
@@ -34,8 +35,19 @@ fs::path before(const fs::path& folder) {
   return folder.parent_path() / ("." + folder.filename().string() + ".before");
 }
 
-bool is_done(const fs::path& folder) {
-  return read_json(folder / "summary.json").value("status", json()) == "done";
+bool is_a_jobs(const fs::path& folder) {
+  std::error_code error;
+  return fs::exists(folder / "job.json", error);
+}
+bool is_nobodys(const fs::path& folder) {
+  std::error_code error;
+  return !fs::exists(folder, error) || fs::is_empty(folder, error);
+}
+
+// What was set aside takes the place of what a job, never anybody else, left in the folder.
+void put_back(const fs::path& folder) {
+  fs::remove_all(folder);
+  fs::rename(before(folder), folder);
 }
 
 json size_of_entry(const fs::directory_entry& entry) {
@@ -66,14 +78,15 @@ bool finished(const fs::path& folder, const std::string& digest, std::string* wh
   return true;
 }
 
-bool holds_finished(const fs::path& folder) { return is_done(folder); }
+bool is_done(const fs::path& folder) {
+  return read_json(folder / "summary.json").value("status", json()) == "done";
+}
 
 void prepare_folder(const fs::path& folder, const std::string& name, const json& spec,
                     const std::string& digest) {
   std::error_code error;
-  const bool is_mine = fs::exists(folder / "job.json", error),
-             is_empty = !fs::exists(folder, error) || fs::is_empty(folder, error);
-  if (!is_mine && !is_empty)
+  const bool is_mine = is_a_jobs(folder);
+  if (!is_mine && !is_nobodys(folder))
     throw Error(KINORA_INVALID,
                 folder.string() +
                     " holds files that no job made (it has no job.json); choose another output folder "
@@ -100,17 +113,18 @@ void prepare_folder(const fs::path& folder, const std::string& name, const json&
 }
 
 bool take_back(const fs::path& folder, const std::string& digest) {
-  if (!finished(before(folder), digest)) return false;
-  fs::remove_all(folder);
-  fs::rename(before(folder), folder);
+  if (!finished(before(folder), digest) || (!is_a_jobs(folder) && !is_nobodys(folder))) return false;
+  put_back(folder);
   return true;
 }
 
 bool take_back_after_failure(const fs::path& folder) {
   std::error_code error;
-  if (!fs::exists(before(folder), error) || fs::exists(folder / "checkpoints", error)) return false;
-  fs::remove_all(folder);
-  fs::rename(before(folder), folder);
+  const json made = results_in(folder);  // folders that were made for results may be empty
+  const bool has_begun = fs::exists(folder / "checkpoints", error) ||
+                         std::any_of(made.begin(), made.end(), [](const json& size) { return size != 0; });
+  if (has_begun || !is_a_jobs(folder) || !is_done(before(folder))) return false;
+  put_back(folder);
   return true;
 }
 

@@ -14,8 +14,8 @@ namespace kinora::core {
 // there; `why` gets what is not.
 bool finished(const std::filesystem::path& folder, const std::string& digest, std::string* why = nullptr);
 
-// Whether any job has finished there.
-bool holds_finished(const std::filesystem::path& folder);
+// Whether a job, of whatever identity, has finished there.
+bool is_done(const std::filesystem::path& folder);
 
 // Makes the folder ready for a job: finished results of a job of another identity are set aside, with a line
 // in the log, until drop_before(); what the same job left stays, but for temporaries of dead processes.
@@ -27,7 +27,8 @@ void prepare_folder(const std::filesystem::path& folder, const std::string& name
 // Whether results of this identity had been set aside; they are then back in their place, and what replaced
 // them is gone.
 bool take_back(const std::filesystem::path& folder, const std::string& digest);
-// The job failed: what was set aside is back if the job has left no checkpoint. Says so.
+// The job failed: what was set aside is back if the job has made nothing that is worth going on with. Whether
+// it is.
 bool take_back_after_failure(const std::filesystem::path& folder);
 // The job is done: nothing set aside is needed.
 void drop_before(const std::filesystem::path& folder);

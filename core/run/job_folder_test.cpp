@@ -82,6 +82,9 @@ TEST_F(JobFolder, SetsFinishedResultsAsideUntilTheJobThatReplacesThemIsDone) {
   prepare("b");
   put(folder_ / "checkpoints/step-8/weights");
   EXPECT_FALSE(take_back_after_failure(folder_)) << "b had begun";
+  fs::remove_all(folder_ / "checkpoints");
+  put(folder_ / "videos/000.mp4");
+  EXPECT_FALSE(take_back_after_failure(folder_)) << "b can go on with its first video";
   prepare("c");
   EXPECT_FALSE(take_back(folder_, "b"));
   EXPECT_TRUE(take_back(folder_, "a")) << "the options of a are back";
@@ -90,6 +93,17 @@ TEST_F(JobFolder, SetsFinishedResultsAsideUntilTheJobThatReplacesThemIsDone) {
   finish("d");
   drop_before(folder_);
   EXPECT_FALSE(take_back(folder_, "a"));
+}
+
+TEST_F(JobFolder, ThatSomebodyElseFilledInTheMeantimeIsNotTakenBack) {
+  prepare("a");
+  put(folder_ / "summary.json", json{{"status", "done"}, {"digest", "a"}}.dump());
+  prepare("b");
+  fs::remove_all(folder_);
+  put(folder_ / "photo.jpg");
+  EXPECT_FALSE(take_back(folder_, "a"));
+  EXPECT_FALSE(take_back_after_failure(folder_));
+  EXPECT_TRUE(fs::exists(folder_ / "photo.jpg"));
 }
 
 TEST_F(JobFolder, LosesTheTemporariesOfDeadProcessesOnly) {

@@ -34,6 +34,11 @@ bool is_first_rank() {
   return rank.empty() || rank == "0";
 }
 
+bool is_alone() {
+  const std::string world = environment("WORLD_SIZE");
+  return world.empty() || world == "1";
+}
+
 // Rank 0 does a job that is not spread over ranks; the others wait for it, or for its failure.
 RunResult wait_for(const fs::path& folder, const std::string& name, const std::string& digest) {
   const auto since = fs::file_time_type::clock::now();
@@ -55,7 +60,9 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
   const fs::path folder = run.out / job.name;
   if (!is_first_rank() && !job.kind->spread()) return wait_for(folder, job.name, digest);
   try {
-    if (is_first_rank() && take_back(folder, digest)) {
+    // Ranks that compute together cannot see that the first one has nothing left to do.
+    const bool may_take_back = is_first_rank() && (is_alone() || !job.kind->spread());
+    if (may_take_back && take_back(folder, digest)) {
       log_info("{}: already done, before its options were changed", job.name);
       return {true, false};
     }
@@ -125,7 +132,7 @@ RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& optio
       continue;
     }
     if (!why.empty()) log_warn("{}: {}; the job is done again", job.name, why);
-    const bool replaces = holds_finished(run.out / job.name) && why.empty();
+    const bool replaces = is_done(run.out / job.name) && why.empty();
     if (options.dry) {
       log_info("{}: would run{} ({})", job.name, replaces ? " again, and replace its finished results" : "",
                job.kind->spec.help);

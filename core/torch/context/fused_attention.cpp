@@ -3,9 +3,9 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
-#include "core/torch/context/parallel.hpp"
 #include "kernels/cpu/attention.hpp"
 #include "kernels/torch/node.hpp"
+#include "kernels/torch/parallel.hpp"
 
 namespace kinora::core {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <ATen/ATen.h>
 
-#include "core/torch/context/parallel.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "kernels/torch/parallel.hpp"
 #include "kinora/random.hpp"
 
 namespace kinora::core {

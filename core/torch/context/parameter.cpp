@@ -7,8 +7,8 @@
 #include <fmt/ranges.h>
 
 #include "core/torch/context/noise.hpp"
-#include "core/torch/context/parallel.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "kernels/torch/parallel.hpp"
 
 namespace kinora::core {
 namespace {

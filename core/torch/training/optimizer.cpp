@@ -6,9 +6,9 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include "core/torch/context/parallel.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/training/adamw_pass.hpp"
+#include "kernels/torch/parallel.hpp"
 
 namespace kinora::core {
 namespace {
