@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "kinora/aten.hpp"
+#include "tests/support/refusal.hpp"
 
 namespace kinora::core {
 namespace {
@@ -314,12 +315,7 @@ TEST(Attention, RefusesABiasOfASequenceAndOneThatDoesNotFit) {
     how.bias = handle(b);
     how.q_table = how.k_table = handle(table);
     VisiblePlans plans;
-    try {
-      attention(x, x, x, how, {}, plans);
-      return "nothing";
-    } catch (const Error& e) {
-      return e.what();
-    }
+    return test::refusal([&] { attention(x, x, x, how, {}, plans); });
   };
   EXPECT_NE(message(bias, t).find("'self': a bias is for shared queries and keys only"), std::string::npos);
   EXPECT_NE(message(narrow, {}).find("'self': the bias [1, 1, 4, 3] is not [1 or 1, 1 or 1, 4, 4]"),

@@ -12,6 +12,7 @@
 #include "core/torch/tensors/tensors_api.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/link.hpp"
+#include "tests/support/refusal.hpp"
 
 namespace kinora::core {
 namespace {
@@ -31,14 +32,6 @@ class ChainOf : public testing::Test {
     o.dtype = at::kDouble;
     o.seed = 11;
     return o;
-  }
-  static std::string message(const std::function<void()>& f) {
-    try {
-      f();
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
   }
   static kinora_pass pass_of(int64_t first_sample, uint64_t seed = 5) {
     return {sizeof(kinora_pass), 0, 0, 0, first_sample, 0, 0, seed};
@@ -108,7 +101,7 @@ TEST_F(ChainOf, AnErrorOfALinkComesThroughWithItsCodeAndText) {
     }
   } bad;
   Chain chain(exact(), {bad.get()});
-  EXPECT_EQ(message([&] {
+  EXPECT_EQ(test::refusal([&] {
               Context(chain.head()).parameter({"w", {4, 4}, Init::zeros()});
             }),
             "w: cannot be split");
@@ -119,12 +112,15 @@ TEST_F(ChainOf, ParametersAreDeclaredOnceAndHaveValuesAfterReady) {
   const Context c(chain.head());
   const auto w = c.parameter({"w", {3, 2}, Init::normal(0.5), Role::column});
   const auto f = c.parameter({"f", {2}, Init::constant(7), Role::whole, -1, 1, 1, true});
-  EXPECT_THAT(message([&] { c.parameter({"w", {1}, Init::zeros()}); }), HasSubstr("'w' was declared before"));
-  EXPECT_THAT(message([&] { c.parameter({"", {1}, Init::zeros()}); }), HasSubstr("no name"));
-  EXPECT_THAT(message([&] { c.value(w); }), HasSubstr("create() only declares"));
-  EXPECT_THAT(message([&] { c.value(9); }), HasSubstr("never declared"));
+  EXPECT_THAT(test::refusal([&] {
+                c.parameter({"w", {1}, Init::zeros()});
+              }),
+              HasSubstr("'w' was declared before"));
+  EXPECT_THAT(test::refusal([&] { c.parameter({"", {1}, Init::zeros()}); }), HasSubstr("no name"));
+  EXPECT_THAT(test::refusal([&] { c.value(w); }), HasSubstr("create() only declares"));
+  EXPECT_THAT(test::refusal([&] { c.value(9); }), HasSubstr("never declared"));
   chain.ready();
-  EXPECT_THAT(message([&] { c.parameter({"late", {1}, Init::zeros()}); }), HasSubstr("after create()"));
+  EXPECT_THAT(test::refusal([&] { c.parameter({"late", {1}, Init::zeros()}); }), HasSubstr("after create()"));
   EXPECT_TRUE(c.value(w).requires_grad());
   EXPECT_FALSE(c.value(f).requires_grad());
   EXPECT_TRUE(at::equal(c.value(f), at::full({2}, 7, at::kDouble)));
@@ -193,8 +189,8 @@ TEST_F(ChainOf, SequencesHaveOneNumberAGeometryAndATableOfTheOneProcessOrder) {
   // Token 22 is frame 3, row 1, column 1 of a video that began 3 frames ago, in chunk (3 + 3) / 2.
   const auto row = t[0][22];
   EXPECT_TRUE(at::equal(row, at::tensor({22 + 3 * 6, 3, 6, 1, 1, 0, 3, 0}, at::kLong))) << row;
-  EXPECT_THAT(message([&] { c.sequence(x, 4, 2, 2, s); }), HasSubstr("are 16, but x is [2, 24, 5]"));
-  EXPECT_THAT(message([&] { c.table(0, Place::stream); }), HasSubstr("shared tensors have no table"));
+  EXPECT_THAT(test::refusal([&] { c.sequence(x, 4, 2, 2, s); }), HasSubstr("are 16, but x is [2, 24, 5]"));
+  EXPECT_THAT(test::refusal([&] { c.table(0, Place::stream); }), HasSubstr("shared tensors have no table"));
 }
 
 TEST_F(ChainOf, SequencesArePaddedToAMultipleAndUnpadded) {
@@ -257,7 +253,7 @@ TEST_F(ChainOf, ALinkMayTakeParametersOverPieceByPiece) {
     EXPECT_EQ(leaves[1].name, "c");
     EXPECT_TRUE(leaves[0].tensor.is_same(link->leaf));
     EXPECT_TRUE(at::equal(link->leaf, at::cat({whole[0].flatten(), whole[1]}).narrow(0, link->rank * 5, 5)));
-    EXPECT_THAT(message([&] { c.value(1); }), HasSubstr("taken over by a link"));
+    EXPECT_THAT(test::refusal([&] { c.value(1); }), HasSubstr("taken over by a link"));
   }
 }
 
@@ -271,13 +267,13 @@ TEST_F(ChainOf, BlocksRunAndStopPassesThrough) {
   });
   EXPECT_EQ(y[0].sum().item<float>(), 6);
   EXPECT_THROW(c.block(0, {x}, {}, 1, [](const auto&) -> std::vector<at::Tensor> { throw Stop{}; }), Stop);
-  EXPECT_EQ(message([&] {
+  EXPECT_EQ(test::refusal([&] {
               c.block(0, {x}, {}, 1,
                       [](const auto&) -> std::vector<at::Tensor> { throw Error(KINORA_DATA, "bad block"); });
             }),
             "bad block");
   EXPECT_EQ(
-      message([&] {
+      test::refusal([&] {
         c.block(3, {x}, {}, 1, [](const std::vector<at::Tensor>& t) { return std::vector{t[0], t[0]}; });
       }),
       "block 3 returned 2 tensors, but was declared with n_out = 1");

@@ -8,29 +8,21 @@
 #include "core/torch/generating/mixture.hpp"
 #include "kinora/aten.hpp"
 #include "tests/support/plugins.hpp"
+#include "tests/support/refusal.hpp"
 
 namespace kinora::core {
 namespace {
 
 using testing::HasSubstr;
 
-template <class F>
-std::string said(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
 TEST(LossInstance, GivesOneNumberASample) {
   const auto component = or_throw(test::plugins().open("loss/edm"));
   const LossInstance loss(component, or_throw(Options::make(*component.spec, json::object())));
   EXPECT_EQ(loss.of_samples({{"loss", at::ones({3})}}, 3).sum().item<float>(), 3);
-  EXPECT_THAT(said([&] { loss.of_samples({}, 3); }), HasSubstr("loss/edm: evaluate returned no 'loss'"));
+  EXPECT_THAT(test::refusal([&] { loss.of_samples({}, 3); }),
+              HasSubstr("loss/edm: evaluate returned no 'loss'"));
   for (const at::Tensor& wrong : {at::ones({3, 2}), at::ones({}), at::ones({2}), at::ones({3}, at::kLong)})
-    EXPECT_THAT(said([&] {
+    EXPECT_THAT(test::refusal([&] {
                   loss.of_samples({{"loss", wrong}}, 3);
                 }),
                 HasSubstr("loss/edm: output 'loss': expected a float [3]"));
@@ -63,13 +55,14 @@ TEST(SamplerInstance, GivesASampleOfTheNoisesShape) {
   made = [](const at::Tensor& noise) { return noise * 2; };
   EXPECT_EQ(sample().sum().item<double>(), 12);
   made = [](const at::Tensor& noise) { return noise.narrow(0, 0, 1); };
-  EXPECT_THAT(said(sample), HasSubstr("sampler/wrong: its sample is Double [1, 2], the noise [3, 2]"));
+  EXPECT_THAT(test::refusal(sample),
+              HasSubstr("sampler/wrong: its sample is Double [1, 2], the noise [3, 2]"));
   made = [](const at::Tensor& noise) { return noise.to(at::kLong); };
-  EXPECT_THAT(said(sample), HasSubstr("sampler/wrong: its sample is Long"));
+  EXPECT_THAT(test::refusal(sample), HasSubstr("sampler/wrong: its sample is Long"));
   made = [](const at::Tensor&) { return at::Tensor(); };
-  EXPECT_THAT(said(sample), HasSubstr("sampler/wrong: sample returned no tensor"));
+  EXPECT_THAT(test::refusal(sample), HasSubstr("sampler/wrong: sample returned no tensor"));
   made = [](const at::Tensor&) -> at::Tensor { throw Error(KINORA_DATA, "no idea"); };
-  EXPECT_EQ(said(sample), "sampler/wrong: no idea");
+  EXPECT_EQ(test::refusal(sample), "sampler/wrong: no idea");
 }
 
 }  // namespace

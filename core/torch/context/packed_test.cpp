@@ -9,6 +9,7 @@
 #include "core/torch/tensors/tensors_api.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/context.hpp"
+#include "tests/support/refusal.hpp"
 
 namespace kinora::core {
 namespace {
@@ -163,46 +164,38 @@ TEST(PackedTable, IsOneGroupASampleWithoutMasksOrIndices) {
 TEST(PackedRow, ThatDoesNotFitIsRefused) {
   adopt_host();
   serve_tensors();
-  const auto message = [](const std::function<void()>& f) -> std::string {
-    try {
-      f();
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
-  };
   const auto chain = chain_of({});
   const Context c(chain->head());
   const Tensor x = at::randn({1, 8, 4}, at::kDouble), q = x.view({1, 8, 1, 4});
   kinora_seq seq = 0;
-  EXPECT_THAT(message([&] {
+  EXPECT_THAT(test::refusal([&] {
                 c.packed(x, {{2, 1, 1}, {5, 1, 1}}, seq);
               }),
               HasSubstr("are 7, but x is [1, 8, 4]"));
-  EXPECT_THAT(message([&] {
+  EXPECT_THAT(test::refusal([&] {
                 c.packed(x, {{8, 1, 1}, {1, 0, 1}}, seq);
               }),
               HasSubstr("sample 1 of a packed row has 1 frames of 0 x 1"));
   const int64_t sizes[] = {2, 1, 1, 5, 1, 1};
   kinora_seq_spec spec{sizeof spec, 0, 8, 1, 1, nullptr, 2, sizes};
-  EXPECT_THAT(message([&] { c.sequence(x, spec, seq); }),
+  EXPECT_THAT(test::refusal([&] { c.sequence(x, spec, seq); }),
               HasSubstr("have 7 tokens, and frames, rows, cols are 8"));
   spec.struct_size =
       offsetof(kinora_seq_spec, n_samples);  // of an older header: what is behind it is not read
-  EXPECT_EQ(message([&] { c.sequence(x, spec, seq); }), "no error");
+  EXPECT_EQ(test::refusal([&] { c.sequence(x, spec, seq); }), "nothing was refused");
   EXPECT_EQ(c.table(seq, Place::stream).select(2, KINORA_TOKEN_SAMPLE).max().item<int64_t>(), 0);
 
   Attention<Tensor> how{"cross", 0, seq, 0, 1};
   how.k_table = at::zeros({1, 8, KINORA_TOKEN_COLUMNS}, at::kLong);
   how.kv_valid = at::ones({1, 8}, at::kBool);
-  EXPECT_THAT(message([&] { c.attention(q, q, q, how); }), HasSubstr("without kv_valid"));
+  EXPECT_THAT(test::refusal([&] { c.attention(q, q, q, how); }), HasSubstr("without kv_valid"));
   how.q_seq = 0, how.kv_valid = Tensor();
-  EXPECT_THAT(message([&] { c.attention(q, q, q, how); }), HasSubstr("is for queries of a sequence"));
+  EXPECT_THAT(test::refusal([&] { c.attention(q, q, q, how); }), HasSubstr("is for queries of a sequence"));
 
   Frames later;
   later.start = 2;
   const auto stream = chain_of(later);
-  EXPECT_THAT(message([&] {
+  EXPECT_THAT(test::refusal([&] {
                 Context(stream->head()).packed(x, {{4, 1, 1}, {4, 1, 1}}, seq);
               }),
               HasSubstr("cannot continue at frame 2"));

@@ -15,6 +15,7 @@
 #include "core/torch/generating/text_encoder.hpp"
 #include "core/torch/jobs/video_jobs_testing.hpp"
 #include "core/torch/media/latents.hpp"
+#include "tests/support/refusal.hpp"
 
 namespace kinora::core {
 namespace {
@@ -97,12 +98,7 @@ at::Tensor codes_in(const ScratchRun& run, int64_t n) {
 }
 std::string message_of(const std::string& lines) {
   const auto run = ready(lines);
-  try {
-    generated(*run);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
+  return test::refusal([&] { generated(*run); });
 }
 
 TEST(NextTokenJob, DrawsTheCodesOfAPlainLoopWithoutACache) {

@@ -15,6 +15,7 @@
 #include "core/torch/media/latents.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/weights/convert.hpp"
+#include "tests/support/refusal.hpp"
 
 namespace kinora::core {
 namespace {
@@ -135,12 +136,7 @@ void expect_film(const ScratchRun& run, int64_t n, const std::string& prompt, co
 
 std::string message_of(const std::string& lines) {
   const auto run = ready(lines);
-  try {
-    generated(*run);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
+  return test::refusal([&] { generated(*run); });
 }
 
 TEST(GenerateJob, ShowsWhatTheSamplerMadeOfThePrompt) {
@@ -350,12 +346,7 @@ TEST(GenerateJob, RefusesOptionsThatWouldDoNothing) {
     const auto run = prepared({{"film", option + "\n"}});
     encoded(*run);
     JobContext context = run->context("film");
-    try {
-      run_generate(context);
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
+    return test::refusal([&] { run_generate(context); });
   };
   EXPECT_THAT(said("top_k = 5"), testing::HasSubstr("top_k is for models that draw codes"));
   EXPECT_THAT(said("temperature = 0.5"), testing::HasSubstr("temperature is for models that draw codes"));

@@ -6,6 +6,7 @@
 #include "core/torch/jobs/video_jobs_testing.hpp"
 #include "core/torch/media/clip_image.hpp"
 #include "core/torch/media/latents.hpp"
+#include "tests/support/refusal.hpp"
 
 namespace kinora::core {
 namespace {
@@ -84,12 +85,7 @@ TEST(EncodeSignals, ReachTheLossOfATraining) {
 
 TEST(EncodeSignals, ThatClipsDoNotHaveAreNamed) {
   const auto said = [](const std::string& signals, const Facts& given) -> std::string {
-    try {
-      encoded(*prepared({{"latents", "signals = " + signals}}, given));
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
+    return test::refusal([&] { encoded(*prepared({{"latents", "signals = " + signals}}, given)); });
   };
   Facts wrong;
   for (const char* key : {"a", "b", "c", "d"}) wrong[key] = {{"pose", "left"}};
@@ -134,12 +130,7 @@ TEST(GenerateSignals, ReachTheModelFromOptionsAndFromLines) {
 
 TEST(GenerateSignals, ThatDoNotFitAreNamed) {
   const auto said = [](const std::string& signals, const std::string& line = "") -> std::string {
-    try {
-      film_with(signals, line);
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
+    return test::refusal([&] { film_with(signals, line); });
   };
   EXPECT_THAT(said("['poze=1']"),
               HasSubstr("model/dit takes no 'poze'; its own signals are: fps, image, pose"));

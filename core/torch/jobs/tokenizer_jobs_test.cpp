@@ -16,6 +16,7 @@
 #include "core/torch/media/latents.hpp"
 #include "core/torch/training/perceptual.hpp"
 #include "tests/support/oracle.hpp"
+#include "tests/support/refusal.hpp"
 
 namespace kinora::core {
 namespace {
@@ -45,12 +46,7 @@ json trained(const ScratchRun& run) {
   return context.summary;
 }
 std::string failure(const ScratchRun& run) {
-  try {
-    trained(run);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
+  return test::refusal([&] { trained(run); });
 }
 
 // Sample n of the training: of clips a and c, `length` frames.

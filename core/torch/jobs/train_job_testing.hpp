@@ -13,6 +13,7 @@
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/latents.hpp"
 #include "core/torch/weights/checkpoint.hpp"
+#include "tests/support/refusal.hpp"
 #include "tests/support/run_file.hpp"
 
 namespace kinora::core::by_hand {
@@ -208,12 +209,7 @@ inline json trained(const ScratchRun& run) {
 }
 
 inline std::string failure(const ScratchRun& run) {
-  try {
-    trained(run);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
+  return test::refusal([&] { trained(run); });
 }
 
 // Mean loss and number of samples of the steps up to `last`, in half decades of sigma from 0.01 to 100.

@@ -15,6 +15,7 @@
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/latents.hpp"
 #include "core/torch/tensors/device.hpp"
+#include "tests/support/refusal.hpp"
 
 namespace kinora::core {
 namespace {
@@ -81,12 +82,7 @@ TEST(EncodeJob, CachesEveryWindowOfEveryClipAndItsStatistics) {
 std::string failure_of(const std::string& job, const std::string& lines, void (*run_job)(JobContext&)) {
   const auto run = prepared({{job, lines}});
   JobContext context = run->context(job);
-  try {
-    run_job(context);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
+  return test::refusal([&] { run_job(context); });
 }
 
 TEST(EncodeJob, LeavesOutAClipThatIsCutOffOrBroken) {

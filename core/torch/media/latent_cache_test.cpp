@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 
 #include "kinora/error.hpp"
+#include "tests/support/refusal.hpp"
 
 namespace kinora::core {
 namespace {
@@ -44,14 +45,6 @@ class LatentCacheIn : public testing::Test {
     w.commit();
     return folder_ / name;
   }
-  std::string message(const std::function<void()>& f) {
-    try {
-      f();
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
-  }
   fs::path folder_;
 };
 
@@ -72,7 +65,7 @@ TEST_F(LatentCacheIn, GivesBackEveryDtypeBitForBitInTheOrderAdded) {
   EXPECT_TRUE(at::equal(z.at("ids"), at::arange(5)));
   EXPECT_EQ(z.at("scale").item<double>(), 2.5);
   EXPECT_FALSE(c.has("a"));
-  EXPECT_THAT(message([&] { c.read("a"); }), HasSubstr("no sample 'a'"));
+  EXPECT_THAT(test::refusal([&] { c.read("a"); }), HasSubstr("no sample 'a'"));
 }
 
 TEST_F(LatentCacheIn, EqualContentsAreEqualBytes) {
@@ -88,7 +81,7 @@ TEST_F(LatentCacheIn, AppearsOnCommitOnlyAndTakesAKeyOnce) {
   {
     LatentCacheWriter w(folder_ / "c.h5", "{}");
     w.add("a", {{"x", at::ones({2})}});
-    EXPECT_THAT(message([&] { w.add("a", {}); }), HasSubstr("added before"));
+    EXPECT_THAT(test::refusal([&] { w.add("a", {}); }), HasSubstr("added before"));
     EXPECT_FALSE(fs::exists(folder_ / "c.h5"));
   }
   EXPECT_TRUE(fs::is_empty(folder_));
@@ -115,7 +108,7 @@ TEST_F(LatentCacheIn, DamagedDataIsNamed) {
   f.write("damage", 6);
   f.close();
   const LatentCache c(path);
-  EXPECT_THAT(message([&] { read_all(c); }),
+  EXPECT_THAT(test::refusal([&] { read_all(c); }),
               testing::AllOf(HasSubstr("dataset samples/a%2Fb.c/"), HasSubstr("damaged"),
                              HasSubstr("remove the file")));
 }
@@ -126,7 +119,7 @@ TEST_F(LatentCacheIn, AFullDiskIsAnErrorWithoutACrashAtExit) {
     std::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{100'000, 100'000};
     setrlimit(RLIMIT_FSIZE, &limit);
-    const std::string said = message([&] {
+    const std::string said = test::refusal([&] {
       LatentCacheWriter w(folder_ / "full.h5", "{}");
       for (int i = 0; i < 10; ++i) w.add("key" + std::to_string(i), {{"x", at::rand({100, 100})}});
       w.commit();
@@ -138,9 +131,9 @@ TEST_F(LatentCacheIn, AFullDiskIsAnErrorWithoutACrashAtExit) {
 }
 
 TEST_F(LatentCacheIn, AnythingElseIsAnErrorNotACrash) {
-  EXPECT_THAT(message([&] { LatentCache(folder_ / "none.h5"); }), HasSubstr("no such file"));
+  EXPECT_THAT(test::refusal([&] { LatentCache(folder_ / "none.h5"); }), HasSubstr("no such file"));
   std::ofstream(folder_ / "text.h5") << "hello";
-  EXPECT_THAT(message([&] { LatentCache(folder_ / "text.h5"); }), HasSubstr("not a whole HDF5 file"));
+  EXPECT_THAT(test::refusal([&] { LatentCache(folder_ / "text.h5"); }), HasSubstr("not a whole HDF5 file"));
   const auto path = write("c.h5");
   const auto size = fs::file_size(path);
   std::mt19937_64 random(7);
@@ -156,7 +149,7 @@ TEST_F(LatentCacheIn, AnythingElseIsAnErrorNotACrash) {
       const auto edit = static_cast<char>(random());
       f.write(&edit, 1);
     }
-    message([&] { read_all(LatentCache(copy)); });
+    test::refusal([&] { read_all(LatentCache(copy)); });
   }
 }
 

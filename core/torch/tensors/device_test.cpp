@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "kinora/error.hpp"
+#include "tests/support/refusal.hpp"
 
 namespace kinora::core {
 namespace {
@@ -11,12 +12,7 @@ namespace {
 using testing::HasSubstr;
 
 std::string message_of(const std::string& name) {
-  try {
-    device_of(name);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
+  return test::refusal([&] { device_of(name); });
 }
 
 TEST(Device, AutoIsTheGpuIfThereIsOneAndElseTheProcessor) {

@@ -11,6 +11,7 @@
 
 #include "core/plugin/host.hpp"
 #include "kinora/aten.hpp"
+#include "tests/support/refusal.hpp"
 
 namespace kinora::core {
 namespace {
@@ -86,27 +87,19 @@ TEST_F(TensorsApi, ListsGoInAndComeOut) {
 
 TEST_F(TensorsApi, ErrorsNameTheOperatorAndKeepLibtorchsText) {
   const auto a = stable(at::ones({3})), b = stable(at::ones({4}));
-  const auto message = [&](auto f) -> std::string {
-    try {
-      f();
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
-  };
-  const auto text = message([&] { a + b; });
+  const auto text = test::refusal([&] { a + b; });
   EXPECT_THAT(text,
               HasSubstr("aten::add.Tensor: The size of tensor a (3) must match the size of tensor b (4)"));
   EXPECT_THAT(text, testing::Not(HasSubstr("frame #"))) << "no stack traces";
-  EXPECT_THAT(message([&] { op("aten::ad", "Tensor", {a, a}); }), HasSubstr("no operator 'aten::ad'"));
-  EXPECT_THAT(message([&] {
+  EXPECT_THAT(test::refusal([&] { op("aten::ad", "Tensor", {a, a}); }), HasSubstr("no operator 'aten::ad'"));
+  EXPECT_THAT(test::refusal([&] {
                 op("aten::add", "Tensor", {a, 1});
               }),
               HasSubstr("argument 1 (other) is of type Tensor; an integer was given"));
-  EXPECT_THAT(message([&] { op("aten::add", "Tensor", {a}); }),
+  EXPECT_THAT(test::refusal([&] { op("aten::add", "Tensor", {a}); }),
               HasSubstr("argument 1 (other, Tensor) has no default"));
-  EXPECT_THAT(message([&] { op("aten::neg", "", {a, a}); }), HasSubstr("2 arguments given, it has 1"));
-  EXPECT_THAT(message([&] { a.narrow(0, 1, 9); }), HasSubstr("aten::narrow"));
+  EXPECT_THAT(test::refusal([&] { op("aten::neg", "", {a, a}); }), HasSubstr("2 arguments given, it has 1"));
+  EXPECT_THAT(test::refusal([&] { a.narrow(0, 1, 9); }), HasSubstr("aten::narrow"));
 }
 
 TEST_F(TensorsApi, ManyThreadsMayCall) {

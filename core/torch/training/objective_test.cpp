@@ -9,6 +9,7 @@
 #include "kinora/loss.hpp"
 #include "kinora/model.hpp"
 #include "tests/support/plugins.hpp"
+#include "tests/support/refusal.hpp"
 
 namespace kinora::core {
 namespace {
@@ -120,16 +121,6 @@ LatentData::Item item(double value, NamedTensors more, bool latent = true) {
 }
 const Tensor kKeepText = at::zeros({2}, at::kBool);
 
-template <class F>
-std::string said(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
 TEST(Objective, TrainsOnCodesWithoutNoise) {
   auto t = on_codes();
   EXPECT_FALSE(t.objective.noisy());
@@ -169,14 +160,14 @@ TEST(Objective, SaysWhatDoesNotFit) {
   Trained t(static_cast<WithNoise*>(nullptr), spec_of("loss/noisy", {"latent"}, {"loss"}));
   const auto codes =
       t.objective.batch({item(0, {{"codes", at::ones({1, 1, 2}, at::kInt)}}, false)}, kKeepText);
-  EXPECT_THAT(said([&] { t.objective.losses(codes, at::ones({1}), {}); }),
+  EXPECT_THAT(test::refusal([&] { t.objective.losses(codes, at::ones({1}), {}); }),
               HasSubstr("loss/noisy adds noise to latents"));
-  EXPECT_THAT(said([&] {
+  EXPECT_THAT(test::refusal([&] {
                 t.objective.batch({item(0, {{"camera", at::ones({1, 4})}}), item(1, {})}, kKeepText);
               }),
               HasSubstr("sample '1.000000' of the latent cache has no tensor 'camera'"));
   t.model.inputs.erase(t.model.inputs.begin() + 4);
-  EXPECT_THAT(said([&] {
+  EXPECT_THAT(test::refusal([&] {
                 t.objective.batch(
                     {item(0, {{"camera", at::ones({1, 4})}}), item(1, {{"camera", at::ones({2, 4})}})},
                     kKeepText);

@@ -12,6 +12,7 @@
 
 #include "core/torch/weights/writer.hpp"
 #include "kinora/error.hpp"
+#include "tests/support/refusal.hpp"
 
 namespace kinora::core {
 namespace {
@@ -33,14 +34,6 @@ class CheckpointIn : public testing::Test {
     c.weights = {{"w", at::full({4, 4}, static_cast<double>(step))}};
     c.optimizer = join_moments({{"w", at::ones({4, 4})}}, {{"w", at::zeros({4, 4})}});
     return c;
-  }
-  std::string message(const std::function<void()>& f) {
-    try {
-      f();
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
   }
   size_t entries() {
     return static_cast<size_t>(std::distance(fs::directory_iterator(root_), fs::directory_iterator()));
@@ -107,14 +100,14 @@ TEST_F(CheckpointIn, TheSameStepMayBeSavedAgain) {
 
 TEST_F(CheckpointIn, RefusesAnotherConfigurationAndDamageInWords) {
   const auto path = save_checkpoint(root_, at_step(5));
-  EXPECT_THAT(message([&] { load_checkpoint(path, "abd"); }),
+  EXPECT_THAT(test::refusal([&] { load_checkpoint(path, "abd"); }),
               HasSubstr("of another configuration (abc there, abd now)"));
   fs::resize_file(path / "weights.safetensors", fs::file_size(path / "weights.safetensors") - 1);
-  EXPECT_THAT(message([&] { load_checkpoint(path); }),
+  EXPECT_THAT(test::refusal([&] { load_checkpoint(path); }),
               testing::AllOf(HasSubstr("weights.safetensors"), HasSubstr("truncated")));
   std::ofstream(path / "state.json") << "{";
-  EXPECT_THAT(message([&] { load_checkpoint(path); }), HasSubstr("state is damaged"));
-  EXPECT_THAT(message([&] { load_checkpoint(root_); }), HasSubstr("not a checkpoint"));
+  EXPECT_THAT(test::refusal([&] { load_checkpoint(path); }), HasSubstr("state is damaged"));
+  EXPECT_THAT(test::refusal([&] { load_checkpoint(root_); }), HasSubstr("not a checkpoint"));
 }
 
 TEST_F(CheckpointIn, AWriterHasOneInFlightAndItsErrorsSurface) {
@@ -137,14 +130,14 @@ TEST_F(CheckpointIn, AWriterHasOneInFlightAndItsErrorsSurface) {
   });
   EXPECT_NO_THROW(writer.check()) << "which does not wait";
   go = true;
-  EXPECT_THAT(message([&] {
+  EXPECT_THAT(test::refusal([&] {
                 for (int i = 0; i < 10000; ++i) writer.check(), usleep(100);
               }),
               HasSubstr("the disk is full"));
   EXPECT_NO_THROW(writer.finish()) << "an error is said once";
   std::ofstream(root_.string()) << "a file where the folder should be";
   writer.start([&] { save_checkpoint(root_, at_step(1)); });
-  EXPECT_THAT(message([&] { writer.start([] {}); }), HasSubstr("cannot be created"));
+  EXPECT_THAT(test::refusal([&] { writer.start([] {}); }), HasSubstr("cannot be created"));
 }
 
 // Whatever the moment at which the process dies, what is there afterwards is a whole checkpoint.

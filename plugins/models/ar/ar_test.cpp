@@ -9,6 +9,7 @@
 #include "core/torch/context/network.hpp"
 #include "kinora/abi/model.h"
 #include "tests/support/oracle.hpp"
+#include "tests/support/refusal.hpp"
 
 namespace kinora {
 namespace {
@@ -163,20 +164,11 @@ TEST(ArModelAlone, TakesTheCodesOfATokenizerAsTheyAre) {
   EXPECT_EQ(test::difference(ar({{"codes", codes.to(at::kInt)}}), ar({{"codes", codes}})), 0);
 }
 
-std::string refusal(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing was refused";
-}
-
 TEST(ArInputs, ThatDoNotFitAreRefused) {
   using ::testing::HasSubstr;
   Ar ar(kSmall);
   const Tensor one = at::ones({1, 1}, at::kLong), grid = at::tensor({3, 2, 2}, at::kLong);
-  const auto with = [&](const core::NamedTensors& in) { return refusal([&] { ar(in); }); };
+  const auto with = [&](const core::NamedTensors& in) { return test::refusal([&] { ar(in); }); };
   EXPECT_THAT(with({{"codes", one * 9}, {"grid", grid}}),
               HasSubstr("from 9 to 9 are given, vocab_size is 9"));
   EXPECT_THAT(with({{"codes", one}}), HasSubstr("need `grid`"));
@@ -186,7 +178,7 @@ TEST(ArInputs, ThatDoNotFitAreRefused) {
               HasSubstr("codes 12 to 12 are not in a video of 12"));
   EXPECT_THAT(with({{"codes", one}, {"grid", grid}, {"position", at::full({1}, 3, at::kLong)}}),
               HasSubstr("set its frames.start to the position"));
-  EXPECT_THAT(refusal([] {
+  EXPECT_THAT(test::refusal([] {
                 Ar odd(core::json{{"n_heads", 4}, {"n_kv_heads", 3}});
               }),
               HasSubstr("n_kv_heads = 3 does not divide n_heads = 4"));

@@ -7,6 +7,7 @@
 #include "kinora/link.hpp"
 #include "tests/support/conditions.hpp"
 #include "tests/support/oracle.hpp"
+#include "tests/support/refusal.hpp"
 #include "tests/support/shuffled.hpp"
 
 namespace kinora {
@@ -294,22 +295,13 @@ TEST(CosmosRate, LeftOutIsBaseFps) {
   EXPECT_LT(test::difference(model(in), without), 1e-14);
 }
 
-std::string refusal(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing was refused";
-}
-
 TEST(CosmosInputs, ThatDoNotFitAreRefused) {
   using ::testing::HasSubstr;
   Cosmos model(kSmall);
   const auto with = [&](const char* name, const Tensor& t) {
     auto in = small();
     in[name] = t;
-    return refusal([&] { model(in); });
+    return test::refusal([&] { model(in); });
   };
   const auto o = at::TensorOptions().dtype(at::kDouble);
   EXPECT_THAT(with("latent", at::zeros({2, 3, 3, 4, 6}, o)), HasSubstr("3 channels, in_channels is 4"));
@@ -324,8 +316,11 @@ TEST(CosmosInputs, ThatDoNotFitAreRefused) {
               HasSubstr("text has shape [2, 5, 9], needed is [2, L, 10]"));
   auto none = small();
   none.erase("timestep");
-  EXPECT_THAT(refusal([&] { model(none); }), HasSubstr("input 'timestep' is missing"));
-  EXPECT_THAT(refusal([] { Cosmos odd(core::json{{"head_size", 13}}); }), HasSubstr("head_size = 13 is odd"));
+  EXPECT_THAT(test::refusal([&] { model(none); }), HasSubstr("input 'timestep' is missing"));
+  EXPECT_THAT(test::refusal([] {
+                Cosmos odd(core::json{{"head_size", 13}});
+              }),
+              HasSubstr("head_size = 13 is odd"));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "plugins/models/dit/dit_testing.hpp"
 #include "tests/support/conditions.hpp"
+#include "tests/support/refusal.hpp"
 
 namespace kinora {
 namespace {
@@ -102,18 +103,9 @@ TEST(DitSignal, AddsNothingAtFirstNorWhenItIsLeftOut) {
   EXPECT_GT(test::difference(model(in), without), 1e-3);
 }
 
-std::string refusal(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing was refused";
-}
-
 TEST(DitOptions, ThatMakeNoSenseAreRefused) {
   const auto said = [](const core::json& more) {
-    return refusal([&] { test::Denoiser model(kId, small_with(more)); });
+    return test::refusal([&] { test::Denoiser model(kId, small_with(more)); });
   };
   EXPECT_THAT(said({{"head_size", 13}}), HasSubstr("head_size = 13 is odd"));
   EXPECT_THAT(said({{"heads", 3}, {"kv_heads", 2}}), HasSubstr("not divided evenly over kv_heads = 2"));
@@ -133,7 +125,7 @@ TEST(DitInputs, ThatDoNotFitAreRefused) {
   const auto with = [&](const char* name, const Tensor& t) {
     auto in = small();
     in[name] = t;
-    return refusal([&] { model(in); });
+    return test::refusal([&] { model(in); });
   };
   EXPECT_THAT(with("latent", at::zeros({2, 3, 3, 4, 6}, kDouble)),
               HasSubstr("have 3 channels, in_channels is 4"));
@@ -150,7 +142,7 @@ TEST(DitInputs, ThatDoNotFitAreRefused) {
               HasSubstr("image has shape [2, 6], needed is [2, L, 6]"));
   auto none = small();
   none.erase("timestep");
-  EXPECT_THAT(refusal([&] { model(none); }), HasSubstr("input 'timestep' is missing"));
+  EXPECT_THAT(test::refusal([&] { model(none); }), HasSubstr("input 'timestep' is missing"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "plugins/models/dit/dit_testing.hpp"
+#include "tests/support/refusal.hpp"
 
 namespace kinora {
 namespace {
@@ -146,12 +147,7 @@ TEST(PackedInputs, ThatDoNotFitAreRefused) {
                              {"sizes", at::tensor({1, 4, 4, 2, 2, 6}, at::kLong).view({2, 3})},
                              {"timestep", at::zeros({2}, kDouble)}};
     in[name] = t;
-    try {
-      model(in);
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "nothing was refused";
+    return test::refusal([&] { model(in); });
   };
   using ::testing::HasSubstr;
   EXPECT_EQ(said("timestep", at::zeros({3}, kDouble)), "nothing was refused") << "one a frame";

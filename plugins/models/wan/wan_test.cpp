@@ -12,6 +12,7 @@
 #include "kinora/link.hpp"
 #include "plugins/models/wan/names.hpp"
 #include "tests/support/oracle.hpp"
+#include "tests/support/refusal.hpp"
 #include "tests/support/shuffled.hpp"
 
 namespace kinora {
@@ -244,22 +245,13 @@ TEST(WanNorm, OfQueriesAndKeysAsksForTheSumOverAllHeads) {
   }
 }
 
-std::string refusal(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing was refused";
-}
-
 TEST(WanInputs, ThatDoNotFitAreRefused) {
   using ::testing::HasSubstr;
   Wan wan(kSmall);
   const auto with = [&](const char* name, at::IntArrayRef shape) {
     auto in = small();
     in[name] = at::zeros(shape, at::kDouble);
-    return refusal([&] { wan(in); });
+    return test::refusal([&] { wan(in); });
   };
   EXPECT_THAT(with("latent", {2, 3, 3, 4, 6}), HasSubstr("have 3 channels, in_channels is 4"));
   EXPECT_THAT(with("latent", {2, 4, 3, 5, 6}),
@@ -272,14 +264,14 @@ TEST(WanInputs, ThatDoNotFitAreRefused) {
   options.update({{"image_dim", 4}, {"added_kv_proj_dim", 24}, {"pos_embed_seq_len", 6}});
   Wan i2v(options);
   auto in = small();
-  EXPECT_THAT(refusal([&] { i2v(in); }), HasSubstr("input 'image' is missing"));
+  EXPECT_THAT(test::refusal([&] { i2v(in); }), HasSubstr("input 'image' is missing"));
   in["image"] = at::zeros({2, 5, 4}, at::kDouble);
-  EXPECT_THAT(refusal([&] { i2v(in); }), HasSubstr("image has shape [2, 5, 4], needed is [2, 6, 4]"));
+  EXPECT_THAT(test::refusal([&] { i2v(in); }), HasSubstr("image has shape [2, 5, 4], needed is [2, 6, 4]"));
 }
 
 TEST(WanOptions, ThatContradictEachOtherAreRefused) {
   using ::testing::HasSubstr;
-  const auto with = [](const core::json& options) { return refusal([&] { Declared made(options); }); };
+  const auto with = [](const core::json& options) { return test::refusal([&] { Declared made(options); }); };
   EXPECT_THAT(with({{"attention_head_dim", 13}}), HasSubstr("attention_head_dim = 13 is odd"));
   EXPECT_THAT(with({{"patch_size", {1, 2}}}), HasSubstr("patch_size needs three numbers"));
   EXPECT_THAT(with({{"image_dim", 4}, {"added_kv_proj_dim", 7}}), HasSubstr("is not the width"));

@@ -7,6 +7,7 @@
 
 #include "clean.hpp"
 #include "kinora/testing.hpp"
+#include "tests/support/refusal.hpp"
 #include "tokenizer_stage.hpp"
 
 namespace kinora::text {
@@ -68,16 +69,8 @@ TEST(Clean, ResolvesReferencesTwiceAndCollapsesWhiteSpaceAsPythonDoes) {
     EXPECT_EQ(cleaned(f["raw"][i].get<std::string>()), f["clean"][i].get<std::string>()) << f["raw"][i];
 }
 
-std::string refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing was refused";
-}
 std::string refusal_of(const Json& json) {
-  return refusal([&] { read_tokenizer_json(json.dump(), "/x/tokenizer.json"); });
+  return test::refusal([&] { read_tokenizer_json(json.dump(), "/x/tokenizer.json"); });
 }
 
 TEST(TokenizerJson, RefusesWhatItDoesNotKnowByItsName) {
@@ -114,7 +107,7 @@ TEST(TokenizerJson, RefusesWhatItDoesNotKnowByItsName) {
     bad[Json::json_pointer(c.at)] = Json::parse(c.value);
     EXPECT_THAT(refusal_of(bad), HasSubstr(c.message)) << c.at;
   }
-  EXPECT_THAT(refusal([] { read_tokenizer_json(std::string_view("{\"a\": "), "t.json"); }),
+  EXPECT_THAT(test::refusal([] { read_tokenizer_json(std::string_view("{\"a\": "), "t.json"); }),
               HasSubstr("t.json: this is no JSON"));
 }
 
@@ -129,10 +122,11 @@ TEST(TokenizerJson, BoundsHowDeepSequencesNest) {
 TEST(SentencePieceModel, RefusesWhatIsDamaged) {
   const std::string model = bytes_of(fixture("spm.t5")["model"]);
   for (const size_t size : {size_t{0}, size_t{1}, size_t{100}, model.size() - 1})
-    EXPECT_THAT(refusal([&] { read_sentencepiece(std::string_view(model).substr(0, size), "x.model", {}); }),
-                HasSubstr("x.model: "))
+    EXPECT_THAT(
+        test::refusal([&] { read_sentencepiece(std::string_view(model).substr(0, size), "x.model", {}); }),
+        HasSubstr("x.model: "))
         << size;
-  EXPECT_THAT(refusal([&] { read_sentencepiece(model, "x.model", {.begin = true}); }),
+  EXPECT_THAT(test::refusal([&] { read_sentencepiece(model, "x.model", {.begin = true}); }),
               HasSubstr("x.model: no piece '<s>' to put around a text"));
 }
 
@@ -197,9 +191,9 @@ TEST(TokenizerStage, ReadsAModelAndSaysWhereOptionsDoNotFit) {
   Ids wanted = bare;
   wanted.push_back(1);  // "</s>"
   EXPECT_EQ(ended, wanted);
-  EXPECT_THAT(refusal([&] { run({.file = files.json(), .add_end = true}, ""); }),
+  EXPECT_THAT(test::refusal([&] { run({.file = files.json(), .add_end = true}, ""); }),
               HasSubstr("add_begin and add_end are for a .model"));
-  EXPECT_THAT(refusal([&] { run({.file = files.folder / "none.json"}, ""); }), HasSubstr("none.json"));
+  EXPECT_THAT(test::refusal([&] { run({.file = files.folder / "none.json"}, ""); }), HasSubstr("none.json"));
 }
 
 }  // namespace

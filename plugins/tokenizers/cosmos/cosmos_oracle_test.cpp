@@ -157,9 +157,9 @@ INSTANTIATE_TEST_SUITE_P(Cases, Jit,
 
 TEST(JitWeights, OfWhatIsNoneAreRefused) {
   const auto folder = std::filesystem::path(KINORA_TEST_DATA) / "oracle";
-  EXPECT_NE(refusal([&] { core::read_jit(folder / "absent.jit"); }).find("does not exist"),
+  EXPECT_NE(test::refusal([&] { core::read_jit(folder / "absent.jit"); }).find("does not exist"),
             std::string::npos);
-  EXPECT_NE(refusal([&] { core::read_jit(folder / kDiffusers); }).find("no TorchScript archive"),
+  EXPECT_NE(test::refusal([&] { core::read_jit(folder / kDiffusers); }).find("no TorchScript archive"),
             std::string::npos);
 }
 

@@ -208,18 +208,18 @@ TEST(CosmosDefaults, RefuseWhatDoesNotFit) {
   using ::testing::HasSubstr;
   Cosmos cosmos;
   const auto encode = [&](std::vector<int64_t> shape) {
-    return refusal([&] { cosmos.encode(noise(shape)); });
+    return test::refusal([&] { cosmos.encode(noise(shape)); });
   };
   EXPECT_THAT(encode({1, 3, 5, 16, 20}),
               HasSubstr("20 x 16 pixels; width and height must be multiples of 8"));
   EXPECT_THAT(encode({1, 3, 4, 16, 16}), HasSubstr("4 frames; 1 + n * 4 are needed"));
   EXPECT_THAT(encode({1, 4, 5, 16, 16}), HasSubstr("[B, 3, T, H, W]"));
-  EXPECT_THAT(refusal([&] {
+  EXPECT_THAT(test::refusal([&] {
                 cosmos.encode(noise({1, 3, 5, 16, 16}).to(at::kByte));
               }),
               HasSubstr("floating-point"));
-  EXPECT_THAT(refusal([&] { cosmos.decode(noise({1, 3, 5, 2, 2})); }), HasSubstr("[B, 8, T, H, W]"));
-  const auto make = [](const core::json& o) { return refusal([&] { Cosmos refused(o); }); };
+  EXPECT_THAT(test::refusal([&] { cosmos.decode(noise({1, 3, 5, 2, 2})); }), HasSubstr("[B, 8, T, H, W]"));
+  const auto make = [](const core::json& o) { return test::refusal([&] { Cosmos refused(o); }); };
   EXPECT_THAT(make({{"patch_size", 3}}), HasSubstr("patch_size = 3 is not a power of two"));
   EXPECT_THAT(make({{"patch_size", 16}}), HasSubstr("patch_size 16 already compresses more"));
   EXPECT_THAT(make({{"spatial_compression_ratio", 32}}),
@@ -231,7 +231,7 @@ TEST(CosmosDefaults, StreamStaysUsableAfterAPieceThatIsRefused) {
   const Tensor video = noise({1, 3, 9, 16, 16}), whole = cosmos.encode(video);
   Stream stream(cosmos, false);
   const Tensor first = stream.push(video.narrow(2, 0, 5));
-  EXPECT_THAT(refusal([&] { stream.push(video.narrow(2, 5, 3)); }),
+  EXPECT_THAT(test::refusal([&] { stream.push(video.narrow(2, 5, 3)); }),
               ::testing::HasSubstr("in a stream's later pieces"));
   EXPECT_LT(test::difference(at::cat({first, stream.push(video.narrow(2, 5, 4))}, 2), whole), 1e-12);
 }
@@ -240,20 +240,20 @@ TEST(CosmosCodes, AreRefusedWhereTheyDoNotFit) {
   using ::testing::HasSubstr;
   Cosmos cosmos(core::json{{"formulation", "FSQ"}});
   EXPECT_EQ(cosmos.info().codes, 64000);
-  EXPECT_THAT(refusal([&] {
+  EXPECT_THAT(test::refusal([&] {
                 cosmos.decode(at::full({1, 1, 2, 2}, 64000, at::kInt));
               }),
               HasSubstr("[0, 64000)"));
-  EXPECT_THAT(refusal([&] {
+  EXPECT_THAT(test::refusal([&] {
                 cosmos.decode(at::zeros({1, 1, 1, 2, 2}, at::kInt));
               }),
               HasSubstr("[B, t, h, w]"));
-  EXPECT_THAT(refusal([&] { cosmos.decode(noise({1, 8, 1, 2, 2})); }), HasSubstr("[B, 6, T, H, W]"));
-  EXPECT_THAT(refusal([] {
+  EXPECT_THAT(test::refusal([&] { cosmos.decode(noise({1, 8, 1, 2, 2})); }), HasSubstr("[B, 6, T, H, W]"));
+  EXPECT_THAT(test::refusal([] {
                 Cosmos refused(core::json{{"formulation", "FSQ"}, {"levels", {8, 8}}});
               }),
               HasSubstr("embedding_dim = 6, but 2 levels"));
-  EXPECT_THAT(refusal([] {
+  EXPECT_THAT(test::refusal([] {
                 Cosmos refused(core::json{{"image", true}, {"encoder_block_out_channels", {8, 8}}});
               }),
               HasSubstr("multiples of 32"));

@@ -8,6 +8,7 @@
 
 #include "kinora/abi/tokenizer.h"
 #include "tests/support/oracle.hpp"
+#include "tests/support/refusal.hpp"
 
 namespace kinora::cosmos {
 
@@ -64,15 +65,6 @@ class Stream {
 inline Tensor noise(std::vector<int64_t> shape, at::ScalarType dtype = at::kDouble) {
   at::manual_seed(7);
   return at::randn(shape, at::TensorOptions().dtype(dtype));
-}
-
-inline std::string refusal(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing was refused";
 }
 
 }  // namespace kinora::cosmos

@@ -41,9 +41,9 @@ TEST(Fsq, PassesTheGradientThroughTheRounding) {
 }
 
 TEST(Fsq, RefusesWhatHasNoCode) {
-  EXPECT_NE(refusal([] { Fsq({8, 1}); }).find("2 or more"), std::string::npos);
-  EXPECT_NE(refusal([] { Fsq({65536, 65536}); }).find("2^31"), std::string::npos);
-  EXPECT_NE(refusal([] { Fsq({8}).vectors_of(at::full({1}, 8, at::kInt), at::kFloat); }).find("[0, 8)"),
+  EXPECT_NE(test::refusal([] { Fsq({8, 1}); }).find("2 or more"), std::string::npos);
+  EXPECT_NE(test::refusal([] { Fsq({65536, 65536}); }).find("2^31"), std::string::npos);
+  EXPECT_NE(test::refusal([] { Fsq({8}).vectors_of(at::full({1}, 8, at::kInt), at::kFloat); }).find("[0, 8)"),
             std::string::npos);
 }
 

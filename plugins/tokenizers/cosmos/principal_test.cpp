@@ -79,7 +79,7 @@ TEST(PrincipalStart, IsTheSameForTheSameVideo) {
 TEST(PrincipalStart, RefusesWhatItCannotHold) {
   const auto refused = [](const core::json& o, const Tensor& video) {
     Cosmos cosmos(o);
-    return refusal([&] { fit(cosmos, video); });
+    return test::refusal([&] { fit(cosmos, video); });
   };
   const auto fine = options(4, "haar", {10, 10});
   auto narrow = options(4, "haar", {8, 10}), deep = fine, codes = fine;

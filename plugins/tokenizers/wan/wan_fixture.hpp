@@ -10,6 +10,7 @@
 
 #include "kinora/abi/tokenizer.h"
 #include "tests/support/oracle.hpp"
+#include "tests/support/refusal.hpp"
 
 namespace kinora::test {
 
@@ -90,15 +91,6 @@ struct WanCase : Oracle {
 
 inline at::Tensor every(const at::Tensor& x, int64_t n) {
   return x.slice(3, 0, x.size(3), n).slice(4, 0, x.size(4), n);
-}
-
-inline std::string refusal(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing was refused";
 }
 
 }  // namespace kinora::test

@@ -193,18 +193,18 @@ TEST(WanOptions, RefuseWhatDoesNotFit) {
   const WanCase c("plain");
   Wan wan(c.options);
   const auto encode = [&](std::vector<int64_t> shape) {
-    return refusal([&] { wan.encode(test::numbers("video", shape)); });
+    return test::refusal([&] { wan.encode(test::numbers("video", shape)); });
   };
   EXPECT_THAT(encode({1, 3, 5, 16, 20}),
               HasSubstr("20 x 16 pixels; width and height must be multiples of 8"));
   EXPECT_THAT(encode({1, 3, 8, 16, 16}), HasSubstr("8 frames; 1 + n * 4 are needed"));
   EXPECT_THAT(encode({1, 4, 5, 16, 16}), HasSubstr("[B, 3, T, H, W]"));
   EXPECT_THAT(encode({1, 3, 0, 16, 16}), HasSubstr("give at least one frame"));
-  EXPECT_THAT(refusal([&] {
+  EXPECT_THAT(test::refusal([&] {
                 wan.decode(test::numbers("code", {1, 4, 2, 2, 2}));
               }),
               HasSubstr("a latent must be a floating-point tensor [B, 3, T, H, W]"));
-  const auto make = [&](const core::json& o) { return refusal([&] { Wan refused(o); }); };
+  const auto make = [&](const core::json& o) { return test::refusal([&] { Wan refused(o); }); };
   EXPECT_THAT(make(c.with({{"latents_std", {1.0}}})), HasSubstr("latents_std 1 values for z_dim = 3"));
   EXPECT_THAT(make(c.with({{"dim_mult", {1, 2}}})), HasSubstr("2 levels of dim_mult need 1"));
   EXPECT_THAT(make({{"size", "2.2"}, {"z_dim", 32}}), HasSubstr("size = \"2.2\" sets z_dim"));
