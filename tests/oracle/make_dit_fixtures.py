@@ -101,13 +101,17 @@ class Model:
         return self.attend(queries, pairs[0::2], pairs[1::2], name, mask[:, None, :])
 
     def modulation(self, active, name, parts):
-        """-> `parts` tensors [B, N, D], each token with its frame's numbers."""
+        """-> `parts` tensors [B, N, D], each token with its own or its frame's numbers."""
         name += ".adaLN_modulation."
         if self.o["adaln_lora"]:
             y = self.linear(self.linear(active, name + "1", self.o["adaln_lora"]), name + "2", parts * self.D)
         else:
             y = self.linear(active, name + "1", parts * self.D)
-        return (y[:, self.frame] if y.shape[1] > 1 else y).chunk(parts, -1)
+        return self.of_tokens(y).chunk(parts, -1)
+
+    def of_tokens(self, y):
+        """One number a token, from one a sample, a frame or a token."""
+        return y[:, self.frame] if y.shape[1] == self.frame.max() + 1 else y
 
     def norm(self, x, shift, scale):
         mean, var = x.mean(-1, keepdim=True), x.var(-1, unbiased=False, keepdim=True)
@@ -148,7 +152,7 @@ class Model:
             name, channels, *tokens = signal.split(":")
             v = given[name].reshape(B, -1, int(channels))
             if not tokens:
-                embedded = embedded + self.two_layers(v, f"signals.{name}.")
+                embedded = self.of_tokens(embedded) + self.of_tokens(self.two_layers(v, f"signals.{name}."))
                 continue
             text = torch.cat([text, self.linear(v, f"signals.{name}.linear_1", text.shape[-1], True)], 1)
             if mask is not None:
@@ -190,10 +194,13 @@ DIT = {
     # Every kind of signal, and a mask that the signal's tokens are added to.
     "signals": (dict(signals=["fps:1", "image:6:tokens", "pose:4"]), ["text_mask"]),
     # Times by frames a second, stretched RoPE, heads of 16 and another epsilon.
+    # A level a token, a camera a frame, a pose a token.
+    "levels": (dict(signals=["camera:3", "pose:4"], layers=1), ["tokens"]),
     "paced": (dict(base_fps=24.0, rope_scale=[2.0, 1.5, 0.8], head_size=16, qk_norm_eps=1e-5, layers=1), ["frames"]),
 }
 STDIT = {
     "plain": (dict(full_attention=True), []),
+    "levels": (dict(full_attention=True, signals=["camera:3"], layers=1), ["tokens"]),
     "light": (dict(full_attention=False, mlp_ratio=2.0), ["frames", "text_mask"]),
     "grouped": (dict(full_attention=True, heads=4, kv_heads=1, adaln_lora=0, layers=1), ["frames"]),
     "unconditional": (dict(full_attention=True, cross_attention=False, patch_time=2, patch_space=1, learnable_pos_embed=True, layers=1), []),
@@ -205,14 +212,14 @@ def inputs(name, o, extra):
     number = lambda what, *shape: oracle.numbers(f"{name}.{what}", shape)
     frames = 4 // o["patch_time"]
     given = {"latent": number("latent", B, o["in_channels"] - ("condition_mask" in extra), 4, 4, 6),
-             "timestep": number("timestep", B, frames) if "frames" in extra else number("timestep", B)}
+             "timestep": number("timestep", B, *([frames] if "frames" in extra else [24] if "tokens" in extra else []))}
     if o["cross_attention"]:
         given["text"] = number("text", B, L, o["text_size"])
     if "text_mask" in extra:
         given["text_mask"] = number("text_mask", B, L) > -0.5
     if "condition_mask" in extra:
         given["condition_mask"] = (number("condition_mask", B, 1, 4, 4, 6) > 0).double()
-    shapes = {"camera": (B, frames, 3), "pose": (B, 4), "image": (B, 3, 6)}
+    shapes = {"camera": (B, frames, 3), "pose": (B, 24, 4) if "tokens" in extra else (B, 4), "image": (B, 3, 6)}
     for signal in o.get("signals", []):
         if signal.split(":")[0] in shapes:
             given[signal.split(":")[0]] = number(signal, *shapes[signal.split(":")[0]])

@@ -28,26 +28,26 @@ kinora_param Declare::linear(const std::string& name, int64_t out, int64_t in, R
                 quantum);
 }
 
-std::vector<Tensor> Shared::pack() const {
-  std::vector<Tensor> out{embedding, modulation, text, turns.cos, turns.sin};
-  if (text_mask.defined()) out.push_back(text_mask);
-  if (position.defined()) out.push_back(position);
+Shared::Has Shared::has() const {
+  Has out;
+  const auto mine = all(*this);
+  for (size_t i = 0; i < mine.size(); ++i) out[i] = mine[i]->defined();
   return out;
 }
 
-Shared Shared::unpack(const std::vector<Tensor>& in, size_t from, bool masked, bool placed) {
-  Shared s{in[from], in[from + 1], in[from + 2], {}, {in[from + 3], in[from + 4]}, {}};
-  from += 5;
-  if (masked) s.text_mask = in[from++];
-  if (placed) s.position = in[from];
-  return s;
+std::vector<Tensor> Shared::pack() const {
+  std::vector<Tensor> out;
+  for (const auto* t : all(*this))
+    if (t->defined()) out.push_back(*t);
+  return out;
 }
 
-Tensor rows_of(const Ctx& ctx, kinora_seq seq, const Tensor& per_frame) {
-  if (per_frame.size(1) == 1) return per_frame;
-  const Tensor frame = ctx.table(seq, Place::stream).select(2, KINORA_TOKEN_FRAME);  // [1 or B, S]
-  if (frame.size(0) == 1) return per_frame.index_select(1, frame[0]);
-  return per_frame.gather(1, frame.unsqueeze(-1).expand({-1, -1, per_frame.size(2)}));
+Shared Shared::unpack(const std::vector<Tensor>& in, size_t from, Has has) {
+  Shared s;
+  const auto its = all(s);
+  for (size_t i = 0; i < its.size(); ++i)
+    if (has[i]) *its[i] = in[from++];
+  return s;
 }
 
 // Zeros in the last layer: a block starts as the identity.
@@ -57,10 +57,10 @@ AdaLn::AdaLn(const Declare& declare, int64_t width, int64_t rank, int64_t parts)
       width_(width),
       parts_(parts) {}
 
-std::vector<Tensor> AdaLn::operator()(const Ctx& ctx, kinora_seq seq, const Tensor& embedding,
-                                      const Tensor& modulation) const {
+std::vector<Tensor> AdaLn::operator()(const Ctx& ctx, const Tensor& embedding, const Tensor& modulation,
+                                      const Tensor& row) const {
   const Tensor own = ctx.linear(ctx.linear(at::silu(embedding), down_, 0, 0), up_, 0, 0);
-  return rows_of(ctx, seq, own + modulation.narrow(2, 0, parts_ * width_)).chunk(parts_, 2);
+  return at_rows(own + modulation.narrow(2, 0, parts_ * width_), row).chunk(parts_, 2);
 }
 
 Attend::Attend(const Declare& declare, std::string name, int64_t block, const Config& c, int64_t kv_width)
@@ -83,29 +83,30 @@ Tensor Attend::head_norm(const Ctx& ctx, const Tensor& x, kinora_param w, const 
   return norm_rope(x, ctx.value(w).to(x.scalar_type()), {turns.cos, turns.sin}, epsilon_);
 }
 
-Tensor Attend::finish(const Ctx& ctx, kinora_seq seq, kinora_seq kv, const Tensor& q, const Tensor& k,
-                      const Tensor& v, const Tensor& mask) const {
-  Attention<Tensor> how;
+Tensor Attend::finish(const Ctx& ctx, kinora_seq seq, const Tensor& q, const Tensor& k, const Tensor& v,
+                      Attention<Tensor> how) const {
   how.name = name_.c_str();
   how.block = block_;
   how.q_seq = seq;
-  how.kv_seq = kv;
   how.scale = 1 / std::sqrt(static_cast<double>(head_size_));
-  how.kv_valid = mask;
   return ctx.linear(ctx.attention(q, k, v, how).flatten(2), out_, 0, seq);
 }
 
 Tensor Attend::self(const Ctx& ctx, kinora_seq seq, const Tensor& x, const Turns& turns) const {
   const Tensor q = head_norm(ctx, heads(ctx, x, q_, seq), norm_q_, turns);
   const Tensor k = head_norm(ctx, heads(ctx, x, k_, seq), norm_k_, turns);
-  return finish(ctx, seq, seq, q, k, heads(ctx, x, v_, seq), {});
+  Attention<Tensor> how;
+  how.kv_seq = seq;
+  return finish(ctx, seq, q, k, heads(ctx, x, v_, seq), how);
 }
 
-Tensor Attend::cross(const Ctx& ctx, kinora_seq seq, const Tensor& x, const Tensor& text,
-                     const Tensor& mask) const {
+Tensor Attend::cross(const Ctx& ctx, kinora_seq seq, const Tensor& x, const Shared& s) const {
   const Tensor q = head_norm(ctx, heads(ctx, x, q_, seq), norm_q_, {});
-  const Tensor k = head_norm(ctx, heads(ctx, text, k_, 0), norm_k_, {});
-  return finish(ctx, seq, 0, q, k, heads(ctx, text, v_, 0), mask);
+  const Tensor k = head_norm(ctx, heads(ctx, s.text, k_, 0), norm_k_, {});
+  Attention<Tensor> how;
+  how.kv_valid = s.text_mask;
+  how.k_table = s.text_table;
+  return finish(ctx, seq, q, k, heads(ctx, s.text, v_, 0), how);
 }
 
 Block::Block(const Declare& declare, const Config& c, int64_t block)
@@ -120,11 +121,11 @@ Block::Block(const Declare& declare, const Config& c, int64_t block)
 Tensor Block::operator()(const Ctx& ctx, kinora_seq seq, Tensor x, const Shared& s) const {
   if (s.position.defined()) x = x + s.position;
   const auto modulated = [&](const std::vector<Tensor>& m) { return modulate(x, m[0], m[1], 1e-6); };
-  auto m = norm1_(ctx, seq, s.embedding, s.modulation);
+  auto m = norm1_(ctx, s.embedding, s.modulation, s.row);
   x = gated(x, self_.self(ctx, seq, modulated(m), s.turns), m[2]);
-  m = norm2_(ctx, seq, s.embedding, s.modulation);
-  x = gated(x, cross_.cross(ctx, seq, modulated(m), s.text, s.text_mask), m[2]);
-  m = norm3_(ctx, seq, s.embedding, s.modulation);
+  m = norm2_(ctx, s.embedding, s.modulation, s.row);
+  x = gated(x, cross_.cross(ctx, seq, modulated(m), s), m[2]);
+  m = norm3_(ctx, s.embedding, s.modulation, s.row);
   const Tensor hidden = kinora::gelu(ctx.linear(modulated(m), up_, 0, seq));
   return gated(x, ctx.linear(hidden, down_, 0, seq), m[2]);
 }

@@ -1,13 +1,16 @@
 // A transformer block: self-attention, cross-attention to text, MLP; each between AdaLN-LoRA's scale, shift
 // and gate.
 //
-// B batch, S local tokens, F frames of conditioning (1 or all), L text tokens, D width, R rank, d head size.
+// B batch, S local tokens, R rows of conditioning (1, one a frame or one a token), L text tokens, D width, d
+// head size. Of a packed row of n videos B is 1, R counts all their frames or tokens, L all their tokens of
+// text.
 #pragma once
+#include <bitset>
 #include <string>
+#include <vector>
 
-#include "kinora/aten.hpp"
-#include "kinora/context.hpp"
 #include "kinora/rope.hpp"
+#include "kinora/videos.hpp"
 #include "plugins/models/cosmos/config.hpp"
 
 namespace kinora::cosmos {
@@ -36,29 +39,37 @@ class Declare {
 // What all blocks share, made outside them. A block gets it through its inputs (a tensor captured by a block
 // loses its gradient when the block is run again).
 struct Shared {
-  at::Tensor embedding;   // [B, F, D] the noise level
-  at::Tensor modulation;  // [B, F, 3D] added to every block's own
+  at::Tensor embedding;   // [B, R, D] the noise level and the signals
+  at::Tensor modulation;  // [B, R, 3D] added to every block's own
   at::Tensor text;        // [B, L, text_size]
-  at::Tensor text_mask;   // [B, L] bool; undefined: all
   Turns turns;            // of the tokens between COLUMN and ROW linears
+  at::Tensor text_mask;   // [B, L] bool; undefined: all
+  at::Tensor text_table;  // instead of the mask, of a packed row: whose a token is and whether it is seen
   at::Tensor position;    // [1 or B, S, D] added to a block's input; undefined: nothing
+  at::Tensor row;         // which of R a token of the stream has; undefined: R is 1
 
+  // Which of them there are.
+  using Has = std::bitset<9>;
+  Has has() const;
   std::vector<at::Tensor> pack() const;
-  // masked, placed: whether text_mask and position are there.
-  static Shared unpack(const std::vector<at::Tensor>& in, size_t from, bool masked, bool placed);
-};
+  static Shared unpack(const std::vector<at::Tensor>& in, size_t from, Has has);
 
-// The rows of conditioning [B, F, ...] that the tokens of a STREAM tensor have: [B, S, ...], or [B, 1, ...]
-// if F is 1.
-at::Tensor rows_of(const Ctx& ctx, kinora_seq seq, const at::Tensor& per_frame);
+ private:
+  template <class Self>
+  static auto all(Self& s) {
+    return std::array{&s.embedding, &s.modulation, &s.text,     &s.turns.cos, &s.turns.sin,
+                      &s.text_mask, &s.text_table, &s.position, &s.row};
+  }
+};
 
 // parts * D numbers a token from the noise level: linear(linear(silu(embedding))) + modulation, in `parts`
 // pieces.
 class AdaLn {
  public:
   AdaLn(const Declare& declare, int64_t width, int64_t rank, int64_t parts);
-  std::vector<at::Tensor> operator()(const Ctx& ctx, kinora_seq seq, const at::Tensor& embedding,
-                                     const at::Tensor& modulation) const;
+  // row: Shared::row.
+  std::vector<at::Tensor> operator()(const Ctx& ctx, const at::Tensor& embedding,
+                                     const at::Tensor& modulation, const at::Tensor& row) const;
 
  private:
   kinora_param down_, up_;
@@ -71,15 +82,14 @@ class Attend {
   Attend(const Declare& declare, std::string name, int64_t block, const Config& c, int64_t kv_width);
   // x [B, S, D]: attends to itself, with positions.
   at::Tensor self(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const Turns& turns) const;
-  at::Tensor cross(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const at::Tensor& text,
-                   const at::Tensor& mask) const;
+  at::Tensor cross(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const Shared& s) const;
 
  private:
   at::Tensor heads(const Ctx& ctx, const at::Tensor& x, kinora_param w, kinora_seq seq) const;
   // RMSNorm of each head, then the turn if there is one.
   at::Tensor head_norm(const Ctx& ctx, const at::Tensor& x, kinora_param w, const Turns& turns) const;
-  at::Tensor finish(const Ctx& ctx, kinora_seq seq, kinora_seq kv, const at::Tensor& q, const at::Tensor& k,
-                    const at::Tensor& v, const at::Tensor& mask) const;
+  at::Tensor finish(const Ctx& ctx, kinora_seq seq, const at::Tensor& q, const at::Tensor& k,
+                    const at::Tensor& v, Attention<at::Tensor> how) const;
 
   kinora_param q_, k_, v_, out_, norm_q_, norm_k_;
   std::string name_;

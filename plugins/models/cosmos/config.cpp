@@ -35,17 +35,25 @@ void apply(const Preset& p, Config& c) {
 }
 
 void describe_tensors(Describe<Config>& d) {
-  d.input("latent", "[B, in_channels, T, H, W]", "float");
-  d.input("timestep", "[B] or [B, T / patch_time]", "float",
-          "noise level as the network takes it, one a sample or a frame");
+  d.input("latent", "[B, in_channels, T, H, W]", "float",
+          "or a packed row [1, in_channels, N], with `sizes`");
+  d.input("sizes", "[n, 3]", "int64",
+          "T, H and W of each of n videos that stand one behind the other in a packed row, N numbers a "
+          "channel; all other inputs then have n for B, and all frames or all tokens for [B, F, ...]");
+  d.input("timestep", "[B] or [B, F] or [B, F * h * w]", "float",
+          "noise level as the network takes it: one a sample, a frame or a token (F, h, w: T, H, W by the "
+          "patch)");
   d.input("text", "[B, L, text_size]", "float", "zeros, or nothing at all, for the unconditional prediction");
   d.input("text_mask", "[B, L]", "bool", "true: a token that may be seen; left out: all");
   d.input("condition_mask", "[B, 1, T, H, W]", "float", "one more channel, counted in in_channels");
   d.input("padding_mask", "[B or 1, 1, any, any]", "float",
           "if concat_padding_mask; resized; left out: zeros");
-  d.input("fps", "[1] or [B]", "float", "of the video, if base_fps is set; left out: base_fps");
-  d.output("output", "[B, out_channels, T, H, W]", "float");
-  d.output("logvar", "[B] or [B, T / patch_time]", "float",
+  d.input("fps", "[1] or [B]", "float", "of the video, if base_fps is set (left out: base_fps) or a signal");
+  d.input("camera", "[B, channels] or [B, F, channels] or [B, F * h * w, channels]", "float",
+          "a signal, as is any other name of `signals`; left out: nothing is added");
+  d.input("image", "[B, L, channels] or [B, channels]", "float", "a signal");
+  d.output("output", "[B, out_channels, T, H, W]", "float", "or [1, out_channels, N], as the latent");
+  d.output("logvar", "[B] or [B, F] or [B, F * h * w]", "float",
            "if the option is set: the loss's log-variance at the timestep");
 }
 
@@ -66,9 +74,9 @@ void describe_size(Describe<Config>& d) {
   d.option("size", &Config::size)
       .choices(names)
       .help(
-          "a published network, all options but in_channels, out_channels, max_size and qk_norm_eps; empty: "
-          "as "
-          "given");
+          "a published network, all options but in_channels, out_channels, max_size, qk_norm_eps and "
+          "signals; "
+          "empty: as given");
   d.option("in_channels", &Config::in_channels)
       .range(1, 4096)
       .help("of the latent, with condition_mask's if it is used: 16 text2world, 17 video2world");
@@ -101,6 +109,7 @@ void describe_details(Describe<Config>& d) {
       .help("one more input channel: 1 where a pixel is padding");
   d.option("logvar", &Config::logvar)
       .help("learns the loss's uncertainty from the timestep (EDM2, arXiv 2312.02696, section 2.1)");
+  d.option("signals", &Config::signals).help(kSignalsHelp);
 }
 
 }  // namespace
@@ -126,6 +135,12 @@ Config checked(Config c) {
   for (double s : c.rope_scale)
     if (!(s > 0)) refuse("rope_scale must be above 0");
   return c;
+}
+
+std::vector<Signal> signals_of(const Config& c) {
+  return kinora::signals_of(
+      c.signals, {"latent", "sizes", "timestep", "text", "text_mask", "condition_mask", "padding_mask"},
+      "model/cosmos");
 }
 
 }  // namespace kinora::cosmos

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kinora/options.hpp"
+#include "kinora/signals.hpp"
 
 namespace kinora::cosmos {
 
@@ -23,6 +24,7 @@ struct Config {
   bool learnable_pos_embed = false;
   bool concat_padding_mask = false;
   bool logvar = false;
+  std::vector<std::string> signals;
 
   int64_t width() const { return heads * head_size; }
   int64_t mlp() const { return static_cast<int64_t>(static_cast<double>(width()) * mlp_ratio); }
@@ -31,5 +33,6 @@ struct Config {
 void describe(Describe<Config>& d);
 // The preset applied. Throws kinora::Error for what the ranges of single options cannot say.
 Config checked(Config c);
+std::vector<Signal> signals_of(const Config& c);
 
 }  // namespace kinora::cosmos

@@ -12,6 +12,22 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& what) { throw Error(KINORA_INVALID, "model/cosmos: " + what); }
 
+// [count, 1] or [count, R]
+Tensor by_row(const Tensor& timestep) { return timestep.dim() == 1 ? timestep.unsqueeze(1) : timestep; }
+
+// x [B, N] of tokens, the same for all that share a number of `given`: one for each of these.
+Tensor as_given(const Tensor& x, const Tensor& given, const Videos& videos) {
+  const auto n = videos.packed() ? given.size(0) : by_row(given).size(1);
+  if (n == x.size(1)) return x.reshape(given.sizes());
+  const bool of_videos = n == static_cast<int64_t>(videos.tokens().size());
+  std::vector<int64_t> first;
+  int64_t at = 0;
+  for (const auto& [F, h, w] : videos.tokens())
+    for (int64_t i = 0; i < F; ++i, at += h * w)
+      if (i == 0 || !of_videos) first.push_back(at);
+  return x.index_select(1, at::tensor(first, at::kLong).to(x.device())).reshape(given.sizes());
+}
+
 }  // namespace
 
 Tensor patchify(const Tensor& x, int64_t pt, int64_t p) {
@@ -39,7 +55,8 @@ Tensor sinusoid(const Tensor& t, int64_t size) {
 
 Cosmos::Cosmos(const Options& given, const Ctx& ctx)
     : options_(checked(given)),
-      norm_out_(Declare(ctx, "norm_out.", options_.layers + 1), options_.width(), options_.adaln_lora, 2) {
+      norm_out_(Declare(ctx, "norm_out.", options_.layers + 1), options_.width(), options_.adaln_lora, 2),
+      signals_(ctx, signals_of(options_), options_.width(), options_.text_size, "model/cosmos") {
   const auto& c = options_;
   const auto D = c.width(), patch = c.patch_time * c.patch_space * c.patch_space;
   embed_ = Declare(ctx, "", 0).linear("patch_embed.proj", D, (c.in_channels + c.concat_padding_mask) * patch);
@@ -82,46 +99,51 @@ void Cosmos::declare_variance(const Ctx& ctx) {
   variance_ = Declare(ctx, "", p.block).weight("logvar.1", {1, 128}, Init::zeros());
 }
 
-Tensor Cosmos::input(const Named<Tensor>& in) const {
+Tensor Cosmos::input(const Named<Tensor>& in, const Videos& videos) const {
   const auto& c = options_;
   Tensor x = in["latent"];
-  if (x.dim() != 5 || !x.is_floating_point())
-    refuse("latent must be a floating-point tensor [B, C, T, H, W]");
   if (in.has("condition_mask")) x = at::cat({x, in["condition_mask"].to(x.scalar_type())}, 1);
-  const auto B = x.size(0), T = x.size(2), H = x.size(3), W = x.size(4);
   if (x.size(1) != c.in_channels)
     refuse("latent and condition_mask have " + std::to_string(x.size(1)) + " channels, in_channels is " +
            std::to_string(c.in_channels));
-  if (T % c.patch_time || H % c.patch_space || W % c.patch_space)
-    refuse(c10::str("a latent of ", T, " x ", H, " x ", W, " does not divide into patches of ", c.patch_time,
-                    " x ", c.patch_space, " x ", c.patch_space));
-  if (T > c.max_size[0] || H > c.max_size[1] || W > c.max_size[2])
-    refuse(c10::str("a latent of ", T, " x ", H, " x ", W, " is larger than max_size, ", c.max_size[0], " x ",
-                    c.max_size[1], " x ", c.max_size[2], "; raise max_size"));
-  if (!c.concat_padding_mask) return x;
-  Tensor padding = at::zeros({1, 1, H, W}, x.options());
-  if (in.has("padding_mask"))
-    padding = at::upsample_nearest2d(in["padding_mask"].to(x.scalar_type()), {H, W});
-  return at::cat({x, padding.unsqueeze(2).expand({B, 1, T, H, W})}, 1);
+  return c.concat_padding_mask ? at::cat({x, padding(in, videos, x)}, 1) : x;
 }
 
-Tensor Cosmos::checked_timestep(const Tensor& timestep, int64_t B, int64_t F) {
-  const Tensor t = timestep.dim() == 1 ? timestep.unsqueeze(1) : timestep;
-  if (t.dim() != 2 || t.size(0) != B || (t.size(1) != 1 && t.size(1) != F))
-    refuse(c10::str("timestep has shape ", timestep.sizes(), ", needed is [", B, "] or [", B, ", ", F, "]"));
-  return t;
+Tensor Cosmos::padding(const Named<Tensor>& in, const Videos& videos, const Tensor& x) const {
+  const Tensor given = in.has("padding_mask") ? in["padding_mask"].to(x.scalar_type()) : Tensor();
+  if (given.defined() && (given.dim() != 4 || (given.size(0) != 1 && given.size(0) != videos.count())))
+    refuse(c10::str("padding_mask has shape ", given.sizes(), ", needed is [1 or ", videos.count(),
+                    ", 1, any, any]"));
+  std::vector<Tensor> all;
+  for (const auto& [T, H, W] : videos.latents()) {
+    const auto i = given.defined() && given.size(0) > 1 ? static_cast<int64_t>(all.size()) : 0;
+    Tensor mask = at::zeros({1, 1, H, W}, x.options());
+    if (given.defined())
+      mask = at::upsample_nearest2d(videos.packed() ? given.narrow(0, i, 1) : given, {H, W});
+    all.push_back(mask.unsqueeze(2).expand({videos.packed() ? 1 : x.size(0), 1, T, H, W}));
+  }
+  if (!videos.packed()) return all[0];
+  for (auto& t : all) t = t.flatten(2);
+  return at::cat(all, 2);
 }
 
-void Cosmos::condition(const Ctx& ctx, const Tensor& t, const Tensor& x, Shared& s) const {
+void Cosmos::condition(const Ctx& ctx, const Named<Tensor>& in, const Videos& videos, const Tensor& x,
+                       Shared& s) const {
   const auto D = options_.width();
-  const Tensor waves = sinusoid(t, D).to(x.scalar_type());
-  s.embedding = at::rms_norm(waves, {D}, ctx.value(time_norm_).to(x.scalar_type()), 1e-6);
-  s.modulation = ctx.linear(at::silu(ctx.linear(waves, time_in_, 0, 0)), time_out_, 0, 0);
+  const auto type = x.scalar_type();
+  const Tensor t = by_row(in["timestep"]);
+  if (t.dim() != 2 || !videos.fit(t.size(0), t.size(1)))
+    refuse(c10::str("timestep has shape ", in["timestep"].sizes(), ", needed is ", videos.needed()));
+  const Tensor waves = sinusoid(t, D).to(type);
+  const Tensor level = signals_.add(ctx, in, videos, type, videos.rows(waves));
+  s.embedding = at::rms_norm(level, {D}, ctx.value(time_norm_).to(type), 1e-6);
+  s.modulation = videos.rows(ctx.linear(at::silu(ctx.linear(waves, time_in_, 0, 0)), time_out_, 0, 0));
+  s.modulation = videos.spread(s.modulation, level.size(1));
 }
 
 // No text, an all-zero text and a text of which no token may be seen are one and the same: unconditional.
-void Cosmos::read_text(const Named<Tensor>& in, const Tensor& x, Shared& s) const {
-  const auto B = x.size(0), size = options_.text_size;
+void Cosmos::read_text(const Named<Tensor>& in, const Tensor& x, int64_t B, Shared& s) const {
+  const auto size = options_.text_size;
   if (!in.has("text")) {
     s.text = at::zeros({B, 1, size}, x.options());
     return;
@@ -151,15 +173,18 @@ Tensor Cosmos::learnt_position(const Ctx& ctx, kinora_seq seq, const Tensor& x) 
   return (sum / (rms + 1e-6)).to(x.scalar_type());
 }
 
-Shared Cosmos::shared(const Ctx& ctx, const Named<Tensor>& in, kinora_seq seq, const Tensor& x,
-                      const Tensor& timestep) const {
+Shared Cosmos::shared(const Ctx& ctx, const Named<Tensor>& in, const Videos& videos, kinora_seq seq,
+                      const Tensor& x) const {
   const auto& c = options_;
   Shared s;
-  condition(ctx, timestep, x, s);
-  read_text(in, x, s);
-  const bool paced = c.base_fps > 0 && in.has("fps");
-  const Tensor rate = paced ? c.base_fps / in["fps"].to(at::kDouble) : Tensor();
-  s.turns = rope_turns(ctx.table(seq, Place::inner), c.head_size, c.rope_scale, rate, x);
+  condition(ctx, in, videos, x, s);
+  s.row = videos.row_of_token(ctx, seq, s.embedding.size(1));
+  read_text(in, x, videos.count(), s);
+  signals_.append(ctx, in, s.text, s.text_mask);
+  if (videos.packed()) s.text_table = joined_text(s.text, s.text_mask);
+  const Tensor table = ctx.table(seq, Place::inner);
+  const Tensor rate = c.base_fps > 0 && in.has("fps") ? videos.rate(in["fps"], c.base_fps, table) : Tensor();
+  s.turns = rope_turns(table, c.head_size, c.rope_scale, rate, x);
   if (c.learnable_pos_embed) s.position = learnt_position(ctx, seq, x);
   return s;
 }
@@ -172,44 +197,53 @@ Tensor Cosmos::log_variance(const Ctx& ctx, const Tensor& timestep) const {
   return ctx.linear(waves * std::sqrt(2.0), variance_, 0, 0);
 }
 
-Tensor Cosmos::head(const Ctx& ctx, kinora_seq seq, const std::vector<Tensor>& in) const {
-  const auto m = norm_out_(ctx, seq, in[1], in[2]);
-  const Tensor x = ctx.linear(modulate(in[0], m[0], m[1], 1e-6), out_, 0, seq);
-  if (in.size() == 3) return x;
-  const Tensor variance = rows_of(ctx, seq, log_variance(ctx, in[3]).to(x.scalar_type()));
+Tensor Cosmos::head(const Ctx& ctx, kinora_seq seq, const Tensor& tokens, const Shared& s,
+                    const Tensor& timestep) const {
+  const auto m = norm_out_(ctx, s.embedding, s.modulation, s.row);
+  const Tensor x = ctx.linear(modulate(tokens, m[0], m[1], 1e-6), out_, 0, seq);
+  if (!timestep.defined()) return x;
+  Tensor variance = log_variance(ctx, timestep).to(x.scalar_type());
+  if (variance.size(1) > 1) variance = at_rows(variance, s.row);
   return at::cat({x, variance.expand({x.size(0), x.size(1), 1})}, 2);
 }
 
 std::vector<Tensor> Cosmos::forward(const Ctx& ctx, const Named<Tensor>& in) {
   const auto& c = options_;
-  const Tensor latent = input(in);
-  const auto F = latent.size(2) / c.patch_time, h = latent.size(3) / c.patch_space,
-             w = latent.size(4) / c.patch_space;
-  const Tensor timestep = checked_timestep(in["timestep"], latent.size(0), F);
+  const Videos videos(in, in["latent"], {c.patch_time, c.patch_space, c.patch_space}, "model/cosmos");
+  videos.refuse_above(c.max_size);
   kinora_seq seq = 0;
-  Tensor x = ctx.sequence(patchify(latent, c.patch_time, c.patch_space), F, h, w, seq);
-  const Shared s = shared(ctx, in, seq, x, timestep);
-  const bool masked = s.text_mask.defined(), placed = s.position.defined();
+  Tensor x = videos.patches(input(in, videos),
+                            [&](const Tensor& v) { return patchify(v, c.patch_time, c.patch_space); });
+  x = videos.sequence(ctx, x, seq);
+  const Shared s = shared(ctx, in, videos, seq, x);
+  const auto has = s.has();
 
   using Tensors = std::vector<Tensor>;
   x = ctx.block(0, {x}, {}, 1,
                 [this, ctx, seq](const Tensors& t) { return Tensors{ctx.linear(t[0], embed_, 0, seq)}; })[0];
   for (size_t i = 0; i < blocks_.size(); ++i)
-    x = ctx.block(static_cast<int64_t>(i) + 1, {x}, s.pack(), 1,
-                  [this, ctx, seq, i, masked, placed](const Tensors& t) {
-                    return Tensors{blocks_[i](ctx, seq, t[0], Shared::unpack(t, 1, masked, placed))};
-                  })[0];
-  Tensors last{s.embedding, s.modulation};
-  if (c.logvar) last.push_back(timestep);
-  x = ctx.block(c.layers + 1, {x}, last, 1,
-                [this, ctx, seq](const Tensors& t) { return Tensors{head(ctx, seq, t)}; })[0];
+    x = ctx.block(static_cast<int64_t>(i) + 1, {x}, s.pack(), 1, [this, ctx, seq, i, has](const Tensors& t) {
+      return Tensors{blocks_[i](ctx, seq, t[0], Shared::unpack(t, 1, has))};
+    })[0];
+  Shared last;
+  last.embedding = s.embedding, last.modulation = s.modulation, last.row = s.row;
+  auto of_last = last.pack();
+  if (c.logvar)
+    of_last.insert(of_last.begin(), videos.spread(videos.rows(by_row(in["timestep"])), s.embedding.size(1)));
+  x = ctx.block(c.layers + 1, {x}, of_last, 1,
+                [this, ctx, seq, variance = c.logvar, last_has = last.has()](const Tensors& t) {
+                  const Shared its = Shared::unpack(t, variance ? 2 : 1, last_has);
+                  return Tensors{head(ctx, seq, t[0], its, variance ? t[1] : Tensor())};
+                })[0];
   x = ctx.leave(x, seq);
-  if (!c.logvar) return {unpatchify(x, F, h, w, c.patch_time, c.patch_space)};
+  const auto video = [&](const Tensor& t, int64_t F, int64_t h, int64_t w) {
+    return unpatchify(t, F, h, w, c.patch_time, c.patch_space);
+  };
+  if (!c.logvar) return {videos.latent(x, video)};
   // It left with the tokens, so its gradient reaches it once however many ranks hold them.
   const auto channels = x.size(2) - 1;
-  const Tensor variance = x.select(2, channels).unflatten(1, {F, h * w}).select(2, 0);  // [B, F]
-  return {unpatchify(x.narrow(2, 0, channels), F, h, w, c.patch_time, c.patch_space),
-          in["timestep"].dim() == 1 ? variance.select(1, 0) : variance.narrow(1, 0, timestep.size(1))};
+  return {videos.latent(x.narrow(2, 0, channels), video),
+          as_given(x.select(2, channels), in["timestep"], videos)};
 }
 
 }  // namespace kinora::cosmos

@@ -1,11 +1,13 @@
 // model/cosmos: the video diffusion transformer of Cosmos-Predict 1 and 2 (arXiv 2501.03575, section 5).
 // Layout, names and numbers are those of diffusers' CosmosTransformer3DModel.
 //
-// B batch, C channels, T H W the latent's frames, rows, columns; F h w the tokens'; N = F * h * w; D width.
+// B batch, C channels, T H W the latent's frames, rows, columns; F h w the tokens'; N = F * h * w; R rows of
+// conditioning (1, F or N); D width. Of a packed row of n videos, see kinora/videos.hpp.
 #pragma once
 #include <vector>
 
 #include "kinora/model.hpp"
+#include "kinora/signals.hpp"
 #include "plugins/models/cosmos/block.hpp"
 #include "plugins/models/cosmos/config.hpp"
 
@@ -30,20 +32,21 @@ class Cosmos final : public Model<at::Tensor> {
 
  private:
   // The latent with its mask channels, checked.
-  at::Tensor input(const Named<at::Tensor>& in) const;
+  at::Tensor input(const Named<at::Tensor>& in, const Videos& videos) const;
+  at::Tensor padding(const Named<at::Tensor>& in, const Videos& videos, const at::Tensor& x) const;
   // x: the local tokens, for their dtype and device.
-  Shared shared(const Ctx& ctx, const Named<at::Tensor>& in, kinora_seq seq, const at::Tensor& x,
-                const at::Tensor& timestep) const;
+  Shared shared(const Ctx& ctx, const Named<at::Tensor>& in, const Videos& videos, kinora_seq seq,
+                const at::Tensor& x) const;
   void declare_position(const Ctx& ctx);
   void declare_variance(const Ctx& ctx);
-  // [B, 1] or [B, F]
-  static at::Tensor checked_timestep(const at::Tensor& timestep, int64_t B, int64_t F);
-  void condition(const Ctx& ctx, const at::Tensor& timestep, const at::Tensor& x, Shared& s) const;
-  void read_text(const Named<at::Tensor>& in, const at::Tensor& x, Shared& s) const;
+  void condition(const Ctx& ctx, const Named<at::Tensor>& in, const Videos& videos, const at::Tensor& x,
+                 Shared& s) const;
+  // text and text_mask of each video, [count, L, ...].
+  void read_text(const Named<at::Tensor>& in, const at::Tensor& x, int64_t count, Shared& s) const;
   at::Tensor learnt_position(const Ctx& ctx, kinora_seq seq, const at::Tensor& x) const;
-  // in: tokens, embedding, modulation and, if asked for, the timestep [B, F], whose log-variance is then the
-  // last channel.
-  at::Tensor head(const Ctx& ctx, kinora_seq seq, const std::vector<at::Tensor>& in) const;
+  // x: tokens. timestep: undefined, or [B, R], whose log-variance is then the last channel.
+  at::Tensor head(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const Shared& s,
+                  const at::Tensor& timestep) const;
   at::Tensor log_variance(const Ctx& ctx, const at::Tensor& timestep) const;
 
   Options options_;
@@ -51,6 +54,7 @@ class Cosmos final : public Model<at::Tensor> {
   std::vector<kinora_param> position_;  // time, rows, columns, if learnt
   std::vector<Block> blocks_;
   AdaLn norm_out_;
+  Signals signals_;
   kinora_param frequencies_ = 0, phases_ = 0, variance_ = 0;  // of logvar, if asked for
 };
 

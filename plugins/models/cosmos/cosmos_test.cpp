@@ -213,15 +213,6 @@ TEST(CosmosText, BehindTheMaskIsNotSeen) {
   EXPECT_EQ(test::difference(model(in), before), 0);
 }
 
-TEST(CosmosTimestep, OfEqualFramesIsThatOfTheSample) {
-  Cosmos model(kSmall);
-  model.randomise();
-  auto in = small();
-  const Tensor one = model(in);
-  in["timestep"] = in["timestep"].unsqueeze(1).expand({2, 3}).contiguous();
-  EXPECT_LT(test::difference(model(in), one), 1e-14);
-}
-
 TEST(CosmosFresh, PredictsZeroAndLearnsFromTheFirstStep) {
   Cosmos model(kSmall);
   const Tensor output = model(small());

@@ -28,13 +28,14 @@ Layer::Layer(const Declare& declare, const std::string& name, int64_t block, con
 
 Tensor Layer::operator()(const Ctx& ctx, kinora_seq seq, Tensor x, const Shared& s) const {
   const auto parts = modulation_(ctx, s.active);
-  Rows rows = rows_of(ctx, seq, parts, 0);
+  const Tensor row = s.row(0);
+  Rows rows = rows_of(parts, 0, row);
   x = gated(x, full_(ctx, seq, modulate(x, rows), s.turns[0]), rows);
   if (cross_) {
-    rows = rows_of(ctx, seq, parts, 3);
+    rows = rows_of(parts, 3, row);
     x = gated(x, (*cross_)(ctx, seq, modulate(x, rows), s.text, s.text_mask, s.text_table), rows);
   }
-  rows = rows_of(ctx, seq, parts, parts.size() - 3);
+  rows = rows_of(parts, parts.size() - 3, row);
   return gated(x, mlp_(ctx, seq, modulate(x, rows)), rows);
 }
 
@@ -69,19 +70,19 @@ Tensor StLayer::operator()(const Ctx& ctx, kinora_seq from, Tensor x, const Shar
   const auto parts = modulation_(ctx, s.active);
   kinora_seq seq = 0;
   Rows rows;
-  const auto move = [&](Over over) {
+  const auto move = [&](Over over, Layout layout) {
     x = ctx.reshard(x, from, over, seq);
     from = seq;
-    rows = rows_of(ctx, seq, parts, 0);
+    rows = rows_of(parts, 0, s.row(layout));
   };
-  move(Over::space);
+  move(Over::space, space);
   x = gated(x, spatial_(ctx, seq, modulate(x, rows), s.turns[space], Over::space), rows);
   if (full_) {
-    move(Over::all);
+    move(Over::all, all);
     x = gated(x, (*full_)(ctx, seq, modulate(x, rows), s.turns[all]), rows);
   }
   if (cross_) x = gated(x, (*cross_)(ctx, seq, modulate(x, rows), s.text, s.text_mask, s.text_table), rows);
-  move(Over::time);
+  move(Over::time, time);
   x = gated(x, temporal_(ctx, seq, modulate(x, rows), s.turns[time], Over::time), rows);
   return gated(x, mlp_(ctx, seq, modulate(x, rows)), rows);
 }

@@ -43,7 +43,7 @@ class Dit final : public Denoiser {
 class StLayer {
  public:
   StLayer(const Declare& declare, const std::string& name, int64_t block, const StConfig& c);
-  // The layouts that s.turns are of.
+  // The layouts that s.turns and s.rows are of.
   enum Layout : size_t { all, space, time };
   at::Tensor operator()(const Ctx& ctx, kinora_seq from, at::Tensor x, const Shared& s) const;
 

@@ -14,6 +14,7 @@ std::vector<Tensor> Shared::pack() const {
   if (text_mask.defined()) out.push_back(text_mask);
   if (text_table.defined()) out.push_back(text_table);
   for (const auto& t : turns) out.insert(out.end(), {t.cos, t.sin});
+  out.insert(out.end(), rows.begin(), rows.end());
   return out;
 }
 
@@ -24,6 +25,7 @@ Shared Shared::unpack(const std::vector<Tensor>& in, size_t from, const Form& fo
   if (form.masked) s.text_mask = in[from++];
   if (form.packed) s.text_table = in[from++];
   for (size_t i = 0; i < form.layouts; ++i, from += 2) s.turns.push_back({in[from], in[from + 1]});
+  for (size_t i = 0; i < form.rows; ++i) s.rows.push_back(in[from++]);
   return s;
 }
 
@@ -41,23 +43,12 @@ Condition::Layer Condition::layer(const Declare& declare, const std::string& nam
   return {declare(name + ".weight", {out, in}, init), declare.bias(name, out)};
 }
 
-// A signal adds nothing at first, so a trained model can be given one more.
 Condition::Condition(const Declare& outside, const Config& c, const std::string& id)
     : options_(c),
       id_(id),
       time_in_(layer(outside, "t_embedder.1.linear_1", c.width(), c.width(), Init::normal(0.02))),
-      time_out_(layer(outside, "t_embedder.1.linear_2", c.width(), c.width(), Init::normal(0.02))) {
-  const auto D = c.width();
-  for (const auto& s : signals_of(c, id)) {
-    const auto inside = outside.in("signals." + s.name);
-    const Init init = Init::normal(1 / std::sqrt(static_cast<double>(s.channels)));
-    if (s.tokens)
-      signals_.push_back({s, layer(inside, "linear_1", c.text_size, s.channels, init), {}});
-    else
-      signals_.push_back({s, layer(inside, "linear_1", D, s.channels, init),
-                          layer(inside, "linear_2", D, D, Init::zeros())});
-  }
-}
+      time_out_(layer(outside, "t_embedder.1.linear_2", c.width(), c.width(), Init::normal(0.02))),
+      signals_(outside.context(), signals_of(c, id), c.width(), c.text_size, id) {}
 
 void Condition::refuse(const std::string& what) const { throw Error(KINORA_INVALID, id_ + ": " + what); }
 
@@ -65,34 +56,15 @@ void Condition::operator()(const Ctx& ctx, const Named<Tensor>& in, const Tensor
                            Shared& to) const {
   const Tensor given = in["timestep"], t = given.dim() == 1 ? given.unsqueeze(1) : given;
   if (t.dim() != 2 || !videos.fit(t.size(0), t.size(1)))
-    refuse(c10::str("timestep has shape ", given.sizes(), ", needed is ", videos.needed("")));
+    refuse(c10::str("timestep has shape ", given.sizes(), ", needed is ", videos.needed()));
   const Tensor waves = sinusoid(t, options_.width()).to(x.scalar_type());
-  Tensor sum = videos.by_frame(time_out_(ctx, at::silu(time_in_(ctx, waves))));
-  for (const auto& e : signals_)
-    if (!e.signal.tokens && in.has(e.signal.name)) sum = sum + embed(ctx, e, in[e.signal.name], x, videos);
-  to.active = at::silu(sum);
+  const Tensor level = videos.rows(time_out_(ctx, at::silu(time_in_(ctx, waves))));
+  to.active = at::silu(signals_.add(ctx, in, videos, x.scalar_type(), level));
 
   if (!options_.cross_attention) return;
   text(in, x, videos.count(), to);
-  for (const auto& e : signals_)
-    if (e.signal.tokens && in.has(e.signal.name)) append(ctx, e, in[e.signal.name].to(x.scalar_type()), to);
-  if (!videos.packed()) return;
-  to.text_table = text_table(to.text, to.text_mask);
-  to.text = to.text.flatten(0, 1).unsqueeze(0);
-  to.text_mask = Tensor();
-}
-
-Tensor Condition::embed(const Ctx& ctx, const Embedded& e, const Tensor& given, const Tensor& x,
-                        const Videos& videos) const {
-  const auto C = e.signal.channels;
-  Tensor v = given.to(x.scalar_type());
-  if (v.dim() == 1 && C == 1) v = v.unsqueeze(1);
-  if (v.dim() == 2) v = v.unsqueeze(1);
-  if (v.dim() != 3 || !videos.fit(v.size(0), v.size(1)) || v.size(2) != C)
-    refuse(c10::str(e.signal.name, " has shape ", given.sizes(), ", needed is ",
-                    videos.needed(", " + std::to_string(C)), "; tokens are declared as \"", e.signal.name,
-                    ":", C, ":tokens\""));
-  return videos.by_frame(e.second(ctx, at::silu(e.first(ctx, v))));
+  signals_.append(ctx, in, to.text, to.text_mask);
+  if (videos.packed()) to.text_table = joined_text(to.text, to.text_mask);
 }
 
 // No text, an all-zero text and a text of which no token may be seen are one and the same: unconditional.
@@ -112,15 +84,6 @@ void Condition::text(const Named<Tensor>& in, const Tensor& x, int64_t B, Shared
   const Tensor some = mask.any(1, true);
   to.text = to.text * some.unsqueeze(-1).to(to.text.scalar_type());
   to.text_mask = mask | ~some;
-}
-
-void Condition::append(const Ctx& ctx, const Embedded& e, const Tensor& given, Shared& to) const {
-  if (given.dim() != 3 || given.size(0) != to.text.size(0) || given.size(2) != e.signal.channels)
-    refuse(c10::str(e.signal.name, " has shape ", given.sizes(), ", needed is [", to.text.size(0), ", L, ",
-                    e.signal.channels, "]"));
-  to.text = at::cat({to.text, e.first(ctx, given)}, 1);
-  if (!to.text_mask.defined()) return;
-  to.text_mask = at::cat({to.text_mask, at::ones(given.sizes().slice(0, 2), to.text_mask.options())}, 1);
 }
 
 }  // namespace kinora::dit

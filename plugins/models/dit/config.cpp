@@ -1,8 +1,6 @@
 #include "plugins/models/dit/config.hpp"
 
-#include <charconv>
 #include <cmath>
-#include <set>
 
 namespace kinora::dit {
 namespace {
@@ -58,13 +56,7 @@ template <class Options>
 void describe_conditions(Describe<Options>& d) {
   d.option("text_size", &Config::text_size).range(1, 65536).help("channels of the text embeddings");
   d.option("cross_attention", &Config::cross_attention).help("attends to the text; false: there is none");
-  d.option("signals", &Config::signals)
-      .help(
-          "more conditions, each an input of its name: \"camera:12\" takes [B, 12], or [B, T / patch_time, "
-          "12] "
-          "frame by frame, into the timestep embedding; \"image:768:tokens\" takes [B, L, 768] as keys "
-          "beside "
-          "the text");
+  d.option("signals", &Config::signals).help(kSignalsHelp);
   d.option("max_size", &Config::max_size)
       .help("largest latent if positions are learnt: frames, rows, columns");
   d.option("rope_scale", &Config::rope_scale).help("stretches RoPE's wavelengths (NTK): time, rows, columns");
@@ -90,14 +82,15 @@ void describe(Describe<Options>& d) {
           "or a packed row [1, in_channels, N], with `sizes`");
   d.input("sizes", "[n, 3]", "int64",
           "T, H and W of each of n videos that stand one behind the other in a packed row, N numbers a "
-          "channel; all other inputs then have n for B, and frames of all videos for [n, T / patch_time]");
-  d.input("timestep", "[B] or [B, T / patch_time]", "float",
-          "noise level as the network takes it, one a sample or a frame");
+          "channel; all other inputs then have n for B, and all frames or all tokens for [B, F, ...]");
+  d.input("timestep", "[B] or [B, F] or [B, F * h * w]", "float",
+          "noise level as the network takes it: one a sample, a frame or a token (F, h, w: T, H, W by the "
+          "patch)");
   d.input("text", "[B, L, text_size]", "float", "zeros, or nothing at all, for the unconditional prediction");
   d.input("text_mask", "[B, L]", "bool", "true: a token that may be seen; left out: all");
   d.input("condition_mask", "[B, 1, T, H, W]", "float", "one more channel, counted in in_channels");
   d.input("fps", "[B]", "float", "of the video, if base_fps is set (left out: base_fps) or a signal");
-  d.input("camera", "[B, channels] or [B, T / patch_time, channels]", "float",
+  d.input("camera", "[B, channels] or [B, F, channels] or [B, F * h * w, channels]", "float",
           "a signal, as is any other name of `signals`; left out: nothing is added");
   d.input("image", "[B, L, channels] or [B, channels]", "float", "a signal");
   d.output("output", "[B, out_channels, T, H, W]", "float", "or [1, out_channels, N], as the latent");
@@ -125,23 +118,11 @@ void check(Config& c, const std::string& id) {
 }
 
 std::vector<Signal> signals_of(const Config& c, const std::string& id) {
-  const std::set<std::string> taken{"latent", "sizes", "timestep", "text", "text_mask", "condition_mask"};
-  std::vector<Signal> out;
-  std::set<std::string> seen;
-  for (const auto& text : c.signals) {
-    const auto colon = text.find(':'), second = text.find(':', colon + 1);
-    Signal s{text.substr(0, colon), 0, colon != text.npos && second != text.npos};
-    const std::string number = colon == text.npos ? "" : text.substr(colon + 1, second - colon - 1);
-    const auto read = std::from_chars(number.data(), number.data() + number.size(), s.channels);
-    if (s.name.empty() || read.ec != std::errc() || read.ptr != number.data() + number.size() ||
-        s.channels < 1 || (s.tokens && text.substr(second) != ":tokens"))
-      refuse(id, "signal '" + text + "' is not NAME:CHANNELS or NAME:CHANNELS:tokens");
-    if (taken.count(s.name) || !seen.insert(s.name).second)
-      refuse(id, "signal '" + text + "' has the name of another input; give it one of its own");
+  const auto out = kinora::signals_of(
+      c.signals, {"latent", "sizes", "timestep", "text", "text_mask", "condition_mask"}, id);
+  for (const auto& s : out)
     if (s.tokens && !c.cross_attention)
-      refuse(id, "signal '" + text + "' is of tokens, which need cross_attention = true");
-    out.push_back(s);
-  }
+      refuse(id, "signal '" + s.name + "' is of tokens, which need cross_attention = true");
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kinora/options.hpp"
+#include "kinora/signals.hpp"
 
 namespace kinora::dit {
 
@@ -32,13 +33,6 @@ struct Config {
 
 struct StConfig : Config {
   bool full_attention = true;
-};
-
-// One more conditioning signal, from "NAME:CHANNELS" or "NAME:CHANNELS:tokens".
-struct Signal {
-  std::string name;
-  int64_t channels = 0;
-  bool tokens = false;  // [B, L, channels], keys beside the text; else [B, channels], added to the timestep's
 };
 
 // The inputs, outputs and options that both models have. Options is Config or StConfig.

@@ -34,6 +34,7 @@ class Declare {
     return (*this)(name + ".weight", {out, in}, Init::uniform(std::sqrt(6.0 / static_cast<double>(in + out))),
                    role, quantum);
   }
+  const Ctx& context() const { return ctx_; }
   kinora_param bias(const std::string& name, int64_t size) const {
     return (*this)(name + ".bias", {size}, Init::zeros());
   }

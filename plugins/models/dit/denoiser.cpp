@@ -6,6 +6,20 @@ namespace kinora::dit {
 
 using at::Tensor;
 
+Tensor patchify(const Tensor& x, int64_t pt, int64_t p) {
+  const auto B = x.size(0), C = x.size(1), F = x.size(2) / pt, h = x.size(3) / p, w = x.size(4) / p;
+  return x.reshape({B, C, F, pt, h, p, w, p})
+      .permute({0, 2, 4, 6, 5, 7, 3, 1})
+      .reshape({B, F * h * w, p * p * pt * C});
+}
+
+Tensor unpatchify(const Tensor& x, int64_t F, int64_t h, int64_t w, int64_t pt, int64_t p) {
+  const auto B = x.size(0), C = x.size(2) / (pt * p * p);
+  return x.reshape({B, F, h, w, p, p, pt, C})
+      .permute({0, 7, 1, 6, 2, 4, 3, 5})
+      .reshape({B, C, F * pt, h * p, w * p});
+}
+
 Denoiser::Denoiser(const Config& c, std::string id, const Ctx& ctx)
     : options_(c),
       id_(std::move(id)),
@@ -34,31 +48,24 @@ Tensor Denoiser::input(const Named<Tensor>& in) const {
   return x;
 }
 
-std::vector<Turns> Denoiser::turns(const Ctx& ctx, const Named<Tensor>& in, const Videos& videos,
-                                   const std::vector<kinora_seq>& seqs, const Tensor& x) const {
+void Denoiser::place(const Ctx& ctx, const Named<Tensor>& in, const Videos& videos,
+                     const std::vector<kinora_seq>& seqs, const Tensor& x, Shared& to) const {
   const auto& c = options_;
-  Tensor rate;  // [B, 1], or of each frame of a packed row [1, sum of F]
-  if (c.base_fps > 0 && in.has("fps")) {
-    rate = c.base_fps / in["fps"].flatten().to(at::kDouble).unsqueeze(1);
-    if (!videos.fit(rate.size(0), 1))
-      throw Error(KINORA_INVALID,
-                  c10::str(id_, ": fps has shape ", in["fps"].sizes(), ", needed is [", videos.count(), "]"));
-    rate = videos.by_frame(rate);
-  }
-  std::vector<Turns> out;
+  const auto R = to.active.size(1);
   for (size_t i = 0; i < seqs.size(); ++i) {
     size_t same = 0;
     while (seqs[same] != seqs[i]) ++same;
     if (same < i) {
-      out.push_back(out[same]);
+      to.turns.push_back(to.turns[same]);
+      if (R > 1) to.rows.push_back(to.rows[same]);
       continue;
     }
     const Tensor table = ctx.table(seqs[i], Place::inner);
-    const bool by_token = rate.defined() && videos.packed();
-    const Tensor its = by_token ? rate.index_select(1, table[0].select(1, KINORA_TOKEN_FRAME)) : rate;
-    out.push_back(rope_turns(table, c.head_size, c.rope_scale, its, x, 2));
+    const Tensor rate =
+        c.base_fps > 0 && in.has("fps") ? videos.rate(in["fps"], c.base_fps, table) : Tensor();
+    to.turns.push_back(rope_turns(table, c.head_size, c.rope_scale, rate, x, 2));
+    if (R > 1) to.rows.push_back(videos.row_of_token(ctx, seqs[i], R));
   }
-  return out;
 }
 
 Tensor Denoiser::embed(const Ctx& ctx, kinora_seq seq, const Tensor& patches) const {
@@ -71,23 +78,26 @@ Tensor Denoiser::embed(const Ctx& ctx, kinora_seq seq, const Tensor& patches) co
   return x;
 }
 
-Tensor Denoiser::head(const Ctx& ctx, kinora_seq from, kinora_seq seq, const Tensor& x,
-                      const Tensor& active) const {
+Tensor Denoiser::head(const Ctx& ctx, kinora_seq from, kinora_seq seq, const Tensor& x, const Tensor& active,
+                      const Tensor& row) const {
   kinora_seq to = seq;
   const Tensor tokens = from == seq ? x : ctx.reshard(x, from, Over::all, to);
-  return ctx.linear(modulate(tokens, rows_of(ctx, to, final_(ctx, active), 0)), out_, out_bias_, to);
+  return ctx.linear(modulate(tokens, rows_of(final_(ctx, active), 0, row)), out_, out_bias_, to);
 }
 
 std::vector<Tensor> Denoiser::forward(const Ctx& ctx, const Named<Tensor>& in) {
   const auto& c = options_;
   const Tensor latent = input(in);
-  const Videos videos(in, latent, c, id_);
+  const Videos videos(in, latent, {c.patch_time, c.patch_space, c.patch_space}, id_);
+  if (c.learnable_pos_embed) videos.refuse_above(c.max_size);
   kinora_seq seq = 0;
-  Tensor x = videos.sequence(ctx, videos.patches(latent), seq);
+  Tensor x =
+      videos.patches(latent, [&](const Tensor& v) { return patchify(v, c.patch_time, c.patch_space); });
+  x = videos.sequence(ctx, x, seq);
   Shared shared;
   condition_(ctx, in, x, videos, shared);
   const auto seqs = layouts(ctx, seq, x);
-  shared.turns = turns(ctx, in, videos, seqs, x);
+  place(ctx, in, videos, seqs, x, shared);
   const auto form = shared.form();
 
   using Tensors = std::vector<Tensor>;
@@ -99,10 +109,14 @@ std::vector<Tensor> Denoiser::forward(const Ctx& ctx, const Named<Tensor>& in) {
                   [this, ctx, i, from, form](const Tensors& t) {
                     return Tensors{layer(ctx, i, t[0], from, Shared::unpack(t, 1, form))};
                   })[0];
-  x = ctx.block(c.layers + 1, {x}, {shared.active}, 1, [this, ctx, from, seq](const Tensors& t) {
-    return Tensors{head(ctx, from, seq, t[0], t[1])};
+  Tensors last{shared.active};
+  if (!shared.rows.empty()) last.push_back(shared.rows[0]);
+  x = ctx.block(c.layers + 1, {x}, last, 1, [this, ctx, from, seq](const Tensors& t) {
+    return Tensors{head(ctx, from, seq, t[0], t[1], t.size() > 2 ? t[2] : Tensor())};
   })[0];
-  return {videos.latent(ctx.leave(x, seq))};
+  return {videos.latent(ctx.leave(x, seq), [&](const Tensor& t, int64_t F, int64_t h, int64_t w) {
+    return unpatchify(t, F, h, w, c.patch_time, c.patch_space);
+  })};
 }
 
 }  // namespace kinora::dit

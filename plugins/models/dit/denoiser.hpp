@@ -8,9 +8,13 @@
 #include "kinora/model.hpp"
 #include "plugins/models/dit/condition.hpp"
 #include "plugins/models/dit/modulate.hpp"
-#include "plugins/models/dit/videos.hpp"
 
 namespace kinora::dit {
+
+// [B, C, F * pt, h * p, w * p] -> [B, F * h * w, p * p * pt * C], channel innermost (NeMo's order), and back.
+at::Tensor patchify(const at::Tensor& latent, int64_t patch_time, int64_t patch_space);
+at::Tensor unpatchify(const at::Tensor& x, int64_t F, int64_t h, int64_t w, int64_t patch_time,
+                      int64_t patch_space);
 
 class Denoiser : public Model<at::Tensor> {
  public:
@@ -28,7 +32,7 @@ class Denoiser : public Model<at::Tensor> {
   virtual std::vector<kinora_seq> layouts(const Ctx&, kinora_seq seq, const at::Tensor&) const {
     return {seq};
   }
-  // x is in the layout `from`; Shared::turns are those of layouts().
+  // x is in the layout `from`; Shared::turns and rows are those of layouts().
   virtual at::Tensor layer(const Ctx& ctx, size_t i, const at::Tensor& x, kinora_seq from,
                            const Shared& s) const = 0;
   const Config options_;
@@ -36,11 +40,12 @@ class Denoiser : public Model<at::Tensor> {
  private:
   // The latent with the channels that are given with it.
   at::Tensor input(const Named<at::Tensor>& in) const;
-  std::vector<Turns> turns(const Ctx& ctx, const Named<at::Tensor>& in, const Videos& videos,
-                           const std::vector<kinora_seq>& seqs, const at::Tensor& x) const;
+  // turns and rows, of each layout.
+  void place(const Ctx& ctx, const Named<at::Tensor>& in, const Videos& videos,
+             const std::vector<kinora_seq>& seqs, const at::Tensor& x, Shared& to) const;
   at::Tensor embed(const Ctx& ctx, kinora_seq seq, const at::Tensor& x) const;
   at::Tensor head(const Ctx& ctx, kinora_seq from, kinora_seq seq, const at::Tensor& x,
-                  const at::Tensor& active) const;
+                  const at::Tensor& active, const at::Tensor& row) const;
 
   std::string id_;
   kinora_param embed_, embed_bias_, out_, out_bias_;

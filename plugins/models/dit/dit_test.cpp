@@ -20,7 +20,7 @@ class DitModel : public ::testing::TestWithParam<const char*> {
 TEST_P(DitModel, EqualsTheFormulasForwardAndBackwardInAnyOrder) { example.expect_equal(); }
 TEST_P(DitModel, HasTheParametersOfTheFormulas) { example.expect_parameters(); }
 INSTANTIATE_TEST_SUITE_P(Cases, DitModel,
-                         ::testing::Values("plain", "grouped", "unconditional", "signals", "paced"),
+                         ::testing::Values("plain", "grouped", "unconditional", "signals", "levels", "paced"),
                          [](const auto& info) { return std::string(info.param); });
 
 const core::json kSmall = {{"in_channels", 4}, {"out_channels", 4}, {"layers", 2},    {"heads", 2},
@@ -60,13 +60,12 @@ TEST(DitText, ThatIsZeroOrMaskedOrAbsentIsUnconditional) {
   test::expect_no_text_is_unconditional(model, small());
 }
 
-TEST(DitTimestep, OfEqualFramesIsThatOfTheSample) {
-  test::Denoiser model(kId, kSmall);
-  model.randomise();
-  auto in = small();
-  const Tensor one = model(in);
-  in["timestep"] = in["timestep"].unsqueeze(1).expand({2, 3}).contiguous();
-  EXPECT_LT(test::difference(model(in), one), 1e-14);
+TEST(DitLevels, ThatAreEqualAreOne) {
+  for (const char* id : {"model/dit", "model/stdit"}) {
+    test::Denoiser model(id, kSmall);
+    model.randomise();
+    test::expect_equal_levels_are_one(model, small(), {1, 3, 3 * 2 * 3});
+  }
 }
 
 TEST(DitRate, LeftOutIsBaseFps) {
@@ -90,17 +89,10 @@ TEST(DitFresh, PredictsZeroAndLearnsFromTheFirstStep) {
   }
 }
 
-// So a trained model can be given one more condition.
 TEST(DitSignal, AddsNothingAtFirstNorWhenItIsLeftOut) {
-  test::Denoiser model(kId, small_with({{"signals", {"camera:3"}}}));
-  for (auto& leaf : model.chain().leaves())
-    if (leaf.name.rfind("signals.", 0) != 0) leaf.tensor.detach().normal_(0, 0.2);
-  auto in = small();
-  const Tensor without = model(in);
-  in["camera"] = at::randn({2, 3}, kDouble);
-  EXPECT_EQ(test::difference(model(in), without), 0);
-  model.randomise();
-  EXPECT_GT(test::difference(model(in), without), 1e-3);
+  test::expect_signal_adds_nothing_at_first(
+      [](const core::json& more) { return test::Denoiser(kId, small_with(more)); }, small(), "camera",
+      at::randn({2, 3}, kDouble));
 }
 
 TEST(DitOptions, ThatMakeNoSenseAreRefused) {

@@ -82,15 +82,18 @@ struct DitCase {
     };
     const auto size = [this](const char* option) { return options.at(option).get<int64_t>(); };
     const int64_t B = 2, L = 5, F = 4 / size("patch_time");
-    const bool masked = given("condition_mask"), frames = given("frames");
+    const bool masked = given("condition_mask"), tokens = given("tokens");
+    std::vector<int64_t> levels{B}, poses{B, 4};
+    if (given("frames")) levels.push_back(F);
+    if (tokens) levels.push_back(F * 6), poses.insert(poses.begin() + 1, F * 6);
     core::NamedTensors in;
     in["latent"] = number("latent", {B, size("in_channels") - masked, 4, 4, 6});
-    in["timestep"] = frames ? number("timestep", {B, F}) : number("timestep", {B});
+    in["timestep"] = number("timestep", levels);
     if (options.at("cross_attention")) in["text"] = number("text", {B, L, size("text_size")});
     if (given("text_mask")) in["text_mask"] = number("text_mask", {B, L}) > -0.5;
     if (masked) in["condition_mask"] = (number("condition_mask", {B, 1, 4, 4, 6}) > 0).to(at::kDouble);
     const std::map<std::string, std::vector<int64_t>> shapes = {
-        {"camera", {B, F, 3}}, {"pose", {B, 4}}, {"image", {B, 3, 6}}};
+        {"camera", {B, F, 3}}, {"pose", poses}, {"image", {B, 3, 6}}};
     for (const auto& signal : options.value("signals", std::vector<std::string>())) {
       const auto input = signal.substr(0, signal.find(':'));
       if (shapes.count(input)) in[input] = number(signal, shapes.at(input));

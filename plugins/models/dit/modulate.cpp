@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "kernels/torch/modulate.hpp"
+#include "kinora/videos.hpp"
 
 namespace kinora::dit {
 
@@ -18,16 +19,9 @@ std::vector<Tensor> AdaLn::operator()(const Ctx& ctx, const Tensor& active) cons
   return ctx.linear(down_ ? ctx.linear(active, down_, 0, 0) : active, up_, 0, 0).chunk(parts_, 2);
 }
 
-Rows rows_of(const Ctx& ctx, kinora_seq seq, const std::vector<Tensor>& parts, size_t first) {
-  Rows out{parts[first], parts[first + 1], first + 2 < parts.size() ? parts[first + 2] : Tensor()};
-  if (out.shift.size(1) == 1) return out;
-  const Tensor frame = ctx.table(seq, Place::stream).select(2, KINORA_TOKEN_FRAME);  // [1 or B, S]
-  for (Tensor* t : {&out.shift, &out.scale, &out.gate}) {
-    if (!t->defined()) continue;
-    *t = frame.size(0) == 1 ? t->index_select(1, frame[0])
-                            : t->gather(1, frame.unsqueeze(-1).expand({-1, -1, t->size(2)}));
-  }
-  return out;
+Rows rows_of(const std::vector<Tensor>& parts, size_t first, const Tensor& row) {
+  return {at_rows(parts[first], row), at_rows(parts[first + 1], row),
+          first + 2 < parts.size() ? at_rows(parts[first + 2], row) : Tensor()};
 }
 
 Tensor modulate(const Tensor& x, const Rows& rows) {

@@ -1,18 +1,18 @@
 // Adaptive layer norm (Peebles and Xie 2023, arXiv 2212.09748, section 3.2; of low rank: Gupta et al. 2023,
 // arXiv 2312.06662): the noise level gives each frame a shift, a scale and a gate a channel.
 //
-// B batch, S local tokens, F frames of conditioning (1 or all), D width.
+// B batch, S local tokens, R rows of conditioning (1, one a frame or one a token), D width.
 #pragma once
 #include "plugins/models/dit/declare.hpp"
 
 namespace kinora::dit {
 
-// parts * D numbers a frame, zeros at first: a block then starts as the identity.
+// parts * D numbers a row, zeros at first: a block then starts as the identity.
 class AdaLn {
  public:
   // rank 0: one full linear layer.
   AdaLn(const Declare& declare, int64_t width, int64_t rank, int64_t parts);
-  // active [B, F, D]: silu of the embedding. -> `parts` tensors [B, F, D]
+  // active [B, R, D]: silu of the embedding. -> `parts` tensors [B, R, D]
   std::vector<at::Tensor> operator()(const Ctx& ctx, const at::Tensor& active) const;
 
  private:
@@ -20,12 +20,13 @@ class AdaLn {
   kinora_param down_ = 0, up_;
 };
 
-// What one sub-block takes of them, as its tokens' rows: each [B, S, D], or [B, 1, D] if F is 1.
+// What one sub-block takes of them, as its tokens' rows: each [B, S, D], or [B, 1, D] if R is 1.
 struct Rows {
   at::Tensor shift, scale, gate;
 };
-// first: where its shift is in `parts`; a scale and, if there is one, a gate follow.
-Rows rows_of(const Ctx& ctx, kinora_seq seq, const std::vector<at::Tensor>& parts, size_t first);
+// first: where its shift is in `parts`; a scale and, if there is one, a gate follow. row: Shared::row() of
+// the tokens' layout.
+Rows rows_of(const std::vector<at::Tensor>& parts, size_t first, const at::Tensor& row);
 
 // LayerNorm(x) * (1 + scale) + shift, the norm without parameters, statistics in at least float32.
 at::Tensor modulate(const at::Tensor& x, const Rows& rows);

@@ -18,7 +18,7 @@ class StDitModel : public ::testing::TestWithParam<const char*> {
 TEST_P(StDitModel, EqualsMaskedFullAttentionForwardAndBackwardInAnyLayout) { example.expect_equal(); }
 TEST_P(StDitModel, HasTheParametersOfTheFormulas) { example.expect_parameters(); }
 INSTANTIATE_TEST_SUITE_P(Cases, StDitModel,
-                         ::testing::Values("plain", "light", "grouped", "unconditional", "signals"),
+                         ::testing::Values("plain", "levels", "light", "grouped", "unconditional", "signals"),
                          [](const auto& info) { return std::string(info.param); });
 
 const core::json kSmall = {{"in_channels", 4}, {"out_channels", 4}, {"layers", 1},

@@ -10,18 +10,25 @@ namespace kinora::wan {
 
 using at::Tensor;
 
+Shared::Has Shared::has() const {
+  Has out;
+  const auto mine = all(*this);
+  for (size_t i = 0; i < mine.size(); ++i) out[i] = mine[i]->defined();
+  return out;
+}
+
 std::vector<Tensor> Shared::pack() const {
-  std::vector<Tensor> out{modulation, text, turns.cos, turns.sin};
-  if (text_mask.defined()) out.push_back(text_mask);
-  if (image.defined()) out.push_back(image);
+  std::vector<Tensor> out;
+  for (const auto* t : all(*this))
+    if (t->defined()) out.push_back(*t);
   return out;
 }
 
 Shared Shared::unpack(const std::vector<Tensor>& in, size_t from, Has has) {
-  Shared s{in[from], in[from + 1], {in[from + 2], in[from + 3]}, {}, {}};
-  from += 4;
-  if (has.mask) s.text_mask = in[from++];
-  if (has.image) s.image = in[from];
+  Shared s;
+  const auto its = all(s);
+  for (size_t i = 0; i < its.size(); ++i)
+    if (has[i]) *its[i] = in[from++];
   return s;
 }
 
@@ -53,32 +60,37 @@ Tensor Attend::heads(const Ctx& ctx, kinora_seq seq, const Tensor& x, const Line
   return norm_across_heads(ctx, by(ctx, x, seq), norm, width_, eps_).unflatten(2, {-1, head_dim_});
 }
 
-Tensor Attend::attend(const Ctx& ctx, const char* suffix, kinora_seq seq, kinora_seq kv, const Tensor& q,
-                      const Tensor& k, const Tensor& v, const Tensor& mask) const {
+Tensor Attend::attend(const Ctx& ctx, const char* suffix, kinora_seq seq, const Tensor& q, const Tensor& k,
+                      const Tensor& v, Attention<Tensor> how) const {
   const std::string name = name_ + suffix;
-  Attention<Tensor> how;
   how.name = name.c_str();
   how.block = block_;
   how.q_seq = seq;
-  how.kv_seq = kv;
   how.scale = 1 / std::sqrt(static_cast<double>(head_dim_));
-  how.kv_valid = mask;
   return ctx.attention(q, k, v, how).flatten(2);
 }
 
 Tensor Attend::self(const Ctx& ctx, kinora_seq seq, const Tensor& x, const Turns& turns) const {
   const auto turned = [&](const Tensor& t) { return norm_rope(t, {}, {turns.cos, turns.sin, true}, 0); };
   const Tensor q = turned(heads(ctx, seq, x, q_, norm_q_)), k = turned(heads(ctx, seq, x, k_, norm_k_));
-  return out_(ctx, attend(ctx, "", seq, seq, q, k, heads(ctx, seq, x, v_, 0), {}), seq);
+  Attention<Tensor> how;
+  how.kv_seq = seq;
+  return out_(ctx, attend(ctx, "", seq, q, k, heads(ctx, seq, x, v_, 0), how), seq);
 }
 
 Tensor Attend::cross(const Ctx& ctx, kinora_seq seq, const Tensor& x, const Shared& s) const {
   const Tensor q = heads(ctx, seq, x, q_, norm_q_);
-  Tensor seen = attend(ctx, "", seq, 0, q, heads(ctx, 0, s.text, k_, norm_k_), heads(ctx, 0, s.text, v_, 0),
-                       s.text_mask);
-  if (s.image.defined())
-    seen = seen + attend(ctx, ".image", seq, 0, q, heads(ctx, 0, s.image, image_k_, norm_image_k_),
-                         heads(ctx, 0, s.image, image_v_, 0), {});
+  Attention<Tensor> how;
+  how.kv_valid = s.text_mask;
+  how.k_table = s.text_table;
+  Tensor seen =
+      attend(ctx, "", seq, q, heads(ctx, 0, s.text, k_, norm_k_), heads(ctx, 0, s.text, v_, 0), how);
+  if (s.image.defined()) {
+    Attention<Tensor> of_image;
+    of_image.k_table = s.image_table;
+    seen = seen + attend(ctx, ".image", seq, q, heads(ctx, 0, s.image, image_k_, norm_image_k_),
+                         heads(ctx, 0, s.image, image_v_, 0), of_image);
+  }
   return out_(ctx, seen, seq);
 }
 
@@ -92,11 +104,10 @@ Block::Block(const Declare& declare, const Config& c, int64_t block)
       down_(declare.in("ffn").linear("net.2", c.width(), c.ffn_dim, Role::row)),
       eps_(c.eps) {}
 
-Tensor Block::operator()(const Ctx& ctx, kinora_seq seq, const Grid& grid, Tensor x, const Shared& s) const {
-  const RowsOf rows(ctx, seq, grid, s.modulation.size(1));
+Tensor Block::operator()(const Ctx& ctx, kinora_seq seq, Tensor x, const Shared& s) const {
   const Tensor table = ctx.value(table_).to(s.modulation.scalar_type()).unsqueeze(1);
   const auto parts = (table + s.modulation.unflatten(2, {6, -1})).unbind(2);
-  const auto part = [&](size_t i) { return rows(parts[i]); };
+  const auto part = [&](size_t i) { return at_rows(parts[i], s.row); };
   const auto with = [&](const Tensor& added, size_t gate) {
     return gated(x.to(wide(x)), added.to(wide(x)), part(gate)).to(x.scalar_type());
   };

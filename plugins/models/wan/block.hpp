@@ -1,9 +1,14 @@
 // A transformer block of Wan: self-attention, cross-attention to text (and image), MLP. The noise level
 // scales, shifts and gates the first and the last; cross-attention is left as it is.
 //
-// B batch, S local tokens, R rows of conditioning (one a sample, frame or token), L text and Li image tokens,
-// D width, d head size.
+// B batch, S local tokens, R rows of conditioning (1, one a frame or one a token), L text and Li image
+// tokens, D width, d head size. Of a packed row of n videos B is 1, R counts all their frames or tokens, L
+// and Li all their tokens of text and image.
 #pragma once
+#include <bitset>
+#include <string>
+#include <vector>
+
 #include "plugins/models/wan/config.hpp"
 #include "plugins/models/wan/layers.hpp"
 
@@ -17,13 +22,22 @@ struct Shared {
   Turns turns;            // of the tokens between COLUMN and ROW linears
   at::Tensor text_mask;   // [B, L] bool; undefined: all
   at::Tensor image;       // [B, Li, D]; undefined: none
+  at::Tensor text_table,
+      image_table;  // of a packed row: whose a token is and, instead of the mask, whether it is seen
+  at::Tensor row;   // which of R a token of the stream has; undefined: R is 1
 
-  struct Has {
-    bool mask, image;
-  };
-  Has has() const { return {text_mask.defined(), image.defined()}; }
+  // Which of them there are.
+  using Has = std::bitset<9>;
+  Has has() const;
   std::vector<at::Tensor> pack() const;
   static Shared unpack(const std::vector<at::Tensor>& in, size_t from, Has has);
+
+ private:
+  template <class Self>
+  static auto all(Self& s) {
+    return std::array{&s.modulation, &s.text,       &s.turns.cos,   &s.turns.sin, &s.text_mask,
+                      &s.image,      &s.text_table, &s.image_table, &s.row};
+  }
 };
 
 class Attend {
@@ -38,8 +52,8 @@ class Attend {
   // [B, any, heads, d], normed if `norm` is not 0.
   at::Tensor heads(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const Linear& by,
                    kinora_param norm) const;
-  at::Tensor attend(const Ctx& ctx, const char* suffix, kinora_seq seq, kinora_seq kv, const at::Tensor& q,
-                    const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask) const;
+  at::Tensor attend(const Ctx& ctx, const char* suffix, kinora_seq seq, const at::Tensor& q,
+                    const at::Tensor& k, const at::Tensor& v, Attention<at::Tensor> how) const;
 
   Linear q_, k_, v_, out_, image_k_, image_v_;
   kinora_param norm_q_ = 0, norm_k_ = 0, norm_image_k_ = 0;
@@ -52,8 +66,7 @@ class Block {
  public:
   // block: its index for the context; layer block - 1 of the checkpoint.
   Block(const Ctx& ctx, const Config& c, int64_t block) : Block(Declare(ctx, name(block), block), c, block) {}
-  at::Tensor operator()(const Ctx& ctx, kinora_seq seq, const Grid& grid, at::Tensor x,
-                        const Shared& s) const;
+  at::Tensor operator()(const Ctx& ctx, kinora_seq seq, at::Tensor x, const Shared& s) const;
 
  private:
   Block(const Declare& declare, const Config& c, int64_t block);

@@ -16,7 +16,11 @@ constexpr Preset presets[] = {{"1.3B", 12, 8960, 30, 16, 16, 0, 0},
                               {"I2V-14B", 40, 13824, 40, 36, 16, 1280, 5120}};
 
 void describe_inputs(Describe<Config>& d) {
-  d.input("latent", "[B, in_channels, T, H, W]", "float", "without condition's channels, if it is given");
+  d.input("latent", "[B, in_channels, T, H, W]", "float",
+          "without condition's channels, if it is given; or a packed row [1, in_channels, N], with `sizes`");
+  d.input("sizes", "[n, 3]", "int64",
+          "T, H and W of each of n videos that stand one behind the other in a packed row, N numbers a "
+          "channel; all other inputs then have n for B, and all frames or all tokens for [B, F, ...]");
   d.input("timestep", "[B] or [B, F] or [B, F * h * w]", "float",
           "noise level in thousandths: one a sample, a frame or a token (F, h, w: T, H, W by patch_size)");
   d.input("text", "[B, L, text_dim]", "float", "zeros, or nothing at all, for no text");
@@ -26,7 +30,10 @@ void describe_inputs(Describe<Config>& d) {
   d.input("image", "[B, Li, image_dim]", "float",
           "CLIP's tokens of the first frame, or of the first and the last (pos_embed_seq_len)");
   d.input("condition", "[B, C, T, H, W]", "float", "more channels behind the latent's: I2V's mask and video");
-  d.output("output", "[B, out_channels, T, H, W]", "float", "velocity: noise - latent");
+  d.input("camera", "[B, channels] or [B, F, channels] or [B, F * h * w, channels]", "float",
+          "a signal, as is any other name of `signals`; left out: nothing is added");
+  d.output("output", "[B, out_channels, T, H, W]", "float",
+           "velocity: noise - latent; or [1, out_channels, N], as the latent");
 }
 
 }  // namespace
@@ -74,6 +81,7 @@ void describe(Describe<Config>& d) {
   d.option("pos_embed_seq_len", &Config::pos_embed_seq_len)
       .range(0, 65536)
       .help("image tokens that get a learnt position (FLF2V: 514); 0: none");
+  d.option("signals", &Config::signals).help(kSignalsHelp);
 }
 
 Config checked(Config c) {
@@ -97,6 +105,11 @@ Config checked(Config c) {
   if (c.image_dim == 0 && (c.added_kv_proj_dim != 0 || c.pos_embed_seq_len != 0))
     refuse("added_kv_proj_dim and pos_embed_seq_len belong to an image; set image_dim");
   return c;
+}
+
+std::vector<Signal> signals_of(const Config& c) {
+  return kinora::signals_of(
+      c.signals, {"latent", "sizes", "timestep", "text", "text_mask", "image", "condition"}, "model/wan");
 }
 
 }  // namespace kinora::wan

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kinora/options.hpp"
+#include "kinora/signals.hpp"
 
 namespace kinora::wan {
 
@@ -19,6 +20,7 @@ struct Config {
   double eps = 1e-6;
   int64_t image_dim = 0, added_kv_proj_dim = 0;
   int64_t rope_max_seq_len = 1024, pos_embed_seq_len = 0;
+  std::vector<std::string> signals;
 
   int64_t width() const { return num_attention_heads * attention_head_dim; }
   int64_t patch() const { return patch_size[0] * patch_size[1] * patch_size[2]; }
@@ -27,5 +29,6 @@ struct Config {
 void describe(Describe<Config>& d);
 // The preset applied. Throws kinora::Error for what the ranges of single options cannot say.
 Config checked(Config c);
+std::vector<Signal> signals_of(const Config& c);
 
 }  // namespace kinora::wan

@@ -48,20 +48,4 @@ Tensor norm_across_heads(const Ctx& ctx, const Tensor& x, kinora_param weight, i
   return (w * at::rsqrt(mean + eps)).to(x.scalar_type()) * ctx.value(weight).to(x.scalar_type());
 }
 
-// A token's place is FRAME, ROW and COL, not INDEX, which counts from the first frame of a stream.
-RowsOf::RowsOf(const Ctx& ctx, kinora_seq seq, const Grid& grid, int64_t rows) {
-  if (rows == 1) return;
-  const Tensor table = ctx.table(seq, Place::stream);
-  index_ = table.select(2, KINORA_TOKEN_FRAME);
-  if (rows != grid.frames)
-    index_ = (index_ * grid.rows + table.select(2, KINORA_TOKEN_ROW)) * grid.cols +
-             table.select(2, KINORA_TOKEN_COL);
-}
-
-Tensor RowsOf::operator()(const Tensor& x) const {
-  if (!index_.defined()) return x;
-  if (index_.size(0) == 1) return x.index_select(1, index_[0]);
-  return x.gather(1, index_.unsqueeze(-1).expand({-1, -1, x.size(2)}));
-}
-
 }  // namespace kinora::wan

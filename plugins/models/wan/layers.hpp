@@ -1,12 +1,11 @@
-// What Wan's blocks are made of: linear layers, norms, conditioning by row.
+// What Wan's blocks are made of: linear layers and norms.
 //
 // B batch, S local tokens, D width.
 #pragma once
 #include <string>
 #include <vector>
 
-#include "kinora/aten.hpp"
-#include "kinora/context.hpp"
+#include "kinora/videos.hpp"
 #include "plugins/models/wan/rope.hpp"
 
 namespace kinora::wan {
@@ -53,23 +52,5 @@ class Declare {
 // RMSNorm over the `width` channels of all heads; x is INNER, so some may be on other ranks. weight 0: x.
 at::Tensor norm_across_heads(const Ctx& ctx, const at::Tensor& x, kinora_param weight, int64_t width,
                              double eps);
-
-// The tokens' grid.
-struct Grid {
-  int64_t frames, rows, cols;
-  int64_t tokens() const { return frames * rows * cols; }
-};
-
-// Gives the local STREAM tokens their row of conditioning, of which there is one a sample, a frame or a token
-// (`rows`: 1, grid.frames or grid.tokens()).
-class RowsOf {
- public:
-  RowsOf(const Ctx& ctx, kinora_seq seq, const Grid& grid, int64_t rows);
-  // [B, rows, D] -> [B, S, D], or [B, 1, D] if rows is 1.
-  at::Tensor operator()(const at::Tensor& x) const;
-
- private:
-  at::Tensor index_;  // int64 [1 or B, S]; undefined: one row for all
-};
 
 }  // namespace kinora::wan

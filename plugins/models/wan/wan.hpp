@@ -3,11 +3,12 @@
 // code keeps them.
 //
 // B batch, C channels, T H W the latent's frames, rows, columns; F h w the tokens'; N = F * h * w; D width;
-// R rows of conditioning (1, F or N).
+// R rows of conditioning (1, F or N). Of a packed row of n videos, see kinora/videos.hpp.
 #pragma once
 #include <vector>
 
 #include "kinora/model.hpp"
+#include "kinora/signals.hpp"
 #include "plugins/models/wan/block.hpp"
 
 namespace kinora::wan {
@@ -24,22 +25,28 @@ class Wan final : public Model<at::Tensor> {
   // The latent with condition's channels, checked.
   at::Tensor input(const Named<at::Tensor>& in) const;
   // [B, C, T, H, W] -> [B, N, C * patch], channel outermost, as the kernel of the patches' convolution.
-  at::Tensor patches(const at::Tensor& latent, const Grid& grid) const;
+  at::Tensor patches(const at::Tensor& latent) const;
   // [B, N, patch * C], channel innermost -> [B, C, T, H, W].
-  at::Tensor video(const at::Tensor& x, const Grid& grid) const;
+  at::Tensor video(const at::Tensor& x, int64_t F, int64_t h, int64_t w) const;
   at::Tensor embed(const Ctx& ctx, const at::Tensor& patches) const;
-  // [B, R, D] of the noise level. x: the local tokens, for their dtype and device.
-  at::Tensor time(const Ctx& ctx, const at::Tensor& timestep, const at::Tensor& x, const Grid& grid) const;
-  void read_text(const Ctx& ctx, const Named<at::Tensor>& in, const at::Tensor& x, Shared& s) const;
-  void read_image(const Ctx& ctx, const Named<at::Tensor>& in, const at::Tensor& x, Shared& s) const;
-  at::Tensor head(const Ctx& ctx, kinora_seq seq, const Grid& grid, const at::Tensor& x,
-                  const at::Tensor& time) const;
+  // [B, R, D] of the noise level and the signals. x: the local tokens, for their dtype and device.
+  at::Tensor time(const Ctx& ctx, const Named<at::Tensor>& in, const Videos& videos,
+                  const at::Tensor& x) const;
+  // text, text_mask and image of each video, [count, ...].
+  void read_text(const Ctx& ctx, const Named<at::Tensor>& in, const at::Tensor& x, int64_t count,
+                 Shared& s) const;
+  void read_image(const Ctx& ctx, const Named<at::Tensor>& in, const at::Tensor& x, int64_t count,
+                  Shared& s) const;
+  // time [B, R, D], row: Shared::row.
+  at::Tensor head(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const at::Tensor& time,
+                  const at::Tensor& row) const;
 
   Options options_;
   Linear patch_, time_in_, time_out_, modulation_, text_in_, text_out_, image_up_, image_down_, out_;
   Norm image_norm_in_, image_norm_out_;
   kinora_param image_position_ = 0, table_ = 0;
   std::vector<Block> blocks_;
+  Signals signals_;
 };
 
 }  // namespace kinora::wan
