@@ -110,6 +110,7 @@ void Trainer::update(json& line) {
   } else {
     in_a_row_ = 0;
     loss_ = line["loss"];
+    by_sigma_.fade();
     by_sigma_ += by_sigma_of_step_;
     std::vector<Ema*> averages;
     for (auto& e : averages_) averages.push_back(&e);
@@ -152,6 +153,12 @@ void Trainer::log(const json& line) {
   for (const auto& [name, value] : line.items())
     if (value.is_number() && name != "step")
       board_->scalar(step_, (name.starts_with("validation") ? "" : "train/") + name, value.get<double>());
+  if (!by_sigma_.empty()) {
+    const auto& means = line.at("loss_by_sigma").at("mean");
+    for (size_t i = 0; i < means.size(); ++i)
+      if (means[i].is_number())
+        board_->scalar(step_, "loss_by_sigma/" + SigmaLosses::range_of(i), means[i].get<double>());
+  }
   board_->flush();
 }
 
