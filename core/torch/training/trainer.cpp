@@ -26,6 +26,11 @@ std::vector<Ema> averages_of(Network& network, const std::vector<double>& decays
   return out;
 }
 
+std::function<double(const Parameter&)> decay_of(const OptimizerOptions& o) {
+  if (!o.decay_all) return nullptr;
+  return [decay = o.weight_decay](const Parameter& p) { return p.shape.size() > 1 ? decay : 0; };
+}
+
 // Sums of many kinds made in one transfer: pack, sum, unpack in the same order.
 template <class Each>
 void sum_over_ranks(const Parallelism& parallel, Each each) {
@@ -45,7 +50,7 @@ Trainer::Trainer(JobContext& context, Network& network, Parallelism& parallel,
       parallel_(parallel),
       options_(options),
       optimizer_(network.chain().parameters(), network.chain().leaves(),
-                 {options.beta1, options.beta2, options.eps, options.weight_decay, {}}),
+                 {options.beta1, options.beta2, options.eps, options.weight_decay, decay_of(options)}),
       writer_(options.async_checkpoints) {
   if (options_.batch % (options_.accumulate * parallel.data_size()) != 0)
     throw Error(KINORA_INVALID, "batch = " + std::to_string(options_.batch) + " must divide by accumulate (" +

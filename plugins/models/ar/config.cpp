@@ -1,5 +1,6 @@
-#include "kinora/preset.hpp"
 #include "plugins/models/ar/config.hpp"
+
+#include "kinora/preset.hpp"
 
 namespace kinora::ar {
 namespace {

@@ -1,6 +1,6 @@
-#include "kinora/preset.hpp"
 #include "plugins/models/cosmos/config.hpp"
 
+#include "kinora/preset.hpp"
 #include "plugins/models/cosmos/names.hpp"
 
 namespace kinora::cosmos {

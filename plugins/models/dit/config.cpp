@@ -4,6 +4,8 @@
 #include <cmath>
 #include <set>
 
+#include "kinora/preset.hpp"
+
 namespace kinora::dit {
 namespace {
 
@@ -33,7 +35,9 @@ void describe_shape(Describe<Options>& d) {
   for (const auto& p : presets) names.emplace_back(p.name);
   d.option("size", &Config::size)
       .choices(names)
-      .help("layers, heads, head_size, kv_heads, mlp_ratio and adaln_lora where they are left at their defaults");
+      .help(
+          "layers, heads, head_size, kv_heads, mlp_ratio and adaln_lora where they are left at their "
+          "defaults");
   d.option("in_channels", &Config::in_channels)
       .range(1, 4096)
       .help("of the latent, with condition_mask's if it is used");

@@ -1,6 +1,6 @@
-#include "kinora/preset.hpp"
 #include "plugins/models/wan/config.hpp"
 
+#include "kinora/preset.hpp"
 #include "plugins/models/wan/names.hpp"
 
 namespace kinora::wan {
@@ -41,7 +41,9 @@ void describe(Describe<Config>& d) {
   for (const auto& p : presets) names.emplace_back(p.name);
   d.option("size", &Config::size)
       .choices(names)
-      .help("heads, ffn_dim, num_layers, channels and image sizes as published, where they are left at their defaults");
+      .help(
+          "heads, ffn_dim, num_layers, channels and image sizes as published, where they are left at their "
+          "defaults");
   d.option("patch_size", &Config::patch_size).help("latent frames, rows and columns a token");
   d.option("num_attention_heads", &Config::num_attention_heads)
       .range(1, 1024)
