@@ -14,7 +14,7 @@ struct OptimizerOptions {
   std::vector<double> ema = {0.99};
   std::string schedule = "cosine", decay_shape = "1-sqrt", weights, device = "auto";
   int64_t checkpoint_every = 100, keep = 2, keep_every = 0, log_every = 1, max_skipped = 10, threads = 0;
-  bool async_checkpoints = true, tensorboard = true;
+  bool async_checkpoints = true, tensorboard = true, decay_all = false;
 
   template <class O>
   static void describe_optimizer(Describe<O>& d) {
@@ -24,7 +24,9 @@ struct OptimizerOptions {
     describe_rate(d);
     d.option("weight_decay", &O::weight_decay)
         .at_least(0)
-        .help("decoupled; not on parameters of one dimension: biases and norms");
+        .help("decoupled; not on biases, norms, and tables of tokens, positions and modulations");
+    d.option("decay_all", &O::decay_all)
+        .help("weight decay on those tables too, on all of two dimensions and more");
     d.option("beta1", &O::beta1).at_least(0).below(1).help("AdamW");
     d.option("beta2", &O::beta2).at_least(0).below(1).help("AdamW");
     d.option("eps", &O::eps).above(0).help("AdamW");

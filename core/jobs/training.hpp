@@ -76,7 +76,7 @@ struct EncodeOptions {
   int64_t frames = 17, every = 1, height = 64, width = 96, stride = 0, max_tokens = 32, threads = 0,
           memory = int64_t{1} << 28;
   double sigma_data = 0.5;
-  bool pad_text = false;
+  bool pad_text = false, first_frame = false;
   std::string text_weights = "asset:minilm/model.safetensors", tokenizer_weights, scale = "channel",
               device = "auto", image_encoder_weights;
   std::vector<std::string> signals;
@@ -111,6 +111,11 @@ struct EncodeOptions {
         .help(
             "fills every caption up to max_tokens with zeros, which the model attends to, as Wan and Cosmos "
             "do");
+    d.option("first_frame", &EncodeOptions::first_frame)
+        .help(
+            "also caches each window's first frame followed by grey ones, with its mask, as `condition`: "
+            "what "
+            "Wan's image to video reads beside the latent");
     d.option("memory", &EncodeOptions::memory).bytes().at_least(1 << 20).help("decoded clips that are kept");
     d.option("tokenizer_weights", &EncodeOptions::tokenizer_weights)
         .path()
@@ -133,8 +138,11 @@ struct EncodeOptions {
 
 struct TrainOptions : OptimizerOptions {
   double text_dropout = 0.1, validation = 0;
-  int64_t validation_every = 0, validation_samples = 16, sample_every = 0;
+  int64_t validation_every = 0, validation_samples = 16, sample_every = 0, samples = 2, sample_steps = 12;
   std::vector<double> validation_sigmas;
+  std::vector<int64_t> condition_frames;
+  double condition_sigma = 1e-4;
+  std::vector<double> condition_noise;
   std::string lora, adapter;
   bool prefetch = true;
   static void describe(Describe<TrainOptions>& d) {
@@ -143,6 +151,7 @@ struct TrainOptions : OptimizerOptions {
     d.option("text_dropout", &TrainOptions::text_dropout)
         .range(0, 1)
         .help("share of samples without text, for guidance");
+    describe_given(d);
     d.option("lora", &TrainOptions::lora)
         .help(
             "trains LoRA matrices on frozen weights, for example \"rank=16 alpha=32 dropout=0.1 "
@@ -175,7 +184,32 @@ struct TrainOptions : OptimizerOptions {
     d.option("sample_every", &TrainOptions::sample_every)
         .range(0, 1e9)
         .unit("steps")
-        .help("a picture in samples/: a validation sample and its estimates at validation_sigmas; 0: never");
+        .help(
+            "samples are drawn with the first averages, from the same noise each time, and are a picture in "
+            "samples/ and TensorBoard; 0: never");
+    d.option("samples", &TrainOptions::samples)
+        .range(1, 1e3)
+        .help("of a picture, with the texts and given frames of the first validation samples");
+    d.option("sample_steps", &TrainOptions::sample_steps)
+        .range(1, 1e4)
+        .help("of the sampler that goes with the loss, where the job names none in `sampler`");
+  }
+
+ private:
+  static void describe_given(Describe<TrainOptions>& d) {
+    d.option("condition_frames", &TrainOptions::condition_frames)
+        .at_least(0)
+        .help(
+            "numbers of leading latent frames, one drawn for every sample, that are given and not learnt, "
+            "for "
+            "image to video and continuations: [0, 1, 2]; empty: none ever");
+    d.option("condition_sigma", &TrainOptions::condition_sigma)
+        .at_least(0)
+        .help("noise level at which given frames are shown, as a generation's condition_sigma");
+    d.option("condition_noise", &TrainOptions::condition_noise)
+        .help(
+            "mean and deviation of ln sigma of noise that is added to given frames, and told instead of "
+            "condition_sigma: [-3, 2] is Cosmos-Predict 1's; empty: they are clean");
   }
 };
 

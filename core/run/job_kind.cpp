@@ -45,15 +45,18 @@ std::vector<JobKind> make_kinds() {
        {"shard", "train-tokenizer"},
        true,
        true});
-  kinds.push_back({described_job<TrainOptions>(),
-                   {{"model", "model", "", true, false, "what is trained"},
-                    {"loss", "loss", "edm", true, false, "what it is trained on"},
-                    parallel,
-                    precision,
-                    collective},
-                   {"encode"},
-                   true,
-                   true});
+  kinds.push_back(
+      {described_job<TrainOptions>(),
+       {{"model", "model", "", true, false, "what is trained"},
+        {"loss", "loss", "edm", true, false, "what it is trained on"},
+        {"sampler", "sampler", "", false, false,
+         "of the samples that sample_every asks for; else edm-heun or flow-euler, as the loss is"},
+        parallel,
+        precision,
+        collective},
+       {"encode"},
+       true,
+       true});
   kinds.push_back(
       {described_job<GenerateOptions>(),
        {{"sampler", "sampler", "edm-heun", true, false, "noise to sample"},

@@ -45,7 +45,7 @@ def result(out):
     steps = [out / f"dit/checkpoints/step-{n:06}" for n in range(1, STEPS + 1)]
     validated = [tuple(e["validation"]["loss"]) for e in lines if "validation" in e]
     levels = lines[-1]["loss_by_sigma"]
-    assert sum(levels["count"]) == 4 * STEPS and len(validated) == STEPS // 2, lines
+    assert abs(sum(levels["count"]) - sum(4 * 0.99 ** n for n in range(STEPS))) < 1e-9 and len(validated) == STEPS // 2, lines
     assert len(list((out / "dit/tensorboard").iterdir())) == 1  # of rank 0
     means = tuple(m for m in levels["mean"] if m is not None)
     return ([(e["loss"], e["gradient_norm"], e["weight_norm"]) for e in lines] + validated + [means], [tensors(s / "weights.safetensors") for s in steps],

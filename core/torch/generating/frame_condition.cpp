@@ -1,15 +1,50 @@
 #include "core/torch/generating/frame_condition.hpp"
 
+#include <algorithm>
+
 #include <ATen/ATen.h>
 
 #include "core/torch/tensors/torch_guard.hpp"
 
 namespace kinora::core {
 
-FrameCondition::FrameCondition(at::Tensor clean, uint32_t mix, double level)
-    : clean_(clean.to(at::kDouble)), level_(level) {
-  if (mix == KINORA_MIX_BLEND) level_ = level / (1 + level);
+ToldBy told_by(const ComponentSpec& model, int64_t in_channels, int64_t latent_channels,
+               int64_t condition_channels) {
+  const auto takes = [&](const char* name) {
+    return std::any_of(model.inputs.begin(), model.inputs.end(),
+                       [&](const auto& i) { return i.name == name; });
+  };
+  const int64_t extra = in_channels - latent_channels;
+  if (extra == 0) return ToldBy::level;
+  if (extra == 1 && takes("condition_mask")) return ToldBy::mask;
+  const bool fits = condition_channels == 0 ? extra > latent_channels : extra == condition_channels;
+  if (fits && takes("condition")) return ToldBy::channels;
+  raise(KINORA_INVALID, "{} has {} input channels and the latent {}; what the others mean is not known",
+        model.id, in_channels, latent_channels);
 }
+
+at::Tensor given_frames(const std::vector<int64_t>& given, int64_t frames) {
+  return at::arange(frames).unsqueeze(0) < at::tensor(given, at::kLong).unsqueeze(1);
+}
+
+at::Tensor followed_by_grey(const at::Tensor& picture, int64_t frames) {
+  auto rest = picture.sizes().vec();
+  rest[2] = frames - 1;
+  return at::cat({picture, at::zeros(rest, picture.options())}, 2);
+}
+
+at::Tensor masked_picture(const at::Tensor& latent, int64_t time) {
+  auto shape = latent.sizes().vec();
+  shape[1] = time;
+  at::Tensor mask = at::zeros(shape, latent.options());
+  mask.select(2, 0).fill_(1);
+  return at::cat({mask, latent}, 1);
+}
+
+double level_of(double sigma, uint32_t mix) { return mix == KINORA_MIX_BLEND ? sigma / (1 + sigma) : sigma; }
+
+FrameCondition::FrameCondition(at::Tensor clean, uint32_t mix, double level)
+    : clean_(clean.to(at::kDouble)), level_(level_of(level, mix)) {}
 
 at::Tensor FrameCondition::operator()(const at::Tensor& x, const at::Tensor& sigma,
                                       const Denoise& denoise) const {
@@ -25,9 +60,10 @@ at::Tensor FrameCondition::operator()(const at::Tensor& x, const at::Tensor& sig
 }
 
 at::Tensor FrameCondition::mask(int64_t frames) const {
-  at::Tensor out = at::zeros({1, 1, frames, clean_.size(3), clean_.size(4)});
-  out.narrow(2, 0, this->frames()).fill_(1);
-  return out;
+  return given_frames({this->frames()}, frames)
+      .to(at::kFloat)
+      .view({1, 1, frames, 1, 1})
+      .expand({1, 1, frames, clean_.size(3), clean_.size(4)});
 }
 
 }  // namespace kinora::core

@@ -1,12 +1,36 @@
 // Latent frames that are given, not generated: image to video, and the continuation of a video.
 #pragma once
 #include <functional>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
+#include "core/plugin/manifest.hpp"
 #include "kinora/abi/noise.h"
 
 namespace kinora::core {
+
+// How a model is told which latent frames are given.
+enum class ToldBy {
+  level,    // by their noise levels alone
+  mask,     // also by `condition_mask`, one channel more: 1 where a frame is given
+  channels  // by `condition`, Wan's image to video: of the latent itself no frame is given
+};
+// As its inputs and the channels that it reads besides the latent's say. condition_channels: of `condition`,
+// 0 if they are not known. Throws Error(KINORA_INVALID) if nothing explains the other channels.
+ToldBy told_by(const ComponentSpec& model, int64_t in_channels, int64_t latent_channels,
+               int64_t condition_channels = 0);
+
+// bool [B, T]: the first given[b] frames of sample b.
+at::Tensor given_frames(const std::vector<int64_t>& given, int64_t frames);
+// Wan's image to video (arXiv 2503.20314, section 5.1): the latents of a picture [1, 3, 1, H, W] followed by
+// grey frames, and before their channels as many of a mask as a latent frame has frames (`time`): 1 in the
+// first latent frame.
+at::Tensor followed_by_grey(const at::Tensor& picture, int64_t frames);
+at::Tensor masked_picture(const at::Tensor& latent, int64_t time);
+
+// sigma in the units of a mix.
+double level_of(double sigma, uint32_t mix);
 
 // The first frames of every latent are `clean`; the model sees them at a noise level of their own, near zero,
 // one level a frame (Cosmos-Predict 2's and Wan 2.2's way), and what it says of them is not asked.

@@ -217,12 +217,13 @@ void Generator::give_signals(const Wish& wish, Conditions& with, Conditions& non
   }
 }
 
-int64_t Generator::extra_channels() const {
-  return model_part_.use->options.values().value("in_channels", shape_[0]) - shape_[0];
+ToldBy Generator::told() const {
+  return told_by(spec_, model_part_.use->options.values().value("in_channels", shape_[0]), shape_[0],
+                 tokenizer_->info().time + shape_[0]);
 }
 
 std::optional<FrameCondition> Generator::given_frames(const Wish& wish) {
-  if (!wish.image.empty() && extra_channels() < 2)
+  if (!wish.image.empty() && told() != ToldBy::channels)
     return FrameCondition(encoded(wish.image, 1), denoising_->loss.mix(), options_.condition_sigma);
   if (!wish.video.empty() && options_.strength == 1 && options_.condition_frames > 0)
     return FrameCondition(encoded(wish.video, options_.condition_frames), denoising_->loss.mix(),
@@ -233,35 +234,22 @@ std::optional<FrameCondition> Generator::given_frames(const Wish& wish) {
 // A model that counts a mask among its channels is given it also when no frame is.
 void Generator::give_channels(const std::optional<FrameCondition>& given, const Wish& wish,
                               Conditions& both) {
-  const int64_t extra = extra_channels();
-  if (extra == 0) return;
-  if (extra == 1 && takes("condition_mask")) {
+  if (told() == ToldBy::mask)
     both["condition_mask"] =
         given ? given->mask(shape_[1]) : at::zeros({1, 1, shape_[1], shape_[2], shape_[3]});
-  } else if (extra == tokenizer_->info().time + shape_[0] && takes("condition")) {
-    if (wish.image.empty())
-      throw Error(KINORA_INVALID, model_part_.use->id + " makes videos from a picture: set image");
-    both["condition"] = channels_of_image(wish);
-  } else {
-    raise(KINORA_INVALID, "{} has {} input channels and the latent {}; what the others mean is not known",
-          model_part_.use->id, extra + shape_[0], shape_[0]);
-  }
+  if (told() != ToldBy::channels) return;
+  if (wish.image.empty())
+    throw Error(KINORA_INVALID, model_part_.use->id + " makes videos from a picture: set image");
+  both["condition"] = channels_of_image(wish);
 }
 
-// Wan's image to video (arXiv 2503.20314, section 5.1): the latents of the picture followed by grey frames,
-// and before them as many mask channels as a latent frame has frames: 1 in the first latent frame.
 at::Tensor Generator::channels_of_image(const Wish& wish) {
   const auto info = tokenizer_->info();
   const int64_t frames = 1 + (shape_[1] - 1) * info.time;
   const at::Tensor first =
       video_of(frames_in(context_, wish.image, 1, shape_[2] * info.height, shape_[3] * info.width), 0, 1);
-  auto rest = first.sizes().vec();
-  rest[2] = frames - 1;
-  const at::Tensor latent =
-      facts_.scale.normalise(encode(at::cat({first, at::zeros(rest, first.options())}, 2)).to(at::kFloat));
-  at::Tensor mask = at::zeros({1, info.time, shape_[1], shape_[2], shape_[3]}, latent.options());
-  mask.select(2, 0).fill_(1);
-  return at::cat({mask, latent}, 1);
+  return masked_picture(facts_.scale.normalise(encode(followed_by_grey(first, frames)).to(at::kFloat)),
+                        info.time);
 }
 
 std::pair<at::Tensor, int64_t> Generator::beginning(const Wish& wish) {

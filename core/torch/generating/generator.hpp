@@ -79,8 +79,7 @@ class Generator {
   // The same to both predictions. Throws Error(KINORA_INVALID) for one that the model does not take.
   void give_signals(const Wish& wish, Conditions& with, Conditions& none);
   std::optional<FrameCondition> given_frames(const Wish& wish);
-  // Input channels of the model besides the latent's: what is given with it.
-  int64_t extra_channels() const;
+  ToldBy told() const;
   void give_channels(const std::optional<FrameCondition>& given, const Wish& wish, Conditions& both);
   at::Tensor channels_of_image(const Wish& wish);
   // The denoiser's answers on their way to the viewer.

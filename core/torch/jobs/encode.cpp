@@ -7,6 +7,7 @@
 #include "core/log.hpp"
 #include "core/run/cancel.hpp"
 #include "core/torch/context/network.hpp"
+#include "core/torch/generating/frame_condition.hpp"
 #include "core/torch/generating/image_encoder.hpp"
 #include "core/torch/generating/parts.hpp"
 #include "core/torch/generating/text_encoder.hpp"
@@ -63,6 +64,8 @@ class Encoding {
         text_(context, context.spec(), device_),
         signals_(o.signals, o.every),
         cache_(context.folder() / "latents.h5", json{{"job", context.spec().name}}.dump()) {
+    if (o.first_frame && codes_)
+      raise(KINORA_INVALID, "first_frame is of latents, and this tokenizer makes codes; leave it out");
     if (context.spec().component("image_encoder"))
       image_.emplace(context, context.spec(), ChainOptions{.device = device_});
   }
@@ -106,6 +109,12 @@ class Encoding {
       facts_.text_size = embedding.size(1);
       NamedTensors tensors = *given;
       tensors.insert({{codes_ ? "codes" : "latent", latent}, {"text", embedding}});
+      if (options_.first_frame)
+        tensors["condition"] =
+            masked_picture(
+                tokenizer_->encode(followed_by_grey(video.narrow(2, 0, 1), options_.frames)).to(at::kCPU),
+                tokenizer_->info().time)[0]
+                .contiguous();
       if (image_) tensors["image"] = (*image_)(frames[first]);
       cache_.add(clips_.key(i) + "@" + std::to_string(first), tensors);
       ++windows_;

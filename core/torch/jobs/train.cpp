@@ -1,7 +1,5 @@
 // kind = "train"
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
-#include <fmt/format.h>
 
 #include "core/jobs/training.hpp"
 #include "core/log.hpp"
@@ -14,7 +12,9 @@
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/training/batch_ahead.hpp"
+#include "core/torch/training/given_draw.hpp"
 #include "core/torch/training/objective.hpp"
+#include "core/torch/training/sample_grid.hpp"
 #include "core/torch/training/trainer.hpp"
 #include "core/torch/training/validation.hpp"
 
@@ -53,14 +53,16 @@ class ModelTraining {
                  {.seed = seed_, .device = device_, .dtype = parallel_.parameter_dtype(), .lora = lora_of(o)},
                  links()),
         objective_(loss_, network_, *model_.spec, parallel_.parameter_dtype(), parallel_.dtype(), device_,
-                   signals_of(context.spec().component("model")->options)),
+                   signals_of(context.spec().component("model")->options),
+                   context.spec().component("model")->options.values().value("in_channels", int64_t{0})),
+        given_(o, loss_, seed_),
         batches_([this](int64_t first, int64_t count) { return drawn(first, count); }, device_,
                  o.prefetch ? cuda_library(device_) : nullptr) {
     if (!o.adapter.empty()) network_.load_adapter(o.adapter);
     if (o.validation_every > 0 || o.sample_every > 0)
       validation_ =
           std::make_unique<Validation>(data_, parts_, objective_, network_, parallel_, options_, seed_);
-    if (o.sample_every > 0) open_tokenizer();
+    if (o.sample_every > 0) open_samples();
   }
 
   void run() {
@@ -85,9 +87,9 @@ class ModelTraining {
     return out;
   }
 
-  // Sample n of all that are ever drawn: which latent, its noise, its level and whether it keeps its text
-  // depend on (seed, n) only, so they are the same at any number of ranks, any split into microbatches and
-  // after a resume. On the CPU.
+  // Sample n of all that are ever drawn: which latent, its noise, its level, how many of its frames are given
+  // and whether it keeps its text depend on (seed, n) only, so they are the same at any number of ranks, any
+  // split into microbatches and after a resume. On the CPU.
   NamedTensors drawn(int64_t first, int64_t count) const {
     std::vector<LatentData::Item> items;
     for (int64_t n = first; n < first + count; ++n) {
@@ -109,7 +111,7 @@ class ModelTraining {
       return it.empty() ? at::Tensor() : it.mapped();
     };
     const at::Tensor sigma = apart(kSigma), noise = apart(kNoise);
-    const at::Tensor losses = objective_.losses(batch, sigma, noise);
+    const at::Tensor losses = objective_.losses(batch, sigma, noise, given_(first, count));
     MicroLoss out{losses.sum() / static_cast<double>(options_.batch), {}, {}};
     if (sigma.defined()) out.by_sigma.add(sigma, losses, loss_.mix());
     return out;
@@ -122,9 +124,9 @@ class ModelTraining {
     if (objective_.noisy()) level = loss_.level(at::full({1}, 0.5, at::kDouble));
     if (objective_.noisy() && batch.count("latent")) noise = at::zeros_like(batch.at("latent"));
     std::string why;
-    const double flops =
-        training_flops(model_, context_.spec().component("model")->options,
-                       objective_.inputs(batch, level, noise), network_.chain().lora() != nullptr, why);
+    const double flops = training_flops(model_, context_.spec().component("model")->options,
+                                        objective_.inputs(batch, level, noise, given_(0, 1)),
+                                        network_.chain().lora() != nullptr, why);
     if (flops == 0)
       log_warn("{}: flops_per_second and mfu are not logged: {}", context_.spec().name,
                why.empty() ? "the model asks its context for no matrix product" : why);
@@ -140,35 +142,24 @@ class ModelTraining {
       trainer.with_average([&] { line.update(validation_->losses()); });
       last_validation_ = line.at("validation_loss");
     }
-    if (tokenizer_ && due(options_.sample_every)) trainer.with_average([&] { draw(trainer, step); });
+    if (samples_ && due(options_.sample_every))
+      trainer.with_average([&] {
+        if (const auto picture = samples_->draw(step)) trainer.picture(step, "samples", *picture);
+      });
     return line.contains("validation_loss");
   }
 
-  void open_tokenizer() {
-    const JobSpec* job = context_.upstream("train-tokenizer");
-    if (job && validation_->has_estimates())
-      tokenizer_ = trained_tokenizer(context_, *job);
-    else
-      log_warn("{}: sample_every makes no pictures: {}", context_.spec().name,
-               job ? "the loss has no estimate of the latent" : "no tokenizer is among its inputs");
-  }
-
-  // samples/step-000100.png: the middle frame of a validation sample, then of its estimates.
-  void draw(Trainer& trainer, int64_t step) {
-    const at::NoGradGuard off;
-    const auto latents = validation_->estimates();
-    if (parallel_.rank() != 0) return;
-    std::vector<at::Tensor> frames;
-    for (const auto& latent : latents) {
-      const at::Tensor here = latent.to(at::kCPU, at::kFloat);
-      const at::Tensor video = frames_of(tokenizer_->decode(data_.facts().scale.denormalise(here)));
-      frames.push_back(video.narrow(0, video.size(0) / 2, 1));
+  void open_samples() {
+    if (!objective_.noisy() || !data_.item(parts_.train[0]).latent.defined()) {
+      log_warn("{}: sample_every draws no samples: {} is no denoiser's loss", context_.spec().name,
+               loss_.spec().id);
+      return;
     }
-    const auto folder = context_.folder() / "samples";
-    std::filesystem::create_directories(folder);
-    const auto file = folder / fmt::format("step-{:06}.png", step);
-    write_strip(context_, at::cat(frames), static_cast<int64_t>(frames.size()), file);
-    trainer.picture(step, "validation/estimates", file);
+    const auto& options = context_.spec().component("model")->options;
+    samples_ = std::make_unique<SampleGrid>(
+        context_, options_, *validation_, objective_, data_.facts(),
+        GuidedModel(network_, *model_.spec, signals_of(options), loss_, parallel_.dtype(), seed_, device_),
+        parallel_.rank() == 0);
   }
 
   JobContext& context_;
@@ -183,9 +174,10 @@ class ModelTraining {
   Component model_;
   Network network_;
   Objective objective_;
+  GivenDraw given_;
   BatchAhead batches_;
   std::unique_ptr<Validation> validation_;
-  std::unique_ptr<Network> tokenizer_;
+  std::unique_ptr<SampleGrid> samples_;
   json last_validation_;
 };
 

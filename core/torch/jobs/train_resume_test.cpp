@@ -49,6 +49,10 @@ void expect_resumed_equals_uninterrupted(const std::string& more) {
 }
 TEST(TrainJob, ResumedEqualsUninterrupted) { expect_resumed_equals_uninterrupted(""); }
 
+TEST(TrainGiven, ResumedEqualsUninterrupted) {
+  expect_resumed_equals_uninterrupted("condition_frames = [0, 1]\ncondition_noise = [-3.0, 2.0]\n");
+}
+
 TEST(LoraJob, ResumedEqualsUninterrupted) { expect_resumed_equals_uninterrupted(kLora); }
 
 TEST(LoraJob, ResumedWithDropoutEqualsUninterrupted) {

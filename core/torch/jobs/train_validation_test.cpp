@@ -13,9 +13,10 @@ using namespace by_hand;
 // The loss at two levels on the first samples, by the averages, with noise that its key alone decides.
 TEST(TrainJob, ValidatesAtFixedLevelsWithNoiseOfItsOwn) {
   Knobs k;
-  const auto run = training(k,
-                            "precision = 'fp64'\nvalidation_every = 4\nvalidation_samples = 2\n"
-                            "validation_sigmas = [0.5, 2.0]\nlog_every = 3\nsample_every = 4\n");
+  const auto run =
+      training(k,
+               "precision = 'fp64'\nvalidation_every = 4\nvalidation_samples = 2\n"
+               "validation_sigmas = [0.5, 2.0]\nlog_every = 3\nsample_every = 4\nsample_steps = 3\n");
   ScratchRun::save(*run->network("tokenizer", "tokenizer"), run->of("tokenizer") / "weights.safetensors");
   const json summary = trained(*run);
   const auto network = run->network("dit", "model", at::kDouble);

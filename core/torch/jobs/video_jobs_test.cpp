@@ -38,6 +38,28 @@ TEST(TextEncoder, CutsACaptionAndFillsItUpWithZeros) {
   EXPECT_EQ(padded.slice(0, n).abs().max().item<float>(), 0);
 }
 
+// What Wan's image to video reads (diffusers' WanImageToVideoPipeline.prepare_latents): the first frame and grey
+// ones, encoded, after a mask of as many channels as a latent frame has frames.
+TEST(EncodeJob, CachesTheFirstFrameFollowedByGrey) {
+  const at::NoGradGuard off;
+  const auto run = prepared({{"latents", "first_frame = true"}});
+  encoded(*run);
+  const LatentData data(run->of("latents"));
+  const auto item = data.item(1);
+  at::Tensor grey = window("a", 4);
+  grey.slice(2, 1).zero_();
+  const at::Tensor want =
+      data.facts().scale.normalise(run->network("tokenizer", "tokenizer")->encode(grey)[0]);
+  const at::Tensor got = item.more.at("condition");
+  const int64_t time = (kFrames - 1) / (want.size(1) - 1);
+  ASSERT_EQ(got.size(0), time + 2);
+  EXPECT_LT(worst(got.narrow(0, time, 2), want), 1e-5);
+  EXPECT_GT(worst(got.narrow(0, time, 2), item.latent), 1e-2);
+  const at::Tensor mask = got.narrow(0, 0, time);
+  EXPECT_EQ(mask.select(1, 0).min().item<float>(), 1);
+  EXPECT_EQ(mask.slice(1, 1).abs().max().item<float>(), 0);
+}
+
 TEST(EncodeJob, CachesEveryWindowOfEveryClipAndItsStatistics) {
   const at::NoGradGuard off;
   const auto run = prepared();

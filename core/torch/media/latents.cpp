@@ -44,6 +44,11 @@ LatentFacts LatentFacts::from_json(const nlohmann::json& j) {
   return out;
 }
 
+at::Tensor LatentFacts::normalised_condition(const at::Tensor& condition) const {
+  const int64_t masks = condition.size(0) - shape.at(0);
+  return at::cat({condition.narrow(0, 0, masks), scale.normalise(condition.narrow(0, masks, shape.at(0)))});
+}
+
 LatentData::LatentData(const std::filesystem::path& folder)
     : facts_(LatentFacts::from_json(read_facts(folder / "latents.json"))), cache_(folder / "latents.h5") {}
 
@@ -54,6 +59,8 @@ LatentData::Item LatentData::item(int64_t i) const {
       out.latent = facts_.scale.normalise(tensor.to(at::kFloat));
     else if (name == "text")
       out.text = tensor;
+    else if (name == "condition")
+      out.more[name] = facts_.normalised_condition(tensor);
     else
       out.more[name] = tensor;
   }

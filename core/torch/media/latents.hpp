@@ -22,6 +22,8 @@ struct LatentFacts {
   std::vector<int64_t> shape;  // [C, T, H, W]; of codes [t, h, w]
   int64_t text_size = 0;
   double fps = 24;  // of the frames that were encoded
+  // [mask channels + C, T, H, W] of an encode job's first_frame: its latent normalised, the mask as it is.
+  at::Tensor normalised_condition(const at::Tensor& condition) const;
   nlohmann::json to_json() const;
   static LatentFacts from_json(const nlohmann::json&);
 };

@@ -77,20 +77,55 @@ NamedTensors Objective::cpu_batch(const std::vector<LatentData::Item>& items,
   return out;
 }
 
-NamedTensors Objective::inputs(const NamedTensors& batch, const at::Tensor& level,
-                               const at::Tensor& noise) const {
-  NamedTensors in = batch;
+ToldBy Objective::told(const at::Tensor& latent) const {
+  return told_by(model_, in_channels_ > 0 ? in_channels_ : latent.size(1), latent.size(1));
+}
+
+Objective::Noised Objective::noised(const at::Tensor& latent, const at::Tensor& sigma,
+                                    const at::Tensor& noise, const Given& given) const {
+  if (given.frames.empty()) return {loss_.noisy(latent, noise, sigma), sigma, {}};
+  const int64_t all = latent.size(2), most = *std::max_element(given.frames.begin(), given.frames.end());
+  if (most >= all)
+    raise(KINORA_INVALID,
+          "condition_frames: {} latent frames are given of {}, and none is left to learn; give fewer", most,
+          all);
+  if (told(latent) == ToldBy::channels)
+    raise(
+        KINORA_INVALID,
+        "condition_frames: {} reads its picture in `condition`, beside a latent of which no frame is given; "
+        "leave condition_frames empty, and let the encode job write it: first_frame = true",
+        model_.id);
+  const at::Tensor mask = given_frames(given.frames, all).to(device_);
+  const at::Tensor levels = at::where(mask, given.level.to(device_).unsqueeze(1), sigma.unsqueeze(1));
+  const at::Tensor at_frames = mask.view({-1, 1, all, 1, 1}), x = loss_.noisy(latent, noise, levels);
+  return {given.noisy ? x : at::where(at_frames, latent, x), levels, at_frames};
+}
+
+NamedTensors Objective::inputs(const NamedTensors& batch, const at::Tensor& level, const at::Tensor& noise,
+                               const Given& given) const {
+  if (!noisy()) return inputs(batch, {});
   const auto latent = batch.find("latent");
-  if (noisy()) {
-    if (latent == batch.end())
-      raise(KINORA_INVALID, "{} adds noise to latents, and the cache holds codes; choose a loss for codes",
-            loss_.spec().id);
-    const at::Tensor sigma = level.to(device_);
-    const auto made = loss_.input(loss_.noisy(latent->second, noise, sigma), sigma);
+  if (latent == batch.end())
+    raise(KINORA_INVALID, "{} adds noise to latents, and the cache holds codes; choose a loss for codes",
+          loss_.spec().id);
+  return inputs(batch, noised(latent->second, level.to(device_), noise, given));
+}
+
+NamedTensors Objective::inputs(const NamedTensors& batch, const Noised& noised) const {
+  NamedTensors in = batch;
+  if (noised.x.defined()) {
+    const auto made = loss_.input(noised.x, noised.sigma);
     in["latent"] = made.latent;
     in["timestep"] = made.timestep;
+    if (told(noised.x) == ToldBy::mask) {
+      auto shape = noised.x.sizes().vec();
+      shape[1] = 1;
+      in["condition_mask"] = noised.given.defined()
+                                 ? noised.given.to(stream_).expand(shape)
+                                 : at::zeros(shape, at::TensorOptions(device_).dtype(stream_));
+    }
   }
-  if (latent != batch.end()) in["latent"] = in["latent"].to(stream_);
+  if (batch.count("latent")) in["latent"] = in["latent"].to(stream_);
   std::erase_if(in, [&](const auto& named) { return !takes(named.first); });
   return in;
 }
@@ -103,26 +138,41 @@ NamedTensors Objective::outputs(const NamedTensors& in) const {
   return out;
 }
 
-at::Tensor Objective::losses(const NamedTensors& batch, const at::Tensor& level,
-                             const at::Tensor& noise) const {
+at::Tensor Objective::losses(const NamedTensors& batch, const at::Tensor& level, const at::Tensor& noise,
+                             const Given& given) const {
   const at::Tensor sigma = level.defined() ? level.to(device_) : level;
-  const NamedTensors in = inputs(batch, sigma, noise);
-  NamedTensors given;
-  if (noisy()) given = {{"noise", noise}, {"sigma", sigma}};
+  const NamedTensors in = inputs(batch, sigma, noise, given);
+  NamedTensors to_loss;
+  if (noisy()) to_loss = {{"noise", noise}, {"sigma", sigma}};
   for (const auto& [name, tensor] : batch)
-    if (name == "latent" || named(loss_.spec().inputs, name)) given[name] = tensor;
+    if (name == "latent" || named(loss_.spec().inputs, name)) to_loss[name] = tensor;
   for (const auto& [name, tensor] : outputs(in)) {
-    given[name] = tensor;
-    if (name == "output") given["prediction"] = tensor;
+    to_loss[name] = tensor;
+    if (name == "output") to_loss["prediction"] = tensor;
   }
-  const int64_t samples = batch.begin()->second.size(0);
-  return loss_.of_samples(loss_.evaluate(given), samples);
+  if (!given.frames.empty()) return losses_of_rest(to_loss, given);
+  return loss_.of_samples(loss_.evaluate(to_loss), batch.begin()->second.size(0));
 }
 
-at::Tensor Objective::estimate(const NamedTensors& batch, const at::Tensor& level,
-                               const at::Tensor& noise) const {
-  const at::Tensor sigma = level.to(device_), x = loss_.noisy(batch.at("latent"), noise, sigma);
-  return loss_.estimate(x, sigma, outputs(inputs(batch, sigma, noise)).at("output"));
+// The loss sees only the frames that are learnt: samples with as many given frames together.
+at::Tensor Objective::losses_of_rest(const NamedTensors& in, const Given& given) const {
+  const int64_t all = in.at("latent").size(2);
+  const at::Tensor counts = at::tensor(given.frames, at::kLong).to(device_);
+  std::vector<at::Tensor> losses, places;
+  for (const int64_t count : std::set<int64_t>(given.frames.begin(), given.frames.end())) {
+    const at::Tensor rows = (counts == count).nonzero().view({-1});
+    NamedTensors rest;
+    for (const auto& [name, tensor] : in) {
+      const int64_t time = tensor.dim() == 5 ? 2 : 1;
+      const bool by_frame = tensor.dim() == 5 || (name == "logvar" && tensor.dim() == 2);
+      const at::Tensor some = tensor.index_select(0, rows);
+      rest[name] = by_frame ? some.narrow(time, count, all - count) : some;
+    }
+    const double share = static_cast<double>(all - count) / static_cast<double>(all);
+    losses.push_back(loss_.of_samples(loss_.evaluate(rest), rows.numel()) * share);
+    places.push_back(rows);
+  }
+  return at::cat(losses).index_select(0, at::cat(places).argsort());
 }
 
 }  // namespace kinora::core

@@ -5,23 +5,34 @@
 
 #include "core/torch/context/instances.hpp"
 #include "core/torch/context/network.hpp"
+#include "core/torch/generating/frame_condition.hpp"
 #include "core/torch/media/latents.hpp"
 
 namespace kinora::core {
 
+// What a batch is given of its own latents: the first frames[b] latent frames of sample b, which the model
+// sees at level[b] and which are not learnt. Nothing of all of them if `frames` is empty.
+struct Given {
+  std::vector<int64_t> frames;
+  at::Tensor level;    // [B] float64, in the units of the loss
+  bool noisy = false;  // noise of that level is really in them (Cosmos-Predict 1); else they are clean
+};
+
 class Objective {
  public:
   // parameters: dtype of latents and targets; stream: of what the model reads; device: of the network;
-  // signals: inputs of the model besides its manifest's.
+  // signals: inputs of the model besides its manifest's; in_channels: what the model reads, 0: the latent's.
   Objective(LossInstance& loss, Network& network, const ComponentSpec& model, at::ScalarType parameters,
-            at::ScalarType stream, at::Device device = at::kCPU, std::set<std::string> signals = {})
+            at::ScalarType stream, at::Device device = at::kCPU, std::set<std::string> signals = {},
+            int64_t in_channels = 0)
       : loss_(loss),
         network_(network),
         model_(model),
         parameters_(parameters),
         stream_(stream),
         device_(device),
-        signals_(std::move(signals)) {}
+        signals_(std::move(signals)),
+        in_channels_(in_channels) {}
 
   // Samples as one batch: `latent` [B, C, T, H, W] and `codes` [B, t, h, w] if they have them, `text` with
   // `text_mask`, and every other tensor of theirs that is an input of the model, stacked; those of several
@@ -31,26 +42,39 @@ class Objective {
   // The same on the CPU.
   NamedTensors cpu_batch(const std::vector<LatentData::Item>& items, const at::Tensor& without_text) const;
 
-  // What the model reads for a batch, of its inputs.
-  NamedTensors inputs(const NamedTensors& batch, const at::Tensor& sigma, const at::Tensor& noise) const;
+  // What the model reads for a batch, of its inputs; given frames as a generation shows them.
+  NamedTensors inputs(const NamedTensors& batch, const at::Tensor& sigma, const at::Tensor& noise,
+                      const Given& given = {}) const;
 
   // Whether the loss draws noise; without, sigma and noise below are left out.
   bool noisy() const { return loss_.draws_noise(); }
+  const LossInstance& loss() const { return loss_; }
   uint32_t mix() const { return loss_.mix(); }
-  // The loss of each sample [B], with its graph.
-  at::Tensor losses(const NamedTensors& batch, const at::Tensor& sigma, const at::Tensor& noise) const;
-  // The clean latent that the model sees behind the noise.
-  at::Tensor estimate(const NamedTensors& batch, const at::Tensor& sigma, const at::Tensor& noise) const;
+  // The loss of each sample [B], with its graph: zero on given frames, which its mean counts nevertheless, so
+  // that every number that is learnt weighs the same (Cosmos-Predict 2).
+  at::Tensor losses(const NamedTensors& batch, const at::Tensor& sigma, const at::Tensor& noise,
+                    const Given& given = {}) const;
+  // Whether a latent's mask is among the model's inputs.
+  ToldBy told(const at::Tensor& latent) const;
 
  private:
   NamedTensors outputs(const NamedTensors& in) const;
   bool takes(const std::string& name) const;
+  // The noisy latent and its levels, [B], or [B, T] with given frames.
+  struct Noised {
+    at::Tensor x, sigma, given;  // given: bool [B, 1, T, 1, 1]; undefined without
+  };
+  Noised noised(const at::Tensor& latent, const at::Tensor& sigma, const at::Tensor& noise,
+                const Given& given) const;
+  NamedTensors inputs(const NamedTensors& batch, const Noised& noised) const;
+  at::Tensor losses_of_rest(const NamedTensors& in, const Given& given) const;
   LossInstance& loss_;
   Network& network_;
   const ComponentSpec& model_;
   at::ScalarType parameters_, stream_;
   at::Device device_;
   std::set<std::string> signals_;
+  int64_t in_channels_;
 };
 
 }  // namespace kinora::core

@@ -153,7 +153,6 @@ TEST(Objective, GivesTheModelWhatItsManifestListsAndTheLossEveryOutput) {
   EXPECT_THAT(seen_by_loss, ElementsAre("latent", "logvar", "noise", "output", "prediction", "sigma"));
   EXPECT_FLOAT_EQ(losses[0].item<float>(), 4.5);
   EXPECT_FLOAT_EQ(losses[1].item<float>(), 5.25);
-  EXPECT_EQ(t.objective.estimate(batch, sigma, noise).abs().sum().item<float>(), 0);
 }
 
 TEST(Objective, SaysWhatDoesNotFit) {

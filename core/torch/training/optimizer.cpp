@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <regex>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -45,12 +46,17 @@ double squares_of(const at::Tensor& x) {
 
 }  // namespace
 
+bool decays(const Parameter& p) {
+  static const std::regex table(
+      "pos_?emb|position_emb|scale_shift_table|(^|[._])([a-z]+_)?embeddings?(\\.weight)?$");
+  const bool matrix = p.shape.size() > 1, kernel = p.shape.size() > 3;  // a patch_embedding is a convolution
+  return kernel || (matrix && !(p.role == KINORA_WHOLE && std::regex_search(p.name, table)));
+}
+
 AdamW::AdamW(const Parameters& parameters, std::vector<Leaf>& leaves, AdamWOptions options)
     : leaves_(leaves), options_(std::move(options)) {
   if (!options_.decay)
-    options_.decay = [decay = options_.weight_decay](const Parameter& p) {
-      return p.shape.size() > 1 ? decay : 0;
-    };
+    options_.decay = [decay = options_.weight_decay](const Parameter& p) { return decays(p) ? decay : 0; };
   for (const auto& leaf : leaves) {
     const auto like = leaf.tensor.options().dtype(state_dtype(leaf.tensor)).requires_grad(false);
     m_.push_back(leaf.frozen ? at::Tensor() : at::zeros(leaf.tensor.sizes(), like));

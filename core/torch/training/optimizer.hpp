@@ -14,10 +14,14 @@ namespace kinora::core {
 struct AdamWOptions {
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
   double weight_decay = 0.01;
-  // Per parameter; null: weight_decay for tensors of two dimensions and more, 0 for norms, biases and other
-  // vectors.
+  // Per parameter; null: weight_decay where decays() says so, else 0.
   std::function<double(const Parameter&)> decay;
 };
+
+// Whether weight decay reaches a parameter: matrices and kernels, which are multiplied with activations. Not
+// norms, biases and other vectors, and not tables whose rows are looked up or added, by role and name:
+// tokens, learnt positions, modulations.
+bool decays(const Parameter&);
 
 class Ema;
 

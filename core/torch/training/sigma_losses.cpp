@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
 #include "kinora/abi/noise.h"
 
@@ -40,6 +41,10 @@ void SigmaLosses::operator+=(const SigmaLosses& o) {
   for (size_t i = 0; i < kBuckets; ++i) sum[i] += o.sum[i], count[i] += o.count[i];
 }
 
+void SigmaLosses::fade() {
+  for (size_t i = 0; i < kBuckets; ++i) sum[i] *= kKeep, count[i] *= kKeep;
+}
+
 bool SigmaLosses::empty() const {
   return std::all_of(count.begin(), count.end(), [](double n) { return n == 0; });
 }
@@ -48,9 +53,13 @@ nlohmann::json SigmaLosses::means() const {
   nlohmann::json mean = nlohmann::json::array(), counts = nlohmann::json::array();
   for (size_t i = 0; i < kBuckets; ++i) {
     mean.push_back(count[i] > 0 ? nlohmann::json(sum[i] / count[i]) : nlohmann::json());
-    counts.push_back(static_cast<int64_t>(count[i]));
+    counts.push_back(count[i]);
   }
   return {{"mean", mean}, {"count", counts}};
+}
+
+std::string SigmaLosses::range_of(size_t bucket) {
+  return fmt::format("{:.2g}-{:.2g}", edges()[bucket], edges()[bucket + 1]);
 }
 
 SigmaLosses SigmaLosses::from_json(const nlohmann::json& j) {

@@ -37,10 +37,24 @@ TEST(SigmaLosses, AddsUpExactlyAndLeavesOutWhatIsNotFinite) {
   EXPECT_EQ(a.sum, (std::array<double, 8>{0, 0, 0, 27, 4, 0, 0, 0}));
   EXPECT_EQ(a.count, (std::array<double, 8>{0, 0, 0, 4, 1, 0, 0, 0}));
   EXPECT_EQ(a.means().dump(),
-            R"({"count":[0,0,0,4,1,0,0,0],"mean":[null,null,null,6.75,4.0,null,null,null]})");
+            R"({"count":[0.0,0.0,0.0,4.0,1.0,0.0,0.0,0.0],"mean":[null,null,null,6.75,4.0,null,null,null]})");
   EXPECT_EQ(SigmaLosses::from_json(nlohmann::json::parse(a.to_json().dump())).sum, a.sum);
   EXPECT_FALSE(a.empty());
   EXPECT_TRUE(SigmaLosses().empty());
+}
+
+TEST(SigmaLosses, AreOfTheLatestSteps) {
+  SigmaLosses a;
+  for (int step = 0; step < 2000; ++step) {
+    SigmaLosses one;
+    one.add(numbers({1}), numbers({step < 1000 ? 5.0 : 2.0}), KINORA_MIX_ADD);
+    a.fade();
+    a += one;
+  }
+  EXPECT_NEAR(a.means().at("mean")[4].get<double>(), 2, 3 * 5e-5) << "0.99^1000 of 5";
+  EXPECT_NEAR(a.count[4], 100, 1e-3);
+  EXPECT_EQ(SigmaLosses::range_of(0), "0.01-0.032");
+  EXPECT_EQ(SigmaLosses::range_of(7), "32-1e+02");
 }
 
 TEST(Throughput, IsWhatItsFormulasSay) {

@@ -26,6 +26,11 @@ std::vector<Ema> averages_of(Network& network, const std::vector<double>& decays
   return out;
 }
 
+std::function<double(const Parameter&)> decay_of(const OptimizerOptions& o) {
+  if (!o.decay_all) return nullptr;
+  return [decay = o.weight_decay](const Parameter& p) { return p.shape.size() > 1 ? decay : 0; };
+}
+
 // Sums of many kinds made in one transfer: pack, sum, unpack in the same order.
 template <class Each>
 void sum_over_ranks(const Parallelism& parallel, Each each) {
@@ -45,7 +50,7 @@ Trainer::Trainer(JobContext& context, Network& network, Parallelism& parallel,
       parallel_(parallel),
       options_(options),
       optimizer_(network.chain().parameters(), network.chain().leaves(),
-                 {options.beta1, options.beta2, options.eps, options.weight_decay, {}}),
+                 {options.beta1, options.beta2, options.eps, options.weight_decay, decay_of(options)}),
       writer_(options.async_checkpoints) {
   if (options_.batch % (options_.accumulate * parallel.data_size()) != 0)
     throw Error(KINORA_INVALID, "batch = " + std::to_string(options_.batch) + " must divide by accumulate (" +
@@ -110,6 +115,7 @@ void Trainer::update(json& line) {
   } else {
     in_a_row_ = 0;
     loss_ = line["loss"];
+    by_sigma_.fade();
     by_sigma_ += by_sigma_of_step_;
     std::vector<Ema*> averages;
     for (auto& e : averages_) averages.push_back(&e);
@@ -152,6 +158,12 @@ void Trainer::log(const json& line) {
   for (const auto& [name, value] : line.items())
     if (value.is_number() && name != "step")
       board_->scalar(step_, (name.starts_with("validation") ? "" : "train/") + name, value.get<double>());
+  if (!by_sigma_.empty()) {
+    const auto& means = line.at("loss_by_sigma").at("mean");
+    for (size_t i = 0; i < means.size(); ++i)
+      if (means[i].is_number())
+        board_->scalar(step_, "loss_by_sigma/" + SigmaLosses::range_of(i), means[i].get<double>());
+  }
   board_->flush();
 }
 

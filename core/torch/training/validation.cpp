@@ -59,6 +59,7 @@ Validation::Validation(const LatentData& data, const Split& parts, const Objecti
       objective_(objective),
       network_(network),
       parallel_(parallel),
+      given_(options, objective.loss(), seed),
       which_(parts.held_out.empty() ? parts.train : parts.held_out),
       sigmas_(levels(objective, options.validation_sigmas)),
       seed_(seed) {
@@ -71,10 +72,11 @@ Validation::Validation(const LatentData& data, const Split& parts, const Objecti
 
 Validation::Sample Validation::sample(size_t i) const {
   const auto item = data_.item(which_[i]);
-  Sample out{objective_.batch({item}, at::zeros({1}, at::kBool)), {}};
+  const auto number = static_cast<int64_t>(hash_of(item.key));
+  Sample out{
+      number, objective_.batch({item}, at::zeros({1}, at::kBool)), {}, given_(number, 1, "validation")};
   if (objective_.noisy() && out.batch.count("latent"))
-    out.noise = sample_noise(out.batch.at("latent"), seed_, static_cast<int64_t>(hash_of(item.key)),
-                             "validation.noise");
+    out.noise = sample_noise(out.batch.at("latent"), seed_, number, "validation.noise");
   return out;
 }
 
@@ -97,7 +99,7 @@ nlohmann::json Validation::losses() const {
     const Sample s = sample(i);
     for (size_t k = 0; k < sigmas_.size(); ++k) {
       begin();
-      const double loss = objective_.losses(s.batch, level(sigmas_[k]), s.noise).item<double>();
+      const double loss = objective_.losses(s.batch, level(sigmas_[k]), s.noise, s.given).item<double>();
       if (mine < n) one[k * n + i] = loss;
     }
   }
@@ -108,21 +110,6 @@ nlohmann::json Validation::losses() const {
   nlohmann::json out{{"validation_loss",
                       std::accumulate(means.begin(), means.end(), 0.0) / static_cast<double>(means.size())}};
   if (objective_.noisy()) out["validation"] = {{"sigma", sigmas_}, {"loss", means}};
-  return out;
-}
-
-bool Validation::has_estimates() const {
-  return objective_.noisy() && data_.item(which_[0]).latent.defined();
-}
-
-std::vector<at::Tensor> Validation::estimates() const {
-  const at::NoGradGuard off;
-  const Sample s = sample(0);
-  std::vector<at::Tensor> out{s.batch.at("latent")};
-  for (const double sigma : sigmas_) {
-    begin();
-    out.push_back(objective_.estimate(s.batch, level(sigma), s.noise));
-  }
   return out;
 }
 

@@ -1,10 +1,11 @@
-// The loss at fixed noise levels on samples that training does not see, and what the model makes of them.
+// The loss at fixed noise levels on samples that training does not see.
 #pragma once
 #include <functional>
 #include <vector>
 
 #include "core/jobs/training.hpp"
 #include "core/torch/context/parallelism.hpp"
+#include "core/torch/training/given_draw.hpp"
 #include "core/torch/training/objective.hpp"
 
 namespace kinora::core {
@@ -23,7 +24,7 @@ double hash_share(const std::string& key);
 class Validation {
  public:
   // The held-out samples with the lowest hashes, at most options.validation_samples; the first training
-  // samples if none are held out. Noise depends on the seed and the sample's key alone.
+  // samples if none are held out. Noise and given frames depend on the seed and the sample's key alone.
   Validation(const LatentData&, const Split&, const Objective&, Network&, const Parallelism&,
              const TrainOptions&, uint64_t seed);
 
@@ -32,21 +33,23 @@ class Validation {
   // topology. A loss without noise has one number.
   nlohmann::json losses() const;
 
-  // The first sample and its estimates at each level, latents [1, C, T, H, W] as they were normalised.
-  std::vector<at::Tensor> estimates() const;
-  bool has_estimates() const;
-
- private:
+  // What is seen of a sample, its text included.
   struct Sample {
+    int64_t number;  // of its noise
     NamedTensors batch;
     at::Tensor noise;
+    Given given;
   };
+  size_t size() const { return which_.size(); }
   Sample sample(size_t i) const;
+
+ private:
   void begin() const;
   const LatentData& data_;
   const Objective& objective_;
   Network& network_;
   const Parallelism& parallel_;
+  GivenDraw given_;
   std::vector<int64_t> which_;
   std::vector<double> sigmas_;
   uint64_t seed_;

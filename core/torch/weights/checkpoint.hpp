@@ -23,7 +23,7 @@ struct TrainState {
   int64_t optimizer_steps = 0, ema_updates = 0;
   int64_t skipped = 0;                      // steps that were not finite
   double loss = 0;                          // of the last finite step
-  SigmaLosses by_sigma;                     // of the steps done
+  SigmaLosses by_sigma;                     // of the latest steps
   std::map<std::string, uint64_t> offsets;  // of random streams and data sources, by name
   std::string config_hash;                  // of what must not change between a run and its continuation
 };

@@ -1,5 +1,7 @@
 #include "plugins/models/ar/config.hpp"
 
+#include "kinora/preset.hpp"
+
 namespace kinora::ar {
 namespace {
 
@@ -31,7 +33,7 @@ void describe(Describe<Config>& d) {
   for (const auto& p : presets) names.emplace_back(p.name);
   d.option("size", &Config::size)
       .choices(names)
-      .help("sets layers, width and heads as published; empty: as given");
+      .help("layers and width as published, where they are left at their defaults");
   d.option("vocab_size", &Config::vocab_size).range(1, 1 << 24).help("codes of the tokenizer");
   d.option("n_layers", &Config::n_layers).range(1, 1024).help("transformer layers");
   d.option("dim", &Config::dim).range(1, 1 << 20).help("width of the residual stream");
@@ -61,8 +63,8 @@ void describe(Describe<Config>& d) {
 Config checked(Config c) {
   for (const auto& p : presets)
     if (c.size == p.name) {
-      c.n_layers = p.layers, c.dim = p.dim, c.use_qk_normalization = p.qk_norm;
-      c.n_heads = 32, c.n_kv_heads = 8, c.head_dim = 128, c.ffn_hidden_size = 14336;
+      preset(c, &Config::n_layers, p.layers), preset(c, &Config::dim, p.dim);
+      preset(c, &Config::use_qk_normalization, p.qk_norm);
     }
   const auto refuse = [](const std::string& what) { throw Error(KINORA_INVALID, "model/ar: " + what); };
   if (c.n_kv_heads == 0) c.n_kv_heads = c.n_heads;

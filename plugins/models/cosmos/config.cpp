@@ -1,5 +1,6 @@
 #include "plugins/models/cosmos/config.hpp"
 
+#include "kinora/preset.hpp"
 #include "plugins/models/cosmos/names.hpp"
 
 namespace kinora::cosmos {
@@ -20,18 +21,18 @@ const Preset presets[] = {{"predict1-7B", 28, 32, {2, 1, 1}, 24, true},
                           {"predict2-14B", 36, 40, {20.0 / 24, 2, 2}, 0, false}};
 
 void apply(const Preset& p, Config& c) {
-  c.layers = p.layers;
-  c.heads = p.heads;
-  c.rope_scale = p.rope_scale;
-  c.base_fps = p.base_fps;
-  c.learnable_pos_embed = p.learnable_pos_embed;
-  c.head_size = 128;
-  c.mlp_ratio = 4;
-  c.text_size = 1024;
-  c.adaln_lora = 256;
-  c.patch_time = 1;
-  c.patch_space = 2;
-  c.concat_padding_mask = true;
+  preset(c, &Config::layers, p.layers);
+  preset(c, &Config::heads, p.heads);
+  preset(c, &Config::rope_scale, p.rope_scale);
+  preset(c, &Config::base_fps, p.base_fps);
+  preset(c, &Config::learnable_pos_embed, p.learnable_pos_embed);
+  preset(c, &Config::head_size, 128);
+  preset(c, &Config::mlp_ratio, 4);
+  preset(c, &Config::text_size, 1024);
+  preset(c, &Config::adaln_lora, 256);
+  preset(c, &Config::patch_time, 1);
+  preset(c, &Config::patch_space, 2);
+  preset(c, &Config::concat_padding_mask, true);
 }
 
 void describe_tensors(Describe<Config>& d) {
@@ -74,9 +75,8 @@ void describe_size(Describe<Config>& d) {
   d.option("size", &Config::size)
       .choices(names)
       .help(
-          "a published network, all options but in_channels, out_channels, max_size, qk_norm_eps and "
-          "signals; "
-          "empty: as given");
+          "a published network: all options that are left at their defaults, but in_channels, out_channels, "
+          "max_size, qk_norm_eps and signals");
   d.option("in_channels", &Config::in_channels)
       .range(1, 4096)
       .help("of the latent, with condition_mask's if it is used: 16 text2world, 17 video2world");

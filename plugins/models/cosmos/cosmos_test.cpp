@@ -239,6 +239,21 @@ TEST(CosmosSize, HasThePublishedNumberOfParameters) {
   }
 }
 
+TEST(CosmosSize, LeavesWhatIsGivenBesideIt) {
+  test::plugins();
+  const auto numel = [](const core::json& options) {
+    core::Chain chain(core::ChainOptions{}, {});
+    const test::Instance<kinora_model> model("model/cosmos", options, chain.head());
+    int64_t n = 0;
+    for (const auto& p : chain.parameters()) n += p.numel();
+    return n;
+  };
+  const core::json as_published = {{"heads", 16},       {"head_size", 128}, {"text_size", 1024},
+                                   {"adaln_lora", 256}, {"patch_space", 2}, {"concat_padding_mask", true},
+                                   {"layers", 2}};
+  EXPECT_EQ(numel({{"size", "predict2-2B"}, {"layers", 2}}), numel(as_published));
+}
+
 TEST(CosmosLogvar, IsZeroAtFirstAndLearns) {
   auto options = kSmall;
   options["logvar"] = true;

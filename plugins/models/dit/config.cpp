@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "kinora/preset.hpp"
+
 namespace kinora::dit {
 namespace {
 
@@ -31,7 +33,9 @@ void describe_shape(Describe<Options>& d) {
   for (const auto& p : presets) names.emplace_back(p.name);
   d.option("size", &Config::size)
       .choices(names)
-      .help("sets layers, heads, head_size, kv_heads, mlp_ratio and adaln_lora; empty: as given");
+      .help(
+          "layers, heads, head_size, kv_heads, mlp_ratio and adaln_lora where they are left at their "
+          "defaults");
   d.option("in_channels", &Config::in_channels)
       .range(1, 4096)
       .help("of the latent, with condition_mask's if it is used");
@@ -103,8 +107,9 @@ template void describe(Describe<StConfig>&);
 void check(Config& c, const std::string& id) {
   for (const auto& p : presets)
     if (c.size == p.name) {
-      c.layers = p.layers, c.heads = p.heads, c.head_size = p.head_size, c.kv_heads = p.kv_heads;
-      c.adaln_lora = p.adaln_lora, c.mlp_ratio = p.mlp_ratio;
+      preset(c, &Config::layers, p.layers), preset(c, &Config::heads, p.heads);
+      preset(c, &Config::head_size, p.head_size), preset(c, &Config::kv_heads, p.kv_heads);
+      preset(c, &Config::adaln_lora, p.adaln_lora), preset(c, &Config::mlp_ratio, p.mlp_ratio);
     }
   if (c.head_size % 2)
     refuse(id, "head_size = " + std::to_string(c.head_size) + " is odd; RoPE turns pairs of channels");

@@ -54,6 +54,28 @@ TEST(DitSize, HasItsNumberOfParameters) {
   }
 }
 
+// What is given beside a size stays; a width that the size's key heads do not divide is refused.
+TEST(DitSize, LeavesWhatIsGivenBesideIt) {
+  test::plugins();
+  const auto declared = [](const core::json& options) {
+    core::Chain chain(core::ChainOptions{}, {});
+    const test::Instance<kinora_model> model(kId, options, chain.head());
+    std::map<std::string, std::vector<int64_t>> out;
+    for (const auto& p : chain.parameters()) out[p.name] = p.shape;
+    return out;
+  };
+  const auto whole = declared({{"size", "7B"}}),
+             less = declared({{"size", "7B"}, {"layers", 2}, {"head_size", 24}, {"adaln_lora", 8}});
+  const auto by_hand = declared({{"layers", 2}, {"heads", 24}, {"head_size", 24}, {"adaln_lora", 8}});
+  EXPECT_EQ(less, by_hand);
+  EXPECT_GT(whole.size(), 10 * less.size());
+  EXPECT_THAT(
+      [&] {
+        declared({{"size", "7B"}, {"kv_heads", 5}});
+      },
+      testing::ThrowsMessage<Error>(testing::HasSubstr("not divided evenly over kv_heads = 5")));
+}
+
 TEST(DitText, ThatIsZeroOrMaskedOrAbsentIsUnconditional) {
   test::Denoiser model(kId, kSmall);
   model.randomise();

@@ -1,5 +1,6 @@
 #include "plugins/models/wan/config.hpp"
 
+#include "kinora/preset.hpp"
 #include "plugins/models/wan/names.hpp"
 
 namespace kinora::wan {
@@ -47,7 +48,9 @@ void describe(Describe<Config>& d) {
   for (const auto& p : presets) names.emplace_back(p.name);
   d.option("size", &Config::size)
       .choices(names)
-      .help("sets heads, ffn_dim, num_layers, channels and image sizes as published; empty: as given");
+      .help(
+          "heads, ffn_dim, num_layers, channels and image sizes as published, where they are left at their "
+          "defaults");
   d.option("patch_size", &Config::patch_size).help("latent frames, rows and columns a token");
   d.option("num_attention_heads", &Config::num_attention_heads)
       .range(1, 1024)
@@ -87,8 +90,10 @@ void describe(Describe<Config>& d) {
 Config checked(Config c) {
   for (const auto& p : presets) {
     if (c.size != p.name) continue;
-    c.num_attention_heads = p.heads, c.attention_head_dim = 128, c.ffn_dim = p.ffn, c.num_layers = p.layers;
-    c.in_channels = p.in, c.out_channels = p.out, c.image_dim = p.image, c.added_kv_proj_dim = p.added;
+    preset(c, &Config::num_attention_heads, p.heads), preset(c, &Config::attention_head_dim, 128);
+    preset(c, &Config::ffn_dim, p.ffn), preset(c, &Config::num_layers, p.layers);
+    preset(c, &Config::in_channels, p.in), preset(c, &Config::out_channels, p.out);
+    preset(c, &Config::image_dim, p.image), preset(c, &Config::added_kv_proj_dim, p.added);
   }
   if (c.out_channels == 0) c.out_channels = c.in_channels;
   const auto refuse = [](const std::string& what) { throw Error(KINORA_INVALID, "model/wan: " + what); };

@@ -130,6 +130,17 @@ TEST(WanSize, HasThePublishedNamesShapesAndCountsWithoutStorage) {
   }
 }
 
+TEST(WanSize, LeavesWhatIsGivenBesideIt) {
+  const auto shapes = [](const core::json& options) {
+    const Declared wan(options);
+    std::map<std::string, std::vector<int64_t>> out;
+    for (const auto& p : wan.chain.parameters()) out[p.name] = p.shape;
+    return out;
+  };
+  EXPECT_EQ(shapes({{"size", "1.3B"}, {"num_layers", 2}, {"ffn_dim", 64}, {"in_channels", 33}}),
+            shapes({{"num_attention_heads", 12}, {"num_layers", 2}, {"ffn_dim", 64}, {"in_channels", 33}}));
+}
+
 TEST(WanNames, OfAWholeCheckpointBecomeDiffusers) {
   const test::Oracle pairs(kFile, "names");
   ASSERT_GT(pairs.options.size(), 60u);
