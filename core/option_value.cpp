@@ -10,8 +10,8 @@
 namespace kinora::core {
 namespace {
 
-constexpr std::array<const char*, 9> type_names = {"int",  "size", "float",  "bool",   "string",
-                                                   "path", "ints", "floats", "strings"};
+constexpr std::array<const char*, 10> type_names = {"int",  "size", "float",  "bool",    "string",
+                                                    "path", "ints", "floats", "strings", "paths"};
 
 std::string number_text(const OptionSpec& spec, double v) {
   return spec.type == OptionType::size ? format_size(static_cast<uint64_t>(std::max(v, 0.0)))
@@ -119,7 +119,8 @@ class Check {
 const char* type_name(OptionType type) { return type_names[static_cast<size_t>(type)]; }
 
 bool is_list(OptionType type) {
-  return type == OptionType::integers || type == OptionType::reals || type == OptionType::strings;
+  return type == OptionType::integers || type == OptionType::reals || type == OptionType::strings ||
+         type == OptionType::paths;
 }
 
 OptionType item_type(OptionType type) {
@@ -130,6 +131,8 @@ OptionType item_type(OptionType type) {
       return OptionType::real;
     case OptionType::strings:
       return OptionType::string;
+    case OptionType::paths:
+      return OptionType::path;
     default:
       return type;
   }
@@ -180,6 +183,8 @@ json checked_value(const OptionSpec& spec, const json& given, std::string_view o
   if (!is_list(spec.type)) return check.item(given, spec.name);
   if (spec.type == OptionType::reals && given.is_number())  // a lone float is a list of one
     return json::array({check.item(given, spec.name)});
+  if (spec.type == OptionType::paths && given.is_string())  // and so is a lone path, an empty one none
+    return given == "" ? json::array() : json::array({given});
   if (!given.is_array()) {
     check.problem(spec.name, found_text(given) + "; write it in [ ]");
     return json::array();

@@ -35,6 +35,13 @@ Result<std::string> absolute_path(const std::string& text, const fs::path& base)
   return (folder / text).lexically_normal().string();
 }
 
+std::vector<json*> items_of(json& v) {
+  if (!v.is_array()) return {&v};
+  std::vector<json*> out;
+  for (auto& item : v) out.push_back(&item);
+  return out;
+}
+
 Options::Value stored(OptionType type, const json& v) {
   const bool list = is_list(type);
   const auto items = [&]<class E>(E) { return list ? v.get<std::vector<E>>() : std::vector<E>{v.get<E>()}; };
@@ -91,16 +98,17 @@ Options Options::make(const ComponentSpec& spec, const json& given, std::vector<
     json v = value_of(spec, option, table, problems);
     // An example of a required option need not exist.
     const bool example = option.required && !table.contains(option.name);
-    if (option.type == OptionType::path && v.is_string() && !example) {
-      auto path = absolute_path(v.get<std::string>(), base);
-      if (path) {
-        v = *path;
-        if (!path->empty()) out.paths_.push_back(*path);
-      } else {
-        problems.push_back({option.name, fmt::format("option '{}' of {}: {}", option.name, spec.id,
-                                                     path.failure().message)});
+    if (item_type(option.type) == OptionType::path && !example)
+      for (json* item : items_of(v)) {
+        auto path = absolute_path(item->get<std::string>(), base);
+        if (path) {
+          *item = *path;
+          if (!path->empty()) out.paths_.push_back(*path);
+        } else {
+          problems.push_back({option.name, fmt::format("option '{}' of {}: {}", option.name, spec.id,
+                                                       path.failure().message)});
+        }
       }
-    }
     out.values_[option.name] = portable_json(v);
     out.items_.emplace(option.name, stored(option.type, v));
   }

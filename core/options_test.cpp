@@ -29,6 +29,7 @@ option.sizes = { type = "ints", default = [1, 2], min = 1 }
 option.scales = { type = "floats", default = [], below = 1.0 }
 option.tags = { type = "strings", default = ["a"] }
 option.weights = { type = "path", default = "" }
+option.files = { type = "paths", default = [] }
 )",
                                                              "x"));
   return spec;
@@ -101,7 +102,7 @@ TEST(Options, CompletesDefaultsInCanonicalJsonThatReadsBack) {
   const auto made = or_throw(Options::make(sampler(), {{"steps", 20}, {"sigma_min", 0.1}}));
   EXPECT_EQ(
       made.canonical(),
-      R"({"cache":67108864,"churn":false,"mode":"fast","scales":[],"sigma_max":"inf","sigma_min":0.1,"sizes":[1,2],)"
+      R"({"cache":67108864,"churn":false,"files":[],"mode":"fast","scales":[],"sigma_max":"inf","sigma_min":0.1,"sizes":[1,2],)"
       R"("steps":20,"tags":["a"],"weights":""})");
   EXPECT_EQ(or_throw(Options::make(sampler(), made.values())).canonical(), made.canonical());
 }
@@ -170,6 +171,24 @@ std::string path_of(const json& given) {
   std::vector<Problem> problems;
   const auto made = Options::make(sampler(), {{"weights", given}}, problems, "/runs/base");
   return problems.empty() ? made.values()["weights"].get<std::string>() : problems[0].message;
+}
+
+// A list of paths may be one path; an empty one is none.
+TEST(Options, ListsOfPathsBecomeAbsolute) {
+  const auto files_of = [](const json& given) {
+    const auto made = or_throw(Options::make(sampler(), {{"files", given}}, "/runs/base"));
+    EXPECT_EQ(or_throw(Options::make(sampler(), made.values(), "/elsewhere")).canonical(), made.canonical());
+    EXPECT_EQ(json(made.paths()), made.values()["files"]);
+    return made.values()["files"];
+  };
+  EXPECT_EQ(files_of({"a", "/b", "../c"}), json({"/runs/base/a", "/b", "/runs/c"}));
+  EXPECT_EQ(files_of("a"), json({"/runs/base/a"}));
+  EXPECT_EQ(files_of(""), json::array());
+  std::vector<Problem> problems;
+  Options::make(sampler(), {{"files", {"a", 3}}}, problems);
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_THAT(problems[0].message,
+              HasSubstr("option 'files[1]' of sampler/x takes a list of paths, found the int 3"));
 }
 
 TEST(Options, PathsBecomeAbsolute) {

@@ -126,6 +126,7 @@ core::JobSpec wished(core::Runtime& runtime, const core::RunFile& run, const po:
   const bool own_sampler = std::any_of(sets.begin(), sets.end(), [&](const std::string& one) {
     return one.starts_with(of.name + ".sampler");
   });
+  job.made_with = about;
   if (!about.empty()) take_settings(runtime, about, own_sampler, job, options);
   if (given.count("prompt"))
     options["prompts"] = given["prompt"].as<std::vector<std::string>>(), options["prompts_file"] = "";
@@ -175,11 +176,17 @@ int generate_command(core::Runtime& runtime, const Arguments& arguments) {
   const std::string name = job.name;
   run->jobs.push_back(std::move(job));
   if (!runtime.has_log_level()) core::or_throw(core::set_log_level(run->log_level));
-  fs::create_directories(run->out);
+  std::error_code error;
+  fs::create_directories(run->out, error);
+  if (error)
+    return complain(kFailed, "cannot make the output folder " + run->out.string() + ": " + error.message() +
+                                 "; choose another with --out");
   core::watch_signals();
+  auto log = core::LogFile::open(run->out / "kinora.log");
+  if (!log) return complain(kFailed, log.failure().message);
   core::RunOptions only;
   only.only = name;
-  only.keeps_finished = true;
+  only.keeps_finished = only.is_trial = true;
   const auto result = core::run_jobs(runtime, *run, only);
   if (result.was_cancelled) return complain(kInterrupted, "interrupted; run the same command again to go on");
   if (!result.ok) return kFailed;

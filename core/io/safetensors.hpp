@@ -56,12 +56,15 @@ class Safetensors {
   const SafeTensor* find(std::string_view name) const;                 // null: there is none
   std::vector<std::string> names() const;
   const SafeMetadata& metadata() const { return metadata_; }
+  // The file, or the shards of an index, sorted.
+  const std::vector<std::filesystem::path>& files() const { return files_; }
   // Keeps the mappings; the bytes of the tensors live as long as any copy of this.
   const std::shared_ptr<const void>& keep() const { return keep_; }
 
  private:
   std::vector<SafeTensor> tensors_;
   SafeMetadata metadata_;
+  std::vector<std::filesystem::path> files_;
   std::shared_ptr<const void> keep_;
 };
 

@@ -179,6 +179,7 @@ Result<Safetensors> Safetensors::open(const fs::path& path) {
     out.tensors_ = std::move(shard->contents.tensors);
     out.metadata_ = std::move(shard->contents.metadata);
     out.keep_ = shard->mapping;
+    out.files_ = {path};
     return out;
   }
   auto index = read_index(path);
@@ -193,6 +194,7 @@ Result<Safetensors> Safetensors::open(const fs::path& path) {
   auto kept = std::make_shared<std::vector<std::shared_ptr<Mapping>>>();
   for (auto& [file, shard] : *shards) {
     kept->push_back(shard.mapping);
+    out.files_.push_back(path.parent_path() / file);
     out.metadata_.merge(shard.contents.metadata);
   }
   out.keep_ = kept;

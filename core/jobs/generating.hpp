@@ -1,20 +1,20 @@
 // Options of the job that makes videos; here, as training.hpp's, so that a run file is checked without
 // libtorch.
 #pragma once
+#include "core/jobs/paths_option.hpp"
 #include "core/run/job.hpp"
 
 namespace kinora::core {
 
 struct GenerateOptions {
   std::vector<std::string> prompts, signals, format{"mp4"};
-  std::string prompts_file, negative, image, video, weights, tokenizer_weights,
-      guidance_convention = "diffusers";
-  std::string text_weights, image_encoder_weights, device = "auto";
+  std::string prompts_file, negative, image, video, guidance_convention = "diffusers", device = "auto";
+  WeightsPaths weights, weights_2, tokenizer_weights, text_weights, image_encoder_weights;
   std::vector<double> guidance_interval;
   int64_t count = 1, first = 0, seed = -1, frames = 0, height = 0, width = 0, condition_frames = 1,
-          preview_every = 0, crf = 16, max_tokens = 32, threads = 0, top_k = 0;
+          preview_every = 0, crf = 16, max_tokens = 32, threads = 0, top_k = 0, resident_experts = 2;
   double temperature = 1, top_p = 1, guidance = 1, condition_sigma = 1e-4, strength = 1, fps = 0,
-         sigma_data = 1;
+         sigma_data = 1, guidance_2 = -1, boundary = 0;
   bool batch_guidance = false, pad_text = false, cuda_graphs = true;
 
   static void describe(Describe<GenerateOptions>& d) {
@@ -100,12 +100,32 @@ struct GenerateOptions {
         .help("mp4, webp, png (one a frame), latents (safetensors); several are possible");
     d.option("crf", &O::crf).range(0, 51).help("H.264 quality, lower is better");
   }
+  static void describe_experts(Describe<O>& d) {
+    d.option("weights_2", &O::weights_2)
+        .help(
+            "of the model's second expert, for low noise; empty: transformer_2 of a pipeline's folder in "
+            "`weights`, if it has one");
+    d.option("boundary", &O::boundary)
+        .range(0, 1)
+        .help(
+            "share of the timesteps below which the second expert denoises; 0: boundary_ratio of the "
+            "pipeline's model_index.json");
+    d.option("guidance_2", &O::guidance_2)
+        .at_least(-1)
+        .help("of the second expert, in place of guidance; -1: the same");
+    d.option("resident_experts", &O::resident_experts)
+        .range(1, 2)
+        .help("1: only the one that denoises is in memory, and every video loads both");
+  }
   static void describe_networks(Describe<O>& d) {
-    d.option("weights", &O::weights).path().help("of a model of its own: safetensors file or folder");
-    d.option("tokenizer_weights", &O::tokenizer_weights).path().help("of a tokenizer of its own");
-    d.option("text_weights", &O::text_weights).path().help("of a text encoder of its own");
+    d.option("weights", &O::weights)
+        .help(
+            "of a model of its own: safetensors file or folder, or a list whose later ones go over the "
+            "earlier ones");
+    describe_experts(d);
+    d.option("tokenizer_weights", &O::tokenizer_weights).help("of a tokenizer of its own");
+    d.option("text_weights", &O::text_weights).help("of a text encoder of its own");
     d.option("image_encoder_weights", &O::image_encoder_weights)
-        .path()
         .help("of an image encoder of its own: the model is given its embeddings of `image`");
     d.option("max_tokens", &O::max_tokens).range(2, 4096).help("of a prompt for a text encoder of its own");
     d.option("pad_text", &O::pad_text)

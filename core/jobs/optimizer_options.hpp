@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/jobs/paths_option.hpp"
 #include "core/run/job.hpp"
 
 namespace kinora::core {
@@ -12,7 +13,8 @@ struct OptimizerOptions {
   double learning_rate = 3e-4, final_rate = 0, decay_share = 0.2, weight_decay = 0.01, beta1 = 0.9,
          beta2 = 0.99, eps = 1e-8, clip_norm = 1.0, peak_flops = 0;
   std::vector<double> ema = {0.99};
-  std::string schedule = "cosine", decay_shape = "1-sqrt", weights, device = "auto";
+  std::string schedule = "cosine", decay_shape = "1-sqrt", device = "auto";
+  WeightsPaths weights;
   int64_t checkpoint_every = 100, keep = 2, keep_every = 0, log_every = 1, max_skipped = 10, threads = 0;
   bool async_checkpoints = true, tensorboard = true, decay_all = false;
 
@@ -42,7 +44,8 @@ struct OptimizerOptions {
         .range(1, 1e9)
         .unit("steps")
         .help("in a row whose loss or gradient is not finite; the job then fails");
-    d.option("weights", &O::weights).path().help("safetensors file to start from; empty: from scratch");
+    d.option("weights", &O::weights)
+        .help("file or folder to start from, or a list: later ones over earlier ones; empty: from scratch");
     describe_records(d);
     d.option("device", &O::device).help("auto: the first GPU, else the CPU; cpu, cuda, cuda:1");
     d.option("threads", &O::threads).range(0, 4096).help("of tensor operations; 0: one a core");

@@ -12,7 +12,8 @@ struct TrainTokenizerOptions : OptimizerOptions {
          image_share = 0, validation = 0;
   int64_t critic_start = 0;
   bool partial = false;
-  std::string last_layer, start = "random", features_weights;
+  std::string last_layer, start = "random";
+  WeightsPaths features_weights;
   static void describe(Describe<TrainTokenizerOptions>& d) {
     d.name("train-tokenizer").help("Fits a video tokenizer to the clips by reconstruction");
     describe_optimizer(d);
@@ -60,8 +61,10 @@ struct TrainTokenizerOptions : OptimizerOptions {
     d.option("last_layer", &O::last_layer)
         .help("the decoder's last layer, by name; empty: the last parameter with conv_out in its name");
     d.option("features_weights", &O::features_weights)
-        .path()
-        .help("of the model in `features`: a file or a folder");
+        .help(
+            "of the model in `features`: a file or a folder; without `features` a TorchScript file (.pt) "
+            "that "
+            "is the model, such as I3D's: video [B, 3, T, H, W] in [-1, 1] -> [B, D]");
     d.option("image_share", &O::image_share)
         .range(0, 1)
         .help("share of microbatches whose samples are single frames");
@@ -77,8 +80,8 @@ struct EncodeOptions {
           memory = int64_t{1} << 28;
   double sigma_data = 0.5;
   bool pad_text = false, first_frame = false;
-  std::string text_weights = "asset:minilm/model.safetensors", tokenizer_weights, scale = "channel",
-              device = "auto", image_encoder_weights;
+  std::string scale = "channel", device = "auto";
+  WeightsPaths text_weights{"asset:minilm/model.safetensors"}, tokenizer_weights, image_encoder_weights;
   std::vector<std::string> signals;
   static void describe(Describe<EncodeOptions>& d) {
     d.name("encode").help(
@@ -114,16 +117,13 @@ struct EncodeOptions {
     d.option("first_frame", &EncodeOptions::first_frame)
         .help(
             "also caches each window's first frame followed by grey ones, with its mask, as `condition`: "
-            "what "
-            "Wan's image to video reads beside the latent");
+            "what Wan's image to video reads beside the latent");
     d.option("memory", &EncodeOptions::memory).bytes().at_least(1 << 20).help("decoded clips that are kept");
     d.option("tokenizer_weights", &EncodeOptions::tokenizer_weights)
-        .path()
         .help(
             "of a tokenizer of its own: a file, a diffusers folder or one with encoder.jit and decoder.jit");
-    d.option("text_weights", &EncodeOptions::text_weights).path().help("safetensors of the text encoder");
+    d.option("text_weights", &EncodeOptions::text_weights).help("safetensors of the text encoder");
     d.option("image_encoder_weights", &EncodeOptions::image_encoder_weights)
-        .path()
         .help("of `image_encoder`: a file or a folder");
     d.option("signals", &EncodeOptions::signals)
         .help(

@@ -30,9 +30,10 @@ namespace kinora::core {
 
 using json = nlohmann::json;
 
-enum class OptionType { integer, size, real, boolean, string, path, integers, reals, strings };
+enum class OptionType { integer, size, real, boolean, string, path, integers, reals, strings, paths };
 
-// The manifest's word for it: "int", "size", "float", "bool", "string", "path", "ints", "floats", "strings".
+// The manifest's word for it: "int", "size", "float", "bool", "string", "path", "ints", "floats", "strings",
+// "paths".
 const char* type_name(OptionType type);
 
 struct OptionSpec {

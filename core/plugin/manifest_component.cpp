@@ -124,7 +124,7 @@ class ComponentReader {
   bool option_type(TomlTable& t, OptionSpec& out) {
     const std::string type = t.text("type", true);
     std::vector<std::string> names;
-    for (int i = 0; i <= static_cast<int>(OptionType::strings); ++i) {
+    for (int i = 0; i <= static_cast<int>(OptionType::paths); ++i) {
       names.emplace_back(type_name(static_cast<OptionType>(i)));
       if (names.back() == type) {
         out.type = static_cast<OptionType>(i);

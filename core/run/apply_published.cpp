@@ -1,9 +1,11 @@
 #include "core/run/apply_published.hpp"
 
 #include <algorithm>
+#include <fstream>
 #include <set>
 
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "core/status.hpp"
 
@@ -32,18 +34,33 @@ const char* published_stem(const ComponentSpec& spec) {
   return reads_text(spec) || reads_pictures(spec) ? "model" : "diffusion_pytorch_model";
 }
 
+std::optional<PublishedExperts> published_experts(const fs::path& given, const ComponentSpec& spec) {
+  std::error_code ignored;
+  for (const char* part : parts_for(spec)) {
+    PublishedExperts found{given / part, given / (std::string(part) + "_2"), 0};
+    if (!fs::exists(given / "model_index.json", ignored) || !fs::is_directory(found.high, ignored) ||
+        !fs::is_directory(found.low, ignored))
+      continue;
+    std::ifstream in(given / "model_index.json");
+    const auto index = nlohmann::json::parse(in, nullptr, false);
+    const auto ratio = index.is_object() ? index.value("boundary_ratio", nlohmann::json()) : nlohmann::json();
+    if (ratio.is_number()) found.boundary = ratio.get<double>();
+    return found;
+  }
+  return std::nullopt;
+}
+
 fs::path published_part(const fs::path& given, const ComponentSpec& spec) {
   std::error_code ignored;
   if (!fs::exists(given / "model_index.json", ignored)) return given;
   for (const char* part : parts_for(spec))
     if (fs::is_directory(given / part, ignored)) {
-      if (fs::is_directory(given / (std::string(part) + "_2"), ignored))
+      if (published_experts(given, spec))
         throw Error(
             KINORA_UNSUPPORTED,
-            fmt::format(
-                "{}: this pipeline changes from {}_2 to {} on the way, which is not supported; name one of "
-                "the two folders",
-                given.string(), part, part));
+            fmt::format("{}: of this pipeline's two experts, {} for high noise and {}_2 for low noise, "
+                        "only a generate job takes both; name one of the two folders",
+                        given.string(), part, part));
       return given / part;
     }
   std::set<std::string> there;

@@ -1,6 +1,7 @@
 // What is published is often a pipeline: a folder with model_index.json and one folder for each of its parts.
 #pragma once
 #include <filesystem>
+#include <optional>
 
 #include "core/plugin/manifest.hpp"
 
@@ -14,5 +15,15 @@ std::filesystem::path published_part(const std::filesystem::path& given, const C
 // What a folder calls the weights of the component: "model" for what transformers has (a model of input_ids),
 // else "diffusion_pytorch_model".
 const char* published_stem(const ComponentSpec& spec);
+
+// A pipeline whose model is two (Wan 2.2 A14B): one denoises from noise on, the other below a share of the
+// timesteps.
+struct PublishedExperts {
+  std::filesystem::path high, low;
+  double boundary;  // boundary_ratio of model_index.json; 0: it says none
+};
+// Nothing if the path is no such pipeline's folder.
+std::optional<PublishedExperts> published_experts(const std::filesystem::path& given,
+                                                  const ComponentSpec& spec);
 
 }  // namespace kinora::core

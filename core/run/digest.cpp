@@ -1,20 +1,50 @@
 #include "core/run/digest.hpp"
 
 #include <algorithm>
+#include <fstream>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include <fmt/format.h>
 #include <openssl/evp.h>
 
+#include "core/run/cancel.hpp"
+#include "kinora/error.hpp"
+
 namespace kinora::core {
+namespace {
+
+std::string hexadecimal(std::span<const unsigned char> bytes) {
+  std::string out;
+  for (const auto byte : bytes) out += fmt::format("{:02x}", byte);
+  return out;
+}
+
+}  // namespace
 
 std::string sha256(std::string_view bytes) {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned int size = 0;
   EVP_Digest(bytes.data(), bytes.size(), digest, &size, EVP_sha256(), nullptr);
-  std::string out;
-  for (unsigned int i = 0; i < size; ++i) out += fmt::format("{:02x}", digest[i]);
-  return out;
+  return hexadecimal({digest, size});
+}
+
+std::string sha256_of_file(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> state(EVP_MD_CTX_new(), EVP_MD_CTX_free);
+  EVP_DigestInit_ex(state.get(), EVP_sha256(), nullptr);
+  std::vector<char> piece(size_t{1} << 20);
+  while (in) {
+    if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
+    in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    EVP_DigestUpdate(state.get(), piece.data(), static_cast<size_t>(in.gcount()));
+  }
+  if (!in.eof()) throw Error(KINORA_IO, path.string() + ": cannot be read to its end; is the disk in order?");
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int size = 0;
+  EVP_DigestFinal_ex(state.get(), digest, &size);
+  return hexadecimal({digest, size});
 }
 
 std::string stat_digest(const std::filesystem::path& path) {

@@ -9,6 +9,9 @@ namespace kinora::core {
 // 64 hexadecimal digits.
 std::string sha256(std::string_view bytes);
 
+// Of a file, read piece by piece. Throws Error; KINORA_CANCELLED if the job is cancelled meanwhile.
+std::string sha256_of_file(const std::filesystem::path&);
+
 // Identity of a file or folder without reading it: relative names, sizes and times of change, in order.
 std::string stat_digest(const std::filesystem::path&);
 

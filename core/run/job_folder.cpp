@@ -55,6 +55,14 @@ json size_of_entry(const fs::directory_entry& entry) {
   return static_cast<uint64_t>(std::distance(fs::directory_iterator(entry.path()), fs::directory_iterator()));
 }
 
+// Whether a job has made anything there that is worth going on with.
+bool has_begun(const fs::path& folder) {
+  std::error_code error;
+  const json made = results_in(folder);  // folders that were made for results may be empty
+  return fs::exists(folder / "checkpoints", error) ||
+         std::any_of(made.begin(), made.end(), [](const json& size) { return size != 0; });
+}
+
 // Temporaries whose process was killed.
 void sweep(const fs::path& folder) {
   std::vector<fs::path> dead;
@@ -119,13 +127,16 @@ bool take_back(const fs::path& folder, const std::string& digest) {
 }
 
 bool take_back_after_failure(const fs::path& folder) {
-  std::error_code error;
-  const json made = results_in(folder);  // folders that were made for results may be empty
-  const bool has_begun = fs::exists(folder / "checkpoints", error) ||
-                         std::any_of(made.begin(), made.end(), [](const json& size) { return size != 0; });
-  if (has_begun || !is_a_jobs(folder) || !is_done(before(folder))) return false;
+  if (has_begun(folder) || !is_a_jobs(folder) || !is_done(before(folder))) return false;
   put_back(folder);
   return true;
+}
+
+void drop_if_empty(const fs::path& folder) {
+  if (has_begun(folder) || !is_a_jobs(folder)) return;
+  std::error_code ignored;
+  fs::remove_all(folder, ignored);
+  fs::remove(failure_file(folder), ignored);
 }
 
 void drop_before(const fs::path& folder) {

@@ -30,6 +30,9 @@ bool take_back(const std::filesystem::path& folder, const std::string& digest);
 // The job failed: what was set aside is back if the job has made nothing that is worth going on with. Whether
 // it is.
 bool take_back_after_failure(const std::filesystem::path& folder);
+// Removes what a job left that has no result and no checkpoint: its description, its empty folders, what it
+// said of its failure.
+void drop_if_empty(const std::filesystem::path& folder);
 // The job is done: nothing set aside is needed.
 void drop_before(const std::filesystem::path& folder);
 

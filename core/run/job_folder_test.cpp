@@ -56,6 +56,23 @@ TEST_F(JobFolder, OfSomebodyElseGetsNoFileEvenWhenTheJobFails) {
   EXPECT_FALSE(fs::exists(folder_ / "failed.json"));
 }
 
+TEST_F(JobFolder, OfATrialThatMadeNothingGoesAndOneWithAResultStays) {
+  put(folder_ / "photo.txt");
+  drop_if_empty(folder_);
+  EXPECT_TRUE(fs::exists(folder_ / "photo.txt")) << "nobody's files";
+  fs::remove_all(folder_);
+  prepare("a");
+  fs::create_directories(folder_ / "videos");
+  put(folder_ / "metrics.jsonl");
+  leave_failure(folder_, "a", "no memory");
+  put(folder_ / "videos/000.mp4");
+  drop_if_empty(folder_);
+  EXPECT_TRUE(fs::exists(folder_ / "videos/000.mp4"));
+  fs::remove(folder_ / "videos/000.mp4");
+  drop_if_empty(folder_);
+  EXPECT_TRUE(fs::is_empty(out_)) << "the folder and what was said of its failure";
+}
+
 TEST_F(JobFolder, KeepsWhatTheSameJobLeftAndDropsAnothers) {
   prepare("a");
   put(folder_ / "checkpoints/step-8/weights");

@@ -28,6 +28,9 @@ struct JobSpec {
   nlohmann::json options;          // of the kind, complete
   std::vector<ComponentUse> components;
   Location at;
+  // Of a result that is to be made again, what it says of its weights and components; no part of the
+  // identity.
+  nlohmann::json made_with;
 
   const ComponentUse* component(const std::string& slot) const;
   std::vector<const ComponentUse*> list(const std::string& slot) const;

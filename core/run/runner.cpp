@@ -54,7 +54,7 @@ RunResult wait_for(const fs::path& folder, const std::string& name, const std::s
   return {true, false};
 }
 
-// Runs one job; its failure is a line, never an exception.
+// Its failure is a line, never an exception.
 RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, const std::string& digest) {
   const auto start = Clock::now();
   const fs::path folder = run.out / job.name;
@@ -148,6 +148,7 @@ RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& optio
     }
     log_info("{}: {}", job.name, job.kind->spec.help);
     const RunResult result = run_one(runtime, run, job, digest);
+    if (!result.ok && options.is_trial && job.name == options.only) drop_if_empty(run.out / job.name);
     if (!result.ok) return result;
   }
   return {true, false};

@@ -11,6 +11,7 @@ struct RunOptions {
   std::string only;             // just this job, and what it needs
   bool dry = false;             // say what would be done
   bool keeps_finished = false;  // an error instead of doing a finished job again with other options
+  bool is_trial = false;        // if `only` ends without any result, its folder goes
 };
 
 struct RunResult {

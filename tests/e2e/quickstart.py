@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The quickstart from film to report, with few steps; then again (nothing is redone), and killed in the middle (nothing is
 lost: the same losses). usage: quickstart.py KINORA ROOT SCRATCH"""
-import json, os, pathlib, shutil, signal, subprocess, sys, tarfile, time
+import hashlib, json, os, pathlib, shutil, signal, subprocess, sys, tarfile, time
 
 import safetensors.numpy
 
@@ -95,6 +95,32 @@ def check_generate(out):
     assert same.exists(), "one wish took the place of another"
     wrong = subprocess.run([KINORA, "generate", *command(out)[2:], "--from", str(ROOT / "tests/data/film.mp4")], capture_output=True, text=True)
     assert wrong.returncode == 1 and "does not say how it was made" in wrong.stderr, wrong.stderr
+    check_other_weights(out, same)
+    check_failure(out)
+
+
+def check_other_weights(out, video):
+    """A changed number in the tokenizer's weights: --from says so, in one line, and of the plugins nothing."""
+    weights = out / "tokenizer/weights.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    done = subprocess.run([KINORA, "generate", *command(out)[2:], "--from", str(video), "--name", "others"], capture_output=True, text=True)
+    weights.write_bytes(whole)
+    told = [line for line in done.stderr.splitlines() if "may differ" in line]
+    assert done.returncode == 0 and len(told) == 1, done.stderr
+    digest = "sha256:" + hashlib.sha256(whole).hexdigest()[:12]
+    assert f"weights of tokenizer ({digest}, here sha256:" in told[0] and "components" not in told[0] and told[0].count("here") == 1, told
+    assert "may differ" in (out / "kinora.log").read_text()
+    shutil.rmtree(out / "others")
+
+
+def check_failure(out):
+    """Nothing that looks like a result is left, and the log says why."""
+    before = sorted(p.name for p in out.iterdir())
+    wrong = subprocess.run([KINORA, "generate", *command(out)[2:], "--image", str(out / "nothing.png")], capture_output=True, text=True)
+    assert wrong.returncode == 1 and "nothing.png" in wrong.stderr, wrong.stderr
+    assert sorted(p.name for p in out.iterdir()) == before
+    assert "nothing.png" in (out / "kinora.log").read_text()
 
 
 def losses(out):

@@ -1,5 +1,6 @@
-"""Writes tests/data/oracle/wan_t2v and wan_i2v: tiny random pipelines in the layout of published folders; and wan_pipeline.safetensors:
-the latents and pixels that diffusers' WanPipeline and WanImageToVideoPipeline make with them, from Kinora's noise.
+"""Writes tests/data/oracle/wan_t2v and wan_i2v: tiny random pipelines in the layout of published folders; wan_a14b_t2v and
+wan_a14b_i2v: the two experts of Wan 2.2's, whose other parts are wan_t2v's; and wan_pipeline.safetensors: the latents and pixels that
+diffusers' WanPipeline and WanImageToVideoPipeline make with them, from Kinora's noise.
 
 Needs torch, torchvision, diffusers 0.42.1, transformers 5.23, tokenizers, pillow, numpy and safetensors.
 """
@@ -55,8 +56,8 @@ def noise(shape, seed, sample, name):
     return torch.tensor(out[: math.prod(shape)], dtype=torch.float64).reshape(shape)
 
 
-def filled(model):
-    return oracle_numbers.fill(model).float().requires_grad_(False)
+def filled(model, prefix=""):
+    return oracle_numbers.fill(model, name_of=lambda name: prefix + name).float().requires_grad_(False)
 
 
 def tokenizer():
@@ -73,14 +74,17 @@ def parts():
                 scheduler=scheduler)
 
 
-def saved(pipe, name):
+def saved(pipe, name, without=()):
     folder = OUT / name
     shutil.rmtree(folder, ignore_errors=True)
     pipe.save_pretrained(folder)
+    for part in without:
+        shutil.rmtree(folder / part)
     print(name, sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()), "bytes")
 
 
 def made(pipe, sample, tokens, **more):
+    pipe.set_progress_bar_config(disable=True)
     start = noise((1, 2, 3, HEIGHT // 8, WIDTH // 8), SEED, sample, "generate.noise").float()
     out = {}
     for kind in ("latent", "np"):
@@ -96,9 +100,25 @@ def by_pillow(image):
     return torch.from_numpy(processed(image, 14, CLIPImageProcessor())).unsqueeze(0)
 
 
+def experts(**config):
+    """Of the same form and other numbers."""
+    return {name: filled(WanTransformer3DModel(**dict(TRANSFORMER, **config)), prefix) for name, prefix in
+            (("transformer", ""), ("transformer_2", "low."))}
+
+
+def two_experts(image):
+    rest = ("scheduler", "text_encoder", "tokenizer", "vae")
+    t2v = WanPipeline(boundary_ratio=0.875, **experts(), **parts())
+    saved(t2v, "wan_a14b_t2v", rest)
+    i2v = WanImageToVideoPipeline(boundary_ratio=0.9, **experts(in_channels=8), **parts())
+    saved(i2v, "wan_a14b_i2v", rest)
+    out = {"a14b_t2v": made(t2v, 0, 8, guidance_scale_2=4.5), "a14b_i2v": made(i2v, 0, 512, image=image)}
+    print("timesteps", i2v.scheduler.timesteps)
+    return out
+
+
 def main():
     t2v = WanPipeline(transformer=filled(WanTransformer3DModel(**TRANSFORMER)), **parts())
-    t2v.set_progress_bar_config(disable=True)
     saved(t2v, "wan_t2v")
     tensors = {f"t2v.{k}": v for k, v in made(t2v, 0, 8).items()}
 
@@ -106,7 +126,6 @@ def main():
         transformer=filled(WanTransformer3DModel(**dict(TRANSFORMER, in_channels=8, image_dim=8, added_kv_proj_dim=12))),
         image_encoder=filled(CLIPVisionModelWithProjection(CLIPVisionConfig(**CLIP))),
         image_processor=CLIPImageProcessor(size={"shortest_edge": 14}, crop_size={"height": 14, "width": 14}), **parts())
-    i2v.set_progress_bar_config(disable=True)
     saved(i2v, "wan_i2v")
     y, x = np.mgrid[0:HEIGHT, 0:WIDTH]
     picture = np.stack([127 + 90 * np.sin(x / 7), 127 + 90 * np.cos(y / 5), 127 + 90 * np.sin((x + y) / 9)], -1).astype(np.uint8)
@@ -116,6 +135,9 @@ def main():
     i2v.encode_image = lambda image, device: embeds
     tensors |= {f"i2v.{k}": v for k, v in made(i2v, 0, 512, image=image).items()}  # the model's code says 512
     tensors["i2v.image"] = embeds.contiguous()
+    tensors |= {f"{name}.{k}": v for name, each in two_experts(image).items() for k, v in each.items()}
+    ti2v = WanImageToVideoPipeline(transformer=filled(WanTransformer3DModel(**TRANSFORMER)), expand_timesteps=True, **parts())
+    tensors |= {f"ti2v.{k}": v for k, v in made(ti2v, 0, 512, image=image).items()}
     for name, t in tensors.items():
         print(name, tuple(t.shape), float(t.float().std()))
     save_file(tensors, OUT / "wan_pipeline.safetensors", {"about": json.dumps({"prompt": PROMPT, "negative": NEGATIVE})})

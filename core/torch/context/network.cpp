@@ -36,14 +36,17 @@ int64_t Network::numel() const {
   return n;
 }
 
-void Network::load(const std::filesystem::path& weights, bool more_is_fine) {
+void Network::load(const std::vector<std::filesystem::path>& weights, bool more_is_fine) {
   const PublishedWeights file(weights, component_, chain_.parameters());
   LoadOptions how{.allow_unexpected = more_is_fine};
   if (chain_.lora()) how.may_miss = is_lora;
   try {
     load_values(chain_.parameters(), chain_.leaves(), file.names(), file.find(), how);
   } catch (const Error& e) {
-    throw Error(e.code(), weights.string() + " does not fit " + component_.spec->id + ": " + e.what());
+    std::string all;
+    for (const auto& path : weights) all += (all.empty() ? "" : ", ") + path.string();
+    throw Error(e.code(), all + (weights.size() == 1 ? " does" : " together do") + " not fit " +
+                              component_.spec->id + ": " + e.what());
   }
 }
 
@@ -116,6 +119,23 @@ at::Tensor Network::decode(const at::Tensor& latent) {
   called(tokenizer().decode(self_, chain_.head(), handle(latent), &video), component_.spec->id);
   if (!video) throw Error(KINORA_FAILED, component_.spec->id + ": decode returned no video");
   return adopt<at::Tensor>(video);
+}
+
+std::unique_ptr<Network::Stream> Network::open_stream(bool decoding) {
+  const auto& table = tokenizer();
+  if (!table.open || info().halo < 0) return nullptr;
+  void* stream = nullptr;
+  const int32_t code = table.open(self_, chain_.head(), decoding ? 1 : 0, &stream);
+  if (code == KINORA_UNSUPPORTED) return nullptr;
+  called(code, component_.spec->id);
+  return std::make_unique<Stream>(table, stream, component_.spec->id);
+}
+
+at::Tensor Network::Stream::push(const at::Tensor& piece) {
+  kinora_tensor out = nullptr;
+  called(table_.push(stream_, handle(piece), &out), id_);
+  if (!out) throw Error(KINORA_FAILED, id_ + ": a stream's piece has no result");
+  return adopt<at::Tensor>(out);
 }
 
 void Network::fit(const at::Tensor& video) {

@@ -28,7 +28,11 @@ class Network {
   // From a safetensors file, an index, a diffusers folder or a pipeline's, under any layout of the component;
   // every parameter must be there, and nothing else unless `more_is_fine` (a published encoder carries heads
   // that are not used).
-  void load(const std::filesystem::path& weights, bool more_is_fine = false);
+  void load(const std::filesystem::path& weights, bool more_is_fine = false) {
+    load(std::vector{weights}, more_is_fine);
+  }
+  // Of several, later ones over earlier ones.
+  void load(const std::vector<std::filesystem::path>& weights, bool more_is_fine = false);
 
   // With ChainOptions.lora. An adapter's matrices, from PEFT's folder or file; every one must be there, and
   // nothing else.
@@ -42,6 +46,10 @@ class Network {
   kinora_tokenizer_info info();
   at::Tensor encode(const at::Tensor& video, at::Tensor* posterior = nullptr);
   at::Tensor decode(const at::Tensor& latent);
+  // A stream of the tokenizer: consecutive pieces in, their results out, equal to the whole's.
+  class Stream;
+  // Null: it has none, or none whose memory does not grow with the length. The network outlives it.
+  std::unique_ptr<Stream> open_stream(bool decoding);
   // Takes the values that the tokenizer begins with for this video, in closed form; throws
   // Error(KINORA_UNSUPPORTED) if it knows none.
   void fit(const at::Tensor& video);
@@ -53,6 +61,21 @@ class Network {
   Component component_;
   Chain chain_;
   void* self_ = nullptr;
+};
+
+class Network::Stream {
+ public:
+  Stream(const kinora_tokenizer& table, void* stream, std::string id)
+      : table_(table), stream_(stream), id_(std::move(id)) {}
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  ~Stream() { table_.close(stream_); }
+  at::Tensor push(const at::Tensor& piece);
+
+ private:
+  const kinora_tokenizer& table_;
+  void* stream_;
+  std::string id_;
 };
 
 }  // namespace kinora::core

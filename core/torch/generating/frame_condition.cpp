@@ -27,10 +27,13 @@ at::Tensor given_frames(const std::vector<int64_t>& given, int64_t frames) {
   return at::arange(frames).unsqueeze(0) < at::tensor(given, at::kLong).unsqueeze(1);
 }
 
-at::Tensor followed_by_grey(const at::Tensor& picture, int64_t frames) {
-  auto rest = picture.sizes().vec();
-  rest[2] = frames - 1;
-  return at::cat({picture, at::zeros(rest, picture.options())}, 2);
+FramesOf followed_by_grey(const at::Tensor& picture) {
+  return [picture](int64_t first, int64_t count) {
+    auto shape = picture.sizes().vec();
+    shape[2] = first == 0 ? count - 1 : count;
+    const at::Tensor grey = at::zeros(shape, picture.options());
+    return first == 0 ? at::cat({picture, grey}, 2) : grey;
+  };
 }
 
 at::Tensor masked_picture(const at::Tensor& latent, int64_t time) {

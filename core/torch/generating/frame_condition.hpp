@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "core/plugin/manifest.hpp"
+#include "core/torch/media/streaming.hpp"
 #include "kinora/abi/noise.h"
 
 namespace kinora::core {
@@ -23,10 +24,10 @@ ToldBy told_by(const ComponentSpec& model, int64_t in_channels, int64_t latent_c
 
 // bool [B, T]: the first given[b] frames of sample b.
 at::Tensor given_frames(const std::vector<int64_t>& given, int64_t frames);
-// Wan's image to video (arXiv 2503.20314, section 5.1): the latents of a picture [1, 3, 1, H, W] followed by
-// grey frames, and before their channels as many of a mask as a latent frame has frames (`time`): 1 in the
-// first latent frame.
-at::Tensor followed_by_grey(const at::Tensor& picture, int64_t frames);
+// Wan's image to video (arXiv 2503.20314, section 5.1): a picture [1, 3, 1, H, W] followed by grey frames;
+FramesOf followed_by_grey(const at::Tensor& picture);
+// and its latent, with as many channels of a mask before its own as a latent frame has frames (`time`): 1 in
+// the first latent frame.
 at::Tensor masked_picture(const at::Tensor& latent, int64_t time);
 
 // sigma in the units of a mix.

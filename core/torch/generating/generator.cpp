@@ -7,6 +7,7 @@
 #include "core/torch/context/mix.hpp"
 #include "core/torch/context/noise.hpp"
 #include "core/torch/media/clips.hpp"
+#include "core/torch/media/streaming.hpp"
 #include "core/torch/tensors/cuda_library.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
@@ -49,11 +50,11 @@ at::Tensor frames_in(const JobContext& context, const std::filesystem::path& fil
 
 }  // namespace
 
-Generator::Denoising::Denoising(JobContext& context, Network& model, const ComponentSpec& spec,
+Generator::Denoising::Denoising(JobContext& context, Experts& experts, const ComponentSpec& spec,
                                 const Options& options, at::ScalarType stream, at::Device device)
     : loss(context.open(loss_of(context)), loss_of(context).options),
       sampler(context.open_slot("sampler"), context.spec().component("sampler")->options),
-      guided(model, spec, signals_of(options), loss, stream, static_cast<uint64_t>(context.run().seed),
+      guided(experts, spec, signals_of(options), loss, stream, static_cast<uint64_t>(context.run().seed),
              device) {}
 
 Generator::Generator(JobContext& context, const GenerateOptions& options)
@@ -61,6 +62,7 @@ Generator::Generator(JobContext& context, const GenerateOptions& options)
       options_(options),
       model_part_(part_of(context, "model", "weights", "train")),
       tokenizer_part_(part_of(context, "tokenizer", "tokenizer_weights", "train-tokenizer")),
+      two_(two_experts(context, model_part_)),
       spec_(*context.open(*model_part_.use).spec),
       device_(NextToken::is_for(spec_) ? at::Device(at::kCPU) : device_of(options.device)),
       facts_(read_facts()),
@@ -79,11 +81,47 @@ Generator::Generator(JobContext& context, const GenerateOptions& options)
     raise(KINORA_INVALID, "{} works on {} and {} makes {}; choose the other kind of one of them", spec_.id,
           of_codes() ? "codes" : "latents", tokenizer_part_.use->id, of_codes() ? "latents" : "codes");
   of_codes() ? open_next_token() : open_denoising();
-  model_.load(model_part_.weights);
+  load_model();
   if (const JobSpec* source = source_of(context, "text"); source && takes("text"))
     text_ = std::make_unique<TextEncoder>(context, *source, device_);
   if (const JobSpec* source = source_of(context, "image_encoder"); source && takes("image"))
     image_ = std::make_unique<ImageEncoder>(context, *source, ChainOptions{.device = device_});
+}
+
+void Generator::open_experts() {
+  if (!two_) {
+    experts_ = std::make_unique<Experts>(model_);
+  } else if (options_.resident_experts == 1) {
+    experts_ = std::make_unique<Experts>(model_, model_part_.weights, two_->low, two_->boundary);
+  } else {
+    low_ = std::make_unique<Network>(context_.open(*model_part_.use), model_part_.use->options,
+                                     ChainOptions{.device = device_, .dtype = parallel_.parameter_dtype()},
+                                     links());
+    experts_ = std::make_unique<Experts>(model_, *low_, two_->boundary);
+  }
+}
+
+void Generator::load_model() {
+  model_.load(model_part_.weights);
+  if (low_) low_->load(two_->low);
+}
+
+std::map<std::string, Part> Generator::parts() const {
+  std::map<std::string, Part> out{{"model", model_part_}, {"tokenizer", tokenizer_part_}};
+  if (two_) out["model_2"] = {model_part_.use, two_->low};
+  for (const char* slot : {"sampler", "precision"})
+    if (const auto* use = context_.spec().component(slot);
+        use && (!of_codes() || slot != std::string("sampler")))
+      out[slot] = {use, {}};
+  if (!of_codes()) out["loss"] = {&loss_of(context_), {}};
+  const auto encoder = [&](const char* slot, const char* weights) {
+    const JobSpec* source = source_of(context_, slot);
+    out[slot] = {source->component(slot), weights_in(source->options, weights)};
+    return source;
+  };
+  if (text_) out["words"] = {encoder("text", "text_weights")->component("words"), {}};
+  if (image_) encoder("image_encoder", "image_encoder_weights");
+  return out;
 }
 
 void Generator::open_denoising() {
@@ -93,7 +131,8 @@ void Generator::open_denoising() {
   refuse(options_.temperature != 1, "temperature");
   refuse(options_.top_k != 0, "top_k");
   refuse(options_.top_p != 1, "top_p");
-  denoising_ = std::make_unique<Denoising>(context_, model_, spec_, model_part_.use->options,
+  open_experts();
+  denoising_ = std::make_unique<Denoising>(context_, *experts_, spec_, model_part_.use->options,
                                            parallel_.dtype(), device_);
   if (options_.cuda_graphs && parallel_.world() == 1)  // transfers between ranks cannot be recorded
     if (const auto* cuda = cuda_library(device_)) denoising_->guided.replay_with(*cuda);
@@ -106,9 +145,10 @@ void Generator::open_next_token() {
   refuse(!options_.guidance_interval.empty(), "guidance_interval");
   refuse(options_.preview_every > 0, "preview_every");
   refuse(options_.strength != 1, "strength");
+  refuse(two_.has_value(), "weights_2");
   next_token_ = std::make_unique<NextToken>(
       model_, spec_, *cache_, std::array{shape_[1], shape_[2], shape_[3]}, tokenizer_->info().codes,
-      TokenSampling{options_.temperature, options_.top_k, options_.top_p}, guidance(),
+      TokenSampling{options_.temperature, options_.top_k, options_.top_p}, guidance(options_.guidance),
       static_cast<uint64_t>(context_.run().seed));
 }
 
@@ -129,12 +169,7 @@ std::vector<const kinora_link*> Generator::links() const {
   return out;
 }
 
-at::Tensor Generator::encode(const at::Tensor& video) {
-  return tokenizer_->encode(video.to(device_)).to(at::kCPU);
-}
-at::Tensor Generator::decode(const at::Tensor& latent) {
-  return tokenizer_->decode(latent.to(device_)).to(at::kCPU);
-}
+at::Tensor Generator::decode(const at::Tensor& latent) { return decode_frames(*tokenizer_, latent, device_); }
 
 LatentFacts Generator::read_facts() const {
   if (const JobSpec* encode = context_.upstream("encode"))
@@ -167,9 +202,8 @@ std::vector<int64_t> Generator::latent_shape() {
   return shape;
 }
 
-Guidance Generator::guidance() const {
-  Guidance out = options_.guidance_convention == "nemo" ? Guidance::nemo(options_.guidance)
-                                                        : Guidance{.scale = options_.guidance};
+Guidance Generator::guidance(double scale) const {
+  Guidance out = options_.guidance_convention == "nemo" ? Guidance::nemo(scale) : Guidance{.scale = scale};
   if (!options_.guidance_interval.empty()) {
     out.from = options_.guidance_interval[0];
     out.to = options_.guidance_interval[1];
@@ -183,7 +217,8 @@ at::Tensor Generator::encoded(const std::filesystem::path& file, int64_t count) 
   const int64_t frames = count > 0 ? count : 1 + (shape_[1] - 1) * info.time;
   const at::Tensor pixels =
       frames_in(context_, file, frames, shape_[2] * info.height, shape_[3] * info.width);
-  const at::Tensor latent = encode(video_of(pixels, 0, frames));
+  const at::Tensor latent = encode_video(
+      *tokenizer_, frames, [&](int64_t first, int64_t n) { return video_of(pixels, first, n).to(device_); });
   return of_codes() ? latent.to(at::kLong) : facts_.scale.normalise(latent.to(at::kFloat));
 }
 
@@ -248,8 +283,8 @@ at::Tensor Generator::channels_of_image(const Wish& wish) {
   const int64_t frames = 1 + (shape_[1] - 1) * info.time;
   const at::Tensor first =
       video_of(frames_in(context_, wish.image, 1, shape_[2] * info.height, shape_[3] * info.width), 0, 1);
-  return masked_picture(facts_.scale.normalise(encode(followed_by_grey(first, frames)).to(at::kFloat)),
-                        info.time);
+  const at::Tensor latent = encode_video(*tokenizer_, frames, followed_by_grey(first.to(device_)));
+  return masked_picture(facts_.scale.normalise(latent.to(at::kFloat)), info.time);
 }
 
 std::pair<at::Tensor, int64_t> Generator::beginning(const Wish& wish) {
@@ -269,7 +304,7 @@ std::pair<at::Tensor, int64_t> Generator::beginning(const Wish& wish) {
 void Generator::look(int64_t step, const at::Tensor& x0, const Preview& preview) {
   if (!preview || options_.preview_every == 0 || step % options_.preview_every != 0) return;
   const at::Tensor frame = facts_.scale.denormalise(x0.narrow(2, 0, 1).to(at::kFloat));
-  preview(step, frames_of(decode(frame)));
+  preview(step, decode(frame));
 }
 
 Generator::Made Generator::make(const Wish& wish, Progress& progress, const Preview& preview) {
@@ -287,9 +322,7 @@ Generator::Made Generator::decoded(const Wish& wish, Progress& progress) {
     given = encoded(wish.video, options_.condition_frames);
   const at::Tensor codes = (*next_token_)(with, none, given, wish.seed, wish.number, progress);
   const int64_t drawn = codes.numel() - (given.defined() ? given.numel() : 0);
-  return {codes, frames_of(tokenizer_->decode(codes)),
-          drawn, next_token_->calls(),
-          drawn, next_token_->cache_bytes()};
+  return {codes, decode(codes), drawn, next_token_->calls(), drawn, next_token_->cache_bytes()};
 }
 
 Generator::Made Generator::denoised(const Wish& wish, Progress& progress, const Preview& preview) {
@@ -302,7 +335,8 @@ Generator::Made Generator::denoised(const Wish& wish, Progress& progress, const 
   give_channels(given, wish, none);
   GuidedModel& guided = denoising_->guided;
   const SamplerInstance& sampler = denoising_->sampler;
-  guided.ask(with, none, guidance());
+  const double low = options_.guidance_2 < 0 ? options_.guidance : options_.guidance_2;
+  guided.ask(with, none, {guidance(options_.guidance), guidance(low)});
   FunctionDenoiser denoiser([&](const at::Tensor& x, const at::Tensor& sigma) {
     const Mixed in = remixed({x, sigma}, sampler.mix(), denoising_->loss.mix());
     const auto ask = [&](const at::Tensor& a, const at::Tensor& b) { return guided(a, b); };
@@ -316,7 +350,7 @@ Generator::Made Generator::denoised(const Wish& wish, Progress& progress, const 
   at::Tensor latent = sampler.sample(abi, start, run_of(call));
   if (given) latent = latent.clone(), latent.narrow(2, 0, given->frames()).copy_(given->clean());
   latent = facts_.scale.denormalise(latent.to(at::kFloat));
-  return {latent, frames_of(decode(latent)), denoiser.calls(), guided.calls(),
+  return {latent, decode(latent), denoiser.calls(), guided.calls(),
           static_cast<int64_t>(sampler.levels().size()) - 1 - first};
 }
 

@@ -45,12 +45,14 @@ class Generator {
   double fps() const { return options_.fps > 0 ? options_.fps : facts_.fps; }
   // Whether the model predicts codes, and then how many a video has.
   bool of_codes() const { return cache_ != nullptr; }
+  // Everything that decides what is made, by its slot; model_2: the second expert.
+  std::map<std::string, Part> parts() const;
   int64_t tokens() const { return of_codes() ? next_token_->tokens() : 0; }
 
  private:
   // The denoiser, and what asks it.
   struct Denoising {
-    Denoising(JobContext&, Network&, const ComponentSpec& model, const Options& its, at::ScalarType stream,
+    Denoising(JobContext&, Experts&, const ComponentSpec& model, const Options& its, at::ScalarType stream,
               at::Device device);
     LossInstance loss;
     SamplerInstance sampler;
@@ -62,14 +64,15 @@ class Generator {
   Made denoised(const Wish& wish, Progress& progress, const Preview& preview);
 
   LatentFacts read_facts() const;
-  // The tokenizer's, from and to the CPU.
-  at::Tensor encode(const at::Tensor& video);
+  void open_experts();
+  void load_model();
+  // uint8 [T, H, W, 3] of latents or codes, both on the CPU.
   at::Tensor decode(const at::Tensor& latent);
   bool takes(const std::string& input) const;
   std::unique_ptr<KvCacheLink> cache() const;
   std::vector<const kinora_link*> links() const;
   std::vector<int64_t> latent_shape();
-  Guidance guidance() const;
+  Guidance guidance(double scale) const;
   // [1, C, t, H, W] of the first `count` frames of a picture or video (0: as many as are generated),
   // normalised; or their codes [1, t, h, w].
   at::Tensor encoded(const std::filesystem::path& file, int64_t count);
@@ -90,6 +93,7 @@ class Generator {
   JobContext& context_;
   GenerateOptions options_;
   Part model_part_, tokenizer_part_;
+  std::optional<TwoExperts> two_;
   const ComponentSpec& spec_;  // of the model
   at::Device device_;          // codes are drawn on the CPU
   LatentFacts facts_;
@@ -98,6 +102,8 @@ class Generator {
   std::vector<int64_t> shape_;  // [C, t, h, w] of the latents; C = 1 of codes
   std::unique_ptr<KvCacheLink> cache_;
   Network model_;
+  std::unique_ptr<Network> low_;  // the second of two experts that are both in memory
+  std::unique_ptr<Experts> experts_;
   std::unique_ptr<TextEncoder> text_;     // null: the model has no text
   std::unique_ptr<ImageEncoder> image_;   // null: the model reads no image, or none is encoded
   std::unique_ptr<Denoising> denoising_;  // one of these two

@@ -31,19 +31,28 @@ Conditions joined(const Conditions& a, const Conditions& b) {
   return out;
 }
 
-GuidedModel::GuidedModel(Network& model, const ComponentSpec& spec, std::set<std::string> signals,
+GuidedModel::GuidedModel(Experts& experts, const ComponentSpec& spec, std::set<std::string> signals,
                          const LossInstance& loss, at::ScalarType stream, uint64_t seed, at::Device device)
-    : model_(model), loss_(loss), inputs_(std::move(signals)), stream_(stream), seed_(seed), device_(device) {
+    : experts_(experts),
+      loss_(loss),
+      inputs_(std::move(signals)),
+      stream_(stream),
+      seed_(seed),
+      device_(device) {
+  if (experts.boundary() > 0 && loss.mix() != KINORA_MIX_BLEND)
+    throw Error(
+        KINORA_INVALID,
+        "boundary is a share of the timesteps of a loss that blends, such as flow; this one adds noise");
   for (const auto& input : spec.inputs) inputs_.insert(input.name);
 }
 
-void GuidedModel::ask(Conditions with, Conditions none, const Guidance& guidance) {
+void GuidedModel::ask(Conditions with, Conditions none, const std::array<Guidance, 2>& guidance) {
   const auto known = [&](const auto& named) { return takes(named.first); };
   std::erase_if(with, [&](const auto& named) { return !known(named); });
   std::erase_if(none, [&](const auto& named) { return !known(named); });
   for (auto* given : {&with, &none})
     for (auto& [name, tensor] : *given) tensor = tensor.to(device_);
-  both_ = guidance.batched ? joined(with, none) : Conditions{};
+  both_ = guidance[0].batched ? joined(with, none) : Conditions{};
   with_ = std::move(with);
   none_ = std::move(none);
   guidance_ = guidance;
@@ -53,14 +62,23 @@ void GuidedModel::ask(Conditions with, Conditions none, const Guidance& guidance
 bool GuidedModel::guided_at(const at::Tensor& sigma) const {
   double s = sigma.max().item<double>();
   if (loss_.mix() == KINORA_MIX_BLEND) s /= std::max(1 - s, 1e-12);
-  return guidance_.scale != 1 && s > guidance_.from && s <= guidance_.to;
+  const Guidance& g = guidance_[expert_];
+  return g.scale != 1 && s > g.from && s <= g.to;
+}
+
+// By what the models are told, which may be rounded: a frame that is given has a timestep of its own, near 0.
+uint32_t GuidedModel::expert_at(const at::Tensor& x, const at::Tensor& sigma) const {
+  if (experts_.boundary() == 0) return 0;
+  const auto timestep = [&](const at::Tensor& s) { return loss_.input(x, s).timestep.max().item<double>(); };
+  return timestep(sigma) < experts_.boundary() * timestep(at::ones_like(sigma)) ? 1 : 0;
 }
 
 at::Tensor GuidedModel::operator()(const at::Tensor& x, const at::Tensor& sigma) {
+  expert_ = expert_at(x, sigma);
   if (!guided_at(sigma)) return estimate(x, sigma, with_, 0);
-  const double g = guidance_.scale;
+  const double g = guidance_[expert_].scale;
   if (g == 0) return estimate(x, sigma, none_, 0);
-  if (guidance_.batched) {
+  if (guidance_[expert_].batched) {
     const auto two = estimate(at::cat({x, x}), at::cat({sigma, sigma}), both_, 0).chunk(2);
     return two[1] + g * (two[0] - two[1]);
   }
@@ -70,8 +88,7 @@ at::Tensor GuidedModel::operator()(const at::Tensor& x, const at::Tensor& sigma)
 
 void GuidedModel::replay_with(const kinora_cuda_api& cuda) {
   replays_ = std::make_unique<Replays>(
-      cuda, device_.index(),
-      [this](uint32_t branch, const NamedTensors& in) { return evaluate(branch, in); });
+      cuda, device_.index(), [this](uint32_t call, const NamedTensors& in) { return evaluate(call, in); });
 }
 
 at::Tensor GuidedModel::estimate(const at::Tensor& x, const at::Tensor& sigma, const Conditions& given,
@@ -80,22 +97,25 @@ at::Tensor GuidedModel::estimate(const at::Tensor& x, const at::Tensor& sigma, c
   NamedTensors in = given;
   in[kX] = x.to(device_, stream_);
   in[kSigma] = sigma.to(device_);
-  return (replays_ ? (*replays_)(branch, in) : evaluate(branch, in)).to(at::kCPU, at::kDouble);
+  experts_.use(expert_);  // before a graph is replayed that reads its numbers
+  const uint32_t call = 2 * expert_ + branch;
+  return (replays_ ? (*replays_)(call, in) : evaluate(call, in)).to(at::kCPU, at::kDouble);
 }
 
-at::Tensor GuidedModel::evaluate(uint32_t branch, const NamedTensors& in) {
+at::Tensor GuidedModel::evaluate(uint32_t call, const NamedTensors& in) {
+  Network& model = experts_.use(call / 2);
   kinora_pass pass{};
   pass.struct_size = sizeof pass;
   pass.no_grad = 1;
-  pass.branch = branch;
+  pass.branch = call % 2;
   pass.seed = seed_;
-  model_.chain().begin(pass);
+  model.chain().begin(pass);
   NamedTensors all = in;
   const at::Tensor x = all.extract(kX).mapped(), sigma = all.extract(kSigma).mapped();
   const auto scaled = loss_.input(x, sigma);
   all["latent"] = scaled.latent.to(stream_);
   all["timestep"] = scaled.timestep;
-  return loss_.estimate(x, sigma, model_.forward(all).at(0));
+  return loss_.estimate(x, sigma, model.forward(all).at(0));
 }
 
 }  // namespace kinora::core

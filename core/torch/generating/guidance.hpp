@@ -1,12 +1,13 @@
 // A trained model as the denoiser that samplers ask, with classifier-free guidance (Ho and Salimans 2022,
 // arXiv 2207.12598).
 #pragma once
+#include <array>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "core/torch/context/instances.hpp"
-#include "core/torch/context/network.hpp"
+#include "core/torch/generating/experts.hpp"
 #include "core/torch/generating/replays.hpp"
 
 namespace kinora::core {
@@ -30,14 +31,14 @@ class GuidedModel {
  public:
   // signals: inputs of the model besides its manifest's. stream: dtype of the residual stream; device: of the
   // model, for which samplers need not care: what they give and get is on the CPU. Everything outlives it.
-  GuidedModel(Network& model, const ComponentSpec& spec, std::set<std::string> signals,
+  GuidedModel(Experts& experts, const ComponentSpec& spec, std::set<std::string> signals,
               const LossInstance& loss, at::ScalarType stream, uint64_t seed, at::Device device = at::kCPU);
 
   // From now on calls of the model are replayed where they can be recorded; this object must stay where it
   // is.
   void replay_with(const kinora_cuda_api& cuda);
-  // `none` must have the names of `with`.
-  void ask(Conditions with, Conditions none, const Guidance& guidance);
+  // `none` must have the names of `with`. guidance: of each expert.
+  void ask(Conditions with, Conditions none, const std::array<Guidance, 2>& guidance);
   // x [B, C, T, H, W] and sigma [B] or [B, T] as the loss mixes them, float64 -> x0, float64.
   at::Tensor operator()(const at::Tensor& x, const at::Tensor& sigma);
   bool takes(const std::string& input) const { return inputs_.count(input) != 0; }
@@ -45,11 +46,14 @@ class GuidedModel {
 
  private:
   at::Tensor estimate(const at::Tensor& x, const at::Tensor& sigma, const Conditions& given, uint32_t branch);
-  // All on the device: what is given, and x and sigma beside it.
-  at::Tensor evaluate(uint32_t branch, const NamedTensors& in);
+  // All on the device: what is given, and x and sigma beside it. call: 2 * expert + branch.
+  at::Tensor evaluate(uint32_t call, const NamedTensors& in);
   bool guided_at(const at::Tensor& sigma) const;
+  // The expert whose timestep this is.
+  uint32_t expert_at(const at::Tensor& x, const at::Tensor& sigma) const;
 
-  Network& model_;
+  Experts& experts_;
+  uint32_t expert_ = 0;  // that is asked now
   const LossInstance& loss_;
   std::set<std::string> inputs_;
   at::ScalarType stream_;
@@ -57,7 +61,7 @@ class GuidedModel {
   at::Device device_;
   Conditions with_, none_, both_;
   std::unique_ptr<Replays> replays_;
-  Guidance guidance_;
+  std::array<Guidance, 2> guidance_;
   int64_t calls_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "core/jobs/paths_option.hpp"
 #include "core/torch/media/clip_image.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 
@@ -21,7 +22,7 @@ ImageEncoder::ImageEncoder(const JobContext& context, const JobSpec& job, const 
     raise(KINORA_INVALID,
           "job '{}': image_encoder = '{}' reads no 'image' of a size; give it one such as clip-vision",
           job.name, use.id);
-  const auto weights = job.options.at("image_encoder_weights").get<std::string>();
+  const auto weights = weights_in(job.options, "image_encoder_weights");
   if (weights.empty())
     raise(KINORA_INVALID,
           "job '{}' has an image_encoder; say where its weights are: image_encoder_weights = \"FILE or "

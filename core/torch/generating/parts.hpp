@@ -1,9 +1,9 @@
 // Where a job's networks come from: a slot of its own with weights from elsewhere, or an earlier job that
 // trained one.
 #pragma once
-#include <filesystem>
 #include <memory>
 
+#include "core/jobs/paths_option.hpp"
 #include "core/run/job.hpp"
 #include "core/torch/context/network.hpp"
 
@@ -11,10 +11,10 @@ namespace kinora::core {
 
 struct Part {
   const ComponentUse* use = nullptr;
-  std::filesystem::path weights;
+  WeightsPaths weights;
 };
 
-// The job's own slot of that name with the file or folder that its option weights_option names; without the
+// The job's own slot of that name with the files or folders that its option weights_option names; without the
 // slot, what the nearest job of kind `trained_by` above it trained. Throws Error(KINORA_INVALID) that says
 // both ways if there is neither.
 Part part_of(const JobContext&, const std::string& slot, const std::string& weights_option,

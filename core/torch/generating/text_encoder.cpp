@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "core/jobs/paths_option.hpp"
+
 namespace kinora::core {
 namespace {
 
@@ -24,7 +26,7 @@ TextEncoder::TextEncoder(JobContext& context, const JobSpec& encode, at::Device 
       device_(device),
       max_tokens_(encode.options.at("max_tokens").get<int64_t>()),
       pad_(encode.options.at("pad_text").get<bool>()) {
-  network_->load(encode.options.at("text_weights").get<std::string>(), true);
+  network_->load(weights_in(encode.options, "text_weights"), true);
 }
 
 at::Tensor TextEncoder::operator()(const std::string& text) {

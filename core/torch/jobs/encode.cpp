@@ -15,6 +15,7 @@
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/latents.hpp"
 #include "core/torch/media/signals.hpp"
+#include "core/torch/media/streaming.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 
@@ -102,8 +103,10 @@ class Encoding {
     const int64_t stride = options_.stride > 0 ? options_.stride : options_.frames;
     for (int64_t first = 0; first + options_.frames <= frames.size(0); first += stride) {
       if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
-      const at::Tensor video = video_of(frames, first, options_.frames).to(device_),
-                       latent = tokenizer_->encode(video)[0].to(at::kCPU).contiguous();
+      const auto video = [&](int64_t at, int64_t count) {
+        return video_of(frames, first + at, count).to(device_);
+      };
+      const at::Tensor latent = encode_video(*tokenizer_, options_.frames, video)[0].contiguous();
       if (!codes_) statistics_.add(latent);
       facts_.shape = latent.sizes().vec();
       facts_.text_size = embedding.size(1);
@@ -111,9 +114,8 @@ class Encoding {
       tensors.insert({{codes_ ? "codes" : "latent", latent}, {"text", embedding}});
       if (options_.first_frame)
         tensors["condition"] =
-            masked_picture(
-                tokenizer_->encode(followed_by_grey(video.narrow(2, 0, 1), options_.frames)).to(at::kCPU),
-                tokenizer_->info().time)[0]
+            masked_picture(encode_video(*tokenizer_, options_.frames, followed_by_grey(video(0, 1))),
+                           tokenizer_->info().time)[0]
                 .contiguous();
       if (image_) tensors["image"] = (*image_)(frames[first]);
       cache_.add(clips_.key(i) + "@" + std::to_string(first), tensors);

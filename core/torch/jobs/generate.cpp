@@ -11,6 +11,7 @@
 #include "core/run/cancel.hpp"
 #include "core/run/one_stage.hpp"
 #include "core/torch/generating/generator.hpp"
+#include "core/torch/generating/made_with.hpp"
 #include "core/torch/jobs/jobs.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/tensors/cuda_library.hpp"
@@ -95,10 +96,17 @@ std::vector<Wish> wishes(const JobContext& context, const GenerateOptions& o) {
 class GenerateJob {
  public:
   GenerateJob(JobContext& context, const GenerateOptions& o)
-      : context_(context), options_(o), generator_(context, o) {
+      : context_(context),
+        options_(o),
+        generator_(context, o),
+        made_with_(core::made_with(context, generator_.parts(), context.run().out / ".weights.json")) {
     for (const auto& format : o.format)
       if (std::find(kFormats.begin(), kFormats.end(), format) == kFormats.end())
         throw Error(KINORA_INVALID, "format '" + format + "' is unknown; give mp4, webp, png or latents");
+    const auto differs = differences(context.spec().made_with, made_with_);
+    if (!differs.empty())
+      log_warn("{}: the video that is made again may differ, since it was made with others: {}",
+               context.spec().name, differs);
     fs::create_directories(context.folder() / "videos");
   }
 
@@ -113,7 +121,18 @@ class GenerateJob {
     return true;
   }
 
+  // A video that fails leaves nothing.
   void make(const Wish& wish) {
+    try {
+      make_whole(wish);
+    } catch (...) {
+      drop(wish);
+      throw;
+    }
+  }
+
+ private:
+  void make_whole(const Wish& wish) {
     const auto start = std::chrono::steady_clock::now();
     Progress progress(context_.spec().name, generator_.tokens(), generator_.of_codes() ? "tokens" : "steps");
     const auto made = generator_.make(wish, progress, [&](int64_t step, const at::Tensor& frame) {
@@ -130,7 +149,16 @@ class GenerateJob {
     context_.metrics().line(about);
   }
 
- private:
+  void drop(const Wish& wish) const {
+    const std::string name = base_of(wish).filename().string();
+    std::error_code ignored;
+    std::vector<fs::path> parts{context_.folder() / "previews" / name};
+    for (const auto& entry : fs::directory_iterator(context_.folder() / "videos", ignored))
+      if (const auto file = entry.path().filename().string(); file == name || file.starts_with(name + "."))
+        parts.push_back(entry.path());
+    for (const auto& part : parts) fs::remove_all(part, ignored);
+  }
+
   fs::path base_of(const Wish& wish) const {
     return context_.folder() / "videos" / fmt::format("{:03}", wish.number - options_.first);
   }
@@ -162,6 +190,7 @@ class GenerateJob {
                   {"width", made.frames.size(2)},
                   {"job", context_.spec().name},
                   {"options", options}};
+    about.update(made_with_);
     about.update(way(made));
     return about;
   }
@@ -193,12 +222,12 @@ class GenerateJob {
       } else if (format == "png") {
         fs::create_directories(name(""));
         for (int64_t i = 0; i < made.frames.size(0); ++i)
-          write_strip(context_, made.frames.narrow(0, i, 1), 1, base / fmt::format("{:05}.png", i));
+          write_strip(context_, made.frames.narrow(0, i, 1), 1, base / fmt::format("{:05}.png", i), comment);
       } else {
         write_encoded(name("." + format), format, made.frames, comment);
       }
     }
-    write_strip(context_, made.frames, 6, name(".png"));
+    write_strip(context_, made.frames, 6, name(".png"), comment);
     about["files"] = files;
   }
 
@@ -217,6 +246,7 @@ class GenerateJob {
   JobContext& context_;
   GenerateOptions options_;
   Generator generator_;
+  json made_with_;
 };
 
 }  // namespace

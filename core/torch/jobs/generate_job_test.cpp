@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/run/digest.hpp"
 #include "core/torch/context/noise.hpp"
 #include "core/torch/generating/text_encoder.hpp"
 #include "core/torch/jobs/video_jobs_testing.hpp"
@@ -293,6 +294,39 @@ TEST(GenerateJob, WritesEveryFormatOfTheSameVideo) {
   EXPECT_LE(worst(picture(previews / "step_0003.png"), frames[0]), 1);
   EXPECT_THAT(message_of("format = ['gif']"),
               testing::HasSubstr("format 'gif' is unknown; give mp4, webp, png"));
+}
+
+TEST(GenerateJob, SaysWhatItWasMadeWith) {
+  const auto run = ready("prompts = ['sea']\nformat = ['latents']");
+  generated(*run);
+  std::ifstream in(video(*run, 0, ".json"));
+  const json about = json::parse(in);
+  for (const auto& [slot, file] : {std::pair{"model", run->of("dit") / "weights.safetensors"},
+                                   {"tokenizer", run->of("tokenizer") / "weights.safetensors"},
+                                   {"text", run->folder() / "text.safetensors"}})
+    EXPECT_EQ(about.at("weights").at(slot), "sha256:" + sha256_of_file(file)) << slot;
+  EXPECT_EQ(about.at("weights").size(), 3U);
+  const std::map<std::string, std::string> ids = {
+      {"model", "model/dit"},           {"tokenizer", "tokenizer/cosmos"},
+      {"text", "model/minilm"},         {"loss", "loss/edm"},
+      {"sampler", "sampler/edm-heun"},  {"precision", "precision/fp32"},
+      {"words", "stage/text.wordpiece"}};
+  EXPECT_EQ(about.at("components").size(), ids.size());
+  for (const auto& [slot, id] : ids) {
+    EXPECT_EQ(about.at("components").at(slot).at("id"), id);
+    EXPECT_NE(about.at("components").at(slot).at("version"), "");
+  }
+}
+
+// The latents are written before the video, whose place is taken.
+TEST(GenerateJob, LeavesNothingOfAVideoThatFails) {
+  const auto run = ready("format = ['latents', 'png', 'webp']\npreview_every = 1");
+  fs::create_directories(video(*run, 1, ".webp"));
+  EXPECT_THROW(generated(*run), Error);
+  for (const auto& entry : fs::directory_iterator(run->of("film") / "videos"))
+    EXPECT_FALSE(entry.path().filename().string().starts_with("001")) << entry.path();
+  EXPECT_FALSE(fs::exists(run->of("film") / "previews" / "001"));
+  EXPECT_TRUE(fs::exists(video(*run, 0, ".webp"))) << "those before it stay";
 }
 
 // Killed between the second video's picture and its last file.

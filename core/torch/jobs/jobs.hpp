@@ -14,8 +14,10 @@ void run_encode(JobContext&);
 void run_train(JobContext&);
 void run_generate(JobContext&);
 
-// `count` frames of uint8 [T, H, W, 3], evenly spaced, side by side in one PNG.
-void write_strip(JobContext&, const at::Tensor& frames, int64_t count, const std::filesystem::path& file);
+// `count` frames of uint8 [T, H, W, 3], evenly spaced, side by side in one PNG, which says `comment` of
+// itself.
+void write_strip(JobContext&, const at::Tensor& frames, int64_t count, const std::filesystem::path& file,
+                 const std::string& comment = "");
 // The tokenizer of a train-tokenizer job with its final weights.
 std::unique_ptr<Network> trained_tokenizer(JobContext&, const JobSpec& job);
 // Threads of tensor operations; 0 leaves libtorch's choice.

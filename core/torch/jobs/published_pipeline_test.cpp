@@ -2,6 +2,7 @@
 // weights, prompts, picture and noise (tests/oracle/make_wan_pipeline_fixtures.py).
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/torch/generating/image_encoder.hpp"
@@ -29,7 +30,7 @@ format = ['latents', 'png']
 sampler = {{ use = 'unipc', steps = 4, shift = 3.0, convention = 'diffusers' }}
 loss = {{ use = 'flow', whole_timesteps = true }}
 model = {{ use = 'wan', num_attention_heads = 2, attention_head_dim = 6, in_channels = {2}, out_channels = 2, text_dim = 10, freq_dim = 32, ffn_dim = 24, num_layers = 2{3} }}
-weights = '{0}'
+weights = '{6}'
 tokenizer = {{ use = 'wan', base_dim = 2, z_dim = 2, dim_mult = [1, 1, 1, 1], num_res_blocks = 1, latents_mean = [0.3, -0.2], latents_std = [1.5, 0.5] }}
 tokenizer_weights = '{0}'
 text = {{ use = 'umt5', vocab_size = 12, d_model = 10, d_kv = 4, d_ff = 12, num_layers = 1, num_heads = 2 }}
@@ -50,22 +51,29 @@ class PublishedWan : public testing::Test {
   static fs::path published(const std::string& name) { return fs::path(KINORA_TEST_DATA) / "oracle" / name; }
 
   RunFile read(const std::string& name, int64_t in_channels, const std::string& model,
-               const std::string& more, int64_t tokens) {
-    const std::string text =
-        fmt::format(kJob, published(name).string(), folder_.string(), in_channels, model, more, tokens);
+               const std::string& more, int64_t tokens, const std::string& weights = "") {
+    const std::string text = fmt::format(kJob, published(name).string(), folder_.string(), in_channels, model,
+                                         more, tokens, published(weights.empty() ? name : weights).string());
     const auto document = or_throw(Document::parse(text, (folder_ / "run.toml").string()));
     std::vector<Diagnostic> problems;
     RunFile run = read_run(document, test::runtime().registry(), problems);
     for (const auto& p : problems) ADD_FAILURE() << format(p);
     return run;
   }
-  void expect_equal(const RunFile& run, const std::string& name) {
+  // How far the latents are from the pipeline's; `about` gets what the video says of itself.
+  double apart(const RunFile& run, const std::string& name, json* about = nullptr) {
+    fs::remove_all(folder_ / "film");
     JobContext context(test::runtime(), run, run.jobs.at(0), true);
     run_generate(context);
+    if (about) *about = json::parse(std::ifstream(folder_ / "film" / "videos" / "000.json"));
+    return test::difference(
+        read_tensors(folder_ / "film" / "videos" / "000.latents.safetensors").at("latent"),
+        test::Oracle("wan_pipeline.safetensors", name).exact("latent"));
+  }
+  void expect_equal(const RunFile& run, const std::string& name, json* about = nullptr) {
+    const double latents = apart(run, name, about);
     const test::Oracle oracle("wan_pipeline.safetensors", name);
     const auto videos = folder_ / "film" / "videos";
-    const double latents = test::difference(read_tensors(videos / "000.latents.safetensors").at("latent"),
-                                            oracle.exact("latent"));
     EXPECT_LT(latents, 1e-4);
     const at::Tensor frames = oracle.exact("frames");
     for (int64_t i = 0; i < 3; ++i) {
@@ -98,6 +106,58 @@ TEST_F(PublishedWan, MakesTheVideoOfDiffusersFromAPicture) {
   const auto want = test::Oracle("wan_pipeline.safetensors", "i2v").exact("image")[0];
   EXPECT_LT(test::difference(encoder(picture), want), 1e-5);
   expect_equal(run, "i2v");
+}
+
+// Timesteps are 999, 900, 750 and 500. The boundary is the folder's, 0.875: two for each expert.
+TEST_F(PublishedWan, MakesTheVideoOfTwoExpertsFromAPrompt) {
+  const auto run_with = [&](const std::string& more) {
+    return read("wan_t2v", 2, "", more, 8, "wan_a14b_t2v");
+  };
+  for (const char* resident : {"resident_experts = 2\n", "resident_experts = 1\n"}) {
+    json about;
+    expect_equal(run_with(std::string("guidance_2 = 4.5\n") + resident), "a14b_t2v", &about);
+    EXPECT_EQ(about.at("nfe"), 4);
+    EXPECT_EQ(about.at("model_calls"), 8);
+    EXPECT_NE(about.at("weights").at("model"), about.at("weights").at("model_2"));
+  }
+  json about;
+  EXPECT_GT(apart(run_with("guidance_2 = 1.0\n"), "a14b_t2v", &about), 1e-3);
+  EXPECT_EQ(about.at("model_calls"), 6) << "the second expert's steps without guidance";
+  EXPECT_GT(apart(run_with("guidance_2 = 4.5\nboundary = 0.95\n"), "a14b_t2v"), 1e-3);
+}
+
+// Without CLIP. The boundary, 0.9, is a timestep: it is the first expert's.
+TEST_F(PublishedWan, MakesTheVideoOfTwoExpertsFromAPicture) {
+  const auto run_with = [&](const std::string& more) {
+    return read("wan_t2v", 8, "",
+                fmt::format("image = '{}'\n", (published("wan_i2v") / "first.png").string()) + more, 512,
+                "wan_a14b_i2v");
+  };
+  expect_equal(run_with(""), "a14b_i2v");
+  EXPECT_GT(apart(run_with("boundary = 0.901\n"), "a14b_i2v"), 1e-3);
+}
+
+// Wan 2.2's 5B: a timestep for each frame, the picture's 0 (expand_timesteps).
+TEST_F(PublishedWan, MakesTheVideoOfFramesThatAreGiven) {
+  expect_equal(read("wan_t2v", 2, "",
+                    fmt::format("image = '{}'\n", (published("wan_i2v") / "first.png").string()), 512),
+               "ti2v");
+}
+
+TEST_F(PublishedWan, SaysWhatASecondExpertLacks) {
+  const auto said = [&](const std::string& more) -> std::string {
+    const auto run = read("wan_t2v", 2, "", more, 8);
+    JobContext context(test::runtime(), run, run.jobs.at(0), true);
+    try {
+      run_generate(context);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(said("guidance_2 = 4.0\n"), testing::HasSubstr("give its weights_2"));
+  const std::string low = (published("wan_a14b_t2v") / "transformer_2").string();
+  EXPECT_THAT(said("weights_2 = '" + low + "'\n"), testing::HasSubstr("set boundary, Wan 2.2 has 0.875"));
 }
 
 }  // namespace

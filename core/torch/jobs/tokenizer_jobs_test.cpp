@@ -8,6 +8,7 @@
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/jit/api/module.h>
 
 #include "core/torch/context/instances.hpp"
 #include "core/torch/context/noise.hpp"
@@ -226,7 +227,14 @@ TEST(TokenizerTuning, OfADiscreteTokenizerReachesTheEncoder) {
   for (const auto& [name, t] : before) EXPECT_GT(worst(t, after.at(name)), 0) << name;
 }
 
-// Of two clips the covariances have rank one, u u^T and v v^T, and tr (S1^1/2 S2 S1^1/2)^1/2 is |u . v|.
+// Of two vectors each the covariances have rank one, u u^T and v v^T, and tr (S1^1/2 S2 S1^1/2)^1/2 is |u .
+// v|.
+double distance_of_pairs(const std::vector<Tensor>& seen, const std::vector<Tensor>& made) {
+  const Tensor u = (seen[0] - seen[1]) / std::sqrt(2.), v = (made[0] - made[1]) / std::sqrt(2.),
+               apart = (seen[0] + seen[1] - made[0] - made[1]) / 2;
+  return (apart.square().sum() + u.square().sum() + v.square().sum() - 2 * u.dot(v).abs()).item<double>();
+}
+
 TEST(TokenizerTuning, ReportsTheFrechetDistanceOfAFeatureModel) {
   const std::string features =
       "features = { use = 'clip-vision', hidden_size = 8, intermediate_size = 12, num_hidden_layers = 2, "
@@ -250,15 +258,64 @@ TEST(TokenizerTuning, ReportsTheFrechetDistanceOfAFeatureModel) {
     seen.push_back(of(video));
     made.push_back(of(network->decode(network->encode(video)).clamp(-1, 1)));
   }
-  const Tensor u = (seen[0] - seen[1]) / std::sqrt(2.), v = (made[0] - made[1]) / std::sqrt(2.),
-               apart = (seen[0] + seen[1] - made[0] - made[1]) / 2;
-  const double want =
-      (apart.square().sum() + u.square().sum() + v.square().sum() - 2 * u.dot(v).abs()).item<double>();
+  const double want = distance_of_pairs(seen, made);
   EXPECT_GT(want, 1e-3);
   expect_near(summary, "frechet_distance", want, 1e-3);
   EXPECT_THAT(failure(*training(features)), HasSubstr("say where its weights are: features_weights"));
   EXPECT_THAT(failure(*training("features = 'minilm'\nfeatures_weights = 'x'\n")),
               HasSubstr("reads neither 'video' nor an 'image'"));
+}
+
+// The mean and the mean square of each channel, by a script with the arguments of the FVD's I3D.
+constexpr const char* kScript = R"(
+def forward(self, x: Tensor, rescale: bool = True, resize: bool = False, return_features: bool = False):
+    assert not rescale and resize and return_features
+    return torch.cat([x.mean([2, 3, 4]), x.square().mean([2, 3, 4])], dim=1)
+)";
+
+TEST(TokenizerTuning, ReportsTheFrechetDistanceOfAScript) {
+  const auto run = training("features_weights = 'FOLDER/i3d.pt'\n");
+  torch::jit::Module script("of_a_test");
+  script.define(kScript);
+  script.save((run->folder() / "i3d.pt").string());
+  const json summary = trained(*run);
+  const at::NoGradGuard off;
+  const auto network = run->network("tokenizer", "tokenizer");
+  network->load(run->of("tokenizer") / "weights.safetensors");
+  std::vector<Tensor> seen, made;
+  for (const char* key : {"a", "c"}) {
+    const auto of = [](const Tensor& x) {
+      return at::cat({x.mean({0, 2, 3, 4}), x.square().mean({0, 2, 3, 4})}).to(at::kDouble);
+    };
+    const Tensor video = clip(key).narrow(1, 0, kFrames).unsqueeze(0);
+    seen.push_back(of(video));
+    made.push_back(of(network->decode(network->encode(video)).clamp(-1, 1)));
+  }
+  const double want = distance_of_pairs(seen, made);
+  EXPECT_GT(want, 1e-3);
+  expect_near(summary, "frechet_distance", want, 1e-3);
+}
+
+TEST(TokenizerTuning, SaysWhatAFeatureScriptLacks) {
+  const auto with = [](const std::string& text, const std::string& more = "") {
+    const auto run = training("features_weights = 'FOLDER/i3d.pt'\n" + more);
+    if (text.empty()) {
+      std::ofstream(run->folder() / "i3d.pt") << "no archive";
+    } else {
+      torch::jit::Module script("of_a_test");
+      script.define(text);
+      script.save((run->folder() / "i3d.pt").string());
+    }
+    return failure(*run);
+  };
+  EXPECT_THAT(with(""), HasSubstr("is no TorchScript that libtorch reads"));
+  EXPECT_THAT(with("def forward(self, x: Tensor):\n    return x\n"),
+              HasSubstr("must return a tensor [B, D]"));
+  EXPECT_THAT(with("def forward(self, x: Tensor):\n    return x.view([2])\n"),
+              HasSubstr("its forward fails on a video [1, 3, 9, 16, 32]"));
+  EXPECT_THAT(with(kScript, "features = { use = 'clip-vision' }\n"), HasSubstr("take `features` away"));
+  EXPECT_THAT(failure(*training("features_weights = 'FOLDER/x.safetensors'\n")),
+              HasSubstr("are of no model"));
 }
 
 TEST(TokenizerTuning, OfCodesRefusesADivergence) {

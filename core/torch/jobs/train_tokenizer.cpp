@@ -47,7 +47,7 @@ class TokenizerTraining {
         network_(context.open_slot("tokenizer"), context.spec().component("tokenizer")->options,
                  {.seed = seed_, .device = device_, .dtype = parallel_.parameter_dtype()}, parallel_.links()),
         objective_(context, network_, o) {
-    if (context.spec().component("features")) features_.emplace(context);
+    if (context.spec().component("features") || !o.features_weights.empty()) features_.emplace(context);
     if (context.spec().component("critic")) critic_.emplace(context, network_, parallel_, o, device_);
     find_clips();
   }
@@ -93,7 +93,7 @@ class TokenizerTraining {
     if (principal && !options_.weights.empty())
       raise(KINORA_INVALID,
             "{}: start = \"principal\" and weights = \"{}\" are two beginnings; take one away",
-            context_.spec().name, options_.weights);
+            context_.spec().name, options_.weights.front().string());
     if (!options_.weights.empty())
       start_from(context_, network_, options_.weights, options_.partial, parallel_.rank() == 0);
     if (principal) network_.fit(starting_crops());
@@ -182,11 +182,12 @@ class TokenizerTraining {
 }  // namespace
 
 void write_strip(JobContext& context, const at::Tensor& frames, int64_t count,
-                 const std::filesystem::path& file) {
+                 const std::filesystem::path& file, const std::string& comment) {
   const int64_t n = std::min(count, frames.size(0));
   const at::Tensor at = at::linspace(0, static_cast<double>(frames.size(0) - 1), n).round().to(at::kLong);
   Sample sample("strip");
   set_frames(sample, frames.index_select(0, at));
+  if (!comment.empty()) sample.set("comment", comment);
   const OneStage write(context.runtime(), "video.write", json{{"format", "png"}});
   const Sample made = write(sample);
   const auto bytes = *made.bytes("png");

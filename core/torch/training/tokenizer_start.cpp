@@ -14,7 +14,7 @@ constexpr const char* kTable = "weights.txt";
 
 }  // namespace
 
-void start_from(JobContext& context, Network& tokenizer, const std::filesystem::path& weights, bool partial,
+void start_from(JobContext& context, Network& tokenizer, const WeightsPaths& weights, bool partial,
                 bool writes) {
   if (!partial) return tokenizer.load(weights);
   auto& chain = tokenizer.chain();
@@ -23,7 +23,7 @@ void start_from(JobContext& context, Network& tokenizer, const std::filesystem::
       load_partially(chain.parameters(), chain.leaves(), file.names(), file.find(),
                      {.seed = static_cast<uint64_t>(context.run().seed), .name_in_file = {}});
   if (writes) or_throw(write_file_atomically(context.folder() / kTable, report.text() + "\n"));
-  log_info("{}: of {}: {}", context.spec().name, weights.string(), report.text());
+  log_info("{}: of {}: {}", context.spec().name, weights.back().string(), report.text());
 }
 
 std::string start_counts(const JobContext& context) {

@@ -114,7 +114,9 @@ void Trainer::save_weights() {
   };
   if (const auto* lora = chain.lora()) {
     const auto pairs = network_.adapter();
-    if (writes) write_adapter(context_.folder() / "adapter", *lora, pairs, options_.weights);
+    if (writes)
+      write_adapter(context_.folder() / "adapter", *lora, pairs,
+                    options_.weights.empty() ? "" : options_.weights.back().string());
   }
   write("weights.safetensors", assemble(chain.parameters(), chain.leaves()));
   for (size_t i = 0; i < averages_.size(); ++i) {

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "core/jobs/paths_option.hpp"
 #include "core/torch/media/clip_image.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
@@ -12,6 +13,26 @@
 namespace kinora::core {
 
 ReconstructionFeatures::ReconstructionFeatures(const JobContext& context) {
+  const auto& job = context.spec();
+  const auto weights = weights_in(job.options, "features_weights");
+  const bool is_script = weights.size() == 1 && ScriptModel::is_one(weights[0]);
+  if (is_script && job.component("features"))
+    raise(KINORA_INVALID, "job '{}': {} is a model of its own; take `features` away", job.name,
+          weights[0].string());
+  if (!is_script && !job.component("features"))
+    raise(KINORA_INVALID,
+          "job '{}': features_weights = {} are of no model; give one, features = \"clip-vision\", or a "
+          "TorchScript file (.pt, .jit)",
+          job.name, weights.back().string());
+  if (is_script) {
+    script_ = std::make_unique<ScriptModel>(weights[0]);
+    id_ = weights[0].string();
+  } else {
+    open_network(context);
+  }
+}
+
+void ReconstructionFeatures::open_network(const JobContext& context) {
   const auto& job = context.spec();
   const auto& use = *job.component("features");
   const auto component = context.open(use);
@@ -27,7 +48,7 @@ ReconstructionFeatures::ReconstructionFeatures(const JobContext& context) {
             id_);
     image_size_ = options.at("image_size").get<int64_t>();
   }
-  const auto weights = job.options.at("features_weights").get<std::string>();
+  const auto weights = weights_in(job.options, "features_weights");
   if (weights.empty())
     raise(KINORA_INVALID,
           "job '{}' has a feature model; say where its weights are: features_weights = \"FILE or FOLDER\"",
@@ -37,6 +58,7 @@ ReconstructionFeatures::ReconstructionFeatures(const JobContext& context) {
 }
 
 at::Tensor ReconstructionFeatures::of(const at::Tensor& video) {
+  if (script_) return (*script_)(video.to(at::kFloat));
   NamedTensors in{{"video", video.to(at::kFloat)}};
   if (image_size_ > 0) {
     std::vector<at::Tensor> images;

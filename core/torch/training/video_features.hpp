@@ -5,6 +5,7 @@
 #include "core/run/job.hpp"
 #include "core/torch/context/network.hpp"
 #include "core/torch/training/perceptual.hpp"
+#include "core/torch/training/script_model.hpp"
 
 namespace kinora::core {
 
@@ -12,8 +13,9 @@ namespace kinora::core {
 // CLIP's.
 class ReconstructionFeatures {
  public:
-  // The model in the job's slot `features`, with the weights in its option features_weights. Throws
-  // Error(KINORA_INVALID) if it reads neither `video` nor `image`.
+  // The model in the job's slot `features`, with the weights in its option features_weights; without the slot
+  // the TorchScript that the option names. Throws Error(KINORA_INVALID) if it reads neither `video` nor
+  // `image`.
   explicit ReconstructionFeatures(const JobContext&);
   // Both [1, 3, T, H, W] in [-1, 1].
   void add(const at::Tensor& video, const at::Tensor& made);
@@ -21,11 +23,13 @@ class ReconstructionFeatures {
   std::optional<double> distance() const;
 
  private:
+  void open_network(const JobContext&);
   // [1, D]: the model's first output [B, D]; the mean over frames of a model of images.
   at::Tensor of(const at::Tensor& video);
   std::string id_;
-  int64_t image_size_ = 0;  // 0: it reads videos
-  std::unique_ptr<Network> network_;
+  int64_t image_size_ = 0;            // 0: it reads videos
+  std::unique_ptr<Network> network_;  // one of these two
+  std::unique_ptr<ScriptModel> script_;
   FeatureStatistics originals_, made_;
 };
 

@@ -106,48 +106,66 @@ std::map<std::string, const SafeTensor*> renamed(
   return out;
 }
 
-PublishedWeights::PublishedWeights(const std::filesystem::path& given, const Component& c,
-                                   const Parameters& parameters) {
-  if (is_jit(given)) {
-    read_archives(given, c, parameters);
-    return;
-  }
-  file_ = or_throw(Safetensors::open(published_part(given, *c.spec)));
-  layout_ = layout_of(c, file_.names(), names_of(parameters));
-  tensors_ = renamed(file_, [this](const std::string& name) { return layout_.ours(name); });
-}
+namespace {
 
-void PublishedWeights::read_archives(const std::filesystem::path& given, const Component& c,
-                                     const Parameters& parameters) {
+using Sources = std::map<std::string, std::function<at::Tensor()>>;
+
+Sources archives_in(const std::filesystem::path& given, const Component& c, const Parameters& parameters) {
   const auto ours = names_of(parameters);
   const NamedTensors all = read_jit(given);
   std::vector<std::string> names, left;
   for (const auto& [name, t] : all) names.push_back(name);
-  layout_ = layout_of(c, names, ours);
+  const Layout layout = layout_of(c, names, ours);
+  Sources out;
   for (const auto& [name, t] : all) {
-    const std::string to = layout_.ours(name);
+    const std::string to = layout.ours(name);
     if (!ours.count(to))
       left.push_back(name);
-    else if (!archives_.emplace(to, t).second)
+    else if (!out.emplace(to, [t = t] { return t; }).second)
       raise(KINORA_DATA, "{}: two tensors would be called '{}'", given.string(), to);
   }
   if (!left.empty())
     log_warn("{}: {} of {} tensors are no parameters of {} and are left out, the first of them '{}'",
              given.string(), left.size(), all.size(), c.spec->id, left[0]);
+  return out;
+}
+
+// The tensors point into the file, which its sources share.
+Sources tensors_in(const std::filesystem::path& given, const Component& c, const Parameters& parameters) {
+  const auto file =
+      std::make_shared<const Safetensors>(or_throw(Safetensors::open(published_part(given, *c.spec))));
+  const Layout layout = layout_of(c, file->names(), names_of(parameters));
+  Sources out;
+  for (const auto& [name, t] : renamed(*file, [&](const std::string& n) { return layout.ours(n); }))
+    out.emplace(name, [file, t = t] { return as_tensor(*file, *t); });
+  return out;
+}
+
+}  // namespace
+
+PublishedWeights::PublishedWeights(const std::vector<std::filesystem::path>& given, const Component& c,
+                                   const Parameters& parameters) {
+  for (const auto& path : given) {
+    Sources later = is_jit(path) ? archives_in(path, c, parameters) : tensors_in(path, c, parameters);
+    const size_t size = later.size();
+    later.merge(sources_);  // what both have stays behind
+    if (!sources_.empty())
+      log_info("{}: {} of its {} tensors take the place of earlier files'", path.string(), sources_.size(),
+               size);
+    sources_ = std::move(later);
+  }
 }
 
 std::vector<std::string> PublishedWeights::names() const {
   std::vector<std::string> out;
-  for (const auto& [name, t] : tensors_) out.push_back(name);
-  for (const auto& [name, t] : archives_) out.push_back(name);
+  for (const auto& [name, source] : sources_) out.push_back(name);
   return out;
 }
 
 Find PublishedWeights::find() const {
   return [this](const std::string& name) {
-    if (const auto found = archives_.find(name); found != archives_.end()) return found->second;
-    const auto it = tensors_.find(name);
-    return it == tensors_.end() ? at::Tensor() : as_tensor(file_, *it->second);
+    const auto it = sources_.find(name);
+    return it == sources_.end() ? at::Tensor() : it->second();
   };
 }
 

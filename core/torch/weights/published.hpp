@@ -2,6 +2,7 @@
 // another layout's.
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -44,24 +45,21 @@ Layout layout_called(const Component& component, const std::string& name,
 Layout layout_of(const Component& component, const std::vector<std::string>& names,
                  const std::set<std::string>& parameters, size_t* fits = nullptr);
 
-// An open file whose tensors are called as the component calls them.
+// Open files whose tensors are called as the component calls them. Of a tensor that several of them have, the
+// last one's counts.
 class PublishedWeights {
  public:
-  // The part of a pipeline's folder that fits the component is found, the layout too. Of TorchScript archives
-  // (jit_weights.hpp) what no parameter is called after is left out, with a warning: NVIDIA's tokenizers hold
-  // resamplers that they do not use. Throws kinora::Error.
-  PublishedWeights(const std::filesystem::path& given, const Component& component,
+  // The part of a pipeline's folder that fits the component is found, the layout of each file too. Of
+  // TorchScript archives (jit_weights.hpp) what no parameter is called after is left out, with a warning:
+  // NVIDIA's tokenizers hold resamplers that they do not use. Throws kinora::Error.
+  PublishedWeights(const std::vector<std::filesystem::path>& given, const Component& component,
                    const Parameters& parameters);
-  const Layout& layout() const { return layout_; }
   std::vector<std::string> names() const;
   Find find() const;  // outlived by this
 
  private:
-  void read_archives(const std::filesystem::path&, const Component&, const Parameters&);
-  Safetensors file_;
-  Layout layout_;
-  std::map<std::string, at::Tensor> archives_;
-  std::map<std::string, const SafeTensor*> tensors_;
+  using Sources = std::map<std::string, std::function<at::Tensor()>>;
+  Sources sources_;
 };
 
 // Tensors of a file by the names that `ours` gives them, "" dropping one. Throws kinora::Error(KINORA_DATA)

@@ -253,7 +253,8 @@ TEST_F(Published, APipelineGivesTheFolderThatFits) {
   EXPECT_EQ(published_part(folder_ / "vae", spec_), folder_ / "vae");
   EXPECT_EQ(read_config(folder_, spec_), json({{"layers", 3}}));
   fs::create_directories(folder_ / "transformer_2");
-  EXPECT_THAT(refused(folder_, folder_ / "out.safetensors"), HasSubstr("name one of the two folders"));
+  EXPECT_THAT(refused(folder_, folder_ / "out.safetensors"),
+              HasSubstr("transformer for high noise and transformer_2 for low noise"));
   EXPECT_EQ(published_part(folder_, tokenizer), folder_ / "vae");
   fs::remove_all(folder_ / "transformer_2");
   fs::remove_all(folder_ / "transformer");
@@ -261,6 +262,46 @@ TEST_F(Published, APipelineGivesTheFolderThatFits) {
               HasSubstr("has no transformer or unet for model/small; it has: text_encoder, vae"));
   EXPECT_THAT(refused(folder_, folder_ / "out.safetensors", json::object(), false),
               HasSubstr("is a whole pipeline"));
+}
+
+// Each file under names of its own; what a later one has too, it takes the place of.
+TEST_F(Published, WeightsOfSeveralFilesGoOverEachOther) {
+  const auto whole = original();
+  NamedTensors first, second{{"head.weight", at::full({4, 4}, 7.0)}};
+  for (const auto& [name, t] : whole)
+    (name.find("blocks.1.") == name.npos
+         ? first
+         : second)[name.find("blocks.1.") == name.npos ? name : from_original(name)] = t;
+  write_tensors(folder_ / "first.safetensors", first);
+  write_tensors(folder_ / "second.safetensors", second);
+  const auto values_after = [&](const std::vector<fs::path>& files) {
+    const auto net = network();
+    net->load(files);
+    return assemble(net->chain().parameters(), net->chain().leaves());
+  };
+  const auto both = values_after({folder_ / "first.safetensors", folder_ / "second.safetensors"});
+  for (const auto& [name, t] : both)
+    EXPECT_TRUE(at::equal(t, name == "head.weight" ? at::full({4, 4}, 7.0, at::kDouble)
+                                                   : whole.at(to_original(name)).to(at::kDouble)))
+        << name;
+  const auto turned = values_after({folder_ / "second.safetensors", folder_ / "first.safetensors"});
+  EXPECT_TRUE(at::equal(turned.at("head.weight"), whole.at("net.head.weight").to(at::kDouble)));
+}
+
+TEST_F(Published, WeightsOfSeveralFilesSayWhatIsMissing) {
+  write_tensors(folder_ / "first.safetensors", {{"blocks.0.norm2.weight", at::ones({4})},
+                                                {"blocks.0.norm3.weight", at::ones({4})},
+                                                {"blocks.1.norm2.weight", at::ones({4})},
+                                                {"blocks.1.norm3.weight", at::ones({4})}});
+  write_tensors(folder_ / "second.safetensors", {{"haed.weight", at::ones({4, 4})}});
+  try {
+    network()->load({folder_ / "first.safetensors", folder_ / "second.safetensors"});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(),
+                AllOf(HasSubstr("first.safetensors, "), HasSubstr("second.safetensors together do not fit"),
+                      HasSubstr("1 missing: 'head.weight', did you mean 'haed.weight'?")));
+  }
 }
 
 }  // namespace

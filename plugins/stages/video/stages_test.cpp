@@ -223,6 +223,32 @@ TEST(VideoWrite, AVideoHasTheFramesInTheirOrderAtTheRate) {
   }
 }
 
+TEST(VideoWrite, PicturesAndAnimationsSayTheCommentAndKeepTheirPixels) {
+  const std::string comment = R"({"prompt":"K\u00e4se & <b>","n":1})";
+  const auto text_of = [](const Sample& s, const char* field) {
+    const auto bytes = *s.bytes(field);
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  Sample in = with_frames();
+  in.set("comment", comment);
+  const core::OneStage png(runtime(), "video.write", {{"format", "png"}});
+  const Sample plain = png(with_frames()), said = png(in);
+  const std::string chunk =
+      text_of(said, "png").substr(33, text_of(said, "png").size() - text_of(plain, "png").size());
+  EXPECT_EQ(chunk.substr(4, 16), std::string("iTXtComment\0\0\0\0\0", 16));
+  EXPECT_EQ(chunk.substr(20, chunk.size() - 24), comment);
+  Probe probe;
+  EXPECT_EQ(decoded_rgb(said, "png", probe), decoded_rgb(plain, "png", probe));
+  const core::OneStage webp(runtime(), "video.write", {{"format", "webp"}});
+  const std::string animation = text_of(webp(in), "webp");
+  EXPECT_THAT(animation, ::testing::HasSubstr(R"("n":1})"));
+  EXPECT_THAT(animation, ::testing::HasSubstr("&amp; &lt;b&gt;"));
+  EXPECT_EQ(animation[20] & 4, 4) << "the header says that there is XMP";
+  uint32_t size = 0;
+  std::memcpy(&size, animation.data() + 4, 4);
+  EXPECT_EQ(size + 8, animation.size());
+}
+
 TEST(VideoWrite, APictureHasTheFramesSideBySide) {
   const core::OneStage write(runtime(), "video.write", {{"format", "png"}});
   Probe probe;

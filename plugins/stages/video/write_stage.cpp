@@ -1,6 +1,7 @@
 // stage/video.write: the tensor "frames" as a video or a picture.
 #include <cmath>
 
+#include "comment.hpp"
 #include "encoder.hpp"
 #include "image.hpp"
 #include "kinora/plugin.hpp"
@@ -24,7 +25,7 @@ class VideoWrite final : public Stage {
     d.option("crf", &Options::crf).range(0, 51).help("H.264 quality, lower is better");
     d.option("preset", &Options::preset).help("x264's");
     d.option("quality", &Options::quality).range(1, 100).help("of jpeg and webp");
-    d.input("frames", "[T, H, W, 3]", "uint8", "beside the sample; field comment goes into the video's metadata");
+    d.input("frames", "[T, H, W, 3]", "uint8", "beside the sample; field comment goes into the metadata of mp4, webp and png");
   }
   explicit VideoWrite(const Options& o) : options_(o) {}
 
@@ -36,9 +37,9 @@ class VideoWrite final : public Stage {
       if (options_.format == "mp4") {
         in.set("mp4", video(in, *frames, run));
       } else if (options_.format == "webp") {
-        in.set("webp", animation(*frames, run));
+        in.set("webp", animation(in, *frames, run));
       } else {
-        in.set(options_.format == "jpeg" ? "jpg" : "png", picture(*frames));
+        in.set(options_.format == "jpeg" ? "jpg" : "png", picture(in, *frames));
       }
     });
     in.remove("frames");
@@ -65,23 +66,27 @@ class VideoWrite final : public Stage {
     return encoder.finish();
   }
 
-  std::vector<uint8_t> animation(const kinora_dl_tensor& t, const Run& run) const {
+  std::vector<uint8_t> animation(const Sample& in, const kinora_dl_tensor& t, const Run& run) const {
     WebpWriter writer(static_cast<int>(t.shape[2]), static_cast<int>(t.shape[1]), rate(), static_cast<int>(options_.quality));
     for (int64_t i = 0; i < t.shape[0]; ++i) {
       run.check_cancelled();
       writer.write_rgb(pixels(t) + i * t.shape[1] * t.shape[2] * 3);
     }
-    return writer.finish();
+    const auto comment = in.text("comment");
+    const auto width = static_cast<int>(t.shape[2]), height = static_cast<int>(t.shape[1]);
+    return comment ? webp_with_comment(writer.finish(), *comment, width, height) : writer.finish();
   }
 
   // The frames from left to right in one row.
-  std::vector<uint8_t> picture(const kinora_dl_tensor& t) const {
+  std::vector<uint8_t> picture(const Sample& in, const kinora_dl_tensor& t) const {
     const int64_t n = t.shape[0], h = t.shape[1], row = t.shape[2] * 3;
     std::vector<uint8_t> sheet(static_cast<size_t>(n * h * row));
     for (int64_t i = 0; i < n; ++i)
       for (int64_t y = 0; y < h; ++y)
         std::copy_n(pixels(t) + (i * h + y) * row, row, sheet.data() + (y * n + i) * row);
-    return encode_image(sheet.data(), static_cast<int>(h), static_cast<int>(t.shape[2] * n), options_.format, static_cast<int>(options_.quality));
+    auto made = encode_image(sheet.data(), static_cast<int>(h), static_cast<int>(t.shape[2] * n), options_.format, static_cast<int>(options_.quality));
+    const auto comment = in.text("comment");
+    return comment && options_.format == "png" ? png_with_comment(std::move(made), *comment) : made;
   }
 
   Options options_;

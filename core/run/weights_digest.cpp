@@ -1,0 +1,66 @@
+#include "core/run/weights_digest.hpp"
+
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "core/io/atomic_file.hpp"
+#include "core/io/safetensors.hpp"
+#include "core/log.hpp"
+#include "core/run/apply_published.hpp"
+#include "core/run/digest.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// A file that is damaged or of another form is none: it is made again.
+json read_kept(const fs::path& file) {
+  std::ifstream in(file);
+  json value = json::parse(in, nullptr, false);
+  return value.is_object() ? value : json::object();
+}
+
+std::string digest_of(const fs::path& file, const fs::path& kept) {
+  const fs::path path = fs::weakly_canonical(file);
+  const json state{{"bytes", fs::file_size(path)},
+                   {"changed", fs::last_write_time(path).time_since_epoch().count()}};
+  json all = read_kept(kept);
+  if (const auto it = all.find(path.string());
+      it != all.end() && it->is_object() && it->value("state", json()) == state)
+    if (const auto digest = it->value("sha256", json()); digest.is_string()) return digest;
+  if (state["bytes"] > 1'000'000'000) log_info("{}: computing its digest, once", path.string());
+  const std::string digest = sha256_of_file(path);
+  all[path.string()] = {{"state", state}, {"sha256", digest}};
+  if (const auto status = write_file_atomically(kept, all.dump(1) + "\n"); !status)
+    log_warn("{}", status.failure().message);
+  return digest;
+}
+
+}  // namespace
+
+std::vector<fs::path> weights_files(const std::vector<fs::path>& given, const ComponentSpec& component) {
+  std::vector<fs::path> out;
+  for (const auto& path : given) {
+    if (fs::exists(path / "encoder.jit")) {
+      for (const char* half : {"encoder.jit", "decoder.jit"}) out.push_back(path / half);
+    } else if (path.extension() == ".jit") {
+      out.push_back(path);
+    } else {
+      const auto files = or_throw(Safetensors::open(published_part(path, component))).files();
+      out.insert(out.end(), files.begin(), files.end());
+    }
+  }
+  return out;
+}
+
+std::string weights_digest(const std::vector<fs::path>& files, const fs::path& kept) {
+  if (files.size() == 1) return "sha256:" + digest_of(files[0], kept);
+  std::string lines;
+  for (const auto& file : files) lines += digest_of(file, kept) + "  " + file.filename().string() + "\n";
+  return "sha256:" + sha256(lines);
+}
+
+}  // namespace kinora::core

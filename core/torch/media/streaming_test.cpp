@@ -1,0 +1,144 @@
+// Long videos through a tokenizer: the whole's numbers, and memory that does not grow with the length.
+#include "core/torch/media/streaming.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <unordered_map>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/CPUAllocator.h>
+#include <gtest/gtest.h>
+
+#include "core/torch/media/clips.hpp"
+#include "tests/support/oracle.hpp"
+#include "tests/support/run_file.hpp"
+
+namespace kinora::core {
+namespace {
+
+constexpr int64_t kH = 16, kW = 24;
+
+std::unique_ptr<Network> tokenizer(const std::string& id, const json& options) {
+  static std::vector<std::unique_ptr<Options>> kept;  // a network's outlive it
+  const auto component = or_throw(test::runtime().registry().open(id));
+  kept.push_back(std::make_unique<Options>(or_throw(Options::make(*component.spec, options))));
+  auto made = std::make_unique<Network>(component, *kept.back(), ChainOptions{});
+  for (auto& leaf : made->chain().leaves())
+    leaf.tensor.detach().copy_(test::numbers(leaf.name, leaf.tensor.sizes()).mul(0.3));
+  return made;
+}
+std::unique_ptr<Network> wan(const json& more = json::object()) {
+  json options = {{"base_dim", 4},
+                  {"z_dim", 2},
+                  {"dim_mult", {1, 1, 1, 1}},
+                  {"num_res_blocks", 1},
+                  {"latents_mean", {0.3, -0.2}},
+                  {"latents_std", {1.5, 0.5}}};
+  options.update(more);
+  return tokenizer("tokenizer/wan", options);
+}
+
+at::Tensor film(int64_t frames) {
+  return test::numbers("film", {1, 3, frames, kH, kW}).to(at::kFloat).mul(0.5);
+}
+
+TEST(Streaming, IsTheWholeBitForBit) {
+  const at::NoGradGuard off;
+  const auto net = wan();
+  const at::Tensor video = film(13), whole = net->encode(video);
+  const at::Tensor latent =
+      encode_video(*net, 13, [&](int64_t first, int64_t n) { return video.narrow(2, first, n); });
+  EXPECT_TRUE(at::equal(latent, whole));
+  EXPECT_TRUE(at::equal(decode_frames(*net, latent, at::kCPU), frames_of(net->decode(latent))));
+  EXPECT_GT(latent.std().item<double>(), 1e-3);
+}
+
+// Cosmos' decoder attends to every frame before; tiles in time are for whole clips.
+TEST(Streaming, TakesTheWholeWhereAStreamWouldNotHelp) {
+  const at::NoGradGuard off;
+  const auto cosmos = tokenizer("tokenizer/cosmos", {{"latent_channels", 2},
+                                                     {"encoder_block_out_channels", {4, 8, 8}},
+                                                     {"decode_block_out_channels", {4, 8, 8}}});
+  EXPECT_EQ(cosmos->open_stream(true), nullptr);
+  const auto tiled = wan({{"tile_frames", 8}});
+  EXPECT_EQ(tiled->open_stream(false), nullptr);
+  const at::Tensor video = film(17);
+  EXPECT_TRUE(
+      at::equal(encode_video(*tiled, 17, [&](int64_t first, int64_t n) { return video.narrow(2, first, n); }),
+                tiled->encode(video)));
+}
+
+// Counts the bytes of tensors. A block is its own context: oneDNN's scratch memory asks for that.
+class Metered final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t n) override {
+    if (n == 0) return {nullptr, nullptr, drop, c10::Device(c10::kCPU)};
+    void* data = std::aligned_alloc(64, (n + 63) / 64 * 64);
+    const std::lock_guard lock(mutex);
+    sizes[data] = static_cast<int64_t>(n);
+    live += static_cast<int64_t>(n);
+    peak = std::max(peak, live);
+    return {data, data, drop, c10::Device(c10::kCPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return drop; }
+  void copy_data(void* to, const void* from, size_t n) const override { std::memcpy(to, from, n); }
+  static inline int64_t live = 0, peak = 0;
+
+ private:
+  static void drop(void* data) {
+    if (!data) return;
+    const std::lock_guard lock(mutex);
+    live -= sizes.at(data);
+    sizes.erase(data);
+    std::free(data);
+  }
+  static inline std::mutex mutex;
+  static inline std::unordered_map<void*, int64_t> sizes;
+};
+
+// The most that lived during f, beside its result.
+template <class F>
+int64_t extra(F f) {
+  static auto* const meter = new Metered;  // tensors that it made may outlive every test
+  static const bool once = (c10::SetCPUAllocator(meter, 1), true);
+  (void)once;
+  const int64_t before = Metered::live;
+  Metered::peak = before;
+  const at::Tensor result = f();
+  return Metered::peak - before - static_cast<int64_t>(result.nbytes());
+}
+
+// What grows is the result: 3 bytes a pixel, or the latent, twice for a moment as its pieces are joined.
+TEST(Streaming, NeedsMemoryThatDoesNotGrowWithTheLength) {
+  const at::NoGradGuard off;
+  const auto net = wan();
+  const auto frames_at = [](int64_t, int64_t n) { return at::zeros({1, 3, n, kH, kW}); };
+  const auto encoding = [&](int64_t latents) {
+    return extra([&] { return encode_video(*net, 1 + 4 * (latents - 1), frames_at); }) -
+           2 * latents * (kH / 8) * (kW / 8) * 4;
+  };
+  const auto decoding = [&](int64_t latents) {
+    const at::Tensor latent = test::numbers("code", {1, 2, latents, kH / 8, kW / 8}).to(at::kFloat);
+    return extra([&] { return decode_frames(*net, latent, at::kCPU); });
+  };
+  const auto whole = [&](int64_t latents) {
+    const at::Tensor latent = test::numbers("code", {1, 2, latents, kH / 8, kW / 8}).to(at::kFloat);
+    return extra([&] { return frames_of(net->decode(latent)); });
+  };
+  const int64_t short_in = encoding(5), long_in = encoding(60), short_out = decoding(5),
+                long_out = decoding(60);
+  std::printf(
+      "          beside the result, 5 and 60 latent frames: encoding %ld and %ld bytes, decoding %ld and "
+      "%ld, "
+      "as a whole %ld and %ld\n",
+      short_in, long_in, short_out, long_out, whole(5), whole(60));
+  EXPECT_GT(short_out, 0);
+  EXPECT_LE(long_in, short_in + 60 * 64) << "64 bytes a block of the allocator";
+  EXPECT_LE(long_out, short_out);
+  EXPECT_GT(whole(60), 4 * long_out);
+}
+
+}  // namespace
+}  // namespace kinora::core
