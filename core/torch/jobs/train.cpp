@@ -158,7 +158,7 @@ class ModelTraining {
     const auto& options = context_.spec().component("model")->options;
     samples_ = std::make_unique<SampleGrid>(
         context_, options_, *validation_, objective_, data_.facts(),
-        GuidedModel(network_, *model_.spec, signals_of(options), loss_, parallel_.dtype(), seed_, device_),
+        GuidedModel(experts_, *model_.spec, signals_of(options), loss_, parallel_.dtype(), seed_, device_),
         parallel_.rank() == 0);
   }
 
@@ -173,6 +173,7 @@ class ModelTraining {
   TokenMeter tokens_;
   Component model_;
   Network network_;
+  Experts experts_{network_};
   Objective objective_;
   GivenDraw given_;
   BatchAhead batches_;

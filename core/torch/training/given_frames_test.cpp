@@ -91,7 +91,8 @@ TEST_P(GivenFrames, AreWhatAGenerationShows) {
   const double sigma_of_given = 1e-4;
   Given given{{0, 1, 2}, at::full({3}, level_of(sigma_of_given, t.loss.mix()), at::kDouble)};
   const NamedTensors trained = t.objective.inputs({{"latent", latents()}}, levels(loss), noise(), given);
-  GuidedModel guided(t.network, t.spec, {}, t.loss, at::kDouble, 0);
+  Experts experts(t.network);
+  GuidedModel guided(experts, t.spec, {}, t.loss, at::kDouble, 0);
   for (int64_t b = 1; b < 3; ++b) {
     const Tensor clean = latents().narrow(0, b, 1), sigma = levels(loss).narrow(0, b, 1);
     const FrameCondition condition(clean.narrow(2, 0, b), t.loss.mix(), sigma_of_given);
