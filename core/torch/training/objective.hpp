@@ -9,6 +9,9 @@
 
 namespace kinora::core {
 
+// Throws Error(KINORA_INVALID) if the loss cannot be of these data: codes, or latents.
+void require_data(const LossInstance& loss, bool codes);
+
 class Objective {
  public:
   // parameters: dtype of latents and targets; stream: of what the model reads; device: of the network;

@@ -11,29 +11,28 @@
 
 namespace kinora::core {
 
-ReconstructionFeatures::ReconstructionFeatures(const JobContext& context) {
-  const auto& job = context.spec();
-  const auto& use = *job.component("features");
+int64_t ReconstructionFeatures::require(const JobView& context) {
+  const auto& use = *context.spec().component("features");
   const auto component = context.open(use);
-  id_ = use.id;
   const auto reads = [&](const char* name) {
     const auto& inputs = component.spec->inputs;
     return std::any_of(inputs.begin(), inputs.end(), [&](const TensorSpec& t) { return t.name == name; });
   };
   const auto& options = use.options.values();
-  if (!reads("video")) {
-    if (!reads("image") || !options.contains("image_size"))
-      raise(KINORA_INVALID, "features = '{}' reads neither 'video' nor an 'image' of a size; try clip-vision",
-            id_);
-    image_size_ = options.at("image_size").get<int64_t>();
-  }
-  const auto weights = job.options.at("features_weights").get<std::string>();
-  if (weights.empty())
+  if (!reads("video") && (!reads("image") || !options.contains("image_size")))
+    raise(KINORA_INVALID, "features = '{}' reads neither 'video' nor an 'image' of a size; try clip-vision",
+          use.id);
+  if (context.spec().options.at("features_weights").get<std::string>().empty())
     raise(KINORA_INVALID,
-          "job '{}' has a feature model; say where its weights are: features_weights = \"FILE or FOLDER\"",
-          job.name);
-  network_ = std::make_unique<Network>(component, use.options, ChainOptions{});
-  network_->load(weights, true);
+          "it has a feature model; say where its weights are: features_weights = \"FILE or FOLDER\"");
+  return reads("video") ? 0 : options.at("image_size").get<int64_t>();
+}
+
+ReconstructionFeatures::ReconstructionFeatures(const JobView& context)
+    : id_(context.spec().component("features")->id), image_size_(require(context)) {
+  const auto& use = *context.spec().component("features");
+  network_ = std::make_unique<Network>(context.open(use), use.options, ChainOptions{});
+  network_->load(context.spec().options.at("features_weights").get<std::string>(), true);
 }
 
 at::Tensor ReconstructionFeatures::of(const at::Tensor& video) {

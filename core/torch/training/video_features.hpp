@@ -14,7 +14,10 @@ class ReconstructionFeatures {
  public:
   // The model in the job's slot `features`, with the weights in its option features_weights. Throws
   // Error(KINORA_INVALID) if it reads neither `video` nor `image`.
-  explicit ReconstructionFeatures(const JobContext&);
+  explicit ReconstructionFeatures(const JobView&);
+  // What the constructor throws before it opens anything; returns the edge of its images, 0 of a model of
+  // videos.
+  static int64_t require(const JobView&);
   // Both [1, 3, T, H, W] in [-1, 1].
   void add(const at::Tensor& video, const at::Tensor& made);
   // Nothing before two videos are there.

@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -38,7 +39,8 @@ class Tokenizer {
   // Null: this tokenizer cannot stream.
   virtual std::unique_ptr<TokenizerStream<T>> open(const Context<T>&, bool /*decoding*/) { return nullptr; }
 
-  // First values for training in closed form, by the parameters' names.
+  // First values for training in closed form, by the parameters' names. Without an override the slot is null, so that the
+  // host knows before a run.
   virtual std::vector<std::pair<std::string, T>> fit(const Context<T>&, const T& /*video*/) {
     throw Error(KINORA_UNSUPPORTED, "this tokenizer begins at random only");
   }
@@ -76,16 +78,19 @@ class Tokenizer {
         },
         [](void* stream) { delete static_cast<TokenizerStream<T>*>(stream); },
         detail::layout_of<M>,
-        [](void* self, const kinora_context* c, kinora_tensor video, void* to,
-           void (*value)(void*, const char*, kinora_tensor)) {
-          return guard([&] {
-            for (auto& [name, v] : of(self)->fit(Context<T>(c), borrow<T>(video))) value(to, name.c_str(), give(std::move(v)));
-          });
-        }};
+        fits<M> ? fit_all : nullptr};
     return &table;
   }
 
  private:
+  template <class M>
+  static constexpr bool fits = !std::is_same_v<decltype(&M::fit), decltype(&Tokenizer::fit)>;
+  static int32_t fit_all(void* self, const kinora_context* c, kinora_tensor video, void* to,
+                         void (*value)(void*, const char*, kinora_tensor)) {
+    return guard([&] {
+      for (auto& [name, v] : of(self)->fit(Context<T>(c), borrow<T>(video))) value(to, name.c_str(), give(std::move(v)));
+    });
+  }
   static Tokenizer* of(void* self) { return static_cast<Tokenizer*>(self); }
 };
 
