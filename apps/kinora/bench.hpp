@@ -16,7 +16,8 @@ struct BenchOptions {
   std::string peer;  // a command, see core/torch/training/bench_networks.hpp
 };
 
-// Its line says whether the median of the rounds is "within" its bound.
+// Its line says whether the median of the rounds is "within" its bound; nothing if it has none without a
+// peer.
 struct Benchmark {
   const char* name;
   nlohmann::json (*run)(core::Runtime&, const BenchOptions&);

@@ -6,11 +6,15 @@ namespace {
 
 using nlohmann::json;
 
-// Without a peer there is nothing to keep. The bound: at most 0.8 of each peer's time, below torch.compile's,
+// Whether a bound is kept is said with a peer only: at most 0.8 of each peer's time, below torch.compile's,
 // and no more memory.
 json networks(core::Runtime& runtime, const BenchOptions& o, const char* what) {
   json out = core::torch_tool("bench")(
       runtime, {{"what", what}, {"threads", o.threads}, {"repeat", o.repeat}, {"peer", o.peer}});
+  if (o.peer.empty()) {
+    out["peer"] = "none; give one with --peer CMD";
+    return out;
+  }
   bool within = true;
   for (const auto& part : out)
     if (part.is_object())

@@ -21,9 +21,10 @@ struct Globals {
 // One line on stderr, "kinora: ...", and the exit code.
 int complain(int code, const std::string& message);
 
-// Reads a run file and the --set overrides; prints every problem. Nothing if there was one.
+// Reads a run file and the --set overrides; prints every problem. Nothing if there was one. whole: with what
+// is wrong with any job, though it may be finished.
 std::optional<core::RunFile> load_run(core::Runtime&, const std::string& file,
-                                      const std::vector<std::string>& sets);
+                                      const std::vector<std::string>& sets, bool whole = false);
 
 int run_command(core::Runtime&, const Arguments&);
 int check_command(core::Runtime&, const Arguments&);

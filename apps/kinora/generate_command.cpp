@@ -189,7 +189,7 @@ int generate_command(core::Runtime& runtime, const Arguments& arguments) {
   only.keeps_finished = only.is_trial = true;
   const auto result = core::run_jobs(runtime, *run, only);
   if (result.was_cancelled) return complain(kInterrupted, "interrupted; run the same command again to go on");
-  if (!result.ok) return kFailed;
+  if (!result.ok) return result.was_refused ? kUsage : kFailed;
   say_results(*run, name);
   return kDone;
 }

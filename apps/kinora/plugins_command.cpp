@@ -20,13 +20,15 @@ constexpr const char* kHelp = R"(usage: kinora plugins [list [KIND]] [--json | -
        kinora plugins inspect ID [--json | --markdown]
        kinora plugins validate FILE.so [--json]
        kinora plugins manifest FILE.so [--tier stable|pinned] [--cuda V] [--out FILE | --check FILE]
-       kinora plugins new KIND NAME [DIR]
+       kinora plugins new KIND NAME [DIR] [--tier stable|pinned]
 
-  list       every component: its plugin, version, ABI, tier and state (ready, loaded, disabled, shadowed); --ids: their names alone
+  list       every component: its plugin, version, ABI, tier and state (ready, loaded, disabled, shadowed); --ids: their names alone.
+             Then the kinds of jobs; alone with the KIND job
   inspect    what one component takes and gives: tensors, options, defaults, ranges; job/KIND: a kind of job, for example job/train
   validate   whether a library is a plugin that this host can use, and if not, why
   manifest   the plugin.toml that describes the library as it is; --check says whether FILE is that
-  new        a plugin of KIND to start from, in folder DIR (default NAME), which must be new or empty
+  new        a plugin of KIND to start from, in folder DIR (default NAME), which must be new or empty; --tier pinned: a model
+             on libtorch's C++ API instead of the C ABI
 
 Where plugins are looked for: --plugins DIR before the command, KINORA_PLUGIN_PATH, ~/.local/share/kinora/plugins,
 and lib/kinora/plugins of the installation. The first of a name wins.
@@ -59,6 +61,18 @@ std::string dumped(const core::json& j) {
   return j.dump(2, ' ', false, core::json::error_handler_t::replace) + "\n";
 }
 
+void list_jobs(const Shape& shape) {
+  if (shape.as_json) {
+    std::cout << dumped(jobs_json());
+  } else if (shape.as_markdown) {
+    std::cout << jobs_markdown();
+  } else if (shape.as_ids) {
+    for (const auto& kind : core::job_kinds()) std::cout << kind.spec.id << "\n";
+  } else {
+    std::cout << jobs_text(terminal_width());
+  }
+}
+
 }  // namespace
 
 int plugins_list(core::Runtime& runtime, const Arguments& arguments) {
@@ -66,11 +80,15 @@ int plugins_list(core::Runtime& runtime, const Arguments& arguments) {
   if (shape.words.size() > 1)
     return complain(kUsage, "plugins list: one kind at most; see kinora plugins --help");
   const std::string kind = shape.words.empty() ? "" : shape.words[0];
+  if (kind == "job") {
+    list_jobs(shape);
+    return kDone;
+  }
   if (!kind.empty() && !core::find_kind(kind)) {
-    std::vector<std::string> names;
+    std::vector<std::string> names{"job"};
     for (const auto& k : core::kinds()) names.emplace_back(k.name);
-    return complain(kUsage,
-                fmt::format("unknown kind '{}'{}", kind, core::did_you_mean_or_list(kind, names, "kinds")));
+    return complain(
+        kUsage, fmt::format("unknown kind '{}'{}", kind, core::did_you_mean_or_list(kind, names, "kinds")));
   }
   const auto plugins = runtime.registry().plugins();
   const auto list = rows(plugins, kind);
@@ -83,6 +101,7 @@ int plugins_list(core::Runtime& runtime, const Arguments& arguments) {
       if (row.component) std::cout << row.component->id << "\n";
   } else {
     std::cout << list_text(list, runtime.registry().notices(), terminal_width());
+    if (kind.empty()) std::cout << "\n" << jobs_text(terminal_width());
   }
   return kDone;
 }
@@ -132,7 +151,7 @@ int plugins_command(core::Runtime& runtime, std::vector<std::string> arguments) 
     names.push_back(part);
   }
   return complain(kUsage, fmt::format("unknown command 'plugins {}'{}; see kinora plugins --help", name,
-                                  core::did_you_mean(name, names)));
+                                      core::did_you_mean(name, names)));
 }
 
 }  // namespace kinora

@@ -113,6 +113,27 @@ std::string list_text(const std::vector<Row>& list, const std::vector<std::strin
   return out;
 }
 
+std::string jobs_text(size_t width) {
+  std::vector<std::vector<std::string>> lines = {{"JOB", "WHAT IT DOES"}};
+  for (const auto& kind : core::job_kinds()) lines.push_back({kind.spec.id, kind.spec.help});
+  return cut_lines(aligned(lines), width);
+}
+
+json jobs_json() {
+  json out = json::array();
+  for (const auto& kind : core::job_kinds())
+    out.push_back(
+        {{"id", kind.spec.id}, {"kind", "job"}, {"name", kind.spec.name}, {"help", kind.spec.help}});
+  return out;
+}
+
+std::string jobs_markdown() {
+  std::string out = "| job | what it does |\n|---|---|\n";
+  for (const auto& kind : core::job_kinds())
+    out += fmt::format("| `{}` | {} |\n", kind.spec.id, kind.spec.help);
+  return out;
+}
+
 json list_json(const std::vector<Row>& list) {
   json out = json::array();
   for (const auto& row : list) {

@@ -25,6 +25,10 @@ std::string reason_of(const Row&);
 // The table of `plugins list`, lines cut at `width` (0: never), then why each disabled or shadowed one is.
 std::string list_text(const std::vector<Row>&, const std::vector<std::string>& notices, size_t width);
 core::json list_json(const std::vector<Row>&);
+// The kinds of jobs, a line each.
+std::string jobs_text(size_t width);
+core::json jobs_json();
+std::string jobs_markdown();
 std::string list_markdown(const std::vector<Row>&);
 
 std::string inspect_text(const Row&);

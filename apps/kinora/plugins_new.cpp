@@ -8,6 +8,7 @@
 #include <boost/program_options.hpp>
 
 #include "apps/kinora/plugins_command.hpp"
+#include "core/build_info.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/paths.hpp"
 #include "core/plugin/kinds.hpp"
@@ -77,26 +78,43 @@ Words stage_files(const fs::path& from, const std::string& name) {
   return out;
 }
 
-Words kind_files(const fs::path& from, const std::string& kind, const std::string& name) {
+// The lines of plugin.toml that name the tier.
+std::string tier_lines(const std::string& tier) {
+  return tier == "pinned" ? "tier = \"pinned\"\ntorch = \"==" KINORA_TORCH_VERSION "\"\ncxx_abi = \"1\"\n"
+                          : "tier = \"stable\"\n";
+}
+
+Words kind_files(const fs::path& from, const std::string& kind, const std::string& tier,
+                 const std::string& name) {
   const Words words{{"@NAME@", name},
                     {"@CLASS@", class_name(name)},
                     {"@KIND@", kind},
+                    {"@TIER_LINES@", tier_lines(tier)},
+                    {"@TIER@", tier},
+                    {"@TORCH@", KINORA_TORCH_VERSION},
                     {"@HEADER@", (kind == "parallel" ? "strategy" : kind) + ".h"}};
   const auto text = [&](const std::string& file) { return filled(contents(from / (file + ".in")), words); };
+  const std::string of_tier = tier == "pinned" ? ".pinned" : "";
   return {{"CMakeLists.txt", text("CMakeLists.txt")},
-          {"README.md", text("README.md")},
-          {"plugin.toml", text("plugin.toml") + text(kind + ".toml")},
-          {name + ".cpp", text(kind + ".cpp")}};
+          {"README.md", text("README" + of_tier + ".md")},
+          {"plugin.toml", text("plugin.toml") + text(kind + of_tier + ".toml")},
+          {name + ".cpp", text(kind + of_tier + ".cpp")}};
 }
 
-std::vector<std::string> words_of(const Arguments& arguments) {
+struct Wanted {
+  std::vector<std::string> words;
+  std::string tier;
+};
+
+Wanted wanted(const Arguments& arguments) {
   po::options_description known;
-  known.add_options()("word", po::value<std::vector<std::string>>()->default_value({}, ""));
+  known.add_options()("tier", po::value<std::string>()->default_value("stable"))(
+      "word", po::value<std::vector<std::string>>()->default_value({}, ""));
   po::positional_options_description positional;
   positional.add("word", -1);
   po::variables_map values;
   po::store(po::command_line_parser(arguments).options(known).positional(positional).run(), values);
-  return values["word"].as<std::vector<std::string>>();
+  return {values["word"].as<std::vector<std::string>>(), values["tier"].as<std::string>()};
 }
 
 std::string list_of(const std::vector<std::string>& names) {
@@ -108,9 +126,10 @@ std::string list_of(const std::vector<std::string>& names) {
 int plugins_new(core::Runtime&, const Arguments& arguments) {
   std::vector<std::string> kinds;
   for (const auto& k : core::kinds()) kinds.emplace_back(k.name);
-  const auto words = words_of(arguments);
+  const auto [words, tier] = wanted(arguments);
   if (words.size() < 2 || words.size() > 3)
-    return complain(kUsage, "plugins new needs KIND NAME [DIR]; kinds: " + list_of(kinds));
+    return complain(kUsage,
+                    "plugins new needs KIND NAME [DIR] [--tier stable|pinned]; kinds: " + list_of(kinds));
   const std::string &kind = words[0], &name = words[1];
   if (!core::find_kind(kind)) {
     const std::string hint = core::did_you_mean(kind, kinds);
@@ -122,6 +141,14 @@ int plugins_new(core::Runtime&, const Arguments& arguments) {
         kUsage,
         fmt::format("'{}' is no name of a plugin; begin with a-z, then use a-z, 0-9, '-', '_' and '.'",
                     name));
+
+  if (tier != "stable" && tier != "pinned")
+    return complain(kUsage, fmt::format("--tier {}: the tiers are stable and pinned", tier));
+  if (tier == "pinned" && kind != "model")
+    return complain(kUsage,
+                    fmt::format("the pinned tier has a template for models, none for kind '{}'; begin with "
+                                "the stable one, then see share/kinora/sdk/README.md",
+                                kind));
 
   const fs::path to = words.size() > 2 ? words[2] : name;
   std::error_code none;
@@ -135,8 +162,8 @@ int plugins_new(core::Runtime&, const Arguments& arguments) {
         fmt::format("no templates in {}; install Kinora with its SDK (share/kinora/sdk)",
                     (core::executable_folder() / "../share/kinora/sdk").lexically_normal().string()));
 
-  const Words files =
-      kind == "stage" ? stage_files(sdk / "template", name) : kind_files(sdk / "template/kinds", kind, name);
+  const Words files = kind == "stage" ? stage_files(sdk / "template", name)
+                                      : kind_files(sdk / "template/kinds", kind, tier, name);
   fs::create_directories(to);
   for (const auto& [file, text] : files) {
     const auto written = core::write_file_atomically(to / file, text);

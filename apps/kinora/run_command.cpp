@@ -61,7 +61,7 @@ Parsed parse(const Arguments& arguments, const po::options_description& visible)
 }  // namespace
 
 std::optional<core::RunFile> load_run(core::Runtime& runtime, const std::string& file,
-                                      const std::vector<std::string>& sets) {
+                                      const std::vector<std::string>& sets, bool whole) {
   auto doc = core::Document::read(file);
   if (!doc) {
     std::cerr << doc.failure().message << "\n";
@@ -71,6 +71,8 @@ std::optional<core::RunFile> load_run(core::Runtime& runtime, const std::string&
   for (const auto& set : sets)
     if (auto status = doc->set(set); !status) problems.push_back({{}, status.failure().message});
   core::RunFile run = core::read_run(*doc, runtime.registry(), problems);
+  if (whole || !problems.empty())
+    for (auto& p : core::check_jobs(runtime, run)) problems.push_back(std::move(p));
   for (const auto& p : problems) std::cerr << (p.at.file.empty() ? p.message : core::format(p)) << "\n";
   if (problems.empty()) return run;
   std::cerr << file << ": " << problems.size() << (problems.size() == 1 ? " error\n" : " errors\n");
@@ -97,10 +99,13 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
   std::vector<std::string> names;
   for (const auto& job : run->jobs) names.push_back(job.name);
   if (!options.only.empty() && std::find(names.begin(), names.end(), options.only) == names.end())
-    return complain(kUsage,
-                    "run: no job is called '" + options.only + "'" + core::did_you_mean(options.only, names));
+    return complain(kUsage, "run: no job is called '" + options.only + "'" +
+                                core::did_you_mean_or_list(options.only, names, "there are"));
   if (!runtime.has_log_level()) core::or_throw(core::set_log_level(run->log_level));
-  if (options.dry) return core::run_jobs(runtime, *run, options).ok ? kDone : kFailed;
+  if (options.dry) {
+    const auto result = core::run_jobs(runtime, *run, options);
+    return result.ok ? kDone : result.was_refused ? kUsage : kFailed;
+  }
   std::error_code error;
   std::filesystem::create_directories(run->out, error);
   if (error)
@@ -111,7 +116,7 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
   if (!log) return complain(kFailed, log.failure().message);
   const core::RunResult result = core::run_jobs(runtime, *run, options);
   if (result.was_cancelled) return complain(kInterrupted, "interrupted; run the same command again to go on");
-  if (!result.ok) return kFailed;
+  if (!result.ok) return result.was_refused ? kUsage : kFailed;
   std::cout << "results are in " << run->out.string() << "\n";
   return kDone;
 }
@@ -129,7 +134,7 @@ int check_command(core::Runtime& runtime, const Arguments& arguments) {
     return kDone;
   }
   if (given.file.empty()) return complain(kUsage, "check: which file? kinora check FILE.toml");
-  const auto run = load_run(runtime, given.file, given.sets);
+  const auto run = load_run(runtime, given.file, given.sets, true);
   if (!run) return kUsage;
   std::cout << given.file << ": " << run->jobs.size() << (run->jobs.size() == 1 ? " job" : " jobs")
             << ", no errors\n";

@@ -5,6 +5,8 @@
 
 #include <toml++/toml.h>
 
+#include "core/suggest.hpp"
+
 namespace kinora::core {
 namespace {
 
@@ -68,6 +70,13 @@ json* job_by_name(json& root, const std::string& name) {
   return nullptr;
 }
 
+std::vector<std::string> job_names(const json& root) {
+  std::vector<std::string> out;
+  for (const auto& job : root.value("job", json::array()))
+    if (job.is_object()) out.push_back(job.value("name", job.value("kind", "")));
+  return out;
+}
+
 }  // namespace
 
 std::string format(const Diagnostic& d) {
@@ -125,21 +134,31 @@ Status Document::set(std::string_view assignment) {
     at = descend(root_, parts.front());
     pointer = child("", parts.front());
   }
-  if (!at || parts.size() < 2)
-    return Failure{KINORA_INVALID,
-                   "--set " + path + ": the first part must be 'run' or the name of a job of " + name_};
+  if (!at) {
+    std::vector<std::string> names = job_names(root_);
+    names.emplace_back("run");
+    return fail(KINORA_INVALID, "--set {}: {} has no job '{}'{}", path, name_, parts.front(),
+                did_you_mean_or_list(parts.front(), names, "there are"));
+  }
+  if (parts.size() < 2)
+    return fail(KINORA_INVALID, "--set {}: which option of it? give {}.OPTION=VALUE", path, path);
+  const Location here{"--set " + std::string(assignment), 0, 0};
   for (size_t i = 1; i + 1 < parts.size(); ++i) {
     pointer = child(pointer, parts[i]);
     // A component given by its name alone becomes a table as soon as one of its options is set.
     if (at->contains(parts[i]) && (*at)[parts[i]].is_string())
       (*at)[parts[i]] = json{{"use", (*at)[parts[i]]}};
     at = &(*at)[parts[i]];
-    if (at->is_null()) *at = json::object();
+    if (at->is_null()) {
+      *at = json::object();
+      places_[pointer] = {here, here};
+    }
     if (!at->is_object())
       return Failure{KINORA_INVALID, "--set " + path + ": '" + parts[i] + "' is not a table"};
   }
   (*at)[parts.back()] = value;
-  const Location here{"--set " + std::string(assignment), 0, 0};
+  const std::string inside = child(pointer, parts.back()) + "/";  // of what the value replaces
+  std::erase_if(places_, [&](const auto& place) { return place.first.starts_with(inside); });
   places_[child(pointer, parts.back())] = {here, here};
   return {};
 }

@@ -112,7 +112,18 @@ void summarise(JobContext& context, const PipelineResult& result, int64_t damage
 
 }  // namespace
 
+void check_curate(JobCheck& check) {
+  const auto& job = check.spec();
+  if (films(job.paths).empty())
+    check.problem("input", fmt::format("input: there is no file in {}; name films, or a folder that has them",
+                                       fmt::join(job.paths, ", ")));
+  for (const auto* use : job.list("stages")) check.stage(*use);
+}
+
+void check_shard(JobCheck& check) { check.stage(*check.spec().component("shard")); }
+
 void run_curate(JobContext& context) {
+  require(context, check_curate);
   const auto options = context.options<CurateOptions>();
   const fs::path data = context.folder() / "data";
   fs::remove_all(data);  // an interrupted curation starts over
@@ -120,9 +131,6 @@ void run_curate(JobContext& context) {
   AtomicFile items = or_throw(AtomicFile::create(context.folder() / "items.jsonl"));
 
   const auto inputs = films(context.spec().paths);
-  if (inputs.empty())
-    throw Error(KINORA_NOT_FOUND, "job '" + context.spec().name + "': there is no file in " +
-                                      fmt::format("{}", fmt::join(context.spec().paths, ", ")));
   const auto keys = keys_of(inputs);
   size_t at = 0;
   int64_t damaged = 0;
@@ -173,6 +181,7 @@ void run_curate(JobContext& context) {
 }
 
 void run_shard(JobContext& context) {
+  require(context, check_shard);
   const auto options = context.options<ShardOptions>();
   const fs::path source = context.folder_of(context.need_upstream("curate")) / "data";
   std::map<std::string, std::vector<fs::path>> samples;  // by key, in order

@@ -82,7 +82,9 @@ struct OptimizerOptions {
     d.option("peak_flops", &O::peak_flops)
         .at_least(0)
         .unit("1/s")
-        .help("of one rank, what mfu is a share of; 0: measured by a float32 matrix product");
+        .help(
+            "of one rank, what mfu is a share of; 0: measured by a matrix product in the precision of the "
+            "job");
   }
 };
 

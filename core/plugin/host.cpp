@@ -64,7 +64,10 @@ const void* offered(std::string_view id, uint32_t minor) {
 void set_error(const kinora_host*, int32_t code, const char* message) {
   last().code = code;
   try {
+    // A pinned plugin's libtorch errors bring their stack trace along.
     last().message = message ? message : "";
+    if (const auto trace = last().message.find("\nException raised from "); trace != std::string::npos)
+      last().message.resize(trace);
   } catch (...) {
     last().message.clear();
   }
@@ -91,6 +94,11 @@ const void* get_interface(const kinora_host*, const char* id, uint32_t minor) {
 
 void log_message(const kinora_host*, int32_t level, const char* message) {
   guard([&] { log_line(level, message ? message : ""); });
+}
+
+// Plugins may begin with their id or leave it to the host.
+std::string named(std::string_view id, const std::string& message) {
+  return message.starts_with(id) ? message : fmt::format("{}: {}", id, message);
 }
 
 }  // namespace
@@ -139,7 +147,7 @@ Failure take_error(std::string_view what) {
 void* made(void* instance, std::string_view id) {
   if (instance) return instance;
   const Failure why = take_error("create");
-  throw Error(why.code, std::string(id) + ": " + why.message);
+  throw Error(why.code, named(id, why.message));
 }
 
 Status from_abi(int32_t status, std::string_view what) {
@@ -154,8 +162,7 @@ void called(int32_t status, std::string_view id) {
   if (status == KINORA_STOP)
     throw Error(KINORA_FAILED, fmt::format("{} returned KINORA_STOP, which only calls of a context may", id));
   const Failure failure = from_abi(status, id).failure();
-  throw Error(status,
-              failure.message.starts_with(id) ? failure.message : fmt::format("{}: {}", id, failure.message));
+  throw Error(status, named(id, failure.message));
 }
 
 }  // namespace kinora::core

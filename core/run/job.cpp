@@ -42,13 +42,13 @@ void Metrics::clear() {
 }
 
 JobContext::JobContext(Runtime& runtime, const RunFile& run, const JobSpec& spec, bool writes)
-    : runtime_(runtime), run_(run), spec_(spec), folder_(run.out / spec.name), out_uri_(folder_.string()) {
+    : JobView(runtime, run, spec), folder_(run.out / spec.name), out_uri_(folder_.string()) {
   std::filesystem::create_directories(folder_);
   metrics_ =
       std::make_unique<Metrics>(writes ? folder_ / "metrics.jsonl" : std::filesystem::path("/dev/null"));
 }
 
-const JobSpec* JobContext::upstream(const std::string& kind) const {
+const JobSpec* JobView::upstream(const std::string& kind) const {
   std::vector<const JobSpec*> at{&spec_};
   for (size_t i = 0; i < at.size(); ++i) {
     if (i > 0 && at[i]->kind->spec.name == kind) return at[i];
@@ -57,18 +57,15 @@ const JobSpec* JobContext::upstream(const std::string& kind) const {
   return nullptr;
 }
 
-const JobSpec& JobContext::need_upstream(const std::string& kind) const {
+const JobSpec& JobView::need_upstream(const std::string& kind) const {
   if (const auto* job = upstream(kind)) return *job;
-  throw Error(KINORA_INVALID,
-              "job '" + spec_.name + "' needs a job of kind " + kind + " among its inputs, or among theirs");
+  throw Error(KINORA_INVALID, "a job of kind " + kind + " is needed among its inputs, or among theirs");
 }
 
-Component JobContext::open(const ComponentUse& use) const {
-  return or_throw(runtime_.registry().open(use.id));
-}
+Component JobView::open(const ComponentUse& use) const { return or_throw(runtime_.registry().open(use.id)); }
 
 kinora_run JobContext::call(Progress* progress, int64_t first_sample) {
-  calls_.push_back({static_cast<uint64_t>(run_.seed), first_sample, progress});
+  calls_.push_back({static_cast<uint64_t>(run().seed), first_sample, progress});
   kinora_run call = run_of(calls_.back());
   call.out = str(out_uri_);
   return call;

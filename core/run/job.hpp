@@ -1,4 +1,5 @@
-// What a job is given to do its work: its options, its inputs, its folder, and ways to say how far it is.
+// What a job can be asked before it runs, and what it is given to do its work: its options, its inputs, its
+// folder, and ways to say how far it is.
 #pragma once
 #include <deque>
 #include <filesystem>
@@ -33,20 +34,19 @@ class Metrics {
   std::ofstream out_;
 };
 
-class JobContext {
+// A job as its file has it. Makes nothing.
+class JobView {
  public:
-  // writes: this process keeps the job's metrics (rank 0 of a launch).
-  JobContext(Runtime&, const RunFile&, const JobSpec&, bool writes = true);
+  JobView(Runtime& runtime, const RunFile& run, const JobSpec& spec)
+      : runtime_(runtime), run_(run), spec_(spec) {}
 
   Runtime& runtime() const { return runtime_; }
   const RunFile& run() const { return run_; }
   const JobSpec& spec() const { return spec_; }
-  // The job's own folder, which exists. Only results and temporary names go there.
-  const std::filesystem::path& folder() const { return folder_; }
   std::filesystem::path folder_of(const JobSpec& job) const { return run_.out / job.name; }
   // The nearest job of this kind among the inputs, and theirs; null if there is none.
   const JobSpec* upstream(const std::string& kind) const;
-  // The same, or an Error that says what the job needs.
+  // The same, or an Error that says what is needed.
   const JobSpec& need_upstream(const std::string& kind) const;
 
   template <class O>
@@ -59,6 +59,20 @@ class JobContext {
   Component open(const ComponentUse&) const;
   Component open_slot(const std::string& slot) const { return open(*spec_.component(slot)); }
 
+ private:
+  Runtime& runtime_;
+  const RunFile& run_;
+  const JobSpec& spec_;
+};
+
+class JobContext : public JobView {
+ public:
+  // writes: this process keeps the job's metrics (rank 0 of a launch).
+  JobContext(Runtime&, const RunFile&, const JobSpec&, bool writes = true);
+
+  // The job's own folder, which exists. Only results and temporary names go there.
+  const std::filesystem::path& folder() const { return folder_; }
+
   Metrics& metrics() { return *metrics_; }
   // Counts and facts of the job, written to summary.json when it is done. Its member "results" is for what
   // the job writes outside its folder: {path from the folder: bytes}.
@@ -68,9 +82,6 @@ class JobContext {
   kinora_run call(Progress* progress = nullptr, int64_t first_sample = 0);
 
  private:
-  Runtime& runtime_;
-  const RunFile& run_;
-  const JobSpec& spec_;
   std::filesystem::path folder_;
   std::string out_uri_;
   std::unique_ptr<Metrics> metrics_;

@@ -10,70 +10,83 @@
 namespace kinora::core {
 namespace {
 
-std::vector<JobKind> make_kinds() {
-  const Slot engine{"engine", "engine", "local", true, false, "runs the stages"};
-  const Slot precision{"precision", "precision", "fp32",
-                       true,        false,       "number format of linear layers and attention"};
-  const Slot parallel{"parallel", "parallel", "single", true, true, "strategies, composed"};
-  const Slot collective{"collective", "collective", "gloo", true, false, "communication between ranks"};
-  std::vector<JobKind> kinds;
-  kinds.push_back({described_job<CurateOptions>(),
-                   {engine, Slot{"stages", "stage", "", true, true, "in order"}},
-                   {"path"}});
-  kinds.push_back({described_job<ShardOptions>(),
-                   {engine, {"shard", "stage", "shard.webdataset", true, false, "the writer"}},
-                   {"curate"}});
-  kinds.push_back({described_job<TrainTokenizerOptions>(),
-                   {{"tokenizer", "tokenizer", "", true, false, "what is trained"},
-                    {"perceptual", "loss", "", false, false, "distance of two videos, such as lpips"},
-                    {"critic", "model", "", false, false, "of an adversarial loss: patch-discriminator"},
-                    {"features", "model", "", false, false,
-                     "of videos or images, for the frechet_distance of judged clips: clip-vision"},
-                    parallel,
-                    collective},
-                   {"shard"},
-                   true,
-                   true});
-  kinds.push_back(
-      {described_job<EncodeOptions>(),
-       {{"read", "stage", "video.read", true, false, "decodes clips"},
-        {"tokenizer", "tokenizer", "", false, false, "a published one, instead of a train-tokenizer job's"},
-        {"text", "model", "minilm", true, false, "text encoder"},
-        {"words", "stage", "text.wordpiece", true, false, "text to tokens"},
-        {"image_encoder", "model", "", false, false,
-         "caches embeddings of a window's first frame as `image`: clip-vision"}},
-       {"shard", "train-tokenizer"},
-       true,
-       true});
-  kinds.push_back(
-      {described_job<TrainOptions>(),
-       {{"model", "model", "", true, false, "what is trained"},
-        {"loss", "loss", "edm", true, false, "what it is trained on"},
-        {"sampler", "sampler", "", false, false,
-         "of the samples that sample_every asks for; else edm-heun or flow-euler, as the loss is"},
-        parallel,
-        precision,
-        collective},
-       {"encode"},
-       true,
-       true});
-  kinds.push_back(
-      {described_job<GenerateOptions>(),
-       {{"sampler", "sampler", "edm-heun", true, false, "noise to sample"},
-        {"model", "model", "", false, false, "a published one, instead of a train job's"},
-        {"loss", "loss", "", false, false, "what that model was trained on"},
-        {"tokenizer", "tokenizer", "", false, false, "a published one, instead of a train-tokenizer job's"},
-        {"text", "model", "", false, false, "text encoder, instead of the encode job's"},
-        {"words", "stage", "", false, false, "text to tokens, for `text`"},
-        {"image_encoder", "model", "", false, false,
-         "of the picture that a video begins with, instead of the encode job's: clip-vision"},
-        precision},
-       {"train", "train-tokenizer"},
-       false,
-       true});
-  kinds.push_back({described_job<ReportOptions>(), {}, {}, false, false});
-  return kinds;
+const Slot kEngine{"engine", "engine", "local", true, false, "runs the stages"};
+const Slot kPrecision{"precision", "precision", "fp32",
+                      true,        false,       "number format of linear layers and attention"};
+const Slot kParallel{"parallel", "parallel", "single", true, true, "strategies, composed"};
+const Slot kCollective{"collective", "collective", "gloo", true, false, "communication between ranks"};
+const Slot kPublishedTokenizer{
+    "tokenizer", "tokenizer", "", false, false, "a published one, instead of a train-tokenizer job's"};
+
+JobKind curate() {
+  return {
+      described_job<CurateOptions>(), {kEngine, {"stages", "stage", "", true, true, "in order"}}, {"path"}};
 }
+
+JobKind shard() {
+  return {described_job<ShardOptions>(),
+          {kEngine, {"shard", "stage", "shard.webdataset", true, false, "the writer"}},
+          {"curate"}};
+}
+
+JobKind train_tokenizer() {
+  return {described_job<TrainTokenizerOptions>(),
+          {{"tokenizer", "tokenizer", "", true, false, "what is trained"},
+           {"perceptual", "loss", "", false, false, "distance of two videos, such as lpips"},
+           {"critic", "model", "", false, false, "of an adversarial loss: patch-discriminator"},
+           {"features", "model", "", false, false,
+            "of videos or images, for the frechet_distance of judged clips: clip-vision"},
+           kParallel,
+           kCollective},
+          {"shard"},
+          true,
+          true};
+}
+
+JobKind encode() {
+  return {described_job<EncodeOptions>(),
+          {{"read", "stage", "video.read", true, false, "decodes clips"},
+           kPublishedTokenizer,
+           {"text", "model", "minilm", true, false, "text encoder"},
+           {"words", "stage", "text.wordpiece", true, false, "text to tokens"},
+           {"image_encoder", "model", "", false, false,
+            "caches embeddings of a window's first frame as `image`: clip-vision"}},
+          {"shard", "train-tokenizer"},
+          true,
+          true};
+}
+
+JobKind train() {
+  return {described_job<TrainOptions>(),
+          {{"model", "model", "", true, false, "what is trained"},
+           {"loss", "loss", "edm", true, false, "what it is trained on"},
+           {"sampler", "sampler", "", false, false,
+            "of the samples that sample_every asks for; else edm-heun or flow-euler, as the loss is"},
+           kParallel,
+           kPrecision,
+           kCollective},
+          {"encode"},
+          true,
+          true};
+}
+
+JobKind generate() {
+  return {described_job<GenerateOptions>(),
+          {{"sampler", "sampler", "edm-heun", true, false, "noise to sample"},
+           {"model", "model", "", false, false, "a published one, instead of a train job's"},
+           {"loss", "loss", "", false, false, "what that model was trained on"},
+           kPublishedTokenizer,
+           {"text", "model", "", false, false, "text encoder, instead of the encode job's"},
+           {"words", "stage", "", false, false, "text to tokens, for `text`"},
+           {"image_encoder", "model", "", false, false,
+            "of the picture that a video begins with, instead of the encode job's: clip-vision"},
+           kPrecision},
+          {"train", "train-tokenizer"},
+          false,
+          true};
+}
+
+JobKind report() { return {described_job<ReportOptions>(), {}, {}, false, false}; }
 
 }  // namespace
 
@@ -89,7 +102,8 @@ ComponentSpec job_component(const std::string& toml) {
 }
 
 const std::vector<JobKind>& job_kinds() {
-  static const std::vector<JobKind> kinds = make_kinds();
+  static const std::vector<JobKind> kinds{curate(), shard(),    train_tokenizer(), encode(),
+                                          train(),  generate(), report()};
   return kinds;
 }
 

@@ -68,6 +68,7 @@ class RunReader {
 
   void read_job(const std::string& pointer, const json& table) {
     JobSpec job;
+    const size_t before = problems_.size();
     job.at = doc_.key(pointer);
     if (!table.is_object()) return problem(job.at, "a job must be a table");
     const std::string kind = text(pointer, table, "kind", "");
@@ -87,6 +88,8 @@ class RunReader {
     read_inputs(pointer, table, job);
     read_slots(pointer, table, job);
     read_options(pointer, table, job);
+    for (const auto& [key, value] : table.items()) job.places[key] = doc_.value(pointer + "/" + key);
+    job.sound = problems_.size() == before;
     run_.jobs.push_back(std::move(job));
   }
 
@@ -189,8 +192,13 @@ class RunReader {
       if (job.kind->spec.option(key)) {
         given[key] = value;
       } else {
-        problem(doc_.key(pointer + "/" + key), "unknown option '" + key + "' of job kind " +
-                                                   job.kind->spec.name + did_you_mean(key, options));
+        // A table with `use` is meant as a component.
+        const std::string hint =
+            value.is_object() && value.contains("use")
+                ? did_you_mean_or_list(key, slots_of(*job.kind), "components are named by")
+                : did_you_mean(key, options);
+        problem(doc_.key(pointer + "/" + key),
+                "unknown option '" + key + "' of job kind " + job.kind->spec.name + hint);
       }
     }
     std::vector<Problem> found;
@@ -202,6 +210,11 @@ class RunReader {
     return doc_.value(pointer + "/" + p.path.substr(0, p.path.find('[')));
   }
 
+  static std::vector<std::string> slots_of(const JobKind& kind) {
+    std::vector<std::string> out;
+    for (const auto& slot : kind.slots) out.push_back(slot.name);
+    return out;
+  }
   static std::string joined(const std::vector<std::string>& words) {
     std::string out;
     for (const auto& w : words) out += (out.empty() ? "" : ", ") + w;
@@ -252,7 +265,7 @@ std::optional<ComponentUse> read_component(const Document& doc, const Registry& 
     return std::nullopt;
   }
   std::vector<Problem> found;
-  ComponentUse use{"", (*spec)->id, Options::make(**spec, options, found, base), ""};
+  ComponentUse use{"", (*spec)->id, Options::make(**spec, options, found, base), "", doc.value(pointer)};
   for (const auto& p : found) {
     const std::string at = pointer + "/" + p.path.substr(0, p.path.find('['));
     const bool unknown = !(*spec)->option(p.path.substr(0, p.path.find('[')));
@@ -262,6 +275,11 @@ std::optional<ComponentUse> read_component(const Document& doc, const Registry& 
     if (plugin.spec.component(use.id) && plugin.state != PluginState::shadowed)
       use.version = plugin.spec.version;
   return use;
+}
+
+const Location& JobSpec::place(const std::string& option) const {
+  const auto it = places.find(option);
+  return it == places.end() ? at : it->second;
 }
 
 const ComponentUse* JobSpec::component(const std::string& slot) const {

@@ -1,6 +1,7 @@
 // A run file, read and checked whole: every error at once, each with its place and a suggestion.
 #pragma once
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ struct ComponentUse {
   std::string id;       // "sampler/edm-heun"
   Options options;      // all of the manifest's, checked
   std::string version;  // of the plugin: part of the job's identity
+  Location at;          // where the file names it
 };
 
 struct JobSpec {
@@ -31,7 +33,11 @@ struct JobSpec {
   // Of a result that is to be made again, what it says of its weights and components; no part of the
   // identity.
   nlohmann::json made_with;
+  std::map<std::string, Location> places;  // of the values that the file gives, by key
+  bool sound = true;                       // nothing was found wrong in reading it
 
+  // Where an option stands; the job itself for one that the file leaves out.
+  const Location& place(const std::string& option) const;
   const ComponentUse* component(const std::string& slot) const;
   std::vector<const ComponentUse*> list(const std::string& slot) const;
 };
@@ -44,7 +50,7 @@ struct RunFile {
   std::vector<JobSpec> jobs;
 };
 
-// Reads the document into a run. Any problem is added to `problems`, and the run is then not to be used.
+// Reads the document into a run. Any problem is added to `problems`, and the run is then not to be run.
 RunFile read_run(const Document&, const Registry&, std::vector<Diagnostic>& problems);
 
 // One slot's value: a name, or a table with `use` and options.

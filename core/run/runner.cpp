@@ -68,7 +68,7 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
     }
     if (is_first_rank()) prepare_folder(folder, job.name, spec_json(job), digest);
     JobContext context(runtime, run, job, is_first_rank());
-    job_function (*job.kind)(context);
+    job_code(*job.kind).run(context);
     if (cancelled()) return {false, true};
     if (!is_first_rank()) return {true, false};
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
@@ -100,12 +100,22 @@ void mark_needed(const RunFile& run, size_t job, std::vector<bool>& needed) {
   for (size_t input : run.jobs[job].inputs) mark_needed(run, input, needed);
 }
 
+// Whether nothing is wrong with the jobs that are to be done. Every rank asks, rank 0 says.
+bool may_begin(Runtime& runtime, const RunFile& run, std::vector<bool> which) {
+  for (size_t i = 0; i < run.jobs.size(); ++i)
+    which[i] = which[i] && !finished(run.out / run.jobs[i].name, job_digest(run, run.jobs[i]));
+  const auto problems = check_jobs(runtime, run, which);
+  for (const auto& p : problems)
+    if (is_first_rank()) log_error("{}", format(p));
+  return problems.empty();
+}
+
 }  // namespace
 
-JobFunction job_function(const JobKind& kind) {
-  if (kind.spec.name == "curate") return run_curate;
-  if (kind.spec.name == "shard") return run_shard;
-  if (kind.spec.name == "report") return run_report;
+JobCode job_code(const JobKind& kind) {
+  if (kind.spec.name == "curate") return {run_curate, check_curate};
+  if (kind.spec.name == "shard") return {run_shard, check_shard};
+  if (kind.spec.name == "report") return {run_report, [](JobCheck&) {}};
   return torch_job(kind.spec.name);
 }
 
@@ -122,6 +132,7 @@ RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& optio
   std::vector<bool> needed(run.jobs.size(), options.only.empty());
   for (size_t i = 0; i < run.jobs.size(); ++i)
     if (run.jobs[i].name == options.only) mark_needed(run, i, needed);
+  if (!may_begin(runtime, run, needed)) return {.was_refused = true};
   for (size_t i = 0; i < run.jobs.size(); ++i) {
     const JobSpec& job = run.jobs[i];
     if (!needed[i]) continue;

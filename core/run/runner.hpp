@@ -3,7 +3,7 @@
 #include <functional>
 #include <string>
 
-#include "core/run/job.hpp"
+#include "core/run/job_check.hpp"
 
 namespace kinora::core {
 
@@ -16,11 +16,16 @@ struct RunOptions {
 
 struct RunResult {
   bool ok = false, was_cancelled = false;
+  bool was_refused = false;  // the run file asks for what cannot be; nothing was done
 };
 
-// The code of a job kind. `torch` kinds come from libkinora_torch, opened when the first of them runs.
-using JobFunction = void (*)(JobContext&);
-JobFunction job_function(const JobKind&);
+// The code of a job kind: its work, which begins with its check. `torch` kinds come from libkinora_torch,
+// opened when the first of them is asked for.
+struct JobCode {
+  void (*run)(JobContext&) = nullptr;
+  JobCheckFunction check = nullptr;
+};
+JobCode job_code(const JobKind&);
 
 RunResult run_jobs(Runtime&, const RunFile&, const RunOptions&);
 

@@ -15,7 +15,7 @@ namespace {
 
 struct Parts {
   std::mutex mutex;
-  std::map<std::string, JobFunction> jobs;
+  std::map<std::string, JobCode> jobs;
   std::map<std::string, ApplyFunction> applies;
   std::map<std::string, ToolFunction> tools;
   NoiseFunction noise = nullptr;
@@ -55,7 +55,7 @@ Status open_torch_library() {
   return {};
 }
 
-void register_job(const std::string& kind, JobFunction f) {
+void register_job(const std::string& kind, JobCode f) {
   const std::scoped_lock lock(parts().mutex);
   parts().jobs[kind] = f;
 }
@@ -88,7 +88,7 @@ int32_t draw_noise(uint64_t seed, int64_t first_sample, const char* key, kinora_
   });
 }
 
-JobFunction torch_job(const std::string& kind) {
+JobCode torch_job(const std::string& kind) {
   or_throw(ensure_torch());
   return find(parts().jobs, kind, "job");
 }

@@ -18,7 +18,7 @@ using ApplyFunction = ApplyResult (*)(Runtime&, const ApplyRequest&);
 Status open_torch_library();
 
 // Called by libkinora_torch when it is opened.
-void register_job(const std::string& kind, JobFunction);
+void register_job(const std::string& kind, JobCode);
 void register_apply(const std::string& kind, ApplyFunction);
 
 // Commands on weights: "convert", "inspect".
@@ -33,7 +33,7 @@ int32_t draw_noise(uint64_t seed, int64_t first_sample, const char* key, kinora_
                    kinora_tensor* out);
 
 // Opens the library first. Throw kinora::Error if it cannot be opened or has no such part.
-JobFunction torch_job(const std::string& kind);
+JobCode torch_job(const std::string& kind);
 ApplyFunction torch_apply(const std::string& kind);
 ToolFunction torch_tool(const std::string& name);
 

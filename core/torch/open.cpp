@@ -8,6 +8,7 @@
 #include "core/run/torch_library.hpp"
 #include "core/torch/context/noise.hpp"
 #include "core/torch/jobs/apply_tensors.hpp"
+#include "core/torch/jobs/checks.hpp"
 #include "core/torch/jobs/jobs.hpp"
 #include "core/torch/tensors/tensors_api.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
@@ -48,10 +49,11 @@ extern "C" KINORA_EXPORT void kinora_torch_open(const kinora_host* host) {
   keep_freed_memory();
   register_interface(KINORA_TENSORS, KINORA_ABI_MINOR, tensors_api_table());
   register_noise(noise);
-  register_job("train-tokenizer", plain<run_train_tokenizer, JobContext>);
-  register_job("encode", plain<run_encode, JobContext>);
-  register_job("train", plain<run_train, JobContext>);
-  register_job("generate", plain<run_generate, JobContext>);
+  register_job("train-tokenizer",
+               {plain<run_train_tokenizer, JobContext>, plain<check_train_tokenizer, JobCheck>});
+  register_job("encode", {plain<run_encode, JobContext>, plain<check_encode, JobCheck>});
+  register_job("train", {plain<run_train, JobContext>, plain<check_train, JobCheck>});
+  register_job("generate", {plain<run_generate, JobContext>, plain<check_generate, JobCheck>});
   register_tool("convert", plain<static_cast<ToolFunction>(convert_weights), Runtime, const json>);
   register_tool("bench", plain<bench_networks, Runtime, const json>);
   register_tool("inspect", plain<inspect_component, Runtime, const json>);

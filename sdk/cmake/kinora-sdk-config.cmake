@@ -1,7 +1,8 @@
 # find_package(kinora-sdk [ABI]): kinora_add_plugin(), and the target kinora::sdk, which is the headers.
 #
 # Found in a source tree with -DCMAKE_PREFIX_PATH=<repository>/sdk, in an installation with its prefix. Its version is the
-# ABI's. Plugins of tier stable need nothing else; for tier pinned pass -DKINORA_TORCH_ROOT=<folder of the torch package>.
+# ABI's. Plugins of tier stable need nothing else; those of tier pinned need the libtorch that Kinora runs with: an installation
+# knows its own, else pass -DKINORA_TORCH_ROOT=<folder of the torch package>. They may link kinora::kernels of an installation.
 # KINORA_PROGRAM is the program that writes and checks manifests, if there is one.
 include(GNUInstallDirs)
 enable_language(ASM)
@@ -13,7 +14,14 @@ endif()
 find_program(KINORA_PROGRAM kinora DOC "The kinora that checks manifests" HINTS
   "${CMAKE_CURRENT_LIST_DIR}/../../../../bin"  # of the installation: <prefix>/share/kinora/sdk/cmake
   "${CMAKE_CURRENT_LIST_DIR}/../../build/release/bin" "${CMAKE_CURRENT_LIST_DIR}/../../build/dev/bin")
+include("${CMAKE_CURRENT_LIST_DIR}/torch_root.cmake" OPTIONAL)
 if(KINORA_TORCH_ROOT AND NOT TARGET kinora_libtorch)
   include("${CMAKE_CURRENT_LIST_DIR}/KinoraTorch.cmake")
+endif()
+set(_kernels "${CMAKE_CURRENT_LIST_DIR}/../lib/libkinora_kernels_torch.a" "${CMAKE_CURRENT_LIST_DIR}/../lib/libkinora_kernels.a")
+list(GET _kernels 0 _first)
+if(TARGET kinora_libtorch AND EXISTS "${_first}" AND NOT TARGET kinora::kernels)
+  add_library(kinora::kernels INTERFACE IMPORTED)
+  set_target_properties(kinora::kernels PROPERTIES INTERFACE_LINK_LIBRARIES "${_kernels};kinora_libtorch;${KINORA_TORCH_LIB}/libgomp.so.1")
 endif()
 include("${CMAKE_CURRENT_LIST_DIR}/KinoraPlugin.cmake")

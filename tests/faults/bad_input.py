@@ -104,7 +104,7 @@ def configuration():
 
 def nothing_to_do():
     SCRATCH.joinpath("no films").mkdir()
-    check("an empty folder", kinora("run", toml("nothing", curate([SCRATCH / "no films"]))), 1, "there is no file in", "no films")
+    check("an empty folder", kinora("run", toml("nothing", curate([SCRATCH / "no films"]))), 2, "there is no file in", "no films")
     all_short = curate([ROOT / "tests/data/bbb_A.mp4"], '{ use = "clip.transcode", min_length = 60.0 }')
     check("everything filtered", kinora("run", toml("filtered", all_short)), 0, "nothing was kept")
 

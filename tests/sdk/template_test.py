@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The SDK's three steps, out of tree: kinora plugins new, cmake, kinora --plugins DIR. Every kind
-compiles; a stage, a sampler and a storage are built, tested and used. usage: template_test.py KINORA ROOT SCRATCH"""
+compiles; a stage, a sampler and a storage are built, tested and used, and models of both tiers, against an installation, trained. usage: template_test.py KINORA ROOT SCRATCH"""
 import json, os, pathlib, shutil, subprocess, sys
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
@@ -25,27 +25,74 @@ def check(name, done, code=0, *words):
     return not wrong
 
 
-def kinora(*arguments):
-    return run(KINORA, *arguments)
+def kinora(*arguments, program=KINORA):
+    return run(program, *arguments)
 
 
-def built(kind, name, sdk):
+def built(kind, name, sdk, tier="stable", program=KINORA):
     """Makes, builds and inspects one plugin; the folder of its plugins."""
     folder, id = SCRATCH / name, f"{kind}/{name}"
     build, plugins = folder / "build", folder / "build/lib/kinora/plugins"
     library = plugins / name / f"lib{name}.so"
-    check(f"{id}: new", kinora("plugins", "new", kind, name, folder), 0, "plugin.toml")
-    configured = run("cmake", "-G", "Ninja", "-S", folder, "-B", build, f"-DCMAKE_PREFIX_PATH={sdk}", f"-DKINORA_PROGRAM={KINORA}")
+    check(f"{id}: new", kinora("plugins", "new", kind, name, folder, "--tier", tier, program=program), 0, "plugin.toml")
+    named = [] if program != KINORA else [f"-DKINORA_PROGRAM={KINORA}"]  # an installation finds its own
+    configured = run("cmake", "-G", "Ninja", "-S", folder, "-B", build, f"-DCMAKE_PREFIX_PATH={sdk}", *named)
     if not check(f"{id}: configure", configured) or not check(f"{id}: build", run("cmake", "--build", build)):
         return plugins
     check(f"{id}: its tests", run("ctest", "--test-dir", build, "--output-on-failure"), 0, "100% tests passed")
-    check(f"{id}: inspect", kinora("--plugins", plugins, "plugins", "inspect", id), 0, id)
-    check(f"{id}: validate", kinora("plugins", "validate", library))
+    check(f"{id}: inspect", kinora("--plugins", plugins, "plugins", "inspect", id, program=program), 0, id)
+    check(f"{id}: validate", kinora("plugins", "validate", library, program=program))
     before = (folder / "plugin.toml").read_text()
     check(f"{id}: manifest", run("cmake", "--build", build, "--target", f"{name}.manifest"))
     if (folder / "plugin.toml").read_text() != before:
         failures.append(f"{id}: the target {name}.manifest changed a manifest that was current")
     return plugins
+
+
+def installed():
+    """The program in a folder of its own, with the SDK."""
+    place = SCRATCH / "installed"
+    check("install", run("cmake", "--install", pathlib.Path(KINORA).resolve().parents[1], "--prefix", place))
+    return place
+
+
+def trained(place, plugins, name, *sets):
+    """Losses of three steps of the shipped recipe with this model in the place of its own."""
+    model = f'dit.model={{use="{name}", channels=32}}'
+    small = ["tokenizer.steps=2", *(f"{job}.{size}" for job in ("tokenizer", "latents") for size in ("frames=5", "height=32", "width=48"))]
+    sets = [a for one in (*small, model, "dit.steps=3", *sets) for a in ("--set", one)]
+    done = kinora("--plugins", plugins, "run", ROOT / "configs/quickstart.toml", "--only", "dit", "--out", SCRATCH / "run", *sets, program=place / "bin/kinora")
+    if not check(f"{name} is trained {sets[-1]}", done, 0, "dit: done"):
+        return []
+    lines = [json.loads(line) for line in (SCRATCH / "run/dit/metrics.jsonl").read_text().splitlines()]
+    if len(lines) != 3 or any(line.get("skipped") or not line["gradient_norm"] > 0 or not line["mfu"] > 0 for line in lines):
+        failures.append(f"{name}: {lines}")
+        print("WRONG", failures[-1])
+    return [line["loss"] for line in lines]
+
+
+def near(name, ours, theirs, bound):
+    if not ours or len(ours) != len(theirs) or any(abs(a / b - 1) > bound for a, b in zip(ours, theirs)):
+        failures.append(f"{name}: {ours}, {theirs}")
+        print("WRONG", failures[-1])
+
+
+def models():
+    """A model from its template to training, in both tiers; recomputed in the backward it is the same model."""
+    place = installed()
+    for tier, name in (("stable", "first-model"), ("pinned", "pinned.model")):
+        plugins = built("model", name, place, tier, place / "bin/kinora")
+        losses = trained(place, plugins, name)
+        near(f"{name} recomputed", trained(place, plugins, name, 'dit.parallel=["recompute"]'), losses, 1e-6)
+        wrong = kinora("--plugins", plugins, "check", ROOT / "configs/quickstart.toml", "--set", f'dit.model={{use="{name}", channels=16}}', program=place / "bin/kinora")
+        check(f"{name} with other channels", wrong, 2, "job 'dit': ", "the latent has 32 channels, channels is 16")
+    folder = SCRATCH / "pinned.model"
+    source, lists = folder / "pinned.model.cpp", folder / "CMakeLists.txt"
+    text = source.read_text()
+    source.write_text(text.replace("at::gelu(", "kinora::gelu(").replace('#include "kinora/aten.hpp"', '#include "kernels/torch/gelu.hpp"\n#include "kinora/aten.hpp"'))
+    lists.write_text(lists.read_text().replace("pinned.model.cpp)", "pinned.model.cpp LIBS kinora::kernels)"))
+    if source.read_text() != text and check("with kernels: build", run("cmake", "--build", folder / "build")):
+        near("with kernels", trained(place, plugins, name, "dit.keep=3"), losses, 1e-4)
 
 
 def stage():
@@ -83,6 +130,8 @@ def every_kind_compiles():
 
 def refusals():
     check("unknown kind", kinora("plugins", "new", "stag", "x", SCRATCH / "x"), 2, "did you mean 'stage'?", "collective")
+    check("unknown tier", kinora("plugins", "new", "model", "x", SCRATCH / "x", "--tier", "loose"), 2, "stable and pinned")
+    check("pinned stage", kinora("plugins", "new", "stage", "x", SCRATCH / "x", "--tier", "pinned"), 2, "has a template for models")
     check("no name", kinora("plugins", "new", "stage"), 2, "KIND NAME", "tokenizer")
     check("bad name", kinora("plugins", "new", "stage", "My Stage", SCRATCH / "x"), 2, "My Stage", "a-z")
     check("folder in use", kinora("plugins", "new", "stage", "x", SCRATCH / "dim-scenes"), 1, "exists already")
@@ -93,6 +142,7 @@ SCRATCH.mkdir(parents=True)
 stage()
 built("sampler", "geometric", ROOT / "sdk")
 built("storage", "memory", ROOT / "sdk/cmake")
+models()
 every_kind_compiles()
 refusals()
 print(f"{len(failures)} failed")

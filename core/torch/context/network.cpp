@@ -138,16 +138,20 @@ at::Tensor Network::Stream::push(const at::Tensor& piece) {
   return adopt<at::Tensor>(out);
 }
 
-void Network::fit(const at::Tensor& video) {
+void Network::require_fit() const {
   const auto& table = tokenizer();
   if (table.struct_size < offsetof(kinora_tokenizer, fit) + sizeof table.fit || !table.fit)
     raise(KINORA_UNSUPPORTED, "{} begins at random only: it has no start in closed form",
           component_.spec->id);
+}
+
+void Network::fit(const at::Tensor& video) {
+  require_fit();
   NamedTensors values;
   const auto take = [](void* to, const char* name, kinora_tensor value) {
     (*static_cast<NamedTensors*>(to))[name] = adopt<at::Tensor>(value);
   };
-  called(table.fit(self_, chain_.head(), handle(video), &values, take), component_.spec->id);
+  called(tokenizer().fit(self_, chain_.head(), handle(video), &values, take), component_.spec->id);
   load_values(chain_.parameters(), chain_.leaves(), values, {.allow_missing = true, .may_miss = {}});
 }
 

@@ -53,6 +53,8 @@ class Network {
   // Takes the values that the tokenizer begins with for this video, in closed form; throws
   // Error(KINORA_UNSUPPORTED) if it knows none.
   void fit(const at::Tensor& video);
+  // Throws the same if it knows none.
+  void require_fit() const;
 
  private:
   const kinora_tokenizer& tokenizer() const { return component_.table<kinora_tokenizer>(); }

@@ -47,7 +47,7 @@ at::ScalarType stream_dtype(int32_t given, const std::string& id) {
 }  // namespace
 
 Parallelism::Parallelism(JobContext& context) {
-  const int64_t rank = number_from("RANK", 0), world = number_from("WORLD_SIZE", 1);
+  const int64_t rank = number_from("RANK", 0), world = ranks();
   if (world > 1 && context.spec().component("collective")) {
     join(context, axes(context, world), rank);
   } else {
@@ -73,13 +73,22 @@ Parallelism::Parallelism(JobContext& context) {
     const kinora_link* link = nullptr;
     called(api.link(instances_.back().get(), &link), component.spec->id);
     if (link) links_.push_back(link);
-    dtype_ = stream_dtype(api.dtype(instances_.back().get()), component.spec->id);
+    product_ = dtype_ = stream_dtype(api.dtype(instances_.back().get()), component.spec->id);
+    for (const auto& output : component.spec->outputs)
+      if (output.name == "codes" && output.dtype == "bfloat16") product_ = at::kBFloat16;
   }
 }
 
-// The size of every axis that a strategy adds: its option `size`, and for one without it the ranks that are
-// left.
-MeshOwner::Sizes Parallelism::axes(JobContext& context, int64_t world) const {
+int64_t Parallelism::ranks() { return number_from("WORLD_SIZE", 1); }
+
+int64_t Parallelism::data_ranks(const MeshOwner::Sizes& axes) {
+  int64_t out = 1;
+  for (const char* axis : {"dp", "fsdp"})
+    if (const auto it = axes.find(axis); it != axes.end()) out *= it->second;
+  return out;
+}
+
+MeshOwner::Sizes Parallelism::axes(const JobView& context, int64_t world) {
   const MeshOwner alone;
   MeshOwner::Sizes sizes;
   std::string open_axis;
@@ -98,10 +107,10 @@ MeshOwner::Sizes Parallelism::axes(JobContext& context, int64_t world) const {
   }
   if (!open_axis.empty()) sizes[open_axis] = world / product;
   if (product * (open_axis.empty() ? 1 : world / product) != world)
-    throw Error(KINORA_INVALID, "job '" + context.spec().name + "': its parallel strategies use " +
-                                    std::to_string(product) + " ranks, but WORLD_SIZE is " +
-                                    std::to_string(world) +
-                                    "; add ddp, which takes what is left, or start fewer");
+    throw Error(KINORA_INVALID,
+                "parallel: its strategies are for " + std::to_string(product) + " of the " +
+                    std::to_string(world) +
+                    " ranks of this launch (WORLD_SIZE); add ddp, which takes what is left, or start fewer");
   return sizes;
 }
 

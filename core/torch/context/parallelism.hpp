@@ -18,6 +18,13 @@ class Parallelism {
   // From the job's slots parallel, precision and collective; a job without a slot runs alone. The ranks come
   // from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (torchrun's names): one process when they are not set.
   explicit Parallelism(JobContext&);
+  // Ranks of this launch: WORLD_SIZE, or 1.
+  static int64_t ranks();
+  // The size of every axis that the job's strategies make of so many ranks: a strategy's option `size`, and
+  // for one without it the ranks that are left. Throws Error(KINORA_INVALID) where that is not all of them.
+  static MeshOwner::Sizes axes(const JobView&, int64_t world);
+  // Of these axes: ranks that hold different samples.
+  static int64_t data_ranks(const MeshOwner::Sizes& axes);
 
   std::vector<const kinora_link*> links() const { return links_; }
   int64_t rank() const { return mesh_->abi()->rank; }
@@ -29,6 +36,8 @@ class Parallelism {
   int64_t data_size() const { return mesh_->size("dp") * mesh_->size("fsdp"); }
   // dtype of the residual stream.
   at::ScalarType dtype() const { return dtype_; }
+  // dtype of the operands of matrix products, by the precision's manifest (`codes`); else the stream's.
+  at::ScalarType product_dtype() const { return product_; }
   // dtype of parameters and targets: float64 for a float64 stream, else float32.
   at::ScalarType parameter_dtype() const { return dtype_ == at::kDouble ? at::kDouble : at::kFloat; }
 
@@ -42,13 +51,12 @@ class Parallelism {
  private:
   using Instance = std::unique_ptr<void, void (*)(void*)>;
   void join(JobContext&, const MeshOwner::Sizes& axes, int64_t rank);
-  MeshOwner::Sizes axes(JobContext&, int64_t world) const;
   // In this order: the mesh uses the collective, and strategies the mesh, until they are destroyed.
   Instance collective_{nullptr, [](void*) {}};
   std::unique_ptr<MeshOwner> mesh_;
   std::vector<Instance> instances_;
   std::vector<const kinora_link*> links_;
-  at::ScalarType dtype_ = at::kFloat;
+  at::ScalarType dtype_ = at::kFloat, product_ = at::kFloat;
 };
 
 }  // namespace kinora::core

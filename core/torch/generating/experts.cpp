@@ -6,7 +6,7 @@
 
 namespace kinora::core {
 
-std::optional<TwoExperts> two_experts(const JobContext& context, Part& model) {
+std::optional<TwoExperts> two_experts(const JobView& context, Part& model) {
   const auto& options = context.spec().options;
   TwoExperts out{weights_in(options, "weights_2"), options.at("boundary").get<double>()};
   const auto folder = published_experts(model.weights.at(0), *context.open(*model.use).spec);
@@ -18,15 +18,13 @@ std::optional<TwoExperts> two_experts(const JobContext& context, Part& model) {
   if (out.low.empty()) {
     if (out.boundary > 0 || options.at("guidance_2").get<double>() >= 0)
       raise(KINORA_INVALID,
-            "job '{}': boundary and guidance_2 are of a second expert, and there is none: give its weights_2",
-            context.spec().name);
+            "boundary and guidance_2 are of a second expert, and there is none: give its weights_2");
     return std::nullopt;
   }
   if (out.boundary == 0)
     raise(KINORA_INVALID,
-          "job '{}': where does the second expert begin? No model_index.json says it: set boundary, Wan 2.2 "
-          "has 0.875 (text to video) and 0.9 (image to video)",
-          context.spec().name);
+          "where does the second expert begin? No model_index.json says it: set boundary, Wan 2.2 has 0.875 "
+          "(text to video) and 0.9 (image to video)");
   return out;
 }
 

@@ -18,7 +18,7 @@ struct TwoExperts {
 // Of the job's options weights_2 and boundary, or of the pipeline's folder that `model` names, whose weights
 // then become the first expert's; nothing if the model is one. Throws Error(KINORA_INVALID) if they
 // contradict each other or the boundary is unknown.
-std::optional<TwoExperts> two_experts(const JobContext&, Part& model);
+std::optional<TwoExperts> two_experts(const JobView&, Part& model);
 
 class Experts {
  public:

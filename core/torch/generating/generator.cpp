@@ -6,6 +6,7 @@
 #include "core/run/one_stage.hpp"
 #include "core/torch/context/mix.hpp"
 #include "core/torch/context/noise.hpp"
+#include "core/torch/generating/rules.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/streaming.hpp"
 #include "core/torch/tensors/cuda_library.hpp"
@@ -15,23 +16,6 @@
 
 namespace kinora::core {
 namespace {
-
-// The loss that the model was trained with is half of the denoiser; a model of the job's own names it.
-const ComponentUse& loss_of(const JobContext& context) {
-  if (const auto* own = context.spec().component("loss")) return *own;
-  if (context.spec().component("model"))
-    throw Error(KINORA_INVALID,
-                "job '" + context.spec().name +
-                    "' has a model of its own; say what it was trained on: loss = \"edm\" or \"flow\"");
-  return *context.need_upstream("train").component("loss");
-}
-
-// Where the slots of a text or image encoder are: this job, or the job that encoded the training set.
-const JobSpec* source_of(const JobContext& context, const char* slot) {
-  if (context.spec().component(slot)) return &context.spec();
-  const JobSpec* encode = context.upstream("encode");
-  return encode && encode->component(slot) ? encode : nullptr;
-}
 
 at::Tensor frames_in(const JobContext& context, const std::filesystem::path& file, int64_t count,
                      int64_t height, int64_t width) {
@@ -72,14 +56,7 @@ Generator::Generator(JobContext& context, const GenerateOptions& options)
       cache_(cache()),
       model_(context.open(*model_part_.use), model_part_.use->options,
              {.device = device_, .dtype = parallel_.parameter_dtype()}, links()) {
-  if (!options.guidance_interval.empty() && options.guidance_interval.size() != 2)
-    throw Error(KINORA_INVALID, "guidance_interval needs two noise levels, for example [0.2, 5.0]");
-  if (!options.guidance_interval.empty() && options.guidance_interval[0] >= options.guidance_interval[1])
-    raise(KINORA_INVALID, "guidance_interval = [{}, {}] holds nowhere; give the lower level first",
-          options.guidance_interval[0], options.guidance_interval[1]);
-  if (of_codes() != (tokenizer_->info().discrete != 0))
-    raise(KINORA_INVALID, "{} works on {} and {} makes {}; choose the other kind of one of them", spec_.id,
-          of_codes() ? "codes" : "latents", tokenizer_part_.use->id, of_codes() ? "latents" : "codes");
+  require_one_kind(spec_, tokenizer_part_.use->id, tokenizer_->info().discrete != 0);
   of_codes() ? open_next_token() : open_denoising();
   load_model();
   if (const JobSpec* source = source_of(context, "text"); source && takes("text"))
@@ -125,12 +102,6 @@ std::map<std::string, Part> Generator::parts() const {
 }
 
 void Generator::open_denoising() {
-  const auto refuse = [](bool given, const char* name) {
-    if (given) raise(KINORA_INVALID, "{} is for models that draw codes one by one; this one denoises", name);
-  };
-  refuse(options_.temperature != 1, "temperature");
-  refuse(options_.top_k != 0, "top_k");
-  refuse(options_.top_p != 1, "top_p");
   open_experts();
   denoising_ = std::make_unique<Denoising>(context_, *experts_, spec_, model_part_.use->options,
                                            parallel_.dtype(), device_);
@@ -139,13 +110,6 @@ void Generator::open_denoising() {
 }
 
 void Generator::open_next_token() {
-  const auto refuse = [](bool given, const char* name) {
-    if (given) raise(KINORA_INVALID, "{} is for models that denoise; codes are drawn one by one", name);
-  };
-  refuse(!options_.guidance_interval.empty(), "guidance_interval");
-  refuse(options_.preview_every > 0, "preview_every");
-  refuse(options_.strength != 1, "strength");
-  refuse(two_.has_value(), "weights_2");
   next_token_ = std::make_unique<NextToken>(
       model_, spec_, *cache_, std::array{shape_[1], shape_[2], shape_[3]}, tokenizer_->info().codes,
       TokenSampling{options_.temperature, options_.top_k, options_.top_p}, guidance(options_.guidance),
@@ -181,20 +145,7 @@ LatentFacts Generator::read_facts() const {
 
 // [C, t, h, w]: as in training, or from the size that is asked for.
 std::vector<int64_t> Generator::latent_shape() {
-  const auto info = tokenizer_->info();
-  auto shape = facts_.shape.empty() ? std::vector<int64_t>{info.channels, 0, 0, 0} : facts_.shape;
-  if (shape.size() == 3) shape.insert(shape.begin(), 1);
-  const auto set = [&](size_t at, int64_t asked, int64_t factor, const char* name) {
-    if (asked % factor) raise(KINORA_INVALID, "{} = {} must be a multiple of {}", name, asked, factor);
-    shape[at] = asked / factor;
-  };
-  if (options_.frames > 0) set(1, options_.frames - 1, info.time, "frames - 1"), ++shape[1];
-  if (options_.height > 0) set(2, options_.height, info.height, "height");
-  if (options_.width > 0) set(3, options_.width, info.width, "width");
-  if (shape[1] * shape[2] * shape[3] == 0)
-    throw Error(KINORA_INVALID,
-                "job '" + context_.spec().name +
-                    "' has no encode job above it to take the size from; set frames, height and width");
+  const auto shape = core::latent_shape(tokenizer_->info(), tokenizer_part_.use->id, facts_.shape, options_);
   if (facts_.scale.mean.empty()) {
     facts_.scale.mean.assign(static_cast<size_t>(shape[0]), 0);
     facts_.scale.std.assign(static_cast<size_t>(shape[0]), 1);
@@ -242,11 +193,8 @@ void Generator::give_image(const Wish& wish, Conditions& with, Conditions& none)
 }
 
 void Generator::give_signals(const Wish& wish, Conditions& with, Conditions& none) {
-  const auto signals = signals_of(model_part_.use->options);
   for (const auto& [name, values] : wish.signals) {
-    if (!signals.count(name) && (!takes(name) || name == "latent" || name == "timestep"))
-      raise(KINORA_INVALID, "signals: {} takes no '{}'; its own signals are: {}", spec_.id, name,
-            signals.empty() ? "none" : fmt::format("{}", fmt::join(signals, ", ")));
+    require_signal(spec_, model_part_.use->options, name);
     const at::Tensor value = at::tensor(values, at::kFloat);
     with[name] = none[name] = values.size() == 1 ? value : value.unsqueeze(0);
   }

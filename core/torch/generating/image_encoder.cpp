@@ -11,26 +11,25 @@
 
 namespace kinora::core {
 
-ImageEncoder::ImageEncoder(const JobContext& context, const JobSpec& job, const ChainOptions& chain)
-    : device_(chain.device) {
+int64_t ImageEncoder::require(const JobView& context, const JobSpec& job) {
   const auto& use = *job.component("image_encoder");
-  const auto component = context.open(use);
-  const auto& inputs = component.spec->inputs;
+  const auto& inputs = context.open(use).spec->inputs;
   const bool reads =
       std::any_of(inputs.begin(), inputs.end(), [](const auto& i) { return i.name == "image"; });
   if (!reads || !use.options.values().contains("image_size"))
+    raise(KINORA_INVALID, "image_encoder = '{}' reads no 'image' of a size; give it one such as clip-vision",
+          use.id);
+  if (weights_in(job.options, "image_encoder_weights").empty())
     raise(KINORA_INVALID,
-          "job '{}': image_encoder = '{}' reads no 'image' of a size; give it one such as clip-vision",
-          job.name, use.id);
-  const auto weights = weights_in(job.options, "image_encoder_weights");
-  if (weights.empty())
-    raise(KINORA_INVALID,
-          "job '{}' has an image_encoder; say where its weights are: image_encoder_weights = \"FILE or "
-          "FOLDER\"",
-          job.name);
-  size_ = use.options.values().at("image_size").get<int64_t>();
-  network_ = std::make_unique<Network>(component, use.options, chain);
-  network_->load(weights, true);
+          "it has an image_encoder; say where its weights are: image_encoder_weights = \"FILE or FOLDER\"");
+  return use.options.values().at("image_size").get<int64_t>();
+}
+
+ImageEncoder::ImageEncoder(const JobView& context, const JobSpec& job, const ChainOptions& chain)
+    : device_(chain.device), size_(require(context, job)) {
+  const auto& use = *job.component("image_encoder");
+  network_ = std::make_unique<Network>(context.open(use), use.options, chain);
+  network_->load(weights_in(job.options, "image_encoder_weights"), true);
 }
 
 at::Tensor ImageEncoder::operator()(const at::Tensor& frame) {

@@ -9,7 +9,9 @@ class ImageEncoder {
  public:
   // From a job's slot image_encoder and its option image_encoder_weights. Throws Error(KINORA_INVALID) for a
   // model that reads no image.
-  ImageEncoder(const JobContext&, const JobSpec& job, const ChainOptions& = {});
+  ImageEncoder(const JobView&, const JobSpec& job, const ChainOptions& = {});
+  // What the constructor throws before it opens anything; returns the edge of its pictures.
+  static int64_t require(const JobView&, const JobSpec& job);
   // uint8 [H, W, 3] -> [L, D] float32, on the CPU.
   at::Tensor operator()(const at::Tensor& frame);
 

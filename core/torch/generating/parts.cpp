@@ -2,26 +2,25 @@
 
 namespace kinora::core {
 
-Part part_of(const JobContext& context, const std::string& slot, const std::string& weights_option,
+Part part_of(const JobView& context, const std::string& slot, const std::string& weights_option,
              const std::string& trained_by) {
   const auto& spec = context.spec();
   if (const auto* own = spec.component(slot)) {
     auto weights = weights_in(spec.options, weights_option);
     if (weights.empty())
-      throw Error(KINORA_INVALID, "job '" + spec.name + "' has a " + slot +
-                                      " of its own; say where its weights are: " + weights_option +
-                                      " = \"FILE or FOLDER\"");
+      throw Error(KINORA_INVALID, "it has a " + slot + " of its own; say where its weights are: " +
+                                      weights_option + " = \"FILE or FOLDER\"");
     return {own, std::move(weights)};
   }
   const JobSpec* job = context.upstream(trained_by);
   if (!job)
-    throw Error(KINORA_INVALID, "job '" + spec.name + "' needs a " + slot + ": make a job of kind " +
-                                    trained_by + " its input, or give it one: " + slot +
-                                    " = { use = \"...\" } and " + weights_option + " = \"FILE or FOLDER\"");
+    throw Error(KINORA_INVALID, "it needs a " + slot + ": make a job of kind " + trained_by +
+                                    " its input, or give it one: " + slot + " = { use = \"...\" } and " +
+                                    weights_option + " = \"FILE or FOLDER\"");
   return {job->component(slot), {context.folder_of(*job) / "weights.safetensors"}};
 }
 
-std::unique_ptr<Network> open_part(const JobContext& context, const Part& part, const ChainOptions& chain) {
+std::unique_ptr<Network> open_part(const JobView& context, const Part& part, const ChainOptions& chain) {
   auto network = std::make_unique<Network>(context.open(*part.use), part.use->options, chain);
   network->load(part.weights);
   return network;

@@ -17,10 +17,10 @@ struct Part {
 // The job's own slot of that name with the files or folders that its option weights_option names; without the
 // slot, what the nearest job of kind `trained_by` above it trained. Throws Error(KINORA_INVALID) that says
 // both ways if there is neither.
-Part part_of(const JobContext&, const std::string& slot, const std::string& weights_option,
+Part part_of(const JobView&, const std::string& slot, const std::string& weights_option,
              const std::string& trained_by);
 
 // A tokenizer or text encoder for use, with its weights; a model is opened by its job, which knows the links.
-std::unique_ptr<Network> open_part(const JobContext&, const Part&, const ChainOptions& = {});
+std::unique_ptr<Network> open_part(const JobView&, const Part&, const ChainOptions& = {});
 
 }  // namespace kinora::core

@@ -11,6 +11,7 @@
 #include "core/torch/generating/image_encoder.hpp"
 #include "core/torch/generating/parts.hpp"
 #include "core/torch/generating/text_encoder.hpp"
+#include "core/torch/jobs/checks.hpp"
 #include "core/torch/jobs/jobs.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/latents.hpp"
@@ -78,8 +79,8 @@ class Encoding {
       progress.update(i + 1, std::to_string(windows_) + " windows");
     }
     if (windows_ == 0 && without_signal_ > 0)
-      raise(KINORA_DATA, "job '{}': no clip is of use, and of {} {} lack a signal, the last one because {}",
-            context_.spec().name, clips_.size(), without_signal_, why_);
+      raise(KINORA_DATA, "no clip is of use, and of {} {} lack a signal, the last one because {}",
+            clips_.size(), without_signal_, why_);
     if (windows_ == 0) throw clips_.none_usable(too_short_, options_.frames);
     finish();
   }
@@ -168,6 +169,7 @@ std::unique_ptr<Network> trained_tokenizer(JobContext& context, const JobSpec& j
 }
 
 void run_encode(JobContext& context) {
+  require(context, check_encode);
   const auto options = context.options<EncodeOptions>();
   use_threads(options.threads);
   const at::NoGradGuard off;

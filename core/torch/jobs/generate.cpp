@@ -12,7 +12,9 @@
 #include "core/run/one_stage.hpp"
 #include "core/torch/generating/generator.hpp"
 #include "core/torch/generating/made_with.hpp"
+#include "core/torch/jobs/checks.hpp"
 #include "core/torch/jobs/jobs.hpp"
+#include "core/torch/jobs/wishes.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/tensors/cuda_library.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
@@ -58,8 +60,9 @@ void read_line(const fs::path& file, size_t number, const std::string& line, Wis
   wish.video = path("video", wish.video);
 }
 
-// Every video of the job, in order.
-std::vector<Wish> wishes(const JobContext& context, const GenerateOptions& o) {
+}  // namespace
+
+std::vector<Wish> wishes(const JobView& context, const GenerateOptions& o) {
   Wish common;
   common.seed = static_cast<uint64_t>(o.seed >= 0 ? o.seed : context.run().seed);
   common.negative = o.negative;
@@ -81,9 +84,7 @@ std::vector<Wish> wishes(const JobContext& context, const GenerateOptions& o) {
     }
   }
   if (made.empty())
-    throw Error(KINORA_INVALID,
-                "job '" + context.spec().name +
-                    "': there is no prompt; give one text a video in prompts, or a prompts_file");
+    throw Error(KINORA_INVALID, "there is no prompt; give one text a video in prompts, or a prompts_file");
   std::vector<Wish> all;
   for (const auto& wish : made)
     for (int64_t i = 0; i < o.count; ++i) {
@@ -93,6 +94,20 @@ std::vector<Wish> wishes(const JobContext& context, const GenerateOptions& o) {
   return all;
 }
 
+void require_formats(const GenerateOptions& o) {
+  for (const auto& format : o.format)
+    if (std::find(kFormats.begin(), kFormats.end(), format) == kFormats.end())
+      throw Error(KINORA_INVALID, "format '" + format + "' is unknown; give mp4, webp, png or latents");
+}
+
+void require_video(const GenerateOptions& o, const std::vector<Wish>& all) {
+  const auto changes = [](const Wish& wish) { return !wish.video.empty(); };
+  if (o.strength < 1 && std::none_of(all.begin(), all.end(), changes))
+    throw Error(KINORA_INVALID, "strength is the share of steps that change a video; give one in video");
+}
+
+namespace {
+
 class GenerateJob {
  public:
   GenerateJob(JobContext& context, const GenerateOptions& o)
@@ -100,9 +115,6 @@ class GenerateJob {
         options_(o),
         generator_(context, o),
         made_with_(core::made_with(context, generator_.parts(), context.run().out / ".weights.json")) {
-    for (const auto& format : o.format)
-      if (std::find(kFormats.begin(), kFormats.end(), format) == kFormats.end())
-        throw Error(KINORA_INVALID, "format '" + format + "' is unknown; give mp4, webp, png or latents");
     const auto differs = differences(context.spec().made_with, made_with_);
     if (!differs.empty())
       log_warn("{}: the video that is made again may differ, since it was made with others: {}",
@@ -252,14 +264,12 @@ class GenerateJob {
 }  // namespace
 
 void run_generate(JobContext& context) {
+  require(context, check_generate);
   const auto options = context.options<GenerateOptions>();
   const auto all = wishes(context, options);
   use_threads(options.threads);
   const at::NoGradGuard off;
   GenerateJob job(context, options);
-  const auto changes = [](const Wish& wish) { return !wish.video.empty(); };
-  if (options.strength < 1 && std::none_of(all.begin(), all.end(), changes))
-    throw Error(KINORA_INVALID, "strength is the share of steps that change a video; give one in video");
   context.metrics().clear();
   int64_t kept = 0;
   for (const auto& wish : all) {

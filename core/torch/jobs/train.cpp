@@ -5,6 +5,7 @@
 #include "core/log.hpp"
 #include "core/torch/context/meter_link.hpp"
 #include "core/torch/context/noise.hpp"
+#include "core/torch/jobs/checks.hpp"
 #include "core/torch/jobs/jobs.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/signals.hpp"
@@ -20,19 +21,6 @@
 
 namespace kinora::core {
 namespace {
-
-std::optional<LoraOptions> lora_of(const TrainOptions& o) {
-  if (o.lora.empty() && o.adapter.empty()) return std::nullopt;
-  if (!o.lora.empty() && !o.adapter.empty())
-    raise(KINORA_INVALID, "lora and adapter are both given; an adapter brings its rank and modules along");
-  if (o.weights.empty())
-    raise(KINORA_INVALID,
-          "an adapter is trained on a model's weights; give them: weights = \"FILE or FOLDER\"");
-  if (o.adapter.empty() && std::filesystem::exists(o.lora))
-    raise(KINORA_INVALID, "lora = '{0}' is a file or folder; to go on with an adapter: adapter = '{0}'",
-          o.lora);
-  return parse_lora(o.adapter.empty() ? o.lora : o.adapter);
-}
 
 // Of a microbatch, beside its tensors; also the keys of the random numbers.
 constexpr const char *kSigma = "train.sigma", *kNoise = "train.noise";
@@ -185,6 +173,7 @@ class ModelTraining {
 }  // namespace
 
 void run_train(JobContext& context) {
+  require(context, check_train);
   const auto options = context.options<TrainOptions>();
   use_threads(options.threads);
   ModelTraining(context, options).run();

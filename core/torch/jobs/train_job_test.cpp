@@ -129,7 +129,7 @@ TEST(TrainJob, FailsAfterTooManyStepsInARowThatAreNotFinite) {
   for (auto& s : data) s.latent.fill_(NAN);
   for (const auto& [lines, steps] : {std::pair<const char*, int>{"", 10}, {"max_skipped = 3\n", 3}}) {
     const auto run = training(k, lines, data);
-    EXPECT_THAT(failure(*run), testing::AllOf(HasSubstr("job 'dit': step " + std::to_string(steps) + ":"),
+    EXPECT_THAT(failure(*run), testing::AllOf(HasSubstr("step " + std::to_string(steps) + ":"),
                                               HasSubstr("lower learning_rate (0.02)")));
     EXPECT_EQ(run->metrics("dit").size(), static_cast<size_t>(steps));
   }

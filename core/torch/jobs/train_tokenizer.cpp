@@ -6,6 +6,7 @@
 #include "core/io/atomic_file.hpp"
 #include "core/jobs/training.hpp"
 #include "core/torch/context/noise.hpp"
+#include "core/torch/jobs/checks.hpp"
 #include "core/torch/jobs/jobs.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/tensors/device.hpp"
@@ -89,14 +90,9 @@ class TokenizerTraining {
   }
 
   void start() {
-    const bool principal = options_.start == "principal";
-    if (principal && !options_.weights.empty())
-      raise(KINORA_INVALID,
-            "{}: start = \"principal\" and weights = \"{}\" are two beginnings; take one away",
-            context_.spec().name, options_.weights.front().string());
     if (!options_.weights.empty())
       start_from(context_, network_, options_.weights, options_.partial, parallel_.rank() == 0);
-    if (principal) network_.fit(starting_crops());
+    if (options_.start == "principal") network_.fit(starting_crops());
   }
 
   // The first crops of an epoch, which are the same on every rank: up to 64, within a quarter of the memory.
@@ -199,6 +195,7 @@ void use_threads(int64_t threads) {
 }
 
 void run_train_tokenizer(JobContext& context) {
+  require(context, check_train_tokenizer);
   const auto options = context.options<TrainTokenizerOptions>();
   use_threads(options.threads);
   TokenizerTraining(context, options).run();

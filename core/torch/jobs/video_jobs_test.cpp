@@ -38,8 +38,8 @@ TEST(TextEncoder, CutsACaptionAndFillsItUpWithZeros) {
   EXPECT_EQ(padded.slice(0, n).abs().max().item<float>(), 0);
 }
 
-// What Wan's image to video reads (diffusers' WanImageToVideoPipeline.prepare_latents): the first frame and grey
-// ones, encoded, after a mask of as many channels as a latent frame has frames.
+// What Wan's image to video reads (diffusers' WanImageToVideoPipeline.prepare_latents): the first frame and
+// grey ones, encoded, after a mask of as many channels as a latent frame has frames.
 TEST(EncodeJob, CachesTheFirstFrameFollowedByGrey) {
   const at::NoGradGuard off;
   const auto run = prepared({{"latents", "first_frame = true"}});
@@ -177,7 +177,7 @@ TEST(EncodeJob, SaysWhyNoClipIsOfUse) {
     FAIL();
   } catch (const Error& e) {
     EXPECT_STREQ(e.what(),
-                 "job 'latents': none of 2 clips is of use: 1 have fewer than 9 frames, 1 cannot be decoded; "
+                 "none of 2 clips is of use: 1 have fewer than 9 frames, 1 cannot be decoded; "
                  "lower frames, or see the "
                  "warnings above");
   }

@@ -82,10 +82,10 @@ at::Tensor Clips::try_frames(int64_t i) {
 }
 
 Error Clips::none_usable(int64_t too_short, int64_t frames) const {
-  return Error(KINORA_DATA, fmt::format("job '{}': none of {} clips is of use: {} have fewer than {} frames, "
+  return Error(KINORA_DATA, fmt::format("none of {} clips is of use: {} have fewer than {} frames, "
                                         "{} cannot be decoded; lower frames, or see the "
                                         "warnings above",
-                                        job_, size(), too_short, frames, failed()));
+                                        size(), too_short, frames, failed()));
 }
 
 at::Tensor video_of(const at::Tensor& frames, int64_t first, int64_t count) {

@@ -52,6 +52,11 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
                    a.options().dtype(at::result_type(a, b)).device(at::kMeta));
 }
 
+Tensor floor_divide(const Tensor& a, const Tensor& b) {
+  return at::empty(at::infer_size(a.sizes(), b.sizes()),
+                   a.options().dtype(at::result_type(a, b)).device(at::kMeta));
+}
+
 Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index) {
   auto shape = x.sizes().vec();
   if (!shape.empty()) shape[static_cast<size_t>(dim < 0 ? dim + x.dim() : dim)] = index.numel();
@@ -67,6 +72,7 @@ TORCH_LIBRARY_IMPL(aten, Meta, m) {
   m.impl("native_layer_norm", layer_norm);
   m.impl("native_group_norm", group_norm);
   m.impl("convolution_overrideable", convolution);
+  m.impl("floor_divide", floor_divide);
   m.impl("index_select", index_select);
   m.impl("where.self", where);
   m.impl("_safe_softmax", safe_softmax);

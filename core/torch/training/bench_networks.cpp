@@ -116,8 +116,9 @@ class Dit {
 std::vector<Measured> measured(Runtime& runtime, const std::string& what) {
   if (what == "vae") {
     const auto component = or_throw(runtime.registry().open("tokenizer/wan"));
-    const auto network =
-        std::make_shared<Network>(component, options_of(*component.spec, kWan), ChainOptions{});
+    const Options options = options_of(*component.spec, kWan);
+    const auto network = std::make_shared<Network>(component, options, ChainOptions{});
+    MetaNetwork counted(component, options);
     at::manual_seed(1);
     const Tensor video = at::rand({1, 3, 9, 128, 128}) * 2 - 1, latent = at::randn({1, 16, 3, 16, 16});
     const auto quietly = [](const auto& f) {
@@ -126,8 +127,8 @@ std::vector<Measured> measured(Runtime& runtime, const std::string& what) {
         f();
       };
     };
-    return {{"encode", quietly([=] { network->encode(video); }), 0, {}},
-            {"decode", quietly([=] { network->decode(latent); }), 0, {}}};
+    return {{"encode", quietly([=] { network->encode(video); }), counted.encode(video).total(), {}},
+            {"decode", quietly([=] { network->decode(latent); }), counted.decode(latent).total(), {}}};
   }
   const auto dit = std::make_shared<Dit>(runtime);
   if (what == "sample") return {{"denoiser", [dit] { dit->call(); }, dit->flops(), {}}};

@@ -21,6 +21,18 @@ bool of_one_shape(const std::vector<at::Tensor>& all) {
 
 }  // namespace
 
+void require_data(const LossInstance& loss, bool codes) {
+  const auto& id = loss.spec().id;
+  if (loss.draws_noise() && codes)
+    raise(
+        KINORA_INVALID,
+        "loss: {} adds noise to latents, and the data are codes; choose a loss for codes, such as next-token",
+        id);
+  if (!loss.draws_noise() && !named(loss.spec().inputs, codes ? "codes" : "latent"))
+    raise(KINORA_INVALID, "loss: {} reads no '{}', and the data are {}; choose a loss for them, such as {}",
+          id, codes ? "codes" : "latent", codes ? "codes" : "latents", codes ? "next-token" : "edm or flow");
+}
+
 bool Objective::takes(const std::string& name) const {
   return named(model_.inputs, name) || signals_.count(name) != 0;
 }
@@ -105,9 +117,7 @@ NamedTensors Objective::inputs(const NamedTensors& batch, const at::Tensor& leve
                                const Given& given) const {
   if (!noisy()) return inputs(batch, {});
   const auto latent = batch.find("latent");
-  if (latent == batch.end())
-    raise(KINORA_INVALID, "{} adds noise to latents, and the cache holds codes; choose a loss for codes",
-          loss_.spec().id);
+  require_data(loss_, latent == batch.end());
   return inputs(batch, noised(latent->second, level.to(device_), noise, given));
 }
 

@@ -18,6 +18,9 @@ struct Given {
   bool noisy = false;  // noise of that level is really in them (Cosmos-Predict 1); else they are clean
 };
 
+// Throws Error(KINORA_INVALID) if the loss cannot be of these data: codes, or latents.
+void require_data(const LossInstance& loss, bool codes);
+
 class Objective {
  public:
   // parameters: dtype of latents and targets; stream: of what the model reads; device: of the network;

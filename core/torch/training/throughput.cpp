@@ -18,13 +18,15 @@ void Throughput::add(nlohmann::json& line, double seconds, double samples, doubl
   if (peak_flops > 0) line["mfu"] = flops / (peak_flops * static_cast<double>(ranks));
 }
 
-double measured_peak_flops(at::Device device) {
+double measured_peak_flops(at::Device device, at::ScalarType dtype) {
   const at::NoGradGuard off;
   const int64_t side = device.is_cpu() ? 1024 : 8192;
   const auto n = static_cast<double>(side);
-  const at::Tensor a = at::ones({side, side}, device), b = at::ones({side, side}, device);
+  if (device.is_cpu() && dtype == at::kBFloat16) dtype = at::kFloat;
+  const auto options = at::TensorOptions().device(device).dtype(dtype);
+  const at::Tensor a = at::ones({side, side}, options), b = at::ones({side, side}, options);
   at::Tensor out = at::mm(a, b);  // wakes the threads
-  const auto finish = [&] { return out[0][0].item<float>(); };
+  const auto finish = [&] { return out[0][0].item<double>(); };
   finish();
   double best = 0;
   for (int i = 0; i < 4; ++i) {

@@ -31,8 +31,9 @@ struct Throughput {
 };
 
 // Floating-point operations a second of this process' threads, or of the device: the best of a few products
-// of float32 matrices.
-double measured_peak_flops(at::Device device = at::kCPU);
+// of matrices of the dtype that the job multiplies in. On the CPU bfloat16 stands for float32 there:
+// precision/bf16 multiplies so.
+double measured_peak_flops(at::Device device = at::kCPU, at::ScalarType dtype = at::kFloat);
 
 // Counts the tokens that a model's forwards make of their samples, where a backward follows.
 class TokenMeter final : public Link<at::Tensor> {

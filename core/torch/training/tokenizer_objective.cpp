@@ -11,7 +11,7 @@
 
 namespace kinora::core {
 
-TokenizerObjective::TokenizerObjective(JobContext& context, Network& tokenizer,
+TokenizerObjective::TokenizerObjective(const JobView& context, Network& tokenizer,
                                        const TrainTokenizerOptions& o)
     : id_(context.spec().component("tokenizer")->id),
       network_(tokenizer),

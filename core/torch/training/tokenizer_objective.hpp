@@ -12,7 +12,7 @@ class TokenizerObjective {
  public:
   // The loss in the slot `perceptual`, if there is one. Throws Error(KINORA_INVALID) if it does not compare
   // two videos.
-  TokenizerObjective(JobContext&, Network& tokenizer, const TrainTokenizerOptions&);
+  TokenizerObjective(const JobView&, Network& tokenizer, const TrainTokenizerOptions&);
 
   struct Terms {
     at::Tensor made;            // the reconstruction

@@ -4,6 +4,7 @@
 
 #include "core/io/atomic_file.hpp"
 #include "core/log.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/partial_init.hpp"
 #include "core/torch/weights/published.hpp"
 
@@ -13,6 +14,12 @@ namespace {
 constexpr const char* kTable = "weights.txt";
 
 }  // namespace
+
+void require_one_start(const TrainTokenizerOptions& o) {
+  if (o.start == "principal" && !o.weights.empty())
+    raise(KINORA_INVALID, "start = \"principal\" and weights = \"{}\" are two beginnings; take one away",
+          o.weights.front().string());
+}
 
 void start_from(JobContext& context, Network& tokenizer, const WeightsPaths& weights, bool partial,
                 bool writes) {

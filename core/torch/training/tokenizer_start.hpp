@@ -1,10 +1,13 @@
 // Where a tokenizer's training starts from.
 #pragma once
-#include "core/jobs/paths_option.hpp"
+#include "core/jobs/training.hpp"
 #include "core/run/job.hpp"
 #include "core/torch/context/network.hpp"
 
 namespace kinora::core {
+
+// Throws Error(KINORA_INVALID) if the options name two beginnings.
+void require_one_start(const TrainTokenizerOptions&);
 
 // Loads safetensors or TorchScript archives under any layout of the job's tokenizer. partial: what does not
 // fit is drawn by the run's seed, and the table of what became of each tensor is logged and, if `writes`,

@@ -43,6 +43,15 @@ void sum_over_ranks(const Parallelism& parallel, Each each) {
 
 }  // namespace
 
+void require_batch(const OptimizerOptions& o, int64_t data_ranks) {
+  const int64_t step = o.accumulate * data_ranks;
+  if (o.batch % step != 0)
+    throw Error(KINORA_INVALID,
+                fmt::format("batch = {} must be a multiple of accumulate ({}) times the ranks "
+                            "that hold different samples ({}); {} would do",
+                            o.batch, o.accumulate, data_ranks, (o.batch / step + 1) * step));
+}
+
 Trainer::Trainer(JobContext& context, Network& network, Parallelism& parallel,
                  const OptimizerOptions& options)
     : context_(context),
@@ -52,10 +61,7 @@ Trainer::Trainer(JobContext& context, Network& network, Parallelism& parallel,
       optimizer_(network.chain().parameters(), network.chain().leaves(),
                  {options.beta1, options.beta2, options.eps, options.weight_decay, decay_of(options)}),
       writer_(options.async_checkpoints) {
-  if (options_.batch % (options_.accumulate * parallel.data_size()) != 0)
-    throw Error(KINORA_INVALID, "batch = " + std::to_string(options_.batch) + " must divide by accumulate (" +
-                                    std::to_string(options_.accumulate) + ") times data-parallel ranks (" +
-                                    std::to_string(parallel.data_size()) + ")");
+  require_batch(options_, parallel.data_size());
   const auto latest = latest_checkpoint(checkpoints());
   // An adapter's checkpoints leave out what it adapts.
   if ((!latest || network_.chain().lora()) && !options_.weights.empty()) network_.load(options_.weights);
@@ -136,11 +142,10 @@ void Trainer::skip(json& line) {
 void Trainer::fail_if_stuck() const {
   if (in_a_row_ < options_.max_skipped) return;
   throw Error(KINORA_FAILED,
-              fmt::format("job '{}': step {}: the gradient or the loss was not finite in {} steps in a "
+              fmt::format("step {}: the gradient or the loss was not finite in {} steps in a "
                           "row; lower learning_rate ({}) or "
                           "clip_norm ({}), raise warmup ({}), or see metrics.jsonl for where it began",
-                          context_.spec().name, step_, in_a_row_, options_.learning_rate, options_.clip_norm,
-                          options_.warmup));
+                          step_, in_a_row_, options_.learning_rate, options_.clip_norm, options_.warmup));
 }
 
 void Trainer::measure(json& line, double seconds, int64_t tokens) {
@@ -189,7 +194,8 @@ void Trainer::run(const Micro& micro_loss) {
   throughput.ranks = parallel_.world();
   throughput.peak_flops = options_.peak_flops;
   if (throughput.flops_per_sample > 0 && options_.peak_flops == 0)
-    throughput.peak_flops = measured_peak_flops(network_.chain().leaves().at(0).tensor.device());
+    throughput.peak_flops =
+        measured_peak_flops(network_.chain().leaves().at(0).tensor.device(), parallel_.product_dtype());
   Progress progress(context_.spec().name, options_.steps, "steps");
   const auto start = Clock::now();
   const int64_t first_step = step_;

@@ -25,6 +25,10 @@ struct MicroLoss {
   SigmaLosses by_sigma;
 };
 
+// Throws Error(KINORA_INVALID) if `batch` is no whole number of samples for each microbatch of each of so
+// many ranks.
+void require_batch(const OptimizerOptions&, int64_t data_ranks);
+
 class Trainer {
  public:
   // Loads the job's latest checkpoint if there is one, else options.weights.

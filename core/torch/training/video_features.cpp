@@ -12,48 +12,53 @@
 
 namespace kinora::core {
 
-ReconstructionFeatures::ReconstructionFeatures(const JobContext& context) {
-  const auto& job = context.spec();
-  const auto weights = weights_in(job.options, "features_weights");
-  const bool is_script = weights.size() == 1 && ScriptModel::is_one(weights[0]);
-  if (is_script && job.component("features"))
-    raise(KINORA_INVALID, "job '{}': {} is a model of its own; take `features` away", job.name,
-          weights[0].string());
-  if (!is_script && !job.component("features"))
-    raise(KINORA_INVALID,
-          "job '{}': features_weights = {} are of no model; give one, features = \"clip-vision\", or a "
-          "TorchScript file (.pt, .jit)",
-          job.name, weights.back().string());
-  if (is_script) {
-    script_ = std::make_unique<ScriptModel>(weights[0]);
-    id_ = weights[0].string();
-  } else {
-    open_network(context);
-  }
-}
+namespace {
 
-void ReconstructionFeatures::open_network(const JobContext& context) {
-  const auto& job = context.spec();
-  const auto& use = *job.component("features");
-  const auto component = context.open(use);
-  id_ = use.id;
+bool is_script(const WeightsPaths& weights) { return weights.size() == 1 && ScriptModel::is_one(weights[0]); }
+
+int64_t image_size(const Component& component, const ComponentUse& use) {
   const auto reads = [&](const char* name) {
     const auto& inputs = component.spec->inputs;
     return std::any_of(inputs.begin(), inputs.end(), [&](const TensorSpec& t) { return t.name == name; });
   };
   const auto& options = use.options.values();
-  if (!reads("video")) {
-    if (!reads("image") || !options.contains("image_size"))
-      raise(KINORA_INVALID, "features = '{}' reads neither 'video' nor an 'image' of a size; try clip-vision",
-            id_);
-    image_size_ = options.at("image_size").get<int64_t>();
-  }
-  const auto weights = weights_in(job.options, "features_weights");
+  if (reads("video")) return 0;
+  if (!reads("image") || !options.contains("image_size"))
+    raise(KINORA_INVALID, "features = '{}' reads neither 'video' nor an 'image' of a size; try clip-vision",
+          use.id);
+  return options.at("image_size").get<int64_t>();
+}
+
+}  // namespace
+
+int64_t ReconstructionFeatures::require(const JobView& context) {
+  const auto* use = context.spec().component("features");
+  const auto weights = weights_in(context.spec().options, "features_weights");
   if (weights.empty())
     raise(KINORA_INVALID,
-          "job '{}' has a feature model; say where its weights are: features_weights = \"FILE or FOLDER\"",
-          job.name);
-  network_ = std::make_unique<Network>(component, use.options, ChainOptions{});
+          "it has a feature model; say where its weights are: features_weights = \"FILE or FOLDER\"");
+  if (is_script(weights) && use)
+    raise(KINORA_INVALID, "{} is a model of its own; take `features` away", weights[0].string());
+  if (is_script(weights)) return 0;
+  if (!use)
+    raise(
+        KINORA_INVALID,
+        "features_weights = {} are of no model; give one, features = \"clip-vision\", or a TorchScript file "
+        "(.pt, .jit)",
+        weights.back().string());
+  return image_size(context.open(*use), *use);
+}
+
+ReconstructionFeatures::ReconstructionFeatures(const JobView& context) : image_size_(require(context)) {
+  const auto weights = weights_in(context.spec().options, "features_weights");
+  if (is_script(weights)) {
+    script_ = std::make_unique<ScriptModel>(weights[0]);
+    id_ = weights[0].string();
+    return;
+  }
+  const auto& use = *context.spec().component("features");
+  id_ = use.id;
+  network_ = std::make_unique<Network>(context.open(use), use.options, ChainOptions{});
   network_->load(weights, true);
 }
 

@@ -16,18 +16,20 @@ class ReconstructionFeatures {
   // The model in the job's slot `features`, with the weights in its option features_weights; without the slot
   // the TorchScript that the option names. Throws Error(KINORA_INVALID) if it reads neither `video` nor
   // `image`.
-  explicit ReconstructionFeatures(const JobContext&);
+  explicit ReconstructionFeatures(const JobView&);
+  // What the constructor throws before it opens anything; returns the edge of its images, 0 of a model of
+  // videos.
+  static int64_t require(const JobView&);
   // Both [1, 3, T, H, W] in [-1, 1].
   void add(const at::Tensor& video, const at::Tensor& made);
   // Nothing before two videos are there.
   std::optional<double> distance() const;
 
  private:
-  void open_network(const JobContext&);
   // [1, D]: the model's first output [B, D]; the mean over frames of a model of images.
   at::Tensor of(const at::Tensor& video);
   std::string id_;
-  int64_t image_size_ = 0;            // 0: it reads videos
+  int64_t image_size_;                // 0: it reads videos
   std::unique_ptr<Network> network_;  // one of these two
   std::unique_ptr<ScriptModel> script_;
   FeatureStatistics originals_, made_;

@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -25,7 +26,8 @@ struct Encoded {
   T latent, posterior;
 };
 
-// A subclass M has: struct Options; static void describe(Describe<Options>&); M(const Options&, const Context<T>&).
+// A subclass M has: struct Options; static void describe(Describe<Options>&); M(const Options&, const
+// Context<T>&).
 template <class T>
 class Tokenizer {
  public:
@@ -38,7 +40,8 @@ class Tokenizer {
   // Null: this tokenizer cannot stream.
   virtual std::unique_ptr<TokenizerStream<T>> open(const Context<T>&, bool /*decoding*/) { return nullptr; }
 
-  // First values for training in closed form, by the parameters' names.
+  // First values for training in closed form, by the parameters' names. Without an override the slot is null,
+  // so that the host knows before a run.
   virtual std::vector<std::pair<std::string, T>> fit(const Context<T>&, const T& /*video*/) {
     throw Error(KINORA_UNSUPPORTED, "this tokenizer begins at random only");
   }
@@ -46,7 +49,8 @@ class Tokenizer {
   template <class M>
   static const void* api() {
     static const kinora_tokenizer table{
-        sizeof(kinora_tokenizer), 0,
+        sizeof(kinora_tokenizer),
+        0,
         [](const kinora_host*, const kinora_options* o, const kinora_context* c) -> void* {
           Tokenizer* made = nullptr;
           guard([&] { made = new M(described<M>().read(o), Context<T>(c)); });
@@ -54,7 +58,8 @@ class Tokenizer {
         },
         [](void* self) { delete of(self); },
         [](void* self, kinora_tokenizer_info* out) { return guard([&] { *out = of(self)->info(); }); },
-        [](void* self, const kinora_context* c, kinora_tensor video, kinora_tensor* latent, kinora_tensor* posterior) {
+        [](void* self, const kinora_context* c, kinora_tensor video, kinora_tensor* latent,
+           kinora_tensor* posterior) {
           return guard([&] {
             auto e = of(self)->encode(Context<T>(c), borrow<T>(video));
             *latent = give(std::move(e.latent));
@@ -67,25 +72,31 @@ class Tokenizer {
         [](void* self, const kinora_context* c, int32_t decoding, void** stream) {
           return guard([&] {
             auto s = of(self)->open(Context<T>(c), decoding != 0);
-            if (!s) throw Error(KINORA_UNSUPPORTED, "this tokenizer cannot stream; encode and decode whole clips");
+            if (!s)
+              throw Error(KINORA_UNSUPPORTED, "this tokenizer cannot stream; encode and decode whole clips");
             *stream = s.release();
           });
         },
         [](void* stream, kinora_tensor piece, kinora_tensor* out) {
-          return guard([&] { *out = give(static_cast<TokenizerStream<T>*>(stream)->push(borrow<T>(piece))); });
+          return guard(
+              [&] { *out = give(static_cast<TokenizerStream<T>*>(stream)->push(borrow<T>(piece))); });
         },
         [](void* stream) { delete static_cast<TokenizerStream<T>*>(stream); },
         detail::layout_of<M>,
-        [](void* self, const kinora_context* c, kinora_tensor video, void* to,
-           void (*value)(void*, const char*, kinora_tensor)) {
-          return guard([&] {
-            for (auto& [name, v] : of(self)->fit(Context<T>(c), borrow<T>(video))) value(to, name.c_str(), give(std::move(v)));
-          });
-        }};
+        fits<M> ? fit_all : nullptr};
     return &table;
   }
 
  private:
+  template <class M>
+  static constexpr bool fits = !std::is_same_v<decltype(&M::fit), decltype(&Tokenizer::fit)>;
+  static int32_t fit_all(void* self, const kinora_context* c, kinora_tensor video, void* to,
+                         void (*value)(void*, const char*, kinora_tensor)) {
+    return guard([&] {
+      for (auto& [name, v] : of(self)->fit(Context<T>(c), borrow<T>(video)))
+        value(to, name.c_str(), give(std::move(v)));
+    });
+  }
   static Tokenizer* of(void* self) { return static_cast<Tokenizer*>(self); }
 };
 

@@ -1,0 +1,86 @@
+#include "core/run/job_check.hpp"
+
+#include "core/run/one_stage.hpp"
+#include "core/run/runner.hpp"
+#include "core/run/torch_library.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+// With all that it depends on.
+bool is_sound(const RunFile& run, const JobSpec& job) {
+  return job.sound && std::all_of(job.inputs.begin(), job.inputs.end(),
+                                  [&](size_t input) { return is_sound(run, run.jobs[input]); });
+}
+
+bool is_in(const fs::path& path, const fs::path& folder) {
+  const auto [end, ignored] = std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
+  return end == folder.end();
+}
+
+}  // namespace
+
+// Of libtorch's errors only the first line is the message.
+void JobCheck::problem(const Location& at, const std::string& message) {
+  problems_.push_back({at, "job '" + spec().name + "': " + message.substr(0, message.find('\n'))});
+}
+
+bool JobCheck::made_by_earlier_job(const fs::path& path) const {
+  for (const auto& job : run().jobs) {
+    if (job.name == spec().name) return false;
+    if (is_in(path.lexically_normal(), folder_of(job))) return true;
+  }
+  return false;
+}
+
+bool JobCheck::finds(const std::string& option, const std::string& path) {
+  std::error_code ignored;
+  if (path.empty()) return false;
+  if (fs::exists(path, ignored)) return true;
+  if (!ahead_ || !made_by_earlier_job(path))
+    problem(option, option + ": there is no file or folder " + path +
+                        ", and no earlier job of the run makes it; mend the path");
+  return false;
+}
+
+void JobCheck::stage(const ComponentUse& use) {
+  try {
+    OneStage(runtime(), use.id, use.options);
+  } catch (const std::exception& e) {
+    problem(use.at, e.what());
+  }
+}
+
+void require(const JobContext& context, JobCheckFunction check) {
+  std::vector<Diagnostic> problems;
+  JobCheck asked(context.runtime(), context.run(), context.spec(), false, problems);
+  check(asked);
+  if (problems.empty()) return;
+  const std::string name = "job '" + context.spec().name + "': ";  // who catches it says the name
+  std::string all;
+  for (const auto& p : problems) all += (all.empty() ? "" : "\n") + p.message.substr(name.size());
+  throw Error(KINORA_INVALID, all);
+}
+
+std::vector<Diagnostic> check_jobs(Runtime& runtime, const RunFile& run, const std::vector<bool>& which) {
+  std::vector<Diagnostic> problems;
+  for (size_t i = 0; i < run.jobs.size(); ++i) {
+    const JobSpec& job = run.jobs[i];
+    if (!which[i] || !is_sound(run, job)) continue;
+    JobCheck check(runtime, run, job, true, problems);
+    try {
+      job_code(*job.kind).check(check);
+    } catch (const std::exception& e) {
+      check.problem(job.at, e.what());
+    }
+  }
+  return problems;
+}
+
+std::vector<Diagnostic> check_jobs(Runtime& runtime, const RunFile& run) {
+  return check_jobs(runtime, run, std::vector<bool>(run.jobs.size(), true));
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,63 @@
+// What is wrong with a job is said before anything is done, all of it at once. A kind of job has one function
+// for it, of the rules that its work begins with; `kinora check` asks it of every job, `kinora run` of those
+// that are to be done.
+#pragma once
+#include <optional>
+
+#include "core/run/job.hpp"
+
+namespace kinora::core {
+
+class JobCheck : public JobView {
+ public:
+  // ahead: nothing has run, so what earlier jobs make need not be there. Problems are added with the job's
+  // name and the place of the option at fault.
+  JobCheck(Runtime& runtime, const RunFile& run, const JobSpec& spec, bool ahead,
+           std::vector<Diagnostic>& problems)
+      : JobView(runtime, run, spec), ahead_(ahead), problems_(problems) {}
+
+  bool ahead() const { return ahead_; }
+  void problem(const Location& at, const std::string& message);
+  void problem(const std::string& option, const std::string& message) {
+    problem(spec().place(option), message);
+  }
+
+  // What f returns; nothing if it throws, which is then a problem of the option.
+  template <class F>
+  auto made(const std::string& option, F&& f) -> std::optional<decltype(f())> {
+    try {
+      return f();
+    } catch (const std::exception& e) {
+      problem(option, e.what());
+      return std::nullopt;
+    }
+  }
+  // The same of an f that returns nothing: whether it did not throw.
+  template <class F>
+  bool holds(const std::string& option, F&& f) {
+    return made(option, [&] { return f(), true; }).has_value();
+  }
+
+  // Whether there is a file or folder of the name that an option gives, or an earlier job of the file is to
+  // make it; false with a problem if not, and without one if the name is empty.
+  bool finds(const std::string& option, const std::string& path);
+  // A stage of this slot can be made.
+  void stage(const ComponentUse& use);
+
+ private:
+  bool made_by_earlier_job(const std::filesystem::path& path) const;
+  bool ahead_;
+  std::vector<Diagnostic>& problems_;
+};
+
+using JobCheckFunction = void (*)(JobCheck&);
+
+// At the start of a job: throws Error(KINORA_INVALID) with what is wrong, a line each.
+void require(const JobContext&, JobCheckFunction);
+
+// What is wrong with these jobs before any has run. A job is left out if reading it, or one it depends on,
+// found errors.
+std::vector<Diagnostic> check_jobs(Runtime&, const RunFile&, const std::vector<bool>& which);
+std::vector<Diagnostic> check_jobs(Runtime&, const RunFile&);
+
+}  // namespace kinora::core

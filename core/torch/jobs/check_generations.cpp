@@ -1,0 +1,128 @@
+// What can be wrong with an encode and a generate job.
+#include <ATen/ATen.h>
+
+#include "core/torch/context/instances.hpp"
+#include "core/torch/generating/experts.hpp"
+#include "core/torch/generating/next_token.hpp"
+#include "core/torch/generating/rules.hpp"
+#include "core/torch/jobs/checks.hpp"
+#include "core/torch/jobs/wishes.hpp"
+#include "core/torch/media/signals.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+
+namespace kinora::core {
+namespace {
+
+// The network of a slot, on the meta device; its weights are there. Of what an earlier job trains nothing is
+// said: that job's own check does.
+struct Given {
+  Part part;
+  std::unique_ptr<Network> network;
+};
+std::optional<Given> check_part(JobCheck& check, const char* slot, const char* weights,
+                                const char* trained_by) {
+  const auto part = check.made(slot, [&] { return part_of(check, slot, weights, trained_by); });
+  if (!part) return std::nullopt;
+  const auto open = [&] { return on_meta(check, *part->use); };
+  if (!check.spec().component(slot)) {
+    auto network = catching(open);
+    return network ? std::optional<Given>({*part, std::move(*network)}) : std::nullopt;
+  }
+  check_weights(check, weights, *part->use);
+  auto network = check.made(slot, open);
+  return network ? std::optional<Given>({*part, std::move(*network)}) : std::nullopt;
+}
+
+void check_wishes(JobCheck& check, const GenerateOptions& o) {
+  const auto all =
+      check.made(o.prompts_file.empty() ? "prompts" : "prompts_file", [&] { return wishes(check, o); });
+  check.holds("format", [&] { require_formats(o); });
+  if (!all) return;
+  check.holds("strength", [&] { require_video(o, *all); });
+  std::set<std::string> seen;
+  for (const auto& wish : *all) {
+    if (seen.insert(wish.image).second) check.finds("image", wish.image);
+    if (seen.insert(wish.video).second) check.finds("video", wish.video);
+  }
+}
+
+// The two halves of a denoiser.
+void check_denoiser(JobCheck& check) {
+  const auto& job = check.spec();
+  if (job.component("model") || job.component("loss"))
+    check.holds("loss", [&] {
+      const auto& use = loss_of(check);
+      if (const LossInstance loss(check.open(use), use.options); !loss.draws_noise())
+        raise(KINORA_INVALID,
+              "loss: {} works without noise, and a sampler removes noise; choose one such as edm or flow",
+              use.id);
+    });
+  const auto& sampler = *job.component("sampler");
+  check.holds("sampler", [&] { SamplerInstance(check.open(sampler), sampler.options).levels(); });
+}
+
+// Options that the kind of model has no use for.
+void check_kind(JobCheck& check, const GenerateOptions& o, bool of_codes) {
+  const char* why = of_codes ? "models that denoise; codes are drawn one by one"
+                             : "models that draw codes one by one; this one denoises";
+  for (const char* option : of_other_kind(o, of_codes))
+    check.problem(option, fmt::format("{} is for {}", option, why));
+}
+
+}  // namespace
+
+void check_encode(JobCheck& check) {
+  const auto o = check.options<EncodeOptions>();
+  check_device(check);
+  check.holds("signals", [&] { Signals(o.signals, o.every); });
+  check_text(check);
+  check_image_encoder(check);
+  const auto tokenizer = check_part(check, "tokenizer", "tokenizer_weights", "train-tokenizer");
+  if (tokenizer)
+    check_size(check, tokenizer->network->info(), tokenizer->part.use->id, o.frames, o.height, o.width);
+}
+
+void check_generate(JobCheck& check) {
+  const auto o = check.options<GenerateOptions>();
+  check_wishes(check, o);
+  check_text(check);
+  check_image_encoder(check);
+  check.holds("guidance_interval", [&] { require_interval(o); });
+  const auto model = check_part(check, "model", "weights", "train");
+  const auto tokenizer = check_part(check, "tokenizer", "tokenizer_weights", "train-tokenizer");
+  if (!model) return check_device(check);
+  const auto& use = *model->part.use;
+  check_weights(check, "weights_2", use);
+  const auto& spec = *or_throw(check.runtime().registry().find(use.id));
+  const bool of_codes = NextToken::is_for(spec);
+  check.holds("signals", [&] {
+    for (const auto& [name, values] : given_signals(o.signals)) require_signal(spec, use.options, name);
+  });
+  check_kind(check, o, of_codes);
+  if (!of_codes) {
+    check_device(check);  // codes are drawn on the CPU
+    check_denoiser(check);
+    check.holds("weights_2", [&] {
+      Part part = model->part;
+      two_experts(check, part);
+    });
+  }
+  if (!tokenizer) return;
+  const auto info = tokenizer->network->info();
+  const auto& id = tokenizer->part.use->id;
+  const auto& job = check.spec();
+  const bool has_own = job.component("model") || job.component("tokenizer");
+  if (has_own && !check.holds("tokenizer", [&] { require_one_kind(spec, id, info.discrete != 0); })) return;
+  const auto data = encoded_for(check);
+  if (!data && check.upstream("encode")) return;
+  const std::string place = o.frames > 0 ? "frames" : o.height > 0 ? "height" : "width";
+  const auto shape = check.made(
+      place, [&] { return latent_shape(info, id, data ? data->shape : std::vector<int64_t>(), o); });
+  const bool as_in_training = !has_own && o.frames + o.height + o.width == 0;
+  if (!shape || of_codes || as_in_training ||
+      use.options.values().value("in_channels", shape->at(0)) != shape->at(0))
+    return;
+  check_forward(check, *model->network, use, {id, *shape, 0, data ? data->text_size : 0}, true);
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,92 @@
+// What can be wrong with a train and a train-tokenizer job.
+#include <ATen/ATen.h>
+
+#include "core/jobs/training.hpp"
+#include "core/torch/generating/rules.hpp"
+#include "core/torch/jobs/checks.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+#include "core/torch/training/objective.hpp"
+#include "core/torch/training/tokenizer_critic.hpp"
+#include "core/torch/training/tokenizer_objective.hpp"
+#include "core/torch/training/tokenizer_start.hpp"
+#include "core/torch/training/video_features.hpp"
+
+namespace kinora::core {
+namespace {
+
+// A model with fewer codes than the tokenizer fails at the first large one.
+void require_vocabulary(const ComponentUse& model, const Encoded& data) {
+  const auto known = model.options.values().value("vocab_size", data.codes);
+  if (known < data.codes)
+    raise(KINORA_INVALID, "model: vocab_size = {}, and {} makes {} codes; raise it", known, data.tokenizer,
+          data.codes);
+}
+
+void check_critic(JobCheck& check, Network& tokenizer, const std::string& last) {
+  const auto* use = check.spec().component("critic");
+  if (!use) return;
+  check.made("critic", [&] { return on_meta(check, *use) != nullptr; });
+  check.holds(check.spec().places.count("last_layer") ? "last_layer" : "critic",
+              [&] { last_layer(tokenizer.chain(), last); });
+}
+
+}  // namespace
+
+std::optional<LoraOptions> lora_of(const TrainOptions& o) {
+  if (o.lora.empty() && o.adapter.empty()) return std::nullopt;
+  if (!o.lora.empty() && !o.adapter.empty())
+    raise(KINORA_INVALID, "lora and adapter are both given; an adapter brings its rank and modules along");
+  if (o.weights.empty())
+    raise(KINORA_INVALID,
+          "an adapter is trained on a model's weights; give them: weights = \"FILE or FOLDER\"");
+  if (o.adapter.empty() && std::filesystem::exists(o.lora))
+    raise(KINORA_INVALID, "lora = '{0}' is a file or folder; to go on with an adapter: adapter = '{0}'",
+          o.lora);
+  return parse_lora(o.adapter.empty() ? o.lora : o.adapter);
+}
+
+void check_train(JobCheck& check) {
+  const auto o = check.options<TrainOptions>();
+  const auto& use = *check.spec().component("model");
+  check_training(check, o, use);
+  std::optional<LoraOptions> lora;
+  const char* adapting = o.adapter.empty() ? "lora" : "adapter";
+  std::error_code ignored;
+  const bool can_read = check.finds("adapter", o.adapter) && std::filesystem::exists(o.adapter, ignored);
+  if (can_read || !o.lora.empty()) check.holds(adapting, [&] { lora = lora_of(o); });
+  const auto loss = check.made("loss", [&] {
+    const auto& its = *check.spec().component("loss");
+    return std::make_unique<LossInstance>(check.open(its), its.options);
+  });
+  const auto model = check.made("model", [&] { return on_meta(check, use); });
+  if (model && lora) check.holds(adapting, [&] { on_meta(check, use, lora); });
+  const auto data = encoded_for(check);
+  if (!data) return;
+  const auto& spec = *or_throw(check.runtime().registry().find(use.id));
+  const bool of_one_kind =
+      check.holds("model", [&] { require_one_kind(spec, data->tokenizer, data->of_codes()); });
+  const bool of_loss = loss && check.holds("loss", [&] { require_data(**loss, data->of_codes()); });
+  if (!of_one_kind || !of_loss || !model) return;
+  check.holds("model", [&] { require_vocabulary(use, *data); });
+  check_forward(check, **model, use, *data, (*loss)->draws_noise());
+}
+
+void check_train_tokenizer(JobCheck& check) {
+  const auto o = check.options<TrainTokenizerOptions>();
+  const auto& use = *check.spec().component("tokenizer");
+  check_training(check, o, use);
+  check.holds("start", [&] { require_one_start(o); });
+  const auto* features = check.spec().component("features");
+  if (features || !o.features_weights.empty())
+    check.holds(features ? "features" : "features_weights", [&] { ReconstructionFeatures::require(check); });
+  if (features) check_weights(check, "features_weights", *features);
+  const auto network = check.made("tokenizer", [&] { return on_meta(check, use); });
+  if (!network) return;
+  if (o.start == "principal") check.holds("start", [&] { (*network)->require_fit(); });
+  check_size(check, (*network)->info(), use.id, o.frames, o.height, o.width);
+  check.holds(check.spec().component("perceptual") ? "perceptual" : "kl",
+              [&] { TokenizerObjective(check, **network, o); });
+  check_critic(check, **network, o.last_layer);
+}
+
+}  // namespace kinora::core

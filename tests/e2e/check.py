@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""kinora check: a recipe with one thing changed, and the line that says so. Nothing is run, nothing is made.
+usage: check.py KINORA ROOT SCRATCH"""
+import os, pathlib, re, shutil, subprocess, sys
+
+KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]).resolve()
+OUT = SCRATCH / "out"
+Q, A = "quickstart", "autoregressive"
+WEIGHTS = f'weights = "{OUT}/latents/weights.safetensors"'  # as if an earlier job made it
+
+
+def after(job, *lines):
+    """The recipe with these lines in a job; the first is where the error stands."""
+    return lambda text: text.replace(f'name = "{job}"\n', f'name = "{job}"\n' + "\n".join(lines) + "\n"), lines[0]
+
+
+def instead(old, new):
+    assert "\n" not in new
+    return lambda text: text.replace(old, new), new
+
+
+def changed(job, key, value):
+    """The value of a key that the job has."""
+    def change(text):
+        head, rest = text.split(f'name = "{job}"\n', 1)
+        return f'{head}name = "{job}"\n' + re.sub(rf"(?m)^{key} = .*$", f"{key} = {value}", rest, count=1)
+    return change, f"{key} = {value}"
+
+
+# Recipe, what is changed, job, what the line says.
+CASES = [
+    (Q, after("dit", 'device = "gpu"'), "dit", "device 'gpu' is unknown; give auto, cpu, cuda or cuda:N"),
+    (Q, after("dit", 'device = "cuda:99"'), "dit", "device 'cuda:99': "),
+    (Q, after("tokenizer", 'device = "cude"'), "tokenizer", "device 'cude' is unknown; give auto"),
+    (Q, after("latents", 'device = "gpu"'), "latents", "device 'gpu' is unknown"),
+    (Q, after("film", 'device = "gpu"'), "film", "device 'gpu' is unknown"),
+    (Q, after("dit", 'lora = "rnak=4"', WEIGHTS), "dit", "rnak"),
+    (Q, after("dit", 'lora = "rank=0"', WEIGHTS), "dit", "lora: rank=0: expected a number above 0"),
+    (Q, after("dit", 'lora = "rank=4"'), "dit", "give them: weights = "),
+    (Q, after("dit", 'lora = "rank=4 targets=linear_porj"', WEIGHTS), "dit", "did you mean"),
+    (Q, after("dit", f'adapter = "{SCRATCH}/none"', WEIGHTS), "dit", f"adapter: there is no file or folder {SCRATCH}/none, and no earlier job"),
+    (Q, after("dit", f'weights = "{SCRATCH}/none.safetensors"'), "dit", "weights: there is no file or folder"),
+    (Q, after("dit", f'weights = "{OUT}/film/weights.safetensors"'), "dit", "no earlier job of the run makes it"),
+    (Q, after("dit", f'weights = "{ROOT}/configs/flow.toml"'), "dit", "flow.toml"),
+    (Q, changed("dit", "batch", "5\naccumulate = 2"), "dit", "batch = 5 must be a multiple of accumulate (2) times the ranks that hold different samples (1); 6 would do"),
+    (Q, changed("dit", "parallel", '["single", { use = "recompute", every = 0 }]'), "", "every"),
+    (Q, instead("in_channels = 32", "in_channels = 16"), "dit", "latent and condition_mask have 32 channels, in_channels is 16"),
+    (Q, instead("out_channels = 32", "out_channels = 8"), "dit", "makes [1, 8, 3, 12, 16] of latents [1, 32, 3, 12, 16] of tokenizer/cosmos"),
+    (Q, instead("text_size = 384", "text_size = 128"), "dit", "text has shape [1, 4, 384], needed is [1, L, 128]"),
+    (Q, instead("patch_space = 1", "patch_space = 5"), "dit", "a latent of 3 x 12 x 16 does not divide into patches of 1 x 5 x 5"),
+    (Q, instead("head_size = 32", "head_size = 31"), "dit", "head_size = 31 is odd"),
+    (Q, instead("heads = 4", "heads = 4, kv_heads = 3"), "dit", "heads = 4 are not divided evenly over kv_heads = 3"),
+    (Q, changed("dit", "loss", '"next-token"'), "dit", "loss/next-token reads no 'latent', and the data are latents; choose a loss for them, such as edm or flow"),
+    (Q, changed("dit", "model", '{ use = "ar" }'), "dit", "model/ar works on codes and tokenizer/cosmos makes latents; choose the other kind"),
+    (A, changed("ar", "loss", '"edm"'), "ar", "loss/edm adds noise to latents, and the data are codes; choose a loss for codes, such as next-token"),
+    (A, changed("ar", "model", '{ use = "dit" }'), "ar", "model/dit works on latents and tokenizer/cosmos makes codes; choose the other kind", None, 3),
+    (A, instead("vocab_size = 1000", "vocab_size = 500"), "ar", "vocab_size = 500, and tokenizer/cosmos makes 1000 codes; raise it"),
+    (A, instead("context_dim = 384", "context_dim = 100"), "ar", "text has shape [1, 4, 384], needed is [1, L, 100]"),
+    (Q, changed("tokenizer", "frames", "10"), "tokenizer", "frames = 10 must be 1 + n * 4 for tokenizer/cosmos; 9 or 13 would do"),
+    (Q, changed("tokenizer", "height", "50"), "tokenizer", "height = 50 must be a multiple of 4 for tokenizer/cosmos; 48 or 52 would do"),
+    (Q, changed("latents", "width", "62"), "latents", "width = 62 must be a multiple of 4 for tokenizer/cosmos; 60 or 64 would do"),
+    (Q, after("film", "frames = 7"), "film", "frames = 7 must be 1 + n * 4 for tokenizer/cosmos; 5 or 9 would do"),
+    (Q, after("tokenizer", f'weights = "{OUT}/shards/w.safetensors"'), "tokenizer", 'start = "principal" and weights = ', 'start = "principal"'),
+    (Q, changed("tokenizer", "tokenizer", '"wan"'), "tokenizer", "tokenizer/wan begins at random only", 'start = "principal"', 1),
+    (Q, after("tokenizer", 'perceptual = "edm"'), "tokenizer", "perceptual = 'loss/edm' does not compare two videos"),
+    (Q, after("tokenizer", 'features = "clip-vision"'), "tokenizer", 'features_weights = "FILE or FOLDER"'),
+    (Q, after("tokenizer", 'last_layer = "none"', 'critic = "patch-discriminator"'), "tokenizer", "last_layer 'none' is no parameter"),
+    (A, after("tokenizer", "kl = 0.1"), "tokenizer", "kl = 0.1: tokenizer/cosmos makes codes"),
+    (Q, after("latents", 'tokenizer = "cosmos"'), "latents", 'tokenizer_weights = "FILE or FOLDER"'),
+    (Q, after("latents", f'tokenizer_weights = "{SCRATCH}/none"', 'tokenizer = "cosmos"'), "latents", "tokenizer_weights: there is no file or folder", None, 1),
+    (Q, after("latents", f'text_weights = "{SCRATCH}/none"'), "latents", "text_weights: there is no file or folder"),
+    (Q, after("latents", 'signals = ["text"]'), "latents", "'text' is the name of something else"),
+    (Q, after("latents", 'image_encoder = "clip-vision"'), "latents", 'image_encoder_weights = "FILE or FOLDER"'),
+    (Q, instead('vocab = "asset:minilm/vocab.txt"', f'vocab = "{SCRATCH}/none.txt"'), "latents", "none.txt"),
+    (Q, after("film", 'format = ["gif"]'), "film", "format 'gif' is unknown; give mp4, webp, png or latents"),
+    (Q, after("film", "guidance_interval = [5.0, 1.0]"), "film", "guidance_interval = [5, 1] holds nowhere"),
+    (Q, after("film", "temperature = 0.5"), "film", "temperature is for models that draw codes one by one"),
+    (A, after("continued", "strength = 0.5"), "continued", "strength is for models that denoise"),
+    (Q, after("film", "strength = 0.5"), "film", "strength is the share of steps that change a video; give one in video"),
+    (Q, after("film", f'image = "{SCRATCH}/none.png"'), "film", "image: there is no file or folder"),
+    (Q, after("film", f'prompts_file = "{SCRATCH}/none.txt"'), "film", "none.txt"),
+    (Q, changed("film", "prompts", "[]"), "film", "there is no prompt; give one text a video"),
+    (Q, after("film", 'signals = ["pose=1"]'), "film", "model/dit takes no 'pose'"),
+    (Q, changed("film", "sampler", '{ use = "edm-heun", sigma_min = 90.0 }'), "film", "sigma_min = 90.0 must be below sigma_max = 80.0"),
+    (Q, after("film", 'tokenizer = "cosmos"'), "film", 'tokenizer_weights = "FILE or FOLDER"'),
+    (Q, changed("shards", "shard", '{ use = "shard.webdataset", prefix = "a.b" }'), "shards", "prefix = 'a.b'"),
+    (Q, changed("clips", "input", f'"{SCRATCH}/empty"'), "clips", "there is no file in"),
+]
+
+
+def written(name, recipe, *changes):
+    text = (ROOT / f"configs/{recipe}.toml").read_text().replace('"../tests', f'"{ROOT}/tests').replace("[run]\n", f'[run]\nout = "{OUT}"\n')
+    for change in changes:
+        new = change(text)
+        assert new != text, f"{name}: nothing is changed"
+        text = new
+    file = SCRATCH / f"{name}.toml"
+    file.write_text(text)
+    return file
+
+
+def check(file, **environment):
+    return subprocess.run([KINORA, "check", str(file)], capture_output=True, text=True, timeout=300, env={**os.environ, **environment})
+
+
+def check_case(number, recipe, change, job, words, place=None, more=0):
+    """place: the line that is named, if it is not the one that was changed; more: what else it leads to."""
+    file = written(f"case{number}", recipe, change[0])
+    done = check(file)
+    place = place or change[1].splitlines()[0]
+    line = 1 + next(i for i, text in enumerate(file.read_text().splitlines()) if place in text)
+    said = [one for one in done.stderr.splitlines() if words in one]
+    assert done.returncode == 2 and len(said) == 1, f"{place} -> {words}\n{done.stderr}"
+    if job:
+        assert said[0].count(f"job '{job}'") == 1, said
+        assert re.match(rf"{re.escape(str(file))}:(\d+):\d+: job '{job}': ", said[0]), said
+        assert int(said[0].removeprefix(f"{file}:").split(":")[0]) == line, f"{said[0]}\nexpected line {line}"
+        assert len(done.stderr.splitlines()) == 2 + more, done.stderr
+
+
+def check_recipes():
+    for recipe in (ROOT / "configs").glob("*.toml"):
+        done = check(recipe)
+        assert done.returncode == 0 and "no errors" in done.stdout, (recipe, done.stderr)
+    assert not OUT.exists(), "a check makes no folder"
+
+
+def check_all_at_once():
+    """Reading and checking in one go, of several jobs; a job that reads a broken one is left alone."""
+    file = written("several", Q, after("dit", 'device = "gpu"', 'lora = "rank=0"', WEIGHTS)[0], changed("tokenizer", "height", "50")[0],
+                   changed("tokenizer", "frames", "10")[0], after("report", "titel = 3")[0])
+    done = check(file)
+    for words in ("device 'gpu'", "rank=0", "height = 50", "frames = 10", "did you mean 'title'?", "5 errors"):
+        assert words in done.stderr, done.stderr
+
+
+def check_ranks():
+    """What a launch of so many ranks asks for."""
+    alone = check(ROOT / "configs/quickstart.toml", WORLD_SIZE="2")
+    assert alone.returncode == 2 and "its strategies are for 1 of the 2 ranks of this launch (WORLD_SIZE); add ddp" in alone.stderr, alone
+    file = written("ranks", Q, changed("dit", "parallel", '["ddp"]')[0], after("tokenizer", 'parallel = ["ddp"]')[0])
+    done = check(file, WORLD_SIZE="2")
+    assert done.returncode == 0, done
+    done = check(file, WORLD_SIZE="3")
+    assert done.returncode == 2 and "batch = 4 must be a multiple of accumulate (1) times the ranks that hold different samples (3); 6 would do" in done.stderr, done.stderr
+
+
+def check_run():
+    """run says the same before it begins, and does not ask of what is finished."""
+    file = written("run", Q, after("film", 'format = ["gif"]')[0])
+    done = subprocess.run([KINORA, "run", str(file)], capture_output=True, text=True)
+    assert done.returncode == 2 and "job 'film': format 'gif'" in done.stderr and "run.toml:" in done.stderr, done
+    assert not (OUT / "clips").exists(), "a job was begun"
+    done = subprocess.run([KINORA, "run", str(file), "--only", "clips", "--dry-run"], capture_output=True, text=True)
+    assert done.returncode == 0, done
+    shutil.rmtree(OUT)
+
+
+def check_set():
+    """--set of what is not there says what is."""
+    for given, words in (("flim.sampler.use=euler", "did you mean 'film'?"), ("zzz.use=euler", "there are: clips, shards, tokenizer, latents, dit, film, report, run"),
+                         ("film.smapler.use=euler", "did you mean 'sampler'?"), ("film.zzz.use=euler", "components are named by: sampler, model, loss"),
+                         ('film.sampler={use="zzz"}', '--set film.sampler={use="zzz"}: unknown sampler'), ("film.sampler.use=zzz", "there are: dpmpp-2m"), ("film.sampler.use=eulr", "did you mean 'euler'?")):
+        done = subprocess.run([KINORA, "check", str(ROOT / "configs/quickstart.toml"), "--set", given], capture_output=True, text=True)
+        assert done.returncode == 2 and words in done.stderr, (given, done.stderr)
+        assert done.stderr.splitlines()[0].count("--set") == 1, done.stderr
+
+
+shutil.rmtree(SCRATCH, ignore_errors=True)
+(SCRATCH / "empty").mkdir(parents=True)
+failures = 0
+for number, case in enumerate(CASES):
+    try:
+        check_case(number, *case)
+    except AssertionError as wrong:
+        failures += 1
+        print(f"WRONG case {number}: {wrong}", flush=True)
+for property in (check_recipes, check_all_at_once, check_ranks, check_run, check_set):
+    try:
+        property()
+        print("ok   ", property.__name__, flush=True)
+    except AssertionError as wrong:
+        failures += 1
+        print(f"WRONG {property.__name__}: {wrong}", flush=True)
+print(f"{len(CASES)} cases, {failures} failed")
+sys.exit(bool(failures))
