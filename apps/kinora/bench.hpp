@@ -14,6 +14,8 @@ struct BenchOptions {
   int repeat = 5;
   int threads = 1;   // for shots: of our decoder; the peer takes all cores
   std::string peer;  // a command, see core/torch/training/bench_networks.hpp
+  int64_t tokens = 256;
+  std::string device = "auto";
 };
 
 // Its line says whether the median of the rounds is "within" its bound; nothing if it has none without a
@@ -29,5 +31,6 @@ nlohmann::json bench_shots(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_train(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_sample(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_vae(core::Runtime&, const BenchOptions&);
+nlohmann::json bench_block(core::Runtime&, const BenchOptions&);
 
 }  // namespace kinora

@@ -23,14 +23,16 @@ because machines are noisy: look at the ratios. Exit 1 if a median breaks its bo
   train         a step of a small DiT: forward, backward, clipping, AdamW; with --peer in turns with PyTorch's
   sample        one call of that DiT's denoiser
   vae           tokenizer/wan at a quarter of its width: encode and decode
+  block         forward and backward of one block of the 7B DiT, in bfloat16 on a GPU: its share of a large product is the MFU
 
-Of the last three: floating-point operations a second as a share of a product of 2048 x 2048 matrices in the same run. With one
-thread processor time is measured, else time; the best of all rounds counts.
+Of the last four: floating-point operations a second as a share of a product of large matrices in the same run. With one thread
+train, sample and vae measure processor time, else time; the best of all rounds counts.
 
 examples:
   kinora bench                              all of them
   kinora bench shots --film film_720p.mp4   on a film of yours
   kinora bench train --peer 'python3 tests/oracle/bench_peer.py' --repeat 2
+  kinora bench block --device cuda --tokens 74000
 
 )";
 
@@ -40,7 +42,8 @@ const std::vector<Benchmark>& benchmarks() {
                                           {"shots", bench_shots},
                                           {"train", bench_train},
                                           {"sample", bench_sample},
-                                          {"vae", bench_vae}};
+                                          {"vae", bench_vae},
+                                          {"block", bench_block}};
   return all;
 }
 
@@ -62,10 +65,15 @@ int bench_command(core::Runtime& runtime, const Arguments& arguments) {
                         "for shots; one is made if none is given")(
       "repeat", po::value<int>()->default_value(5)->value_name("N"), "rounds")(
       "threads", po::value<int>()->default_value(1)->value_name("N"),
-      "of train, sample and vae; for shots: of our decoder; curation gives a film one and does several at "
+      "of train, sample, vae and block; for shots: of our decoder; curation gives a film one and does "
+      "several at "
       "once, PySceneDetect takes all cores")(
       "peer", po::value<std::string>()->default_value("")->value_name("CMD"),
-      "for train, sample and vae: measures the same elsewhere, once a round")("help,h", "this text");
+      "for train, sample and vae: measures the same elsewhere, once a round")(
+      "tokens", po::value<int64_t>()->default_value(256)->value_name("N"),
+      "of block: about so many of a video")(
+      "device", po::value<std::string>()->default_value("auto")->value_name("NAME"),
+      "of block: auto, cpu, cuda or cuda:N")("help,h", "this text");
   po::options_description all;
   all.add(visible).add_options()("name", po::value<std::string>()->default_value(""));
   po::positional_options_description positional;
@@ -78,11 +86,14 @@ int bench_command(core::Runtime& runtime, const Arguments& arguments) {
   }
   const std::string name = given["name"].as<std::string>();
   const BenchOptions options{given["film"].as<std::string>(), given["repeat"].as<int>(),
-                             given["threads"].as<int>(), given["peer"].as<std::string>()};
+                             given["threads"].as<int>(),      given["peer"].as<std::string>(),
+                             given["tokens"].as<int64_t>(),   given["device"].as<std::string>()};
   if (options.repeat < 1)
     return complain(kUsage, "bench: --repeat " + std::to_string(options.repeat) + ": give 1 or more");
   if (options.threads < 1)
     return complain(kUsage, "bench: --threads " + std::to_string(options.threads) + ": give 1 or more");
+  if (options.tokens < 32)
+    return complain(kUsage, "bench: --tokens " + std::to_string(options.tokens) + ": give 32 or more");
   std::vector<std::string> names;
   std::vector<std::string> missed;
   bool any = false;

@@ -31,5 +31,9 @@ json networks(core::Runtime& runtime, const BenchOptions& o, const char* what) {
 json bench_train(core::Runtime& r, const BenchOptions& o) { return networks(r, o, "train"); }
 json bench_sample(core::Runtime& r, const BenchOptions& o) { return networks(r, o, "sample"); }
 json bench_vae(core::Runtime& r, const BenchOptions& o) { return networks(r, o, "vae"); }
+json bench_block(core::Runtime& r, const BenchOptions& o) {
+  return core::torch_tool("bench_block")(
+      r, {{"tokens", o.tokens}, {"device", o.device}, {"threads", o.threads}, {"repeat", o.repeat}});
+}
 
 }  // namespace kinora

@@ -18,9 +18,9 @@ def check_all():
     folder = SCRATCH / "tmp"
     folder.mkdir()
     done, lines = bench("--repeat", 3, TMPDIR=str(folder))
-    assert set(lines) == {"plugin_call", "startup", "shots", "train", "sample", "vae"}, done
+    assert set(lines) == {"plugin_call", "startup", "shots", "train", "sample", "vae", "block"}, done
     networks = {"train", "sample", "vae"}
-    assert all(("within" in line) == (name not in networks) for name, line in lines.items()), lines
+    assert all(("within" in line) == (name not in networks | {"block"}) for name, line in lines.items()), lines
     assert all("--peer" in lines[name]["peer"] for name in networks), lines  # nothing was compared, so nothing is within
     missed = [name for name, line in lines.items() if not line.get("within", True)]
     assert done.returncode == (1 if missed else 0), done
@@ -31,6 +31,13 @@ def check_all():
     assert abs(lines["train"]["step"]["gflop"] - 148) < 5, lines["train"]
     # By hand, of tokenizer/wan's convolutions alone; attention is in the middle only.
     assert 5 < lines["vae"]["encode"]["gflop"] < lines["vae"]["decode"]["gflop"], lines["vae"]
+    # 256 tokens of width 3072: 20 d^2 a token in its linear layers (self and cross attention's, MLP of 4 d),
+    # 2 * 2 * 256 * d in attention, and what 512 tokens of text cost.
+    d, n, text = 3072, 256, 512
+    linear = n * 2 * (4 + 2 + 8) * d * d + text * 2 * 2 * 1024 * d + 6 * 2 * d * d
+    attention = 4 * n * (n + text) * d
+    assert abs(lines["block"]["gflop"] / (3e-9 * (linear + attention)) - 1) < 0.1, lines["block"]
+    assert lines["block"]["tokens"] == n and 0.02 < lines["block"]["of_product"] < 1.5, lines["block"]
     assert not list(folder.iterdir()), "the film that was made is still there"
 
 

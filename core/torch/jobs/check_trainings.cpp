@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 
 #include "core/jobs/training.hpp"
+#include "core/torch/generating/frame_condition.hpp"
 #include "core/torch/generating/rules.hpp"
 #include "core/torch/jobs/checks.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
@@ -20,6 +21,13 @@ void require_vocabulary(const ComponentUse& model, const Encoded& data) {
   if (known < data.codes)
     raise(KINORA_INVALID, "model: vocab_size = {}, and {} makes {} codes; raise it", known, data.tokenizer,
           data.codes);
+}
+
+void require_given(const TrainOptions& o, const ComponentSpec& spec, const ComponentUse& use,
+                   const std::vector<int64_t>& latent) {
+  const auto told = told_by(spec, use.options.values().value("in_channels", latent[0]), latent[0]);
+  require_given(*std::max_element(o.condition_frames.begin(), o.condition_frames.end()), latent[1], told,
+                use.id);
 }
 
 void check_critic(JobCheck& check, Network& tokenizer, const std::string& last) {
@@ -68,6 +76,8 @@ void check_train(JobCheck& check) {
   const bool of_loss = loss && check.holds("loss", [&] { require_data(**loss, data->of_codes()); });
   if (!of_one_kind || !of_loss || !model) return;
   check.holds("model", [&] { require_vocabulary(use, *data); });
+  if (!o.condition_frames.empty() && !data->of_codes())
+    check.holds("condition_frames", [&] { require_given(o, spec, use, data->shape); });
   check_forward(check, **model, use, *data, (*loss)->draws_noise());
 }
 

@@ -158,6 +158,10 @@ void check_forward(JobCheck& check, Network& model, const ComponentUse& use, con
     give("codes", empty(shape, at::kLong));
   else
     give("latent", empty(shape));
+  const int64_t extra =
+      encoded.of_codes() ? 0 : use.options.values().value("in_channels", shape[1]) - shape[1];
+  if (extra > 1 && takes(use, spec, "condition")) return;  // which only the job knows
+  if (extra == 1) give("condition_mask", empty({1, 1, shape[2], shape[3], shape[4]}));
   if (noisy) give("timestep", empty({1}));
   if (encoded.text_size > 0) {
     give("text", empty({1, 4, encoded.text_size}));

@@ -89,6 +89,19 @@ NamedTensors Objective::cpu_batch(const std::vector<LatentData::Item>& items,
   return out;
 }
 
+void require_given(int64_t most, int64_t all, ToldBy told, const std::string& model) {
+  if (most >= all)
+    raise(KINORA_INVALID,
+          "condition_frames: {} latent frames are given of {}, and none is left to learn; give fewer", most,
+          all);
+  if (told == ToldBy::channels && most > 0)
+    raise(
+        KINORA_INVALID,
+        "condition_frames: {} reads its picture in `condition`, beside a latent of which no frame is given; "
+        "leave condition_frames empty, and let the encode job write it: first_frame = true",
+        model);
+}
+
 ToldBy Objective::told(const at::Tensor& latent) const {
   return told_by(model_, in_channels_ > 0 ? in_channels_ : latent.size(1), latent.size(1));
 }
@@ -97,16 +110,7 @@ Objective::Noised Objective::noised(const at::Tensor& latent, const at::Tensor& 
                                     const at::Tensor& noise, const Given& given) const {
   if (given.frames.empty()) return {loss_.noisy(latent, noise, sigma), sigma, {}};
   const int64_t all = latent.size(2), most = *std::max_element(given.frames.begin(), given.frames.end());
-  if (most >= all)
-    raise(KINORA_INVALID,
-          "condition_frames: {} latent frames are given of {}, and none is left to learn; give fewer", most,
-          all);
-  if (told(latent) == ToldBy::channels)
-    raise(
-        KINORA_INVALID,
-        "condition_frames: {} reads its picture in `condition`, beside a latent of which no frame is given; "
-        "leave condition_frames empty, and let the encode job write it: first_frame = true",
-        model_.id);
+  require_given(most, all, told(latent), model_.id);
   const at::Tensor mask = given_frames(given.frames, all).to(device_);
   const at::Tensor levels = at::where(mask, given.level.to(device_).unsqueeze(1), sigma.unsqueeze(1));
   const at::Tensor at_frames = mask.view({-1, 1, all, 1, 1}), x = loss_.noisy(latent, noise, levels);

@@ -20,6 +20,8 @@ struct Given {
 
 // Throws Error(KINORA_INVALID) if the loss cannot be of these data: codes, or latents.
 void require_data(const LossInstance& loss, bool codes);
+// Whether up to `most` of a latent's `all` frames can be given to this model; throws Error(KINORA_INVALID).
+void require_given(int64_t most, int64_t all, ToldBy told, const std::string& model);
 
 class Objective {
  public:
