@@ -29,8 +29,9 @@ def check_all():
     for name, part in (("train", "step"), ("sample", "denoiser"), ("vae", "encode"), ("vae", "decode")):
         assert 0.02 < lines[name][part]["of_product"] < 1.5 and lines[name]["product_gflops"] > 0, lines[name]
     assert abs(lines["train"]["step"]["gflop"] - 148) < 5, lines["train"]
-    # By hand, of tokenizer/wan's convolutions alone; attention is in the middle only.
-    assert 5 < lines["vae"]["encode"]["gflop"] < lines["vae"]["decode"]["gflop"], lines["vae"]
+    # torch's FlopCounterMode of diffusers' AutoencoderKLWan; taps that meet padding only, and those that upsampling repeats, are left out here.
+    for part, gflop in (("encode", 85.602), ("decode", 143.121)):
+        assert 0.8 < lines["vae"][part]["gflop"] / gflop <= 1, lines["vae"]
     assert not list(folder.iterdir()), "the film that was made is still there"
 
 
