@@ -29,8 +29,9 @@ def check_all():
     for name, part in (("train", "step"), ("sample", "denoiser"), ("vae", "encode"), ("vae", "decode")):
         assert 0.02 < lines[name][part]["of_product"] < 1.5 and lines[name]["product_gflops"] > 0, lines[name]
     assert abs(lines["train"]["step"]["gflop"] - 148) < 5, lines["train"]
-    # By hand, of tokenizer/wan's convolutions alone; attention is in the middle only.
-    assert 5 < lines["vae"]["encode"]["gflop"] < lines["vae"]["decode"]["gflop"], lines["vae"]
+    # torch's FlopCounterMode of diffusers' AutoencoderKLWan; taps that meet padding only, and those that upsampling repeats, are left out here.
+    for part, gflop in (("encode", 85.602), ("decode", 143.121)):
+        assert 0.8 < lines["vae"][part]["gflop"] / gflop <= 1, lines["vae"]
     # 256 tokens of width 3072: 20 d^2 a token in its linear layers (self and cross attention's, MLP of 4 d),
     # 2 * 2 * 256 * d in attention, and what 512 tokens of text cost.
     d, n, text = 3072, 256, 512
