@@ -36,8 +36,9 @@ examples:
 po::options_description flags() {
   using Strings = std::vector<std::string>;
   po::options_description out("options");
-  out.add_options()("from", po::value<std::string>()->value_name("VIDEO"),
-                    "take every setting from this MP4")(
+  out.add_options()(
+      "from", po::value<std::string>()->value_name("VIDEO"),
+      "take every setting from this MP4; a warning names weights and plugins that are others here")(
       "prompt", po::value<Strings>()->composing()->value_name("TEXT"), "what to show; several: a video each")(
       "image", po::value<std::string>()->value_name("FILE"), "a picture that is the first frame")(
       "video", po::value<std::string>()->value_name("FILE"), "a video to continue or to change")(
