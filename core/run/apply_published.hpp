@@ -9,7 +9,7 @@ namespace kinora::core {
 
 // The part of a pipeline's folder that fits the component: transformer/ (or unet/) for a model, text_encoder/
 // for a model of input_ids, vae/ for a tokenizer. Any other path as it is. Throws
-// kinora::Error(KINORA_NOT_FOUND) that lists the parts.
+// kinora::Error: KINORA_NOT_FOUND that lists the parts, KINORA_UNSUPPORTED if the model is two experts.
 std::filesystem::path published_part(const std::filesystem::path& given, const ComponentSpec& spec);
 
 // What a folder calls the weights of the component: "model" for what transformers has (a model of input_ids),
