@@ -1,16 +1,18 @@
-"""Writes tests/data/oracle/cosmos_t2w and cosmos2_t2i: tiny random pipelines in the layout of published folders; and
-cosmos_pipeline.safetensors: the latents and pixels that diffusers' CosmosTextToWorldPipeline and Cosmos2TextToImagePipeline make with
-them, from Kinora's noise.
+"""Writes tests/data/oracle/cosmos_t2w, cosmos2_t2i and cosmos2_v2w: tiny random pipelines in the layout of published folders; and
+cosmos_pipeline.safetensors: the latents and pixels that diffusers' CosmosTextToWorldPipeline, Cosmos2TextToImagePipeline and
+Cosmos2VideoToWorldPipeline make with them, from Kinora's noise.
 
-Needs torch, torchvision, diffusers 0.42.1, transformers 5.23, tokenizers, numpy and safetensors. The guardrail, a download of its own,
-is replaced by one that lets everything pass, as in diffusers' tests: the weights are random.
+Needs torch, torchvision, diffusers 0.42.1, transformers 5.23, tokenizers, pillow, numpy and safetensors. The guardrail, a download of
+its own, is replaced by one that lets everything pass, as in diffusers' tests: the weights are random.
 """
 import json
+import types
 
 import numpy as np
 import torch
-from diffusers import (AutoencoderKLCosmos, AutoencoderKLWan, Cosmos2TextToImagePipeline, CosmosTextToWorldPipeline, CosmosTransformer3DModel,
+from diffusers import (AutoencoderKLCosmos, AutoencoderKLWan, Cosmos2TextToImagePipeline, Cosmos2VideoToWorldPipeline, CosmosTextToWorldPipeline, CosmosTransformer3DModel,
                        EDMEulerScheduler, FlowMatchEulerDiscreteScheduler)
+from PIL import Image
 from safetensors.torch import save_file
 from transformers import T5Config, T5EncoderModel
 
@@ -78,6 +80,18 @@ def main():
                       scheduler=FlowMatchEulerDiscreteScheduler(use_karras_sigmas=True))
     write(second, "cosmos2_t2i")
     tensors |= {f"t2i.{k}": v for k, v in made(second, (1, 2, 1, HEIGHT // 8, WIDTH // 8), lambda z: z.unsqueeze(2)).items()}
+    third = pipeline(Cosmos2VideoToWorldPipeline, vae=filled(AutoencoderKLWan(**VAE)),
+                     transformer=filled(CosmosTransformer3DModel(**TRANSFORMER, in_channels=3, out_channels=2, rope_scale=(1.0, 3.0, 3.0),
+                                                                 extra_pos_embed_type=None)),
+                     scheduler=FlowMatchEulerDiscreteScheduler(use_karras_sigmas=True))
+    write(third, "cosmos2_v2w")
+    y, x = np.mgrid[0:HEIGHT, 0:WIDTH]
+    picture = np.stack([127 + 90 * np.sin(x / 7), 127 + 90 * np.cos(y / 5), 127 + 90 * np.sin((x + y) / 9)], -1).astype(np.uint8)
+    Image.fromarray(picture).save(OUT / "cosmos2_v2w" / "first.png")
+    encode = third.vae.encode
+    third.vae.encode = lambda video: types.SimpleNamespace(latents=encode(video).latent_dist.mode())  # the pipeline draws from it
+    tensors |= {f"v2w.{k}": v for k, v in made(third, (1, 2, 3, HEIGHT // 8, WIDTH // 8), lambda z: z, image=Image.fromarray(picture),
+                                               num_frames=FRAMES, fps=16).items()}
     for name, t in tensors.items():
         print(name, tuple(t.shape), float(t.float().std()))
     save_file(tensors, OUT / "cosmos_pipeline.safetensors", {"about": json.dumps({"prompt": PROMPT, "negative": NEGATIVE})})
