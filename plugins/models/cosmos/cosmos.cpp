@@ -127,6 +127,7 @@ Tensor Cosmos::padding(const Named<Tensor>& in, const Videos& videos, const Tens
   return at::cat(all, 2);
 }
 
+// Signals go in where cosmos-predict1's further embeddings do (networks/general_dit.py): before affline_norm.
 void Cosmos::condition(const Ctx& ctx, const Named<Tensor>& in, const Videos& videos, const Tensor& x,
                        Shared& s) const {
   const auto D = options_.width();

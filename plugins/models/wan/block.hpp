@@ -17,14 +17,14 @@ namespace kinora::wan {
 // What all blocks share, made outside them. A block gets it through its inputs (a tensor captured by a block
 // loses its gradient when the block is run again).
 struct Shared {
-  at::Tensor modulation;  // [B, R, 6 D]
-  at::Tensor text;        // [B, L, D]
-  Turns turns;            // of the tokens between COLUMN and ROW linears
-  at::Tensor text_mask;   // [B, L] bool; undefined: all
-  at::Tensor image;       // [B, Li, D]; undefined: none
-  at::Tensor text_table,
-      image_table;  // of a packed row: whose a token is and, instead of the mask, whether it is seen
-  at::Tensor row;   // which of R a token of the stream has; undefined: R is 1
+  at::Tensor modulation;   // [B, R, 6 D]
+  at::Tensor text;         // [B, L, D]
+  Turns turns;             // of the tokens between COLUMN and ROW linears
+  at::Tensor text_mask;    // [B, L] bool; undefined: all
+  at::Tensor image;        // [B, Li, D]; undefined: none
+  at::Tensor text_table;   // instead of the mask, of a packed row: whose a token is and whether it is seen
+  at::Tensor image_table;  // of a packed row: whose a token is
+  at::Tensor row;          // which of R a token of the stream has; undefined: R is 1
 
   // Which of them there are.
   using Has = std::bitset<9>;

@@ -58,6 +58,21 @@ TEST(EdmSamplers, EqualAnIndependentImplementation) {
             1e-12);
 }
 
+// As diffusers' EDMEulerScheduler with final_sigmas_type = "sigma_min", but for a last step that changes
+// nothing.
+TEST(EdmSamplers, EulerMayStayAtTheLastLevelBeforeZero) {
+  const auto all = run("sampler/euler", {{"steps", 6}}),
+             short_of = run("sampler/euler", {{"steps", 6}, {"final", "sigma_min"}});
+  auto levels = all.levels;
+  levels.pop_back();
+  EXPECT_EQ(short_of.levels, levels);
+  EXPECT_NEAR(short_of.levels.back(), 0.002, 1e-15);
+  EXPECT_EQ(short_of.calls, 5);
+  EXPECT_GT((short_of.x - all.x).abs().max().item<double>(), 1e-5) << "noise of 0.002 is left";
+  EXPECT_LT((short_of.x - all.x).abs().max().item<double>(), 0.02);
+  EXPECT_THROW(run("sampler/euler", {{"steps", 1}, {"final", "sigma_min"}}), Error);
+}
+
 TEST(EdmSamplers, ChurnFollowsAlgorithm2) {
   const json o = {{"steps", 16}, {"s_churn", 9.0}, {"s_min", 0.05}, {"s_max", 20.0}, {"s_noise", 1.007}};
   EXPECT_LT(difference(run("sampler/edm-heun", o).x,

@@ -1,5 +1,7 @@
 // First order on EDM's grid: each step follows the slope at its start. One denoiser call a step; what DDIM
 // does, in EDM's variables (Karras et al. 2022, arXiv 2206.00364, section 3).
+#include <string>
+
 #include "kinora/plugin.hpp"
 #include "kinora/sampler.hpp"
 #include "plugins/samplers/edm/grid.hpp"
@@ -8,12 +10,23 @@ namespace kinora {
 
 class Euler final : public Sampler {
  public:
-  using Options = GridOptions;
+  struct Options : GridOptions {
+    std::string final = "zero";
+  };
   static void describe(Describe<Options>& d) {
     d.name("euler").help("Euler's method on EDM's grid, order 1");
     describe_grid(d);
+    d.option("final", &Options::final)
+        .choices({"zero", "sigma_min"})
+        .help(
+            "where the samples are left; at sigma_min, as diffusers' Cosmos pipelines do, a step is not "
+            "made");
   }
-  explicit Euler(const Options& o) : t_(karras_grid(o)) {}
+  explicit Euler(const Options& o) : t_(karras_grid(o)) {
+    if (o.final == "zero") return;
+    if (o.steps < 2) throw Error(KINORA_INVALID, "final = \"sigma_min\" needs steps of at least 2");
+    t_.pop_back();
+  }
 
   std::vector<double> levels() const override { return t_; }
 

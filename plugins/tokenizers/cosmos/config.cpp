@@ -61,6 +61,21 @@ void check_reached(const char* name, const std::vector<Level>& levels, const Hal
                                     " or more, or a larger patch_size");
 }
 
+void check_scale(const Config& c) {
+  const auto mean = c.latents_mean.size(), std = c.latents_std.size();
+  if (mean == 0 && std == 0) return;
+  const auto refuse = [](const std::string& what) {
+    throw Error(KINORA_INVALID, "tokenizer/cosmos: " + what);
+  };
+  if (c.discrete()) refuse("latents_mean and latents_std are of continuous latents; leave them out");
+  if (mean != std || mean % static_cast<size_t>(c.latent_channels))
+    refuse("latents_mean has " + std::to_string(mean) + " and latents_std " + std::to_string(std) +
+           " numbers; each needs one, or one a latent frame, for each of " +
+           std::to_string(c.latent_channels) + " channels");
+  if (std::any_of(c.latents_std.begin(), c.latents_std.end(), [](double s) { return !(s > 0); }))
+    refuse("latents_std must be above 0");
+}
+
 }  // namespace
 
 const std::vector<std::string>& published_sizes() {
@@ -83,6 +98,8 @@ Config resolved(Config c) {
     p.num_layers = 2;
     p.spatial_compression_ratio = c.size.ends_with("16") ? 16 : 8;
     p.temporal_compression_ratio = c.size[2] == '4' ? 4 : 8;
+    p.latents_mean = c.latents_mean;
+    p.latents_std = c.latents_std;
     c = p;
   }
   if (c.image) c.temporal_compression_ratio = 1;
@@ -90,6 +107,7 @@ Config resolved(Config c) {
     throw Error(KINORA_INVALID, "tokenizer/cosmos: embedding_dim = " + std::to_string(c.embedding_dim) +
                                     ", but " + std::to_string(c.levels.size()) +
                                     " levels; give a level for each number of a code's vector");
+  check_scale(c);
   return c;
 }
 

@@ -24,6 +24,8 @@ struct Config {
   std::string patch_type = "haar";
   int64_t spatial_compression_ratio = 8;
   int64_t temporal_compression_ratio = 4;
+  // Latents are (z - mean) / std, of each channel, or of each channel in each latent frame; empty: z.
+  std::vector<double> latents_mean, latents_std;
 
   bool discrete() const { return formulation == "FSQ"; }
   // Channels between the two 1x1x1 convolutions: what the latent, or a code's vector, has.

@@ -72,6 +72,11 @@ void CosmosTokenizer::describe(Describe<Options>& d) {
   d.option("temporal_compression_ratio", &Options::temporal_compression_ratio)
       .range(1, 256)
       .help("frames a latent frame after the first, patch included; a power of two");
+  d.option("latents_mean", &Options::latents_mean)
+      .help(
+          "latents are (z - latents_mean) / latents_std: a number a channel, or one a latent frame for each "
+          "channel (published: 16 frames of 16 channels); empty: z");
+  d.option("latents_std", &Options::latents_std).help("as many");
 }
 
 CosmosTokenizer::CosmosTokenizer(const Options& o, const Ctx& ctx)
@@ -120,20 +125,39 @@ std::vector<std::pair<std::string, Tensor>> CosmosTokenizer::fit(const Ctx&, con
   return principal_start(options_, patches(video, true));
 }
 
-Encoded<Tensor> CosmosTokenizer::encode(const Pass& run, const Tensor& video) const {
+Tensor CosmosTokenizer::scale(const std::vector<double>& list, const Tensor& z, int64_t at) const {
+  const auto frames = static_cast<int64_t>(list.size()) / options_.latent_channels, t = z.size(2);
+  const Tensor all = at::tensor(list, at::kDouble).view({1, options_.latent_channels, frames, 1, 1});
+  if (frames > 1 && at + t > frames)
+    throw Error(KINORA_INVALID, "tokenizer/cosmos: latents_mean and latents_std are of " +
+                                    std::to_string(frames) + " latent frames, these are " +
+                                    std::to_string(at + t) +
+                                    "; make a shorter video, or give one number a channel");
+  return (frames > 1 ? all.narrow(2, at, t) : all).to(z.options());
+}
+
+Encoded<Tensor> CosmosTokenizer::encode(const Pass& run, const Tensor& video, int64_t at) const {
   const Tensor z = quant_.pointwise(run, encoder_(run, patches(video, run.first())));
   const auto channels_first = [](const Tensor& t) { return t.permute({0, 4, 1, 2, 3}).contiguous(); };
-  if (!fsq_) return {channels_first(z), {}};
+  if (!fsq_) {
+    const Tensor latent = channels_first(z);
+    if (options_.latents_mean.empty()) return {latent, {}};
+    return {(latent - scale(options_.latents_mean, latent, at)) / scale(options_.latents_std, latent, at),
+            {}};
+  }
   const Tensor vectors = fsq_->vectors(z);
   return {fsq_->codes(vectors), channels_first(vectors)};
 }
 
-Tensor CosmosTokenizer::decode(const Pass& run, const Tensor& latent) const {
+Tensor CosmosTokenizer::decode(const Pass& run, const Tensor& given, int64_t at) const {
+  Tensor latent = given;
   const bool codes = fsq_ && !latent.is_floating_point();
   if (!codes) check_input("a latent", latent, options_.code_channels());
   if (codes && (latent.dim() != 4 || !at::isIntegralType(latent.scalar_type(), false)))
     throw Error(KINORA_INVALID, "tokenizer/cosmos: codes must be an integer tensor [B, t, h, w], found " +
                                     c10::str(latent.scalar_type(), latent.sizes()));
+  if (!options_.latents_mean.empty())
+    latent = latent * scale(options_.latents_std, latent, at) + scale(options_.latents_mean, latent, at);
   const Tensor x =
       codes ? fsq_->vectors_of(latent, post_quant_.dtype(run)) : latent.permute({0, 2, 3, 4, 1}).contiguous();
   const Tensor video = patcher_.unpatch(decoder_(run, post_quant_.pointwise(run, x)));
@@ -155,8 +179,9 @@ class CosmosTokenizer::Stream final : public TokenizerStream<Tensor> {
     History history = history_;  // a piece that fails leaves the stream as it was
     history.next = 0;
     const Pass run{ctx_, &history};
-    Tensor out = decoding_ ? of_.decode(run, piece) : of_.encode(run, piece).latent;
+    Tensor out = decoding_ ? of_.decode(run, piece, latents_) : of_.encode(run, piece, latents_).latent;
     history.first = false;
+    latents_ += (decoding_ ? piece : out).size(-3);
     history_ = std::move(history);
     return out;
   }
@@ -165,6 +190,7 @@ class CosmosTokenizer::Stream final : public TokenizerStream<Tensor> {
   const CosmosTokenizer& of_;
   Ctx ctx_;
   bool decoding_;
+  int64_t latents_ = 0;  // frames of the latent before the next piece
   History history_;
 };
 

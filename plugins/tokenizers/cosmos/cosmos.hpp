@@ -36,8 +36,11 @@ class CosmosTokenizer final : public Tokenizer<at::Tensor> {
  private:
   class Stream;
   at::Tensor patches(const at::Tensor& video, bool first) const;
-  Encoded<at::Tensor> encode(const Pass& run, const at::Tensor& video) const;
-  at::Tensor decode(const Pass& run, const at::Tensor& latent) const;
+  // at: latent frames before, in a stream.
+  Encoded<at::Tensor> encode(const Pass& run, const at::Tensor& video, int64_t at = 0) const;
+  at::Tensor decode(const Pass& run, const at::Tensor& latent, int64_t at = 0) const;
+  // A list of the options, [1, C, 1 or t, 1, 1], for the latent frames of z from `at` on.
+  at::Tensor scale(const std::vector<double>& list, const at::Tensor& z, int64_t at) const;
 
   Options options_;
   std::optional<Fsq> fsq_;

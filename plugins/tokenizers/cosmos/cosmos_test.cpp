@@ -204,6 +204,42 @@ TEST(CosmosDefaults, WithOneMoreBlockCompressTwiceAndKeepEveryNumber) {
   EXPECT_EQ(to.decode(latent).sizes(), (std::vector<int64_t>{1, 3, 17, 32, 48}));
 }
 
+// Published latents have a mean and a deviation for each channel in each latent frame, in a stream too.
+TEST(CosmosScale, IsOfEachChannelInEachLatentFrame) {
+  const int64_t C = 3, frames = 3;
+  core::json options = {{"latent_channels", C},
+                        {"encoder_block_out_channels", {4, 4, 4}},
+                        {"decode_block_out_channels", {4, 4, 4}}};
+  Cosmos plain(options);
+  for (const bool by_frame : {true, false}) {
+    const int64_t n = by_frame ? frames : 1;
+    const Tensor mean = test::numbers("mean", {1, C, n, 1, 1}),
+                 std = test::numbers("std", {1, C, n, 1, 1}).abs() + 0.5;
+    const auto list = [](const Tensor& t) {
+      return std::vector<double>(t.data_ptr<double>(), t.data_ptr<double>() + t.numel());
+    };
+    options["latents_mean"] = list(mean), options["latents_std"] = list(std);
+    Cosmos scaled(options);
+    plain.fill(), scaled.fill();
+    const Tensor video = test::numbers("video", {2, 3, 9, 16, 16});
+    const Tensor z = plain.encode(video), latent = scaled.encode(video);
+    EXPECT_LT(test::difference(latent, (z - mean) / std), 1e-14);
+    EXPECT_LT(test::difference(scaled.decode(latent), plain.decode(z)), 1e-12);
+    Stream encoder(scaled, false), decoder(scaled, true);
+    const Tensor first = encoder.push(video.narrow(2, 0, 5)), second = encoder.push(video.narrow(2, 5, 4));
+    EXPECT_LT(test::difference(at::cat({first, second}, 2), latent), 1e-12);
+    const Tensor begun = decoder.push(latent.narrow(2, 0, 1)), rest = decoder.push(latent.narrow(2, 1, 2));
+    EXPECT_LT(test::difference(at::cat({begun, rest}, 2), plain.decode(z)), 1e-12);
+    if (!by_frame) continue;
+    EXPECT_THAT(refusal([&] {
+                  scaled.encode(test::numbers("long", {1, 3, 13, 16, 16}));
+                }),
+                ::testing::HasSubstr("are of 3 latent frames, these are 4"));
+  }
+  options["latents_std"] = {1.0, 2.0};
+  EXPECT_THAT(refusal([&] { Cosmos wrong(options); }), ::testing::HasSubstr("and latents_std 2 numbers"));
+}
+
 TEST(CosmosDefaults, RefuseWhatDoesNotFit) {
   using ::testing::HasSubstr;
   Cosmos cosmos;

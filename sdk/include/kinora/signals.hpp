@@ -1,9 +1,9 @@
-// Named conditions of a denoiser beside its text (a camera's path, frames a second, an image's tokens), for models of the pinned
-// tier.
+// Named conditions of a denoiser beside its text (a camera's path, frames a second, an image's tokens), for
+// models of the pinned tier.
 //
-// A signal is a vector, through two linear layers into the embedding of the noise level (Cosmos-Predict1's additional timestamp
-// channels, arXiv 2501.03575, section 5.1.2), or tokens, through one beside the text's keys. It adds nothing at first, so a
-// trained model can be given one more, nor when it is left out.
+// A signal is a vector, through two linear layers into the embedding of the noise level, or tokens, through
+// one beside the text's keys. It adds nothing at first, so a trained model can be given one more, nor when it
+// is left out.
 //
 // B batch, R rows (1, frames or tokens), L tokens, D width.
 #pragma once
@@ -27,16 +27,20 @@ struct Signal {
 
 // Of the option in a model's describe().
 inline constexpr const char* kSignalsHelp =
-    "more conditions, each an input of its name: \"camera:12\" takes [B, 12], or frame by frame [B, F, 12], or token by token "
-    "[B, F * h * w, 12], into the timestep embedding; \"image:768:tokens\" takes [B, L, 768] as keys beside the text";
+    "more conditions, each an input of its name: \"camera:12\" takes [B, 12], or frame by frame [B, F, 12], "
+    "or token by token "
+    "[B, F * h * w, 12], into the timestep embedding; \"image:768:tokens\" takes [B, L, 768] as keys beside "
+    "the text";
 
 // Throws kinora::Error, as `id`. taken: names of the model's other inputs.
-inline std::vector<Signal> signals_of(const std::vector<std::string>& texts, const std::set<std::string>& taken,
-                                      const std::string& id) {
+inline std::vector<Signal> signals_of(const std::vector<std::string>& texts,
+                                      const std::set<std::string>& taken, const std::string& id) {
   std::vector<Signal> out;
   std::set<std::string> seen;
   for (const auto& text : texts) {
-    const auto refuse = [&](const std::string& what) { throw Error(KINORA_INVALID, id + ": signal '" + text + "' " + what); };
+    const auto refuse = [&](const std::string& what) {
+      throw Error(KINORA_INVALID, id + ": signal '" + text + "' " + what);
+    };
     const auto colon = text.find(':'), second = colon == text.npos ? colon : text.find(':', colon + 1);
     Signal s{text.substr(0, colon), 0, second != text.npos};
     const std::string number = colon == text.npos ? "" : text.substr(colon + 1, second - colon - 1);
@@ -45,7 +49,8 @@ inline std::vector<Signal> signals_of(const std::vector<std::string>& texts, con
     if (s.name.empty() || read.ec != std::errc() || read.ptr != end || s.channels < 1 ||
         (s.tokens && text.substr(second) != ":tokens"))
       refuse("is not NAME:CHANNELS or NAME:CHANNELS:tokens");
-    if (taken.count(s.name) || !seen.insert(s.name).second) refuse("has the name of another input; give it one of its own");
+    if (taken.count(s.name) || !seen.insert(s.name).second)
+      refuse("has the name of another input; give it one of its own");
     out.push_back(std::move(s));
   }
   return out;
@@ -55,7 +60,9 @@ class Signals {
  public:
   using Ctx = Context<at::Tensor>;
   // width: of the embedding that vectors are added to; text_width: of the keys that tokens stand beside.
-  Signals(const Ctx& ctx, const std::vector<Signal>& signals, int64_t width, int64_t text_width, std::string id) : id_(std::move(id)) {
+  Signals(const Ctx& ctx, const std::vector<Signal>& signals, int64_t width, int64_t text_width,
+          std::string id)
+      : id_(std::move(id)) {
     for (const auto& s : signals) {
       const auto init = Init::normal(1 / std::sqrt(static_cast<double>(s.channels)));
       if (s.tokens)
@@ -67,9 +74,11 @@ class Signals {
   }
 
   // to [B, R, width], with the vectors that are given added. type: in which they are embedded.
-  at::Tensor add(const Ctx& ctx, const Named<at::Tensor>& in, const Videos& videos, at::ScalarType type, at::Tensor to) const {
+  at::Tensor add(const Ctx& ctx, const Named<at::Tensor>& in, const Videos& videos, at::ScalarType type,
+                 at::Tensor to) const {
     for (const auto& e : all_)
-      if (!e.signal.tokens && in.has(e.signal.name)) to = videos.sum(to, vector(ctx, e, in[e.signal.name], videos, type));
+      if (!e.signal.tokens && in.has(e.signal.name))
+        to = videos.sum(to, vector(ctx, e, in[e.signal.name], videos, type));
     return to;
   }
   // Puts the tokens that are given behind text [count, L, text_width]; mask [count, L] may be undefined.
@@ -78,7 +87,8 @@ class Signals {
       if (!e.signal.tokens || !in.has(e.signal.name)) continue;
       const at::Tensor given = in[e.signal.name].to(text.scalar_type());
       if (given.dim() != 3 || given.size(0) != text.size(0) || given.size(2) != e.signal.channels)
-        refuse(c10::str(e.signal.name, " has shape ", given.sizes(), ", needed is [", text.size(0), ", L, ", e.signal.channels, "]"));
+        refuse(c10::str(e.signal.name, " has shape ", given.sizes(), ", needed is [", text.size(0), ", L, ",
+                        e.signal.channels, "]"));
       text = at::cat({text, e.first(ctx, given)}, 1);
       if (mask.defined()) mask = at::cat({mask, at::ones(given.sizes().slice(0, 2), mask.options())}, 1);
     }
@@ -87,7 +97,9 @@ class Signals {
  private:
   struct Layer {
     kinora_param weight = 0, bias = 0;
-    at::Tensor operator()(const Ctx& ctx, const at::Tensor& x) const { return ctx.linear(x, weight, bias, 0); }
+    at::Tensor operator()(const Ctx& ctx, const at::Tensor& x) const {
+      return ctx.linear(x, weight, bias, 0);
+    }
   };
   struct Embedded {
     Signal signal;
@@ -105,14 +117,16 @@ class Signals {
   }
   [[noreturn]] void refuse(const std::string& what) const { throw Error(KINORA_INVALID, id_ + ": " + what); }
 
-  at::Tensor vector(const Ctx& ctx, const Embedded& e, const at::Tensor& given, const Videos& videos, at::ScalarType type) const {
+  at::Tensor vector(const Ctx& ctx, const Embedded& e, const at::Tensor& given, const Videos& videos,
+                    at::ScalarType type) const {
     const auto C = e.signal.channels;
     at::Tensor v = given.to(type);
     if (v.dim() == 1 && C == 1) v = v.unsqueeze(1);
     if (v.dim() == 2) v = v.unsqueeze(1);
     if (v.dim() != 3 || !videos.fit(v.size(0), v.size(1)) || v.size(2) != C)
-      refuse(c10::str(e.signal.name, " has shape ", given.sizes(), ", needed is ", videos.needed(", " + std::to_string(C)),
-                      "; tokens are declared as \"", e.signal.name, ":", C, ":tokens\""));
+      refuse(c10::str(e.signal.name, " has shape ", given.sizes(), ", needed is ",
+                      videos.needed(", " + std::to_string(C)), "; tokens are declared as \"", e.signal.name,
+                      ":", C, ":tokens\""));
     return videos.rows(e.second(ctx, at::silu(e.first(ctx, v))));
   }
 

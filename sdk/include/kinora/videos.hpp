@@ -1,9 +1,9 @@
-// The videos of a forward as tokens, for models of the pinned tier: a batch of one size, or a packed row of several sizes, one
-// behind the other (what NeMo calls sequence packing, arXiv 2503.12964, section 3.3). And conditions with a row for each video,
-// each frame or each token of them.
+// The videos of a forward as tokens, for models of the pinned tier: a batch of one size, or a packed row of
+// several sizes, one behind the other (what NeMo calls sequence packing, arXiv 2503.12964, section 3.1). And
+// conditions with a row for each video, each frame or each token of them.
 //
-// B batch, n videos, C channels, T H W a latent's frames, rows, columns; F h w its tokens', F_i h_i w_i of video i; N all tokens of
-// a row, S the local ones; R rows of conditions, L tokens of text, D width.
+// B batch, n videos, C channels, T H W a latent's frames, rows, columns; F h w its tokens', F_i h_i w_i of
+// video i; N all tokens of a row, S the local ones; R rows of conditions, L tokens of text, D width.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -23,14 +23,15 @@ class Videos {
  public:
   using Size = std::array<int64_t, 3>;
   Videos() = default;
-  // latent [B, C, T, H, W]; or [1, C, sum of T * H * W] with the input `sizes`, int64 [n, 3]: T, H, W of each. patch: T, H, W of a
-  // token. Throws kinora::Error, as `id`, for a latent that does not divide into patches.
+  // latent [B, C, T, H, W]; or [1, C, sum of T * H * W] with the input `sizes`, int64 [n, 3]: T, H, W of
+  // each. patch: T, H, W of a token. Throws kinora::Error, as `id`, for a latent that does not divide into
+  // patches.
   Videos(const Named<at::Tensor>& in, const at::Tensor& latent, const Size& patch, std::string id);
   // Throws for a latent of more than largest[0] frames, [1] rows or [2] columns.
   void refuse_above(const std::vector<int64_t>& largest) const;
 
   bool packed() const { return packed_; }
-  int64_t count() const { return count_; }                     // B or n: what text and conditions have in front
+  int64_t count() const { return count_; }  // B or n: what text and conditions have in front
   const std::vector<Size>& tokens() const { return tokens_; }  // F, h, w of each size
   std::vector<Size> latents() const;                           // T, H, W of each size
 
@@ -42,8 +43,8 @@ class Videos {
   at::Tensor latent(const at::Tensor& x, Unpatchify unpatchify) const;
   at::Tensor sequence(const Context<at::Tensor>& ctx, const at::Tensor& patches, kinora_seq& seq) const;
 
-  // Conditions [count, 1, F or F * h * w, ...], of a packed row [n, sum of F_i or N, 1, ...]: whether these are such sizes, and how
-  // to say so, `channels` behind them.
+  // Conditions [count, 1, F or F * h * w, ...], of a packed row [n, sum of F_i or N, 1, ...]: whether these
+  // are such sizes, and how to say so, `channels` behind them.
   bool fit(int64_t first, int64_t second) const;
   std::string needed(const std::string& channels = "") const;
   // Conditions that fit -> [B, R, ...], R 1 or F or F * h * w; or [1, R, ...], R the sum of F_i or N.
@@ -55,7 +56,8 @@ class Videos {
   // Which of R rows a STREAM token of the layout has: int64 [1 or B, S]; undefined if there is one.
   at::Tensor row_of_token(const Context<at::Tensor>& ctx, kinora_seq seq, int64_t R) const;
 
-  // What rope_turns multiplies times with: `base` by the frames a second, [1] or [count]. table: of the tokens that are turned.
+  // What rope_turns multiplies times with: `base` by the frames a second, [1] or [count]. table: of the
+  // tokens that are turned.
   at::Tensor rate(const at::Tensor& fps, double base, const at::Tensor& table) const;
 
  private:
@@ -79,16 +81,18 @@ inline at::Tensor at_rows(const at::Tensor& x, const at::Tensor& row) {
   return x.gather(1, row.unsqueeze(-1).expand({-1, -1, x.size(2)}));
 }
 
-// The texts [n, L, D] of a packed row, as the keys of one: text [1, n * L, D]. -> their table, for Attention::k_table: whose a
-// token is, and whether `mask`, bool [n, L] or undefined, lets it be seen; the mask is cleared.
+// The texts [n, L, D] of a packed row, as the keys of one: text [1, n * L, D]. -> their table, for
+// Attention::k_table: whose a token is, and whether `mask`, bool [n, L] or undefined, lets it be seen; the
+// mask is cleared.
 at::Tensor joined_text(at::Tensor& text, at::Tensor& mask);
 
-inline Videos::Videos(const Named<at::Tensor>& in, const at::Tensor& latent, const Size& patch, std::string id)
+inline Videos::Videos(const Named<at::Tensor>& in, const at::Tensor& latent, const Size& patch,
+                      std::string id)
     : packed_(in.has("sizes")), patch_(patch), id_(std::move(id)) {
   for (const auto& [T, H, W] : sizes_of(in, latent)) {
     if (T < 1 || H < 1 || W < 1 || T % patch[0] || H % patch[1] || W % patch[2])
-      refuse(c10::str("a latent of ", T, " x ", H, " x ", W, " does not divide into patches of ", patch[0], " x ", patch[1], " x ",
-                      patch[2]));
+      refuse(c10::str("a latent of ", T, " x ", H, " x ", W, " does not divide into patches of ", patch[0],
+                      " x ", patch[1], " x ", patch[2]));
     tokens_.push_back({T / patch[0], H / patch[1], W / patch[2]});
   }
   count_ = packed_ ? static_cast<int64_t>(tokens_.size()) : latent.size(0);
@@ -96,7 +100,8 @@ inline Videos::Videos(const Named<at::Tensor>& in, const at::Tensor& latent, con
 
 inline std::vector<Videos::Size> Videos::sizes_of(const Named<at::Tensor>& in, const at::Tensor& x) const {
   if (!packed_) {
-    if (x.dim() != 5 || !x.is_floating_point()) refuse("latent must be a floating-point tensor [B, C, T, H, W]");
+    if (x.dim() != 5 || !x.is_floating_point())
+      refuse("latent must be a floating-point tensor [B, C, T, H, W]");
     return {{x.size(2), x.size(3), x.size(4)}};
   }
   const at::Tensor given = in["sizes"].to(at::kCPU, at::kLong).contiguous();
@@ -107,11 +112,13 @@ inline std::vector<Videos::Size> Videos::sizes_of(const Named<at::Tensor>& in, c
   for (int64_t i = 0; i < given.size(0); ++i) {
     const auto* s = given.data_ptr<int64_t>() + 3 * i;
     out.push_back({s[0], s[1], s[2]});
-    if (s[0] < 1 || s[1] < 1 || s[2] < 1) refuse(c10::str("video ", i, " of sizes is ", s[0], " x ", s[1], " x ", s[2]));
+    if (s[0] < 1 || s[1] < 1 || s[2] < 1)
+      refuse(c10::str("video ", i, " of sizes is ", s[0], " x ", s[1], " x ", s[2]));
     all += product(out.back());
   }
   if (x.dim() != 3 || x.size(0) != 1 || x.size(2) != all || !x.is_floating_point())
-    refuse(c10::str("latent has shape ", x.sizes(), ", needed with these sizes is [1, C, ", all, "], floating-point"));
+    refuse(c10::str("latent has shape ", x.sizes(), ", needed with these sizes is [1, C, ", all,
+                    "], floating-point"));
   return out;
 }
 
@@ -124,8 +131,8 @@ inline std::vector<Videos::Size> Videos::latents() const {
 inline void Videos::refuse_above(const std::vector<int64_t>& largest) const {
   for (const auto& [T, H, W] : latents())
     if (T > largest[0] || H > largest[1] || W > largest[2])
-      refuse(c10::str("a latent of ", T, " x ", H, " x ", W, " is larger than max_size, ", largest[0], " x ", largest[1], " x ",
-                      largest[2], "; raise max_size"));
+      refuse(c10::str("a latent of ", T, " x ", H, " x ", W, " is larger than max_size, ", largest[0], " x ",
+                      largest[1], " x ", largest[2], "; raise max_size"));
 }
 
 template <class Patchify>
@@ -153,7 +160,8 @@ at::Tensor Videos::latent(const at::Tensor& x, Unpatchify unpatchify) const {
   return at::cat(all, 2);
 }
 
-inline at::Tensor Videos::sequence(const Context<at::Tensor>& ctx, const at::Tensor& patches, kinora_seq& seq) const {
+inline at::Tensor Videos::sequence(const Context<at::Tensor>& ctx, const at::Tensor& patches,
+                                   kinora_seq& seq) const {
   const auto& [F, h, w] = tokens_[0];
   return packed_ ? ctx.packed(patches, tokens_, seq) : ctx.sequence(patches, F, h, w, seq);
 }
@@ -172,12 +180,14 @@ inline int64_t Videos::all_tokens() const {
 
 inline bool Videos::fit(int64_t first, int64_t second) const {
   const auto more = [&](int64_t R) { return R == frames() || R == all_tokens(); };
-  return packed_ ? second == 1 && (first == count_ || more(first)) : first == count_ && (second == 1 || more(second));
+  return packed_ ? second == 1 && (first == count_ || more(first))
+                 : first == count_ && (second == 1 || more(second));
 }
 
 inline std::string Videos::needed(const std::string& channels) const {
   const std::string front = packed_ ? "[" : c10::str("[", count_, ", ");
-  return c10::str("[", count_, channels, "] or ", front, frames(), channels, "] or ", front, all_tokens(), channels, "]");
+  return c10::str("[", count_, channels, "] or ", front, frames(), channels, "] or ", front, all_tokens(),
+                  channels, "]");
 }
 
 inline at::Tensor Videos::rows(const at::Tensor& v) const {
@@ -217,7 +227,10 @@ inline at::Tensor Videos::row_of_token(const Context<at::Tensor>& ctx, kinora_se
   for (const auto& [F, h, w] : tokens_)
     for (int64_t i = 0; i < F; ++i, at += h * w) first.push_back(at), width.push_back(w);
   const auto of_token = [&](const std::vector<int64_t>& of_frame) {
-    return at::tensor(of_frame, at::kLong).to(frame.device()).index_select(0, frame.flatten()).view(frame.sizes());
+    return at::tensor(of_frame, at::kLong)
+        .to(frame.device())
+        .index_select(0, frame.flatten())
+        .view(frame.sizes());
   };
   return of_token(first) + row * of_token(width) + col;
 }
@@ -225,7 +238,8 @@ inline at::Tensor Videos::row_of_token(const Context<at::Tensor>& ctx, kinora_se
 inline at::Tensor Videos::rate(const at::Tensor& fps, double base, const at::Tensor& table) const {
   const at::Tensor out = base / fps.flatten().to(at::kDouble).unsqueeze(1);
   if (out.size(0) == 1) return out;
-  if (out.size(0) != count_) refuse(c10::str("fps has shape ", fps.sizes(), ", needed is [1] or [", count_, "]"));
+  if (out.size(0) != count_)
+    refuse(c10::str("fps has shape ", fps.sizes(), ", needed is [1] or [", count_, "]"));
   return packed_ ? rows(out).index_select(1, table[0].select(1, KINORA_TOKEN_FRAME)) : out;
 }
 
