@@ -53,7 +53,7 @@ steps = {steps}
 batch = 4
 learning_rate = 1e-3
 ema = 0.98
-validation_every = {steps}
+validation_every = 50
 threads = 1
 text_dropout = 0
 [[job]]
@@ -103,7 +103,9 @@ def main():
         lines = [json.loads(x) for x in (out / "dit/metrics.jsonl").read_text().splitlines()]
         losses = [x["loss"] for x in lines if "loss" in x]
         fall = np.mean(losses[:20]) / np.mean(losses[-20:])
-        print(f"{loss}: tokenizer {tokenizer:.1f} dB, generated {psnr(made, want):.1f} dB, training loss fell {fall:.1f} times")
+        judged = [x["validation_loss"] for x in lines if "validation_loss" in x]
+        print(f"{loss}: tokenizer {tokenizer:.1f} dB, generated {psnr(made, want):.1f} dB, training loss fell {fall:.1f} times, validation loss from "
+              f"step 50 on {judged[0] / judged[-1]:.1f} times")
         assert psnr(made, want) > 20, loss
         assert fall > 8, loss
 

@@ -7,7 +7,7 @@ import safetensors.numpy
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 FEW = ["tokenizer.steps=3", "tokenizer.frames=5", "tokenizer.height=32", "tokenizer.width=48", "latents.frames=5", "latents.height=32",
-       "latents.width=48", "dit.steps=12", "dit.batch=2", "dit.checkpoint_every=4", "dit.model.layers=2", "film.sampler.steps=3"]
+       "latents.width=48", "dit.steps=12", "dit.batch=2", "dit.checkpoint_every=4", "dit.validation_every=4", "dit.model.layers=2", "film.sampler.steps=3"]
 
 
 def command(out, *more):
@@ -70,6 +70,10 @@ def check_results(out):
     for job in ("tokenizer", "dit"):
         weights = safetensors.numpy.load_file(out / job / "weights.safetensors")
         assert sum(w.size for w in weights.values()) >= json.loads((out / job / "summary.json").read_text())["parameters"]
+    dit = json.loads((out / "dit/summary.json").read_text())
+    judged = [e["validation_loss"] for e in lines(out / "dit/metrics.jsonl") if "validation_loss" in e]
+    assert 0 < dit["held_out"] < dit["samples"] / 2 and len(judged) == 3 and judged[-1] == dit["validation_loss"], (dit, judged)
+    assert judged[0] > judged[1] > judged[2], judged
     probe = json.loads(subprocess.run(["ffprobe", "-v", "error", "-of", "json", "-show_streams", "-show_format", str(out / "film/videos/000.mp4")],
                                       capture_output=True, text=True).stdout)
     video = next(s for s in probe["streams"] if s["codec_type"] == "video")

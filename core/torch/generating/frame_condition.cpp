@@ -15,7 +15,7 @@ ToldBy told_by(const ComponentSpec& model, int64_t in_channels, int64_t latent_c
                        [&](const auto& i) { return i.name == name; });
   };
   const int64_t extra = in_channels - latent_channels;
-  if (extra == 0) return ToldBy::level;
+  if (extra <= 0) return ToldBy::level;  // below 0: a named size says how many there are, not in_channels
   if (extra == 1 && takes("condition_mask")) return ToldBy::mask;
   const bool fits = condition_channels == 0 ? extra > latent_channels : extra == condition_channels;
   if (fits && takes("condition")) return ToldBy::channels;

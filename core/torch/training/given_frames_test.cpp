@@ -201,6 +201,8 @@ TEST(GivenFrame, SayWhatDoesNotFit) {
   };
   EXPECT_THAT(in(t, {1, 3, 0}), HasSubstr("condition_frames: 3 latent frames are given of 3"));
   EXPECT_THAT(in(wan, {1, 1, 0}), HasSubstr("let the encode job write it: first_frame = true"));
+  EXPECT_EQ(Trained("flow", 1).objective.told(latents()), ToldBy::level)
+      << "in_channels left to a named size";
   EXPECT_THAT(in(odd, {}), HasSubstr("model/times has 4 input channels and the latent 2"));
   EXPECT_THAT(said([&] {
                 GivenDraw(options({}, {-3, 2}), t.loss, 0);
