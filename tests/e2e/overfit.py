@@ -108,6 +108,7 @@ def main():
               f"step 50 on {judged[0] / judged[-1]:.1f} times")
         assert psnr(made, want) > 20, loss
         assert fall > 8, loss
+        assert judged[0] > 4 * judged[-1], loss
 
 
 main()
