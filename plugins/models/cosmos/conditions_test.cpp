@@ -125,7 +125,7 @@ TEST(CosmosLogvar, HasTheShapeOfTheLevels) {
   }
 }
 
-std::string refusal(const std::function<void()>& f) {
+std::string test::refusal(const std::function<void()>& f) {
   try {
     f();
   } catch (const Error& e) {
@@ -141,7 +141,7 @@ TEST(CosmosPackedInputs, ThatDoNotFitAreRefused) {
                              {"sizes", at::tensor({1, 4, 4, 2, 2, 6}, at::kLong).view({2, 3})},
                              {"timestep", at::zeros({2}, kDouble)}};
     in[name] = t;
-    return refusal([&] { model(in); });
+    return test::refusal([&] { model(in); });
   };
   EXPECT_EQ(said("timestep", at::zeros({3}, kDouble)), "nothing was refused") << "one a frame";
   EXPECT_EQ(said("timestep", at::zeros({10}, kDouble)), "nothing was refused") << "one a token";
@@ -153,11 +153,11 @@ TEST(CosmosPackedInputs, ThatDoNotFitAreRefused) {
   EXPECT_THAT(said("camera", at::zeros({2, 4}, kDouble)), HasSubstr("needed is [2, 3] or [3, 3] or [10, 3]"));
   EXPECT_THAT(said("padding_mask", at::zeros({3, 1, 4, 4}, kDouble)),
               HasSubstr("needed is [1 or 2, 1, any, any]"));
-  EXPECT_THAT(refusal([] {
+  EXPECT_THAT(test::refusal([] {
                 Cosmos model(core::json{{"signals", {"padding_mask:3"}}});
               }),
               HasSubstr("has the name of another input"));
-  EXPECT_THAT(refusal([] {
+  EXPECT_THAT(test::refusal([] {
                 Cosmos model(core::json{{"signals", {"camera"}}});
               }),
               HasSubstr("is not NAME:CHANNELS"));

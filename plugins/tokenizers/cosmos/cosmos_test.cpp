@@ -231,13 +231,14 @@ TEST(CosmosScale, IsOfEachChannelInEachLatentFrame) {
     const Tensor begun = decoder.push(latent.narrow(2, 0, 1)), rest = decoder.push(latent.narrow(2, 1, 2));
     EXPECT_LT(test::difference(at::cat({begun, rest}, 2), plain.decode(z)), 1e-12);
     if (!by_frame) continue;
-    EXPECT_THAT(refusal([&] {
+    EXPECT_THAT(test::refusal([&] {
                   scaled.encode(test::numbers("long", {1, 3, 13, 16, 16}));
                 }),
                 ::testing::HasSubstr("are of 3 latent frames, these are 4"));
   }
   options["latents_std"] = {1.0, 2.0};
-  EXPECT_THAT(refusal([&] { Cosmos wrong(options); }), ::testing::HasSubstr("and latents_std 2 numbers"));
+  EXPECT_THAT(test::refusal([&] { Cosmos wrong(options); }),
+              ::testing::HasSubstr("and latents_std 2 numbers"));
 }
 
 TEST(CosmosDefaults, RefuseWhatDoesNotFit) {
