@@ -40,8 +40,9 @@ bool is_alone() {
 }
 
 // Rank 0 does a job that is not spread over ranks; the others wait for it, or for its failure.
-RunResult wait_for(const fs::path& folder, const std::string& name, const std::string& digest) {
-  const auto since = fs::file_time_type::clock::now();
+// since: the run's start, for rank 0 may have failed before this rank comes here.
+RunResult wait_for(const fs::path& folder, const std::string& name, const std::string& digest,
+                   fs::file_time_type since) {
   for (int64_t tenths = 1; !finished(folder, digest); ++tenths) {
     if (cancelled()) return {false, true};
     if (const auto why = failure_left(folder, digest, since)) {
@@ -55,10 +56,11 @@ RunResult wait_for(const fs::path& folder, const std::string& name, const std::s
 }
 
 // Its failure is a line, never an exception.
-RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, const std::string& digest) {
+RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, const std::string& digest,
+                  fs::file_time_type since) {
   const auto start = Clock::now();
   const fs::path folder = run.out / job.name;
-  if (!is_first_rank() && !job.kind->spread()) return wait_for(folder, job.name, digest);
+  if (!is_first_rank() && !job.kind->spread()) return wait_for(folder, job.name, digest, since);
   try {
     // Ranks that compute together cannot see that the first one has nothing left to do.
     const bool may_take_back = is_first_rank() && (is_alone() || !job.kind->spread());
@@ -120,6 +122,7 @@ JobCode job_code(const JobKind& kind) {
 }
 
 RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& options) {
+  const auto since = fs::file_time_type::clock::now();
   std::optional<FolderLock> lock;
   if (!options.dry && is_first_rank()) {
     auto taken = FolderLock::take(run.out);
@@ -152,13 +155,13 @@ RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& optio
     if (options.keeps_finished && replaces) {
       log_error(
           "job '{}' in {} was made with other options or inputs than this file has now; repeat the --set "
-          "that it "
-          "was run with, or do it again first: kinora run",
+          "that "
+          "it was run with, or do it again first: kinora run",
           job.name, run.out.string());
       return {false, false};
     }
     log_info("{}: {}", job.name, job.kind->spec.help);
-    const RunResult result = run_one(runtime, run, job, digest);
+    const RunResult result = run_one(runtime, run, job, digest, since);
     if (!result.ok && options.is_trial && job.name == options.only) drop_if_empty(run.out / job.name);
     if (!result.ok) return result;
   }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/support/packed_rows.hpp"
+#include "tests/support/refusal.hpp"
 #include "tests/support/shuffled.hpp"
 
 namespace kinora {
@@ -123,15 +124,6 @@ TEST(CosmosLogvar, HasTheShapeOfTheLevels) {
                                 {"timestep", row.at("timestep")}};
     EXPECT_LT(test::difference(found, model.forward(alone, 2)[1]), 1e-14);
   }
-}
-
-std::string test::refusal(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing was refused";
 }
 
 TEST(CosmosPackedInputs, ThatDoNotFitAreRefused) {
