@@ -5,6 +5,7 @@
 
 #include "tests/support/packed_rows.hpp"
 #include "tests/support/shuffled.hpp"
+#include "tests/support/refusal.hpp"
 
 namespace kinora {
 namespace {
@@ -97,12 +98,7 @@ TEST(WanPackedInputs, ThatDoNotFitAreRefused) {
                              {"sizes", at::tensor({1, 4, 4, 2, 2, 6}, at::kLong).view({2, 3})},
                              {"timestep", at::zeros({2}, at::kDouble)}};
     in[name] = t;
-    try {
-      model(in);
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "nothing was refused";
+    return test::refusal([&] { model(in); });
   };
   for (const int64_t rows : {2, 3, 10})
     EXPECT_EQ(said("timestep", at::zeros({rows}, at::kDouble)), "nothing was refused") << rows;
