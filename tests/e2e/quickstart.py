@@ -121,10 +121,13 @@ def check_other_weights(out, video):
 def check_failure(out):
     """Nothing that looks like a result is left, and the log says why."""
     before = sorted(p.name for p in out.iterdir())
-    wrong = subprocess.run([KINORA, "generate", *command(out)[2:], "--image", str(out / "nothing.png")], capture_output=True, text=True)
-    assert wrong.returncode == 1 and "nothing.png" in wrong.stderr, wrong.stderr
-    assert sorted(p.name for p in out.iterdir()) == before
-    assert "nothing.png" in (out / "kinora.log").read_text()
+    broken = SCRATCH / "broken.png"
+    broken.write_text("no picture")
+    for image, code in ((SCRATCH / "nothing.png", 2), (broken, 1)):  # seen before it begins, and when it is read
+        wrong = subprocess.run([KINORA, "generate", *command(out)[2:], "--image", str(image)], capture_output=True, text=True)
+        assert wrong.returncode == code and image.name in wrong.stderr, wrong.stderr
+        assert sorted(p.name for p in out.iterdir()) == before
+        assert image.name in (out / "kinora.log").read_text()
 
 
 def losses(out):

@@ -13,6 +13,13 @@
 namespace kinora::core {
 namespace {
 
+// Its weights become the first expert's.
+void check_experts(JobCheck& check, Part& model) {
+  std::optional<TwoExperts> two;
+  check.holds("weights_2", [&] { two = two_experts(check, model); });
+  if (two) check_weights(check, "weights_2", *model.use, two->low);
+}
+
 // The network of a slot, on the meta device; its weights are there. Of what an earlier job trains nothing is
 // said: that job's own check does.
 struct Given {
@@ -21,14 +28,15 @@ struct Given {
 };
 std::optional<Given> check_part(JobCheck& check, const char* slot, const char* weights,
                                 const char* trained_by) {
-  const auto part = check.made(slot, [&] { return part_of(check, slot, weights, trained_by); });
+  auto part = check.made(slot, [&] { return part_of(check, slot, weights, trained_by); });
   if (!part) return std::nullopt;
+  if (slot == std::string("model")) check_experts(check, *part);
   const auto open = [&] { return on_meta(check, *part->use); };
   if (!check.spec().component(slot)) {
     auto network = catching(open);
     return network ? std::optional<Given>({*part, std::move(*network)}) : std::nullopt;
   }
-  check_weights(check, weights, *part->use);
+  check_weights(check, weights, *part->use, part->weights);
   auto network = check.made(slot, open);
   return network ? std::optional<Given>({*part, std::move(*network)}) : std::nullopt;
 }
@@ -92,7 +100,6 @@ void check_generate(JobCheck& check) {
   const auto tokenizer = check_part(check, "tokenizer", "tokenizer_weights", "train-tokenizer");
   if (!model) return check_device(check);
   const auto& use = *model->part.use;
-  check_weights(check, "weights_2", use);
   const auto& spec = *or_throw(check.runtime().registry().find(use.id));
   const bool of_codes = NextToken::is_for(spec);
   check.holds("signals", [&] {
@@ -102,10 +109,6 @@ void check_generate(JobCheck& check) {
   if (!of_codes) {
     check_device(check);  // codes are drawn on the CPU
     check_denoiser(check);
-    check.holds("weights_2", [&] {
-      Part part = model->part;
-      two_experts(check, part);
-    });
   }
   if (!tokenizer) return;
   const auto info = tokenizer->network->info();

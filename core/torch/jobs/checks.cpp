@@ -107,7 +107,12 @@ std::optional<std::vector<int64_t>> check_size(JobCheck& check, const kinora_tok
 }
 
 void check_weights(JobCheck& check, const std::string& option, const ComponentUse& use) {
-  for (const auto& path : weights_in(check.spec().options, option)) {
+  check_weights(check, option, use, weights_in(check.spec().options, option));
+}
+
+void check_weights(JobCheck& check, const std::string& option, const ComponentUse& use,
+                   const WeightsPaths& paths) {
+  for (const auto& path : paths) {
     std::error_code ignored;
     if (!check.finds(option, path) || !std::filesystem::exists(path, ignored) || is_jit(path)) continue;
     check.holds(option, [&] {

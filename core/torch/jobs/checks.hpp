@@ -39,8 +39,9 @@ void check_device(JobCheck&);
 std::optional<std::vector<int64_t>> check_size(JobCheck&, const kinora_tokenizer_info&,
                                                const std::string& tokenizer, int64_t frames, int64_t height,
                                                int64_t width);
-// Weights that are a safetensors file, a folder of them or TorchScript archives.
+// Weights that are a safetensors file, a folder of them or TorchScript archives: those that the option gives.
 void check_weights(JobCheck&, const std::string& option, const ComponentUse&);
+void check_weights(JobCheck&, const std::string& option, const ComponentUse&, const WeightsPaths&);
 // Batch, device, parallel strategies and first weights of a training.
 void check_training(JobCheck&, const OptimizerOptions&, const ComponentUse& trained);
 // The slots `text` and `words` of this job, with their weights.

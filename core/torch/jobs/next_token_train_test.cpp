@@ -85,7 +85,9 @@ Reference reference(Network& model, const std::vector<Coded>& samples) {
       leaves[i].tensor.mutable_grad().reset();
       squares += g.square().sum().item<double>();
       if (!m[i].defined()) m[i] = at::zeros_like(g), v[i] = at::zeros_like(g);
-      if (w.dim() > 1) w.mul_(1 - rate * kDecay);
+      const bool looked_up =
+          leaves[i].name.ends_with("_embedding.weight") || leaves[i].name.ends_with("_embeddings.weight");
+      if (w.dim() > 1 && !looked_up) w.mul_(1 - rate * kDecay);
       m[i] = kBeta1 * m[i] + (1 - kBeta1) * g;
       v[i] = kBeta2 * v[i] + (1 - kBeta2) * g * g;
       w.sub_(rate * (m[i] / (1 - std::pow(kBeta1, t))) / ((v[i] / (1 - std::pow(kBeta2, t))).sqrt() + kEps));
