@@ -26,6 +26,8 @@ std::vector<int64_t> parts_of(const kinora_param_spec& s, int64_t size) {
   return std::vector<int64_t>(s.n_parts, size / s.n_parts);
 }
 
+bool is_cut(uint32_t role) { return role == KINORA_COLUMN || role == KINORA_ROW; }
+
 void check_cut(const Parameter& p) {
   const int64_t size = p.shape.empty() ? 1 : p.shape[static_cast<size_t>(p.dim())];
   if (std::accumulate(p.parts.begin(), p.parts.end(), int64_t{0}) != size)
@@ -34,8 +36,9 @@ void check_cut(const Parameter& p) {
   if (p.shards < 1 || p.shard < 0 || p.shard >= p.shards)
     raise(KINORA_INVALID, "parameter '{}': shard {} of {}", p.name, p.shard, p.shards);
   if (p.shards == 1) return;
-  if (p.role == KINORA_WHOLE)
-    raise(KINORA_INVALID, "parameter '{}' has role whole and cannot be split", p.name);
+  if (!is_cut(p.role))
+    raise(KINORA_INVALID, "parameter '{}' has role {} and cannot be split", p.name,
+          p.role == KINORA_TABLE ? "table" : "whole");
   for (const int64_t n : p.parts)
     if (n % (p.shards * p.quantum))
       raise(
@@ -62,8 +65,8 @@ Parameter make_parameter(const kinora_param_spec& s) {
   for (const int64_t d : p.shape)
     if (d < 0) raise(KINORA_INVALID, "parameter '{}': shape [{}]", p.name, fmt::join(p.shape, ", "));
   p.role = s.role;
-  if (s.role > KINORA_ROW) raise(KINORA_INVALID, "parameter '{}': role {} is unknown", p.name, s.role);
-  if (s.role != KINORA_WHOLE && p.dim() >= static_cast<int64_t>(p.shape.size()))
+  if (s.role > KINORA_TABLE) raise(KINORA_INVALID, "parameter '{}': role {} is unknown", p.name, s.role);
+  if (is_cut(s.role) && p.dim() >= static_cast<int64_t>(p.shape.size()))
     raise(KINORA_INVALID, "parameter '{}' of shape [{}] has no dimension {} to be split", p.name,
           fmt::join(p.shape, ", "), p.dim());
   if (s.init > KINORA_INIT_IDENTITY)

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <numeric>
-#include <regex>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -46,12 +45,7 @@ double squares_of(const at::Tensor& x) {
 
 }  // namespace
 
-bool decays(const Parameter& p) {
-  static const std::regex table(
-      "pos_?emb|position_emb|scale_shift_table|(^|[._])([a-z]+_)?embeddings?(\\.weight)?$");
-  const bool matrix = p.shape.size() > 1, kernel = p.shape.size() > 3;  // a patch_embedding is a convolution
-  return kernel || (matrix && !(p.role == KINORA_WHOLE && std::regex_search(p.name, table)));
-}
+bool decays(const Parameter& p) { return p.shape.size() > 1 && p.role != KINORA_TABLE; }
 
 AdamW::AdamW(const Parameters& parameters, std::vector<Leaf>& leaves, AdamWOptions options)
     : leaves_(leaves), options_(std::move(options)) {

@@ -19,8 +19,7 @@ struct AdamWOptions {
 };
 
 // Whether weight decay reaches a parameter: matrices and kernels, which are multiplied with activations. Not
-// norms, biases and other vectors, and not tables whose rows are looked up or added, by role and name:
-// tokens, learnt positions, modulations.
+// norms, biases and other vectors, and not tables, whose rows are looked up or added (KINORA_TABLE).
 bool decays(const Parameter&);
 
 class Ema;

@@ -17,8 +17,10 @@ namespace {
 Ar::Ar(const Options& given, const Ctx& ctx) : options_(checked(given)) {
   const auto& c = options_;
   table_ = Declare(ctx, "", c.tied ? -1 : 0)
-               .weight("tok_embeddings", {c.vocab_size, c.dim}, Init::normal(c.tied ? 0.02 : 1));
-  begin_ = Declare(ctx, "", 0).weight("bov_embedding", {1, c.dim}, Init::normal(c.tied ? 0.02 : 1));
+               .weight("tok_embeddings", {c.vocab_size, c.dim}, Init::normal(c.tied ? 0.02 : 1),
+                       c.tied ? Role::whole : Role::table);  // tied, it is the head's matrix too
+  begin_ =
+      Declare(ctx, "", 0).weight("bov_embedding", {1, c.dim}, Init::normal(c.tied ? 0.02 : 1), Role::table);
   for (int64_t i = 1; i <= c.n_layers; ++i) layers_.emplace_back(ctx, c, i);
   const Declare last(ctx, "", c.n_layers + 1);
   norm_ = last.weight("norm", {c.dim}, Init::ones());

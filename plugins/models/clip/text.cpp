@@ -28,9 +28,9 @@ void Text::describe(Describe<Options>& d) {
 Text::Text(const Options& o, const Ctx& ctx)
     : c_(o),
       words_(declare(ctx, 0, "text_model.embeddings.token_embedding.weight", {o.vocab_size, o.hidden_size},
-                     Init::normal(0.02))),
+                     Init::normal(0.02), Role::table)),
       positions_(declare(ctx, 0, "text_model.embeddings.position_embedding.weight",
-                         {o.max_position_embeddings, o.hidden_size}, Init::normal(0.01))),
+                         {o.max_position_embeddings, o.hidden_size}, Init::normal(0.01), Role::table)),
       final_norm_(ctx, o.num_hidden_layers + 1, "text_model.final_layer_norm", o) {
   for (int64_t i = 1; i <= o.num_hidden_layers; ++i) layers_.emplace_back(ctx, o, "text_model.", i);
   if (o.projection)

@@ -79,6 +79,7 @@ void Cosmos::declare_position(const Ctx& ctx) {
     Parameter p;
     p.name = std::string("learnable_pos_embed.pos_emb_") + axes[i];
     p.shape = {sizes[i], c.width()};
+    p.role = Role::table;
     p.init = Init::normal(0.02);
     position_.push_back(ctx.parameter(p));
   }

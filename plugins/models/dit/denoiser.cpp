@@ -36,7 +36,7 @@ Denoiser::Denoiser(const Config& c, std::string id, const Ctx& ctx)
   const char* names[] = {"pos_embedder.emb_t.weight", "pos_embedder.emb_h.weight",
                          "pos_embedder.emb_w.weight"};
   for (size_t i = 0; i < 3; ++i)
-    position_.push_back(first(names[i], {sizes[i], c.width()}, Init::normal(0.02)));
+    position_.push_back(first(names[i], {sizes[i], c.width()}, Init::normal(0.02), Role::table));
 }
 
 Tensor Denoiser::input(const Named<Tensor>& in) const {

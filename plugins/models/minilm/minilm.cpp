@@ -104,9 +104,10 @@ void MiniLm::describe(Describe<Options>& d) {
 MiniLm::MiniLm(const Options& o, const Ctx& ctx) : options_(o) {
   if (o.hidden % o.heads) throw Error(KINORA_INVALID, "model/minilm: heads does not divide hidden");
   const Init init = Init::normal(0.02);
-  words_ = declare(ctx, 0, "embeddings.word_embeddings.weight", {o.vocab, o.hidden}, init);
-  positions_ = declare(ctx, 0, "embeddings.position_embeddings.weight", {o.max_positions, o.hidden}, init);
-  types_ = declare(ctx, 0, "embeddings.token_type_embeddings.weight", {2, o.hidden}, init);
+  words_ = declare(ctx, 0, "embeddings.word_embeddings.weight", {o.vocab, o.hidden}, init, Role::table);
+  positions_ = declare(ctx, 0, "embeddings.position_embeddings.weight", {o.max_positions, o.hidden}, init,
+                       Role::table);
+  types_ = declare(ctx, 0, "embeddings.token_type_embeddings.weight", {2, o.hidden}, init, Role::table);
   embedded_norm_ = norm(ctx, 0, "embeddings", o.hidden);
   for (int64_t i = 1; i <= o.layers; ++i) layers_.emplace_back(ctx, o, i);
 }

@@ -102,7 +102,7 @@ Tensor Layer::operator()(const Ctx& ctx, const Tensor& in, const Tensor& valid, 
 
 Encoder::Encoder(std::string id, const Config& c, const Ctx& ctx, bool places_everywhere)
     : id_(std::move(id)), c_(checked(c, id_)) {
-  words_ = declare(ctx, 0, "shared", {c_.vocab_size, c_.d_model}, Init::normal(1));
+  words_ = declare(ctx, 0, "shared", {c_.vocab_size, c_.d_model}, Init::normal(1), Role::table);
   if (!places_everywhere) places_ = declare_places(ctx, c_, -1, "encoder.block.0");
   for (int64_t i = 1; i <= c_.num_layers; ++i) layers_.emplace_back(ctx, c_, i, places_everywhere);
   final_norm_ = declare(ctx, c_.num_layers + 1, "encoder.final_layer_norm", {c_.d_model}, Init::ones());

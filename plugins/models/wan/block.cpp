@@ -96,7 +96,7 @@ Tensor Attend::cross(const Ctx& ctx, kinora_seq seq, const Tensor& x, const Shar
 
 Block::Block(const Declare& declare, const Config& c, int64_t block)
     : table_(declare.parameter("scale_shift_table", {1, 6, c.width()},
-                               Init::normal(1 / std::sqrt(static_cast<double>(c.width()))))),
+                               Init::normal(1 / std::sqrt(static_cast<double>(c.width()))), Role::table)),
       self_(declare.in("attn1"), name(block) + "attn1", block, c, false),
       cross_(declare.in("attn2"), name(block) + "attn2", block, c, true),
       norm2_(c.cross_attn_norm ? declare.norm("norm2", c.width()) : Norm()),

@@ -48,11 +48,12 @@ Wan::Wan(const Options& given, const Ctx& ctx)
     image_down_ = image.linear("ff.net.2", D, c.image_dim);
     image_norm_out_ = image.norm("norm2", D);
     if (c.pos_embed_seq_len > 0)
-      image_position_ = image.parameter("pos_embed", {1, c.pos_embed_seq_len, c.image_dim}, Init::zeros());
+      image_position_ =
+          image.parameter("pos_embed", {1, c.pos_embed_seq_len, c.image_dim}, Init::zeros(), Role::table);
   }
   for (int64_t i = 1; i <= c.num_layers; ++i) blocks_.emplace_back(ctx, c, i);
-  table_ =
-      last.parameter("scale_shift_table", {1, 2, D}, Init::normal(1 / std::sqrt(static_cast<double>(D))));
+  table_ = last.parameter("scale_shift_table", {1, 2, D}, Init::normal(1 / std::sqrt(static_cast<double>(D))),
+                          Role::table);
   out_ = last.linear("proj_out", c.patch() * c.out_channels, D, Init::zeros());
 }
 

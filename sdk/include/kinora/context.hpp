@@ -12,7 +12,12 @@
 
 namespace kinora {
 
-enum class Role : uint32_t { whole = KINORA_WHOLE, column = KINORA_COLUMN, row = KINORA_ROW };
+enum class Role : uint32_t {
+  whole = KINORA_WHOLE,
+  column = KINORA_COLUMN,
+  row = KINORA_ROW,
+  table = KINORA_TABLE
+};
 enum class Place : uint32_t { stream = KINORA_STREAM, inner = KINORA_INNER };
 enum class Over : uint32_t { all = KINORA_OVER_ALL, space = KINORA_OVER_SPACE, time = KINORA_OVER_TIME };
 
@@ -56,7 +61,8 @@ namespace detail {
 template <class T>
 void give_all(std::vector<T> made, size_t n_out, int64_t index, kinora_tensor* out) {
   if (made.size() != n_out)
-    throw Error(KINORA_INVALID, "block " + std::to_string(index) + " returned " + std::to_string(made.size()) +
+    throw Error(KINORA_INVALID, "block " + std::to_string(index) + " returned " +
+                                    std::to_string(made.size()) +
                                     " tensors, but was declared with n_out = " + std::to_string(n_out));
   for (size_t i = 0; i < n_out; ++i) out[i] = give(std::move(made[i]));
 }
@@ -132,12 +138,14 @@ class Context {
     return attention(q, k, v, how);
   }
   T attention(const T& q, const T& k, const T& v, const kinora_attention& how) const {
-    return made([&](kinora_tensor* o) { return c_->attention(c_->self, handle(q), handle(k), handle(v), &how, o); });
+    return made(
+        [&](kinora_tensor* o) { return c_->attention(c_->self, handle(q), handle(k), handle(v), &how, o); });
   }
   T total(const T& x) const {
     return made([&](kinora_tensor* o) { return c_->total(c_->self, handle(x), o); });
   }
-  // fn(flow..., shared...) -> the next block's flow. fn keeps no tensor by capture: everything comes through its argument.
+  // fn(flow..., shared...) -> the next block's flow. fn keeps no tensor by capture: everything comes through
+  // its argument.
   Tensors block(int64_t index, const Tensors& flow, const Tensors& shared, uint32_t n_out,
                 typename detail::BlockCall<T>::Fn fn) const {
     using Call = detail::BlockCall<T>;
@@ -186,7 +194,9 @@ class Context {
     return made([&](kinora_tensor* o) { return c_->table(c_->self, seq, static_cast<uint32_t>(place), o); });
   }
   T reshard(const T& x, kinora_seq seq, Over over, kinora_seq& to) const {
-    return made([&](kinora_tensor* o) { return c_->reshard(c_->self, handle(x), seq, static_cast<uint32_t>(over), &to, o); });
+    return made([&](kinora_tensor* o) {
+      return c_->reshard(c_->self, handle(x), seq, static_cast<uint32_t>(over), &to, o);
+    });
   }
   T noise(const T& like, kinora_seq seq, const char* key) const {
     return made([&](kinora_tensor* o) { return c_->noise(c_->self, handle(like), seq, key, o); });

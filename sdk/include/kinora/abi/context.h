@@ -18,9 +18,11 @@ KINORA_EXTERN_C_BEGIN
 #define KINORA_CONTEXT "kinora.context/1"
 
 /* Roles of a parameter: how it may be split. */
-#define KINORA_WHOLE 0u  /* never. Norms, modulation, embeddings, head, convolutions, bias of a ROW linear */
+#define KINORA_WHOLE 0u  /* never. Norms, head, convolutions, bias of a ROW linear */
 #define KINORA_COLUMN 1u /* outputs (dim 0). q, k, v, MLP up, their biases, norms over all heads */
 #define KINORA_ROW 2u    /* inputs (dim 1). Attention output, MLP down */
+#define KINORA_TABLE 3u  /* never, and its rows are looked up or added, not multiplied: tokens, learnt positions, shifts
+                            and scales. Weight decay leaves it alone */
 
 /* Where a tensor of tokens is. */
 #define KINORA_STREAM 0u /* the residual stream: what sequence() and a ROW linear return */
