@@ -39,7 +39,7 @@ _kinora() {
     apply) if [[ $prev == apply ]]; then _kinora_ids; elif [[ $cur == -* ]]; then _kinora_words "--inputs --method --set --out --json --help"; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
     inspect) if [[ $prev == inspect ]]; then _kinora_ids; else _kinora_words "--set --input --json --help"; fi ;;
     convert) if [[ $cur == -* ]]; then _kinora_words "--component --from --to --dtype --max-shard --merge --unmerge --set --json --help"; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
-    bench) _kinora_words "plugin_call startup shots train sample vae --film --repeat --threads --peer" ;;
+    bench) _kinora_words "plugin_call startup shots train sample vae block --film --repeat --threads --peer --tokens --device" ;;
     completion) _kinora_words "bash" ;;
   esac
 }
@@ -50,7 +50,8 @@ complete -o filenames -F _kinora kinora
 
 int completion_command(const Arguments& arguments) {
   if (arguments.size() != 1 || arguments[0] != "bash")
-    return complain(kUsage, "completion: only bash is known; source <(kinora completion bash)");
+    return complain(kUsage,
+                    "completion: give the shell, of which bash is known: source <(kinora completion bash)");
   std::cout << kBash;
   return kDone;
 }

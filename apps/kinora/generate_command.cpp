@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include <boost/program_options.hpp>
+#include <fmt/ranges.h>
 
 #include "apps/kinora/command.hpp"
 #include "core/config/document.hpp"
@@ -77,7 +78,9 @@ const core::JobSpec* job_of(const core::RunFile& run, const std::string& name) {
   }
   if (names.empty()) throw Error(KINORA_INVALID, run.file.string() + ": it has no job of kind generate");
   if (!name.empty() && !found)
-    throw Error(KINORA_INVALID, "no generate job is called '" + name + "'" + core::did_you_mean(name, names));
+    throw Error(KINORA_INVALID,
+                fmt::format("{}: no generate job is called '{}'{}; there are: {}", run.file.string(), name,
+                            core::did_you_mean(name, names), fmt::join(names, ", ")));
   if (name.empty() && names.size() > 1)
     throw Error(KINORA_INVALID, "there are several generate jobs; choose one with --job " + names.front());
   return found;

@@ -11,7 +11,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Options of jobs that change how the work is done and not what comes of it.
-constexpr std::array<std::string_view, 16> kHowOnly{"checkpoint_every",
+constexpr std::array<std::string_view, 18> kHowOnly{"checkpoint_every",
                                                     "keep",
                                                     "keep_every",
                                                     "async_checkpoints",
@@ -23,6 +23,8 @@ constexpr std::array<std::string_view, 16> kHowOnly{"checkpoint_every",
                                                     "validation_every",
                                                     "validation_samples",
                                                     "sample_every",
+                                                    "samples",
+                                                    "sample_steps",
                                                     "validation_sigmas",
                                                     "device",
                                                     "cuda_graphs",
@@ -53,6 +55,9 @@ std::string job_digest(const RunFile& run, const JobSpec& job) {
   json identity = spec_json(job);
   identity.erase("name");
   for (const auto name : kHowOnly) identity["options"].erase(std::string(name));
+  if (job.kind->spec.name == "train")  // of the pictures while it trains
+    std::erase_if(identity["components"].get_ref<json::array_t&>(),
+                  [](const json& c) { return c["slot"] == "sampler"; });
   identity["seed"] = run.seed;
   json& inputs = identity["inputs"] = json::array();
   add_files(or_throw(Options::make(job.kind->spec, job.options)), inputs);

@@ -1,5 +1,7 @@
 #include "core/run/job_check.hpp"
 
+#include <algorithm>
+
 #include "core/run/one_stage.hpp"
 #include "core/run/runner.hpp"
 #include "core/run/torch_library.hpp"
@@ -24,7 +26,9 @@ bool is_in(const fs::path& path, const fs::path& folder) {
 
 // Of libtorch's errors only the first line is the message.
 void JobCheck::problem(const Location& at, const std::string& message) {
-  problems_.push_back({at, "job '" + spec().name + "': " + message.substr(0, message.find('\n'))});
+  const Diagnostic said{at, "job '" + spec().name + "': " + message.substr(0, message.find('\n'))};
+  const auto same = [&](const Diagnostic& p) { return format(p) == format(said); };  // two rules, one cause
+  if (std::none_of(problems_.begin(), problems_.end(), same)) problems_.push_back(said);
 }
 
 bool JobCheck::made_by_earlier_job(const fs::path& path) const {

@@ -44,8 +44,9 @@ class JobCheck : public JobView {
   // A stage of this slot can be made.
   void stage(const ComponentUse& use);
 
- private:
   bool made_by_earlier_job(const std::filesystem::path& path) const;
+
+ private:
   bool ahead_;
   std::vector<Diagnostic>& problems_;
 };

@@ -35,7 +35,7 @@ def check_all():
     # 256 tokens of width 3072: 20 d^2 a token in its linear layers (self and cross attention's, MLP of 4 d),
     # 2 * 2 * 256 * d in attention, and what 512 tokens of text cost.
     d, n, text = 3072, 256, 512
-    linear = n * 2 * (4 + 2 + 8) * d * d + text * 2 * 2 * 1024 * d + 6 * 2 * d * d
+    linear = n * 2 * (4 + 2 + 8) * d * d + text * 2 * 2 * 1024 * d + 9 * 2 * d * d
     attention = 4 * n * (n + text) * d
     assert abs(lines["block"]["gflop"] / (3e-9 * (linear + attention)) - 1) < 0.1, lines["block"]
     assert lines["block"]["tokens"] == n and 0.02 < lines["block"]["of_product"] < 1.5, lines["block"]

@@ -37,8 +37,14 @@ int64_t Network::numel() const {
 }
 
 void Network::load(const std::vector<std::filesystem::path>& weights, bool more_is_fine) {
+  load_or_compare(weights, {.allow_unexpected = more_is_fine});
+}
+void Network::require_weights(const std::vector<std::filesystem::path>& weights, bool more_is_fine) {
+  load_or_compare(weights, {.allow_unexpected = more_is_fine, .compare_only = true});
+}
+
+void Network::load_or_compare(const std::vector<std::filesystem::path>& weights, LoadOptions how) {
   const PublishedWeights file(weights, component_, chain_.parameters());
-  LoadOptions how{.allow_unexpected = more_is_fine};
   if (chain_.lora()) how.may_miss = is_lora;
   try {
     load_values(chain_.parameters(), chain_.leaves(), file.names(), file.find(), how);

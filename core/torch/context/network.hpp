@@ -33,6 +33,8 @@ class Network {
   }
   // Of several, later ones over earlier ones.
   void load(const std::vector<std::filesystem::path>& weights, bool more_is_fine = false);
+  // What load() would throw, by names and shapes; no number is read, so a network on the meta device can ask.
+  void require_weights(const std::vector<std::filesystem::path>& weights, bool more_is_fine = false);
 
   // With ChainOptions.lora. An adapter's matrices, from PEFT's folder or file; every one must be there, and
   // nothing else.
@@ -57,6 +59,7 @@ class Network {
   void require_fit() const;
 
  private:
+  void load_or_compare(const std::vector<std::filesystem::path>& weights, LoadOptions how);
   const kinora_tokenizer& tokenizer() const { return component_.table<kinora_tokenizer>(); }
   const kinora_model& model() const { return component_.table<kinora_model>(); }
   bool is_model() const { return component_.spec->kind == "model"; }

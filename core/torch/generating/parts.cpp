@@ -5,8 +5,8 @@ namespace kinora::core {
 Part part_of(const JobView& context, const std::string& slot, const std::string& weights_option,
              const std::string& trained_by) {
   const auto& spec = context.spec();
+  auto weights = weights_in(spec.options, weights_option);
   if (const auto* own = spec.component(slot)) {
-    auto weights = weights_in(spec.options, weights_option);
     if (weights.empty())
       throw Error(KINORA_INVALID, "it has a " + slot + " of its own; say where its weights are: " +
                                       weights_option + " = \"FILE or FOLDER\"");
@@ -17,7 +17,8 @@ Part part_of(const JobView& context, const std::string& slot, const std::string&
     throw Error(KINORA_INVALID, "it needs a " + slot + ": make a job of kind " + trained_by +
                                     " its input, or give it one: " + slot + " = { use = \"...\" } and " +
                                     weights_option + " = \"FILE or FOLDER\"");
-  return {job->component(slot), {context.folder_of(*job) / "weights.safetensors"}};
+  if (weights.empty()) weights = {context.folder_of(*job) / "weights.safetensors"};
+  return {job->component(slot), std::move(weights)};
 }
 
 std::unique_ptr<Network> open_part(const JobView& context, const Part& part, const ChainOptions& chain) {

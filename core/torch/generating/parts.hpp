@@ -15,8 +15,8 @@ struct Part {
 };
 
 // The job's own slot of that name with the files or folders that its option weights_option names; without the
-// slot, what the nearest job of kind `trained_by` above it trained. Throws Error(KINORA_INVALID) that says
-// both ways if there is neither.
+// slot, what the nearest job of kind `trained_by` above it trained, with its weights or those of the option.
+// Throws Error(KINORA_INVALID) that says both ways if there is neither.
 Part part_of(const JobView&, const std::string& slot, const std::string& weights_option,
              const std::string& trained_by);
 

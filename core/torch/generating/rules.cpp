@@ -44,6 +44,21 @@ std::vector<int64_t> latent_shape(const kinora_tokenizer_info& info, const std::
   return shape;
 }
 
+void require_condition_frames(const kinora_tokenizer_info& info, const std::string& tokenizer, int64_t frames,
+                              const std::vector<int64_t>& latent) {
+  const int64_t over = (frames - 1) % info.time;
+  if (frames > 0 && over != 0)
+    raise(KINORA_INVALID, "condition_frames = {} must be 1 + n * {} for {}; {} or {} would do", frames,
+          info.time, tokenizer, frames - over, frames - over + info.time);
+  const int64_t given = frames == 0 ? 0 : 1 + (frames - 1) / info.time;
+  if (given >= latent[1])
+    raise(
+        KINORA_INVALID,
+        "condition_frames = {} are {} latent frames of {}, and none is left to generate; give fewer, or more "
+        "frames",
+        frames, given, latent[1]);
+}
+
 const ComponentUse& loss_of(const JobView& job) {
   if (const auto* own = job.spec().component("loss")) return *own;
   if (job.spec().component("model"))

@@ -16,6 +16,10 @@ int64_t latent_columns(const kinora_tokenizer_info& info, const std::string& tok
 std::vector<int64_t> latent_shape(const kinora_tokenizer_info& info, const std::string& tokenizer,
                                   std::vector<int64_t> shape, const GenerateOptions& options);
 
+// The given frames of a video that is continued, in a latent [C, t, h, w].
+void require_condition_frames(const kinora_tokenizer_info& info, const std::string& tokenizer, int64_t frames,
+                              const std::vector<int64_t>& latent);
+
 // The loss that the model was trained with is half of the denoiser; a model of the job's own names it.
 const ComponentUse& loss_of(const JobView& job);
 // Where the slots of a text or image encoder are: this job, or the job that encoded the training set; null:

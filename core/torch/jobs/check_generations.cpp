@@ -17,7 +17,10 @@ namespace {
 void check_experts(JobCheck& check, Part& model) {
   std::optional<TwoExperts> two;
   check.holds("weights_2", [&] { two = two_experts(check, model); });
-  if (two) check_weights(check, "weights_2", *model.use, two->low);
+  if (!two) return;
+  check_weights(check, "weights_2", *model.use, two->low);
+  const auto network = catching([&] { return on_meta(check, *model.use); });
+  if (network) check_fit(check, "weights_2", **network, two->low);
 }
 
 // The network of a slot, on the meta device; its weights are there. Of what an earlier job trains nothing is
@@ -33,11 +36,15 @@ std::optional<Given> check_part(JobCheck& check, const char* slot, const char* w
   if (slot == std::string("model")) check_experts(check, *part);
   const auto open = [&] { return on_meta(check, *part->use); };
   if (!check.spec().component(slot)) {
+    const auto given = weights_in(check.spec().options, weights);
+    check_weights(check, weights, *part->use, given);
     auto network = catching(open);
+    if (network) check_fit(check, weights, **network, given);
     return network ? std::optional<Given>({*part, std::move(*network)}) : std::nullopt;
   }
   check_weights(check, weights, *part->use, part->weights);
   auto network = check.made(slot, open);
+  if (network) check_fit(check, weights, **network, part->weights);
   return network ? std::optional<Given>({*part, std::move(*network)}) : std::nullopt;
 }
 
@@ -47,11 +54,24 @@ void check_wishes(JobCheck& check, const GenerateOptions& o) {
   check.holds("format", [&] { require_formats(o); });
   if (!all) return;
   check.holds("strength", [&] { require_video(o, *all); });
+  const auto begins = [](const Wish& w) { return !w.video.empty() || !w.image.empty(); };
+  if (check.spec().places.count("condition_frames") && std::none_of(all->begin(), all->end(), begins))
+    check.problem("condition_frames", "condition_frames is of a video that is continued; give one in video");
   std::set<std::string> seen;
   for (const auto& wish : *all) {
     if (seen.insert(wish.image).second) check.finds("image", wish.image);
     if (seen.insert(wish.video).second) check.finds("video", wish.video);
   }
+}
+
+// What says nothing here, because another job's word holds.
+void check_without_effect(JobCheck& check) {
+  for (const std::string slot : {"text", "image_encoder"})
+    if (!check.spec().component(slot) && !weights_in(check.spec().options, slot + "_weights").empty())
+      check.problem(slot + "_weights", slot + "_weights is of an encoder of this job; give it one, " + slot +
+                                           " = { use = \"...\" }, or leave it out: the encode job's is used");
+  if (!check.spec().component("model") && check.upstream("encode") && check.spec().places.count("sigma_data"))
+    check.problem("sigma_data", "sigma_data is the encode job's; leave it out");
 }
 
 // The two halves of a denoiser.
@@ -93,6 +113,7 @@ void check_encode(JobCheck& check) {
 void check_generate(JobCheck& check) {
   const auto o = check.options<GenerateOptions>();
   check_wishes(check, o);
+  check_without_effect(check);
   check_text(check);
   check_image_encoder(check);
   check.holds("guidance_interval", [&] { require_interval(o); });
@@ -121,6 +142,8 @@ void check_generate(JobCheck& check) {
   const std::string place = o.frames > 0 ? "frames" : o.height > 0 ? "height" : "width";
   const auto shape = check.made(
       place, [&] { return latent_shape(info, id, data ? data->shape : std::vector<int64_t>(), o); });
+  if (shape && !o.video.empty() && o.strength == 1)
+    check.holds("condition_frames", [&] { require_condition_frames(info, id, o.condition_frames, *shape); });
   const bool as_in_training = !has_own && o.frames + o.height + o.width == 0;
   if (!shape || of_codes || as_in_training ||
       use.options.values().value("in_channels", shape->at(0)) != shape->at(0))

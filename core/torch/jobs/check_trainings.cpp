@@ -6,7 +6,9 @@
 #include "core/torch/generating/rules.hpp"
 #include "core/torch/jobs/checks.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "core/torch/training/given_draw.hpp"
 #include "core/torch/training/objective.hpp"
+#include "core/torch/training/sample_grid.hpp"
 #include "core/torch/training/tokenizer_critic.hpp"
 #include "core/torch/training/tokenizer_objective.hpp"
 #include "core/torch/training/tokenizer_start.hpp"
@@ -30,6 +32,23 @@ void require_given(const TrainOptions& o, const ComponentSpec& spec, const Compo
                 use.id);
 }
 
+// Validation, pictures and given frames.
+void check_looks(JobCheck& check, const TrainOptions& o, const LossInstance& loss) {
+  check.holds(o.condition_frames.empty() ? "condition_noise" : "condition_frames",
+              [&] { GivenDraw::require(o, loss); });
+  if (o.condition_frames.empty() && check.spec().places.count("condition_sigma"))
+    check.problem("condition_sigma",
+                  "condition_sigma is of given frames; say how many: condition_frames = [0, 1]");
+  check.holds("validation_sigmas", [&] { validation_levels(loss, o.validation_sigmas); });
+  if (o.sample_every == 0) return;
+  if (!loss.draws_noise())
+    check.problem("sample_every", "sample_every draws from noise, and " + loss.spec().id +
+                                      " is no denoiser's loss; leave it out");
+  check.holds("samples", [&] { require_samples(o); });
+  const auto* own = check.spec().component("sampler");
+  check.holds(own ? "sampler" : "sample_steps", [&] { sample_sampler(check, o, loss.mix())->levels(); });
+}
+
 void check_critic(JobCheck& check, Network& tokenizer, const std::string& last) {
   const auto* use = check.spec().component("critic");
   if (!use) return;
@@ -44,13 +63,16 @@ std::optional<LoraOptions> lora_of(const TrainOptions& o) {
   if (o.lora.empty() && o.adapter.empty()) return std::nullopt;
   if (!o.lora.empty() && !o.adapter.empty())
     raise(KINORA_INVALID, "lora and adapter are both given; an adapter brings its rank and modules along");
-  if (o.weights.empty())
-    raise(KINORA_INVALID,
-          "an adapter is trained on a model's weights; give them: weights = \"FILE or FOLDER\"");
   if (o.adapter.empty() && std::filesystem::exists(o.lora))
     raise(KINORA_INVALID, "lora = '{0}' is a file or folder; to go on with an adapter: adapter = '{0}'",
           o.lora);
   return parse_lora(o.adapter.empty() ? o.lora : o.adapter);
+}
+
+void require_base(const TrainOptions& o) {
+  if (o.weights.empty() && !(o.lora.empty() && o.adapter.empty()))
+    raise(KINORA_INVALID,
+          "an adapter is trained on a model's weights; give them: weights = \"FILE or FOLDER\"");
 }
 
 void check_train(JobCheck& check) {
@@ -66,7 +88,10 @@ void check_train(JobCheck& check) {
     const auto& its = *check.spec().component("loss");
     return std::make_unique<LossInstance>(check.open(its), its.options);
   });
+  check.holds(adapting, [&] { require_base(o); });
+  if (loss) check_looks(check, o, **loss);
   const auto model = check.made("model", [&] { return on_meta(check, use); });
+  if (model) check_fit(check, "weights", **model, o.weights);
   if (model && lora) check.holds(adapting, [&] { on_meta(check, use, lora); });
   const auto data = encoded_for(check);
   if (!data) return;
@@ -92,6 +117,7 @@ void check_train_tokenizer(JobCheck& check) {
   if (features) check_weights(check, "features_weights", *features);
   const auto network = check.made("tokenizer", [&] { return on_meta(check, use); });
   if (!network) return;
+  if (!o.partial) check_fit(check, "weights", **network, o.weights);
   if (o.start == "principal") check.holds("start", [&] { (*network)->require_fit(); });
   check_size(check, (*network)->info(), use.id, o.frames, o.height, o.width);
   check.holds(check.spec().component("perceptual") ? "perceptual" : "kl",

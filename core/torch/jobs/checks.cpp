@@ -122,6 +122,16 @@ void check_weights(JobCheck& check, const std::string& option, const ComponentUs
   }
 }
 
+void check_fit(JobCheck& check, const std::string& option, Network& network, const WeightsPaths& paths,
+               bool more) {
+  for (const auto& path : paths) {
+    std::error_code ignored;
+    const bool readable = std::filesystem::exists(path, ignored) && !is_jit(path);
+    if (!readable || (check.ahead() && check.made_by_earlier_job(path))) return;
+  }
+  if (!paths.empty()) check.holds(option, [&] { network.require_weights(paths, more); });
+}
+
 void check_training(JobCheck& check, const OptimizerOptions& o, const ComponentUse& trained) {
   check_device(check);
   check_weights(check, "weights", trained);
@@ -140,7 +150,9 @@ void check_text(JobCheck& check) {
                   "text: it has a text encoder of its own; say where its weights are: text_weights = "
                   "\"FILE or FOLDER\"");
   check_weights(check, "text_weights", *text);
-  check.made("text", [&] { return on_meta(check, *text) != nullptr; });
+  const auto network = check.made("text", [&] { return on_meta(check, *text); });
+  if (network)
+    check_fit(check, "text_weights", **network, weights_in(check.spec().options, "text_weights"), true);
 }
 
 void check_image_encoder(JobCheck& check) {

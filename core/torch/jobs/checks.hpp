@@ -18,6 +18,8 @@ void check_generate(JobCheck&);
 
 // What a train job's `lora` and `adapter` ask for; throws Error(KINORA_INVALID).
 std::optional<LoraOptions> lora_of(const TrainOptions&);
+// An adapter is of weights; throws Error(KINORA_INVALID).
+void require_base(const TrainOptions&);
 
 // Samples as an encode job leaves them. What is not known is 0.
 struct Encoded {
@@ -42,6 +44,9 @@ std::optional<std::vector<int64_t>> check_size(JobCheck&, const kinora_tokenizer
 // Weights that are a safetensors file, a folder of them or TorchScript archives: those that the option gives.
 void check_weights(JobCheck&, const std::string& option, const ComponentUse&);
 void check_weights(JobCheck&, const std::string& option, const ComponentUse&, const WeightsPaths&);
+// The tensors of those weights that are there already are the network's, by name and shape. more: tensors
+// that it has no use for may be among them.
+void check_fit(JobCheck&, const std::string& option, Network&, const WeightsPaths&, bool more = false);
 // Batch, device, parallel strategies and first weights of a training.
 void check_training(JobCheck&, const OptimizerOptions&, const ComponentUse& trained);
 // The slots `text` and `words` of this job, with their weights.

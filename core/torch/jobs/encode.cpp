@@ -161,13 +161,6 @@ class Encoding {
 
 }  // namespace
 
-std::unique_ptr<Network> trained_tokenizer(JobContext& context, const JobSpec& job) {
-  auto network = std::make_unique<Network>(context.open(*job.component("tokenizer")),
-                                           job.component("tokenizer")->options, ChainOptions{});
-  network->load(context.folder_of(job) / "weights.safetensors");
-  return network;
-}
-
 void run_encode(JobContext& context) {
   require(context, check_encode);
   const auto options = context.options<EncodeOptions>();

@@ -115,6 +115,7 @@ class GenerateJob {
         options_(o),
         generator_(context, o),
         made_with_(core::made_with(context, generator_.parts(), context.run().out / ".weights.json")) {
+    warn_of_untrained_condition();
     const auto differs = differences(context.spec().made_with, made_with_);
     if (!differs.empty())
       log_warn("{}: the video that is made again may differ, since it was made with others: {}",
@@ -205,6 +206,18 @@ class GenerateJob {
     about.update(made_with_);
     about.update(way(made));
     return about;
+  }
+
+  // A denoiser makes something of given frames also if it never saw any; not much.
+  void warn_of_untrained_condition() const {
+    const JobSpec* train = context_.spec().component("model") ? nullptr : context_.upstream("train");
+    if (!train || generator_.of_codes() || (options_.image.empty() && options_.video.empty())) return;
+    const auto given = train->options.at("condition_frames").get<std::vector<int64_t>>();
+    if (options_.strength == 1 && std::none_of(given.begin(), given.end(), [](int64_t n) { return n > 0; }))
+      log_warn(
+          "{}: job '{}' never trained with given frames, so what follows the first may have little to do "
+          "with it; train with condition_frames = [0, 1]",
+          context_.spec().name, train->name);
   }
 
   // How latents came about.

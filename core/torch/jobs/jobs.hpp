@@ -18,8 +18,6 @@ void run_generate(JobContext&);
 // itself.
 void write_strip(JobContext&, const at::Tensor& frames, int64_t count, const std::filesystem::path& file,
                  const std::string& comment = "");
-// The tokenizer of a train-tokenizer job with its final weights.
-std::unique_ptr<Network> trained_tokenizer(JobContext&, const JobSpec& job);
 // Threads of tensor operations; 0 leaves libtorch's choice.
 void use_threads(int64_t threads);
 

@@ -68,11 +68,16 @@ TEST(TrainGiven, AGivenFrameTellsTheOnesThatFollow) {
 }
 
 // Euler's steps by hand, from the averages, with noise that the sample's key alone decides.
-TEST(TrainSamples, AreWhatTheSamplerMakesOfTheAverages) {
+// The job's own sampler with its levels, or steps of the one that goes with the loss, whose last level is
+// 0.001.
+using Levels = std::vector<double>;
+class TrainSamples : public testing::TestWithParam<std::pair<const char*, Levels>> {};
+
+TEST_P(TrainSamples, AreWhatTheSamplerMakesOfTheAverages) {
   Knobs k;
-  const auto run = training(k, std::string(kModel) +
-                                   "precision = 'fp64'\nsample_every = 4\nsamples = 2\n"
-                                   "sampler = { use = 'flow-euler', steps = 4, convention = 'uniform' }\n");
+  const auto run = training(
+      k, std::string(kModel) + "precision = 'fp64'\nsample_every = 4\nsamples = 2\n" + GetParam().first);
+  const Levels& levels = GetParam().second;
   ScratchRun::save(*run->network("tokenizer", "tokenizer"), run->of("tokenizer") / "weights.safetensors");
   trained(*run);
   const auto got = read_tensors(run->of("dit") / "samples/step-000004.safetensors").at("latent");
@@ -82,13 +87,13 @@ TEST(TrainSamples, AreWhatTheSamplerMakesOfTheAverages) {
   for (size_t n = 0; n < 2; ++n) {
     const auto key = static_cast<int64_t>(std::stoull(sha256(std::to_string(n)).substr(0, 13), nullptr, 16));
     at::Tensor x = sample_noise(normalised(samples()[n]), kSeed, key, "train.samples");
-    for (int step = 4; step > 0; --step) {
+    for (size_t i = 0; i + 1 < levels.size(); ++i) {
       const at::Tensor f = network
                                ->forward({{"latent", x},
-                                          {"timestep", at::full({1}, 250.0 * step, at::kDouble)},
+                                          {"timestep", at::full({1}, 1000 * levels[i], at::kDouble)},
                                           {"text", samples()[n].text.to(at::kDouble).unsqueeze(0)}})
                                .at(0);
-      x = (x - f / 4).detach();
+      x = (x - f * (levels[i] - levels[i + 1])).detach();
     }
     EXPECT_LT(((got[static_cast<int64_t>(n)] - x[0]).abs().max() / x.abs().max()).item<double>(), 1e-10) << n;
   }
@@ -101,6 +106,12 @@ TEST(TrainSamples, AreWhatTheSamplerMakesOfTheAverages) {
   EXPECT_THAT(events, HasSubstr("samples"));
   EXPECT_THAT(events, HasSubstr("loss_by_sigma/"));
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Of, TrainSamples,
+    testing::Values(std::pair{"sampler = { use = 'flow-euler', steps = 4, convention = 'uniform' }\n",
+                              Levels{1, 0.75, 0.5, 0.25, 0}},
+                    std::pair{"sample_steps = 4\n", Levels{1, 0.667, 0.334, 0.001, 0}}));
 
 }  // namespace
 }  // namespace kinora::core

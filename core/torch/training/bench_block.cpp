@@ -15,8 +15,8 @@
 namespace kinora::core {
 namespace {
 
-const json kBlock = {{"layers", 1},       {"heads", 24},       {"head_size", 128},
-                     {"text_size", 1024}, {"in_channels", 16}, {"out_channels", 16}};
+const json kBlock = {
+    {"size", "7B"}, {"layers", 1}, {"text_size", 1024}, {"in_channels", 16}, {"out_channels", 16}};
 
 // T, H, W of a latent of about so many tokens: frames of 32 x 32, or a part of one.
 std::array<int64_t, 3> size_of(int64_t tokens) {

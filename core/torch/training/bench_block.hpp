@@ -4,8 +4,8 @@
 
 namespace kinora::core {
 
-// Forward and backward of model/dit with one block as wide as its 7B's (24 heads of 128, text of 512 tokens
-// of 1024 channels), in bfloat16 on a GPU and float32 on the CPU. request: {"tokens": about how many a video
+// Forward and backward of model/dit of size 7B with one block (24 heads of 128, text of 512 tokens of 1024
+// channels), in bfloat16 on a GPU and float32 on the CPU. request: {"tokens": about how many a video
 // has, "device", "threads", "repeat"}. Gives the time of a step, its operations (the attention's among them,
 // a backward twice its forward) a second, and their share of a large product's in the same run, which is the
 // MFU if that product reaches the device's peak. Throws kinora::Error.

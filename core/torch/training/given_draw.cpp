@@ -13,13 +13,19 @@ GivenDraw::GivenDraw(const TrainOptions& o, const LossInstance& loss, uint64_t s
       noise_(o.condition_noise),
       mix_(loss.mix()),
       seed_(seed) {
-  if (!frames_.empty() && !loss.draws_noise())
+  require(o, loss);
+}
+
+void GivenDraw::require(const TrainOptions& o, const LossInstance& loss) {
+  const auto& frames = o.condition_frames;
+  const auto& noise = o.condition_noise;
+  if (!frames.empty() && !loss.draws_noise())
     raise(KINORA_INVALID,
           "condition_frames: {} draws no noise, so every frame is given to those that follow; leave it empty",
           loss.spec().id);
-  if (frames_.empty() && !noise_.empty())
+  if (frames.empty() && !noise.empty())
     raise(KINORA_INVALID, "condition_noise is of given frames; say how many: condition_frames = [0, 1]");
-  if (!noise_.empty() && (noise_.size() != 2 || noise_[1] < 0))
+  if (!noise.empty() && (noise.size() != 2 || noise[1] < 0))
     raise(KINORA_INVALID,
           "condition_noise needs a mean and a deviation of ln sigma, for example [-3.0, 2.0]");
 }

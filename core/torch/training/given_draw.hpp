@@ -11,6 +11,8 @@ class GivenDraw {
  public:
   // Throws Error(KINORA_INVALID) for options that contradict each other.
   GivenDraw(const TrainOptions&, const LossInstance&, uint64_t seed);
+  // What the constructor throws.
+  static void require(const TrainOptions&, const LossInstance&);
   // Of samples [first, first + count): a function of the seed, `key` and the sample's number.
   Given operator()(int64_t first, int64_t count, const std::string& key = "train") const;
 

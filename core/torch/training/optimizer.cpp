@@ -1,5 +1,6 @@
 #include "core/torch/training/optimizer.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -45,7 +46,10 @@ double squares_of(const at::Tensor& x) {
 
 }  // namespace
 
-bool decays(const Parameter& p) { return p.shape.size() > 1 && p.role != KINORA_TABLE; }
+bool decays(const Parameter& p) {
+  const auto long_ones = std::count_if(p.shape.begin(), p.shape.end(), [](int64_t n) { return n > 1; });
+  return long_ones > 1 && p.role != KINORA_TABLE;
+}
 
 AdamW::AdamW(const Parameters& parameters, std::vector<Leaf>& leaves, AdamWOptions options)
     : leaves_(leaves), options_(std::move(options)) {

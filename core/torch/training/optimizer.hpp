@@ -19,7 +19,8 @@ struct AdamWOptions {
 };
 
 // Whether weight decay reaches a parameter: matrices and kernels, which are multiplied with activations. Not
-// norms, biases and other vectors, and not tables, whose rows are looked up or added (KINORA_TABLE).
+// norms, biases and other vectors ([C, 1, 1, 1] too), and not tables, whose rows are looked up or added
+// (KINORA_TABLE).
 bool decays(const Parameter&);
 
 class Ema;

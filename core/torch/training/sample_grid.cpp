@@ -6,15 +6,25 @@
 
 #include "core/torch/context/mix.hpp"
 #include "core/torch/context/noise.hpp"
+#include "core/torch/generating/parts.hpp"
 #include "core/torch/jobs/jobs.hpp"
 #include "core/torch/media/clips.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 
 namespace kinora::core {
 namespace {
 
-// The job's own, or the one that goes with the loss.
-std::unique_ptr<SamplerInstance> sampler_of(const JobContext& context, const TrainOptions& o, uint32_t mix) {
+// What the latents were encoded with.
+std::unique_ptr<Network> tokenizer_of(JobContext& context) {
+  const JobView encode(context.runtime(), context.run(), context.need_upstream("encode"));
+  if (!encode.spec().component("tokenizer") && !encode.upstream("train-tokenizer")) return nullptr;
+  return open_part(encode, part_of(encode, "tokenizer", "tokenizer_weights", "train-tokenizer"));
+}
+
+}  // namespace
+
+std::unique_ptr<SamplerInstance> sample_sampler(const JobView& context, const TrainOptions& o, uint32_t mix) {
   if (const auto* own = context.spec().component("sampler"))
     return std::make_unique<SamplerInstance>(context.open(*own), own->options);
   const auto sampler = or_throw(
@@ -23,19 +33,11 @@ std::unique_ptr<SamplerInstance> sampler_of(const JobContext& context, const Tra
   return std::make_unique<SamplerInstance>(sampler, options);
 }
 
-// What the latents were encoded with.
-std::unique_ptr<Network> tokenizer_of(JobContext& context) {
-  const JobSpec& encode = context.need_upstream("encode");
-  if (const auto* own = encode.component("tokenizer")) {
-    auto network = std::make_unique<Network>(context.open(*own), own->options, ChainOptions{});
-    network->load(encode.options.at("tokenizer_weights").get<std::string>());
-    return network;
-  }
-  const JobSpec* job = context.upstream("train-tokenizer");
-  return job ? trained_tokenizer(context, *job) : nullptr;
+void require_samples(const TrainOptions& o) {
+  if (o.samples > o.validation_samples)
+    raise(KINORA_INVALID, "samples = {} are of the first validation_samples = {}; raise that one", o.samples,
+          o.validation_samples);
 }
-
-}  // namespace
 
 SampleGrid::SampleGrid(JobContext& context, const TrainOptions& o, const Validation& validation,
                        const Objective& objective, const LatentFacts& facts, GuidedModel&& guided,
@@ -47,8 +49,10 @@ SampleGrid::SampleGrid(JobContext& context, const TrainOptions& o, const Validat
       facts_(facts),
       guided_(std::move(guided)),
       writes_(writes),
-      sampler_(sampler_of(context, o, objective.mix())),
-      tokenizer_(writes ? tokenizer_of(context) : nullptr) {}
+      sampler_(sample_sampler(context, o, objective.mix())),
+      tokenizer_(writes ? tokenizer_of(context) : nullptr) {
+  require_samples(o);
+}
 
 at::Tensor SampleGrid::made(const Validation::Sample& s) {
   const at::Tensor clean = s.batch.at("latent").to(at::kCPU, at::kDouble);

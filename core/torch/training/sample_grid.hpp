@@ -9,6 +9,11 @@
 
 namespace kinora::core {
 
+// The job's own sampler, or the one that goes with the loss.
+std::unique_ptr<SamplerInstance> sample_sampler(const JobView&, const TrainOptions&, uint32_t mix);
+// Pictures are of validation samples; throws Error(KINORA_INVALID) if there are too few.
+void require_samples(const TrainOptions&);
+
 class SampleGrid {
  public:
   // Everything is kept by reference; validation and objective are the training's.

@@ -38,9 +38,9 @@ Split split(const LatentData& data, double share) {
 }
 
 // Of a blend (1 - s) x0 + s n, s is sigma / (1 + sigma) of x0 + sigma n.
-static std::vector<double> levels(const Objective& objective, std::vector<double> given) {
-  if (!objective.noisy()) return {0};
-  const bool blend = objective.mix() == KINORA_MIX_BLEND;
+std::vector<double> validation_levels(const LossInstance& loss, std::vector<double> given) {
+  if (!loss.draws_noise()) return {0};
+  const bool blend = loss.mix() == KINORA_MIX_BLEND;
   if (given.empty()) {
     for (const double sigma : {0.1, 0.5, 2.0}) given.push_back(blend ? sigma / (1 + sigma) : sigma);
     return given;
@@ -61,7 +61,7 @@ Validation::Validation(const LatentData& data, const Split& parts, const Objecti
       parallel_(parallel),
       given_(options, objective.loss(), seed),
       which_(parts.held_out.empty() ? parts.train : parts.held_out),
-      sigmas_(levels(objective, options.validation_sigmas)),
+      sigmas_(validation_levels(objective.loss(), options.validation_sigmas)),
       seed_(seed) {
   if (!parts.held_out.empty())
     std::sort(which_.begin(), which_.end(), [&](int64_t a, int64_t b) {

@@ -21,6 +21,10 @@ Split split(const LatentData& data, double share);
 // In [0, 1), from SHA-256.
 double hash_share(const std::string& key);
 
+// The noise levels that are looked at: those given, or 0.1, 0.5 and 2 of noise to signal, in the units of the
+// loss's mix. Throws Error(KINORA_INVALID) for one that the loss does not have.
+std::vector<double> validation_levels(const LossInstance&, std::vector<double> given);
+
 class Validation {
  public:
   // The held-out samples with the lowest hashes, at most options.validation_samples; the first training

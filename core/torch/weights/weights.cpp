@@ -117,6 +117,7 @@ LoadReport distribute(const Parameters& parameters, const std::vector<Leaf>& lea
   if (!options.allow_unexpected) problems.unexpected = report.unexpected;
   const auto text = complaint(problems, {expected.begin(), expected.end()});
   if (!text.empty()) raise(KINORA_INVALID, "the weights do not fit the model: {}", text);
+  if (options.compare_only) return report;
   for (size_t i = 0; i < parameters.size(); ++i)
     if (found[i].defined()) {
       put_whole(parameters[i], places[i], per_leaf, found[i]);

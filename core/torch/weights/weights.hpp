@@ -35,6 +35,7 @@ using Find = std::function<at::Tensor(const std::string& name)>;
 struct LoadOptions {
   bool allow_missing = false;     // such parameters keep their first numbers
   bool allow_unexpected = false;  // such tensors are ignored
+  bool compare_only = false;      // nothing is copied, no number read
   // Parameters that need not be there (an adapter's, when the model that it is for is loaded). Null: none.
   std::function<bool(const std::string& name)> may_miss;
 };

@@ -113,8 +113,8 @@ const AVInputFormat* Input::identify() const {
   }
   if (score < 0 || !contains(kContainers, kind)) {
     const std::string guess = kind.empty() ? "" : " (it looks like " + std::string(kind) + ")";
-    throw MediaError(name_ + ": not a video file" + guess +
-                     "; give a container such as mp4, mkv, webm or mpegts");
+    throw MediaError(name_ + ": not a video file or picture" + guess +
+                     "; give a container such as mp4, mkv, webm or mpegts, or a PNG or JPEG");
   }
   return demuxer;
 }

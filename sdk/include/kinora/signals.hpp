@@ -59,6 +59,7 @@ inline std::vector<Signal> signals_of(const std::vector<std::string>& texts,
 class Signals {
  public:
   using Ctx = Context<at::Tensor>;
+  Signals() = default;
   // width: of the embedding that vectors are added to; text_width: of the keys that tokens stand beside.
   Signals(const Ctx& ctx, const std::vector<Signal>& signals, int64_t width, int64_t text_width,
           std::string id)
