@@ -52,11 +52,10 @@ void require_condition_frames(const kinora_tokenizer_info& info, const std::stri
           info.time, tokenizer, frames - over, frames - over + info.time);
   const int64_t given = frames == 0 ? 0 : 1 + (frames - 1) / info.time;
   if (given >= latent[1])
-    raise(
-        KINORA_INVALID,
-        "condition_frames = {} are {} latent frames of {}, and none is left to generate; give fewer, or more "
-        "frames",
-        frames, given, latent[1]);
+    raise(KINORA_INVALID,
+          "condition_frames = {} are {} latent frames of {}, and none is left to generate; ask for a longer "
+          "video",
+          frames, given, latent[1]);
 }
 
 const ComponentUse& loss_of(const JobView& job) {

@@ -375,6 +375,19 @@ TEST(GenerateJob, WorksWithNetworksOfItsOwn) {
               testing::HasSubstr("say what it was trained on"));
 }
 
+TEST(GenerateJob, TakesOtherWeightsForATrainedModel) {
+  const auto made = [](const std::string& option, const char* file) {
+    const auto run = ready("format = ['latents']\n" + option);
+    auto tensors = read_tensors(run->of("dit") / "weights.safetensors");
+    for (auto& [name, t] : tensors) t = 1.25 * t;
+    write_tensors(run->folder() / file, tensors);
+    generated(*run);
+    return read_tensors(video(*run, 0, ".latents.safetensors")).at("latent");
+  };
+  EXPECT_TRUE(at::equal(made("weights = 'FOLDER/other.safetensors'", "other.safetensors"),
+                        made("", "dit/weights.safetensors")));
+}
+
 TEST(GenerateJob, RefusesOptionsThatWouldDoNothing) {
   const auto said = [](const std::string& option) -> std::string {
     const auto run = prepared({{"film", option + "\n"}});

@@ -1,5 +1,6 @@
 // Training for image to video, and the samples that a training draws.
 #include "core/run/digest.hpp"
+#include "core/run/identity.hpp"
 #include "core/torch/jobs/train_job_testing.hpp"
 
 namespace kinora::core {
@@ -112,6 +113,34 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(std::pair{"sampler = { use = 'flow-euler', steps = 4, convention = 'uniform' }\n",
                               Levels{1, 0.75, 0.5, 0.25, 0}},
                     std::pair{"sample_steps = 4\n", Levels{1, 0.667, 0.334, 0.001, 0}}));
+
+// The pictures are decoded by what the latents were encoded with: here the encode job's own tokenizer.
+TEST(TrainPictures, AreDecodedByAnEncodeJobsOwnTokenizer) {
+  Knobs k;
+  const ScratchRun run(
+      {{"latents",
+        "tokenizer = { use = 'cosmos', latent_channels = 2, encoder_block_out_channels = [4, 8, 8], "
+        "decode_block_out_channels = [4, 8, 8] }\ntokenizer_weights = ['FOLDER/own.safetensors']\n"},
+       {"dit", k.toml() + "ema = 0.5\nsample_every = 4\nsamples = 1\n" + kModel}});
+  ASSERT_EQ(run.problems(), "");
+  write_latents(run.of("latents"), samples());
+  ScratchRun::save(*run.network("latents", "tokenizer"), run.folder() / "own.safetensors");
+  trained(run);
+  EXPECT_TRUE(fs::exists(run.of("dit") / "samples/step-000004.png"));
+}
+
+// How pictures are drawn while it trains is no part of what a training is.
+TEST(TrainPictures, ChangeNoTrainingsIdentity) {
+  const ScratchRun run({{"dit", std::string(kModel) + "sampler = { use = 'flow-euler', steps = 3 }\n"}});
+  ASSERT_EQ(run.problems(), "");
+  const JobSpec& dit = run.spec("dit");
+  JobSpec other = dit;
+  other.options.update({{"sample_every", 2}, {"samples", 4}, {"sample_steps", 3}});
+  std::erase_if(other.components, [](const ComponentUse& use) { return use.slot == "sampler"; });
+  EXPECT_EQ(job_digest(run.run(), other), job_digest(run.run(), dit));
+  other.options["steps"] = 7;
+  EXPECT_NE(job_digest(run.run(), other), job_digest(run.run(), dit));
+}
 
 }  // namespace
 }  // namespace kinora::core
