@@ -48,8 +48,9 @@ std::string line_of(const std::string& text, size_t number) {
 std::string difference(const std::string& file, const std::string& found, const std::string& expected) {
   if (found == expected) return "";
   const size_t line = different_line(found, expected);
-  return fmt::format("{}:{}:1: expected `{}`, found `{}`", file, line, line_of(expected, line),
-                     line_of(found, line));
+  return fmt::format("{}:{}:1: expected `{}`, found `{}`; build the target {}.manifest, then the plugin",
+                     file, line, line_of(expected, line), line_of(found, line),
+                     fs::path(file).parent_path().filename().string());
 }
 
 class Validation {

@@ -16,7 +16,8 @@ namespace {
 std::string open_cuda() {
   if (!dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL)) {
     const char* error = dlerror();
-    return std::string("libtorch's CUDA library cannot be opened: ") + (error ? error : "unknown");
+    return std::string("libtorch's CUDA library cannot be opened: ") + (error ? error : "unknown") +
+           "; install CUDA's libraries, or take device = \"cpu\"";
   }
   if (!at::hasCUDA() || at::detail::getCUDAHooks().deviceCount() == 0)
     return "libtorch's CUDA library finds no GPU; nvidia-smi lists those that the driver knows";

@@ -50,7 +50,7 @@ void describe(Describe<Config>& d) {
       .choices(names)
       .help(
           "heads, ffn_dim, num_layers, channels and image sizes as published, where they are left at their "
-          "defaults");
+          "defaults; jobs want in_channels = 36 beside I2V-14B, and 48 beside 5B");
   d.option("patch_size", &Config::patch_size).help("latent frames, rows and columns a token");
   d.option("num_attention_heads", &Config::num_attention_heads)
       .range(1, 1024)
