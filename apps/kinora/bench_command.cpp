@@ -66,8 +66,8 @@ int bench_command(core::Runtime& runtime, const Arguments& arguments) {
       "repeat", po::value<int>()->default_value(5)->value_name("N"), "rounds")(
       "threads", po::value<int>()->default_value(1)->value_name("N"),
       "of train, sample, vae and block; for shots: of our decoder; curation gives a film one and does "
-      "several at "
-      "once, PySceneDetect takes all cores")(
+      "several "
+      "at once, PySceneDetect takes all cores")(
       "peer", po::value<std::string>()->default_value("")->value_name("CMD"),
       "for train, sample and vae: measures the same elsewhere, once a round")(
       "tokens", po::value<int64_t>()->default_value(256)->value_name("N"),

@@ -10,7 +10,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Options of jobs that change how the work is done and not what comes of it.
+// Options of jobs that change how the work is done and not what comes of it, as Slot::how_only says of
+// components.
 constexpr std::array<std::string_view, 18> kHowOnly{"checkpoint_every",
                                                     "keep",
                                                     "keep_every",
@@ -55,9 +56,10 @@ std::string job_digest(const RunFile& run, const JobSpec& job) {
   json identity = spec_json(job);
   identity.erase("name");
   for (const auto name : kHowOnly) identity["options"].erase(std::string(name));
-  if (job.kind->spec.name == "train")  // of the pictures while it trains
-    std::erase_if(identity["components"].get_ref<json::array_t&>(),
-                  [](const json& c) { return c["slot"] == "sampler"; });
+  for (const auto& slot : job.kind->slots)
+    if (slot.how_only)
+      std::erase_if(identity["components"].get_ref<json::array_t&>(),
+                    [&](const json& c) { return c["slot"] == slot.name; });
   identity["seed"] = run.seed;
   json& inputs = identity["inputs"] = json::array();
   add_files(or_throw(Options::make(job.kind->spec, job.options)), inputs);

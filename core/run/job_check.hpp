@@ -44,6 +44,7 @@ class JobCheck : public JobView {
   // A stage of this slot can be made.
   void stage(const ComponentUse& use);
 
+  // Whether the path is in the folder of a job before this one in the file.
   bool made_by_earlier_job(const std::filesystem::path& path) const;
 
  private:

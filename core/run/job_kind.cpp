@@ -61,7 +61,7 @@ JobKind train() {
           {{"model", "model", "", true, false, "what is trained"},
            {"loss", "loss", "edm", true, false, "what it is trained on"},
            {"sampler", "sampler", "", false, false,
-            "of the samples that sample_every asks for; else edm-heun or flow-euler, as the loss is"},
+            "of the samples that sample_every asks for; else edm-heun or flow-euler, as the loss is", true},
            kParallel,
            kPrecision,
            kCollective},

@@ -19,6 +19,7 @@ struct Slot {
   bool required = false;  // the TOML or the default must name one
   bool list = false;      // stages = [ ... ]
   std::string help;
+  bool how_only = false;  // what comes of the job is the same with another one
 };
 
 struct JobKind {

@@ -8,6 +8,7 @@
 #include "core/torch/training/given_draw.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/model.hpp"
+#include "tests/support/refusal.hpp"
 #include "tests/support/run_file.hpp"
 
 namespace kinora::core {
@@ -180,21 +181,11 @@ TEST(GivenFrame, AreDrawnBySampleWhateverTheBatch) {
   EXPECT_TRUE(GivenDraw(options({}), t.loss, 9)(0, 4).frames.empty());
 }
 
-template <class F>
-std::string said(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
 TEST(GivenFrame, SayWhatDoesNotFit) {
   using testing::HasSubstr;
   Trained t("flow", 2), wan("flow", 8), odd("flow", 4);
   const auto in = [](Trained& of, std::vector<int64_t> frames) {
-    return said([&] {
+    return test::refusal([&] {
       of.objective.inputs({{"latent", latents()}}, levels("flow"), noise(),
                           {std::move(frames), at::zeros({3}, at::kDouble)});
     });
@@ -204,11 +195,12 @@ TEST(GivenFrame, SayWhatDoesNotFit) {
   EXPECT_EQ(Trained("flow", 1).objective.told(latents()), ToldBy::level)
       << "in_channels left to a named size";
   EXPECT_THAT(in(odd, {}), HasSubstr("model/times has 4 input channels and the latent 2"));
-  EXPECT_THAT(said([&] {
+  EXPECT_THAT(test::refusal([&] {
                 GivenDraw(options({}, {-3, 2}), t.loss, 0);
               }),
               HasSubstr("condition_frames = [0, 1]"));
-  EXPECT_THAT(said([&] { GivenDraw(options({1}, {-3}), t.loss, 0); }), HasSubstr("condition_noise needs"));
+  EXPECT_THAT(test::refusal([&] { GivenDraw(options({1}, {-3}), t.loss, 0); }),
+              HasSubstr("condition_noise needs"));
 }
 
 }  // namespace
