@@ -45,6 +45,7 @@ CASES = [
     (Q, after("dit", 'sampler = { use = "edm-heun", sigma_min = 100.0 }', 'sample_every = 2'), "dit", "sigma_min = 100.0 must be below sigma_max"),
     (Q, after("dit", 'samples = 20', 'sample_every = 2'), "dit", "samples = 20 are of the first validation_samples = 16; raise that one"),
     (A, after("ar", 'condition_frames = [0, 1]'), "ar", "loss/next-token draws no noise"),
+    (A, after("codes", 'first_frame = true'), "codes", "first_frame is of latents, and tokenizer/cosmos makes codes"),
     (A, after("ar", 'sample_every = 5'), "ar", "loss/next-token is no denoiser's loss"),
     (Q, after("dit", 'weights = "asset:minilm/model.safetensors"'), "dit", "does not fit model/dit"),
     (Q, after("film", 'weights = "asset:minilm/model.safetensors"'), "film", "does not fit model/dit"),

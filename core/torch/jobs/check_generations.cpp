@@ -106,8 +106,12 @@ void check_encode(JobCheck& check) {
   check_text(check);
   check_image_encoder(check);
   const auto tokenizer = check_part(check, "tokenizer", "tokenizer_weights", "train-tokenizer");
-  if (tokenizer)
-    check_size(check, tokenizer->network->info(), tokenizer->part.use->id, o.frames, o.height, o.width);
+  if (!tokenizer) return;
+  const auto info = tokenizer->network->info();
+  if (o.first_frame && info.discrete)
+    check.problem("first_frame",
+                  "first_frame is of latents, and " + tokenizer->part.use->id + " makes codes; leave it out");
+  check_size(check, info, tokenizer->part.use->id, o.frames, o.height, o.width);
 }
 
 void check_generate(JobCheck& check) {

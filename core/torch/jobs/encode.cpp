@@ -66,8 +66,6 @@ class Encoding {
         text_(context, context.spec(), device_),
         signals_(o.signals, o.every),
         cache_(context.folder() / "latents.h5", json{{"job", context.spec().name}}.dump()) {
-    if (o.first_frame && codes_)
-      raise(KINORA_INVALID, "first_frame is of latents, and this tokenizer makes codes; leave it out");
     if (context.spec().component("image_encoder"))
       image_.emplace(context, context.spec(), ChainOptions{.device = device_});
   }

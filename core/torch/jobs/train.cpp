@@ -138,11 +138,6 @@ class ModelTraining {
   }
 
   void open_samples() {
-    if (!objective_.noisy() || !data_.item(parts_.train[0]).latent.defined()) {
-      log_warn("{}: sample_every draws no samples: {} is no denoiser's loss", context_.spec().name,
-               loss_.spec().id);
-      return;
-    }
     const auto& options = context_.spec().component("model")->options;
     samples_ = std::make_unique<SampleGrid>(
         context_, options_, *validation_, objective_, data_.facts(),
