@@ -13,8 +13,8 @@ namespace {
 const Slot kEngine{"engine", "engine", "local", true, false, "runs the stages"};
 const Slot kPrecision{"precision", "precision", "fp32",
                       true,        false,       "number format of linear layers and attention"};
-const Slot kParallel{"parallel", "parallel", "single", true, true, "strategies, composed"};
-const Slot kCollective{"collective", "collective", "gloo", true, false, "communication between ranks"};
+const Slot kParallel{"parallel", "parallel", "single", true, true, "strategies, composed", true};
+const Slot kCollective{"collective", "collective", "gloo", true, false, "communication between ranks", true};
 const Slot kPublishedTokenizer{
     "tokenizer", "tokenizer", "", false, false, "a published one, instead of a train-tokenizer job's"};
 

@@ -63,7 +63,9 @@ class Comparison {
   }
 
  private:
-  std::unique_ptr<core::Network> make(std::vector<const kinora_link*> links) const {
+  std::unique_ptr<core::Network> make(std::vector<const kinora_link*> links) {
+    if (t_.more) more_.push_back(t_.more());
+    if (t_.more) links.push_back(more_.back()->get());
     core::ChainOptions o;
     o.seed = 3;
     o.dtype = parallel_.parameter_dtype();
@@ -246,6 +248,7 @@ class Comparison {
   core::JobContext context_;
   core::Parallelism parallel_;
   core::Component model_;
+  std::vector<std::unique_ptr<Link<Tensor>>> more_;
   std::unique_ptr<core::Network> mine_, whole_;
   int64_t step_ = 0;
   NamedTensors inputs_;

@@ -1,9 +1,13 @@
 // Whether a model under some strategies computes what one process does: output, loss, the gradient of every
 // parameter and input, and the parameters after steps of AdamW with clipping.
 #pragma once
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "core/torch/context/visibility.hpp"
+#include "kinora/aten.hpp"
+#include "kinora/link.hpp"
 #include "tests/support/ranks.hpp"
 
 namespace kinora::test {
@@ -20,6 +24,8 @@ struct Trial {
   int64_t text = 5;                        // tokens; 0: the model reads none
   std::string precision = "fp64";
   int64_t steps = 3;
+  // Links of both networks besides, made for each; null: none.
+  std::function<std::unique_ptr<kinora::Link<at::Tensor>>()> more = nullptr;
 };
 
 // On every rank of on_ranks(). bound: of the worst difference by the largest number of its kind; 0: 1e-10 in

@@ -7,6 +7,20 @@
 
 namespace kinora {
 
+// In parameter() of a link that quantises the rows of a matrix in groups of `group` numbers: refuses a weight that tensor
+// parallelism cuts within a group. Its scales would then be of other numbers than one process has.
+inline void require_whole_groups(const kinora_param_spec& s, int64_t group) {
+  if (s.role != KINORA_ROW || s.shards <= 1 || s.ndim < 2) return;
+  const int64_t whole = s.shape[1], local = whole / s.shards;
+  if (local % group == 0) return;
+  int64_t fits = s.shards;
+  while (fits > 1 && (whole % fits || whole / fits % group)) --fits;
+  throw Error(KINORA_INVALID, std::string("parameter '") + s.name + "': groups of " + std::to_string(group) +
+                                  " numbers share a scale, and a cut of " + std::to_string(whole) + " into " +
+                                  std::to_string(s.shards) + " goes through one; " + std::to_string(fits) +
+                                  " tensor ranks would do");
+}
+
 // A subclass P has: struct Options; static void describe(Describe<Options>&); explicit P(const Options&).
 template <class T>
 class Precision {
