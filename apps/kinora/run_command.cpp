@@ -1,5 +1,9 @@
 // kinora run FILE.toml and kinora check FILE.toml
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
 #include <iostream>
+#include <unistd.h>
 
 #include <boost/program_options.hpp>
 
@@ -7,6 +11,7 @@
 #include "core/config/document.hpp"
 #include "core/log.hpp"
 #include "core/run/cancel.hpp"
+#include "core/run/place.hpp"
 #include "core/run/runner.hpp"
 #include "core/suggest.hpp"
 
@@ -58,6 +63,56 @@ Parsed parse(const Arguments& arguments, const po::options_description& visible)
   return out;
 }
 
+std::filesystem::path out_of(const Parsed& given, const core::RunFile& run) {
+  if (!given.values.count("out")) return run.out;
+  return std::filesystem::absolute(given.values["out"].as<std::string>()).lexically_normal();
+}
+
+// Rank 0 of a launch is the one that is seen. What the others write goes to files of their own, which
+// `kinora launch` keeps already.
+class OutputOfRank {
+ public:
+  OutputOfRank(const std::filesystem::path& out, const core::Place& place) {
+    if (place.first() || place.launcher == core::kOwnLauncher) return;
+    file_ = out / "logs" / ("rank-" + std::to_string(place.rank) + ".log");
+    std::error_code error;
+    std::filesystem::create_directories(file_.parent_path(), error);
+    const int to = open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (to < 0) throw Error(KINORA_IO, file_.string() + ": " + std::strerror(errno));
+    terminal_ = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+    dup2(to, STDOUT_FILENO);
+    dup2(to, STDERR_FILENO);
+    close(to);
+  }
+  // What a failed rank leaves where all are seen.
+  int end(int code, const core::Place& place) const {
+    if (terminal_ >= 0 && code != kDone && code != kInterrupted)
+      dprintf(terminal_, "kinora: rank %lld failed; its log: %s\n", static_cast<long long>(place.rank),
+              file_.c_str());
+    return code;
+  }
+
+ private:
+  std::filesystem::path file_;
+  int terminal_ = -1;
+};
+
+int run_here(core::Runtime& runtime, const core::RunFile& run, const core::RunOptions& options,
+             const core::Place& place) {
+  core::watch_signals();
+  std::optional<core::LogFile> log;
+  if (place.first()) {
+    auto opened = core::LogFile::open(run.out / "kinora.log");
+    if (!opened) return complain(kFailed, opened.failure().message);
+    log.emplace(*std::move(opened));
+  }
+  const core::RunResult result = core::run_jobs(runtime, run, options);
+  if (result.was_cancelled) return complain(kInterrupted, "interrupted; run the same command again to go on");
+  if (!result.ok) return result.was_refused ? kUsage : kFailed;
+  std::cout << "results are in " << run.out.string() << std::endl;
+  return kDone;
+}
+
 }  // namespace
 
 std::optional<core::RunFile> load_run(core::Runtime& runtime, const std::string& file,
@@ -79,6 +134,15 @@ std::optional<core::RunFile> load_run(core::Runtime& runtime, const std::string&
   return std::nullopt;
 }
 
+std::optional<std::filesystem::path> run_folder(core::Runtime& runtime, const Arguments& of_run) {
+  const Parsed given = parse(of_run, run_options());
+  if (given.file.empty())
+    return complain(kUsage, "run: which file? kinora launch -n N -- run FILE.toml"), std::nullopt;
+  const auto run = load_run(runtime, given.file, given.sets);
+  if (!run) return std::nullopt;
+  return out_of(given, *run);
+}
+
 int run_command(core::Runtime& runtime, const Arguments& arguments) {
   const auto visible = run_options();
   const Parsed given = parse(arguments, visible);
@@ -91,8 +155,7 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
                     "run: which file? kinora run FILE.toml, for example kinora run configs/quickstart.toml");
   auto run = load_run(runtime, given.file, given.sets);
   if (!run) return kUsage;
-  if (given.values.count("out"))
-    run->out = std::filesystem::absolute(given.values["out"].as<std::string>()).lexically_normal();
+  run->out = out_of(given, *run);
   core::RunOptions options;
   options.dry = given.values.count("dry-run") != 0;
   options.only = given.values["only"].as<std::string>();
@@ -111,14 +174,9 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
   if (error)
     return complain(kFailed, "cannot make the output folder " + run->out.string() + ": " + error.message() +
                                  "; choose another with --out");
-  core::watch_signals();
-  auto log = core::LogFile::open(run->out / "kinora.log");
-  if (!log) return complain(kFailed, log.failure().message);
-  const core::RunResult result = core::run_jobs(runtime, *run, options);
-  if (result.was_cancelled) return complain(kInterrupted, "interrupted; run the same command again to go on");
-  if (!result.ok) return result.was_refused ? kUsage : kFailed;
-  std::cout << "results are in " << run->out.string() << "\n";
-  return kDone;
+  const core::Place place = core::here();
+  const OutputOfRank output(run->out, place);
+  return output.end(run_here(runtime, *run, options, place), place);
 }
 
 int check_command(core::Runtime& runtime, const Arguments& arguments) {
