@@ -1,9 +1,5 @@
 // kinora run FILE.toml and kinora check FILE.toml
-#include <cerrno>
-#include <cstring>
-#include <fcntl.h>
 #include <iostream>
-#include <unistd.h>
 
 #include <boost/program_options.hpp>
 
@@ -68,49 +64,15 @@ std::filesystem::path out_of(const Parsed& given, const core::RunFile& run) {
   return std::filesystem::absolute(given.values["out"].as<std::string>()).lexically_normal();
 }
 
-// Rank 0 of a launch is the one that is seen. What the others write goes to files of their own, which
-// `kinora launch` keeps already.
-class OutputOfRank {
- public:
-  OutputOfRank(const std::filesystem::path& out, const core::Place& place) {
-    if (place.first() || place.launcher == core::kOwnLauncher) return;
-    file_ = out / "logs" / ("rank-" + std::to_string(place.rank) + ".log");
-    std::error_code error;
-    std::filesystem::create_directories(file_.parent_path(), error);
-    const int to = open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (to < 0) throw Error(KINORA_IO, file_.string() + ": " + std::strerror(errno));
-    terminal_ = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
-    dup2(to, STDOUT_FILENO);
-    dup2(to, STDERR_FILENO);
-    close(to);
-  }
-  // What a failed rank leaves where all are seen.
-  int end(int code, const core::Place& place) const {
-    if (terminal_ >= 0 && code != kDone && code != kInterrupted)
-      dprintf(terminal_, "kinora: rank %lld failed; its log: %s\n", static_cast<long long>(place.rank),
-              file_.c_str());
-    return code;
-  }
-
- private:
-  std::filesystem::path file_;
-  int terminal_ = -1;
-};
-
-int run_here(core::Runtime& runtime, const core::RunFile& run, const core::RunOptions& options,
-             const core::Place& place) {
-  core::watch_signals();
-  std::optional<core::LogFile> log;
-  if (place.first()) {
-    auto opened = core::LogFile::open(run.out / "kinora.log");
-    if (!opened) return complain(kFailed, opened.failure().message);
-    log.emplace(*std::move(opened));
-  }
-  const core::RunResult result = core::run_jobs(runtime, run, options);
-  if (result.was_cancelled) return complain(kInterrupted, "interrupted; run the same command again to go on");
-  if (!result.ok) return result.was_refused ? kUsage : kFailed;
-  std::cout << "results are in " << run.out.string() << std::endl;
-  return kDone;
+// Rank 0 of a launch is the one that is seen; of the others only problems are. Each keeps a file: what
+// `kinora launch` starts writes into one already.
+core::Result<core::LogFile> open_log(const std::filesystem::path& out, const core::Place& place) {
+  if (place.first()) return core::LogFile::open(out / "kinora.log");
+  if (place.launcher == core::kOwnLauncher) return core::LogFile::open("/dev/null");
+  core::quiet_terminal();
+  std::error_code ignored;
+  std::filesystem::create_directories(out / "logs", ignored);
+  return core::LogFile::open(out / "logs" / ("rank-" + std::to_string(place.rank) + ".log"));
 }
 
 }  // namespace
@@ -174,9 +136,14 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
   if (error)
     return complain(kFailed, "cannot make the output folder " + run->out.string() + ": " + error.message() +
                                  "; choose another with --out");
-  const core::Place place = core::here();
-  const OutputOfRank output(run->out, place);
-  return output.end(run_here(runtime, *run, options, place), place);
+  core::watch_signals();
+  auto log = open_log(run->out, core::here());
+  if (!log) return complain(kFailed, log.failure().message);
+  const core::RunResult result = core::run_jobs(runtime, *run, options);
+  if (result.was_cancelled) return complain(kInterrupted, "interrupted; run the same command again to go on");
+  if (!result.ok) return result.was_refused ? kUsage : kFailed;
+  std::cout << "results are in " << run->out.string() << "\n";
+  return kDone;
 }
 
 int check_command(core::Runtime& runtime, const Arguments& arguments) {

@@ -61,10 +61,18 @@ at::Tensor BaseLink::drawn(const Parameter& p) const {
   return draw(p, seed_, dtype_).to(device_);
 }
 
+void BaseLink::skip_block(int64_t block) {
+  if (stage_ != Stage::declaring || block < 0)
+    raise(KINORA_INVALID,
+          "block {} can be skipped only where a link is told that all parameters are declared", block);
+  skipped_.insert(block);
+  for (auto& p : parameters_) p.absent = p.absent || p.block == block;
+}
+
 void BaseLink::keep_the_rest(const std::set<kinora_param>& taken) {
   stage_ = Stage::running;
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    const bool mine = taken.count(static_cast<kinora_param>(i + 1)) == 0;
+    const bool mine = !parameters_[i].absent && taken.count(static_cast<kinora_param>(i + 1)) == 0;
     values_.push_back(mine ? drawn(parameters_[i]).set_requires_grad(!parameters_[i].frozen) : Tensor());
   }
 }
@@ -73,6 +81,9 @@ at::Tensor BaseLink::value(kinora_param id) {
   const auto& p = parameter_of(id);
   if (stage_ == Stage::declaring)
     raise(KINORA_INVALID, "parameter '{}' has no value yet: create() only declares", p.name);
+  if (p.absent)
+    raise(KINORA_INVALID, "parameter '{}' of block {} was asked for on a rank that does not run that block",
+          p.name, p.block);
   if (stage_ == Stage::taking) return drawn(p);
   const auto& v = values_[static_cast<size_t>(id - 1)];
   if (!v.defined())

@@ -49,6 +49,9 @@ class BaseLink final : public kinora::Link<at::Tensor> {
   // left.
   void let_links_take() { stage_ = Stage::taking; }
   void keep_the_rest(const std::set<kinora_param>& taken);
+  // Nothing of the parameters that this block reads is held here.
+  void skip_block(int64_t block);
+  bool holds_block(int64_t block) const { return skipped_.count(block) == 0; }
   void forget_plans() { plans_.clear(); }
 
   const std::vector<Parameter>& parameters() const { return parameters_; }
@@ -64,6 +67,7 @@ class BaseLink final : public kinora::Link<at::Tensor> {
   uint64_t seed_;
   std::vector<Parameter> parameters_;  // by kinora_param - 1
   std::set<std::string> names_;
+  std::set<int64_t> skipped_;   // blocks of other ranks
   std::vector<Tensor> values_;  // undefined where a link took the parameter over
   Sequences sequences_;
   VisiblePlans plans_;

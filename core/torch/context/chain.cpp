@@ -95,6 +95,12 @@ void Chain::State::bind() {
         return KINORA_NOT_FOUND;
       return torch_guard([&] { *out = give(found->second[static_cast<size_t>(number)]); });
     };
+    s.skip_block = [](void* self, int64_t block) -> int32_t {
+      return torch_guard([&] { static_cast<State*>(self)->base.skip_block(block); });
+    };
+    s.holds_block = [](void* self, int64_t block) -> int32_t {
+      return static_cast<State*>(self)->base.holds_block(block);
+    };
     if (auto* f = slot<&kinora_link::bind>(links[i])) check(f(links[i]->context.self, &s));
   }
 }
@@ -141,6 +147,7 @@ void Chain::State::collect_leaves() {
   for (kinora_param id = 1; id <= static_cast<kinora_param>(base.parameters().size()); ++id) {
     if (taken.count(id)) continue;
     const auto& p = base.parameter_of(id);
+    if (p.absent) continue;
     leaves.push_back({p.name, base.value(id), p.frozen, false, {{id, 0, p.local_numel(), 0}}});
     note_block_leaf(p, leaves.back().tensor);
   }
@@ -179,6 +186,8 @@ const kinora_context* Chain::head() const { return state_->from[0]->context(); }
 
 void Chain::ready() {
   auto& s = *state_;
+  for (const auto* l : s.links)
+    if (auto* f = slot<&kinora_link::declared>(l)) check(f(l->context.self));
   s.base.let_links_take();
   for (size_t i = s.links.size(); i-- > 0;)
     if (auto* f = slot<&kinora_link::ready>(s.links[i])) check(f(s.links[i]->context.self));

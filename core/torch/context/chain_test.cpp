@@ -66,6 +66,36 @@ TEST_F(ChainOf, LinksRunByLevelAndEqualLevelsInTheOrderGiven) {
   EXPECT_THAT(trace, ElementsAre("ready c", "ready b", "ready a", "ready m")) << "from the base's end";
 }
 
+// As a pipeline: block 1 is another rank's.
+struct WithoutBlockOne final : Link<at::Tensor> {
+  WithoutBlockOne() : Link(KINORA_LEVEL_PIPELINE) { skip_inherited<WithoutBlockOne>(); }
+  void declared() override { skip_block(1); }
+};
+struct Asks final : Link<at::Tensor> {
+  Asks() : Link(KINORA_LEVEL_FSDP) { skip_inherited<Asks>(); }
+  void ready() override {
+    for (const int64_t block : {-1, 0, 1, 2}) holds.push_back(holds_block(block));
+  }
+  std::vector<bool> holds;
+};
+
+TEST_F(ChainOf, NothingIsHeldOfABlockThatAnotherRankRuns) {
+  WithoutBlockOne pipeline;
+  Asks below;
+  Chain chain(exact(), {pipeline.get(), below.get()});
+  const Context ctx(chain.head());
+  const auto outside = ctx.parameter({.name = "outside", .shape = {2}}),
+             here = ctx.parameter({.name = "here", .shape = {3}, .block = 0}),
+             there = ctx.parameter({.name = "there", .shape = {4}, .block = 1});
+  chain.ready();
+  EXPECT_THAT(below.holds, ElementsAre(true, true, false, true));
+  ASSERT_EQ(chain.leaves().size(), 2U);
+  EXPECT_EQ(ctx.value(outside).numel() + ctx.value(here).numel(), 5);
+  EXPECT_TRUE(chain.parameter(there).absent);
+  EXPECT_THAT(test::refusal([&] { ctx.value(there); }),
+              HasSubstr("'there' of block 1 was asked for on a rank that does not run that block"));
+}
+
 TEST_F(ChainOf, SlotsThatALinkDoesNotImplementAreNullAndSkipped) {
   Silent s(KINORA_LEVEL_TENSOR);
   Named n(KINORA_LEVEL_TENSOR, "n");

@@ -1,5 +1,6 @@
 #include "core/torch/context/mesh.hpp"
 
+#include <charconv>
 #include <vector>
 
 #include "kinora/aten.hpp"
@@ -89,15 +90,53 @@ size_t MeshOwner::index_of(std::string_view axis) {
                                   "'; its axes are pp, dp, fsdp, cp, tp, and world for all");
 }
 
-uint32_t MeshOwner::mask_of(std::string_view axes) {
-  if (axes == "world") return (1u << kAxes.size()) - 1;
-  uint32_t mask = 0;
-  while (!axes.empty()) {
+// Axes of size 1 make no difference: "dp" is "world" if nothing else is split, and one connection serves
+// both.
+MeshOwner::Which MeshOwner::which(std::string_view axes) const {
+  Which out;
+  const size_t sign = axes.find_first_of("/%");
+  if (sign != std::string_view::npos) {
+    const auto digits = axes.substr(sign + 1);
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), out.cut);
+    const size_t axis = index_of(axes.substr(0, sign));
+    if (error != std::errc() || end != digits.data() + digits.size() || out.cut < 1 || size_[axis] % out.cut)
+      throw Error(KINORA_INVALID, "group '" + std::string(axes) + "': axis " + std::string(kAxes[axis]) +
+                                      " of size " + std::to_string(size_[axis]) + " cannot be cut so");
+    out.neighbours = axes[sign] == '/';
+    if (out.cut == size_[axis] || out.cut == 1) {  // the whole axis, or this rank alone
+      const bool whole = (out.cut == 1) != out.neighbours;
+      return {whole && size_[axis] > 1 ? 1u << axis : 0, 0, true};
+    }
+    out.mask = 1u << axis;
+    return out;
+  }
+  if (axes == "world") out.mask = (1u << kAxes.size()) - 1;
+  while (!axes.empty() && axes != "world") {
     const size_t plus = axes.find('+');
-    mask |= 1u << index_of(axes.substr(0, plus));
+    out.mask |= 1u << index_of(axes.substr(0, plus));
     axes = plus == std::string_view::npos ? std::string_view() : axes.substr(plus + 1);
   }
-  return mask;
+  for (size_t i = 0; i < kAxes.size(); ++i)
+    if (size_[i] == 1) out.mask &= ~(1u << i);
+  return out;
+}
+
+bool MeshOwner::is_member(const Which& w, const Coordinates& c) const {
+  for (size_t i = 0; i < kAxes.size(); ++i) {
+    const bool along = w.mask >> i & 1;
+    if (!along && c[i] != coordinate_[i]) return false;
+    if (!along || w.cut == 0) continue;
+    if (w.neighbours ? c[i] / w.cut != coordinate_[i] / w.cut : c[i] % w.cut != coordinate_[i] % w.cut)
+      return false;
+  }
+  return true;
+}
+
+std::string MeshOwner::name_of(const Which& w) const {
+  std::string name;
+  for (size_t i = 0; i < kAxes.size(); ++i)
+    if (w.mask >> i & 1) name += (name.empty() ? "" : "+") + std::string(kAxes[i]);
+  return w.cut ? name + (w.neighbours ? "/" : "%") + std::to_string(w.cut) : name;
 }
 
 MeshOwner::Coordinates MeshOwner::coordinates_of(int64_t rank) const {
@@ -107,32 +146,23 @@ MeshOwner::Coordinates MeshOwner::coordinates_of(int64_t rank) const {
 }
 
 const kinora_group* MeshOwner::group(std::string_view axes) {
-  // Axes of size 1 make no difference: "dp" is "world" if nothing else is split, and one connection serves
-  // both.
-  uint32_t mask = mask_of(axes);
-  for (size_t i = 0; i < kAxes.size(); ++i)
-    if (size_[i] == 1) mask &= ~(1u << i);
-  if (const auto known = groups_.find(mask); known != groups_.end()) return &known->second->abi;
+  const Which wanted = which(axes);
+  if (const auto known = groups_.find(wanted); known != groups_.end()) return &known->second->abi;
 
   auto made = std::make_unique<Group>();
-  std::string name;
-  for (size_t i = 0; i < kAxes.size(); ++i)
-    if (mask >> i & 1) name += (name.empty() ? "" : "+") + std::string(kAxes[i]);
   int64_t mine = 0;
   for (int64_t r = 0; r < abi_.size; ++r) {
-    const Coordinates c = coordinates_of(r);
-    bool member = true;
-    for (size_t i = 0; i < kAxes.size(); ++i) member = member && ((mask >> i & 1) || c[i] == coordinate_[i]);
-    if (!member) continue;
+    if (!is_member(wanted, coordinates_of(r))) continue;
     if (r == abi_.rank) mine = static_cast<int64_t>(made->members.size());
     made->members.push_back(r);
   }
   if (made->members.size() > 1) {
-    check(api_->group(collective_, name.c_str(), made->members.data(), made->members.size(), &made->group));
+    check(api_->group(collective_, name_of(wanted).c_str(), made->members.data(), made->members.size(),
+                      &made->group));
     made->api = api_;
   }
   made->finish_abi(mine);
-  return &groups_.emplace(mask, std::move(made)).first->second->abi;
+  return &groups_.emplace(wanted, std::move(made)).first->second->abi;
 }
 
 }  // namespace kinora::core

@@ -4,9 +4,11 @@
 // Axes, outermost first: pp, dp, fsdp, cp, tp; so world rank = (((pp * DP + dp) * FSDP + fsdp) * CP + cp) *
 // TP + tp, and the ranks of a tensor group, which talk most, are neighbours. A group of several axes
 // ("cp+tp") holds the ranks that differ in these only, ordered by world rank; the order of the names does not
-// matter.
+// matter. One axis may be cut in two: "cp/4" holds four neighbours along it, "cp%4" those that have the same
+// place among theirs.
 #pragma once
 #include <array>
+#include <compare>
 #include <map>
 #include <memory>
 #include <string>
@@ -43,14 +45,23 @@ class MeshOwner {
   struct Group;
   using Coordinates = std::array<int64_t, kAxes.size()>;
   static size_t index_of(std::string_view axis);
-  static uint32_t mask_of(std::string_view axes);  // bit i: axis i
+  // What a group's name says.
+  struct Which {
+    uint32_t mask = 0;       // bit i: axis i
+    int64_t cut = 0;         // of an axis that is cut in two; 0: whole
+    bool neighbours = true;  // else those at one place
+    auto operator<=>(const Which&) const = default;
+  };
+  Which which(std::string_view axes) const;
+  bool is_member(const Which&, const Coordinates&) const;
+  std::string name_of(const Which&) const;
   Coordinates coordinates_of(int64_t rank) const;
 
   kinora_mesh abi_{};
   const kinora_collective* api_ = nullptr;
   void* collective_ = nullptr;
   Coordinates size_{1, 1, 1, 1, 1}, coordinate_{};
-  std::map<uint32_t, std::unique_ptr<Group>> groups_;
+  std::map<Which, std::unique_ptr<Group>> groups_;
 };
 
 }  // namespace kinora::core

@@ -93,8 +93,10 @@ std::vector<at::Tensor> Network::forward(const NamedTensors& in) {
   for (const auto& [name, tensor] : in)
     if (tensor.defined()) named.push_back({name.c_str(), handle(tensor)});
   std::vector<kinora_tensor> out(component_.spec->outputs.size(), nullptr);
-  called(model().forward(self_, chain_.head(), named.data(), named.size(), out.data(), out.size()),
-         component_.spec->id);
+  const int32_t status =
+      model().forward(self_, chain_.head(), named.data(), named.size(), out.data(), out.size());
+  if (status == KINORA_STOP) throw Stop{};
+  called(status, component_.spec->id);
   std::vector<at::Tensor> made;
   for (auto h : out) made.push_back(adopt<at::Tensor>(h));
   // The first is the output; what follows may depend on options.

@@ -43,6 +43,7 @@ class Network {
   std::map<std::string, Adapter::Pair> adapter(const Exchange& exchange = {}) const;
 
   // A model: its outputs in the manifest's order. A model's inputs by name; undefined ones are left out.
+  // Throws Stop where a pipeline's later stage has the output.
   std::vector<at::Tensor> forward(const NamedTensors& in);
   // A tokenizer.
   kinora_tokenizer_info info();

@@ -10,20 +10,73 @@
 namespace kinora::core {
 namespace {
 
-// The sum over a group, in place of the tensor.
-at::Tensor summed(const kinora_group& group, const at::Tensor& x) {
-  if (group.size == 1) return x;
-  kinora_transfer transfer{};
-  transfer.struct_size = sizeof transfer;
-  transfer.op = KINORA_SUM;
-  const at::Tensor whole = x.contiguous();
-  transfer.in = handle(whole);
-  void* work = nullptr;
-  kinora_tensor out = nullptr;
-  check(group.start(group.self, &transfer, &work));
-  check(group.finish(work, &out));
-  return adopt<at::Tensor>(out);
-}
+// A sum over a group that is under way.
+class Sum {
+ public:
+  Sum(const kinora_group& group, const at::Tensor& x) : group_(group), whole_(x.contiguous()) {
+    if (group.size == 1) return;
+    kinora_transfer transfer{};
+    transfer.struct_size = sizeof transfer;
+    transfer.op = KINORA_SUM;
+    transfer.in = handle(whole_);
+    check(group.start(group.self, &transfer, &work_));
+  }
+  at::Tensor finish() {
+    if (group_.size == 1) return whole_;
+    kinora_tensor out = nullptr;
+    check(group_.finish(work_, &out));
+    return adopt<at::Tensor>(out);
+  }
+
+ private:
+  const kinora_group& group_;
+  at::Tensor whole_;
+  void* work_ = nullptr;
+};
+
+at::Tensor summed(const kinora_group& group, const at::Tensor& x) { return Sum(group, x).finish(); }
+
+// Gradients of leaves as few long vectors, each summed while the next is made.
+class GradientSums {
+ public:
+  void add(const kinora_group& group, at::Tensor& gradient) {
+    if (!open_.empty() &&
+        (group_ != &group || open_[0]->scalar_type() != gradient.scalar_type() || bytes_ > kBytes))
+      start();
+    group_ = &group;
+    open_.push_back(&gradient);
+    bytes_ += gradient.nbytes();
+  }
+  void finish() {
+    if (!open_.empty()) start();
+    for (auto& bucket : started_) {
+      const at::Tensor all = bucket.sum.finish();
+      int64_t offset = 0;
+      for (auto* g : bucket.gradients) {
+        g->copy_(all.narrow(0, offset, g->numel()).view_as(*g));
+        offset += g->numel();
+      }
+    }
+  }
+
+ private:
+  static constexpr size_t kBytes = size_t{32} << 20;
+  struct Bucket {
+    Sum sum;
+    std::vector<at::Tensor*> gradients;
+  };
+  void start() {
+    std::vector<at::Tensor> flat;
+    for (const auto* g : open_) flat.push_back(g->reshape({-1}));
+    started_.push_back({Sum(*group_, at::cat(flat)), std::move(open_)});
+    open_.clear();
+    bytes_ = 0;
+  }
+  const kinora_group* group_ = nullptr;
+  std::vector<at::Tensor*> open_;
+  size_t bytes_ = 0;
+  std::vector<Bucket> started_;
+};
 
 // What a precision calls the dtype of the residual stream.
 at::ScalarType stream_dtype(int32_t given, const std::string& id) {
@@ -48,14 +101,21 @@ Parallelism::Parallelism(JobContext& context) {
     const auto& api = component.table<kinora_strategy>();
     instances_.emplace_back(made(api.create(host(), use->options.abi(), mesh_->abi()), component.spec->id),
                             api.destroy);
-    if (api.step)
-      throw Error(
-          KINORA_UNSUPPORTED,
-          component.spec->id + " brings a schedule of its own (step), which no trainer here runs yet");
+    if (api.step && schedule_)
+      throw Error(KINORA_INVALID,
+                  "parallel: " + component.spec->id + " is the second strategy with a schedule; use one");
+    if (api.step) {
+      schedule_ = &api;
+      scheduler_ = instances_.back().get();
+    }
     const kinora_link* link = nullptr;
     called(api.link(instances_.back().get(), &link), component.spec->id);
     if (link) links_.push_back(link);
   }
+  // Every rank meets the others here, not where a step happens to need a group first.
+  for (const char* axes : {"world", "pp+dp+fsdp", "dp+fsdp+cp", "dp+fsdp+cp+tp", "dp+fsdp+cp+pp", "dp+cp",
+                           "dp+cp+tp", "dp+cp+pp", "dp+cp+tp+pp"})
+    mesh_->group(axes);
   if (const auto* use = context.spec().component("precision")) {
     const Component component = context.open(*use);
     const auto& api = component.table<kinora_precision>();
@@ -81,6 +141,7 @@ int64_t Parallelism::data_ranks(const MeshOwner::Sizes& axes) {
 MeshOwner::Sizes Parallelism::axes(const JobView& context, int64_t world) {
   const MeshOwner alone;
   MeshOwner::Sizes sizes;
+  std::map<std::string, std::string> by_axis;  // which strategy cuts it
   std::string open_axis;
   int64_t product = 1;
   for (const auto* use : context.spec().list("parallel")) {
@@ -91,6 +152,10 @@ MeshOwner::Sizes Parallelism::axes(const JobView& context, int64_t world) {
     const char* named = api.axis(probe.get());
     const std::string axis = named ? named : "";
     if (axis.empty()) continue;
+    if (const auto [it, first] = by_axis.emplace(axis, component.spec->id); !first)
+      throw Error(KINORA_INVALID, "parallel: " + it->second + " and " + component.spec->id +
+                                      " both cut along axis " + axis + "; leave one of them out" +
+                                      (axis == "cp" ? " (cp-2d is Ulysses and ring in one)" : ""));
     const int64_t size = use->options.values().value("size", int64_t{0});
     if (size == 0) open_axis = axis;
     if (size > 0) product *= sizes[axis] = size;
@@ -100,7 +165,8 @@ MeshOwner::Sizes Parallelism::axes(const JobView& context, int64_t world) {
     throw Error(KINORA_INVALID,
                 "parallel: its strategies are for " + std::to_string(product) + " of the " +
                     std::to_string(world) +
-                    " ranks of this launch (WORLD_SIZE); add ddp, which takes what is left, or start fewer");
+                    " ranks of this launch (WORLD_SIZE); add ddp, which takes what is left, or start " +
+                    std::to_string(std::max<int64_t>(world / product, 1) * product));
   return sizes;
 }
 
@@ -119,21 +185,81 @@ void Parallelism::join(JobContext& context, const MeshOwner::Sizes& axes, const 
   mesh_ = std::make_unique<MeshOwner>(api, collective_.get(), place.rank, axes);
 }
 
+void Parallelism::step(const Microbatches& micro, const kinora_run* run) const {
+  if (!schedule_) {
+    for (int64_t i = 0; i < micro.count; ++i) {
+      kinora_pass pass{};
+      pass.struct_size = sizeof pass;
+      pass.micro = i;
+      if (micro.forward(pass)) micro.backward(pass);
+    }
+    return;
+  }
+  kinora_step step{};
+  step.struct_size = sizeof step;
+  step.n_micro = micro.count;
+  step.self = const_cast<Microbatches*>(&micro);
+  step.forward = [](void* self, const kinora_pass* pass) {
+    return guard([&] {
+      if (!static_cast<const Microbatches*>(self)->forward(*pass)) throw Stop{};
+    });
+  };
+  step.backward = [](void* self, const kinora_pass* pass) {
+    return guard([&] { static_cast<const Microbatches*>(self)->backward(*pass); });
+  };
+  check(schedule_->step(scheduler_, &step, run));
+}
+
+std::string Parallelism::copies(const Parameter& p, bool in_shards) const {
+  std::string out = "dp+cp";
+  if (!in_shards) out += "+fsdp";
+  if (p.shards == 1) out += "+tp";
+  if (p.block < 0) out += "+pp";  // the others are on one stage
+  return out;
+}
+
+double Parallelism::share(const Parameter& p, bool in_shards) const {
+  return 1 / static_cast<double>(mesh_->group(copies(p, in_shards))->size);
+}
+
+Exchange Parallelism::exchange(const Parameters& parameters) const {
+  if (world() == 1) return {};
+  Exchange out;
+  out.mine = [this, &parameters](const Leaf& leaf, const Piece& piece) {
+    return mesh_->group(copies(parameters[static_cast<size_t>(piece.param - 1)], leaf.reduced_by_link))
+               ->rank == 0;
+  };
+  // As bytes: a sum with zeros then keeps every bit, -0.0 and NaN among them.
+  out.sum = [this](at::Tensor& x) {
+    const at::Tensor bytes = x.contiguous().view({-1}).view(at::kByte);
+    x = summed(*mesh_->group("world"), bytes).view(x.scalar_type()).view(x.sizes());
+  };
+  return out;
+}
+
 void Parallelism::sum_gradients(const Parameters& parameters, std::vector<Leaf>& leaves) const {
   if (world() == 1) return;
+  GradientSums sums;
   for (auto& leaf : leaves) {
     if (leaf.frozen || leaf.reduced_by_link) continue;
-    const bool cut = parameters[static_cast<size_t>(leaf.pieces.at(0).param - 1)].shards > 1;
+    const auto& p = parameters[static_cast<size_t>(leaf.pieces.at(0).param - 1)];
     at::Tensor& gradient = leaf.tensor.mutable_grad();
     if (!gradient.defined()) gradient = at::zeros_like(leaf.tensor);
-    gradient = summed(*mesh_->group(cut ? "pp+dp+fsdp+cp" : "world"), gradient);
+    const kinora_group& group = *mesh_->group(copies(p, false));
+    if (group.size > 1) sums.add(group, gradient);
   }
+  sums.finish();
 }
 
 std::vector<double> Parallelism::sum(const std::vector<double>& values) const {
-  if (data_size() == 1 || values.empty()) return values;
-  const at::Tensor all = summed(*mesh_->group("dp+fsdp"), at::tensor(values, at::kDouble)).contiguous();
+  const kinora_group& group = *mesh_->group("pp+dp+fsdp");
+  if (group.size == 1 || values.empty()) return values;
+  const at::Tensor all = summed(group, at::tensor(values, at::kDouble)).contiguous();
   return {all.data_ptr<double>(), all.data_ptr<double>() + all.numel()};
+}
+
+double Parallelism::sum_of_world(double value) const {
+  return summed(*mesh_->group("world"), at::full({1}, value, at::kDouble)).item<double>();
 }
 
 bool Parallelism::any(bool here) const {

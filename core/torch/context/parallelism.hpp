@@ -1,7 +1,10 @@
 // The strategies, the precision and the ranks of a job: what stands behind a network's context, and who sums
 // its gradients.
 #pragma once
+#include <functional>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/run/job.hpp"
@@ -42,10 +45,31 @@ class Parallelism {
   // dtype of parameters and targets: float64 for a float64 stream, else float32.
   at::ScalarType parameter_dtype() const { return dtype_ == at::kDouble ? at::kDouble : at::kFloat; }
 
+  // The forwards and backwards of a step's microbatches: in the order of the strategy that has one (a
+  // pipeline), else one microbatch after the other. forward says whether a loss was computed here; backward
+  // is called for those microbatches only.
+  struct Microbatches {
+    int64_t count = 1;
+    std::function<bool(const kinora_pass&)> forward;
+    std::function<void(const kinora_pass&)> backward;
+  };
+  void step(const Microbatches&, const kinora_run* run) const;
+
+  // Axes along which ranks hold the same numbers of a parameter, joined by '+': its gradient is summed along
+  // them. in_shards: a link cut its leaf along fsdp.
+  std::string copies(const Parameter&, bool in_shards) const;
+  // 1 / ranks that hold the same numbers as this one.
+  double share(const Parameter&, bool in_shards) const;
+  // Whole tensors from what the ranks hold, see Exchange.
+  Exchange exchange(const Parameters&) const;
   // Completes every gradient: the sum over all ranks that do not hold another piece of the parameter.
   void sum_gradients(const Parameters&, std::vector<Leaf>&) const;
-  // The sums of numbers over the ranks that hold different samples, in one transfer.
+  // The sums of numbers over the ranks that hold different samples and the stages of a pipeline, of which
+  // one knows the loss; in one transfer.
   std::vector<double> sum(const std::vector<double>& values) const;
+  // The sum over all ranks, of which each gives its own part.
+  double sum_of_world(double value) const;
+  const kinora_group& group(std::string_view axes) const { return *mesh_->group(axes); }
   // Whether any rank of the world says so: what one rank was told (a signal), all do at the same step.
   bool any(bool here) const;
 
@@ -57,6 +81,8 @@ class Parallelism {
   std::unique_ptr<MeshOwner> mesh_;
   std::vector<Instance> instances_;
   std::vector<const kinora_link*> links_;
+  const kinora_strategy* schedule_ = nullptr;  // the one that has a schedule of its own
+  void* scheduler_ = nullptr;
   at::ScalarType dtype_ = at::kFloat, product_ = at::kFloat;
 };
 

@@ -27,6 +27,7 @@ struct Parameter {
   double a = 0;
   bool frozen = false;
   int64_t shard = 0, shards = 1;
+  bool absent = false;  // its block runs on other ranks only: nothing of it is here
 
   int64_t dim() const { return role == KINORA_ROW ? 1 : 0; }  // the split dimension
   std::vector<int64_t> local_shape() const;

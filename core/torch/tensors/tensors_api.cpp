@@ -96,6 +96,12 @@ int32_t grad(const kinora_tensor* outputs, const kinora_tensor* grad_outputs, ui
   });
 }
 
+int32_t backward(const kinora_tensor* outputs, const kinora_tensor* grad_outputs, uint64_t n_outputs) {
+  return torch_guard([&] {
+    torch::autograd::backward(list_of(outputs, n_outputs), list_of(grad_outputs, n_outputs));
+  });
+}
+
 int32_t set_grad_mode(int32_t on) {
   const bool before = at::GradMode::is_enabled();
   at::GradMode::set_enabled(on != 0);
@@ -123,7 +129,8 @@ const kinora_tensors_api* tensors_api_table() {
                                             autograd_apply,
                                             grad,
                                             set_grad_mode,
-                                            set_requires_grad};
+                                            set_requires_grad,
+                                            backward};
   return &table;
 }
 

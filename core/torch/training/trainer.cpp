@@ -76,25 +76,37 @@ void Trainer::gradients(const Micro& micro_loss, json& line) {
   double loss = 0, tokens = 0;
   std::map<std::string, double> figures;
   by_sigma_of_step_ = {};
-  for (int64_t micro = 0; micro < options_.accumulate; ++micro) {
-    kinora_pass pass{};
-    pass.struct_size = sizeof pass;
+  std::map<int64_t, at::Tensor> losses;  // by microbatch, of those whose backward is to come
+  bool has_loss = false;                 // the last stage of a pipeline, or every rank
+  const auto forward = [&](kinora_pass pass) {
     pass.first_sample =
-        step_ * options_.batch + (micro * parallel_.data_size() + parallel_.data_rank()) * count;
-    pass.micro = micro;
+        step_ * options_.batch + (pass.micro * parallel_.data_size() + parallel_.data_rank()) * count;
     pass.seed = static_cast<uint64_t>(context_.run().seed);
     network_.chain().begin(pass);
-    const MicroLoss one = micro_loss(pass.first_sample, count);
-    one.loss.backward();
-    const bool last = step_ + 1 == options_.steps && micro + 1 == options_.accumulate;
-    if (prepare && !last) prepare(pass.first_sample + parallel_.data_size() * count, count);
-    loss += one.loss.item<double>();
-    for (const auto& [name, value] : one.figures) figures[name] += value;
-    by_sigma_of_step_ += one.by_sigma;
-  }
+    try {
+      MicroLoss one = micro_loss(pass.first_sample, count);
+      for (const auto& [name, value] : one.figures) figures[name] += value;
+      by_sigma_of_step_ += one.by_sigma;
+      losses[pass.micro] = std::move(one.loss);
+      return has_loss = true;
+    } catch (const Stop&) {
+      return false;
+    }
+  };
+  const auto backward = [&](const kinora_pass& pass) {
+    const at::Tensor of_micro = losses.extract(pass.micro).mapped();
+    of_micro.backward();
+    const bool last = step_ + 1 == options_.steps && pass.micro + 1 == options_.accumulate;
+    const int64_t first =
+        step_ * options_.batch + (pass.micro * parallel_.data_size() + parallel_.data_rank()) * count;
+    if (prepare && !last) prepare(first + parallel_.data_size() * count, count);
+    loss += of_micro.item<double>();
+  };
+  parallel_.step({options_.accumulate, forward, backward}, nullptr);
   network_.chain().reduce();
   parallel_.sum_gradients(network_.chain().parameters(), network_.chain().leaves());
   if (take_tokens) tokens = static_cast<double>(take_tokens());
+  if (!has_loss) tokens = 0;
   sum_over_ranks(parallel_, [&](auto&& add) {
     add(loss);
     add(tokens);
@@ -109,7 +121,12 @@ void Trainer::gradients(const Micro& micro_loss, json& line) {
 
 void Trainer::update(json& line) {
   auto& leaves = network_.chain().leaves();
-  const double norm = gradient_norm(leaves);
+  const double norm = gradient_norm(
+      leaves,
+      [&](const Leaf& leaf, const Piece& piece) {
+        return parallel_.share(network_.chain().parameter(piece.param), leaf.reduced_by_link);
+      },
+      [&](double sum) { return parallel_.sum_of_world(sum); });
   const double learning_rate =
       rate({options_.schedule, options_.learning_rate, options_.final_rate, options_.warmup, options_.steps,
             options_.decay_share, options_.decay_shape},

@@ -133,5 +133,27 @@ TEST(Gloo, GroupsOfAMeshHoldTheRanksOfTheirAxes) {
   });
 }
 
+TEST(Gloo, AnAxisOfTheMeshCanBeCutInTwo) {
+  on_ranks(4, [](const Rank& me) {
+    const World w(me);
+    auto owner = w.mesh(me, {{"cp", 4}});
+    const auto members = [&](const char* axes) {
+      const kinora_group* g = owner.group(axes);
+      EXPECT_EQ(g->members[g->rank], me.rank);
+      return std::vector<int64_t>(g->members, g->members + g->size);
+    };
+    using Ranks = std::vector<int64_t>;
+    const int64_t pair = me.rank / 2 * 2, place = me.rank % 2;
+    EXPECT_EQ(members("cp/2"), (Ranks{pair, pair + 1}));
+    EXPECT_EQ(members("cp%2"), (Ranks{place, place + 2}));
+    EXPECT_EQ(owner.group("cp/4"), owner.group("cp"));
+    EXPECT_EQ(owner.group("cp%1"), owner.group("cp"));
+    EXPECT_EQ(members("cp/1"), (Ranks{me.rank}));
+    EXPECT_EQ(members("cp%4"), (Ranks{me.rank}));
+    for (const char* wrong : {"cp/3", "cp/0", "cp%x", "cp/"})
+      EXPECT_EQ(failure_of([&] { owner.group(wrong); }).code, KINORA_INVALID) << wrong;
+  });
+}
+
 }  // namespace
 }  // namespace kinora

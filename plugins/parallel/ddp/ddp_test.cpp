@@ -10,6 +10,7 @@
 #include "core/torch/context/parallelism.hpp"
 #include "core/torch/jobs/jobs.hpp"
 #include "core/torch/media/latents.hpp"
+#include "tests/support/equality.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/run_file.hpp"
 
@@ -105,6 +106,13 @@ void train(const ScratchRun& run, const Rank& me, const fs::path& copy_weights_t
   core::JobContext context = run.context("dit", me.rank == 0);
   core::run_train(context);
   if (me.rank == 0) fs::copy_file(run.of("dit") / "weights.safetensors", copy_weights_to);
+}
+
+TEST(Ddp, EqualsOneProcess) {
+  for (const int size : {1, 2, 4})
+    test::on_ranks(size, [](const Rank& me) {
+      test::equals_one_process(me, {.parallel = "['ddp']", .each = 2, .micro = 2});
+    });
 }
 
 TEST(Ddp, TrainsAsOneProcessDoes) {

@@ -84,4 +84,13 @@ std::vector<T> grad(const std::vector<T>& outputs, const std::vector<T>& grad_ou
   return made;
 }
 
+// The backward of outputs weighted by their gradients, added to the leaves' .grad.
+template <class T>
+void backward(const std::vector<T>& outputs, const std::vector<T>& grad_outputs) {
+  std::vector<kinora_tensor> o, g;
+  for (const auto& t : outputs) o.push_back(handle(t));
+  for (const auto& t : grad_outputs) g.push_back(handle(t));
+  check(tensors_api().backward(o.data(), g.data(), o.size()));
+}
+
 }  // namespace kinora

@@ -33,6 +33,7 @@ class Link {
       *offset = p.offset;
       return guard([&] { *leaf = give(std::move(p.leaf)); });
     };
+    link_.declared = [](void* self) { return guard([&] { of(self)->declared(); }); };
   }
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -50,6 +51,8 @@ class Link {
   virtual T table(kinora_seq s, Place place) { return next.table(s, place); }
   virtual T reshard(const T& x, kinora_seq s, Over over, kinora_seq& to) { return next.reshard(x, s, over, to); }
   virtual T noise(const T& like, kinora_seq s, const char* key) { return next.noise(like, s, key); }
+  // Every parameter is known, none has storage.
+  virtual void declared() {}
   virtual void ready() {}
   virtual void begin(const kinora_pass&) {}
   virtual void reduce() {}
@@ -75,6 +78,9 @@ class Link {
     check(chain_->visible(chain_->self, handle(q_table), handle(k_table), over, &out));
     return adopt<T>(out);
   }
+  // In declared(): no block of this number runs on this rank.
+  void skip_block(int64_t block) const { check(chain_->skip_block(chain_->self, block)); }
+  bool holds_block(int64_t block) const { return chain_->holds_block(chain_->self, block) != 0; }
   // What the gradients of the parameters that `block` reads go to: inputs of a node that stands for the block.
   Tensors leaves(int64_t block) const {
     Tensors out;
@@ -122,6 +128,7 @@ void Link<T>::skip_inherited() {
   KINORA_SKIP(c, table);
   KINORA_SKIP(c, reshard);
   KINORA_SKIP(c, noise);
+  KINORA_SKIP(link_, declared);
   KINORA_SKIP(link_, ready);
   KINORA_SKIP(link_, begin);
   KINORA_SKIP(link_, reduce);

@@ -47,6 +47,11 @@ typedef struct kinora_chain {
    * other links' pieces among them; KINORA_NOT_FOUND, without a message, past the last. A node that stands for a block has
    * them as inputs: without, a first block whose data need no gradient is cut off. After ready(). */
   int32_t (*leaf)(void* self, int64_t block, int64_t i, kinora_tensor* out);
+  /* [owner-thread] Only inside declared(): no block of this number ever runs on this rank, and nothing of the parameters
+   * that it reads is held here. For pipelines. */
+  int32_t (*skip_block)(void* self, int64_t block);
+  /* [any-thread] 0 for a block that was skipped, else 1. Blocks outside of which a parameter is read, -1, are always 1. */
+  int32_t (*holds_block)(void* self, int64_t block);
 } kinora_chain;
 
 typedef struct kinora_link {
@@ -67,6 +72,9 @@ typedef struct kinora_link {
    * rank holds nothing of it. Asked once, after ready(). Null: parameters are their own leaves. */
   int32_t (*piece)(void* self, int64_t i, kinora_param* param, int64_t* first, int64_t* count, kinora_tensor* leaf,
                    int64_t* offset);
+  /* [owner-thread] create() of the model has returned and every parameter is known; before any ready(), from the model's
+   * end on. Null: nothing. */
+  int32_t (*declared)(void* self);
 } kinora_link;
 
 KINORA_SLOT(kinora_pass, struct_size, 0);
@@ -87,7 +95,9 @@ KINORA_SLOT(kinora_chain, get_pass, 32);
 KINORA_SLOT(kinora_chain, set_pass, 40);
 KINORA_SLOT(kinora_chain, visible, 48);
 KINORA_SLOT(kinora_chain, leaf, 56);
-KINORA_SIZE(kinora_chain, 64);
+KINORA_SLOT(kinora_chain, skip_block, 64);
+KINORA_SLOT(kinora_chain, holds_block, 72);
+KINORA_SIZE(kinora_chain, 80);
 KINORA_SLOT(kinora_link, struct_size, 0);
 KINORA_SLOT(kinora_link, level, 4);
 KINORA_SLOT(kinora_link, context, 8);
@@ -96,6 +106,7 @@ KINORA_SLOT(kinora_link, ready, 120);
 KINORA_SLOT(kinora_link, begin, 128);
 KINORA_SLOT(kinora_link, reduce, 136);
 KINORA_SLOT(kinora_link, piece, 144);
-KINORA_SIZE(kinora_link, 152);
+KINORA_SLOT(kinora_link, declared, 152);
+KINORA_SIZE(kinora_link, 160);
 KINORA_EXTERN_C_END
 #endif

@@ -29,8 +29,9 @@ typedef struct kinora_mesh {
   int64_t rank; /* in the world */
   int64_t size;
   void* self;
-  /* [owner-thread] axes: "tp", or several joined by '+' ("cp+tp"), or "world". Lives as long as the mesh. An axis that the
-   * run does not have is a group of one. */
+  /* [owner-thread] axes: "tp", or several joined by '+' ("cp+tp"), or "world", or one axis cut in two: "cp/4" the four
+   * neighbours along cp that this rank is among, "cp%4" those at its place among theirs. Lives as long as the mesh. An axis
+   * that the run does not have is a group of one. Made on first use, which is a meeting of its members: ask in create(). */
   int32_t (*group)(void* self, const char* axes, const kinora_group** out);
 } kinora_mesh;
 

@@ -113,6 +113,9 @@ typedef struct kinora_tensors_api {
   int32_t (*set_grad_mode)(int32_t on);
   /* [any-thread] Of a leaf of a floating dtype; else an error. */
   int32_t (*set_requires_grad)(kinora_tensor, int32_t on);
+  /* [owner-thread] The backward of `outputs`, weighted by grad_outputs (null: ones, of a single number); gradients are added
+   * to .grad of the leaves. For pipelines, whose last block here has its gradient from another rank. */
+  int32_t (*backward)(const kinora_tensor* outputs, const kinora_tensor* grad_outputs, uint64_t n_outputs);
 } kinora_tensors_api;
 
 KINORA_SLOT(kinora_named, name, 0);
@@ -161,6 +164,7 @@ KINORA_SLOT(kinora_tensors_api, autograd_apply, 80);
 KINORA_SLOT(kinora_tensors_api, grad, 88);
 KINORA_SLOT(kinora_tensors_api, set_grad_mode, 96);
 KINORA_SLOT(kinora_tensors_api, set_requires_grad, 104);
-KINORA_SIZE(kinora_tensors_api, 112);
+KINORA_SLOT(kinora_tensors_api, backward, 112);
+KINORA_SIZE(kinora_tensors_api, 120);
 KINORA_EXTERN_C_END
 #endif

@@ -1,0 +1,92 @@
+// What links of context parallelism share: the tokens of a sequence split over the ranks of a group, in an
+// order of the strategy's own. For the pinned tier.
+//
+// B batch, N tokens of the sequence with padding, P ranks, D channels. Rank r holds places [r N/P, (r + 1)
+// N/P) of the order. Padding stands at the end of the one-process order, with INDEX -1 in its table: nothing
+// sees it, and the host takes it off what leave() returns.
+#pragma once
+#include <map>
+
+#include <ATen/ATen.h>
+
+#include "kinora/aten.hpp"
+#include "kinora/link.hpp"
+#include "kinora/transfers.hpp"
+
+namespace kinora {
+
+class TokenSplit : public Link<at::Tensor> {
+ public:
+  // multiple: of the tokens that each rank holds, at least 1 (a tensor group below cuts them again).
+  TokenSplit(Group<at::Tensor> group, int64_t multiple)
+      : Link(KINORA_LEVEL_CONTEXT), group_(group), multiple_(multiple) {}
+
+  at::Tensor sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override {
+    if (group_.size() == 1) return next.sequence(x, spec, seq);
+    const int64_t padding = padding_of(x.size(1));
+    const at::Tensor table = padded(borrow<at::Tensor>(spec.table), padding), places = order(table),
+                     all = table.index_select(1, places), mine = of_rank(places, 0);
+    const at::Tensor narrowed = of_rank(all, 1);
+    kinora_seq_spec local = spec;
+    local.table = handle(narrowed);
+    const at::Tensor whole = padding ? at::constant_pad_nd(x, {0, 0, 0, padding}) : x;
+    const at::Tensor out = next.sequence(whole.index_select(1, mine), local, seq);
+    keep(seq, {all, places.argsort(), spec.frames, spec.rows, spec.cols});
+    return out;
+  }
+
+  at::Tensor leave(const at::Tensor& x, kinora_seq seq) override {
+    const at::Tensor own = next.leave(x, seq);
+    return group_.size() == 1 ? own : shared(group_, own, 1).index_select(1, layout(seq).back);
+  }
+
+ protected:
+  struct Layout {
+    at::Tensor table;  // int64 [1 or B, N, 8], of all ranks' tokens in rank order
+    at::Tensor back;   // int64 [N]: where each token of the one-process order is in the split order
+    int64_t frames, rows, cols;
+  };
+  // The token at each place of the split order, int64 [N] on the table's device; a permutation. Default: as
+  // they are.
+  virtual at::Tensor order(const at::Tensor& table) const {
+    return at::arange(table.size(1), table.options());
+  }
+  // Rows of padding at the end, so that every rank holds as many tokens.
+  virtual int64_t padding_of(int64_t tokens) const {
+    const int64_t unit = group_.size() * multiple_;
+    return (unit - tokens % unit) % unit;
+  }
+  const Layout& layout(kinora_seq seq) const {
+    const auto it = layouts_.find(seq);
+    if (it == layouts_.end())
+      throw Error(KINORA_INVALID,
+                  "sequence " + std::to_string(seq) + " was not split by this strategy in this run");
+    return it->second;
+  }
+  void keep(kinora_seq seq, Layout layout) {
+    constexpr size_t most = 256;  // as many geometries as the base remembers
+    layouts_[seq] = std::move(layout);
+    if (layouts_.size() > most)
+      layouts_.erase(layouts_.begin()->first == seq ? std::next(layouts_.begin()) : layouts_.begin());
+  }
+  // This rank's part of a dimension that has all ranks' tokens in rank order.
+  at::Tensor of_rank(const at::Tensor& all, int64_t dim) const {
+    const int64_t n = all.size(dim) / group_.size();
+    return all.narrow(dim, group_.rank() * n, n);
+  }
+  static at::Tensor padded(const at::Tensor& table, int64_t padding) {
+    if (padding == 0) return table;
+    at::Tensor rows = at::zeros({table.size(0), padding, table.size(2)}, table.options());
+    rows.select(2, KINORA_TOKEN_INDEX).fill_(-1);
+    rows.select(2, KINORA_TOKEN_SAMPLE).fill_(-1);
+    return at::cat({table, rows}, 1);
+  }
+
+  Group<at::Tensor> group_;
+  int64_t multiple_;
+
+ private:
+  std::map<kinora_seq, Layout> layouts_;
+};
+
+}  // namespace kinora

@@ -1,0 +1,128 @@
+"""Breaks the code on purpose, one line at a time, and demands that a named test turns red.
+
+mutate.py BUILD_FOLDER MUTATIONS.toml [NAME...]
+
+A mutation is a table [[mutation]] of MUTATIONS.toml: name, file, old (a text that stands in the file once), new, library
+(the target that is built anew), program and test (a GoogleTest program, and the test that must fail). Only the objects
+that read the file are compiled again, into a scratch folder; neither the sources nor the build are touched.
+"""
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+
+
+def read_commands(build):
+    """What ninja would run, and every source's compile command with the files that it reads."""
+    compiles = json.loads(subprocess.run(["ninja", "-C", build, "-t", "compdb"], check=True, capture_output=True, text=True).stdout)
+    return {str(pathlib.Path(build, c["output"]).resolve()): c["command"] for c in compiles}
+
+
+def link_of(build, library, commands):
+    """Output, command and objects of a shared library's link."""
+    for output, command in commands.items():
+        if pathlib.Path(output).name == f"lib{library}.so" and "-shared" in command:
+            objects = [w for w in shlex.split(command) if w.endswith(".o")]
+            return output, command, objects
+    sys.exit(f"mutate: no library lib{library}.so is linked in {build}")
+
+
+def reads(build, obj, file):
+    listed = subprocess.run(["ninja", "-C", build, "-t", "deps", obj], capture_output=True, text=True).stdout
+    return any(os.path.realpath(os.path.join(build, line.strip())) == file for line in listed.splitlines())
+
+
+class Mutant:
+    def __init__(self, root, build, commands, scratch, mutation):
+        self.root, self.build, self.commands, self.scratch, self.m = root, build, commands, scratch, mutation
+
+    def write(self):
+        text = (self.root / self.m["file"]).read_text()
+        if text.count(self.m["old"]) != 1:
+            sys.exit(f"mutate: {self.m['name']}: its old text stands {text.count(self.m['old'])} times in {self.m['file']}; mend the mutation")
+        mutated = self.scratch / "source" / self.m["file"]
+        mutated.parent.mkdir(parents=True)
+        mutated.write_text(text.replace(self.m["old"], self.m["new"]))
+        return mutated
+
+    def shell(self, command):
+        done = subprocess.run(command, shell=True, cwd=self.build, capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"mutate: {self.m['name']} does not compile:\n{done.stdout}{done.stderr}")
+
+    def compile(self):
+        """The library with the mutated file in it."""
+        mutated, original = self.write(), os.path.realpath(self.root / self.m["file"])
+        output, link, objects = link_of(self.build, self.m["library"], self.commands)
+        before = [self.scratch / "source", self.scratch / "source/sdk/include"]
+        for number, obj in enumerate(o for o in objects if reads(self.build, o, original)):
+            command = self.commands[str(pathlib.Path(self.build, obj).resolve())]
+            made = self.scratch / f"{number}.o"
+            if original.endswith(".cpp"):
+                command = command.replace(original, str(mutated))
+            # A precompiled header would bring the unchanged file.
+            if not original.endswith(".cpp"):
+                command = re.sub(r"-include \S+cmake_pch\.hxx", "", command)
+            first = " ".join(f"-I{p}" for p in before)
+            command = re.sub(r" -I", f" {first} -I", command, count=1).replace(f"-o {obj}", f"-o {made}")
+            self.shell(re.sub(r"\S*ccache ", "", command))
+            link = link.replace(obj + " ", f"{made} ")
+        to = self.scratch / "lib" / pathlib.Path(output).name
+        to.parent.mkdir()
+        relative = os.path.relpath(output, self.build)
+        link = link.split("&&")[1] if link.startswith(": &&") else link
+        self.shell(link.replace(f"-o {relative}", f"-o {to}"))
+        return to, pathlib.Path(output)
+
+    def environment(self, made, original):
+        env = dict(os.environ)
+        plugins = pathlib.Path(self.build, "lib/kinora/plugins")
+        if plugins in original.parents:
+            beside = self.scratch / "plugins"
+            beside.mkdir()
+            for folder in plugins.iterdir():
+                if folder.name != original.parent.name:
+                    (beside / folder.name).symlink_to(folder)
+            shutil.copytree(original.parent, beside / original.parent.name, symlinks=True)
+            shutil.copy(made, beside / original.parent.name / original.name)
+            plugins = beside
+        else:
+            env["LD_LIBRARY_PATH"] = str(made.parent)
+        env["KINORA_PLUGIN_PATH"] = str(plugins)
+        return env
+
+    def is_seen(self):
+        env = self.environment(*self.compile())
+        program = pathlib.Path(self.build, "tests", self.m["program"])
+        done = subprocess.run([program, f"--gtest_filter={self.m['test']}", "--gtest_color=no"], env=env, capture_output=True, text=True,
+                              timeout=300)
+        return f"[  FAILED  ] {self.m['test']}" in done.stdout, done.stdout + done.stderr
+
+
+def main():
+    build, table, names = os.path.realpath(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3:]
+    root = pathlib.Path(__file__).resolve().parents[2]
+    commands, lived, count = read_commands(build), [], 0
+    for mutation in tomllib.loads(table.read_text())["mutation"]:
+        if names and mutation["name"] not in names:
+            continue
+        count += 1
+        with tempfile.TemporaryDirectory(prefix="kinora-mutant-") as scratch:
+            seen, output = Mutant(root, build, commands, pathlib.Path(scratch), mutation).is_seen()
+        print(f"{'red  ' if seen else 'LIVES'} {mutation['name']}: {mutation['test']}", flush=True)
+        if not seen:
+            lived.append(mutation["name"])
+            print(output[-2000:])
+    if lived:
+        sys.exit(f"mutate: {len(lived)} of {count} mutants live: {', '.join(lived)}")
+    print(f"{count} mutants, each seen by its test")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+// Strategies together against one process: every pair that makes sense at 4 ranks, some threes at 8.
+#include <gtest/gtest.h>
+
+#include "tests/support/equality.hpp"
+
+namespace kinora {
+namespace {
+
+using test::Rank;
+using test::Trial;
+
+// Two layers of stdit, for what reshards.
+constexpr const char* kSpatialTemporal =
+    "{ use = 'stdit', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = 4, head_size = "
+    "12, "
+    "adaln_lora = 4 }";
+
+std::string two(const std::string& use, const std::string& more = "") {
+  return "{ use = '" + use + "', size = 2" + (more.empty() ? "" : ", " + more) + " }";
+}
+
+// The links of a case, some with what they need of the model and the rule.
+struct Part {
+  std::string text;
+  bool spatial_temporal = false, streams = false, pipeline = false;
+};
+const Part kTp{two("tp")}, kUlysses{two("cp-ulysses")}, kRing{two("cp-ring")}, kFsdp{two("fsdp")},
+    kHalf{two("fsdp", "stage = 2")}, kDdp{"'ddp'"}, kRecompute{"'recompute'"},
+    kHybrid{two("stdit-hybrid"), true, false, false}, kBalanced{two("balanced-sp"), false, true, false},
+    kOneForward{two("pp", "schedule = '1f1b'"), false, false, true},
+    kGpipe{two("pp", "schedule = 'gpipe'"), false, false, true},
+    kInterleaved{two("pp", "schedule = 'interleaved', virtual = 2"), false, false, true},
+    kGrid{"{ use = 'cp-2d', size = 4, ulysses = 2 }"};
+
+Trial together(const std::vector<Part>& parts) {
+  Trial t;
+  t.steps = 2;
+  for (const auto& p : parts) {
+    t.parallel += (t.parallel.empty() ? "[" : ", ") + p.text;
+    if (p.spatial_temporal) t.model = kSpatialTemporal;
+    if (p.streams) t.rule.streams = 2;
+    if (p.pipeline) t.micro = 4;
+  }
+  t.parallel += "]";
+  return t;
+}
+
+void all(int ranks, const std::vector<std::vector<Part>>& cases) {
+  test::on_ranks(
+      ranks,
+      [&](const Rank& me) {
+        for (const auto& parts : cases) test::equals_one_process(me, together(parts));
+      },
+      300);
+}
+
+TEST(Pairs, TensorParallelismWithEachOther) {
+  all(4, {{kTp, kUlysses},
+          {kTp, kRing},
+          {kTp, kBalanced},
+          {kTp, kHybrid},
+          {kTp, kOneForward},
+          {kTp, kFsdp},
+          {kTp, kDdp}});
+}
+
+TEST(Pairs, ShardedParametersWithEachOther) {
+  all(4, {{kFsdp, kUlysses},
+          {kFsdp, kRing},
+          {kFsdp, kBalanced},
+          {kFsdp, kHybrid},
+          {kFsdp, kOneForward},
+          {kFsdp, kDdp},
+          {kHalf, kUlysses},
+          {kHalf, kOneForward}});
+}
+
+TEST(Pairs, PipelinesWithEachOther) {
+  all(4, {{kOneForward, kUlysses},
+          {kGpipe, kRing},
+          {kOneForward, kBalanced},
+          {kOneForward, kHybrid},
+          {kGpipe, kDdp},
+          {kInterleaved, kUlysses}});
+}
+
+TEST(Pairs, DataParallelismWithContextParallelism) {
+  all(4, {{kDdp, kUlysses}, {kDdp, kRing}, {kDdp, kBalanced}, {kDdp, kHybrid}});
+}
+
+TEST(Pairs, WithRecompute) {
+  all(4, {{kTp, kUlysses, kRecompute},
+          {kFsdp, kRing, kRecompute},
+          {kOneForward, kFsdp, kRecompute},
+          {kFsdp, kHybrid, kRecompute},
+          {kTp, kBalanced, kRecompute}});
+}
+
+TEST(Threes, OnEightRanks) {
+  all(8, {{kTp, kUlysses, kOneForward},
+          {kFsdp, kTp, kRing},
+          {kOneForward, kFsdp, kBalanced},
+          {kTp, kGrid},
+          {kFsdp, kGrid},
+          {kFsdp, kDdp, kTp}});
+}
+
+}  // namespace
+}  // namespace kinora
