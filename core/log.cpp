@@ -80,6 +80,8 @@ Status start_log(std::string_view level) {
   return {};
 }
 
+void quiet_terminal() { outputs()->sinks().at(0)->set_level(spdlog::level::warn); }
+
 Result<LogFile> LogFile::open(const std::filesystem::path& path) {
   try {
     auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path.string());

@@ -16,6 +16,9 @@ Status set_log_level(std::string_view level);
 // Whether it is a level, or how it is misspelt.
 Status check_log_level(std::string_view level);
 
+// [main thread] Only warnings and errors go to stderr from here on; files still get every line.
+void quiet_terminal();
+
 // [any-thread] Appends the same lines, with their date, to a file too, until the object dies.
 class LogFile {
  public:

@@ -1,5 +1,6 @@
 // What the commands of the program share.
 #pragma once
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +27,9 @@ int complain(int code, const std::string& message);
 std::optional<core::RunFile> load_run(core::Runtime&, const std::string& file,
                                       const std::vector<std::string>& sets, bool whole = false);
 
+// The output folder of `run` with these arguments; as load_run if there is none.
+std::optional<std::filesystem::path> run_folder(core::Runtime&, const Arguments& of_run);
+
 int run_command(core::Runtime&, const Arguments&);
 int check_command(core::Runtime&, const Arguments&);
 int apply_command(core::Runtime&, const Arguments&);
@@ -33,6 +37,8 @@ int convert_command(core::Runtime&, const Arguments&);
 int inspect_command(core::Runtime&, const Arguments&);
 int bench_command(core::Runtime&, const Arguments&);
 int generate_command(core::Runtime&, const Arguments&);
+// shared: the flags before the command, which every rank gets too.
+int launch_command(core::Runtime&, const Arguments& shared, const Arguments&);
 int completion_command(const Arguments&);
 
 }  // namespace kinora

@@ -20,7 +20,7 @@ _kinora() {
   _kinora_words() { COMPREPLY=($(compgen -W "$1" -- "$cur")); }
   _kinora_ids() { _kinora_words "$(kinora plugins list --ids 2>/dev/null)"; }
   case $prev in
-    --plugins|--out) COMPREPLY=($(compgen -d -- "$cur")); return ;;
+    --plugins|--out|--logs) COMPREPLY=($(compgen -d -- "$cur")); return ;;
     --log) _kinora_words "trace debug info warn error"; return ;;
     --component) _kinora_ids; return ;;
     --dtype) _kinora_words "bf16 fp16 fp32"; return ;;
@@ -31,8 +31,9 @@ _kinora() {
     --only) _kinora_words "$(sed -n 's/^ *name *= *"\([^"]*\)".*/\1/p' "${COMP_WORDS[@]:2}" 2>/dev/null)"; return ;;
   esac
   case $command in
-    "") _kinora_words "run check generate plugins apply inspect convert bench completion --plugins --log --version --help" ;;
+    "") _kinora_words "run launch check generate plugins apply inspect convert bench completion --plugins --log --version --help" ;;
     run) if [[ $cur == -* ]]; then _kinora_words "--set --only --out --dry-run --help"; else COMPREPLY=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
+    launch) if [[ $cur == -* ]]; then _kinora_words "-n --restarts --logs --timeout --grace --help -- --set --only --out"; else _kinora_words "run"; COMPREPLY+=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
     check) if [[ $cur == -* ]]; then _kinora_words "--set --help"; else COMPREPLY=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
     generate) if [[ $cur == -* ]]; then _kinora_words "--from --prompt --image --video --seed --set --job --name --out --help"; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
     plugins) if [[ $prev == inspect ]]; then _kinora_ids; elif [[ $prev == plugins ]]; then _kinora_words "list inspect validate manifest new --help"; else _kinora_words "--json --markdown"; COMPREPLY+=($(compgen -f -- "$cur")); fi ;;

@@ -18,6 +18,7 @@ usage: kinora [--plugins DIR]... [--log LEVEL] COMMAND ...
 
 commands
   run FILE.toml          run the jobs of a file; go on with what is unfinished
+  launch -n N -- run ... the same on N ranks of this machine; torchrun, srun and mpirun start `run` themselves
   check FILE.toml        every error of a run file at once, with its place and a suggestion
   generate FILE.toml     make a video with the networks of a run: --prompt, --image, --from VIDEO
   plugins                the components there are: list, inspect ID, validate FILE.so, new KIND NAME
@@ -46,6 +47,7 @@ const std::map<std::string, int (*)(core::Runtime&, const Arguments&)>& commands
   static const std::map<std::string, int (*)(core::Runtime&, const Arguments&)> all{
       {"run", run_command},     {"check", check_command}, {"apply", apply_command}, {"bench", bench_command},
       {"convert", convert_command}, {"inspect", inspect_command}, {"generate", generate_command},
+      {"launch", nullptr},  // gets the shared flags too
       {"plugins", [](core::Runtime& r, const Arguments& a) { return plugins_command(r, a); }},
       {"completion", [](core::Runtime&, const Arguments& a) { return completion_command(a); }}};
   return all;
@@ -83,6 +85,7 @@ int run(Arguments arguments) {
     return kDone;
   }
   Globals globals;
+  const Arguments all = arguments;
   if (const int code = parse_globals(arguments, globals)) return code;
   if (arguments.empty()) return complain(kUsage, "which command? see kinora --help");
   const auto it = commands().find(arguments.front());
@@ -94,8 +97,9 @@ int run(Arguments arguments) {
   auto runtime = core::Runtime::start(globals.runtime);
   if (!runtime) return complain(kUsage, runtime.failure().message);
   (*runtime)->torch_loader(core::open_torch_library);
+  const Arguments shared(all.begin(), all.end() - static_cast<ptrdiff_t>(arguments.size()));
   arguments.erase(arguments.begin());
-  return it->second(**runtime, arguments);
+  return it->second ? it->second(**runtime, arguments) : launch_command(**runtime, shared, arguments);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "core/config/document.hpp"
 #include "core/log.hpp"
 #include "core/run/cancel.hpp"
+#include "core/run/place.hpp"
 #include "core/run/runner.hpp"
 #include "core/suggest.hpp"
 
@@ -58,6 +59,22 @@ Parsed parse(const Arguments& arguments, const po::options_description& visible)
   return out;
 }
 
+std::filesystem::path out_of(const Parsed& given, const core::RunFile& run) {
+  if (!given.values.count("out")) return run.out;
+  return std::filesystem::absolute(given.values["out"].as<std::string>()).lexically_normal();
+}
+
+// Rank 0 of a launch is the one that is seen; of the others only problems are. Each keeps a file: what
+// `kinora launch` starts writes into one already.
+core::Result<core::LogFile> open_log(const std::filesystem::path& out, const core::Place& place) {
+  if (place.first()) return core::LogFile::open(out / "kinora.log");
+  if (place.launcher == core::kOwnLauncher) return core::LogFile::open("/dev/null");
+  core::quiet_terminal();
+  std::error_code ignored;
+  std::filesystem::create_directories(out / "logs", ignored);
+  return core::LogFile::open(out / "logs" / ("rank-" + std::to_string(place.rank) + ".log"));
+}
+
 }  // namespace
 
 std::optional<core::RunFile> load_run(core::Runtime& runtime, const std::string& file,
@@ -79,6 +96,15 @@ std::optional<core::RunFile> load_run(core::Runtime& runtime, const std::string&
   return std::nullopt;
 }
 
+std::optional<std::filesystem::path> run_folder(core::Runtime& runtime, const Arguments& of_run) {
+  const Parsed given = parse(of_run, run_options());
+  if (given.file.empty())
+    return complain(kUsage, "run: which file? kinora launch -n N -- run FILE.toml"), std::nullopt;
+  const auto run = load_run(runtime, given.file, given.sets);
+  if (!run) return std::nullopt;
+  return out_of(given, *run);
+}
+
 int run_command(core::Runtime& runtime, const Arguments& arguments) {
   const auto visible = run_options();
   const Parsed given = parse(arguments, visible);
@@ -91,8 +117,7 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
                     "run: which file? kinora run FILE.toml, for example kinora run configs/quickstart.toml");
   auto run = load_run(runtime, given.file, given.sets);
   if (!run) return kUsage;
-  if (given.values.count("out"))
-    run->out = std::filesystem::absolute(given.values["out"].as<std::string>()).lexically_normal();
+  run->out = out_of(given, *run);
   core::RunOptions options;
   options.dry = given.values.count("dry-run") != 0;
   options.only = given.values["only"].as<std::string>();
@@ -112,7 +137,7 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
     return complain(kFailed, "cannot make the output folder " + run->out.string() + ": " + error.message() +
                                  "; choose another with --out");
   core::watch_signals();
-  auto log = core::LogFile::open(run->out / "kinora.log");
+  auto log = open_log(run->out, core::here());
   if (!log) return complain(kFailed, log.failure().message);
   const core::RunResult result = core::run_jobs(runtime, *run, options);
   if (result.was_cancelled) return complain(kInterrupted, "interrupted; run the same command again to go on");

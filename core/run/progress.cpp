@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "core/run/place.hpp"
+
 namespace kinora::core {
 namespace {
 
@@ -22,7 +24,8 @@ Progress::Progress(std::string label, int64_t total, std::string unit)
     : label_(std::move(label)),
       unit_(std::move(unit)),
       total_(total),
-      terminal_(isatty(STDERR_FILENO) != 0) {}
+      terminal_(isatty(STDERR_FILENO) != 0),
+      finished_(!here().first()) {}
 
 void Progress::update(int64_t done, const std::string& note) {
   const std::scoped_lock lock(mutex_);

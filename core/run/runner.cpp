@@ -8,11 +8,11 @@
 #include "core/jobs/curate.hpp"
 #include "core/jobs/report.hpp"
 #include "core/log.hpp"
-#include "core/paths.hpp"
 #include "core/run/cancel.hpp"
 #include "core/run/folder_lock.hpp"
 #include "core/run/identity.hpp"
 #include "core/run/job_folder.hpp"
+#include "core/run/place.hpp"
 #include "core/run/torch_library.hpp"
 
 namespace kinora::core {
@@ -28,16 +28,9 @@ std::string now_utc() {
   return text;
 }
 
-// Rank of this process in a launch; only rank 0 writes.
-bool is_first_rank() {
-  const std::string rank = environment("RANK");
-  return rank.empty() || rank == "0";
-}
-
-bool is_alone() {
-  const std::string world = environment("WORLD_SIZE");
-  return world.empty() || world == "1";
-}
+// Only rank 0 of a launch writes.
+bool is_first_rank() { return here().first(); }
+bool is_alone() { return here().alone(); }
 
 // Rank 0 does a job that is not spread over ranks; the others wait for it, or for its failure.
 // since: the run's start, for rank 0 may have failed before this rank comes here.
@@ -123,6 +116,7 @@ JobCode job_code(const JobKind& kind) {
 
 RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& options) {
   const auto since = fs::file_time_type::clock::now();
+  if (const auto place = here(); !place.remark.empty()) log_warn("{}", place.remark);
   std::optional<FolderLock> lock;
   if (!options.dry && is_first_rank()) {
     auto taken = FolderLock::take(run.out);

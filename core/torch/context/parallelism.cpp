@@ -4,21 +4,11 @@
 
 #include "core/paths.hpp"
 #include "core/plugin/host.hpp"
+#include "core/run/place.hpp"
 #include "kinora/aten.hpp"
 
 namespace kinora::core {
 namespace {
-
-int64_t number_from(const char* name, int64_t fallback) {
-  const std::string text = environment(name);
-  if (text.empty()) return fallback;
-  try {
-    return std::stoll(text);
-  } catch (const std::exception&) {
-    throw Error(KINORA_INVALID,
-                std::string(name) + "=" + text + " is not a number; unset it or let the launcher set it");
-  }
-}
 
 // A sum over a group that is under way.
 class Sum {
@@ -100,9 +90,9 @@ at::ScalarType stream_dtype(int32_t given, const std::string& id) {
 }  // namespace
 
 Parallelism::Parallelism(JobContext& context) {
-  const int64_t rank = number_from("RANK", 0), world = ranks();
-  if (world > 1 && context.spec().component("collective")) {
-    join(context, axes(context, world), rank);
+  const Place place = here();
+  if (!place.alone() && context.spec().component("collective")) {
+    join(context, axes(context, place.world), place);
   } else {
     mesh_ = std::make_unique<MeshOwner>();
   }
@@ -139,7 +129,7 @@ Parallelism::Parallelism(JobContext& context) {
   }
 }
 
-int64_t Parallelism::ranks() { return number_from("WORLD_SIZE", 1); }
+int64_t Parallelism::ranks() { return or_throw(ranks_of(environment)); }
 
 int64_t Parallelism::data_ranks(const MeshOwner::Sizes& axes) {
   int64_t out = 1;
@@ -180,26 +170,19 @@ MeshOwner::Sizes Parallelism::axes(const JobView& context, int64_t world) {
   return sizes;
 }
 
-void Parallelism::join(JobContext& context, const MeshOwner::Sizes& axes, int64_t rank) {
+void Parallelism::join(JobContext& context, const MeshOwner::Sizes& axes, const Place& place) {
   const auto* use = context.spec().component("collective");
   const Component component = context.open(*use);
   const auto& api = component.table<kinora_collective>();
   collective_ = Instance(made(api.create(host(), use->options.abi()), component.spec->id), api.destroy);
-  const std::string address = environment("MASTER_ADDR"), port = environment("MASTER_PORT");
-  const std::string rendezvous =
-      environment("KINORA_RENDEZVOUS").empty()
-          ? "tcp://" + (address.empty() ? "127.0.0.1" : address) + ":" + (port.empty() ? "29500" : port)
-          : environment("KINORA_RENDEZVOUS");
-  int64_t world = 1;
-  for (const auto& [axis, size] : axes) world *= size;
   kinora_world about{};
   about.struct_size = sizeof about;
-  about.timeout_ms = static_cast<int32_t>(number_from("KINORA_TIMEOUT_MS", 600000));
-  about.rank = rank;
-  about.size = world;
-  about.rendezvous = rendezvous.c_str();
+  about.timeout_ms = static_cast<int32_t>(place.timeout_ms);
+  about.rank = place.rank;
+  about.size = place.world;
+  about.rendezvous = place.rendezvous.c_str();
   check(api.join(collective_.get(), &about));
-  mesh_ = std::make_unique<MeshOwner>(api, collective_.get(), rank, axes);
+  mesh_ = std::make_unique<MeshOwner>(api, collective_.get(), place.rank, axes);
 }
 
 void Parallelism::step(const Microbatches& micro, const kinora_run* run) const {

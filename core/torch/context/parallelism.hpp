@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/run/job.hpp"
+#include "core/run/place.hpp"
 #include "core/torch/context/mesh.hpp"
 #include "core/torch/context/parameter.hpp"
 #include "core/torch/weights/weights.hpp"
@@ -18,10 +19,10 @@ namespace kinora::core {
 
 class Parallelism {
  public:
-  // From the job's slots parallel, precision and collective; a job without a slot runs alone. The ranks come
-  // from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (torchrun's names): one process when they are not set.
+  // From the job's slots parallel, precision and collective; a job without a slot runs alone. The ranks are
+  // the launch's (core/run/place.hpp).
   explicit Parallelism(JobContext&);
-  // Ranks of this launch: WORLD_SIZE, or 1.
+  // Ranks of this launch, or of the one that WORLD_SIZE alone asks about.
   static int64_t ranks();
   // The size of every axis that the job's strategies make of so many ranks: a strategy's option `size`, and
   // for one without it the ranks that are left. Throws Error(KINORA_INVALID) where that is not all of them.
@@ -74,7 +75,7 @@ class Parallelism {
 
  private:
   using Instance = std::unique_ptr<void, void (*)(void*)>;
-  void join(JobContext&, const MeshOwner::Sizes& axes, int64_t rank);
+  void join(JobContext&, const MeshOwner::Sizes& axes, const Place&);
   // In this order: the mesh uses the collective, and strategies the mesh, until they are destroyed.
   Instance collective_{nullptr, [](void*) {}};
   std::unique_ptr<MeshOwner> mesh_;

@@ -6,6 +6,7 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 
 #include "core/log.hpp"
+#include "core/run/place.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 
 namespace kinora::core {
@@ -24,6 +25,12 @@ std::string open_cuda() {
   return "";
 }
 
+// Of several ranks on a node each takes the next GPU; under srun each may see its own only.
+at::Device own_gpu() {
+  const int64_t there = at::detail::getCUDAHooks().deviceCount();
+  return {at::kCUDA, static_cast<at::DeviceIndex>(here().local_rank % there)};
+}
+
 }  // namespace
 
 const std::string& why_no_gpu() {
@@ -35,7 +42,7 @@ at::Device device_of(const std::string& name) {
   if (name == "cpu") return at::kCPU;
   if (name == "auto") {
     if (!why_no_gpu().empty()) log_line(KINORA_LOG_DEBUG, "computing on the CPU: " + why_no_gpu());
-    return why_no_gpu().empty() ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
+    return why_no_gpu().empty() ? own_gpu() : at::Device(at::kCPU);
   }
   const auto device = [&] {
     try {
@@ -50,7 +57,7 @@ at::Device device_of(const std::string& name) {
   const int64_t there = at::detail::getCUDAHooks().deviceCount();
   if (device.has_index() && device.index() >= there)
     raise(KINORA_INVALID, "device '{}': there {} {}", name, there == 1 ? "is" : "are", there);
-  return at::Device(at::kCUDA, device.has_index() ? device.index() : at::DeviceIndex(0));
+  return device.has_index() ? device : own_gpu();
 }
 
 }  // namespace kinora::core

@@ -97,7 +97,8 @@ TEST(Gloo, RefusesWhatWouldHangTheOthers) {
     EXPECT_EQ(failure_of([&] { owner.group("tq"); }).code, KINORA_INVALID);
     EXPECT_TRUE(Group<Tensor>(g).sum(x).equal(2 * x));  // and nothing is out of step
   });
-  for (const char* uri : {"", "file://relative", "tcp://host", "tcp://host:0", "tcp://host:99999", "/tmp/x"})
+  for (const char* uri : {"", "file://relative", "tcp://host", "tcp://host:0", "tcp://host:99999", "/tmp/x",
+                          "store://host:1", "store://host/part", "store://:1/part"})
     EXPECT_EQ(failure_of([&] {
                 World({0, 2, "", 0}, 1000, uri[0] ? uri : "-");
               }).code,

@@ -1,5 +1,6 @@
 // Every transfer against its closed form on 1, 2 and 4 processes, through the mesh as strategies use it.
 #include <gtest/gtest.h>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "kinora/strategy.hpp"
 #include "plugins/collectives/gloo/gloo_testing.hpp"
@@ -85,6 +86,26 @@ TEST(Gloo, MessagesAreToldApartByTagAndNeedNotBeFinishedInOrder) {
       EXPECT_FALSE(send_b.finish().defined());
       EXPECT_FALSE(send_a.finish().defined());
     });
+}
+
+// As torchrun's agent does: the store is another's, and a restart begins in a part of its own.
+TEST(Gloo, MeetsAtAStoreThatALauncherServes) {
+  on_ranks(2, [](const Rank& me) {
+    c10::intrusive_ptr<c10d::TCPStore> agent;
+    if (me.rank == 0) {
+      c10d::TCPStoreOptions options;
+      options.port = static_cast<uint16_t>(me.port);
+      options.isServer = true;
+      options.waitWorkers = false;
+      agent = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+    }
+    for (const char* attempt : {"0", "1"}) {
+      const World w(me, 20000, "store://127.0.0.1:" + std::to_string(me.port) + "/attempt-" + attempt);
+      auto owner = w.mesh(me, {{"dp", 2}});
+      EXPECT_EQ(Mesh<Tensor>(owner.abi()).group("dp").sum(at::ones({1})).item<double>(), 2);
+      me.meet(attempt);
+    }
+  });
 }
 
 TEST(Gloo, GroupsOfAMeshHoldTheRanksOfTheirAxes) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "kinora/error.hpp"
@@ -23,19 +24,23 @@ c10::intrusive_ptr<c10d::Store> open_file(const Rendezvous& at, const kinora_wor
 c10::intrusive_ptr<c10d::Store> open_tcp(const Rendezvous& at, const kinora_world& w) {
   c10d::TCPStoreOptions options;
   options.port = at.port;
-  options.isServer = w.rank == 0;
+  const bool serves = w.rank == 0 && at.part.empty();
+  options.isServer = serves;
   options.numWorkers = static_cast<size_t>(w.size);
   options.waitWorkers = false;  // meet() waits, and says for whom
   options.timeout = std::chrono::milliseconds(w.timeout_ms);
   try {
-    return c10::make_intrusive<c10d::TCPStore>(at.host, options);
+    auto store = c10::make_intrusive<c10d::TCPStore>(at.host, options);
+    if (at.part.empty()) return store;
+    return c10::make_intrusive<c10d::PrefixStore>(at.part, std::move(store));
   } catch (const std::exception& e) {
     const std::string text = e.what(), where = at.host + ":" + std::to_string(at.port);
-    if (w.rank == 0)
+    if (serves)
       throw Error(KINORA_IO, "gloo: rank 0 cannot listen at " + where + " (" +
                                  text.substr(0, text.find('\n')) + "); choose another port");
-    throw Error(KINORA_TIMEOUT, "gloo: nobody listens at " + where + " after " +
-                                    std::to_string(w.timeout_ms) + " ms; rank 0 must be started there");
+    throw Error(KINORA_TIMEOUT,
+                "gloo: nobody listens at " + where + " after " + std::to_string(w.timeout_ms) + " ms; " +
+                    (at.part.empty() ? "rank 0" : "the launcher's store") + " must be started there");
   }
 }
 
@@ -49,14 +54,22 @@ Rendezvous parse_rendezvous(const std::string& uri) {
     out.file = uri.substr(7);
     return out;
   }
-  const size_t colon = uri.rfind(':');
-  if (uri.rfind("tcp://", 0) == 0 && colon > 6 && colon != std::string::npos) {
-    out.host = uri.substr(6, colon - 6);
-    const auto [end, error] = std::from_chars(uri.data() + colon + 1, uri.data() + uri.size(), out.port);
-    if (error == std::errc() && end == uri.data() + uri.size() && out.port != 0) return out;
+  const bool stored = uri.rfind("store://", 0) == 0;
+  if (stored || uri.rfind("tcp://", 0) == 0) {
+    const size_t begin = stored ? 8 : 6,
+                 slash = std::min(stored ? uri.find('/', begin) : uri.size(), uri.size());
+    const size_t colon = uri.rfind(':', slash);
+    const char* stop = uri.data() + slash;
+    if (stored && slash + 1 < uri.size()) out.part = uri.substr(slash + 1);
+    if (colon > begin && colon < slash && stored != out.part.empty()) {
+      out.host = uri.substr(begin, colon - begin);
+      const auto [end, error] = std::from_chars(uri.data() + colon + 1, stop, out.port);
+      if (error == std::errc() && end == stop && out.port != 0) return out;
+    }
   }
-  throw Error(KINORA_INVALID,
-              "gloo: the rendezvous '" + uri + "' must be file:///shared/folder/name or tcp://host:port");
+  throw Error(KINORA_INVALID, "gloo: the rendezvous '" + uri +
+                                  "' must be file:///shared/folder/name, tcp://host:port or "
+                                  "store://host:port/part");
 }
 
 c10::intrusive_ptr<c10d::Store> meet(const Rendezvous& at, const kinora_world& world) {

@@ -12,11 +12,12 @@ struct Rendezvous {
   std::string file;  // of "file:///folder/name": a path on a file system that all ranks share; empty: tcp
   std::string host;  // of "tcp://host:port": where rank 0 listens
   uint16_t port = 0;
+  std::string part;  // of "store://host:port/part": of a store that somebody else serves there (torchrun)
 
   bool tcp() const { return file.empty(); }
 };
 
-// Throws Error(KINORA_INVALID) that shows the two forms.
+// Throws Error(KINORA_INVALID) that shows the forms.
 Rendezvous parse_rendezvous(const std::string& uri);
 
 // Opens the store and waits until every rank has done so. Throws Error(KINORA_TIMEOUT) that names the ranks

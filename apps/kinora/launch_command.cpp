@@ -1,0 +1,136 @@
+// kinora launch -n N -- run FILE.toml
+#include <cmath>
+#include <ctime>
+#include <iostream>
+
+#include <boost/program_options.hpp>
+
+#include "apps/kinora/command.hpp"
+#include "apps/kinora/world.hpp"
+#include "core/log.hpp"
+#include "core/run/place.hpp"
+
+namespace kinora {
+namespace {
+
+namespace po = boost::program_options;
+namespace fs = std::filesystem;
+
+constexpr const char* kHelp = R"(usage: kinora launch -n N [options] -- run FILE.toml [options of run]
+
+Starts N ranks of this program on this machine, which compute one run together. Rank 0 is shown here; the output of
+every rank is in a file. If a rank fails, the others are stopped, and with --restarts all begin again from the last
+checkpoint. Ctrl-C stops all cleanly; a second one at once.
+
+On several machines torchrun, srun and mpirun start the ranks: give them `kinora run FILE.toml`, which reads their
+variables (packaging/slurm has scripts).
+
+examples:
+  kinora launch -n 2 -- run my.toml                       two ranks, for example under parallel = ["ddp"]
+  kinora launch -n 8 --restarts 3 -- run my.toml          goes on after up to three failures
+  torchrun --nnodes 2 --nproc-per-node 8 --no-python kinora run my.toml
+  srun --ntasks 16 kinora run my.toml
+
+)";
+
+po::options_description options_of_launch() {
+  po::options_description options("options");
+  options.add_options()("ranks,n", po::value<int>()->value_name("N"), "ranks to start")(
+      "restarts", po::value<int>()->default_value(0)->value_name("R"),
+      "start a failed world again, so many times")(
+      "logs", po::value<std::string>()->value_name("DIR"),
+      "folder of rank-0.log ...; default: logs in the run's folder")(
+      "timeout", po::value<double>()->value_name("S"), "seconds that a rank waits for another; default 600")(
+      "grace", po::value<double>()->default_value(10)->value_name("S"),
+      "seconds that a rank has to stop in after another failed")("help,h", "this text");
+  return options;
+}
+
+std::string now() {
+  const std::time_t time = std::time(nullptr);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d %T", std::localtime(&time));
+  return text;
+}
+
+// A folder for the file that ranks meet at, which goes with the object.
+class MeetingPlace {
+ public:
+  MeetingPlace() {
+    std::string name = (fs::temp_directory_path() / "kinora-launch-XXXXXX").string();
+    if (!mkdtemp(name.data()))
+      throw Error(KINORA_IO, name + ": cannot be made; set TMPDIR to a folder that can be written to");
+    folder_ = name;
+  }
+  MeetingPlace(const MeetingPlace&) = delete;
+  MeetingPlace& operator=(const MeetingPlace&) = delete;
+  ~MeetingPlace() {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+  std::string uri(int attempt) const { return "file://" + (folder_ / std::to_string(attempt)).string(); }
+
+ private:
+  fs::path folder_;
+};
+
+int launch(WorldPlan plan, int restarts) {
+  const MeetingPlace meeting;
+  const Signals signals;
+  for (int attempt = 0;; ++attempt) {
+    plan.rendezvous = meeting.uri(attempt);
+    plan.headline = fmt::format("=== kinora launch, {}, {} ranks, {} ===", now(), plan.size,
+                                attempt ? fmt::format("restart {} of {}", attempt, restarts) : "start");
+    const WorldEnd end = run_world(plan, signals);
+    if (end.interrupted) return complain(kInterrupted, "interrupted; run the same command again to go on");
+    // What is refused once is refused again; and who asked a rank to stop does not want it back.
+    if (end.code == kDone || end.code == kUsage || end.code == kInterrupted || attempt == restarts)
+      return end.code;
+    core::log_warn("launch: all ranks are started again (restart {} of {}), from the last checkpoint",
+                   attempt + 1, restarts);
+  }
+}
+
+}  // namespace
+
+int launch_command(core::Runtime& runtime, const Arguments& shared, const Arguments& arguments) {
+  const auto visible = options_of_launch();
+  const auto split = std::find(arguments.begin(), arguments.end(), "--");
+  po::variables_map given;
+  po::store(po::command_line_parser(Arguments(arguments.begin(), split)).options(visible).run(), given);
+  po::notify(given);
+  if (given.count("help")) {
+    std::cout << kHelp << visible;
+    return kDone;
+  }
+  const Arguments rest(split == arguments.end() ? split : split + 1, arguments.end());
+  if (!given.count("ranks") || given["ranks"].as<int>() < 1)
+    return complain(kUsage, "launch: how many ranks? kinora launch -n N -- run FILE.toml");
+  if (rest.empty())
+    return complain(kUsage, "launch: what shall they do? give it behind --, as in -- run FILE.toml");
+  if (const auto place = core::here(); !place.launcher.empty() && !place.alone())
+    return complain(kUsage, "launch: " + place.launcher + " started " + std::to_string(place.world) +
+                                " ranks already; give it kinora run instead of kinora launch");
+  WorldPlan plan{.size = given["ranks"].as<int>(), .arguments = shared};
+  plan.arguments.insert(plan.arguments.end(), rest.begin(), rest.end());
+  if (given.count("timeout"))
+    plan.timeout_ms = std::max<int64_t>(1, std::llround(given["timeout"].as<double>() * 1e3));
+  plan.grace = std::chrono::milliseconds(std::llround(given["grace"].as<double>() * 1e3));
+  if (given.count("logs")) {
+    plan.logs = given["logs"].as<std::string>();
+  } else if (rest[0] == "run") {
+    const auto out = run_folder(runtime, {rest.begin() + 1, rest.end()});
+    if (!out) return kUsage;
+    plan.logs = *out / "logs";
+  } else {
+    return complain(kUsage, "launch: where do the ranks' logs go? only `run` has a folder; give --logs DIR");
+  }
+  std::error_code error;
+  fs::create_directories(plan.logs, error);
+  if (error)
+    return complain(kFailed, plan.logs.string() + ": " + error.message() + "; choose another with --logs");
+  core::log_info("launch: {} ranks; their logs are in {}", plan.size, plan.logs.string());
+  return launch(std::move(plan), given["restarts"].as<int>());
+}
+
+}  // namespace kinora

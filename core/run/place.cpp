@@ -1,0 +1,171 @@
+#include "core/run/place.hpp"
+
+#include <charconv>
+#include <optional>
+
+#include "core/paths.hpp"
+
+namespace kinora::core {
+namespace {
+
+constexpr int64_t kPort = 29500;  // torchrun's
+
+// A number that is not negative; nothing if the variable is not set.
+std::optional<int64_t> number(const Variables& of, const char* name) {
+  const std::string text = of(name);
+  if (text.empty()) return std::nullopt;
+  int64_t value = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0)
+    throw Error(
+        KINORA_INVALID,
+        fmt::format("{}={} is no number of 0 or more; unset it or let the launcher set it", name, text));
+  return value;
+}
+
+// What one launcher calls its variables.
+struct Names {
+  const char *launcher, *rank, *world, *local_rank, *local_size;
+};
+constexpr Names kExplicit{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
+constexpr Names kOpenMpi{"mpirun of Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                         "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
+constexpr Names kMpich{"mpirun of MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
+
+// Nothing if neither rank nor world is set; an error if only one is, or the rank is outside the world.
+std::optional<Place> numbered(const Variables& of, const Names& names) {
+  const auto rank = number(of, names.rank), world = number(of, names.world);
+  if (!rank && !world) return std::nullopt;
+  if (!rank || !world)
+    throw Error(KINORA_INVALID,
+                fmt::format("{} is set and {} is not; a launcher sets both: set it too, or unset the other",
+                            rank ? names.rank : names.world, rank ? names.world : names.rank));
+  if (*rank >= *world)
+    throw Error(KINORA_INVALID, fmt::format("{}={} is outside {}={}: ranks are 0 to {}", names.rank, *rank,
+                                            names.world, *world, *world - 1));
+  Place out{.rank = *rank, .world = *world, .launcher = names.launcher};
+  out.local_rank = number(of, names.local_rank).value_or(out.rank);
+  if (const auto n = number(of, names.local_size); n && *n > 0) {
+    if (out.local_rank >= *n)
+      throw Error(KINORA_INVALID, fmt::format("{}={} is outside {}={}", names.local_rank, out.local_rank,
+                                              names.local_size, *n));
+    out.node = out.rank / *n;
+  }
+  return out;
+}
+
+std::string tcp(const std::string& host, int64_t port) { return fmt::format("tcp://{}:{}", host, port); }
+
+// torchrun's agent serves the store at its address itself; each of its restarts begins with an empty part.
+Place of_torchrun(const Variables& of, Place out, const std::string& address, int64_t port) {
+  if (!of("KINORA_LAUNCH").empty()) out.launcher = kOwnLauncher;
+  out.node = number(of, "GROUP_RANK").value_or(out.node);
+  const std::string host = address.empty() ? "127.0.0.1" : address;
+  out.rendezvous = of("TORCHELASTIC_USE_AGENT_STORE") == "True"
+                       ? fmt::format("store://{}:{}/attempt-{}", host, port,
+                                     number(of, "TORCHELASTIC_RESTART_COUNT").value_or(0))
+                       : tcp(host, port);
+  return out;
+}
+
+// mpirun says nothing about hosts, so only ranks of one node find each other by themselves.
+Place of_mpi(const Variables& of, const Names& names, Place out, const std::string& address, int64_t port) {
+  const auto here = number(of, names.local_size);
+  if (address.empty() && here && *here < out.world && of("KINORA_RENDEZVOUS").empty())
+    throw Error(
+        KINORA_INVALID,
+        fmt::format("{} started {} ranks, {} of them on this node, and MASTER_ADDR is not set; pass the "
+                    "host of rank 0 to all ranks as MASTER_ADDR",
+                    names.launcher, out.world, *here));
+  out.rendezvous = tcp(address.empty() ? "127.0.0.1" : address, port);
+  return out;
+}
+
+// A task of a job step. The batch script itself has SLURM_PROCID=0 and the job's SLURM_NTASKS too, and would
+// wait for ranks that nobody starts: it is in no step, and runs alone. (A shell of salloc has no
+// SLURM_PROCID, or is in a step of one task.)
+std::optional<Place> of_srun(const Variables& of, const std::string& address, std::optional<int64_t> port) {
+  const auto rank = number(of, "SLURM_PROCID");
+  const auto step = number(of, "SLURM_STEP_ID"), in_step = number(of, "SLURM_STEP_NUM_TASKS");
+  const auto world = in_step ? in_step : number(of, "SLURM_NTASKS");
+  const bool is_script = !step && !in_step && of("ENVIRONMENT") == "BATCH";
+  if (!rank || is_script) {
+    if (!world || *world <= 1) return std::nullopt;
+    return Place{.remark =
+                     fmt::format("this Slurm job has {} tasks, and this process is none of them; it runs "
+                                 "alone: to run on all, start it by srun",
+                                 *world)};
+  }
+  if (!world)
+    throw Error(KINORA_INVALID, "SLURM_PROCID is set and SLURM_NTASKS is not; start by srun --ntasks=N");
+  if (*rank >= *world)
+    throw Error(KINORA_INVALID,
+                fmt::format("SLURM_PROCID={} is outside the {} tasks of its step", *rank, *world));
+  Place out{.rank = *rank, .world = *world, .launcher = "srun"};
+  out.local_rank = number(of, "SLURM_LOCALID").value_or(0);
+  out.node = number(of, "SLURM_NODEID").value_or(0);
+  const std::string list = of("SLURM_STEP_NODELIST");
+  const std::string host = first_host(list.empty() ? of("SLURM_JOB_NODELIST") : list);
+  // Steps and jobs on one node must not meet each other; below the ports that systems give away.
+  const int64_t derived = 10000 + (number(of, "SLURM_JOB_ID").value_or(0) * 31 + step.value_or(0)) % 20000;
+  out.rendezvous = tcp(!address.empty() ? address
+                       : host.empty()   ? "127.0.0.1"
+                                        : host,
+                       port.value_or(derived));
+  return out;
+}
+
+Place found(const Variables& of) {
+  const std::string address = of("MASTER_ADDR");
+  const auto port = number(of, "MASTER_PORT");
+  if (port && (*port == 0 || *port > 65535))
+    throw Error(KINORA_INVALID, fmt::format("MASTER_PORT={} is no port; take one in [1, 65535]", *port));
+  if (const auto place = numbered(of, kExplicit))
+    return of_torchrun(of, *place, address, port.value_or(kPort));
+  for (const Names* mpi : {&kOpenMpi, &kMpich})
+    if (const auto place = numbered(of, *mpi)) return of_mpi(of, *mpi, *place, address, port.value_or(kPort));
+  return of_srun(of, address, port).value_or(Place{});
+}
+
+}  // namespace
+
+std::string first_host(std::string_view list) {
+  std::string out;
+  for (size_t i = 0; i < list.size() && list[i] != ','; ++i) {
+    if (list[i] != '[') {
+      out += list[i];
+      continue;
+    }
+    const size_t close = std::min(list.find(']', i), list.size());
+    const auto inside = list.substr(i + 1, close - i - 1);
+    out += inside.substr(0, inside.find_first_of("-,"));
+    i = close;
+  }
+  return out;
+}
+
+Result<Place> place_of(const Variables& of) {
+  return catching([&] {
+    Place out = found(of);
+    if (const auto uri = of("KINORA_RENDEZVOUS"); !uri.empty()) out.rendezvous = uri;
+    if (out.alone()) out.rendezvous.clear();
+    if (const auto ms = number(of, "KINORA_TIMEOUT_MS")) {
+      if (*ms == 0 || *ms > INT32_MAX)
+        throw Error(KINORA_INVALID,
+                    fmt::format("KINORA_TIMEOUT_MS={} is no time limit in milliseconds", *ms));
+      out.timeout_ms = *ms;
+    }
+    return out;
+  });
+}
+
+Place here() { return or_throw(place_of(environment)); }
+
+Result<int64_t> ranks_of(const Variables& of) {
+  return catching([&] {
+    const auto world = number(of, kExplicit.world);
+    return world && *world > 0 && of(kExplicit.rank).empty() ? *world : or_throw(place_of(of)).world;
+  });
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,50 @@
+// Where this process stands in a launch: its rank, its node, and where the ranks meet.
+//
+//   launcher            variables that it sets
+//   torchrun, `kinora launch`   RANK WORLD_SIZE LOCAL_RANK GROUP_RANK MASTER_ADDR MASTER_PORT
+//   Open MPI's mpirun   OMPI_COMM_WORLD_RANK _SIZE _LOCAL_RANK _LOCAL_SIZE
+//   MPICH, Intel MPI    PMI_RANK PMI_SIZE MPI_LOCALRANKID MPI_LOCALNRANKS
+//   srun                SLURM_PROCID SLURM_STEP_NUM_TASKS (else SLURM_NTASKS) SLURM_LOCALID SLURM_NODEID
+//                       SLURM_STEP_NODELIST (else SLURM_JOB_NODELIST) SLURM_JOB_ID SLURM_STEP_ID
+//
+// The first of them that is there counts: mpirun inside a Slurm job inherits the batch script's variables,
+// and torchrun under srun is one task a node. MASTER_ADDR, MASTER_PORT, KINORA_RENDEZVOUS and
+// KINORA_TIMEOUT_MS count whoever set them.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "core/status.hpp"
+
+namespace kinora::core {
+
+constexpr std::string_view kOwnLauncher = "kinora launch";
+
+struct Place {
+  int64_t rank = 0, world = 1;
+  int64_t local_rank = 0, node = 0;  // this rank among those of its node, and the node's number
+  std::string launcher;              // "torchrun", "srun", ...; empty: started alone
+  std::string rendezvous;            // "tcp://host:port", ... (kinora/abi/collective.h); empty: alone
+  int64_t timeout_ms = 600000;       // of each transfer
+  std::string remark;                // what the person who started it may not have meant; empty: nothing
+
+  bool first() const { return rank == 0; }
+  bool alone() const { return world == 1; }
+};
+
+// The value of a variable, "" if it is not set.
+using Variables = std::function<std::string(const char*)>;
+
+// KINORA_INVALID where the variables contradict each other; the message names them.
+Result<Place> place_of(const Variables&);
+// Of this process. Throws Error(KINORA_INVALID).
+Place here();
+// The ranks of the launch that these variables describe: WORLD_SIZE alone is enough to ask what it would be.
+Result<int64_t> ranks_of(const Variables&);
+
+// The first host of Slurm's compressed list: "gpu[003-005,9]-ib,login1" is gpu003-ib.
+std::string first_host(std::string_view list);
+
+}  // namespace kinora::core
