@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "apps/kinora/bench_virtual.hpp"
+#include "apps/kinora/shell.hpp"
 #include "core/paths.hpp"
 #include "core/run/one_stage.hpp"
 #include "kinora/abi/stage.h"
@@ -34,21 +35,6 @@ template <class T>
 T* opaque(T* p) {
   asm volatile("" : "+r"(p));
   return p;
-}
-
-std::string shell_quoted(const std::string& s) {
-  std::string out = "'";
-  for (char c : s) out += c == '\'' ? "'\\''" : std::string(1, c);
-  return out + "'";
-}
-
-// A command's standard output; empty if it failed.
-std::string output_of(const std::string& command) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen((command + " 2>/dev/null").c_str(), "r"), pclose);
-  std::string out;
-  char part[4096];
-  while (pipe && std::fgets(part, sizeof part, pipe.get())) out += part;
-  return out;
 }
 
 // PySceneDetect's ContentDetector on the whole film: seconds, and its scores.

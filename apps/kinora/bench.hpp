@@ -32,5 +32,6 @@ nlohmann::json bench_train(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_sample(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_vae(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_block(core::Runtime&, const BenchOptions&);
+nlohmann::json bench_parallel(core::Runtime&, const BenchOptions&);
 
 }  // namespace kinora

@@ -18,7 +18,7 @@ def check_all():
     folder = SCRATCH / "tmp"
     folder.mkdir()
     done, lines = bench("--repeat", 3, TMPDIR=str(folder))
-    assert set(lines) == {"plugin_call", "startup", "shots", "train", "sample", "vae", "block"}, done
+    assert set(lines) == {"plugin_call", "startup", "shots", "train", "sample", "vae", "block", "parallel"}, done
     networks = {"train", "sample", "vae"}
     assert all(("within" in line) == (name not in networks | {"block"}) for name, line in lines.items()), lines
     assert all("--peer" in lines[name]["peer"] for name in networks), lines  # nothing was compared, so nothing is within

@@ -5,6 +5,7 @@
 #include "core/paths.hpp"
 #include "core/plugin/host.hpp"
 #include "core/run/place.hpp"
+#include "core/torch/context/layout.hpp"
 #include "kinora/aten.hpp"
 
 namespace kinora::core {
@@ -140,34 +141,17 @@ int64_t Parallelism::data_ranks(const MeshOwner::Sizes& axes) {
 
 MeshOwner::Sizes Parallelism::axes(const JobView& context, int64_t world) {
   const MeshOwner alone;
-  MeshOwner::Sizes sizes;
-  std::map<std::string, std::string> by_axis;  // which strategy cuts it
-  std::string open_axis;
-  int64_t product = 1;
+  std::vector<AxisUse> uses;
   for (const auto* use : context.spec().list("parallel")) {
     const Component component = context.open(*use);
     const auto& api = component.table<kinora_strategy>();
     const Instance probe(made(api.create(host(), use->options.abi(), alone.abi()), component.spec->id),
                          api.destroy);
-    const char* named = api.axis(probe.get());
-    const std::string axis = named ? named : "";
-    if (axis.empty()) continue;
-    if (const auto [it, first] = by_axis.emplace(axis, component.spec->id); !first)
-      throw Error(KINORA_INVALID, "parallel: " + it->second + " and " + component.spec->id +
-                                      " both cut along axis " + axis + "; leave one of them out" +
-                                      (axis == "cp" ? " (cp-2d is Ulysses and ring in one)" : ""));
-    const int64_t size = use->options.values().value("size", int64_t{0});
-    if (size == 0) open_axis = axis;
-    if (size > 0) product *= sizes[axis] = size;
+    const char* axis = api.axis(probe.get());
+    if (axis && *axis)
+      uses.push_back({component.spec->name, axis, use->options.values().value("size", int64_t{0})});
   }
-  if (!open_axis.empty()) sizes[open_axis] = world / product;
-  if (product * (open_axis.empty() ? 1 : world / product) != world)
-    throw Error(KINORA_INVALID,
-                "parallel: its strategies are for " + std::to_string(product) + " of the " +
-                    std::to_string(world) +
-                    " ranks of this launch (WORLD_SIZE); add ddp, which takes what is left, or start " +
-                    std::to_string(std::max<int64_t>(world / product, 1) * product));
-  return sizes;
+  return sizes_of(uses, world);
 }
 
 void Parallelism::join(JobContext& context, const MeshOwner::Sizes& axes, const Place& place) {

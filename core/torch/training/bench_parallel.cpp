@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -170,7 +171,8 @@ json overhead(Runtime& runtime, const Ranks& alone, const json& request) {
   const std::vector<std::string> names = {"ddp",   "fsdp", "tp",           "cp-ulysses", "cp-ring",
                                           "cp-2d", "pp",   "stdit-hybrid", "balanced-sp"};
   std::vector<std::unique_ptr<Strategy>> strategies;
-  std::vector<std::unique_ptr<Network>> networks{std::make_unique<Network>(dit, options, ChainOptions{})};
+  std::vector<std::unique_ptr<Network>> networks;
+  networks.push_back(std::make_unique<Network>(dit, options, ChainOptions{}));
   std::vector<Measured> all;
   const NamedTensors in = {{"latent", at::randn({1, 4, 4, 16, 16})},
                            {"timestep", at::full({1}, 0.5)},

@@ -1,0 +1,49 @@
+#include <filesystem>
+
+#include "apps/kinora/bench.hpp"
+#include "apps/kinora/shell.hpp"
+#include "core/paths.hpp"
+#include "core/run/place.hpp"
+#include "core/run/torch_library.hpp"
+
+namespace kinora {
+namespace {
+
+using nlohmann::json;
+
+// What a launch of so many ranks of this benchmark measured.
+json launched(int ranks, const BenchOptions& o) {
+  std::string logs = (std::filesystem::temp_directory_path() / "kinora-bench-XXXXXX").string();
+  if (!mkdtemp(logs.data()))
+    throw Error(KINORA_IO,
+                logs + ": no temporary folder can be made; set TMPDIR to a folder that can be written");
+  const std::string out =
+      output_of(shell_quoted((core::executable_folder() / "kinora").string()) + " launch -n " +
+                std::to_string(ranks) + " --logs " + shell_quoted(logs) + " -- bench parallel --threads " +
+                std::to_string(o.threads) + " --repeat " + std::to_string(o.repeat));
+  std::error_code ignored;
+  std::filesystem::remove_all(logs, ignored);
+  const json line = json::parse(out, nullptr, false);
+  if (!line.is_object())
+    throw Error(KINORA_FAILED,
+                "bench parallel: " + std::to_string(ranks) +
+                    " ranks gave no line; see kinora launch -n 2 --logs DIR -- bench parallel");
+  return line;
+}
+
+}  // namespace
+
+json bench_parallel(core::Runtime& runtime, const BenchOptions& o) {
+  const json request{{"threads", o.threads}, {"repeat", o.repeat}, {"tokens", 4096}};
+  json out = core::torch_tool("bench_parallel")(runtime, request);
+  if (!core::here().alone()) return out;  // one of several ranks
+  out.update(launched(2, o));
+  out.erase("benchmark");
+  bool within = true;
+  for (const auto& part : out)
+    if (part.is_object()) within = within && part.value("within", true);
+  out["within"] = within;
+  return out;
+}
+
+}  // namespace kinora

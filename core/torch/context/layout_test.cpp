@@ -1,0 +1,45 @@
+// Which compositions of strategies are legal, and what is said of the others.
+#include "core/torch/context/layout.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/plugin/host.hpp"
+#include "tests/support/refusal.hpp"
+
+namespace kinora::core {
+namespace {
+
+using testing::HasSubstr;
+using Sizes = MeshOwner::Sizes;
+
+TEST(Layout, GivesWhatIsLeftToTheOneStrategyWithoutASize) {
+  EXPECT_EQ(sizes_of({}, 1), Sizes{});
+  EXPECT_EQ(sizes_of({{"tp", "tp", 2}, {"ddp", "dp", 0}}, 8), (Sizes{{"tp", 2}, {"dp", 4}}));
+  EXPECT_EQ(sizes_of({{"fsdp", "fsdp", 0}}, 1), (Sizes{{"fsdp", 1}}));
+  EXPECT_EQ(sizes_of({{"tp", "tp", 2}, {"cp-ring", "cp", 3}}, 6), (Sizes{{"tp", 2}, {"cp", 3}}));
+}
+
+TEST(Layout, RefusesWithTheRuleAndTheNearestThatIsLegal) {
+  adopt_host();
+  const auto refused = [](const std::vector<AxisUse>& uses, int64_t world) {
+    return test::refusal([&] { sizes_of(uses, world); });
+  };
+  EXPECT_THAT(refused({{"cp-ring", "cp", 2}, {"cp-ulysses", "cp", 2}}, 4),
+              HasSubstr("cp-ring and cp-ulysses both cut along cp; leave one out (cp-2d"));
+  EXPECT_THAT(refused({{"fsdp", "fsdp", 0}, {"ddp", "dp", 0}}, 4),
+              HasSubstr("fsdp and ddp both would; give ddp a size"));
+  EXPECT_THAT(
+      refused({{"tp", "tp", 4}, {"cp-ring", "cp", 2}}, 12),
+      HasSubstr(
+          "multiply to 8, and this launch has 12 ranks; start 8, or add ddp, which takes what is left of a "
+          "multiple; with 12 ranks this would fit: tp = 6, cp = 3"));
+  EXPECT_THAT(
+      refused({{"tp", "tp", 4}, {"ddp", "dp", 0}}, 6),
+      HasSubstr(
+          "multiply to 4, of which the 6 ranks of this launch are no multiple; start 8; with 6 ranks this "
+          "would fit: tp = 6"));
+}
+
+}  // namespace
+}  // namespace kinora::core
