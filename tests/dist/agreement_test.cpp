@@ -8,6 +8,7 @@
 
 #include "core/torch/context/parallelism.hpp"
 #include "core/torch/media/latents.hpp"
+#include "core/torch/weights/checkpoint.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/run_file.hpp"
 
