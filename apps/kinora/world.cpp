@@ -173,11 +173,12 @@ class World {
 
   void fail(const RankProcess& p) {
     first_ = &p;
-    if (asked_ > 0 || p.code() == kInterrupted) return;
+    if (p.code() == kInterrupted) return;
+    if (!deadline_) deadline_ = Clock::now() + (stopping_ ? plan_.grace : kMoment);
+    if (asked_ > 0) return;
     core::log_error("launch: rank {} of {} {}; the world is stopped", p.rank, plan_.size, p.how());
     if (p.rank > 0) std::cerr << p.output->last_lines(12);
     core::log_error("launch: its whole log: {}", p.output->log().string());
-    if (!deadline_) deadline_ = Clock::now() + kMoment;
   }
 
   // Of an end that takes too long: ask, then do it.

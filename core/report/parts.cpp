@@ -51,7 +51,8 @@ void fact_list(Html& out, const std::vector<Fact>& facts) {
 }
 
 std::vector<Fact> summary_facts(const JobRecord& job) {
-  static const std::set<std::string> everywhere{"job", "kind", "status", "digest", "seconds", "finished"};
+  static const std::set<std::string> everywhere{"job",     "kind",     "status", "digest",
+                                                "seconds", "finished", "ranks",  "transfers"};
   static const std::vector<std::string> first{"steps",  "loss",    "psnr",         "parameters",
                                               "shards", "samples", "latent_shape", "bytes"};
   std::vector<Fact> out;

@@ -79,6 +79,39 @@ void write_facts_of(Page& page, const JobRecord& job) {
   fact_list(page.out, facts);
 }
 
+// What each rank of a launch handled.
+void write_ranks(Page& page, const JobRecord& job) {
+  const json& ranks = object_at(job.summary, "ranks");
+  const size_t count = numbers_at(ranks, "steps").size();
+  if (count < 2) return;
+  std::vector<std::vector<Cell>> rows;
+  for (size_t r = 0; r < count; ++r) {
+    const auto value = [&](const char* key) {
+      const auto all = numbers_at(ranks, key);
+      return r < all.size() ? all[r] : 0.0;
+    };
+    const auto whole = [&](const char* key) { return Cell{fmt::format("{:.0f}", value(key))}; };
+    rows.push_back({{std::to_string(r)},
+                    whole("tokens"),
+                    whole("loss_tokens"),
+                    whole("encoded"),
+                    {byte_size(value("bytes_sent"))},
+                    {byte_size(value("bytes_received"))},
+                    {duration(value("computing_seconds"))},
+                    {duration(value("waiting_seconds"))}});
+  }
+  table(page.out, "What each rank handled",
+        {{"Rank", true},
+         {"Tokens", true},
+         {"Loss tokens", true},
+         {"Frames encoded", true},
+         {"Sent", true},
+         {"Received", true},
+         {"Computing", true},
+         {"Waiting", true}},
+        rows);
+}
+
 }  // namespace
 
 void write_tokenizer(Page& page) {
@@ -88,6 +121,7 @@ void write_tokenizer(Page& page) {
     for (const JobRecord* job : jobs) {
       if (job_heading(page, *job)) {
         write_facts_of(page, *job);
+        write_ranks(page, *job);
         write_pairs(page, *job);
       }
       write_curves(page, *job);  // of an unfinished job too: they say how far it came
@@ -100,7 +134,10 @@ void write_training(Page& page) {
   if (jobs.empty() && caches.empty()) return;
   section(page, "training", "Training", [&] {
     for (const JobRecord* job : jobs) {
-      if (job_heading(page, *job)) write_facts_of(page, *job);
+      if (job_heading(page, *job)) {
+        write_facts_of(page, *job);
+        write_ranks(page, *job);
+      }
       write_curves(page, *job);
     }
     if (!caches.empty()) page.out.leaf("h3", {}, "What it was trained on: cached latents");

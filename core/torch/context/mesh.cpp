@@ -1,6 +1,7 @@
 #include "core/torch/context/mesh.hpp"
 
 #include <charconv>
+#include <chrono>
 #include <vector>
 
 #include "kinora/aten.hpp"
@@ -14,6 +15,8 @@ struct MeshOwner::Group {
   std::vector<int64_t> members;
   const kinora_collective* api = nullptr;
   void* group = nullptr;  // of the collective; null: a group of one
+  std::string name;
+  Traffic* traffic = nullptr;
 
   ~Group() {
     if (group) api->release(group);
@@ -29,21 +32,29 @@ struct MeshOwner::Group {
   }
 
  private:
-  // The work of the collective with the table that finishes it: finish() is not given the group.
+  // The work of the collective with its group, which finish() is not given.
   struct Work {
-    const kinora_collective* api;
+    const Group* of;
     void* work;
+    uint32_t op;
   };
   static int32_t start_many(void* self, const kinora_transfer* t, void** work) {
     const auto* g = static_cast<const Group*>(self);
     void* started = nullptr;
     const int32_t status = g->api->start(g->group, t, &started);
-    if (status == KINORA_OK) *work = new Work{g->api, started};
-    return status;
+    if (status != KINORA_OK) return status;
+    const int64_t bytes = t->in ? static_cast<int64_t>(borrow<at::Tensor>(t->in).nbytes()) : 0;
+    g->traffic->started(g->name, g->abi.size, g->abi.rank, t->op, t->peer, bytes);
+    *work = new Work{g, started, t->op};
+    return KINORA_OK;
   }
   static int32_t finish_many(void* work, kinora_tensor* out) {
     const std::unique_ptr<Work> ends(static_cast<Work*>(work));
-    return ends->api->finish(ends->work, out);
+    const auto begin = std::chrono::steady_clock::now();
+    const int32_t status = ends->of->api->finish(ends->work, out);
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+    ends->of->traffic->waited(ends->of->name, ends->op, waited.count());
+    return status;
   }
   static int32_t start_alone(void*, const kinora_transfer* t, void** work) {
     if (t->op == KINORA_SEND || t->op == KINORA_RECV)
@@ -157,9 +168,11 @@ const kinora_group* MeshOwner::group(std::string_view axes) {
     made->members.push_back(r);
   }
   if (made->members.size() > 1) {
-    check(api_->group(collective_, name_of(wanted).c_str(), made->members.data(), made->members.size(),
+    made->name = name_of(wanted);
+    check(api_->group(collective_, made->name.c_str(), made->members.data(), made->members.size(),
                       &made->group));
     made->api = api_;
+    made->traffic = &traffic_;
   }
   made->finish_abi(mine);
   return &groups_.emplace(wanted, std::move(made)).first->second->abi;

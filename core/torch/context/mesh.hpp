@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/torch/context/traffic.hpp"
 #include "kinora/abi/strategy.h"
 
 namespace kinora::core {
@@ -40,6 +41,8 @@ class MeshOwner {
   // This process' place along an axis, and the axis' size.
   int64_t coordinate(std::string_view axis) const { return coordinate_[index_of(axis)]; }
   int64_t size(std::string_view axis) const { return size_[index_of(axis)]; }
+  // What went through all groups of more than one rank.
+  const Traffic& traffic() const { return traffic_; }
 
  private:
   struct Group;
@@ -61,6 +64,7 @@ class MeshOwner {
   const kinora_collective* api_ = nullptr;
   void* collective_ = nullptr;
   Coordinates size_{1, 1, 1, 1, 1}, coordinate_{};
+  Traffic traffic_;
   std::map<Which, std::unique_ptr<Group>> groups_;
 };
 

@@ -1,5 +1,7 @@
 #include "core/torch/context/parallelism.hpp"
 
+#include <numeric>
+
 #include <ATen/ATen.h>
 
 #include "core/paths.hpp"
@@ -166,7 +168,19 @@ void Parallelism::join(JobContext& context, const MeshOwner::Sizes& axes, const 
   about.size = place.world;
   about.rendezvous = place.rendezvous.c_str();
   check(api.join(collective_.get(), &about));
+  agree(api, facts_of(context, place.world), place);
   mesh_ = std::make_unique<MeshOwner>(api, collective_.get(), place.rank, axes);
+}
+
+// In a group that the mesh knows nothing of: ranks that disagree about strategies have no mesh in common.
+void Parallelism::agree(const kinora_collective& api, const Facts& facts, const Place& place) {
+  std::vector<int64_t> all(static_cast<size_t>(place.world));
+  std::iota(all.begin(), all.end(), 0);
+  void* made = nullptr;
+  check(api.group(collective_.get(), "agreement", all.data(), all.size(), &made));
+  const Instance group(made, api.release);
+  const kinora_group world{sizeof world, 0, place.rank, place.world, all.data(), made, api.start, api.finish};
+  require_agreement(world, facts);
 }
 
 void Parallelism::step(const Microbatches& micro, const kinora_run* run) const {

@@ -9,6 +9,7 @@
 
 #include "core/run/job.hpp"
 #include "core/run/place.hpp"
+#include "core/torch/context/agreement.hpp"
 #include "core/torch/context/mesh.hpp"
 #include "core/torch/context/parameter.hpp"
 #include "core/torch/weights/weights.hpp"
@@ -70,12 +71,14 @@ class Parallelism {
   // The sum over all ranks, of which each gives its own part.
   double sum_of_world(double value) const;
   const kinora_group& group(std::string_view axes) const { return *mesh_->group(axes); }
+  const Traffic& traffic() const { return mesh_->traffic(); }
   // Whether any rank of the world says so: what one rank was told (a signal), all do at the same step.
   bool any(bool here) const;
 
  private:
   using Instance = std::unique_ptr<void, void (*)(void*)>;
   void join(JobContext&, const MeshOwner::Sizes& axes, const Place&);
+  void agree(const kinora_collective&, const Facts&, const Place&);
   // In this order: the mesh uses the collective, and strategies the mesh, until they are destroyed.
   Instance collective_{nullptr, [](void*) {}};
   std::unique_ptr<MeshOwner> mesh_;

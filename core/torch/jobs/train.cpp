@@ -99,8 +99,11 @@ class ModelTraining {
       return it.empty() ? at::Tensor() : it.mapped();
     };
     const at::Tensor sigma = apart(kSigma), noise = apart(kNoise);
-    const at::Tensor losses = objective_.losses(batch, sigma, noise, given_(first, count));
+    const Given given = given_(first, count);
+    const at::Tensor losses = objective_.losses(batch, sigma, noise, given);
     MicroLoss out{losses.sum() / static_cast<double>(options_.batch), {}, {}};
+    for (const int64_t frames : given.frames)
+      out.loss_share -= static_cast<double>(frames) / static_cast<double>(batch.at("latent").size(2) * count);
     if (sigma.defined()) out.by_sigma.add(sigma, losses, loss_.mix());
     return out;
   }

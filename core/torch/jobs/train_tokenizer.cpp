@@ -58,6 +58,7 @@ class TokenizerTraining {
     if (!latest_checkpoint(context_.folder() / "checkpoints")) start();
     plain.weights.clear();
     Trainer trainer(context_, network_, parallel_, plain);
+    trainer.take_encoded = [this] { return std::exchange(encoded_, 0); };
     if (critic_) attend(trainer);
     trainer.run([&](int64_t first, int64_t count) { return micro_loss(first, count); });
     trainer.use_average();
@@ -125,6 +126,7 @@ class TokenizerTraining {
     std::vector<at::Tensor> crops;
     for (int64_t n = first; n < first + count; ++n) crops.push_back(crop(n, length));
     const at::Tensor video = at::cat(crops).to(device_, parallel_.parameter_dtype());
+    encoded_ += count * length;
     const double share = static_cast<double>(count) / static_cast<double>(options_.batch);
     auto terms = objective_(video, first, share);
     if (critic_ && first / options_.batch >= options_.critic_start)
@@ -172,7 +174,7 @@ class TokenizerTraining {
   std::optional<TokenizerCritic> critic_;
   std::optional<ReconstructionFeatures> features_;
   std::vector<int64_t> usable_, held_out_;  // clips that are whole and long enough
-  int64_t too_short_ = 0;
+  int64_t too_short_ = 0, encoded_ = 0;
 };
 
 }  // namespace

@@ -73,7 +73,7 @@ Trainer::Trainer(JobContext& context, Network& network, Parallelism& parallel,
 
 void Trainer::gradients(const Micro& micro_loss, json& line) {
   const int64_t count = options_.batch / options_.accumulate / parallel_.data_size();
-  double loss = 0, tokens = 0;
+  double loss = 0, tokens = 0, loss_share = 0;
   std::map<std::string, double> figures;
   by_sigma_of_step_ = {};
   std::map<int64_t, at::Tensor> losses;  // by microbatch, of those whose backward is to come
@@ -87,6 +87,7 @@ void Trainer::gradients(const Micro& micro_loss, json& line) {
       MicroLoss one = micro_loss(pass.first_sample, count);
       for (const auto& [name, value] : one.figures) figures[name] += value;
       by_sigma_of_step_ += one.by_sigma;
+      loss_share += one.loss_share / static_cast<double>(options_.accumulate);
       losses[pass.micro] = std::move(one.loss);
       return has_loss = true;
     } catch (const Stop&) {
@@ -106,6 +107,8 @@ void Trainer::gradients(const Micro& micro_loss, json& line) {
   network_.chain().reduce();
   parallel_.sum_gradients(network_.chain().parameters(), network_.chain().leaves());
   if (take_tokens) tokens = static_cast<double>(take_tokens());
+  own_tokens_ = tokens;
+  own_loss_tokens_ = tokens * loss_share;
   if (!has_loss) tokens = 0;
   sum_over_ranks(parallel_, [&](auto&& add) {
     add(loss);
@@ -219,11 +222,14 @@ void Trainer::run(const Micro& micro_loss) {
   while (step_ < options_.steps) {
     const auto step_start = Clock::now();
     json line{{"step", step_ + 1}};
+    balance_.begin_step();
     gradients(micro_loss, line);
     update(line);
     ++step_;
+    balance_.end_step(own_tokens_, own_loss_tokens_, take_encoded ? static_cast<double>(take_encoded()) : 0);
     const double seconds = seconds_since(step_start);
     const bool more = on_step && on_step(step_, line);
+    if (logs(step_)) balance_.log(context_.spec().name, line);
     if (more || logs(step_)) {
       measure(line, seconds, tokens_);
       log(line);
@@ -233,6 +239,7 @@ void Trainer::run(const Micro& micro_loss) {
     if (keep()) throw Error(KINORA_CANCELLED, "cancelled");
   }
   running_ = seconds_since(start);
+  balance_.finish(context_.spec().name);
   seconds_per_step_ = running_ / std::max<double>(1, static_cast<double>(step_ - first_step));
 }
 
@@ -246,6 +253,7 @@ json Trainer::summary() const {
   if (throughput.flops_per_sample > 0) out["flops_per_sample"] = throughput.flops_per_sample;
   if (throughput.peak_flops > 0) out["peak_flops"] = throughput.peak_flops;
   add_memory(out, network_.chain().leaves().at(0).tensor.device());
+  out.update(balance_.summary());
   if (!by_sigma_.empty()) {
     out["loss_by_sigma"] = by_sigma_.means();
     out["loss_by_sigma"]["edges"] = SigmaLosses::edges();

@@ -8,6 +8,7 @@
 #include "core/jobs/training.hpp"
 #include "core/torch/context/network.hpp"
 #include "core/torch/context/parallelism.hpp"
+#include "core/torch/training/balance.hpp"
 #include "core/torch/training/optimizer.hpp"
 #include "core/torch/training/sigma_losses.hpp"
 #include "core/torch/training/tensorboard.hpp"
@@ -23,6 +24,7 @@ struct MicroLoss {
   at::Tensor loss;
   std::map<std::string, double> figures;
   SigmaLosses by_sigma;
+  double loss_share = 1;  // of its tokens, those that carry a loss
 };
 
 // Throws Error(KINORA_INVALID) if `batch` is no whole number of samples for each microbatch of each of so
@@ -48,6 +50,8 @@ class Trainer {
   std::function<void(int64_t first, int64_t count)> prepare;
   // Tokens that this rank's forwards made since it was asked last; null: unknown.
   std::function<int64_t()> take_tokens;
+  // Frames that this rank encoded since it was asked last; null: none.
+  std::function<int64_t()> take_encoded;
 
   // micro_loss(first, count): samples [first, first + count) in the global order of all samples ever drawn,
   // of which this rank computes what it is given. Ends with options.steps done, with Error(KINORA_CANCELLED)
@@ -95,6 +99,8 @@ class Trainer {
   bool averaged_ = false;  // the first averages and the network's weights have changed places
   int64_t step_ = 0, skipped_ = 0, in_a_row_ = 0;  // step_: steps done
   int64_t tokens_ = 0;                             // of the step, over all ranks
+  double own_tokens_ = 0, own_loss_tokens_ = 0;    // of the step, on this one
+  Balance balance_{parallel_};
   double loss_ = 0;  // of the last finite step, also when it was done before a resume
   SigmaLosses by_sigma_, by_sigma_of_step_;
   NamedTensors restored_;

@@ -2,12 +2,26 @@
 #include <algorithm>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "kinora/plugin.hpp"
+#include "plugins/collectives/c10d/rendezvous.hpp"
 #include "plugins/collectives/gloo/gloo_group.hpp"
-#include "plugins/collectives/gloo/rendezvous.hpp"
 
 namespace kinora {
+
+namespace {
+
+// c10d's group, which can be left at once: its connections end, and so do the waits of the other ranks.
+class GlooConnections final : public c10d::ProcessGroupGloo {
+ public:
+  using ProcessGroupGloo::ProcessGroupGloo;
+  void close() {
+    for (const auto& context : contexts_) context->closeConnections();
+  }
+};
+
+}  // namespace
 
 class Gloo final : public Collective<at::Tensor> {
  public:
@@ -23,13 +37,13 @@ class Gloo final : public Collective<at::Tensor> {
     size_ = world.size;
     timeout_ = std::chrono::milliseconds(world.timeout_ms);
     if (size_ == 1) return;
-    const Rendezvous at = parse_rendezvous(world.rendezvous ? world.rendezvous : "");
+    const Rendezvous at = parse_rendezvous("gloo", world.rendezvous ? world.rendezvous : "");
     if (world.interface_address) {
       address_ = world.interface_address;
     } else if (!at.tcp()) {
       address_ = "127.0.0.1";
     }
-    store_ = meet(at, world);
+    store_ = meet("gloo", at, world);
   }
 
   std::unique_ptr<CollectiveGroup<at::Tensor>> group(const std::string& name,
@@ -40,6 +54,7 @@ class Gloo final : public Collective<at::Tensor> {
     if (me == members.end() || std::any_of(members.begin(), members.end(), outside))
       throw Error(KINORA_INVALID, "gloo: group '" + name + "' must hold ranks of this world, rank " +
                                       std::to_string(rank_) + " among them");
+    peers->collective = "gloo";
     peers->name = name;
     peers->members = members;
     peers->rank = me - members.begin();
@@ -60,8 +75,10 @@ class Gloo final : public Collective<at::Tensor> {
     try {
       options->devices.push_back(address_.empty() ? ProcessGroupGloo::createDefaultDevice()
                                                   : ProcessGroupGloo::createDeviceForHostname(address_));
-      p.gloo = c10::make_intrusive<GlooConnections>(p.store, static_cast<int>(p.rank),
-                                                    static_cast<int>(p.size()), options);
+      const auto made = c10::make_intrusive<GlooConnections>(p.store, static_cast<int>(p.rank),
+                                                             static_cast<int>(p.size()), options);
+      p.backend = made;
+      p.leave = [made] { made->close(); };
     } catch (const std::exception& e) {
       throw p.failure("connecting", e.what());
     }

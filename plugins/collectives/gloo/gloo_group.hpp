@@ -4,7 +4,7 @@
 
 #include "kinora/aten.hpp"
 #include "kinora/collective.hpp"
-#include "plugins/collectives/gloo/peers.hpp"
+#include "plugins/collectives/c10d/words.hpp"
 
 namespace kinora {
 
@@ -15,7 +15,7 @@ class GlooGroup final : public CollectiveGroup<at::Tensor> {
 
  private:
   std::shared_ptr<const Peers> peers_;
-  int64_t collectives_ = 0, messages_ = 0;  // started; the first number is the same on every rank
+  TransferNames names_;
 };
 
 }  // namespace kinora

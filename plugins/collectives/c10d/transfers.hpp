@@ -1,4 +1,4 @@
-// What each transfer is to c10d's Gloo: which call, over which buffer, and what makes the result of it.
+// What each transfer is to c10d: which call, over which buffer, and what makes the result of it.
 #pragma once
 #include <functional>
 
@@ -6,7 +6,7 @@
 
 #include "kinora/aten.hpp"
 #include "kinora/collective.hpp"
-#include "plugins/collectives/gloo/peers.hpp"
+#include "plugins/collectives/c10d/peers.hpp"
 
 namespace kinora {
 

@@ -17,11 +17,12 @@ struct Rendezvous {
   bool tcp() const { return file.empty(); }
 };
 
-// Throws Error(KINORA_INVALID) that shows the forms.
-Rendezvous parse_rendezvous(const std::string& uri);
+// Throws Error(KINORA_INVALID) that shows the forms. collective: the first word of errors.
+Rendezvous parse_rendezvous(const std::string& collective, const std::string& uri);
 
 // Opens the store and waits until every rank has done so. Throws Error(KINORA_TIMEOUT) that names the ranks
 // that have not.
-c10::intrusive_ptr<c10d::Store> meet(const Rendezvous& at, const kinora_world& world);
+c10::intrusive_ptr<c10d::Store> meet(const std::string& collective, const Rendezvous& at,
+                                     const kinora_world& world);
 
 }  // namespace kinora

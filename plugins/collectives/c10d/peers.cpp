@@ -1,4 +1,4 @@
-#include "plugins/collectives/gloo/peers.hpp"
+#include "plugins/collectives/c10d/peers.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -42,7 +42,7 @@ Error Peers::failure(const std::string& what, const std::string& text, int64_t p
   try {
     const std::string mine = (timed_out ? "timeout in " : "broken in ") + what;
     store->set(key(rank), std::vector<uint8_t>(mine.begin(), mine.end()));
-    if (gloo) gloo->close();
+    if (leave) leave();
     const auto until = steady_clock::now() + std::clamp(timeout / 10, milliseconds(100), milliseconds(1000));
     for (int64_t r = 0; r < size(); ++r) {
       if (r == rank || (peer >= 0 && r != peer)) continue;
@@ -63,7 +63,7 @@ Error Peers::failure(const std::string& what, const std::string& text, int64_t p
   } catch (const std::exception&) {
     elsewhere += "; the rendezvous is gone too";
   }
-  std::string message = "gloo: " + what + " of group '" + name + "' ";
+  std::string message = collective + ": " + what + " of group '" + name + "' ";
   message += timed_out ? "was not answered within " + std::to_string(timeout.count()) + " ms"
                        : "failed (" + first_line(text) + ")";
   if (!silent.empty())

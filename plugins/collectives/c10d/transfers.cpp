@@ -1,4 +1,4 @@
-#include "plugins/collectives/gloo/transfers.hpp"
+#include "plugins/collectives/c10d/transfers.hpp"
 
 #include <ATen/ATen.h>
 
@@ -17,7 +17,7 @@ Started reduce(const Peers& p, const Tensor& in, c10d::ReduceOp::RedOpType how) 
   std::vector<Tensor> list{buffer};
   c10d::AllreduceOptions options;
   options.reduceOp = how;
-  return {p.gloo->allreduce(list, options), [buffer] { return buffer; }};
+  return {p.backend->allreduce(list, options), [buffer] { return buffer; }};
 }
 
 Started gather(const Peers& p, const Tensor& in, int64_t dim) {
@@ -28,7 +28,7 @@ Started gather(const Peers& p, const Tensor& in, int64_t dim) {
   std::vector<std::vector<Tensor>> out(1);
   for (const Tensor& piece : all.unbind(0)) out[0].push_back(bytes(piece));
   std::vector<Tensor> list{bytes(mine)};
-  return {p.gloo->allgather(out, list),
+  return {p.backend->allgather(out, list),
           [all, dim] { return all.dim() == 1 ? all : at::cat(all.unbind(0), dim); }};
 }
 
@@ -37,7 +37,7 @@ Started all_to_all(const Peers& p, const Tensor& in, int64_t dim, std::function<
   const Tensor pieces = at::stack(in.chunk(p.size(), dim), 0), received = at::empty_like(pieces);
   Tensor from = bytes(pieces), to = bytes(received);
   std::vector<int64_t> equal;
-  return {p.gloo->alltoall_base(to, from, equal, equal),
+  return {p.backend->alltoall_base(to, from, equal, equal),
           [received, join = std::move(join)] { return join(received); }};
 }
 
@@ -46,7 +46,7 @@ Started broadcast(const Peers& p, const Tensor& in, int64_t root) {
   std::vector<Tensor> list{bytes(buffer)};
   c10d::BroadcastOptions options;
   options.rootRank = root;
-  return {p.gloo->broadcast(list, options), [buffer] { return buffer; }};
+  return {p.backend->broadcast(list, options), [buffer] { return buffer; }};
 }
 
 Started message(const Peers& p, const Transfer<Tensor>& t) {
@@ -54,8 +54,14 @@ Started message(const Peers& p, const Transfer<Tensor>& t) {
   const Tensor buffer = sends ? t.in.contiguous() : at::empty_like(t.in, at::MemoryFormat::Contiguous);
   std::vector<Tensor> list{bytes(buffer)};
   const int peer = static_cast<int>(t.peer), tag = static_cast<int>(t.tag);
-  return {sends ? p.gloo->send(list, peer, tag) : p.gloo->recv(list, peer, tag),
+  return {sends ? p.backend->send(list, peer, tag) : p.backend->recv(list, peer, tag),
           [buffer, sends] { return sends ? Tensor() : buffer; }};
+}
+
+Started barrier(const Peers& p) {
+  c10d::BarrierOptions options;
+  if (!p.device.is_cpu()) options.device = p.device;
+  return {p.backend->barrier(options), [] { return Tensor(); }};
 }
 
 }  // namespace
@@ -79,7 +85,7 @@ Started start_transfer(const Peers& p, const Transfer<at::Tensor>& t) {
     case KINORA_BROADCAST:
       return broadcast(p, t.in, t.peer);
     case KINORA_BARRIER:
-      return {p.gloo->barrier(), [] { return at::Tensor(); }};
+      return barrier(p);
     default:
       return message(p, t);
   }

@@ -1,4 +1,4 @@
-#include "plugins/collectives/gloo/rendezvous.hpp"
+#include "plugins/collectives/c10d/rendezvous.hpp"
 
 #include <charconv>
 #include <chrono>
@@ -14,14 +14,16 @@ namespace kinora {
 
 namespace {
 
-c10::intrusive_ptr<c10d::Store> open_file(const Rendezvous& at, const kinora_world& w) {
+c10::intrusive_ptr<c10d::Store> open_file(const std::string& who, const Rendezvous& at,
+                                          const kinora_world& w) {
   const auto folder = std::filesystem::path(at.file).parent_path();
   if (!std::filesystem::is_directory(folder))
-    throw Error(KINORA_NOT_FOUND, "gloo: the rendezvous folder " + folder.string() + " does not exist");
+    throw Error(KINORA_NOT_FOUND, who + ": the rendezvous folder " + folder.string() + " does not exist");
   return c10::make_intrusive<c10d::FileStore>(at.file, static_cast<int>(w.size));
 }
 
-c10::intrusive_ptr<c10d::Store> open_tcp(const Rendezvous& at, const kinora_world& w) {
+c10::intrusive_ptr<c10d::Store> open_tcp(const std::string& who, const Rendezvous& at,
+                                         const kinora_world& w) {
   c10d::TCPStoreOptions options;
   options.port = at.port;
   const bool serves = w.rank == 0 && at.part.empty();
@@ -36,10 +38,10 @@ c10::intrusive_ptr<c10d::Store> open_tcp(const Rendezvous& at, const kinora_worl
   } catch (const std::exception& e) {
     const std::string text = e.what(), where = at.host + ":" + std::to_string(at.port);
     if (serves)
-      throw Error(KINORA_IO, "gloo: rank 0 cannot listen at " + where + " (" +
+      throw Error(KINORA_IO, who + ": rank 0 cannot listen at " + where + " (" +
                                  text.substr(0, text.find('\n')) + "); choose another port");
     throw Error(KINORA_TIMEOUT,
-                "gloo: nobody listens at " + where + " after " + std::to_string(w.timeout_ms) + " ms; " +
+                who + ": nobody listens at " + where + " after " + std::to_string(w.timeout_ms) + " ms; " +
                     (at.part.empty() ? "rank 0" : "the launcher's store") + " must be started there");
   }
 }
@@ -48,7 +50,7 @@ std::string key(int64_t rank) { return "joined/" + std::to_string(rank); }
 
 }  // namespace
 
-Rendezvous parse_rendezvous(const std::string& uri) {
+Rendezvous parse_rendezvous(const std::string& who, const std::string& uri) {
   Rendezvous out;
   if (uri.rfind("file:///", 0) == 0 && uri.size() > 8) {
     out.file = uri.substr(7);
@@ -67,13 +69,14 @@ Rendezvous parse_rendezvous(const std::string& uri) {
       if (error == std::errc() && end == stop && out.port != 0) return out;
     }
   }
-  throw Error(KINORA_INVALID, "gloo: the rendezvous '" + uri +
+  throw Error(KINORA_INVALID, who + ": the rendezvous '" + uri +
                                   "' must be file:///shared/folder/name, tcp://host:port or "
                                   "store://host:port/part");
 }
 
-c10::intrusive_ptr<c10d::Store> meet(const Rendezvous& at, const kinora_world& world) {
-  auto store = at.tcp() ? open_tcp(at, world) : open_file(at, world);
+c10::intrusive_ptr<c10d::Store> meet(const std::string& who, const Rendezvous& at,
+                                     const kinora_world& world) {
+  auto store = at.tcp() ? open_tcp(who, at, world) : open_file(who, at, world);
   const std::chrono::milliseconds limit(world.timeout_ms);
   store->setTimeout(limit);
   std::vector<std::string> all;
@@ -89,7 +92,7 @@ c10::intrusive_ptr<c10d::Store> meet(const Rendezvous& at, const kinora_world& w
     } catch (const std::exception&) {
       missing = "(the store at rank 0 is gone)";
     }
-    throw Error(KINORA_TIMEOUT, "gloo: of " + std::to_string(world.size) +
+    throw Error(KINORA_TIMEOUT, who + ": of " + std::to_string(world.size) +
                                     " ranks these did not join within " + std::to_string(world.timeout_ms) +
                                     " ms: " + missing);
   }

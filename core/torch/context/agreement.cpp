@@ -1,0 +1,166 @@
+#include "core/torch/context/agreement.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "core/build_info.hpp"
+#include "core/run/digest.hpp"
+#include "core/run/identity.hpp"
+#include "core/run/weights_digest.hpp"
+#include "core/torch/context/meeting.hpp"
+#include "core/torch/media/latent_cache.hpp"
+#include "core/torch/weights/checkpoint.hpp"
+#include "kinora/error.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::set<std::string> kOfTheMachine{"threads", "device", "memory", "prefetch", "cuda_graphs"};
+
+std::string contents(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream out;
+  out << in.rdbuf();
+  return out.str();
+}
+
+// Of a file or folder that an option names, whatever it is called here. `kept`: as of weights_digest().
+std::string files_digest(const fs::path& path, const fs::path& kept) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
+    for (const auto& entry : fs::recursive_directory_iterator(path, error))
+      if (entry.is_regular_file(error)) files.push_back(entry.path());
+    std::sort(files.begin(), files.end());
+  } else if (fs::is_regular_file(path, error)) {
+    files.push_back(path);
+  }
+  return files.empty() ? "none" : weights_digest(files, kept);
+}
+
+// The values of an object's members that are no paths.
+void add_values(Facts& out, const std::string& what, const json& values,
+                const std::vector<std::string>& paths) {
+  const auto is_path = [&](const json& v) {
+    return v.is_string() && std::find(paths.begin(), paths.end(), v.get<std::string>()) != paths.end();
+  };
+  for (const auto& [name, value] : values.items()) {
+    const bool named = is_path(value) || (value.is_array() && !value.empty() && is_path(value[0]));
+    if (!named && !kOfTheMachine.contains(name)) out.emplace_back(what + " " + name, value.dump());
+  }
+}
+
+void add_files(Facts& out, const std::string& what, const Options& options, const fs::path& kept) {
+  for (size_t i = 0; i < options.paths().size(); ++i)
+    out.emplace_back(what + (i ? " " + std::to_string(i + 1) : ""), files_digest(options.paths()[i], kept));
+}
+
+// "0-3, 5"
+std::string ranks_text(const std::vector<size_t>& ranks) {
+  std::string out = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size();) {
+    size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    out += (i ? ", " : "") + std::to_string(ranks[i]);
+    if (last > i) out += (last == i + 1 ? ", " : "-") + std::to_string(ranks[last]);
+    i = last + 1;
+  }
+  return out;
+}
+
+std::string shown(const std::string& value) {
+  return value.size() <= 72 ? value : value.substr(0, 72) + "...";
+}
+
+}  // namespace
+
+std::string data_digest(const fs::path& folder) {
+  std::error_code error;
+  std::string text;
+  if (fs::exists(folder / "latents.h5", error)) {
+    const LatentCache cache(folder / "latents.h5");
+    text = cache.about() + contents(folder / "latents.json");
+    for (const auto& key : cache.keys()) text += "\n" + key;
+    return "sha256:" + sha256(text);
+  }
+  std::set<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder, error))
+    if (entry.is_regular_file(error)) files.insert(entry.path());
+  for (const auto& file : files) {
+    const bool is_index = file.extension() == ".idx" || file.parent_path().filename() == ".nv-meta";
+    if (!is_index && file.extension() != ".tar") continue;
+    text += fmt::format("{} {}\n", file.lexically_relative(folder).string(), fs::file_size(file, error));
+    if (is_index) text += contents(file);
+  }
+  return text.empty() ? "none" : "sha256:" + sha256(text);
+}
+
+Facts facts_of(const JobView& job, int64_t ranks) {
+  const JobSpec& spec = job.spec();
+  const fs::path kept = job.run().out / ".weights.json";
+  const auto options = or_throw(Options::make(spec.kind->spec, spec.options));
+  Facts out{{"Kinora's version", KINORA_VERSION},
+            {"number of ranks", std::to_string(ranks)},
+            {"seed", std::to_string(job.run().seed)}};
+  add_values(out, "option", options.values(), options.paths());
+  add_files(out, "weights", options, kept);
+  for (const auto& c : spec.components) {
+    out.emplace_back(c.slot, c.id + " " + c.version);
+    add_values(out, "option of " + c.id, c.options.values(), c.options.paths());
+    add_files(out, "weights of " + c.id, c.options, kept);
+  }
+  for (const size_t input : spec.inputs)
+    out.emplace_back("data of job " + job.run().jobs[input].name,
+                     data_digest(job.folder_of(job.run().jobs[input])));
+  const auto latest = latest_checkpoint(job.folder_of(spec) / "checkpoints");
+  out.emplace_back("checkpoint to go on from", latest ? latest->filename().string() : "none");
+  return out;
+}
+
+std::string disagreements(const std::vector<Facts>& of_ranks) {
+  std::vector<std::string> items;
+  std::map<std::string, std::vector<std::string>> values;  // by item, of every rank
+  for (size_t r = 0; r < of_ranks.size(); ++r)
+    for (const auto& [item, value] : of_ranks[r]) {
+      auto& of_item = values[item];
+      if (of_item.empty()) items.push_back(item);
+      of_item.resize(of_ranks.size(), "none");
+      of_item[r] = value;
+    }
+  std::string out;
+  for (const auto& item : items) {
+    std::map<std::string, std::vector<size_t>> ranks;
+    for (size_t r = 0; r < of_ranks.size(); ++r) ranks[values[item][r]].push_back(r);
+    if (ranks.size() == 1) continue;
+    std::vector<std::pair<std::string, std::vector<size_t>>> by_number(ranks.begin(), ranks.end());
+    // Of equal numbers rank 0 is right: it is the one that is seen.
+    std::sort(by_number.begin(), by_number.end(), [](const auto& a, const auto& b) {
+      return a.second.size() != b.second.size() ? a.second.size() < b.second.size()
+                                                : a.second[0] > b.second[0];
+    });
+    out += (out.empty() ? "" : "; ") + item + ": ";
+    for (size_t i = 0; i < by_number.size(); ++i)
+      out += fmt::format("{}{} {} {}", i ? ", " : "", ranks_text(by_number[i].second),
+                         by_number[i].second.size() == 1 ? "has" : "have", shown(by_number[i].first));
+  }
+  return out;
+}
+
+void require_agreement(const kinora_group& world, const Facts& mine) {
+  const std::string text = json(mine).dump(-1, ' ', false, json::error_handler_t::replace);
+  const auto digests = gather_texts(world, sha256(text));
+  if (std::all_of(digests.begin(), digests.end(), [&](const auto& d) { return d == digests[0]; })) return;
+  std::vector<Facts> all;
+  for (const auto& of_rank : gather_texts(world, text)) all.push_back(json::parse(of_rank).get<Facts>());
+  throw Error(KINORA_INVALID, "the ranks do not agree: " + disagreements(all) +
+                                  "; start them with the same run file, files and --set");
+}
+
+}  // namespace kinora::core

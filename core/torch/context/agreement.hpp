@@ -1,0 +1,35 @@
+// What ranks must have alike before they compute together: the run file's values, the weights that they start
+// from, the data, the checkpoint. A rank with others would train something that nobody asked for, or wait for
+// what never comes.
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/run/job.hpp"
+#include "kinora/abi/strategy.h"
+
+namespace kinora::core {
+
+// Item and value, in an order of their own: "option batch", "8".
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+// Of a job that is about to begin: Kinora's version, seed, options, components, SHA-256 of the files that
+// options name (weights), of the data's index, and the checkpoint that it goes on from. Paths are no part,
+// nor what a machine decides (threads, device).
+Facts facts_of(const JobView&, int64_t ranks);
+
+// Of the data in the folder of an encode or shard job: keys, statistics of all latents and what the cache
+// says of itself, or names, sizes and indices of the shards; "none" without. Cheap, and certain to change
+// with the data.
+std::string data_digest(const std::filesystem::path& folder);
+
+// [owner-thread] A meeting of the whole group. Throws Error(KINORA_INVALID), the same on every rank, with
+// disagreements() if there are any.
+void require_agreement(const kinora_group& world, const Facts& mine);
+
+// Which items differ, with their values and the ranks that have them, those of the fewest ranks first;
+// empty: none.
+std::string disagreements(const std::vector<Facts>& of_ranks);
+
+}  // namespace kinora::core

@@ -1,0 +1,31 @@
+// What a transfer is called in errors, and what is refused before it would hang or crash the other side.
+#pragma once
+#include <string>
+
+#include <ATen/core/Tensor.h>
+
+#include "kinora/aten.hpp"
+#include "kinora/collective.hpp"
+#include "plugins/collectives/c10d/peers.hpp"
+
+namespace kinora {
+
+// Names the transfers of a group in the order in which they are started.
+class TransferNames {
+ public:
+  struct Name {
+    std::string what;   // "sum #17", "recv #2 from rank 5 with tag 7" by world rank
+    int64_t peer = -1;  // of a message: the other end, within the group
+  };
+  Name next(const Peers&, const Transfer<at::Tensor>&);
+
+ private:
+  int64_t collectives_ = 0, messages_ = 0;  // started; the first number is the same on every rank
+};
+
+[[noreturn]] void invalid_transfer(const Peers&, const std::string& what, const std::string& why);
+
+// The transfer with its dimensions wrapped and its tensor without gradient. Throws Error(KINORA_INVALID).
+Transfer<at::Tensor> checked(const Peers&, Transfer<at::Tensor>, const std::string& what);
+
+}  // namespace kinora

@@ -1,0 +1,66 @@
+// Transfers of kinora.collective/1 over c10d's NCCL process group.
+//
+// They are enqueued: finish() lets the current stream wait, not this thread. So what goes wrong comes to
+// light later, on c10d's watchdog, which ends the communicator when a transfer's time is over; the next
+// start() or finish() of the group then throws it, with the name of the transfer that failed. CPU tensors
+// travel through the GPU, and their finish() waits.
+//
+// NCCL knows no tags: messages between two ranks arrive in the order in which they were sent, and the
+// receiver must start them in that order too. Those up (to higher ranks) and down have communicators of their
+// own, so that two ranks that first send to each other and then receive do not wait for ever.
+#pragma once
+#include <array>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+
+#include "plugins/collectives/c10d/transfers.hpp"
+#include "plugins/collectives/c10d/words.hpp"
+
+namespace kinora {
+
+// A process group of these peers, whose communicators are made when they are first used.
+using MakeBackend = std::function<c10::intrusive_ptr<c10d::Backend>(const Peers&)>;
+
+// What a group and its works share.
+class NcclTransfers {
+ public:
+  NcclTransfers(Peers peers, MakeBackend make);
+  NcclTransfers(const NcclTransfers&) = delete;
+  NcclTransfers& operator=(const NcclTransfers&) = delete;
+  ~NcclTransfers();
+
+  const Peers& peers() const { return peers_; }
+  // Starts it in the lane that it belongs to.
+  Started start(const TransferNames::Name&, const Transfer<at::Tensor>&);
+  // Throws what has failed since it was last asked.
+  void check();
+
+ private:
+  struct Outstanding {
+    TransferNames::Name name;
+    c10::intrusive_ptr<c10d::Work> work;
+  };
+  const Peers& lane_of(const Transfer<at::Tensor>&);
+  void abort();
+  Peers peers_;
+  MakeBackend make_;
+  std::array<std::unique_ptr<Peers>, 2> lanes_;  // of messages up, and down
+  std::mutex mutex_;
+  std::deque<Outstanding> outstanding_;
+  bool failed_ = false;
+};
+
+class NcclGroup final : public CollectiveGroup<at::Tensor> {
+ public:
+  NcclGroup(Peers peers, MakeBackend make)
+      : transfers_(std::make_shared<NcclTransfers>(std::move(peers), std::move(make))) {}
+  std::unique_ptr<CollectiveWork<at::Tensor>> start(const Transfer<at::Tensor>& t) override;
+
+ private:
+  std::shared_ptr<NcclTransfers> transfers_;
+  TransferNames names_;
+};
+
+}  // namespace kinora

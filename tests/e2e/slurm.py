@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""packaging/slurm/train.sbatch with an srun that starts local copies with Slurm's variables: two ranks train one run; a rank that fails
+once is started again; what is refused is not.
+usage: slurm.py KINORA ROOT SCRATCH"""
+import json, os, pathlib, shutil, subprocess, sys
+
+KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+SRUN = r"""#!/usr/bin/env bash
+# As srun does it for tasks on one node.
+set -u
+args=()
+for arg; do [[ ${#args[@]} -eq 0 && $arg == --* ]] || args+=("$arg"); done
+step=$(cat "$FAKE/steps" 2>/dev/null || echo 0); echo $((step + 1)) >"$FAKE/steps"
+pids=()
+for ((task = 0; task < SLURM_NTASKS; task++)); do
+  SLURM_STEP_ID=$step SLURM_STEP_NUM_TASKS=$SLURM_NTASKS SLURM_STEP_NODELIST=$SLURM_JOB_NODELIST SLURM_PROCID=$task SLURM_LOCALID=$task \
+    SLURM_NODEID=0 "${args[@]}" &
+  pids+=($!)
+done
+code=0
+for pid in "${pids[@]}"; do wait "$pid" || code=$?; done
+exit "$code"
+"""
+# Fails in place of rank 1 of the first step.
+ONCE = r"""#!/usr/bin/env bash
+if [[ $SLURM_STEP_ID == 0 && $SLURM_PROCID == 1 ]]; then exit 1; fi
+exec "$REAL" "$@"
+"""
+FEW = ["tokenizer.steps=2", "tokenizer.frames=5", "tokenizer.height=32", "tokenizer.width=48", "latents.frames=5", "latents.height=32",
+       "latents.width=48", "dit.steps=4", "dit.batch=4", "dit.model.layers=1", "dit.sample_every=0", 'dit.parallel=["ddp"]']
+
+shutil.rmtree(SCRATCH, ignore_errors=True)
+SCRATCH.mkdir(parents=True)
+for name, text in (("srun", SRUN), ("once", ONCE)):
+    (SCRATCH / name).write_text(text)
+    (SCRATCH / name).chmod(0o755)
+
+
+def sbatch(*arguments, **environment):
+    """What sbatch gives its script on one node, with rank 1 of the first step failing."""
+    job = {"ENVIRONMENT": "BATCH", "SLURM_JOB_ID": str(os.getpid()), "SLURM_NTASKS": "2", "SLURM_PROCID": "0", "SLURM_LOCALID": "0",
+           "SLURM_NODEID": "0", "SLURM_JOB_NODELIST": "localhost", "SLURM_CPUS_PER_TASK": "1", "FAKE": str(SCRATCH), "REAL": KINORA,
+           "KINORA": str(SCRATCH / "once"), "KINORA_TIMEOUT_MS": "15000", "PATH": f"{SCRATCH}:{os.environ['PATH']}"}
+    (SCRATCH / "steps").unlink(missing_ok=True)
+    return subprocess.run(["bash", str(ROOT / "packaging/slurm/train.sbatch"), *arguments], env={**os.environ, **job, **environment},
+                          capture_output=True, text=True, timeout=300)
+
+
+out = SCRATCH / "run"
+arguments = [str(ROOT / "configs/quickstart.toml"), "--out", str(out), "--only", "dit", *[a for s in FEW for a in ("--set", s)]]
+subprocess.run([KINORA, "run", *["latents" if a == "dit" else a for a in arguments]], check=True, capture_output=True)
+failed = sbatch(*arguments)
+assert failed.returncode == 1 and "these did not join within 15000 ms: 1" in failed.stderr, failed
+done = sbatch(*arguments, KINORA_RESTARTS="1")
+assert done.returncode == 0 and done.stderr.count("restart 1 of 1, from the last checkpoint") == 1, done
+lines = [json.loads(line) for line in (out / "dit/metrics.jsonl").read_text().splitlines()]
+assert [line["step"] for line in lines] == [1, 2, 3, 4] and lines[-1]["ranks"]["steps"] == [1, 1], lines
+assert (out / "logs/rank-1.log").exists()
+assert "info" in (out / "logs/rank-1.log").read_text(), "rank 1 has a log of its own"
+refused = sbatch("nonesuch.toml", KINORA_RESTARTS="3", KINORA=KINORA)
+assert refused.returncode == 2 and "restart" not in refused.stderr, refused
+script = subprocess.run([KINORA, "run", *arguments, "--set", "dit.parallel=[\"single\"]", "--dry-run"], capture_output=True, text=True,
+                        env={**os.environ, "ENVIRONMENT": "BATCH", "SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_JOB_ID": "1"})
+assert script.returncode == 0 and "this Slurm job has 2 tasks, and this process is none of them" in script.stderr, script
+for name in ("train", "torchrun"):
+    if shutil.which("shellcheck"):
+        subprocess.run(["shellcheck", str(ROOT / f"packaging/slurm/{name}.sbatch")], check=True)
+print("two ranks by srun, a restart, a refusal")
