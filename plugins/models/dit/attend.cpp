@@ -29,9 +29,8 @@ Tensor Attend::attend(const Ctx& ctx, kinora_seq seq, const Tensor& q, const Ten
   how.block = block_;
   how.q_seq = seq;
   how.scale = 1 / std::sqrt(static_cast<double>(head_size_));
-  const auto of_queries = [&](const Tensor& t) { return t.expand({-1, -1, -1, group_, -1}).flatten(2, 3); };
-  return ctx.linear(ctx.attention(q.flatten(2, 3), of_queries(k), of_queries(v), how).flatten(2), out_, 0,
-                    seq);
+  const Tensor seen = ctx.attention(q.flatten(2, 3), k.flatten(2, 3), v.flatten(2, 3), how);
+  return ctx.linear(seen.flatten(2), out_, 0, seq);
 }
 
 SelfAttend::SelfAttend(const Declare& declare, const std::string& name, int64_t block, const Config& c)

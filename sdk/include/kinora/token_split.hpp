@@ -15,6 +15,15 @@
 
 namespace kinora {
 
+// Rows of padding behind a table: nothing sees tokens of INDEX -1.
+inline at::Tensor padded_table(const at::Tensor& table, int64_t padding) {
+  if (padding == 0) return table;
+  at::Tensor rows = at::zeros({table.size(0), padding, table.size(2)}, table.options());
+  rows.select(2, KINORA_TOKEN_INDEX).fill_(-1);
+  rows.select(2, KINORA_TOKEN_SAMPLE).fill_(-1);
+  return at::cat({table, rows}, 1);
+}
+
 class TokenSplit : public Link<at::Tensor> {
  public:
   // multiple: of the tokens that each rank holds, at least 1 (a tensor group below cuts them again).
@@ -24,7 +33,7 @@ class TokenSplit : public Link<at::Tensor> {
   at::Tensor sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override {
     if (group_.size() == 1) return next.sequence(x, spec, seq);
     const int64_t padding = padding_of(x.size(1));
-    const at::Tensor table = padded(borrow<at::Tensor>(spec.table), padding), places = order(table),
+    const at::Tensor table = padded_table(borrow<at::Tensor>(spec.table), padding), places = order(table),
                      all = table.index_select(1, places), mine = of_rank(places, 0);
     const at::Tensor narrowed = of_rank(all, 1);
     kinora_seq_spec local = spec;
@@ -73,13 +82,6 @@ class TokenSplit : public Link<at::Tensor> {
   at::Tensor of_rank(const at::Tensor& all, int64_t dim) const {
     const int64_t n = all.size(dim) / group_.size();
     return all.narrow(dim, group_.rank() * n, n);
-  }
-  static at::Tensor padded(const at::Tensor& table, int64_t padding) {
-    if (padding == 0) return table;
-    at::Tensor rows = at::zeros({table.size(0), padding, table.size(2)}, table.options());
-    rows.select(2, KINORA_TOKEN_INDEX).fill_(-1);
-    rows.select(2, KINORA_TOKEN_SAMPLE).fill_(-1);
-    return at::cat({table, rows}, 1);
   }
 
   Group<at::Tensor> group_;

@@ -1,0 +1,68 @@
+// DeepSpeed-Ulysses (Jacobs et al. 2023, arXiv 2309.14509): tokens are split over the ranks, and around each
+// attention heads are, by an all-to-all of q, k and v together and one of the result (head_exchange.hpp has
+// the bytes). Who sees whom is in the tables of all ranks' tokens, so every rule and every `over` works, and
+// kernels and caches below see whole sequences. Shared keys (text) are not exchanged.
+#include <set>
+
+#include "kinora/head_exchange.hpp"
+#include "kinora/plugin.hpp"
+#include "kinora/token_split.hpp"
+
+namespace kinora {
+
+class UlyssesLink final : public TokenSplit {
+ public:
+  explicit UlyssesLink(const Mesh<at::Tensor>& mesh)
+      : TokenSplit(mesh.group("cp"), mesh.group("tp").size()) {
+    skip_inherited<UlyssesLink>();
+  }
+
+  at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                       const kinora_attention& how) override {
+    if (!how.kv_seq) return next.attention(q, k, v, how);
+    if (!how.q_seq)
+      throw Error(KINORA_UNSUPPORTED, "cp-ulysses: attention '" + std::string(how.name) +
+                                          "' has shared queries over split keys; give the queries a sequence");
+    const HeadExchange by(group_, q.size(2), k.size(2));
+    if (const auto told = by.told(); !told.empty() && told_.insert(told).second)
+      log(Log::info, "cp-ulysses: " + told);
+    return attend_by_heads(by, q, k, v, how, layout(how.q_seq).table, layout(how.kv_seq).table,
+                           [this](const at::Tensor& q_all, const at::Tensor& k_all, const at::Tensor& v_all,
+                                  const kinora_attention& of_all) {
+                             return next.attention(q_all, k_all, v_all, of_all);
+                           });
+  }
+
+ private:
+  std::set<std::string> told_;
+};
+
+class Ulysses final : public Strategy<at::Tensor> {
+ public:
+  struct Options {
+    int64_t size = 0;
+  };
+  static void describe(Describe<Options>& d) {
+    d.name("cp-ulysses")
+        .help(
+            "context parallelism by all-to-alls: some tokens of a sequence on each rank, and some heads in "
+            "its attentions; any number of heads (of keys that are too few each is copied, and heads of "
+            "zeros fill up what does not divide)");
+    d.option("size", &Options::size)
+        .range(0, 65536)
+        .unit("ranks")
+        .help("that share a sequence; 0: those that are left");
+  }
+  Ulysses(const Options&, const Mesh<at::Tensor>& mesh) {
+    if (mesh.group("cp").size() > 1) link_.emplace(mesh);
+  }
+  const char* axis() const override { return "cp"; }
+  const kinora_link* link() override { return link_ ? link_->get() : nullptr; }
+
+ private:
+  std::optional<UlyssesLink> link_;
+};
+KINORA_COMPONENT(Ulysses)
+KINORA_PLUGIN(Ulysses)
+
+}  // namespace kinora

@@ -1,0 +1,61 @@
+// Tensor parallelism (Shoeybi et al. 2019, arXiv 1909.08053) with sequence parallelism (Korthikanti et al.
+// 2022, arXiv 2205.05198): the outputs of COLUMN weights and the inputs of ROW weights are cut, and between a
+// ROW and the next COLUMN each rank has its part of the tokens, so norms, modulation, dropout and residuals
+// are computed once. Norms of a head's channels need no transfer; of all heads, total() sums their statistic.
+//
+// A COLUMN linear gathers its tokens, a ROW linear sums its result and keeps this rank's tokens. Linears
+// that follow each other on one tensor (q, k and v; gate and up) share one gather, its gradient and its
+// memory. Text and conditions (seq 0) enter a COLUMN without a transfer: every rank has them, and their
+// gradients are partial sums as any other.
+//
+// Bytes that a rank sends, with T ranks, N tokens with padding, e bytes an element: forward and backward
+// each
+//   (T - 1) B (N / T) D e   for each gather: a tensor of width D that COLUMN linears read
+//   (T - 1) B (N / T) D e   for each ROW linear with D outputs (e: 4 where a precision keeps wide sums)
+//   a sum of B N statistics for each total(), and of the result for a ROW linear of shared tensors
+//   (T - 1) B (N / T) D e   for leave(), forward only
+#pragma once
+#include <map>
+#include <set>
+#include <string>
+
+#include <ATen/core/Tensor.h>
+
+#include "kinora/aten.hpp"
+#include "kinora/link.hpp"
+#include "kinora/transfers.hpp"
+
+namespace kinora {
+
+class TensorLink final : public Link<at::Tensor> {
+ public:
+  explicit TensorLink(Group<at::Tensor> group);
+
+  kinora_param parameter(const kinora_param_spec& spec) override;
+  // Throws Error(KINORA_INVALID) if a parameter cannot be cut so.
+  void declared() override;
+  at::Tensor linear(const at::Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) override;
+  at::Tensor total(const at::Tensor& x) override;
+  at::Tensor sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override;
+  at::Tensor leave(const at::Tensor& x, kinora_seq seq) override;
+  at::Tensor table(kinora_seq seq, Place place) override;
+
+ private:
+  at::Tensor all_tokens(const at::Tensor& x);
+  at::Tensor row(const at::Tensor& x, kinora_param w, kinora_param b, kinora_seq seq);
+
+  Group<at::Tensor> group_;
+  std::set<kinora_param> columns_, rows_;
+  std::map<kinora_seq, at::Tensor> tables_;  // of all tokens of the group
+  // The last gather, as long as linears that follow each other ask for it.
+  struct {
+    at::Tensor from, all;
+    uint32_t version = 0;
+    bool with_gradient = false;
+  } gathered_;
+  // Whole units that every cut parameter has, and the parameter that has fewest.
+  int64_t units_ = 0, fewest_ = 0;
+  std::string scarcest_;
+};
+
+}  // namespace kinora

@@ -1,0 +1,57 @@
+// tp against one process: every model, rule and odd size, LoRA, precisions, and what it refuses.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "kinora/error.hpp"
+#include "tests/support/context_trials.hpp"
+
+namespace kinora {
+namespace {
+
+using test::Rank;
+using test::Trial;
+
+TEST(Tp, EqualsOneProcess) {
+  for (const int size : {2, 4})
+    test::on_ranks(size, [](const Rank& me) {
+      for (const Trial& t : test::odd_trials("{ use = 'tp' }")) test::equals_one_process(me, t);
+    });
+}
+
+TEST(Tp, EqualsOneProcessOnEightRanks) {
+  test::on_ranks(8, [](const Rank& me) {
+    Trial t{.parallel = "['tp']", .model = test::models::dit(8, 8), .steps = 1};
+    t.frames = 3;
+    t.rows = 6;
+    t.cols = 10;
+    test::equals_one_process(me, t);
+  });
+}
+
+TEST(Tp, CutsHeadsOfKeysThatSeveralHeadsOfQueriesShare) {
+  test::on_ranks(2, [](const Rank& me) {
+    for (const auto& [heads, kv] : {std::pair{6, 2}, std::pair{8, 4}}) {
+      Trial t{.parallel = "['tp']", .model = test::models::dit(heads, kv), .steps = 1};
+      t.frames = 3;
+      test::equals_one_process(me, t);
+    }
+  });
+}
+
+TEST(Tp, RefusesHeadsThatDoNotDivideAndNamesWhatWould) {
+  test::on_ranks(4, [](const Rank& me) {
+    for (const auto& [heads, kv, most] : {std::tuple{6, 6, 2}, std::tuple{8, 2, 2}, std::tuple{12, 3, 3}}) {
+      try {
+        test::equals_one_process(me, {.parallel = "['tp']", .model = test::models::dit(heads, kv)});
+        FAIL() << heads << " heads, " << kv << " of keys";
+      } catch (const Error& e) {
+        EXPECT_NE(std::string(e.what()).find("use size = " + std::to_string(most)), std::string::npos)
+            << e.what();
+        EXPECT_NE(std::string(e.what()).find("linear_"), std::string::npos) << e.what();
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace kinora
