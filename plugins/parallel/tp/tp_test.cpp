@@ -40,7 +40,7 @@ TEST(Tp, CutsHeadsOfKeysThatSeveralHeadsOfQueriesShare) {
 
 TEST(Tp, RefusesHeadsThatDoNotDivideAndNamesWhatWould) {
   test::on_ranks(4, [](const Rank& me) {
-    for (const auto& [heads, kv, most] : {std::tuple{6, 6, 2}, std::tuple{8, 2, 2}, std::tuple{12, 3, 3}}) {
+    for (const auto& [heads, kv, most] : {std::tuple{6, 6, 3}, std::tuple{8, 2, 2}, std::tuple{12, 3, 3}}) {
       try {
         test::equals_one_process(me, {.parallel = "['tp']", .model = test::models::dit(heads, kv)});
         FAIL() << heads << " heads, " << kv << " of keys";

@@ -5,6 +5,7 @@
 // N/P) of the order. Padding stands at the end of the one-process order, with INDEX -1 in its table: nothing
 // sees it, and the host takes it off what leave() returns.
 #pragma once
+#include <list>
 #include <map>
 
 #include <ATen/ATen.h>
@@ -32,15 +33,13 @@ class TokenSplit : public Link<at::Tensor> {
 
   at::Tensor sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override {
     if (group_.size() == 1) return next.sequence(x, spec, seq);
-    const int64_t padding = padding_of(x.size(1));
-    const at::Tensor table = padded_table(borrow<at::Tensor>(spec.table), padding), places = order(table),
-                     all = table.index_select(1, places), mine = of_rank(places, 0);
-    const at::Tensor narrowed = of_rank(all, 1);
+    const Split& split = split_of(spec);
     kinora_seq_spec local = spec;
-    local.table = handle(narrowed);
+    local.table = handle(split.narrowed);
+    const int64_t padding = split.layout.table.size(1) - x.size(1);
     const at::Tensor whole = padding ? at::constant_pad_nd(x, {0, 0, 0, padding}) : x;
-    const at::Tensor out = next.sequence(whole.index_select(1, mine), local, seq);
-    keep(seq, {all, places.argsort(), spec.frames, spec.rows, spec.cols});
+    const at::Tensor out = next.sequence(whole.index_select(1, split.mine), local, seq);
+    keep(seq, split.layout);
     return out;
   }
 
@@ -88,6 +87,29 @@ class TokenSplit : public Link<at::Tensor> {
   int64_t multiple_;
 
  private:
+  // How the tokens of a table are split. The host has one table a geometry and rule, so it is made once, and
+  // links and the base know its tables again by their address.
+  struct Split {
+    at::Tensor source;          // kept, so that its address names it
+    at::Tensor mine, narrowed;  // this rank's places, and their table
+    Layout layout;
+  };
+  const Split& split_of(const kinora_seq_spec& spec) {
+    const at::Tensor source = borrow<at::Tensor>(spec.table);
+    for (const auto& s : splits_)
+      if (s.source.data_ptr() == source.data_ptr() && s.source.sizes() == source.sizes() &&
+          s.layout.frames == spec.frames && s.layout.rows == spec.rows && s.layout.cols == spec.cols)
+        return s;
+    const at::Tensor table = padded_table(source, padding_of(source.size(1))), places = order(table),
+                     all = table.index_select(1, places);
+    constexpr size_t most = 64;
+    if (splits_.size() == most) splits_.pop_back();
+    splits_.push_front({source, of_rank(places, 0), of_rank(all, 1),
+                        {all, places.argsort(), spec.frames, spec.rows, spec.cols}});
+    return splits_.front();
+  }
+
+  std::list<Split> splits_;
   std::map<kinora_seq, Layout> layouts_;
 };
 

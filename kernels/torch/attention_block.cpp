@@ -1,0 +1,185 @@
+#include "kernels/torch/attention_block.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include "kernels/cpu/attention.hpp"
+#include "kernels/torch/parallel.hpp"
+
+namespace kinora {
+namespace {
+
+using at::Tensor;
+
+Tensor wide(const Tensor& x) { return x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat); }
+
+// Which implementation a block goes to. On the CPU, of operands that are float32 or float64 by then.
+enum class Way { kernel, flash, plain };
+Way way_of(const Tensor& q, const Tensor& v, const Tensor& mask) {
+  if (!q.is_cpu() || v.size(3) != q.size(3)) return Way::plain;
+  return q.scalar_type() == at::kFloat && !mask.defined() && has_attention() ? Way::kernel : Way::flash;
+}
+
+// The float32 kernel of kernels/cpu. Its sums are logarithms to base 2, [B, H, S].
+Tensor dense(const Tensor& x) { return x.stride(3) == 1 ? x : x.contiguous(); }
+template <class T>
+HeadsOf<T> heads_of(const Tensor& x) {
+  return {x.data_ptr<float>(), x.stride(0), x.stride(1), x.stride(2)};
+}
+Heads in(const Tensor& x) { return heads_of<const float>(x); }
+HeadsOut out_of(const Tensor& x) { return heads_of<float>(x); }
+AttentionShape shape_of(const Tensor& q, const Tensor& k, double scale) {
+  return {q.size(1), k.size(1), q.size(3), scale};
+}
+
+AttentionBlock by_kernel(const Tensor& q_in, const Tensor& k_in, const Tensor& v_in, double scale) {
+  const Tensor q = dense(q_in), k = dense(k_in), v = dense(v_in), out = at::empty(q.sizes(), q.options()),
+               sums = at::empty({q.size(0), q.size(2), q.size(1)}, q.options());
+  const auto n = shape_of(q, k, scale);
+  const int64_t H = q.size(2), heads = q.size(0) * H;
+  const int64_t cuts =
+      std::clamp<int64_t>(at::get_num_threads() / std::max<int64_t>(heads, 1), 1, (n.queries + 95) / 96);
+  in_parallel(heads * cuts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      attention_forward(n, in(q), in(k), in(v), {i / cuts / H, i / cuts % H}, i % cuts * n.queries / cuts,
+                        (i % cuts + 1) * n.queries / cuts, out_of(out),
+                        sums.data_ptr<float>() + i / cuts * n.queries);
+  });
+  return {out, (sums * std::log(2.0)).transpose(1, 2)};
+}
+
+AttentionGradient by_kernel_backward(const Tensor& grad_in, const Tensor& q_in, const Tensor& k_in,
+                                     const Tensor& v_in, const AttentionBlock& all, double scale) {
+  const Tensor grad = dense(grad_in), q = dense(q_in), k = dense(k_in), v = dense(v_in),
+               out = dense(all.out), sums = (all.log_sum.transpose(1, 2) / std::log(2.0)).contiguous();
+  const auto n = shape_of(q, k, scale);
+  const auto like = [&](const Tensor& x) { return at::empty(x.sizes(), x.options()); };
+  const AttentionGradient made{like(q), like(k), like(v)};
+  const int64_t H = q.size(2);
+  in_parallel(q.size(0) * H, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      attention_backward(n, in(q), in(k), in(v), in(out), sums.data_ptr<float>() + i * n.queries, in(grad),
+                         {i / H, i % H}, out_of(made.q), out_of(made.k), out_of(made.v));
+  });
+  return made;
+}
+
+// libtorch's blocked attention for CPUs; it knows masks and float64.
+std::optional<Tensor> added(const Tensor& mask, const Tensor& like) {
+  if (!mask.defined()) return std::nullopt;
+  return at::zeros(mask.sizes(), like.options()).masked_fill_(~mask, -INFINITY).unsqueeze(1);
+}
+Tensor heads_first(const Tensor& x) { return x.transpose(1, 2); }
+
+AttentionBlock by_flash(const Tensor& q, const Tensor& k, const Tensor& v, double scale, const Tensor& mask) {
+  auto [out, sums] = at::_scaled_dot_product_flash_attention_for_cpu(
+      heads_first(q), heads_first(k), heads_first(v), 0.0, false, added(mask, q), scale);
+  Tensor log_sum = heads_first(sums);
+  if (mask.defined()) log_sum = log_sum.masked_fill(~mask.any(2).unsqueeze(2), kSeenNothing);
+  return {heads_first(out), log_sum};
+}
+
+AttentionGradient by_flash_backward(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const AttentionBlock& all, double scale, const Tensor& mask) {
+  auto [gq, gk, gv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+      heads_first(grad), heads_first(q), heads_first(k), heads_first(v), heads_first(all.out),
+      heads_first(all.log_sum), 0.0, false, added(mask, q), scale);
+  return {heads_first(gq), heads_first(gk), heads_first(gv)};
+}
+
+// Scores of some queries, hidden ones at -inf: [B, H, rows, L].
+Tensor scores(const Tensor& q, const Tensor& k, double scale, const Tensor& mask) {
+  const Tensor s = at::matmul(heads_first(q), k.permute({0, 2, 3, 1})) * scale;
+  return mask.defined() ? s.masked_fill(~mask.unsqueeze(1), -INFINITY) : s;
+}
+// f(first, count) over the queries, in pieces whose scores stay small.
+template <class F>
+void in_pieces(const Tensor& q, const Tensor& k, F f) {
+  constexpr int64_t most = int64_t{1} << 24;
+  const int64_t S = q.size(1), row = std::max<int64_t>(q.size(0) * q.size(2) * k.size(1), 1),
+                rows = std::clamp<int64_t>(most / row, 1, std::max<int64_t>(S, 1));
+  for (int64_t first = 0; first < S; first += rows) f(first, std::min(rows, S - first));
+}
+Tensor rows_of(const Tensor& mask, int64_t first, int64_t count) {
+  return mask.defined() ? mask.narrow(1, first, count) : mask;
+}
+
+}  // namespace
+
+AttentionBlock reference::attention_block(const Tensor& q_in, const Tensor& k_in, const Tensor& v_in,
+                                          double scale, const Tensor& mask) {
+  const Tensor q = wide(q_in), k = wide(k_in), v = wide(v_in);
+  const auto made = no_attention(q, v.size(3));
+  in_pieces(q, k, [&](int64_t first, int64_t count) {
+    const Tensor s = scores(q.narrow(1, first, count), k, scale, rows_of(mask, first, count));
+    const Tensor sum = at::logsumexp(s, 3).clamp_min(kSeenNothing);
+    made.out.narrow(1, first, count)
+        .copy_(heads_first(at::matmul(at::exp(s - sum.unsqueeze(3)), heads_first(v))));
+    made.log_sum.narrow(1, first, count).copy_(heads_first(sum));
+  });
+  return made;
+}
+
+AttentionGradient reference::attention_block_backward(const Tensor& grad_in, const Tensor& q_in,
+                                                      const Tensor& k_in, const Tensor& v_in,
+                                                      const AttentionBlock& all, double scale,
+                                                      const Tensor& mask) {
+  const Tensor q = wide(q_in), k = wide(k_in), v = wide(v_in), grad = wide(grad_in);
+  const AttentionGradient made{at::zeros_like(q), at::zeros_like(k), at::zeros_like(v)};
+  in_pieces(q, k, [&](int64_t first, int64_t count) {
+    const auto some = [&](const Tensor& x) { return heads_first(x.narrow(1, first, count)); };
+    const Tensor s = scores(q.narrow(1, first, count), k, scale, rows_of(mask, first, count)),
+                 p = at::exp(s - some(all.log_sum).unsqueeze(3)), g = some(grad),
+                 own = (g * some(all.out)).sum(3, true),
+                 ds = p * (at::matmul(g, heads_first(v).transpose(2, 3)) - own) * scale;
+    made.q.narrow(1, first, count).copy_(heads_first(at::matmul(ds, heads_first(k))));
+    made.k.add_(heads_first(at::matmul(ds.transpose(2, 3), some(q))));
+    made.v.add_(heads_first(at::matmul(p.transpose(2, 3), g)));
+  });
+  return made;
+}
+
+AttentionBlock attention_block(const Tensor& q_in, const Tensor& k_in, const Tensor& v_in, double scale,
+                               const Tensor& mask) {
+  const Tensor q = wide(q_in), k = wide(k_in), v = wide(v_in);
+  switch (way_of(q, v, mask)) {
+    case Way::kernel:
+      return by_kernel(q, k, v, scale);
+    case Way::flash:
+      return by_flash(q, k, v, scale, mask);
+    default:
+      return reference::attention_block(q, k, v, scale, mask);
+  }
+}
+
+AttentionGradient attention_block_backward(const Tensor& grad_in, const Tensor& q_in, const Tensor& k_in,
+                                           const Tensor& v_in, const AttentionBlock& all, double scale,
+                                           const Tensor& mask) {
+  const Tensor q = wide(q_in), k = wide(k_in), v = wide(v_in), grad = wide(grad_in);
+  switch (way_of(q, v, mask)) {
+    case Way::kernel:
+      return by_kernel_backward(grad, q, k, v, all, scale);
+    case Way::flash:
+      return by_flash_backward(grad, q, k, v, all, scale, mask);
+    default:
+      return reference::attention_block_backward(grad, q, k, v, all, scale, mask);
+  }
+}
+
+AttentionBlock no_attention(const Tensor& q, int64_t v_size) {
+  const auto options = q.options().dtype(q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+  const int64_t B = q.size(0), S = q.size(1), H = q.size(2);
+  return {at::zeros({B, S, H, v_size}, options), at::full({B, S, H}, kSeenNothing, options)};
+}
+
+void merge(const AttentionBlock& all, const AttentionBlock& more) {
+  const Tensor weight = at::sigmoid(more.log_sum - all.log_sum).unsqueeze(3);
+  all.out.add_((more.out - all.out).mul_(weight));
+  all.log_sum.copy_(at::logaddexp(all.log_sum, more.log_sum));
+}
+
+}  // namespace kinora

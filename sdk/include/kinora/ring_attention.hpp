@@ -1,0 +1,171 @@
+// Attention over keys that are split over the ranks of a ring (Liu et al. 2023, arXiv 2310.01889): keys and
+// values go round, and each block's result is merged by a running softmax (kernels/torch/attention_block.hpp).
+// A rank holds one block of keys and the one that arrives meanwhile; the backward lets them go round again,
+// and with them their gradients, which come home last. Every rank hands on every block, also one that it sees
+// nothing of. For the pinned tier, with kinora::kernels.
+//
+// Bytes that a rank sends, of elements of e bytes (a gradient's w: 8 for float64, else 4), with R ranks, L keys
+// of a rank and K heads of keys:
+//   forward   (R - 1) B L K 2 d e
+//   backward  (R - 1) B L K 2 d e + R B L K 2 d w
+#pragma once
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include "kernels/torch/attention_block.hpp"
+#include "kinora/autograd.hpp"
+#include "kinora/strategy.hpp"
+#include "kinora/visible_tiles.hpp"
+
+namespace kinora {
+
+// A tensor on its way to the next rank of the ring while the previous rank's arrives. Neighbours post in
+// turns, so that transports that hold a send until it is received (NCCL) do not wait in a circle.
+class RingHop {
+ public:
+  RingHop(const Group<at::Tensor>& g, const at::Tensor& x, int64_t tag) {
+    const int64_t R = g.size(), to = (g.rank() + 1) % R, from = (g.rank() + R - 1) % R;
+    if (g.rank() % 2 == 0) sent_ = g.send(x, to, tag);
+    arrives_ = g.receive(x, from, tag);
+    if (g.rank() % 2 == 1) sent_ = g.send(x, to, tag);
+  }
+  at::Tensor finish() {
+    if (arrived_.defined()) return arrived_;
+    arrived_ = arrives_.finish();
+    sent_.finish();
+    return arrived_;
+  }
+
+ private:
+  Started<at::Tensor> sent_, arrives_;
+  at::Tensor arrived_;
+};
+
+class RingAttention {
+ public:
+  using Tensor = at::Tensor;
+  // tiles[r]: which of this rank's queries see which of rank r's keys.
+  using Plan = std::vector<VisibleTiles>;
+  // overlap: transfers run while blocks are computed; else before.
+  RingAttention(Group<Tensor> group, bool overlap) : group_(group), overlap_(overlap) {}
+
+  // Keys that every rank has, seen by all queries: k, v [B, E, K, d]; valid: bool [B, E] or undefined.
+  struct Shared {
+    Tensor k, v, valid;
+  };
+  // q [B, S, H, d], k, v [B, L, K, d] of this rank, K a divisor of H -> [B, S, H, d].
+  Tensor operator()(const Tensor& q, const Tensor& k, const Tensor& v, double scale,
+                    std::shared_ptr<const Plan> plan, const Shared& shared = {}) const {
+    const auto kept = std::make_shared<Kept>(Kept{std::move(plan), scale, shared.valid, k.size(3)});
+    std::vector<Tensor> in{q, k, v};
+    if (shared.k.defined()) in.insert(in.end(), {shared.k, shared.v});
+    return autograd_apply<Tensor>(
+        in, 1, [self = *this, kept](const std::vector<Tensor>& x) { return std::vector{self.forward(*kept, x)}; },
+        [self = *this, kept](const std::vector<Tensor>& g) { return self.backward(*kept, g[0]); })[0];
+  }
+
+ private:
+  static constexpr int64_t kKeys = 0, kGradients = 1;  // tags
+  struct Kept {
+    std::shared_ptr<const Plan> plan;
+    double scale;
+    Tensor valid;
+    int64_t size;         // d of keys; values lie behind them
+    Tensor q, kv, shared; // detached; keys and values are one tensor
+    AttentionBlock all;
+    at::ScalarType type = at::kFloat;
+
+    Tensor keys(const Tensor& both) const { return both.narrow(3, 0, size); }
+    Tensor values(const Tensor& both) const { return both.narrow(3, size, both.size(3) - size); }
+    VisibleTile shared_tile() const {
+      return {0, q.size(1), 0, shared.size(1),
+              valid.defined() ? valid.unsqueeze(1).expand({-1, q.size(1), -1}) : valid};
+    }
+  };
+
+  // Whose keys are here in step s.
+  size_t owner(int64_t s) const {
+    return static_cast<size_t>((group_.rank() - s + group_.size()) % group_.size());
+  }
+  std::optional<RingHop> hop(const Tensor& x, int64_t tag) const {
+    std::optional<RingHop> made(std::in_place, group_, x, tag);
+    if (!overlap_) made->finish();
+    return made;
+  }
+  static Tensor for_queries(const Tensor& x, int64_t H) {
+    return x.size(2) == H ? x : x.repeat_interleave(H / x.size(2), 2);
+  }
+
+  static void attend(const Kept& c, const Tensor& both, const VisibleTile& t) {
+    const int64_t H = c.q.size(2);
+    const Tensor rows = both.narrow(1, t.k_first, t.k_count);
+    merge({c.all.out.narrow(1, t.q_first, t.q_count), c.all.log_sum.narrow(1, t.q_first, t.q_count)},
+          attention_block(c.q.narrow(1, t.q_first, t.q_count), for_queries(c.keys(rows), H),
+                          for_queries(c.values(rows), H), c.scale, t.mask));
+  }
+
+  Tensor forward(Kept& c, const std::vector<Tensor>& in) const {
+    c.q = in[0].detach();
+    c.type = in[0].scalar_type();
+    c.kv = at::cat({in[1], in[2]}, 3);
+    if (in.size() > 3) c.shared = at::cat({in[3], in[4]}, 3);
+    c.all = no_attention(c.q, in[2].size(3));
+    if (c.shared.defined()) attend(c, c.shared, c.shared_tile());
+    Tensor here = c.kv;
+    for (int64_t s = 0; s < group_.size(); ++s) {
+      std::optional<RingHop> next;
+      if (s + 1 < group_.size()) next = hop(here, kKeys);
+      for (const auto& t : (*c.plan)[owner(s)]) attend(c, here, t);
+      if (next) here = next->finish();
+    }
+    return c.all.out.detach().to(c.type);  // the graph's own reference would be a cycle
+  }
+
+  // Adds a tile's gradients to those of all queries and of these keys.
+  static void attend_back(const Kept& c, const Tensor& grad, const Tensor& both, const VisibleTile& t,
+                          const Tensor& grad_q, const Tensor& grad_both) {
+    const int64_t H = c.q.size(2), K = both.size(2);
+    const auto some = [&](const Tensor& x) { return x.narrow(1, t.q_first, t.q_count); };
+    const Tensor rows = both.narrow(1, t.k_first, t.k_count), to = grad_both.narrow(1, t.k_first, t.k_count);
+    const auto g = attention_block_backward(some(grad), some(c.q), for_queries(c.keys(rows), H),
+                                            for_queries(c.values(rows), H),
+                                            {some(c.all.out), some(c.all.log_sum)}, c.scale, t.mask);
+    const auto of_keys = [&](const Tensor& x) { return K == H ? x : x.unflatten(2, {K, H / K}).sum(3); };
+    some(grad_q).add_(g.q);
+    c.keys(to).add_(of_keys(g.k));
+    c.values(to).add_(of_keys(g.v));
+  }
+
+  std::vector<Tensor> backward(const Kept& c, const Tensor& grad) const {
+    const auto wide = c.all.out.options();
+    const Tensor grad_q = at::zeros(c.q.sizes(), wide);
+    const auto zeros = [&](const Tensor& x) { return at::zeros(x.sizes(), wide); };
+    Tensor here = c.kv, home;
+    for (int64_t s = 0; s < group_.size(); ++s) {
+      std::optional<RingHop> next, sums;
+      if (s + 1 < group_.size()) next = hop(here, kKeys);
+      if (s > 0) sums = hop(home, kGradients);  // of the keys before, on to who has them now
+      const Tensor own = zeros(here);
+      for (const auto& t : (*c.plan)[owner(s)]) attend_back(c, grad, here, t, grad_q, own);
+      home = sums ? own.add_(sums->finish()) : own;
+      if (next) here = next->finish();
+    }
+    home = RingHop(group_, home, kGradients).finish();
+    std::vector<Tensor> out{grad_q, c.keys(home), c.values(home)};
+    if (c.shared.defined()) {
+      const Tensor own = zeros(c.shared);
+      attend_back(c, grad, c.shared, c.shared_tile(), grad_q, own);
+      out.insert(out.end(), {c.keys(own), c.values(own)});
+    }
+    for (auto& x : out) x = x.to(c.type);
+    return out;
+  }
+
+  Group<Tensor> group_;
+  bool overlap_;
+};
+
+}  // namespace kinora
