@@ -65,6 +65,18 @@ TEST(Traffic, OfUlyssesIsItsFormula) {
     });
 }
 
+TEST(Traffic, OfARingIsItsFormula) {
+  for (const int64_t R : {2, 4})
+    test::on_ranks(static_cast<int>(R), [&](const Rank& me) {
+      const Sent s = sent(me, "['cp-ring']");
+      const int64_t keys = B * (N / R) * H * 2 * d * e;  // and values
+      EXPECT_EQ(s.at("send"), L * ((R - 1) + (R - 1) + R) * keys)
+          << "there, there again, and their gradients home";
+      EXPECT_EQ(s.at("gather"), (R - 1) * B * (N / R) * C * e);
+      EXPECT_EQ(s.size(), 2U);
+    });
+}
+
 // Three tensors a layer are read by COLUMN weights, three are made by ROW weights.
 TEST(Traffic, OfTensorParallelismIsItsFormula) {
   for (const int64_t T : {2, 4})
