@@ -33,6 +33,7 @@ int convert_command(core::Runtime&, const Arguments&);
 int inspect_command(core::Runtime&, const Arguments&);
 int bench_command(core::Runtime&, const Arguments&);
 int generate_command(core::Runtime&, const Arguments&);
+int plan_command(core::Runtime&, const Arguments&);
 int completion_command(const Arguments&);
 
 }  // namespace kinora
