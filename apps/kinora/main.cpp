@@ -25,6 +25,7 @@ commands
   apply ID [INPUT]       run one component alone on one input
   inspect ID             parameters, bytes and operations of a model or tokenizer, without making it
   convert IN OUT         weights: one file or shards, naming schemes, dtypes, adapters
+  plan FILE.toml         the parallel layout for a cluster, its memory and time a step, and why
   bench [NAME]           measure this machine; one line of JSON each
   completion bash        a script for the shell: source <(kinora completion bash)
 
@@ -48,6 +49,7 @@ const std::map<std::string, int (*)(core::Runtime&, const Arguments&)>& commands
       {"run", run_command},     {"check", check_command}, {"apply", apply_command}, {"bench", bench_command},
       {"convert", convert_command}, {"inspect", inspect_command}, {"generate", generate_command},
       {"launch", nullptr},  // gets the shared flags too
+      {"plan", plan_command},
       {"plugins", [](core::Runtime& r, const Arguments& a) { return plugins_command(r, a); }},
       {"completion", [](core::Runtime&, const Arguments& a) { return completion_command(a); }}};
   return all;

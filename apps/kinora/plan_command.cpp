@@ -1,0 +1,158 @@
+// kinora plan FILE.toml: the parallel layout for a train job, what it takes, and why.
+#include <fstream>
+#include <iostream>
+
+#include <boost/program_options.hpp>
+
+#include "apps/kinora/command.hpp"
+#include "core/io/atomic_file.hpp"
+#include "core/plan/calibrate.hpp"
+#include "core/plan/report.hpp"
+#include "core/plan/request.hpp"
+#include "core/plan/write_toml.hpp"
+#include "core/run/torch_library.hpp"
+
+namespace kinora {
+namespace {
+
+namespace po = boost::program_options;
+namespace plan = core::plan;
+using nlohmann::json;
+
+constexpr const char* kHelp = R"(usage: kinora plan FILE.toml [options]
+
+Looks at every legal parallel layout of a train job on a cluster and prints the fastest that fit in memory: time of a step, MFU,
+memory of the fullest GPU, where the time goes, and what it would cost to do without each strategy. Nothing is run. Times come
+from a simulation of the step; its two fitted constants are those of published H100 runs, within 15 % of them.
+
+A layout is written tp=2,cp=4,pp=4: sizes of pp, dp, fsdp, cp, tp; and stage=1|2|3 of fsdp; sequence=cp-ring|cp-ulysses|cp-2d|
+stdit-hybrid|balanced-sp and ulysses of cp; schedule=gpipe|1f1b|interleaved, virtual and conditioning=recompute|send of pp;
+recompute=1 (every block), 2 (every other) ...; micro, samples a microbatch. One that the file gives is explained too.
+
+examples:
+  kinora plan my.toml --cluster 8x8xH100                         the best five layouts on 8 nodes of 8 H100
+  kinora plan my.toml --cluster 8x8xH100 --latent 36x96x84       for longer videos than the encode job's
+  kinora plan my.toml --cluster 8x8xH100 --write planned.toml    the run file with the best layout in it
+  kinora plan my.toml --cluster 8x8xH100 --explain tp=2,cp=4,pp=4,dp=2
+  kinora plan --calibrate                                        measure this machine: then --cluster 1x2xhere
+
+)";
+
+po::options_description flags() {
+  using Texts = std::vector<std::string>;
+  po::options_description out("options");
+  out.add_options()("cluster", po::value<std::string>()->default_value("1x8xH100")->value_name("NxMxGPU"),
+                    "nodes, GPUs a node, and which: A100, H100, H200, B200, GB200, cpu, here")(
+      "job", po::value<std::string>()->default_value("")->value_name("NAME"),
+      "which train job, where there are several")("latent", po::value<std::string>()->value_name("TxHxW"),
+                                                  "size of a sample's latent, instead of the encode job's")(
+      "explain", po::value<std::string>()->value_name("LAYOUT"), "this layout, instead of the best")(
+      "best", po::value<int64_t>()->default_value(5)->value_name("N"), "how many to print")(
+      "set", po::value<Texts>()->composing()->value_name("a.b=v"), "override a value of the run file")(
+      "write", po::value<std::string>()->value_name("OUT.toml"), "write the run file with the best layout")(
+      "calibrate", "measure a core of this machine and keep it as the GPU \"here\"")(
+      "json", "print the result as JSON")("help,h", "this text");
+  return out;
+}
+
+// A core's products need tensors, the rest does not.
+int calibrate(core::Runtime& runtime, bool as_json) {
+  const json block = core::torch_tool("bench_block")(
+      runtime, {{"tokens", 128}, {"device", "cpu"}, {"threads", 1}, {"repeat", 1}});
+  const plan::Machine machine =
+      plan::measure(block.at("product_gflops").get<double>() * 1e9, block.at("of_product"));
+  const auto file = plan::machine_file();
+  std::error_code error;
+  std::filesystem::create_directories(file.parent_path(), error);
+  core::or_throw(core::write_file_atomically(file, plan::json_of(machine).dump(2) + "\n"));
+  if (as_json)
+    std::cout << plan::json_of(machine).dump() << "\n";
+  else
+    std::cout << fmt::format(
+        "a core: {:.1f} GFLOP/s of products, {:.1f} GB/s of copies, {:.1f} GB/s and {:.0f} us between "
+        "processes\nkept in {}; use it as --cluster 1xNxhere\n",
+        machine.gpu.peak / 1e9, machine.gpu.memory_bandwidth / 1e9, machine.gpu.link / 1e9,
+        machine.latency * 1e6, file.string());
+  return kDone;
+}
+
+plan::Problem problem_of(const core::RunFile& run, const core::JobSpec& job, const po::variables_map& given) {
+  const auto& name = given["cluster"].as<std::string>();
+  std::optional<plan::Machine> here;
+  if (name.ends_with("here")) here = core::or_throw(plan::read_machine(plan::machine_file()));
+  plan::Cluster cluster = core::or_throw(plan::parse_cluster(name, here ? &here->gpu : nullptr));
+  if (here) cluster.link_latency = cluster.network_latency = here->latency;
+  std::optional<plan::LatentSize> latent;
+  if (given.count("latent")) latent = core::or_throw(plan::parse_latent(given["latent"].as<std::string>()));
+  auto problem = core::or_throw(plan::problem_of(run, job, cluster, latent));
+  if (here) problem.efficiency = here->efficiency;
+  return problem;
+}
+
+int explain(const plan::Layout& layout, const plan::Problem& problem, bool as_json) {
+  const plan::Plan priced = core::or_throw(plan::price(layout, problem));
+  if (as_json)
+    std::cout << plan::json_of(priced, problem).dump() << "\n";
+  else
+    std::cout << plan::heading(problem) << plan::text_of(priced, problem);
+  return kDone;
+}
+
+void write(const std::string& from, const std::string& to, const std::string& job, const plan::Plan& best,
+           const plan::Problem& problem) {
+  std::ifstream in(from);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const auto planned = core::or_throw(plan::with_values(
+      text, job,
+      {{"parallel", best.layout.toml()},
+       {"accumulate", fmt::format("accumulate = {}", best.layout.accumulate(problem.batch))}}));
+  core::or_throw(core::write_file_atomically(to, planned));
+  std::cerr << "wrote " << to << "\n";
+}
+
+}  // namespace
+
+int plan_command(core::Runtime& runtime, const Arguments& arguments) {
+  po::options_description all = flags();
+  all.add_options()("file", po::value<std::string>()->default_value(""));
+  po::positional_options_description positional;
+  positional.add("file", 1);
+  po::variables_map given;
+  po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), given);
+  if (given.count("help")) {
+    std::cout << kHelp << flags();
+    return kDone;
+  }
+  const bool as_json = given.count("json") != 0;
+  if (given.count("calibrate")) return calibrate(runtime, as_json);
+  const std::string file = given["file"].as<std::string>();
+  if (file.empty()) return complain(kUsage, "plan: which file? kinora plan FILE.toml --cluster 8x8xH100");
+  if (given["best"].as<int64_t>() < 1) return complain(kUsage, "plan: --best must be 1 or more");
+  const auto run =
+      load_run(runtime, file,
+               given.count("set") ? given["set"].as<std::vector<std::string>>() : std::vector<std::string>());
+  if (!run) return kUsage;
+  const core::JobSpec& job = *core::or_throw(plan::train_job(*run, given["job"].as<std::string>()));
+  const plan::Problem problem = problem_of(*run, job, given);
+  if (given.count("explain"))
+    return explain(core::or_throw(plan::parse_layout(given["explain"].as<std::string>())), problem, as_json);
+  const plan::Found found = core::or_throw(plan::search(problem, given["best"].as<int64_t>()));
+  json out = plan::json_of(found, problem);
+  std::string text = plan::heading(problem) + plan::text_of(found, problem);
+  if (const auto own = core::or_throw(plan::layout_of(job, problem))) {
+    // One that is not legal on this cluster is said so, and the best stands.
+    if (const auto priced = plan::price(*own, problem)) {
+      out["file"] = plan::json_of(*priced, problem);
+      text += "\nthe file's own layout\n" + plan::text_of(*priced, problem);
+    } else {
+      out["file"] = {{"error", priced.failure().message}};
+      text += "\nthe file's own layout is not legal: " + priced.failure().message + "\n";
+    }
+  }
+  std::cout << (as_json ? out.dump() + "\n" : text);
+  if (given.count("write"))
+    write(file, given["write"].as<std::string>(), job.name, found.best.front(), problem);
+  return kDone;
+}
+
+}  // namespace kinora

@@ -1,0 +1,64 @@
+// What a diffusion transformer computes, as numbers: parameters, operations and kept tensors of a layer.
+//
+// N tokens of a sample, D width, H heads of h channels, F hidden channels of the MLP. A multiplication with
+// its addition counts 2. Agrees with `kinora inspect` on the same model (test `plan`).
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace kinora::core::plan {
+
+// What the tokens of an attention look at: all of the sample, their frame, their place in all frames, the
+// text.
+enum class Sight { all, frame, time, text };
+
+struct Shape {
+  std::string model = "model/dit";
+  int64_t layers = 28, heads = 32, kv_heads = 32, head_size = 128;
+  int64_t mlp = 16384;     // F
+  int64_t modulation = 0;  // parameters of a layer's adaptive norms
+  int64_t outer = 0;       // parameters outside of the layers
+  int64_t text_size = 4096, text_tokens = 512;
+  bool cross = true;                      // cross-attention to the text
+  bool factorised = false;                // ST-DiT: attention within frames and along time ...
+  bool full = true;                       // ... and, if this is set, over all tokens too
+  int64_t frames = 1, patches = 1;        // of a latent: N = frames * patches
+  int64_t in_patch = 64, out_patch = 64;  // numbers a token is made of and becomes
+
+  // Teacher forcing (LongLive 2.0): a clean and a noisy copy of every frame, in blocks of frames; a block
+  // sees the clean blocks before it. The video is encoded in the step.
+  bool teacher_forcing = false;
+  int64_t block_frames = 8;
+  double encode_flops = 0;  // of the tokenizer, a latent frame
+  int64_t encode_halo = 0;  // latent frames that a cut of the video is encoded with, before its own
+
+  int64_t width() const { return heads * head_size; }
+  int64_t kv_width() const { return kv_heads * head_size; }
+  int64_t tokens() const { return frames * patches * (teacher_forcing ? 2 : 1); }
+  // A layer's self-attentions, in order.
+  std::vector<Sight> selves() const;
+  // Query-key pairs of one sample that an attention has to look at.
+  double pairs(Sight) const;
+  // The same of the busiest of `parts` equal contiguous cuts of the sequence.
+  double busiest_pairs(Sight, int64_t parts) const;
+
+  double layer_parameters() const;
+  double parameters() const {
+    return static_cast<double>(layers) * layer_parameters() + static_cast<double>(outer);
+  }
+  // Operations of a forward of one sample; a training step takes three times as many.
+  double forward_flops() const;
+  double step_flops() const { return 3 * forward_flops(); }
+};
+
+// A tensor that a layer's backward reads: numbers a token, in units of one channel.
+struct Kept {
+  const char* name;
+  double channels;
+};
+std::vector<Kept> kept_tensors(const Shape&);
+// Of them, what is left when a block runs again in the backward: its input.
+double kept_input(const Shape&);
+
+}  // namespace kinora::core::plan
