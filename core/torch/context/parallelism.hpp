@@ -2,6 +2,7 @@
 // its gradients.
 #pragma once
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "core/run/job.hpp"
@@ -45,6 +46,7 @@ class Parallelism {
   void sum_gradients(const Parameters&, std::vector<Leaf>&) const;
   // The sums of numbers over the ranks that hold different samples, in one transfer.
   std::vector<double> sum(const std::vector<double>& values) const;
+  const kinora_group& group(std::string_view axes) const { return *mesh_->group(axes); }
   // Whether any rank of the world says so: what one rank was told (a signal), all do at the same step.
   bool any(bool here) const;
 
