@@ -71,10 +71,14 @@ std::vector<std::string> Safetensors::names() const {
   return out;
 }
 
-Status write_safetensors(const fs::path& path, std::vector<SafeTensor> tensors, const SafeMetadata& metadata,
-                         const BytesOf& bytes_of) {
+void sort_as_written(std::vector<SafeTensor>& tensors) {
   std::sort(tensors.begin(), tensors.end(),
             [](auto& a, auto& b) { return a.dtype != b.dtype ? a.dtype > b.dtype : a.name < b.name; });
+}
+
+Status write_safetensors(const fs::path& path, std::vector<SafeTensor> tensors, const SafeMetadata& metadata,
+                         const BytesOf& bytes_of) {
+  sort_as_written(tensors);
   std::map<std::string_view, int> seen;
   for (const auto& t : tensors) {
     const auto size = byte_size(t.shape, t.dtype);

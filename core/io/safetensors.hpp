@@ -46,8 +46,9 @@ Result<SafeContents> parse_safetensors(std::span<const std::byte> file, std::str
 // One file, mapped read-only; or several that an index joins. [any-thread] after open.
 class Safetensors {
  public:
-  // A file; a *.safetensors.index.json with its shards beside it; or a folder that holds one of either: model
-  // or diffusion_pytorch_model if they are there (others are then variants), else the only one. An index
+  // A file, which may be there as shards with an index only; a *.safetensors.index.json with its shards
+  // beside it; or a folder that holds one of either: model, diffusion_pytorch_model or weights (a
+  // checkpoint's) if they are there (others are then variants), else the only one. In a folder an index
   // counts before a file. KINORA_DATA, naming what is wrong, if an index leads out of its folder, says a name
   // twice or names a shard that is not there, or if two shards hold a tensor of one name.
   static Result<Safetensors> open(const std::filesystem::path& path);
@@ -85,6 +86,22 @@ Result<std::filesystem::path> write_safetensors_sharded(const std::filesystem::p
                                                         const std::vector<SafeTensor>& tensors,
                                                         const SafeMetadata& metadata, uint64_t most,
                                                         const BytesOf& bytes_of = {});
+
+// Its two halves, for shards that several processes write. The files, each with its tensors in the order in
+// which write_safetensors writes them:
+struct SafeShard {
+  std::filesystem::path path;
+  std::vector<SafeTensor> tensors;
+  uint64_t bytes = 0;  // of the tensors
+};
+Result<std::vector<SafeShard>> cut_into_shards(const std::filesystem::path& path,
+                                               const std::vector<SafeTensor>& tensors, uint64_t most);
+// And the index of several; returns the file to open.
+Result<std::filesystem::path> write_index(const std::filesystem::path& path,
+                                          const std::vector<SafeShard>& shards);
+
+// `path` = X.safetensors, or X.safetensors.index.json if only that is there.
+std::filesystem::path file_or_index(const std::filesystem::path& path);
 
 // The pages of this mapped memory leave the process; a later read brings them back from the file. What a
 // loader of a large model calls after each tensor.

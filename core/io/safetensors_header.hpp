@@ -28,6 +28,9 @@ Result<SafeHeader> parse_safe_header(std::string_view json, std::string_view ori
 // with spaces to a multiple of 8.
 std::string make_safe_header(const std::vector<SafeTensor>& tensors, const SafeMetadata& metadata);
 
+// Dtype descending, then name.
+void sort_as_written(std::vector<SafeTensor>& tensors);
+
 // Elements times size, or nothing if that has no 63 bits.
 std::optional<uint64_t> byte_size(const std::vector<int64_t>& shape, SafeDtype dtype);
 

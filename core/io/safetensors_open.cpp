@@ -142,13 +142,14 @@ Result<fs::path> in_folder(const fs::path& folder) {
     if (name.ends_with(".safetensors.index.json")) indices.insert(it->path());
     if (name.ends_with(".safetensors")) files.insert(it->path());
   }
-  const fs::path usual[] = {folder / "diffusion_pytorch_model.safetensors", folder / "model.safetensors"};
+  const fs::path usual[] = {folder / "diffusion_pytorch_model.safetensors", folder / "model.safetensors",
+                            folder / "weights.safetensors"};
   for (const char* ending : {".index.json", ""}) {
     std::vector<fs::path> found;
     for (fs::path file : usual)
       if (file += ending; indices.count(file) || files.count(file)) found.push_back(file);
     if (found.size() == 1) return found[0];
-    if (found.size() == 2) break;
+    if (found.size() > 1) break;
   }
   const auto& found = indices.empty() ? files : indices;
   if (found.size() == 1) return *found.begin();
@@ -166,12 +167,19 @@ const SafeTensor* in_shard(const Shard& shard, const std::string& name) {
 
 }  // namespace
 
-Result<Safetensors> Safetensors::open(const fs::path& path) {
+fs::path file_or_index(const fs::path& path) {
+  const fs::path index = path.string() + ".index.json";
   std::error_code ignored;
-  if (fs::is_directory(path, ignored)) {
-    auto file = in_folder(path);
+  return !fs::exists(path, ignored) && fs::exists(index, ignored) ? index : path;
+}
+
+Result<Safetensors> Safetensors::open(const fs::path& given) {
+  std::error_code ignored;
+  if (fs::is_directory(given, ignored)) {
+    auto file = in_folder(given);
     return file ? open(*file) : Result<Safetensors>(file.failure());
   }
+  const fs::path path = file_or_index(given);
   Safetensors out;
   if (!path.string().ends_with(".index.json")) {
     auto shard = open_shard(path);

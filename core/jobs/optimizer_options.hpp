@@ -15,7 +15,8 @@ struct OptimizerOptions {
   std::vector<double> ema = {0.99};
   std::string schedule = "cosine", decay_shape = "1-sqrt", device = "auto";
   WeightsPaths weights;
-  int64_t checkpoint_every = 100, keep = 2, keep_every = 0, log_every = 1, max_skipped = 10, threads = 0;
+  int64_t checkpoint_every = 100, keep = 2, keep_every = 0, log_every = 1, max_skipped = 10, threads = 0,
+          shard_size = 5'000'000'000;
   bool async_checkpoints = true, tensorboard = true, decay_all = false;
 
   template <class O>
@@ -77,6 +78,12 @@ struct OptimizerOptions {
         .unit("steps")
         .help("checkpoints of multiples of it stay for ever; 0: none");
     d.option("async_checkpoints", &O::async_checkpoints).help("a thread writes them while training goes on");
+    d.option("shard_size", &O::shard_size)
+        .bytes()
+        .at_least(1)
+        .help(
+            "larger weights, moments and averages are shards of at most that with an index; each is one "
+            "rank's");
     d.option("log_every", &O::log_every).range(1, 1e6).unit("steps").help("lines in metrics.jsonl");
     d.option("tensorboard", &O::tensorboard).help("the same numbers as event files in tensorboard/");
     d.option("peak_flops", &O::peak_flops)

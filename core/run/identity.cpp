@@ -12,24 +12,12 @@ namespace fs = std::filesystem;
 
 // Options of jobs that change how the work is done and not what comes of it, as Slot::how_only says of
 // components.
-constexpr std::array<std::string_view, 18> kHowOnly{"checkpoint_every",
-                                                    "keep",
-                                                    "keep_every",
-                                                    "async_checkpoints",
-                                                    "log_every",
-                                                    "memory",
-                                                    "threads",
-                                                    "tensorboard",
-                                                    "peak_flops",
-                                                    "validation_every",
-                                                    "validation_samples",
-                                                    "sample_every",
-                                                    "samples",
-                                                    "sample_steps",
-                                                    "validation_sigmas",
-                                                    "device",
-                                                    "cuda_graphs",
-                                                    "prefetch"};
+constexpr std::array<std::string_view, 19> kHowOnly{
+    "checkpoint_every", "keep",        "keep_every",       "async_checkpoints",
+    "shard_size",       "log_every",   "memory",           "threads",
+    "tensorboard",      "peak_flops",  "validation_every", "validation_samples",
+    "sample_every",     "samples",     "sample_steps",     "validation_sigmas",
+    "device",           "cuda_graphs", "prefetch"};
 
 // A file that an option names is an input like any other.
 void add_files(const Options& options, json& inputs) {

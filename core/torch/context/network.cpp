@@ -79,13 +79,7 @@ void Network::load_adapter(const std::filesystem::path& path) {
 std::map<std::string, Adapter::Pair> Network::adapter(const Exchange& exchange) const {
   std::vector<at::Tensor> values;  // of frozen leaves none: they are not gathered
   for (const auto& leaf : chain_.leaves()) values.push_back(leaf.frozen ? at::Tensor() : leaf.tensor);
-  std::map<std::string, Adapter::Pair> out;
-  const std::string a = lora_a(""), b = lora_b("");
-  for (auto& [name, tensor] : assemble(chain_.parameters(), chain_.leaves(), values, exchange)) {
-    if (name.ends_with(a)) out[name.substr(0, name.size() - a.size())].a = tensor;
-    if (name.ends_with(b)) out[name.substr(0, name.size() - b.size())].b = tensor;
-  }
-  return out;
+  return adapter_pairs(assemble(chain_.parameters(), chain_.leaves(), values, exchange));
 }
 
 std::vector<at::Tensor> Network::forward(const NamedTensors& in) {

@@ -220,21 +220,6 @@ double Parallelism::share(const Parameter& p, bool in_shards) const {
   return 1 / static_cast<double>(mesh_->group(copies(p, in_shards))->size);
 }
 
-Exchange Parallelism::exchange(const Parameters& parameters) const {
-  if (world() == 1) return {};
-  Exchange out;
-  out.mine = [this, &parameters](const Leaf& leaf, const Piece& piece) {
-    return mesh_->group(copies(parameters[static_cast<size_t>(piece.param - 1)], leaf.reduced_by_link))
-               ->rank == 0;
-  };
-  // As bytes: a sum with zeros then keeps every bit, -0.0 and NaN among them.
-  out.sum = [this](at::Tensor& x) {
-    const at::Tensor bytes = x.contiguous().view({-1}).view(at::kByte);
-    x = summed(*mesh_->group("world"), bytes).view(x.scalar_type()).view(x.sizes());
-  };
-  return out;
-}
-
 void Parallelism::sum_gradients(const Parameters& parameters, std::vector<Leaf>& leaves) const {
   if (world() == 1) return;
   GradientSums sums;

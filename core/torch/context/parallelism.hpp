@@ -61,8 +61,6 @@ class Parallelism {
   std::string copies(const Parameter&, bool in_shards) const;
   // 1 / ranks that hold the same numbers as this one.
   double share(const Parameter&, bool in_shards) const;
-  // Whole tensors from what the ranks hold, see Exchange.
-  Exchange exchange(const Parameters&) const;
   // Completes every gradient: the sum over all ranks that do not hold another piece of the parameter.
   void sum_gradients(const Parameters&, std::vector<Leaf>&) const;
   // The sums of numbers over the ranks that hold different samples and the stages of a pipeline, of which

@@ -1,5 +1,7 @@
 #include "core/torch/generating/parts.hpp"
 
+#include "core/io/safetensors.hpp"
+
 namespace kinora::core {
 
 Part part_of(const JobView& context, const std::string& slot, const std::string& weights_option,
@@ -17,7 +19,7 @@ Part part_of(const JobView& context, const std::string& slot, const std::string&
     throw Error(KINORA_INVALID, "it needs a " + slot + ": make a job of kind " + trained_by +
                                     " its input, or give it one: " + slot + " = { use = \"...\" } and " +
                                     weights_option + " = \"FILE or FOLDER\"");
-  if (weights.empty()) weights = {context.folder_of(*job) / "weights.safetensors"};
+  if (weights.empty()) weights = {file_or_index(context.folder_of(*job) / "weights.safetensors")};
   return {job->component(slot), std::move(weights)};
 }
 

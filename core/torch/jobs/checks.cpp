@@ -112,8 +112,9 @@ void check_weights(JobCheck& check, const std::string& option, const ComponentUs
 
 void check_weights(JobCheck& check, const std::string& option, const ComponentUse& use,
                    const WeightsPaths& paths) {
-  for (const auto& path : paths) {
+  for (const auto& given : paths) {
     std::error_code ignored;
+    const auto path = file_or_index(given);
     if (!check.finds(option, path) || !std::filesystem::exists(path, ignored) || is_jit(path)) continue;
     check.holds(option, [&] {
       const auto spec = or_throw(check.runtime().registry().find(use.id));
@@ -124,8 +125,9 @@ void check_weights(JobCheck& check, const std::string& option, const ComponentUs
 
 void check_fit(JobCheck& check, const std::string& option, Network& network, const WeightsPaths& paths,
                bool more) {
-  for (const auto& path : paths) {
+  for (const auto& given : paths) {
     std::error_code ignored;
+    const auto path = file_or_index(given);
     const bool readable = std::filesystem::exists(path, ignored) && !is_jit(path);
     if (!readable || (check.ahead() && check.made_by_earlier_job(path))) return;
   }

@@ -16,6 +16,7 @@
 #include "core/torch/media/latents.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/weights/convert.hpp"
+#include "core/torch/weights/sharded_files.hpp"
 #include "tests/support/refusal.hpp"
 
 namespace kinora::core {
@@ -386,6 +387,16 @@ TEST(GenerateJob, TakesOtherWeightsForATrainedModel) {
   };
   EXPECT_TRUE(at::equal(made("weights = 'FOLDER/other.safetensors'", "other.safetensors"),
                         made("", "dit/weights.safetensors")));
+}
+
+TEST(GenerateJob, ReadsTheShardsOfATraining) {
+  const auto run = ready("format = ['latents']\n");
+  const at::Tensor want = latents_of(*run);
+  const auto file = run->of("dit") / "weights.safetensors";
+  write_files(run->of("dit"), {{.name = "weights.safetensors", .holdings = {held(read_tensors(file))}}}, {},
+              3000);
+  ASSERT_FALSE(fs::exists(file)) << "but an index";
+  EXPECT_TRUE(at::equal(latents_of(*run), want));
 }
 
 TEST(GenerateJob, RefusesOptionsThatWouldDoNothing) {

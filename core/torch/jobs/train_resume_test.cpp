@@ -49,6 +49,10 @@ void expect_resumed_equals_uninterrupted(const std::string& more) {
 }
 TEST(TrainJob, ResumedEqualsUninterrupted) { expect_resumed_equals_uninterrupted(""); }
 
+TEST(TrainJob, ResumedFromShardsEqualsUninterrupted) {
+  expect_resumed_equals_uninterrupted("shard_size = 2000\n");
+}
+
 TEST(TrainGiven, ResumedEqualsUninterrupted) {
   expect_resumed_equals_uninterrupted("condition_frames = [0, 1]\ncondition_noise = [-3.0, 2.0]\n");
 }

@@ -1,17 +1,12 @@
 // Long videos through a tokenizer: the whole's numbers, and memory that does not grow with the length.
 #include "core/torch/media/streaming.hpp"
 
-#include <cstdlib>
-#include <cstring>
-#include <mutex>
-#include <unordered_map>
-
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
 
 #include "core/torch/media/clips.hpp"
+#include "tests/support/metered.hpp"
 #include "tests/support/oracle.hpp"
 #include "tests/support/run_file.hpp"
 
@@ -70,44 +65,12 @@ TEST(Streaming, TakesTheWholeWhereAStreamWouldNotHelp) {
                 tiled->encode(video)));
 }
 
-// Counts the bytes of tensors. A block is its own context: oneDNN's scratch memory asks for that.
-class Metered final : public c10::Allocator {
- public:
-  c10::DataPtr allocate(size_t n) override {
-    if (n == 0) return {nullptr, nullptr, drop, c10::Device(c10::kCPU)};
-    void* data = std::aligned_alloc(64, (n + 63) / 64 * 64);
-    const std::lock_guard lock(mutex);
-    sizes[data] = static_cast<int64_t>(n);
-    live += static_cast<int64_t>(n);
-    peak = std::max(peak, live);
-    return {data, data, drop, c10::Device(c10::kCPU)};
-  }
-  c10::DeleterFnPtr raw_deleter() const override { return drop; }
-  void copy_data(void* to, const void* from, size_t n) const override { std::memcpy(to, from, n); }
-  static inline int64_t live = 0, peak = 0;
-
- private:
-  static void drop(void* data) {
-    if (!data) return;
-    const std::lock_guard lock(mutex);
-    live -= sizes.at(data);
-    sizes.erase(data);
-    std::free(data);
-  }
-  static inline std::mutex mutex;
-  static inline std::unordered_map<void*, int64_t> sizes;
-};
-
 // The most that lived during f, beside its result.
 template <class F>
 int64_t extra(F f) {
-  static auto* const meter = new Metered;  // tensors that it made may outlive every test
-  static const bool once = (c10::SetCPUAllocator(meter, 1), true);
-  (void)once;
-  const int64_t before = Metered::live;
-  Metered::peak = before;
+  test::Metered::begin();
   const at::Tensor result = f();
-  return Metered::peak - before - static_cast<int64_t>(result.nbytes());
+  return test::Metered::most() - static_cast<int64_t>(result.nbytes());
 }
 
 // What grows is the result: 3 bytes a pixel, or the latent, twice for a moment as its pieces are joined.

@@ -44,6 +44,17 @@ double squares_of(const at::Tensor& x) {
   return norm * norm;
 }
 
+using Share = std::function<double(const Leaf&, const Piece&)>;
+
+double square_sum(const at::Tensor& of_leaf, const Leaf& leaf, const Share& share) {
+  const at::NoGradGuard guard;
+  const auto whole = of_leaf.contiguous();
+  double sum = 0;
+  for (const auto& p : leaf.pieces)
+    sum += (share ? share(leaf, p) : 1) * squares_of(range_of(whole, p.offset, p.count));
+  return sum;
+}
+
 }  // namespace
 
 bool decays(const Parameter& p) {
@@ -146,31 +157,19 @@ void AdamW::zero_grad() {
   for (auto& leaf : leaves_) leaf.tensor.mutable_grad().reset();
 }
 
-double square_sum(const Leaf& leaf, const std::function<double(const Piece&)>& share) {
-  const at::NoGradGuard guard;
-  const auto grad = leaf.tensor.grad();
-  double sum = 0;
-  if (leaf.frozen || !grad.defined()) return sum;
-  const auto whole = grad.contiguous();
-  for (const auto& p : leaf.pieces)
-    sum += (share ? share(p) : 1) * squares_of(range_of(whole, p.offset, p.count));
-  return sum;
-}
-
-double weight_norm(const std::vector<Leaf>& leaves) {
-  const at::NoGradGuard guard;
-  double sum = 0;
-  for (const auto& leaf : leaves) sum += squares_of(leaf.tensor.detach().contiguous());
-  return std::sqrt(sum);
-}
-
-double gradient_norm(const std::vector<Leaf>& leaves,
-                     const std::function<double(const Leaf&, const Piece&)>& share,
+double gradient_norm(const std::vector<Leaf>& leaves, const Share& share,
                      const std::function<double(double)>& sum) {
   double squares = 0;
   for (const auto& leaf : leaves)
-    squares += square_sum(
-        leaf, share ? [&](const Piece& p) { return share(leaf, p); } : std::function<double(const Piece&)>());
+    if (const auto& grad = leaf.tensor.grad(); !leaf.frozen && grad.defined())
+      squares += square_sum(grad, leaf, share);
+  return std::sqrt(sum ? sum(squares) : squares);
+}
+
+double weight_norm(const std::vector<Leaf>& leaves, const Share& share,
+                   const std::function<double(double)>& sum) {
+  double squares = 0;
+  for (const auto& leaf : leaves) squares += square_sum(leaf.tensor, leaf, share);
   return std::sqrt(sum ? sum(squares) : squares);
 }
 

@@ -59,15 +59,15 @@ class AdamW {
   int64_t steps_ = 0;
 };
 
-// Square sum of a leaf's gradient, in float64. share(piece): 1 / number of ranks that hold those numbers
-// (null: 1), so that the square root of this sum over all leaves and ranks is the norm of the whole gradient.
-double square_sum(const Leaf& leaf, const std::function<double(const Piece&)>& share = {});
-// The whole gradient's norm in one process, or with `sum` over the world.
+// The gradient's norm, in float64. Of several ranks: share says 1 / number of ranks that hold those numbers,
+// and sum adds what the ranks of the world have; then it is the whole gradient's.
 double gradient_norm(const std::vector<Leaf>& leaves,
                      const std::function<double(const Leaf&, const Piece&)>& share = {},
                      const std::function<double(double)>& sum = {});
-// The norm of all weights of this process, in float64.
-double weight_norm(const std::vector<Leaf>& leaves);
+// The same of all weights.
+double weight_norm(const std::vector<Leaf>& leaves,
+                   const std::function<double(const Leaf&, const Piece&)>& share = {},
+                   const std::function<double(double)>& sum = {});
 // min(1, max_norm / (norm + 1e-6)).
 double clip_factor(double norm, double max_norm);
 // Scales every gradient by it; returns it.

@@ -225,6 +225,53 @@ TEST(AdamW, AFlatLeafOfSeveralParametersStepsAsTheirOwnLeaves) {
   EXPECT_TRUE(at::allclose(flat[0].tensor, joined, 0, 1e-15));
 }
 
+// Two flat shards with padding at the end, as two ranks have them, against the parameters' own leaves:
+// weights that decay and those that do not lie in one leaf, and a cut goes through a parameter.
+TEST(AdamW, FlatShardsStepAndAverageBitForBitAsTheWholeDoes) {
+  const Parameters parameters{named("bias", {5}), named("w", {4, 3}), named("gain", {4})};
+  const std::vector<std::vector<Piece>> pieces{{{1, 0, 5, 0}, {2, 0, 6, 5}}, {{2, 6, 6, 0}, {3, 0, 4, 6}}};
+  std::vector<Leaf> apart;
+  for (kinora_param id = 1; id <= 3; ++id)
+    apart.push_back(leaf_of(parameters, id, at::randn(parameters[static_cast<size_t>(id - 1)].shape)));
+  const auto joined = [&](auto of) {
+    std::vector<at::Tensor> all;
+    for (size_t i = 0; i < apart.size(); ++i) all.push_back(of(i).detach().flatten());
+    all.push_back(at::zeros({1}));  // padding
+    return at::cat(all);
+  };
+  const auto weights = [&] { return joined([&](size_t i) { return apart[i].tensor; }); };
+  std::vector<std::vector<Leaf>> ranks;
+  for (size_t r = 0; r < 2; ++r)
+    ranks.push_back(
+        {{"flat", weights().narrow(0, static_cast<int64_t>(r) * 11, 11).clone().set_requires_grad(true),
+          false, true, pieces[r]}});
+  AdamW whole(parameters, apart, {.weight_decay = 0.3});
+  Ema average(apart, 0.9, true);
+  AdamW first(parameters, ranks[0], {.weight_decay = 0.3}),
+      second(parameters, ranks[1], {.weight_decay = 0.3});
+  Ema first_average(ranks[0], 0.9, true), second_average(ranks[1], 0.9, true);
+  for (int step = 0; step < 3; ++step) {
+    for (auto& l : apart) l.tensor.mutable_grad() = at::randn_like(l.tensor.detach());
+    const auto gradient = joined([&](size_t i) { return apart[i].tensor.grad(); });
+    for (size_t r = 0; r < 2; ++r)
+      ranks[r][0].tensor.mutable_grad() = gradient.narrow(0, static_cast<int64_t>(r) * 11, 11).clone();
+    const auto with_second = [&](auto norm) {
+      return norm(
+          ranks[0], [](const Leaf&, const Piece&) { return 1; },
+          [&](double mine) { return mine + std::pow(norm(ranks[1], {}, {}), 2); });
+    };
+    EXPECT_NEAR(with_second(gradient_norm), gradient_norm(apart), 1e-14);
+    EXPECT_NEAR(with_second(weight_norm), weight_norm(apart), 1e-14);
+    whole.step(0.1, 0.5, {&average});
+    first.step(0.1, 0.5, {&first_average});
+    second.step(0.1, 0.5, {&second_average});
+    EXPECT_TRUE(at::equal(at::cat({ranks[0][0].tensor, ranks[1][0].tensor}), weights())) << step;
+    EXPECT_TRUE(at::equal(at::cat({first_average.values()[0], second_average.values()[0]}),
+                          joined([&](size_t i) { return average.values()[i]; })))
+        << step;
+  }
+}
+
 TEST(AdamW, IsBitExactAfterItsStateWasSavedAndLoaded) {
   const Parameters parameters{named("w", {64, 33})};
   const auto start = at::randn({64, 33});

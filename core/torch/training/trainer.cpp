@@ -60,13 +60,20 @@ Trainer::Trainer(JobContext& context, Network& network, Parallelism& parallel,
       options_(options),
       optimizer_(network.chain().parameters(), network.chain().leaves(),
                  {options.beta1, options.beta2, options.eps, options.weight_decay, decay_of(options)}),
-      writer_(options.async_checkpoints) {
+      exchange_(parallel.group("world"), network.chain().leaves().at(0).tensor.device()),
+      writer_(checkpoints(), exchange_,
+              {options.async_checkpoints, static_cast<uint64_t>(options.shard_size), options.keep,
+               options.keep_every}) {
   require_batch(options_, parallel.data_size());
-  const auto latest = latest_checkpoint(checkpoints());
-  // An adapter's checkpoints leave out what it adapts.
-  if ((!latest || network_.chain().lora()) && !options_.weights.empty()) network_.load(options_.weights);
-  averages_ = averages_of(network_, options_.ema);
-  if (latest) restore(*latest);
+  // Rank 0's counts: the others might see a folder before it is complete, or not yet.
+  const std::string latest = exchange_.gather(latest_checkpoint(checkpoints()).value_or("").string()).at(0);
+  exchange_.together([&] {
+    // An adapter's checkpoints leave out what it adapts.
+    if ((latest.empty() || network_.chain().lora()) && !options_.weights.empty())
+      network_.load(options_.weights);
+    averages_ = averages_of(network_, options_.ema);
+    if (!latest.empty()) restore(latest);
+  });
   context_.metrics().rewind(step_);
   if (options_.tensorboard && parallel_.rank() == 0) board_.emplace(context_.folder() / "tensorboard", step_);
 }

@@ -13,8 +13,7 @@
 #include "core/torch/training/sigma_losses.hpp"
 #include "core/torch/training/tensorboard.hpp"
 #include "core/torch/training/throughput.hpp"
-#include "core/torch/weights/checkpoint.hpp"
-#include "core/torch/weights/writer.hpp"
+#include "core/torch/weights/checkpoint_writer.hpp"
 
 namespace kinora::core {
 
@@ -65,9 +64,9 @@ class Trainer {
 
   // The first averages become the network's weights, for what comes after training.
   void use_average();
-  // Writes weights.safetensors of the job's folder: the network's weights; and weights.ema-DECAY.safetensors.
-  // Of a network with LoRA also adapter/, and the weights are with the adapter in them, for what knows of
-  // none.
+  // Writes weights.safetensors of the job's folder: the network's weights; and weights.ema-DECAY.safetensors;
+  // as shards where they are large. Of a network with LoRA also adapter/, and the weights are with the
+  // adapter in them, for what knows of none. On every rank.
   void save_weights();
   // What every training's summary says.
   nlohmann::json summary() const;
@@ -86,6 +85,7 @@ class Trainer {
 
   void save();
   void restore(const std::filesystem::path& folder);
+  TensorFile weights_file(const std::string& name, const std::vector<at::Tensor>& per_leaf) const;
   std::filesystem::path checkpoints() const { return context_.folder() / "checkpoints"; }
 
   JobContext& context_;
@@ -94,7 +94,8 @@ class Trainer {
   OptimizerOptions options_;
   AdamW optimizer_;
   std::vector<Ema> averages_;
-  BackgroundWriter writer_;
+  Exchange exchange_;
+  CheckpointWriter writer_;
   std::optional<TensorBoard> board_;
   bool averaged_ = false;  // the first averages and the network's weights have changed places
   int64_t step_ = 0, skipped_ = 0, in_a_row_ = 0;  // step_: steps done

@@ -1,18 +1,17 @@
 // What a training keeps on disk: checkpoints while it runs, weights when it is done.
+#include <utility>
+
 #include "core/log.hpp"
 #include "core/torch/training/trainer.hpp"
-#include "core/torch/weights/safe_tensors.hpp"
 
 namespace kinora::core {
 namespace {
 
 // What was restored is copied, since tensors of a checkpoint borrow a read-only mapping.
-void copy_into(const Chain& chain, const NamedTensors& from, const std::vector<at::Tensor>& to) {
+void copy_into(const Chain& chain, NamedTensors from, const std::vector<at::Tensor>& to) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : from) names.push_back(name);
-  distribute(chain.parameters(), chain.leaves(), to, names,
-             [&](const std::string& name) { return from.count(name) ? from.at(name) : at::Tensor(); },
-             {.allow_missing = true});
+  distribute(chain.parameters(), chain.leaves(), to, names, taking_from(from), {.allow_missing = true});
 }
 
 // Per leaf, what a checkpoint keeps: of an adapter's training nothing that is frozen, which is in the file
@@ -23,31 +22,27 @@ std::vector<at::Tensor> checkpointed(const Chain& chain, std::vector<at::Tensor>
   return per_leaf;
 }
 
-std::vector<at::Tensor> values_of(const Chain& chain) {
-  std::vector<at::Tensor> out;
-  for (const auto& leaf : chain.leaves()) out.push_back(leaf.tensor);
-  return out;
-}
-
 }  // namespace
 
 void Trainer::restore(const std::filesystem::path& folder) {
-  const Checkpoint saved = load_checkpoint(folder);
+  Checkpoint saved = load_checkpoint(folder);
   auto& chain = network_.chain();
   LoadOptions how;
   if (chain.lora()) how.may_miss = [](const std::string& name) { return !is_lora(name); };
-  load_values(chain.parameters(), chain.leaves(), saved.weights, how);
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : saved.weights) names.push_back(name);
+  load_values(chain.parameters(), chain.leaves(), names, taking_from(saved.weights), how);
   NamedTensors first, second;
-  split_moments(saved.optimizer, first, second);
-  copy_into(chain, first, optimizer_.first_moments());
-  copy_into(chain, second, optimizer_.second_moments());
+  split_moments(std::exchange(saved.optimizer, {}), first, second);
+  copy_into(chain, std::move(first), optimizer_.first_moments());
+  copy_into(chain, std::move(second), optimizer_.second_moments());
   optimizer_.set_steps(saved.state.optimizer_steps);
   for (auto& e : averages_) {
     const auto kept = saved.ema.find(decay_name(e.decay()));
     if (kept == saved.ema.end())
       throw Error(KINORA_INVALID, folder.string() + ": has no averages of decay " + decay_name(e.decay()) +
                                       "; restore the run file's ema, or choose another output folder");
-    copy_into(chain, kept->second, e.values());
+    copy_into(chain, std::move(kept->second), e.values());
     e.set_updates(saved.state.ema_updates);
   }
   step_ = saved.state.step;
@@ -58,32 +53,26 @@ void Trainer::restore(const std::filesystem::path& folder) {
   log_info("{}: going on after step {}", context_.spec().name, step_);
 }
 
-// assemble() copies: what the writer gets is nobody else's, and training goes on while it writes.
 void Trainer::save() {
   auto& chain = network_.chain();
-  const auto copied = [&](const std::vector<at::Tensor>& per_leaf) {
-    return assemble(chain.parameters(), chain.leaves(), checkpointed(chain, per_leaf));
+  const auto kept = [&](const std::vector<at::Tensor>& per_leaf) {
+    return held(chain.parameters(), chain.leaves(), checkpointed(chain, per_leaf));
   };
-  Checkpoint out;
-  out.state.step = step_;
-  out.state.samples_seen = step_ * options_.batch;
-  out.state.optimizer_steps = optimizer_.steps();
-  out.state.loss = loss_;
-  out.state.skipped = skipped_;
-  out.state.by_sigma = by_sigma_;
-  out.weights = copied(values_of(chain));
-  out.optimizer = join_moments(copied(optimizer_.first_moments()), copied(optimizer_.second_moments()));
-  if (job_state) out.more = job_state();
+  TrainState state;
+  state.step = step_;
+  state.samples_seen = step_ * options_.batch;
+  state.optimizer_steps = optimizer_.steps();
+  state.loss = loss_;
+  state.skipped = skipped_;
+  state.by_sigma = by_sigma_;
+  auto files = checkpoint_files(kept(values_of(chain.leaves())), kept(optimizer_.first_moments()),
+                                kept(optimizer_.second_moments()));
   for (auto& e : averages_) {
-    out.state.ema_updates = e.updates();
-    out.ema[decay_name(e.decay())] = copied(e.values());
+    state.ema_updates = e.updates();
+    files.push_back(checkpoint_file("ema-" + decay_name(e.decay()), kept(e.values())));
   }
-  if (parallel_.rank() != 0) return;
-  writer_.start(
-      [out = std::move(out), root = checkpoints(), keep = options_.keep, keep_every = options_.keep_every] {
-        save_checkpoint(root, out);
-        prune_checkpoints(root, keep, keep_every);
-      });
+  if (job_state) files.push_back(checkpoint_file("more", held(job_state())));
+  writer_.start(std::move(state), std::move(files));
 }
 
 void Trainer::with_average(const std::function<void()>& f) {
@@ -104,27 +93,36 @@ void Trainer::use_average() {
   averaged_ = !averaged_;
 }
 
+TensorFile Trainer::weights_file(const std::string& name, const std::vector<at::Tensor>& per_leaf) const {
+  const auto& chain = network_.chain();
+  if (!chain.lora()) return {.name = name, .holdings = {held(chain.parameters(), chain.leaves(), per_leaf)}};
+  auto frozen = per_leaf, trained = per_leaf;  // the adapter's matrices are what is trained
+  for (size_t i = 0; i < per_leaf.size(); ++i) (chain.leaves()[i].frozen ? trained : frozen)[i].reset();
+  const auto pairs = adapter_pairs(assemble(chain.parameters(), chain.leaves(), trained, exchange_));
+  return {.name = name,
+          .holdings = {held(chain.parameters(), chain.leaves(), frozen)},
+          .change = [pairs, scale = chain.lora()->scale()](const std::string& weight, const at::Tensor& t) {
+            const auto pair = pairs.find(module_of(weight));
+            return pair == pairs.end() ? t : merged(t, {pair->second.a, pair->second.b, scale});
+          }};
+}
+
 void Trainer::save_weights() {
-  auto& chain = network_.chain();
-  const bool writes = parallel_.rank() == 0;
-  const auto write = [&](const std::string& name, NamedTensors tensors) {
-    if (!writes) return;
-    if (const auto* lora = chain.lora()) merge_adapter(tensors, *lora);
-    write_tensors(context_.folder() / name, tensors);
-  };
+  const auto& chain = network_.chain();
   if (const auto* lora = chain.lora()) {
-    const auto pairs = network_.adapter();
-    if (writes)
+    const auto pairs = network_.adapter(exchange_);
+    exchange_.on_first([&] {
       write_adapter(context_.folder() / "adapter", *lora, pairs,
                     options_.weights.empty() ? "" : options_.weights.back().string());
+    });
   }
-  write("weights.safetensors", assemble(chain.parameters(), chain.leaves()));
+  std::vector<TensorFile> files{weights_file("weights.safetensors", values_of(chain.leaves()))};
   for (size_t i = 0; i < averages_.size(); ++i) {
     const bool in_network = i == 0 && averaged_;
-    write("weights.ema-" + decay_name(averages_[i].decay()) + ".safetensors",
-          in_network ? assemble(chain.parameters(), chain.leaves())
-                     : assemble(chain.parameters(), chain.leaves(), averages_[i].values()));
+    files.push_back(weights_file("weights.ema-" + decay_name(averages_[i].decay()) + ".safetensors",
+                                 in_network ? values_of(chain.leaves()) : averages_[i].values()));
   }
+  write_files(context_.folder(), files, exchange_, static_cast<uint64_t>(options_.shard_size));
 }
 
 }  // namespace kinora::core

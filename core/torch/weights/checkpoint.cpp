@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <regex>
+#include <set>
 
 #include <ATen/ATen.h>
 #include <nlohmann/json.hpp>
 
-#include "core/io/atomic_file.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 
@@ -17,10 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* kWeights = "weights.safetensors";
-constexpr const char* kOptimizer = "optimizer.safetensors";
-constexpr const char* kMore = "more.safetensors";
-constexpr std::string_view kEma = "ema-", kTensors = ".safetensors";
+constexpr std::string_view kEma = "ema-", kTensors = ".safetensors", kIndex = ".index.json";
 constexpr const char* kState = "state.json";
 constexpr int kFormat = 2;
 
@@ -86,25 +84,73 @@ TrainState state_of(const fs::path& file) {
   }
 }
 
+// "ema-0.99" of ema-0.99.safetensors, and of ema-0.99.safetensors.index.json; not of the shards.
+std::set<std::string> stems_in(const fs::path& folder) {
+  static const std::regex shard(R"(.*-\d{5}-of-\d{5})");
+  std::set<std::string> out;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    std::string name = entry.path().filename().string();
+    if (name.ends_with(kIndex)) name.resize(name.size() - kIndex.size());
+    if (!name.ends_with(kTensors)) continue;
+    name.resize(name.size() - kTensors.size());
+    if (!std::regex_match(name, shard)) out.insert(name);
+  }
+  return out;
+}
+
 }  // namespace
 
-fs::path save_checkpoint(const fs::path& root, const Checkpoint& c) {
-  std::error_code error;
-  fs::create_directories(root, error);
-  if (error)
-    raise(KINORA_IO, "{}: cannot be created: {}; make the folder writable or choose another output folder",
-          root.string(), error.message());
-  const auto path = root / folder_name(c.state.step);
-  auto folder = or_throw(AtomicFolder::create(path));
-  write_tensors(folder.temporary() / kWeights, c.weights, {{"format", "pt"}});
-  if (!c.optimizer.empty()) write_tensors(folder.temporary() / kOptimizer, c.optimizer);
-  if (!c.more.empty()) write_tensors(folder.temporary() / kMore, c.more);
+TensorFile checkpoint_file(const std::string& stem, Holding holding) {
+  TensorFile out{.name = stem + std::string(kTensors)};
+  out.holdings.push_back(std::move(holding));
+  if (stem == "weights" || stem.starts_with(kEma)) out.metadata = {{"format", "pt"}};
+  return out;
+}
+
+std::vector<TensorFile> checkpoint_files(Holding weights, Holding first, Holding second) {
+  std::vector<TensorFile> out{checkpoint_file("weights", std::move(weights)),
+                              checkpoint_file("optimizer", std::move(first))};
+  out[1].holdings[0].prefix = "first.";
+  out[1].holdings.push_back(std::move(second));
+  out[1].holdings[1].prefix = "second.";
+  return out;
+}
+
+NewCheckpoint::NewCheckpoint(const fs::path& root, TrainState state, std::vector<TensorFile> files,
+                             const Exchange& exchange, uint64_t shard_size)
+    : exchange_(exchange), state_(std::move(state)), files_(std::move(files), exchange, shard_size) {
+  exchange_.on_first([&] {
+    std::error_code error;
+    fs::create_directories(root, error);
+    if (error)
+      raise(KINORA_IO, "{}: cannot be created: {}; make the folder writable or choose another output folder",
+            root.string(), error.message());
+    name_ = fs::absolute(root) / folder_name(state_.step);
+    own_ = or_throw(AtomicFolder::create(name_));
+    folder_ = own_->temporary();
+  });
+  folder_ = exchange_.gather(folder_.string()).at(0);
+}
+
+fs::path NewCheckpoint::commit(std::exception_ptr failure) {
+  exchange_.agree(failure);
+  exchange_.on_first([&] {
+    files_.finish(folder_);
+    or_throw(write_file_atomically(folder_ / kState, to_json(state_).dump(2) + "\n"));
+    or_throw(own_->commit(/*replace=*/true));  // a run that was rolled back saves the same step again
+  });
+  return name_;
+}
+
+fs::path save_checkpoint(const fs::path& root, const Checkpoint& c, uint64_t shard_size) {
+  std::vector<TensorFile> files{checkpoint_file("weights", held(c.weights)),
+                                checkpoint_file("optimizer", held(c.optimizer)),
+                                checkpoint_file("more", held(c.more))};
   for (const auto& [decay, tensors] : c.ema)
-    write_tensors(folder.temporary() / fmt::format("{}{}{}", kEma, decay, kTensors), tensors,
-                  {{"format", "pt"}});
-  or_throw(write_file_atomically(folder.temporary() / kState, to_json(c.state).dump(2) + "\n"));
-  or_throw(folder.commit(/*replace=*/true));  // a run that was rolled back saves the same step again
-  return path;
+    files.push_back(checkpoint_file(std::string(kEma) + decay, held(tensors)));
+  NewCheckpoint made(root, c.state, std::move(files), {}, shard_size);
+  made.stream();
+  return made.commit();
 }
 
 std::optional<fs::path> latest_checkpoint(const fs::path& root) {
@@ -122,15 +168,19 @@ Checkpoint load_checkpoint(const fs::path& folder, const std::string& config_has
           "{}: the checkpoint is of another configuration ({} there, {} now); restore the run file's model "
           "and data options, or choose another output folder",
           folder.string(), c.state.config_hash, config_hash);
-  c.weights = read_tensors(folder / kWeights);
-  if (fs::exists(folder / kOptimizer)) c.optimizer = read_tensors(folder / kOptimizer);
-  if (fs::exists(folder / kMore)) c.more = read_tensors(folder / kMore);
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const auto name = entry.path().filename().string();
-    if (name.starts_with(kEma) && name.ends_with(kTensors))
-      c.ema[name.substr(kEma.size(), name.size() - kEma.size() - kTensors.size())] =
-          read_tensors(entry.path());
-  }
+  const auto read = [&](const std::string& stem) {
+    const auto file = Safetensors::open(folder / (stem + std::string(kTensors)));
+    if (!file)
+      raise(file.failure().code, "{}; or remove {} to continue from the checkpoint before",
+            file.failure().message, folder.string());
+    return tensors_of(*file);
+  };
+  const auto stems = stems_in(folder);
+  c.weights = read("weights");
+  if (stems.count("optimizer")) c.optimizer = read("optimizer");
+  if (stems.count("more")) c.more = read("more");
+  for (const auto& stem : stems)
+    if (stem.starts_with(kEma)) c.ema[stem.substr(kEma.size())] = read(stem);
   return c;
 }
 
@@ -154,6 +204,13 @@ void prune_checkpoints(const fs::path& root, int64_t keep, int64_t keep_every) {
 }
 
 std::string decay_name(double decay) { return fmt::format("{}", decay); }
+
+Find taking_from(NamedTensors& from) {
+  return [&from](const std::string& name) {
+    auto node = from.extract(name);
+    return node.empty() ? at::Tensor() : std::move(node.mapped());
+  };
+}
 
 NamedTensors join_moments(const NamedTensors& first, const NamedTensors& second) {
   NamedTensors out;

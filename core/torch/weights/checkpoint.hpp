@@ -4,15 +4,19 @@
 //   ema-0.99.safetensors    averages by name, a file for each decay that the run keeps
 //   more.safetensors        what the job keeps beside the network, if anything
 //   state.json              TrainState
-// Written under a temporary name, flushed, then renamed: a folder named step-* is complete.
+// each of the tensors' files as shards with an index if it is large (sharded_files.hpp). Written by all ranks
+// under one temporary name, flushed, then renamed: a folder named step-* is complete.
 #pragma once
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
 
+#include "core/io/atomic_file.hpp"
 #include "core/torch/training/sigma_losses.hpp"
+#include "core/torch/weights/sharded_files.hpp"
 #include "core/torch/weights/weights.hpp"
 
 namespace kinora::core {
@@ -35,9 +39,38 @@ struct Checkpoint {
   NamedTensors more;                        // of the job itself: a critic
 };
 
-// Throws kinora::Error(KINORA_NO_MEMORY) for a full disk, KINORA_IO for the rest; nothing named step-* is
-// left then. A checkpoint of this step that exists already is replaced.
-std::filesystem::path save_checkpoint(const std::filesystem::path& root, const Checkpoint& checkpoint);
+// What a checkpoint keeps of a network, as the ranks hold it: the files "weights", "optimizer", "ema-0.99",
+// "more".
+std::vector<TensorFile> checkpoint_files(Holding weights, Holding first, Holding second);
+TensorFile checkpoint_file(const std::string& stem, Holding holding);
+
+// A checkpoint that all ranks write. Until commit() it has no name that a reader looks at; without one, it
+// goes.
+class NewCheckpoint {
+ public:
+  // [owner-thread] A meeting of all ranks; rank 0's root counts. Throws on all ranks what fails on one:
+  // kinora::Error(KINORA_NO_MEMORY) for a full disk, KINORA_IO for the rest.
+  NewCheckpoint(const std::filesystem::path& root, TrainState state, std::vector<TensorFile> files,
+                const Exchange& exchange, uint64_t shard_size);
+  // See ShardedFiles: stream(), or keep() and write().
+  void stream() { files_.stream(folder_); }
+  void keep() { files_.keep(); }
+  void write() { files_.write(folder_); }
+  // [owner-thread] A meeting of all ranks, which bring what their write() threw. Throws it on all; else there
+  // is a checkpoint then. One of this step that exists already is replaced.
+  std::filesystem::path commit(std::exception_ptr failure = nullptr);
+
+ private:
+  Exchange exchange_;
+  TrainState state_;
+  std::filesystem::path name_, folder_;
+  std::optional<AtomicFolder> own_;  // of rank 0
+  ShardedFiles files_;
+};
+
+// One process' checkpoint at once.
+std::filesystem::path save_checkpoint(const std::filesystem::path& root, const Checkpoint& checkpoint,
+                                      uint64_t shard_size = kShardSize);
 
 // The complete checkpoint with the most steps, if there is one.
 std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& root);
@@ -52,6 +85,9 @@ void prune_checkpoints(const std::filesystem::path& root, int64_t keep, int64_t 
 
 // How file names say an average's decay: the shortest text that reads back as it, "0.99".
 std::string decay_name(double decay);
+
+// A tensor of `from`, which then has it no more: its pages go with it.
+Find taking_from(NamedTensors& from);
 
 // AdamW's moments as one map of names, and apart again.
 NamedTensors join_moments(const NamedTensors& first, const NamedTensors& second);

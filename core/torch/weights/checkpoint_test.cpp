@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include "core/torch/weights/safe_tensors.hpp"
 #include "core/torch/weights/writer.hpp"
 #include "kinora/error.hpp"
 #include "tests/support/refusal.hpp"
@@ -108,6 +109,51 @@ TEST_F(CheckpointIn, RefusesAnotherConfigurationAndDamageInWords) {
   std::ofstream(path / "state.json") << "{";
   EXPECT_THAT(test::refusal([&] { load_checkpoint(path); }), HasSubstr("state is damaged"));
   EXPECT_THAT(test::refusal([&] { load_checkpoint(root_); }), HasSubstr("not a checkpoint"));
+}
+
+TEST_F(CheckpointIn, OfManyTensorsIsShardsThatAFolderStandsFor) {
+  auto c = at_step(5);
+  c.weights["more"] = at::arange(16.);
+  c.ema[decay_name(0.99)] = c.weights;
+  const auto path = save_checkpoint(root_, c, 64);
+  for (const char* file : {"weights-00001-of-00002.safetensors", "weights-00002-of-00002.safetensors",
+                           "weights.safetensors.index.json", "ema-0.99.safetensors.index.json"})
+    EXPECT_TRUE(fs::exists(path / file)) << file;
+  const auto back = load_checkpoint(path);
+  for (const auto& [name, t] : c.weights) {
+    EXPECT_TRUE(at::equal(back.weights.at(name), t)) << name;
+    EXPECT_TRUE(at::equal(back.ema.at("0.99").at(name), t)) << name;
+  }
+  EXPECT_EQ(back.ema.size(), 1U);
+  EXPECT_EQ(back.optimizer.size(), 2U);
+  for (const auto& given : {path, path / "weights.safetensors", path / "weights.safetensors.index.json"})
+    EXPECT_EQ(read_tensors(given).size(), 2U) << given << " is what --from and weights = may say";
+}
+
+TEST_F(CheckpointIn, NamesTheShardThatIsMissingOrDamagedAndWhatToDo) {
+  const auto path = save_checkpoint(root_, at_step(5), 64);
+  const auto shard = path / "optimizer-00002-of-00002.safetensors";
+  const auto message = [&] { return test::refusal([&] { load_checkpoint(path); }); };
+  const std::string remedy = "or remove " + path.string() + " to continue from the checkpoint before";
+  fs::resize_file(shard, fs::file_size(shard) - 1);
+  EXPECT_THAT(message(), testing::AllOf(HasSubstr(shard.string() + ": truncated"), HasSubstr(remedy)));
+  fs::remove(shard);
+  EXPECT_THAT(message(),
+              testing::AllOf(HasSubstr("1 of 2 shards are not there: " + shard.filename().string()),
+                             HasSubstr(remedy)));
+}
+
+// A folder that has one file from before, and gets shards, and then one file again.
+TEST_F(CheckpointIn, FilesOfAFolderAreReplacedByTheirShardsAndBack) {
+  fs::create_directories(root_);
+  const NamedTensors tensors{{"a", at::ones({16})}, {"b", at::zeros({16})}};
+  const std::vector<TensorFile> files{{.name = "weights.safetensors", .holdings = {held(tensors)}}};
+  write_tensors(root_ / "weights.ema-0.5.safetensors", tensors);
+  for (const uint64_t shard_size : {1000, 64, 1, 1000}) {
+    write_files(root_, files, {}, shard_size);
+    EXPECT_EQ(entries(), shard_size == 1000 ? 2U : 4U);
+    EXPECT_TRUE(at::equal(read_tensors(root_ / "weights.safetensors").at("a"), tensors.at("a")));
+  }
 }
 
 TEST_F(CheckpointIn, AWriterHasOneInFlightAndItsErrorsSurface) {

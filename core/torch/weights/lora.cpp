@@ -215,17 +215,18 @@ at::Tensor Adapter::product(const Pair& p, at::ScalarType dtype) {
   return at::mm(p.b.to(exact), p.a.to(exact)) * p.scale;
 }
 
-void merge_adapter(std::map<std::string, at::Tensor>& weights, const LoraOptions& options) {
-  std::vector<std::string> modules;
-  for (const auto& [name, tensor] : weights)
-    if (name.ends_with(kA)) modules.push_back(name.substr(0, name.size() - kA.size()));
-  for (const auto& module : modules) {
-    at::Tensor& weight = weights.at(module + std::string(kWeight));
-    const auto a = weights.extract(lora_a(module)), b = weights.extract(lora_b(module));
-    const at::Tensor change =
-        Adapter::product({a.mapped(), b.mapped(), options.scale()}, weight.scalar_type());
-    weight = weight.to(change.scalar_type()).add(change).to(weight.scalar_type());
+std::map<std::string, Adapter::Pair> adapter_pairs(const std::map<std::string, at::Tensor>& tensors) {
+  std::map<std::string, Adapter::Pair> out;
+  for (const auto& [name, tensor] : tensors) {
+    if (name.ends_with(kA)) out[name.substr(0, name.size() - kA.size())].a = tensor;
+    if (name.ends_with(kB)) out[name.substr(0, name.size() - kB.size())].b = tensor;
   }
+  return out;
+}
+
+at::Tensor merged(const at::Tensor& weight, const Adapter::Pair& pair) {
+  const at::Tensor change = Adapter::product(pair, weight.scalar_type());
+  return weight.to(change.scalar_type()).add(change).to(weight.scalar_type());
 }
 
 Adapter read_adapter(const fs::path& path) {

@@ -49,8 +49,10 @@ struct Adapter {
   static at::Tensor product(const Pair& pair, at::ScalarType dtype);
 };
 
-// Takes A and B out of whole weights by name and adds scale B A to the matrices that they are for.
-void merge_adapter(std::map<std::string, at::Tensor>& weights, const LoraOptions& options);
+// The pairs of whole matrices by their names as parameters, by module.
+std::map<std::string, Adapter::Pair> adapter_pairs(const std::map<std::string, at::Tensor>& tensors);
+// The matrix with what stands for the pair added, of the same dtype.
+at::Tensor merged(const at::Tensor& weight, const Adapter::Pair& pair);
 
 // A folder with adapter_config.json, or a safetensors file of such names (alpha is then the rank; a prefix
 // "transformer." is diffusers'). Throws kinora::Error(KINORA_UNSUPPORTED) for what is not a plain LoRA of

@@ -13,14 +13,14 @@ namespace {
 constexpr std::array kTypes{at::kBool,     at::kByte, at::kChar,  at::kShort,  at::kHalf,
                             at::kBFloat16, at::kInt,  at::kFloat, at::kDouble, at::kLong};
 
-SafeDtype dtype_of(const std::string& name, const at::Tensor& t) {
-  for (size_t i = 0; i < kTypes.size(); ++i)
-    if (kTypes[i] == t.scalar_type()) return static_cast<SafeDtype>(i);
-  raise(KINORA_UNSUPPORTED, "tensor '{}' is of dtype {}, which safetensors files do not hold", name,
-        c10::toString(t.scalar_type()));
-}
-
 }  // namespace
+
+SafeDtype safe_dtype(const std::string& name, at::ScalarType dtype) {
+  for (size_t i = 0; i < kTypes.size(); ++i)
+    if (kTypes[i] == dtype) return static_cast<SafeDtype>(i);
+  raise(KINORA_UNSUPPORTED, "tensor '{}' is of dtype {}, which safetensors files do not hold", name,
+        c10::toString(dtype));
+}
 
 at::ScalarType torch_dtype(SafeDtype dtype) { return kTypes[static_cast<size_t>(dtype)]; }
 
@@ -45,11 +45,14 @@ Find find_in(const Safetensors& file) {
   };
 }
 
-NamedTensors read_tensors(const std::filesystem::path& path) {
-  const auto file = or_throw(Safetensors::open(path));
+NamedTensors tensors_of(const Safetensors& file) {
   NamedTensors out;
   for (const auto& t : file.tensors()) out.emplace(t.name, as_tensor(file, t));
   return out;
+}
+
+NamedTensors read_tensors(const std::filesystem::path& path) {
+  return tensors_of(or_throw(Safetensors::open(path)));
 }
 
 void write_tensors(const std::filesystem::path& path, const NamedTensors& tensors,
@@ -60,7 +63,7 @@ void write_tensors(const std::filesystem::path& path, const NamedTensors& tensor
     kept.push_back(t.detach().to(at::kCPU).contiguous());
     const auto& c = kept.back();
     out.push_back({name,
-                   dtype_of(name, c),
+                   safe_dtype(name, c.scalar_type()),
                    c.sizes().vec(),
                    {static_cast<const std::byte*>(c.data_ptr()), c.nbytes()}});
   }

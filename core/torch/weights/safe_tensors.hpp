@@ -8,6 +8,8 @@
 namespace kinora::core {
 
 at::ScalarType torch_dtype(SafeDtype);
+// Throws kinora::Error(KINORA_UNSUPPORTED), naming the tensor, for a dtype that safetensors has not.
+SafeDtype safe_dtype(const std::string& name, at::ScalarType);
 
 // A CPU tensor that borrows the file's memory, which is read-only: copy before writing. The tensor keeps the
 // mapping; when it goes, its pages leave the process.
@@ -15,7 +17,8 @@ at::Tensor as_tensor(const Safetensors& file, const SafeTensor& t);
 // A source for load_values(); undefined for names that the file lacks.
 Find find_in(const Safetensors& file);
 
-// Whole file -> tensors that borrow from it. Throws kinora::Error.
+// All of an open file's; and of a file by its name, which throws kinora::Error.
+NamedTensors tensors_of(const Safetensors& file);
 NamedTensors read_tensors(const std::filesystem::path& path);
 // Any device and strides; dtypes that safetensors has. Throws kinora::Error.
 void write_tensors(const std::filesystem::path& path, const NamedTensors& tensors,

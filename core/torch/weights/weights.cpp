@@ -1,12 +1,12 @@
 #include "core/torch/weights/weights.hpp"
 
-#include <cstring>
 #include <set>
 
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
 #include "core/torch/tensors/torch_guard.hpp"
+#include "core/torch/weights/gathering.hpp"
 #include "core/torch/weights/weights_complaint.hpp"
 
 namespace kinora::core {
@@ -25,70 +25,46 @@ std::vector<std::vector<Place>> places_of(const Parameters& parameters, const st
   return out;
 }
 
-// The range of a leaf's tensor that a piece is, flat.
-at::Tensor range_of(const at::Tensor& of_leaf, const Piece& p) {
-  return of_leaf.detach().reshape({-1}).narrow(0, p.offset, p.count);
-}
-
-void copy_runs(const Parameter& p, const Piece& piece, const at::Tensor& from_flat, const at::Tensor& to_flat,
-               bool to_whole) {
-  const auto size = static_cast<size_t>(from_flat.element_size());
-  const auto* from = static_cast<const char*>(from_flat.data_ptr());
-  auto* to = static_cast<char*>(to_flat.data_ptr());
-  for (const auto& r : runs(p, piece.first, piece.count)) {
-    const auto whole = static_cast<size_t>(r.global) * size,
-               local = static_cast<size_t>(r.local - piece.first) * size;
-    std::memcpy(to + (to_whole ? whole : local), from + (to_whole ? local : whole),
-                static_cast<size_t>(r.count) * size);
-  }
-}
-
-at::Tensor whole_of(const Parameter& p, const std::vector<Place>& places, const std::vector<Leaf>& leaves,
-                    const std::vector<at::Tensor>& per_leaf, const Exchange& exchange) {
-  const auto dtype = places.empty() ? at::kFloat : per_leaf[places[0].leaf].scalar_type();
-  auto whole = at::zeros(p.shape, at::TensorOptions().dtype(dtype));
-  for (const auto& [leaf, piece] : places)
-    if (!exchange.mine || exchange.mine(leaves[leaf], piece))
-      copy_runs(p, piece, range_of(per_leaf[leaf], piece).to(at::kCPU).contiguous(), whole, true);
-  if (exchange.sum) exchange.sum(whole);
-  return whole;
-}
-
 void put_whole(const Parameter& p, const std::vector<Place>& places, const std::vector<at::Tensor>& per_leaf,
                const at::Tensor& given) {
+  const auto whole = given.to(at::kCPU).contiguous();
   for (const auto& [leaf, piece] : places) {
-    const auto whole =
-        given.to(at::TensorOptions().device(at::kCPU).dtype(per_leaf[leaf].scalar_type())).contiguous();
     auto local = at::empty({piece.count}, whole.options());
-    copy_runs(p, piece, whole, local, false);
-    range_of(per_leaf[leaf], piece).copy_(local);
+    copy_from_whole(p, piece, whole, local.data_ptr());
+    range_of(per_leaf[leaf], piece).copy_(local);  // converts
   }
 }
 
-std::vector<at::Tensor> tensors_of(const std::vector<Leaf>& leaves) {
+}  // namespace
+
+std::vector<at::Tensor> values_of(const std::vector<Leaf>& leaves) {
   std::vector<at::Tensor> out;
   for (const auto& l : leaves) out.push_back(l.tensor);
   return out;
 }
 
-}  // namespace
-
 NamedTensors assemble(const Parameters& parameters, const std::vector<Leaf>& leaves,
                       const std::vector<at::Tensor>& per_leaf, const Exchange& exchange) {
-  const auto places = places_of(parameters, leaves);
+  Gathering all(exchange);
+  all.add(held(parameters, leaves, per_leaf));
+  const auto count = static_cast<int64_t>(all.items().size());
   NamedTensors out;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    // Frozen parameters have no optimizer state, on any rank.
-    const bool absent = !places[i].empty() && !per_leaf[places[i][0].leaf].defined();
-    if (!absent)
-      out.emplace(parameters[i].name, whole_of(parameters[i], places[i], leaves, per_leaf, exchange));
+  for (int64_t i = 0; i < count; i += exchange.size()) {  // a rank makes one of them, and tells the others
+    std::vector<int64_t> wanted;
+    for (int64_t r = 0; r < exchange.size(); ++r) wanted.push_back(i + r < count ? i + r : Gathering::kNone);
+    const at::Tensor mine = all.collect(wanted);
+    for (int64_t r = 0; r < exchange.size() && i + r < count; ++r) {
+      const auto& item = all.items()[static_cast<size_t>(i + r)];
+      const auto like = [&] { return at::empty(item.shape, at::TensorOptions().dtype(item.dtype)); };
+      out.emplace(item.name, exchange.from(r, r == exchange.rank() ? mine : like()));
+    }
   }
   return out;
 }
 
 NamedTensors assemble(const Parameters& parameters, const std::vector<Leaf>& leaves,
                       const Exchange& exchange) {
-  return assemble(parameters, leaves, tensors_of(leaves), exchange);
+  return assemble(parameters, leaves, values_of(leaves), exchange);
 }
 
 LoadReport distribute(const Parameters& parameters, const std::vector<Leaf>& leaves,
@@ -128,7 +104,7 @@ LoadReport distribute(const Parameters& parameters, const std::vector<Leaf>& lea
 
 LoadReport load_values(const Parameters& parameters, const std::vector<Leaf>& leaves,
                        const std::vector<std::string>& names, const Find& find, const LoadOptions& options) {
-  return distribute(parameters, leaves, tensors_of(leaves), names, find, options);
+  return distribute(parameters, leaves, values_of(leaves), names, find, options);
 }
 
 LoadReport load_values(const Parameters& parameters, const std::vector<Leaf>& leaves,

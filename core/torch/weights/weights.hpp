@@ -1,33 +1,23 @@
-// Whole tensors by name <-> the leaves of this process. Checkpoints hold names and shapes of one process, so
-// a run resumes at any topology; a parallel run gives the two hooks of Exchange, one process gives none.
+// Whole tensors by name <-> the leaves of this process. Files hold names and shapes of one process, so a run
+// resumes at any topology.
 #pragma once
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
-#include "core/torch/context/parameter.hpp"
+#include "core/torch/weights/exchange.hpp"
+#include "core/torch/weights/holding.hpp"
 
 namespace kinora::core {
 
-using NamedTensors = std::map<std::string, at::Tensor>;
-using Parameters = std::vector<Parameter>;  // by kinora_param - 1
-
-struct Exchange {
-  // Whether this process contributes that piece: exactly one of the ranks that hold the same numbers must.
-  // Null: yes.
-  std::function<bool(const Leaf&, const Piece&)> mine;
-  // Sums a CPU tensor in place over all ranks; called once a parameter, in the order of declaration, on every
-  // rank.
-  std::function<void(at::Tensor&)> sum;
-};
-
-// Whole CPU tensors by parameter name, from one tensor a leaf of the leaf's shape (values, optimizer state,
-// averages).
+// Whole CPU tensors by parameter name, in copies, from one tensor a leaf of the leaf's shape (values,
+// optimizer state, averages). Every rank gets all of them and gives what it holds, so this is for what is
+// small: an adapter, one process. A file is written without it (sharded_files.hpp).
 NamedTensors assemble(const Parameters&, const std::vector<Leaf>&, const std::vector<at::Tensor>& per_leaf,
                       const Exchange& exchange = {});
 // The leaves' values.
 NamedTensors assemble(const Parameters&, const std::vector<Leaf>&, const Exchange& exchange = {});
+std::vector<at::Tensor> values_of(const std::vector<Leaf>& leaves);
 
 // Where whole tensors come from; an undefined result: there is none of that name.
 using Find = std::function<at::Tensor(const std::string& name)>;
@@ -44,7 +34,8 @@ struct LoadReport {
 };
 // Copies whole tensors into per_leaf, converting dtypes. Throws Error(KINORA_INVALID) with every missing name
 // (and the nearest name that exists), every unexpected one, and every shape that differs, both shapes said;
-// nothing is copied then. One tensor at a time is asked for its numbers, and let go before the next.
+// nothing is copied then. One tensor at a time is asked for its numbers, and let go before the next; of each
+// only what this process holds is read.
 LoadReport distribute(const Parameters&, const std::vector<Leaf>&, const std::vector<at::Tensor>& per_leaf,
                       const std::vector<std::string>& names, const Find& find,
                       const LoadOptions& options = {});

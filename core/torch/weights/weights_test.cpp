@@ -41,19 +41,26 @@ struct Rank {
   }
 };
 
-TEST(Weights, ReachEveryPieceAndAreAssembledFromAll) {
+TEST(Weights, ReachEveryPiece) {
   const NamedTensors whole{{"qkv", at::randn({12, 5}, at::kDouble)}, {"bias", at::randn({3}, at::kDouble)}};
-  std::vector<Rank> ranks{{0, 0}, {0, 1}, {1, 0}, {1, 1}};
-  NamedTensors sum{{"qkv", at::zeros({12, 5}, at::kDouble)}, {"bias", at::zeros({3}, at::kDouble)}};
-  for (size_t r = 0; r < 4; ++r) {
-    load_values(ranks[r].parameters, ranks[r].leaves, whole);
-    Exchange exchange;  // ranks 1 and 3 both hold the bias
-    exchange.mine = [&](const Leaf&, const Piece& p) { return p.param == 1 || r == 1; };
-    size_t next = 0;
-    exchange.sum = [&](at::Tensor& t) { sum.at(next++ ? "bias" : "qkv") += t; };
-    assemble(ranks[r].parameters, ranks[r].leaves, exchange);
-  }
-  for (const auto& [name, t] : whole) EXPECT_TRUE(at::equal(sum.at(name), t)) << name;
+  for (const int64_t tensor : {0, 1})
+    for (const int64_t fsdp : {0, 1}) {
+      Rank rank(tensor, fsdp);
+      load_values(rank.parameters, rank.leaves, whole);
+      const auto flat = at::cat({slice(rank.parameters[0], whole.at("qkv")).flatten(), whole.at("bias")});
+      const auto want =
+          fsdp ? at::cat({flat.narrow(0, 17, 16), at::zeros({1}, at::kDouble)}) : flat.narrow(0, 0, 17);
+      EXPECT_TRUE(at::equal(rank.leaves[0].tensor, want)) << tensor << fsdp;
+    }
+}
+
+// Of bfloat16 in a file, float32 here: only what is held is converted.
+TEST(Weights, AreConvertedWhereTheyAreHeld) {
+  Parameters parameters{column("a", {8, 3}, {8}, 1, 2)};
+  std::vector<Leaf> leaves{{"a", at::zeros({4, 3}), false, false, {{1, 0, 12, 0}}}};
+  const auto a = at::randn({8, 3}).to(at::kBFloat16);
+  load_values(parameters, leaves, {{"a", a}});
+  EXPECT_TRUE(at::equal(leaves[0].tensor, a.narrow(0, 4, 4).to(at::kFloat)));
 }
 
 TEST(Weights, ConvertDtypesAndGoThroughAFile) {

@@ -22,8 +22,12 @@ void BackgroundWriter::start(std::function<void()> work) {
     work();
 }
 
+bool BackgroundWriter::busy() const {
+  return work_.valid() && work_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+}
+
 void BackgroundWriter::check() {
-  if (work_.valid() && work_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) work_.get();
+  if (!busy()) finish();
 }
 
 void BackgroundWriter::finish() {

@@ -18,6 +18,8 @@ class BackgroundWriter {
   void start(std::function<void()> work);
   // Throws what finished work threw, once. Does not wait.
   void check();
+  // Whether work goes on.
+  bool busy() const;
   // Waits, then as check().
   void finish();
 

@@ -1,0 +1,62 @@
+#include "core/torch/weights/checkpoint_writer.hpp"
+
+#include <chrono>
+#include <thread>
+
+#include <ATen/ATen.h>
+
+namespace kinora::core {
+
+CheckpointWriter::CheckpointWriter(std::filesystem::path root, const Exchange& exchange,
+                                   const Options& options)
+    : root_(std::move(root)), exchange_(exchange), options_(options), writer_(options.background) {}
+
+void CheckpointWriter::start(TrainState state, std::vector<TensorFile> files) {
+  finish();
+  auto made = std::make_unique<NewCheckpoint>(root_, std::move(state), std::move(files), exchange_,
+                                              options_.shard_size);
+  options_.background ? made->keep() : made->stream();
+  current_ = std::move(made);
+  if (!options_.background) return commit();
+  writer_.start([this] {
+    if (exchange_.size() > 1) return current_->write();
+    const auto mine = std::move(current_);
+    mine->write();
+    mine->commit();
+    prune();
+  });
+}
+
+bool CheckpointWriter::all_written() const {
+  for (const auto& busy : exchange_.gather(at::full({1}, writer_.busy() ? 1 : 0, at::kByte)))
+    if (busy.item<uint8_t>()) return false;
+  return true;
+}
+
+void CheckpointWriter::check() {
+  if (exchange_.size() == 1) return writer_.check();
+  if (current_ && all_written()) commit();
+}
+
+// Asks again and again: a rank whose disk is slow is no rank that misses a transfer.
+void CheckpointWriter::finish() {
+  if (exchange_.size() == 1 || !current_) return writer_.finish();
+  while (!all_written()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  commit();
+}
+
+void CheckpointWriter::commit() {
+  const auto done = std::move(current_);  // if it does not become one, what there is of it goes
+  std::exception_ptr failure;
+  try {
+    writer_.finish();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  done->commit(failure);
+  if (exchange_.rank() == 0) writer_.start([this] { prune(); });
+}
+
+void CheckpointWriter::prune() const { prune_checkpoints(root_, options_.keep, options_.keep_every); }
+
+}  // namespace kinora::core

@@ -1,0 +1,138 @@
+#include "core/torch/weights/exchange.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <ATen/ATen.h>
+
+#include "core/torch/tensors/torch_guard.hpp"
+#include "kinora/aten.hpp"
+
+namespace kinora::core {
+namespace {
+
+// Apart from the tags of a pipeline, which may be on the same connections.
+constexpr int64_t kTag = int64_t{1} << 30;
+
+void* started(const kinora_group& group, uint32_t op, const at::Tensor& in, int64_t peer) {
+  const kinora_transfer transfer{sizeof(kinora_transfer), op, 0, 0, peer, kTag, handle(in)};
+  void* work = nullptr;
+  check(group.start(group.self, &transfer, &work));
+  return work;
+}
+
+at::Tensor finished(const kinora_group& group, void* work) {
+  kinora_tensor out = nullptr;
+  check(group.finish(work, &out));
+  return adopt<at::Tensor>(out);
+}
+
+at::Tensor bytes_of(const std::string& text) {
+  auto out = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
+  if (!text.empty()) std::memcpy(out.data_ptr(), text.data(), text.size());
+  return out;
+}
+
+// The code and the message of what was thrown; empty: nothing was.
+std::string said_by(const std::exception_ptr& failure) {
+  if (!failure) return "";
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& e) {
+    return std::to_string(e.code()) + " " + e.what();
+  } catch (const c10::Error& e) {
+    return std::to_string(code_of(e)) + " " + text_of(e);
+  } catch (const std::exception& e) {
+    return std::to_string(KINORA_FAILED) + " " + e.what();
+  }
+}
+
+}  // namespace
+
+Exchange::Exchange(const kinora_group& group, at::Device device)
+    : group_(group.size > 1 ? &group : nullptr), device_(device) {}
+
+at::Tensor Exchange::transfer(uint32_t op, const at::Tensor& in, int64_t peer) const {
+  return finished(*group_, started(*group_, op, in.to(device_).contiguous(), peer)).to(at::kCPU);
+}
+
+std::vector<at::Tensor> Exchange::gather(const at::Tensor& row) const {
+  if (!group_) return {row};
+  const at::Tensor sizes = transfer(KINORA_GATHER, at::full({1}, row.numel(), at::kLong));
+  auto padded = at::zeros({std::max<int64_t>(1, sizes.max().item<int64_t>())}, row.options());
+  padded.narrow(0, 0, row.numel()).copy_(row);
+  const auto all = transfer(KINORA_GATHER, padded.unsqueeze(0));
+  std::vector<at::Tensor> out;
+  for (int64_t r = 0; r < size(); ++r) out.push_back(all[r].narrow(0, 0, sizes[r].item<int64_t>()));
+  return out;
+}
+
+std::vector<std::string> Exchange::gather(const std::string& text) const {
+  if (!group_) return {text};
+  std::vector<std::string> out;
+  for (const auto& row : gather(bytes_of(text)))
+    out.emplace_back(static_cast<const char*>(row.data_ptr()), static_cast<size_t>(row.numel()));
+  return out;
+}
+
+at::Tensor Exchange::from(int64_t rank, const at::Tensor& tensor) const {
+  return group_ ? transfer(KINORA_BROADCAST, tensor, rank) : tensor;
+}
+
+// Between two ranks, the lower one's message goes first: neither waits for the other, even where a
+// connection carries one message at a time.
+void Exchange::swap(const std::vector<Message>& out, std::vector<Message>& in) const {
+  struct Work {
+    void* work;
+    Message* to;
+  };
+  std::vector<Work> works;
+  auto send = out.begin();
+  auto receive = in.begin();
+  const auto start_send = [&] {
+    works.push_back({started(*group_, KINORA_SEND, send->bytes.to(device_), send->peer), nullptr});
+    ++send;
+  };
+  const auto start_receive = [&] {
+    works.push_back({started(*group_, KINORA_RECV, receive->bytes.to(device_), receive->peer), &*receive});
+    ++receive;
+  };
+  while (send != out.end() || receive != in.end()) {
+    const bool sends = receive == in.end() || (send != out.end() && send->peer < receive->peer) ||
+                       (send != out.end() && send->peer == receive->peer && rank() < send->peer);
+    sends ? start_send() : start_receive();
+  }
+  for (const auto& w : works) {
+    auto got = finished(*group_, w.work);
+    if (w.to) w.to->bytes = got.to(at::kCPU);
+  }
+}
+
+void Exchange::together(const std::function<void()>& f) const {
+  std::exception_ptr failure;
+  try {
+    f();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  agree(failure);
+}
+
+void Exchange::on_first(const std::function<void()>& f) const {
+  together([&] {
+    if (rank() == 0) f();
+  });
+}
+
+void Exchange::agree(const std::exception_ptr& failure) const {
+  if (!group_) {
+    if (failure) std::rethrow_exception(failure);
+    return;
+  }
+  const auto texts = gather(said_by(failure));
+  for (size_t r = 0; r < texts.size(); ++r)
+    if (const auto space = texts[r].find(' '); space != std::string::npos)
+      raise(std::stoi(texts[r]), "rank {}: {}", r, texts[r].substr(space + 1));
+}
+
+}  // namespace kinora::core
