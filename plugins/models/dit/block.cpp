@@ -102,10 +102,10 @@ StDit::StDit(const Options& o, const Ctx& ctx)
   for (int64_t i = 0; i < c.layers; ++i) layers_.emplace_back(layer_declare(ctx, i), layer_name(i), i + 1, c);
 }
 
-// One channel goes the way of a layer's tokens, to learn the names of the layouts.
+// Tokens without a channel go the way of a layer's, to learn the names of the layouts.
 std::vector<kinora_seq> StDit::layouts(const Ctx& ctx, kinora_seq seq, const Tensor& x) const {
   kinora_seq space = seq, time = seq;
-  const Tensor probe = ctx.reshard(x.detach().narrow(2, 0, 1), seq, Over::space, space);
+  const Tensor probe = ctx.reshard(x.detach().narrow(2, 0, 0), seq, Over::space, space);
   kinora_seq before = space;
   const Tensor there = full_ ? ctx.reshard(probe, space, Over::all, before) : probe;
   ctx.reshard(there, before, Over::time, time);

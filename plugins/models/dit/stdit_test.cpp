@@ -42,7 +42,7 @@ class Counting final : public Link<Tensor> {
  public:
   Counting() : Link(KINORA_LEVEL_CONTEXT) {}
   Tensor reshard(const Tensor& x, kinora_seq seq, Over over, kinora_seq& to) override {
-    if (x.size(2) > 1) asked.push_back(over);
+    if (x.size(2) > 0) asked.push_back(over);
     return next.reshard(x, seq, over, to);
   }
   std::vector<Over> asked;

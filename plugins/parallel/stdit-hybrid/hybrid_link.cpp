@@ -1,0 +1,97 @@
+#include "plugins/parallel/stdit-hybrid/hybrid_link.hpp"
+
+#include "kinora/head_exchange.hpp"
+#include "plugins/parallel/stdit-hybrid/gathered_attention.hpp"
+
+namespace kinora {
+
+HybridLink::HybridLink(Group<at::Tensor> group, int64_t part, int64_t parts, StLayout layout)
+    : TokenSplit(group, parts), part_(part), layout_(layout) {
+  skip_inherited<HybridLink>();
+}
+
+const HybridLink::Known& HybridLink::known(const at::Tensor& table) {
+  for (auto it = known_.begin(); it != known_.end(); ++it)
+    if (it->table.data_ptr() == table.data_ptr() && it->table.sizes() == table.sizes()) {
+      known_.splice(known_.begin(), known_, it);
+      return known_.front();
+    }
+  constexpr size_t most = 64;  // as many geometries as the root remembers
+  if (known_.size() == most) known_.pop_back();
+  Known made{table, {}, make_switches(table, group_.rank(), group_.size(), part_, multiple_)};
+  made.by_places = padded(table, made.switches.padding).index_select(1, made.switches.by_places);
+  known_.push_front(std::move(made));
+  return known_.front();
+}
+
+// The split by places is a sequence of its own, which the links below are told of as of any.
+at::Tensor HybridLink::sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) {
+  if (layout_ != StLayout::hybrid) return TokenSplit::sequence(x, spec, seq);
+  const Known& k = known(borrow<at::Tensor>(spec.table));
+  const at::Tensor out = TokenSplit::sequence(x, spec, seq), mine = of_rank(k.by_places, 1);
+  // -1: where a rank holds the same of both splits, they are told apart by it.
+  kinora_seq_spec by_places = spec;
+  by_places.frames = -1;
+  by_places.table = handle(mine);
+  Way way{seq, 0, k.switches};
+  next.sequence(at::empty({x.size(0), mine.size(1), 0}, x.options()), by_places, way.places);
+  keep(way.places, {k.by_places, k.switches.by_places.argsort(), spec.frames, spec.rows, spec.cols});
+  constexpr size_t most = 256;
+  if (ways_.size() >= most) ways_.erase(ways_.begin());
+  ways_[way.frames] = ways_[way.places] = way;
+  return out;
+}
+
+at::Tensor HybridLink::order(const at::Tensor& table) const {
+  return layout_ == StLayout::hybrid ? known_.front().switches.by_frames : TokenSplit::order(table);
+}
+
+int64_t HybridLink::padding_of(int64_t tokens) const {
+  return layout_ == StLayout::hybrid ? known_.front().switches.padding : TokenSplit::padding_of(tokens);
+}
+
+at::Tensor HybridLink::reshard(const at::Tensor& x, kinora_seq seq, Over over, kinora_seq& to) {
+  to = seq;
+  const auto found = ways_.find(seq);
+  if (found == ways_.end()) return x;
+  const Way& way = found->second;
+  to = over == Over::time ? way.places : way.frames;
+  if (to == seq) return x;
+  const bool there = to == way.places;
+  const Switches& s = way.switches;
+  const at::Tensor leave = there ? s.leave_frames : s.leave_places,
+                   enter = there ? s.enter_places : s.enter_frames,
+                   leave_back = there ? s.leave_places : s.leave_frames,
+                   enter_back = there ? s.enter_frames : s.enter_places;
+  if (x.size(2) == 0) return x;  // only the layout is asked for
+  const auto carry = [](const Group<at::Tensor>& g, const at::Tensor& t, const at::Tensor& first,
+                        const at::Tensor& last) {
+    return g.exchange(t.index_select(1, first), 1, 1).index_select(1, last);
+  };
+  return detail::transferred(
+      group_, x, [=](const Group<at::Tensor>& g, const at::Tensor& t) { return carry(g, t, leave, enter); },
+      [=](const Group<at::Tensor>& g, const at::Tensor& t) { return carry(g, t, leave_back, enter_back); });
+}
+
+bool HybridLink::is_local(const kinora_attention& how) const {
+  if (!how.kv_seq) return true;
+  const auto found = ways_.find(how.kv_seq);
+  if (found == ways_.end() || how.q_seq != how.kv_seq) return false;
+  return how.kv_seq == found->second.places ? how.over == KINORA_OVER_TIME : how.over == KINORA_OVER_SPACE;
+}
+
+at::Tensor HybridLink::attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                 const kinora_attention& how) {
+  if (is_local(how)) return next.attention(q, k, v, how);
+  if (!how.q_seq)
+    throw Error(KINORA_UNSUPPORTED, "stdit-hybrid: attention '" + std::string(how.name ? how.name : "") +
+                                        "' has shared queries over split keys; give the queries a sequence");
+  const auto attend = [this](const at::Tensor& q1, const at::Tensor& k1, const at::Tensor& v1,
+                             const kinora_attention& h) { return next.attention(q1, k1, v1, h); };
+  const at::Tensor k_table = layout(how.kv_seq).table;
+  if (layout_ != StLayout::ulysses) return gathered_attention(group_, q, k, v, how, k_table, attend);
+  return attend_by_heads(HeadExchange(group_, q.size(2), k.size(2)), q, k, v, how, layout(how.q_seq).table,
+                         k_table, attend);
+}
+
+}  // namespace kinora
