@@ -77,6 +77,24 @@ TEST(Traffic, OfARingIsItsFormula) {
     });
 }
 
+// Two all-to-alls a layer, and the keys of its one attention over everything.
+TEST(Traffic, OfSpatialTemporalModelsIsItsFormula) {
+  for (const int64_t P : {2, 4})
+    test::on_ranks(static_cast<int>(P), [&](const Rank& me) {
+      const int64_t tokens = 2 * B * (N / P) * D * e, out = (P - 1) * B * (N / P) * C * e;
+      const Sent hybrid = sent(me, "['stdit-hybrid']", "stdit");
+      EXPECT_EQ(hybrid.at("exchange"), 2 * L * tokens / P * (P - 1));
+      EXPECT_EQ(hybrid.at("gather"), (P - 1) * L * tokens + out);
+      EXPECT_EQ(hybrid.at("scatter-sum"), (P - 1) * L * tokens);
+      EXPECT_EQ(hybrid.size(), 3U);
+      const Sent cp = sent(me, "[{ use = 'stdit-hybrid', layout = 'cp' }]", "stdit");
+      EXPECT_EQ(cp.at("gather"), (P - 1) * L * 3 * tokens + out);
+      EXPECT_EQ(cp.at("scatter-sum"), (P - 1) * L * 3 * tokens);
+      const Sent ulysses = sent(me, "[{ use = 'stdit-hybrid', layout = 'ulysses' }]", "stdit");
+      EXPECT_EQ(ulysses.at("exchange"), 2 * L * 3 * 2 * tokens / P * (P - 1));
+    });
+}
+
 // Three tensors a layer are read by COLUMN weights, three are made by ROW weights.
 TEST(Traffic, OfTensorParallelismIsItsFormula) {
   for (const int64_t T : {2, 4})

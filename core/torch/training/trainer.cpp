@@ -129,14 +129,16 @@ void Trainer::gradients(const Micro& micro_loss, json& line) {
   tokens_ = static_cast<int64_t>(tokens);
 }
 
+std::function<double(const Leaf&, const Piece&)> Trainer::shares() const {
+  return [this](const Leaf& leaf, const Piece& piece) {
+    return parallel_.share(network_.chain().parameter(piece.param), leaf.reduced_by_link);
+  };
+}
+
 void Trainer::update(json& line) {
   auto& leaves = network_.chain().leaves();
-  const double norm = gradient_norm(
-      leaves,
-      [&](const Leaf& leaf, const Piece& piece) {
-        return parallel_.share(network_.chain().parameter(piece.param), leaf.reduced_by_link);
-      },
-      [&](double sum) { return parallel_.sum_of_world(sum); });
+  const double norm =
+      gradient_norm(leaves, shares(), [&](double sum) { return parallel_.sum_of_world(sum); });
   const double learning_rate =
       rate({options_.schedule, options_.learning_rate, options_.final_rate, options_.warmup, options_.steps,
             options_.decay_share, options_.decay_shape},
@@ -178,7 +180,8 @@ void Trainer::fail_if_stuck() const {
 void Trainer::measure(json& line, double seconds, int64_t tokens) {
   line["seconds"] = seconds;
   throughput.add(line, seconds, static_cast<double>(options_.batch), static_cast<double>(tokens));
-  line["weight_norm"] = weight_norm(network_.chain().leaves());
+  line["weight_norm"] = weight_norm(network_.chain().leaves(), shares(),
+                                    [&](double sum) { return parallel_.sum_of_world(sum); });
   if (!by_sigma_.empty()) line["loss_by_sigma"] = by_sigma_.means();
   add_memory(line, network_.chain().leaves().at(0).tensor.device());
 }

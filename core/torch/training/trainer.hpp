@@ -75,6 +75,8 @@ class Trainer {
   using Micro = std::function<MicroLoss(int64_t, int64_t)>;
   void gradients(const Micro& micro_loss, nlohmann::json& line);
   void update(nlohmann::json& line);
+  // Of each piece, 1 / ranks that hold its numbers.
+  std::function<double(const Leaf&, const Piece&)> shares() const;
   void skip(nlohmann::json& line);
   void measure(nlohmann::json& line, double seconds, int64_t tokens);
   void log(const nlohmann::json& line);
