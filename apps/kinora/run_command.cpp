@@ -137,12 +137,14 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
     return complain(kFailed, "cannot make the output folder " + run->out.string() + ": " + error.message() +
                                  "; choose another with --out");
   core::watch_signals();
-  auto log = open_log(run->out, core::here());
+  const core::Place place = core::here();
+  auto log = open_log(run->out, place);
   if (!log) return complain(kFailed, log.failure().message);
   const core::RunResult result = core::run_jobs(runtime, *run, options);
   if (result.was_cancelled) return complain(kInterrupted, "interrupted; run the same command again to go on");
   if (!result.ok) return result.was_refused ? kUsage : kFailed;
-  std::cout << "results are in " << run->out.string() << "\n";
+  if (place.first() || place.launcher == core::kOwnLauncher)
+    std::cout << "results are in " << run->out.string() << "\n";
   return kDone;
 }
 

@@ -82,6 +82,27 @@ TEST_F(MadeUpRun, NoTextBecomesMarkup) {
   expect_lacks(text, {"<script", "<img src=http", "\xff", "\xE2\x80\xAE", "\x01"});
 }
 
+TEST_F(MadeUpRun, RanksHaveATable) {
+  write_rest("x");
+  expect_lacks(page("x"), {"What each rank handled"});
+  write("dit/summary.json", dump({{"steps", 2},
+                                  {"transfers", json::array({{{"rank", 0}}})},
+                                  {"ranks",
+                                   {{"steps", {2, 2}},
+                                    {"tokens", {4321, 1234}},
+                                    {"loss_tokens", {777, 0}},
+                                    {"encoded", {17, 18}},
+                                    {"bytes_sent", {4096, 8192}},
+                                    {"bytes_received", {8192}},
+                                    {"computing_seconds", {90, 9}},
+                                    {"waiting_seconds", {1, 81}}}}}));
+  const std::string text = page("x");
+  structure_of(text);
+  expect_says(text,
+              {"What each rank handled", "4,321", "1,234", "777", "8\u00A0KiB", "1\u00A0min\u00A030\u00A0s"});
+  expect_lacks(text, {"transfers"});
+}
+
 TEST_F(MadeUpRun, NeedsNothingElse) {
   write_curation("film");
   write_rest("plain");

@@ -82,15 +82,15 @@ void write_facts_of(Page& page, const JobRecord& job) {
 // What each rank of a launch handled.
 void write_ranks(Page& page, const JobRecord& job) {
   const json& ranks = object_at(job.summary, "ranks");
-  const size_t count = numbers_at(ranks, "steps").size();
-  if (count < 2) return;
+  const size_t all_ranks = numbers_at(ranks, "steps").size();
+  if (all_ranks < 2) return;
   std::vector<std::vector<Cell>> rows;
-  for (size_t r = 0; r < count; ++r) {
+  for (size_t r = 0; r < all_ranks; ++r) {
     const auto value = [&](const char* key) {
       const auto all = numbers_at(ranks, key);
       return r < all.size() ? all[r] : 0.0;
     };
-    const auto whole = [&](const char* key) { return Cell{fmt::format("{:.0f}", value(key))}; };
+    const auto whole = [&](const char* key) { return Cell{count(static_cast<int64_t>(std::clamp(value(key), 0.0, 1e18)))}; };
     rows.push_back({{std::to_string(r)},
                     whole("tokens"),
                     whole("loss_tokens"),

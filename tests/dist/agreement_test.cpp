@@ -8,7 +8,6 @@
 
 #include "core/torch/context/parallelism.hpp"
 #include "core/torch/media/latents.hpp"
-#include "core/torch/weights/checkpoint.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/run_file.hpp"
 
@@ -42,7 +41,7 @@ void place(const Rank& me) {
 struct Odd {
   std::string options;
   double weight = 0, latent = 0;
-  std::string key = "b", checkpoint;
+  std::string key = "b";
 };
 std::string said(const Rank& me, const Odd& odd) {
   const bool is_odd = me.rank == me.size - 1;
@@ -58,8 +57,6 @@ std::string said(const Rank& me, const Odd& odd) {
   facts.shape = {2, 2, 2, 4};
   std::ofstream(run.of("latents") / "latents.json") << facts.to_json().dump();
   write_tensors(run.folder() / "start.safetensors", {{"x", at::full({2}, is_odd ? odd.weight : 0)}});
-  if (is_odd && !odd.checkpoint.empty())
-    save_checkpoint(run.of("dit") / "checkpoints", {.state = {.step = 7}});
   JobContext context = run.context("dit", false);
   try {
     const Parallelism parallel(context);
@@ -74,15 +71,13 @@ TEST(Agreement, StopsEveryRankAtTheStart) {
   const struct {
     Odd odd;
     const char* part;  // of what all ranks say
-  } cases[] = {
-      {{}, ""},
-      {{.options = "threads = 2\n"}, ""},
-      {{.options = "batch = 8\n"}, "option batch: rank 2 has 8, ranks 0, 1 have 4"},
-      {{.options = "precision = 'fp64'\n"}, "precision: rank 2 has precision/fp64"},
-      {{.weight = 1}, "weights: rank 2 has sha256:"},
-      {{.latent = 1}, "data of job latents: rank 2 has sha256:"},
-      {{.key = "c"}, "data of job latents: rank 2 has sha256:"},
-      {{.checkpoint = "7"}, "checkpoint to go on from: rank 2 has step-000007, ranks 0, 1 have none"}};
+  } cases[] = {{{}, ""},
+               {{.options = "threads = 2\n"}, ""},
+               {{.options = "batch = 8\n"}, "option batch: rank 2 has 8, ranks 0, 1 have 4"},
+               {{.options = "precision = 'fp64'\n"}, "precision: rank 2 has precision/fp64"},
+               {{.weight = 1}, "weights: rank 2 has sha256:"},
+               {{.latent = 1}, "data of job latents: rank 2 has sha256:"},
+               {{.key = "c"}, "data of job latents: rank 2 has sha256:"}};
   for (const auto& c : cases)
     test::on_ranks(3, [&](const Rank& me) {
       place(me);

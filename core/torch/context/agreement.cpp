@@ -14,7 +14,6 @@
 #include "core/run/weights_digest.hpp"
 #include "core/torch/context/meeting.hpp"
 #include "core/torch/media/latent_cache.hpp"
-#include "core/torch/weights/checkpoint.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::core {
@@ -119,8 +118,6 @@ Facts facts_of(const JobView& job, int64_t ranks) {
   for (const size_t input : spec.inputs)
     out.emplace_back("data of job " + job.run().jobs[input].name,
                      data_digest(job.folder_of(job.run().jobs[input])));
-  const auto latest = latest_checkpoint(job.folder_of(spec) / "checkpoints");
-  out.emplace_back("checkpoint to go on from", latest ? latest->filename().string() : "none");
   return out;
 }
 

@@ -1,6 +1,6 @@
 // What ranks must have alike before they compute together: the run file's values, the weights that they start
-// from, the data, the checkpoint. A rank with others would train something that nobody asked for, or wait for
-// what never comes.
+// from, the data. A rank with others would train something that nobody asked for, or wait for what never
+// comes. (The checkpoint that they go on from is rank 0's: others may see it later, on a network's disk.)
 #pragma once
 #include <string>
 #include <utility>
@@ -15,8 +15,8 @@ namespace kinora::core {
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
 // Of a job that is about to begin: Kinora's version, seed, options, components, SHA-256 of the files that
-// options name (weights), of the data's index, and the checkpoint that it goes on from. Paths are no part,
-// nor what a machine decides (threads, device).
+// options name (weights) and of the data's index. Paths are no part, nor what a machine decides (threads,
+// device).
 Facts facts_of(const JobView&, int64_t ranks);
 
 // Of the data in the folder of an encode or shard job: keys, statistics of all latents and what the cache
