@@ -57,10 +57,10 @@ po::options_description flags() {
 
 // A core's products need tensors, the rest does not.
 int calibrate(core::Runtime& runtime, bool as_json) {
-  const json block = core::torch_tool("bench_block")(
-      runtime, {{"tokens", 128}, {"device", "cpu"}, {"threads", 1}, {"repeat", 1}});
-  const plan::Machine machine =
-      plan::measure(block.at("product_gflops").get<double>() * 1e9, block.at("of_product"));
+  const json step =
+      core::torch_tool("bench")(runtime, {{"what", "train"}, {"threads", 1}, {"repeat", 1}, {"peer", ""}});
+  const plan::Machine machine = plan::measure(step.at("product_gflops").get<double>() * 1e9,
+                                              step.at("step").at("of_product").get<double>());
   const auto file = plan::machine_file();
   std::error_code error;
   std::filesystem::create_directories(file.parent_path(), error);

@@ -24,14 +24,14 @@ struct Loopback {
 // Over TCP on 127.0.0.1, as the Gloo collective's are. Throws kinora::Error if there is none.
 Loopback loopback();
 
-// product: operations a second of a product of large matrices on one thread; share: of it, what a block of a
-// transformer reaches. Both need tensors, and are measured where there are some.
+// product: operations a second of a product of large matrices on one thread; share: of it, what a training
+// step of a transformer reaches. Both need tensors, and are measured where there are some.
 Machine measure(double product, double share);
 
 // $XDG_CACHE_HOME/kinora/machine.json, or in ~/.cache.
 std::filesystem::path machine_file();
 nlohmann::json json_of(const Machine&);
-// KINORA_NOT_FOUND: it was not measured; KINORA_INVALID: the file is damaged.
+// KINORA_INVALID: it was not measured, or the file is damaged.
 Result<Machine> read_machine(const std::filesystem::path&);
 
 }  // namespace kinora::core::plan

@@ -55,7 +55,7 @@ Result<Cluster> parse_cluster(std::string_view text, const Gpu* here) {
     return fail(KINORA_INVALID, "cluster '{}': expected NODESxGPUSxNAME, as 8x8xH100", text);
   if (same(rest, "here")) {
     if (!here)
-      return fail(KINORA_NOT_FOUND, "cluster '{}': this machine is not measured; run kinora plan --calibrate",
+      return fail(KINORA_INVALID, "cluster '{}': this machine is not measured; run kinora plan --calibrate",
                   text);
     out.gpu = *here;
     return out;

@@ -75,12 +75,13 @@ void of_dit(Shape& s, const json& o, bool factorised) {
 }
 
 void of_cosmos(Shape& s, const json& o) {
+  const Named* n = named("cosmos", o);
   int64_t rank = 0;
-  of_size(s, o, named("cosmos", o), rank);
+  of_size(s, o, n, rank);
   const int64_t D = s.width();
   s.modulation = 12 * D * rank;
   s.outer = 4 * D * D + low_rank(D, rank, 2) + D * (s.in_patch + s.out_patch);
-  s.text_size = o.value("text_size", int64_t{384});
+  s.text_size = value<int64_t>(o, "text_size", 384, n, 1024);
 }
 
 // Text is brought to the width once, outside of the layers; linear layers have biases, queries and keys one

@@ -56,11 +56,10 @@ std::string reasons(const Plan& plan, const Problem& p) {
     return it == plan.step.spent.end() ? 0.0 : 100 * it->second / plan.step.seconds;
   };
   if (l.tp > 1)
-    say(fmt::format(
-        "tp={}: {} of weights and their optimizer a GPU instead of {}, over the node's own links, which "
-        "costs {:.1f} % of the step",
-        l.tp, size_of(18 * s.parameters() / static_cast<double>(l.tp)), size_of(18 * s.parameters()),
-        waits("tp")));
+    say(
+        fmt::format("tp={}: 1/{} of every layer's weights and activations a GPU; {:.1f} % of the step waits "
+                    "for the node's links",
+                    l.tp, l.tp, waits("tp")));
   if (l.cp > 1)
     say(fmt::format(
         "cp={}: {} of {} tokens a rank; {:.1f} % of the step is waiting for {}", l.cp, s.tokens() / l.cp,
@@ -108,7 +107,7 @@ std::string heading(const Problem& p) {
   const Gpu& g = p.cluster.gpu;
   return fmt::format(
       "{}: {:.2f} B parameters, {} tokens a sample ({} frames of {}), {} samples a step\n"
-      "{}: {} GPUs of {:.0f} TFLOP/s, {} and {:.0f} GB/s in a node, {:.0f} GB/s between nodes\n\n",
+      "{}: {} GPUs of {:.4g} TFLOP/s, {} and {:.3g} GB/s in a node, {:.3g} GB/s between nodes\n\n",
       p.shape.model, p.shape.parameters() / 1e9, p.shape.tokens(), p.shape.frames, p.shape.patches, p.batch,
       p.cluster.text(), p.cluster.size(), g.peak / 1e12, size_of(g.memory), g.link / 1e9, g.network / 1e9);
 }

@@ -367,7 +367,8 @@ def complete(*words):
 
 
 def check_completion():
-    assert complete("kinora", "pl") == ["plugins"]
+    assert complete("kinora", "plu") == ["plugins"]
+    assert complete("kinora", "plan", "my.toml", "--cl") == ["--cluster"]
     assert {"list", "inspect", "validate"} <= set(complete("kinora", "plugins", ""))
     assert complete("kinora", "apply", "model/d") == ["model/dit"]
     assert complete("kinora", "run", "configs/quick") == ["configs/quickstart.toml"]
