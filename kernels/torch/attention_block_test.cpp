@@ -1,8 +1,8 @@
 // The pieces of an attention against the whole one, for every way that a block is computed.
+#include "kernels/torch/attention_block.hpp"
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
-
-#include "kernels/torch/attention_block.hpp"
 
 namespace kinora {
 namespace {
@@ -22,8 +22,17 @@ constexpr double kScale = 0.3;
 Whole whole(const Tensor& mask, int64_t v_size) {
   at::manual_seed(3);
   const int64_t B = 2, S = 37, L = 53, H = 3, d = 16;
-  const auto leaf = [](at::IntArrayRef shape) { return at::randn(shape, at::kDouble).set_requires_grad(true); };
-  Whole w{leaf({B, S, H, d}), leaf({B, L, H, d}), leaf({B, L, H, v_size}), at::randn({B, S, H, v_size}, at::kDouble), {}, {}, {}, {}};
+  const auto leaf = [](at::IntArrayRef shape) {
+    return at::randn(shape, at::kDouble).set_requires_grad(true);
+  };
+  Whole w{leaf({B, S, H, d}),
+          leaf({B, L, H, d}),
+          leaf({B, L, H, v_size}),
+          at::randn({B, S, H, v_size}, at::kDouble),
+          {},
+          {},
+          {},
+          {}};
   Tensor s = at::einsum("bshd,blhd->bhsl", {w.q, w.k}) * kScale;
   if (mask.defined()) s = s.masked_fill(~mask.unsqueeze(1), -1e300);
   Tensor p = s.softmax(3);
@@ -42,13 +51,15 @@ Tensor keys_of(const Tensor& mask, int64_t first, int64_t count) {
 
 // Blocks of 20, 1 and 32 keys, merged; then their gradients.
 template <class Forward, class Backward>
-void equals(const Whole& w, const Tensor& mask, at::ScalarType type, double bound, Forward forward, Backward backward) {
+void equals(const Whole& w, const Tensor& mask, at::ScalarType type, double bound, Forward forward,
+            Backward backward) {
   const auto as = [&](const Tensor& x) { return x.detach().to(type); };
   const Tensor q = as(w.q), k = as(w.k), v = as(w.v), grad = as(w.grad);
   const auto all = no_attention(q, v.size(3));
   const std::vector<std::pair<int64_t, int64_t>> blocks{{0, 20}, {20, 1}, {21, 32}};
   for (const auto& [first, count] : blocks)
-    merge(all, forward(q, k.narrow(1, first, count), v.narrow(1, first, count), kScale, keys_of(mask, first, count)));
+    merge(all, forward(q, k.narrow(1, first, count), v.narrow(1, first, count), kScale,
+                       keys_of(mask, first, count)));
   EXPECT_LT(worst(all.out, w.out), bound);
   Tensor grad_q = at::zeros_like(all.out.new_empty(q.sizes()));
   std::vector<Tensor> grad_k, grad_v;
@@ -91,7 +102,8 @@ TEST(AttentionBlock, AQueryThatSeesNothingIsZeroAndHasNoGradient) {
   const auto made = attention_block(w.q.detach(), w.k.detach(), w.v.detach(), kScale, mask);
   EXPECT_EQ(made.out.select(1, 7).abs().max().item<double>(), 0);
   EXPECT_EQ(made.log_sum.select(1, 7).max().item<double>(), kSeenNothing);
-  const auto g = attention_block_backward(w.grad, w.q.detach(), w.k.detach(), w.v.detach(), made, kScale, mask);
+  const auto g =
+      attention_block_backward(w.grad, w.q.detach(), w.k.detach(), w.v.detach(), made, kScale, mask);
   EXPECT_EQ(g.q.select(1, 7).abs().max().item<double>(), 0);
 }
 

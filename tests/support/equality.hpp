@@ -1,9 +1,13 @@
 // Whether a model under some strategies computes what one process does: output, loss, the gradient of every
 // parameter and input, and the parameters after steps of AdamW with clipping.
 #pragma once
+#include <array>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "core/torch/context/visibility.hpp"
+#include "core/torch/weights/lora.hpp"
 #include "tests/support/ranks.hpp"
 
 namespace kinora::test {
@@ -20,6 +24,9 @@ struct Trial {
   int64_t text = 5;                        // tokens; 0: the model reads none
   std::string precision = "fp64";
   int64_t steps = 3;
+  // A packed row of latents of these frames, rows and cols instead; ranks then share all samples.
+  std::vector<std::array<int64_t, 3>> packed;
+  std::optional<core::LoraOptions> lora;
 };
 
 // On every rank of on_ranks(). bound: of the worst difference by the largest number of its kind; 0: 1e-10 in

@@ -14,9 +14,7 @@ class RankGroups {
  public:
   // parallel: as in a job; its axes are those that groups are asked for along.
   RankGroups(const Rank& me, const std::string& parallel)
-      : run_(jobs(me, parallel)),
-        context_(run_.context("dit", false)),
-        parallel_(context_) {}
+      : run_(jobs(me, parallel)), context_(run_.context("dit", false)), parallel_(context_) {}
   Group<at::Tensor> group(const char* axes) const { return Group<at::Tensor>(&parallel_.group(axes)); }
 
  private:

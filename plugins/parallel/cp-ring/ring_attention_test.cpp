@@ -1,10 +1,11 @@
 // Ring attention by itself: shared keys beside those that go round, and what it keeps.
+#include "kinora/ring_attention.hpp"
+
 #include <ATen/ATen.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
 
-#include "kinora/ring_attention.hpp"
 #include "tests/support/rank_groups.hpp"
 
 namespace kinora {
@@ -42,10 +43,12 @@ TEST(RingAttention, KeysThatAllRanksHaveAreSeenBesideThoseThatGoRound) {
 
     const std::vector<Tensor> whole{leaf(q), leaf(k), leaf(v), leaf(ks), leaf(vs)};
     const auto heads = [&](const Tensor& x) { return x.repeat_interleave(H / K, 2); };
-    const Tensor s = (at::einsum("bshd,blhd->bhsl", {whole[0], heads(at::cat({whole[1], whole[3]}, 1))}) * 0.4)
-                         .masked_fill(~at::cat({at::ones({2, R * L}, at::kBool), valid}, 1).unsqueeze(1).unsqueeze(1),
-                                      -INFINITY);
-    const Tensor want = at::einsum("bhsl,blhd->bshd", {s.softmax(3), heads(at::cat({whole[2], whole[4]}, 1))});
+    const Tensor s =
+        (at::einsum("bshd,blhd->bhsl", {whole[0], heads(at::cat({whole[1], whole[3]}, 1))}) * 0.4)
+            .masked_fill(~at::cat({at::ones({2, R * L}, at::kBool), valid}, 1).unsqueeze(1).unsqueeze(1),
+                         -INFINITY);
+    const Tensor want =
+        at::einsum("bhsl,blhd->bshd", {s.softmax(3), heads(at::cat({whole[2], whole[4]}, 1))});
     (want * weight).sum().backward();
 
     EXPECT_LT(worst(out, want.chunk(R, 1)[static_cast<size_t>(me.rank)]), 1e-12);

@@ -42,7 +42,8 @@ TEST(Tp, CutsHeadsOfKeysThatSeveralHeadsOfQueriesShare) {
 TEST(Tp, EqualsOneProcessBelowContextParallelism) {
   test::on_ranks(4, [](const Rank& me) {
     for (const char* cp : {"cp-ulysses", "cp-ring"}) {
-      Trial t{.parallel = "[{ use = 'tp', size = 2 }, { use = '" + std::string(cp) + "', size = 2 }, 'recompute']",
+      Trial t{.parallel =
+                  "[{ use = 'tp', size = 2 }, { use = '" + std::string(cp) + "', size = 2 }, 'recompute']",
               .rule = {.causal = true},
               .steps = 2};
       t.frames = 3;
@@ -50,6 +51,14 @@ TEST(Tp, EqualsOneProcessBelowContextParallelism) {
       t.cols = 14;
       test::equals_one_process(me, t);
     }
+  });
+}
+
+// Partial sums of a ROW linear are summed in float32 and rounded once.
+TEST(Tp, IsAsCloseInBfloat16AsOneProcess) {
+  test::on_ranks(2, [](const Rank& me) {
+    test::equals_one_process(
+        me, {.parallel = "['tp']", .each = 2, .frames = 3, .precision = "bf16", .steps = 1}, 3e-2);
   });
 }
 
