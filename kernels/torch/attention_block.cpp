@@ -54,8 +54,8 @@ AttentionBlock by_kernel(const Tensor& q_in, const Tensor& k_in, const Tensor& v
 
 AttentionGradient by_kernel_backward(const Tensor& grad_in, const Tensor& q_in, const Tensor& k_in,
                                      const Tensor& v_in, const AttentionBlock& all, double scale) {
-  const Tensor grad = dense(grad_in), q = dense(q_in), k = dense(k_in), v = dense(v_in),
-               out = dense(all.out), sums = (all.log_sum.transpose(1, 2) / std::log(2.0)).contiguous();
+  const Tensor grad = dense(grad_in), q = dense(q_in), k = dense(k_in), v = dense(v_in), out = dense(all.out),
+               sums = (all.log_sum.transpose(1, 2) / std::log(2.0)).contiguous();
   const auto n = shape_of(q, k, scale);
   const auto like = [&](const Tensor& x) { return at::empty(x.sizes(), x.options()); };
   const AttentionGradient made{like(q), like(k), like(v)};

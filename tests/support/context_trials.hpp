@@ -65,6 +65,14 @@ inline std::vector<Trial> odd_trials(const std::string& strategy) {
   Trial& single = add(alone, models::dit(4));
   single.precision = "fp32";
   single.each = 2;  // the first sample sees one token of text: nothing but rounding in its gradient
+  add(alone, models::dit(4)).packed = {{3, 10, 14}, {1, 6, 8}, {2, 10, 4}};
+  Trial& packed = add(again, models::dit(4));
+  packed.packed = {{1, 6, 8}, {4, 10, 4}};
+  packed.rule.causal = true;
+  add(alone, models::dit(4)).lora =
+      core::LoraOptions{.rank = 3,
+                        .alpha = 6,
+                        .targets = {"linear_qkv", "linear_proj", "linear_kv", "linear_fc1", "linear_fc2"}};
   add("[" + strategy + ", { use = 'recompute', mode = 'selective' }]", models::dit(4)).rule.causal = true;
   return out;
 }

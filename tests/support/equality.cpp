@@ -72,6 +72,7 @@ class Comparison {
     o.seed = 3;
     o.dtype = parallel_.parameter_dtype();
     o.frames = t_.rule;
+    o.lora = t_.lora;
     return std::make_unique<core::Network>(model_, context_.spec().component("model")->options, o,
                                            std::move(links));
   }
@@ -107,9 +108,18 @@ class Comparison {
       shape.insert(shape.end(), of_one.begin(), of_one.end());
       return at::empty(shape, at::TensorOptions().dtype(parallel_.dtype()));
     };
-    NamedTensors out{
-        {"latent", core::sample_noise(like({2, t_.frames, t_.rows, t_.cols}), 5, from, "latent")},
-        {"timestep", core::sample_uniform({count}, 5, from, "time").to(parallel_.dtype())}};
+    NamedTensors out;
+    if (t_.packed.empty()) {
+      out["latent"] = core::sample_noise(like({2, t_.frames, t_.rows, t_.cols}), 5, from, "latent");
+    } else {
+      std::vector<int64_t> all;
+      for (const auto& size : t_.packed) all.insert(all.end(), size.begin(), size.end());
+      const Tensor sizes = at::tensor(all, at::kLong).view({-1, 3});
+      out["latent"] = core::sample_noise(like({2, sizes.prod(1).sum().item<int64_t>()}), 5, from, "latent");
+      out["sizes"] = sizes;
+      count = sizes.size(0);  // of what each video has
+    }
+    out["timestep"] = core::sample_uniform({count}, 5, from, "time").to(parallel_.dtype());
     if (t_.text > 0) {
       out["text"] = core::sample_noise(like({t_.text, 12}), 5, from, "text");
       out["text_mask"] =
@@ -188,8 +198,8 @@ class Comparison {
       for (const auto& [name, tensor] : in) {
         if (!tensor.requires_grad()) continue;
         const Tensor part = tensor.grad().defined() ? tensor.grad() : at::zeros_like(tensor);
-        same(Group<Tensor>(&model).sum(part), inputs_.at(name).grad().narrow(0, first_of(pass), t_.each),
-             "gradient of " + name);
+        same(Group<Tensor>(&model).sum(part),
+             inputs_.at(name).grad().narrow(0, first_of(pass), tensor.size(0)), "gradient of " + name);
       }
     }
   }

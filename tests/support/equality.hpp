@@ -1,11 +1,15 @@
 // Whether a model under some strategies computes what one process does: output, loss, the gradient of every
 // parameter and input, and the parameters after steps of AdamW with clipping.
 #pragma once
+#include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "core/torch/context/visibility.hpp"
+#include "core/torch/weights/lora.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/link.hpp"
 #include "tests/support/ranks.hpp"
@@ -26,6 +30,9 @@ struct Trial {
   int64_t steps = 3;
   // Links of both networks besides, made for each; null: none.
   std::function<std::unique_ptr<kinora::Link<at::Tensor>>()> more = nullptr;
+  // A packed row of latents of these frames, rows and cols instead; ranks then share all samples.
+  std::vector<std::array<int64_t, 3>> packed;
+  std::optional<core::LoraOptions> lora;
 };
 
 // On every rank of on_ranks(). bound: of the worst difference by the largest number of its kind; 0: 1e-10 in

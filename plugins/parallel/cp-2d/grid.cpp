@@ -26,11 +26,10 @@ class GridLink final : public RingSplit {
     const HeadExchange by(neighbours_, q.size(2), k.size(2));
     if (const auto told = by.told(); !told.empty() && told_.insert(told).second)
       log(Log::info, "cp-2d: " + told);
-    return attend_by_heads(by, q, k, v, how, layout(how.q_seq).table, layout(how.kv_seq).table,
-                           [this](const at::Tensor& q_here, const at::Tensor& k_here,
-                                  const at::Tensor& v_here, const kinora_attention& of_all) {
-                             return ring_attention(q_here, k_here, v_here, of_all);
-                           });
+    return attend_by_heads(
+        by, q, k, v, how, layout(how.q_seq).table, layout(how.kv_seq).table,
+        [this](const at::Tensor& q_here, const at::Tensor& k_here, const at::Tensor& v_here,
+               const kinora_attention& of_all) { return ring_attention(q_here, k_here, v_here, of_all); });
   }
 
  private:
@@ -64,8 +63,8 @@ class Grid final : public Strategy<at::Tensor> {
       int64_t nearest = std::min(o.ulysses, size);
       while (size % nearest) --nearest;
       throw Error(KINORA_INVALID, "cp-2d: ulysses = " + std::to_string(o.ulysses) + " does not divide the " +
-                                      std::to_string(size) + " ranks of a sequence; use ulysses = " +
-                                      std::to_string(nearest));
+                                      std::to_string(size) +
+                                      " ranks of a sequence; use ulysses = " + std::to_string(nearest));
     }
     link_.emplace(mesh, std::to_string(o.ulysses), o);
   }

@@ -30,10 +30,9 @@ class Ring final : public Strategy<at::Tensor> {
     int64_t size = 0;
   };
   static void describe(Describe<Options>& d) {
-    d.name("cp-ring")
-        .help(
-            "context parallelism by a ring: some tokens of a sequence on each rank, keys go round while "
-            "others are attended to; one block of keys a rank, any number of heads");
+    d.name("cp-ring").help(
+        "context parallelism by a ring: some tokens of a sequence on each rank, keys go round while "
+        "others are attended to; one block of keys a rank, any number of heads");
     d.option("size", &Options::size)
         .range(0, 65536)
         .unit("ranks")

@@ -44,7 +44,8 @@ TEST(Ring, EqualsOneProcessOnEightRanks) {
 }
 
 // What each of R ranks multiplies of all pairs, for an order of the tokens.
-std::vector<int64_t> loads(const at::Tensor& table, const core::Frames& rule, const at::Tensor& order, int64_t R) {
+std::vector<int64_t> loads(const at::Tensor& table, const core::Frames& rule, const at::Tensor& order,
+                           int64_t R) {
   const at::Tensor all = table.index_select(1, order);
   std::vector<int64_t> out;
   for (const at::Tensor& q : all.chunk(R, 1)) {
@@ -79,12 +80,14 @@ TEST(Ring, ZigzagOwnsEveryTokenOnce) {
 
 // Tiles are the rule, whatever its blocks are.
 TEST(Ring, TilesShowExactlyWhatTheRuleDoes) {
-  for (const auto& rule : {core::Frames{}, core::Frames{.causal = true}, core::Frames{.streams = 2},
-                           core::Frames{.chunk = 2, .causal = true, .window = 2, .sink = 1},
-                           core::Frames{.before = true}})
+  for (const auto& rule :
+       {core::Frames{}, core::Frames{.causal = true}, core::Frames{.streams = 2},
+        core::Frames{.chunk = 2, .causal = true, .window = 2, .sink = 1}, core::Frames{.before = true}})
     for (const uint32_t over : {KINORA_OVER_ALL, KINORA_OVER_SPACE, KINORA_OVER_TIME}) {
       const at::Tensor table = padded_table(core::token_table(rule, 8, 5, 5), 3);
-      const auto see = [&](const at::Tensor& a, const at::Tensor& b) { return core::visible(rule, a, b, over); };
+      const auto see = [&](const at::Tensor& a, const at::Tensor& b) {
+        return core::visible(rule, a, b, over);
+      };
       const at::Tensor want = see(table, table)[0];
       at::Tensor have = at::zeros(want.sizes(), at::kLong);
       for (const auto& t : visible_tiles(table, table, at::kCPU, see)) {

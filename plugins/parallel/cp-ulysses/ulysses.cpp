@@ -12,8 +12,7 @@ namespace kinora {
 
 class UlyssesLink final : public TokenSplit {
  public:
-  explicit UlyssesLink(const Mesh<at::Tensor>& mesh)
-      : TokenSplit(mesh.group("cp"), mesh.group("tp").size()) {
+  explicit UlyssesLink(const Mesh<at::Tensor>& mesh) : TokenSplit(mesh.group("cp"), mesh.group("tp").size()) {
     skip_inherited<UlyssesLink>();
   }
 
@@ -21,16 +20,16 @@ class UlyssesLink final : public TokenSplit {
                        const kinora_attention& how) override {
     if (!how.kv_seq) return next.attention(q, k, v, how);
     if (!how.q_seq)
-      throw Error(KINORA_UNSUPPORTED, "cp-ulysses: attention '" + std::string(how.name) +
-                                          "' has shared queries over split keys; give the queries a sequence");
+      throw Error(KINORA_UNSUPPORTED,
+                  "cp-ulysses: attention '" + std::string(how.name) +
+                      "' has shared queries over split keys; give the queries a sequence");
     const HeadExchange by(group_, q.size(2), k.size(2));
     if (const auto told = by.told(); !told.empty() && told_.insert(told).second)
       log(Log::info, "cp-ulysses: " + told);
-    return attend_by_heads(by, q, k, v, how, layout(how.q_seq).table, layout(how.kv_seq).table,
-                           [this](const at::Tensor& q_all, const at::Tensor& k_all, const at::Tensor& v_all,
-                                  const kinora_attention& of_all) {
-                             return next.attention(q_all, k_all, v_all, of_all);
-                           });
+    return attend_by_heads(
+        by, q, k, v, how, layout(how.q_seq).table, layout(how.kv_seq).table,
+        [this](const at::Tensor& q_all, const at::Tensor& k_all, const at::Tensor& v_all,
+               const kinora_attention& of_all) { return next.attention(q_all, k_all, v_all, of_all); });
   }
 
  private:

@@ -4,6 +4,7 @@
 
 #include "kinora/head_exchange.hpp"
 #include "tests/support/context_trials.hpp"
+#include "tests/support/rank_groups.hpp"
 
 namespace kinora {
 namespace {
@@ -33,11 +34,58 @@ TEST(Ulysses, EqualsOneProcessOnEightRanks) {
 // 4 ranks: 6 heads of queries and keys; 6 of 2; 6 of 3; 3 of 1; 12 of 3; 1 of 1.
 TEST(Ulysses, TakesAnyNumberOfHeads) {
   test::on_ranks(4, [](const Rank& me) {
-    for (const auto& [heads, kv] :
-         {std::pair{6, 6}, std::pair{6, 2}, std::pair{6, 3}, std::pair{3, 1}, std::pair{12, 3}, std::pair{1, 1}}) {
+    for (const auto& [heads, kv] : {std::pair{6, 6}, std::pair{6, 2}, std::pair{6, 3}, std::pair{3, 1},
+                                    std::pair{12, 3}, std::pair{1, 1}}) {
       Trial t{.parallel = "['cp-ulysses']", .model = test::models::dit(heads, kv), .steps = 1};
       t.frames = 3;
       test::equals_one_process(me, t);
+    }
+  });
+}
+
+at::Tensor leaf(const at::Tensor& x) { return x.detach().clone().set_requires_grad(true); }
+
+// Joint attention: the shared keys' heads are this rank's, and 6 heads of 3 do not divide by 4 ranks.
+TEST(Ulysses, SharedKeysAreSeenBesideThoseThatAreExchanged) {
+  test::on_ranks(4, [](const Rank& me) {
+    const test::RankGroups world(me, "['cp-ulysses']");
+    const auto group = world.group("cp");
+    at::manual_seed(5);
+    const int64_t S = 3, L = 5, H = 6, K = 3, E = 4, R = me.size;
+    const auto random = [](int64_t n, int64_t heads, int64_t d) {
+      return at::randn({2, n, heads, d}, at::kDouble);
+    };
+    const at::Tensor q = random(R * S, H, 6), k = random(R * L, K, 6), v = random(R * L, K, 5),
+                     ks = random(E, K, 6), vs = random(E, K, 5), weight = random(R * S, H, 5);
+    const auto attend = [](const at::Tensor& x, const at::Tensor& keys, const at::Tensor& values,
+                           const at::Tensor& more_keys, const at::Tensor& more_values) {
+      const int64_t each = x.size(2) / keys.size(2);
+      const auto heads = [each](const at::Tensor& a, const at::Tensor& b) {
+        return at::cat({a, b}, 1).repeat_interleave(each, 2).transpose(1, 2);
+      };
+      return at::scaled_dot_product_attention(x.transpose(1, 2), heads(keys, more_keys),
+                                              heads(values, more_values))
+          .transpose(1, 2);
+    };
+    const auto part = [&](const at::Tensor& x) { return x.chunk(R, 1)[static_cast<size_t>(me.rank)]; };
+    const std::vector<at::Tensor> mine{leaf(part(q)), leaf(part(k)), leaf(part(v)), leaf(ks), leaf(vs)},
+        whole{leaf(q), leaf(k), leaf(v), leaf(ks), leaf(vs)};
+    kinora_attention how{};
+    how.struct_size = sizeof how;
+    how.k_shared = handle(mine[3]);
+    how.v_shared = handle(mine[4]);
+    const at::Tensor out = attend_by_heads(
+        HeadExchange(group, H, K), mine[0], mine[1], mine[2], how, {}, {},
+        [&](const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, const kinora_attention& all) {
+          return attend(a, b, c, borrow<at::Tensor>(all.k_shared), borrow<at::Tensor>(all.v_shared));
+        });
+    (out * part(weight)).sum().backward();
+    const at::Tensor want = attend(whole[0], whole[1], whole[2], whole[3], whole[4]);
+    (want * weight).sum().backward();
+    EXPECT_TRUE(at::allclose(out, part(want), 1e-10, 1e-12));
+    for (size_t i = 0; i < 5; ++i) {
+      const at::Tensor all = i < 3 ? group.gather(mine[i].grad(), 1) : group.sum(mine[i].grad());
+      EXPECT_TRUE(at::allclose(all, whole[i].grad(), 1e-10, 1e-12)) << i;
     }
   });
 }

@@ -13,8 +13,7 @@ namespace {
 
 // Whole units of each fused part: a number of ranks that divides all of them can hold the parameter.
 int64_t units_of(const kinora_param_spec& s) {
-  const int64_t size = s.shape[s.role == KINORA_ROW ? 1 : 0],
-                quantum = std::max<int64_t>(s.quantum, 1),
+  const int64_t size = s.shape[s.role == KINORA_ROW ? 1 : 0], quantum = std::max<int64_t>(s.quantum, 1),
                 parts = std::max<int64_t>(s.n_parts, 1);
   int64_t units = 0;
   for (int64_t i = 0; i < parts; ++i) {
@@ -53,10 +52,10 @@ void TensorLink::declared() {
   if (units_ % group_.size() == 0) return;
   int64_t most = group_.size();
   while (units_ % most) --most;
-  throw Error(KINORA_INVALID,
-              "tp: size = " + std::to_string(group_.size()) +
-                  " must divide the heads (of keys too) and the MLP's channels; parameter '" + scarcest_ +
-                  "' has " + std::to_string(fewest_) + " whole units; use size = " + std::to_string(most));
+  throw Error(KINORA_INVALID, "tp: size = " + std::to_string(group_.size()) +
+                                  " must divide the heads (of keys too) and the MLP's channels; parameter '" +
+                                  scarcest_ + "' has " + std::to_string(fewest_) +
+                                  " whole units; use size = " + std::to_string(most));
 }
 
 at::Tensor TensorLink::all_tokens(const at::Tensor& x) {
@@ -87,7 +86,7 @@ at::Tensor TensorLink::sequence(const at::Tensor& x, const kinora_seq_spec& spec
   const at::Tensor table = padded_table(borrow<at::Tensor>(spec.table), padding);
   const int64_t each = table.size(1) / T, first = group_.rank() * each;
   const at::Tensor mine = table.narrow(1, first, each),
-               tokens = (padding ? at::constant_pad_nd(x, {0, 0, 0, padding}) : x).narrow(1, first, each);
+                   tokens = (padding ? at::constant_pad_nd(x, {0, 0, 0, padding}) : x).narrow(1, first, each);
   kinora_seq_spec local = spec;
   local.table = handle(mine);
   const at::Tensor out = next.sequence(tokens, local, seq);

@@ -38,6 +38,30 @@ TEST(Tp, CutsHeadsOfKeysThatSeveralHeadsOfQueriesShare) {
   });
 }
 
+// The tokens that a context rank has are cut again, and its attentions see all of them.
+TEST(Tp, EqualsOneProcessBelowContextParallelism) {
+  test::on_ranks(4, [](const Rank& me) {
+    for (const char* cp : {"cp-ulysses", "cp-ring"}) {
+      Trial t{.parallel =
+                  "[{ use = 'tp', size = 2 }, { use = '" + std::string(cp) + "', size = 2 }, 'recompute']",
+              .rule = {.causal = true},
+              .steps = 2};
+      t.frames = 3;
+      t.rows = 10;
+      t.cols = 14;
+      test::equals_one_process(me, t);
+    }
+  });
+}
+
+// Partial sums of a ROW linear are summed in float32 and rounded once.
+TEST(Tp, IsAsCloseInBfloat16AsOneProcess) {
+  test::on_ranks(2, [](const Rank& me) {
+    test::equals_one_process(
+        me, {.parallel = "['tp']", .each = 2, .frames = 3, .precision = "bf16", .steps = 1}, 3e-2);
+  });
+}
+
 TEST(Tp, RefusesHeadsThatDoNotDivideAndNamesWhatWould) {
   test::on_ranks(4, [](const Rank& me) {
     for (const auto& [heads, kv, most] : {std::tuple{6, 6, 3}, std::tuple{8, 2, 2}, std::tuple{12, 3, 3}}) {

@@ -67,9 +67,7 @@ class HeadExchange {
     return {of_heads(swapped({q_part})[0], here_), of_heads(keys[0], kv_here_), of_heads(keys[1], kv_here_)};
   }
   // [B, P S, h, d] -> [B, S, H, d].
-  at::Tensor to_tokens(const at::Tensor& x) const {
-    return exchanged(group_, x, 1, 2).narrow(2, 0, heads_);
-  }
+  at::Tensor to_tokens(const at::Tensor& x) const { return exchanged(group_, x, 1, 2).narrow(2, 0, heads_); }
   // Of keys that all ranks have, [B, E, K, d], those of this rank's heads.
   at::Tensor own(const at::Tensor& shared) const {
     if (!shared.defined()) return shared;
@@ -77,9 +75,7 @@ class HeadExchange {
   }
 
  private:
-  at::Tensor copied(const at::Tensor& x) const {
-    return copies_ == 1 ? x : x.repeat_interleave(copies_, 2);
-  }
+  at::Tensor copied(const at::Tensor& x) const { return copies_ == 1 ? x : x.repeat_interleave(copies_, 2); }
   at::Tensor padded(const at::Tensor& x, int64_t each) const {
     const int64_t missing = each * group_.size() - x.size(2);
     return missing ? at::constant_pad_nd(x, {0, 0, 0, missing}) : x;

@@ -1,11 +1,11 @@
 // Attention over keys that are split over the ranks of a ring (Liu et al. 2023, arXiv 2310.01889): keys and
-// values go round, and each block's result is merged by a running softmax (kernels/torch/attention_block.hpp).
-// A rank holds one block of keys and the one that arrives meanwhile; the backward lets them go round again,
-// and with them their gradients, which come home last. Every rank hands on every block, also one that it sees
-// nothing of. For the pinned tier, with kinora::kernels.
+// values go round, and each block's result is merged by a running softmax
+// (kernels/torch/attention_block.hpp). A rank holds one block of keys and the one that arrives meanwhile; the
+// backward lets them go round again, and with them their gradients, which come home last. Every rank hands on
+// every block, also one that it sees nothing of. For the pinned tier, with kinora::kernels.
 //
-// Bytes that a rank sends, of elements of e bytes (a gradient's w: 8 for float64, else 4), with R ranks, L keys
-// of a rank and K heads of keys:
+// Bytes that a rank sends, of elements of e bytes (a gradient's w: 8 for float64, else 4), with R ranks, L
+// keys of a rank and K heads of keys:
 //   forward   (R - 1) B L K 2 d e
 //   backward  (R - 1) B L K 2 d e + R B L K 2 d w
 #pragma once
@@ -63,7 +63,8 @@ class RingAttention {
     std::vector<Tensor> in{q, k, v};
     if (shared.k.defined()) in.insert(in.end(), {shared.k, shared.v});
     return autograd_apply<Tensor>(
-        in, 1, [self = *this, kept](const std::vector<Tensor>& x) { return std::vector{self.forward(*kept, x)}; },
+        in, 1,
+        [self = *this, kept](const std::vector<Tensor>& x) { return std::vector{self.forward(*kept, x)}; },
         [self = *this, kept](const std::vector<Tensor>& g) { return self.backward(*kept, g[0]); })[0];
   }
 
@@ -73,8 +74,8 @@ class RingAttention {
     std::shared_ptr<const Plan> plan;
     double scale;
     Tensor valid;
-    int64_t size;         // d of keys; values lie behind them
-    Tensor q, kv, shared; // detached; keys and values are one tensor
+    int64_t size;          // d of keys; values lie behind them
+    Tensor q, kv, shared;  // detached; keys and values are one tensor
     AttentionBlock all;
     at::ScalarType type = at::kFloat;
 

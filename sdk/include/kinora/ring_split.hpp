@@ -40,7 +40,8 @@ class RingSplit : public TokenSplit {
   }
 
   // all: the ranks that share a sequence; ring: of them those among which keys go round, each for a place.
-  RingSplit(std::string name, Group<at::Tensor> all, Group<at::Tensor> ring, int64_t multiple, Options options)
+  RingSplit(std::string name, Group<at::Tensor> all, Group<at::Tensor> ring, int64_t multiple,
+            Options options)
       : TokenSplit(all, multiple), ring_(ring), name_(std::move(name)), options_(std::move(options)) {}
 
   at::Tensor sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override {
@@ -48,8 +49,9 @@ class RingSplit : public TokenSplit {
     zigzag_ = options_.order == "zigzag" || (options_.order == "auto" && looks_back(table));
     const at::Tensor index = table.select(2, KINORA_TOKEN_INDEX);
     if (index.numel() > 0 && index.select(1, 0).max().item<int64_t>() > 0)
-      throw Error(KINORA_UNSUPPORTED, name_ + ": a video that is continued needs a KV cache, and keys that go "
-                                              "round are not cached; use cp-ulysses");
+      throw Error(KINORA_UNSUPPORTED, name_ +
+                                          ": a video that is continued needs a KV cache, and keys that go "
+                                          "round are not cached; use cp-ulysses");
     return TokenSplit::sequence(x, spec, seq);
   }
 
@@ -67,8 +69,9 @@ class RingSplit : public TokenSplit {
   // Shared keys (text) are no part of a ring.
   bool passes(const kinora_attention& how) const {
     if (how.kv_seq && !how.q_seq)
-      throw Error(KINORA_UNSUPPORTED, name_ + ": attention '" + std::string(how.name) +
-                                          "' has shared queries over split keys; give the queries a sequence");
+      throw Error(KINORA_UNSUPPORTED,
+                  name_ + ": attention '" + std::string(how.name) +
+                      "' has shared queries over split keys; give the queries a sequence");
     return !how.kv_seq;
   }
 

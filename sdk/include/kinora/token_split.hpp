@@ -104,7 +104,9 @@ class TokenSplit : public Link<at::Tensor> {
                      all = table.index_select(1, places);
     constexpr size_t most = 64;
     if (splits_.size() == most) splits_.pop_back();
-    splits_.push_front({source, of_rank(places, 0), of_rank(all, 1),
+    splits_.push_front({source,
+                        of_rank(places, 0),
+                        of_rank(all, 1),
                         {all, places.argsort(), spec.frames, spec.rows, spec.cols}});
     return splits_.front();
   }

@@ -56,12 +56,13 @@ inline std::vector<Span> rows_alike(const at::Tensor& seen) {
 
 }  // namespace detail
 
-// see(q_table, k_table): bool [1 or B, some, L]. Tables on the CPU. Where a rule is no blocks, masks of a byte
-// a pair are kept.
+// see(q_table, k_table): bool [1 or B, some, L]. Tables on the CPU. Where a rule is no blocks, masks of a
+// byte a pair are kept.
 template <class See>
 VisibleTiles visible_tiles(const at::Tensor& q_table, const at::Tensor& k_table, at::Device device, See see) {
   constexpr int64_t most = int64_t{1} << 22, splits = 4;
-  const int64_t S = q_table.size(1), L = k_table.size(1), band = std::max<int64_t>(most / std::max<int64_t>(L, 1), 1);
+  const int64_t S = q_table.size(1), L = k_table.size(1),
+                band = std::max<int64_t>(most / std::max<int64_t>(L, 1), 1);
   VisibleTiles out;
   for (int64_t top = 0; top < S; top += band) {
     const at::Tensor seen = see(q_table.narrow(1, top, std::min(band, S - top)), k_table);

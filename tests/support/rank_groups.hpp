@@ -1,0 +1,33 @@
+// The groups of a launch, for tests of what strategies are made of.
+#pragma once
+#include <cstdlib>
+
+#include "core/torch/context/parallelism.hpp"
+#include "kinora/aten.hpp"
+#include "kinora/strategy.hpp"
+#include "tests/support/ranks.hpp"
+#include "tests/support/run_file.hpp"
+
+namespace kinora::test {
+
+class RankGroups {
+ public:
+  // parallel: as in a job; its axes are those that groups are asked for along.
+  RankGroups(const Rank& me, const std::string& parallel)
+      : run_(jobs(me, parallel)), context_(run_.context("dit", false)), parallel_(context_) {}
+  Group<at::Tensor> group(const char* axes) const { return Group<at::Tensor>(&parallel_.group(axes)); }
+
+ private:
+  static std::map<std::string, std::string> jobs(const Rank& me, const std::string& parallel) {
+    setenv("RANK", std::to_string(me.rank).c_str(), 1);
+    setenv("WORLD_SIZE", std::to_string(me.size).c_str(), 1);
+    setenv("KINORA_RENDEZVOUS", (me.file() + ".groups").c_str(), 1);
+    setenv("KINORA_TIMEOUT_MS", "60000", 1);
+    return {{"dit", "precision = 'fp64'\nparallel = " + parallel + "\n"}};
+  }
+  ScratchRun run_;
+  core::JobContext context_;
+  core::Parallelism parallel_;
+};
+
+}  // namespace kinora::test
