@@ -68,6 +68,7 @@ class Comparison {
     o.seed = 3;
     o.dtype = parallel_.parameter_dtype();
     o.frames = t_.rule;
+    if (!t_.lora.empty()) o.lora = core::LoraOptions{.rank = 2, .targets = t_.lora};
     return std::make_unique<core::Network>(model_, context_.spec().component("model")->options, o,
                                            std::move(links));
   }

@@ -2,6 +2,7 @@
 // parameter and input, and the parameters after steps of AdamW with clipping.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "core/torch/context/visibility.hpp"
 #include "tests/support/ranks.hpp"
@@ -20,6 +21,7 @@ struct Trial {
   int64_t text = 5;                        // tokens; 0: the model reads none
   std::string precision = "fp64";
   int64_t steps = 3;
+  std::vector<std::string> lora;  // only matrices beside these modules are trained; empty: the model
 };
 
 // On every rank of on_ranks(). bound: of the worst difference by the largest number of its kind; 0: 1e-10 in
