@@ -28,8 +28,10 @@ Started gather(const Peers& p, const Tensor& in, int64_t dim) {
   std::vector<std::vector<Tensor>> out(1);
   for (const Tensor& piece : all.unbind(0)) out[0].push_back(bytes(piece));
   std::vector<Tensor> list{bytes(mine)};
-  return {p.backend->allgather(out, list),
-          [all, dim] { return all.dim() == 1 ? all : at::cat(all.unbind(0), dim); }};
+  return {p.backend->allgather(out, list), [all, dim] {
+            if (all.dim() == 1) return all;
+            return dim == 0 ? all.flatten(0, 1) : at::cat(all.unbind(0), dim);
+          }};
 }
 
 // Piece r of every rank, on rank r, in rank order: [ranks, piece...].

@@ -1,0 +1,85 @@
+#include "plugins/parallel/fsdp/flat.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include <ATen/ATen.h>
+
+namespace kinora::fsdp {
+
+using at::Tensor;
+
+int64_t Declared::numel() const {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+void Flat::take(std::vector<Declared> parameters, Group<Tensor> group, const Context<Tensor>& next) {
+  parameters_ = std::move(parameters);
+  group_ = group;
+  std::stable_partition(parameters_.begin(), parameters_.end(), [](const Declared& p) { return p.split; });
+  int64_t all = 0;
+  for (const auto& p : parameters_) {
+    offsets_.push_back(all);
+    all += p.numel();
+  }
+  part_ = (all + group.size() - 1) / group.size();
+  const int64_t begin = group.rank() * part_, end = begin + part_;
+  for (size_t i = 0; i < count(); ++i) {
+    const int64_t from = std::max(begin, offsets_[i]), to = std::min(end, offsets_[i] + parameters_[i].numel());
+    if (from >= to && (i > 0 || shard_.defined())) continue;  // of the first one dtype and device are needed
+    const Tensor value = next.value(parameters_[i].id).detach();
+    if (!shard_.defined()) shard_ = at::zeros({part_}, value.options());
+    if (from < to) shard_.narrow(0, from - begin, to - from).copy_(value.view({-1}).narrow(0, from - offsets_[i], to - from));
+  }
+  if (!empty()) shard_.set_requires_grad(!parameters_[0].frozen);
+}
+
+int64_t Flat::split() const {
+  int64_t all = 0;
+  for (const auto& p : parameters_)
+    if (p.split) all += p.numel();
+  return std::clamp<int64_t>(all - group_.rank() * part_, 0, part_);
+}
+
+std::vector<Link<Tensor>::Piece> Flat::pieces() const {
+  std::vector<Link<Tensor>::Piece> out;
+  const int64_t begin = group_.rank() * part_;
+  for (size_t i = 0; i < count(); ++i) {
+    const int64_t from = std::max(begin, offsets_[i]),
+                  to = std::min(begin + part_, offsets_[i] + parameters_[i].numel());
+    const bool some = from < to;
+    out.push_back({parameters_[i].id, some ? from - offsets_[i] : 0, some ? to - from : 0, shard_,
+                   some ? from - begin : 0});
+  }
+  return out;
+}
+
+Started<Tensor> Flat::start_gather(at::ScalarType dtype) const {
+  return group_.start_gather(shard_.detach().to(dtype), 0);
+}
+
+std::vector<Tensor> Flat::values(const Tensor& whole) const {
+  std::vector<Tensor> out;
+  for (size_t i = 0; i < count(); ++i) {
+    std::vector<int64_t> strides(parameters_[i].shape.size());
+    int64_t stride = 1;
+    for (size_t d = strides.size(); d-- > 0; stride *= parameters_[i].shape[d]) strides[d] = stride;
+    out.push_back(at::empty({0}, whole.options())
+                      .set_(whole.storage(), whole.storage_offset() + offsets_[i], parameters_[i].shape, strides));
+  }
+  return out;
+}
+
+Tensor Flat::joined(const std::vector<Tensor>& values, at::ScalarType dtype) const {
+  Tensor out = at::empty({padded()}, values.at(0).options().dtype(dtype));
+  int64_t end = 0;
+  for (size_t i = 0; i < count(); ++i) {
+    end = offsets_[i] + parameters_[i].numel();
+    out.narrow(0, offsets_[i], parameters_[i].numel()).copy_(values[i].reshape({-1}));
+  }
+  out.narrow(0, end, padded() - end).zero_();
+  return out;
+}
+
+}  // namespace kinora::fsdp

@@ -1,0 +1,124 @@
+// What a rank holds under stage 3, in bytes of libtorch's allocator: its shards, and the units that are in use.
+#include <algorithm>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+#include <gtest/gtest.h>
+
+#include "core/torch/context/chain.hpp"
+#include "core/torch/context/parallelism.hpp"
+#include "kinora/aten.hpp"
+#include "kinora/context.hpp"
+#include "tests/support/training.hpp"
+
+namespace kinora {
+namespace {
+
+using at::Tensor;
+using test::Rank;
+using test::ScratchRun;
+using Tensors = std::vector<Tensor>;
+
+// Bytes that libtorch's allocator gave out and did not get back, now and at most.
+class Peak final : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void*, int64_t size, size_t, size_t, c10::Device) override {
+    now_ += size;
+    most_ = std::max(most_, now_);
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+  int64_t now() const { return now_; }
+  // Since it was asked last.
+  int64_t take_most() { return std::exchange(most_, now_); }
+
+ private:
+  int64_t now_ = 0, most_ = 0;
+};
+
+constexpr int64_t kSize = 256, kUnit = kSize * kSize * static_cast<int64_t>(sizeof(float)), kLittle = kUnit / 8;
+
+struct Bytes {
+  int64_t start, no_grad, forward, after_forward, backward, after;
+};
+
+// Of a model whose blocks are a matrix each, and whose data are next to nothing.
+Bytes bytes(const std::string& parallel, int64_t blocks) {
+  const ScratchRun run({{"dit", "parallel = " + parallel}});
+  core::JobContext context = run.context("dit", false);
+  const core::Parallelism strategies(context);
+  const auto peak = std::make_shared<Peak>();
+  const c10::DebugInfoGuard measure(c10::DebugInfoKind::PROFILER_STATE, peak);
+  core::Chain chain({}, strategies.links());
+  const Context<Tensor> ctx(chain.head());
+  std::vector<kinora_param> weights;
+  for (int64_t b = 0; b < blocks; ++b)
+    weights.push_back(ctx.parameter(
+        {.name = "w" + std::to_string(b), .shape = {kSize, kSize}, .init = Init::normal(0.1), .block = b}));
+  chain.ready();
+  Bytes out{};
+  out.start = peak->take_most();
+  const auto forward = [&](uint32_t no_grad) {
+    chain.begin({sizeof(kinora_pass), 0, no_grad, 0, 0, 0, 0, 1});
+    kinora_seq seq = 0;
+    Tensor x = ctx.sequence(at::ones({1, 1, kSize}), 1, 1, 1, seq);
+    for (int64_t b = 0; b < blocks; ++b)
+      x = ctx.block(b, {x}, {}, 1, [&, b](const Tensors& in) {
+        return Tensors{ctx.linear(in[0], weights[static_cast<size_t>(b)], 0, seq).tanh()};
+      })[0];
+    return x.sum();
+  };
+  {
+    const at::NoGradGuard off;
+    forward(1);
+  }
+  out.no_grad = peak->take_most();
+  Tensor loss = forward(0);
+  out.forward = peak->take_most();
+  out.after_forward = peak->now();
+  loss.backward();
+  loss = Tensor();
+  out.backward = peak->take_most();
+  chain.reduce();
+  out.after = peak->now();
+  return out;
+}
+
+TEST(FsdpMemory, ARankHoldsItsShardsAndTheUnitsInUse) {
+  for (const int size : {2, 4})
+    test::on_ranks(size, [](const Rank& me) {
+      constexpr int64_t kBlocks = 12;
+      const int64_t shards = kBlocks * kUnit / me.size;
+      for (const int64_t prefetch : {0, 1, 2}) {
+        test::place(me, me.file() + std::to_string(prefetch));
+        const std::string use = "[{ use = 'fsdp', prefetch = " + std::to_string(prefetch) + " }]";
+        const Bytes b = bytes(use, kBlocks);
+        const int64_t units = (1 + prefetch) * kUnit;
+        EXPECT_LE(b.start, shards + kUnit + kLittle) << "drawn one parameter at a time";
+        for (const int64_t peak : {b.no_grad, b.forward}) {
+          EXPECT_LE(peak, shards + units + kLittle) << prefetch;
+          EXPECT_GE(peak, shards + units - kLittle) << prefetch << ": a bound that nothing comes near shows nothing";
+        }
+        EXPECT_LE(b.after_forward, shards + kLittle) << "a graph keeps no parameters";
+        EXPECT_LE(b.after, 2 * shards + kLittle) << "shards and their gradients";
+      }
+    });
+}
+
+// Besides shards and their gradients, a backward holds some units and their gradients, of however many blocks.
+TEST(FsdpMemory, ABackwardHoldsNoMoreForMoreBlocks) {
+  test::on_ranks(2, [](const Rank& me) {
+    int64_t beside[2];
+    for (const int64_t twice : {0, 1}) {
+      test::place(me, me.file() + std::to_string(twice));
+      const int64_t blocks = 8 << twice;
+      beside[twice] = bytes("['fsdp']", blocks).backward - 2 * blocks * kUnit / me.size;
+    }
+    EXPECT_LE(beside[0], 8 * kUnit);
+    EXPECT_LE(beside[1], beside[0] + kUnit / 2 + kLittle);
+  });
+}
+
+}  // namespace
+}  // namespace kinora

@@ -1,0 +1,111 @@
+// Sharded data parallelism against one process: output, loss, every gradient, and the parameters after steps.
+#include <gtest/gtest.h>
+
+#include "core/torch/context/parallelism.hpp"
+#include "tests/support/equality.hpp"
+#include "tests/support/training.hpp"
+
+namespace kinora {
+namespace {
+
+using test::Rank;
+using test::ScratchRun;
+using test::Trial;
+
+constexpr const char *kSpatialTemporal =
+                         "{ use = 'stdit', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = 2, "
+                         "head_size = 12, adaln_lora = 4 }",
+                     *kWan = "{ use = 'wan', in_channels = 2, out_channels = 2, text_dim = 12, num_layers = 2, "
+                             "num_attention_heads = 2, attention_head_dim = 12, ffn_dim = 24, freq_dim = 8 }",
+                     *kCosmos = "{ use = 'cosmos', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = "
+                                "2, head_size = 12, adaln_lora = 4, concat_padding_mask = false }";
+
+std::string fsdp(const std::string& more = "", const std::string& beside = "") {
+  return "[{ use = 'fsdp'" + (more.empty() ? "" : ", " + more) + " }" + beside + "]";
+}
+
+void all(int ranks, const std::vector<Trial>& trials) {
+  test::on_ranks(
+      ranks,
+      [&](const Rank& me) {
+        for (const auto& t : trials) test::equals_one_process(me, t);
+      },
+      120);
+}
+
+core::Frames rule(int64_t chunk, int64_t streams = 1) {
+  core::Frames out;
+  out.causal = true;
+  out.chunk = chunk;
+  out.streams = streams;
+  return out;
+}
+
+TEST(Fsdp, EqualsOneProcessAtEveryStage) {
+  for (const int size : {2, 4})
+    all(size, {{.parallel = fsdp(), .micro = 2, .frames = 1, .rows = 10, .cols = 14},
+               {.parallel = fsdp("stage = 2"), .micro = 2, .rows = 2, .cols = 2},
+               {.parallel = fsdp("stage = 1"), .micro = 2, .rows = 2, .cols = 2},
+               {.parallel = fsdp("prefetch = 0"), .rows = 2, .cols = 2, .steps = 2},
+               {.parallel = fsdp("prefetch = 7"), .rows = 2, .cols = 2, .text = 0, .steps = 2}});
+}
+
+TEST(Fsdp, EqualsOneProcessForEveryModelAndRule) {
+  all(2, {{.parallel = fsdp(), .model = kSpatialTemporal, .frames = 3, .rows = 2, .cols = 14, .steps = 2},
+          {.parallel = fsdp(), .model = kWan, .frames = 5, .rows = 2, .cols = 6, .steps = 2},
+          {.parallel = fsdp(), .model = kCosmos, .rule = rule(1), .frames = 3, .steps = 2},
+          {.parallel = fsdp(), .rule = rule(1, 2), .each = 2, .steps = 2}});
+}
+
+TEST(Fsdp, EqualsOneProcessUnderRecompute) {
+  all(2, {{.parallel = fsdp("", ", 'recompute'"), .micro = 2, .rows = 2, .cols = 2},
+          {.parallel = fsdp("", ", { use = 'recompute', every = 2 }"), .rows = 2, .cols = 2},
+          {.parallel = fsdp("stage = 2", ", 'recompute'"), .micro = 2, .rows = 2, .cols = 2}});
+}
+
+TEST(Fsdp, EqualsOneProcessWithCopiesAlongAnotherAxis) {
+  all(4, {{.parallel = fsdp("size = 2", ", 'ddp'"), .micro = 2, .rows = 2, .cols = 2},
+          {.parallel = fsdp("size = 2, stage = 1", ", 'ddp'"), .micro = 2, .rows = 2, .cols = 2}});
+}
+
+TEST(Fsdp, EqualsOneProcessOnEightRanks) { all(8, {{.parallel = fsdp(), .rows = 2, .cols = 2, .steps = 1}}); }
+
+TEST(Fsdp, EqualsOneProcessInFloat32) {
+  all(2, {{.parallel = fsdp(), .micro = 2, .rows = 2, .cols = 2, .precision = "fp32"},
+          {.parallel = fsdp("stage = 1"), .micro = 2, .rows = 2, .cols = 2, .precision = "fp32"}});
+}
+
+// Blocks whose own parameters are all frozen, and whose data need no gradient, among them.
+TEST(Fsdp, EqualsOneProcessForAdaptersOfAFrozenModel) {
+  const core::LoraOptions some{.rank = 2, .targets = {"linear_q", "linear_fc1", "linear_proj"}};
+  all(2, {{.parallel = fsdp(), .micro = 2, .rows = 2, .cols = 2, .lora = some},
+          {.parallel = fsdp("stage = 1", ", 'recompute'"), .rows = 2, .cols = 2, .lora = some},
+          {.parallel = fsdp("", ", 'recompute'"), .rows = 2, .cols = 2, .lora = some}});
+}
+
+TEST(Fsdp, TrainsAsOneProcessDoes) {
+  test::on_ranks(2, [](const Rank& me) {
+    for (const char* stage : {"3", "1"}) {
+      test::place(me, me.file() + stage);
+      const auto lines = test::trained(me, fsdp(std::string("stage = ") + stage), "batch = 4\naccumulate = 2\n");
+      if (me.rank != 0) continue;
+      test::place({0, 1, me.folder, 0}, "");
+      const auto wanted = test::trained({0, 1, me.folder, 0}, "[]", "batch = 4\naccumulate = 2\n");
+      ASSERT_EQ(lines.size(), 3U);
+      for (size_t i = 0; i < 3; ++i)
+        for (const char* key : {"loss", "gradient_norm"})
+          EXPECT_NEAR(lines[i].at(key).get<double>() / wanted[i].at(key).get<double>(), 1, 1e-10) << key << i;
+    }
+  });
+}
+
+TEST(Fsdp, OfOneRankIsNoLink) {
+  test::on_ranks(1, [](const Rank&) {
+    const ScratchRun run({{"dit", std::string("parallel = ['fsdp']")}});
+    core::JobContext context = run.context("dit", false);
+    EXPECT_TRUE(core::Parallelism(context).links().empty());
+  });
+}
+
+}  // namespace
+}  // namespace kinora

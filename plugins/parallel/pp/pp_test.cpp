@@ -1,0 +1,170 @@
+// Pipeline parallelism against one process: output, loss, every gradient, and the parameters after steps.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include "core/torch/context/noise.hpp"
+#include "core/torch/context/parallelism.hpp"
+#include "tests/support/equality.hpp"
+#include "tests/support/training.hpp"
+
+namespace kinora {
+namespace {
+
+using at::Tensor;
+using test::Rank;
+using test::ScratchRun;
+using test::Trial;
+
+constexpr const char *kSpatialTemporal =
+                         "{ use = 'stdit', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = 2, "
+                         "head_size = 12, adaln_lora = 4 }",
+                     *kWan = "{ use = 'wan', in_channels = 2, out_channels = 2, text_dim = 12, num_layers = 2, "
+                             "num_attention_heads = 2, attention_head_dim = 12, ffn_dim = 24, freq_dim = 8 }",
+                     *kCosmos = "{ use = 'cosmos', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = "
+                                "2, head_size = 12, adaln_lora = 4 }",
+                     *kDeep = "{ use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 6, heads = 2, "
+                              "head_size = 12, adaln_lora = 4 }";
+
+std::string pp(const std::string& schedule, const std::string& more = "", const std::string& beside = "") {
+  return "[{ use = 'pp', schedule = '" + schedule + "'" + (more.empty() ? "" : ", " + more) + " }" + beside + "]";
+}
+
+void all(int ranks, const std::vector<Trial>& trials) {
+  test::on_ranks(
+      ranks,
+      [&](const Rank& me) {
+        for (const auto& t : trials) test::equals_one_process(me, t);
+      },
+      120);
+}
+
+TEST(Pipeline, EqualsOneProcessUnderEverySchedule) {
+  for (const int size : {2, 4})
+    all(size, {{.parallel = pp("gpipe"), .micro = 3, .frames = 1, .rows = 10, .cols = 14, .steps = 2},
+               {.parallel = pp("1f1b"), .micro = 5, .rows = 2, .cols = 2},
+               {.parallel = pp("1f1b"), .micro = 1, .rows = 2, .cols = 2, .text = 0, .steps = 2},
+               {.parallel = pp("interleaved", "virtual = 2"), .model = kDeep, .micro = 4, .rows = 2, .cols = 2, .steps = 2}});
+}
+
+TEST(Pipeline, EqualsOneProcessWhenConditioningIsSent) {
+  const std::string sent = "conditioning = 'send'";
+  for (const int size : {2, 4})
+    all(size, {{.parallel = pp("1f1b", sent), .micro = 3, .rows = 2, .cols = 2},
+               {.parallel = pp("gpipe", sent), .model = kWan, .micro = 2, .frames = 3, .rows = 2, .cols = 2, .steps = 2},
+               {.parallel = pp("interleaved", sent), .model = kDeep, .micro = 4, .rows = 2, .cols = 2, .steps = 2}});
+}
+
+TEST(Pipeline, EqualsOneProcessForEveryModelAndRule) {
+  core::Frames causal, forced;
+  causal.causal = true;
+  causal.window = 2;
+  causal.sink = 1;
+  forced.streams = 2;
+  all(2, {{.parallel = pp("1f1b"), .model = kSpatialTemporal, .micro = 2, .frames = 3, .rows = 2, .cols = 14, .steps = 2},
+          {.parallel = pp("1f1b"), .model = kWan, .micro = 2, .frames = 5, .rows = 2, .cols = 6, .steps = 2},
+          {.parallel = pp("1f1b"), .model = kCosmos, .rule = causal, .micro = 2, .frames = 5, .steps = 2},
+          {.parallel = pp("1f1b", "conditioning = 'send'"), .model = kCosmos, .micro = 2, .frames = 3, .steps = 2},
+          {.parallel = pp("1f1b"), .rule = forced, .each = 2, .micro = 2, .steps = 2}});
+}
+
+TEST(Pipeline, EqualsOneProcessWithOtherStrategies) {
+  all(2, {{.parallel = pp("1f1b", "", ", 'recompute'"), .micro = 3, .rows = 2, .cols = 2},
+          {.parallel = pp("1f1b", "conditioning = 'send'", ", 'recompute'"), .micro = 2, .rows = 2, .cols = 2, .steps = 2},
+          {.parallel = pp("1f1b", "blocks = [3, 1]"), .micro = 2, .rows = 2, .cols = 2, .steps = 2},
+          {.parallel = pp("gpipe", "balance = 'count'"), .micro = 2, .rows = 2, .cols = 2, .precision = "fp32"}});
+  all(4, {{.parallel = pp("1f1b", "size = 2", ", 'ddp'"), .micro = 3, .rows = 2, .cols = 2},
+          {.parallel = pp("1f1b", "size = 2", ", 'fsdp'"), .micro = 3, .rows = 2, .cols = 2},
+          {.parallel = pp("1f1b", "size = 2, conditioning = 'send'", ", { use = 'fsdp', stage = 1 }"), .micro = 2, .rows = 2,
+           .cols = 2, .steps = 2},
+          {.parallel = pp("interleaved", "size = 2", ", 'fsdp', 'recompute'"), .micro = 2, .rows = 2, .cols = 2, .steps = 2}});
+}
+
+TEST(Pipeline, EqualsOneProcessOnEightRanks) {
+  all(8, {{.parallel = pp("1f1b"), .model = kDeep, .micro = 5, .rows = 2, .cols = 2, .steps = 1}});
+}
+
+// Validation and generation: one call of the model, of whatever size, and its output everywhere.
+TEST(Pipeline, WithoutGradientEveryRankHasTheOutput) {
+  for (const int size : {2, 4})
+    test::on_ranks(size, [](const Rank& me) {
+      for (const std::string& how : {pp("1f1b", "conditioning = 'send'"), pp("interleaved")}) {
+        test::place(me, me.file() + std::to_string(how.size()));
+        const ScratchRun run({{"dit", "precision = 'fp64'\nparallel = " + how + "\nmodel = " + kDeep}});
+        core::JobContext context = run.context("dit", false);
+        const core::Parallelism parallel(context);
+        const auto whole = run.network("dit", "model", at::kDouble);
+        core::ChainOptions options;
+        options.dtype = at::kDouble;
+        core::Network mine(context.open_slot("model"), run.spec("dit").component("model")->options, options,
+                           parallel.links());
+        core::load_values(mine.chain().parameters(), mine.chain().leaves(),
+                          core::assemble(whole->chain().parameters(), whole->chain().leaves()));
+        const at::NoGradGuard off;
+        for (const int64_t batch : {1, 2, 1}) {
+          at::manual_seed(batch);
+          const core::NamedTensors in = {{"latent", at::randn({batch, 2, 2, 2, 4}, at::kDouble)},
+                                         {"timestep", at::rand({batch}, at::kDouble)},
+                                         {"text", at::randn({batch, 3, 12}, at::kDouble)}};
+          for (auto* network : {&mine, whole.get()})
+            network->chain().begin({sizeof(kinora_pass), 0, 1, 0, 0, 0, 0, 3});
+          EXPECT_LT((mine.forward(in)[0] - whole->forward(in)[0]).abs().max().item<double>(), 1e-12) << how;
+        }
+      }
+    });
+}
+
+TEST(Pipeline, TrainsAsOneProcessDoes) {
+  test::on_ranks(2, [](const Rank& me) {
+    const std::string batch = "batch = 4\naccumulate = 4\n";
+    test::place(me, me.file());
+    const auto lines = test::trained(me, pp("1f1b"), batch);
+    if (me.rank != 0) return;
+    test::place({0, 1, me.folder, 0}, "");
+    const auto wanted = test::trained({0, 1, me.folder, 0}, pp("1f1b"), batch);
+    ASSERT_EQ(lines.size(), 3U);
+    for (size_t i = 0; i < 3; ++i)
+      for (const char* key : {"loss", "gradient_norm"})
+        EXPECT_NEAR(lines[i].at(key).get<double>() / wanted[i].at(key).get<double>(), 1, 1e-10) << key << i;
+  });
+}
+
+TEST(Pipeline, RefusesWhatItCannotCut) {
+  test::on_ranks(4, [](const Rank& me) {
+    int number = 0;
+    const auto refusal = [&](const std::string& how, int64_t layers) {
+      test::place(me, me.file() + std::to_string(++number));
+      const std::string model = "{ use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = " +
+                                std::to_string(layers) + ", heads = 2, head_size = 12 }";
+      const ScratchRun run({{"dit", "parallel = " + how + "\nmodel = " + model}});
+      core::JobContext context = run.context("dit", false);
+      try {
+        const core::Parallelism parallel(context);
+        const core::Network network(context.open_slot("model"), run.spec("dit").component("model")->options, {},
+                                    parallel.links());
+        return std::string("nothing");
+      } catch (const Error& e) {
+        return std::string(e.what());
+      }
+    };
+    const auto says = [](const std::string& text, const char* part) {
+      EXPECT_NE(text.find(part), std::string::npos) << text;
+    };
+    says(refusal(pp("1f1b"), 1), "has 3 blocks (embedding and head among them), which cannot be 4 stages");
+    says(refusal(pp("interleaved"), 4), "size 3 would do");
+    says(refusal(pp("1f1b", "blocks = [1, 1, 1]"), 2), "must be 4 numbers above 0, one a stage, that sum to the model's 4");
+    says(refusal(pp("gpipe", "virtual = 2"), 2), "one for 'gpipe' and '1f1b'");
+  });
+}
+
+TEST(Pipeline, OfOneRankIsNoLink) {
+  test::on_ranks(1, [](const Rank&) {
+    const ScratchRun run({{"dit", std::string("parallel = ['pp']")}});
+    core::JobContext context = run.context("dit", false);
+    EXPECT_TRUE(core::Parallelism(context).links().empty());
+  });
+  test::on_ranks(1, [](const Rank& me) { test::equals_one_process(me, {.parallel = pp("gpipe"), .micro = 2}); });
+}
+
+}  // namespace
+}  // namespace kinora

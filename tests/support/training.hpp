@@ -1,0 +1,43 @@
+// A small training job on several processes or on one, for tests that compare the two.
+#pragma once
+#include <cstdlib>
+
+#include "core/torch/jobs/jobs.hpp"
+#include "core/torch/media/latents.hpp"
+#include "tests/support/ranks.hpp"
+#include "tests/support/run_file.hpp"
+
+namespace kinora::test {
+
+// This process as a launcher starts it.
+inline void place(const Rank& me, const std::string& rendezvous) {
+  setenv("RANK", std::to_string(me.rank).c_str(), 1);
+  setenv("WORLD_SIZE", std::to_string(me.size).c_str(), 1);
+  setenv("KINORA_RENDEZVOUS", rendezvous.c_str(), 1);
+  setenv("KINORA_TIMEOUT_MS", "30000", 1);
+}
+
+// What the job `dit` of three steps logs, on the first rank; `parallel` as in a job, and more of its lines.
+inline std::vector<core::json> trained(const Rank& me, const std::string& parallel, const std::string& more) {
+  const ScratchRun run({{"dit", "precision = 'fp64'\nparallel = " + parallel +
+                                    "\nsteps = 3\nwarmup = 0\nlearning_rate = 0.01\neps = 1e-4\nema = 0\n"
+                                    "weights = 'FOLDER/start.safetensors'\n" +
+                                    more}});
+  at::manual_seed(7);
+  std::filesystem::create_directories(run.of("latents"));
+  core::LatentCacheWriter cache(run.of("latents") / "latents.h5", "{}");
+  for (int i = 0; i < 6; ++i)
+    cache.add(std::to_string(i), {{"latent", at::randn({2, 2, 2, 4})}, {"text", at::randn({1 + i % 3, 12})}});
+  cache.commit();
+  core::LatentFacts facts;
+  facts.scale = {{0.1, -0.2}, {1.5, 0.7}, 0.5};
+  facts.shape = {2, 2, 2, 4};
+  facts.text_size = 12;
+  std::ofstream(run.of("latents") / "latents.json") << facts.to_json().dump();
+  ScratchRun::save(*run.network("dit", "model"), run.folder() / "start.safetensors");
+  core::JobContext context = run.context("dit", me.rank == 0);
+  core::run_train(context);
+  return me.rank == 0 ? run.metrics("dit") : std::vector<core::json>();
+}
+
+}  // namespace kinora::test
