@@ -18,6 +18,12 @@ const Slot kCollective{"collective", "collective", "gloo", true, false, "communi
 const Slot kPublishedTokenizer{
     "tokenizer", "tokenizer", "", false, false, "a published one, instead of a train-tokenizer job's"};
 
+// What comes of the job is the same whatever is in it.
+Slot how_only(Slot slot) {
+  slot.how_only = true;
+  return slot;
+}
+
 JobKind curate() {
   return {
       described_job<CurateOptions>(), {kEngine, {"stages", "stage", "", true, true, "in order"}}, {"path"}};
@@ -80,7 +86,10 @@ JobKind generate() {
            {"words", "stage", "", false, false, "text to tokens, for `text`"},
            {"image_encoder", "model", "", false, false,
             "of the picture that a video begins with, instead of the encode job's: clip-vision"},
-           kPrecision},
+           {"parallel", "parallel", "ddp", true, true,
+            "strategies, composed; ddp makes other videos on other ranks", true},
+           kPrecision,
+           how_only(kCollective)},
           {"train", "train-tokenizer"},
           false,
           true};

@@ -98,7 +98,7 @@ size_t MeshOwner::index_of(std::string_view axis) {
   for (size_t i = 0; i < kAxes.size(); ++i)
     if (kAxes[i] == axis) return i;
   throw Error(KINORA_INVALID, "the mesh has no axis '" + std::string(axis) +
-                                  "'; its axes are pp, dp, fsdp, cp, tp, and world for all");
+                                  "'; its axes are pp, dp, fsdp, cfg, cp, tp, and world for all");
 }
 
 // Axes of size 1 make no difference: "dp" is "world" if nothing else is split, and one connection serves

@@ -1,8 +1,9 @@
 // The ranks of a run as a mesh of named axes, and groups along any of them (kinora_mesh of
 // kinora/abi/strategy.h).
 //
-// Axes, outermost first: pp, dp, fsdp, cp, tp; so world rank = (((pp * DP + dp) * FSDP + fsdp) * CP + cp) *
-// TP + tp, and the ranks of a tensor group, which talk most, are neighbours. A group of several axes
+// Axes, outermost first: pp, dp, fsdp, cfg, cp, tp; so world rank = ((((pp * DP + dp) * FSDP + fsdp) * CFG +
+// cfg) * CP + cp) * TP + tp, and the ranks of a tensor group, which talk most, are neighbours. A group of
+// several axes
 // ("cp+tp") holds the ranks that differ in these only, ordered by world rank; the order of the names does not
 // matter. One axis may be cut in two: "cp/4" holds four neighbours along it, "cp%4" those that have the same
 // place among theirs.
@@ -21,7 +22,7 @@ namespace kinora::core {
 
 class MeshOwner {
  public:
-  static constexpr std::array<std::string_view, 5> kAxes = {"pp", "dp", "fsdp", "cp", "tp"};
+  static constexpr std::array<std::string_view, 6> kAxes = {"pp", "dp", "fsdp", "cfg", "cp", "tp"};
   using Sizes = std::map<std::string, int64_t, std::less<>>;
 
   // One process: every group is of one, and nothing communicates.
@@ -63,7 +64,7 @@ class MeshOwner {
   kinora_mesh abi_{};
   const kinora_collective* api_ = nullptr;
   void* collective_ = nullptr;
-  Coordinates size_{1, 1, 1, 1, 1}, coordinate_{};
+  Coordinates size_{1, 1, 1, 1, 1, 1}, coordinate_{};
   Traffic traffic_;
   std::map<Which, std::unique_ptr<Group>> groups_;
 };

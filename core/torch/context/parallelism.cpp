@@ -116,7 +116,7 @@ Parallelism::Parallelism(JobContext& context) {
     if (link) links_.push_back(link);
   }
   // Every rank meets the others here, not where a step happens to need a group first.
-  for (const char* axes : {"world", "pp+dp+fsdp", "dp+fsdp+cp", "dp+fsdp+cp+tp", "dp+fsdp+cp+pp", "dp+cp",
+  for (const char* axes : {"world", "pp+cfg+cp+tp", "cfg", "pp+dp+fsdp", "dp+fsdp+cp", "dp+fsdp+cp+tp", "dp+fsdp+cp+pp", "dp+cp",
                            "dp+cp+tp", "dp+cp+pp", "dp+cp+tp+pp"})
     mesh_->group(axes);
   if (const auto* use = context.spec().component("precision")) {

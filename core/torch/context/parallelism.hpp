@@ -39,6 +39,8 @@ class Parallelism {
     return mesh_->coordinate("dp") * mesh_->size("fsdp") + mesh_->coordinate("fsdp");
   }
   int64_t data_size() const { return mesh_->size("dp") * mesh_->size("fsdp"); }
+  // The ranks that work on one sample, in rank 0 of which its results are written.
+  const kinora_group& of_sample() const { return group("pp+cfg+cp+tp"); }
   // dtype of the residual stream.
   at::ScalarType dtype() const { return dtype_; }
   // dtype of the operands of matrix products, by the precision's manifest (`codes`); else the stream's.

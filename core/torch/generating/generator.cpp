@@ -105,11 +105,17 @@ void Generator::open_denoising() {
   open_experts();
   denoising_ = std::make_unique<Denoising>(context_, *experts_, spec_, model_part_.use->options,
                                            parallel_.dtype(), device_);
+  denoising_->guided.share_branches(parallel_.group("cfg"));
   if (options_.cuda_graphs && parallel_.world() == 1)  // transfers between ranks cannot be recorded
     if (const auto* cuda = cuda_library(device_)) denoising_->guided.replay_with(*cuda);
 }
 
 void Generator::open_next_token() {
+  if (parallel_.of_sample().size > 1)
+    raise(KINORA_UNSUPPORTED,
+          "parallel: {} draws codes one after the other on one rank; give ddp, which makes "
+          "other videos on other ranks",
+          model_part_.use->id);
   next_token_ = std::make_unique<NextToken>(
       model_, spec_, *cache_, std::array{shape_[1], shape_[2], shape_[3]}, tokenizer_->info().codes,
       TokenSampling{options_.temperature, options_.top_k, options_.top_p}, guidance(options_.guidance),
@@ -133,7 +139,9 @@ std::vector<const kinora_link*> Generator::links() const {
   return out;
 }
 
-at::Tensor Generator::decode(const at::Tensor& latent) { return decode_frames(*tokenizer_, latent, device_); }
+at::Tensor Generator::decode(const at::Tensor& latent) {
+  return decode_together(*tokenizer_, latent, device_, parallel_.of_sample());
+}
 
 LatentFacts Generator::read_facts() const {
   if (const JobSpec* encode = context_.upstream("encode"))

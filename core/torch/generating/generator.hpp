@@ -33,15 +33,17 @@ class Generator {
 
   struct Made {
     at::Tensor latent;  // as the tokenizer decodes it: [1, C, t, h, w], or int64 codes [1, t, h, w]
-    at::Tensor frames;  // uint8 [T, H, W, 3]
+    at::Tensor frames;  // uint8 [T, H, W, 3]; on the first of the ranks that work on it
     int64_t nfe = 0, model_calls = 0, steps = 0;  // nfe: calls of the denoiser, or codes that were drawn
     int64_t cache_bytes = 0;                      // of keys and values of codes: all that decoding keeps
   };
   // preview (may be null): called after every preview_every steps with the first frame as it forms, uint8 [1,
   // H, W, 3].
+  // Called on every rank that works on the video; only the first gets the frames.
   using Preview = std::function<void(int64_t step, const at::Tensor& frame)>;
   Made make(const Wish& wish, Progress& progress, const Preview& preview);
   at::Device device() const { return device_; }
+  const Parallelism& parallel() const { return parallel_; }
   double fps() const { return options_.fps > 0 ? options_.fps : facts_.fps; }
   // Whether the model predicts codes, and then how many a video has.
   bool of_codes() const { return cache_ != nullptr; }
@@ -66,7 +68,7 @@ class Generator {
   LatentFacts read_facts() const;
   void open_experts();
   void load_model();
-  // uint8 [T, H, W, 3] of latents or codes, both on the CPU.
+  // uint8 [T, H, W, 3] of latents or codes, both on the CPU; on the first of the ranks that work on them.
   at::Tensor decode(const at::Tensor& latent);
   bool takes(const std::string& input) const;
   std::unique_ptr<KvCacheLink> cache() const;

@@ -78,12 +78,24 @@ at::Tensor GuidedModel::operator()(const at::Tensor& x, const at::Tensor& sigma)
   if (!guided_at(sigma)) return estimate(x, sigma, with_, 0);
   const double g = guidance_[expert_].scale;
   if (g == 0) return estimate(x, sigma, none_, 0);
+  const auto [with, none] = both(x, sigma);
+  return none + g * (with - none);
+}
+
+std::array<at::Tensor, 2> GuidedModel::both(const at::Tensor& x, const at::Tensor& sigma) {
+  if (branches_.get() && branches_.size() == 2) {
+    const bool first = branches_.rank() == 0;
+    const at::Tensor mine = estimate(x, sigma, first ? with_ : none_, first ? 0 : 1);
+    ++calls_;  // the other rank's
+    const auto two = branches_.gather(mine.to(device_), 0).to(at::kCPU).chunk(2);
+    return {two[0], two[1]};
+  }
   if (guidance_[expert_].batched) {
     const auto two = estimate(at::cat({x, x}), at::cat({sigma, sigma}), both_, 0).chunk(2);
-    return two[1] + g * (two[0] - two[1]);
+    return {two[0], two[1]};
   }
-  const at::Tensor with = estimate(x, sigma, with_, 0), none = estimate(x, sigma, none_, 1);
-  return none + g * (with - none);
+  const at::Tensor with = estimate(x, sigma, with_, 0);
+  return {with, estimate(x, sigma, none_, 1)};
 }
 
 void GuidedModel::replay_with(const kinora_cuda_api& cuda) {

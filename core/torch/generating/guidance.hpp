@@ -9,6 +9,8 @@
 #include "core/torch/context/instances.hpp"
 #include "core/torch/generating/experts.hpp"
 #include "core/torch/generating/replays.hpp"
+#include "kinora/aten.hpp"
+#include "kinora/strategy.hpp"
 
 namespace kinora::core {
 
@@ -37,17 +39,22 @@ class GuidedModel {
   // From now on calls of the model are replayed where they can be recorded; this object must stay where it
   // is.
   void replay_with(const kinora_cuda_api& cuda);
+  // From now on the ranks of this group, of one or two, compute a branch each and exchange the predictions;
+  // both ask the same. The group outlives it.
+  void share_branches(const kinora_group& ranks) { branches_ = Group<at::Tensor>(&ranks); }
   // `none` must have the names of `with`. guidance: of each expert.
   void ask(Conditions with, Conditions none, const std::array<Guidance, 2>& guidance);
   // x [B, C, T, H, W] and sigma [B] or [B, T] as the loss mixes them, float64 -> x0, float64.
   at::Tensor operator()(const at::Tensor& x, const at::Tensor& sigma);
   bool takes(const std::string& input) const { return inputs_.count(input) != 0; }
-  int64_t calls() const { return calls_; }  // of the model
+  int64_t calls() const { return calls_; }  // of the model, on all ranks
 
  private:
   at::Tensor estimate(const at::Tensor& x, const at::Tensor& sigma, const Conditions& given, uint32_t branch);
   // All on the device: what is given, and x and sigma beside it. call: 2 * expert + branch.
   at::Tensor evaluate(uint32_t call, const NamedTensors& in);
+  // Both predictions, with the condition and without.
+  std::array<at::Tensor, 2> both(const at::Tensor& x, const at::Tensor& sigma);
   bool guided_at(const at::Tensor& sigma) const;
   // The expert whose timestep this is.
   uint32_t expert_at(const at::Tensor& x, const at::Tensor& sigma) const;
@@ -63,6 +70,7 @@ class GuidedModel {
   std::unique_ptr<Replays> replays_;
   std::array<Guidance, 2> guidance_;
   int64_t calls_ = 0;
+  Group<at::Tensor> branches_;
 };
 
 // One after the other along the batch; texts of different lengths are padded, with masks.

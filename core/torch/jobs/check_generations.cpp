@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 
 #include "core/torch/context/instances.hpp"
+#include "core/torch/context/parallelism.hpp"
 #include "core/torch/generating/experts.hpp"
 #include "core/torch/generating/next_token.hpp"
 #include "core/torch/generating/rules.hpp"
@@ -117,6 +118,7 @@ void check_encode(JobCheck& check) {
 void check_generate(JobCheck& check) {
   const auto o = check.options<GenerateOptions>();
   check_wishes(check, o);
+  check.made("parallel", [&] { return Parallelism::axes(check, Parallelism::ranks()); });
   check_without_effect(check);
   check_text(check);
   check_image_encoder(check);

@@ -138,6 +138,10 @@ void check_training(JobCheck& check, const OptimizerOptions& o, const ComponentU
   check_device(check);
   check_weights(check, "weights", trained);
   const auto axes = check.made("parallel", [&] { return Parallelism::axes(check, Parallelism::ranks()); });
+  if (axes && axes->contains("cfg"))
+    check.problem("parallel",
+                  "parallel: cfg shares the two predictions of guidance, which training has not; leave it to "
+                  "generate jobs");
   if (axes) check.holds("batch", [&] { require_batch(o, Parallelism::data_ranks(*axes)); });
 }
 

@@ -18,6 +18,8 @@
 #include "core/torch/media/clips.hpp"
 #include "core/torch/tensors/cuda_library.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
+#include "kinora/aten.hpp"
+#include "kinora/strategy.hpp"
 
 namespace kinora::core {
 namespace {
@@ -123,15 +125,52 @@ class GenerateJob {
     fs::create_directories(context.folder() / "videos");
   }
 
-  // Whether a video is complete from before an interruption; its line of the metrics is then written again.
-  bool keep(const Wish& wish) {
+  // Those that are not complete from before an interruption; as the first rank finds it, on every rank.
+  std::vector<Wish> missing(const std::vector<Wish>& all) const {
+    at::Tensor complete = at::zeros({static_cast<int64_t>(all.size())}, at::kDouble);
+    if (parallel().rank() == 0)
+      for (size_t i = 0; i < all.size(); ++i) complete[static_cast<int64_t>(i)] = !about(all[i]).empty();
+    complete = Group<at::Tensor>(&parallel().group("world")).broadcast(complete, 0);
+    std::vector<Wish> out;
+    for (size_t i = 0; i < all.size(); ++i)
+      if (complete[static_cast<int64_t>(i)].item<double>() == 0) out.push_back(all[i]);
+    return out;
+  }
+
+  // Each by the ranks of one sample, as many at a time as there are such ranks.
+  void make(const std::vector<Wish>& all) {
+    const auto at_once = static_cast<size_t>(parallel().data_size());
+    for (size_t first = 0; first < all.size(); first += at_once) {
+      if (parallel().any(cancelled())) throw Error(KINORA_CANCELLED, "cancelled");
+      const size_t mine = first + static_cast<size_t>(parallel().data_rank());
+      if (mine < all.size()) make(all[mine]);
+    }
+    parallel().any(false);  // no rank leaves before the last video is written
+  }
+
+  // Whether other ranks make videos too, of which this one does not hear.
+  bool spread() const { return parallel().data_size() > 1; }
+
+  // The lines of the metrics, in order.
+  void tell(const std::vector<Wish>& all) {
+    if (parallel().rank() != 0) return;
+    context_.metrics().clear();
+    for (const auto& wish : all)
+      if (const json line = about(wish); !line.empty()) context_.metrics().line(line);
+  }
+
+ private:
+  const Parallelism& parallel() const { return generator_.parallel(); }
+  bool writes() const { return parallel().of_sample().rank == 0; }
+
+  // What was written last of a complete video; null if it is not complete.
+  json about(const Wish& wish) const {
     std::ifstream in(base_of(wish).string() + ".json");
-    const auto about = json::parse(in, nullptr, false);  // written last
-    if (!about.is_object()) return false;
+    const auto about = json::parse(in, nullptr, false);
+    if (!about.is_object()) return {};
     for (const auto& file : about.value("files", json::array()))
-      if (!fs::exists(context_.folder() / "videos" / file.get<std::string>())) return false;
-    context_.metrics().line(about);
-    return true;
+      if (!fs::exists(context_.folder() / "videos" / file.get<std::string>())) return {};
+    return about;
   }
 
   // A video that fails leaves nothing.
@@ -139,21 +178,22 @@ class GenerateJob {
     try {
       make_whole(wish);
     } catch (...) {
-      drop(wish);
+      if (writes()) drop(wish);
       throw;
     }
   }
 
- private:
   void make_whole(const Wish& wish) {
     const auto start = std::chrono::steady_clock::now();
     Progress progress(context_.spec().name, generator_.tokens(), generator_.of_codes() ? "tokens" : "steps");
     const auto made = generator_.make(wish, progress, [&](int64_t step, const at::Tensor& frame) {
+      if (!writes()) return;
       const auto folder = context_.folder() / "previews" / base_of(wish).filename();
       fs::create_directories(folder);
       write_strip(context_, frame, 1, folder / fmt::format("step_{:04}.png", step));
     });
     progress.finish();
+    if (!writes()) return;
     json about = describe(wish, made);
     store(wish, made, about);
     add_memory(about, generator_.device());
@@ -283,16 +323,13 @@ void run_generate(JobContext& context) {
   use_threads(options.threads);
   const at::NoGradGuard off;
   GenerateJob job(context, options);
-  context.metrics().clear();
-  int64_t kept = 0;
-  for (const auto& wish : all) {
-    if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
-    if (job.keep(wish))
-      ++kept;
-    else
-      job.make(wish);
-  }
-  if (kept > 0) log_info("{}: {} of {} videos were complete", context.spec().name, kept, all.size());
+  const auto missing = job.missing(all);
+  job.tell(all);
+  if (missing.size() < all.size())
+    log_info("{}: {} of {} videos were complete", context.spec().name, all.size() - missing.size(),
+             all.size());
+  job.make(missing);
+  if (job.spread() || missing.size() < all.size()) job.tell(all);
   context.summary.update({{"videos", all.size()}});
 }
 

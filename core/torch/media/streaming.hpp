@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "core/torch/context/network.hpp"
+#include "kinora/abi/strategy.h"
 
 namespace kinora::core {
 
@@ -14,5 +15,19 @@ using FramesOf = std::function<at::Tensor(int64_t first, int64_t count)>;
 at::Tensor encode_video(Network& tokenizer, int64_t frames, const FramesOf& video);
 // latent [1, C, t, h, w] or codes [1, t, h, w] -> uint8 [T, H, W, 3].
 at::Tensor decode_frames(Network& tokenizer, const at::Tensor& latent, at::Device device);
+
+// Latent frames [first, first + count) of a video of `frames` frames, the same as encode_video()'s, from the
+// frames that they depend on: the tokenizer's encode_span to the left, where it has one, else all before. The
+// first of those is coded as a video's first frame is, and left out.
+at::Tensor encode_part(Network& tokenizer, int64_t frames, int64_t first, int64_t count,
+                       const FramesOf& video);
+// uint8 [T, H, W, 3] of latent frames [first, first + count), the same as in decode_frames()'s.
+at::Tensor decode_part(Network& tokenizer, const at::Tensor& latent, at::Device device, int64_t first,
+                       int64_t count);
+// decode_frames() by all ranks of a group, each its own stretch of time with what that depends on, where the
+// tokenizer streams; else by the first. Every rank calls it with the same latent. Only the first gets the
+// frames, a latent frame's at a time; the others get nothing.
+at::Tensor decode_together(Network& tokenizer, const at::Tensor& latent, at::Device device,
+                           const kinora_group& group);
 
 }  // namespace kinora::core

@@ -36,7 +36,8 @@ Started gather(const Peers& p, const Tensor& in, int64_t dim) {
 
 // Piece r of every rank, on rank r, in rank order: [ranks, piece...].
 Started all_to_all(const Peers& p, const Tensor& in, int64_t dim, std::function<Tensor(const Tensor&)> join) {
-  const Tensor pieces = at::stack(in.chunk(p.size(), dim), 0), received = at::empty_like(pieces);
+  // Contiguous: a stack of channels-last pieces is not.
+  const Tensor pieces = at::stack(in.chunk(p.size(), dim), 0).contiguous(), received = at::empty_like(pieces);
   Tensor from = bytes(pieces), to = bytes(received);
   std::vector<int64_t> equal;
   return {p.backend->alltoall_base(to, from, equal, equal),

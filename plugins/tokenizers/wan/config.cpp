@@ -135,4 +135,18 @@ int64_t decoder_halo(const Config& c) {
   return late - (frame - 2 * 2 * 2 - 2);  // the middle's two residual blocks, conv_in
 }
 
+// From a late latent frame back through the encoder. Where time is halved, frame j comes from frames 2 j - 2
+// to 2 j of the finer clock.
+int64_t encoder_span(const Config& c) {
+  constexpr int64_t late = int64_t{1} << 40;
+  const int64_t stack = 2 * 2 * c.num_res_blocks;
+  int64_t frame = late - 2 - 2 * 2 * 2;  // conv_out, the middle's two residual blocks
+  for (int64_t level = c.levels() - 1; level >= 0; --level) {
+    if (level < c.levels() - 1 && c.time_at(level)) frame = 2 * frame - 2;
+    frame -= stack;
+  }
+  frame -= 2;  // conv_in
+  return late - (frame + c.time() - 1) / c.time() + 1;
+}
+
 }  // namespace kinora::wan

@@ -45,5 +45,7 @@ Config resolved(Config c);
 
 // Latent frames before its own that a decoded frame depends on, at most.
 int64_t decoder_halo(const Config& c);
+// Latent frames that an encoded one depends on, its own among them, at most.
+int64_t encoder_span(const Config& c);
 
 }  // namespace kinora::wan

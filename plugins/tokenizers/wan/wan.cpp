@@ -101,6 +101,7 @@ kinora_tokenizer_info WanTokenizer::info() const {
   i.time = c.time();
   i.height = i.width = c.space();
   i.halo = decoder_halo(c);
+  i.encode_span = encoder_span(c);
   return i;
 }
 

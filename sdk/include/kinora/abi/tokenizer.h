@@ -19,6 +19,7 @@ typedef struct kinora_tokenizer_info {
   int64_t width;
   int64_t codes;      /* size of the vocabulary, 0 for a continuous one */
   int64_t halo;       /* latent frames to the left that decoding one frame depends on; -1: all */
+  int64_t encode_span; /* latent frames that encoding one depends on, its own and those to the left; 0: all of them */
 } kinora_tokenizer_info;
 
 typedef struct kinora_tokenizer {
@@ -61,7 +62,8 @@ KINORA_SLOT(kinora_tokenizer_info, height, 24);
 KINORA_SLOT(kinora_tokenizer_info, width, 32);
 KINORA_SLOT(kinora_tokenizer_info, codes, 40);
 KINORA_SLOT(kinora_tokenizer_info, halo, 48);
-KINORA_SIZE(kinora_tokenizer_info, 56);
+KINORA_SLOT(kinora_tokenizer_info, encode_span, 56);
+KINORA_SIZE(kinora_tokenizer_info, 64);
 KINORA_SLOT(kinora_tokenizer, struct_size, 0);
 KINORA_SLOT(kinora_tokenizer, reserved, 4);
 KINORA_SLOT(kinora_tokenizer, create, 8);

@@ -1,0 +1,24 @@
+// The two predictions of classifier-free guidance on two ranks: an axis of the mesh and nothing else. Ranks
+// along it hold the same latent; the generator has each compute its branch, and they exchange the
+// predictions.
+#include "kinora/plugin.hpp"
+#include "kinora/strategy.hpp"
+
+namespace kinora {
+
+class Cfg final : public Strategy<Tensor> {
+ public:
+  struct Options {
+    int64_t size = 2;
+  };
+  static void describe(Describe<Options>& d) {
+    d.name("cfg").help("generate: the prediction with the condition and the one without on a rank each");
+    d.option("size", &Options::size).range(1, 2).unit("ranks").help("1: both on one");
+  }
+  Cfg(const Options&, const Mesh<Tensor>&) {}
+  const char* axis() const override { return "cfg"; }
+};
+KINORA_COMPONENT(Cfg)
+KINORA_PLUGIN(Cfg)
+
+}  // namespace kinora

@@ -1,0 +1,151 @@
+// Generation by several ranks, whatever shares the work: the same seed gives the same videos.
+#include <algorithm>
+#include <cstdlib>
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "core/torch/jobs/jobs.hpp"
+#include "core/torch/media/latents.hpp"
+#include "core/torch/weights/safe_tensors.hpp"
+#include "tests/support/ranks.hpp"
+#include "tests/support/refusal.hpp"
+#include "tests/support/run_file.hpp"
+
+namespace kinora {
+namespace {
+
+namespace fs = std::filesystem;
+using at::Tensor;
+using test::Rank;
+using test::ScratchRun;
+
+constexpr int kVideos = 3;
+
+// As a launcher does.
+void place(const Rank& me) {
+  static int trials = 0;
+  setenv("RANK", std::to_string(me.rank).c_str(), 1);
+  setenv("WORLD_SIZE", std::to_string(me.size).c_str(), 1);
+  setenv("KINORA_RENDEZVOUS", (me.file() + "." + std::to_string(trials++)).c_str(), 1);
+  setenv("KINORA_TIMEOUT_MS", "60000", 1);
+}
+
+// A run up to a trained model, of 15 latent frames, so that ranks decode them with what lies before.
+std::unique_ptr<ScratchRun> trained(const std::string& parallel, const std::string& more) {
+  auto run = std::make_unique<ScratchRun>(std::map<std::string, std::string>{
+      {"tokenizer",
+       "tokenizer = { use = 'wan', base_dim = 4, z_dim = 2, dim_mult = [1, 1, 1, 1], num_res_blocks = 1, "
+       "normalise = false }"},
+      {"film",
+       "prompts = ['red sea', 'blue', 'sea blue']\nformat = ['latents', 'png']\nguidance = 2.5\n"
+       "negative = 'red'\nprecision = 'fp64'\nparallel = [" +
+           parallel + "]\n" + more}});
+  EXPECT_EQ(run->problems(), "");
+  at::manual_seed(7);
+  fs::create_directories(run->of("latents"));
+  core::LatentFacts facts;
+  facts.scale = {{0.1, -0.2}, {1.5, 0.7}, 0.5};
+  facts.shape = {2, 15, 2, 4};
+  facts.text_size = 12;
+  std::ofstream(run->of("latents") / "latents.json") << facts.to_json().dump();
+  ScratchRun::save(*run->network("tokenizer", "tokenizer"), run->of("tokenizer") / "weights.safetensors");
+  ScratchRun::save(*run->network("latents", "text"), run->folder() / "text.safetensors");
+  ScratchRun::save(*run->network("dit", "model"), run->of("dit") / "weights.safetensors");
+  return run;
+}
+
+struct Video {
+  Tensor latent;
+  std::vector<std::string> frames;  // bytes of the lossless pictures
+};
+
+std::string bytes_of(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::vector<Video> videos_in(const fs::path& folder) {
+  std::vector<Video> out;
+  for (int i = 0; i < kVideos; ++i) {
+    const std::string name = fmt::format("{:03}", i);
+    out.push_back({core::read_tensors(folder / (name + ".latents.safetensors")).at("latent").clone(), {}});
+    for (int f = 0; f < 1 + 14 * 4; ++f) {
+      const auto png = folder / name / fmt::format("{:05}.png", f);
+      EXPECT_TRUE(fs::exists(png)) << png;
+      out.back().frames.push_back(bytes_of(png));
+    }
+  }
+  return out;
+}
+
+// Writes the job's videos into one folder of all ranks, which many file systems share.
+void generate(const ScratchRun& run, const Rank& me, const fs::path& shared) {
+  place(me);
+  fs::create_directories(shared);
+  fs::create_directories(run.of("film"));
+  fs::create_directory_symlink(shared, run.of("film") / "videos");
+  core::JobContext context = run.context("film", me.rank == 0);
+  core::run_generate(context);
+  place({0, 1, me.folder, 0});
+}
+
+// exact: the pictures too.
+void makes_the_same(const Rank& me, const std::string& parallel, bool exact, const std::string& more = "") {
+  static int trial = 0;
+  const fs::path together = fs::path(me.folder) / ("together" + std::to_string(trial)),
+                 alone = fs::path(me.folder) / ("alone" + std::to_string(trial));
+  me.meet("trial" + std::to_string(trial++));
+  const auto run = trained(parallel, more);
+  generate(*run, me, together);
+  if (me.rank != 0) return;
+  ASSERT_EQ(run->metrics("film").size(), size_t{kVideos}) << parallel;
+  for (size_t i = 0; i < kVideos; ++i) EXPECT_EQ(run->metrics("film")[i].at("number"), i) << "in order";
+  const auto single = trained("'ddp'", more);
+  generate(*single, {0, 1, me.folder, 0}, alone);
+  const auto have = videos_in(together), want = videos_in(alone);
+  for (size_t i = 0; i < kVideos; ++i) {
+    const double scale = want[i].latent.abs().max().item<double>();
+    EXPECT_LE((have[i].latent - want[i].latent).abs().max().item<double>() / scale, exact ? 0 : 1e-6)
+        << parallel;
+    EXPECT_GT((want[i].latent - want[(i + 1) % kVideos].latent).abs().max().item<double>(), 1e-2);
+    if (exact) EXPECT_EQ(have[i].frames, want[i].frames) << parallel << ", video " << i;
+    EXPECT_EQ(run->metrics("film")[i].at("model_calls"), single->metrics("film")[i].at("model_calls"));
+  }
+}
+
+TEST(Generating, MakesTheSameVideosOnAnyRanks) {
+  test::on_ranks(2, [](const Rank& me) {
+    makes_the_same(me, "'cfg'", true);
+    makes_the_same(me, "'cfg'", true, "guidance_interval = [0.1, 10.0]\n");
+    makes_the_same(me, "'ddp'", true);
+    makes_the_same(me, "'balanced-sp'", false);
+  });
+  test::on_ranks(4, [](const Rank& me) {
+    makes_the_same(me, "'ddp', 'cfg'", true);
+    makes_the_same(me, "'cfg', 'stdit-hybrid'", false);
+    makes_the_same(me, "'ddp'", true);  // a rank more than videos
+  });
+}
+
+TEST(Generating, GoesOnWhereItWasLeftOff) {
+  test::on_ranks(2, [](const Rank& me) {
+    const fs::path shared = fs::path(me.folder) / "videos";
+    const auto run = trained("'ddp'", "");
+    generate(*run, me, shared);
+    me.meet("made");
+    const auto before = me.rank == 0 ? videos_in(shared) : std::vector<Video>();
+    if (me.rank == 0) fs::remove(shared / "001.json"), fs::remove_all(shared / "001");
+    const auto kept = me.rank == 0 ? fs::last_write_time(shared / "002.json") : fs::file_time_type();
+    me.meet("dropped");
+    fs::remove(run->of("film") / "videos");
+    generate(*run, me, shared);
+    if (me.rank != 0) return;
+    EXPECT_EQ(fs::last_write_time(shared / "002.json"), kept);
+    const auto after = videos_in(shared);
+    for (size_t i = 0; i < kVideos; ++i) EXPECT_EQ(after[i].frames, before[i].frames);
+  });
+}
+
+}  // namespace
+}  // namespace kinora

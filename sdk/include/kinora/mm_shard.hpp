@@ -1,0 +1,201 @@
+// Multi-modal sequence parallelism (MM-SP of LongVILA, Chen et al. 2024, arXiv 2408.10188): images are shared
+// out to the ranks' vision encoders by cost, and the sequence of text and image tokens that they make to the
+// ranks' language models by tokens. For the pinned tier.
+//
+// S tokens of the joined sequence, P ranks, D channels. A rank holds the tokens of the images that it encodes
+// and ceil(S / P) of the joined sequence, never all. repack() sends each image token to the rank that has its
+// place, and its gradient back to the rank that encoded it, whose backward goes on with it; what ranks share
+// (weights, and images that all of them read) gets partial sums, as everywhere (abi/context.h).
+//
+// Bytes that a rank sends, of elements of e bytes: in a forward D e for each token of its images that has its
+// place on another rank, in a backward D e for each of its places that another rank's image fills.
+#pragma once
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include "kinora/aten.hpp"
+#include "kinora/autograd.hpp"
+#include "kinora/strategy.hpp"
+
+namespace kinora {
+
+// A run of tokens of the joined sequence: text, or an image's.
+struct MmSegment {
+  int64_t tokens = 0;
+  int64_t image = -1;  // by number, each once; -1: text
+};
+
+// The rank of each image: the dearest first, each to the rank that has least (Graham 1969: at most 4/3 of the
+// best).
+inline std::vector<int64_t> share_by_cost(const std::vector<double>& costs, int64_t ranks) {
+  std::vector<size_t> dearest(costs.size());
+  std::iota(dearest.begin(), dearest.end(), size_t{0});
+  std::stable_sort(dearest.begin(), dearest.end(), [&](size_t a, size_t b) { return costs[a] > costs[b]; });
+  std::vector<double> load(static_cast<size_t>(ranks));
+  std::vector<int64_t> out(costs.size());
+  for (const size_t i : dearest) {
+    const auto least = std::min_element(load.begin(), load.end());
+    out[i] = least - load.begin();
+    *least += costs[i];
+  }
+  return out;
+}
+
+class MmShard {
+ public:
+  // The same on every rank. costs: of the images, in any unit; empty: their tokens. The sequence is padded to
+  // a multiple of the ranks. Throws Error(KINORA_INVALID).
+  MmShard(Group<at::Tensor> group, const std::vector<MmSegment>& sequence, std::vector<double> costs = {})
+      : group_(group) {
+    const auto sizes = sizes_of(sequence);
+    if (costs.empty()) costs.assign(sizes.begin(), sizes.end());
+    if (costs.size() != sizes.size())
+      throw Error(KINORA_INVALID, "mm-sp: " + std::to_string(costs.size()) + " costs are given for " +
+                                      std::to_string(sizes.size()) + " images");
+    owner_ = share_by_cost(costs, group.size());
+    for (size_t i = 0; i < owner_.size(); ++i)
+      if (owner_[i] == group.rank()) mine_.push_back(static_cast<int64_t>(i));
+    place(sequence, sizes);
+  }
+
+  // Of each image.
+  const std::vector<int64_t>& owner() const { return owner_; }
+  // Images that this rank encodes, ascending.
+  const std::vector<int64_t>& mine() const { return mine_; }
+  // Of this rank's places, int64: where in the joined sequence, ascending, -1 for padding behind it.
+  const at::Tensor& positions() const { return positions_; }
+  // Of this rank's text tokens, int64: which of the sequence's text tokens, ascending.
+  const at::Tensor& text() const { return text_; }
+
+  // This rank's of [images, ...] that all ranks have.
+  at::Tensor own(const at::Tensor& images) const {
+    return images.index_select(0, at::tensor(mine_, at::kLong).to(images.device()));
+  }
+  // [tokens of mine(), one image behind the other, D] and [tokens of text(), D] -> [places, D], zeros for
+  // padding.
+  at::Tensor repack(const at::Tensor& image_tokens, const at::Tensor& text_tokens) const {
+    if (image_tokens.size(0) != made_ || text_tokens.size(0) != text_.size(0))
+      throw Error(KINORA_INVALID, "mm-sp: " + std::to_string(image_tokens.size(0)) + " image tokens and " +
+                                      std::to_string(text_tokens.size(0)) +
+                                      " text tokens are given; this rank has " + std::to_string(made_) +
+                                      " and " + std::to_string(text_.size(0)));
+    const at::Tensor none = at::zeros({1, image_tokens.size(1)}, image_tokens.options());
+    return at::cat({text_tokens, carried(image_tokens), none}).index_select(0, order_.to(none.device()));
+  }
+
+ private:
+  using Tensors = std::vector<at::Tensor>;
+  // Rows of this rank's tensor, by rank that they go to or come from.
+  struct Ways {
+    Group<at::Tensor> group;
+    std::vector<at::Tensor> send, receive;
+  };
+
+  static std::vector<int64_t> sizes_of(const std::vector<MmSegment>& sequence) {
+    std::vector<int64_t> sizes;
+    for (const auto& s : sequence) {
+      if (s.image < 0) continue;
+      if (static_cast<size_t>(s.image) >= sizes.size()) sizes.resize(static_cast<size_t>(s.image) + 1, -1);
+      auto& size = sizes[static_cast<size_t>(s.image)];
+      if (size >= 0)
+        throw Error(KINORA_INVALID, "mm-sp: image " + std::to_string(s.image) + " has two places");
+      size = s.tokens;
+    }
+    for (size_t i = 0; i < sizes.size(); ++i)
+      if (sizes[i] < 0) throw Error(KINORA_INVALID, "mm-sp: image " + std::to_string(i) + " has no place");
+    return sizes;
+  }
+
+  // Every token's way from the rank that makes it to the one that has its place.
+  void place(const std::vector<MmSegment>& sequence, const std::vector<int64_t>& sizes) {
+    const int64_t P = group_.size(), me = group_.rank();
+    std::vector<int64_t> first(sizes.size());  // row of an image's first token on its owner
+    for (size_t i = 0; i < sizes.size(); ++i)
+      if (owner_[i] == me) first[i] = std::exchange(made_, made_ + sizes[i]);
+    int64_t tokens = 0;
+    for (const auto& s : sequence) tokens += s.tokens;
+    const int64_t each = (tokens + P - 1) / P;
+    std::vector<std::vector<int64_t>> send(static_cast<size_t>(P)), receive(static_cast<size_t>(P));
+    std::vector<int64_t> positions(static_cast<size_t>(each), -1), text;
+    int64_t at = 0, texts = 0, arrived = 0;
+    std::vector<int64_t> place_of_text, place_of_image;
+    for (const auto& s : sequence)
+      for (int64_t i = 0; i < s.tokens; ++i, ++at) {
+        const int64_t to = at / each, slot = at - me * each;
+        const bool here = to == me;
+        if (here) positions[static_cast<size_t>(slot)] = at;
+        if (s.image < 0) {
+          if (here) place_of_text.push_back(slot), text.push_back(texts);
+          ++texts;
+          continue;
+        }
+        const auto image = static_cast<size_t>(s.image);
+        if (owner_[image] == me) send[static_cast<size_t>(to)].push_back(first[image] + i);
+        if (here)
+          receive[static_cast<size_t>(owner_[image])].push_back(arrived++), place_of_image.push_back(slot);
+      }
+    // Rows of cat(text, arrived images, one of zeros) by place.
+    const auto n_text = static_cast<int64_t>(text.size());
+    std::vector<int64_t> order(static_cast<size_t>(each), n_text + arrived);
+    for (size_t i = 0; i < place_of_text.size(); ++i)
+      order[static_cast<size_t>(place_of_text[i])] = static_cast<int64_t>(i);
+    for (size_t i = 0; i < place_of_image.size(); ++i)
+      order[static_cast<size_t>(place_of_image[i])] = n_text + static_cast<int64_t>(i);
+    const auto index = [](const std::vector<int64_t>& v) { return at::tensor(v, at::kLong); };
+    positions_ = index(positions), text_ = index(text), order_ = index(order), arrived_ = arrived;
+    ways_ = std::make_shared<Ways>(Ways{group_, {}, {}});
+    for (int64_t r = 0; r < P; ++r) {
+      ways_->send.push_back(index(send[static_cast<size_t>(r)]));
+      ways_->receive.push_back(index(receive[static_cast<size_t>(r)]));
+    }
+  }
+
+  // out[to[r] on this rank] = x[from of rank r]: an all-to-all of unequal pieces.
+  static at::Tensor carry(const Group<at::Tensor>& group, const at::Tensor& x, const Tensors& from,
+                          const Tensors& to, int64_t rows) {
+    const at::Tensor out = at::empty({rows, x.size(1)}, x.options());
+    const auto me = static_cast<size_t>(group.rank());
+    std::vector<Started<at::Tensor>> coming(from.size()), going;
+    for (size_t r = 0; r < from.size(); ++r) {
+      const auto rank = static_cast<int64_t>(r);
+      if (r == me) continue;
+      if (to[r].size(0) > 0)
+        coming[r] = group.receive(at::empty({to[r].size(0), x.size(1)}, x.options()), rank, 0);
+      if (from[r].size(0) > 0)
+        going.push_back(group.send(x.index_select(0, from[r].to(x.device())), rank, 0));
+    }
+    out.index_copy_(0, to[me].to(x.device()), x.index_select(0, from[me].to(x.device())));
+    for (size_t r = 0; r < from.size(); ++r)
+      if (coming[r].pending()) out.index_copy_(0, to[r].to(x.device()), coming[r].finish());
+    for (auto& sent : going) sent.finish();
+    return out;
+  }
+
+  // A node on every rank, also where no token comes or goes: others wait for its transfers.
+  at::Tensor carried(const at::Tensor& x) const {
+    const int64_t made = made_, arrived = arrived_;
+    return autograd_apply<at::Tensor>(
+        {x}, 1,
+        [w = ways_, arrived](const Tensors& in) {
+          return Tensors{carry(w->group, in[0], w->send, w->receive, arrived)};
+        },
+        [w = ways_, made](const Tensors& grad) {
+          return Tensors{carry(w->group, grad[0].contiguous(), w->receive, w->send, made)};
+        })[0];
+  }
+
+  Group<at::Tensor> group_;
+  std::vector<int64_t> owner_, mine_;
+  int64_t made_ = 0,
+          arrived_ = 0;  // image tokens that this rank encodes, and those that it has the places of
+  at::Tensor positions_, text_, order_;
+  std::shared_ptr<Ways> ways_;
+};
+
+}  // namespace kinora
