@@ -23,7 +23,7 @@ void BalancedLink::know(const at::Tensor& table) {
   known_.push_front({table, naive_ ? own_runs(table, group_.size(), multiple_)
                                    : own_pairs(table, group_.size(), multiple_)});
   const Owners& owners = known_.front().owners;
-  if (group_.rank() == 0) tell(padded(table, owners.padding).index_select(1, owners.order));
+  if (group_.rank() == 0) tell(padded_table(table, owners.padding).index_select(1, owners.order));
 }
 
 void BalancedLink::tell(const at::Tensor& table) const {

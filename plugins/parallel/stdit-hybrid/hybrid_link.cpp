@@ -19,7 +19,7 @@ const HybridLink::Known& HybridLink::known(const at::Tensor& table) {
   constexpr size_t most = 64;  // as many geometries as the root remembers
   if (known_.size() == most) known_.pop_back();
   Known made{table, {}, make_switches(table, group_.rank(), group_.size(), part_, multiple_)};
-  made.by_places = padded(table, made.switches.padding).index_select(1, made.switches.by_places);
+  made.by_places = padded_table(table, made.switches.padding).index_select(1, made.switches.by_places);
   known_.push_front(std::move(made));
   return known_.front();
 }
