@@ -90,7 +90,9 @@ void write_ranks(Page& page, const JobRecord& job) {
       const auto all = numbers_at(ranks, key);
       return r < all.size() ? all[r] : 0.0;
     };
-    const auto whole = [&](const char* key) { return Cell{count(static_cast<int64_t>(std::clamp(value(key), 0.0, 1e18)))}; };
+    const auto whole = [&](const char* key) {
+      return Cell{count(static_cast<int64_t>(std::clamp(value(key), 0.0, 1e18)))};
+    };
     rows.push_back({{std::to_string(r)},
                     whole("tokens"),
                     whole("loss_tokens"),
