@@ -28,8 +28,7 @@ Started gather(const Peers& p, const Tensor& in, int64_t dim) {
   std::vector<std::vector<Tensor>> out(1);
   for (const Tensor& piece : all.unbind(0)) out[0].push_back(bytes(piece));
   std::vector<Tensor> list{bytes(mine)};
-  return {p.gloo->allgather(out, list),
-          [all, dim] {
+  return {p.gloo->allgather(out, list), [all, dim] {
             if (all.dim() == 1) return all;
             return dim == 0 ? all.flatten(0, 1) : at::cat(all.unbind(0), dim);
           }};
