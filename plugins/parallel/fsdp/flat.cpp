@@ -26,11 +26,14 @@ void Flat::take(std::vector<Declared> parameters, Group<Tensor> group, const Con
   part_ = (all + group.size() - 1) / group.size();
   const int64_t begin = group.rank() * part_, end = begin + part_;
   for (size_t i = 0; i < count(); ++i) {
-    const int64_t from = std::max(begin, offsets_[i]), to = std::min(end, offsets_[i] + parameters_[i].numel());
+    const int64_t from = std::max(begin, offsets_[i]),
+                  to = std::min(end, offsets_[i] + parameters_[i].numel());
     if (from >= to && (i > 0 || shard_.defined())) continue;  // of the first one dtype and device are needed
     const Tensor value = next.value(parameters_[i].id).detach();
     if (!shard_.defined()) shard_ = at::zeros({part_}, value.options());
-    if (from < to) shard_.narrow(0, from - begin, to - from).copy_(value.view({-1}).narrow(0, from - offsets_[i], to - from));
+    if (from < to)
+      shard_.narrow(0, from - begin, to - from)
+          .copy_(value.view({-1}).narrow(0, from - offsets_[i], to - from));
   }
   if (!empty()) shard_.set_requires_grad(!parameters_[0].frozen);
 }
@@ -65,8 +68,9 @@ std::vector<Tensor> Flat::values(const Tensor& whole) const {
     std::vector<int64_t> strides(parameters_[i].shape.size());
     int64_t stride = 1;
     for (size_t d = strides.size(); d-- > 0; stride *= parameters_[i].shape[d]) strides[d] = stride;
-    out.push_back(at::empty({0}, whole.options())
-                      .set_(whole.storage(), whole.storage_offset() + offsets_[i], parameters_[i].shape, strides));
+    out.push_back(
+        at::empty({0}, whole.options())
+            .set_(whole.storage(), whole.storage_offset() + offsets_[i], parameters_[i].shape, strides));
   }
   return out;
 }

@@ -1,7 +1,8 @@
 // The parameters of one block as one vector, of which every rank of a group keeps an equal part.
 //
-// P ranks, N numbers of all parameters, n = ceil(N / P): rank r keeps [r n, (r + 1) n), the last ones padded with zeros.
-// Parameters that tensor parallelism has cut stand first, so that one place parts the two kinds of gradients.
+// P ranks, N numbers of all parameters, n = ceil(N / P): rank r keeps [r n, (r + 1) n), the last ones padded
+// with zeros. Parameters that tensor parallelism has cut stand first, so that one place parts the two kinds
+// of gradients.
 #pragma once
 #include <string>
 #include <vector>
@@ -26,7 +27,8 @@ struct Declared {
 
 class Flat {
  public:
-  // Draws its parameters one at a time and keeps this rank's part of them; those that have nothing of it are not drawn.
+  // Draws its parameters one at a time and keeps this rank's part of them; those that have nothing of it are
+  // not drawn.
   void take(std::vector<Declared> parameters, Group<at::Tensor> group, const Context<at::Tensor>& next);
 
   bool empty() const { return parameters_.empty(); }

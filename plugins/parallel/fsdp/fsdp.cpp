@@ -8,25 +8,31 @@ class Fsdp final : public Strategy<at::Tensor> {
   using Options = fsdp::FsdpLink::Options;
   static void describe(Describe<Options>& d) {
     d.name("fsdp").help(
-        "Sharded data parallelism (ZeRO): other samples on other ranks, each of which keeps a part of the optimizer's state, "
+        "Sharded data parallelism (ZeRO): other samples on other ranks, each of which keeps a part of the "
+        "optimizer's state, "
         "gradients and parameters; with ddp beside it (HSDP) the parts are copied along dp");
     d.option("size", &Options::size).at_least(0).help("ranks along the axis fsdp; 0: those that are left");
     d.option("stage", &Options::stage)
         .range(1, 3)
-        .help("1: optimizer state is cut, 2: and gradients, 3: and parameters, gathered for a block and let go after it");
+        .help(
+            "1: optimizer state is cut, 2: and gradients, 3: and parameters, gathered for a block and let go "
+            "after it");
     d.option("prefetch", &Options::prefetch)
         .at_least(0)
         .unit("blocks")
         .help("how many blocks ahead parameters are gathered, while another computes");
     d.option("gather_dtype", &Options::gather_dtype)
         .choices({"auto", "bfloat16"})
-        .help("of gathered parameters; auto: as the parameters. bfloat16 halves their bytes, also for a model in bfloat16 "
-              "without recompute, which would keep copies in bfloat16 for the backward");
+        .help(
+            "of gathered parameters; auto: as the parameters. bfloat16 halves their bytes, also for a model "
+            "in bfloat16 "
+            "without recompute, which would keep copies in bfloat16 for the backward");
     d.option("reduce_dtype", &Options::reduce_dtype)
         .choices({"auto", "float32"})
         .help("of gradients' sums over ranks and microbatches; auto: float64 for float64, else float32");
   }
-  Fsdp(const Options& o, const Mesh<at::Tensor>& mesh) : link_(o, mesh), alone_(mesh.group("fsdp").size() == 1) {}
+  Fsdp(const Options& o, const Mesh<at::Tensor>& mesh)
+      : link_(o, mesh), alone_(mesh.group("fsdp").size() == 1) {}
   const char* axis() const override { return "fsdp"; }
   const kinora_link* link() override { return alone_ ? nullptr : link_.get(); }
 

@@ -50,8 +50,8 @@ void FsdpLink::ready() {
   for (auto& [block, parameters] : by_block) {
     Unit& unit = units_.try_emplace(block, FlatGradient(group_, options_.stage > 1)).first->second;
     size_t index = 0;
-    for (auto [flat, list] : {std::pair{&unit.flat.trained, &parameters.trained},
-                              {&unit.flat.frozen, &parameters.frozen}}) {
+    for (auto [flat, list] :
+         {std::pair{&unit.flat.trained, &parameters.trained}, {&unit.flat.frozen, &parameters.frozen}}) {
       flat->take(std::move(*list), group_, next);
       for (const auto& p : flat->parameters()) places_[p.id] = {block, index++};
       const auto pieces = flat->pieces();
@@ -66,8 +66,8 @@ bool FsdpLink::piece(int64_t i, Piece& out) {
   return true;
 }
 
-// Between passes without gradient and others anything may have written to the leaves (averages that change places with
-// the weights, for one).
+// Between passes without gradient and others anything may have written to the leaves (averages that change
+// places with the weights, for one).
 void FsdpLink::begin(const kinora_pass& pass) {
   const bool no_grad = pass.no_grad != 0;
   if (no_grad || no_grad_) ++step_;
@@ -142,13 +142,15 @@ Tensor FsdpLink::value(kinora_param p) {
     unit.with_graph = graph;
   }
   if (unit.values.empty())
-    throw Error(KINORA_INVALID, "fsdp: a parameter of block " + std::to_string(block) +
-                                    " was read outside of that block; declare it with block -1, or read it inside");
+    throw Error(KINORA_INVALID,
+                "fsdp: a parameter of block " + std::to_string(block) +
+                    " was read outside of that block; declare it with block -1, or read it inside");
   return unit.values[index];
 }
 
 // Its backward has all gradients of the block: nothing of it reads the parameters any more.
-FsdpLink::Tensors FsdpLink::enter(int64_t block, const std::shared_ptr<Both<Whole>>& whole, const Tensors& in) {
+FsdpLink::Tensors FsdpLink::enter(int64_t block, const std::shared_ptr<Both<Whole>>& whole,
+                                  const Tensors& in) {
   Unit& unit = units_.at(block);
   unit.values = values_of(unit, *whole);
   if (!at::GradMode::is_enabled()) return in;
@@ -162,7 +164,8 @@ FsdpLink::Tensors FsdpLink::enter(int64_t block, const std::shared_ptr<Both<Whol
       given, inputs + values,
       [&](const Tensors& t) {
         Tensors through(t.begin(), t.begin() + static_cast<int64_t>(inputs));
-        through.insert(through.end(), unit.values.begin(), unit.values.begin() + static_cast<int64_t>(values));
+        through.insert(through.end(), unit.values.begin(),
+                       unit.values.begin() + static_cast<int64_t>(values));
         return through;
       },
       [this, &unit, whole, inputs, values, empties = !keeps(block)](const Tensors& grads) {
@@ -183,7 +186,8 @@ FsdpLink::Tensors FsdpLink::enter(int64_t block, const std::shared_ptr<Both<Whol
   return out;
 }
 
-FsdpLink::Tensors FsdpLink::filled_again(int64_t block, const std::shared_ptr<Both<Whole>>& whole, const Tensors& out) {
+FsdpLink::Tensors FsdpLink::filled_again(int64_t block, const std::shared_ptr<Both<Whole>>& whole,
+                                         const Tensors& out) {
   Tensors given, filled = out;
   for (const auto& t : out)
     if (t.defined() && t.requires_grad()) given.push_back(t);

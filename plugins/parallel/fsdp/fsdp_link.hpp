@@ -1,22 +1,25 @@
-// Fully sharded data parallelism: ZeRO (Rajbhandari et al. 2020, arXiv 1910.02054) with the units of PyTorch FSDP (Zhao
-// et al. 2023, arXiv 2304.11277), a unit a block. Ranks read other samples and keep a part of everything.
+// Fully sharded data parallelism: ZeRO (Rajbhandari et al. 2020, arXiv 1910.02054) with the units of PyTorch
+// FSDP (Zhao et al. 2023, arXiv 2304.11277), a unit a block. Ranks read other samples and keep a part of
+// everything.
 //
-//   stage 1  optimizer state and the trained leaves are cut; parameters are gathered once a step, gradients scattered once
+//   stage 1  the optimizer's state is cut: parameters are gathered once a step, gradients scattered once
 //   stage 2  gradients too: scattered after each microbatch
 //   stage 3  parameters too: gathered for a block, let go after it, gathered again for its backward
 //
-// The unit outside blocks is kept for the step at every stage: its values are in use from the first block to the last.
-// While a block computes, the gathers of the next `prefetch` blocks (in a backward: of those before it) and the scatter of
-// the one behind it are under way; so at stage 3 a rank holds its shards, the unit outside blocks, and 1 + prefetch units.
-// Recompute (above) makes a block run in the backward: its unit is gathered once then, and let go after its gradients.
+// The unit outside blocks is kept for the step at every stage: its values are in use from the first block to
+// the last. While a block computes, the gathers of the next `prefetch` blocks (in a backward: of those before
+// it) and the scatter of the one behind it are under way; so at stage 3 a rank holds its shards, the unit
+// outside blocks, and 1 + prefetch units. Recompute (above) makes a block run in the backward: its unit is
+// gathered once then, and let go after its gradients.
 //
-// Bytes that a rank sends a microbatch, for P ranks, U numbers of a unit padded to a multiple of P, w and g bytes a number of
-// gather_dtype and reduce_dtype; summed over units:
-//   stage 3   forward U w (P - 1) / P; backward the same again, and U g (P - 1) / P
-//   stage 2   a step U w (P - 1) / P;  backward U g (P - 1) / P
-//   stage 1   a step U w (P - 1) / P + U g (P - 1) / P
-// The unit outside blocks is as at stage 2 at most. Frozen parameters are gathered and have no g. With ranks that hold the
-// same shard (ddp, context or tensor parallelism), a sum of U / P numbers over them a step.
+// Bytes that a rank sends a microbatch, for P ranks, U numbers of a unit padded to a multiple of P, w and g
+// bytes a number of gather_dtype and reduce_dtype; summed over units:
+//   stage 3  forward U w (P - 1) / P, backward (U w + U g) (P - 1) / P
+//   stage 2  backward U g (P - 1) / P; a step U w (P - 1) / P
+//   stage 1  a step (U w + U g) (P - 1) / P
+// The unit outside blocks is as at stage 2 where the stage is 3. Frozen parameters are gathered and have no
+// g. Where other ranks hold the same shard (ddp, context or tensor parallelism), a step ends with a sum of
+// U / P numbers over them.
 //
 // The leaves are this link's: gradients are complete after reduce(), and undefined until then.
 #pragma once
@@ -53,11 +56,11 @@ class FsdpLink final : public Link<at::Tensor> {
   struct Unit {
     explicit Unit(FlatGradient g) : gradient(std::move(g)) {}
     Both<Flat> flat;
-    Both<Started<at::Tensor>> coming;             // gathers under way
-    std::shared_ptr<Both<Whole>> kept;            // of a unit that is kept for the step
-    int64_t step = -1;                            // that `kept` is of
-    Tensors values;                               // trained, then frozen ones, while they may be asked for
-    bool with_graph = false;                      // the values of a pass, of the unit outside blocks
+    Both<Started<at::Tensor>> coming;   // gathers under way
+    std::shared_ptr<Both<Whole>> kept;  // of a unit that is kept for the step
+    int64_t step = -1;                  // that `kept` is of
+    Tensors values;                     // trained, then frozen ones, while they may be asked for
+    bool with_graph = false;            // the values of a pass, of the unit outside blocks
     FlatGradient gradient;
     bool prefetched() const { return coming.trained.pending() || coming.frozen.pending(); }
   };
@@ -75,7 +78,8 @@ class FsdpLink final : public Link<at::Tensor> {
   Both<at::Tensor> gathered(int64_t block, int64_t direction);
   std::shared_ptr<Both<Whole>> whole(int64_t block, int64_t direction);
   Tensors values_of(const Unit& unit, const Both<Whole>& whole) const;
-  // The node at a block's entry: its values with their graph are the unit's from here on; returns the block's inputs.
+  // The node at a block's entry: its values with their graph are the unit's from here on; returns the block's
+  // inputs.
   Tensors enter(int64_t block, const std::shared_ptr<Both<Whole>>& whole, const Tensors& in);
   // The node at its exit, which fills `whole` again.
   Tensors filled_again(int64_t block, const std::shared_ptr<Both<Whole>>& whole, const Tensors& out);
@@ -84,7 +88,8 @@ class FsdpLink final : public Link<at::Tensor> {
 
   Options options_;
   Group<at::Tensor> group_;
-  // Ranks that hold the same numbers: of what tensor parallelism has cut, of the rest; in blocks, outside of them.
+  // Ranks that hold the same numbers: of what tensor parallelism has cut, of the rest; in blocks, outside of
+  // them.
   Group<at::Tensor> split_copies_, whole_copies_, split_copies_outside_, whole_copies_outside_;
   std::vector<Declared> declared_;
   std::map<int64_t, Unit> units_;  // by block

@@ -12,13 +12,16 @@ using test::Rank;
 using test::ScratchRun;
 using test::Trial;
 
-constexpr const char *kSpatialTemporal =
-                         "{ use = 'stdit', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = 2, "
-                         "head_size = 12, adaln_lora = 4 }",
-                     *kWan = "{ use = 'wan', in_channels = 2, out_channels = 2, text_dim = 12, num_layers = 2, "
-                             "num_attention_heads = 2, attention_head_dim = 12, ffn_dim = 24, freq_dim = 8 }",
-                     *kCosmos = "{ use = 'cosmos', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = "
-                                "2, head_size = 12, adaln_lora = 4, concat_padding_mask = false }";
+constexpr const char
+    *kSpatialTemporal =
+        "{ use = 'stdit', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = 2, "
+        "head_size = 12, adaln_lora = 4 }",
+    *kWan =
+        "{ use = 'wan', in_channels = 2, out_channels = 2, text_dim = 12, num_layers = 2, "
+        "num_attention_heads = 2, attention_head_dim = 12, ffn_dim = 24, freq_dim = 8 }",
+    *kCosmos =
+        "{ use = 'cosmos', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = "
+        "2, head_size = 12, adaln_lora = 4, concat_padding_mask = false }";
 
 std::string fsdp(const std::string& more = "", const std::string& beside = "") {
   return "[{ use = 'fsdp'" + (more.empty() ? "" : ", " + more) + " }" + beside + "]";
@@ -71,8 +74,8 @@ TEST(Fsdp, EqualsOneProcessWithCopiesAlongAnotherAxis) {
 TEST(Fsdp, EqualsOneProcessOnEightRanks) { all(8, {{.parallel = fsdp(), .rows = 2, .cols = 2, .steps = 1}}); }
 
 TEST(Fsdp, EqualsOneProcessInFloat32) {
-  all(2, {{.parallel = fsdp(), .micro = 2, .rows = 2, .cols = 2, .precision = "fp32"},
-          {.parallel = fsdp("stage = 1"), .micro = 2, .rows = 2, .cols = 2, .precision = "fp32"}});
+  all(2, {{.parallel = fsdp(), .rows = 2, .cols = 2, .precision = "fp32", .steps = 1},
+          {.parallel = fsdp("stage = 1"), .rows = 2, .cols = 2, .precision = "fp32", .steps = 1}});
 }
 
 // Blocks whose own parameters are all frozen, and whose data need no gradient, among them.
@@ -87,10 +90,11 @@ TEST(Fsdp, TrainsAsOneProcessDoes) {
   test::on_ranks(2, [](const Rank& me) {
     for (const char* stage : {"3", "1"}) {
       test::place(me, me.file() + stage);
-      const auto lines = test::trained(me, fsdp(std::string("stage = ") + stage), "batch = 4\naccumulate = 2\n");
+      const auto lines =
+          test::trained(me, fsdp(std::string("stage = ") + stage), "batch = 4\naccumulate = 2\n");
       if (me.rank != 0) continue;
       test::place({0, 1, me.folder, 0}, "");
-      const auto wanted = test::trained({0, 1, me.folder, 0}, "[]", "batch = 4\naccumulate = 2\n");
+      const auto wanted = test::trained({0, 1, me.folder, 0}, "['single']", "batch = 4\naccumulate = 2\n");
       ASSERT_EQ(lines.size(), 3U);
       for (size_t i = 0; i < 3; ++i)
         for (const char* key : {"loss", "gradient_norm"})

@@ -29,7 +29,8 @@ void FlatGradient::start() {
 
 Tensor FlatGradient::take(const Tensor& like, at::ScalarType dtype) {
   settle();
-  return part_.defined() ? std::exchange(part_, Tensor()) : at::zeros(like.sizes(), like.options().dtype(dtype).requires_grad(false));
+  return part_.defined() ? std::exchange(part_, Tensor())
+                         : at::zeros(like.sizes(), like.options().dtype(dtype).requires_grad(false));
 }
 
 }  // namespace kinora::fsdp

@@ -1,4 +1,5 @@
-// This rank's part of the gradient of a flat vector, summed over the ranks of its group and over microbatches.
+// This rank's part of the gradient of a flat vector, summed over the ranks of its group and over
+// microbatches.
 #pragma once
 #include "plugins/parallel/fsdp/flat.hpp"
 
@@ -6,8 +7,8 @@ namespace kinora::fsdp {
 
 class FlatGradient {
  public:
-  // at_once: each microbatch's gradient is scattered when it is known (stages 2 and 3); else the whole gradient is kept
-  // and scattered at the end of the step (stage 1).
+  // at_once: each microbatch's gradient is scattered when it is known (stages 2 and 3); else the whole
+  // gradient is kept and scattered at the end of the step (stage 1).
   FlatGradient(Group<at::Tensor> group, bool at_once) : group_(group), at_once_(at_once) {}
 
   // whole: of one microbatch and this rank's samples, in the dtype of sums.
@@ -16,7 +17,8 @@ class FlatGradient {
   void settle();
   // The step is over: starts what was put off.
   void start();
-  // After start(): what the step left, and nothing is kept. like: of the shape and device of a gradient that is zero.
+  // After start(): what the step left, and nothing is kept. like: of the shape and device of a gradient that
+  // is zero.
   at::Tensor take(const at::Tensor& like, at::ScalarType dtype);
 
  private:

@@ -1,5 +1,6 @@
-// The gathered parameters of a block during one run of it. The graph of the block keeps tensors that share their memory:
-// emptied after the forward and filled again before the backward, it stays theirs, and no version counter sees it.
+// The gathered parameters of a block during one run of it. The graph of the block keeps tensors that share
+// their memory: emptied after the forward and filled again before the backward, it stays theirs, and no
+// version counter sees it.
 #pragma once
 #include <vector>
 

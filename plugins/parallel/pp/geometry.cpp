@@ -19,8 +19,9 @@ Tensor Geometry::encoded(at::Device device) const {
   for (const auto& t : tensors) {
     const auto dims = static_cast<int64_t>(t.shape.size());
     if (static_cast<int64_t>(tensors.size()) > kTensors || dims > kDims)
-      throw Error(KINORA_UNSUPPORTED, "pp: a block hands on " + std::to_string(tensors.size()) + " tensors of up to " +
-                                          std::to_string(dims) + " dimensions; 8 of 8 is the most");
+      throw Error(KINORA_UNSUPPORTED, "pp: a block hands on " + std::to_string(tensors.size()) +
+                                          " tensors of up to " + std::to_string(dims) +
+                                          " dimensions; 8 of 8 is the most");
     numbers.push_back(static_cast<int64_t>(t.dtype));
     numbers.push_back(dims);
     numbers.insert(numbers.end(), t.shape.begin(), t.shape.end());
@@ -45,7 +46,8 @@ Geometry Geometry::decoded(const Tensor& numbers) {
 
 std::vector<Tensor> Geometry::made(at::Device device) const {
   std::vector<Tensor> out;
-  for (const auto& t : tensors) out.push_back(at::empty(t.shape, at::TensorOptions().dtype(t.dtype).device(device)));
+  for (const auto& t : tensors)
+    out.push_back(at::empty(t.shape, at::TensorOptions().dtype(t.dtype).device(device)));
   return out;
 }
 

@@ -1,4 +1,5 @@
-// Shapes and dtypes of the tensors that pass from one stage to the next, as numbers that can be sent ahead of them.
+// Shapes and dtypes of the tensors that pass from one stage to the next, as numbers that can be sent ahead of
+// them.
 #pragma once
 #include <vector>
 

@@ -1,5 +1,5 @@
-// What the stages of a pipeline send each other. A transfer is told apart by its boundary, microbatch and direction, so none
-// is waited for in the order in which it was sent.
+// What the stages of a pipeline send each other. A transfer is told apart by its boundary, microbatch and
+// direction, so none is waited for in the order in which it was sent.
 #pragma once
 #include <map>
 #include <vector>
@@ -22,13 +22,14 @@ class Messages {
   Transfer receive(const at::Tensor& like, int64_t boundary, int64_t micro, Way way, int64_t number) const;
   static constexpr int64_t kTensors = 32;
 
-  // The same on every rank: what a pass was given. Both sides of a boundary agree once a key on what passes there.
+  // The same on every rank: what a pass was given. Both sides of a boundary agree once a key on what passes
+  // there.
   using Key = std::vector<int64_t>;
   void tell(const std::vector<at::Tensor>& flow, int64_t boundary, const Key& key);
   Geometry ask(int64_t boundary, const Key& key, at::Device device);
   // The tensors of rank `from`, on every rank. boundary: a number that no other place uses.
-  std::vector<at::Tensor> broadcast(std::vector<at::Tensor> tensors, int64_t from, int64_t boundary, const Key& key,
-                                    at::Device device);
+  std::vector<at::Tensor> broadcast(std::vector<at::Tensor> tensors, int64_t from, int64_t boundary,
+                                    const Key& key, at::Device device);
   // Waits for what tell() has sent.
   void settle() { told_.clear(); }
 

@@ -43,20 +43,22 @@ kinora_param PipelineLink::parameter(const kinora_param_spec& s) {
 void PipelineLink::declared() {
   const auto blocks = static_cast<int64_t>(cost_.size());
   if (blocks < pipe_.stages())
-    throw Error(KINORA_INVALID, "pp: the model has " + std::to_string(blocks) +
-                                    " blocks (embedding and head among them), which cannot be " +
-                                    std::to_string(pipe_.stages()) + " stages (" + std::to_string(pipe_.ranks) +
-                                    " ranks of " + std::to_string(pipe_.per_rank) + "); size " +
-                                    std::to_string(std::max<int64_t>(blocks / pipe_.per_rank, 1)) + " would do");
+    throw Error(KINORA_INVALID,
+                "pp: the model has " + std::to_string(blocks) +
+                    " blocks (embedding and head among them), which cannot be " +
+                    std::to_string(pipe_.stages()) + " stages (" + std::to_string(pipe_.ranks) +
+                    " ranks of " + std::to_string(pipe_.per_rank) + "); size " +
+                    std::to_string(std::max<int64_t>(blocks / pipe_.per_rank, 1)) + " would do");
   if (how_.blocks.empty()) {
     first_ = balanced(how_.by_cost ? cost_ : std::vector<double>(cost_.size(), 1), pipe_.stages());
   } else {
     const bool fits = static_cast<int64_t>(how_.blocks.size()) == pipe_.stages() &&
                       std::accumulate(how_.blocks.begin(), how_.blocks.end(), int64_t{0}) == blocks;
     if (!fits || *std::min_element(how_.blocks.begin(), how_.blocks.end()) < 1)
-      throw Error(KINORA_INVALID, "pp: blocks = " + sum_of(how_.blocks) + " must be " + std::to_string(pipe_.stages()) +
-                                      " numbers above 0, one a stage, that sum to the model's " + std::to_string(blocks) +
-                                      " blocks (embedding and head among them)");
+      throw Error(KINORA_INVALID, "pp: blocks = " + sum_of(how_.blocks) + " must be " +
+                                      std::to_string(pipe_.stages()) +
+                                      " numbers above 0, one a stage, that sum to the model's " +
+                                      std::to_string(blocks) + " blocks (embedding and head among them)");
     int64_t first = 0;
     for (const int64_t n : how_.blocks) first_.push_back(std::exchange(first, first + n));
   }
@@ -66,8 +68,9 @@ void PipelineLink::declared() {
 
 int64_t PipelineLink::stage_of(int64_t block) const {
   if (block >= static_cast<int64_t>(cost_.size()))
-    throw Error(KINORA_UNSUPPORTED, "pp: block " + std::to_string(block) +
-                                        " has no parameters and comes after all that have; the last block must have some");
+    throw Error(KINORA_UNSUPPORTED,
+                "pp: block " + std::to_string(block) +
+                    " has no parameters and comes after all that have; the last block must have some");
   return std::upper_bound(first_.begin(), first_.end(), block) - first_.begin() - 1;
 }
 
@@ -89,7 +92,8 @@ void PipelineLink::reset() {
   messages_.settle();
 }
 
-// At this level x is as on the other stages of this rank's place: both sides of a boundary know each other's shapes by it.
+// At this level x is as on the other stages of this rank's place: both sides of a boundary know each other's
+// shapes by it.
 Tensor PipelineLink::sequence(const Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) {
   key_.insert(key_.end(), {static_cast<int64_t>(x.scalar_type()), x.dim()});
   key_.insert(key_.end(), x.sizes().begin(), x.sizes().end());
@@ -170,10 +174,11 @@ Tensor PipelineLink::received(const Tensor& like, int64_t stage, int64_t number)
   if (pass_.no_grad || !out.is_floating_point()) return out;
   out.set_requires_grad(true);
   Received one{out, number};
-  out.register_hook([this, stage, micro = pass_.micro, number, answered = one.answered](const Tensor& gradient) {
-    *answered = true;
-    answer(stage - 1, micro, number, gradient);
-  });
+  out.register_hook(
+      [this, stage, micro = pass_.micro, number, answered = one.answered](const Tensor& gradient) {
+        *answered = true;
+        answer(stage - 1, micro, number, gradient);
+      });
   kept_[{stage, pass_.micro}].received.push_back(std::move(one));
   return out;
 }

@@ -1,17 +1,20 @@
-// Pipeline parallelism: a rank has the blocks of some stages, and a call of the model runs one stage of one microbatch.
+// Pipeline parallelism: a rank has the blocks of some stages, and a call of the model runs one stage of one
+// microbatch.
 //
-// In a pass that has a backward, blocks of earlier stages are skipped; the stage's first block takes what the stage before
-// has sent; after its last block the results are sent on, kept for the backward, and the call ends (KINORA_STOP). What is
-// computed outside blocks (conditioning) is computed on every stage, and each has a part of its gradient; or, with
-// `conditioning = send`, only the first stage's counts: its tensors travel with the flow, their gradients with the flow's.
-// A pass without gradient runs all stages one after the other, and the last one's result is on every rank.
+// In a pass that has a backward, blocks of earlier stages are skipped; the stage's first block takes what the
+// stage before has sent; after its last block the results are sent on, kept for the backward, and the call
+// ends (KINORA_STOP). What is computed outside blocks (conditioning) is computed on every stage, and each has
+// a part of its gradient; or, with `conditioning = send`, only the first stage's counts: its tensors travel
+// with the flow, their gradients with the flow's. A pass without gradient runs all stages one after the
+// other, and the last one's result is on every rank.
 //
-// No send is waited for before what it waits for can be under way: a forward's is over when its gradient is here, and a
-// receive of a gradient is started with the send of the forward, so that a gradient's send never waits for a stage's turn.
+// No send is waited for before what it waits for can be under way: a forward's is over when its gradient is
+// here, and a receive of a gradient is started with the send of the forward, so that a gradient's send never
+// waits for a stage's turn.
 //
-// Bytes over each boundary of two stages, a microbatch, for flow tensors of F bytes in all and shared tensors with a
-// gradient of C bytes: forward F, backward F; with `conditioning = send` F + C each. A pass without gradient: F, and the
-// head's result to every rank. Once a geometry, 648 bytes that say its shapes.
+// Bytes over each boundary of two stages, a microbatch, for flow tensors of F bytes in all and shared tensors
+// with a gradient of C bytes: forward F, backward F; with `conditioning = send` F + C each. A pass without
+// gradient: F, and the head's result to every rank. Once a geometry, 648 bytes that say its shapes.
 #pragma once
 #include <map>
 #include <string>
@@ -79,11 +82,11 @@ class PipelineLink final : public Link<at::Tensor> {
   std::vector<double> cost_;    // by block
   std::vector<int64_t> first_;  // block of each stage
   kinora_pass pass_{};
-  Messages::Key key_;           // of the pass
+  Messages::Key key_;  // of the pass
   at::Device device_{at::kCPU};
-  std::map<std::pair<int64_t, int64_t>, Kept> kept_;  // by stage and microbatch
+  std::map<std::pair<int64_t, int64_t>, Kept> kept_;          // by stage and microbatch
   std::unordered_map<const at::TensorImpl*, Shared> shared_;  // of the pass, by this rank's own tensor
-  int64_t n_sent_ = 0;                                         // of them
+  int64_t n_sent_ = 0;                                        // of them
   std::vector<Messages::Transfer> answers_, sends_;
 };
 

@@ -14,12 +14,15 @@ class Pp final : public Strategy<at::Tensor> {
   };
   static void describe(Describe<Options>& d) {
     d.name("pp").help(
-        "Pipeline parallelism: some of the blocks on each rank; microbatches (accumulate) follow each other through them");
+        "Pipeline parallelism: some of the blocks on each rank; microbatches (accumulate) follow each other "
+        "through them");
     d.option("size", &Options::size).at_least(0).help("ranks along the axis pp; 0: those that are left");
     d.option("schedule", &Options::schedule)
         .choices({"gpipe", "1f1b", "interleaved"})
-        .help("gpipe: all forwards, then all backwards; 1f1b: in turn, with fewer microbatches in memory; interleaved: in "
-              "turn, over several stages a rank, with less waiting");
+        .help(
+            "gpipe: all forwards, then all backwards; 1f1b: in turn, with fewer microbatches in memory; "
+            "interleaved: in "
+            "turn, over several stages a rank, with less waiting");
     d.option("virtual", &Options::stages_a_rank)
         .at_least(0)
         .unit("stages")
@@ -34,15 +37,17 @@ class Pp final : public Strategy<at::Tensor> {
         .help("how many blocks each stage has, embedding and head counted as blocks; empty: by balance");
   }
   Pp(const Options& o, const Mesh<at::Tensor>& mesh) : schedule_(o.schedule) {
-    const Group<at::Tensor> group = mesh.group("pp");
     const bool interleaved = o.schedule == "interleaved";
     const int64_t per_rank = o.stages_a_rank > 0 ? o.stages_a_rank : interleaved ? 2 : 1;
     if ((per_rank > 1) != interleaved)
-      throw Error(KINORA_INVALID, "pp: virtual = " + std::to_string(per_rank) + " with schedule '" + o.schedule +
-                                      "'; several stages a rank are for 'interleaved', one for 'gpipe' and '1f1b'");
+      throw Error(KINORA_INVALID,
+                  "pp: virtual = " + std::to_string(per_rank) + " with schedule '" + o.schedule +
+                      "'; several stages a rank are for 'interleaved', one for 'gpipe' and '1f1b'");
+    const Group<at::Tensor> group = mesh.group("pp");
     if (group.size() == 1) return;
     pipe_ = {group.size(), group.rank(), per_rank};
-    link_.emplace(group, pipe_, pp::PipelineLink::How{o.conditioning == "send", o.balance == "cost", o.blocks});
+    link_.emplace(group, pipe_,
+                  pp::PipelineLink::How{o.conditioning == "send", o.balance == "cost", o.blocks});
   }
   const char* axis() const override { return "pp"; }
   const kinora_link* link() override { return link_ ? link_->get() : nullptr; }
@@ -54,8 +59,9 @@ class Pp final : public Strategy<at::Tensor> {
       if (!a.forward) {
         link_ ? link_->backward(step, a.stage, a.micro) : step.backward(a.stage, a.micro);
       } else if (step.forward(a.stage, a.micro) != (a.stage + 1 == pipe_.stages())) {
-        throw Error(KINORA_FAILED, "pp: stage " + std::to_string(a.stage) + " of " + std::to_string(pipe_.stages()) +
-                                       " ended where it should not: does the model call every block in order?");
+        throw Error(KINORA_FAILED,
+                    "pp: stage " + std::to_string(a.stage) + " of " + std::to_string(pipe_.stages()) +
+                        " ended where it should not: does the model call every block in order?");
       }
     }
     if (link_) link_->reset();

@@ -16,18 +16,23 @@ using test::Rank;
 using test::ScratchRun;
 using test::Trial;
 
-constexpr const char *kSpatialTemporal =
-                         "{ use = 'stdit', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = 2, "
-                         "head_size = 12, adaln_lora = 4 }",
-                     *kWan = "{ use = 'wan', in_channels = 2, out_channels = 2, text_dim = 12, num_layers = 2, "
-                             "num_attention_heads = 2, attention_head_dim = 12, ffn_dim = 24, freq_dim = 8 }",
-                     *kCosmos = "{ use = 'cosmos', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = "
-                                "2, head_size = 12, adaln_lora = 4 }",
-                     *kDeep = "{ use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 6, heads = 2, "
-                              "head_size = 12, adaln_lora = 4 }";
+constexpr const char
+    *kSpatialTemporal =
+        "{ use = 'stdit', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = 2, "
+        "head_size = 12, adaln_lora = 4 }",
+    *kWan =
+        "{ use = 'wan', in_channels = 2, out_channels = 2, text_dim = 12, num_layers = 2, "
+        "num_attention_heads = 2, attention_head_dim = 12, ffn_dim = 24, freq_dim = 8 }",
+    *kCosmos =
+        "{ use = 'cosmos', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = "
+        "2, head_size = 12, adaln_lora = 4 }",
+    *kDeep =
+        "{ use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 6, heads = 2, "
+        "head_size = 12, adaln_lora = 4 }";
 
 std::string pp(const std::string& schedule, const std::string& more = "", const std::string& beside = "") {
-  return "[{ use = 'pp', schedule = '" + schedule + "'" + (more.empty() ? "" : ", " + more) + " }" + beside + "]";
+  return "[{ use = 'pp', schedule = '" + schedule + "'" + (more.empty() ? "" : ", " + more) + " }" + beside +
+         "]";
 }
 
 void all(int ranks, const std::vector<Trial>& trials) {
@@ -44,15 +49,31 @@ TEST(Pipeline, EqualsOneProcessUnderEverySchedule) {
     all(size, {{.parallel = pp("gpipe"), .micro = 3, .frames = 1, .rows = 10, .cols = 14, .steps = 2},
                {.parallel = pp("1f1b"), .micro = 5, .rows = 2, .cols = 2},
                {.parallel = pp("1f1b"), .micro = 1, .rows = 2, .cols = 2, .text = 0, .steps = 2},
-               {.parallel = pp("interleaved", "virtual = 2"), .model = kDeep, .micro = 4, .rows = 2, .cols = 2, .steps = 2}});
+               {.parallel = pp("interleaved", "virtual = 2"),
+                .model = kDeep,
+                .micro = 4,
+                .rows = 2,
+                .cols = 2,
+                .steps = 2}});
 }
 
 TEST(Pipeline, EqualsOneProcessWhenConditioningIsSent) {
   const std::string sent = "conditioning = 'send'";
   for (const int size : {2, 4})
     all(size, {{.parallel = pp("1f1b", sent), .micro = 3, .rows = 2, .cols = 2},
-               {.parallel = pp("gpipe", sent), .model = kWan, .micro = 2, .frames = 3, .rows = 2, .cols = 2, .steps = 2},
-               {.parallel = pp("interleaved", sent), .model = kDeep, .micro = 4, .rows = 2, .cols = 2, .steps = 2}});
+               {.parallel = pp("gpipe", sent),
+                .model = kWan,
+                .micro = 2,
+                .frames = 3,
+                .rows = 2,
+                .cols = 2,
+                .steps = 2},
+               {.parallel = pp("interleaved", sent),
+                .model = kDeep,
+                .micro = 4,
+                .rows = 2,
+                .cols = 2,
+                .steps = 2}});
 }
 
 TEST(Pipeline, EqualsOneProcessForEveryModelAndRule) {
@@ -61,23 +82,48 @@ TEST(Pipeline, EqualsOneProcessForEveryModelAndRule) {
   causal.window = 2;
   causal.sink = 1;
   forced.streams = 2;
-  all(2, {{.parallel = pp("1f1b"), .model = kSpatialTemporal, .micro = 2, .frames = 3, .rows = 2, .cols = 14, .steps = 2},
+  all(2, {{.parallel = pp("1f1b"),
+           .model = kSpatialTemporal,
+           .micro = 2,
+           .frames = 3,
+           .rows = 2,
+           .cols = 14,
+           .steps = 2},
           {.parallel = pp("1f1b"), .model = kWan, .micro = 2, .frames = 5, .rows = 2, .cols = 6, .steps = 2},
           {.parallel = pp("1f1b"), .model = kCosmos, .rule = causal, .micro = 2, .frames = 5, .steps = 2},
-          {.parallel = pp("1f1b", "conditioning = 'send'"), .model = kCosmos, .micro = 2, .frames = 3, .steps = 2},
+          {.parallel = pp("1f1b", "conditioning = 'send'"),
+           .model = kCosmos,
+           .micro = 2,
+           .frames = 3,
+           .steps = 2},
           {.parallel = pp("1f1b"), .rule = forced, .each = 2, .micro = 2, .steps = 2}});
 }
 
 TEST(Pipeline, EqualsOneProcessWithOtherStrategies) {
   all(2, {{.parallel = pp("1f1b", "", ", 'recompute'"), .micro = 3, .rows = 2, .cols = 2},
-          {.parallel = pp("1f1b", "conditioning = 'send'", ", 'recompute'"), .micro = 2, .rows = 2, .cols = 2, .steps = 2},
+          {.parallel = pp("1f1b", "conditioning = 'send'", ", 'recompute'"),
+           .micro = 2,
+           .rows = 2,
+           .cols = 2,
+           .steps = 2},
           {.parallel = pp("1f1b", "blocks = [3, 1]"), .micro = 2, .rows = 2, .cols = 2, .steps = 2},
-          {.parallel = pp("gpipe", "balance = 'count'"), .micro = 2, .rows = 2, .cols = 2, .precision = "fp32"}});
+          {.parallel = pp("gpipe", "balance = 'count'"),
+           .rows = 2,
+           .cols = 2,
+           .precision = "fp32",
+           .steps = 1}});
   all(4, {{.parallel = pp("1f1b", "size = 2", ", 'ddp'"), .micro = 3, .rows = 2, .cols = 2},
           {.parallel = pp("1f1b", "size = 2", ", 'fsdp'"), .micro = 3, .rows = 2, .cols = 2},
-          {.parallel = pp("1f1b", "size = 2, conditioning = 'send'", ", { use = 'fsdp', stage = 1 }"), .micro = 2, .rows = 2,
-           .cols = 2, .steps = 2},
-          {.parallel = pp("interleaved", "size = 2", ", 'fsdp', 'recompute'"), .micro = 2, .rows = 2, .cols = 2, .steps = 2}});
+          {.parallel = pp("1f1b", "size = 2, conditioning = 'send'", ", { use = 'fsdp', stage = 1 }"),
+           .micro = 2,
+           .rows = 2,
+           .cols = 2,
+           .steps = 2},
+          {.parallel = pp("interleaved", "size = 2", ", 'fsdp', 'recompute'"),
+           .micro = 2,
+           .rows = 2,
+           .cols = 2,
+           .steps = 2}});
 }
 
 TEST(Pipeline, EqualsOneProcessOnEightRanks) {
@@ -134,14 +180,16 @@ TEST(Pipeline, RefusesWhatItCannotCut) {
     int number = 0;
     const auto refusal = [&](const std::string& how, int64_t layers) {
       test::place(me, me.file() + std::to_string(++number));
-      const std::string model = "{ use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = " +
-                                std::to_string(layers) + ", heads = 2, head_size = 12 }";
+      const std::string model =
+          "{ use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = " +
+          std::to_string(layers) + ", heads = 2, head_size = 12 }";
       const ScratchRun run({{"dit", "parallel = " + how + "\nmodel = " + model}});
       core::JobContext context = run.context("dit", false);
+      const core::Parallelism parallel(context);
+      me.meet(std::to_string(number));  // before one of them ends, and its connections
       try {
-        const core::Parallelism parallel(context);
-        const core::Network network(context.open_slot("model"), run.spec("dit").component("model")->options, {},
-                                    parallel.links());
+        const core::Network network(context.open_slot("model"), run.spec("dit").component("model")->options,
+                                    {}, parallel.links());
         return std::string("nothing");
       } catch (const Error& e) {
         return std::string(e.what());
@@ -152,8 +200,21 @@ TEST(Pipeline, RefusesWhatItCannotCut) {
     };
     says(refusal(pp("1f1b"), 1), "has 3 blocks (embedding and head among them), which cannot be 4 stages");
     says(refusal(pp("interleaved"), 4), "size 3 would do");
-    says(refusal(pp("1f1b", "blocks = [1, 1, 1]"), 2), "must be 4 numbers above 0, one a stage, that sum to the model's 4");
-    says(refusal(pp("gpipe", "virtual = 2"), 2), "one for 'gpipe' and '1f1b'");
+    says(refusal(pp("1f1b", "blocks = [1, 1, 1]"), 2),
+         "must be 4 numbers above 0, one a stage, that sum to the model's 4");
+  });
+}
+
+TEST(Pipeline, RefusesSeveralStagesARankInASimpleSchedule) {
+  test::on_ranks(1, [](const Rank&) {
+    const ScratchRun run({{"dit", "parallel = " + pp("gpipe", "virtual = 2")}});
+    core::JobContext context = run.context("dit", false);
+    try {
+      const core::Parallelism parallel(context);
+      FAIL();
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("one for 'gpipe' and '1f1b'"), std::string::npos) << e.what();
+    }
   });
 }
 
@@ -163,7 +224,8 @@ TEST(Pipeline, OfOneRankIsNoLink) {
     core::JobContext context = run.context("dit", false);
     EXPECT_TRUE(core::Parallelism(context).links().empty());
   });
-  test::on_ranks(1, [](const Rank& me) { test::equals_one_process(me, {.parallel = pp("gpipe"), .micro = 2}); });
+  test::on_ranks(1,
+                 [](const Rank& me) { test::equals_one_process(me, {.parallel = pp("gpipe"), .micro = 2}); });
 }
 
 }  // namespace

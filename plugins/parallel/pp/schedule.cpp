@@ -8,7 +8,8 @@ namespace kinora::pp {
 
 namespace {
 
-// Forward (or backward) number k of the rank: P microbatches of its first stage (its last), the same of the next, and so on.
+// Forward (or backward) number k of the rank: P microbatches of its first stage (its last), the same of the
+// next, and so on.
 Action number(int64_t k, bool forward, const Pipe& p) {
   const int64_t round = p.ranks * p.per_rank, turn = k % round / p.ranks,
                 of_rank = forward ? turn : p.per_rank - 1 - turn;
@@ -20,8 +21,9 @@ Action number(int64_t k, bool forward, const Pipe& p) {
 std::vector<Action> schedule(const std::string& name, const Pipe& p, int64_t n_micro) {
   const bool interleaved = name == "interleaved";
   if (interleaved && n_micro % p.ranks)
-    throw Error(KINORA_INVALID, "pp: the interleaved schedule takes a multiple of its " + std::to_string(p.ranks) +
-                                    " ranks as microbatches (accumulate), not " + std::to_string(n_micro) + "; " +
+    throw Error(KINORA_INVALID, "pp: the interleaved schedule takes a multiple of its " +
+                                    std::to_string(p.ranks) + " ranks as microbatches (accumulate), not " +
+                                    std::to_string(n_micro) + "; " +
                                     std::to_string((n_micro / p.ranks + 1) * p.ranks) + " would do");
   const int64_t all = n_micro * p.per_rank, behind = p.ranks - p.rank - 1;
   int64_t ahead = name == "gpipe" ? all : interleaved ? 2 * behind + (p.per_rank - 1) * p.ranks : behind;

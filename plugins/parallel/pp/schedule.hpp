@@ -1,11 +1,12 @@
 // The order in which a rank of a pipeline runs forwards and backwards.
 //
-// P ranks, V stages a rank, m microbatches. Stage s is on rank s % P, so P V stages follow each other around the ranks.
-// Time that a rank waits, by that it works, of equal stages: (P - 1) / (V m). Microbatches whose graphs rank r holds at once:
-//   gpipe        m                                      Huang et al. 2019, arXiv 1811.06965
-//   1f1b         min(m, P - r)                          Narayanan et al. 2019, PipeDream, arXiv 1806.03377
-//   interleaved  min(V m, 2 (P - r - 1) + (V - 1) P + 1), each of a stage of 1 / V of the blocks; m is a multiple of P
-//                                                       Narayanan et al. 2021, arXiv 2104.04473, section 2.2
+// P ranks, V stages a rank, m microbatches. Stage s is on rank s % P, so P V stages follow each other around
+// the ranks. Time that a rank waits, by that it works, of equal stages: (P - 1) / (V m). Microbatches whose
+// graphs rank r holds at once:
+//   gpipe        m (Huang et al. 2019, arXiv 1811.06965)
+//   1f1b         min(m, P - r) (Narayanan et al. 2019, PipeDream, arXiv 1806.03377)
+//   interleaved  min(V m, 2 (P - r - 1) + (V - 1) P + 1), of stages of 1 / V of the blocks; m is a multiple
+//                of P (Narayanan et al. 2021, arXiv 2104.04473, section 2.2)
 #pragma once
 #include <cstdint>
 #include <string>
@@ -24,8 +25,8 @@ struct Pipe {
   int64_t stages() const { return ranks * per_rank; }
 };
 
-// Every forward and backward of the rank's stages, once. Throws kinora::Error(KINORA_INVALID) for a number of microbatches
-// that the schedule cannot have.
+// Every forward and backward of the rank's stages, once. Throws kinora::Error(KINORA_INVALID) for a number of
+// microbatches that the schedule cannot have.
 std::vector<Action> schedule(const std::string& name, const Pipe& pipe, int64_t n_micro);
 
 }  // namespace kinora::pp

@@ -1,11 +1,12 @@
 // Schedules and the balance of stages, without a model.
+#include "plugins/parallel/pp/schedule.hpp"
+
 #include <map>
 #include <set>
 
 #include <gtest/gtest.h>
 
 #include "kinora/error.hpp"
-#include "plugins/parallel/pp/schedule.hpp"
 #include "plugins/parallel/pp/stages.hpp"
 
 namespace kinora::pp {
@@ -45,9 +46,11 @@ Outcome played(const std::string& name, int64_t P, int64_t V, int64_t m) {
     if (!more) break;
     if (now.empty()) throw std::runtime_error(name + ": every rank waits");
     for (const auto& a : now)
-      if (!(a.forward ? forwards : backwards).insert({a.stage, a.micro}).second) throw std::runtime_error("done twice");
+      if (!(a.forward ? forwards : backwards).insert({a.stage, a.micro}).second)
+        throw std::runtime_error("done twice");
   }
-  if (static_cast<int64_t>(forwards.size()) != P * V * m || backwards != forwards) throw std::runtime_error("left undone");
+  if (static_cast<int64_t>(forwards.size()) != P * V * m || backwards != forwards)
+    throw std::runtime_error("left undone");
   return out;
 }
 
@@ -56,15 +59,18 @@ TEST(Schedule, RunsEveryMicrobatchOnceAndNeverLocks) {
     for (const int64_t m : {1, 2, 3, 4, 5, 8, 16, 24}) {
       for (const char* name : {"gpipe", "1f1b"}) EXPECT_NO_THROW(played(name, P, 1, m)) << P << " " << m;
       if (m % P != 0) continue;
-      for (const int64_t V : {2, 3, 4}) EXPECT_NO_THROW(played("interleaved", P, V, m)) << P << " " << V << " " << m;
+      for (const int64_t V : {2, 3, 4})
+        EXPECT_NO_THROW(played("interleaved", P, V, m)) << P << " " << V << " " << m;
     }
 }
 
 TEST(Schedule, WaitsAsLongAsItsPaperSays) {
   for (const int64_t P : {2, 4, 8}) {
     const int64_t m = 2 * P;
-    for (const char* name : {"gpipe", "1f1b"}) EXPECT_EQ(played(name, P, 1, m).rounds, 2 * m + 2 * (P - 1)) << name << P;
-    for (const int64_t V : {2, 4}) EXPECT_EQ(played("interleaved", P, V, m).rounds, 2 * V * m + 2 * (P - 1)) << P << V;
+    for (const char* name : {"gpipe", "1f1b"})
+      EXPECT_EQ(played(name, P, 1, m).rounds, 2 * m + 2 * (P - 1)) << name << P;
+    for (const int64_t V : {2, 4})
+      EXPECT_EQ(played("interleaved", P, V, m).rounds, 2 * V * m + 2 * (P - 1)) << P << V;
   }
 }
 
@@ -114,7 +120,8 @@ double least(const std::vector<double>& cost, size_t stages, std::vector<int64_t
 
 TEST(Stages, OfTheLeastCostThereCanBe) {
   const std::vector<std::vector<double>> all = {
-      {1, 1, 1, 1}, {0.1, 1, 1, 1, 1, 0.3}, {5, 1, 1, 1, 1, 1}, {1, 1, 1, 9, 1, 1, 1}, {3, 1, 4, 1, 5, 9, 2, 6}, {0, 0, 2, 0}};
+      {1, 1, 1, 1},          {0.1, 1, 1, 1, 1, 0.3},   {5, 1, 1, 1, 1, 1},
+      {1, 1, 1, 9, 1, 1, 1}, {3, 1, 4, 1, 5, 9, 2, 6}, {0, 0, 2, 0}};
   for (const auto& cost : all)
     for (size_t stages = 1; stages <= cost.size(); ++stages) {
       const auto first = balanced(cost, static_cast<int64_t>(stages));
