@@ -34,14 +34,13 @@ kinora_param TensorLink::parameter(const kinora_param_spec& given) {
   if ((!column && !row) || given.ndim <= (row ? 1U : 0U)) return next.parameter(given);
   kinora_param_spec spec = given;
   const int64_t units = units_of(given);
-  if (scarcest_.empty() || units < fewest_) {
-    fewest_ = units;
-    scarcest_ = given.name;
-  }
   units_ = std::gcd(units_, units);
-  if (units % group_.size() == 0) {  // else declared() refuses, when it knows what would do
+  if (units % group_.size() == 0) {
     spec.shard = group_.rank();
     spec.shards = group_.size();
+  } else if (scarcest_.empty() || units < fewest_) {  // declared() refuses, when it knows what would do
+    fewest_ = units;
+    scarcest_ = given.name;
   }
   const kinora_param p = next.parameter(spec);
   (column ? columns_ : rows_).insert(p);

@@ -53,7 +53,8 @@ class TensorLink final : public Link<at::Tensor> {
     uint32_t version = 0;
     bool with_gradient = false;
   } gathered_;
-  // Whole units that every cut parameter has, and the parameter that has fewest.
+  // The greatest number of ranks that all parameters can be cut for, and of those that cannot be cut for this
+  // one the parameter that has fewest whole units.
   int64_t units_ = 0, fewest_ = 0;
   std::string scarcest_;
 };

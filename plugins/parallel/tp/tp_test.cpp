@@ -2,8 +2,10 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "core/torch/context/mesh.hpp"
 #include "kinora/error.hpp"
 #include "tests/support/context_trials.hpp"
+#include "tests/support/plugins.hpp"
 
 namespace kinora {
 namespace {
@@ -60,6 +62,18 @@ TEST(Tp, IsAsCloseInBfloat16AsOneProcess) {
     test::equals_one_process(
         me, {.parallel = "['tp']", .each = 2, .frames = 3, .precision = "bf16", .steps = 1}, 3e-2);
   });
+}
+
+TEST(Tp, OfOneRankIsNoLinkAsAreTheContextStrategies) {
+  core::MeshOwner alone;
+  for (const auto& [id, axis] : {std::pair{"parallel/tp", "tp"}, std::pair{"parallel/cp-ulysses", "cp"},
+                                 std::pair{"parallel/cp-ring", "cp"}, std::pair{"parallel/cp-2d", "cp"}}) {
+    test::Instance<kinora_strategy> s(id, core::json::object(), alone.abi());
+    const kinora_link* link = nullptr;
+    check(s->link(s.self(), &link));
+    EXPECT_STREQ(s->axis(s.self()), axis) << id;
+    EXPECT_EQ(link, nullptr) << id << ": calls pass it by";
+  }
 }
 
 TEST(Tp, RefusesHeadsThatDoNotDivideAndNamesWhatWould) {

@@ -74,9 +74,9 @@ class RingAttention {
     std::shared_ptr<const Plan> plan;
     double scale;
     Tensor valid;
-    int64_t size;          // d of keys; values lie behind them
-    Tensor q, kv, shared;  // detached; keys and values are one tensor
-    AttentionBlock all;
+    int64_t size;                         // d of keys; values lie behind them
+    Tensor q = {}, kv = {}, shared = {};  // detached; keys and values are one tensor
+    AttentionBlock all = {};
     at::ScalarType type = at::kFloat;
 
     Tensor keys(const Tensor& both) const { return both.narrow(3, 0, size); }
