@@ -126,7 +126,7 @@ int64_t length(const Batch& b) {
 Tensor sharded(const Group<Tensor>& group, const Batch& b, const Weights& w,
                const std::vector<double>& costs = {}) {
   const MmShard shard(group, b.sequence, costs);
-  std::vector<Tensor> made{at::zeros({0, kWidth}, at::kDouble)};
+  std::vector<Tensor> made{at::zeros({0, kWidth}, at::kDouble).set_requires_grad(true)};
   for (const int64_t i : shard.mine()) made.push_back(encode(b.images[static_cast<size_t>(i)], w));
   const Tensor text = at::embedding(w.at("words"), b.words.index_select(0, shard.text()));
   const Tensor x = shard.repack(at::cat(made), text);
@@ -173,9 +173,9 @@ TEST(MmShard, EqualsOneProcessInTheGradientsOfBothModels) {
     test::on_ranks(size, [](const Rank& me) {
       const World world(me);
       equals_one_process(world, {{3}, {5, 1}, {2}, {7, 0}, {1, 2}, {4}, {6, 3}, {5, 4}});
-      equals_one_process(world, {{9, 0}, {4}});                                   // ranks without an image
-      equals_one_process(world, {{1}, {1, 0}, {1, 1}});                           // and without a token
-      equals_one_process(world, {{8, 0}, {8, 1}, {8, 2}, {8, 3}}, {9, 1, 1, 1});  // given costs
+      equals_one_process(world, {{9, 0}, {4}});          // ranks without an image
+      equals_one_process(world, {{1}, {1, 0}, {1, 1}});  // and without a token
+      equals_one_process(world, {{8, 0}, {8, 1}, {2}, {8, 2}, {8, 3}}, {9, 1, 1, 1});  // given costs
     });
 }
 
@@ -191,6 +191,7 @@ TEST(MmShard, SharesImagesByCostAndTheSequenceByTokens) {
       made += std::vector<int64_t>{40, 20, 20, 10, 30}[static_cast<size_t>(i)];
     EXPECT_GE(made, 20);
     EXPECT_LE(made, 40);
+    world.group().barrier();  // nobody leaves before all have met
   });
 }
 

@@ -3,8 +3,8 @@
 // attention gathers keys and values in whichever split it meets. model/stdit asks for a split by reshard():
 // there and back are exactly two all-to-alls a layer.
 //
-// Bytes that a rank sends in a forward of N layers, of elements of e bytes; A attentions a layer (3; 2 without
-// full attention), B batch, L tokens of a rank with padding (switches.hpp), D width, C channels of an
+// Bytes that a rank sends in a forward of N layers, of elements of e bytes; A attentions a layer (3; 2
+// without full attention), B batch, L tokens of a rank with padding (switches.hpp), D width, C channels of an
 // output's token, as many heads of keys as of queries, and heads that divide; S = B L D e:
 //   hybrid   (P - 1) / P N 2 S + (P - 1) N (A - 2) 2 S   all-to-alls; gathers for full attention
 //   cp       (P - 1) N A 2 S                             gathers for every attention

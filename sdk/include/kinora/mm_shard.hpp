@@ -78,7 +78,8 @@ class MmShard {
     return images.index_select(0, at::tensor(mine_, at::kLong).to(images.device()));
   }
   // [tokens of mine(), one image behind the other, D] and [tokens of text(), D] -> [places, D], zeros for
-  // padding.
+  // padding. image_tokens needs a gradient on every rank or on none, also where it has no row: ranks wait for
+  // each other in its backward.
   at::Tensor repack(const at::Tensor& image_tokens, const at::Tensor& text_tokens) const {
     if (image_tokens.size(0) != made_ || text_tokens.size(0) != text_.size(0))
       throw Error(KINORA_INVALID, "mm-sp: " + std::to_string(image_tokens.size(0)) + " image tokens and " +
