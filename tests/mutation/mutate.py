@@ -3,7 +3,7 @@
 mutate.py BUILD_FOLDER MUTATIONS.toml [NAME...]
 
 A mutation is a table [[mutation]] of MUTATIONS.toml: name, file, old (a text that stands in the file once), new, library
-(the target that is built anew), program and test (a GoogleTest program, and the test that must fail). Only the objects
+(the library, or the program itself, that is built anew), program and test (a GoogleTest program, and the test that must fail). Only the objects
 that read the file are compiled again, into a scratch folder; neither the sources nor the build are touched.
 """
 import json
@@ -24,13 +24,13 @@ def read_commands(build):
     return {str(pathlib.Path(build, c["output"]).resolve()): c["command"] for c in compiles}
 
 
-def link_of(build, library, commands):
-    """Output, command and objects of a shared library's link."""
+def link_of(build, name, commands):
+    """Output, command and objects of the link of a shared library, or of a test program."""
     for output, command in commands.items():
-        if pathlib.Path(output).name == f"lib{library}.so" and "-shared" in command:
+        if pathlib.Path(output).name in (f"lib{name}.so", name) and " -o " in command and " -c " not in command:
             objects = [w for w in shlex.split(command) if w.endswith(".o")]
             return output, command, objects
-    sys.exit(f"mutate: no library lib{library}.so is linked in {build}")
+    sys.exit(f"mutate: nothing that is called {name} is linked in {build}")
 
 
 def reads(build, obj, file):
@@ -83,7 +83,9 @@ class Mutant:
     def environment(self, made, original):
         env = dict(os.environ)
         plugins = pathlib.Path(self.build, "lib/kinora/plugins")
-        if plugins in original.parents:
+        if self.m["library"] == self.m["program"]:
+            pass  # the program is the mutant
+        elif plugins in original.parents:
             beside = self.scratch / "plugins"
             beside.mkdir()
             for folder in plugins.iterdir():
@@ -98,8 +100,10 @@ class Mutant:
         return env
 
     def is_seen(self):
-        env = self.environment(*self.compile())
-        program = pathlib.Path(self.build, "tests", self.m["program"])
+        made, original = self.compile()
+        env = self.environment(made, original)
+        is_program = self.m["library"] == self.m["program"]
+        program = made if is_program else pathlib.Path(self.build, "tests", self.m["program"])
         done = subprocess.run([program, f"--gtest_filter={self.m['test']}", "--gtest_color=no"], env=env, capture_output=True, text=True,
                               timeout=300)
         return f"[  FAILED  ] {self.m['test']}" in done.stdout, done.stdout + done.stderr

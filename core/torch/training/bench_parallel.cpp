@@ -1,16 +1,14 @@
 #include "core/torch/training/bench_parallel.hpp"
 
-#include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
-#include "core/run/place.hpp"
-#include "core/torch/context/mesh.hpp"
 #include "core/torch/context/network.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "core/torch/training/bench_layouts.hpp"
+#include "core/torch/training/bench_ranks.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"
 
@@ -18,95 +16,6 @@ namespace kinora::core {
 namespace {
 
 using at::Tensor;
-using Work = std::function<void()>;
-
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
-
-// The ranks of this launch along one axis.
-class Ranks {
- public:
-  Ranks(Runtime& runtime, const std::string& axis) {
-    const Place place = here();
-    if (place.world == 1) {
-      mesh_ = std::make_unique<MeshOwner>();
-      return;
-    }
-    const Component component = or_throw(runtime.registry().open("collective/gloo"));
-    const auto& api = component.table<kinora_collective>();
-    const Options options = or_throw(Options::make(*component.spec, json::object()));
-    collective_ = {made(api.create(host(), options.abi()), component.spec->id), api.destroy};
-    kinora_world world{};
-    world.struct_size = sizeof world;
-    world.timeout_ms = static_cast<int32_t>(place.timeout_ms);
-    world.rank = place.rank;
-    world.size = place.world;
-    world.rendezvous = place.rendezvous.c_str();
-    check(api.join(collective_.get(), &world));
-    mesh_ = std::make_unique<MeshOwner>(api, collective_.get(), place.rank,
-                                        MeshOwner::Sizes{{axis, place.world}});
-  }
-  const kinora_mesh* mesh() const { return mesh_->abi(); }
-  // All ranks come here before any goes on.
-  void meet() const {
-    if (mesh()->size > 1) Mesh<Tensor>(mesh()).group("world").barrier();
-  }
-
- private:
-  std::unique_ptr<void, void (*)(void*)> collective_{nullptr, [](void*) {}};
-  std::unique_ptr<MeshOwner> mesh_;
-};
-
-// A strategy with its link.
-class Strategy {
- public:
-  Strategy(Runtime& runtime, const std::string& id, const json& options, const Ranks& ranks) {
-    const Component component = or_throw(runtime.registry().open("parallel/" + id));
-    const auto& api = component.table<kinora_strategy>();
-    const Options complete = or_throw(Options::make(*component.spec, options));
-    self_ = {made(api.create(host(), complete.abi(), ranks.mesh()), component.spec->id), api.destroy};
-    const kinora_link* link = nullptr;
-    called(api.link(self_.get(), &link), component.spec->id);
-    if (link) links_.push_back(link);
-  }
-  const std::vector<const kinora_link*>& links() const { return links_; }
-
- private:
-  std::unique_ptr<void, void (*)(void*)> self_{nullptr, [](void*) {}};
-  std::vector<const kinora_link*> links_;
-};
-
-// One thing that is measured.
-struct Measured {
-  std::string name;
-  int threads;
-  bool alone;  // rank 0 does it, the others wait
-  Work work;
-  std::vector<double> seconds = {};
-};
-
-void measure(const Ranks& ranks, std::vector<Measured>& all, int repeat) {
-  const bool first = ranks.mesh()->rank == 0;
-  for (int round = -1; round < repeat; ++round)  // the first is not counted
-    for (auto& m : all) {
-      at::set_num_threads(m.threads);
-      ranks.meet();
-      const auto start = std::chrono::steady_clock::now();
-      if (!m.alone || first) m.work();
-      ranks.meet();
-      if (round >= 0)
-        m.seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    }
-}
-
-double ratio(const Measured& a, const Measured& b) {
-  std::vector<double> ratios;
-  for (size_t i = 0; i < a.seconds.size(); ++i) ratios.push_back(a.seconds[i] / b.seconds[i]);
-  return median(ratios);
-}
-
 // One attention of 8 heads of 64 over a square of tokens, forward and backward, behind these links.
 class OneAttention {
  public:
@@ -137,10 +46,10 @@ class OneAttention {
   Tensor q_, k_, v_;
 };
 
-json attention(Runtime& runtime, const Ranks& ranks, const json& request) {
+json attention(Runtime& runtime, const BenchRanks& ranks, const json& request) {
   const int64_t tokens = request.at("tokens");
-  const int threads = request.at("threads"), world = static_cast<int>(ranks.mesh()->size);
-  const Strategy ulysses(runtime, "cp-ulysses", {}, ranks), ring(runtime, "cp-ring", {}, ranks),
+  const int threads = request.at("threads"), world = static_cast<int>(ranks.size());
+  const BenchStrategy ulysses(runtime, "cp-ulysses", {}, ranks), ring(runtime, "cp-ring", {}, ranks),
       waiting(runtime, "cp-ring", {{"overlap", false}}, ranks);
   OneAttention alone(tokens, {}), exchanged(tokens, ulysses.links()), overlapped(tokens, ring.links()),
       in_turn(tokens, waiting.links());
@@ -159,7 +68,7 @@ json attention(Runtime& runtime, const Ranks& ranks, const json& request) {
 }
 
 // A step of a small model with a strategy that has nobody to share with, by one without.
-json overhead(Runtime& runtime, const Ranks& alone, const json& request) {
+json overhead(Runtime& runtime, const BenchRanks& alone, const json& request) {
   const Component dit = or_throw(runtime.registry().open("model/dit"));
   const Options options = or_throw(Options::make(*dit.spec, {{"in_channels", 4},
                                                              {"out_channels", 4},
@@ -170,7 +79,7 @@ json overhead(Runtime& runtime, const Ranks& alone, const json& request) {
                                                              {"adaln_lora", 16}}));
   const std::vector<std::string> names = {"ddp",   "fsdp", "tp",           "cp-ulysses", "cp-ring",
                                           "cp-2d", "pp",   "stdit-hybrid", "balanced-sp"};
-  std::vector<std::unique_ptr<Strategy>> strategies;
+  std::vector<std::unique_ptr<BenchStrategy>> strategies;
   std::vector<std::unique_ptr<Network>> networks;
   networks.push_back(std::make_unique<Network>(dit, options, ChainOptions{}));
   std::vector<Measured> all;
@@ -189,7 +98,7 @@ json overhead(Runtime& runtime, const Ranks& alone, const json& request) {
   };
   all.push_back({"none", 1, false, step_of(*networks[0])});
   for (const auto& name : names) {
-    strategies.push_back(std::make_unique<Strategy>(runtime, name, json{}, alone));
+    strategies.push_back(std::make_unique<BenchStrategy>(runtime, name, json{}, alone));
     networks.push_back(std::make_unique<Network>(dit, options, ChainOptions{}, strategies.back()->links()));
     all.push_back({name, 1, false, step_of(*networks.back())});
   }
@@ -208,15 +117,17 @@ json overhead(Runtime& runtime, const Ranks& alone, const json& request) {
 
 json bench_parallel(Runtime& runtime, const json& request) {
   const int before = at::get_num_threads();
-  const Ranks ranks(runtime, "cp");
+  const BenchRanks ranks(runtime, "cp");
   json out = json::object();
-  if (ranks.mesh()->size == 1) {
+  if (ranks.size() == 1) {
     out["overhead"] = overhead(runtime, ranks, request);
   } else {
     out["attention"] = attention(runtime, ranks, request);
+    out["spatial_temporal"] = bench_spatial_temporal(runtime, ranks, request);
+    out["teacher_forcing"] = bench_teacher_forcing(runtime, ranks, request);
   }
   at::set_num_threads(before);
-  return ranks.mesh()->rank == 0 ? out : json::object();
+  return ranks.rank() == 0 ? out : json::object();
 }
 
 }  // namespace kinora::core
