@@ -89,6 +89,10 @@ TEST(PlanPaper, Figure10FsdpFallsBehindAsContextsGrow) {
     if (context == 8192) {
       EXPECT_EQ(fsdp, 1);
     }
+    if (context >= 16384) {
+      EXPECT_GE(share(f, "without tp"), share(f, "without cp")) << context;
+      EXPECT_GT(share(f, "without cp"), fsdp) << context;
+    }
     if (context >= 32768) {
       EXPECT_LT(fsdp, 0.85) << context;
       EXPECT_LT(share(f, "without cp"), 0.95) << context;
