@@ -24,6 +24,11 @@ class Metered final : public c10::Allocator {
   }
   // The most that lived at a time since then, beside what lived then.
   static int64_t most() { return peak - start; }
+  // What lives now beside it.
+  static int64_t now() {
+    const std::lock_guard lock(mutex);
+    return live - start;
+  }
 
   c10::DataPtr allocate(size_t n) override {
     if (n == 0) return {nullptr, nullptr, drop, c10::Device(c10::kCPU)};

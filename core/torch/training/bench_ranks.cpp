@@ -6,7 +6,9 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include "core/options.hpp"
 #include "core/plugin/host.hpp"
+#include "core/run/call.hpp"
 #include "core/run/place.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"
