@@ -61,6 +61,7 @@ def trained(place, plugins, name, *sets):
     model = f'dit.model={{use="{name}", channels=32}}'
     small = ["tokenizer.steps=2", *(f"{job}.{size}" for job in ("tokenizer", "latents") for size in ("frames=5", "height=32", "width=48"))]
     sets = [a for one in (*small, model, "dit.steps=3", *sets) for a in ("--set", one)]
+    shutil.rmtree(SCRATCH / "run/dit", ignore_errors=True)  # how it is computed is no reason to train again
     done = kinora("--plugins", plugins, "run", ROOT / "configs/quickstart.toml", "--only", "dit", "--out", SCRATCH / "run", *sets, program=place / "bin/kinora")
     if not check(f"{name} is trained {sets[-1]}", done, 0, "dit: done"):
         return []

@@ -44,6 +44,11 @@ MeshOwner::Sizes sizes_of(const std::vector<AxisUse>& uses, int64_t world) {
     if (u.size == 0) open_axis = u.axis;
     if (u.size > 0) product *= sizes[u.axis] = u.size;
   }
+  if (uses.empty() && world > 1)
+    raise(KINORA_INVALID,
+          "parallel: none of its strategies shares work among ranks, and this launch has {}; add one, such "
+          "as ddp, or start 1",
+          world);
   const bool fits = open_axis.empty() ? product == world : world % product == 0;
   if (!fits && open_axis.empty())
     raise(KINORA_INVALID,

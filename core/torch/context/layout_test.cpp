@@ -25,6 +25,8 @@ TEST(Layout, RefusesWithTheRuleAndTheNearestThatIsLegal) {
   const auto refused = [](const std::vector<AxisUse>& uses, int64_t world) {
     return test::refusal([&] { sizes_of(uses, world); });
   };
+  EXPECT_THAT(refused({}, 2),
+              HasSubstr("none of its strategies shares work among ranks, and this launch has 2"));
   EXPECT_THAT(refused({{"cp-ring", "cp", 2}, {"cp-ulysses", "cp", 2}}, 4),
               HasSubstr("cp-ring and cp-ulysses both cut along cp; leave one out (cp-2d"));
   EXPECT_THAT(refused({{"fsdp", "fsdp", 0}, {"ddp", "dp", 0}}, 4),
