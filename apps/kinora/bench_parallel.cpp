@@ -28,6 +28,7 @@ json launched(int ranks, const BenchOptions& o) {
     throw Error(KINORA_FAILED,
                 "bench parallel: " + std::to_string(ranks) +
                     " ranks gave no line; see kinora launch -n 2 --logs DIR -- bench parallel");
+  if (line.contains("error")) throw Error(KINORA_FAILED, line["error"].get<std::string>());
   return line;
 }
 

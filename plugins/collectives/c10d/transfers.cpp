@@ -36,8 +36,11 @@ Started gather(const Peers& p, const Tensor& in, int64_t dim) {
 
 // Piece r of every rank, on rank r, in rank order: [ranks, piece...].
 Started all_to_all(const Peers& p, const Tensor& in, int64_t dim, std::function<Tensor(const Tensor&)> join) {
+  const bool lie_so = dim == 0 && in.is_contiguous();  // nothing is to be moved
   // Contiguous: a stack of channels-last pieces is not.
-  const Tensor pieces = at::stack(in.chunk(p.size(), dim), 0).contiguous(), received = at::empty_like(pieces);
+  const Tensor pieces = lie_so ? in.unflatten(0, {p.size(), -1})
+                               : at::stack(in.chunk(p.size(), dim), 0).contiguous(),
+               received = at::empty_like(pieces);
   Tensor from = bytes(pieces), to = bytes(received);
   std::vector<int64_t> equal;
   return {p.backend->alltoall_base(to, from, equal, equal),
@@ -83,8 +86,9 @@ Started start_transfer(const Peers& p, const Transfer<at::Tensor>& t) {
       return all_to_all(p, t.in, t.dim,
                         [](const at::Tensor& all) { return all.sum(0, false, all.scalar_type()); });
     case KINORA_EXCHANGE:
-      return all_to_all(p, t.in, t.dim,
-                        [to = t.dim2](const at::Tensor& all) { return at::cat(all.unbind(0), to); });
+      return all_to_all(p, t.in, t.dim, [to = t.dim2](const at::Tensor& all) {
+        return to == 0 ? all.flatten(0, 1) : at::cat(all.unbind(0), to);
+      });
     case KINORA_BROADCAST:
       return broadcast(p, t.in, t.peer);
     case KINORA_BARRIER:
