@@ -84,11 +84,13 @@ json bench_teacher_forcing(Runtime& runtime, const BenchRanks& ranks, const json
   };
   const int64_t each = kLatents / ranks.size();
   const auto own = [&] {
+    encoded = 0;
     const at::NoGradGuard off;
     return Group<Tensor>(&ranks.group())
         .gather(encode_part(tokenizer, kFrames, ranks.rank() * each, each, frames), 2);
   };
   const auto whole = [&] {
+    encoded = 0;
     const at::NoGradGuard off;
     return encode_video(tokenizer, kFrames, frames);
   };
@@ -99,7 +101,7 @@ json bench_teacher_forcing(Runtime& runtime, const BenchRanks& ranks, const json
       in_runs(runtime, "dit", small_model(4), rule, naive);
   std::vector<int64_t> read(2);
   const auto step = [&](Stepping& model, const Tensor& latent, int64_t& frames_read) {
-    frames_read = std::exchange(encoded, 0);
+    frames_read = encoded;
     model(at::cat({latent, latent + 0.1}, 2), kLatents);  // clean, then noisy
   };
   const int threads = request.at("threads");

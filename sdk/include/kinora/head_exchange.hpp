@@ -67,7 +67,10 @@ class HeadExchange {
     return {of_heads(swapped({q_part})[0], here_), of_heads(keys[0], kv_here_), of_heads(keys[1], kv_here_)};
   }
   // [B, P S, h, d] -> [B, S, H, d].
-  at::Tensor to_tokens(const at::Tensor& x) const { return exchanged(group_, x, 1, 2).narrow(2, 0, heads_); }
+  at::Tensor to_tokens(const at::Tensor& x) const {
+    const at::Tensor of_ranks = x.unflatten(1, {group_.size(), -1}).transpose(0, 1).contiguous();
+    return exchanged(group_, of_ranks, 0, 0).permute({1, 2, 0, 3, 4}).flatten(2, 3).narrow(2, 0, heads_);
+  }
   // Of keys that all ranks have, [B, E, K, d], those of this rank's heads.
   at::Tensor own(const at::Tensor& shared) const {
     if (!shared.defined()) return shared;
@@ -84,12 +87,17 @@ class HeadExchange {
   at::Tensor parts(const at::Tensor& x, int64_t each) const {
     return padded(x, each).reshape({x.size(0), x.size(1), group_.size(), each * x.size(3)});
   }
-  // Several [B, S, P, n] at once -> each [B, P S, n]
+  // Several [B, S, P, n] at once -> each [B, P S, n]. Ranks are the first dimension of what travels, so that
+  // it lies as it is sent: the one copy is what joins the tensors.
   std::vector<at::Tensor> swapped(const std::vector<at::Tensor>& x) const {
     std::vector<int64_t> sizes;
-    for (const auto& t : x) sizes.push_back(t.size(3));
-    const at::Tensor all = x.size() == 1 ? x[0] : at::cat(x, 3);
-    return exchanged(group_, all, 2, 1).squeeze(2).split_with_sizes(sizes, 2);
+    std::vector<at::Tensor> of_ranks;
+    for (const auto& t : x) {
+      sizes.push_back(t.size(3));
+      of_ranks.push_back(t.permute({2, 0, 1, 3}));
+    }
+    const at::Tensor all = x.size() == 1 ? of_ranks[0].contiguous() : at::cat(of_ranks, 3).contiguous();
+    return exchanged(group_, all, 0, 0).transpose(0, 1).flatten(1, 2).split_with_sizes(sizes, 2);
   }
   static at::Tensor of_heads(const at::Tensor& x, int64_t heads) { return x.unflatten(2, {heads, -1}); }
 
