@@ -71,7 +71,7 @@ class Mutant:
                 command = re.sub(r"-include \S+cmake_pch\.hxx", "", command)
             first = " ".join(f"-I{p}" for p in before)
             command = re.sub(r" -I", f" {first} -I", command, count=1).replace(f"-o {obj}", f"-o {made}")
-            self.shell(re.sub(r"\S*ccache ", "", command))
+            self.shell(re.sub(r"\S*ccache ", "", command) + " -w")
             link = link.replace(obj + " ", f"{made} ")
         to = self.scratch / "lib" / pathlib.Path(output).name
         to.parent.mkdir()

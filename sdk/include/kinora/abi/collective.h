@@ -38,7 +38,8 @@ typedef struct kinora_world {
   int32_t timeout_ms; /* of each transfer */
   int64_t rank;
   int64_t size;
-  const char* rendezvous; /* "file:///shared/folder/name" or "tcp://host:port"; the same on every rank */
+  const char* rendezvous; /* "file:///shared/folder/name", "tcp://host:port", or "store://host:port/part" where a launcher
+                             serves the store; the same on every rank */
   const char* interface_address; /* address to listen on; null: loopback with file://, else the one of the host's name */
 } kinora_world;
 

@@ -54,7 +54,7 @@ typedef struct kinora_strategy {
   /* [owner-thread] The mesh outlives the instance. */
   void* (*create)(const kinora_host*, const kinora_options*, const kinora_mesh*);
   void (*destroy)(void* self);
-  /* [any-thread] The axis that it adds to the mesh, innermost last in [pp, dp, fsdp, cp, tp]; "" if none. */
+  /* [any-thread] The axis that it adds to the mesh, innermost last in [pp, dp, fsdp, cfg, cp, tp]; "" if none. */
   const char* (*axis)(void* self);
   /* [owner-thread] The link it puts in the chain; *out = null: none. Owned by the strategy; one link an instance. */
   int32_t (*link)(void* self, const kinora_link** out);
