@@ -5,6 +5,7 @@
 #include <cstring>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -24,6 +25,11 @@ class Metered final : public c10::Allocator {
   }
   // The most that lived at a time since then, beside what lived then.
   static int64_t most() { return peak - start; }
+  // The same, since it was asked last.
+  static int64_t take_most() {
+    const std::lock_guard lock(mutex);
+    return std::exchange(peak, live) - start;
+  }
   // What lives now beside it.
   static int64_t now() {
     const std::lock_guard lock(mutex);

@@ -1,6 +1,7 @@
 #include "plugins/collectives/c10d/transfers.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/ops/from_blob.h>
 
 namespace kinora {
 
@@ -8,16 +9,22 @@ namespace {
 
 using at::Tensor;
 
+// What a backend gets of a tensor that `result` holds. A thread of Gloo lets go of what it got a moment after
+// the transfer is over, by when the memory may be wanted; CUDA's allocator must see the storage itself.
+Tensor lent(const Tensor& contiguous) {
+  return contiguous.is_cpu() ? at::from_blob(contiguous.data_ptr(), contiguous.sizes(), contiguous.options())
+                             : contiguous;
+}
 // Any dtype as bytes: transfers that only move data need not know it.
-Tensor bytes(const Tensor& contiguous) { return contiguous.view(-1).view(at::kByte); }
+Tensor bytes(const Tensor& contiguous) { return lent(contiguous).view(-1).view(at::kByte); }
 Tensor copied(const Tensor& t) { return t.clone(at::MemoryFormat::Contiguous); }
 
 Started reduce(const Peers& p, const Tensor& in, c10d::ReduceOp::RedOpType how) {
   const Tensor buffer = copied(in);
-  std::vector<Tensor> list{buffer};
+  std::vector<Tensor> list{lent(buffer)};
   c10d::AllreduceOptions options;
   options.reduceOp = how;
-  return {p.backend->allreduce(list, options), [buffer] { return buffer; }};
+  return {[buffer] { return buffer; }, p.backend->allreduce(list, options)};
 }
 
 Started gather(const Peers& p, const Tensor& in, int64_t dim) {
@@ -25,13 +32,12 @@ Started gather(const Peers& p, const Tensor& in, int64_t dim) {
   auto shape = mine.sizes().vec();
   shape.insert(shape.begin(), p.size());
   const Tensor all = at::empty(shape, mine.options());
-  std::vector<std::vector<Tensor>> out(1);
-  for (const Tensor& piece : all.unbind(0)) out[0].push_back(bytes(piece));
-  std::vector<Tensor> list{bytes(mine)};
-  return {p.backend->allgather(out, list), [all, dim] {
+  Tensor from = bytes(mine), to = bytes(all);
+  return {[mine, all, dim] {
             if (all.dim() == 1) return all;
             return dim == 0 ? all.flatten(0, 1) : at::cat(all.unbind(0), dim);
-          }};
+          },
+          p.backend->_allgather_base(to, from)};
 }
 
 // Piece r of every rank, on rank r, in rank order: [ranks, piece...].
@@ -43,8 +49,8 @@ Started all_to_all(const Peers& p, const Tensor& in, int64_t dim, std::function<
                received = at::empty_like(pieces);
   Tensor from = bytes(pieces), to = bytes(received);
   std::vector<int64_t> equal;
-  return {p.backend->alltoall_base(to, from, equal, equal),
-          [received, join = std::move(join)] { return join(received); }};
+  return {[pieces, received, join = std::move(join)] { return join(received); },
+          p.backend->alltoall_base(to, from, equal, equal)};
 }
 
 Started broadcast(const Peers& p, const Tensor& in, int64_t root) {
@@ -52,7 +58,7 @@ Started broadcast(const Peers& p, const Tensor& in, int64_t root) {
   std::vector<Tensor> list{bytes(buffer)};
   c10d::BroadcastOptions options;
   options.rootRank = root;
-  return {p.backend->broadcast(list, options), [buffer] { return buffer; }};
+  return {[buffer] { return buffer; }, p.backend->broadcast(list, options)};
 }
 
 Started message(const Peers& p, const Transfer<Tensor>& t) {
@@ -60,14 +66,14 @@ Started message(const Peers& p, const Transfer<Tensor>& t) {
   const Tensor buffer = sends ? t.in.contiguous() : at::empty_like(t.in, at::MemoryFormat::Contiguous);
   std::vector<Tensor> list{bytes(buffer)};
   const int peer = static_cast<int>(t.peer), tag = static_cast<int>(t.tag);
-  return {sends ? p.backend->send(list, peer, tag) : p.backend->recv(list, peer, tag),
-          [buffer, sends] { return sends ? Tensor() : buffer; }};
+  return {[buffer, sends] { return sends ? Tensor() : buffer; },
+          sends ? p.backend->send(list, peer, tag) : p.backend->recv(list, peer, tag)};
 }
 
 Started barrier(const Peers& p) {
   c10d::BarrierOptions options;
   if (!p.device.is_cpu()) options.device = p.device;
-  return {p.backend->barrier(options), [] { return Tensor(); }};
+  return {[] { return Tensor(); }, p.backend->barrier(options)};
 }
 
 }  // namespace

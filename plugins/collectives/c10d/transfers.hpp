@@ -10,10 +10,10 @@
 
 namespace kinora {
 
-// A transfer under way. Both members hold the tensors that they use.
+// A transfer under way.
 struct Started {
+  std::function<at::Tensor()> result;   // once the work is done; holds the tensors that the work uses
   c10::intrusive_ptr<c10d::Work> work;  // null: nothing to wait for
-  std::function<at::Tensor()> result;   // once the work is done
 };
 
 // t: checked, and without gradient. The group has more than one rank. c10d's exceptions pass through.
