@@ -30,13 +30,6 @@ TEST(Agreement, NamesTheItemTheValuesAndTheFewFirst) {
             "a: rank 1 has 3, rank 0 has 1; b: rank 1 has none, rank 0 has 2");
 }
 
-void place(const Rank& me) {
-  setenv("RANK", std::to_string(me.rank).c_str(), 1);
-  setenv("WORLD_SIZE", std::to_string(me.size).c_str(), 1);
-  setenv("KINORA_RENDEZVOUS", me.file().c_str(), 1);
-  setenv("KINORA_TIMEOUT_MS", "20000", 1);
-}
-
 // What the ranks of a training say, each in a folder of its own. odd: what the last rank has instead.
 struct Odd {
   std::string options;
@@ -80,7 +73,7 @@ TEST(Agreement, StopsEveryRankAtTheStart) {
                {{.key = "c"}, "data of job latents: rank 2 has sha256:"}};
   for (const auto& c : cases)
     test::on_ranks(3, [&](const Rank& me) {
-      place(me);
+      me.launched();
       const std::string text = said(me, c.odd);
       if (c.part[0] == 0) {
         EXPECT_EQ(text, "");

@@ -24,10 +24,7 @@ struct Share {
 
 // Bytes that the graph of a forward holds.
 int64_t bytes_of_graph(const Rank& me, const Share& s, int64_t layers, int64_t frames) {
-  static int trials = 0;
-  setenv("RANK", std::to_string(me.rank).c_str(), 1);
-  setenv("WORLD_SIZE", std::to_string(me.size).c_str(), 1);
-  setenv("KINORA_RENDEZVOUS", (me.file() + "." + std::to_string(trials++)).c_str(), 1);
+  me.launched();
   const test::ScratchRun run({{"dit", "parallel = " + s.parallel + "\nmodel = { use = '" + s.model +
                                           "', in_channels = 2, out_channels = 2, text_size = 12, heads = 4, "
                                           "head_size = 12, adaln_lora = 4, layers = " +

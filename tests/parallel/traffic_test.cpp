@@ -22,10 +22,7 @@ constexpr int64_t L = 2, H = 4, d = 12, D = H * d, C = 8, B = 2, N = 4 * 4 * 4, 
 using Sent = std::map<std::string, int64_t>;
 
 Sent sent(const Rank& me, const std::string& parallel, const std::string& model = "dit") {
-  static int trials = 0;
-  setenv("RANK", std::to_string(me.rank).c_str(), 1);
-  setenv("WORLD_SIZE", std::to_string(me.size).c_str(), 1);
-  setenv("KINORA_RENDEZVOUS", (me.file() + "." + std::to_string(trials++)).c_str(), 1);
+  me.launched();
   const test::ScratchRun run(
       {{"dit", "precision = 'fp64'\nparallel = " + parallel + "\nmodel = { use = '" + model +
                    "', in_channels = 2, out_channels = 2, text_size = 12, heads = 4, head_size = 12, "

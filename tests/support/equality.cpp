@@ -17,15 +17,6 @@ namespace {
 using at::Tensor;
 using core::NamedTensors;
 
-// As a launcher does. A meeting place for each trial: all ranks make them in one order.
-void place(const Rank& me) {
-  static int trials = 0;
-  setenv("RANK", std::to_string(me.rank).c_str(), 1);
-  setenv("WORLD_SIZE", std::to_string(me.size).c_str(), 1);
-  setenv("KINORA_RENDEZVOUS", (me.file() + "." + std::to_string(trials++)).c_str(), 1);
-  setenv("KINORA_TIMEOUT_MS", "60000", 1);
-}
-
 class Comparison {
  public:
   Comparison(const Rank& me, const Trial& t, double bound)
@@ -270,7 +261,7 @@ class Comparison {
 }  // namespace
 
 void equals_one_process(const Rank& me, const Trial& trial, double bound) {
-  place(me);
+  me.launched();
   Comparison(me, trial, bound).run();
 }
 

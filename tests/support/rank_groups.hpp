@@ -1,7 +1,5 @@
 // The groups of a launch, for tests of what strategies are made of.
 #pragma once
-#include <cstdlib>
-
 #include "core/torch/context/parallelism.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"
@@ -19,10 +17,7 @@ class RankGroups {
 
  private:
   static std::map<std::string, std::string> jobs(const Rank& me, const std::string& parallel) {
-    setenv("RANK", std::to_string(me.rank).c_str(), 1);
-    setenv("WORLD_SIZE", std::to_string(me.size).c_str(), 1);
-    setenv("KINORA_RENDEZVOUS", (me.file() + ".groups").c_str(), 1);
-    setenv("KINORA_TIMEOUT_MS", "60000", 1);
+    me.launched();
     return {{"dit", "precision = 'fp64'\nparallel = " + parallel + "\n"}};
   }
   ScratchRun run_;

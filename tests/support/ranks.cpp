@@ -112,6 +112,19 @@ void Rank::meet(const std::string& point) const {
     }
 }
 
+void Rank::launched() const {
+  if (size == 1) return alone();
+  static int meetings = 0;
+  setenv("RANK", std::to_string(rank).c_str(), 1);
+  setenv("WORLD_SIZE", std::to_string(size).c_str(), 1);
+  setenv("KINORA_RENDEZVOUS", (file() + "." + std::to_string(meetings++)).c_str(), 1);
+  setenv("KINORA_TIMEOUT_MS", "60000", 1);
+}
+
+void Rank::alone() {
+  for (const char* name : {"RANK", "WORLD_SIZE", "KINORA_RENDEZVOUS"}) unsetenv(name);
+}
+
 void on_ranks(int size, const std::function<void(const Rank&)>& body, int seconds) {
   const int call = number_of_call();
   if (std::getenv("KINORA_TEST_RANK")) {

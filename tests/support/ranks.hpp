@@ -19,6 +19,11 @@ struct Rank {
   std::string file() const { return "file://" + folder + "/rendezvous"; }
   // Waits until every rank has come to this point; not by any transfer that is under test. Throws after 60 s.
   void meet(const std::string& point) const;
+  // This process as a launcher starts it: the variables of its rank, and where the ranks meet. Each call a
+  // new place to meet, of all ranks that come to it in the same order.
+  void launched() const;
+  // This process by itself, whatever it was before.
+  static void alone();
   std::string tcp() const { return "tcp://127.0.0.1:" + std::to_string(port); }
 };
 

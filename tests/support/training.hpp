@@ -1,7 +1,5 @@
 // A small training job on several processes or on one, for tests that compare the two.
 #pragma once
-#include <cstdlib>
-
 #include "core/torch/jobs/jobs.hpp"
 #include "core/torch/media/latents.hpp"
 #include "tests/support/ranks.hpp"
@@ -9,20 +7,8 @@
 
 namespace kinora::test {
 
-// This process as a launcher starts it.
-inline void place(const Rank& me, const std::string& rendezvous) {
-  setenv("RANK", std::to_string(me.rank).c_str(), 1);
-  setenv("WORLD_SIZE", std::to_string(me.size).c_str(), 1);
-  setenv("KINORA_RENDEZVOUS", rendezvous.c_str(), 1);
-  setenv("KINORA_TIMEOUT_MS", "30000", 1);
-}
-
-// What the job `dit` of three steps logs, on the first rank; `parallel` as in a job, and more of its lines.
-inline std::vector<core::json> trained(const Rank& me, const std::string& parallel, const std::string& more) {
-  const ScratchRun run({{"dit", "precision = 'fp64'\nparallel = " + parallel +
-                                    "\nsteps = 3\nwarmup = 0\nlearning_rate = 0.01\neps = 1e-4\nema = 0\n"
-                                    "weights = 'FOLDER/start.safetensors'\n" +
-                                    more}});
+// Runs the job `dit` of a run on this rank, from latents and weights that are the same on every rank.
+inline void train(const ScratchRun& run, const Rank& me) {
   at::manual_seed(7);
   std::filesystem::create_directories(run.of("latents"));
   core::LatentCacheWriter cache(run.of("latents") / "latents.h5", "{}");
@@ -37,6 +23,15 @@ inline std::vector<core::json> trained(const Rank& me, const std::string& parall
   ScratchRun::save(*run.network("dit", "model"), run.folder() / "start.safetensors");
   core::JobContext context = run.context("dit", me.rank == 0);
   core::run_train(context);
+}
+
+// What the job `dit` of three steps logs, on the first rank; `parallel` as in a job, and more of its lines.
+inline std::vector<core::json> trained(const Rank& me, const std::string& parallel, const std::string& more) {
+  const ScratchRun run({{"dit", "precision = 'fp64'\nparallel = " + parallel +
+                                    "\nsteps = 3\nwarmup = 0\nlearning_rate = 0.01\neps = 1e-4\nema = 0\n"
+                                    "weights = 'FOLDER/start.safetensors'\n" +
+                                    more}});
+  train(run, me);
   return me.rank == 0 ? run.metrics("dit") : std::vector<core::json>();
 }
 

@@ -1,6 +1,5 @@
 // Generation by several ranks, whatever shares the work: the same seed gives the same videos.
 #include <algorithm>
-#include <cstdlib>
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -22,16 +21,6 @@ using test::Rank;
 using test::ScratchRun;
 
 constexpr int kVideos = 3;
-
-// As a launcher does.
-void place(const Rank& me) {
-  static int trials = 0;
-  setenv("RANK", std::to_string(me.rank).c_str(), 1);
-  setenv("WORLD_SIZE", std::to_string(me.size).c_str(), 1);
-  trials += me.size > 1;  // of those that all ranks take part in
-  setenv("KINORA_RENDEZVOUS", (me.file() + "." + std::to_string(trials)).c_str(), 1);
-  setenv("KINORA_TIMEOUT_MS", "60000", 1);
-}
 
 // A run up to a trained model, of 15 latent frames, so that ranks decode them with what lies before.
 std::unique_ptr<ScratchRun> trained(const std::string& parallel, const std::string& more) {
@@ -86,13 +75,13 @@ std::vector<Video> videos_in(const fs::path& folder) {
 
 // Writes the job's videos into one folder of all ranks, which many file systems share.
 void generate(const ScratchRun& run, const Rank& me, const fs::path& shared) {
-  place(me);
+  me.launched();
   fs::create_directories(shared);
   fs::create_directories(run.of("film"));
   fs::create_directory_symlink(shared, run.of("film") / "videos");
   core::JobContext context = run.context("film", me.rank == 0);
   core::run_generate(context);
-  place({0, 1, me.folder, 0});
+  Rank::alone();
 }
 
 // exact: the pictures too.

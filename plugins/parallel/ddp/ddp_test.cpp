@@ -1,23 +1,18 @@
 // Data parallelism against one process in float64: the gradient of every parameter, and the weights after
 // steps of the trainer.
 #include <algorithm>
-#include <cstdlib>
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "core/torch/context/noise.hpp"
 #include "core/torch/context/parallelism.hpp"
-#include "core/torch/jobs/jobs.hpp"
-#include "core/torch/media/latents.hpp"
 #include "tests/support/equality.hpp"
-#include "tests/support/ranks.hpp"
-#include "tests/support/run_file.hpp"
+#include "tests/support/training.hpp"
 
 namespace kinora {
 namespace {
 
-namespace fs = std::filesystem;
 using at::Tensor;
 using test::Rank;
 using test::ScratchRun;
@@ -28,14 +23,6 @@ const std::map<std::string, std::string> kJobs = {
      "precision = 'fp64'\nparallel = ['ddp']\nsteps = 3\nbatch = 4\nwarmup = 0\nlearning_rate = 0.01\neps = "
      "1e-4\nema = 0\n"
      "weights = 'FOLDER/start.safetensors'\n"}};
-
-// As a launcher does.
-void place(const Rank& me, const std::string& rendezvous) {
-  setenv("RANK", std::to_string(me.rank).c_str(), 1);
-  setenv("WORLD_SIZE", std::to_string(me.size).c_str(), 1);
-  setenv("KINORA_RENDEZVOUS", rendezvous.c_str(), 1);
-  setenv("KINORA_TIMEOUT_MS", "30000", 1);
-}
 
 double worst(const Tensor& a, const Tensor& b) {
   return ((a - b).abs().max() / b.abs().max()).item<double>();
@@ -57,7 +44,7 @@ void backward(core::Network& network, int64_t first, int64_t count) {
 TEST(Ddp, SumsTheGradientOfEveryParameterOverTheRanks) {
   for (const int size : {1, 2, 4})
     test::on_ranks(size, [](const Rank& me) {
-      place(me, me.file());
+      me.launched();
       const ScratchRun run(kJobs);
       core::JobContext context = run.context("dit", false);
       const core::Parallelism parallel(context);
@@ -88,26 +75,6 @@ TEST(Ddp, SumsTheGradientOfEveryParameterOverTheRanks) {
     });
 }
 
-// A training job of one process or of several, from the same latents and weights; what it wrote is the first
-// rank's.
-void train(const ScratchRun& run, const Rank& me, const fs::path& copy_weights_to) {
-  at::manual_seed(7);
-  fs::create_directories(run.of("latents"));
-  core::LatentCacheWriter cache(run.of("latents") / "latents.h5", "{}");
-  for (int i = 0; i < 6; ++i)
-    cache.add(std::to_string(i), {{"latent", at::randn({2, 2, 2, 4})}, {"text", at::randn({1 + i % 3, 12})}});
-  cache.commit();
-  core::LatentFacts facts;
-  facts.scale = {{0.1, -0.2}, {1.5, 0.7}, 0.5};
-  facts.shape = {2, 2, 2, 4};
-  facts.text_size = 12;
-  std::ofstream(run.of("latents") / "latents.json") << facts.to_json().dump();
-  ScratchRun::save(*run.network("dit", "model"), run.folder() / "start.safetensors");
-  core::JobContext context = run.context("dit", me.rank == 0);
-  core::run_train(context);
-  if (me.rank == 0) fs::copy_file(run.of("dit") / "weights.safetensors", copy_weights_to);
-}
-
 TEST(Ddp, EqualsOneProcess) {
   for (const int size : {1, 2, 4})
     test::on_ranks(size, [](const Rank& me) {
@@ -118,15 +85,14 @@ TEST(Ddp, EqualsOneProcess) {
 TEST(Ddp, TrainsAsOneProcessDoes) {
   for (const int size : {2, 4})
     test::on_ranks(size, [](const Rank& me) {
-      const fs::path folder = me.folder;
       const ScratchRun together(kJobs), alone(kJobs);
-      place(me, me.file());
-      train(together, me, folder / "together.safetensors");
+      me.launched();
+      test::train(together, me);
       if (me.rank != 0) return;
-      place({0, 1, me.folder, 0}, "");
-      train(alone, {0, 1, me.folder, 0}, folder / "alone.safetensors");
-      const auto a = core::read_tensors(folder / "together.safetensors"),
-                 b = core::read_tensors(folder / "alone.safetensors");
+      Rank::alone();
+      test::train(alone, {0, 1, me.folder, 0});
+      const auto a = core::read_tensors(together.of("dit") / "weights.safetensors"),
+                 b = core::read_tensors(alone.of("dit") / "weights.safetensors");
       ASSERT_EQ(a.size(), b.size());
       for (const auto& [name, want] : b) EXPECT_LT(worst(a.at(name), want), 1e-10) << name;
       const auto lines = together.metrics("dit"), wanted = alone.metrics("dit");

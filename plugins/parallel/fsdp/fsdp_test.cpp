@@ -89,11 +89,11 @@ TEST(Fsdp, EqualsOneProcessForAdaptersOfAFrozenModel) {
 TEST(Fsdp, TrainsAsOneProcessDoes) {
   test::on_ranks(2, [](const Rank& me) {
     for (const char* stage : {"3", "1"}) {
-      test::place(me, me.file() + stage);
+      me.launched();
       const auto lines =
           test::trained(me, fsdp(std::string("stage = ") + stage), "batch = 4\naccumulate = 2\n");
       if (me.rank != 0) continue;
-      test::place({0, 1, me.folder, 0}, "");
+      Rank::alone();
       const auto wanted = test::trained({0, 1, me.folder, 0}, "['single']", "batch = 4\naccumulate = 2\n");
       ASSERT_EQ(lines.size(), 3U);
       for (size_t i = 0; i < 3; ++i)

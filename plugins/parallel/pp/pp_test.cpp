@@ -135,7 +135,7 @@ TEST(Pipeline, WithoutGradientEveryRankHasTheOutput) {
   for (const int size : {2, 4})
     test::on_ranks(size, [](const Rank& me) {
       for (const std::string& how : {pp("1f1b", "conditioning = 'send'"), pp("interleaved")}) {
-        test::place(me, me.file() + std::to_string(how.size()));
+        me.launched();
         const ScratchRun run({{"dit", "precision = 'fp64'\nparallel = " + how + "\nmodel = " + kDeep}});
         core::JobContext context = run.context("dit", false);
         const core::Parallelism parallel(context);
@@ -163,10 +163,10 @@ TEST(Pipeline, WithoutGradientEveryRankHasTheOutput) {
 TEST(Pipeline, TrainsAsOneProcessDoes) {
   test::on_ranks(2, [](const Rank& me) {
     const std::string batch = "batch = 4\naccumulate = 4\n";
-    test::place(me, me.file());
+    me.launched();
     const auto lines = test::trained(me, pp("1f1b"), batch);
     if (me.rank != 0) return;
-    test::place({0, 1, me.folder, 0}, "");
+    Rank::alone();
     const auto wanted = test::trained({0, 1, me.folder, 0}, pp("1f1b"), batch);
     ASSERT_EQ(lines.size(), 3U);
     for (size_t i = 0; i < 3; ++i)
@@ -179,14 +179,14 @@ TEST(Pipeline, RefusesWhatItCannotCut) {
   test::on_ranks(4, [](const Rank& me) {
     int number = 0;
     const auto refusal = [&](const std::string& how, int64_t layers) {
-      test::place(me, me.file() + std::to_string(++number));
+      me.launched();
       const std::string model =
           "{ use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = " +
           std::to_string(layers) + ", heads = 2, head_size = 12 }";
       const ScratchRun run({{"dit", "parallel = " + how + "\nmodel = " + model}});
       core::JobContext context = run.context("dit", false);
       const core::Parallelism parallel(context);
-      me.meet(std::to_string(number));  // before one of them ends, and its connections
+      me.meet(std::to_string(++number));  // before one of them ends, and its connections
       try {
         const core::Network network(context.open_slot("model"), run.spec("dit").component("model")->options,
                                     {}, parallel.links());

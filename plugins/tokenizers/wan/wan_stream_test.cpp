@@ -1,18 +1,14 @@
 // Streams of tokenizer/wan: the whole clip's numbers, bit for bit, and memory that does not grow.
-#include <cstdlib>
-#include <cstring>
-#include <mutex>
-#include <unordered_map>
-
-#include <c10/core/CPUAllocator.h>
 #include <c10/core/GradMode.h>
 
 #include "plugins/tokenizers/wan/wan_fixture.hpp"
+#include "tests/support/metered.hpp"
 
 namespace kinora {
 namespace {
 
 using at::Tensor;
+using test::Metered;
 using test::Wan;
 using test::WanCase;
 using test::WanStream;
@@ -56,56 +52,23 @@ INSTANTIATE_TEST_SUITE_P(Cases, WanStreams,
                                   c10::toString(std::get<1>(info.param));
                          });
 
-// Counts the bytes of tensors. A block is its own context: oneDNN's scratch memory asks for that.
-class Metered final : public c10::Allocator {
- public:
-  Metered() { c10::SetCPUAllocator(this, 1); }
-  c10::DataPtr allocate(size_t n) override {
-    if (n == 0) return {nullptr, nullptr, drop, c10::Device(c10::kCPU)};
-    void* data = std::aligned_alloc(64, (n + 63) / 64 * 64);
-    const std::lock_guard lock(mutex);
-    sizes[data] = static_cast<int64_t>(n);
-    live += static_cast<int64_t>(n);
-    peak = std::max(peak, live);
-    return {data, data, drop, c10::Device(c10::kCPU)};
-  }
-  c10::DeleterFnPtr raw_deleter() const override { return drop; }
-  void copy_data(void* to, const void* from, size_t n) const override { std::memcpy(to, from, n); }
-  static inline int64_t live = 0, peak = 0;
-
- private:
-  static void drop(void* data) {
-    if (!data) return;
-    const std::lock_guard lock(mutex);
-    live -= sizes.at(data);
-    sizes.erase(data);
-    std::free(data);
-  }
-  static inline std::mutex mutex;
-  static inline std::unordered_map<void*, int64_t> sizes;
-};
-Metered& meter() {
-  static auto* const m = new Metered;  // tensors that it made may outlive every test
-  return *m;
-}
-
 TEST(WanMemory, OfAStreamDoesNotGrow) {
   const c10::NoGradGuard off;
   for (const char* name : {"plain", "residual"}) {
     const WanCase c(name);
     Wan wan(c.options, at::kFloat);
     const Tensor video = c.video("video", 4).to(at::kFloat), latent = c.code(1).to(at::kFloat);
-    meter();
     for (const bool decoding : {false, true}) {
       WanStream stream(wan, decoding);
-      const int64_t empty = Metered::live;
+      Metered::begin();
       stream.push(decoding ? latent : video.narrow(2, 0, 1));
+      int64_t held = Metered::now();
       std::vector<int64_t> kept, peaks;
       for (int i = 0; i < 40; ++i) {
-        Metered::peak = Metered::live;
+        Metered::begin();
         stream.push(decoding ? latent : video);
-        kept.push_back(Metered::live - empty);
-        peaks.push_back(Metered::peak - empty);
+        peaks.push_back(held + Metered::most());
+        kept.push_back(held += Metered::now());
       }
       EXPECT_GT(kept[2], 0);
       for (size_t i = 3; i < kept.size(); ++i) {
@@ -120,13 +83,11 @@ TEST(WanMemory, OfAWholeDecodeIsItsOutputAndThatOfAFrame) {
   const c10::NoGradGuard off;
   const WanCase c("plain");
   Wan wan(c.with({{"normalise", false}}), at::kFloat);
-  meter();
   const auto extra = [&](int64_t frames) {
     const Tensor latent = c.code(frames).to(at::kFloat);
-    const int64_t before = Metered::live;
-    Metered::peak = before;
+    Metered::begin();
     const Tensor video = wan.decode(latent);
-    return Metered::peak - before - static_cast<int64_t>(video.nbytes());
+    return Metered::most() - static_cast<int64_t>(video.nbytes());
   };
   const int64_t few = extra(5), many = extra(60);
   EXPECT_GT(few, 0);
