@@ -116,8 +116,8 @@ Parallelism::Parallelism(JobContext& context) {
     if (link) links_.push_back(link);
   }
   // Every rank meets the others here, not where a step happens to need a group first.
-  for (const char* axes : {"world", "pp+cfg+cp+tp", "cfg", "pp+dp+fsdp", "dp+fsdp+cp", "dp+fsdp+cp+tp", "dp+fsdp+cp+pp", "dp+cp",
-                           "dp+cp+tp", "dp+cp+pp", "dp+cp+tp+pp"})
+  for (const char* axes : {"world", "pp+cfg+cp+tp", "cfg", "pp+dp+fsdp", "dp+fsdp+cp", "dp+fsdp+cp+tp",
+                           "dp+fsdp+cp+pp", "dp+cp", "dp+cp+tp", "dp+cp+pp", "dp+cp+tp+pp"})
     mesh_->group(axes);
   if (const auto* use = context.spec().component("precision")) {
     const Component component = context.open(*use);
@@ -234,11 +234,16 @@ void Parallelism::sum_gradients(const Parameters& parameters, std::vector<Leaf>&
   sums.finish();
 }
 
-std::vector<double> Parallelism::sum(const std::vector<double>& values) const {
-  const kinora_group& group = *mesh_->group("pp+dp+fsdp");
+std::vector<double> Parallelism::sum(const std::vector<double>& values, bool of_stages) const {
+  const kinora_group& group = *mesh_->group(of_stages ? "pp+dp+fsdp" : "dp+fsdp");
   if (group.size == 1 || values.empty()) return values;
   const at::Tensor all = summed(group, at::tensor(values, at::kDouble)).contiguous();
   return {all.data_ptr<double>(), all.data_ptr<double>() + all.numel()};
+}
+
+at::Tensor Parallelism::sum_of_data(const at::Tensor& value) const {
+  const kinora_group& group = *mesh_->group("dp+fsdp");
+  return group.size == 1 ? value : summed(group, value);
 }
 
 double Parallelism::sum_of_world(double value) const {

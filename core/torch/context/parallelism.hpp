@@ -65,9 +65,11 @@ class Parallelism {
   double share(const Parameter&, bool in_shards) const;
   // Completes every gradient: the sum over all ranks that do not hold another piece of the parameter.
   void sum_gradients(const Parameters&, std::vector<Leaf>&) const;
-  // The sums of numbers over the ranks that hold different samples and the stages of a pipeline, of which
-  // one knows the loss; in one transfer.
-  std::vector<double> sum(const std::vector<double>& values) const;
+  // The sums of numbers over the ranks that hold different samples, in one transfer. of_stages: and over the
+  // stages of a pipeline, of which one knows the loss of a training; the others give zeros.
+  std::vector<double> sum(const std::vector<double>& values, bool of_stages) const;
+  // Of a tensor, over the ranks that hold different samples.
+  at::Tensor sum_of_data(const at::Tensor& value) const;
   // The sum over all ranks, of which each gives its own part.
   double sum_of_world(double value) const;
   const kinora_group& group(std::string_view axes) const { return *mesh_->group(axes); }

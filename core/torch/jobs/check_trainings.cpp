@@ -78,7 +78,7 @@ void require_base(const TrainOptions& o) {
 void check_train(JobCheck& check) {
   const auto o = check.options<TrainOptions>();
   const auto& use = *check.spec().component("model");
-  check_training(check, o, use);
+  check_training(check, o, use, /*whole=*/false);
   std::optional<LoraOptions> lora;
   const char* adapting = o.adapter.empty() ? "lora" : "adapter";
   std::error_code ignored;
@@ -109,7 +109,7 @@ void check_train(JobCheck& check) {
 void check_train_tokenizer(JobCheck& check) {
   const auto o = check.options<TrainTokenizerOptions>();
   const auto& use = *check.spec().component("tokenizer");
-  check_training(check, o, use);
+  check_training(check, o, use, /*whole=*/true);
   check.holds("start", [&] { require_one_start(o); });
   const auto* features = check.spec().component("features");
   if (features || !o.features_weights.empty())

@@ -134,7 +134,7 @@ void check_fit(JobCheck& check, const std::string& option, Network& network, con
   if (!paths.empty()) check.holds(option, [&] { network.require_weights(paths, more); });
 }
 
-void check_training(JobCheck& check, const OptimizerOptions& o, const ComponentUse& trained) {
+void check_training(JobCheck& check, const OptimizerOptions& o, const ComponentUse& trained, bool whole) {
   check_device(check);
   check_weights(check, "weights", trained);
   const auto axes = check.made("parallel", [&] { return Parallelism::axes(check, Parallelism::ranks()); });
@@ -142,6 +142,13 @@ void check_training(JobCheck& check, const OptimizerOptions& o, const ComponentU
     check.problem("parallel",
                   "parallel: cfg shares the two predictions of guidance, which training has not; leave it to "
                   "generate jobs");
+  for (const char* axis : {"pp", "cp", "tp"})
+    if (whole && axes && axes->contains(axis) && axes->at(axis) > 1)
+      check.problem(
+          "parallel",
+          fmt::format("parallel: a tokenizer is convolutions over one video, which nothing cuts along "
+                      "{}; leave out the strategy of {} ranks, and use ddp or fsdp",
+                      axis, axes->at(axis)));
   if (axes) check.holds("batch", [&] { require_batch(o, Parallelism::data_ranks(*axes)); });
 }
 

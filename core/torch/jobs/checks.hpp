@@ -47,8 +47,9 @@ void check_weights(JobCheck&, const std::string& option, const ComponentUse&, co
 // The tensors of those weights that are there already are the network's, by name and shape. more: tensors
 // that it has no use for may be among them.
 void check_fit(JobCheck&, const std::string& option, Network&, const WeightsPaths&, bool more = false);
-// Batch, device, parallel strategies and first weights of a training.
-void check_training(JobCheck&, const OptimizerOptions&, const ComponentUse& trained);
+// Batch, device, parallel strategies and first weights of a training. whole: every rank needs the whole
+// network and a whole sample, since no strategy knows how to cut it.
+void check_training(JobCheck&, const OptimizerOptions&, const ComponentUse& trained, bool whole);
 // The slots `text` and `words` of this job, with their weights.
 void check_text(JobCheck&);
 void check_image_encoder(JobCheck&);

@@ -82,7 +82,9 @@ at::Tensor TokenizerCritic::adversarial(const at::Tensor& video, const at::Tenso
     const Frozen frozen(network_.chain().leaves());
     loss = hinge_generator(logits(made)) * share;
   }
-  const at::Tensor adaptive = adaptive_weight(gradient(reconstruction, last_), gradient(loss, last_));
+  // Of all ranks' samples, as one process weighs them.
+  const auto of_all = [&](const at::Tensor& of) { return parallel_.sum_of_data(gradient(of, last_)); };
+  const at::Tensor adaptive = adaptive_weight(of_all(reconstruction), of_all(loss));
   figures["critic"] += own.item<double>();
   figures["adversarial"] += loss.item<double>();
   figures["adversarial_weight"] += adaptive.item<double>() * share;

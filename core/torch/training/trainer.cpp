@@ -36,7 +36,7 @@ template <class Each>
 void sum_over_ranks(const Parallelism& parallel, Each each) {
   std::vector<double> all;
   each([&](double& x) { all.push_back(x); });
-  all = parallel.sum(all);
+  all = parallel.sum(all, /*of_stages=*/true);
   size_t i = 0;
   each([&](double& x) { x = all[i++]; });
 }

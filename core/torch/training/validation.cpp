@@ -103,7 +103,7 @@ nlohmann::json Validation::losses() const {
       if (mine < n) one[k * n + i] = loss;
     }
   }
-  one = parallel_.sum(one);
+  one = parallel_.sum(one, /*of_stages=*/false);  // without a gradient every stage has the output
   std::vector<double> means;
   for (auto at = one.begin(); at != one.end(); at += static_cast<std::ptrdiff_t>(n))
     means.push_back(std::accumulate(at, at + static_cast<std::ptrdiff_t>(n), 0.0) / static_cast<double>(n));

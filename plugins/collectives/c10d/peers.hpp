@@ -2,6 +2,7 @@
 #pragma once
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "kinora/error.hpp"
+#include "plugins/collectives/c10d/roll_call.hpp"
 
 namespace kinora {
 
@@ -22,14 +24,16 @@ struct Peers {
   c10::intrusive_ptr<c10d::Store> store;      // the group's own part of it
   c10::intrusive_ptr<c10d::Backend> backend;  // null: a group of one
   std::function<void()> leave;                // ends its connections at once, and so the waits of the others
+  std::shared_ptr<RollCall> roll;             // of the world
 
   int64_t size() const { return static_cast<int64_t>(members.size()); }
-
-  // The error of a transfer ("sum #17") that failed with `text`; the group is of no use afterwards. Libraries
-  // know addresses, not ranks; so a rank whose transfer fails notes in the store where it stands and leaves,
-  // which lets the others fail and note likewise: those that do not within a tenth of the time limit are the
-  // missing ones. peer: of a SEND or RECV, whose other end is the only one that matters; else -1.
-  // KINORA_TIMEOUT if any rank's time was over, KINORA_IO if a connection broke.
+  // Where this rank stands in a transfer ("sum #17"). peer: of a SEND or RECV, whose other end is the only
+  // one that it waits for; else -1.
+  RollCall::Place place(const std::string& what, int64_t peer) const;
+  // The error of a transfer that failed with `text`; the group is of no use afterwards. Libraries know
+  // addresses, not ranks; so all ranks are asked where they stand, which ends their waits too, and those that
+  // do not say, or are in no transfer, are the missing ones. KINORA_TIMEOUT if the first that failed did for
+  // its time was over, KINORA_IO if a connection broke.
   Error failure(const std::string& what, const std::string& text, int64_t peer = -1) const;
 };
 

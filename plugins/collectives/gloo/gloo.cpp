@@ -44,6 +44,7 @@ class Gloo final : public Collective<at::Tensor> {
       address_ = "127.0.0.1";
     }
     store_ = meet("gloo", at, world);
+    roll_ = std::make_shared<RollCall>(store_->clone(), rank_, timeout_);
   }
 
   std::unique_ptr<CollectiveGroup<at::Tensor>> group(const std::string& name,
@@ -59,6 +60,7 @@ class Gloo final : public Collective<at::Tensor> {
     peers->members = members;
     peers->rank = me - members.begin();
     peers->timeout = timeout_;
+    peers->roll = roll_;
     if (members.size() > 1) connect(*peers);
     return std::make_unique<GlooGroup>(std::move(peers));
   }
@@ -88,6 +90,7 @@ class Gloo final : public Collective<at::Tensor> {
   std::chrono::milliseconds timeout_{};
   std::string address_;  // empty: the one of the host's name
   c10::intrusive_ptr<c10d::Store> store_;
+  std::shared_ptr<RollCall> roll_;
 };
 KINORA_COMPONENT(Gloo)
 KINORA_PLUGIN(Gloo)

@@ -1,4 +1,6 @@
 // What a rank that does not come, or does something else, does to the others: an error in time that names it.
+#include <thread>
+
 #include <gtest/gtest.h>
 
 #include "kinora/strategy.hpp"
@@ -47,6 +49,45 @@ TEST(Gloo, AMessageThatNobodySendsIsATimeoutThatNamesItsSender) {
     EXPECT_EQ(f.code, KINORA_TIMEOUT);
     EXPECT_NE(f.message.find("recv #1 from rank 2 with tag 5 of group 'pp'"), std::string::npos) << f.message;
     EXPECT_NE(f.message.find("rank 2 did not take part"), std::string::npos) << f.message;
+  });
+}
+
+// Rank 3 waits for 2, which waits for 1, which waits for 0, which does not come: all say so, and at the time
+// of the first. The others' own limits would be over later, or they name a healthy neighbour.
+TEST(Gloo, AllRanksNameTheOneThatTheyWaitForThroughOthers) {
+  on_ranks(4, [](const Rank& me) {
+    me.meet("start");
+    const World w(me, 3 * kLimit);
+    auto owner = w.mesh(me, {{"pp", 4}});
+    const kinora_group* g = owner.group("pp");
+    Group<Tensor>(g).barrier();
+    me.meet("in step");
+    if (me.rank == 0) return me.meet("end");
+    std::this_thread::sleep_for(std::chrono::milliseconds(me.rank == 1 ? 0 : 1500));
+    const Failed f =
+        failure_of([&] { Pending(g, transfer(KINORA_RECV, at::empty({2}), 0, 0, me.rank - 1, 5)).finish(); });
+    me.meet("end");
+    EXPECT_EQ(f.code, KINORA_TIMEOUT) << f.message;
+    EXPECT_NE(f.message.find("; rank 0 did not take part"), std::string::npos) << f.message;
+    const char* through = me.rank == 3 ? "rank 1 is in recv #1 from rank 0 with tag 5 of group 'pp'" : "";
+    EXPECT_NE(f.message.find(through), std::string::npos) << f.message;
+    EXPECT_LT(f.seconds, me.rank == 1 ? 9 : 5.9) << "its own limit was over";
+  });
+}
+
+// Two of them are in a sum, of other groups, and one waits for the other.
+TEST(Gloo, AMissingRankOfAnotherGroupIsNamed) {
+  on_ranks(4, [](const Rank& me) {
+    me.meet("start");
+    const World w(me, kLimit);
+    auto owner = w.mesh(me, {{"dp", 2}, {"tp", 2}});  // dp: 0 2, 1 3; tp: 0 1, 2 3
+    const Mesh<Tensor> mesh(owner.abi());
+    const Group<Tensor> dp = mesh.group("dp"), tp = mesh.group("tp");
+    me.meet("in step");
+    if (me.rank == 3) return me.meet("end");
+    const Failed f = failure_of([&] { (me.rank == 0 ? dp : tp).sum(at::ones({4})); });
+    me.meet("end");
+    EXPECT_NE(f.message.find("rank 3 did not take part"), std::string::npos) << me.rank << f.message;
   });
 }
 

@@ -1,5 +1,9 @@
 #include "plugins/collectives/gloo/gloo_group.hpp"
 
+#include <condition_variable>
+#include <list>
+#include <mutex>
+
 #include <ATen/core/grad_mode.h>
 
 #include "plugins/collectives/c10d/transfers.hpp"
@@ -10,24 +14,76 @@ namespace {
 
 using at::Tensor;
 
+// What a thread waits for: the end of a transfer, or that the roll is called.
+class Signal {
+ public:
+  enum class Of { none, end, roll };
+  void give(Of which) {
+    {
+      const std::scoped_lock lock(mutex_);
+      if (given_ == Of::none) given_ = which;
+    }
+    changed_.notify_all();
+  }
+  Of wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return given_ != Of::none; });
+    return given_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Of given_ = Of::none;
+};
+
+// Of a transfer that was left while it ran: threads of Gloo use them until the process ends.
+void keep(std::shared_ptr<const Peers> peers, Started started) {
+  static std::mutex mutex;
+  static auto* const kept = new std::list<std::pair<std::shared_ptr<const Peers>, Started>>;
+  const std::scoped_lock lock(mutex);
+  kept->emplace_back(std::move(peers), std::move(started));
+}
+
 class GlooWork final : public CollectiveWork<Tensor> {
  public:
-  GlooWork(std::shared_ptr<const Peers> peers, std::string what, int64_t peer, Started started)
-      : peers_(std::move(peers)), what_(std::move(what)), peer_(peer), started_(std::move(started)) {}
+  GlooWork(std::shared_ptr<const Peers> peers, TransferNames::Name name, Started started)
+      : peers_(std::move(peers)), name_(std::move(name)), started_(std::move(started)) {}
   Tensor finish() override {
-    try {
-      if (started_.work) started_.work->wait();
-    } catch (const std::exception& e) {
-      throw peers_->failure(what_, e.what(), peer_);
-    }
+    if (started_.work) wait();
     const at::NoGradGuard off;
     return started_.result();
   }
 
  private:
+  void wait() {
+    bool ended = false;
+    try {
+      ended = name_.peer < 0 ? ends() : message_ends();
+    } catch (const std::exception& e) {
+      throw peers_->failure(name_.what, e.what(), name_.peer);
+    }
+    if (ended) return;
+    keep(peers_, std::move(started_));
+    throw peers_->failure(name_.what, "another rank's transfer failed", name_.peer);
+  }
+  // False: the roll was called first.
+  bool ends() {
+    const auto signal = std::make_shared<Signal>();
+    started_.work->getFuture()->addCallback(
+        [signal](c10::ivalue::Future&) { signal->give(Signal::Of::end); });
+    const RollCall::Wait here(*peers_->roll, peers_->place(name_.what, -1),
+                              [signal] { signal->give(Signal::Of::roll); });
+    return signal->wait() == Signal::Of::end && started_.work->wait();
+  }
+  bool message_ends() {
+    const RollCall::Wait here(*peers_->roll, peers_->place(name_.what, name_.peer),
+                              [work = started_.work] { work->abort(); });
+    return started_.work->wait();
+  }
+
   std::shared_ptr<const Peers> peers_;
-  std::string what_;
-  int64_t peer_;
+  TransferNames::Name name_;
   Started started_;
 };
 
@@ -45,13 +101,14 @@ std::unique_ptr<CollectiveWork<at::Tensor>> GlooGroup::start(const Transfer<at::
   if (peers_->size() == 1) {
     started.result = [in = t.in] { return in; };
   } else {
+    if (peers_->roll->called()) throw peers_->failure(name.what, "another rank's transfer failed", name.peer);
     try {
       started = start_transfer(*peers_, t);
     } catch (const std::exception& e) {
       throw peers_->failure(name.what, e.what(), name.peer);
     }
   }
-  return std::make_unique<GlooWork>(peers_, name.what, name.peer, std::move(started));
+  return std::make_unique<GlooWork>(peers_, name, std::move(started));
 }
 
 }  // namespace kinora

@@ -52,6 +52,7 @@ class Nccl final : public Collective<at::Tensor> {
     size_ = world.size;
     timeout_ = std::chrono::milliseconds(world.timeout_ms);
     store_ = meet("nccl", parse_rendezvous("nccl", world.rendezvous ? world.rendezvous : ""), world);
+    roll_ = std::make_shared<RollCall>(store_->clone(), rank_, timeout_);
     const int64_t local = place_on_host();
     if (gpus > 1 && local >= gpus)
       throw Error(KINORA_INVALID, "nccl: " + host_name() + " has " + std::to_string(gpus) +
@@ -75,6 +76,7 @@ class Nccl final : public Collective<at::Tensor> {
     peers.members = members;
     peers.rank = me - members.begin();
     peers.timeout = timeout_;
+    peers.roll = roll_;
     peers.device = device_;
     std::string prefix = "group/" + name;  // two groups of one name differ by their members
     for (const int64_t m : members) prefix += "," + std::to_string(m);
@@ -100,6 +102,7 @@ class Nccl final : public Collective<at::Tensor> {
   std::chrono::milliseconds timeout_{};
   at::Device device_ = at::kCPU;
   c10::intrusive_ptr<c10d::Store> store_;
+  std::shared_ptr<RollCall> roll_;
 };
 KINORA_COMPONENT(Nccl)
 KINORA_PLUGIN(Nccl)

@@ -85,6 +85,7 @@ const Peers& NcclTransfers::lane_of(const Transfer<at::Tensor>& t) {
 Started NcclTransfers::start(const TransferNames::Name& name, const Transfer<at::Tensor>& t) {
   check();
   try {
+    peers_.roll->stand(peers_.place(name.what, name.peer));  // until the next: no thread waits for its end
     Started started = start_transfer(lane_of(t), t);
     const std::scoped_lock lock(mutex_);
     outstanding_.push_back({name, started.work});
