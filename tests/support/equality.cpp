@@ -177,7 +177,7 @@ class Comparison {
     mine_->chain().reduce();
     parallel_.sum_gradients(mine_->chain().parameters(), mine_->chain().leaves());
     inputs_equal(given, first_of);
-    return parallel_.sum({loss}).at(0);
+    return parallel_.sum({loss}, /*of_stages=*/true).at(0);
   }
 
   template <class First>

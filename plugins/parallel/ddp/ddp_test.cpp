@@ -71,7 +71,7 @@ TEST(Ddp, SumsTheGradientOfEveryParameterOverTheRanks) {
       for (size_t i = 0; i < leaves.size(); ++i)
         EXPECT_LT(worst(leaves[i].tensor.grad(), whole->chain().leaves()[i].tensor.grad()), 1e-10)
             << leaves[i].name;
-      EXPECT_DOUBLE_EQ(parallel.sum({me.rank + 1.0}).at(0), me.size * (me.size + 1) / 2);
+      EXPECT_DOUBLE_EQ(parallel.sum({me.rank + 1.0}, /*of_stages=*/true).at(0), me.size * (me.size + 1) / 2);
     });
 }
 
