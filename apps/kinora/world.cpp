@@ -27,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 // In which ranks end by themselves once one of them has failed: their own errors say what they missed.
-constexpr milliseconds kMoment{3000};
+constexpr milliseconds kMoment{5000};
 
 sigset_t watched() {
   sigset_t set;

@@ -80,7 +80,11 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
     return {true, false};
   } catch (const std::exception& e) {
     const auto* error = dynamic_cast<const Error*>(&e);
-    if (cancelled() || (error && error->code() == KINORA_CANCELLED)) return {false, true};
+    if (error && error->code() == KINORA_CANCELLED) return {false, true};
+    if (cancelled()) {  // a rank that was stopped since another failed says what it waited for
+      log_warn("job '{}' was stopped: {}", job.name, e.what());
+      return {false, true};
+    }
     log_error("job '{}' failed: {}", job.name, e.what());
     if (is_first_rank()) {
       leave_failure(folder, digest, e.what());

@@ -45,7 +45,7 @@ RollCall::RollCall(c10::intrusive_ptr<c10d::Store> store, int64_t rank, millisec
     : store_(std::move(store)),
       rank_(rank),
       every_(std::clamp(time_limit / 40, milliseconds(20), milliseconds(500))),
-      patience_(std::clamp(time_limit / 2, milliseconds(500), milliseconds(3000))),
+      patience_(std::clamp(time_limit / 2, milliseconds(500), milliseconds(2000))),
       thread_([this] { watch(); }) {}
 
 RollCall::~RollCall() {
