@@ -16,7 +16,7 @@ constexpr double kBound = 1e-10;
 
 struct Trained {
   std::vector<core::json> lines;
-  core::NamedTensors weights;
+  core::NamedTensors weights, samples;  // samples: drawn after the last step
 };
 
 // Of a model of 4 heads, three steps; chunks of two frames, the last of 5 alone.
@@ -28,9 +28,14 @@ Trained job_of(const Rank& me, const std::string& parallel, const std::string& m
         "model = { use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = 4, "
         "head_size = 12, adaln_lora = 4 }\nparallel = " +
             parallel + "\n" + more}});
+  const bool draws = more.find("sample_every") != std::string::npos;
+  if (draws)
+    ScratchRun::save(*run.network("tokenizer", "tokenizer"), run.of("tokenizer") / "weights.safetensors");
   test::train(run, me, frames);
   if (me.rank > 0) return {};
-  return {run.metrics("dit"), core::read_tensors(run.of("dit") / "weights.safetensors")};
+  const auto read = [&](const char* file) { return core::read_tensors(run.of("dit") / file); };
+  return {run.metrics("dit"), read("weights.safetensors"),
+          draws ? read("samples/step-000003.safetensors") : core::NamedTensors()};
 }
 
 double worst_of(const at::Tensor& have, const at::Tensor& want) {
@@ -49,10 +54,16 @@ void trains_as_one_process(const Rank& me, const std::vector<std::string>& layou
       for (const char* key : {"loss", "gradient_norm"})
         EXPECT_NEAR(have.lines[i].at(key).get<double>() / want.lines[i].at(key).get<double>(), 1, kBound)
             << key << " of step " << i + 1 << ", " << parallel;
-    ASSERT_EQ(have.weights.size(), want.weights.size());
-    for (const auto& [name, tensor] : want.weights)
-      EXPECT_LT(worst_of(have.weights.at(name).to(at::kDouble), tensor.to(at::kDouble)), kBound)
-          << name << ", " << parallel;
+    const auto equal = [&](const core::NamedTensors& these, const core::NamedTensors& those) {
+      ASSERT_EQ(these.size(), those.size());
+      for (const auto& [name, tensor] : those)
+        EXPECT_LT(worst_of(these.at(name).to(at::kDouble), tensor.to(at::kDouble)), kBound)
+            << name << ", " << parallel;
+    };
+    equal(have.weights, want.weights);
+    equal(have.samples, want.samples);
+    EXPECT_NEAR(have.lines[2].value("validation_loss", 0.0), want.lines[2].value("validation_loss", 0.0),
+                kBound);
   }
 }
 
@@ -66,7 +77,8 @@ TEST(TeacherForcingOnRanks, TrainsAsOneProcessDoes) {
              "['cp-ring']", "['tp']", "['fsdp']", "['balanced-sp', 'recompute']"},
             "");
         trains_as_one_process(me, {"['balanced-sp']"},
-                              "loss = 'flow'\nwindow = 2\nsink = 1\naccumulate = 2\n");
+                              "loss = 'flow'\nwindow = 2\nsink = 1\naccumulate = 2\nvalidation_every = 3\n"
+                              "sample_every = 3\nsamples = 1\nsample_steps = 2\n");
       },
       200);
   test::on_ranks(

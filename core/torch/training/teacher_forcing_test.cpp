@@ -45,6 +45,11 @@ struct Case {
   std::string levels = "auto";
 };
 
+std::string name_of(const Case& c) {
+  return fmt::format("{}_{}_{}_by_{}_window_{}_{}", c.model, c.loss, c.frames, c.chunk, c.window, c.levels);
+}
+void PrintTo(const Case& c, std::ostream* out) { *out << name_of(c); }
+
 TrainOptions options_of(const Case& c) {
   TrainOptions o;
   o.teacher_forcing = true;
@@ -172,11 +177,7 @@ INSTANTIATE_TEST_SUITE_P(Of, TeacherForcing,
                                          Case{"dit", "flow", 6, 1, 3, 1}, Case{"wan", "flow", 7, 2, 2, 1},
                                          Case{"dit", "edm", 4, 3, 0, 0, "frame"},
                                          Case{"dit", "flow", 6, 2, 0, 0, "sample"}),
-                         [](const auto& info) {
-                           const Case& c = info.param;
-                           return fmt::format("{}_{}_{}_by_{}_window_{}_{}", c.model, c.loss, c.frames,
-                                              c.chunk, c.window, c.levels);
-                         });
+                         [](const auto& info) { return name_of(info.param); });
 
 std::unique_ptr<LossInstance> loss_named(const std::string& id) {
   static std::vector<std::unique_ptr<Options>> kept;
