@@ -1,12 +1,13 @@
 // Options of the job that makes videos; here, as training.hpp's, so that a run file is checked without
 // libtorch.
 #pragma once
+#include "core/jobs/frame_options.hpp"
 #include "core/jobs/paths_option.hpp"
 #include "core/run/job.hpp"
 
 namespace kinora::core {
 
-struct GenerateOptions {
+struct GenerateOptions : FrameOptions {
   std::vector<std::string> prompts, signals, format{"mp4"};
   std::string prompts_file, negative, image, video, guidance_convention = "diffusers", device = "auto";
   WeightsPaths weights, weights_2, tokenizer_weights, text_weights, image_encoder_weights;
@@ -35,6 +36,7 @@ struct GenerateOptions {
     d.option("fps", &O::fps).at_least(0).help("of the videos; 0: as in training");
     describe_guidance(d);
     describe_given(d);
+    describe_rule(d);
     describe_codes(d);
     describe_results(d);
     describe_networks(d);
@@ -78,6 +80,14 @@ struct GenerateOptions {
         .above(0)
         .range(0, 1)
         .help("share of the sampler's steps that change `video`; 1: all, only condition_frames are kept");
+  }
+  // Of a model of the job's own; else the train job's hold.
+  static void describe_rule(Describe<O>& d) {
+    describe_frames(d);
+    d.option("teacher_forcing", &O::teacher_forcing)
+        .help(
+            "a model of its own was trained so: the video is made chunk after chunk, each from those that "
+            "are done; of a train job's model this and the four above are as in training");
   }
   static void describe_codes(Describe<O>& d) {
     d.option("temperature", &O::temperature)

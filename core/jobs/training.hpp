@@ -1,6 +1,7 @@
 // Options of the jobs that hold tensors. Their code is in core/torch/jobs; these are here so that a run file
 // is checked without libtorch.
 #pragma once
+#include "core/jobs/frame_options.hpp"
 #include "core/jobs/optimizer_options.hpp"
 #include "core/run/job.hpp"
 
@@ -136,14 +137,14 @@ struct EncodeOptions {
   }
 };
 
-struct TrainOptions : OptimizerOptions {
+struct TrainOptions : OptimizerOptions, FrameOptions {
   double text_dropout = 0.1, validation = 0;
   int64_t validation_every = 0, validation_samples = 16, sample_every = 0, samples = 2, sample_steps = 12;
   std::vector<double> validation_sigmas;
   std::vector<int64_t> condition_frames;
   double condition_sigma = 1e-4;
   std::vector<double> condition_noise;
-  std::string lora, adapter;
+  std::string lora, adapter, levels = "auto";
   bool prefetch = true;
   static void describe(Describe<TrainOptions>& d) {
     d.name("train").help("Trains a model on cached latents");
@@ -152,6 +153,7 @@ struct TrainOptions : OptimizerOptions {
         .range(0, 1)
         .help("share of samples without text, for guidance");
     describe_given(d);
+    describe_rule(d);
     d.option("lora", &TrainOptions::lora)
         .help(
             "trains LoRA matrices on frozen weights, for example \"rank=16 alpha=32 dropout=0.1 "
@@ -196,6 +198,19 @@ struct TrainOptions : OptimizerOptions {
   }
 
  private:
+  static void describe_rule(Describe<TrainOptions>& d) {
+    describe_frames(d);
+    d.option("teacher_forcing", &TrainOptions::teacher_forcing)
+        .help(
+            "a noisy chunk sees itself and, of the chunks before it, clean copies: the model reads every "
+            "latent twice, clean and noisy, and learns the noisy half; parallel = [\"balanced-sp\"] shares "
+            "it");
+    d.option("levels", &TrainOptions::levels)
+        .choices({"auto", "sample", "chunk", "frame"})
+        .help(
+            "what has a noise level of its own, drawn by itself; auto: a chunk with teacher forcing, else a "
+            "sample");
+  }
   static void describe_given(Describe<TrainOptions>& d) {
     d.option("condition_frames", &TrainOptions::condition_frames)
         .at_least(0)
@@ -205,7 +220,10 @@ struct TrainOptions : OptimizerOptions {
             "image to video and continuations: [0, 1, 2]; empty: none ever");
     d.option("condition_sigma", &TrainOptions::condition_sigma)
         .at_least(0)
-        .help("noise level at which given frames are shown, as a generation's condition_sigma");
+        .help(
+            "noise level at which given frames are shown, as a generation's condition_sigma, and clean ones "
+            "where "
+            "the loss has no level 0");
     d.option("condition_noise", &TrainOptions::condition_noise)
         .help(
             "mean and deviation of ln sigma of noise that is added to given frames, and told instead of "

@@ -7,17 +7,18 @@
 
 namespace kinora::test {
 
-// Runs the job `dit` of a run on this rank, from latents and weights that are the same on every rank.
-inline void train(const ScratchRun& run, const Rank& me) {
+// Runs the job `dit` of a run on this rank, from latents of so many frames and weights that are the same on
+// every rank.
+inline void train(const ScratchRun& run, const Rank& me, int64_t frames = 2) {
   at::manual_seed(7);
   std::filesystem::create_directories(run.of("latents"));
   core::LatentCacheWriter cache(run.of("latents") / "latents.h5", "{}");
   for (int i = 0; i < 6; ++i)
-    cache.add(std::to_string(i), {{"latent", at::randn({2, 2, 2, 4})}, {"text", at::randn({1 + i % 3, 12})}});
+    cache.add(std::to_string(i), {{"latent", at::randn({2, frames, 2, 4})}, {"text", at::randn({1 + i % 3, 12})}});
   cache.commit();
   core::LatentFacts facts;
   facts.scale = {{0.1, -0.2}, {1.5, 0.7}, 0.5};
-  facts.shape = {2, 2, 2, 4};
+  facts.shape = {2, frames, 2, 4};
   facts.text_size = 12;
   std::ofstream(run.of("latents") / "latents.json") << facts.to_json().dump();
   ScratchRun::save(*run.network("dit", "model"), run.folder() / "start.safetensors");

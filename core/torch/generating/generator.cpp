@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
+#include "core/jobs/training.hpp"
 #include "core/run/one_stage.hpp"
 #include "core/torch/context/mix.hpp"
 #include "core/torch/context/noise.hpp"
@@ -32,6 +33,13 @@ at::Tensor frames_in(const JobContext& context, const std::filesystem::path& fil
       .clone();
 }
 
+// A train job's model keeps the rule that it was trained with.
+FrameOptions frames_of(const JobView& job, const GenerateOptions& o) {
+  const JobSpec* train = job.spec().component("model") ? nullptr : job.upstream("train");
+  if (!train) return o;
+  return JobView(job.runtime(), job.run(), *train).options<TrainOptions>();
+}
+
 }  // namespace
 
 Generator::Denoising::Denoising(JobContext& context, Experts& experts, const ComponentSpec& spec,
@@ -46,6 +54,7 @@ Generator::Generator(JobContext& context, const GenerateOptions& options)
       options_(options),
       model_part_(part_of(context, "model", "weights", "train")),
       tokenizer_part_(part_of(context, "tokenizer", "tokenizer_weights", "train-tokenizer")),
+      rule_(frames_of(context, options)),
       two_(two_experts(context, model_part_)),
       spec_(*context.open(*model_part_.use).spec),
       device_(NextToken::is_for(spec_) ? at::Device(at::kCPU) : device_of(options.device)),
@@ -55,7 +64,8 @@ Generator::Generator(JobContext& context, const GenerateOptions& options)
       shape_(latent_shape()),
       cache_(cache()),
       model_(context.open(*model_part_.use), model_part_.use->options,
-             {.device = device_, .dtype = parallel_.parameter_dtype()}, links()) {
+             {.device = device_, .dtype = parallel_.parameter_dtype(), .frames = generating_rule(rule_)},
+             links()) {
   require_one_kind(spec_, tokenizer_part_.use->id, tokenizer_->info().discrete != 0);
   of_codes() ? open_next_token() : open_denoising();
   load_model();
@@ -71,9 +81,11 @@ void Generator::open_experts() {
   } else if (options_.resident_experts == 1) {
     experts_ = std::make_unique<Experts>(model_, model_part_.weights, two_->low, two_->boundary);
   } else {
-    low_ = std::make_unique<Network>(context_.open(*model_part_.use), model_part_.use->options,
-                                     ChainOptions{.device = device_, .dtype = parallel_.parameter_dtype()},
-                                     links());
+    low_ = std::make_unique<Network>(
+        context_.open(*model_part_.use), model_part_.use->options,
+        ChainOptions{
+            .device = device_, .dtype = parallel_.parameter_dtype(), .frames = generating_rule(rule_)},
+        links());
     experts_ = std::make_unique<Experts>(model_, *low_, two_->boundary);
   }
 }
@@ -289,25 +301,40 @@ Generator::Made Generator::denoised(const Wish& wish, Progress& progress, const 
   const auto given = given_frames(wish);
   give_channels(given, wish, with);
   give_channels(given, wish, none);
+  const auto [start, first] = beginning(wish);
+  const Call call{wish.seed, wish.number, &progress,
+                  [&](int64_t step, kinora_tensor x0) { look(step, borrow<at::Tensor>(x0), preview); }};
+  Made made;
+  const at::Tensor latent = roll_out(
+      rollout_of(rule_, denoising_->loss, options_.condition_sigma), start, given,
+      [&, first = first](const at::Tensor& noise, const FrameCondition* before) {
+        const int64_t frames = noise.size(2);
+        return sampled({of_first_frames(with, frames, before), of_first_frames(none, frames, before)}, noise,
+                       before, first, call, made);
+      });
+  made.latent = facts_.scale.denormalise(latent.to(at::kFloat));
+  made.frames = decode(made.latent);
+  return made;
+}
+
+at::Tensor Generator::sampled(const std::array<Conditions, 2>& conditions, const at::Tensor& start,
+                              const FrameCondition* given, int64_t first, Call call, Made& made) {
   GuidedModel& guided = denoising_->guided;
   const SamplerInstance& sampler = denoising_->sampler;
   const double low = options_.guidance_2 < 0 ? options_.guidance : options_.guidance_2;
-  guided.ask(with, none, {guidance(options_.guidance), guidance(low)});
+  guided.ask(conditions[0], conditions[1], {guidance(options_.guidance), guidance(low)});
   FunctionDenoiser denoiser([&](const at::Tensor& x, const at::Tensor& sigma) {
     const Mixed in = remixed({x, sigma}, sampler.mix(), denoising_->loss.mix());
     const auto ask = [&](const at::Tensor& a, const at::Tensor& b) { return guided(a, b); };
     return given ? (*given)(in.x, in.sigma, ask) : guided(in.x, in.sigma);
   });
-  const auto [start, first] = beginning(wish);
   kinora_denoiser abi = denoiser.abi();
   abi.first = first;
-  Call call{wish.seed, wish.number, &progress,
-            [&](int64_t step, kinora_tensor x0) { look(step, borrow<at::Tensor>(x0), preview); }};
-  at::Tensor latent = sampler.sample(abi, start, run_of(call));
-  if (given) latent = latent.clone(), latent.narrow(2, 0, given->frames()).copy_(given->clean());
-  latent = facts_.scale.denormalise(latent.to(at::kFloat));
-  return {latent, decode(latent), denoiser.calls(), guided.calls(),
-          static_cast<int64_t>(sampler.levels().size()) - 1 - first};
+  const at::Tensor latent = sampler.sample(abi, start, run_of(call));
+  made.nfe += denoiser.calls();
+  made.model_calls += guided.calls();
+  made.steps += static_cast<int64_t>(sampler.levels().size()) - 1 - first;
+  return latent;
 }
 
 }  // namespace kinora::core

@@ -6,7 +6,7 @@
 
 #include "core/jobs/generating.hpp"
 #include "core/torch/context/parallelism.hpp"
-#include "core/torch/generating/frame_condition.hpp"
+#include "core/torch/generating/frame_rule.hpp"
 #include "core/torch/generating/guidance.hpp"
 #include "core/torch/generating/image_encoder.hpp"
 #include "core/torch/generating/next_token.hpp"
@@ -86,6 +86,9 @@ class Generator {
   std::optional<FrameCondition> given_frames(const Wish& wish);
   ToldBy told() const;
   void give_channels(const std::optional<FrameCondition>& given, const Wish& wish, Conditions& both);
+  // Frames of a wish with these conditions, from `start` at level `first` of the sampler's; adds to `made`.
+  at::Tensor sampled(const std::array<Conditions, 2>& conditions, const at::Tensor& start,
+                     const FrameCondition* given, int64_t first, Call call, Made& made);
   at::Tensor channels_of_image(const Wish& wish);
   // The denoiser's answers on their way to the viewer.
   void look(int64_t step, const at::Tensor& x0, const Preview& preview);
@@ -95,6 +98,7 @@ class Generator {
   JobContext& context_;
   GenerateOptions options_;
   Part model_part_, tokenizer_part_;
+  FrameOptions rule_;  // of the model's frames
   std::optional<TwoExperts> two_;
   const ComponentSpec& spec_;  // of the model
   at::Device device_;          // codes are drawn on the CPU

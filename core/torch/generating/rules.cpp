@@ -105,6 +105,8 @@ std::vector<const char*> of_other_kind(const GenerateOptions& o, bool of_codes) 
   if (of_codes) {
     add(!o.guidance_interval.empty(), "guidance_interval");
     add(o.preview_every > 0, "preview_every");
+    add(o.causal, "causal");
+    add(o.teacher_forcing, "teacher_forcing");
     add(o.strength != 1, "strength");
     add(!o.weights_2.empty(), "weights_2");
   } else {

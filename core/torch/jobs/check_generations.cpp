@@ -4,6 +4,7 @@
 #include "core/torch/context/instances.hpp"
 #include "core/torch/context/parallelism.hpp"
 #include "core/torch/generating/experts.hpp"
+#include "core/torch/generating/frame_rule.hpp"
 #include "core/torch/generating/next_token.hpp"
 #include "core/torch/generating/rules.hpp"
 #include "core/torch/jobs/checks.hpp"
@@ -75,6 +76,18 @@ void check_without_effect(JobCheck& check) {
     check.problem("sigma_data", "sigma_data is the encode job's; leave it out");
 }
 
+// Who sees whom is part of what a model is trained as.
+void check_rule(JobCheck& check, const GenerateOptions& o) {
+  const char* first = nullptr;
+  for (const char* option : {"causal", "chunk", "window", "sink", "teacher_forcing"}) {
+    if (!check.spec().places.count(option)) continue;
+    first = first ? first : option;
+    if (!check.spec().component("model"))
+      check.problem(option, std::string(option) + " is the train job's; leave it out");
+  }
+  if (first && check.spec().component("model")) check.holds(first, [&] { require_frames(o); });
+}
+
 // The two halves of a denoiser.
 void check_denoiser(JobCheck& check) {
   const auto& job = check.spec();
@@ -120,6 +133,7 @@ void check_generate(JobCheck& check) {
   check_wishes(check, o);
   check.made("parallel", [&] { return Parallelism::axes(check, Parallelism::ranks()); });
   check_without_effect(check);
+  check_rule(check, o);
   check_text(check);
   check_image_encoder(check);
   check.holds("guidance_interval", [&] { require_interval(o); });

@@ -7,6 +7,7 @@
 #include "core/torch/jobs/checks.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/training/given_draw.hpp"
+#include "core/torch/training/level_draw.hpp"
 #include "core/torch/training/objective.hpp"
 #include "core/torch/training/sample_grid.hpp"
 #include "core/torch/training/tokenizer_critic.hpp"
@@ -32,11 +33,19 @@ void require_given(const TrainOptions& o, const ComponentSpec& spec, const Compo
                 use.id);
 }
 
+// The first option of the frames' rule that the file gives.
+std::string rule_place(const JobCheck& check) {
+  for (const char* option : {"teacher_forcing", "causal", "levels", "chunk", "window", "sink"})
+    if (check.spec().places.count(option)) return option;
+  return "levels";
+}
+
 // Validation, pictures and given frames.
 void check_looks(JobCheck& check, const TrainOptions& o, const LossInstance& loss) {
   check.holds(o.condition_frames.empty() ? "condition_noise" : "condition_frames",
               [&] { GivenDraw::require(o, loss); });
-  if (o.condition_frames.empty() && check.spec().places.count("condition_sigma"))
+  check.holds(rule_place(check), [&] { LevelDraw::require(o, loss); });
+  if (o.condition_frames.empty() && !o.teacher_forcing && check.spec().places.count("condition_sigma"))
     check.problem("condition_sigma",
                   "condition_sigma is of given frames; say how many: condition_frames = [0, 1]");
   check.holds("validation_sigmas", [&] { validation_levels(loss, o.validation_sigmas); });
@@ -103,7 +112,14 @@ void check_train(JobCheck& check) {
   check.holds("model", [&] { require_vocabulary(use, *data); });
   if (!o.condition_frames.empty() && !data->of_codes())
     check.holds("condition_frames", [&] { require_given(o, spec, use, data->shape); });
-  check_forward(check, **model, use, *data, (*loss)->draws_noise());
+  bool by_frame = false;
+  if ((*loss)->draws_noise() && !check.holds(rule_place(check), [&] {
+        by_frame = require_levels(o, spec, use.options, data->shape[1]);
+      }))
+    return;
+  Encoded read = *data;
+  if (o.teacher_forcing) read.shape[1] *= 2;
+  check_forward(check, **model, use, read, (*loss)->draws_noise(), by_frame);
 }
 
 void check_train_tokenizer(JobCheck& check) {

@@ -176,7 +176,7 @@ void check_image_encoder(JobCheck& check) {
 }
 
 void check_forward(JobCheck& check, Network& model, const ComponentUse& use, const Encoded& encoded,
-                   bool noisy) {
+                   bool noisy, bool by_frame) {
   const auto& spec = *or_throw(check.runtime().registry().find(use.id));
   auto shape = encoded.shape;
   shape.insert(shape.begin(), 1);
@@ -192,7 +192,7 @@ void check_forward(JobCheck& check, Network& model, const ComponentUse& use, con
       encoded.of_codes() ? 0 : use.options.values().value("in_channels", shape[1]) - shape[1];
   if (extra > 1 && takes(use, spec, "condition")) return;  // which only the job knows
   if (extra == 1) give("condition_mask", empty({1, 1, shape[2], shape[3], shape[4]}));
-  if (noisy) give("timestep", empty({1}));
+  if (noisy) give("timestep", by_frame ? empty({1, shape[2]}) : empty({1}));
   if (encoded.text_size > 0) {
     give("text", empty({1, 4, encoded.text_size}));
     give("text_mask", empty({1, 4}, at::kBool));

@@ -54,7 +54,8 @@ void check_training(JobCheck&, const OptimizerOptions&, const ComponentUse& trai
 void check_text(JobCheck&);
 void check_image_encoder(JobCheck&);
 // One forward of a model over samples of this shape, as its job asks for it: problems that the model itself
-// finds.
-void check_forward(JobCheck&, Network& model, const ComponentUse&, const Encoded&, bool noisy);
+// finds. by_frame: with a noise level a frame.
+void check_forward(JobCheck&, Network& model, const ComponentUse&, const Encoded&, bool noisy,
+                   bool by_frame = false);
 
 }  // namespace kinora::core

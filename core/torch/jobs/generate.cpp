@@ -253,7 +253,9 @@ class GenerateJob {
     const JobSpec* train = context_.spec().component("model") ? nullptr : context_.upstream("train");
     if (!train || generator_.of_codes() || (options_.image.empty() && options_.video.empty())) return;
     const auto given = train->options.at("condition_frames").get<std::vector<int64_t>>();
-    if (options_.strength == 1 && std::none_of(given.begin(), given.end(), [](int64_t n) { return n > 0; }))
+    const bool forced = train->options.at("teacher_forcing");  // every chunk but the first saw clean ones
+    if (options_.strength == 1 && !forced &&
+        std::none_of(given.begin(), given.end(), [](int64_t n) { return n > 0; }))
       log_warn(
           "{}: job '{}' never trained with given frames, so what follows the first may have little to do "
           "with it; train with condition_frames = [0, 1]",

@@ -33,6 +33,7 @@ struct Film {
   at::Tensor changed;  // [1, C, T, h, w]: what sampling begins with
   size_t first = 0;    // ... at this step
   uint64_t seed = kSeed;
+  int64_t causal = 0;  // so many frames, of which none sees those behind; 0: all, which see each other
 };
 
 std::vector<double> levels() {
@@ -52,6 +53,7 @@ at::Tensor by_channel(const std::vector<double>& v) { return at::tensor(v, at::k
 at::Tensor latent_of(const ScratchRun& run, int64_t n, const std::string& prompt, const Film& how,
                      bool blind) {
   const auto model = run.network("dit", "model", at::kDouble);
+  if (how.causal) model->chain().set_frames({.chunk = 1, .causal = true});
   JobContext context = run.context("film", false);
   TextEncoder encoder(context, run.spec("latents"));
   const at::Tensor with = encoder(prompt).to(at::kDouble).unsqueeze(0) * (blind ? 0.0 : 1.0);
@@ -81,6 +83,7 @@ at::Tensor latent_of(const ScratchRun& run, int64_t n, const std::string& prompt
   at::Tensor x = sample_noise(at::empty({1, shape[0], shape[1], shape[2], shape[3]}, at::kDouble), how.seed,
                               n, "generate.noise") *
                  t[how.first];
+  if (how.causal) x = x.narrow(2, 0, how.causal);
   if (how.changed.defined()) x = x + how.changed;
   for (size_t i = how.first; i < kSteps; ++i) {
     const at::Tensor slope = (x - denoise(x, t[i])) / t[i];
@@ -236,6 +239,32 @@ TEST(GenerateJob, BeginsWithTheFramesThatAreGiven) {
   }
   EXPECT_THAT(message_of("video = '" + file + "'\ncondition_frames = 9"),
               testing::HasSubstr("ask for a longer video"));
+}
+
+// Each frame from its own noise behind those that are done: by a train job's rule, and by a rule of its own.
+TEST(GenerateJob, MakesChunkAfterChunkWithAModelThatLearntSo) {
+  const at::NoGradGuard off;
+  const std::string
+      film = "format = ['latents']\nprecision = 'fp64'\nguidance = 1.5\n",
+      own =
+          "teacher_forcing = true\nloss = 'edm'\nweights = 'FOLDER/dit/weights.safetensors'\n"
+          "model = { use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 1, "
+          "heads = 2, head_size = 12, adaln_lora = 4 }\n";
+  for (const auto& [training, generation] : {std::pair{"teacher_forcing = true\n", film}, {"", film + own}}) {
+    const auto run = prepared({{"dit", training}, {"film", generation}});
+    encoded(*run);
+    generated(*run);
+    const LatentFacts facts = LatentData(run->of("latents")).facts();
+    Film how;
+    while (how.causal < facts.shape[1]) {
+      ++how.causal;
+      how.given = latent_of(*run, 0, kPrompts[0], how, false);
+    }
+    const at::Tensor got = read_tensors(video(*run, 0, ".latents.safetensors")).at("latent"),
+                     want = how.given / 0.5 * by_channel(facts.scale.std) + by_channel(facts.scale.mean);
+    EXPECT_LT(worst(got, want) / want.abs().max().item<double>(), 1e-6);
+  }
+  EXPECT_THAT(message_of("causal = true"), testing::HasSubstr("causal is the train job's; leave it out"));
 }
 
 TEST(GenerateJob, ChangesAVideoFromTheLevelThatItsStrengthSays) {

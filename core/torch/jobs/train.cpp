@@ -5,6 +5,7 @@
 #include "core/log.hpp"
 #include "core/torch/context/meter_link.hpp"
 #include "core/torch/context/noise.hpp"
+#include "core/torch/generating/frame_rule.hpp"
 #include "core/torch/jobs/checks.hpp"
 #include "core/torch/jobs/jobs.hpp"
 #include "core/torch/media/clips.hpp"
@@ -14,6 +15,7 @@
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/training/batch_ahead.hpp"
 #include "core/torch/training/given_draw.hpp"
+#include "core/torch/training/level_draw.hpp"
 #include "core/torch/training/objective.hpp"
 #include "core/torch/training/sample_grid.hpp"
 #include "core/torch/training/trainer.hpp"
@@ -36,14 +38,21 @@ class ModelTraining {
         parts_(split(data_, o.validation)),
         loss_(context.open_slot("loss"), context.spec().component("loss")->options),
         parallel_(context),
+        tokens_(o.teacher_forcing),
         model_(context.open_slot("model")),
         network_(model_, context.spec().component("model")->options,
-                 {.seed = seed_, .device = device_, .dtype = parallel_.parameter_dtype(), .lora = lora_of(o)},
+                 {.seed = seed_,
+                  .device = device_,
+                  .dtype = parallel_.parameter_dtype(),
+                  .frames = training_rule(o),
+                  .lora = lora_of(o)},
                  links()),
         objective_(loss_, network_, *model_.spec, parallel_.parameter_dtype(), parallel_.dtype(), device_,
                    signals_of(context.spec().component("model")->options),
-                   context.spec().component("model")->options.values().value("in_channels", int64_t{0})),
+                   context.spec().component("model")->options.values().value("in_channels", int64_t{0}),
+                   clean_level(o, loss_)),
         given_(o, loss_, seed_),
+        levels_(o, loss_, seed_),
         batches_([this](int64_t first, int64_t count) { return drawn(first, count); }, device_,
                  o.prefetch ? cuda_library(device_) : nullptr) {
     if (!o.adapter.empty()) network_.load_adapter(o.adapter);
@@ -69,6 +78,13 @@ class ModelTraining {
   }
 
  private:
+  // In the units of the loss; nothing without teacher forcing.
+  static std::optional<double> clean_level(const TrainOptions& o, const LossInstance& loss) {
+    LevelDraw::require(o, loss);
+    if (!o.teacher_forcing) return std::nullopt;
+    return level_of(clean_sigma(loss, o.condition_sigma), loss.mix());
+  }
+
   std::vector<const kinora_link*> links() const {
     auto out = parallel_.links();
     out.push_back(tokens_.get());
@@ -87,8 +103,9 @@ class ModelTraining {
     NamedTensors batch = objective_.cpu_batch(
         items, sample_uniform({count}, seed_, first, "train.text-dropout") < options_.text_dropout);
     if (!objective_.noisy()) return batch;
-    batch[kSigma] = loss_.level(sample_uniform({count}, seed_, first, kSigma));
-    if (batch.count("latent")) batch[kNoise] = sample_noise(batch.at("latent"), seed_, first, kNoise);
+    const auto latent = batch.find("latent");
+    batch[kSigma] = levels_(first, count, latent == batch.end() ? 1 : latent->second.size(2), kSigma);
+    if (latent != batch.end()) batch[kNoise] = sample_noise(latent->second, seed_, first, kNoise);
     return batch;
   }
 
@@ -143,7 +160,7 @@ class ModelTraining {
   void open_samples() {
     const auto& options = context_.spec().component("model")->options;
     samples_ = std::make_unique<SampleGrid>(
-        context_, options_, *validation_, objective_, data_.facts(),
+        context_, options_, *validation_, objective_, data_.facts(), network_,
         GuidedModel(experts_, *model_.spec, signals_of(options), loss_, parallel_.dtype(), seed_, device_),
         parallel_.rank() == 0);
   }
@@ -162,6 +179,7 @@ class ModelTraining {
   Experts experts_{network_};
   Objective objective_;
   GivenDraw given_;
+  LevelDraw levels_;
   BatchAhead batches_;
   std::unique_ptr<Validation> validation_;
   std::unique_ptr<SampleGrid> samples_;

@@ -19,6 +19,17 @@ bool of_one_shape(const std::vector<at::Tensor>& all) {
   return std::all_of(all.begin(), all.end(), [&](const auto& t) { return t.sizes() == all[0].sizes(); });
 }
 
+// Frames [first, first + count) of a video, or of levels [B, T]; what has no frames as it is.
+at::Tensor some_frames(const std::string& name, const at::Tensor& t, int64_t first, int64_t count) {
+  const bool levels = t.dim() == 2 && (name == "logvar" || name == "sigma");
+  return t.dim() == 5 ? t.narrow(2, first, count) : levels ? t.narrow(1, first, count) : t;
+}
+
+at::Tensor twice(const at::Tensor& video) { return at::cat({video, video}, 2); }
+
+// [B], or [B, T] as they are.
+at::Tensor by_frame(const at::Tensor& sigma) { return sigma.dim() == 1 ? sigma.unsqueeze(1) : sigma; }
+
 }  // namespace
 
 void require_data(const LossInstance& loss, bool codes) {
@@ -108,13 +119,27 @@ ToldBy Objective::told(const at::Tensor& latent) const {
 
 Objective::Noised Objective::noised(const at::Tensor& latent, const at::Tensor& sigma,
                                     const at::Tensor& noise, const Given& given) const {
+  if (clean_) return two_streams(latent, sigma, noise);
   if (given.frames.empty()) return {loss_.noisy(latent, noise, sigma), sigma, {}};
   const int64_t all = latent.size(2), most = *std::max_element(given.frames.begin(), given.frames.end());
   require_given(most, all, told(latent), model_.id);
   const at::Tensor mask = given_frames(given.frames, all).to(device_);
-  const at::Tensor levels = at::where(mask, given.level.to(device_).unsqueeze(1), sigma.unsqueeze(1));
+  const at::Tensor levels = at::where(mask, given.level.to(device_).unsqueeze(1), by_frame(sigma));
   const at::Tensor at_frames = mask.view({-1, 1, all, 1, 1}), x = loss_.noisy(latent, noise, levels);
   return {given.noisy ? x : at::where(at_frames, latent, x), levels, at_frames};
+}
+
+Objective::Noised Objective::two_streams(const at::Tensor& latent, const at::Tensor& sigma,
+                                         const at::Tensor& noise) const {
+  if (latent.dim() != 5)
+    raise(KINORA_INVALID,
+          "teacher_forcing: latents are {}; a packed row has no noisy copy, give videos [B, C, T, H, W]",
+          c10::str(latent.sizes()));
+  const int64_t B = latent.size(0), T = latent.size(2);
+  const at::Tensor levels = by_frame(sigma).expand({B, T});
+  const at::Tensor clean = given_frames(std::vector<int64_t>(static_cast<size_t>(B), T), 2 * T).to(device_);
+  return {at::cat({latent, loss_.noisy(latent, noise, levels)}, 2),
+          at::cat({at::full_like(levels, *clean_), levels}, 1), clean.view({B, 1, 2 * T, 1, 1})};
 }
 
 NamedTensors Objective::inputs(const NamedTensors& batch, const at::Tensor& level, const at::Tensor& noise,
@@ -128,6 +153,9 @@ NamedTensors Objective::inputs(const NamedTensors& batch, const at::Tensor& leve
 NamedTensors Objective::inputs(const NamedTensors& batch, const Noised& noised) const {
   NamedTensors in = batch;
   if (noised.x.defined()) {
+    if (clean_)
+      for (auto& [name, tensor] : in)
+        if (tensor.dim() == 5) tensor = twice(tensor);
     const auto made = loss_.input(noised.x, noised.sigma);
     in["latent"] = made.latent;
     in["timestep"] = made.timestep;
@@ -160,9 +188,10 @@ at::Tensor Objective::losses(const NamedTensors& batch, const at::Tensor& level,
   if (noisy()) to_loss = {{"noise", noise}, {"sigma", sigma}};
   for (const auto& [name, tensor] : batch)
     if (name == "latent" || named(loss_.spec().inputs, name)) to_loss[name] = tensor;
-  for (const auto& [name, tensor] : outputs(in)) {
-    to_loss[name] = tensor;
-    if (name == "output") to_loss["prediction"] = tensor;
+  for (const auto& [name, made] : outputs(in)) {
+    const int64_t T = clean_ ? batch.at("latent").size(2) : 0;
+    to_loss[name] = clean_ ? some_frames(name, made, T, T) : made;
+    if (name == "output") to_loss["prediction"] = to_loss[name];
   }
   if (!given.frames.empty()) return losses_of_rest(to_loss, given);
   return loss_.of_samples(loss_.evaluate(to_loss), batch.begin()->second.size(0));
@@ -176,12 +205,8 @@ at::Tensor Objective::losses_of_rest(const NamedTensors& in, const Given& given)
   for (const int64_t count : std::set<int64_t>(given.frames.begin(), given.frames.end())) {
     const at::Tensor rows = (counts == count).nonzero().view({-1});
     NamedTensors rest;
-    for (const auto& [name, tensor] : in) {
-      const int64_t time = tensor.dim() == 5 ? 2 : 1;
-      const bool by_frame = tensor.dim() == 5 || (name == "logvar" && tensor.dim() == 2);
-      const at::Tensor some = tensor.index_select(0, rows);
-      rest[name] = by_frame ? some.narrow(time, count, all - count) : some;
-    }
+    for (const auto& [name, tensor] : in)
+      rest[name] = some_frames(name, tensor.index_select(0, rows), count, all - count);
     const double share = static_cast<double>(all - count) / static_cast<double>(all);
     losses.push_back(loss_.of_samples(loss_.evaluate(rest), rows.numel()) * share);
     places.push_back(rows);

@@ -40,13 +40,14 @@ void require_samples(const TrainOptions& o) {
 }
 
 SampleGrid::SampleGrid(JobContext& context, const TrainOptions& o, const Validation& validation,
-                       const Objective& objective, const LatentFacts& facts, GuidedModel&& guided,
-                       bool writes)
+                       const Objective& objective, const LatentFacts& facts, Network& network,
+                       GuidedModel&& guided, bool writes)
     : context_(context),
       options_(o),
       validation_(validation),
       objective_(objective),
       facts_(facts),
+      network_(network),
       guided_(std::move(guided)),
       writes_(writes),
       sampler_(sample_sampler(context, o, objective.mix())),
@@ -64,22 +65,29 @@ at::Tensor SampleGrid::made(const Validation::Sample& s) {
   if (objective_.told(clean) == ToldBy::mask)
     with["condition_mask"] =
         condition ? condition->mask(clean.size(2)) : at::zeros_like(clean.narrow(1, 0, 1), at::kFloat);
+  const auto seed = static_cast<uint64_t>(context_.run().seed);
+  return roll_out(rollout_of(options_, objective_.loss(), options_.condition_sigma),
+                  sample_noise(clean, seed, s.number, "train.samples"), condition,
+                  [&](const at::Tensor& noise, const FrameCondition* before) {
+                    return made(with, s.number, noise, before);
+                  });
+}
+
+at::Tensor SampleGrid::made(const Conditions& of_video, int64_t number, const at::Tensor& noise,
+                            const FrameCondition* given) {
+  const Conditions with = of_first_frames(of_video, noise.size(2), given);
   guided_.ask(with, with, {});
   FunctionDenoiser denoiser([&](const at::Tensor& x, const at::Tensor& sigma) {
     const Mixed in = remixed({x, sigma}, sampler_->mix(), objective_.mix());
     const auto ask = [&](const at::Tensor& a, const at::Tensor& b) { return guided_(a, b); };
-    return condition ? (*condition)(in.x, in.sigma, ask) : guided_(in.x, in.sigma);
+    return given ? (*given)(in.x, in.sigma, ask) : guided_(in.x, in.sigma);
   });
-  const auto seed = static_cast<uint64_t>(context_.run().seed);
-  Call call{seed, s.number};
+  Call call{static_cast<uint64_t>(context_.run().seed), number};
   // An interruption waits for the step's end, where it leaves a checkpoint.
   kinora_run run = run_of(call);
   run.progress = nullptr;
   run.cancelled = nullptr;
-  at::Tensor latent =
-      sampler_->sample(denoiser.abi(), sample_noise(clean, seed, s.number, "train.samples"), run);
-  if (condition) latent = latent.clone(), latent.narrow(2, 0, given).copy_(condition->clean());
-  return latent;
+  return sampler_->sample(denoiser.abi(), noise, run);
 }
 
 at::Tensor SampleGrid::row(const at::Tensor& was, const at::Tensor& made) {
@@ -94,6 +102,8 @@ at::Tensor SampleGrid::row(const at::Tensor& was, const at::Tensor& made) {
 
 std::optional<std::filesystem::path> SampleGrid::draw(int64_t step) {
   const at::NoGradGuard off;
+  const Frames rule = network_.chain().frames();
+  if (rule.streams > 1) network_.chain().set_frames(generating_rule(options_));
   std::vector<at::Tensor> latents, rows;
   const auto count = std::min(validation_.size(), static_cast<size_t>(options_.samples));
   for (size_t i = 0; i < count; ++i) {
@@ -101,6 +111,7 @@ std::optional<std::filesystem::path> SampleGrid::draw(int64_t step) {
     latents.push_back(made(sample));
     if (tokenizer_) rows.push_back(row(sample.batch.at("latent"), latents.back()));
   }
+  if (rule.streams > 1) network_.chain().set_frames(rule);
   if (!writes_) return std::nullopt;
   const auto folder = context_.folder() / "samples";
   const auto file = [&](const char* end) { return folder / fmt::format("step-{:06}{}", step, end); };

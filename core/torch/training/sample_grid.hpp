@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "core/jobs/training.hpp"
+#include "core/torch/generating/frame_rule.hpp"
 #include "core/torch/generating/guidance.hpp"
 #include "core/torch/media/latents.hpp"
 #include "core/torch/training/validation.hpp"
@@ -18,7 +19,7 @@ class SampleGrid {
  public:
   // Everything is kept by reference; validation and objective are the training's.
   SampleGrid(JobContext&, const TrainOptions&, const Validation&, const Objective&, const LatentFacts&,
-             GuidedModel&&, bool writes);
+             Network&, GuidedModel&&, bool writes);
 
   // Draws options.samples samples with the texts, conditions and given frames of the first validation
   // samples, from noise that is the same at every step, on every rank. Of the rank that writes:
@@ -31,6 +32,8 @@ class SampleGrid {
   at::Tensor made(const Validation::Sample&);
 
  private:
+  // Frames of a sample, of which some are given.
+  at::Tensor made(const Conditions&, int64_t number, const at::Tensor& noise, const FrameCondition* given);
   // uint8 [H, 4 W, 3].
   at::Tensor row(const at::Tensor& was, const at::Tensor& made);
 
@@ -39,6 +42,7 @@ class SampleGrid {
   const Validation& validation_;
   const Objective& objective_;
   const LatentFacts& facts_;
+  Network& network_;
   GuidedModel guided_;
   bool writes_;
   std::unique_ptr<SamplerInstance> sampler_;

@@ -18,6 +18,34 @@ void Throughput::add(nlohmann::json& line, double seconds, double samples, doubl
   if (peak_flops > 0) line["mfu"] = flops / (peak_flops * static_cast<double>(ranks));
 }
 
+at::Tensor TokenMeter::sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) {
+  const at::Tensor out = next.sequence(x, spec, seq);
+  if (pass().no_grad) return out;
+  const Count& row = count_of(next.table(seq, Place::stream));
+  count_.all += x.size(0) * x.size(1);
+  count_.own += x.size(0) * row.own;
+  count_.learnt += x.size(0) * row.learnt;
+  return out;
+}
+
+// By the table's address, since reading one waits for the device.
+const TokenMeter::Count& TokenMeter::count_of(const at::Tensor& table) {
+  for (auto it = known_.begin(); it != known_.end(); ++it)
+    if (it->table.data_ptr() == table.data_ptr() && it->table.sizes() == table.sizes()) {
+      known_.splice(known_.begin(), known_, it);
+      return it->count;
+    }
+  constexpr size_t most = 64;  // as many geometries as the root remembers
+  if (known_.size() == most) known_.pop_back();
+  const at::Tensor row = table[0], there = row.select(1, KINORA_TOKEN_INDEX) >= 0,
+                   noisy = there & (row.select(1, KINORA_TOKEN_STREAM) == 1);
+  Count count;
+  count.own = there.sum().item<int64_t>();
+  count.learnt = two_streams_ ? noisy.sum().item<int64_t>() : count.own;
+  known_.push_front({table, count});
+  return known_.front().count;
+}
+
 double measured_peak_flops(at::Device device, at::ScalarType dtype) {
   const at::NoGradGuard off;
   const int64_t side = device.is_cpu() ? 1024 : 8192;

@@ -14,6 +14,7 @@
 // gradients of its frozen matrices: 2 instead of 3 for linear layers and convolutions.
 #pragma once
 #include <cstdint>
+#include <list>
 
 #include <nlohmann/json.hpp>
 
@@ -38,16 +39,28 @@ double measured_peak_flops(at::Device device = at::kCPU, at::ScalarType dtype = 
 // Counts the tokens that a model's forwards make of their samples, where a backward follows.
 class TokenMeter final : public Link<at::Tensor> {
  public:
-  TokenMeter() : Link(KINORA_LEVEL_METER) { skip_inherited<TokenMeter>(); }
-  at::Tensor sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override {
-    if (pass().no_grad == 0) tokens_ += x.size(0) * x.size(1);
-    return next.sequence(x, spec, seq);
+  struct Count {
+    int64_t all = 0;              // of the samples, on whichever ranks
+    int64_t own = 0, learnt = 0;  // on this rank, and of those the ones that carry a loss
+  };
+  // two_streams: teacher forcing, of which the noisy tokens are learnt.
+  explicit TokenMeter(bool two_streams = false) : Link(KINORA_LEVEL_METER), two_streams_(two_streams) {
+    skip_inherited<TokenMeter>();
   }
+  at::Tensor sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override;
   // Since it was asked last.
-  int64_t take() { return std::exchange(tokens_, 0); }
+  Count take() { return std::exchange(count_, {}); }
 
  private:
-  int64_t tokens_ = 0;
+  // Of a batch's row.
+  const Count& count_of(const at::Tensor& table);
+  struct Known {
+    at::Tensor table;
+    Count count;
+  };
+  bool two_streams_;
+  Count count_;
+  std::list<Known> known_;  // latest first
 };
 
 }  // namespace kinora::core

@@ -113,9 +113,10 @@ void Trainer::gradients(const Micro& micro_loss, json& line) {
   parallel_.step({options_.accumulate, forward, backward}, nullptr);
   network_.chain().reduce();
   parallel_.sum_gradients(network_.chain().parameters(), network_.chain().leaves());
-  if (take_tokens) tokens = static_cast<double>(take_tokens());
-  own_tokens_ = tokens;
-  own_loss_tokens_ = tokens * loss_share;
+  const auto counted = take_tokens ? take_tokens() : TokenMeter::Count();
+  tokens = static_cast<double>(counted.all);
+  own_tokens_ = static_cast<double>(counted.own);
+  own_loss_tokens_ = static_cast<double>(counted.learnt) * loss_share;
   if (!has_loss) tokens = 0;
   sum_over_ranks(parallel_, [&](auto&& add) {
     add(loss);

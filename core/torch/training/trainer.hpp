@@ -47,8 +47,8 @@ class Trainer {
   Throughput throughput;
   // Called while a microbatch is computed, with the samples of the one that follows; may be null.
   std::function<void(int64_t first, int64_t count)> prepare;
-  // Tokens that this rank's forwards made since it was asked last; null: unknown.
-  std::function<int64_t()> take_tokens;
+  // Tokens of this rank's forwards since it was asked last; null: unknown.
+  std::function<TokenMeter::Count()> take_tokens;
   // Frames that this rank encoded since it was asked last; null: none.
   std::function<int64_t()> take_encoded;
 
