@@ -1,34 +1,23 @@
 // Pipeline parallelism against one process: output, loss, every gradient, and the parameters after steps.
+#include <set>
+
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "core/torch/context/noise.hpp"
 #include "core/torch/context/parallelism.hpp"
-#include "tests/support/equality.hpp"
+#include "tests/support/context_trials.hpp"
 #include "tests/support/training.hpp"
 
 namespace kinora {
 namespace {
 
+namespace models = test::models;
 using at::Tensor;
 using test::Rank;
 using test::ScratchRun;
 using test::Trial;
-
-constexpr const char
-    *kSpatialTemporal =
-        "{ use = 'stdit', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = 2, "
-        "head_size = 12, adaln_lora = 4 }",
-    *kWan =
-        "{ use = 'wan', in_channels = 2, out_channels = 2, text_dim = 12, num_layers = 2, "
-        "num_attention_heads = 2, attention_head_dim = 12, ffn_dim = 24, freq_dim = 8 }",
-    *kCosmos =
-        "{ use = 'cosmos', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = "
-        "2, head_size = 12, adaln_lora = 4 }",
-    *kDeep =
-        "{ use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 6, heads = 2, "
-        "head_size = 12, adaln_lora = 4 }";
 
 std::string pp(const std::string& schedule, const std::string& more = "", const std::string& beside = "") {
   return "[{ use = 'pp', schedule = '" + schedule + "'" + (more.empty() ? "" : ", " + more) + " }" + beside +
@@ -50,7 +39,7 @@ TEST(Pipeline, EqualsOneProcessUnderEverySchedule) {
                {.parallel = pp("1f1b"), .micro = 5, .rows = 2, .cols = 2},
                {.parallel = pp("1f1b"), .micro = 1, .rows = 2, .cols = 2, .text = 0, .steps = 2},
                {.parallel = pp("interleaved", "virtual = 2"),
-                .model = kDeep,
+                .model = models::kDeep,
                 .micro = 4,
                 .rows = 2,
                 .cols = 2,
@@ -62,18 +51,93 @@ TEST(Pipeline, EqualsOneProcessWhenConditioningIsSent) {
   for (const int size : {2, 4})
     all(size, {{.parallel = pp("1f1b", sent), .micro = 3, .rows = 2, .cols = 2},
                {.parallel = pp("gpipe", sent),
-                .model = kWan,
+                .model = models::kWan,
                 .micro = 2,
                 .frames = 3,
                 .rows = 2,
                 .cols = 2,
                 .steps = 2},
                {.parallel = pp("interleaved", sent),
-                .model = kDeep,
+                .model = models::kDeep,
                 .micro = 4,
                 .rows = 2,
                 .cols = 2,
                 .steps = 2}});
+}
+
+TEST(Pipeline, EqualsOneProcessWhenConditioningOfEveryModelIsSent) {
+  const std::string sent = "conditioning = 'send'";
+  const core::LoraOptions some{.rank = 2, .targets = {"linear_1", "linear_2", "linear_q", "linear_proj"}};
+  all(2,
+      {{.parallel = pp("1f1b", sent), .model = models::kStDit, .micro = 2, .rows = 2, .cols = 4, .steps = 2},
+       {.parallel = pp("1f1b", sent), .model = models::kCosmos, .micro = 2, .frames = 3, .steps = 2},
+       {.parallel = pp("1f1b", sent), .model = models::kWan, .micro = 2, .rows = 2, .cols = 4, .text = 0},
+       {.parallel = pp("1f1b", sent), .micro = 2, .rows = 2, .cols = 4, .lora = some}});
+  all(4, {{.parallel = pp("1f1b", "size = 2, " + sent, ", 'fsdp'"),
+           .micro = 2,
+           .rows = 2,
+           .cols = 2,
+           .steps = 2},
+          {.parallel = pp("1f1b", "size = 2, " + sent, ", 'tp'"),
+           .model = models::kWan,
+           .micro = 2,
+           .rows = 2,
+           .cols = 4,
+           .steps = 2},
+          {.parallel = pp("interleaved", "size = 2, " + sent, ", 'cp-ulysses'"),
+           .model = models::kDeep,
+           .micro = 2,
+           .rows = 2,
+           .cols = 4,
+           .steps = 2}});
+}
+
+// Products of weights that are read outside blocks, below the pipeline.
+class Conditioning final : public Link<Tensor> {
+ public:
+  explicit Conditioning(int64_t& products) : Link(KINORA_LEVEL_RECOMPUTE), products_(products) {
+    skip_inherited<Conditioning>();
+  }
+  kinora_param parameter(const kinora_param_spec& s) override {
+    const auto made = next.parameter(s);
+    if (s.block < 0) outside_.insert(made);
+    return made;
+  }
+  Tensor linear(const Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) override {
+    products_ += static_cast<int64_t>(outside_.count(w));
+    return next.linear(x, w, b, seq);
+  }
+
+ private:
+  int64_t& products_;
+  std::set<kinora_param> outside_;
+};
+
+TEST(Pipeline, ComputesConditioningOnceWhenItIsSent) {
+  struct Case {
+    std::string how, model;
+    std::vector<int64_t> times;  // that a microbatch's conditioning is computed, by rank
+  };
+  const std::string dit = models::dit(4), send = "conditioning = 'send'";
+  test::on_ranks(2, [&](const Rank& me) {
+    for (const Case& c : {Case{pp("1f1b"), dit, {1, 1}},
+                          {pp("1f1b", send), dit, {1, 0}},
+                          {pp("gpipe", send), models::kWan, {1, 0}},
+                          {pp("1f1b", send), models::kCosmos, {1, 0}},
+                          {pp("interleaved"), models::kDeep, {2, 2}},
+                          {pp("interleaved", send), models::kDeep, {1, 0}}}) {
+      std::vector<int64_t> products;  // of the pipeline, and of one process
+      products.reserve(2);
+      test::equals_one_process(
+          me,
+          {.parallel = c.how, .model = c.model, .micro = 4, .rows = 2, .cols = 2, .steps = 1, .more = [&] {
+             return std::make_unique<Conditioning>(products.emplace_back(0));
+           }});
+      ASSERT_EQ(products.size(), 2U);
+      EXPECT_GT(products[1], 0);
+      EXPECT_EQ(products[0], 4 * c.times[static_cast<size_t>(me.rank)] * products[1]) << c.how << c.model;
+    }
+  });
 }
 
 TEST(Pipeline, EqualsOneProcessForEveryModelAndRule) {
@@ -83,16 +147,27 @@ TEST(Pipeline, EqualsOneProcessForEveryModelAndRule) {
   causal.sink = 1;
   forced.streams = 2;
   all(2, {{.parallel = pp("1f1b"),
-           .model = kSpatialTemporal,
+           .model = models::kStDit,
            .micro = 2,
            .frames = 3,
            .rows = 2,
            .cols = 14,
            .steps = 2},
-          {.parallel = pp("1f1b"), .model = kWan, .micro = 2, .frames = 5, .rows = 2, .cols = 6, .steps = 2},
-          {.parallel = pp("1f1b"), .model = kCosmos, .rule = causal, .micro = 2, .frames = 5, .steps = 2},
+          {.parallel = pp("1f1b"),
+           .model = models::kWan,
+           .micro = 2,
+           .frames = 5,
+           .rows = 2,
+           .cols = 6,
+           .steps = 2},
+          {.parallel = pp("1f1b"),
+           .model = models::kCosmos,
+           .rule = causal,
+           .micro = 2,
+           .frames = 5,
+           .steps = 2},
           {.parallel = pp("1f1b", "conditioning = 'send'"),
-           .model = kCosmos,
+           .model = models::kCosmos,
            .micro = 2,
            .frames = 3,
            .steps = 2},
@@ -127,7 +202,7 @@ TEST(Pipeline, EqualsOneProcessWithOtherStrategies) {
 }
 
 TEST(Pipeline, EqualsOneProcessOnEightRanks) {
-  all(8, {{.parallel = pp("1f1b"), .model = kDeep, .micro = 5, .rows = 2, .cols = 2, .steps = 1}});
+  all(8, {{.parallel = pp("1f1b"), .model = models::kDeep, .micro = 5, .rows = 2, .cols = 2, .steps = 1}});
 }
 
 // Validation and generation: one call of the model, of whatever size, and its output everywhere.
@@ -136,7 +211,8 @@ TEST(Pipeline, WithoutGradientEveryRankHasTheOutput) {
     test::on_ranks(size, [](const Rank& me) {
       for (const std::string& how : {pp("1f1b", "conditioning = 'send'"), pp("interleaved")}) {
         me.launched();
-        const ScratchRun run({{"dit", "precision = 'fp64'\nparallel = " + how + "\nmodel = " + kDeep}});
+        const ScratchRun run(
+            {{"dit", "precision = 'fp64'\nparallel = " + how + "\nmodel = " + models::kDeep}});
         core::JobContext context = run.context("dit", false);
         const core::Parallelism parallel(context);
         const auto whole = run.network("dit", "model", at::kDouble);
