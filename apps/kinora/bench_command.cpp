@@ -24,8 +24,8 @@ because machines are noisy: look at the ratios. Exit 1 if a median breaks its bo
   sample        one call of that DiT's denoiser
   vae           tokenizer/wan at a quarter of its width: encode and decode
   block         forward and backward of one block of the 7B DiT, in bfloat16 on a GPU: its share of a large product is the MFU
-  parallel      what strategies add to a step where they have nobody to share with; attention, layouts and pipelines on two
-                ranks of this machine against one process of as many threads and against each other
+  parallel      what strategies add to a step where they have nobody to share with; attention, layouts and pipelines on two and
+                four ranks of this machine, against one process of as many threads and against each other
 
 Of train, sample, vae and block: floating-point operations a second as a share of a product of large matrices in the same run. With one thread
 train, sample and vae measure processor time, else time; the best of all rounds counts.

@@ -38,12 +38,12 @@ json bench_parallel(core::Runtime& runtime, const BenchOptions& o) {
   const json request{{"threads", o.threads}, {"repeat", o.repeat}, {"tokens", 4096}};
   json out = core::torch_tool("bench_parallel")(runtime, request);
   if (!core::here().alone()) return out;  // one of several ranks
-  out.update(launched(2, o));
-  out.erase("benchmark");
-  bool within = true;
-  for (const auto& part : out)
-    if (part.is_object()) within = within && part.value("within", true);
-  out["within"] = within;
+  for (const int ranks : {2, 4}) {
+    json line = launched(ranks, o);
+    line.erase("benchmark");
+    out["on_" + std::to_string(ranks)] = std::move(line);
+  }
+  out["within"] = out["overhead"]["within"].get<bool>() && out["on_2"]["attention"]["within"].get<bool>();
   return out;
 }
 

@@ -1,62 +1,30 @@
 // Bytes that a rank sends in one forward and backward, exactly as the formulas of the strategies' headers
 // say.
-#include <cstdlib>
-
-#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/parallelism.hpp"
-#include "tests/support/ranks.hpp"
-#include "tests/support/run_file.hpp"
+#include "tests/support/stepping.hpp"
 
 namespace kinora {
 namespace {
 
 using test::Rank;
+using test::Sent;
+using test::Stepping;
 
-// The model of every case, in float64: L layers of self-attention, cross-attention and MLP, width D = H d, C
-// channels of an output's token; B videos of N tokens, a multiple of everything.
-constexpr int64_t L = 2, H = 4, d = 12, D = H * d, C = 8, B = 2, N = 4 * 4 * 4, e = 8;
+// The model of every case: LAYERS of self-attention, cross-attention and MLP, width D = H d, C channels of an
+// output's token; N is a multiple of everything.
+constexpr int64_t LAYERS = 2, H = 4, d = 12, D = H * d, C = 8, B = Stepping::B, N = Stepping::N,
+                  e = Stepping::e;
 
-// Bytes by operation, of the groups of one axis.
-using Sent = std::map<std::string, int64_t>;
-
-Sent sent(const Rank& me, const std::string& parallel, const std::string& model = "dit") {
-  me.launched();
-  const test::ScratchRun run(
-      {{"dit", "precision = 'fp64'\nparallel = " + parallel + "\nmodel = { use = '" + model +
-                   "', in_channels = 2, out_channels = 2, text_size = 12, heads = 4, head_size = 12, "
-                   "adaln_lora = 4, layers = 2 }"}});
-  core::JobContext context = run.context("dit", false);
-  const core::Parallelism parallelism(context);
-  const core::Component component = context.open_slot("model");
-  core::Network network(component, context.spec().component("model")->options, {.dtype = at::kDouble},
-                        parallelism.links());
-  kinora_pass pass{};
-  pass.struct_size = sizeof pass;
-  network.chain().begin(pass);
-  const auto before = parallelism.traffic().rows();
-  network
-      .forward({{"latent", at::ones({B, 2, 4, 8, 8}, at::kDouble)},
-                {"timestep", at::full({B}, 0.5, at::kDouble)},
-                {"text", at::ones({B, 4, 12}, at::kDouble)}})
-      .at(0)
-      .sum()
-      .backward();
-  Sent out;
-  for (const auto& [key, row] : parallelism.traffic().rows()) {
-    const auto earlier = before.find(key);
-    const int64_t bytes = row.sent - (earlier == before.end() ? 0 : earlier->second.sent);
-    if (bytes > 0) out[key.second] += bytes;
-  }
-  return out;
+Sent sent(const Rank& me, const std::string& parallel, const std::string& model = test::models::dit(4)) {
+  return Stepping(me, parallel, model).passes();
 }
 
 TEST(Traffic, OfUlyssesIsItsFormula) {
   for (const int64_t P : {2, 4})
     test::on_ranks(static_cast<int>(P), [&](const Rank& me) {
       const Sent s = sent(me, "['cp-ulysses']");
-      EXPECT_EQ(s.at("exchange"), 2 * L * (P - 1) * B * (N / P) * 4 * (H / P) * d * e);
+      EXPECT_EQ(s.at("exchange"), 2 * LAYERS * (P - 1) * B * (N / P) * 4 * (H / P) * d * e);
       EXPECT_EQ(s.at("gather"), (P - 1) * B * (N / P) * C * e) << "the output, forward only";
       EXPECT_EQ(s.size(), 2U);
     });
@@ -67,7 +35,7 @@ TEST(Traffic, OfARingIsItsFormula) {
     test::on_ranks(static_cast<int>(R), [&](const Rank& me) {
       const Sent s = sent(me, "['cp-ring']");
       const int64_t keys = B * (N / R) * H * 2 * d * e;  // and values
-      EXPECT_EQ(s.at("send"), L * ((R - 1) + (R - 1) + R) * keys)
+      EXPECT_EQ(s.at("send"), LAYERS * ((R - 1) + (R - 1) + R) * keys)
           << "there, there again, and their gradients home";
       EXPECT_EQ(s.at("gather"), (R - 1) * B * (N / R) * C * e);
       EXPECT_EQ(s.size(), 2U);
@@ -79,16 +47,16 @@ TEST(Traffic, OfSpatialTemporalModelsIsItsFormula) {
   for (const int64_t P : {2, 4})
     test::on_ranks(static_cast<int>(P), [&](const Rank& me) {
       const int64_t tokens = 2 * B * (N / P) * D * e, out = (P - 1) * B * (N / P) * C * e;
-      const Sent hybrid = sent(me, "['stdit-hybrid']", "stdit");
-      EXPECT_EQ(hybrid.at("exchange"), 2 * L * tokens / P * (P - 1));
-      EXPECT_EQ(hybrid.at("gather"), (P - 1) * L * tokens + out);
-      EXPECT_EQ(hybrid.at("scatter-sum"), (P - 1) * L * tokens);
+      const Sent hybrid = sent(me, "['stdit-hybrid']", test::models::kStDit);
+      EXPECT_EQ(hybrid.at("exchange"), 2 * LAYERS * tokens / P * (P - 1));
+      EXPECT_EQ(hybrid.at("gather"), (P - 1) * LAYERS * tokens + out);
+      EXPECT_EQ(hybrid.at("scatter-sum"), (P - 1) * LAYERS * tokens);
       EXPECT_EQ(hybrid.size(), 3U);
-      const Sent cp = sent(me, "[{ use = 'stdit-hybrid', layout = 'cp' }]", "stdit");
-      EXPECT_EQ(cp.at("gather"), (P - 1) * L * 3 * tokens + out);
-      EXPECT_EQ(cp.at("scatter-sum"), (P - 1) * L * 3 * tokens);
-      const Sent ulysses = sent(me, "[{ use = 'stdit-hybrid', layout = 'ulysses' }]", "stdit");
-      EXPECT_EQ(ulysses.at("exchange"), 2 * L * 3 * 2 * tokens / P * (P - 1));
+      const Sent cp = sent(me, "[{ use = 'stdit-hybrid', layout = 'cp' }]", test::models::kStDit);
+      EXPECT_EQ(cp.at("gather"), (P - 1) * LAYERS * 3 * tokens + out);
+      EXPECT_EQ(cp.at("scatter-sum"), (P - 1) * LAYERS * 3 * tokens);
+      const Sent ulysses = sent(me, "[{ use = 'stdit-hybrid', layout = 'ulysses' }]", test::models::kStDit);
+      EXPECT_EQ(ulysses.at("exchange"), 2 * LAYERS * 3 * 2 * tokens / P * (P - 1));
     });
 }
 
@@ -98,8 +66,8 @@ TEST(Traffic, OfTensorParallelismIsItsFormula) {
     test::on_ranks(static_cast<int>(T), [&](const Rank& me) {
       const Sent s = sent(me, "['tp']");
       const int64_t each = (T - 1) * B * (N / T) * D * e;
-      EXPECT_EQ(s.at("gather"), 6 * L * each + (T - 1) * B * (N / T) * C * e);
-      EXPECT_EQ(s.at("scatter-sum"), 6 * L * each);
+      EXPECT_EQ(s.at("gather"), 6 * LAYERS * each + (T - 1) * B * (N / T) * C * e);
+      EXPECT_EQ(s.at("scatter-sum"), 6 * LAYERS * each);
       EXPECT_EQ(s.size(), 2U);
     });
 }

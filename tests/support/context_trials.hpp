@@ -14,6 +14,11 @@ inline std::string dit(int heads, int kv = 0) {
          "adaln_lora = 4, heads = " +
          std::to_string(heads) + ", kv_heads = " + std::to_string(kv) + " }";
 }
+// Blocks enough for 8 stages.
+constexpr const char* kDeep =
+    "{ use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 6, heads = 4, head_size = "
+    "12, "
+    "adaln_lora = 4 }";
 constexpr const char* kStDit =
     "{ use = 'stdit', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = 4, head_size = "
     "12, adaln_lora = 4 }";

@@ -4,21 +4,31 @@
 
 #include <ATen/ATen.h>
 
+#include "core/plugin/host.hpp"
+#include "core/run/call.hpp"
 #include "kinora/aten.hpp"
+#include "kinora/strategy.hpp"
 
 namespace kinora::core {
 
+std::unique_ptr<void, void (*)(void*)> joined(const Component& collective, const Options& options,
+                                              const Place& here) {
+  const auto& api = collective.table<kinora_collective>();
+  std::unique_ptr<void, void (*)(void*)> out(made(api.create(host(), options.abi()), collective.spec->id),
+                                             api.destroy);
+  kinora_world world{};
+  world.struct_size = sizeof world;
+  world.timeout_ms = static_cast<int32_t>(here.timeout_ms);
+  world.rank = here.rank;
+  world.size = here.world;
+  world.rendezvous = here.rendezvous.c_str();
+  check(api.join(out.get(), &world));
+  return out;
+}
+
 at::Tensor transferred(const kinora_group& group, uint32_t op, const at::Tensor& x) {
   if (group.size == 1) return x;
-  kinora_transfer transfer{};
-  transfer.struct_size = sizeof transfer;
-  transfer.op = op;
-  transfer.in = handle(x);
-  void* work = nullptr;
-  kinora_tensor out = nullptr;
-  check(group.start(group.self, &transfer, &work));
-  check(group.finish(work, &out));
-  return adopt<at::Tensor>(out);
+  return Group<at::Tensor>(&group).transfer({sizeof(kinora_transfer), op, 0, 0, 0, 0, handle(x)});
 }
 
 at::Tensor gather_rows(const kinora_group& group, const std::vector<double>& mine) {

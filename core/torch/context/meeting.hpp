@@ -1,13 +1,22 @@
-// What ranks tell each other beside a computation: small tensors and texts of every rank, on every rank.
+// How the ranks of a launch meet, and what they tell each other beside a computation: small tensors and texts
+// of every rank, on every rank.
 #pragma once
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
+#include "core/options.hpp"
+#include "core/plugin/registry.hpp"
+#include "core/run/place.hpp"
 #include "kinora/abi/strategy.h"
 
 namespace kinora::core {
+
+// [owner-thread] An instance of a collective that has joined the ranks of the launch that `here` is part of.
+// Returns when all of them have. Throws kinora::Error.
+std::unique_ptr<void, void (*)(void*)> joined(const Component& collective, const Options&, const Place& here);
 
 // [owner-thread] One transfer, done. Throws kinora::Error.
 at::Tensor transferred(const kinora_group&, uint32_t op, const at::Tensor&);

@@ -8,36 +8,12 @@
 #include "core/plugin/host.hpp"
 #include "core/run/place.hpp"
 #include "core/torch/context/layout.hpp"
+#include "core/torch/context/meeting.hpp"
 #include "kinora/aten.hpp"
+#include "kinora/strategy.hpp"
 
 namespace kinora::core {
 namespace {
-
-// A sum over a group that is under way.
-class Sum {
- public:
-  Sum(const kinora_group& group, const at::Tensor& x) : group_(group), whole_(x.contiguous()) {
-    if (group.size == 1) return;
-    kinora_transfer transfer{};
-    transfer.struct_size = sizeof transfer;
-    transfer.op = KINORA_SUM;
-    transfer.in = handle(whole_);
-    check(group.start(group.self, &transfer, &work_));
-  }
-  at::Tensor finish() {
-    if (group_.size == 1) return whole_;
-    kinora_tensor out = nullptr;
-    check(group_.finish(work_, &out));
-    return adopt<at::Tensor>(out);
-  }
-
- private:
-  const kinora_group& group_;
-  at::Tensor whole_;
-  void* work_ = nullptr;
-};
-
-at::Tensor summed(const kinora_group& group, const at::Tensor& x) { return Sum(group, x).finish(); }
 
 // Gradients of leaves as few long vectors, each summed while the next is made.
 class GradientSums {
@@ -65,13 +41,15 @@ class GradientSums {
  private:
   static constexpr size_t kBytes = size_t{32} << 20;
   struct Bucket {
-    Sum sum;
+    at::Tensor whole;
+    Started<at::Tensor> sum;
     std::vector<at::Tensor*> gradients;
   };
   void start() {
     std::vector<at::Tensor> flat;
     for (const auto* g : open_) flat.push_back(g->reshape({-1}));
-    started_.push_back({Sum(*group_, at::cat(flat)), std::move(open_)});
+    const at::Tensor whole = at::cat(flat);
+    started_.push_back({whole, Group<at::Tensor>(group_).start_sum(whole), std::move(open_)});
     open_.clear();
     bytes_ = 0;
   }
@@ -160,14 +138,7 @@ void Parallelism::join(JobContext& context, const MeshOwner::Sizes& axes, const 
   const auto* use = context.spec().component("collective");
   const Component component = context.open(*use);
   const auto& api = component.table<kinora_collective>();
-  collective_ = Instance(made(api.create(host(), use->options.abi()), component.spec->id), api.destroy);
-  kinora_world about{};
-  about.struct_size = sizeof about;
-  about.timeout_ms = static_cast<int32_t>(place.timeout_ms);
-  about.rank = place.rank;
-  about.size = place.world;
-  about.rendezvous = place.rendezvous.c_str();
-  check(api.join(collective_.get(), &about));
+  collective_ = joined(component, use->options, place);
   agree(api, facts_of(context, place.world), place);
   mesh_ = std::make_unique<MeshOwner>(api, collective_.get(), place.rank, axes);
 }
@@ -184,7 +155,13 @@ void Parallelism::agree(const kinora_collective& api, const Facts& facts, const 
 }
 
 void Parallelism::step(const Microbatches& micro, const kinora_run* run) const {
-  if (!schedule_) {
+  run_step(schedule_, scheduler_, micro, run);
+}
+
+void run_step(const kinora_strategy* schedule, void* scheduler, const Parallelism::Microbatches& micro,
+              const kinora_run* run) {
+  using Microbatches = Parallelism::Microbatches;
+  if (!schedule) {
     for (int64_t i = 0; i < micro.count; ++i) {
       kinora_pass pass{};
       pass.struct_size = sizeof pass;
@@ -205,7 +182,7 @@ void Parallelism::step(const Microbatches& micro, const kinora_run* run) const {
   step.backward = [](void* self, const kinora_pass* pass) {
     return guard([&] { static_cast<const Microbatches*>(self)->backward(*pass); });
   };
-  check(schedule_->step(scheduler_, &step, run));
+  check(schedule->step(scheduler, &step, run));
 }
 
 std::string Parallelism::copies(const Parameter& p, bool in_shards) const {
@@ -237,7 +214,7 @@ void Parallelism::sum_gradients(const Parameters& parameters, std::vector<Leaf>&
 std::vector<double> Parallelism::sum(const std::vector<double>& values, bool of_stages) const {
   const kinora_group& group = *mesh_->group(of_stages ? "pp+dp+fsdp" : "dp+fsdp");
   if (group.size == 1 || values.empty()) return values;
-  const at::Tensor all = summed(group, at::tensor(values, at::kDouble)).contiguous();
+  const at::Tensor all = transferred(group, KINORA_SUM, at::tensor(values, at::kDouble)).contiguous();
   return {all.data_ptr<double>(), all.data_ptr<double>() + all.numel()};
 }
 
@@ -247,12 +224,13 @@ at::Tensor Parallelism::sum_of_data(const at::Tensor& value) const {
 }
 
 double Parallelism::sum_of_world(double value) const {
-  return summed(*mesh_->group("world"), at::full({1}, value, at::kDouble)).item<double>();
+  return transferred(*mesh_->group("world"), KINORA_SUM, at::full({1}, value, at::kDouble)).item<double>();
 }
 
 bool Parallelism::any(bool here) const {
   if (world() == 1) return here;
-  return summed(*mesh_->group("world"), at::full({1}, here ? 1.0 : 0.0, at::kDouble)).item<double>() > 0;
+  return transferred(*mesh_->group("world"), KINORA_SUM, at::full({1}, here ? 1.0 : 0.0, at::kDouble))
+             .item<double>() > 0;
 }
 
 }  // namespace kinora::core

@@ -91,4 +91,8 @@ class Parallelism {
   at::ScalarType dtype_ = at::kFloat, product_ = at::kFloat;
 };
 
+// What Parallelism::step does, by the schedule of this strategy; null: one microbatch after the other.
+void run_step(const kinora_strategy* schedule, void* scheduler, const Parallelism::Microbatches&,
+              const kinora_run*);
+
 }  // namespace kinora::core

@@ -1,12 +1,14 @@
 #include "core/torch/training/bench_layouts.hpp"
 
 #include <algorithm>
+#include <array>
+#include <chrono>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include "core/torch/context/network.hpp"
 #include "core/torch/media/streaming.hpp"
+#include "core/torch/training/bench_step.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"
 
@@ -21,43 +23,18 @@ json small_model(int64_t channels) {
       {"head_size", 32},         {"adaln_lora", 16}};
 }
 
-// A model behind a strategy's links, and one step of it.
-class Stepping {
- public:
-  Stepping(Runtime& runtime, const std::string& model, const json& options, Frames rule,
-           const BenchStrategy& strategy)
-      : component_(or_throw(runtime.registry().open("model/" + model))),
-        network_(component_, or_throw(Options::make(*component_.spec, options)), ChainOptions{.frames = rule},
-                 strategy.links()) {}
-  // The loss is of frames [from, ...), which is what a rank learns from.
-  void operator()(const Tensor& latent, int64_t from = 0) {
-    kinora_pass pass{};
-    pass.struct_size = sizeof pass;
-    network_.chain().begin(pass);
-    for (auto& leaf : network_.chain().leaves()) leaf.tensor.mutable_grad().reset();
-    const Tensor out =
-        network_.forward({{"latent", latent}, {"timestep", at::full({1}, 0.5)}, {"text", text_}}).at(0);
-    out.narrow(2, from, out.size(2) - from).square().mean().backward();
-  }
-
- private:
-  Component component_;
-  Network network_;
-  Tensor text_ = at::ones({1, 16, 64});
-};
-
 }  // namespace
 
 json bench_spatial_temporal(Runtime& runtime, const BenchRanks& ranks, const json& request) {
   const Tensor latent = at::ones({1, 4, 16, 24, 24});
   std::vector<std::unique_ptr<BenchStrategy>> strategies;
-  std::vector<std::unique_ptr<Stepping>> models;
+  std::vector<std::unique_ptr<BenchStep>> models;
   std::vector<Measured> all;
   for (const char* layout : {"hybrid", "cp", "ulysses"}) {
     strategies.push_back(
         std::make_unique<BenchStrategy>(runtime, "stdit-hybrid", json{{"layout", layout}}, ranks));
-    models.push_back(
-        std::make_unique<Stepping>(runtime, "stdit", small_model(4), Frames{}, *strategies.back()));
+    models.push_back(std::make_unique<BenchStep>(runtime, "stdit", small_model(4), Frames{},
+                                                 *strategies.back(), at::ones({1, 16, 64})));
     all.push_back({.name = layout,
                    .threads = request.at("threads"),
                    .work = [step = models.back().get(), latent] { (*step)(latent); }});
@@ -97,28 +74,48 @@ json bench_teacher_forcing(Runtime& runtime, const BenchRanks& ranks, const json
   const Frames rule{.streams = 2};
   const BenchStrategy balanced(runtime, "balanced-sp", {}, ranks),
       naive(runtime, "balanced-sp", {{"layout", "naive"}}, ranks);
-  Stepping paired(runtime, "dit", small_model(4), rule, balanced),
-      in_runs(runtime, "dit", small_model(4), rule, naive);
-  std::vector<int64_t> read(2);
-  const auto step = [&](Stepping& model, const Tensor& latent, int64_t& frames_read) {
-    frames_read = encoded;
+  const Tensor text = at::ones({1, 16, 64});
+  BenchStep paired(runtime, "dit", small_model(4), rule, balanced, text),
+      in_runs(runtime, "dit", small_model(4), rule, naive, text);
+  struct Encoding {
+    int64_t frames = 0;  // that this rank's encoder read
+    std::vector<double> seconds;
+  };
+  std::array<Encoding, 2> of;
+  const auto encode = [&](const auto& how, Encoding& of_it) {
+    const auto start = std::chrono::steady_clock::now();
+    const Tensor latent = how();
+    of_it.seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    of_it.frames = encoded;
+    return latent;
+  };
+  const auto train = [&](BenchStep& model, const Tensor& latent) {
     model(at::cat({latent, latent + 0.1}, 2), kLatents);  // clean, then noisy
   };
+  const Tensor given = at::ones({1, 4, kLatents, 4, 4});
   const int threads = request.at("threads");
   std::vector<Measured> all{
-      {.name = "balanced", .threads = threads, .work = [&] { step(paired, own(), read[0]); }},
-      {.name = "naive", .threads = threads, .work = [&] { step(in_runs, whole(), read[1]); }},
-      {.name = "balanced_encoding", .threads = threads, .work = [&] { own(); }},
-      {.name = "naive_encoding", .threads = threads, .work = [&] { whole(); }}};
+      {.name = "balanced", .threads = threads, .work = [&] { train(paired, encode(own, of[0])); }},
+      {.name = "naive", .threads = threads, .work = [&] { train(in_runs, encode(whole, of[1])); }},
+      {.name = "balanced_training",
+       .threads = threads,
+       .work = [&] { train(paired, given); },
+       .metered = true},
+      {.name = "naive_training",
+       .threads = threads,
+       .work = [&] { train(in_runs, given); },
+       .metered = true}};
   measure(ranks, all, request.at("repeat"));
   json out{{"ranks", ranks.size()}, {"frames", kFrames}, {"tokens", 2 * kLatents * 2 * 2}};
   for (size_t i = 0; i < 2; ++i)
     out[all[i].name] = {{"ms", median(all[i].seconds) * 1e3},
-                        {"encoding_ms", median(all[i + 2].seconds) * 1e3},
+                        {"encoding_ms", median({of[i].seconds.begin() + 1, of[i].seconds.end()}) * 1e3},
+                        {"training_ms", median(all[i + 2].seconds) * 1e3},
                         {"bytes_sent", all[i].bytes},
-                        {"frames_encoded", read[i]}};
+                        {"training_most_bytes", ranks.of_all(static_cast<double>(all[i + 2].most))},
+                        {"frames_encoded", ranks.of_all(static_cast<double>(of[i].frames))}};
   out["balanced_of_naive"] = ratio(all[0], all[1]);
-  out["encoding_of_naive"] = ratio(all[2], all[3]);
+  out["training_of_naive"] = ratio(all[2], all[3]);
   return out;
 }
 

@@ -9,6 +9,7 @@
 #include "core/torch/context/network.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/training/bench_layouts.hpp"
+#include "core/torch/training/bench_pipelines.hpp"
 #include "core/torch/training/bench_ranks.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"
@@ -120,14 +121,18 @@ json overhead(Runtime& runtime, const BenchRanks& alone, const json& request) {
 
 json bench_parallel(Runtime& runtime, const json& request) {
   const int before = at::get_num_threads();
-  const BenchRanks ranks(runtime, "cp");
+  const BenchRanks ranks(runtime);
   json out = json::object();
   if (ranks.size() == 1) {
     out["overhead"] = overhead(runtime, ranks, request);
   } else {
-    out["attention"] = attention(runtime, ranks, request);
-    out["spatial_temporal"] = bench_spatial_temporal(runtime, ranks, request);
+    if (ranks.size() == 2) {
+      out["attention"] = attention(runtime, ranks, request);
+      out["spatial_temporal"] = bench_spatial_temporal(runtime, ranks, request);
+    }
     out["teacher_forcing"] = bench_teacher_forcing(runtime, ranks, request);
+    out["schedules"] = bench_schedules(runtime, ranks, request);
+    out["conditioning"] = bench_conditioning(runtime, ranks, request);
   }
   at::set_num_threads(before);
   return ranks.rank() == 0 ? out : json::object();

@@ -1,6 +1,6 @@
 // `kinora bench parallel`: what strategies cost. Within a launch of several ranks (kinora launch) they are
-// compared with one process of as many threads and with each other; in one process, what a strategy of size 1
-// adds to a step.
+// compared with each other and, on two, with one process of as many threads; in one process, what a strategy
+// of size 1 adds to a step.
 #pragma once
 #include "core/runtime.hpp"
 

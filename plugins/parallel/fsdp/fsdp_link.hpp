@@ -17,9 +17,11 @@
 //   stage 3  forward U w (P - 1) / P, backward (U w + U g) (P - 1) / P
 //   stage 2  backward U g (P - 1) / P; a step U w (P - 1) / P
 //   stage 1  a step (U w + U g) (P - 1) / P
-// The unit outside blocks is as at stage 2 where the stage is 3. Frozen parameters are gathered and have no
-// g. Where other ranks hold the same shard (ddp, context or tensor parallelism), a step ends with a sum of
-// U / P numbers over them.
+// The unit outside blocks is as at stage 2 where the stage is 3. Frozen parameters are a vector of their own,
+// padded by itself, gathered as the others; it has no g. A pass without gradient: U w (P - 1) / P at every
+// stage, and the next pass gathers anew what is kept for a step. Where R ranks hold the same shard (ddp,
+// context or tensor parallelism), a step ends with a sum of U / P numbers of p bytes, as parameters have,
+// over them: 2 U p / P (R - 1) / R.
 //
 // The leaves are this link's: gradients are complete after reduce(), and undefined until then.
 #pragma once

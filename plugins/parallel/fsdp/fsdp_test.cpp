@@ -2,26 +2,16 @@
 #include <gtest/gtest.h>
 
 #include "core/torch/context/parallelism.hpp"
-#include "tests/support/equality.hpp"
+#include "tests/support/context_trials.hpp"
 #include "tests/support/training.hpp"
 
 namespace kinora {
 namespace {
 
+namespace models = test::models;
 using test::Rank;
 using test::ScratchRun;
 using test::Trial;
-
-constexpr const char
-    *kSpatialTemporal =
-        "{ use = 'stdit', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = 2, "
-        "head_size = 12, adaln_lora = 4 }",
-    *kWan =
-        "{ use = 'wan', in_channels = 2, out_channels = 2, text_dim = 12, num_layers = 2, "
-        "num_attention_heads = 2, attention_head_dim = 12, ffn_dim = 24, freq_dim = 8 }",
-    *kCosmos =
-        "{ use = 'cosmos', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = "
-        "2, head_size = 12, adaln_lora = 4, concat_padding_mask = false }";
 
 std::string fsdp(const std::string& more = "", const std::string& beside = "") {
   return "[{ use = 'fsdp'" + (more.empty() ? "" : ", " + more) + " }" + beside + "]";
@@ -54,9 +44,9 @@ TEST(Fsdp, EqualsOneProcessAtEveryStage) {
 }
 
 TEST(Fsdp, EqualsOneProcessForEveryModelAndRule) {
-  all(2, {{.parallel = fsdp(), .model = kSpatialTemporal, .frames = 3, .rows = 2, .cols = 14, .steps = 2},
-          {.parallel = fsdp(), .model = kWan, .frames = 5, .rows = 2, .cols = 6, .steps = 2},
-          {.parallel = fsdp(), .model = kCosmos, .rule = rule(1), .frames = 3, .steps = 2},
+  all(2, {{.parallel = fsdp(), .model = models::kStDit, .frames = 3, .rows = 2, .cols = 14, .steps = 2},
+          {.parallel = fsdp(), .model = models::kWan, .frames = 5, .rows = 2, .cols = 6, .steps = 2},
+          {.parallel = fsdp(), .model = models::kCosmos, .rule = rule(1), .frames = 3, .steps = 2},
           {.parallel = fsdp(), .rule = rule(1, 2), .each = 2, .steps = 2}});
 }
 

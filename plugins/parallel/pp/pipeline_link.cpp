@@ -1,6 +1,7 @@
 #include "plugins/parallel/pp/pipeline_link.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include <ATen/ATen.h>
@@ -37,7 +38,10 @@ kinora_param PipelineLink::parameter(const kinora_param_spec& s) {
   if (s.block >= 0 && s.ndim > 1 && s.role != KINORA_TABLE)
     cost_[static_cast<size_t>(s.block)] +=
         static_cast<double>(std::accumulate(s.shape, s.shape + s.ndim, int64_t{1}, std::multiplies<>()));
-  return next.parameter(s);
+  const kinora_param made = next.parameter(s);
+  if (s.block < 0)
+    outside_[made] = {s.role == KINORA_COLUMN ? s.shape[0] / s.shards : s.shape[0], s.frozen != 0};
+  return made;
 }
 
 void PipelineLink::declared() {
@@ -90,6 +94,20 @@ void PipelineLink::reset() {
   kept_.clear();
   answers_.clear();
   messages_.settle();
+}
+
+bool PipelineLink::is_sent(const Tensor& x, kinora_param w, kinora_param b) const {
+  const bool later = how_.sends_conditioning && !pass_.no_grad && pass_.stage > 0;
+  if (!later || !outside_.count(w) || !at::GradMode::is_enabled()) return false;
+  const auto bias = outside_.find(b);
+  return x.requires_grad() || !outside_.at(w).frozen || (bias != outside_.end() && !bias->second.frozen);
+}
+
+Tensor PipelineLink::linear(const Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) {
+  if (!is_sent(x, w, b)) return next.linear(x, w, b, seq);
+  std::vector<int64_t> shape = x.sizes().vec();
+  shape.back() = outside_.at(w).rows;
+  return at::full(shape, std::numeric_limits<double>::quiet_NaN(), x.options()).set_requires_grad(true);
 }
 
 // At this level x is as on the other stages of this rank's place: both sides of a boundary know each other's

@@ -8,13 +8,23 @@
 // with the flow, their gradients with the flow's. A pass without gradient runs all stages one after the
 // other, and the last one's result is on every rank.
 //
+// `send` spares later stages the products of weights that are read outside blocks, and the graph behind them:
+// what such a product makes has a gradient, so by the rule of partial sums it reaches the loss through blocks
+// only, as one of their shared tensors, where the first stage's takes its place. NaN stands there until then,
+// so a model that reads it another way (detached, say) has no loss that looks right. What a model computes of
+// its inputs by itself is computed on every stage: sinusoids, rotations, sums, norms and activations, which
+// are small, and whatever has no gradient (text as it is given, a frozen model's conditioning).
+//
 // No send is waited for before what it waits for can be under way: a forward's is over when its gradient is
 // here, and a receive of a gradient is started with the send of the forward, so that a gradient's send never
 // waits for a stage's turn.
 //
-// Bytes over each boundary of two stages, a microbatch, for flow tensors of F bytes in all and shared tensors
-// with a gradient of C bytes: forward F, backward F; with `conditioning = send` F + C each. A pass without
-// gradient: F, and the head's result to every rank. Once a geometry, 648 bytes that say its shapes.
+// Bytes over each boundary of two stages, a microbatch, for flow tensors of F bytes in all: F forward, by the
+// rank before it, and F back, by the rank after it. With `conditioning = send` F + C, where C are the shared
+// tensors with a gradient that blocks of later stages read. A pass without gradient: F forward, and the
+// head's result of H bytes from the last of P ranks to the others, (P - 1) H. Once a geometry 648 bytes that
+// say its shapes, forward over each boundary and with the head's result. A step ends with the trainer's sum
+// of the gradients of parameters outside blocks, G bytes, over the stages: 2 G (P - 1) / P a rank.
 #pragma once
 #include <map>
 #include <string>
@@ -37,6 +47,7 @@ class PipelineLink final : public Link<at::Tensor> {
   kinora_param parameter(const kinora_param_spec& spec) override;
   void declared() override;
   void begin(const kinora_pass& pass) override;
+  at::Tensor linear(const at::Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) override;
   at::Tensor sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override;
   Tensors block(const kinora_block& b, const Tensors& in) override;
 
@@ -63,6 +74,11 @@ class PipelineLink final : public Link<at::Tensor> {
     at::Tensor own, taken;
     bool sent = false;
   };
+  // Of a parameter that is read outside blocks.
+  struct Outside {
+    int64_t rows;
+    bool frozen;
+  };
   int64_t stage_of(int64_t block) const;
   bool is_mine(int64_t stage) const { return stage % pipe_.ranks == pipe_.rank; }
   bool is_last(int64_t stage) const { return stage + 1 == pipe_.stages(); }
@@ -73,12 +89,15 @@ class PipelineLink final : public Link<at::Tensor> {
   at::Tensor received(const at::Tensor& like, int64_t stage, int64_t number);
   void send_on(const at::Tensor& x, int64_t number);
   void answer(int64_t boundary, int64_t micro, int64_t number, const at::Tensor& gradient);
+  // Whether take_shared() will take the place of what a product with these makes.
+  bool is_sent(const at::Tensor& x, kinora_param w, kinora_param b) const;
   // in[n_flow..] from the first stage, where they have a gradient.
   void take_shared(const kinora_block& b, Tensors& in);
 
   Pipe pipe_;
   How how_;
   Messages messages_;
+  std::map<kinora_param, Outside> outside_;
   std::vector<double> cost_;    // by block
   std::vector<int64_t> first_;  // block of each stage
   kinora_pass pass_{};

@@ -5,44 +5,19 @@
 
 #include "core/torch/context/noise.hpp"
 #include "core/torch/context/parallelism.hpp"
-#include "tests/support/equality.hpp"
+#include "plugins/parallel/pp/pp_testing.hpp"
+#include "tests/support/context_trials.hpp"
 #include "tests/support/training.hpp"
 
 namespace kinora {
 namespace {
 
+namespace models = test::models;
 using at::Tensor;
+using test::all;
+using test::pp;
 using test::Rank;
 using test::ScratchRun;
-using test::Trial;
-
-constexpr const char
-    *kSpatialTemporal =
-        "{ use = 'stdit', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = 2, "
-        "head_size = 12, adaln_lora = 4 }",
-    *kWan =
-        "{ use = 'wan', in_channels = 2, out_channels = 2, text_dim = 12, num_layers = 2, "
-        "num_attention_heads = 2, attention_head_dim = 12, ffn_dim = 24, freq_dim = 8 }",
-    *kCosmos =
-        "{ use = 'cosmos', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = "
-        "2, head_size = 12, adaln_lora = 4 }",
-    *kDeep =
-        "{ use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 6, heads = 2, "
-        "head_size = 12, adaln_lora = 4 }";
-
-std::string pp(const std::string& schedule, const std::string& more = "", const std::string& beside = "") {
-  return "[{ use = 'pp', schedule = '" + schedule + "'" + (more.empty() ? "" : ", " + more) + " }" + beside +
-         "]";
-}
-
-void all(int ranks, const std::vector<Trial>& trials) {
-  test::on_ranks(
-      ranks,
-      [&](const Rank& me) {
-        for (const auto& t : trials) test::equals_one_process(me, t);
-      },
-      120);
-}
 
 TEST(Pipeline, EqualsOneProcessUnderEverySchedule) {
   for (const int size : {2, 4})
@@ -50,26 +25,7 @@ TEST(Pipeline, EqualsOneProcessUnderEverySchedule) {
                {.parallel = pp("1f1b"), .micro = 5, .rows = 2, .cols = 2},
                {.parallel = pp("1f1b"), .micro = 1, .rows = 2, .cols = 2, .text = 0, .steps = 2},
                {.parallel = pp("interleaved", "virtual = 2"),
-                .model = kDeep,
-                .micro = 4,
-                .rows = 2,
-                .cols = 2,
-                .steps = 2}});
-}
-
-TEST(Pipeline, EqualsOneProcessWhenConditioningIsSent) {
-  const std::string sent = "conditioning = 'send'";
-  for (const int size : {2, 4})
-    all(size, {{.parallel = pp("1f1b", sent), .micro = 3, .rows = 2, .cols = 2},
-               {.parallel = pp("gpipe", sent),
-                .model = kWan,
-                .micro = 2,
-                .frames = 3,
-                .rows = 2,
-                .cols = 2,
-                .steps = 2},
-               {.parallel = pp("interleaved", sent),
-                .model = kDeep,
+                .model = models::kDeep,
                 .micro = 4,
                 .rows = 2,
                 .cols = 2,
@@ -83,16 +39,27 @@ TEST(Pipeline, EqualsOneProcessForEveryModelAndRule) {
   causal.sink = 1;
   forced.streams = 2;
   all(2, {{.parallel = pp("1f1b"),
-           .model = kSpatialTemporal,
+           .model = models::kStDit,
            .micro = 2,
            .frames = 3,
            .rows = 2,
            .cols = 14,
            .steps = 2},
-          {.parallel = pp("1f1b"), .model = kWan, .micro = 2, .frames = 5, .rows = 2, .cols = 6, .steps = 2},
-          {.parallel = pp("1f1b"), .model = kCosmos, .rule = causal, .micro = 2, .frames = 5, .steps = 2},
+          {.parallel = pp("1f1b"),
+           .model = models::kWan,
+           .micro = 2,
+           .frames = 5,
+           .rows = 2,
+           .cols = 6,
+           .steps = 2},
+          {.parallel = pp("1f1b"),
+           .model = models::kCosmos,
+           .rule = causal,
+           .micro = 2,
+           .frames = 5,
+           .steps = 2},
           {.parallel = pp("1f1b", "conditioning = 'send'"),
-           .model = kCosmos,
+           .model = models::kCosmos,
            .micro = 2,
            .frames = 3,
            .steps = 2},
@@ -127,7 +94,7 @@ TEST(Pipeline, EqualsOneProcessWithOtherStrategies) {
 }
 
 TEST(Pipeline, EqualsOneProcessOnEightRanks) {
-  all(8, {{.parallel = pp("1f1b"), .model = kDeep, .micro = 5, .rows = 2, .cols = 2, .steps = 1}});
+  all(8, {{.parallel = pp("1f1b"), .model = models::kDeep, .micro = 5, .rows = 2, .cols = 2, .steps = 1}});
 }
 
 // Validation and generation: one call of the model, of whatever size, and its output everywhere.
@@ -136,7 +103,8 @@ TEST(Pipeline, WithoutGradientEveryRankHasTheOutput) {
     test::on_ranks(size, [](const Rank& me) {
       for (const std::string& how : {pp("1f1b", "conditioning = 'send'"), pp("interleaved")}) {
         me.launched();
-        const ScratchRun run({{"dit", "precision = 'fp64'\nparallel = " + how + "\nmodel = " + kDeep}});
+        const ScratchRun run(
+            {{"dit", "precision = 'fp64'\nparallel = " + how + "\nmodel = " + models::kDeep}});
         core::JobContext context = run.context("dit", false);
         const core::Parallelism parallel(context);
         const auto whole = run.network("dit", "model", at::kDouble);

@@ -1,0 +1,104 @@
+// What a rank of a pipeline holds during a step, in bytes of libtorch's allocator: the graphs of as many
+// microbatches as schedule.hpp says.
+#include <algorithm>
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "core/torch/context/chain.hpp"
+#include "core/torch/context/parallelism.hpp"
+#include "kinora/aten.hpp"
+#include "kinora/context.hpp"
+#include "tests/support/metered.hpp"
+#include "tests/support/ranks.hpp"
+#include "tests/support/run_file.hpp"
+
+namespace kinora {
+namespace {
+
+using at::Tensor;
+using test::Rank;
+
+constexpr int64_t kBlocks = 32, kTokens = 1024, kSize = 32;
+
+// The most that lives at a time in a step, in flow tensors, of a model whose blocks are a product and a tanh
+// and whose weights are next to nothing.
+double most(const Rank& me, const std::string& schedule, int64_t micro) {
+  me.launched();
+  const test::ScratchRun run({{"dit", "parallel = [{ use = 'pp', schedule = '" + schedule + "' }]"}});
+  core::JobContext context = run.context("dit", false);
+  const core::Parallelism strategies(context);
+  core::Chain chain({}, strategies.links());
+  const Context<Tensor> ctx(chain.head());
+  std::vector<kinora_param> weights;
+  for (int64_t b = 0; b < kBlocks; ++b)
+    weights.push_back(ctx.parameter(
+        {.name = "w" + std::to_string(b), .shape = {kSize, kSize}, .init = Init::normal(0.1), .block = b}));
+  chain.ready();
+
+  std::map<int64_t, Tensor> losses;
+  const auto forward = [&](kinora_pass pass) {
+    pass.struct_size = sizeof pass;
+    chain.begin(pass);
+    kinora_seq seq = 0;
+    Tensor x = ctx.sequence(at::ones({1, kTokens, kSize}), 1, 1, kTokens, seq);
+    try {
+      for (int64_t b = 0; b < kBlocks; ++b)
+        x = ctx.block(b, {x}, {}, 1, [&, b](const std::vector<Tensor>& in) {
+          return std::vector<Tensor>{ctx.linear(in[0], weights[static_cast<size_t>(b)], 0, seq).tanh()};
+        })[0];
+    } catch (const Stop&) {
+      return false;
+    }
+    losses[pass.micro] = x.sum();
+    return true;
+  };
+  const auto backward = [&](const kinora_pass& pass) { losses.extract(pass.micro).mapped().backward(); };
+  const auto step = [&](int64_t count) { strategies.step({count, forward, backward}, nullptr); };
+  step(me.size);  // gradients of the weights are there from here on
+  test::Metered::begin();
+  step(micro);
+  return static_cast<double>(test::Metered::most()) /
+         static_cast<double>(kTokens * kSize * static_cast<int64_t>(sizeof(float)));
+}
+
+// A graph of n blocks keeps what goes in and what each of them makes, and, but for the last stage's, room for
+// the gradient of what was sent on. Beside the graphs there are what a block computes now, and a message.
+constexpr double kBeside = 6, kLittle = 0.1;
+
+struct Schedule {
+  const char* name;
+  int64_t stages_a_rank;
+  int64_t (*graphs)(int64_t P, int64_t r, int64_t m);
+};
+
+TEST(PipelineMemory, ARankHoldsTheGraphsOfItsSchedule) {
+  const Schedule all[] = {{"gpipe", 1, [](int64_t, int64_t, int64_t m) { return m; }},
+                          {"1f1b", 1, [](int64_t P, int64_t r, int64_t m) { return std::min(m, P - r); }},
+                          {"interleaved", 2, [](int64_t P, int64_t r, int64_t m) {
+                             return std::min(2 * m, 2 * (P - r - 1) + P + 1);
+                           }}};
+  for (const int64_t P : {2, 4})
+    test::on_ranks(static_cast<int>(P), [&](const Rank& me) {
+      for (const auto& s : all)
+        for (const int64_t m : {4, 8}) {
+          const int64_t graphs = s.graphs(P, me.rank, m), n = kBlocks / (P * s.stages_a_rank);
+          const double held = most(me, s.name, m);
+          EXPECT_GE(held, static_cast<double>(graphs * (n + 1)) - kLittle) << s.name << " " << m;
+          EXPECT_LE(held, static_cast<double>(graphs * (n + 2)) + kBeside) << s.name << " " << m;
+        }
+    });
+}
+
+TEST(PipelineMemory, GrowsWithTheMicrobatchesUnderGPipeOnly) {
+  for (const int64_t P : {2, 4})
+    test::on_ranks(static_cast<int>(P), [&](const Rank& me) {
+      const double graph = static_cast<double>(kBlocks / P + 1 + (me.rank + 1 < P));
+      EXPECT_NEAR(most(me, "gpipe", 12) - most(me, "gpipe", 8), 4 * graph, kLittle);
+      EXPECT_NEAR(most(me, "1f1b", 12), most(me, "1f1b", 8), kLittle);
+      EXPECT_NEAR(most(me, "interleaved", 12), most(me, "interleaved", 8), kLittle);
+    });
+}
+
+}  // namespace
+}  // namespace kinora
