@@ -58,12 +58,12 @@ double kept(const Rank& me, const Share& s) {
 
 // In units of a tensor of the stream's width for all tokens, c of them in one process: on each of P ranks (c
 // + own) / P + whole. Beside its share a rank keeps, once a layer,
-//   tp             what its three groups of COLUMN weights read, of all tokens, instead of its own
+//   tp             nothing: of what COLUMN weights read its own tokens
 //   cp-ulysses     attention's queries and result, in heads and in tokens
 //   cp-ring        attention's result, for its blocks
 //   stdit-hybrid   the keys and values of all ranks, of its attention over everything
 TEST(ActivationMemory, FallsAsTheFormulasSay) {
-  const std::vector<Share> shares = {{"['tp']", -3, 3},
+  const std::vector<Share> shares = {{"['tp']", 0, 0},
                                      {"['cp-ulysses']", 2, 0},
                                      {"['cp-ring']", 1, 0},
                                      {"['stdit-hybrid']", 0, 2, "stdit"},
