@@ -61,12 +61,12 @@ double kept(const Rank& me, const Share& s) {
 //   tp             nothing: of what COLUMN weights read its own tokens
 //   cp-ulysses     attention's queries and result, in heads and in tokens
 //   cp-ring        attention's result, for its blocks
-//   stdit-hybrid   the keys and values of all ranks, of its attention over everything
+//   stdit-hybrid   the same, of its attention over everything
 TEST(ActivationMemory, FallsAsTheFormulasSay) {
   const std::vector<Share> shares = {{"['tp']", 0, 0},
                                      {"['cp-ulysses']", 2, 0},
                                      {"['cp-ring']", 1, 0},
-                                     {"['stdit-hybrid']", 0, 2, "stdit"},
+                                     {"['stdit-hybrid']", 1, 0, "stdit"},
                                      {"['balanced-sp']", 0, 0, "dit", {.streams = 2}}};
   for (const int size : {2, 4})
     test::on_ranks(
