@@ -90,6 +90,27 @@ TEST(StDitHybrid, EqualsOneProcessInTheLayoutsThatItBeats) {
   });
 }
 
+// Keys that go round are not cached; those of one frame or one place are on their rank.
+TEST(StDitHybrid, TakesAVideoThatIsContinuedOnlyWithoutFullAttention) {
+  test::on_ranks(2, [](const Rank& me) {
+    core::Frames later = rule(1, true);
+    later.start = 2;
+    const Trial local{.parallel = "['stdit-hybrid']",
+                      .model = stdit("heads = 4, head_size = 12, full_attention = false"),
+                      .rule = later,
+                      .steps = 1};
+    test::equals_one_process(me, local);
+    Trial full = local;
+    full.model = stdit();
+    try {
+      test::equals_one_process(me, full);
+      FAIL();
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("use layout = 'ulysses'"), std::string::npos) << e.what();
+    }
+  });
+}
+
 // The tokens that a rank of either split has are cut again, and no part divides.
 TEST(StDitHybrid, EqualsOneProcessAboveTensorParallelism) {
   test::on_ranks(4, [](const Rank& me) {
