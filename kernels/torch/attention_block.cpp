@@ -5,10 +5,9 @@
 #include <optional>
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include "kernels/cpu/attention.hpp"
-#include "kernels/torch/parallel.hpp"
+#include "kernels/torch/attention_heads.hpp"
 
 namespace kinora {
 namespace {
@@ -25,46 +24,21 @@ Way way_of(const Tensor& q, const Tensor& v, const Tensor& mask) {
 }
 
 // The float32 kernel of kernels/cpu. Its sums are logarithms to base 2, [B, H, S].
-Tensor dense(const Tensor& x) { return x.stride(3) == 1 ? x : x.contiguous(); }
-template <class T>
-HeadsOf<T> heads_of(const Tensor& x) {
-  return {x.data_ptr<float>(), x.stride(0), x.stride(1), x.stride(2)};
-}
-Heads in(const Tensor& x) { return heads_of<const float>(x); }
-HeadsOut out_of(const Tensor& x) { return heads_of<float>(x); }
-AttentionShape shape_of(const Tensor& q, const Tensor& k, double scale) {
-  return {q.size(1), k.size(1), q.size(3), scale};
-}
-
-AttentionBlock by_kernel(const Tensor& q_in, const Tensor& k_in, const Tensor& v_in, double scale) {
-  const Tensor q = dense(q_in), k = dense(k_in), v = dense(v_in), out = at::empty(q.sizes(), q.options()),
+AttentionBlock by_kernel(const Tensor& q_in, const Tensor& k, const Tensor& v, double scale) {
+  const Tensor q = with_dense_heads(q_in), out = at::empty(q.sizes(), q.options()),
                sums = at::empty({q.size(0), q.size(2), q.size(1)}, q.options());
-  const auto n = shape_of(q, k, scale);
-  const int64_t H = q.size(2), heads = q.size(0) * H;
-  const int64_t cuts =
-      std::clamp<int64_t>(at::get_num_threads() / std::max<int64_t>(heads, 1), 1, (n.queries + 95) / 96);
-  in_parallel(heads * cuts, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i)
-      attention_forward(n, in(q), in(k), in(v), {i / cuts / H, i / cuts % H}, i % cuts * n.queries / cuts,
-                        (i % cuts + 1) * n.queries / cuts, out_of(out),
-                        sums.data_ptr<float>() + i / cuts * n.queries);
-  });
+  attention_of_heads(q, with_dense_heads(k), with_dense_heads(v), scale, out, sums);
   return {out, (sums * std::log(2.0)).transpose(1, 2)};
 }
 
-AttentionGradient by_kernel_backward(const Tensor& grad_in, const Tensor& q_in, const Tensor& k_in,
-                                     const Tensor& v_in, const AttentionBlock& all, double scale) {
-  const Tensor grad = dense(grad_in), q = dense(q_in), k = dense(k_in), v = dense(v_in), out = dense(all.out),
-               sums = (all.log_sum.transpose(1, 2) / std::log(2.0)).contiguous();
-  const auto n = shape_of(q, k, scale);
-  const auto like = [&](const Tensor& x) { return at::empty(x.sizes(), x.options()); };
+AttentionGradient by_kernel_backward(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
+                                     const AttentionBlock& all, double scale) {
+  const auto like = [](const Tensor& x) { return at::empty(x.sizes(), x.options()); };
   const AttentionGradient made{like(q), like(k), like(v)};
-  const int64_t H = q.size(2);
-  in_parallel(q.size(0) * H, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i)
-      attention_backward(n, in(q), in(k), in(v), in(out), sums.data_ptr<float>() + i * n.queries, in(grad),
-                         {i / H, i % H}, out_of(made.q), out_of(made.k), out_of(made.v));
-  });
+  attention_of_heads_backward(with_dense_heads(q), with_dense_heads(k), with_dense_heads(v), scale,
+                              with_dense_heads(all.out),
+                              (all.log_sum.transpose(1, 2) / std::log(2.0)).contiguous(),
+                              with_dense_heads(grad), made.q, made.k, made.v);
   return made;
 }
 

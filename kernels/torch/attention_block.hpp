@@ -36,6 +36,16 @@ AttentionGradient attention_block_backward(const at::Tensor& grad, const at::Ten
                                            const at::Tensor& v, const AttentionBlock& all, double scale,
                                            const at::Tensor& mask);
 
+// The same as one type, for what attends block by block (kinora/ring_attention.hpp).
+struct AttentionKernel {
+  using Block = AttentionBlock;
+  using Gradient = AttentionGradient;
+  static constexpr auto nothing = &no_attention;
+  static constexpr auto attend = &attention_block;
+  static constexpr auto merge = &kinora::merge;
+  static constexpr auto attend_back = &attention_block_backward;
+};
+
 namespace reference {
 // The same by whole matrices of scores, on any device; in pieces of the queries.
 AttentionBlock attention_block(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,

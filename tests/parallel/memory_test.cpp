@@ -20,12 +20,14 @@ struct Share {
   double own = 0, whole = 0;
   std::string model = "dit";
   core::Frames rule = {};
+  std::string precision = "fp32";
 };
 
 // Bytes that the graph of a forward holds.
 int64_t bytes_of_graph(const Rank& me, const Share& s, int64_t layers, int64_t frames) {
   me.launched();
-  const test::ScratchRun run({{"dit", "parallel = " + s.parallel + "\nmodel = { use = '" + s.model +
+  const test::ScratchRun run({{"dit", "precision = '" + s.precision + "'\nparallel = " + s.parallel +
+                                          "\nmodel = { use = '" + s.model +
                                           "', in_channels = 2, out_channels = 2, text_size = 12, heads = 4, "
                                           "head_size = 12, adaln_lora = 4, layers = " +
                                           std::to_string(layers) + " }"}});
@@ -58,15 +60,17 @@ double kept(const Rank& me, const Share& s) {
 
 // In units of a tensor of the stream's width for all tokens, c of them in one process: on each of P ranks (c
 // + own) / P + whole. Beside its share a rank keeps, once a layer,
-//   tp             what its three groups of COLUMN weights read, of all tokens, instead of its own
+//   tp             nothing: of what COLUMN weights read its own tokens; in bf16 three tensors as they were
+//                  before they were rounded to half their bytes
 //   cp-ulysses     attention's queries and result, in heads and in tokens
 //   cp-ring        attention's result, for its blocks
-//   stdit-hybrid   the keys and values of all ranks, of its attention over everything
+//   stdit-hybrid   the same, of its attention over everything
 TEST(ActivationMemory, FallsAsTheFormulasSay) {
-  const std::vector<Share> shares = {{"['tp']", -3, 3},
+  const std::vector<Share> shares = {{"['tp']", 0, 0},
+                                     {"['tp']", 1.5, 0, "dit", {}, "bf16"},
                                      {"['cp-ulysses']", 2, 0},
                                      {"['cp-ring']", 1, 0},
-                                     {"['stdit-hybrid']", 0, 2, "stdit"},
+                                     {"['stdit-hybrid']", 1, 0, "stdit"},
                                      {"['balanced-sp']", 0, 0, "dit", {.streams = 2}}};
   for (const int size : {2, 4})
     test::on_ranks(
@@ -74,7 +78,8 @@ TEST(ActivationMemory, FallsAsTheFormulasSay) {
         [&](const Rank& me) {
           for (const auto& s : shares) {
             const double here = kept(me, s),
-                         alone = kept({0, 1, me.folder, me.port}, {"['single']", 0, 0, s.model, s.rule}),
+                         alone = kept({0, 1, me.folder, me.port},
+                                      {"['single']", 0, 0, s.model, s.rule, s.precision}),
                          expected = (alone + s.own) / me.size + s.whole;
             EXPECT_LT(here, 1.02 * expected) << s.parallel << " on " << me.size << " ranks, alone " << alone;
             EXPECT_GT(here, 0.92 * expected) << s.parallel << " on " << me.size << " ranks, alone " << alone;

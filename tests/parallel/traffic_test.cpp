@@ -11,20 +11,21 @@ using test::Rank;
 using test::Sent;
 using test::Stepping;
 
-// The model of every case: LAYERS of self-attention, cross-attention and MLP, width D = H d, C channels of an
-// output's token; N is a multiple of everything.
-constexpr int64_t LAYERS = 2, H = 4, d = 12, D = H * d, C = 8, B = Stepping::B, N = Stepping::N,
+// The model of every case: kLayers of self-attention, cross-attention and MLP, width D = H d, C channels of
+// an output's token; N is a multiple of everything.
+constexpr int64_t kLayers = 2, H = 4, d = 12, D = H * d, C = 8, B = Stepping::B, N = Stepping::N,
                   e = Stepping::e;
 
-Sent sent(const Rank& me, const std::string& parallel, const std::string& model = test::models::dit(4)) {
-  return Stepping(me, parallel, model).passes();
+Sent sent(const Rank& me, const std::string& parallel, const std::string& model = test::models::dit(4),
+          const std::optional<core::LoraOptions>& lora = {}) {
+  return Stepping(me, parallel, model, lora).passes();
 }
 
 TEST(Traffic, OfUlyssesIsItsFormula) {
   for (const int64_t P : {2, 4})
     test::on_ranks(static_cast<int>(P), [&](const Rank& me) {
       const Sent s = sent(me, "['cp-ulysses']");
-      EXPECT_EQ(s.at("exchange"), 2 * LAYERS * (P - 1) * B * (N / P) * 4 * (H / P) * d * e);
+      EXPECT_EQ(s.at("exchange"), 2 * kLayers * (P - 1) * B * (N / P) * 4 * (H / P) * d * e);
       EXPECT_EQ(s.at("gather"), (P - 1) * B * (N / P) * C * e) << "the output, forward only";
       EXPECT_EQ(s.size(), 2U);
     });
@@ -35,28 +36,31 @@ TEST(Traffic, OfARingIsItsFormula) {
     test::on_ranks(static_cast<int>(R), [&](const Rank& me) {
       const Sent s = sent(me, "['cp-ring']");
       const int64_t keys = B * (N / R) * H * 2 * d * e;  // and values
-      EXPECT_EQ(s.at("send"), LAYERS * ((R - 1) + (R - 1) + R) * keys)
+      EXPECT_EQ(s.at("send"), kLayers * ((R - 1) + (R - 1) + R) * keys)
           << "there, there again, and their gradients home";
       EXPECT_EQ(s.at("gather"), (R - 1) * B * (N / R) * C * e);
       EXPECT_EQ(s.size(), 2U);
     });
 }
 
-// Two all-to-alls a layer, and the keys of its one attention over everything.
+// Two all-to-alls a layer, and the keys of its one attention over everything: there, there again, and their
+// gradients home.
 TEST(Traffic, OfSpatialTemporalModelsIsItsFormula) {
   for (const int64_t P : {2, 4})
     test::on_ranks(static_cast<int>(P), [&](const Rank& me) {
-      const int64_t tokens = 2 * B * (N / P) * D * e, out = (P - 1) * B * (N / P) * C * e;
+      const int64_t tokens = 2 * B * (N / P) * D * e, out = (P - 1) * B * (N / P) * C * e,
+                    round = ((P - 1) + (P - 1) + P) * tokens;
       const Sent hybrid = sent(me, "['stdit-hybrid']", test::models::kStDit);
-      EXPECT_EQ(hybrid.at("exchange"), 2 * LAYERS * tokens / P * (P - 1));
-      EXPECT_EQ(hybrid.at("gather"), (P - 1) * LAYERS * tokens + out);
-      EXPECT_EQ(hybrid.at("scatter-sum"), (P - 1) * LAYERS * tokens);
+      EXPECT_EQ(hybrid.at("exchange"), 2 * kLayers * tokens / P * (P - 1));
+      EXPECT_EQ(hybrid.at("send"), kLayers * round);
+      EXPECT_EQ(hybrid.at("gather"), out);
       EXPECT_EQ(hybrid.size(), 3U);
       const Sent cp = sent(me, "[{ use = 'stdit-hybrid', layout = 'cp' }]", test::models::kStDit);
-      EXPECT_EQ(cp.at("gather"), (P - 1) * LAYERS * 3 * tokens + out);
-      EXPECT_EQ(cp.at("scatter-sum"), (P - 1) * LAYERS * 3 * tokens);
+      EXPECT_EQ(cp.at("send"), kLayers * 3 * round);
+      EXPECT_EQ(cp.at("gather"), out);
+      EXPECT_EQ(cp.size(), 2U);
       const Sent ulysses = sent(me, "[{ use = 'stdit-hybrid', layout = 'ulysses' }]", test::models::kStDit);
-      EXPECT_EQ(ulysses.at("exchange"), 2 * LAYERS * 3 * 2 * tokens / P * (P - 1));
+      EXPECT_EQ(ulysses.at("exchange"), 2 * kLayers * 3 * 2 * tokens / P * (P - 1));
     });
 }
 
@@ -64,12 +68,37 @@ TEST(Traffic, OfSpatialTemporalModelsIsItsFormula) {
 TEST(Traffic, OfTensorParallelismIsItsFormula) {
   for (const int64_t T : {2, 4})
     test::on_ranks(static_cast<int>(T), [&](const Rank& me) {
+      const int64_t each = (T - 1) * B * (N / T) * D * e, out = (T - 1) * B * (N / T) * C * e;
       const Sent s = sent(me, "['tp']");
-      const int64_t each = (T - 1) * B * (N / T) * D * e;
-      EXPECT_EQ(s.at("gather"), 6 * LAYERS * each + (T - 1) * B * (N / T) * C * e);
-      EXPECT_EQ(s.at("scatter-sum"), 6 * LAYERS * each);
+      EXPECT_EQ(s.at("gather"), (6 + 3) * kLayers * each + out) << "what COLUMN weights read, twice";
+      EXPECT_EQ(s.at("scatter-sum"), 6 * kLayers * each);
       EXPECT_EQ(s.size(), 2U);
+      // q, k and v are three weights that read one tensor.
+      const Sent apart = sent(me, "['tp']", test::models::kWan);
+      EXPECT_EQ(apart.at("gather"), s.at("gather"));
+      EXPECT_EQ(apart.at("scatter-sum"), s.at("scatter-sum"));
     });
+}
+
+// A frozen weight needs none of the tokens that it read; an adapter's, of its rank's width, are gathered
+// beside them.
+TEST(Traffic, OfTensorParallelismFollowsWhatIsTrained) {
+  test::on_ranks(2, [](const Rank& me) {
+    constexpr int64_t T = 2, rank = 3, token = (T - 1) * B * (N / T) * e, out = token * C;
+    const auto gathered = [&](const std::string& model, std::vector<std::string> targets) {
+      return sent(me, "['tp']", model, core::LoraOptions{.rank = rank, .alpha = 2, .targets = targets})
+                 .at("gather") -
+             out;
+    };
+    // Forward: three tensors a layer. Backward: of ROW weights, no gradient goes below the first adapter.
+    EXPECT_EQ(gathered(test::models::dit(4), {"linear_fc1"}),
+              token * ((3 + 3) * kLayers - 2) * D + token * 2 * kLayers * rank);
+    EXPECT_EQ(gathered(test::models::dit(4), {"linear_fc2"}),
+              token * ((3 + 3) * kLayers - 3) * D + token * kLayers * rank);
+    EXPECT_EQ(gathered(test::models::kWan, {"to_q", "to_k", "to_v"}),
+              token * (3 + 3) * kLayers * D + token * 2 * 4 * kLayers * rank)
+        << "adapters of q, k and v, and of the text's q: their base weights read one tensor";
+  });
 }
 
 }  // namespace

@@ -57,6 +57,9 @@ class Comparison {
 
  private:
   std::unique_ptr<core::Network> make(std::vector<const kinora_link*> links) {
+    // What follows may refuse: a rank that leaves breaks groups that another is still joining.
+    static int networks = 0;
+    me_.meet("network" + std::to_string(networks++));
     if (t_.more) more_.push_back(t_.more());
     if (t_.more) links.push_back(more_.back()->get());
     core::ChainOptions o;

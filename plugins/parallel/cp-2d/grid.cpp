@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "kernels/torch/attention_block.hpp"
 #include "kinora/head_exchange.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/ring_split.hpp"
@@ -26,10 +27,11 @@ class GridLink final : public RingSplit {
     const HeadExchange by(neighbours_, q.size(2), k.size(2));
     if (const auto told = by.told(); !told.empty() && told_.insert(told).second)
       log(Log::info, "cp-2d: " + told);
-    return attend_by_heads(
-        by, q, k, v, how, layout(how.q_seq).table, layout(how.kv_seq).table,
-        [this](const at::Tensor& q_here, const at::Tensor& k_here, const at::Tensor& v_here,
-               const kinora_attention& of_all) { return ring_attention(q_here, k_here, v_here, of_all); });
+    return attend_by_heads(by, q, k, v, how, layout(how.q_seq).table, layout(how.kv_seq).table,
+                           [this](const at::Tensor& q_here, const at::Tensor& k_here,
+                                  const at::Tensor& v_here, const kinora_attention& of_all) {
+                             return ring_.attend<AttentionKernel>(*this, q_here, k_here, v_here, of_all);
+                           });
   }
 
  private:

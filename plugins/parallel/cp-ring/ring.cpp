@@ -2,6 +2,7 @@
 // neighbour to neighbour; ring_attention.hpp has the bytes. Any number of heads. Shared keys (text) stay.
 #include <optional>
 
+#include "kernels/torch/attention_block.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/ring_split.hpp"
 
@@ -20,7 +21,7 @@ class RingLink final : public RingSplit {
     kinora_attention of_all = how;
     of_all.q_table = handle(layout(how.q_seq).table);
     of_all.k_table = handle(layout(how.kv_seq).table);
-    return ring_attention(q, k, v, of_all);
+    return ring_.attend<AttentionKernel>(*this, q, k, v, of_all);
   }
 };
 

@@ -6,6 +6,7 @@
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
 
+#include "kernels/torch/attention_block.hpp"
 #include "tests/support/rank_groups.hpp"
 
 namespace kinora {
@@ -21,8 +22,8 @@ double worst(const Tensor& a, const Tensor& b) {
 }
 
 // Every query of a rank sees every key of every rank.
-std::shared_ptr<const RingAttention::Plan> everything(int64_t ranks, int64_t S, int64_t L) {
-  return std::make_shared<RingAttention::Plan>(static_cast<size_t>(ranks), VisibleTiles{{0, S, 0, L, {}}});
+std::shared_ptr<const RingPlan> everything(int64_t ranks, int64_t S, int64_t L) {
+  return std::make_shared<RingPlan>(static_cast<size_t>(ranks), VisibleTiles{{0, S, 0, L, {}}});
 }
 
 TEST(RingAttention, KeysThatAllRanksHaveAreSeenBesideThoseThatGoRound) {
@@ -37,8 +38,8 @@ TEST(RingAttention, KeysThatAllRanksHaveAreSeenBesideThoseThatGoRound) {
 
     const auto of = [&](const Tensor& x) { return leaf(x.chunk(R, 1)[static_cast<size_t>(me.rank)]); };
     const std::vector<Tensor> mine{of(q), of(k), of(v), leaf(ks), leaf(vs)};
-    const Tensor out = RingAttention(group, true)(mine[0], mine[1], mine[2], 0.4, everything(R, S, L),
-                                                  {mine[3], mine[4], valid});
+    const Tensor out = RingAttention<AttentionKernel>(group, true)(
+        mine[0], mine[1], mine[2], 0.4, everything(R, S, L), {mine[3], mine[4], valid});
     (out * weight.chunk(R, 1)[static_cast<size_t>(me.rank)]).sum().backward();
 
     const std::vector<Tensor> whole{leaf(q), leaf(k), leaf(v), leaf(ks), leaf(vs)};
@@ -82,7 +83,7 @@ int64_t peak(const Group<Tensor>& group) {
   const auto plan = everything(group.size(), N, N);
   const auto seen = std::make_shared<Peak>();
   const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, seen);
-  RingAttention(group, true)(q, k, v, 0.25, plan).backward(weight);
+  RingAttention<AttentionKernel>(group, true)(q, k, v, 0.25, plan).backward(weight);
   return seen->most();
 }
 

@@ -43,6 +43,18 @@ TEST(Ring, EqualsOneProcessOnEightRanks) {
   });
 }
 
+TEST(Ring, RefusesAVideoThatIsContinuedAndNamesWhatTakesIt) {
+  test::on_ranks(2, [](const Rank& me) {
+    for (const char* strategy : {"cp-ring", "cp-2d"}) try {
+        test::equals_one_process(
+            me, {.parallel = "['" + std::string(strategy) + "']", .rule = {.start = 2, .causal = true}});
+        FAIL() << strategy;
+      } catch (const Error& e) {
+        EXPECT_NE(std::string(e.what()).find("use cp-ulysses"), std::string::npos) << e.what();
+      }
+  });
+}
+
 // What each of R ranks multiplies of all pairs, for an order of the tokens.
 std::vector<int64_t> loads(const at::Tensor& table, const core::Frames& rule, const at::Tensor& order,
                            int64_t R) {

@@ -1,12 +1,15 @@
 #include "plugins/parallel/stdit-hybrid/hybrid_link.hpp"
 
+#include "kernels/torch/attention_block.hpp"
 #include "kinora/head_exchange.hpp"
-#include "plugins/parallel/stdit-hybrid/gathered_attention.hpp"
 
 namespace kinora {
 
 HybridLink::HybridLink(Group<at::Tensor> group, int64_t part, int64_t parts, StLayout layout)
-    : TokenSplit(group, parts), part_(part), layout_(layout) {
+    : TokenSplit(group, parts),
+      ring_("stdit-hybrid", "layout = 'ulysses'", group),
+      part_(part),
+      layout_(layout) {
   skip_inherited<HybridLink>();
 }
 
@@ -86,12 +89,16 @@ at::Tensor HybridLink::attention(const at::Tensor& q, const at::Tensor& k, const
   if (!how.q_seq)
     throw Error(KINORA_UNSUPPORTED, "stdit-hybrid: attention '" + std::string(how.name ? how.name : "") +
                                         "' has shared queries over split keys; give the queries a sequence");
-  const auto attend = [this](const at::Tensor& q1, const at::Tensor& k1, const at::Tensor& v1,
-                             const kinora_attention& h) { return next.attention(q1, k1, v1, h); };
-  const at::Tensor k_table = layout(how.kv_seq).table;
-  if (layout_ != StLayout::ulysses) return gathered_attention(group_, q, k, v, how, k_table, attend);
-  return attend_by_heads(HeadExchange(group_, q.size(2), k.size(2)), q, k, v, how, layout(how.q_seq).table,
-                         k_table, attend);
+  const at::Tensor q_table = layout(how.q_seq).table, k_table = layout(how.kv_seq).table;
+  if (layout_ == StLayout::ulysses)
+    return attend_by_heads(
+        HeadExchange(group_, q.size(2), k.size(2)), q, k, v, how, q_table, k_table,
+        [this](const at::Tensor& q_all, const at::Tensor& k_all, const at::Tensor& v_all,
+               const kinora_attention& of_all) { return next.attention(q_all, k_all, v_all, of_all); });
+  kinora_attention of_all = how;
+  of_all.q_table = handle(q_table);
+  of_all.k_table = handle(k_table);
+  return ring_.attend<AttentionKernel>(*this, q, k, v, of_all);
 }
 
 }  // namespace kinora

@@ -1,19 +1,21 @@
 // Context parallelism of spatial-temporal transformers (NeMo, arXiv 2503.12964, section 4.6): the tokens are
-// split by frames for spatial attention and by places for temporal attention, which are then local; full
-// attention gathers keys and values in whichever split it meets. model/stdit asks for a split by reshard():
-// there and back are exactly two all-to-alls a layer.
+// split by frames for spatial attention and by places for temporal attention, which are then local; for full
+// attention keys and values go round (ring_attention.hpp) in whichever split it meets. model/stdit asks for a
+// split by reshard(): there and back are exactly two all-to-alls a layer.
 //
 // Bytes that a rank sends in a forward of N layers, of elements of e bytes; A attentions a layer (3; 2
 // without full attention), B batch, L tokens of a rank with padding (switches.hpp), D width, C channels of an
 // output's token, as many heads of keys as of queries, and heads that divide; S = B L D e:
-//   hybrid   (P - 1) / P N 2 S + (P - 1) N (A - 2) 2 S   all-to-alls; gathers for full attention
-//   cp       (P - 1) N A 2 S                             gathers for every attention
+//   hybrid   (P - 1) / P N 2 S + (P - 1) N (A - 2) 2 S   all-to-alls; keys of full attention
+//   cp       (P - 1) N A 2 S                             keys of every attention
 //   ulysses  (P - 1) / P N A 4 S                         all-to-alls of q, k, v and of the result
-// and (P - 1) B L C e of the output. A backward sends as much, but nothing of the output.
+// and (P - 1) B L C e of the output. A backward sends as much, but nothing of the output, and the gradients
+// of keys that go round, P / (P - 1) times as many numbers as those, of 8 bytes for float64, else 4.
 #pragma once
 #include <list>
 #include <map>
 
+#include "kinora/table_ring.hpp"
 #include "kinora/token_split.hpp"
 #include "plugins/parallel/stdit-hybrid/switches.hpp"
 
@@ -49,6 +51,7 @@ class HybridLink final : public TokenSplit {
   };
   bool is_local(const kinora_attention& how) const;
 
+  TableRing ring_;
   int64_t part_;
   StLayout layout_;
   std::list<Known> known_;  // latest first

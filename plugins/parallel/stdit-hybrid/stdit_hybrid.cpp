@@ -16,11 +16,11 @@ class StDitHybrid final : public Strategy<at::Tensor> {
         .help(
             "spatial-temporal models: frames split for spatial attention, places for temporal attention, "
             "keys "
-            "gathered for full attention; two all-to-alls a layer");
+            "go round for full attention; two all-to-alls a layer");
     d.option("size", &Options::size).range(0, 4096).unit("ranks").help("0: those that are left");
     d.option("layout", &Options::layout)
         .choices({"hybrid", "cp", "ulysses"})
-        .help("cp: keys gathered for every attention; ulysses: heads exchanged for every attention");
+        .help("cp: keys go round for every attention; ulysses: heads exchanged for every attention");
   }
   StDitHybrid(const Options& o, const Mesh<at::Tensor>& mesh) {
     const auto cp = mesh.group("cp"), tp = mesh.group("tp");

@@ -72,7 +72,7 @@ TEST(StDitHybrid, EqualsOneProcessWhateverTokensSee) {
                                   .text = 0,
                                   .precision = "fp32",
                                   .steps = 1});
-    // A model of full attention only: its keys are gathered in the split by frames.
+    // A model of full attention only: its keys go round in the split by frames.
     test::equals_one_process(me, {.parallel = "['stdit-hybrid']", .frames = 3, .steps = 1});
     test::equals_one_process(me, {.parallel = "[{ use = 'stdit-hybrid', size = 2 }, 'ddp', 'recompute']",
                                   .model = stdit(),
@@ -83,9 +83,67 @@ TEST(StDitHybrid, EqualsOneProcessWhateverTokensSee) {
 TEST(StDitHybrid, EqualsOneProcessInTheLayoutsThatItBeats) {
   test::on_ranks(2, [](const Rank& me) {
     for (const char* which : {"cp", "ulysses"})
-      test::equals_one_process(
-          me, {.parallel = layout(which), .model = stdit(), .frames = 3, .cols = 10, .steps = 1});
+      for (const auto& seen : {rule(1, false), rule(2, true, 2, 2, 1)})
+        test::equals_one_process(
+            me,
+            {.parallel = layout(which), .model = stdit(), .rule = seen, .frames = 6, .cols = 10, .steps = 1});
   });
+}
+
+// Keys that go round are not cached; those of one frame or one place are on their rank.
+TEST(StDitHybrid, TakesAVideoThatIsContinuedOnlyWithoutFullAttention) {
+  test::on_ranks(2, [](const Rank& me) {
+    core::Frames later = rule(1, true);
+    later.start = 2;
+    const Trial local{.parallel = "['stdit-hybrid']",
+                      .model = stdit("heads = 4, head_size = 12, full_attention = false"),
+                      .rule = later,
+                      .steps = 1};
+    test::equals_one_process(me, local);
+    Trial full = local;
+    full.model = stdit();
+    try {
+      test::equals_one_process(me, full);
+      FAIL();
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("use layout = 'ulysses'"), std::string::npos) << e.what();
+    }
+  });
+}
+
+// The tokens that a rank of either split has are cut again, and no part divides.
+TEST(StDitHybrid, EqualsOneProcessAboveTensorParallelism) {
+  test::on_ranks(4, [](const Rank& me) {
+    for (const char* which : {"hybrid", "cp", "ulysses"})
+      for (const char* more : {"", ", 'recompute'"})
+        test::equals_one_process(
+            me, {.parallel = "[{ use = 'stdit-hybrid', size = 2, layout = '" + std::string(which) +
+                             "' }, { use = 'tp', size = 2 }" + more + "]",
+                 .model = stdit("heads = 4, head_size = 12, kv_heads = 2, patch_space = 1"),
+                 .rule = rule(1, true, 2),
+                 .frames = 5,
+                 .rows = 3,
+                 .cols = 7,
+                 .steps = 1});
+  });
+}
+
+// Whatever else a mesh has room for beside them.
+TEST(StDitHybrid, EqualsOneProcessInThrees) {
+  test::on_ranks(
+      8,
+      [](const Rank& me) {
+        for (const char* third :
+             {"{ use = 'fsdp', size = 2 }", "'ddp'", "{ use = 'pp', size = 2, schedule = '1f1b' }"})
+          test::equals_one_process(
+              me, {.parallel = "[{ use = 'stdit-hybrid', size = 2 }, { use = 'tp', size = 2 }, " +
+                               std::string(third) + "]",
+                   .model = stdit(),
+                   .micro = 2,
+                   .frames = 3,
+                   .steps = 1});
+      },
+      120);
 }
 
 // What goes through a group: all-to-alls by number, and the bytes that a rank sends.
@@ -100,7 +158,10 @@ int32_t counted(void* self, const kinora_transfer* t, void** work) {
   const auto P = static_cast<double>(size_of_group),
              bytes = static_cast<double>(borrow<Tensor>(t->in).nbytes());
   sent.exchanges += t->op == KINORA_EXCHANGE;
-  sent.bytes += t->op == KINORA_GATHER ? (P - 1) * bytes : (P - 1) / P * bytes;  // of a scattered sum as well
+  sent.bytes += t->op == KINORA_GATHER     ? (P - 1) * bytes
+                : t->op == KINORA_EXCHANGE ? (P - 1) / P * bytes
+                : t->op == KINORA_SEND     ? bytes
+                                           : 0;
   return start_of_group(self, t, work);
 }
 
@@ -139,15 +200,15 @@ TEST(StDitHybrid, TakesTwoAllToAllsALayerAndTheBytesOfItsFormula) {
       for (const bool backward : {false, true}) {
         const std::string model =
             stdit(std::string("heads = 4, head_size = 12") + (full ? "" : ", full_attention = false"));
-        const double A = full ? 3 : 2, out = backward ? 0 : (P - 1) * B * L * C * e;
+        const double A = full ? 3 : 2, out = backward ? 0 : (P - 1) * B * L * C * e,
+                     round = ((P - 1) + (backward ? P : 0)) * 2 * B * L * D * e;
         const Sent hybrid = step_of(me, "hybrid", model, backward), cp = step_of(me, "cp", model, backward),
                    ulysses = step_of(me, "ulysses", model, backward);
         EXPECT_EQ(hybrid.exchanges, 2 * N);
         EXPECT_EQ(cp.exchanges, 0);
         EXPECT_EQ(ulysses.exchanges, 2 * A * N);
-        EXPECT_DOUBLE_EQ(hybrid.bytes, (P - 1) / P * N * 2 * B * L * D * e +
-                                           (P - 1) * N * (A - 2) * 2 * B * L * D * e + out);
-        EXPECT_DOUBLE_EQ(cp.bytes, (P - 1) * N * A * 2 * B * L * D * e + out);
+        EXPECT_DOUBLE_EQ(hybrid.bytes, (P - 1) / P * N * 2 * B * L * D * e + N * (A - 2) * round + out);
+        EXPECT_DOUBLE_EQ(cp.bytes, N * A * round + out);
         EXPECT_DOUBLE_EQ(ulysses.bytes, (P - 1) / P * N * A * 4 * B * L * D * e + out);
       }
   });

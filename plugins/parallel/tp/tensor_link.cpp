@@ -1,6 +1,7 @@
 #include "plugins/parallel/tp/tensor_link.hpp"
 
 #include <numeric>
+#include <utility>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -57,24 +58,47 @@ void TensorLink::declared() {
                                   " whole units; use size = " + std::to_string(most));
 }
 
-at::Tensor TensorLink::all_tokens(const at::Tensor& x) {
+TensorLink::Gathered TensorLink::all_tokens(const at::Tensor& x) {
   const bool gradient = at::GradMode::is_enabled();
-  auto& last = gathered_;
-  if (!last.from.is_same(x) || last.version != x._version() || last.with_gradient != gradient)
-    last = {x, gathered(group_, x, 1), static_cast<uint32_t>(x._version()), gradient};
-  return last.all;
+  for (const Gathered& g : gathered_)
+    if (g.own.is_same(x) && g.version == x._version() && g.with_gradient == gradient) return g;
+  const at::Tensor all = gathered(group_, x, 1);
+  gathered_.push_back({x, all, x._version(), gradient, {}});
+  if (gradient) gathered_.back().kept = std::make_shared<Regather>(group_, x, all);
+  return gathered_.back();
+}
+
+TensorLink::Kept TensorLink::let_go() {
+  Kept out;
+  for (const Gathered& g : gathered_)
+    if (g.kept) out.push_back(g.kept);
+  for (const auto& kept : out) kept->empty();
+  gathered_.clear();
+  return out;
+}
+
+at::Tensor TensorLink::column(const at::Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) {
+  const Gathered in = all_tokens(x);
+  const at::Tensor y = next.linear(in.all, w, b, seq);
+  if (y.requires_grad()) y.register_hook([kept = in.kept](const at::Tensor&) { kept->finish(); });
+  return y;
 }
 
 at::Tensor TensorLink::row(const at::Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) {
+  const Kept read = let_go();
   const at::Tensor part = next.linear(x, w, 0, seq);  // perhaps wider than x: summed first, converted after
+  // What the COLUMN linears before it read travels while its own product is differentiated.
+  if (part.requires_grad())
+    part.register_hook([read](const at::Tensor&) {
+      for (const auto& kept : read) kept->start();
+    });
   at::Tensor y = seq ? scattered_sum(group_, part, 1) : summed(group_, part);
   if (b) y = y + head.value(b).to(y.scalar_type());
   return y.to(x.scalar_type());
 }
 
 at::Tensor TensorLink::linear(const at::Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) {
-  if (seq && columns_.count(w)) return next.linear(all_tokens(x), w, b, seq);
-  gathered_ = {};
+  if (seq && columns_.count(w)) return column(x, w, b, seq);
   return rows_.count(w) ? row(x, w, b, seq) : next.linear(x, w, b, seq);
 }
 
@@ -96,7 +120,7 @@ at::Tensor TensorLink::sequence(const at::Tensor& x, const kinora_seq_spec& spec
 }
 
 at::Tensor TensorLink::leave(const at::Tensor& x, kinora_seq seq) {
-  gathered_ = {};
+  let_go();
   return shared(group_, next.leave(x, seq), 1);
 }
 

@@ -3,10 +3,11 @@
 // ROW and the next COLUMN each rank has its part of the tokens, so norms, modulation, dropout and residuals
 // are computed once. Norms of a head's channels need no transfer; of all heads, total() sums their statistic.
 //
-// A COLUMN linear gathers its tokens, a ROW linear sums its result and keeps this rank's tokens. Linears
-// that follow each other on one tensor (q, k and v; gate and up) share one gather, its gradient and its
-// memory. Text and conditions (seq 0) enter a COLUMN without a transfer: every rank has them, and their
-// gradients are partial sums as any other.
+// A COLUMN linear gathers its tokens, a ROW linear sums its result and keeps this rank's tokens. COLUMN
+// linears of one tensor (q, k and v; gate and up) share one gather and its gradient. For the backward a rank
+// keeps its own tokens of what they read and gathers all of them once more (regather.hpp), while the product
+// of the ROW linear behind them is differentiated. Text and conditions (seq 0) enter a COLUMN without a
+// transfer: every rank has them, and their gradients are partial sums as any other.
 //
 // Bytes that a rank sends, with T ranks, N tokens with padding, e bytes an element: forward and backward
 // each
@@ -14,16 +15,21 @@
 //   (T - 1) B (N / T) D e   for each ROW linear with D outputs (e: 4 where a precision keeps wide sums)
 //   a sum of B N statistics for each total(), and of the result for a ROW linear of shared tensors
 //   (T - 1) B (N / T) D e   for leave(), forward only
+// and in the backward once more
+//   (T - 1) B (N / T) D e   for each gather whose result a weight's gradient needs: not where they are frozen
 #pragma once
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "kinora/aten.hpp"
 #include "kinora/link.hpp"
 #include "kinora/transfers.hpp"
+#include "plugins/parallel/tp/regather.hpp"
 
 namespace kinora {
 
@@ -41,18 +47,23 @@ class TensorLink final : public Link<at::Tensor> {
   at::Tensor table(kinora_seq seq, Place place) override;
 
  private:
-  at::Tensor all_tokens(const at::Tensor& x);
+  struct Gathered {
+    at::Tensor own, all;
+    int64_t version;
+    bool with_gradient;
+    std::shared_ptr<Regather> kept;  // with gradient
+  };
+  using Kept = std::vector<std::shared_ptr<Regather>>;
+  Gathered all_tokens(const at::Tensor& x);
+  // The forward has read what was gathered: now only the backward needs it.
+  Kept let_go();
+  at::Tensor column(const at::Tensor& x, kinora_param w, kinora_param b, kinora_seq seq);
   at::Tensor row(const at::Tensor& x, kinora_param w, kinora_param b, kinora_seq seq);
 
   Group<at::Tensor> group_;
   std::set<kinora_param> columns_, rows_;
   std::map<kinora_seq, at::Tensor> tables_;  // of all tokens of the group
-  // The last gather, as long as linears that follow each other ask for it.
-  struct {
-    at::Tensor from, all;
-    uint32_t version = 0;
-    bool with_gradient = false;
-  } gathered_;
+  std::vector<Gathered> gathered_;           // since the last ROW linear
   // The greatest number of ranks that all parameters can be cut for, and of those that cannot be cut for this
   // one the parameter that has fewest whole units.
   int64_t units_ = 0, fewest_ = 0;

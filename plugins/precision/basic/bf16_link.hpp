@@ -21,6 +21,9 @@ class Bf16Link final : public Link<Tensor> {
 
  private:
   std::set<kinora_param> partial_;  // ROW weights of which this rank holds a piece
+  // COLUMN weights: of the tokens that they read the tensor link keeps this rank's only, a copy would be of
+  // all ranks'.
+  std::set<kinora_param> gathering_;
 };
 
 }  // namespace kinora

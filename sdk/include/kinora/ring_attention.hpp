@@ -1,8 +1,12 @@
 // Attention over keys that are split over the ranks of a ring (Liu et al. 2023, arXiv 2310.01889): keys and
-// values go round, and each block's result is merged by a running softmax
-// (kernels/torch/attention_block.hpp). A rank holds one block of keys and the one that arrives meanwhile; the
-// backward lets them go round again, and with them their gradients, which come home last. Every rank hands on
-// every block, also one that it sees nothing of. For the pinned tier, with kinora::kernels.
+// values go round, and each block's result is merged by a running softmax. A rank holds one block of keys and
+// the one that arrives meanwhile; the backward lets them go round again, and with them their gradients, which
+// come home last. Every rank hands on every block, also one that it sees nothing of. For the pinned tier.
+//
+// Kernel attends to one block; kernels/torch/attention_block.hpp has one and says what each member does:
+//   struct Block { at::Tensor out, log_sum; };  struct Gradient { at::Tensor q, k, v; };
+//   static Block nothing(q, v_size), attend(q, k, v, scale, mask);  static void merge(all, more);
+//   static Gradient attend_back(grad, q, k, v, all, scale, mask);
 //
 // Bytes that a rank sends, of elements of e bytes (a gradient's w: 8 for float64, else 4), with R ranks, L
 // keys of a rank and K heads of keys:
@@ -15,7 +19,6 @@
 
 #include <ATen/ATen.h>
 
-#include "kernels/torch/attention_block.hpp"
 #include "kinora/autograd.hpp"
 #include "kinora/strategy.hpp"
 #include "kinora/visible_tiles.hpp"
@@ -44,11 +47,13 @@ class RingHop {
   at::Tensor arrived_;
 };
 
+// Of each rank r of a ring: which of this rank's queries see which of rank r's keys.
+using RingPlan = std::vector<VisibleTiles>;
+
+template <class Kernel>
 class RingAttention {
  public:
   using Tensor = at::Tensor;
-  // tiles[r]: which of this rank's queries see which of rank r's keys.
-  using Plan = std::vector<VisibleTiles>;
   // overlap: transfers run while blocks are computed; else before.
   RingAttention(Group<Tensor> group, bool overlap) : group_(group), overlap_(overlap) {}
 
@@ -58,7 +63,7 @@ class RingAttention {
   };
   // q [B, S, H, d], k, v [B, L, K, d] of this rank, K a divisor of H -> [B, S, H, d].
   Tensor operator()(const Tensor& q, const Tensor& k, const Tensor& v, double scale,
-                    std::shared_ptr<const Plan> plan, const Shared& shared = {}) const {
+                    std::shared_ptr<const RingPlan> plan, const Shared& shared = {}) const {
     const auto kept = std::make_shared<Kept>(Kept{std::move(plan), scale, shared.valid, k.size(3)});
     std::vector<Tensor> in{q, k, v};
     if (shared.k.defined()) in.insert(in.end(), {shared.k, shared.v});
@@ -71,12 +76,12 @@ class RingAttention {
  private:
   static constexpr int64_t kKeys = 0, kGradients = 1;  // tags
   struct Kept {
-    std::shared_ptr<const Plan> plan;
+    std::shared_ptr<const RingPlan> plan;
     double scale;
     Tensor valid;
     int64_t size;                         // d of keys; values lie behind them
     Tensor q = {}, kv = {}, shared = {};  // detached; keys and values are one tensor
-    AttentionBlock all = {};
+    typename Kernel::Block all = {};
     at::ScalarType type = at::kFloat;
 
     Tensor keys(const Tensor& both) const { return both.narrow(3, 0, size); }
@@ -103,9 +108,9 @@ class RingAttention {
   static void attend(const Kept& c, const Tensor& both, const VisibleTile& t) {
     const int64_t H = c.q.size(2);
     const Tensor rows = both.narrow(1, t.k_first, t.k_count);
-    merge({c.all.out.narrow(1, t.q_first, t.q_count), c.all.log_sum.narrow(1, t.q_first, t.q_count)},
-          attention_block(c.q.narrow(1, t.q_first, t.q_count), for_queries(c.keys(rows), H),
-                          for_queries(c.values(rows), H), c.scale, t.mask));
+    Kernel::merge({c.all.out.narrow(1, t.q_first, t.q_count), c.all.log_sum.narrow(1, t.q_first, t.q_count)},
+                  Kernel::attend(c.q.narrow(1, t.q_first, t.q_count), for_queries(c.keys(rows), H),
+                                 for_queries(c.values(rows), H), c.scale, t.mask));
   }
 
   Tensor forward(Kept& c, const std::vector<Tensor>& in) const {
@@ -113,7 +118,7 @@ class RingAttention {
     c.type = in[0].scalar_type();
     c.kv = at::cat({in[1], in[2]}, 3);
     if (in.size() > 3) c.shared = at::cat({in[3], in[4]}, 3);
-    c.all = no_attention(c.q, in[2].size(3));
+    c.all = Kernel::nothing(c.q, in[2].size(3));
     if (c.shared.defined()) attend(c, c.shared, c.shared_tile());
     Tensor here = c.kv;
     for (int64_t s = 0; s < group_.size(); ++s) {
@@ -131,9 +136,9 @@ class RingAttention {
     const int64_t H = c.q.size(2), K = both.size(2);
     const auto some = [&](const Tensor& x) { return x.narrow(1, t.q_first, t.q_count); };
     const Tensor rows = both.narrow(1, t.k_first, t.k_count), to = grad_both.narrow(1, t.k_first, t.k_count);
-    const auto g = attention_block_backward(some(grad), some(c.q), for_queries(c.keys(rows), H),
-                                            for_queries(c.values(rows), H),
-                                            {some(c.all.out), some(c.all.log_sum)}, c.scale, t.mask);
+    const auto g = Kernel::attend_back(some(grad), some(c.q), for_queries(c.keys(rows), H),
+                                       for_queries(c.values(rows), H), {some(c.all.out), some(c.all.log_sum)},
+                                       c.scale, t.mask);
     const auto of_keys = [&](const Tensor& x) { return K == H ? x : x.unflatten(2, {K, H / K}).sum(3); };
     some(grad_q).add_(g.q);
     c.keys(to).add_(of_keys(g.k));

@@ -1,5 +1,4 @@
-// What ring strategies share: the order of the tokens in a ring, who sees whom at each of its steps, and the
-// attention. For the pinned tier, with kinora::kernels.
+// What strategies that let keys go round share: the order of the tokens in a ring. For the pinned tier.
 //
 // Under a causal rule the first tokens see little and the last ones much, so each place of the ring gets a
 // chunk from the front and one from the back (zigzag): of 2 R chunks, place r holds r and 2 R - 1 - r. Ranks
@@ -7,12 +6,10 @@
 //
 // N tokens with padding, R places of the ring.
 #pragma once
-#include <list>
-#include <memory>
 #include <numeric>
 #include <string>
 
-#include "kinora/ring_attention.hpp"
+#include "kinora/table_ring.hpp"
 #include "kinora/token_split.hpp"
 
 namespace kinora {
@@ -42,30 +39,18 @@ class RingSplit : public TokenSplit {
   // all: the ranks that share a sequence; ring: of them those among which keys go round, each for a place.
   RingSplit(std::string name, Group<at::Tensor> all, Group<at::Tensor> ring, int64_t multiple,
             Options options)
-      : TokenSplit(all, multiple), ring_(ring), name_(std::move(name)), options_(std::move(options)) {}
+      : TokenSplit(all, multiple),
+        ring_(name, "cp-ulysses", ring, options.overlap),
+        name_(std::move(name)),
+        options_(std::move(options)) {}
 
   at::Tensor sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override {
     const at::Tensor table = borrow<at::Tensor>(spec.table).to(at::kCPU);
     zigzag_ = options_.order == "zigzag" || (options_.order == "auto" && looks_back(table));
-    const at::Tensor index = table.select(2, KINORA_TOKEN_INDEX);
-    if (index.numel() > 0 && index.select(1, 0).max().item<int64_t>() > 0)
-      throw Error(KINORA_UNSUPPORTED, name_ +
-                                          ": a video that is continued needs a KV cache, and keys that go "
-                                          "round are not cached; use cp-ulysses");
     return TokenSplit::sequence(x, spec, seq);
   }
 
  protected:
-  // Of tables of all places' tokens; q, k, v are those of this rank's place.
-  at::Tensor ring_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                            const kinora_attention& how) {
-    if (q.is_meta()) return at::empty_like(q);
-    const RingAttention::Shared shared{borrow<at::Tensor>(how.k_shared), borrow<at::Tensor>(how.v_shared),
-                                       borrow<at::Tensor>(how.kv_valid)};
-    return RingAttention(ring_, options_.overlap)(
-        q, k, v, how.scale,
-        plan(borrow<at::Tensor>(how.q_table), borrow<at::Tensor>(how.k_table), how.over, q.device()), shared);
-  }
   // Shared keys (text) are no part of a ring.
   bool passes(const kinora_attention& how) const {
     if (how.kv_seq && !how.q_seq)
@@ -84,6 +69,8 @@ class RingSplit : public TokenSplit {
     return (unit - tokens % unit) % unit;
   }
 
+  TableRing ring_;
+
  private:
   // Whether the last token of the first sample sees its first one, which does not see it.
   bool looks_back(const at::Tensor& table) const {
@@ -94,37 +81,9 @@ class RingSplit : public TokenSplit {
     return seen[1][0].item<bool>() && !seen[0][1].item<bool>();
   }
 
-  using Plan = RingAttention::Plan;
-  std::shared_ptr<const Plan> plan(const at::Tensor& q_table, const at::Tensor& k_table, uint32_t over,
-                                   at::Device device) {
-    for (const auto& p : plans_)
-      if (p.q.is_same(q_table) && p.k.is_same(k_table) && p.over == over) return p.plan;
-    const auto place = [&](const at::Tensor& table, int64_t r) {
-      const int64_t n = table.size(1) / ring_.size();
-      return table.narrow(1, r * n, n);
-    };
-    const at::Tensor q = place(q_table, ring_.rank()).to(at::kCPU), k = k_table.to(at::kCPU);
-    const auto made = std::make_shared<Plan>();
-    for (int64_t r = 0; r < ring_.size(); ++r)
-      made->push_back(visible_tiles(q, place(k, r), device, [&](const at::Tensor& a, const at::Tensor& b) {
-        return visible(a, b, over);
-      }));
-    constexpr size_t most = 16;
-    plans_.push_front({q_table, k_table, over, made});
-    if (plans_.size() > most) plans_.pop_back();
-    return made;
-  }
-
-  struct Known {
-    at::Tensor q, k;  // kept, so that their addresses name them
-    uint32_t over;
-    std::shared_ptr<const Plan> plan;
-  };
-  Group<at::Tensor> ring_;
   std::string name_;
   Options options_;
   bool zigzag_ = false;  // of the sequence that is being split
-  std::list<Known> plans_;
 };
 
 }  // namespace kinora
