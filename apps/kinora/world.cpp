@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <unistd.h>
+#include <utility>
 
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -173,7 +174,10 @@ class World {
 
   void fail(const RankProcess& p) {
     first_ = &p;
-    if (p.code() == kInterrupted) return;
+    if (p.code() == kInterrupted) {  // whoever asked one rank to stop asked all
+      if (!std::exchange(stopping_, true)) send(SIGTERM);
+      return;
+    }
     if (!deadline_) deadline_ = Clock::now() + (stopping_ ? plan_.grace : kMoment);
     if (asked_ > 0) return;
     core::log_error("launch: rank {} of {} {}; the world is stopped", p.rank, plan_.size, p.how());

@@ -38,6 +38,10 @@ std::string alternatives(const std::vector<AxisUse>& uses, int64_t product, int6
 MeshOwner::Sizes sizes_of(const std::vector<AxisUse>& uses, int64_t world) {
   require_one_each(uses);
   MeshOwner::Sizes sizes;
+  if (world == 1) {
+    for (const auto& u : uses) sizes[u.axis] = 1;
+    return sizes;
+  }
   int64_t product = 1;
   std::string open_axis;
   for (const auto& u : uses) {
