@@ -132,7 +132,8 @@ class World {
 
   WorldEnd run() {
     while (any_runs() || is_read()) step();
-    if (asked_ > 0) return {kInterrupted, true};
+    if (first_ && asked_ == 0 && first_->code() == kUsage && ranks_[0].code() != kUsage) tell(*first_);
+    if (asked_ > 0 && first_) return {kInterrupted, true, ranks_[0].code() == kInterrupted};
     return first_ ? WorldEnd{first_->code(), false} : WorldEnd{};
   }
 
@@ -179,7 +180,10 @@ class World {
       return;
     }
     if (!deadline_) deadline_ = Clock::now() + (stopping_ ? plan_.grace : kMoment);
-    if (asked_ > 0) return;
+    if (asked_ == 0 && p.code() != kUsage) tell(p);  // what one refuses all refuse, and rank 0 is seen
+  }
+
+  void tell(const RankProcess& p) const {
     core::log_error("launch: rank {} of {} {}; the world is stopped", p.rank, plan_.size, p.how());
     if (p.rank > 0) std::cerr << p.output->last_lines(12);
     core::log_error("launch: its whole log: {}", p.output->log().string());
