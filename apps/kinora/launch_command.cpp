@@ -19,8 +19,9 @@ namespace fs = std::filesystem;
 constexpr const char* kHelp = R"(usage: kinora launch -n N [options] -- run FILE.toml [options of run]
 
 Starts N ranks of this program on this machine, which compute one run together. Rank 0 is shown here; the output of
-every rank is in a file. If a rank fails, the others are stopped, and with --restarts all begin again from the last
-checkpoint. Ctrl-C stops all cleanly; a second one at once.
+every rank is in a file. If a rank fails, the others are stopped and it is named, with its last lines and its log; with
+--restarts all begin again from the last checkpoint. Ctrl-C stops all after a checkpoint, a second one at once; the same
+command goes on. SIGUSR1 makes a training write a checkpoint. Exit codes are those of run, of the rank that failed first.
 
 On several machines torchrun, srun and mpirun start the ranks: give them `kinora run FILE.toml`, which reads their
 variables (packaging/slurm has scripts).
@@ -82,7 +83,9 @@ int launch(WorldPlan plan, int restarts) {
     plan.headline = fmt::format("=== kinora launch, {}, {} ranks, {} ===", now(), plan.size,
                                 attempt ? fmt::format("restart {} of {}", attempt, restarts) : "start");
     const WorldEnd end = run_world(plan, signals);
-    if (end.interrupted) return complain(kInterrupted, "interrupted; run the same command again to go on");
+    if (end.interrupted && !end.told)
+      complain(kInterrupted, "interrupted; run the same command again to go on");
+    if (end.interrupted) return kInterrupted;
     // What is refused once is refused again; and who asked a rank to stop does not want it back.
     if (end.code == kDone || end.code == kUsage || end.code == kInterrupted || attempt == restarts)
       return end.code;
@@ -111,6 +114,9 @@ int launch_command(core::Runtime& runtime, const Arguments& shared, const Argume
   if (const auto place = core::here(); !place.launcher.empty() && !place.alone())
     return complain(kUsage, "launch: " + place.launcher + " started " + std::to_string(place.world) +
                                 " ranks already; give it kinora run instead of kinora launch");
+  if (given["restarts"].as<int>() < 0) return complain(kUsage, "launch: --restarts is 0 or more");
+  if ((given.count("timeout") && given["timeout"].as<double>() <= 0) || given["grace"].as<double>() < 0)
+    return complain(kUsage, "launch: --timeout is more than 0 seconds, --grace 0 or more");
   WorldPlan plan{.size = given["ranks"].as<int>(), .arguments = shared};
   plan.arguments.insert(plan.arguments.end(), rest.begin(), rest.end());
   if (given.count("timeout"))

@@ -19,7 +19,8 @@ namespace po = boost::program_options;
 constexpr const char* kRunHelp = R"(usage: kinora run FILE.toml [options]
 
 Runs the jobs of a run file, one after the other, into its output folder. What is finished and unchanged is not done
-again; training goes on from its last checkpoint, another interrupted job starts again.
+again; training goes on from its last checkpoint, encoding and generation with what is left, another interrupted job
+starts again.
 
 examples:
   kinora run configs/quickstart.toml                      the whole way, from a film to a generated clip

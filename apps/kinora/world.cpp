@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <unistd.h>
+#include <utility>
 
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -131,7 +132,8 @@ class World {
 
   WorldEnd run() {
     while (any_runs() || is_read()) step();
-    if (asked_ > 0) return {kInterrupted, true};
+    if (first_ && asked_ == 0 && first_->code() == kUsage && ranks_[0].code() != kUsage) tell(*first_);
+    if (asked_ > 0 && first_) return {kInterrupted, true, ranks_[0].code() == kInterrupted};
     return first_ ? WorldEnd{first_->code(), false} : WorldEnd{};
   }
 
@@ -173,9 +175,15 @@ class World {
 
   void fail(const RankProcess& p) {
     first_ = &p;
-    if (p.code() == kInterrupted) return;
+    if (p.code() == kInterrupted) {  // whoever asked one rank to stop asked all
+      if (!std::exchange(stopping_, true)) send(SIGTERM);
+      return;
+    }
     if (!deadline_) deadline_ = Clock::now() + (stopping_ ? plan_.grace : kMoment);
-    if (asked_ > 0) return;
+    if (asked_ == 0 && p.code() != kUsage) tell(p);  // what one refuses all refuse, and rank 0 is seen
+  }
+
+  void tell(const RankProcess& p) const {
     core::log_error("launch: rank {} of {} {}; the world is stopped", p.rank, plan_.size, p.how());
     if (p.rank > 0) std::cerr << p.output->last_lines(12);
     core::log_error("launch: its whole log: {}", p.output->log().string());

@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <csignal>
+#include <ctime>
+#include <limits>
 #include <unistd.h>
 
 namespace kinora::core {
@@ -9,7 +11,22 @@ namespace {
 
 std::atomic<bool> asked{false}, save_asked{false};
 
-void on_signal(int) {
+// Who stops a service or a job sends SIGTERM to the launcher and to its ranks, and the launcher passes it on:
+// that is asked once.
+constexpr int64_t kOnce = 2;  // seconds
+std::atomic<int64_t> terminated{std::numeric_limits<int64_t>::min() / 2};
+
+int64_t seconds_now() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec;
+}
+
+void on_signal(int signal) {
+  if (signal == SIGTERM) {
+    const int64_t now = seconds_now();
+    if (now - terminated.exchange(now) <= kOnce) return;
+  }
   if (asked.exchange(true)) _exit(130);
   constexpr char text[] = "\nstopping; press Ctrl-C again to end at once\n";
   [[maybe_unused]] const auto written = write(STDERR_FILENO, text, sizeof text - 1);

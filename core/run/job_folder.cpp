@@ -59,7 +59,7 @@ json size_of_entry(const fs::directory_entry& entry) {
 bool has_begun(const fs::path& folder) {
   std::error_code error;
   const json made = results_in(folder);  // folders that were made for results may be empty
-  return fs::exists(folder / "checkpoints", error) ||
+  return fs::exists(folder / "checkpoints", error) || fs::exists(folder / ".parts", error) ||
          std::any_of(made.begin(), made.end(), [](const json& size) { return size != 0; });
 }
 

@@ -56,7 +56,10 @@ JobKind encode() {
            {"text", "model", "minilm", true, false, "text encoder"},
            {"words", "stage", "text.wordpiece", true, false, "text to tokens"},
            {"image_encoder", "model", "", false, false,
-            "caches embeddings of a window's first frame as `image`: clip-vision"}},
+            "caches embeddings of a window's first frame as `image`: clip-vision"},
+           {"parallel", "parallel", "ddp", true, true,
+            "strategies, composed; ddp divides the clips, those along cp the time of each", true},
+           how_only(kCollective)},
           {"shard", "train-tokenizer"},
           true,
           true};

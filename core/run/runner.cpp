@@ -32,7 +32,8 @@ std::string now_utc() {
 bool is_first_rank() { return here().first(); }
 bool is_alone() { return here().alone(); }
 
-// Rank 0 does a job that is not spread over ranks; the others wait for it, or for its failure.
+// Rank 0 ends a job, and does the whole of one that is not spread over ranks; the others wait for it, or for
+// its failure.
 // since: the run's start, for rank 0 may have failed before this rank comes here.
 RunResult wait_for(const fs::path& folder, const std::string& name, const std::string& digest,
                    fs::file_time_type since) {
@@ -65,7 +66,8 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
     JobContext context(runtime, run, job, is_first_rank());
     job_code(*job.kind).run(context);
     if (cancelled()) return {false, true};
-    if (!is_first_rank()) return {true, false};
+    // The next job reads what rank 0 has yet to write.
+    if (!is_first_rank()) return wait_for(folder, job.name, digest, since);
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     context.summary.update({{"job", job.name},
                             {"kind", job.kind->spec.name},

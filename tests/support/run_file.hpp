@@ -32,7 +32,7 @@ inline core::Runtime& runtime() {
 class ScratchRun {
  public:
   // more: lines for a job of the run below, by its name; FOLDER in them is the run's. They may give the
-  // tokenizer, the dit's model and the film's prompts.
+  // tokenizer, the latents' sizes, the dit's model and the film's prompts.
   explicit ScratchRun(const std::map<std::string, std::string>& more = {}) {
     std::string name = (std::filesystem::temp_directory_path() / "kinora-run-XXXXXX").string();
     folder_ = mkdtemp(name.data());
@@ -115,14 +115,19 @@ class ScratchRun {
                 "tokenizer", "tokenizer",
                 "tokenizer = { use = 'cosmos', latent_channels = 2, encoder_block_out_channels = [4, 8, 8], "
                 "decode_block_out_channels = [4, 8, 8] }"));
+    std::string window;
+    for (const auto& [key, value] :
+         {std::pair("height", 16), {"width", 32}, {"every", 8}, {"frames", 9}, {"stride", 4}})
+      window += unless_given("latents", key, fmt::format("{} = {}\n", key, value));
     job("latents", "encode",
-        fmt::format(
-            "input = ['shards', 'tokenizer']\nheight = 16\nwidth = 32\nevery = 8\nframes = 9\nstride = 4\n"
-            "text_weights = '{0}/text.safetensors'\n"
-            "words = {{ use = 'text.wordpiece', vocab = '{0}/vocab.txt' }}\n"
-            "text = {{ use = 'minilm', layers = 1, hidden = 12, heads = 2, intermediate = 16, vocab = 7, "
-            "max_positions = 40 }}",
-            folder_.string()));
+        window +
+            fmt::format(
+                "input = ['shards', 'tokenizer']\n"
+                "text_weights = '{0}/text.safetensors'\n"
+                "words = {{ use = 'text.wordpiece', vocab = '{0}/vocab.txt' }}\n"
+                "text = {{ use = 'minilm', layers = 1, hidden = 12, heads = 2, intermediate = 16, vocab = 7, "
+                "max_positions = 40 }}",
+                folder_.string()));
     job("dit", "train",
         "input = 'latents'\n" +
             unless_given("dit", "model",

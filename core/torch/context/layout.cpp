@@ -28,7 +28,8 @@ std::string alternatives(const std::vector<AxisUse>& uses, int64_t product, int6
   std::string out;
   for (const auto& u : uses) {
     const int64_t others = product / std::max<int64_t>(u.size, 1);
-    if (u.size > 0 && world % others == 0) out += fmt::format(", {} = {}", u.axis, world / others);
+    if (u.size > 0 && u.axis != "cfg" && world % others == 0)  // which has two predictions at most
+      out += fmt::format(", {} = {}", u.axis, world / others);
   }
   return out.empty() ? out : "; with " + std::to_string(world) + " ranks this would fit: " + out.substr(2);
 }
@@ -38,6 +39,10 @@ std::string alternatives(const std::vector<AxisUse>& uses, int64_t product, int6
 MeshOwner::Sizes sizes_of(const std::vector<AxisUse>& uses, int64_t world) {
   require_one_each(uses);
   MeshOwner::Sizes sizes;
+  if (world == 1) {
+    for (const auto& u : uses) sizes[u.axis] = 1;
+    return sizes;
+  }
   int64_t product = 1;
   std::string open_axis;
   for (const auto& u : uses) {

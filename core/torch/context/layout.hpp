@@ -13,8 +13,9 @@ struct AxisUse {
   int64_t size = 0;
 };
 
-// An axis has one strategy, one of them at most takes what is left, and the product of all sizes is the world.
-// Throws Error(KINORA_INVALID) with the rule that is broken and the nearest sizes that keep it.
+// An axis has one strategy, one of them at most takes what is left, and the product of all sizes is the
+// world. One process computes what any layout does: in a world of one every size is 1. Throws
+// Error(KINORA_INVALID) with the rule that is broken and the nearest sizes that keep it.
 MeshOwner::Sizes sizes_of(const std::vector<AxisUse>& uses, int64_t world);
 
 }  // namespace kinora::core

@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 
+#include "core/log.hpp"
 #include "core/paths.hpp"
 #include "core/plugin/host.hpp"
 #include "core/run/place.hpp"
@@ -68,6 +69,14 @@ at::ScalarType stream_dtype(int32_t given, const std::string& id) {
               id + ": dtype " + std::to_string(given) + " is no floating-point type that a model can run in");
 }
 
+// A run of many ranks may be tried on one, which nobody should take for many.
+void tell_of_sizes(const JobView& context) {
+  for (const auto* use : context.spec().list("parallel"))
+    if (const auto size = use->options.values().value("size", int64_t{0}); size > 1)
+      log_info("{}: one process computes what {} of size {} would; many are started by kinora launch -n N",
+               context.spec().name, use->id, size);
+}
+
 }  // namespace
 
 Parallelism::Parallelism(JobContext& context) {
@@ -76,12 +85,13 @@ Parallelism::Parallelism(JobContext& context) {
     join(context, axes(context, place.world), place);
   } else {
     mesh_ = std::make_unique<MeshOwner>();
+    tell_of_sizes(context);
   }
   for (const auto* use : context.spec().list("parallel")) {
     const Component component = context.open(*use);
     const auto& api = component.table<kinora_strategy>();
-    instances_.emplace_back(made(api.create(host(), use->options.abi(), mesh_->abi()), component.spec->id),
-                            api.destroy);
+    uses_.push_back({component, &use->options});
+    if (const auto* link = link_of(uses_.back())) links_.push_back(link);
     if (api.step && schedule_)
       throw Error(KINORA_INVALID,
                   "parallel: " + component.spec->id + " is the second strategy with a schedule; use one");
@@ -89,9 +99,6 @@ Parallelism::Parallelism(JobContext& context) {
       schedule_ = &api;
       scheduler_ = instances_.back().get();
     }
-    const kinora_link* link = nullptr;
-    called(api.link(instances_.back().get(), &link), component.spec->id);
-    if (link) links_.push_back(link);
   }
   // Every rank meets the others here, not where a step happens to need a group first.
   for (const char* axes : {"world", "pp+cfg+cp+tp", "cfg", "pp+dp+fsdp", "dp+fsdp+cp", "dp+fsdp+cp+tp",
@@ -100,14 +107,36 @@ Parallelism::Parallelism(JobContext& context) {
   if (const auto* use = context.spec().component("precision")) {
     const Component component = context.open(*use);
     const auto& api = component.table<kinora_precision>();
-    instances_.emplace_back(made(api.create(host(), use->options.abi()), component.spec->id), api.destroy);
-    const kinora_link* link = nullptr;
-    called(api.link(instances_.back().get(), &link), component.spec->id);
-    if (link) links_.push_back(link);
+    uses_.push_back({component, &use->options});
+    if (const auto* link = link_of(uses_.back())) links_.push_back(link);
     product_ = dtype_ = stream_dtype(api.dtype(instances_.back().get()), component.spec->id);
     for (const auto& output : component.spec->outputs)
       if (output.name == "codes" && output.dtype == "bfloat16") product_ = at::kBFloat16;
   }
+}
+
+const kinora_link* Parallelism::link_of(const Use& use) {
+  const auto make = [&](const auto& api, auto&&... more) {
+    instances_.emplace_back(made(api.create(host(), use.options->abi(), more...), use.component.spec->id),
+                            api.destroy);
+    const kinora_link* link = nullptr;
+    called(api.link(instances_.back().get(), &link), use.component.spec->id);
+    return link;
+  };
+  return use.component.spec->kind == "precision" ? make(use.component.table<kinora_precision>())
+                                                 : make(use.component.table<kinora_strategy>(), mesh_->abi());
+}
+
+std::vector<const kinora_link*> Parallelism::more_links(std::string_view axis) {
+  std::vector<const kinora_link*> out;
+  for (const auto& use : uses_) {
+    if (!axis.empty() && use.component.spec->kind == "precision") continue;
+    const auto* link = link_of(use);
+    const bool wanted =
+        axis.empty() || axis == use.component.table<kinora_strategy>().axis(instances_.back().get());
+    if (link && wanted) out.push_back(link);
+  }
+  return out;
 }
 
 int64_t Parallelism::ranks() { return or_throw(ranks_of(environment)); }

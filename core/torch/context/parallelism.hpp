@@ -31,7 +31,11 @@ class Parallelism {
   // Of these axes: ranks that hold different samples.
   static int64_t data_ranks(const MeshOwner::Sizes& axes);
 
+  // Of the first network.
   std::vector<const kinora_link*> links() const { return links_; }
+  // New ones, of another network: a link serves one chain. axis: only of the strategy that cuts along it.
+  // Every rank asks for the same in the same order.
+  std::vector<const kinora_link*> more_links(std::string_view axis = {});
   int64_t rank() const { return mesh_->abi()->rank; }
   int64_t world() const { return mesh_->abi()->size; }
   // This rank's place among the ranks that hold different samples, and their number.
@@ -79,11 +83,19 @@ class Parallelism {
 
  private:
   using Instance = std::unique_ptr<void, void (*)(void*)>;
+  // A strategy or the precision.
+  struct Use {
+    Component component;
+    const Options* options;
+  };
+  // Of a new instance.
+  const kinora_link* link_of(const Use&);
   void join(JobContext&, const MeshOwner::Sizes& axes, const Place&);
   void agree(const kinora_collective&, const Facts&, const Place&);
   // In this order: the mesh uses the collective, and strategies the mesh, until they are destroyed.
   Instance collective_{nullptr, [](void*) {}};
   std::unique_ptr<MeshOwner> mesh_;
+  std::vector<Use> uses_;
   std::vector<Instance> instances_;
   std::vector<const kinora_link*> links_;
   const kinora_strategy* schedule_ = nullptr;  // the one that has a schedule of its own

@@ -70,7 +70,7 @@ Generator::Generator(JobContext& context, const GenerateOptions& options)
   of_codes() ? open_next_token() : open_denoising();
   load_model();
   if (const JobSpec* source = source_of(context, "text"); source && takes("text"))
-    text_ = std::make_unique<TextEncoder>(context, *source, device_);
+    text_ = std::make_unique<TextEncoder>(context, *source, device_, parallel_.more_links("fsdp"));
   if (const JobSpec* source = source_of(context, "image_encoder"); source && takes("image"))
     image_ = std::make_unique<ImageEncoder>(context, *source, ChainOptions{.device = device_});
 }
@@ -85,7 +85,7 @@ void Generator::open_experts() {
         context_.open(*model_part_.use), model_part_.use->options,
         ChainOptions{
             .device = device_, .dtype = parallel_.parameter_dtype(), .frames = generating_rule(rule_)},
-        links());
+        parallel_.more_links());
     experts_ = std::make_unique<Experts>(model_, *low_, two_->boundary);
   }
 }

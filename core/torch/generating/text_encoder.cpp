@@ -19,10 +19,12 @@ at::Tensor ids(const Sample& sample, const char* name) {
 
 }  // namespace
 
-TextEncoder::TextEncoder(JobContext& context, const JobSpec& encode, at::Device device)
+TextEncoder::TextEncoder(JobContext& context, const JobSpec& encode, at::Device device,
+                         std::vector<const kinora_link*> links)
     : words_(context.runtime(), encode.component("words")->id, encode.component("words")->options),
       network_(std::make_unique<Network>(context.open(*encode.component("text")),
-                                         encode.component("text")->options, ChainOptions{.device = device})),
+                                         encode.component("text")->options, ChainOptions{.device = device},
+                                         std::move(links))),
       device_(device),
       max_tokens_(encode.options.at("max_tokens").get<int64_t>()),
       pad_(encode.options.at("pad_text").get<bool>()) {
@@ -35,6 +37,10 @@ at::Tensor TextEncoder::operator()(const std::string& text) {
   sample.set("txt", text);
   const Sample words = words_(sample);
   const at::Tensor mask = ids(words, "attention_mask");
+  kinora_pass pass{};
+  pass.struct_size = sizeof pass;
+  pass.no_grad = 1;
+  network_->chain().begin(pass);
   const at::Tensor out = network_
                              ->forward({{"input_ids", ids(words, "input_ids").to(device_)},
                                         {"attention_mask", mask.to(device_)}})

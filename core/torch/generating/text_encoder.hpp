@@ -11,7 +11,9 @@ namespace kinora::core {
 class TextEncoder {
  public:
   // From an encode job's slots words and text and its options text_weights, max_tokens and pad_text.
-  TextEncoder(JobContext&, const JobSpec& encode, at::Device device = at::kCPU);
+  // links: behind the encoder; then all ranks of theirs call it together.
+  TextEncoder(JobContext&, const JobSpec& encode, at::Device device = at::kCPU,
+              std::vector<const kinora_link*> links = {});
   // [L, D] float32 on the CPU: one embedding a token; with pad_text L is max_tokens and what no token fills
   // is zero.
   at::Tensor operator()(const std::string& text);

@@ -113,9 +113,30 @@ void check_kind(JobCheck& check, const GenerateOptions& o, bool of_codes) {
 
 }  // namespace
 
+namespace {
+
+// The tokenizer's layers are on every rank.
+void require_encoding(const MeshOwner::Sizes& axes, const kinora_tokenizer_info& info,
+                      const std::string& tokenizer) {
+  for (const auto& [axis, size] : axes)
+    if (axis != "dp" && axis != "cp")
+      raise(KINORA_INVALID,
+            "parallel: an encode job has its networks whole on every rank, and {} cuts something else; give "
+            "ddp, which divides the clips, or a strategy along cp, which divides the time of each",
+            axis);
+  if (axes.contains("cp") && info.encode_span == 0)
+    raise(KINORA_INVALID,
+          "parallel: {} encodes a frame with all that come before, so the time of a clip cannot be divided "
+          "along cp; give ddp, which divides the clips",
+          tokenizer);
+}
+
+}  // namespace
+
 void check_encode(JobCheck& check) {
   const auto o = check.options<EncodeOptions>();
   check_device(check);
+  const auto axes = check.made("parallel", [&] { return Parallelism::axes(check, Parallelism::ranks()); });
   check.holds("signals", [&] { Signals(o.signals, o.every); });
   check_text(check);
   check_image_encoder(check);
@@ -125,6 +146,7 @@ void check_encode(JobCheck& check) {
   if (o.first_frame && info.discrete)
     check.problem("first_frame",
                   "first_frame is of latents, and " + tokenizer->part.use->id + " makes codes; leave it out");
+  if (axes) check.holds("parallel", [&] { require_encoding(*axes, info, tokenizer->part.use->id); });
   check_size(check, info, tokenizer->part.use->id, o.frames, o.height, o.width);
 }
 

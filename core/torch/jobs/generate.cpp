@@ -139,12 +139,10 @@ class GenerateJob {
 
   // Each by the ranks of one sample, as many at a time as there are such ranks.
   void make(const std::vector<Wish>& all) {
-    const auto at_once = static_cast<size_t>(parallel().data_size());
-    for (size_t first = 0; first < all.size(); first += at_once) {
-      if (parallel().any(cancelled())) throw Error(KINORA_CANCELLED, "cancelled");
-      const size_t mine = first + static_cast<size_t>(parallel().data_rank());
-      if (mine < all.size()) make(all[mine]);
-    }
+    if (parallel().group("fsdp").size > 1)
+      for (const auto& alike : of_equal_calls(all)) make_in_turns(alike, true);
+    else
+      make_in_turns(all, false);
     parallel().any(false);  // no rank leaves before the last video is written
   }
 
@@ -161,7 +159,29 @@ class GenerateJob {
 
  private:
   const Parallelism& parallel() const { return generator_.parallel(); }
-  bool writes() const { return parallel().of_sample().rank == 0; }
+  bool writes() const { return !echo_ && parallel().of_sample().rank == 0; }
+
+  // in_step: ranks meet in every call of a model, so one without a video makes the last one too, for nobody.
+  void make_in_turns(const std::vector<Wish>& all, bool in_step) {
+    const auto at_once = static_cast<size_t>(parallel().data_size());
+    for (size_t first = 0; first < all.size(); first += at_once) {
+      if (parallel().any(cancelled())) throw Error(KINORA_CANCELLED, "cancelled");
+      const size_t mine = first + static_cast<size_t>(parallel().data_rank());
+      echo_ = mine >= all.size();
+      if (!echo_ || in_step) make(all[std::min(mine, all.size() - 1)]);
+    }
+    echo_ = false;
+  }
+
+  // Wishes whose videos take the same calls of all networks, together: what is given decides them.
+  static std::vector<std::vector<Wish>> of_equal_calls(const std::vector<Wish>& all) {
+    std::map<std::array<bool, 3>, std::vector<Wish>> out;
+    for (const auto& wish : all)
+      out[{wish.image.empty(), wish.video.empty(), wish.negative.empty()}].push_back(wish);
+    std::vector<std::vector<Wish>> groups;
+    for (auto& [_, alike] : out) groups.push_back(std::move(alike));
+    return groups;
+  }
 
   // What was written last of a complete video; null if it is not complete.
   json about(const Wish& wish) const {
@@ -314,6 +334,7 @@ class GenerateJob {
   GenerateOptions options_;
   Generator generator_;
   json made_with_;
+  bool echo_ = false;  // what is made is another rank's video
 };
 
 }  // namespace

@@ -126,6 +126,16 @@ TEST_F(PublishedWan, MakesTheVideoOfTwoExpertsFromAPrompt) {
   EXPECT_GT(apart(run_with("guidance_2 = 4.5\nboundary = 0.95\n"), "a14b_t2v"), 1e-3);
 }
 
+// Each of two networks in memory computes with its own numbers, also behind a link, which bfloat16 has.
+TEST_F(PublishedWan, TwoResidentExpertsAreThoseThatTakeTurns) {
+  const auto latent = [&](const std::string& resident) {
+    apart(read("wan_t2v", 2, "", "guidance_2 = 4.5\nprecision = 'bf16'\n" + resident, 8, "wan_a14b_t2v"),
+          "a14b_t2v");
+    return read_tensors(folder_ / "film" / "videos" / "000.latents.safetensors").at("latent").clone();
+  };
+  EXPECT_TRUE(latent("resident_experts = 2\n").equal(latent("resident_experts = 1\n")));
+}
+
 // Without CLIP. The boundary, 0.9, is a timestep: it is the first expert's.
 TEST_F(PublishedWan, MakesTheVideoOfTwoExpertsFromAPicture) {
   const auto run_with = [&](const std::string& more) {

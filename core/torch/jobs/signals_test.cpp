@@ -25,7 +25,7 @@ const std::string kModel =
     "ema = 0\ncheckpoint_every = 1000\ntensorboard = false\n";
 
 // Clip d lacks a pose, and b is no video.
-Facts facts() {
+ClipFacts facts() {
   const json still = {0.5, -0.25, 1};
   return {{"a", {{"fps", 24}, {"pose", still}}},
           {"b", {{"fps", 24}, {"pose", still}}},
@@ -33,14 +33,14 @@ Facts facts() {
           {"d", {{"fps", 30}}}};
 }
 
-std::unique_ptr<ScratchRun> ready(const Facts& facts) {
+std::unique_ptr<ScratchRun> ready(const ClipFacts& facts) {
   auto run = prepared({{"latents", "signals = ['fps', 'pose']\n" + kImage}, {"dit", kModel}}, facts);
   ScratchRun::save(*run->network("latents", "image_encoder"), run->folder() / "clip.safetensors");
   ScratchRun::save(*run->network("dit", "model"), run->folder() / "start.safetensors");
   return run;
 }
 
-double loss_with(const Facts& facts) {
+double loss_with(const ClipFacts& facts) {
   const auto run = ready(facts);
   encoded(*run);
   JobContext context = run->context("dit");
@@ -76,7 +76,7 @@ TEST(EncodeSignals, AreCachedByNameBesideTheLatent) {
 TEST(EncodeSignals, ReachTheLossOfATraining) {
   const double first = loss_with(facts());
   EXPECT_EQ(loss_with(facts()), first);
-  Facts moved = facts(), slower = facts();
+  ClipFacts moved = facts(), slower = facts();
   moved["c"]["pose"][1] = 3;
   slower["a"]["fps"] = 12;
   EXPECT_GT(std::abs(loss_with(moved) / first - 1), 1e-3);
@@ -84,10 +84,10 @@ TEST(EncodeSignals, ReachTheLossOfATraining) {
 }
 
 TEST(EncodeSignals, ThatClipsDoNotHaveAreNamed) {
-  const auto said = [](const std::string& signals, const Facts& given) -> std::string {
+  const auto said = [](const std::string& signals, const ClipFacts& given) -> std::string {
     return test::refusal([&] { encoded(*prepared({{"latents", "signals = " + signals}}, given)); });
   };
-  Facts wrong;
+  ClipFacts wrong;
   for (const char* key : {"a", "b", "c", "d"}) wrong[key] = {{"pose", "left"}};
   EXPECT_THAT(said("['fps']", wrong),
               HasSubstr("of 4 4 lack a signal, the last one because its metadata have "

@@ -84,7 +84,7 @@ class TokenizerTraining {
       else
         (hash_share(clips_.key(i)) < options_.validation ? held_out_ : usable_).push_back(i);
     }
-    if (usable_.empty() && held_out_.empty()) throw clips_.none_usable(too_short_, options_.frames);
+    if (usable_.empty() && held_out_.empty()) throw clips_.none_usable(too_short_, clips_.failed(), options_.frames);
     if (usable_.empty() || (options_.validation > 0 && held_out_.empty()))
       raise(KINORA_INVALID, "validation = {} leaves {} of {} clips for training; choose another share",
             options_.validation, usable_.size(), usable_.size() + held_out_.size());

@@ -28,8 +28,8 @@ inline const std::map<std::string, std::string> kCaptions = {
     {"a", "red sea"}, {"b", "blue"}, {"c", "blue sea red"}, {"d", "sea"}};
 
 // Four clips: a and c have 16 frames, d has 6, and b is no video at all. facts: JSON of some of them.
-using Facts = std::map<std::string, json>;
-inline void write_shard(const ScratchRun& run, const Facts& facts = {}) {
+using ClipFacts = std::map<std::string, json>;
+inline void write_shard(const ScratchRun& run, const ClipFacts& facts = {}) {
   const fs::path from = run.folder() / "fields";
   fs::create_directories(from);
   fs::create_directories(run.of("shards"));
@@ -74,7 +74,7 @@ inline double worst(const at::Tensor& a, const at::Tensor& b) {
 }
 
 inline std::unique_ptr<ScratchRun> prepared(const std::map<std::string, std::string>& more = {},
-                                            const Facts& facts = {}) {
+                                            const ClipFacts& facts = {}) {
   auto run = std::make_unique<ScratchRun>(more);
   EXPECT_EQ(run->problems(), "");
   write_shard(*run, facts);

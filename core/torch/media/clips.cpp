@@ -28,7 +28,9 @@ std::string damage_in(const Sample& sample) {
 
 Clips::Clips(JobContext& context, const std::filesystem::path& folder, const json& read_options,
              int64_t memory)
-    : index_(or_throw(index_webdataset(folder.string()))),
+    : runtime_(context.runtime()),
+      index_(or_throw(index_webdataset(folder.string()))),
+      read_options_(read_options),
       read_(context.runtime(), "video.read", read_options),
       memory_(memory),
       job_(context.spec().name) {
@@ -55,9 +57,7 @@ double Clips::fps() {
 at::Tensor Clips::frames(int64_t i) {
   if (const auto it = cache_.find(i); it != cache_.end()) return it->second;
   const Sample made = read_(sample(i));
-  // Of this clip; the film that it was cut from may have had damage elsewhere.
-  if (const auto damage = damage_in(made); !damage.empty() && damage != damage_in(sample(i)))
-    throw Error(KINORA_DATA, damage);
+  require_whole(i, made);
   const at::Tensor frames = frames_of_sample(made);
   while (!order_.empty() && used_ + frames.numel() > memory_) {
     used_ -= cache_.at(order_.front()).numel();
@@ -69,10 +69,16 @@ at::Tensor Clips::frames(int64_t i) {
   return cache_[i] = frames;
 }
 
-at::Tensor Clips::try_frames(int64_t i) {
+void Clips::require_whole(int64_t i, const Sample& read) {
+  if (const auto damage = damage_in(read); !damage.empty() && damage != damage_in(sample(i)))
+    throw Error(KINORA_DATA, damage);
+}
+
+template <class F>
+auto Clips::tried(int64_t i, F f) -> decltype(f()) {
   if (failed_.count(i)) return {};
   try {
-    return frames(i);
+    return f();
   } catch (const Error& e) {
     if (cancelled() || e.code() == KINORA_CANCELLED) throw;
     log_warn("{}: clip {} is left out: {}", job_, key(i), e.what());
@@ -81,11 +87,55 @@ at::Tensor Clips::try_frames(int64_t i) {
   }
 }
 
-Error Clips::none_usable(int64_t too_short, int64_t frames) const {
+at::Tensor Clips::try_frames(int64_t i) {
+  return tried(i, [&] { return frames(i); });
+}
+
+std::optional<int64_t> Clips::try_length(int64_t i) {
+  return tried(i, [&]() -> std::optional<int64_t> {
+    try {
+      return frames(i).size(0);
+    } catch (const Error& e) {
+      if (e.code() != KINORA_NO_MEMORY) throw;
+      return counted(i);
+    }
+  });
+}
+
+int64_t Clips::counted(int64_t i) {
+  const Sample made = OneStage(runtime_, "video.probe", json{{"count", true}})(sample(i));
+  require_whole(i, made);
+  const int64_t all = json::parse(made.text("json").value_or("{}")).value("frames", int64_t{0}),
+                every = read_options_.value("stride", int64_t{1});
+  return (all + every - 1) / every;
+}
+
+at::Tensor Clips::frames(int64_t i, int64_t first, int64_t count) {
+  if (const auto whole = cache_.find(i); whole != cache_.end()) return whole->second.narrow(0, first, count);
+  const bool has =
+      block_.clip == i && first >= block_.first && first + count <= block_.first + block_.frames.size(0);
+  if (!has) {
+    const int64_t bytes = 3 * read_options_.at("height").get<int64_t>() *
+                          read_options_.at("width").get<int64_t>(),
+                  wanted = std::max(count, memory_ / bytes);
+    json options = read_options_;
+    options.update({{"first", first * read_options_.value("stride", int64_t{1})},
+                    {"frames", wanted},
+                    {"memory", std::max(wanted * bytes, int64_t{1} << 20)}});
+    block_ = {};
+    block_ = {i, first, frames_of_sample(OneStage(runtime_, "video.read", options)(sample(i)))};
+  }
+  if (block_.frames.size(0) < first - block_.first + count)
+    throw Error(KINORA_DATA, fmt::format("{}: {} frames from number {} on; {} were counted", key(i),
+                                         block_.frames.size(0), block_.first, first + count));
+  return block_.frames.narrow(0, first - block_.first, count);
+}
+
+Error Clips::none_usable(int64_t too_short, int64_t failed, int64_t frames) const {
   return Error(KINORA_DATA, fmt::format("none of {} clips is of use: {} have fewer than {} frames, "
                                         "{} cannot be decoded; lower frames, or see the "
                                         "warnings above",
-                                        size(), too_short, frames, failed()));
+                                        size(), too_short, frames, failed));
 }
 
 at::Tensor video_of(const at::Tensor& frames, int64_t first, int64_t count) {

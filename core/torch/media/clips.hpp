@@ -2,6 +2,7 @@
 #pragma once
 #include <list>
 #include <map>
+#include <optional>
 #include <set>
 
 #include <ATen/core/Tensor.h>
@@ -30,14 +31,33 @@ class Clips {
   // The same, or an undefined tensor for a clip that cannot be decoded: a warning says why and failed()
   // counts it, each clip once.
   at::Tensor try_frames(int64_t i);
+  // How many frames a clip of any length has: of one that is longer than the reading stage's `memory`,
+  // counted and held nowhere. Nothing where try_frames() gives none.
+  std::optional<int64_t> try_length(int64_t i);
+  // Frames [first, first + count) of such a clip, decoded with those behind them up to `memory`.
+  at::Tensor frames(int64_t i, int64_t first, int64_t count);
   int64_t failed() const { return static_cast<int64_t>(failed_.size()); }
   // What to throw when no clip was of use to the job.
-  Error none_usable(int64_t too_short, int64_t frames) const;
+  Error none_usable(int64_t too_short, int64_t failed, int64_t frames) const;
 
  private:
   Sample sample(int64_t i);
+  int64_t counted(int64_t i);
+  // Throws Error(KINORA_DATA) for damage in this clip; the film that it was cut from may have some elsewhere.
+  void require_whole(int64_t i, const Sample& read);
+  // f of clip i; nothing if that fails, which is told and counted.
+  template <class F>
+  auto tried(int64_t i, F f) -> decltype(f());
+  // The last frames that were decoded of a long clip.
+  struct Block {
+    int64_t clip = -1, first = 0;
+    at::Tensor frames;
+  };
+  Runtime& runtime_;
   std::vector<WebDatasetEntry> index_;
+  json read_options_;
   OneStage read_;
+  Block block_;
   int64_t memory_, used_ = 0;
   std::map<int64_t, at::Tensor> cache_;
   std::set<int64_t> failed_;

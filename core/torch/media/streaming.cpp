@@ -49,14 +49,25 @@ at::Tensor decode_frames(Network& tokenizer, const at::Tensor& latent, at::Devic
   return out;
 }
 
+Stretch stretch_of(int64_t pieces, int64_t rank, int64_t ranks) {
+  const auto first_of = [&](int64_t r) { return (pieces * r + ranks - 1) / ranks; };
+  return {first_of(rank), first_of(rank + 1) - first_of(rank)};
+}
+
+Stretch frames_behind(const kinora_tokenizer_info& info, int64_t frames, const Stretch& latent) {
+  if (latent.count == 0) return {};
+  const int64_t from = info.encode_span > 0 ? std::max<int64_t>(latent.first - info.encode_span, 0) : 0,
+                last = latent.first + latent.count - 1;
+  return {info.time * from, std::min(1 + info.time * (last - from), frames)};
+}
+
 at::Tensor encode_part(Network& tokenizer, int64_t frames, int64_t first, int64_t count,
                        const FramesOf& video) {
   const auto info = tokenizer.info();
-  const int64_t from = info.encode_span > 0 ? std::max<int64_t>(first - info.encode_span, 0) : 0,
-                to = first + count;
-  const auto later = [&](int64_t at, int64_t n) { return video(info.time * from + at, n); };
-  const at::Tensor latent = encode_video(tokenizer, std::min(1 + info.time * (to - 1 - from), frames), later);
-  return latent.narrow(latent.dim() - 3, first - from, count);
+  const Stretch behind = frames_behind(info, frames, {first, count});
+  const auto later = [&](int64_t at, int64_t n) { return video(behind.first + at, n); };
+  const at::Tensor latent = encode_video(tokenizer, behind.count, later);
+  return latent.narrow(latent.dim() - 3, first - behind.first / info.time, count);
 }
 
 at::Tensor decode_part(Network& tokenizer, const at::Tensor& latent, at::Device device, int64_t first,
@@ -92,6 +103,30 @@ at::Tensor decode_together(Network& tokenizer, const at::Tensor& latent, at::Dev
     for (int64_t i = first_of(r); i < first_of(r + 1); ++i)
       out.narrow(0, 1 + (i - 1) * time, time).copy_(group.receive(like, r, i).finish());
   return out;
+}
+
+at::Tensor encode_together(Network& tokenizer, int64_t frames, const FramesOf& video, at::Device device,
+                           const kinora_group& ranks) {
+  const Group<at::Tensor> group(&ranks);
+  const int64_t P = group.size(), pieces = 1 + (frames - 1) / tokenizer.info().time;
+  if (P == 1) return encode_video(tokenizer, frames, video);
+  const Stretch mine = stretch_of(pieces, group.rank(), P);
+  at::Tensor own;
+  if (mine.count > 0) own = encode_part(tokenizer, frames, mine.first, mine.count, video);
+  const int64_t dim = own.defined() ? own.dim() - 3 : 0;
+  const auto frame_of = [&](int64_t i) { return own.narrow(dim, i, 1).contiguous().to(device); };
+  if (group.rank() > 0) {
+    for (int64_t i = 0; i < mine.count; ++i) group.send(frame_of(i), 0, mine.first + i).finish();
+    return {};
+  }
+  std::vector<at::Tensor> all{own};
+  const at::Tensor like = frame_of(0);
+  for (int64_t r = 1; r < P; ++r) {
+    const Stretch theirs = stretch_of(pieces, r, P);
+    for (int64_t i = theirs.first; i < theirs.first + theirs.count; ++i)
+      all.push_back(group.receive(like, r, i).finish().to(at::kCPU));
+  }
+  return at::cat(all, dim);
 }
 
 }  // namespace kinora::core

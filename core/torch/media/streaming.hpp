@@ -16,9 +16,18 @@ at::Tensor encode_video(Network& tokenizer, int64_t frames, const FramesOf& vide
 // latent [1, C, t, h, w] or codes [1, t, h, w] -> uint8 [T, H, W, 3].
 at::Tensor decode_frames(Network& tokenizer, const at::Tensor& latent, at::Device device);
 
-// Latent frames [first, first + count) of a video of `frames` frames, the same as encode_video()'s, from the
-// frames that they depend on: the tokenizer's encode_span to the left, where it has one, else all before. The
-// first of those is coded as a video's first frame is, and left out.
+// So many from the first on, of frames or latent frames.
+struct Stretch {
+  int64_t first = 0, count = 0;
+};
+// Of `pieces`, those of a rank of so many; the first rank always has some.
+Stretch stretch_of(int64_t pieces, int64_t rank, int64_t ranks);
+// The frames that these latent frames of a video of `frames` frames depend on, as encode_part() takes them:
+// the tokenizer's encode_span to the left, where it has one, else all before.
+Stretch frames_behind(const kinora_tokenizer_info& info, int64_t frames, const Stretch& latent);
+
+// Latent frames [first, first + count) of a video of `frames` frames, the same as encode_video()'s, from
+// frames_behind() them. The first of those is coded as a video's first frame is, and left out.
 at::Tensor encode_part(Network& tokenizer, int64_t frames, int64_t first, int64_t count,
                        const FramesOf& video);
 // uint8 [T, H, W, 3] of latent frames [first, first + count), the same as in decode_frames()'s.
@@ -28,6 +37,11 @@ at::Tensor decode_part(Network& tokenizer, const at::Tensor& latent, at::Device 
 // tokenizer streams; else by the first. Every rank calls it with the same latent. Only the first gets the
 // frames, a latent frame's at a time; the others get nothing.
 at::Tensor decode_together(Network& tokenizer, const at::Tensor& latent, at::Device device,
+                           const kinora_group& group);
+
+// encode_video() by all ranks of a group, each its stretch_of() the latent frames; `video` is asked for
+// frames_behind() these only. Every rank calls it; only the first gets the latent.
+at::Tensor encode_together(Network& tokenizer, int64_t frames, const FramesOf& video, at::Device device,
                            const kinora_group& group);
 
 }  // namespace kinora::core

@@ -21,6 +21,8 @@ using test::Rank;
 using test::ScratchRun;
 
 constexpr int kVideos = 3;
+const std::string kPrompts = "prompts = ['red sea', 'blue', 'sea blue']\n",
+                  kUnequal = "prompts_file = 'FOLDER/wishes.jsonl'\n";
 
 // A run up to a trained model, of 15 latent frames, so that ranks decode them with what lies before.
 std::unique_ptr<ScratchRun> trained(const std::string& parallel, const std::string& more) {
@@ -29,9 +31,13 @@ std::unique_ptr<ScratchRun> trained(const std::string& parallel, const std::stri
        "tokenizer = { use = 'wan', base_dim = 4, z_dim = 2, dim_mult = [1, 1, 1, 1], num_res_blocks = 1, "
        "normalise = false }"},
       {"film",
-       "prompts = ['red sea', 'blue', 'sea blue']\nformat = ['latents', 'png']\nguidance = 2.5\n"
-       "negative = 'red'\nprecision = 'fp64'\nparallel = [" +
+       (more == kUnequal ? "prompts = []\n" : kPrompts) +
+           "format = ['latents', 'png']\nguidance = 2.5\nnegative = 'red'\nprecision = 'fp64'\nparallel = [" +
            parallel + "]\n" + more}});
+  std::ofstream(run->folder() / "wishes.jsonl") << R"({"prompt": "red sea"}
+{"prompt": "blue", "negative": ""}
+{"prompt": "sea blue"}
+)";
   EXPECT_EQ(run->problems(), "");
   at::manual_seed(7);
   fs::create_directories(run->of("latents"));
@@ -121,6 +127,43 @@ TEST(Generating, MakesTheSameVideosOnAnyRanks) {
     makes_the_same(me, "'ddp', 'cfg'", true);
     makes_the_same(me, "'cfg', 'stdit-hybrid'", false);
     makes_the_same(me, "'ddp'", true);  // a rank more than videos
+  });
+}
+
+// fsdp computes what one process does, number by number; tp and a pipeline's stages too, but for the order of
+// sums. The text encoder's parameters are cut with the model's under fsdp.
+TEST(Generating, MakesTheSameVideosWithAModelThatFitsNoRank) {
+  test::on_ranks(2, [](const Rank& me) {
+    makes_the_same(me, "'fsdp'", true);  // an odd number of videos: a rank computes for the other at last
+    makes_the_same(me, "{use = 'fsdp', stage = 2}", true);
+    makes_the_same(me, "'tp'", false);
+    makes_the_same(me, "'pp'", true);
+  });
+  test::on_ranks(
+      4,
+      [](const Rank& me) {
+        makes_the_same(me, "'fsdp'", true);
+        makes_the_same(me, "{use = 'tp', size = 2}, 'fsdp'", false);
+        makes_the_same(me, "'pp', 'cfg'", true);
+        makes_the_same(me, "{use = 'fsdp', size = 2}, 'cfg'", true);
+      },
+      120);
+}
+
+// One of three videos has no negative prompt, and so a call of the text encoder less.
+TEST(Generating, KeepsRanksInStepThatShareParameters) {
+  test::on_ranks(2, [](const Rank& me) { makes_the_same(me, "'fsdp'", true, kUnequal); });
+}
+
+// As training would, and nothing else.
+TEST(Generating, SaysWhichSizesATensorGroupCanHave) {
+  test::on_ranks(3, [](const Rank& me) {
+    const auto run = trained("'tp'", "");
+    me.launched();
+    core::JobContext context = run->context("film", me.rank == 0);
+    const auto why = test::refusal([&] { core::run_generate(context); });
+    EXPECT_NE(why.find("tp: size = 3 must divide the heads"), std::string::npos) << why;
+    EXPECT_NE(why.find("use size = 2"), std::string::npos) << why;
   });
 }
 
