@@ -249,7 +249,7 @@ std::vector<double> Parallelism::sum(const std::vector<double>& values, bool of_
 
 at::Tensor Parallelism::sum_of_data(const at::Tensor& value) const {
   const kinora_group& group = *mesh_->group("dp+fsdp");
-  return group.size == 1 ? value : summed(group, value);
+  return group.size == 1 ? value : transferred(group, KINORA_SUM, value);
 }
 
 double Parallelism::sum_of_world(double value) const {
