@@ -114,8 +114,7 @@ TEST(EncodeOnRanks, GoOnAfterARankHasFailed) {
     const auto run = before_encoding("frames = 5\n");
     const json failed = encode_on(me, *run, shared);
     ASSERT_TRUE(failed.is_string()) << "rank " << me.rank << ": " << failed;
-    EXPECT_THAT(failed.get<std::string>(), testing::HasSubstr("000003.h5"))
-        << "and the first rank names it";
+    EXPECT_THAT(failed.get<std::string>(), testing::HasSubstr("000003.h5")) << "and the first rank names it";
     if (me.rank == 0) {
       EXPECT_THAT(failed.get<std::string>(), testing::StartsWith("rank 1: "));
       EXPECT_TRUE(fs::exists(shared / ".parts" / "000002.json"));
@@ -136,17 +135,20 @@ constexpr const char* kLong =
 
 TEST(EncodeOnRanks, DividesTheTimeOfEveryClip) {
   for (const int ranks : {2, 3})
-    test::on_ranks(ranks, [](const Rank& me) {
-      for (const bool fits : {true, false}) {
-        const std::string lines = fits ? "frames = 13\n" : kLong;
-        const auto run = before_encoding(lines + "parallel = ['balanced-sp']\n", true);
-        const fs::path shared = fs::path(me.folder) / (fits ? "short" : "long");
-        const json summary = encode_on(me, *run, shared);
-        ASSERT_TRUE(summary.is_object()) << summary;
-        if (me.rank == 0) expect_files_of_one_process(me, lines, shared, true);
-        me.meet(shared.filename().string());
-      }
-    });
+    test::on_ranks(
+        ranks,
+        [](const Rank& me) {
+          for (const bool fits : {true, false}) {
+            const std::string lines = fits ? "frames = 13\n" : kLong;
+            const auto run = before_encoding(lines + "parallel = ['balanced-sp']\n", true);
+            const fs::path shared = fs::path(me.folder) / (fits ? "short" : "long");
+            const json summary = encode_on(me, *run, shared);
+            ASSERT_TRUE(summary.is_object()) << summary;
+            if (me.rank == 0) expect_files_of_one_process(me, lines, shared, true);
+            me.meet(shared.filename().string());
+          }
+        },
+        120);
 }
 
 TEST(EncodeOnRanks, LeavesOutAClipThatOneRankCannotRead) {

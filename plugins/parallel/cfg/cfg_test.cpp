@@ -117,28 +117,37 @@ void makes_the_same(const Rank& me, const std::string& parallel, bool exact, con
 }
 
 TEST(Generating, MakesTheSameVideosOnAnyRanks) {
-  test::on_ranks(2, [](const Rank& me) {
-    makes_the_same(me, "'cfg'", true);
-    makes_the_same(me, "'cfg'", true, "guidance_interval = [0.1, 10.0]\n");
-    makes_the_same(me, "'ddp'", true);
-    makes_the_same(me, "'balanced-sp'", false);
-  });
-  test::on_ranks(4, [](const Rank& me) {
-    makes_the_same(me, "'ddp', 'cfg'", true);
-    makes_the_same(me, "'cfg', 'stdit-hybrid'", false);
-    makes_the_same(me, "'ddp'", true);  // a rank more than videos
-  });
+  test::on_ranks(
+      2,
+      [](const Rank& me) {
+        makes_the_same(me, "'cfg'", true);
+        makes_the_same(me, "'cfg'", true, "guidance_interval = [0.1, 10.0]\n");
+        makes_the_same(me, "'ddp'", true);
+        makes_the_same(me, "'balanced-sp'", false);
+      },
+      120);
+  test::on_ranks(
+      4,
+      [](const Rank& me) {
+        makes_the_same(me, "'ddp', 'cfg'", true);
+        makes_the_same(me, "'cfg', 'stdit-hybrid'", false);
+        makes_the_same(me, "'ddp'", true);  // a rank more than videos
+      },
+      120);
 }
 
 // fsdp computes what one process does, number by number; tp and a pipeline's stages too, but for the order of
 // sums. The text encoder's parameters are cut with the model's under fsdp.
 TEST(Generating, MakesTheSameVideosWithAModelThatFitsNoRank) {
-  test::on_ranks(2, [](const Rank& me) {
-    makes_the_same(me, "'fsdp'", true);  // an odd number of videos: a rank computes for the other at last
-    makes_the_same(me, "{use = 'fsdp', stage = 2}", true);
-    makes_the_same(me, "'tp'", false);
-    makes_the_same(me, "'pp'", true);
-  });
+  test::on_ranks(
+      2,
+      [](const Rank& me) {
+        makes_the_same(me, "'fsdp'", true);  // an odd number of videos: a rank computes for the other at last
+        makes_the_same(me, "{use = 'fsdp', stage = 2}", true);
+        makes_the_same(me, "'tp'", false);
+        makes_the_same(me, "'pp'", true);
+      },
+      120);
   test::on_ranks(
       4,
       [](const Rank& me) {
@@ -152,7 +161,8 @@ TEST(Generating, MakesTheSameVideosWithAModelThatFitsNoRank) {
 
 // One of three videos has no negative prompt, and so a call of the text encoder less.
 TEST(Generating, KeepsRanksInStepThatShareParameters) {
-  test::on_ranks(2, [](const Rank& me) { makes_the_same(me, "'fsdp'", true, kUnequal); });
+  test::on_ranks(
+      2, [](const Rank& me) { makes_the_same(me, "'fsdp'", true, kUnequal); }, 120);
 }
 
 // As training would, and nothing else.
