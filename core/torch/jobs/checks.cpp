@@ -5,6 +5,7 @@
 
 #include "core/run/apply_published.hpp"
 #include "core/torch/context/parallelism.hpp"
+#include "core/torch/context/rehearsal.hpp"
 #include "core/torch/generating/image_encoder.hpp"
 #include "core/torch/generating/next_token.hpp"
 #include "core/torch/generating/rules.hpp"
@@ -143,6 +144,17 @@ void check_training(JobCheck& check, const OptimizerOptions& o, const ComponentU
                   "parallel: cfg shares the two predictions of guidance, which training has not; leave it to "
                   "generate jobs");
   if (axes) check.holds("batch", [&] { require_batch(o, Parallelism::data_ranks(*axes)); });
+}
+
+void check_layout(JobCheck& check, const ComponentUse* network, const std::optional<LoraOptions>& lora,
+                  int64_t microbatches) {
+  const auto axes = catching([&] { return Parallelism::axes(check, Parallelism::ranks()); });
+  if (!axes) return;  // which is said where they are asked for
+  check.holds("parallel", [&] {
+    const Rehearsal ranks(check, *axes);
+    if (microbatches > 0) check.holds("parallel", [&] { ranks.step(microbatches); });
+    if (network) with_plain_errors([&] { ranks.declare(*network, lora); });
+  });
 }
 
 void check_text(JobCheck& check) {
