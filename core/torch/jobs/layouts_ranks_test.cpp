@@ -8,7 +8,7 @@
 #include "core/log.hpp"
 #include "core/plan/request.hpp"
 #include "core/plan/search.hpp"
-#include "core/run/job_check.hpp"
+#include "core/torch/jobs/checks.hpp"
 #include "core/torch/jobs/train_job_testing.hpp"
 #include "tests/support/ranks.hpp"
 
@@ -53,7 +53,7 @@ const Row kRows[] = {
     {3, kDit, "['cp-ulysses']", "", ""},
     {3, kDit, "[{ use = 'pp', schedule = 'gpipe' }]", "", ""},
     {3, kDit, "['tp']", "", "tp: size = 3 must divide the heads"},
-    {3, kThin, "['tp']", "", "has 1 whole units"},
+    {3, kThin, "['tp']", "", "linear_fc1.weight' has 25 whole units"},
     {4, kDit, "['tp']", "", ""},
     {4, kDit, "[{ use = 'tp', size = 2 }, 'cp-ulysses']", "", ""},
     {4, kDit, "[{ use = 'cp-2d', ulysses = 4 }]", "", ""},
@@ -74,10 +74,11 @@ std::unique_ptr<ScratchRun> run_of(const Row& row) {
 // What is wrong; empty: nothing.
 std::string checked(const ScratchRun& run) {
   if (!run.problems().empty()) return run.problems();
-  std::vector<bool> which;
-  for (const auto& job : run.run().jobs) which.push_back(job.name == "dit");
+  std::vector<Diagnostic> problems;
+  JobCheck check(test::runtime(), run.run(), run.spec("dit"), true, problems);
+  check_train(check);
   std::string out;
-  for (const auto& p : check_jobs(test::runtime(), run.run(), which)) out += format(p) + "\n";
+  for (const auto& p : problems) out += format(p) + "\n";
   return out;
 }
 
