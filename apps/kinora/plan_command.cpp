@@ -139,14 +139,19 @@ int plan_command(core::Runtime& runtime, const Arguments& arguments) {
   const plan::Found found = core::or_throw(plan::search(problem, given["best"].as<int64_t>()));
   json out = plan::json_of(found, problem);
   std::string text = plan::heading(problem) + plan::text_of(found, problem);
-  if (const auto own = core::or_throw(plan::layout_of(job, problem))) {
-    // One that is not legal on this cluster is said so, and the best stands.
-    if (const auto priced = plan::price(*own, problem)) {
+  // One that is not legal on this cluster is said so, and the best stands.
+  const auto refuse = [&](const core::Failure& why) {
+    out["file"] = {{"error", why.message}};
+    text += "\nthe file's own layout is not legal: " + why.message + "\n";
+  };
+  if (const auto own = plan::layout_of(job, problem); !own) {
+    refuse(own.failure());
+  } else if (*own) {
+    if (const auto priced = plan::price(**own, problem)) {
       out["file"] = plan::json_of(*priced, problem);
       text += "\nthe file's own layout\n" + plan::text_of(*priced, problem);
     } else {
-      out["file"] = {{"error", priced.failure().message}};
-      text += "\nthe file's own layout is not legal: " + priced.failure().message + "\n";
+      refuse(priced.failure());
     }
   }
   std::cout << (as_json ? out.dump() + "\n" : text);

@@ -60,7 +60,7 @@ class Each {
       l.schedule = v > 1 ? Schedule::interleaved : Schedule::one_f_one_b;
       for (const auto& [sequence, ulysses] : sequences(l, p_)) {
         l.sequence = sequence, l.ulysses = ulysses;
-        if (broken_rules(l, p_).empty()) give_(l);
+        if (broken_rules(l, p_).empty() && vanities(l, p_).empty()) give_(l);
       }
     }
   }

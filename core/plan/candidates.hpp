@@ -1,4 +1,4 @@
-// Every legal layout of a run, one after the other.
+// Every legal layout of a run that does nothing in vain, one after the other.
 #pragma once
 #include <functional>
 

@@ -154,7 +154,7 @@ std::string Layout::toml() const {
 
 Result<Layout> parse_layout(std::string_view text) {
   Layout out;
-  bool schedule_given = false;
+  bool schedule_given = false, virtual_given = false;
   while (!text.empty()) {
     const auto comma = text.find(',');
     auto word = text.substr(0, comma);
@@ -163,9 +163,11 @@ Result<Layout> parse_layout(std::string_view text) {
     if (!word.empty())
       if (auto status = set_word(out, word); !status) return status.failure();
     schedule_given = schedule_given || word.starts_with("schedule=");
+    virtual_given = virtual_given || word.starts_with("virtual=");
     text = comma == text.npos ? std::string_view() : text.substr(comma + 1);
   }
   if (out.virtual_stages > 1 && !schedule_given) out.schedule = Schedule::interleaved;
+  if (out.schedule == Schedule::interleaved && !virtual_given) out.virtual_stages = 2;  // as parallel/pp's
   return out;
 }
 

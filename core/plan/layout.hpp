@@ -59,7 +59,10 @@ struct Problem {
   int64_t batch = 1;  // samples a step, over all ranks
 };
 
-// Each rule of parallelism that the layout breaks, with its numbers; empty: it is legal. Memory is not one.
+// Each rule of parallelism that the layout breaks, with its numbers; empty: it is legal, and a train job with
+// it passes `kinora check`. Memory is not one.
 std::vector<std::string> broken_rules(const Layout&, const Problem&);
+// What a legal layout does in vain. One that is asked for is priced all the same, none is proposed.
+std::vector<std::string> vanities(const Layout&, const Problem&);
 
 }  // namespace kinora::core::plan

@@ -63,14 +63,13 @@ TEST(Layout, EachRuleIsSaidWithItsNumbers) {
       {"tp=16,dp=4", "tp = 16 does not divide the 8 GPUs of a node"},
       {"tp=3,dp=8", "heads = 32 (keys and values: 32) are not divisible by tp = 3"},
       {"dp=64,micro=2", "batch = 64 is not divisible by dp*fsdp*micro = 128"},
-      {"pp=32,dp=2", "layers = 28 are fewer than pp*virtual = 32"},
+      {"tp=3,dp=8", "the MLP's 16384 channels are not divisible by tp = 3"},
+      {"pp=32,dp=2", "blocks = 30 (layers, embedding and head) are fewer than pp*virtual = 32"},
       {"virtual=2,dp=64", "virtual stages need pp above 1"},
       {"pp=4,virtual=2,schedule=1f1b,dp=16", "virtual = 2 needs schedule=interleaved"},
+      {"pp=4,virtual=1,schedule=interleaved,dp=16", "schedule=interleaved needs virtual above 1"},
       {"pp=4,virtual=2,dp=16,micro=2", "groups of pp = 4; a step has 2"},
-      {"cp=64,sequence=cp-ulysses", "cp-ulysses = 64 is above heads/tp = 32; take cp-2d"},
       {"cp=8,dp=8,sequence=cp-2d,ulysses=3", "ulysses = 3 must divide cp = 8"},
-      {"cp=8,dp=8,sequence=stdit-hybrid", "needs spatial and temporal attention, which model/dit lacks"},
-      {"cp=8,dp=8,sequence=balanced-sp", "balanced-sp is for teacher forcing"},
   };
   const Problem p = seven_b();
   for (const auto& c : cases) {
@@ -82,10 +81,29 @@ TEST(Layout, EachRuleIsSaidWithItsNumbers) {
   }
 }
 
+// They compute what one process does, so check and run take them too.
+TEST(Layout, WhatIsInVainIsPricedWithAWordAndNeverProposed) {
+  const struct {
+    const char *text, *says;
+  } cases[] = {
+      {"cp=64,sequence=cp-ulysses", "cp-ulysses: 64 ranks exchange heads/tp = 32 heads, and some get zeros"},
+      {"cp=64,sequence=cp-2d,ulysses=64", "take a smaller ulysses"},
+      {"cp=8,dp=8,sequence=stdit-hybrid", "for spatial and temporal attention, which model/dit lacks"},
+      {"cp=8,dp=8,sequence=balanced-sp", "without it it does what cp-ulysses does"},
+  };
+  const Problem p = seven_b();
+  for (const auto& c : cases) {
+    const Layout l = *parse_layout(c.text);
+    EXPECT_TRUE(price(l, p)) << c.text;
+    EXPECT_THAT(vanities(l, p), testing::ElementsAre(HasSubstr(c.says))) << c.text;
+  }
+  for (const auto& l : nearest(*parse_layout("cp=64,sequence=cp-ulysses"), p, 1000))
+    EXPECT_TRUE(vanities(l, p).empty()) << l.text();
+}
+
 TEST(Layout, ItsWordsAreReadBack) {
-  for (const char* text :
-       {"dp=1", "pp=4,dp=2,tp=2", "pp=4,cp=2,virtual=2", "pp=2,virtual=2,schedule=gpipe",
-        "pp=2,schedule=interleaved,conditioning=send,micro=4", "cp=4,sequence=stdit-hybrid"})
+  for (const char* text : {"dp=1", "pp=4,dp=2,tp=2", "pp=4,cp=2,virtual=2", "pp=2,virtual=2,schedule=gpipe",
+                           "pp=2,virtual=2,conditioning=send,micro=4", "cp=4,sequence=stdit-hybrid"})
     EXPECT_EQ(parse_layout(text)->words(), text);
 }
 

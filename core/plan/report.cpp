@@ -76,6 +76,7 @@ std::string reasons(const Plan& plan, const Problem& p) {
                                    : "the optimizer",
                     waits("fsdp")));
   if (l.recompute_every) say("recompute: activations would not fit otherwise");
+  for (const auto& what : vanities(l, p)) say("in vain: " + what);
   if (l.cp > 1 && (l.sequence == Sequence::ulysses || l.sequence == Sequence::balanced) &&
       (s.heads / l.tp) % l.cp)
     say(fmt::format("{}: {} heads are padded to {}", name_of(l.sequence), s.heads / l.tp,
@@ -150,7 +151,8 @@ json json_of(const Plan& plan, const Problem& p) {
           {"bytes", total(plan.memory)},
           {"fits", total(plan.memory) <= room(p)},
           {"memory", memory},
-          {"time", spent}};
+          {"time", spent},
+          {"in_vain", vanities(l, p)}};
 }
 
 json json_of(const Found& found, const Problem& p) {

@@ -1,6 +1,8 @@
 #include "core/plan/request.hpp"
 
 #include <map>
+#include <set>
+#include <utility>
 
 #include "core/suggest.hpp"
 
@@ -44,21 +46,27 @@ const std::map<std::string, Sequence>& sequences() {
   return all;
 }
 
-void add(Layout& l, const std::string& id, const nlohmann::json& o) {
-  const auto size = o.value("size", int64_t{1});
-  if (id == "parallel/tp") l.tp = size;
-  if (id == "parallel/fsdp") l.fsdp = size, l.stage = o.value("stage", int64_t{3});
-  if (id == "parallel/recompute") l.recompute_every = o.value("every", int64_t{1});
-  if (const auto it = sequences().find(id); it != sequences().end()) {
-    l.cp = size, l.sequence = it->second, l.ulysses = o.value("ulysses", int64_t{1});
-  }
-  if (id != "parallel/pp") return;
-  l.pp = size, l.virtual_stages = o.value("virtual", int64_t{1});
+void of_pipeline(Layout& l, const nlohmann::json& o) {
   const std::string schedule = o.value("schedule", "1f1b");
   l.schedule = schedule == "gpipe"         ? Schedule::gpipe
                : schedule == "interleaved" ? Schedule::interleaved
                                            : Schedule::one_f_one_b;
+  const auto stages = o.value("virtual", int64_t{0});
+  l.virtual_stages = stages > 0 ? stages : l.schedule == Schedule::interleaved ? 2 : 1;
   l.send_conditioning = o.value("conditioning", "recompute") == "send";
+}
+
+// What a strategy says; the size that it cuts along, null if none.
+Result<int64_t*> add(Layout& l, const std::string& id, const nlohmann::json& o) {
+  if (id == "parallel/ddp") return &l.dp;
+  if (id == "parallel/tp") return &l.tp;
+  if (id == "parallel/fsdp") return l.stage = o.value("stage", int64_t{3}), &l.fsdp;
+  if (id == "parallel/pp") return of_pipeline(l, o), &l.pp;
+  if (const auto it = sequences().find(id); it != sequences().end())
+    return l.sequence = it->second, l.ulysses = o.value("ulysses", int64_t{1}), &l.cp;
+  if (id == "parallel/recompute") l.recompute_every = o.value("every", int64_t{1});
+  if (id == "parallel/recompute" || id == "parallel/single") return static_cast<int64_t*>(nullptr);
+  return fail(KINORA_INVALID, "{} is no part of a layout that the planner knows", id);
 }
 
 }  // namespace
@@ -96,24 +104,36 @@ Result<Problem> problem_of(const RunFile& run, const JobSpec& job, const Cluster
   const auto shape = shape_of(model->id, model->options.values(), latent,
                               encode ? encode->options.at("max_tokens").get<int64_t>() : 512);
   if (!shape) return shape.failure();
-  return Problem{*shape, cluster, {}, job.options.at("batch").get<int64_t>()};
+  Problem out{*shape, cluster, {}, job.options.at("batch").get<int64_t>()};
+  out.shape.teacher_forcing = job.options.value("teacher_forcing", false);
+  out.shape.block_frames = job.options.value("chunk", int64_t{1});
+  return out;
 }
 
 Result<std::optional<Layout>> layout_of(const JobSpec& job, const Problem& p) {
   Layout l;
   bool any = false;
+  std::set<int64_t*> sized;
+  int64_t* rest = nullptr;  // takes the ranks that are left
   for (const ComponentUse* use : job.list("parallel")) {
-    if (use->id == "parallel/single") continue;
-    any = true;
-    add(l, use->id, use->options.values());
+    const auto found = add(l, use->id, use->options.values());
+    if (!found) return found.failure();
+    any = any || use->id != "parallel/single";
+    if (!*found) continue;
+    if (!sized.insert(*found).second)
+      return fail(KINORA_INVALID, "{} cuts along an axis that has a strategy already", use->id);
+    const auto size = use->options.values().value("size", int64_t{0});
+    if (size > 0) **found = size;
+    if (size == 0 && std::exchange(rest, *found))
+      return fail(KINORA_INVALID, "two strategies would take the ranks that are left; give {} a size",
+                  use->id);
   }
   if (!any) return std::optional<Layout>();
-  const int64_t rest = l.size();
-  if (p.cluster.size() % rest == 0) l.dp = p.cluster.size() / rest;
+  if (rest && p.cluster.size() % l.size() == 0) *rest = p.cluster.size() / l.size();
   const int64_t microbatches = l.data() * job.options.at("accumulate").get<int64_t>();
   if (p.batch % microbatches)
-    return fail(KINORA_INVALID, "plan: job '{}': batch = {} is not divisible by dp*fsdp*accumulate = {}",
-                job.name, p.batch, microbatches);
+    return fail(KINORA_INVALID, "batch = {} is not divisible by dp*fsdp*accumulate = {}", p.batch,
+                microbatches);
   l.micro = p.batch / microbatches;
   return std::optional<Layout>(l);
 }

@@ -34,6 +34,8 @@ struct Shape {
   int64_t encode_halo = 0;  // latent frames that a cut of the video is encoded with, before its own
 
   int64_t width() const { return heads * head_size; }
+  // What pipelines cut between: embedding and head are blocks too.
+  int64_t blocks() const { return layers + 2; }
   int64_t kv_width() const { return kv_heads * head_size; }
   int64_t tokens() const { return frames * patches * (teacher_forcing ? 2 : 1); }
   // A layer's self-attentions, in order.

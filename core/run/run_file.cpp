@@ -172,6 +172,7 @@ class RunReader {
       } else if (slot.list && given.is_array()) {
         for (size_t i = 0; i < given.size(); ++i) read_one(at + "/" + std::to_string(i), given[i], slot, job);
         if (given.empty() && slot.required) problem(doc_.value(at), "'" + slot.name + "' must not be empty");
+        if (slot.kind == "parallel") refuse_twice(slot, job);
       } else {
         read_one(at, given, slot, job);
       }
@@ -179,6 +180,15 @@ class RunReader {
   }
 
   void read_one(const std::string& pointer, const json& given, const Slot& slot, JobSpec& job);
+
+  // A strategy composes with others, not with itself: a second recompute would run blocks a third time.
+  void refuse_twice(const Slot& slot, const JobSpec& job) {
+    std::set<std::string> seen;
+    for (const auto* use : job.list(slot.name))
+      if (!seen.insert(use->id).second)
+        problem(use->at, "job '" + job.name + "': " + slot.name + ": " + use->id +
+                             " is there twice; a strategy composes with others only, leave one out");
+  }
 
   void read_options(const std::string& pointer, const json& table, JobSpec& job) {
     json given = json::object();

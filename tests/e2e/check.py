@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """kinora check: a recipe with one thing changed, and the line that says so. Nothing is run, nothing is made.
 usage: check.py KINORA ROOT SCRATCH"""
-import os, pathlib, re, shutil, subprocess, sys
+import os, pathlib, re, resource, shutil, subprocess, sys
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]).resolve()
 OUT = SCRATCH / "out"
@@ -169,6 +169,71 @@ def check_ranks():
     assert done.returncode == 2 and "batch = 4 must be a multiple of accumulate (1) times the ranks that hold different samples (3); 6 would do" in done.stderr, done.stderr
 
 
+DDP = '["ddp"]'
+PP = '[{ use = "pp", schedule = "interleaved" }]'
+# Recipe, job, ranks, what is refused and legal of its parallel, what is said. Nothing but the layout is wrong: batches divide, and the rest
+# is spread by ddp.
+LAYOUTS = [
+    (Q, "dit", 3, '["tp"]', '["ddp"]', "tp: size = 3 must divide the heads (of keys too) and the MLP's channels; parameter"),
+    (Q, "dit", 8, '["pp"]', '[{ use = "pp", size = 4 }, "ddp"]', "pp: the model has 6 blocks (embedding and head among them), which cannot be 8 stages"),
+    (Q, "dit", 4, '[{ use = "cp-2d", ulysses = 3 }]', '[{ use = "cp-2d", ulysses = 2 }]', "ulysses = 3 does not divide the 4 ranks of a sequence; use ulysses = 2"),
+    (Q, "dit", 2, PP, PP + "\naccumulate = 2", "pp: the interleaved schedule takes a multiple of its 2 ranks as microbatches (accumulate), not 1; 2 would do"),
+    (Q, "dit", 2, '["recompute", "ddp", "recompute"]', '["recompute", "ddp"]', "parallel/recompute is there twice; a strategy composes with others only"),
+    (Q, "tokenizer", 2, '["cp-ulysses"]', '["fsdp"]', "tokenizer/cosmos has no sequence that ranks along cp could share; ddp and fsdp give them other videos"),
+    (Q, "film", 3, '["tp"]', '["cp-ulysses"]', "tp: size = 3 must divide the heads"),
+    (A, "film", 2, '["cp-ring"]', '["ddp"]', "model/ar draws codes one after the other on one rank; give ddp"),
+]
+
+
+def spread(recipe, job, parallel):
+    def change(text):
+        for name in re.findall(r'(?m)^name = "(.*)"$', text)[1:]:
+            head, rest = text.split(f'name = "{name}"\n', 1)
+            block, *others = rest.split("[[job]]", 1)
+            kind = re.search(r'(?m)^kind = "(.*)"$', block).group(1)
+            if kind in ("train", "train-tokenizer", "generate"):
+                block = re.sub(r"(?m)^(parallel|batch) = .*\n", "", block)
+                block = f"parallel = {parallel if name == job else DDP}\n" + ("" if kind == "generate" else "batch = 24\n") + block
+            text = f'{head}name = "{name}"\n' + "[[job]]".join([block, *others])
+        return text
+    return written("layout", recipe, change)
+
+
+def check_layouts():
+    """What the strategies would refuse of the ranks, the step or the model when the job begins, at the job's parallel."""
+    for recipe, job, ranks, refused, legal, words in LAYOUTS:
+        file = spread(recipe, job, refused)
+        done = check(file, WORLD_SIZE=str(ranks))
+        text = file.read_text()
+        line = text[:text.index(f"parallel = {refused}")].count("\n") + 1
+        said = done.stderr.splitlines()
+        assert done.returncode == 2 and len(said) == 2 and words in said[0], (job, refused, said)
+        assert re.match(rf"{re.escape(str(file))}:{line}:\d+: job '{job}': ", said[0]), (line, said[0])
+        done = check(spread(recipe, job, legal), WORLD_SIZE=str(ranks))
+        assert done.returncode == 0 and "no errors" in done.stdout, (job, legal, done.stderr)
+        # A launch says it before it does anything.
+        run = subprocess.run([KINORA, "run", str(spread(recipe, job, refused)), "--dry-run"], capture_output=True, text=True,
+                             env={**os.environ, "WORLD_SIZE": str(ranks), "RANK": "0", "KINORA_RENDEZVOUS": f"file://{SCRATCH}/none"})
+        assert run.returncode == 2 and words in run.stderr and not (OUT / "clips").exists(), (job, run)
+        shutil.rmtree(OUT, ignore_errors=True)
+
+
+def check_layout_of_a_large_model():
+    """14 billion parameters are declared without memory and in little time."""
+    model = 'model = { use = "wan", size = "14B", in_channels = 32, out_channels = 32, text_dim = 384 }'
+    for parallel, words in (('[{ use = "pp", size = 4 }, { use = "fsdp", size = 4 }, { use = "tp", size = 4 }, "recompute"]', ""),
+                            ('[{ use = "tp", size = 64 }]', "parameter 'blocks.0.attn1.to_q.weight' has 40 whole units; use size = 8")):
+        file = spread(Q, "dit", parallel)
+        file.write_text(re.sub(r"(?m)^model = .*$", model, file.read_text()).replace("batch = 24", "batch = 64"))
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = check(file, WORLD_SIZE="64")
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        assert (words in done.stderr and done.returncode == 2) if words else done.returncode == 0, done.stderr
+        assert seconds < 2 and after.ru_maxrss < 2_000_000, (seconds, after.ru_maxrss)  # of the whole command
+        print(f"      64 ranks of 14B are checked in {seconds:.1f} s of a core")
+
+
 def check_run():
     """run says the same before it begins, and does not ask of what is finished."""
     file = written("run", Q, after("film", 'format = ["gif"]')[0])
@@ -199,7 +264,7 @@ for number, case in enumerate(CASES):
     except AssertionError as wrong:
         failures += 1
         print(f"WRONG case {number}: {wrong}", flush=True)
-for property in (check_recipes, check_all_at_once, check_ranks, check_run, check_set):
+for property in (check_recipes, check_all_at_once, check_ranks, check_layouts, check_layout_of_a_large_model, check_run, check_set):
     try:
         property()
         print("ok   ", property.__name__, flush=True)

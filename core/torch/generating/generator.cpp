@@ -123,11 +123,7 @@ void Generator::open_denoising() {
 }
 
 void Generator::open_next_token() {
-  if (parallel_.of_sample().size > 1)
-    raise(KINORA_UNSUPPORTED,
-          "parallel: {} draws codes one after the other on one rank; give ddp, which makes "
-          "other videos on other ranks",
-          model_part_.use->id);
+  NextToken::require_alone(model_part_.use->id, parallel_.of_sample().size);
   next_token_ = std::make_unique<NextToken>(
       model_, spec_, *cache_, std::array{shape_[1], shape_[2], shape_[3]}, tokenizer_->info().codes,
       TokenSampling{options_.temperature, options_.top_k, options_.top_p}, guidance(options_.guidance),

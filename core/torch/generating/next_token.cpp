@@ -24,6 +24,14 @@ bool NextToken::is_for(const ComponentSpec& model) {
   return takes(model, "codes") && !takes(model, "latent");
 }
 
+void NextToken::require_alone(const std::string& model, int64_t ranks) {
+  if (ranks > 1)
+    raise(KINORA_UNSUPPORTED,
+          "parallel: {} draws codes one after the other on one rank; give ddp, which makes other videos on "
+          "other ranks",
+          model);
+}
+
 NextToken::NextToken(Network& model, const ComponentSpec& spec, KvCacheLink& cache,
                      std::array<int64_t, 3> grid, int64_t vocabulary, const TokenSampling& sampling,
                      const Guidance& guidance, uint64_t seed_of_model)

@@ -16,6 +16,8 @@ class NextToken {
  public:
   // By its manifest: an input `codes` and no `latent`.
   static bool is_for(const ComponentSpec& model);
+  // Codes come one after the other: throws Error(KINORA_UNSUPPORTED) where several ranks work on a video.
+  static void require_alone(const std::string& model, int64_t ranks_of_video);
 
   // The model's chain has the cache among its links. grid: t, h, w of the codes. vocabulary: V; what a larger
   // model says of further codes is not asked. guidance.from and .to are of noise levels and not used here.

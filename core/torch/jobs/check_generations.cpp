@@ -138,6 +138,7 @@ void check_encode(JobCheck& check) {
   check_device(check);
   const auto axes = check.made("parallel", [&] { return Parallelism::axes(check, Parallelism::ranks()); });
   check.holds("signals", [&] { Signals(o.signals, o.every); });
+  check_layout(check, nullptr, {}, 0);
   check_text(check);
   check_image_encoder(check);
   const auto tokenizer = check_part(check, "tokenizer", "tokenizer_weights", "train-tokenizer");
@@ -153,7 +154,7 @@ void check_encode(JobCheck& check) {
 void check_generate(JobCheck& check) {
   const auto o = check.options<GenerateOptions>();
   check_wishes(check, o);
-  check.made("parallel", [&] { return Parallelism::axes(check, Parallelism::ranks()); });
+  const auto axes = check.made("parallel", [&] { return Parallelism::axes(check, Parallelism::ranks()); });
   check_without_effect(check);
   check_rule(check, o);
   check_text(check);
@@ -161,6 +162,7 @@ void check_generate(JobCheck& check) {
   check.holds("guidance_interval", [&] { require_interval(o); });
   const auto model = check_part(check, "model", "weights", "train");
   const auto tokenizer = check_part(check, "tokenizer", "tokenizer_weights", "train-tokenizer");
+  check_layout(check, model ? model->part.use : nullptr, {}, 0);
   if (!model) return check_device(check);
   const auto& use = *model->part.use;
   const auto& spec = *or_throw(check.runtime().registry().find(use.id));
@@ -169,6 +171,10 @@ void check_generate(JobCheck& check) {
     for (const auto& [name, values] : given_signals(o.signals)) require_signal(spec, use.options, name);
   });
   check_kind(check, o, of_codes);
+  if (of_codes && axes)
+    check.holds("parallel", [&] {
+      NextToken::require_alone(use.id, Parallelism::ranks() / Parallelism::data_ranks(*axes));
+    });
   if (!of_codes) {
     check_device(check);  // codes are drawn on the CPU
     check_denoiser(check);

@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 
 #include "core/jobs/training.hpp"
+#include "core/torch/context/parallelism.hpp"
 #include "core/torch/generating/frame_condition.hpp"
 #include "core/torch/generating/rules.hpp"
 #include "core/torch/jobs/checks.hpp"
@@ -66,6 +67,18 @@ void check_critic(JobCheck& check, Network& tokenizer, const std::string& last) 
               [&] { last_layer(tokenizer.chain(), last); });
 }
 
+// Every rank would compute the same, and the sum of their gradients be as many times too large.
+void require_data_axes(const JobView& job, const std::string& tokenizer) {
+  const auto axes = catching([&] { return Parallelism::axes(job, Parallelism::ranks()); });
+  if (!axes) return;
+  for (const char* axis : {"pp", "cp", "tp"})
+    if (const auto found = axes->find(axis); found != axes->end() && found->second > 1)
+      raise(
+          KINORA_INVALID,
+          "parallel: {} has no sequence that ranks along {} could share; ddp and fsdp give them other videos",
+          tokenizer, axis);
+}
+
 }  // namespace
 
 std::optional<LoraOptions> lora_of(const TrainOptions& o) {
@@ -87,7 +100,7 @@ void require_base(const TrainOptions& o) {
 void check_train(JobCheck& check) {
   const auto o = check.options<TrainOptions>();
   const auto& use = *check.spec().component("model");
-  check_training(check, o, use, /*whole=*/false);
+  check_training(check, o, use);
   std::optional<LoraOptions> lora;
   const char* adapting = o.adapter.empty() ? "lora" : "adapter";
   std::error_code ignored;
@@ -101,7 +114,8 @@ void check_train(JobCheck& check) {
   if (loss) check_looks(check, o, **loss);
   const auto model = check.made("model", [&] { return on_meta(check, use); });
   if (model) check_fit(check, "weights", **model, o.weights);
-  if (model && lora) check.holds(adapting, [&] { on_meta(check, use, lora); });
+  const bool declared = model && (!lora || check.holds(adapting, [&] { on_meta(check, use, lora); }));
+  check_layout(check, declared ? &use : nullptr, lora, o.accumulate);
   const auto data = encoded_for(check);
   if (!data) return;
   const auto& spec = *or_throw(check.runtime().registry().find(use.id));
@@ -125,13 +139,15 @@ void check_train(JobCheck& check) {
 void check_train_tokenizer(JobCheck& check) {
   const auto o = check.options<TrainTokenizerOptions>();
   const auto& use = *check.spec().component("tokenizer");
-  check_training(check, o, use, /*whole=*/true);
+  check_training(check, o, use);
   check.holds("start", [&] { require_one_start(o); });
   const auto* features = check.spec().component("features");
   if (features || !o.features_weights.empty())
     check.holds(features ? "features" : "features_weights", [&] { ReconstructionFeatures::require(check); });
   if (features) check_weights(check, "features_weights", *features);
   const auto network = check.made("tokenizer", [&] { return on_meta(check, use); });
+  if (check.holds("parallel", [&] { require_data_axes(check, use.id); }))
+    check_layout(check, network ? &use : nullptr, {}, o.accumulate);
   if (!network) return;
   if (!o.partial) check_fit(check, "weights", **network, o.weights);
   if (o.start == "principal") check.holds("start", [&] { (*network)->require_fit(); });

@@ -5,6 +5,7 @@
 
 #include "core/run/apply_published.hpp"
 #include "core/torch/context/parallelism.hpp"
+#include "core/torch/context/rehearsal.hpp"
 #include "core/torch/generating/image_encoder.hpp"
 #include "core/torch/generating/next_token.hpp"
 #include "core/torch/generating/rules.hpp"
@@ -134,7 +135,7 @@ void check_fit(JobCheck& check, const std::string& option, Network& network, con
   if (!paths.empty()) check.holds(option, [&] { network.require_weights(paths, more); });
 }
 
-void check_training(JobCheck& check, const OptimizerOptions& o, const ComponentUse& trained, bool whole) {
+void check_training(JobCheck& check, const OptimizerOptions& o, const ComponentUse& trained) {
   check_device(check);
   check_weights(check, "weights", trained);
   const auto axes = check.made("parallel", [&] { return Parallelism::axes(check, Parallelism::ranks()); });
@@ -142,14 +143,18 @@ void check_training(JobCheck& check, const OptimizerOptions& o, const ComponentU
     check.problem("parallel",
                   "parallel: cfg shares the two predictions of guidance, which training has not; leave it to "
                   "generate jobs");
-  for (const char* axis : {"pp", "cp", "tp"})
-    if (whole && axes && axes->contains(axis) && axes->at(axis) > 1)
-      check.problem(
-          "parallel",
-          fmt::format("parallel: a tokenizer is convolutions over one video, which nothing cuts along "
-                      "{}; leave out the strategy of {} ranks, and use ddp or fsdp",
-                      axis, axes->at(axis)));
   if (axes) check.holds("batch", [&] { require_batch(o, Parallelism::data_ranks(*axes)); });
+}
+
+void check_layout(JobCheck& check, const ComponentUse* network, const std::optional<LoraOptions>& lora,
+                  int64_t microbatches) {
+  const auto axes = catching([&] { return Parallelism::axes(check, Parallelism::ranks()); });
+  if (!axes) return;  // which is said where they are asked for
+  check.holds("parallel", [&] {
+    const Rehearsal ranks(check, *axes);
+    if (microbatches > 0) check.holds("parallel", [&] { ranks.step(microbatches); });
+    if (network) with_plain_errors([&] { ranks.declare(*network, lora); });
+  });
 }
 
 void check_text(JobCheck& check) {

@@ -47,9 +47,12 @@ void check_weights(JobCheck&, const std::string& option, const ComponentUse&, co
 // The tensors of those weights that are there already are the network's, by name and shape. more: tensors
 // that it has no use for may be among them.
 void check_fit(JobCheck&, const std::string& option, Network&, const WeightsPaths&, bool more = false);
-// Batch, device, parallel strategies and first weights of a training. whole: every rank needs the whole
-// network and a whole sample, since no strategy knows how to cut it.
-void check_training(JobCheck&, const OptimizerOptions&, const ComponentUse& trained, bool whole);
+// Batch, device, parallel strategies and first weights of a training.
+void check_training(JobCheck&, const OptimizerOptions&, const ComponentUse& trained);
+// What the strategies refuse on the ranks of the launch: their layout, a step of so many microbatches (0: the
+// job has no steps) and the network, which is null where it is wrong by itself.
+void check_layout(JobCheck&, const ComponentUse* network, const std::optional<LoraOptions>& lora,
+                  int64_t microbatches);
 // The slots `text` and `words` of this job, with their weights.
 void check_text(JobCheck&);
 void check_image_encoder(JobCheck&);

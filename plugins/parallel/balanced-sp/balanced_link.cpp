@@ -26,7 +26,12 @@ void BalancedLink::know(const at::Tensor& table) {
   if (group_.rank() == 0) tell(padded_table(table, owners.padding).index_select(1, owners.order));
 }
 
-void BalancedLink::tell(const at::Tensor& table) const {
+void BalancedLink::tell(const at::Tensor& table) {
+  if (!table.select(2, KINORA_TOKEN_STREAM).any().item<bool>()) {
+    const char* vain = "there is no clean and noisy copy of a frame to balance: it does what cp-ulysses does";
+    if (told_.insert(vain).second) log(Log::warn, std::string("balanced-sp: ") + vain);
+    return;
+  }
   const auto loads = loads_of(table, group_.size());
   const auto range = [&](int64_t Load::*what) {
     const auto [least, most] = std::minmax_element(

@@ -36,8 +36,8 @@ class BalancedLink final : public TokenSplit {
     Owners owners;
   };
   void know(const at::Tensor& table);
-  // What every rank has, in the log.
-  void tell(const at::Tensor& table) const;
+  // What every rank has, in the log; once, that there is nothing to balance.
+  void tell(const at::Tensor& table);
 
   bool naive_;
   std::list<Known> known_;  // latest first

@@ -14,6 +14,8 @@ using test::Trial;
 TEST(Grid, EqualsOneProcess) {
   test::on_ranks(4, [](const Rank& me) {
     for (const Trial& t : test::odd_trials("{ use = 'cp-2d', ulysses = 2 }")) test::equals_one_process(me, t);
+    // A ring of one sends nothing.
+    test::equals_one_process(me, {.parallel = "[{ use = 'cp-2d', ulysses = 4 }]", .steps = 1});
   });
 }
 

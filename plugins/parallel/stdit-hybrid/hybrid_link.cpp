@@ -1,7 +1,10 @@
 #include "plugins/parallel/stdit-hybrid/hybrid_link.hpp"
 
+#include <utility>
+
 #include "kernels/torch/attention_block.hpp"
 #include "kinora/head_exchange.hpp"
+#include "kinora/plugin.hpp"
 
 namespace kinora {
 
@@ -53,7 +56,16 @@ int64_t HybridLink::padding_of(int64_t tokens) const {
   return layout_ == StLayout::hybrid ? known_.front().switches.padding : TokenSplit::padding_of(tokens);
 }
 
+at::Tensor HybridLink::leave(const at::Tensor& x, kinora_seq seq) {
+  if (!resharded_ && group_.rank() == 0 && !std::exchange(told_, true))
+    log(Log::warn,
+        "stdit-hybrid: the model has no attention over space or time alone, which it is for: cp-ring and "
+        "cp-ulysses do as well");
+  return TokenSplit::leave(x, seq);
+}
+
 at::Tensor HybridLink::reshard(const at::Tensor& x, kinora_seq seq, Over over, kinora_seq& to) {
+  resharded_ = true;
   to = seq;
   const auto found = ways_.find(seq);
   if (found == ways_.end()) return x;

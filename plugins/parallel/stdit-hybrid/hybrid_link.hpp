@@ -29,6 +29,8 @@ class HybridLink final : public TokenSplit {
   HybridLink(Group<at::Tensor> group, int64_t part, int64_t parts, StLayout layout);
 
   at::Tensor sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override;
+  // The end of a forward, which has shown whether the model asks for the other split.
+  at::Tensor leave(const at::Tensor& x, kinora_seq seq) override;
   at::Tensor reshard(const at::Tensor& x, kinora_seq seq, Over over, kinora_seq& to) override;
   at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                        const kinora_attention& how) override;
@@ -54,6 +56,7 @@ class HybridLink final : public TokenSplit {
   TableRing ring_;
   int64_t part_;
   StLayout layout_;
+  bool resharded_ = false, told_ = false;
   std::list<Known> known_;  // latest first
   std::map<kinora_seq, Way> ways_;
 };

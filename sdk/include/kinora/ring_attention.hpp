@@ -159,7 +159,7 @@ class RingAttention {
       home = sums ? own.add_(sums->finish()) : own;
       if (next) here = next->finish();
     }
-    home = RingHop(group_, home, kGradients).finish();
+    if (group_.size() > 1) home = RingHop(group_, home, kGradients).finish();
     std::vector<Tensor> out{grad_q, c.keys(home), c.values(home)};
     if (c.shared.defined()) {
       const Tensor own = zeros(c.shared);

@@ -1,0 +1,69 @@
+#include "core/torch/context/rehearsal.hpp"
+
+#include <ATen/ATen.h>
+
+#include "core/plugin/host.hpp"
+#include "core/run/call.hpp"
+#include "core/torch/context/network.hpp"
+#include "kinora/abi/strategy.h"
+
+namespace kinora::core {
+namespace {
+
+// Of ranks that are not there. Groups have names and members all the same.
+const kinora_collective kAbsent{
+    sizeof(kinora_collective),
+    0,
+    [](const kinora_host*, const kinora_options*) -> void* { return nullptr; },
+    [](void*) {},
+    [](void*, const kinora_world*) -> int32_t { return KINORA_OK; },
+    [](void* self, const char*, const int64_t*, uint64_t, void** group) -> int32_t {
+      *group = self;
+      return KINORA_OK;
+    },
+    [](void*, const kinora_transfer*, void**) -> int32_t {
+      return set_error(KINORA_UNSUPPORTED, "the other ranks are not there: a check transfers nothing");
+    },
+    [](void*, kinora_tensor*) -> int32_t { return KINORA_UNSUPPORTED; },
+    [](void*) {}};
+
+// A schedule that it has is enough: its first forward is the end.
+int32_t enough(void*, const kinora_pass*) { return set_error(KINORA_CANCELLED, "a check computes nothing"); }
+
+}  // namespace
+
+Rehearsal::Rehearsal(const JobView& job, const MeshOwner::Sizes& sizes)
+    : job_(job), mesh_(kAbsent, this, 0, sizes) {
+  for (const auto* use : job.spec().list("parallel")) {
+    const Component component = job.open(*use);
+    const auto& api = component.table<kinora_strategy>();
+    made_.push_back(
+        {component,
+         {made(api.create(host(), use->options.abi(), mesh_.abi()), component.spec->id), api.destroy}});
+  }
+}
+
+void Rehearsal::step(int64_t microbatches) const {
+  Call call;
+  const kinora_run run = run_of(call);
+  const kinora_step step{sizeof step, 0, microbatches, nullptr, enough, enough};
+  for (const auto& [component, instance] : made_) {
+    const auto& api = component.table<kinora_strategy>();
+    if (!api.step) continue;
+    const Status said = from_abi(api.step(instance.get(), &step, &run), component.spec->id);
+    if (!said && said.failure().code != KINORA_CANCELLED)
+      throw Error(said.failure().code, said.failure().message);
+  }
+}
+
+void Rehearsal::declare(const ComponentUse& use, std::optional<LoraOptions> lora) const {
+  std::vector<const kinora_link*> links;
+  for (const auto& [component, instance] : made_) {
+    const kinora_link* link = nullptr;
+    called(component.table<kinora_strategy>().link(instance.get(), &link), component.spec->id);
+    if (link) links.push_back(link);
+  }
+  Network(job_.open(use), use.options, ChainOptions{.device = at::kMeta, .lora = std::move(lora)}, links);
+}
+
+}  // namespace kinora::core
