@@ -139,9 +139,13 @@ int plan_command(core::Runtime& runtime, const Arguments& arguments) {
   const plan::Found found = core::or_throw(plan::search(problem, given["best"].as<int64_t>()));
   json out = plan::json_of(found, problem);
   std::string text = plan::heading(problem) + plan::text_of(found, problem);
-  if (const auto own = core::or_throw(plan::layout_of(job, problem))) {
+  const auto own = plan::layout_of(job, problem);
+  if (!own && own.failure().code == KINORA_UNSUPPORTED) {
+    out["file"] = {{"error", own.failure().message}};
+    text += "\nthe file's own layout cannot be simulated: " + own.failure().message + "\n";
+  } else if (const auto& layout = core::or_throw(own)) {
     // One that is not legal on this cluster is said so, and the best stands.
-    if (const auto priced = plan::price(*own, problem)) {
+    if (const auto priced = plan::price(*layout, problem)) {
       out["file"] = plan::json_of(*priced, problem);
       text += "\nthe file's own layout\n" + plan::text_of(*priced, problem);
     } else {

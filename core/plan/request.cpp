@@ -44,6 +44,13 @@ const std::map<std::string, Sequence>& sequences() {
   return all;
 }
 
+// Those that add() knows; ddp takes what is left.
+bool is_simulated(const std::string& id) {
+  for (const char* known : {"ddp", "fsdp", "tp", "pp", "recompute"})
+    if (id == std::string("parallel/") + known) return true;
+  return sequences().contains(id);
+}
+
 void add(Layout& l, const std::string& id, const nlohmann::json& o) {
   const auto size = o.value("size", int64_t{1});
   if (id == "parallel/tp") l.tp = size;
@@ -104,6 +111,10 @@ Result<std::optional<Layout>> layout_of(const JobSpec& job, const Problem& p) {
   bool any = false;
   for (const ComponentUse* use : job.list("parallel")) {
     if (use->id == "parallel/single") continue;
+    if (!is_simulated(use->id))
+      return fail(KINORA_UNSUPPORTED,
+                  "job '{}': {} has no model of its time and memory here; only Kinora's own have", job.name,
+                  use->id);
     any = true;
     add(l, use->id, use->options.values());
   }

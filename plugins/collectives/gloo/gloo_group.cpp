@@ -45,6 +45,7 @@ std::unique_ptr<CollectiveWork<at::Tensor>> GlooGroup::start(const Transfer<at::
   if (peers_->size() == 1) {
     started.result = [in = t.in] { return in; };
   } else {
+    if (check_) check_->before(*peers_, t, name.what);
     try {
       started = start_transfer(*peers_, t);
     } catch (const std::exception& e) {
