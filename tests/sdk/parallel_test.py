@@ -74,6 +74,18 @@ def check_broken():
     source.write_text(right)
 
 
+def check_transfers():
+    """One rank makes a sum more: an error that names both transfers, not the end of a process in a thread of Gloo."""
+    source = FOLDER / "stretch.cpp"
+    right = source.read_text()
+    source.write_text(right.replace("    const int64_t padding =", "    if (group_.rank() == 0) group_.sum(x);\n    const int64_t padding =", 1))
+    done("cmake", "--build", BUILD)
+    message = check("stretch", code=1).stderr
+    assert "starts gather #" in message and "sum #" in message and "start the same transfers in the same order" in message, message
+    assert "signal" not in message, message
+    source.write_text(right)
+
+
 def check_manifest():
     """A stale manifest: one remedy, with the target's own name."""
     file = FOLDER / "plugin.toml"
@@ -86,6 +98,6 @@ def check_manifest():
 shutil.rmtree(SCRATCH, ignore_errors=True)
 (SCRATCH / "tmp").mkdir(parents=True)
 (BUILD / "lib/kinora/plugins").mkdir(parents=True)
-for test in (check_usage, check_ours, check_template, check_broken, check_manifest):
+for test in (check_usage, check_ours, check_template, check_broken, check_transfers, check_manifest):
     test()
     print("ok   ", test.__name__, flush=True)

@@ -174,10 +174,11 @@ json tried(Runtime& runtime, const NamedTrial& named, double bound, json& layout
 json check_parallel(Runtime& runtime, const json& request) {
   const Place place = here();
   json out{{"ranks", place.world}, {"layout", json::object()}, {"trials", json::array()}};
-  for (const auto& trial : trials_of(request.at("use").get<std::string>())) {
+  for (auto& trial : trials_of(request.at("use").get<std::string>())) {
     // A place to meet serves one world.
     const std::string meeting = place.rendezvous + "." + std::to_string(out["trials"].size());
     setenv("KINORA_RENDEZVOUS", meeting.c_str(), 1);
+    trial.trial.collective = "{ use = 'gloo', check = true }";
     out["trials"].push_back(tried(runtime, trial, request.at("bound"), out["layout"]));
   }
   return out;

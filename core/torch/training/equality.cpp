@@ -17,7 +17,7 @@ using at::Tensor;
 using Kind = Compared::Kind;
 
 std::string lines_of(const Trial& t) {
-  return "collective = 'gloo'\nprecision = '" + t.precision + "'\nparallel = " + t.parallel +
+  return "collective = " + t.collective + "\nprecision = '" + t.precision + "'\nparallel = " + t.parallel +
          "\nmodel = " + t.model + "\n";
 }
 

@@ -28,7 +28,7 @@ struct Trial {
   int64_t micro = 1;  // microbatches a step
   int64_t frames = 4, rows = 4, cols = 6;  // of the latent, of 2 channels
   int64_t text = 5;                        // tokens; 0: the model reads none
-  std::string precision = "fp64";
+  std::string precision = "fp64", collective = "'gloo'";
   int64_t steps = 3;
   // Links of both networks besides, made for each; null: none.
   std::function<std::unique_ptr<kinora::Link<at::Tensor>>()> more = nullptr;
