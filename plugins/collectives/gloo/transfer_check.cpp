@@ -25,31 +25,25 @@ std::string described(const Peers& p, const Transfer<at::Tensor>& t, const std::
   return out;
 }
 
-// What is written down, and where that of the others is: by rank within the group.
-struct Entry {
-  std::string mine, text;
-  std::map<int64_t, std::string> others;
-};
+}  // namespace
 
-// The first that differs, as a sentence; empty: none that has come so far does.
-std::string difference(const Peers& p, const Entry& e) {
-  p.store->set(e.mine, std::vector<uint8_t>(e.text.begin(), e.text.end()));
-  for (const auto& [rank, key] : e.others) {
+std::string Announced::difference(const Peers& p) const {
+  const auto name_of = [&](int64_t rank) {
+    return "rank " + std::to_string(p.members[static_cast<size_t>(rank)]);
+  };
+  for (const auto& [rank, key] : others) {
     if (!p.store->check({key})) continue;
     const auto bytes = p.store->get(key);
-    const std::string text(bytes.begin(), bytes.end());
-    if (text != e.text)
-      return "rank " + std::to_string(p.members[static_cast<size_t>(p.rank)]) + " starts " + e.text +
-             ", rank " + std::to_string(p.members[static_cast<size_t>(rank)]) + " " + text +
+    const std::string theirs(bytes.begin(), bytes.end());
+    if (theirs != text)
+      return name_of(p.rank) + " starts " + text + ", " + name_of(rank) + " " + theirs +
              ": ranks of a group start the same transfers in the same order";
   }
   return "";
 }
 
-}  // namespace
-
-void TransferCheck::before(const Peers& p, const Transfer<at::Tensor>& t, const std::string& what) {
-  Entry e;
+Announced TransferCheck::before(const Peers& p, const Transfer<at::Tensor>& t, const std::string& what) {
+  Announced e;
   if (is_message(t.op)) {
     const bool sends = t.op == KINORA_SEND;
     const int64_t from = sends ? p.rank : t.peer, to = sends ? t.peer : p.rank;
@@ -67,11 +61,13 @@ void TransferCheck::before(const Peers& p, const Transfer<at::Tensor>& t, const 
   }
   std::string why;
   try {
-    why = difference(p, e);
+    p.store->set(e.mine, std::vector<uint8_t>(e.text.begin(), e.text.end()));
+    why = e.difference(p);
   } catch (const std::exception& gone) {
     why = gone.what();
   }
   if (!why.empty()) throw p.failure(what, why, is_message(t.op) ? t.peer : -1);
+  return e;
 }
 
 }  // namespace kinora

@@ -17,12 +17,20 @@
 
 namespace kinora {
 
+// A transfer as this rank has written it down, and where that of the others is, by rank within the group.
+struct Announced {
+  std::string mine, text;
+  std::map<int64_t, std::string> others;
+  // The first of those that have come so far which differs, as a sentence; empty: none.
+  std::string difference(const Peers&) const;
+};
+
 // Of one group.
 class TransferCheck {
  public:
   // what: its name, "sum #17". Throws Peers::failure() with both transfers; the group is of no use
-  // afterwards.
-  void before(const Peers&, const Transfer<at::Tensor>&, const std::string& what);
+  // afterwards. One that has started and fails asks the result again: the rank that differs has come by then.
+  Announced before(const Peers&, const Transfer<at::Tensor>&, const std::string& what);
 
  private:
   int64_t collectives_ = 0;
