@@ -21,7 +21,8 @@ commands
   launch -n N -- run ... the same on N ranks of this machine; torchrun, srun and mpirun start `run` themselves
   check FILE.toml        every error of a run file at once, with its place and a suggestion
   generate FILE.toml     make a video with the networks of a run: --prompt, --image, --from VIDEO
-  plugins                the components there are: list, inspect ID, validate FILE.so, new KIND NAME
+  plugins                the components there are: list, inspect ID, validate FILE.so, new KIND NAME,
+                         check-parallel ID
   apply ID [INPUT]       run one component alone on one input
   inspect ID             parameters, bytes and operations of a model or tokenizer, without making it
   convert IN OUT         weights: one file or shards, naming schemes, dtypes, adapters

@@ -142,7 +142,8 @@ int plan_command(core::Runtime& runtime, const Arguments& arguments) {
   // One that is not legal on this cluster is said so, and the best stands.
   const auto refuse = [&](const core::Failure& why) {
     out["file"] = {{"error", why.message}};
-    text += "\nthe file's own layout is not legal: " + why.message + "\n";
+    text += fmt::format("\nthe file's own layout {}: {}\n",
+                        why.code == KINORA_UNSUPPORTED ? "cannot be simulated" : "is not legal", why.message);
   };
   if (const auto own = plan::layout_of(job, problem); !own) {
     refuse(own.failure());

@@ -44,13 +44,16 @@ std::string line_of(const std::string& text, size_t number) {
   return line;
 }
 
-// "FILE:LINE:1: expected ..., found ..." where two texts differ, "" where they do not.
-std::string difference(const std::string& file, const std::string& found, const std::string& expected) {
+// "FILE:LINE:1: expected ..., found ...; build ..." where two texts differ, "" where they do not. library:
+// libNAME.so.
+std::string difference(const std::string& file, const std::string& found, const std::string& expected,
+                       const fs::path& library) {
   if (found == expected) return "";
   const size_t line = different_line(found, expected);
+  const std::string stem = library.stem().string();
   return fmt::format("{}:{}:1: expected `{}`, found `{}`; build the target {}.manifest, then the plugin",
                      file, line, line_of(expected, line), line_of(found, line),
-                     fs::path(file).parent_path().filename().string());
+                     stem.starts_with("lib") ? stem.substr(3) : stem);
 }
 
 class Validation {
@@ -67,7 +70,7 @@ class Validation {
     const auto current =
         core::generate_manifest(*opened, {spec_.tier, spec_.torch, spec_.cxx_abi, spec_.cuda});
     // A manifest by hand has nothing to be compared with.
-    if (current) add("its manifest is current", difference(place_, text_, *current));
+    if (current) add("its manifest is current", difference(place_, text_, *current, library_));
     return std::move(checks_);
   }
 
@@ -96,7 +99,8 @@ class Validation {
                  "no plugin.toml beside it and none inside; build it with kinora_add_plugin");
     text_ = text ? *text : *embedded_;
     place_ = text ? beside.string() : library_.string() + "(.kinora.manifest)";
-    if (text && embedded_ && !add("plugin.toml is the one inside", difference(place_, *text, *embedded_)))
+    if (text && embedded_ &&
+        !add("plugin.toml is the one inside", difference(place_, *text, *embedded_, library_)))
       return false;
     auto parsed = core::parse_manifest(text_, place_);
     if (!add("its manifest is right", parsed ? core::Status() : parsed.failure())) return false;
@@ -175,10 +179,8 @@ int plugins_manifest(core::Runtime&, const Arguments& arguments) {
     const auto file = values["check"].as<std::string>();
     const auto found = text_of(file);
     if (!found) return complain(kFailed, file + ": cannot be read");
-    const auto different = difference(file, *found, *text);
-    return different.empty()
-               ? kDone
-               : complain(kFailed, different + "; run the build target NAME.manifest, then build again");
+    const auto different = difference(file, *found, *text, values["file"].as<std::string>());
+    return different.empty() ? kDone : complain(kFailed, different);
   }
   if (!values.count("out")) {
     std::cout << *text;

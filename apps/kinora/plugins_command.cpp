@@ -21,6 +21,7 @@ constexpr const char* kHelp = R"(usage: kinora plugins [list [KIND]] [--json | -
        kinora plugins validate FILE.so [--json]
        kinora plugins manifest FILE.so [--tier stable|pinned] [--cuda V] [--out FILE | --check FILE]
        kinora plugins new KIND NAME [DIR] [--tier stable|pinned]
+       kinora plugins check-parallel ID [--ranks N] [--set NAME=VALUE]... [--timeout S] [--json]
 
   list       every component: its plugin, version, ABI, tier and state (ready, loaded, disabled, shadowed); --ids: their names alone.
              Then the kinds of jobs; alone with the KIND job
@@ -29,6 +30,8 @@ constexpr const char* kHelp = R"(usage: kinora plugins [list [KIND]] [--json | -
   manifest   the plugin.toml that describes the library as it is; --check says whether FILE is that
   new        a plugin of KIND to start from, in folder DIR (default NAME), which must be new or empty; --tier pinned: a model
              on libtorch's C++ API instead of the C ABI
+  check-parallel  whether a strategy on N ranks of this machine (default 2) computes what one process does: output, loss and every
+             gradient of a small model in float64, within 1e-10; exit 1 names what is off and the rule that is probably broken
 
 Where plugins are looked for: --plugins DIR before the command, KINORA_PLUGIN_PATH, ~/.local/share/kinora/plugins,
 and lib/kinora/plugins of the installation. The first of a name wins.
@@ -136,7 +139,8 @@ int plugins_command(core::Runtime& runtime, std::vector<std::string> arguments) 
                                                            {"inspect", plugins_inspect},
                                                            {"validate", plugins_validate},
                                                            {"manifest", plugins_manifest},
-                                                           {"new", plugins_new}};
+                                                           {"new", plugins_new},
+                                                           {"check-parallel", plugins_check_parallel}};
   for (const auto& a : arguments) {
     if (a != "--help" && a != "-h") continue;
     std::cout << kHelp;

@@ -12,5 +12,6 @@ int plugins_inspect(core::Runtime&, const Arguments&);
 int plugins_validate(core::Runtime&, const Arguments&);
 int plugins_manifest(core::Runtime&, const Arguments&);
 int plugins_new(core::Runtime&, const Arguments&);
+int plugins_check_parallel(core::Runtime&, const Arguments&);
 
 }  // namespace kinora

@@ -94,9 +94,13 @@ Words kind_files(const fs::path& from, const std::string& kind, const std::strin
                     {"@TORCH@", KINORA_TORCH_VERSION},
                     {"@HEADER@", (kind == "parallel" ? "strategy" : kind) + ".h"}};
   const auto text = [&](const std::string& file) { return filled(contents(from / (file + ".in")), words); };
+  // What a kind has besides what all have.
+  const auto more = [&](const std::string& file) {
+    return fs::exists(from / (file + ".in")) ? text(file) : "";
+  };
   const std::string of_tier = tier == "pinned" ? ".pinned" : "";
-  return {{"CMakeLists.txt", text("CMakeLists.txt")},
-          {"README.md", text("README" + of_tier + ".md")},
+  return {{"CMakeLists.txt", text("CMakeLists.txt") + more(kind + ".cmake")},
+          {"README.md", text("README" + of_tier + ".md") + more(kind + ".md")},
           {"plugin.toml", text("plugin.toml") + text(kind + of_tier + ".toml")},
           {name + ".cpp", text(kind + of_tier + ".cpp")}};
 }
@@ -132,7 +136,8 @@ int plugins_new(core::Runtime&, const Arguments& arguments) {
                     "plugins new needs KIND NAME [DIR] [--tier stable|pinned]; kinds: " + list_of(kinds));
   const std::string &kind = words[0], &name = words[1];
   if (!core::find_kind(kind)) {
-    const std::string hint = core::did_you_mean(kind, kinds);
+    // strategy.h is the kind's header.
+    const std::string hint = core::did_you_mean(kind == "strategy" ? "parallel" : kind, kinds);
     return complain(kUsage, fmt::format("unknown kind '{}'{} kinds: {}", kind, hint.empty() ? ";" : hint,
                                         list_of(kinds)));
   }

@@ -66,7 +66,7 @@ Result<int64_t*> add(Layout& l, const std::string& id, const nlohmann::json& o) 
     return l.sequence = it->second, l.ulysses = o.value("ulysses", int64_t{1}), &l.cp;
   if (id == "parallel/recompute") l.recompute_every = o.value("every", int64_t{1});
   if (id == "parallel/recompute" || id == "parallel/single") return static_cast<int64_t*>(nullptr);
-  return fail(KINORA_INVALID, "{} is no part of a layout that the planner knows", id);
+  return fail(KINORA_UNSUPPORTED, "{} has no model of its time and memory here; only Kinora's own have", id);
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ Result<const JobSpec*> train_job(const RunFile&, const std::string& name);
 Result<Problem> problem_of(const RunFile&, const JobSpec&, const Cluster&,
                            const std::optional<LatentSize>& latent);
 
-// The layout that the job's `parallel` names on this cluster; nothing: it names none.
+// The layout that the job's `parallel` names on this cluster; nothing: it names none. KINORA_UNSUPPORTED: it
+// names a strategy that cannot be simulated.
 Result<std::optional<Layout>> layout_of(const JobSpec&, const Problem&);
 
 }  // namespace kinora::core::plan

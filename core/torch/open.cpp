@@ -15,6 +15,7 @@
 #include "core/torch/training/bench_block.hpp"
 #include "core/torch/training/bench_parallel.hpp"
 #include "core/torch/training/bench_networks.hpp"
+#include "core/torch/training/check_parallel.hpp"
 #include "core/torch/weights/convert.hpp"
 #include "core/torch/weights/inspect.hpp"
 #include "kinora/abi/plugin.h"
@@ -60,6 +61,7 @@ extern "C" KINORA_EXPORT void kinora_torch_open(const kinora_host* host) {
   register_tool("bench", plain<bench_networks, Runtime, const json>);
   register_tool("bench_block", plain<bench_block, Runtime, const json>);
   register_tool("bench_parallel", plain<bench_parallel, Runtime, const json>);
+  register_tool("check_parallel", plain<check_parallel, Runtime, const json>);
   register_tool("inspect", plain<inspect_component, Runtime, const json>);
   register_apply("tokenizer", plain<apply_tokenizer, Runtime, const ApplyRequest>);
   register_apply("model", plain<apply_model, Runtime, const ApplyRequest>);

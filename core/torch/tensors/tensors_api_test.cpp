@@ -59,6 +59,21 @@ TEST_F(TensorsApi, ArgumentsAreConvertedAsTheSchemaSays) {
                         at::argsort(x, true, 2, true)));
 }
 
+TEST_F(TensorsApi, ListsAndTextsAreArgumentsToo) {
+  const auto a = at::randn({2, 3}, at::kDouble), b = at::randn({4, 3}, at::kDouble),
+             x = at::randn({1, 1, 2, 3}, at::kDouble);
+  const std::vector<kinora::Tensor> both{stable(a), stable(b)};
+  EXPECT_TRUE(at::equal(aten(op("aten::cat", "", {both, 0})), at::cat({a, b})));
+  EXPECT_TRUE(
+      at::equal(aten(op("aten::cat", "", {std::vector{stable(a), stable(a)}, -1})), at::cat({a, a}, -1)));
+  const auto floor = at::div(a, 0.5, "floor");
+  EXPECT_TRUE(at::equal(aten(op("aten::div", "Scalar_mode", {stable(a), 0.5, "floor"})), floor));
+  EXPECT_TRUE(at::equal(aten(op("aten::div", "Scalar_mode", {stable(a), 0.5, std::string("floor")})), floor));
+  EXPECT_TRUE(
+      at::equal(aten(op("aten::upsample_nearest2d", "vec", {stable(x), Value(), std::vector{2.0, 3.0}})),
+                at::upsample_nearest2d(x, {4, 9})));
+}
+
 TEST_F(TensorsApi, ListsGoInAndComeOut) {
   const auto a = at::randn({4}), b = at::randn({4});
   const kinora_tensor both[] = {handle(a), handle(b)};

@@ -25,9 +25,18 @@ class GlooConnections final : public c10d::ProcessGroupGloo {
 
 class Gloo final : public Collective<at::Tensor> {
  public:
-  struct Options {};
-  static void describe(Describe<Options>& d) { d.name("gloo").help("transfers of CPU tensors over TCP"); }
-  explicit Gloo(const Options&) {}
+  struct Options {
+    bool check = false;
+  };
+  static void describe(Describe<Options>& d) {
+    d.name("gloo").help("transfers of CPU tensors over TCP");
+    d.option("check", &Options::check)
+        .help(
+            "compares operation, number, dtype and size of each transfer among the ranks before it starts, "
+            "and names the "
+            "rank that differs; for finding what a strategy does wrong, slow");
+  }
+  explicit Gloo(const Options& o) : check_(o.check) {}
 
   void join(const kinora_world& world) override {
     if (store_) throw Error(KINORA_INVALID, "gloo: this instance has joined a world already");
@@ -62,7 +71,7 @@ class Gloo final : public Collective<at::Tensor> {
     peers->timeout = timeout_;
     peers->roll = roll_;
     if (members.size() > 1) connect(*peers);
-    return std::make_unique<GlooGroup>(std::move(peers));
+    return std::make_unique<GlooGroup>(std::move(peers), check_);
   }
 
  private:
@@ -86,6 +95,7 @@ class Gloo final : public Collective<at::Tensor> {
     }
   }
 
+  bool check_;
   int64_t rank_ = 0, size_ = 1;
   std::chrono::milliseconds timeout_{};
   std::string address_;  // empty: the one of the host's name

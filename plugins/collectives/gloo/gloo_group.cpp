@@ -47,8 +47,12 @@ void keep(std::shared_ptr<const Peers> peers, Started started) {
 
 class GlooWork final : public CollectiveWork<Tensor> {
  public:
-  GlooWork(std::shared_ptr<const Peers> peers, TransferNames::Name name, Started started)
-      : peers_(std::move(peers)), name_(std::move(name)), started_(std::move(started)) {}
+  GlooWork(std::shared_ptr<const Peers> peers, TransferNames::Name name, Started started,
+           std::optional<Announced> announced)
+      : peers_(std::move(peers)),
+        name_(std::move(name)),
+        started_(std::move(started)),
+        announced_(std::move(announced)) {}
   Tensor finish() override {
     if (started_.work) wait();
     const at::NoGradGuard off;
@@ -61,11 +65,11 @@ class GlooWork final : public CollectiveWork<Tensor> {
     try {
       ended = name_.peer < 0 ? ends() : message_ends();
     } catch (const std::exception& e) {
-      throw peers_->failure(name_.what, e.what(), name_.peer);
+      throw peers_->failure(name_.what, why(e.what()), name_.peer);
     }
     if (ended) return;
     keep(peers_, std::move(started_));
-    throw peers_->failure(name_.what, "another rank's transfer failed", name_.peer);
+    throw peers_->failure(name_.what, why("another rank's transfer failed"), name_.peer);
   }
   // False: the roll was called first.
   bool ends() {
@@ -81,10 +85,21 @@ class GlooWork final : public CollectiveWork<Tensor> {
                               [work = started_.work] { work->abort(); });
     return started_.work->wait();
   }
+  // What differs between the ranks, if they compare; else the text.
+  std::string why(const std::string& text) const {
+    try {
+      if (const auto difference = announced_ ? announced_->difference(*peers_) : ""; !difference.empty())
+        return difference;
+    } catch (const std::exception&) {
+      // The store is gone; what failed says more.
+    }
+    return text;
+  }
 
   std::shared_ptr<const Peers> peers_;
   TransferNames::Name name_;
   Started started_;
+  std::optional<Announced> announced_;  // with the option check
 };
 
 }  // namespace
@@ -98,17 +113,19 @@ std::unique_ptr<CollectiveWork<at::Tensor>> GlooGroup::start(const Transfer<at::
         *peers_, name.what,
         "the tensor is on " + t.in.device().str() + "; gloo moves CPU tensors, collective/nccl the others");
   Started started;
+  std::optional<Announced> announced;
   if (peers_->size() == 1) {
     started.result = [in = t.in] { return in; };
   } else {
     if (peers_->roll->called()) throw peers_->failure(name.what, "another rank's transfer failed", name.peer);
+    if (check_) announced = check_->before(*peers_, t, name.what);
     try {
       started = start_transfer(*peers_, t);
     } catch (const std::exception& e) {
       throw peers_->failure(name.what, e.what(), name.peer);
     }
   }
-  return std::make_unique<GlooWork>(peers_, name, std::move(started));
+  return std::make_unique<GlooWork>(peers_, name, std::move(started), std::move(announced));
 }
 
 }  // namespace kinora

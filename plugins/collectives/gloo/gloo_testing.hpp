@@ -15,8 +15,10 @@ namespace kinora::test {
 
 // A world that this rank has joined.
 struct World {
-  test::Instance<kinora_collective> gloo{"collective/gloo"};
-  explicit World(const Rank& me, int32_t timeout_ms = 20000, const std::string& rendezvous = "") {
+  test::Instance<kinora_collective> gloo;
+  explicit World(const Rank& me, int32_t timeout_ms = 20000, const std::string& rendezvous = "",
+                 const core::json& options = core::json::object())
+      : gloo("collective/gloo", options) {
     const std::string uri = rendezvous.empty() ? me.file() : rendezvous;
     const kinora_world w{sizeof w, timeout_ms, me.rank, me.size, uri.c_str(), nullptr};
     check(gloo->join(gloo.self(), &w));

@@ -6,6 +6,8 @@
 #include <array>
 #include <initializer_list>
 #include <optional>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -93,7 +95,7 @@ class Tensor {
   kinora_tensor h_ = nullptr;
 };
 
-// An argument of an operator.
+// An argument of an operator. Lists and texts are borrowed: they live until the call returns.
 struct Value : kinora_value {
   Value() : kinora_value{KINORA_NONE, 0, 0, 0, nullptr, nullptr, 0} {}
   Value(const Tensor& v) : Value() {
@@ -103,7 +105,17 @@ struct Value : kinora_value {
   Value(int v) : Value(static_cast<int64_t>(v)) {}
   Value(double v) : Value() { kind = KINORA_DOUBLE, d = v; }
   Value(bool v) : Value() { kind = KINORA_TRUTH, i = v; }
-  Value(const std::vector<int64_t>& v) : Value() { kind = KINORA_INTS, list = v.data(), n = v.size(); }
+  Value(const std::vector<int64_t>& v) : Value(KINORA_INTS, v.data(), v.size()) {}
+  Value(const std::vector<double>& v) : Value(KINORA_DOUBLES, v.data(), v.size()) {}
+  Value(const std::vector<Tensor>& v) : Value(KINORA_LIST, v.data(), v.size()) {
+    static_assert(std::is_standard_layout_v<Tensor> && sizeof(Tensor) == sizeof(kinora_tensor));  // its handle and nothing else
+  }
+  Value(std::string_view v) : Value(KINORA_STRING, v.data(), v.size()) {}
+  Value(const std::string& v) : Value(std::string_view(v)) {}
+  Value(const char* v) : Value(std::string_view(v)) {}  // else it would be a truth value
+
+ private:
+  Value(uint32_t of, const void* items, uint64_t count) : kinora_value{of, 0, 0, 0, nullptr, items, count} {}
 };
 
 // Operator with one tensor as its result: op("aten::add", "Tensor", {a, b, 1}). Missing arguments take their defaults.

@@ -52,7 +52,8 @@ typedef struct kinora_collective {
   /* [owner-thread] Joins the world; blocks until all ranks are there or the time is over. Once an instance.
    * The world's strings are borrowed for the call. KINORA_TIMEOUT names the ranks that are missing, where known. */
   int32_t (*join)(void* self, const kinora_world*);
-  /* [owner-thread] A group of ranks; every member calls with the same name and members, others need not.
+  /* [owner-thread] A group of ranks; every member calls with the same name and members, others need not. Other ranks may make a
+   * group of the same name at the same time ("tp" of ranks 0, 1 and of 2, 3): where members meet goes by name and members.
    * members: world ranks, borrowed; a rank's place in it is its rank in the group. *group: owned, ended by release(). */
   int32_t (*group)(void* self, const char* name, const int64_t* members, uint64_t n_members, void** group);
   /* [owner-thread, autograd-thread] Starts a transfer: returns before it is over. The struct is borrowed for the call.

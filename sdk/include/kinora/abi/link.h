@@ -1,7 +1,21 @@
 /* kinora.link/1: a strategy, precision, cache or meter in the chain behind a model's context.  since ABI 1.0
  *
  * Chain, from the model's end, by level; equal levels keep the order of the TOML. A null slot of `context` means: the next
- * link's. A link that needs a parameter's value asks `head`, so that every link above it is seen (open recursion). */
+ * link's. A link that needs a parameter's value asks `head`, so that every link above it is seen (open recursion).
+ *
+ * Rules of a link that splits tokens (sdk/include/kinora/token_split.hpp keeps them in the pinned tier, the template of
+ * `kinora plugins new parallel` in the stable one):
+ * - sequence() narrows tokens and spec.table alike, along dimension 1, and hands frames, rows, cols on as they are: they are the
+ *   geometry of the whole sequence.
+ * - Every rank holds as many tokens, a multiple of the size of mesh group "tp", since a tensor group below cuts them again.
+ *   What is missing is padding at the end of the one-process order: tokens of zeros, rows with INDEX and SAMPLE -1 and 0 in the
+ *   other columns. Nothing sees it, and the host takes it off what leave() returns.
+ * - leave() gives all tokens in the one-process order, on every rank. All ranks compute the same loss of them: its backward
+ *   hands each rank its own part of the gradient, without a sum.
+ * - The host gives attention() q_table and k_table of the tokens that q and k hold (null: shared keys). A link that changes
+ *   which tokens those are sets the table of each that it changed: both after an exchange of heads, k_table alone where keys
+ *   are gathered. With joint attention, shared keys stand in k_shared, which no table tells of.
+ * - Plans of who sees whom are kept by table: make a sequence's table once, not anew in each attention. */
 #ifndef KINORA_ABI_LINK_H
 #define KINORA_ABI_LINK_H
 #include "kinora/abi/context.h"

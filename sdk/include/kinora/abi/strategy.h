@@ -1,7 +1,11 @@
 /* kinora.parallel/1: how a model's work is spread over ranks, or over time (recompute).       since ABI 1.0
  *
  * A strategy is at most a link in the chain behind the context and at most a schedule of the step; ddp is neither, only an
- * axis: the trainer's rule (sum every gradient over the ranks that hold no other piece of it) does its work. */
+ * axis: the trainer's rule (sum every gradient over the ranks that hold no other piece of it) does its work.
+ *
+ * The host reads one option by its name: `size`, an int, the ranks along the strategy's axis; 0, or no such option: those
+ * that the other strategies leave. One that names an axis and computes something else than one process trains without a
+ * word: `kinora plugins check-parallel ID` compares. */
 #ifndef KINORA_ABI_STRATEGY_H
 #define KINORA_ABI_STRATEGY_H
 #include "kinora/abi/collective.h"
@@ -51,10 +55,15 @@ typedef struct kinora_step {
 typedef struct kinora_strategy {
   uint32_t struct_size;
   uint32_t reserved;
-  /* [owner-thread] The mesh outlives the instance. */
+  /* [owner-thread] The mesh outlives the instance. Called twice where ranks share work: first with a mesh of one rank, whose
+   * instance is asked for axis() and destroyed, then with the run's. So no state outside the instance, and with a group of one
+   * no work. Every rank asks the mesh for the same groups in the same order. */
   void* (*create)(const kinora_host*, const kinora_options*, const kinora_mesh*);
   void (*destroy)(void* self);
-  /* [any-thread] The axis that it adds to the mesh, innermost last in [pp, dp, fsdp, cfg, cp, tp]; "" if none. */
+  /* [any-thread] The axis that it adds to the mesh, innermost last in [pp, dp, fsdp, cfg, cp, tp]; "" if none. There are no
+   * others, since the host's rules go by them: along dp and fsdp ranks hold different samples, along the others they share
+   * them; gradients are summed along dp, cp and fsdp, along tp where no `shard` was written, along pp outside blocks. An axis
+   * has one strategy in a run. */
   const char* (*axis)(void* self);
   /* [owner-thread] The link it puts in the chain; *out = null: none. Owned by the strategy; one link an instance. */
   int32_t (*link)(void* self, const kinora_link** out);

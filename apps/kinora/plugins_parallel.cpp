@@ -1,0 +1,155 @@
+// kinora plugins check-parallel: a strategy on several ranks of this machine against one process.
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+
+#include <boost/program_options.hpp>
+
+#include "apps/kinora/plugins_command.hpp"
+#include "apps/kinora/set_option.hpp"
+#include "apps/kinora/world.hpp"
+#include "core/io/atomic_file.hpp"
+#include "core/run/place.hpp"
+#include "core/run/torch_library.hpp"
+
+namespace kinora {
+namespace {
+
+namespace fs = std::filesystem;
+namespace po = boost::program_options;
+using core::json;
+
+constexpr double kBound = 1e-10;
+constexpr const char* kColumns[] = {"output", "loss", "gradients", "inputs", "after AdamW"};
+
+struct Wanted {
+  std::string id;
+  int ranks = 2;
+  double seconds = 60;
+  std::vector<std::string> sets;
+  bool as_json = false;
+  std::string into;  // of a rank: the file of the result
+};
+
+Wanted wanted(const Arguments& arguments) {
+  using Texts = std::vector<std::string>;
+  Wanted out;
+  po::options_description known;
+  known.add_options()("ranks", po::value<int>(&out.ranks), "")(
+      "timeout", po::value<double>(&out.seconds), "")("set", po::value<Texts>(&out.sets)->composing(), "")(
+      "into", po::value<std::string>(&out.into), "")("json", po::bool_switch(&out.as_json), "")(
+      "id", po::value<std::string>(&out.id), "");
+  po::positional_options_description words;
+  words.add("id", 1);
+  po::variables_map values;
+  po::store(po::command_line_parser(arguments).options(known).positional(words).run(), values);
+  po::notify(values);
+  if (!out.id.empty() && out.id.find('/') == out.id.npos) out.id = "parallel/" + out.id;
+  return out;
+}
+
+// The strategy as a job's `parallel` has it. JSON's numbers, texts and lists are TOML too.
+std::string use_of(const std::string& id, const std::vector<std::string>& sets) {
+  std::string out = "{ use = '" + id.substr(id.find('/') + 1) + "'";
+  for (const auto& text : sets) {
+    const auto [name, value, plain] = parse_set(text);
+    out += ", " + name + " = " + value.dump();
+  }
+  return out + " }";
+}
+
+// One of the ranks: the first writes the result down.
+int as_rank(core::Runtime& runtime, const Wanted& w) {
+  const json found =
+      core::torch_tool("check_parallel")(runtime, {{"use", use_of(w.id, w.sets)}, {"bound", kBound}});
+  if (!core::here().first()) return kDone;
+  const auto written = core::write_file_atomically(w.into, found.dump());
+  return written ? kDone : complain(kFailed, written.failure().message);
+}
+
+// What the ranks found; nothing if one failed, which the launch has said by then.
+std::optional<json> launched(const Wanted& w, const fs::path& plugin, int& code) {
+  std::string folder = (fs::temp_directory_path() / "kinora-check-XXXXXX").string();
+  if (!mkdtemp(folder.data()))
+    throw Error(KINORA_IO, folder + ": cannot be made; set TMPDIR to a folder that can be written to");
+  const fs::path at = folder, into = at / "found.json";
+  WorldPlan plan{
+      .size = w.ranks,
+      .arguments = {"--plugins", plugin.string(), "--log", "warn", "plugins", "check-parallel", w.id},
+      .logs = at,
+      .headline = "=== kinora plugins check-parallel " + w.id + " ===",
+      .rendezvous = "file://" + (at / "meeting").string(),
+      .timeout_ms = static_cast<int64_t>(w.seconds * 1e3)};
+  for (const auto& set : w.sets) plan.arguments.insert(plan.arguments.end(), {"--set", set});
+  plan.arguments.insert(plan.arguments.end(), {"--into", into.string()});
+  const Signals signals;
+  code = run_world(plan, signals).code;
+  if (code != kDone) return std::nullopt;  // the logs stay
+  std::ifstream in(into);
+  json found = json::parse(in, nullptr, false);
+  std::error_code ignored;
+  fs::remove_all(at, ignored);
+  return found;
+}
+
+std::string shown(const json& worst, const char* column) {
+  if (!worst.contains(column)) return "-";
+  return worst[column].is_string() ? worst[column].get<std::string>()
+                                   : fmt::format("{:.1e}", worst[column].get<double>());
+}
+
+void print(const std::string& id, const json& found) {
+  std::string axes;
+  for (const auto& [axis, size] : found["layout"].items())
+    axes += fmt::format(" {}={}", axis, size.get<int64_t>());
+  std::cout << fmt::format("{} on {} ranks ({}) against one process, float64; largest differences\n\n{:30}",
+                           id, found["ranks"].get<int64_t>(), axes.empty() ? "no axis" : axes.substr(1), "");
+  for (const char* column : kColumns) std::cout << fmt::format("{:>12}", column);
+  std::cout << "\n";
+  for (const auto& trial : found["trials"]) {
+    std::cout << fmt::format("{:30}", trial["name"].get<std::string>());
+    if (trial.contains("skipped"))
+      std::cout << "  left out: " << trial["skipped"].get<std::string>();
+    else
+      for (const char* column : kColumns) std::cout << fmt::format("{:>12}", shown(trial["worst"], column));
+    std::cout << "\n";
+  }
+}
+
+}  // namespace
+
+int plugins_check_parallel(core::Runtime& runtime, const Arguments& arguments) {
+  const Wanted w = wanted(arguments);
+  if (w.id.empty())
+    return complain(kUsage, "plugins check-parallel needs one ID, for example parallel/cp-ulysses");
+  const auto spec = runtime.registry().find(w.id);
+  if (!spec) return complain(kUsage, spec.failure().message);
+  if ((*spec)->kind != "parallel")
+    return complain(kUsage, w.id + " is no strategy; see kinora plugins list parallel");
+  if (w.ranks < 1 || w.ranks > 64 || !(w.seconds > 0))
+    return complain(kUsage, "plugins check-parallel: --ranks is 1 to 64, --timeout above 0");
+  if (!w.into.empty()) return as_rank(runtime, w);
+  const auto plugins = runtime.registry().plugins();
+  const auto plugin = std::find_if(plugins.begin(), plugins.end(), [&](const core::PluginInfo& p) {
+    return p.state != core::PluginState::shadowed && p.spec.component(w.id) && !p.shadowed.count(w.id);
+  });
+  int code = kDone;
+  const auto found = launched(w, plugin->folder, code);
+  if (!found) return code;
+  if (w.as_json) {
+    std::cout << found->dump() << "\n";
+  } else {
+    print(w.id, *found);
+  }
+  for (const auto& trial : (*found)["trials"])
+    if (trial.contains("wrong"))
+      return complain(
+          kFailed,
+          fmt::format("{}: {}: {} is off by {} of its largest number (bound {}), on rank {} first: {}", w.id,
+                      trial["name"].get<std::string>(), trial["wrong"]["what"].get<std::string>(),
+                      shown(trial["wrong"], "off"), kBound, trial["wrong"]["rank"].get<int64_t>(),
+                      trial["wrong"]["rule"].get<std::string>()));
+  return kDone;
+}
+
+}  // namespace kinora
