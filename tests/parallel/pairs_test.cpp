@@ -135,6 +135,12 @@ TEST(OddPairs, OfContextParallelism) {
   odd(4, {kDdp, kRing});
 }
 
+TEST(OddPairs, OfSpatialTemporalModels) {
+  odd(4, {kHybrid, kTp});
+  odd(4, {kHybrid, kFsdp});
+  odd(4, {kHybrid, kOneForward});
+}
+
 TEST(OddPairs, OfTheGridOnEightRanks) {
   odd(8, {kGrid, kOneForward});
   odd(8, {kGrid, kDdp});
