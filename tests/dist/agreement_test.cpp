@@ -33,24 +33,28 @@ TEST(Agreement, NamesTheItemTheValuesAndTheFewFirst) {
 // What the ranks of a training say, each in a folder of its own. odd: what the last rank has instead.
 struct Odd {
   std::string options;
-  double weight = 0, latent = 0;
-  std::string key = "b";
+  double weight = 0, latent = 0, mean = 0, of_component = 0;
+  std::string key = "b", job = "dit";
 };
 std::string said(const Rank& me, const Odd& odd) {
   const bool is_odd = me.rank == me.size - 1;
   const ScratchRun run(
-      {{"dit", "parallel = ['ddp']\nweights = 'FOLDER/start.safetensors'\n" + (is_odd ? odd.options : "")}});
+      {{"dit", "parallel = ['ddp']\nweights = 'FOLDER/start.safetensors'\n" + (is_odd ? odd.options : "")},
+       {"tokenizer",
+        "parallel = ['ddp']\nperceptual = { use = 'lpips', weights = 'FOLDER/lpips.safetensors' }\n"}});
   fs::create_directories(run.of("latents"));
   LatentCacheWriter cache(run.of("latents") / "latents.h5", "{}");
   for (const std::string& key : {std::string("a"), is_odd ? odd.key : "b"})
-    cache.add(key, {{"latent", at::ones({2, 2, 2, 4})}, {"text", at::ones({1, 12})}});
+    cache.add(key,
+              {{"latent", at::full({2, 2, 2, 4}, is_odd ? odd.latent : 0)}, {"text", at::ones({1, 12})}});
   cache.commit();
   LatentFacts facts;
-  facts.scale = {{is_odd ? odd.latent : 0, 0}, {1, 1}, 0.5};
+  facts.scale = {{is_odd ? odd.mean : 0, 0}, {1, 1}, 0.5};
   facts.shape = {2, 2, 2, 4};
   std::ofstream(run.of("latents") / "latents.json") << facts.to_json().dump();
   write_tensors(run.folder() / "start.safetensors", {{"x", at::full({2}, is_odd ? odd.weight : 0)}});
-  JobContext context = run.context("dit", false);
+  write_tensors(run.folder() / "lpips.safetensors", {{"x", at::full({2}, is_odd ? odd.of_component : 0)}});
+  JobContext context = run.context(odd.job, false);
   try {
     const Parallelism parallel(context);
     return parallel.any(true) ? "" : "nothing was joined";
@@ -69,7 +73,10 @@ TEST(Agreement, StopsEveryRankAtTheStart) {
                {{.options = "batch = 8\n"}, "option batch: rank 2 has 8, ranks 0, 1 have 4"},
                {{.options = "precision = 'fp64'\n"}, "precision: rank 2 has precision/fp64"},
                {{.weight = 1}, "weights: rank 2 has sha256:"},
+               {{.job = "tokenizer"}, ""},
+               {{.of_component = 1, .job = "tokenizer"}, "weights of loss/lpips: rank 2 has sha256:"},
                {{.latent = 1}, "data of job latents: rank 2 has sha256:"},
+               {{.mean = 1}, "data of job latents: rank 2 has sha256:"},
                {{.key = "c"}, "data of job latents: rank 2 has sha256:"}};
   for (const auto& c : cases)
     test::on_ranks(3, [&](const Rank& me) {

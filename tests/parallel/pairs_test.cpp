@@ -1,7 +1,8 @@
-// Strategies together against one process: every pair that makes sense at 4 ranks, some threes at 8.
+// Strategies together against one process: every pair that makes sense at 4 ranks, some threes at 8; and the
+// odd sizes, rules and inputs that each is tried with alone, for those pairs that meet in them.
 #include <gtest/gtest.h>
 
-#include "tests/support/equality.hpp"
+#include "tests/support/context_trials.hpp"
 
 namespace kinora {
 namespace {
@@ -94,6 +95,56 @@ TEST(Pairs, WithRecompute) {
           {kOneForward, kFsdp, kRecompute},
           {kFsdp, kHybrid, kRecompute},
           {kTp, kBalanced, kRecompute}});
+}
+
+// Of nothing that divides: lengths, one frame, causal rules with and without windows, teacher forcing, packed
+// rows, every model, adapters, float32 and recompute; and grouped heads of keys. Microbatches for a pipeline.
+void odd(int ranks, const std::vector<Part>& parts) {
+  const Trial even = together(parts);
+  auto trials = test::odd_trials(even.parallel.substr(1, even.parallel.size() - 2));
+  Trial& grouped = trials.emplace_back(trials[0]);
+  grouped.model = test::models::dit(4, 2);
+  grouped.rule.causal = true;
+  test::on_ranks(
+      ranks,
+      [&](const Rank& me) {
+        for (Trial& t : trials) {
+          t.steps = 1;
+          t.micro = even.micro > 1 ? 3 : 1;
+          test::equals_one_process(me, t);
+        }
+      },
+      300);
+}
+
+TEST(OddPairs, OfTensorParallelism) {
+  odd(4, {kTp, kUlysses});
+  odd(4, {kTp, kFsdp});
+}
+
+TEST(OddPairs, OfTensorParallelismUnderARing) { odd(4, {kTp, kRing}); }
+
+TEST(OddPairs, OfShardedParameters) {
+  odd(4, {kFsdp, kUlysses});
+  odd(4, {kFsdp, kBalanced});
+  odd(4, {kFsdp, kOneForward});
+}
+
+TEST(OddPairs, OfContextParallelism) {
+  odd(4, {kOneForward, kRing});
+  odd(4, {kOneForward, kBalanced});
+  odd(4, {kDdp, kRing});
+}
+
+TEST(OddPairs, OfSpatialTemporalModels) {
+  odd(4, {kHybrid, kTp});
+  odd(4, {kHybrid, kFsdp});
+  odd(4, {kHybrid, kOneForward});
+}
+
+TEST(OddPairs, OfTheGridOnEightRanks) {
+  odd(8, {kGrid, kOneForward});
+  odd(8, {kGrid, kDdp});
 }
 
 TEST(Threes, OnEightRanks) {

@@ -43,6 +43,18 @@ TEST(Traffic, OfARingIsItsFormula) {
     });
 }
 
+// Heads are exchanged inside a node of U, and keys of the heads that a rank then has go round among R nodes.
+TEST(Traffic, OfTheGridIsItsFormulaInEachOfItsDimensions) {
+  test::on_ranks(4, [](const Rank& me) {
+    const Sent s = sent(me, "[{ use = 'cp-2d', ulysses = 2 }]");
+    const int64_t P = 4, U = 2, R = 2, keys = B * (N / R) * (H / U) * 2 * d * e;
+    EXPECT_EQ(s.at("exchange"), 2 * kLayers * (U - 1) * B * (N / P) * 4 * (H / U) * d * e);
+    EXPECT_EQ(s.at("send"), kLayers * ((R - 1) + (R - 1) + R) * keys);
+    EXPECT_EQ(s.at("gather"), (P - 1) * B * (N / P) * C * e);
+    EXPECT_EQ(s.size(), 3U);
+  });
+}
+
 // Two all-to-alls a layer, and the keys of its one attention over everything: there, there again, and their
 // gradients home.
 TEST(Traffic, OfSpatialTemporalModelsIsItsFormula) {

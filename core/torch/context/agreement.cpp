@@ -85,7 +85,7 @@ std::string data_digest(const fs::path& folder) {
   std::string text;
   if (fs::exists(folder / "latents.h5", error)) {
     const LatentCache cache(folder / "latents.h5");
-    text = cache.about() + contents(folder / "latents.json");
+    text = cache.about() + cache.digest() + contents(folder / "latents.json");
     for (const auto& key : cache.keys()) text += "\n" + key;
     return "sha256:" + sha256(text);
   }

@@ -19,9 +19,9 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 // device).
 Facts facts_of(const JobView&, int64_t ranks);
 
-// Of the data in the folder of an encode or shard job: keys, statistics of all latents and what the cache
-// says of itself, or names, sizes and indices of the shards; "none" without. Cheap, and certain to change
-// with the data.
+// Of the data in the folder of an encode or shard job, by what these wrote beside the samples: a digest of
+// all latents with the cache's keys and statistics; or of the shards names, sizes and indices, not their
+// bytes, so that a frame exchanged for one of the same size passes. "none" without. No sample is read.
 std::string data_digest(const std::filesystem::path& folder);
 
 // [owner-thread] A meeting of the whole group. Throws Error(KINORA_INVALID), the same on every rank, with

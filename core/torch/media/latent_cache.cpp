@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/io/atomic_file.hpp"
+#include "core/run/digest.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/hdf5.hpp"
 
@@ -14,7 +15,7 @@ namespace kinora::core {
 namespace {
 
 using nlohmann::json;
-constexpr const char* kAbout = "kinora.latents";
+constexpr const char *kAbout = "kinora.latents", *kDigest = "kinora.digest";
 
 // HDF5 splits names at '/' and reads '.' as the group itself.
 std::string escaped(const std::string& key) {
@@ -54,25 +55,36 @@ std::string text_of(const at::Tensor& t) {
   return {static_cast<const char*>(t.const_data_ptr()), static_cast<size_t>(t.numel())};
 }
 
-void write_about(hid_t file, const std::string& about, const std::string& path) {
+// Of what came before and one more sample.
+std::string digest_with(const std::string& before, const std::string& key, const NamedTensors& tensors) {
+  json sample{before, key};
+  for (const auto& [name, t] : tensors) {
+    const at::Tensor here = t.detach().to(at::kCPU).contiguous();
+    const std::string_view bytes(static_cast<const char*>(here.const_data_ptr()), here.nbytes());
+    sample.push_back({name, c10::toString(here.scalar_type()), here.sizes().vec(), sha256(bytes)});
+  }
+  return sha256(sample.dump());
+}
+
+void write_text(hid_t file, const char* name, const std::string& text, const std::string& path) {
   const hdf5::Handle type(H5Tcopy(H5T_C_S1), H5Tclose), space(H5Screate(H5S_SCALAR), H5Sclose);
-  H5Tset_size(type.get(), std::max<size_t>(about.size(), 1));
+  H5Tset_size(type.get(), std::max<size_t>(text.size(), 1));
   H5Tset_cset(type.get(), H5T_CSET_UTF8);
   H5Tset_strpad(type.get(), H5T_STR_NULLPAD);
-  const hdf5::Handle attribute(H5Acreate2(file, kAbout, type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT),
+  const hdf5::Handle attribute(H5Acreate2(file, name, type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT),
                                H5Aclose);
-  hdf5::need(attribute && H5Awrite(attribute.get(), type.get(), about.c_str()) >= 0, KINORA_IO,
+  hdf5::need(attribute && H5Awrite(attribute.get(), type.get(), text.c_str()) >= 0, KINORA_IO,
              path + ": writing failed");
 }
 
-std::string read_about(hid_t file, const std::string& path) {
-  const hdf5::Handle attribute(H5Aopen(file, kAbout, H5P_DEFAULT), H5Aclose);
+std::string read_text(hid_t file, const char* name, const std::string& path) {
+  const hdf5::Handle attribute(H5Aopen(file, name, H5P_DEFAULT), H5Aclose);
   hdf5::need(static_cast<bool>(attribute), KINORA_DATA, path + ": not a cache of latents");
   const hdf5::Handle type(H5Aget_type(attribute.get()), H5Tclose);
   const bool is_text = H5Tget_class(type.get()) == H5T_STRING && H5Tis_variable_str(type.get()) == 0;
   std::string text(is_text ? H5Tget_size(type.get()) : 0, '\0');
   hdf5::need(is_text && H5Aread(attribute.get(), type.get(), text.data()) >= 0, KINORA_DATA,
-             path + ": damaged attribute " + kAbout);
+             path + ": damaged attribute " + name);
   return text;
 }
 
@@ -92,6 +104,7 @@ struct LatentCacheWriter::State {
   hdf5::Handle file, samples;
   json keys = json::array();
   std::set<std::string> seen;
+  std::string digest;
 };
 
 LatentCacheWriter::LatentCacheWriter(const std::filesystem::path& path, const std::string& about)
@@ -101,7 +114,7 @@ LatentCacheWriter::LatentCacheWriter(const std::filesystem::path& path, const st
   s.target = or_throw(AtomicFile::create(path));
   const auto held = hdf5::lock();
   s.file = hdf5::create_file(s.target->temporary());
-  write_about(s.file.get(), about, s.path);
+  write_text(s.file.get(), kAbout, about, s.path);
   s.samples = group_in(s.file.get(), "samples", s.path);
 }
 
@@ -121,6 +134,7 @@ void LatentCacheWriter::add(const std::string& key, const NamedTensors& tensors)
   for (const auto& [name, t] : tensors)
     hdf5::write_dataset(group.get(), escaped(name), t, what + ", " + name);
   s.keys.push_back(key);
+  s.digest = digest_with(s.digest, key, tensors);
 }
 
 void LatentCacheWriter::commit() {
@@ -128,6 +142,7 @@ void LatentCacheWriter::commit() {
   {
     const auto held = hdf5::lock();
     hdf5::write_dataset(s.file.get(), "keys", bytes_of(s.keys.dump()), s.path + ": keys");
+    write_text(s.file.get(), kDigest, s.digest, s.path);
     s.samples.close();
     hdf5::need(H5Fflush(s.file.get(), H5F_SCOPE_GLOBAL) >= 0, KINORA_NO_MEMORY, s.path + ": writing failed",
                "free some space and run again");
@@ -137,7 +152,7 @@ void LatentCacheWriter::commit() {
 }
 
 struct LatentCache::State {
-  std::string path, about;
+  std::string path, about, digest;
   hdf5::Handle file, samples;
   std::vector<std::string> keys;
   std::set<std::string> known;
@@ -148,7 +163,8 @@ LatentCache::LatentCache(const std::filesystem::path& path) : state_(std::make_u
   auto& s = *state_;
   s.path = path.string();
   s.file = hdf5::open_file(path);
-  s.about = read_about(s.file.get(), s.path);
+  s.about = read_text(s.file.get(), kAbout, s.path);
+  if (H5Aexists(s.file.get(), kDigest) > 0) s.digest = read_text(s.file.get(), kDigest, s.path);
   const auto keys = json::parse(text_of(hdf5::read_dataset(s.file.get(), "keys", s.path + ": dataset keys")),
                                 nullptr, false);
   const bool strings =
@@ -171,6 +187,7 @@ LatentCache::~LatentCache() {
 
 const std::vector<std::string>& LatentCache::keys() const { return state_->keys; }
 const std::string& LatentCache::about() const { return state_->about; }
+const std::string& LatentCache::digest() const { return state_->digest; }
 bool LatentCache::has(const std::string& key) const { return state_->known.count(key) != 0; }
 
 NamedTensors LatentCache::read(const std::string& key) const {

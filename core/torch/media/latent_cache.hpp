@@ -6,6 +6,8 @@
 //                       IEEE-like floats.
 //   /keys               uint8: JSON list of the keys, in the order in which they were added
 //   attribute "kinora.latents" of /: JSON object about the cache (tokenizer, options, digest of the input)
+//   attribute "kinora.digest" of /: what digest() gives, made while the samples are written; older caches
+//   have none
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -39,6 +41,8 @@ class LatentCache {
   ~LatentCache();
   const std::vector<std::string>& keys() const;
   const std::string& about() const;
+  // SHA-256 of every sample's key and tensors, in order; no sample is read for it. Empty: the cache has none.
+  const std::string& digest() const;
   bool has(const std::string& key) const;
   // [any-thread] New CPU tensors by name.
   NamedTensors read(const std::string& key) const;

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iterator>
 #include <random>
+#include <set>
 #include <thread>
 #include <unistd.h>
 
@@ -75,6 +76,28 @@ TEST_F(LatentCacheIn, EqualContentsAreEqualBytes) {
   };
   const auto first = bytes(write("1.h5"));
   EXPECT_EQ(first, bytes(write("2.h5")));
+}
+
+TEST_F(LatentCacheIn, DigestChangesWithAnyKeyNameShapeDtypeOrNumber) {
+  int files = 0;
+  const auto digest = [&](const std::vector<std::pair<std::string, NamedTensors>>& samples) {
+    const fs::path path = folder_ / (std::to_string(files++) + ".h5");
+    LatentCacheWriter w(path, "{}");
+    for (const auto& [key, tensors] : samples) w.add(key, tensors);
+    w.commit();
+    return LatentCache(path).digest();
+  };
+  const at::Tensor x = at::arange(6, at::kFloat), y = at::ones({2});
+  std::set<std::string> all{digest({{"a", {{"x", x}}}, {"b", {{"x", y}}}})};
+  EXPECT_EQ(all.begin()->size(), 64U);
+  EXPECT_EQ(digest({{"a", {{"x", x.clone()}}}, {"b", {{"x", y}}}}), *all.begin());
+  all.insert(digest({{"b", {{"x", y}}}, {"a", {{"x", x}}}}));
+  all.insert(digest({{"a", {{"x", x}}}, {"c", {{"x", y}}}}));
+  all.insert(digest({{"a", {{"y", x}}}, {"b", {{"x", y}}}}));
+  all.insert(digest({{"a", {{"x", x.view({2, 3})}}}, {"b", {{"x", y}}}}));
+  all.insert(digest({{"a", {{"x", x.view(at::kInt)}}}, {"b", {{"x", y}}}}));
+  all.insert(digest({{"a", {{"x", x}}}, {"b", {{"x", at::nextafter(y, y + 1)}}}}));
+  EXPECT_EQ(all.size(), 7U);
 }
 
 TEST_F(LatentCacheIn, AppearsOnCommitOnlyAndTakesAKeyOnce) {

@@ -1,5 +1,6 @@
 #include "core/torch/training/equality.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -134,7 +135,9 @@ class Equality::Comparison {
       out["latent"] = sample_noise(like({2, t_.frames, t_.rows, t_.cols}), 5, from, "latent");
     } else {
       std::vector<int64_t> all;
-      for (const auto& size : t_.packed) all.insert(all.end(), size.begin(), size.end());
+      auto videos = t_.packed;  // in another order in each row
+      std::rotate(videos.begin(), videos.begin() + first % static_cast<int64_t>(videos.size()), videos.end());
+      for (const auto& size : videos) all.insert(all.end(), size.begin(), size.end());
       const Tensor sizes = at::tensor(all, at::kLong).view({-1, 3});
       out["latent"] = sample_noise(like({2, sizes.prod(1).sum().item<int64_t>()}), 5, from, "latent");
       out["sizes"] = sizes;
@@ -164,13 +167,27 @@ class Equality::Comparison {
     return pass;
   }
 
+  // All samples at once; of packed rows one after the other, for they differ in shape.
   double one_process() {
-    whole_->chain().begin(pass_of(0));
-    inputs_ = batch(0, samples());
-    output_ = whole_->forward(inputs_).at(0);
-    const Tensor loss = loss_of(output_, 0);
-    loss.backward();
-    return loss.item<double>();
+    double loss = 0;
+    const int64_t rows = t_.packed.empty() ? 1 : samples(), each = samples() / rows;
+    wholes_.clear();
+    for (int64_t first = 0; first < samples(); first += each) {
+      whole_->chain().begin(pass_of(first));
+      Whole one{batch(first, each), {}};
+      one.output = whole_->forward(one.inputs).at(0);
+      const Tensor part = loss_of(one.output, first);
+      part.backward();
+      loss += part.item<double>();
+      wholes_.push_back(std::move(one));
+    }
+    return loss;
+  }
+  // What `of` has of `count` rows for the samples from `first` on.
+  template <class Of>
+  Tensor part_of_whole(int64_t first, int64_t count, Of of) const {
+    return t_.packed.empty() ? of(wholes_[0]).narrow(0, first, count)
+                             : of(wholes_.at(static_cast<size_t>(first)));
   }
 
   double all_processes() {
@@ -190,7 +207,8 @@ class Equality::Comparison {
       if (in.empty()) in = batch(first, t_.each);
       try {
         const Tensor out = mine_->forward(in).at(0);
-        tensors(Kind::output, "", out, output_.narrow(0, first, t_.each));
+        tensors(Kind::output, "", out,
+                part_of_whole(first, t_.each, [](const Whole& w) { return w.output; }));
         losses[pass.micro] = loss_of(out, first);
         return true;
       } catch (const Stop&) {
@@ -221,7 +239,8 @@ class Equality::Comparison {
       for (const auto& [name, tensor] : in)
         if (tensor.requires_grad())
           tensors(Kind::input, name, Group<Tensor>(&model).sum(gradient_of(tensor)),
-                  inputs_.at(name).grad().narrow(0, first_of(pass), tensor.size(0)));
+                  part_of_whole(first_of(pass), tensor.size(0),
+                                [&](const Whole& w) { return w.inputs.at(name).grad(); }));
     }
   }
 
@@ -272,8 +291,11 @@ class Equality::Comparison {
   std::unique_ptr<Network> mine_, whole_;
   std::function<void(const Compared&)> seen_;
   int64_t step_ = 0;
-  NamedTensors inputs_;
-  Tensor output_;
+  struct Whole {
+    NamedTensors inputs;
+    Tensor output;
+  };
+  std::vector<Whole> wholes_;
 };
 
 Equality::Equality(Runtime& runtime, const Trial& trial)

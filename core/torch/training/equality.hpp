@@ -32,7 +32,7 @@ struct Trial {
   int64_t steps = 3;
   // Links of both networks besides, made for each; null: none.
   std::function<std::unique_ptr<kinora::Link<at::Tensor>>()> more = nullptr;
-  // A packed row of latents of these frames, rows and cols instead; ranks then share all samples.
+  // A packed row of latents of these frames, rows and cols for each sample instead.
   std::vector<std::array<int64_t, 3>> packed;
   std::optional<LoraOptions> lora;
 };

@@ -7,6 +7,7 @@
 #include "plugins/parallel/balanced-sp/pairs.hpp"
 #include "tests/support/context_trials.hpp"
 #include "tests/support/equality.hpp"
+#include "tests/support/own_tokens.hpp"
 
 namespace kinora {
 namespace {
@@ -88,6 +89,21 @@ TEST(BalancedSp, GivesEveryRankTheLossAndTheFramesOfItsStretchOfTime) {
       EXPECT_EQ(naive[static_cast<size_t>(r)].frames, 64 / P) << "twice as many to encode";
     }
   }
+}
+
+// The same of the ranks' links: rank r has the r-th stretch of 8 frames, clean and behind it noisy.
+TEST(BalancedSp, TheLinkSplitsByTheLayoutThatIsAskedFor) {
+  for (const int size : {2, 4})
+    test::on_ranks(size, [](const Rank& me) {
+      const int64_t half = 8 * 6, each = half / me.size;
+      const auto own = [&](const std::string& how) {
+        return test::own_tokens(me, "[" + how + "]", forcing(2), 16, 2, 3);
+      };
+      const Tensor clean = at::arange(me.rank * each, (me.rank + 1) * each);
+      EXPECT_TRUE(own("'balanced-sp'").equal(at::cat({clean, clean + half})));
+      EXPECT_TRUE(own("{ use = 'balanced-sp', layout = 'naive' }")
+                      .equal(at::arange(2 * me.rank * each, 2 * (me.rank + 1) * each)));
+    });
 }
 
 // Any sizes: every token once, both copies of a pair on one rank, and no rank with a pair more than another

@@ -1,12 +1,15 @@
 // A rank's stretch of a video, encoded and decoded from what it depends on only.
 #include <algorithm>
+#include <utility>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "core/torch/media/streaming.hpp"
+#include "kinora/link.hpp"
 #include "tests/support/oracle.hpp"
+#include "tests/support/rank_groups.hpp"
 #include "tests/support/run_file.hpp"
 
 namespace kinora {
@@ -14,14 +17,38 @@ namespace {
 
 using at::Tensor;
 
-std::unique_ptr<core::Network> tokenizer(const std::string& id, const core::json& options) {
+// Counts how often a parameter is read: once a latent frame, of a layer that every frame goes through once.
+class Reads final : public Link<Tensor> {
+ public:
+  explicit Reads(std::string name) : Link(KINORA_LEVEL_METER), name_(std::move(name)) {
+    skip_inherited<Reads>();
+  }
+  kinora_param parameter(const kinora_param_spec& spec) override {
+    const kinora_param made = next.parameter(spec);
+    if (spec.name == name_) counted_ = made;
+    return made;
+  }
+  Tensor value(kinora_param p) override {
+    number_ += p == counted_;
+    return next.value(p);
+  }
+  int64_t take() { return std::exchange(number_, 0); }
+
+ private:
+  std::string name_;
+  kinora_param counted_ = 0;
+  int64_t number_ = 0;
+};
+
+std::unique_ptr<core::Network> tokenizer(const std::string& id, const core::json& options,
+                                         const std::vector<const kinora_link*>& links = {}) {
   static std::vector<std::unique_ptr<core::Options>> kept;  // a network's outlive it
   const auto component = core::or_throw(test::runtime().registry().open(id));
   kept.push_back(
       std::make_unique<core::Options>(core::or_throw(core::Options::make(*component.spec, options))));
   core::ChainOptions chain;
   chain.dtype = at::kDouble;
-  auto made = std::make_unique<core::Network>(component, *kept.back(), chain);
+  auto made = std::make_unique<core::Network>(component, *kept.back(), chain, links);
   for (auto& leaf : made->chain().leaves())
     leaf.tensor.detach().copy_(test::numbers(leaf.name, leaf.tensor.sizes()).mul(0.5));
   return made;
@@ -30,10 +57,11 @@ std::unique_ptr<core::Network> tokenizer(const std::string& id, const core::json
 const core::json kWan = {
     {"base_dim", 4}, {"z_dim", 2}, {"dim_mult", {1, 1, 1}}, {"num_res_blocks", 1}, {"normalise", false}};
 // Time is halved between the first two levels, the last two, or both.
-std::unique_ptr<core::Network> wan(const std::vector<int>& halves) {
+std::unique_ptr<core::Network> wan(const std::vector<int>& halves,
+                                   const std::vector<const kinora_link*>& links = {}) {
   core::json options = kWan;
   options["temperal_downsample"] = halves;
-  return tokenizer("tokenizer/wan", options);
+  return tokenizer("tokenizer/wan", options, links);
 }
 
 // Encodes stretches of a video on P ranks and returns the frames that each looked at.
@@ -116,6 +144,26 @@ TEST(LocalDecoding, IsTheWholeBitForBit) {
       EXPECT_EQ(part.size(0), first == 0 ? 1 : net->info().time);
     }
   }
+}
+
+TEST(LocalDecoding, EachRankDecodesItsStretchAndTheHaloBeforeIt) {
+  test::on_ranks(3, [](const test::Rank& me) {
+    const at::NoGradGuard off;
+    const test::RankGroups world(me, "['balanced-sp']");
+    Reads decoded("decoder.conv_in.weight");
+    const auto net = wan({1, 1}, {decoded.get()});
+    const int64_t halo = net->info().halo, n = me.size * (halo + 3) + 2;
+    const Tensor latent = test::numbers("code", {1, 2, n, 2, 2}),
+                 whole = core::decode_frames(*net, latent, at::kCPU);
+    ASSERT_EQ(decoded.take(), n);
+    const Tensor made = core::decode_together(*net, latent, at::kCPU, *world.group("cp").get());
+    const int64_t first = n * me.rank / me.size, own = n * (me.rank + 1) / me.size - first;
+    EXPECT_EQ(decoded.take(), own + std::min(first, halo + 1)) << "rank " << me.rank;
+    EXPECT_EQ(made.defined(), me.rank == 0);
+    if (made.defined()) {
+      EXPECT_TRUE(made.equal(whole));
+    }
+  });
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "core/torch/context/visibility.hpp"
 #include "kinora/ring_split.hpp"
 #include "tests/support/context_trials.hpp"
+#include "tests/support/own_tokens.hpp"
 
 namespace kinora {
 namespace {
@@ -83,6 +84,18 @@ TEST(Ring, ZigzagBalancesACausalRuleAndARowDoesNot) {
     for (int64_t f = 1; f <= frames; ++f) visible += f * area * area;
     EXPECT_EQ(std::accumulate(even.begin(), even.end(), int64_t{0}), visible) << "and none that nobody sees";
   }
+}
+
+TEST(Ring, AutoIsZigzagWhereTheRuleLooksBackAndARowElsewhere) {
+  test::on_ranks(4, [](const Rank& me) {
+    const auto own = [&](const core::Frames& rule) {
+      return test::own_tokens(me, "['cp-ring']", rule, 8, 2, 2);
+    };
+    const int64_t r = me.rank, back = 7 - r;  // of 8 chunks of 4 tokens
+    const at::Tensor zigzag = at::cat({at::arange(4 * r, 4 * r + 4), at::arange(4 * back, 4 * back + 4)});
+    EXPECT_TRUE(own({.causal = true}).equal(zigzag));
+    EXPECT_TRUE(own({}).equal(at::arange(8 * r, 8 * r + 8)));
+  });
 }
 
 TEST(Ring, ZigzagOwnsEveryTokenOnce) {

@@ -91,6 +91,23 @@ TEST(FsdpMemory, ARankHoldsItsShardsAndTheUnitsInUse) {
     });
 }
 
+// All parameters from the first forward on, and at stage 1 all gradients, at stage 2 their shards only.
+TEST(FsdpMemory, TheFirstStagesKeepWhatTheyDoNotCut) {
+  test::on_ranks(2, [](const Rank& me) {
+    constexpr int64_t kBlocks = 16, all = kBlocks * kUnit;
+    const int64_t shards = all / me.size;
+    for (const int64_t stage : {1, 2}) {
+      me.launched();
+      const Bytes b = bytes("[{ use = 'fsdp', stage = " + std::to_string(stage) + " }]", kBlocks);
+      EXPECT_GE(b.after_forward, shards + all) << "stage " << stage;
+      EXPECT_LE(b.after_forward, shards + all + kLittle) << "stage " << stage;
+      const int64_t gradients = stage == 1 ? all : shards, beside = b.backward - shards - all - gradients;
+      EXPECT_GE(beside, 0) << "stage " << stage;
+      EXPECT_LE(beside, 4 * kUnit) << "stage " << stage << ": a unit's gradients on their way";
+    }
+  });
+}
+
 // Besides shards and their gradients, a backward holds some units and their gradients, of however many
 // blocks.
 TEST(FsdpMemory, ABackwardHoldsNoMoreForMoreBlocks) {

@@ -1,0 +1,36 @@
+// What a strategy that splits a sequence gives this rank of it.
+#pragma once
+#include <string>
+
+#include <ATen/ATen.h>
+
+#include "core/torch/context/chain.hpp"
+#include "core/torch/context/parallelism.hpp"
+#include "kinora/aten.hpp"
+#include "kinora/context.hpp"
+#include "tests/support/ranks.hpp"
+#include "tests/support/run_file.hpp"
+
+namespace kinora::test {
+
+// The tokens, int64 [tokens of this rank], by their number in one process; -1: padding. `parallel` as in a
+// job.
+inline at::Tensor own_tokens(const Rank& me, const std::string& parallel, const core::Frames& rule,
+                             int64_t frames, int64_t rows, int64_t cols) {
+  me.launched();
+  const ScratchRun run({{"dit", "precision = 'fp64'\nparallel = " + parallel}});
+  core::JobContext context = run.context("dit", false);
+  const core::Parallelism strategies(context);
+  core::ChainOptions options;
+  options.dtype = at::kDouble;
+  options.frames = rule;
+  core::Chain chain(options, strategies.links());
+  const Context<at::Tensor> ctx(chain.head());
+  chain.ready();
+  chain.begin({sizeof(kinora_pass), 0, 1, 0, 0, 0, 0, 3});
+  kinora_seq seq = 0;
+  const at::Tensor numbers = at::arange(1, 1 + frames * rows * cols, at::kDouble).view({1, -1, 1});
+  return ctx.sequence(numbers, frames, rows, cols, seq).flatten().to(at::kLong) - 1;
+}
+
+}  // namespace kinora::test
