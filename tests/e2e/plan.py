@@ -88,6 +88,10 @@ def check_written():
     text = planned.read_text()
     assert text.count("parallel = ") == 1 and text.count("accumulate = ") == 1 and "# Attention within each frame" in text, text
     assert "no errors" in kinora("check", planned)
+    assert "planned.toml exists already; give --write another name, or --force" in kinora("plan", RUN, "--write", planned, code=2)
+    kinora("plan", RUN, "--cluster", "1x2xcpu", "--write", planned, "--force")
+    assert planned.read_text() != text and "no errors" in kinora("check", planned), "a file for two ranks is right wherever it is checked"
+    assert re.search(r"model/stdit: \d\.\d\d M parameters", kinora("plan", RUN, "--cluster", "1x2xcpu"))
     own = json.loads(kinora("plan", RUN, "--cluster", "1x2xcpu", "--set", 'stdit.parallel=["ddp", { use = "recompute", every = 2 }]', "--json"))["file"]
     assert own["layout"] == "dp=2,recompute=2,micro=2" and own["fits"], own
 

@@ -7,14 +7,19 @@
 
 namespace kinora::core {
 
-// A strategy that cuts along an axis; size 0: takes the ranks that are left.
+// A strategy that cuts along an axis; size 0: takes the ranks that are left. sizable: it has an option
+// `size`.
 struct AxisUse {
   std::string strategy, axis;
   int64_t size = 0;
+  bool sizable = true;
 };
 
-// An axis has one strategy, one of them at most takes what is left, and the product of all sizes is the world.
-// Throws Error(KINORA_INVALID) with the rule that is broken and the nearest sizes that keep it.
+// Any number of ranks: as few as the sizes ask for, to see what is wrong with them at every number.
+constexpr int64_t kAnyWorld = 0;
+
+// An axis has one strategy, one of them at most takes what is left, and the product of all sizes is the
+// world. Throws Error(KINORA_INVALID) with the rule that is broken and the nearest sizes that keep it.
 MeshOwner::Sizes sizes_of(const std::vector<AxisUse>& uses, int64_t world);
 
 }  // namespace kinora::core

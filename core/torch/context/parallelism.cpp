@@ -132,8 +132,6 @@ Parallelism::Parallelism(JobContext& context) {
   }
 }
 
-int64_t Parallelism::ranks() { return or_throw(ranks_of(environment)); }
-
 int64_t Parallelism::data_ranks(const MeshOwner::Sizes& axes) {
   int64_t out = 1;
   for (const char* axis : {"dp", "fsdp"})
@@ -151,7 +149,8 @@ MeshOwner::Sizes Parallelism::axes(const JobView& context, int64_t world) {
                          api.destroy);
     const char* axis = api.axis(probe.get());
     if (axis && *axis)
-      uses.push_back({component.spec->name, axis, use->options.values().value("size", int64_t{0})});
+      uses.push_back({component.spec->name, axis, use->options.values().value("size", int64_t{0}),
+                      component.spec->option("size") != nullptr});
   }
   return sizes_of(uses, world);
 }
@@ -167,6 +166,8 @@ void Parallelism::join(JobContext& context, const MeshOwner::Sizes& axes, const 
   about.rank = place.rank;
   about.size = place.world;
   about.rendezvous = place.rendezvous.c_str();
+  const kinora_run run = context.call();
+  about.run = &run;
   check(api.join(collective_.get(), &about));
   agree(api, facts_of(context, place.world), place);
   mesh_ = std::make_unique<MeshOwner>(api, collective_.get(), place.rank, axes);

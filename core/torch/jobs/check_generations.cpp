@@ -118,7 +118,7 @@ void check_encode(JobCheck& check) {
 void check_generate(JobCheck& check) {
   const auto o = check.options<GenerateOptions>();
   check_wishes(check, o);
-  check.made("parallel", [&] { return Parallelism::axes(check, Parallelism::ranks()); });
+  check.made("parallel", [&] { return Parallelism::axes(check, check.ranks()); });
   check_without_effect(check);
   check_text(check);
   check_image_encoder(check);

@@ -137,7 +137,7 @@ void check_fit(JobCheck& check, const std::string& option, Network& network, con
 void check_training(JobCheck& check, const OptimizerOptions& o, const ComponentUse& trained) {
   check_device(check);
   check_weights(check, "weights", trained);
-  const auto axes = check.made("parallel", [&] { return Parallelism::axes(check, Parallelism::ranks()); });
+  const auto axes = check.made("parallel", [&] { return Parallelism::axes(check, check.ranks()); });
   if (axes && axes->contains("cfg"))
     check.problem("parallel",
                   "parallel: cfg shares the two predictions of guidance, which training has not; leave it to "

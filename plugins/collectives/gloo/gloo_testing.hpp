@@ -16,9 +16,10 @@ namespace kinora::test {
 // A world that this rank has joined.
 struct World {
   test::Instance<kinora_collective> gloo{"collective/gloo"};
-  explicit World(const Rank& me, int32_t timeout_ms = 20000, const std::string& rendezvous = "") {
+  explicit World(const Rank& me, int32_t timeout_ms = 20000, const std::string& rendezvous = "",
+                 const kinora_run* run = nullptr) {
     const std::string uri = rendezvous.empty() ? me.file() : rendezvous;
-    const kinora_world w{sizeof w, timeout_ms, me.rank, me.size, uri.c_str(), nullptr};
+    const kinora_world w{sizeof w, timeout_ms, me.rank, me.size, uri.c_str(), nullptr, run};
     check(gloo->join(gloo.self(), &w));
   }
   core::MeshOwner mesh(const Rank& me, const core::MeshOwner::Sizes& sizes) const {
