@@ -108,8 +108,11 @@ Result<std::optional<Layout>> layout_of(const JobSpec& job, const Problem& p) {
     add(l, use->id, use->options.values());
   }
   if (!any) return std::optional<Layout>();
+  int64_t* open = &l.dp;  // takes the GPUs that are left: a strategy without a size, else ddp
+  for (int64_t* axis : {&l.pp, &l.fsdp, &l.cp, &l.tp})
+    if (*axis == 0) *axis = 1, open = axis;
   const int64_t rest = l.size();
-  if (p.cluster.size() % rest == 0) l.dp = p.cluster.size() / rest;
+  if (p.cluster.size() % rest == 0) *open = p.cluster.size() / rest;
   const int64_t microbatches = l.data() * job.options.at("accumulate").get<int64_t>();
   if (p.batch % microbatches)
     return fail(KINORA_INVALID, "plan: job '{}': batch = {} is not divisible by dp*fsdp*accumulate = {}",

@@ -66,27 +66,6 @@ TEST(PlanSearch, NoLayoutThatFitsIsFasterThanTheFirst) {
   EXPECT_LE(found->best[0].step.seconds, 1.03 * least);
 }
 
-TEST(PlanSearch, TheOwnLayoutIsOneOfThem) {
-  const Problem p = problem("2x8xH100", 32, 16384);
-  const auto alone = search(p);
-  ASSERT_TRUE(alone);
-  Layout own;
-  double least = 1e30;
-  each_layout(p, [&](Layout l) {
-    if (!lighten(l, p)) return;
-    const double seconds = price(l, p)->step.seconds;
-    if (seconds < least) least = seconds, own = l;
-  });
-  ASSERT_LT(least, alone->best[0].step.seconds) << "nothing is faster, and this test sees nothing";
-  const auto found = search(p, 5, own);
-  EXPECT_EQ(found->best[0].layout.words(), own.words());
-  EXPECT_EQ(found->best.size(), 5u);
-  for (const char* useless : {"tp=16", "dp=16"}) {  // not legal; does not fit
-    const auto same = search(p, 5, *parse_layout(useless));
-    EXPECT_EQ(same->best[0].layout.words(), alone->best[0].layout.words()) << useless;
-  }
-}
-
 TEST(PlanSearch, WhatCannotBeIsSaid) {
   EXPECT_THAT(search(problem("1x1xcpu", 1)).failure().message, HasSubstr("nothing fits: the leanest layout"));
   Problem odd = problem("7x1xH100", 1);
