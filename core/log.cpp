@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/dist_sink.h>
@@ -52,6 +53,13 @@ std::string one_line(std::string_view message) {
   return out;
 }
 
+// A full disk: said once, and what is logged goes on to where it can.
+void on_log_error(const std::string& what) {
+  static std::atomic<bool> said = false;
+  if (!said.exchange(true))
+    std::fprintf(stderr, "kinora: a log misses lines: %s; make room on its disk\n", what.c_str());
+}
+
 }  // namespace
 
 Status check_log_level(std::string_view level) {
@@ -75,6 +83,7 @@ Status start_log(std::string_view level) {
   auto logger = std::make_shared<spdlog::logger>("kinora", outputs());
   logger->set_level(spdlog::level::from_str(std::string(level)));
   logger->flush_on(spdlog::level::warn);
+  logger->set_error_handler(on_log_error);
   spdlog::set_default_logger(std::move(logger));
   started.store(true, std::memory_order_release);
   return {};
@@ -98,7 +107,11 @@ void LogFile::close() {
   if (!sink_) return;
   const auto sink = std::static_pointer_cast<spdlog::sinks::sink>(std::exchange(sink_, nullptr));
   outputs()->remove_sink(sink);
-  sink->flush();
+  try {
+    sink->flush();
+  } catch (const spdlog::spdlog_ex& e) {
+    on_log_error(e.what());
+  }
 }
 
 LogFile& LogFile::operator=(LogFile&& other) noexcept {

@@ -33,6 +33,25 @@ TEST(Log, FileGetsTheLinesOfItsTimeAndNoForgedOnes) {
   std::remove(path.c_str());
 }
 
+TEST(Log, AFullDiskIsSaidOnceAndStopsNothing) {
+  ASSERT_TRUE(start_log("info"));
+  testing::internal::CaptureStderr();
+  {
+    auto file = LogFile::open("/dev/full");
+    ASSERT_TRUE(file);
+    log_warn("the first line");
+    log_warn("the second line");
+  }
+  const std::string errors = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(errors, testing::HasSubstr("the second line"));
+  EXPECT_THAT(errors, testing::Not(testing::HasSubstr("LOG ERROR")));
+  const std::string said = "kinora: a log misses lines: ";
+  const size_t at = errors.find(said);
+  ASSERT_NE(at, std::string::npos) << errors;
+  EXPECT_EQ(errors.find(said, at + 1), std::string::npos) << errors;
+  EXPECT_THAT(errors, testing::HasSubstr("No space left on device"));
+}
+
 TEST(Log, UnknownLevelIsSuggestedAndUnwritableFileIsSaid) {
   EXPECT_THAT(start_log("wran").failure().message, testing::HasSubstr("did you mean 'warn'?"));
   EXPECT_THAT(LogFile::open("/proc/nowhere/log").failure().message,

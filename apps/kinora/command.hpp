@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/run/run_file.hpp"
+#include "core/run/runner.hpp"
 #include "core/runtime.hpp"
 
 namespace kinora {
@@ -22,13 +23,21 @@ struct Globals {
 // One line on stderr, "kinora: ...", and the exit code.
 int complain(int code, const std::string& message);
 
-// Reads a run file and the --set overrides; prints every problem. Nothing if there was one. whole: with what
-// is wrong with any job, though it may be finished.
-std::optional<core::RunFile> load_run(core::Runtime&, const std::string& file,
-                                      const std::vector<std::string>& sets, bool whole = false);
+// kDone if there is a command of this name, else complains.
+int require_command(const std::string& name);
 
-// The output folder of `run` with these arguments; as load_run if there is none.
-std::optional<std::filesystem::path> run_folder(core::Runtime&, const Arguments& of_run);
+// Reads a run file and the --set overrides; prints every problem. Nothing if there was one. ranks: with what
+// is wrong with any job, though it may be finished, in a launch of so many; 0: of any number.
+std::optional<core::RunFile> load_run(core::Runtime&, const std::string& file,
+                                      const std::vector<std::string>& sets,
+                                      std::optional<int64_t> ranks = {});
+
+// What `run` with these arguments is to do; as load_run if that cannot be.
+struct AskedRun {
+  core::RunFile file;
+  core::RunOptions options;
+};
+std::optional<AskedRun> asked_run(core::Runtime&, const Arguments& of_run);
 
 int run_command(core::Runtime&, const Arguments&);
 int check_command(core::Runtime&, const Arguments&);

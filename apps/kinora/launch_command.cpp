@@ -75,15 +75,35 @@ class MeetingPlace {
   fs::path folder_;
 };
 
+// Each rank is a process, and has a log; KINORA_TIMEOUT_MS is an int32_t.
+constexpr int kMostRanks = 512;
+constexpr double kMostSeconds = 1e6;
+
+// One line about the first value that makes no sense; empty if there is none.
+std::string out_of_range(const po::variables_map& given) {
+  const auto within = [](double x, double most) { return x >= 0 && x <= most; };
+  if (const int n = given["ranks"].as<int>(); n < 1 || n > kMostRanks)
+    return fmt::format("-n {}: the ranks of one machine are 1 to {}", n, kMostRanks);
+  if (const int n = given["restarts"].as<int>(); n < 0)
+    return fmt::format("--restarts {}: must be 0 or more", n);
+  if (const double s = given["grace"].as<double>(); !within(s, kMostSeconds))
+    return fmt::format("--grace {}: must be 0 to {} seconds", s, kMostSeconds);
+  if (const double s = given.count("timeout") ? given["timeout"].as<double>() : 1;
+      !within(s, kMostSeconds) || s < 1e-3)
+    return fmt::format("--timeout {}: must be 0.001 to {} seconds", s, kMostSeconds);
+  return "";
+}
+
 int launch(WorldPlan plan, int restarts) {
   const MeetingPlace meeting;
   const Signals signals;
   for (int attempt = 0;; ++attempt) {
     plan.rendezvous = meeting.uri(attempt);
+    plan.restart = attempt;
     plan.headline = fmt::format("=== kinora launch, {}, {} ranks, {} ===", now(), plan.size,
                                 attempt ? fmt::format("restart {} of {}", attempt, restarts) : "start");
     const WorldEnd end = run_world(plan, signals);
-    if (end.interrupted && !end.told)
+    if ((end.interrupted || end.code == kInterrupted) && !end.told)
       complain(kInterrupted, "interrupted; run the same command again to go on");
     if (end.interrupted) return kInterrupted;
     // What is refused once is refused again; and who asked a rank to stop does not want it back.
@@ -107,10 +127,13 @@ int launch_command(core::Runtime& runtime, const Arguments& shared, const Argume
     return kDone;
   }
   const Arguments rest(split == arguments.end() ? split : split + 1, arguments.end());
-  if (!given.count("ranks") || given["ranks"].as<int>() < 1)
+  if (!given.count("ranks"))
     return complain(kUsage, "launch: how many ranks? kinora launch -n N -- run FILE.toml");
+  if (const auto wrong = out_of_range(given); !wrong.empty()) return complain(kUsage, "launch: " + wrong);
   if (rest.empty())
     return complain(kUsage, "launch: what shall they do? give it behind --, as in -- run FILE.toml");
+  if (rest[0].rfind("--", 0) != 0)
+    if (const int code = require_command(rest[0])) return code;
   if (const auto place = core::here(); !place.launcher.empty() && !place.alone())
     return complain(kUsage, "launch: " + place.launcher + " started " + std::to_string(place.world) +
                                 " ranks already; give it kinora run instead of kinora launch");
@@ -119,16 +142,14 @@ int launch_command(core::Runtime& runtime, const Arguments& shared, const Argume
     return complain(kUsage, "launch: --timeout is more than 0 seconds, --grace 0 or more");
   WorldPlan plan{.size = given["ranks"].as<int>(), .arguments = shared};
   plan.arguments.insert(plan.arguments.end(), rest.begin(), rest.end());
-  if (given.count("timeout"))
-    plan.timeout_ms = std::max<int64_t>(1, std::llround(given["timeout"].as<double>() * 1e3));
+  if (given.count("timeout")) plan.timeout_ms = std::llround(given["timeout"].as<double>() * 1e3);
   plan.grace = std::chrono::milliseconds(std::llround(given["grace"].as<double>() * 1e3));
-  if (given.count("logs")) {
-    plan.logs = given["logs"].as<std::string>();
-  } else if (rest[0] == "run") {
-    const auto out = run_folder(runtime, {rest.begin() + 1, rest.end()});
-    if (!out) return kUsage;
-    plan.logs = *out / "logs";
-  } else {
+  if (given.count("logs")) plan.logs = given["logs"].as<std::string>();
+  if (rest[0] == "run") {  // what every rank would be refused, this program is
+    const auto asked = asked_run(runtime, {rest.begin() + 1, rest.end()});
+    if (!asked || !core::may_begin(runtime, asked->file, asked->options, plan.size)) return kUsage;
+    if (plan.logs.empty()) plan.logs = asked->file.out / "logs";
+  } else if (plan.logs.empty()) {
     return complain(kUsage, "launch: where do the ranks' logs go? only `run` has a folder; give --logs DIR");
   }
   std::error_code error;

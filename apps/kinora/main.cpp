@@ -91,21 +91,24 @@ int run(Arguments arguments) {
   const Arguments all = arguments;
   if (const int code = parse_globals(arguments, globals)) return code;
   if (arguments.empty()) return complain(kUsage, "which command? see kinora --help");
-  const auto it = commands().find(arguments.front());
-  if (it == commands().end()) {
-    std::vector<std::string> names;
-    for (const auto& [name, f] : commands()) names.push_back(name);
-    return complain(kUsage, "unknown command '" + arguments.front() + "'" + core::did_you_mean(arguments.front(), names) + "; see kinora --help");
-  }
+  if (const int code = require_command(arguments.front())) return code;
+  const auto command = commands().at(arguments.front());
   auto runtime = core::Runtime::start(globals.runtime);
   if (!runtime) return complain(kUsage, runtime.failure().message);
   (*runtime)->torch_loader(core::open_torch_library);
   const Arguments shared(all.begin(), all.end() - static_cast<ptrdiff_t>(arguments.size()));
   arguments.erase(arguments.begin());
-  return it->second ? it->second(**runtime, arguments) : launch_command(**runtime, shared, arguments);
+  return command ? command(**runtime, arguments) : launch_command(**runtime, shared, arguments);
 }
 
 }  // namespace
+
+int require_command(const std::string& name) {
+  if (commands().contains(name)) return kDone;
+  std::vector<std::string> names;
+  for (const auto& [known, f] : commands()) names.push_back(known);
+  return complain(kUsage, "unknown command '" + name + "'" + core::did_you_mean(name, names) + "; see kinora --help");
+}
 
 int complain(int code, const std::string& message) {
   std::cerr << "kinora: " << message << "\n";

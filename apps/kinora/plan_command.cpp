@@ -50,6 +50,7 @@ po::options_description flags() {
       "best", po::value<int64_t>()->default_value(5)->value_name("N"), "how many to print")(
       "set", po::value<Texts>()->composing()->value_name("a.b=v"), "override a value of the run file")(
       "write", po::value<std::string>()->value_name("OUT.toml"), "write the run file with the best layout")(
+      "force", "let --write replace a file")(
       "calibrate", "measure a core of this machine and keep it as the GPU \"here\"")(
       "json", "print the result as JSON")("help,h", "this text");
   return out;
@@ -127,6 +128,9 @@ int plan_command(core::Runtime& runtime, const Arguments& arguments) {
   if (given.count("calibrate")) return calibrate(runtime, as_json);
   const std::string file = given["file"].as<std::string>();
   if (file.empty()) return complain(kUsage, "plan: which file? kinora plan FILE.toml --cluster 8x8xH100");
+  if (const auto to = given.count("write") ? given["write"].as<std::string>() : "";
+      !given.count("force") && std::filesystem::exists(to))
+    return complain(kUsage, "plan: " + to + " exists already; give --write another name, or --force");
   if (given["best"].as<int64_t>() < 1) return complain(kUsage, "plan: --best must be 1 or more");
   const auto run =
       load_run(runtime, file,
@@ -136,7 +140,9 @@ int plan_command(core::Runtime& runtime, const Arguments& arguments) {
   const plan::Problem problem = problem_of(*run, job, given);
   if (given.count("explain"))
     return explain(core::or_throw(plan::parse_layout(given["explain"].as<std::string>())), problem, as_json);
-  const plan::Found found = core::or_throw(plan::search(problem, given["best"].as<int64_t>()));
+  const auto own = plan::layout_of(job, problem);
+  const plan::Found found =
+      core::or_throw(plan::search(problem, given["best"].as<int64_t>(), own ? *own : std::nullopt));
   json out = plan::json_of(found, problem);
   std::string text = plan::heading(problem) + plan::text_of(found, problem);
   // One that is not legal on this cluster is said so, and the best stands.
@@ -145,7 +151,7 @@ int plan_command(core::Runtime& runtime, const Arguments& arguments) {
     text += fmt::format("\nthe file's own layout {}: {}\n",
                         why.code == KINORA_UNSUPPORTED ? "cannot be simulated" : "is not legal", why.message);
   };
-  if (const auto own = plan::layout_of(job, problem); !own) {
+  if (!own) {
     refuse(own.failure());
   } else if (*own) {
     if (const auto priced = plan::price(**own, problem)) {

@@ -6,6 +6,7 @@
 #include "apps/kinora/command.hpp"
 #include "core/config/document.hpp"
 #include "core/log.hpp"
+#include "core/paths.hpp"
 #include "core/run/cancel.hpp"
 #include "core/run/place.hpp"
 #include "core/run/runner.hpp"
@@ -60,9 +61,33 @@ Parsed parse(const Arguments& arguments, const po::options_description& visible)
   return out;
 }
 
-std::filesystem::path out_of(const Parsed& given, const core::RunFile& run) {
-  if (!given.values.count("out")) return run.out;
-  return std::filesystem::absolute(given.values["out"].as<std::string>()).lexically_normal();
+std::optional<AskedRun> asked_of(core::Runtime& runtime, const Parsed& given) {
+  if (given.file.empty())
+    return complain(kUsage,
+                    "run: which file? kinora run FILE.toml, for example kinora run configs/quickstart.toml"),
+           std::nullopt;
+  auto run = load_run(runtime, given.file, given.sets);
+  if (!run) return std::nullopt;
+  if (given.values.count("out"))
+    run->out = std::filesystem::absolute(given.values["out"].as<std::string>()).lexically_normal();
+  core::RunOptions options;
+  options.dry = given.values.count("dry-run") != 0;
+  options.only = given.values["only"].as<std::string>();
+  std::vector<std::string> names;
+  for (const auto& job : run->jobs) names.push_back(job.name);
+  if (!options.only.empty() && std::find(names.begin(), names.end(), options.only) == names.end())
+    return complain(kUsage, "run: no job is called '" + options.only + "'" +
+                                core::did_you_mean_or_list(options.only, names, "there are")),
+           std::nullopt;
+  return AskedRun{std::move(*run), std::move(options)};
+}
+
+// Of the launch that a check is for; 0: nobody says.
+int64_t ranks_of(const Parsed& given) {
+  if (!given.values.count("ranks")) return core::or_throw(core::ranks_of(core::environment));
+  const auto ranks = given.values["ranks"].as<int64_t>();
+  if (ranks < 1) throw Error(KINORA_INVALID, "check: --ranks must be 1 or more");
+  return ranks;
 }
 
 // Rank 0 of a launch is the one that is seen; of the others only problems are. Each keeps a file: what
@@ -79,7 +104,7 @@ core::Result<core::LogFile> open_log(const std::filesystem::path& out, const cor
 }  // namespace
 
 std::optional<core::RunFile> load_run(core::Runtime& runtime, const std::string& file,
-                                      const std::vector<std::string>& sets, bool whole) {
+                                      const std::vector<std::string>& sets, std::optional<int64_t> ranks) {
   auto doc = core::Document::read(file);
   if (!doc) {
     std::cerr << doc.failure().message << "\n";
@@ -89,21 +114,16 @@ std::optional<core::RunFile> load_run(core::Runtime& runtime, const std::string&
   for (const auto& set : sets)
     if (auto status = doc->set(set); !status) problems.push_back({{}, status.failure().message});
   core::RunFile run = core::read_run(*doc, runtime.registry(), problems);
-  if (whole || !problems.empty())
-    for (auto& p : core::check_jobs(runtime, run)) problems.push_back(std::move(p));
+  if (ranks || !problems.empty())
+    for (auto& p : core::check_jobs(runtime, run, ranks.value_or(0))) problems.push_back(std::move(p));
   for (const auto& p : problems) std::cerr << (p.at.file.empty() ? p.message : core::format(p)) << "\n";
   if (problems.empty()) return run;
   std::cerr << file << ": " << problems.size() << (problems.size() == 1 ? " error\n" : " errors\n");
   return std::nullopt;
 }
 
-std::optional<std::filesystem::path> run_folder(core::Runtime& runtime, const Arguments& of_run) {
-  const Parsed given = parse(of_run, run_options());
-  if (given.file.empty())
-    return complain(kUsage, "run: which file? kinora launch -n N -- run FILE.toml"), std::nullopt;
-  const auto run = load_run(runtime, given.file, given.sets);
-  if (!run) return std::nullopt;
-  return out_of(given, *run);
+std::optional<AskedRun> asked_run(core::Runtime& runtime, const Arguments& of_run) {
+  return asked_of(runtime, parse(of_run, run_options()));
 }
 
 int run_command(core::Runtime& runtime, const Arguments& arguments) {
@@ -113,56 +133,52 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
     std::cout << kRunHelp << visible;
     return kDone;
   }
-  if (given.file.empty())
-    return complain(kUsage,
-                    "run: which file? kinora run FILE.toml, for example kinora run configs/quickstart.toml");
-  auto run = load_run(runtime, given.file, given.sets);
-  if (!run) return kUsage;
-  run->out = out_of(given, *run);
-  core::RunOptions options;
-  options.dry = given.values.count("dry-run") != 0;
-  options.only = given.values["only"].as<std::string>();
-  std::vector<std::string> names;
-  for (const auto& job : run->jobs) names.push_back(job.name);
-  if (!options.only.empty() && std::find(names.begin(), names.end(), options.only) == names.end())
-    return complain(kUsage, "run: no job is called '" + options.only + "'" +
-                                core::did_you_mean_or_list(options.only, names, "there are"));
-  if (!runtime.has_log_level()) core::or_throw(core::set_log_level(run->log_level));
+  const auto asked = asked_of(runtime, given);
+  if (!asked) return kUsage;
+  const core::RunFile& run = asked->file;
+  const core::RunOptions& options = asked->options;
+  if (!runtime.has_log_level()) core::or_throw(core::set_log_level(run.log_level));
   if (options.dry) {
-    const auto result = core::run_jobs(runtime, *run, options);
+    const auto result = core::run_jobs(runtime, run, options);
     return result.ok ? kDone : result.was_refused ? kUsage : kFailed;
   }
   std::error_code error;
-  std::filesystem::create_directories(run->out, error);
+  std::filesystem::create_directories(run.out, error);
   if (error)
-    return complain(kFailed, "cannot make the output folder " + run->out.string() + ": " + error.message() +
+    return complain(kFailed, "cannot make the output folder " + run.out.string() + ": " + error.message() +
                                  "; choose another with --out");
   core::watch_signals();
   const core::Place place = core::here();
-  auto log = open_log(run->out, place);
+  auto log = open_log(run.out, place);
   if (!log) return complain(kFailed, log.failure().message);
-  const core::RunResult result = core::run_jobs(runtime, *run, options);
-  if (result.was_cancelled) return complain(kInterrupted, "interrupted; run the same command again to go on");
+  const core::RunResult result = core::run_jobs(runtime, run, options);
+  if (result.was_cancelled)  // which `kinora launch` says for all of its ranks
+    return place.launcher == core::kOwnLauncher
+               ? kInterrupted
+               : complain(kInterrupted, "interrupted; run the same command again to go on");
   if (!result.ok) return result.was_refused ? kUsage : kFailed;
   if (place.first() || place.launcher == core::kOwnLauncher)
-    std::cout << "results are in " << run->out.string() << "\n";
+    std::cout << "results are in " << run.out.string() << "\n";
   return kDone;
 }
 
 int check_command(core::Runtime& runtime, const Arguments& arguments) {
   po::options_description visible("options");
   visible.add_options()("set", po::value<std::vector<std::string>>()->composing()->value_name("a.b=v"),
-                        "override a value")("help,h", "this text");
+                        "override a value")(
+      "ranks", po::value<int64_t>()->value_name("N"),
+      "of the launch that the file is for; default: what a launcher's variables say, else any number")(
+      "help,h", "this text");
   const Parsed given = parse(arguments, visible);
   if (given.values.count("help")) {
-    std::cout << "usage: kinora check FILE.toml [--set a.b=v]...\n\nReads a run file as `run` would and "
-                 "prints every error at once, as "
-                 "FILE:LINE:COL. Exit 0 if there is\nnone, else 2.\n\n"
+    std::cout << "usage: kinora check FILE.toml [--set a.b=v]... [--ranks N]\n\nReads a run file as `run` "
+                 "would and prints every error at once, as FILE:LINE:COL. Exit 0 if there is\nnone, else 2. "
+                 "Whether its strategies and batches fit a number of ranks is asked by --ranks.\n\n"
               << visible;
     return kDone;
   }
   if (given.file.empty()) return complain(kUsage, "check: which file? kinora check FILE.toml");
-  const auto run = load_run(runtime, given.file, given.sets, true);
+  const auto run = load_run(runtime, given.file, given.sets, ranks_of(given));
   if (!run) return kUsage;
   std::cout << given.file << ": " << run->jobs.size() << (run->jobs.size() == 1 ? " job" : " jobs")
             << ", no errors\n";

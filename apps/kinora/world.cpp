@@ -49,6 +49,7 @@ std::vector<std::string> environment_of(const WorldPlan& plan, int rank) {
                                "LOCAL_WORLD_SIZE=" + std::to_string(plan.size),
                                "GROUP_RANK=0",
                                "KINORA_LAUNCH=1",
+                               "TORCHELASTIC_RESTART_COUNT=" + std::to_string(plan.restart),
                                "KINORA_RENDEZVOUS=" + plan.rendezvous};
   if (plan.timeout_ms > 0) out.push_back("KINORA_TIMEOUT_MS=" + std::to_string(plan.timeout_ms));
   // Ranks that each take all cores would wait for each other.

@@ -13,6 +13,7 @@ struct WorldPlan {
   std::filesystem::path logs;              // folder of rank-0.log ...
   std::string headline;                    // first line of each log
   std::string rendezvous;                  // KINORA_RENDEZVOUS
+  int restart = 0;                         // how often all ranks were started before
   int64_t timeout_ms = 0;                  // of a transfer; 0: as KINORA_TIMEOUT_MS says
   std::chrono::milliseconds grace{10000};  // from asking a rank to stop to ending it
 };

@@ -1,6 +1,7 @@
 #include "core/plan/report.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/size.hpp"
 
@@ -33,6 +34,17 @@ std::string row(const Plan& plan) {
   return fmt::format("{:>9}  {:>5.1f} %  {:>8.0f}  {:>9}  {}\n", seconds_of(plan.step.seconds),
                      100 * plan.step.mfu, plan.step.tokens_per_gpu, size_of(total(plan.memory)),
                      plan.layout.text());
+}
+
+// "28.00 B", "1.30 M"
+std::string count_of(double n) {
+  return n >= 1e9 ? fmt::format("{:.2f} B", n / 1e9) : fmt::format("{:.2f} M", n / 1e6);
+}
+
+// "+3.1 %"; a difference that would be printed as none has no sign of its own.
+std::string percent(double share) {
+  const double tenths = std::round(1000 * share);
+  return fmt::format("{:+.1f} %", tenths == 0 ? 0.0 : tenths / 10);
 }
 
 constexpr const char* kColumns = "     step      MFU  tok/s/GPU     memory  layout\n";
@@ -88,7 +100,7 @@ std::string instead(const Found& found) {
   std::string out;
   for (const auto& i : found.instead) {
     if (i.layout)
-      out += fmt::format("  {}: {:+.1f} % time, {}\n", i.what, 100 * i.slower, i.layout->text());
+      out += fmt::format("  {}: {} time, {}\n", i.what, percent(i.slower), i.layout->text());
     else if (i.needs > 0)
       out += fmt::format("  {}: does not fit, {} at least\n", i.what, size_of(i.needs));
     else
@@ -107,10 +119,11 @@ std::string to_write(const Plan& plan, const Problem& p) {
 std::string heading(const Problem& p) {
   const Gpu& g = p.cluster.gpu;
   return fmt::format(
-      "{}: {:.2f} B parameters, {} tokens a sample ({} frames of {}), {} samples a step\n"
+      "{}: {} parameters, {} tokens a sample ({} frames of {}), {} samples a step\n"
       "{}: {} GPUs of {:.4g} TFLOP/s, {} and {:.3g} GB/s in a node, {:.3g} GB/s between nodes\n\n",
-      p.shape.model, p.shape.parameters() / 1e9, p.shape.tokens(), p.shape.frames, p.shape.patches, p.batch,
-      p.cluster.text(), p.cluster.size(), g.peak / 1e12, size_of(g.memory), g.link / 1e9, g.network / 1e9);
+      p.shape.model, count_of(p.shape.parameters()), p.shape.tokens(), p.shape.frames, p.shape.patches,
+      p.batch, p.cluster.text(), p.cluster.size(), g.peak / 1e12, size_of(g.memory), g.link / 1e9,
+      g.network / 1e9);
 }
 
 std::string text_of(const Plan& plan, const Problem& p) {

@@ -78,7 +78,7 @@ class Search {
  public:
   explicit Search(const Problem& p) : p_(p), blocks_(p) {}
 
-  Result<Found> operator()(int64_t count) {
+  Result<Found> operator()(int64_t count, const std::optional<Layout>& own) {
     each_layout(p_, [this](const Layout& l) { consider(l); });
     if (!out_.legal)
       return fail(KINORA_INVALID,
@@ -90,7 +90,9 @@ class Search {
                   "plan: nothing fits: the leanest layout, {}, needs {} of {} a GPU; take more GPUs",
                   leanest_.text(), format_size(static_cast<uint64_t>(least_)),
                   format_size(static_cast<uint64_t>(room(p_))));
-    simulate(count);
+    simulate();
+    if (own && broken_rules(*own, p_).empty()) insert(*own);
+    if (static_cast<int64_t>(out_.best.size()) > count) out_.best.resize(static_cast<size_t>(count));
     compare();
     return std::move(out_);
   }
@@ -115,7 +117,7 @@ class Search {
     if (!added && better(c, it->second)) it->second = c;
   }
 
-  void simulate(int64_t count) {
+  void simulate() {
     std::vector<Candidate> all;
     for (const auto& [mesh, c] : meshes_) all.push_back(c);
     std::sort(all.begin(), all.end(), better);
@@ -125,7 +127,20 @@ class Search {
     std::stable_sort(out_.best.begin(), out_.best.end(), [](const Plan& a, const Plan& b) {
       return better({a.layout, a.step.seconds}, {b.layout, b.step.seconds});
     });
-    if (static_cast<int64_t>(out_.best.size()) > count) out_.best.resize(static_cast<size_t>(count));
+  }
+
+  // Before the first that is no faster: the search looks at fewer microbatches and recomputations than there
+  // are.
+  void insert(const Layout& own) {
+    Plan plan{own, simulate_step(own, p_, blocks_.of(own)), held(own, p_)};
+    auto& all = out_.best;
+    if (total(plan.memory) > room(p_)) return;
+    all.erase(std::remove_if(all.begin(), all.end(),
+                             [&](const Plan& p) { return p.layout.words() == own.words(); }),
+              all.end());
+    all.insert(std::find_if(all.begin(), all.end(),
+                            [&](const Plan& p) { return p.step.seconds >= plan.step.seconds; }),
+               std::move(plan));
   }
 
   // Questions that the best plan answers itself are left out.
@@ -190,6 +205,8 @@ Result<Plan> price(const Layout& l, const Problem& p) {
   return fail(KINORA_INVALID, "{}", message);
 }
 
-Result<Found> search(const Problem& p, int64_t count) { return Search(p)(count); }
+Result<Found> search(const Problem& p, int64_t count, const std::optional<Layout>& own) {
+  return Search(p)(count, own);
+}
 
 }  // namespace kinora::core::plan

@@ -31,8 +31,9 @@ struct Found {
   std::vector<Instead> instead;
 };
 
-// KINORA_INVALID: no layout is legal, or none fits, and what the leanest needs.
-Result<Found> search(const Problem&, int64_t count = 5);
+// own: one that is in use; if it is legal and fits, none that is slower comes before it. KINORA_INVALID: no
+// layout is legal, or none fits, and what the leanest needs.
+Result<Found> search(const Problem&, int64_t count = 5, const std::optional<Layout>& own = {});
 
 // Legal layouts next to one that is not: fewest factors of two apart.
 std::vector<Layout> nearest(const Layout&, const Problem&, size_t count = 3);

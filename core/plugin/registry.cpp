@@ -49,6 +49,8 @@ Failure Registry::not_found(std::string_view kind, std::string_view name) const 
   }
   if (rest.empty() && !kind.empty())
     rest = candidates.empty() ? "; there is none" : did_you_mean_or_list(name, candidates, "there are");
+  if (name == "nccl" || name == "collective/nccl")
+    rest += "; nccl comes with the build for CUDA (KINORA_PRESET=cuda packaging/dev.sh build)";
   if (rest.empty()) rest = "; `kinora plugins` lists what there is";
   const std::lock_guard lock(locks_->state);
   size_t unreadable = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/run/one_stage.hpp"
+#include "core/run/place.hpp"
 #include "core/run/runner.hpp"
 #include "core/run/torch_library.hpp"
 
@@ -59,7 +60,7 @@ void JobCheck::stage(const ComponentUse& use) {
 
 void require(const JobContext& context, JobCheckFunction check) {
   std::vector<Diagnostic> problems;
-  JobCheck asked(context.runtime(), context.run(), context.spec(), false, problems);
+  JobCheck asked(context.runtime(), context.run(), context.spec(), false, here().world, problems);
   check(asked);
   if (problems.empty()) return;
   const std::string name = "job '" + context.spec().name + "': ";  // who catches it says the name
@@ -68,12 +69,13 @@ void require(const JobContext& context, JobCheckFunction check) {
   throw Error(KINORA_INVALID, all);
 }
 
-std::vector<Diagnostic> check_jobs(Runtime& runtime, const RunFile& run, const std::vector<bool>& which) {
+std::vector<Diagnostic> check_jobs(Runtime& runtime, const RunFile& run, const std::vector<bool>& which,
+                                   int64_t ranks) {
   std::vector<Diagnostic> problems;
   for (size_t i = 0; i < run.jobs.size(); ++i) {
     const JobSpec& job = run.jobs[i];
     if (!which[i] || !is_sound(run, job)) continue;
-    JobCheck check(runtime, run, job, true, problems);
+    JobCheck check(runtime, run, job, true, ranks, problems);
     try {
       job_code(*job.kind).check(check);
     } catch (const std::exception& e) {
@@ -83,8 +85,8 @@ std::vector<Diagnostic> check_jobs(Runtime& runtime, const RunFile& run, const s
   return problems;
 }
 
-std::vector<Diagnostic> check_jobs(Runtime& runtime, const RunFile& run) {
-  return check_jobs(runtime, run, std::vector<bool>(run.jobs.size(), true));
+std::vector<Diagnostic> check_jobs(Runtime& runtime, const RunFile& run, int64_t ranks) {
+  return check_jobs(runtime, run, std::vector<bool>(run.jobs.size(), true), ranks);
 }
 
 }  // namespace kinora::core

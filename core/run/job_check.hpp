@@ -11,12 +11,13 @@ namespace kinora::core {
 class JobCheck : public JobView {
  public:
   // ahead: nothing has run, so what earlier jobs make need not be there. Problems are added with the job's
-  // name and the place of the option at fault.
-  JobCheck(Runtime& runtime, const RunFile& run, const JobSpec& spec, bool ahead,
+  // name and the place of the option at fault. ranks: of the launch; 0: not known.
+  JobCheck(Runtime& runtime, const RunFile& run, const JobSpec& spec, bool ahead, int64_t ranks,
            std::vector<Diagnostic>& problems)
-      : JobView(runtime, run, spec), ahead_(ahead), problems_(problems) {}
+      : JobView(runtime, run, spec), ahead_(ahead), ranks_(ranks), problems_(problems) {}
 
   bool ahead() const { return ahead_; }
+  int64_t ranks() const { return ranks_; }
   void problem(const Location& at, const std::string& message);
   void problem(const std::string& option, const std::string& message) {
     problem(spec().place(option), message);
@@ -49,6 +50,7 @@ class JobCheck : public JobView {
 
  private:
   bool ahead_;
+  int64_t ranks_;
   std::vector<Diagnostic>& problems_;
 };
 
@@ -57,9 +59,9 @@ using JobCheckFunction = void (*)(JobCheck&);
 // At the start of a job: throws Error(KINORA_INVALID) with what is wrong, a line each.
 void require(const JobContext&, JobCheckFunction);
 
-// What is wrong with these jobs before any has run. A job is left out if reading it, or one it depends on,
-// found errors.
-std::vector<Diagnostic> check_jobs(Runtime&, const RunFile&, const std::vector<bool>& which);
-std::vector<Diagnostic> check_jobs(Runtime&, const RunFile&);
+// What is wrong with these jobs before any has run, in a launch of so many ranks; 0: of any number. A job is
+// left out if reading it, or one it depends on, found errors.
+std::vector<Diagnostic> check_jobs(Runtime&, const RunFile&, const std::vector<bool>& which, int64_t ranks);
+std::vector<Diagnostic> check_jobs(Runtime&, const RunFile&, int64_t ranks);
 
 }  // namespace kinora::core

@@ -56,28 +56,39 @@ std::optional<Place> numbered(const Variables& of, const Names& names) {
 
 std::string tcp(const std::string& host, int64_t port) { return fmt::format("tcp://{}:{}", host, port); }
 
+// The host of rank 0 where the launcher may say nothing about hosts: ranks of one node find each other by
+// themselves.
+std::string host_of(const Variables& of, const Names& names, const std::string& address, Place& out) {
+  if (!address.empty()) return address;
+  if (out.alone() || !of("KINORA_RENDEZVOUS").empty()) return "127.0.0.1";
+  const auto here = number(of, names.local_size);
+  if (here && *here < out.world)
+    throw Error(
+        KINORA_INVALID,
+        fmt::format("there are {} ranks, {} of them on this node, and MASTER_ADDR is not set; pass the "
+                    "host of rank 0 to all ranks as MASTER_ADDR",
+                    out.world, *here));
+  if (!here)
+    out.remark =
+        "MASTER_ADDR is not set, and the ranks meet at 127.0.0.1; if they are on several machines, pass the "
+        "host of rank 0 to all as MASTER_ADDR";
+  return "127.0.0.1";
+}
+
 // torchrun's agent serves the store at its address itself; each of its restarts begins with an empty part.
 Place of_torchrun(const Variables& of, Place out, const std::string& address, int64_t port) {
   if (!of("KINORA_LAUNCH").empty()) out.launcher = kOwnLauncher;
   out.node = number(of, "GROUP_RANK").value_or(out.node);
-  const std::string host = address.empty() ? "127.0.0.1" : address;
+  out.restart = number(of, "TORCHELASTIC_RESTART_COUNT").value_or(0);
+  const std::string host = host_of(of, kExplicit, address, out);
   out.rendezvous = of("TORCHELASTIC_USE_AGENT_STORE") == "True"
-                       ? fmt::format("store://{}:{}/attempt-{}", host, port,
-                                     number(of, "TORCHELASTIC_RESTART_COUNT").value_or(0))
+                       ? fmt::format("store://{}:{}/attempt-{}", host, port, out.restart)
                        : tcp(host, port);
   return out;
 }
 
-// mpirun says nothing about hosts, so only ranks of one node find each other by themselves.
 Place of_mpi(const Variables& of, const Names& names, Place out, const std::string& address, int64_t port) {
-  const auto here = number(of, names.local_size);
-  if (address.empty() && here && *here < out.world && of("KINORA_RENDEZVOUS").empty())
-    throw Error(
-        KINORA_INVALID,
-        fmt::format("{} started {} ranks, {} of them on this node, and MASTER_ADDR is not set; pass the "
-                    "host of rank 0 to all ranks as MASTER_ADDR",
-                    names.launcher, out.world, *here));
-  out.rendezvous = tcp(address.empty() ? "127.0.0.1" : address, port);
+  out.rendezvous = tcp(host_of(of, names, address, out), port);
   return out;
 }
 
@@ -164,7 +175,9 @@ Place here() { return or_throw(place_of(environment)); }
 Result<int64_t> ranks_of(const Variables& of) {
   return catching([&] {
     const auto world = number(of, kExplicit.world);
-    return world && *world > 0 && of(kExplicit.rank).empty() ? *world : or_throw(place_of(of)).world;
+    if (world && *world > 0 && of(kExplicit.rank).empty()) return *world;
+    const Place place = or_throw(place_of(of));
+    return place.launcher.empty() ? int64_t{0} : place.world;
   });
 }
 

@@ -29,6 +29,7 @@ struct Place {
   std::string rendezvous;            // "tcp://host:port", ... (kinora/abi/collective.h); empty: alone
   int64_t timeout_ms = 600000;       // of each transfer
   std::string remark;                // what the person who started it may not have meant; empty: nothing
+  int64_t restart = 0;               // how often the launcher began again
 
   bool first() const { return rank == 0; }
   bool alone() const { return world == 1; }
@@ -42,6 +43,7 @@ Result<Place> place_of(const Variables&);
 // Of this process. Throws Error(KINORA_INVALID).
 Place here();
 // The ranks of the launch that these variables describe: WORLD_SIZE alone is enough to ask what it would be.
+// 0: they describe none.
 Result<int64_t> ranks_of(const Variables&);
 
 // The first host of Slurm's compressed list: "gpu[003-005,9]-ib,login1" is gpu003-ib.

@@ -56,12 +56,16 @@ TEST(Place, IsWhatTheLauncherSays) {
        with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"TORCHELASTIC_RESTART_COUNT", "2"}}), 3, 4,
        1, 1, "store://h0:1234/attempt-2"},
       {"nodes from the ranks of one",
-       {{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"}},
+       {{"RANK", "5"},
+        {"WORLD_SIZE", "8"},
+        {"LOCAL_RANK", "1"},
+        {"LOCAL_WORLD_SIZE", "4"},
+        {"MASTER_ADDR", "h0"}},
        5,
        8,
        1,
        1,
-       "tcp://127.0.0.1:29500"},
+       "tcp://h0:29500"},
       {"kinora launch",
        {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}, {"KINORA_RENDEZVOUS", "file:///tmp/x"}},
        1,
@@ -137,7 +141,9 @@ TEST(Place, RefusesContradictions) {
       {with(kTorchrun, {{"KINORA_TIMEOUT_MS", "0"}}), "KINORA_TIMEOUT_MS=0 is no time limit"},
       {{{"OMPI_COMM_WORLD_RANK", "0"}}, "OMPI_COMM_WORLD_RANK is set and OMPI_COMM_WORLD_SIZE is not"},
       {with(kOpenMpi, {{"OMPI_COMM_WORLD_SIZE", "4"}}),
-       "started 4 ranks, 2 of them on this node, and MASTER_ADDR"},
+       "there are 4 ranks, 2 of them on this node, and MASTER_ADDR"},
+      {{{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"}},
+       "there are 8 ranks, 4 of them on this node, and MASTER_ADDR is not set; pass the host of rank 0"},
       {with(kTask, {{"SLURM_PROCID", "8"}}), "SLURM_PROCID=8 is outside the 8 tasks"},
       {{{"SLURM_PROCID", "0"}}, "SLURM_NTASKS is not"},
   };
@@ -155,6 +161,14 @@ TEST(Place, SaysThatAJobOfManyTasksRunsOnOne) {
   EXPECT_EQ(place_of(reading({}))->remark, "");
 }
 
+TEST(Place, SaysWhereRanksMeetThatNobodyGaveAHost) {
+  const Table by_hand{{"RANK", "1"}, {"WORLD_SIZE", "2"}};
+  EXPECT_THAT(place_of(reading(by_hand))->remark, testing::HasSubstr("the ranks meet at 127.0.0.1"));
+  for (const Table& told : {Table{{"MASTER_ADDR", "h0"}}, Table{{"KINORA_RENDEZVOUS", "file:///tmp/x"}},
+                            Table{{"LOCAL_WORLD_SIZE", "2"}}, Table{{"RANK", "0"}, {"WORLD_SIZE", "1"}}})
+    EXPECT_EQ(place_of(reading(with(by_hand, told)))->remark, "");
+}
+
 TEST(Place, TakesTheTimeLimitOfAnyLauncher) {
   EXPECT_EQ(place_of(reading(with(kTask, {{"KINORA_TIMEOUT_MS", "2500"}})))->timeout_ms, 2500);
   EXPECT_EQ(place_of(reading(kTask))->timeout_ms, 600000);
@@ -163,7 +177,9 @@ TEST(Place, TakesTheTimeLimitOfAnyLauncher) {
 TEST(Place, OfALaunchThatIsOnlyAskedFor) {
   EXPECT_EQ(*ranks_of(reading({{"WORLD_SIZE", "8"}})), 8);
   EXPECT_EQ(*ranks_of(reading(kTask)), 8);
-  EXPECT_EQ(*ranks_of(reading({})), 1);
+  EXPECT_EQ(*ranks_of(reading({{"WORLD_SIZE", "1"}})), 1);
+  EXPECT_EQ(*ranks_of(reading({})), 0) << "nobody says";
+  EXPECT_EQ(*ranks_of(reading(kScript)), 0);
   EXPECT_FALSE(ranks_of(reading({{"RANK", "8"}})));
 }
 

@@ -101,17 +101,25 @@ void mark_needed(const RunFile& run, size_t job, std::vector<bool>& needed) {
   for (size_t input : run.jobs[job].inputs) mark_needed(run, input, needed);
 }
 
-// Whether nothing is wrong with the jobs that are to be done. Every rank asks, rank 0 says.
-bool may_begin(Runtime& runtime, const RunFile& run, std::vector<bool> which) {
+std::vector<bool> needed_jobs(const RunFile& run, const RunOptions& options) {
+  std::vector<bool> needed(run.jobs.size(), options.only.empty());
+  for (size_t i = 0; i < run.jobs.size(); ++i)
+    if (run.jobs[i].name == options.only) mark_needed(run, i, needed);
+  return needed;
+}
+
+}  // namespace
+
+// Every rank asks, rank 0 says.
+bool may_begin(Runtime& runtime, const RunFile& run, const RunOptions& options, int64_t ranks) {
+  std::vector<bool> which = needed_jobs(run, options);
   for (size_t i = 0; i < run.jobs.size(); ++i)
     which[i] = which[i] && !finished(run.out / run.jobs[i].name, job_digest(run, run.jobs[i]));
-  const auto problems = check_jobs(runtime, run, which);
+  const auto problems = check_jobs(runtime, run, which, ranks);
   for (const auto& p : problems)
     if (is_first_rank()) log_error("{}", format(p));
   return problems.empty();
 }
-
-}  // namespace
 
 JobCode job_code(const JobKind& kind) {
   if (kind.spec.name == "curate") return {run_curate, check_curate};
@@ -122,7 +130,8 @@ JobCode job_code(const JobKind& kind) {
 
 RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& options) {
   const auto since = fs::file_time_type::clock::now();
-  if (const auto place = here(); !place.remark.empty()) log_warn("{}", place.remark);
+  const Place place = here();
+  if (!place.remark.empty()) log_warn("{}", place.remark);
   std::optional<FolderLock> lock;
   if (!options.dry && is_first_rank()) {
     auto taken = FolderLock::take(run.out);
@@ -132,17 +141,16 @@ RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& optio
     }
     lock.emplace(std::move(*taken));
   }
-  std::vector<bool> needed(run.jobs.size(), options.only.empty());
-  for (size_t i = 0; i < run.jobs.size(); ++i)
-    if (run.jobs[i].name == options.only) mark_needed(run, i, needed);
-  if (!may_begin(runtime, run, needed)) return {.was_refused = true};
+  if (!may_begin(runtime, run, options, place.world)) return {.was_refused = true};
+  const std::vector<bool> needed = needed_jobs(run, options);
   for (size_t i = 0; i < run.jobs.size(); ++i) {
     const JobSpec& job = run.jobs[i];
     if (!needed[i]) continue;
     const std::string digest = job_digest(run, job);
     std::string why;
     if (finished(run.out / job.name, digest, &why)) {
-      log_info("{}: already done", job.name);
+      // Those who watch have read it before ranks were started again.
+      log_line(place.restart > 0 ? KINORA_LOG_DEBUG : KINORA_LOG_INFO, job.name + ": already done");
       continue;
     }
     if (!why.empty()) log_warn("{}: {}; the job is done again", job.name, why);

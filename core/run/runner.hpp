@@ -27,6 +27,10 @@ struct JobCode {
 };
 JobCode job_code(const JobKind&);
 
+// Whether nothing is wrong with the jobs that these options leave to do in a launch of so many ranks; what
+// is, is logged.
+bool may_begin(Runtime&, const RunFile&, const RunOptions&, int64_t ranks);
+
 RunResult run_jobs(Runtime&, const RunFile&, const RunOptions&);
 
 }  // namespace kinora::core

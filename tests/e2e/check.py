@@ -123,8 +123,8 @@ def written(name, recipe, *changes):
     return file
 
 
-def check(file, **environment):
-    return subprocess.run([KINORA, "check", str(file)], capture_output=True, text=True, timeout=300, env={**os.environ, **environment})
+def check(file, *arguments, **environment):
+    return subprocess.run([KINORA, "check", str(file), *arguments], capture_output=True, text=True, timeout=300, env={**os.environ, **environment})
 
 
 def check_case(number, recipe, change, job, words, place=None, more=0):
@@ -234,6 +234,50 @@ def check_layout_of_a_large_model():
         print(f"      64 ranks of 14B are checked in {seconds:.1f} s of a core")
 
 
+def check_any_ranks():
+    """A file for several ranks is right on a machine with one; --ranks and a launcher's variables ask about so many."""
+    file = written("two", Q, changed("dit", "parallel", '[{ use = "tp", size = 2 }, "recompute"]')[0])
+    several = "job 'dit': parallel: the sizes of its axes multiply to 2, and this launch has {}; start 2"
+    assert check(file).returncode == 0, check(file)
+    for given, environment in (([], {"WORLD_SIZE": "1"}), (["--ranks", "1"], {}), (["--ranks", "1"], {"WORLD_SIZE": "2"})):
+        done = check(file, *given, **environment)
+        assert done.returncode == 2 and several.format("1 rank") in done.stderr, done
+    assert several.format("6 ranks") in check(file, "--ranks", "6").stderr
+    done = check(file, "--ranks", "2")
+    assert done.returncode == 2 and "dit" not in done.stderr and "job 'tokenizer': parallel: none of its strategies" in done.stderr, done
+    done = check(file, "--ranks", "0")
+    assert done.returncode == 2 and "--ranks must be 1 or more" in done.stderr, done
+    done = subprocess.run([KINORA, "run", str(file), "--dry-run"], capture_output=True, text=True)
+    assert done.returncode == 2 and several.format("1 rank") in done.stderr, "run knows its ranks"
+    two = written("sizes", Q, changed("dit", "parallel", '["tp", "ddp"]')[0])
+    assert "tp and ddp both would; give tp a size" in check(two).stderr, check(two)
+    nccl = written("nccl", Q, after("dit", 'collective = "nccl"')[0])
+    assert "unknown collective 'nccl'; there are: gloo; nccl comes with the build for CUDA" in check(nccl).stderr, check(nccl)
+
+
+def launched(*arguments):
+    return subprocess.run([KINORA, "launch", *arguments], capture_output=True, text=True, timeout=300)
+
+
+def check_launch():
+    """What cannot be is refused by launch itself, before it makes a file."""
+    file = written("launched", Q, after("film", 'format = ["gif"]')[0], changed("dit", "parallel", '["ddp"]')[0])
+    run = ["--", "run", str(file)]
+    for arguments, words in ((["-n", "0", *run], "-n 0: the ranks of one machine are 1 to 512"), (["-n", "100000", *run], "-n 100000: the ranks"),
+                             (run, "how many ranks?"), (["-n", "2", "--timeout", "0", *run], "--timeout 0: must be 0.001 to 1000000 seconds"),
+                             (["-n", "2", "--timeout=-5", *run], "--timeout -5: must be"), (["-n", "2", "--timeout", "nan", *run], "--timeout nan: must be"),
+                             (["-n", "2", "--grace", "-5", *run], "--grace -5: must be 0 to"), (["-n", "2", "--restarts", "-1", *run], "--restarts -1: must be 0 or more"),
+                             (["-n", "2", "--", "rnu", str(file)], "unknown command 'rnu', did you mean 'run'?"), (["-n", "2"], "what shall they do?"),
+                             (["-n", "2", *run, "--only", "flim"], "did you mean 'film'?")):
+        done = launched(*arguments)
+        assert done.returncode == 2 and words in done.stderr and len(done.stderr.splitlines()) == 1, (arguments, done)
+    done = launched("-n", "2", *run)
+    for words in ("job 'film': format 'gif'", "job 'tokenizer': parallel: none of its strategies shares work among ranks, and this launch has 2"):
+        assert done.returncode == 2 and words in done.stderr, done
+    assert "rank 0" not in done.stderr and "dit" not in done.stderr, done
+    assert not OUT.exists(), "a folder was made"
+
+
 def check_run():
     """run says the same before it begins, and does not ask of what is finished."""
     file = written("run", Q, after("film", 'format = ["gif"]')[0])
@@ -264,7 +308,7 @@ for number, case in enumerate(CASES):
     except AssertionError as wrong:
         failures += 1
         print(f"WRONG case {number}: {wrong}", flush=True)
-for property in (check_recipes, check_all_at_once, check_ranks, check_layouts, check_layout_of_a_large_model, check_run, check_set):
+for property in (check_recipes, check_all_at_once, check_ranks, check_any_ranks, check_launch, check_layouts, check_layout_of_a_large_model, check_run, check_set):
     try:
         property()
         print("ok   ", property.__name__, flush=True)

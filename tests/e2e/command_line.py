@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The program as its user meets it: plugins list and inspect, apply against what diffusers computed, completion, Ctrl-C.
 usage: command_line.py KINORA ROOT SCRATCH"""
-import json, os, pathlib, re, shutil, signal, subprocess, sys, time
+import json, os, pathlib, re, shutil, signal, socket, subprocess, sys, time
 
 import numpy as np
 import safetensors
@@ -415,6 +415,7 @@ def check_full_disk():
         command = quick_run(disk / "run", steps=4)
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 1 and re.search(r"No space left|full", done.stderr), (done.returncode, done.stderr)
+        assert "LOG ERROR" not in done.stderr, done.stderr
         assert not list((disk / "run/dit").rglob("*.safetensors")), list((disk / "run/dit").rglob("*"))
         (disk / "filler").unlink()
         done = subprocess.run(command, capture_output=True, text=True)
@@ -484,6 +485,30 @@ def check_ranks():
         assert process.returncode == 1 and words in said, said
 
 
+def check_waiting_rank():
+    """A rank that waits for another says so, and Ctrl-C ends it at once; the folder is free then."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    out = SCRATCH / "waiting"
+    shutil.copytree(SCRATCH / "interrupted", out, ignore=shutil.ignore_patterns("film", "dit"))
+    command = [*quick_run(out, steps=2), "--only", "dit", "--set", 'dit.parallel=["ddp"]', "--set", "dit.batch=2"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "RANK": "0", "WORLD_SIZE": "2", "MASTER_PORT": str(port)})
+    said = ""
+    for line in process.stderr:
+        said += line
+        if "waiting for" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    asked = time.monotonic()
+    said += process.communicate(timeout=60)[1]
+    assert process.returncode == 130 and time.monotonic() - asked < 5, (process.returncode, said)
+    assert f"waiting for rank 1 at 127.0.0.1:{port}, at most 600 s" in said and "MASTER_ADDR is not set, and the ranks meet at 127.0.0.1" in said, said
+    assert "[W" not in said and "Exception" not in said, said
+    alone = subprocess.run([*command, "--set", 'dit.parallel=["single"]'], capture_output=True, text=True)
+    assert alone.returncode == 0, alone.stderr
+
+
 def check_installed():
     """The program outside the checkout, in an empty environment: its plugins and libtorch are found."""
     build, place = pathlib.Path(KINORA).resolve().parent.parent, SCRATCH / "installed"
@@ -503,7 +528,7 @@ def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
     for check in (check_plugins, check_missing_library, check_manifest_is_written_whole, check_apply, check_apply_refuses, check_apply_config,
-                  check_published, check_convert, check_layouts, check_inspect, check_completion, check_interrupt, check_full_disk, check_identity, check_noise, check_ranks, check_installed):
+                  check_published, check_convert, check_layouts, check_inspect, check_completion, check_interrupt, check_full_disk, check_identity, check_noise, check_ranks, check_waiting_rank, check_installed):
         check()
         print("ok   ", check.__name__)
 

@@ -77,6 +77,21 @@ def check_answer():
     assert "which file?" in kinora("plan", code=2)
 
 
+def check_own():
+    """None that is slower is put before the file's own layout; one that is not legal or does not fit is no candidate."""
+    def found(parallel, latent="36x96x84"):
+        return json.loads(kinora("plan", ROOT / "configs/quickstart.toml", "--cluster", "1x8xH100", "--latent", latent, "--json", "--set", "dit.batch=64",
+                                 "--set", f"dit.parallel={parallel}"))
+    alone = found('["single"]')
+    assert "file" not in alone or "error" in alone["file"], alone
+    for parallel, layout in (('["ddp"]', "dp=8,micro=8"), ('[{ use = "cp-ring", size = 2 }, "ddp"]', "dp=4,cp=2,micro=16")):
+        own = found(parallel)
+        assert own["file"]["layout"] == own["plans"][0]["layout"] == layout, (own["file"], own["plans"][0])
+        assert own["file"]["seconds"] < alone["plans"][0]["seconds"] and len(own["plans"]) == 5, own
+    slower = found('[{ use = "tp", size = 2 }, "fsdp"]')
+    assert slower["file"]["seconds"] > slower["plans"][0]["seconds"] and slower["plans"][0]["layout"] == alone["plans"][0]["layout"], slower
+
+
 SMALL = '{ use = "stdit", in_channels = 8, out_channels = 8, text_size = 384, layers = 4, heads = 4, head_size = 32, full_attention = false }'
 
 
@@ -88,6 +103,10 @@ def check_written():
     text = planned.read_text()
     assert text.count("parallel = ") == 1 and text.count("accumulate = ") == 1 and "# Attention within each frame" in text, text
     assert "no errors" in kinora("check", planned)
+    assert "planned.toml exists already; give --write another name, or --force" in kinora("plan", RUN, "--write", planned, code=2)
+    kinora("plan", RUN, "--cluster", "1x2xcpu", "--write", planned, "--force")
+    assert planned.read_text() != text and "no errors" in kinora("check", planned), "a file for two ranks is right wherever it is checked"
+    assert re.search(r"model/stdit: \d\.\d\d M parameters", kinora("plan", RUN, "--cluster", "1x2xcpu"))
     own = json.loads(kinora("plan", RUN, "--cluster", "1x2xcpu", "--set", 'stdit.parallel=["ddp", { use = "recompute", every = 2 }]', "--json"))["file"]
     assert own["layout"] == "dp=2,recompute=2,micro=2" and own["fits"], own
 
@@ -102,6 +121,6 @@ def check_calibrate():
     print("      a core:", measured)
 
 
-for check in (check_answer, check_written, check_shapes, check_calibrate):
+for check in (check_answer, check_own, check_written, check_shapes, check_calibrate):
     check()
     print("ok   ", check.__name__)

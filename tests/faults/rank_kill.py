@@ -95,6 +95,7 @@ def check_kill(whole, rank):
     missing = re.search(rf"gloo: (\S+ #\d+) of group '\S+' .*rank {rank} did not take part", other)
     assert missing and "restart 1 of 1" in other, other
     assert "going on after step" in (out / "logs/rank-1.log").read_text(), "it began from scratch"
+    assert len(re.findall(r"(?m)^\S+ info latents: already done", launch.text())) == 1, launch.text()
     assert losses(out) == whole, "the losses differ"
     files = sorted((SCRATCH / "whole/dit").glob("weights*.safetensors"))
     assert len(files) == 2, files  # and the averages
@@ -119,6 +120,7 @@ def check_interrupt(whole):
     launch.wait_for_step(9)
     launch.process.send_signal(signal.SIGINT)
     launch.end(130, 60)
+    assert launch.text().count("interrupted; run the same command again to go on") == 1, launch.text()
     assert len(metrics(out)) < STEPS
     launch = Launch(out)
     launch.wait_for_step(20)

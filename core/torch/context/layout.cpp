@@ -16,12 +16,16 @@ void require_one_each(const std::vector<AxisUse>& uses) {
               "parallel: an axis has one strategy, and {} and {} both cut along {}; leave one out{}",
               a.strategy, b.strategy, a.axis, a.axis == "cp" ? " (cp-2d is Ulysses and ring in one)" : "");
       if (a.size == 0 && b.size == 0)
-        raise(
-            KINORA_INVALID,
-            "parallel: one strategy takes the ranks that are left, and {} and {} both would; give {} a size",
-            a.strategy, b.strategy, b.strategy);
+        raise(KINORA_INVALID,
+              "parallel: one strategy takes the ranks that are left, and {} and {} both would; {}",
+              a.strategy, b.strategy,
+              b.sizable   ? "give " + b.strategy + " a size"
+              : a.sizable ? "give " + a.strategy + " a size"
+                          : "leave one out");
     }
 }
+
+std::string ranks(int64_t n) { return std::to_string(n) + (n == 1 ? " rank" : " ranks"); }
 
 // "tp = 3", "cp = 6": what one size would have to be for the others to stay.
 std::string alternatives(const std::vector<AxisUse>& uses, int64_t product, int64_t world) {
@@ -31,7 +35,7 @@ std::string alternatives(const std::vector<AxisUse>& uses, int64_t product, int6
     if (u.size > 0 && u.axis != "cfg" && world % others == 0)  // which has two predictions at most
       out += fmt::format(", {} = {}", u.axis, world / others);
   }
-  return out.empty() ? out : "; with " + std::to_string(world) + " ranks this would fit: " + out.substr(2);
+  return out.empty() ? out : "; with " + ranks(world) + " this would fit: " + out.substr(2);
 }
 
 }  // namespace
@@ -49,6 +53,7 @@ MeshOwner::Sizes sizes_of(const std::vector<AxisUse>& uses, int64_t world) {
     if (u.size == 0) open_axis = u.axis;
     if (u.size > 0) product *= sizes[u.axis] = u.size;
   }
+  if (world == kAnyWorld) world = product;
   if (uses.empty() && world > 1)
     raise(KINORA_INVALID,
           "parallel: none of its strategies shares work among ranks, and this launch has {}; add one, such "
@@ -57,16 +62,14 @@ MeshOwner::Sizes sizes_of(const std::vector<AxisUse>& uses, int64_t world) {
   const bool fits = open_axis.empty() ? product == world : world % product == 0;
   if (!fits && open_axis.empty())
     raise(KINORA_INVALID,
-          "parallel: the sizes of its axes multiply to {}, and this launch has {} ranks; start {}, or add "
-          "ddp, which "
-          "takes what is left of a multiple{}",
-          product, world, product, alternatives(uses, product, world));
+          "parallel: the sizes of its axes multiply to {}, and this launch has {}; start {}, or add ddp, "
+          "which takes what is left of a multiple{}",
+          product, ranks(world), product, alternatives(uses, product, world));
   if (!fits)
     raise(KINORA_INVALID,
-          "parallel: the sizes of its axes multiply to {}, of which the {} ranks of this launch are no "
-          "multiple; "
+          "parallel: the sizes of its axes multiply to {}, of which the {} of this launch are no multiple; "
           "start {}{}",
-          product, world, (world / product + 1) * product, alternatives(uses, product, world));
+          product, ranks(world), (world / product + 1) * product, alternatives(uses, product, world));
   if (!open_axis.empty()) sizes[open_axis] = world / product;
   return sizes;
 }

@@ -7,11 +7,16 @@
 
 namespace kinora::core {
 
-// A strategy that cuts along an axis; size 0: takes the ranks that are left.
+// A strategy that cuts along an axis; size 0: takes the ranks that are left. sizable: it has an option
+// `size`.
 struct AxisUse {
   std::string strategy, axis;
   int64_t size = 0;
+  bool sizable = true;
 };
+
+// Any number of ranks: as few as the sizes ask for, to see what is wrong with them at every number.
+constexpr int64_t kAnyWorld = 0;
 
 // An axis has one strategy, one of them at most takes what is left, and the product of all sizes is the
 // world. One process computes what any layout does: in a world of one every size is 1. Throws

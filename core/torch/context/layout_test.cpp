@@ -20,6 +20,12 @@ TEST(Layout, GivesWhatIsLeftToTheOneStrategyWithoutASize) {
   EXPECT_EQ(sizes_of({{"tp", "tp", 2}, {"cp-ring", "cp", 3}}, 6), (Sizes{{"tp", 2}, {"cp", 3}}));
 }
 
+TEST(Layout, OfAnyNumberOfRanksIsTheLeast) {
+  EXPECT_EQ(sizes_of({}, kAnyWorld), Sizes{});
+  EXPECT_EQ(sizes_of({{"tp", "tp", 2}, {"cp-ring", "cp", 3}}, kAnyWorld), (Sizes{{"tp", 2}, {"cp", 3}}));
+  EXPECT_EQ(sizes_of({{"tp", "tp", 2}, {"ddp", "dp", 0}}, kAnyWorld), (Sizes{{"tp", 2}, {"dp", 1}}));
+}
+
 TEST(Layout, RefusesWithTheRuleAndTheNearestThatIsLegal) {
   adopt_host();
   const auto refused = [](const std::vector<AxisUse>& uses, int64_t world) {
@@ -29,8 +35,11 @@ TEST(Layout, RefusesWithTheRuleAndTheNearestThatIsLegal) {
               HasSubstr("none of its strategies shares work among ranks, and this launch has 2"));
   EXPECT_THAT(refused({{"cp-ring", "cp", 2}, {"cp-ulysses", "cp", 2}}, 4),
               HasSubstr("cp-ring and cp-ulysses both cut along cp; leave one out (cp-2d"));
-  EXPECT_THAT(refused({{"fsdp", "fsdp", 0}, {"ddp", "dp", 0}}, 4),
-              HasSubstr("fsdp and ddp both would; give ddp a size"));
+  const AxisUse ddp{"ddp", "dp", 0, false}, fsdp{"fsdp", "fsdp"}, other{"other", "tp", 0, false};
+  EXPECT_THAT(refused({fsdp, ddp}, 4), HasSubstr("fsdp and ddp both would; give fsdp a size"));
+  EXPECT_THAT(refused({ddp, fsdp}, kAnyWorld), HasSubstr("ddp and fsdp both would; give fsdp a size"));
+  EXPECT_THAT(refused({ddp, other}, 4), HasSubstr("ddp and other both would; leave one out"));
+  EXPECT_THAT(refused({{"tp", "tp", 2}}, 1), HasSubstr("multiply to 2, and this launch has 1 rank; start 2"));
   EXPECT_THAT(
       refused({{"tp", "tp", 4}, {"cp-ring", "cp", 2}}, 12),
       HasSubstr(

@@ -12,7 +12,7 @@
 namespace kinora::core {
 
 std::unique_ptr<void, void (*)(void*)> joined(const Component& collective, const Options& options,
-                                              const Place& here) {
+                                              const Place& here, const kinora_run* run) {
   const auto& api = collective.table<kinora_collective>();
   std::unique_ptr<void, void (*)(void*)> out(made(api.create(host(), options.abi()), collective.spec->id),
                                              api.destroy);
@@ -22,6 +22,7 @@ std::unique_ptr<void, void (*)(void*)> joined(const Component& collective, const
   world.rank = here.rank;
   world.size = here.world;
   world.rendezvous = here.rendezvous.c_str();
+  world.run = run;
   check(api.join(out.get(), &world));
   return out;
 }

@@ -139,8 +139,6 @@ std::vector<const kinora_link*> Parallelism::more_links(std::string_view axis) {
   return out;
 }
 
-int64_t Parallelism::ranks() { return or_throw(ranks_of(environment)); }
-
 int64_t Parallelism::data_ranks(const MeshOwner::Sizes& axes) {
   int64_t out = 1;
   for (const char* axis : {"dp", "fsdp"})
@@ -158,7 +156,8 @@ MeshOwner::Sizes Parallelism::axes(const JobView& context, int64_t world) {
                          api.destroy);
     const char* axis = api.axis(probe.get());
     if (axis && *axis)
-      uses.push_back({component.spec->name, axis, use->options.values().value("size", int64_t{0})});
+      uses.push_back({component.spec->name, axis, use->options.values().value("size", int64_t{0}),
+                      component.spec->option("size") != nullptr});
   }
   return sizes_of(uses, world);
 }
@@ -167,7 +166,8 @@ void Parallelism::join(JobContext& context, const MeshOwner::Sizes& axes, const 
   const auto* use = context.spec().component("collective");
   const Component component = context.open(*use);
   const auto& api = component.table<kinora_collective>();
-  collective_ = joined(component, use->options, place);
+  const kinora_run run = context.call();
+  collective_ = joined(component, use->options, place, &run);
   agree(api, facts_of(context, place.world), place);
   mesh_ = std::make_unique<MeshOwner>(api, collective_.get(), place.rank, axes);
 }

@@ -23,10 +23,9 @@ class Parallelism {
   // From the job's slots parallel, precision and collective; a job without a slot runs alone. The ranks are
   // the launch's (core/run/place.hpp).
   explicit Parallelism(JobContext&);
-  // Ranks of this launch, or of the one that WORLD_SIZE alone asks about.
-  static int64_t ranks();
   // The size of every axis that the job's strategies make of so many ranks: a strategy's option `size`, and
   // for one without it the ranks that are left. Throws Error(KINORA_INVALID) where that is not all of them.
+  // world: kAnyWorld (layout.hpp) where it is not known.
   static MeshOwner::Sizes axes(const JobView&, int64_t world);
   // Of these axes: ranks that hold different samples.
   static int64_t data_ranks(const MeshOwner::Sizes& axes);

@@ -136,7 +136,7 @@ void require_encoding(const MeshOwner::Sizes& axes, const kinora_tokenizer_info&
 void check_encode(JobCheck& check) {
   const auto o = check.options<EncodeOptions>();
   check_device(check);
-  const auto axes = check.made("parallel", [&] { return Parallelism::axes(check, Parallelism::ranks()); });
+  const auto axes = check.made("parallel", [&] { return Parallelism::axes(check, check.ranks()); });
   check.holds("signals", [&] { Signals(o.signals, o.every); });
   check_layout(check, nullptr, {}, 0);
   check_text(check);
@@ -154,7 +154,7 @@ void check_encode(JobCheck& check) {
 void check_generate(JobCheck& check) {
   const auto o = check.options<GenerateOptions>();
   check_wishes(check, o);
-  const auto axes = check.made("parallel", [&] { return Parallelism::axes(check, Parallelism::ranks()); });
+  const auto axes = check.made("parallel", [&] { return Parallelism::axes(check, check.ranks()); });
   check_without_effect(check);
   check_rule(check, o);
   check_text(check);
@@ -173,7 +173,9 @@ void check_generate(JobCheck& check) {
   check_kind(check, o, of_codes);
   if (of_codes && axes)
     check.holds("parallel", [&] {
-      NextToken::require_alone(use.id, Parallelism::ranks() / Parallelism::data_ranks(*axes));
+      int64_t ranks = 1;
+      for (const auto& [axis, size] : *axes) ranks *= size;
+      NextToken::require_alone(use.id, ranks / Parallelism::data_ranks(*axes));
     });
   if (!of_codes) {
     check_device(check);  // codes are drawn on the CPU

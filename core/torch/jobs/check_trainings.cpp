@@ -68,8 +68,8 @@ void check_critic(JobCheck& check, Network& tokenizer, const std::string& last) 
 }
 
 // Every rank would compute the same, and the sum of their gradients be as many times too large.
-void require_data_axes(const JobView& job, const std::string& tokenizer) {
-  const auto axes = catching([&] { return Parallelism::axes(job, Parallelism::ranks()); });
+void require_data_axes(const JobCheck& job, const std::string& tokenizer) {
+  const auto axes = catching([&] { return Parallelism::axes(job, job.ranks()); });
   if (!axes) return;
   for (const char* axis : {"pp", "cp", "tp"})
     if (const auto found = axes->find(axis); found != axes->end() && found->second > 1)

@@ -138,7 +138,7 @@ void check_fit(JobCheck& check, const std::string& option, Network& network, con
 void check_training(JobCheck& check, const OptimizerOptions& o, const ComponentUse& trained) {
   check_device(check);
   check_weights(check, "weights", trained);
-  const auto axes = check.made("parallel", [&] { return Parallelism::axes(check, Parallelism::ranks()); });
+  const auto axes = check.made("parallel", [&] { return Parallelism::axes(check, check.ranks()); });
   if (axes && axes->contains("cfg"))
     check.problem("parallel",
                   "parallel: cfg shares the two predictions of guidance, which training has not; leave it to "
@@ -148,7 +148,7 @@ void check_training(JobCheck& check, const OptimizerOptions& o, const ComponentU
 
 void check_layout(JobCheck& check, const ComponentUse* network, const std::optional<LoraOptions>& lora,
                   int64_t microbatches) {
-  const auto axes = catching([&] { return Parallelism::axes(check, Parallelism::ranks()); });
+  const auto axes = catching([&] { return Parallelism::axes(check, check.ranks()); });
   if (!axes) return;  // which is said where they are asked for
   check.holds("parallel", [&] {
     const Rehearsal ranks(check, *axes);

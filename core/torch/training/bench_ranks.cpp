@@ -69,7 +69,7 @@ BenchRanks::BenchRanks(Runtime& runtime) : place_(here()) {
   if (place_.alone()) return;
   const Component component = or_throw(runtime.registry().open("collective/gloo"));
   api_ = &component.table<kinora_collective>();
-  collective_ = joined(component, or_throw(Options::make(*component.spec, json::object())), place_);
+  collective_ = joined(component, or_throw(Options::make(*component.spec, json::object())), place_, nullptr);
   group();
 }
 

@@ -2,17 +2,27 @@
 
 #include <charconv>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 
+#include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "kinora/error.hpp"
+#include "plugins/collectives/c10d/listener.hpp"
+#include "plugins/collectives/c10d/patience.hpp"
 
 namespace kinora {
 
 namespace {
+
+// c10d logs every socket that fails, with its stack; what these come to is in the errors here. Who asks
+// libtorch for its log gets it.
+void quiet_c10d() {
+  if (!std::getenv("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = c10::GLOG_ERROR;
+}
 
 c10::intrusive_ptr<c10d::Store> open_file(const std::string& who, const Rendezvous& at,
                                           const kinora_world& w) {
@@ -22,8 +32,8 @@ c10::intrusive_ptr<c10d::Store> open_file(const std::string& who, const Rendezvo
   return c10::make_intrusive<c10d::FileStore>(at.file, static_cast<int>(w.size));
 }
 
-c10::intrusive_ptr<c10d::Store> open_tcp(const std::string& who, const Rendezvous& at,
-                                         const kinora_world& w) {
+c10::intrusive_ptr<c10d::Store> open_tcp(const std::string& who, const Rendezvous& at, const kinora_world& w,
+                                         Patience& patience) {
   c10d::TCPStoreOptions options;
   options.port = at.port;
   const bool serves = w.rank == 0 && at.part.empty();
@@ -31,8 +41,11 @@ c10::intrusive_ptr<c10d::Store> open_tcp(const std::string& who, const Rendezvou
   options.numWorkers = static_cast<size_t>(w.size);
   options.waitWorkers = false;  // meet() waits, and says for whom
   options.timeout = std::chrono::milliseconds(w.timeout_ms);
+  const std::string expected = at.part.empty() ? "rank 0" : "the launcher's store";
+  if (!serves) wait_for_listener(who, at.host, at.port, expected, patience);
   try {
-    auto store = c10::make_intrusive<c10d::TCPStore>(at.host, options);
+    // It listens on every address of its host; if the given one is another's, the others will say so.
+    auto store = c10::make_intrusive<c10d::TCPStore>(serves ? "127.0.0.1" : at.host, options);
     if (at.part.empty()) return store;
     return c10::make_intrusive<c10d::PrefixStore>(at.part, std::move(store));
   } catch (const std::exception& e) {
@@ -40,13 +53,36 @@ c10::intrusive_ptr<c10d::Store> open_tcp(const std::string& who, const Rendezvou
     if (serves)
       throw Error(KINORA_IO, who + ": rank 0 cannot listen at " + where + " (" +
                                  text.substr(0, text.find('\n')) + "); choose another port");
-    throw Error(KINORA_TIMEOUT,
-                who + ": nobody listens at " + where + " after " + std::to_string(w.timeout_ms) + " ms; " +
-                    (at.part.empty() ? "rank 0" : "the launcher's store") + " must be started there");
+    throw Error(KINORA_TIMEOUT, who + ": what listens at " + where + " is not " + expected + " (" +
+                                    text.substr(0, text.find('\n')) + "); choose another port");
   }
 }
 
 std::string key(int64_t rank) { return "joined/" + std::to_string(rank); }
+
+// "ranks 1, 3"
+std::string named(const std::string& ranks) {
+  return (ranks.find(',') == ranks.npos ? "rank " : "ranks ") + ranks;
+}
+
+// "1, 3"
+std::string missing(c10d::Store& store, int64_t size) {
+  std::string out;
+  for (int64_t r = 0; r < size; ++r)
+    if (!store.check({key(r)})) out += (out.empty() ? "" : ", ") + std::to_string(r);
+  return out;
+}
+
+// Rank 0 looks for every rank and tells the others, so that a large world asks little of the store.
+bool is_complete(c10d::Store& store, const kinora_world& world) {
+  const std::string complete = "joined";
+  if (world.rank != 0) return store.check({complete});
+  std::vector<std::string> all;
+  for (int64_t r = 0; r < world.size; ++r) all.push_back(key(r));
+  if (!store.check(all)) return false;
+  store.set(complete, std::vector<uint8_t>{1});
+  return true;
+}
 
 }  // namespace
 
@@ -76,27 +112,28 @@ Rendezvous parse_rendezvous(const std::string& who, const std::string& uri) {
 
 c10::intrusive_ptr<c10d::Store> meet(const std::string& who, const Rendezvous& at,
                                      const kinora_world& world) {
-  auto store = at.tcp() ? open_tcp(who, at, world) : open_file(who, at, world);
-  const std::chrono::milliseconds limit(world.timeout_ms);
-  store->setTimeout(limit);
-  std::vector<std::string> all;
-  for (int64_t r = 0; r < world.size; ++r) all.push_back(key(r));
+  quiet_c10d();
+  Patience patience(who, world);
+  auto store = at.tcp() ? open_tcp(who, at, world, patience) : open_file(who, at, world);
+  store->setTimeout(patience.limit());
+  const std::string where = at.tcp() ? at.host + ":" + std::to_string(at.port) : at.file;
+  std::string absent;
   try {
     store->set(key(world.rank), std::vector<uint8_t>{1});
-    store->wait(all, limit);
-  } catch (const std::exception&) {
-    std::string missing;
-    try {
-      for (int64_t r = 0; r < world.size; ++r)
-        if (!store->check({key(r)})) missing += (missing.empty() ? "" : ", ") + std::to_string(r);
-    } catch (const std::exception&) {
-      missing = "(the store at rank 0 is gone)";
+    while (!is_complete(*store, world)) {
+      if (patience.more([&] { return named(missing(*store, world.size)) + " at " + where; })) continue;
+      absent = missing(*store, world.size);
+      break;
     }
-    throw Error(KINORA_TIMEOUT, who + ": of " + std::to_string(world.size) +
-                                    " ranks these did not join within " + std::to_string(world.timeout_ms) +
-                                    " ms: " + missing);
+    if (absent.empty()) return store;
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception&) {
+    absent = "(the store at rank 0 is gone)";
   }
-  return store;
+  throw Error(KINORA_TIMEOUT, who + ": of " + std::to_string(world.size) +
+                                  " ranks these did not join within " + std::to_string(world.timeout_ms) +
+                                  " ms: " + absent);
 }
 
 }  // namespace kinora

@@ -119,6 +119,52 @@ TEST(Gloo, AWorldThatDoesNotFillSaysWhoIsMissing) {
   });
 }
 
+// A run that is asked to stop half a second after it began.
+struct Stopped {
+  std::chrono::steady_clock::time_point at =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
+  kinora_run run{};
+  Stopped() {
+    run.struct_size = sizeof run;
+    run.self = this;
+    run.cancelled = [](void* self) -> int32_t {
+      return std::chrono::steady_clock::now() < static_cast<Stopped*>(self)->at ? KINORA_OK
+                                                                                : KINORA_CANCELLED;
+    };
+  }
+};
+
+TEST(Gloo, AWaitForOthersEndsWhenTheRunIsAskedToStop) {
+  on_ranks(2, [](const Rank& me) {
+    // To the last, rank 0 does not come either: rank 1 waits for somebody to listen.
+    for (const auto& [round, uri] : {std::pair("a file", me.file()), {"all", me.tcp()}, {"one", me.tcp()}}) {
+      me.meet(round);
+      if (round == std::string("one") && me.rank == 0) continue;
+      const Stopped stopped;
+      const Failed f = failure_of([&] {
+        World w({me.rank, 3, me.folder, me.port}, 60000, uri, &stopped.run);
+      });
+      EXPECT_LT(f.seconds, 5);
+      const bool has_store = round != std::string("all") || me.rank == 0;  // it goes with rank 0
+      EXPECT_TRUE(f.code == KINORA_CANCELLED || (!has_store && f.code == KINORA_TIMEOUT)) << f.message;
+    }
+  });
+}
+
+TEST(Gloo, ARankThatFindsNobodySaysWhatIsWrongThere) {
+  const auto refused = [](const std::string& uri) {
+    testing::internal::CaptureStderr();
+    const Failed f = failure_of([&] { World({1, 2, "", 0}, 300, uri); });
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "libtorch's log is shown";
+    EXPECT_EQ(f.code, KINORA_TIMEOUT) << f.message;
+    return f.message;
+  };
+  EXPECT_EQ(refused("tcp://127.0.0.1:1"),
+            "gloo: nobody listens at 127.0.0.1:1 after 300 ms; rank 0 must be started there");
+  EXPECT_NE(refused("tcp://no-such-host.invalid:1").find("the host name 'no-such-host.invalid' is not known"),
+            std::string::npos);
+}
+
 TEST(Gloo, RefusesWhatWouldHangTheOthers) {
   on_ranks(2, [](const Rank& me) {
     const World w(me);

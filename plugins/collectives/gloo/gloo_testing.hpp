@@ -17,10 +17,10 @@ namespace kinora::test {
 struct World {
   test::Instance<kinora_collective> gloo;
   explicit World(const Rank& me, int32_t timeout_ms = 20000, const std::string& rendezvous = "",
-                 const core::json& options = core::json::object())
+                 const core::json& options = core::json::object(), const kinora_run* run = nullptr)
       : gloo("collective/gloo", options) {
     const std::string uri = rendezvous.empty() ? me.file() : rendezvous;
-    const kinora_world w{sizeof w, timeout_ms, me.rank, me.size, uri.c_str(), nullptr};
+    const kinora_world w{sizeof w, timeout_ms, me.rank, me.size, uri.c_str(), nullptr, run};
     check(gloo->join(gloo.self(), &w));
   }
   core::MeshOwner mesh(const Rank& me, const core::MeshOwner::Sizes& sizes) const {

@@ -22,7 +22,7 @@ struct NcclWorld {
   std::vector<int64_t> members;
   explicit NcclWorld(const Rank& me, int32_t timeout_ms = 30000) {
     const std::string uri = me.file();
-    const kinora_world w{sizeof w, timeout_ms, me.rank, me.size, uri.c_str(), nullptr};
+    const kinora_world w{sizeof w, timeout_ms, me.rank, me.size, uri.c_str(), nullptr, nullptr};
     check(nccl->join(nccl.self(), &w));
     for (int r = 0; r < me.size; ++r) members.push_back(r);
     check(nccl->group(nccl.self(), "dp", members.data(), members.size(), &self));

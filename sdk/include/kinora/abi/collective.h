@@ -7,6 +7,7 @@
 #define KINORA_ABI_COLLECTIVE_H
 #include "kinora/abi/host.h"
 #include "kinora/abi/options.h"
+#include "kinora/abi/run.h"
 #include "kinora/abi/tensor.h"
 KINORA_EXTERN_C_BEGIN
 #define KINORA_COLLECTIVE "kinora.collective/1"
@@ -41,6 +42,7 @@ typedef struct kinora_world {
   const char* rendezvous; /* "file:///shared/folder/name", "tcp://host:port", or "store://host:port/part" where a launcher
                              serves the store; the same on every rank */
   const char* interface_address; /* address to listen on; null: loopback with file://, else the one of the host's name */
+  const kinora_run* run; /* borrowed for join(), which looks at its cancelled() while it waits; null: nobody asks to stop */
 } kinora_world;
 
 typedef struct kinora_collective {
@@ -50,7 +52,8 @@ typedef struct kinora_collective {
   void* (*create)(const kinora_host*, const kinora_options*);
   void (*destroy)(void* self);
   /* [owner-thread] Joins the world; blocks until all ranks are there or the time is over. Once an instance.
-   * The world's strings are borrowed for the call. KINORA_TIMEOUT names the ranks that are missing, where known. */
+   * The world's strings are borrowed for the call. KINORA_TIMEOUT names the ranks that are missing, where known;
+   * KINORA_CANCELLED: the run was asked to stop. */
   int32_t (*join)(void* self, const kinora_world*);
   /* [owner-thread] A group of ranks; every member calls with the same name and members, others need not. Other ranks may make a
    * group of the same name at the same time ("tp" of ranks 0, 1 and of 2, 3): where members meet goes by name and members.
@@ -80,7 +83,8 @@ KINORA_SLOT(kinora_world, rank, 8);
 KINORA_SLOT(kinora_world, size, 16);
 KINORA_SLOT(kinora_world, rendezvous, 24);
 KINORA_SLOT(kinora_world, interface_address, 32);
-KINORA_SIZE(kinora_world, 40);
+KINORA_SLOT(kinora_world, run, 40);
+KINORA_SIZE(kinora_world, 48);
 KINORA_SLOT(kinora_collective, struct_size, 0);
 KINORA_SLOT(kinora_collective, reserved, 4);
 KINORA_SLOT(kinora_collective, create, 8);
