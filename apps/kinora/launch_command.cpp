@@ -103,12 +103,10 @@ int launch(WorldPlan plan, int restarts) {
     plan.headline = fmt::format("=== kinora launch, {}, {} ranks, {} ===", now(), plan.size,
                                 attempt ? fmt::format("restart {} of {}", attempt, restarts) : "start");
     const WorldEnd end = run_world(plan, signals);
-    if ((end.interrupted || end.code == kInterrupted) && !end.told)
-      complain(kInterrupted, "interrupted; run the same command again to go on");
-    if (end.interrupted) return kInterrupted;
-    // What is refused once is refused again; and who asked a rank to stop does not want it back.
-    if (end.code == kDone || end.code == kUsage || end.code == kInterrupted || attempt == restarts)
-      return end.code;
+    if (end.interrupted || end.code == kInterrupted)
+      return complain(kInterrupted, "interrupted; run the same command again to go on");
+    // What is refused once is refused again.
+    if (end.code == kDone || end.code == kUsage || attempt == restarts) return end.code;
     core::log_warn("launch: all ranks are started again (restart {} of {}), from the last checkpoint",
                    attempt + 1, restarts);
   }

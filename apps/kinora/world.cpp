@@ -134,7 +134,7 @@ class World {
   WorldEnd run() {
     while (any_runs() || is_read()) step();
     if (first_ && asked_ == 0 && first_->code() == kUsage && ranks_[0].code() != kUsage) tell(*first_);
-    if (asked_ > 0 && first_) return {kInterrupted, true, ranks_[0].code() == kInterrupted};
+    if (asked_ > 0 && first_) return {kInterrupted, true};
     return first_ ? WorldEnd{first_->code(), false} : WorldEnd{};
   }
 

@@ -21,7 +21,6 @@ struct WorldPlan {
 struct WorldEnd {
   int code = 0;              // exit code: 0, the failed rank's, or 130
   bool interrupted = false;  // by a signal to this program
-  bool told = false;         // rank 0, which is seen, has said so
 };
 
 // SIGINT, SIGTERM and SIGHUP ask every rank to stop, a second one ends them at once; SIGUSR1 is passed on.

@@ -241,14 +241,14 @@ def check_any_ranks():
     assert check(file).returncode == 0, check(file)
     for given, environment in (([], {"WORLD_SIZE": "1"}), (["--ranks", "1"], {}), (["--ranks", "1"], {"WORLD_SIZE": "2"})):
         done = check(file, *given, **environment)
-        assert done.returncode == 2 and several.format("1 rank") in done.stderr, done
+        assert done.returncode == 0, done  # one process computes what any layout does
     assert several.format("6 ranks") in check(file, "--ranks", "6").stderr
     done = check(file, "--ranks", "2")
     assert done.returncode == 2 and "dit" not in done.stderr and "job 'tokenizer': parallel: none of its strategies" in done.stderr, done
     done = check(file, "--ranks", "0")
     assert done.returncode == 2 and "--ranks must be 1 or more" in done.stderr, done
     done = subprocess.run([KINORA, "run", str(file), "--dry-run"], capture_output=True, text=True)
-    assert done.returncode == 2 and several.format("1 rank") in done.stderr, "run knows its ranks"
+    assert done.returncode == 0, done
     two = written("sizes", Q, changed("dit", "parallel", '["tp", "ddp"]')[0])
     assert "tp and ddp both would; give tp a size" in check(two).stderr, check(two)
     nccl = written("nccl", Q, after("dit", 'collective = "nccl"')[0])

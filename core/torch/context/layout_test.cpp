@@ -39,7 +39,6 @@ TEST(Layout, RefusesWithTheRuleAndTheNearestThatIsLegal) {
   EXPECT_THAT(refused({fsdp, ddp}, 4), HasSubstr("fsdp and ddp both would; give fsdp a size"));
   EXPECT_THAT(refused({ddp, fsdp}, kAnyWorld), HasSubstr("ddp and fsdp both would; give fsdp a size"));
   EXPECT_THAT(refused({ddp, other}, 4), HasSubstr("ddp and other both would; leave one out"));
-  EXPECT_THAT(refused({{"tp", "tp", 2}}, 1), HasSubstr("multiply to 2, and this launch has 1 rank; start 2"));
   EXPECT_THAT(
       refused({{"tp", "tp", 4}, {"cp-ring", "cp", 2}}, 12),
       HasSubstr(

@@ -72,10 +72,10 @@ std::unique_ptr<ScratchRun> run_of(const Row& row) {
 }
 
 // What is wrong; empty: nothing.
-std::string checked(const ScratchRun& run) {
+std::string checked(const ScratchRun& run, int64_t ranks) {
   if (!run.problems().empty()) return run.problems();
   std::vector<Diagnostic> problems;
-  JobCheck check(test::runtime(), run.run(), run.spec("dit"), true, problems);
+  JobCheck check(test::runtime(), run.run(), run.spec("dit"), true, ranks, problems);
   check_train(check);
   std::string out;
   for (const auto& p : problems) out += format(p) + "\n";
@@ -129,7 +129,7 @@ void expect_one_truth(int ranks) {
           if (row.ranks != ranks) continue;
           me.launched();
           const auto run = run_of(row);
-          const std::string said = checked(*run), plan = planned(*run, ranks);
+          const std::string said = checked(*run, ranks), plan = planned(*run, ranks);
           const auto [ran, log] = done(me, *run);
           SCOPED_TRACE(fmt::format("{} on {} ranks of {} {}\ncheck: {}\nplan: {}\nrun: {}", row.parallel,
                                    ranks, row.model, row.more, said, plan, ran));

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 
 #include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
@@ -84,6 +85,21 @@ bool is_complete(c10d::Store& store, const kinora_world& world) {
   return true;
 }
 
+// A part of the store at a place for each time that this process meets others there, as every job of a run
+// does: the keys of a meeting before, of ranks that are not there any more, would be taken for its own. The
+// store itself stays until the process ends, since a rank may come while another still leaves.
+template <class Open>
+c10::intrusive_ptr<c10d::Store> next_part(const std::string& place, Open open) {
+  struct Kept {
+    c10::intrusive_ptr<c10d::Store> store;
+    int64_t meetings = 0;
+  };
+  static std::map<std::string, Kept> all;
+  Kept& kept = all[place];
+  if (!kept.store) kept.store = open();
+  return c10::make_intrusive<c10d::PrefixStore>("meeting/" + std::to_string(kept.meetings++), kept.store);
+}
+
 }  // namespace
 
 Rendezvous parse_rendezvous(const std::string& who, const std::string& uri) {
@@ -114,9 +130,11 @@ c10::intrusive_ptr<c10d::Store> meet(const std::string& who, const Rendezvous& a
                                      const kinora_world& world) {
   quiet_c10d();
   Patience patience(who, world);
-  auto store = at.tcp() ? open_tcp(who, at, world, patience) : open_file(who, at, world);
-  store->setTimeout(patience.limit());
   const std::string where = at.tcp() ? at.host + ":" + std::to_string(at.port) : at.file;
+  const auto store = next_part(who + " " + where + "/" + at.part, [&] {
+    return at.tcp() ? open_tcp(who, at, world, patience) : open_file(who, at, world);
+  });
+  store->setTimeout(patience.limit());
   std::string absent;
   try {
     store->set(key(world.rank), std::vector<uint8_t>{1});

@@ -142,7 +142,7 @@ TEST(Gloo, AWaitForOthersEndsWhenTheRunIsAskedToStop) {
       if (round == std::string("one") && me.rank == 0) continue;
       const Stopped stopped;
       const Failed f = failure_of([&] {
-        World w({me.rank, 3, me.folder, me.port}, 60000, uri, &stopped.run);
+        World w({me.rank, 3, me.folder, me.port}, 60000, uri, core::json::object(), &stopped.run);
       });
       EXPECT_LT(f.seconds, 5);
       const bool has_store = round != std::string("all") || me.rank == 0;  // it goes with rank 0
