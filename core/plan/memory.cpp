@@ -37,8 +37,8 @@ double exchanged(const Layout& l, const Problem& p) {
   switch (l.sequence) {
     case Sequence::ring:
       return 4 * kv;  // the next block and this one, their gradients in the backward
-    case Sequence::hybrid:
-      return 2 * 2 * tokens * static_cast<double>(s.width());
+    case Sequence::hybrid:  // its attention over all frames is a ring, its exchanges come at other times
+      return std::max(4 * kv, 2 * 2 * tokens * static_cast<double>(s.width()));
     default:
       return 2 * (kv + 2 * 2 * tokens * static_cast<double>(s.width()));
   }

@@ -4,12 +4,7 @@
 
 #include <ATen/ATen.h>
 
-#include "core/torch/context/chain.hpp"
-#include "core/torch/context/parallelism.hpp"
-#include "kinora/aten.hpp"
-#include "kinora/context.hpp"
-#include "tests/support/ranks.hpp"
-#include "tests/support/run_file.hpp"
+#include "tests/support/strategy_chain.hpp"
 
 namespace kinora::test {
 
@@ -17,20 +12,15 @@ namespace kinora::test {
 // job.
 inline at::Tensor own_tokens(const Rank& me, const std::string& parallel, const core::Frames& rule,
                              int64_t frames, int64_t rows, int64_t cols) {
-  me.launched();
-  const ScratchRun run({{"dit", "precision = 'fp64'\nparallel = " + parallel}});
-  core::JobContext context = run.context("dit", false);
-  const core::Parallelism strategies(context);
   core::ChainOptions options;
   options.dtype = at::kDouble;
   options.frames = rule;
-  core::Chain chain(options, strategies.links());
-  const Context<at::Tensor> ctx(chain.head());
-  chain.ready();
-  chain.begin({sizeof(kinora_pass), 0, 1, 0, 0, 0, 0, 3});
+  StrategyChain model(me, parallel, options);
+  model.chain.ready();
+  model.chain.begin({sizeof(kinora_pass), 0, 1, 0, 0, 0, 0, 3});
   kinora_seq seq = 0;
   const at::Tensor numbers = at::arange(1, 1 + frames * rows * cols, at::kDouble).view({1, -1, 1});
-  return ctx.sequence(numbers, frames, rows, cols, seq).flatten().to(at::kLong) - 1;
+  return model.ctx.sequence(numbers, frames, rows, cols, seq).flatten().to(at::kLong) - 1;
 }
 
 }  // namespace kinora::test

@@ -23,6 +23,55 @@ json small_model(int64_t channels) {
       {"head_size", 32},         {"adaln_lora", 16}};
 }
 
+// The latents of a long video on every rank, and what they cost this one.
+class Encoder {
+ public:
+  static constexpr int64_t kLatents = 192, kFrames = 4 * (kLatents - 1) + 1;
+  enum How : size_t { stretch, whole };  // each rank its part, with the halo before it, or each all of them
+
+  Encoder(Runtime& runtime, const BenchRanks& ranks)
+      : ranks_(ranks),
+        wan_(or_throw(runtime.registry().open("tokenizer/wan"))),
+        tokenizer_(wan_,
+                   or_throw(Options::make(*wan_.spec, {{"base_dim", 8}, {"z_dim", 4}, {"normalise", false}})),
+                   ChainOptions{}) {}
+
+  Tensor operator()(How how) {
+    const at::NoGradGuard off;
+    Cost& cost = of_[how];
+    cost.frames = 0;
+    const FramesOf frames = [&](int64_t first, int64_t count) {
+      cost.frames += count;
+      return video_.narrow(2, first, count);
+    };
+    const auto start = std::chrono::steady_clock::now();
+    const Tensor latent = how == whole ? encode_video(tokenizer_, kFrames, frames) : together(frames);
+    cost.seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    return latent;
+  }
+  // That this rank's encoder read.
+  int64_t frames(How how) const { return of_[how].frames; }
+  // Median, without the first, which warms up.
+  double ms(How how) const { return median({of_[how].seconds.begin() + 1, of_[how].seconds.end()}) * 1e3; }
+
+ private:
+  Tensor together(const FramesOf& frames) {
+    const int64_t each = kLatents / ranks_.size();
+    return Group<Tensor>(&ranks_.group())
+        .gather(encode_part(tokenizer_, kFrames, ranks_.rank() * each, each, frames), 2);
+  }
+
+  struct Cost {
+    int64_t frames = 0;
+    std::vector<double> seconds;
+  };
+  const BenchRanks& ranks_;
+  Component wan_;
+  Network tokenizer_;
+  Tensor video_ = at::rand({1, 3, kFrames, 32, 32}) * 2 - 1;
+  std::array<Cost, 2> of_;
+};
+
 }  // namespace
 
 json bench_spatial_temporal(Runtime& runtime, const BenchRanks& ranks, const json& request) {
@@ -48,55 +97,20 @@ json bench_spatial_temporal(Runtime& runtime, const BenchRanks& ranks, const jso
 }
 
 json bench_teacher_forcing(Runtime& runtime, const BenchRanks& ranks, const json& request) {
-  constexpr int64_t kLatents = 192, kFrames = 4 * (kLatents - 1) + 1;
-  const Component wan = or_throw(runtime.registry().open("tokenizer/wan"));
-  Network tokenizer(wan,
-                    or_throw(Options::make(*wan.spec, {{"base_dim", 8}, {"z_dim", 4}, {"normalise", false}})),
-                    ChainOptions{});
-  const Tensor video = at::rand({1, 3, kFrames, 32, 32}) * 2 - 1;
-  int64_t encoded = 0;  // frames that this rank's encoder read
-  const FramesOf frames = [&](int64_t first, int64_t count) {
-    encoded += count;
-    return video.narrow(2, first, count);
-  };
-  const int64_t each = kLatents / ranks.size();
-  const auto own = [&] {
-    encoded = 0;
-    const at::NoGradGuard off;
-    return Group<Tensor>(&ranks.group())
-        .gather(encode_part(tokenizer, kFrames, ranks.rank() * each, each, frames), 2);
-  };
-  const auto whole = [&] {
-    encoded = 0;
-    const at::NoGradGuard off;
-    return encode_video(tokenizer, kFrames, frames);
-  };
+  Encoder encoder(runtime, ranks);
   const Frames rule{.streams = 2};
   const BenchStrategy balanced(runtime, "balanced-sp", {}, ranks),
       naive(runtime, "balanced-sp", {{"layout", "naive"}}, ranks);
-  const Tensor text = at::ones({1, 16, 64});
+  const Tensor text = at::ones({1, 16, 64}), given = at::ones({1, 4, Encoder::kLatents, 4, 4});
   BenchStep paired(runtime, "dit", small_model(4), rule, balanced, text),
       in_runs(runtime, "dit", small_model(4), rule, naive, text);
-  struct Encoding {
-    int64_t frames = 0;  // that this rank's encoder read
-    std::vector<double> seconds;
+  const auto train = [](BenchStep& model, const Tensor& latent) {
+    model(at::cat({latent, latent + 0.1}, 2), Encoder::kLatents);  // clean, then noisy
   };
-  std::array<Encoding, 2> of;
-  const auto encode = [&](const auto& how, Encoding& of_it) {
-    const auto start = std::chrono::steady_clock::now();
-    const Tensor latent = how();
-    of_it.seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    of_it.frames = encoded;
-    return latent;
-  };
-  const auto train = [&](BenchStep& model, const Tensor& latent) {
-    model(at::cat({latent, latent + 0.1}, 2), kLatents);  // clean, then noisy
-  };
-  const Tensor given = at::ones({1, 4, kLatents, 4, 4});
   const int threads = request.at("threads");
   std::vector<Measured> all{
-      {.name = "balanced", .threads = threads, .work = [&] { train(paired, encode(own, of[0])); }},
-      {.name = "naive", .threads = threads, .work = [&] { train(in_runs, encode(whole, of[1])); }},
+      {.name = "balanced", .threads = threads, .work = [&] { train(paired, encoder(Encoder::stretch)); }},
+      {.name = "naive", .threads = threads, .work = [&] { train(in_runs, encoder(Encoder::whole)); }},
       {.name = "balanced_training",
        .threads = threads,
        .work = [&] { train(paired, given); },
@@ -106,14 +120,14 @@ json bench_teacher_forcing(Runtime& runtime, const BenchRanks& ranks, const json
        .work = [&] { train(in_runs, given); },
        .metered = true}};
   measure(ranks, all, request.at("repeat"));
-  json out{{"ranks", ranks.size()}, {"frames", kFrames}, {"tokens", 2 * kLatents * 2 * 2}};
-  for (size_t i = 0; i < 2; ++i)
-    out[all[i].name] = {{"ms", median(all[i].seconds) * 1e3},
-                        {"encoding_ms", median({of[i].seconds.begin() + 1, of[i].seconds.end()}) * 1e3},
-                        {"training_ms", median(all[i + 2].seconds) * 1e3},
-                        {"bytes_sent", all[i].bytes},
-                        {"training_most_bytes", ranks.of_all(static_cast<double>(all[i + 2].most))},
-                        {"frames_encoded", ranks.of_all(static_cast<double>(of[i].frames))}};
+  json out{{"ranks", ranks.size()}, {"frames", Encoder::kFrames}, {"tokens", 2 * Encoder::kLatents * 2 * 2}};
+  for (const auto how : {Encoder::stretch, Encoder::whole})
+    out[all[how].name] = {{"ms", median(all[how].seconds) * 1e3},
+                          {"encoding_ms", encoder.ms(how)},
+                          {"training_ms", median(all[how + 2].seconds) * 1e3},
+                          {"bytes_sent", all[how].bytes},
+                          {"training_most_bytes", ranks.of_all(static_cast<double>(all[how + 2].most))},
+                          {"frames_encoded", ranks.of_all(static_cast<double>(encoder.frames(how)))}};
   out["balanced_of_naive"] = ratio(all[0], all[1]);
   out["training_of_naive"] = ratio(all[2], all[3]);
   return out;

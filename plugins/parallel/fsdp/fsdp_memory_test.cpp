@@ -6,19 +6,14 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/chain.hpp"
-#include "core/torch/context/parallelism.hpp"
-#include "kinora/aten.hpp"
-#include "kinora/context.hpp"
 #include "tests/support/metered.hpp"
-#include "tests/support/training.hpp"
+#include "tests/support/strategy_chain.hpp"
 
 namespace kinora {
 namespace {
 
 using at::Tensor;
 using test::Rank;
-using test::ScratchRun;
 using Tensors = std::vector<Tensor>;
 
 constexpr int64_t kSize = 256, kUnit = kSize * kSize * static_cast<int64_t>(sizeof(float)),
@@ -29,27 +24,19 @@ struct Bytes {
 };
 
 // Of a model whose blocks are a matrix each, and whose data are next to nothing.
-Bytes bytes(const std::string& parallel, int64_t blocks) {
-  const ScratchRun run({{"dit", "parallel = " + parallel}});
-  core::JobContext context = run.context("dit", false);
-  const core::Parallelism strategies(context);
+Bytes bytes(const Rank& me, const std::string& parallel, int64_t blocks) {
   test::Metered::begin();
-  core::Chain chain({}, strategies.links());
-  const Context<Tensor> ctx(chain.head());
-  std::vector<kinora_param> weights;
-  for (int64_t b = 0; b < blocks; ++b)
-    weights.push_back(ctx.parameter(
-        {.name = "w" + std::to_string(b), .shape = {kSize, kSize}, .init = Init::normal(0.1), .block = b}));
-  chain.ready();
+  test::StrategyChain model(me, parallel);
+  const auto weights = model.matrices({static_cast<size_t>(blocks), {kSize, kSize}});
   Bytes out{};
   out.start = test::Metered::take_most();
   const auto forward = [&](uint32_t no_grad) {
-    chain.begin({sizeof(kinora_pass), 0, no_grad, 0, 0, 0, 0, 1});
+    model.chain.begin({sizeof(kinora_pass), 0, no_grad, 0, 0, 0, 0, 1});
     kinora_seq seq = 0;
-    Tensor x = ctx.sequence(at::ones({1, 1, kSize}), 1, 1, 1, seq);
+    Tensor x = model.ctx.sequence(at::ones({1, 1, kSize}), 1, 1, 1, seq);
     for (int64_t b = 0; b < blocks; ++b)
-      x = ctx.block(b, {x}, {}, 1, [&, b](const Tensors& in) {
-        return Tensors{ctx.linear(in[0], weights[static_cast<size_t>(b)], 0, seq).tanh()};
+      x = model.ctx.block(b, {x}, {}, 1, [&, b](const Tensors& in) {
+        return Tensors{model.ctx.linear(in[0], weights[static_cast<size_t>(b)], 0, seq).tanh()};
       })[0];
     return x.sum();
   };
@@ -64,7 +51,7 @@ Bytes bytes(const std::string& parallel, int64_t blocks) {
   loss.backward();
   loss = Tensor();
   out.backward = test::Metered::take_most();
-  chain.reduce();
+  model.chain.reduce();
   out.after = test::Metered::now();
   return out;
 }
@@ -75,9 +62,8 @@ TEST(FsdpMemory, ARankHoldsItsShardsAndTheUnitsInUse) {
       constexpr int64_t kBlocks = 16;
       const int64_t shards = kBlocks * kUnit / me.size;
       for (const int64_t prefetch : {0, 1, 2}) {
-        me.launched();
         const std::string use = "[{ use = 'fsdp', prefetch = " + std::to_string(prefetch) + " }]";
-        const Bytes b = bytes(use, kBlocks);
+        const Bytes b = bytes(me, use, kBlocks);
         // Gloo keeps a copy of each gather that is under way.
         const int64_t units = (1 + prefetch + std::max<int64_t>(prefetch, 1)) * kUnit;
         EXPECT_LE(b.start, shards + kUnit + kLittle) << "drawn one parameter at a time";
@@ -97,8 +83,7 @@ TEST(FsdpMemory, TheFirstStagesKeepWhatTheyDoNotCut) {
     constexpr int64_t kBlocks = 16, all = kBlocks * kUnit;
     const int64_t shards = all / me.size;
     for (const int64_t stage : {1, 2}) {
-      me.launched();
-      const Bytes b = bytes("[{ use = 'fsdp', stage = " + std::to_string(stage) + " }]", kBlocks);
+      const Bytes b = bytes(me, "[{ use = 'fsdp', stage = " + std::to_string(stage) + " }]", kBlocks);
       EXPECT_GE(b.after_forward, shards + all) << "stage " << stage;
       EXPECT_LE(b.after_forward, shards + all + kLittle) << "stage " << stage;
       const int64_t gradients = stage == 1 ? all : shards, beside = b.backward - shards - all - gradients;
@@ -114,9 +99,8 @@ TEST(FsdpMemory, ABackwardHoldsNoMoreForMoreBlocks) {
   test::on_ranks(2, [](const Rank& me) {
     int64_t beside[2];
     for (const int64_t twice : {0, 1}) {
-      me.launched();
       const int64_t blocks = 8 << twice;
-      beside[twice] = bytes("['fsdp']", blocks).backward - 2 * blocks * kUnit / me.size;
+      beside[twice] = bytes(me, "['fsdp']", blocks).backward - 2 * blocks * kUnit / me.size;
     }
     EXPECT_LE(beside[0], 8 * kUnit);
     EXPECT_LE(beside[1], beside[0] + kUnit / 2 + kLittle);

@@ -5,13 +5,9 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/chain.hpp"
-#include "core/torch/context/parallelism.hpp"
-#include "kinora/aten.hpp"
-#include "kinora/context.hpp"
+#include "kinora/error.hpp"
 #include "tests/support/metered.hpp"
-#include "tests/support/ranks.hpp"
-#include "tests/support/run_file.hpp"
+#include "tests/support/strategy_chain.hpp"
 
 namespace kinora {
 namespace {
@@ -24,28 +20,18 @@ constexpr int64_t kBlocks = 32, kTokens = 1024, kSize = 32;
 // The most that lives at a time in a step, in flow tensors, of a model whose blocks are a product and a tanh
 // and whose weights are next to nothing.
 double most(const Rank& me, const std::string& schedule, int64_t micro) {
-  me.launched();
-  const test::ScratchRun run({{"dit", "parallel = [{ use = 'pp', schedule = '" + schedule + "' }]"}});
-  core::JobContext context = run.context("dit", false);
-  const core::Parallelism strategies(context);
-  core::Chain chain({}, strategies.links());
-  const Context<Tensor> ctx(chain.head());
-  std::vector<kinora_param> weights;
-  for (int64_t b = 0; b < kBlocks; ++b)
-    weights.push_back(ctx.parameter(
-        {.name = "w" + std::to_string(b), .shape = {kSize, kSize}, .init = Init::normal(0.1), .block = b}));
-  chain.ready();
-
+  test::StrategyChain model(me, "[{ use = 'pp', schedule = '" + schedule + "' }]");
+  const auto weights = model.matrices({kBlocks, {kSize, kSize}});
   std::map<int64_t, Tensor> losses;
   const auto forward = [&](kinora_pass pass) {
     pass.struct_size = sizeof pass;
-    chain.begin(pass);
+    model.chain.begin(pass);
     kinora_seq seq = 0;
-    Tensor x = ctx.sequence(at::ones({1, kTokens, kSize}), 1, 1, kTokens, seq);
+    Tensor x = model.ctx.sequence(at::ones({1, kTokens, kSize}), 1, 1, kTokens, seq);
     try {
       for (int64_t b = 0; b < kBlocks; ++b)
-        x = ctx.block(b, {x}, {}, 1, [&, b](const std::vector<Tensor>& in) {
-          return std::vector<Tensor>{ctx.linear(in[0], weights[static_cast<size_t>(b)], 0, seq).tanh()};
+        x = model.ctx.block(b, {x}, {}, 1, [&, b](const std::vector<Tensor>& in) {
+          return std::vector<Tensor>{model.ctx.linear(in[0], weights[static_cast<size_t>(b)], 0, seq).tanh()};
         })[0];
     } catch (const Stop&) {
       return false;
@@ -54,7 +40,7 @@ double most(const Rank& me, const std::string& schedule, int64_t micro) {
     return true;
   };
   const auto backward = [&](const kinora_pass& pass) { losses.extract(pass.micro).mapped().backward(); };
-  const auto step = [&](int64_t count) { strategies.step({count, forward, backward}, nullptr); };
+  const auto step = [&](int64_t count) { model.strategies.step({count, forward, backward}, nullptr); };
   step(me.size);  // gradients of the weights are there from here on
   test::Metered::begin();
   step(micro);

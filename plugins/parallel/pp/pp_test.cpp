@@ -3,20 +3,19 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/noise.hpp"
 #include "core/torch/context/parallelism.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/context.hpp"
 #include "kinora/error.hpp"
 #include "plugins/parallel/pp/pp_testing.hpp"
 #include "tests/support/context_trials.hpp"
+#include "tests/support/strategy_chain.hpp"
 #include "tests/support/training.hpp"
 
 namespace kinora {
 namespace {
 
 namespace models = test::models;
-using at::Tensor;
 using test::all;
 using test::pp;
 using test::Rank;
@@ -131,76 +130,15 @@ TEST(Pipeline, WithoutGradientEveryRankHasTheOutput) {
     });
 }
 
-// What this rank has of a model whose blocks are a matrix each, of so many rows, and how many graphs of a
-// block it holds at once, on the average over its blocks, in a step.
-struct Held {
-  std::vector<std::string> blocks;
-  int64_t graphs = 0;
-};
-
-Held held(const Rank& me, const std::string& parallel, const std::vector<int64_t>& rows, int64_t micro) {
-  me.launched();
-  const ScratchRun run({{"dit", "precision = 'fp64'\nparallel = " + parallel}});
-  core::JobContext context = run.context("dit", false);
-  const core::Parallelism strategies(context);
-  core::ChainOptions options;
-  options.dtype = at::kDouble;
-  core::Chain chain(options, strategies.links());
-  const Context<Tensor> ctx(chain.head());
-  std::vector<kinora_param> weights;
-  for (const int64_t n : rows) {
-    const auto b = static_cast<int64_t>(weights.size());
-    weights.push_back(ctx.parameter(
-        {.name = "w" + std::to_string(b), .shape = {n, 4}, .init = Init::normal(0.1), .block = b}));
-  }
-  chain.ready();
-  Held out;
-  for (const auto& leaf : chain.leaves()) out.blocks.push_back(leaf.name);
-  int64_t alive = 0, most = 0;
-  std::map<int64_t, Tensor> losses;
-  const auto forward = [&](kinora_pass pass) {
-    pass.seed = 3;
-    chain.begin(pass);
-    kinora_seq seq = 0;
-    Tensor x = ctx.sequence(at::ones({1, 1, 4}, at::kDouble), 1, 1, 1, seq);
-    try {
-      for (size_t b = 0; b < weights.size(); ++b)
-        x = ctx.block(static_cast<int64_t>(b), {x}, {}, 1, [&, b](const std::vector<Tensor>& in) {
-          const Tensor y = in[0] + ctx.linear(in[0], weights[b], 0, seq).sum(-1, true);
-          most = std::max(most, ++alive);
-          y.register_hook([&](const Tensor&) { --alive; });
-          return std::vector<Tensor>{y};
-        })[0];
-    } catch (const Stop&) {
-      return false;
-    }
-    losses[pass.micro] = x.sum();
-    return true;
-  };
-  strategies.step(
-      {micro, forward, [&](const kinora_pass& pass) { losses.extract(pass.micro).mapped().backward(); }},
-      nullptr);
-  EXPECT_EQ(alive, 0);
-  out.graphs = most / static_cast<int64_t>(out.blocks.size());
-  return out;
-}
-
-// The numbers of schedule.hpp, of a step through the strategy.
-TEST(Pipeline, HoldsAsManyGraphsAsItsScheduleSays) {
-  for (const int size : {2, 4})
-    test::on_ranks(size, [](const Rank& me) {
-      const std::vector<int64_t> even(static_cast<size_t>(me.size), 2);
-      const int64_t m = 3 * me.size;
-      EXPECT_EQ(held(me, pp("gpipe"), even, m).graphs, m);
-      EXPECT_EQ(held(me, pp("1f1b"), even, m).graphs, me.size - me.rank);
-    });
-}
-
 TEST(Pipeline, StagesAreOfEqualCostOrOfEqualNumbersOfBlocks) {
   test::on_ranks(2, [](const Rank& me) {
     using Names = std::vector<std::string>;
     const auto of = [&](const char* balance) {
-      return held(me, pp("1f1b", std::string("balance = '") + balance + "'"), {6, 2, 2, 2}, 2).blocks;
+      test::StrategyChain model(me, pp("1f1b", std::string("balance = '") + balance + "'"));
+      model.matrices({{6, 4}, {2, 4}, {2, 4}, {2, 4}});
+      Names names;
+      for (const auto& leaf : model.chain.leaves()) names.push_back(leaf.name);
+      return names;
     };
     EXPECT_EQ(of("cost"), me.rank == 0 ? Names({"w0"}) : Names({"w1", "w2", "w3"}));
     EXPECT_EQ(of("count"), me.rank == 0 ? Names({"w0", "w1"}) : Names({"w2", "w3"}));
