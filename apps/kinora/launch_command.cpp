@@ -118,7 +118,14 @@ int launch_command(core::Runtime& runtime, const Arguments& shared, const Argume
   const auto visible = options_of_launch();
   const auto split = std::find(arguments.begin(), arguments.end(), "--");
   po::variables_map given;
-  po::store(po::command_line_parser(Arguments(arguments.begin(), split)).options(visible).run(), given);
+  try {
+    po::store(po::command_line_parser(Arguments(arguments.begin(), split)).options(visible).run(), given);
+  } catch (const po::unknown_option& e) {
+    if (split != arguments.end()) throw;
+    return complain(kUsage,
+                    std::string("launch: ") + e.what() +
+                        "; what the ranks shall do comes behind --: kinora launch -n N -- run FILE.toml");
+  }
   po::notify(given);
   if (given.count("help")) {
     std::cout << kHelp << visible;
@@ -135,9 +142,6 @@ int launch_command(core::Runtime& runtime, const Arguments& shared, const Argume
   if (const auto place = core::here(); !place.launcher.empty() && !place.alone())
     return complain(kUsage, "launch: " + place.launcher + " started " + std::to_string(place.world) +
                                 " ranks already; give it kinora run instead of kinora launch");
-  if (given["restarts"].as<int>() < 0) return complain(kUsage, "launch: --restarts is 0 or more");
-  if ((given.count("timeout") && given["timeout"].as<double>() <= 0) || given["grace"].as<double>() < 0)
-    return complain(kUsage, "launch: --timeout is more than 0 seconds, --grace 0 or more");
   WorldPlan plan{.size = given["ranks"].as<int>(), .arguments = shared};
   plan.arguments.insert(plan.arguments.end(), rest.begin(), rest.end());
   if (given.count("timeout")) plan.timeout_ms = std::llround(given["timeout"].as<double>() * 1e3);

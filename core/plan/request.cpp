@@ -132,8 +132,8 @@ Result<std::optional<Layout>> layout_of(const JobSpec& job, const Problem& p) {
   if (rest && p.cluster.size() % l.size() == 0) *rest = p.cluster.size() / l.size();
   const int64_t microbatches = l.data() * job.options.at("accumulate").get<int64_t>();
   if (p.batch % microbatches)
-    return fail(KINORA_INVALID, "batch = {} is not divisible by dp*fsdp*accumulate = {}", p.batch,
-                microbatches);
+    return fail(KINORA_INVALID, "batch = {} is not divisible by dp*fsdp*accumulate = {}; {} would do", p.batch,
+                microbatches, (p.batch / microbatches + 1) * microbatches);
   l.micro = p.batch / microbatches;
   return std::optional<Layout>(l);
 }

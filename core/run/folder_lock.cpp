@@ -22,6 +22,11 @@ Result<FolderLock> FolderLock::take(const std::filesystem::path& folder) {
   return lock;
 }
 
+bool FolderLock::is_held(const std::filesystem::path& folder) {
+  const FolderLock mine(open((folder / ".lock").c_str(), O_RDONLY | O_CLOEXEC));
+  return mine.fd_ >= 0 && flock(mine.fd_, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
 FolderLock::~FolderLock() {
   if (fd_ >= 0) close(fd_);
 }

@@ -12,6 +12,8 @@ class FolderLock {
  public:
   // Failure if another process has it. On a file system without locks everybody gets it.
   static Result<FolderLock> take(const std::filesystem::path& folder);
+  // Whether another process has it, as far as this host can see.
+  static bool is_held(const std::filesystem::path& folder);
   FolderLock(FolderLock&& o) noexcept : fd_(std::exchange(o.fd_, -1)) {}
   FolderLock& operator=(FolderLock&&) = delete;
   ~FolderLock();

@@ -1,5 +1,6 @@
 #include "core/run/identity.hpp"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -27,6 +28,10 @@ void add_files(const Options& options, json& inputs) {
 }
 
 }  // namespace
+
+bool decides(std::string_view option) {
+  return std::find(kHowOnly.begin(), kHowOnly.end(), option) == kHowOnly.end();
+}
 
 json spec_json(const JobSpec& job) {
   json out{{"name", job.name},

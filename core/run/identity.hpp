@@ -1,6 +1,7 @@
 // What a job is, as one number: equal identities make equal results, so what is finished is not done again.
 #pragma once
 #include <string>
+#include <string_view>
 
 #include <nlohmann/json.hpp>
 
@@ -15,5 +16,8 @@ nlohmann::json spec_json(const JobSpec&);
 // identity) and the options that decide results, files that options name among them. How a job runs (threads,
 // how often it logs) is no part.
 std::string job_digest(const RunFile&, const JobSpec&);
+
+// Whether results depend on a job's option of this name.
+bool decides(std::string_view option);
 
 }  // namespace kinora::core

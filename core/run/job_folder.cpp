@@ -6,6 +6,7 @@
 #include "core/build_info.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/log.hpp"
+#include "core/run/difference.hpp"
 
 namespace kinora::core {
 namespace {
@@ -101,8 +102,10 @@ void prepare_folder(const fs::path& folder, const std::string& name, const json&
                     "with --out, another name for job '" +
                     name + "', or move them away");
   if (is_mine && digest_in(folder / "job.json") != digest) {
-    log_warn("{}: its options or inputs are not those of the results in {}; it starts again{}", name,
-             folder.string(), is_done(folder) ? ", and they are kept until it is done" : "");
+    const std::string what = difference(read_json(folder / "job.json"), spec);
+    log_warn("{}: its options or inputs are not those of the results in {} ({}); it starts again{}", name,
+             folder.string(), what.empty() ? "its inputs or the seed have changed" : what,
+             is_done(folder) ? ", and they are kept until it is done" : "");
     if (is_done(folder)) {
       fs::remove_all(before(folder));
       fs::rename(folder, before(folder));

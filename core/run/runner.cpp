@@ -12,6 +12,7 @@
 #include "core/run/folder_lock.hpp"
 #include "core/run/identity.hpp"
 #include "core/run/job_folder.hpp"
+#include "core/run/launch_record.hpp"
 #include "core/run/place.hpp"
 #include "core/run/torch_library.hpp"
 
@@ -37,8 +38,14 @@ bool is_alone() { return here().alone(); }
 // since: the run's start, for rank 0 may have failed before this rank comes here.
 RunResult wait_for(const fs::path& folder, const std::string& name, const std::string& digest,
                    fs::file_time_type since) {
+  FirstRank first(folder.parent_path(), here());
   for (int64_t tenths = 1; !finished(folder, digest); ++tenths) {
     if (cancelled()) return {false, true};
+    if (tenths % 10 == 0 && !first.is_there()) {
+      log_error("job '{}': rank 0 is not at work in {} any more; start all ranks again, they go on", name,
+                folder.parent_path().string());
+      return {false, false};
+    }
     if (const auto why = failure_left(folder, digest, since)) {
       log_error("job '{}' failed on rank 0: {}", name, *why);
       return {false, false};
@@ -108,6 +115,17 @@ std::vector<bool> needed_jobs(const RunFile& run, const RunOptions& options) {
   return needed;
 }
 
+// Ranks of several starts, or of other files, are told apart before any job begins.
+RunResult meet_first_rank(const RunFile& run, const std::vector<bool>& jobs, const Place& place) {
+  try {
+    place.first() ? write_launch_record(run, jobs) : await_launch_record(run, jobs, place);
+    return {.ok = !cancelled(), .was_cancelled = cancelled()};
+  } catch (const Error& e) {
+    log_error("{}", e.what());
+    return {.was_refused = e.code() == KINORA_INVALID};
+  }
+}
+
 }  // namespace
 
 // Every rank asks, rank 0 says.
@@ -143,6 +161,9 @@ RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& optio
   }
   if (!may_begin(runtime, run, options, place.world)) return {.was_refused = true};
   const std::vector<bool> needed = needed_jobs(run, options);
+  if (!options.dry && !place.alone()) {
+    if (const RunResult met = meet_first_rank(run, needed, place); !met.ok) return met;
+  }
   for (size_t i = 0; i < run.jobs.size(); ++i) {
     const JobSpec& job = run.jobs[i];
     if (!needed[i]) continue;

@@ -222,7 +222,7 @@ def check_layout_of_a_large_model():
     """14 billion parameters are declared without memory and in little time."""
     model = 'model = { use = "wan", size = "14B", in_channels = 32, out_channels = 32, text_dim = 384 }'
     for parallel, words in (('[{ use = "pp", size = 4 }, { use = "fsdp", size = 4 }, { use = "tp", size = 4 }, "recompute"]', ""),
-                            ('[{ use = "tp", size = 64 }]', "parameter 'blocks.0.attn1.to_q.weight' has 40 whole units; use size = 8")):
+                            ('[{ use = "tp", size = 64 }]', "parameter 'blocks.0.attn1.to_q.weight' can be cut into 40 at most; use size = 8")):
         file = spread(Q, "dit", parallel)
         file.write_text(re.sub(r"(?m)^model = .*$", model, file.read_text()).replace("batch = 24", "batch = 64"))
         before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -2,7 +2,7 @@
 """packaging/slurm/train.sbatch with an srun that starts local copies with Slurm's variables: two ranks train one run; a rank that fails
 once is started again; what is refused is not.
 usage: slurm.py KINORA ROOT SCRATCH"""
-import json, os, pathlib, shutil, subprocess, sys
+import json, os, pathlib, re, shutil, subprocess, sys
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 SRUN = r"""#!/usr/bin/env bash
@@ -50,7 +50,7 @@ out = SCRATCH / "run"
 arguments = [str(ROOT / "configs/quickstart.toml"), "--out", str(out), "--only", "dit", *[a for s in FEW for a in ("--set", s)]]
 subprocess.run([KINORA, "run", *["latents" if a == "dit" else a for a in arguments]], check=True, capture_output=True)
 failed = sbatch(*arguments)
-assert failed.returncode == 1 and "these did not join within 15000 ms: 1" in failed.stderr, failed
+assert failed.returncode == 1 and re.search(r"these did not join at \S+ within 15000 ms: 1;", failed.stderr), failed
 done = sbatch(*arguments, KINORA_RESTARTS="1")
 assert done.returncode == 0 and done.stderr.count("restart 1 of 1, from the last checkpoint") == 1, done
 lines = [json.loads(line) for line in (out / "dit/metrics.jsonl").read_text().splitlines()]

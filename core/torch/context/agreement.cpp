@@ -1,16 +1,19 @@
 #include "core/torch/context/agreement.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <fstream>
 #include <map>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include <fmt/format.h>
 
 #include "core/build_info.hpp"
 #include "core/run/digest.hpp"
 #include "core/run/identity.hpp"
+#include "core/run/launch_record.hpp"
 #include "core/run/weights_digest.hpp"
 #include "core/torch/context/meeting.hpp"
 #include "core/torch/media/latent_cache.hpp"
@@ -78,6 +81,48 @@ std::string shown(const std::string& value) {
   return value.size() <= 72 ? value : value.substr(0, 72) + "...";
 }
 
+constexpr size_t kMost = 5;                                     // items that a message names
+using Item = std::pair<std::string, std::vector<std::string>>;  // its name, its value on every rank
+
+// In the order of facts_of(); what only some ranks have comes last, since another item is the reason.
+std::vector<Item> differing_items(const std::vector<Facts>& of_ranks) {
+  std::vector<std::string> names;
+  std::map<std::string, std::vector<std::string>> values;
+  std::map<std::string, size_t> ranks;  // that have it
+  for (size_t r = 0; r < of_ranks.size(); ++r)
+    for (const auto& [name, value] : of_ranks[r]) {
+      if (ranks[name]++ == 0) names.push_back(name);
+      auto& of_item = values[name];
+      of_item.resize(of_ranks.size(), "none");
+      of_item[r] = value;
+    }
+  std::vector<Item> out;
+  for (const bool on_all : {true, false})
+    for (const auto& name : names) {
+      const auto& of_item = values[name];
+      const bool differs =
+          std::any_of(of_item.begin(), of_item.end(), [&](const auto& v) { return v != of_item[0]; });
+      if (differs && (ranks[name] == of_ranks.size()) == on_all) out.emplace_back(name, of_item);
+    }
+  return out;
+}
+
+// "rank 2 has 8, ranks 0, 1 have 4": those of the fewest ranks first.
+std::string by_ranks(const std::vector<std::string>& values) {
+  std::map<std::string, std::vector<size_t>> ranks;
+  for (size_t r = 0; r < values.size(); ++r) ranks[values[r]].push_back(r);
+  std::vector<std::pair<std::string, std::vector<size_t>>> by_number(ranks.begin(), ranks.end());
+  // Of equal numbers rank 0 is right: it is the one that is seen.
+  std::sort(by_number.begin(), by_number.end(), [](const auto& a, const auto& b) {
+    return a.second.size() != b.second.size() ? a.second.size() < b.second.size() : a.second[0] > b.second[0];
+  });
+  std::string out;
+  for (const auto& [value, of] : by_number)
+    out += fmt::format("{}{} {} {}", out.empty() ? "" : ", ", ranks_text(of), of.size() == 1 ? "has" : "have",
+                       shown(value));
+  return out;
+}
+
 }  // namespace
 
 std::string data_digest(const fs::path& folder) {
@@ -105,7 +150,8 @@ Facts facts_of(const JobView& job, int64_t ranks) {
   const JobSpec& spec = job.spec();
   const fs::path kept = job.run().out / ".weights.json";
   const auto options = or_throw(Options::make(spec.kind->spec, spec.options));
-  Facts out{{"Kinora's version", KINORA_VERSION},
+  Facts out{{"job", spec.name},
+            {"Kinora's version", KINORA_VERSION},
             {"number of ranks", std::to_string(ranks)},
             {"seed", std::to_string(job.run().seed)}};
   add_values(out, "option", options.values(), options.paths());
@@ -122,32 +168,24 @@ Facts facts_of(const JobView& job, int64_t ranks) {
 }
 
 std::string disagreements(const std::vector<Facts>& of_ranks) {
-  std::vector<std::string> items;
-  std::map<std::string, std::vector<std::string>> values;  // by item, of every rank
-  for (size_t r = 0; r < of_ranks.size(); ++r)
-    for (const auto& [item, value] : of_ranks[r]) {
-      auto& of_item = values[item];
-      if (of_item.empty()) items.push_back(item);
-      of_item.resize(of_ranks.size(), "none");
-      of_item[r] = value;
-    }
+  const auto differing = differing_items(of_ranks);
+  // Options of another job, or of another component, differ for no reason of their own.
+  const bool other_job = !differing.empty() && differing[0].first == "job";
+  const size_t most = other_job ? 1 : kMost;
   std::string out;
-  for (const auto& item : items) {
-    std::map<std::string, std::vector<size_t>> ranks;
-    for (size_t r = 0; r < of_ranks.size(); ++r) ranks[values[item][r]].push_back(r);
-    if (ranks.size() == 1) continue;
-    std::vector<std::pair<std::string, std::vector<size_t>>> by_number(ranks.begin(), ranks.end());
-    // Of equal numbers rank 0 is right: it is the one that is seen.
-    std::sort(by_number.begin(), by_number.end(), [](const auto& a, const auto& b) {
-      return a.second.size() != b.second.size() ? a.second.size() < b.second.size()
-                                                : a.second[0] > b.second[0];
-    });
-    out += (out.empty() ? "" : "; ") + item + ": ";
-    for (size_t i = 0; i < by_number.size(); ++i)
-      out += fmt::format("{}{} {} {}", i ? ", " : "", ranks_text(by_number[i].second),
-                         by_number[i].second.size() == 1 ? "has" : "have", shown(by_number[i].first));
-  }
+  for (size_t i = 0; i < std::min(differing.size(), most); ++i)
+    out += (i ? "; " : "") + differing[i].first + ": " + by_ranks(differing[i].second);
+  if (differing.size() > most && !other_job) out += fmt::format("; and {} more", differing.size() - most);
   return out;
+}
+
+void add_folder(Facts& mine, const kinora_group& world, const fs::path& out) {
+  constexpr auto kLate = std::chrono::seconds(35);  // as long as a network's disk may keep what it knew
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string first = gather_texts(world, launch_number(out)).at(0);
+  while (launch_number(out) != first && std::chrono::steady_clock::now() - begin < kLate)
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  mine.emplace_back("the run's folder", launch_number(out) == first ? first : out.string());
 }
 
 void require_agreement(const kinora_group& world, const Facts& mine) {

@@ -2,6 +2,7 @@
 // from, the data. A rank with others would train something that nobody asked for, or wait for what never
 // comes. (The checkpoint that they go on from is rank 0's: others may see it later, on a network's disk.)
 #pragma once
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,8 +29,12 @@ std::string data_digest(const std::filesystem::path& folder);
 // disagreements() if there are any.
 void require_agreement(const kinora_group& world, const Facts& mine);
 
-// Which items differ, with their values and the ranks that have them, those of the fewest ranks first;
-// empty: none.
+// [owner-thread] A meeting of the whole group: adds to `mine` which folder rank 0 said its record in, so that
+// ranks of different runs that met by chance do not agree. A disk that shows files late is waited for.
+void add_folder(Facts& mine, const kinora_group& world, const std::filesystem::path& out);
+
+// Which items differ, the first five of them, with their values and the ranks that have them, those of the
+// fewest ranks first; empty: none. Of ranks at different jobs only the jobs.
 std::string disagreements(const std::vector<Facts>& of_ranks);
 
 }  // namespace kinora::core

@@ -27,15 +27,15 @@ void require_one_each(const std::vector<AxisUse>& uses) {
 
 std::string ranks(int64_t n) { return std::to_string(n) + (n == 1 ? " rank" : " ranks"); }
 
-// "tp = 3", "cp = 6": what one size would have to be for the others to stay.
+// "tp = 3 or cp = 6": what one size would have to be for the others to stay.
 std::string alternatives(const std::vector<AxisUse>& uses, int64_t product, int64_t world) {
   std::string out;
   for (const auto& u : uses) {
     const int64_t others = product / std::max<int64_t>(u.size, 1);
     if (u.size > 0 && u.axis != "cfg" && world % others == 0)  // which has two predictions at most
-      out += fmt::format(", {} = {}", u.axis, world / others);
+      out += fmt::format(" or {} = {}", u.axis, world / others);
   }
-  return out.empty() ? out : "; with " + ranks(world) + " this would fit: " + out.substr(2);
+  return out.empty() ? out : "; for " + ranks(world) + " change one, if the model allows it: " + out.substr(4);
 }
 
 }  // namespace

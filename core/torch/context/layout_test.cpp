@@ -43,12 +43,12 @@ TEST(Layout, RefusesWithTheRuleAndTheNearestThatIsLegal) {
       refused({{"tp", "tp", 4}, {"cp-ring", "cp", 2}}, 12),
       HasSubstr(
           "multiply to 8, and this launch has 12 ranks; start 8, or add ddp, which takes what is left of a "
-          "multiple; with 12 ranks this would fit: tp = 6, cp = 3"));
+          "multiple; for 12 ranks change one, if the model allows it: tp = 6 or cp = 3"));
   EXPECT_THAT(
       refused({{"tp", "tp", 4}, {"ddp", "dp", 0}}, 6),
       HasSubstr(
-          "multiply to 4, of which the 6 ranks of this launch are no multiple; start 8; with 6 ranks this "
-          "would fit: tp = 6"));
+          "multiply to 4, of which the 6 ranks of this launch are no multiple; start 8; for 6 ranks change "
+          "one, if the model allows it: tp = 6"));
 }
 
 }  // namespace

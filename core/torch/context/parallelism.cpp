@@ -168,18 +168,20 @@ void Parallelism::join(JobContext& context, const MeshOwner::Sizes& axes, const 
   const auto& api = component.table<kinora_collective>();
   const kinora_run run = context.call();
   collective_ = joined(component, use->options, place, &run);
-  agree(api, facts_of(context, place.world), place);
+  agree(api, facts_of(context, place.world), context.run().out, place);
   mesh_ = std::make_unique<MeshOwner>(api, collective_.get(), place.rank, axes);
 }
 
 // In a group that the mesh knows nothing of: ranks that disagree about strategies have no mesh in common.
-void Parallelism::agree(const kinora_collective& api, const Facts& facts, const Place& place) {
+void Parallelism::agree(const kinora_collective& api, Facts facts, const std::filesystem::path& out,
+                        const Place& place) {
   std::vector<int64_t> all(static_cast<size_t>(place.world));
   std::iota(all.begin(), all.end(), 0);
   void* made = nullptr;
   check(api.group(collective_.get(), "agreement", all.data(), all.size(), &made));
   const Instance group(made, api.release);
   const kinora_group world{sizeof world, 0, place.rank, place.world, all.data(), made, api.start, api.finish};
+  add_folder(facts, world, out);
   require_agreement(world, facts);
 }
 

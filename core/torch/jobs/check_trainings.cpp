@@ -131,9 +131,7 @@ void check_train(JobCheck& check) {
         by_frame = require_levels(o, spec, use.options, data->shape[1]);
       }))
     return;
-  Encoded read = *data;
-  if (o.teacher_forcing) read.shape[1] *= 2;
-  check_forward(check, **model, use, read, (*loss)->draws_noise(), by_frame);
+  check_forward(check, **model, use, *data, (*loss)->draws_noise(), by_frame);
 }
 
 void check_train_tokenizer(JobCheck& check) {

@@ -53,7 +53,7 @@ const Row kRows[] = {
     {3, kDit, "['cp-ulysses']", "", ""},
     {3, kDit, "[{ use = 'pp', schedule = 'gpipe' }]", "", ""},
     {3, kDit, "['tp']", "", "tp: size = 3 must divide the heads"},
-    {3, kThin, "['tp']", "", "linear_fc1.weight' has 25 whole units"},
+    {3, kThin, "['tp']", "", "linear_fc1.weight' can be cut into 25"},
     {4, kDit, "['tp']", "", ""},
     {4, kDit, "[{ use = 'tp', size = 2 }, 'cp-ulysses']", "", ""},
     {4, kDit, "[{ use = 'cp-2d', ulysses = 4 }]", "", ""},

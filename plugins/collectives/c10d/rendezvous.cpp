@@ -22,7 +22,7 @@ namespace {
 // c10d logs every socket that fails, with its stack; what these come to is in the errors here. Who asks
 // libtorch for its log gets it.
 void quiet_c10d() {
-  if (!std::getenv("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = c10::GLOG_ERROR;
+  if (!std::getenv("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = c10::GLOG_FATAL;
 }
 
 c10::intrusive_ptr<c10d::Store> open_file(const std::string& who, const Rendezvous& at,
@@ -60,6 +60,23 @@ c10::intrusive_ptr<c10d::Store> open_tcp(const std::string& who, const Rendezvou
 }
 
 std::string key(int64_t rank) { return "joined/" + std::to_string(rank); }
+
+// Two launches at one place would take each other's ranks for their own.
+void join(const std::string& who, const std::string& where, c10d::Store& store, const kinora_world& world) {
+  const std::string mine = std::to_string(world.size);
+  const auto told = store.compareSet("size", {}, std::vector<uint8_t>(mine.begin(), mine.end()));
+  const std::string theirs(told.begin(), told.end());
+  if (theirs != mine)
+    throw Error(KINORA_INVALID, who + ": rank " + std::to_string(world.rank) + " is one of " + mine +
+                                    " ranks, and another at " + where + " one of " + theirs +
+                                    "; start all with the same WORLD_SIZE");
+  if (store.add("came/" + std::to_string(world.rank), 1) > 1)
+    throw Error(KINORA_INVALID,
+                who + ": rank " + std::to_string(world.rank) + " is already at " + where +
+                    ": another launch meets there or has left it behind, or two processes have "
+                    "this rank; give each launch a MASTER_PORT, or a file, of its own");
+  store.set(key(world.rank), std::vector<uint8_t>{1});
+}
 
 // "ranks 1, 3"
 std::string named(const std::string& ranks) {
@@ -137,7 +154,7 @@ c10::intrusive_ptr<c10d::Store> meet(const std::string& who, const Rendezvous& a
   store->setTimeout(patience.limit());
   std::string absent;
   try {
-    store->set(key(world.rank), std::vector<uint8_t>{1});
+    join(who, where, *store, world);
     while (!is_complete(*store, world)) {
       if (patience.more([&] { return named(missing(*store, world.size)) + " at " + where; })) continue;
       absent = missing(*store, world.size);
@@ -149,9 +166,10 @@ c10::intrusive_ptr<c10d::Store> meet(const std::string& who, const Rendezvous& a
   } catch (const std::exception&) {
     absent = "(the store at rank 0 is gone)";
   }
-  throw Error(KINORA_TIMEOUT, who + ": of " + std::to_string(world.size) +
-                                  " ranks these did not join within " + std::to_string(world.timeout_ms) +
-                                  " ms: " + absent);
+  throw Error(KINORA_TIMEOUT, who + ": of " + std::to_string(world.size) + " ranks these did not join at " +
+                                  where + " within " + std::to_string(world.timeout_ms) + " ms: " + absent +
+                                  "; start them with the same MASTER_ADDR and MASTER_PORT, or give them "
+                                  "longer by KINORA_TIMEOUT_MS");
 }
 
 }  // namespace kinora

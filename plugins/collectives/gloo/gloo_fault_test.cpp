@@ -113,9 +113,33 @@ TEST(Gloo, AWorldThatDoesNotFillSaysWhoIsMissing) {
       const Failed f = failure_of([&] { World w({me.rank, 3, me.folder, me.port}, kLimit, uri); });
       EXPECT_EQ(f.code, KINORA_TIMEOUT);
       if (me.rank != 0) continue;
-      EXPECT_NE(f.message.find("of 3 ranks these did not join within 2000 ms: 2"), std::string::npos)
-          << f.message;
+      EXPECT_NE(f.message.find("of 3 ranks these did not join at "), std::string::npos) << f.message;
+      EXPECT_NE(f.message.find(" within 2000 ms: 2; "), std::string::npos) << f.message;
     }
+  });
+}
+
+TEST(Gloo, TwoLaunchesAtOnePlaceDoNotMix) {
+  on_ranks(2, [](const Rank& me) {
+    if (me.rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    const Failed f = failure_of([&] { World w({1, 3, me.folder, me.port}, kLimit); });
+    EXPECT_EQ(f.code, me.rank == 1 ? KINORA_INVALID : KINORA_TIMEOUT) << f.message;
+    if (me.rank == 0) return;
+    EXPECT_NE(f.message.find("rank 1 is already at "), std::string::npos) << f.message;
+    EXPECT_LT(f.seconds, 1.5);
+  });
+}
+
+TEST(Gloo, RanksOfOtherNumbersDoNotMeet) {
+  on_ranks(2, [](const Rank& me) {
+    if (me.rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    const Failed f = failure_of([&] {
+      World w({me.rank, 2 + me.rank, me.folder, me.port}, kLimit, me.tcp());
+    });
+    if (me.rank == 0) return;
+    EXPECT_EQ(f.code, KINORA_INVALID);
+    EXPECT_NE(f.message.find("rank 1 is one of 3 ranks, and another at "), std::string::npos) << f.message;
+    EXPECT_LT(f.seconds, 1.5);
   });
 }
 

@@ -212,11 +212,11 @@ Tensor Cosmos::head(const Ctx& ctx, kinora_seq seq, const Tensor& tokens, const 
 std::vector<Tensor> Cosmos::forward(const Ctx& ctx, const Named<Tensor>& in) {
   const auto& c = options_;
   const Videos videos(in, in["latent"], {c.patch_time, c.patch_space, c.patch_space}, "model/cosmos");
-  videos.refuse_above(c.max_size);
   kinora_seq seq = 0;
   Tensor x = videos.patches(input(in, videos),
                             [&](const Tensor& v) { return patchify(v, c.patch_time, c.patch_space); });
   x = videos.sequence(ctx, x, seq);
+  videos.refuse_above(c.max_size, ctx.table(seq, Place::stream));
   const Shared s = shared(ctx, in, videos, seq, x);
   const auto has = s.has();
 

@@ -89,11 +89,11 @@ std::vector<Tensor> Denoiser::forward(const Ctx& ctx, const Named<Tensor>& in) {
   const auto& c = options_;
   const Tensor latent = input(in);
   const Videos videos(in, latent, {c.patch_time, c.patch_space, c.patch_space}, id_);
-  if (c.learnable_pos_embed) videos.refuse_above(c.max_size);
   kinora_seq seq = 0;
   Tensor x =
       videos.patches(latent, [&](const Tensor& v) { return patchify(v, c.patch_time, c.patch_space); });
   x = videos.sequence(ctx, x, seq);
+  if (c.learnable_pos_embed) videos.refuse_above(c.max_size, ctx.table(seq, Place::stream));
   Shared shared;
   condition_(ctx, in, x, videos, shared);
   const auto seqs = layouts(ctx, seq, x);

@@ -25,6 +25,15 @@ std::string sum_of(const std::vector<int64_t>& sizes) {
   return out;
 }
 
+// Instead of more stages than blocks.
+std::string fewer_stages(const Pipe& pipe, int64_t blocks) {
+  const int64_t each = blocks / pipe.ranks;
+  if (each > 1) return "virtual = " + std::to_string(each) + " would do";
+  if (each == 1) return "schedule = \"1f1b\" would do";
+  return "at most " + std::to_string(blocks) +
+         " ranks can share it: give pp a smaller size, and the others to another strategy";
+}
+
 }  // namespace
 
 PipelineLink::PipelineLink(Group<Tensor> group, const Pipe& pipe, How how)
@@ -47,12 +56,11 @@ kinora_param PipelineLink::parameter(const kinora_param_spec& s) {
 void PipelineLink::declared() {
   const auto blocks = static_cast<int64_t>(cost_.size());
   if (blocks < pipe_.stages())
-    throw Error(KINORA_INVALID,
-                "pp: the model has " + std::to_string(blocks) +
-                    " blocks (embedding and head among them), which cannot be " +
-                    std::to_string(pipe_.stages()) + " stages (" + std::to_string(pipe_.ranks) +
-                    " ranks of " + std::to_string(pipe_.per_rank) + "); size " +
-                    std::to_string(std::max<int64_t>(blocks / pipe_.per_rank, 1)) + " would do");
+    throw Error(KINORA_INVALID, "pp: the model has " + std::to_string(blocks) +
+                                    " blocks (embedding and head among them), which cannot be " +
+                                    std::to_string(pipe_.stages()) + " stages (" +
+                                    std::to_string(pipe_.ranks) + " ranks of " +
+                                    std::to_string(pipe_.per_rank) + "); " + fewer_stages(pipe_, blocks));
   if (how_.blocks.empty()) {
     first_ = balanced(how_.by_cost ? cost_ : std::vector<double>(cost_.size(), 1), pipe_.stages());
   } else {

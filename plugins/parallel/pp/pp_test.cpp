@@ -184,7 +184,9 @@ TEST(Pipeline, RefusesWhatItCannotCut) {
       EXPECT_NE(text.find(part), std::string::npos) << text;
     };
     says(refusal(pp("1f1b"), 1), "has 3 blocks (embedding and head among them), which cannot be 4 stages");
-    says(refusal(pp("interleaved"), 4), "size 3 would do");
+    says(refusal(pp("1f1b"), 1), "at most 3 ranks can share it");
+    says(refusal(pp("interleaved", "virtual = 3"), 6), "virtual = 2 would do");
+    says(refusal(pp("interleaved"), 4), "schedule = \"1f1b\" would do");
     says(refusal(pp("1f1b", "blocks = [1, 1, 1]"), 2),
          "must be 4 numbers above 0, one a stage, that sum to the model's 4");
   });

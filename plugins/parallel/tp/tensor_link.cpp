@@ -54,8 +54,8 @@ void TensorLink::declared() {
   while (units_ % most) --most;
   throw Error(KINORA_INVALID, "tp: size = " + std::to_string(group_.size()) +
                                   " must divide the heads (of keys too) and the MLP's channels; parameter '" +
-                                  scarcest_ + "' has " + std::to_string(fewest_) +
-                                  " whole units; use size = " + std::to_string(most));
+                                  scarcest_ + "' can be cut into " + std::to_string(fewest_) +
+                                  " at most; use size = " + std::to_string(most));
 }
 
 TensorLink::Gathered TensorLink::all_tokens(const at::Tensor& x) {

@@ -27,8 +27,9 @@ class Videos {
   // each. patch: T, H, W of a token. Throws kinora::Error, as `id`, for a latent that does not divide into
   // patches.
   Videos(const Named<at::Tensor>& in, const at::Tensor& latent, const Size& patch, std::string id);
-  // Throws for a latent of more than largest[0] frames, [1] rows or [2] columns.
-  void refuse_above(const std::vector<int64_t>& largest) const;
+  // Throws for a latent of more than largest[0] frames, [1] rows or [2] columns. table: of the STREAM tokens; it
+  // knows of frames that share their places in time, as clean and noisy copies do.
+  void refuse_above(const std::vector<int64_t>& largest, const at::Tensor& table) const;
 
   bool packed() const { return packed_; }
   int64_t count() const { return count_; }  // B or n: what text and conditions have in front
@@ -128,9 +129,13 @@ inline std::vector<Videos::Size> Videos::latents() const {
   return out;
 }
 
-inline void Videos::refuse_above(const std::vector<int64_t>& largest) const {
+inline void Videos::refuse_above(const std::vector<int64_t>& largest, const at::Tensor& table) const {
+  const auto in_time = [&](int64_t T) {
+    if (T <= largest[0] || table.is_meta() || table.numel() == 0) return T;
+    return (table.select(2, KINORA_TOKEN_TIME).max().item<int64_t>() + 1) * patch_[0];
+  };
   for (const auto& [T, H, W] : latents())
-    if (T > largest[0] || H > largest[1] || W > largest[2])
+    if (in_time(T) > largest[0] || H > largest[1] || W > largest[2])
       refuse(c10::str("a latent of ", T, " x ", H, " x ", W, " is larger than max_size, ", largest[0], " x ",
                       largest[1], " x ", largest[2], "; raise max_size"));
 }

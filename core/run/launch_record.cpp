@@ -1,0 +1,126 @@
+#include "core/run/launch_record.hpp"
+
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "core/io/atomic_file.hpp"
+#include "core/log.hpp"
+#include "core/run/cancel.hpp"
+#include "core/run/difference.hpp"
+#include "core/run/folder_lock.hpp"
+#include "core/run/identity.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+// Between taking the folder and writing the record rank 0 does nothing that takes longer.
+constexpr auto kToWrite = 5s;
+
+std::string host_name() {
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+fs::path file_in(const fs::path& out) { return out / ".launch.json"; }
+
+json read_record(const fs::path& out) {
+  std::ifstream in(file_in(out));
+  json value = json::parse(in, nullptr, false);
+  return value.is_object() ? value : json::object();
+}
+
+json record_of(const RunFile& run, const std::vector<bool>& jobs) {
+  json out{{"seed", run.seed}, {"jobs", json::array()}};
+  for (size_t i = 0; i < run.jobs.size(); ++i)
+    if (jobs[i])
+      out["jobs"].push_back({{"spec", spec_json(run.jobs[i])}, {"digest", job_digest(run, run.jobs[i])}});
+  return out;
+}
+
+json names_in(const json& record) {
+  json out = json::array();
+  for (const auto& job : record.value("jobs", json::array())) out.push_back(job.at("spec").at("name"));
+  return out;
+}
+
+// Of rank 0's record and this rank's, in words; empty: none.
+std::string differences(const json& first, const json& mine) {
+  if (first.value("seed", json()) != mine.at("seed"))
+    return fmt::format("run.seed is {} there and {} here", first.value("seed", json()).dump(),
+                       mine.at("seed").dump());
+  if (names_in(first) != names_in(mine))
+    return fmt::format("its jobs are {} there and {} here", names_in(first).dump(), names_in(mine).dump());
+  for (size_t i = 0; i < mine.at("jobs").size(); ++i) {
+    const json &a = first.at("jobs").at(i), &b = mine.at("jobs").at(i);
+    if (a.at("digest") == b.at("digest")) continue;
+    const std::string what = difference(a.at("spec"), b.at("spec"), "is {} there and {} here");
+    return fmt::format("job '{}': {}", b.at("spec").at("name").get<std::string>(),
+                       what.empty() ? "the files that it reads are others" : what);
+  }
+  return "";
+}
+
+}  // namespace
+
+void write_launch_record(const RunFile& run, const std::vector<bool>& jobs) {
+  std::random_device device;
+  json record = record_of(run, jobs);
+  record["host"] = host_name();
+  record["number"] = fmt::format("{:08x}{:08x}", device(), device());
+  or_throw(write_file_atomically(file_in(run.out),
+                                 record.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
+}
+
+void await_launch_record(const RunFile& run, const std::vector<bool>& jobs, const Place& place) {
+  const json mine = record_of(run, jobs);
+  const auto begin = Clock::now(), end = begin + std::chrono::milliseconds(place.timeout_ms);
+  auto held_since = Clock::time_point::max();  // by rank 0 of this launch, as far as can be told
+  std::string what, said;
+  while (!cancelled()) {
+    const auto now = Clock::now();
+    const json record = read_record(run.out);
+    what = record.empty() ? "nobody has begun there" : differences(record, mine);
+    if (what.empty()) return;
+    if (!FolderLock::is_held(run.out))
+      held_since = Clock::time_point::max();
+    else
+      held_since = std::min(held_since, now);
+    if (held_since < now && now - held_since > kToWrite && !record.empty())
+      throw Error(KINORA_INVALID,
+                  fmt::format("rank {} does not agree with rank 0, which is at work in {}: {}; start "
+                              "all ranks with the same run file, files, --out and --set",
+                              place.rank, run.out.string(), what));
+    if (now > end)
+      throw Error(
+          KINORA_TIMEOUT,
+          fmt::format("rank 0 did not begin in {} within {} s ({}); all ranks need the same run file, --set "
+                      "and --out, on a disk that they share; KINORA_TIMEOUT_MS sets the limit",
+                      run.out.string(), place.timeout_ms / 1000, what));
+    if (now - begin > 10s && said != what)
+      log_warn("rank {} waits for rank 0 to begin in {}: {}", place.rank, run.out.string(), said = what);
+    std::this_thread::sleep_for(100ms);
+  }
+}
+
+std::string launch_number(const fs::path& out) { return read_record(out).value("number", ""); }
+
+bool FirstRank::is_there() {
+  const auto now = Clock::now();
+  const bool held = FolderLock::is_held(out_);
+  // On its own machine the lock tells; on another only one that has been seen, for not every disk shows locks.
+  seen_ = seen_ || held || read_record(out_).value("host", "") == host_name();
+  if (held) last_ = now;
+  return !seen_ || now - last_ < limit_;
+}
+
+}  // namespace kinora::core

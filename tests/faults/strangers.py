@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Ranks that were started with other options, in another folder or for another run are refused before they compute, each with what
+differs, and nobody waits without end.
+usage: strangers.py KINORA ROOT SCRATCH"""
+import os, pathlib, re, shutil, signal, socket, subprocess, sys, time
+
+KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+FEW = ["tokenizer.steps=2", "tokenizer.frames=5", "tokenizer.height=32", "tokenizer.width=48", "latents.frames=5", "latents.height=32",
+       "latents.width=48", "dit.steps=400", "dit.batch=4", "dit.model.layers=2", "dit.threads=1", 'dit.parallel=["ddp"]', 'tokenizer.parallel=["ddp"]']
+
+
+def command(out, *options, sets=()):
+    return [KINORA, "run", str(ROOT / "configs/quickstart.toml"), "--out", str(out), *options, *[a for s in [*FEW, *sets] for a in ("--set", s)]]
+
+
+class Ranks:
+    """Two processes with torchrun's variables; the second may be another's."""
+
+    def __init__(self, out, other=None, sets=(), timeout=120, options=("--only", "dit")):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = str(s.getsockname()[1])
+        env = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "KINORA_TIMEOUT_MS": str(timeout * 1000)}
+        self.begin = time.monotonic()
+        self.all = [subprocess.Popen(command(folder, *options, sets=own), env={**env, "RANK": str(r)}, stderr=subprocess.PIPE, text=True)
+                    for r, (folder, own) in enumerate([(out, ()), (other or out, sets)])]
+
+    def end_of(self, rank, limit):
+        """Exit code and messages of a rank that ends by itself."""
+        text = self.all[rank].communicate(timeout=limit)[1]
+        return self.all[rank].returncode, text
+
+    def stop(self):
+        for p in self.all:
+            if p.poll() is None:
+                p.send_signal(signal.SIGTERM)
+        for p in self.all:
+            p.wait(timeout=60)
+
+
+def refused(name, text_parts, limit, code, **how):
+    ranks = Ranks(SCRATCH / "one", **how)
+    got, text = ranks.end_of(1, limit)
+    seconds = time.monotonic() - ranks.begin
+    ranks.stop()
+    assert got == code, (name, got, text)
+    for part in text_parts:
+        assert part in text, (name, part, text)
+    print(f"{name}: refused after {seconds:.0f} s: {text.strip().splitlines()[-1][:160]}")
+
+
+shutil.rmtree(SCRATCH, ignore_errors=True)
+done = subprocess.run(command(SCRATCH / "one", "--only", "latents"), stderr=subprocess.PIPE, text=True, timeout=300)
+assert done.returncode == 0, done.stderr
+refused("another seed", ["rank 1 does not agree with rank 0", "run.seed is 1 there and 5 here"], 60, 2, sets=["run.seed=5"])
+refused("another option", ["job 'dit': batch is 4 there and 8 here"], 60, 2, sets=["dit.batch=8"])
+refused("an option of a later job", ["job 'film': sampler.steps is 24 there and 3 here"], 60, 2, sets=["film.sampler.steps=3"], options=())
+refused("an empty folder", ["rank 0 did not begin in", "two within 12 s (nobody has begun there)"], 60, 1, other=SCRATCH / "two", timeout=12)
+
+# Two runs that meet by chance: each folder has been used by a launch of its own before.
+one, two = SCRATCH / "one", SCRATCH / "other"
+shutil.copytree(one, two)
+ranks = Ranks(one, other=two)
+for rank in (1, 0):
+    code, text = ranks.end_of(rank, 120)
+    assert code != 0 and "the run's folder: rank 1 has " in text, (rank, code, text)
+    assert not re.search(r"dit: step", text), text
+ranks.stop()
+print("two runs that meet: refused by both")
+
+# Rank 0 is gone while the other waits for a job that only rank 0 does.
+shutil.rmtree(one / "clips")
+ranks = Ranks(one, timeout=8, options=("--only", "latents"))
+while not (one / "clips" / "job.json").exists():
+    time.sleep(0.02)
+ranks.all[0].kill()
+code, text = ranks.end_of(1, 60)
+assert code == 1 and "rank 0 is not at work" in text, (code, text)
+print(f"rank 0 gone: {time.monotonic() - ranks.begin:.0f} s")
