@@ -1,4 +1,4 @@
-#include "shot_detector.hpp"
+#include "flash_filter.hpp"
 
 #include <cmath>
 #include <cstdint>
@@ -56,10 +56,10 @@ constexpr int64_t kFrameMicroseconds = 100000;
 
 std::vector<int64_t> detect(const std::string& frames, int64_t min_length, const std::vector<int64_t>& times,
                             double frames_per_second) {
-  ContentDetector detector({.threshold = 27.0, .min_scene_len_frames = min_length}, frames_per_second);
+  FlashFilter filter(FlashFilter::Mode::merge, min_length, nominal_frame_rate(frames_per_second));
   std::vector<int64_t> cuts;
   for (size_t i = 0; i < frames.size(); ++i) {
-    if (const auto cut = detector.push(frames[i] == '#' ? 27.0 : 26.9999, times[i])) cuts.push_back(*cut);
+    if (const auto cut = filter.push(frames[i] == '#', {static_cast<int64_t>(i), times[i]})) cuts.push_back(*cut);
   }
   return cuts;
 }
@@ -70,7 +70,7 @@ std::vector<int64_t> even_times(size_t frames, int64_t start = 0) {
   return times;
 }
 
-TEST(ContentDetector, DecidesLikeTheFlashFilter) {
+TEST(FlashFilter, DecidesLikeTheFlashFilter) {
   for (const Case& c : kCases) {
     const std::string frames = c.frames;
     EXPECT_EQ(detect(frames, c.min_length, even_times(frames.size()), kFramesPerSecond), c.cuts)
@@ -78,15 +78,8 @@ TEST(ContentDetector, DecidesLikeTheFlashFilter) {
   }
 }
 
-TEST(ContentDetector, TakesAScoreAtTheThresholdAndNotANumberBelow) {
-  ContentDetector detector({.threshold = 27.0, .min_scene_len_frames = 0}, kFramesPerSecond);
-  EXPECT_EQ(detector.push(std::nextafter(27.0, 0.0), 0), std::nullopt);
-  EXPECT_EQ(detector.push(27.0, kFrameMicroseconds), 1);
-  EXPECT_EQ(detector.push(std::numeric_limits<double>::quiet_NaN(), 2 * kFrameMicroseconds), std::nullopt);
-}
-
 // Matroska keeps milliseconds: 15 frames at 24000/1001 last 625.625 ms, and 625 or 626 by its clock.
-TEST(ContentDetector, MeasuresTheMinimumLengthInTimeNotInFrames) {
+TEST(FlashFilter, MeasuresTheMinimumLengthInTimeNotInFrames) {
   const std::string frames = "...............#..";
   std::vector<int64_t> times(frames.size());
   for (size_t i = 0; i < frames.size(); ++i) times[i] = std::lround(i * 1001.0 / 24.0) * 1000;
@@ -96,17 +89,17 @@ TEST(ContentDetector, MeasuresTheMinimumLengthInTimeNotInFrames) {
   EXPECT_EQ(detect(frames, 15, times, 24000.0 / 1001.0), (std::vector<int64_t>{}));
 }
 
-TEST(ContentDetector, TakesTimeRunningBackwardsForNoTime) {
+TEST(FlashFilter, TakesTimeRunningBackwardsForNoTime) {
   EXPECT_EQ(detect("..#", 1, {500000, 400000, 300000}, kFramesPerSecond), (std::vector<int64_t>{}));
 }
 
-TEST(ContentDetector, NeverCutsWithoutAFrameRateUnlessAskedForEveryFrame) {
+TEST(FlashFilter, NeverCutsWithoutAFrameRateUnlessAskedForEveryFrame) {
   const std::string frames = "....#....#....";
   EXPECT_EQ(detect(frames, 3, even_times(frames.size()), 0.0), (std::vector<int64_t>{}));
   EXPECT_EQ(detect(frames, 0, even_times(frames.size()), 0.0), (std::vector<int64_t>{4, 9}));
 }
 
-TEST(ContentDetector, CutsAscendAtFramesAboveAndDoNotDependOnTheClocksOrigin) {
+TEST(FlashFilter, CutsAscendAtFramesAboveAndDoNotDependOnTheClocksOrigin) {
   std::mt19937_64 random(7);
   for (int trial = 0; trial < 2000; ++trial) {
     const int percent = static_cast<int>(random() % 60);
@@ -124,39 +117,6 @@ TEST(ContentDetector, CutsAscendAtFramesAboveAndDoNotDependOnTheClocksOrigin) {
     EXPECT_EQ(detect(frames, min_length, even_times(frames.size(), -987654321), kFramesPerSecond), cuts)
         << frames;
   }
-}
-
-TEST(NominalFrameRate, SnapsToTheRatesOfTelevision) {
-  const struct {
-    double says, is;
-  } cases[] = {
-      {24.0, 24.0},
-      {23.976, 24000.0 / 1001.0},
-      {23.98, 23.98},  // 4e-3 away: not taken for 24000/1001
-      {29.97, 30000.0 / 1001.0},
-      {19001.0 / 317.0, 60000.0 / 1001.0},
-      {59.94, 60000.0 / 1001.0},
-      {119.88, 120000.0 / 1001.0},
-      {852.0 / 61.0, 852.0 / 61.0},
-      {12.5, 12.5},
-      {1.0 / 3.0, 1.0 / 3.0},
-      {3.14159265358979, 355.0 / 113.0},  // 355/113 is nearer than any other up to 10000ths
-      {0.00005, 0.0001},                  // 1/10000 is a little nearer than 0
-      {0.0, 0.0},
-      {-1.0, 0.0},
-  };
-  for (const auto& c : cases) EXPECT_EQ(nominal_frame_rate(c.says), c.is) << c.says;
-  EXPECT_EQ(nominal_frame_rate(std::numeric_limits<double>::infinity()), 0.0);
-  EXPECT_EQ(nominal_frame_rate(std::numeric_limits<double>::quiet_NaN()), 0.0);
-}
-
-TEST(PresentationMicroseconds, RoundsHalfToEvenFromTheStreamsStart) {
-  EXPECT_EQ(presentation_microseconds(512, 0, 1, 12288), 41667);
-  EXPECT_EQ(presentation_microseconds(3 + 42, 3, 1, 1000), 42000);
-  EXPECT_EQ(presentation_microseconds(133500 + 3003, 133500, 1, 90000), 33367);
-  EXPECT_EQ(presentation_microseconds(1, 0, 1, 2000000), 0);
-  EXPECT_EQ(presentation_microseconds(3, 0, 1, 2000000), 2);
-  EXPECT_EQ(presentation_microseconds(0, 90, 1, 90000), -1000);
 }
 
 }  // namespace
