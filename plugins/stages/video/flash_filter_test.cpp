@@ -119,5 +119,21 @@ TEST(FlashFilter, CutsAscendAtFramesAboveAndDoNotDependOnTheClocksOrigin) {
   }
 }
 
+// suppress: the first frame above, and then the first one a minimum length after each cut.
+TEST(FlashFilter, SuppressTakesTheFirstOfABurst) {
+  const struct {
+    const char* frames;
+    std::vector<int64_t> cuts;
+  } cases[] = {{"#.......", {}},        {"..#.#...", {4}},          {"...####.", {3, 6}},
+               {"...#.#..#", {3, 8}},   {"...#########", {3, 6, 9}}, {"", {}}};
+  for (const auto& c : cases) {
+    FlashFilter filter(FlashFilter::Mode::suppress, 3, kFramesPerSecond);
+    std::vector<int64_t> cuts;
+    for (int64_t i = 0; c.frames[i] != 0; ++i)
+      if (const auto cut = filter.push(c.frames[i] == '#', {i, i * kFrameMicroseconds})) cuts.push_back(*cut);
+    EXPECT_EQ(cuts, c.cuts) << c.frames;
+  }
+}
+
 }  // namespace
 }  // namespace kinora::video

@@ -35,6 +35,7 @@ void describe_shots(Describe<Options>& d) {
   d.option("thumbnails", &ShotsOptions::thumbnails).help("every frame at 48 x 27 as tensor thumbnails, for TransNetV2");
   d.output("frames", "[T, H, W, 3]", "uint8", "beside the sample, with sample_every; fact frames_at has their seconds");
   d.output("thumbnails", "[T, 27, 48, 3]", "uint8", "beside the sample, with thumbnails");
+  d.output("times_us", "[T]", "int64", "time of every frame from the first, with thumbnails");
 }
 
 // A stage that looks for the shots of one film a call.

@@ -47,8 +47,13 @@ class Takers {
     if (thumbnailer_) thumbnailer_->push(picture);
   }
 
-  void give(Sample& film) {
-    if (thumbnailer_) thumbnailer_->give(film);
+  void give(Sample& film, const std::vector<int64_t>& times) {
+    if (thumbnailer_) {
+      thumbnailer_->give(film);
+      const auto* bytes = reinterpret_cast<const uint8_t*>(times.data());
+      film.set_tensor("times_us", {bytes, bytes + times.size() * sizeof(int64_t)}, {static_cast<int64_t>(times.size())},
+                      KINORA_DL_INT, 64);
+    }
     if (!sampler_) return;
     auto facts = facts_of(film);
     facts["frames_at"] = sampler_->give(film);
@@ -133,31 +138,6 @@ nlohmann::json shots_json(const Detectors& detectors, const ShotsPlan& plan, con
 
 }  // namespace
 
-std::vector<int64_t> decided_cuts(const std::vector<NamedCuts>& found, const std::string& decide, int64_t tolerance) {
-  for (const auto& detector : found)
-    if (detector.name == decide) return detector.cuts;
-  struct Cut {
-    int64_t frame;
-    size_t by;
-  };
-  std::vector<Cut> all;
-  for (size_t by = 0; by < found.size(); ++by)
-    for (const int64_t cut : found[by].cuts) all.push_back({cut, by});
-  std::sort(all.begin(), all.end(), [](const Cut& a, const Cut& b) { return a.frame < b.frame; });
-  std::vector<int64_t> out;
-  for (size_t begin = 0, end = 0; begin < all.size(); begin = end) {
-    for (end = begin + 1; end < all.size() && all[end].frame - all[end - 1].frame <= tolerance;) ++end;
-    std::vector<bool> has(found.size());
-    Cut first = all[begin];
-    for (size_t i = begin; i < end; ++i) {
-      has[all[i].by] = true;
-      if (all[i].by < first.by) first = all[i];
-    }
-    if (decide == "any" || std::find(has.begin(), has.end(), false) == has.end()) out.push_back(first.frame);
-  }
-  return out;
-}
-
 void find_shots(Sample& film, const Media& media, const ShotsPlan& plan, const Run& run) {
   DecoderOptions decoding;
   decoding.threads = static_cast<int>(plan.threads);
@@ -175,7 +155,7 @@ void find_shots(Sample& film, const Media& media, const ShotsPlan& plan, const R
   nlohmann::json shots = shots_json(detectors, plan, times, rate);
   if (const auto damage = decoder.damaged(); !damage.empty()) shots["damaged"] = damage;
   film.set("shots.json", shots.dump());
-  takers.give(film);
+  takers.give(film, times);
 }
 
 }  // namespace kinora::video

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "decided_cuts.hpp"
 #include "kinora/run.hpp"
 #include "kinora/sample.hpp"
 #include "media.hpp"
@@ -23,15 +24,6 @@ struct ShotsPlan {
   int64_t sample_height = 0;
   bool thumbnails = false;
 };
-
-struct NamedCuts {
-  std::string name;
-  std::vector<int64_t> cuts;  // ascending
-};
-
-// any: cuts of all, where those no more than `tolerance` frames from the one before are one; all: of these, the ones
-// that every detector has a part in. One stands where the detector that is named first has it.
-std::vector<int64_t> decided_cuts(const std::vector<NamedCuts>& found, const std::string& decide, int64_t tolerance);
 
 // Sets shots.json and what else the plan asks for. MediaError when nothing can be decoded.
 void find_shots(Sample& film, const Media& media, const ShotsPlan& plan, const Run& run);
