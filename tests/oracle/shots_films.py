@@ -1,8 +1,9 @@
 """Films whose shots are known because they were put together from pieces, in every form that counts frames or time in a
 way of its own: variable rate, edit lists, rotation, interlaced fields, odd sizes, B-frames, missing timestamps, fades.
 
-ffmpeg makes them. A piece is a moving pattern in a colour of its own, so that a cut is far above every detector's threshold
-and what happens inside a piece is far below it.
+ffmpeg makes them. A piece is a moving bar over a colour and grain of its own, so that a cut is far above the content
+detector's threshold and what happens inside a piece is far below it. The grain is there for the hash: of a flat picture,
+whether a frequency lies above the median is a matter of rounding.
 """
 
 import dataclasses
@@ -32,7 +33,7 @@ def pieces(width, height, pieces=PIECES, rate=RATE):
     """The source filter: coloured pieces with a moving bar, one after another."""
     parts = [
         f"color={colour}:size={width}x{height}:rate={rate}:duration={float((frames + 1) / rate):.6f},trim=end_frame={frames},"
-        f"drawbox=x={width // 4}:w={width // 16}:color=gray:t=fill,scroll=horizontal=0.01,setpts=PTS-STARTPTS[p{i}]"
+        f"drawbox=x={width // 4}:w={width // 16}:color=gray:t=fill,scroll=horizontal=0.01,format=yuv420p,noise=c0s=24:c0_seed={i + 1},setpts=PTS-STARTPTS[p{i}]"
         for i, (colour, frames) in enumerate(pieces)
     ]
     joined = "".join(f"[p{i}]" for i in range(len(pieces)))

@@ -59,7 +59,7 @@ class ShotsTransNetV2 final : public Stage {
     d.input("times_us", "[T]", "int64", "of every frame, made with them");
     d.option("weights", &Options::weights).path().help("safetensors, with the names of the published network");
     d.option("threshold", &Options::threshold).range(0, 1).help("a probability above it is a change; Cosmos uses 0.4");
-    d.option("batch", &Options::batch).range(1, 64).help("windows of 100 frames at a time; 40 MB each");
+    d.option("batch", &Options::batch).range(1, 64).help("windows of 100 frames at a time");
     d.option("decide", &Options::decide).help("its cuts are the film's; else they only stand among the detectors");
   }
   explicit ShotsTransNetV2(const Options& o) : options_(o) {}

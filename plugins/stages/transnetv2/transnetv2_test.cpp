@@ -2,12 +2,14 @@
 // and how a film passes through its windows.
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/run/one_stage.hpp"
 #include "plugins/stages/transnetv2/windows.hpp"
 #include "tests/support/oracle.hpp"
 
@@ -30,9 +32,13 @@ double largest_gap(const std::vector<float>& a, const std::vector<float>& b) {
   return worst;
 }
 
-TEST(TransNetV2, EqualsThePublishedNetworkOnAWholeFilm) {
+std::filesystem::path published_weights() {
   const char* assets = std::getenv("KINORA_ASSETS");
-  const auto path = std::filesystem::path(assets ? assets : "") / "transnetv2" / "transnetv2.safetensors";
+  return std::filesystem::path(assets ? assets : "") / "transnetv2" / "transnetv2.safetensors";
+}
+
+TEST(TransNetV2, EqualsThePublishedNetworkOnAWholeFilm) {
+  const auto path = published_weights();
   if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there; packaging/dev.sh setup makes it";
   const c10::InferenceMode inference;
   const test::Oracle oracle("transnetv2.safetensors", "");
@@ -45,6 +51,36 @@ TEST(TransNetV2, EqualsThePublishedNetworkOnAWholeFilm) {
     EXPECT_LT(largest_gap(found.part, values(all)), 1e-4) << part;
   }
   EXPECT_GT(oracle.exact("whole_change").max().item<double>(), 0.9) << "the fixture holds no cut";
+}
+
+// A film of known pieces: both stages as a run has them, and the first frame of every shot.
+TEST(TransNetV2, FindsTheCutsOfAFilmThatWasPutTogether) {
+  if (!std::filesystem::exists(published_weights())) GTEST_SKIP() << "no weights; packaging/dev.sh setup makes them";
+  static const auto runtime = core::or_throw(core::Runtime::start({}));
+  const auto data = std::filesystem::path(KINORA_TEST_DATA);
+  Sample film("film");
+  film.set("url", (data / "film.mp4").string());
+  const Sample seen = core::OneStage(*runtime, "shots.fixed", {{"thumbnails", true}, {"threads", 2}})(film);
+  const Sample out = core::OneStage(*runtime, "shots.transnetv2", {{"weights", published_weights().string()}})(seen);
+  const auto truth = core::json::parse(std::ifstream(data / "film.json"));
+  const auto shots = core::json::parse(out.need("shots.json"));
+  EXPECT_EQ(shots.at("cuts"), truth.at("cuts"));
+  for (size_t i = 0; i < shots.at("cuts").size(); ++i)
+    EXPECT_NEAR(shots.at("times_us")[i].get<double>(), shots.at("cuts")[i].get<double>() / truth.at("fps").get<double>() * 1e6, 1);
+  EXPECT_EQ(shots.at("detectors").at("fixed").at("cuts").size(), 3u) << "what stood there stays";
+  EXPECT_EQ(out.tensor("thumbnails"), nullptr);
+}
+
+TEST(TransNetV2, SaysWhatMustStandBefore) {
+  static const auto runtime = core::or_throw(core::Runtime::start({}));
+  Sample film("film");
+  film.set("shots.json", "{}");
+  try {
+    core::OneStage(*runtime, "shots.transnetv2", {{"weights", "/nowhere"}})(film);
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), ::testing::HasSubstr("no tensor 'thumbnails'; set thumbnails = true on a stage shots"));
+  }
 }
 
 // A network that answers each frame with its first byte, and sees nothing but the film and copies of its ends.

@@ -5,15 +5,17 @@
 namespace kinora::video {
 
 std::vector<int64_t> decided_cuts(const std::vector<NamedCuts>& found, const std::string& decide, int64_t tolerance) {
-  for (const auto& detector : found)
-    if (detector.name == decide) return detector.cuts;
+  if (const auto one = std::find_if(found.begin(), found.end(), [&](const auto& d) { return d.name == decide; });
+      one != found.end())
+    return decided_cuts({*one}, "any", 0);
   struct Cut {
     int64_t frame;
     size_t by;
   };
   std::vector<Cut> all;
   for (size_t by = 0; by < found.size(); ++by)
-    for (const int64_t cut : found[by].cuts) all.push_back({cut, by});
+    for (const int64_t cut : found[by].cuts)
+      if (cut > 0) all.push_back({cut, by});
   std::sort(all.begin(), all.end(), [](const Cut& a, const Cut& b) { return a.frame < b.frame; });
   std::vector<int64_t> out;
   for (size_t begin = 0, end = 0; begin < all.size(); begin = end) {

@@ -29,13 +29,11 @@ bool full_range(const AVFrame& f) { return f.format == AV_PIX_FMT_YUVJ420P || f.
 }  // namespace
 
 FrameSampler::FrameSampler(const VideoInfo& video, double every, int64_t height)
-    : every_(every), size_(size_for(video, height)), scaler_(size_) {}
+    : times_(every, 0), size_(size_for(video, height)), scaler_(size_) {}
 
 void FrameSampler::push(const AVFrame& frame, const Moment& now) {
-  const double seconds = static_cast<double>(now.microseconds) / 1e6;
-  if (seconds < every_ * static_cast<double>(next_)) return;
-  next_ = std::max(next_ + 1, static_cast<int64_t>(std::floor(seconds / every_)) + 1);
-  seconds_.push_back(seconds);
+  if (!times_.due(now.microseconds)) return;
+  seconds_.push_back(static_cast<double>(now.microseconds) / 1e6);
   scaler_.bytes(frame, pixels_.append(static_cast<size_t>(size_.height) * static_cast<size_t>(size_.width) * 3));
 }
 

@@ -26,10 +26,9 @@ class FrameSampler {
   std::vector<double> give(Sample& to);
 
  private:
-  double every_;
+  EvenTimes times_;
   ScalerOptions size_;
   Scaler scaler_;
-  int64_t next_ = 0;
   std::vector<double> seconds_;
   SpilledTensor pixels_;
 };

@@ -93,4 +93,14 @@ int64_t nominal_frames_between(const Moment& from, const Moment& to, double rate
   return static_cast<int64_t>(std::nearbyint(std::min(static_cast<double>(passed) / 1e6 * rate, kFarthestTime)));
 }
 
+double EvenTimes::at(int64_t n) const { return std::nearbyint(microseconds_ * static_cast<double>(n)); }
+
+bool EvenTimes::due(int64_t microseconds) {
+  const auto now = static_cast<double>(microseconds);
+  if (now < at(next_)) return false;
+  next_ = std::max(next_, static_cast<int64_t>(std::min(now / microseconds_, kFarthestTime)));
+  while (at(next_) <= now) ++next_;
+  return true;
+}
+
 }  // namespace kinora::video

@@ -3,6 +3,7 @@
 // of variable rate, or in a container that rounds times to milliseconds, it is not a count of frames.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace kinora::video {
@@ -27,5 +28,19 @@ struct Moment {
 
 // The time from one to the other, not below 0, in frames of the nominal rate: rounded half to even.
 int64_t nominal_frames_between(const Moment& from, const Moment& to, double rate);
+
+// Multiples of a time: each is due at the first frame at or after it, in whole microseconds; a gap in the film that
+// holds several is one.
+class EvenTimes {
+ public:
+  // first: the multiple that is due first, 0 or 1.
+  EvenTimes(double seconds, int64_t first) : microseconds_(std::max(1.0, seconds * 1e6)), next_(first) {}
+  bool due(int64_t microseconds);
+
+ private:
+  double at(int64_t n) const;
+  double microseconds_;
+  int64_t next_;
+};
 
 }  // namespace kinora::video

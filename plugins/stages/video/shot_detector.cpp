@@ -64,19 +64,14 @@ class HashDetector final : public JumpDetector {
 // Cuts at the first frame at or after every multiple of the stride.
 class FixedDetector final : public ShotDetector {
  public:
-  explicit FixedDetector(const DetectorOptions& options) : ShotDetector(options.name), stride_(options.stride) {}
+  explicit FixedDetector(const DetectorOptions& options) : ShotDetector(options.name), strides_(options.stride, 1) {}
   void require(MeterOptions&) const override {}
   void push(const FrameMeasures&, const Moment& now) override {
-    const double seconds = static_cast<double>(now.microseconds) / 1e6;
-    if (seconds < stride_ * static_cast<double>(next_)) return;
-    cuts_.push_back(now.frame);
-    next_ = static_cast<int64_t>(seconds / stride_) + 1;  // a gap in the film is one cut
-    if (seconds >= stride_ * static_cast<double>(next_)) ++next_;
+    if (strides_.due(now.microseconds)) cuts_.push_back(now.frame);
   }
 
  private:
-  double stride_;
-  int64_t next_ = 1;
+  EvenTimes strides_;
 };
 
 }  // namespace

@@ -118,6 +118,7 @@ TEST(FadeDetector, AFilmMayBeginAndEndInTheDark) {
   EXPECT_THAT(run(options, film, bright)->cuts(), ElementsAre(2, 7));
   options.fade = "ceiling";
   options.threshold = 80;
+  options.min_length = 2;
   EXPECT_THAT(run(options, {20, 20, 90, 90, 90, 90, 20}, bright)->cuts(), ElementsAre(4));
 }
 
@@ -155,6 +156,7 @@ TEST(DecidedCuts, AnyAllOrOne) {
   EXPECT_THAT(decided_cuts(found, "any", 1), ElementsAre(10, 50, 70, 90)) << "where the first named has it";
   EXPECT_THAT(decided_cuts(found, "all", 1), ElementsAre(10, 50));
   EXPECT_THAT(decided_cuts({{"a", {}}}, "any", 3), IsEmpty());
+  EXPECT_THAT(decided_cuts({{"a", {0, 4}}}, "a", 0), ElementsAre(4));
 }
 
 }  // namespace

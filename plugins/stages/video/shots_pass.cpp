@@ -13,7 +13,7 @@
 namespace kinora::video {
 namespace {
 
-constexpr size_t kFramesAhead = 6;
+constexpr size_t kFramesAhead = 4;
 
 using Detectors = std::vector<std::unique_ptr<ShotDetector>>;
 
@@ -143,7 +143,7 @@ void find_shots(Sample& film, const Media& media, const ShotsPlan& plan, const R
   decoding.threads = static_cast<int>(plan.threads);
   Decoder decoder(*media.source, media.name, decoding);
   const VideoInfo& video = decoder.probe().video;
-  const double rate = nominal_frame_rate(video.fps.value());
+  const double rate = nominal_frame_rate(video.average_fps.value());
   Detectors detectors;
   for (const auto& options : plan.detectors) detectors.push_back(make_detector(options, rate));
   Takers takers(video, plan, detectors);
