@@ -9,7 +9,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/plugin/host.hpp"
 #include "core/run/one_stage.hpp"
+#include "core/torch/tensors/tensors_api.hpp"
 #include "plugins/stages/transnetv2/windows.hpp"
 #include "tests/support/oracle.hpp"
 
@@ -53,15 +55,25 @@ TEST(TransNetV2, EqualsThePublishedNetworkOnAWholeFilm) {
   EXPECT_GT(oracle.exact("whole_change").max().item<double>(), 0.9) << "the fixture holds no cut";
 }
 
+// The built plugins as a run has them; libtorch is in this process already.
+core::Runtime& runtime() {
+  static const auto started = [] {
+    core::set_torch_loader([] { return core::Status(); });
+    core::serve_tensors();
+    return core::or_throw(core::Runtime::start({}));
+  }();
+  return *started;
+}
+
 // A film of known pieces: both stages as a run has them, and the first frame of every shot.
 TEST(TransNetV2, FindsTheCutsOfAFilmThatWasPutTogether) {
   if (!std::filesystem::exists(published_weights())) GTEST_SKIP() << "no weights; packaging/dev.sh setup makes them";
-  static const auto runtime = core::or_throw(core::Runtime::start({}));
   const auto data = std::filesystem::path(KINORA_TEST_DATA);
+  core::Runtime& started = runtime();  // before the first sample
   Sample film("film");
   film.set("url", (data / "film.mp4").string());
-  const Sample seen = core::OneStage(*runtime, "shots.fixed", {{"thumbnails", true}, {"threads", 2}})(film);
-  const Sample out = core::OneStage(*runtime, "shots.transnetv2", {{"weights", published_weights().string()}})(seen);
+  const Sample seen = core::OneStage(started, "shots.fixed", {{"thumbnails", true}, {"threads", 2}})(film);
+  const Sample out = core::OneStage(runtime(), "shots.transnetv2", {{"weights", published_weights().string()}})(seen);
   const auto truth = core::json::parse(std::ifstream(data / "film.json"));
   const auto shots = core::json::parse(out.need("shots.json"));
   EXPECT_EQ(shots.at("cuts"), truth.at("cuts"));
@@ -72,11 +84,12 @@ TEST(TransNetV2, FindsTheCutsOfAFilmThatWasPutTogether) {
 }
 
 TEST(TransNetV2, SaysWhatMustStandBefore) {
-  static const auto runtime = core::or_throw(core::Runtime::start({}));
+  if (!std::filesystem::exists(published_weights())) GTEST_SKIP() << "no weights; packaging/dev.sh setup makes them";
+  core::Runtime& started = runtime();
   Sample film("film");
   film.set("shots.json", "{}");
   try {
-    core::OneStage(*runtime, "shots.transnetv2", {{"weights", "/nowhere"}})(film);
+    core::OneStage(started, "shots.transnetv2", {{"weights", published_weights().string()}})(film);
     FAIL() << "no error";
   } catch (const Error& e) {
     EXPECT_THAT(e.what(), ::testing::HasSubstr("no tensor 'thumbnails'; set thumbnails = true on a stage shots"));
