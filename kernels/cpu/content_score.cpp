@@ -1,7 +1,6 @@
 #include "kernels/cpu/content_score.hpp"
 
 #include <cmath>
-#include <cstring>
 
 #include "kernels/cpu/content_score_rows.hpp"
 
@@ -13,8 +12,6 @@ using content_score_detail::padded_width;
 using content_score_detail::PlanarRow;
 using content_score_detail::RowKernels;
 using content_score_detail::rows_for;
-using content_score_detail::yuv_factors;
-using content_score_detail::YuvFactors;
 
 PlanarRow planar_row(std::vector<uint8_t>& storage, size_t first_row, size_t row_bytes) {
   uint8_t* base = storage.data() + first_row * row_bytes;
@@ -28,8 +25,10 @@ double content_score(const HsvDifference& difference, const ContentWeights& weig
   const double pixels = static_cast<double>(difference.pixels);
   const double sum = static_cast<double>(difference.hue) / pixels * weights.hue +
                      static_cast<double>(difference.saturation) / pixels * weights.saturation +
-                     static_cast<double>(difference.value) / pixels * weights.value;
-  return sum / (std::abs(weights.hue) + std::abs(weights.saturation) + std::abs(weights.value));
+                     static_cast<double>(difference.value) / pixels * weights.value +
+                     static_cast<double>(difference.edges) / pixels * weights.edges;
+  return sum / (std::abs(weights.hue) + std::abs(weights.saturation) + std::abs(weights.value) +
+                std::abs(weights.edges));
 }
 
 void resize_linear_bgr(const ResizePlan& plan, BgrView source, uint8_t* bgr, std::ptrdiff_t bgr_stride) {
@@ -72,50 +71,6 @@ HsvDifference content_difference(BgrView previous, BgrView current, FrameSize si
     sum.value += kernels.absolute_difference(before.third, after.third, size.width);
   }
   return sum;
-}
-
-ContentScorer::ContentScorer(FrameSize source, FrameSize scaled)
-    : plan_(source, scaled),
-      scratch_(6 * static_cast<size_t>(padded_width(scaled.width))),
-      previous_(3 * static_cast<size_t>(scaled.width) * scaled.height) {}
-
-template <typename SampleRow>
-HsvDifference ContentScorer::push_rows(const SampleRow& sample_row) {
-  const RowKernels& kernels = rows_for(&plan_);
-  const int width = plan_.scaled.width;
-  const size_t row_bytes = padded_width(width);
-  const PlanarRow bgr = planar_row(scratch_, 0, row_bytes);
-  const PlanarRow hsv = planar_row(scratch_, 3, row_bytes);
-  const size_t plane = static_cast<size_t>(width) * plan_.scaled.height;
-  HsvDifference sum;
-  sum.pixels = static_cast<int64_t>(plane);
-  for (int y = 0; y < plan_.scaled.height; ++y) {
-    sample_row(kernels, y, bgr);
-    kernels.to_hsv(bgr, width, hsv);
-    uint8_t* before = previous_.data() + static_cast<size_t>(y) * width;
-    if (started_) {
-      sum.hue += kernels.absolute_difference(before, hsv.first, width);
-      sum.saturation += kernels.absolute_difference(before + plane, hsv.second, width);
-      sum.value += kernels.absolute_difference(before + 2 * plane, hsv.third, width);
-    }
-    std::memcpy(before, hsv.first, width);
-    std::memcpy(before + plane, hsv.second, width);
-    std::memcpy(before + 2 * plane, hsv.third, width);
-  }
-  started_ = true;
-  return sum;
-}
-
-HsvDifference ContentScorer::push(const Yuv420View& frame, const YuvMatrix& matrix) {
-  const YuvFactors factors = yuv_factors(matrix);
-  return push_rows([&](const RowKernels& kernels, int y, PlanarRow row) {
-    kernels.sample_yuv420(plan_, frame, factors, y, row);
-  });
-}
-
-HsvDifference ContentScorer::push(BgrView frame) {
-  return push_rows(
-      [&](const RowKernels& kernels, int y, PlanarRow row) { kernels.sample_bgr(plan_, frame, y, row); });
 }
 
 }  // namespace kinora

@@ -3,8 +3,8 @@
 // the decoder's YUV becomes BGR, BGR is scaled bilinearly to about 256 columns, then turned into HSV, and the
 // sums of absolute differences of the three planes are exact integers.
 //
-// Idea: at 1280x720 a bilinear reduction to 256x144 reads 4 of every 25 pixels. So the fast path converts
-// only these, a destination row at a time, and never holds a full BGR frame.
+// Idea: at 1280x720 a bilinear reduction to 256x144 reads 4 of every 25 pixels. So the fast path (frame_meter.hpp)
+// converts only these, a destination row at a time, and never holds a full BGR frame.
 //
 // Invariant: every function of namespace kinora returns the bits of its namesake in kinora::reference. Those
 // in turn are the bits of
@@ -101,13 +101,17 @@ struct ResizePlan {
 // PySceneDetect's default size: the longer side becomes 256, each side rounded half to even, at least 1. A
 // frame whose sides are all below 256 keeps its size.
 FrameSize content_score_size(FrameSize frame);
+// Its size at a given downscale factor, 1 or more: sides divided, rounded half to even, at least 1.
+FrameSize downscaled_size(FrameSize frame, double factor);
 
-// Sums of absolute differences between two HSV frames, hue in 0..179 and not wrapped around.
+// Sums of absolute differences between two HSV frames, hue in 0..179 and not wrapped around; where edges are asked
+// for, also between their edge maps (255 a pixel that is an edge in one of them only).
 struct HsvDifference {
   uint64_t hue = 0;
   uint64_t saturation = 0;
   uint64_t value = 0;
   int64_t pixels = 0;
+  uint64_t edges = 0;
   friend bool operator==(const HsvDifference&, const HsvDifference&) = default;
 };
 
@@ -115,6 +119,7 @@ struct ContentWeights {
   double hue = 1.0;
   double saturation = 1.0;
   double value = 1.0;
+  double edges = 0.0;
 };
 
 // The weighted mean over planes of the mean absolute difference per pixel, in the order of operations of
@@ -126,29 +131,6 @@ void resize_linear_bgr(const ResizePlan& plan, BgrView source, uint8_t* bgr, std
 // hue, saturation, value: planes of size.width * size.height bytes, without padding.
 void bgr_to_hsv(BgrView bgr, FrameSize size, uint8_t* hue, uint8_t* saturation, uint8_t* value);
 HsvDifference content_difference(BgrView previous, BgrView current, FrameSize size);
-
-// Compares each frame of one video with the frame before it. Keeps the last HSV planes and row buffers, so a
-// push allocates nothing. One instance serves one thread at a time.
-class ContentScorer {
- public:
-  explicit ContentScorer(FrameSize source) : ContentScorer(source, content_score_size(source)) {}
-  ContentScorer(FrameSize source, FrameSize scaled);
-
-  // Difference to the frame pushed before, whichever form that had; all zero for the first frame.
-  HsvDifference push(const Yuv420View& frame, const YuvMatrix& matrix);
-  HsvDifference push(BgrView frame);
-
-  const ResizePlan& plan() const { return plan_; }
-
- private:
-  template <typename SampleRow>
-  HsvDifference push_rows(const SampleRow& sample_row);
-
-  ResizePlan plan_;
-  std::vector<uint8_t> scratch_;   // six rows: b, g, r, hue, saturation, value
-  std::vector<uint8_t> previous_;  // three planes: hue, saturation, value
-  bool started_ = false;
-};
 
 // Plain code, to be read and to be tested against; slow, and it holds whole frames.
 namespace reference {

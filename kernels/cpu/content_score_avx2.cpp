@@ -331,10 +331,101 @@ KINORA_AVX2 uint64_t absolute_difference(const uint8_t* a, const uint8_t* b, int
   return lanes[0] + lanes[1] + lanes[2] + lanes[3] + plain_rows().absolute_difference(a + i, b + i, n - i);
 }
 
+KINORA_AVX2 uint64_t replace(uint8_t* before, const uint8_t* now, int n) {
+  __m256i sums = _mm256_setzero_si256();
+  int i = 0;
+  for (; i + 32 <= n; i += 32) {
+    const __m256i fresh = load32(now + i);
+    sums = _mm256_add_epi64(sums, _mm256_sad_epu8(load32(before + i), fresh));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(before + i), fresh);
+  }
+  alignas(32) uint64_t lanes[4];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), sums);
+  return lanes[0] + lanes[1] + lanes[2] + lanes[3] + plain_rows().replace(before + i, now + i, n - i);
+}
+
+KINORA_AVX2 uint64_t sum(const uint8_t* a, int n) {
+  __m256i sums = _mm256_setzero_si256();
+  int i = 0;
+  for (; i + 32 <= n; i += 32)
+    sums = _mm256_add_epi64(sums, _mm256_sad_epu8(load32(a + i), _mm256_setzero_si256()));
+  alignas(32) uint64_t lanes[4];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), sums);
+  return lanes[0] + lanes[1] + lanes[2] + lanes[3] + plain_rows().sum(a + i, n - i);
+}
+
+// Each chroma sample serves two columns: unpacking it with itself doubles it.
+KINORA_AVX2_INLINE Wide doubled(__m256i part) {
+  return {_mm256_unpacklo_epi16(part, part), _mm256_unpackhi_epi16(part, part)};
+}
+
+// 16 chroma samples times 8, less their offset.
+KINORA_AVX2_INLINE __m256i chroma_row(const uint8_t* at) {
+  return _mm256_sub_epi16(_mm256_slli_epi16(_mm256_cvtepu8_epi16(load16(at)), 3), _mm256_set1_epi16(kChromaOffset));
+}
+
+KINORA_AVX2 void convert_yuv420(const uint8_t* y, const uint8_t* u, const uint8_t* v,
+                                const YuvFactors& factors, int n, PlanarRow bgr) {
+  const WideFactors f = widen(factors);
+  const __m256i back = _mm256_set1_epi8(static_cast<char>(0x80));
+  uint8_t* const planes[3] = {bgr.first, bgr.second, bgr.third};
+  int x = 0;
+  for (; x + 32 <= n; x += 32) {
+    const __m256i blue = chroma_row(u + x / 2), red = chroma_row(v + x / 2);
+    const __m256i parts[3] = {_mm256_mulhi_epi16(blue, f.u_to_b),
+                              _mm256_add_epi16(_mm256_mulhi_epi16(blue, f.u_to_g), _mm256_mulhi_epi16(red, f.v_to_g)),
+                              _mm256_mulhi_epi16(red, f.v_to_r)};
+    const Wide luma = luma_part(f, load32(y + x));
+    for (int c = 0; c < 3; ++c) {
+      const __m256i bytes = shifted_bytes(plus(luma, doubled(parts[c])));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(planes[c] + x), _mm256_xor_si256(bytes, back));
+    }
+  }
+  plain_rows().convert_yuv420(y + x, u + x / 2, v + x / 2, factors, n - x,
+                              {bgr.first + x, bgr.second + x, bgr.third + x});
+}
+
+// Eight weighted sums of green and red, blue and a constant that rounds, less kShift fractional bits.
+template <int kShift>
+KINORA_AVX2_INLINE __m256i weighed(__m256i green_and_red, __m256i blue_and_one, __m256i gr_weights, __m256i b1_weights) {
+  return _mm256_srli_epi32(
+      _mm256_add_epi32(_mm256_madd_epi16(green_and_red, gr_weights), _mm256_madd_epi16(blue_and_one, b1_weights)),
+      kShift);
+}
+
+template <int kShift>
+KINORA_AVX2_INLINE void weigh(PlanarRow bgr, int x, __m256i gr_weights, __m256i b1_weights, uint8_t* out) {
+  const __m256i b = _mm256_cvtepu8_epi16(load16(bgr.first + x)), one = _mm256_set1_epi16(1);
+  const __m256i g = _mm256_cvtepu8_epi16(load16(bgr.second + x));
+  const __m256i r = _mm256_cvtepu8_epi16(load16(bgr.third + x));
+  const __m256i words = _mm256_packs_epi32(
+      weighed<kShift>(_mm256_unpacklo_epi16(g, r), _mm256_unpacklo_epi16(b, one), gr_weights, b1_weights),
+      weighed<kShift>(_mm256_unpackhi_epi16(g, r), _mm256_unpackhi_epi16(b, one), gr_weights, b1_weights));
+  const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packus_epi16(words, words), 0x08);
+  store16(out + x, _mm256_castsi256_si128(bytes));
+}
+
+KINORA_AVX2 void to_luma(PlanarRow bgr, int n, uint8_t* luma) {
+  const __m256i green_and_red = _mm256_set1_epi32(9617 | 4899 << 16);
+  const __m256i blue_and_one = _mm256_set1_epi32(1868 | 8192 << 16);
+  int x = 0;
+  for (; x + 16 <= n; x += 16) weigh<14>(bgr, x, green_and_red, blue_and_one, luma);
+  plain_rows().to_luma({bgr.first + x, bgr.second + x, bgr.third + x}, n - x, luma + x);
+}
+
+KINORA_AVX2 void to_grey(PlanarRow bgr, int n, uint8_t* grey) {
+  const __m256i green_and_red = _mm256_set1_epi32(19235 | 9798 << 16);
+  const __m256i blue_and_one = _mm256_set1_epi32(3735 | 16384 << 16);
+  int x = 0;
+  for (; x + 16 <= n; x += 16) weigh<15>(bgr, x, green_and_red, blue_and_one, grey);
+  plain_rows().to_grey({bgr.first + x, bgr.second + x, bgr.third + x}, n - x, grey + x);
+}
+
 }  // namespace
 
 const RowKernels* avx2_rows() {
-  static constexpr RowKernels kRows = {sample_yuv420, sample_bgr, split, join, to_hsv, absolute_difference};
+  static constexpr RowKernels kRows = {sample_yuv420, sample_bgr,     split,   join,    to_hsv, absolute_difference,
+                                       convert_yuv420, to_luma, to_grey, sum,    replace};
   return __builtin_cpu_supports("avx2") ? &kRows : nullptr;
 }
 

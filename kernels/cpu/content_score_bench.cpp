@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/content_score.hpp"
 #include "kernels/cpu/content_score_rows.hpp"
+#include "kernels/cpu/frame_meter.hpp"
 
 namespace kinora {
 namespace {
@@ -54,7 +55,7 @@ FrameSize size_of(const benchmark::State& state) {
 
 void scorer_on_yuv420(benchmark::State& state) {
   const Film film(size_of(state));
-  ContentScorer scorer(film.size);
+  FrameMeter scorer(film.size, content_score_size(film.size), {});
   size_t index = 0;
   for (auto _ : state) benchmark::DoNotOptimize(scorer.push(film.view(index++), kBt709Limited));
   state.SetItemsProcessed(state.iterations());
@@ -66,7 +67,7 @@ void scorer_on_bgr(benchmark::State& state) {
   for (size_t i = 0; i < kFrames; ++i) {
     reference::yuv420_to_bgr(film.view(i), film.size, kBt709Limited, frames[i].data(), 3 * film.size.width);
   }
-  ContentScorer scorer(film.size);
+  FrameMeter scorer(film.size, content_score_size(film.size), {});
   size_t index = 0;
   for (auto _ : state) {
     benchmark::DoNotOptimize(scorer.push({frames[index++ % kFrames].data(), 3 * film.size.width}));

@@ -123,7 +123,10 @@ ResizePlan::ResizePlan(FrameSize source_size, FrameSize scaled_size)
 FrameSize content_score_size(FrameSize frame) {
   const int longer = std::max(frame.width, frame.height);
   if (longer <= kLongSide) return frame;
-  const double factor = longer / static_cast<double>(kLongSide);
+  return downscaled_size(frame, longer / static_cast<double>(kLongSide));
+}
+
+FrameSize downscaled_size(FrameSize frame, double factor) {
   const auto scaled = [factor](int side) { return std::max(1, static_cast<int>(std::lrint(side / factor))); };
   return {scaled(frame.width), scaled(frame.height)};
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <numeric>
 
 namespace kinora::content_score_detail {
 
@@ -79,6 +80,32 @@ uint64_t plain_absolute_difference(const uint8_t* a, const uint8_t* b, int n) {
   return sum;
 }
 
+void plain_convert_yuv420(const uint8_t* y, const uint8_t* u, const uint8_t* v, const YuvFactors& factors,
+                          int n, PlanarRow bgr) {
+  for (int x = 0; x < n; ++x) {
+    const auto pixel = yuv_to_bgr(factors, y[x], u[x / 2], v[x / 2]);
+    bgr.first[x] = pixel[0];
+    bgr.second[x] = pixel[1];
+    bgr.third[x] = pixel[2];
+  }
+}
+
+void plain_to_luma(PlanarRow bgr, int n, uint8_t* luma) {
+  for (int x = 0; x < n; ++x) luma[x] = luma_of(bgr.first[x], bgr.second[x], bgr.third[x]);
+}
+
+void plain_to_grey(PlanarRow bgr, int n, uint8_t* grey) {
+  for (int x = 0; x < n; ++x) grey[x] = grey_of(bgr.first[x], bgr.second[x], bgr.third[x]);
+}
+
+uint64_t plain_sum(const uint8_t* a, int n) { return std::accumulate(a, a + n, uint64_t{0}); }
+
+uint64_t plain_replace(uint8_t* before, const uint8_t* now, int n) {
+  const uint64_t difference = plain_absolute_difference(before, now, n);
+  std::copy_n(now, n, before);
+  return difference;
+}
+
 }  // namespace
 
 YuvFactors yuv_factors(const YuvMatrix& matrix) {
@@ -117,13 +144,15 @@ const HsvTables& hsv_tables() {
 }
 
 const RowKernels& plain_rows() {
-  static constexpr RowKernels kRows = {plain_sample_yuv420, plain_sample_bgr, plain_split,
-                                       plain_join,          plain_to_hsv,     plain_absolute_difference};
+  static constexpr RowKernels kRows = {
+      plain_sample_yuv420,       plain_sample_bgr,     plain_split,   plain_join,    plain_to_hsv,
+      plain_absolute_difference, plain_convert_yuv420, plain_to_luma, plain_to_grey, plain_sum,
+      plain_replace};
   return kRows;
 }
 
 const RowKernels& rows_for(const ResizePlan* plan) {
-  static const RowKernels* const vector_rows = avx2_rows();
+  static const RowKernels* const vector_rows = avx512_rows() != nullptr ? avx512_rows() : avx2_rows();
   const bool usable = vector_rows != nullptr && (plan == nullptr || plan->luma.windows > 0);
   return usable ? *vector_rows : plain_rows();
 }

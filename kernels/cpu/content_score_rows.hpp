@@ -84,11 +84,29 @@ struct RowKernels {
   void (*join)(PlanarRow bgr, int n, uint8_t* interleaved);
   void (*to_hsv)(PlanarRow bgr, int n, PlanarRow hsv);
   uint64_t (*absolute_difference)(const uint8_t* a, const uint8_t* b, int n);
+  // A row that is not scaled; u and v hold a sample for every two of y.
+  void (*convert_yuv420)(const uint8_t* y, const uint8_t* u, const uint8_t* v, const YuvFactors&, int n,
+                         PlanarRow bgr);
+  // Y of OpenCV's BGR2YUV, and its BGR2GRAY: the same weights, kept with 14 and with 15 fractional bits.
+  void (*to_luma)(PlanarRow bgr, int n, uint8_t* luma);
+  void (*to_grey)(PlanarRow bgr, int n, uint8_t* grey);
+  uint64_t (*sum)(const uint8_t* a, int n);
+  // absolute_difference(before, now, n); `before` then holds `now`.
+  uint64_t (*replace)(uint8_t* before, const uint8_t* now, int n);
 };
+
+inline uint8_t luma_of(int b, int g, int r) {
+  return static_cast<uint8_t>((4899 * r + 9617 * g + 1868 * b + 8192) >> 14);
+}
+inline uint8_t grey_of(int b, int g, int r) {
+  return static_cast<uint8_t>((9798 * r + 19235 * g + 3735 * b + 16384) >> 15);
+}
 
 const RowKernels& plain_rows();
 // Null where the processor or the build has no AVX2. Its sample_* need a plan with gathers.
 const RowKernels* avx2_rows();
+// The same with the rows that gain by it in AVX-512; null where the processor has no VBMI.
+const RowKernels* avx512_rows();
 // The best rows for this processor and plan (null: no sampling will be asked for).
 const RowKernels& rows_for(const ResizePlan* plan);
 

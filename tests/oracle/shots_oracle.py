@@ -1,135 +1,260 @@
 #!/usr/bin/env python3
-"""Compares stage/shots.content with PySceneDetect's ContentDetector, frame by frame.
+"""Compares the stages shots.* with PySceneDetect's detectors, frame by frame.
 
-    shots_oracle.py KINORA [FILM...]      run `KINORA apply stage/shots.content FILM --json` on each film
-                                          (default: the films of tests/data)
-    shots_oracle.py --compare A B [FILM]  compare two results already on disk
-    shots_oracle.py --expect FILM         print PySceneDetect's result in the same form
+    shots_oracle.py KINORA [FILM...]      run `KINORA apply stage/shots.NAME FILM --json` on each film, with every detector
+                                          and downscale (default: the films of tests/data, and constructed ones)
+    shots_oracle.py --quick KINORA        fewer films and sizes
+    shots_oracle.py --expect FILM         print the result of PySceneDetect's ContentDetector in the same form
 
-A result is {"fps", "frames", "cuts", "scores"}; a cut is the index of a new shot's first frame. Frames and cuts
-must be equal, scores equal to 1e-9, the rate to 1e-9 of itself. Exit status: 0 equal, 1 not, 2 usage, 77 when
-PySceneDetect is not installed (pip install scenedetect==0.7.1 opencv-python-headless).
+A result is {"fps", "frames", "cuts", "scores", ...}; a cut is the index of a new shot's first frame. Frames and cuts must
+be equal, scores to 1e-12, the rate to 1e-9 of itself. Exit status: 0 equal, 1 not, 2 usage, 77 when PySceneDetect is not
+installed (pip install scenedetect==0.7.1 opencv-python-headless).
 
-OpenCV 5 cannot convert frames marked as interlaced, so films must be progressive. It honours a film's colour tags
-only with FFmpeg 8 inside; OpenCV 4 with an older one takes every film for BT.601.
+PySceneDetect reads frames by OpenCV, which cannot convert those marked as interlaced; of an interlaced film it therefore
+sees a lossless progressive copy. OpenCV honours a film's colour tags only with FFmpeg 8 inside; OpenCV 4 with an older
+one takes every film for BT.601.
 """
 
 import json
+import math
 import pathlib
 import subprocess
 import sys
+import tempfile
 
-SCORE_TOLERANCE = 1e-9
+import shots_films
+
+SCORE_TOLERANCE = 1e-12
 RATE_TOLERANCE = 1e-9
 SKIPPED = 77
 FILM_SUFFIXES = {".mp4", ".webm", ".mov", ".mkv", ".ogv"}
 DATA = pathlib.Path(__file__).resolve().parent.parent / "data"
 
 
-def expected(film):
-    """PySceneDetect with its defaults, every frame's score recorded."""
-    import scenedetect
-    from scenedetect.detectors import ContentDetector
+def cases():
+    """Detectors by our name: our options, how PySceneDetect makes the same, and its score of a frame."""
+    from scenedetect.detector import FlashFilter
+    from scenedetect.detectors import AdaptiveDetector, ContentDetector, HashDetector, HistogramDetector, ThresholdDetector
 
-    class Recorder(ContentDetector):
-        def __init__(self):
-            super().__init__()
-            self.times, self.scores, self.cuts = [], [], []
-
-        def process_frame(self, timecode, frame_img):
-            self.times.append(timecode)
-            cuts = super().process_frame(timecode, frame_img)
-            self.scores.append(float(self._frame_score))
-            # By identity: two frames of a film may share a time.
-            self.cuts += [i for cut in cuts for i, time in enumerate(self.times) if time is cut]
-            return cuts
-
-    video = scenedetect.open_video(str(film))
-    detector = Recorder()
-    manager = scenedetect.SceneManager()
-    manager.add_detector(detector)
-    manager.detect_scenes(video)
+    edges = ContentDetector.Components(1.0, 1.0, 1.0, 1.0)
+    suppress = FlashFilter.Mode.SUPPRESS
+    ceiling = ThresholdDetector.Method.CEILING
+    ratio, luma_ratio = "adaptive_ratio (w=2)", "adaptive_ratio_lum (w=4)"
     return {
-        "fps": float(video.frame_rate),
-        "frames": len(detector.scores),
-        "cuts": detector.cuts,
-        "scores": detector.scores,
+        "content": ({}, lambda: ContentDetector(), "content_val"),
+        "content edges": ({"edges": 1, "threshold": 35}, lambda: ContentDetector(threshold=35, weights=edges), "content_val"),
+        "content edges 7": (
+            {"edges": 1, "kernel_size": 7},
+            lambda: ContentDetector(weights=edges, kernel_size=7),
+            "content_val",
+        ),
+        "content luma": ({"luma_only": "true"}, lambda: ContentDetector(luma_only=True), "content_val"),
+        "content suppress": (
+            {"filter": "suppress", "threshold": 12, "min_length": 5},
+            lambda: ContentDetector(threshold=12, min_scene_len=5, filter_mode=suppress),
+            "content_val",
+        ),
+        "adaptive": ({}, lambda: AdaptiveDetector(), ratio),
+        "adaptive luma": (
+            {"luma_only": "true", "window": 4, "threshold": 2, "min_content": 8, "min_length": 4},
+            lambda: AdaptiveDetector(2.0, 4, 4, 8.0, luma_only=True),
+            luma_ratio,
+        ),
+        "histogram": ({}, lambda: HistogramDetector(), "hist_diff [bins=256]"),
+        "histogram 100": (
+            {"bins": 100, "threshold": 0.2, "min_length": 3},
+            lambda: HistogramDetector(0.2, 100, 3),
+            "hist_diff [bins=100]",
+        ),
+        "hash": ({}, lambda: HashDetector(), "hash_dist [size=16 lowpass=2]"),
+        "hash 8": (
+            {"size": 8, "lowpass": 4, "threshold": 0.3, "min_length": 2},
+            lambda: HashDetector(0.3, 8, 4, 2),
+            "hash_dist [size=8 lowpass=4]",
+        ),
+        "threshold": ({}, lambda: ThresholdDetector(), "average_rgb"),
+        "threshold bias": (
+            {"threshold": 60, "fade_bias": -0.7, "min_length": 3, "final_cut": "true"},
+            lambda: ThresholdDetector(60, 3, -0.7, True),
+            "average_rgb",
+        ),
+        "threshold ceiling": (
+            {"threshold": 110, "fade": "ceiling", "fade_bias": 1, "min_length": 2},
+            lambda: ThresholdDetector(110, 2, 1.0, False, ceiling),
+            "average_rgb",
+        ),
     }
 
 
-def found(kinora, film):
-    command = [kinora, "apply", "stage/shots.content", str(film), "--json"]
+def detected(film, detectors, downscale=0):
+    """Each detector's cuts and scores, from one reading of the film: {"fps", "frames", NAME: (cuts, scores)}."""
+    import scenedetect
+
+    video = scenedetect.open_video(str(film))
+    times, found = [], {}
+
+    class Clock(scenedetect.detector.SceneDetector):
+        def process_frame(self, timecode, frame_img):
+            times.append(timecode)
+            return []
+
+    # Each has statistics of its own, for a shared one would be filled by the first of a kind.
+    managers = {}
+    for name, (make, key) in detectors.items():
+        detector = make()
+        detector.stats_manager = scenedetect.StatsManager()
+        managers[name] = detector
+        found[name] = (key, detector, [])
+    manager = scenedetect.SceneManager()
+    manager.auto_downscale = downscale == 0
+    if downscale:
+        manager.downscale = downscale
+    manager.add_detector(Clock())
+
+    class Recorder(scenedetect.detector.SceneDetector):
+        def __init__(self, detector, cuts):
+            super().__init__()
+            self.detector, self.cuts = detector, cuts
+
+        def process_frame(self, timecode, frame_img):
+            self.cuts += self.detector.process_frame(timecode, frame_img)
+            return []
+
+        def post_process(self, timecode):
+            self.cuts += self.detector.post_process(timecode)
+            return []
+
+    for _, detector, cuts in found.values():
+        manager.add_detector(Recorder(detector, cuts))
+    manager.detect_scenes(video)
+    rate = float(video.frame_rate)
+    out = {"fps": rate, "frames": len(times)}
+    for name, (key, detector, cuts) in found.items():
+        metrics = [detector.stats_manager.get_metrics(time, [key])[0] for time in times]
+        out[name] = ([index_of(cut, times) for cut in cuts], metrics)
+    return out
+
+
+def index_of(cut, times):
+    """By identity, since two frames of a film may share a time; a fade's cut is a number of nominal frames."""
+    for i, time in enumerate(times):
+        if time is cut:
+            return i
+    return next(i for i, time in enumerate(times) if time.frame_num >= cut.frame_num)
+
+
+def found_by(kinora, stage, film, options):
+    command = [kinora, "apply", f"stage/{stage}", str(film), "--json"]
+    for key, value in options.items():
+        command += ["--set", f"{key}={value}"]
     return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
 
 
-def compare(film, ours, theirs):
-    """One row of the closing table: what was compared, and everything that differs."""
-    differences = []
-    for key in ("frames", "cuts"):
-        if ours[key] != theirs[key]:
-            differences.append(f"{key} {ours[key]} instead of {theirs[key]}")
+def differences(name, ours, theirs):
+    cuts, scores = theirs[name]
+    out = []
+    if ours["frames"] != theirs["frames"]:
+        out.append(f"{ours['frames']} frames instead of {theirs['frames']}")
+    if ours["cuts"] != cuts:
+        out.append(f"cuts {ours['cuts']} instead of {cuts}")
     if not abs(ours["fps"] - theirs["fps"]) <= RATE_TOLERANCE * theirs["fps"]:
-        differences.append(f"fps {ours['fps']} instead of {theirs['fps']}")
-    if len(ours["scores"]) != len(theirs["scores"]):
-        differences.append(f"{len(ours['scores'])} scores instead of {len(theirs['scores'])}")
-    gaps = [abs(a - b) for a, b in zip(ours["scores"], theirs["scores"])]
-    wrong = [i for i, gap in enumerate(gaps) if not gap <= SCORE_TOLERANCE]
+        out.append(f"fps {ours['fps']} instead of {theirs['fps']}")
+    pairs = [(i, a, b) for i, (a, b) in enumerate(zip(ours["scores"], scores)) if b is not None]
+    gaps = [abs(a - b) for _, a, b in pairs]
+    wrong = [pair for pair, gap in zip(pairs, gaps) if not gap <= SCORE_TOLERANCE]
     if wrong:
-        i = wrong[0]
-        pair = f"{ours['scores'][i]!r} instead of {theirs['scores'][i]!r}"
-        differences.append(f"{len(wrong)} scores, first at frame {i}: {pair}")
-    return {
-        "film": film,
-        "frames": theirs["frames"],
-        "cuts": len(theirs["cuts"]),
-        "same bits": f"{sum(gap == 0 for gap in gaps)}/{len(gaps)}",
-        "largest gap": f"{max(gaps, default=0.0):.3g}",
-        "result": "; ".join(differences) or "equal",
-    }
+        out.append(f"{len(wrong)} scores, first at frame {wrong[0][0]}: {wrong[0][1]!r} instead of {wrong[0][2]!r}")
+    if len(pairs) < theirs["frames"] - 8:
+        out.append(f"only {len(pairs)} scores to compare")
+    return out, sum(gap == 0 for gap in gaps), len(gaps)
 
 
-def compare_film(kinora, film):
-    try:
-        ours = found(kinora, film)
-    except (OSError, subprocess.CalledProcessError, ValueError) as error:
-        nothing = dict.fromkeys(("frames", "cuts", "same bits", "largest gap"), "-")
-        return {"film": film.name, **nothing, "result": str(error)}
-    return compare(film.name, ours, expected(film))
+def compare_film(kinora, film, read_by_peer, downscales):
+    """One line a detector and size; True if all are equal."""
+    rows, good = [], True
+    all_cases = cases()
+    for downscale in downscales:
+        theirs = detected(read_by_peer, {name: (make, key) for name, (_, make, key) in all_cases.items()}, downscale)
+        for name, (options, _, _) in all_cases.items():
+            if name.startswith("content edges") and downscale == 1 and theirs["frames"] > 300:
+                continue  # the peer's edges at full size take minutes
+            try:
+                ours = found_by(kinora, "shots." + name.split()[0], film, {**options, "downscale": downscale})
+                wrong, same, compared = differences(name, ours, theirs)
+            except (OSError, subprocess.CalledProcessError, ValueError) as error:
+                wrong, same, compared = [str(error)], 0, 0
+            good = good and not wrong
+            result = "; ".join(wrong) or "equal"
+            cuts = len(theirs[name][0])
+            rows.append(f"{film.name:<22} {downscale:>3} {name:<18} {cuts:>3} cuts, {same}/{compared} scores to the bit  {result}")
+    print("\n".join(rows), flush=True)
+    return good
 
 
-def print_table(rows):
-    columns = list(rows[0])
-    widths = {c: max(len(c), *(len(str(row[c])) for row in rows)) for c in columns}
-    for row in [{c: c for c in columns}, *rows]:
-        print("  ".join(f"{row[c]!s:<{widths[c]}}" for c in columns).rstrip())
+def compare_together(kinora, film):
+    """All detectors of one decode give what each gives alone, whatever the number of threads."""
+    names = ["content", "adaptive", "histogram", "hash", "threshold"]
+    options = {"detectors": json.dumps(names), "threads": 2}
+    together = found_by(kinora, "shots", film, options)
+    good = together["cuts"] == sorted({cut for name in names for cut in together["detectors"][name]["cuts"]})
+    for name in names:
+        alone = found_by(kinora, f"shots.{name}", film, {})
+        good = good and together["detectors"][name] == {"cuts": alone["cuts"], "scores": alone["scores"]}
+    print(f"{film.name:<22}     all in one decode: {'equal' if good else 'DIFFERENT'}", flush=True)
+    return good
+
+
+def compare_constructed(kinora, quick):
+    good = True
+    with tempfile.TemporaryDirectory() as folder:
+        for made in shots_films.make_all(pathlib.Path(folder), quick):
+            ours = found_by(kinora, "shots.content", made.path, {})
+            problems = []
+            if ours["frames"] != made.frames:
+                problems.append(f"{ours['frames']} frames instead of {made.frames}")
+            if made.cuts is not None and ours["cuts"] != made.cuts:
+                problems.append(f"cuts {ours['cuts']} instead of {made.cuts}")
+            if made.cuts is not None and ours["times_us"] != made.cut_times_us:
+                problems.append(f"times {ours['times_us']} instead of {made.cut_times_us}")
+            print(f"{made.path.name:<22}     by construction: {'; '.join(problems) or 'equal'}", flush=True)
+            good = good and not problems
+            if made.peer is not None:
+                sizes = [0] if quick else [0, 1, 3]
+                good = compare_film(kinora, made.path, made.peer, sizes) and good
+    return good
 
 
 def main(arguments):
-    if len(arguments) in (3, 4) and arguments[0] == "--compare":
-        ours, theirs = (json.loads(pathlib.Path(path).read_text()) for path in arguments[1:3])
-        rows = [compare(arguments[-1], ours, theirs)]
-    elif not arguments or (arguments[0].startswith("-") and arguments[0] != "--expect"):
+    quick = arguments[:1] == ["--quick"]
+    if quick:
+        arguments = arguments[1:]
+    if not arguments or (arguments[0].startswith("-") and arguments[0] != "--expect"):
         print(__doc__, file=sys.stderr)
         return 2
-    else:
-        try:
-            import cv2
-            import scenedetect
-        except ImportError as error:
-            print(f"skipped: {error}; pip install scenedetect==0.7.1 opencv-python-headless", file=sys.stderr)
-            return SKIPPED
-        if arguments[0] == "--expect":
-            print(json.dumps(expected(arguments[1])))
-            return 0
-        films = [pathlib.Path(film) for film in arguments[1:]]
-        films = films or sorted(film for film in DATA.iterdir() if film.suffix in FILM_SUFFIXES)
-        print(f"scenedetect {scenedetect.__version__}, OpenCV {cv2.__version__}")
-        rows = [compare_film(arguments[0], film) for film in films]
-    if not rows:
-        print("no films to compare", file=sys.stderr)
-        return 1
-    print_table(rows)
-    return 0 if all(row["result"] == "equal" for row in rows) else 1
+    try:
+        import cv2
+        import scenedetect
+    except ImportError as error:
+        print(f"skipped: {error}; pip install scenedetect==0.7.1 opencv-python-headless", file=sys.stderr)
+        return SKIPPED
+    if arguments[0] == "--expect":
+        _, make, key = cases()["content"]
+        theirs = detected(arguments[1], {"content": (make, key)})
+        scores = [0.0 if score is None or math.isnan(score) else float(score) for score in theirs["content"][1]]
+        print(json.dumps({"fps": theirs["fps"], "frames": theirs["frames"], "cuts": theirs["content"][0], "scores": scores}))
+        return 0
+    films = [pathlib.Path(film) for film in arguments[1:]]
+    print(f"scenedetect {scenedetect.__version__}, OpenCV {cv2.__version__}")
+    good = True
+    if not films:
+        good = compare_constructed(arguments[0], quick)
+        films = sorted(film for film in DATA.iterdir() if film.suffix in FILM_SUFFIXES and film.stat().st_size > 0)
+        if quick:
+            films = [film for film in films if film.name in ("bbb_A.mp4", "film_excerpt.webm")]
+    for film in films:
+        good = compare_film(arguments[0], film, film, [0, 1, 5] if quick else [0, 1, 2, 5, 30]) and good
+        good = compare_together(arguments[0], film) and good
+    return 0 if good else 1
 
 
 if __name__ == "__main__":

@@ -1,3 +1,4 @@
 #include "kinora/plugin.hpp"
 
-KINORA_PLUGIN(VideoProbe, VideoRead, VideoWrite, ShotsContent, ClipTranscode, CaptionDescribe)
+KINORA_PLUGIN(VideoProbe, VideoRead, VideoWrite, Shots, ShotsContent, ShotsAdaptive, ShotsHistogram, ShotsHash, ShotsThreshold,
+              ShotsFixed, ClipTranscode, CaptionDescribe)

@@ -85,6 +85,8 @@ VideoInfo video_info(AVFormatContext* format, AVStream* stream) {
   video.width = p.width;
   video.height = p.height;
   video.fps = rational(av_guess_frame_rate(format, stream, nullptr));
+  const AVRational average = stream->avg_frame_rate;
+  video.average_fps = average.num > 0 && average.den > 0 ? rational(average) : video.fps;
   video.time_base = rational(stream->time_base);
   video.rotation = rotation_of(*stream);
   const AVRational aspect = av_guess_sample_aspect_ratio(format, stream, nullptr);

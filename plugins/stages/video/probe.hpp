@@ -44,6 +44,7 @@ struct VideoInfo {
   int width = 0;             // pixels as stored: before rotation and without the sample aspect ratio
   int height = 0;
   Rational fps;        // nominal; 0/1 when the container gives no clue
+  Rational average_fps;  // frames over the whole length; fps where the container gives no clue
   Rational time_base;  // seconds in one tick of a timestamp
   int64_t frames = 0;  // counted by the container or, when frames_estimated, duration * fps
   bool frames_estimated = true;

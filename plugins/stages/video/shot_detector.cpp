@@ -1,128 +1,93 @@
+// Detectors that compare a frame with the one before and then wait for a minimum length: histogram and hash; and the one
+// that looks at the clock alone.
 #include "shot_detector.hpp"
 
 #include <algorithm>
-#include <cmath>
+#include <stdexcept>
 
 namespace kinora::video {
-
 namespace {
 
-__extension__ using Wide = __int128;
+// A frame beyond the threshold is a cut if it comes min_length frames after the last cut or the first frame.
+class JumpDetector : public ShotDetector {
+ public:
+  JumpDetector(const DetectorOptions& options, double rate)
+      : ShotDetector(options.name), min_length_(options.min_length), rate_(rate) {}
 
-constexpr double kSmallestRate = 1e-9;
-constexpr double kLargestRate = 1e12;  // keeps the fractions below within 128 bits; no video comes near
-constexpr double kNtscTolerance = 1e-3;
-constexpr int64_t kLargestDenominator = 10000;
-constexpr double kFarthestTime = 4e18;  // microseconds; twice it still fits 64 bits
+ protected:
+  void take(double score, bool beyond, const Moment& now) {
+    if (scores_.empty()) last_cut_ = now;
+    const bool first = scores_.empty();
+    scores_.push_back(score);
+    if (first || !beyond || nominal_frames_between(last_cut_, now, rate_) < min_length_) return;
+    cuts_.push_back(now.frame);
+    last_cut_ = now;
+  }
 
-struct Fraction {
-  Wide numerator;
-  Wide denominator;
+ private:
+  int64_t min_length_;
+  double rate_;
+  Moment last_cut_;
 };
 
-// Correctly rounded while both fit a double.
-double ratio(const Fraction& fraction) {
-  return static_cast<double>(fraction.numerator) / static_cast<double>(fraction.denominator);
-}
-
-Wide magnitude(Wide value) { return value < 0 ? -value : value; }
-
-// The double as it is, a ratio of integers in lowest terms. Rates above 1e-9 keep both well within 128 bits.
-Fraction exact(double value) {
-  int exponent = 0;
-  const double mantissa = std::frexp(value, &exponent);
-  Fraction fraction{static_cast<Wide>(std::ldexp(mantissa, 53)), 1};
-  exponent -= 53;
-  while (exponent < 0 && fraction.numerator % 2 == 0) {
-    fraction.numerator /= 2;
-    ++exponent;
+class HistogramDetector final : public JumpDetector {
+ public:
+  HistogramDetector(const DetectorOptions& options, double rate)
+      : JumpDetector(options, rate), bins_(options.bins), least_(std::clamp(1.0 - options.threshold, 0.0, 1.0)) {}
+  void require(MeterOptions& needs) const override { needs.bins = static_cast<int>(bins_); }
+  void push(const FrameMeasures& measures, const Moment& now) override {
+    take(measures.correlation, measures.correlation <= least_, now);
   }
-  if (exponent < 0) fraction.denominator <<= -exponent;
-  if (exponent > 0) fraction.numerator <<= exponent;
-  return fraction;
-}
 
-// Nearest fraction with a denominator up to `limit`: the last convergent of the continued fraction within it,
-// or the semiconvergent after it, whichever is nearer; the convergent on a tie.
-double nearest_fraction(const Fraction& target, int64_t limit) {
-  if (target.denominator <= limit) return ratio(target);
-  Fraction before{0, 1};
-  Fraction convergent{1, 0};
-  Fraction rest = target;
-  for (;;) {
-    const Wide quotient = rest.numerator / rest.denominator;
-    if (before.denominator + quotient * convergent.denominator > limit) break;
-    const Fraction next{before.numerator + quotient * convergent.numerator,
-                        before.denominator + quotient * convergent.denominator};
-    before = convergent;
-    convergent = next;
-    rest = {rest.denominator, rest.numerator - quotient * rest.denominator};
+ private:
+  int64_t bins_;
+  double least_;
+};
+
+class HashDetector final : public JumpDetector {
+ public:
+  HashDetector(const DetectorOptions& options, double rate)
+      : JumpDetector(options, rate), size_(options.size), lowpass_(options.lowpass), threshold_(options.threshold) {}
+  void require(MeterOptions& needs) const override {
+    needs.hash_size = static_cast<int>(size_);
+    needs.hash_lowpass = static_cast<int>(lowpass_);
   }
-  const Wide steps = (limit - before.denominator) / convergent.denominator;
-  const Fraction semiconvergent{before.numerator + steps * convergent.numerator,
-                                before.denominator + steps * convergent.denominator};
-  // |a/b - n/d| compared over the common denominator d, which drops out: |a*d - n*b| / b.
-  const auto error = [&target](const Fraction& f) {
-    return magnitude(f.numerator * target.denominator - target.numerator * f.denominator);
-  };
-  const bool convergent_nearer =
-      error(convergent) * semiconvergent.denominator <= error(semiconvergent) * convergent.denominator;
-  return ratio(convergent_nearer ? convergent : semiconvergent);
-}
+  void push(const FrameMeasures& measures, const Moment& now) override {
+    take(measures.hash_distance, measures.hash_distance >= threshold_, now);
+  }
+
+ private:
+  int64_t size_, lowpass_;
+  double threshold_;
+};
+
+// Cuts at the first frame at or after every multiple of the stride.
+class FixedDetector final : public ShotDetector {
+ public:
+  explicit FixedDetector(const DetectorOptions& options) : ShotDetector(options.name), strides_(options.stride, 1) {}
+  void require(MeterOptions&) const override {}
+  void push(const FrameMeasures&, const Moment& now) override {
+    if (strides_.due(now.microseconds)) cuts_.push_back(now.frame);
+  }
+
+ private:
+  EvenTimes strides_;
+};
 
 }  // namespace
 
-double nominal_frame_rate(double frames_per_second) {
-  if (!(frames_per_second > kSmallestRate) || !(frames_per_second < kLargestRate)) return 0.0;
-  if (frames_per_second == std::floor(frames_per_second)) return frames_per_second;
-  const double base = std::nearbyint(frames_per_second * 1001 / 1000);
-  const double ntsc = base * 1000 / 1001;
-  if (base > 0 && std::abs(ntsc - frames_per_second) < kNtscTolerance) return ntsc;
-  return nearest_fraction(exact(frames_per_second), kLargestDenominator);
+const std::vector<std::string>& detector_names() {
+  static const std::vector<std::string> names{"content", "adaptive", "histogram", "hash", "threshold", "fixed"};
+  return names;
 }
 
-int64_t presentation_microseconds(int64_t pts, int64_t start, int time_base_numerator,
-                                  int time_base_denominator) {
-  const double time_base = static_cast<double>(time_base_numerator) / time_base_denominator;
-  const double milliseconds = static_cast<double>(pts - start) * time_base * 1000;
-  return static_cast<int64_t>(std::nearbyint(std::clamp(milliseconds * 1000, -kFarthestTime, kFarthestTime)));
-}
-
-ContentDetector::ContentDetector(const ContentDetectorOptions& options, double frames_per_second)
-    : threshold_(options.threshold),
-      min_seconds_(options.min_scene_len_frames > 0 ? static_cast<double>(options.min_scene_len_frames) /
-                                                          nominal_frame_rate(frames_per_second)
-                                                    : 0.0) {}
-
-bool ContentDetector::min_length_between(const Moment& from, const Moment& to) const {
-  return static_cast<double>(to.microseconds - from.microseconds) / 1e6 >= min_seconds_;
-}
-
-std::optional<int64_t> ContentDetector::continue_burst(bool above, bool quiet_long_enough) {
-  if (above || !quiet_long_enough || !min_length_between(burst_start_, last_above_)) return std::nullopt;
-  in_burst_ = false;
-  return last_above_.frame;
-}
-
-std::optional<int64_t> ContentDetector::push(double score, int64_t time_microseconds) {
-  const Moment now{next_frame_++, time_microseconds};
-  const bool above = score >= threshold_;
-  if (min_seconds_ <= 0.0) return above ? std::optional(now.frame) : std::nullopt;
-  if (now.frame == 0) last_above_ = now;
-
-  const bool min_length_met = min_length_between(last_above_, now);
-  if (above) last_above_ = now;
-  if (in_burst_) return continue_burst(above, min_length_met);
-  if (!above) return std::nullopt;
-  if (min_length_met) {
-    cut_emitted_ = true;
-    return now.frame;
-  }
-  if (cut_emitted_) {
-    in_burst_ = true;
-    burst_start_ = now;
-  }
-  return std::nullopt;
+std::unique_ptr<ShotDetector> make_detector(const DetectorOptions& options, double rate) {
+  if (options.name == "content" || options.name == "adaptive") return make_content_detector(options, rate);
+  if (options.name == "histogram") return std::make_unique<HistogramDetector>(options, rate);
+  if (options.name == "hash") return std::make_unique<HashDetector>(options, rate);
+  if (options.name == "threshold") return make_fade_detector(options, rate);
+  if (options.name == "fixed") return std::make_unique<FixedDetector>(options);
+  throw std::invalid_argument("no detector is called '" + options.name + "'");
 }
 
 }  // namespace kinora::video

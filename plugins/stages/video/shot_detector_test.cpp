@@ -1,162 +1,162 @@
 #include "shot_detector.hpp"
 
 #include <cmath>
-#include <cstdint>
-#include <limits>
-#include <random>
-#include <string>
-#include <vector>
+#include <stdexcept>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "decided_cuts.hpp"
 
 namespace kinora::video {
 namespace {
 
-struct Case {
-  const char* says;
-  int64_t min_length;
-  const char* frames;  // '#' above the threshold, '.' below; ten frames a second
-  std::vector<int64_t> cuts;
-};
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
-// The cuts are those of PySceneDetect 0.7.1's FlashFilter in merge mode.
-const Case kCases[] = {
-    {"nothing happens", 3, "........", {}},
-    {"an empty film", 3, "", {}},
-    {"the first frame begins no new shot", 3, "#.......", {}},
-    {"too near the first frame", 3, "..#.....", {}},
-    {"a minimum length after the first frame", 3, "...#....", {3}},
-    {"the last frame may be a cut", 3, ".....#", {5}},
-    {"a dropped frame restarts the clock", 3, "..#.#......", {}},
-    {"and a cut may follow it a minimum length later", 3, "..#..#......", {5}},
-    {"bursts before the first cut are dropped", 3, "..########......", {}},
-    {"and delay it", 3, "..####..#...", {8}},
-    {"two cuts a minimum length apart", 3, "...#..#...", {3, 6}},
-    {"an adjacent frame opens a burst that is too short to end", 3, "...##.............", {3}},
-    {"a flash inside a minimum length opens one too", 3, "...#.#............", {3}},
-    {"a short burst swallows the next cut and ends there", 3, "...#.#.........#......", {3, 15}},
-    {"a long burst is one cut at its last frame", 3, "...#.#..#..#......", {3, 11}},
-    {"every frame above", 3, "...#########......", {3, 11}},
-    {"a burst ends after exactly a minimum length of quiet", 3, "...#####...", {3, 7}},
-    {"one quiet frame less and it is still open", 3, "...#####..", {3}},
-    {"a burst of exactly a minimum length", 3, "...##..#......", {3, 7}},
-    {"a burst one frame shorter", 3, "...##.#......", {3}},
-    {"after a burst a new cut counts from its last frame", 3, "...#####...#...", {3, 7, 11}},
-    {"two bursts a minimum length apart", 3, "...#####...#####......", {3, 7, 11, 15}},
-    {"two bursts further apart", 3, "...#####....#####......", {3, 7, 12, 16}},
-    {"a burst open at the end is dropped", 3, "...#..##.#", {3, 6}},
-    {"minimum length 0 takes every frame above", 0, "##.#", {0, 1, 3}},
-    {"minimum length 1 merges nothing", 1, "##.###.", {1, 3, 4, 5}},
-    {"the default", 15, "..............#", {}},
-    {"the default, one frame later", 15, "...............#", {15}},
-};
+constexpr double kRate = 10;
 
-constexpr double kFramesPerSecond = 10.0;
-constexpr int64_t kFrameMicroseconds = 100000;
+DetectorOptions named(const std::string& name) {
+  DetectorOptions options;
+  options.name = name;
+  options.min_length = 0;
+  return options;
+}
 
-std::vector<int64_t> detect(const std::string& frames, int64_t min_length, const std::vector<int64_t>& times,
-                            double frames_per_second) {
-  ContentDetector detector({.threshold = 27.0, .min_scene_len_frames = min_length}, frames_per_second);
-  std::vector<int64_t> cuts;
-  for (size_t i = 0; i < frames.size(); ++i) {
-    if (const auto cut = detector.push(frames[i] == '#' ? 27.0 : 26.9999, times[i])) cuts.push_back(*cut);
+// Ten frames a second, measured as `make` says of each number.
+template <class F>
+std::unique_ptr<ShotDetector> run(const DetectorOptions& options, const std::vector<double>& numbers, F&& make) {
+  auto detector = make_detector(options, kRate);
+  Moment now;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    now = {static_cast<int64_t>(i), static_cast<int64_t>(i) * 100000};
+    detector->push(make(numbers[i]), now);
   }
-  return cuts;
+  detector->finish(now);
+  return detector;
 }
 
-std::vector<int64_t> even_times(size_t frames, int64_t start = 0) {
-  std::vector<int64_t> times(frames);
-  for (size_t i = 0; i < frames; ++i) times[i] = start + static_cast<int64_t>(i) * kFrameMicroseconds;
-  return times;
+// A content score of `score`, in value alone.
+FrameMeasures content(double score) {
+  FrameMeasures out;
+  out.hsv.value = static_cast<uint64_t>(std::lround(score * 3000));
+  out.hsv.pixels = 1000;
+  return out;
 }
 
-TEST(ContentDetector, DecidesLikeTheFlashFilter) {
-  for (const Case& c : kCases) {
-    const std::string frames = c.frames;
-    EXPECT_EQ(detect(frames, c.min_length, even_times(frames.size()), kFramesPerSecond), c.cuts)
-        << c.says << ": " << frames;
-  }
+TEST(ContentDetector, TakesAScoreAtTheThreshold) {
+  const auto found = run(named("content"), {0, 26.999, 27, 3, 28}, content);
+  EXPECT_THAT(found->cuts(), ElementsAre(2, 4));
+  EXPECT_THAT(found->scores(), ElementsAre(0, 26.999, 27, 3, 28));
 }
 
-TEST(ContentDetector, TakesAScoreAtTheThresholdAndNotANumberBelow) {
-  ContentDetector detector({.threshold = 27.0, .min_scene_len_frames = 0}, kFramesPerSecond);
-  EXPECT_EQ(detector.push(std::nextafter(27.0, 0.0), 0), std::nullopt);
-  EXPECT_EQ(detector.push(27.0, kFrameMicroseconds), 1);
-  EXPECT_EQ(detector.push(std::numeric_limits<double>::quiet_NaN(), 2 * kFrameMicroseconds), std::nullopt);
+TEST(AdaptiveDetector, HoldsAScoreAgainstTheFramesAround) {
+  auto options = named("adaptive");
+  options.threshold = 3.0;
+  // Around frame 3: 2, 4, 6, 8, mean 5; the 20 is 4 times as much. Around frame 8 there is nothing at all.
+  const auto found = run(options, {0, 2, 4, 20, 6, 8, 0, 0, 16, 0, 0, 0, 0}, content);
+  EXPECT_THAT(found->cuts(), ElementsAre(3, 8));
+  EXPECT_DOUBLE_EQ(found->scores()[3], 4.0);
+  EXPECT_DOUBLE_EQ(found->scores()[8], 255.0);
+  EXPECT_EQ(found->scores()[0], 0.0);
+  EXPECT_EQ(found->scores()[12], 0.0) << "no window";
+  options.min_content = 17;
+  EXPECT_THAT(run(options, {0, 2, 4, 20, 6, 8, 0, 0, 16, 0, 0}, content)->cuts(), ElementsAre(3));
+  options.min_length = 6;  // reached by the newest frame, two ahead
+  EXPECT_THAT(run(options, {0, 1, 1, 20, 1, 1, 1, 1}, content)->cuts(), IsEmpty());
+  EXPECT_THAT(run(options, {0, 1, 1, 1, 20, 1, 1, 1}, content)->cuts(), ElementsAre(4));
 }
 
-// Matroska keeps milliseconds: 15 frames at 24000/1001 last 625.625 ms, and 625 or 626 by its clock.
-TEST(ContentDetector, MeasuresTheMinimumLengthInTimeNotInFrames) {
-  const std::string frames = "...............#..";
-  std::vector<int64_t> times(frames.size());
-  for (size_t i = 0; i < frames.size(); ++i) times[i] = std::lround(i * 1001.0 / 24.0) * 1000;
-  ASSERT_EQ(times[15], 626000);
-  EXPECT_EQ(detect(frames, 15, times, 24000.0 / 1001.0), (std::vector<int64_t>{15}));
-  times[15] = 625000;
-  EXPECT_EQ(detect(frames, 15, times, 24000.0 / 1001.0), (std::vector<int64_t>{}));
-}
-
-TEST(ContentDetector, TakesTimeRunningBackwardsForNoTime) {
-  EXPECT_EQ(detect("..#", 1, {500000, 400000, 300000}, kFramesPerSecond), (std::vector<int64_t>{}));
-}
-
-TEST(ContentDetector, NeverCutsWithoutAFrameRateUnlessAskedForEveryFrame) {
-  const std::string frames = "....#....#....";
-  EXPECT_EQ(detect(frames, 3, even_times(frames.size()), 0.0), (std::vector<int64_t>{}));
-  EXPECT_EQ(detect(frames, 0, even_times(frames.size()), 0.0), (std::vector<int64_t>{4, 9}));
-}
-
-TEST(ContentDetector, CutsAscendAtFramesAboveAndDoNotDependOnTheClocksOrigin) {
-  std::mt19937_64 random(7);
-  for (int trial = 0; trial < 2000; ++trial) {
-    const int percent = static_cast<int>(random() % 60);
-    std::string frames(1 + random() % 120, '.');
-    for (char& frame : frames) frame = static_cast<int>(random() % 100) < percent ? '#' : '.';
-    const int64_t min_length = static_cast<int64_t>(random() % 20);
-    const auto cuts = detect(frames, min_length, even_times(frames.size()), kFramesPerSecond);
-    int64_t previous = -1;
-    for (const int64_t cut : cuts) {
-      EXPECT_GT(cut, previous);
-      EXPECT_GE(cut, min_length);
-      EXPECT_EQ(frames[static_cast<size_t>(cut)], '#');
-      previous = cut;
-    }
-    EXPECT_EQ(detect(frames, min_length, even_times(frames.size(), -987654321), kFramesPerSecond), cuts)
-        << frames;
-  }
-}
-
-TEST(NominalFrameRate, SnapsToTheRatesOfTelevision) {
-  const struct {
-    double says, is;
-  } cases[] = {
-      {24.0, 24.0},
-      {23.976, 24000.0 / 1001.0},
-      {23.98, 23.98},  // 4e-3 away: not taken for 24000/1001
-      {29.97, 30000.0 / 1001.0},
-      {19001.0 / 317.0, 60000.0 / 1001.0},
-      {59.94, 60000.0 / 1001.0},
-      {119.88, 120000.0 / 1001.0},
-      {852.0 / 61.0, 852.0 / 61.0},
-      {12.5, 12.5},
-      {1.0 / 3.0, 1.0 / 3.0},
-      {3.14159265358979, 355.0 / 113.0},  // 355/113 is nearer than any other up to 10000ths
-      {0.00005, 0.0001},                  // 1/10000 is a little nearer than 0
-      {0.0, 0.0},
-      {-1.0, 0.0},
+TEST(HistogramDetector, CutsWhereTheCorrelationFalls) {
+  auto options = named("histogram");
+  options.threshold = 0.05;
+  options.min_length = 2;
+  const auto measured = [](double correlation) {
+    FrameMeasures out;
+    out.correlation = correlation;
+    return out;
   };
-  for (const auto& c : cases) EXPECT_EQ(nominal_frame_rate(c.says), c.is) << c.says;
-  EXPECT_EQ(nominal_frame_rate(std::numeric_limits<double>::infinity()), 0.0);
-  EXPECT_EQ(nominal_frame_rate(std::numeric_limits<double>::quiet_NaN()), 0.0);
+  const auto found = run(options, {1, 0.2, 0.95, 0.2, 0.9500001, -1}, measured);
+  EXPECT_THAT(found->cuts(), ElementsAre(2, 5)) << "frames 1 and 3 come too soon";
 }
 
-TEST(PresentationMicroseconds, RoundsHalfToEvenFromTheStreamsStart) {
-  EXPECT_EQ(presentation_microseconds(512, 0, 1, 12288), 41667);
-  EXPECT_EQ(presentation_microseconds(3 + 42, 3, 1, 1000), 42000);
-  EXPECT_EQ(presentation_microseconds(133500 + 3003, 133500, 1, 90000), 33367);
-  EXPECT_EQ(presentation_microseconds(1, 0, 1, 2000000), 0);
-  EXPECT_EQ(presentation_microseconds(3, 0, 1, 2000000), 2);
-  EXPECT_EQ(presentation_microseconds(0, 90, 1, 90000), -1000);
+TEST(HashDetector, CutsWhereBitsChange) {
+  auto options = named("hash");
+  options.threshold = 0.395;
+  const auto measured = [](double distance) {
+    FrameMeasures out;
+    out.hash_distance = distance;
+    return out;
+  };
+  EXPECT_THAT(run(options, {0.9, 0.395, 0.39, 1}, measured)->cuts(), ElementsAre(1, 3)) << "the first has none before";
+}
+
+FrameMeasures bright(double mean) {
+  FrameMeasures out;
+  out.mean = mean;
+  return out;
+}
+
+TEST(FadeDetector, CutsInTheDarkWhereTheBiasSays) {
+  auto options = named("threshold");
+  options.threshold = 12;
+  const std::vector<double> film{90, 90, 40, 11, 5, 0, 5, 12, 90, 90};  // dark from 3 to 6
+  for (const auto& [bias, cut] : {std::pair{-1.0, 3}, {-0.5, 4}, {0.0, 5}, {0.5, 6}, {1.0, 7}}) {
+    options.fade_bias = bias;
+    EXPECT_THAT(run(options, film, bright)->cuts(), ElementsAre(cut)) << bias;
+  }
+  options.min_length = 8;
+  EXPECT_THAT(run(options, film, bright)->cuts(), IsEmpty());
+}
+
+TEST(FadeDetector, AFilmMayBeginAndEndInTheDark) {
+  auto options = named("threshold");
+  options.threshold = 12.9;  // 12
+  const std::vector<double> film{0, 0, 0, 0, 12.5, 90, 90, 3, 3};
+  EXPECT_THAT(run(options, film, bright)->cuts(), ElementsAre(2));
+  options.final_cut = true;
+  EXPECT_THAT(run(options, film, bright)->cuts(), ElementsAre(2, 7));
+  options.fade = "ceiling";
+  options.threshold = 80;
+  options.min_length = 2;
+  EXPECT_THAT(run(options, {20, 20, 90, 90, 90, 90, 20}, bright)->cuts(), ElementsAre(4));
+}
+
+// Frames 4 to 7 are shown twice as long: the middle of the dark is a time, not a count.
+TEST(FadeDetector, TheMiddleIsAPointInTime) {
+  auto options = named("threshold");
+  options.threshold = 12;
+  auto detector = make_detector(options, kRate);
+  const double means[] = {90, 90, 0, 0, 0, 0, 0, 0, 90};
+  const int64_t tenths[] = {0, 1, 2, 3, 4, 6, 8, 10, 12};
+  for (size_t i = 0; i < 9; ++i) detector->push(bright(means[i]), {static_cast<int64_t>(i), tenths[i] * 100000});
+  EXPECT_THAT(detector->cuts(), ElementsAre(6)) << "at 0.7 s the frame of 0.6 s is shown; the next begins at 0.8";
+}
+
+TEST(FixedDetector, CutsAtTheFirstFrameOfEveryStride) {
+  auto options = named("fixed");
+  options.stride = 0.25;
+  EXPECT_THAT(run(options, std::vector<double>(11), content)->cuts(), ElementsAre(3, 5, 8, 10));
+  options.stride = 0.1;
+  EXPECT_THAT(run(options, std::vector<double>(4), content)->cuts(), ElementsAre(1, 2, 3));
+  auto detector = make_detector(options, kRate);
+  detector->push({}, {0, 0});
+  detector->push({}, {1, 5'000'000});
+  detector->push({}, {2, 5'050'000});
+  EXPECT_THAT(detector->cuts(), ElementsAre(1)) << "a gap is one cut";
+}
+
+TEST(Detectors, AnUnknownNameIsRefused) { EXPECT_THROW(make_detector(named("magic"), kRate), std::invalid_argument); }
+
+TEST(DecidedCuts, AnyAllOrOne) {
+  const std::vector<NamedCuts> found{{"a", {10, 50, 90}}, {"b", {11, 50, 70}}, {"c", {9, 50, 71}}};
+  EXPECT_THAT(decided_cuts(found, "b", 0), ElementsAre(11, 50, 70));
+  EXPECT_THAT(decided_cuts(found, "any", 0), ElementsAre(9, 10, 11, 50, 70, 71, 90));
+  EXPECT_THAT(decided_cuts(found, "all", 0), ElementsAre(50));
+  EXPECT_THAT(decided_cuts(found, "any", 1), ElementsAre(10, 50, 70, 90)) << "where the first named has it";
+  EXPECT_THAT(decided_cuts(found, "all", 1), ElementsAre(10, 50));
+  EXPECT_THAT(decided_cuts({{"a", {}}}, "any", 3), IsEmpty());
+  EXPECT_THAT(decided_cuts({{"a", {0, 4}}}, "a", 0), ElementsAre(4));
 }
 
 }  // namespace

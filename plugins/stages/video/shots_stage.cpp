@@ -1,73 +1,247 @@
-// stage/shots.content: where the shots of a film begin, as PySceneDetect's ContentDetector says it.
-#include "decoder.hpp"
-#include "kinora/plugin.hpp"
-#include "kinora/stage.hpp"
-#include "media.hpp"
-#include "score_source.hpp"
-#include "shot_detector.hpp"
+// stage/shots.*: where the shots of a film begin, one detector a stage, as PySceneDetect's detector of that name says it.
+#include "shots_options.hpp"
 
 namespace kinora::video {
+namespace {
 
-class ShotsContent final : public Stage {
+// Weights of the content score and how its edges are drawn.
+struct ContentOptions : ShotsOptions {
+  double hue = 1.0, saturation = 1.0, value = 1.0, edges = 0.0;
+  bool luma_only = false;
+  int64_t kernel_size = 0;
+};
+
+template <class Options>
+void describe_weights(Describe<Options>& d) {
+  d.option("hue", &ContentOptions::hue).at_least(0).help("weight in the score");
+  d.option("saturation", &ContentOptions::saturation).at_least(0).help("weight in the score");
+  d.option("value", &ContentOptions::value).at_least(0).help("weight in the score");
+  d.option("edges", &ContentOptions::edges).at_least(0).help("weight in the score; 0: none are looked for");
+  d.option("luma_only", &ContentOptions::luma_only).help("the score is that of the value alone, whatever the weights");
+  d.option("kernel_size", &ContentOptions::kernel_size)
+      .range(0, 255)
+      .unit("pixels")
+      .help("edges are widened to this, an odd number from 3 on; 0: by the frame's size");
+}
+
+template <class Options>
+void describe_min_length(Describe<Options>& d, const char* help) {
+  d.option("min_length", &Options::min_length).at_least(0).unit("frames").help(help);
+}
+
+void check_weights(const ContentWeights& w, int64_t kernel) {
+  if (w.hue + w.saturation + w.value + w.edges <= 0)
+    throw Error(KINORA_INVALID, "all weights of the content score are 0; give one of hue, saturation, value and edges more");
+  if (kernel != 0 && (kernel < 3 || kernel % 2 == 0))
+    throw Error(KINORA_INVALID, "kernel_size = " + std::to_string(kernel) + "; give an odd number from 3 on, or 0");
+}
+
+ContentWeights weights_of(const ContentOptions& o) {
+  const ContentWeights weights =
+      o.luma_only ? ContentWeights{0, 0, 1, 0} : ContentWeights{o.hue, o.saturation, o.value, o.edges};
+  check_weights(weights, o.kernel_size);
+  return weights;
+}
+
+ShotsPlan alone(const DetectorOptions& detector) {
+  ShotsPlan plan;
+  plan.detectors = {detector};
+  plan.decide = detector.name;
+  return plan;
+}
+
+}  // namespace
+
+class ShotsContent final : public ShotsStage {
  public:
-  struct Options {
-    double threshold = 27.0, hue = 1.0, saturation = 1.0, value = 1.0;
-    int64_t min_length = 15, threads = 1;
+  struct Options : ContentOptions {
+    double threshold = 27.0;
+    int64_t min_length = 15;
+    std::string filter = "merge";
   };
   static void describe(Describe<Options>& d) {
     d.name("shots.content")
-        .help(
-            "Finds cuts by the change of hue, saturation and value; equals PySceneDetect's ContentDetector");
+        .help("Finds cuts by the change of hue, saturation and value; equals PySceneDetect's ContentDetector");
     d.option("threshold", &Options::threshold).range(0, 255).help("a score from here on may be a cut");
-    d.option("min_length", &Options::min_length)
-        .at_least(0)
-        .unit("frames")
-        .help("shortest shot; cuts that follow sooner are merged");
-    d.option("hue", &Options::hue).at_least(0).help("weight in the score");
-    d.option("saturation", &Options::saturation).at_least(0).help("weight in the score");
-    d.option("value", &Options::value).at_least(0).help("weight in the score");
-    d.option("threads", &Options::threads).range(1, 64).help("of the decoder");
+    describe_min_length(d, "shortest shot; cuts that follow sooner are merged or suppressed");
+    d.option("filter", &Options::filter)
+        .choices({"merge", "suppress"})
+        .help("cuts too near each other: the last of them, or the first");
+    describe_weights(d);
+    describe_shots(d);
   }
-  explicit ShotsContent(const Options& o) : options_(o) {}
-
-  void process(Sample in, const Emit& emit, const Run& run) override {
-    const Media media = open_media(in);
-    in.set("shots.json", media_call([&] { return detect(media, run); }).dump());
-    emit(std::move(in));
-  }
+  explicit ShotsContent(const Options& o) : ShotsStage(o, plan(o)) {}
 
  private:
-  nlohmann::json detect(const Media& media, const Run& run) const {
-    DecoderOptions decoding;
-    decoding.threads = static_cast<int>(options_.threads);
-    Decoder decoder(*media.source, media.name, decoding);
-    const double fps = decoder.probe().video.fps.value();
-    ContentDetector detector({options_.threshold, options_.min_length}, fps);
-    const VideoInfo& video = decoder.probe().video;
-    ScoreSource source({video.width, video.height}, {options_.hue, options_.saturation, options_.value});
-    const Rational base = decoder.time_base();
-    std::vector<double> scores;
-    std::vector<int64_t> cuts;
-    int64_t start = 0;
-    while (const Frame* frame = decoder.next()) {
-      if (scores.empty()) start = frame->pts;
-      run.check_cancelled();
-      scores.push_back(source.push(*frame->picture));
-      if (const auto cut =
-              detector.push(scores.back(), presentation_microseconds(frame->pts, start, base.num, base.den)))
-        cuts.push_back(*cut);
-    }
-    if (scores.empty()) throw MediaError(media.name + ": no frame could be decoded; " + decoder.damaged());
-    nlohmann::json out{
-        {"fps", nominal_frame_rate(fps)}, {"frames", scores.size()}, {"cuts", cuts}, {"scores", scores}};
-    if (const auto damage = decoder.damaged(); !damage.empty()) out["damaged"] = damage;
+  static ShotsPlan plan(const Options& o) {
+    DetectorOptions detector;
+    detector.threshold = o.threshold;
+    detector.min_length = o.min_length;
+    detector.filter = o.filter;
+    detector.weights = weights_of(o);
+    ShotsPlan out = alone(detector);
+    out.edge_kernel = o.kernel_size;
     return out;
   }
+};
 
-  Options options_;
+class ShotsAdaptive final : public ShotsStage {
+ public:
+  struct Options : ContentOptions {
+    double threshold = 3.0, min_content = 15.0;
+    int64_t min_length = 15, window = 2;
+  };
+  static void describe(Describe<Options>& d) {
+    d.name("shots.adaptive")
+        .help("Finds cuts by the content score against the scores around it; equals PySceneDetect's AdaptiveDetector");
+    d.option("threshold", &Options::threshold).range(0, 255).help("a ratio from here on may be a cut");
+    describe_min_length(d, "shortest shot");
+    d.option("window", &Options::window).range(1, 1000).unit("frames").help("before and after, that the score is held against");
+    d.option("min_content", &Options::min_content).range(0, 255).help("content score that a cut must have");
+    describe_weights(d);
+    describe_shots(d);
+  }
+  explicit ShotsAdaptive(const Options& o) : ShotsStage(o, plan(o)) {}
+
+ private:
+  static ShotsPlan plan(const Options& o) {
+    DetectorOptions detector;
+    detector.name = "adaptive";
+    detector.threshold = o.threshold;
+    detector.min_length = o.min_length;
+    detector.window = o.window;
+    detector.min_content = o.min_content;
+    detector.weights = weights_of(o);
+    ShotsPlan out = alone(detector);
+    out.edge_kernel = o.kernel_size;
+    return out;
+  }
+};
+
+class ShotsHistogram final : public ShotsStage {
+ public:
+  struct Options : ShotsOptions {
+    double threshold = 0.05;
+    int64_t min_length = 15, bins = 256;
+  };
+  static void describe(Describe<Options>& d) {
+    d.name("shots.histogram")
+        .help("Finds cuts by the correlation of luma histograms; equals PySceneDetect's HistogramDetector");
+    d.option("threshold", &Options::threshold).range(0, 1).help("a correlation this far below 1 or further may be a cut");
+    describe_min_length(d, "shortest shot");
+    d.option("bins", &Options::bins).range(2, 256).help("of the histogram");
+    describe_shots(d);
+  }
+  explicit ShotsHistogram(const Options& o) : ShotsStage(o, plan(o)) {}
+
+ private:
+  static ShotsPlan plan(const Options& o) {
+    DetectorOptions detector;
+    detector.name = "histogram";
+    detector.threshold = o.threshold;
+    detector.min_length = o.min_length;
+    detector.bins = o.bins;
+    return alone(detector);
+  }
+};
+
+class ShotsHash final : public ShotsStage {
+ public:
+  struct Options : ShotsOptions {
+    double threshold = 0.395;
+    int64_t min_length = 15, size = 16, lowpass = 2;
+  };
+  static void describe(Describe<Options>& d) {
+    d.name("shots.hash").help("Finds cuts by the change of a perceptual hash; equals PySceneDetect's HashDetector");
+    d.option("threshold", &Options::threshold).range(0, 1).help("a share of changed bits from here on may be a cut");
+    describe_min_length(d, "shortest shot");
+    d.option("size", &Options::size).range(2, 64).help("bits a side");
+    d.option("lowpass", &Options::lowpass).range(1, 8).help("the frame is made this many times as large; with size an even number");
+    describe_shots(d);
+  }
+  explicit ShotsHash(const Options& o) : ShotsStage(o, plan(o)) {}
+
+ private:
+  static ShotsPlan plan(const Options& o) {
+    if (o.size * o.lowpass % 2 != 0)
+      throw Error(KINORA_INVALID, "size " + std::to_string(o.size) + " times lowpass " + std::to_string(o.lowpass) +
+                                      " is odd; make one of them even");
+    DetectorOptions detector;
+    detector.name = "hash";
+    detector.threshold = o.threshold;
+    detector.min_length = o.min_length;
+    detector.size = o.size;
+    detector.lowpass = o.lowpass;
+    return alone(detector);
+  }
+};
+
+class ShotsThreshold final : public ShotsStage {
+ public:
+  struct Options : ShotsOptions {
+    double threshold = 12.0, fade_bias = 0.0;
+    int64_t min_length = 15;
+    bool final_cut = false;
+    std::string fade = "floor";
+  };
+  static void describe(Describe<Options>& d) {
+    d.name("shots.threshold").help("Finds fades to and from black; equals PySceneDetect's ThresholdDetector");
+    d.option("threshold", &Options::threshold).range(0, 255).help("mean brightness; its whole part counts");
+    describe_min_length(d, "shortest shot");
+    d.option("fade_bias", &Options::fade_bias)
+        .range(-1, 1)
+        .help("where in the dark the cut lies: -1 where it begins, 0 in the middle, 1 where it ends");
+    d.option("final_cut", &Options::final_cut).help("a fade out at the end is a cut");
+    d.option("fade", &Options::fade).choices({"floor", "ceiling"}).help("fades go below the threshold, or above it");
+    describe_shots(d);
+  }
+  explicit ShotsThreshold(const Options& o) : ShotsStage(o, plan(o)) {}
+
+ private:
+  static ShotsPlan plan(const Options& o) {
+    DetectorOptions detector;
+    detector.name = "threshold";
+    detector.threshold = o.threshold;
+    detector.min_length = o.min_length;
+    detector.fade_bias = o.fade_bias;
+    detector.final_cut = o.final_cut;
+    detector.fade = o.fade;
+    return alone(detector);
+  }
+};
+
+class ShotsFixed final : public ShotsStage {
+ public:
+  struct Options : ShotsOptions {
+    double stride = 10.0;
+  };
+  static void describe(Describe<Options>& d) {
+    d.name("shots.fixed").help("Cuts every so many seconds, at the first frame that is shown then; looks at no picture");
+    d.option("stride", &Options::stride).above(0).unit("s").help("length of a shot; what is left at the end is one too");
+    describe_shots(d);
+  }
+  explicit ShotsFixed(const Options& o) : ShotsStage(o, plan(o)) {}
+
+ private:
+  static ShotsPlan plan(const Options& o) {
+    DetectorOptions detector;
+    detector.name = "fixed";
+    detector.stride = o.stride;
+    return alone(detector);
+  }
 };
 
 }  // namespace kinora::video
 
+using kinora::video::ShotsAdaptive;
 using kinora::video::ShotsContent;
+using kinora::video::ShotsFixed;
+using kinora::video::ShotsHash;
+using kinora::video::ShotsHistogram;
+using kinora::video::ShotsThreshold;
 KINORA_COMPONENT(ShotsContent)
+KINORA_COMPONENT(ShotsAdaptive)
+KINORA_COMPONENT(ShotsHistogram)
+KINORA_COMPONENT(ShotsHash)
+KINORA_COMPONENT(ShotsThreshold)
+KINORA_COMPONENT(ShotsFixed)

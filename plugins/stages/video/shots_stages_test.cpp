@@ -1,0 +1,124 @@
+// The stages that look for shots, as the built plugin has them.
+#include <cstdio>
+#include <filesystem>
+
+#include "core/run/one_stage.hpp"
+#include "kinora/sample.hpp"
+#include "media_testing.hpp"
+#include "scaler.hpp"
+
+namespace kinora::video {
+namespace {
+
+using core::json;
+using testing::Bytes;
+
+core::Runtime& runtime() {
+  static const auto started = core::or_throw(core::Runtime::start({}));
+  return *started;
+}
+
+struct Started : ::testing::Environment {
+  void SetUp() override { runtime(); }
+};
+[[maybe_unused]] const auto* const started = ::testing::AddGlobalTestEnvironment(new Started);
+
+Sample film(const std::string& name) {
+  Sample out("film");
+  out.set("url", testing::data(name).string());
+  return out;
+}
+
+json shots_of(const Sample& s) { return json::parse(s.need("shots.json")); }
+
+TEST(Shots, AllInOneDecodeAreEachAloneAtAnyNumberOfThreads) {
+  const std::vector<std::string> names{"content", "adaptive", "histogram", "hash", "threshold", "fixed"};
+  const Sample one = core::OneStage(runtime(), "shots", {{"detectors", names}})(film("bbb_A.mp4"));
+  const Sample three = core::OneStage(runtime(), "shots", {{"detectors", names}, {"threads", 3}})(film("bbb_A.mp4"));
+  EXPECT_EQ(one.need("shots.json"), three.need("shots.json"));
+  for (const auto& name : names) {
+    const json alone = shots_of(core::OneStage(runtime(), "shots." + name, json::object())(film("bbb_A.mp4")));
+    EXPECT_EQ(alone.at("detectors").at(name), shots_of(one).at("detectors").at(name)) << name;
+    EXPECT_EQ(alone.at("cuts"), alone.at("detectors").at(name).at("cuts"));
+  }
+}
+
+TEST(Shots, SampledFramesAreThoseOfTheirTimes) {
+  const Sample out = core::OneStage(runtime(), "shots", {{"sample_every", 0.7}, {"sample_height", 60}, {"threads", 2}})(film("bbb_A.mp4"));
+  const auto& t = *out.tensor("frames");
+  const json at = json::parse(out.need("json")).at("frames_at");
+  FileSource source(testing::data("bbb_A.mp4"));
+  Decoder decoder(source, "bbb_A.mp4");
+  ASSERT_EQ(t.shape[0], static_cast<int64_t>(at.size()));
+  ASSERT_EQ(t.shape[1], 60);
+  const auto row = static_cast<size_t>(t.shape[1] * t.shape[2] * 3);
+  Scaler scaler({.width = static_cast<int>(t.shape[2]), .height = 60});
+  Bytes expected(row);
+  int64_t next = 0;
+  double start = 0;
+  while (const Frame* frame = decoder.next()) {
+    if (frame->index == 0) start = frame->seconds;
+    if (frame->seconds - start < 0.7 * static_cast<double>(next) - 1e-7) continue;
+    ASSERT_LT(next, t.shape[0]);
+    EXPECT_NEAR(at[static_cast<size_t>(next)].get<double>(), frame->seconds - start, 1e-6);
+    scaler.bytes(*frame->picture, expected.data());
+    EXPECT_EQ(Bytes(static_cast<uint8_t*>(t.data) + row * static_cast<size_t>(next),
+                    static_cast<uint8_t*>(t.data) + row * static_cast<size_t>(next + 1)),
+              expected)
+        << next;
+    ++next;
+  }
+  EXPECT_EQ(next, t.shape[0]);
+}
+
+// The pipeline of the published TransNet V2 asks ffmpeg for these.
+Bytes thumbnails_by_ffmpeg(const std::filesystem::path& path) {
+  const std::string command =
+      "ffmpeg -v error -i '" + path.string() + "' -fps_mode passthrough -f rawvideo -pix_fmt rgb24 -s 48x27 - 2>/dev/null";
+  Bytes out;
+  FILE* pipe = popen(command.c_str(), "r");
+  uint8_t buffer[65536];
+  for (size_t n = 0; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) out.insert(out.end(), buffer, buffer + n);
+  return pclose(pipe) == 0 ? out : Bytes{};
+}
+
+TEST(Shots, ThumbnailsAreThoseOfFfmpeg) {
+  for (const char* name : {"bbb_A.mp4", "film_excerpt.webm", "city_cc0.mp4"}) {
+    const Bytes expected = thumbnails_by_ffmpeg(testing::data(name));
+    if (expected.empty()) GTEST_SKIP() << "no ffmpeg";
+    const Sample out = core::OneStage(runtime(), "shots.fixed", {{"thumbnails", true}})(film(name));
+    const auto& t = *out.tensor("thumbnails");
+    const auto* found = static_cast<const uint8_t*>(t.data);
+    ASSERT_EQ(static_cast<size_t>(t.shape[0]) * 27 * 48 * 3, expected.size()) << name;
+    EXPECT_EQ(t.shape[0], shots_of(out).at("frames").get<int64_t>());
+    size_t differ = 0;
+    int worst = 0;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      differ += found[i] != expected[i];
+      worst = std::max(worst, std::abs(found[i] - expected[i]));
+    }
+    EXPECT_EQ(differ, 0u) << name << ", at most " << worst;
+    EXPECT_EQ(out.tensor("times_us")->shape[0], t.shape[0]);
+  }
+}
+
+TEST(Shots, OptionsThatMakeNoSenseAreRefused) {
+  const auto error_of = [](const char* id, const json& options) {
+    try {
+      core::OneStage(runtime(), id, options);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string("none");
+  };
+  using ::testing::HasSubstr;
+  EXPECT_THAT(error_of("shots", {{"detectors", {"magic"}}}), HasSubstr("there is no 'magic'"));
+  EXPECT_THAT(error_of("shots", {{"detectors", {"hash", "hash"}}}), HasSubstr("twice"));
+  EXPECT_THAT(error_of("shots", {{"decide", "hash"}}), HasSubstr("not among detectors"));
+  EXPECT_THAT(error_of("shots.content", {{"hue", 0}, {"saturation", 0}, {"value", 0}}), HasSubstr("all weights"));
+  EXPECT_THAT(error_of("shots.content", {{"kernel_size", 4}}), HasSubstr("odd number"));
+  EXPECT_THAT(error_of("shots.hash", {{"size", 5}, {"lowpass", 3}}), HasSubstr("is odd"));
+}
+
+}  // namespace
+}  // namespace kinora::video
