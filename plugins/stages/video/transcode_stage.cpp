@@ -1,80 +1,37 @@
 // stage/clip.transcode: one clip a shot, from one pass over the film.
 #include <algorithm>
+#include <thread>
 
-#include <fmt/format.h>
-
+#include "bins.hpp"
+#include "clip_samples.hpp"
+#include "clip_writer.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
-#include "media.hpp"
 #include "shot_detector.hpp"
-#include "transcode.hpp"
+#include "transcode_options.hpp"
 
 namespace kinora::video {
 
 class ClipTranscode final : public Stage {
  public:
-  struct Options {
-    double min_length = 0.5, max_length = 60;
-    int64_t crf = 20, max_height = 0, threads = 1;
-    std::string preset = "veryfast";
-    bool audio = true;
-  };
+  using Options = ClipOptions;
   static void describe(Describe<Options>& d) {
     d.name("clip.transcode")
-        .help(
-            "Cuts a film at its shots (without any, it is one shot) into H.264 clips, frame-exact, sound "
-            "kept");
-    d.option("min_length", &Options::min_length)
-        .at_least(0)
-        .unit("s")
-        .help("shorter shots are filtered: rule clip.too-short");
-    d.option("max_length", &Options::max_length)
-        .above(0)
-        .unit("s")
-        .help("longer shots are cut into equal parts");
-    d.option("crf", &Options::crf).range(0, 51).help("H.264 quality, lower is better");
-    d.option("preset", &Options::preset).help("x264's");
-    d.option("max_height", &Options::max_height)
-        .range(0, 16384)
-        .unit("pixels")
-        .help("taller films are scaled down; 0: as they are");
-    d.option("audio", &Options::audio).help("keep the sound");
-    d.option("threads", &Options::threads)
-        .range(1, 64)
-        .help("of decoder and encoder; the clips' bytes depend on it");
+        .help("Cuts a film at its shots (without any, it is one shot) into H.264 clips, frame-exact, sound kept");
+    describe_clip_options(d);
   }
   explicit ClipTranscode(const Options& o) : options_(o) {}
+
+  kinora_resources resources() const override { return clip_resources(options_); }
 
   void process(Sample film, const Emit& emit, const Run& run) override {
     const Media media = open_media(film);
     const nlohmann::json shots = shots_of(film, media);
-    const double fps = shots.at("fps");
     std::string damage = shots.value("damaged", "");
-    std::vector<Range> kept;
-    std::vector<int64_t> numbers;
-    int64_t number = 0;
-    for (const Range& range : ranges(shots, fps)) {
-      const double seconds = static_cast<double>(range.end - range.first) / fps;
-      if (seconds >= options_.min_length) {
-        kept.push_back(range);
-        numbers.push_back(number);
-      } else {
-        emit.drop(clip_sample(film, number, range, fps), "clip.too-short", seconds);
-      }
-      ++number;
-    }
-    if (!kept.empty()) {
-      const std::string found = media_call([&] {
-        return transcode_clips(*media.source, media.name, kept, transcode_options(),
-                               [&](size_t i, Clip clip) {
-                                 run.check_cancelled();
-                                 Sample made = clip_sample(film, numbers[i], kept[i], fps);
-                                 if (!clip.error.empty()) return emit.fail(std::move(made), clip.error);
-                                 describe_clip(made, clip.bytes);
-                                 made.set("mp4", std::move(clip.bytes));
-                                 emit(std::move(made));
-                               });
-      });
+    Cutting cutting(film, media, shots, options_);
+    cutting.drop_unwanted(emit);
+    if (!cutting.ranges().empty()) {
+      const std::string found = media_call([&] { return cutting.cut(emit, run, damage.empty()); });
       if (damage.empty()) damage = found;
     }
     // Its whole clips have gone on; the film itself is not what it says it is.
@@ -82,15 +39,14 @@ class ClipTranscode final : public Stage {
   }
 
  private:
-  // What stage/shots.content found; without it, the film as one shot, its frames counted by decoding them.
+  // What a shots stage found; without it, the film as one shot, its frames counted by decoding them.
   nlohmann::json shots_of(const Sample& film, const Media& media) const {
-    if (const auto text = film.text("shots.json")) return nlohmann::json::parse(*text);
+    if (const auto text = film.text("shots.json")) return checked(film, nlohmann::json::parse(*text, nullptr, false));
     return media_call([&] {
       DecoderOptions decoding;
       decoding.threads = static_cast<int>(options_.threads);
       const Counted counted = count_frames(*media.source, media.name, decoding);
-      if (counted.frames == 0)
-        throw MediaError(media.name + ": no frame could be decoded; " + counted.damaged);
+      if (counted.frames == 0) throw MediaError(media.name + ": no frame could be decoded; " + counted.damaged);
       nlohmann::json whole{{"fps", nominal_frame_rate(probe(*media.source, media.name).video.fps.value())},
                            {"frames", counted.frames},
                            {"cuts", nlohmann::json::array()}};
@@ -99,60 +55,99 @@ class ClipTranscode final : public Stage {
     });
   }
 
-  // The shots, long ones in equal parts.
-  std::vector<Range> ranges(const nlohmann::json& shots, double fps) const {
-    std::vector<int64_t> bounds{0};
-    for (const auto& cut : shots.at("cuts")) bounds.push_back(cut);
-    bounds.push_back(shots.at("frames"));
-    std::vector<Range> out;
-    const int64_t longest = std::max<int64_t>(1, static_cast<int64_t>(options_.max_length * fps));
-    for (size_t i = 0; i + 1 < bounds.size(); ++i) {
-      const int64_t length = bounds[i + 1] - bounds[i], parts = (length + longest - 1) / longest;
-      for (int64_t p = 0; p < parts; ++p)
-        out.push_back({bounds[i] + length * p / parts, bounds[i] + length * (p + 1) / parts});
+  static nlohmann::json checked(const Sample& film, nlohmann::json shots) {
+    const bool whole = shots.is_object() && shots.contains("fps") && shots["fps"].is_number() &&
+                       shots.contains("frames") && shots["frames"].is_number_integer() && shots.contains("cuts") &&
+                       shots["cuts"].is_array();
+    if (whole) return shots;
+    throw Error(KINORA_DATA, "sample '" + std::string(film.key()) +
+                                 "': its field shots.json lacks fps, frames or cuts; run a stage shots.* before");
+  }
+
+  // One film's clips: which there are, which are wanted, and the cutting itself.
+  class Cutting {
+   public:
+    Cutting(const Sample& film, const Media& media, const nlohmann::json& shots, const Options& options)
+        : film_(film), media_(media), options_(options), fps_(shots.at("fps")), frames_(shots.at("frames")) {
+      for (const auto& cut : shots.at("cuts")) cuts_.push_back(cut);
+      if (options.crop) crop_ = crop_of(film);
     }
-    return out;
-  }
 
-  static Sample clip_sample(const Sample& film, int64_t number, const Range& range, double fps) {
-    Sample clip(fmt::format("{}-{:04}", film.key(), number));
-    auto facts = facts_of(film);
-    facts.erase("damaged");  // the film is, not the clip
-    facts.update({{"film", film.key()},
-                  {"first_frame", range.first},
-                  {"end_frame", range.end},
-                  {"frames", range.end - range.first},
-                  {"frames_estimated", false},
-                  {"start_s", static_cast<double>(range.first) / fps},
-                  {"end_s", static_cast<double>(range.end) / fps},
-                  {"duration_s", static_cast<double>(range.end - range.first) / fps},
-                  {"container", "mp4"},
-                  {"codec", "h264"}});
-    clip.set("json", facts.dump());
-    return clip;
-  }
+    const std::vector<Range>& ranges() const { return ranges_; }
 
-  // The clip is not the film: it is upright, of even size, in 4:2:0, and as long as its own timestamps say.
-  static void describe_clip(Sample& clip, const std::vector<uint8_t>& bytes) {
-    MemorySource source{std::span(bytes)};
-    auto own = facts_of(probe(source, std::string(clip.key())));
-    own.erase("frames");  // counted, not from headers
-    own.erase("frames_estimated");
-    auto facts = facts_of(clip);
-    if (!own.contains("audio")) facts.erase("audio");
-    facts.update(own);
-    clip.set("json", facts.dump());
-  }
+    // Clips that are too short or have no bin end here; those that an earlier run has ended are left out.
+    void drop_unwanted(const Emit& emit) {
+      const auto ended = ended_clips(film_);
+      const auto plan = plan_clips(cuts_, frames_, fps_, plan_options(options_));
+      for (size_t i = 0; i < plan.size(); ++i) {
+        const auto number = static_cast<int64_t>(i);
+        Sample sample = clip_sample(film_, number, plan[i].range, fps_);
+        const double seconds = static_cast<double>(plan[i].range.end - plan[i].range.first) / fps_;
+        if (ended.count(std::string(sample.key()))) continue;
+        if (plan[i].too_short) {
+          emit.drop(std::move(sample), "clip.too-short", seconds);
+        } else if (options_.bins == "drop" && !bin(seconds).complete()) {
+          emit.drop(std::move(sample), "clip.no-bin", seconds);
+        } else {
+          ranges_.push_back(plan[i].range);
+          numbers_.push_back(number);
+        }
+      }
+    }
 
-  TranscodeOptions transcode_options() const {
-    TranscodeOptions o;
-    o.crf = static_cast<int>(options_.crf);
-    o.preset = options_.preset;
-    o.max_height = static_cast<int>(options_.max_height);
-    o.threads = static_cast<int>(options_.threads);
-    o.audio = options_.audio;
-    return o;
-  }
+    // sound: nothing was found damaged so far. Returns what is.
+    std::string cut(const Emit& emit, const Run& run, bool sound) {
+      TranscodeOptions o = transcode_options(options_);
+      o.crop = crop_;
+      if (options_.parallel == 0)
+        o.parallel = static_cast<int>(std::clamp<int64_t>(run.threads() / options_.threads, 1, o.parallel));
+      o.check = [&] { run.check_cancelled(); };
+      if (sound) o.packets = index_packets(*media_.source, media_.name, frames_);
+      return transcode_clips(*media_.source, media_.name, ranges_, o, [&](size_t i, Clip clip) {
+        run.check_cancelled();
+        Sample made = clip_sample(film_, numbers_[i], ranges_[i], fps_);
+        if (!clip.error.empty()) return emit.fail(std::move(made), clip.error);
+        fill_clip(made, std::move(clip));
+        if (!crop_.empty()) say_cropped(made);
+        emit(std::move(made));
+      });
+    }
+
+   private:
+    Bin bin(double seconds) {
+      if (!size_) {
+        const Probe found = media_call([&] { return probe(*media_.source, media_.name); });
+        const Crop stored = media_call([&] { return film_crop(transcoding(), found); });
+        size_ = clip_size(stored.empty() ? found.video.width : stored.width,
+                          stored.empty() ? found.video.height : stored.height, found.video.rotation,
+                          static_cast<int>(options_.max_height));
+      }
+      return bin_of(size_->width, size_->height, seconds);
+    }
+    TranscodeOptions transcoding() const {
+      TranscodeOptions o;
+      o.crop = crop_;
+      return o;
+    }
+    // The crop is of the film, and done.
+    static void say_cropped(Sample& clip) {
+      auto facts = facts_of(clip);
+      facts["cropped"] = facts["crop"];
+      facts.erase("crop");
+      clip.set("json", facts.dump());
+    }
+
+    const Sample& film_;
+    const Media& media_;
+    const Options& options_;
+    double fps_;
+    int64_t frames_;
+    std::vector<int64_t> cuts_;
+    Crop crop_;
+    std::optional<Size> size_;  // of a clip's picture
+    std::vector<Range> ranges_;
+    std::vector<int64_t> numbers_;
+  };
 
   Options options_;
 };

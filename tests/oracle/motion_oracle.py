@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""filter.motion against an independent computation: motion vectors read by PyAV, painted pixel by pixel with
+numpy, patches by OpenCV's resize. Usage: motion_oracle.py KINORA FILM..."""
+
+import json
+import subprocess
+import sys
+
+import av
+import cv2
+import numpy as np
+
+
+def sampled(path, fps=2.0, share=0.5):
+    """Vectors of the frames that count, as (w, h, x, y, dx, dy) rows in the decoder's order, and the size."""
+    with av.open(path) as container:
+        stream = container.streams.video[0]
+        stream.codec_context.flags2 |= av.codec.context.Flags2.export_mvs
+        rate = float(stream.average_rate or stream.base_rate or 30)
+        seconds = int(container.duration / av.time_base) or 30
+        step, most = max(1, round(rate / fps)), max(10, round(fps * seconds * share))
+        frames, size = [], None
+        for i, frame in enumerate(container.decode(stream)):
+            if i % step:
+                continue
+            size = size or (frame.height, frame.width)
+            vectors = [d for d in frame.side_data if d.type == av.sidedata.sidedata.Type.MOTION_VECTORS]
+            if vectors:
+                v = vectors[0].to_ndarray()
+                scale = v["motion_scale"].astype(np.float64)
+                frames.append(
+                    np.stack(
+                        [v["w"], v["h"], v["dst_x"], v["dst_y"], v["motion_x"] / scale, v["motion_y"] / scale], 1
+                    )
+                )
+            if len(frames) == most:
+                break
+    return frames, size
+
+
+def lengths(vectors, size):
+    """[H, W]: the length of each pixel's vector in fractions of width + height."""
+    height, width = size
+    flow = np.zeros((height, width))
+    for block in ((8, 8), (16, 16), (16, 8), (8, 16)):
+        for w, h, x, y, dx, dy in vectors[(vectors[:, 0] == block[0]) & (vectors[:, 1] == block[1])]:
+            columns = np.clip(np.arange(int(w)) + int(x) - int(w) // 2, 0, width - 1)
+            rows = np.clip(np.arange(int(h)) + int(y) - int(h) // 2, 0, height - 1)
+            flow[np.ix_(rows, columns)] = np.hypot(dx, dy) / (width + height)
+    return flow
+
+
+def expected(path):
+    frames, size = sampled(path)
+    mean = np.mean([lengths(f, size) for f in frames], axis=0)
+    patches = cv2.resize(mean.astype(np.float32), None, fx=1 / 256, fy=1 / 256) if min(size) >= 256 else None
+    return mean.mean(), None if patches is None else float(patches.min())
+
+
+def main():
+    kinora, films = sys.argv[1], sys.argv[2:]
+    for film in films:
+        out = subprocess.run(
+            [kinora, "apply", "stage/filter.motion", film, "--set", "mode=score", "--json"],
+            check=True, capture_output=True, text=True,
+        )
+        facts = json.loads(out.stdout)
+        facts = facts.get("json", facts)
+        ours = facts["scores"]["filter.motion"], facts["scores"]["filter.motion.patch_min"]
+        theirs = expected(film)
+        print(film, "ours", ours, "theirs", theirs)
+        assert abs(ours[0] - theirs[0]) <= 1e-6 * theirs[0] + 1e-12, film
+        if theirs[1] is not None:
+            assert abs(ours[1] - theirs[1]) <= 1e-5 * theirs[1] + 1e-10, film
+    print("equal")
+
+
+if __name__ == "__main__":
+    main()
