@@ -10,6 +10,7 @@
 
 #include "apps/kinora/bench.hpp"
 #include "apps/kinora/shell.hpp"
+#include "core/options.hpp"
 #include "core/run/stage_results.hpp"
 
 namespace kinora {
@@ -32,14 +33,15 @@ double median(std::vector<double> v) {
   return v[v.size() / 2];
 }
 
-// 36 seconds of 1280x720 H.264 with a key frame at each of its clips' first frames and sound, in a folder that
-// lives as long as it: the beginning of a film, or a made one with grain.
+// 36 seconds of 1280x720 H.264 with a key frame at each of its clips' first frames and sound, in a folder
+// that lives as long as it: the beginning of a film, or a made one with grain.
 class CurateFilm {
  public:
   explicit CurateFilm(const std::string& source) {
     std::string name = (fs::temp_directory_path() / "kinora-bench-XXXXXX").string();
     if (!mkdtemp(name.data()))
-      throw Error(KINORA_IO, name + ": no temporary folder can be made; set TMPDIR to a folder that can be written");
+      throw Error(KINORA_IO,
+                  name + ": no temporary folder can be made; set TMPDIR to a folder that can be written");
     folder_ = name;
     const std::string made = "-f lavfi -i " +
                              shell_quoted(fmt::format("testsrc2=size=1280x720:rate={}:duration={},"
@@ -47,15 +49,17 @@ class CurateFilm {
                                                       kRate, kClips * kSeconds)) +
                              " -f lavfi -i sine=frequency=440:sample_rate=48000";
     const std::string input = source.empty() ? made : "-i " + shell_quoted(fs::absolute(source).string());
-    output_of(fmt::format("ffmpeg -v error -y {} -vf scale=1280:720 -r {} -t {} -c:v libx264 -preset veryfast -crf 18 "
-                          "-pix_fmt yuv420p -force_key_frames 'expr:gte(t,n_forced*{})' -c:a aac -shortest {}",
-                          input, kRate, kClips * kSeconds, kSeconds, shell_quoted(path())));
+    output_of(fmt::format(
+        "ffmpeg -v error -y {} -vf scale=1280:720 -r {} -t {} -c:v libx264 -preset veryfast -crf 18 "
+        "-pix_fmt yuv420p -force_key_frames 'expr:gte(t,n_forced*{})' -c:a aac -shortest {}",
+        input, kRate, kClips * kSeconds, kSeconds, shell_quoted(path())));
     std::error_code error;
     if (fs::file_size(path(), error) > 0 && !error) return;
     fs::remove_all(folder_, error);
-    throw Error(KINORA_NOT_FOUND,
-                "bench curate: the ffmpeg command that makes a film failed or is missing; install FFmpeg with "
-                "libx264, or give a film of 36 seconds or more with --film FILE");
+    throw Error(
+        KINORA_NOT_FOUND,
+        "bench curate: the ffmpeg command that makes a film failed or is missing; install FFmpeg with "
+        "libx264, or give a film of 36 seconds or more with --film FILE");
   }
   CurateFilm(const CurateFilm&) = delete;
   CurateFilm& operator=(const CurateFilm&) = delete;
@@ -94,8 +98,10 @@ double cut(core::Runtime& runtime, const CurateFilm& film, const json& given, in
   run.n_threads = static_cast<int32_t>(std::max(1U, std::thread::hardware_concurrency()));
   const double seconds = seconds_of([&] { check(stage.process(self.get(), sample.get(), &sink, &run)); });
   if (results.emitted.size() != kClips)
-    throw Error(KINORA_FAILED, fmt::format("bench curate: {} clips of {} were made", results.emitted.size(), kClips));
-  for (const Sample& clip : results.emitted) copied += json::parse(clip.need("json")).at("copied").get<int64_t>();
+    throw Error(KINORA_FAILED,
+                fmt::format("bench curate: {} clips of {} were made", results.emitted.size(), kClips));
+  for (const Sample& clip : results.emitted)
+    copied += json::parse(clip.need("json")).at("copied").get<int64_t>();
   return seconds;
 }
 
@@ -111,9 +117,11 @@ double cut(const CurateFilm& film, const Peer& peer) {
   std::string starts;
   for (int i = 0; i < kClips; ++i) starts += fmt::format("{} ", i * kSeconds);
   const std::string one = fmt::format(
-      "ffmpeg -nostdin -v error -y {}-ss {{}} -i {} -t {} -c:v libx264 -preset veryfast -crf 20 {}-c:a aac {}/{{}}.mp4",
+      "ffmpeg -nostdin -v error -y {}-ss {{}} -i {} -t {} -c:v libx264 -preset veryfast -crf 20 {}-c:a aac "
+      "{}/{{}}.mp4",
       threads, film.path(), kSeconds, threads, film.folder().string());
-  const std::string all = fmt::format("printf '%s\\n' {}| xargs -P {} -I{{}} {}", starts, peer.processes, one);
+  const std::string all =
+      fmt::format("printf '%s\\n' {}| xargs -P {} -I{{}} {}", starts, peer.processes, one);
   const double seconds = seconds_of([&] { output_of(all); });
   for (int i = 0; i < kClips; ++i)
     if (!fs::exists(film.folder() / fmt::format("{}.mp4", i * kSeconds)))

@@ -15,7 +15,8 @@ int64_t weight_of(const Feed& feed) {
 
 namespace {
 
-constexpr size_t kAhead = 8;  // results a maker that may wait for an earlier clip: bounds what waits to be told
+constexpr size_t kAhead =
+    8;  // results a maker that may wait for an earlier clip: bounds what waits to be told
 
 void without_picture(Feed& feed) {
   feed.picture.reset();
@@ -189,9 +190,8 @@ std::optional<Clip> ClipBoard::next_result() {
 
 void ClipBoard::wait_for_result(std::chrono::milliseconds most) {
   Lock lock(mutex_);
-  feeder_wakes_.wait_for(lock, most, [&] {
-    return failure_ || (next_told_ < clips_.size() && clips_[next_told_].done);
-  });
+  feeder_wakes_.wait_for(lock, most,
+                         [&] { return failure_ || (next_told_ < clips_.size() && clips_[next_told_].done); });
 }
 
 void ClipBoard::stop() {

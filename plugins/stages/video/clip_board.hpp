@@ -19,7 +19,8 @@ enum class Way {
   copied  // as Way::alone, but whole groups of pictures are copied
 };
 
-// What happens to a clip, in the order of its frames: the sound up to a frame (none: no planes), then the frame.
+// What happens to a clip, in the order of its frames: the sound up to a frame (none: no planes), then the
+// frame.
 struct Feed {
   std::shared_ptr<const Planes> sound;
   ff::Owned<AVFrame> picture;  // of Way::fed
@@ -30,17 +31,17 @@ struct Feed {
 
 int64_t weight_of(const Feed& feed);
 
-// Where one feeder leaves frames and sound for the clips, several makers take them, and the results wait to be
-// told in order. Bounded in bytes: the feeder waits while what waits here is too much, unless nobody could take
-// any of it; then frames that no maker has begun with are let go, and that clip is decoded alone.
+// Where one feeder leaves frames and sound for the clips, several makers take them, and the results wait to
+// be told in order. Bounded in bytes: the feeder waits while what waits here is too much, unless nobody could
+// take any of it; then frames that no maker has begun with are let go, and that clip is decoded alone.
 //
 // [any-thread] One feeder; makers number as said.
 class ClipBoard {
  public:
   struct Settings {
-    int64_t memory = 0;    // bytes of Feed that may wait
+    int64_t memory = 0;  // bytes of Feed that may wait
     size_t makers = 1;
-    bool alone = false;    // clips may be decoded alone: there is an index, and no two overlap
+    bool alone = false;  // clips may be decoded alone: there is an index, and no two overlap
   };
   // copied: for each range, whether it is to be copied.
   ClipBoard(const std::vector<Range>& ranges, std::vector<bool> copied, const Settings& settings);

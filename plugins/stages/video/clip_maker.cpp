@@ -58,7 +58,8 @@ class ClipMaker {
       }
       if (feed->sound) writer->add_sound(*feed->sound);
       if (!feed->picture) continue;
-      if (!writer) writer = std::make_unique<ClipWriter>(*feed->picture, feed->pts, c_.probe, c_.sound, c_.options);
+      if (!writer)
+        writer = std::make_unique<ClipWriter>(*feed->picture, feed->pts, c_.probe, c_.sound, c_.options);
       writer->add(*feed->picture, feed->pts);
     }
     const auto end = board_.end_of(clip_);
@@ -125,7 +126,8 @@ class ClipMaker {
     Input input(c_.film, c_.name, c_.options.decoder.limits);
     SplicedWriter writer(*input.video()->codecpar, index.parameters, ends(copied));
     Clip clip;
-    const bool before = encode_end(writer, {range_.first, copied.first}, start, index.end_of({0, copied.first}), clip);
+    const bool before =
+        encode_end(writer, {range_.first, copied.first}, start, index.end_of({0, copied.first}), clip);
     if (before) copy_groups(input, writer, copied, start);
     if (!before || !encode_end(writer, {copied.end, range_.end}, start, end, clip) || !sample(clip)) {
       ignore_feeds();
@@ -158,7 +160,8 @@ class ClipMaker {
     return options;
   }
 
-  bool encode_end(SplicedWriter& writer, const Range& part, int64_t start, int64_t end_pts, Clip& trouble) const {
+  bool encode_end(SplicedWriter& writer, const Range& part, int64_t start, int64_t end_pts,
+                  Clip& trouble) const {
     if (part.end == part.first) return true;
     Decoder decoder = open_decoder();
     if (!decode(decoder, part.first, part.end, trouble,
@@ -219,16 +222,16 @@ std::string clip_title(const std::string& name, const Range& range) {
 
 bool may_copy(const Probe& film, const TranscodeOptions& o) {
   const VideoInfo& v = film.video;
-  return o.copy && o.packets && !o.packets->gops.empty() && v.codec == "h264" && v.pixel_format == "yuv420p" &&
-         v.colour.range != AVCOL_RANGE_JPEG && v.rotation == 0 && v.field_order == "progressive" && o.crop.empty() &&
-         v.width % 2 == 0 && v.height % 2 == 0 && (o.max_height <= 0 || v.height <= o.max_height);
+  return o.copy && o.packets && !o.packets->gops.empty() && v.codec == "h264" &&
+         v.pixel_format == "yuv420p" && v.colour.range != AVCOL_RANGE_JPEG && v.rotation == 0 &&
+         v.field_order == "progressive" && o.crop.empty() && v.width % 2 == 0 && v.height % 2 == 0 &&
+         (o.max_height <= 0 || v.height <= o.max_height);
 }
 
 void make_clips(const MakerContext& context, ClipBoard& board) {
   try {
     Way way = Way::fed;
-    while (const auto clip = board.claim(way))
-      board.done(*clip, ClipMaker(context, board, *clip).make(way));
+    while (const auto clip = board.claim(way)) board.done(*clip, ClipMaker(context, board, *clip).make(way));
   } catch (...) {
     board.fail(std::current_exception());
   }

@@ -14,7 +14,7 @@ struct Range {
 };
 
 struct PlanOptions {
-  double min_seconds = 0;   // a clip shorter than either minimum is too short
+  double min_seconds = 0;  // a clip shorter than either minimum is too short
   int64_t min_frames = 0;
   double max_seconds = 60;
   std::string long_shots = "equal";  // what a shot over max_seconds becomes, see plan_clips
@@ -31,7 +31,8 @@ struct PlannedClip {
 // their first frames.
 //
 //   equal     as few parts as keep to max_seconds, of equal length within a frame
-//   stride    a clip of max_seconds at every stride from the shot's start, until one reaches its end: the last
+//   stride    a clip of max_seconds at every stride from the shot's start, until one reaches its end: the
+//   last
 //             is shorter. A stride under max_seconds makes clips overlap, one above it leaves gaps
 //   truncate  its first max_seconds
 //

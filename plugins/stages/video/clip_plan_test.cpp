@@ -17,11 +17,14 @@ std::vector<Range> kept(const std::vector<PlannedClip>& plan) {
 TEST(ClipPlan, LongShotsBecomeEqualPartsStridesOrTheirBeginning) {
   PlanOptions o;
   o.max_seconds = 10;
-  EXPECT_EQ(kept(plan_clips({100}, 352, 10, o)), (std::vector<Range>{{0, 100}, {100, 184}, {184, 268}, {268, 352}}));
+  EXPECT_EQ(kept(plan_clips({100}, 352, 10, o)),
+            (std::vector<Range>{{0, 100}, {100, 184}, {184, 268}, {268, 352}}));
   o.long_shots = "stride";
-  EXPECT_EQ(kept(plan_clips({100}, 352, 10, o)), (std::vector<Range>{{0, 100}, {100, 200}, {200, 300}, {300, 352}}));
+  EXPECT_EQ(kept(plan_clips({100}, 352, 10, o)),
+            (std::vector<Range>{{0, 100}, {100, 200}, {200, 300}, {300, 352}}));
   o.stride_seconds = 5;  // the clip that reaches the shot's end is the last
-  EXPECT_EQ(kept(plan_clips({}, 225, 10, o)), (std::vector<Range>{{0, 100}, {50, 150}, {100, 200}, {150, 225}}));
+  EXPECT_EQ(kept(plan_clips({}, 225, 10, o)),
+            (std::vector<Range>{{0, 100}, {50, 150}, {100, 200}, {150, 225}}));
   o.stride_seconds = 12;
   EXPECT_EQ(kept(plan_clips({}, 225, 10, o)), (std::vector<Range>{{0, 100}, {120, 220}}));
   o.long_shots = "truncate";

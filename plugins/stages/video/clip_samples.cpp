@@ -29,7 +29,8 @@ Sample clip_sample(const Sample& film, int64_t number, const Range& range, doubl
 
 json bin_facts(const Bin& bin) {
   const auto or_null = [](const std::optional<std::string>& name) { return name ? json(*name) : json(); };
-  return {{"resolution", bin.resolution}, {"aspect", or_null(bin.aspect)}, {"duration", or_null(bin.duration)}};
+  return {
+      {"resolution", bin.resolution}, {"aspect", or_null(bin.aspect)}, {"duration", or_null(bin.duration)}};
 }
 
 void fill_clip(Sample& sample, Clip clip) {
@@ -50,7 +51,8 @@ void fill_clip(Sample& sample, Clip clip) {
 void set_frames(Sample& sample, json& facts, SampledFrames frames) {
   facts["frames_at"] = frames.at;
   const int64_t count = frames.count();
-  sample.set_tensor("frames", std::move(frames.pixels), {count, frames.height, frames.width, 3}, KINORA_DL_UINT, 8);
+  sample.set_tensor("frames", std::move(frames.pixels), {count, frames.height, frames.width, 3},
+                    KINORA_DL_UINT, 8);
 }
 
 std::set<std::string> ended_clips(const Sample& film) {

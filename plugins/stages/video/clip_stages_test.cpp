@@ -12,9 +12,9 @@ using core::json;
 using testing::Applied;
 using testing::applied;
 using testing::Bytes;
-using testing::runtime;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::runtime;
 
 constexpr int kWide = 96, kHigh = 64;
 
@@ -42,7 +42,8 @@ std::vector<std::string> keys_of(const std::vector<Sample>& samples) {
 TEST(ClipTranscode, ShortClipsAreFilteredBySecondsAndByFrames) {
   Sample in = film();
   set_shots(in, {12, 60, 120});
-  const Applied out = applied("clip.transcode", {{"min_length", 2.0}, {"min_frames", 50}, {"preset", "ultrafast"}}, in);
+  const Applied out =
+      applied("clip.transcode", {{"min_length", 2.0}, {"min_frames", 50}, {"preset", "ultrafast"}}, in);
   EXPECT_EQ(out.error, "");
   EXPECT_THAT(keys_of(out.results.emitted), ElementsAre("film-0002", "film-0003"));
   ASSERT_EQ(out.results.dropped.size(), 2u);
@@ -59,11 +60,11 @@ TEST(ClipTranscode, WhatAnEarlierRunHasEndedIsLeftOut) {
   const Applied rest = applied("clip.transcode", {{"preset", "ultrafast"}}, in);
   EXPECT_TRUE(rest.results.dropped.empty());
   EXPECT_THAT(keys_of(rest.results.emitted), ElementsAre("film-0001", "film-0003"));
-  for (const Sample& clip : rest.results.emitted)
-    for (const Sample& before : whole.results.emitted)
-      if (clip.key() == before.key()) EXPECT_EQ(clip.need("mp4"), before.need("mp4"));
+  EXPECT_EQ(rest.results.emitted.at(0).need("mp4"), whole.results.emitted.at(0).need("mp4"));
+  EXPECT_EQ(rest.results.emitted.at(1).need("mp4"), whole.results.emitted.at(2).need("mp4"));
   in.set("ended.json", R"({"film-0000": 1})");
-  EXPECT_THAT(applied("clip.transcode", json::object(), in).error, HasSubstr("ended.json is not an array of keys"));
+  EXPECT_THAT(applied("clip.transcode", json::object(), in).error,
+              HasSubstr("ended.json is not an array of keys"));
 }
 
 TEST(ClipTranscode, BinsAreRecordedAndCanFilter) {
@@ -85,7 +86,8 @@ TEST(ClipTranscode, CopiesWhatNeedsNoEncoder) {
   set_shots(in, {72});
   const Applied out = applied("clip.transcode", {{"copy", "auto"}, {"preset", "ultrafast"}}, in);
   ASSERT_EQ(out.results.emitted.size(), 2u);
-  for (const Sample& clip : out.results.emitted) EXPECT_EQ(facts_of(clip).at("copied"), facts_of(clip).at("frames"));
+  for (const Sample& clip : out.results.emitted)
+    EXPECT_EQ(facts_of(clip).at("copied"), facts_of(clip).at("frames"));
   in.set("shots.json", json{{"fps", 24.0}, {"frames", 240}, {"cuts", {72}}, {"damaged", "something"}}.dump());
   const Applied unsure = applied("clip.transcode", {{"copy", "auto"}, {"preset", "ultrafast"}}, in);
   EXPECT_EQ(unsure.error, "something");
@@ -128,7 +130,8 @@ TEST(ClipTranscode, CropsToTheFact) {
 TEST(ClipTranscode, SaysWhatIsWrongWithShots) {
   Sample in = film();
   in.set("shots.json", R"({"fps": 24})");
-  EXPECT_THAT(applied("clip.transcode", json::object(), in).error, HasSubstr("shots.json lacks fps, frames or cuts"));
+  EXPECT_THAT(applied("clip.transcode", json::object(), in).error,
+              HasSubstr("shots.json lacks fps, frames or cuts"));
 }
 
 TEST(ClipPreview, OneFrameASecondInBothFormats) {
@@ -144,7 +147,8 @@ TEST(ClipPreview, OneFrameASecondInBothFormats) {
   const std::string_view animation = webp(in).need("preview.webp");
   EXPECT_EQ(animation.substr(0, 4), "RIFF");
   size_t frames = 0;
-  for (size_t at = animation.find("ANMF"); at != std::string_view::npos; at = animation.find("ANMF", at + 4)) ++frames;
+  for (size_t at = animation.find("ANMF"); at != std::string_view::npos; at = animation.find("ANMF", at + 4))
+    ++frames;
   EXPECT_GE(frames, 9u);  // libwebp joins neighbours that look alike
   EXPECT_LE(frames, 10u);
 }
@@ -161,7 +165,8 @@ TEST(FilterMotion, DropsTheStillAndKeepsTheMoving) {
   EXPECT_LT(dropped.results.dropped[0].score, 1e-6);
   const Applied scored = applied("filter.motion", {{"mode", "score"}}, still);
   ASSERT_EQ(scored.results.emitted.size(), 1u);
-  EXPECT_EQ(facts_of(scored.results.emitted[0]).at("scores").at("filter.motion"), dropped.results.dropped[0].score);
+  EXPECT_EQ(facts_of(scored.results.emitted[0]).at("scores").at("filter.motion"),
+            dropped.results.dropped[0].score);
   Sample moving("moving");
   moving.set("mp4", testing::load("bbb_A.mp4"));
   EXPECT_EQ(applied("filter.motion", {{"patch_min", 0.0}}, moving).results.emitted.size(), 1u);

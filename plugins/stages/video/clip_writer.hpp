@@ -46,8 +46,9 @@ inline Colour clip_colour(const AVFrame& picture) {
 // picture: a frame of the film, of which `crop` is kept.
 inline EncoderOptions encoder_options(const AVFrame& picture, const Crop& crop, const Probe& film,
                                       const AudioFormat& sound, const TranscodeOptions& options) {
-  const Size size = crop.empty() ? clip_size(picture.width, picture.height, film.video.rotation, options.max_height)
-                                 : clip_size(crop.width, crop.height, film.video.rotation, options.max_height);
+  const Size size = crop.empty()
+                        ? clip_size(picture.width, picture.height, film.video.rotation, options.max_height)
+                        : clip_size(crop.width, crop.height, film.video.rotation, options.max_height);
   EncoderOptions encoder;
   encoder.width = size.width;
   encoder.height = size.height;
@@ -74,7 +75,8 @@ inline Crop film_crop(const TranscodeOptions& options, const Probe& film) {
 // The clip's frame sampler, if the options ask for one.
 inline std::unique_ptr<FrameSampler> new_sampler(const TranscodeOptions& o, const Probe& film) {
   if (o.sample_fps <= 0) return nullptr;
-  return std::make_unique<FrameSampler>(film.video, film_crop(o, film), o.sample_fps, o.sample_height, o.memory);
+  return std::make_unique<FrameSampler>(film.video, film_crop(o, film), o.sample_fps, o.sample_height,
+                                        o.memory);
 }
 
 inline std::vector<const float*> pointers(const Planes& planes) {
@@ -83,8 +85,8 @@ inline std::vector<const float*> pointers(const Planes& planes) {
   return out;
 }
 
-// What a broken timestamp could ask for in silence has a bound: false when a clip that starts at `start` ticks
-// would span over an hour by `pts`, or starts years from zero.
+// What a broken timestamp could ask for in silence has a bound: false when a clip that starts at `start`
+// ticks would span over an hour by `pts`, or starts years from zero.
 inline bool credible(int64_t start, int64_t pts, Rational time_base) {
   constexpr double kLongestClip = 3600, kLatestClip = 1e8;  // seconds
   const double at = static_cast<double>(pts) * time_base.value(),

@@ -10,6 +10,7 @@ namespace kinora::video {
 
 FrameEncoder::FrameEncoder(EncoderOptions options, Sink sink)
     : options_(std::move(options)), sink_(std::move(sink)) {
+  ff::silence_library_log();
   validate_h264(options_);
   width_ = std::max(2, options_.width & ~1);
   height_ = std::max(2, options_.height & ~1);

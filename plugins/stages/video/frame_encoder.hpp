@@ -14,8 +14,8 @@ namespace kinora::video {
 // [owner-thread] Memory: the encoder's look-ahead. After an exception only destruction is allowed.
 class FrameEncoder {
  public:
-  // Gets every packet in decoding order, its times in ticks of time_base() and its duration set; the packet is
-  // its to spend.
+  // Gets every packet in decoding order, its times in ticks of time_base() and its duration set; the packet
+  // is its to spend.
   using Sink = std::function<void(AVPacket&)>;
 
   // The audio and metadata of the options are not looked at. MediaError as Encoder.

@@ -29,7 +29,8 @@ ShownSize shown_size(const VideoInfo& video, const Crop& stored, int64_t height)
   return {side(wide * scale), side(high * scale)};
 }
 
-FrameSampler::FrameSampler(const VideoInfo& video, const Crop& stored, double fps, int64_t height, int64_t most)
+FrameSampler::FrameSampler(const VideoInfo& video, const Crop& stored, double fps, int64_t height,
+                           int64_t most)
     : crop_(stored),
       fps_(fps),
       most_(static_cast<size_t>(most)),
@@ -45,7 +46,7 @@ void FrameSampler::offer(const AVFrame& frame, double seconds) {
   const size_t bytes = static_cast<size_t>(size_.width) * static_cast<size_t>(size_.height) * 3;
   if (out_.pixels.size() + bytes > most_)
     throw TooManySamples("more than " + std::to_string(most_ >> 20) +
-                     " MiB of sampled frames; lower sample_fps or sample_height, or raise memory");
+                         " MiB of sampled frames; lower sample_fps or sample_height, or raise memory");
   out_.pixels.resize(out_.pixels.size() + bytes);
   uint8_t* to = out_.pixels.data() + out_.pixels.size() - bytes;
   scaler_.bytes(*cropped(frame, crop_), to);

@@ -22,9 +22,9 @@ constexpr int kPatch = 256;  // pixels
 double half_even(double v) { return std::nearbyint(v); }
 
 bool gives_vectors(AVCodecID codec) {
-  constexpr std::array kCodecs = {AV_CODEC_ID_H264,       AV_CODEC_ID_MPEG4, AV_CODEC_ID_MPEG1VIDEO,
-                                  AV_CODEC_ID_MPEG2VIDEO, AV_CODEC_ID_H263,  AV_CODEC_ID_H263P,
-                                  AV_CODEC_ID_FLV1,       AV_CODEC_ID_WMV1,  AV_CODEC_ID_WMV2,
+  constexpr std::array kCodecs = {AV_CODEC_ID_H264,       AV_CODEC_ID_MPEG4,     AV_CODEC_ID_MPEG1VIDEO,
+                                  AV_CODEC_ID_MPEG2VIDEO, AV_CODEC_ID_H263,      AV_CODEC_ID_H263P,
+                                  AV_CODEC_ID_FLV1,       AV_CODEC_ID_WMV1,      AV_CODEC_ID_WMV2,
                                   AV_CODEC_ID_MSMPEG4V1,  AV_CODEC_ID_MSMPEG4V2, AV_CODEC_ID_MSMPEG4V3};
   return std::find(kCodecs.begin(), kCodecs.end(), codec) != kCodecs.end();
 }
@@ -38,7 +38,8 @@ Schedule schedule(const Input& input, const MotionOptions& o) {
   const double average = av_q2d(stream.avg_frame_rate.den ? stream.avg_frame_rate : AVRational{0, 1});
   const double base = av_q2d(stream.r_frame_rate.den ? stream.r_frame_rate : AVRational{0, 1});
   const double rate = average > 0 ? average : base > 0 ? base : kDefaultRate;
-  double seconds = std::floor(static_cast<double>(std::max<int64_t>(0, input.format()->duration)) / AV_TIME_BASE);
+  double seconds =
+      std::floor(static_cast<double>(std::max<int64_t>(0, input.format()->duration)) / AV_TIME_BASE);
   if (seconds <= 0) seconds = kDefaultSeconds;
   return {std::max<int64_t>(1, static_cast<int64_t>(half_even(rate / o.fps))),
           std::max(kFewestFrames, static_cast<int64_t>(half_even(o.fps * seconds * o.duration)))};
@@ -94,10 +95,14 @@ void MotionField::add(const AVMotionVector* vectors, size_t count) {
 
 double MotionField::patch_min() const {
   double least = HUGE_VAL;
-  const auto at = [&](int y, int x) { return sums_[static_cast<size_t>(y) * static_cast<size_t>(width_) + static_cast<size_t>(x)]; };
+  const auto at = [&](int y, int x) {
+    return sums_[static_cast<size_t>(y) * static_cast<size_t>(width_) + static_cast<size_t>(x)];
+  };
   for (const Tap& y : taps(height_)) {
     for (const Tap& x : taps(width_)) {
-      const auto across = [&](int row) { return at(row, x.low) * (1 - x.weight) + at(row, x.high) * x.weight; };
+      const auto across = [&](int row) {
+        return at(row, x.low) * (1 - x.weight) + at(row, x.high) * x.weight;
+      };
       least = std::min(least, across(y.low) * (1 - y.weight) + across(y.high) * y.weight);
     }
   }
@@ -120,8 +125,9 @@ Motion measure_motion(ByteSource& video, const std::string& name, const MotionOp
   if (queue.input().video() == nullptr) throw MediaError(name + ": no video stream; give a file with video");
   const AVCodecID codec = queue.input().video()->codecpar->codec_id;
   if (!gives_vectors(codec))
-    throw MediaError(name + ": " + avcodec_get_name(codec) +
-                     " gives no motion vectors; let clip.transcode make H.264 of it before, or use filter.flow");
+    throw MediaError(
+        name + ": " + avcodec_get_name(codec) +
+        " gives no motion vectors; let clip.transcode make H.264 of it before, or use filter.flow");
   const Schedule plan = schedule(queue.input(), options);
   std::unique_ptr<MotionField> field;
   int width = 0, height = 0;

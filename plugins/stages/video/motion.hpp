@@ -16,9 +16,9 @@ namespace kinora::video {
 // (pipelines/video/filtering/motion/motion_vector_backend.py).
 
 struct MotionOptions {
-  double fps = 2;           // of the frames looked at
-  double duration = 0.5;    // share of the video's length from its start
-  int threads = 1;          // of the decoder
+  double fps = 2;         // of the frames looked at
+  double duration = 0.5;  // share of the video's length from its start
+  int threads = 1;        // of the decoder
 };
 
 struct Motion {
@@ -32,9 +32,9 @@ struct Motion {
 
 // One picture's vectors after another, added up. H, W: pixels.
 //
-// Every vector of an 8x8, 16x16, 16x8 or 8x16 block paints the block, in this order of sizes and within a size
-// in the decoder's, the later over the earlier; what reaches out of the picture paints its border. Memory: two
-// numbers a pixel, whatever the length of the video.
+// Every vector of an 8x8, 16x16, 16x8 or 8x16 block paints the block, in this order of sizes and within a
+// size in the decoder's, the later over the earlier; what reaches out of the picture paints its border.
+// Memory: two numbers a pixel, whatever the length of the video.
 class MotionField {
  public:
   MotionField(int width, int height);
@@ -51,10 +51,10 @@ class MotionField {
   int64_t frames_ = 0;
 };
 
-// Looks at every round(rate / fps)-th frame until max(10, round(fps * seconds * duration)) of them had vectors;
-// intra frames have none. seconds: the container's length in whole seconds, 30 when that is 0. Rounding is half
-// to even, as Python's. MediaError: the video cannot be read, or its codec gives no vectors (H.264, MPEG-4 and
-// their ancestors do). check: called now and then; what it throws ends the call.
+// Looks at every round(rate / fps)-th frame until max(10, round(fps * seconds * duration)) of them had
+// vectors; intra frames have none. seconds: the container's length in whole seconds, 30 when that is 0.
+// Rounding is half to even, as Python's. MediaError: the video cannot be read, or its codec gives no vectors
+// (H.264, MPEG-4 and their ancestors do). check: called now and then; what it throws ends the call.
 Motion measure_motion(ByteSource& video, const std::string& name, const MotionOptions& options,
                       const std::function<void()>& check = {});
 

@@ -24,7 +24,9 @@ class FilterMotion final : public Stage {
         .at_least(0)
         .help("least of that in the stillest of the patches of 256 x 256 pixels");
     d.option("fps", &Options::fps).above(0).help("frames a second that are looked at");
-    d.option("duration", &Options::duration).above(0).help("share of the clip from its start that is looked at");
+    d.option("duration", &Options::duration)
+        .above(0)
+        .help("share of the clip from its start that is looked at");
     d.option("threads", &Options::threads).range(1, 64).help("of the decoder");
   }
   explicit FilterMotion(const Options& o) : options_(o) {}
@@ -35,15 +37,17 @@ class FilterMotion final : public Stage {
     how.fps = options_.fps;
     how.duration = options_.duration;
     how.threads = static_cast<int>(options_.threads);
-    const Motion motion =
-        media_call([&] { return measure_motion(*media.source, media.name, how, [&] { run.check_cancelled(); }); });
+    const Motion motion = media_call(
+        [&] { return measure_motion(*media.source, media.name, how, [&] { run.check_cancelled(); }); });
     auto facts = facts_of(in);
     facts["scores"]["filter.motion"] = motion.global_mean;
     facts["scores"]["filter.motion.patch_min"] = motion.patch_min;
     in.set("json", facts.dump());
     if (options_.mode == "score") return emit(std::move(in));
-    if (motion.global_mean < options_.global_mean) return emit.drop(std::move(in), "filter.motion", motion.global_mean);
-    if (motion.patch_min < options_.patch_min) return emit.drop(std::move(in), "filter.motion", motion.patch_min);
+    if (motion.global_mean < options_.global_mean)
+      return emit.drop(std::move(in), "filter.motion", motion.global_mean);
+    if (motion.patch_min < options_.patch_min)
+      return emit.drop(std::move(in), "filter.motion", motion.patch_min);
     emit(std::move(in));
   }
 

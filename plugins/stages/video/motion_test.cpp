@@ -42,7 +42,8 @@ TEST(Motion, ATranslationIsItsLength) {
 // Blocks count by their area, over all frames; what is not painted is still; other sizes are not looked at.
 TEST(Motion, MeansOverPixelsAndFrames) {
   MotionField field(512, 256);
-  const AVMotionVector some[] = {vector(16, 8, 16, 16, 6, 8), vector(8, 8, 100, 100, 0, 10), vector(4, 4, 50, 50, 9, 9)};
+  const AVMotionVector some[] = {vector(16, 8, 16, 16, 6, 8), vector(8, 8, 100, 100, 0, 10),
+                                 vector(4, 4, 50, 50, 9, 9)};
   field.add(some, 3);
   field.add(nullptr, 0);
   EXPECT_NEAR(field.result().global_mean, 10.0 / 768 * (16 * 8 + 8 * 8) / (512.0 * 256) / 2, 1e-10);
@@ -65,7 +66,8 @@ TEST(Motion, TheLaterPaintsOverTheEarlierAndTheOutsideOverTheBorder) {
 TEST(Motion, APatchIsSeenInItsMiddle) {
   MotionField field(768, 256);
   std::vector<AVMotionVector> all;
-  for (int patch = 0; patch < 3; ++patch) all.push_back(vector(8, 8, 256 * patch + 128, 128, 0, 4 * (patch + 1)));
+  for (int patch = 0; patch < 3; ++patch)
+    all.push_back(vector(8, 8, 256 * patch + 128, 128, 0, 4 * (patch + 1)));
   field.add(all.data(), all.size());
   EXPECT_NEAR(field.result().patch_min, 4.0 / 1024, 1e-9);
   all.erase(all.begin());

@@ -22,7 +22,7 @@ struct Gop {
 // Where a film's frames and groups of pictures lie, learnt by reading its packets and decoding none.
 struct PacketIndex {
   std::shared_ptr<const FrameIndex> frames;
-  std::vector<Gop> gops;    // of H.264 with its parameter sets in avcC, else empty; ascending
+  std::vector<Gop> gops;     // of H.264 with its parameter sets in avcC, else empty; ascending
   ParameterSets parameters;  // of that H.264
   int64_t film_end = 0;      // ticks: when the last frame ends
 
@@ -32,9 +32,9 @@ struct PacketIndex {
   }
 };
 
-// Reads the whole film once, keeping about 40 bytes a frame. Null when indices could not be told from packets:
-// a timestamp is missing or repeated, a packet is damaged, or there are not exactly `frames` shown ones.
-// MediaError as Decoder.
+// Reads the whole film once, keeping about 40 bytes a frame. Null when indices could not be told from
+// packets: a timestamp is missing or repeated, a packet is damaged, or there are not exactly `frames` shown
+// ones. MediaError as Decoder.
 std::shared_ptr<const PacketIndex> index_packets(ByteSource& film, const std::string& name, int64_t frames);
 
 // The longest run of copyable groups inside the range; empty (first == end) if there is none.

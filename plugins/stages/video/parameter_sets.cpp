@@ -85,7 +85,8 @@ std::vector<uint8_t> write_avcc(const ParameterSets& sets) {
   const auto& first = sets.sequence.front();
   uint8_t level = 0;
   for (const auto& set : sets.sequence) level = std::max(level, set[3]);
-  std::vector<uint8_t> record{1, first[1], first[2], level, 0xFF, static_cast<uint8_t>(0xE0 | sets.sequence.size())};
+  std::vector<uint8_t> record{1,     first[1], first[2],
+                              level, 0xFF,     static_cast<uint8_t>(0xE0 | sets.sequence.size())};
   write_sets(sets.sequence, record);
   record.push_back(static_cast<uint8_t>(sets.picture.size()));
   write_sets(sets.picture, record);

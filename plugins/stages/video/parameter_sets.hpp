@@ -19,13 +19,15 @@ struct ParameterSets {
   std::vector<std::vector<uint8_t>> sequence, picture;  // units
 };
 
-// What an avcC record holds. False for anything else, such as start codes or lengths of fewer than four bytes.
+// What an avcC record holds. False for anything else, such as start codes or lengths of fewer than four
+// bytes.
 bool read_avcc(std::span<const uint8_t> record, ParameterSets& sets);
 
 // An id from 1 to 31 that none of the sets has, as a sequence's and as a picture's; 0 if there is none.
 int free_id(const ParameterSets& sets);
 
-// The record of all sets, of 8 bit 4:2:0; profile and compatibility are the first one's, the level the highest.
+// The record of all sets, of 8 bit 4:2:0; profile and compatibility are the first one's, the level the
+// highest.
 std::vector<uint8_t> write_avcc(const ParameterSets& sets);
 
 }  // namespace kinora::video

@@ -48,7 +48,8 @@ std::vector<Clip> cut(ByteSource& film, const std::vector<Range>& ranges, const 
   return clips;
 }
 
-// Every frame of the clip against the film's at its place: equal where copied, near where encoded, and on time.
+// Every frame of the clip against the film's at its place: equal where copied, near where encoded, and on
+// time.
 void expect_frames(const Clip& clip, const Decoded& film, const Range& range, const Range& copied) {
   const Decoded found = testing::decode(clip.bytes);
   EXPECT_EQ(found.damage, "");
@@ -57,7 +58,9 @@ void expect_frames(const Clip& clip, const Decoded& film, const Range& range, co
   EXPECT_EQ(clip.copied, copied.end - copied.first);
   for (int64_t i = range.first; i < range.end; ++i) {
     const auto at = static_cast<size_t>(i - range.first), in_film = static_cast<size_t>(i);
-    EXPECT_NEAR(found.seconds[at], film.seconds[in_film] - film.seconds[static_cast<size_t>(range.first)], 1e-6) << i;
+    EXPECT_NEAR(found.seconds[at], film.seconds[in_film] - film.seconds[static_cast<size_t>(range.first)],
+                1e-6)
+        << i;
     if (i >= copied.first && i < copied.end) {
       EXPECT_TRUE(found.luma[at] == film.luma[in_film]) << "copied frame " << i;
     } else {
@@ -87,7 +90,8 @@ TEST(PacketIndex, KnowsWhereFramesAndGroupsLie) {
     EXPECT_EQ(whole_gops(*index, {0, kFrames}), (Range{0, kFrames}));
     const Range none = whole_gops(*index, {21, 59});
     EXPECT_EQ(none.first, none.end);
-    EXPECT_EQ(index_packets(source, "film", kFrames - 1), nullptr) << "another number of frames is another film";
+    EXPECT_EQ(index_packets(source, "film", kFrames - 1), nullptr)
+        << "another number of frames is another film";
   }
 }
 
@@ -116,7 +120,8 @@ TEST(ParameterSets, AnIdThatNobodyHas) {
   ASSERT_TRUE(read_avcc(write_avcc(index->parameters), again));
   EXPECT_EQ(again.sequence, index->parameters.sequence);
   EXPECT_EQ(again.picture, index->parameters.picture);
-  for (const Bytes& broken : {Bytes{}, Bytes{1, 100, 0, 31, 0xFF, 0xE1, 0, 9, 1}, Bytes{0, 0, 0, 1, 0x67, 1, 2, 3}})
+  for (const Bytes& broken :
+       {Bytes{}, Bytes{1, 100, 0, 31, 0xFF, 0xE1, 0, 9, 1}, Bytes{0, 0, 0, 1, 0x67, 1, 2, 3}})
     EXPECT_FALSE(read_avcc(broken, again = {}));
 }
 
@@ -191,7 +196,8 @@ TEST(Parallel, SameBytesForEveryDegreeAndMemory) {
           const auto clips = cut(source, ranges, other);
           for (size_t i = 0; i < ranges.size(); ++i)
             EXPECT_TRUE(clips[i].bytes == expected[i].bytes)
-                << "clip " << i << ", parallel " << parallel << ", memory " << memory << ", indexed " << indexed;
+                << "clip " << i << ", parallel " << parallel << ", memory " << memory << ", indexed "
+                << indexed;
         }
       }
     }
@@ -212,7 +218,8 @@ TEST(Parallel, OverlappingClipsAreThoseCutAlone) {
       options.memory = memory;
       const auto clips = cut(source, ranges, options);
       for (size_t i = 0; i < ranges.size(); ++i)
-        EXPECT_TRUE(clips[i].bytes == alone[i]) << "clip " << i << ", parallel " << parallel << ", memory " << memory;
+        EXPECT_TRUE(clips[i].bytes == alone[i])
+            << "clip " << i << ", parallel " << parallel << ", memory " << memory;
     }
   }
 }
@@ -269,7 +276,9 @@ TEST(Crop, RefusesWhatDoesNotLieInThePicture) {
   TranscodeOptions options;
   for (const Crop& crop : {Crop{-2, 0, 10, 10}, Crop{90, 0, 10, 10}, Crop{0, 60, 10, 10}, Crop{3, 3, 1, 1}}) {
     options.crop = crop;
-    EXPECT_NE(testing::error_of([&] { cut(source, {{0, 5}}, options); }).find("does not lie in a picture of 96 x 64"),
+    EXPECT_NE(testing::error_of([&] {
+                cut(source, {{0, 5}}, options);
+              }).find("does not lie in a picture of 96 x 64"),
               std::string::npos);
   }
 }
@@ -297,7 +306,9 @@ TEST(Samples, AreTheFilmsFramesAtTheirTimes) {
       if (k == found.count() || at + 1e-6 < static_cast<double>(k) / 2.5) continue;
       scaler.bytes(*frame->picture, rgb.data());
       EXPECT_NEAR(found.at[static_cast<size_t>(k)], at, 1e-6);
-      EXPECT_TRUE(std::equal(rgb.begin(), rgb.end(), found.pixels.begin() + k * static_cast<int64_t>(rgb.size()))) << k;
+      EXPECT_TRUE(
+          std::equal(rgb.begin(), rgb.end(), found.pixels.begin() + k * static_cast<int64_t>(rgb.size())))
+          << k;
       ++k;
     }
     EXPECT_EQ(k, found.count());
@@ -314,7 +325,8 @@ TEST(Samples, TooManyFailTheirClipOnly) {
   std::vector<std::string> errors;
   transcode_clips(source, "film", {{0, 100}, {100, 130}}, options,
                   [&](size_t, const Clip& clip) { errors.push_back(clip.error); });
-  EXPECT_NE(errors.at(0).find("clip [0, 100): more than 1 MiB of sampled frames"), std::string::npos) << errors[0];
+  EXPECT_NE(errors.at(0).find("clip [0, 100): more than 1 MiB of sampled frames"), std::string::npos)
+      << errors[0];
   EXPECT_EQ(errors.at(1), "");
 }
 

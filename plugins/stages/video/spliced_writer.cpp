@@ -21,7 +21,8 @@ ParameterSets joined(ParameterSets sets, const AVCodecContext* encoder) {
 
 }  // namespace
 
-SplicedWriter::SplicedWriter(const AVCodecParameters& film, const ParameterSets& sets, const EncoderOptions& ends)
+SplicedWriter::SplicedWriter(const AVCodecParameters& film, const ParameterSets& sets,
+                             const EncoderOptions& ends)
     : ends_(ends), writer_(ends.metadata), time_base_{ends.time_base.num, ends.time_base.den} {
   ends_.length_prefixed = true;
   if (ends_.parameter_set != 0) encoder_ = new_encoder();
@@ -67,8 +68,8 @@ void SplicedWriter::copy(const AVPacket& packet, int64_t pts) { keep(packet, pts
 
 void SplicedWriter::write_audio(const float* const* planes, int64_t count) { audio_->write(planes, count); }
 
-// Durations from the frames' starts; decoding times are the starts in ascending order, as late as leaves every
-// frame decoded before it is shown, so the first ones lie before 0.
+// Durations from the frames' starts; decoding times are the starts in ascending order, as late as leaves
+// every frame decoded before it is shown, so the first ones lie before 0.
 void SplicedWriter::set_times(int64_t end_pts) {
   std::vector<int64_t> starts;
   for (const auto& packet : packets_) starts.push_back(packet->pts);

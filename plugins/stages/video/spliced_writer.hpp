@@ -10,17 +10,18 @@
 
 namespace kinora::video {
 
-// A clip of whole groups of pictures of a film, byte for byte as they are, with encoded frames before and after
-// them. The file is one avc1 track whose avcC holds the parameter sets of both, ours under an id that the film
-// does not use: every piece begins with an IDR, at which a decoder may change from one set to the other. FFmpeg
-// and Chromium show every frame of such a file once and on time; a change of parameter sets inside the packets
-// (avc3), which Chromium refuses in MP4 without a fallback, is not needed.
+// A clip of whole groups of pictures of a film, byte for byte as they are, with encoded frames before and
+// after them. The file is one avc1 track whose avcC holds the parameter sets of both, ours under an id that
+// the film does not use: every piece begins with an IDR, at which a decoder may change from one set to the
+// other. FFmpeg and Chromium show every frame of such a file once and on time; a change of parameter sets
+// inside the packets (avc3), which Chromium refuses in MP4 without a fallback, is not needed.
 //
-// [owner-thread] Times are ticks of the options' time base from the clip's start. Memory: the coded clip, twice.
+// [owner-thread] Times are ticks of the options' time base from the clip's start. Memory: the coded clip,
+// twice.
 class SplicedWriter {
  public:
-  // film: the parameters of its stream. sets: what its avcC holds. ends: of the frames that are encoded; their
-  // parameter_set must be a free_id(sets), or 0 when there are none.
+  // film: the parameters of its stream. sets: what its avcC holds. ends: of the frames that are encoded;
+  // their parameter_set must be a free_id(sets), or 0 when there are none.
   SplicedWriter(const AVCodecParameters& film, const ParameterSets& sets, const EncoderOptions& ends);
 
   void encode(const AVFrame& frame, int64_t pts);

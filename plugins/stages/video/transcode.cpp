@@ -10,16 +10,16 @@
 namespace kinora::video {
 namespace {
 
-constexpr int64_t kWorthSeeking = 48;   // frames that decode faster than a seek
-constexpr int64_t kWorthCopying = 24;   // frames; fewer are not worth another IDR and parameter set
+constexpr int64_t kWorthSeeking = 48;     // frames that decode faster than a seek
+constexpr int64_t kWorthCopying = 24;     // frames; fewer are not worth another IDR and parameter set
 constexpr int64_t kSoundChunk = 1 << 16;  // samples
 
 void validate(const std::vector<Range>& ranges, const std::string& name) {
   Range last{0, 0};
   for (const Range& range : ranges) {
     if (range.first < last.first || range.end <= range.first || range.end < last.end)
-      throw MediaError(clip_title(name, range) + " is empty or comes before [" + std::to_string(last.first) + ", " +
-                       std::to_string(last.end) + "); give non-empty ranges in ascending order");
+      throw MediaError(clip_title(name, range) + " is empty or comes before [" + std::to_string(last.first) +
+                       ", " + std::to_string(last.end) + "); give non-empty ranges in ascending order");
     last = range;
   }
 }
@@ -35,14 +35,21 @@ class Feeder {
  public:
   Feeder(ByteSource& film, const std::string& name, const std::vector<Range>& ranges,
          const TranscodeOptions& options, const ClipCallback& callback)
-      : name_(name), ranges_(ranges), options_(options), callback_(callback), decoder_(film, name, decoding(options)) {
+      : name_(name),
+        ranges_(ranges),
+        options_(options),
+        callback_(callback),
+        decoder_(film, name, decoding(options)) {
     if (options.audio) audio_ = AudioReader::open(film, name);
     const AudioFormat sound = audio_ ? AudioFormat{audio_->rate(), audio_->channels(), 0} : AudioFormat{};
-    context_ = std::make_unique<MakerContext>(MakerContext{film, name, options_, decoder_.probe(), sound, ranges});
+    context_ =
+        std::make_unique<MakerContext>(MakerContext{film, name, options_, decoder_.probe(), sound, ranges});
     indexed_ = options.packets != nullptr;
     const bool apart = indexed_ && !overlap(ranges);
-    const auto makers = static_cast<size_t>(std::clamp<int64_t>(options.parallel, 1, static_cast<int64_t>(ranges.size())));
-    board_ = std::make_unique<ClipBoard>(ranges, copied(apart), ClipBoard::Settings{options.memory, makers, apart});
+    const auto makers =
+        static_cast<size_t>(std::clamp<int64_t>(options.parallel, 1, static_cast<int64_t>(ranges.size())));
+    board_ = std::make_unique<ClipBoard>(ranges, copied(apart),
+                                         ClipBoard::Settings{options.memory, makers, apart});
     for (size_t i = 0; i < makers; ++i) makers_.emplace_back([this] { make_clips(*context_, *board_); });
   }
 
@@ -99,7 +106,8 @@ class Feeder {
   bool step() {
     if (done_ == open_end_) at_ = std::max(at_, ranges_[done_].first);
     if (indexed_ && !needs_picture()) return step_by_index();
-    if (at_ - decoder_.position() > kWorthSeeking || (indexed_ && at_ > decoder_.position())) decoder_.skip_to(at_);
+    if (at_ - decoder_.position() > kWorthSeeking || (indexed_ && at_ > decoder_.position()))
+      decoder_.skip_to(at_);
     const Frame* frame = decoder_.next();
     if (frame == nullptr) return end_of_film(decoder_.position(), last_end_);
     if (frame->index < at_) return true;
@@ -190,8 +198,7 @@ class Feeder {
   std::string past_the_end(size_t clip) const {
     const std::string damage = decoder_.damaged();
     return clip_title(name_, ranges_[clip]) + " reaches past the film's end at frame " +
-           std::to_string(film_frames_) +
-           (damage.empty() ? "; shorten the range" : " (" + damage + ")");
+           std::to_string(film_frames_) + (damage.empty() ? "; shorten the range" : " (" + damage + ")");
   }
 
   const std::string& name_;
@@ -204,8 +211,8 @@ class Feeder {
   std::unique_ptr<MakerContext> context_;
   std::unique_ptr<ClipBoard> board_;
   std::vector<std::thread> makers_;
-  int64_t at_ = 0;           // index of the next frame
-  int64_t film_frames_ = 0;  // known at its end
+  int64_t at_ = 0;                  // index of the next frame
+  int64_t film_frames_ = 0;         // known at its end
   size_t done_ = 0, open_end_ = 0;  // clips before done_ have ended, those before open_end_ have begun
   size_t told_ = 0;
   std::vector<bool> sounded_;  // clips that have begun: whether they have got sound

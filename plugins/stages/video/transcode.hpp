@@ -27,8 +27,9 @@ struct TranscodeOptions {
   std::vector<std::pair<std::string, std::string>> metadata;  // written into every clip: see Mp4Writer
   DecoderOptions decoder;  // limits and the film's index; its threads are `threads`
 
-  int parallel = 1;                    // clips encoded at once; the bytes do not depend on it
-  int64_t memory = int64_t{256} << 20;  // bytes of decoded frames and sound that may wait; and of sampled frames
+  int parallel = 1;  // clips encoded at once; the bytes do not depend on it
+  int64_t memory =
+      int64_t{256} << 20;  // bytes of decoded frames and sound that may wait; and of sampled frames
   // Of the film, or null. Lets clips be copied, and decoded apart from the others where memory is short.
   std::shared_ptr<const PacketIndex> packets;
   bool copy = false;  // whole groups of pictures are copied where nothing about them is to change
@@ -52,9 +53,9 @@ struct Clip {
 // caller.
 using ClipCallback = std::function<void(size_t clip_index, Clip clip)>;
 
-// Cuts clips out of a film, frame-exact. The film is decoded once whatever the number of clips: frames wait, up
-// to options.memory bytes of them, for the clip that is encoded next to the one before; where they are more, an
-// encoder without work decodes its clip by itself, if there is an index of packets.
+// Cuts clips out of a film, frame-exact. The film is decoded once whatever the number of clips: frames wait,
+// up to options.memory bytes of them, for the clip that is encoded next to the one before; where they are
+// more, an encoder without work decodes its clip by itself, if there is an index of packets.
 //
 // Picture: exactly end - first frames, each with its own distance in time from the first, which shows at 0: a
 // variable rate stays one. 8-bit 4:2:0 in limited range with the film's matrix, primaries and transfer in its
@@ -63,14 +64,14 @@ using ClipCallback = std::function<void(size_t clip_index, Clip clip)>;
 // film's end, that holds a damaged frame, or whose frames span more than an hour, gives an error for that
 // clip only. The same input and options give the same bytes.
 //
-// Copying: a clip of an H.264 film that stays as it is (8-bit 4:2:0 of limited range, progressive, upright, not
-// cropped or scaled) takes over whole groups of pictures as they are; what lies before and behind them is
+// Copying: a clip of an H.264 film that stays as it is (8-bit 4:2:0 of limited range, progressive, upright,
+// not cropped or scaled) takes over whole groups of pictures as they are; what lies before and behind them is
 // encoded. Copied frames are not decoded, so damage in them is not seen here: look for it before.
 //
 // Ranges must be non-empty and ascending by their first frames and by their ends; they may overlap, and then
 // nothing is copied. [owner-thread] The film is borrowed for the call. MediaError: bad ranges or options, or
-// the film cannot be opened. Returns what was found damaged in the film, as Decoder::damaged(): clips that lie
-// beside it are whole all the same.
+// the film cannot be opened. Returns what was found damaged in the film, as Decoder::damaged(): clips that
+// lie beside it are whole all the same.
 std::string transcode_clips(ByteSource& film, const std::string& name, const std::vector<Range>& ranges,
                             const TranscodeOptions& options, const ClipCallback& callback);
 

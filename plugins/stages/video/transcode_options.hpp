@@ -21,7 +21,10 @@ struct ClipOptions {
 template <class Options>
 void describe_clip_options(Describe<Options>& d) {
   using O = ClipOptions;
-  d.option("min_length", &O::min_length).at_least(0).unit("s").help("shorter clips are filtered: rule clip.too-short");
+  d.option("min_length", &O::min_length)
+      .at_least(0)
+      .unit("s")
+      .help("shorter clips are filtered: rule clip.too-short");
   d.option("min_frames", &O::min_frames).at_least(1).unit("frames").help("so are clips of fewer frames");
   d.option("max_length", &O::max_length).above(0).unit("s").help("longer shots are cut as long_shots says");
   d.option("long_shots", &O::long_shots)
@@ -32,10 +35,13 @@ void describe_clip_options(Describe<Options>& d) {
       .unit("s")
       .help("of long_shots = stride, from start to start; below max_length clips overlap; 0: max_length");
   d.option("edge_crop", &O::edge_crop).at_least(0).unit("s").help("taken off both ends of every shot");
-  d.option("crop", &O::crop).help("keep only the fact crop of the film's picture, such as filter.letterbox finds");
+  d.option("crop", &O::crop)
+      .help("keep only the fact crop of the film's picture, such as filter.letterbox finds");
   d.option("bins", &O::bins)
       .choices({"record", "drop"})
-      .help("the fact bin: resolution, aspect, duration; drop: clips without one are filtered: rule clip.no-bin");
+      .help(
+          "the fact bin: resolution, aspect, duration; drop: clips without one are filtered: rule "
+          "clip.no-bin");
   d.option("crf", &O::crf).range(0, 51).help("H.264 quality, lower is better");
   d.option("preset", &O::preset).help("x264's");
   d.option("encoder", &O::encoder)
@@ -52,9 +58,16 @@ void describe_clip_options(Describe<Options>& d) {
   d.option("sample_fps", &O::sample_fps)
       .at_least(0)
       .help("frames a second for the tensor frames of each clip; 0: none");
-  d.option("sample_height", &O::sample_height).range(0, 16384).unit("pixels").help("of those; 0: as they are");
-  d.option("threads", &O::threads).range(1, 64).help("of decoder and of each encoder; the clips' bytes depend on it");
-  d.option("parallel", &O::parallel).range(0, 256).help("clips of a film encoded at once; 0: one a core, at most 8");
+  d.option("sample_height", &O::sample_height)
+      .range(0, 16384)
+      .unit("pixels")
+      .help("of those; 0: as they are");
+  d.option("threads", &O::threads)
+      .range(1, 64)
+      .help("of decoder and of each encoder; the clips' bytes depend on it");
+  d.option("parallel", &O::parallel)
+      .range(0, 256)
+      .help("clips of a film encoded at once; 0: one a core, at most 8");
   d.option("memory", &O::memory)
       .bytes()
       .at_least(1 << 20)

@@ -96,9 +96,8 @@ inline ff::Owned<AVCodecContext> open_x264(const EncoderOptions& o, int width, i
   return encoder;
 }
 
-// NVIDIA's encoder at constant quality: crf is its cq, the preset its middle one. Null where FFmpeg lacks it or
-// cannot open it (no driver, no card, or a card without one such as the H100), or where it would have to
-// choose another id of the parameter sets.
+// NVIDIA's encoder at constant quality: crf is its cq, the preset its middle one. Null, and why, where FFmpeg
+// lacks it or cannot open it: no driver, no card, or a card without an encoder such as the H100.
 inline ff::Owned<AVCodecContext> open_nvenc(const EncoderOptions& o, int width, int height,
                                             AVRational time_base, std::string& why) {
   const AVCodec* codec = avcodec_find_encoder_by_name("h264_nvenc");
@@ -114,7 +113,7 @@ inline ff::Owned<AVCodecContext> open_nvenc(const EncoderOptions& o, int width, 
   return nullptr;
 }
 
-// MediaError when the encoder that the options name cannot be had.
+// x264 where the options need what only it has. MediaError when the encoder that they name cannot be had.
 inline ff::Owned<AVCodecContext> open_h264(const EncoderOptions& o, int width, int height,
                                            AVRational time_base) {
   if (o.codec == "libx264" || o.parameter_set != 0 || o.length_prefixed)
