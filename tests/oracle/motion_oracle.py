@@ -77,8 +77,7 @@ def ours(kinora, film):
         [kinora, "apply", "stage/filter.motion", film, "--set", "mode=score", "--json"],
         check=True, capture_output=True, text=True,
     )
-    facts = json.loads(out.stdout)
-    scores = facts.get("json", facts)["scores"]
+    scores = json.loads(out.stdout)["emitted"][0]["json"]["scores"]
     return scores["filter.motion"], scores["filter.motion.patch_min"]
 
 
