@@ -45,7 +45,7 @@ class CurateFilm {
     folder_ = name;
     const std::string made = "-f lavfi -i " +
                              shell_quoted(fmt::format("testsrc2=size=1280x720:rate={}:duration={},"
-                                                      "hue='H=floor(t/3)*2',noise=alls=12:allf=t",
+                                                      "hue='H=floor(t/3)*2',noise=alls=3:allf=t",
                                                       kRate, kClips * kSeconds)) +
                              " -f lavfi -i sine=frequency=440:sample_rate=48000";
     const std::string input = source.empty() ? made : "-i " + shell_quoted(fs::absolute(source).string());
