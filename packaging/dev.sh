@@ -24,6 +24,7 @@ venv_packages=(
   numpy==2.4.6 safetensors==0.8.0
   webdataset==1.0.2 braceexpand==0.1.7 PyYAML==6.0.3
   scenedetect-headless==0.7.1 opencv-python-headless==5.0.0.93 click==8.5.1 platformdirs==4.14.7 tqdm==4.70.1
+  av==18.1.0 # motion vectors for motion_oracle
 )
 # libtorch is the torch wheel's; libtorch_cpu needs CUDA's runtime and CUPTI, in the versions that torch names.
 torch_packages=(torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)

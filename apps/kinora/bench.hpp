@@ -28,6 +28,7 @@ struct Benchmark {
 nlohmann::json bench_plugin_call(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_startup(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_shots(core::Runtime&, const BenchOptions&);
+nlohmann::json bench_curate(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_train(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_sample(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_vae(core::Runtime&, const BenchOptions&);

@@ -21,6 +21,7 @@ because machines are noisy: look at the ratios. Exit 1 if a median breaks its bo
   startup       ms of `kinora plugins list` from start to end, warm, and whether libtorch was loaded for it
   shots         frames a second of stage/shots.content, downscaled and not, and of five detectors with frames for other
                 stages, against decoding alone, and of PySceneDetect where Python has it
+  curate        frames a second of stage/clip.transcode over 12 clips of a 720p film, encoding and copying, beside ffmpeg processes
   train         a step of a small DiT: forward, backward, clipping, AdamW; with --peer in turns with PyTorch's
   sample        one call of that DiT's denoiser
   vae           tokenizer/wan at a quarter of its width: encode and decode
@@ -43,6 +44,7 @@ const std::vector<Benchmark>& benchmarks() {
   static const std::vector<Benchmark> all{{"plugin_call", bench_plugin_call},
                                           {"startup", bench_startup},
                                           {"shots", bench_shots},
+                                          {"curate", bench_curate},
                                           {"train", bench_train},
                                           {"sample", bench_sample},
                                           {"vae", bench_vae},

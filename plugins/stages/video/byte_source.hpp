@@ -11,7 +11,7 @@ namespace kinora::video {
 // block of memory are the same to the demuxer. All reading of media goes through this interface; no URL is
 // ever opened.
 //
-// [owner-thread] One user at a time: a source serves one decoder (or one transcode) at once.
+// [any-thread] One source may serve several decoders at once.
 struct ByteSource {
   virtual ~ByteSource() = default;
 

@@ -5,22 +5,27 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <optional>
 #include <vector>
 
-#include "audio_reader.hpp"
 #include "convert.hpp"
 #include "encoder.hpp"
+#include "clip_sampler.hpp"
 #include "transcode.hpp"
 
 namespace kinora::video {
+
+// Samples of every channel, [channel][i].
+using Planes = std::vector<std::vector<float>>;
 
 struct Size {
   int width, height;
 };
 
 // Upright, at most max_height lines, the aspect kept.
-inline Size clip_size(const AVFrame& picture, int rotation, int max_height) {
-  Size size{picture.width, picture.height};
+inline Size clip_size(int width, int height, int rotation, int max_height) {
+  Size size{width, height};
   if (rotation % 180 != 0) std::swap(size.width, size.height);
   if (max_height <= 0 || size.height <= max_height) return size;
   const double ratio = static_cast<double>(max_height) / size.height;
@@ -38,10 +43,12 @@ inline Colour clip_colour(const AVFrame& picture) {
   return colour;
 }
 
-inline EncoderOptions encoder_options(const Frame& first, const Probe& film, const AudioReader* audio,
-                                      const TranscodeOptions& options) {
-  const AVFrame& picture = *first.picture;
-  const Size size = clip_size(picture, film.video.rotation, options.max_height);
+// picture: a frame of the film, of which `crop` is kept.
+inline EncoderOptions encoder_options(const AVFrame& picture, const Crop& crop, const Probe& film,
+                                      const AudioFormat& sound, const TranscodeOptions& options) {
+  const Size size = crop.empty()
+                        ? clip_size(picture.width, picture.height, film.video.rotation, options.max_height)
+                        : clip_size(crop.width, crop.height, film.video.rotation, options.max_height);
   EncoderOptions encoder;
   encoder.width = size.width;
   encoder.height = size.height;
@@ -50,79 +57,81 @@ inline EncoderOptions encoder_options(const Frame& first, const Probe& film, con
   encoder.crf = options.crf;
   encoder.preset = options.preset;
   encoder.threads = options.threads;
+  encoder.codec = options.encoder;
   encoder.colour = clip_colour(picture);
   encoder.sample_aspect = film.video.sample_aspect;
   encoder.turn = film.video.rotation;
   if (encoder.turn % 180 != 0) std::swap(encoder.sample_aspect.num, encoder.sample_aspect.den);
-  if (audio != nullptr) encoder.audio = {audio->rate(), audio->channels(), 0};
+  encoder.audio = sound;
   encoder.metadata = options.metadata;
   return encoder;
 }
 
-// [owner-thread] The audio reader (null: no sound) is borrowed and moves forward.
+inline Crop film_crop(const TranscodeOptions& options, const Probe& film) {
+  const VideoInfo& v = film.video;
+  return options.crop.empty() ? Crop{} : stored_crop(options.crop, v.width, v.height, v.rotation);
+}
+
+// The clip's frame sampler, if the options ask for one.
+inline std::unique_ptr<ClipSampler> new_sampler(const TranscodeOptions& o, const Probe& film) {
+  if (o.sample_fps <= 0) return nullptr;
+  return std::make_unique<ClipSampler>(film.video, film_crop(o, film), o.sample_fps, o.sample_height,
+                                        o.memory);
+}
+
+inline std::vector<const float*> pointers(const Planes& planes) {
+  std::vector<const float*> out;
+  for (const auto& plane : planes) out.push_back(plane.data());
+  return out;
+}
+
+// What a broken timestamp could ask for in silence has a bound: false when a clip that starts at `start`
+// ticks would span over an hour by `pts`, or starts years from zero.
+inline bool credible(int64_t start, int64_t pts, Rational time_base) {
+  constexpr double kLongestClip = 3600, kLatestClip = 1e8;  // seconds
+  const double at = static_cast<double>(pts) * time_base.value(),
+               from = static_cast<double>(start) * time_base.value();
+  return at - from <= kLongestClip && std::abs(from) <= kLatestClip;
+}
+
+// [owner-thread] sound: rate 0 for none.
 class ClipWriter {
  public:
-  ClipWriter(const Frame& first, const Probe& film, AudioReader* audio, const TranscodeOptions& options)
+  ClipWriter(const AVFrame& first, int64_t first_pts, const Probe& film, const AudioFormat& sound,
+             const TranscodeOptions& options)
       : base_(film.video.time_base),
-        start_(first.pts),
-        audio_(audio),
-        encoder_(encoder_options(first, film, audio, options)) {
-    if (audio_ != nullptr) audio_done_ = sample_at(start_);
-  }
+        start_(first_pts),
+        crop_(film_crop(options, film)),
+        encoder_(encoder_options(first, crop_, film, sound, options)),
+        sampler_(new_sampler(options, film)) {}
 
-  // False when the clip would span over an hour or start years from zero: what a broken timestamp could ask
-  // for in silence has a bound.
-  bool credible(int64_t pts) const {
-    const double at = static_cast<double>(pts) * base_.value(),
-                 start = static_cast<double>(start_) * base_.value();
-    return at - start <= kLongestClip && std::abs(start) <= kLatestClip;
-  }
+  bool credible(int64_t pts) const { return video::credible(start_, pts, base_); }
 
-  void add(const Frame& frame) {
-    encoder_.write(*frame.picture, frame.pts - start_);
-    write_audio(frame.pts);
+  void add(const AVFrame& picture, int64_t pts) {
+    encoder_.write(crop_.empty() ? picture : *cropped(picture, crop_), pts - start_);
+    if (sampler_) sampler_->offer(picture, static_cast<double>(pts - start_) * base_.value());
     ++frames_;
   }
 
+  void add_sound(const Planes& planes) {
+    encoder_.write_audio(pointers(planes).data(), static_cast<int64_t>(planes.front().size()));
+  }
+
   Clip finish(int64_t end_pts) {
-    write_audio(end_pts);
     Clip clip;
     clip.bytes = encoder_.finish(end_pts - start_);
     clip.frames = frames_;
+    if (sampler_) clip.samples = sampler_->take();
     return clip;
   }
 
  private:
-  static constexpr double kLongestClip = 3600, kLatestClip = 1e8;  // seconds
-  static constexpr int64_t kAudioChunk = 1 << 16;                  // samples
-
-  int64_t sample_at(int64_t pts) const {
-    return av_rescale_q(pts, {base_.num, base_.den}, {1, audio_->rate()});
-  }
-
-  void write_audio(int64_t until_pts) {
-    if (audio_ == nullptr) return;
-    const int64_t until = sample_at(until_pts);
-    if (audio_->ended() && audio_written_) return;  // the film's sound is over, so is the clip's
-    while (audio_done_ < until) {
-      const int64_t count = std::min(kAudioChunk, until - audio_done_);
-      audio_->read(audio_done_, count, planes_);
-      std::vector<const float*> planes;
-      for (const auto& plane : planes_) planes.push_back(plane.data());
-      encoder_.write_audio(planes.data(), count);
-      audio_done_ += count;
-      audio_written_ = true;
-    }
-  }
-
   Rational base_;
   int64_t start_;  // pts of the first frame
-  AudioReader* audio_;
+  Crop crop_;
   Encoder encoder_;
-  int64_t audio_done_ = 0;  // the next sample to write, on the film's clock
-  bool audio_written_ = false;
+  std::unique_ptr<ClipSampler> sampler_;
   int64_t frames_ = 0;
-  std::vector<std::vector<float>> planes_;
 };
 
 }  // namespace kinora::video

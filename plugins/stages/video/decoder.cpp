@@ -41,6 +41,7 @@ struct Decoder::State {
     problems_seen = 0;
     lost_at = AV_NOPTS_VALUE;
     linear = true;
+    strayed = false;
     if (probe.video.width > 0) reset_clock();
   }
 
@@ -123,6 +124,7 @@ struct Decoder::State {
       --key;
       if (*key <= position) return false;
       linear = false;
+      strayed = true;
       if (!queue->seek(map.pts[static_cast<size_t>(*key)])) return false;
       if (arrive(target, map)) return true;
     }
@@ -138,7 +140,7 @@ struct Decoder::State {
       position = target;
       reset_clock();
       problems_seen = queue->problems();
-      lost = false;
+      lost = strayed = false;
       queue->forget_problem();  // of pictures before the target, whose references the seek left out
       take(queue->picture());
       return pending = true;
@@ -158,6 +160,7 @@ struct Decoder::State {
   int64_t position = 0;  // index of the next frame that the queue gives
   bool pending = false;  // `frame` is decoded and not yet delivered
   bool linear = true;    // every frame since the start has been seen
+  bool strayed = false;  // a seek has lost the position
   bool finished = false;
   bool lost = false;  // since the last key frame
   int64_t lost_at = AV_NOPTS_VALUE, problems_seen = 0;
@@ -188,7 +191,7 @@ void Decoder::skip_to(int64_t index) {
   s.pending = false;
   if (const FrameIndex* map = s.map_for(index)) {
     if (s.seek_towards(index, *map)) return;
-    if (!s.linear) s.reopen();
+    if (s.strayed) s.reopen();
   }
   while (s.position < index && s.advance()) {
   }

@@ -28,6 +28,7 @@ struct DecoderOptions {
   Limits limits{};
   int64_t max_frames = int64_t{1} << 31;      // delivery ends here, with damaged() saying so
   int max_errors = 64;                        // consecutive undecodable packets before giving up
+  bool motion_vectors = false;  // pictures carry FFmpeg's AV_FRAME_DATA_MOTION_VECTORS, where the codec has them
   std::shared_ptr<const FrameIndex> index{};  // of an earlier pass over the same film; lets skip_to() seek
 };
 

@@ -29,6 +29,9 @@ struct EncoderOptions {
   std::string preset = "medium";
   int threads = 1;            // the bytes depend on it; x264 is reproducible for a given number
   int key_interval = 0;       // frames at most between key frames; 0: x264's own (250)
+  std::string codec = "libx264";  // or "h264_nvenc", or "auto": that where FFmpeg can open it, else x264
+  int parameter_set = 0;          // id of x264's sequence and picture parameter sets, 0 to 31
+  bool length_prefixed = false;   // x264's packets and headers are in MP4's form, without start codes
   Colour colour{1, 1, 1, 1};  // written tags: BT.709 limited range. The range of the file is always limited
   Rational sample_aspect{1, 1};
   int turn = 0;  // degrees clockwise by which write() turns the frames; width and height are those after it

@@ -17,7 +17,7 @@ class FrameQueue {
       : input_(source, name, options.limits), max_errors_(options.max_errors) {
     if (input_.video() == nullptr) return;  // describe() reports it
     input_.select(input_.video());
-    codec_ = open_decoder(*input_.video(), name, options.threads, options.limits);
+    codec_ = open_decoder(*input_.video(), name, options.threads, options.limits, options.motion_vectors);
   }
 
   const Input& input() const { return input_; }

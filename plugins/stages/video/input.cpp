@@ -193,7 +193,7 @@ int Input::seek(const AVStream* stream, int64_t timestamp) {
 }
 
 ff::Owned<AVCodecContext> open_decoder(const AVStream& stream, const std::string& name, int threads,
-                                       const Limits& limits) {
+                                       const Limits& limits, bool motion_vectors) {
   const std::string codec_name = avcodec_get_name(stream.codecpar->codec_id);
   const AVCodec* codec = avcodec_find_decoder(stream.codecpar->codec_id);
   if (codec == nullptr) {
@@ -206,6 +206,7 @@ ff::Owned<AVCodecContext> open_decoder(const AVStream& stream, const std::string
     decoder->pkt_timebase = stream.time_base;
     decoder->thread_count = std::max(1, threads);
     decoder->max_pixels = limits.max_pixels;
+    if (motion_vectors) decoder->export_side_data |= AV_CODEC_EXPORT_DATA_MVS;
     code = avcodec_open2(decoder.get(), codec, nullptr);
   }
   if (code < 0) {

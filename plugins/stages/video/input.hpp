@@ -61,6 +61,6 @@ class Input {
 // A decoder for the stream, opened with `threads` threads and the pixel limit. MediaError when FFmpeg has
 // none for it.
 ff::Owned<AVCodecContext> open_decoder(const AVStream& stream, const std::string& name, int threads,
-                                       const Limits& limits);
+                                       const Limits& limits, bool motion_vectors = false);
 
 }  // namespace kinora::video

@@ -37,6 +37,7 @@ Mp4Writer::Mp4Writer(const Metadata& metadata) {
   check(avformat_alloc_output_context2(&format_, nullptr, "mp4", "memory.mp4"), "creating the muxer");
   for (const auto& [key, value] : metadata) av_dict_set(&format_->metadata, key.c_str(), value.c_str(), 0);
   format_->flags |= AVFMT_FLAG_BITEXACT | AVFMT_FLAG_CUSTOM_IO;
+  format_->max_interleave_delta = 0;  // the order of packets is that of their times, whoever comes first
   format_->opaque = this;
   format_->io_open = &Mp4Writer::reopen;
   format_->io_close2 = &Mp4Writer::close;

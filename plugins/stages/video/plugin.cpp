@@ -1,4 +1,4 @@
 #include "kinora/plugin.hpp"
 
 KINORA_PLUGIN(VideoProbe, VideoRead, VideoWrite, Shots, ShotsContent, ShotsAdaptive, ShotsHistogram, ShotsHash, ShotsThreshold,
-              ShotsFixed, ClipTranscode, CaptionDescribe)
+              ShotsFixed, ClipTranscode, ClipPreview, FilterMotion, CaptionDescribe)

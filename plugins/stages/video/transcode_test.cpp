@@ -279,7 +279,7 @@ TEST(Transcode, ATruncatedFilmGivesTheClipsBeforeTheCut) {
 TEST(Transcode, RefusesRangesOutOfOrder) {
   FileSource film(testing::data("bbb_D.mp4"));
   for (const std::vector<Range>& ranges :
-       {std::vector<Range>{{5, 5}}, {{-1, 3}}, {{0, 10}, {9, 12}}, {{20, 30}, {0, 10}}}) {
+       {std::vector<Range>{{5, 5}}, {{-1, 3}}, {{0, 10}, {4, 9}}, {{20, 30}, {0, 10}}}) {
     EXPECT_NE(error_of([&] { cut(film, ranges); }).find("ascending order"), std::string::npos);
   }
 }

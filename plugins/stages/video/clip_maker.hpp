@@ -1,0 +1,27 @@
+#pragma once
+
+#include "clip_board.hpp"
+#include "packet_index.hpp"
+
+namespace kinora::video {
+
+// What all makers of one film's clips share. Borrowed by them.
+struct MakerContext {
+  ByteSource& film;
+  const std::string& name;
+  const TranscodeOptions& options;
+  const Probe& probe;
+  AudioFormat sound;  // rate 0: none
+  const std::vector<Range>& ranges;
+};
+
+// "film.mp4: clip [100, 180)".
+std::string clip_title(const std::string& name, const Range& range);
+
+// Whether clips of this film may be made of its own packets.
+bool may_copy(const Probe& film, const TranscodeOptions& options);
+
+// Takes clips from the board and makes them, until there are none left. Runs in a thread of its own.
+void make_clips(const MakerContext& context, ClipBoard& board);
+
+}  // namespace kinora::video

@@ -1,0 +1,88 @@
+#include "clip_samples.hpp"
+
+#include <fmt/format.h>
+
+#include "bins.hpp"
+
+namespace kinora::video {
+
+using nlohmann::json;
+
+Sample clip_sample(const Sample& film, int64_t number, const Range& range, double fps) {
+  Sample clip(fmt::format("{}-{:04}", film.key(), number));
+  auto facts = facts_of(film);
+  facts.erase("damaged");    // the film is, not the clip
+  facts.erase("frames_at");  // of the film's frames
+  facts.update({{"film", film.key()},
+                {"first_frame", range.first},
+                {"end_frame", range.end},
+                {"frames", range.end - range.first},
+                {"frames_estimated", false},
+                {"start_s", static_cast<double>(range.first) / fps},
+                {"end_s", static_cast<double>(range.end) / fps},
+                {"duration_s", static_cast<double>(range.end - range.first) / fps},
+                {"container", "mp4"},
+                {"codec", "h264"}});
+  clip.set("json", facts.dump());
+  return clip;
+}
+
+json bin_facts(const Bin& bin) {
+  const auto or_null = [](const std::optional<std::string>& name) { return name ? json(*name) : json(); };
+  return {
+      {"resolution", bin.resolution}, {"aspect", or_null(bin.aspect)}, {"duration", or_null(bin.duration)}};
+}
+
+void fill_clip(Sample& sample, Clip clip) {
+  MemorySource source{std::span<const uint8_t>(clip.bytes)};
+  auto own = facts_of(probe(source, std::string(sample.key())));
+  own.erase("frames");  // counted, not from headers
+  own.erase("frames_estimated");
+  auto facts = facts_of(sample);
+  if (!own.contains("audio")) facts.erase("audio");
+  facts.update(own);
+  facts["bin"] = bin_facts(bin_of(own.at("width"), own.at("height"), own.at("duration_s")));
+  facts["copied"] = clip.copied;
+  if (clip.samples.count() > 0) set_frames(sample, facts, std::move(clip.samples));
+  sample.set("json", facts.dump());
+  sample.set("mp4", std::move(clip.bytes));
+}
+
+void set_frames(Sample& sample, json& facts, SampledFrames frames) {
+  facts["frames_at"] = frames.at;
+  const int64_t count = frames.count();
+  sample.set_tensor("frames", std::move(frames.pixels), {count, frames.height, frames.width, 3},
+                    KINORA_DL_UINT, 8);
+}
+
+std::set<std::string> ended_clips(const Sample& film) {
+  std::set<std::string> keys;
+  const auto text = film.text("ended.json");
+  if (!text) return keys;
+  const auto list = json::parse(*text, nullptr, false);
+  const auto wrong = [&] {
+    return Error(KINORA_DATA, "sample '" + std::string(film.key()) +
+                                  "': its field ended.json is not an array of keys; remove the folder of the "
+                                  "interrupted run");
+  };
+  if (!list.is_array()) throw wrong();
+  for (const auto& key : list) {
+    if (!key.is_string()) throw wrong();
+    keys.insert(key);
+  }
+  return keys;
+}
+
+Crop crop_of(const Sample& film) {
+  const json facts = facts_of(film);
+  if (!facts.contains("crop") || facts["crop"].is_null()) return {};
+  const auto& c = facts["crop"];
+  for (const char* name : {"x", "y", "width", "height"})
+    if (!c.is_object() || !c.contains(name) || !c[name].is_number_integer())
+      throw Error(KINORA_DATA, "sample '" + std::string(film.key()) +
+                                   "': the fact crop is not {x, y, width, height} in whole pixels; run "
+                                   "filter.letterbox, or set crop = false");
+  return {c["x"], c["y"], c["width"], c["height"]};
+}
+
+}  // namespace kinora::video

@@ -1,0 +1,176 @@
+// clip.transcode, clip.preview and filter.motion of the built plugin.
+#include <gmock/gmock.h>
+
+#include "media_testing.hpp"
+#include "scaler.hpp"
+#include "stage_testing.hpp"
+
+namespace kinora::video {
+namespace {
+
+using core::json;
+using testing::Applied;
+using testing::applied;
+using testing::Bytes;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::runtime;
+
+constexpr int kWide = 96, kHigh = 64;
+
+// 240 frames at 24 a second, a key frame every 24.
+Sample film() {
+  EncoderOptions options = testing::small_film(kWide, kHigh);
+  options.key_interval = 24;
+  Sample out("film");
+  out.set("mp4", testing::make_film(options, 240));
+  return out;
+}
+
+void set_shots(Sample& film, const std::vector<int64_t>& cuts) {
+  film.set("shots.json", json{{"fps", 24.0}, {"frames", 240}, {"cuts", cuts}}.dump());
+}
+
+json facts_of(const Sample& s) { return json::parse(s.need("json")); }
+
+std::vector<std::string> keys_of(const std::vector<Sample>& samples) {
+  std::vector<std::string> keys;
+  for (const auto& s : samples) keys.emplace_back(s.key());
+  return keys;
+}
+
+TEST(ClipTranscode, ShortClipsAreFilteredBySecondsAndByFrames) {
+  Sample in = film();
+  set_shots(in, {12, 60, 120});
+  const Applied out =
+      applied("clip.transcode", {{"min_length", 2.0}, {"min_frames", 50}, {"preset", "ultrafast"}}, in);
+  EXPECT_EQ(out.error, "");
+  EXPECT_THAT(keys_of(out.results.emitted), ElementsAre("film-0002", "film-0003"));
+  ASSERT_EQ(out.results.dropped.size(), 2u);
+  EXPECT_EQ(out.results.dropped[1].key, "film-0001");  // 48 frames: two seconds, two frames too few
+  EXPECT_EQ(out.results.dropped[1].rule, "clip.too-short");
+  EXPECT_DOUBLE_EQ(out.results.dropped[1].score, 2.0);
+}
+
+TEST(ClipTranscode, WhatAnEarlierRunHasEndedIsLeftOut) {
+  Sample in = film();
+  set_shots(in, {6, 60, 120});
+  const Applied whole = applied("clip.transcode", {{"preset", "ultrafast"}}, in);
+  in.set("ended.json", json{"film-0000", "film-0002"}.dump());
+  const Applied rest = applied("clip.transcode", {{"preset", "ultrafast"}}, in);
+  EXPECT_TRUE(rest.results.dropped.empty());
+  EXPECT_THAT(keys_of(rest.results.emitted), ElementsAre("film-0001", "film-0003"));
+  EXPECT_EQ(rest.results.emitted.at(0).need("mp4"), whole.results.emitted.at(0).need("mp4"));
+  EXPECT_EQ(rest.results.emitted.at(1).need("mp4"), whole.results.emitted.at(2).need("mp4"));
+  in.set("ended.json", R"({"film-0000": 1})");
+  EXPECT_THAT(applied("clip.transcode", json::object(), in).error,
+              HasSubstr("ended.json is not an array of keys"));
+}
+
+TEST(ClipTranscode, BinsAreRecordedAndCanFilter) {
+  Sample in = film();
+  set_shots(in, {60});
+  const Applied all = applied("clip.transcode", {{"preset", "ultrafast"}}, in);
+  ASSERT_EQ(all.results.emitted.size(), 2u);
+  EXPECT_EQ(facts_of(all.results.emitted[0]).at("bin"),
+            (json{{"resolution", "lt_720"}, {"aspect", "4_3"}, {"duration", nullptr}}));
+  EXPECT_EQ(facts_of(all.results.emitted[1]).at("bin").at("duration"), "5_10");
+  const Applied some = applied("clip.transcode", {{"preset", "ultrafast"}, {"bins", "drop"}}, in);
+  EXPECT_THAT(keys_of(some.results.emitted), ElementsAre("film-0001"));
+  ASSERT_EQ(some.results.dropped.size(), 1u);
+  EXPECT_EQ(some.results.dropped[0].rule, "clip.no-bin");
+}
+
+TEST(ClipTranscode, CopiesWhatNeedsNoEncoder) {
+  Sample in = film();
+  set_shots(in, {72});
+  const Applied out = applied("clip.transcode", {{"copy", "auto"}, {"preset", "ultrafast"}}, in);
+  ASSERT_EQ(out.results.emitted.size(), 2u);
+  for (const Sample& clip : out.results.emitted)
+    EXPECT_EQ(facts_of(clip).at("copied"), facts_of(clip).at("frames"));
+  in.set("shots.json", json{{"fps", 24.0}, {"frames", 240}, {"cuts", {72}}, {"damaged", "something"}}.dump());
+  const Applied unsure = applied("clip.transcode", {{"copy", "auto"}, {"preset", "ultrafast"}}, in);
+  EXPECT_EQ(unsure.error, "something");
+  for (const Sample& clip : unsure.results.emitted)
+    EXPECT_EQ(facts_of(clip).at("copied"), 0) << "nothing unseen is copied of a damaged film";
+}
+
+TEST(ClipTranscode, FramesTravelBesideTheClip) {
+  Sample in = film();
+  set_shots(in, {96});
+  const Applied out =
+      applied("clip.transcode", {{"preset", "ultrafast"}, {"sample_fps", 2.0}, {"sample_height", 32}}, in);
+  ASSERT_EQ(out.results.emitted.size(), 2u);
+  const auto* frames = out.results.emitted[1].tensor("frames");
+  ASSERT_NE(frames, nullptr);
+  EXPECT_THAT(std::vector<int64_t>(frames->shape, frames->shape + 4), ElementsAre(12, 32, 48, 3));
+  const json at = facts_of(out.results.emitted[1]).at("frames_at");
+  ASSERT_EQ(at.size(), 12u);
+  EXPECT_NEAR(at[3].get<double>(), 1.5, 1e-6);
+  EXPECT_EQ(out.results.emitted[0].tensor("frames")->shape[0], 8);
+}
+
+TEST(ClipTranscode, CropsToTheFact) {
+  Sample in = film();
+  set_shots(in, {});
+  in.set("json", json{{"crop", {{"x", 0}, {"y", 8}, {"width", 96}, {"height", 48}}}}.dump());
+  const json uncropped =
+      facts_of(applied("clip.transcode", {{"preset", "ultrafast"}}, in).results.emitted.at(0));
+  EXPECT_EQ(uncropped.at("height"), kHigh);
+  EXPECT_TRUE(uncropped.contains("crop"));
+  const json facts = facts_of(
+      applied("clip.transcode", {{"preset", "ultrafast"}, {"crop", true}}, in).results.emitted.at(0));
+  EXPECT_EQ(facts.at("height"), 48);
+  EXPECT_FALSE(facts.contains("crop")) << "it has been done";
+  EXPECT_EQ(facts.at("cropped").at("y"), 8);
+  in.set("json", R"({"crop": [1, 2]})");
+  EXPECT_THAT(applied("clip.transcode", {{"crop", true}}, in).error, HasSubstr("the fact crop is not"));
+}
+
+TEST(ClipTranscode, SaysWhatIsWrongWithShots) {
+  Sample in = film();
+  in.set("shots.json", R"({"fps": 24})");
+  EXPECT_THAT(applied("clip.transcode", json::object(), in).error,
+              HasSubstr("shots.json lacks fps, frames or cuts"));
+}
+
+TEST(ClipPreview, OneFrameASecondInBothFormats) {
+  const core::OneStage webp(runtime(), "clip.preview", {{"height", 32}, {"quality", 90}});
+  const core::OneStage mp4(runtime(), "clip.preview", {{"height", 32}, {"format", "mp4"}, {"crf", 8}});
+  const Sample in = film();
+  const auto preview = *mp4(in).bytes("preview.mp4");
+  const testing::Decoded found = testing::decode(Bytes(preview.begin(), preview.end()));
+  ASSERT_EQ(found.luma.size(), 10u);
+  EXPECT_EQ(found.probe.video.width, 48);
+  EXPECT_EQ(found.probe.video.height, 32);
+  EXPECT_NEAR(found.probe.duration_s, 10, 1e-3);
+  const std::string_view animation = webp(in).need("preview.webp");
+  EXPECT_EQ(animation.substr(0, 4), "RIFF");
+  size_t frames = 0;
+  for (size_t at = animation.find("ANMF"); at != std::string_view::npos; at = animation.find("ANMF", at + 4))
+    ++frames;
+  EXPECT_GE(frames, 9u);  // libwebp joins neighbours that look alike
+  EXPECT_LE(frames, 10u);
+}
+
+TEST(FilterMotion, DropsTheStillAndKeepsTheMoving) {
+  EncoderOptions options = testing::small_film(320, 256);
+  Encoder encoder(options);
+  for (int i = 0; i < 60; ++i) encoder.write_rgb(testing::picture(320, 256, 0).data());
+  Sample still("still");
+  still.set("mp4", encoder.finish());
+  const Applied dropped = applied("filter.motion", json::object(), still);
+  ASSERT_EQ(dropped.results.dropped.size(), 1u);
+  EXPECT_EQ(dropped.results.dropped[0].rule, "filter.motion");
+  EXPECT_LT(dropped.results.dropped[0].score, 1e-6);
+  const Applied scored = applied("filter.motion", {{"mode", "score"}}, still);
+  ASSERT_EQ(scored.results.emitted.size(), 1u);
+  EXPECT_EQ(facts_of(scored.results.emitted[0]).at("scores").at("filter.motion"),
+            dropped.results.dropped[0].score);
+  Sample moving("moving");
+  moving.set("mp4", testing::load("bbb_A.mp4"));
+  EXPECT_EQ(applied("filter.motion", {{"patch_min", 0.0}}, moving).results.emitted.size(), 1u);
+}
+
+}  // namespace
+}  // namespace kinora::video

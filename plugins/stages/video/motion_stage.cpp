@@ -1,0 +1,61 @@
+// stage/filter.motion: drops clips in which little moves, by their codec's motion vectors.
+#include "kinora/plugin.hpp"
+#include "kinora/stage.hpp"
+#include "media.hpp"
+#include "motion.hpp"
+
+namespace kinora::video {
+
+class FilterMotion final : public Stage {
+ public:
+  struct Options {
+    std::string mode = "on";
+    double global_mean = 0.00098, patch_min = 0.000001, fps = 2, duration = 0.5;
+    int64_t threads = 1;
+  };
+  static void describe(Describe<Options>& d) {
+    d.name("filter.motion")
+        .help("Drops clips in which little moves, by their motion vectors; the scores equal Cosmos-Curate's");
+    d.option("mode", &Options::mode).choices({"on", "score"}).help("score: measure and keep");
+    d.option("global_mean", &Options::global_mean)
+        .at_least(0)
+        .help("least mean length of the vectors, in fractions of width + height");
+    d.option("patch_min", &Options::patch_min)
+        .at_least(0)
+        .help("least of that in the stillest of the patches of 256 x 256 pixels");
+    d.option("fps", &Options::fps).above(0).help("frames a second that are looked at");
+    d.option("duration", &Options::duration)
+        .above(0)
+        .help("share of the clip from its start that is looked at");
+    d.option("threads", &Options::threads).range(1, 64).help("of the decoder");
+  }
+  explicit FilterMotion(const Options& o) : options_(o) {}
+
+  void process(Sample in, const Emit& emit, const Run& run) override {
+    const Media media = open_media(in);
+    MotionOptions how;
+    how.fps = options_.fps;
+    how.duration = options_.duration;
+    how.threads = static_cast<int>(options_.threads);
+    const Motion motion = media_call(
+        [&] { return measure_motion(*media.source, media.name, how, [&] { run.check_cancelled(); }); });
+    auto facts = facts_of(in);
+    facts["scores"]["filter.motion"] = motion.global_mean;
+    facts["scores"]["filter.motion.patch_min"] = motion.patch_min;
+    in.set("json", facts.dump());
+    if (options_.mode == "score") return emit(std::move(in));
+    if (motion.global_mean < options_.global_mean)
+      return emit.drop(std::move(in), "filter.motion", motion.global_mean);
+    if (motion.patch_min < options_.patch_min)
+      return emit.drop(std::move(in), "filter.motion", motion.patch_min);
+    emit(std::move(in));
+  }
+
+ private:
+  Options options_;
+};
+
+}  // namespace kinora::video
+
+using kinora::video::FilterMotion;
+KINORA_COMPONENT(FilterMotion)
