@@ -232,7 +232,7 @@ class ModelServer:
         self.send(http, 302, b"", Location=f"http://127.0.0.1:{self.port}/v1/elsewhere/chat/completions")
 
     def bad_request(self, http, request):
-        told = {"error": {"message": "This model's maximum context length is 8192 tokens. Header was " + request.headers.get("Authorization", "none") + "y" * 400}}
+        told = {"error": {"message": "This model's maximum context length is 8192 tokens. Header was " + request.headers.get("Authorization", "none") + " " + "y" * 400}}
         self.send(http, 400, json.dumps(told).encode())
 
     def bad_key(self, http, request):

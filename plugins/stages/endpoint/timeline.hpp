@@ -1,5 +1,6 @@
 // Which frames go into which request.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
