@@ -8,7 +8,7 @@ import numpy as np
 
 from model_server import ModelServer, chat, text_of, unit, vector_of
 
-KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]).resolve()
 FILM = ROOT / "tests/data/bbb_D.mp4"
 KEY = "sk-test-9f8e7d6c5b4a39281706"
 CLIPS = [{"use": "clip.transcode", "min_length": 0.0, "max_length": 0.25, "crf": 30, "preset": "ultrafast", "audio": False},
@@ -146,7 +146,7 @@ def check_faults():
 def check_permanent():
     """What no further attempt mends is asked once and fails with the server's words, without the key in them."""
     for fault, words in (("bad_request", "status 400: {\"error\": {\"message\": \"This model's maximum context length is 8192 tokens. Header was"), ("no_money", "insufficient_quota"),
-                         ("elsewhere", "status 302"), ("huge", "larger than 1048576 bytes"), ("long_wait", "longer than longest_wait")):
+                         ("elsewhere", "status 302"), ("huge", "larger than 1048576 bytes"), ("endless_headers", "larger than 1048576 bytes"), ("long_wait", "longer than longest_wait")):
         with ModelServer(lambda _: fault) as server:
             r = run(fault, CLIPS + [endpoint(server, answer_size="1 MiB")])
             sound(server)

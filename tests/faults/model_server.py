@@ -228,6 +228,14 @@ class ModelServer:
             http.wfile.write(b" " * (1 << 20))
             self.sent_of_huge += 1 << 20
 
+    def endless_headers(self, http, _):
+        http.close_connection = True
+        http.wfile.write(b"HTTP/1.1 200 OK\r\n")
+        for i in range(1 << 20):
+            line = b"X-%d: %s\r\n" % (i, b"x" * 1000)
+            http.wfile.write(line)
+            self.sent_of_huge += len(line)
+
     def elsewhere(self, http, _):
         self.send(http, 302, b"", Location=f"http://127.0.0.1:{self.port}/v1/elsewhere/chat/completions")
 

@@ -1,4 +1,5 @@
-// Any bytes as a server's answer: a text, a verdict, regions and a vector of sound values, or an error that says why.
+// Any bytes as a server's answer: a text, a verdict, regions and a vector of sound values, or an error that
+// says why.
 #include <cmath>
 #include <cstdlib>
 
@@ -30,7 +31,8 @@ void must(bool sound) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const std::string line = endpoint::shown(text, "sk-Abcdef0123");
-  must(line.find_first_of("\r\n") == std::string::npos && line.size() <= 4 * 200 + 3 && line.find("sk-Abc") == std::string::npos);
+  must(line.find_first_of("\r\n") == std::string::npos && line.size() <= 4 * 200 + 3 &&
+       line.find("sk-Abc") == std::string::npos);
   const auto read = [](std::string_view answer) {
     try_to([&] { endpoint::verdict_of(endpoint::object_in(answer)); });
     try_to([&] {
@@ -39,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     });
   };
   read(text);
-  const auto answer = endpoint::Json::parse(text, nullptr, false);
+  const auto answer = endpoint::parsed(text);
   if (answer.is_discarded()) return 0;
   const auto usage = endpoint::usage_of(answer);
   must(usage.prompt >= 0 && usage.completion >= 0);

@@ -16,7 +16,7 @@
 namespace kinora::endpoint {
 
 struct Usage {
-  int64_t answered = 0, again = 0;  // requests: answered, and asked again after a failure
+  int64_t answered = 0, again = 0;     // requests: answered, and asked again after a failure
   int64_t prompt = 0, completion = 0;  // tokens
   Usage& operator+=(const Usage& o) {
     answered += o.answered;

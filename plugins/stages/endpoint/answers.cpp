@@ -8,6 +8,7 @@
 namespace kinora::endpoint {
 namespace {
 
+constexpr int kDeepest = 64;
 constexpr std::string_view kSpace = " \t\r\n";
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(KINORA_DATA, why); }
@@ -56,6 +57,19 @@ int64_t count_of(const Json& json) {
 
 }  // namespace
 
+Json parsed(std::string_view text) {
+  struct TooDeep {};
+  const auto watch = [](int depth, Json::parse_event_t, Json&) {
+    if (depth > kDeepest) throw TooDeep();
+    return true;
+  };
+  try {
+    return Json::parse(text, watch, false);
+  } catch (const TooDeep&) {
+    return Json(Json::value_t::discarded);
+  }
+}
+
 Chat chat_of(const Json& answer) {
   const Json& choices = at(answer, {"choices"});
   if (!choices.is_array() || choices.empty()) refuse("the answer has no choices: " + shown(dump(answer), ""));
@@ -68,15 +82,18 @@ Chat chat_of(const Json& answer) {
   out.text = without_thoughts(trimmed(content_text(at(choice, {"message", "content"}))));
   out.cut = reason == "length";
   if (out.text.empty())
-    refuse(out.cut ? "the answer ended at max_tokens before it had any text; raise max_tokens" : "the answer is empty");
+    refuse(out.cut ? "the answer ended at max_tokens before it had any text; raise max_tokens"
+                   : "the answer is empty");
   return out;
 }
 
 std::vector<float> embedding_of(const Json& answer) {
   const Json& data = at(answer, {"data"});
-  if (!data.is_array() || data.size() != 1) refuse("the answer does not have one embedding: " + shown(dump(answer), ""));
+  if (!data.is_array() || data.size() != 1)
+    refuse("the answer does not have one embedding: " + shown(dump(answer), ""));
   const Json& values = at(data.front(), {"embedding"});
-  if (!values.is_array() || values.empty()) refuse("the embedding is no list of numbers; the server must know encoding_format float");
+  if (!values.is_array() || values.empty())
+    refuse("the embedding is no list of numbers; the server must know encoding_format float");
   double square = 0;
   for (const auto& v : values) {
     if (!v.is_number()) refuse("the embedding is no list of numbers");
@@ -90,13 +107,14 @@ std::vector<float> embedding_of(const Json& answer) {
 }
 
 Usage usage_of(const Json& answer) {
-  return {1, 0, count_of(at(answer, {"usage", "prompt_tokens"})), count_of(at(answer, {"usage", "completion_tokens"}))};
+  return {1, 0, count_of(at(answer, {"usage", "prompt_tokens"})),
+          count_of(at(answer, {"usage", "completion_tokens"}))};
 }
 
 Json object_in(std::string_view text) {
   const size_t begin = text.find('{'), end = text.rfind('}');
   if (begin != std::string_view::npos && end != std::string_view::npos && end > begin) {
-    Json out = Json::parse(text.substr(begin, end - begin + 1), nullptr, false);
+    Json out = parsed(text.substr(begin, end - begin + 1));
     if (out.is_object()) return out;
   }
   refuse("the answer holds no JSON object: " + shown(text, ""));

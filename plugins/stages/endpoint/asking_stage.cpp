@@ -30,7 +30,8 @@ void AskingStage::finish(const Emit&, const Run&) {
 void AskingStage::count(const Usage& usage, Json& facts) const {
   Json& mine = member(member(facts, "usage"), name_.c_str());
   const auto add = [&](const char* what, auto more) {
-    mine[what] = (mine.contains(what) && mine[what].is_number() ? mine[what].get<decltype(more)>() : 0) + more;
+    mine[what] =
+        (mine.contains(what) && mine[what].is_number() ? mine[what].get<decltype(more)>() : 0) + more;
   };
   add("requests", usage.answered);
   add("prompt_tokens", usage.prompt);
@@ -44,8 +45,8 @@ Answered AskingStage::ask(const Question& question, Json& facts, const Run& run)
   return out;
 }
 
-std::vector<Answered> AskingStage::ask_all(size_t n, const std::function<Question(size_t)>& question, Json& facts,
-                                           const Run& run) const {
+std::vector<Answered> AskingStage::ask_all(size_t n, const std::function<Question(size_t)>& question,
+                                           Json& facts, const Run& run) const {
   std::vector<Answered> answers(n);
   std::vector<std::exception_ptr> errors(n);
   std::atomic<size_t> next{0};
@@ -60,7 +61,9 @@ std::vector<Answered> AskingStage::ask_all(size_t n, const std::function<Questio
   };
   {
     std::vector<std::jthread> threads;
-    for (size_t t = 1; t < std::min(n, static_cast<size_t>(options_.concurrency)); ++t) threads.emplace_back(work);
+    // Where the account is busy with other samples, threads would only wait.
+    const auto useful = static_cast<size_t>(std::max<int64_t>(1, client_.free()));
+    for (size_t t = 1; t < std::min(n, useful); ++t) threads.emplace_back(work);
     work();
   }
   for (const auto& error : errors)

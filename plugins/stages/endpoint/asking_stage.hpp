@@ -1,4 +1,5 @@
-// What the stages of this plugin have in common: a client, and what becomes of a sample without a usable answer.
+// What the stages of this plugin have in common: a client, and what becomes of a sample without a usable
+// answer.
 #pragma once
 #include <functional>
 #include <optional>
@@ -11,9 +12,9 @@
 
 namespace kinora::endpoint {
 
-// One sample at a time is asked about by a worker, which sleeps meanwhile: so what is answered goes on, and is
-// recorded, at once, and what waits is counted as the pipeline's memory. The engine may give this stage many
-// workers because they take next to no core; the account bounds how many of them ask at the same time.
+// One sample at a time is asked about by a worker, which sleeps meanwhile: so what is answered goes on, and
+// is recorded, at once, and what waits is counted as the pipeline's memory. The engine may give this stage
+// many workers because they take next to no core; the account bounds how many of them ask at the same time.
 class AskingStage : public Stage {
  public:
   void process(Sample in, const Emit& emit, const Run& run) final;
@@ -29,15 +30,16 @@ class AskingStage : public Stage {
   struct Drop {
     double score;
   };
-  // Sets fields of the sample and its facts, which are stored afterwards. Error(KINORA_DATA): there is no usable
-  // answer; option on_error decides.
+  // Sets fields of the sample and its facts, which are stored afterwards. Error(KINORA_DATA): there is no
+  // usable answer; option on_error decides.
   virtual std::optional<Drop> answer(Sample& in, Json& facts, const Run& run) = 0;
 
   // Asks and adds what it took to the facts ("usage"). about: the sample's key, or a part of it.
   Answered ask(const Question&, Json& facts, const Run&) const;
-  // The same for n questions, several at once; question(i) and the answers are numbered alike. The first error
-  // ends it, and no further question is asked.
-  std::vector<Answered> ask_all(size_t n, const std::function<Question(size_t)>& question, Json& facts, const Run&) const;
+  // The same for n questions, several at once; question(i) and the answers are numbered alike. The first
+  // error ends it, and no further question is asked.
+  std::vector<Answered> ask_all(size_t n, const std::function<Question(size_t)>& question, Json& facts,
+                                const Run&) const;
   const std::string& name() const { return name_; }
   const Client& client() const { return client_; }
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <fstream>
 #include <optional>
 
 #include <fmt/format.h>
@@ -37,7 +38,8 @@ Json parse_extra(const std::string& stage, const std::string& text) {
   if (!out.is_object()) throw Error(KINORA_INVALID, stage + ": extra is not a JSON object: " + text);
   for (const char* own : {"messages", "model", "input", "stream"})
     if (out.contains(own))
-      throw Error(KINORA_INVALID, stage + ": extra has '" + own + "', which the stage itself sets; remove it");
+      throw Error(KINORA_INVALID,
+                  stage + ": extra has '" + own + "', which the stage itself sets; remove it");
   return out;
 }
 
@@ -60,6 +62,8 @@ Client::Client(std::string stage, const ServerOptions& options, const std::strin
     : stage_(std::move(stage)), url_(joined(options.base_url, path)), options_(options) {
   if (const auto wrong = wrong_url(options.base_url); !wrong.empty())
     throw Error(KINORA_INVALID, stage_ + ": base_url " + wrong);
+  if (!options.ca_file.empty() && !std::ifstream(options.ca_file))
+    throw Error(KINORA_INVALID, stage_ + ": ca_file " + options.ca_file + " cannot be read");
   key_ = key_of(stage_, options.api_key_env);
   extra_ = parse_extra(stage_, options.extra);
   account_ = Account::shared(options.base_url, options.model,
@@ -94,18 +98,20 @@ Answered Client::ask(const Question& question, const Run& run) const {
     if (n == options_.retries)
       give_up(question, made.problem + (n > 0 ? fmt::format(" ({} attempts)", n + 1) : ""));
     if (made.retry_after > options_.longest_wait)
-      give_up(question, fmt::format("{}; the server asks to wait {:.0f} s, longer than longest_wait", made.problem,
-                                    made.retry_after));
+      give_up(question, fmt::format("{}; the server asks to wait {:.0f} s, longer than longest_wait",
+                                    made.problem, made.retry_after));
     const double wait = std::max(made.retry_after, backoff(n, question.about, run));
     if (made.retry_after > 0) account_->gate.pause(made.retry_after);
-    log(Log::info, fmt::format("{}: {}: {}; asking again in {:.1f} s", stage_, question.about, made.problem, wait));
+    log(Log::info,
+        fmt::format("{}: {}: {}; asking again in {:.1f} s", stage_, question.about, made.problem, wait));
     account_->add(stage_, {0, 1, 0, 0});
     account_->gate.sleep(wait, stop);
   }
 }
 
 Client::Attempt Client::attempt(const std::string& body, const Stop& stop) const {
-  Request request{url_, key_, body, options_.ca_file, options_.timeout, options_.connect_timeout, options_.answer_size};
+  Request request{
+      url_, key_, body, options_.ca_file, options_.timeout, options_.connect_timeout, options_.answer_size};
   auto connection = account_->borrow();
   try {
     const Response response = connection->post(request, stop);
@@ -130,7 +136,7 @@ Client::Attempt Client::judge(const Response& response) const {
     if (response.status == 401) account_->refuse(out.problem + "; the key in api_key_env is not accepted");
     return out;
   }
-  out.answer = Json::parse(response.body, nullptr, false);
+  out.answer = parsed(response.body);
   if (out.answer->is_object()) return out;
   out.answer.reset();
   out.problem = fmt::format("{}: the answer is not a JSON object: {}", url_, told);
@@ -139,7 +145,8 @@ Client::Attempt Client::judge(const Response& response) const {
 }
 
 double Client::backoff(int64_t attempt, const std::string& about, const Run& run) const {
-  const double full = std::min(options_.longest_wait, options_.backoff * std::exp2(static_cast<double>(attempt)));
+  const double full =
+      std::min(options_.longest_wait, options_.backoff * std::exp2(static_cast<double>(attempt)));
   return full * (1 - 0.5 * Random(run.seed(), about).uniform(static_cast<uint64_t>(attempt))[0]);
 }
 
@@ -156,8 +163,9 @@ double Client::cost(const Usage& usage) const {
 std::string Client::sums() const {
   const Usage all = account_->take(stage_);
   if (all.answered + all.again == 0) return "";
-  std::string out = fmt::format("{}: {} requests answered, {} asked again; {} prompt and {} completion tokens", stage_,
-                                all.answered, all.again, all.prompt, all.completion);
+  std::string out =
+      fmt::format("{}: {} requests answered, {} asked again; {} prompt and {} completion tokens", stage_,
+                  all.answered, all.again, all.prompt, all.completion);
   if (priced()) out += fmt::format(", cost {:.6g}", cost(all));
   return out;
 }

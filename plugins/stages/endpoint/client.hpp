@@ -15,7 +15,9 @@ namespace kinora::endpoint {
 using Json = nlohmann::json;
 
 // JSON of anything: bytes that are not UTF-8 become U+FFFD.
-inline std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+inline std::string dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 struct Question {
   std::string about;                  // whose it is, for messages; also seeds the jitter
@@ -29,14 +31,16 @@ struct Answered {
   Usage usage;
 };
 
-// [any-thread] Every failure that ends a question is Error(KINORA_DATA), of the sample: an engine that tried the
-// whole sample again (KINORA_IO) would ask once more what has been answered and paid for.
+// [any-thread] Every failure that ends a question is Error(KINORA_DATA), of the sample: an engine that tried
+// the whole sample again (KINORA_IO) would ask once more what has been answered and paid for.
 class Client {
  public:
   // `stage` names it in messages and sums; `path` is below base_url, "/chat/completions". Throws Error for
   // options that cannot be, a key that the environment lacks among them.
   Client(std::string stage, const ServerOptions&, const std::string& path);
   Answered ask(const Question&, const Run&) const;
+  // How many more questions could be asked at once now.
+  int64_t free() const { return account_->gate.free(); }
   // One line about what this stage used, once for all its instances; empty if nothing.
   std::string sums() const;
   double cost(const Usage&) const;

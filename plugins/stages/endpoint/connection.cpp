@@ -20,6 +20,7 @@ void start_library() {
 struct Received {
   std::string body;
   size_t largest;
+  size_t headers = 0;  // bytes
   bool too_large = false;
 };
 
@@ -29,6 +30,14 @@ size_t receive(char* data, size_t, size_t n, void* to) {
   if (received.too_large) return 0;  // ends the transfer
   received.body.append(data, n);
   return n;
+}
+
+// libcurl keeps all headers of a response, however many there are.
+size_t count_headers(const char*, size_t, size_t n, void* to) {
+  auto& received = *static_cast<Received*>(to);
+  received.headers += n;
+  received.too_large = received.headers > received.largest;
+  return received.too_large ? 0 : n;
 }
 
 // Errors that come from how the request is set up rather than from the moment.
@@ -69,11 +78,14 @@ void set_up(CURL* easy, const Request& request, const curl_slist* headers, Recei
   curl_easy_setopt(easy, CURLOPT_POSTFIELDS, request.body.data());
   curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
   curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, static_cast<long>(std::ceil(request.timeout * 1000)));
-  curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(std::ceil(request.connect_timeout * 1000)));
+  curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
+                   static_cast<long>(std::ceil(request.connect_timeout * 1000)));
   curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
   curl_easy_setopt(easy, CURLOPT_MAXFILESIZE_LARGE, static_cast<curl_off_t>(request.largest));
   curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, receive);
   curl_easy_setopt(easy, CURLOPT_WRITEDATA, &received);
+  curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, count_headers);
+  curl_easy_setopt(easy, CURLOPT_HEADERDATA, &received);
   if (!request.ca_file.empty()) curl_easy_setopt(easy, CURLOPT_CAINFO, request.ca_file.c_str());
 }
 
@@ -161,9 +173,11 @@ std::string wrong_url(const std::string& text) {
   if (curl_url_set(url.get(), CURLUPART_URL, text.c_str(), CURLU_NON_SUPPORT_SCHEME) != CURLUE_OK)
     return "is no address; give one such as http://127.0.0.1:8000/v1";
   const std::string scheme = part_of(url.get(), CURLUPART_SCHEME);
-  if (scheme != "http" && scheme != "https") return "begins with " + scheme + "; give an http or https address";
+  if (scheme != "http" && scheme != "https")
+    return "begins with " + scheme + "; give an http or https address";
   if (!part_of(url.get(), CURLUPART_USER).empty() || !part_of(url.get(), CURLUPART_PASSWORD).empty())
-    return "holds a user or a password; put the key into the environment and name the variable in api_key_env";
+    return "holds a user or a password; put the key into the environment and name the variable in "
+           "api_key_env";
   if (!part_of(url.get(), CURLUPART_QUERY).empty() || !part_of(url.get(), CURLUPART_FRAGMENT).empty())
     return "has something behind its path; end it with the version, as in https://api.openai.com/v1";
   return "";

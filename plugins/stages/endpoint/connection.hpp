@@ -13,7 +13,7 @@ struct Request {
   std::string body;      // JSON
   std::string ca_file;   // certificates to trust instead of the system's; empty: the system's
   double timeout = 120, connect_timeout = 10;  // seconds; timeout is of the whole request
-  int64_t largest = 16 << 20;                  // bytes of an answer
+  int64_t largest = 1 << 20;                   // bytes of an answer
 };
 
 struct Response {

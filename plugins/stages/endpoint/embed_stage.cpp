@@ -13,26 +13,35 @@ class EmbedEndpoint final : public AskingStage {
     int64_t dimensions = 0;
   };
   static void describe(Describe<Options>& d) {
-    d.name("embed.endpoint").help("Captions into vectors of length 1 by an OpenAI-compatible server, as field NAME.npy");
+    d.name("embed.endpoint")
+        .help("Captions into vectors of length 1 by an OpenAI-compatible server, as field NAME.npy");
     d.option("name", &Options::name).help("of the field, without .npy");
-    d.option("prefix", &Options::prefix).help("before the caption, where a model asks for one (\"passage: \")");
-    d.option("dimensions", &Options::dimensions).range(0, 1 << 20).help("what the server is asked for; 0: the model's own");
+    d.option("prefix", &Options::prefix)
+        .help("before the caption, where a model asks for one (\"passage: \")");
+    d.option("dimensions", &Options::dimensions)
+        .range(0, 1 << 20)
+        .help("what the server is asked for; 0: the model's own");
     describe_server(d);
   }
   explicit EmbedEndpoint(const Options& o) : AskingStage("embed.endpoint", o, "/embeddings"), options_(o) {
     if (o.name.empty() || o.name.find_first_of("/. ") != std::string::npos)
-      throw Error(KINORA_INVALID, "embed.endpoint: name '" + o.name + "' is empty or has a slash, a dot or a space in it");
+      throw Error(KINORA_INVALID,
+                  "embed.endpoint: name '" + o.name + "' is empty or has a slash, a dot or a space in it");
   }
 
  private:
   std::optional<Drop> answer(Sample& in, Json& facts, const Run& run) override {
     const auto caption = in.text("txt");
-    if (!caption) throw Error(KINORA_DATA, "sample '" + std::string(in.key()) + "' has no caption to embed; put a caption stage before embed.endpoint");
+    if (!caption)
+      throw Error(KINORA_DATA, "sample '" + std::string(in.key()) +
+                                   "' has no caption to embed; put a caption stage before embed.endpoint");
     const std::string text = options_.prefix + std::string(*caption);
-    const Question question{std::string(in.key()), [&] { return body(text); }, static_cast<int64_t>(text.size() / 4 + 1)};
+    const Question question{std::string(in.key()), [&] { return body(text); },
+                            static_cast<int64_t>(text.size() / 4 + 1)};
     const auto vector = embedding_of(ask(question, facts, run).json);
     if (options_.dimensions > 0 && static_cast<int64_t>(vector.size()) != options_.dimensions)
-      throw Error(KINORA_DATA, "asked for " + std::to_string(options_.dimensions) + " dimensions, the server gave " + std::to_string(vector.size()) +
+      throw Error(KINORA_DATA, "asked for " + std::to_string(options_.dimensions) +
+                                   " dimensions, the server gave " + std::to_string(vector.size()) +
                                    "; set dimensions = 0 if the model has one size only");
     in.set((options_.name + ".npy").c_str(), npy(vector));
     member(facts, "embeddings")[options_.name] = {{"model", options_.model}, {"size", vector.size()}};

@@ -12,8 +12,8 @@ constexpr size_t kShown = 200;  // characters
 constexpr size_t kTelling = 6;  // so many characters of a key identify it
 
 bool part_of_word(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '*' || c == '.' || c == '+' ||
-         c == '/' || c == '=';
+  return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '*' || c == '.' ||
+         c == '+' || c == '/' || c == '=';
 }
 
 // Every word in which `piece` stands, hidden.

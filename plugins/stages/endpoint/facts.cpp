@@ -10,7 +10,8 @@ Json facts_of(const Sample& sample) {
   if (!text) return Json::object();
   Json facts = Json::parse(*text, nullptr, false);
   if (!facts.is_object())
-    throw Error(KINORA_DATA, "sample '" + std::string(sample.key()) + "': its json field is not a JSON object");
+    throw Error(KINORA_DATA,
+                "sample '" + std::string(sample.key()) + "': its json field is not a JSON object");
   return facts;
 }
 
@@ -36,12 +37,15 @@ Timeline timeline_of(const Json& facts, int64_t count) {
   }
   double before = -1e300;
   for (const auto& t : at->is_array() ? *at : Json::array()) {
-    if (!t.is_number() || !std::isfinite(t.get<double>()) || t.get<double>() < before || std::abs(t.get<double>()) > 1e9) break;
+    if (!t.is_number() || !std::isfinite(t.get<double>()) || t.get<double>() < before ||
+        std::abs(t.get<double>()) > 1e9)
+      break;
     before = t.get<double>();
     out.at.push_back(before);
   }
   if (static_cast<int64_t>(out.at.size()) != count)
-    throw Error(KINORA_DATA, "the fact frames_at is not one rising number of seconds for each of the " + std::to_string(count) + " frames");
+    throw Error(KINORA_DATA, "the fact frames_at is not one rising number of seconds for each of the " +
+                                 std::to_string(count) + " frames");
   const auto number = [&](const char* name) {
     const auto found = facts.find(name);
     const double value = found != facts.end() && found->is_number() ? found->get<double>() : 0;
@@ -54,8 +58,10 @@ Timeline timeline_of(const Json& facts, int64_t count) {
 
 std::string npy(const std::vector<float>& values) {
   static_assert(std::endian::native == std::endian::little);
-  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::to_string(values.size()) + ",), }";
-  constexpr size_t kBefore = 10, kAlign = 64;  // magic, version and the header's length; what the data is aligned to
+  std::string header =
+      "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::to_string(values.size()) + ",), }";
+  constexpr size_t kBefore = 10,
+                   kAlign = 64;  // magic, version and the header's length; what the data is aligned to
   header.append((kAlign - (kBefore + header.size() + 1) % kAlign) % kAlign, ' ');
   header += '\n';
   std::string out("\x93NUMPY\x01\x00", 8);

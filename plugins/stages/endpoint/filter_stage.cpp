@@ -12,7 +12,8 @@ namespace kinora::endpoint {
 namespace {
 
 constexpr const char* kForm =
-    "\n\nAnswer with one JSON object and nothing else: {\"keep\": true or false, \"reason\": \"one sentence\", "
+    "\n\nAnswer with one JSON object and nothing else: {\"keep\": true or false, \"reason\": \"one "
+    "sentence\", "
     "\"labels\": [\"lower-case words that name what the video shows\"]}";
 
 const Json& verdict_schema() {
@@ -36,23 +37,33 @@ class FilterEndpoint final : public AskingStage {
       max_frames = 16;
     }
     std::string prompt =
-        "These are frames of one video in their order. Should it be used to teach a model how the real world looks and moves? Reject "
+        "These are frames of one video in their order. Should it be used to teach a model how the real world "
+        "looks and moves? Reject "
         "slides, screen recordings, games, still pictures, collages and videos covered by text or graphics.";
     std::vector<std::string> allow, block;
     std::string mode = "on", form = "json_schema";
   };
   static void describe(Describe<Options>& d) {
-    d.name("filter.endpoint").help("Asks a vision model whether a clip stays; it answers {keep, reason, labels}, and labels may be allowed or blocked");
+    d.name("filter.endpoint")
+        .help(
+            "Asks a vision model whether a clip stays; it answers {keep, reason, labels}, and labels may be "
+            "allowed or blocked");
     d.input("frames", "[T, H, W, 3]", "uint8", "beside the sample");
     d.option("prompt", &Options::prompt).help("the questions; the form of the answer is added to them");
-    d.option("allow", &Options::allow).help("a clip without any of these labels is filtered; empty: all are allowed");
+    d.option("allow", &Options::allow)
+        .help("a clip without any of these labels is filtered; empty: all are allowed");
     d.option("block", &Options::block).help("a clip with one of these labels is filtered");
-    d.option("mode", &Options::mode).choices({"on", "score"}).help("score: nothing is filtered, the facts tell");
-    d.option("form", &Options::form).choices({"json_schema", "json_object", "none"}).help("the response_format that the server knows");
+    d.option("mode", &Options::mode)
+        .choices({"on", "score"})
+        .help("score: nothing is filtered, the facts tell");
+    d.option("form", &Options::form)
+        .choices({"json_schema", "json_object", "none"})
+        .help("the response_format that the server knows");
     describe_pictures(d);
     describe_chat(d);
   }
-  explicit FilterEndpoint(const Options& o) : AskingStage("filter.endpoint", o, "/chat/completions"), options_(o) {
+  explicit FilterEndpoint(const Options& o)
+      : AskingStage("filter.endpoint", o, "/chat/completions"), options_(o) {
     for (auto* list : {&options_.allow, &options_.block})
       for (auto& label : *list) label = lower_case(label);
   }
@@ -62,11 +73,15 @@ class FilterEndpoint final : public AskingStage {
     const Frames frames = frames_of(in, "filter.endpoint");
     const std::string prompt = options_.prompt + kForm;
     const auto picked = spread(static_cast<size_t>(frames.count), options_.max_frames);
-    const Question question{std::string(in.key()), [&] { return body(frames, picked, prompt); }, guess_tokens(options_, prompt, picked.size())};
+    const Question question{std::string(in.key()), [&] { return body(frames, picked, prompt); },
+                            guess_tokens(options_, prompt, picked.size())};
     const Chat chat = chat_of(ask(question, facts, run).json);
     Verdict verdict = verdict_of(object_in(chat.text));
     decide(verdict);
-    facts["filter.endpoint"] = {{"keep", verdict.keep}, {"reason", verdict.reason}, {"labels", verdict.labels}, {"model", options_.model}};
+    facts["filter.endpoint"] = {{"keep", verdict.keep},
+                                {"reason", verdict.reason},
+                                {"labels", verdict.labels},
+                                {"model", options_.model}};
     const double score = verdict.keep ? 1 : 0;
     member(facts, "scores")[name()] = score;
     if (verdict.keep || options_.mode == "score") return std::nullopt;
@@ -89,9 +104,11 @@ class FilterEndpoint final : public AskingStage {
 
   std::string body(const Frames& frames, const std::vector<size_t>& picked, const std::string& prompt) const {
     std::vector<std::string> urls;
-    for (const size_t i : picked) urls.push_back(data_url(frames, i, options_.max_side, static_cast<int>(options_.quality)));
+    for (const size_t i : picked)
+      urls.push_back(data_url(frames, i, options_.max_side, static_cast<int>(options_.quality)));
     Json request = chat_request(options_, prompt, urls, options_.detail);
-    if (options_.form == "json_schema") request["response_format"] = schema_format("verdict", verdict_schema());
+    if (options_.form == "json_schema")
+      request["response_format"] = schema_format("verdict", verdict_schema());
     if (options_.form == "json_object") request["response_format"] = {{"type", "json_object"}};
     return client().body(std::move(request));
   }

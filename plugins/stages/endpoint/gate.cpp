@@ -8,7 +8,8 @@ namespace {
 constexpr auto kAsk = std::chrono::milliseconds(100);  // how long a cancellation can go unnoticed
 
 std::chrono::steady_clock::duration in_clock(double seconds) {
-  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+      std::chrono::duration<double>(seconds));
 }
 
 }  // namespace
@@ -30,6 +31,11 @@ Gate::Place Gate::enter(const Stop& stop) {
   while (inside_ >= limits_.at_once) wait(lock, Clock::time_point::max(), stop);
   ++inside_;
   return Place(*this);
+}
+
+int64_t Gate::free() const {
+  const Lock lock(mutex_);
+  return limits_.at_once - inside_;
 }
 
 void Gate::leave() {

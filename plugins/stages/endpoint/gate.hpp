@@ -22,8 +22,8 @@ struct Limits {
 };
 
 // Requests start evenly spaced, not in bursts (the generic cell rate algorithm with a burst of one): so no
-// minute, wherever it begins, has more of them than the limit, and a server that counts by the second is content
-// too. [any-thread]
+// minute, wherever it begins, has more of them than the limit, and a server that counts by the second is
+// content too. [any-thread]
 class Gate {
  public:
   explicit Gate(const Limits& limits) : limits_(limits) {}
@@ -42,6 +42,8 @@ class Gate {
     Gate* gate_;
   };
   Place enter(const Stop& stop);
+  // Places that nobody has at the moment.
+  int64_t free() const;
   // Waits until a request may start that is expected to take so many tokens.
   void start(int64_t tokens, const Stop& stop);
   // It took `more` tokens than was expected; less is negative.
@@ -59,7 +61,7 @@ class Gate {
   void wait(Lock& lock, Clock::time_point then, const Stop& stop);
 
   const Limits limits_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   int64_t inside_ = 0;
   Clock::time_point next_request_{}, next_token_{}, paused_until_{};

@@ -13,17 +13,21 @@ namespace kinora::endpoint {
 namespace {
 
 std::string question_text(int64_t scale) {
-  return "Find all text that was laid over this picture or stands in it: titles, subtitles, captions, watermarks, logos, signs. Answer "
-         "with one JSON object and nothing else: {\"regions\": [{\"text\": \"what it says\", \"box\": [left, top, right, bottom]}]}, with "
+  return "Find all text that was laid over this picture or stands in it: titles, subtitles, captions, "
+         "watermarks, logos, signs. Answer "
+         "with one JSON object and nothing else: {\"regions\": [{\"text\": \"what it says\", \"box\": [left, "
+         "top, right, bottom]}]}, with "
          "coordinates from 0 at the left and top to " +
          std::to_string(scale) + " at the right and bottom. Without text, regions is empty.";
 }
 
 const Json& regions_schema() {
-  static const Json region{{"type", "object"},
-                           {"properties", {{"text", {{"type", "string"}}}, {"box", {{"type", "array"}, {"items", {{"type", "number"}}}}}}},
-                           {"required", {"text", "box"}},
-                           {"additionalProperties", false}};
+  static const Json region{
+      {"type", "object"},
+      {"properties",
+       {{"text", {{"type", "string"}}}, {"box", {{"type", "array"}, {"items", {{"type", "number"}}}}}}},
+      {"required", {"text", "box"}},
+      {"additionalProperties", false}};
   static const Json schema{{"type", "object"},
                            {"properties", {{"regions", {{"type", "array"}, {"items", region}}}}},
                            {"required", Json::array({"regions"})},
@@ -42,18 +46,31 @@ class FilterOcr final : public AskingStage {
     std::string reduce = "max", mode = "on", form = "json_schema";
   };
   static void describe(Describe<Options>& d) {
-    d.name("filter.ocr").help("Share of the picture that text covers, read by a vision model, and drops what has too much");
+    d.name("filter.ocr")
+        .help("Share of the picture that text covers, read by a vision model, and drops what has too much");
     d.input("frames", "[T, H, W, 3]", "uint8", "beside the sample");
-    d.option("every", &Options::every).range(1, 1 << 20).unit("frames").help("one request for each n-th frame of the tensor");
+    d.option("every", &Options::every)
+        .range(1, 1 << 20)
+        .unit("frames")
+        .help("one request for each n-th frame of the tensor");
     d.option("max_area", &Options::max_area).range(0, 1).help("a larger share is filtered");
-    d.option("reduce", &Options::reduce).choices({"max", "mean", "min"}).help("of the frames' shares to the score");
-    d.option("scale", &Options::scale).range(1, 1 << 20).help("the coordinate of the right and lower edge that the model is asked for");
-    d.option("mode", &Options::mode).choices({"on", "score"}).help("score: nothing is filtered, the facts tell");
-    d.option("form", &Options::form).choices({"json_schema", "json_object", "none"}).help("the response_format that the server knows");
+    d.option("reduce", &Options::reduce)
+        .choices({"max", "mean", "min"})
+        .help("of the frames' shares to the score");
+    d.option("scale", &Options::scale)
+        .range(1, 1 << 20)
+        .help("the coordinate of the right and lower edge that the model is asked for");
+    d.option("mode", &Options::mode)
+        .choices({"on", "score"})
+        .help("score: nothing is filtered, the facts tell");
+    d.option("form", &Options::form)
+        .choices({"json_schema", "json_object", "none"})
+        .help("the response_format that the server knows");
     describe_pictures(d);
     describe_chat(d);
   }
-  explicit FilterOcr(const Options& o) : AskingStage("filter.ocr", o, "/chat/completions"), options_(o), prompt_(question_text(o.scale)) {}
+  explicit FilterOcr(const Options& o)
+      : AskingStage("filter.ocr", o, "/chat/completions"), options_(o), prompt_(question_text(o.scale)) {}
 
  private:
   std::optional<Drop> answer(Sample& in, Json& facts, const Run& run) override {
@@ -64,11 +81,13 @@ class FilterOcr final : public AskingStage {
     std::vector<size_t> picked;
     for (const size_t i : spread(taken.size(), options_.max_frames)) picked.push_back(taken[i]);
     const std::string key(in.key());
-    const auto answers = ask_all(picked.size(), [&](size_t i) { return question(key, frames, picked[i]); }, facts, run);
+    const auto answers = ask_all(
+        picked.size(), [&](size_t i) { return question(key, frames, picked[i]); }, facts, run);
     std::vector<double> shares;
     Json told = Json::array();
     for (size_t i = 0; i < picked.size(); ++i) {
-      const TextRegions read = text_regions(object_in(chat_of(answers[i].json).text), static_cast<double>(options_.scale));
+      const TextRegions read =
+          text_regions(object_in(chat_of(answers[i].json).text), static_cast<double>(options_.scale));
       shares.push_back(read.share);
       Json frame{{"frame", picked[i]}, {"share", read.share}, {"texts", read.texts}};
       if (facts.contains("frames_at")) frame["at"] = timeline.at[picked[i]];
@@ -88,12 +107,16 @@ class FilterOcr final : public AskingStage {
   }
 
   Question question(const std::string& key, const Frames& frames, size_t i) const {
-    return {key + ", frame " + std::to_string(i), [this, &frames, i] { return body(frames, i); }, guess_tokens(options_, prompt_, 1)};
+    return {key + ", frame " + std::to_string(i), [this, &frames, i] { return body(frames, i); },
+            guess_tokens(options_, prompt_, 1)};
   }
 
   std::string body(const Frames& frames, size_t i) const {
-    Json request = chat_request(options_, prompt_, {data_url(frames, i, options_.max_side, static_cast<int>(options_.quality))}, options_.detail);
-    if (options_.form == "json_schema") request["response_format"] = schema_format("regions", regions_schema());
+    Json request = chat_request(options_, prompt_,
+                                {data_url(frames, i, options_.max_side, static_cast<int>(options_.quality))},
+                                options_.detail);
+    if (options_.form == "json_schema")
+      request["response_format"] = schema_format("regions", regions_schema());
     if (options_.form == "json_object") request["response_format"] = {{"type", "json_object"}};
     return client().body(std::move(request));
   }

@@ -15,8 +15,8 @@ struct Frames {
   const uint8_t* frame(size_t i) const { return data + static_cast<int64_t>(i) * height * width * 3; }
 };
 
-// Throws Error(KINORA_NOT_FOUND) if the sample has none, saying how to get them; KINORA_DATA if they are something
-// else than such frames.
+// Throws Error(KINORA_NOT_FOUND) if the sample has none, saying how to get them; KINORA_DATA if they are
+// something else than such frames.
 Frames frames_of(const Sample& sample, const char* stage);
 
 struct Size {

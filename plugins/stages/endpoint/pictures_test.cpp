@@ -1,9 +1,9 @@
 #include "pictures.hpp"
 
 #include <cmath>
+#include <turbojpeg.h>
 
 #include <gtest/gtest.h>
-#include <turbojpeg.h>
 
 #include "kinora/testing.hpp"
 
@@ -22,7 +22,8 @@ Decoded decode(const std::string& bytes) {
   tjhandle decoder = tjInitDecompress();
   EXPECT_EQ(tjDecompressHeader3(decoder, data, bytes.size(), &out.width, &out.height, &sampling, &space), 0);
   out.rgb.resize(static_cast<size_t>(out.width) * out.height * 3);
-  EXPECT_EQ(tjDecompress2(decoder, data, bytes.size(), out.rgb.data(), out.width, 0, out.height, TJPF_RGB, 0), 0);
+  EXPECT_EQ(tjDecompress2(decoder, data, bytes.size(), out.rgb.data(), out.width, 0, out.height, TJPF_RGB, 0),
+            0);
   tjDestroy(decoder);
   return out;
 }
@@ -32,7 +33,8 @@ std::vector<uint8_t> slopes(Size s) {
   std::vector<uint8_t> out;
   for (int64_t y = 0; y < s.height; ++y)
     for (int64_t x = 0; x < s.width; ++x)
-      for (const double v : {255.0 * static_cast<double>(x) / static_cast<double>(s.width - 1), 255.0 * static_cast<double>(y) / static_cast<double>(s.height - 1), 90.0})
+      for (const double v : {255.0 * static_cast<double>(x) / static_cast<double>(s.width - 1),
+                             255.0 * static_cast<double>(y) / static_cast<double>(s.height - 1), 90.0})
         out.push_back(static_cast<uint8_t>(std::lround(v)));
   return out;
 }
@@ -59,7 +61,9 @@ TEST(Pictures, ShrinkingTakesTheMeanOfEachArea) {
   for (int64_t y = 0; y < to.height; ++y)
     for (int64_t x = 0; x < to.width; ++x) {
       const auto middle = [](int64_t i, int64_t n, int64_t of) {
-        return 255.0 * ((static_cast<double>(i) + 0.5) * static_cast<double>(of) / static_cast<double>(n) - 0.5) / static_cast<double>(of - 1);
+        return 255.0 *
+               ((static_cast<double>(i) + 0.5) * static_cast<double>(of) / static_cast<double>(n) - 0.5) /
+               static_cast<double>(of - 1);
       };
       const uint8_t* p = &small[static_cast<size_t>((y * to.width + x) * 3)];
       EXPECT_NEAR(p[0], middle(x, to.width, from.width), 1.01);
@@ -77,7 +81,13 @@ TEST(Pictures, FitsTheLongerSide) {
 }
 
 TEST(Pictures, Base64IsThatOfRfc4648) {
-  const char* cases[][2] = {{"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foob", "Zm9vYg=="}, {"fooba", "Zm9vYmE="}, {"foobar", "Zm9vYmFy"}};
+  const char* cases[][2] = {{"", ""},
+                            {"f", "Zg=="},
+                            {"fo", "Zm8="},
+                            {"foo", "Zm9v"},
+                            {"foob", "Zm9vYg=="},
+                            {"fooba", "Zm9vYmE="},
+                            {"foobar", "Zm9vYmFy"}};
   for (const auto& c : cases) EXPECT_EQ(base64(c[0]), c[1]);
 }
 

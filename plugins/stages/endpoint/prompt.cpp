@@ -3,7 +3,8 @@
 namespace kinora::endpoint {
 namespace {
 
-constexpr int64_t kTokensOfAPicture = 1000;  // of 512 x 512 pixels; models differ by a factor of four either way
+constexpr int64_t kTokensOfAPicture =
+    1000;  // of 512 x 512 pixels; models differ by a factor of four either way
 
 std::string as_text(const Json& value) { return value.is_string() ? value.get<std::string>() : dump(value); }
 
@@ -32,12 +33,14 @@ Template::Template(std::string_view text) {
     } else if (c == '{') {
       const size_t end = text.find_first_of("{}", i + 1);
       if (end == std::string_view::npos || text[end] != '}' || end == i + 1)
-        throw Error(KINORA_INVALID, "prompt: the brace at character " + std::to_string(i + 1) + " begins no name; write {{ for a brace");
+        throw Error(KINORA_INVALID, "prompt: the brace at character " + std::to_string(i + 1) +
+                                        " begins no name; write {{ for a brace");
       pieces_.push_back({std::string(text.substr(i + 1, end - i - 1)), true});
       pieces_.emplace_back();
       i = end;
     } else if (c == '}') {
-      throw Error(KINORA_INVALID, "prompt: the brace at character " + std::to_string(i + 1) + " ends nothing; write }} for a brace");
+      throw Error(KINORA_INVALID, "prompt: the brace at character " + std::to_string(i + 1) +
+                                      " ends nothing; write }} for a brace");
     } else {
       pieces_.back().text += c;
     }
@@ -56,8 +59,8 @@ std::string Template::fill(std::string_view caption, const Json& facts) const {
   return out;
 }
 
-Json chat_request(const ChatOptions& options, const std::string& prompt, const std::vector<std::string>& data_urls,
-                  const std::string& detail) {
+Json chat_request(const ChatOptions& options, const std::string& prompt,
+                  const std::vector<std::string>& data_urls, const std::string& detail) {
   Json messages = Json::array();
   if (!options.system.empty()) messages.push_back({{"role", "system"}, {"content", options.system}});
   if (data_urls.empty()) {
@@ -84,7 +87,8 @@ int64_t guess_tokens(const ChatOptions& options, const std::string& prompt, size
 }
 
 Json schema_format(const char* name, Json schema) {
-  return {{"type", "json_schema"}, {"json_schema", {{"name", name}, {"strict", true}, {"schema", std::move(schema)}}}};
+  return {{"type", "json_schema"},
+          {"json_schema", {{"name", name}, {"strict", true}, {"schema", std::move(schema)}}}};
 }
 
 }  // namespace kinora::endpoint

@@ -9,8 +9,8 @@
 
 namespace kinora::endpoint {
 
-// A text with places for a caption and facts: "{caption}", "{duration_s}", "{caption_info.model}" (a member of a
-// member); "{{" and "}}" stand for braces.
+// A text with places for a caption and facts: "{caption}", "{duration_s}", "{caption_info.model}" (a member
+// of a member); "{{" and "}}" stand for braces.
 class Template {
  public:
   // Throws Error(KINORA_INVALID) that names the place of a brace without a partner.
@@ -27,8 +27,8 @@ class Template {
 };
 
 // Members of a request but the pictures, which data_urls() gives when it is sent.
-Json chat_request(const ChatOptions& options, const std::string& prompt, const std::vector<std::string>& data_urls = {},
-                  const std::string& detail = "auto");
+Json chat_request(const ChatOptions& options, const std::string& prompt,
+                  const std::vector<std::string>& data_urls = {}, const std::string& detail = "auto");
 // What a text takes in tokens, roughly: a guess for the rate limit until the first answer tells.
 int64_t guess_tokens(const ChatOptions& options, const std::string& prompt, size_t pictures);
 

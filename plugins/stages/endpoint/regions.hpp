@@ -11,8 +11,8 @@ struct Box {
   double left = 0, top = 0, right = 0, bottom = 0;  // in fractions of the picture
 };
 
-// The share of the picture that the boxes cover together, 0 to 1; what lies over another counts once, what lies
-// outside not at all.
+// The share of the picture that the boxes cover together, 0 to 1; what lies over another counts once, what
+// lies outside not at all.
 double covered(std::vector<Box> boxes);
 
 struct TextRegions {

@@ -1,14 +1,13 @@
 // What the stages decide before any server is asked; tests/faults/endpoint.py has the servers.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include "caption_stage.cpp"
 #include "embed_stage.cpp"
 #include "enhance_stage.cpp"
 #include "filter_stage.cpp"
-#include "ocr_stage.cpp"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "kinora/testing.hpp"
+#include "ocr_stage.cpp"
 #include "verdict.hpp"
 
 namespace kinora::endpoint {
@@ -38,14 +37,17 @@ std::string refusal(const typename Stage::Options& o) {
 
 Sample clip(int64_t frames, const char* json = nullptr, const char* txt = nullptr) {
   Sample s("clip");
-  if (frames > 0) s.set_tensor("frames", std::vector<uint8_t>(static_cast<size_t>(frames) * 4 * 6 * 3), {frames, 4, 6, 3}, KINORA_DL_UINT, 8);
+  if (frames > 0)
+    s.set_tensor("frames", std::vector<uint8_t>(static_cast<size_t>(frames) * 4 * 6 * 3), {frames, 4, 6, 3},
+                 KINORA_DL_UINT, 8);
   if (json) s.set("json", json);
   if (txt) s.set("txt", txt);
   return s;
 }
 
 template <class S>
-kinora::testing::Collector processed(const typename S::Options& o, const Sample& in, std::string* error = nullptr) {
+kinora::testing::Collector processed(const typename S::Options& o, const Sample& in,
+                                     std::string* error = nullptr) {
   kinora::testing::Collector out;
   const kinora::testing::Run run;
   try {
@@ -59,24 +61,29 @@ kinora::testing::Collector processed(const typename S::Options& o, const Sample&
 TEST(EndpointStages, TheUsersCaptionWinsWithoutAnyRequest) {
   kinora::testing::start();
   auto o = nobody<CaptionEndpoint>();
-  for (const char* json : {R"({"caption":{"by":"user"}})", R"({"fps":24})", static_cast<const char*>(nullptr)}) {
+  for (const char* json :
+       {R"({"caption":{"by":"user"}})", R"({"fps":24})", static_cast<const char*>(nullptr)}) {
     const auto out = processed<CaptionEndpoint>(o, clip(8, json, "mine"));
     ASSERT_EQ(out.emitted.size(), 1u);
     EXPECT_EQ(out.emitted[0].text("txt"), "mine");
     EXPECT_EQ(processed<CaptionEnhance>(nobody<CaptionEnhance>(), clip(8, json, "mine")).emitted.size(), 1u);
   }
   std::string error;
-  EXPECT_TRUE(processed<CaptionEndpoint>(o, clip(8, R"({"caption":{"by":"caption.describe"}})", "measured"), &error).emitted.empty());
+  EXPECT_TRUE(
+      processed<CaptionEndpoint>(o, clip(8, R"({"caption":{"by":"caption.describe"}})", "measured"), &error)
+          .emitted.empty());
   EXPECT_THAT(error, HasSubstr("http://127.0.0.1:9/v1/chat/completions"));
   o.replace_user = true;
-  EXPECT_TRUE(processed<CaptionEndpoint>(o, clip(8, R"({"caption":{"by":"user"}})", "mine"), &error).emitted.empty());
+  EXPECT_TRUE(
+      processed<CaptionEndpoint>(o, clip(8, R"({"caption":{"by":"user"}})", "mine"), &error).emitted.empty());
 }
 
 TEST(EndpointStages, SayWhatIsMissingAndHowToGetIt) {
   kinora::testing::start();
   std::string error;
   processed<CaptionEndpoint>(nobody<CaptionEndpoint>(), clip(0), &error);
-  EXPECT_THAT(error, HasSubstr("set sample_fps of clip.transcode, or put video.read before caption.endpoint"));
+  EXPECT_THAT(error,
+              HasSubstr("set sample_fps of clip.transcode, or put video.read before caption.endpoint"));
   processed<CaptionEndpoint>(nobody<CaptionEndpoint>(), clip(3), &error);
   EXPECT_THAT(error, HasSubstr("3 frames is too short"));
   processed<CaptionEndpoint>(nobody<CaptionEndpoint>(), clip(8, R"({"frames_at":[0,1]})"), &error);
@@ -118,6 +125,9 @@ TEST(EndpointStages, RefuseOptionsThatCannotBe) {
   o.api_key_env = "KINORA_TEST_KEY";
   EXPECT_THAT(refusal<CaptionEndpoint>(o), HasSubstr("line break"));
   o = nobody<CaptionEndpoint>();
+  o.ca_file = "/nowhere/ca.pem";
+  EXPECT_THAT(refusal<CaptionEndpoint>(o), HasSubstr("/nowhere/ca.pem"));
+  o = nobody<CaptionEndpoint>();
   o.extra = R"({"model":"other"})";
   EXPECT_THAT(refusal<CaptionEndpoint>(o), HasSubstr("'model'"));
   o.extra = "[]";
@@ -133,16 +143,19 @@ TEST(EndpointStages, RefuseOptionsThatCannotBe) {
 TEST(Verdicts, TheListsOverruleTheModel) {
   EXPECT_TRUE(verdict_of(Json::parse(R"({"keep":true,"reason":"r","labels":["Boat"]})")).keep);
   EXPECT_EQ(verdict_of(Json::parse(R"({"keep":true,"labels":["Boat"]})")).labels.front(), "boat");
-  for (const char* odd : {"{}", R"({"keep":"yes"})", R"({"keep":true,"labels":"boat"})", R"({"keep":true,"labels":[1]})"})
+  for (const char* odd :
+       {"{}", R"({"keep":"yes"})", R"({"keep":true,"labels":"boat"})", R"({"keep":true,"labels":[1]})"})
     EXPECT_THROW(verdict_of(Json::parse(odd)), Error) << odd;
 }
 
 TEST(Ocr, ReadsRegionsAndRefusesWhatIsNone) {
-  const TextRegions read = text_regions(Json::parse(R"({"regions":[{"text":"a","box":[0,0,500,100]},{"text":"b","box":[0,50,500,150]}]})"), 1000);
+  const TextRegions read = text_regions(
+      Json::parse(R"({"regions":[{"text":"a","box":[0,0,500,100]},{"text":"b","box":[0,50,500,150]}]})"),
+      1000);
   EXPECT_DOUBLE_EQ(read.share, 0.075);
   EXPECT_EQ(read.texts, (std::vector<std::string>{"a", "b"}));
-  for (const char* odd : {"{}", R"({"regions":{}})", R"({"regions":[1]})", R"({"regions":[{"text":"a"}]})", R"({"regions":[{"box":[1,2,3]}]})",
-                          R"({"regions":[{"box":[1,2,3,"4"]}]})"})
+  for (const char* odd : {"{}", R"({"regions":{}})", R"({"regions":[1]})", R"({"regions":[{"text":"a"}]})",
+                          R"({"regions":[{"box":[1,2,3]}]})", R"({"regions":[{"box":[1,2,3,"4"]}]})"})
     EXPECT_THROW(text_regions(Json::parse(odd), 1000), Error) << odd;
 }
 

@@ -27,7 +27,8 @@ std::vector<Window> windows(int64_t frames, int64_t size, int64_t remainder) {
 std::vector<size_t> spread(size_t n, int64_t most) {
   std::vector<size_t> out;
   const size_t count = std::min(n, static_cast<size_t>(std::max<int64_t>(most, 0)));
-  for (size_t i = 0; i < count; ++i) out.push_back(count == 1 ? n / 2 : (i * (n - 1) + (count - 1) / 2) / (count - 1));
+  for (size_t i = 0; i < count; ++i)
+    out.push_back(count == 1 ? n / 2 : (i * (n - 1) + (count - 1) / 2) / (count - 1));
   return out;
 }
 

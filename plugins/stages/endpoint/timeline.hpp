@@ -24,8 +24,8 @@ struct Timeline {
   int64_t video_frames() const;
   // The frame of the video that sample i shows.
   int64_t frame(size_t i) const;
-  // The samples in the window, at most one each 1 / rate seconds (rate 0: all), and evenly spread ones of them if
-  // they are more than `most`.
+  // The samples in the window, at most one each 1 / rate seconds (rate 0: all), and evenly spread ones of
+  // them if they are more than `most`.
   std::vector<size_t> pick(const Window& window, double rate, int64_t most) const;
 };
 

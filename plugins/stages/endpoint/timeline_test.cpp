@@ -56,7 +56,7 @@ TEST(Timeline, PicksAtTheRateWithinTheWindow) {
   for (size_t i = 0; i < picked.size(); ++i) EXPECT_EQ(picked[i], 2 * i);
   EXPECT_EQ(t.pick({240, 480}, 2, 1000).front(), 40u);
   EXPECT_EQ(t.pick({0, 480}, 0, 1000).size(), 80u);
-  EXPECT_EQ(t.pick({0, 240}, 2, 5), (std::vector<size_t>{0, 10, 18, 28, 38}));
+  EXPECT_EQ(t.pick({0, 240}, 2, 5), (std::vector<size_t>{0, 10, 20, 28, 38}));
   EXPECT_TRUE(t.pick({1, 5}, 2, 5).empty());
 }
 

@@ -118,8 +118,8 @@ Measured measure(Decoder& decoder) {
   return measuring.result();
 }
 
-// The frames that an earlier stage sampled, and when they are. Their motion is what changes from one to the next: of
-// movement to and fro in between they show nothing.
+// The frames that an earlier stage sampled, and when they are. Their motion is what changes from one to the
+// next: of movement to and fro in between they show nothing.
 struct Sampled {
   const kinora_dl_tensor* frames = nullptr;  // uint8 [T, H, W, 3]
   std::vector<double> at;                    // seconds
@@ -129,8 +129,8 @@ std::optional<Sampled> sampled(const Sample& in, const nlohmann::json& facts) {
   const kinora_dl_tensor* t = in.tensor("frames");
   const auto at = facts.find("frames_at");
   if (!t || at == facts.end() || !at->is_array()) return std::nullopt;
-  const bool pictures = t->device_type == KINORA_DL_CPU && t->code == KINORA_DL_UINT && t->bits == 8 && t->ndim == 4 &&
-                        t->shape[3] == 3 && !t->strides;
+  const bool pictures = t->device_type == KINORA_DL_CPU && t->code == KINORA_DL_UINT && t->bits == 8 &&
+                        t->ndim == 4 && t->shape[3] == 3 && !t->strides;
   if (!pictures || t->shape[0] < 1 || t->shape[0] != static_cast<int64_t>(at->size())) return std::nullopt;
   Sampled out{t, {}};
   for (const auto& seconds : *at) {
@@ -141,7 +141,8 @@ std::optional<Sampled> sampled(const Sample& in, const nlohmann::json& facts) {
 }
 
 Measured measure(const Sampled& sampled, const nlohmann::json& facts) {
-  const int height = static_cast<int>(sampled.frames->shape[1]), width = static_cast<int>(sampled.frames->shape[2]);
+  const int height = static_cast<int>(sampled.frames->shape[1]),
+            width = static_cast<int>(sampled.frames->shape[2]);
   ScalerOptions size;
   size.width = kWidth;
   size.height = kHeight;
@@ -217,7 +218,8 @@ class CaptionDescribe final : public Stage {
     if (!in.text("txt")) return true;
     if (options_.keep) return false;
     const auto caption = facts.find("caption");
-    const bool by_stage = caption != facts.end() && caption->is_object() && caption->contains("by") && (*caption)["by"] != "user";
+    const bool by_stage = caption != facts.end() && caption->is_object() && caption->contains("by") &&
+                          (*caption)["by"] != "user";
     return by_stage || options_.replace_user;
   }
 
