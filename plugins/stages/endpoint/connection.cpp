@@ -20,7 +20,6 @@ void start_library() {
 struct Received {
   std::string body;
   size_t largest;
-  size_t headers = 0;  // bytes
   bool too_large = false;
 };
 
@@ -30,14 +29,6 @@ size_t receive(char* data, size_t, size_t n, void* to) {
   if (received.too_large) return 0;  // ends the transfer
   received.body.append(data, n);
   return n;
-}
-
-// libcurl keeps all headers of a response, however many there are.
-size_t count_headers(const char*, size_t, size_t n, void* to) {
-  auto& received = *static_cast<Received*>(to);
-  received.headers += n;
-  received.too_large = received.headers > received.largest;
-  return received.too_large ? 0 : n;
 }
 
 // Errors that come from how the request is set up rather than from the moment.
@@ -84,8 +75,6 @@ void set_up(CURL* easy, const Request& request, const curl_slist* headers, Recei
   curl_easy_setopt(easy, CURLOPT_MAXFILESIZE_LARGE, static_cast<curl_off_t>(request.largest));
   curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, receive);
   curl_easy_setopt(easy, CURLOPT_WRITEDATA, &received);
-  curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, count_headers);
-  curl_easy_setopt(easy, CURLOPT_HEADERDATA, &received);
   if (!request.ca_file.empty()) curl_easy_setopt(easy, CURLOPT_CAINFO, request.ca_file.c_str());
 }
 
