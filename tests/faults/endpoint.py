@@ -186,14 +186,16 @@ def check_unusable():
 
 def check_rate():
     """No more than the limits, and as much as they allow."""
-    with ModelServer(delay=0.02) as server:
-        r = run("rate", CLIPS + [endpoint(server, requests_per_minute=600, concurrency=4)])
-        sound(server)
-        at = sorted(q.at for q in server.requests)
-        assert len(at) == len(r.clips) >= 8
-        worst = min(at[j] - at[i] - 0.1 * (j - i) for i in range(len(at)) for j in range(i + 1, len(at)))
-        assert worst > -0.05, worst
-        print(f"   {len(at)} requests in {at[-1] - at[0]:.2f} s at 10 a second: {(len(at) - 1) / (at[-1] - at[0]):.2f} a second")
+    each_frame = dict(use="filter.ocr", mode="score", every=1, concurrency=8, max_side=64)
+    for name, limit in (("requests", {"requests_per_minute": 1200}), ("tokens", {"tokens_per_minute": 1200 * 120, "max_tokens": 10**6})):
+        with ModelServer(delay=0.02) as server:  # a request takes 120 tokens; the first is expected to take a million
+            r = run("rate_" + name, CLIPS + [endpoint(server, **each_frame, **limit)])
+            sound(server)
+            at = sorted(q.at for q in server.requests)
+            assert len(at) == sum(i["facts"]["frames"] for i in r.clips.values()) >= 40
+            worst = min(at[j] - at[i] - 0.05 * (j - i) for i in range(len(at)) for j in range(i + 1, len(at)))
+            assert worst > -0.05, worst
+            print(f"   {name}: {(len(at) - 1) / (at[-1] - at[0]):.2f} of 20 a second")
     with ModelServer(delay=0.4) as server:
         run("at_once", CLIPS + [endpoint(server, concurrency=2)])
         assert server.most_inside == 2, server.most_inside

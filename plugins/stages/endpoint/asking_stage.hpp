@@ -22,7 +22,9 @@ class AskingStage : public Stage {
   kinora_resources resources() const final { return {sizeof(kinora_resources), 0, kCores, 0.0, 0}; }
 
  protected:
-  static constexpr double kCores = 0.01;  // pictures are encoded in a moment between two requests
+  // Not 0, which would mean as many workers as cores; so little that all workers together leave the cores to
+  // others.
+  static constexpr double kCores = 1e-9;
   AskingStage(std::string name, const ServerOptions& options, const std::string& path)
       : name_(std::move(name)), options_(options), client_(name_, options, path) {}
 
