@@ -15,8 +15,8 @@ apt_packages=(
   libboost-dev libboost-filesystem-dev libboost-program-options-dev
   libtomlplusplus-dev nlohmann-json3-dev libspdlog-dev libfmt-dev
   libavformat-dev libavcodec-dev libavutil-dev libswscale-dev libswresample-dev
-  libhdf5-dev libarchive-dev libsqlite3-dev libgloo-dev libssl-dev libutf8proc-dev libpcre2-dev
-  libgtest-dev libbenchmark-dev ffmpeg xz-utils # ffmpeg and xz: fixtures and an independent answer for tests
+  libhdf5-dev libarchive-dev libsqlite3-dev libgloo-dev libssl-dev libutf8proc-dev libpcre2-dev libcurl4-openssl-dev libturbojpeg0-dev
+  libgtest-dev libbenchmark-dev ffmpeg xz-utils openssl # the last three: fixtures and an independent answer for tests
 )
 # CMake 4 (older ones drop C++20 for nvcc 13; 4.3 still ends a test run with the usual summary line), then what tests compare with, and what those need.
 venv_packages=(
@@ -25,6 +25,8 @@ venv_packages=(
   webdataset==1.0.2 braceexpand==0.1.7 PyYAML==6.0.3
   scenedetect-headless==0.7.1 opencv-python-headless==5.0.0.93 click==8.5.1 platformdirs==4.14.7 tqdm==4.70.1
   av==18.1.0 # motion vectors for motion_oracle
+  openai==3.54.0 annotated-types==0.8.0 anyio==4.16.0 h11==0.16.0 httpcore2==2.16.2 httpx2==2.16.2 idna==3.20 jiter==0.19.0
+  pydantic==2.14.3 pydantic_core==2.50.4 sniffio==1.3.1 truststore==0.10.5 typing_extensions==4.16.0 typing-inspection==0.4.5
 )
 # libtorch is the torch wheel's; libtorch_cpu needs CUDA's runtime and CUPTI, in the versions that torch names.
 torch_packages=(torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)

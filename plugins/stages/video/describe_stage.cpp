@@ -4,9 +4,11 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include <fmt/format.h>
 
+#include "convert.hpp"
 #include "decoder.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
@@ -62,40 +64,100 @@ std::vector<std::string> dominant(const std::map<std::string, int64_t>& counts, 
   return out;
 }
 
+// Takes the pictures of a video in their order.
+class Measuring {
+ public:
+  void add(const Picture& now, double seconds) {
+    if (frames_++ == 0) first_ = seconds;
+    out_.seconds = seconds - first_;
+    for (size_t i = 0; i < now.size(); i += 3) {
+      const double mean = (now[i] + now[i + 1] + now[i + 2]) / 765.0;
+      out_.brightness += std::max({now[i], now[i + 1], now[i + 2]}) / 255.0;
+      sum_ += mean;
+      square_ += mean * mean;
+      ++colours_[colour_of(&now[i])];
+      ++pixels_;
+    }
+    for (size_t i = 0; i < before_.size(); ++i) change_ += std::abs(now[i] - before_[i]);
+    before_ = now;
+  }
+
+  // The last picture lasts as long as those before it do on the average.
+  Measured result() const {
+    if (frames_ == 0) throw MediaError("no frame could be decoded");
+    Measured m = out_;
+    const auto pixels = static_cast<double>(pixels_);
+    m.brightness /= pixels;
+    m.contrast = std::sqrt(std::max(0.0, square_ / pixels - std::pow(sum_ / pixels, 2)));
+    m.motion = m.seconds > 0 ? change_ / static_cast<double>(before_.size()) / m.seconds : 0;
+    m.seconds += frames_ > 1 ? m.seconds / static_cast<double>(frames_ - 1) : 0;
+    m.colours = dominant(colours_, pixels_);
+    return m;
+  }
+
+ private:
+  Measured out_;
+  Picture before_;
+  std::map<std::string, int64_t> colours_;
+  double first_ = 0, square_ = 0, sum_ = 0, change_ = 0;
+  int64_t frames_ = 0, pixels_ = 0;
+};
+
 Measured measure(Decoder& decoder) {
   ScalerOptions size;
   size.width = kWidth;
   size.height = kHeight;
   size.rotation = decoder.probe().video.rotation;
   Scaler scaler(size);
-  Picture now(kWidth * kHeight * 3), before;
-  Measured m;
-  std::map<std::string, int64_t> colours;
-  double first = 0, square = 0, sum = 0, change = 0;
-  int64_t frames = 0, pixels = 0;
+  Picture now(kWidth * kHeight * 3);
+  Measuring measuring;
   while (const Frame* frame = decoder.next()) {
     scaler.bytes(*frame->picture, now.data());
-    if (frames++ == 0) first = frame->seconds;
-    m.seconds = frame->seconds - first;
-    for (size_t i = 0; i < now.size(); i += 3) {
-      const double mean = (now[i] + now[i + 1] + now[i + 2]) / 765.0;
-      m.brightness += std::max({now[i], now[i + 1], now[i + 2]}) / 255.0;
-      sum += mean;
-      square += mean * mean;
-      ++colours[colour_of(&now[i])];
-      ++pixels;
-    }
-    for (size_t i = 0; i < before.size(); ++i) change += std::abs(now[i] - before[i]);
-    before = now;
+    measuring.add(now, frame->seconds);
   }
-  if (frames == 0) throw MediaError("no frame could be decoded");
-  m.brightness /= static_cast<double>(pixels);
-  m.contrast = std::sqrt(
-      std::max(0.0, square / static_cast<double>(pixels) - std::pow(sum / static_cast<double>(pixels), 2)));
-  m.motion = m.seconds > 0 ? change / static_cast<double>(now.size()) / m.seconds : 0;
-  m.seconds += frames > 1 ? m.seconds / static_cast<double>(frames - 1) : 0;
-  m.colours = dominant(colours, pixels);
-  return m;
+  return measuring.result();
+}
+
+// The frames that an earlier stage sampled, and when they are. Their motion is what changes from one to the
+// next: of movement to and fro in between they show nothing.
+struct Sampled {
+  const kinora_dl_tensor* frames = nullptr;  // uint8 [T, H, W, 3]
+  std::vector<double> at;                    // seconds
+};
+
+std::optional<Sampled> sampled(const Sample& in, const nlohmann::json& facts) {
+  const kinora_dl_tensor* t = in.tensor("frames");
+  const auto at = facts.find("frames_at");
+  if (!t || at == facts.end() || !at->is_array()) return std::nullopt;
+  const bool pictures = t->device_type == KINORA_DL_CPU && t->code == KINORA_DL_UINT && t->bits == 8 &&
+                        t->ndim == 4 && t->shape[3] == 3 && !t->strides;
+  if (!pictures || t->shape[0] < 1 || t->shape[0] != static_cast<int64_t>(at->size())) return std::nullopt;
+  Sampled out{t, {}};
+  for (const auto& seconds : *at) {
+    if (!seconds.is_number()) return std::nullopt;
+    out.at.push_back(seconds);
+  }
+  return out;
+}
+
+Measured measure(const Sampled& sampled, const nlohmann::json& facts) {
+  const int height = static_cast<int>(sampled.frames->shape[1]),
+            width = static_cast<int>(sampled.frames->shape[2]);
+  ScalerOptions size;
+  size.width = kWidth;
+  size.height = kHeight;
+  Scaler scaler(size);
+  Picture now(kWidth * kHeight * 3);
+  Measuring measuring;
+  const auto* rgb = static_cast<const uint8_t*>(sampled.frames->data) + sampled.frames->byte_offset;
+  for (const double seconds : sampled.at) {
+    scaler.bytes(*picture_of_rgb(rgb, width, height), now.data());
+    measuring.add(now, seconds);
+    rgb += static_cast<ptrdiff_t>(height) * width * 3;
+  }
+  Measured out = measuring.result();
+  if (facts.contains("duration_s") && facts["duration_s"].is_number()) out.seconds = facts["duration_s"];
+  return out;
 }
 
 std::string sentence(const Measured& m) {
@@ -125,30 +187,25 @@ std::string sentence(const Measured& m) {
 class CaptionDescribe final : public Stage {
  public:
   struct Options {
-    bool keep = true;
+    bool keep = true, replace_user = false;
   };
   static void describe(Describe<Options>& d) {
     d.name("caption.describe")
         .help("Captions from measured length, light, colours and motion; it recognises no objects");
     d.option("keep", &Options::keep).help("leave a caption that is already there");
+    d.option("replace_user", &Options::replace_user).help("without keep: the user's own caption too");
   }
   explicit CaptionDescribe(const Options& o) : options_(o) {}
 
   void process(Sample in, const Emit& emit, const Run&) override {
-    if (!options_.keep || !in.text("txt")) {
-      const Media media = open_media(in);
-      auto facts = facts_of(in);
-      const Measured m = media_call([&] {
-        Decoder decoder(*media.source, media.name);
-        Measured all = measure(decoder);
-        if (const auto damage = decoder.damaged(); !damage.empty()) facts["damaged"] = damage;
-        return all;
-      });
+    auto facts = facts_of(in);
+    if (replaces(in, facts)) {
+      const Measured m = media_call([&] { return measured(in, facts); });
       facts["measured"] = {{"brightness", m.brightness},
                            {"contrast", m.contrast},
                            {"motion", m.motion},
                            {"colours", m.colours}};
-      facts["caption_by"] = "caption.describe";
+      facts["caption"] = {{"by", "caption.describe"}};
       in.set("json", facts.dump());
       in.set("txt", sentence(m));
     }
@@ -156,6 +213,25 @@ class CaptionDescribe final : public Stage {
   }
 
  private:
+  // A caption of which no fact says who wrote it is the user's.
+  bool replaces(const Sample& in, const nlohmann::json& facts) const {
+    if (!in.text("txt")) return true;
+    if (options_.keep) return false;
+    const auto caption = facts.find("caption");
+    const bool by_stage = caption != facts.end() && caption->is_object() && caption->contains("by") &&
+                          (*caption)["by"] != "user";
+    return by_stage || options_.replace_user;
+  }
+
+  static Measured measured(const Sample& in, nlohmann::json& facts) {
+    if (const auto frames = sampled(in, facts)) return measure(*frames, facts);
+    const Media media = open_media(in);
+    Decoder decoder(*media.source, media.name);
+    Measured all = measure(decoder);
+    if (const auto damage = decoder.damaged(); !damage.empty()) facts["damaged"] = damage;
+    return all;
+  }
+
   Options options_;
 };
 

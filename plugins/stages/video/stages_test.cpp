@@ -159,6 +159,38 @@ TEST(Caption, TellsTheContrast) {
         << apart;
 }
 
+json facts(const Sample& sample) { return json::parse(sample.need("json")); }
+
+TEST(Caption, FromTheFramesThatAnEarlierStageSampledEqualsThatFromTheVideo) {
+  const Sample video = film(24, 4, [](int i, int x, int) { return x < 20 + i ? Rgb{220, 10, 10} : Rgb{10, 10, 220}; });
+  Sample read = core::OneStage(runtime(), "video.read", json::object())(video);
+  json at = json::array();
+  for (int i = 0; i < 24; ++i) at.push_back(i / 4.0);
+  read.set("json", json{{"frames_at", at}, {"duration_s", 6.0}}.dump());
+  read.remove("mp4");
+  const core::OneStage describe(runtime(), "caption.describe", json::object());
+  const Sample from_frames = describe(read), from_video = describe(video);
+  EXPECT_EQ(from_frames.need("txt"), from_video.need("txt"));
+  for (const char* what : {"brightness", "contrast", "motion"})
+    EXPECT_NEAR(facts(from_frames)["measured"][what], facts(from_video)["measured"][what], 0.02 * facts(from_video)["measured"][what].get<double>()) << what;
+  EXPECT_EQ(facts(from_frames)["measured"]["colours"], facts(from_video)["measured"]["colours"]);
+  EXPECT_EQ(facts(from_frames)["caption"], (json{{"by", "caption.describe"}}));
+}
+
+TEST(Caption, TheUsersOwnWins) {
+  const auto after = [](const char* about, const json& options) {
+    Sample in = plain(4, 4, grey(128));
+    in.set("txt", "mine");
+    in.set("json", about);
+    return std::string(core::OneStage(runtime(), "caption.describe", options)(in).need("txt"));
+  };
+  const char *user = R"({"caption":{"by":"user"}})", *nobody = "{}", *stage = R"({"caption":{"by":"caption.describe"}})";
+  for (const char* about : {user, nobody, stage}) EXPECT_EQ(after(about, json::object()), "mine");
+  for (const char* about : {user, nobody}) EXPECT_EQ(after(about, {{"keep", false}}), "mine");
+  EXPECT_THAT(after(stage, {{"keep", false}}), HasSubstr("evenly lit"));
+  EXPECT_THAT(after(user, {{"keep", false}, {"replace_user", true}}), HasSubstr("evenly lit"));
+}
+
 // Eight frames [96, 64] beside a sample.
 constexpr int kFrames = 8, kWidth = 96, kHeight = 64;
 Sample with_frames() {

@@ -1,0 +1,125 @@
+#include "answers.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "error_text.hpp"
+
+namespace kinora::endpoint {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), KINORA_DATA);
+    return e.what();
+  }
+  return "";
+}
+
+Json answer(const std::string& message, const char* reason = "stop") {
+  return Json::parse(R"({"choices":[{"index":0,"finish_reason":")" + std::string(reason) + R"(","message":)" +
+                     message + R"(}],"usage":{"prompt_tokens":12,"completion_tokens":5}})");
+}
+
+TEST(Answers, GivesTheTextInWhateverFormItComes) {
+  const struct {
+    const char *message, *text;
+  } cases[] = {{R"({"content":"  A boat.\n"})", "A boat."},
+               {R"({"content":[{"type":"text","text":"A "},{"type":"text","text":"boat."}]})", "A boat."},
+               {R"({"content":"<think>What is it?</think>\n\nA boat."})", "A boat."},
+               {R"({"content":"A boat.","refusal":null})", "A boat."}};
+  for (const auto& c : cases) EXPECT_EQ(chat_of(answer(c.message)).text, c.text) << c.message;
+  EXPECT_FALSE(chat_of(answer(R"({"content":"x"})")).cut);
+  EXPECT_TRUE(chat_of(answer(R"({"content":"x"})", "length")).cut);
+}
+
+TEST(Answers, SaysWhyThereIsNoText) {
+  EXPECT_THAT(error_of([] { chat_of(answer(R"({"content":null,"refusal":"I cannot look at that."})")); }),
+              HasSubstr("refuses: I cannot look at that."));
+  EXPECT_THAT(error_of([] { chat_of(answer(R"({"content":"x"})", "content_filter")); }),
+              HasSubstr("content filter"));
+  EXPECT_THAT(error_of([] { chat_of(answer(R"({"content":" "})")); }), HasSubstr("empty"));
+  EXPECT_THAT(error_of([] { chat_of(answer(R"({"content":""})", "length")); }),
+              HasSubstr("raise max_tokens"));
+  EXPECT_THAT(error_of([] { chat_of(answer(R"({"content":"<think>for ever and ever"})", "length")); }),
+              HasSubstr("raise max_tokens"));
+  for (const char* odd :
+       {"{}", R"({"choices":[]})", R"({"choices":{}})", R"({"choices":[7]})",
+        R"({"choices":[{"message":[]}]})", R"({"choices":[{"message":{"content":{"a":1}}}]})"})
+    EXPECT_NE(error_of([&] { chat_of(Json::parse(odd)); }), "") << odd;
+}
+
+TEST(Answers, CountsTokensAndForgivesTheirAbsence) {
+  EXPECT_EQ(usage_of(answer(R"({"content":"x"})")).prompt, 12);
+  EXPECT_EQ(usage_of(answer(R"({"content":"x"})")).completion, 5);
+  for (const char* odd :
+       {"{}", R"({"usage":null})", R"({"usage":{"prompt_tokens":-3,"completion_tokens":"9"}})",
+        R"({"usage":{"prompt_tokens":1.5}})"})
+    EXPECT_EQ(usage_of(Json::parse(odd)).prompt + usage_of(Json::parse(odd)).completion, 0) << odd;
+}
+
+TEST(Answers, AnEmbeddingHasLengthOne) {
+  const auto v = embedding_of(Json::parse(R"({"data":[{"embedding":[3,0,-4.0]}]})"));
+  ASSERT_EQ(v.size(), 3u);
+  EXPECT_FLOAT_EQ(v[0], 0.6F);
+  EXPECT_FLOAT_EQ(v[1], 0);
+  EXPECT_FLOAT_EQ(v[2], -0.8F);
+  for (const char* odd :
+       {"{}", R"({"data":[]})", R"({"data":[{"embedding":"AAAA"}]})", R"({"data":[{"embedding":[]}]})",
+        R"({"data":[{"embedding":[0,0]}]})", R"({"data":[{"embedding":[1,null]}]})",
+        R"({"data":[{"embedding":[1e300,1e300]}]})", R"({"data":[{"embedding":[1]},{"embedding":[1]}]})"})
+    EXPECT_NE(error_of([&] { embedding_of(Json::parse(odd)); }), "") << odd;
+}
+
+TEST(Answers, FindsTheObjectInAText) {
+  for (const char* text : {R"({"keep": true})", "```json\n{\"keep\": true}\n```",
+                           R"(Here it is: {"keep": true}. Anything else?)"})
+    EXPECT_EQ(object_in(text).at("keep"), true) << text;
+  for (const char* text : {"", "yes", "{", "}{", "{keep: yes}", "[1, 2]"})
+    EXPECT_NE(error_of([&] { object_in(text); }), "") << text;
+}
+
+TEST(Answers, NestedBeyondReasonIsNoAnswer) {
+  const auto nested = [](size_t n) {
+    return "{\"choices\":" + std::string(n, '[') + std::string(n, ']') + "}";
+  };
+  EXPECT_FALSE(parsed(nested(20)).is_discarded());
+  EXPECT_TRUE(parsed(nested(500000)).is_discarded());
+  EXPECT_NE(error_of([&] { object_in(nested(500000)); }), "");
+}
+
+TEST(ErrorText, IsShortOneLineAndValid) {
+  EXPECT_EQ(shown("a\r\n\tb\x01  c", ""), "a b c");
+  EXPECT_EQ(shown("", ""), "");
+  const std::string umlauts = [] {
+    std::string s;
+    for (int i = 0; i < 300; ++i) s += "\xC3\xBC";
+    return s;
+  }();
+  EXPECT_EQ(shown(umlauts, ""), umlauts.substr(0, 400) + "...");
+  EXPECT_EQ(shown("a\xFFz", ""), "a\xEF\xBF\xBDz");
+}
+
+TEST(ErrorText, HidesTheKeyHoweverMuchOfItIsRepeated) {
+  const std::string key = "sk-proj-Abcdef0123456789";
+  for (const std::string body : {"Incorrect API key provided: sk-proj-Abcdef0123456789. Find it",
+                                 "Incorrect API key provided: sk-pro********6789. Find it",
+                                 "{\"auth\":\"Bearer sk-proj-Abcdef0123456789\"}"}) {
+    EXPECT_THAT(shown(body, key), HasSubstr("[key]")) << body;
+    EXPECT_THAT(shown(body, key), Not(HasSubstr("sk-pro"))) << body;
+    EXPECT_THAT(shown(body, key), Not(HasSubstr("6789"))) << body;
+  }
+  // Where the text is cut off, no piece of it stays.
+  for (size_t n = 150; n < 230; ++n)
+    EXPECT_THAT(shown(std::string(n, ' ') + "x " + std::string(n, 'y') + " " + key, key),
+                Not(HasSubstr("sk-")))
+        << n;
+}
+
+}  // namespace
+}  // namespace kinora::endpoint

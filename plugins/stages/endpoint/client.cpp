@@ -1,0 +1,173 @@
+#include "client.hpp"
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "answers.hpp"
+#include "error_text.hpp"
+#include "kinora/random.hpp"
+
+namespace kinora::endpoint {
+namespace {
+
+std::string key_of(const std::string& stage, const std::string& variable) {
+  if (variable.empty()) return "";
+  const char* value = std::getenv(variable.c_str());
+  if (!value || !*value)
+    throw Error(KINORA_INVALID, stage + ": the environment variable " + variable +
+                                    " that api_key_env names is not set; export the server's key in it");
+  const std::string key(value);
+  for (const char c : key)
+    if (static_cast<unsigned char>(c) <= 0x20 || c == 0x7f)
+      throw Error(KINORA_INVALID, stage + ": the key in " + variable + " has a space or a line break in it");
+  return key;
+}
+
+std::string joined(std::string base, const std::string& path) {
+  while (!base.empty() && base.back() == '/') base.pop_back();
+  return base + path;
+}
+
+Json parse_extra(const std::string& stage, const std::string& text) {
+  if (text.empty()) return Json::object();
+  Json out = Json::parse(text, nullptr, false);
+  if (!out.is_object()) throw Error(KINORA_INVALID, stage + ": extra is not a JSON object: " + text);
+  for (const char* own : {"messages", "model", "input", "stream"})
+    if (out.contains(own))
+      throw Error(KINORA_INVALID,
+                  stage + ": extra has '" + own + "', which the stage itself sets; remove it");
+  return out;
+}
+
+// Statuses after which the same request may succeed (RFC 9110, RFC 6585, RFC 8470).
+bool passing(long status) {
+  return status == 408 || status == 409 || status == 425 || status == 429 || status >= 500;
+}
+
+}  // namespace
+
+// What came of asking once.
+struct Client::Attempt {
+  std::optional<Json> answer;
+  std::string problem;
+  bool again = false;
+  double retry_after = 0;
+};
+
+Client::Client(std::string stage, const ServerOptions& options, const std::string& path)
+    : stage_(std::move(stage)), url_(joined(options.base_url, path)), options_(options) {
+  if (const auto wrong = wrong_url(options.base_url); !wrong.empty())
+    throw Error(KINORA_INVALID, stage_ + ": base_url " + wrong);
+  if (!options.ca_file.empty() && !std::ifstream(options.ca_file))
+    throw Error(KINORA_INVALID, stage_ + ": ca_file " + options.ca_file + " cannot be read");
+  key_ = key_of(stage_, options.api_key_env);
+  extra_ = parse_extra(stage_, options.extra);
+  account_ = Account::shared(options.base_url, options.model,
+                             {options.concurrency, options.requests_per_minute, options.tokens_per_minute});
+  if (!key_.empty() && goes_in_clear(url_))
+    log(Log::warn, stage_ + ": the key goes to " + url_ + " unencrypted; use https");
+}
+
+std::string Client::body(Json request) const {
+  request.update(extra_);
+  return dump(request);
+}
+
+Answered Client::ask(const Question& question, const Run& run) const {
+  const Stop stop = [&] { run.check_cancelled(); };
+  // Kept while it waits to ask again: a server in trouble gets fewer requests, and few bodies are in memory.
+  const Gate::Place place = account_->gate.enter(stop);
+  if (const auto why = account_->refused(); !why.empty()) give_up(question, why);
+  const std::string body = question.body();
+  for (int64_t n = 0;; ++n) {
+    const int64_t expected = account_->expected(question.tokens);
+    account_->gate.start(expected, stop);
+    Attempt made = attempt(body, stop);
+    if (made.answer) {
+      Usage usage = usage_of(*made.answer);
+      account_->gate.correct(usage.prompt + usage.completion - expected);
+      account_->add(stage_, usage);
+      return {std::move(*made.answer), usage};
+    }
+    account_->gate.correct(-expected);
+    if (!made.again) give_up(question, made.problem);
+    if (n == options_.retries)
+      give_up(question, made.problem + (n > 0 ? fmt::format(" ({} attempts)", n + 1) : ""));
+    if (made.retry_after > options_.longest_wait)
+      give_up(question, fmt::format("{}; the server asks to wait {:.0f} s, longer than longest_wait",
+                                    made.problem, made.retry_after));
+    const double wait = std::max(made.retry_after, backoff(n, question.about, run));
+    if (made.retry_after > 0) account_->gate.pause(made.retry_after);
+    log(Log::info,
+        fmt::format("{}: {}: {}; asking again in {:.1f} s", stage_, question.about, made.problem, wait));
+    account_->add(stage_, {0, 1, 0, 0});
+    account_->gate.sleep(wait, stop);
+  }
+}
+
+Client::Attempt Client::attempt(const std::string& body, const Stop& stop) const {
+  Request request{
+      url_, key_, body, options_.ca_file, options_.timeout, options_.connect_timeout, options_.answer_size};
+  auto connection = account_->borrow();
+  try {
+    const Response response = connection->post(request, stop);
+    account_->give_back(std::move(connection));
+    return judge(response);
+  } catch (const Unanswered& e) {
+    Attempt out;
+    out.problem = url_ + ": " + e.what();
+    out.again = e.again();
+    return out;
+  }
+}
+
+Client::Attempt Client::judge(const Response& response) const {
+  Attempt out;
+  out.retry_after = response.retry_after;
+  const std::string told = shown(response.body, key_);
+  if (response.status != 200) {
+    out.problem = fmt::format("{}: status {}{}{}", url_, response.status, told.empty() ? "" : ": ", told);
+    // OpenAI also says 429 where the account has no money left, which no waiting mends.
+    out.again = passing(response.status) && response.body.find("insufficient_quota") == std::string::npos;
+    if (response.status == 401) account_->refuse(out.problem + "; the key in api_key_env is not accepted");
+    return out;
+  }
+  out.answer = parsed(response.body);
+  if (out.answer->is_object()) return out;
+  out.answer.reset();
+  out.problem = fmt::format("{}: the answer is not a JSON object: {}", url_, told);
+  out.again = true;
+  return out;
+}
+
+double Client::backoff(int64_t attempt, const std::string& about, const Run& run) const {
+  const double full =
+      std::min(options_.longest_wait, options_.backoff * std::exp2(static_cast<double>(attempt)));
+  return full * (1 - 0.5 * Random(run.seed(), about).uniform(static_cast<uint64_t>(attempt))[0]);
+}
+
+void Client::give_up(const Question& question, const std::string& why) const {
+  throw Error(KINORA_DATA, question.about + ": " + why);
+}
+
+double Client::cost(const Usage& usage) const {
+  return (static_cast<double>(usage.prompt) * options_.price_prompt +
+          static_cast<double>(usage.completion) * options_.price_completion) /
+         1e6;
+}
+
+std::string Client::sums() const {
+  const Usage all = account_->take(stage_);
+  if (all.answered + all.again == 0) return "";
+  std::string out =
+      fmt::format("{}: {} requests answered, {} asked again; {} prompt and {} completion tokens", stage_,
+                  all.answered, all.again, all.prompt, all.completion);
+  if (priced()) out += fmt::format(", cost {:.6g}", cost(all));
+  return out;
+}
+
+}  // namespace kinora::endpoint

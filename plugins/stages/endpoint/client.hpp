@@ -1,0 +1,64 @@
+// Asks an OpenAI-compatible server, again where that can help, within the account's limits.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "account.hpp"
+#include "kinora/run.hpp"
+#include "server_options.hpp"
+
+namespace kinora::endpoint {
+
+using Json = nlohmann::json;
+
+// JSON of anything: bytes that are not UTF-8 become U+FFFD.
+inline std::string dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+struct Question {
+  std::string about;                  // whose it is, for messages; also seeds the jitter
+  std::function<std::string()> body;  // made when it is this question's turn: pictures are large
+  int64_t tokens = 0;                 // guess of what it takes, until answers tell
+};
+
+// The answer, a JSON object, and what it took.
+struct Answered {
+  Json json;
+  Usage usage;
+};
+
+// [any-thread] Every failure that ends a question is Error(KINORA_DATA), of the sample: an engine that tried
+// the whole sample again (KINORA_IO) would ask once more what has been answered and paid for.
+class Client {
+ public:
+  // `stage` names it in messages and sums; `path` is below base_url, "/chat/completions". Throws Error for
+  // options that cannot be, a key that the environment lacks among them.
+  Client(std::string stage, const ServerOptions&, const std::string& path);
+  Answered ask(const Question&, const Run&) const;
+  // How many more questions could be asked at once now.
+  int64_t free() const { return account_->gate.free(); }
+  // One line about what this stage used, once for all its instances; empty if nothing.
+  std::string sums() const;
+  double cost(const Usage&) const;
+  bool priced() const { return options_.price_prompt > 0 || options_.price_completion > 0; }
+  // A request's members with those of `extra`.
+  std::string body(Json request) const;
+
+ private:
+  struct Attempt;
+  Attempt attempt(const std::string& body, const Stop&) const;
+  Attempt judge(const Response&) const;
+  double backoff(int64_t attempt, const std::string& about, const Run&) const;
+  [[noreturn]] void give_up(const Question&, const std::string& why) const;
+
+  std::string stage_, url_, key_;
+  ServerOptions options_;
+  Json extra_;
+  std::shared_ptr<Account> account_;
+};
+
+}  // namespace kinora::endpoint

@@ -1,0 +1,63 @@
+// stage/embed.endpoint: captions into vectors by an OpenAI-compatible server.
+#include "answers.hpp"
+#include "asking_stage.hpp"
+#include "kinora/plugin.hpp"
+
+namespace kinora::endpoint {
+
+class EmbedEndpoint final : public AskingStage {
+ public:
+  struct Options : ServerOptions {
+    Options() { model = "text-embedding-3-small"; }
+    std::string name = "caption", prefix;
+    int64_t dimensions = 0;
+  };
+  static void describe(Describe<Options>& d) {
+    d.name("embed.endpoint")
+        .help("Captions into vectors of length 1 by an OpenAI-compatible server, as field NAME.npy");
+    d.option("name", &Options::name).help("of the field, without .npy");
+    d.option("prefix", &Options::prefix)
+        .help("before the caption, where a model asks for one (\"passage: \")");
+    d.option("dimensions", &Options::dimensions)
+        .range(0, 1 << 20)
+        .help("what the server is asked for; 0: the model's own");
+    describe_server(d);
+  }
+  explicit EmbedEndpoint(const Options& o) : AskingStage("embed.endpoint", o, "/embeddings"), options_(o) {
+    if (o.name.empty() || o.name.find_first_of("/. ") != std::string::npos)
+      throw Error(KINORA_INVALID,
+                  "embed.endpoint: name '" + o.name + "' is empty or has a slash, a dot or a space in it");
+  }
+
+ private:
+  std::optional<Drop> answer(Sample& in, Json& facts, const Run& run) override {
+    const auto caption = in.text("txt");
+    if (!caption)
+      throw Error(KINORA_DATA, "sample '" + std::string(in.key()) +
+                                   "' has no caption to embed; put a caption stage before embed.endpoint");
+    const std::string text = options_.prefix + std::string(*caption);
+    const Question question{std::string(in.key()), [&] { return body(text); },
+                            static_cast<int64_t>(text.size() / 4 + 1)};
+    const auto vector = embedding_of(ask(question, facts, run).json);
+    if (options_.dimensions > 0 && static_cast<int64_t>(vector.size()) != options_.dimensions)
+      throw Error(KINORA_DATA, "asked for " + std::to_string(options_.dimensions) +
+                                   " dimensions, the server gave " + std::to_string(vector.size()) +
+                                   "; set dimensions = 0 if the model has one size only");
+    in.set((options_.name + ".npy").c_str(), npy(vector));
+    member(facts, "embeddings")[options_.name] = {{"model", options_.model}, {"size", vector.size()}};
+    return std::nullopt;
+  }
+
+  std::string body(const std::string& text) const {
+    Json request{{"model", options_.model}, {"input", text}, {"encoding_format", "float"}};
+    if (options_.dimensions > 0) request["dimensions"] = options_.dimensions;
+    return client().body(std::move(request));
+  }
+
+  Options options_;
+};
+
+}  // namespace kinora::endpoint
+
+using kinora::endpoint::EmbedEndpoint;
+KINORA_COMPONENT(EmbedEndpoint)

@@ -1,0 +1,89 @@
+#include "gate.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace kinora::endpoint {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds(Clock::time_point since) {
+  return std::chrono::duration<double>(Clock::now() - since).count();
+}
+const Stop kNever = [] {};
+
+TEST(Gate, NeverLetsMoreInThanAtOnceAndAllOfThem) {
+  Gate gate({3});
+  std::atomic<int> inside{0}, most{0};
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 12; ++i)
+    threads.emplace_back([&] {
+      const auto place = gate.enter(kNever);
+      const int now = ++inside;
+      for (int seen = most; seen < now && !most.compare_exchange_weak(seen, now);) {
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      --inside;
+    });
+  threads.clear();
+  EXPECT_EQ(most, 3);
+}
+
+// Of starts at t[0] <= t[1] <= ..., those within any window of w seconds number at most 1 + w x rate.
+TEST(Gate, SpacesRequestsEvenlyWhoeverAsks) {
+  Gate gate({8, 1200});  // 20 a second
+  std::mutex mutex;
+  std::vector<double> at;
+  const auto begin = Clock::now();
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 4; ++i)
+      threads.emplace_back([&] {
+        for (int k = 0; k < 5; ++k) {
+          gate.start(1, kNever);
+          const std::lock_guard<std::mutex> lock(mutex);
+          at.push_back(seconds(begin));
+        }
+      });
+  }
+  std::sort(at.begin(), at.end());
+  for (size_t i = 0; i < at.size(); ++i)
+    for (size_t j = i + 1; j < at.size(); ++j)
+      EXPECT_GE(at[j] - at[i], 0.05 * static_cast<double>(j - i) - 0.02) << i << " " << j;
+  EXPECT_GE(at.back(), 19 * 0.05 - 0.001);
+}
+
+TEST(Gate, CountsTokensAndCorrectsAGuess) {
+  Gate gate({1, 0, 60000});  // 1000 a second
+  const auto begin = Clock::now();
+  gate.start(100, kNever);
+  gate.correct(200);  // it took 300: the next may start at 0.3 s
+  gate.start(100, kNever);
+  EXPECT_GE(seconds(begin), 0.299);
+  gate.correct(-100);  // nothing came of it
+  gate.start(1, kNever);
+  EXPECT_LT(seconds(begin), 0.39);
+}
+
+TEST(Gate, APauseHoldsEverybodyAndAStopEndsIt) {
+  Gate gate({2});
+  gate.pause(0.2);
+  const auto begin = Clock::now();
+  gate.start(1, kNever);
+  EXPECT_GE(seconds(begin), 0.199);
+  gate.pause(60);
+  const Stop now = [] { throw std::runtime_error("stop"); };
+  EXPECT_THROW(gate.start(1, now), std::runtime_error);
+  EXPECT_THROW(gate.sleep(60, now), std::runtime_error);
+  const auto one = gate.enter(kNever), two = gate.enter(kNever);
+  EXPECT_THROW(gate.enter(now), std::runtime_error);
+  EXPECT_LT(seconds(begin), 2);
+}
+
+}  // namespace
+}  // namespace kinora::endpoint

@@ -1,0 +1,131 @@
+// stage/filter.ocr: how much of the picture text covers, by a model that reads it.
+#include <algorithm>
+#include <numeric>
+
+#include "answers.hpp"
+#include "asking_stage.hpp"
+#include "kinora/plugin.hpp"
+#include "pictures.hpp"
+#include "prompt.hpp"
+#include "regions.hpp"
+
+namespace kinora::endpoint {
+namespace {
+
+std::string question_text(int64_t scale) {
+  return "Find all text that was laid over this picture or stands in it: titles, subtitles, captions, "
+         "watermarks, logos, signs. Answer "
+         "with one JSON object and nothing else: {\"regions\": [{\"text\": \"what it says\", \"box\": [left, "
+         "top, right, bottom]}]}, with "
+         "coordinates from 0 at the left and top to " +
+         std::to_string(scale) + " at the right and bottom. Without text, regions is empty.";
+}
+
+const Json& regions_schema() {
+  static const Json region{
+      {"type", "object"},
+      {"properties",
+       {{"text", {{"type", "string"}}}, {"box", {{"type", "array"}, {"items", {{"type", "number"}}}}}}},
+      {"required", {"text", "box"}},
+      {"additionalProperties", false}};
+  static const Json schema{{"type", "object"},
+                           {"properties", {{"regions", {{"type", "array"}, {"items", region}}}}},
+                           {"required", Json::array({"regions"})},
+                           {"additionalProperties", false}};
+  return schema;
+}
+
+}  // namespace
+
+class FilterOcr final : public AskingStage {
+ public:
+  struct Options : ChatOptions, PictureOptions {
+    Options() { max_side = 1024; }
+    int64_t every = 3, scale = 1000;
+    double max_area = 0.05;
+    std::string reduce = "max", mode = "on", form = "json_schema";
+  };
+  static void describe(Describe<Options>& d) {
+    d.name("filter.ocr")
+        .help("Share of the picture that text covers, read by a vision model, and drops what has too much");
+    d.input("frames", "[T, H, W, 3]", "uint8", "beside the sample");
+    d.option("every", &Options::every)
+        .range(1, 1 << 20)
+        .unit("frames")
+        .help("one request for each n-th frame of the tensor");
+    d.option("max_area", &Options::max_area).range(0, 1).help("a larger share is filtered");
+    d.option("reduce", &Options::reduce)
+        .choices({"max", "mean", "min"})
+        .help("of the frames' shares to the score");
+    d.option("scale", &Options::scale)
+        .range(1, 1 << 20)
+        .help("the coordinate of the right and lower edge that the model is asked for");
+    d.option("mode", &Options::mode)
+        .choices({"on", "score"})
+        .help("score: nothing is filtered, the facts tell");
+    d.option("form", &Options::form)
+        .choices({"json_schema", "json_object", "none"})
+        .help("the response_format that the server knows");
+    describe_pictures(d);
+    describe_chat(d);
+  }
+  explicit FilterOcr(const Options& o)
+      : AskingStage("filter.ocr", o, "/chat/completions"), options_(o), prompt_(question_text(o.scale)) {}
+
+ private:
+  std::optional<Drop> answer(Sample& in, Json& facts, const Run& run) override {
+    const Frames frames = frames_of(in, "filter.ocr");
+    const Timeline timeline = timeline_of(facts, frames.count);
+    std::vector<size_t> taken;
+    for (int64_t i = 0; i < frames.count; i += options_.every) taken.push_back(static_cast<size_t>(i));
+    std::vector<size_t> picked;
+    for (const size_t i : spread(taken.size(), options_.max_frames)) picked.push_back(taken[i]);
+    const std::string key(in.key());
+    const auto answers = ask_all(
+        picked.size(), [&](size_t i) { return question(key, frames, picked[i]); }, facts, run);
+    std::vector<double> shares;
+    Json told = Json::array();
+    for (size_t i = 0; i < picked.size(); ++i) {
+      const TextRegions read =
+          text_regions(object_in(chat_of(answers[i].json).text), static_cast<double>(options_.scale));
+      shares.push_back(read.share);
+      Json frame{{"frame", picked[i]}, {"share", read.share}, {"texts", read.texts}};
+      if (facts.contains("frames_at")) frame["at"] = timeline.at[picked[i]];
+      told.push_back(std::move(frame));
+    }
+    const double score = reduced(shares);
+    facts["ocr"] = {{"model", options_.model}, {"frames", told}};
+    member(facts, "scores")[name()] = score;
+    if (score <= options_.max_area || options_.mode == "score") return std::nullopt;
+    return Drop{score};
+  }
+
+  double reduced(const std::vector<double>& shares) const {
+    if (options_.reduce == "max") return *std::max_element(shares.begin(), shares.end());
+    if (options_.reduce == "min") return *std::min_element(shares.begin(), shares.end());
+    return std::accumulate(shares.begin(), shares.end(), 0.0) / static_cast<double>(shares.size());
+  }
+
+  Question question(const std::string& key, const Frames& frames, size_t i) const {
+    return {key + ", frame " + std::to_string(i), [this, &frames, i] { return body(frames, i); },
+            guess_tokens(options_, prompt_, 1)};
+  }
+
+  std::string body(const Frames& frames, size_t i) const {
+    Json request = chat_request(options_, prompt_,
+                                {data_url(frames, i, options_.max_side, static_cast<int>(options_.quality))},
+                                options_.detail);
+    if (options_.form == "json_schema")
+      request["response_format"] = schema_format("regions", regions_schema());
+    if (options_.form == "json_object") request["response_format"] = {{"type", "json_object"}};
+    return client().body(std::move(request));
+  }
+
+  Options options_;
+  std::string prompt_;
+};
+
+}  // namespace kinora::endpoint
+
+using kinora::endpoint::FilterOcr;
+KINORA_COMPONENT(FilterOcr)

@@ -1,0 +1,172 @@
+// What the stages decide before any server is asked; tests/faults/endpoint.py has the servers.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "caption_stage.cpp"
+#include "embed_stage.cpp"
+#include "enhance_stage.cpp"
+#include "filter_stage.cpp"
+#include "kinora/testing.hpp"
+#include "ocr_stage.cpp"
+#include "verdict.hpp"
+
+namespace kinora::endpoint {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Nobody listens there, and one attempt tells.
+template <class Stage>
+typename Stage::Options nobody() {
+  typename Stage::Options o;
+  o.base_url = "http://127.0.0.1:9/v1";
+  o.retries = 0;
+  return o;
+}
+
+template <class Stage>
+std::string refusal(const typename Stage::Options& o) {
+  kinora::testing::start();
+  try {
+    const Stage stage(o);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+Sample clip(int64_t frames, const char* json = nullptr, const char* txt = nullptr) {
+  Sample s("clip");
+  if (frames > 0)
+    s.set_tensor("frames", std::vector<uint8_t>(static_cast<size_t>(frames) * 4 * 6 * 3), {frames, 4, 6, 3},
+                 KINORA_DL_UINT, 8);
+  if (json) s.set("json", json);
+  if (txt) s.set("txt", txt);
+  return s;
+}
+
+template <class S>
+kinora::testing::Collector processed(const typename S::Options& o, const Sample& in,
+                                     std::string* error = nullptr) {
+  kinora::testing::Collector out;
+  const kinora::testing::Run run;
+  try {
+    S(o).process(in, out.emit(), run);
+  } catch (const Error& e) {
+    if (error) *error = e.what();
+  }
+  return out;
+}
+
+TEST(EndpointStages, TheUsersCaptionWinsWithoutAnyRequest) {
+  kinora::testing::start();
+  auto o = nobody<CaptionEndpoint>();
+  for (const char* json :
+       {R"({"caption":{"by":"user"}})", R"({"fps":24})", static_cast<const char*>(nullptr)}) {
+    const auto out = processed<CaptionEndpoint>(o, clip(8, json, "mine"));
+    ASSERT_EQ(out.emitted.size(), 1u);
+    EXPECT_EQ(out.emitted[0].text("txt"), "mine");
+    EXPECT_EQ(processed<CaptionEnhance>(nobody<CaptionEnhance>(), clip(8, json, "mine")).emitted.size(), 1u);
+  }
+  std::string error;
+  EXPECT_TRUE(
+      processed<CaptionEndpoint>(o, clip(8, R"({"caption":{"by":"caption.describe"}})", "measured"), &error)
+          .emitted.empty());
+  EXPECT_THAT(error, HasSubstr("http://127.0.0.1:9/v1/chat/completions"));
+  o.replace_user = true;
+  EXPECT_TRUE(
+      processed<CaptionEndpoint>(o, clip(8, R"({"caption":{"by":"user"}})", "mine"), &error).emitted.empty());
+}
+
+TEST(EndpointStages, SayWhatIsMissingAndHowToGetIt) {
+  kinora::testing::start();
+  std::string error;
+  processed<CaptionEndpoint>(nobody<CaptionEndpoint>(), clip(0), &error);
+  EXPECT_THAT(error,
+              HasSubstr("set sample_fps of clip.transcode, or put video.read before caption.endpoint"));
+  processed<CaptionEndpoint>(nobody<CaptionEndpoint>(), clip(3), &error);
+  EXPECT_THAT(error, HasSubstr("3 frames is too short"));
+  processed<CaptionEndpoint>(nobody<CaptionEndpoint>(), clip(8, R"({"frames_at":[0,1]})"), &error);
+  EXPECT_THAT(error, HasSubstr("frames_at"));
+  processed<CaptionEnhance>(nobody<CaptionEnhance>(), clip(0), &error);
+  EXPECT_THAT(error, HasSubstr("put a caption stage before"));
+  processed<EmbedEndpoint>(nobody<EmbedEndpoint>(), clip(0), &error);
+  EXPECT_THAT(error, HasSubstr("put a caption stage before"));
+}
+
+TEST(EndpointStages, WithOnErrorKeepTheSampleGoesOnAndItsFactsSayWhy) {
+  kinora::testing::start();
+  auto o = nobody<CaptionEndpoint>();
+  o.on_error = "keep";
+  const auto out = processed<CaptionEndpoint>(o, clip(8, R"({"fps":24})"));
+  ASSERT_EQ(out.emitted.size(), 1u);
+  EXPECT_FALSE(out.emitted[0].text("txt").has_value());
+  const Json facts = Json::parse(*out.emitted[0].text("json"));
+  EXPECT_EQ(facts.at("fps"), 24);
+  EXPECT_THAT(facts.at("errors").at("caption.endpoint").get<std::string>(), HasSubstr("127.0.0.1:9"));
+}
+
+TEST(EndpointStages, RefuseOptionsThatCannotBe) {
+  auto o = nobody<CaptionEndpoint>();
+  const auto with_url = [&](const char* url) {
+    o.base_url = url;
+    return refusal<CaptionEndpoint>(o);
+  };
+  EXPECT_THAT(with_url("https://user:secret@example.org/v1"), HasSubstr("api_key_env"));
+  EXPECT_THAT(with_url("https://user:secret@example.org/v1"), ::testing::Not(HasSubstr("secret@")));
+  EXPECT_THAT(with_url("ftp://example.org/v1"), HasSubstr("http or https"));
+  EXPECT_THAT(with_url("file:///etc/passwd"), HasSubstr("http or https"));
+  EXPECT_THAT(with_url("https://example.org/v1?key=1"), HasSubstr("behind its path"));
+  EXPECT_THAT(with_url("not a url"), HasSubstr("no address"));
+  o = nobody<CaptionEndpoint>();
+  o.api_key_env = "KINORA_TEST_UNSET_KEY";
+  EXPECT_THAT(refusal<CaptionEndpoint>(o), HasSubstr("KINORA_TEST_UNSET_KEY"));
+  setenv("KINORA_TEST_KEY", "two\r\nlines", 1);
+  o.api_key_env = "KINORA_TEST_KEY";
+  EXPECT_THAT(refusal<CaptionEndpoint>(o), HasSubstr("line break"));
+  o = nobody<CaptionEndpoint>();
+  o.ca_file = "/nowhere/ca.pem";
+  EXPECT_THAT(refusal<CaptionEndpoint>(o), HasSubstr("/nowhere/ca.pem"));
+  o = nobody<CaptionEndpoint>();
+  o.extra = R"({"model":"other"})";
+  EXPECT_THAT(refusal<CaptionEndpoint>(o), HasSubstr("'model'"));
+  o.extra = "[]";
+  EXPECT_THAT(refusal<CaptionEndpoint>(o), HasSubstr("extra is not a JSON object"));
+  auto enhance = nobody<CaptionEnhance>();
+  enhance.prompt = "{caption";
+  EXPECT_THAT(refusal<CaptionEnhance>(enhance), HasSubstr("character 1"));
+  auto embed = nobody<EmbedEndpoint>();
+  embed.name = "a/b";
+  EXPECT_THAT(refusal<EmbedEndpoint>(embed), HasSubstr("slash"));
+}
+
+TEST(Verdicts, TheListsOverruleTheModel) {
+  EXPECT_TRUE(verdict_of(Json::parse(R"({"keep":true,"reason":"r","labels":["Boat"]})")).keep);
+  EXPECT_EQ(verdict_of(Json::parse(R"({"keep":true,"labels":["Boat"]})")).labels.front(), "boat");
+  for (const char* odd :
+       {"{}", R"({"keep":"yes"})", R"({"keep":true,"labels":"boat"})", R"({"keep":true,"labels":[1]})"})
+    EXPECT_THROW(verdict_of(Json::parse(odd)), Error) << odd;
+}
+
+TEST(Ocr, ReadsRegionsAndRefusesWhatIsNone) {
+  const TextRegions read = text_regions(
+      Json::parse(R"({"regions":[{"text":"a","box":[0,0,500,100]},{"text":"b","box":[0,50,500,150]}]})"),
+      1000);
+  EXPECT_DOUBLE_EQ(read.share, 0.075);
+  EXPECT_EQ(read.texts, (std::vector<std::string>{"a", "b"}));
+  for (const char* odd : {"{}", R"({"regions":{}})", R"({"regions":[1]})", R"({"regions":[{"text":"a"}]})",
+                          R"({"regions":[{"box":[1,2,3]}]})", R"({"regions":[{"box":[1,2,3,"4"]}]})"})
+    EXPECT_THROW(text_regions(Json::parse(odd), 1000), Error) << odd;
+}
+
+TEST(Npy, HasTheHeaderThatTheFormatAsksFor) {
+  const std::string bytes = npy({0.6F, -0.8F});
+  EXPECT_EQ(bytes.substr(0, 8), std::string("\x93NUMPY\x01\x00", 8));
+  const size_t header = static_cast<uint8_t>(bytes[8]) + 256 * static_cast<uint8_t>(bytes[9]);
+  EXPECT_EQ((10 + header) % 64, 0u);
+  EXPECT_EQ(bytes.size(), 10 + header + 8);
+  EXPECT_EQ(bytes[10 + header - 1], '\n');
+}
+
+}  // namespace
+}  // namespace kinora::endpoint

@@ -1,0 +1,22 @@
+// What a model says about whether a clip stays.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "client.hpp"
+
+namespace kinora::endpoint {
+
+struct Verdict {
+  bool keep = false;
+  std::string reason;
+  std::vector<std::string> labels;  // in lower case
+};
+
+// {"keep": bool, "reason": str, "labels": [str]}; the last two may be absent. Throws Error(KINORA_DATA).
+Verdict verdict_of(const Json& json);
+
+// ASCII letters only.
+std::string lower_case(std::string text);
+
+}  // namespace kinora::endpoint

@@ -1,0 +1,315 @@
+#!/usr/bin/env python3
+"""The endpoint stages against a server that checks every request and misbehaves: nothing is lost, nothing that was answered is asked again, limits
+hold, the key is in no log and no file, and Ctrl-C ends a run at once.
+usage: endpoint.py KINORA ROOT SCRATCH"""
+import collections, json, os, pathlib, re, shutil, signal, subprocess, sys, time
+
+import numpy as np
+
+from model_server import ModelServer, chat, text_of, unit, vector_of
+
+KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]).resolve()
+FILM = ROOT / "tests/data/bbb_D.mp4"
+KEY = "sk-test-9f8e7d6c5b4a39281706"
+CLIPS = [{"use": "clip.transcode", "min_length": 0.0, "max_length": 0.25, "crf": 30, "preset": "ultrafast", "audio": False},
+         {"use": "video.read", "stride": 1, "height": 90}]
+
+
+def toml(value):
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{k} = {toml(v)}" for k, v in value.items()) + " }"
+    return "[" + ", ".join(map(toml, value)) + "]" if isinstance(value, list) else json.dumps(value)
+
+
+def endpoint(server, use="caption.endpoint", **options):
+    return {"use": use, "base_url": server.url, "model": "m", "api_key_env": "KINORA_TEST_KEY", "backoff": 0.05, **options}
+
+
+class Result:
+    def __init__(self, name, done, folder):
+        self.name, self.code, self.said, self.folder = name, done.returncode, done.stdout + done.stderr, folder
+        self.items = [json.loads(line) for line in (folder / "items.jsonl").read_text().splitlines()] if (folder / "items.jsonl").exists() else []
+        self.clips = {i["key"]: i for i in self.items if "-" in i["key"]}
+        self.summary = json.loads((folder / "summary.json").read_text()) if (folder / "summary.json").exists() else {}
+
+    def text(self, key):
+        return (self.folder / "data" / f"{key}.txt").read_text()
+
+
+def prepare(name, stages):
+    out = SCRATCH / name
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    listed = ",\n  ".join(map(toml, stages))
+    (out / "run.toml").write_text(f'[run]\nname = "{name}"\nout = "{out / "out"}"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = "{FILM}"\nstages = [\n  {listed}\n]\n')
+    return out
+
+
+def environment(**more):
+    clean = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")}
+    return {**clean, "KINORA_TEST_KEY": KEY, **more}
+
+
+def run(name, stages, expect=0, **env):
+    out = prepare(name, stages)
+    done = subprocess.run([KINORA, "run", out / "run.toml"], capture_output=True, text=True, timeout=240, env=environment(**env))
+    assert done.returncode == expect, f"{name}: exit {done.returncode}, expected {expect}\n{done.stdout}{done.stderr}"
+    result = Result(name, done, out / "out/clips")
+    no_secret(out, result.said)
+    return result
+
+
+def no_secret(folder, said):
+    """Neither the key nor a piece of it that tells which it is."""
+    for piece in (KEY, KEY[:8], KEY[-6:]):
+        assert piece not in said, (piece, said)
+        for file in folder.rglob("*"):
+            assert not file.is_file() or piece.encode() not in file.read_bytes(), (piece, file)
+
+
+def sound(server):
+    assert not server.problems, server.problems
+    assert all(r.headers.get("Authorization") == "Bearer " + KEY for r in server.requests)
+
+
+def check_captions():
+    """Every clip gets the answer to its own pictures, once; facts and sums say what it took; two runs give the same bytes."""
+    with ModelServer() as server:
+        made = [run(name, CLIPS + [endpoint(server, fps=0, max_frames=4, max_side=64, price_prompt=2.0, price_completion=10.0, seed=3)]) for name in ("first", "second")]
+        sound(server)
+        captions = sorted("caption " + f[:12] for f in server.answered)
+        assert len(captions) >= 8 and set(server.answered.values()) == {2}, server.answered  # once a run
+        assert all(len(q.pictures) == 4 and all(p.shape == (36, 64, 3) for p in q.pictures) for q in server.requests)
+        assert server.connections <= 2 * 8, server.connections  # connections are used again
+    for r in made:
+        assert sorted(r.text(k) for k in r.clips) == captions
+        for item in r.clips.values():
+            facts = item["facts"]
+            assert facts["caption"]["by"] == "caption.endpoint" and facts["caption"]["model"] == "m" and len(facts["caption"]["windows"]) == 1
+            assert facts["usage"]["caption.endpoint"] == {"requests": 1, "prompt_tokens": 100, "completion_tokens": 20, "cost": 0.0004}, facts["usage"]
+        n = len(captions)
+        assert f"{n} requests answered, 0 asked again; {100 * n} prompt and {20 * n} completion tokens, cost {0.0004 * n:.6g}" in r.said, r.said
+    one, two = ({p.name: p.read_bytes() for p in (r.folder / "data").iterdir()} for r in made)
+    assert one == two
+
+
+def check_windows():
+    """Windows of a clip are asked for at the same time and joined in their order."""
+    with ModelServer(delay=0.6) as server:
+        r = run("windows", CLIPS + [endpoint(server, window=4, remainder=2, join=" / ", concurrency=3)])
+        sound(server)
+        assert server.most_inside == 3, server.most_inside
+        for key, item in r.clips.items():
+            told = item["facts"]["caption"]["windows"]
+            assert len(told) >= 1 and r.text(key) == " / ".join(w["text"] for w in told)
+            bounds = [(w["first_frame"], w["end_frame"]) for w in told]
+            frames = item["facts"]["frames"]
+            # Written out anew: whole windows of 4; a rest of 2 or 3 is one of its own, a rest of 1 belongs to the last.
+            whole, rest = divmod(frames, 4)
+            expected = [(4 * i, 4 * i + 4) for i in range(whole)]
+            if rest >= 2:
+                expected.append((4 * whole, frames))
+            elif rest:
+                expected[-1] = (expected[-1][0], frames)
+            assert bounds == expected, (frames, bounds)
+        assert any(len(i["facts"]["caption"]["windows"]) > 1 for i in r.clips.values())
+        assert sum(len(i["facts"]["caption"]["windows"]) for i in r.clips.values()) == sum(server.answered.values())
+
+
+def check_faults():
+    """Each question meets a fault first; all are answered in the end, each once, and a pause that the server asks for holds for everybody."""
+    faults = ["too_many", "broken", "slow", "cut", "reset", "no_json", "unavailable", "half_json"]
+    seen = collections.Counter()
+
+    def plan(request):
+        with server.lock:
+            seen[request.fingerprint] += 1
+            return faults[(len(seen) - 1) % len(faults)] if seen[request.fingerprint] == 1 else None
+
+    with ModelServer(plan) as server:
+        r = run("faults", CLIPS + [endpoint(server, timeout=1.0, concurrency=4)])
+        sound(server)
+    assert len(r.clips) >= len(faults) and all(i["end"] == "kept" for i in r.clips.values())
+    assert set(server.answered.values()) == {1} and len(server.answered) == len(r.clips), server.answered
+    assert set(seen.values()) == {2}, seen
+    assert sorted(r.text(k) for k in r.clips) == sorted("caption " + f[:12] for f in server.answered)
+    # Where a connection that was open already breaks before the first byte, libcurl itself asks again.
+    n, again = len(r.clips), int(re.search(r"(\d+) asked again", r.said)[1])
+    assert f"{n} requests answered" in r.said and n - -(-n // len(faults)) <= again <= n, r.said
+    pauses = [q.paused for q in server.requests if hasattr(q, "paused")]
+    assert pauses
+    for at in pauses:
+        early = [q.at - at for q in server.requests if at + 0.15 < q.at < at + 0.95]
+        assert not early, early
+
+
+def check_permanent():
+    """What no further attempt mends is asked once and fails with the server's words, without the key in them."""
+    for fault, words in (("bad_request", "status 400: {\"error\": {\"message\": \"This model's maximum context length is 8192 tokens. Header was"), ("no_money", "insufficient_quota"),
+                         ("elsewhere", "status 302"), ("huge", "larger than 1048576 bytes"), ("long_wait", "longer than longest_wait")):
+        with ModelServer(lambda _: fault) as server:
+            r = run(fault, CLIPS + [endpoint(server, answer_size="1 MiB")])
+            sound(server)
+            assert r.clips and all(i["end"] == "failed" for i in r.clips.values()) and len(server.requests) == len(r.clips), (fault, len(server.requests))
+            for i in r.clips.values():
+                assert words in i["reason"] and server.url in i["reason"] and len(i["reason"]) < 420, i["reason"]
+            assert server.sent_of_huge < len(r.clips) * (8 << 20)
+            assert r.summary["clips"]["failed"] == len(r.clips) and r.summary["clips"]["kept"] == 0, r.summary
+    with ModelServer(lambda _: "broken") as server:
+        r = run("always_broken", CLIPS + [endpoint(server, retries=2)])
+        assert len(server.requests) == 3 * len(r.clips) and all("(3 attempts)" in i["reason"] for i in r.clips.values())
+    with ModelServer(lambda _: "endless_headers") as server:  # libcurl bounds them
+        r = run("endless_headers", CLIPS + [endpoint(server, retries=0)])
+        assert all(i["end"] == "failed" for i in r.clips.values()) and server.sent_of_huge < len(r.clips) * (8 << 20), r.items
+    with ModelServer(lambda _: "bad_key") as server:  # what is refused once is refused for all
+        r = run("bad_key", CLIPS + [endpoint(server, concurrency=1)])
+        assert len(server.requests) == 1, len(server.requests)
+        assert all("status 401" in i["reason"] and "[key]" in i["reason"] for i in r.clips.values()), r.items
+
+
+def check_unusable():
+    """Refusals, empty and cut answers: failures with their reason, or kept by option."""
+    replies = [("stop", None, {"refusal": "I will not."}, "refuses: I will not."), ("stop", "", {}, "empty"), ("length", "A boat on", {}, "max_tokens"),
+               ("content_filter", "A", {}, "content filter")]
+    for reason, text, more, words in replies:
+        with ModelServer(reply=lambda _: chat(text, reason, **more)) as server:
+            r = run("unusable_" + words[:5].strip(), CLIPS + [endpoint(server)])
+            assert all(i["end"] == "failed" and words in i["reason"] for i in r.clips.values()), r.items
+            assert len(server.requests) == len(r.clips)  # they were answered
+            kept = run("kept_" + words[:5].strip(), CLIPS + [endpoint(server, on_error="keep")])
+            for key, i in kept.clips.items():
+                assert i["end"] == "kept" and words in i["facts"]["errors"]["caption.endpoint"] and not (kept.folder / "data" / f"{key}.txt").exists()
+    with ModelServer(reply=lambda _: chat("A boat on", "length")) as server:
+        r = run("cut_kept", CLIPS + [endpoint(server, cut="keep")])
+        assert all(r.text(k) == "A boat on" and i["facts"]["caption"]["windows"][0]["cut"] for k, i in r.clips.items())
+
+
+def check_rate():
+    """No more than the limits, and as much as they allow."""
+    each_frame = dict(use="filter.ocr", mode="score", every=1, concurrency=8, max_side=64)
+    for name, limit in (("requests", {"requests_per_minute": 1200}), ("tokens", {"tokens_per_minute": 1200 * 120, "max_tokens": 10**6})):
+        with ModelServer(delay=0.02) as server:  # a request takes 120 tokens; the first is expected to take a million
+            r = run("rate_" + name, CLIPS + [endpoint(server, **each_frame, **limit)])
+            sound(server)
+            at = sorted(q.at for q in server.requests)
+            assert len(at) == sum(i["facts"]["frames"] for i in r.clips.values()) >= 40
+            worst = min(at[j] - at[i] - 0.05 * (j - i) for i in range(len(at)) for j in range(i + 1, len(at)))
+            assert worst > -0.05, worst
+            print(f"   {name}: {(len(at) - 1) / (at[-1] - at[0]):.2f} of 20 a second")
+    with ModelServer(delay=0.4) as server:
+        run("at_once", CLIPS + [endpoint(server, concurrency=2)])
+        assert server.most_inside == 2, server.most_inside
+
+
+def check_cancel():
+    """Ctrl-C while the server thinks ends the run within a second."""
+    with ModelServer(lambda _: "slow", delay=0.01) as server:
+        out = prepare("cancel", CLIPS + [endpoint(server)])
+        process = subprocess.Popen([KINORA, "run", out / "run.toml"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment())
+        until = time.monotonic() + 60
+        while not server.requests and time.monotonic() < until:
+            time.sleep(0.02)
+        time.sleep(0.5)
+        begin = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=60)[0]
+        took = time.monotonic() - begin
+        assert process.returncode == 130 and took < 1, (process.returncode, took, said)
+        no_secret(out, said)
+        print(f"   stopped after {took:.2f} s")
+
+
+def check_passes():
+    """Second pass, verdicts, text areas and vectors, one after the other, each from what the server said."""
+    with ModelServer() as server:
+        common = dict(max_frames=2, max_side=64)
+        r = run("passes", CLIPS + [endpoint(server, **common), endpoint(server, "caption.enhance", prompt="Rewrite, {duration_s} s:\n{caption}"),
+                                   endpoint(server, "filter.ocr", mode="score", every=4, reduce="mean", **common),
+                                   endpoint(server, "filter.endpoint", block=["slides"], **common), endpoint(server, "embed.endpoint", name="text")])
+        sound(server)
+        by_kind = collections.defaultdict(list)
+        for q in server.requests:
+            kind = "embed" if q.path.endswith("/embeddings") else q.body.get("response_format", {}).get("json_schema", {}).get("name", "caption" if q.pictures else "enhance")
+            by_kind[kind].append(q)
+        kept = {k: i for k, i in r.clips.items() if i["end"] == "kept"}
+        dropped = {k: i for k, i in r.clips.items() if i["end"] == "filtered"}
+        assert kept and dropped and len(kept) + len(dropped) == len(r.clips), r.summary
+        assert r.summary["rules"] == {"filter.endpoint": len(dropped)}, r.summary
+        assert len(by_kind["enhance"]) == len(by_kind["verdict"]) == len(r.clips) and len(by_kind["embed"]) == len(kept)
+        enhanced = {text_of(q.body) for q in by_kind["enhance"]}
+        reasons = {q.fingerprint[:6]: int(q.fingerprint[0], 16) % 2 == 0 for q in by_kind["verdict"]}
+        for key, i in r.clips.items():
+            facts = i["facts"]
+            first = facts["caption"]["original"]
+            assert first["by"] == "caption.endpoint" and first["text"].startswith("caption ") and facts["caption"]["by"] == "caption.enhance"
+            assert f"Rewrite, {json.dumps(facts['duration_s'])} s:\n{first['text']}" in enhanced
+            assert i["caption"] == "better " + first["text"]
+            verdict = facts["filter.endpoint"]
+            assert verdict["keep"] == (i["end"] == "kept") == reasons[verdict["reason"][-6:]] and verdict["labels"] == ["film"]
+            assert facts["scores"]["filter.endpoint"] == verdict["keep"]
+            shares = [f["share"] for f in facts["ocr"]["frames"]]
+            assert abs(facts["scores"]["filter.ocr"] - sum(shares) / len(shares)) < 1e-12 and facts["ocr"]["frames"][0]["texts"] == ["TITLE"]
+            assert all(0 <= s <= 0.255 for s in shares)
+        assert {i["reason"] for i in dropped.values()} == {"filter.endpoint"} and all(i["score"] == 0 for i in dropped.values())
+        vectors = {q.body["input"]: unit(vector_of(q.fingerprint)) for q in by_kind["embed"]}
+        for key, i in kept.items():
+            stored = np.load(r.folder / "data" / f"{key}.text.npy")
+            assert stored.dtype == np.float32 and stored.shape == (8,) and np.abs(stored - vectors[i["caption"]]).max() < 1e-6
+            assert i["facts"]["embeddings"]["text"] == {"model": "m", "size": 8}
+            assert set(i["facts"]["usage"]) == {"caption.endpoint", "caption.enhance", "filter.ocr", "filter.endpoint", "embed.endpoint"}
+    with ModelServer(reply=lambda q: chat("Keep it, I think.")) as server:
+        r = run("no_verdict", CLIPS + [endpoint(server, "filter.endpoint")])
+        assert all(i["end"] == "failed" and "no JSON object" in i["reason"] for i in r.clips.values())
+        r = run("no_verdict_kept", CLIPS + [endpoint(server, "filter.endpoint", on_error="keep")])
+        assert all(i["end"] == "kept" for i in r.clips.values())
+    with ModelServer(reply=lambda q: chat(json.dumps({"keep": True, "reason": "fine", "labels": ["Slides", "film"]}))) as server:
+        for name, lists, end in (("blocked", {"block": ["slides"]}, "filtered"), ("not_allowed", {"allow": ["nature"]}, "filtered"), ("allowed", {"allow": ["FILM"]}, "kept"),
+                                 ("scored", {"block": ["slides"], "mode": "score"}, "kept")):
+            r = run(name, CLIPS + [endpoint(server, "filter.endpoint", **lists)])
+            assert {i["end"] for i in r.clips.values()} == {end}, (name, r.items)
+
+
+def check_transport():
+    """Certificates are verified; a certificate of one's own can be trusted; proxies are the environment's."""
+    certificate = SCRATCH / "certificate.pem", SCRATCH / "key.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
+                    "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", certificate[1], "-out", certificate[0]], check=True, capture_output=True)
+    with ModelServer(certificate=certificate) as server:
+        r = run("unknown_certificate", CLIPS + [endpoint(server)])
+        assert not server.requests and all(i["end"] == "failed" and "certificate" in i["reason"].lower() for i in r.clips.values()), r.items
+        r = run("own_certificate", CLIPS + [endpoint(server, ca_file=str(certificate[0]))])
+        sound(server)
+        assert all(i["end"] == "kept" for i in r.clips.values())
+    with ModelServer() as proxy:
+        stage = {**endpoint(proxy), "base_url": "http://models.invalid/v1"}
+        r = run("proxy", CLIPS + [stage], http_proxy=f"http://127.0.0.1:{proxy.port}")
+        assert all(i["end"] == "kept" for i in r.clips.values())
+        assert {q.path for q in proxy.requests} == {"http://models.invalid/v1/chat/completions"}
+        assert "unencrypted" in r.said
+
+
+def check_configuration():
+    """What cannot work is said before anything runs, at its place in the file."""
+    with ModelServer() as server:
+        for name, options, words in (("unset_key", {"api_key_env": "KINORA_TEST_NO_KEY"}, "KINORA_TEST_NO_KEY"), ("password", {"base_url": f"http://me:{KEY}@127.0.0.1/v1"}, "api_key_env"),
+                                     ("extra", {"extra": "{\"messages\": []}"}, "'messages'")):
+            out = prepare(name, CLIPS + [{**endpoint(server), **options}])
+            done = subprocess.run([KINORA, "check", out / "run.toml"], capture_output=True, text=True, env=environment())
+            assert done.returncode == 2 and words in done.stdout + done.stderr and KEY not in done.stdout + done.stderr, done
+            assert f"{out / 'run.toml'}:" in done.stdout + done.stderr or "run.toml:" in done.stdout + done.stderr, done
+        assert not server.requests
+
+
+def main():
+    shutil.rmtree(SCRATCH, ignore_errors=True)
+    SCRATCH.mkdir(parents=True)
+    wanted = sys.argv[4:]
+    for check in (check_captions, check_windows, check_faults, check_permanent, check_unusable, check_rate, check_cancel, check_passes, check_transport, check_configuration):
+        if wanted and check.__name__ not in wanted:
+            continue
+        begin = time.monotonic()
+        check()
+        print(f"ok    {check.__name__[6:]}: {check.__doc__.splitlines()[0]} ({time.monotonic() - begin:.1f} s)", flush=True)
+
+
+main()
