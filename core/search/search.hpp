@@ -17,7 +17,8 @@ std::vector<Hit> nearest(const Embedded& among, std::span<const float> query, si
 // A text as the captions were encoded. Opens libtorch.
 std::vector<float> text_query(Runtime&, const Embedded& captions, const std::string& text);
 
-// A video file as embed.classic, with its own defaults, sees two frames a second of it.
+// A video file as embed.classic, with its own defaults, sees two frames a second of it. Its motion is the clips' if they were sampled
+// so too; colours and gradients do not depend on it.
 std::vector<float> video_query(Runtime&, const std::filesystem::path& file);
 
 // The row of the clip of this key, -1 if there is none.

@@ -43,7 +43,7 @@ class Script final : public Model {
     if (out.isTensor()) return {out.toTensor()};
     if (out.isTensorList()) return out.toTensorVector();
     if (out.isTuple())
-      for (const auto& one : out.toTupleRef().elements())
+      for (const auto& one : out.toTupleRef().elements().asArrayRef())
         if (one.isTensor()) all.push_back(one.toTensor());
     if (out.isGenericDict())
       for (const auto& one : out.toGenericDict())
