@@ -4,7 +4,9 @@
 tower.pt and tower.pt2 are one model of pictures (TorchScript, AOTInductor), video.pt is of videos [B, 3, T, H, W], scorer.pt2 of
 embeddings. The packages are compiled for any x86-64 and must be made again for another release of torch. Needs torch 2.11, numpy,
 safetensors and g++. usage: make_export_fixtures.py"""
+import os
 import pathlib
+import zipfile
 
 import numpy as np
 import torch
@@ -65,6 +67,18 @@ def package(model, example, file):
     torch._inductor.aoti_compile_and_package(exported, package_path=str(file), inductor_configs={"aot_inductor.link_libtorch": False})
 
 
+def without_paths(file):
+    """The sources of a package, which nothing reads, are emptied, and names of this machine's folders in its library are dots."""
+    with zipfile.ZipFile(file) as package:
+        entries = [(i.filename, package.read(i)) for i in package.infolist()]
+    folders = [os.path.dirname(torch.__file__), torch._inductor.runtime.cache_dir_utils.default_cache_dir()]
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as package:
+        for name, data in entries:
+            for folder in folders:
+                data = data.replace(folder.encode(), b"." * len(folder))
+            package.writestr(zipfile.ZipInfo(name), b"// left out\n" if name.endswith(".cpp") else data)
+
+
 def pictures(frames, indices, resample="bicubic", fit="crop"):
     """[F, 3, HEIGHT, WIDTH] as torchvision's Resize, CenterCrop and Normalize make it of tensors."""
     x = frames[indices].permute(0, 3, 1, 2).float() / 255
@@ -102,6 +116,8 @@ def main():
                         name + ".video": F.normalize(video(clip.transpose(0, 1)[None])[1][0], dim=0), name + ".scores": tower(clip)[:, :1].flatten(),
                         name + ".length": video(clip.transpose(0, 1)[None])[0].flatten()}
             tensors[name + ".of_embedding"] = scorer(tensors[name + ".tower"][None]).flatten()
+    for file in OUT.glob("*.pt2"):
+        without_paths(file)
     save_file({k: v.contiguous() for k, v in tensors.items()}, OUT / "results.safetensors")
 
 
