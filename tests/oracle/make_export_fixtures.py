@@ -68,9 +68,10 @@ def package(model, example, file):
 
 
 def without_paths(file):
-    """The sources of a package, which nothing reads, are emptied, and names of this machine's folders in its library are dots."""
+    """Where source came from is left out, the sources of a package, which nothing reads, are emptied, and names of this machine's
+    folders in its library are dots."""
     with zipfile.ZipFile(file) as package:
-        entries = [(i.filename, package.read(i)) for i in package.infolist()]
+        entries = [(i.filename, package.read(i)) for i in package.infolist() if not i.filename.endswith(".debug_pkl")]
     folders = [os.path.dirname(torch.__file__), torch._inductor.runtime.cache_dir_utils.default_cache_dir()]
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as package:
         for name, data in entries:
@@ -116,7 +117,7 @@ def main():
                         name + ".video": F.normalize(video(clip.transpose(0, 1)[None])[1][0], dim=0), name + ".scores": tower(clip)[:, :1].flatten(),
                         name + ".length": video(clip.transpose(0, 1)[None])[0].flatten()}
             tensors[name + ".of_embedding"] = scorer(tensors[name + ".tower"][None]).flatten()
-    for file in OUT.glob("*.pt2"):
+    for file in OUT.glob("*.pt*"):
         without_paths(file)
     save_file({k: v.contiguous() for k, v in tensors.items()}, OUT / "results.safetensors")
 
