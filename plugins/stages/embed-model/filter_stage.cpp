@@ -41,9 +41,8 @@ FilterModel::FilterModel(const Options& o)
 }
 
 kinora_resources FilterModel::resources() const {
-  const auto clip = static_cast<uint64_t>(options_.frames * options_.height * options_.width) * 3 * sizeof(float);
   return {sizeof(kinora_resources), 1, static_cast<double>(options_.threads), device_.is_cuda() ? 1.0 : 0.0,
-          2 * clip * static_cast<uint64_t>(options_.batch) + std::filesystem::file_size(options_.model)};
+          options_.memory(options_.batch) + std::filesystem::file_size(options_.model)};
 }
 
 // [F, 3, H, W], or the embedding [D].

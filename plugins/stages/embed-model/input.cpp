@@ -45,6 +45,12 @@ at::ScalarType InputOptions::type() const {
                                : at::kFloat;
 }
 
+uint64_t InputOptions::memory(int64_t batch) const {
+  constexpr uint64_t kSample = 32 << 20;
+  const auto clip = static_cast<uint64_t>(frames * height * width) * 3 * sizeof(float);
+  return static_cast<uint64_t>(batch) * 2 * clip + static_cast<uint64_t>(batch - 1) * kSample;
+}
+
 std::vector<int64_t> spread(int64_t first, int64_t count, int64_t frames) {
   std::vector<int64_t> out;
   for (int64_t i = 0; i < frames; ++i) out.push_back(first + (2 * i + 1) * count / (2 * frames));

@@ -34,6 +34,8 @@ struct InputOptions {
   // Error(KINORA_INVALID) that names the option.
   void check(const char* stage) const;
   at::ScalarType type() const;
+  // Bytes of a batch: its input twice, and the samples that are kept back, a guess at their frames.
+  uint64_t memory(int64_t batch) const;
 };
 
 // Indices of `frames` of `count` pictures: the middles of as many equal stretches.
