@@ -39,12 +39,11 @@ DedupSemantic::DedupSemantic(const Options& o) : options_(o) {
 }
 
 void DedupSemantic::process(Sample in, const Emit& emit, const Run&) {
-  Clip clip = clip_of(in, options_.keep, options_.score);
+  Clip clip = clip_of(std::move(in), options_.keep, options_.score);
   if (options_.semantic) {
-    const auto vector = unit_embedding(in, options_.name, size_);
+    const auto vector = unit_embedding(clip.sample, options_.name, size_);
     size_ = static_cast<int64_t>(vector.size());
     vectors_.insert(vectors_.end(), vector.begin(), vector.end());
-    clip.sample.remove((options_.name + ".npy").c_str());  // it is in vectors_
   }
   clips_.push_back(std::move(clip));
   emit.hold();
