@@ -30,10 +30,10 @@ const test::Oracle& oracle() {
 }
 
 // A stage with all that it makes of samples, in order.
-struct Run {
+struct Made {
   core::StageResults results;
   std::vector<std::string> errors;
-  Run(const std::string& id, json options, const std::vector<Sample>& samples) {
+  Made(const std::string& id, json options, const std::vector<Sample>& samples) {
     options.update({{"frames", 3}, {"height", 24}, {"width", 32}, {"device", "cpu"}}, true);
     const test::Instance<kinora_stage> stage(id, options);
     core::Call call;
@@ -67,7 +67,7 @@ double difference(const Tensor& a, const Tensor& b) { return (a - b).abs().max()
 // Three clips in batches of two: the last batch is filled up.
 TEST(EmbedModel, EqualsPythonWithTorchScriptAndAotInductor) {
   for (const char* model : {"tower.pt", "tower.pt2"}) {
-    const Run run("stage/embed.model", {{"model", file(model)}, {"name", "clip"}, {"batch", 2}}, clips());
+    const Made run("stage/embed.model", {{"model", file(model)}, {"name", "clip"}, {"batch", 2}}, clips());
     ASSERT_THAT(run.errors, ElementsAre());
     ASSERT_EQ(run.results.emitted.size(), 3u);
     for (const auto& sample : run.results.emitted) {
@@ -81,9 +81,9 @@ TEST(EmbedModel, EqualsPythonWithTorchScriptAndAotInductor) {
 }
 
 TEST(EmbedModel, TakesVideosStretchesAndOtherOutputs) {
-  const Run video("stage/embed.model",
+  const Made video("stage/embed.model",
                   {{"model", file("video.pt")}, {"layout", "BCTHW"}, {"output", 1}, {"batch", 1}}, clips());
-  const Run stretched("stage/embed.model",
+  const Made stretched("stage/embed.model",
                       {{"model", file("tower.pt")}, {"fit", "stretch"}, {"resample", "bilinear"}, {"batch", 4}}, clips());
   for (const auto& [run, kind] : {std::pair{&video, ".video"}, {&stretched, ".stretched"}}) {
     ASSERT_EQ(run->results.emitted.size(), 3u);
@@ -95,9 +95,9 @@ TEST(EmbedModel, TakesVideosStretchesAndOtherOutputs) {
 // What else is in a batch does not change a clip.
 TEST(EmbedModel, AClipIsTheSameInEveryBatch) {
   const json options{{"model", file("tower.pt")}, {"batch", 3}};
-  const Run together("stage/embed.model", options, clips());
+  const Made together("stage/embed.model", options, clips());
   for (const auto& sample : together.results.emitted) {
-    const Run alone("stage/embed.model", options, {clip(std::string(sample.key()))});
+    const Made alone("stage/embed.model", options, {clip(std::string(sample.key()))});
     EXPECT_EQ(alone.results.emitted.at(0).need("model.npy"), sample.need("model.npy")) << sample.key();
   }
 }
@@ -106,7 +106,7 @@ TEST(EmbedModel, GivesAFilmARowAShot) {
   Sample film = clip("a");  // 10 frames
   film.set("json", json{{"frames_at", {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}}}.dump());
   film.set("shots.json", json{{"fps", 10}, {"cuts", {40, 75, 76, 200}}}.dump());
-  const Run run("stage/embed.model", {{"model", file("tower.pt2")}, {"batch", 2}}, {film});
+  const Made run("stage/embed.model", {{"model", file("tower.pt2")}, {"batch", 2}}, {film});
   ASSERT_THAT(run.errors, ElementsAre());
   const Tensor rows = vector_of(run.results.emitted.at(0), "shots.model.npy");
   ASSERT_EQ(rows.sizes(), (at::IntArrayRef{5, 16}));
@@ -116,7 +116,7 @@ TEST(EmbedModel, GivesAFilmARowAShot) {
     const Tensor cut = frames.slice(0, first, end).contiguous();
     const auto* from = cut.const_data_ptr<uint8_t>();
     part.set_tensor("frames", {from, from + cut.numel()}, cut.sizes().vec(), KINORA_DL_UINT, 8);
-    const Run of_part("stage/embed.model", {{"model", file("tower.pt2")}, {"batch", 2}}, {part});
+    const Made of_part("stage/embed.model", {{"model", file("tower.pt2")}, {"batch", 2}}, {part});
     return vector_of(of_part.results.emitted.at(0), "model.npy");
   };
   EXPECT_LT(difference(rows[0], alone(0, 4)), 1e-6);
@@ -127,7 +127,7 @@ TEST(EmbedModel, GivesAFilmARowAShot) {
 }
 
 TEST(FilterModel, ScoresPicturesAndReduces) {
-  const Run run("stage/filter.model",
+  const Made run("stage/filter.model",
                 {{"model", file("video.pt")}, {"layout", "BCTHW"}, {"threshold", 1e9}, {"mode", "score"}, {"batch", 2}}, clips());
   ASSERT_EQ(run.results.emitted.size(), 3u);
   for (const auto& sample : run.results.emitted)
@@ -152,7 +152,7 @@ TEST(FilterModel, DropsBelowTheThresholdOfAnEmbeddingsScore) {
   auto sorted = scores;
   std::sort(sorted.begin(), sorted.end());
   const double threshold = (sorted[0] + sorted[1]) / 2;
-  const Run run("stage/filter.model",
+  const Made run("stage/filter.model",
                 {{"model", file("scorer.pt2")}, {"name", "aesthetic"}, {"from", "clip.npy"}, {"threshold", threshold}, {"batch", 2}},
                 samples);
   ASSERT_THAT(run.errors, ElementsAre());
@@ -176,7 +176,7 @@ TEST(FilterModel, ReducesTheScoresOfPictures) {
   for (const auto& [reduction, want] : {std::pair{"min", 0.2}, {"max", 1.0}, {"mean", 1.6 / 3}}) {
     Sample one("levels");
     one.set_tensor("frames", std::vector<uint8_t>(pixels), {3, 24, 32, 3}, KINORA_DL_UINT, 8);
-    const Run run("stage/filter.model",
+    const Made run("stage/filter.model",
                   {{"model", path}, {"reduction", reduction}, {"threshold", 0}, {"mean", {0, 0, 0}}, {"std", {1, 1, 1}}}, {one});
     EXPECT_NEAR(json::parse(run.results.emitted.at(0).need("json"))["scores"]["filter.model"], want, 1e-6) << reduction;
   }
@@ -195,7 +195,7 @@ TEST(EmbedModel, OneBadSampleIsOneFailure) {
   };
   test::plugins();
   Sample none("none");
-  const Run run("stage/embed.model",
+  const Made run("stage/embed.model",
                 {{"model", path}, {"batch", 4}, {"mean", {0, 0, 0}}, {"std", {1, 1, 1}}},
                 {grey("x", 100), none, grey("white", 255), grey("y", 200), grey("z", 50), grey("late", 255)});
   ASSERT_EQ(run.errors.size(), 1u);
@@ -205,7 +205,7 @@ TEST(EmbedModel, OneBadSampleIsOneFailure) {
   ASSERT_EQ(run.results.failed.size(), 1u);
   EXPECT_EQ(run.results.failed[0].key, "late");
   EXPECT_THAT(run.results.failed[0].reason, HasSubstr("refuses.pt fails on an input [12, 3, 24, 32]"));
-  const Run whole("stage/embed.model", {{"model", path}, {"batch", 2}, {"mean", {0, 0, 0}}, {"std", {1, 1, 1}}},
+  const Made whole("stage/embed.model", {{"model", path}, {"batch", 2}, {"mean", {0, 0, 0}}, {"std", {1, 1, 1}}},
                   {grey("white", 255), grey("whiter", 255), grey("x", 255), grey("y", 200)});
   EXPECT_EQ(whole.results.failed.size(), 3u);
   ASSERT_EQ(whole.results.emitted.size(), 1u);
@@ -215,7 +215,7 @@ TEST(EmbedModel, OneBadSampleIsOneFailure) {
 TEST(EmbedModel, RefusesAFileThatIsNoModel) {
   const auto why = [](const json& options) {
     try {
-      Run("stage/embed.model", options, {});
+      Made("stage/embed.model", options, {});
     } catch (const Error& e) {
       return std::string(e.what());
     }
