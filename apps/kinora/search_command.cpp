@@ -44,8 +44,8 @@ std::string name_in(const core::Collection& clips, const po::variables_map& give
   return names.size() == 1 ? names.front() : "classic";
 }
 
-std::vector<core::Hit> like(core::Runtime& runtime, const core::Collection& clips, const po::variables_map& given,
-                            size_t top) {
+std::vector<core::Hit> like(core::Runtime& runtime, const core::Collection& clips,
+                            const po::variables_map& given, size_t top) {
   const std::string example = given["like"].as<std::string>(), name = name_in(clips, given);
   const core::Embedded all = clips.pictures(name);
   if (const int64_t row = core::row_of(all, example); row >= 0)
@@ -54,8 +54,8 @@ std::vector<core::Hit> like(core::Runtime& runtime, const core::Collection& clip
     throw Error(KINORA_NOT_FOUND, "--like " + example + ": it is neither a key with an embedding '" + name +
                                       "' here nor a video file");
   if (name != "classic")
-    throw Error(KINORA_UNSUPPORTED, "--like " + example + ": only 'classic' can be computed of a file; of '" + name +
-                                        "' give the key of a clip");
+    throw Error(KINORA_UNSUPPORTED, "--like " + example + ": only 'classic' can be computed of a file; of '" +
+                                        name + "' give the key of a clip");
   return core::nearest(all, core::video_query(runtime, example), top);
 }
 
@@ -70,8 +70,8 @@ void print(const std::vector<core::Hit>& hits, bool as_json) {
   for (const auto& [clip, score] : hits) {
     const std::string path = fs::exists(clip.media()) ? clip.media().string() : clip.folder.string();
     if (as_json)
-      std::cout << json{{"key", clip.key}, {"score", score}, {"caption", clip.caption()}, {"path", path}}.dump(
-                       -1, ' ', false, json::error_handler_t::replace)
+      std::cout << json{{"key", clip.key}, {"score", score}, {"caption", clip.caption()}, {"path", path}}
+                       .dump(-1, ' ', false, json::error_handler_t::replace)
                 << "\n";
     else
       lines.push_back({fmt::format("{:.4f}", score), one_line(clip.key), one_line(clip.caption()), path});
@@ -95,7 +95,8 @@ int search_command(core::Runtime& runtime, const Arguments& arguments) {
     return kDone;
   }
   if (!given.count("dir") || given.count("text") + given.count("like") != 1)
-    return complain(kUsage, "search: give a folder, and either a text or --like CLIP; see kinora search --help");
+    return complain(kUsage,
+                    "search: give a folder, and either a text or --like CLIP; see kinora search --help");
   std::vector<fs::path> folders{given["dir"].as<std::string>()};
   if (given.count("in"))
     for (const auto& more : given["in"].as<std::vector<std::string>>()) folders.emplace_back(more);

@@ -218,7 +218,8 @@ void run_shard(JobContext& context) {
   uint64_t bytes = 0;
   for (const auto& entry : fs::directory_iterator(context.folder()))
     if (entry.path().extension() == ".tar") ++shards, bytes += entry.file_size();
-  context.summary.update({{"samples", result.inputs.kept}, {"shards", shards}, {"bytes", bytes}, {"copies", copies}});
+  context.summary.update(
+      {{"samples", result.inputs.kept}, {"shards", shards}, {"bytes", bytes}, {"copies", copies}});
 }
 
 }  // namespace kinora::core

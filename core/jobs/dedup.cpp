@@ -18,7 +18,8 @@ constexpr const char* kDecisions = "decisions.jsonl";
 std::map<std::string, std::string> contents(const std::map<std::string, ClipFields>& clips) {
   std::map<uintmax_t, std::vector<std::string>> by_size;
   for (const auto& [key, fields] : clips)
-    if (const auto mp4 = fields.find("mp4"); mp4 != fields.end()) by_size[fs::file_size(mp4->second)].push_back(key);
+    if (const auto mp4 = fields.find("mp4"); mp4 != fields.end())
+      by_size[fs::file_size(mp4->second)].push_back(key);
   std::map<std::string, std::string> out;
   for (const auto& [size, keys] : by_size)
     if (keys.size() > 1)
@@ -27,7 +28,8 @@ std::map<std::string, std::string> contents(const std::map<std::string, ClipFiel
 }
 
 // What the stage needs of a clip, and no media.
-Sample light(JobContext& context, const std::string& key, const ClipFields& fields, const std::string& content) {
+Sample light(JobContext& context, const std::string& key, const ClipFields& fields,
+             const std::string& content) {
   Sample sample(key);
   for (const auto& [name, file] : fields)
     if (name == "json" || name.ends_with(".npy"))
@@ -74,7 +76,8 @@ void run_dedup(JobContext& context) {
     return light(context, key, fields, hash == content.end() ? "" : hash->second);
   };
   job.ended = [&](const Sample& sample, const kinora_outcome& outcome) {
-    or_throw(decisions.write(decision(sample, outcome).dump(-1, ' ', false, json::error_handler_t::replace) + "\n"));
+    or_throw(decisions.write(decision(sample, outcome).dump(-1, ' ', false, json::error_handler_t::replace) +
+                             "\n"));
   };
   const PipelineResult result = run_pipeline(context, job);
   or_throw(decisions.commit());
@@ -97,7 +100,8 @@ std::set<std::string> dropped_by(const JobView& view) {
   const fs::path file = view.folder_of(*job) / kDecisions;
   std::ifstream in(file);
   const auto broken = [&] {
-    return Error(KINORA_DATA, file.string() + " is not as a dedup job wrote it; remove its folder and run it again");
+    return Error(KINORA_DATA,
+                 file.string() + " is not as a dedup job wrote it; remove its folder and run it again");
   };
   if (!in) throw broken();
   for (std::string text; std::getline(in, text);) {

@@ -131,7 +131,7 @@ ComponentSpec job_component(const std::string& toml) {
 }
 
 const std::vector<JobKind>& job_kinds() {
-  static const std::vector<JobKind> kinds{curate(), dedup(), embed_text(), shard(),    train_tokenizer(),
+  static const std::vector<JobKind> kinds{curate(), dedup(), embed_text(), shard(), train_tokenizer(),
                                           encode(), train(), generate(),   report()};
   return kinds;
 }

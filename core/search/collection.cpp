@@ -30,8 +30,10 @@ FloatArray embedding(const fs::path& file) { return read_npy(contents(file), fil
 void append(Embedded& to, ClipRef clip, std::span<const float> row, const fs::path& file) {
   if (to.size == 0) to.size = static_cast<int64_t>(row.size());
   if (static_cast<int64_t>(row.size()) != to.size)
-    throw Error(KINORA_DATA, fmt::format("{}: it has {} numbers, others of this name have {}; search the folders of one model",
-                                         file.string(), row.size(), to.size));
+    throw Error(
+        KINORA_DATA,
+        fmt::format("{}: it has {} numbers, others of this name have {}; search the folders of one model",
+                    file.string(), row.size(), to.size));
   to.clips.push_back(std::move(clip));
   to.vectors.insert(to.vectors.end(), row.begin(), row.end());
 }
@@ -61,8 +63,10 @@ void Collection::add(const fs::path& folder) {
   std::vector<fs::path> below;
   bool files = false;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.is_directory() && entry.path().filename().string().front() != '.') below.push_back(entry.path());
-    files = files || embedding_name(entry.path().filename().string()) != "" || entry.path().extension() == ".npy";
+    if (entry.is_directory() && entry.path().filename().string().front() != '.')
+      below.push_back(entry.path());
+    files =
+        files || embedding_name(entry.path().filename().string()) != "" || entry.path().extension() == ".npy";
   }
   if (files) data_.push_back(folder);
   std::sort(below.begin(), below.end());
@@ -94,9 +98,11 @@ Embedded Collection::pictures(const std::string& name) const {
         append(out, {key, data}, read.row(0), at->second);
       }
   if (out.clips.empty())
-    throw Error(KINORA_NOT_FOUND,
-                fmt::format("no clip has an embedding '{}' ({}); put a stage embed.* into the curate job", name,
-                            names_.empty() ? "they have none" : fmt::format("there is: {}", fmt::join(names_, ", "))));
+    throw Error(
+        KINORA_NOT_FOUND,
+        fmt::format(
+            "no clip has an embedding '{}' ({}); put a stage embed.* into the curate job", name,
+            names_.empty() ? "they have none" : fmt::format("there is: {}", fmt::join(names_, ", "))));
   return out;
 }
 
@@ -109,8 +115,9 @@ Embedded Collection::captions() const {
                        about.contains("encoder") && about.contains("clips") && rows.shape.size() == 2 &&
                        rows.rows() == static_cast<int64_t>(about["keys"].size());
     if (!whole)
-      throw Error(KINORA_DATA, (folder / "text.json").string() +
-                                   " is not as an embed-text job wrote it; remove the folder and run the job again");
+      throw Error(KINORA_DATA,
+                  (folder / "text.json").string() +
+                      " is not as an embed-text job wrote it; remove the folder and run the job again");
     if (!out.encoder.is_null() && out.encoder != about["encoder"]) {
       log_warn("{}: its captions were embedded by another encoder; they are left out", folder.string());
       continue;
@@ -118,11 +125,13 @@ Embedded Collection::captions() const {
     out.encoder = about["encoder"];
     const fs::path clips = (folder / about["clips"].get<std::string>()).lexically_normal();
     for (int64_t i = 0; i < rows.rows(); ++i)
-      append(out, {about["keys"][static_cast<size_t>(i)].get<std::string>(), clips}, rows.row(i), folder / "text.npy");
+      append(out, {about["keys"][static_cast<size_t>(i)].get<std::string>(), clips}, rows.row(i),
+             folder / "text.npy");
   }
   if (out.clips.empty())
     throw Error(KINORA_NOT_FOUND,
-                "no captions are embedded here; add a job of kind embed-text that reads the curate job to the run file");
+                "no captions are embedded here; add a job of kind embed-text that reads the curate job to "
+                "the run file");
   return out;
 }
 

@@ -38,7 +38,8 @@ class Collection {
   // Embeddings of pictures that any clip has, by name: "classic".
   const std::vector<std::string>& names() const { return names_; }
   bool has_text() const { return !texts_.empty(); }
-  // Files KEY.NAME.npy of all folders. Error(KINORA_NOT_FOUND) if no clip has it, KINORA_DATA if sizes differ.
+  // Files KEY.NAME.npy of all folders. Error(KINORA_NOT_FOUND) if no clip has it, KINORA_DATA if sizes
+  // differ.
   Embedded pictures(const std::string& name) const;
   // What embed-text jobs left; all with the encoder of the first one, others are left out with a warning.
   Embedded captions() const;

@@ -21,8 +21,9 @@ double dot(std::span<const float> a, std::span<const float> b) {
 
 std::vector<Hit> nearest(const Embedded& among, std::span<const float> query, size_t count, int64_t except) {
   if (static_cast<int64_t>(query.size()) != among.size)
-    throw Error(KINORA_INVALID, fmt::format("the question has {} numbers, the clips {}; it is of another model",
-                                            query.size(), among.size));
+    throw Error(KINORA_INVALID,
+                fmt::format("the question has {} numbers, the clips {}; it is of another model", query.size(),
+                            among.size));
   const double length = std::sqrt(dot(query, query));
   std::vector<double> score;
   for (size_t i = 0; i < among.clips.size(); ++i) {
@@ -59,7 +60,8 @@ std::vector<float> video_query(Runtime& runtime, const std::filesystem::path& fi
 }
 
 int64_t row_of(const Embedded& among, const std::string& key) {
-  const auto at = std::find_if(among.clips.begin(), among.clips.end(), [&](const ClipRef& c) { return c.key == key; });
+  const auto at =
+      std::find_if(among.clips.begin(), among.clips.end(), [&](const ClipRef& c) { return c.key == key; });
   return at == among.clips.end() ? -1 : at - among.clips.begin();
 }
 

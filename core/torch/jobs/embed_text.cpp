@@ -82,7 +82,8 @@ void run_embed_text(JobContext& context) {
     progress.update(static_cast<int64_t>(keys.size()), "");
   }
   const auto count = static_cast<int64_t>(keys.size());
-  const json about{{"clips", fs::relative(data, context.folder()).string()}, {"keys", keys}, {"encoder", how}};
+  const json about{
+      {"clips", fs::relative(data, context.folder()).string()}, {"keys", keys}, {"encoder", how}};
   or_throw(write_file_atomically(context.folder() / "text.npy", to_npy(all, {count, width})));
   or_throw(write_file_atomically(context.folder() / "text.json",
                                  about.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"));

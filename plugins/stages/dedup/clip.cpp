@@ -19,7 +19,8 @@ double number(const nlohmann::json& facts, const std::string& name) {
 
 Clip clip_of(Sample sample, const std::string& keep, const std::string& score) {
   const auto facts = json_field(sample, "json");
-  const double width = number(facts, "width"), height = number(facts, "height"), length = number(facts, "duration_s"),
+  const double width = number(facts, "width"), height = number(facts, "height"),
+               length = number(facts, "duration_s"),
                size = width > 0 && height > 0 ? width * height : kMissing;
   Clip clip{std::move(sample), {}, {}};
   if (const auto content = clip.sample.text("sha256")) clip.content = *content;
@@ -44,8 +45,9 @@ std::vector<float> unit_embedding(const Sample& sample, const std::string& name,
   FloatArray read = read_npy(*bytes, file);
   if (read.shape.size() != 1) throw Error(KINORA_DATA, file + ": it must have one dimension");
   if (size && read.columns() != size)
-    throw Error(KINORA_DATA, file + ": it has " + std::to_string(read.columns()) + " numbers, the clips before it " +
-                                 std::to_string(size) + "; embed all with the same model");
+    throw Error(KINORA_DATA, file + ": it has " + std::to_string(read.columns()) +
+                                 " numbers, the clips before it " + std::to_string(size) +
+                                 "; embed all with the same model");
   double square = 0;
   for (const float v : read.values) square += double{v} * v;
   if (!std::isfinite(square) || square <= 0) throw Error(KINORA_DATA, file + ": it has no direction");

@@ -14,8 +14,8 @@ struct KMeans {
 
 int64_t clusters_for(const KMeans&, int64_t count);
 
-// The cluster of each row of `vectors` [count, size], of length 1. The same vectors in the same order give the same clusters on any
-// number of threads.
+// The cluster of each row of `vectors` [count, size], of length 1. The same vectors in the same order give
+// the same clusters on any number of threads.
 std::vector<int64_t> clusters_of(std::span<const float> vectors, int64_t size, const KMeans& how);
 
 }  // namespace kinora::dedup

@@ -1,10 +1,9 @@
 #include "dedup_stage.hpp"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <omp.h>
 
 #include "clusters.hpp"
 #include "kinora/curation.hpp"
@@ -15,17 +14,23 @@ namespace kinora::dedup {
 
 void DedupSemantic::describe(Describe<Options>& d) {
   d.name("dedup.semantic")
-      .help("Drops clips whose bytes, or nearly whose embedding, another clip has: k-means, then cosines in each cluster");
+      .help(
+          "Drops clips whose bytes, or nearly whose embedding, another clip has: k-means, then cosines in "
+          "each cluster");
   d.option("name", &Options::name).help("of the embedding: field NAME.npy");
-  d.option("exact", &Options::exact).help("clips of the same content: field sha256, which a dedup job sets; rule dedup.exact");
+  d.option("exact", &Options::exact)
+      .help("clips of the same content: field sha256, which a dedup job sets; rule dedup.exact");
   d.option("semantic", &Options::semantic).help("clips of nearly the same embedding; rule dedup.semantic");
   d.option("eps", &Options::eps)
       .range(0, 2)
-      .help("a clip goes if its cosine with one that is rather kept is at least 1 - eps; Cosmos-Curate has 0.01, NeMo Curator 0.1");
+      .help(
+          "a clip goes if its cosine with one that is rather kept is at least 1 - eps; Cosmos-Curate has "
+          "0.01, NeMo Curator 0.1");
   d.option("keep", &Options::keep)
       .choices({"largest", "longest", "best", "first"})
       .help("which is rather kept: of more pixels, longer, of the greater `score`, of the lesser key");
-  d.option("score", &Options::score).help("for keep = \"best\": a name in the facts' scores, for example filter.blur");
+  d.option("score", &Options::score)
+      .help("for keep = \"best\": a name in the facts' scores, for example filter.blur");
   d.option("clusters", &Options::clusters)
       .range(0, 1 << 24)
       .help("of k-means; 0: one for every 1,024 clips, so up to 1,024 are compared each with each");
@@ -35,7 +40,8 @@ void DedupSemantic::describe(Describe<Options>& d) {
 
 DedupSemantic::DedupSemantic(const Options& o) : options_(o) {
   if (o.keep == "best" && o.score.empty())
-    throw Error(KINORA_INVALID, "dedup.semantic: keep = \"best\" needs a score, for example score = \"filter.blur\"");
+    throw Error(KINORA_INVALID,
+                "dedup.semantic: keep = \"best\" needs a score, for example score = \"filter.blur\"");
 }
 
 void DedupSemantic::process(Sample in, const Emit& emit, const Run&) {

@@ -17,8 +17,9 @@ class DedupSemantic final : public Stage {
   };
   static void describe(Describe<Options>& d);
   explicit DedupSemantic(const Options& o);
-  // Keeps every clip back until finish(), which drops those that a rule names: "dedup.exact" (score 1) and "dedup.semantic" (score:
-  // the cosine). json["duplicate"] = {"of": KEY, "similarity": s} of those; json["dedup"] = {"cluster"} of all that were compared.
+  // Keeps every clip back until finish(), which drops those that a rule names: "dedup.exact" (score 1) and
+  // "dedup.semantic" (score: the cosine). json["duplicate"] = {"of": KEY, "similarity": s} of those;
+  // json["dedup"] = {"cluster"} of all that were compared.
   void process(Sample in, const Emit& emit, const Run& run) override;
   void finish(const Emit& emit, const Run& run) override;
   // One instance sees all, in the order of the source.

@@ -1,6 +1,4 @@
 // stage/dedup.semantic against a plain comparison of everything with everything, and its order of keeping.
-#include "dedup_stage.hpp"
-
 #include <cmath>
 #include <map>
 #include <random>
@@ -9,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "clusters.hpp"
+#include "dedup_stage.hpp"
 #include "kinora/curation.hpp"
 #include "kinora/testing.hpp"
 
@@ -30,7 +29,8 @@ Vectors planted(size_t count, size_t size, unsigned seed) {
     for (double& x : v) x = normal(random);
     if (i % 3 == 2) {
       const auto& from = out[random() % i];
-      const double angle = 0.02 + 0.3 * static_cast<double>(random() % 1000) / 1000, noise = std::tan(angle) / std::sqrt(size);
+      const double angle = 0.02 + 0.3 * static_cast<double>(random() % 1000) / 1000,
+                   noise = std::tan(angle) / std::sqrt(size);
       for (size_t d = 0; d < size; ++d) v[d] = from[d] + noise * v[d];
     }
     double square = 0;
@@ -98,7 +98,8 @@ void expect_plain(const Ends& ends, const Vectors& vectors, double eps, bool clu
     double best = -2;
     size_t of = 0;
     for (size_t j = 0; j < i; ++j)
-      if (const double c = cosine(vectors[i], vectors[j]); cluster(i) == cluster(j) && c > best) best = c, of = j;
+      if (const double c = cosine(vectors[i], vectors[j]); cluster(i) == cluster(j) && c > best)
+        best = c, of = j;
     if (std::abs(best - (1 - eps)) < 1e-6) continue;  // float32 may see it on either side
     ASSERT_EQ(ends.dropped.contains(key_of(i)), best > 1 - eps) << i << " " << best;
     if (best < 1 - eps) continue;
@@ -171,12 +172,14 @@ TEST(Dedup, KeepsByItsRule) {
   EXPECT_THAT(kept(clips, {.keep = "longest"}), ElementsAre(key_of(0)));
   EXPECT_THAT(kept(clips, {.keep = "best", .score = "filter.blur"}), ElementsAre(key_of(2)));
   EXPECT_THAT(kept(clips, {.keep = "first"}), ElementsAre(key_of(0)));
-  EXPECT_THAT(kept({clips[3], clips[0]}, {.keep = "largest"}), ElementsAre(key_of(1)));  // a missing number is the least
+  EXPECT_THAT(kept({clips[3], clips[0]}, {.keep = "largest"}),
+              ElementsAre(key_of(1)));  // a missing number is the least
 }
 
 TEST(Dedup, ExactIsOfTheContentWhateverTheEmbedding) {
   testing::start();
-  Sample a = sample_of(0, {1, 0}), b = sample_of(1, {0, 1}), c = sample_of(2, {0, -1}), d = sample_of(3, {-1, 0});
+  Sample a = sample_of(0, {1, 0}), b = sample_of(1, {0, 1}), c = sample_of(2, {0, -1}),
+         d = sample_of(3, {-1, 0});
   for (Sample* same : {&a, &b}) same->set("sha256", "11");
   c.set("sha256", "22");
   const Ends ends = run({a, b, c, d}, {});

@@ -1,5 +1,6 @@
-// SemDeDup's rule (arXiv 2303.09540, and what Cosmos-Curate and NeMo Curator do): inside a cluster, in the order of keeping, a clip
-// goes if its cosine with any clip before it is at least 1 - eps, whether that one stays or not.
+// SemDeDup's rule (arXiv 2303.09540, and what Cosmos-Curate and NeMo Curator do): inside a cluster, in the
+// order of keeping, a clip goes if its cosine with any clip before it is at least 1 - eps, whether that one
+// stays or not.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -12,7 +13,9 @@ struct Near {
   float similarity = -1;  // with that one
 };
 
-// vectors [count, size] of length 1, in the order of keeping; cluster [count]. One entry a row. Memory: the largest cluster once.
-std::vector<Near> nearest_before(std::span<const float> vectors, int64_t size, std::span<const int64_t> cluster);
+// vectors [count, size] of length 1, in the order of keeping; cluster [count]. One entry a row. Memory: the
+// largest cluster once.
+std::vector<Near> nearest_before(std::span<const float> vectors, int64_t size,
+                                 std::span<const int64_t> cluster);
 
 }  // namespace kinora::dedup

@@ -16,10 +16,11 @@ class Batch {
   using Call = std::function<at::Tensor(const std::vector<at::Tensor>&)>;
   // The sample with its row of the output goes on, or is dropped.
   using Done = std::function<void(Sample, const at::Tensor& row, const Emit&)>;
-  Batch(int64_t size, Call call, Done done) : size_(static_cast<size_t>(size)), call_(std::move(call)), done_(std::move(done)) {}
+  Batch(int64_t size, Call call, Done done)
+      : size_(static_cast<size_t>(size)), call_(std::move(call)), done_(std::move(done)) {}
 
-  // In process(): keeps the sample back, or with it fills the batch and ends all of it. A call that fails is made again for each
-  // alone, and those that fail alone end as failed.
+  // In process(): keeps the sample back, or with it fills the batch and ends all of it. A call that fails is
+  // made again for each alone, and those that fail alone end as failed.
   void add(Sample sample, at::Tensor input, const Emit& emit);
   // In finish().
   void flush(const Emit& emit);

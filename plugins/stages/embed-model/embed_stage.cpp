@@ -15,17 +15,29 @@ std::span<const float> numbers(const at::Tensor& t) {
 }  // namespace
 
 void EmbedModel::describe(Describe<Options>& d) {
-  d.name("embed.model").help("Embeds pictures with any exported model: TorchScript or an AOTInductor .pt2 package");
-  d.input("frames", "[T, H, W, 3]", "uint8", "beside the sample; of a film with shots.json, fact frames_at too");
-  d.option("model", &Options::model).path().required().help("TorchScript (.pt) or AOTInductor package (.pt2)");
-  d.option("name", &Options::name).help("field NAME.npy; of a film with shots.json shots.NAME.npy, one row a shot");
+  d.name("embed.model")
+      .help("Embeds pictures with any exported model: TorchScript or an AOTInductor .pt2 package");
+  d.input("frames", "[T, H, W, 3]", "uint8",
+          "beside the sample; of a film with shots.json, fact frames_at too");
+  d.option("model", &Options::model)
+      .path()
+      .required()
+      .help("TorchScript (.pt) or AOTInductor package (.pt2)");
+  d.option("name", &Options::name)
+      .help("field NAME.npy; of a film with shots.json shots.NAME.npy, one row a shot");
   InputOptions::describe(d);
-  d.option("output", &Options::output).range(0, 64).help("which of the model's outputs, of one row a clip or picture");
+  d.option("output", &Options::output)
+      .range(0, 64)
+      .help("which of the model's outputs, of one row a clip or picture");
   d.option("batch", &Options::batch)
       .range(1, 4096)
-      .help("clips in one call, always as many: a .pt2 of fixed shape is exported with batch (BCHW: batch x frames)");
+      .help(
+          "clips in one call, always as many: a .pt2 of fixed shape is exported with batch (BCHW: batch x "
+          "frames)");
   d.option("device", &Options::device).help("auto: the first GPU, else the CPU; cpu, cuda, cuda:1");
-  d.option("threads", &Options::threads).range(1, 1024).help("of tensor operations; the last bits depend on it");
+  d.option("threads", &Options::threads)
+      .range(1, 1024)
+      .help("of tensor operations; the last bits depend on it");
 }
 
 EmbedModel::EmbedModel(const Options& o)
@@ -36,7 +48,8 @@ EmbedModel::EmbedModel(const Options& o)
           [this](Sample sample, const at::Tensor& row, const Emit& emit) {
             sample.set((options_.name + ".npy").c_str(), to_npy(numbers(row), {row.numel()}));
             auto facts = json_field(sample, "json");
-            note_embedding(facts, options_.name, std::filesystem::path(options_.model).filename().string(), row.numel());
+            note_embedding(facts, options_.name, std::filesystem::path(options_.model).filename().string(),
+                           row.numel());
             sample.set("json", json_text(facts));
             emit(std::move(sample));
           }) {
@@ -58,7 +71,8 @@ at::Tensor EmbedModel::embed(const std::vector<at::Tensor>& clips) {
   const auto per_clip = options_.layout == "BCHW" ? options_.frames : 1;
   if (out.dim() < 2 || out.size(0) != options_.batch * per_clip)
     throw Error(KINORA_DATA, "embed.model: the model must return a row for each of " +
-                                 std::to_string(options_.batch * per_clip) + " inputs, and returned " + c10::str(out.sizes()));
+                                 std::to_string(options_.batch * per_clip) + " inputs, and returned " +
+                                 c10::str(out.sizes()));
   out = out.flatten(1);
   if (per_clip > 1) {  // a picture's embedding has a direction, so each counts the same
     out = out / out.norm(2, {1}, true).clamp_min(1e-12);
@@ -82,7 +96,8 @@ void EmbedModel::embed_shots(Sample& film, const Pictures& pictures, const Run& 
     run.check_cancelled();
     const at::Tensor made = embed(waiting);
     if (!rows.defined()) rows = at::zeros({static_cast<int64_t>(shots), made.size(1)});
-    for (size_t i = 0; i < whose.size(); ++i) rows[static_cast<int64_t>(whose[i])].copy_(made[static_cast<int64_t>(i)]);
+    for (size_t i = 0; i < whose.size(); ++i)
+      rows[static_cast<int64_t>(whose[i])].copy_(made[static_cast<int64_t>(i)]);
     waiting.clear();
     whose.clear();
   };
@@ -91,7 +106,8 @@ void EmbedModel::embed_shots(Sample& film, const Pictures& pictures, const Run& 
     while (end < of_frame.size() && of_frame[end] == shot) ++end;
     if (end == first) continue;
     waiting.push_back(prepared(
-        pictures, spread(static_cast<int64_t>(first), static_cast<int64_t>(end - first), options_.frames), options_));
+        pictures, spread(static_cast<int64_t>(first), static_cast<int64_t>(end - first), options_.frames),
+        options_));
     whose.push_back(shot);
     first = end;
     if (static_cast<int64_t>(waiting.size()) == options_.batch) flush();

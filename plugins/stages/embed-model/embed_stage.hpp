@@ -14,7 +14,8 @@ class EmbedModel final : public Stage {
   };
   static void describe(Describe<Options>& d);
   explicit EmbedModel(const Options& o);
-  // Field NAME.npy [D] of length 1; of a film with shots.json shots.NAME.npy [shots, D], a shot without a frame a row of zeros.
+  // Field NAME.npy [D] of length 1; of a film with shots.json shots.NAME.npy [shots, D], a shot without a
+  // frame a row of zeros.
   void process(Sample in, const Emit& emit, const Run& run) override;
   void finish(const Emit& emit, const Run& run) override;
   // One instance, in the order of the source: batches are of the same clips in every run.

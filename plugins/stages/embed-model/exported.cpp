@@ -24,13 +24,16 @@ std::string text_of(const std::exception& e) {
 }
 
 Error unreadable(const std::filesystem::path& file, const std::exception& e) {
-  return Error(KINORA_INVALID, file.string() + " is no model that libtorch reads (" + text_of(e) +
-                                   "); write it with torch.jit.save, or as .pt2 with aoti_compile_and_package of the same release");
+  return Error(
+      KINORA_INVALID,
+      file.string() + " is no model that libtorch reads (" + text_of(e) +
+          "); write it with torch.jit.save, or as .pt2 with aoti_compile_and_package of the same release");
 }
 
 class Script final : public Model {
  public:
-  Script(const std::filesystem::path& file, at::Device device) try : module_(torch::jit::load(file.string(), device)) {
+  Script(const std::filesystem::path& file, at::Device device) try
+      : module_(torch::jit::load(file.string(), device)) {
     module_.eval();
   } catch (const std::exception& e) {
     throw unreadable(file, e);
@@ -73,14 +76,16 @@ class Package final : public Model {
 void require_own(const std::filesystem::path& file) {
   using std::filesystem::perms;
   if ((std::filesystem::status(file).permissions() & perms::others_write) != perms::none)
-    throw Error(KINORA_INVALID, file.string() + " is machine code that any user may change; chmod o-w it first");
+    throw Error(KINORA_INVALID,
+                file.string() + " is machine code that any user may change; chmod o-w it first");
 }
 
 }  // namespace
 
 std::unique_ptr<Model> Model::open(const std::filesystem::path& file, at::Device device) {
   if (!std::filesystem::is_regular_file(file))
-    throw Error(KINORA_NOT_FOUND, file.string() + ": there is no such file; export a model to it, as the README shows");
+    throw Error(KINORA_NOT_FOUND,
+                file.string() + ": there is no such file; export a model to it, as the README shows");
   std::unique_ptr<Model> out;
   if (file.extension() == ".pt2") {
     require_own(file);
@@ -112,7 +117,8 @@ at::Device device_of(const std::string& name) {
   const bool there = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) && at::hasCUDA() &&
                      at::detail::getCUDAHooks().deviceCount() > 0;
   if (name == "auto") return there ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
-  if (!there) throw Error(KINORA_UNSUPPORTED, "device = \"" + name + "\": libtorch finds no GPU here; take \"cpu\"");
+  if (!there)
+    throw Error(KINORA_UNSUPPORTED, "device = \"" + name + "\": libtorch finds no GPU here; take \"cpu\"");
   try {
     const at::Device device(name);
     return device.has_index() ? device : at::Device(device.type(), 0);

@@ -1,4 +1,5 @@
-// A model as PyTorch exports it: a TorchScript archive, or an AOTInductor package (.pt2), which is machine code.
+// A model as PyTorch exports it: a TorchScript archive, or an AOTInductor package (.pt2), which is machine
+// code.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -11,11 +12,12 @@ namespace kinora::exported {
 
 class Model {
  public:
-  // Error(KINORA_INVALID) that names the file and the way to write it, if libtorch cannot read it. A package that other users of
-  // the machine may write is refused: it is code.
+  // Error(KINORA_INVALID) that names the file and the way to write it, if libtorch cannot read it. A package
+  // that other users of the machine may write is refused: it is code.
   static std::unique_ptr<Model> open(const std::filesystem::path& file, at::Device device);
   virtual ~Model() = default;
-  // Output number `output` of the model, float32 on the CPU. One thread at a time. Error(KINORA_DATA) with libtorch's text.
+  // Output number `output` of the model, float32 on the CPU. One thread at a time. Error(KINORA_DATA) with
+  // libtorch's text.
   at::Tensor operator()(const at::Tensor& input, int64_t output);
 
  protected:

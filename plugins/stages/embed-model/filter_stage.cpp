@@ -8,11 +8,18 @@
 namespace kinora::exported {
 
 void FilterModel::describe(Describe<Options>& d) {
-  d.name("filter.model").help("Scores clips with any exported model, for example of aesthetics, and drops those below a threshold");
+  d.name("filter.model")
+      .help(
+          "Scores clips with any exported model, for example of aesthetics, and drops those below a "
+          "threshold");
   d.input("frames", "[T, H, W, 3]", "uint8", "beside the sample, with from = \"frames\"");
-  d.option("model", &Options::model).path().required().help("TorchScript (.pt) or AOTInductor package (.pt2); one number a row");
+  d.option("model", &Options::model)
+      .path()
+      .required()
+      .help("TorchScript (.pt) or AOTInductor package (.pt2); one number a row");
   d.option("name", &Options::name).help("of the score and the rule: filter.NAME");
-  d.option("from", &Options::from).help("what the model reads: frames, or a field such as clip.npy, which it gets as [B, D]");
+  d.option("from", &Options::from)
+      .help("what the model reads: frames, or a field such as clip.npy, which it gets as [B, D]");
   InputOptions::describe(d);
   d.option("output", &Options::output).range(0, 64).help("which of the model's outputs");
   d.option("reduction", &Options::reduction)
@@ -22,7 +29,9 @@ void FilterModel::describe(Describe<Options>& d) {
   d.option("mode", &Options::mode).choices({"on", "score"}).help("score: notes the score and drops nothing");
   d.option("batch", &Options::batch).range(1, 4096).help("clips in one call, always as many");
   d.option("device", &Options::device).help("auto: the first GPU, else the CPU; cpu, cuda, cuda:1");
-  d.option("threads", &Options::threads).range(1, 1024).help("of tensor operations; the last bits depend on it");
+  d.option("threads", &Options::threads)
+      .range(1, 1024)
+      .help("of tensor operations; the last bits depend on it");
 }
 
 FilterModel::FilterModel(const Options& o)
@@ -36,7 +45,8 @@ FilterModel::FilterModel(const Options& o)
           }) {
   o.check("filter.model");
   if (!of_pictures() && !o.from.ends_with(".npy"))
-    throw Error(KINORA_INVALID, "filter.model: from = \"" + o.from + "\": expected \"frames\" or a field such as \"clip.npy\"");
+    throw Error(KINORA_INVALID, "filter.model: from = \"" + o.from +
+                                    "\": expected \"frames\" or a field such as \"clip.npy\"");
   model_ = Model::open(o.model, device_);
 }
 
@@ -53,7 +63,9 @@ at::Tensor FilterModel::input_of(const Sample& sample) const {
   }
   const std::string file = std::string(sample.key()) + "." + options_.from;
   const auto bytes = sample.text(options_.from.c_str());
-  if (!bytes) throw Error(KINORA_NOT_FOUND, file + " is not there; put a stage embed.* of this name before filter.model");
+  if (!bytes)
+    throw Error(KINORA_NOT_FOUND,
+                file + " is not there; put a stage embed.* of this name before filter.model");
   const FloatArray read = read_npy(*bytes, file);
   if (read.shape.size() != 1) throw Error(KINORA_DATA, file + ": it must have one dimension");
   return at::tensor(read.values, at::kFloat);
@@ -77,7 +89,8 @@ at::Tensor FilterModel::scores(const std::vector<at::Tensor>& inputs) {
   at::Tensor out = (*model_)(x.to(device_), options_.output);
   if (out.numel() != options_.batch * per_clip)
     throw Error(KINORA_DATA, "filter.model: the model must return one number for each of " +
-                                 std::to_string(options_.batch * per_clip) + " inputs, and returned " + c10::str(out.sizes()));
+                                 std::to_string(options_.batch * per_clip) + " inputs, and returned " +
+                                 c10::str(out.sizes()));
   out = out.to(at::kDouble).view({options_.batch, per_clip});
   out = options_.reduction == "min" ? out.amin(1) : options_.reduction == "max" ? out.amax(1) : out.mean(1);
   return out.narrow(0, 0, static_cast<int64_t>(inputs.size()));

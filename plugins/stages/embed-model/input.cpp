@@ -8,7 +8,8 @@
 namespace kinora::exported {
 namespace {
 
-// Scaled so that it covers the input, then cut in the middle, rounding as torchvision does; or stretched. x [F, 3, h, w].
+// Scaled so that it covers the input, then cut in the middle, rounding as torchvision does; or stretched. x
+// [F, 3, h, w].
 at::Tensor fitted(const at::Tensor& x, const InputOptions& how) {
   const int64_t h = x.size(2), w = x.size(3);
   int64_t height = how.height, width = how.width;
@@ -18,8 +19,9 @@ at::Tensor fitted(const at::Tensor& x, const InputOptions& how) {
     else
       height = how.width * h / w;
   }
-  const at::Tensor scaled = how.resample == "bicubic" ? at::_upsample_bicubic2d_aa(x, {height, width}, false)
-                                                      : at::_upsample_bilinear2d_aa(x, {height, width}, false);
+  const at::Tensor scaled = how.resample == "bicubic"
+                                ? at::_upsample_bicubic2d_aa(x, {height, width}, false)
+                                : at::_upsample_bilinear2d_aa(x, {height, width}, false);
   const auto middle = [](int64_t all, int64_t part) {
     return static_cast<int64_t>(std::nearbyint(static_cast<double>(all - part) / 2));
   };
@@ -28,14 +30,20 @@ at::Tensor fitted(const at::Tensor& x, const InputOptions& how) {
       .narrow(3, middle(width, how.width), how.width);
 }
 
-at::Tensor of_colours(const std::vector<double>& values) { return at::tensor(values, at::kFloat).view({1, 3, 1, 1}); }
+at::Tensor of_colours(const std::vector<double>& values) {
+  return at::tensor(values, at::kFloat).view({1, 3, 1, 1});
+}
 
 }  // namespace
 
 void InputOptions::check(const char* stage) const {
-  const auto refuse = [&](const std::string& what) { throw Error(KINORA_INVALID, std::string(stage) + ": " + what); };
-  if (mean.size() != 3 || deviation.size() != 3) refuse("mean and std have three numbers each, of red, green and blue");
-  if (std::any_of(deviation.begin(), deviation.end(), [](double v) { return !(v > 0); })) refuse("std must be above 0");
+  const auto refuse = [&](const std::string& what) {
+    throw Error(KINORA_INVALID, std::string(stage) + ": " + what);
+  };
+  if (mean.size() != 3 || deviation.size() != 3)
+    refuse("mean and std have three numbers each, of red, green and blue");
+  if (std::any_of(deviation.begin(), deviation.end(), [](double v) { return !(v > 0); }))
+    refuse("std must be above 0");
 }
 
 at::ScalarType InputOptions::type() const {
@@ -60,7 +68,8 @@ std::vector<int64_t> spread(int64_t first, int64_t count, int64_t frames) {
 at::Tensor prepared(const Pictures& pictures, const std::vector<int64_t>& indices, const InputOptions& how) {
   std::vector<at::Tensor> frames;
   for (const int64_t i : indices)
-    frames.push_back(at::from_blob(const_cast<uint8_t*>(pictures.frame(i)), {pictures.height, pictures.width, 3}, at::kByte)
+    frames.push_back(at::from_blob(const_cast<uint8_t*>(pictures.frame(i)),
+                                   {pictures.height, pictures.width, 3}, at::kByte)
                          .permute({2, 0, 1})
                          .to(at::kFloat)
                          .div_(255));

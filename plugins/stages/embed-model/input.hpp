@@ -22,14 +22,20 @@ struct InputOptions {
     d.option("layout", &Options::layout)
         .choices({"BCHW", "BTCHW", "BCTHW"})
         .help("of the model's input; BCHW: a model of pictures, whose outputs of a clip are averaged");
-    d.option("frames", &Options::frames).range(1, 4096).help("of a clip, evenly spaced; a shorter one repeats some");
+    d.option("frames", &Options::frames)
+        .range(1, 4096)
+        .help("of a clip, evenly spaced; a shorter one repeats some");
     d.option("height", &Options::height).range(1, 16384).unit("pixels").help("of the model's input");
     d.option("width", &Options::width).range(1, 16384).unit("pixels").help("of the model's input");
     d.option("fit", &Options::fit).choices({"crop", "stretch"}).help("when the aspect differs");
-    d.option("resample", &Options::resample).choices({"bicubic", "bilinear"}).help("with antialiasing, as torchvision has it");
+    d.option("resample", &Options::resample)
+        .choices({"bicubic", "bilinear"})
+        .help("with antialiasing, as torchvision has it");
     d.option("mean", &Options::mean).help("taken from colours in 0..1; the default is CLIP's");
     d.option("std", &Options::deviation).help("that they are then divided by; the default is CLIP's");
-    d.option("dtype", &Options::dtype).choices({"float32", "float16", "bfloat16", "float64"}).help("of the model's input");
+    d.option("dtype", &Options::dtype)
+        .choices({"float32", "float16", "bfloat16", "float64"})
+        .help("of the model's input");
   }
   // Error(KINORA_INVALID) that names the option.
   void check(const char* stage) const;
@@ -44,8 +50,8 @@ std::vector<int64_t> spread(int64_t first, int64_t count, int64_t frames);
 // The pictures of these indices: [F, 3, H, W], scaled, normalised, float32.
 at::Tensor prepared(const Pictures& pictures, const std::vector<int64_t>& indices, const InputOptions& how);
 
-// Clips [F, 3, H, W] as one input of the model, filled up to `batch` by repeating the last one: a model always sees one shape, so a
-// clip's result does not depend on how many are left.
+// Clips [F, 3, H, W] as one input of the model, filled up to `batch` by repeating the last one: a model
+// always sees one shape, so a clip's result does not depend on how many are left.
 at::Tensor laid_out(const std::vector<at::Tensor>& clips, int64_t batch, const InputOptions& how);
 
 }  // namespace kinora::exported

@@ -66,7 +66,8 @@ size_t cell_of(size_t y, size_t x) {
 
 void append(std::vector<float>& out, const std::vector<double>& histogram, double share) {
   const double sum = std::accumulate(histogram.begin(), histogram.end(), 0.0);
-  for (const double v : histogram) out.push_back(sum > 0 ? static_cast<float>(std::sqrt(share * v / sum)) : 0.0F);
+  for (const double v : histogram)
+    out.push_back(sum > 0 ? static_cast<float>(std::sqrt(share * v / sum)) : 0.0F);
 }
 
 }  // namespace

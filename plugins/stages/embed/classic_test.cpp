@@ -31,15 +31,17 @@ std::vector<float> embedding(const std::vector<Picture>& pictures, int side, con
 }
 
 TEST(ClassicOracle, EqualsNumpy) {
-  const auto file = core::or_throw(core::Safetensors::open(std::string(KINORA_TEST_DATA) + "/oracle/classic.safetensors"));
+  const auto file =
+      core::or_throw(core::Safetensors::open(std::string(KINORA_TEST_DATA) + "/oracle/classic.safetensors"));
   std::map<std::string, core::SafeTensor> all;
   for (const auto& t : file.tensors()) all[t.name] = t;
   for (const std::string name : {"large", "small", "one"}) {
     const auto &frames = all.at(name + ".frames"), &want = all.at(name + ".embedding");
     Classic classic({});
     for (int64_t t = 0; t < frames.shape[0]; ++t)
-      classic.add(reinterpret_cast<const uint8_t*>(frames.bytes.data()) + t * frames.shape[1] * frames.shape[2] * 3,
-                  frames.shape[1], frames.shape[2]);
+      classic.add(
+          reinterpret_cast<const uint8_t*>(frames.bytes.data()) + t * frames.shape[1] * frames.shape[2] * 3,
+          frames.shape[1], frames.shape[2]);
     const auto got = classic.vector();
     ASSERT_EQ(want.bytes.size(), got.size() * 4);
     const auto* numbers = reinterpret_cast<const float*>(want.bytes.data());
@@ -58,10 +60,12 @@ TEST(Classic, HasLengthOneAndRepeatsItsBits) {
 // Pictures of one colour at bins' centres share all but the colour: the cosine is what the other shares give.
 TEST(Classic, ItsCosineIsTheShareInCommon) {
   const auto red = embedding({filled(64, 255, 0, 0)}, 64), blue = embedding({filled(64, 0, 0, 255)}, 64),
-             half = embedding({filled(64, 255, 0, 0), filled(64, 255, 0, 0), filled(64, 0, 0, 255), filled(64, 0, 0, 255)}, 64,
-                              {1, 0, 0});
+             half = embedding(
+                 {filled(64, 255, 0, 0), filled(64, 255, 0, 0), filled(64, 0, 0, 255), filled(64, 0, 0, 255)},
+                 64, {1, 0, 0});
   EXPECT_NEAR(cosine(red, blue), 0.6, 1e-6);
-  EXPECT_NEAR(cosine(half, embedding({filled(64, 255, 0, 0)}, 64, {1, 0, 0})), std::sqrt(0.5), 1e-6);  // BC of (1/2, 1/2), (1, 0)
+  EXPECT_NEAR(cosine(half, embedding({filled(64, 255, 0, 0)}, 64, {1, 0, 0})), std::sqrt(0.5),
+              1e-6);  // BC of (1/2, 1/2), (1, 0)
 }
 
 TEST(Classic, SharesAreProportions) {
@@ -92,7 +96,8 @@ TEST(Classic, CountsAChangeOnALogarithmicScale) {
   const auto v = embedding({filled(64, 100, 100, 100), filled(64, 115, 115, 115)}, 64, {0, 0, 1});
   for (int cell = 0; cell < kCells * kCells; ++cell)
     for (int bin = 0; bin < kChanges; ++bin)  // log2(1 + 15) = 4
-      EXPECT_NEAR(v[static_cast<size_t>(kColourBins + kGradientBins + cell * kChanges + bin)], bin == 4 ? 0.25 : 0, 1e-6);
+      EXPECT_NEAR(v[static_cast<size_t>(kColourBins + kGradientBins + cell * kChanges + bin)],
+                  bin == 4 ? 0.25 : 0, 1e-6);
 }
 
 TEST(Classic, SeesThePictureNotItsSize) {
@@ -101,7 +106,8 @@ TEST(Classic, SeesThePictureNotItsSize) {
     for (int y = 0; y < height; ++y)
       for (int x = 0; x < width; ++x)
         for (int c = 0; c < 3; ++c)
-          out.push_back(static_cast<uint8_t>(120 + 100 * std::sin(6.0 * x / width + 4.0 * (c + 1) * y / height)));
+          out.push_back(
+              static_cast<uint8_t>(120 + 100 * std::sin(6.0 * x / width + 4.0 * (c + 1) * y / height)));
     return out;
   };
   const auto large = embedding({scene(360, 640)}, 360), small = embedding({scene(90, 160)}, 90);

@@ -22,8 +22,10 @@ Sample sample_of(const std::vector<int>& greys, const json& facts = json::object
   testing::start();
   Sample sample("clip");
   std::vector<uint8_t> pixels;
-  for (const int grey : greys) pixels.insert(pixels.end(), size_t{kHeight} * kWidth * 3, static_cast<uint8_t>(grey));
-  sample.set_tensor("frames", std::move(pixels), {static_cast<int64_t>(greys.size()), kHeight, kWidth, 3}, KINORA_DL_UINT, 8);
+  for (const int grey : greys)
+    pixels.insert(pixels.end(), size_t{kHeight} * kWidth * 3, static_cast<uint8_t>(grey));
+  sample.set_tensor("frames", std::move(pixels), {static_cast<int64_t>(greys.size()), kHeight, kWidth, 3},
+                    KINORA_DL_UINT, 8);
   sample.set("json", facts.dump());
   return sample;
 }
@@ -37,7 +39,8 @@ Sample embedded(const Sample& in, const EmbedClassic::Options& options = {}) {
 std::vector<float> of(const std::vector<int>& greys) {
   Classic classic({});
   const size_t bytes = size_t{kHeight} * kWidth * 3;
-  for (const int grey : greys) classic.add(std::vector<uint8_t>(bytes, static_cast<uint8_t>(grey)).data(), kHeight, kWidth);
+  for (const int grey : greys)
+    classic.add(std::vector<uint8_t>(bytes, static_cast<uint8_t>(grey)).data(), kHeight, kWidth);
   return classic.vector();
 }
 

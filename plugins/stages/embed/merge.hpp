@@ -1,4 +1,5 @@
-// Which neighbouring shots are one: the smoothing of a detector that cuts too often (arXiv 2503.12964, section 2).
+// Which neighbouring shots are one: the smoothing of a detector that cuts too often (arXiv 2503.12964,
+// section 2).
 #pragma once
 #include <cstdint>
 #include <string>

@@ -8,8 +8,10 @@ namespace kinora::embed {
 using nlohmann::json;
 
 void ShotsMerge::describe(Describe<Options>& d) {
-  d.name("shots.merge").help("Joins neighbouring shots whose embeddings are alike; shots.json says which cuts went, and why");
-  d.option("name", &Options::name).help("of the embedding: field shots.NAME.npy, which embed.classic and embed.model make of films");
+  d.name("shots.merge")
+      .help("Joins neighbouring shots whose embeddings are alike; shots.json says which cuts went, and why");
+  d.option("name", &Options::name)
+      .help("of the embedding: field shots.NAME.npy, which embed.classic and embed.model make of films");
   d.option("rule", &Options::rule)
       .choices({"consecutive", "running"})
       .help("a shot is compared with the one before it, or with the mean of those joined before it");
@@ -40,12 +42,15 @@ json without_joined(json shots, const Merged& merged) {
 
 void ShotsMerge::process(Sample in, const Emit& emit, const Run&) {
   const std::string key(in.key()), field = "shots." + options_.name + ".npy";
-  const auto fail = [&](const std::string& what) { return Error(KINORA_DATA, "sample '" + key + "': " + what); };
+  const auto fail = [&](const std::string& what) {
+    return Error(KINORA_DATA, "sample '" + key + "': " + what);
+  };
   json shots = json_field(in, "shots.json", json());
   if (!shots.is_object() || !shots.contains("cuts") || !shots["cuts"].is_array())
     throw fail("it has no shots; put a stage shots.* before shots.merge");
   const auto bytes = in.text(field.c_str());
-  if (!bytes) throw fail("it has no field " + field + "; put embed.classic, with this name, before shots.merge");
+  if (!bytes)
+    throw fail("it has no field " + field + "; put embed.classic, with this name, before shots.merge");
   const FloatArray rows = read_npy(*bytes, key + "." + field);
   const size_t cuts = shots["cuts"].size();
   if (rows.shape.size() != 2 || static_cast<size_t>(rows.rows()) != cuts + 1)

@@ -22,8 +22,8 @@ class ShotsMerge final : public Stage {
   Options options_;
 };
 
-// shots.json without the joined cuts: cuts, times_us where it is there, and "similarities" of what is left; "merged" is longer by
-// what went, "merge" says how. scores, one a frame, and detectors stay as they are.
+// shots.json without the joined cuts: cuts, times_us where it is there, and "similarities" of what is left;
+// "merged" is longer by what went, "merge" says how. scores, one a frame, and detectors stay as they are.
 nlohmann::json without_joined(nlohmann::json shots, const Merged& merged);
 
 }  // namespace kinora::embed

@@ -1,12 +1,11 @@
 // stage/shots.merge on embeddings whose angles are known.
-#include "merge_stage.hpp"
-
 #include <cmath>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "kinora/testing.hpp"
+#include "merge_stage.hpp"
 
 namespace kinora::embed {
 namespace {
@@ -34,7 +33,11 @@ struct Film {
     testing::start();
     Sample film("f");
     if (shots.is_null()) {
-      shots = {{"fps", 25}, {"frames", 1000}, {"cuts", json::array()}, {"times_us", json::array()}, {"scores", json::array({0.5})}};
+      shots = {{"fps", 25},
+               {"frames", 1000},
+               {"cuts", json::array()},
+               {"times_us", json::array()},
+               {"scores", json::array({0.5})}};
       for (int64_t i = 1; i < rows.rows(); ++i) {
         shots["cuts"].push_back(100 * i);
         shots["times_us"].push_back(4000000 * i);
@@ -59,7 +62,8 @@ TEST(ShotsMerge, ConsecutiveComparesNeighbours) {
     EXPECT_NEAR(shots["merged"][i]["similarity"], cosine_of(10), 1e-6);
   }
   EXPECT_NEAR(shots["similarities"][0], cosine_of(50), 1e-6);
-  EXPECT_EQ(shots["merge"], json({{"name", "classic"}, {"rule", "consecutive"}, {"threshold", cosine_of(12)}}));
+  EXPECT_EQ(shots["merge"],
+            json({{"name", "classic"}, {"rule", "consecutive"}, {"threshold", cosine_of(12)}}));
   EXPECT_EQ(shots["scores"], json::array({0.5}));
 }
 
@@ -89,7 +93,9 @@ TEST(ShotsMerge, AShotWithoutAPictureIsJoinedToNone) {
 
 TEST(ShotsMerge, AddsToWhatWasMergedBeforeAndNeedsNoTimes) {
   const Film film(at_degrees({0, 0}), {},
-                  {{"fps", 25}, {"cuts", json::array({40})}, {"merged", json::array({{{"cut", 7}, {"similarity", 0.9}}})}});
+                  {{"fps", 25},
+                   {"cuts", json::array({40})},
+                   {"merged", json::array({{{"cut", 7}, {"similarity", 0.9}}})}});
   EXPECT_EQ(film.shots()["merged"].size(), 2u);
   EXPECT_EQ(film.shots()["merged"][1]["cut"], 40);
   EXPECT_FALSE(film.shots().contains("times_us"));
@@ -106,7 +112,8 @@ TEST(ShotsMerge, RefusesRowsThatAreNotOfTheShots) {
   };
   EXPECT_THAT(why(at_degrees({0, 0}), {{"cuts", {1, 2}}}), HasSubstr("2 rows for 3 shots"));
   EXPECT_THAT(why(at_degrees({0, 0}), {{"cuts", 1}}), HasSubstr("put a stage shots.*"));
-  EXPECT_THAT(why(at_degrees({0, 0}), {{"cuts", json::array({1})}, {"times_us", {1, 2}}}), HasSubstr("times_us"));
+  EXPECT_THAT(why(at_degrees({0, 0}), {{"cuts", json::array({1})}, {"times_us", {1, 2}}}),
+              HasSubstr("times_us"));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// kinora/npy.hpp: what numpy writes and reads (the exact bytes of numpy.save, version 2.4), and what is refused.
+// kinora/npy.hpp: what numpy writes and reads (the exact bytes of numpy.save, version 2.4), and what is
+// refused.
 #include "kinora/npy.hpp"
 
 #include <gmock/gmock.h>

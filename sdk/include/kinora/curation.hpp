@@ -1,4 +1,5 @@
-// What curating stages agree on: pictures beside a sample, its facts, and whose shot a picture is. Needs nlohmann-json.
+// What curating stages agree on: pictures beside a sample, its facts, and whose shot a picture is. Needs
+// nlohmann-json.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -23,13 +24,14 @@ inline Pictures pictures_of(const Sample& sample) {
   const kinora_dl_tensor* t = sample.tensor("frames");
   const std::string key(sample.key());
   if (!t)
-    throw Error(KINORA_NOT_FOUND,
-                "sample '" + key +
-                    "' has no frames; set sample_fps of clip.transcode for clips or sample_every of shots.* for films, or put "
-                    "stage/video.read before");
+    throw Error(KINORA_NOT_FOUND, "sample '" + key +
+                                      "' has no frames; set sample_fps of clip.transcode for clips or "
+                                      "sample_every of shots.* for films, or put "
+                                      "stage/video.read before");
   if (t->ndim != 4 || t->shape[3] != 3 || t->code != KINORA_DL_UINT || t->bits != 8 || t->lanes != 1 ||
       t->device_type != KINORA_DL_CPU || t->strides)
-    throw Error(KINORA_DATA, "sample '" + key + "': its frames must be uint8 [T, H, W, 3] on the CPU, row-major");
+    throw Error(KINORA_DATA,
+                "sample '" + key + "': its frames must be uint8 [T, H, W, 3] on the CPU, row-major");
   if (t->shape[0] < 1 || t->shape[1] < 1 || t->shape[2] < 1)
     throw Error(KINORA_DATA, "sample '" + key + "': its frames are empty");
   return {static_cast<const uint8_t*>(t->data) + t->byte_offset, t->shape[0], t->shape[1], t->shape[2]};
@@ -65,7 +67,8 @@ inline void note_score(nlohmann::json& facts, const std::string& rule, double sc
 }
 
 // facts["embeddings"][name]: which component or file made field NAME.npy, and its length.
-inline void note_embedding(nlohmann::json& facts, const std::string& name, const std::string& model, int64_t size) {
+inline void note_embedding(nlohmann::json& facts, const std::string& name, const std::string& model,
+                           int64_t size) {
   object_in(facts, "embeddings")[name] = {{"model", model}, {"size", size}};
 }
 
@@ -78,19 +81,21 @@ inline Error wrong_sample(const Sample& sample, const std::string& what) {
 inline std::vector<double> numbers_in(const Sample& sample, const nlohmann::json& object, const char* name) {
   const auto at = object.find(name);
   std::vector<double> out;
-  if (at == object.end() || !at->is_array()) throw wrong_sample(sample, std::string("there is no list ") + name);
+  if (at == object.end() || !at->is_array())
+    throw wrong_sample(sample, std::string("there is no list ") + name);
   for (const auto& value : *at) {
     if (!value.is_number()) throw wrong_sample(sample, std::string("an entry of ") + name + " is no number");
     out.push_back(value.get<double>());
   }
-  if (!std::is_sorted(out.begin(), out.end())) throw wrong_sample(sample, std::string(name) + " does not rise");
+  if (!std::is_sorted(out.begin(), out.end()))
+    throw wrong_sample(sample, std::string(name) + " does not rise");
   return out;
 }
 
 }  // namespace detail
 
-// Times in seconds at which a film's shots after the first begin: those that times_us of shots.json has, else its cuts by fps.
-// Error(KINORA_DATA) if it has neither, or not one a cut.
+// Times in seconds at which a film's shots after the first begin: those that times_us of shots.json has, else
+// its cuts by fps. Error(KINORA_DATA) if it has neither, or not one a cut.
 inline std::vector<double> shot_starts(const Sample& film, const nlohmann::json& shots) {
   std::vector<double> cuts = detail::numbers_in(film, shots, "cuts");
   if (shots.contains("times_us")) {
@@ -107,9 +112,10 @@ inline std::vector<double> shot_starts(const Sample& film, const nlohmann::json&
   return cuts;
 }
 
-// For each of `count` frames, in time, the number of its shot, by fact frames_at. Error(KINORA_DATA) if that does not name as many
-// times.
-inline std::vector<size_t> shots_of_frames(const Sample& film, const std::vector<double>& starts, int64_t count) {
+// For each of `count` frames, in time, the number of its shot, by fact frames_at. Error(KINORA_DATA) if that
+// does not name as many times.
+inline std::vector<size_t> shots_of_frames(const Sample& film, const std::vector<double>& starts,
+                                           int64_t count) {
   const auto facts = json_field(film, "json");
   if (!facts.contains("frames_at"))
     throw detail::wrong_sample(
@@ -121,8 +127,8 @@ inline std::vector<size_t> shots_of_frames(const Sample& film, const std::vector
   std::vector<size_t> out;
   constexpr double kRounding = 1e-6;  // of times in microseconds
   for (const double t : times)
-    out.push_back(static_cast<size_t>(std::upper_bound(starts.begin(), starts.end(), t + kRounding) -
-                                      starts.begin()));
+    out.push_back(
+        static_cast<size_t>(std::upper_bound(starts.begin(), starts.end(), t + kRounding) - starts.begin()));
   return out;
 }
 

@@ -1,8 +1,9 @@
 // NumPy's .npy files of float32 numbers, version 1.0, what embeddings are stored as.
 //
-// Layout: "\x93NUMPY", the bytes 1 and 0, a little-endian uint16: the length of the header, the header (a Python literal
-// {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }, filled up with spaces and ended by a newline so that the
-// data begins at a multiple of 64), the data, row by row. Specification: numpy.org, lib.format.
+// Layout: "\x93NUMPY", the bytes 1 and 0, a little-endian uint16: the length of the header, the header (a
+// Python literal
+// {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }, filled up with spaces and ended by a newline
+// so that the data begins at a multiple of 64), the data, row by row. Specification: numpy.org, lib.format.
 #pragma once
 #include <algorithm>
 #include <charconv>
@@ -74,7 +75,8 @@ inline std::vector<int64_t> npy_shape(std::string_view text) {
 
 }  // namespace detail
 
-// `origin` names the file in errors, which are KINORA_DATA: other dtypes and orders than the above, sizes that do not fit.
+// `origin` names the file in errors, which are KINORA_DATA: other dtypes and orders than the above, sizes
+// that do not fit.
 inline FloatArray read_npy(std::string_view bytes, const std::string& origin) {
   const auto refuse = [&](const std::string& what) { return Error(KINORA_DATA, origin + ": " + what); };
   if (bytes.size() < 10 || bytes.substr(0, 6) != std::string_view("\x93NUMPY", 6) || bytes[6] != 1)
@@ -84,7 +86,8 @@ inline FloatArray read_npy(std::string_view bytes, const std::string& origin) {
   const std::string_view header = bytes.substr(10, length), data = bytes.substr(10 + length);
   if (!detail::npy_entry(header, "descr").starts_with("'<f4'") ||
       !detail::npy_entry(header, "fortran_order").starts_with("False"))
-    throw refuse("it must hold float32 numbers in C order; write it with numpy.save(file, x.astype('float32'))");
+    throw refuse(
+        "it must hold float32 numbers in C order; write it with numpy.save(file, x.astype('float32'))");
   FloatArray out;
   out.shape = detail::npy_shape(detail::npy_entry(header, "shape"));
   if (out.shape.empty() || out.shape.size() > 2) throw refuse("it must have one or two dimensions");
