@@ -46,6 +46,7 @@ int convert_command(core::Runtime&, const Arguments&);
 int inspect_command(core::Runtime&, const Arguments&);
 int bench_command(core::Runtime&, const Arguments&);
 int generate_command(core::Runtime&, const Arguments&);
+int search_command(core::Runtime&, const Arguments&);
 // shared: the flags before the command, which every rank gets too.
 int launch_command(core::Runtime&, const Arguments& shared, const Arguments&);
 int plan_command(core::Runtime&, const Arguments&);

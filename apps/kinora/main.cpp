@@ -21,6 +21,7 @@ commands
   launch -n N -- run ... the same on N ranks of this machine; torchrun, srun and mpirun start `run` themselves
   check FILE.toml        every error of a run file at once, with its place and a suggestion
   generate FILE.toml     make a video with the networks of a run: --prompt, --image, --from VIDEO
+  search DIR TEXT        the clips nearest to a text, or --like CLIP to a clip
   plugins                the components there are: list, inspect ID, validate FILE.so, new KIND NAME,
                          check-parallel ID
   apply ID [INPUT]       run one component alone on one input
@@ -51,6 +52,7 @@ const std::map<std::string, int (*)(core::Runtime&, const Arguments&)>& commands
       {"convert", convert_command}, {"inspect", inspect_command}, {"generate", generate_command},
       {"launch", nullptr},  // gets the shared flags too
       {"plan", plan_command},
+      {"search", search_command},
       {"plugins", [](core::Runtime& r, const Arguments& a) { return plugins_command(r, a); }},
       {"completion", [](core::Runtime&, const Arguments& a) { return completion_command(a); }}};
   return all;

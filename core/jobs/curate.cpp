@@ -4,6 +4,7 @@
 #include <set>
 
 #include "core/io/atomic_file.hpp"
+#include "core/jobs/dedup.hpp"
 #include "core/jobs/pipeline.hpp"
 #include "core/log.hpp"
 #include "core/run/stage_results.hpp"
@@ -189,6 +190,8 @@ void run_shard(JobContext& context) {
     const std::string name = entry.path().filename().string();
     if (name.front() != '.') samples[name.substr(0, name.find('.'))].push_back(entry.path());
   }
+  int64_t copies = 0;  // left out, by a dedup job
+  for (const auto& key : dropped_by(context)) copies += static_cast<int64_t>(samples.erase(key));
   auto at = samples.begin();
   PipelineJob job;
   job.stages = {context.spec().component("shard")};
@@ -215,7 +218,8 @@ void run_shard(JobContext& context) {
   uint64_t bytes = 0;
   for (const auto& entry : fs::directory_iterator(context.folder()))
     if (entry.path().extension() == ".tar") ++shards, bytes += entry.file_size();
-  context.summary.update({{"samples", result.inputs.kept}, {"shards", shards}, {"bytes", bytes}});
+  context.summary.update(
+      {{"samples", result.inputs.kept}, {"shards", shards}, {"bytes", bytes}, {"copies", copies}});
 }
 
 }  // namespace kinora::core

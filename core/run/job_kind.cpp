@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "core/jobs/curate.hpp"
+#include "core/jobs/dedup.hpp"
+#include "core/jobs/embed_text.hpp"
 #include "core/jobs/generating.hpp"
 #include "core/jobs/report.hpp"
 #include "core/jobs/training.hpp"
@@ -32,7 +34,22 @@ JobKind curate() {
 JobKind shard() {
   return {described_job<ShardOptions>(),
           {kEngine, {"shard", "stage", "shard.webdataset", true, false, "the writer"}},
+          {"curate", "dedup"}};
+}
+
+JobKind dedup() {
+  return {described_job<DedupOptions>(),
+          {kEngine, {"dedup", "stage", "dedup.semantic", true, false, "decides which clips are copies"}},
           {"curate"}};
+}
+
+JobKind embed_text() {
+  return {described_job<EmbedTextOptions>(),
+          {{"text", "model", "minilm", true, false, "text encoder"},
+           {"words", "stage", "text.wordpiece", true, false, "text to tokens"}},
+          {"curate"},
+          true,
+          true};
 }
 
 JobKind train_tokenizer() {
@@ -114,8 +131,8 @@ ComponentSpec job_component(const std::string& toml) {
 }
 
 const std::vector<JobKind>& job_kinds() {
-  static const std::vector<JobKind> kinds{curate(), shard(),    train_tokenizer(), encode(),
-                                          train(),  generate(), report()};
+  static const std::vector<JobKind> kinds{curate(), dedup(), embed_text(), shard(), train_tokenizer(),
+                                          encode(), train(), generate(),   report()};
   return kinds;
 }
 

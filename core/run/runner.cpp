@@ -6,6 +6,7 @@
 
 #include "core/io/atomic_file.hpp"
 #include "core/jobs/curate.hpp"
+#include "core/jobs/dedup.hpp"
 #include "core/jobs/report.hpp"
 #include "core/log.hpp"
 #include "core/run/cancel.hpp"
@@ -142,6 +143,7 @@ bool may_begin(Runtime& runtime, const RunFile& run, const RunOptions& options, 
 JobCode job_code(const JobKind& kind) {
   if (kind.spec.name == "curate") return {run_curate, check_curate};
   if (kind.spec.name == "shard") return {run_shard, check_shard};
+  if (kind.spec.name == "dedup") return {run_dedup, check_dedup};
   if (kind.spec.name == "report") return {run_report, [](JobCheck&) {}};
   return torch_job(kind.spec.name);
 }

@@ -55,6 +55,7 @@ extern "C" KINORA_EXPORT void kinora_torch_open(const kinora_host* host) {
   register_job("train-tokenizer",
                {plain<run_train_tokenizer, JobContext>, plain<check_train_tokenizer, JobCheck>});
   register_job("encode", {plain<run_encode, JobContext>, plain<check_encode, JobCheck>});
+  register_job("embed-text", {plain<run_embed_text, JobContext>, plain<check_embed_text, JobCheck>});
   register_job("train", {plain<run_train, JobContext>, plain<check_train, JobCheck>});
   register_job("generate", {plain<run_generate, JobContext>, plain<check_generate, JobCheck>});
   register_tool("convert", plain<static_cast<ToolFunction>(convert_weights), Runtime, const json>);
@@ -62,6 +63,7 @@ extern "C" KINORA_EXPORT void kinora_torch_open(const kinora_host* host) {
   register_tool("bench_block", plain<bench_block, Runtime, const json>);
   register_tool("bench_parallel", plain<bench_parallel, Runtime, const json>);
   register_tool("check_parallel", plain<check_parallel, Runtime, const json>);
+  register_tool("embed_texts", plain<embed_texts, Runtime, const json>);
   register_tool("inspect", plain<inspect_component, Runtime, const json>);
   register_apply("tokenizer", plain<apply_tokenizer, Runtime, const ApplyRequest>);
   register_apply("model", plain<apply_model, Runtime, const ApplyRequest>);

@@ -17,19 +17,33 @@ at::Tensor ids(const Sample& sample, const char* name) {
   return at::from_blob(static_cast<char*>(t->data) + t->byte_offset, {1, t->shape[0]}, at::kLong).clone();
 }
 
+TextEncoder::Parts parts_of(const JobSpec& encode) {
+  const auto &words = *encode.component("words"), &text = *encode.component("text");
+  return {words.id,
+          text.id,
+          words.options,
+          text.options,
+          weights_in(encode.options, "text_weights"),
+          encode.options.at("max_tokens").get<int64_t>(),
+          encode.options.at("pad_text").get<bool>()};
+}
+
 }  // namespace
+
+TextEncoder::TextEncoder(Runtime& runtime, const Parts& parts, at::Device device,
+                         std::vector<const kinora_link*> links)
+    : words_(runtime, parts.words, parts.words_options),
+      network_(std::make_unique<Network>(or_throw(runtime.registry().open(parts.text)), parts.text_options,
+                                         ChainOptions{.device = device}, std::move(links))),
+      device_(device),
+      max_tokens_(parts.max_tokens),
+      pad_(parts.pad) {
+  network_->load(parts.weights, true);
+}
 
 TextEncoder::TextEncoder(JobContext& context, const JobSpec& encode, at::Device device,
                          std::vector<const kinora_link*> links)
-    : words_(context.runtime(), encode.component("words")->id, encode.component("words")->options),
-      network_(std::make_unique<Network>(context.open(*encode.component("text")),
-                                         encode.component("text")->options, ChainOptions{.device = device},
-                                         std::move(links))),
-      device_(device),
-      max_tokens_(encode.options.at("max_tokens").get<int64_t>()),
-      pad_(encode.options.at("pad_text").get<bool>()) {
-  network_->load(weights_in(encode.options, "text_weights"), true);
-}
+    : TextEncoder(context.runtime(), parts_of(encode), device, std::move(links)) {}
 
 at::Tensor TextEncoder::operator()(const std::string& text) {
   const at::NoGradGuard off;

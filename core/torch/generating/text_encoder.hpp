@@ -10,6 +10,15 @@ namespace kinora::core {
 
 class TextEncoder {
  public:
+  struct Parts {
+    std::string words, text;  // ids of the tokenizing stage and of the encoder
+    Options words_options, text_options;
+    std::vector<std::filesystem::path> weights;
+    int64_t max_tokens = 0;
+    bool pad = false;
+  };
+  TextEncoder(Runtime&, const Parts&, at::Device device = at::kCPU,
+              std::vector<const kinora_link*> links = {});
   // From an encode job's slots words and text and its options text_weights, max_tokens and pad_text.
   // links: behind the encoder; then all ranks of theirs call it together.
   TextEncoder(JobContext&, const JobSpec& encode, at::Device device = at::kCPU,

@@ -1,0 +1,34 @@
+// kind = "dedup": which clips of a curate job are copies of another. Writes decisions.jsonl; moves and
+// removes nothing.
+#pragma once
+#include <set>
+#include <string>
+
+#include "core/run/job_check.hpp"
+
+namespace kinora::core {
+
+struct DedupOptions {
+  int64_t memory = int64_t{1} << 30;
+  int64_t threads = 0;
+  static void describe(Describe<DedupOptions>& d) {
+    d.name("dedup").help(
+        "Finds clips of a curate job that are copies of another; a shard job that reads this leaves them "
+        "out");
+    d.option("memory", &DedupOptions::memory)
+        .bytes()
+        .at_least(1 << 20)
+        .help("bound on the samples between stages");
+    d.option("threads", &DedupOptions::threads).range(0, 4096).help("worker threads; 0: one a core");
+  }
+};
+
+void run_dedup(JobContext&);
+void check_dedup(JobCheck&);
+
+// Keys of the clips that do not go on, by decisions.jsonl of the dedup job among the inputs of this one, or
+// among theirs: filtered, or failed (without an embedding there is no decision). Empty if there is no such
+// job. Error(KINORA_DATA) if the file is broken.
+std::set<std::string> dropped_by(const JobView&);
+
+}  // namespace kinora::core

@@ -1,0 +1,138 @@
+#include "core/search/collection.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include <fmt/ranges.h>
+
+#include "core/jobs/clip_files.hpp"
+#include "core/log.hpp"
+#include "kinora/error.hpp"
+#include "kinora/npy.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+std::string contents(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw Error(KINORA_IO, file.string() + ": cannot be read");
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+FloatArray embedding(const fs::path& file) { return read_npy(contents(file), file.string()); }
+
+// Rows of one embedding have one size.
+void append(Embedded& to, ClipRef clip, std::span<const float> row, const fs::path& file) {
+  if (to.size == 0) to.size = static_cast<int64_t>(row.size());
+  if (static_cast<int64_t>(row.size()) != to.size)
+    throw Error(
+        KINORA_DATA,
+        fmt::format("{}: it has {} numbers, others of this name have {}; search the folders of one model",
+                    file.string(), row.size(), to.size));
+  to.clips.push_back(std::move(clip));
+  to.vectors.insert(to.vectors.end(), row.begin(), row.end());
+}
+
+// "classic" of "classic.npy"; nothing of "shots.classic.npy", which is of a film's shots.
+std::string embedding_name(const std::string& field) {
+  if (!field.ends_with(".npy")) return "";
+  const std::string name = field.substr(0, field.size() - 4);
+  return name.find('.') == name.npos ? name : "";
+}
+
+}  // namespace
+
+std::string ClipRef::caption() const {
+  std::ifstream in(folder / (key + ".txt"), std::ios::binary);
+  return in ? std::string(std::istreambuf_iterator<char>(in), {}) : "";
+}
+
+// A job's folder, a folder of files, or the folder of a run, whose jobs are directly below.
+void Collection::add(const fs::path& folder) {
+  const auto job = [&](const fs::path& at) {
+    if (fs::is_directory(at / "data")) data_.push_back(at / "data");
+    if (fs::is_regular_file(at / "text.json")) texts_.push_back(at);
+    return fs::is_directory(at / "data") || fs::is_regular_file(at / "text.json");
+  };
+  if (job(folder)) return;
+  std::vector<fs::path> below;
+  bool files = false;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.is_directory() && entry.path().filename().string().front() != '.')
+      below.push_back(entry.path());
+    files =
+        files || embedding_name(entry.path().filename().string()) != "" || entry.path().extension() == ".npy";
+  }
+  if (files) data_.push_back(folder);
+  std::sort(below.begin(), below.end());
+  for (const auto& at : below) job(at);
+}
+
+Collection::Collection(const std::vector<fs::path>& folders) {
+  for (const auto& folder : folders) {
+    const size_t before = data_.size() + texts_.size();
+    if (fs::is_directory(folder)) add(folder);
+    if (data_.size() + texts_.size() == before)
+      throw Error(KINORA_NOT_FOUND,
+                  folder.string() + ": there are no clips; give the folder of a run or of its curate job");
+  }
+  std::set<std::string> names;
+  for (const auto& data : data_)
+    for (const auto& [key, fields] : clips_in(data))
+      for (const auto& [field, file] : fields)
+        if (const auto name = embedding_name(field); !name.empty()) names.insert(name);
+  names_.assign(names.begin(), names.end());
+}
+
+Embedded Collection::pictures(const std::string& name) const {
+  Embedded out;
+  for (const auto& data : data_)
+    for (const auto& [key, fields] : clips_in(data))
+      if (const auto at = fields.find(name + ".npy"); at != fields.end()) {
+        const FloatArray read = embedding(at->second);
+        append(out, {key, data}, read.row(0), at->second);
+      }
+  if (out.clips.empty())
+    throw Error(
+        KINORA_NOT_FOUND,
+        fmt::format(
+            "no clip has an embedding '{}' ({}); put a stage embed.* into the curate job", name,
+            names_.empty() ? "they have none" : fmt::format("there is: {}", fmt::join(names_, ", "))));
+  return out;
+}
+
+Embedded Collection::captions() const {
+  Embedded out;
+  for (const auto& folder : texts_) {
+    const json about = json::parse(contents(folder / "text.json"), nullptr, false);
+    const FloatArray rows = embedding(folder / "text.npy");
+    const bool whole = about.is_object() && about.contains("keys") && about["keys"].is_array() &&
+                       about.contains("encoder") && about.contains("clips") && rows.shape.size() == 2 &&
+                       rows.rows() == static_cast<int64_t>(about["keys"].size());
+    if (!whole)
+      throw Error(KINORA_DATA,
+                  (folder / "text.json").string() +
+                      " is not as an embed-text job wrote it; remove the folder and run the job again");
+    if (!out.encoder.is_null() && out.encoder != about["encoder"]) {
+      log_warn("{}: its captions were embedded by another encoder; they are left out", folder.string());
+      continue;
+    }
+    out.encoder = about["encoder"];
+    const fs::path clips = (folder / about["clips"].get<std::string>()).lexically_normal();
+    for (int64_t i = 0; i < rows.rows(); ++i)
+      append(out, {about["keys"][static_cast<size_t>(i)].get<std::string>(), clips}, rows.row(i),
+             folder / "text.npy");
+  }
+  if (out.clips.empty())
+    throw Error(KINORA_NOT_FOUND,
+                "no captions are embedded here; add a job of kind embed-text that reads the curate job to "
+                "the run file");
+  return out;
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,28 @@
+// What is nearest to a text or to a clip.
+#pragma once
+#include "core/runtime.hpp"
+#include "core/search/collection.hpp"
+
+namespace kinora::core {
+
+struct Hit {
+  ClipRef clip;
+  double score = 0;  // cosine
+};
+
+// The `count` rows of greatest cosine with `query`, the greatest first; of equal ones the lesser key.
+// `except`: a row that is left out, -1: none. Error(KINORA_INVALID) if the query is of another size.
+std::vector<Hit> nearest(const Embedded& among, std::span<const float> query, size_t count,
+                         int64_t except = -1);
+
+// A text as the captions were encoded. Opens libtorch.
+std::vector<float> text_query(Runtime&, const Embedded& captions, const std::string& text);
+
+// A video file as embed.classic, with its own defaults, sees two frames a second of it. Its motion is the
+// clips' if they were sampled so too; colours and gradients do not depend on it.
+std::vector<float> video_query(Runtime&, const std::filesystem::path& file);
+
+// The row of the clip of this key, -1 if there is none.
+int64_t row_of(const Embedded&, const std::string& key);
+
+}  // namespace kinora::core

@@ -1,0 +1,120 @@
+#include "dedup_stage.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <omp.h>
+
+#include "clusters.hpp"
+#include "kinora/curation.hpp"
+#include "kinora/plugin.hpp"
+#include "near.hpp"
+
+namespace kinora::dedup {
+
+void DedupSemantic::describe(Describe<Options>& d) {
+  d.name("dedup.semantic")
+      .help(
+          "Drops clips whose bytes, or nearly whose embedding, another clip has: k-means, then cosines in "
+          "each cluster");
+  d.option("name", &Options::name).help("of the embedding: field NAME.npy");
+  d.option("exact", &Options::exact)
+      .help("clips of the same content: field sha256, which a dedup job sets; rule dedup.exact");
+  d.option("semantic", &Options::semantic).help("clips of nearly the same embedding; rule dedup.semantic");
+  d.option("eps", &Options::eps)
+      .range(0, 2)
+      .help(
+          "a clip goes if its cosine with one that is rather kept is at least 1 - eps; Cosmos-Curate has "
+          "0.01, NeMo Curator 0.1");
+  d.option("keep", &Options::keep)
+      .choices({"largest", "longest", "best", "first"})
+      .help("which is rather kept: of more pixels, longer, of the greater `score`, of the lesser key");
+  d.option("score", &Options::score)
+      .help("for keep = \"best\": a name in the facts' scores, for example filter.blur");
+  d.option("clusters", &Options::clusters)
+      .range(0, 1 << 24)
+      .help("of k-means; 0: one for every 1,024 clips, so up to 1,024 are compared each with each");
+  d.option("iterations", &Options::iterations).range(1, 1000).help("of k-means");
+  d.option("seed", &Options::seed).range(0, 2147483647).help("of k-means' first centres");
+}
+
+DedupSemantic::DedupSemantic(const Options& o) : options_(o) {
+  if (o.keep == "best" && o.score.empty())
+    throw Error(KINORA_INVALID,
+                "dedup.semantic: keep = \"best\" needs a score, for example score = \"filter.blur\"");
+}
+
+void DedupSemantic::process(Sample in, const Emit& emit, const Run&) {
+  Clip clip = clip_of(std::move(in), options_.keep, options_.score);
+  if (options_.semantic) {
+    const auto vector = unit_embedding(clip.sample, options_.name, size_);
+    size_ = static_cast<int64_t>(vector.size());
+    vectors_.insert(vectors_.end(), vector.begin(), vector.end());
+  }
+  clips_.push_back(std::move(clip));
+  emit.hold();
+}
+
+void DedupSemantic::find_exact(const std::vector<size_t>& order, std::vector<Verdict>& verdicts) const {
+  std::map<std::string, size_t> first;
+  for (const size_t i : order) {
+    if (clips_[i].content.empty()) continue;
+    const auto [at, is_new] = first.try_emplace(clips_[i].content, i);
+    if (!is_new) verdicts[i] = {"dedup.exact", at->second, 1.0, -1};
+  }
+}
+
+void DedupSemantic::find_near(const std::vector<size_t>& order, std::vector<Verdict>& verdicts) {
+  std::vector<size_t> left;
+  std::vector<float> vectors;
+  const auto size = static_cast<size_t>(size_);
+  for (const size_t i : order) {
+    if (verdicts[i].rule) continue;
+    left.push_back(i);
+    vectors.insert(vectors.end(), vectors_.begin() + static_cast<int64_t>(i * size),
+                   vectors_.begin() + static_cast<int64_t>((i + 1) * size));
+  }
+  vectors_ = {};
+  const auto cluster = clusters_of(vectors, size_, {options_.clusters, options_.iterations, options_.seed});
+  const auto near = nearest_before(vectors, size_, cluster);
+  for (size_t n = 0; n < left.size(); ++n) {
+    Verdict& verdict = verdicts[left[n]];
+    verdict.cluster = cluster[n];
+    if (near[n].of < 0 || near[n].similarity < 1 - options_.eps) continue;
+    verdict.rule = "dedup.semantic";
+    verdict.of = left[static_cast<size_t>(near[n].of)];
+    verdict.similarity = near[n].similarity;
+  }
+}
+
+void DedupSemantic::finish(const Emit& emit, const Run& run) {
+  std::vector<size_t> order(clips_.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return before(clips_[a], clips_[b]); });
+  std::vector<Verdict> verdicts(clips_.size());
+  if (options_.exact) find_exact(order, verdicts);
+  if (options_.semantic && !clips_.empty()) {
+    omp_set_num_threads(std::max(1, run.threads()));
+    find_near(order, verdicts);
+  }
+  std::vector<std::string> keys;
+  for (const Clip& clip : clips_) keys.emplace_back(clip.sample.key());
+  for (size_t i = 0; i < clips_.size(); ++i) {
+    const Verdict& verdict = verdicts[i];
+    Sample& sample = clips_[i].sample;
+    auto facts = json_field(sample, "json");
+    if (verdict.cluster >= 0) facts["dedup"] = {{"cluster", verdict.cluster}};
+    if (verdict.rule) facts["duplicate"] = {{"of", keys[verdict.of]}, {"similarity", verdict.similarity}};
+    sample.set("json", json_text(facts));
+    if (verdict.rule)
+      emit.drop(std::move(sample), verdict.rule, verdict.similarity);
+    else
+      emit(std::move(sample));
+  }
+  clips_.clear();
+}
+
+}  // namespace kinora::dedup
+
+using kinora::dedup::DedupSemantic;
+KINORA_COMPONENT(DedupSemantic)

@@ -1,0 +1,43 @@
+// stage/dedup.semantic: of clips that are the same, or nearly, one goes on.
+#pragma once
+#include <vector>
+
+#include "clip.hpp"
+#include "kinora/stage.hpp"
+
+namespace kinora::dedup {
+
+class DedupSemantic final : public Stage {
+ public:
+  struct Options {
+    std::string name = "classic", keep = "largest", score;
+    double eps = 0.01;
+    bool exact = true, semantic = true;
+    int64_t clusters = 0, iterations = 20, seed = 1234;
+  };
+  static void describe(Describe<Options>& d);
+  explicit DedupSemantic(const Options& o);
+  // Keeps every clip back until finish(), which drops those that a rule names: "dedup.exact" (score 1) and
+  // "dedup.semantic" (score: the cosine). json["duplicate"] = {"of": KEY, "similarity": s} of those;
+  // json["dedup"] = {"cluster"} of all that were compared.
+  void process(Sample in, const Emit& emit, const Run& run) override;
+  void finish(const Emit& emit, const Run& run) override;
+  // One instance sees all, in the order of the source.
+  kinora_resources resources() const override { return {sizeof(kinora_resources), 1, 1.0, 0.0, 0}; }
+
+ private:
+  struct Verdict {
+    const char* rule = nullptr;  // null: it stays
+    size_t of = 0;
+    double similarity = 0;
+    int64_t cluster = -1;
+  };
+  void find_exact(const std::vector<size_t>& order, std::vector<Verdict>& verdicts) const;
+  void find_near(const std::vector<size_t>& order, std::vector<Verdict>& verdicts);
+  Options options_;
+  std::vector<Clip> clips_;
+  std::vector<float> vectors_;  // [clips_, size_]
+  int64_t size_ = 0;
+};
+
+}  // namespace kinora::dedup

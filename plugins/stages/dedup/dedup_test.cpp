@@ -1,0 +1,221 @@
+// stage/dedup.semantic against a plain comparison of everything with everything, and its order of keeping.
+#include <cmath>
+#include <map>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "clusters.hpp"
+#include "dedup_stage.hpp"
+#include "kinora/curation.hpp"
+#include "kinora/testing.hpp"
+
+namespace kinora::dedup {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Vectors = std::vector<std::vector<float>>;
+
+// Random directions; each third one is near an earlier one, at a cosine that is spread around 0.99.
+Vectors planted(size_t count, size_t size, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<double> normal;
+  Vectors out;
+  for (size_t i = 0; i < count; ++i) {
+    std::vector<double> v(size);
+    for (double& x : v) x = normal(random);
+    if (i % 3 == 2) {
+      const auto& from = out[random() % i];
+      const double angle = 0.02 + 0.3 * static_cast<double>(random() % 1000) / 1000,
+                   noise = std::tan(angle) / std::sqrt(size);
+      for (size_t d = 0; d < size; ++d) v[d] = from[d] + noise * v[d];
+    }
+    double square = 0;
+    for (const double x : v) square += x * x;
+    out.emplace_back();
+    for (const double x : v) out.back().push_back(static_cast<float>(x / std::sqrt(square)));
+  }
+  return out;
+}
+
+std::string key_of(size_t i) { return std::to_string(100000 + i); }
+
+Sample sample_of(size_t i, const std::vector<float>& vector, const json& facts = json::object()) {
+  Sample sample(key_of(i));
+  sample.set("classic.npy", to_npy(vector, {static_cast<int64_t>(vector.size())}));
+  sample.set("json", facts.dump());
+  return sample;
+}
+
+struct Ends {
+  std::map<std::string, double> dropped;  // key -> score
+  std::map<std::string, json> facts;      // of all, by key
+  std::vector<std::string> kept;
+};
+
+Ends run(const std::vector<Sample>& samples, const DedupSemantic::Options& options, int threads = 1) {
+  testing::Collector out;
+  DedupSemantic stage(options);
+  std::vector<Sample> all;  // a dropped sample is known by its key only
+  for (const auto& s : samples) {
+    all.push_back(s);
+    stage.process(s, out.emit(), testing::Run("", threads));
+  }
+  EXPECT_EQ(out.held, static_cast<int>(samples.size()));
+  EXPECT_TRUE(out.emitted.empty() && out.dropped.empty());
+  stage.finish(out.emit(), testing::Run("", threads));
+  Ends ends;
+  for (const auto& d : out.dropped) ends.dropped[d.key] = d.score;
+  for (const auto& s : out.emitted) ends.kept.emplace_back(s.key());
+  for (const auto& s : all) ends.facts[std::string(s.key())] = json_field(s, "json");
+  EXPECT_EQ(ends.dropped.size() + ends.kept.size(), samples.size());
+  return ends;
+}
+
+std::vector<Sample> samples_of(const Vectors& vectors) {
+  testing::start();
+  std::vector<Sample> out;
+  for (size_t i = 0; i < vectors.size(); ++i) out.push_back(sample_of(i, vectors[i]));
+  return out;
+}
+
+double cosine(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += double{a[i]} * b[i];
+  return sum;
+}
+
+// In the order of keys: a clip goes if any before it in its cluster is at least 1 - eps near.
+void expect_plain(const Ends& ends, const Vectors& vectors, double eps, bool clustered) {
+  const auto cluster = [&](size_t i) {
+    return clustered ? ends.facts.at(key_of(i)).at("dedup").at("cluster").get<int64_t>() : 0;
+  };
+  size_t dropped = 0;
+  for (size_t i = 0; i < vectors.size(); ++i) {
+    double best = -2;
+    size_t of = 0;
+    for (size_t j = 0; j < i; ++j)
+      if (const double c = cosine(vectors[i], vectors[j]); cluster(i) == cluster(j) && c > best)
+        best = c, of = j;
+    if (std::abs(best - (1 - eps)) < 1e-6) continue;  // float32 may see it on either side
+    ASSERT_EQ(ends.dropped.contains(key_of(i)), best > 1 - eps) << i << " " << best;
+    if (best < 1 - eps) continue;
+    ++dropped;
+    EXPECT_NEAR(ends.dropped.at(key_of(i)), best, 1e-6);
+    EXPECT_EQ(ends.facts.at(key_of(i))["duplicate"]["of"], key_of(of));
+  }
+  EXPECT_GT(dropped, vectors.size() / 20);
+  EXPECT_LT(dropped, vectors.size() / 3);
+}
+
+TEST(Dedup, InOneClusterEqualsEverythingWithEverything) {
+  const auto vectors = planted(700, 24, 1);
+  for (const double eps : {0.001, 0.01}) {
+    const Ends ends = run(samples_of(vectors), {.eps = eps, .clusters = 1});
+    if (eps > 0.005) expect_plain(ends, vectors, eps, false);
+  }
+  expect_plain(run(samples_of(vectors), {.eps = 0.01}), vectors, 0.01, false);  // up to 1,024 are one cluster
+}
+
+TEST(Dedup, InClustersEqualsEverythingWithEverythingOfTheCluster) {
+  const auto vectors = planted(1500, 24, 2);
+  const Ends ends = run(samples_of(vectors), {.eps = 0.01, .clusters = 12});
+  std::map<int64_t, int> sizes;
+  for (const auto& [key, facts] : ends.facts) ++sizes[facts.at("dedup").at("cluster").get<int64_t>()];
+  EXPECT_EQ(sizes.size(), 12u);
+  expect_plain(ends, vectors, 0.01, true);
+  // What clusters cost: copies at a border between two.
+  const Ends whole = run(samples_of(vectors), {.eps = 0.01, .clusters = 1});
+  EXPECT_GT(static_cast<double>(ends.dropped.size()), 0.9 * static_cast<double>(whole.dropped.size()));
+}
+
+TEST(Dedup, ThreadsAndRunsDecideTheSame) {
+  const auto vectors = planted(3000, 16, 3);
+  const Ends one = run(samples_of(vectors), {.clusters = 9});
+  for (const int threads : {1, 2, 4}) {
+    const Ends other = run(samples_of(vectors), {.clusters = 9}, threads);
+    EXPECT_EQ(other.dropped, one.dropped);
+    EXPECT_EQ(other.facts, one.facts);
+    EXPECT_EQ(other.kept, one.kept);
+  }
+}
+
+// The best k-means of well separated groups is the groups.
+TEST(Dedup, ClustersAreTheGroups) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal(0, 0.01F);
+  std::vector<float> vectors;
+  for (size_t i = 0; i < 400; ++i)
+    for (size_t d = 0; d < 8; ++d) vectors.push_back((d == i % 4 ? 1.0F : 0.0F) + normal(random));
+  const auto cluster = clusters_of(vectors, 8, {.clusters = 4});
+  for (size_t i = 0; i < 400; ++i)
+    for (size_t j = 0; j < 400; ++j) ASSERT_EQ(cluster[i] == cluster[j], i % 4 == j % 4);
+}
+
+std::vector<std::string> kept(const std::vector<json>& facts, const DedupSemantic::Options& options) {
+  testing::start();
+  std::vector<Sample> samples;
+  for (size_t i = 0; i < facts.size(); ++i) samples.push_back(sample_of(i, {1, 0}, facts[i]));
+  return run(samples, options).kept;
+}
+
+TEST(Dedup, KeepsByItsRule) {
+  const std::vector<json> clips{
+      {{"width", 64}, {"height", 36}, {"duration_s", 9}, {"scores", {{"filter.blur", 0.1}}}},
+      {{"width", 128}, {"height", 72}, {"duration_s", 2}, {"scores", {{"filter.blur", 0.5}}}},
+      {{"width", 64}, {"height", 36}, {"duration_s", 3}, {"scores", {{"filter.blur", 0.9}}}},
+      {{"duration_s", "long"}}};
+  EXPECT_THAT(kept(clips, {.keep = "largest"}), ElementsAre(key_of(1)));
+  EXPECT_THAT(kept(clips, {.keep = "longest"}), ElementsAre(key_of(0)));
+  EXPECT_THAT(kept(clips, {.keep = "best", .score = "filter.blur"}), ElementsAre(key_of(2)));
+  EXPECT_THAT(kept(clips, {.keep = "first"}), ElementsAre(key_of(0)));
+  EXPECT_THAT(kept({clips[3], clips[0]}, {.keep = "largest"}),
+              ElementsAre(key_of(1)));  // a missing number is the least
+}
+
+TEST(Dedup, ExactIsOfTheContentWhateverTheEmbedding) {
+  testing::start();
+  Sample a = sample_of(0, {1, 0}), b = sample_of(1, {0, 1}), c = sample_of(2, {0, -1}),
+         d = sample_of(3, {-1, 0});
+  for (Sample* same : {&a, &b}) same->set("sha256", "11");
+  c.set("sha256", "22");
+  const Ends ends = run({a, b, c, d}, {});
+  EXPECT_THAT(ends.kept, ElementsAre(key_of(0), key_of(2), key_of(3)));
+  EXPECT_EQ(ends.dropped.at(key_of(1)), 1.0);
+  EXPECT_EQ(ends.facts.at(key_of(1))["duplicate"], json({{"of", key_of(0)}, {"similarity", 1.0}}));
+  EXPECT_EQ(run({a, b, c, d}, {.exact = false}).dropped.size(), 0u);
+  EXPECT_EQ(run({a, b, c, d}, {.eps = 2, .semantic = false}).dropped.size(), 1u);
+}
+
+TEST(Dedup, OneBadEmbeddingIsOneFailure) {
+  testing::start();
+  testing::Collector out;
+  DedupSemantic stage({});
+  stage.process(sample_of(0, {1, 0}), out.emit(), testing::Run());
+  const auto why = [&](const Sample& sample) {
+    try {
+      stage.process(sample, out.emit(), testing::Run());
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string("taken");
+  };
+  EXPECT_THAT(why(sample_of(1, {1, 0, 0})), HasSubstr("it has 3 numbers, the clips before it 2"));
+  EXPECT_THAT(why(sample_of(2, {0, 0})), HasSubstr("no direction"));
+  EXPECT_THAT(why(sample_of(3, {NAN, 0})), HasSubstr("no direction"));
+  EXPECT_THAT(why(Sample("x")), HasSubstr("x.classic.npy is not there"));
+  Sample broken = sample_of(4, {1, 0});
+  broken.set("json", "7");
+  EXPECT_THAT(why(broken), HasSubstr("not a JSON object"));
+  stage.process(sample_of(5, {0, 1}), out.emit(), testing::Run());
+  stage.finish(out.emit(), testing::Run());
+  EXPECT_EQ(out.emitted.size(), 2u);
+}
+
+TEST(Dedup, OfNothingIsNothing) { EXPECT_TRUE(run({}, {}).kept.empty()); }
+
+}  // namespace
+}  // namespace kinora::dedup

@@ -1,0 +1,135 @@
+#include "embed_stage.hpp"
+
+#include <ATen/ATen.h>
+
+#include "kinora/npy.hpp"
+#include "kinora/plugin.hpp"
+
+namespace kinora::exported {
+namespace {
+
+std::span<const float> numbers(const at::Tensor& t) {
+  return {t.const_data_ptr<float>(), static_cast<size_t>(t.numel())};
+}
+
+}  // namespace
+
+void EmbedModel::describe(Describe<Options>& d) {
+  d.name("embed.model")
+      .help("Embeds pictures with any exported model: TorchScript or an AOTInductor .pt2 package");
+  d.input("frames", "[T, H, W, 3]", "uint8",
+          "beside the sample; of a film with shots.json, fact frames_at too");
+  d.option("model", &Options::model)
+      .path()
+      .required()
+      .help("TorchScript (.pt) or AOTInductor package (.pt2)");
+  d.option("name", &Options::name)
+      .help("field NAME.npy; of a film with shots.json shots.NAME.npy, one row a shot");
+  InputOptions::describe(d);
+  d.option("output", &Options::output)
+      .range(0, 64)
+      .help("which of the model's outputs, of one row a clip or picture");
+  d.option("batch", &Options::batch)
+      .range(1, 4096)
+      .help(
+          "clips in one call, always as many: a .pt2 of fixed shape is exported with batch (BCHW: batch x "
+          "frames)");
+  d.option("device", &Options::device).help("auto: the first GPU, else the CPU; cpu, cuda, cuda:1");
+  d.option("threads", &Options::threads)
+      .range(1, 1024)
+      .help("of tensor operations; the last bits depend on it");
+}
+
+EmbedModel::EmbedModel(const Options& o)
+    : options_(o),
+      device_(device_of(o.device)),
+      batch_(
+          o.batch, [this](const auto& clips) { return embed(clips); },
+          [this](Sample sample, const at::Tensor& row, const Emit& emit) {
+            sample.set((options_.name + ".npy").c_str(), to_npy(numbers(row), {row.numel()}));
+            auto facts = json_field(sample, "json");
+            note_embedding(facts, options_.name, std::filesystem::path(options_.model).filename().string(),
+                           row.numel());
+            sample.set("json", json_text(facts));
+            emit(std::move(sample));
+          }) {
+  o.check("embed.model");
+  if (o.name.empty() || o.name.find_first_of("/.") != std::string::npos)
+    throw Error(KINORA_INVALID, "embed.model: name must be a word without dots and slashes, as \"clip\"");
+  model_ = Model::open(o.model, device_);
+}
+
+kinora_resources EmbedModel::resources() const {
+  return {sizeof(kinora_resources), 1, static_cast<double>(options_.threads), device_.is_cuda() ? 1.0 : 0.0,
+          options_.memory(options_.batch) + std::filesystem::file_size(options_.model)};
+}
+
+// [F, 3, H, W] a clip -> [clips, D], rows of length 1.
+at::Tensor EmbedModel::embed(const std::vector<at::Tensor>& clips) {
+  use_threads(options_.threads);
+  at::Tensor out = (*model_)(laid_out(clips, options_.batch, options_).to(device_), options_.output);
+  const auto per_clip = options_.layout == "BCHW" ? options_.frames : 1;
+  if (out.dim() < 2 || out.size(0) != options_.batch * per_clip)
+    throw Error(KINORA_DATA, "embed.model: the model must return a row for each of " +
+                                 std::to_string(options_.batch * per_clip) + " inputs, and returned " +
+                                 c10::str(out.sizes()));
+  out = out.flatten(1);
+  if (per_clip > 1) {  // a picture's embedding has a direction, so each counts the same
+    out = out / out.norm(2, {1}, true).clamp_min(1e-12);
+    out = out.view({options_.batch, per_clip, -1}).mean(1);
+  }
+  out = out.narrow(0, 0, static_cast<int64_t>(clips.size()));
+  if (!at::isfinite(out).all().item<bool>())
+    throw Error(KINORA_DATA, "embed.model: the model returned numbers that are not finite");
+  return (out / out.norm(2, {1}, true).clamp_min(1e-12)).contiguous();
+}
+
+void EmbedModel::embed_shots(Sample& film, const Pictures& pictures, const Run& run) {
+  const auto starts = shot_starts(film, json_field(film, "shots.json"));
+  const auto of_frame = shots_of_frames(film, starts, pictures.count);
+  const size_t shots = starts.size() + 1;
+  std::vector<at::Tensor> waiting;
+  std::vector<size_t> whose;
+  at::Tensor rows;
+  const auto flush = [&] {
+    if (waiting.empty()) return;
+    run.check_cancelled();
+    const at::Tensor made = embed(waiting);
+    if (!rows.defined()) rows = at::zeros({static_cast<int64_t>(shots), made.size(1)});
+    for (size_t i = 0; i < whose.size(); ++i)
+      rows[static_cast<int64_t>(whose[i])].copy_(made[static_cast<int64_t>(i)]);
+    waiting.clear();
+    whose.clear();
+  };
+  for (size_t shot = 0, first = 0; shot < shots; ++shot) {
+    size_t end = first;
+    while (end < of_frame.size() && of_frame[end] == shot) ++end;
+    if (end == first) continue;
+    waiting.push_back(prepared(
+        pictures, spread(static_cast<int64_t>(first), static_cast<int64_t>(end - first), options_.frames),
+        options_));
+    whose.push_back(shot);
+    first = end;
+    if (static_cast<int64_t>(waiting.size()) == options_.batch) flush();
+  }
+  flush();
+  film.set(("shots." + options_.name + ".npy").c_str(), to_npy(numbers(rows), {rows.size(0), rows.size(1)}));
+}
+
+void EmbedModel::process(Sample in, const Emit& emit, const Run& run) {
+  const Pictures pictures = pictures_of(in);
+  if (in.text("shots.json")) {
+    embed_shots(in, pictures, run);
+    emit(std::move(in));
+    return;
+  }
+  at::Tensor clip = prepared(pictures, spread(0, pictures.count, options_.frames), options_);
+  batch_.add(std::move(in), std::move(clip), emit);
+}
+
+void EmbedModel::finish(const Emit& emit, const Run&) { batch_.flush(emit); }
+
+}  // namespace kinora::exported
+
+using kinora::exported::EmbedModel;
+KINORA_COMPONENT(EmbedModel)

@@ -1,0 +1,33 @@
+// stage/embed.model: embeddings by any exported model of pictures or videos.
+#pragma once
+#include "batch.hpp"
+#include "exported.hpp"
+#include "input.hpp"
+
+namespace kinora::exported {
+
+class EmbedModel final : public Stage {
+ public:
+  struct Options : InputOptions {
+    std::string model, name = "model", device = "auto";
+    int64_t output = 0, batch = 8, threads = 1;
+  };
+  static void describe(Describe<Options>& d);
+  explicit EmbedModel(const Options& o);
+  // Field NAME.npy [D] of length 1; of a film with shots.json shots.NAME.npy [shots, D], a shot without a
+  // frame a row of zeros.
+  void process(Sample in, const Emit& emit, const Run& run) override;
+  void finish(const Emit& emit, const Run& run) override;
+  // One instance, in the order of the source: batches are of the same clips in every run.
+  kinora_resources resources() const override;
+
+ private:
+  at::Tensor embed(const std::vector<at::Tensor>& clips);
+  void embed_shots(Sample& film, const Pictures& pictures, const Run& run);
+  Options options_;
+  std::unique_ptr<Model> model_;
+  at::Device device_;
+  Batch batch_;
+};
+
+}  // namespace kinora::exported

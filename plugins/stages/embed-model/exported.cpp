@@ -1,0 +1,134 @@
+#include "exported.hpp"
+
+#include <dlfcn.h>
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <torch/csrc/inductor/aoti_package/model_package_loader.h>
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/serialization/import.h>
+
+#include "kinora/error.hpp"
+
+namespace kinora::exported {
+namespace {
+
+std::string text_of(const std::exception& e) {
+  const auto* of_torch = dynamic_cast<const c10::Error*>(&e);
+  std::string text = of_torch ? of_torch->what_without_backtrace() : e.what();
+  for (char& c : text)
+    if (c == '\n') c = ' ';
+  return text.substr(0, 400);
+}
+
+Error unreadable(const std::filesystem::path& file, const std::exception& e) {
+  return Error(
+      KINORA_INVALID,
+      file.string() + " is no model that libtorch reads (" + text_of(e) +
+          "); write it with torch.jit.save, or as .pt2 with aoti_compile_and_package of the same release");
+}
+
+class Script final : public Model {
+ public:
+  Script(const std::filesystem::path& file, at::Device device) try
+      : module_(torch::jit::load(file.string(), device)) {
+    module_.eval();
+  } catch (const std::exception& e) {
+    throw unreadable(file, e);
+  }
+
+ protected:
+  std::vector<at::Tensor> forward(const at::Tensor& input) override {
+    const c10::IValue out = module_.forward({input});
+    std::vector<at::Tensor> all;
+    if (out.isTensor()) return {out.toTensor()};
+    if (out.isTensorList()) return out.toTensorVector();
+    if (out.isTuple())
+      for (const auto& one : out.toTupleRef().elements().asArrayRef())
+        if (one.isTensor()) all.push_back(one.toTensor());
+    if (out.isGenericDict())
+      for (const auto& one : out.toGenericDict())
+        if (one.value().isTensor()) all.push_back(one.value().toTensor());
+    return all;
+  }
+
+ private:
+  torch::jit::Module module_;
+};
+
+class Package final : public Model {
+ public:
+  Package(const std::filesystem::path& file, at::Device device) try
+      : loader_(file.string(), "model", false, 1, device.is_cuda() ? device.index() : -1) {
+  } catch (const std::exception& e) {
+    throw unreadable(file, e);
+  }
+
+ protected:
+  std::vector<at::Tensor> forward(const at::Tensor& input) override { return loader_.run({input}); }
+
+ private:
+  torch::inductor::AOTIModelPackageLoader loader_;
+};
+
+void require_own(const std::filesystem::path& file) {
+  using std::filesystem::perms;
+  if ((std::filesystem::status(file).permissions() & perms::others_write) != perms::none)
+    throw Error(KINORA_INVALID,
+                file.string() + " is machine code that any user may change; chmod o-w it first");
+}
+
+}  // namespace
+
+std::unique_ptr<Model> Model::open(const std::filesystem::path& file, at::Device device) {
+  if (!std::filesystem::is_regular_file(file))
+    throw Error(KINORA_NOT_FOUND,
+                file.string() + ": there is no such file; export a model to it, as the README shows");
+  std::unique_ptr<Model> out;
+  if (file.extension() == ".pt2") {
+    require_own(file);
+    out = std::make_unique<Package>(file, device);
+  } else {
+    out = std::make_unique<Script>(file, device);
+  }
+  out->file_ = file.filename().string();
+  return out;
+}
+
+at::Tensor Model::operator()(const at::Tensor& input, int64_t output) {
+  std::vector<at::Tensor> all;
+  try {
+    const at::NoGradGuard off;
+    all = forward(input);
+    if (output < static_cast<int64_t>(all.size()))
+      return all[static_cast<size_t>(output)].to(at::kCPU, at::kFloat).contiguous();
+  } catch (const std::exception& e) {
+    throw Error(KINORA_DATA, file_ + " fails on an input " + c10::str(input.sizes()) + ": " + text_of(e));
+  }
+  throw Error(KINORA_DATA, file_ + " returned " + std::to_string(all.size()) +
+                               " tensors, and output = " + std::to_string(output) + " was asked for");
+}
+
+// libtorch asks once whether there is CUDA, so its library comes first.
+at::Device device_of(const std::string& name) {
+  if (name == "cpu") return at::kCPU;
+  const bool there = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) && at::hasCUDA() &&
+                     at::detail::getCUDAHooks().deviceCount() > 0;
+  if (name == "auto") return there ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
+  if (!there)
+    throw Error(KINORA_UNSUPPORTED, "device = \"" + name + "\": libtorch finds no GPU here; take \"cpu\"");
+  try {
+    const at::Device device(name);
+    return device.has_index() ? device : at::Device(device.type(), 0);
+  } catch (const c10::Error&) {
+    throw Error(KINORA_INVALID, "device = \"" + name + "\": expected auto, cpu, cuda or cuda:1");
+  }
+}
+
+void use_threads(int64_t threads) {
+  if (at::get_num_threads() != threads) at::set_num_threads(static_cast<int>(threads));
+}
+
+}  // namespace kinora::exported

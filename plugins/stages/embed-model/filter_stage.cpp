@@ -1,0 +1,119 @@
+#include "filter_stage.hpp"
+
+#include <ATen/ATen.h>
+
+#include "kinora/npy.hpp"
+#include "kinora/plugin.hpp"
+
+namespace kinora::exported {
+
+void FilterModel::describe(Describe<Options>& d) {
+  d.name("filter.model")
+      .help(
+          "Scores clips with any exported model, for example of aesthetics, and drops those below a "
+          "threshold");
+  d.input("frames", "[T, H, W, 3]", "uint8", "beside the sample, with from = \"frames\"");
+  d.option("model", &Options::model)
+      .path()
+      .required()
+      .help("TorchScript (.pt) or AOTInductor package (.pt2); one number a row");
+  d.option("name", &Options::name).help("of the score and the rule: filter.NAME");
+  d.option("from", &Options::from)
+      .help("what the model reads: frames, or a field such as clip.npy, which it gets as [B, D]");
+  InputOptions::describe(d);
+  d.option("output", &Options::output).range(0, 64).help("which of the model's outputs");
+  d.option("reduction", &Options::reduction)
+      .choices({"min", "mean", "max"})
+      .help("of the scores of a clip's pictures, with layout BCHW");
+  d.option("threshold", &Options::threshold).help("a score below it is filtered; NaN is below everything");
+  d.option("mode", &Options::mode).choices({"on", "score"}).help("score: notes the score and drops nothing");
+  d.option("batch", &Options::batch).range(1, 4096).help("clips in one call, always as many");
+  d.option("device", &Options::device).help("auto: the first GPU, else the CPU; cpu, cuda, cuda:1");
+  d.option("threads", &Options::threads)
+      .range(1, 1024)
+      .help("of tensor operations; the last bits depend on it");
+}
+
+FilterModel::FilterModel(const Options& o)
+    : options_(o),
+      rule_("filter." + o.name),
+      device_(device_of(o.device)),
+      batch_(
+          o.batch, [this](const auto& inputs) { return scores(inputs); },
+          [this](Sample sample, const at::Tensor& row, const Emit& emit) {
+            judge(std::move(sample), row.item<double>(), emit);
+          }) {
+  o.check("filter.model");
+  if (!of_pictures() && !o.from.ends_with(".npy"))
+    throw Error(KINORA_INVALID, "filter.model: from = \"" + o.from +
+                                    "\": expected \"frames\" or a field such as \"clip.npy\"");
+  model_ = Model::open(o.model, device_);
+}
+
+kinora_resources FilterModel::resources() const {
+  return {sizeof(kinora_resources), 1, static_cast<double>(options_.threads), device_.is_cuda() ? 1.0 : 0.0,
+          options_.memory(options_.batch) + std::filesystem::file_size(options_.model)};
+}
+
+// [F, 3, H, W], or the embedding [D].
+at::Tensor FilterModel::input_of(const Sample& sample) const {
+  if (of_pictures()) {
+    const Pictures pictures = pictures_of(sample);
+    return prepared(pictures, spread(0, pictures.count, options_.frames), options_);
+  }
+  const std::string file = std::string(sample.key()) + "." + options_.from;
+  const auto bytes = sample.text(options_.from.c_str());
+  if (!bytes)
+    throw Error(KINORA_NOT_FOUND,
+                file + " is not there; put a stage embed.* of this name before filter.model");
+  const FloatArray read = read_npy(*bytes, file);
+  if (read.shape.size() != 1) throw Error(KINORA_DATA, file + ": it must have one dimension");
+  return at::tensor(read.values, at::kFloat);
+}
+
+// One number an input: [inputs].
+at::Tensor FilterModel::scores(const std::vector<at::Tensor>& inputs) {
+  use_threads(options_.threads);
+  at::Tensor x;
+  if (of_pictures()) {
+    x = laid_out(inputs, options_.batch, options_);
+  } else {
+    for (const auto& one : inputs)
+      if (one.sizes() != inputs.front().sizes())
+        throw Error(KINORA_DATA, options_.from + " is of several sizes; embed all clips with one model");
+    auto all = inputs;
+    while (static_cast<int64_t>(all.size()) < options_.batch) all.push_back(all.back());
+    x = at::stack(all).to(options_.type());
+  }
+  const auto per_clip = of_pictures() && options_.layout == "BCHW" ? options_.frames : 1;
+  at::Tensor out = (*model_)(x.to(device_), options_.output);
+  if (out.numel() != options_.batch * per_clip)
+    throw Error(KINORA_DATA, "filter.model: the model must return one number for each of " +
+                                 std::to_string(options_.batch * per_clip) + " inputs, and returned " +
+                                 c10::str(out.sizes()));
+  out = out.to(at::kDouble).view({options_.batch, per_clip});
+  out = options_.reduction == "min" ? out.amin(1) : options_.reduction == "max" ? out.amax(1) : out.mean(1);
+  return out.narrow(0, 0, static_cast<int64_t>(inputs.size()));
+}
+
+void FilterModel::judge(Sample sample, double score, const Emit& emit) const {
+  auto facts = json_field(sample, "json");
+  note_score(facts, rule_, score);
+  sample.set("json", json_text(facts));
+  if (options_.mode == "on" && !(score >= options_.threshold))
+    emit.drop(std::move(sample), rule_.c_str(), score);
+  else
+    emit(std::move(sample));
+}
+
+void FilterModel::process(Sample in, const Emit& emit, const Run&) {
+  at::Tensor input = input_of(in);
+  batch_.add(std::move(in), std::move(input), emit);
+}
+
+void FilterModel::finish(const Emit& emit, const Run&) { batch_.flush(emit); }
+
+}  // namespace kinora::exported
+
+using kinora::exported::FilterModel;
+KINORA_COMPONENT(FilterModel)

@@ -1,0 +1,35 @@
+// stage/filter.model: a score by any exported model, of pictures or of an embedding.
+#pragma once
+#include "batch.hpp"
+#include "exported.hpp"
+#include "input.hpp"
+
+namespace kinora::exported {
+
+class FilterModel final : public Stage {
+ public:
+  struct Options : InputOptions {
+    std::string model, name = "model", from = "frames", reduction = "min", mode = "on", device = "auto";
+    double threshold = 3.5;
+    int64_t output = 0, batch = 8, threads = 1;
+  };
+  static void describe(Describe<Options>& d);
+  explicit FilterModel(const Options& o);
+  // json["scores"]["filter.NAME"]; below the threshold, with mode on, rule filter.NAME drops the sample.
+  void process(Sample in, const Emit& emit, const Run& run) override;
+  void finish(const Emit& emit, const Run& run) override;
+  kinora_resources resources() const override;
+
+ private:
+  at::Tensor input_of(const Sample& sample) const;
+  at::Tensor scores(const std::vector<at::Tensor>& inputs);
+  void judge(Sample sample, double score, const Emit& emit) const;
+  bool of_pictures() const { return options_.from == "frames"; }
+  Options options_;
+  std::string rule_;
+  std::unique_ptr<Model> model_;
+  at::Device device_;
+  Batch batch_;
+};
+
+}  // namespace kinora::exported

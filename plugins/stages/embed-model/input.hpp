@@ -1,0 +1,57 @@
+// Pictures as a vision model wants them.
+#pragma once
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "kinora/curation.hpp"
+#include "kinora/options.hpp"
+
+namespace kinora::exported {
+
+// How pictures become an input. B clips, F frames of each.
+struct InputOptions {
+  std::string layout = "BCHW";  // BTCHW [B, F, 3, H, W], BCTHW [B, 3, F, H, W], BCHW [B * F, 3, H, W]
+  int64_t frames = 8, height = 224, width = 224;
+  std::string fit = "crop", resample = "bicubic", dtype = "float32";
+  std::vector<double> mean{0.48145466, 0.4578275, 0.40821073}, deviation{0.26862954, 0.26130258, 0.27577711};
+
+  template <class Options>
+  static void describe(Describe<Options>& d) {
+    d.option("layout", &Options::layout)
+        .choices({"BCHW", "BTCHW", "BCTHW"})
+        .help("of the model's input; BCHW: a model of pictures, whose outputs of a clip are averaged");
+    d.option("frames", &Options::frames)
+        .range(1, 4096)
+        .help("of a clip, evenly spaced; a shorter one repeats some");
+    d.option("height", &Options::height).range(1, 16384).unit("pixels").help("of the model's input");
+    d.option("width", &Options::width).range(1, 16384).unit("pixels").help("of the model's input");
+    d.option("fit", &Options::fit).choices({"crop", "stretch"}).help("when the aspect differs");
+    d.option("resample", &Options::resample)
+        .choices({"bicubic", "bilinear"})
+        .help("with antialiasing, as torchvision has it");
+    d.option("mean", &Options::mean).help("taken from colours in 0..1; the default is CLIP's");
+    d.option("std", &Options::deviation).help("that they are then divided by; the default is CLIP's");
+    d.option("dtype", &Options::dtype)
+        .choices({"float32", "float16", "bfloat16", "float64"})
+        .help("of the model's input");
+  }
+  // Error(KINORA_INVALID) that names the option.
+  void check(const char* stage) const;
+  at::ScalarType type() const;
+  // Bytes of a batch: its input twice, and the samples that are kept back, a guess at their frames.
+  uint64_t memory(int64_t batch) const;
+};
+
+// Indices of `frames` of `count` pictures: the middles of as many equal stretches.
+std::vector<int64_t> spread(int64_t first, int64_t count, int64_t frames);
+
+// The pictures of these indices: [F, 3, H, W], scaled, normalised, float32.
+at::Tensor prepared(const Pictures& pictures, const std::vector<int64_t>& indices, const InputOptions& how);
+
+// Clips [F, 3, H, W] as one input of the model, filled up to `batch` by repeating the last one: a model
+// always sees one shape, so a clip's result does not depend on how many are left.
+at::Tensor laid_out(const std::vector<at::Tensor>& clips, int64_t batch, const InputOptions& how);
+
+}  // namespace kinora::exported

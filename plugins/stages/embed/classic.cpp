@@ -1,0 +1,148 @@
+#include "classic.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+
+namespace kinora::embed {
+namespace {
+
+// The part of one axis that a cell of the small picture covers.
+struct Span {
+  int64_t first = 0;
+  std::vector<double> weights;  // of the pixels from `first` on; their sum is 1
+};
+
+std::vector<Span> spans(int64_t size) {
+  std::vector<Span> out(kSide);
+  for (int64_t i = 0; i < kSide; ++i) {
+    const double scale = static_cast<double>(size) / kSide, begin = static_cast<double>(i) * scale,
+                 end = static_cast<double>(i + 1) * scale;
+    Span& span = out[static_cast<size_t>(i)];
+    span.first = static_cast<int64_t>(begin);
+    for (int64_t p = span.first; p < size && static_cast<double>(p) < end; ++p)
+      span.weights.push_back(
+          (std::min(end, static_cast<double>(p + 1)) - std::max(begin, static_cast<double>(p))) / scale);
+  }
+  return out;
+}
+
+// Averages over areas: [kSide, kSide, 3], 0..255.
+std::vector<double> shrink(const uint8_t* rgb, int64_t height, int64_t width) {
+  const auto rows = spans(height), columns = spans(width);
+  std::vector<double> out(size_t{kSide} * kSide * 3), line(static_cast<size_t>(width) * 3);
+  for (size_t y = 0; y < kSide; ++y) {
+    std::fill(line.begin(), line.end(), 0.0);
+    for (size_t r = 0; r < rows[y].weights.size(); ++r) {
+      const uint8_t* from = rgb + (rows[y].first + static_cast<int64_t>(r)) * width * 3;
+      for (size_t i = 0; i < line.size(); ++i) line[i] += rows[y].weights[r] * from[i];
+    }
+    for (size_t x = 0; x < kSide; ++x)
+      for (size_t p = 0; p < columns[x].weights.size(); ++p)
+        for (size_t c = 0; c < 3; ++c)
+          out[(y * kSide + x) * 3 + c] +=
+              columns[x].weights[p] * line[(static_cast<size_t>(columns[x].first) + p) * 3 + c];
+  }
+  return out;
+}
+
+// A place between two bins.
+struct Between {
+  size_t low;
+  double above;  // share of the bin after `low`
+};
+
+Between between(double position, int bins) {
+  const double low = std::clamp(std::floor(position), 0.0, bins - 2.0);
+  return {static_cast<size_t>(low), std::clamp(position - low, 0.0, 1.0)};
+}
+
+size_t cell_of(size_t y, size_t x) {
+  constexpr size_t edge = kSide / kCells;
+  return y / edge * kCells + x / edge;
+}
+
+void append(std::vector<float>& out, const std::vector<double>& histogram, double share) {
+  const double sum = std::accumulate(histogram.begin(), histogram.end(), 0.0);
+  for (const double v : histogram)
+    out.push_back(sum > 0 ? static_cast<float>(std::sqrt(share * v / sum)) : 0.0F);
+}
+
+}  // namespace
+
+void Classic::add(const uint8_t* rgb, int64_t height, int64_t width) {
+  const auto small = shrink(rgb, height, width);
+  light_before_ = std::move(light_);
+  light_.resize(size_t{kSide} * kSide);
+  for (size_t i = 0; i < light_.size(); ++i)
+    light_[i] = 0.299 * small[3 * i] + 0.587 * small[3 * i + 1] + 0.114 * small[3 * i + 2];
+  add_colours(small);
+  add_gradients();
+  if (!light_before_.empty()) add_motion();
+}
+
+void Classic::add_colours(const std::vector<double>& rgb) {
+  for (size_t i = 0; i < rgb.size(); i += 3) {
+    std::array<Between, 3> at{};
+    for (size_t c = 0; c < 3; ++c) at[c] = between(rgb[i + c] / 255 * (kColours - 1), kColours);
+    for (size_t corner = 0; corner < 8; ++corner) {
+      double weight = 1;
+      size_t bin = 0;
+      for (size_t c = 0; c < 3; ++c) {
+        const size_t up = corner >> c & 1;
+        weight *= up ? at[c].above : 1 - at[c].above;
+        bin = bin * kColours + at[c].low + up;
+      }
+      colour_[bin] += weight;
+    }
+  }
+}
+
+// Central differences, the border repeated.
+void Classic::add_gradients() {
+  const auto light = [&](size_t y, size_t x) { return light_[y * kSide + x]; };
+  for (size_t y = 0; y < kSide; ++y)
+    for (size_t x = 0; x < kSide; ++x) {
+      const size_t up = y ? y - 1 : 0, down = std::min<size_t>(y + 1, kSide - 1), left = x ? x - 1 : 0,
+                   right = std::min<size_t>(x + 1, kSide - 1);
+      const double dx = (light(y, right) - light(y, left)) / 2, dy = (light(down, x) - light(up, x)) / 2;
+      double* bins = &gradient_[cell_of(y, x) * (kOrientations + 1)];
+      bins[kOrientations] += kFlatLevels;
+      const double magnitude = std::sqrt(dx * dx + dy * dy);
+      if (magnitude == 0) continue;
+      double turn = std::atan2(dy, dx) / std::numbers::pi * kOrientations;  // half a turn: kOrientations
+      if (turn < 0) turn += kOrientations;
+      const double low = std::floor(turn);
+      const size_t bin = static_cast<size_t>(low) % kOrientations;
+      bins[bin] += magnitude * (1 - (turn - low));
+      bins[(bin + 1) % kOrientations] += magnitude * (turn - low);
+    }
+}
+
+void Classic::add_motion() {
+  for (size_t y = 0; y < kSide; ++y)
+    for (size_t x = 0; x < kSide; ++x) {
+      const double change = std::abs(light_[y * kSide + x] - light_before_[y * kSide + x]);
+      const Between at = between(std::log2(1 + change), kChanges);
+      double* bins = &motion_[cell_of(y, x) * kChanges];
+      bins[at.low] += 1 - at.above;
+      bins[at.low + 1] += at.above;
+    }
+}
+
+std::vector<float> Classic::vector() const {
+  std::vector<float> out;
+  if (light_.empty()) return std::vector<float>(kClassicSize);
+  auto motion = motion_;
+  if (light_before_.empty())
+    for (size_t cell = 0; cell < kCells * kCells; ++cell) motion[cell * kChanges] = 1;
+  const double sum = shares_.colour + shares_.gradient + shares_.motion;
+  append(out, colour_, shares_.colour / sum);
+  append(out, gradient_, shares_.gradient / sum);
+  append(out, motion, shares_.motion / sum);
+  return out;
+}
+
+}  // namespace kinora::embed

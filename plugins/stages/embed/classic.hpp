@@ -1,0 +1,52 @@
+// A descriptor of moving pictures without weights: three histograms whose cosine is a share of what two clips
+// have in common.
+//
+// Every picture is averaged down to 64 x 64, whatever its size and shape. Then
+//   colour    216 bins: RGB, 6 x 6 x 6, a pixel shared by the eight nearest bins
+//   gradient  16 cells x (8 orientations without sign, by magnitude, and one bin "flat" that every pixel adds
+//   4 levels to, so
+//             that noise on an even wall is not taken for texture)
+//   motion    16 cells x 8 bins of log2(1 + |change of brightness| from the picture before)
+// Each histogram is averaged over the pictures, sums to 1, and enters as sqrt(share * histogram) (Hellinger's
+// map), so the vector has length 1 and
+//   cosine(a, b) = sum over the three of share * BC,   BC = sum_i sqrt(p_i q_i), Bhattacharyya's coefficient:
+// 1 for equal distributions, 0 for such that share no bin. It is never negative.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+namespace kinora::embed {
+
+constexpr int kSide = 64, kCells = 4;
+constexpr int kColours = 6, kOrientations = 8, kChanges = 8;
+constexpr int kColourBins = kColours * kColours * kColours;
+constexpr int kGradientBins = kCells * kCells * (kOrientations + 1);
+constexpr int kMotionBins = kCells * kCells * kChanges;
+constexpr int kClassicSize = kColourBins + kGradientBins + kMotionBins;
+constexpr double kFlatLevels = 4;
+
+// How much each histogram counts; not negative, one of them positive. Only their proportions matter.
+struct Shares {
+  double colour = 0.4, gradient = 0.4, motion = 0.2;
+};
+
+class Classic {
+ public:
+  explicit Classic(const Shares& shares) : shares_(shares) {}
+  // RGB [height, width, 3], the next one in time.
+  void add(const uint8_t* rgb, int64_t height, int64_t width);
+  // [kClassicSize], of length 1; zeros if there was no picture. A single picture does not move.
+  std::vector<float> vector() const;
+
+ private:
+  void add_colours(const std::vector<double>& rgb);
+  void add_gradients();
+  void add_motion();
+  Shares shares_;
+  std::vector<double> colour_ = std::vector<double>(kColourBins),
+                      gradient_ = std::vector<double>(kGradientBins),
+                      motion_ = std::vector<double>(kMotionBins);
+  std::vector<double> light_, light_before_;  // [kSide, kSide], 0..255
+};
+
+}  // namespace kinora::embed

@@ -1,0 +1,120 @@
+// The descriptor against numpy (tests/oracle/make_classic_fixtures.py) and against what its cosine promises.
+#include "classic.hpp"
+
+#include <cmath>
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+#include "core/io/safetensors.hpp"
+
+namespace kinora::embed {
+namespace {
+
+using Picture = std::vector<uint8_t>;
+
+double cosine(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+}
+
+Picture filled(int side, int r, int g, int b) {
+  Picture out;
+  for (int i = 0; i < side * side; ++i)
+    for (const int v : {r, g, b}) out.push_back(static_cast<uint8_t>(v));
+  return out;
+}
+
+std::vector<float> embedding(const std::vector<Picture>& pictures, int side, const Shares& shares = {}) {
+  Classic classic(shares);
+  for (const auto& p : pictures) classic.add(p.data(), side, static_cast<int64_t>(p.size()) / 3 / side);
+  return classic.vector();
+}
+
+TEST(ClassicOracle, EqualsNumpy) {
+  const auto file =
+      core::or_throw(core::Safetensors::open(std::string(KINORA_TEST_DATA) + "/oracle/classic.safetensors"));
+  std::map<std::string, core::SafeTensor> all;
+  for (const auto& t : file.tensors()) all[t.name] = t;
+  for (const std::string name : {"large", "small", "one"}) {
+    const auto &frames = all.at(name + ".frames"), &want = all.at(name + ".embedding");
+    Classic classic({});
+    for (int64_t t = 0; t < frames.shape[0]; ++t)
+      classic.add(
+          reinterpret_cast<const uint8_t*>(frames.bytes.data()) + t * frames.shape[1] * frames.shape[2] * 3,
+          frames.shape[1], frames.shape[2]);
+    const auto got = classic.vector();
+    ASSERT_EQ(want.bytes.size(), got.size() * 4);
+    const auto* numbers = reinterpret_cast<const float*>(want.bytes.data());
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], numbers[i], 1e-6) << name << " " << i;
+  }
+}
+
+TEST(Classic, HasLengthOneAndRepeatsItsBits) {
+  const std::vector<Picture> film{filled(20, 9, 80, 200), filled(20, 30, 80, 10)};
+  const auto a = embedding(film, 20);
+  EXPECT_NEAR(cosine(a, a), 1, 1e-6);
+  EXPECT_EQ(a, embedding(film, 20));
+  EXPECT_EQ(a.size(), static_cast<size_t>(kClassicSize));
+}
+
+// Pictures of one colour at bins' centres share all but the colour: the cosine is what the other shares give.
+TEST(Classic, ItsCosineIsTheShareInCommon) {
+  const auto red = embedding({filled(64, 255, 0, 0)}, 64), blue = embedding({filled(64, 0, 0, 255)}, 64),
+             half = embedding(
+                 {filled(64, 255, 0, 0), filled(64, 255, 0, 0), filled(64, 0, 0, 255), filled(64, 0, 0, 255)},
+                 64, {1, 0, 0});
+  EXPECT_NEAR(cosine(red, blue), 0.6, 1e-6);
+  EXPECT_NEAR(cosine(half, embedding({filled(64, 255, 0, 0)}, 64, {1, 0, 0})), std::sqrt(0.5),
+              1e-6);  // BC of (1/2, 1/2), (1, 0)
+}
+
+TEST(Classic, SharesAreProportions) {
+  const std::vector<Picture> film{filled(64, 9, 80, 200), filled(64, 30, 80, 10)};
+  EXPECT_EQ(embedding(film, 64, {2, 2, 1}), embedding(film, 64));
+  const auto still = embedding(film, 64, {1, 1, 0});
+  for (int i = kClassicSize - kMotionBins; i < kClassicSize; ++i) EXPECT_EQ(still[static_cast<size_t>(i)], 0);
+}
+
+// Vertical stripes have horizontal gradients: orientation 0; a single picture does not move.
+TEST(Classic, PutsAnEdgeIntoItsOrientation) {
+  Picture stripes;
+  for (int y = 0; y < 64; ++y)
+    for (int x = 0; x < 64; ++x)
+      for (int c = 0; c < 3; ++c) stripes.push_back(x / 4 % 2 ? 255 : 0);
+  const auto v = embedding({stripes}, 64, {0, 1, 0});
+  for (int cell = 0; cell < kCells * kCells; ++cell)
+    for (int o = 0; o < kOrientations; ++o) {
+      const float bin = v[static_cast<size_t>(kColourBins + cell * (kOrientations + 1) + o)];
+      if (o == 0)
+        EXPECT_GT(bin, 0.2) << cell;
+      else
+        EXPECT_EQ(bin, 0) << cell << " " << o;
+    }
+}
+
+TEST(Classic, CountsAChangeOnALogarithmicScale) {
+  const auto v = embedding({filled(64, 100, 100, 100), filled(64, 115, 115, 115)}, 64, {0, 0, 1});
+  for (int cell = 0; cell < kCells * kCells; ++cell)
+    for (int bin = 0; bin < kChanges; ++bin)  // log2(1 + 15) = 4
+      EXPECT_NEAR(v[static_cast<size_t>(kColourBins + kGradientBins + cell * kChanges + bin)],
+                  bin == 4 ? 0.25 : 0, 1e-6);
+}
+
+TEST(Classic, SeesThePictureNotItsSize) {
+  const auto scene = [](int height, int width) {
+    Picture out;
+    for (int y = 0; y < height; ++y)
+      for (int x = 0; x < width; ++x)
+        for (int c = 0; c < 3; ++c)
+          out.push_back(
+              static_cast<uint8_t>(120 + 100 * std::sin(6.0 * x / width + 4.0 * (c + 1) * y / height)));
+    return out;
+  };
+  const auto large = embedding({scene(360, 640)}, 360), small = embedding({scene(90, 160)}, 90);
+  EXPECT_GT(cosine(large, small), 0.998);
+}
+
+TEST(Classic, OfNothingIsZero) { EXPECT_EQ(Classic({}).vector(), std::vector<float>(kClassicSize)); }
+
+}  // namespace
+}  // namespace kinora::embed

@@ -1,0 +1,135 @@
+// What curating stages agree on: pictures beside a sample, its facts, and whose shot a picture is. Needs
+// nlohmann-json.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "kinora/sample.hpp"
+
+namespace kinora {
+
+// The tensor `frames`: uint8 [count, height, width, 3], RGB, upright; borrowed from the sample.
+struct Pictures {
+  const uint8_t* data = nullptr;
+  int64_t count = 0, height = 0, width = 0;
+  const uint8_t* frame(int64_t i) const { return data + i * height * width * 3; }
+};
+
+// Error(KINORA_NOT_FOUND) if the sample has none: it says what to set.
+inline Pictures pictures_of(const Sample& sample) {
+  const kinora_dl_tensor* t = sample.tensor("frames");
+  const std::string key(sample.key());
+  if (!t)
+    throw Error(KINORA_NOT_FOUND, "sample '" + key +
+                                      "' has no frames; set sample_fps of clip.transcode for clips or "
+                                      "sample_every of shots.* for films, or put "
+                                      "stage/video.read before");
+  if (t->ndim != 4 || t->shape[3] != 3 || t->code != KINORA_DL_UINT || t->bits != 8 || t->lanes != 1 ||
+      t->device_type != KINORA_DL_CPU || t->strides)
+    throw Error(KINORA_DATA,
+                "sample '" + key + "': its frames must be uint8 [T, H, W, 3] on the CPU, row-major");
+  if (t->shape[0] < 1 || t->shape[1] < 1 || t->shape[2] < 1)
+    throw Error(KINORA_DATA, "sample '" + key + "': its frames are empty");
+  return {static_cast<const uint8_t*>(t->data) + t->byte_offset, t->shape[0], t->shape[1], t->shape[2]};
+}
+
+// A field that is JSON; `otherwise` if the sample has none. Error(KINORA_DATA) if it is not an object.
+inline nlohmann::json json_field(const Sample& sample, const char* name,
+                                 nlohmann::json otherwise = nlohmann::json::object()) {
+  const auto text = sample.text(name);
+  if (!text) return otherwise;
+  auto value = nlohmann::json::parse(*text, nullptr, false);
+  if (!value.is_object())
+    throw Error(KINORA_DATA,
+                "sample '" + std::string(sample.key()) + "': its field " + name + " is not a JSON object");
+  return value;
+}
+
+// Any JSON as text; bytes that are no UTF-8 are replaced.
+inline std::string json_text(const nlohmann::json& value) {
+  return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// The member of an object, made an object if it is none yet.
+inline nlohmann::json& object_in(nlohmann::json& facts, const char* name) {
+  auto& value = facts[name];
+  if (!value.is_object()) value = nlohmann::json::object();
+  return value;
+}
+
+// facts["scores"][rule]; JSON has no infinity and no NaN, they are left out.
+inline void note_score(nlohmann::json& facts, const std::string& rule, double score) {
+  if (std::isfinite(score)) object_in(facts, "scores")[rule] = score;
+}
+
+// facts["embeddings"][name]: which component or file made field NAME.npy, and its length.
+inline void note_embedding(nlohmann::json& facts, const std::string& name, const std::string& model,
+                           int64_t size) {
+  object_in(facts, "embeddings")[name] = {{"model", model}, {"size", size}};
+}
+
+namespace detail {
+
+inline Error wrong_sample(const Sample& sample, const std::string& what) {
+  return Error(KINORA_DATA, "sample '" + std::string(sample.key()) + "': " + what);
+}
+
+inline std::vector<double> numbers_in(const Sample& sample, const nlohmann::json& object, const char* name) {
+  const auto at = object.find(name);
+  std::vector<double> out;
+  if (at == object.end() || !at->is_array())
+    throw wrong_sample(sample, std::string("there is no list ") + name);
+  for (const auto& value : *at) {
+    if (!value.is_number()) throw wrong_sample(sample, std::string("an entry of ") + name + " is no number");
+    out.push_back(value.get<double>());
+  }
+  if (!std::is_sorted(out.begin(), out.end()))
+    throw wrong_sample(sample, std::string(name) + " does not rise");
+  return out;
+}
+
+}  // namespace detail
+
+// Times in seconds at which a film's shots after the first begin: those that times_us of shots.json has, else
+// its cuts by fps. Error(KINORA_DATA) if it has neither, or not one a cut.
+inline std::vector<double> shot_starts(const Sample& film, const nlohmann::json& shots) {
+  std::vector<double> cuts = detail::numbers_in(film, shots, "cuts");
+  if (shots.contains("times_us")) {
+    std::vector<double> times = detail::numbers_in(film, shots, "times_us");
+    if (times.size() != cuts.size())
+      throw detail::wrong_sample(film, "shots.json has not one of times_us for each cut");
+    for (double& t : times) t /= 1e6;
+    return times;
+  }
+  const auto fps = shots.find("fps");
+  if (fps == shots.end() || !fps->is_number() || fps->get<double>() <= 0)
+    throw detail::wrong_sample(film, "shots.json has neither times_us nor fps; let a stage shots.* make it");
+  for (double& cut : cuts) cut /= fps->get<double>();
+  return cuts;
+}
+
+// For each of `count` frames, in time, the number of its shot, by fact frames_at. Error(KINORA_DATA) if that
+// does not name as many times.
+inline std::vector<size_t> shots_of_frames(const Sample& film, const std::vector<double>& starts,
+                                           int64_t count) {
+  const auto facts = json_field(film, "json");
+  if (!facts.contains("frames_at"))
+    throw detail::wrong_sample(
+        film, "its frames have no times, so they belong to no shot; let shots.* sample them (sample_every)");
+  const auto times = detail::numbers_in(film, facts, "frames_at");
+  if (times.size() != static_cast<size_t>(count))
+    throw detail::wrong_sample(film, "it has " + std::to_string(count) + " frames and " +
+                                         std::to_string(times.size()) + " times in frames_at");
+  std::vector<size_t> out;
+  constexpr double kRounding = 1e-6;  // of times in microseconds
+  for (const double t : times)
+    out.push_back(
+        static_cast<size_t>(std::upper_bound(starts.begin(), starts.end(), t + kRounding) - starts.begin()));
+  return out;
+}
+
+}  // namespace kinora

@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""Real clips with planted copies (the same file, encoded again, scaled, shifted): embeddings, the dedup job against SemDeDup's rule
+in numpy, shards without the copies, and kinora search against products in numpy. usage: dedup.py KINORA ROOT SCRATCH"""
+import json, os, pathlib, shutil, subprocess, sys, tarfile
+
+import numpy as np
+
+KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+DATA = ROOT / "tests/data"
+ORIGINALS = ["bbb_A", "bbb_B", "bbb_C", "bbb_D", "city_cc0", "cockatoo"]
+EPS = 0.01
+MINILM = pathlib.Path(os.environ.get("KINORA_ASSETS", "")) / "minilm/model.safetensors"
+RUN = """
+[run]
+name = "copies"
+[[job]]
+name = "clips"
+kind = "curate"
+input = "films"
+stages = [{{ use = "clip.transcode", min_length = 0.1 }}, {{ use = "video.read", stride = 6, height = 96 }}, {{ use = "embed.classic" }},
+          {{ use = "caption.describe" }}]
+[[job]]
+name = "copies"
+kind = "dedup"
+input = "clips"
+dedup = {{ use = "dedup.semantic", eps = {eps}, keep = "{keep}" }}
+[[job]]
+name = "shards"
+kind = "shard"
+input = "copies"
+"""
+TEXT = """
+[[job]]
+name = "captions"
+kind = "embed-text"
+input = "clips"
+words = { use = "text.wordpiece", vocab = "asset:minilm/vocab.txt" }
+"""
+
+
+def ffmpeg(source, target, *arguments):
+    subprocess.run(["ffmpeg", "-v", "error", "-y", "-i", str(source), *arguments, "-an", "-c:v", "libx264", "-pix_fmt", "yuv420p", str(target)], check=True)
+
+
+def make_films():
+    """The originals at 240 lines, so that all work is small, and copies of five of them."""
+    films = SCRATCH / "films"
+    films.mkdir(parents=True)
+    for name in ORIGINALS:
+        ffmpeg(DATA / f"{name}.mp4", films / f"{name}.mp4", "-t", "2", "-vf", "scale=-2:240", "-crf", "18")
+    shutil.copy(films / "bbb_A.mp4", films / "bbb_A-same.mp4")
+    ffmpeg(films / "bbb_B.mp4", films / "bbb_B-again.mp4", "-crf", "32")
+    ffmpeg(films / "bbb_C.mp4", films / "bbb_C-small.mp4", "-vf", "scale=-2:144")
+    ffmpeg(films / "city_cc0.mp4", films / "city_cc0-later.mp4", "-vf", "trim=start_frame=3,setpts=PTS-STARTPTS")
+    ffmpeg(films / "cockatoo.mp4", films / "cockatoo-moved.mp4", "-vf", "crop=iw-4:ih-4:4:4")
+
+
+def kinora(*arguments, fails=False):
+    done = subprocess.run([KINORA, *map(str, arguments)], capture_output=True, text=True)
+    assert (done.returncode != 0) == fails, done
+    return done.stderr if fails else done.stdout
+
+
+def lines(file):
+    return [json.loads(text) for text in file.read_text().splitlines()]
+
+
+def semdedup(out, keep):
+    """{key: (of, cosine)} of the clips that go, by the matrix of all products."""
+    keys = sorted(p.name.removesuffix(".classic.npy") for p in (out / "clips/data").glob("*.classic.npy"))
+    facts = {k: json.loads((out / f"clips/data/{k}.json").read_text()) for k in keys}
+    size = lambda k: facts[k]["width"] * facts[k]["height"]
+    worth = {"largest": lambda k: (-size(k), -facts[k]["duration_s"], k), "longest": lambda k: (-facts[k]["duration_s"], -size(k), k), "first": lambda k: k}[keep]
+    order = sorted(keys, key=worth)
+    contents = {}
+    going = {}
+    for key in order:
+        first = contents.setdefault((out / f"clips/data/{key}.mp4").read_bytes(), key)
+        if first != key:
+            going[key] = (first, 1.0)
+    left = [k for k in order if k not in going]
+    x = np.stack([np.load(out / f"clips/data/{k}.classic.npy") for k in left]).astype(np.float64)
+    assert x.shape == (len(left), 488) and np.allclose(np.linalg.norm(x, axis=1), 1, atol=1e-6), x.shape
+    products = np.triu(x @ x.T, 1)
+    for column in range(1, len(left)):
+        row = products[:column, column].argmax()
+        if products[row, column] >= 1 - EPS:
+            going[left[column]] = (left[row], products[row, column])
+    return order, going
+
+
+def check_decisions(out, keep):
+    order, going = semdedup(out, keep)
+    decisions = {d["key"]: d for d in lines(out / "copies/decisions.jsonl")}
+    assert sorted(decisions) == sorted(order), decisions
+    for key, d in decisions.items():
+        assert (d["end"] == "filtered") == (key in going), (d, going.get(key))
+        if key in going:
+            of, cosine = going[key]
+            assert d["of"] == of and abs(d["score"] - cosine) < 1e-6 and d["rule"] == ("dedup.exact" if cosine == 1.0 else "dedup.semantic"), (d, of, cosine)
+    summary = json.loads((out / "copies/summary.json").read_text())
+    assert summary["clips"] == {"kept": len(order) - len(going), "filtered": len(going), "failed": 0}, summary
+    return {k for k in order if k not in going}
+
+
+def check_planted(out):
+    """Each copy goes and its original stays; nothing else goes."""
+    decisions = {d["key"]: d for d in lines(out / "copies/decisions.jsonl")}
+    copies = {"bbb_A-same-0000": "dedup.exact", "bbb_B-again-0000": "dedup.semantic", "bbb_C-small-0000": "dedup.semantic",
+              "city_cc0-later-0000": "dedup.semantic", "cockatoo-moved-0000": "dedup.semantic"}
+    found = {k: d["rule"] for k, d in decisions.items() if d["end"] != "kept"}
+    assert found == copies, (found, {k: d.get("score") for k, d in decisions.items()})
+    for key in copies:
+        assert decisions[key]["of"] == key.split("-")[0] + "-0000", decisions[key]
+
+
+def check_shards(out, kept):
+    packed = set()
+    for shard in (out / "shards").glob("*.tar"):
+        with tarfile.open(shard) as tar:
+            packed |= {name.split(".")[0] for name in tar.getnames()}
+    assert packed == kept, packed ^ kept
+    assert json.loads((out / "shards/summary.json").read_text())["copies"] == len(list((out / "clips/data").glob("*.mp4"))) - len(kept)
+
+
+def check_like(out):
+    """By a key: all others by their products; by a file: its own clip first."""
+    found = [json.loads(line) for line in kinora("search", out, "--like", "bbb_B-0000", "--top", 50, "--json").splitlines()]
+    files = {p.name.removesuffix(".classic.npy"): np.load(p).astype(np.float64) for p in (out / "clips/data").glob("*.classic.npy")}
+    query = files.pop("bbb_B-0000")
+    want = sorted(((float(v @ query), k) for k, v in files.items()), key=lambda p: (-p[0], p[1]))
+    assert [f["key"] for f in found] == [k for _, k in want], (found, want)
+    assert max(abs(f["score"] - s) for f, (s, _) in zip(found, want)) < 1e-6
+    assert found[0]["key"] == "bbb_B-again-0000" and pathlib.Path(found[0]["path"]).name == "bbb_B-again-0000.mp4"
+    assert found[0]["caption"] == (out / "clips/data/bbb_B-again-0000.txt").read_text()
+    by_file = [json.loads(line) for line in kinora("search", out, "--like", DATA / "bbb_D.mp4", "--json").splitlines()]
+    assert by_file[0]["key"] == "bbb_D-0000" and by_file[0]["score"] > 0.9 > by_file[1]["score"] + 0.02, by_file  # another rate of frames: motion differs
+    table = kinora("search", out / "clips", "--like", "bbb_B-0000", "--top", 2).splitlines()
+    assert len(table) == 2 and "bbb_B-again-0000" in table[0], table
+    assert "neither a key" in kinora("search", out, "--like", "nothing", fails=True)
+    assert "there is: classic" in kinora("search", out, "--like", "bbb_B-0000", "--name", "clip", fails=True)
+    assert "no clips" in kinora("search", SCRATCH / "films/none", "--like", "x", fails=True)
+    assert "embed-text" in kinora("search", out / "clips", "a bird", fails=True)
+
+
+def check_text(out):
+    """The rows are those of the captions, and a caption finds itself."""
+    about = json.loads((out / "captions/text.json").read_text())
+    rows = np.load(out / "captions/text.npy").astype(np.float64)
+    assert rows.shape == (len(about["keys"]), 384) and np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-6)
+    captions = {k: (out / f"clips/data/{k}.txt").read_text() for k in about["keys"]}
+    for key in ("bbb_D-0000", "cockatoo-0000"):
+        found = [json.loads(line) for line in kinora("search", out, captions[key], "--top", 99, "--json").splitlines()]
+        by_key = {f["key"]: f["score"] for f in found}
+        assert abs(by_key[key] - 1) < 1e-5 and found[0]["score"] < 1 + 1e-5, found
+        query = rows[about["keys"].index(key)]
+        for k, row in zip(about["keys"], rows):
+            assert abs(by_key[k] - row @ query) < 1e-5, (k, by_key[k], row @ query)
+        assert by_key == dict(sorted(by_key.items(), key=lambda p: -p[1]))
+    by_word = [json.loads(line) for line in kinora("search", out, "a dark video, mostly black", "--json").splitlines()]
+    assert len(by_word) == 10 and all(f["caption"] == captions[f["key"]] for f in by_word)
+
+
+def main():
+    shutil.rmtree(SCRATCH, ignore_errors=True)
+    make_films()
+    out, file = SCRATCH / "out", SCRATCH / "run.toml"
+    text = TEXT if MINILM.exists() else ""
+    for keep in ("largest", "longest", "first"):
+        file.write_text(RUN.format(eps=EPS, keep=keep) + text)
+        kinora("run", file, "--out", out)
+        kept = check_decisions(out, keep)
+        check_shards(out, kept)
+        if keep == "largest":
+            check_planted(out)
+    check_like(out)
+    if text:
+        check_text(out)
+    else:
+        print(f"{MINILM} is not there: the search by text was left out")
+
+
+main()
