@@ -20,6 +20,9 @@ because machines are noisy: look at the ratios. Exit 1 if a median breaks its bo
   plugin_call   ns of a call through the plugin ABI, and of a direct virtual call
   startup       ms of `kinora plugins list` from start to end, warm, and whether libtorch was loaded for it
   shots         frames a second of stage/shots.content, of decoding alone, and of PySceneDetect where Python has it
+  curate_pipeline  only by name: a whole curate job over many films: how busy the cores are, and its speed by what decoding
+                and encoding cost alone
+  curate_memory    only by name: the most memory of a curate job over a film of 10 minutes and one of 3 hours
   train         a step of a small DiT: forward, backward, clipping, AdamW; with --peer in turns with PyTorch's
   sample        one call of that DiT's denoiser
   vae           tokenizer/wan at a quarter of its width: encode and decode
@@ -31,7 +34,7 @@ Of train, sample, vae and block: floating-point operations a second as a share o
 train, sample and vae measure processor time, else time; the best of all rounds counts.
 
 examples:
-  kinora bench                              all of them
+  kinora bench                              all of them but those that are run by name only
   kinora bench shots --film film_720p.mp4   on a film of yours
   kinora bench train --peer 'python3 tests/oracle/bench_peer.py' --repeat 2
   kinora bench block --device cuda --tokens 74000
@@ -42,6 +45,8 @@ const std::vector<Benchmark>& benchmarks() {
   static const std::vector<Benchmark> all{{"plugin_call", bench_plugin_call},
                                           {"startup", bench_startup},
                                           {"shots", bench_shots},
+                                          {"curate_pipeline", bench_curate_pipeline, true},
+                                          {"curate_memory", bench_curate_memory, true},
                                           {"train", bench_train},
                                           {"sample", bench_sample},
                                           {"vae", bench_vae},
@@ -102,7 +107,7 @@ int bench_command(core::Runtime& runtime, const Arguments& arguments) {
   bool any = false;
   for (const auto& b : benchmarks()) {
     names.push_back(b.name);
-    if (!name.empty() && name != b.name) continue;
+    if (name.empty() ? b.only_named : name != b.name) continue;
     any = true;
     auto line = measured(b, runtime, options);
     line["benchmark"] = b.name;

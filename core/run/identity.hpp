@@ -16,4 +16,8 @@ nlohmann::json spec_json(const JobSpec&);
 // how often it logs) is no part.
 std::string job_digest(const RunFile&, const JobSpec&);
 
+// The same without the inputs, of a kind of job whose finished work on inputs that stay is still good when others come or
+// go (it knows which are which); empty of any other kind.
+std::string job_base(const RunFile&, const JobSpec&);
+
 }  // namespace kinora::core

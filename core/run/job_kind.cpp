@@ -5,6 +5,7 @@
 #include "core/jobs/curate.hpp"
 #include "core/jobs/generating.hpp"
 #include "core/jobs/report.hpp"
+#include "core/jobs/shard.hpp"
 #include "core/jobs/training.hpp"
 
 namespace kinora::core {

@@ -1,3 +1,3 @@
 #include "kinora/plugin.hpp"
 
-KINORA_PLUGIN(VideoProbe, VideoRead, VideoWrite, ShotsContent, ClipTranscode, CaptionDescribe)
+KINORA_PLUGIN(VideoProbe, FilmRemux, VideoRead, VideoWrite, ShotsContent, ClipTranscode, CaptionDescribe)

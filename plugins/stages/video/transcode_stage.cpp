@@ -129,6 +129,10 @@ class ClipTranscode final : public Stage {
                   {"container", "mp4"},
                   {"codec", "h264"}});
     clip.set("json", facts.dump());
+    // What the user says of a film holds for its clips.
+    const auto caption = facts.find("caption");
+    if (caption != facts.end() && caption->is_object() && caption->value("by", "") == "user")
+      if (const auto text = film.text("txt")) clip.set("txt", *text);
     return clip;
   }
 
