@@ -58,5 +58,7 @@ class Io {
 
 // Offers kinora.io/1 over `io` (null: every call fails). One at a time in a process.
 void serve_io(Io* io);
+// What is served; null: nothing.
+Io* served_io();
 
 }  // namespace kinora::core

@@ -23,12 +23,15 @@ struct BenchOptions {
 struct Benchmark {
   const char* name;
   nlohmann::json (*run)(core::Runtime&, const BenchOptions&);
+  bool only_named = false;  // it takes minutes: `kinora bench` without a name leaves it out
 };
 
 nlohmann::json bench_plugin_call(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_startup(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_shots(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_curate(core::Runtime&, const BenchOptions&);
+nlohmann::json bench_curate_pipeline(core::Runtime&, const BenchOptions&);
+nlohmann::json bench_curate_memory(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_train(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_sample(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_vae(core::Runtime&, const BenchOptions&);

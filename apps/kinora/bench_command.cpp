@@ -22,6 +22,9 @@ because machines are noisy: look at the ratios. Exit 1 if a median breaks its bo
   shots         frames a second of stage/shots.content, downscaled and not, and of five detectors with frames for other
                 stages, against decoding alone, and of PySceneDetect where Python has it
   curate        frames a second of stage/clip.transcode over 12 clips of a 720p film, encoding and copying, beside ffmpeg processes
+  curate_pipeline  only by name: a whole curate job over many films: how busy the cores are, and its speed by what decoding
+                and encoding cost alone
+  curate_memory    only by name: the most memory of a curate job over a film of 10 minutes and one of 3 hours
   train         a step of a small DiT: forward, backward, clipping, AdamW; with --peer in turns with PyTorch's
   sample        one call of that DiT's denoiser
   vae           tokenizer/wan at a quarter of its width: encode and decode
@@ -33,7 +36,7 @@ Of train, sample, vae and block: floating-point operations a second as a share o
 train, sample and vae measure processor time, else time; the best of all rounds counts.
 
 examples:
-  kinora bench                              all of them
+  kinora bench                              all of them but those that are run by name only
   kinora bench shots --film film_720p.mp4   on a film of yours
   kinora bench train --peer 'python3 tests/oracle/bench_peer.py' --repeat 2
   kinora bench block --device cuda --tokens 74000
@@ -45,6 +48,8 @@ const std::vector<Benchmark>& benchmarks() {
                                           {"startup", bench_startup},
                                           {"shots", bench_shots},
                                           {"curate", bench_curate},
+                                          {"curate_pipeline", bench_curate_pipeline, true},
+                                          {"curate_memory", bench_curate_memory, true},
                                           {"train", bench_train},
                                           {"sample", bench_sample},
                                           {"vae", bench_vae},
@@ -105,7 +110,7 @@ int bench_command(core::Runtime& runtime, const Arguments& arguments) {
   bool any = false;
   for (const auto& b : benchmarks()) {
     names.push_back(b.name);
-    if (!name.empty() && name != b.name) continue;
+    if (name.empty() ? b.only_named : name != b.name) continue;
     any = true;
     auto line = measured(b, runtime, options);
     line["benchmark"] = b.name;

@@ -1,225 +1,180 @@
 #include "core/jobs/curate.hpp"
 
 #include <algorithm>
-#include <set>
+#include <chrono>
 
+#include <sys/resource.h>
+
+#include "core/curate/ingest.hpp"
+#include "core/curate/item_line.hpp"
+#include "core/curate/listing.hpp"
+#include "core/curate/manifest_writer.hpp"
+#include "core/curate/store.hpp"
+#include "core/curate/totals.hpp"
 #include "core/io/atomic_file.hpp"
-#include "core/jobs/dedup.hpp"
 #include "core/jobs/pipeline.hpp"
 #include "core/log.hpp"
-#include "core/run/stage_results.hpp"
+#include "core/run/digest.hpp"
+#include "core/run/identity.hpp"
 
 namespace kinora::core {
 namespace {
 
 namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
 
-json parse_field(const Sample& sample, const char* name) {
-  const auto text = sample.text(name);
-  if (!text) return json();
-  json value = json::parse(*text, nullptr, false);
-  return value.is_discarded() ? json() : value;
+// Files that stages put beside the results while they work on a film (film.remux), and that go with it.
+fs::path work_folder(const JobContext& context) { return context.folder() / "work"; }
+
+void remove_work(const JobContext& context, const Sample& film) {
+  const auto url = film.text("url");
+  const std::string work = work_folder(context).string() + "/";
+  std::error_code ignored;
+  if (url && url->starts_with(work) && url->find("..") == std::string_view::npos) fs::remove(fs::path(*url), ignored);
 }
 
-const char* end_name(uint32_t end) {
-  return end == KINORA_KEPT ? "kept" : end == KINORA_FILTERED ? "filtered" : "failed";
+// The most memory that this process or one of its workers has held, in bytes.
+int64_t peak_memory(int who) {
+  rusage usage{};
+  return getrusage(who, &usage) == 0 ? int64_t{usage.ru_maxrss} * 1024 : 0;
 }
 
-// The line of items.jsonl about one end.
-json item_line(const Sample& sample, const kinora_outcome& outcome) {
-  json line{{"key", sample.key()}, {"end", end_name(outcome.end)}, {"consumed", outcome.consumed != 0}};
-  if (outcome.stage) line["stage"] = outcome.stage;
-  if (outcome.reason) line["reason"] = outcome.reason;
-  if (outcome.end == KINORA_FILTERED) line["score"] = outcome.score;
-  line["facts"] = parse_field(sample, "json");
-  if (const auto parent = line["facts"].is_object() ? line["facts"].value("film", "") : ""; !parent.empty())
-    line["parent"] = parent;
-  if (sample.text("shots.json")) line["shots"] = parse_field(sample, "shots.json");
-  if (const auto damage = damage_of(sample); !damage.empty()) line["damaged"] = damage;
-  if (const auto url = sample.text("url")) line["url"] = *url;
-  if (const auto caption = sample.text("txt")) line["caption"] = *caption;
-  return line;
-}
-
-// Fields that are facts about where a sample came from rather than part of it.
-bool stored(std::string_view field) { return field != "url" && field != "shots.json"; }
-
-// A kept sample as files KEY.FIELD; the field that the others describe is written last, so that it marks a
-// whole sample.
-void store(const fs::path& folder, const Sample& sample) {
-  for (const auto& field : sample.fields())
-    if (stored(field.name))
-      or_throw(
-          write_file_atomically(folder / (std::string(sample.key()) + "." + std::string(field.name)),
-                                {reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size()}));
-}
-
-// "f-0000" beside "f": what clip.transcode calls the first clip of f.
-bool is_clip_of_another(const std::string& key, const std::set<std::string>& films) {
-  const size_t digits = key.size() - 1 - std::min(key.size() - 1, key.find_last_not_of("0123456789"));
-  if (digits < 4 || key[key.size() - digits - 1] != '-') return false;
-  const std::string film = key.substr(0, key.size() - digits - 1);
-  return films.count(film) || is_clip_of_another(film, films);
-}
-
-// A key an input: its name without the ending and without dots (WebDataset: what follows the first dot is the
-// field), told apart by a number where two inputs have the same, and by "-film" from the clips of another.
-std::vector<std::string> keys_of(const std::vector<std::string>& files) {
-  std::vector<std::string> keys;
-  std::set<std::string> used;
-  for (const fs::path file : files) {
-    std::string stem = file.stem().string();
-    std::replace(stem.begin(), stem.end(), '.', '-');
-    std::string key = stem;
-    for (int n = 2; !used.insert(key).second; ++n) key = stem + "-" + std::to_string(n);
-    keys.push_back(key);
+// Stores what was kept and records every end.
+class Keeper {
+ public:
+  Keeper(JobContext& context, Record& record, const std::vector<Input>& inputs) : context_(context), record_(record) {
+    for (const auto& input : inputs) urls_.emplace(input.key, input.url);
   }
-  const std::set<std::string> films = used;
-  for (auto& key : keys)
-    if (is_clip_of_another(key, films)) {
-      const std::string base = key + "-film";
-      used.erase(key);
-      key = base;
-      for (int n = 2; !used.insert(key).second; ++n) key = base + "-" + std::to_string(n);
-    }
-  return keys;
-}
 
-// Folders stand for the files directly in them.
-std::vector<std::string> films(const std::vector<std::string>& paths) {
-  std::vector<std::string> out;
-  for (const auto& path : paths) {
-    if (!fs::is_directory(path)) {
-      out.push_back(path);
-      continue;
+  void end(const Sample& sample, const kinora_outcome& outcome) {
+    const std::string key(sample.key());
+    const bool made = outcome.made != 0;
+    if (!made) remove_work(context_, sample);
+    if (record_.knows(key, made)) return;
+    json files = json::object();
+    if (outcome.end == KINORA_KEPT && !outcome.consumed) {
+      record_.claim(key);
+      files = store_sample(context_.folder() / "data", sample);
     }
-    std::vector<std::string> inside;
-    for (const auto& entry : fs::directory_iterator(path))
-      if (entry.is_regular_file() && entry.path().filename().string().front() != '.')
-        inside.push_back(entry.path().string());
-    std::sort(inside.begin(), inside.end());
-    out.insert(out.end(), inside.begin(), inside.end());
+    const json line = item_line(sample, outcome, made ? "" : urls_.at(key));
+    if (!made && line.contains("damaged") && outcome.end != KINORA_FAILED_AT)
+      log_warn("{}: damaged: {}", key, line["damaged"].get<std::string>());
+    record_.end(line, made, files);
   }
-  return out;
+
+ private:
+  JobContext& context_;
+  Record& record_;
+  std::unordered_map<std::string, std::string> urls_;
+};
+
+// Whether every stage takes what the one before it gives: then a clip has one end. A stage that says `from` may not.
+bool is_chain(const std::vector<const ComponentUse*>& stages) {
+  return std::none_of(stages.begin(), stages.end(), [](const auto* use) {
+    if constexpr (requires { use->from; }) return use->from.has_value();
+    return false;
+  });
 }
 
-void summarise(JobContext& context, const PipelineResult& result, int64_t damaged) {
-  context.summary["inputs"] = result.inputs.sum();
-  context.summary.update(result.inputs.json());
-  context.summary["damaged"] = damaged;  // inputs, among those that did not fail as well as those that did
-  context.summary["clips"] = result.made.json();
-  context.summary["rules"] = result.rules;
+// items.jsonl and the manifests, in one order whatever the order of the work; their sums.
+Totals write_results(const fs::path& folder, Record& record) {
+  Totals totals;
+  AtomicFile items = or_throw(AtomicFile::create(folder / "items.jsonl"));
+  ManifestWriter manifest(folder);
+  record.each([&](const json& line, bool made, const json& files) {
+    totals.add(line, made, files);
+    manifest.add(line, made);
+    or_throw(items.write(line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"));
+  });
+  or_throw(items.commit());
+  manifest.commit();
+  return totals;
+}
+
+void summarise(JobContext& context, const Totals& totals, const std::vector<Input>& inputs, const Record& record,
+               double seconds) {
+  json& summary = context.summary;
+  summary.update(totals.summary());
+  uint64_t bytes = 0;
+  for (const auto& input : inputs) bytes += input.size;
+  summary["bytes_in"] = bytes;
+  summary["resumed"] = {{"inputs", record.ended_before()}, {"clips", record.clips_before()}};
+  summary["peak_memory"] = {{"process", peak_memory(RUSAGE_SELF)}, {"worker", peak_memory(RUSAGE_CHILDREN)}};
+  // Of this run alone: what earlier ones had done took none of its time.
+  summary["pipeline_seconds"] = seconds;
+  if (record.ended_before() == 0 && seconds > 0)
+    summary["throughput"] = {{"film_seconds_per_second", summary["film_seconds"].get<double>() / seconds},
+                             {"bytes_per_second", static_cast<double>(bytes) / seconds}};
+}
+
+void say_how_it_went(JobContext& context, const Totals& totals) {
+  const Counts &inputs = totals.inputs(), &clips = totals.clips();
+  log_info("{}: of {} inputs {} filtered, {} failed; {} clips kept, {} filtered, {} failed; {} says why",
+           context.spec().name, inputs.sum(), inputs.filtered, inputs.failed, clips.kept, clips.filtered,
+           clips.failed, (context.folder() / "items.jsonl").string());
+  if (fs::is_empty(context.folder() / "data"))
+    log_warn("{}: nothing was kept; the jobs that read it will find no clip", context.spec().name);
+  if (inputs.failed == 0 || inputs.failed != inputs.sum() || clips.kept > 0) return;
+  fs::remove(context.folder() / "journal.jsonl");  // perhaps the place was at fault: all is tried again
+  throw Error(KINORA_DATA, "none of the " + std::to_string(inputs.sum()) +
+                               " inputs could be used; items.jsonl says why for each");
 }
 
 }  // namespace
 
 void check_curate(JobCheck& check) {
   const auto& job = check.spec();
-  if (films(job.paths).empty())
+  const auto options = check.options<CurateOptions>();
+  const auto inputs = check.made("input", [&] {
+    return glance_at_inputs(check.runtime().io(), job.paths, options.recursive);
+  });
+  const auto is_there = [](const Input& input) { return input.error.empty(); };
+  if (inputs && std::none_of(inputs->begin(), inputs->end(), is_there))
     check.problem("input", fmt::format("input: there is no file in {}; name films, or a folder that has them",
                                        fmt::join(job.paths, ", ")));
+  for (const auto& path : job.paths)
+    if (is_remote(path)) check.holds("input", [&] { or_throw(check.runtime().io().store(or_throw(parse_uri(path)).scheme)); });
   for (const auto* use : job.list("stages")) check.stage(*use);
 }
 
-void check_shard(JobCheck& check) { check.stage(*check.spec().component("shard")); }
+std::string curate_inputs_identity(const JobSpec& job) {
+  Io* io = served_io();
+  if (!io) return sha256(fmt::format("{}", fmt::join(job.paths, "\n")));
+  const auto found = catching([&] {
+    return identity_of(find_inputs(*io, job.paths, job.options.value("recursive", false)));
+  });
+  return found ? *found : sha256(found.failure().message);
+}
 
 void run_curate(JobContext& context) {
   require(context, check_curate);
   const auto options = context.options<CurateOptions>();
-  const fs::path data = context.folder() / "data";
-  fs::remove_all(data);  // an interrupted curation starts over
-  fs::create_directories(data);
-  AtomicFile items = or_throw(AtomicFile::create(context.folder() / "items.jsonl"));
-
-  const auto inputs = films(context.spec().paths);
-  const auto keys = keys_of(inputs);
-  size_t at = 0;
-  int64_t damaged = 0;
-  std::set<std::string> kept;  // keys
+  fs::create_directories(context.folder() / "data");
+  fs::remove_all(work_folder(context));
+  const auto inputs = find_inputs(context.runtime().io(), context.spec().paths, options.recursive);
+  Record record(context.folder(), inputs, {job_base(context.run(), context.spec()), is_chain(context.spec().list("stages"))});
+  if (record.ended_before() > 0 || record.clips_before() > 0)
+    log_info("{}: going on: {} of {} inputs have ended, and {} clips", context.spec().name,
+             record.ended_before(), inputs.size(), record.clips_before());
+  Ingest ingest(inputs, record, {options.hash, options.duplicates == "drop"});
+  Keeper keeper(context, record, inputs);
   PipelineJob job;
   job.stages = context.spec().list("stages");
   job.engine = context.spec().component("engine");
   job.memory = options.memory;
   job.threads = options.threads;
-  job.total = static_cast<int64_t>(inputs.size());
+  job.total = static_cast<int64_t>(inputs.size() - record.ended_before());
   job.unit = "films";
-  job.next = [&]() -> std::optional<Sample> {
-    if (at == inputs.size()) return std::nullopt;
-    Sample film(keys[at]);
-    film.set("url", inputs[at++]);
-    return film;
-  };
-  job.ended = [&](const Sample& sample, const kinora_outcome& outcome) {
-    if (outcome.end == KINORA_KEPT && !outcome.consumed) {
-      if (!kept.insert(std::string(sample.key())).second)
-        throw Error(KINORA_DATA, "two kept samples are called '" + std::string(sample.key()) +
-                                     "', and the second would overwrite the first; rename an input, or mend "
-                                     "the stage that names it");
-      store(data, sample);
-    }
-    const json line = item_line(sample, outcome);
-    if (!outcome.made && line.contains("damaged")) {
-      ++damaged;
-      if (outcome.end != KINORA_FAILED_AT)
-        log_warn("{}: damaged: {}", sample.key(), line["damaged"].get<std::string>());
-    }
-    or_throw(items.write(line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"));
-  };
-  const PipelineResult result = run_pipeline(context, job);
-  or_throw(items.commit());
-  summarise(context, result, damaged);
-  if (result.inputs.sum() != static_cast<int64_t>(inputs.size()))
-    throw Error(KINORA_FAILED, "the engine lost an input: " + std::to_string(inputs.size()) + " went in, " +
-                                   std::to_string(result.inputs.sum()) + " ended; report this as a defect");
-  log_info("{}: {} of {} inputs failed; {} clips kept, {} filtered, {} failed; {} says why",
-           context.spec().name, result.inputs.failed, inputs.size(), result.made.kept, result.made.filtered,
-           result.made.failed, (context.folder() / "items.jsonl").string());
-  if (fs::is_empty(context.folder() / "data"))
-    log_warn("{}: nothing was kept; the jobs that read it will find no clip", context.spec().name);
-  if (result.inputs.failed > 0 && result.inputs.failed == result.inputs.sum() && result.made.kept == 0)
-    throw Error(KINORA_DATA, "none of the " + std::to_string(inputs.size()) +
-                                 " inputs could be used; items.jsonl says why for each");
-}
-
-void run_shard(JobContext& context) {
-  require(context, check_shard);
-  const auto options = context.options<ShardOptions>();
-  const fs::path source = context.folder_of(context.need_upstream("curate")) / "data";
-  std::map<std::string, std::vector<fs::path>> samples;  // by key, in order
-  for (const auto& entry : fs::directory_iterator(source)) {
-    const std::string name = entry.path().filename().string();
-    if (name.front() != '.') samples[name.substr(0, name.find('.'))].push_back(entry.path());
-  }
-  int64_t copies = 0;  // left out, by a dedup job
-  for (const auto& key : dropped_by(context)) copies += static_cast<int64_t>(samples.erase(key));
-  auto at = samples.begin();
-  PipelineJob job;
-  job.stages = {context.spec().component("shard")};
-  job.engine = context.spec().component("engine");
-  job.memory = options.memory;
-  job.threads = options.threads;
-  job.total = static_cast<int64_t>(samples.size());
-  job.unit = "clips";
-  job.next = [&]() -> std::optional<Sample> {
-    if (at == samples.end()) return std::nullopt;
-    Sample sample(at->first);
-    std::sort(at->second.begin(), at->second.end());
-    for (const auto& file : at->second)
-      sample.set(file.filename().string().substr(at->first.size() + 1).c_str(),
-                 or_throw(context.runtime().io().read_all(file.string())));
-    ++at;
-    return sample;
-  };
-  const PipelineResult result = run_pipeline(context, job);
-  if (result.inputs.failed > 0)
-    throw Error(KINORA_FAILED,
-                std::to_string(result.inputs.failed) + " clips could not be packed; the log names them");
-  int64_t shards = 0;
-  uint64_t bytes = 0;
-  for (const auto& entry : fs::directory_iterator(context.folder()))
-    if (entry.path().extension() == ".tar") ++shards, bytes += entry.file_size();
-  context.summary.update(
-      {{"samples", result.inputs.kept}, {"shards", shards}, {"bytes", bytes}, {"copies", copies}});
+  job.next = [&] { return ingest.next(); };
+  job.ended = [&](const Sample& sample, const kinora_outcome& outcome) { keeper.end(sample, outcome); };
+  const auto start = Clock::now();
+  run_pipeline(context, job);
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  const Totals totals = write_results(context.folder(), record);
+  record.settle();
+  fs::remove_all(work_folder(context));
+  summarise(context, totals, inputs, record, seconds);
+  say_how_it_went(context, totals);
 }
 
 }  // namespace kinora::core

@@ -1,4 +1,4 @@
-// kind = "curate": films in, clips out. kind = "shard": clips in, shards out. Both run stages on an engine.
+// kind = "curate": films in, clips out, by stages on an engine.
 #pragma once
 #include "core/run/job_check.hpp"
 
@@ -7,6 +7,8 @@ namespace kinora::core {
 struct CurateOptions {
   int64_t memory = int64_t{1} << 30;
   int64_t threads = 0;
+  bool recursive = false, hash = true;
+  std::string duplicates = "drop";
   static void describe(Describe<CurateOptions>& d) {
     d.name("curate").help("Runs stages over films; what leaves the last stage is kept as files");
     d.option("memory", &CurateOptions::memory)
@@ -14,25 +16,20 @@ struct CurateOptions {
         .at_least(1 << 20)
         .help("bound on the samples between stages");
     d.option("threads", &CurateOptions::threads).range(0, 4096).help("worker threads; 0: one a core");
-  }
-};
-
-struct ShardOptions {
-  int64_t memory = int64_t{1} << 30;
-  int64_t threads = 0;
-  static void describe(Describe<ShardOptions>& d) {
-    d.name("shard").help("Packs the clips of a curate job into WebDataset shards");
-    d.option("memory", &ShardOptions::memory)
-        .bytes()
-        .at_least(1 << 20)
-        .help("bound on the samples between stages");
-    d.option("threads", &ShardOptions::threads).range(0, 4096).help("worker threads; 0: one a core");
+    d.option("recursive", &CurateOptions::recursive).help("folders and prefixes also give what lies in folders below");
+    d.option("hash", &CurateOptions::hash)
+        .help("read every film once more for its SHA-256: fact sha256, and duplicates are known");
+    d.option("duplicates", &CurateOptions::duplicates)
+        .choices({"drop", "keep"})
+        .help("drop: of films with equal bytes the first is used, the others are filtered by ingest.duplicate");
   }
 };
 
 void run_curate(JobContext&);
-void run_shard(JobContext&);
 void check_curate(JobCheck&);
-void check_shard(JobCheck&);
+
+// Identity of the films that the job's inputs lead to, each with what the user says of it: size and time of change of every
+// file, what lists and manifests say. Remote folders are listed.
+std::string curate_inputs_identity(const JobSpec&);
 
 }  // namespace kinora::core

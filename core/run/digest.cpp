@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -23,6 +22,23 @@ std::string hexadecimal(std::span<const unsigned char> bytes) {
 
 }  // namespace
 
+Sha256::Sha256() : state_(EVP_MD_CTX_new()) {
+  EVP_DigestInit_ex(static_cast<EVP_MD_CTX*>(state_), EVP_sha256(), nullptr);
+}
+
+Sha256::~Sha256() { EVP_MD_CTX_free(static_cast<EVP_MD_CTX*>(state_)); }
+
+void Sha256::add(const void* data, size_t size) {
+  EVP_DigestUpdate(static_cast<EVP_MD_CTX*>(state_), data, size);
+}
+
+std::string Sha256::hex() {
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int size = 0;
+  EVP_DigestFinal_ex(static_cast<EVP_MD_CTX*>(state_), digest, &size);
+  return hexadecimal({digest, size});
+}
+
 std::string sha256(std::string_view bytes) {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned int size = 0;
@@ -32,19 +48,15 @@ std::string sha256(std::string_view bytes) {
 
 std::string sha256_of_file(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
-  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> state(EVP_MD_CTX_new(), EVP_MD_CTX_free);
-  EVP_DigestInit_ex(state.get(), EVP_sha256(), nullptr);
+  Sha256 hash;
   std::vector<char> piece(size_t{1} << 20);
   while (in) {
     if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
     in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
-    EVP_DigestUpdate(state.get(), piece.data(), static_cast<size_t>(in.gcount()));
+    hash.add(piece.data(), static_cast<size_t>(in.gcount()));
   }
   if (!in.eof()) throw Error(KINORA_IO, path.string() + ": cannot be read to its end; is the disk in order?");
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned int size = 0;
-  EVP_DigestFinal_ex(state.get(), digest, &size);
-  return hexadecimal({digest, size});
+  return hash.hex();
 }
 
 std::string stat_digest(const std::filesystem::path& path) {

@@ -6,6 +6,21 @@
 
 namespace kinora::core {
 
+// Of bytes that come piece by piece.
+class Sha256 {
+ public:
+  Sha256();
+  Sha256(const Sha256&) = delete;
+  Sha256& operator=(const Sha256&) = delete;
+  ~Sha256();
+  void add(const void* data, size_t size);
+  // 64 hexadecimal digits. Once.
+  std::string hex();
+
+ private:
+  void* state_;
+};
+
 // 64 hexadecimal digits.
 std::string sha256(std::string_view bytes);
 

@@ -4,6 +4,8 @@
 #include <array>
 #include <string_view>
 
+#include "core/jobs/curate.hpp"
+#include "core/jobs/shard.hpp"
 #include "core/run/digest.hpp"
 
 namespace kinora::core {
@@ -45,7 +47,10 @@ json spec_json(const JobSpec& job) {
   return out;
 }
 
-std::string job_digest(const RunFile& run, const JobSpec& job) {
+namespace {
+
+// The job by itself: what it does, with what, and not to what.
+json identity_of_work(const RunFile& run, const JobSpec& job) {
   json identity = spec_json(job);
   identity.erase("name");
   for (const auto name : kHowOnly) identity["options"].erase(std::string(name));
@@ -57,8 +62,34 @@ std::string job_digest(const RunFile& run, const JobSpec& job) {
   json& inputs = identity["inputs"] = json::array();
   add_files(or_throw(Options::make(job.kind->spec, job.options)), inputs);
   for (const auto& c : job.components) add_files(c.options, inputs);
-  for (const auto& path : job.paths) inputs.push_back(stat_digest(path));
+  return identity;
+}
+
+// What is looked at once a run: folders and buckets may be large.
+const std::string& identity_of_films(const JobSpec& job) {
+  if (job.paths_identity.empty()) job.paths_identity = curate_inputs_identity(job);
+  return job.paths_identity;
+}
+
+}  // namespace
+
+std::string job_base(const RunFile& run, const JobSpec& job) {
+  if (job.kind->spec.name != "curate") return "";
+  json identity = identity_of_work(run, job);
+  identity.erase("paths");
+  return sha256(identity.dump());
+}
+
+std::string job_digest(const RunFile& run, const JobSpec& job) {
+  json identity = identity_of_work(run, job);
+  json& inputs = identity["inputs"];
+  if (job.kind->spec.name == "curate") {
+    inputs.push_back(identity_of_films(job));
+  } else {
+    for (const auto& path : job.paths) inputs.push_back(stat_digest(path));
+  }
   for (size_t input : job.inputs) inputs.push_back(job_digest(run, run.jobs[input]));
+  if (job.kind->spec.name == "shard") inputs.push_back(edits_identity(run, job));
   // The report is about every other job, whether it names them or not.
   if (job.kind->reads.empty())
     for (const auto& other : run.jobs)

@@ -20,4 +20,8 @@ std::string job_digest(const RunFile&, const JobSpec&);
 // Whether results depend on a job's option of this name.
 bool decides(std::string_view option);
 
+// The same without the inputs, of a kind of job whose finished work on inputs that stay is still good when others come or
+// go (it knows which are which); empty of any other kind.
+std::string job_base(const RunFile&, const JobSpec&);
+
 }  // namespace kinora::core

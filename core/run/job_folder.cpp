@@ -51,6 +51,33 @@ void put_back(const fs::path& folder) {
   fs::rename(before(folder), folder);
 }
 
+// What the user wrote into the folder of a curate job by the studio.
+constexpr const char* kEdits = "edits.jsonl";
+
+void set_aside(const fs::path& folder, const std::string& name, const json& spec) {
+  const std::string what = difference(read_json(folder / "job.json"), spec);
+  log_warn("{}: its options or inputs are not those of the results in {} ({}); it starts again{}", name,
+           folder.string(), what.empty() ? "its inputs or the seed have changed" : what,
+           is_done(folder) ? ", and they are kept until it is done" : "");
+  if (is_done(folder)) {
+    fs::remove_all(before(folder));
+    fs::rename(folder, before(folder));
+    return;
+  }
+  std::vector<fs::path> made;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.path().filename() != kEdits) made.push_back(entry.path());
+  for (const auto& path : made) fs::remove_all(path);
+}
+
+void bring_edits(const fs::path& folder) {
+  std::error_code error;
+  if (fs::exists(folder / kEdits, error)) return;
+  std::ifstream in(before(folder) / kEdits, std::ios::binary);
+  const std::string edits{std::istreambuf_iterator<char>(in), {}};
+  if (!edits.empty()) or_throw(write_file_atomically(folder / kEdits, edits));
+}
+
 json size_of_entry(const fs::directory_entry& entry) {
   if (!entry.is_directory()) return entry.file_size();
   return static_cast<uint64_t>(std::distance(fs::directory_iterator(entry.path()), fs::directory_iterator()));
@@ -92,7 +119,7 @@ bool is_done(const fs::path& folder) {
 }
 
 void prepare_folder(const fs::path& folder, const std::string& name, const json& spec,
-                    const std::string& digest) {
+                    const std::string& digest, const std::string& base) {
   std::error_code error;
   const bool is_mine = is_a_jobs(folder);
   if (!is_mine && !is_nobodys(folder))
@@ -102,23 +129,20 @@ void prepare_folder(const fs::path& folder, const std::string& name, const json&
                     "with --out, another name for job '" +
                     name + "', or move them away");
   if (is_mine && digest_in(folder / "job.json") != digest) {
-    const std::string what = difference(read_json(folder / "job.json"), spec);
-    log_warn("{}: its options or inputs are not those of the results in {} ({}); it starts again{}", name,
-             folder.string(), what.empty() ? "its inputs or the seed have changed" : what,
-             is_done(folder) ? ", and they are kept until it is done" : "");
-    if (is_done(folder)) {
-      fs::remove_all(before(folder));
-      fs::rename(folder, before(folder));
+    if (!base.empty() && read_json(folder / "job.json").value("base", json()) == base) {
+      log_info("{}: its inputs have changed; what is done of those that stay is kept", name);
     } else {
-      fs::remove_all(folder);
+      set_aside(folder, name, spec);
     }
   }
   fs::create_directories(folder);
   sweep(folder);
   fs::remove(failure_file(folder), error);
   fs::remove(folder / "summary.json", error);  // until the job is done again
+  bring_edits(folder);
   json written = spec;
   written["digest"] = digest;
+  if (!base.empty()) written["base"] = base;
   written["kinora"] = KINORA_VERSION;
   or_throw(write_file_atomically(folder / "job.json", written.dump(2) + "\n"));
 }
@@ -153,7 +177,8 @@ json results_in(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     const bool is_own = name == "job.json" || name == "summary.json" || name == "metrics.jsonl" ||
-                        name == "checkpoints" || name.starts_with(".");
+                        name == "journal.jsonl" || name == kEdits || name == "checkpoints" ||
+                        name.starts_with(".");
     if (!is_own) out[name] = size_of_entry(entry);
   }
   return out;

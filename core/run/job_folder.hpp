@@ -20,9 +20,10 @@ bool is_done(const std::filesystem::path& folder);
 // Makes the folder ready for a job: finished results of a job of another identity are set aside, with a line
 // in the log, until drop_before(); what the same job left stays, but for temporaries of dead processes.
 // Throws Error if the folder holds anything and is no job's: nobody's files are removed. `spec` becomes
-// job.json.
+// job.json. base: see job_base(); where it is that of what is there, all stays. What the user wrote there
+// (edits.jsonl) stays in any case.
 void prepare_folder(const std::filesystem::path& folder, const std::string& name, const nlohmann::json& spec,
-                    const std::string& digest);
+                    const std::string& digest, const std::string& base = "");
 
 // Whether results of this identity had been set aside; they are then back in their place, and what replaced
 // them is gone.

@@ -7,6 +7,7 @@
 #include "core/jobs/embed_text.hpp"
 #include "core/jobs/generating.hpp"
 #include "core/jobs/report.hpp"
+#include "core/jobs/shard.hpp"
 #include "core/jobs/training.hpp"
 
 namespace kinora::core {

@@ -4,6 +4,8 @@
 #include <glob.h>
 #include <set>
 
+#include "core/curate/wildcard.hpp"
+#include "core/io.hpp"
 #include "core/log.hpp"
 #include "core/suggest.hpp"
 
@@ -143,18 +145,29 @@ class RunReader {
     job.paths.insert(job.paths.end(), files.begin(), files.end());
   }
 
-  // A path or glob, against the working folder and then the run file's; sorted.
+  // A path, pattern or URI; the first two against the working folder and then the run file's, sorted. What lies
+  // behind a URI is not looked at.
   std::vector<std::string> expand(const std::string& pattern) const {
+    if (const auto uri = parse_uri(pattern); uri && pattern.find("://") != std::string::npos)
+      return {uri->scheme == "file" ? uri->path : pattern};
     for (const fs::path& base : {fs::current_path(), run_.file.parent_path()}) {
-      glob_t found{};
-      std::vector<std::string> out;
-      if (glob((base / pattern).c_str(), GLOB_TILDE, nullptr, &found) == 0)
-        for (size_t i = 0; i < found.gl_pathc; ++i)
-          out.push_back(fs::path(found.gl_pathv[i]).lexically_normal().string());
-      globfree(&found);
-      if (!out.empty()) return out;
+      const fs::path path = (base / pattern).lexically_normal();
+      std::error_code error;
+      if (fs::exists(path, error)) return {path.string()};
+      auto found = pattern.find("**") == std::string::npos ? globbed(path) : local_files_matching(path.string());
+      if (!found.empty()) return found;
     }
     return {};
+  }
+
+  static std::vector<std::string> globbed(const fs::path& pattern) {
+    glob_t found{};
+    std::vector<std::string> out;
+    if (glob(pattern.c_str(), GLOB_TILDE, nullptr, &found) == 0)
+      for (size_t i = 0; i < found.gl_pathc; ++i)
+        out.push_back(fs::path(found.gl_pathv[i]).lexically_normal().string());
+    globfree(&found);
+    return out;
   }
 
   void read_slots(const std::string& pointer, const json& table, JobSpec& job) {

@@ -26,7 +26,7 @@ struct JobSpec {
   std::string name;
   const JobKind* kind = nullptr;
   std::vector<size_t> inputs;      // earlier jobs
-  std::vector<std::string> paths;  // files and folders, absolute, globs expanded, in order
+  std::vector<std::string> paths;  // files and folders, absolute, patterns expanded, and URIs; in order
   nlohmann::json options;          // of the kind, complete
   std::vector<ComponentUse> components;
   Location at;
@@ -35,6 +35,7 @@ struct JobSpec {
   nlohmann::json made_with;
   std::map<std::string, Location> places;  // of the values that the file gives, by key
   bool sound = true;                       // nothing was found wrong in reading it
+  mutable std::string paths_identity;      // of the files behind `paths`, once job_digest() has looked at them
 
   // Where an option stands; the job itself for one that the file leaves out.
   const Location& place(const std::string& option) const;

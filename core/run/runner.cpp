@@ -8,6 +8,7 @@
 #include "core/jobs/curate.hpp"
 #include "core/jobs/dedup.hpp"
 #include "core/jobs/report.hpp"
+#include "core/jobs/shard.hpp"
 #include "core/log.hpp"
 #include "core/run/cancel.hpp"
 #include "core/run/folder_lock.hpp"
@@ -70,7 +71,7 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
       log_info("{}: already done, before its options were changed", job.name);
       return {true, false};
     }
-    if (is_first_rank()) prepare_folder(folder, job.name, spec_json(job), digest);
+    if (is_first_rank()) prepare_folder(folder, job.name, spec_json(job), digest, job_base(run, job));
     JobContext context(runtime, run, job, is_first_rank());
     job_code(*job.kind).run(context);
     if (cancelled()) return {false, true};

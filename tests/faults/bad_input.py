@@ -173,7 +173,7 @@ def names():
     folder.mkdir()
     for name in ("f", "f-0000", "f-0000-0000"):
         shutil.copy(ROOT / "tests/data/bbb_D.mp4", folder / f"{name}.mp4")
-    run = toml("named", curate([folder], '"clip.transcode"'))
+    run = toml("named", curate([folder], '"clip.transcode"', 'duplicates = "keep"'))
     check("films named like clips", kinora("run", run), 0)
     summary, films, clips = outcomes(SCRATCH / "named/clips")
     keys = [i["key"] for i in films + clips]

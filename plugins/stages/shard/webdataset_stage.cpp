@@ -26,6 +26,25 @@ void write_file(const std::string& uri, std::string_view text) {
   out.commit();
 }
 
+constexpr const char* kFolder = "shard.folder";
+
+// Where a sample goes: below the dataset, and without dots, at which readers end a shard's name.
+std::string folder_of(const Sample& in) {
+  const std::string folder(in.text(kFolder).value_or(""));
+  const bool is_name = std::all_of(folder.begin(), folder.end(), [](unsigned char c) {
+    return std::isalnum(c) || c == '_' || c == '-' || c == '/';
+  });
+  const bool is_below = !folder.starts_with('/') && !folder.ends_with('/') && folder.find("//") == std::string::npos;
+  if (is_name && is_below) return folder;
+  throw Error(KINORA_DATA, "sample '" + std::string(in.key()) + "' cannot be stored: its field " + kFolder + " is '" + folder +
+                               "'; a folder is made of letters, digits, '_', '-' and '/' between names");
+}
+
+std::string six_digits(size_t number) {
+  const std::string digits = std::to_string(number);
+  return std::string(digits.size() < 6 ? 6 - digits.size() : 0, '0') + digits;
+}
+
 bool exists(const std::string& uri) {
   try {
     const Reader reader(uri);
@@ -48,6 +67,10 @@ void WebDatasetStage::describe(Describe<Options>& d) {
       .help("size of a shard at most, unless one sample is larger");
   d.option("val", &Options::val).range(0, 1).help("share of the shards that split.yaml gives to validation");
   d.option("skip", &Options::skip).help("fields that are not stored");
+  d.option("part", &Options::part)
+      .range(0, 1'000'000)
+      .unit("shards")
+      .help("shards lie in folders part_000000 and so on of at most so many; 0: in none");
 }
 
 WebDatasetStage::WebDatasetStage(const Options& options) : options_(options) {
@@ -58,30 +81,44 @@ WebDatasetStage::WebDatasetStage(const Options& options) : options_(options) {
 }
 
 std::string WebDatasetStage::shard_name(size_t number) const {
-  const std::string digits = std::to_string(number);
-  return options_.prefix + "-" + std::string(digits.size() < 6 ? 6 - digits.size() : 0, '0') + digits +
-         ".tar";
+  const auto part = static_cast<size_t>(options_.part);
+  std::string name = place_.empty() ? "" : place_ + "/";
+  if (part > 0) name += "part_" + six_digits(number / part) + "/";
+  return name + options_.prefix + "-" + six_digits(part > 0 ? number % part : number) + ".tar";
+}
+
+// The shards that follow are those of this folder.
+void WebDatasetStage::enter(const std::string& folder, const Emit& emit, const Run& run) {
+  if (index_ && folder == place_) return;
+  if (open_) close(emit);
+  place_ = folder;
+  find_written_shards(run);
 }
 
 // Shards of a run that broke off: they are whole, since they appear whole.
 void WebDatasetStage::find_written_shards(const Run& run) {
-  if (index_) return;
-  folder_ = run.out();
-  index_.emplace();
-  for (;; ++found_) {
+  if (!index_) {
+    folder_ = run.out();
+    index_.emplace();
+  }
+  if (!numbers_.try_emplace(place_, 0).second) return;
+  for (;;) {
     run.check_cancelled();
-    const std::string name = shard_name(found_);
+    const std::string name = next_name();
     if (!exists(uri(name))) return;
     const TarContents contents = scan_tar(uri(name));
     const auto samples = group(contents.members, contents.end);
     if (!exists(uri(name + ".idx"))) write_file(uri(name + ".idx"), tar_index(samples, contents.end));
     record(name, samples);
+    was_there_.back() = 1;
   }
 }
 
 void WebDatasetStage::record(const std::string& name, const std::vector<StoredSample>& samples) {
   index_->add(static_cast<int64_t>(shards_.size()), samples);
   shards_.push_back({name, samples.size()});
+  was_there_.push_back(0);
+  ++numbers_.at(place_);
   hash_.add(shards_.back(), samples);
 }
 
@@ -90,6 +127,7 @@ std::vector<Sample::Field> WebDatasetStage::checked_fields(const Sample& in) con
   std::vector<Sample::Field> out;
   for (const auto& field : in.fields()) {
     if (std::find(options_.skip.begin(), options_.skip.end(), field.name) != options_.skip.end()) continue;
+    if (field.name == kFolder) continue;
     check_field(in.key(), field.name);
     out.push_back(field);
   }
@@ -103,7 +141,7 @@ std::vector<Sample::Field> WebDatasetStage::checked_fields(const Sample& in) con
 
 bool WebDatasetStage::is_stored(const Sample& in) const {
   const std::optional<int64_t> shard = index_->find(in.key());
-  if (shard && static_cast<size_t>(*shard) < found_) return true;
+  if (shard && was_there_[static_cast<size_t>(*shard)]) return true;
   if (shard || (open_ && open_->known.contains(std::string(in.key()))))
     throw Error(KINORA_DATA, "sample '" + std::string(in.key()) +
                                  "' cannot be stored: this run has stored another of that key" +
@@ -114,7 +152,8 @@ bool WebDatasetStage::is_stored(const Sample& in) const {
 
 void WebDatasetStage::process(Sample in, const Emit& emit, const Run& run) {
   const auto fields = checked_fields(in);
-  as_storage_error([&] { find_written_shards(run); });
+  const std::string folder = folder_of(in);
+  as_storage_error([&] { enter(folder, emit, run); });
   if (is_stored(in)) return;
   emit.hold();
   as_storage_error([&] {
@@ -129,7 +168,7 @@ void WebDatasetStage::process(Sample in, const Emit& emit, const Run& run) {
 // A write that fails leaves open_ broken; it is not touched again, and its destructor removes what there is
 // of the file.
 void WebDatasetStage::write(const Sample& in, const std::vector<Sample::Field>& fields) {
-  if (!open_) open_ = std::make_unique<OpenShard>(uri(shard_name(shards_.size())));
+  if (!open_) open_ = std::make_unique<OpenShard>(uri(next_name()));
   const std::string key(in.key());
   for (const auto& field : fields)
     open_->members.push_back(
@@ -142,7 +181,7 @@ void WebDatasetStage::close(const Emit& emit) {
   const std::unique_ptr<OpenShard> shard = std::move(open_);
   const uint64_t end = shard->tar.size();
   shard->tar.commit();
-  const std::string name = shard_name(shards_.size());
+  const std::string name = next_name();
   const auto samples = group(shard->members, end);
   write_file(uri(name + ".idx"), tar_index(samples, end));
   record(name, samples);
@@ -150,7 +189,7 @@ void WebDatasetStage::close(const Emit& emit) {
 }
 
 void WebDatasetStage::finish(const Emit& emit, const Run& run) {
-  find_written_shards(run);
+  if (!index_) find_written_shards(run);
   if (open_) close(emit);
   const std::string meta = folder_ + "/.nv-meta/";
   index_->publish(meta + "index.sqlite");

@@ -1,5 +1,6 @@
 // stage/shard.webdataset: packs samples into WebDataset shards with Energon's index.
 #pragma once
+#include <map>
 #include <optional>
 #include <unordered_set>
 
@@ -12,6 +13,9 @@ namespace kinora::shard {
 // the same bytes. A shard appears whole. Its samples are told as stored only then: a run that was killed
 // gives the others again, and continues after the shards that are there. So the result is that of an
 // uninterrupted run.
+//
+// A sample's field shard.folder, which is not stored, says in which folder of the dataset it goes; whoever gives
+// samples folder by folder gets full shards. A run that goes on after another must then give all samples again.
 class WebDatasetStage final : public Stage {
  public:
   struct Options {
@@ -20,6 +24,7 @@ class WebDatasetStage final : public Stage {
     int64_t max_size = 512 << 20;
     double val = 0.0;
     std::vector<std::string> skip = {"url"};
+    int64_t part = 0;
   };
   static void describe(Describe<Options>& d);
   explicit WebDatasetStage(const Options& options);
@@ -29,6 +34,7 @@ class WebDatasetStage final : public Stage {
 
  private:
   std::vector<Sample::Field> checked_fields(const Sample& in) const;
+  void enter(const std::string& folder, const Emit& emit, const Run& run);
   void find_written_shards(const Run& run);
   void record(const std::string& name, const std::vector<StoredSample>& samples);
   bool is_stored(const Sample& in) const;
@@ -36,13 +42,16 @@ class WebDatasetStage final : public Stage {
   void close(const Emit& emit);
   std::string uri(const std::string& name) const { return folder_ + "/" + name; }
   std::string shard_name(size_t number) const;
+  std::string next_name() const { return shard_name(numbers_.at(place_)); }
 
   Options options_;
   std::string folder_;
   std::optional<ShardIndex> index_;
   IndexHash hash_;
   std::vector<ShardInfo> shards_;
-  size_t found_ = 0;  // shards of an earlier run
+  std::vector<char> was_there_;           // of shards_: those of an earlier run
+  std::map<std::string, size_t> numbers_;  // of the next shard of each folder
+  std::string place_;                      // the folder that is written now
   struct OpenShard {
     explicit OpenShard(std::string_view uri) : tar(uri) {}
     TarWriter tar;

@@ -157,6 +157,41 @@ TEST_F(Shards, AfterARestartAreThoseOfAnUninterruptedRun) {
   }
 }
 
+TEST_F(Shards, InFoldersAndPartsAreOneDatasetThatABrokenRunGoesOnWith) {
+  const WebDatasetStage::Options o{.max_count = 2, .part = 2};
+  const auto pack_until = [&](const std::string& folder, int to, bool finish) {
+    const kinora::testing::Run run(root + "/" + folder);
+    WebDatasetStage stage(o);
+    for (int n = 0; n < to; ++n) {
+      Sample s = sample(n);
+      s.set("shard.folder", n < 11 ? "resolution_720/duration_5_10" : "resolution_1080/duration_0_5");
+      stage.process(s, out.emit(), run);
+    }
+    if (finish) stage.finish(out.emit(), run);
+  };
+  pack_until("whole", 14, true);
+  const auto whole = tree(path("whole"));
+  for (const char* name : {"resolution_720/duration_5_10/part_000000/shard-000001.tar", "resolution_720/duration_5_10/part_000002/shard-000001.tar",
+                           "resolution_1080/duration_0_5/part_000000/shard-000000.tar.idx"})
+    EXPECT_TRUE(whole.contains(name)) << name;
+  EXPECT_EQ(std::count_if(whole.begin(), whole.end(), [](const auto& f) { return f.first.ends_with(".tar"); }), 8);
+  EXPECT_THAT(slurp(path("whole/.nv-meta/.info.json")), HasSubstr("\"resolution_1080/duration_0_5/part_000000/shard-000001.tar\": 1"));
+  for (const auto& [name, bytes] : whole) EXPECT_EQ(bytes.find("shard.folder"), std::string::npos) << name;
+  for (int cut = 0; cut <= 14; ++cut) {
+    const std::string folder = "cut" + std::to_string(cut);
+    pack_until(folder, cut, false);
+    pack_until(folder, 14, true);
+    EXPECT_EQ(tree(path(folder)), whole) << "cut after " << cut;
+  }
+  for (const char* bad : {"../a", "/a", "a/", "a.b", "a//b"}) {
+    Sample s = sample(1);
+    s.set("shard.folder", bad);
+    WebDatasetStage stage(o);
+    const kinora::testing::Run run(root + "/bad");
+    EXPECT_THROW(stage.process(s, out.emit(), run), Error) << bad;
+  }
+}
+
 TEST_F(Shards, KeepABrokenRunsSamplesUntold) {
   pack("a", {.max_count = 4}, 0, 10, false);
   EXPECT_EQ(out.stored.size(), 8u);

@@ -24,6 +24,10 @@ Sample clip_sample(const Sample& film, int64_t number, const Range& range, doubl
                 {"container", "mp4"},
                 {"codec", "h264"}});
   clip.set("json", facts.dump());
+  // What the user says of a film holds for its clips.
+  const auto caption = facts.find("caption");
+  if (caption != facts.end() && caption->is_object() && caption->value("by", "") == "user")
+    if (const auto text = film.text("txt")) clip.set("txt", *text);
   return clip;
 }
 

@@ -1,0 +1,189 @@
+// kinora bench curate_pipeline and curate_memory: a whole curate job, run as anyone runs it.
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <thread>
+
+#include <sys/resource.h>
+
+#include <fmt/format.h>
+
+#include "apps/kinora/bench.hpp"
+#include "apps/kinora/shell.hpp"
+#include "core/options.hpp"
+#include "core/paths.hpp"
+#include "core/run/call.hpp"
+#include "core/run/stage_results.hpp"
+#include "kinora/abi/stage.h"
+
+namespace kinora {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kShots = "shots.content";
+const json kTranscode = {{"preset", "veryfast"}, {"audio", false}};
+
+double median(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  return v[v.size() / 2];
+}
+
+// Of this process, or of those that it has waited for.
+double processor_seconds(int who) {
+  rusage usage{};
+  getrusage(who, &usage);
+  const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// A folder with films in it, which lives as long as this.
+class Films {
+ public:
+  Films() {
+    std::string name = (fs::temp_directory_path() / "kinora-bench-XXXXXX").string();
+    if (!mkdtemp(name.data()))
+      throw Error(KINORA_IO, name + ": no temporary folder can be made; set TMPDIR to a folder that can be written");
+    folder_ = name;
+    fs::create_directories(folder_ / "films");
+  }
+  Films(const Films&) = delete;
+  Films& operator=(const Films&) = delete;
+  ~Films() {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+  const fs::path& folder() const { return folder_; }
+
+  // `how`: the ffmpeg program's arguments before the name of the new film.
+  std::string add(const std::string& name, const std::string& how) const {
+    const std::string file = (folder_ / name).string();
+    output_of("ffmpeg -nostdin -v error -y " + how + " " + shell_quoted(file));
+    std::error_code error;
+    if (fs::file_size(file, error) > 0 && !error) return file;
+    throw Error(KINORA_NOT_FOUND, "bench: the ffmpeg command that makes a film failed or is missing; install FFmpeg with libx264");
+  }
+
+ private:
+  fs::path folder_;
+};
+
+// Grain, movement and a cut every three seconds.
+std::string made_film(int width, int height, int rate, int seconds, int first_hue) {
+  return "-f lavfi -i " +
+         shell_quoted(fmt::format("testsrc2=size={}x{}:rate={}:duration={},hue='H=floor(t/3)*2+{}',noise=alls=12:allf=t:all_seed={}",
+                                  width, height, rate, seconds, first_hue, 7 + first_hue)) +
+         " -c:v libx264 -preset veryfast -g 48 -pix_fmt yuv420p";
+}
+
+struct Run {
+  double seconds = 0, processor_seconds = 0;
+  json summary;
+};
+
+// A curate job over a film or folder, in a process of its own.
+Run curate(const Films& films, const std::string& input, const std::string& preset, double max_length) {
+  const fs::path out = films.folder() / "out", file = films.folder() / "run.toml";
+  fs::remove_all(out);
+  std::ofstream(file) << fmt::format(
+      "[run]\nout = '{}'\n[[job]]\nname = 'clips'\nkind = 'curate'\ninput = '{}'\nhash = false\nstages = [{{ use = '{}' }}, "
+      "{{ use = 'clip.transcode', preset = '{}', audio = false, max_length = {} }}]\n",
+      out.string(), input, kShots, preset, max_length);
+  const std::string self = shell_quoted((core::executable_folder() / "kinora").string());
+  Run run;
+  const double before = processor_seconds(RUSAGE_CHILDREN);
+  const auto start = Clock::now();
+  output_of(self + " run " + shell_quoted(file.string()) + " 2>/dev/null");
+  run.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  run.processor_seconds = processor_seconds(RUSAGE_CHILDREN) - before;
+  std::ifstream summary(out / "clips/summary.json");
+  run.summary = json::parse(summary, nullptr, false);
+  if (!run.summary.is_object() || run.summary["clips"]["kept"] == 0)
+    throw Error(KINORA_FAILED, "bench: the curate job failed; try it: kinora run with stages shots.content and clip.transcode");
+  return run;
+}
+
+// One stage over one sample in this thread; what it emitted. Adds the processor time that it took.
+Sample by_itself(core::Runtime& runtime, const std::string& id, const json& given, const Sample& film, double& seconds) {
+  const auto component = core::or_throw(runtime.registry().open("stage", id));
+  const auto options = core::or_throw(core::Options::make(*component.spec, given));
+  const auto& stage = component.table<kinora_stage>();
+  const std::unique_ptr<void, void (*)(void*)> self(stage.create(host(), options.abi()), stage.destroy);
+  if (!self) check(KINORA_FAILED);
+  core::StageResults results;
+  const kinora_emit sink = results.sink();
+  core::Call call;
+  const kinora_run run = core::run_of(call);
+  const double before = processor_seconds(RUSAGE_SELF);
+  check(stage.process(self.get(), film.clone(film.key()).get(), &sink, &run));
+  seconds += processor_seconds(RUSAGE_SELF) - before;
+  if (results.emitted.empty()) throw Error(KINORA_FAILED, "bench: " + id + " made nothing of a film");
+  return std::move(results.emitted.front());
+}
+
+// What the films' work costs without a pipeline: processor seconds of decoding them once, and of decoding and encoding
+// them once.
+double cost_alone(core::Runtime& runtime, const std::vector<std::string>& films) {
+  double seconds = 0, ignored = 0;
+  for (const auto& path : films) {
+    Sample film("film");
+    film.set("url", path);
+    by_itself(runtime, "video.probe", {{"count", true}}, film, seconds);
+    const Sample shots = by_itself(runtime, kShots, json::object(), film, ignored);
+    by_itself(runtime, "clip.transcode", kTranscode, shots, seconds);
+  }
+  return seconds;
+}
+
+}  // namespace
+
+json bench_curate_pipeline(core::Runtime& runtime, const BenchOptions& options) {
+  const Films films;
+  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+  std::vector<std::string> paths;
+  for (unsigned i = 0; i < 3 * cores; ++i)
+    paths.push_back(films.add(fmt::format("films/{}.mp4", i), options.film.empty()
+                                                                 ? made_film(1280, 720, 24, 12, static_cast<int>(i))
+                                                                 : fmt::format("-ss {} -t 12 -i {} -c copy -an", 12 * i, shell_quoted(options.film))));
+  std::vector<double> busy, share;
+  json last;
+  for (int round = 0; round < options.repeat; ++round) {
+    const double alone = cost_alone(runtime, paths) / cores;
+    const Run run = curate(films, (films.folder() / "films").string(), "veryfast", 60);
+    busy.push_back(run.processor_seconds / run.seconds / cores);
+    share.push_back(alone / run.seconds);
+    last = run.summary;
+  }
+  return {{"films", paths.size()},
+          {"clips", last["clips"]["kept"]},
+          {"cores", cores},
+          {"film_seconds_per_second", last["throughput"]["film_seconds_per_second"]},
+          {"busy_cores", median(busy)},
+          {"of_decode_and_encode", median(share)},
+          {"bound", 0.9},
+          {"within", median(busy) >= 0.9 && median(share) >= 0.9}};
+}
+
+json bench_curate_memory(core::Runtime&, const BenchOptions& options) {
+  const Films films;
+  const std::string piece =
+      films.add("piece.mp4", options.film.empty() ? made_film(640, 360, 8, 60, 0)
+                                                  : "-i " + shell_quoted(options.film) + " -c copy -an -t 60");
+  json out;
+  std::vector<double> peaks;
+  for (const int minutes : {10, 180}) {  // the same packets again and again
+    const std::string film = films.add(fmt::format("{}.mp4", minutes), fmt::format("-stream_loop {} -i {} -c copy", minutes - 1, shell_quoted(piece)));
+    const Run run = curate(films, film, "ultrafast", 20);
+    const json& peak = run.summary["peak_memory"];
+    peaks.push_back(std::max(peak["process"].get<double>(), peak["worker"].get<double>()));
+    out["minutes"].push_back({{"minutes", minutes}, {"seconds", run.seconds}, {"peak_bytes", peaks.back()}, {"clips", run.summary["clips"]["kept"]}});
+  }
+  out.update({{"bound_bytes", 1.5e9}, {"growth", peaks[1] / peaks[0]}, {"within", peaks[1] <= 1.5e9}});
+  return out;
+}
+
+}  // namespace kinora

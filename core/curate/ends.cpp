@@ -1,0 +1,99 @@
+#include "core/curate/ends.hpp"
+
+#include <algorithm>
+
+#include "kinora/abi/base.h"
+#include "kinora/error.hpp"
+
+namespace kinora::core {
+
+Ends::Film* Ends::film(const std::string& key) {
+  const auto at = films_.find(key);
+  return at == films_.end() ? nullptr : &at->second;
+}
+
+const Ends::Film* Ends::film(const std::string& key) const {
+  const auto at = films_.find(key);
+  return at == films_.end() ? nullptr : &at->second;
+}
+
+Ends::Film& Ends::begin(const std::string& key, const std::string& identity) {
+  if (Film* known = film(key); known && known->identity != identity) forget(key);
+  Film& out = films_[key];
+  out.identity = identity;
+  return out;
+}
+
+void Ends::forget(const std::string& key) {
+  const auto at = films_.find(key);
+  if (at == films_.end()) return;
+  for (const auto& end : at->second.ends)
+    if (end.made) made_.erase(end.key);
+  films_.erase(at);
+}
+
+void Ends::add(End end, const std::string& parent) {
+  const std::string key = end.key;
+  const auto film_of = [&](const std::string& clip) {
+    const auto at = made_.find(clip);
+    return at == made_.end() ? std::string() : at->second.film;
+  };
+  // A stage that failed after it had handed its input on is told as a sample of the input's own key.
+  if (!end.made || film(key)) return put(key, std::move(end));
+  if (!parent.empty() && film(parent)) return put(parent, std::move(end));
+  const std::string whose = film_of(parent.empty() ? key : parent);
+  if (!whose.empty()) return put(whose, std::move(end));
+  // A failure may say nothing but its clip's key; the clip's own end is to come.
+  if (!parent.empty() || end.failed) {
+    waiting_.emplace(parent.empty() ? key : parent, std::move(end));
+  } else {
+    nameless_.push_back(std::move(end));
+  }
+}
+
+void Ends::put(const std::string& film_key, End end) {
+  Film& film = films_[film_key];
+  if (film.ended)
+    throw Error(KINORA_FAILED, "the engine told an end of '" + end.key + "' after that of '" + film_key +
+                                   "', which it was made of; report this as a defect of the engine");
+  film.ended = !end.made;
+  const bool made = end.made;
+  const std::string key = end.key;
+  film.ends.push_back(std::move(end));
+  if (!made) return;
+  made_[key] = {film_key, film.ends.size() - 1};
+  const auto [first, last] = waiting_.equal_range(key);
+  std::vector<End> freed;
+  for (auto at = first; at != last; ++at) freed.push_back(std::move(at->second));
+  waiting_.erase(first, last);
+  for (auto& one : freed) put(film_key, std::move(one));
+}
+
+const End* Ends::made(const std::string& key) const {
+  const auto at = made_.find(key);
+  return at == made_.end() ? nullptr : &films_.at(at->second.film).ends[at->second.at];
+}
+
+void Ends::index(const std::string& key) {
+  const auto& ends = films_.at(key).ends;
+  for (size_t i = 0; i < ends.size(); ++i)
+    if (ends[i].made) made_[ends[i].key] = {key, i};
+}
+
+void Ends::break_off(bool all) {
+  waiting_.clear();
+  for (auto& [key, film] : films_) {
+    for (auto& end : film.ends) end.earlier = true;
+    if (film.ended) continue;
+    for (const auto& end : film.ends) made_.erase(end.key);
+    std::erase_if(film.ends, [&](const End& end) { return all || end.failed; });
+    index(key);
+  }
+}
+
+void Ends::stop_waiting() {
+  for (auto& [parent, end] : waiting_) nameless_.push_back(std::move(end));
+  waiting_.clear();
+}
+
+}  // namespace kinora::core

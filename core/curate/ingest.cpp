@@ -1,0 +1,76 @@
+#include "core/curate/ingest.hpp"
+
+#include "core/curate/content.hpp"
+#include "core/curate/item_line.hpp"
+#include "core/log.hpp"
+#include "kinora/error.hpp"
+
+namespace kinora::core {
+
+std::optional<Sample> Ingest::next() {
+  while (at_ < inputs_.size()) {
+    const Input& input = inputs_[at_++];
+    record_.begin(input);
+    if (!input.error.empty()) {
+      if (!record_.has_ended(input)) end(input, unread_line(input, "", input.error));
+      continue;
+    }
+    if (options_.hash && (!knows_content(input) || is_duplicate(input))) continue;
+    if (!record_.has_ended(input)) return film_of(input);
+  }
+  return std::nullopt;
+}
+
+// False: the film has ended here, since it cannot be read.
+bool Ingest::knows_content(const Input& input) {
+  if (!record_.content(input).empty()) return true;
+  if (record_.has_ended(input)) return false;
+  try {
+    record_.set_content(input, content_hash(input.url));
+    return true;
+  } catch (const Error& e) {
+    if (e.code() == KINORA_CANCELLED || e.code() == KINORA_NO_MEMORY) throw;
+    end(input, unread_line(input, "", e.what()));
+    return false;
+  }
+}
+
+// What an earlier run said holds only if it is still so: inputs before this one may have come or gone.
+bool Ingest::is_duplicate(const Input& input) {
+  if (!options_.drop_duplicates) return false;
+  const std::string content = record_.content(input), said = record_.duplicate_of(input);
+  const std::string& first = first_.try_emplace(content, input.key).first->second;
+  const std::string copied = first == input.key ? "" : first;
+  if (record_.has_ended(input) && said != copied) record_.forget(input);
+  if (copied.empty()) return false;
+  if (record_.has_ended(input)) return true;
+  if (!record_.ended_of(input).empty()) record_.forget(input);
+  json line = unread_line(input, "ingest.duplicate", "");
+  line["of"] = copied;
+  line["facts"]["sha256"] = content;
+  end(input, line);
+  return true;
+}
+
+void Ingest::end(const Input& input, const json& line) {
+  if (line["end"] == "failed") log_warn("{}: {}", input.key, line["reason"].get<std::string>());
+  record_.end(line, false, json::object());
+  ++ended_;
+}
+
+Sample Ingest::film_of(const Input& input) const {
+  Sample film(input.key);
+  film.set("url", input.url);
+  json facts = json::object();
+  if (const auto content = record_.content(input); !content.empty()) facts["sha256"] = content;
+  if (!input.user.empty()) facts["user"] = input.user;
+  if (input.caption) {
+    facts["caption"] = {{"by", "user"}};
+    film.set("txt", *input.caption);
+  }
+  if (!facts.empty()) film.set("json", facts.dump(-1, ' ', false, json::error_handler_t::replace));
+  if (const auto ended = record_.ended_of(input); !ended.empty()) film.set("ended.json", json(ended).dump());
+  return film;
+}
+
+}  // namespace kinora::core

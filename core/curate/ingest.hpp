@@ -1,0 +1,44 @@
+// The source of a curate job's pipeline: its inputs as film samples.
+//
+// A film's sample has field `url`; `json` with its `sha256` and what the user's manifest says of it (`user`, and a
+// `caption` by the user, whose text is field `txt`); `ended.json` if an earlier run has ended some of its clips. An input
+// that cannot be read, and a copy of an earlier one, end here: stage "ingest".
+#pragma once
+#include <atomic>
+#include <optional>
+
+#include "core/curate/record.hpp"
+#include "kinora/sample.hpp"
+
+namespace kinora::core {
+
+class Ingest {
+ public:
+  struct Options {
+    bool hash = true;             // the bytes of every film are hashed
+    bool drop_duplicates = true;  // of equal films the first is used: rule ingest.duplicate
+  };
+  // Borrowed.
+  Ingest(const std::vector<Input>& inputs, Record& record, const Options& options)
+      : inputs_(inputs), record_(record), options_(options) {}
+
+  // The next film that has not ended yet. One call at a time.
+  std::optional<Sample> next();
+
+  // [any-thread] Inputs that ended here in this run.
+  int64_t ended() const { return ended_; }
+
+ private:
+  bool knows_content(const Input& input);
+  bool is_duplicate(const Input& input);
+  Sample film_of(const Input& input) const;
+  void end(const Input& input, const json& line);
+  const std::vector<Input>& inputs_;
+  Record& record_;
+  const Options options_;
+  size_t at_ = 0;
+  std::unordered_map<std::string, std::string> first_;  // key of the first film with these bytes
+  std::atomic<int64_t> ended_ = 0;
+};
+
+}  // namespace kinora::core

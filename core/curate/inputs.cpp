@@ -1,0 +1,149 @@
+#include "core/curate/inputs.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/curate/listing.hpp"
+#include "core/curate/manifest_reader.hpp"
+#include "core/curate/wildcard.hpp"
+#include "core/data/byte_source.hpp"
+#include "core/run/digest.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kLongestList = uint64_t{1} << 30;
+
+bool ends_as(const std::string& path, std::initializer_list<const char*> endings) {
+  std::string ending = fs::path(path).extension().string();
+  for (auto& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return std::find(endings.begin(), endings.end(), ending) != endings.end();
+}
+
+class Finder {
+ public:
+  Finder(Io& io, bool recursive, bool asks_remote) : io_(io), recursive_(recursive), asks_(asks_remote) {}
+
+  // What the run file names.
+  void add(const std::string& path) {
+    if (is_remote(path) && !asks_) return add_film({.url = path});
+    if (ends_as(path, {".txt"})) return add_list(path);
+    if (ends_as(path, {".jsonl", ".csv"})) return add_manifest(path);
+    add_named(path);
+  }
+
+  std::vector<Input> take() { return std::move(found_); }
+
+ private:
+  // A film, folder or pattern.
+  void add_named(const std::string& path) {
+    if (is_remote(path) && !asks_) return add_film({.url = path});
+    std::error_code error;
+    const bool remote = is_remote(path);
+    if (path.ends_with('/') || (!remote && fs::is_directory(path, error)))
+      return add_all(files_in(io_, path, recursive_), path, "holds no file");
+    if (is_pattern(path) && (remote || !fs::exists(path, error)))
+      return add_all(files_matching(io_, path), path, "matches no file");
+    const FoundFile file = found_file(path);
+    add_film({.url = path, .size = file.size, .modified = file.modified});
+  }
+
+  void add_all(const std::vector<FoundFile>& files, const std::string& path, const char* if_none) {
+    if (files.empty()) add_film({.url = path, .error = path + ": " + if_none + "; mend the path" + listed_in_});
+    for (const auto& file : files) add_film({.url = file.url, .size = file.size, .modified = file.modified});
+  }
+
+  void add_film(Input input) { found_.push_back(std::move(input)); }
+
+  void add_list(const std::string& file) {
+    const std::string text = or_throw(read_text(file, kLongestList));
+    size_t number = 0;
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = std::min(text.find('\n', at), text.size());
+      std::string line = text.substr(at, end - at);
+      at = end + 1;
+      ++number;
+      line.erase(0, line.find_first_not_of(" \t\r"));
+      line.erase(line.find_last_not_of(" \t\r") + 1);
+      if (line.empty() || line.front() == '#') continue;
+      listed_in_ = fmt::format(" in line {} of {}", number, file);
+      try {
+        add_named(resolved(line, file));
+      } catch (const Error& e) {
+        if (e.code() == KINORA_CANCELLED) throw;
+        add_film({.url = line, .error = fmt::format("{} (line {} of {})", e.what(), number, file)});
+      }
+    }
+    listed_in_.clear();
+  }
+
+  void add_manifest(const std::string& file) {
+    const std::string text = or_throw(read_text(file, kLongestList));
+    const auto row = [&](Input input) {
+      if (input.error.empty()) {
+        input.url = resolved(input.url, file);
+        const FoundFile found = found_file(input.url);
+        input.size = found.size;
+        input.modified = found.modified;
+      }
+      add_film(std::move(input));
+    };
+    if (ends_as(file, {".csv"})) {
+      read_csv_manifest(text, file, row);
+    } else {
+      read_jsonl_manifest(text, file, row);
+    }
+  }
+
+  // A name that stands in a list, against the list's folder.
+  static std::string resolved(const std::string& name, const std::string& list) {
+    const auto uri = parse_uri(name);
+    if (!uri || name.starts_with("asset:") || name.find("://") != std::string::npos)
+      return uri && uri->scheme == "file" ? uri->path : name;
+    const size_t slash = list.rfind('/');
+    if (is_remote(list)) return list.substr(0, slash + 1) + name;
+    const bool is_folder = name.ends_with('/');
+    const std::string path = (fs::path(list).parent_path() / name).lexically_normal().string();
+    return path + (is_folder && !path.ends_with('/') ? "/" : "");
+  }
+
+  Io& io_;
+  bool recursive_, asks_;
+  std::string listed_in_;
+  std::vector<Input> found_;
+};
+
+std::vector<Input> found(Io& io, const std::vector<std::string>& paths, bool recursive, bool asks_remote) {
+  Finder finder(io, recursive, asks_remote);
+  for (const auto& path : paths) finder.add(path);
+  std::vector<Input> out = finder.take();
+  name_inputs(out);
+  return out;
+}
+
+}  // namespace
+
+std::string Input::identity() const {
+  json all{{"url", url}, {"size", size}, {"modified", modified}, {"user", user}};
+  if (caption) all["caption"] = *caption;
+  if (!error.empty()) all["error"] = error;
+  return sha256(all.dump(-1, ' ', false, json::error_handler_t::replace)).substr(0, 32);
+}
+
+std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, bool recursive) {
+  return found(io, paths, recursive, true);
+}
+
+std::vector<Input> glance_at_inputs(Io& io, const std::vector<std::string>& paths, bool recursive) {
+  return found(io, paths, recursive, false);
+}
+
+std::string identity_of(const std::vector<Input>& inputs) {
+  std::string all;
+  for (const auto& input : inputs) all += input.key + " " + input.identity() + "\n";
+  return sha256(all);
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,167 @@
+// What a curate job reads: patterns, lists, manifests, and the keys of it all.
+#include "core/curate/inputs.hpp"
+
+#include <fstream>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/curate/csv.hpp"
+#include "core/curate/manifest_reader.hpp"
+#include "core/curate/wildcard.hpp"
+#include "core/runtime.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(Wildcard, MatchesAsTheShellDoes) {
+  struct Case {
+    const char *pattern, *path;
+    bool matches;
+  };
+  for (const auto& c : std::vector<Case>{{"*.mp4", "a.mp4", true},
+                                         {"*.mp4", "x/a.mp4", false},
+                                         {"*.mp4", ".a.mp4", false},
+                                         {"**/*.mp4", "a.mp4", true},
+                                         {"**/*.mp4", "x/y/z/a.mp4", true},
+                                         {"**/*.mp4", "x/.y/a.mp4", false},
+                                         {"x/**/a?.mkv", "x/a1.mkv", true},
+                                         {"x/**/a?.mkv", "x/b/c/a1.mkv", true},
+                                         {"x/**/a?.mkv", "y/a1.mkv", false},
+                                         {"**", "x/y", true},
+                                         {"[ab].mp4", "b.mp4", true},
+                                         {"[ab].mp4", "c.mp4", false},
+                                         {"**/x/**/y", "x/x/x/y", true},
+                                         {"a/b", "a//b", false},
+                                         {"", "a", false}})
+    EXPECT_EQ(matches(c.pattern, c.path), c.matches) << c.pattern << " " << c.path;
+}
+
+// Backtracking would take longer than the age of the universe.
+TEST(Wildcard, OfManyStarsEndsSoon) {
+  std::string pattern, path;
+  for (int i = 0; i < 60; ++i) pattern += "**/a/", path += "a/a/";
+  EXPECT_FALSE(matches(pattern + "b", path + "c"));
+}
+
+std::vector<std::vector<std::string>> rows(const std::string& text) {
+  std::vector<std::vector<std::string>> out;
+  read_csv(text, "t.csv", [&](size_t, std::vector<std::string> fields) { out.push_back(std::move(fields)); });
+  return out;
+}
+
+TEST(Csv, IsReadAsRfc4180SaysAndComesBackAsItWasWritten) {
+  EXPECT_THAT(rows("a,\"b \"\"c\"\"\",\" d\n,e\"\r\n,,\n"),
+              ElementsAre(ElementsAre("a", "b \"c\"", " d\n,e"), ElementsAre("", "", "")));
+  EXPECT_THAT(rows("\xEF\xBB\xBFurl, x \n"), ElementsAre(ElementsAre("url", " x ")));
+  const std::vector<std::string> odd{"", "\"", ",", "a\r\nb", " x ", "\xC3\xA4"};
+  EXPECT_THAT(rows(csv_line(odd) + csv_line({"z"})), ElementsAre(odd, ElementsAre("z")));
+  for (const char* broken : {"a,\"b\n", "a,\"b\"c\n"}) {
+    try {
+      rows(std::string("x,y\n") + broken);
+      ADD_FAILURE() << broken;
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), HasSubstr("t.csv: record 2: "));
+    }
+  }
+}
+
+class Inputs : public testing::Test {
+ protected:
+  Inputs() : folder_(fs::path(testing::TempDir()) / ("inputs-" + std::to_string(getpid()))) {
+    fs::create_directories(folder_);
+    runtime_ = or_throw(Runtime::start({.plugin_dirs = {}, .log_level = "error"}));
+  }
+  ~Inputs() override { fs::remove_all(folder_); }
+  std::string put(const std::string& name, const std::string& text = "x") {
+    fs::create_directories((folder_ / name).parent_path());
+    std::ofstream(folder_ / name) << text;
+    return (folder_ / name).string();
+  }
+  std::vector<Input> find(const std::vector<std::string>& paths, bool recursive = false) {
+    return find_inputs(runtime_->io(), paths, recursive);
+  }
+  static std::vector<std::string> keys(const std::vector<Input>& inputs) {
+    std::vector<std::string> out;
+    for (const auto& input : inputs) out.push_back(input.key);
+    return out;
+  }
+  fs::path folder_;
+  std::unique_ptr<Runtime> runtime_;
+};
+
+TEST_F(Inputs, OfAFolderAreItsFilesAndOfOneBelowOnlyWhereAsked) {
+  put("b.mp4"), put("a.mkv"), put(".hidden.mp4"), put("sub/c.mp4"), put("sub/deep/d.mp4"), put(".git/e.mp4");
+  for (const char* circle : {"sub/up", "sub/deep/up", "sub/deep/top"}) fs::create_directory_symlink(folder_, folder_ / circle);
+  EXPECT_THAT(keys(find({folder_})), ElementsAre("a", "b"));
+  EXPECT_THAT(keys(find({folder_}, true)), ElementsAre("a", "b", "c", "d"));
+  EXPECT_EQ(find({folder_})[1].size, 1u);
+  EXPECT_THAT(local_files_matching(folder_ / "**/?.mp4"),
+              ElementsAre(folder_ / "b.mp4", folder_ / "sub/c.mp4", folder_ / "sub/deep/d.mp4"));
+}
+
+TEST_F(Inputs, OfAListAreItsLinesAndWhatIsMissingSaysWhere) {
+  put("a.mp4"), put("sub/b.mp4"), put("empty/.x");
+  const auto list = put("films.txt", "# films\n\na.mp4\n  sub/*.mp4\r\n" + (folder_ / "a.mp4").string() +
+                                         "\nnone/*.mkv\nempty/\ns3://bucket/c.mp4\ngone/\n");
+  const auto found = find({list});
+  ASSERT_THAT(keys(found), ElementsAre("a", "b", "a-2", "*", "empty", "c", "gone"));
+  EXPECT_EQ(found[2].url, folder_ / "a.mp4");
+  EXPECT_THAT(found[3].error, testing::AllOf(HasSubstr("none/*.mkv"), HasSubstr("line 6 of")));
+  EXPECT_THAT(found[4].error, testing::AllOf(HasSubstr("holds no file"), HasSubstr("line 7 of")));
+  EXPECT_EQ(found[5].url, "s3://bucket/c.mp4");
+  EXPECT_THAT(found[6].error, HasSubstr("line 9 of"));
+}
+
+TEST_F(Inputs, OfAManifestHaveTheUsersWords) {
+  put("a.mp4"), put("b.mp4");
+  const auto jsonl = put("m.jsonl",
+                         "{\"url\": \"a.mp4\", \"caption\": \"A boat.\", \"licence\": \"CC0\", \"n\": 3}\n\n"
+                         "{\"path\": \"b.mp4\", \"key\": \"my.film\", \"caption\": null}\nno json\n"
+                         "{\"caption\": \"of nothing\"}\n{\"url\": 7}\n");
+  const auto found = find({jsonl});
+  ASSERT_EQ(found.size(), 5u);
+  EXPECT_EQ(found[0].caption, "A boat.");
+  EXPECT_EQ(found[0].user, (json{{"licence", "CC0"}, {"n", 3}}));
+  EXPECT_EQ(found[0].url, folder_ / "a.mp4");
+  EXPECT_EQ(found[1].key, "my-film");
+  EXPECT_EQ(found[1].caption, std::nullopt);
+  EXPECT_EQ(found[1].user, json::object());
+  for (const auto& [at, words] : {std::pair{2, "line 4: it is no JSON object"}, {3, "line 5: it names no film"},
+                                  {4, "line 6: 'url' must be text, found 7"}})
+    EXPECT_THAT(found[at].error, HasSubstr(words));
+  const auto csv = find({put("m.csv", "path,caption,licence\nb.mp4,\"A \"\"boat\"\", two\",\nb.mp4,x\n")});
+  ASSERT_EQ(csv.size(), 2u);
+  EXPECT_EQ(csv[0].caption, "A \"boat\", two");
+  EXPECT_EQ(csv[0].user, json::object());
+  EXPECT_THAT(csv[1].error, HasSubstr("record 3: 2 fields, but the first line names 3 columns"));
+  EXPECT_THROW(find({put("bad.csv", "name,caption\n")}), Error);
+}
+
+TEST_F(Inputs, HaveKeysThatAreFilesNamesAndDiffer) {
+  const auto list = put("l.txt", "x/f.mp4\ny/f.mkv\nf-0000.mp4\nf-0000-0000.mp4\na.b.c.mp4\n\xFF.mp4\n" +
+                                     std::string(300, 'y') + ".mp4\nz-001.mp4\n");
+  const auto found = keys(find({list}));
+  EXPECT_THAT(found, ElementsAre("f", "f-2", "f-0000-film", "f-0000-0000-film", "a-b-c", "\xEF\xBF\xBD",
+                                 std::string(150, 'y'), "z-001"));
+}
+
+TEST_F(Inputs, HaveAnotherIdentityWhenTheFileOrTheWordsChange) {
+  const auto film = put("a.mp4");
+  const auto list = put("m.jsonl", "{\"url\": \"a.mp4\", \"caption\": \"A boat.\"}\n");
+  const auto before = find({list})[0].identity();
+  EXPECT_EQ(find({list})[0].identity(), before);
+  put("m.jsonl", "{\"url\": \"a.mp4\", \"caption\": \"A ship.\"}\n");
+  const auto words = find({list})[0].identity();
+  EXPECT_NE(words, before);
+  put("a.mp4", "longer");
+  EXPECT_NE(find({list})[0].identity(), words);
+}
+
+}  // namespace
+}  // namespace kinora::core

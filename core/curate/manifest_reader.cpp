@@ -1,0 +1,88 @@
+#include "core/curate/manifest_reader.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "core/curate/csv.hpp"
+
+namespace kinora::core {
+namespace {
+
+// place: "line 7" of JSONL, "record 7" of a CSV.
+Input unusable(const std::string& name, const std::string& place, const std::string& why) {
+  Input out;
+  const size_t slash = name.rfind('/');
+  out.url = (slash == std::string::npos ? name : name.substr(slash + 1)) + " " + place;
+  out.error = name + ": " + place + ": " + why;
+  return out;
+}
+
+// The column's text; false if it is there and is no text.
+bool take_text(json& row, const char* column, std::string& out) {
+  const auto at = row.find(column);
+  if (at == row.end() || at->is_null()) return true;
+  if (!at->is_string()) return false;
+  out = at->get<std::string>();
+  row.erase(at);
+  return true;
+}
+
+Input input_of(json row, const std::string& name, const std::string& place) {
+  Input out;
+  std::string caption;
+  const bool has_url = row.contains("url");
+  for (const auto& [column, to] :
+       {std::pair{has_url ? "url" : "path", &out.url}, {"caption", &caption}, {"key", &out.key}})
+    if (!take_text(row, column, *to))
+      return unusable(name, place, fmt::format("'{}' must be text, found {}", column, row[column].dump()));
+  if (out.url.empty()) return unusable(name, place, "it names no film; give it a 'url' or 'path'");
+  if (!caption.empty()) out.caption = caption;
+  for (const auto* column : {"url", "path", "caption", "key"})
+    if (row.contains(column) && row[column].is_null()) row.erase(column);
+  out.user = std::move(row);
+  return out;
+}
+
+}  // namespace
+
+void read_jsonl_manifest(const std::string& text, const std::string& name,
+                         const std::function<void(Input)>& row) {
+  size_t number = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string line = text.substr(at, end - at);
+    at = end + 1;
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    json object = json::parse(line, nullptr, false);
+    const std::string place = "line " + std::to_string(number);
+    row(object.is_object() ? input_of(std::move(object), name, place)
+                           : unusable(name, place, "it is no JSON object; write {\"url\": \"film.mp4\"}"));
+  }
+}
+
+void read_csv_manifest(const std::string& text, const std::string& name,
+                       const std::function<void(Input)>& row) {
+  std::vector<std::string> head;
+  read_csv(text, name, [&](size_t number, std::vector<std::string> fields) {
+    if (head.empty()) {
+      head = std::move(fields);
+      const bool names_films = std::any_of(head.begin(), head.end(),
+                                           [](const auto& c) { return c == "url" || c == "path"; });
+      if (!names_films)
+        throw Error(KINORA_DATA, name + ": its first line has no column 'url' or 'path'; it must name the columns");
+      return;
+    }
+    const std::string place = "record " + std::to_string(number);
+    if (fields.size() != head.size())
+      return row(unusable(name, place, fmt::format("{} fields, but the first line names {} columns",
+                                                    fields.size(), head.size())));
+    json object = json::object();
+    for (size_t i = 0; i < head.size(); ++i)
+      if (!fields[i].empty()) object[head[i]] = fields[i];
+    row(input_of(std::move(object), name, place));
+  });
+}
+
+}  // namespace kinora::core

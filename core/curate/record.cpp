@@ -1,0 +1,257 @@
+#include "core/curate/record.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "core/curate/facts.hpp"
+#include "core/curate/store.hpp"
+#include "core/log.hpp"
+#include "kinora/error.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr int kVersion = 1;
+
+json header(const std::string& base) { return {{"journal", "curate"}, {"version", kVersion}, {"base", base}}; }
+const json kBrokeOff = {{"broke_off", true}};
+
+}  // namespace
+
+Record::Record(const fs::path& folder, const std::vector<Input>& inputs, const Options& options)
+    : data_(folder / "data"), inputs_(inputs), options_(options) {
+  replay(folder / "journal.jsonl");
+  for (const auto& input : inputs_) {
+    const auto* known = ends_.film(input.key);
+    ended_before_ += known && known->ended;
+    if (!known) continue;
+    for (const auto& end : known->ends) {
+      clips_before_ += end.made;
+      if (!end.files.empty()) kept_.insert(end.key);
+    }
+  }
+  remove_strangers();
+  for (auto& [key, film] : ends_.films())
+    for (auto& end : film.ends) end.files = json();  // they were needed to begin with only
+}
+
+void Record::replay(const fs::path& file) {
+  const std::string other = "was made with other options";
+  bool is_ours = true;
+  journal_ = std::make_unique<Journal>(file, [&](const json& entry, Journal::Place place) {
+    if (entry.contains("journal")) {
+      is_ours = entry == header(options_.base);
+      header_base_ = text_in(entry, "base");
+    }
+    if (is_ours) take(entry, place);
+  });
+  if (header_base_.empty()) return start_over("");
+  if (!is_ours) return start_over(other);
+  if (!ends_.nameless().empty())
+    return start_over("has samples that do not name the film that they were made of (fact \"film\")");
+  ends_.break_off(!options_.per_clip);
+  journal_->append(kBrokeOff, false);
+  keep_current();
+}
+
+void Record::take(const json& entry, Journal::Place place) {
+  if (entry.contains("broke_off")) ends_.break_off(!options_.per_clip);
+  if (const auto key = text_in(entry, "forget"); !key.empty()) ends_.forget(key);
+  if (const auto key = text_in(entry, "input"); !key.empty())
+    ends_.begin(key, text_in(entry, "identity")).content = text_in(entry, "sha256");
+  if (!entry.contains("end")) return;
+  const json& line = entry["end"];
+  End end{text_in(line, "key"), place, entry.value("made", false), text_in(line, "end") == "failed", true,
+          entry.value("files", json::object())};
+  const std::string copied = text_in(line, "of"), key = end.key;
+  ends_.add(std::move(end), text_in(line, "parent"));
+  if (auto* film = ends_.film(key); film && !copied.empty()) film->duplicate_of = copied;
+}
+
+void Record::start_over(const std::string& why) {
+  if (!why.empty()) log_warn("{}: what is there {}; the job starts over", data_.parent_path().string(), why);
+  ends_ = {};
+  journal_->clear();
+  journal_->append(header(options_.base), true);
+}
+
+// Films that are no inputs any more, that have changed, or whose files somebody has changed, are void.
+void Record::keep_current() {
+  std::unordered_set<std::string> current;
+  for (const auto& input : inputs_) {
+    const auto* known = ends_.film(input.key);
+    if (known && known->identity == input.identity() && files_are_there(*known)) current.insert(input.key);
+  }
+  std::vector<std::string> gone;
+  for (const auto& [key, film] : ends_.films())
+    if (!current.count(key)) gone.push_back(key);
+  std::sort(gone.begin(), gone.end());
+  for (const auto& key : gone) {
+    ends_.forget(key);
+    journal_->append({{"forget", key}}, false);
+  }
+}
+
+bool Record::files_are_there(const Ends::Film& film) const {
+  return std::all_of(film.ends.begin(), film.ends.end(),
+                     [&](const End& end) { return are_stored(data_, end.files); });
+}
+
+void Record::remove_files(const Ends::Film& film) const {
+  for (const auto& end : film.ends) {
+    const json entry = journal_->read(end.place);
+    for (const auto& [name, size] : object_in(entry, "files").items()) fs::remove(data_ / name);
+  }
+}
+
+void Record::remove_strangers() const {
+  std::unordered_set<std::string> known;
+  for (const auto& input : inputs_)
+    if (const auto* film = ends_.film(input.key))
+      for (const auto& end : film->ends)
+        for (const auto& [name, size] : end.files.items()) known.insert(name);
+  remove_all_but(data_, known);
+}
+
+json Record::input_entry(const Input& input, const Ends::Film& film) const {
+  return {{"input", input.key}, {"identity", film.identity}, {"sha256", film.content}};
+}
+
+const Ends::Film& Record::film(const Input& input) const {
+  static const Ends::Film none;
+  const auto* known = ends_.film(input.key);
+  return known ? *known : none;
+}
+
+void Record::begin(const Input& input) {
+  const std::lock_guard lock(mutex_);
+  if (ends_.film(input.key)) return;
+  journal_->append(input_entry(input, ends_.begin(input.key, input.identity())), false);
+}
+
+bool Record::has_ended(const Input& input) const {
+  const std::lock_guard lock(mutex_);
+  return film(input).ended;
+}
+
+std::vector<std::string> Record::ended_of(const Input& input) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> out;
+  for (const auto& end : film(input).ends)
+    if (end.made) out.push_back(end.key);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::string Record::content(const Input& input) const {
+  const std::lock_guard lock(mutex_);
+  return film(input).content;
+}
+
+void Record::set_content(const Input& input, const std::string& sha256) {
+  const std::lock_guard lock(mutex_);
+  auto& film = ends_.begin(input.key, input.identity());
+  film.content = sha256;
+  journal_->append(input_entry(input, film), false);
+}
+
+std::string Record::duplicate_of(const Input& input) const {
+  const std::lock_guard lock(mutex_);
+  return film(input).duplicate_of;
+}
+
+void Record::forget(const Input& input) {
+  const std::lock_guard lock(mutex_);
+  auto* known = ends_.film(input.key);
+  if (!known) return;
+  const std::string content = known->content;
+  journal_->append({{"forget", input.key}}, true);
+  remove_files(*known);
+  for (const auto& end : known->ends) kept_.erase(end.key);
+  ends_.forget(input.key);
+  auto& film = ends_.begin(input.key, input.identity());
+  film.content = content;
+  journal_->append(input_entry(input, film), false);
+}
+
+bool Record::knows(const std::string& key, bool made) const {
+  const std::lock_guard lock(mutex_);
+  const End* end = made ? ends_.made(key) : nullptr;
+  return end && end->earlier;
+}
+
+void Record::claim(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  if (!kept_.insert(key).second)
+    throw Error(KINORA_DATA, "two kept samples are called '" + key +
+                                 "', and the second would overwrite the first; rename an input, or mend the "
+                                 "stage that names it");
+}
+
+void Record::end(const json& line, bool made, const json& files) {
+  const std::lock_guard lock(mutex_);
+  json entry{{"end", line}, {"made", made}};
+  if (!files.empty()) entry["files"] = files;
+  const bool durable = !made || !files.empty();
+  const Journal::Place place = journal_->append(entry, durable);
+  const std::string key = text_in(line, "key"), copied = text_in(line, "of");
+  ends_.add({key, place, made, text_in(line, "end") == "failed", false, json()}, text_in(line, "parent"));
+  if (auto* film = ends_.film(key); film && !copied.empty()) film->duplicate_of = copied;
+}
+
+void Record::check_all_ended() const {
+  std::vector<std::string> lost;
+  for (const auto& input : inputs_)
+    if (!film(input).ended) lost.push_back(input.key);
+  if (lost.empty()) return;
+  const size_t shown = std::min<size_t>(lost.size(), 5);
+  throw Error(KINORA_FAILED,
+              fmt::format("the engine lost {} of {} inputs ({}{}): they have no end; report this as a defect",
+                          lost.size(), inputs_.size(), fmt::join(lost.begin(), lost.begin() + shown, ", "),
+                          lost.size() > shown ? ", ..." : ""));
+}
+
+// Entries of the ends of inputs or of made samples, by key; of one key, which several stages may have ended, by text.
+std::vector<json> Record::ordered(std::vector<End> ends, bool made) const {
+  std::erase_if(ends, [&](const End& end) { return end.made != made; });
+  std::stable_sort(ends.begin(), ends.end(), [](const End& a, const End& b) { return a.key < b.key; });
+  std::vector<json> out;
+  out.reserve(ends.size());
+  size_t first = 0;  // of those with the last key
+  for (size_t i = 0; i < ends.size(); ++i) {
+    if (ends[i].key != ends[first].key) first = i;
+    out.push_back(journal_->read(ends[i].place));
+    if (first < i) std::sort(out.begin() + static_cast<ptrdiff_t>(first), out.end());
+  }
+  return out;
+}
+
+void Record::each(const std::function<void(const json&, bool, const json&)>& f) {
+  const std::lock_guard lock(mutex_);
+  ends_.stop_waiting();
+  check_all_ended();
+  const auto tell = [&](const std::vector<json>& entries) {
+    for (const auto& entry : entries)
+      f(entry.at("end"), entry.at("made").get<bool>(), entry.value("files", json::object()));
+  };
+  for (const auto& input : inputs_)
+    for (const bool made : {false, true}) tell(ordered(film(input).ends, made));
+  tell(ordered(ends_.nameless(), true));
+}
+
+void Record::settle() {
+  const std::lock_guard lock(mutex_);
+  journal_->rewrite([&](const std::function<void(const json&)>& write) {
+    write(header(options_.base));
+    for (const auto& input : inputs_) {
+      write(input_entry(input, film(input)));
+      for (const bool made : {true, false})  // the film's own end says that no more come
+        for (const auto& entry : ordered(film(input).ends, made)) write(entry);
+    }
+    for (const auto& entry : ordered(ends_.nameless(), true)) write(entry);
+  });
+}
+
+}  // namespace kinora::core

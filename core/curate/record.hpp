@@ -1,0 +1,89 @@
+// What became of every input of a curate job and of all that was made of it, kept so that a run that was killed
+// goes on.
+//
+// Every end is a line of journal.jsonl as soon as it is known; that of a kept sample comes after its files. What
+// a later run can rely on, for each input that is still the same (Input::identity) under the same stages and
+// options (`base`):
+//
+//   the input's own end is there      all ends of what was made of it are: it is not read again
+//   it is not, but ends of its clips  it is read again, and its stages are told which of them to leave out (field
+//                                     ended.json); failed ones are tried again
+//
+// A sample that names no film (see ends.hpp) cannot be attributed: a run that had such ones starts over.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <unordered_set>
+
+#include "core/curate/ends.hpp"
+#include "core/curate/inputs.hpp"
+
+namespace kinora::core {
+
+// [any-thread]
+class Record {
+ public:
+  struct Options {
+    std::string base;      // identity of all that decides results but the inputs
+    bool per_clip = true;  // false: a clip may have several ends (branches), so a film is done whole or again
+  };
+  // Goes on with what the job's folder has; files of data/ that belong to no known end are removed. `inputs` is
+  // borrowed.
+  Record(const std::filesystem::path& folder, const std::vector<Input>& inputs, const Options& options);
+
+  size_t ended_before() const { return ended_before_; }  // inputs that earlier runs ended
+  size_t clips_before() const { return clips_before_; }  // ends of what they and others had made
+
+  // Before anything else is said of an input in this run.
+  void begin(const Input& input);
+  bool has_ended(const Input& input) const;
+  // The keys of samples made of it that have ended: stages leave them out.
+  std::vector<std::string> ended_of(const Input& input) const;
+  // SHA-256 of its bytes; empty: not known yet.
+  std::string content(const Input& input) const;
+  void set_content(const Input& input, const std::string& sha256);
+  // The key of the input that it was found to be a copy of; empty if of none.
+  std::string duplicate_of(const Input& input) const;
+  // All that is known of its ends is void, and their files are gone.
+  void forget(const Input& input);
+
+  // Whether this end is known from an earlier run: a stage made the sample again all the same.
+  bool knows(const std::string& key, bool made) const;
+  // Before a kept sample is stored. Throws kinora::Error if another of this key was kept.
+  void claim(const std::string& key);
+  // line: of items.jsonl, see item_line.hpp; files: names below data/ with their sizes. Throws kinora::Error if
+  // the film of a made sample has ended already.
+  void end(const json& line, bool made, const json& files);
+
+  // Every end, each input followed by what was made of it by key; last what belongs to no input. Throws
+  // kinora::Error if an input has none.
+  void each(const std::function<void(const json& line, bool made, const json& files)>& f);
+  // Puts the journal into that order, so that equal results have equal journals. Last of all.
+  void settle();
+
+ private:
+  struct Replay;
+  void replay(const std::filesystem::path& file);
+  void take(const json& entry, Journal::Place place);
+  void start_over(const std::string& why);
+  void keep_current();
+  bool files_are_there(const Ends::Film& film) const;
+  void remove_files(const Ends::Film& film) const;
+  void remove_strangers() const;
+  void check_all_ended() const;
+  std::vector<json> ordered(std::vector<End> ends, bool made) const;
+  json input_entry(const Input& input, const Ends::Film& film) const;
+  const Ends::Film& film(const Input& input) const;
+
+  mutable std::mutex mutex_;
+  const std::filesystem::path data_;
+  const std::vector<Input>& inputs_;
+  const Options options_;
+  Ends ends_;
+  std::unordered_set<std::string> kept_;
+  std::unique_ptr<Journal> journal_;
+  std::string header_base_;  // of the journal that is there
+  size_t ended_before_ = 0, clips_before_ = 0;
+};
+
+}  // namespace kinora::core

@@ -1,0 +1,230 @@
+// What a run that was killed finds again, and what it must not.
+#include "core/curate/record.hpp"
+
+#include <fstream>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/run/digest.hpp"
+#include "kinora/abi/base.h"
+#include "kinora/error.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::string read_file(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+class InFolder : public testing::Test {
+ protected:
+  InFolder() : folder_(fs::path(testing::TempDir()) / ("record-" + std::to_string(getpid()))) {
+    fs::create_directories(folder_ / "data");
+  }
+  ~InFolder() override { fs::remove_all(folder_); }
+  fs::path folder_;
+};
+
+class JournalTest : public InFolder {
+ protected:
+  std::vector<json> entries() {
+    std::vector<json> out;
+    Journal journal(folder_ / "j", [&](const json& entry, Journal::Place) { out.push_back(entry); });
+    return out;
+  }
+};
+
+TEST_F(JournalTest, GivesBackWhatWasAppendedUpToAnyByteAtWhichItWasCut) {
+  const std::vector<json> all{{{"a", 1}}, {{"text", "b\n\"\xC3\xA4"}}, {{"long", std::string(1100000, 'x')}}, {{"c", 0.1}}};
+  {
+    Journal journal(folder_ / "j", [](const json&, Journal::Place) {});
+    std::vector<Journal::Place> places;
+    for (const auto& entry : all) places.push_back(journal.append(entry, false));
+    for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(journal.read(places[i]), all[i]);
+  }
+  EXPECT_EQ(entries(), all);
+  const std::string whole = read_file(folder_ / "j");
+  for (size_t size = 0; size <= whole.size(); size += size + 70 < whole.size() && size > 140 ? 99991 : 1) {
+    std::ofstream(folder_ / "j", std::ios::binary) << whole.substr(0, size);
+    const auto found = entries();
+    const auto lines = static_cast<size_t>(std::count(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(size), '\n'));
+    ASSERT_EQ(found, std::vector<json>(all.begin(), all.begin() + static_cast<ptrdiff_t>(lines))) << size;
+    Journal(folder_ / "j", [](const json&, Journal::Place) {}).append({{"next", size}}, false);
+    ASSERT_EQ(entries().size(), lines + 1) << size;
+  }
+}
+
+TEST_F(JournalTest, TrustsNothingFromAWrongByteOn) {
+  {
+    Journal journal(folder_ / "j", [](const json&, Journal::Place) {});
+    for (int i = 0; i < 5; ++i) journal.append({{"n", i}}, true);
+  }
+  const std::string whole = read_file(folder_ / "j");
+  for (size_t at = 0; at < whole.size(); ++at) {
+    std::string wrong = whole;
+    wrong[at] ^= 1;
+    std::ofstream(folder_ / "j", std::ios::binary) << wrong;
+    const auto before = static_cast<size_t>(std::count(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(at), '\n'));
+    ASSERT_EQ(entries().size(), before) << at;
+  }
+}
+
+class RecordTest : public InFolder {
+ protected:
+  RecordTest() {
+    for (const char* key : {"b", "a"}) inputs_.push_back({.key = key, .url = std::string(key) + ".mp4"});
+  }
+  Record open(const std::string& base = "x", bool per_clip = true) { return Record(folder_, inputs_, {base, per_clip}); }
+  static json film(const std::string& key, const std::string& end = "kept") {
+    return {{"key", key}, {"end", end}, {"facts", json::object()}};
+  }
+  static json clip(const std::string& key, const std::string& parent, const std::string& end = "kept") {
+    json line = film(key, end);
+    if (!parent.empty()) line["parent"] = parent;
+    return line;
+  }
+  void keep(Record& record, const std::string& key, const std::string& parent) {
+    record.claim(key);
+    std::ofstream(folder_ / "data" / (key + ".mp4")) << "xyz";
+    record.end(clip(key, parent), true, {{key + ".mp4", 3}});
+  }
+  std::vector<std::string> order(Record& record) {
+    std::vector<std::string> out;
+    record.each([&](const json& line, bool, const json&) { out.push_back(line["key"]); });
+    return out;
+  }
+  std::vector<std::string> stored() {
+    std::vector<std::string> out;
+    for (const auto& entry : fs::directory_iterator(folder_ / "data")) out.push_back(entry.path().filename());
+    std::sort(out.begin(), out.end());
+    return out;
+  }
+  std::vector<Input> inputs_;
+};
+
+TEST_F(RecordTest, GoesOnWhereItWasKilled) {
+  {
+    Record record = open();
+    record.begin(inputs_[0]), record.begin(inputs_[1]);
+    keep(record, "b-0001", "b"), keep(record, "b-0000", "b"), keep(record, "a-0000", "a");
+    record.end(clip("a-0001", "a", "filtered"), true, {});
+    record.end(clip("a-0002", "a", "failed"), true, {});
+    record.end(film("b"), false, {});
+    std::ofstream(folder_ / "data/a-0003.mp4") << "stored, and killed before the line";
+  }
+  {
+    Record record = open();
+    EXPECT_EQ(record.ended_before(), 1u);
+    EXPECT_TRUE(record.has_ended(inputs_[0]) && !record.has_ended(inputs_[1]));
+    EXPECT_THAT(record.ended_of(inputs_[1]), ElementsAre("a-0000", "a-0001"));  // what failed is tried again
+    EXPECT_TRUE(record.knows("a-0000", true) && !record.knows("a-0002", true));
+    EXPECT_THAT(stored(), ElementsAre("a-0000.mp4", "b-0000.mp4", "b-0001.mp4"));
+    EXPECT_THROW(record.each([](const json&, bool, const json&) {}), Error);
+    keep(record, "a-0002", "a");
+    record.end(film("a"), false, {});
+    EXPECT_THAT(order(record), ElementsAre("b", "b-0000", "b-0001", "a", "a-0000", "a-0001", "a-0002"));
+    record.settle();
+  }
+  Record again = open();
+  EXPECT_EQ(again.ended_before(), 2u);
+  EXPECT_THAT(order(again), ElementsAre("b", "b-0000", "b-0001", "a", "a-0000", "a-0001", "a-0002"));
+}
+
+TEST_F(RecordTest, OfEqualWorkInAnyOrderIsTheSameJournal) {
+  std::vector<std::string> journals;
+  for (const bool other : {false, true}) {
+    fs::remove(folder_ / "journal.jsonl");
+    Record record = open();
+    record.begin(inputs_[other]), record.begin(inputs_[!other]);
+    keep(record, other ? "a-0001" : "a-0000", "a"), keep(record, "b-0000", "b");
+    keep(record, other ? "a-0000" : "a-0001", "a");
+    record.end(film(other ? "a" : "b"), false, {}), record.end(film(other ? "b" : "a"), false, {});
+    order(record);
+    record.settle();
+    journals.push_back(read_file(folder_ / "journal.jsonl"));
+  }
+  EXPECT_EQ(journals[0], journals[1]);
+}
+
+TEST_F(RecordTest, AttributesClipsOfClipsAndForgetsThoseWhoseClipHadNotEnded) {
+  {
+    Record record = open();
+    record.begin(inputs_[0]), record.begin(inputs_[1]);
+    keep(record, "b-0000-0", "b-0000");  // waits for b-0000
+    keep(record, "a-0000-0", "a-0000");
+    record.end(clip("a-0000", "a"), true, {});
+    record.end(clip("a-0000-1", "a-0000"), true, {});
+  }
+  Record record = open();
+  EXPECT_THAT(record.ended_of(inputs_[0]), IsEmpty());
+  EXPECT_THAT(record.ended_of(inputs_[1]), ElementsAre("a-0000", "a-0000-0", "a-0000-1"));
+  EXPECT_THAT(stored(), ElementsAre("a-0000-0.mp4"));
+}
+
+TEST_F(RecordTest, StartsOverWhereItCannotGoOn) {
+  const auto fill = [&](const std::string& parent) {
+    Record record = open();
+    record.begin(inputs_[0]);
+    keep(record, "b-0000", parent);
+  };
+  fill("b");
+  EXPECT_THAT(open("other options").ended_of(inputs_[0]), IsEmpty());
+  EXPECT_THAT(stored(), IsEmpty());
+  fill("");  // names no film
+  EXPECT_THAT(open().ended_of(inputs_[0]), IsEmpty());
+  EXPECT_THAT(stored(), IsEmpty());
+  fill("b");
+  EXPECT_THAT(open("x", false).ended_of(inputs_[0]), IsEmpty());  // branches
+}
+
+TEST_F(RecordTest, KeepsOtherFilmsWhenOneChangesGoesOrLosesAFile) {
+  const auto fill = [&] {
+    fs::remove(folder_ / "journal.jsonl");
+    Record record = open();
+    for (const auto& input : inputs_) {
+      record.begin(input);
+      keep(record, input.key + "-0000", input.key);
+      record.end(film(input.key), false, {});
+    }
+  };
+  fill();
+  inputs_[0].size = 7;
+  EXPECT_EQ(open().ended_before(), 1u);
+  EXPECT_THAT(stored(), ElementsAre("a-0000.mp4"));
+  inputs_[0].size = 0;  // as before, but its files are gone
+  EXPECT_EQ(open().ended_before(), 1u);
+  fill();
+  inputs_.insert(inputs_.begin(), {.key = "c", .url = "c.mp4"});
+  EXPECT_EQ(open().ended_before(), 2u);
+  inputs_.erase(inputs_.begin(), inputs_.begin() + 2);
+  EXPECT_EQ(open().ended_before(), 1u);
+  EXPECT_THAT(stored(), ElementsAre("a-0000.mp4"));
+  fs::remove(folder_ / "data/a-0000.mp4");
+  EXPECT_EQ(open().ended_before(), 0u);
+}
+
+TEST_F(RecordTest, RefusesWhatAnEngineMustNotTell) {
+  Record record = open();
+  record.begin(inputs_[0]), record.begin(inputs_[1]);
+  record.end(film("b"), false, {});
+  EXPECT_THROW(record.end(clip("b-0000", "b"), true, {}), Error);
+  record.claim("k");
+  EXPECT_THROW(record.claim("k"), Error);
+  try {
+    order(record);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("lost 1 of 2 inputs (a)"));
+  }
+}
+
+}  // namespace
+}  // namespace kinora::core

@@ -1,0 +1,25 @@
+// Kept samples as files KEY.FIELD in the folder data/ of a curate job.
+#pragma once
+#include <filesystem>
+#include <string>
+#include <unordered_set>
+
+#include <nlohmann/json.hpp>
+
+#include "kinora/sample.hpp"
+
+namespace kinora::core {
+
+using nlohmann::json;
+
+// Writes the sample's fields but those that say where it came from; each appears whole or not at all. Names below the
+// folder with their sizes. Throws kinora::Error.
+json store_sample(const std::filesystem::path& folder, const Sample& sample);
+
+// Whether all of these files are there and have these sizes.
+bool are_stored(const std::filesystem::path& folder, const json& files);
+
+// Removes every other file below the folder, temporaries of killed processes too.
+void remove_all_but(const std::filesystem::path& folder, const std::unordered_set<std::string>& names);
+
+}  // namespace kinora::core

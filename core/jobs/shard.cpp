@@ -1,0 +1,171 @@
+#include "core/jobs/shard.hpp"
+
+#include <algorithm>
+#include <fstream>
+
+#include "core/curate/bins.hpp"
+#include "core/curate/drops.hpp"
+#include "core/curate/facts.hpp"
+#include "core/io/atomic_file.hpp"
+#include "core/jobs/pipeline.hpp"
+#include "core/log.hpp"
+#include "core/run/digest.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* kEdits = "edits.jsonl";
+
+struct Clip {
+  std::string key, folder;  // folder: of its shard; empty: the job's own
+  std::vector<fs::path> files;
+};
+
+std::vector<Clip> clips_in(const fs::path& data) {
+  std::map<std::string, std::vector<fs::path>> found;  // by key, in order
+  for (const auto& entry : fs::recursive_directory_iterator(data)) {
+    const fs::path name = entry.path().lexically_relative(data);
+    const std::string file = name.filename().string();
+    if (entry.is_directory() || file.front() == '.') continue;
+    found[(name.parent_path() / file.substr(0, file.find('.'))).string()].push_back(entry.path());
+  }
+  std::vector<Clip> out;
+  for (auto& [key, files] : found) {
+    std::sort(files.begin(), files.end());
+    out.push_back({key, "", std::move(files)});
+  }
+  return out;
+}
+
+std::string field_of(const fs::path& file) {
+  const std::string name = file.filename().string();
+  return name.substr(name.find('.') + 1);
+}
+
+// By folder, then by key, so that the writer has one shard open at a time.
+void sort_into_bins(Io& io, std::vector<Clip>& clips) {
+  for (auto& clip : clips) {
+    json facts;
+    for (const auto& file : clip.files)
+      if (field_of(file) == "json") facts = json::parse(or_throw(io.read_all(file.string())), nullptr, false);
+    clip.folder = bin_of(facts);
+    if (clip.folder.empty()) clip.folder = "unknown";
+  }
+  std::stable_sort(clips.begin(), clips.end(), [](const Clip& a, const Clip& b) { return a.folder < b.folder; });
+}
+
+Sample sample_of(Io& io, const Clip& clip, const std::map<std::string, Edit>& edits) {
+  Sample sample(clip.key);
+  for (const auto& file : clip.files)
+    sample.set(field_of(file).c_str(), or_throw(io.read_all(file.string())));
+  if (!clip.folder.empty()) sample.set("shard.folder", clip.folder);
+  const auto edit = edits.find(clip.key);
+  if (edit == edits.end() || !edit->second.caption) return sample;
+  json facts = json::parse(sample.text("json").value_or("{}"), nullptr, false);
+  if (!facts.is_object()) facts = json::object();
+  facts["caption"] = {{"by", "user"}};
+  if (!edit->second.author.empty()) facts["caption"]["author"] = edit->second.author;
+  sample.set("txt", *edit->second.caption);
+  sample.set("json", facts.dump(-1, ' ', false, json::error_handler_t::replace));
+  return sample;
+}
+
+// Takes out what does not go on, and says so: dropped.jsonl has a line each. How many, by rule.
+std::map<std::string, int64_t> leave_out(const fs::path& folder, std::vector<Clip>& clips,
+                                         const std::map<std::string, Drop>& drops) {
+  std::map<std::string, int64_t> rules;
+  std::string lines;
+  std::erase_if(clips, [&](const Clip& clip) {
+    const auto drop = drops.find(clip.key);
+    if (drop == drops.end()) return false;
+    ++rules[drop->second.rule];
+    json line{{"key", clip.key}, {"end", "filtered"}, {"rule", drop->second.rule}, {"score", drop->second.score}};
+    if (!drop->second.reason.empty()) line["reason"] = drop->second.reason;
+    if (!drop->second.of.empty()) line["of"] = drop->second.of;
+    lines += line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+    return true;
+  });
+  if (!lines.empty()) or_throw(write_file_atomically(folder / "dropped.jsonl", lines));
+  return rules;
+}
+
+// Edits of clips that the curate job did not keep change nothing, which their author should know.
+int64_t unused_edits(const std::map<std::string, Edit>& edits, const std::vector<Clip>& clips) {
+  return std::count_if(edits.begin(), edits.end(), [&](const auto& edit) {
+    return !std::binary_search(clips.begin(), clips.end(), Clip{edit.first, "", {}},
+                               [](const Clip& a, const Clip& b) { return a.key < b.key; });
+  });
+}
+
+void count_shards(JobContext& context) {
+  int64_t shards = 0;
+  uint64_t bytes = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(context.folder()))
+    if (entry.path().extension() == ".tar") ++shards, bytes += entry.file_size();
+  context.summary.update({{"shards", shards}, {"bytes", bytes}});
+}
+
+const JobSpec* upstream_of(const RunFile& run, const JobSpec& job, const std::string& kind) {
+  for (size_t input : job.inputs) {
+    const JobSpec& one = run.jobs[input];
+    if (one.kind->spec.name == kind) return &one;
+    if (const auto* above = upstream_of(run, one, kind)) return above;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void check_shard(JobCheck& check) { check.stage(*check.spec().component("shard")); }
+
+std::string edits_identity(const RunFile& run, const JobSpec& shard) {
+  const JobSpec* curate = upstream_of(run, shard, "curate");
+  if (!curate) return "";
+  std::ifstream in(run.out / curate->name / kEdits, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  return text.empty() ? "" : sha256(text);
+}
+
+void run_shard(JobContext& context) {
+  require(context, check_shard);
+  const auto options = context.options<ShardOptions>();
+  const fs::path curated = context.folder_of(context.need_upstream("curate"));
+  Io& io = context.runtime().io();
+  const auto edits = read_edits(curated / kEdits);
+  std::map<std::string, Drop> drops;
+  if (const auto* dedup = context.upstream("dedup"))
+    drops = drops_in(context.folder_of(*dedup) / "decisions.jsonl");
+  apply_edits(edits, drops);
+  std::vector<Clip> clips = clips_in(curated / "data");
+  const auto all = static_cast<int64_t>(clips.size());
+  if (const int64_t unused = unused_edits(edits, clips); unused > 0)
+    log_warn("{}: {} edits are of clips that {} has not kept", context.spec().name, unused, curated.string());
+  const auto rules = leave_out(context.folder(), clips, drops);
+  if (options.layout == "cosmos") sort_into_bins(io, clips);
+  auto at = clips.begin();
+  PipelineJob job;
+  job.stages = {context.spec().component("shard")};
+  job.engine = context.spec().component("engine");
+  job.memory = options.memory;
+  job.threads = options.threads;
+  job.total = static_cast<int64_t>(clips.size());
+  job.unit = "clips";
+  job.next = [&]() -> std::optional<Sample> {
+    if (at == clips.end()) return std::nullopt;
+    return sample_of(io, *at++, edits);
+  };
+  const PipelineResult result = run_pipeline(context, job);
+  if (result.inputs.failed > 0)
+    throw Error(KINORA_FAILED,
+                std::to_string(result.inputs.failed) + " clips could not be packed; the log names them");
+  const int64_t filtered = all - static_cast<int64_t>(clips.size());
+  if (result.inputs.kept + filtered != all)
+    throw Error(KINORA_FAILED, fmt::format("the engine lost clips: of {} {} were left out and {} packed; report "
+                                           "this as a defect",
+                                           all, filtered, result.inputs.kept));
+  context.summary.update({{"inputs", all}, {"samples", result.inputs.kept}, {"filtered", filtered}, {"rules", rules}});
+  count_shards(context);
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,30 @@
+// kind = "shard": clips of a curate job in, WebDataset shards out. What people decided in the studio counts.
+#pragma once
+#include "core/run/job_check.hpp"
+
+namespace kinora::core {
+
+struct ShardOptions {
+  int64_t memory = int64_t{1} << 30;
+  int64_t threads = 0;
+  std::string layout = "flat";
+  static void describe(Describe<ShardOptions>& d) {
+    d.name("shard").help("Packs the clips of a curate job into WebDataset shards");
+    d.option("memory", &ShardOptions::memory)
+        .bytes()
+        .at_least(1 << 20)
+        .help("bound on the samples between stages");
+    d.option("threads", &ShardOptions::threads).range(0, 4096).help("worker threads; 0: one a core");
+    d.option("layout", &ShardOptions::layout)
+        .choices({"flat", "cosmos"})
+        .help("cosmos: shards in folders resolution_R/aspect_ratio_W_H/duration_D");
+  }
+};
+
+void run_shard(JobContext&);
+void check_shard(JobCheck&);
+
+// Of what people decided about the clips that a shard job reads.
+std::string edits_identity(const RunFile&, const JobSpec& shard);
+
+}  // namespace kinora::core

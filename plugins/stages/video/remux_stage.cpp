@@ -1,0 +1,54 @@
+// stage/film.remux: films whose containers cannot be searched, rewritten before other stages search them.
+#include <fmt/format.h>
+
+#include "kinora/plugin.hpp"
+#include "kinora/stage.hpp"
+#include "media.hpp"
+#include "remux.hpp"
+
+namespace kinora::video {
+
+class FilmRemux final : public Stage {
+ public:
+  struct Options {
+    bool require = false;
+  };
+  static void describe(Describe<Options>& d) {
+    d.name("film.remux")
+        .help("Rewrites transport streams, AVI, FLV and others without an index as MP4 or Matroska, nothing decoded, for the job's time");
+    d.option("require", &Options::require)
+        .help("a film that cannot be rewritten fails; else it goes on as it is, with fact remux_failed");
+  }
+  explicit FilmRemux(const Options& o) : options_(o) {}
+
+  void process(Sample in, const Emit& emit, const Run& run) override {
+    if (run.out().empty())
+      throw Error(KINORA_INVALID, "film.remux writes files and has no folder; name one, with --out for kinora apply");
+    // The job that owns the folder removes what is here: a film's file with the film, all of it at the end.
+    const std::filesystem::path folder = std::filesystem::path(run.out()) / "work";
+    std::filesystem::create_directories(folder);
+    const Media media = open_media(in);
+    auto facts = facts_of(in);
+    try {
+      const auto made = remux(*media.source, media.name, folder / fmt::format("{}.remux", in.key()),
+                              [&] { run.check_cancelled(); });
+      if (!made) return emit(std::move(in));
+      facts["remuxed"] = {{"from", made->from}, {"to", made->to}};
+      for (const char* field : {"mp4", "webm", "mkv", "mov", "avi", "ogv", "mpg"}) in.remove(field);
+      in.set("url", made->file.string());
+    } catch (const MediaError& e) {
+      if (options_.require) throw Error(KINORA_DATA, e.what());
+      facts["remux_failed"] = e.what();
+    }
+    in.set("json", facts.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    emit(std::move(in));
+  }
+
+ private:
+  Options options_;
+};
+
+}  // namespace kinora::video
+
+using kinora::video::FilmRemux;
+KINORA_COMPONENT(FilmRemux)

@@ -1,0 +1,248 @@
+#!/usr/bin/env python3
+"""What goes into a curate job, what it says of it, and what people change afterwards.
+usage: curate.py KINORA ROOT SCRATCH"""
+import csv, hashlib, json, os, pathlib, shutil, subprocess, sys, tarfile
+
+KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+DATA = ROOT / "tests/data"
+STAGES = '["video.probe", { use = "clip.transcode", min_length = 0.5, max_length = 2.0, preset = "ultrafast", max_height = 120 }, "caption.describe"]'
+
+
+def run(name, inputs, stages=STAGES, more="", jobs="", code=0):
+    file = SCRATCH / f"{name}.toml"
+    listed = ", ".join(f'"{i}"' for i in inputs)
+    file.write_text(f'[run]\nout = "{SCRATCH / name}"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = [{listed}]\nstages = {stages}\n{more}\n{jobs}')
+    done = subprocess.run([KINORA, "run", str(file)], capture_output=True, text=True, timeout=600)
+    assert done.returncode == code, (name, done.returncode, done.stderr)
+    return done.stderr
+
+
+def lines(file):
+    return [json.loads(text) for text in file.read_text().splitlines()]
+
+
+def items(name):
+    return {i["key"]: i for i in lines(SCRATCH / name / "clips/items.jsonl")}
+
+
+def summary(name, job="clips"):
+    return json.loads((SCRATCH / name / job / "summary.json").read_text())
+
+
+def stored(name):
+    return {p.name: p for p in (SCRATCH / name / "clips/data").iterdir()}
+
+
+def tree(name, but=("summary.json", "metrics.jsonl", "job.json")):
+    base = SCRATCH / name / "clips"
+    return {str(p.relative_to(base)): p.read_bytes() for p in base.rglob("*") if p.is_file() and p.name not in but}
+
+
+def check_manifest():
+    """The user's words go with the film; what cannot be used is named; what comes out says where it came from."""
+    films = SCRATCH / "films"
+    films.mkdir()
+    for name in ("bbb_A.mp4", "bbb_B.mp4"):
+        shutil.copy(DATA / name, films / name)
+    (films / "list.jsonl").write_text('{"url": "bbb_A.mp4", "caption": "A rabbit\\u2026", "licence": "CC-BY"}\n{"url": "bbb_B.mp4"}\n'
+                                      '{"url": "none.mp4", "key": "missing"}\nno json\n{"url": "sub/*.mp4"}\n')
+    run("manifest", [films / "list.jsonl"])
+    found = items("manifest")
+    digest = hashlib.sha256((DATA / "bbb_A.mp4").read_bytes()).hexdigest()
+    a = found["bbb_A"]
+    assert a["caption"] == "A rabbit…" and a["facts"]["user"] == {"licence": "CC-BY"} and a["facts"]["caption"] == {"by": "user"}, a
+    assert a["facts"]["sha256"] == digest and a["end"] == "kept"
+    assert found["missing"]["end"] == "failed" and "none.mp4" in found["missing"]["reason"], found["missing"]
+    broken = [i for i in found.values() if "line 4: it is no JSON object" in i.get("reason", "")]
+    assert len(broken) == 1 and broken[0]["stage"] == "ingest", found
+    said = summary("manifest")
+    assert (said["inputs"], said["kept"], said["failed"]) == (5, 2, 3), said
+    assert {"end": "failed", "stage": "ingest", "count": 3} in said["outcomes"]["inputs"], said["outcomes"]
+    manifest = lines(SCRATCH / "manifest/clips/manifest.jsonl")
+    with open(SCRATCH / "manifest/clips/manifest.csv", newline="") as file:
+        table = list(csv.DictReader(file))
+    assert [m["key"] for m in manifest] == [t["key"] for t in table] == list(found), "one line each, in one order"
+    clip = next(m for m in manifest if m["film"] == "bbb_A")
+    assert clip["sha256"] == digest and clip["url"].endswith("bbb_A.mp4") and clip["end"] > clip["start"] == 0, clip
+    assert {i["caption"] for i in found.values() if i.get("parent") == "bbb_A"} == {"A rabbit…"}, "the user's words hold for the clips"
+    assert table[0]["caption"] == "A rabbit…" and float(next(t for t in table if t["film"] == "bbb_A")["end"]) == clip["end"]
+    kept = [i for i in found.values() if "parent" in i and i["end"] == "kept"]
+    assert abs(said["clip_seconds"] - sum(i["facts"]["duration_s"] for i in kept)) < 1e-9 and said["film_seconds"] > 0
+    assert said["bytes_kept"] == sum(p.stat().st_size for p in stored("manifest").values()), said
+    assert said["peak_memory"]["process"] > 1 << 20 and said["throughput"]["film_seconds_per_second"] > 0, said
+
+
+def check_patterns():
+    tree_of = SCRATCH / "tree"
+    for name, place in (("bbb_A.mp4", "x/y/a.mp4"), ("bbb_B.mp4", "x/b.mp4"), ("bbb_C.mp4", "c.mkv")):
+        (tree_of / place).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(DATA / name, tree_of / place)
+    run("pattern", [tree_of / "**/*.mp4"], '["video.probe"]')
+    assert list(items("pattern")) == ["b", "a"], items("pattern")
+    run("deep", [tree_of], '["video.probe"]', "recursive = true")
+    assert list(items("deep")) == ["c", "b", "a"], list(items("deep"))
+    (tree_of / "films.csv").write_text('path,caption\r\nx/b.mp4,"two, ""words"""\r\n')
+    run("table", [tree_of / "films.csv"], '["video.probe"]')
+    assert items("table")["b"]["caption"] == 'two, "words"'
+    checked = subprocess.run([KINORA, "check", str(SCRATCH / "table.toml"), "--set", f'clips.input="{tree_of}/none/**/*.mp4"'], capture_output=True, text=True)
+    assert checked.returncode == 2 and "none/**/*.mp4" in checked.stderr + checked.stdout, checked
+    (tree_of / "films.csv").write_text("name\nx\n")
+    checked = subprocess.run([KINORA, "check", str(SCRATCH / "table.toml")], capture_output=True, text=True)
+    assert checked.returncode == 2 and "films.csv" in checked.stderr + checked.stdout and "'url' or 'path'" in checked.stderr + checked.stdout, checked
+
+
+def check_same_bytes():
+    """Ten runs: by 1, 2 and 4 threads, and with the inputs in another order."""
+    films = [DATA / n for n in ("bbb_A.mp4", "bbb_B.mp4", "bbb_C.mp4", "bbb_D.mp4")]
+    for number in range(10):
+        threads = (1, 2, 4)[number % 3]
+        order = films[::-1] if number % 2 else films
+        name = f"same-{number}"
+        run(name, order, more=f"threads = {threads}")
+        whole = tree(name)
+        assert len(whole) > 10
+        if number == 0:
+            first = whole
+        if number == 1:
+            reversed_first = whole
+        assert whole == (reversed_first if number % 2 else first), number
+        assert {n: b for n, b in whole.items() if n.startswith("data/")} == {n: b for n, b in first.items() if n.startswith("data/")}
+        assert sorted(whole["items.jsonl"].splitlines()) == sorted(first["items.jsonl"].splitlines())
+        if number > 1:
+            shutil.rmtree(SCRATCH / name)
+
+
+def check_changed_inputs():
+    """A film that comes adds its work; one that changes or goes costs its own clips only. The result is that of a fresh run."""
+    films = SCRATCH / "changing"
+    films.mkdir()
+    for name in ("bbb_B.mp4", "bbb_C.mp4"):
+        shutil.copy2(DATA / name, films / name)
+    stamps = lambda: {n: (p.stat().st_ino, p.stat().st_mtime_ns) for n, p in stored("grown").items()}
+    run("grown", [films])
+    before = stamps()
+    assert "already done" in run("grown", [films])
+    shutil.copy2(DATA / "bbb_A.mp4", films / "bbb_A.mp4")
+    said = run("grown", [films])
+    assert "its inputs have changed; what is done of those that stay is kept" in said and "2 of 3 inputs have ended" in said, said
+    after = stamps()
+    assert all(after[n] == s for n, s in before.items()) and len(after) > len(before)
+    assert summary("grown")["resumed"]["inputs"] == 2
+    run("fresh", [films])
+    assert tree("grown") == tree("fresh")
+    shutil.copy2(DATA / "bbb_D.mp4", films / "bbb_B.mp4")
+    (films / "bbb_C.mp4").unlink()
+    run("grown", [films])
+    now = stamps()
+    assert all(now[n] == after[n] for n in after if n.startswith("bbb_A")) and not [n for n in now if n.startswith("bbb_C")], now
+    run("fresh", [films])
+    assert tree("grown") == tree("fresh")
+    # The first of equal films is used, whichever it is now; and other options begin again.
+    shutil.copy2(DATA / "bbb_A.mp4", films / "aaa.mp4")
+    run("grown", [films])
+    run("fresh", [films])
+    assert tree("grown") == tree("fresh") and items("grown")["bbb_A"]["of"] == "aaa"
+    assert summary("grown")["rules"] == {"ingest.duplicate": 1}
+    (films / "aaa.mp4").unlink()
+    run("grown", [films])
+    assert items("grown")["bbb_A"]["end"] == "kept"
+    said = run("grown", [films], more='duplicates = "keep"')
+    assert "its options or inputs are not those" in said, said
+
+
+def check_edits():
+    """What people say in the studio goes into the shards, and survives a curation that starts again."""
+    shard = '[[job]]\nname = "shards"\nkind = "shard"\ninput = "clips"\n'
+    films = [DATA / "bbb_A.mp4", DATA / "bbb_B.mp4"]
+    run("edited", films, jobs=shard)
+    keys = sorted({n.split(".")[0] for n in stored("edited")})
+    assert len(keys) > 2
+    edits = SCRATCH / "edited/clips/edits.jsonl"
+    with edits.open("w") as file:
+        for key, said in ((keys[0], {"caption": "Mine."}), (keys[1], {"keep": False, "reason": "blurred"}), (keys[2], {"keep": False}),
+                          (keys[2], {"keep": True}), ("nobody-0000", {"keep": False})):
+            file.write(json.dumps({"key": key, "time": "2025-01-01T00:00:00Z", "author": "ada", "set": said}) + "\n")
+    said = run("edited", films, jobs=shard)
+    assert "clips: already done" in said and "1 edits are of clips that" in said, said
+
+    def members():
+        out = {}
+        for tar in (SCRATCH / "edited/shards").glob("*.tar"):
+            with tarfile.open(tar) as open_tar:
+                out.update({m.name: open_tar.extractfile(m).read() for m in open_tar})
+        return out
+
+    packed = members()
+    assert packed[f"{keys[0]}.txt"] == b"Mine." and json.loads(packed[f"{keys[0]}.json"])["caption"] == {"by": "user", "author": "ada"}
+    assert f"{keys[1]}.mp4" not in packed and f"{keys[2]}.mp4" in packed
+    counts = summary("edited", "shards")
+    assert (counts["inputs"], counts["samples"], counts["filtered"], counts["rules"]) == (len(keys), len(keys) - 1, 1, {"studio.reject": 1}), counts
+    assert lines(SCRATCH / "edited/shards/dropped.jsonl") == [{"key": keys[1], "end": "filtered", "rule": "studio.reject", "score": 1.0, "reason": "blurred"}]
+    text = edits.read_bytes()
+    run("edited", films, STAGES.replace("120", "96"), jobs=shard)
+    assert edits.read_bytes() == text and members()[f"{keys[0]}.txt"] == b"Mine."
+    with edits.open("a") as file:
+        file.write("not json\n")
+    assert "edits.jsonl: line 6" in run("edited", films, STAGES.replace("120", "96"), jobs=shard, code=1)
+
+
+def check_folders():
+    """Cosmos' folders, of at most so many shards a part; what comes after reads them as one dataset."""
+    films = [DATA / "bbb_A.mp4", DATA / "bbb_B.mp4"]
+    run("binned", films, jobs='[[job]]\nname = "shards"\nkind = "shard"\ninput = "clips"\nlayout = "cosmos"\n'
+        'shard = { use = "shard.webdataset", max_count = 2, part = 2 }\n')
+    shards = SCRATCH / "binned/shards"
+    tars = sorted(str(p.relative_to(shards)) for p in shards.rglob("*.tar"))
+    assert tars[0] == "resolution_lt_720/aspect_ratio_16_9/duration_0_5/part_000000/shard-000000.tar" and len(tars) > 2, tars
+    assert any("part_000001" in t for t in tars) == (len(tars) > 2), tars
+    counts = json.loads((shards / ".nv-meta/.info.json").read_text())["shard_counts"]
+    read = {t: len({n.split(".")[0] for n in tarfile.open(shards / t).getnames()}) for t in tars}
+    assert counts == read, (counts, read)
+    keys = {n.split(".")[0] for n in stored("binned")}
+    packed = {m.split(".")[0] for t in tars for m in tarfile.open(shards / t).getnames()}
+    assert packed == keys and summary("binned", "shards")["shards"] == len(tars)
+
+
+def frames_of(film):
+    """Of every picture: when it shows, from the first one on, and the hash of its pixels."""
+    said = subprocess.run(["ffmpeg", "-v", "error", "-i", str(film), "-map", "0:v:0", "-f", "framehash", "-hash", "md5", "-fps_mode", "passthrough", "-"],
+                          capture_output=True, text=True, check=True).stdout
+    base = next(l.split("/") for l in said.splitlines() if l.startswith("#tb 0: "))
+    tick = int(base[0].split(": ")[1]) / int(base[1])
+    rows = [l.split(",") for l in said.splitlines() if not l.startswith("#")]
+    return [(round((int(r[2]) - int(rows[0][2])) * tick, 2), r[5].strip()) for r in rows]
+
+
+def check_remux():
+    """Containers without an index: the same pictures at the same times, the copy gone with the job, and the same shots."""
+    films = SCRATCH / "remux"
+    films.mkdir()
+    make = lambda name, *how: subprocess.run(["ffmpeg", "-v", "error", "-y", "-i", str(DATA / "film.mp4"), *how, str(films / name)], check=True)
+    make("a.ts", "-c:v", "copy", "-c:a", "aac", "-t", "8")
+    make("b.flv", "-c:v", "copy", "-c:a", "aac", "-ar", "44100", "-t", "8")
+    make("c.avi", "-c:v", "mpeg4", "-bf", "2", "-c:a", "mp3", "-t", "8")
+    make("d.mpg", "-c:v", "mpeg2video", "-b:v", "2M", "-c:a", "mp2", "-t", "8")
+    make("e.mkv", "-c", "copy", "-t", "8")
+    for film, new in (("a.ts", "a.remux.mp4"), ("b.flv", "b.remux.mp4"), ("c.avi", "c.remux.mp4"), ("d.mpg", "d.remux.mp4")):
+        done = subprocess.run([KINORA, "apply", "stage/film.remux", str(films / film), "--out", str(SCRATCH / "remuxed"), "--json"], capture_output=True, text=True)
+        assert done.returncode == 0, done
+        ours, theirs = frames_of(SCRATCH / "remuxed/work" / new), frames_of(films / film)
+        assert [h for _, h in ours] == [h for _, h in theirs] and len(ours) > 150, (film, len(ours), len(theirs))
+        late = [(a[0], b[0]) for a, b in zip(ours, theirs) if abs(a[0] - b[0]) > 0.011]
+        assert not late, (film, late[:5])
+    stages = '["film.remux", "video.probe", "shots.content", { use = "clip.transcode", preset = "ultrafast", max_height = 120 }]'
+    run("remux_job", [films], stages)
+    found = items("remux_job")
+    assert not (SCRATCH / "remux_job/clips/work").exists()
+    assert [found[k]["facts"].get("remuxed", {}).get("from") for k in "abcde"] == ["mpegts", "flv", "avi", "mpeg", None], found
+    assert all(found[k]["url"] == str(films / n) for k, n in zip("abcde", ("a.ts", "b.flv", "c.avi", "d.mpg", "e.mkv")))
+    cuts = [found[k]["shots"]["cuts"] for k in "abcde"]
+    assert cuts.count(cuts[4]) == 5 and len(cuts[0]) > 1, cuts
+    assert all(i["end"] == "kept" for i in found.values()), found
+
+
+shutil.rmtree(SCRATCH, ignore_errors=True)
+SCRATCH.mkdir(parents=True)
+for test in (check_folders, check_remux, check_manifest, check_patterns, check_same_bytes, check_changed_inputs, check_edits):
+    test()
+    print("ok   ", test.__name__)

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""A curate job killed at random moments, and on a full disk: the next run finishes no clip twice, leaves nothing half-done, and its
+bytes are those of a run that nobody disturbed. usage: curate_kill.py KINORA ROOT SCRATCH [KILLS [SEED]]"""
+import json, os, pathlib, random, shutil, signal, subprocess, sys, time
+
+KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+KILLS, SEED = int(sys.argv[4]) if len(sys.argv) > 4 else 20, int(sys.argv[5]) if len(sys.argv) > 5 else 7
+DATA = ROOT / "tests/data"
+OWN = {"summary.json", "metrics.jsonl"}  # times and memory
+
+
+def make_inputs():
+    folder = SCRATCH / "films"
+    folder.mkdir()
+    for name in ("bbb_A.mp4", "bbb_B.mp4", "bbb_C.mp4", "calais_1906.ogv", "film.mp4", "film_excerpt.webm"):
+        shutil.copy(DATA / name, folder / name)
+    shutil.copy(DATA / "bbb_A.mp4", folder / "copy_of_A.mp4")
+    film = (DATA / "film.mp4").read_bytes()
+    (folder / "cut_off.mp4").write_bytes(film[:700_000])
+    rotten = bytearray(film)
+    rotten[150_000:150_400] = bytes(b ^ 0x5A for b in rotten[150_000:150_400])
+    (folder / "rotten.mp4").write_bytes(rotten)
+    (folder / "text.mp4").write_text("this is not a film\n" * 100)
+    (folder / "empty.mp4").write_bytes(b"")
+
+
+def run_file(out):
+    file = SCRATCH / "run.toml"
+    file.write_text(f'''[run]
+out = "{out}"
+[[job]]
+name = "clips"
+kind = "curate"
+input = "{SCRATCH / "films"}"
+stages = ["video.probe", "shots.content", {{ use = "clip.transcode", min_length = 1.0, max_length = 3.0, preset = "ultrafast", max_height = 180 }}, "caption.describe"]
+[[job]]
+name = "shards"
+kind = "shard"
+input = "clips"
+shard = {{ use = "shard.webdataset", max_count = 7 }}
+''')
+    return file
+
+
+def start(out):
+    return subprocess.Popen([KINORA, "run", str(run_file(out))], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def finish(out):
+    process = start(out)
+    said = process.communicate(timeout=600)[1]
+    assert process.returncode == 0, said
+    return said
+
+
+def tree(out):
+    return {str(p.relative_to(out)): p.read_bytes() for job in ("clips", "shards") for p in sorted((out / job).rglob("*"))
+            if p.is_file() and p.name not in OWN and p.name != ".lock"}
+
+
+def finished_clips(out):
+    """Files of kept samples that have a line in the journal, with what tells whether they were written again."""
+    journal, found = out / "clips/journal.jsonl", {}
+    for line in journal.read_text(errors="replace").splitlines(True) if journal.exists() else []:
+        if line.endswith("}\n"):
+            for name in json.loads(line)["entry"].get("files", {}):
+                stat = (out / "clips/data" / name).stat()
+                found[name] = (stat.st_ino, stat.st_mtime_ns)
+    return found
+
+
+def compare(out, whole, what):
+    mine = tree(out)
+    assert sorted(mine) == sorted(whole), (what, sorted(set(mine) ^ set(whole)))
+    other = [name for name in mine if mine[name] != whole[name]]
+    assert not other, (what, other)
+
+
+def check_sums(out):
+    """Every input and every clip is in the record once, and the sums are those of the record."""
+    summary = json.loads((out / "clips/summary.json").read_text())
+    items = [json.loads(line) for line in (out / "clips/items.jsonl").read_text().splitlines()]
+    films = [i for i in items if "parent" not in i]
+    assert len(films) == summary["inputs"] == 11 and len({f["key"] for f in films}) == 11, summary
+    for group, sums in ((films, summary), ([i for i in items if "parent" in i], summary["clips"])):
+        for end in ("kept", "filtered", "failed"):
+            assert sum(i["end"] == end for i in group) == sums[end], (end, sums)
+    duplicate = next(f for f in films if f["key"] == "copy_of_A")
+    assert (duplicate["reason"], duplicate["of"]) == ("ingest.duplicate", "bbb_A"), duplicate
+    assert {f["key"] for f in films if f["end"] == "failed"} == {"cut_off", "rotten", "text", "empty"}, films
+    manifest = [json.loads(line) for line in (out / "clips/manifest.jsonl").read_text().splitlines()]
+    assert [m["key"] for m in manifest] == [i["key"] for i in items]
+
+
+def kill_again_and_again(whole, seconds, order):
+    """Kills one run at several random moments, then lets it end. Returns the kills, and the clips that they found finished."""
+    out = SCRATCH / "killed"
+    shutil.rmtree(out, ignore_errors=True)
+    kills, before = 0, {}
+    for _ in range(4):
+        process = start(out)
+        try:
+            process.wait(order.uniform(0.02, 0.6 * seconds))
+            assert process.returncode == 0, process.stderr.read()
+            break
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        kills += 1
+        now = finished_clips(out)
+        assert all(now.get(name) == stat for name, stat in before.items()), "a finished clip was made again"
+        before = now
+    said = finish(out)
+    after = finished_clips(out)
+    redone = [name for name, stat in before.items() if after.get(name) != stat]
+    assert not redone, ("made again", redone)
+    assert not before or "going on:" in said or "already done" in said, said
+    compare(out, whole, f"after {kills} kills")
+    check_sums(out)
+    return kills, len(before)
+
+
+def full_disk(whole):
+    disk = SCRATCH / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=900k", "tmpfs", str(disk)], capture_output=True).returncode != 0:
+        print("skip  full disk: no permission to mount a small file system")
+        return
+    try:
+        process = start(disk / "run")
+        said = process.communicate(timeout=600)[1]
+        assert process.returncode == 1 and "full" in said.lower() or "No space" in said, said
+        before = finished_clips(disk / "run")
+        subprocess.run(["mount", "-o", "remount,size=200m", str(disk)], check=True)
+        finish(disk / "run")
+        after = finished_clips(disk / "run")
+        assert all(after[name] == stat for name, stat in before.items()), "made again after the disk was full"
+        compare(disk / "run", whole, "after a full disk")
+        print(f"ok    full disk: {len(before)} files were finished before, none was made again")
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+shutil.rmtree(SCRATCH, ignore_errors=True)
+SCRATCH.mkdir(parents=True)
+make_inputs()
+begin = time.monotonic()
+finish(SCRATCH / "whole")
+seconds = time.monotonic() - begin
+whole = tree(SCRATCH / "whole")
+check_sums(SCRATCH / "whole")
+order, kills, found, runs = random.Random(SEED), 0, 0, 0
+while kills < KILLS:
+    more, clips = kill_again_and_again(whole, seconds, order)
+    kills, found, runs = kills + more, found + clips, runs + 1
+assert found > 0, "no kill found a finished clip: the test shows nothing"
+print(f"ok    {kills} kills in {runs} runs: {found} finished files found, none made again; {len(whole)} files equal to an undisturbed run's")
+full_disk(whole)
