@@ -88,4 +88,6 @@ void serve_io(Io* io) {
   register_interface(KINORA_IO_API, 0, &table);
 }
 
+Io* served_io() { return served; }
+
 }  // namespace kinora::core

@@ -4,9 +4,11 @@
 #include <set>
 
 #include "core/io/atomic_file.hpp"
+#include "core/jobs/copy_out.hpp"
 #include "core/jobs/pipeline.hpp"
 #include "core/log.hpp"
 #include "core/run/stage_results.hpp"
+#include "core/run/storages.hpp"
 
 namespace kinora::core {
 namespace {
@@ -85,9 +87,16 @@ std::vector<std::string> keys_of(const std::vector<std::string>& files) {
 }
 
 // Folders stand for the files directly in them.
-std::vector<std::string> films(const std::vector<std::string>& paths) {
+std::vector<std::string> films(const std::vector<std::string>& paths, Io& io) {
   std::vector<std::string> out;
   for (const auto& path : paths) {
+    if (is_uri(path)) {
+      if (!path.ends_with('/')) out.push_back(path);
+      if (!path.ends_with('/')) continue;
+      for (const auto& entry : or_throw(io.list(path)))
+        if (!entry.folder && entry.name.front() != '.') out.push_back(path + entry.name);
+      continue;
+    }
     if (!fs::is_directory(path)) {
       out.push_back(path);
       continue;
@@ -114,13 +123,17 @@ void summarise(JobContext& context, const PipelineResult& result, int64_t damage
 
 void check_curate(JobCheck& check) {
   const auto& job = check.spec();
-  if (films(job.paths).empty())
+  const auto is_local = [](const std::string& path) { return !is_uri(path); };
+  if (std::all_of(job.paths.begin(), job.paths.end(), is_local) && films(job.paths, check.runtime().io()).empty())
     check.problem("input", fmt::format("input: there is no file in {}; name films, or a folder that has them",
                                        fmt::join(job.paths, ", ")));
   for (const auto* use : job.list("stages")) check.stage(*use);
 }
 
-void check_shard(JobCheck& check) { check.stage(*check.spec().component("shard")); }
+void check_shard(JobCheck& check) {
+  check.stage(*check.spec().component("shard"));
+  check_out(check, check.options<ShardOptions>().out);
+}
 
 void run_curate(JobContext& context) {
   require(context, check_curate);
@@ -130,7 +143,7 @@ void run_curate(JobContext& context) {
   fs::create_directories(data);
   AtomicFile items = or_throw(AtomicFile::create(context.folder() / "items.jsonl"));
 
-  const auto inputs = films(context.spec().paths);
+  const auto inputs = films(context.spec().paths, context.runtime().io());
   const auto keys = keys_of(inputs);
   size_t at = 0;
   int64_t damaged = 0;
@@ -216,6 +229,7 @@ void run_shard(JobContext& context) {
   for (const auto& entry : fs::directory_iterator(context.folder()))
     if (entry.path().extension() == ".tar") ++shards, bytes += entry.file_size();
   context.summary.update({{"samples", result.inputs.kept}, {"shards", shards}, {"bytes", bytes}});
+  if (!options.out.empty()) context.summary["copied"] = copy_out(context, options.out);
 }
 
 }  // namespace kinora::core

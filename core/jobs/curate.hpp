@@ -18,10 +18,12 @@ struct CurateOptions {
 };
 
 struct ShardOptions {
+  std::string out;
   int64_t memory = int64_t{1} << 30;
   int64_t threads = 0;
   static void describe(Describe<ShardOptions>& d) {
     d.name("shard").help("Packs the clips of a curate job into WebDataset shards");
+    d.option("out", &ShardOptions::out).help("URI of a folder that gets a copy of the shards, as s3://bucket/shards");
     d.option("memory", &ShardOptions::memory)
         .bytes()
         .at_least(1 << 20)

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "core/run/digest.hpp"
+#include "core/run/storages.hpp"
 
 namespace kinora::core {
 namespace {
@@ -24,6 +25,13 @@ void add_files(const Options& options, json& inputs) {
   std::error_code error;
   for (const auto& path : options.paths())
     if (fs::exists(path, error)) inputs.push_back(stat_digest(path));
+}
+
+// The same of "s3://..." and its like. Throws kinora::Error if the storage cannot say.
+std::string remote_digest(const std::string& uri) {
+  Io* io = served_io();
+  if (!io) throw Error(KINORA_UNSUPPORTED, uri + ": this program reads no files of other storages");
+  return sha256(or_throw(io->contents(uri)));
 }
 
 }  // namespace
@@ -52,7 +60,7 @@ std::string job_digest(const RunFile& run, const JobSpec& job) {
   json& inputs = identity["inputs"] = json::array();
   add_files(or_throw(Options::make(job.kind->spec, job.options)), inputs);
   for (const auto& c : job.components) add_files(c.options, inputs);
-  for (const auto& path : job.paths) inputs.push_back(stat_digest(path));
+  for (const auto& path : job.paths) inputs.push_back(is_uri(path) ? remote_digest(path) : stat_digest(path));
   for (size_t input : job.inputs) inputs.push_back(job_digest(run, run.jobs[input]));
   // The report is about every other job, whether it names them or not.
   if (job.kind->reads.empty())

@@ -26,7 +26,7 @@ struct JobSpec {
   std::string name;
   const JobKind* kind = nullptr;
   std::vector<size_t> inputs;      // earlier jobs
-  std::vector<std::string> paths;  // files and folders, absolute, globs expanded, in order
+  std::vector<std::string> paths;  // files and folders, absolute, globs expanded, in order; URIs as they are
   nlohmann::json options;          // of the kind, complete
   std::vector<ComponentUse> components;
   Location at;
@@ -48,6 +48,7 @@ struct RunFile {
   std::filesystem::path out;  // absolute
   int64_t seed = 0;
   std::vector<JobSpec> jobs;
+  std::vector<ComponentUse> storages;  // slot: the scheme
 };
 
 // Reads the document into a run. Any problem is added to `problems`, and the run is then not to be run.
