@@ -180,7 +180,7 @@ def faults(server):
     total = {}
     with_faults = dict(part_size=5 * MIB, read_ahead=4 * MIB, timeout=2, retries=12)
     for seed in range(3):
-        size = 23 * MIB + seed
+        size = 12 * MIB + seed
         proxy = Proxy(server.at, sometimes(seed, 0.3, WRITE_FAULTS))
         with Trial(proxy.url, **with_faults) as t:
             _, _, repeated = t.ok(f"seed {seed}: parts are written through faults", f"put bucket/f/{seed} {size} {seed}")
