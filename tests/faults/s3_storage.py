@@ -183,12 +183,14 @@ def faults(server):
         size = 12 * MIB + seed
         proxy = Proxy(server.at, sometimes(seed, 0.3, WRITE_FAULTS))
         with Trial(proxy.url, **with_faults) as t:
-            _, _, repeated = t.ok(f"seed {seed}: parts are written through faults", f"put bucket/f/{seed} {size} {seed}")
+            _, requests, repeated = t.ok(f"seed {seed}: parts are written through faults", f"put bucket/f/{seed} {size} {seed}")
             for i in range(12):
-                _, _, again = t.ok(f"  small {i}", f"put bucket/f/{seed}.{i} {i * 1000} {i}")
-                repeated += again
-            holds(f"  {len(proxy.faults())} faults, {repeated} requests repeated", repeated > 3)
-            holds("  no upload is open", not proxy.open_uploads, proxy.open_uploads)
+                _, more, again = t.ok(f"  small {i}", f"put bucket/f/{seed}.{i} {i * 1000} {i}")
+                requests, repeated = requests + more, repeated + again
+            # libcurl itself repeats what a connection that it used before did not answer at all
+            by_curl = proxy.count - requests
+            holds(f"  {proxy.failed()} requests failed, each was repeated once ({by_curl} by libcurl)", proxy.failed() == repeated + by_curl and repeated > 0, (requests, repeated))
+            holds("  no parts are left", not proxy.open_parts, proxy.open_parts)
             for f in proxy.faults():
                 total[f] = total.get(f, 0) + 1
         holds("  every byte is there", server.file(f"f/{seed}").read_bytes() == made(seed, size))
@@ -198,7 +200,7 @@ def faults(server):
             repeated = 0
             for how in ("forward", "random", "whole", "threads"):
                 repeated += t.ok(f"  read {how} through faults", f"get bucket/f/{seed} {size} {seed} {how}")[2]
-            holds(f"  {len(proxy.faults())} faults, {repeated} requests repeated", repeated > 3)
+            holds(f"  {len(proxy.faults())} faults, {repeated} requests repeated", repeated > 0 and proxy.faults())
             for f in proxy.faults():
                 total[f] = total.get(f, 0) + 1
     holds("every kind of fault came", set(total) == set(READ_FAULTS + WRITE_FAULTS), total)
@@ -225,14 +227,23 @@ def endings(server):
     with Trial(proxy.url, retries=1, part_size=5 * MIB) as t:
         answer, *_ = t(f"put bucket/lost {23 * MIB} 1")
         holds("a part that cannot be sent fails the upload", "SlowDown" in answer, answer)
-    holds("  which leaves no parts", not proxy.open_uploads and any(m == "DELETE" for m, *_ in proxy.log), proxy.open_uploads)
+    holds("  which leaves no parts", not proxy.open_parts and any(m == "DELETE" for m, *_ in proxy.log), proxy.open_parts)
     holds("  and no object", not server.file("lost").exists())
 
-    lost_end = lambda n, method, target: "lost" if method == "POST" and "uploadId" in target else None
+    ends = []
+    lost_end = lambda n, method, target: "lost" if method == "POST" and "uploadId" in target and not ends.append(n) and len(ends) == 1 else None
     proxy = Proxy(server.at, lost_end)
     with Trial(proxy.url, retries=3, part_size=5 * MIB) as t:
         t.ok("a completion whose answer is lost is found out", f"put bucket/found {11 * MIB} 5")
     holds("  every byte is there", server.file("found").read_bytes() == made(5, 11 * MIB))
+
+    server.file("stale").write_bytes(made(6, 11 * MIB))
+    os.utime(server.file("stale"), (time.time() - 60,) * 2)
+    gone = lambda n, method, target: "404" if method == "POST" and "uploadId" in target else None
+    proxy = Proxy(server.at, gone)
+    with Trial(proxy.url, part_size=5 * MIB) as t:
+        answer, *_ = t(f"put bucket/stale {11 * MIB} 7")
+        holds("an older object is not taken for it", "NoSuchUpload" in answer and not proxy.open_parts, answer)
 
     changed = lambda n, method, target: server.file("e").write_bytes(made(2, 3 * MIB)) and None if n == 2 else None
     proxy = Proxy(server.at, changed)

@@ -1,6 +1,6 @@
 """An HTTP proxy before an S3 server that does what networks and servers do: each request may meet one fault.
-It keeps the books: every request with its fault and what the server said, and the uploads that are open."""
-import http.client, http.server, random, re, socket, threading, time, urllib.parse
+It keeps the books: every request with its fault and what the server said, and the parts of uploads that are neither completed nor aborted."""
+import http.client, http.server, random, socket, threading, time, urllib.parse
 
 
 def error(code, message=""):
@@ -15,7 +15,7 @@ class Proxy(http.server.ThreadingHTTPServer):
         """upstream: (host, port). plan(number, method, target) -> a fault's name or None."""
         super().__init__(("127.0.0.1", 0), Handler)
         self.upstream, self.plan = upstream, plan or (lambda *_: None)
-        self.lock, self.count, self.log, self.open_uploads = threading.Lock(), 0, [], set()
+        self.lock, self.count, self.log, self.open_parts = threading.Lock(), 0, [], {}
         self.delay = 0.0
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -32,7 +32,11 @@ class Proxy(http.server.ThreadingHTTPServer):
             return self.plan(self.count, method, target)
 
     def faults(self):
-        return [f for _, _, f, _ in self.log if f]
+        return [f for _, _, f, _, _ in self.log if f]
+
+    def failed(self):
+        """Of the requests, those that a client has to repeat."""
+        return sum(broken for *_, broken in self.log)
 
 
 def sometimes(seed, share, names):
@@ -57,7 +61,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
             said = self.serve(fault)
         finally:
             with self.server.lock:
-                self.server.log.append((self.command, self.path, fault, said))
+                self.server.log.append((self.command, self.path, fault, said, self.is_broken(fault, said)))
+
+    def is_broken(self, fault, said):
+        size = int(self.headers.get("Content-Length") or 0)
+        if fault == "corrupt":
+            return size > 0 and said >= 400
+        if fault == "cut_upload":
+            return size > 0
+        if fault == "error200":
+            return self.command == "POST" and "uploadId=" in self.path
+        return fault not in (None, "slow")
+
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any
 
@@ -85,8 +100,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.rfile.read(size // 2)
             return self.hang_up()
         body = self.rfile.read(size)
-        if fault in ("500", "503", "429", "skewed", "expired"):
-            code = {"500": "InternalError", "503": "SlowDown", "429": "TooManyRequests", "skewed": "RequestTimeTooSkewed", "expired": "ExpiredToken"}[fault]
+        if fault in ("404", "500", "503", "429", "skewed", "expired"):
+            code = {"404": "NoSuchUpload", "500": "InternalError", "503": "SlowDown", "429": "TooManyRequests", "skewed": "RequestTimeTooSkewed", "expired": "ExpiredToken"}[fault]
             self.say({"skewed": 403, "expired": 400}.get(fault) or int(fault), error(code), [("Content-Type", "application/xml")])
             return None
         if fault == "error200" and self.command == "POST" and "uploadId=" in self.path:
@@ -108,20 +123,20 @@ class Handler(http.server.BaseHTTPRequestHandler):
             upstream.endheaders(body if body else None)
             got = upstream.getresponse()
             said = got.read()
-            self.keep_books(got.status, said)
+            self.keep_books(got.status)
             time.sleep(self.server.delay)
             self.answer(fault, got, said)
             return got.status
         finally:
             upstream.close()
 
-    def keep_books(self, status, said):
+    def keep_books(self, status):
         query = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query, keep_blank_values=True)
         with self.server.lock:
-            if self.command == "POST" and "uploads" in query and status == 200:
-                self.server.open_uploads.add(re.search(rb"<UploadId>(.*?)</UploadId>", said).group(1).decode())
+            if "partNumber" in query and status == 200:
+                self.server.open_parts.setdefault(query["uploadId"][0], []).append(query["partNumber"][0])
             if self.command in ("POST", "DELETE") and "uploadId" in query and status < 300:
-                self.server.open_uploads.discard(query["uploadId"][0])
+                self.server.open_parts.pop(query["uploadId"][0], None)
 
     def answer(self, fault, got, said):
         if fault == "lost":

@@ -18,7 +18,16 @@ struct Opened {
   uint64_t size = 0;
   std::string etag;   // with its quotes, as the server gave it; may be empty
   std::string first;  // the first bytes
+  int64_t modified = 0;  // by the server's clock, seconds since 1970; 0: it does not say
 };
+
+struct Upload {
+  std::string id;      // empty: none has begun
+  int64_t begun = 0;   // by the server's clock; 0: it does not say
+};
+
+// Of a Date or Last-Modified header, in seconds since 1970; 0 for anything else.
+int64_t server_time(const std::string& text);
 
 // [any-thread] All functions; they throw Error, which names the object, the cause and the remedy.
 class Client {
@@ -42,14 +51,14 @@ class Client {
   // One page; token: of the page before.
   Listing list(const ObjectPath& folder, const std::string& token);
 
-  std::string begin_upload(const ObjectPath& at);
+  Upload begin_upload(const ObjectPath& at);
   // The part's ETag as the server gave it. number: from 1.
-  std::string put_part(const ObjectPath& at, const std::string& upload, int64_t number, std::string_view bytes,
+  std::string put_part(const ObjectPath& at, const Upload& upload, int64_t number, std::string_view bytes,
                        const std::atomic<bool>* stop);
   // size: of all parts. The object is there, whole, when this returns.
-  void complete_upload(const ObjectPath& at, const std::string& upload, const std::vector<std::string>& etags,
+  void complete_upload(const ObjectPath& at, const Upload& upload, const std::vector<std::string>& etags,
                        uint64_t size);
-  void abort_upload(const ObjectPath& at, const std::string& upload);
+  void abort_upload(const ObjectPath& at, const Upload& upload);
 
  private:
   struct Call {

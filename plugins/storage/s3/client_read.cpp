@@ -1,4 +1,5 @@
 // Reading: ranged GETs that go on where a connection broke.
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
@@ -47,11 +48,15 @@ bool is_success(const HttpAnswer& a) { return a.status == 200 || a.status == 206
 
 }  // namespace
 
+int64_t server_time(const std::string& text) {
+  return text.empty() ? 0 : std::max<int64_t>(0, curl_getdate(text.c_str(), nullptr));
+}
+
 Opened Client::head(const ObjectPath& at) {
   const auto answer = send({"HEAD", at, kDoing});
   const auto size = number(answer.header("content-length"));
   if (!size) throw Error(KINORA_DATA, at.uri() + ": cannot be read: the server does not say how large it is");
-  return {*size, answer.header("etag"), ""};
+  return {*size, answer.header("etag"), "", server_time(answer.header("last-modified"))};
 }
 
 Opened Client::open(const ObjectPath& at, uint64_t first) {

@@ -1,5 +1,7 @@
 // Writing: one PUT, or a multipart upload. Content-MD5 and the SHA-256 that is signed let the server check
 // every byte; what it finds damaged is sent again.
+#include <exception>
+
 #include "checksum.hpp"
 #include "client.hpp"
 #include "failure.hpp"
@@ -20,47 +22,57 @@ void Client::put(const ObjectPath& at, std::string_view bytes) {
   send({"PUT", at, kDoing, {}, checked(bytes, "application/octet-stream"), bytes});
 }
 
-std::string Client::begin_upload(const ObjectPath& at) {
+Upload Client::begin_upload(const ObjectPath& at) {
   Call call{"POST", at, kDoing, {{"uploads", ""}}, checked("", "application/octet-stream")};
   const auto answer = send(call);
   try {
-    return read_upload_id(answer.body);
+    return {read_upload_id(answer.body), server_time(answer.header("date"))};
   } catch (const Error& e) {
     throw Error(e.code(), at.uri() + ": cannot be written: " + e.what());
   }
 }
 
-std::string Client::put_part(const ObjectPath& at, const std::string& upload, int64_t number, std::string_view bytes,
+std::string Client::put_part(const ObjectPath& at, const Upload& upload, int64_t number, std::string_view bytes,
                              const std::atomic<bool>* stop) {
-  Call call{"PUT", at, kDoing, {{"partNumber", std::to_string(number)}, {"uploadId", upload}},
+  Call call{"PUT", at, kDoing, {{"partNumber", std::to_string(number)}, {"uploadId", upload.id}},
             checked(bytes, "application/octet-stream"), bytes};
   call.stop = stop;
   call.accept = [](const HttpAnswer& a) { return !a.header("etag").empty(); };
   return send(call).header("etag");
 }
 
-// The answer to a completion may be lost, and the next try then finds no such upload: the object says whether
-// it is whole. A server may also say 200 and an error below it.
-void Client::complete_upload(const ObjectPath& at, const std::string& upload, const std::vector<std::string>& etags,
+// The answer to a completion may be lost, and the next try, which libcurl may have made by itself, finds no such
+// upload: an object of this size that is not older than the upload is the one that was completed. A server may
+// also say 200 and an error below it.
+void Client::complete_upload(const ObjectPath& at, const Upload& upload, const std::vector<std::string>& etags,
                              uint64_t size) {
   const std::string body = completion_body(etags);
-  Call call{"POST", at, kDoing, {{"uploadId", upload}}, checked(body, "application/xml"), body};
+  Call call{"POST", at, kDoing, {{"uploadId", upload.id}}, checked(body, "application/xml"), body};
   call.accept = [](const HttpAnswer& a) { return read_error(a.body).code.empty(); };
-  Tries tries(options_.retries);
+  std::exception_ptr no_upload;
   try {
-    read_completed(send(call, tries).body);
+    read_completed(send(call).body);
   } catch (const Error& e) {
-    if (e.code() != KINORA_NOT_FOUND || tries.count() == 1 || head(at).size != size) throw;
+    if (e.code() != KINORA_NOT_FOUND) throw;
+    no_upload = std::current_exception();
   }
-  const uint64_t found = head(at).size;
-  if (found != size)
-    throw Error(KINORA_IO, at.uri() + ": " + kDoing + ": the server made " + std::to_string(found) + " of " +
+  Opened found;
+  try {
+    found = head(at);
+  } catch (const Error&) {
+    if (no_upload) std::rethrow_exception(no_upload);
+    throw;
+  }
+  const bool is_older = found.modified != 0 && found.modified < upload.begun;
+  if (no_upload && (found.size != size || is_older)) std::rethrow_exception(no_upload);
+  if (found.size != size)
+    throw Error(KINORA_IO, at.uri() + ": " + kDoing + ": the server made " + std::to_string(found.size) + " of " +
                                std::to_string(size) + " bytes of its parts; write it again");
 }
 
-void Client::abort_upload(const ObjectPath& at, const std::string& upload) {
+void Client::abort_upload(const ObjectPath& at, const Upload& upload) {
   try {
-    send({"DELETE", at, "the upload cannot be aborted", {{"uploadId", upload}}});
+    send({"DELETE", at, "the upload cannot be aborted", {{"uploadId", upload.id}}});
   } catch (const Error& e) {
     if (e.code() != KINORA_NOT_FOUND) throw;
   }

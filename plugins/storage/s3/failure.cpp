@@ -19,6 +19,7 @@ bool may_pass(CURLcode code) {
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY:
     case CURLE_WEIRD_SERVER_REPLY:
+    case CURLE_UNSUPPORTED_PROTOCOL:  // of an answer; the endpoint's was checked
     case CURLE_HTTP2:
     case CURLE_PARTIAL_FILE:
     case CURLE_OPERATION_TIMEDOUT:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
 #include <memory>
 
 #include "kinora/error.hpp"
@@ -53,6 +54,15 @@ size_t take_header(char* data, size_t, size_t size, void* user) {
 int is_stopped(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
   const auto* stop = static_cast<const HttpRequest*>(user)->stop;
   return stop && *stop ? 1 : 0;
+}
+
+// Whether the length of an answer is that of the range it says it has. If not, the rest may still be on its way,
+// and the next request of the connection would take it for its answer.
+bool ends_where_it_says(const HttpAnswer& a) {
+  const std::string range = a.header("content-range"), length = a.header("content-length");
+  unsigned long long first = 0, last = 0, size = 0;
+  if (std::sscanf(range.c_str(), "bytes %llu-%llu/", &first, &last) != 2) return true;
+  return std::sscanf(length.c_str(), "%llu", &size) != 1 || last - first + 1 == size;
 }
 
 void set_method(CURL* h, const HttpRequest& r) {
@@ -146,7 +156,10 @@ HttpAnswer Http::perform(const HttpRequest& r, const Credentials* credentials) {
   if (x.answer.code == CURLE_WRITE_ERROR && x.is_full) x.answer.code = CURLE_OK;
   curl_easy_getinfo(h, CURLINFO_RESPONSE_CODE, &x.answer.status);
   if (x.answer.code != CURLE_OK) x.answer.problem = said[0] ? said : curl_easy_strerror(x.answer.code);
-  give(h);
+  if (ends_where_it_says(x.answer))
+    give(h);
+  else
+    curl_easy_cleanup(h);
   return std::move(x.answer);
 }
 

@@ -19,11 +19,11 @@ S3Writer::S3Writer(std::shared_ptr<Client> client, ObjectPath at)
 S3Writer::~S3Writer() {
   stop_ = true;
   for (auto& part : sending_) part.wait();  // a part that arrives after the abort would stay
-  if (upload_.empty()) return;
+  if (upload_.id.empty()) return;
   try {
     client_->abort_upload(at_, upload_);
   } catch (const std::exception& e) {
-    log(Log::warn, std::string(e.what()) + "; its parts stay on the server, remove them there (upload " + upload_ + ")");
+    log(Log::warn, std::string(e.what()) + "; its parts stay on the server, remove them there (upload " + upload_.id + ")");
   }
 }
 
@@ -45,7 +45,7 @@ void S3Writer::wait_for_first() {
 }
 
 void S3Writer::send_part() {
-  if (upload_.empty()) upload_ = client_->begin_upload(at_);
+  if (upload_.id.empty()) upload_ = client_->begin_upload(at_);
   if (sending_.size() == static_cast<size_t>(client_->options().parallel)) wait_for_first();
   const size_t number = etags_.size() + sending_.size() + 1;
   if (number > kMostParts)
@@ -57,11 +57,11 @@ void S3Writer::send_part() {
 }
 
 void S3Writer::commit() {
-  if (upload_.empty()) return client_->put(at_, part_);
+  if (upload_.id.empty()) return client_->put(at_, part_);
   send_part();
   while (!sending_.empty()) wait_for_first();
   client_->complete_upload(at_, upload_, etags_, size_);
-  upload_.clear();
+  upload_ = {};
 }
 
 }  // namespace kinora::s3

@@ -32,7 +32,7 @@ class S3Writer final : public StorageWriter {
   ObjectPath at_;
   uint64_t part_size_, size_ = 0;
   std::string part_;    // that is being filled
-  std::string upload_;  // empty: no multipart upload has begun
+  Upload upload_;
   std::atomic<bool> stop_{false};
   std::deque<std::future<std::string>> sending_;
   std::vector<std::string> etags_;
