@@ -107,7 +107,7 @@ def straight(server):
             holds("  in as few requests as there can be", requests == (parts + 3 if parts else 1) and repeated == 0, (requests, repeated))
             holds("  and lie on the server", server.file(f"d/{size}").read_bytes() == made(size + 1, size))
             for how in ("forward", "random", "whole", "threads"):
-                t.ok(f"  and are read {how}", f"get bucket/d/{size} {size} {size + 1} {how}")
+                t.ok(f"  and are read {how}", f"get bucket/d/{size} {size} {size + 1} {how} {400_000 if how == 'threads' else 100_000}")
         _, requests, _ = t.ok("who reads on makes few requests", f"get bucket/d/{23 * MIB + 12345} {23 * MIB + 12345} {23 * MIB + 12346} forward 65536")
         holds(f"  {requests} for 369 reads", requests < 115)
         t.ok("an object is replaced", f"put bucket/d/1 10 7")
@@ -199,7 +199,7 @@ def faults(server):
         with Trial(proxy.url, **with_faults) as t:
             repeated = 0
             for how in ("forward", "random", "whole", "threads"):
-                repeated += t.ok(f"  read {how} through faults", f"get bucket/f/{seed} {size} {seed} {how}")[2]
+                repeated += t.ok(f"  read {how} through faults", f"get bucket/f/{seed} {size} {seed} {how} {400_000 if how == 'threads' else 100_000}")[2]
             holds(f"  {len(proxy.faults())} faults, {repeated} requests repeated", repeated > 0 and proxy.faults())
             for f in proxy.faults():
                 total[f] = total.get(f, 0) + 1
