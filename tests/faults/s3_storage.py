@@ -36,7 +36,9 @@ class Server:
             s.bind(("127.0.0.1", 0))
             self.at = ("127.0.0.1", s.getsockname()[1])
         self.process = subprocess.Popen(
-            [RCLONE, "serve", "s3", str(self.root), "--addr", "%s:%d" % self.at, "--auth-key", f"{KEY},{SECRET}", "--dir-cache-time", "1ms"],
+            [RCLONE, "serve", "s3", str(self.root), "--addr", "%s:%d" % self.at, "--auth-key", f"{KEY},{SECRET}", "--dir-cache-time", "1ms",
+             # rclone reads a whole file for its MD5 before each part that is asked for; the cases that need an ETag keep it
+             "--etag-hash", "" if name in ("straight", "faults", "speed") else "MD5"],
             stdout=subprocess.DEVNULL, stderr=open(SCRATCH / f"{name}.log", "w"))
         for _ in range(200):
             with socket.socket() as s:
@@ -355,7 +357,7 @@ def checks(server):
 def speed(server):
     """Not a test: reading 256 MiB from begin to end, in turns with curl alone; run it by its name."""
     size = 256 * MIB
-    server.file("large").write_bytes(made(1, size))
+    server.file("large").write_bytes(made(1, 16 * MIB) * 16)
     curl = ["curl", "-s", "--aws-sigv4", "aws:amz:us-east-1:s3", "--user", f"{KEY}:{SECRET}", f"{server.url}/bucket/large", "-o", "/dev/null"]
     seconds = {"curl": []}
     with Trial(server.url) as t:
@@ -368,7 +370,7 @@ def speed(server):
                 seconds.setdefault(f"reads of {chunk >> 10} KiB, {requests} requests", []).append(float(answer.split()[2]))
     for name, found in seconds.items():
         ratios = sorted(c / s for c, s in zip(seconds["curl"], found))
-        print(json.dumps({"what": name, "mib_per_s": round(256 / sorted(found)[3]), "of_curl": [round(r, 2) for r in (ratios[0], ratios[3], ratios[-1])]}))
+        print(json.dumps({"what": name, "mib_per_s": round(256 / sorted(found)[3]), "curl": round(256 / sorted(seconds["curl"])[3]), "of_curl": [round(r, 2) for r in (ratios[0], ratios[3], ratios[-1])]}))
 
 
 CASES = [straight, names, keys, faults, endings, killed, checks, runs]
