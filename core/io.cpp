@@ -69,6 +69,52 @@ Result<std::vector<Listed>> Io::list(std::string_view text) {
   return out;
 }
 
+// A file by its folder's entry, which has what opening it does not tell: when it was changed.
+Result<std::vector<Listed>> Io::list_one(std::string_view text) {
+  const size_t slash = text.rfind('/');
+  const auto around = list(text.substr(0, slash + 1));
+  if (!around) return around.failure();
+  for (const auto& entry : *around)
+    if (!entry.folder && entry.name == text.substr(slash + 1))
+      return std::vector{Listed{"", false, entry.size, entry.modified}};
+  return fail(KINORA_NOT_FOUND, "{}: no such file or folder; check the path", text);
+}
+
+Result<std::vector<Listed>> Io::list_all(std::string_view text) {
+  std::vector<Listed> out;
+  const std::string top = std::string(text) + (text.ends_with('/') ? "" : "/");
+  for (std::vector<std::string> folders{""}; !folders.empty();) {
+    const std::string folder = std::move(folders.back());
+    folders.pop_back();
+    const auto listed = list(top + folder);
+    if (!listed && folder.empty() && listed.failure().code == KINORA_NOT_FOUND && !text.ends_with('/'))
+      return list_one(text);
+    if (!listed) return listed.failure();
+    for (const auto& entry : *listed) {
+      const std::string name = folder + entry.name;
+      if (entry.folder)
+        folders.push_back(name.ends_with('/') ? name : name + "/");
+      else
+        out.push_back({name, false, entry.size, entry.modified});
+    }
+  }
+  std::sort(out.begin(), out.end(), [](const Listed& a, const Listed& b) { return a.name < b.name; });
+  return out;
+}
+
+Result<std::string> Io::contents(const std::string& uri) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto it = contents_.find(uri); it != contents_.end()) return it->second;
+  }
+  const auto files = list_all(uri);
+  if (!files) return files.failure();
+  std::string out;
+  for (const auto& file : *files) out += fmt::format("{} {} {}\n", file.name, file.size, file.modified);
+  const std::lock_guard lock(mutex_);
+  return contents_[uri] = out;
+}
+
 Status Io::remove(std::string_view text) {
   const auto uri = parse_uri(text);
   if (!uri) return uri.failure();

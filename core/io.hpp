@@ -44,16 +44,23 @@ class Io {
   Result<std::shared_ptr<Store>> store(const std::string& scheme);
   // What a folder directly holds, by name.
   Result<std::vector<Listed>> list(std::string_view uri);
+  // All files below a folder, however deep, by name; of a file, itself under the name "".
+  Result<std::vector<Listed>> list_all(std::string_view uri);
+  // A line a file of list_all(): name, size, time. Asking is slow, so what was found first holds as long as
+  // this object lives.
+  Result<std::string> contents(const std::string& uri);
   Status remove(std::string_view uri);
   // Whole small files; bounded, so that a hostile size cannot exhaust memory.
   Result<std::string> read_all(std::string_view uri, uint64_t at_most = uint64_t{1} << 30);
   Status write_all(std::string_view uri, std::string_view bytes);
 
  private:
+  Result<std::vector<Listed>> list_one(std::string_view uri);
   Registry& registry_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Store>> stores_;
   std::map<std::string, json> options_;
+  std::map<std::string, std::string> contents_;
 };
 
 // Offers kinora.io/1 over `io` (null: every call fails). One at a time in a process.

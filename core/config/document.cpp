@@ -131,6 +131,7 @@ Status Document::set(std::string_view assignment) {
   if (at) {
     pointer = "/job/" + std::to_string(at - &root_["job"][0]);
   } else {
+    if (parts.front() == "storage" && !root_.contains("storage")) root_["storage"] = json::object();
     at = descend(root_, parts.front());
     pointer = child("", parts.front());
   }

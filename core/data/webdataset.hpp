@@ -95,7 +95,7 @@ class WebDatasetShard {
 };
 
 // The shards of a folder: those that .nv-meta/.info.json names, in its order, else the *.tar files by name.
-// Of the path of a .tar file, itself. A folder of another storage ("s3://...") needs the .info.json.
+// Of the path of a .tar file, itself. A folder may be one of another storage, "s3://bucket/shards".
 Result<std::vector<std::string>> webdataset_shards(std::string_view folder);
 
 // Every sample of a folder or .tar file, by its headers alone; a key that comes twice is a failure.

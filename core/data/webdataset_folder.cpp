@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/data/webdataset.hpp"
+#include "core/io.hpp"
 
 namespace kinora::core {
 namespace {
@@ -34,6 +35,19 @@ Result<std::vector<std::string>> shards_of_info(std::string_view folder, const s
   return out;
 }
 
+Result<std::vector<std::string>> shards_of_list(std::string_view folder) {
+  Io* io = served_io();
+  if (!io) return fail(KINORA_UNSUPPORTED, "{}: this program reads no files of other storages", folder);
+  const auto listed = io->list(folder);
+  if (!listed) return listed.failure();
+  std::vector<std::string> out;
+  for (const auto& entry : *listed)
+    if (!entry.folder && entry.name.ends_with(".tar") && entry.name.front() != '.')
+      out.push_back(std::string(folder) + (folder.ends_with('/') ? "" : "/") + entry.name);
+  if (out.empty()) return fail(KINORA_NOT_FOUND, "{}: no .tar files; give a folder of shards", folder);
+  return out;
+}
+
 }  // namespace
 
 Result<std::vector<std::string>> webdataset_shards(std::string_view folder) {
@@ -43,7 +57,8 @@ Result<std::vector<std::string>> webdataset_shards(std::string_view folder) {
     return std::vector{std::string(folder)};
   const auto info = read_text(std::string(folder) + "/.nv-meta/.info.json", kInfo);
   if (info) return shards_of_info(folder, *info);
-  if (info.failure().code != KINORA_NOT_FOUND || is_remote(folder)) return info.failure();
+  if (info.failure().code != KINORA_NOT_FOUND) return info.failure();
+  if (is_remote(folder)) return shards_of_list(folder);
   std::vector<std::string> out;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();

@@ -93,23 +93,4 @@ void run_dedup(JobContext& context) {
     throw Error(KINORA_DATA, std::string("no clip could be compared; ") + kDecisions + " says why for each");
 }
 
-std::set<std::string> dropped_by(const JobView& view) {
-  std::set<std::string> out;
-  const JobSpec* job = view.upstream("dedup");
-  if (!job) return out;
-  const fs::path file = view.folder_of(*job) / kDecisions;
-  std::ifstream in(file);
-  const auto broken = [&] {
-    return Error(KINORA_DATA,
-                 file.string() + " is not as a dedup job wrote it; remove its folder and run it again");
-  };
-  if (!in) throw broken();
-  for (std::string text; std::getline(in, text);) {
-    const json line = json::parse(text, nullptr, false);
-    if (!line.is_object() || !line.contains("key") || !line.contains("end")) throw broken();
-    if (line["end"] != "kept") out.insert(line["key"].get<std::string>());
-  }
-  return out;
-}
-
 }  // namespace kinora::core

@@ -1,8 +1,6 @@
 // kind = "dedup": which clips of a curate job are copies of another. Writes decisions.jsonl; moves and
 // removes nothing.
 #pragma once
-#include <set>
-#include <string>
 
 #include "core/run/job_check.hpp"
 
@@ -25,10 +23,5 @@ struct DedupOptions {
 
 void run_dedup(JobContext&);
 void check_dedup(JobCheck&);
-
-// Keys of the clips that do not go on, by decisions.jsonl of the dedup job among the inputs of this one, or
-// among theirs: filtered, or failed (without an embedding there is no decision). Empty if there is no such
-// job. Error(KINORA_DATA) if the file is broken.
-std::set<std::string> dropped_by(const JobView&);
 
 }  // namespace kinora::core

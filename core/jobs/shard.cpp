@@ -7,6 +7,7 @@
 #include "core/curate/drops.hpp"
 #include "core/curate/facts.hpp"
 #include "core/io/atomic_file.hpp"
+#include "core/jobs/copy_out.hpp"
 #include "core/jobs/pipeline.hpp"
 #include "core/log.hpp"
 #include "core/run/digest.hpp"
@@ -117,7 +118,10 @@ const JobSpec* upstream_of(const RunFile& run, const JobSpec& job, const std::st
 
 }  // namespace
 
-void check_shard(JobCheck& check) { check.stage(*check.spec().component("shard")); }
+void check_shard(JobCheck& check) {
+  check.stage(*check.spec().component("shard"));
+  check_out(check, check.options<ShardOptions>().out);
+}
 
 std::string edits_identity(const RunFile& run, const JobSpec& shard) {
   const JobSpec* curate = upstream_of(run, shard, "curate");
@@ -166,6 +170,7 @@ void run_shard(JobContext& context) {
                                            all, filtered, result.inputs.kept));
   context.summary.update({{"inputs", all}, {"samples", result.inputs.kept}, {"filtered", filtered}, {"rules", rules}});
   count_shards(context);
+  if (!options.out.empty()) context.summary["copied"] = copy_out(context, options.out);
 }
 
 }  // namespace kinora::core

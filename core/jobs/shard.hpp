@@ -7,7 +7,7 @@ namespace kinora::core {
 struct ShardOptions {
   int64_t memory = int64_t{1} << 30;
   int64_t threads = 0;
-  std::string layout = "flat";
+  std::string layout = "flat", out;
   static void describe(Describe<ShardOptions>& d) {
     d.name("shard").help("Packs the clips of a curate job into WebDataset shards");
     d.option("memory", &ShardOptions::memory)
@@ -18,6 +18,7 @@ struct ShardOptions {
     d.option("layout", &ShardOptions::layout)
         .choices({"flat", "cosmos"})
         .help("cosmos: shards in folders resolution_R/aspect_ratio_W_H/duration_D");
+    d.option("out", &ShardOptions::out).help("URI of a folder that gets a copy of the shards, as s3://bucket/shards");
   }
 };
 

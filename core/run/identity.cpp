@@ -7,6 +7,7 @@
 #include "core/jobs/curate.hpp"
 #include "core/jobs/shard.hpp"
 #include "core/run/digest.hpp"
+#include "core/run/storages.hpp"
 
 namespace kinora::core {
 namespace {
@@ -27,6 +28,13 @@ void add_files(const Options& options, json& inputs) {
   std::error_code error;
   for (const auto& path : options.paths())
     if (fs::exists(path, error)) inputs.push_back(stat_digest(path));
+}
+
+// The same of "s3://..." and its like. Throws kinora::Error if the storage cannot say.
+std::string remote_digest(const std::string& uri) {
+  Io* io = served_io();
+  if (!io) throw Error(KINORA_UNSUPPORTED, uri + ": this program reads no files of other storages");
+  return sha256(or_throw(io->contents(uri)));
 }
 
 }  // namespace
@@ -86,7 +94,7 @@ std::string job_digest(const RunFile& run, const JobSpec& job) {
   if (job.kind->spec.name == "curate") {
     inputs.push_back(identity_of_films(job));
   } else {
-    for (const auto& path : job.paths) inputs.push_back(stat_digest(path));
+    for (const auto& path : job.paths) inputs.push_back(is_uri(path) ? remote_digest(path) : stat_digest(path));
   }
   for (size_t input : job.inputs) inputs.push_back(job_digest(run, run.jobs[input]));
   if (job.kind->spec.name == "shard") inputs.push_back(edits_identity(run, job));

@@ -62,7 +62,7 @@ JobKind train_tokenizer() {
             "of videos or images, for the frechet_distance of judged clips: clip-vision"},
            kParallel,
            kCollective},
-          {"shard"},
+          {"shard", "path"},
           true,
           true};
 }
@@ -78,7 +78,7 @@ JobKind encode() {
            {"parallel", "parallel", "ddp", true, true,
             "strategies, composed; ddp divides the clips, those along cp the time of each", true},
            how_only(kCollective)},
-          {"shard", "train-tokenizer"},
+          {"shard", "path", "train-tokenizer"},
           true,
           true};
 }

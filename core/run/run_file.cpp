@@ -7,6 +7,7 @@
 #include "core/curate/wildcard.hpp"
 #include "core/io.hpp"
 #include "core/log.hpp"
+#include "core/run/storages.hpp"
 #include "core/suggest.hpp"
 
 namespace kinora::core {
@@ -22,8 +23,9 @@ class RunReader {
 
   RunFile read() {
     run_.file = fs::absolute(doc_.name());
-    known_keys("", doc_.root(), {"run", "job"});
+    known_keys("", doc_.root(), {"run", "job", "storage"});
     read_head();
+    run_.storages = read_storages(doc_, registry_, run_.file.parent_path(), problems_);
     const json jobs = doc_.root().value("job", json::array());
     if (!jobs.is_array() || jobs.empty()) problem(doc_.key("/job"), "a run needs at least one [[job]]");
     for (size_t i = 0; jobs.is_array() && i < jobs.size(); ++i)
@@ -139,6 +141,11 @@ class RunReader {
     }
     if (std::find(reads.begin(), reads.end(), "path") == reads.end())
       return problem(at, "no earlier job is called '" + input + "'" + did_you_mean(input, names));
+    if (is_uri(input)) {  // read when the job runs: a check asks no server
+      if (const auto status = check_uri(registry_, input); !status) problem(at, status.failure().message);
+      job.paths.push_back(input);
+      return;
+    }
     auto files = expand(input);
     if (files.empty())
       problem(at, "no such file, folder or earlier job: '" + input + "'" + did_you_mean(input, names));

@@ -49,6 +49,7 @@ struct RunFile {
   std::filesystem::path out;  // absolute
   int64_t seed = 0;
   std::vector<JobSpec> jobs;
+  std::vector<ComponentUse> storages;  // slot: the scheme
 };
 
 // Reads the document into a run. Any problem is added to `problems`, and the run is then not to be run.

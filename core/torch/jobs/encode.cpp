@@ -39,7 +39,7 @@ class Encoding {
         device_(device_of(o.device)),
         parallel_(context),
         group_(parallel_.of_sample()),
-        clips_(context, context.folder_of(context.need_upstream("shard")),
+        clips_(context, shards_of(context),
                {{"height", o.height},
                 {"width", o.width},
                 {"stride", o.every},

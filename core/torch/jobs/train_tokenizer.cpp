@@ -42,7 +42,7 @@ class TokenizerTraining {
         options_(o),
         device_(device_of(o.device)),
         seed_(static_cast<uint64_t>(context.run().seed)),
-        clips_(context, context.folder_of(context.need_upstream("shard")),
+        clips_(context, shards_of(context),
                {{"height", o.height}, {"width", o.width}, {"stride", o.every}}, o.memory),
         parallel_(context),
         network_(context.open_slot("tokenizer"), context.spec().component("tokenizer")->options,

@@ -26,6 +26,20 @@ std::string damage_in(const Sample& sample) {
 
 }  // namespace
 
+std::filesystem::path shards_of(const JobView& job) {
+  const auto named = [](const JobSpec& spec) {
+    if (spec.paths.size() > 1)
+      throw Error(KINORA_INVALID, fmt::format("input: {} files and folders; give one folder or URI of shards",
+                                              spec.paths.size()));
+    return std::filesystem::path(spec.paths.front());
+  };
+  if (!job.spec().paths.empty()) return named(job.spec());
+  if (const auto* shard = job.upstream("shard")) return job.folder_of(*shard);
+  if (const auto* tokenizer = job.upstream("train-tokenizer"); tokenizer && !tokenizer->paths.empty())
+    return named(*tokenizer);
+  return job.folder_of(job.need_upstream("shard"));
+}
+
 Clips::Clips(JobContext& context, const std::filesystem::path& folder, const json& read_options,
              int64_t memory)
     : runtime_(context.runtime()),

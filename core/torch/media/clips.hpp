@@ -65,6 +65,10 @@ class Clips {
   std::list<int64_t> order_;  // oldest first
 };
 
+// Where a job's clips are: the folder or URI among its own inputs, else the nearest shard job's folder, else
+// what its train-tokenizer job reads. Throws kinora::Error.
+std::filesystem::path shards_of(const JobView& job);
+
 // Frames [first, first + count) of a clip as a video [1, 3, count, H, W] in [-1, 1], float32.
 at::Tensor video_of(const at::Tensor& frames, int64_t first, int64_t count);
 // The way back: [1, 3, T, H, W] -> uint8 [T, H, W, 3], clamped.

@@ -1,0 +1,15 @@
+// What a job made, copied to another storage: `out = "s3://bucket/shards"` of a shard job.
+#pragma once
+#include "core/run/job_check.hpp"
+
+namespace kinora::core {
+
+// Copies every file of the job's folder but its records to below `uri`, the dataset's .nv-meta/.info.json last,
+// so that who finds it finds all that it names. A run that was killed goes on with the file it was at. In the
+// end the storage must list every file with its size. Returns {"uri", "files", "bytes"}; throws kinora::Error.
+nlohmann::json copy_out(JobContext& context, const std::string& uri);
+
+// A problem of the option `out`, if it is one of no storage.
+void check_out(JobCheck& check, const std::string& uri);
+
+}  // namespace kinora::core

@@ -1,0 +1,20 @@
+// Where requests go: https://BUCKET.HOST/KEY, or with path style https://HOST/BUCKET/KEY.
+#pragma once
+#include <string>
+
+#include "object_path.hpp"
+#include "options.hpp"
+
+namespace kinora::s3 {
+
+struct Endpoint {
+  std::string scheme, host;  // the host with its port
+  std::string folder;        // of an endpoint with a path, "/s3"; else empty
+  std::string path_style;    // auto, on, off
+  std::string url(const ObjectPath& at, const Query& query) const;
+};
+
+// An empty endpoint is AWS's own of the region. Throws Error(KINORA_INVALID).
+Endpoint endpoint_of(const Options& options);
+
+}  // namespace kinora::s3

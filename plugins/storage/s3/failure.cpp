@@ -1,0 +1,125 @@
+#include "failure.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace kinora::s3 {
+namespace {
+
+template <size_t N>
+bool is_one_of(std::string_view word, const std::array<std::string_view, N>& words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+// Of libcurl: what a moment later may be well.
+bool may_pass(CURLcode code) {
+  switch (code) {
+    case CURLE_COULDNT_CONNECT:
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_RESOLVE_PROXY:
+    case CURLE_WEIRD_SERVER_REPLY:
+    case CURLE_UNSUPPORTED_PROTOCOL:  // of an answer; the endpoint's was checked
+    case CURLE_HTTP2:
+    case CURLE_PARTIAL_FILE:
+    case CURLE_OPERATION_TIMEDOUT:
+    case CURLE_SSL_CONNECT_ERROR:
+    case CURLE_GOT_NOTHING:
+    case CURLE_SEND_ERROR:
+    case CURLE_RECV_ERROR:
+    case CURLE_READ_ERROR:
+    case CURLE_CHUNK_FAILED:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// The code that the server gave, else a word for its status.
+std::string code_of(const HttpAnswer& a, const ServerError& said) {
+  if (!said.code.empty()) return said.code;
+  return a.status == 403 ? "AccessDenied" : a.status == 404 ? "NotFound" : "";
+}
+
+struct Remedy {
+  int32_t code;
+  std::string text;
+};
+
+Remedy remedy(const HttpAnswer& a, const ServerError& said, const std::string& source, const std::string& region) {
+  const std::string code = code_of(a, said);
+  if (code == "NoSuchBucket") return {KINORA_NOT_FOUND, "there is no such bucket; check its name and the endpoint"};
+  if (code == "NoSuchUpload")
+    return {KINORA_NOT_FOUND, "its upload was aborted meanwhile, by a lifecycle rule or another program; run it again"};
+  if (code == "NoSuchKey" || code == "NotFound") return {KINORA_NOT_FOUND, "there is no such object; check the name"};
+  if (code == "RequestTimeTooSkewed")
+    return {KINORA_INVALID, "this machine's clock and the server's differ too much; set the clock (NTP)"};
+  if (code == "SignatureDoesNotMatch")
+    return {KINORA_INVALID, "the secret key does not belong to the access key, or the region '" + region +
+                                "' is not the server's; check " + source};
+  if (code == "InvalidAccessKeyId" || code == "InvalidClientTokenId")
+    return {KINORA_INVALID, "the server does not know the access key; check " + source};
+  if (code == "ExpiredToken" || code == "TokenRefreshRequired" || code == "InvalidToken")
+    return {KINORA_INVALID, "the session's token is not valid any more; sign in again to renew " + source};
+  if (code == "AccessDenied" || code == "AllAccessDisabled" || a.status == 401 || a.status == 403)
+    return {KINORA_INVALID, "access is denied to " + source + "; ask the bucket's owner for the right"};
+  if (a.status == 412 || code == "InvalidRange")
+    return {KINORA_DATA, "it was changed while it was read; do not write to what a run reads"};
+  if (code == "EntityTooLarge")
+    return {KINORA_INVALID, "it is larger than the server takes; raise part_size"};
+  if (a.status == 507 || code == "QuotaExceeded" || code.find("StorageFull") != code.npos)
+    return {KINORA_NO_MEMORY, "the server has no room left; free some there"};
+  const std::string theirs = !said.region.empty() ? said.region : a.header("x-amz-bucket-region");
+  if ((a.status >= 301 && a.status <= 308) || code == "AuthorizationHeaderMalformed")
+    return {KINORA_INVALID, "the bucket is in another region" + (theirs.empty() ? "" : ", " + theirs) +
+                                "; set region = \"" + (theirs.empty() ? "..." : theirs) +
+                                "\" in [storage.s3] or AWS_REGION"};
+  if (a.code == CURLE_PEER_FAILED_VERIFICATION || a.code == CURLE_SSL_CACERT_BADFILE)
+    return {KINORA_INVALID, "the server's certificate is not trusted; name its authority's file by ca_file"};
+  const bool passes = judge(a, said) == Verdict::again;
+  return {passes ? KINORA_IO : KINORA_FAILED,
+          passes ? "check the network and the endpoint, and run it again" : "check the endpoint and its options"};
+}
+
+void leave_out(std::string& text, const std::string& secret) {
+  if (secret.size() < 4) return;
+  for (size_t at; (at = text.find(secret)) != text.npos;) text.replace(at, secret.size(), "***");
+}
+
+std::string cause(const HttpAnswer& a, const ServerError& said) {
+  if (a.code != CURLE_OK) return a.problem;
+  std::string out = "HTTP " + std::to_string(a.status);
+  if (!said.code.empty()) out += " " + said.code.substr(0, 128);
+  if (!said.message.empty() && said.message != said.code) out += ": " + said.message.substr(0, 512);
+  while (out.ends_with('.')) out.pop_back();
+  return out;
+}
+
+}  // namespace
+
+Verdict judge(const HttpAnswer& a, const ServerError& said) {
+  constexpr std::array<std::string_view, 8> kAgain{
+      "RequestTimeout", "SlowDown",         "InternalError", "ServiceUnavailable",
+      "BadDigest",      "OperationAborted", "Throttling",    "XAmzContentSHA256Mismatch"};
+  constexpr std::array<std::string_view, 5> kRenew{"ExpiredToken", "TokenRefreshRequired", "InvalidToken",
+                                                   "InvalidAccessKeyId", "SignatureDoesNotMatch"};
+  if (a.code != CURLE_OK) return may_pass(a.code) ? Verdict::again : Verdict::final;
+  if (is_one_of(said.code, kRenew)) return Verdict::new_credentials;
+  const bool busy = a.status == 408 || a.status == 429 || (a.status >= 500 && a.status != 501 && a.status != 507);
+  return busy || is_one_of(said.code, kAgain) ? Verdict::again : Verdict::final;
+}
+
+Error failure(const std::string& subject, const HttpAnswer& answer, const ServerError& said,
+              const Credentials* credentials, const std::string& region, int64_t tries) {
+  const std::string source = credentials ? credentials->source : "requests without credentials (anonymous)";
+  const Remedy r = remedy(answer, said, source, region);
+  std::string why = cause(answer, said);
+  if (credentials)
+    for (const auto* secret : {&credentials->secret, &credentials->token, &credentials->key})
+      leave_out(why, *secret);
+  std::string text = subject + ": " + why;
+  if (tries > 1) text += " (" + std::to_string(tries) + " tries)";
+  return {r.code, text + ": " + r.text};
+}
+
+}  // namespace kinora::s3

@@ -1,0 +1,166 @@
+#include "http.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <memory>
+
+#include "kinora/error.hpp"
+
+namespace kinora::s3 {
+namespace {
+
+constexpr size_t kMostText = 16 << 20;  // of an answer that is kept as text: a page of a list has at most 4 MB
+constexpr size_t kMostHeaders = 256;
+constexpr size_t kMostIdle = 64;
+
+struct Exchange {
+  CURL* handle;
+  const HttpRequest& request;
+  HttpAnswer answer;
+  bool is_full = false;  // more came than there was room for
+};
+
+size_t take_body(char* data, size_t, size_t size, void* user) {
+  auto& x = *static_cast<Exchange*>(user);
+  long status = 0;
+  curl_easy_getinfo(x.handle, CURLINFO_RESPONSE_CODE, &status);
+  if (x.request.to && status >= 200 && status < 300) {
+    const size_t fits = std::min<uint64_t>(size, x.request.room - x.answer.got);
+    std::copy_n(data, fits, x.request.to + x.answer.got);
+    x.answer.got += fits;
+    x.is_full = fits < size;
+    return fits;
+  }
+  if (x.answer.body.size() + size > kMostText) return 0;
+  x.answer.body.append(data, size);
+  return size;
+}
+
+size_t take_header(char* data, size_t, size_t size, void* user) {
+  auto& x = *static_cast<Exchange*>(user);
+  const std::string_view line(data, size);
+  if (line.starts_with("HTTP/")) x.answer.headers.clear();  // after "100 Continue"
+  const size_t colon = line.find(':');
+  if (colon == line.npos || x.answer.headers.size() >= kMostHeaders) return size;
+  std::string name(line.substr(0, colon));
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); });
+  const size_t begin = line.find_first_not_of(" \t", colon + 1), end = line.find_last_not_of(" \t\r\n");
+  x.answer.headers[name] = begin <= end && begin != line.npos ? line.substr(begin, end - begin + 1) : "";
+  return size;
+}
+
+int is_stopped(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+  const auto* stop = static_cast<const HttpRequest*>(user)->stop;
+  return stop && *stop ? 1 : 0;
+}
+
+// Whether the length of an answer is that of the range it says it has. If not, the rest may still be on its way,
+// and the next request of the connection would take it for its answer.
+bool ends_where_it_says(const HttpAnswer& a) {
+  const std::string range = a.header("content-range"), length = a.header("content-length");
+  unsigned long long first = 0, last = 0, size = 0;
+  if (std::sscanf(range.c_str(), "bytes %llu-%llu/", &first, &last) != 2) return true;
+  return std::sscanf(length.c_str(), "%llu", &size) != 1 || last - first + 1 == size;
+}
+
+void set_method(CURL* h, const HttpRequest& r) {
+  if (r.method == "HEAD") {
+    curl_easy_setopt(h, CURLOPT_NOBODY, 1L);
+  } else if (r.method == "PUT" || r.method == "POST") {
+    curl_easy_setopt(h, CURLOPT_POST, 1L);
+    curl_easy_setopt(h, CURLOPT_POSTFIELDS, r.body.empty() ? "" : r.body.data());
+    curl_easy_setopt(h, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(r.body.size()));
+    curl_easy_setopt(h, CURLOPT_CUSTOMREQUEST, r.method.c_str());
+  } else if (r.method != "GET") {
+    curl_easy_setopt(h, CURLOPT_CUSTOMREQUEST, r.method.c_str());
+  }
+}
+
+void set_limits(CURL* h, const Options& o, const HttpRequest& r) {
+  curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(o.connect_timeout * 1000));
+  curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, 1L);  // bytes/s: a server that says nothing for so long is gone
+  curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, std::max(1L, static_cast<long>(o.timeout)));
+  curl_easy_setopt(h, CURLOPT_NOPROGRESS, 0L);
+  curl_easy_setopt(h, CURLOPT_XFERINFODATA, const_cast<HttpRequest*>(&r));
+  curl_easy_setopt(h, CURLOPT_XFERINFOFUNCTION, is_stopped);
+  curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(h, CURLOPT_FOLLOWLOCATION, 0L);  // a signature is for one address
+  if (!o.ca_file.empty()) curl_easy_setopt(h, CURLOPT_CAINFO, o.ca_file.c_str());
+}
+
+}  // namespace
+
+Http::Http(const Options& options) : options_(options), signature_("aws:amz:" + options.region + ":s3") {
+  static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);  // once, and never ended
+  if (started != CURLE_OK)
+    throw Error(KINORA_FAILED, std::string("libcurl cannot start: ") + curl_easy_strerror(started));
+}
+
+Http::~Http() {
+  for (CURL* h : idle_) curl_easy_cleanup(h);
+}
+
+CURL* Http::take() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      CURL* out = idle_.back();
+      idle_.pop_back();
+      return out;
+    }
+  }
+  CURL* made = curl_easy_init();
+  if (!made) throw Error(KINORA_NO_MEMORY, "libcurl has no memory for a connection");
+  return made;
+}
+
+void Http::give(CURL* handle) {
+  curl_easy_reset(handle);  // forgets keys and addresses, keeps the connection
+  const std::lock_guard lock(mutex_);
+  if (idle_.size() < kMostIdle) return idle_.push_back(handle);
+  curl_easy_cleanup(handle);
+}
+
+HttpAnswer Http::perform(const HttpRequest& r, const Credentials* credentials) {
+  CURL* h = take();
+  Exchange x{h, r, {}};
+  std::unique_ptr<curl_slist, void (*)(curl_slist*)> headers(nullptr, curl_slist_free_all);
+  const auto add = [&](const std::string& line) { headers.reset(curl_slist_append(headers.release(), line.c_str())); };
+  for (const auto& line : r.headers) add(line);
+  curl_easy_setopt(h, CURLOPT_URL, r.url.c_str());
+  curl_easy_setopt(h, CURLOPT_PATH_AS_IS, 1L);  // "..", "//": names like any other
+  curl_easy_setopt(h, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+  curl_easy_setopt(h, CURLOPT_BUFFERSIZE, 512L * 1024);
+  curl_easy_setopt(h, CURLOPT_UPLOAD_BUFFERSIZE, 1024L * 1024);
+  curl_easy_setopt(h, CURLOPT_USERAGENT, "kinora");
+  set_method(h, r);
+  set_limits(h, options_, r);
+  if (!r.range.empty()) curl_easy_setopt(h, CURLOPT_RANGE, r.range.c_str());
+  if (credentials) {
+    if (!credentials->token.empty()) add("x-amz-security-token: " + credentials->token);
+    curl_easy_setopt(h, CURLOPT_AWS_SIGV4, signature_.c_str());
+    curl_easy_setopt(h, CURLOPT_USERNAME, credentials->key.c_str());
+    curl_easy_setopt(h, CURLOPT_PASSWORD, credentials->secret.c_str());
+  }
+  curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers.get());
+  curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, take_body);
+  curl_easy_setopt(h, CURLOPT_WRITEDATA, &x);
+  curl_easy_setopt(h, CURLOPT_HEADERFUNCTION, take_header);
+  curl_easy_setopt(h, CURLOPT_HEADERDATA, &x);
+  char said[CURL_ERROR_SIZE] = "";
+  curl_easy_setopt(h, CURLOPT_ERRORBUFFER, said);
+  x.answer.code = curl_easy_perform(h);
+  if (x.answer.code == CURLE_WRITE_ERROR && x.is_full) x.answer.code = CURLE_OK;
+  curl_easy_getinfo(h, CURLINFO_RESPONSE_CODE, &x.answer.status);
+  if (x.answer.code != CURLE_OK) x.answer.problem = said[0] ? said : curl_easy_strerror(x.answer.code);
+  if (ends_where_it_says(x.answer))
+    give(h);
+  else
+    curl_easy_cleanup(h);
+  return std::move(x.answer);
+}
+
+}  // namespace kinora::s3

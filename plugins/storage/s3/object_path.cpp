@@ -1,0 +1,91 @@
+#include "object_path.hpp"
+
+#include <algorithm>
+
+#include "kinora/error.hpp"
+
+namespace kinora::s3 {
+namespace {
+
+constexpr size_t kLongestKey = 1024;  // bytes of UTF-8, by S3's rules
+
+// Not std::isalnum, which asks the locale.
+bool is_letter_or_digit(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+std::string encoded(std::string_view text, bool keep_slash) {
+  constexpr const char* kHex = "0123456789ABCDEF";
+  std::string out;
+  for (const char c : text) {
+    if (is_letter_or_digit(c) || c == '-' || c == '.' || c == '_' || c == '~' || (keep_slash && c == '/')) {
+      out += c;
+    } else {
+      const auto byte = static_cast<unsigned char>(c);
+      out += {'%', kHex[byte >> 4], kHex[byte & 15]};
+    }
+  }
+  return out;
+}
+
+int digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+}  // namespace
+
+ObjectPath object_path(std::string_view path) {
+  const size_t slash = path.find('/');
+  ObjectPath out{std::string(path.substr(0, slash)),
+                 slash == path.npos ? std::string() : std::string(path.substr(slash + 1))};
+  // The bucket may become a part of the host's name, so nothing but S3's own letters may get there.
+  const auto ok = [](char c) { return is_letter_or_digit(c) || c == '-' || c == '.' || c == '_'; };
+  if (out.bucket.size() < 3 || out.bucket.size() > 63 || !is_letter_or_digit(out.bucket[0]) ||
+      !std::all_of(out.bucket.begin(), out.bucket.end(), ok))
+    throw Error(KINORA_INVALID, "s3://" + std::string(path) + ": '" + out.bucket +
+                                    "' is no name of a bucket (3 to 63 letters, digits, '-' and '.'); write "
+                                    "s3://BUCKET/KEY");
+  if (out.key.find('\0') != std::string::npos)
+    throw Error(KINORA_INVALID, out.bucket + ": a key with a NUL character in it");
+  if (out.key.size() > kLongestKey)
+    throw Error(KINORA_INVALID, out.uri() + ": the key has " + std::to_string(out.key.size()) +
+                                    " bytes, and S3 takes 1,024; shorten it");
+  return out;
+}
+
+ObjectPath object_named(std::string_view path) {
+  auto out = object_path(path);
+  if (out.key.empty())
+    throw Error(KINORA_INVALID, out.uri() + ": names a bucket and no object; write s3://BUCKET/KEY");
+  return out;
+}
+
+std::string encoded_key(std::string_view key) { return encoded(key, true); }
+std::string encoded_value(std::string_view value) { return encoded(value, false); }
+
+std::string decoded_name(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool coded =
+        text[i] == '%' && i + 2 < text.size() && digit(text[i + 1]) >= 0 && digit(text[i + 2]) >= 0;
+    if (coded) {
+      out += static_cast<char>(digit(text[i + 1]) * 16 + digit(text[i + 2]));
+      i += 2;
+    } else {
+      out += text[i] == '+' ? ' ' : text[i];
+    }
+  }
+  return out;
+}
+
+std::string query_text(Query query) {
+  for (auto& [name, value] : query) name = encoded_value(name), value = encoded_value(value);
+  std::sort(query.begin(), query.end());
+  std::string out;
+  for (const auto& [name, value] : query) out += (out.empty() ? "" : "&") + name + "=" + value;
+  return out;
+}
+
+}  // namespace kinora::s3

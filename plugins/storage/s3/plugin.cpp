@@ -1,0 +1,7 @@
+#include "kinora/plugin.hpp"
+
+#include "s3_storage.hpp"
+
+using kinora::s3::S3Storage;
+KINORA_COMPONENT(S3Storage)
+KINORA_PLUGIN(S3Storage)

@@ -1,0 +1,70 @@
+// An object, open for random access.
+//
+// A reader that goes forward gets its bytes from windows that are fetched before it comes to them. The longer
+// it has gone forward without a jump, the more is fetched ahead: as many bytes as it has read so far, up to a
+// quarter of `read_ahead`, in windows of up to a sixteenth, each a request on a connection of its own. A jump
+// fetches what was asked for (at least 64 KiB) and nothing ahead. Two places are followed at once, since the
+// sound and the pictures of a film may lie apart. So a reader holds at most `read_ahead` bytes (default
+// 32 MiB: 2 MiB a request, 8 MiB ahead), and reads of twice a window or more go straight to the caller's
+// memory, by `parallel` requests at a time.
+#pragma once
+#include <array>
+#include <atomic>
+#include <deque>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "client.hpp"
+#include "kinora/storage.hpp"
+
+namespace kinora::s3 {
+
+class S3Reader final : public StorageReader {
+ public:
+  S3Reader(std::shared_ptr<Client> client, ObjectPath at);
+  S3Reader(const S3Reader&) = delete;
+  S3Reader& operator=(const S3Reader&) = delete;
+  ~S3Reader() override;
+  uint64_t size() const override { return size_; }
+  uint64_t read(uint64_t offset, void* to, uint64_t size) override;
+
+ private:
+  // Whoever drops the last reference ends the request and waits for it, so never under the lock.
+  struct Window {
+    uint64_t begin = 0, end = 0;
+    std::vector<char> bytes;
+    std::atomic<bool> stop{false};
+    std::shared_future<void> ready;
+    ~Window() { stop = true; }
+  };
+  using Windows = std::deque<std::shared_ptr<Window>>;
+  // A place where someone reads.
+  struct Stream {
+    Windows windows;        // neighbours, in order
+    uint64_t next = 0;      // where the last read ended
+    uint64_t run = 0;       // bytes read without a jump
+    uint64_t last_use = 0;
+  };
+  // Under the lock; what is no longer needed goes to `dropped`.
+  std::shared_ptr<Window> window_at(uint64_t offset, uint64_t size, Windows& dropped);
+  std::shared_ptr<Window> go_on(Stream& stream, uint64_t offset, uint64_t size, Windows& dropped);
+  std::shared_ptr<Window> jump(uint64_t offset, uint64_t size, Windows& dropped);
+  void fetch_ahead(Stream& stream);
+  void forget(const std::shared_ptr<Window>& window, Windows& dropped);
+
+  std::shared_ptr<Window> fetch(uint64_t begin, uint64_t size);
+  uint64_t some(uint64_t offset, char* to, uint64_t size);
+  void straight(uint64_t offset, char* to, uint64_t size);
+
+  std::shared_ptr<Client> client_;
+  ObjectPath at_;
+  uint64_t size_ = 0, ahead_ = 0, largest_ = 0;
+  std::string etag_;
+  std::mutex mutex_;
+  uint64_t uses_ = 0;
+  std::array<Stream, 2> streams_;
+};
+
+}  // namespace kinora::s3

@@ -1,0 +1,24 @@
+// storage/s3: objects of Amazon S3 and what speaks like it (MinIO, Ceph, R2, rclone serve s3).
+#pragma once
+#include "client.hpp"
+#include "kinora/storage.hpp"
+
+namespace kinora::s3 {
+
+class S3Storage final : public Storage {
+ public:
+  using Options = s3::Options;
+  static void describe(Describe<Options>& d);
+  explicit S3Storage(const Options& options) : client_(std::make_shared<Client>(options)) {}
+  std::unique_ptr<StorageReader> open(std::string_view path) override;
+  std::unique_ptr<StorageWriter> begin(std::string_view path) override;
+  // A folder is what keys have before a slash: "a/" of "a/b". One is there as long as a key begins with it.
+  int32_t list(std::string_view path, const Each& each) override;
+  void remove(std::string_view path) override;
+  const Client& client() const { return *client_; }
+
+ private:
+  std::shared_ptr<Client> client_;
+};
+
+}  // namespace kinora::s3

@@ -1,0 +1,25 @@
+// How often and after what pause a request is repeated: pauses grow twofold from 0.1 s to 20 s, each drawn
+// evenly between nothing and that ("full jitter"), so that clients that failed together do not return
+// together. A server's Retry-After is obeyed up to a minute.
+#pragma once
+#include <atomic>
+#include <cstdint>
+
+#include "http.hpp"
+
+namespace kinora::s3 {
+
+class Tries {
+ public:
+  explicit Tries(int64_t most) : most_(most) {}
+  // Before another try: sleeps. False if there is none left, or *stop becomes true.
+  bool another(const HttpAnswer& answer, const std::atomic<bool>* stop = nullptr);
+  // There was progress since the last failure: the count starts over.
+  void restart() { failed_in_a_row_ = 0; }
+  int64_t count() const { return all_; }
+
+ private:
+  int64_t most_, failed_in_a_row_ = 0, all_ = 1;
+};
+
+}  // namespace kinora::s3
