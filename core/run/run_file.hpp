@@ -20,6 +20,13 @@ struct ComponentUse {
   Options options;      // all of the manifest's, checked
   std::string version;  // of the plugin: part of the job's identity
   Location at;          // where the file names it
+  // Of a stage in a list: what others call it, "" where the file does not say; and whose output it takes, nothing where
+  // the file does not say (then the one before it).
+  std::string name{};
+  std::optional<std::vector<std::string>> from{};
+
+  // What it is called: by its name, else by its component's.
+  std::string called() const { return name.empty() ? id.substr(id.find('/') + 1) : name; }
 };
 
 struct JobSpec {
