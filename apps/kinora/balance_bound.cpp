@@ -35,40 +35,46 @@ Kinds kinds_of(const std::vector<Node>& nodes) {
 }
 
 // The largest u such that, of each stage, u times demand[i] workers beside fixed[i] find room, in any fractions.
-// Variables: u, then the workers of stage i on nodes of kind k.
+// Variables, all of the size of 1: u / scale, then, by stage that has a demand and kind of node, the part of
+// scale times the demand that is placed there.
 double most(const std::vector<Stage>& stages, const Kinds& kinds, const std::vector<double>& demand,
-            const std::vector<double>& fixed) {
-  const size_t n = stages.size(), m = kinds.size(), variables = 1 + n * m;
+            const std::vector<double>& fixed, double scale) {
+  std::vector<size_t> free;
+  for (size_t i = 0; i < stages.size(); ++i)
+    if (demand[i] > 0) free.push_back(i);
+  const size_t m = kinds.size(), variables = 1 + free.size() * m;
   LinearProgram lp;
   lp.c.assign(variables, 0);
   lp.c[0] = 1;
-  for (size_t i = 0; i < n; ++i) {  // u demand[i] <= sum over k of x_ik
+  for (size_t i = 0; i < free.size(); ++i) {
     std::vector<double> row(variables);
-    row[0] = demand[i];
+    row[0] = 1;
     for (size_t k = 0; k < m; ++k) row[1 + i * m + k] = -1;
     lp.a.push_back(row);
     lp.b.push_back(0);
   }
-  for (size_t k = 0; k < m; ++k)
-    for (size_t r = 0; r < kResources; ++r) {
-      std::vector<double> row(variables);
-      for (size_t i = 0; i < n; ++i) row[1 + i * m + k] = wants(stages[i].need, r);
-      lp.a.push_back(row);
-      lp.b.push_back(kinds[k].second * has(kinds[k].first, r));
-    }
-  // What fixed workers take is taken from the sum of the kinds: a relaxation, so still a bound.
-  for (size_t r = 0; r < kResources; ++r) {
+  const auto add_resource = [&](size_t r, size_t first, size_t last, double total) {
     std::vector<double> row(variables);
-    double total = 0;
-    for (const auto& [node, count] : kinds) total += count * has(node, r);
-    for (size_t i = 0; i < n; ++i) {
-      total -= fixed[i] * wants(stages[i].need, r);
-      for (size_t k = 0; k < m; ++k) row[1 + i * m + k] = wants(stages[i].need, r);
-    }
+    for (size_t i = 0; i < free.size(); ++i)
+      for (size_t k = first; k < last; ++k) {
+        const double wanted = scale * demand[free[i]] * wants(stages[free[i]].need, r);
+        if (wanted > 0 && total <= 0) row[1 + i * m + k] = 1e6;  // there is none
+        else if (wanted > 0) row[1 + i * m + k] = wanted / total;
+      }
     lp.a.push_back(row);
-    lp.b.push_back(std::max(0.0, total));
+    lp.b.push_back(total > 0 ? 1 : 0);
+  };
+  for (size_t r = 0; r < kResources; ++r) {
+    double all = 0;
+    for (size_t k = 0; k < m; ++k) {
+      add_resource(r, k, k + 1, kinds[k].second * has(kinds[k].first, r));
+      all += kinds[k].second * has(kinds[k].first, r);
+    }
+    // What fixed workers take is taken from the sum of the kinds: a relaxation, so still a bound.
+    for (size_t i = 0; i < stages.size(); ++i) all -= fixed[i] * wants(stages[i].need, r);
+    add_resource(r, 0, m, std::max(0.0, all));
   }
-  return lp.value();
+  return scale * lp.value();
 }
 
 // Tries every placement, stage by stage and node by node.
@@ -181,7 +187,7 @@ double LinearProgram::value() const {
     double sum = 0, size = 1e-30;
     for (size_t i = 0; i < m; ++i) sum += price[i] * a[i][j], size = std::max(size, std::abs(price[i] * a[i][j]));
     if (c[j] > 0) covered = std::min(covered, sum / c[j]);
-    else if (sum < c[j] - 1e-7 * size) return std::numeric_limits<double>::quiet_NaN();
+    else if (sum < c[j] - 1e-7 * size) return std::numeric_limits<double>::infinity();
   }
   return covered > 0 ? bound / covered : std::numeric_limits<double>::infinity();
 }
@@ -191,7 +197,7 @@ double linear_bound(const std::vector<Stage>& stages, const std::vector<Node>& n
   std::vector<double> demand(stages.size()), fixed(stages.size());
   for (size_t i = 0; i < stages.size(); ++i)
     (stages[i].workers > 0 ? fixed[i] : demand[i]) = stages[i].workers > 0 ? static_cast<double>(stages[i].workers) : work[i];
-  return std::min(balance::limit_of_fixed(stages, work), most(stages, kinds_of(nodes), demand, fixed));
+  return std::min(balance::limit_of_fixed(stages, work), most(stages, kinds_of(nodes), demand, fixed, balance::detail::roof(stages, nodes, work)));
 }
 
 double whole_worker_bound(const std::vector<Stage>& stages, const std::vector<Node>& nodes) {
@@ -200,7 +206,7 @@ double whole_worker_bound(const std::vector<Stage>& stages, const std::vector<No
   const double roof = linear_bound(stages, nodes);
   const auto possible = [&](double t) {
     const auto workers = balance::workers_for(stages, work, t);
-    return most(stages, kinds, {workers.begin(), workers.end()}, std::vector<double>(stages.size())) >= 1 - 1e-9;
+    return most(stages, kinds, {workers.begin(), workers.end()}, std::vector<double>(stages.size()), 1) >= 1 - 1e-7;
   };
   double workers = 0;
   for (const double w : work) workers += roof * w;

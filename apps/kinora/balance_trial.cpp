@@ -125,15 +125,17 @@ PlacedTrial place_trial(const Trial& trial, bool exact) {
   return out;
 }
 
-Simulated simulate(const Trial& trial, const Simulation& how, uint32_t seed) {
+Simulated simulate(Trial trial, const Simulation& how, uint32_t seed) {
   std::mt19937 random(seed);
+  const double rate = whole_worker_bound(trial.stages, trial.nodes);
+  for (Stage& s : trial.stages) s.seconds *= std::min(1.0, rate / how.inputs);
   const size_t n = trial.stages.size(), slower = random() % n;
   const auto samples = [&] {  // of each stage an input of the source makes
     auto unit = trial.stages;
     for (auto& s : unit) s.seconds = 1;
     return balance::work_of(unit);
   }();
-  std::vector<balance::Estimate> seconds(n, balance::Estimate(8));
+  std::vector<balance::Estimate> seconds(n, balance::Estimate(2.5));
   auto known = trial.stages, real = trial.stages;
   for (size_t i = 0; i < n; ++i) known[i].seconds = 1 / std::max(1e-9, samples[i]), known[i].error = 0;
   balance::Plan plan = balance::place(known, trial.nodes);  // equal work: nothing is known
@@ -145,13 +147,13 @@ Simulated simulate(const Trial& trial, const Simulation& how, uint32_t seed) {
     const double now = second;
     for (size_t i = 0; i < n; ++i) real[i].seconds = trial.stages[i].seconds * wander(how, i, slower, now);
     const auto work = balance::work_of(real);
-    const double rate = balance::throughput(work, crew.at(now));
+    const double passed = balance::throughput(work, crew.at(now));
     if (second % 5 == 0) optimum = whole_worker_bound(real, trial.nodes);
     const bool settled = now >= how.settle && !(how.step_at > 0 && now >= how.step_at && now < how.step_at + how.settle);
-    done += rate, best += optimum;
-    if (settled) done_after += rate, best_after += optimum;
+    done += passed, best += optimum;
+    if (settled) done_after += passed, best_after += optimum;
     for (size_t i = 0; i < n; ++i) {
-      measure(random, how.noise, real[i].seconds, rate * samples[i], now, seconds[i]);
+      measure(random, how.noise, real[i].seconds, passed * samples[i], now, seconds[i]);
       if (seconds[i].known()) known[i].seconds = seconds[i].value(), known[i].error = seconds[i].error();
     }
     if (std::none_of(seconds.begin(), seconds.end(), [](const auto& s) { return !s.known(); })) {

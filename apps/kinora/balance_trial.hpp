@@ -26,10 +26,12 @@ PlacedTrial place_trial(const Trial&, bool exact);
 struct Simulation {
   double seconds = 180;   // simulated
   double noise = 0.3;     // standard deviation of one sample's time, relative
-  double drift = 0.5;     // service times wander between (1 - drift) and (1 + drift) of their mean
-  double period = 240;    // seconds of one such wave, about
+  double drift = 0.3;     // service times wander between (1 - drift) and (1 + drift) of their mean
+  double period = 300;    // seconds of one such wave, about
   double step_at = 90;    // the time at which one stage becomes `step` times slower; 0: never
   double step = 2;
+  double inputs = 10;     // a second at least: service times are cut so that this many can pass, since what has not ended yet
+                          // within the settling time cannot have been measured
   double start = 2;       // seconds until a new worker works
   double settle = 30;     // not counted at the beginning and after the step
 };
@@ -40,6 +42,6 @@ struct Simulated {
   int64_t moves_after_settling = 0;
 };
 // Balancing once a second on what was measured, from one worker a stage on.
-Simulated simulate(const Trial&, const Simulation&, uint32_t seed);
+Simulated simulate(Trial, const Simulation&, uint32_t seed);
 
 }  // namespace kinora

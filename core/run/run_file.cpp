@@ -324,6 +324,17 @@ std::optional<ComponentUse> read_component(const Document& doc, const Registry& 
   return use;
 }
 
+void profile_engines(RunFile& run, const Registry& registry) {
+  for (auto& job : run.jobs)
+    for (auto& use : job.components) {
+      const auto spec = registry.find(use.id);
+      if (use.slot != "engine" || !spec || !(*spec)->option("profile")) continue;
+      json values = use.options.values();
+      values["profile"] = true;
+      use.options = or_throw(Options::make(**spec, values));
+    }
+}
+
 const Location& JobSpec::place(const std::string& option) const {
   const auto it = places.find(option);
   return it == places.end() ? at : it->second;

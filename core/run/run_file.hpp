@@ -60,6 +60,9 @@ struct RunFile {
 // Reads the document into a run. Any problem is added to `problems`, and the run is then not to be run.
 RunFile read_run(const Document&, const Registry&, std::vector<Diagnostic>& problems);
 
+// Turns on the option `profile` of every engine that has one.
+void profile_engines(RunFile&, const Registry&);
+
 // One slot's value: a name, or a table with `use` and options.
 std::optional<ComponentUse> read_component(const Document&, const Registry&, const std::string& pointer,
                                            const std::string& kind, const std::filesystem::path& base,

@@ -7,11 +7,11 @@
 namespace kinora::core {
 namespace {
 
-using Problem = std::function<void(const ComponentUse&, const std::string&)>;
+using Complain = std::function<void(const ComponentUse&, const std::string&)>;
 
 // The stages that a name in `from` means: one, or a problem.
 std::vector<size_t> find_stage(const std::vector<const ComponentUse*>& stages, size_t asks, const std::string& name,
-                               const Problem& problem) {
+                               const Complain& problem) {
   std::vector<size_t> found;
   std::vector<std::string> names;
   for (size_t i = 0; i < stages.size(); ++i) {
@@ -30,7 +30,7 @@ std::vector<size_t> find_stage(const std::vector<const ComponentUse*>& stages, s
 
 }  // namespace
 
-StageGraph stage_graph(const std::vector<const ComponentUse*>& stages, const Problem& problem) {
+StageGraph stage_graph(const std::vector<const ComponentUse*>& stages, const Complain& problem) {
   StageGraph out;
   out.from.resize(stages.size());
   for (size_t i = 0; i < stages.size(); ++i) {

@@ -44,6 +44,7 @@ class ClipTranscode final : public Stage {
         .help("of decoder and encoder; the clips' bytes depend on it");
   }
   explicit ClipTranscode(const Options& o) : options_(o) {}
+  kinora_resources resources() const override { return reads_media(); }
 
   void process(Sample film, const Emit& emit, const Run& run) override {
     const Media media = open_media(film);

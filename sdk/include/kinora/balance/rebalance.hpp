@@ -6,7 +6,7 @@ namespace kinora::balance {
 
 struct Moving {
   double gain = 0.03;     // relative; less is not worth a thought
-  double confidence = 2;  // standard errors that a gain must stand out by, beside it
+  double confidence = 1;  // standard errors that the times may be off, against the change, and it still gains
   double start = 2;       // seconds until a worker that was moved works again
   double horizon = 30;    // seconds over which the gain must make up for the work that is lost meanwhile
 };
@@ -89,6 +89,19 @@ inline double count_moves(const Plan& from, const Plan& to, Next& next) {
   return share;
 }
 
+// The relative gain if the measured times are off to the disadvantage of the change: stages that get workers need them
+// less, stages that give some away miss them more.
+inline double doubtful_gain(const std::vector<Stage>& stages, std::vector<double> work, const Plan& from, const Plan& to,
+                            double confidence) {
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const double off = std::min(0.9, confidence * stages[i].error);
+    if (to.workers[i] > from.workers[i]) work[i] *= 1 - off;
+    if (to.workers[i] < from.workers[i]) work[i] *= 1 + off;
+  }
+  const double now = throughput(work, from.workers);
+  return now > 0 ? throughput(work, to.workers) / now - 1 : 1;
+}
+
 }  // namespace detail
 
 // `present` itself, with its throughput under the times of now, unless another placement pays. Nodes must be
@@ -99,9 +112,7 @@ inline Next rebalance(const std::vector<Stage>& stages, const std::vector<Node>&
   Next stay{present};
   stay.plan.throughput = throughput(work, present.workers);
   const double now = stay.plan.throughput;
-  double doubt = 0;
-  for (const Stage& s : stages) doubt = std::max(doubt, s.error);
-  const double worth = now * (1 + moving.gain + moving.confidence * doubt);
+  const double worth = now * (1 + moving.gain);
   if (detail::roof(stages, nodes, work) <= worth) return stay;
   const Plan best = place(stages, nodes);
   if (best.throughput <= worth) return stay;
@@ -109,18 +120,17 @@ inline Next rebalance(const std::vector<Stage>& stages, const std::vector<Node>&
   Plan near = highest(stages, work, now, best.throughput, present.groups, [&](const std::vector<int64_t>& workers) {
     return detail::adapted(stages, present, orders, workers);
   });
+  const auto if_it_pays = [&](const Plan& plan) -> std::optional<Next> {
+    if (detail::doubtful_gain(stages, work, present, plan, moving.confidence) <= moving.gain) return std::nullopt;
+    Next next{plan};
+    const double lost = detail::count_moves(present, plan, next) * moving.start * now;
+    if ((plan.throughput - now) * moving.horizon <= lost) return std::nullopt;
+    return next;
+  };
   // A new start from nothing moves nearly everybody; only where the small change reaches too little.
-  for (const Plan* plan : {&near, &best}) {
-    if (plan == &near && near.throughput * (1 + moving.gain) < best.throughput) continue;
-    if (plan->throughput <= worth) continue;
-    Next next{*plan};
-    const double share = detail::count_moves(present, *plan, next);
-    if ((plan->throughput - now) * moving.horizon > now * share * moving.start) return next;
-  }
-  Next next{near};
-  if (near.throughput <= worth) return stay;
-  detail::count_moves(present, near, next);
-  return next;
+  if (near.throughput * (1 + moving.gain) < best.throughput)
+    if (auto next = if_it_pays(best)) return *next;
+  return if_it_pays(near).value_or(stay);
 }
 
 }  // namespace kinora::balance
