@@ -18,9 +18,14 @@ double has(const Node& n, size_t r) {
   const double all[kResources] = {n.cores, n.memory, static_cast<double>(n.gpus), n.nvdec, n.nvenc, 1};
   return all[r];
 }
-double wants(const Need& n, size_t r) {
-  const double all[kResources] = {n.cores, n.memory, n.gpus, n.nvdec, n.nvenc, n.whole_node ? 1.0 : 0.0};
-  return all[r];
+// On a node of this kind: a worker that wants a whole node takes all that it has.
+double wants(const Need& n, const Node& on, size_t r) {
+  const double all[kResources] = {n.cores, n.memory, n.gpus, n.nvdec, n.nvenc, 0};
+  return n.whole_node ? has(on, r) : all[r];
+}
+bool may_be(const Need& n, const Node& on) {
+  return n.cores <= on.cores && n.memory <= on.memory && n.gpus <= static_cast<double>(on.gpus) && n.nvdec <= on.nvdec &&
+         n.nvenc <= on.nvenc;
 }
 
 using Kinds = std::vector<std::pair<Node, double>>;  // and how many
@@ -35,44 +40,39 @@ Kinds kinds_of(const std::vector<Node>& nodes) {
 }
 
 // The largest u such that, of each stage, u times demand[i] workers beside fixed[i] find room, in any fractions.
-// Variables, all of the size of 1: u / scale, then, by stage that has a demand and kind of node, the part of
-// scale times the demand that is placed there.
+// Variables, all of the size of 1: u / scale, then, by stage that has a demand and kind of node that can have
+// its workers, the part of scale times the demand that is placed there.
 double most(const std::vector<Stage>& stages, const Kinds& kinds, const std::vector<double>& demand,
             const std::vector<double>& fixed, double scale) {
-  std::vector<size_t> free;
+  std::vector<std::pair<size_t, size_t>> pairs;  // stage and kind
   for (size_t i = 0; i < stages.size(); ++i)
-    if (demand[i] > 0) free.push_back(i);
-  const size_t m = kinds.size(), variables = 1 + free.size() * m;
+    for (size_t k = 0; k < kinds.size(); ++k)
+      if (demand[i] > 0 && may_be(stages[i].need, kinds[k].first)) pairs.emplace_back(i, k);
   LinearProgram lp;
-  lp.c.assign(variables, 0);
+  lp.c.assign(1 + pairs.size(), 0);
   lp.c[0] = 1;
-  for (size_t i = 0; i < free.size(); ++i) {
-    std::vector<double> row(variables);
-    row[0] = 1;
-    for (size_t k = 0; k < m; ++k) row[1 + i * m + k] = -1;
-    lp.a.push_back(row);
-    lp.b.push_back(0);
-  }
-  const auto add_resource = [&](size_t r, size_t first, size_t last, double total) {
-    std::vector<double> row(variables);
-    for (size_t i = 0; i < free.size(); ++i)
-      for (size_t k = first; k < last; ++k) {
-        const double wanted = scale * demand[free[i]] * wants(stages[free[i]].need, r);
-        if (wanted > 0 && total <= 0) row[1 + i * m + k] = 1e6;  // there is none
-        else if (wanted > 0) row[1 + i * m + k] = wanted / total;
-      }
-    lp.a.push_back(row);
-    lp.b.push_back(total > 0 ? 1 : 0);
+  const auto add_row = [&](double first, double total, auto of_pair) {
+    std::vector<double> row{first};
+    for (const auto& [i, k] : pairs) row.push_back(of_pair(i, k));
+    lp.a.push_back(std::move(row));
+    lp.b.push_back(total);
   };
+  for (size_t i = 0; i < stages.size(); ++i)  // what is placed of a stage carries u
+    if (demand[i] > 0) add_row(1, 0, [i](size_t stage, size_t) { return stage == i ? -1.0 : 0.0; });
   for (size_t r = 0; r < kResources; ++r) {
     double all = 0;
-    for (size_t k = 0; k < m; ++k) {
-      add_resource(r, k, k + 1, kinds[k].second * has(kinds[k].first, r));
-      all += kinds[k].second * has(kinds[k].first, r);
+    const auto share = [&](size_t i, size_t k, double total) {
+      return total > 0 ? scale * demand[i] * wants(stages[i].need, kinds[k].first, r) / total : 0;
+    };
+    for (size_t kind = 0; kind < kinds.size(); ++kind) {
+      const double total = kinds[kind].second * has(kinds[kind].first, r);
+      if (total > 0) add_row(0, 1, [&](size_t i, size_t k) { return k == kind ? share(i, k, total) : 0; });
+      all += total;
     }
     // What fixed workers take is taken from the sum of the kinds: a relaxation, so still a bound.
-    for (size_t i = 0; i < stages.size(); ++i) all -= fixed[i] * wants(stages[i].need, r);
-    add_resource(r, 0, m, std::max(0.0, all));
+    for (size_t i = 0; i < stages.size(); ++i)
+      if (!stages[i].need.whole_node) all -= fixed[i] * wants(stages[i].need, {}, r);
+    if (all > 0) add_row(0, 1, [&](size_t i, size_t k) { return share(i, k, all); });
   }
   return scale * lp.value();
 }

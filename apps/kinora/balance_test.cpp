@@ -145,10 +145,31 @@ TEST(Balance, StandsStillUnderNoiseAlone) {
 }
 
 TEST(Estimate, ForgetsByItsHalfLife) {
-  balance::Estimate e(10);
+  balance::Estimate e(10, 10);
   e.add(1, 100, 0);
   e.add(3, 100, 10);  // the first hundred count fifty
   EXPECT_NEAR(e.value(), (1 * 50 + 3 * 100) / 150.0, 1e-12);
+}
+
+TEST(Estimate, KnowsItsErrorAndTellsAChangeFromNoise) {
+  std::mt19937 random(1);
+  std::normal_distribution<double> noise(1, 0.3);
+  double squares = 0, claimed = 0;
+  constexpr int kRounds = 200;
+  for (int round = 0; round < kRounds; ++round) {
+    balance::Estimate e;
+    double now = 0;
+    for (; now < 100; now += 1) {
+      double sum = 0;
+      for (int i = 0; i < 4; ++i) sum += noise(random);
+      e.add(sum / 4, 4, now);
+    }
+    squares += (e.value() - 1) * (e.value() - 1);
+    claimed += e.error() * e.error();
+    for (int i = 0; i < 8; ++i, now += 1) e.add(2, 4, now);
+    EXPECT_GT(e.value(), 1.8) << "eight seconds after it doubled";
+  }
+  EXPECT_NEAR(std::sqrt(squares / claimed), 1, 0.35);
 }
 
 }  // namespace

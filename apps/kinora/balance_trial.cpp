@@ -135,7 +135,7 @@ Simulated simulate(Trial trial, const Simulation& how, uint32_t seed) {
     for (auto& s : unit) s.seconds = 1;
     return balance::work_of(unit);
   }();
-  std::vector<balance::Estimate> seconds(n, balance::Estimate(2.5));
+  std::vector<balance::Estimate> seconds(n);
   auto known = trial.stages, real = trial.stages;
   for (size_t i = 0; i < n; ++i) known[i].seconds = 1 / std::max(1e-9, samples[i]), known[i].error = 0;
   balance::Plan plan = balance::place(known, trial.nodes);  // equal work: nothing is known

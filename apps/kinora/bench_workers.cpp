@@ -6,6 +6,7 @@
 #include "core/run/call.hpp"
 #include "core/run/stage_results.hpp"
 #include "core/workers/worker.hpp"
+#include "core/options.hpp"
 #include "core/paths.hpp"
 #include "core/plugin/host.hpp"
 

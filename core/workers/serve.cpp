@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/log.hpp"
+#include "core/options.hpp"
 #include "core/workers/sample_message.hpp"
 #include "core/workers/worker.hpp"
 

@@ -117,12 +117,27 @@ inline void give(std::vector<Group>& groups, size_t at, size_t nodes, size_t sta
   groups[at].workers[stage] += n;
 }
 
+// What a node is worth to the cluster: its shares of all there is.
+inline double worth_of(const Group& of, const std::vector<Group>& groups) {
+  double worth = 0;
+  const auto add = [&](auto resource) {
+    double all = 0;
+    for (const Group& g : groups) all += static_cast<double>(g.nodes.size()) * resource(g.node);
+    if (all > 0) worth += resource(of.node) / all;
+  };
+  add([](const Node& n) { return n.cores; });
+  add([](const Node& n) { return n.memory; });
+  add([](const Node& n) { return static_cast<double>(n.gpus); });
+  return worth;
+}
+
+// The fullest nodes first; for who wants a whole node, those that are missed least.
 inline void add_filling(std::vector<Group>& groups, size_t stage, const Need& need, int64_t n) {
+  std::vector<double> key;
+  for (const Group& g : groups) key.push_back(need.whole_node ? worth_of(g, groups) : left_of(g, need));
   std::vector<size_t> order(groups.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return left_of(groups[a], need) < left_of(groups[b], need);
-  });
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key[a] < key[b]; });
   for (const size_t at : order) {
     const int64_t each = groups[at].space.fit(need);
     if (each == 0 || n == 0) continue;
