@@ -153,21 +153,20 @@ double LinearProgram::value() const {
   for (size_t i = 0; i < m; ++i) {
     std::copy(a[i].begin(), a[i].end(), t[i].begin());
     t[i][n + i] = 1;
-    t[i][n + m] = b[i];
+    // A little more room, of another size in each row: without it many steps would lead nowhere, in circles. The bound below is
+    // that of the true b.
+    t[i][n + m] = b[i] + 1e-6 * (1 + std::fmod(0.618034 * static_cast<double>(i + 1), 1.0));
     basis[i] = n + i;
   }
   for (size_t j = 0; j < n; ++j) t[m][j] = -c[j];
-  for (int step = 0; step < 20000; ++step) {
-    size_t in = n + m, out = m;  // Bland's rule: the first that improves, so that it cannot go round in circles
-    for (size_t j = 0; j < n + m && in == n + m; ++j)
-      if (t[m][j] < -1e-11) in = j;
+  constexpr double kZero = 1e-10;
+  for (int step = 0; step < 5000; ++step) {
+    size_t in = n + m, out = m;
+    for (size_t j = 0; j < n + m; ++j)
+      if (t[m][j] < -kZero && (in == n + m || t[m][j] < t[m][in])) in = j;
     if (in == n + m) break;
-    for (size_t i = 0; i < m; ++i) {
-      if (t[i][in] <= 1e-11) continue;
-      if (out == m) { out = i; continue; }
-      const double here = t[i][n + m] / t[i][in], best = t[out][n + m] / t[out][in];
-      if (here < best - 1e-15 || (here <= best + 1e-15 && basis[i] < basis[out])) out = i;
-    }
+    for (size_t i = 0; i < m; ++i)
+      if (t[i][in] > kZero && (out == m || t[i][n + m] / t[i][in] < t[out][n + m] / t[out][in])) out = i;
     if (out == m) return std::numeric_limits<double>::infinity();
     const double pivot = t[out][in];
     for (double& v : t[out]) v /= pivot;
@@ -178,18 +177,25 @@ double LinearProgram::value() const {
     }
     basis[out] = in;
   }
-  // The dual solution stands under the slacks. Where rounding left it short of A'y >= c, it is no bound.
-  double bound = 0;
-  std::vector<double> price(m);
+  // The dual solution stands under the slacks. Rounding may leave it a little short of A'y >= c: for a column with c > 0, y is made
+  // larger; of another, what is missing is paid for as much of it as there can be.
+  std::vector<double> price(m), sums(n);
+  double bound = 0, covered = 1, missing = 0;
   for (size_t i = 0; i < m; ++i) price[i] = std::max(0.0, t[m][n + i]), bound += price[i] * b[i];
-  double covered = 1;
   for (size_t j = 0; j < n; ++j) {
-    double sum = 0, size = 1e-30;
-    for (size_t i = 0; i < m; ++i) sum += price[i] * a[i][j], size = std::max(size, std::abs(price[i] * a[i][j]));
-    if (c[j] > 0) covered = std::min(covered, sum / c[j]);
-    else if (sum < c[j] - 1e-7 * size) return std::numeric_limits<double>::infinity();
+    for (size_t i = 0; i < m; ++i) sums[j] += price[i] * a[i][j];
+    if (c[j] > 0) covered = std::min(covered, sums[j] / c[j]);
   }
-  return covered > 0 ? bound / covered : std::numeric_limits<double>::infinity();
+  if (covered <= 0) return std::numeric_limits<double>::infinity();
+  for (size_t j = 0; j < n; ++j) {
+    if (c[j] > 0 || sums[j] >= 0) continue;
+    double most = std::numeric_limits<double>::infinity();
+    for (size_t i = 0; i < m; ++i)
+      if (std::all_of(a[i].begin(), a[i].end(), [](double v) { return v >= 0; }) && a[i][j] > 0)
+        most = std::min(most, b[i] / a[i][j]);
+    missing -= sums[j] * most;
+  }
+  return (bound + missing) / covered;
 }
 
 double linear_bound(const std::vector<Stage>& stages, const std::vector<Node>& nodes) {
