@@ -1,6 +1,10 @@
 // kinora bench workers: what a process of its own costs a stage.
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
 
 #include "apps/kinora/bench.hpp"
 #include "core/run/call.hpp"
@@ -18,6 +22,25 @@ using Clock = std::chrono::steady_clock;
 
 // Text to tokens: next to no work, and what else the sample has goes through.
 constexpr const char* kStage = "stage/text.wordpiece";
+
+// A file as the stage wants one, while the object lives.
+class Vocabulary {
+ public:
+  Vocabulary() : path_((std::filesystem::temp_directory_path() / "kinora-bench-XXXXXX").string()) {
+    const int fd = mkstemp(path_.data());
+    if (fd < 0)
+      throw Error(KINORA_IO, path_ + ": no temporary file can be made; set TMPDIR to a folder that can be written");
+    ::close(fd);
+    std::ofstream(path_) << "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nboat\nat\nsea\n";
+  }
+  Vocabulary(const Vocabulary&) = delete;
+  Vocabulary& operator=(const Vocabulary&) = delete;
+  ~Vocabulary() { std::filesystem::remove(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
 
 Sample sample_of(size_t bytes) {
   Sample out("bench");
@@ -45,8 +68,9 @@ double rate(size_t bytes, Process&& process) {
 }  // namespace
 
 json bench_workers(core::Runtime& runtime, const BenchOptions& o) {
+  const Vocabulary vocabulary;
   const auto component = core::or_throw(runtime.registry().open(kStage));
-  const auto options = core::or_throw(core::Options::make(*component.spec, json::object()));
+  const auto options = core::or_throw(core::Options::make(*component.spec, {{"vocab", vocabulary.path()}}));
   const auto& stage = component.table<kinora_stage>();
   void* self = core::made(stage.create(host(), options.abi()), kStage);
   const std::unique_ptr<void, void (*)(void*)> owned(self, stage.destroy);
