@@ -18,7 +18,7 @@ struct Trial {
 Trial random_trial(std::mt19937& random, int64_t n_nodes);
 
 struct PlacedTrial {
-  double throughput = 0, bound = 0, milliseconds = 0;
+  double throughput = 0, bound = 0, milliseconds = 0;  // of one processor
   std::string bound_kind;  // exact, whole-workers
 };
 PlacedTrial place_trial(const Trial&, bool exact);
