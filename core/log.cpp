@@ -22,6 +22,12 @@ std::shared_ptr<spdlog::sinks::dist_sink_mt> outputs() {
 
 std::atomic<bool> started = false;
 
+// Never destroyed: threads may log until the last instruction of the process.
+std::function<void(int32_t, std::string_view)>& diverted() {
+  static auto* to = new std::function<void(int32_t, std::string_view)>;
+  return *to;
+}
+
 spdlog::level::level_enum spdlog_level(int32_t level) {
   switch (level) {
     case KINORA_LOG_TRACE:
@@ -89,6 +95,13 @@ Status start_log(std::string_view level) {
   return {};
 }
 
+std::string log_level() {
+  const auto name = spdlog::level::to_string_view(spdlog::default_logger_raw()->level());
+  return name == "warning" ? "warn" : std::string(name.data(), name.size());
+}
+
+void divert_log(std::function<void(int32_t, std::string_view)> to) { diverted() = std::move(to); }
+
 void quiet_terminal() { outputs()->sinks().at(0)->set_level(spdlog::level::warn); }
 
 Result<LogFile> LogFile::open(const std::filesystem::path& path) {
@@ -125,6 +138,10 @@ LogFile::~LogFile() { close(); }
 void log_line(int32_t level, std::string_view message) {
   // Whoever logs before a program started the log (a test) must not write to stdout, where results go.
   if (!started.load(std::memory_order_acquire)) static_cast<void>(start_log("info"));
+  if (diverted()) {
+    if (spdlog::default_logger_raw()->should_log(spdlog_level(level))) diverted()(level, message);
+    return;
+  }
   spdlog::default_logger_raw()->log(spdlog_level(level), one_line(message));
 }
 

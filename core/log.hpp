@@ -1,7 +1,9 @@
 // Where log lines go: stderr, and the files of the runs that are under way.
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "core/status.hpp"
@@ -15,6 +17,8 @@ Status start_log(std::string_view level);
 Status set_log_level(std::string_view level);
 // Whether it is a level, or how it is misspelt.
 Status check_log_level(std::string_view level);
+// [any-thread] The present level.
+std::string log_level();
 
 // [main thread] Only warnings and errors go to stderr from here on; files still get every line.
 void quiet_terminal();
@@ -32,6 +36,10 @@ class LogFile {
   void close();
   std::shared_ptr<void> sink_;
 };
+
+// [main thread, before anybody logs] Lines of the level that is set go there from here on, and nowhere else: a worker's
+// go to the process that started it.
+void divert_log(std::function<void(int32_t level, std::string_view message)> to);
 
 // [any-thread] level: KINORA_LOG_*. Control characters in `message` are shown escaped, so that hostile input
 // cannot forge lines or steer a terminal.

@@ -236,4 +236,10 @@ const kinora_samples_api& samples_table() {
   return table;
 }
 
+std::vector<std::string> tensor_names(const kinora_sample* s) {
+  std::vector<std::string> out;
+  for (const auto& t : s->tensors) out.push_back(t.name);
+  return out;
+}
+
 }  // namespace kinora::core

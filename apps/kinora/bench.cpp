@@ -115,7 +115,7 @@ json bench_plugin_call(core::Runtime& runtime, const BenchOptions& options) {
   const kinora_stage* table = opaque(&stage);
   constexpr int kCalls = 2'000'000;
   std::vector<double> through, straight, ratios;
-  kinora_resources out{};
+  kinora_resources out{sizeof(kinora_resources)};
   for (int round = 0; round < options.repeat; ++round) {
     straight.push_back(seconds_of([&] {
                          for (int i = 0; i < kCalls; ++i) opaque(virtual_stage)->resources(opaque(&out));

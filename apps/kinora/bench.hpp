@@ -37,5 +37,7 @@ nlohmann::json bench_sample(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_vae(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_block(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_parallel(core::Runtime&, const BenchOptions&);
+nlohmann::json bench_balance(core::Runtime&, const BenchOptions&);
+nlohmann::json bench_workers(core::Runtime&, const BenchOptions&);
 
 }  // namespace kinora

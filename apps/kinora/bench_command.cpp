@@ -31,6 +31,8 @@ because machines are noisy: look at the ratios. Exit 1 if a median breaks its bo
   block         forward and backward of one block of the 7B DiT, in bfloat16 on a GPU: its share of a large product is the MFU
   parallel      what strategies add to a step where they have nobody to share with; attention, layouts and pipelines on two and
                 four ranks of this machine, against one process of as many threads and against each other
+  balance       the placement of workers on clusters of 1 to 4,096 nodes against the optimum or a bound, and in simulated time
+  workers       a stage in this process and in a process of its own: samples and bytes a second
 
 Of train, sample, vae and block: floating-point operations a second as a share of a product of large matrices in the same run. With one thread
 train, sample and vae measure processor time, else time; the best of all rounds counts.
@@ -54,7 +56,9 @@ const std::vector<Benchmark>& benchmarks() {
                                           {"sample", bench_sample},
                                           {"vae", bench_vae},
                                           {"block", bench_block},
-                                          {"parallel", bench_parallel}};
+                                          {"parallel", bench_parallel},
+                                          {"balance", bench_balance},
+                                          {"workers", bench_workers}};
   return all;
 }
 

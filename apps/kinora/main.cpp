@@ -8,6 +8,9 @@
 #include "apps/kinora/version.hpp"
 #include "core/run/torch_library.hpp"
 #include "core/suggest.hpp"
+#include "core/paths.hpp"
+#include "core/workers/serve.hpp"
+#include "core/workers/service.hpp"
 
 namespace kinora {
 namespace {
@@ -93,11 +96,18 @@ int run(Arguments arguments) {
   const Arguments all = arguments;
   if (const int code = parse_globals(arguments, globals)) return code;
   if (arguments.empty()) return complain(kUsage, "which command? see kinora --help");
+  if (arguments.front() == "worker") {  // not for people
+    auto runtime = core::Runtime::start(globals.runtime);
+    if (!runtime) return complain(kUsage, runtime.failure().message);
+    (*runtime)->torch_loader(core::open_torch_library);
+    core::serve_worker(**runtime);
+  }
   if (const int code = require_command(arguments.front())) return code;
   const auto command = commands().at(arguments.front());
   auto runtime = core::Runtime::start(globals.runtime);
   if (!runtime) return complain(kUsage, runtime.failure().message);
   (*runtime)->torch_loader(core::open_torch_library);
+  core::offer_workers({core::executable_folder() / "kinora", globals.runtime.plugin_dirs});
   const Arguments shared(all.begin(), all.end() - static_cast<ptrdiff_t>(arguments.size()));
   arguments.erase(arguments.begin());
   return command ? command(**runtime, arguments) : launch_command(**runtime, shared, arguments);

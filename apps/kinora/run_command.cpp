@@ -37,7 +37,7 @@ po::options_description run_options() {
   options.add_options()("set", po::value<std::vector<std::string>>()->composing()->value_name("a.b=v"),
                         "override a value: JOB.OPTION=VALUE or run.KEY=VALUE")(
       "only", po::value<std::string>()->default_value("")->value_name("JOB"),
-      "run this job and what it reads")("out", po::value<std::string>()->value_name("DIR"),
+      "run this job and what it reads")("profile", "write trace.json into the folder of each job that an engine runs")("out", po::value<std::string>()->value_name("DIR"),
                                         "output folder instead of the file's")(
       "dry-run", "say what would be done")("help,h", "this text");
   return options;
@@ -71,6 +71,7 @@ std::optional<AskedRun> asked_of(core::Runtime& runtime, const Parsed& given) {
   if (!run) return std::nullopt;
   if (given.values.count("out"))
     run->out = std::filesystem::absolute(given.values["out"].as<std::string>()).lexically_normal();
+  if (given.values.count("profile")) core::profile_engines(*run, runtime.registry());
   core::RunOptions options;
   options.dry = given.values.count("dry-run") != 0;
   options.only = given.values["only"].as<std::string>();

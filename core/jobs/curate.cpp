@@ -70,10 +70,7 @@ class Keeper {
 
 // Whether every stage takes what the one before it gives: then a clip has one end. A stage that says `from` may not.
 bool is_chain(const std::vector<const ComponentUse*>& stages) {
-  return std::none_of(stages.begin(), stages.end(), [](const auto* use) {
-    if constexpr (requires { use->from; }) return use->from.has_value();
-    return false;
-  });
+  return std::none_of(stages.begin(), stages.end(), [](const auto* use) { return use->from.has_value(); });
 }
 
 // items.jsonl and the manifests, in one order whatever the order of the work; their sums.

@@ -2,8 +2,10 @@
 
 #include <thread>
 
+#include "core/jobs/live.hpp"
 #include "core/log.hpp"
 #include "core/run/cancel.hpp"
+#include "core/run/stage_graph.hpp"
 
 namespace kinora::core {
 namespace {
@@ -12,6 +14,7 @@ namespace {
 struct Books {
   const PipelineJob& job;
   Progress progress;
+  Live live;
   PipelineResult result;
 
   static Books& of(void* self) { return *static_cast<Books*>(self); }
@@ -43,43 +46,68 @@ struct Books {
     }
     progress.update(result.inputs.sum(), std::to_string(result.made.sum()) + " made");
   }
+
+  void report(const char* text) {
+    live.update(nlohmann::json::parse(text, nullptr, false), result.inputs.sum(), result.made.sum(),
+                result.inputs.sum() == job.total);
+    progress.table(live.table());
+  }
 };
+
+// The stages of a job with all that a kinora_stage_spec points to.
+struct Specs {
+  std::vector<std::string> names;
+  std::vector<std::vector<uint32_t>> from;
+  std::vector<kinora_stage_spec> specs;
+};
+
+Specs specs_of(JobContext& context, const std::vector<const ComponentUse*>& stages) {
+  const StageGraph graph = stage_graph(stages, [](const ComponentUse&, const std::string& message) {
+    throw Error(KINORA_INVALID, message);
+  });
+  Specs out;
+  std::vector<uint32_t> place(stages.size());
+  out.names.reserve(stages.size());
+  out.from.reserve(stages.size());
+  for (const size_t number : graph.order) {
+    const ComponentUse& use = *stages[number];
+    place[number] = static_cast<uint32_t>(out.specs.size());
+    const Component component = context.open(use);
+    out.names.push_back(use.called());
+    auto& from = out.from.emplace_back();
+    for (const size_t f : graph.from[number]) from.push_back(place[f]);
+    kinora_stage_spec spec{};
+    spec.struct_size = sizeof spec;
+    spec.name = out.names.back().c_str();
+    spec.id = component.spec->id.c_str();
+    spec.options_json = use.options.canonical().c_str();
+    spec.stage = &component.table<kinora_stage>();
+    spec.options = use.options.abi();
+    spec.n_from = static_cast<uint32_t>(from.size());
+    spec.from = from.data();
+    out.specs.push_back(spec);
+  }
+  return out;
+}
 
 }  // namespace
 
 PipelineResult run_pipeline(JobContext& context, const PipelineJob& job) {
-  std::vector<kinora_stage_spec> specs;
-  std::vector<std::string> names;
-  std::vector<uint32_t> from(job.stages.size());
-  names.reserve(job.stages.size());
-  for (const auto* use : job.stages) {
-    const Component component = context.open(*use);
-    names.push_back(component.spec->name);
-    kinora_stage_spec spec{};
-    spec.struct_size = sizeof spec;
-    spec.name = names.back().c_str();
-    spec.id = component.spec->id.c_str();
-    spec.options_json = use->options.canonical().c_str();
-    spec.stage = &component.table<kinora_stage>();
-    spec.options = use->options.abi();
-    if (!specs.empty()) {
-      from[specs.size()] = static_cast<uint32_t>(specs.size() - 1);
-      spec.n_from = 1;
-      spec.from = &from[specs.size()];
-    }
-    specs.push_back(spec);
-  }
-
-  Books books{job, {context.spec().name, job.total, job.unit}, {}};
+  const Specs specs = specs_of(context, job.stages);
+  Books books{job, {context.spec().name, job.total, job.unit},
+              {context.spec().name, context.folder(), job.total}, {}};
   kinora_pipeline pipeline{};
   pipeline.struct_size = sizeof pipeline;
-  pipeline.n_stages = static_cast<uint32_t>(specs.size());
-  pipeline.stages = specs.data();
+  pipeline.n_stages = static_cast<uint32_t>(specs.specs.size());
+  pipeline.stages = specs.specs.data();
   pipeline.memory = static_cast<uint64_t>(job.memory);
   pipeline.self = &books;
   pipeline.next = [](void* self, kinora_sample** out) { return Books::of(self).next(out); };
   pipeline.done = [](void* self, const kinora_outcome* o) {
     return guard([&] { Books::of(self).done(*o); });
+  };
+  pipeline.report = [](void* self, const char* text) {
+    static_cast<void>(guard([&] { Books::of(self).report(text); }));
   };
 
   kinora_run call = context.call();

@@ -49,9 +49,12 @@ json spec_json(const JobSpec& job) {
            {"options", job.options},
            {"paths", job.paths},
            {"components", json::array()}};
-  for (const auto& c : job.components)
-    out["components"].push_back(
-        {{"slot", c.slot}, {"id", c.id}, {"version", c.version}, {"options", c.options.values()}});
+  for (const auto& c : job.components) {
+    json one{{"slot", c.slot}, {"id", c.id}, {"version", c.version}, {"options", c.options.values()}};
+    if (!c.name.empty()) one["name"] = c.name;
+    if (c.from) one["from"] = *c.from;
+    out["components"].push_back(std::move(one));
+  }
   return out;
 }
 

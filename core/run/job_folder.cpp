@@ -177,7 +177,8 @@ json results_in(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     const bool is_own = name == "job.json" || name == "summary.json" || name == "metrics.jsonl" ||
-                        name == "journal.jsonl" || name == kEdits || name == "checkpoints" ||
+                        name == "journal.jsonl" || name == kEdits || name == "metrics.prom" ||
+                        name == "live.json" || name == "trace.json" || name == "checkpoints" ||
                         name.starts_with(".");
     if (!is_own) out[name] = size_of_entry(entry);
   }

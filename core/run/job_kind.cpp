@@ -13,7 +13,7 @@
 namespace kinora::core {
 namespace {
 
-const Slot kEngine{"engine", "engine", "local", true, false, "runs the stages"};
+const Slot kEngine{"engine", "engine", "local", true, false, "runs the stages", true};
 const Slot kPrecision{"precision", "precision", "fp32",
                       true,        false,       "number format of linear layers and attention"};
 const Slot kParallel{"parallel", "parallel", "single", true, true, "strategies, composed", true};

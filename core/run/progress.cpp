@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -16,6 +17,13 @@ std::string duration(double seconds) {
   if (s < 60) return fmt::format("{} s", s);
   if (s < 3600) return fmt::format("{}:{:02} min", s / 60, s % 60);
   return fmt::format("{}:{:02} h", s / 3600, s / 60 % 60);
+}
+
+// A row in the terminal's width: one that runs over would shift all that stands below.
+std::string shown(const std::string& row) {
+  winsize size{};
+  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  return row.substr(0, known ? size.ws_col - 1u : 79u);
 }
 
 }  // namespace
@@ -42,6 +50,14 @@ void Progress::update(int64_t done, const std::string& note) {
     return;
   }
   last_draw_ = now;
+  draw(false);
+}
+
+void Progress::table(std::vector<std::string> lines) {
+  const std::scoped_lock lock(mutex_);
+  if (finished_ || !terminal_) return;
+  table_ = std::move(lines);
+  last_draw_ = Clock::now();
   draw(false);
 }
 
@@ -74,7 +90,15 @@ std::string Progress::line() const {
 void Progress::draw(bool last) {
   drawn_ = true;
   if (terminal_) {
-    std::fprintf(stderr, "\r\033[K%s%s", line().c_str(), last ? "\n" : "");
+    // Everything below goes and comes again, and the cursor stays at the bar: a line of the log takes its place.
+    std::string text = "\r\033[J" + line();
+    if (last) {
+      text += "\n";
+    } else {
+      for (const auto& row : table_) text += "\n" + shown(row);
+      if (!table_.empty()) text += fmt::format("\033[{}A\r", table_.size());
+    }
+    std::fputs(text.c_str(), stderr);
   } else {
     std::fprintf(stderr, "%s\n", line().c_str());
   }

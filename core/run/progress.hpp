@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <vector>
 
 namespace kinora::core {
 
@@ -17,6 +18,8 @@ class Progress {
 
   // [any-thread] note: a few words behind the figures, "loss 0.123".
   void update(int64_t done, const std::string& note = "");
+  // [any-thread] Lines that stand below the bar from here on, on a terminal only.
+  void table(std::vector<std::string> lines);
   // Draws the last state and ends the line; further calls do nothing.
   void finish();
 
@@ -26,6 +29,7 @@ class Progress {
   std::string line() const;
   std::mutex mutex_;
   std::string label_, unit_, note_;
+  std::vector<std::string> table_;
   int64_t total_, done_ = 0, first_ = -1;
   bool terminal_, finished_ = false, drawn_ = false;
   Clock::time_point start_ = Clock::now(), last_draw_{};

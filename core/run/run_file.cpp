@@ -7,6 +7,7 @@
 #include "core/curate/wildcard.hpp"
 #include "core/io.hpp"
 #include "core/log.hpp"
+#include "core/run/stage_graph.hpp"
 #include "core/run/storages.hpp"
 #include "core/suggest.hpp"
 
@@ -193,6 +194,7 @@ class RunReader {
         for (size_t i = 0; i < given.size(); ++i) read_one(at + "/" + std::to_string(i), given[i], slot, job);
         if (given.empty() && slot.required) problem(doc_.value(at), "'" + slot.name + "' must not be empty");
         if (slot.kind == "parallel") refuse_twice(slot, job);
+        if (slot.kind == "stage") check_graph(slot, job);
       } else {
         read_one(at, given, slot, job);
       }
@@ -200,6 +202,35 @@ class RunReader {
   }
 
   void read_one(const std::string& pointer, const json& given, const Slot& slot, JobSpec& job);
+
+  // A stage's name and from, which are no options of its component; one that has an option `name` keeps it as
+  // well.
+  void take_place(const std::string& pointer, json& component, std::string& name,
+                  std::optional<std::vector<std::string>>& from) {
+    if (!component.is_object()) return;
+    const json use = component.value("use", json());
+    const auto spec = use.is_string() ? registry_.find("stage", use.get<std::string>())
+                                      : Result<const ComponentSpec*>(fail(KINORA_NOT_FOUND, "no use"));
+    name = text(pointer, component, "name", "");
+    if (!spec || !(*spec)->option("name")) component.erase("name");
+    if (!component.contains("from") || (spec && (*spec)->option("from"))) return;
+    json given = component["from"];
+    component.erase("from");
+    if (given.is_string()) given = json::array({given});
+    const bool names = given.is_array() && std::all_of(given.begin(), given.end(),
+                                                       [](const json& n) { return n.is_string(); });
+    if (!names)
+      return problem(doc_.value(pointer + "/from"), "'from' must be the name of a stage or a list of names, found " +
+                                                        given.dump());
+    from = given.get<std::vector<std::string>>();
+  }
+
+  // Names that lead nowhere, and circles.
+  void check_graph(const Slot& slot, const JobSpec& job) {
+    stage_graph(job.list(slot.name), [&](const ComponentUse& stage, const std::string& message) {
+      problem(stage.at, "job '" + job.name + "': " + message);
+    });
+  }
 
   // A strategy composes with others, not with itself: a second recompute would run blocks a third time.
   void refuse_twice(const Slot& slot, const JobSpec& job) {
@@ -264,9 +295,15 @@ class RunReader {
 };
 
 void RunReader::read_one(const std::string& pointer, const json& given, const Slot& slot, JobSpec& job) {
-  auto use = read_component(doc_, registry_, pointer, slot.kind, run_.file.parent_path(), problems_, given);
+  json component = given;
+  std::string name;
+  std::optional<std::vector<std::string>> from;
+  if (slot.list && slot.kind == "stage") take_place(pointer, component, name, from);
+  auto use = read_component(doc_, registry_, pointer, slot.kind, run_.file.parent_path(), problems_, component);
   if (!use) return;
   use->slot = slot.name;
+  use->name = std::move(name);
+  use->from = std::move(from);
   job.components.push_back(std::move(*use));
 }
 
@@ -305,6 +342,17 @@ std::optional<ComponentUse> read_component(const Document& doc, const Registry& 
     if (plugin.spec.component(use.id) && plugin.state != PluginState::shadowed)
       use.version = plugin.spec.version;
   return use;
+}
+
+void profile_engines(RunFile& run, const Registry& registry) {
+  for (auto& job : run.jobs)
+    for (auto& use : job.components) {
+      const auto spec = registry.find(use.id);
+      if (use.slot != "engine" || !spec || !(*spec)->option("profile")) continue;
+      json values = use.options.values();
+      values["profile"] = true;
+      use.options = or_throw(Options::make(**spec, values));
+    }
 }
 
 const Location& JobSpec::place(const std::string& option) const {

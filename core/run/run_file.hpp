@@ -20,6 +20,13 @@ struct ComponentUse {
   Options options;      // all of the manifest's, checked
   std::string version;  // of the plugin: part of the job's identity
   Location at;          // where the file names it
+  // Of a stage in a list: what others call it, "" where the file does not say; and whose output it takes, nothing where
+  // the file does not say (then the one before it).
+  std::string name{};
+  std::optional<std::vector<std::string>> from{};
+
+  // What it is called: by its name, else by its component's.
+  std::string called() const { return name.empty() ? id.substr(id.find('/') + 1) : name; }
 };
 
 struct JobSpec {
@@ -54,6 +61,9 @@ struct RunFile {
 
 // Reads the document into a run. Any problem is added to `problems`, and the run is then not to be run.
 RunFile read_run(const Document&, const Registry&, std::vector<Diagnostic>& problems);
+
+// Turns on the option `profile` of every engine that has one.
+void profile_engines(RunFile&, const Registry&);
 
 // One slot's value: a name, or a table with `use` and options.
 std::optional<ComponentUse> read_component(const Document&, const Registry&, const std::string& pointer,

@@ -10,7 +10,7 @@ static void* minimal_create(const kinora_host* host, const kinora_options* optio
 }
 static void minimal_destroy(void* self) { (void)self; }
 static int32_t minimal_resources(void* self, kinora_resources* out) {
-  const kinora_resources one = {sizeof one, 0, 1.0, 0.0, 0};
+  const kinora_resources one = {sizeof one, 0, 1.0, 0.0, 0, 0, 0, 0, 0};
   (void)self;
   *out = one;
   return KINORA_OK;

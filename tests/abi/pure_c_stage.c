@@ -52,7 +52,7 @@ static void* create(const kinora_host* host, const kinora_options* given) {
 static void destroy(void* self) { free(self); }
 
 static int32_t resources(void* self, kinora_resources* out) {
-  const kinora_resources one = {sizeof one, 0, 0.1, 0.0, 0};
+  const kinora_resources one = {sizeof one, 0, 0.1, 0.0, 0, 0, 0, 0, 0};
   (void)self;
   *out = one;
   return KINORA_OK;

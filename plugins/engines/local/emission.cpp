@@ -23,9 +23,23 @@ kinora_emit Execution::emit_table(Task& task) {
           }};
 }
 
+// After its process died a stage begins its sample again; what it told of then comes again, in the same order.
+bool Execution::told_before(Task& task, std::string_view key) {
+  if (!task.slot.instance.is_apart() || !task.in) return false;
+  if (task.replay == 0) {
+    task.told.emplace_back(key);
+    return false;
+  }
+  const std::string& before = task.told[task.told.size() - task.replay--];
+  if (before != key)
+    throw Error(KINORA_DATA, "made '" + std::string(key) + "' where it had made '" + before + "' before its process ended");
+  return true;
+}
+
 void Execution::emit(Task& task, Sample sample) {
-  Weight weight = weigh(sample);
   const std::string key(sample.key());
+  if (told_before(task, key)) return;
+  Weight weight = weigh(sample);
   std::vector<Sample> copies;
   for (size_t i = 1; i < task.stage.to.size(); ++i) copies.push_back(sample.clone(key));
   Lock lock(mutex_);
@@ -54,8 +68,9 @@ void Execution::fail(Task& task, Sample sample, const char* reason) {
 }
 
 void Execution::end_here(Task& task, Sample sample, End how) {
-  Weight weight = weigh(sample);
   const std::string key(sample.key());
+  if (told_before(task, key)) return;
+  Weight weight = weigh(sample);
   const Lock lock(mutex_);
   if (stopping()) throw Error(KINORA_CANCELLED, "cancelled");
   const Origin from = origin(task, key, sample.get());
@@ -99,7 +114,7 @@ void Execution::make_room(Lock& lock, Task& task, const Weight& in, const Weight
   if (fits(waiting)) return account(task, in, out);
   const auto start = std::chrono::steady_clock::now();
   --active_;
-  give(task.stage.need);
+  give(task.stage, &task.slot);
   waiting_.push_back(&waiting);
   dispatch();
   waiting.go.wait(lock, [&] { return waiting.granted || stopping(); });
@@ -107,7 +122,7 @@ void Execution::make_room(Lock& lock, Task& task, const Weight& in, const Weight
   if (waiting.granted) return;
   std::erase(waiting_, &waiting);
   ++active_;
-  take(task.stage.need);
+  take(task.stage, &task.slot);
   throw Error(KINORA_CANCELLED, "cancelled");
 }
 

@@ -18,7 +18,7 @@ struct Act {
   std::function<void(const Emit&, const kinora::Run&)> finish = {};
   bool ordered = false;
   int64_t workers = 0;
-  double cores = 1;
+  double cores = 1, gpus = 0;
   std::atomic<int> made{0}, alive{0};
 };
 
@@ -36,7 +36,7 @@ class ActStage final : public Stage {
     if (act_->finish) act_->finish(emit, run);
   }
   kinora_resources resources() const override {
-    return {sizeof(kinora_resources), act_->ordered ? 1u : 0u, act_->cores, 0.0, 0};
+    return {sizeof(kinora_resources), act_->ordered ? 1u : 0u, act_->cores, act_->gpus, 0, 0, 0, 0, 0};
   }
   struct Options {};
   explicit ActStage(const Options&) {}

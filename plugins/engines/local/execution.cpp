@@ -1,5 +1,7 @@
 #include "execution.hpp"
 
+#include <cmath>
+
 namespace kinora::local {
 namespace {
 
@@ -13,10 +15,13 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 Execution::Execution(const kinora_pipeline& pipeline, const Run& run, const Settings& settings)
     : pipeline_(pipeline), run_(*run.get()), settings_(settings) {
-  stages_ = set_up_stages(pipeline, {settings.total});
+  settings_.isolation.check(pipeline);
+  stages_ = set_up_stages(pipeline, {settings_.total, settings_.isolation});
   for (auto& stage : stages_)
     if (stage->spec->n_from == 0) first_.push_back(stage.get());
-  last_seconds_.resize(stages_.size());
+  last_figures_.resize(stages_.size());
+  devices_.resize(static_cast<size_t>(std::ceil(settings_.total.gpus - 1e-9)));
+  if (settings_.profile && run_.out.size > 0) trace_.emplace(std::string(view(run_.out)) + "/trace.json");
 }
 
 Execution::~Execution() {
@@ -60,8 +65,9 @@ void Execution::run() {
   }
   // Workers that are inside a plugin come back when it asks cancelled() or is done; nobody is left behind.
   owner_wakes_.wait(lock, [&] { return active_ == 0 && waiting_.empty(); });
-  if (error_ != KINORA_OK) throw Error(error_, error_message_);
   lock.unlock();
+  if (trace_) trace_->close();
+  if (error_ != KINORA_OK) throw Error(error_, error_message_);
   if (pipeline_.report) pipeline_.report(pipeline_.self, figures(seconds_since(begin)).c_str());
 }
 
@@ -156,7 +162,7 @@ void Execution::work() {
     lock.lock();
     --active_;
     if (job.stage) {
-      give(job.stage->need);
+      give(*job.stage, job.slot);
       --job.stage->busy;
       if (job.slot) job.stage->free.push_back(job.slot);
     }

@@ -17,6 +17,7 @@
 
 #include "kinora/run.hpp"
 #include "stage_state.hpp"
+#include "trace.hpp"
 
 namespace kinora::local {
 
@@ -25,6 +26,8 @@ struct Settings {
   uint64_t queue = 64;  // samples that may wait for one stage
   int64_t retries = 2;
   double backoff = 0.2;  // seconds before the first retry, then four times as long
+  Isolation isolation{};
+  bool profile = false;  // trace.json in the run's folder
 };
 
 class Execution;
@@ -42,6 +45,11 @@ struct Task {
   bool ended = false;    // the input went on, was dropped, or was told stored
   bool held = false;     // hold() was said
   bool touched = false;  // something was emitted, dropped or held: trying again would do it twice
+  // Of a stage in a process of its own: the keys that it told of, so that a second attempt, after its process died,
+  // tells only what is new.
+  std::vector<std::string> told{};
+  size_t replay = 0;  // so many of them come again
+  bool died = false;
   double waited = 0;     // seconds without a core
 };
 
@@ -114,8 +122,10 @@ class Execution {
   bool queues_left(const std::vector<StageState*>& to) const;
   Waiting* oldest_waiting(const StageState* stage);
   Answer tokens_left(const Tokens& need) const;
-  void take(const Tokens& need);
-  void give(const Tokens& need);
+  Slot* free_slot(const StageState& stage) const;
+  bool devices_left(const StageState& stage, const Slot* slot) const;
+  void take(const StageState& stage, const Slot* slot);
+  void give(const StageState& stage, const Slot* slot);
   bool upstream_finished(const StageState& stage) const;
   bool all_finished() const;
 
@@ -127,14 +137,18 @@ class Execution {
   bool finish_slot(StageState& stage, Slot& slot);
   bool make_slot(Job& job);
   int32_t try_process(Task& task, std::string& message);
+  int32_t try_until(Task& task, std::string& message);
+  bool revive(Task& task, int64_t deaths, std::string& message);
+  void lose_held(Task& task, const std::string& why);
+  bool told_before(Task& task, std::string_view key);
   bool pause(double seconds);
   void complete(Task& task, int32_t status, const std::string& message, double seconds);
   void complete_input(Task& task, int32_t status, const std::string& message);
   void fail(const std::shared_ptr<Track>& track, const StageState& stage, int32_t status,
             const std::string& message, Sample sample, Weight weight);
-  void end_left_over(StageState& stage, Slot& slot);
+  void end_left_over(StageState& stage, Slot& slot, const std::string& why);
   kinora_emit emit_table(Task& task);
-  kinora_run stage_run(const StageState& stage);
+  kinora_run stage_run(const StageState& stage, const Slot& slot);
 
   // emission.cpp
   void end_here(Task& task, Sample sample, End how);
@@ -147,8 +161,9 @@ class Execution {
   void enter(StageState& stage, const Place& place, uint64_t emitted);
   void leave(StageState& stage, const Place& place, uint64_t emitted);
 
-  // figures.cpp, not under the lock
+  // figures.cpp; figures() not under the lock
   std::string figures(double seconds);
+  std::string bound(const std::vector<double>& busy) const;
 
   const kinora_pipeline& pipeline_;
   const kinora_run& run_;
@@ -168,11 +183,13 @@ class Execution {
   bool telling_ = false;
 
   Tokens used_;
+  std::vector<double> devices_;  // what is taken of each GPU
   Ledger ledger_;
   uint64_t reserved_ = 0;  // bytes that running tasks are expected to add
   bool pulling_ = false, source_ended_ = false;
   uint64_t pulled_ = 0, largest_input_ = 0;
-  std::vector<double> last_seconds_;  // a stage's work at the last report
+  std::vector<StageState::Figures> last_figures_;  // at the last report
+  std::optional<Trace> trace_;
   double last_report_ = 0;
 
   std::atomic<bool> stopping_{false};

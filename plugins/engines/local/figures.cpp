@@ -1,9 +1,33 @@
 // The live figures as JSON, see abi/engine.h.
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "execution.hpp"
 
 namespace kinora::local {
+
+// What the run would be faster with more of: a stage all of whose workers are busy though cores are left; the
+// cores, and then the stage that takes most of them; the memory; or the source.
+std::string Execution::bound(const std::vector<double>& busy) const {
+  constexpr double kFull = 0.9;
+  const StageState* most = nullptr;
+  double all = 0;
+  for (const auto& stage : stages_) {
+    const double share = busy[stage->index] * stage->need.cores;
+    all += share;
+    if (!most || share > busy[most->index] * most->need.cores) most = stage.get();
+  }
+  for (size_t i = stages_.size(); i-- > 0;) {
+    const StageState& stage = *stages_[i];
+    const auto workers = static_cast<double>(stage.slots.size());
+    const bool cores_left = workers * stage.need.cores < kFull * settings_.total.cores;
+    if (busy[i] >= kFull * workers && cores_left) return stage.spec->name;
+  }
+  if (most && all >= kFull * settings_.total.cores) return most->spec->name;
+  if (!waiting_.empty() || !bytes_left(largest_input_)) return "memory";
+  return "source";
+}
 
 std::string Execution::figures(double seconds) {
   nlohmann::json out;
@@ -11,23 +35,33 @@ std::string Execution::figures(double seconds) {
   const double interval = std::max(1e-3, seconds - std::exchange(last_report_, seconds));
   out["seconds"] = seconds;
   out["inputs"] = pulled_;
+  out["cores"] = settings_.total.cores;
   out["memory"] = {{"used", ledger_.used()}, {"peak", ledger_.peak()}, {"bound", pipeline_.memory}};
+  std::vector<double> busy(stages_.size());
   for (const auto& stage : stages_) {
     const auto& f = stage->figures;
-    // A worker's time counts when its task ends, so over one interval `busy` may exceed the workers that
-    // there are.
-    const double work = f.seconds - std::exchange(last_seconds_[stage->index], f.seconds);
+    const StageState::Figures last = std::exchange(last_figures_[stage->index], f);
+    // A worker's time counts when its task ends: over one interval it may be more than there are workers.
+    busy[stage->index] = std::clamp((f.seconds - last.seconds) / interval, static_cast<double>(stage->busy) / 2,
+                                    static_cast<double>(stage->slots.size()));
     out["stages"].push_back({{"name", stage->spec->name},
                              {"in", f.in},
                              {"out", f.out},
                              {"dropped", f.dropped},
                              {"failed", f.failed},
                              {"retried", f.retried},
-                             {"busy", work / interval},
-                             {"workers", stage->busy},
+                             {"died", f.died},
+                             {"isolated", stage->isolated},
+                             {"rate", static_cast<double>(f.in - last.in) / interval},
+                             {"busy", busy[stage->index]},
+                             {"active", stage->busy},
+                             {"workers", stage->instances.load()},
+                             {"limit", stage->slots.size()},
                              {"seconds", f.seconds},
                              {"queue", stage->queue.size()}});
+    if (trace_) trace_->counter(stage->spec->name, stage->queue.size(), stage->busy, stage->index == 0 ? ledger_.used() : 0);
   }
+  out["bound"] = bound(busy);
   return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

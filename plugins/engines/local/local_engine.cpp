@@ -27,11 +27,28 @@ void LocalEngine::describe(Describe<Options>& d) {
       .range(0, 3600)
       .unit("s")
       .help("wait before the first further attempt; then 4 times it");
-  d.option("gpus", &Options::gpus).above(0).help("GPUs that the stages share");
+  d.option("gpus", &Options::gpus)
+      .above(0)
+      .help("GPUs that the stages share; a worker with a part of one stays on one device");
   d.option("worker_memory", &Options::worker_memory)
       .bytes()
       .at_least(0)
       .help("memory that workers may use together beside the samples; 0: three quarters of the machine's");
+  d.option("isolate", &Options::isolate)
+      .help("stages that run in processes of their own: auto (those that read media), none, all, or their names");
+  d.option("item_timeout", &Options::item_timeout)
+      .at_least(0)
+      .unit("s")
+      .help("a process is killed when a sample shows no sign of life for so long; 0: never");
+  d.option("item_memory", &Options::item_memory)
+      .bytes()
+      .at_least(0)
+      .help("a process is killed when it holds more; 0: any amount");
+  d.option("item_retries", &Options::item_retries)
+      .range(0, 100)
+      .help("further attempts at a sample whose process died");
+  d.option("profile", &Options::profile)
+      .help("writes trace.json into the job's folder: what each worker did when, for chrome://tracing");
 }
 
 void LocalEngine::run(const kinora_pipeline& pipeline, const Run& run) {
@@ -45,6 +62,9 @@ void LocalEngine::run(const kinora_pipeline& pipeline, const Run& run) {
   settings.queue = static_cast<uint64_t>(options_.queue);
   settings.retries = options_.retries;
   settings.backoff = options_.backoff;
+  settings.profile = options_.profile;
+  settings.isolation = {options_.isolate, options_.item_timeout, static_cast<uint64_t>(options_.item_memory),
+                        options_.item_retries, workers_of_host()};
   Execution(pipeline, run, settings).run();
 }
 

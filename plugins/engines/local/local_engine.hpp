@@ -1,5 +1,8 @@
-// engine/local: a pipeline on the threads of this process.
+// engine/local: a pipeline on the threads of this process, and on processes that it starts.
 #pragma once
+#include <string>
+#include <vector>
+
 #include "kinora/engine.hpp"
 
 namespace kinora::local {
@@ -12,6 +15,11 @@ class LocalEngine final : public Engine {
     double backoff = 0.2;
     double gpus = 1.0;
     int64_t worker_memory = 0;
+    std::vector<std::string> isolate{"auto"};
+    double item_timeout = 300;
+    int64_t item_memory = 0;
+    int64_t item_retries = 1;
+    bool profile = false;
   };
   static void describe(Describe<Options>& d);
   explicit LocalEngine(const Options& options) : options_(options) {}

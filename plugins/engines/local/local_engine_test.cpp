@@ -1,3 +1,4 @@
+#include <fstream>
 #include <random>
 #include <set>
 
@@ -454,6 +455,89 @@ TEST(LocalEngine, RunsNoMoreTasksThanItsCoresCarry) {
   p.add("narrow", {0}, [&](Sample, const Emit&, const kinora::Run&) { work(1); });
   p.inputs(50);
   EXPECT_EQ(p.run(), "");
+}
+
+// No device carries more than itself, and an instance stays where it is: its model is there.
+TEST(LocalEngine, SharesDevicesByTheirParts) {
+  for (const double total : {2.0, 1.5}) {
+    Pipeline p;
+    p.threads = 8;
+    p.options.gpus = total;
+    std::mutex mutex;
+    std::map<int, double> used;
+    double most = 0;
+    const auto work = [&](double share) {
+      return [&, share](Sample in, const Emit& emit, const kinora::Run& run) {
+        const int device = run.get()->device_id;
+        {
+          const std::lock_guard<std::mutex> lock(mutex);
+          used[device] += share;
+          EXPECT_LT(device, 2);
+          EXPECT_LE(used[device], std::min(1.0, total - device) + 1e-9);
+          double all = 0;
+          for (const auto& [d, u] : used) all += u;
+          most = std::max(most, all);
+        }
+        sleep_ms(2);
+        {
+          const std::lock_guard<std::mutex> lock(mutex);
+          used[device] -= share;
+        }
+        emit(std::move(in));
+      };
+    };
+    p.add("small", {}, work(0.25)).gpus = 0.25;
+    p.add("half", {0}, work(0.5)).gpus = 0.5;
+    p.stages[0].cores = p.stages[1].cores = 0.5;
+    p.inputs(80);
+    EXPECT_EQ(p.run(), "");
+    EXPECT_EQ(p.counts()["kept"], 80);
+    EXPECT_GE(most, total - 0.25) << "devices stay idle while there is work";
+  }
+}
+
+TEST(LocalEngine, RefusesProcessesWhereTheHostHasNone) {
+  Pipeline p;
+  p.add("a", {}, pass);
+  p.options.isolate = {"all"};
+  p.inputs(1);
+  EXPECT_NE(p.run().find("starts no worker processes; set isolate = \"none\""), std::string::npos);
+}
+
+TEST(LocalEngine, WritesATraceOfWhatItsWorkersDid) {
+  const std::string folder = ::testing::TempDir() + "kinora-trace";
+  Pipeline p;
+  testing::Run run(folder, 2);
+  p.cancel_through = &run;
+  p.options.profile = true;
+  p.add("a", {}, pass);
+  p.add("b", {0}, [](Sample in, const Emit&, const kinora::Run&) {
+    if (in.key() == "3") throw Error(KINORA_DATA, "bad \"bytes\"\n");
+  });
+  p.inputs(10);
+  EXPECT_EQ(p.run(), "");
+  std::ifstream in(folder + "/trace.json");
+  const auto trace = nlohmann::json::parse(in);
+  std::map<std::string, int> spans, results;
+  for (const auto& e : trace["traceEvents"])
+    if (e["ph"] == "X") ++spans[e["cat"]], ++results[e["args"]["result"]];
+  EXPECT_EQ(spans, (std::map<std::string, int>{{"a", 10}, {"b", 10}}));
+  EXPECT_EQ(results, (std::map<std::string, int>{{"ok", 19}, {"bad \"bytes\"\n", 1}}));
+}
+
+// The slow stage bounds, whether by its workers or by the cores it takes.
+TEST(LocalEngine, ReportsWhatBoundsIt) {
+  Pipeline p;
+  p.threads = 4;
+  p.add("quick", {}, pass);
+  p.add("writer", {0}, [](Sample, const Emit&, const kinora::Run&) { sleep_ms(30); }).ordered = true;
+  p.inputs(80);
+  EXPECT_EQ(p.run(), "");
+  ASSERT_GE(p.reports.size(), 2u);
+  const auto report = nlohmann::json::parse(p.reports[1]);
+  EXPECT_EQ(report["bound"], "writer");
+  EXPECT_NEAR(report["stages"][1]["busy"].get<double>(), 1, 0.2);
+  EXPECT_EQ(report["stages"][1]["limit"], 1);
 }
 
 TEST(LocalEngine, RefusesAGraphThatRunsBackAndWorkersOfAnOrderedStage) {

@@ -36,12 +36,12 @@ Execution::Answer Execution::advance(StageState& stage) {
     if (answer == Answer::yes) start_finish(stage);
     return answer;
   }
-  if (Waiting* waiting = oldest_waiting(&stage); waiting && fits(*waiting)) {
+  if (Waiting* waiting = oldest_waiting(&stage); waiting && fits(*waiting) && devices_left(stage, &waiting->task->slot)) {
     const Answer answer = tokens_left(stage.need);
     if (answer == Answer::yes) grant(*waiting);
     return answer;
   }
-  if (!stage.runnable() || !queues_left(stage.to)) return Answer::no;
+  if (!stage.runnable() || !free_slot(stage) || !queues_left(stage.to)) return Answer::no;
   // Upstream would only add to what is too much already.
   if (!bytes_left(stage.largest)) return Answer::wait;
   const Answer answer = tokens_left(stage.need);
@@ -89,8 +89,9 @@ void Execution::start_process(StageState& stage) {
   job.in = std::move(stage.queue.begin()->second);
   stage.queue.erase(stage.queue.begin());
   ++job.in->track->open;
-  job.slot = stage.free.back();
-  stage.free.pop_back();
+  job.slot = free_slot(stage);
+  if (!job.slot) job.slot = stage.free.back();  // nothing else runs
+  std::erase(stage.free, job.slot);
   job.reserve = stage.largest;
   start(std::move(job));
 }
@@ -104,7 +105,7 @@ void Execution::start(Job job) {
   ++active_;
   reserved_ += job.reserve;
   if (job.stage) {
-    take(job.stage->need);
+    take(*job.stage, job.slot);
     ++job.stage->busy;
   }
   ready_.push_back(std::move(job));
@@ -116,7 +117,7 @@ void Execution::grant(Waiting& waiting) {
   waiting.granted = true;
   std::erase(waiting_, &waiting);
   ++active_;
-  take(waiting.task->stage.need);
+  take(waiting.task->stage, &waiting.task->slot);
   account(*waiting.task, *waiting.in, waiting.out);
   waiting.go.notify_one();
 }
@@ -154,16 +155,34 @@ Execution::Answer Execution::tokens_left(const Tokens& need) const {
   return used_.cores + need.cores > total.cores + kRounding ? Answer::wait : Answer::yes;
 }
 
-void Execution::take(const Tokens& need) {
-  used_.cores += need.cores;
-  used_.gpus += need.gpus;
-  used_.memory += need.memory;
+// Made ones come before empty ones, as the list has them.
+Slot* Execution::free_slot(const StageState& stage) const {
+  for (size_t i = stage.free.size(); i-- > 0;)
+    if (devices_left(stage, stage.free[i])) return stage.free[i];
+  return nullptr;
 }
 
-void Execution::give(const Tokens& need) {
-  used_.cores -= need.cores;
-  used_.gpus -= need.gpus;
-  used_.memory -= need.memory;
+bool Execution::devices_left(const StageState& stage, const Slot* slot) const {
+  return std::all_of(slot->devices.begin(), slot->devices.end(), [&](size_t device) {
+    const double whole = std::min(1.0, settings_.total.gpus - static_cast<double>(device));
+    return devices_[device] + stage.share <= whole + 1e-6;
+  });
+}
+
+void Execution::take(const StageState& stage, const Slot* slot) {
+  used_.cores += stage.need.cores;
+  used_.gpus += stage.need.gpus;
+  used_.memory += stage.need.memory;
+  if (slot)
+    for (const size_t device : slot->devices) devices_[device] += stage.share;
+}
+
+void Execution::give(const StageState& stage, const Slot* slot) {
+  used_.cores -= stage.need.cores;
+  used_.gpus -= stage.need.gpus;
+  used_.memory -= stage.need.memory;
+  if (slot)
+    for (const size_t device : slot->devices) devices_[device] -= stage.share;
 }
 
 bool Execution::upstream_finished(const StageState& stage) const {

@@ -32,6 +32,34 @@ void connect(std::vector<std::unique_ptr<StageState>>& stages) {
   }
 }
 
+// A share of a GPU is on one device, more than one are whole devices; the last of them may be a part itself.
+double instances_on_devices(double each, double total) {
+  if (each > 1) return std::floor(total / std::ceil(each - 1e-9) + 1e-9);
+  double out = 0;
+  for (double left = total; left > 1e-9; left -= 1) out += std::floor(std::min(1.0, left) / each + 1e-9);
+  return out;
+}
+
+// One after the other, so that instances spread over the devices.
+void put_on_devices(StageState& stage, double total) {
+  if (stage.need.gpus <= 0) return;
+  stage.share = std::min(1.0, stage.need.gpus);
+  const auto devices = static_cast<size_t>(std::ceil(total - 1e-9));
+  const auto each = static_cast<size_t>(std::ceil(stage.need.gpus - 1e-9));
+  std::vector<double> left(devices, 1.0);
+  left.back() = total - static_cast<double>(devices - 1);
+  size_t at = 0;
+  for (auto& slot : stage.slots) {
+    if (each > 1) {
+      for (size_t d = 0; d < each; ++d) slot->devices.push_back((slot->number * each + d) % devices);
+      continue;
+    }
+    for (size_t tries = 0; tries < devices && left[at % devices] + 1e-9 < stage.share; ++tries) ++at;
+    slot->devices = {at % devices};
+    left[at++ % devices] -= stage.share;
+  }
+}
+
 // How many instances may work at once: what was asked for, else as many as the machine's cores or devices
 // carry.
 size_t worker_limit(const StageState& stage, const Capacity& capacity) {
@@ -44,14 +72,13 @@ size_t worker_limit(const StageState& stage, const Capacity& capacity) {
   if (asked > 0) return std::min(static_cast<size_t>(asked), capacity.most_workers);
   double limit = static_cast<double>(capacity.most_workers);
   if (stage.need.cores > 0) limit = std::min(limit, capacity.total.cores / stage.need.cores);
-  if (stage.need.gpus > 0) limit = std::min(limit, capacity.total.gpus / stage.need.gpus);
+  if (stage.need.gpus > 0) limit = std::min(limit, instances_on_devices(stage.need.gpus, capacity.total.gpus));
   if (stage.need.cores <= 0 && stage.need.gpus <= 0) limit = capacity.total.cores;
   return static_cast<size_t>(std::max(1.0, std::floor(limit + 1e-9)));
 }
 
 void size_up(StageState& stage, const Capacity& capacity) {
-  kinora_resources r{sizeof(kinora_resources), 0, 1.0, 0.0, 0};
-  check(stage.spec->stage->resources(stage.slots.front()->self, &r));
+  const kinora_resources r = stage.slots.front()->instance.resources();
   if (!(r.cores >= 0) || !(r.gpus >= 0))
     throw Error(KINORA_INVALID,
                 quoted(*stage.spec) + " asks for a negative number of cores or GPUs; mend its resources()");
@@ -63,17 +90,21 @@ void size_up(StageState& stage, const Capacity& capacity) {
   // example).
   if (stage.spec->workers > 0)
     stage.need.cores = std::min(stage.need.cores, capacity.total.cores / static_cast<double>(limit));
-  while (stage.slots.size() < limit) stage.slots.push_back(std::make_unique<Slot>());
+  while (stage.slots.size() < limit) {
+    stage.slots.push_back(std::make_unique<Slot>());
+    stage.slots.back()->number = stage.slots.size() - 1;
+  }
+  put_on_devices(stage, capacity.total.gpus);
+  stage.isolated = capacity.isolation.covers(*stage.spec, r);
+  // The instance that was asked has done its duty; one in a process shows at once whether that can be.
+  if (stage.isolated) stage.slots.front()->instance = make_instance(stage, capacity.isolation);
   for (size_t i = limit; i-- > 0;) stage.free.push_back(stage.slots[i].get());
 }
 
 }  // namespace
 
-void* make_instance(const StageState& stage) {
-  void* self = stage.spec->stage->create(host(), stage.spec->options);
-  if (!self)
-    throw Error(KINORA_FAILED, quoted(*stage.spec) + ": " + std::string(view(host()->last_error(host()))));
-  return self;
+Instance make_instance(const StageState& stage, const Isolation& isolation) {
+  return stage.isolated ? Instance::apart(*stage.spec, isolation) : Instance::here(*stage.spec);
 }
 
 std::vector<std::unique_ptr<StageState>> set_up_stages(const kinora_pipeline& pipeline,
@@ -85,7 +116,8 @@ std::vector<std::unique_ptr<StageState>> set_up_stages(const kinora_pipeline& pi
       stage.spec = &pipeline.stages[i];
       stage.index = i;
       stage.slots.push_back(std::make_unique<Slot>());
-      stage.slots.front()->self = make_instance(stage);
+      stage.slots.front()->instance = Instance::here(*stage.spec);
+      stage.instances = 1;
       size_up(stage, capacity);
     }
     connect(stages);
@@ -100,11 +132,7 @@ std::vector<std::unique_ptr<StageState>> set_up_stages(const kinora_pipeline& pi
 }
 
 void tear_down(std::vector<std::unique_ptr<StageState>>& stages) {
-  for (auto& stage : stages) {
-    stage->queue.clear();
-    for (auto& slot : stage->slots)
-      if (slot->self) stage->spec->stage->destroy(slot->self);
-  }
+  for (auto& stage : stages) stage->queue.clear();
   stages.clear();
 }
 

@@ -1,10 +1,12 @@
 // One stage of the pipeline while it runs: what it needs, its instances, what waits for it, its figures.
 #pragma once
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "instance.hpp"
 #include "track.hpp"
 
 namespace kinora::local {
@@ -17,7 +19,9 @@ struct Tokens {
 
 // A place for one instance of a stage; the instance is made on first use.
 struct Slot {
-  void* self = nullptr;
+  size_t number = 0;
+  Instance instance;
+  std::vector<size_t> devices;  // GPUs that the instance is on
   std::multimap<std::string, Held, std::less<>> held;
 };
 
@@ -28,12 +32,16 @@ struct StageState {
   std::vector<StageState*> ordered;  // ordered stages that lie behind it
   Tokens need;
   bool in_order = false;
+  bool isolated = false;  // its instances are in processes of their own
+  double share = 0;       // of each of an instance's devices
 
   std::vector<std::unique_ptr<Slot>> slots;
   std::vector<Slot*> free;  // the last is taken first: made ones come before empty ones
   std::map<Place, Item> queue;
   Frontier ahead;  // of an ordered stage: what it waits for
 
+  std::atomic<uint32_t> instances{0};
+  size_t lost = 0;    // slots whose instance could not be made
   uint32_t busy = 0;  // tasks that hold a slot, also while they wait for room
   bool finishing = false, finished = false;
   uint64_t finish_emitted = 0;
@@ -41,6 +49,7 @@ struct StageState {
 
   struct Figures {
     uint64_t in = 0, out = 0, dropped = 0, failed = 0, retried = 0;
+    uint64_t died = 0;  // processes
     double seconds = 0;  // at work, all workers together
   } figures;
 
@@ -54,6 +63,7 @@ struct StageState {
 
 struct Capacity {
   Tokens total;
+  const Isolation& isolation;
   size_t most_workers = 256;  // of one stage
 };
 
@@ -63,6 +73,6 @@ std::vector<std::unique_ptr<StageState>> set_up_stages(const kinora_pipeline& pi
 // Destroys every instance. No task may be running.
 void tear_down(std::vector<std::unique_ptr<StageState>>& stages);
 // A new instance, or an Error that names the stage.
-void* make_instance(const StageState& stage);
+Instance make_instance(const StageState& stage, const Isolation& isolation);
 
 }  // namespace kinora::local

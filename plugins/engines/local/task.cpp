@@ -56,23 +56,71 @@ void Execution::perform_process(Job& job) {
   task.reserve = job.reserve;
   const auto start = Clock::now();
   std::string message;
+  const int32_t status = try_until(task, message);
+  if (trace_)
+    trace_->span(task.stage.index, task.stage.spec->name, task.slot.number, task.key, start, task.waited,
+                 status == KINORA_OK ? "ok" : message.c_str());
+  complete(task, status, message, seconds_since(start) - task.waited);
+}
+
+// Tries again what may go better: reading and writing, and a sample whose process died.
+int32_t Execution::try_until(Task& task, std::string& message) {
   double backoff = settings_.backoff;
-  int32_t status = try_process(task, message);
-  for (int64_t retry = 0; status == KINORA_IO && !task.touched && retry < settings_.retries; ++retry) {
-    log(Log::warn, of_stage(task.stage, task.key + ": " + message + "; trying again"));
-    if (!pause(backoff)) break;
-    backoff *= 4;
-    status = try_process(task, message);
+  int64_t deaths = 0, retries = 0;
+  for (;;) {
+    const int32_t status = try_process(task, message);
+    if (task.slot.instance.ended() && status != KINORA_CANCELLED) {
+      if (!revive(task, ++deaths, message)) return KINORA_FAILED;
+    } else if (status == KINORA_IO && !task.touched && retries++ < settings_.retries) {
+      log(Log::warn, of_stage(task.stage, task.key + ": " + message + "; trying again"));
+      if (!pause(backoff)) return status;
+      backoff *= 4;
+    } else {
+      return status;
+    }
     const Lock lock(mutex_);
     ++task.stage.figures.retried;
   }
-  complete(task, status, message, seconds_since(start) - task.waited);
+}
+
+// The process of the task's instance has died, for the deaths-th time over this sample. Whether there is another now
+// and the sample is to be tried again; else message says why it failed.
+bool Execution::revive(Task& task, int64_t deaths, std::string& message) {
+  const std::string how = message;
+  message += " in " + std::string(task.stage.spec->name);
+  if (deaths == 2) message += ", twice";
+  if (deaths > 2) message += ", " + std::to_string(deaths) + " times";
+  {
+    const Lock lock(mutex_);
+    ++task.stage.figures.died;
+    lose_held(task, message);
+  }
+  task.died = true;
+  task.slot.instance = Instance();
+  --task.stage.instances;
+  // An ordered stage had its state in there.
+  if (task.stage.in_order || deaths > settings_.isolation.retries || stopping()) return false;
+  log(Log::warn, of_stage(task.stage, task.key + ": " + how + "; trying again"));
+  try {
+    task.slot.instance = make_instance(task.stage, settings_.isolation);
+    ++task.stage.instances;
+  } catch (const Error& e) {
+    message += "; " + std::string(e.what());
+    return false;
+  }
+  task.replay = task.told.size();
+  return true;
+}
+
+// What a process that died had kept back is lost with it.
+void Execution::lose_held(Task& task, const std::string& why) {
+  end_left_over(task.stage, task.slot, "kept back by a process that was " + why);
 }
 
 int32_t Execution::try_process(Task& task, std::string& message) {
   const kinora_emit emit = emit_table(task);
-  const kinora_run run = stage_run(task.stage);
-  const int32_t status = task.stage.spec->stage->process(task.slot.self, task.in->sample.get(), &emit, &run);
+  const kinora_run run = stage_run(task.stage, task.slot);
+  const int32_t status = task.slot.instance.process(task.in->sample.get(), emit, run);
   message = status == KINORA_OK ? "" : last_message(status);
   return status;
 }
@@ -80,20 +128,23 @@ int32_t Execution::try_process(Task& task, std::string& message) {
 // Makes the slot's instance if there is none yet. Where one more does not fit (a GPU is full), those there
 // are go on.
 bool Execution::make_slot(Job& job) {
-  if (job.slot->self) return true;
+  if (job.slot->instance) return true;
   std::string message;
   try {
-    job.slot->self = make_instance(*job.stage);
+    job.slot->instance = make_instance(*job.stage, settings_.isolation);
+    ++job.stage->instances;
     return true;
   } catch (const Error& e) {
     message = e.what();
   }
   log(Log::warn, message + "; going on with fewer workers");
   const Lock lock(mutex_);
+  if (++job.stage->lost == job.stage->slots.size()) abort(KINORA_FAILED, message);
   reserved_ -= job.reserve;
   --job.in->track->open;
   const Place place = job.in->place;
   job.stage->queue.emplace(place, *std::exchange(job.in, std::nullopt));
+  for (const size_t device : job.slot->devices) devices_[device] -= job.stage->share;
   job.slot = nullptr;
   return false;
 }
@@ -123,7 +174,7 @@ void Execution::complete_input(Task& task, int32_t status, const std::string& me
   Item& in = *task.in;
   if (status == KINORA_CANCELLED) return abort(status, "cancelled");
   if (status != KINORA_OK) {
-    if (stage.in_order && (status == KINORA_IO || status == KINORA_NO_MEMORY))
+    if (stage.in_order && (status == KINORA_IO || status == KINORA_NO_MEMORY || task.died))
       return abort(status, of_stage(stage, message));
     ++stage.figures.failed;
     // What has gone on already ends elsewhere; the failure is told as one of a sample made of it.
@@ -154,43 +205,50 @@ void Execution::fail(const std::shared_ptr<Track>& track, const StageState& stag
 
 void Execution::perform_finish(StageState& stage) {
   for (auto& slot : stage.slots)
-    if (slot->self && !finish_slot(stage, *slot)) return;
+    if (slot->instance && !finish_slot(stage, *slot)) return;
   const Lock lock(mutex_);
   leave(stage, stage.finish_place(), stage.finish_emitted);
   stage.finished = true;
 }
 
 bool Execution::finish_slot(StageState& stage, Slot& slot) {
-  if (stage.spec->stage->finish) {
+  std::string left_over = "kept back by the stage, which never told its end; mend its finish()";
+  if (slot.instance.has_finish()) {
     Task task{*this, stage, slot, std::nullopt, {}, stage.finish_place(), stage.finish_emitted};
     const kinora_emit emit = emit_table(task);
-    const kinora_run run = stage_run(stage);
+    const kinora_run run = stage_run(stage, slot);
     const auto start = Clock::now();
-    const int32_t status = stage.spec->stage->finish(slot.self, &emit, &run);
+    const int32_t status = slot.instance.finish(emit, run);
     const std::string message = status == KINORA_OK ? "" : last_message(status);
     const Lock lock(mutex_);
     stage.figures.seconds += seconds_since(start) - task.waited;
     if (status == KINORA_CANCELLED) abort(status, "cancelled");
-    if (status != KINORA_OK) abort(status, of_stage(stage, message));
+    if (slot.instance.ended() && !stage.in_order) {
+      ++stage.figures.died;
+      left_over = "kept back by a process that was " + message;
+    } else if (status != KINORA_OK) {
+      abort(status, of_stage(stage, message));
+    }
   }
   const Lock lock(mutex_);
-  end_left_over(stage, slot);
+  end_left_over(stage, slot, left_over);
   return !stopping();
 }
 
-void Execution::end_left_over(StageState& stage, Slot& slot) {
+void Execution::end_left_over(StageState& stage, Slot& slot, const std::string& why) {
   for (auto& [key, held] : slot.held) {
     leave(stage, held.place, held.emitted);
     ++stage.figures.failed;
-    fail(held.track, stage, KINORA_FAILED,
-         "kept back by the stage, which never told its end; mend its finish()", std::move(held.sample), {});
+    fail(held.track, stage, KINORA_FAILED, why, std::move(held.sample), {});
   }
   slot.held.clear();
 }
 
-kinora_run Execution::stage_run(const StageState& stage) {
+kinora_run Execution::stage_run(const StageState& stage, const Slot& slot) {
   kinora_run run = run_;
   run.struct_size = sizeof run;
+  // Counted from the run's own device on.
+  if (!slot.devices.empty()) run.device_id = run_.device_id + static_cast<int32_t>(slot.devices.front());
   run.n_threads = std::max(1, static_cast<int32_t>(stage.need.cores));
   run.self = this;
   // Steps of one sample are not steps of the run: only the question whether to stop is passed on.

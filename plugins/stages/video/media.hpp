@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "byte_source.hpp"
+#include "kinora/abi/stage.h"
 #include "kinora/sample.hpp"
 #include "media_error.hpp"
 #include "probe.hpp"
@@ -20,6 +21,10 @@ struct Media {
 // The bytes of field mp4 (or webm, mkv, mov, avi, ogv, mpg), borrowed from the sample, else the file that
 // field url names. Error(KINORA_NOT_FOUND) if the sample has neither.
 Media open_media(const Sample& sample);
+
+// Of a stage that decodes: one core, and a process of its own where the engine has one, for the media is
+// anybody's.
+inline kinora_resources reads_media() { return {sizeof(kinora_resources), 0, 1.0, 0.0, 0, 1, 0, 0, 0}; }
 
 // What video.probe adds to a sample: times in seconds, sizes in pixels as stored, rotation in degrees.
 nlohmann::json facts_of(const Probe& probe);

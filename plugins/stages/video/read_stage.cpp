@@ -39,6 +39,7 @@ class VideoRead final : public Stage {
     d.output("frames", "[T, H, W, 3]", "uint8", "beside the sample");
   }
   explicit VideoRead(const Options& o) : options_(o) {}
+  kinora_resources resources() const override { return reads_media(); }
 
   void process(Sample in, const Emit& emit, const Run& run) override {
     const Media media = open_media(in);

@@ -20,6 +20,7 @@ class FilmRemux final : public Stage {
         .help("a film that cannot be rewritten fails; else it goes on as it is, with fact remux_failed");
   }
   explicit FilmRemux(const Options& o) : options_(o) {}
+  kinora_resources resources() const override { return reads_media(); }
 
   void process(Sample in, const Emit& emit, const Run& run) override {
     if (run.out().empty())

@@ -80,8 +80,10 @@ inline int64_t parallel_clips(const ClipOptions& o) {
 }
 
 inline kinora_resources clip_resources(const ClipOptions& o) {
-  return {sizeof(kinora_resources), 0, static_cast<double>(parallel_clips(o) * o.threads), 0.0,
-          static_cast<uint64_t>(o.memory)};
+  kinora_resources out = reads_media();
+  out.cores = static_cast<double>(parallel_clips(o) * o.threads);
+  out.memory = static_cast<uint64_t>(o.memory);
+  return out;
 }
 
 inline PlanOptions plan_options(const ClipOptions& o) {

@@ -18,7 +18,6 @@ class ClipTranscode final : public Stage {
     describe_clip_options(d);
   }
   explicit ClipTranscode(const Options& o) : options_(o) {}
-
   kinora_resources resources() const override { return clip_resources(options_); }
 
   void process(Sample film, const Emit& emit, const Run& run) override {

@@ -1,6 +1,8 @@
 // A stage in C++, see abi/stage.h.
 #pragma once
+#include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <memory>
 
 #include "kinora/abi/stage.h"
@@ -61,7 +63,12 @@ class Stage {
         },
         [](void* self) { delete static_cast<Stage*>(self); },
         [](void* self, kinora_resources* out) {
-          return guard([&] { *out = static_cast<Stage*>(self)->resources(); });
+          return guard([&] {
+            // Of a host that is older than this plugin there is less room.
+            kinora_resources all = static_cast<Stage*>(self)->resources();
+            all.struct_size = std::min<uint32_t>(sizeof all, out->struct_size);
+            std::memcpy(out, &all, all.struct_size);
+          });
         },
         [](void* self, kinora_sample* in, const kinora_emit* e, const kinora_run* r) {
           return guard([&] { static_cast<Stage*>(self)->process(Sample::borrow(in), Emit(e), Run(r)); });

@@ -51,7 +51,10 @@ typedef struct kinora_pipeline {
   /* [any-thread, one call at a time] The end of an input or of a sample that a stage made, once each. It is told after
    * the ends of all that was made of it, so what was told never has to be repeated. An error ends the run with it. */
   int32_t (*done)(void* self, const kinora_outcome*);
-  /* [any-thread] Live figures, about once a second; may be null. json: {"stages":[{"name","in","out","busy","queue"}..]} */
+  /* [any-thread] Live figures, about once a second and at the end; may be null. json: {"seconds","inputs","bound",
+   * "memory":{"used","peak","bound"},"stages":[{"name","in","out","dropped","failed","rate","busy","workers","limit","queue"}..]}:
+   * what bounds the run (a stage, "memory" or "source"); rate: samples taken a second, busy: workers at work, both since the
+   * last report; workers: that there are now, limit: that there may be. Members may be missing, and others be there. */
   void (*report)(void* self, const char* json);
 } kinora_pipeline;
 

@@ -20,6 +20,12 @@ typedef struct kinora_resources {
   double cores;    /* threads that it keeps busy; a fraction is allowed, of gpus too */
   double gpus;
   uint64_t memory; /* bytes beyond the samples themselves */
+  /* Appended to 1.0; 0 where struct_size ends before them. */
+  uint32_t isolated; /* 1: it reads media that nobody vouches for, so an engine may run it in a process of its own, where a
+                        crash or a hang costs one sample */
+  uint32_t nvdec;    /* hardware decoders and encoders that it keeps busy */
+  uint32_t nvenc;
+  uint32_t reserved;
 } kinora_resources;
 
 typedef struct kinora_emit {
@@ -50,7 +56,7 @@ typedef struct kinora_stage {
   /* [any-thread] A new instance; null and set_error on failure. */
   void* (*create)(const kinora_host*, const kinora_options*);
   void (*destroy)(void* self);
-  /* [any-thread] Constant for an instance. */
+  /* [any-thread] Constant for an instance. out->struct_size says how much room there is, and then how much was written. */
   int32_t (*resources)(void* self, kinora_resources* out);
   /* [worker-thread] in: borrowed; emit a retained reference or a clone. A sample with the input's key is the input, going
    * on; any other is a new one, made of it. After a sample was emitted, the stage does not touch it.
@@ -66,7 +72,11 @@ KINORA_SLOT(kinora_resources, ordered, 4);
 KINORA_SLOT(kinora_resources, cores, 8);
 KINORA_SLOT(kinora_resources, gpus, 16);
 KINORA_SLOT(kinora_resources, memory, 24);
-KINORA_SIZE(kinora_resources, 32);
+KINORA_SLOT(kinora_resources, isolated, 32);
+KINORA_SLOT(kinora_resources, nvdec, 36);
+KINORA_SLOT(kinora_resources, nvenc, 40);
+KINORA_SLOT(kinora_resources, reserved, 44);
+KINORA_SIZE(kinora_resources, 48);
 KINORA_SLOT(kinora_emit, struct_size, 0);
 KINORA_SLOT(kinora_emit, reserved, 4);
 KINORA_SLOT(kinora_emit, self, 8);

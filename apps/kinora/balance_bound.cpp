@@ -1,0 +1,236 @@
+#include "apps/kinora/balance_bound.hpp"
+
+#include <numeric>
+#include <set>
+
+namespace kinora {
+namespace {
+
+using balance::Need;
+using balance::Node;
+using balance::Stage;
+
+constexpr double kRounding = 1e-9;
+
+// Resources of a node and needs of a worker in one order.
+constexpr size_t kResources = 6;
+double has(const Node& n, size_t r) {
+  const double all[kResources] = {n.cores, n.memory, static_cast<double>(n.gpus), n.nvdec, n.nvenc, 1};
+  return all[r];
+}
+// On a node of this kind: a worker that wants a whole node takes all that it has.
+double wants(const Need& n, const Node& on, size_t r) {
+  const double all[kResources] = {n.cores, n.memory, n.gpus, n.nvdec, n.nvenc, 0};
+  return n.whole_node ? has(on, r) : all[r];
+}
+bool may_be(const Need& n, const Node& on) {
+  return n.cores <= on.cores && n.memory <= on.memory && n.gpus <= static_cast<double>(on.gpus) && n.nvdec <= on.nvdec &&
+         n.nvenc <= on.nvenc;
+}
+
+using Kinds = std::vector<std::pair<Node, double>>;  // and how many
+Kinds kinds_of(const std::vector<Node>& nodes) {
+  Kinds out;
+  for (const Node& n : nodes) {
+    const auto same = std::find_if(out.begin(), out.end(), [&](const auto& k) { return k.first == n; });
+    if (same == out.end()) out.emplace_back(n, 1);
+    else ++same->second;
+  }
+  return out;
+}
+
+// The largest u such that, of each stage, u times demand[i] workers beside fixed[i] find room, in any fractions.
+// Variables, all of the size of 1: u / scale, then, by stage that has a demand and kind of node that can have
+// its workers, the part of scale times the demand that is placed there.
+double most(const std::vector<Stage>& stages, const Kinds& kinds, const std::vector<double>& demand,
+            const std::vector<double>& fixed, double scale) {
+  std::vector<std::pair<size_t, size_t>> pairs;  // stage and kind
+  for (size_t i = 0; i < stages.size(); ++i)
+    for (size_t k = 0; k < kinds.size(); ++k)
+      if (demand[i] > 0 && may_be(stages[i].need, kinds[k].first)) pairs.emplace_back(i, k);
+  LinearProgram lp;
+  lp.c.assign(1 + pairs.size(), 0);
+  lp.c[0] = 1;
+  const auto add_row = [&](double first, double total, auto of_pair) {
+    std::vector<double> row{first};
+    for (const auto& [i, k] : pairs) row.push_back(of_pair(i, k));
+    lp.a.push_back(std::move(row));
+    lp.b.push_back(total);
+  };
+  for (size_t i = 0; i < stages.size(); ++i)  // what is placed of a stage carries u
+    if (demand[i] > 0) add_row(1, 0, [i](size_t stage, size_t) { return stage == i ? -1.0 : 0.0; });
+  for (size_t r = 0; r < kResources; ++r) {
+    double all = 0;
+    const auto share = [&](size_t i, size_t k, double total) {
+      return total > 0 ? scale * demand[i] * wants(stages[i].need, kinds[k].first, r) / total : 0;
+    };
+    for (size_t kind = 0; kind < kinds.size(); ++kind) {
+      const double total = kinds[kind].second * has(kinds[kind].first, r);
+      if (total > 0) add_row(0, 1, [&](size_t i, size_t k) { return k == kind ? share(i, k, total) : 0; });
+      all += total;
+    }
+    // What fixed workers take is taken from the sum of the kinds: a relaxation, so still a bound.
+    for (size_t i = 0; i < stages.size(); ++i)
+      if (!stages[i].need.whole_node) all -= fixed[i] * wants(stages[i].need, {}, r);
+    if (all > 0) add_row(0, 1, [&](size_t i, size_t k) { return share(i, k, all); });
+  }
+  return scale * lp.value();
+}
+
+// Tries every placement, stage by stage and node by node.
+class Search {
+ public:
+  Search(const std::vector<Stage>& stages, const std::vector<Node>& nodes, int64_t steps)
+      : stages_(stages), steps_(steps) {
+    for (const Node& n : nodes) spaces_.emplace_back(n);
+    order_.resize(stages.size());
+    std::iota(order_.begin(), order_.end(), 0);
+    // Shares that divide one another fit on devices in falling order if they fit at all.
+    std::stable_sort(order_.begin(), order_.end(),
+                     [&](size_t a, size_t b) { return key(a) > key(b); });
+  }
+  // Nothing if the search had to be broken off.
+  std::optional<bool> fits(const std::vector<int64_t>& workers) {
+    workers_ = &workers;
+    left_ = steps_;
+    const bool found = place(0, 0, workers[order_[0]]);
+    if (left_ <= 0 && !found) return std::nullopt;
+    return found;
+  }
+
+ private:
+  std::tuple<bool, double, double> key(size_t i) const {
+    const Need& n = stages_[i].need;
+    return {n.whole_node, n.gpus, n.cores};
+  }
+  bool place(size_t at, size_t node, int64_t n) {
+    if (--left_ <= 0) return false;
+    if (n == 0) return at + 1 == order_.size() || place(at + 1, 0, (*workers_)[order_[at + 1]]);
+    if (node == spaces_.size()) return false;
+    const Need& need = stages_[order_[at]].need;
+    for (int64_t here = std::min(n, spaces_[node].fit(need)); here >= 0; --here) {
+      const balance::Space before = spaces_[node];
+      spaces_[node].take(need, here);
+      if (place(at, node + 1, n - here)) return spaces_[node] = before, true;
+      spaces_[node] = before;
+    }
+    return false;
+  }
+  const std::vector<Stage>& stages_;
+  int64_t steps_, left_ = 0;
+  std::vector<balance::Space> spaces_;
+  std::vector<size_t> order_;
+  const std::vector<int64_t>* workers_ = nullptr;
+};
+
+// Every throughput that some whole number of workers of some stage gives, from 0 to `roof`.
+std::vector<double> steps_to(double roof, const std::vector<Stage>& stages, const std::vector<double>& work) {
+  std::set<double> out;
+  for (size_t i = 0; i < stages.size(); ++i)
+    for (double n = 1; work[i] > 0 && n / work[i] <= roof * (1 + kRounding); ++n) out.insert(n / work[i]);
+  return {out.begin(), out.end()};
+}
+
+// The highest of these throughputs that is possible; possible ones come first.
+template <class Possible>
+double highest_of(const std::vector<double>& steps, Possible&& possible) {
+  size_t low = 0, high = steps.size();  // all below low are possible, none from high on
+  while (low < high) {
+    const size_t middle = (low + high) / 2;
+    if (possible(steps[middle])) low = middle + 1;
+    else high = middle;
+  }
+  return low == 0 ? 0 : steps[low - 1];
+}
+
+}  // namespace
+
+double LinearProgram::value() const {
+  const size_t m = a.size(), n = c.size();
+  // Rows: constraints with their slacks; the last is the objective.
+  std::vector<std::vector<double>> t(m + 1, std::vector<double>(n + m + 1));
+  std::vector<size_t> basis(m);
+  for (size_t i = 0; i < m; ++i) {
+    std::copy(a[i].begin(), a[i].end(), t[i].begin());
+    t[i][n + i] = 1;
+    // A little more room, of another size in each row: without it many steps would lead nowhere, in circles. The bound below is
+    // that of the true b.
+    t[i][n + m] = b[i] + 1e-6 * (1 + std::fmod(0.618034 * static_cast<double>(i + 1), 1.0));
+    basis[i] = n + i;
+  }
+  for (size_t j = 0; j < n; ++j) t[m][j] = -c[j];
+  constexpr double kZero = 1e-10;
+  for (int step = 0; step < 5000; ++step) {
+    size_t in = n + m, out = m;
+    for (size_t j = 0; j < n + m; ++j)
+      if (t[m][j] < -kZero && (in == n + m || t[m][j] < t[m][in])) in = j;
+    if (in == n + m) break;
+    for (size_t i = 0; i < m; ++i)
+      if (t[i][in] > kZero && (out == m || t[i][n + m] / t[i][in] < t[out][n + m] / t[out][in])) out = i;
+    if (out == m) return std::numeric_limits<double>::infinity();
+    const double pivot = t[out][in];
+    for (double& v : t[out]) v /= pivot;
+    for (size_t i = 0; i <= m; ++i) {
+      const double factor = t[i][in];
+      if (i == out || factor == 0) continue;
+      for (size_t j = 0; j <= n + m; ++j) t[i][j] -= factor * t[out][j];
+    }
+    basis[out] = in;
+  }
+  // The dual solution stands under the slacks. Rounding may leave it a little short of A'y >= c: for a column with c > 0, y is made
+  // larger; of another, what is missing is paid for as much of it as there can be.
+  std::vector<double> price(m), sums(n);
+  double bound = 0, covered = 1, missing = 0;
+  for (size_t i = 0; i < m; ++i) price[i] = std::max(0.0, t[m][n + i]), bound += price[i] * b[i];
+  for (size_t j = 0; j < n; ++j) {
+    for (size_t i = 0; i < m; ++i) sums[j] += price[i] * a[i][j];
+    if (c[j] > 0) covered = std::min(covered, sums[j] / c[j]);
+  }
+  if (covered <= 0) return std::numeric_limits<double>::infinity();
+  for (size_t j = 0; j < n; ++j) {
+    if (c[j] > 0 || sums[j] >= 0) continue;
+    double most = std::numeric_limits<double>::infinity();
+    for (size_t i = 0; i < m; ++i)
+      if (std::all_of(a[i].begin(), a[i].end(), [](double v) { return v >= 0; }) && a[i][j] > 0)
+        most = std::min(most, b[i] / a[i][j]);
+    missing -= sums[j] * most;
+  }
+  return (bound + missing) / covered;
+}
+
+double linear_bound(const std::vector<Stage>& stages, const std::vector<Node>& nodes) {
+  const auto work = balance::work_of(stages);
+  std::vector<double> demand(stages.size()), fixed(stages.size());
+  for (size_t i = 0; i < stages.size(); ++i)
+    (stages[i].workers > 0 ? fixed[i] : demand[i]) = stages[i].workers > 0 ? static_cast<double>(stages[i].workers) : work[i];
+  return std::min(balance::limit_of_fixed(stages, work), most(stages, kinds_of(nodes), demand, fixed, balance::detail::roof(stages, nodes, work)));
+}
+
+double whole_worker_bound(const std::vector<Stage>& stages, const std::vector<Node>& nodes) {
+  const auto work = balance::work_of(stages);
+  const Kinds kinds = kinds_of(nodes);
+  const double roof = linear_bound(stages, nodes);
+  const auto possible = [&](double t) {
+    const auto workers = balance::workers_for(stages, work, t);
+    return most(stages, kinds, {workers.begin(), workers.end()}, std::vector<double>(stages.size()), 1) >= 1 - 1e-7;
+  };
+  double workers = 0;
+  for (const double w : work) workers += roof * w;
+  if (workers > 100000) return roof;  // so many that whole ones are as good as fractions
+  return possible(0) ? highest_of(steps_to(roof, stages, work), possible) : 0;
+}
+
+std::optional<double> exact_optimum(const std::vector<Stage>& stages, const std::vector<Node>& nodes, int64_t steps) {
+  const auto work = balance::work_of(stages);
+  Search search(stages, nodes, steps);
+  bool broken_off = false;
+  const auto possible = [&](double t) {
+    const auto found = search.fits(balance::workers_for(stages, work, t));
+    broken_off = broken_off || !found;
+    return found.value_or(false);
+  };
+  const double best = possible(0) ? highest_of(steps_to(linear_bound(stages, nodes), stages, work), possible) : 0;
+  return broken_off ? std::nullopt : std::optional(best);
+}
+
+}  // namespace kinora

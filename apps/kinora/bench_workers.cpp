@@ -1,0 +1,101 @@
+// kinora bench workers: what a process of its own costs a stage.
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
+
+#include "apps/kinora/bench.hpp"
+#include "core/run/call.hpp"
+#include "core/run/stage_results.hpp"
+#include "core/workers/worker.hpp"
+#include "core/options.hpp"
+#include "core/paths.hpp"
+#include "core/plugin/host.hpp"
+
+namespace kinora {
+namespace {
+
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+// Text to tokens: next to no work, and what else the sample has goes through.
+constexpr const char* kStage = "stage/text.wordpiece";
+
+// A file as the stage wants one, while the object lives.
+class Vocabulary {
+ public:
+  Vocabulary() : path_((std::filesystem::temp_directory_path() / "kinora-bench-XXXXXX").string()) {
+    const int fd = mkstemp(path_.data());
+    if (fd < 0)
+      throw Error(KINORA_IO, path_ + ": no temporary file can be made; set TMPDIR to a folder that can be written");
+    ::close(fd);
+    std::ofstream(path_) << "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nboat\nat\nsea\n";
+  }
+  Vocabulary(const Vocabulary&) = delete;
+  Vocabulary& operator=(const Vocabulary&) = delete;
+  ~Vocabulary() { std::filesystem::remove(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+Sample sample_of(size_t bytes) {
+  Sample out("bench");
+  out.set("txt", "a boat at sea");
+  if (bytes > 0) out.set("mp4", std::vector<uint8_t>(bytes, 7));
+  return out;
+}
+
+// Samples a second for about half a second, with every byte that comes back looked at as often as here.
+template <class Process>
+double rate(size_t bytes, Process&& process) {
+  const Sample in = sample_of(bytes);
+  const auto start = Clock::now();
+  double seconds = 0;
+  int n = 0;
+  for (; seconds < 0.5 || n < 3; seconds = std::chrono::duration<double>(Clock::now() - start).count(), ++n) {
+    core::StageResults results;
+    const kinora_emit emit = results.sink();
+    check(process(in.clone("bench"), emit));
+    if (results.emitted.size() != 1) throw Error(KINORA_FAILED, "bench workers: the stage gave no sample");
+  }
+  return n / seconds;
+}
+
+}  // namespace
+
+json bench_workers(core::Runtime& runtime, const BenchOptions& o) {
+  const Vocabulary vocabulary;
+  const auto component = core::or_throw(runtime.registry().open(kStage));
+  const auto options = core::or_throw(core::Options::make(*component.spec, {{"vocab", vocabulary.path()}}));
+  const auto& stage = component.table<kinora_stage>();
+  void* self = core::made(stage.create(host(), options.abi()), kStage);
+  const std::unique_ptr<void, void (*)(void*)> owned(self, stage.destroy);
+  const std::string canonical = options.canonical();
+  const auto begin = Clock::now();
+  core::Worker worker({core::executable_folder() / "kinora", {}},
+                      {sizeof(kinora_worker_spec), 0, "bench", kStage, canonical.c_str(), 0, 0});
+  const double started = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+  core::Call call;
+  const kinora_run run = core::run_of(call);
+  json out{{"start_milliseconds", started}};
+  for (const size_t bytes : {size_t{0}, size_t{1} << 20, size_t{16} << 20}) {
+    double here = 0, apart = 0;
+    for (int i = 0; i < o.repeat; ++i) {
+      here = std::max(here, rate(bytes, [&](const Sample& s, const kinora_emit& e) {
+                        return stage.process(self, s.get(), &e, &run);
+                      }));
+      apart = std::max(apart, rate(bytes, [&](const Sample& s, const kinora_emit& e) { return worker.process(s, e, run); }));
+    }
+    json& line = out["bytes_" + std::to_string(bytes)];
+    line = {{"thread_samples_a_second", here}, {"process_samples_a_second", apart},
+            {"added_microseconds", 1e6 / apart - 1e6 / here}};
+    if (bytes > 0) line["process_megabytes_a_second"] = apart * static_cast<double>(bytes) / 1e6;
+  }
+  return out;
+}
+
+}  // namespace kinora

@@ -1,0 +1,108 @@
+#include "core/workers/channel.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace kinora::core {
+namespace {
+
+constexpr size_t kMostHead = 64 << 10;
+constexpr const char* kGone = "the other end of a worker's socket is gone";
+
+struct Control {
+  alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(int) * Message::kMostShared)];
+};
+
+std::vector<Descriptor> descriptors_in(msghdr& packet) {
+  std::vector<Descriptor> out;
+  for (cmsghdr* c = CMSG_FIRSTHDR(&packet); c; c = CMSG_NXTHDR(&packet, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    const size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < n; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
+      out.emplace_back(fd);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Descriptor::~Descriptor() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void Channel::send(const Message& message) const {
+  const std::vector<uint8_t> head = nlohmann::json::to_cbor(message.head);
+  if (head.size() > kMostHead || message.bytes.size() > Message::kMostBytes ||
+      message.shared.size() > Message::kMostShared)
+    throw Error(KINORA_UNSUPPORTED,
+                fmt::format("a message of {} bytes to a worker is too large: too many fields", head.size()));
+  const auto size = static_cast<uint32_t>(head.size());
+  iovec parts[3] = {{const_cast<uint32_t*>(&size), sizeof size},
+                    {const_cast<uint8_t*>(head.data()), head.size()},
+                    {const_cast<char*>(message.bytes.data()), message.bytes.size()}};
+  msghdr packet{};
+  packet.msg_iov = parts;
+  packet.msg_iovlen = 3;
+  Control control{};
+  if (!message.shared.empty()) {
+    packet.msg_control = control.bytes;
+    packet.msg_controllen = CMSG_SPACE(sizeof(int) * message.shared.size());
+    cmsghdr* c = CMSG_FIRSTHDR(&packet);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(int) * message.shared.size());
+    for (size_t i = 0; i < message.shared.size(); ++i) {
+      const int fd = message.shared[i].get();
+      std::memcpy(CMSG_DATA(c) + i * sizeof fd, &fd, sizeof fd);
+    }
+  }
+  ssize_t sent = 0;
+  do sent = ::sendmsg(socket_.get(), &packet, MSG_NOSIGNAL);
+  while (sent < 0 && errno == EINTR);
+  if (sent < 0) throw Error(KINORA_IO, fmt::format("{} ({})", kGone, std::strerror(errno)));
+}
+
+Channel::Got Channel::receive(Message& out, int milliseconds) const {
+  pollfd waits{socket_.get(), POLLIN, 0};
+  const int ready = ::poll(&waits, 1, milliseconds);
+  if (ready == 0 || (ready < 0 && errno == EINTR)) return Got::nothing;
+  std::string room(sizeof(uint32_t) + kMostHead + Message::kMostBytes, '\0');
+  iovec part{room.data(), room.size()};
+  Control control{};
+  msghdr packet{};
+  packet.msg_iov = &part;
+  packet.msg_iovlen = 1;
+  packet.msg_control = control.bytes;
+  packet.msg_controllen = sizeof control.bytes;
+  const ssize_t got = ::recvmsg(socket_.get(), &packet, MSG_CMSG_CLOEXEC);
+  if (got < 0 && (errno == EINTR || errno == EAGAIN)) return Got::nothing;
+  if (got <= 0) return Got::closed;
+  out = {};
+  out.shared = descriptors_in(packet);
+  uint32_t size = 0;
+  const auto all = static_cast<size_t>(got);
+  if (all >= sizeof size) std::memcpy(&size, room.data(), sizeof size);
+  const auto* head = reinterpret_cast<const uint8_t*>(room.data()) + sizeof size;
+  if (size > 0 && size <= all - sizeof size)
+    out.head = nlohmann::json::from_cbor(head, head + size, true, false);
+  if ((packet.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || !out.head.is_object())
+    throw Error(KINORA_DATA, "a worker sent what is no message");
+  out.bytes.assign(room, sizeof size + size, all - sizeof size - size);
+  return Got::message;
+}
+
+std::pair<Descriptor, Descriptor> socket_pair() {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    throw Error(KINORA_IO, fmt::format("a socket for a worker: {}; raise the limit on open files (ulimit -n)",
+                                       std::strerror(errno)));
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+}  // namespace kinora::core

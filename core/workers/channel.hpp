@@ -1,0 +1,58 @@
+// Messages between this process and one of its workers, over a socket pair that keeps them apart (SOCK_SEQPACKET).
+// A message: the size of its head (4 bytes, native order: both ends are one machine), its head in CBOR, then
+// plain bytes; and descriptors of shared memory beside it.
+#pragma once
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "core/status.hpp"
+
+namespace kinora::core {
+
+// Owns a file descriptor.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  Descriptor(Descriptor&& o) noexcept : fd_(std::exchange(o.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& o) noexcept {
+    std::swap(fd_, o.fd_);
+    return *this;
+  }
+  ~Descriptor();
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+
+ private:
+  int fd_;
+};
+
+struct Message {
+  nlohmann::json head;
+  std::string bytes;                // at most kMostBytes
+  std::vector<Descriptor> shared;   // at most kMostShared
+
+  static constexpr size_t kMostBytes = 48 << 10, kMostShared = 64;
+};
+
+class Channel {
+ public:
+  explicit Channel(Descriptor socket) : socket_(std::move(socket)) {}
+
+  // Throws Error(KINORA_IO) if the other end is gone or the message is too large.
+  void send(const Message&) const;
+  enum class Got { message, nothing, closed };
+  // Waits up to so many milliseconds (-1: for ever). Throws Error(KINORA_DATA) for what is no message: the other
+  // end may be a decoder that lost its mind.
+  Got receive(Message& out, int milliseconds) const;
+  int descriptor() const { return socket_.get(); }
+
+ private:
+  Descriptor socket_;
+};
+
+// Both ends; Throws Error.
+std::pair<Descriptor, Descriptor> socket_pair();
+
+}  // namespace kinora::core

@@ -1,0 +1,206 @@
+#include "core/workers/sample_message.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <memory>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/sample.hpp"
+
+namespace kinora::core {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kLarge = 32 << 10;  // from here on a mapping costs less than a copy
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+
+// A piece of memory of so many bytes, filled by write().
+class Piece {
+ public:
+  Piece() : memory_(::memfd_create("kinora-sample", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
+    if (!memory_)
+      throw Error(KINORA_NO_MEMORY, fmt::format("no shared memory for a sample: {}", std::strerror(errno)));
+  }
+  void write(const void* data, size_t size) {
+    for (size_t at = 0; at < size;) {
+      const ssize_t n = ::write(memory_.get(), static_cast<const char*>(data) + at, size - at);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0)
+        throw Error(KINORA_NO_MEMORY,
+                    fmt::format("no shared memory for {} bytes of a sample: {}", size, std::strerror(errno)));
+      at += static_cast<size_t>(n);
+    }
+  }
+  Descriptor sealed() {
+    ::fcntl(memory_.get(), F_ADD_SEALS, kSeals | F_SEAL_SEAL);
+    return std::move(memory_);
+  }
+
+ private:
+  Descriptor memory_;
+};
+
+class Mapping {
+ public:
+  Mapping(int fd, size_t size) : size_(size) {
+    struct stat s {};
+    if ((::fcntl(fd, F_GET_SEALS) & kSeals) != kSeals || ::fstat(fd, &s) != 0 ||
+        static_cast<uint64_t>(s.st_size) < size)
+      throw Error(KINORA_DATA, "a worker sent memory that is not sealed or too short");
+    // Private: a stage that writes into a tensor writes into its own copy.
+    data_ = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+    if (data_ == MAP_FAILED)
+      throw Error(KINORA_NO_MEMORY, fmt::format("{} bytes of a sample cannot be mapped: {}", size, std::strerror(errno)));
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping() { ::munmap(data_, size_); }
+  uint8_t* data() const { return static_cast<uint8_t*>(data_); }
+
+ private:
+  void* data_ = nullptr;
+  size_t size_;
+};
+
+// Where the bytes of one field or tensor are: {"size", "at": n} in the message, or {"size", "piece": n}.
+json put_bytes(Message& message, const void* data, size_t size) {
+  const bool has_room = message.bytes.size() + size <= Message::kMostBytes;
+  if (size < kLarge && has_room) {
+    message.bytes.append(static_cast<const char*>(data), size);
+    return {{"size", size}, {"at", message.bytes.size() - size}};
+  }
+  Piece piece;
+  piece.write(data, size);
+  message.shared.push_back(piece.sealed());
+  return {{"size", size}, {"piece", message.shared.size() - 1}};
+}
+
+// A row-major copy where the tensor is not row-major itself.
+std::vector<uint8_t> row_major(const kinora_dl_tensor& t, size_t element, const uint8_t* from) {
+  std::vector<uint8_t> out;
+  std::vector<int64_t> at(static_cast<size_t>(t.ndim));
+  for (;;) {
+    int64_t offset = 0;
+    for (int32_t d = 0; d < t.ndim; ++d) offset += at[static_cast<size_t>(d)] * t.strides[d];
+    out.insert(out.end(), from + offset * static_cast<int64_t>(element),
+               from + (offset + 1) * static_cast<int64_t>(element));
+    int32_t d = t.ndim - 1;
+    while (d >= 0 && ++at[static_cast<size_t>(d)] == t.shape[d]) at[static_cast<size_t>(d--)] = 0;
+    if (d < 0) return out;
+  }
+}
+
+bool is_row_major(const kinora_dl_tensor& t) {
+  int64_t step = 1;
+  for (int32_t d = t.ndim; t.strides && d-- > 0; step *= t.shape[d])
+    if (t.shape[d] != 1 && t.strides[d] != step) return false;
+  return true;
+}
+
+json put_tensor(Message& message, const std::string& name, const kinora_dl_tensor& t) {
+  if (t.device_type != KINORA_DL_CPU)
+    throw Error(KINORA_UNSUPPORTED, "tensor '" + name + "' is on a GPU, and another process cannot have it; run "
+                                    "its stages in this process (engine option isolate)");
+  const size_t element = static_cast<size_t>(t.bits) * t.lanes / 8;
+  size_t size = element;
+  json shape = json::array();
+  for (int32_t d = 0; d < t.ndim; ++d) shape.push_back(t.shape[d]), size *= static_cast<size_t>(t.shape[d]);
+  const auto* data = static_cast<const uint8_t*>(t.data) + t.byte_offset;
+  json out = size == 0 || is_row_major(t) ? put_bytes(message, data, size)
+                                          : put_bytes(message, row_major(t, element, data).data(), size);
+  out.update({{"name", name}, {"code", t.code}, {"bits", t.bits}, {"shape", std::move(shape)}});
+  return out;
+}
+
+// The bytes that put_bytes() told of; `mapped` keeps them alive if they are in a piece of their own.
+std::span<uint8_t> find_bytes(const Message& message, const json& where, std::shared_ptr<Mapping>& mapped) {
+  const auto size = where.at("size").get<uint64_t>();
+  if (size == 0) return {};
+  if (where.contains("piece")) {
+    const auto& piece = message.shared.at(where["piece"].get<size_t>());
+    mapped = std::make_shared<Mapping>(piece.get(), size);
+    return {mapped->data(), size};
+  }
+  const auto at = where.at("at").get<uint64_t>();
+  if (at > message.bytes.size() || size > message.bytes.size() - at)
+    throw Error(KINORA_DATA, "a worker sent a field that is not in its message");
+  return {reinterpret_cast<uint8_t*>(const_cast<char*>(message.bytes.data())) + at, size};
+}
+
+void take_field(const Message& message, const json& field, Sample& into) {
+  std::shared_ptr<Mapping> mapped;
+  const auto bytes = find_bytes(message, field, mapped);
+  const auto name = field.at("name").get<std::string>();
+  if (!mapped)
+    return into.set(name.c_str(), std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  auto* kept = new std::shared_ptr<Mapping>(std::move(mapped));
+  const int32_t status = samples_api().set(
+      into.get(), name.c_str(), {bytes.data(), bytes.size()},
+      [](void* user) { delete static_cast<std::shared_ptr<Mapping>*>(user); }, kept);
+  if (status != KINORA_OK) delete kept;
+  check(status);
+}
+
+// A tensor whose memory is a mapping or a copy of its own.
+struct Owned {
+  kinora_dl_managed managed{};
+  std::shared_ptr<Mapping> mapping;
+  std::vector<uint8_t> copy;
+  std::vector<int64_t> shape;
+};
+
+void take_tensor(const Message& message, const json& tensor, Sample& into) {
+  auto owned = std::make_unique<Owned>();
+  const auto bytes = find_bytes(message, tensor, owned->mapping);
+  if (!owned->mapping) owned->copy.assign(bytes.begin(), bytes.end());
+  owned->shape = tensor.at("shape").get<std::vector<int64_t>>();
+  const auto bits = tensor.at("bits").get<uint8_t>();
+  uint64_t size = bits / 8;
+  for (const int64_t n : owned->shape)
+    if (n < 0 || __builtin_mul_overflow(size, static_cast<uint64_t>(n), &size))
+      throw Error(KINORA_DATA, "a worker sent a tensor of an impossible shape");
+  if (size != bytes.size()) throw Error(KINORA_DATA, "a worker sent a tensor that is not as large as its shape says");
+  owned->managed.major = 1;
+  owned->managed.manager = owned.get();
+  owned->managed.deleter = [](kinora_dl_managed* m) { delete static_cast<Owned*>(m->manager); };
+  owned->managed.tensor = {owned->mapping ? owned->mapping->data() : owned->copy.data(), KINORA_DL_CPU, 0,
+                           static_cast<int32_t>(owned->shape.size()), tensor.at("code").get<uint8_t>(), bits, 1,
+                           owned->shape.data(), nullptr, 0};
+  check(samples_api().set_tensor(into.get(), tensor.at("name").get<std::string>().c_str(), &owned->managed));
+  static_cast<void>(owned.release());
+}
+
+}  // namespace
+
+void put_sample(Message& message, const Sample& sample) {
+  json fields = json::array(), tensors = json::array();
+  for (const auto& field : sample.fields()) {
+    json told = put_bytes(message, field.bytes.data(), field.bytes.size());
+    told["name"] = field.name;
+    fields.push_back(std::move(told));
+  }
+  for (const auto& name : tensor_names(sample.get()))
+    tensors.push_back(put_tensor(message, name, *sample.tensor(name.c_str())));
+  message.head["sample"] = {
+      {"key", sample.key()}, {"fields", std::move(fields)}, {"tensors", std::move(tensors)}};
+}
+
+Sample take_sample(const Message& message) {
+  try {
+    const json& told = message.head.at("sample");
+    Sample out(told.at("key").get<std::string>());
+    for (const json& field : told.at("fields")) take_field(message, field, out);
+    for (const json& tensor : told.at("tensors")) take_tensor(message, tensor, out);
+    return out;
+  } catch (const json::exception& e) {
+    throw Error(KINORA_DATA, std::string("a worker sent what is no sample: ") + e.what());
+  } catch (const std::out_of_range&) {
+    throw Error(KINORA_DATA, "a worker sent a sample without its memory");
+  }
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,179 @@
+#include "core/workers/serve.hpp"
+
+#include <csignal>
+#include <fcntl.h>
+#include <mutex>
+#include <poll.h>
+#include <sys/resource.h>
+#include <thread>
+#include <unistd.h>
+
+#include "core/log.hpp"
+#include "core/options.hpp"
+#include "core/workers/sample_message.hpp"
+#include "core/workers/worker.hpp"
+
+namespace kinora::core {
+namespace {
+
+using nlohmann::json;
+
+// Ends with its owner, whatever the stage is doing: when the owner dies, however it dies, its end of the socket
+// closes.
+void end_with_owner(int socket) {
+  std::thread([socket] {
+    pollfd waits{socket, 0, 0};
+    while (::poll(&waits, 1, -1) < 0 || (waits.revents & (POLLHUP | POLLERR | POLLNVAL)) == 0) {
+    }
+    ::_exit(0);
+  }).detach();
+}
+
+// One instance of a stage, and the calls that its owner makes.
+class Serving {
+ public:
+  Serving(Runtime& runtime, Descriptor socket, Descriptor page)
+      : runtime_(runtime), channel_(std::move(socket)), signs_(std::move(page)) {
+    divert_log([this](int32_t level, std::string_view text) {
+      Message message;
+      message.head = {{"is", "log"}, {"level", level}, {"text", text.substr(0, 4096)}};
+      send(message);
+    });
+  }
+
+  // One call of the owner, and its answer.
+  void serve(const Message& call) {
+    json reply{{"is", "done"}};
+    const int32_t status = guard([&] { perform(call); });
+    reply["status"] = status;
+    if (status != KINORA_OK) reply["message"] = view(host()->last_error(host())).substr(0, 16384);
+    Message message;
+    message.head = std::move(reply);
+    send(message);
+  }
+  Message next() const {
+    Message out;
+    for (;;) {
+      const auto got = channel_.receive(out, -1);
+      if (got == Channel::Got::message) return out;
+      if (got == Channel::Got::closed) ::_exit(0);
+    }
+  }
+
+ private:
+  static Serving& of(void* self) { return *static_cast<Serving*>(self); }
+
+  void perform(const Message& call) {
+    const auto what = call.head.at("do").get<std::string>();
+    if (what == "make") return make(call.head);
+    out_ = call.head.at("out").get<std::string>();
+    const kinora_run run = run_of_call(call.head);
+    const kinora_emit emit = emit_table();
+    if (what == "finish") return stage_->finish ? check(stage_->finish(self_, &emit, &run)) : void();
+    const Sample in = take_sample(call);
+    check(stage_->process(self_, in.get(), &emit, &run));
+  }
+
+  void make(const json& head) {
+    or_throw(set_log_level(head.at("log").get<std::string>()));
+    component_ = or_throw(runtime_.registry().open(head.at("id").get<std::string>()));
+    options_ = or_throw(Options::make(*component_.spec, json::parse(head.at("options").get<std::string>())));
+    stage_ = &component_.table<kinora_stage>();
+    self_ = made(stage_->create(host(), options_.abi()), component_.spec->id);
+  }
+
+  kinora_run run_of_call(const json& head) {
+    kinora_run run{};
+    run.struct_size = sizeof run;
+    run.device_type = head.at("device_type");
+    run.device_id = head.at("device_id");
+    run.n_threads = head.at("threads");
+    run.seed = head.at("seed");
+    run.out = str(out_);
+    run.self = this;
+    run.progress = [](void* self, int64_t, int64_t, kinora_tensor) { return of(self).alive(); };
+    run.cancelled = [](void* self) { return of(self).alive(); };
+    return run;
+  }
+
+  int32_t alive() const {
+    signs_.page().beats.fetch_add(1, std::memory_order_relaxed);
+    return signs_.page().stop.load(std::memory_order_relaxed) ? KINORA_CANCELLED : KINORA_OK;
+  }
+
+  kinora_emit emit_table() {
+    return {sizeof(kinora_emit),
+            0,
+            this,
+            [](void* self, kinora_sample* s) { return of(self).tell(s, {{"is", "emit"}}); },
+            [](void* self, kinora_sample* s, const char* rule, double score) {
+              return of(self).tell(s, {{"is", "drop"}, {"rule", rule ? rule : ""}, {"score", score}});
+            },
+            [](void* self) { return of(self).tell(nullptr, {{"is", "hold"}}); },
+            [](void* self, kinora_str key) {
+              return of(self).tell(nullptr, {{"is", "stored"}, {"key", view(key)}});
+            },
+            [](void* self, kinora_sample* s, const char* reason) {
+              return of(self).tell(s, {{"is", "fail"}, {"reason", std::string(reason ? reason : "").substr(0, 16384)}});
+            }};
+  }
+
+  // Tells the owner, and waits until it took it: the owner's next stage may be full.
+  int32_t tell(kinora_sample* given, json head) {
+    std::optional<Sample> sample;
+    if (given) sample = Sample::adopt(given);
+    return guard([&] {
+      Message message;
+      message.head = std::move(head);
+      if (sample) put_sample(message, *sample);
+      sample.reset();
+      send(message);
+      const Message reply = next();
+      const auto status = reply.head.at("status").get<int32_t>();
+      if (status != KINORA_OK) throw Error(status, reply.head.at("message").get<std::string>());
+    });
+  }
+
+  void send(const Message& message) {
+    const std::lock_guard lock(sending_);
+    try {
+      channel_.send(message);
+    } catch (const Error& e) {
+      if (e.code() == KINORA_IO) ::_exit(0);  // the owner is gone
+      throw;
+    }
+  }
+
+  Runtime& runtime_;
+  Channel channel_;
+  LifeSigns signs_;
+  std::mutex sending_;  // a stage's own threads may log
+  Component component_;
+  Options options_;
+  const kinora_stage* stage_ = nullptr;
+  void* self_ = nullptr;
+  std::string out_;
+};
+
+}  // namespace
+
+void serve_worker(Runtime& runtime) {
+  if (::fcntl(kWorkerSocket, F_GETFD) < 0 || ::fcntl(kWorkerPage, F_GETFD) < 0)
+    throw Error(KINORA_INVALID, "worker: kinora starts its workers itself; see engine/local, option isolate");
+  // The owner says when to stop, also when a terminal tells everybody.
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGTERM, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
+  const rlimit none{0, 0};
+  ::setrlimit(RLIMIT_CORE, &none);
+  // If memory runs out, this process is to go before its owner.
+  if (const Descriptor score(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC)); score)
+    [[maybe_unused]] const auto written = ::write(score.get(), "500", 3);
+  ::fcntl(kWorkerSocket, F_SETFD, FD_CLOEXEC);
+  ::fcntl(kWorkerPage, F_SETFD, FD_CLOEXEC);
+  end_with_owner(kWorkerSocket);
+  auto* serving = new Serving(runtime, Descriptor(kWorkerSocket), Descriptor(kWorkerPage));  // until the end
+  for (;;) serving->serve(serving->next());
+}
+
+}  // namespace kinora::core

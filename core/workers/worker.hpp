@@ -1,0 +1,60 @@
+// A stage in a process of its own, seen from the process that uses it: see abi/workers.h.
+#pragma once
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include "core/workers/life_signs.hpp"
+#include "kinora/abi/workers.h"
+#include "kinora/sample.hpp"
+
+namespace kinora::core {
+
+// The program that is started as `PROGRAM --plugins DIR... worker`, which calls serve_worker().
+struct WorkerProgram {
+  std::filesystem::path program;
+  std::vector<std::filesystem::path> plugin_dirs;
+};
+
+// The descriptors that it inherits.
+constexpr int kWorkerSocket = 3, kWorkerPage = 4;
+
+class Worker {
+ public:
+  // Returns when the other process has made its instance. Throws Error.
+  Worker(const WorkerProgram&, const kinora_worker_spec&);
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+  ~Worker();
+
+  // What the stage returned, or throws Error(KINORA_FAILED) with how the process ended, KINORA_CANCELLED.
+  int32_t process(const Sample& in, const kinora_emit&, const kinora_run&);
+  int32_t finish(const kinora_emit&, const kinora_run&);
+  bool ended() const { return ended_; }
+  pid_t pid() const { return pid_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void stop();
+  void spawn(const WorkerProgram&, int socket);
+  int32_t converse(const Message& call, const kinora_emit*, const kinora_run*);
+  bool answered(Message&, const kinora_emit*, int32_t& status);
+  int32_t passed_on(Message&, const kinora_emit&);
+  void watch(const kinora_run*);
+  // Ends it and throws `why`; how it ended by itself where why is empty.
+  [[noreturn]] void end(const std::string& why);
+
+  const std::string name_;
+  const double hang_;
+  const uint64_t memory_;
+  LifeSigns signs_;
+  Channel channel_;
+  pid_t pid_ = -1;
+  bool ended_ = false;
+  uint64_t beats_ = 0;
+  Clock::time_point lived_{}, asked_to_stop_{};
+};
+
+}  // namespace kinora::core

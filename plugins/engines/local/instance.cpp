@@ -1,0 +1,81 @@
+#include "instance.hpp"
+
+#include <algorithm>
+
+namespace kinora::local {
+namespace {
+
+std::string quoted(const kinora_stage_spec& spec) { return "stage '" + std::string(spec.name) + "'"; }
+
+Error error_of(const kinora_stage_spec& spec) {
+  return {KINORA_FAILED, quoted(spec) + ": " + std::string(view(host()->last_error(host())))};
+}
+
+bool says(const std::vector<std::string>& which, const char* word) {
+  return std::find(which.begin(), which.end(), word) != which.end();
+}
+
+}  // namespace
+
+const kinora_workers_api* workers_of_host() {
+  return static_cast<const kinora_workers_api*>(host()->get_interface(host(), KINORA_WORKERS, 0));
+}
+
+void Isolation::check(const kinora_pipeline& pipeline) const {
+  for (const auto& name : which) {
+    const bool known = name == "auto" || name == "none" || name == "all" ||
+                       std::any_of(pipeline.stages, pipeline.stages + pipeline.n_stages,
+                                   [&](const kinora_stage_spec& s) { return name == s.name; });
+    if (!known)
+      throw Error(KINORA_INVALID, "engine/local: isolate names '" + name +
+                                      "', which is no stage of this job; give names of stages, or \"auto\", "
+                                      "\"none\" or \"all\"");
+    if (!workers && name != "auto" && name != "none")
+      throw Error(KINORA_UNSUPPORTED, "engine/local: isolate = \"" + name +
+                                          "\", but this program starts no worker processes; set isolate = \"none\"");
+  }
+}
+
+bool Isolation::covers(const kinora_stage_spec& spec, const kinora_resources& resources) const {
+  if (!workers) return false;
+  return says(which, "all") || says(which, spec.name) || (says(which, "auto") && resources.isolated != 0);
+}
+
+Instance Instance::here(const kinora_stage_spec& spec) {
+  Instance out;
+  out.spec_ = &spec;
+  out.self_ = spec.stage->create(host(), spec.options);
+  if (!out.self_) throw error_of(spec);
+  return out;
+}
+
+Instance Instance::apart(const kinora_stage_spec& spec, const Isolation& isolation) {
+  Instance out;
+  out.spec_ = &spec;
+  out.workers_ = isolation.workers;
+  const kinora_worker_spec asked{sizeof(kinora_worker_spec), 0, spec.name, spec.id, spec.options_json,
+                                 isolation.timeout, isolation.memory};
+  if (isolation.workers->start(&asked, &out.worker_) != KINORA_OK) throw error_of(spec);
+  return out;
+}
+
+Instance::~Instance() {
+  if (self_) spec_->stage->destroy(self_);
+  if (worker_) workers_->stop(worker_);
+}
+
+kinora_resources Instance::resources() const {
+  kinora_resources r{sizeof(kinora_resources), 0, 1.0, 0.0, 0, 0, 0, 0, 0};
+  kinora::check(spec_->stage->resources(self_, &r));
+  return r;
+}
+
+int32_t Instance::process(kinora_sample* in, const kinora_emit& emit, const kinora_run& run) const {
+  return worker_ ? workers_->process(worker_, in, &emit, &run) : spec_->stage->process(self_, in, &emit, &run);
+}
+
+int32_t Instance::finish(const kinora_emit& emit, const kinora_run& run) const {
+  return worker_ ? workers_->finish(worker_, &emit, &run) : spec_->stage->finish(self_, &emit, &run);
+}
+
+}  // namespace kinora::local

@@ -1,0 +1,61 @@
+/* kinora.workers/1: stages in processes of their own.                                         since ABI 1.0
+ *
+ * What a stage does to its process (a crash in a decoder, a loop without end, memory without end) then costs the sample at
+ * hand and nothing else. A worker is one instance of a stage in one process that serves many samples, one after the other.
+ * A sample crosses with its key, its byte fields and its tensors (of the CPU); what is large crosses in shared memory that
+ * the other side maps. What the stage emits comes back one sample at a time, and the stage waits until it was taken. A
+ * worker ends with the process that started it, however that ends. An engine that is offered no such interface runs its
+ * stages by their tables. */
+#ifndef KINORA_ABI_WORKERS_H
+#define KINORA_ABI_WORKERS_H
+#include "kinora/abi/stage.h"
+KINORA_EXTERN_C_BEGIN
+#define KINORA_WORKERS "kinora.workers/1"
+
+typedef struct kinora_worker kinora_worker; /* opaque */
+
+typedef struct kinora_worker_spec {
+  uint32_t struct_size;
+  uint32_t reserved;
+  const char* name;         /* of the stage in the run: what messages call it */
+  const char* id;           /* component */
+  const char* options_json; /* canonical JSON */
+  double hang;     /* seconds without a sign of life (a sample out, a step, a look at whether to stop) before it is killed; 0: never */
+  uint64_t memory; /* bytes of its own before it is killed, shared ones not counted; 0: no limit */
+} kinora_worker_spec;
+
+typedef struct kinora_workers_api {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* [any-thread] Starts a process and waits until it has made its instance. The worker is released by stop(). */
+  int32_t (*start)(const kinora_worker_spec*, kinora_worker** out);
+  /* [owner-thread] Ends the process, at work or not. */
+  void (*stop)(kinora_worker*);
+  /* [worker-thread] As in kinora_stage. Where the process ended instead of answering, KINORA_FAILED with a message such as
+   * "killed by signal 11 (SIGSEGV)", and ended() is 1 from then on: stop it, and start another. */
+  int32_t (*process)(kinora_worker*, kinora_sample* in, const kinora_emit*, const kinora_run*);
+  int32_t (*finish)(kinora_worker*, const kinora_emit*, const kinora_run*);
+  int32_t (*ended)(const kinora_worker*);
+  /* [any-thread] Of the process; for messages and figures. */
+  int64_t (*pid)(const kinora_worker*);
+} kinora_workers_api;
+
+KINORA_SLOT(kinora_worker_spec, struct_size, 0);
+KINORA_SLOT(kinora_worker_spec, reserved, 4);
+KINORA_SLOT(kinora_worker_spec, name, 8);
+KINORA_SLOT(kinora_worker_spec, id, 16);
+KINORA_SLOT(kinora_worker_spec, options_json, 24);
+KINORA_SLOT(kinora_worker_spec, hang, 32);
+KINORA_SLOT(kinora_worker_spec, memory, 40);
+KINORA_SIZE(kinora_worker_spec, 48);
+KINORA_SLOT(kinora_workers_api, struct_size, 0);
+KINORA_SLOT(kinora_workers_api, reserved, 4);
+KINORA_SLOT(kinora_workers_api, start, 8);
+KINORA_SLOT(kinora_workers_api, stop, 16);
+KINORA_SLOT(kinora_workers_api, process, 24);
+KINORA_SLOT(kinora_workers_api, finish, 32);
+KINORA_SLOT(kinora_workers_api, ended, 40);
+KINORA_SLOT(kinora_workers_api, pid, 48);
+KINORA_SIZE(kinora_workers_api, 56);
+KINORA_EXTERN_C_END
+#endif

@@ -1,0 +1,198 @@
+// Workers onto nodes. Nodes in the same state are one group, so that 4,096 nodes cost what ten do: placing the
+// workers of a stage gives each group's nodes q or q + 1 of them, and so splits one group at most.
+#pragma once
+#include <map>
+#include <numeric>
+#include <optional>
+
+#include "kinora/balance/stages.hpp"
+
+namespace kinora::balance {
+
+constexpr double kSlack = 1e-9;  // sums of fractions such as a tenth of a core
+
+// What is left of a node.
+struct Space {
+  double cores = 0, memory = 0, nvdec = 0, nvenc = 0;
+  std::vector<double> gpus;  // of each device
+  bool untouched = true;
+
+  explicit Space(const Node& n)
+      : cores(n.cores), memory(n.memory), nvdec(n.nvdec), nvenc(n.nvenc), gpus(static_cast<size_t>(n.gpus), 1.0) {}
+
+  // How many workers fit.
+  int64_t fit(const Need& need) const {
+    if (need.whole_node) return untouched ? std::min<int64_t>(1, fit_beside(need)) : 0;
+    return fit_beside(need);
+  }
+  // Takes what `n` workers need, which fit.
+  void take(const Need& need, int64_t n) {
+    if (n == 0) return;
+    untouched = false;
+    const auto count = static_cast<double>(n);
+    cores -= count * need.cores;
+    memory -= count * need.memory;
+    nvdec -= count * need.nvdec;
+    nvenc -= count * need.nvenc;
+    for (int64_t i = 0; i < n && need.gpus > 0; ++i) take_gpus(need.gpus);
+    if (need.whole_node) cores = memory = nvdec = nvenc = 0, std::fill(gpus.begin(), gpus.end(), 0.0);
+  }
+
+ private:
+  int64_t fit_beside(const Need& need) const {
+    int64_t n = std::numeric_limits<int32_t>::max();
+    const auto limit = [&n](double free, double each) {
+      if (each > 0) n = std::min(n, static_cast<int64_t>(std::floor(std::max(0.0, free) / each + kSlack)));
+    };
+    limit(cores, need.cores);
+    limit(memory, need.memory);
+    limit(nvdec, need.nvdec);
+    limit(nvenc, need.nvenc);
+    if (need.gpus <= 0) return n;
+    int64_t on_gpus = 0;
+    for (const double free : gpus)
+      on_gpus += need.gpus < 1 ? static_cast<int64_t>(std::floor(free / need.gpus + kSlack)) : free >= 1 - kSlack;
+    if (need.gpus >= 1) on_gpus = static_cast<int64_t>(static_cast<double>(on_gpus) / std::ceil(need.gpus - kSlack));
+    return std::min(n, on_gpus);
+  }
+  // A fraction goes where least is left over: whole devices stay whole.
+  void take_gpus(double share) {
+    for (double left = share; left > kSlack; left -= 1) {
+      double* best = nullptr;
+      for (double& free : gpus)
+        if (free + kSlack >= std::min(share, 1.0) && (!best || free < *best)) best = &free;
+      if (best) *best -= share < 1 ? share : 1.0;
+      if (share < 1) return;
+    }
+  }
+};
+
+// Nodes that are alike and hold the same workers.
+struct Group {
+  Node node;
+  Space space;
+  std::vector<int64_t> workers;  // of each stage, on each of the nodes
+  std::vector<int64_t> nodes;    // their numbers
+};
+
+inline std::vector<Group> group(const std::vector<Node>& nodes, size_t n_stages) {
+  std::vector<Group> out;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const auto same = std::find_if(out.begin(), out.end(), [&](const Group& g) { return g.node == nodes[i]; });
+    if (same == out.end())
+      out.push_back({nodes[i], Space(nodes[i]), std::vector<int64_t>(n_stages), {static_cast<int64_t>(i)}});
+    else
+      same->nodes.push_back(static_cast<int64_t>(i));
+  }
+  return out;
+}
+
+// level: so that what is left is alike everywhere, which keeps every kind of node usable for every kind of
+// worker. fill: the fullest node first, which keeps whole nodes free.
+enum class Spread { level, fill };
+
+namespace detail {
+
+// The share of a node that is left, of what this need wants most of.
+inline double left_of(const Group& g, const Need& need) {
+  if (need.gpus > 0 && g.node.gpus > 0)
+    return std::accumulate(g.space.gpus.begin(), g.space.gpus.end(), 0.0) / static_cast<double>(g.node.gpus);
+  return g.node.cores > 0 ? g.space.cores / g.node.cores : 0;
+}
+inline double step_of(const Group& g, const Need& need) {
+  if (need.gpus > 0 && g.node.gpus > 0) return need.gpus / static_cast<double>(g.node.gpus);
+  return g.node.cores > 0 ? need.cores / g.node.cores : 0;
+}
+
+// Gives the first `nodes` nodes of a group `n` workers; the others stay behind as a group of their own.
+inline void give(std::vector<Group>& groups, size_t at, size_t nodes, size_t stage, const Need& need, int64_t n) {
+  if (n == 0 || nodes == 0) return;
+  if (nodes < groups[at].nodes.size()) {
+    Group rest = groups[at];
+    rest.nodes.erase(rest.nodes.begin(), rest.nodes.begin() + static_cast<std::ptrdiff_t>(nodes));
+    groups[at].nodes.resize(nodes);
+    groups.push_back(std::move(rest));
+  }
+  groups[at].space.take(need, n);
+  groups[at].workers[stage] += n;
+}
+
+// What a node is worth to the cluster: its shares of all there is.
+inline double worth_of(const Group& of, const std::vector<Group>& groups) {
+  double worth = 0;
+  const auto add = [&](auto resource) {
+    double all = 0;
+    for (const Group& g : groups) all += static_cast<double>(g.nodes.size()) * resource(g.node);
+    if (all > 0) worth += resource(of.node) / all;
+  };
+  add([](const Node& n) { return n.cores; });
+  add([](const Node& n) { return n.memory; });
+  add([](const Node& n) { return static_cast<double>(n.gpus); });
+  return worth;
+}
+
+// The fullest nodes first; for who wants a whole node, those that are missed least.
+inline void add_filling(std::vector<Group>& groups, size_t stage, const Need& need, int64_t n) {
+  std::vector<double> key;
+  for (const Group& g : groups) key.push_back(need.whole_node ? worth_of(g, groups) : left_of(g, need));
+  std::vector<size_t> order(groups.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key[a] < key[b]; });
+  for (const size_t at : order) {
+    const int64_t each = groups[at].space.fit(need);
+    if (each == 0 || n == 0) continue;
+    const int64_t full = std::min<int64_t>(n / each, static_cast<int64_t>(groups[at].nodes.size()));
+    const bool more = full < static_cast<int64_t>(groups[at].nodes.size()) && n % each > 0;
+    const size_t rest = groups.size();
+    give(groups, at, static_cast<size_t>(full), stage, need, each);
+    n -= full * each;
+    if (!more) continue;
+    give(groups, full > 0 ? rest : at, 1, stage, need, n);
+    n = 0;
+  }
+}
+
+inline void add_level(std::vector<Group>& groups, size_t stage, const Need& need, int64_t n) {
+  std::vector<int64_t> fit, q(groups.size());
+  for (const Group& g : groups) fit.push_back(g.space.fit(need));
+  const auto at_level = [&](double level) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < groups.size(); ++i) {
+      const double step = step_of(groups[i], need);
+      const double wanted = step > 0 ? std::floor((left_of(groups[i], need) - level) / step) : 0;
+      q[i] = std::clamp<int64_t>(static_cast<int64_t>(std::clamp(wanted, 0.0, 1e9)), 0, fit[i]);
+      sum += q[i] * static_cast<int64_t>(groups[i].nodes.size());
+    }
+    return sum;
+  };
+  double low = 0, high = 1;  // at_level(high) is too little or just right
+  for (int i = 0; i < 24; ++i) (at_level((low + high) / 2) > n ? low : high) = (low + high) / 2;
+  n -= at_level(high);
+  const size_t known = groups.size();
+  for (size_t i = 0; i < known; ++i) {
+    const auto nodes = static_cast<int64_t>(groups[i].nodes.size());
+    const int64_t more = q[i] < fit[i] ? std::min(n, nodes) : 0;
+    n -= more;
+    const size_t rest = groups.size();
+    if (more > 0) give(groups, i, static_cast<size_t>(more), stage, need, q[i] + 1);
+    if (more == 0) give(groups, i, static_cast<size_t>(nodes), stage, need, q[i]);
+    if (more > 0 && more < nodes) give(groups, rest, static_cast<size_t>(nodes - more), stage, need, q[i]);
+  }
+  if (n > 0) add_filling(groups, stage, need, n);  // stages without cores or GPUs know no level
+}
+
+}  // namespace detail
+
+// Adds n workers of a stage; false, with the groups as they were, if they do not fit.
+inline bool add_workers(std::vector<Group>& groups, size_t stage, const Need& need, int64_t n, Spread spread) {
+  int64_t room = 0;
+  for (const Group& g : groups) room += g.space.fit(need) * static_cast<int64_t>(g.nodes.size());
+  if (room < n) return false;
+  if (spread == Spread::level && !need.whole_node)
+    detail::add_level(groups, stage, need, n);
+  else
+    detail::add_filling(groups, stage, need, n);
+  return true;
+}
+
+}  // namespace kinora::balance

@@ -1,0 +1,71 @@
+// What the balancer is told: stages, their graph, what a worker needs, and nodes.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace kinora::balance {
+
+// What one worker occupies. gpus: a fraction of one device, or a whole number of devices.
+struct Need {
+  double cores = 1, gpus = 0, memory = 0, nvdec = 0, nvenc = 0;
+  bool whole_node = false;  // a node to itself
+};
+
+struct Stage {
+  std::vector<uint32_t> from;  // earlier stages whose output it takes; none: the source
+  double seconds = 1;          // of one worker for one sample
+  double out = 1;              // samples that it gives for one it takes, to each stage that takes its output
+  Need need{};
+  int64_t workers = 0;  // exactly so many (1 for a stage that needs order); 0: as many as are best
+  double error = 0;     // standard error of `seconds`, relative to it
+};
+
+struct Node {
+  double cores = 0, memory = 0;
+  int64_t gpus = 0;
+  double nvdec = 0, nvenc = 0;
+  bool operator==(const Node&) const = default;
+};
+
+// Seconds of work that one input of the source makes for each stage, all its workers together.
+inline std::vector<double> work_of(const std::vector<Stage>& stages) {
+  std::vector<double> samples(stages.size()), work(stages.size());
+  for (size_t i = 0; i < stages.size(); ++i) {
+    samples[i] = stages[i].from.empty() ? 1 : 0;
+    for (const uint32_t from : stages[i].from) samples[i] += samples[from] * stages[from].out;
+    work[i] = samples[i] * stages[i].seconds;
+  }
+  return work;
+}
+
+// Inputs of the source a second, with so many workers of each stage.
+inline double throughput(const std::vector<double>& work, const std::vector<int64_t>& workers) {
+  double t = std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < work.size(); ++i)
+    if (work[i] > 0) t = std::min(t, static_cast<double>(workers[i]) / work[i]);
+  return t;
+}
+
+// The fewest workers of each stage that carry `t` inputs a second; one at least.
+inline std::vector<int64_t> workers_for(const std::vector<Stage>& stages, const std::vector<double>& work,
+                                        double t) {
+  std::vector<int64_t> out;
+  for (size_t i = 0; i < stages.size(); ++i)
+    out.push_back(stages[i].workers > 0
+                      ? stages[i].workers
+                      : std::max<int64_t>(1, static_cast<int64_t>(std::ceil(t * work[i] * (1 - 1e-9)))));
+  return out;
+}
+
+// What stages of a given number of workers allow, whatever the nodes.
+inline double limit_of_fixed(const std::vector<Stage>& stages, const std::vector<double>& work) {
+  double t = std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < stages.size(); ++i)
+    if (stages[i].workers > 0 && work[i] > 0) t = std::min(t, static_cast<double>(stages[i].workers) / work[i]);
+  return t;
+}
+
+}  // namespace kinora::balance

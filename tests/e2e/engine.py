@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""engine/local from the command line: graphs of stages, processes of their own, what it shows while it works, the same results every time.
+usage: engine.py KINORA ROOT SCRATCH FAULTY [PART]..."""
+import hashlib, json, os, pathlib, random, re, shutil, signal, subprocess, sys, time
+
+KINORA, ROOT, SCRATCH, FAULTY = sys.argv[1], *map(pathlib.Path, sys.argv[2:5])
+FILM = ROOT / "tests/data/film.mp4"
+failures = []
+
+
+def holds(name, true, said=""):
+    print(("ok    " if true else "WRONG ") + name)
+    if not true:
+        failures.append(name)
+        print("   ", said)
+
+
+def kinora(*arguments, **more):
+    return subprocess.run([KINORA, "--plugins", FAULTY, *map(str, arguments)], capture_output=True, text=True, timeout=300, **more)
+
+
+def toml(name, inputs, stages, more=""):
+    file = SCRATCH / f"{name}.toml"
+    listed = ", ".join(f'"{i}"' for i in inputs)
+    file.write_text(f'[run]\nname = "{name}"\nout = "{SCRATCH / name}"\n[[job]]\nname = "clips"\nkind = "curate"\n'
+                    f'input = [{listed}]\nstages = [{stages}]\n{more}\n')
+    return file
+
+
+def results(name):
+    """Every outcome, in the order of keys, and a digest of every file that was kept."""
+    folder = SCRATCH / name / "clips"
+    items = sorted((json.loads(line) for line in (folder / "items.jsonl").read_text().splitlines()), key=lambda i: json.dumps(i, sort_keys=True))
+    return items, {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in sorted((folder / "data").iterdir())}
+
+
+def damaged_films(folder, n):
+    folder.mkdir()
+    rng, whole = random.Random(1), FILM.read_bytes()
+    for i in range(n):
+        data = bytearray(whole)
+        if i % 3 == 0:
+            data = data[: rng.randrange(len(data))]
+        elif i % 3 == 1:
+            for _ in range(200):
+                data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        (folder / f"film{i}.mp4").write_bytes(data)
+    (folder / "empty.mp4").write_bytes(b"")
+    return folder
+
+
+def graphs():
+    here = 'engine = { use = "local", isolate = ["none"] }'
+    look = '{ use = "video.probe", name = "look" }, { use = "faulty", how = "none", name = "left", from = ["look"] }'
+    for name, rest, expected in (("branch", '{ use = "faulty", how = "error", when = "film", name = "right", from = "look" }', [("failed", "right"), ("kept", None)]),
+                                 ("join", '{ use = "faulty", how = "error", when = "film", name = "last", from = ["left", "right"] }, { use = "faulty", how = "none", name = "right", from = ["look"] }',
+                                  [("failed", "last"), ("failed", "last")])):
+        done = kinora("run", toml(name, [FILM], f"{look}, {rest}", here))
+        file = SCRATCH / name / "clips/items.jsonl"
+        ends = sorted((i["end"], i.get("stage")) for i in map(json.loads, file.read_text().splitlines())) if file.exists() else []
+        holds(f"{name}: every path of a graph has an end of its own, by its stage's name", ends == expected, f"{ends} {done.stderr}")
+    for what, stages, word in (("an unknown name", '{ use = "video.probe", name = "look" }, { use = "faulty", from = ["lok"] }', "did you mean 'look'"),
+                               ("a circle", '{ use = "video.probe", name = "a", from = ["b"] }, { use = "faulty", name = "b", from = ["a"] }', "waits for itself"),
+                               ("a name given twice", '{ use = "faulty", name = "a" }, { use = "faulty", name = "a" }', "two stages have the name 'a'"),
+                               ("a name that means two", '"faulty", "faulty", { use = "faulty", name = "c", from = ["faulty"] }', "2 stages are called 'faulty'"),
+                               ("a from that is no name", '"faulty", { use = "faulty", from = 3 }', "'from' must be the name of a stage")):
+        file = toml("bad", [FILM], stages)
+        done = kinora("check", file)
+        holds(f"check finds {what}", done.returncode == 2 and word in done.stderr and re.search(r"bad\.toml:\d+:\d+", done.stderr), done.stderr)
+
+
+def isolation():
+    films = damaged_films(SCRATCH / "films", 9)
+    stages = '"video.probe", "shots.content", "clip.transcode"'
+    for name, isolate in (("apart", "auto"), ("together", "none")):
+        done = kinora("run", toml(name, [films], stages, f'engine = {{ use = "local", isolate = ["{isolate}"] }}'))
+        holds(f"damaged films, isolate {isolate}", done.returncode == 0, done.stderr)
+    a, b = results("apart"), results("together")
+    holds("damaged films end the same in processes and in threads", a[0] == b[0], f"{a[0]}\n{b[0]}")
+    holds("their clips are the same bytes", a[1] == b[1] and len(a[1]) > 0, f"{a[1]} {b[1]}")
+    summary = json.loads((SCRATCH / "apart/clips/summary.json").read_text())
+    holds("every film is counted", summary["inputs"] == 10 == summary["kept"] + summary["filtered"] + summary["failed"], summary)
+
+
+def children(pid):
+    out = []
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid and fields[0] != "Z":
+            out.append(int(stat.parent.name))
+    return out
+
+
+def orphans():
+    file = toml("killed", [FILM], '{ use = "faulty", how = "hang", when = "film" }')
+    run = subprocess.Popen([KINORA, "--plugins", FAULTY, "run", file], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    workers = []
+    for _ in range(200):
+        time.sleep(0.1)
+        workers = children(run.pid)
+        if workers and (SCRATCH / "killed/clips/live.json").exists():
+            break
+    os.kill(run.pid, signal.SIGKILL)
+    run.wait()
+    left = workers
+    for _ in range(100):
+        time.sleep(0.1)
+        left = [w for w in left if pathlib.Path(f"/proc/{w}").exists()]
+        if not left:
+            break
+    holds("no worker outlives a run that is killed", workers and not left, f"{workers} {left}")
+
+
+def shown():
+    films = SCRATCH / "many"
+    films.mkdir()
+    for i in range(6):
+        shutil.copy(FILM, films / f"f{i}.mp4")
+    file = toml("shown", [films], '"video.probe", { use = "faulty", how = "none", milliseconds = 1200 }, "shots.content"')
+    run = subprocess.Popen([KINORA, "--plugins", FAULTY, "run", file, "--profile"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    folder, seen = SCRATCH / "shown/clips", []
+    while run.poll() is None:
+        time.sleep(0.05)
+        if (folder / "live.json").exists():
+            seen.append(json.loads((folder / "live.json").read_text()))  # whole at every moment
+    holds("a run with --profile", run.returncode == 0, run.stderr.read())
+    bound = [s["bound"] for s in seen]
+    holds("live.json names the slow stage as the one that bounds", "faulty" in bound, bound)
+    last = seen[-1] if seen else {}
+    holds("live.json ends with all inputs", json.loads((folder / "live.json").read_text())["done"] == 6, last)
+    metrics = (folder / "metrics.prom").read_text()
+    line = re.compile(r'^(# (HELP|TYPE) [a-z_]+ .+|[a-z_]+\{job="clips"(,stage="[a-z.]+")?\} [0-9.e+-]+)$')
+    holds("metrics.prom is Prometheus' text", all(line.match(text) for text in metrics.splitlines()), metrics)
+    holds("metrics.prom counts the samples of a stage", 'kinora_stage_samples_in_total{job="clips",stage="faulty"} 6\n' in metrics, metrics)
+    trace = json.loads((folder / "trace.json").read_text())["traceEvents"]
+    spans = [e for e in trace if e["ph"] == "X"]
+    holds("the trace has a span a stage and film", sorted((e["cat"], e["name"]) for e in spans) == sorted((s, f"f{i}") for s in ("video.probe", "faulty", "shots.content") for i in range(6)), spans)
+    holds("its spans are as long as the work", all(e["dur"] > 1.1e6 for e in spans if e["cat"] == "faulty"), spans)
+    by_lane = {}
+    for e in spans:
+        by_lane.setdefault((e["pid"], e["tid"]), []).append((e["ts"], e["ts"] + e["dur"]))
+    holds("a worker does one thing at a time", all(a[1] <= b[0] for lane in by_lane.values() for a, b in zip(sorted(lane), sorted(lane)[1:])), by_lane)
+
+
+def ten_runs():
+    first = None
+    for i in range(10):
+        shutil.rmtree(SCRATCH / "same", ignore_errors=True)
+        done = kinora("run", toml("same", [FILM], '"video.probe", "shots.content", "clip.transcode"'), "--set", f"clips.threads={1 + i % 4}")
+        if done.returncode != 0:
+            return holds("ten runs", False, done.stderr)
+        first = first or results("same")
+        if results("same") != first:
+            return holds("ten runs give the same", False, f"run {i}")
+    holds("ten runs give the same", len(first[1]) > 0)
+
+
+shutil.rmtree(SCRATCH, ignore_errors=True)
+SCRATCH.mkdir(parents=True)
+for part in (graphs, isolation, orphans, shown, ten_runs):
+    if part.__name__ in (sys.argv[5:] or part.__name__):
+        part()
+print(f"{len(failures)} failed")
+sys.exit(bool(failures))

@@ -1,0 +1,89 @@
+// stage/faulty: does to its process what a decoder may do to it. For tests.
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+#include <unistd.h>
+
+#include "kinora/plugin.hpp"
+#include "kinora/stage.hpp"
+
+namespace {
+
+using kinora::Emit;
+using kinora::Sample;
+
+class Faulty final : public kinora::Stage {
+ public:
+  struct Options {
+    std::string how = "crash", when = "bad", once;
+    int64_t clips = 0, milliseconds = 0;
+    bool holds = false, isolated = true;
+  };
+  static void describe(kinora::Describe<Options>& d) {
+    d.name("faulty").help("Fails at the samples whose key has a word in it, in one of many ways; for tests");
+    d.option("how", &Options::how).choices({"none", "crash", "abort", "exit", "hang", "allocate", "error"});
+    d.option("when", &Options::when).help("word in the key");
+    d.option("once", &Options::once).path().help("a file: it fails only while this is not there, and makes it");
+    d.option("clips", &Options::clips).range(0, 1000).help("samples that it makes of each, half of them before it fails");
+    d.option("milliseconds", &Options::milliseconds).range(0, 100000).help("time that each sample takes");
+    d.option("holds", &Options::holds).help("keeps samples back until finish()");
+    d.option("isolated", &Options::isolated).help("says that it wants a process of its own");
+  }
+  explicit Faulty(const Options& o) : options_(o) {}
+
+  void process(Sample in, const Emit& emit, const kinora::Run& run) override {
+    for (int64_t i = 0; i < options_.milliseconds; ++i) {
+      run.check_cancelled();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    for (int64_t i = 0; i < options_.clips; ++i) {
+      if (i == options_.clips / 2) fail_at(in);
+      Sample clip = in.clone(std::string(in.key()) + "-" + std::to_string(i));
+      clip.set("txt", "clip " + std::to_string(i));
+      emit(std::move(clip));
+    }
+    if (options_.clips == 0) fail_at(in);
+    in.set("pid", std::to_string(::getpid()));
+    if (options_.holds) {
+      emit.hold();
+      held_.push_back(std::move(in));
+    } else {
+      emit(std::move(in));
+    }
+  }
+  void finish(const Emit& emit, const kinora::Run&) override {
+    for (auto& s : held_) emit(std::move(s));
+  }
+  kinora_resources resources() const override {
+    return {sizeof(kinora_resources), 0, 1.0, 0.0, 0, options_.isolated ? 1u : 0u, 0, 0, 0};
+  }
+
+ private:
+  void fail_at(const Sample& in) const {
+    if (in.key().find(options_.when) == std::string_view::npos) return;
+    if (!options_.once.empty()) {
+      if (std::filesystem::exists(options_.once)) return;
+      std::ofstream(options_.once) << "failed";
+    }
+    if (options_.how == "crash") ::raise(SIGSEGV);
+    if (options_.how == "abort") std::abort();
+    if (options_.how == "exit") ::_exit(3);
+    if (options_.how == "hang")
+      for (;;) ::pause();
+    if (options_.how == "error") throw kinora::Error(KINORA_DATA, "bad bytes");
+    std::vector<char*> memory;
+    while (options_.how == "allocate") {
+      memory.push_back(new char[1 << 20]);
+      std::memset(memory.back(), 1, 1 << 20);
+    }
+  }
+  Options options_;
+  std::vector<Sample> held_;
+};
+
+}  // namespace
+KINORA_COMPONENT(Faulty)
+KINORA_PLUGIN(Faulty)

@@ -1,0 +1,270 @@
+// Stages in processes of their own, through the real host: what a stage does to its process costs one sample.
+#include <csignal>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "core/options.hpp"
+#include "core/runtime.hpp"
+#include "core/workers/sample_message.hpp"
+#include "core/workers/service.hpp"
+#include "kinora/abi/engine.h"
+#include "kinora/sample.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+Runtime& runtime() {
+  static Runtime* one = [] {
+    auto* made = or_throw(Runtime::start({.plugin_dirs = {KINORA_FAULTY}, .log_level = "error"})).release();
+    offer_workers({KINORA_PROGRAM, {KINORA_FAULTY}});
+    return made;
+  }();
+  return *one;
+}
+
+struct Ran {
+  std::map<std::string, std::string> ends;  // key: "kept", or how it ended
+  std::map<std::string, int> times;         // that it was told
+  std::set<std::string> pids;               // of the processes that let samples pass
+  std::map<std::string, std::string> fields;
+  std::string error;
+  double seconds = 0;
+};
+
+// Runs stage/faulty over inputs of these keys on engine/local, each with a small, an empty and a large field and a tensor.
+class Job {
+ public:
+  json engine = json::object(), stage = json::object();
+  std::vector<std::string> keys{"a", "b", "bad", "c"};
+  std::atomic<bool> cancel{false};
+
+  Ran run() {
+    Runtime& r = runtime();
+    const auto local = or_throw(r.registry().open("engine/local"));
+    const auto faulty = or_throw(r.registry().open("stage/faulty"));
+    const Options engine_options = or_throw(Options::make(*local.spec, engine));
+    const Options stage_options = or_throw(Options::make(*faulty.spec, stage));
+    kinora_stage_spec spec{};
+    spec.struct_size = sizeof spec;
+    spec.name = "fault";
+    spec.id = "stage/faulty";
+    spec.options_json = stage_options.canonical().c_str();
+    spec.stage = &faulty.table<kinora_stage>();
+    spec.options = stage_options.abi();
+    kinora_pipeline pipeline{};
+    pipeline.struct_size = sizeof pipeline;
+    pipeline.n_stages = 1;
+    pipeline.stages = &spec;
+    pipeline.memory = 64 << 20;
+    pipeline.self = this;
+    pipeline.next = [](void* self, kinora_sample** out) { return static_cast<Job*>(self)->next(out); };
+    pipeline.done = [](void* self, const kinora_outcome* o) { return static_cast<Job*>(self)->done(*o); };
+    kinora_run call{};
+    call.struct_size = sizeof call;
+    call.device_type = KINORA_DL_CPU;
+    call.n_threads = 2;
+    call.self = this;
+    call.cancelled = [](void* self) { return static_cast<Job*>(self)->cancel ? KINORA_CANCELLED : KINORA_OK; };
+    const auto start = std::chrono::steady_clock::now();
+    try {
+      void* self = local.table<kinora_engine>().create(host(), engine_options.abi());
+      check(self ? KINORA_OK : KINORA_FAILED);
+      const int32_t status = local.table<kinora_engine>().run(self, &pipeline, &call);
+      const std::string message(view(host()->last_error(host())));
+      local.table<kinora_engine>().destroy(self);
+      if (status != KINORA_OK) ran_.error = message;
+    } catch (const Error& e) {
+      ran_.error = e.what();
+    }
+    ran_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return ran_;
+  }
+
+ private:
+  int32_t next(kinora_sample** out) {
+    if (at_ == keys.size()) return KINORA_END;
+    Sample s(keys[at_]);
+    s.set("json", "{\"n\": " + std::to_string(at_++) + "}");
+    s.set("empty", "");
+    s.set("mp4", std::vector<uint8_t>(300000 + at_, static_cast<uint8_t>(at_)));
+    s.set_tensor("frames", std::vector<uint8_t>(2 * 30 * 40 * 3 * 10, 9), {20, 30, 40, 3}, KINORA_DL_UINT, 8);
+    *out = s.release();
+    return KINORA_OK;
+  }
+  int32_t done(const kinora_outcome& o) {
+    const Sample s = Sample::borrow(o.sample);
+    const std::string key(s.key());
+    ran_.ends[key] = o.end == KINORA_KEPT ? o.consumed ? "consumed" : "kept" : o.reason ? o.reason : "?";
+    ++ran_.times[key];
+    if (const auto pid = s.text("pid")) ran_.pids.insert(std::string(*pid));
+    for (const auto& f : s.fields())
+      if (f.name != "pid")
+        ran_.fields[key + "." + std::string(f.name)] = {reinterpret_cast<const char*>(f.bytes.data()), f.bytes.size()};
+    if (const auto* t = s.tensor("frames"))
+      ran_.fields[key + ".frames"] = std::string(static_cast<const char*>(t->data), 2 * 30 * 40 * 3 * 10) +
+                                     std::to_string(t->ndim) + std::to_string(t->shape[0]);
+    return KINORA_OK;
+  }
+  size_t at_ = 0;
+  Ran ran_;
+};
+
+TEST(Workers, ACrashCostsOneSampleAndItsReasonSaysHow) {
+  const std::map<std::string, std::string> reasons{{"crash", "killed by signal 11 (SIGSEGV) in fault, twice"},
+                                                   {"abort", "killed by signal 6 (SIGABRT) in fault, twice"},
+                                                   {"exit", "its process ended by itself with code 3 in fault, twice"}};
+  for (const auto& [how, reason] : reasons) {
+    Job job;
+    job.stage = {{"how", how}};
+    const Ran ran = job.run();
+    EXPECT_EQ(ran.error, "");
+    EXPECT_EQ(ran.ends, (std::map<std::string, std::string>{{"a", "kept"}, {"b", "kept"}, {"bad", reason}, {"c", "kept"}}));
+    EXPECT_FALSE(ran.pids.contains(std::to_string(::getpid())));
+  }
+}
+
+TEST(Workers, AProcessServesManySamples) {
+  Job job;
+  job.keys.clear();
+  for (int i = 0; i < 100; ++i) job.keys.push_back(std::to_string(i));
+  const Ran ran = job.run();
+  EXPECT_EQ(ran.ends.size(), 100u);
+  EXPECT_LE(ran.pids.size(), 2u);
+}
+
+TEST(Workers, ASecondAttemptTellsNothingTwice) {
+  const fs::path once = fs::temp_directory_path() / ("kinora-once-" + std::to_string(::getpid()));
+  Job job;
+  job.keys = {"bad", "good"};
+  job.stage = {{"how", "crash"}, {"clips", 10}, {"once", once.string()}};
+  const Ran ran = job.run();
+  fs::remove(once);
+  EXPECT_EQ(ran.error, "");
+  EXPECT_EQ(ran.ends.size(), 22u);
+  for (const auto& [key, end] : ran.ends) EXPECT_EQ(end, "kept") << key;
+  for (const auto& [key, n] : ran.times) EXPECT_EQ(n, 1) << key;
+}
+
+TEST(Workers, WhatWasMadeBeforeTheLastCrashIsKept) {
+  Job job;
+  job.keys = {"bad"};
+  job.stage = {{"how", "crash"}, {"clips", 4}};
+  const Ran ran = job.run();
+  EXPECT_EQ(ran.ends, (std::map<std::string, std::string>{
+                          {"bad-0", "kept"}, {"bad-1", "kept"}, {"bad", "killed by signal 11 (SIGSEGV) in fault, twice"}}));
+}
+
+TEST(Workers, AHangEndsAtItsLimit) {
+  Job job;
+  job.stage = {{"how", "hang"}};
+  job.engine = {{"item_timeout", 0.5}, {"item_retries", 0}};
+  const Ran ran = job.run();
+  EXPECT_EQ(ran.ends.at("bad"), "killed after 0.5 s without a sign of life in fault");
+  EXPECT_EQ(ran.ends.at("c"), "kept");
+}
+
+TEST(Workers, ASlowSampleThatLivesIsLetBe) {
+  Job job;
+  job.keys = {"a"};
+  job.stage = {{"how", "none"}, {"milliseconds", 1200}};
+  job.engine = {{"item_timeout", 0.5}};
+  EXPECT_EQ(job.run().ends.at("a"), "kept");
+}
+
+TEST(Workers, MemoryWithoutEndEndsAtItsLimit) {
+  Job job;
+  job.stage = {{"how", "allocate"}};
+  job.engine = {{"item_memory", 256 << 20}, {"item_retries", 0}};
+  const Ran ran = job.run();
+  EXPECT_NE(ran.ends.at("bad").find("of memory, more than the 256 MiB it may have in fault"), std::string::npos)
+      << ran.ends.at("bad");
+  EXPECT_EQ(ran.ends.at("c"), "kept");
+}
+
+TEST(Workers, GiveTheSameAsThreads) {
+  for (const std::string how : {"none", "error"}) {
+    Job threads, processes;
+    for (Job* job : {&threads, &processes}) job->stage = {{"how", how}, {"clips", 3}};
+    threads.engine = {{"isolate", {"none"}}};
+    processes.engine = {{"isolate", {"fault"}}};
+    const Ran a = threads.run(), b = processes.run();
+    EXPECT_EQ(a.pids, std::set<std::string>{std::to_string(::getpid())});
+    EXPECT_FALSE(b.pids.contains(std::to_string(::getpid())));
+    EXPECT_EQ(a.ends, b.ends);
+    EXPECT_TRUE(a.fields == b.fields) << "bytes of fields or tensors differ";
+    EXPECT_EQ(b.fields.at("a.mp4").size(), 300001u);
+    EXPECT_EQ(b.fields.at("a.frames").size(), 72000u + 3);
+  }
+}
+
+TEST(Workers, WhatAProcessKeptBackFailsWithIt) {
+  Job job;
+  job.keys = {"a", "bad"};
+  job.stage = {{"how", "crash"}, {"holds", true}, {"milliseconds", 100}};
+  job.engine = {{"isolate", {"all"}}, {"item_retries", 0}};
+  const Ran ran = job.run();
+  EXPECT_EQ(ran.error, "");
+  EXPECT_EQ(ran.ends.at("bad"), "killed by signal 11 (SIGSEGV) in fault");
+  // Its own process, or that of the bad one.
+  EXPECT_TRUE(ran.ends.at("a") == "kept" ||
+              ran.ends.at("a") == "kept back by a process that was killed by signal 11 (SIGSEGV) in fault")
+      << ran.ends.at("a");
+}
+
+TEST(Workers, AHangIsCancelled) {
+  Job job;
+  job.stage = {{"how", "hang"}};
+  job.keys = {"bad"};
+  job.engine = {{"item_timeout", 0}};
+  std::thread after([&] {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    job.cancel = true;
+  });
+  const Ran ran = job.run();
+  after.join();
+  EXPECT_EQ(ran.error, "cancelled");
+  EXPECT_LT(ran.seconds, 20);
+}
+
+TEST(Workers, ANameThatIsNoStageIsRefused) {
+  Job job;
+  job.engine = {{"isolate", {"fualt"}}};
+  EXPECT_NE(job.run().error.find("isolate names 'fualt', which is no stage of this job"), std::string::npos);
+}
+
+// A worker is not trusted: what it sends is looked at before it is believed.
+TEST(SampleMessage, RefusesWhatDoesNotHoldWhatItSays) {
+  runtime();
+  Message message;
+  Sample s("k");
+  s.set("txt", "abc");
+  s.set("mp4", std::vector<uint8_t>(100000, 1));
+  put_sample(message, s);
+  EXPECT_EQ(take_sample(message).text("mp4")->size(), 100000u);
+  const auto refused = [&](const std::function<void(json&)>& change) {
+    json kept = message.head;
+    change(message.head["sample"]);
+    std::string why = "accepted";
+    try {
+      take_sample(message);
+    } catch (const Error& e) {
+      why = e.what();
+    }
+    message.head = kept;
+    return why;
+  };
+  EXPECT_EQ(refused([](json& h) { h["fields"][0]["size"] = 4; }), "a worker sent a field that is not in its message");
+  EXPECT_EQ(refused([](json& h) { h["fields"][0]["at"] = 1ull << 63; }), "a worker sent a field that is not in its message");
+  EXPECT_EQ(refused([](json& h) { h["fields"][1]["size"] = 100001; }), "a worker sent memory that is not sealed or too short");
+  EXPECT_EQ(refused([](json& h) { h["fields"][1]["piece"] = 1; }), "a worker sent a sample without its memory");
+  EXPECT_NE(refused([](json& h) { h.erase("key"); }).find("what is no sample"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kinora::core
