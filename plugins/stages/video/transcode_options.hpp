@@ -6,6 +6,7 @@
 
 #include "clip_plan.hpp"
 #include "kinora/stage.hpp"
+#include "media.hpp"
 #include "transcode.hpp"
 
 namespace kinora::video {
