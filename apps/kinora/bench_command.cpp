@@ -21,7 +21,7 @@ because machines are noisy: look at the ratios. Exit 1 if a median breaks its bo
   startup       ms of `kinora plugins list` from start to end, warm, and whether libtorch was loaded for it
   shots         frames a second of stage/shots.content, downscaled and not, and of five detectors with frames for other
                 stages, against decoding alone, and of PySceneDetect where Python has it
-  curate        frames a second of stage/clip.transcode over 12 clips of a 720p film, encoding and copying, beside ffmpeg processes
+  curate        only by name: frames a second of stage/clip.transcode over 12 clips of a 720p film, encoding and copying, beside ffmpeg processes
   curate_pipeline  only by name: a whole curate job over many films: how busy the cores are, and its speed by what decoding
                 and encoding cost alone
   curate_memory    only by name: the most memory of a curate job over a film of 10 minutes and one of 3 hours
@@ -31,8 +31,8 @@ because machines are noisy: look at the ratios. Exit 1 if a median breaks its bo
   block         forward and backward of one block of the 7B DiT, in bfloat16 on a GPU: its share of a large product is the MFU
   parallel      what strategies add to a step where they have nobody to share with; attention, layouts and pipelines on two and
                 four ranks of this machine, against one process of as many threads and against each other
-  balance       the placement of workers on clusters of 1 to 4,096 nodes against the optimum or a bound, and in simulated time
-  workers       a stage in this process and in a process of its own: samples and bytes a second
+  balance       only by name: the placement of workers on clusters of 1 to 4,096 nodes against the optimum or a bound, and in simulated time
+  workers       only by name: a stage in this process and in a process of its own: samples and bytes a second
 
 Of train, sample, vae and block: floating-point operations a second as a share of a product of large matrices in the same run. With one thread
 train, sample and vae measure processor time, else time; the best of all rounds counts.
@@ -49,7 +49,7 @@ const std::vector<Benchmark>& benchmarks() {
   static const std::vector<Benchmark> all{{"plugin_call", bench_plugin_call},
                                           {"startup", bench_startup},
                                           {"shots", bench_shots},
-                                          {"curate", bench_curate},
+                                          {"curate", bench_curate, true},
                                           {"curate_pipeline", bench_curate_pipeline, true},
                                           {"curate_memory", bench_curate_memory, true},
                                           {"train", bench_train},
@@ -57,8 +57,8 @@ const std::vector<Benchmark>& benchmarks() {
                                           {"vae", bench_vae},
                                           {"block", bench_block},
                                           {"parallel", bench_parallel},
-                                          {"balance", bench_balance},
-                                          {"workers", bench_workers}};
+                                          {"balance", bench_balance, true},
+                                          {"workers", bench_workers, true}};
   return all;
 }
 
