@@ -117,6 +117,12 @@ std::vector<bool> needed_jobs(const RunFile& run, const RunOptions& options) {
   return needed;
 }
 
+bool any_left(const RunFile& run, const std::vector<bool>& jobs) {
+  for (size_t i = 0; i < run.jobs.size(); ++i)
+    if (jobs[i] && !finished(run.out / run.jobs[i].name, job_digest(run, run.jobs[i]))) return true;
+  return false;
+}
+
 // Ranks of several starts, or of other files, are told apart before any job begins.
 RunResult meet_first_rank(const RunFile& run, const std::vector<bool>& jobs, const Place& place) {
   try {
@@ -164,7 +170,7 @@ RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& optio
   }
   if (!may_begin(runtime, run, options, place.world)) return {.was_refused = true};
   const std::vector<bool> needed = needed_jobs(run, options);
-  if (!options.dry && !place.alone()) {
+  if (!options.dry && !place.alone() && any_left(run, needed)) {
     if (const RunResult met = meet_first_rank(run, needed, place); !met.ok) return met;
   }
   for (size_t i = 0; i < run.jobs.size(); ++i) {
