@@ -9,6 +9,7 @@ namespace {
 
 constexpr int kBlack = 24;     // ffmpeg cropdetect's limit
 constexpr int kClearly = 40;   // of full range, like it
+constexpr double kClearShare = 0.3;
 constexpr int kEdge = 3;       // lines that an edge may take, after scaling and coding
 constexpr double kMixed = 0.75;
 
@@ -42,7 +43,7 @@ Side side_of(const Lines& lines, int first, int step) {
   while (bar < n && at(lines.lit, bar) < 0.5) ++bar;
   if (bar == 0 || bar == n) return {};
   bool edge = false;
-  for (int i = bar; i < std::min(n, bar + kEdge); ++i) edge |= at(lines.clear, i) >= 0.5;
+  for (int i = bar; i < std::min(n, bar + kEdge); ++i) edge |= at(lines.clear, i) >= kClearShare;
   if (!edge) return {};
   return {bar, bar + 1 < n && at(lines.mean, bar) < kMixed * at(lines.mean, bar + 1)};
 }

@@ -3,7 +3,7 @@
 // A line (row or column) is lit in a frame where at least half of it is brighter than black: half, so that a subtitle
 // inside a bar lights none. What lies outside the outermost line that is lit in any frame is a bar: any, so that one
 // bright frame tells what dark ones cannot. A bar ends in a straight edge: within three lines the picture must be
-// clearly brighter than black along half of a line, else what is dark is the picture's own (a night sky, a stage).
+// clearly brighter than black along a third of a line, else what is dark is the picture's own (a night sky, a stage).
 #pragma once
 #include <cstdint>
 #include <functional>
