@@ -6,11 +6,11 @@ usage: hostile_corpus.py KINORA ROOT SCRATCH [SEED]
 with holes, zero-length, under a wrong ending, with absurd numbers in their headers; noise behind magic numbers."""
 import json, pathlib, random, resource, shutil, subprocess, sys, threading, time
 
-KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]).resolve()
 SEED = int(sys.argv[4]) if len(sys.argv) > 4 else 20_251
 SECONDS, MEMORY = 900, 3 << 30  # of the whole run; memory resident at once
 STAGES = ('"video.probe", "shots.content", { use = "clip.transcode", preset = "ultrafast", max_height = 96 }, '
-          '{ use = "video.read", height = 64, memory = "64 MiB" }, "filter.brightness", "filter.letterbox", "filter.text"')
+          '{ use = "video.read", height = 64, memory = "64 MiB" }, "filter.brightness", "filter.letterbox", { use = "filter.text", mode = "score" }')
 MAGICS = (b"\0\0\0\x18ftypisom", b"\x1aE\xdf\xa3", b"OggS\0\2", b"RIFF\xff\xff\xff\x7fAVI LIST", b"FLV\x01\x05\0\0\0\x09", b"GIF89a\xff\xff\xff\xff",
           b"\x89PNG\r\n\x1a\n", b"\x47\x40\0\x10", b"\0\0\1\xba", b"#EXTM3U\nhttp://127.0.0.1:9/x\n", b"ffconcat version 1.0\nfile /etc/hostname\n", b"<?xml version='1.0'?>")
 failures = []

@@ -300,6 +300,18 @@ TEST(Hostile, SmallAndNarrowPicturesHaveFiniteScores) {
     }
 }
 
+// Nearly flat ground, where searches by the inverse of a gradient's square run away.
+TEST(Hostile, FlatPicturesHaveNoFlow) {
+  std::vector<cv::Mat> frames;
+  cv::RNG random(5);
+  for (int i = 0; i < 4; ++i) {
+    frames.push_back(grey(247, 640, 360));
+    for (int n = 0; n < 12; ++n)
+      frames.back()(cv::Rect(random.uniform(0, 600), random.uniform(0, 330), 30, 9)) = random.uniform(246, 252);
+  }
+  EXPECT_LE(score("filter.flow", frames), 1);
+}
+
 TEST(Hostile, TimesThatDoNotRiseFailTheSample) {
   const std::vector<cv::Mat> two(2, texture(0));
   for (const auto& times : {json::array({0}), json::array({1, 1}), json::array({2, 1}), json::array({0, "x"}),

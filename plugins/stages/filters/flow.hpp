@@ -1,7 +1,6 @@
 // Optical flow between two frames, as lengths that depend on neither size nor shape of the picture.
 #pragma once
 #include <opencv2/core.hpp>
-#include <opencv2/video/tracking.hpp>
 
 namespace kinora::filters {
 
@@ -11,7 +10,8 @@ struct Flow {
   double p10 = 0;  // a tenth of the pixels move less: above 0 only where the camera moves
 };
 
-// T. Kroeger et al., "Fast Optical Flow using Dense Inverse Search", ECCV 2016, by OpenCV.
+// G. Farneback, "Two-Frame Motion Estimation Based on Polynomial Expansion", SCIA 2003, by OpenCV. (Its dense inverse
+// search is faster, and reads outside the picture on flat ground, which hostile input may be.)
 //
 // [owner-thread]
 class FlowMeter {
@@ -24,7 +24,6 @@ class FlowMeter {
   Flow between(const cv::Mat& before, const cv::Mat& after);
 
  private:
-  cv::Ptr<cv::DISOpticalFlow> search_;
   cv::Mat vectors_;
 };
 

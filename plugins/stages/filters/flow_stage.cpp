@@ -20,7 +20,7 @@ class FilterFlow final : public Stage {
   // hand), a still 0.
   struct Options : ModeOption, ReduceOption {
     double at_least = 0.002, p10_at_least = 0, at_most = 1e300, fps = 0;
-    int64_t height = 180;
+    int64_t height = 144;
   };
   static void describe(Describe<Options>& d) {
     d.name("filter.flow").help("Drops what hardly moves: optical flow, in fractions of the diagonal a second");
