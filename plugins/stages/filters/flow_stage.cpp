@@ -16,8 +16,7 @@ using nlohmann::json;
 
 class FilterFlow final : public Stage {
  public:
-  // The project's media score 0.003 (a toy turned by hand before a still ground) to 0.09 (a bird close by, held by
-  // hand), a still 0.
+  // The project's media score 0.003 (a toy turned by hand before a still ground) to 0.03 and more, a still 0.
   struct Options : ModeOption, ReduceOption {
     double at_least = 0.002, p10_at_least = 0, at_most = 1e300, fps = 0;
     int64_t height = 144;
