@@ -16,6 +16,7 @@ apt_packages=(
   libtomlplusplus-dev nlohmann-json3-dev libspdlog-dev libfmt-dev
   libavformat-dev libavcodec-dev libavutil-dev libswscale-dev libswresample-dev
   libhdf5-dev libarchive-dev libcsv-dev libsqlite3-dev libgloo-dev libssl-dev libutf8proc-dev libpcre2-dev libcurl4-openssl-dev libpugixml-dev libturbojpeg0-dev libfaiss-dev
+  libopencv-imgproc-dev libopencv-video-dev # these two parts of OpenCV, 12 MB of libraries, without its codecs and windows
   libgtest-dev libbenchmark-dev ffmpeg xz-utils openssl # the last three: fixtures and an independent answer for tests
 )
 # CMake 4 (older ones drop C++20 for nvcc 13; 4.3 still ends a test run with the usual summary line), then what tests compare with, and what those need.

@@ -36,7 +36,7 @@ class VideoRead final : public Stage {
         .bytes()
         .at_least(1 << 20)
         .help("a longer result is an error that says so");
-    d.output("frames", "[T, H, W, 3]", "uint8", "beside the sample");
+    d.output("frames", "[T, H, W, 3]", "uint8", "beside the sample; fact frames_at has their seconds");
   }
   explicit VideoRead(const Options& o) : options_(o) {}
   kinora_resources resources() const override { return reads_media(); }
@@ -56,8 +56,13 @@ class VideoRead final : public Stage {
     Scaler scaler(size);
     const size_t frame_bytes = static_cast<size_t>(size.height) * static_cast<size_t>(size.width) * 3;
     std::vector<uint8_t> pixels;
+    std::vector<double> times;  // seconds from the start, for stages that measure change over time
     int64_t count = 0;
-    decoder.skip_to(options_.first);
+    double start = 0;
+    if (options_.first > 0) {
+      if (const Frame* frame = decoder.next()) start = frame->seconds;
+      decoder.skip_to(options_.first);
+    }
     while (const Frame* frame = decoder.next()) {
       run.check_cancelled();
       if ((frame->index - options_.first) % options_.stride != 0) continue;
@@ -67,16 +72,17 @@ class VideoRead final : public Stage {
                         " MiB of frames; set frames, height or width, or raise memory of stage/video.read");
       pixels.resize(pixels.size() + frame_bytes);
       scaler.bytes(*frame->picture, pixels.data() + pixels.size() - frame_bytes);
+      if (frame->index == 0) start = frame->seconds;
+      times.push_back(frame->seconds - start);
       if (++count == options_.frames) break;
     }
     if (count == 0)
       throw MediaError(media.name + ": no frame from number " + std::to_string(options_.first) + " on" +
                        (decoder.damaged().empty() ? "" : "; " + decoder.damaged()));
-    if (const auto damage = decoder.damaged(); !damage.empty()) {
-      auto facts = facts_of(in);
-      facts["damaged"] = damage;
-      in.set("json", facts.dump());
-    }
+    auto facts = facts_of(in);
+    facts["frames_at"] = times;
+    if (const auto damage = decoder.damaged(); !damage.empty()) facts["damaged"] = damage;
+    in.set("json", facts.dump());
     in.set_tensor("frames", std::move(pixels), {count, size.height, size.width, 3}, KINORA_DL_UINT, 8);
   }
 

@@ -1,0 +1,44 @@
+// stage/filter.brightness: the mean luma of the frames, too dark or too bright.
+
+#include "filter.hpp"
+#include "frames.hpp"
+#include "kinora/plugin.hpp"
+
+namespace kinora::filters {
+
+class FilterBrightness final : public Stage {
+ public:
+  // Night scenes lie above 0.05 and snow below 0.9: the bounds take what shows next to nothing, black with a
+  // title and a washed-out picture, and leave taste to the user.
+  struct Options : ModeOption, ReduceOption {
+    double at_least = 0.04, at_most = 0.95;
+  };
+  static void describe(Describe<Options>& d) {
+    d.name("filter.brightness").help("Drops what is too dark or too bright: mean luma, 0 black to 1 white");
+    describe_mode(d);
+    describe_reduce(d);
+    d.option("at_least", &Options::at_least).range(0, 1).help("darker is dropped");
+    d.option("at_most", &Options::at_most).range(0, 1).help("brighter is dropped");
+    describe_frames(d);
+  }
+  explicit FilterBrightness(const Options& o) : options_(o) {}
+
+  void process(Sample in, const Emit& emit, const Run& run) override {
+    const Frames frames(in);
+    std::vector<double> means;
+    for (int64_t i = 0; i < frames.count(); ++i) {
+      run.check_cancelled();
+      means.push_back(cv::mean(frames.luma(i))[0] / 255);
+    }
+    judge(std::move(in), emit, "filter.brightness", reduce(means, options_.reduce), options_.at_least, options_.at_most,
+          options_.mode);
+  }
+
+ private:
+  Options options_;
+};
+
+}  // namespace kinora::filters
+
+using kinora::filters::FilterBrightness;
+KINORA_COMPONENT(FilterBrightness)

@@ -1,0 +1,75 @@
+// stage/filter.facts: bounds on any number among a sample's facts.
+#include <algorithm>
+
+#include "filter.hpp"
+#include "kinora/plugin.hpp"
+
+namespace kinora::filters {
+namespace {
+
+using nlohmann::json;
+
+// The fact called `name`, or null. Dots go into objects, and names may hold dots themselves: "scores.filter.blur".
+const json* find(const json& facts, const std::string& name) {
+  if (!facts.is_object()) return nullptr;
+  if (const auto at = facts.find(name); at != facts.end()) return &*at;
+  for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1))
+    if (const auto inside = facts.find(name.substr(0, dot)); inside != facts.end())
+      if (const json* found = find(*inside, name.substr(dot + 1))) return found;
+  return nullptr;
+}
+
+std::string numbers_of(const json& facts) {
+  std::string out;
+  for (const auto& [name, value] : facts.items())
+    if (value.is_number()) out += (out.empty() ? "" : ", ") + name;
+  return out.empty() ? "none" : out;
+}
+
+}  // namespace
+
+class FilterFacts final : public Stage {
+ public:
+  struct Options : ModeOption {
+    std::string fact = "duration_s", missing = "fail";
+    double at_least = -1e300, at_most = 1e300;  // finite, so that JSON can hold them
+  };
+  static void describe(Describe<Options>& d) {
+    d.name("filter.facts").help("Drops by a number among the facts; the rule is filter.facts.FACT");
+    describe_mode(d);
+    d.option("fact", &Options::fact)
+        .required()
+        .help("its name, such as height, fps or duration_s; dots go into objects: scores.filter.blur");
+    d.option("at_least", &Options::at_least).help("less is dropped; the default is no bound");
+    d.option("at_most", &Options::at_most).help("more is dropped; the default is no bound");
+    d.option("missing", &Options::missing)
+        .choices({"fail", "keep"})
+        .help("what becomes of a sample without this number");
+  }
+  explicit FilterFacts(const Options& o) : options_(o), rule_("filter.facts." + o.fact) {
+    if (!(o.at_least <= o.at_most))
+      throw Error(KINORA_INVALID, "filter.facts of " + o.fact + ": at_least " + std::to_string(o.at_least) +
+                                      " is above at_most " + std::to_string(o.at_most) + ", nothing would be kept");
+  }
+
+  void process(Sample in, const Emit& emit, const Run&) override {
+    const json facts = facts_of(in);
+    const json* fact = find(facts, options_.fact);
+    if (fact && fact->is_number())
+      return judge(std::move(in), emit, rule_, fact->get<double>(), options_.at_least, options_.at_most, options_.mode);
+    if (options_.missing == "keep") return emit(std::move(in));
+    throw Error(KINORA_DATA, "sample '" + std::string(in.key()) + "' has no number '" + options_.fact +
+                                 "' among its facts (numbers there: " + numbers_of(facts) +
+                                 "); put the stage that sets it before this one, such as video.probe, or set missing = "
+                                 "\"keep\"");
+  }
+
+ private:
+  Options options_;
+  std::string rule_;
+};
+
+}  // namespace kinora::filters
+
+using kinora::filters::FilterFacts;
+KINORA_COMPONENT(FilterFacts)

@@ -1,0 +1,50 @@
+// What the filters share: the options of each, the facts of a sample, and how a sample leaves a filter.
+#pragma once
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "kinora/stage.hpp"
+
+namespace kinora::filters {
+
+struct ModeOption {
+  std::string mode = "on";
+};
+template <class Options>
+void describe_mode(Describe<Options>& d) {
+  d.option("mode", &ModeOption::mode).choices({"on", "score"}).help("score: writes the score and drops nothing");
+}
+
+struct ReduceOption {
+  std::string reduce = "mean";
+};
+template <class Options>
+void describe_reduce(Describe<Options>& d) {
+  d.option("reduce", &ReduceOption::reduce)
+      .choices({"mean", "min", "max"})
+      .help("how the frames' values become the sample's score");
+}
+template <class Options>
+void describe_frames(Describe<Options>& d) {
+  d.input("frames", "[T, H, W, 3]", "uint8", "beside the sample, RGB, upright");
+}
+
+// One number of several, which must not be empty; `how` is a choice of ReduceOption.
+double reduce(const std::vector<double>& values, const std::string& how);
+
+// The sample's json field, an empty object if it has none. Error(KINORA_DATA) if it is not a JSON object.
+nlohmann::json facts_of(const Sample& sample);
+
+// facts["scores"][rule] = score. Error(KINORA_DATA) if "scores" is there and not an object.
+void note_score(nlohmann::json& facts, const Sample& sample, const std::string& rule, double score);
+
+// The end of every filter: `facts` become the sample's, and it is dropped by `rule` if it is not to be kept.
+void leave(Sample in, const nlohmann::json& facts, const Emit& emit, const std::string& rule, double score, bool keep);
+
+// The same where the score is all that was found: kept inside [low, high], and always in mode "score".
+void judge(Sample in, const Emit& emit, const std::string& rule, double score, double low, double high,
+           const std::string& mode);
+
+}  // namespace kinora::filters

@@ -1,0 +1,48 @@
+// stage/filter.frozen: the share of frames that stand still, by the definition of ffmpeg's freezedetect.
+#include "filter.hpp"
+#include "frames.hpp"
+#include "kinora/plugin.hpp"
+
+namespace kinora::filters {
+
+class FilterFrozen final : public Stage {
+ public:
+  // noise is freezedetect's (-60 dB). Drawings are often animated on threes, where two of three frames repeat:
+  // the bound lets them pass at any rate of sampling.
+  struct Options : ModeOption {
+    double noise = 0.001, at_most = 0.8;
+  };
+  static void describe(Describe<Options>& d) {
+    d.name("filter.frozen").help("Drops stills: share of frames equal to the last other one, as ffmpeg's freezedetect says it");
+    describe_mode(d);
+    d.option("noise", &Options::noise).range(0, 1).help("mean absolute difference up to which two frames are equal");
+    d.option("at_most", &Options::at_most).range(0, 1).help("a larger share of frozen frames is dropped");
+    describe_frames(d);
+  }
+  explicit FilterFrozen(const Options& o) : options_(o) {}
+
+  void process(Sample in, const Emit& emit, const Run& run) override {
+    const Frames frames(in);
+    const double samples = frames.pixels() * 3;
+    int64_t frozen = 0, reference = 0;
+    for (int64_t i = 1; i < frames.count(); ++i) {
+      run.check_cancelled();
+      const double difference = cv::norm(frames.rgb(i), frames.rgb(reference), cv::NORM_L1) / samples / 256;
+      // Against where the freeze began, not the frame before: a slow drift is motion.
+      if (difference <= options_.noise)
+        ++frozen;
+      else
+        reference = i;
+    }
+    const double share = frames.count() > 1 ? static_cast<double>(frozen) / static_cast<double>(frames.count() - 1) : 0;
+    judge(std::move(in), emit, "filter.frozen", share, 0, options_.at_most, options_.mode);
+  }
+
+ private:
+  Options options_;
+};
+
+}  // namespace kinora::filters
+
+using kinora::filters::FilterFrozen;
+KINORA_COMPONENT(FilterFrozen)

@@ -1,0 +1,71 @@
+// stage/filter.letterbox: finds black bars; notes the picture inside them, or drops what has them.
+#include "bars.hpp"
+#include "filter.hpp"
+#include "frames.hpp"
+#include "kinora/plugin.hpp"
+
+namespace kinora::filters {
+
+using nlohmann::json;
+
+class FilterLetterbox final : public Stage {
+ public:
+  struct Options {
+    std::string mode = "crop";
+    double at_most = 0.02;  // of the height: 7 lines of 360, more than the ragged edge of an old transfer
+  };
+  static void describe(Describe<Options>& d) {
+    d.name("filter.letterbox").help("Finds black bars around the picture; the score is their share of it");
+    d.option("mode", &Options::mode)
+        .choices({"crop", "filter", "score"})
+        .help("crop: writes the fact crop, in pixels of the upright video; filter: drops; score: only the score");
+    d.option("at_most", &Options::at_most).range(0, 1).help("a larger share is dropped by filter, cropped by crop");
+    describe_frames(d);
+  }
+  explicit FilterLetterbox(const Options& o) : options_(o) {}
+
+  void process(Sample in, const Emit& emit, const Run& run) override {
+    const Frames frames(in);
+    json facts = facts_of(in);
+    const cv::Size video = options_.mode == "crop" ? size_of(in, facts) : cv::Size();
+    const Bars bars = find_bars(frames.count(), [&](int64_t i) {
+      run.check_cancelled();
+      return frames.luma(i);
+    });
+    const double picture = static_cast<double>(frames.width() - bars.left - bars.right) *
+                           static_cast<double>(frames.height() - bars.top - bars.bottom);
+    const double score = 1 - picture / frames.pixels();
+    note_score(facts, in, "filter.letterbox", score);
+    const bool small = score <= options_.at_most;
+    if (options_.mode == "crop" && !small) {
+      const cv::Rect r = picture_inside(bars, {frames.width(), frames.height()}, video);
+      facts["crop"] = {{"x", r.x}, {"y", r.y}, {"width", r.width}, {"height", r.height}};
+    }
+    leave(std::move(in), facts, emit, "filter.letterbox", score, options_.mode != "filter" || small);
+  }
+
+ private:
+  // The upright video's size: the facts hold it as it is stored.
+  static cv::Size size_of(const Sample& in, const json& facts) {
+    const auto number = [&](const char* name) {
+      const auto at = facts.find(name);
+      const double value = at != facts.end() && at->is_number() ? at->get<double>() : 0;
+      return value >= 1 && value <= 1 << 20 ? static_cast<int>(value) : 0;
+    };
+    const int width = number("width"), height = number("height");
+    if (width == 0 || height == 0)
+      throw Error(KINORA_DATA, "sample '" + std::string(in.key()) +
+                                   "' has no facts width and height, so a crop has no coordinates; put video.probe "
+                                   "before filter.letterbox, or set its mode to \"filter\" or \"score\"");
+    const auto rotation = facts.find("rotation");
+    const bool turned = rotation != facts.end() && rotation->is_number() && rotation->get<int64_t>() % 180 != 0;
+    return turned ? cv::Size(height, width) : cv::Size(width, height);
+  }
+
+  Options options_;
+};
+
+}  // namespace kinora::filters
+
+using kinora::filters::FilterLetterbox;
+KINORA_COMPONENT(FilterLetterbox)

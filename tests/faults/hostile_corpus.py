@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""A folder of hostile files is curated: every one is accounted for, the process lives, time and memory stay bounded.
+usage: hostile_corpus.py KINORA ROOT SCRATCH [SEED]
+
+504 files from a fixed seed: real media of tests/data and small films of other containers, truncated, with flipped bits,
+with holes, zero-length, under a wrong ending, with absurd numbers in their headers; noise behind magic numbers."""
+import json, pathlib, random, resource, shutil, subprocess, sys, threading, time
+
+KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]).resolve()
+SEED = int(sys.argv[4]) if len(sys.argv) > 4 else 20_251
+SECONDS, MEMORY = 900, 3 << 30  # of the whole run; memory resident at once
+STAGES = ('"video.probe", "shots.content", { use = "clip.transcode", preset = "ultrafast", max_height = 96 }, '
+          '{ use = "video.read", height = 64, memory = "64 MiB" }, "filter.brightness", "filter.letterbox", { use = "filter.text", mode = "score" }')
+MAGICS = (b"\0\0\0\x18ftypisom", b"\x1aE\xdf\xa3", b"OggS\0\2", b"RIFF\xff\xff\xff\x7fAVI LIST", b"FLV\x01\x05\0\0\0\x09", b"GIF89a\xff\xff\xff\xff",
+          b"\x89PNG\r\n\x1a\n", b"\x47\x40\0\x10", b"\0\0\1\xba", b"#EXTM3U\nhttp://127.0.0.1:9/x\n", b"ffconcat version 1.0\nfile /etc/hostname\n", b"<?xml version='1.0'?>")
+failures = []
+
+
+def holds(name, true, said=""):
+    print(("ok    " if true else "WRONG ") + name, "" if true else said, flush=True)
+    if not true:
+        failures.append(name)
+
+
+def sources(folder):
+    """Small films: two of the project's own, and one made in each container."""
+    folder.mkdir(parents=True)
+    made = [ROOT / "tests/data/bbb_D.mp4", ROOT / "tests/data/calais_1906.ogv"]
+    for ending, codec in {"mp4": "libx264", "mkv": "libx264", "avi": "mpeg4", "mov": "mjpeg", "ts": "mpeg2video", "webm": "libvpx", "gif": "gif", "flv": "flv"}.items():
+        film = folder / f"made.{ending}"
+        pixels = [] if ending == "gif" else ["-pix_fmt", "yuvj420p" if codec == "mjpeg" else "yuv420p"]
+        subprocess.run(["ffmpeg", "-v", "error", "-nostdin", "-f", "lavfi", "-i", "testsrc2=size=96x64:rate=12:duration=2", "-threads", "1", "-c:v", codec, *pixels, film], check=True)
+        made.append(film)
+    return [(f.suffix, f.read_bytes()) for f in made]
+
+
+def absurd(data, rng):
+    """Large or negative numbers over four aligned bytes of the headers: sizes, counts, rates, offsets."""
+    data = bytearray(data)
+    ends = [len(data)] if rng.random() < 0.5 else []  # an mp4's index stands at the end
+    for _ in range(rng.randint(1, 6)):
+        base = max(0, ends[0] - 1500) if ends else 0
+        at = base + rng.randrange(0, 1500) // 2 * 2
+        data[at:at + 4] = rng.choice((b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\xff\xff\xff\x7f", b"\0\0\0\0", b"\0\0\xff\xff"))
+    return bytes(data)
+
+
+def flipped(data, rng):
+    data = bytearray(data)
+    for _ in range(rng.choice((1, 4, 40, 400))):
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    return bytes(data)
+
+
+def holed(data, rng):
+    at, size = rng.randrange(len(data)), rng.randrange(1, len(data) // 2)
+    return data[:at] + (b"" if rng.random() < 0.5 else bytes(size)) + data[at + size:]
+
+
+def make_corpus(folder, films, rng):
+    """Files by name; returns how many of each kind."""
+    folder.mkdir()
+    endings = [e for e, _ in films] + [".txt", ".jpg", ".json", ""]
+    ways = {"truncated": lambda d: d[:int(len(d) * rng.random() ** 2)], "flipped": lambda d: flipped(d, rng), "holed": lambda d: holed(d, rng), "absurd": lambda d: absurd(d, rng)}
+    for kind, spoil in ways.items():
+        for n in range(110):
+            ending, data = films[n % len(films)]
+            (folder / f"{kind}_{n:03}{ending}").write_bytes(spoil(data))
+    for n in range(30):
+        _, data = films[n % len(films)]
+        (folder / f"renamed_{n:03}{rng.choice(endings)}").write_bytes(data)
+    for n in range(24):
+        (folder / f"noise_{n:03}{rng.choice(endings)}").write_bytes(MAGICS[n % len(MAGICS)] + rng.randbytes(rng.randrange(1, 60_000)))
+    for n in range(10):
+        (folder / f"empty_{n:03}{endings[n % len(endings)]}").write_bytes(b"")
+    return sorted(folder.iterdir())
+
+
+def most_memory(pid, seen):
+    """Keeps the largest sum of resident bytes of a process and what it started."""
+    while True:
+        total = 0
+        try:
+            children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            for one in (pid, *children):
+                total += int(pathlib.Path(f"/proc/{one}/statm").read_text().split()[1]) * resource.getpagesize()
+        except (OSError, IndexError):
+            return
+        seen[0] = max(seen[0], total)
+        time.sleep(0.05)
+
+
+def main():
+    shutil.rmtree(SCRATCH, ignore_errors=True)
+    files = make_corpus(SCRATCH / "corpus", sources(SCRATCH / "sources"), random.Random(SEED))
+    holds("at least 500 files", len(files) >= 500, len(files))
+    run = SCRATCH / "hostile.toml"
+    run.write_text(f'[run]\nname = "hostile"\nout = "{SCRATCH / "out"}"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = ["{SCRATCH / "corpus"}"]\nstages = [{STAGES}]\n')
+    began, seen = time.time(), [0]
+    with open(SCRATCH / "stderr.txt", "w") as log:
+        process = subprocess.Popen([KINORA, "run", run], stderr=log, stdout=log)
+        threading.Thread(target=most_memory, args=(process.pid, seen), daemon=True).start()
+        try:
+            code = process.wait(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = f"still running after {SECONDS} s"
+    print(f"{len(files)} files, {time.time() - began:.0f} s, {seen[0] >> 20} MiB")
+    holds("the process ends well", code == 0, (code, (SCRATCH / "stderr.txt").read_text()[-1500:]))
+    holds(f"within {MEMORY >> 20} MiB", seen[0] < MEMORY, seen[0])
+    if code == 0:
+        accounted(files, SCRATCH / "out/clips")
+    print(f"{len(failures)} wrong" if failures else "every file is accounted for")
+    return 1 if failures else 0
+
+
+def accounted(files, folder):
+    summary = json.loads((folder / "summary.json").read_text())
+    items = [json.loads(line) for line in (folder / "items.jsonl").read_text().splitlines()]
+    inputs = [i for i in items if "parent" not in i]
+    clips = [i for i in items if "parent" in i]
+    ends = lambda of: {e: sum(i["end"] == e for i in of) for e in ("kept", "filtered", "failed")}
+    print("inputs", ends(inputs), "clips", ends(clips))
+    holds("each file has one line", sorted(i.get("url", "") for i in inputs) == sorted(map(str, files)), len(inputs))
+    holds("summary counts the inputs", {k: summary[k] for k in ends(inputs)} == ends(inputs) and summary["inputs"] == len(files), summary)
+    holds("summary counts the clips", summary["clips"] == ends(clips), (summary["clips"], ends(clips)))
+    holds("every failure has its reason", all(i.get("reason") for i in items if i["end"] != "kept"))
+    kept = {i["key"] for i in items if i["end"] == "kept" and not i["consumed"]}
+    stored = {f.name.split(".")[0] for f in (folder / "data").iterdir()}
+    holds("what is kept is there, and nothing else", stored == kept, sorted(stored ^ kept)[:5])
+    whole = [i for i in inputs if "/renamed_" in i["url"]]
+    lost = [i for i in whole if i["end"] == "failed"]
+    holds("a wrong ending harms no film", not lost, [(i["url"].rsplit("/", 1)[1], i["reason"]) for i in lost][:5])
+    holds("empty files fail", all(i["end"] == "failed" for i in inputs if "/empty_" in i["url"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
