@@ -16,6 +16,7 @@ apt_packages=(
   libtomlplusplus-dev nlohmann-json3-dev libspdlog-dev libfmt-dev
   libavformat-dev libavcodec-dev libavutil-dev libswscale-dev libswresample-dev
   libhdf5-dev libarchive-dev libsqlite3-dev libgloo-dev libssl-dev libutf8proc-dev libpcre2-dev
+  libcpp-httplib-dev chromium # the studio, and the browser that tests it
   libgtest-dev libbenchmark-dev ffmpeg xz-utils # ffmpeg and xz: fixtures and an independent answer for tests
 )
 # CMake 4 (older ones drop C++20 for nvcc 13; 4.3 still ends a test run with the usual summary line), then what tests compare with, and what those need.
@@ -24,6 +25,7 @@ venv_packages=(
   numpy==2.4.6 safetensors==0.8.0
   webdataset==1.0.2 braceexpand==0.1.7 PyYAML==6.0.3
   scenedetect-headless==0.7.1 opencv-python-headless==5.0.0.93 click==8.5.1 platformdirs==4.14.7 tqdm==4.70.1
+  playwright==1.65.2 greenlet==3.5.6 axe-playwright-python==0.1.8 # a browser for tests of the studio
 )
 # libtorch is the torch wheel's; libtorch_cpu needs CUDA's runtime and CUPTI, in the versions that torch names.
 torch_packages=(torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
