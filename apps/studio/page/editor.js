@@ -12,11 +12,11 @@ export class Editor {
   }
 
   show(clip) {
-    if (this.isOpen() && this.id === clip.id) return; // not under the user's hands
+    const isTyping = this.isOpen() && this.id === clip.id;
     this.id = clip.id;
     this.saved = clip.caption;
     this.author = clip.captioned ? clip.history.findLast((edit) => edit.set.caption !== undefined)?.author : clip.facts?.caption?.by ?? clip.facts?.caption_by;
-    this.reset();
+    if (!isTyping) this.reset(); // else it would change under the user's hands
   }
 
   reset() {

@@ -48,5 +48,5 @@ function boundOf(stages, figures) {
 function ended(job, summary) {
   const clips = summary.clips ?? {};
   const counts = ["kept", "filtered", "failed"].filter((name) => clips[name] !== undefined).map((name) => `${clips[name]} ${name}`);
-  return `${job}: ${summary.status ?? "done"}${summary.seconds !== undefined ? ` in ${seconds(summary.seconds)}` : ""}; ${plural(summary.inputs ?? 0, "input")}${counts.length ? `, clips ${counts.join(", ")}` : ""}`;
+  return `${job}: ${summary.status ?? "done"}${summary.seconds !== undefined ? ` in ${seconds(summary.seconds)}` : ""}; ${plural(summary.inputs ?? 0, "input")}${summary.failed ? ` (${summary.failed} failed)` : ""}${counts.length ? `, clips ${counts.join(", ")}` : ""}`;
 }

@@ -89,8 +89,8 @@ function poll() {
 async function edited(clip, text) {
   sheet.update(clip);
   await detail.set(clip);
-  say(text);
   showState(await get("/api/state"));
+  say(text);
 }
 
 async function change(set, text, id = detail.clip?.id) {
@@ -104,7 +104,10 @@ async function change(set, text, id = detail.clip?.id) {
   }
 }
 
-const saveCaption = (id, caption) => change({ caption }, "Caption saved", id);
+function saveCaption(id, caption) {
+  return change({ caption }, "Caption saved", id);
+}
+
 function decide(keep) {
   return change({ keep, ...(keep ? { reason: "" } : {}) }, keep ? "Accepted" : "Rejected");
 }
@@ -135,7 +138,7 @@ function closeDetail() {
 function openFilters(isOpen = !element("filters").classList.contains("open")) {
   element("filters").classList.toggle("open", isOpen);
   element("toggle-filters").setAttribute("aria-expanded", isOpen);
-  if (isOpen) element("filters").querySelector("button")?.focus();
+  if (isOpen) element("conditions").querySelector("button")?.focus();
 }
 
 function neighbour(step) {
@@ -150,7 +153,7 @@ const kActions = {
   PageDown: () => move(sheet.page()), PageUp: () => move(-sheet.page()), Home: () => sheet.select(0), End: () => sheet.select(sheet.total - 1),
   " ": () => detail.toggle(), ",": () => detail.step(-1), ".": () => detail.step(1), "[": () => neighbour(-1), "]": () => neighbour(1),
   e: () => (element("detail").classList.add("open"), editor.open()), a: () => decide(true), x: reject, u: () => step("/api/undo", "Undone"), U: () => step("/api/redo", "Done again"),
-  "/": () => element("text").focus(), "?": showKeys, f: () => (openFilters(true), element("filters").querySelector("button")?.focus()),
+  "/": () => element("text").focus(), "?": showKeys, f: () => openFilters(true),
   Enter: () => (element("detail").classList.add("open"), element("detail").focus()),
 };
 
@@ -194,6 +197,10 @@ element("undo").addEventListener("click", () => kActions.u());
 element("redo").addEventListener("click", () => kActions.U());
 element("keys").addEventListener("click", showKeys);
 element("toggle-filters").addEventListener("click", () => openFilters());
+element("close-filters").addEventListener("click", () => {
+  openFilters(false);
+  toClips();
+});
 
 history.replaceState(null, "", "/"); // the token is a cookie now, and need not stand in the address
 get("/api/state")

@@ -140,7 +140,7 @@ export class Sheet {
     cell.end.textContent = row ? row.decision || (row.end === "kept" ? "" : row.end) : "";
     cell.end.className = `mark ${row ? row.decision || row.end : ""}`;
     cell.time.textContent = row && row.duration_s !== null ? seconds(row.duration_s) : "";
-    cell.caption.textContent = row ? (row.end === "kept" || row.caption ? row.caption : row.reason) : "";
+    cell.caption.textContent = row ? row.caption : "";
     cell.scores.textContent = row ? scoresOf(row) : "";
     cell.setAttribute("aria-label", row ? `${row.key}, ${outcome(row)}, ${seconds(row.duration_s)}. ${row.caption}` : "loading");
     const picture = row && this.pictures.get(row.id);
