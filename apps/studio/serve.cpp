@@ -97,8 +97,9 @@ class Server {
   Server(core::Runtime& runtime, Studio& studio) : studio_(studio), pictures_(runtime, kPicturesBytes) {
     http_.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
     http_.set_payload_max_length(kLargestRequest);
-    http_.set_keep_alive_timeout(2);
+    http_.set_keep_alive_timeout(1);
     http_.set_read_timeout(5);
+    http_.set_write_timeout(5);  // a browser that has buffered enough of a video asks again when it needs more
     http_.set_socket_options([](socket_t socket) {  // not SO_REUSEPORT: a second studio must not share the port
       const int yes = 1;
       setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);

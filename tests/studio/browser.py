@@ -93,15 +93,16 @@ def browser():
 
 
 @contextlib.contextmanager
-def page_of(chromium, studio, **context):
-    """The studio's page; whatever it asks of another place, and whatever goes wrong in it, fails the test."""
+def page_of(chromium, studio, refused=(), **context):
+    """The studio's page; whatever it asks of another place, and whatever goes wrong in it, fails the test.
+    refused: statuses that the test asks for."""
     outside, errors = [], []
     with chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **context}) as tab:
         page = tab.new_page()
         page.set_default_timeout(20000)
         page.on("request", lambda request: outside.append(request.url) if not request.url.startswith(studio.origin + "/") else None)
         page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda message: errors.append(message.text) if message.type == "error" and "404" not in message.text else None)
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" and not any(f"status of {code}" in message.text for code in (404, *refused)) else None)
         page.goto(studio.address)
         try:
             page.wait_for_selector(".cell[aria-selected=true]")

@@ -9,7 +9,7 @@ export class Detail {
     this.video.addEventListener("keydown", (event) => this.playerKey(event), true);
     this.video.addEventListener("loadedmetadata", () => this.toStart());
     this.video.addEventListener("timeupdate", () => this.atEnd());
-    this.video.addEventListener("error", () => this.video.hasAttribute("src") && this.cannotPlay());
+    this.video.addEventListener("error", () => this.video.hasAttribute("src") && this.failed());
     this.clip = null;
   }
 
@@ -63,6 +63,7 @@ export class Detail {
   load(clip) {
     if (!this.screen) return;
     this.video.pause();
+    this.tries = 0;
     clearTimeout(this.loading);
     if (!clip.media) {
       this.video.removeAttribute("src");
@@ -74,7 +75,13 @@ export class Detail {
     this.loading = setTimeout(() => (this.video.src = address("/video", clip.id)), 80); // not for clips that only pass by
   }
 
-  cannotPlay() {
+  /** A connection that was lost is tried again; a file that the browser cannot decode stays so. */
+  failed() {
+    if (this.tries++ < 3 && this.video.error?.code !== MediaError.MEDIA_ERR_DECODE) {
+      const { clip } = this;
+      this.loading = setTimeout(() => (this.video.src = address("/video", clip.id)), 500);
+      return;
+    }
     this.screen.replaceChildren(make("p", { class: "nothing" }, "The browser cannot play this file."));
   }
 
