@@ -29,8 +29,9 @@ examples:
 
 po::options_description flags() {
   po::options_description out("options");
-  out.add_options()("port", po::value<int>()->default_value(0)->value_name("N"), "of the address; 0: a free one")(
-      "author", po::value<std::string>()->value_name("NAME"), "who edits; else $USER")("help,h", "this text");
+  out.add_options()("port", po::value<int>()->default_value(0)->value_name("N"),
+                    "of the address; 0: a free one")("author", po::value<std::string>()->value_name("NAME"),
+                                                     "who edits; else $USER")("help,h", "this text");
   return out;
 }
 
@@ -55,9 +56,11 @@ int studio_command(core::Runtime& runtime, const Arguments& arguments) {
   }
   const std::string dir = given["dir"].as<std::string>(), author = author_of(given);
   const int port = given["port"].as<int>();
-  if (dir.empty()) return complain(kUsage, "studio: give the folder of a curate job or of a run; see kinora studio --help");
+  if (dir.empty())
+    return complain(kUsage, "studio: give the folder of a curate job or of a run; see kinora studio --help");
   if (port < 0 || port > 65535)
-    return complain(kUsage, "--port: " + std::to_string(port) + " is none; from 1 to 65535, or 0 for a free one");
+    return complain(kUsage,
+                    "--port: " + std::to_string(port) + " is none; from 1 to 65535, or 0 for a free one");
   if (author.empty()) return complain(kUsage, "--author: the name is empty");
   studio::Studio studio(dir, author);
   core::watch_signals();

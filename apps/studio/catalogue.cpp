@@ -60,7 +60,8 @@ class Reader {
       const json item = json::parse(
           line,
           [](int depth, json::parse_event_t event, const json& value) {
-            return event != json::parse_event_t::key || depth != 1 || value != "shots";  // long, and not needed
+            return event != json::parse_event_t::key || depth != 1 ||
+                   value != "shots";  // long, and not needed
           },
           false);
       add(item, job, at, line.size());
@@ -102,7 +103,8 @@ class Reader {
     clip.caption = text_of(item, "caption");
     clip.url = text_of(item, "url");
     clip.end = end_of(text_of(item, "end"));
-    if (const auto consumed = item.find("consumed"); consumed != item.end()) clip.consumed = *consumed == true;
+    if (const auto consumed = item.find("consumed"); consumed != item.end())
+      clip.consumed = *consumed == true;
     if (const auto score = item.find("score"); score != item.end() && score->is_number()) clip.score = *score;
     clip.job = job;
     clip.line_at = at;
@@ -168,13 +170,13 @@ void sort_by_key(Catalogue& c) {
 // The endings of what the user's browser may be given as a film; nothing else that a line names is read.
 const char* film_type(const fs::path& path) {
   static constexpr std::array<std::pair<const char*, const char*>, 8> types{{{".mp4", "video/mp4"},
-                                                                            {".m4v", "video/mp4"},
-                                                                            {".mov", "video/mp4"},
-                                                                            {".webm", "video/webm"},
-                                                                            {".mkv", "video/x-matroska"},
-                                                                            {".ogv", "video/ogg"},
-                                                                            {".avi", "video/x-msvideo"},
-                                                                            {".ts", "video/mp2t"}}};
+                                                                             {".m4v", "video/mp4"},
+                                                                             {".mov", "video/mp4"},
+                                                                             {".webm", "video/webm"},
+                                                                             {".mkv", "video/x-matroska"},
+                                                                             {".ogv", "video/ogg"},
+                                                                             {".avi", "video/x-msvideo"},
+                                                                             {".ts", "video/mp2t"}}};
   for (const auto& [ending, type] : types)
     if (path.extension() == ending) return type;
   return nullptr;
@@ -186,7 +188,8 @@ std::vector<JobFolder> curate_jobs(const fs::path& dir) {
   std::error_code error;
   const fs::path folder = fs::canonical(dir, error);
   if (error || !fs::is_directory(folder))
-    throw Error(KINORA_NOT_FOUND, dir.string() + ": there is no such folder; give that of a curate job or of a run");
+    throw Error(KINORA_NOT_FOUND,
+                dir.string() + ": there is no such folder; give that of a curate job or of a run");
   if (is_curate(folder)) return {{folder.filename().string(), folder}};
   std::vector<JobFolder> jobs;
   for (const auto& entry : fs::directory_iterator(folder, error))
@@ -195,9 +198,10 @@ std::vector<JobFolder> curate_jobs(const fs::path& dir) {
       jobs.push_back({entry.path().filename().string(), entry.path()});
   std::sort(jobs.begin(), jobs.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   if (jobs.empty())
-    throw Error(KINORA_NOT_FOUND, dir.string() +
-                                      ": no curate job is there; give the folder of one (it holds items.jsonl) or "
-                                      "of a run that has one");
+    throw Error(KINORA_NOT_FOUND,
+                dir.string() +
+                    ": no curate job is there; give the folder of one (it holds items.jsonl) or "
+                    "of a run that has one");
   return jobs;
 }
 
@@ -243,7 +247,10 @@ double Catalogue::value(const std::string& column, size_t clip) const {
 json item_of(const Catalogue& catalogue, const Clip& clip) {
   const fs::path folder = catalogue.jobs[clip.job].path;
   if (clip.line_size == 0)
-    return {{"key", clip.key}, {"end", "kept"}, {"parent", clip.film}, {"caption", clip.caption},
+    return {{"key", clip.key},
+            {"end", "kept"},
+            {"parent", clip.film},
+            {"caption", clip.caption},
             {"facts", json_in(folder / "data" / (clip.key + ".json"))}};
   std::ifstream in(folder / "items.jsonl", std::ios::binary);
   std::string line(clip.line_size, '\0');
@@ -262,8 +269,10 @@ fs::path stored_file(const Catalogue& catalogue, const Clip& clip, const std::st
 }
 
 Media media_of(const Catalogue& catalogue, const Clip& clip) {
-  if (auto own = stored_file(catalogue, clip, "mp4"); !own.empty()) return {std::move(own), false, "video/mp4"};
-  const Clip* film = clip.film.empty() ? &clip : catalogue.find(catalogue.jobs[clip.job].name + "/" + clip.film);
+  if (auto own = stored_file(catalogue, clip, "mp4"); !own.empty())
+    return {std::move(own), false, "video/mp4"};
+  const Clip* film =
+      clip.film.empty() ? &clip : catalogue.find(catalogue.jobs[clip.job].name + "/" + clip.film);
   if (!film || film->url.empty()) return {};
   std::string name = film->url;
   if (name.starts_with("file://")) name = name.substr(7);

@@ -22,23 +22,26 @@ class CatalogueTest : public testing::Test {
     write("clips/job.json", R"({"kind": "curate"})");
   }
   ~CatalogueTest() override { fs::remove_all(folder_); }
-  void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name) << text;
+  }
 
   fs::path folder_;
 };
 
 TEST_F(CatalogueTest, ReadsItemsAndTheirNumbersAndSkipsWhatIsNone) {
-  write("clips/items.jsonl",
-        R"({"key":"f-0001","end":"filtered","stage":"filter.blur","reason":"filter.blur","score":3.5,"parent":"f","facts":{"duration_s":2,"scores":{"filter.motion":7}}})"
-        "\nnot json\n"
-        R"({"key":"../../etc/passwd","end":"kept"})"
-        "\n"
-        R"({"key":"f","end":"kept","consumed":true,"url":"/films/f.mp4","facts":{"duration_s":99},"shots":{"cuts":[1,2],"fps":24}})"
-        "\n"
-        R"({"key":"f-0000","end":"kept","parent":"f","caption":"old"})"
-        "\n"
-        R"({"key":"f-0000","end":"kept","parent":"f","caption":"new","facts":{"duration_s":4,"ok":true}})"
-        "\n");
+  write(
+      "clips/items.jsonl",
+      R"({"key":"f-0001","end":"filtered","stage":"filter.blur","reason":"filter.blur","score":3.5,"parent":"f","facts":{"duration_s":2,"scores":{"filter.motion":7}}})"
+      "\nnot json\n"
+      R"({"key":"../../etc/passwd","end":"kept"})"
+      "\n"
+      R"({"key":"f","end":"kept","consumed":true,"url":"/films/f.mp4","facts":{"duration_s":99},"shots":{"cuts":[1,2],"fps":24}})"
+      "\n"
+      R"({"key":"f-0000","end":"kept","parent":"f","caption":"old"})"
+      "\n"
+      R"({"key":"f-0000","end":"kept","parent":"f","caption":"new","facts":{"duration_s":4,"ok":true}})"
+      "\n");
   const Catalogue c = read_catalogue(curate_jobs(folder_));
   ASSERT_EQ(c.clips.size(), 3U);
   EXPECT_EQ(c.unreadable, 2);
@@ -68,9 +71,13 @@ TEST_F(CatalogueTest, AFileIsServedOnlyIfItIsStoredOrTheFilmOfALine) {
   write("secret.mp4", "x");
   write("film.mp4", "x");
   write("clips/items.jsonl", R"({"key":"a","end":"kept"})"
-                             "\n" R"({"key":"b","end":"filtered","parent":"film"})"
-                             "\n" R"({"key":"c","end":"failed","url":"/etc/passwd"})"
-                             "\n" R"({"key":"film","end":"kept","consumed":true,"url":")" + (folder_ / "film.mp4").string() + "\"}\n");
+                             "\n"
+                             R"({"key":"b","end":"filtered","parent":"film"})"
+                             "\n"
+                             R"({"key":"c","end":"failed","url":"/etc/passwd"})"
+                             "\n"
+                             R"({"key":"film","end":"kept","consumed":true,"url":")" +
+                                 (folder_ / "film.mp4").string() + "\"}\n");
   fs::create_symlink(folder_ / "secret.mp4", folder_ / "clips/data/a.mp4");
   const Catalogue c = read_catalogue(curate_jobs(folder_));
   EXPECT_TRUE(media_of(c, *c.find("clips/a")).path.empty());  // a link out of the folder
@@ -81,8 +88,7 @@ TEST_F(CatalogueTest, AFileIsServedOnlyIfItIsStoredOrTheFilmOfALine) {
 }
 
 TEST_F(CatalogueTest, AFolderWithoutACurateJobIsNamed) {
-  for (const fs::path& folder : {folder_ / "clips" / "data", folder_ / "none"})
-    try {
+  for (const fs::path& folder : {folder_ / "clips" / "data", folder_ / "none"}) try {
       (void)curate_jobs(folder);
       ADD_FAILURE() << folder;
     } catch (const Error& e) {

@@ -7,10 +7,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-
-#include <fmt/format.h>
 
 #include "core/io/atomic_file.hpp"
 
@@ -21,8 +20,8 @@ using core::fail;
 using core::Status;
 
 core::Failure failed(const std::filesystem::path& path) {
-  return fail(KINORA_IO, "{}: {}; nothing was saved. Make the folder writable and free some space", path.string(),
-              std::strerror(errno));
+  return fail(KINORA_IO, "{}: {}; nothing was saved. Make the folder writable and free some space",
+              path.string(), std::strerror(errno));
 }
 
 // RFC 3339 in UTC, with milliseconds.
@@ -81,8 +80,10 @@ core::Status EditJournal::read_new(int file) {
     have += static_cast<size_t>(n);
   }
   text.resize(have);
-  for (size_t from = 0, end = text.find('\n'); end != text.npos; from = end + 1, end = text.find('\n', from)) {
-    if (auto edit = parse_edit(std::string_view(text).substr(from, end - from))) history_.add(std::move(*edit));
+  for (size_t from = 0, end = text.find('\n'); end != text.npos;
+       from = end + 1, end = text.find('\n', from)) {
+    if (auto edit = parse_edit(std::string_view(text).substr(from, end - from)))
+      history_.add(std::move(*edit));
     read_ += end + 1 - from;
   }
   return {};
@@ -135,7 +136,8 @@ core::Status EditJournal::change(const std::string& key, const Change& set, cons
   edit.set = set;
   if (set.caption && set.caption == now.caption) edit.set.caption.reset();
   if (set.reason && set.reason == now.reason) edit.set.reason.reset();
-  if (set.keep && set.keep == edited.keep) edit.set.keep.reset();  // to accept what was kept is a decision too
+  if (set.keep && set.keep == edited.keep)
+    edit.set.keep.reset();  // to accept what was kept is a decision too
   if (edit.set.empty()) return {};
   edit.was = same_fields(edited, edit.set);
   return append(locked.file(), std::move(edit));

@@ -1,4 +1,5 @@
-// edits.jsonl of one job on disk: appended to by any number of studios at once, one whole flushed line at a time.
+// edits.jsonl of one job on disk: appended to by any number of studios at once, one whole flushed line at a
+// time.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -18,8 +19,8 @@ class EditJournal {
   // there yet, or its writer died: it is left out.
   core::Result<bool> refresh();
 
-  // Appends a change; fields that have that value already are left out, and nothing is written if none is left.
-  // `own`: the clip's caption, keep and reason without any edit. Failure KINORA_IO: nothing was saved.
+  // Appends a change; fields that have that value already are left out, and nothing is written if none is
+  // left. `own`: the clip's caption, keep and reason without any edit. Failure KINORA_IO: nothing was saved.
   core::Status change(const std::string& key, const Change& set, const Change& own);
   // Takes back the author's last edit that is not taken back yet. `own` gives a clip's values without edits.
   // KINORA_NOT_FOUND: there is none. KINORA_INVALID: another author has changed the same field since.

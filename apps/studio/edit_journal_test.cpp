@@ -109,7 +109,8 @@ TEST_F(EditJournalTest, StudiosAtOnceLoseNoEdit) {
     threads.emplace_back([&, w] {
       EditJournal journal(file_, "author" + std::to_string(w));
       for (int i = 0; i < kEach; ++i)
-        EXPECT_TRUE(journal.change("k" + std::to_string(w) + "-" + std::to_string(i), {"x", std::nullopt, std::nullopt}, own_));
+        EXPECT_TRUE(journal.change("k" + std::to_string(w) + "-" + std::to_string(i),
+                                   {"x", std::nullopt, std::nullopt}, own_));
     });
   for (auto& thread : threads) thread.join();
   EditJournal journal(file_, "mia");

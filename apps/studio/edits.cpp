@@ -82,7 +82,8 @@ std::optional<Edit> parse_edit(std::string_view line) {
   Edit out;
   out.key = value["key"].get<std::string>();
   for (auto& [name, target] : {std::pair{"time", &out.time}, std::pair{"author", &out.author}})
-    if (const auto at = value.find(name); at != value.end() && at->is_string()) *target = at->get<std::string>();
+    if (const auto at = value.find(name); at != value.end() && at->is_string())
+      *target = at->get<std::string>();
   try {
     out.set = change_of(value["set"]);
     if (value.contains("was")) out.was = change_of(value["was"]);

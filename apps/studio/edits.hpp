@@ -3,10 +3,10 @@
 //   {"key": "film-0003", "time": "2026-01-31T09:30:00.125Z", "author": "mia",
 //    "set": {"caption": "...", "keep": false, "reason": "shaky"}, "was": {...}}
 //
-// The last value of a field wins. An undo is a line of its own: "undo": true, and in "set" what the fields were
-// before, the clip's own caption and outcome where nobody had changed them; so a reader that takes the last
-// value of each field and knows nothing else is right. "was" has the earlier values that were edits too; a field
-// that is not in it had not been changed. A redo ("redo": true) sets again what its edit had set.
+// The last value of a field wins. An undo is a line of its own: "undo": true, and in "set" what the fields
+// were before, the clip's own caption and outcome where nobody had changed them; so a reader that takes the
+// last value of each field and knows nothing else is right. "was" has the earlier values that were edits too;
+// a field that is not in it had not been changed. A redo ("redo": true) sets again what its edit had set.
 #pragma once
 #include <map>
 #include <optional>

@@ -16,7 +16,8 @@ Edit edit(const std::string& key, Change set, Change was = {}, EditKind kind = E
 }
 
 TEST(Edits, ALineGivesItselfBack) {
-  const Edit in = edit("film-0003", {"a \"boat\"\nat sea, \xC3\xA9", "", false}, {std::nullopt, "why", std::nullopt});
+  const Edit in =
+      edit("film-0003", {"a \"boat\"\nat sea, \xC3\xA9", "", false}, {std::nullopt, "why", std::nullopt});
   const std::string line = line_of(in);
   EXPECT_EQ(line.find('\n'), line.size() - 1);
   const auto out = parse_edit(line);
@@ -29,14 +30,17 @@ TEST(Edits, ALineGivesItselfBack) {
 }
 
 TEST(Edits, WhatIsNoEditIsLeftOut) {
-  for (const char* line : {"", "{", "[]", R"({"key":1,"set":{}})", R"({"key":"a"})", R"({"key":"a","set":{"keep":"no"}})",
-                           R"({"key":"a","set":{"caption":null}})", R"({"key":"a","set":{"url":"x"}})"})
+  for (const char* line :
+       {"", "{", "[]", R"({"key":1,"set":{}})", R"({"key":"a"})", R"({"key":"a","set":{"keep":"no"}})",
+        R"({"key":"a","set":{"caption":null}})", R"({"key":"a","set":{"url":"x"}})"})
     EXPECT_FALSE(parse_edit(line)) << line;
 }
 
 TEST(Edits, AWrongChangeIsNamed) {
-  for (const auto& [set, named] : {std::pair{R"({"keep":1})", "set.keep"}, {R"({"caption":1})", "set.caption"},
-                                   {R"({"key":"x"})", "set.key"}, {R"("x")", "object"}})
+  for (const auto& [set, named] : {std::pair{R"({"keep":1})", "set.keep"},
+                                   {R"({"caption":1})", "set.caption"},
+                                   {R"({"key":"x"})", "set.key"},
+                                   {R"("x")", "object"}})
     try {
       (void)change_of(json::parse(set));
       ADD_FAILURE() << set;

@@ -1,8 +1,9 @@
-// Who may ask. The address that the command prints carries a random token; whoever opens it gets it as a cookie.
+// Who may ask. The address that the command prints carries a random token; whoever opens it gets it as a
+// cookie.
 //
-// Against other users of the machine: the token. Against pages of other sites in the user's browser: the cookie is
-// SameSite=Strict, what changes something must come from our own origin as JSON, and no answer allows another
-// origin. Against names that are rebound to 127.0.0.1: the Host header must be ours.
+// Against other users of the machine: the token. Against pages of other sites in the user's browser: the
+// cookie is SameSite=Strict, what changes something must come from our own origin as JSON, and no answer
+// allows another origin. Against names that are rebound to 127.0.0.1: the Host header must be ours.
 #pragma once
 #include <string>
 #include <string_view>

@@ -6,8 +6,8 @@
 
 namespace kinora::studio {
 
-// {"job", "done", "age_s": since it was written, "figures": live.json as it is, "summary": summary.json as it is}.
-// null if the folder has neither, or both are unreadable.
+// {"job", "done", "age_s": since it was written, "figures": live.json as it is, "summary": summary.json as it
+// is}. null if the folder has neither, or both are unreadable.
 nlohmann::json live_of(const JobFolder&);
 
 }  // namespace kinora::studio

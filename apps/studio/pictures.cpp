@@ -24,7 +24,8 @@ std::shared_ptr<const std::string> Pictures::get(const PictureSource& source) {
   if (source.path.empty()) return nullptr;
   const std::string key = key_of(source);
   std::unique_lock lock(mutex_);
-  free_.wait(lock, [&] { return kept_.contains(key) || (!making_.contains(key) && making_.size() < kAtOnce); });
+  free_.wait(lock,
+             [&] { return kept_.contains(key) || (!making_.contains(key) && making_.size() < kAtOnce); });
   if (const auto at = kept_.find(key); at != kept_.end()) {
     order_.splice(order_.begin(), order_, at->second.place);
     return at->second.picture;

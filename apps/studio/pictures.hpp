@@ -20,8 +20,8 @@ class Pictures {
   // `bytes`: of all pictures kept; the least recently asked go first.
   Pictures(core::Runtime& runtime, size_t bytes) : runtime_(runtime), limit_(bytes) {}
 
-  // A JPEG from a third into the range, but never far in, since decoding begins at a key frame. null: it cannot be
-  // made, which is remembered too. Two are made at once; more wait.
+  // A JPEG from a third into the range, but never far in, since decoding begins at a key frame. null: it
+  // cannot be made, which is remembered too. Two are made at once; more wait.
   std::shared_ptr<const std::string> get(const PictureSource&);
 
  private:

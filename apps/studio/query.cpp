@@ -20,7 +20,8 @@ double number(std::string_view text, const std::string& whole) {
 void add_range(const std::string& text, Query& query) {
   const auto second = text.rfind(':');
   const auto first = second == text.npos || second == 0 ? text.npos : text.rfind(':', second - 1);
-  if (first == text.npos || first == 0) throw Error(KINORA_INVALID, "range=" + text + ": expected range=FIELD:LOW:HIGH");
+  if (first == text.npos || first == 0)
+    throw Error(KINORA_INVALID, "range=" + text + ": expected range=FIELD:LOW:HIGH");
   const std::string_view all = text;
   query.ranges[text.substr(0, first)] = {number(all.substr(first + 1, second - first - 1), text),
                                          number(all.substr(second + 1), text)};

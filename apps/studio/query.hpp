@@ -17,16 +17,16 @@ struct Range {
 };
 
 struct Query {
-  std::set<std::string> ends, rules;     // empty: all
-  std::set<std::string> decisions;       // accepted, rejected, captioned, open; empty: all
-  std::map<std::string, Range> ranges;   // by column
+  std::set<std::string> ends, rules;    // empty: all
+  std::set<std::string> decisions;      // accepted, rejected, captioned, open; empty: all
+  std::map<std::string, Range> ranges;  // by column
   std::string film, text;
-  std::string sort;                      // a column, "key", "caption"; "": by relevance of text, else by key
+  std::string sort;  // a column, "key", "caption"; "": by relevance of text, else by key
   bool descending = false;
 };
 
-// "end=kept&rule=filter.blur&range=duration_s:2:5&q=boat&sort=duration_s&desc=1", already split. Other names are
-// left alone. Throws Error KINORA_INVALID.
+// "end=kept&rule=filter.blur&range=duration_s:2:5&q=boat&sort=duration_s&desc=1", already split. Other names
+// are left alone. Throws Error KINORA_INVALID.
 Query parse_query(const std::multimap<std::string, std::string>& parameters);
 
 // The edits of a clip by now.
@@ -51,9 +51,9 @@ std::vector<size_t> select(const Shelf&, const Query&);
 
 struct Histogram {
   std::string field;
-  double low = 0, high = 0;           // of the first and the last bar
-  bool whole = false;                 // a bar is one whole number
-  std::vector<int64_t> all, shown;    // clips a bar; shown: those that every other condition leaves
+  double low = 0, high = 0;         // of the first and the last bar
+  bool whole = false;               // a bar is one whole number
+  std::vector<int64_t> all, shown;  // clips a bar; shown: those that every other condition leaves
 };
 
 // One for every column that has at least two values, scores first. At most `bars` bars.

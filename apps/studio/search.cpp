@@ -44,12 +44,13 @@ std::vector<size_t> search_words(const Catalogue& catalogue, const EditsOf& edit
   for (size_t i = 0; i < catalogue.clips.size(); ++i) {
     const Clip& clip = catalogue.clips[i];
     const Change change = edits(clip);
-    const auto words = words_of(change.caption.value_or(clip.caption) + " " + clip.key + " " + clip.reason + " " +
-                                change.reason.value_or(""));
+    const auto words = words_of(change.caption.value_or(clip.caption) + " " + clip.key + " " + clip.reason +
+                                " " + change.reason.value_or(""));
     Hit hit{i, {}, 0};
     for (const auto& word : wanted) hit.matches.push_back(match(word, words));
     for (size_t w = 0; w < wanted.size(); ++w) found[w] += hit.matches[w] > 0;
-    if (std::find(hit.matches.begin(), hit.matches.end(), 0) == hit.matches.end()) hits.push_back(std::move(hit));
+    if (std::find(hit.matches.begin(), hit.matches.end(), 0) == hit.matches.end())
+      hits.push_back(std::move(hit));
   }
   for (auto& hit : hits)
     for (size_t w = 0; w < wanted.size(); ++w)

@@ -2,10 +2,10 @@
 
 #include <chrono>
 #include <fcntl.h>
+#include <httplib.h>
 #include <thread>
 #include <unistd.h>
 
-#include <httplib.h>
 #include <sys/stat.h>
 
 #include "apps/studio/guard.hpp"
@@ -28,9 +28,7 @@ void answer(Response& response, int status, const json& body) {
   response.set_content(body.dump(-1, ' ', false, json::error_handler_t::replace), "application/json");
 }
 
-int status_of(int32_t code) {
-  return code == KINORA_NOT_FOUND ? 404 : code == KINORA_INVALID ? 400 : 500;
-}
+int status_of(int32_t code) { return code == KINORA_NOT_FOUND ? 404 : code == KINORA_INVALID ? 400 : 500; }
 
 // f's JSON, or its error as {"error"}.
 void guarded(Response& response, const std::function<json()>& f) {
@@ -55,7 +53,8 @@ Asked asked_of(const Request& request) {
 struct OpenFile {
   explicit OpenFile(const std::filesystem::path& path) : file(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
     struct stat about {};
-    if (file >= 0 && fstat(file, &about) == 0 && S_ISREG(about.st_mode)) size = static_cast<size_t>(about.st_size);
+    if (file >= 0 && fstat(file, &about) == 0 && S_ISREG(about.st_mode))
+      size = static_cast<size_t>(about.st_size);
   }
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
@@ -84,11 +83,12 @@ void send_file(const Request& request, Response& response, const Media& media) {
   if (file->size == 0) return answer(response, 404, {{"error", "there is nothing to play"}});
   if (!range_fits(request, response, file->size)) return;
   response.set_header("Cache-Control", "no-cache");
-  response.set_content_provider(file->size, media.type, [file](size_t from, size_t length, httplib::DataSink& sink) {
-    std::vector<char> bytes(std::min(length, kChunk));
-    const ssize_t n = pread(file->file, bytes.data(), bytes.size(), static_cast<off_t>(from));
-    return n > 0 && sink.write(bytes.data(), static_cast<size_t>(n));
-  });
+  response.set_content_provider(
+      file->size, media.type, [file](size_t from, size_t length, httplib::DataSink& sink) {
+        std::vector<char> bytes(std::min(length, kChunk));
+        const ssize_t n = pread(file->file, bytes.data(), bytes.size(), static_cast<off_t>(from));
+        return n > 0 && sink.write(bytes.data(), static_cast<size_t>(n));
+      });
 }
 
 // The studio's routes: literal paths only, so that what a request names is always looked up and never joined.
@@ -99,11 +99,13 @@ class Server {
     http_.set_payload_max_length(kLargestRequest);
     http_.set_keep_alive_timeout(1);
     http_.set_read_timeout(5);
-    http_.set_write_timeout(5);  // a browser that has buffered enough of a video asks again when it needs more
-    http_.set_socket_options([](socket_t socket) {  // not SO_REUSEPORT: a second studio must not share the port
-      const int yes = 1;
-      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    });
+    http_.set_write_timeout(
+        5);  // a browser that has buffered enough of a video asks again when it needs more
+    http_.set_socket_options(
+        [](socket_t socket) {  // not SO_REUSEPORT: a second studio must not share the port
+          const int yes = 1;
+          setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+        });
     http_.set_default_headers(
         {{"Content-Security-Policy",
           "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
@@ -117,12 +119,14 @@ class Server {
   }
 
   void run(const ServeOptions& options) {
-    const int port = options.port == 0 ? http_.bind_to_any_port("127.0.0.1")
-                                       : http_.bind_to_port("127.0.0.1", options.port) ? options.port : -1;
+    const int port = options.port == 0                               ? http_.bind_to_any_port("127.0.0.1")
+                     : http_.bind_to_port("127.0.0.1", options.port) ? options.port
+                                                                     : -1;
     if (port < 0)
-      throw Error(KINORA_IO, "port " + std::to_string(options.port) +
-                                 " of 127.0.0.1 cannot be had; another program has it. Choose one with --port, or "
-                                 "leave it out");
+      throw Error(KINORA_IO,
+                  "port " + std::to_string(options.port) +
+                      " of 127.0.0.1 cannot be had; another program has it. Choose one with --port, or "
+                      "leave it out");
     const Guard guard(new_token(), port);
     guarded_by(guard);
     std::thread server([this] { http_.listen_after_bind(); });
@@ -153,7 +157,8 @@ class Server {
   }
 
   void queries() {
-    http_.Get("/api/state", [this](const Request&, Response& r) { guarded(r, [&] { return studio_.state(); }); });
+    http_.Get("/api/state",
+              [this](const Request&, Response& r) { guarded(r, [&] { return studio_.state(); }); });
     query("/api/clips", &Studio::clips);
     query("/api/histograms", &Studio::histograms);
     query("/api/place", &Studio::place);
@@ -165,25 +170,30 @@ class Server {
     http_.Post("/api/edit", [this](const Request& request, Response& response) {
       guarded(response, [&] { return studio_.edit(json::parse(request.body, nullptr, false)); });
     });
-    http_.Post("/api/undo", [this](const Request&, Response& r) { guarded(r, [&] { return studio_.undo(); }); });
-    http_.Post("/api/redo", [this](const Request&, Response& r) { guarded(r, [&] { return studio_.redo(); }); });
+    http_.Post("/api/undo",
+               [this](const Request&, Response& r) { guarded(r, [&] { return studio_.undo(); }); });
+    http_.Post("/api/redo",
+               [this](const Request&, Response& r) { guarded(r, [&] { return studio_.redo(); }); });
   }
 
   void files() {
     http_.Get("/video", [this](const Request& request, Response& response) {
-      with_clip(request, response, [&](const std::string& id) { send_file(request, response, studio_.media(id)); });
+      with_clip(request, response,
+                [&](const std::string& id) { send_file(request, response, studio_.media(id)); });
     });
     http_.Get("/picture", [this](const Request& request, Response& response) {
       with_clip(request, response, [&](const std::string& id) { send_picture(request, response, id); });
     });
     for (const PageFile& file : page_files())
-      http_.Get(file.path == "/index.html" ? "/" : std::string(file.path), [file](const Request&, Response& response) {
-        response.set_header("Cache-Control", "no-cache");
-        response.set_content(file.content.data(), file.content.size(), file.type);
-      });
+      http_.Get(file.path == "/index.html" ? "/" : std::string(file.path),
+                [file](const Request&, Response& response) {
+                  response.set_header("Cache-Control", "no-cache");
+                  response.set_content(file.content.data(), file.content.size(), file.type);
+                });
   }
 
-  static void with_clip(const Request& request, Response& response, const std::function<void(const std::string&)>& f) {
+  static void with_clip(const Request& request, Response& response,
+                        const std::function<void(const std::string&)>& f) {
     try {
       f(request.has_param("id") ? request.get_param_value("id") : "");
     } catch (const Error& e) {

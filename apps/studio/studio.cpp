@@ -173,7 +173,12 @@ json Studio::histograms(const Parameters& parameters) {
   refresh();
   json out = json::array();
   for (const auto& h : studio::histograms(shelf(), parse_query(parameters)))
-    out.push_back({{"field", h.field}, {"low", h.low}, {"high", h.high}, {"whole", h.whole}, {"all", h.all}, {"shown", h.shown}});
+    out.push_back({{"field", h.field},
+                   {"low", h.low},
+                   {"high", h.high},
+                   {"whole", h.whole},
+                   {"all", h.all},
+                   {"shown", h.shown}});
   return out;
 }
 
@@ -226,7 +231,8 @@ json Studio::shots(const Parameters& parameters) {
 
 json Studio::edit(const json& request) {
   const Lock lock(mutex_);
-  if (!request.is_object() || !request.contains("id") || !request["id"].is_string() || !request.contains("set"))
+  if (!request.is_object() || !request.contains("id") || !request["id"].is_string() ||
+      !request.contains("set"))
     throw Error(KINORA_INVALID, R"(expected {"id": KEY, "set": {"caption", "keep", "reason"}})");
   refresh(true);
   const Clip& clip = need(request["id"].get<std::string>());
@@ -247,13 +253,15 @@ json Studio::stepped(bool back) {
   std::string time;
   for (size_t i = 0; i < journals_.size(); ++i) {
     const auto& history = journals_[i].history();
-    const Edit* edit = back ? history.undoable(journals_[i].author()) : history.redoable(journals_[i].author());
+    const Edit* edit =
+        back ? history.undoable(journals_[i].author()) : history.redoable(journals_[i].author());
     if (!edit || (last && (back ? edit->time < time : edit->time > time))) continue;
     last = &journals_[i];
     job = i;
     time = edit->time;
   }
-  if (!last) throw Error(KINORA_NOT_FOUND, back ? "there is nothing to undo" : "there is nothing to do again");
+  if (!last)
+    throw Error(KINORA_NOT_FOUND, back ? "there is nothing to undo" : "there is nothing to do again");
   const auto own = [&](const std::string& key) {
     const Clip* clip = catalogue_.find(jobs_[job].name + "/" + key);
     return clip ? own_values(*clip) : Change{"", "", true};

@@ -22,10 +22,12 @@ struct PictureSource {
 // request, KINORA_IO if an edit could not be saved.
 class Studio {
  public:
-  // Throws Error if there is no curate job in `folder`. `search`: what a text finds; words of captions without.
+  // Throws Error if there is no curate job in `folder`. `search`: what a text finds; words of captions
+  // without.
   Studio(const std::filesystem::path& folder, std::string author, Search search = {});
 
-  // {"title", "author", "jobs", "version", "fields", "counts", "reasons", "undo", "redo", "unreadable", "live"}
+  // {"title", "author", "jobs", "version", "fields", "counts", "reasons", "undo", "redo", "unreadable",
+  // "live"}
   nlohmann::json state();
   // {"total", "from", "version", "rows"}: the window "from", "count" of what the query selects.
   nlohmann::json clips(const Parameters&);

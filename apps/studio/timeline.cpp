@@ -59,7 +59,8 @@ json clip_json(const Clip& clip, const EditsOf& edits) {
 
 json timeline(const Catalogue& catalogue, const EditsOf& edits, size_t job, const std::string& film,
               const json& line) {
-  const json shots = line.is_object() && line.contains("shots") && line["shots"].is_object() ? line["shots"] : json::object();
+  const json shots = line.is_object() && line.contains("shots") && line["shots"].is_object() ? line["shots"]
+                                                                                             : json::object();
   std::vector<Shot> ranges = shots_of(shots);
   const bool has_shots = !ranges.empty();
   double length = has_shots ? ranges.back().end_s : 0;
@@ -81,7 +82,8 @@ json timeline(const Catalogue& catalogue, const EditsOf& edits, size_t job, cons
   }
   json list = json::array();
   for (const auto& s : ranges)
-    list.push_back({{"first", s.first}, {"end", s.end}, {"start_s", s.start_s}, {"end_s", s.end_s}, {"clips", s.clips}});
+    list.push_back(
+        {{"first", s.first}, {"end", s.end}, {"start_s", s.start_s}, {"end_s", s.end_s}, {"clips", s.clips}});
   return {{"film", film},
           {"fps", number(shots, "fps", 0)},
           {"frames", number(shots, "frames", 0)},

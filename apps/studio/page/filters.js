@@ -17,7 +17,7 @@ export class Filters {
   showCounts(counts) {
     const group = (title, name, entries) =>
       entries.length
-        ? make("div", { class: "group", role: "group", "aria-label": title }, make("h3", {}, title), make("div", { class: "choices" }, entries.map(([value, n]) => this.choice(name, value, n))))
+        ? make("div", { class: "group", role: "group", "aria-label": title }, make("h2", {}, title), make("div", { class: "choices" }, entries.map(([value, n]) => this.choice(name, value, n))))
         : null;
     const ordered = (names, of) => names.filter((name) => of[name]).map((name) => [name, of[name]]);
     const focused = document.activeElement?.dataset?.choice;
@@ -81,7 +81,7 @@ export class Filters {
     return make(
       "div",
       { class: "group" },
-      make("h3", {}, make("span", { title: h.field }, h.field.replace(/^scores\./, "").replace(/^measured\./, "")), clear),
+      make("h2", {}, make("span", { title: h.field }, h.field.replace(/^scores\./, "").replace(/^measured\./, "")), clear),
       box,
       make("div", { class: "ends" }, make("span", {}, number(h.low)), make("span", {}, number(h.whole ? h.high - 1 : h.high))),
     );
