@@ -17,6 +17,7 @@ apt_packages=(
   libavformat-dev libavcodec-dev libavutil-dev libswscale-dev libswresample-dev
   libhdf5-dev libarchive-dev libcsv-dev libsqlite3-dev libgloo-dev libssl-dev libutf8proc-dev libpcre2-dev libcurl4-openssl-dev libpugixml-dev libturbojpeg0-dev libfaiss-dev
   libopencv-imgproc-dev libopencv-video-dev # these two parts of OpenCV, 12 MB of libraries, without its codecs and windows
+  libcpp-httplib-dev chromium # the studio, and the browser that tests it
   libgtest-dev libbenchmark-dev ffmpeg xz-utils openssl # the last three: fixtures and an independent answer for tests
 )
 # CMake 4 (older ones drop C++20 for nvcc 13; 4.3 still ends a test run with the usual summary line), then what tests compare with, and what those need.
@@ -29,6 +30,7 @@ venv_packages=(
   av==18.1.0 # motion vectors for motion_oracle
   openai==3.54.0 annotated-types==0.8.0 anyio==4.16.0 h11==0.16.0 httpcore2==2.16.2 httpx2==2.16.2 idna==3.20 jiter==0.19.0
   pydantic==2.14.3 pydantic_core==2.50.4 sniffio==1.3.1 truststore==0.10.5 typing_extensions==4.16.0 typing-inspection==0.4.5
+  playwright==1.65.2 greenlet==3.5.6 axe-playwright-python==0.1.8 # a browser for tests of the studio
 )
 # libtorch is the torch wheel's; libtorch_cpu needs CUDA's runtime and CUPTI, in the versions that torch names.
 torch_packages=(torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)

@@ -50,6 +50,7 @@ int search_command(core::Runtime&, const Arguments&);
 // shared: the flags before the command, which every rank gets too.
 int launch_command(core::Runtime&, const Arguments& shared, const Arguments&);
 int plan_command(core::Runtime&, const Arguments&);
+int studio_command(core::Runtime&, const Arguments&);
 int completion_command(const Arguments&);
 
 }  // namespace kinora

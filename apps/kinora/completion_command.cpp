@@ -31,7 +31,7 @@ _kinora() {
     --only) _kinora_words "$(sed -n 's/^ *name *= *"\([^"]*\)".*/\1/p' "${COMP_WORDS[@]:2}" 2>/dev/null)"; return ;;
   esac
   case $command in
-    "") _kinora_words "run launch check generate search plugins apply inspect convert plan bench completion --plugins --log --version --help" ;;
+    "") _kinora_words "run launch check generate search plugins apply inspect convert plan studio bench completion --plugins --log --version --help" ;;
     run) if [[ $cur == -* ]]; then _kinora_words "--set --only --out --dry-run --help"; else COMPREPLY=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
     launch) if [[ $cur == -* ]]; then _kinora_words "-n --restarts --logs --timeout --grace --help -- --set --only --out"; else _kinora_words "run"; COMPREPLY+=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
     check) if [[ $cur == -* ]]; then _kinora_words "--set --help"; else COMPREPLY=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
@@ -43,6 +43,7 @@ _kinora() {
     convert) if [[ $cur == -* ]]; then _kinora_words "--component --from --to --dtype --max-shard --merge --unmerge --set --json --help"; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
     plan) if [[ $cur == -* ]]; then _kinora_words "--cluster --job --latent --explain --best --set --write --calibrate --json --help"; else COMPREPLY=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
     bench) _kinora_words "plugin_call startup shots train sample vae block --film --repeat --threads --peer --tokens --device" ;;
+    studio) if [[ $cur == -* ]]; then _kinora_words "--port --author --help"; else COMPREPLY=($(compgen -d -- "$cur")); fi ;;
     completion) _kinora_words "bash" ;;
   esac
 }

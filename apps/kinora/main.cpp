@@ -31,6 +31,7 @@ commands
   inspect ID             parameters, bytes and operations of a model or tokenizer, without making it
   convert IN OUT         weights: one file or shards, naming schemes, dtypes, adapters
   plan FILE.toml         the parallel layout for a cluster, its memory and time a step, and why
+  studio DIR             a local page to look through clips, edit captions, keep and reject
   bench [NAME]           measure this machine; one line of JSON each
   completion bash        a script for the shell: source <(kinora completion bash)
 
@@ -55,7 +56,7 @@ const std::map<std::string, int (*)(core::Runtime&, const Arguments&)>& commands
       {"convert", convert_command}, {"inspect", inspect_command}, {"generate", generate_command},
       {"launch", nullptr},  // gets the shared flags too
       {"plan", plan_command},
-      {"search", search_command},
+      {"search", search_command}, {"studio", studio_command},
       {"plugins", [](core::Runtime& r, const Arguments& a) { return plugins_command(r, a); }},
       {"completion", [](core::Runtime&, const Arguments& a) { return completion_command(a); }}};
   return all;

@@ -1,0 +1,78 @@
+// kinora studio DIR [--port N] [--author NAME]
+#include <iostream>
+
+#include <boost/program_options.hpp>
+
+#include "apps/kinora/command.hpp"
+#include "apps/studio/serve.hpp"
+#include "core/paths.hpp"
+#include "core/run/cancel.hpp"
+
+namespace kinora {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* kHelp = R"(usage: kinora studio DIR [options]
+
+Serves a page on this machine (127.0.0.1) to look through the clips of a curate job, kept, filtered and failed, and to change
+what it decided: captions, and which clips are used. DIR is the folder of a curate job, or of a run. Prints the page's address,
+which lets in only who knows it, and answers until Ctrl-C.
+
+Changes go to edits.jsonl in the job's folder, one line each with author and time; the next shard job uses them.
+
+examples:
+  kinora studio runs/quickstart
+  kinora studio runs/quickstart/clips --port 8080 --author mia
+
+)";
+
+po::options_description flags() {
+  po::options_description out("options");
+  out.add_options()("port", po::value<int>()->default_value(0)->value_name("N"),
+                    "of the address; 0: a free one")("author", po::value<std::string>()->value_name("NAME"),
+                                                     "who edits; else $USER")("help,h", "this text");
+  return out;
+}
+
+std::string author_of(const po::variables_map& given) {
+  if (given.count("author")) return given["author"].as<std::string>();
+  const std::string user = core::environment("USER");
+  return user.empty() ? "user" : user;
+}
+
+}  // namespace
+
+int studio_command(core::Runtime& runtime, const Arguments& arguments) {
+  po::options_description all = flags();
+  all.add_options()("dir", po::value<std::string>()->default_value(""));
+  po::positional_options_description positional;
+  positional.add("dir", 1);
+  po::variables_map given;
+  po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), given);
+  if (given.count("help")) {
+    std::cout << kHelp << flags();
+    return kDone;
+  }
+  const std::string dir = given["dir"].as<std::string>(), author = author_of(given);
+  const int port = given["port"].as<int>();
+  if (dir.empty())
+    return complain(kUsage, "studio: give the folder of a curate job or of a run; see kinora studio --help");
+  if (port < 0 || port > 65535)
+    return complain(kUsage,
+                    "--port: " + std::to_string(port) + " is none; from 1 to 65535, or 0 for a free one");
+  if (author.empty()) return complain(kUsage, "--author: the name is empty");
+  studio::Studio studio(dir, author);
+  core::watch_signals();
+  studio::serve(runtime, studio,
+                {.port = port,
+                 .ready =
+                     [&](const std::string& address) {
+                       std::cout << address << std::endl;  // flushed: whoever started it waits for the line
+                       std::cerr << "edits are by " << author << "; Ctrl-C ends the studio\n";
+                     },
+                 .stopped = core::cancelled});
+  return kInterrupted;
+}
+
+}  // namespace kinora

@@ -1,0 +1,92 @@
+#include "apps/studio/edits.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kinora/error.hpp"
+
+namespace kinora::studio {
+namespace {
+
+using nlohmann::json;
+
+Edit edit(const std::string& key, Change set, Change was = {}, EditKind kind = EditKind::edit,
+          const std::string& author = "mia") {
+  return {key, "2026-01-31T09:30:00.125Z", author, std::move(set), std::move(was), kind};
+}
+
+TEST(Edits, ALineGivesItselfBack) {
+  const Edit in =
+      edit("film-0003", {"a \"boat\"\nat sea, \xC3\xA9", "", false}, {std::nullopt, "why", std::nullopt});
+  const std::string line = line_of(in);
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+  const auto out = parse_edit(line);
+  ASSERT_TRUE(out);
+  EXPECT_EQ(out->key, in.key);
+  EXPECT_EQ(out->time, in.time);
+  EXPECT_EQ(out->author, in.author);
+  EXPECT_EQ(out->set, in.set);
+  EXPECT_EQ(out->was, in.was);
+}
+
+TEST(Edits, WhatIsNoEditIsLeftOut) {
+  for (const char* line :
+       {"", "{", "[]", R"({"key":1,"set":{}})", R"({"key":"a"})", R"({"key":"a","set":{"keep":"no"}})",
+        R"({"key":"a","set":{"caption":null}})", R"({"key":"a","set":{"url":"x"}})"})
+    EXPECT_FALSE(parse_edit(line)) << line;
+}
+
+TEST(Edits, AWrongChangeIsNamed) {
+  for (const auto& [set, named] : {std::pair{R"({"keep":1})", "set.keep"},
+                                   {R"({"caption":1})", "set.caption"},
+                                   {R"({"key":"x"})", "set.key"},
+                                   {R"("x")", "object"}})
+    try {
+      (void)change_of(json::parse(set));
+      ADD_FAILURE() << set;
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), testing::HasSubstr(named));
+    }
+  EXPECT_THROW((void)change_of({{"caption", std::string(1 << 17, 'x')}}), Error);
+}
+
+TEST(EditHistory, TheLastValueOfEachFieldWins) {
+  EditHistory h;
+  h.add(edit("a", {"one", std::nullopt, std::nullopt}));
+  h.add(edit("a", {std::nullopt, "shaky", false}));
+  h.add(edit("a", {"two", std::nullopt, std::nullopt}, {"one", std::nullopt, std::nullopt}));
+  h.add(edit("b", {"other", std::nullopt, std::nullopt}));
+  EXPECT_EQ(h.now("a"), (Change{"two", "shaky", false}));
+  EXPECT_EQ(h.now("c"), Change());
+  EXPECT_EQ(h.of("a").size(), 3U);
+}
+
+TEST(EditHistory, UndoLeavesNoTraceOfAFirstEditAndRedoBringsItBack) {
+  EditHistory h;
+  h.add(edit("a", {std::nullopt, "dark", false}));
+  // What a reader that knows no undo sees: the clip's own values.
+  h.add(edit("a", {std::nullopt, "", true}, {}, EditKind::undo));
+  EXPECT_EQ(h.now("a"), Change());
+  EXPECT_EQ(h.undoable("mia"), nullptr);
+  ASSERT_NE(h.redoable("mia"), nullptr);
+  h.add(edit("a", {std::nullopt, "dark", false}, {}, EditKind::redo));
+  EXPECT_EQ(h.now("a"), (Change{std::nullopt, "dark", false}));
+  EXPECT_NE(h.undoable("mia"), nullptr);
+  EXPECT_EQ(h.redoable("mia"), nullptr);
+}
+
+TEST(EditHistory, EachAuthorUndoesTheirOwnAndANewEditEndsRedo) {
+  EditHistory h;
+  h.add(edit("a", {"one", std::nullopt, std::nullopt}));
+  h.add(edit("b", {"two", std::nullopt, std::nullopt}, {}, EditKind::edit, "tom"));
+  EXPECT_EQ(h.undoable("mia")->key, "a");
+  EXPECT_EQ(h.undoable("tom")->key, "b");
+  h.add(edit("a", {"own", std::nullopt, std::nullopt}, {}, EditKind::undo));
+  EXPECT_EQ(h.redoable("mia")->key, "a");
+  h.add(edit("c", {"three", std::nullopt, std::nullopt}));
+  EXPECT_EQ(h.redoable("mia"), nullptr);
+  EXPECT_EQ(h.redoable("none"), nullptr);
+}
+
+}  // namespace
+}  // namespace kinora::studio

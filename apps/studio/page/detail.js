@@ -1,0 +1,172 @@
+// The selected clip: player, decision, caption, shots of its film, numbers and history.
+import { address, get } from "./api.js";
+import { make, number, outcome, seconds } from "./format.js";
+
+export class Detail {
+  constructor(element, editor, timeline, actions) {
+    Object.assign(this, { element, editor, timeline, actions });
+    this.video = make("video", { preload: "metadata", controls: true, tabIndex: 0, playsInline: true, "aria-label": "Player. Space plays and pauses, arrows step frames" });
+    this.video.addEventListener("keydown", (event) => this.playerKey(event), true);
+    this.video.addEventListener("loadedmetadata", () => this.toStart());
+    this.video.addEventListener("timeupdate", () => this.atEnd());
+    this.video.addEventListener("error", () => this.video.hasAttribute("src") && this.failed());
+    this.clip = null;
+  }
+
+  async show(id) {
+    this.wanted = id;
+    const clip = await get("/api/clip", { id });
+    if (this.wanted === id) await this.set(clip);
+  }
+
+  async set(clip) {
+    const isNew = this.clip?.id !== clip.id;
+    this.wanted = clip.id;
+    this.clip = clip;
+    this.editor.show(clip);
+    if (isNew) this.load(clip);
+    this.draw(clip, isNew);
+    const film = clip.film || clip.key;
+    const shots = await this.timeline.show(clip.id, `${clip.id.slice(0, clip.id.length - clip.key.length)}${film}`, clip.version);
+    this.film.hidden = !shots;
+  }
+
+  draw(clip, isNew) {
+    this.head ??= make("h2");
+    this.mark ??= make("span", { class: "mark" });
+    this.note ??= make("div");
+    this.buttons ??= make("div", { class: "row" });
+    this.rest ??= make("div");
+    this.film ??= make("div", {}, make("h3", {}, "Shots of the film"), this.timeline.element);
+    this.head.textContent = clip.key;
+    this.mark.className = `mark ${clip.decision || clip.end}`;
+    this.mark.textContent = outcome(clip);
+    this.note.replaceChildren(...notes(clip));
+    const accept = make("button", { type: "button", "aria-pressed": clip.decision === "accepted", onclick: this.actions.accept }, "Accept (a)");
+    const reject = make("button", { type: "button", "aria-pressed": clip.decision === "rejected", onclick: this.actions.reject }, "Reject (x)");
+    const focused = this.buttons.contains(document.activeElement) ? [...this.buttons.children].indexOf(document.activeElement) : -1;
+    this.buttons.replaceChildren(accept, reject, make("span", { class: "muted" }, `${seconds(clip.duration_s)}${clip.fps ? `, ${number(clip.fps)} frames/s` : ""}`));
+    if (focused >= 0) this.buttons.children[focused].focus();
+    this.rest.replaceChildren(...tables(clip));
+    if (!this.built) this.build();
+    if (isNew) this.element.scrollTop = 0;
+  }
+
+  build() {
+    this.built = true;
+    this.screen = make("div");
+    const close = make("button", { type: "button", id: "close", onclick: this.actions.close }, "Close");
+    this.element.replaceChildren(make("div", { class: "title" }, this.head, this.mark, close), this.screen, this.buttons, this.note, this.editor.element, this.film, this.rest);
+    this.load(this.clip);
+  }
+
+  load(clip) {
+    if (!this.screen) return;
+    this.video.pause();
+    this.tries = 0;
+    clearTimeout(this.loading);
+    if (!clip.media) {
+      this.video.removeAttribute("src");
+      this.video.load();
+      this.screen.replaceChildren(make("p", { class: "nothing" }, clip.end === "failed" ? "It could not be read, so there is nothing to play." : "Its video was not stored, and its film is not there."));
+      return;
+    }
+    this.screen.replaceChildren(this.video);
+    this.loading = setTimeout(() => (this.video.src = address("/video", clip.id)), 80); // not for clips that only pass by
+  }
+
+  /** A connection that was lost is tried again; a file that the browser cannot decode stays so. */
+  failed() {
+    if (this.tries++ < 3 && this.video.error?.code !== MediaError.MEDIA_ERR_DECODE) {
+      const { clip } = this;
+      this.loading = setTimeout(() => (this.video.src = address("/video", clip.id)), 500);
+      return;
+    }
+    this.screen.replaceChildren(make("p", { class: "nothing" }, "The browser cannot play this file."));
+  }
+
+  /** The part of the file that is the clip. */
+  range() {
+    const { clip, video } = this;
+    return clip.media === "film" && clip.film ? [clip.start_s ?? 0, clip.end_s ?? video.duration] : [0, video.duration];
+  }
+
+  toStart() {
+    const [start] = this.range();
+    if (start > 0) this.video.currentTime = start;
+  }
+
+  atEnd() {
+    if (this.clip?.media === "film" && this.video.currentTime >= this.range()[1]) this.video.pause();
+  }
+
+  toggle() {
+    const { video } = this;
+    if (!video.hasAttribute("src")) return;
+    const [start, end] = this.range();
+    if (!video.paused) return video.pause();
+    if (video.currentTime >= end - 0.01) video.currentTime = start;
+    video.play().catch(() => {});
+  }
+
+  /** To the middle of the frame that is so many on, so that rounding never shows its neighbour. */
+  step(frames) {
+    const { video } = this, fps = this.clip?.fps || 24;
+    if (!video.hasAttribute("src")) return;
+    video.pause();
+    const [start, end] = this.range();
+    const frame = Math.floor((video.currentTime - start) * fps + 1e-3) + frames;
+    video.currentTime = Math.min(Math.max(start + (frame + 0.5) / fps, start), end);
+  }
+
+  playerKey(event) {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (step) this.step(step);
+    else if (event.key === " ") this.toggle();
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+}
+
+/** What happened to a clip that was not kept, and what a decision can do about it. */
+function notes(clip) {
+  const out = [];
+  if (clip.end === "filtered") out.push(`${clip.stage || clip.reason} filtered it by rule ${clip.reason}${clip.score === undefined ? "" : ` with score ${number(clip.score)}`}.`);
+  if (clip.end === "failed") out.push(`${clip.stage || "The job"} failed: ${clip.reason}`);
+  if (clip.damaged) out.push(`Damaged: ${clip.damaged}`);
+  if (clip.decision === "rejected") out.push(clip.reason_now ? `Rejected: ${clip.reason_now}` : "Rejected.");
+  if (clip.decision === "accepted" && !clip.stored)
+    out.push(
+      clip.end === "filtered"
+        ? `Your decision is noted, but a shard job packs only what is stored. To have this clip, loosen ${clip.reason} or set its mode to "score", and run the curate job again.`
+        : "Your decision is noted, but nothing of this clip is stored; mend or replace its film, and run the curate job again.",
+    );
+  return out.map((text) => make("p", { class: `note ${clip.end}` }, text));
+}
+
+function tables(clip) {
+  const facts = make("dl", { class: "facts" });
+  for (const [name, value] of flat(clip.facts ?? {})) facts.append(make("dt", {}, name), make("dd", {}, typeof value === "number" ? number(value) : String(value)));
+  if (clip.url) facts.append(make("dt", {}, "file"), make("dd", {}, clip.url));
+  const history = make("ol", { class: "history" }, clip.history.toReversed().map((edit) => make("li", {}, said(edit))));
+  return [
+    clip.history.length ? make("div", {}, make("h3", {}, "Edits"), history) : null,
+    facts.children.length ? make("div", {}, make("h3", {}, "Facts"), facts) : null,
+  ].filter(Boolean);
+}
+
+function said(edit) {
+  const parts = [];
+  if (edit.set.keep !== undefined) parts.push(edit.set.keep ? "accepted" : "rejected");
+  if (edit.set.reason) parts.push(`“${edit.set.reason}”`);
+  if (edit.set.caption !== undefined) parts.push(`caption “${edit.set.caption}”`);
+  const step = edit.step ? `${edit.step}: ` : "";
+  return `${step}${parts.join(", ") || "reason removed"} (${edit.author}, ${new Date(edit.time).toLocaleString()})`;
+}
+
+function* flat(value, name = "") {
+  if (value !== null && typeof value === "object" && !Array.isArray(value))
+    for (const [key, member] of Object.entries(value)) yield* flat(member, name ? `${name}.${key}` : key);
+  else if (name) yield [name, Array.isArray(value) ? value.map((v) => (typeof v === "number" ? number(v) : typeof v === "object" ? JSON.stringify(v) : v)).join(", ") : value];
+}

@@ -1,0 +1,137 @@
+// The conditions: outcomes, rules and decisions as buttons that stay pressed, numbers as histograms.
+import { get } from "./api.js";
+import { make, number } from "./format.js";
+
+const kNames = { kept: "Kept", filtered: "Filtered", failed: "Failed", accepted: "Accepted", rejected: "Rejected", captioned: "Caption edited", open: "Not looked at" };
+// Numbers that say little about what a clip is like; they are there, but folded away.
+const kFolded = /^(start_s|end_s|first_frame|end_frame|frames|rotation|fps|audio\..*|embeddings\..*)$/;
+
+export class Filters {
+  constructor(conditions, numbers, query, changed) {
+    Object.assign(this, { conditions, numbers, query, changed });
+    numbers.addEventListener("keydown", (event) => this.arrows(event));
+    this.isFolded = true;
+  }
+
+  /** The counts of /api/state. */
+  showCounts(counts) {
+    const group = (title, name, entries) =>
+      entries.length
+        ? make("div", { class: "group", role: "group", "aria-label": title }, make("h2", {}, title), make("div", { class: "choices" }, entries.map(([value, n]) => this.choice(name, value, n))))
+        : null;
+    const ordered = (names, of) => names.filter((name) => of[name]).map((name) => [name, of[name]]);
+    const focused = document.activeElement?.dataset?.choice;
+    this.conditions.replaceChildren(
+      ...[
+        group("Outcome", "end", ordered(["kept", "filtered", "failed"], counts.ends)),
+        group("Filtered by", "rule", Object.entries(counts.rules)),
+        group("Decision", "decision", ordered(["accepted", "rejected", "captioned", "open"], counts.decisions)),
+        this.query.isEmpty() ? null : make("button", { type: "button", class: "group", onclick: () => this.clear() }, "Show all"),
+      ].filter(Boolean),
+    );
+    if (focused) [...this.conditions.querySelectorAll("button")].find((button) => button.dataset.choice === focused)?.focus();
+  }
+
+  choice(name, value, n) {
+    const set = this.query.sets[name];
+    const press = () => {
+      set.has(value) ? set.delete(value) : set.add(value);
+      this.changed();
+    };
+    return make(
+      "button",
+      { type: "button", "data-choice": `${name} ${value}`, "aria-pressed": set.has(value), onclick: press },
+      make("span", {}, kNames[value] ?? (value || "no name")),
+      make("span", { class: "muted" }, n.toLocaleString("en")),
+    );
+  }
+
+  clear() {
+    this.query.clear();
+    this.changed();
+  }
+
+  async showNumbers() {
+    const all = await get("/api/histograms", this.query.parameters());
+    const focused = document.activeElement?.dataset?.bar;
+    const groups = all.map((h) => [kFolded.test(h.field), this.histogram(h)]);
+    const folded = groups.filter(([hidden]) => hidden).map(([, group]) => group);
+    const fold = make("details", { open: !this.isFolded, ontoggle: (event) => (this.isFolded = !event.target.open) }, make("summary", {}, "Other numbers"), folded);
+    this.numbers.replaceChildren(...groups.filter(([hidden]) => !hidden).map(([, group]) => group), ...(folded.length ? [fold] : []));
+    if (focused) [...this.numbers.querySelectorAll("button")].find((button) => button.dataset.bar === focused)?.focus();
+  }
+
+  histogram(h) {
+    const largest = Math.max(...h.all), step = (h.high - h.low) / h.all.length;
+    const range = this.query.ranges.get(h.field);
+    const from = (i) => (i === h.all.length ? h.high : h.low + i * step);
+    const isIn = (i) => range && from(i) >= range[0] - step / 1e6 && from(i + 1) <= range[1] + step / 1e6;
+    const bars = h.all.map((n, i) => {
+      const grey = make("i"), colour = make("b");
+      grey.style.height = height(n, largest);
+      colour.style.height = height(h.shown[i], largest);
+      const name = h.whole ? number(from(i)) : `${number(from(i))} to ${number(from(i + 1))}`;
+      const label = `${name}: ${h.shown[i]} of ${n}`;
+      return make("button", { type: "button", "aria-label": label, title: label, "aria-pressed": Boolean(isIn(i)), tabIndex: -1, "data-bar": `${h.field} ${i}` }, grey, colour);
+    });
+    bars[0].tabIndex = 0;
+    const box = make("div", { class: "bars", role: "toolbar", "aria-label": h.field }, bars);
+    this.ranges(box, bars, h.field, from);
+    const clear = range && make("button", { type: "button", "aria-label": `Clear ${h.field}`, onclick: () => this.set(h.field, null) }, `${number(range[0])}–${number(range[1])} ×`);
+    return make(
+      "div",
+      { class: "group" },
+      make("h2", {}, make("span", { title: h.field }, h.field.replace(/^scores\./, "").replace(/^measured\./, "")), clear),
+      box,
+      make("div", { class: "ends" }, make("span", {}, number(h.low)), make("span", {}, number(h.whole ? h.high - 1 : h.high))),
+    );
+  }
+
+  set(field, range) {
+    if (range) this.query.ranges.set(field, range);
+    else this.query.ranges.delete(field);
+    this.changed();
+  }
+
+  /** A click takes one bar, pulling takes several; Shift goes on from the last. The same again clears. */
+  ranges(box, bars, field, from) {
+    let start = -1;
+    const end = (last) => {
+      const [a, b] = [Math.min(start, last), Math.max(start, last)], old = this.query.ranges.get(field);
+      start = -1;
+      this.set(field, old && old[0] === from(a) && old[1] === from(b + 1) ? null : [from(a), from(b + 1)]);
+    };
+    const under = (event) => bars.indexOf(document.elementFromPoint(event.clientX, box.getBoundingClientRect().bottom - 3)?.closest("button"));
+    box.addEventListener("pointerdown", (event) => (start = bars.indexOf(event.target.closest("button"))));
+    box.addEventListener("pointerup", (event) => {
+      const last = under(event);
+      if (start >= 0) end(last >= 0 ? last : start);
+    });
+    box.addEventListener("keydown", (event) => {
+      const at = bars.indexOf(event.target);
+      if (at < 0 || (event.key !== "Enter" && event.key !== " ")) return;
+      event.preventDefault();
+      const old = event.shiftKey && this.query.ranges.get(field);
+      if (old) return this.set(field, [Math.min(old[0], from(at)), Math.max(old[1], from(at + 1))]);
+      start = at;
+      end(at);
+    });
+  }
+
+  /** A histogram is one stop of the Tab key; arrows go from bar to bar. */
+  arrows(event) {
+    const bar = event.target.closest(".bars button");
+    if (!bar) return;
+    const bars = [...bar.parentElement.children], at = bars.indexOf(bar);
+    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: bars.length - 1 }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const next = bars[Math.min(Math.max(to, 0), bars.length - 1)];
+    bar.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+  }
+}
+
+const height = (n, largest) => (n ? `max(2px, ${(100 * n) / largest}%)` : "0");

@@ -1,0 +1,44 @@
+// How values are written, and elements made without any markup of strangers: text is always set as text.
+
+/** An element with properties ("class", "aria-*" and "data-*" as attributes; "on..." as listeners) and children. */
+export function make(tag, properties = {}, ...children) {
+  const out = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === undefined || value === null) continue;
+    if (name.startsWith("on")) out.addEventListener(name.slice(2), value);
+    else if (name in out && !name.startsWith("aria")) out[name] = value;
+    else out.setAttribute(name === "class" ? "class" : name, value);
+  }
+  out.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return out;
+}
+
+/** 0.123456 -> "0.123", 1234567 -> "1.23M"; whole numbers below a million as they are. */
+export function number(value) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (Number.isInteger(value) && Math.abs(value) < 1e6) return String(value);
+  for (const [unit, scale] of [["G", 1e9], ["M", 1e6]]) if (Math.abs(value) >= scale) return trim((value / scale).toPrecision(3)) + unit;
+  const size = Math.abs(value);
+  return size >= 1000 ? String(Math.round(value)) : size >= 0.001 || size === 0 ? trim(value.toPrecision(3)) : value.toExponential(1);
+}
+
+const trim = (text) => (text.includes(".") ? text.replace(/\.?0+$/, "") : text);
+
+/** Seconds as "2.5 s", "1:05" or "1:02:03". */
+export function seconds(value) {
+  if (value === null || value === undefined) return "–";
+  if (value < 60) return `${trim(value.toFixed(1))} s`;
+  const whole = Math.round(value), hours = Math.floor(whole / 3600);
+  const two = (n) => String(n).padStart(2, "0");
+  const rest = `${hours ? two(Math.floor(whole / 60) % 60) : Math.floor(whole / 60)}:${two(whole % 60)}`;
+  return hours ? `${hours}:${rest}` : rest;
+}
+
+export const plural = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
+
+/** What became of a clip, in words: the user's decision, else the job's. */
+export function outcome(row) {
+  if (row.decision) return row.decision;
+  if (row.end === "filtered") return `filtered by ${row.reason}`;
+  return row.end;
+}

@@ -1,0 +1,214 @@
+// The page: which part does what, the keys, and what is asked of the studio when.
+import { get, post, Query } from "./api.js";
+import { Detail } from "./detail.js";
+import { askReason, showKeys } from "./dialogs.js";
+import { Editor } from "./editor.js";
+import { Filters } from "./filters.js";
+import { make, plural } from "./format.js";
+import { Live } from "./live.js";
+import { Sheet } from "./sheet.js";
+import { Timeline } from "./timeline.js";
+
+const kPoll = 2000; // milliseconds between looks at what others do
+const element = (id) => document.getElementById(id);
+const query = new Query();
+let state = { version: 0, reasons: [] };
+
+function say(text, isError = false) {
+  const status = element("status");
+  status.textContent = text;
+  status.className = `shown ${isError ? "error" : ""}`;
+  clearTimeout(say.timer);
+  say.timer = setTimeout(() => (status.className = ""), isError ? 8000 : 2500);
+}
+
+const failed = (error) => say(error.message, true);
+const toClips = () => element("list").focus({ preventScroll: true });
+
+const timeline = new Timeline((id) => sheet.choose(id).catch(failed));
+const editor = new Editor(saveCaption, toClips);
+const detail = new Detail(element("detail"), editor, timeline, { accept: () => decide(true), reject, close: closeDetail });
+const live = new Live(element("live"));
+const filters = new Filters(element("conditions"), element("numbers"), query, () => changeView().catch(failed));
+const sheet = new Sheet(element("list"), element("space"), query, {
+  failed,
+  selected: (row) => {
+    clearTimeout(sheet.showing);
+    sheet.showing = setTimeout(() => detail.show(row.id).catch(failed), 50);
+  },
+  chosen: () => element("detail").classList.add("open"),
+});
+
+/** After another query or order: the sheet, the counts and the histograms. */
+async function changeView() {
+  element("text").value = query.text;
+  filters.showCounts(state.counts);
+  const [total] = await Promise.all([sheet.reload(), filters.showNumbers()]);
+  summarise(total);
+  say(plural(total, "clip"));
+}
+
+function summarise(total) {
+  const all = Object.values(state.counts.ends).reduce((a, b) => a + b, 0);
+  const unreadable = state.unreadable ? `; ${plural(state.unreadable, "line")} of items.jsonl cannot be read` : "";
+  element("summary").textContent = (total === all ? plural(total, "clip") : `${total.toLocaleString("en")} of ${plural(all, "clip")}`) + unreadable;
+}
+
+function showState(now) {
+  state = now;
+  element("folder").textContent = now.title;
+  element("folder").title = now.title;
+  document.title = `Studio: ${now.title.split("/").pop()}`;
+  element("undo").disabled = !now.undo;
+  element("redo").disabled = !now.redo;
+  filters.showCounts(now.counts);
+  live.show(now.live);
+  const sort = element("sort"), fields = ["", "key", "caption", ...now.fields];
+  if (sort.options.length !== fields.length) {
+    sort.replaceChildren(...fields.map((field) => make("option", { value: field }, field ? `by ${field.replace(/^scores\./, "")}` : "in order")));
+    sort.value = query.sort;
+  }
+}
+
+/** What others, or a running job, have done since. */
+async function look() {
+  const now = await get("/api/state");
+  const isOther = now.version !== state.version;
+  showState(now);
+  if (!isOther) return;
+  const [total] = await Promise.all([sheet.reload(), filters.showNumbers()]);
+  summarise(total);
+  if (sheet.selectedId && !editor.isOpen()) await detail.show(sheet.selectedId);
+}
+
+function poll() {
+  setTimeout(() => (document.hidden ? Promise.resolve() : look()).catch(failed).finally(poll), kPoll);
+}
+
+/** The answer to an edit: shown at once where the clip is; the counts follow. */
+async function edited(clip, text) {
+  sheet.update(clip);
+  await detail.set(clip);
+  showState(await get("/api/state"));
+  say(text);
+}
+
+async function change(set, text, id = detail.clip?.id) {
+  if (!id) return false;
+  try {
+    await edited(await post("/api/edit", { id, set }), text);
+    return true;
+  } catch (error) {
+    failed(error);
+    return false;
+  }
+}
+
+function saveCaption(id, caption) {
+  return change({ caption }, "Caption saved", id);
+}
+
+function decide(keep) {
+  return change({ keep, ...(keep ? { reason: "" } : {}) }, keep ? "Accepted" : "Rejected");
+}
+
+async function reject() {
+  const clip = detail.clip;
+  if (!clip) return;
+  const reason = await askReason(clip, state.reasons);
+  if (reason !== null) await change({ keep: false, reason }, "Rejected", clip.id);
+}
+
+async function step(path, word) {
+  try {
+    const clip = await post(path);
+    if (!clip.id) return say(`${word}: ${clip.key}, which is no longer there`);
+    if (sheet.selectedId !== clip.id) await sheet.choose(clip.id);
+    await edited(clip, `${word}: ${clip.key}`);
+  } catch (error) {
+    failed(error);
+  }
+}
+
+function closeDetail() {
+  element("detail").classList.remove("open");
+  toClips();
+}
+
+function openFilters(isOpen = !element("filters").classList.contains("open")) {
+  element("filters").classList.toggle("open", isOpen);
+  element("toggle-filters").setAttribute("aria-expanded", isOpen);
+  if (isOpen) element("conditions").querySelector("button")?.focus();
+}
+
+function neighbour(step) {
+  timeline.key({ key: step > 0 ? "ArrowRight" : "ArrowLeft", preventDefault() {}, stopPropagation() {} });
+}
+
+const move = (by) => sheet.select((sheet.selected < 0 ? -1 : sheet.selected) + by);
+// A key and what it does; true keeps what the browser would do.
+const kActions = {
+  j: () => move(1), k: () => move(-1), ArrowRight: () => move(1), ArrowLeft: () => move(-1),
+  ArrowDown: () => move(sheet.columns), ArrowUp: () => sheet.select(Math.max(sheet.selected - sheet.columns, sheet.selected % sheet.columns)),
+  PageDown: () => move(sheet.page()), PageUp: () => move(-sheet.page()), Home: () => sheet.select(0), End: () => sheet.select(sheet.total - 1),
+  " ": () => detail.toggle(), ",": () => detail.step(-1), ".": () => detail.step(1), "[": () => neighbour(-1), "]": () => neighbour(1),
+  e: () => (element("detail").classList.add("open"), editor.open()), a: () => decide(true), x: reject, u: () => step("/api/undo", "Undone"), U: () => step("/api/redo", "Done again"),
+  "/": () => element("text").focus(), "?": showKeys, f: () => openFilters(true),
+  Enter: () => (element("detail").classList.add("open"), element("detail").focus()),
+};
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  const at = event.target;
+  if (event.key === "Escape") {
+    openFilters(false);
+    closeDetail();
+    return event.preventDefault();
+  }
+  if (at.closest("input, textarea, select")) return;
+  if (at.closest("button, summary, a") && (event.key === "Enter" || event.key === " ")) return;
+  const action = kActions[event.key];
+  if (!action) return;
+  event.preventDefault();
+  if (sheet.total || "/?f".includes(event.key)) action();
+});
+
+element("search").addEventListener("submit", (event) => {
+  event.preventDefault();
+  toClips();
+});
+element("text").addEventListener("input", () => {
+  clearTimeout(query.typing);
+  query.typing = setTimeout(() => {
+    query.text = element("text").value;
+    changeView().catch(failed);
+  }, 150);
+});
+element("sort").addEventListener("change", (event) => {
+  query.sort = event.target.value;
+  changeView().catch(failed);
+});
+element("order").addEventListener("click", (event) => {
+  query.descending = !query.descending;
+  event.currentTarget.setAttribute("aria-pressed", query.descending);
+  changeView().catch(failed);
+});
+element("undo").addEventListener("click", () => kActions.u());
+element("redo").addEventListener("click", () => kActions.U());
+element("keys").addEventListener("click", showKeys);
+element("toggle-filters").addEventListener("click", () => openFilters());
+element("close-filters").addEventListener("click", () => {
+  openFilters(false);
+  toClips();
+});
+
+history.replaceState(null, "", "/"); // the token is a cookie now, and need not stand in the address
+get("/api/state")
+  .then(async (now) => {
+    showState(now);
+    const [total] = await Promise.all([sheet.reload(), filters.showNumbers()]);
+    summarise(total);
+    toClips();
+  })
+  .catch(failed)
+  .finally(poll);

@@ -1,0 +1,282 @@
+// The contact sheet: a list of any length of which only the cells in sight exist.
+import { address, get } from "./api.js";
+import { make, number, outcome, seconds } from "./format.js";
+
+const kWindow = 100; // rows asked for at once
+const kWindows = 40; // kept
+const kNarrowest = 184, kGap = 8; // pixels
+const kText = 76; // height below the picture
+const kPictures = 400; // kept decoded
+const kFetches = 4; // at once: a browser has six connections
+
+export class Sheet {
+  constructor(list, space, query, events) {
+    Object.assign(this, { list, space, query, events });
+    this.total = 0;
+    this.selected = -1;
+    this.selectedId = "";
+    this.windows = new Map(); // place of window -> rows, or a promise of them
+    this.cells = new Map(); // place -> cell
+    this.spare = [];
+    this.pictures = new Map(); // id -> ImageBitmap or null
+    this.wanted = [];
+    this.fetching = 0;
+    list.addEventListener("scroll", () => this.schedule(), { passive: true });
+    new ResizeObserver(() => this.layout()).observe(list);
+    list.addEventListener("click", (event) => {
+      const cell = event.target.closest(".cell");
+      if (cell) events.chosen(this.select(cell.place));
+    });
+  }
+
+  /** Asks again for everything in sight; the selected clip stays selected if it is still there. */
+  async reload() {
+    const id = this.selectedId;
+    const [first, place] = await Promise.all([
+      get("/api/clips", this.query.parameters({ from: 0, count: kWindow })),
+      id ? get("/api/place", this.query.parameters({ id })) : { place: -1 },
+    ]);
+    this.windows.clear();
+    this.windows.set(0, first.rows);
+    this.total = first.total;
+    this.selected = place.place;
+    this.layout();
+    if (this.selected < 0 && !id && this.total) this.select(0);
+    return this.total;
+  }
+
+  layout() {
+    const width = this.list.clientWidth;
+    if (!width) return;
+    this.columns = Math.max(1, Math.floor((width - kGap) / (kNarrowest + kGap)));
+    this.cellWidth = Math.floor((width - kGap) / this.columns) - kGap;
+    this.cellHeight = Math.round((this.cellWidth * 9) / 16) + kText;
+    this.rowHeight = this.cellHeight + kGap;
+    this.space.style.height = `${Math.ceil(this.total / this.columns) * this.rowHeight + kGap}px`;
+    for (const cell of this.cells.values()) this.free(cell);
+    this.cells.clear();
+    this.render();
+  }
+
+  schedule() {
+    if (this.scheduled) return;
+    this.scheduled = true;
+    requestAnimationFrame(() => {
+      this.scheduled = false;
+      this.render();
+    });
+  }
+
+  /** Places in sight, with a row more on both sides. */
+  inSight() {
+    const top = Math.floor(this.list.scrollTop / this.rowHeight) - 1;
+    const rows = Math.ceil(this.list.clientHeight / this.rowHeight) + 3;
+    return [Math.max(0, top * this.columns), Math.min(this.total, (top + rows) * this.columns)];
+  }
+
+  render() {
+    if (!this.columns) return;
+    const [first, end] = this.inSight();
+    for (const [place, cell] of this.cells)
+      if (place < first || place >= end) {
+        this.free(cell);
+        this.cells.delete(place);
+      }
+    for (let place = first; place < end; ++place) {
+      let cell = this.cells.get(place);
+      if (!cell) {
+        cell = this.spare.pop() ?? this.makeCell();
+        this.cells.set(place, cell);
+        this.put(cell, place);
+      }
+      const row = this.row(place);
+      if (cell.row !== row) this.fill(cell, row);
+    }
+    this.mark();
+    clearTimeout(this.settled);
+    this.settled = setTimeout(() => this.wantPictures(), 60); // not for cells that only pass by
+  }
+
+  makeCell() {
+    const cell = make("div", { class: "cell", role: "option" });
+    cell.canvas = make("canvas", { width: 320, height: 180 });
+    cell.none = make("div", { class: "none" });
+    cell.time = make("span", { class: "time" });
+    cell.key = make("span", { class: "key" });
+    cell.end = make("span", { class: "mark" });
+    cell.scores = make("div", { class: "scores" });
+    cell.caption = make("div", { class: "caption" });
+    cell.append(make("div", { class: "still" }, cell.canvas, cell.none, cell.time), make("div", { class: "line" }, cell.key, cell.end), cell.scores, cell.caption);
+    this.space.append(cell);
+    return cell;
+  }
+
+  free(cell) {
+    cell.hidden = true;
+    cell.removeAttribute("id");
+    cell.setAttribute("aria-selected", "false");
+    cell.row = undefined;
+    cell.shown = "";
+    this.spare.push(cell);
+  }
+
+  put(cell, place) {
+    const column = place % this.columns, row = Math.floor(place / this.columns);
+    cell.place = place;
+    cell.id = `clip-${place}`;
+    cell.hidden = false;
+    cell.style.width = `${this.cellWidth}px`;
+    cell.style.height = `${this.cellHeight}px`;
+    cell.style.transform = `translate(${kGap + column * (this.cellWidth + kGap)}px, ${kGap + row * this.rowHeight}px)`;
+    cell.setAttribute("aria-posinset", place + 1);
+    cell.setAttribute("aria-setsize", this.total);
+  }
+
+  /** row: null while it is on its way. */
+  fill(cell, row) {
+    cell.row = row;
+    cell.className = `cell ${row ? `${row.end} ${row.decision}` : ""}`;
+    cell.key.textContent = row ? row.key : "";
+    cell.end.textContent = row ? row.decision || (row.end === "kept" ? "" : row.end) : "";
+    cell.end.className = `mark ${row ? row.decision || row.end : ""}`;
+    cell.time.textContent = row && row.duration_s !== null ? seconds(row.duration_s) : "";
+    cell.caption.textContent = row ? row.caption : "";
+    cell.scores.textContent = row ? scoresOf(row) : "";
+    cell.setAttribute("aria-label", row ? `${row.key}, ${outcome(row)}, ${seconds(row.duration_s)}. ${row.caption}` : "loading");
+    const picture = row && this.pictures.get(row.id);
+    if (picture) this.draw(cell, picture);
+    else this.blank(cell, row && (picture === null || row.end === "failed") ? row.reason || "no picture" : "");
+  }
+
+  draw(cell, picture) {
+    if (cell.shown === cell.row.id) return;
+    const context = (cell.context ??= cell.canvas.getContext("2d", { alpha: false }));
+    const { width, height } = cell.canvas;
+    const scale = Math.max(width / picture.width, height / picture.height);
+    const w = picture.width * scale, h = picture.height * scale;
+    context.drawImage(picture, (width - w) / 2, (height - h) / 2, w, h);
+    cell.canvas.style.visibility = "visible";
+    cell.none.textContent = "";
+    cell.shown = cell.row.id;
+  }
+
+  blank(cell, text) {
+    cell.canvas.style.visibility = "hidden";
+    cell.none.textContent = text;
+    cell.shown = "";
+  }
+
+  /** The row at a place, or null; asks for its window if need be. */
+  row(place) {
+    const at = Math.floor(place / kWindow);
+    const rows = this.windows.get(at);
+    if (Array.isArray(rows)) return rows[place % kWindow] ?? null;
+    if (!rows) this.ask(at);
+    return null;
+  }
+
+  ask(at) {
+    const asked = get("/api/clips", this.query.parameters({ from: at * kWindow, count: kWindow }));
+    this.windows.set(at, asked);
+    asked.then(
+      (answer) => {
+        if (this.windows.get(at) !== asked) return; // the query is another by now
+        this.windows.set(at, answer.rows);
+        for (const known of this.windows.keys()) if (this.windows.size > kWindows && known !== at && known !== 0) this.windows.delete(known);
+        this.schedule();
+      },
+      (error) => {
+        if (this.windows.get(at) === asked) this.windows.delete(at);
+        this.events.failed(error);
+      },
+    );
+  }
+
+  wantPictures() {
+    this.wanted = [...this.cells.values()].filter((cell) => cell.row && cell.row.end !== "failed" && !this.pictures.has(cell.row.id)).map((cell) => cell.row.id);
+    while (this.fetching < kFetches && this.wanted.length) this.fetchPicture(this.wanted.shift());
+  }
+
+  async fetchPicture(id) {
+    ++this.fetching;
+    this.pictures.set(id, undefined); // asked
+    let picture = null;
+    try {
+      const response = await fetch(address("/picture", id));
+      if (response.ok) picture = await createImageBitmap(await response.blob()); // of an animation, its first frame
+    } catch {
+      picture = null;
+    }
+    this.pictures.set(id, picture);
+    for (const [old, bitmap] of this.pictures) {
+      if (this.pictures.size <= kPictures) break;
+      bitmap?.close();
+      this.pictures.delete(old);
+    }
+    --this.fetching;
+    for (const cell of this.cells.values())
+      if (cell.row?.id === id) picture ? this.draw(cell, picture) : this.blank(cell, cell.row.reason || "no picture");
+    if (this.wanted.length) this.fetchPicture(this.wanted.shift());
+  }
+
+  mark() {
+    for (const [place, cell] of this.cells) cell.setAttribute("aria-selected", place === this.selected);
+    if (this.cells.has(this.selected)) this.list.setAttribute("aria-activedescendant", `clip-${this.selected}`);
+    else this.list.removeAttribute("aria-activedescendant");
+  }
+
+  /** Selects the clip at a place and brings it into sight. */
+  select(place) {
+    if (!this.total) return -1;
+    this.selected = Math.min(Math.max(place, 0), this.total - 1);
+    const top = Math.floor(this.selected / this.columns) * this.rowHeight;
+    if (top < this.list.scrollTop) this.list.scrollTop = top;
+    else if (top + this.rowHeight + kGap > this.list.scrollTop + this.list.clientHeight) this.list.scrollTop = top + this.rowHeight + kGap - this.list.clientHeight;
+    this.render();
+    const chosen = this.selected;
+    this.rowOf(chosen).then((row) => {
+      if (row && this.selected === chosen) {
+        this.selectedId = row.id;
+        this.events.selected(row);
+      }
+    });
+    return this.selected;
+  }
+
+  async rowOf(place) {
+    this.row(place);
+    const rows = await this.windows.get(Math.floor(place / kWindow));
+    return (Array.isArray(rows) ? rows : rows?.rows)?.[place % kWindow];
+  }
+
+  /** Selects by id; a clip that the filters hide is only looked at. */
+  async choose(id) {
+    const { place } = await get("/api/place", this.query.parameters({ id }));
+    if (place >= 0) return this.select(place);
+    this.selected = -1;
+    this.selectedId = id;
+    this.mark();
+    this.events.selected({ id, elsewhere: true });
+    return -1;
+  }
+
+  /** A clip has changed: its row too, without asking for all. */
+  update(row) {
+    for (const rows of this.windows.values()) {
+      if (!Array.isArray(rows)) continue;
+      const at = rows.findIndex((old) => old.id === row.id);
+      if (at >= 0) rows[at] = row;
+    }
+    this.render();
+  }
+
+  page() {
+    return Math.max(1, Math.floor(this.list.clientHeight / this.rowHeight)) * this.columns;
+  }
+}
+
+function scoresOf(row) {
+  const names = Object.keys(row.scores);
+  if (row.end === "filtered" && names.includes(row.reason)) names.sort((a, b) => (b === row.reason) - (a === row.reason));
+  return names.map((name) => `${name.replace(/^filter\./, "")} ${number(row.scores[name])}`).join(" · ");
+}

@@ -1,0 +1,88 @@
+// The shots of the selected clip's film, to scale; a shot leads to its clip.
+import { get } from "./api.js";
+import { make, seconds } from "./format.js";
+
+const kNarrowest = 5; // pixels a shot
+
+export class Timeline {
+  constructor(choose) {
+    this.choose = choose;
+    this.element = make("div", { class: "strip", role: "listbox", tabIndex: 0, "aria-label": "Shots of the film", "aria-orientation": "horizontal", onkeydown: (event) => this.key(event) });
+    this.element.addEventListener("click", (event) => {
+      const shot = this.shots?.[event.target.closest(".shot")?.index];
+      if (shot) this.open(shot);
+    });
+    this.film = "";
+  }
+
+  /** version: of the studio's state; the same film at the same version is there already. */
+  async show(id, film, version) {
+    const stamp = `${film} ${version}`;
+    if (this.stamp !== stamp) {
+      const data = await get("/api/shots", { id });
+      this.stamp = stamp;
+      this.draw(data);
+    }
+    this.mark(id);
+    return this.shots.length;
+  }
+
+  draw(data) {
+    const length = data.length_s || 1;
+    this.shots = data.shots;
+    const inner = make("div", { role: "presentation" });
+    inner.style.minWidth = `${data.shots.length * kNarrowest}px`;
+    inner.append(curve(data.curve));
+    this.options = data.shots.map((shot, index) => {
+      const first = shot.clips[0], mark = first ? first.decision || first.end : "";
+      const what = shot.clips.length > 1 ? `${shot.clips.length} clips` : mark || "no clip";
+      const text = `Shot ${index + 1}, ${seconds(shot.start_s)} to ${seconds(shot.end_s)}: ${what}`;
+      const option = make("div", { class: `shot ${mark}`, role: "option", id: `shot-${index}`, "aria-label": text, title: text, "aria-selected": "false" });
+      if ((100 * (shot.end_s - shot.start_s)) / length > 6) option.textContent = index + 1;
+      option.index = index;
+      option.style.left = `${(100 * shot.start_s) / length}%`;
+      option.style.width = `${(100 * (shot.end_s - shot.start_s)) / length}%`;
+      return option;
+    });
+    inner.append(...this.options);
+    this.element.replaceChildren(inner);
+  }
+
+  mark(id) {
+    this.at = this.shots.findIndex((shot) => shot.clips.some((clip) => clip.id === id));
+    this.options.forEach((option, index) => option.setAttribute("aria-selected", index === this.at));
+    this.element.removeAttribute("aria-activedescendant");
+    if (this.at < 0) return;
+    this.element.setAttribute("aria-activedescendant", `shot-${this.at}`);
+    const option = this.options[this.at];
+    const left = option.offsetLeft - this.element.clientWidth / 2;
+    if (option.offsetLeft < this.element.scrollLeft || option.offsetLeft + option.offsetWidth > this.element.scrollLeft + this.element.clientWidth) this.element.scrollLeft = left;
+  }
+
+  open(shot) {
+    if (shot.clips.length) this.choose(shot.clips[0].id);
+  }
+
+  key(event) {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    event.stopPropagation();
+    for (let at = this.at + step; at >= 0 && at < this.shots.length; at += step)
+      if (this.shots[at].clips.length) return this.open(this.shots[at]);
+  }
+}
+
+/** The detector's score over time. */
+function curve(scores) {
+  const name = "http://www.w3.org/2000/svg";
+  const svg = document.createElementNS(name, "svg");
+  svg.setAttribute("aria-hidden", "true");
+  svg.setAttribute("preserveAspectRatio", "none");
+  svg.setAttribute("viewBox", `0 0 ${Math.max(1, scores.length - 1)} 100`);
+  const line = document.createElementNS(name, "polyline");
+  const largest = Math.max(...scores, 1e-9);
+  line.setAttribute("points", scores.map((score, i) => `${i},${98 - (94 * score) / largest}`).join(" "));
+  svg.append(line);
+  return svg;
+}

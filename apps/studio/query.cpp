@@ -1,0 +1,219 @@
+#include "apps/studio/query.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+
+#include "core/status.hpp"
+
+namespace kinora::studio {
+namespace {
+
+double number(std::string_view text, const std::string& whole) {
+  double out = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(out))
+    throw Error(KINORA_INVALID, "range=" + whole + ": expected range=FIELD:LOW:HIGH with two numbers");
+  return out;
+}
+
+void add_range(const std::string& text, Query& query) {
+  const auto second = text.rfind(':');
+  const auto first = second == text.npos || second == 0 ? text.npos : text.rfind(':', second - 1);
+  if (first == text.npos || first == 0)
+    throw Error(KINORA_INVALID, "range=" + text + ": expected range=FIELD:LOW:HIGH");
+  const std::string_view all = text;
+  query.ranges[text.substr(0, first)] = {number(all.substr(first + 1, second - first - 1), text),
+                                         number(all.substr(second + 1), text)};
+}
+
+bool holds(const Range& range, double value, double largest) {
+  return value >= range.low && (value < range.high || (value == range.high && value == largest));
+}
+
+double largest_of(const std::vector<double>& values) {
+  double out = -INFINITY;
+  for (const double v : values) out = v > out ? v : out;  // false for NaN
+  return out;
+}
+
+bool matches_decision(const std::set<std::string>& wanted, const Clip& clip, const Change& edits) {
+  if (wanted.empty()) return true;
+  const std::string decision = decision_of(edits);
+  const bool captioned = edits.caption && *edits.caption != clip.caption;
+  return (!decision.empty() && wanted.contains(decision)) || (captioned && wanted.contains("captioned")) ||
+         (decision.empty() && !captioned && wanted.contains("open"));
+}
+
+// All conditions but ranges and text.
+bool matches(const Query& query, const Clip& clip, const Change& edits) {
+  return !clip.consumed && (query.ends.empty() || query.ends.contains(name_of(clip.end))) &&
+         (query.rules.empty() || (clip.end == End::filtered && query.rules.contains(clip.reason))) &&
+         (query.film.empty() || clip.film == query.film || clip.key == query.film) &&
+         matches_decision(query.decisions, clip, edits);
+}
+
+// One condition on a column, ready to be asked for every clip.
+struct Bound {
+  const std::vector<double>* values;  // null: no clip has this number
+  Range range;
+  double largest;
+  bool operator()(size_t clip) const { return values && holds(range, (*values)[clip], largest); }
+};
+
+std::map<std::string, Bound> bounds(const Shelf& shelf, const Query& query) {
+  std::map<std::string, Bound> out;
+  for (const auto& [name, range] : query.ranges) {
+    const auto at = shelf.catalogue.columns.find(name);
+    const auto* values = at == shelf.catalogue.columns.end() ? nullptr : &at->second;
+    out[name] = {values, range, values ? largest_of(*values) : 0};
+  }
+  return out;
+}
+
+// The clips that everything but the ranges leaves, by relevance if there is a text.
+std::vector<size_t> candidates(const Shelf& shelf, const Query& query) {
+  std::vector<size_t> all;
+  if (query.text.empty()) {
+    all.resize(shelf.catalogue.clips.size());
+    std::iota(all.begin(), all.end(), size_t{0});
+  } else {
+    all = shelf.search(shelf.catalogue, shelf.edits, query.text);
+  }
+  std::erase_if(all, [&](size_t i) {
+    const Clip& clip = shelf.catalogue.clips[i];
+    return !matches(query, clip, shelf.edits(clip));
+  });
+  return all;
+}
+
+void sort_by_column(const std::vector<double>& values, bool descending, std::vector<size_t>& rows) {
+  std::stable_sort(rows.begin(), rows.end(), [&](size_t a, size_t b) {
+    const double x = values[a], y = values[b];
+    if (std::isnan(x) || std::isnan(y)) return !std::isnan(x) && std::isnan(y);  // those without are last
+    return descending ? x > y : x < y;
+  });
+}
+
+void sort_rows(const Shelf& shelf, const Query& query, std::vector<size_t>& rows) {
+  const auto& columns = shelf.catalogue.columns;
+  const auto& clips = shelf.catalogue.clips;
+  if (const auto at = columns.find(query.sort); at != columns.end()) {
+    sort_by_column(at->second, query.descending, rows);
+  } else if (query.sort == "caption") {
+    std::vector<std::string> captions(clips.size());
+    for (const size_t i : rows) captions[i] = shelf.edits(clips[i]).caption.value_or(clips[i].caption);
+    std::stable_sort(rows.begin(), rows.end(), [&](size_t a, size_t b) {
+      return query.descending ? captions[a] > captions[b] : captions[a] < captions[b];
+    });
+  } else if (query.sort == "key" || (query.sort.empty() && query.text.empty())) {
+    std::sort(rows.begin(), rows.end());  // the catalogue is sorted by key
+    if (query.descending) std::reverse(rows.begin(), rows.end());
+  } else if (!query.sort.empty()) {
+    throw Error(KINORA_INVALID, "sort=" + query.sort + ": no clip has this number");
+  }
+}
+
+Histogram empty_histogram(const std::string& field, const std::vector<double>& values, size_t bars) {
+  Histogram out{field, INFINITY, -INFINITY, true, {}, {}};
+  for (const double v : values) {
+    if (std::isnan(v)) continue;
+    out.low = std::min(out.low, v);
+    out.high = std::max(out.high, v);
+    out.whole = out.whole && v == std::floor(v);
+  }
+  if (!(out.low < out.high)) return out;
+  out.whole = out.whole && out.high - out.low < static_cast<double>(bars);
+  if (out.whole) out.high += 1;
+  const size_t n = out.whole ? static_cast<size_t>(out.high - out.low) : bars;
+  out.all.assign(n, 0);
+  out.shown.assign(n, 0);
+  return out;
+}
+
+size_t bar_of(const Histogram& h, double value) {
+  const auto n = static_cast<double>(h.all.size());
+  return static_cast<size_t>(std::clamp(std::floor((value - h.low) / (h.high - h.low) * n), 0.0, n - 1));
+}
+
+bool is_score(const std::string& field) { return field.starts_with("scores."); }
+
+}  // namespace
+
+Query parse_query(const std::multimap<std::string, std::string>& parameters) {
+  Query out;
+  for (const auto& [name, value] : parameters) {
+    if (name == "end") out.ends.insert(value);
+    if (name == "rule") out.rules.insert(value);
+    if (name == "decision") out.decisions.insert(value);
+    if (name == "range") add_range(value, out);
+    if (name == "film") out.film = value;
+    if (name == "q") out.text = value;
+    if (name == "sort") out.sort = value;
+    if (name == "desc") out.descending = value == "1";
+  }
+  return out;
+}
+
+Change own_values(const Clip& clip) { return {clip.caption, "", clip.end == End::kept}; }
+
+Change values_now(const Clip& clip, const Change& edits) { return overlaid(own_values(clip), edits); }
+
+std::string decision_of(const Change& edits) {
+  return !edits.keep ? "" : *edits.keep ? "accepted" : "rejected";
+}
+
+std::vector<size_t> select(const Shelf& shelf, const Query& query) {
+  std::vector<size_t> rows = candidates(shelf, query);
+  const auto conditions = bounds(shelf, query);
+  std::erase_if(rows, [&](size_t i) {
+    return std::any_of(conditions.begin(), conditions.end(), [&](const auto& c) { return !c.second(i); });
+  });
+  sort_rows(shelf, query, rows);
+  return rows;
+}
+
+std::vector<Histogram> histograms(const Shelf& shelf, const Query& query, size_t bars) {
+  const auto& [catalogue, edits, search] = shelf;
+  std::vector<bool> passes(catalogue.clips.size(), false);
+  for (const size_t i : candidates(shelf, query)) passes[i] = true;
+  const auto conditions = bounds(shelf, query);
+  std::vector<size_t> broken(catalogue.clips.size(), 0);  // ranges that the clip is out of
+  for (const auto& [name, holds_for] : conditions)
+    for (size_t i = 0; i < broken.size(); ++i) broken[i] += !holds_for(i);
+
+  std::vector<Histogram> out;
+  for (const auto& [name, values] : catalogue.columns) {
+    Histogram h = empty_histogram(name, values, bars);
+    if (h.all.empty()) continue;
+    const auto own = conditions.find(name);
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (std::isnan(values[i])) continue;
+      const size_t bar = bar_of(h, values[i]);
+      ++h.all[bar];
+      const size_t others = broken[i] - (own != conditions.end() && !own->second(i));
+      h.shown[bar] += passes[i] && others == 0;
+    }
+    out.push_back(std::move(h));
+  }
+  std::stable_partition(out.begin(), out.end(), [](const Histogram& h) { return is_score(h.field); });
+  return out;
+}
+
+Counts counts_of(const Shelf& shelf) {
+  Counts out;
+  for (const Clip& clip : shelf.catalogue.clips) {
+    if (clip.consumed) continue;
+    ++out.ends[name_of(clip.end)];
+    if (clip.end == End::filtered) ++out.rules[clip.reason];
+    const Change edits = shelf.edits(clip);
+    const std::string decision = decision_of(edits);
+    const bool captioned = edits.caption && *edits.caption != clip.caption;
+    if (!decision.empty()) ++out.decisions[decision];
+    if (captioned) ++out.decisions["captioned"];
+    if (decision.empty() && !captioned) ++out.decisions["open"];
+  }
+  return out;
+}
+
+}  // namespace kinora::studio

@@ -1,0 +1,68 @@
+// Which clips are shown, in which order, and how their numbers are distributed: pure functions.
+#pragma once
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "apps/studio/catalogue.hpp"
+#include "apps/studio/edits.hpp"
+
+namespace kinora::studio {
+
+// From low on and below high; high itself too where no clip has more.
+struct Range {
+  double low, high;
+};
+
+struct Query {
+  std::set<std::string> ends, rules;    // empty: all
+  std::set<std::string> decisions;      // accepted, rejected, captioned, open; empty: all
+  std::map<std::string, Range> ranges;  // by column
+  std::string film, text;
+  std::string sort;  // a column, "key", "caption"; "": by relevance of text, else by key
+  bool descending = false;
+};
+
+// "end=kept&rule=filter.blur&range=duration_s:2:5&q=boat&sort=duration_s&desc=1", already split. Other names
+// are left alone. Throws Error KINORA_INVALID.
+Query parse_query(const std::multimap<std::string, std::string>& parameters);
+
+// The edits of a clip by now.
+using EditsOf = std::function<Change(const Clip&)>;
+// Places of the clips that match a text, best first.
+using Search = std::function<std::vector<size_t>(const Catalogue&, const EditsOf&, const std::string& text)>;
+
+struct Shelf {
+  const Catalogue& catalogue;
+  EditsOf edits;
+  Search search;
+};
+
+// The clip's values without edits, and with them.
+Change own_values(const Clip&);
+Change values_now(const Clip&, const Change& edits);
+// "accepted", "rejected" or "": what a user decided.
+std::string decision_of(const Change& edits);
+
+// Places in catalogue.clips. Films that were cut into clips are left out.
+std::vector<size_t> select(const Shelf&, const Query&);
+
+struct Histogram {
+  std::string field;
+  double low = 0, high = 0;         // of the first and the last bar
+  bool whole = false;               // a bar is one whole number
+  std::vector<int64_t> all, shown;  // clips a bar; shown: those that every other condition leaves
+};
+
+// One for every column that has at least two values, scores first. At most `bars` bars.
+std::vector<Histogram> histograms(const Shelf&, const Query&, size_t bars = 24);
+
+// How many clips have each outcome, rule and decision, whatever the query.
+struct Counts {
+  std::map<std::string, int64_t> ends, rules, decisions;
+};
+Counts counts_of(const Shelf&);
+
+}  // namespace kinora::studio

@@ -1,0 +1,154 @@
+#include "apps/studio/query.hpp"
+
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "apps/studio/search.hpp"
+#include "apps/studio/timeline.hpp"
+#include "kinora/error.hpp"
+
+namespace kinora::studio {
+namespace {
+
+using testing::ElementsAre;
+
+Catalogue catalogue_of(const std::vector<Clip>& clips,
+                       std::map<std::string, std::vector<double>> columns = {}) {
+  Catalogue out;
+  out.jobs = {{"job", "/none"}};
+  out.clips = clips;
+  for (size_t i = 0; i < clips.size(); ++i) {
+    out.clips[i].id = "job/" + clips[i].key;
+    out.by_id[out.clips[i].id] = i;
+  }
+  out.columns = std::move(columns);
+  return out;
+}
+
+Clip clip(const std::string& key, End end = End::kept, const std::string& reason = "",
+          const std::string& caption = "") {
+  Clip out;
+  out.key = key;
+  out.end = end;
+  out.reason = reason;
+  out.caption = caption;
+  return out;
+}
+
+Shelf shelf_of(const Catalogue& c, std::map<std::string, Change> edits = {}) {
+  return {c,
+          [edits](const Clip& clip) {
+            const auto at = edits.find(clip.key);
+            return at == edits.end() ? Change() : at->second;
+          },
+          search_words};
+}
+
+Query query(std::multimap<std::string, std::string> parameters) { return parse_query(parameters); }
+
+TEST(Query, EachConditionSelects) {
+  std::vector<Clip> clips{clip("a"), clip("b", End::filtered, "filter.blur"),
+                          clip("c", End::filtered, "filter.motion"), clip("d", End::failed, "cannot be read"),
+                          clip("e")};
+  clips.push_back(clip("f"));
+  clips.back().consumed = true;
+  const Catalogue c = catalogue_of(clips, {{"duration_s", {1, 2, 3, NAN, 5, NAN}}});
+  const Shelf shelf = shelf_of(c, {{"a", {std::nullopt, "x", false}},
+                                   {"b", {std::nullopt, std::nullopt, true}},
+                                   {"e", {"new", std::nullopt, std::nullopt}}});
+  EXPECT_THAT(select(shelf, {}), ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(select(shelf, query({{"end", "kept"}})), ElementsAre(0, 4));
+  EXPECT_THAT(select(shelf, query({{"end", "filtered"}, {"end", "failed"}})), ElementsAre(1, 2, 3));
+  EXPECT_THAT(select(shelf, query({{"rule", "filter.blur"}})), ElementsAre(1));
+  EXPECT_THAT(select(shelf, query({{"decision", "rejected"}})), ElementsAre(0));
+  EXPECT_THAT(select(shelf, query({{"decision", "accepted"}, {"decision", "captioned"}})), ElementsAre(1, 4));
+  EXPECT_THAT(select(shelf, query({{"decision", "open"}})), ElementsAre(2, 3));
+  EXPECT_THAT(select(shelf, query({{"range", "duration_s:2:3"}})), ElementsAre(1));     // below 3
+  EXPECT_THAT(select(shelf, query({{"range", "duration_s:3:5"}})), ElementsAre(2, 4));  // 5 is the largest
+  EXPECT_THAT(select(shelf, query({{"range", "no_such:0:9"}})), ElementsAre());
+  EXPECT_THAT(select(shelf, query({{"sort", "duration_s"}, {"desc", "1"}})), ElementsAre(4, 2, 1, 0, 3));
+  EXPECT_THAT(select(shelf, query({{"sort", "key"}, {"desc", "1"}})), ElementsAre(4, 3, 2, 1, 0));
+  EXPECT_THROW((void)select(shelf, query({{"sort", "no_such"}})), Error);
+  const Counts counts = counts_of(shelf);
+  EXPECT_EQ(counts.ends, (std::map<std::string, int64_t>{{"kept", 2}, {"filtered", 2}, {"failed", 1}}));
+  EXPECT_EQ(counts.rules, (std::map<std::string, int64_t>{{"filter.blur", 1}, {"filter.motion", 1}}));
+  EXPECT_EQ(counts.decisions, (std::map<std::string, int64_t>{
+                                  {"accepted", 1}, {"rejected", 1}, {"captioned", 1}, {"open", 2}}));
+}
+
+TEST(Query, AWrongRangeIsNamed) {
+  for (const char* range : {"", "x", "x:1", ":1:2", "x:a:2", "x:1:nan", "x:1:2 "})
+    EXPECT_THROW((void)query({{"range", range}}), Error) << range;
+  EXPECT_EQ(query({{"range", "a:b:1:2e3"}}).ranges.at("a:b").high, 2000);  // names may have colons
+}
+
+// Against a count of every bar by the definition.
+TEST(Histograms, CountWhatTheOtherConditionsLeave) {
+  std::mt19937 random(7);
+  std::uniform_real_distribution<double> uniform(-3, 11);
+  std::vector<Clip> clips;
+  std::map<std::string, std::vector<double>> columns;
+  for (int i = 0; i < 500; ++i) {
+    clips.push_back(clip(std::to_string(i), i % 3 ? End::kept : End::filtered, "r"));
+    columns["scores.x"].push_back(i % 7 ? uniform(random) : NAN);
+    columns["n"].push_back(i % 5);
+    columns["constant"].push_back(1);
+  }
+  const Catalogue c = catalogue_of(clips, columns);
+  const auto all =
+      histograms(shelf_of(c), query({{"end", "kept"}, {"range", "scores.x:0:4"}, {"range", "n:1:3"}}), 10);
+  ASSERT_EQ(all.size(), 2U);  // one value is no distribution
+  EXPECT_EQ(all[0].field, "scores.x");
+  EXPECT_TRUE(all[1].whole);
+  EXPECT_EQ(all[1].high, 5);
+  for (const auto& h : all) {
+    std::vector<int64_t> expected(h.all.size(), 0), expected_shown(h.all.size(), 0);
+    for (size_t i = 0; i < clips.size(); ++i) {
+      const double v = columns[h.field][i], x = columns["scores.x"][i], n = columns["n"][i];
+      if (std::isnan(v)) continue;
+      size_t bar = 0;
+      while (bar + 1 < h.all.size() &&
+             v >= h.low + (h.high - h.low) * static_cast<double>(bar + 1) / static_cast<double>(h.all.size()))
+        ++bar;
+      ++expected[bar];
+      const bool other = h.field == "n" ? x >= 0 && x < 4 : n >= 1 && n < 3;
+      expected_shown[bar] += other && i % 3 != 0;
+    }
+    EXPECT_EQ(h.all, expected) << h.field;
+    EXPECT_EQ(h.shown, expected_shown) << h.field;
+  }
+}
+
+TEST(Search, EveryWordMustBeginAWordAndWholeRareOnesComeFirst) {
+  const Catalogue c = catalogue_of({clip("a", End::kept, "", "A boathouse, at sea"),
+                                    clip("b", End::kept, "", "The Boat at sea."),
+                                    clip("c", End::kept, "", "at sea"), clip("d", End::kept, "", "boating")});
+  const auto find = [&](const Shelf& shelf, const char* text) { return search_words(c, shelf.edits, text); };
+  EXPECT_THAT(find(shelf_of(c), "boat"), ElementsAre(1, 0, 3));
+  EXPECT_THAT(find(shelf_of(c), "SEA boat"), ElementsAre(1, 0));
+  EXPECT_THAT(find(shelf_of(c), "nothing"), ElementsAre());
+  EXPECT_THAT(find(shelf_of(c, {{"c", {"a boat", std::nullopt, std::nullopt}}}), "boat"),
+              ElementsAre(1, 2, 0, 3));
+}
+
+TEST(Timeline, AClipBelongsToTheShotOfItsFirstFrame) {
+  std::vector<Clip> clips{clip("f-0000"), clip("f-0001", End::filtered, "r"), clip("f-0002")};
+  for (auto& one : clips) one.film = "f";
+  const Catalogue c = catalogue_of(clips, {{"first_frame", {0, 30, 60}}});
+  const nlohmann::json line{
+      {"shots",
+       {{"fps", 10}, {"frames", 100}, {"cuts", {30}}, {"times_us", {3100000}}, {"scores", {0, 1, 9, 2}}}}};
+  const auto out = timeline(c, shelf_of(c).edits, 0, "f", line);
+  ASSERT_EQ(out["shots"].size(), 2U);
+  EXPECT_EQ(out["shots"][0]["end_s"], 3.1);  // noted, not 30 / fps
+  EXPECT_EQ(out["shots"][1]["end_s"], 10);
+  EXPECT_EQ(out["shots"][0]["clips"].size(), 1U);
+  EXPECT_EQ(out["shots"][1]["clips"].size(), 2U);
+  EXPECT_EQ(out["shots"][1]["clips"][0]["end"], "filtered");
+  EXPECT_EQ(out["curve"], nlohmann::json({0, 1, 9, 2}));
+}
+
+}  // namespace
+}  // namespace kinora::studio

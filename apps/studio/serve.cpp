@@ -1,0 +1,224 @@
+#include "apps/studio/serve.hpp"
+
+#include <chrono>
+#include <fcntl.h>
+#include <httplib.h>
+#include <thread>
+#include <unistd.h>
+
+#include <sys/stat.h>
+
+#include "apps/studio/guard.hpp"
+#include "apps/studio/page_files.hpp"
+#include "apps/studio/pictures.hpp"
+#include "core/log.hpp"
+
+namespace kinora::studio {
+namespace {
+
+using httplib::Request;
+using httplib::Response;
+using nlohmann::json;
+
+constexpr size_t kThreads = 16, kPicturesBytes = 64 << 20, kLargestRequest = 512 << 10, kChunk = 256 << 10;
+
+void answer(Response& response, int status, const json& body) {
+  response.status = status;
+  response.set_header("Cache-Control", "no-store");
+  response.set_content(body.dump(-1, ' ', false, json::error_handler_t::replace), "application/json");
+}
+
+int status_of(int32_t code) { return code == KINORA_NOT_FOUND ? 404 : code == KINORA_INVALID ? 400 : 500; }
+
+// f's JSON, or its error as {"error"}.
+void guarded(Response& response, const std::function<json()>& f) {
+  try {
+    answer(response, 200, f());
+  } catch (const Error& e) {
+    answer(response, status_of(e.code()), {{"error", e.what()}});
+  } catch (const std::exception& e) {
+    answer(response, 500, {{"error", e.what()}});
+  }
+}
+
+Asked asked_of(const Request& request) {
+  return {request.method != "GET" && request.method != "HEAD",
+          request.get_header_value("Host"),
+          request.get_header_value("Cookie"),
+          request.get_header_value("Origin"),
+          request.get_header_value("Content-Type"),
+          request.has_param("t") ? request.get_param_value("t") : ""};
+}
+
+struct OpenFile {
+  explicit OpenFile(const std::filesystem::path& path) : file(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    struct stat about {};
+    if (file >= 0 && fstat(file, &about) == 0 && S_ISREG(about.st_mode))
+      size = static_cast<size_t>(about.st_size);
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  ~OpenFile() {
+    if (file >= 0) close(file);
+  }
+  int file = -1;
+  size_t size = 0;
+};
+
+// The library answers what a range asks without looking where the file ends. False: 416 was answered.
+bool range_fits(const Request& request, Response& response, size_t size) {
+  if (request.ranges.empty()) return true;
+  auto& [first, last] = const_cast<Request&>(request).ranges.front();  // the library's own object, read later
+  const bool fits = request.ranges.size() == 1 && first < static_cast<ssize_t>(size);
+  if (last >= static_cast<ssize_t>(size)) last = static_cast<ssize_t>(size) - 1;
+  if (first < 0 && last > static_cast<ssize_t>(size)) last = static_cast<ssize_t>(size);
+  if (fits) return true;
+  response.status = 416;
+  response.set_header("Content-Range", "bytes */" + std::to_string(size));
+  return false;
+}
+
+void send_file(const Request& request, Response& response, const Media& media) {
+  const auto file = std::make_shared<OpenFile>(media.path);
+  if (file->size == 0) return answer(response, 404, {{"error", "there is nothing to play"}});
+  if (!range_fits(request, response, file->size)) return;
+  response.set_header("Cache-Control", "no-cache");
+  response.set_content_provider(
+      file->size, media.type, [file](size_t from, size_t length, httplib::DataSink& sink) {
+        std::vector<char> bytes(std::min(length, kChunk));
+        const ssize_t n = pread(file->file, bytes.data(), bytes.size(), static_cast<off_t>(from));
+        return n > 0 && sink.write(bytes.data(), static_cast<size_t>(n));
+      });
+}
+
+// The studio's routes: literal paths only, so that what a request names is always looked up and never joined.
+class Server {
+ public:
+  Server(core::Runtime& runtime, Studio& studio) : studio_(studio), pictures_(runtime, kPicturesBytes) {
+    http_.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
+    http_.set_payload_max_length(kLargestRequest);
+    http_.set_keep_alive_timeout(1);
+    http_.set_read_timeout(5);
+    http_.set_write_timeout(
+        5);  // a browser that has buffered enough of a video asks again when it needs more
+    http_.set_socket_options(
+        [](socket_t socket) {  // not SO_REUSEPORT: a second studio must not share the port
+          const int yes = 1;
+          setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+        });
+    http_.set_default_headers(
+        {{"Content-Security-Policy",
+          "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
+         {"X-Content-Type-Options", "nosniff"},
+         {"Referrer-Policy", "no-referrer"},
+         {"Cross-Origin-Resource-Policy", "same-origin"},
+         {"Cross-Origin-Opener-Policy", "same-origin"}});
+    queries();
+    changes();
+    files();
+  }
+
+  void run(const ServeOptions& options) {
+    const int port = options.port == 0                               ? http_.bind_to_any_port("127.0.0.1")
+                     : http_.bind_to_port("127.0.0.1", options.port) ? options.port
+                                                                     : -1;
+    if (port < 0)
+      throw Error(KINORA_IO,
+                  "port " + std::to_string(options.port) +
+                      " of 127.0.0.1 cannot be had; another program has it. Choose one with --port, or "
+                      "leave it out");
+    const Guard guard(new_token(), port);
+    guarded_by(guard);
+    std::thread server([this] { http_.listen_after_bind(); });
+    while (!http_.is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    options.ready(guard.address());
+    while (!options.stopped()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    http_.stop();
+    server.join();
+  }
+
+ private:
+  void guarded_by(const Guard& guard) {
+    http_.set_pre_routing_handler([guard](const Request& request, Response& response) {
+      const Asked asked = asked_of(request);
+      if (const std::string why = guard.refusal(asked); !why.empty()) {
+        answer(response, 403, {{"error", why}});
+        return httplib::Server::HandlerResponse::Handled;
+      }
+      if (!asked.token.empty()) response.set_header("Set-Cookie", guard.cookie());
+      return httplib::Server::HandlerResponse::Unhandled;
+    });
+  }
+
+  void query(const char* path, json (Studio::*f)(const Parameters&)) {
+    http_.Get(path, [this, f](const Request& request, Response& response) {
+      guarded(response, [&] { return (studio_.*f)(request.params); });
+    });
+  }
+
+  void queries() {
+    http_.Get("/api/state",
+              [this](const Request&, Response& r) { guarded(r, [&] { return studio_.state(); }); });
+    query("/api/clips", &Studio::clips);
+    query("/api/histograms", &Studio::histograms);
+    query("/api/place", &Studio::place);
+    query("/api/clip", &Studio::clip);
+    query("/api/shots", &Studio::shots);
+  }
+
+  void changes() {
+    http_.Post("/api/edit", [this](const Request& request, Response& response) {
+      guarded(response, [&] { return studio_.edit(json::parse(request.body, nullptr, false)); });
+    });
+    http_.Post("/api/undo",
+               [this](const Request&, Response& r) { guarded(r, [&] { return studio_.undo(); }); });
+    http_.Post("/api/redo",
+               [this](const Request&, Response& r) { guarded(r, [&] { return studio_.redo(); }); });
+  }
+
+  void files() {
+    http_.Get("/video", [this](const Request& request, Response& response) {
+      with_clip(request, response,
+                [&](const std::string& id) { send_file(request, response, studio_.media(id)); });
+    });
+    http_.Get("/picture", [this](const Request& request, Response& response) {
+      with_clip(request, response, [&](const std::string& id) { send_picture(request, response, id); });
+    });
+    for (const PageFile& file : page_files())
+      http_.Get(file.path == "/index.html" ? "/" : std::string(file.path),
+                [file](const Request&, Response& response) {
+                  response.set_header("Cache-Control", "no-cache");
+                  response.set_content(file.content.data(), file.content.size(), file.type);
+                });
+  }
+
+  static void with_clip(const Request& request, Response& response,
+                        const std::function<void(const std::string&)>& f) {
+    try {
+      f(request.has_param("id") ? request.get_param_value("id") : "");
+    } catch (const Error& e) {
+      answer(response, status_of(e.code()), {{"error", e.what()}});
+    }
+  }
+
+  void send_picture(const Request& request, Response& response, const std::string& id) {
+    const PictureSource source = studio_.picture(id);
+    if (source.is_preview) return send_file(request, response, {source.path, false, "image/webp"});
+    const auto picture = pictures_.get(source);
+    if (!picture) return answer(response, 404, {{"error", "there is no picture"}});
+    response.set_header("Cache-Control", "private, max-age=600");
+    response.set_content(*picture, "image/jpeg");
+  }
+
+  Studio& studio_;
+  Pictures pictures_;
+  httplib::Server http_;
+};
+
+}  // namespace
+
+void serve(core::Runtime& runtime, Studio& studio, const ServeOptions& options) {
+  Server(runtime, studio).run(options);
+}
+
+}  // namespace kinora::studio

@@ -1,0 +1,300 @@
+#include "apps/studio/studio.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <set>
+
+#include "apps/studio/live.hpp"
+#include "apps/studio/search.hpp"
+#include "apps/studio/timeline.hpp"
+
+namespace kinora::studio {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kWindow = 500;  // rows an answer
+
+int64_t milliseconds() {
+  using namespace std::chrono;
+  return duration_cast<std::chrono::milliseconds>(steady_clock::now().time_since_epoch()).count();
+}
+
+std::string text_of(const Parameters& p, const char* name) {
+  const auto at = p.find(name);
+  return at == p.end() ? "" : at->second;
+}
+
+int64_t whole_of(const Parameters& p, const char* name, int64_t otherwise) {
+  const std::string text = text_of(p, name);
+  int64_t out = otherwise;
+  if (text.empty()) return out;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  if (error != std::errc() || end != text.data() + text.size() || out < 0)
+    throw Error(KINORA_INVALID, std::string(name) + "=" + text + ": expected a whole number from 0 on");
+  return out;
+}
+
+json number_or_null(double value) { return std::isnan(value) ? json() : json(value); }
+
+// A caption's ends without blanks and newlines, which no reader would see.
+std::string trimmed(const std::string& text) {
+  const auto first = text.find_first_not_of(" \t\r\n");
+  return first == text.npos ? "" : text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
+}
+
+json edit_json(const Edit& edit) {
+  json out{{"time", edit.time}, {"author", edit.author}, {"set", json_of(edit.set)}};
+  if (edit.kind != EditKind::edit) out["step"] = edit.kind == EditKind::undo ? "undo" : "redo";
+  return out;
+}
+
+}  // namespace
+
+Studio::Studio(const std::filesystem::path& folder, std::string author, Search search)
+    : folder_(folder), search_(search ? std::move(search) : search_words), jobs_(curate_jobs(folder)) {
+  for (const auto& job : jobs_) journals_.emplace_back(job.path / "edits.jsonl", author);
+  refresh(true);
+}
+
+// Looks at the disk at most every second, and at a job that is still running every five.
+void Studio::refresh(bool at_once) {
+  const int64_t now = milliseconds();
+  const bool is_running = std::any_of(jobs_.begin(), jobs_.end(), [](const auto& job) {
+    return !std::filesystem::exists(job.path / "items.jsonl");
+  });
+  if (!at_once && now - looked_ < (is_running ? 5000 : 1000)) return;
+  looked_ = now;
+  for (auto& journal : journals_) {
+    const auto changed = journal.refresh();
+    if (!changed) throw Error(changed.failure().code, changed.failure().message);
+    version_ += *changed;
+  }
+  if (std::string stamp = stamp_of(jobs_); stamp != stamp_) {
+    catalogue_ = read_catalogue(jobs_);
+    stamp_ = std::move(stamp);
+    ++version_;
+  }
+}
+
+Change Studio::edits_of(const Clip& clip) const { return journals_[clip.job].history().now(clip.key); }
+
+Shelf Studio::shelf() const {
+  return {catalogue_, [this](const Clip& clip) { return edits_of(clip); }, search_};
+}
+
+const Clip& Studio::need(const std::string& id) const {
+  const Clip* clip = catalogue_.find(id);
+  if (!clip) throw Error(KINORA_NOT_FOUND, id + ": there is no such clip");
+  return *clip;
+}
+
+const std::vector<size_t>& Studio::rows(const Parameters& parameters) {
+  Parameters by = parameters;
+  for (const char* name : {"from", "count", "id"}) by.erase(name);
+  if (selected_at_ != version_ || by != selected_by_) {
+    selected_ = select(shelf(), parse_query(parameters));
+    selected_by_ = std::move(by);
+    selected_at_ = version_;
+  }
+  return selected_;
+}
+
+json Studio::row(size_t index) const {
+  const Clip& clip = catalogue_.clips[index];
+  const Change edits = edits_of(clip), now = values_now(clip, edits);
+  json out{{"id", clip.id},
+           {"key", clip.key},
+           {"film", clip.film},
+           {"end", name_of(clip.end)},
+           {"caption", *now.caption},
+           {"captioned", edits.caption && *edits.caption != clip.caption},
+           {"decision", decision_of(edits)},
+           {"duration_s", number_or_null(catalogue_.value("duration_s", index))},
+           {"scores", json::object()}};
+  if (clip.end != End::kept) out["stage"] = clip.stage, out["reason"] = clip.reason;
+  if (!std::isnan(clip.score)) out["score"] = clip.score;
+  const auto first = catalogue_.columns.lower_bound("scores.");
+  for (auto at = first; at != catalogue_.columns.end() && at->first.starts_with("scores."); ++at)
+    if (!std::isnan(at->second[index])) out["scores"][at->first.substr(7)] = at->second[index];
+  return out;
+}
+
+json Studio::reasons() const {
+  std::set<std::string> out;
+  for (const auto& journal : journals_)
+    for (const auto& edit : journal.history().all())
+      if (edit.set.reason && !edit.set.reason->empty() && out.size() < 50) out.insert(*edit.set.reason);
+  return out;
+}
+
+json Studio::state() {
+  const Lock lock(mutex_);
+  refresh();
+  const Counts counts = counts_of(shelf());
+  json jobs = json::array(), fields = json::array(), live = json::array();
+  bool can_undo = false, can_redo = false;
+  for (const auto& job : jobs_) {
+    jobs.push_back(job.name);
+    if (json now = live_of(job); !now.is_null()) live.push_back(std::move(now));
+  }
+  for (const auto& [name, values] : catalogue_.columns) fields.push_back(name);
+  for (const auto& journal : journals_) {
+    can_undo |= journal.history().undoable(journal.author()) != nullptr;
+    can_redo |= journal.history().redoable(journal.author()) != nullptr;
+  }
+  return {{"title", folder_.string()},
+          {"author", journals_.front().author()},
+          {"jobs", std::move(jobs)},
+          {"version", version_},
+          {"fields", std::move(fields)},
+          {"counts", {{"ends", counts.ends}, {"rules", counts.rules}, {"decisions", counts.decisions}}},
+          {"reasons", reasons()},
+          {"undo", can_undo},
+          {"redo", can_redo},
+          {"unreadable", catalogue_.unreadable},
+          {"live", std::move(live)}};
+}
+
+json Studio::clips(const Parameters& parameters) {
+  const Lock lock(mutex_);
+  refresh();
+  const auto& all = rows(parameters);
+  const auto from = static_cast<size_t>(whole_of(parameters, "from", 0));
+  const auto count = static_cast<size_t>(std::min(whole_of(parameters, "count", 100), kWindow));
+  json list = json::array();
+  for (size_t i = from; i < all.size() && i < from + count; ++i) list.push_back(row(all[i]));
+  return {{"total", all.size()}, {"from", from}, {"version", version_}, {"rows", std::move(list)}};
+}
+
+json Studio::histograms(const Parameters& parameters) {
+  const Lock lock(mutex_);
+  refresh();
+  json out = json::array();
+  for (const auto& h : studio::histograms(shelf(), parse_query(parameters)))
+    out.push_back({{"field", h.field},
+                   {"low", h.low},
+                   {"high", h.high},
+                   {"whole", h.whole},
+                   {"all", h.all},
+                   {"shown", h.shown}});
+  return out;
+}
+
+json Studio::place(const Parameters& parameters) {
+  const Lock lock(mutex_);
+  refresh();
+  const auto at = catalogue_.by_id.find(text_of(parameters, "id"));
+  if (at == catalogue_.by_id.end()) return {{"place", -1}};
+  const auto& all = rows(parameters);
+  const auto found = std::find(all.begin(), all.end(), at->second);
+  return {{"place", found == all.end() ? -1 : found - all.begin()}};
+}
+
+json Studio::detail(const Clip& clip) const {
+  const auto index = static_cast<size_t>(&clip - catalogue_.clips.data());
+  const json item = item_of(catalogue_, clip);
+  json history = json::array();
+  for (const Edit* edit : journals_[clip.job].history().of(clip.key)) history.push_back(edit_json(*edit));
+  const Media media = media_of(catalogue_, clip);
+  json out = row(index);
+  out["reason_now"] = edits_of(clip).reason.value_or("");
+  out["own_caption"] = clip.caption;
+  out["facts"] = item.value("facts", json());
+  out["damaged"] = item.value("damaged", "");
+  out["url"] = clip.url;
+  out["history"] = std::move(history);
+  out["version"] = version_;
+  out["fps"] = number_or_null(catalogue_.value("fps", index));
+  out["start_s"] = number_or_null(catalogue_.value("start_s", index));
+  out["end_s"] = number_or_null(catalogue_.value("end_s", index));
+  out["media"] = media.path.empty() ? "" : media.is_film ? "film" : "clip";
+  out["stored"] = !stored_file(catalogue_, clip, "mp4").empty();
+  return out;
+}
+
+json Studio::clip(const Parameters& parameters) {
+  const Lock lock(mutex_);
+  refresh();
+  return detail(need(text_of(parameters, "id")));
+}
+
+json Studio::shots(const Parameters& parameters) {
+  const Lock lock(mutex_);
+  refresh();
+  const Clip& clip = need(text_of(parameters, "id"));
+  const std::string film = clip.film.empty() ? clip.key : clip.film;
+  const Clip* line = catalogue_.find(catalogue_.jobs[clip.job].name + "/" + film);
+  return timeline(catalogue_, shelf().edits, clip.job, film, line ? item_of(catalogue_, *line) : json());
+}
+
+json Studio::edit(const json& request) {
+  const Lock lock(mutex_);
+  if (!request.is_object() || !request.contains("id") || !request["id"].is_string() ||
+      !request.contains("set"))
+    throw Error(KINORA_INVALID, R"(expected {"id": KEY, "set": {"caption", "keep", "reason"}})");
+  refresh(true);
+  const Clip& clip = need(request["id"].get<std::string>());
+  Change set = change_of(request["set"]);
+  if (set.caption) set.caption = trimmed(*set.caption);
+  if (set.reason) set.reason = trimmed(*set.reason);
+  core::or_throw(journals_[clip.job].change(clip.key, set, own_values(clip)));
+  ++version_;
+  return detail(clip);
+}
+
+// The author's last edit in any job, by time.
+json Studio::stepped(bool back) {
+  const Lock lock(mutex_);
+  refresh(true);
+  EditJournal* last = nullptr;
+  size_t job = 0;
+  std::string time;
+  for (size_t i = 0; i < journals_.size(); ++i) {
+    const auto& history = journals_[i].history();
+    const Edit* edit =
+        back ? history.undoable(journals_[i].author()) : history.redoable(journals_[i].author());
+    if (!edit || (last && (back ? edit->time < time : edit->time > time))) continue;
+    last = &journals_[i];
+    job = i;
+    time = edit->time;
+  }
+  if (!last)
+    throw Error(KINORA_NOT_FOUND, back ? "there is nothing to undo" : "there is nothing to do again");
+  const auto own = [&](const std::string& key) {
+    const Clip* clip = catalogue_.find(jobs_[job].name + "/" + key);
+    return clip ? own_values(*clip) : Change{"", "", true};
+  };
+  const std::string key = core::or_throw(back ? last->undo(own) : last->redo());
+  ++version_;
+  const Clip* clip = catalogue_.find(jobs_[job].name + "/" + key);
+  return clip ? detail(*clip) : json{{"id", ""}, {"key", key}};
+}
+
+json Studio::undo() { return stepped(true); }
+json Studio::redo() { return stepped(false); }
+
+Media Studio::media(const std::string& id) {
+  const Lock lock(mutex_);
+  return media_of(catalogue_, need(id));
+}
+
+PictureSource Studio::picture(const std::string& id) {
+  const Lock lock(mutex_);
+  const Clip& clip = need(id);
+  if (auto preview = stored_file(catalogue_, clip, "preview.webp"); !preview.empty())
+    return {std::move(preview), 0, 0, true};
+  if (clip.end == End::failed) return {};  // what another process failed on is not decoded in this one
+  const auto index = static_cast<size_t>(&clip - catalogue_.clips.data());
+  const Media media = media_of(catalogue_, clip);
+  const auto whole = [&](const char* name) {
+    const double value = catalogue_.value(name, index);
+    return std::isnan(value) || value < 0 || value > 1e15 ? int64_t{0} : static_cast<int64_t>(value);
+  };
+  const int64_t first = media.is_film && !clip.film.empty() ? whole("first_frame") : 0;
+  const int64_t frames = media.is_film && !clip.film.empty() ? whole("end_frame") - first : whole("frames");
+  return {media.path, first, std::max(frames, int64_t{0}), false};
+}
+
+}  // namespace kinora::studio

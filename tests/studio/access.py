@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""The page for screen readers, for the keyboard, in the dark and on a narrow screen; a running job. Screenshots stay in SCRATCH.
+usage: access.py KINORA ROOT SCRATCH"""
+import itertools, json, shutil
+
+from axe_playwright_python.sync_playwright import Axe
+
+from browser import SCRATCH, Studio, browser, curated, eventually, fresh, page_of
+
+
+def check_axe(page, what):
+    """axe-core's rules, contrast among them."""
+    found = [f"{v['id']}: {v['nodes'][0]['target']} {v['nodes'][0].get('failureSummary', '')}" for v in Axe().run(page).response["violations"]]
+    assert not found, f"{what}: {found}"
+
+
+def check_tree(page):
+    """What a screen reader is told."""
+    tree = page.locator("body").aria_snapshot()
+    for part in ('listbox "Clips"', 'option "film-0000, kept, 3.5 s. A short', 'toolbar "duration_s"', 'toolbar "View and edits"', 'listbox "Shots of the film"', 'option "Shot 1, 0 s to 3.5 s: kept"',
+                 'textbox "Caption"', 'button "Reject (x)"', 'button "Kept', 'region "Selected clip"', 'complementary "Filters"', "search:", "status", "contentinfo"):
+        assert part in tree, f"{part} is not in\n{tree}"
+    assert page.locator("#status").get_attribute("aria-live") == "polite"
+    selected = page.locator(".cell[aria-selected=true]")
+    assert selected.get_attribute("aria-setsize") == page.locator("#summary").inner_text().split()[0]
+    assert page.locator("#list").get_attribute("aria-activedescendant") == selected.get_attribute("id")
+
+
+def check_tab(page):
+    """Tab reaches every part, each stop can be seen, and a histogram is one stop."""
+    stops, bars = [], 0
+    page.keyboard.press("Escape")
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        stop = page.evaluate("""() => { const at = document.activeElement, style = getComputedStyle(at);
+          return { id: at.id || at.tagName + " " + (at.getAttribute("aria-label") || at.textContent), bar: Boolean(at.closest(".bars")), outline: parseFloat(style.outlineWidth) * (style.outlineStyle !== "none"), body: at === document.body }; }""")
+        assert stop["body"] or stop["outline"] >= 1, f"the focus cannot be seen on {stop}"
+        stops.append(stop["id"])
+        bars += stop["bar"]
+    for wanted in ("text", "sort", "list", "caption"):
+        assert wanted in stops, stops
+    assert any("Player" in stop for stop in stops) and any("Shots" in stop for stop in stops) and any("Reject" in stop for stop in stops), stops
+    assert 0 < bars <= 2 * page.locator(".bars").count(), (bars, stops)
+
+
+def check_dialogs(page):
+    """The focus goes in, stays in, and comes back."""
+    page.keyboard.press("Escape")
+    for key, dialog in (("?", "keys-dialog"), ("x", "reject-dialog")):
+        page.keyboard.press(key)
+        page.wait_for_selector(f"#{dialog}[open]")
+        page.wait_for_timeout(100)
+        check_axe(page, dialog)
+        page.screenshot(path=str(SCRATCH / f"{dialog}.png"))
+        for _ in range(6):
+            page.keyboard.press("Tab")
+            at = page.evaluate("() => document.activeElement.closest('dialog')?.id ?? document.activeElement.tagName")
+            assert at in (dialog, "BODY"), f"the focus left {dialog} to {at}"  # BODY: the browser's own controls
+        page.keyboard.press("Escape")
+        page.wait_for_selector(f"#{dialog}[open]", state="detached")
+        assert page.evaluate("() => document.activeElement.id") == "list"
+
+
+def check_looks(chromium, studio):
+    """Both schemes, wide and narrow: nothing hangs over, contrast holds; a picture of each."""
+    for scheme, (width, height) in itertools.product(("light", "dark"), ((1440, 900), (1024, 768), (400, 800))):
+        with page_of(chromium, studio, viewport={"width": width, "height": height}, color_scheme=scheme) as page:
+            eventually(lambda: page.locator("video").evaluate("v => v.readyState") >= 1 if width > 760 else True, "the video")
+            page.wait_for_timeout(1500)
+            shown = lambda name: page.screenshot(path=str(SCRATCH / f"{scheme}-{width}{name}.png"))
+            shown("")
+            check_axe(page, f"{scheme} {width}")
+            assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), "it hangs over"
+            if width < 760:
+                page.keyboard.press("Enter")
+                page.wait_for_timeout(400)
+                shown("-detail")
+                check_axe(page, f"{scheme} detail")
+                page.locator("#close").click()
+                page.locator("#toggle-filters").click()
+                page.wait_for_timeout(200)
+                shown("-filters")
+                check_axe(page, f"{scheme} filters")
+                page.locator("#close-filters").click()
+                assert not page.locator("#filters").is_visible()
+
+
+def check_live(chromium, folder):
+    """A job at work: its stages, the one that bounds it, and the clips that it has stored so far."""
+    running = SCRATCH / "running"
+    shutil.copytree(folder, running)
+    job = running / "clips"
+    (job / "items.jsonl").rename(SCRATCH / "items.jsonl")
+    (job / "summary.json").rename(SCRATCH / "summary.json")
+    stage = lambda name, busy, out: {"name": name, "in": out + 3, "out": out, "dropped": 1, "failed": 0, "rate": 2.5, "busy": busy, "workers": 2, "queue": 3, "anything": {"new": 1}}
+    (job / "live.json").write_text(json.dumps({"seconds": 75, "done": 2, "total": 9, "memory": {"used": 2**26, "bound": 2**28}, "bound": "clip.transcode", "stages": [stage("shots.content", 0.4, 9), stage("clip.transcode", 1.9, 7)]}))
+    with Studio(running) as studio, page_of(chromium, studio) as page:
+        live = page.locator("#live")
+        assert "clip.transcode bounds the rate" in live.inner_text() and "2 of 9 inputs" in live.inner_text(), live.inner_text()
+        assert page.locator("#live tr.bound td").first.inner_text() == "clip.transcode"
+        kept = page.locator("#summary").inner_text()
+        page.screenshot(path=str(SCRATCH / "running.png"))
+        check_axe(page, "live")
+        for name in ("items.jsonl", "summary.json"):
+            shutil.move(SCRATCH / name, job / name)
+        eventually(lambda: page.locator("#summary").inner_text() != kept and "done in" in live.inner_text(), "the end of the job")
+
+
+def main():
+    fresh()
+    folder = curated("run")
+    with browser() as chromium:
+        with Studio(folder) as studio:
+            with page_of(chromium, studio) as page:
+                page.keyboard.press("Home")
+                for _ in range(2):  # bbb_A-0000, broken, film-0000
+                    page.keyboard.press("j")
+                page.wait_for_function("() => document.querySelectorAll('.shot').length > 1")
+                check_tree(page)
+                check_dialogs(page)
+                check_tab(page)
+            check_looks(chromium, studio)
+        check_live(chromium, folder)
+    print("access: all checks passed; screenshots are in", SCRATCH)
+
+
+main()

@@ -1,0 +1,124 @@
+"""What the studio's tests share: a curate run over real films, the studio as a process, and Debian's Chromium."""
+import contextlib, json, pathlib, shutil, signal, subprocess, sys, time
+
+from playwright.sync_api import sync_playwright
+
+KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+CHROMIUM = shutil.which("chromium") or "chromium"
+
+# Clips that are kept, clips that are filtered (rule clip.too-short) and a film that cannot be read.
+RUN = """
+[run]
+name = "studio"
+[[job]]
+name = "clips"
+kind = "curate"
+input = [{inputs}]
+stages = [
+  {{ use = "video.probe" }},
+  {{ use = "shots.content" }},
+  {{ use = "clip.transcode", min_length = {min_length}, preset = "ultrafast" }},
+  {{ use = "caption.describe" }},
+]
+"""
+
+
+def fresh():
+    shutil.rmtree(SCRATCH, ignore_errors=True)
+    SCRATCH.mkdir(parents=True)
+
+
+def curated(name, films=("film.mp4", "bbb_A.mp4"), min_length=3.2):
+    """The folder of a finished run."""
+    broken = SCRATCH / "broken.mp4"
+    broken.write_bytes(b"no film at all")
+    inputs = ", ".join(json.dumps(str(p)) for p in [*(ROOT / "tests/data" / film for film in films), broken])
+    (SCRATCH / f"{name}.toml").write_text(RUN.format(inputs=inputs, min_length=min_length))
+    out = SCRATCH / name
+    done = subprocess.run([KINORA, "run", str(SCRATCH / f"{name}.toml"), "--out", str(out)], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def edits(folder):
+    """The lines, and the last value of each field of each key: what a reader that knows no undo sees."""
+    path, last = folder / "clips/edits.jsonl", {}
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    for line in lines:
+        last.setdefault(line["key"], {}).update(line["set"])
+    return lines, last
+
+
+class Studio:
+    """A process; `address` has its token."""
+
+    @staticmethod
+    def command(folder):
+        return [KINORA, "studio", str(folder)]
+
+    def __init__(self, folder, *arguments):
+        author = () if "--author" in arguments else ("--author", "mia")
+        self.process = subprocess.Popen([*self.command(folder), *author, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.address = self.process.stdout.readline().strip()
+        assert self.address.startswith("http://127.0.0.1:"), self.process.communicate()
+        self.origin, self.token = self.address.split("/?t=")
+        self.host = self.origin.removeprefix("http://")
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def end(self):
+        """By Ctrl-C."""
+        self.process.send_signal(signal.SIGINT)
+        code = self.process.wait(timeout=20)
+        assert code == 130, (code, self.process.stderr.read())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        if self.process.poll() is None:
+            self.kill()
+
+
+@contextlib.contextmanager
+def browser():
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        try:
+            yield chromium
+        finally:
+            chromium.close()
+
+
+@contextlib.contextmanager
+def page_of(chromium, studio, refused=(), **context):
+    """The studio's page; whatever it asks of another place, and whatever goes wrong in it, fails the test.
+    refused: statuses that the test asks for."""
+    outside, errors = [], []
+    with chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **context}) as tab:
+        page = tab.new_page()
+        page.set_default_timeout(20000)
+        page.on("request", lambda request: outside.append(request.url) if not request.url.startswith(studio.origin + "/") else None)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" and not any(f"status of {code}" in message.text for code in (404, *refused)) else None)
+        page.goto(studio.address)
+        try:
+            page.wait_for_selector(".cell[aria-selected=true]")
+            yield page
+        except BaseException:
+            page.screenshot(path=str(SCRATCH / "failed.png"))
+            print("the page's errors:", errors, file=sys.stderr)
+            raise
+    assert not outside, f"asked of other places: {outside}"
+    assert not errors, errors
+
+
+def eventually(condition, what, seconds=20):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if value := condition():
+            return value
+        time.sleep(0.05)
+    raise AssertionError(f"not within {seconds} s: {what}")
