@@ -137,14 +137,14 @@ TEST(ClipTranscode, SaysWhatIsWrongWithShots) {
 TEST(ClipPreview, OneFrameASecondInBothFormats) {
   const core::OneStage webp(runtime(), "clip.preview", {{"height", 32}, {"quality", 90}});
   const core::OneStage mp4(runtime(), "clip.preview", {{"height", 32}, {"format", "mp4"}, {"crf", 8}});
-  const Sample in = film();
-  const auto preview = *mp4(in).bytes("preview.mp4");
+  const Sample in = film(), with_film = mp4(in), with_animation = webp(in);
+  const auto preview = *with_film.bytes("preview.mp4");
   const testing::Decoded found = testing::decode(Bytes(preview.begin(), preview.end()));
   ASSERT_EQ(found.luma.size(), 10u);
   EXPECT_EQ(found.probe.video.width, 48);
   EXPECT_EQ(found.probe.video.height, 32);
   EXPECT_NEAR(found.probe.duration_s, 10, 1e-3);
-  const std::string_view animation = webp(in).need("preview.webp");
+  const std::string_view animation = with_animation.need("preview.webp");
   EXPECT_EQ(animation.substr(0, 4), "RIFF");
   size_t frames = 0;
   for (size_t at = animation.find("ANMF"); at != std::string_view::npos; at = animation.find("ANMF", at + 4))
