@@ -50,11 +50,13 @@ size_t nearness(std::string_view word, const std::string& candidate) {
 
 std::string suggest(std::string_view word, const std::vector<std::string>& candidates) {
   size_t best = std::max<size_t>(1, std::min<size_t>(word.size(), 64) / 3) + 1;
+  size_t letters = best;  // of two that are equally near, the one that looks more alike
   std::string found;
   for (const auto& candidate : candidates) {
-    const size_t d = nearness(word, candidate);
+    const size_t d = nearness(word, candidate), other = edit_distance(word, candidate);
     // A distance as long as the word shares no letter with it.
-    if (d < best && d < std::max<size_t>(1, word.size())) best = d, found = candidate;
+    if (d >= std::max<size_t>(1, word.size())) continue;
+    if (d < best || (d == best && !found.empty() && other < letters)) best = d, letters = other, found = candidate;
   }
   return found;
 }

@@ -36,6 +36,7 @@ TEST(Suggest, NamesTheNearestOrNothing) {
                {"", ""},
                {"abc", ""}};
   for (const auto& c : cases) EXPECT_EQ(suggest(c.word, options), c.meant) << c.word;
+  EXPECT_EQ(suggest("shots.contnt", {"shots", "shots.content"}), "shots.content");
   EXPECT_EQ(did_you_mean("stpes", options), ", did you mean 'steps'?");
   EXPECT_EQ(did_you_mean("stpes", {}), "");
   EXPECT_EQ(did_you_mean_or_list("zzz", {"a", "b"}, "kinds"), "; kinds: a, b");
