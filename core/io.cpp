@@ -36,6 +36,11 @@ void Io::configure(const std::string& scheme, json options) {
   options_[scheme] = std::move(options);
 }
 
+json Io::configured() {
+  const std::lock_guard lock(mutex_);
+  return options_;
+}
+
 // The lock is for the maps only: create() is a plugin's and may itself read a file of another storage.
 Result<std::shared_ptr<Store>> Io::store(const std::string& scheme) {
   json given;

@@ -41,6 +41,8 @@ class Io {
   explicit Io(Registry& registry) : registry_(registry) {}
   // Options for a scheme's storage; before its first use.
   void configure(const std::string& scheme, json options);
+  // Those options, by scheme: what another process needs to read the same.
+  json configured();
   Result<std::shared_ptr<Store>> store(const std::string& scheme);
   // What a folder directly holds, by name.
   Result<std::vector<Listed>> list(std::string_view uri);

@@ -76,6 +76,7 @@ class Serving {
 
   void make(const json& head) {
     or_throw(set_log_level(head.at("log").get<std::string>()));
+    for (const auto& [scheme, options] : head.at("storages").items()) runtime_.io().configure(scheme, options);
     component_ = or_throw(runtime_.registry().open(head.at("id").get<std::string>()));
     options_ = or_throw(Options::make(*component_.spec, json::parse(head.at("options").get<std::string>())));
     stage_ = &component_.table<kinora_stage>();

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/io.hpp"
 #include "core/log.hpp"
 #include "core/workers/sample_message.hpp"
 
@@ -81,6 +82,7 @@ Worker::Worker(const WorkerProgram& program, const kinora_worker_spec& spec)
   theirs = Descriptor();
   Message make;
   make.head = {{"do", "make"}, {"id", spec.id}, {"options", spec.options_json}, {"log", log_level()}};
+  make.head["storages"] = served_io() ? served_io()->configured() : json::object();
   try {
     const int32_t status = converse(make, nullptr, nullptr);
     if (status != KINORA_OK) throw Error(status, std::string(view(host()->last_error(host()))));

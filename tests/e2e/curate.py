@@ -33,7 +33,7 @@ def stored(name):
     return {p.name: p for p in (SCRATCH / name / "clips/data").iterdir()}
 
 
-def tree(name, but=("summary.json", "metrics.jsonl", "job.json")):
+def tree(name, but=("summary.json", "metrics.jsonl", "job.json", "live.json", "metrics.prom")):
     base = SCRATCH / name / "clips"
     return {str(p.relative_to(base)): p.read_bytes() for p in base.rglob("*") if p.is_file() and p.name not in but}
 

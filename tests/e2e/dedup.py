@@ -120,7 +120,7 @@ def check_shards(out, kept):
         with tarfile.open(shard) as tar:
             packed |= {name.split(".")[0] for name in tar.getnames()}
     assert packed == kept, packed ^ kept
-    assert json.loads((out / "shards/summary.json").read_text())["copies"] == len(list((out / "clips/data").glob("*.mp4"))) - len(kept)
+    assert json.loads((out / "shards/summary.json").read_text())["filtered"] == len(list((out / "clips/data").glob("*.mp4"))) - len(kept)
 
 
 def check_like(out):

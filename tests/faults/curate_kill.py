@@ -6,7 +6,7 @@ import json, os, pathlib, random, shutil, signal, subprocess, sys, time
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 KILLS, SEED = int(sys.argv[4]) if len(sys.argv) > 4 else 20, int(sys.argv[5]) if len(sys.argv) > 5 else 7
 DATA = ROOT / "tests/data"
-OWN = {"summary.json", "metrics.jsonl"}  # times and memory
+OWN = {"summary.json", "metrics.jsonl", "live.json", "metrics.prom"}  # times and memory
 
 
 def make_inputs():

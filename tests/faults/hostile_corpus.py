@@ -95,7 +95,7 @@ def main():
     files = make_corpus(SCRATCH / "corpus", sources(SCRATCH / "sources"), random.Random(SEED))
     holds("at least 500 files", len(files) >= 500, len(files))
     run = SCRATCH / "hostile.toml"
-    run.write_text(f'[run]\nname = "hostile"\nout = "{SCRATCH / "out"}"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = ["{SCRATCH / "corpus"}"]\nstages = [{STAGES}]\n')
+    run.write_text(f'[run]\nname = "hostile"\nout = "{SCRATCH / "out"}"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = ["{SCRATCH / "corpus"}"]\nstages = [{STAGES}]\nduplicates = "keep"\n')
     began, seen = time.time(), [0]
     with open(SCRATCH / "stderr.txt", "w") as log:
         process = subprocess.Popen([KINORA, "run", run], stderr=log, stdout=log)
