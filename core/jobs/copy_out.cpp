@@ -5,6 +5,7 @@
 
 #include "core/log.hpp"
 #include "core/run/cancel.hpp"
+#include "core/run/job_folder.hpp"
 #include "core/run/storages.hpp"
 #include "kinora/io.hpp"
 
@@ -21,16 +22,12 @@ struct LocalFile {
   int64_t changed = 0;
 };
 
-bool is_record(const std::string& top) {
-  return top == "job.json" || top == "summary.json" || top == "metrics.jsonl" ||
-         (top.starts_with(".") && top != ".nv-meta");
-}
-
 std::vector<LocalFile> results(const fs::path& folder) {
   std::vector<LocalFile> out;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     const fs::path name = entry.path().lexically_relative(folder);
-    if (!entry.is_regular_file() || is_record(name.begin()->string())) continue;
+    const std::string top = name.begin()->string();
+    if (!entry.is_regular_file() || (top != ".nv-meta" && is_record(top))) continue;
     out.push_back({name.generic_string(), entry.file_size(), entry.last_write_time().time_since_epoch().count()});
   }
   std::sort(out.begin(), out.end(), [](const LocalFile& a, const LocalFile& b) {

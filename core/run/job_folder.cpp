@@ -1,6 +1,7 @@
 #include "core/run/job_folder.hpp"
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 
 #include "core/build_info.hpp"
@@ -171,16 +172,19 @@ void drop_before(const fs::path& folder) {
   fs::remove_all(before(folder), ignored);
 }
 
+bool is_record(std::string_view name) {
+  constexpr std::array<std::string_view, 9> kRecords{"job.json",     "summary.json", "metrics.jsonl",
+                                                     "journal.jsonl", kEdits,        "metrics.prom",
+                                                     "live.json",    "trace.json",   "checkpoints"};
+  return name.starts_with(".") || std::find(kRecords.begin(), kRecords.end(), name) != kRecords.end();
+}
+
 json results_in(const fs::path& folder) {
   json out = json::object();
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    const bool is_own = name == "job.json" || name == "summary.json" || name == "metrics.jsonl" ||
-                        name == "journal.jsonl" || name == kEdits || name == "metrics.prom" ||
-                        name == "live.json" || name == "trace.json" || name == "checkpoints" ||
-                        name.starts_with(".");
-    if (!is_own) out[name] = size_of_entry(entry);
+    if (!is_record(name)) out[name] = size_of_entry(entry);
   }
   return out;
 }

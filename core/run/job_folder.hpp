@@ -37,6 +37,9 @@ void drop_if_empty(const std::filesystem::path& folder);
 // The job is done: nothing set aside is needed.
 void drop_before(const std::filesystem::path& folder);
 
+// Whether an entry of a job's folder says how the job went rather than being a result of it.
+bool is_record(std::string_view name);
+
 // Names of the results in the folder, with bytes of files and numbers of entries of folders.
 nlohmann::json results_in(const std::filesystem::path& folder);
 

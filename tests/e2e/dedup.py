@@ -17,6 +17,7 @@ name = "copies"
 name = "clips"
 kind = "curate"
 input = "films"
+duplicates = "keep"
 stages = [{{ use = "clip.transcode", min_length = 0.1 }}, {{ use = "video.read", stride = 6, height = 96 }}, {{ use = "embed.classic" }},
           {{ use = "caption.describe" }}]
 [[job]]

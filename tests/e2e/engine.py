@@ -22,7 +22,7 @@ def kinora(*arguments, **more):
 def toml(name, inputs, stages, more=""):
     file = SCRATCH / f"{name}.toml"
     listed = ", ".join(f'"{i}"' for i in inputs)
-    file.write_text(f'[run]\nname = "{name}"\nout = "{SCRATCH / name}"\n[[job]]\nname = "clips"\nkind = "curate"\n'
+    file.write_text(f'[run]\nname = "{name}"\nout = "{SCRATCH / name}"\n[[job]]\nname = "clips"\nkind = "curate"\nduplicates = "keep"\n'
                     f'input = [{listed}]\nstages = [{stages}]\n{more}\n')
     return file
 
