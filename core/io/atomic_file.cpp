@@ -71,12 +71,14 @@ fs::path temporary_name(const fs::path& final_name) {
   return final_name.parent_path() / fmt::format(".{}.tmp-{}-{}-{}", final_name.filename().string(), host_name(), getpid(), ++count);
 }
 
+// storage/file names its own without the machine: a job's folder has one writer at a time.
 bool is_abandoned(const std::string& name) {
-  const std::string mark = ".tmp-" + host_name() + "-";
-  const auto at = name.rfind(mark);
+  const std::string mark = ".tmp-" + host_name() + "-", of_storage = ".kinora-tmp-";
+  const bool is_stored = name.starts_with(of_storage);
+  const auto at = is_stored ? 0 : name.rfind(mark);
   if (name.empty() || name[0] != '.' || at == std::string::npos) return false;
   int pid = 0;
-  const char* begin = name.data() + at + mark.size();
+  const char* begin = name.data() + at + (is_stored ? of_storage : mark).size();
   std::from_chars(begin, name.data() + name.size(), pid);
   return pid > 0 && kill(pid, 0) != 0 && errno == ESRCH;
 }

@@ -79,6 +79,8 @@ TEST_F(AtomicIn, TemporariesOfDeadProcessesAreKnown) {
   ASSERT_NE(pid, std::string::npos);
   EXPECT_TRUE(is_abandoned(mine.substr(0, pid) + "-999999999-1"));
   EXPECT_FALSE(is_abandoned(mine.substr(1)));
+  EXPECT_TRUE(is_abandoned(".kinora-tmp-999999999-4"));
+  EXPECT_FALSE(is_abandoned(".kinora-tmp-" + std::to_string(getpid()) + "-4"));
   EXPECT_FALSE(is_abandoned(".step-000001.tmp-elsewhere-999999999-1"));
 }
 
