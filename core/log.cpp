@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <unistd.h>
 
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/dist_sink.h>
@@ -84,7 +85,8 @@ Status set_log_level(std::string_view level) {
 Status start_log(std::string_view level) {
   if (auto status = check_log_level(level); !status) return status;
   auto out = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
-  out->set_pattern("%T %^%l%$ %v");
+  // On a terminal a line takes the place of the progress bar, which is drawn again below it.
+  out->set_pattern(isatty(STDERR_FILENO) != 0 ? "\r\033[J%T %^%l%$ %v" : "%T %^%l%$ %v");
   outputs()->set_sinks({std::move(out)});
   auto logger = std::make_shared<spdlog::logger>("kinora", outputs());
   logger->set_level(spdlog::level::from_str(std::string(level)));

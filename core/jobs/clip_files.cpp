@@ -7,11 +7,12 @@ namespace kinora::core {
 std::map<std::string, ClipFields> clips_in(const std::filesystem::path& data) {
   std::error_code error;
   std::map<std::string, ClipFields> out;
-  for (std::filesystem::directory_iterator at(data, error), end; !error && at != end; at.increment(error)) {
-    const std::string name = at->path().filename().string();
-    const auto dot = name.find('.');
-    if (dot == 0 || dot == name.npos) continue;
-    out[name.substr(0, dot)][name.substr(dot + 1)] = at->path();
+  for (std::filesystem::recursive_directory_iterator at(data, error), end; !error && at != end; at.increment(error)) {
+    const std::filesystem::path name = at->path().lexically_relative(data);
+    const std::string file = name.filename().string();
+    const auto dot = file.find('.');
+    if (dot == 0 || dot == file.npos || at->is_directory()) continue;
+    out[(name.parent_path() / file.substr(0, dot)).string()][file.substr(dot + 1)] = at->path();
   }
   if (error)
     throw Error(KINORA_IO, data.string() + ": the clips cannot be read (" + error.message() +

@@ -7,6 +7,7 @@
 #include "core/curate/drops.hpp"
 #include "core/curate/facts.hpp"
 #include "core/io/atomic_file.hpp"
+#include "core/jobs/clip_files.hpp"
 #include "core/jobs/copy_out.hpp"
 #include "core/jobs/pipeline.hpp"
 #include "core/log.hpp"
@@ -20,37 +21,15 @@ constexpr const char* kEdits = "edits.jsonl";
 
 struct Clip {
   std::string key, folder;  // folder: of its shard; empty: the job's own
-  std::vector<fs::path> files;
+  ClipFields files;
 };
-
-std::vector<Clip> clips_in(const fs::path& data) {
-  std::map<std::string, std::vector<fs::path>> found;  // by key, in order
-  for (const auto& entry : fs::recursive_directory_iterator(data)) {
-    const fs::path name = entry.path().lexically_relative(data);
-    const std::string file = name.filename().string();
-    if (entry.is_directory() || file.front() == '.') continue;
-    found[(name.parent_path() / file.substr(0, file.find('.'))).string()].push_back(entry.path());
-  }
-  std::vector<Clip> out;
-  for (auto& [key, files] : found) {
-    std::sort(files.begin(), files.end());
-    out.push_back({key, "", std::move(files)});
-  }
-  return out;
-}
-
-std::string field_of(const fs::path& file) {
-  const std::string name = file.filename().string();
-  return name.substr(name.find('.') + 1);
-}
 
 // By folder, then by key, so that the writer has one shard open at a time.
 void sort_into_bins(Io& io, std::vector<Clip>& clips) {
   for (auto& clip : clips) {
-    json facts;
-    for (const auto& file : clip.files)
-      if (field_of(file) == "json") facts = json::parse(or_throw(io.read_all(file.string())), nullptr, false);
-    clip.folder = bin_of(facts);
+    const auto facts = clip.files.find("json");
+    if (facts != clip.files.end())
+      clip.folder = bin_of(json::parse(or_throw(io.read_all(facts->second.string())), nullptr, false));
     if (clip.folder.empty()) clip.folder = "unknown";
   }
   std::stable_sort(clips.begin(), clips.end(), [](const Clip& a, const Clip& b) { return a.folder < b.folder; });
@@ -58,8 +37,7 @@ void sort_into_bins(Io& io, std::vector<Clip>& clips) {
 
 Sample sample_of(Io& io, const Clip& clip, const std::map<std::string, Edit>& edits) {
   Sample sample(clip.key);
-  for (const auto& file : clip.files)
-    sample.set(field_of(file).c_str(), or_throw(io.read_all(file.string())));
+  for (const auto& [field, file] : clip.files) sample.set(field.c_str(), or_throw(io.read_all(file.string())));
   if (!clip.folder.empty()) sample.set("shard.folder", clip.folder);
   const auto edit = edits.find(clip.key);
   if (edit == edits.end() || !edit->second.caption) return sample;
@@ -141,7 +119,8 @@ void run_shard(JobContext& context) {
   if (const auto* dedup = context.upstream("dedup"))
     drops = drops_in(context.folder_of(*dedup) / "decisions.jsonl");
   apply_edits(edits, drops);
-  std::vector<Clip> clips = clips_in(curated / "data");
+  std::vector<Clip> clips;
+  for (auto& [key, files] : clips_in(curated / "data")) clips.push_back({key, "", std::move(files)});
   const auto all = static_cast<int64_t>(clips.size());
   if (const int64_t unused = unused_edits(edits, clips); unused > 0)
     log_warn("{}: {} edits are of clips that {} has not kept", context.spec().name, unused, curated.string());

@@ -178,7 +178,7 @@ def check_terminal():
     except OSError:
         pass
     assert process.wait() == 0, text
-    assert b"\r\x1b[Kdit" in text and b"40/40 steps" in text and b"results are in" in text, text
+    assert b"\r\x1b[Jdit" in text and b"40/40 steps" in text and b"results are in" in text, text
     log = (out / "logs/rank-0.log").read_bytes()
     assert b"\r" not in log and b"\x1b" not in log and b"40/40 steps" in log and b"results are in" in log, log
     assert b"results are in" in (out / "logs/rank-1.log").read_bytes()

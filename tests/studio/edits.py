@@ -17,7 +17,7 @@ def select(page, key):
 
 
 def shows(page, key):
-    page.wait_for_function("key => document.querySelector('#detail h2').textContent === key", arg=key)
+    page.wait_for_function("key => document.querySelector('#detail h2')?.textContent === key", arg=key)
 
 
 def said(page, text):

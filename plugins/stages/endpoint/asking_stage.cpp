@@ -8,14 +8,14 @@
 namespace kinora::endpoint {
 
 void AskingStage::process(Sample in, const Emit& emit, const Run& run) {
-  Json facts = facts_of(in);
+  Json facts = json_field(in, "json");
   std::optional<Drop> drop;
   try {
     drop = answer(in, facts, run);
   } catch (const Error& e) {
     if (e.code() != KINORA_DATA || options_.on_error != "keep") throw;
-    facts = facts_of(in);
-    member(facts, "errors")[name_] = e.what();
+    facts = json_field(in, "json");
+    object_in(facts, "errors")[name_] = e.what();
     log(Log::warn, name_ + ": " + e.what() + "; the sample goes on without an answer");
   }
   if (!facts.empty()) in.set("json", dump(facts));
@@ -28,7 +28,7 @@ void AskingStage::finish(const Emit&, const Run&) {
 }
 
 void AskingStage::count(const Usage& usage, Json& facts) const {
-  Json& mine = member(member(facts, "usage"), name_.c_str());
+  Json& mine = object_in(object_in(facts, "usage"), name_.c_str());
   const auto add = [&](const char* what, auto more) {
     mine[what] =
         (mine.contains(what) && mine[what].is_number() ? mine[what].get<decltype(more)>() : 0) + more;

@@ -58,7 +58,7 @@ class CaptionEndpoint final : public AskingStage {
  private:
   std::optional<Drop> answer(Sample& in, Json& facts, const Run& run) override {
     if (captioned_by_user(in, facts) && !options_.replace_user) return std::nullopt;
-    const Frames frames = frames_of(in, "caption.endpoint");
+    const Pictures frames = frames_of(in);
     const Timeline timeline = timeline_of(facts, frames.count);
     const auto parts = windows(timeline.video_frames(), options_.window, options_.remainder);
     if (parts.empty())
@@ -71,7 +71,7 @@ class CaptionEndpoint final : public AskingStage {
     return std::nullopt;
   }
 
-  Question question(const std::string& key, const Frames& frames, const Timeline& timeline,
+  Question question(const std::string& key, const Pictures& frames, const Timeline& timeline,
                     const std::vector<Window>& parts, size_t i) const {
     const auto picked = timeline.pick(parts[i], timeline.fps > 0 ? options_.fps : 0, options_.max_frames);
     const std::string about = parts.size() == 1 ? key
@@ -86,7 +86,7 @@ class CaptionEndpoint final : public AskingStage {
             guess_tokens(options_, options_.prompt, picked.size())};
   }
 
-  std::string body(const Frames& frames, const std::vector<size_t>& picked) const {
+  std::string body(const Pictures& frames, const std::vector<size_t>& picked) const {
     std::vector<std::string> urls;
     for (const size_t i : picked)
       urls.push_back(data_url(frames, i, options_.max_side, static_cast<int>(options_.quality)));

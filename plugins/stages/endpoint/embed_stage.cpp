@@ -1,6 +1,7 @@
 // stage/embed.endpoint: captions into vectors by an OpenAI-compatible server.
 #include "answers.hpp"
 #include "asking_stage.hpp"
+#include "kinora/npy.hpp"
 #include "kinora/plugin.hpp"
 
 namespace kinora::endpoint {
@@ -43,8 +44,8 @@ class EmbedEndpoint final : public AskingStage {
       throw Error(KINORA_DATA, "asked for " + std::to_string(options_.dimensions) +
                                    " dimensions, the server gave " + std::to_string(vector.size()) +
                                    "; set dimensions = 0 if the model has one size only");
-    in.set((options_.name + ".npy").c_str(), npy(vector));
-    member(facts, "embeddings")[options_.name] = {{"model", options_.model}, {"size", vector.size()}};
+    in.set((options_.name + ".npy").c_str(), to_npy(vector, {static_cast<int64_t>(vector.size())}));
+    note_embedding(facts, options_.name, options_.model, static_cast<int64_t>(vector.size()));
     return std::nullopt;
   }
 

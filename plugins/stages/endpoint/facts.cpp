@@ -1,31 +1,14 @@
 #include "facts.hpp"
 
-#include <bit>
 #include <cmath>
 
 namespace kinora::endpoint {
-
-Json facts_of(const Sample& sample) {
-  const auto text = sample.text("json");
-  if (!text) return Json::object();
-  Json facts = Json::parse(*text, nullptr, false);
-  if (!facts.is_object())
-    throw Error(KINORA_DATA,
-                "sample '" + std::string(sample.key()) + "': its json field is not a JSON object");
-  return facts;
-}
 
 bool captioned_by_user(const Sample& sample, const Json& facts) {
   if (!sample.text("txt")) return false;
   const auto caption = facts.find("caption");
   if (caption == facts.end() || !caption->is_object() || !caption->contains("by")) return true;
   return caption->at("by") == "user";
-}
-
-Json& member(Json& facts, const char* name) {
-  Json& out = facts[name];
-  if (!out.is_object()) out = Json::object();
-  return out;
 }
 
 Timeline timeline_of(const Json& facts, int64_t count) {
@@ -53,22 +36,6 @@ Timeline timeline_of(const Json& facts, int64_t count) {
   };
   out.fps = number("fps");
   out.frames = out.fps > 0 ? static_cast<int64_t>(number("frames")) : 0;
-  return out;
-}
-
-std::string npy(const std::vector<float>& values) {
-  static_assert(std::endian::native == std::endian::little);
-  std::string header =
-      "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::to_string(values.size()) + ",), }";
-  constexpr size_t kBefore = 10,
-                   kAlign = 64;  // magic, version and the header's length; what the data is aligned to
-  header.append((kAlign - (kBefore + header.size() + 1) % kAlign) % kAlign, ' ');
-  header += '\n';
-  std::string out("\x93NUMPY\x01\x00", 8);
-  out += static_cast<char>(header.size() & 255);
-  out += static_cast<char>(header.size() >> 8);
-  out += header;
-  out.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
   return out;
 }
 

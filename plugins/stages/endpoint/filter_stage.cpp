@@ -70,7 +70,7 @@ class FilterEndpoint final : public AskingStage {
 
  private:
   std::optional<Drop> answer(Sample& in, Json& facts, const Run& run) override {
-    const Frames frames = frames_of(in, "filter.endpoint");
+    const Pictures frames = frames_of(in);
     const std::string prompt = options_.prompt + kForm;
     const auto picked = spread(static_cast<size_t>(frames.count), options_.max_frames);
     const Question question{std::string(in.key()), [&] { return body(frames, picked, prompt); },
@@ -83,7 +83,7 @@ class FilterEndpoint final : public AskingStage {
                                 {"labels", verdict.labels},
                                 {"model", options_.model}};
     const double score = verdict.keep ? 1 : 0;
-    member(facts, "scores")[name()] = score;
+    note_score(facts, name(), score);
     if (verdict.keep || options_.mode == "score") return std::nullopt;
     return Drop{score};
   }
@@ -102,7 +102,7 @@ class FilterEndpoint final : public AskingStage {
     }
   }
 
-  std::string body(const Frames& frames, const std::vector<size_t>& picked, const std::string& prompt) const {
+  std::string body(const Pictures& frames, const std::vector<size_t>& picked, const std::string& prompt) const {
     std::vector<std::string> urls;
     for (const size_t i : picked)
       urls.push_back(data_url(frames, i, options_.max_side, static_cast<int>(options_.quality)));

@@ -74,7 +74,7 @@ class FilterOcr final : public AskingStage {
 
  private:
   std::optional<Drop> answer(Sample& in, Json& facts, const Run& run) override {
-    const Frames frames = frames_of(in, "filter.ocr");
+    const Pictures frames = frames_of(in);
     const Timeline timeline = timeline_of(facts, frames.count);
     std::vector<size_t> taken;
     for (int64_t i = 0; i < frames.count; i += options_.every) taken.push_back(static_cast<size_t>(i));
@@ -95,7 +95,7 @@ class FilterOcr final : public AskingStage {
     }
     const double score = reduced(shares);
     facts["ocr"] = {{"model", options_.model}, {"frames", told}};
-    member(facts, "scores")[name()] = score;
+    note_score(facts, name(), score);
     if (score <= options_.max_area || options_.mode == "score") return std::nullopt;
     return Drop{score};
   }
@@ -106,12 +106,12 @@ class FilterOcr final : public AskingStage {
     return std::accumulate(shares.begin(), shares.end(), 0.0) / static_cast<double>(shares.size());
   }
 
-  Question question(const std::string& key, const Frames& frames, size_t i) const {
+  Question question(const std::string& key, const Pictures& frames, size_t i) const {
     return {key + ", frame " + std::to_string(i), [this, &frames, i] { return body(frames, i); },
             guess_tokens(options_, prompt_, 1)};
   }
 
-  std::string body(const Frames& frames, size_t i) const {
+  std::string body(const Pictures& frames, size_t i) const {
     Json request = chat_request(options_, prompt_,
                                 {data_url(frames, i, options_.max_side, static_cast<int>(options_.quality))},
                                 options_.detail);

@@ -12,14 +12,6 @@ namespace {
 
 constexpr int64_t kMostSide = 65500;  // of JPEG
 
-bool row_major(const kinora_dl_tensor& t) {
-  if (!t.strides) return true;
-  int64_t step = 1;
-  for (int32_t i = t.ndim; i-- > 0; step *= t.shape[i])
-    if (t.shape[i] != 1 && t.strides[i] != step) return false;
-  return true;
-}
-
 // What a row or column of the result takes from the source: shares of pixels first, first + 1, ...
 struct Span {
   int64_t first = 0;
@@ -45,23 +37,7 @@ std::vector<Span> spans(int64_t from, int64_t to) {
 
 }  // namespace
 
-Frames frames_of(const Sample& sample, const char* stage) {
-  const kinora_dl_tensor* t = sample.tensor("frames");
-  const std::string key(sample.key());
-  if (!t)
-    throw Error(KINORA_NOT_FOUND, "sample '" + key +
-                                      "' has no tensor frames; set sample_fps of clip.transcode, or put "
-                                      "video.read before " +
-                                      stage);
-  const bool fits = t->device_type == KINORA_DL_CPU && t->code == KINORA_DL_UINT && t->bits == 8 &&
-                    t->lanes == 1 && t->ndim == 4 && t->shape[3] == 3 && row_major(*t);
-  if (!fits || t->shape[0] < 1 || t->shape[1] < 1 || t->shape[2] < 1 ||
-      std::max(t->shape[1], t->shape[2]) > kMostSide)
-    throw Error(KINORA_DATA, "sample '" + key +
-                                 "': the tensor frames is not uint8 [T, H, W, 3] of sides from 1 to " +
-                                 std::to_string(kMostSide));
-  return {static_cast<const uint8_t*>(t->data) + t->byte_offset, t->shape[0], t->shape[1], t->shape[2]};
-}
+Pictures frames_of(const Sample& sample) { return pictures_of(sample, kMostSide); }
 
 Size fitted(Size size, int64_t max_side) {
   const int64_t longer = std::max(size.height, size.width);
@@ -118,7 +94,7 @@ std::string base64(const std::string& bytes) {
   return out;
 }
 
-std::string data_url(const Frames& frames, size_t i, int64_t max_side, int quality) {
+std::string data_url(const Pictures& frames, size_t i, int64_t max_side, int quality) {
   const Size from{frames.height, frames.width}, to = fitted(from, max_side);
   const std::string prefix = "data:image/jpeg;base64,";
   if (to.height == from.height && to.width == from.width)

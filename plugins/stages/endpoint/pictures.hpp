@@ -4,20 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "kinora/sample.hpp"
+#include "kinora/curation.hpp"
 
 namespace kinora::endpoint {
 
-// uint8 [T, H, W, 3], RGB, rows after each other; borrowed from a sample.
-struct Frames {
-  const uint8_t* data = nullptr;
-  int64_t count = 0, height = 0, width = 0;
-  const uint8_t* frame(size_t i) const { return data + static_cast<int64_t>(i) * height * width * 3; }
-};
-
-// Throws Error(KINORA_NOT_FOUND) if the sample has none, saying how to get them; KINORA_DATA if they are
-// something else than such frames.
-Frames frames_of(const Sample& sample, const char* stage);
+// The sample's, of sides that JPEG can have. Throws as pictures_of().
+Pictures frames_of(const Sample& sample);
 
 struct Size {
   int64_t height = 0, width = 0;
@@ -31,6 +23,6 @@ std::vector<uint8_t> shrunk(const uint8_t* rgb, Size from, Size to);
 std::string jpeg(const uint8_t* rgb, Size size, int quality);
 std::string base64(const std::string& bytes);
 // One frame as "data:image/jpeg;base64,...".
-std::string data_url(const Frames& frames, size_t i, int64_t max_side, int quality);
+std::string data_url(const Pictures& frames, size_t i, int64_t max_side, int quality);
 
 }  // namespace kinora::endpoint

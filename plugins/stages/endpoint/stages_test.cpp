@@ -159,14 +159,5 @@ TEST(Ocr, ReadsRegionsAndRefusesWhatIsNone) {
     EXPECT_THROW(text_regions(Json::parse(odd), 1000), Error) << odd;
 }
 
-TEST(Npy, HasTheHeaderThatTheFormatAsksFor) {
-  const std::string bytes = npy({0.6F, -0.8F});
-  EXPECT_EQ(bytes.substr(0, 8), std::string("\x93NUMPY\x01\x00", 8));
-  const size_t header = static_cast<uint8_t>(bytes[8]) + 256 * static_cast<uint8_t>(bytes[9]);
-  EXPECT_EQ((10 + header) % 64, 0u);
-  EXPECT_EQ(bytes.size(), 10 + header + 8);
-  EXPECT_EQ(bytes[10 + header - 1], '\n');
-}
-
 }  // namespace
 }  // namespace kinora::endpoint

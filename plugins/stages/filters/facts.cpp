@@ -53,7 +53,7 @@ class FilterFacts final : public Stage {
   }
 
   void process(Sample in, const Emit& emit, const Run&) override {
-    const json facts = facts_of(in);
+    const json facts = json_field(in, "json");
     const json* fact = find(facts, options_.fact);
     if (fact && fact->is_number())
       return judge(std::move(in), emit, rule_, fact->get<double>(), options_.at_least, options_.at_most, options_.mode);

@@ -3,8 +3,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "kinora/curation.hpp"
 #include "kinora/stage.hpp"
 
 namespace kinora::filters {
@@ -33,12 +32,6 @@ void describe_frames(Describe<Options>& d) {
 
 // One number of several, which must not be empty; `how` is a choice of ReduceOption.
 double reduce(const std::vector<double>& values, const std::string& how);
-
-// The sample's json field, an empty object if it has none. Error(KINORA_DATA) if it is not a JSON object.
-nlohmann::json facts_of(const Sample& sample);
-
-// facts["scores"][rule] = score. Error(KINORA_DATA) if "scores" is there and not an object.
-void note_score(nlohmann::json& facts, const Sample& sample, const std::string& rule, double score);
 
 // The end of every filter: `facts` become the sample's, and it is dropped by `rule` if it is not to be kept.
 void leave(Sample in, const nlohmann::json& facts, const Emit& emit, const std::string& rule, double score, bool keep);

@@ -41,13 +41,13 @@ class FilterFlow final : public Stage {
 
   void process(Sample in, const Emit& emit, const Run& run) override {
     const Frames frames(in);
-    json facts = facts_of(in);
+    json facts = json_field(in, "json");
     std::vector<double> means{}, p10s{};
     measure(frames, times_of(in, facts, frames.count()), run, means, p10s);
     const bool still = means.empty();  // one frame, which moves nowhere
     const double mean = still ? 0 : reduce(means, options_.reduce), p10 = still ? 0 : reduce(p10s, options_.reduce);
-    note_score(facts, in, "filter.flow", mean);
-    note_score(facts, in, "filter.flow.p10", p10);
+    note_score(facts, "filter.flow", mean);
+    note_score(facts, "filter.flow.p10", p10);
     const bool score_only = options_.mode == "score";
     if (score_only || (mean >= options_.at_least && mean <= options_.at_most))
       return leave(std::move(in), facts, emit, "filter.flow.p10", p10, score_only || p10 >= options_.p10_at_least);

@@ -26,7 +26,7 @@ class FilterLetterbox final : public Stage {
 
   void process(Sample in, const Emit& emit, const Run& run) override {
     const Frames frames(in);
-    json facts = facts_of(in);
+    json facts = json_field(in, "json");
     const cv::Size video = options_.mode == "crop" ? size_of(in, facts) : cv::Size();
     const Bars bars = find_bars(frames.count(), [&](int64_t i) {
       run.check_cancelled();
@@ -35,7 +35,7 @@ class FilterLetterbox final : public Stage {
     const double picture = static_cast<double>(frames.width() - bars.left - bars.right) *
                            static_cast<double>(frames.height() - bars.top - bars.bottom);
     const double score = 1 - picture / frames.pixels();
-    note_score(facts, in, "filter.letterbox", score);
+    note_score(facts, "filter.letterbox", score);
     const bool small = score <= options_.at_most;
     if (options_.mode == "crop" && !small) {
       const cv::Rect r = picture_inside(bars, {frames.width(), frames.height()}, video);

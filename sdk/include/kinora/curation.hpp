@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,21 @@ struct Pictures {
   const uint8_t* frame(int64_t i) const { return data + i * height * width * 3; }
 };
 
-// Error(KINORA_NOT_FOUND) if the sample has none: it says what to set.
-inline Pictures pictures_of(const Sample& sample) {
+namespace detail {
+
+inline bool is_row_major(const kinora_dl_tensor& t) {
+  if (!t.strides) return true;
+  int64_t step = 1;
+  for (int32_t i = t.ndim; i-- > 0; step *= t.shape[i])
+    if (t.shape[i] != 1 && t.strides[i] != step) return false;
+  return true;
+}
+
+}  // namespace detail
+
+// Error(KINORA_NOT_FOUND) if the sample has none: it says what to set. Error(KINORA_DATA) if they are something
+// else, none, or larger than `most_side` pixels.
+inline Pictures pictures_of(const Sample& sample, int64_t most_side = INT32_MAX) {
   const kinora_dl_tensor* t = sample.tensor("frames");
   const std::string key(sample.key());
   if (!t)
@@ -29,11 +43,16 @@ inline Pictures pictures_of(const Sample& sample) {
                                       "sample_every of shots.* for films, or put "
                                       "stage/video.read before");
   if (t->ndim != 4 || t->shape[3] != 3 || t->code != KINORA_DL_UINT || t->bits != 8 || t->lanes != 1 ||
-      t->device_type != KINORA_DL_CPU || t->strides)
+      t->device_type != KINORA_DL_CPU || !t->data || !detail::is_row_major(*t))
     throw Error(KINORA_DATA,
                 "sample '" + key + "': its frames must be uint8 [T, H, W, 3] on the CPU, row-major");
   if (t->shape[0] < 1 || t->shape[1] < 1 || t->shape[2] < 1)
     throw Error(KINORA_DATA, "sample '" + key + "': its frames are empty");
+  if (std::max(t->shape[1], t->shape[2]) > most_side)
+    throw Error(KINORA_DATA, "sample '" + key + "': its frames of " + std::to_string(t->shape[2]) + "x" +
+                                 std::to_string(t->shape[1]) + " pixels are larger than " +
+                                 std::to_string(most_side) +
+                                 "; set sample_height, or height of stage/video.read");
   return {static_cast<const uint8_t*>(t->data) + t->byte_offset, t->shape[0], t->shape[1], t->shape[2]};
 }
 
