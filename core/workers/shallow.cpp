@@ -22,7 +22,7 @@ class Depth final : public nlohmann::json_sax<json> {
   bool start_array(size_t) override { return ++depth_ <= kDeepestHead; }
   bool end_object() override { return --depth_, true; }
   bool end_array() override { return --depth_, true; }
-  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
+  bool parse_error(size_t, const std::string&, const json::exception&) override { return false; }
 
  private:
   int depth_ = 0;
