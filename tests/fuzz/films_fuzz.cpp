@@ -11,7 +11,7 @@ namespace {
 namespace core = kinora::core;
 
 void take(const core::Input& input) {
-  if (input.error.empty() == input.url.empty()) std::abort();
+  if (input.url.empty()) std::abort();
   if (!input.error.empty() && input.error.find("films: ") != 0) std::abort();
   core::unread_line(input, "", input.error).dump(-1, ' ', false, core::json::error_handler_t::replace);
   input.identity();
