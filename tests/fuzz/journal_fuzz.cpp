@@ -54,7 +54,7 @@ std::string with_sums(const std::string& text) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const bool quiet = static_cast<bool>(core::set_log_level("error"));
+  static const bool quiet = static_cast<bool>(core::start_log("error"));
   static_cast<void>(quiet);
   static const kinora::fuzz::Folder folder;
   std::filesystem::create_directories(folder.path() / "data");
