@@ -8,6 +8,7 @@
 #include "apps/kinora/command.hpp"
 #include "apps/kinora/world.hpp"
 #include "core/log.hpp"
+#include "core/run/folder_lock.hpp"
 #include "core/run/place.hpp"
 
 namespace kinora {
@@ -158,6 +159,13 @@ int launch_command(core::Runtime& runtime, const Arguments& shared, const Argume
   fs::create_directories(plan.logs, error);
   if (error)
     return complain(kFailed, plan.logs.string() + ": " + error.message() + "; choose another with --logs");
+  // Rank 0 takes the run's folder, but each rank's log has its first line before that.
+  const auto lock = core::FolderLock::take(plan.logs);
+  if (!lock)
+    return complain(kFailed, lock.failure().code == KINORA_IO
+                                 ? lock.failure().message
+                                 : "launch: another kinora launch writes its ranks' logs to " + plan.logs.string() +
+                                       "; wait for it, or choose another folder with --out or --logs");
   core::log_info("launch: {} ranks; their logs are in {}", plan.size, plan.logs.string());
   return launch(std::move(plan), given["restarts"].as<int>());
 }

@@ -23,8 +23,9 @@ using nlohmann::json;
 constexpr const char* kHelp = R"(usage: kinora plan FILE.toml [options]
 
 Looks at every legal parallel layout of a train job on a cluster and prints the fastest that fit in memory: time of a step, MFU,
-memory of the fullest GPU, where the time goes, and what it would cost to do without each strategy. Nothing is run. Times come
-from a simulation of the step; its two fitted constants are those of published H100 runs, within 13 % of them.
+memory of the fullest GPU, where the time goes, what it would cost to do without each strategy, and how many GPUs would be as fast.
+Nothing is run. Times come from a simulation of the step; its two fitted constants are those of published H100 runs, within
+13 % of them.
 
 A layout is written tp=2,cp=4,pp=4: sizes of pp, dp, fsdp, cp, tp; and stage=1|2|3 of fsdp; sequence=cp-ring|cp-ulysses|cp-2d|
 stdit-hybrid|balanced-sp and ulysses of cp; schedule=gpipe|1f1b|interleaved, virtual and conditioning=recompute|send of pp;
@@ -158,6 +159,10 @@ int plan_command(core::Runtime& runtime, const Arguments& arguments) {
       core::or_throw(plan::search(problem, given["best"].as<int64_t>(), own ? *own : std::nullopt));
   json out = plan::json_of(found, problem);
   std::string text = plan::heading(problem) + plan::text_of(found, problem);
+  if (const auto fewer = plan::as_fast_with_fewer(problem, found.best.front().step.seconds)) {
+    out["fewer"] = plan::json_of(*fewer);
+    text += plan::text_of(*fewer);
+  }
   // One that is not legal on this cluster is said so, and the best stands.
   const auto refuse = [&](const core::Failure& why) {
     out["file"] = {{"error", why.message}};

@@ -45,7 +45,7 @@ std::map<std::string, Edit> read_edits(const std::filesystem::path& file) {
     if (in.eof()) break;  // no line end
     ++number;
     if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const json line = json::parse(text, nullptr, false);
+    const json line = parse_facts(text);
     const std::string wrong = line.is_object() ? apply(line, edits) : "it is no JSON object";
     if (!wrong.empty())
       throw Error(KINORA_DATA, fmt::format("{}: line {}: {}; mend or remove the line", file.string(), number, wrong));

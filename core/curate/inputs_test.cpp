@@ -49,6 +49,19 @@ TEST(Wildcard, OfManyStarsEndsSoon) {
   EXPECT_FALSE(matches(pattern + "b", path + "c"));
 }
 
+// What writes JSON calls itself once a level: such a line would end the process.
+TEST(Manifest, ALineThatIsNestedWithoutEndIsNoInput) {
+  const auto error_of = [](const std::string& user) {
+    std::string error = "no row";
+    read_jsonl_manifest("{\"url\": \"a.mp4\", \"x\": " + user + "}", "films.jsonl", [&](Input in) { error = in.error; });
+    return error;
+  };
+  const auto nested = [](size_t n) { return std::string(n, '[') + std::string(n, ']'); };
+  EXPECT_EQ(error_of(nested(60)), "");
+  EXPECT_EQ(error_of("\"" + nested(400) + "\\\"" + nested(400) + "\""), "") << "brackets in text are text";
+  EXPECT_THAT(error_of(nested(1000000)), HasSubstr("films.jsonl: line 1: it is no JSON object"));
+}
+
 std::vector<std::vector<std::string>> rows(const std::string& text) {
   std::vector<std::vector<std::string>> out;
   read_csv(text, "t.csv", [&](size_t, std::vector<std::string> fields) { out.push_back(std::move(fields)); });

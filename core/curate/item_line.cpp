@@ -1,5 +1,6 @@
 #include "core/curate/item_line.hpp"
 
+#include "core/curate/facts.hpp"
 #include "core/run/stage_results.hpp"
 
 namespace kinora::core {
@@ -8,7 +9,7 @@ namespace {
 json parse_field(const Sample& sample, const char* name) {
   const auto text = sample.text(name);
   if (!text) return json();
-  json value = json::parse(*text, nullptr, false);
+  json value = parse_facts(*text);
   return value.is_discarded() ? json() : value;
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/curate/csv.hpp"
+#include "core/curate/facts.hpp"
 
 namespace kinora::core {
 namespace {
@@ -55,7 +56,7 @@ void read_jsonl_manifest(const std::string& text, const std::string& name,
     at = end + 1;
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    json object = json::parse(line, nullptr, false);
+    json object = parse_facts(line);
     const std::string place = "line " + std::to_string(number);
     row(object.is_object() ? input_of(std::move(object), name, place)
                            : unusable(name, place, "it is no JSON object; write {\"url\": \"film.mp4\"}"));

@@ -26,6 +26,9 @@ using Clock = std::chrono::steady_clock;
 // Files that stages put beside the results while they work on a film (film.remux), and that go with it.
 fs::path work_folder(const JobContext& context) { return context.folder() / "work"; }
 
+// Stages keep there what has been paid for, until the job is done (plugins/stages/endpoint/kept_answers.hpp).
+fs::path answers_folder(const JobContext& context) { return context.folder() / "answers"; }
+
 void remove_work(const JobContext& context, const Sample& film) {
   const auto url = film.text("url");
   const std::string work = work_folder(context).string() + "/";
@@ -147,6 +150,7 @@ void run_curate(JobContext& context) {
   require(context, check_curate);
   const auto options = context.options<CurateOptions>();
   fs::create_directories(context.folder() / "data");
+  fs::create_directories(answers_folder(context));
   fs::remove_all(work_folder(context));
   const auto inputs = find_inputs(context.runtime().io(), context.spec().paths, options.recursive);
   Record record(context.folder(), inputs, {job_base(context.run(), context.spec()), is_chain(context.spec().list("stages"))});
@@ -170,6 +174,7 @@ void run_curate(JobContext& context) {
   const Totals totals = write_results(context.folder(), record);
   record.settle();
   fs::remove_all(work_folder(context));
+  fs::remove_all(answers_folder(context));
   summarise(context, totals, inputs, record, seconds);
   say_how_it_went(context, totals);
 }

@@ -38,6 +38,16 @@ Sample light(JobContext& context, const std::string& key, const ClipFields& fiel
   return sample;
 }
 
+// The stage keeps every clip back until the last has come, so the job's bound is its own, unless the file gives it one.
+ComponentUse bounded(JobContext& context, int64_t memory) {
+  ComponentUse use = *context.spec().component("dedup");
+  json values = use.options.values();
+  if (values.value("memory", json()) != 0) return use;
+  values["memory"] = memory;
+  use.options = or_throw(Options::make(*or_throw(context.runtime().registry().find(use.id)), values));
+  return use;
+}
+
 json decision(const Sample& sample, const kinora_outcome& outcome) {
   json line{{"key", sample.key()}};
   line["end"] = outcome.end == KINORA_KEPT ? "kept" : outcome.end == KINORA_FILTERED ? "filtered" : "failed";
@@ -63,7 +73,8 @@ void run_dedup(JobContext& context) {
   AtomicFile decisions = or_throw(AtomicFile::create(context.folder() / kDecisions));
   auto at = clips.begin();
   PipelineJob job;
-  job.stages = {context.spec().component("dedup")};
+  const ComponentUse dedup = bounded(context, options.memory);
+  job.stages = {&dedup};
   job.engine = context.spec().component("engine");
   job.memory = options.memory;
   job.threads = options.threads;

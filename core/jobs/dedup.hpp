@@ -16,7 +16,7 @@ struct DedupOptions {
     d.option("memory", &DedupOptions::memory)
         .bytes()
         .at_least(1 << 20)
-        .help("bound on the samples between stages");
+        .help("bound on what is kept of the clips, all of which are compared at once");
     d.option("threads", &DedupOptions::threads).range(0, 4096).help("worker threads; 0: one a core");
   }
 };

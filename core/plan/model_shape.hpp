@@ -13,7 +13,7 @@ namespace kinora::core::plan {
 using LatentSize = std::array<int64_t, 3>;
 
 // id: model/dit, model/stdit, model/cosmos or model/wan; options: complete. KINORA_INVALID for other models,
-// and for a latent that patches do not divide.
+// for a latent that patches do not divide, and for one beyond the model's max_size.
 Result<Shape> shape_of(const std::string& id, const nlohmann::json& options, const LatentSize& latent,
                        int64_t text_tokens);
 

@@ -145,6 +145,11 @@ std::string text_of(const Found& found, const Problem& p) {
          costs(best) + reasons(best, p) + instead(found) + to_write(best, p);
 }
 
+std::string text_of(const Fewer& fewer) {
+  return fmt::format("\nfewer GPUs are as fast: --cluster {}, {} a step with {}\n", fewer.cluster.text(),
+                     seconds_of(fewer.plan.step.seconds), fewer.plan.layout.text());
+}
+
 json json_of(const Plan& plan, const Problem& p) {
   const Layout& l = plan.layout;
   json memory = json::object(), spent = json::object();
@@ -166,6 +171,13 @@ json json_of(const Plan& plan, const Problem& p) {
           {"memory", memory},
           {"time", spent},
           {"in_vain", vanities(l, p)}};
+}
+
+json json_of(const Fewer& fewer) {
+  return {{"cluster", fewer.cluster.text()},
+          {"gpus", fewer.cluster.size()},
+          {"layout", fewer.plan.layout.words()},
+          {"seconds", fewer.plan.step.seconds}};
 }
 
 json json_of(const Found& found, const Problem& p) {

@@ -35,6 +35,15 @@ struct Found {
 // layout is legal, or none fits, and what the leanest needs.
 Result<Found> search(const Problem&, int64_t count = 5, const std::optional<Layout>& own = {});
 
+// A smaller cluster on which a step takes no longer.
+struct Fewer {
+  Cluster cluster;
+  Plan plan;
+};
+// The smallest part of the cluster, whole nodes or some GPUs of one, whose best layout takes at most a hundredth
+// longer than `seconds`; nothing: every part is slower.
+std::optional<Fewer> as_fast_with_fewer(const Problem&, double seconds);
+
 // Legal layouts next to one that is not: fewest factors of two apart.
 std::vector<Layout> nearest(const Layout&, const Problem&, size_t count = 3);
 

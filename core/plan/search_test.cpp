@@ -66,6 +66,26 @@ TEST(PlanSearch, NoLayoutThatFitsIsFasterThanTheFirst) {
   EXPECT_LE(found->best[0].step.seconds, 1.03 * least);
 }
 
+// Of a model so small that launches and messages are all its time.
+TEST(PlanSearch, FewerGpusThatAreAsFastAreTheFewest) {
+  Problem p = problem("2x8xH100", 16, 8192);
+  p.shape.layers = 2, p.shape.heads = p.shape.kv_heads = 8, p.shape.head_size = 16, p.shape.mlp = 512;
+  p.shape.modulation = p.shape.outer = 1000, p.shape.frames = 1, p.shape.patches = 64, p.shape.text_tokens = 16;
+  const auto seconds = [&](int64_t nodes, int64_t per_node) {
+    Problem part = p;
+    part.cluster.nodes = nodes, part.cluster.per_node = per_node;
+    return search(part, 1)->best.front().step.seconds;
+  };
+  const double all = seconds(2, 8);
+  const auto fewer = as_fast_with_fewer(p, all);
+  ASSERT_TRUE(fewer);
+  EXPECT_LE(fewer->plan.step.seconds, 1.01 * all);
+  EXPECT_EQ(fewer->plan.layout.size(), fewer->cluster.size());
+  for (int64_t n = 1; n < fewer->cluster.size() && n < 8; n *= 2) EXPECT_GT(seconds(1, n), 1.01 * all) << n;
+  EXPECT_THAT(text_of(*fewer), HasSubstr("fewer GPUs are as fast: --cluster " + fewer->cluster.text()));
+  EXPECT_FALSE(as_fast_with_fewer(problem("2x8xH100", 64), search(problem("2x8xH100", 64))->best[0].step.seconds));
+}
+
 TEST(PlanSearch, WhatCannotBeIsSaid) {
   EXPECT_THAT(search(problem("1x1xcpu", 1)).failure().message, HasSubstr("nothing fits: the leanest layout"));
   Problem odd = problem("7x1xH100", 1);

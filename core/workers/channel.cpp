@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "core/workers/shallow.hpp"
+
 namespace kinora::core {
 namespace {
 
@@ -89,7 +91,7 @@ Channel::Got Channel::receive(Message& out, int milliseconds) const {
   const auto all = static_cast<size_t>(got);
   if (all >= sizeof size) std::memcpy(&size, room.data(), sizeof size);
   const auto* head = reinterpret_cast<const uint8_t*>(room.data()) + sizeof size;
-  if (size > 0 && size <= all - sizeof size)
+  if (size > 0 && size <= all - sizeof size && is_shallow_cbor(head, head + size))
     out.head = nlohmann::json::from_cbor(head, head + size, true, false);
   if ((packet.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || !out.head.is_object())
     throw Error(KINORA_DATA, "a worker sent what is no message");

@@ -1,8 +1,10 @@
 #include "core/workers/sample_message.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <memory>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -131,10 +133,20 @@ std::span<uint8_t> find_bytes(const Message& message, const json& where, std::sh
   return {reinterpret_cast<uint8_t*>(const_cast<char*>(message.bytes.data())) + at, size};
 }
 
+// Files get these names.
+std::string name_in(const json& of, const char* member) {
+  const auto name = of.at(member).get<std::string>();
+  const std::filesystem::path path(name);
+  const bool leaves = path.is_absolute() || std::find(path.begin(), path.end(), "..") != path.end();
+  if (name.empty() || leaves || name.find('\0') != std::string::npos)
+    throw Error(KINORA_DATA, "a worker sent a name that is no name of a file");
+  return name;
+}
+
 void take_field(const Message& message, const json& field, Sample& into) {
   std::shared_ptr<Mapping> mapped;
   const auto bytes = find_bytes(message, field, mapped);
-  const auto name = field.at("name").get<std::string>();
+  const auto name = name_in(field, "name");
   if (!mapped)
     return into.set(name.c_str(), std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   auto* kept = new std::shared_ptr<Mapping>(std::move(mapped));
@@ -163,14 +175,14 @@ void take_tensor(const Message& message, const json& tensor, Sample& into) {
   for (const int64_t n : owned->shape)
     if (n < 0 || __builtin_mul_overflow(size, static_cast<uint64_t>(n), &size))
       throw Error(KINORA_DATA, "a worker sent a tensor of an impossible shape");
-  if (size != bytes.size()) throw Error(KINORA_DATA, "a worker sent a tensor that is not as large as its shape says");
+  if (bits == 0 || bits % 8 != 0 || size != bytes.size()) throw Error(KINORA_DATA, "a worker sent a tensor that is not as large as its shape says");
   owned->managed.major = 1;
   owned->managed.manager = owned.get();
   owned->managed.deleter = [](kinora_dl_managed* m) { delete static_cast<Owned*>(m->manager); };
   owned->managed.tensor = {owned->mapping ? owned->mapping->data() : owned->copy.data(), KINORA_DL_CPU, 0,
                            static_cast<int32_t>(owned->shape.size()), tensor.at("code").get<uint8_t>(), bits, 1,
                            owned->shape.data(), nullptr, 0};
-  check(samples_api().set_tensor(into.get(), tensor.at("name").get<std::string>().c_str(), &owned->managed));
+  check(samples_api().set_tensor(into.get(), name_in(tensor, "name").c_str(), &owned->managed));
   static_cast<void>(owned.release());
 }
 
@@ -192,7 +204,7 @@ void put_sample(Message& message, const Sample& sample) {
 Sample take_sample(const Message& message) {
   try {
     const json& told = message.head.at("sample");
-    Sample out(told.at("key").get<std::string>());
+    Sample out(name_in(told, "key"));
     for (const json& field : told.at("fields")) take_field(message, field, out);
     for (const json& tensor : told.at("tensors")) take_tensor(message, tensor, out);
     return out;

@@ -22,10 +22,13 @@ def start(out, strategies, **environment):
                             env={**os.environ, **environment}, stderr=subprocess.PIPE, text=True)
 
 
-def finish(*processes):
+def finish(*processes, says_mesh=0):
     for p in processes:
         text = p.communicate(timeout=300)[1]
         assert p.returncode == 0, text
+        # Of a world its rank 0 says once what it is; of one process nothing.
+        assert text.count("dit: 2 ranks, mesh dp=2, by collective/gloo") == says_mesh, text
+        says_mesh = 0
 
 
 def free_port():
@@ -64,7 +67,7 @@ finish(start(one, ["single"]))
 shutil.copytree(one, two)
 shutil.rmtree(two / "dit")
 place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
-finish(*[start(two, ["ddp"], RANK=str(r), **place) for r in range(2)])
+finish(*[start(two, ["ddp"], RANK=str(r), **place) for r in range(2)], says_mesh=1)
 (alone, weights, gradients), (spread, weights2, gradients2) = result(one), result(two)
 assert len(alone) == len(spread) == STEPS + STEPS // 2 + 1
 moved = {n for n, t in gradients[-1].items() if numpy.abs(t).max() > 0}

@@ -162,6 +162,17 @@ def check_text(out):
     assert len(by_word) == 10 and all(f["caption"] == captions[f["key"]] for f in by_word)
 
 
+def check_memory(out, file):
+    """What is kept of all clips is within the job's memory, or the job says what to do."""
+    facts = out / "clips/data/bbb_A-0000.json"
+    text = facts.read_text()
+    facts.write_text(json.dumps({**json.loads(text), "user": "x" * 2_000_000}))
+    said = kinora("run", file, "--out", out, "--only", "copies", "--set", "copies.memory=1 MiB", fails=True)
+    assert "more than memory = 1048576" in said and "give the job more memory or fewer clips" in said, said
+    kinora("run", file, "--out", out, "--only", "copies", "--set", "copies.memory=8 MiB")
+    facts.write_text(text)
+
+
 def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     make_films()
@@ -175,6 +186,7 @@ def main():
         if keep == "largest":
             check_planted(out)
     check_like(out)
+    check_memory(out, file)
     if text:
         check_text(out)
     else:

@@ -81,7 +81,7 @@ def check_own():
     """None that is slower is put before the file's own layout; one that is not legal or does not fit is no candidate."""
     def found(parallel, latent="36x96x84"):
         return json.loads(kinora("plan", ROOT / "configs/quickstart.toml", "--cluster", "1x8xH100", "--latent", latent, "--json", "--set", "dit.batch=64",
-                                 "--set", f"dit.parallel={parallel}"))
+                                 "--set", "dit.model.max_size=[36, 96, 84]", "--set", f"dit.parallel={parallel}"))
     alone = found('["single"]')
     assert "file" not in alone or "error" in alone["file"], alone
     for parallel, layout in (('["ddp"]', "dp=8,micro=8"), ('[{ use = "cp-ring", size = 2 }, "ddp"]', "dp=4,cp=2,micro=16")):
@@ -90,6 +90,17 @@ def check_own():
         assert own["file"]["seconds"] < alone["plans"][0]["seconds"] and len(own["plans"]) == 5, own
     slower = found('[{ use = "tp", size = 2 }, "fsdp"]')
     assert slower["file"]["seconds"] > slower["plans"][0]["seconds"] and slower["plans"][0]["layout"] == alone["plans"][0]["layout"], slower
+
+
+def check_bounds():
+    """A latent that the model does not take is refused; GPUs that are of no use are said so."""
+    quickstart = [ROOT / "configs/quickstart.toml", "--cluster", "1x8xH100"]
+    message = kinora("plan", *quickstart, "--latent", "36x96x84", code=2)
+    assert "36 x 96 x 84 is larger than the max_size of model/dit, 3 x 12 x 16; raise max_size" in message, message
+    fewer = json.loads(kinora("plan", *quickstart, "--json"))["fewer"]
+    assert fewer["gpus"] < 8 and f"fewer GPUs are as fast: --cluster {fewer['cluster']}" in kinora("plan", *quickstart), fewer
+    run_file('{ use = "dit", size = "7B-wide", in_channels = 16, out_channels = 16 }')
+    assert "fewer" not in plan("--cluster", "8x8xH100", "--latent", "32x96x96")
 
 
 SMALL = '{ use = "stdit", in_channels = 8, out_channels = 8, text_size = 384, layers = 4, heads = 4, head_size = 32, full_attention = false }'
@@ -121,6 +132,6 @@ def check_calibrate():
     print("      a core:", measured)
 
 
-for check in (check_answer, check_own, check_written, check_shapes, check_calibrate):
+for check in (check_answer, check_own, check_bounds, check_written, check_shapes, check_calibrate):
     check()
     print("ok   ", check.__name__)

@@ -36,12 +36,12 @@ class Result:
         return (self.folder / "data" / f"{key}.txt").read_text()
 
 
-def prepare(name, stages):
+def prepare(name, stages, films=(FILM,)):
     out = SCRATCH / name
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     listed = ",\n  ".join(map(toml, stages))
-    (out / "run.toml").write_text(f'[run]\nname = "{name}"\nout = "{out / "out"}"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = "{FILM}"\nstages = [\n  {listed}\n]\n')
+    (out / "run.toml").write_text(f'[run]\nname = "{name}"\nout = "{out / "out"}"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = {toml([str(f) for f in films])}\nstages = [\n  {listed}\n]\n')
     return out
 
 
@@ -219,6 +219,40 @@ def check_cancel():
         print(f"   stopped after {took:.2f} s")
 
 
+def check_killed():
+    """kill -9 between two stages that ask: what was answered is not asked again, but for the requests that were under way."""
+    films, concurrency = [FILM.with_name(f"bbb_{letter}.mp4") for letter in "ABCD"], 2
+    stages = lambda server: CLIPS + [endpoint(server, concurrency=concurrency, max_frames=4, max_side=64),
+                                     {**endpoint(server, "caption.enhance", concurrency=1), "model": "slow"}]
+    think = lambda request: None if request.pictures else time.sleep(0.2)
+    with ModelServer(think) as server:
+        whole = prepare("undisturbed", stages(server), films)
+        subprocess.run([KINORA, "run", whole / "run.toml"], check=True, capture_output=True, env=environment(), timeout=240)
+        asked = len(server.answered)
+        assert set(server.answered.values()) == {1} and asked >= 40, server.answered
+    with ModelServer(think) as server:
+        out = prepare("killed", stages(server), films)
+        command = [KINORA, "run", out / "run.toml"]
+        for enhanced in (2, 6, 10):  # captions are far ahead of what is rewritten, and nothing has ended
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment())
+            until = time.monotonic() + 120
+            while sum(1 for q in list(server.requests) if not q.pictures) < enhanced and time.monotonic() < until:
+                time.sleep(0.005)
+            process.kill()
+            process.wait()
+        captioned = sum(1 for q in server.requests if q.pictures)
+        done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=240)
+        assert done.returncode == 0, done.stderr
+        sound(server)
+        twice = sum(n - 1 for n in server.answered.values())
+        print(f"   {asked} requests, {captioned} captions before the last of 3 kills, {twice} answers asked for again")
+        assert captioned > 20 and len(server.answered) == asked and twice <= 3 * (concurrency + 1), (captioned, twice)
+    assert not (out / "out/clips/answers").exists()
+    one, two = ({p.name: p.read_bytes() for p in (folder / "out/clips/data").iterdir()} for folder in (whole, out))
+    assert one == two
+    no_secret(out, done.stderr)
+
+
 def check_passes():
     """Second pass, verdicts, text areas and vectors, one after the other, each from what the server said."""
     with ModelServer() as server:
@@ -304,7 +338,7 @@ def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
     wanted = sys.argv[4:]
-    for check in (check_captions, check_windows, check_faults, check_permanent, check_unusable, check_rate, check_cancel, check_passes, check_transport, check_configuration):
+    for check in (check_captions, check_windows, check_faults, check_permanent, check_unusable, check_rate, check_cancel, check_killed, check_passes, check_transport, check_configuration):
         if wanted and check.__name__ not in wanted:
             continue
         begin = time.monotonic()

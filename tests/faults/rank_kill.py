@@ -165,6 +165,22 @@ def check_slow_rank():
     assert "what each rank handles" in launch.text()
 
 
+def check_second_launch():
+    """A second launch, or run, into a folder where one is at work is refused before it writes a line into anybody's log."""
+    out = prepared("twice")
+    first = Launch(out)
+    first.wait_for_step(5)
+    for arguments, words in ((command(out), "another kinora launch writes its ranks' logs"), (["kinora", *command(out)[command(out).index("run"):]], "another kinora run is writing")):
+        done = subprocess.run([KINORA, *arguments[1:]], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1 and words in done.stderr, done
+    assert first.process.poll() is None, first.text()
+    first.end(0)
+    for rank in (0, 1):
+        log = (out / f"logs/rank-{rank}.log").read_text()
+        assert log.count("=== kinora launch") == 1 and "is writing to" not in log, log
+    assert "is writing to" not in (out / "kinora.log").read_text()
+
+
 def check_terminal():
     """Rank 0 draws its bar where there is a terminal, and its log has lines and no colours."""
     out = prepared("terminal")
@@ -196,4 +212,5 @@ check_kill(whole, 0)
 check_no_restart()
 check_interrupt(whole)
 check_slow_rank()
+check_second_launch()
 check_terminal()

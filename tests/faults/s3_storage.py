@@ -331,6 +331,38 @@ def runs(server):
     holds("a film more in the folder is work to do", done.returncode == 0 and json.loads((SCRATCH / "whole/clips/summary.json").read_text())["inputs"] == 4, done.stderr[-2000:])
 
 
+FEW = ["tokenizer.steps=6", "tokenizer.frames=5", "tokenizer.height=32", "tokenizer.width=48", "latents.frames=5", "latents.height=32",
+       "latents.width=48", "dit.steps=8", "dit.batch=2", "dit.validation_every=4", "dit.model.layers=2"]
+
+
+def trains(server):
+    """The quickstart's training, from its local shards and from the copy behind s3://, which it reads through faults."""
+    text = (ROOT / "configs/quickstart.toml").read_text().replace("../tests", str(ROOT / "tests"))
+    jobs = {job.split('name = "')[1].split('"')[0]: "[[job]]" + job for job in text.split("[[job]]")[1:]}
+    few = [a for s in FEW for a in ("--set", s)]
+    local = toml("local", server.url, jobs["clips"] + jobs["shards"] + 'out = "s3://bucket/train"\n' + jobs["tokenizer"] + jobs["latents"] + jobs["dit"])
+    done = kinora("run", local, *few)
+    holds("a model is trained from local shards, which are copied to s3://", done.returncode == 0, done.stderr[-3000:])
+    proxy = Proxy(server.at, sometimes(11, 0.25, READ_FAULTS))
+    from_s3 = lambda job: job.replace('"shards"', '"s3://bucket/train"')
+    remote = toml("remote", proxy.url, from_s3(jobs["tokenizer"]) + from_s3(jobs["latents"]) + jobs["dit"])
+    remote.write_text(remote.read_text().replace("[storage.s3]", "[storage.s3]\ntimeout = 2\nretries = 12\nread_ahead = \"1 MiB\""))
+    done = kinora("run", remote, *few)
+    holds(f"  and from there through faults ({len(proxy.faults())} of {proxy.count} requests)", done.returncode == 0 and len(proxy.faults()) > 3, done.stderr[-3000:])
+
+    def losses(name, job):
+        lines = [json.loads(line) for line in (SCRATCH / name / job / "metrics.jsonl").read_text().splitlines()]
+        return [{k: v for k, v in line.items() if "loss" in k or k in ("step", "validation", "gradient_norm", "weight_norm")} for line in lines]
+
+    for job, steps in (("tokenizer", 6), ("dit", 8)):
+        ours, theirs = losses("remote", job), losses("local", job)
+        holds(f"  the losses of {job} are the same to the last digit", len(ours) >= steps and ours == theirs, (ours[:3], theirs[:3]))
+    weights = [{p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in (SCRATCH / name / "dit").glob("weights*.safetensors")} for name in ("local", "remote")]
+    holds("  and so are the weights", weights[0] == weights[1] and weights[0], weights)
+    holds("  nothing is left on the server but the shards", tree(server.file("train")) == {n: h for n, h in tree(SCRATCH / "local/shards").items() if n in tree(server.file("train"))}
+          and any(n.endswith(".tar") for n in tree(server.file("train"))), server.names())
+
+
 def checks(server):
     bad = toml("bad", server.url, '[storage.s4]\n[[job]]\nkind = "curate"\ninput = ["s4://bucket/x", "s3://bucket/none/"]\nstages = ["video.probe"]\n').read_text()
     for name, text, words in [("an unknown storage", bad, [":7:1", "s4"]),
@@ -373,7 +405,7 @@ def speed(server):
         print(json.dumps({"what": name, "mib_per_s": round(256 / sorted(found)[3]), "curl": round(256 / sorted(seconds["curl"])[3]), "of_curl": [round(r, 2) for r in (ratios[0], ratios[3], ratios[-1])]}))
 
 
-CASES = [straight, names, keys, faults, endings, killed, checks, runs]
+CASES = [straight, names, keys, faults, endings, killed, checks, runs, trains]
 
 if __name__ == "__main__":
     shutil.rmtree(SCRATCH, ignore_errors=True)

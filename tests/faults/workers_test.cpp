@@ -6,6 +6,7 @@
 #include <thread>
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include "core/options.hpp"
 #include "core/runtime.hpp"
@@ -264,6 +265,34 @@ TEST(SampleMessage, RefusesWhatDoesNotHoldWhatItSays) {
   EXPECT_EQ(refused([](json& h) { h["fields"][1]["size"] = 100001; }), "a worker sent memory that is not sealed or too short");
   EXPECT_EQ(refused([](json& h) { h["fields"][1]["piece"] = 1; }), "a worker sent a sample without its memory");
   EXPECT_NE(refused([](json& h) { h.erase("key"); }).find("what is no sample"), std::string::npos);
+  for (const char* name : {"", "/etc/x", "../x", "a/../../x"}) {
+    EXPECT_EQ(refused([&](json& h) { h["key"] = name; }), "a worker sent a name that is no name of a file") << name;
+    EXPECT_EQ(refused([&](json& h) { h["fields"][0]["name"] = name; }), "a worker sent a name that is no name of a file") << name;
+  }
+  const json tensor{{"name", "t"}, {"code", 1}, {"bits", 8}, {"shape", {3}}, {"size", 3}, {"at", 0}};
+  EXPECT_EQ(refused([&](json& h) { h["tensors"] = {tensor}; }), "accepted");
+  for (const auto& [member, value] : {std::pair{"bits", json(4)}, {"bits", json(16)}, {"shape", json({1ll << 62, 4})}, {"shape", json({-3})}})
+    EXPECT_NE(refused([&](json& h) { h["tensors"] = {tensor}, h["tensors"][0][member] = value; }), "accepted") << member << value;
+}
+
+// Its parser would call itself once for every level.
+TEST(Channel, RefusesAHeadThatIsNestedWithoutEnd) {
+  for (const uint32_t depth : {1u, 10u, 60000u}) {
+    auto [ours, theirs] = socket_pair();
+    std::string text(depth, '\x81');  // arrays of one
+    text += "\x01";
+    std::string packet{'\xa1', '\x61', 'a'};  // {"a": [[[1]]]}
+    packet += text;
+    const auto size = static_cast<uint32_t>(packet.size());
+    packet.insert(0, reinterpret_cast<const char*>(&size), sizeof size);
+    ASSERT_EQ(::send(theirs.get(), packet.data(), packet.size(), 0), static_cast<ssize_t>(packet.size()));
+    Message message;
+    const Channel channel(std::move(ours));
+    if (depth < 16)
+      EXPECT_EQ(channel.receive(message, 1000), Channel::Got::message);
+    else
+      EXPECT_THROW(channel.receive(message, 1000), Error);
+  }
 }
 
 }  // namespace

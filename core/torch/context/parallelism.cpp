@@ -77,6 +77,14 @@ void tell_of_sizes(const JobView& context) {
                context.spec().name, use->id, size);
 }
 
+// "dp=2 x tp=4", from the outside in.
+std::string text_of(const MeshOwner& mesh) {
+  std::string out;
+  for (const auto axis : MeshOwner::kAxes)
+    if (mesh.size(axis) > 1) out += fmt::format("{}{}={}", out.empty() ? "" : " x ", axis, mesh.size(axis));
+  return out;
+}
+
 }  // namespace
 
 Parallelism::Parallelism(JobContext& context) {
@@ -170,6 +178,7 @@ void Parallelism::join(JobContext& context, const MeshOwner::Sizes& axes, const 
   collective_ = joined(component, use->options, place, &run);
   agree(api, facts_of(context, place.world), context.run().out, place);
   mesh_ = std::make_unique<MeshOwner>(api, collective_.get(), place.rank, axes);
+  log_info("{}: {} ranks, mesh {}, by {}", context.spec().name, place.world, text_of(*mesh_), use->id);
 }
 
 // In a group that the mesh knows nothing of: ranks that disagree about strategies have no mesh in common.

@@ -36,6 +36,12 @@ void DedupSemantic::describe(Describe<Options>& d) {
       .help("of k-means; 0: one for every 1,024 clips, so up to 1,024 are compared each with each");
   d.option("iterations", &Options::iterations).range(1, 1000).help("of k-means");
   d.option("seed", &Options::seed).range(0, 2147483647).help("of k-means' first centres");
+  d.option("memory", &Options::memory)
+      .bytes()
+      .at_least(0)
+      .help(
+          "bound on what it keeps of all clips until the last has come: their fields and twice their "
+          "embeddings; 0: a dedup job's memory, elsewhere none");
 }
 
 DedupSemantic::DedupSemantic(const Options& o) : options_(o) {
@@ -46,13 +52,26 @@ DedupSemantic::DedupSemantic(const Options& o) : options_(o) {
 
 void DedupSemantic::process(Sample in, const Emit& emit, const Run&) {
   Clip clip = clip_of(std::move(in), options_.keep, options_.score);
+  std::vector<float> vector;
   if (options_.semantic) {
-    const auto vector = unit_embedding(clip.sample, options_.name, size_);
+    vector = unit_embedding(clip.sample, options_.name, size_);
     size_ = static_cast<int64_t>(vector.size());
-    vectors_.insert(vectors_.end(), vector.begin(), vector.end());
   }
+  count(clip.sample, vector.size());
+  vectors_.push_back(std::move(vector));
   clips_.push_back(std::move(clip));
   emit.hold();
+}
+
+// An embedding is there once more in the matrix of all, and k-means takes a part of that for its training.
+void DedupSemantic::count(const Sample& sample, size_t numbers) {
+  bytes_ += sizeof(Clip) + sample.key().size() + 2 * numbers * sizeof(float);
+  for (const auto& field : sample.fields()) bytes_ += field.name.size() + field.bytes.size();
+  if (options_.memory == 0 || bytes_ <= static_cast<uint64_t>(options_.memory)) return;
+  throw Error(KINORA_NO_MEMORY,
+              "dedup.semantic: " + std::to_string(clips_.size() + 1) + " clips take " + std::to_string(bytes_) +
+                  " bytes, more than memory = " + std::to_string(options_.memory) +
+                  "; all are compared at once, so give the job more memory or fewer clips");
 }
 
 void DedupSemantic::find_exact(const std::vector<size_t>& order, std::vector<Verdict>& verdicts) const {
@@ -67,14 +86,14 @@ void DedupSemantic::find_exact(const std::vector<size_t>& order, std::vector<Ver
 void DedupSemantic::find_near(const std::vector<size_t>& order, std::vector<Verdict>& verdicts) {
   std::vector<size_t> left;
   std::vector<float> vectors;
-  const auto size = static_cast<size_t>(size_);
-  for (const size_t i : order) {
-    if (verdicts[i].rule) continue;
-    left.push_back(i);
-    vectors.insert(vectors.end(), vectors_.begin() + static_cast<int64_t>(i * size),
-                   vectors_.begin() + static_cast<int64_t>((i + 1) * size));
+  for (const size_t i : order)
+    if (!verdicts[i].rule) left.push_back(i);
+  vectors.reserve(left.size() * static_cast<size_t>(size_));
+  for (const size_t i : left) {
+    vectors.insert(vectors.end(), vectors_[i].begin(), vectors_[i].end());
+    vectors_[i] = {};
   }
-  vectors_ = {};
+  vectors_.clear();
   const auto cluster = clusters_of(vectors, size_, {options_.clusters, options_.iterations, options_.seed});
   const auto near = nearest_before(vectors, size_, cluster);
   for (size_t n = 0; n < left.size(); ++n) {
@@ -112,6 +131,7 @@ void DedupSemantic::finish(const Emit& emit, const Run& run) {
       emit(std::move(sample));
   }
   clips_.clear();
+  bytes_ = 0;
 }
 
 }  // namespace kinora::dedup

@@ -14,12 +14,14 @@ class DedupSemantic final : public Stage {
     double eps = 0.01;
     bool exact = true, semantic = true;
     int64_t clusters = 0, iterations = 20, seed = 1234;
+    int64_t memory = 0;
   };
   static void describe(Describe<Options>& d);
   explicit DedupSemantic(const Options& o);
   // Keeps every clip back until finish(), which drops those that a rule names: "dedup.exact" (score 1) and
   // "dedup.semantic" (score: the cosine). json["duplicate"] = {"of": KEY, "similarity": s} of those;
-  // json["dedup"] = {"cluster"} of all that were compared.
+  // json["dedup"] = {"cluster"} of all that were compared. Error(KINORA_NO_MEMORY), which ends the run: the
+  // clips so far take more than `memory`.
   void process(Sample in, const Emit& emit, const Run& run) override;
   void finish(const Emit& emit, const Run& run) override;
   // One instance sees all, in the order of the source.
@@ -32,12 +34,15 @@ class DedupSemantic final : public Stage {
     double similarity = 0;
     int64_t cluster = -1;
   };
+  // Counts what is kept of a clip beside those before it.
+  void count(const Sample& sample, size_t numbers);
   void find_exact(const std::vector<size_t>& order, std::vector<Verdict>& verdicts) const;
   void find_near(const std::vector<size_t>& order, std::vector<Verdict>& verdicts);
   Options options_;
   std::vector<Clip> clips_;
-  std::vector<float> vectors_;  // [clips_, size_]
+  std::vector<std::vector<float>> vectors_;  // [clips_][size_]
   int64_t size_ = 0;
+  uint64_t bytes_ = 0;
 };
 
 }  // namespace kinora::dedup

@@ -215,6 +215,27 @@ TEST(Dedup, OneBadEmbeddingIsOneFailure) {
   EXPECT_EQ(out.emitted.size(), 2u);
 }
 
+TEST(Dedup, MoreThanItsMemoryIsRefusedWithTheRemedy) {
+  testing::start();
+  // 1,000 numbers are 4,000 bytes in the field, and twice as many outside of it.
+  const auto fits = [](int64_t memory) {
+    testing::Collector out;
+    DedupSemantic stage({.memory = memory});
+    size_t n = 0;
+    try {
+      for (; n < 100; ++n) stage.process(sample_of(n, std::vector<float>(1000, 1)), out.emit(), testing::Run());
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), KINORA_NO_MEMORY);
+      EXPECT_THAT(e.what(), HasSubstr("give the job more memory or fewer clips"));
+    }
+    return n;
+  };
+  EXPECT_EQ(fits(0), 100u);
+  EXPECT_EQ(fits(100 * 13000), 100u);
+  EXPECT_GT(fits(50 * 12000), 40u);
+  EXPECT_LE(fits(50 * 12000), 50u);
+}
+
 TEST(Dedup, OfNothingIsNothing) { EXPECT_TRUE(run({}, {}).kept.empty()); }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <exception>
 #include <thread>
 
+#include "kept_answers.hpp"
+
 namespace kinora::endpoint {
 
 void AskingStage::process(Sample in, const Emit& emit, const Run& run) {
@@ -13,6 +15,7 @@ void AskingStage::process(Sample in, const Emit& emit, const Run& run) {
   try {
     drop = answer(in, facts, run);
   } catch (const Error& e) {
+    if (e.code() == KINORA_DATA) KeptAnswers(run.out(), name_, in.key()).forget();
     if (e.code() != KINORA_DATA || options_.on_error != "keep") throw;
     facts = json_field(in, "json");
     object_in(facts, "errors")[name_] = e.what();

@@ -74,16 +74,16 @@ class CaptionEndpoint final : public AskingStage {
   Question question(const std::string& key, const Pictures& frames, const Timeline& timeline,
                     const std::vector<Window>& parts, size_t i) const {
     const auto picked = timeline.pick(parts[i], timeline.fps > 0 ? options_.fps : 0, options_.max_frames);
-    const std::string about = parts.size() == 1 ? key
-                                                : key + ", frames " + std::to_string(parts[i].begin) +
-                                                      " to " + std::to_string(parts[i].end - 1);
+    const std::string part = parts.size() == 1 ? ""
+                                               : ", frames " + std::to_string(parts[i].begin) + " to " +
+                                                     std::to_string(parts[i].end - 1);
     if (picked.empty())
       throw Error(
           KINORA_DATA,
-          about +
+          key + part +
               ": none of the sampled frames lies there; sample more densely (sample_fps of clip.transcode)");
-    return {about, [this, &frames, picked] { return body(frames, picked); },
-            guess_tokens(options_, options_.prompt, picked.size())};
+    return {key, [this, &frames, picked] { return body(frames, picked); },
+            guess_tokens(options_, options_.prompt, picked.size()), part};
   }
 
   std::string body(const Pictures& frames, const std::vector<size_t>& picked) const {

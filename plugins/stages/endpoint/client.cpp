@@ -9,6 +9,7 @@
 
 #include "answers.hpp"
 #include "error_text.hpp"
+#include "kept_answers.hpp"
 #include "kinora/random.hpp"
 
 namespace kinora::endpoint {
@@ -83,6 +84,11 @@ Answered Client::ask(const Question& question, const Run& run) const {
   const Gate::Place place = account_->gate.enter(stop);
   if (const auto why = account_->refused(); !why.empty()) give_up(question, why);
   const std::string body = question.body();
+  const KeptAnswers kept(run.out(), stage_, question.key);
+  if (auto known = kept.find(body)) {
+    const Usage usage = usage_of(*known);
+    return {std::move(*known), usage};
+  }
   for (int64_t n = 0;; ++n) {
     const int64_t expected = account_->expected(question.tokens);
     account_->gate.start(expected, stop);
@@ -91,6 +97,7 @@ Answered Client::ask(const Question& question, const Run& run) const {
       Usage usage = usage_of(*made.answer);
       account_->gate.correct(usage.prompt + usage.completion - expected);
       account_->add(stage_, usage);
+      kept.keep(body, *made.answer);
       return {std::move(*made.answer), usage};
     }
     account_->gate.correct(-expected);
@@ -100,10 +107,10 @@ Answered Client::ask(const Question& question, const Run& run) const {
     if (made.retry_after > options_.longest_wait)
       give_up(question, fmt::format("{}; the server asks to wait {:.0f} s, longer than longest_wait",
                                     made.problem, made.retry_after));
-    const double wait = std::max(made.retry_after, backoff(n, question.about, run));
+    const double wait = std::max(made.retry_after, backoff(n, question.about(), run));
     if (made.retry_after > 0) account_->gate.pause(made.retry_after);
     log(Log::info,
-        fmt::format("{}: {}: {}; asking again in {:.1f} s", stage_, question.about, made.problem, wait));
+        fmt::format("{}: {}: {}; asking again in {:.1f} s", stage_, question.about(), made.problem, wait));
     account_->add(stage_, {0, 1, 0, 0});
     account_->gate.sleep(wait, stop);
   }
@@ -151,7 +158,7 @@ double Client::backoff(int64_t attempt, const std::string& about, const Run& run
 }
 
 void Client::give_up(const Question& question, const std::string& why) const {
-  throw Error(KINORA_DATA, question.about + ": " + why);
+  throw Error(KINORA_DATA, question.about() + ": " + why);
 }
 
 double Client::cost(const Usage& usage) const {

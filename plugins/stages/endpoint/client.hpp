@@ -20,9 +20,12 @@ inline std::string dump(const Json& json) {
 }
 
 struct Question {
-  std::string about;                  // whose it is, for messages; also seeds the jitter
+  std::string key;                    // of the sample
   std::function<std::string()> body;  // made when it is this question's turn: pictures are large
   int64_t tokens = 0;                 // guess of what it takes, until answers tell
+  std::string part{};                 // ", frames 0 to 255": of what of the sample, for messages
+  // Seeds the jitter too.
+  std::string about() const { return key + part; }
 };
 
 // The answer, a JSON object, and what it took.
@@ -38,6 +41,7 @@ class Client {
   // `stage` names it in messages and sums; `path` is below base_url, "/chat/completions". Throws Error for
   // options that cannot be, a key that the environment lacks among them.
   Client(std::string stage, const ServerOptions&, const std::string& path);
+  // An answer that was kept costs nothing; a new one is kept.
   Answered ask(const Question&, const Run&) const;
   // How many more questions could be asked at once now.
   int64_t free() const { return account_->gate.free(); }

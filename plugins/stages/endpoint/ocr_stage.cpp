@@ -107,8 +107,8 @@ class FilterOcr final : public AskingStage {
   }
 
   Question question(const std::string& key, const Pictures& frames, size_t i) const {
-    return {key + ", frame " + std::to_string(i), [this, &frames, i] { return body(frames, i); },
-            guess_tokens(options_, prompt_, 1)};
+    return {key, [this, &frames, i] { return body(frames, i); }, guess_tokens(options_, prompt_, 1),
+            ", frame " + std::to_string(i)};
   }
 
   std::string body(const Pictures& frames, size_t i) const {

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 #include <nlohmann/json.hpp>
 
@@ -50,7 +51,7 @@ class ShotsTransNetV2 final : public Stage {
   struct Options {
     std::string weights = "asset:transnetv2/transnetv2.safetensors";
     double threshold = 0.5;
-    int64_t batch = 4;
+    int64_t batch = 4, threads = 1;
     bool decide = true;
   };
   static void describe(Describe<Options>& d) {
@@ -60,12 +61,18 @@ class ShotsTransNetV2 final : public Stage {
     d.option("weights", &Options::weights).path().help("safetensors, with the names of the published network");
     d.option("threshold", &Options::threshold).range(0, 1).help("a probability above it is a change; Cosmos uses 0.4");
     d.option("batch", &Options::batch).range(1, 64).help("windows of 100 frames at a time");
+    d.option("threads", &Options::threads).range(1, 64).help("of tensor operations; the last bits depend on it");
     d.option("decide", &Options::decide).help("its cuts are the film's; else they only stand among the detectors");
   }
   explicit ShotsTransNetV2(const Options& o) : options_(o) {}
+  kinora_resources resources() const override {
+    return {sizeof(kinora_resources), 0, static_cast<double>(options_.threads), 0.0, 0};
+  }
 
   void process(Sample in, const Emit& emit, const Run& run) override {
     const c10::InferenceMode inference;
+    // Else as many as whatever stage came before in this thread had, or as there are cores.
+    if (at::get_num_threads() != options_.threads) at::set_num_threads(static_cast<int>(options_.threads));
     json shots = shots_of(in);
     const at::Tensor thumbnails = thumbnails_of(in);
     const auto& clock = tensor_of(in, "times_us", KINORA_DL_INT, 64, 1);

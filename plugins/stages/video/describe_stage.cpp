@@ -196,6 +196,7 @@ class CaptionDescribe final : public Stage {
     d.option("replace_user", &Options::replace_user).help("without keep: the user's own caption too");
   }
   explicit CaptionDescribe(const Options& o) : options_(o) {}
+  kinora_resources resources() const override { return reads_media(); }
 
   void process(Sample in, const Emit& emit, const Run&) override {
     auto facts = facts_of(in);

@@ -1,0 +1,64 @@
+#include "kept_answers.hpp"
+
+#include <fstream>
+#include <iterator>
+
+#include <fmt/format.h>
+#include <openssl/evp.h>
+
+#include "answers.hpp"
+#include "kinora/io.hpp"
+
+namespace kinora::endpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string sha256_hex(std::string_view bytes) {
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  if (EVP_Digest(bytes.data(), bytes.size(), digest, &size, EVP_sha256(), nullptr) != 1)
+    throw Error(KINORA_FAILED, "OpenSSL has no SHA-256");
+  std::string out;
+  for (unsigned i = 0; i < size; ++i) out += fmt::format("{:02x}", digest[i]);
+  return out;
+}
+
+}  // namespace
+
+KeptAnswers::KeptAnswers(std::string_view out, const std::string& stage, std::string_view key) {
+  std::error_code error;
+  const fs::path answers = fs::path(out) / "answers";
+  if (out.empty() || !fs::is_directory(answers, error)) return;
+  const std::string name = sha256_hex(key).substr(0, 32);
+  folder_ = answers / stage / name.substr(0, 2) / name.substr(2);
+}
+
+fs::path KeptAnswers::file(const std::string& body) const { return folder_ / (sha256_hex(body) + ".json"); }
+
+std::optional<Json> KeptAnswers::find(const std::string& body) const {
+  if (folder_.empty()) return std::nullopt;
+  std::ifstream in(file(body), std::ios::binary);
+  if (!in) return std::nullopt;
+  Json answer = parsed(std::string(std::istreambuf_iterator<char>(in), {}));
+  if (!answer.is_object()) return std::nullopt;
+  return answer;
+}
+
+void KeptAnswers::keep(const std::string& body, const Json& answer) const {
+  if (folder_.empty()) return;
+  try {
+    Writer writer(file(body).string());
+    writer.write(dump(answer));
+    writer.commit();
+  } catch (const Error& e) {
+    log(Log::warn, fmt::format("an answer cannot be kept: {}; if this run is killed it is asked for again", e.what()));
+  }
+}
+
+void KeptAnswers::forget() const {
+  std::error_code ignored;
+  if (!folder_.empty()) fs::remove_all(folder_, ignored);
+}
+
+}  // namespace kinora::endpoint

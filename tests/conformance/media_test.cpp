@@ -1,0 +1,141 @@
+// A stage that opens media says so (kinora_resources.isolated), for nobody vouches for media: an engine then keeps what
+// a decoder may do to its process away from the run. Seen from outside: a stage opens media if it opens the file that a
+// sample names, or if bytes that are no film change how a sample with a film ends.
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include <gtest/gtest.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include "core/io.hpp"
+#include "core/run/call.hpp"
+#include "core/run/stage_results.hpp"
+#include "kinora/abi/stage.h"
+#include "tests/support/plugins.hpp"
+
+namespace kinora {
+namespace {
+
+namespace fs = std::filesystem;
+using core::json;
+
+const fs::path kData = KINORA_TEST_DATA;
+
+class Folder {
+ public:
+  Folder() : path_(fs::temp_directory_path() / ("kinora-media-" + std::to_string(getpid()))) {
+    fs::create_directories(path_);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() { fs::remove_all(path_); }
+  fs::path file(const std::string& name, const std::string& bytes) const {
+    std::ofstream(path_ / name, std::ios::binary) << bytes;
+    return path_ / name;
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+// Whether somebody has opened a file since the last look.
+class Watch {
+ public:
+  explicit Watch(const fs::path& file) : events_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
+    EXPECT_GE(inotify_add_watch(events_, file.c_str(), IN_OPEN), 0);
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+  ~Watch() { close(events_); }
+  bool opened() const {
+    char events[4096];
+    bool any = false;
+    while (read(events_, events, sizeof events) > 0) any = true;
+    return any;
+  }
+
+ private:
+  int events_;
+};
+
+// What a stage cannot be made without.
+json required(const std::string& id, const Folder& folder) {
+  if (id == "stage/embed.model") return {{"model", kData / "oracle/exported/tower.pt"}};
+  if (id == "stage/filter.model") return {{"model", kData / "oracle/exported/tower.pt"}, {"name", "x"}};
+  if (id == "stage/filter.facts") return {{"fact", "duration_s"}};
+  if (id == "stage/text.wordpiece") return {{"vocab", folder.file("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n")}};
+  if (id == "stage/text.tokenizer") return {{"file", kData / "oracle/text_seed_t5.json"}};
+  for (const char* asking : {"caption.endpoint", "caption.enhance", "filter.endpoint", "filter.ocr", "embed.endpoint"})
+    if (id == std::string("stage/") + asking) return {{"model", "m"}, {"base_url", "http://127.0.0.1:9"}, {"retries", 0}};
+  return json::object();
+}
+
+// What stages before another may have found out about a film.
+Sample sample() {
+  Sample out("film");
+  out.set("json", R"({"width": 320, "height": 180, "fps": 24.0, "duration_s": 2.0, "rotation": 0})");
+  out.set("shots.json", R"({"fps": 24.0, "frames": 48, "cuts": [], "scores": [], "times_us": []})");
+  return out;
+}
+
+struct Made {
+  test::Instance<kinora_stage> stage;
+  const Folder& folder;
+
+  int32_t process(const Sample& in) const {
+    core::StageResults results;
+    const kinora_emit sink = results.sink();
+    core::Call call;
+    kinora_run run = core::run_of(call);
+    const std::string out = folder.path() / "out";
+    fs::create_directories(out);
+    run.out = str(out);
+    const int32_t status = stage->process(stage.self(), in.get(), &sink, &run);
+    return status == KINORA_OK && !results.failed.empty() ? KINORA_DATA : status;
+  }
+  bool isolated() const {
+    kinora_resources out{sizeof(kinora_resources)};
+    EXPECT_EQ(stage->resources(stage.self(), &out), KINORA_OK);
+    return out.isolated != 0;
+  }
+};
+
+bool opens_media(const Made& made, const Folder& folder, const std::string& film) {
+  const fs::path file = folder.file("film.mp4", film);
+  const Watch watch(file);
+  Sample by_name = sample();
+  by_name.set("url", file.string());
+  made.process(by_name);
+  if (watch.opened()) return true;
+  Sample whole = sample(), broken = sample();
+  whole.set("mp4", film);
+  broken.set("mp4", std::string(film.size(), 'x'));
+  return (made.process(whole) == KINORA_OK) != (made.process(broken) == KINORA_OK);
+}
+
+TEST(Conformance, AStageThatOpensMediaSaysSo) {
+  core::Io io(test::plugins());
+  core::serve_io(&io);
+  const Folder folder;
+  std::ifstream in(kData / "bbb_D.mp4", std::ios::binary);
+  const std::string film{std::istreambuf_iterator<char>(in), {}};
+  ASSERT_FALSE(film.empty());
+  std::set<std::string> openers;
+  for (const auto& id : test::plugins().ids("stage")) {
+    const Made made{test::Instance<kinora_stage>(id, required(id, folder)), folder};
+    if (!opens_media(made, folder, film)) continue;
+    openers.insert(id);
+    EXPECT_TRUE(made.isolated()) << id << " opens media and does not say isolated = 1 in its resources()";
+  }
+  core::serve_io(nullptr);
+  // The looks above see those that everybody knows.
+  for (const char* known : {"stage/video.probe", "stage/video.read", "stage/film.remux", "stage/shots.content",
+                            "stage/clip.transcode", "stage/clip.preview", "stage/filter.motion", "stage/caption.describe"})
+    EXPECT_TRUE(openers.contains(known)) << known;
+}
+
+}  // namespace
+}  // namespace kinora
