@@ -67,14 +67,15 @@ std::string one_line(std::string text) {
 
 void print(const std::vector<core::Hit>& hits, bool as_json) {
   std::vector<std::vector<std::string>> lines;
+  core::Captions captions;
   for (const auto& [clip, score] : hits) {
     const std::string path = fs::exists(clip.media()) ? clip.media().string() : clip.folder.string();
     if (as_json)
-      std::cout << json{{"key", clip.key}, {"score", score}, {"caption", clip.caption()}, {"path", path}}
+      std::cout << json{{"key", clip.key}, {"score", score}, {"caption", captions.of(clip)}, {"path", path}}
                        .dump(-1, ' ', false, json::error_handler_t::replace)
                 << "\n";
     else
-      lines.push_back({fmt::format("{:.4f}", score), one_line(clip.key), one_line(clip.caption()), path});
+      lines.push_back({fmt::format("{:.4f}", score), one_line(clip.key), one_line(captions.of(clip)), path});
   }
   if (!as_json) std::cout << aligned(lines);
 }
@@ -107,8 +108,8 @@ int search_command(core::Runtime& runtime, const Arguments& arguments) {
     return kDone;
   }
   const core::Embedded captions = clips.captions();
-  const auto question = core::text_query(runtime, captions, given["text"].as<std::string>());
-  print(core::nearest(captions, question, top), given.count("json"));
+  const auto question = core::text_vectors(runtime, captions.encoder, {given["text"].as<std::string>()});
+  print(core::nearest(captions, question.front(), top), given.count("json"));
   return kDone;
 }
 

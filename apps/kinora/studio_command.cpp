@@ -7,6 +7,7 @@
 #include "apps/studio/serve.hpp"
 #include "core/paths.hpp"
 #include "core/run/cancel.hpp"
+#include "core/search/search.hpp"
 
 namespace kinora {
 namespace {
@@ -19,7 +20,9 @@ Serves a page on this machine (127.0.0.1) to look through the clips of a curate 
 what it decided: captions, and which clips are used. DIR is the folder of a curate job, or of a run. Prints the page's address,
 which lets in only who knows it, and answers until Ctrl-C.
 
-Changes go to edits.jsonl in the job's folder, one line each with author and time; the next shard job uses them.
+Changes go to edits.jsonl in the job's folder, one line each with author and time; the next shard and embed-text jobs use
+them. Where a job of kind embed-text has embedded the captions, the page searches by meaning, else by words; and by pictures
+where the curate job has a stage embed.*.
 
 examples:
   kinora studio runs/quickstart
@@ -62,7 +65,9 @@ int studio_command(core::Runtime& runtime, const Arguments& arguments) {
     return complain(kUsage,
                     "--port: " + std::to_string(port) + " is none; from 1 to 65535, or 0 for a free one");
   if (author.empty()) return complain(kUsage, "--author: the name is empty");
-  studio::Studio studio(dir, author);
+  studio::Studio studio(dir, author, [&](const nlohmann::json& encoder, const std::vector<std::string>& texts) {
+    return core::text_vectors(runtime, encoder, texts);
+  });
   core::watch_signals();
   studio::serve(runtime, studio,
                 {.port = port,

@@ -6,6 +6,7 @@
 #include <sstream>
 #include <tuple>
 
+#include "core/jobs/clip_files.hpp"
 #include "core/status.hpp"
 
 namespace kinora::studio {
@@ -44,9 +45,12 @@ End end_of(const std::string& name) {
   return name == "kept" ? End::kept : name == "filtered" ? End::filtered : End::failed;
 }
 
-// A key becomes a part of file names.
+// A key becomes a part of file names, in folders where it has slashes.
 bool is_file_name(const std::string& key) {
-  return !key.empty() && key.front() != '.' && key.find_first_of(std::string_view("/\0", 2)) == key.npos;
+  if (key.empty() || key.back() == '/' || key.find('\0') != key.npos) return false;
+  for (size_t from = 0; from < key.size(); from = std::min(key.find('/', from), key.size() - 1) + 1)
+    if (key[from] == '.' || key[from] == '/') return false;
+  return true;
 }
 
 class Reader {
@@ -70,16 +74,15 @@ class Reader {
 
   // The marker of a stored clip is its field json.
   void stored(size_t job) {
-    std::error_code error;
-    for (const auto& entry : fs::directory_iterator(out_.jobs[job].path / "data", error)) {
-      const std::string name = entry.path().filename().string();
-      const auto dot = name.find('.');
-      if (dot == 0 || dot == name.npos || name.substr(dot) != ".json") continue;
-      const std::string key = name.substr(0, dot);
-      const json facts = json_in(entry.path());
+    const auto clips = core::catching([&] { return core::clips_in(out_.jobs[job].path / "data"); });
+    if (!clips) return;  // there is no such folder yet
+    for (const auto& [key, fields] : *clips) {
+      if (!fields.contains("json")) continue;
+      const json facts = json_in(fields.at("json"));
       json item{{"key", key}, {"end", "kept"}, {"facts", facts}};
       if (facts.is_object()) item["parent"] = text_of(facts, "film");
-      item["caption"] = text_in(out_.jobs[job].path / "data" / (key + ".txt"));
+      if (const auto caption = fields.find("txt"); caption != fields.end())
+        item["caption"] = text_in(caption->second);
       add(item, job, 0, 0);
     }
   }
@@ -263,9 +266,11 @@ json item_of(const Catalogue& catalogue, const Clip& clip) {
 }
 
 fs::path stored_file(const Catalogue& catalogue, const Clip& clip, const std::string& field) {
-  const fs::path path = catalogue.jobs[clip.job].path / "data" / (clip.key + "." + field);
+  const fs::path data = catalogue.jobs[clip.job].path / "data", path = data / (clip.key + "." + field);
   std::error_code error;
-  return fs::symlink_status(path, error).type() == fs::file_type::regular ? path : fs::path();
+  if (fs::symlink_status(path, error).type() != fs::file_type::regular) return {};
+  const bool is_inside = fs::canonical(path, error) == fs::canonical(data, error) / (clip.key + "." + field);
+  return is_inside && !error ? path : fs::path();
 }
 
 Media media_of(const Catalogue& catalogue, const Clip& clip) {

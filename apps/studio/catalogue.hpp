@@ -45,8 +45,7 @@ std::string stamp_of(const std::vector<JobFolder>& jobs);
 // The whole item as items.jsonl has it, facts and shots included. Throws Error KINORA_IO.
 nlohmann::json item_of(const Catalogue&, const Clip&);
 
-// The stored file KEY.FIELD of a clip if it is there, directly in the job's data folder and no link out of
-// it.
+// The stored file KEY.FIELD of a clip if it is there, in the job's data folder and by no link.
 std::filesystem::path stored_file(const Catalogue&, const Clip&, const std::string& field);
 
 // What there is to see: the clip itself, or else the film that it is a part of, if that is a local file with

@@ -87,6 +87,29 @@ TEST_F(CatalogueTest, AFileIsServedOnlyIfItIsStoredOrTheFilmOfALine) {
   EXPECT_EQ(film.path, folder_ / "film.mp4");
 }
 
+TEST_F(CatalogueTest, KeysMayHaveFoldersAndLeadNowhereElse) {
+  fs::create_directories(folder_ / "clips/data/day/1");
+  write("clips/data/day/1/f-0000.mp4", "video");
+  write("clips/data/day/1/f-0000.json", R"({"film":"day/1/f"})");
+  write("clips/secret.mp4", "x");
+  fs::create_directory_symlink(folder_ / "clips", folder_ / "clips/data/out");
+  const Catalogue running = read_catalogue(curate_jobs(folder_));
+  ASSERT_NE(running.find("clips/day/1/f-0000"), nullptr);
+  EXPECT_EQ(running.find("clips/day/1/f-0000")->film, "day/1/f");
+  std::string lines = R"({"key":"day/1/f-0000","end":"kept"})"
+                      "\n"
+                      R"({"key":"out/secret","end":"kept"})"
+                      "\n";
+  for (const char* wrong : {"/a", "a/", "a//b", "a/../b", "a/.b", "..", ".", "a/.."})
+    lines += std::string(R"({"key":")") + wrong + R"(","end":"kept"})" + "\n";
+  write("clips/items.jsonl", lines);
+  const Catalogue c = read_catalogue(curate_jobs(folder_));
+  EXPECT_EQ(c.unreadable, 8);
+  ASSERT_EQ(c.clips.size(), 2U);
+  EXPECT_EQ(media_of(c, *c.find("clips/day/1/f-0000")).path, folder_ / "clips/data/day/1/f-0000.mp4");
+  EXPECT_TRUE(media_of(c, *c.find("clips/out/secret")).path.empty());  // through a link
+}
+
 TEST_F(CatalogueTest, AFolderWithoutACurateJobIsNamed) {
   for (const fs::path& folder : {folder_ / "clips" / "data", folder_ / "none"}) try {
       (void)curate_jobs(folder);

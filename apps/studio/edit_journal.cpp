@@ -16,6 +16,7 @@
 namespace kinora::studio {
 namespace {
 
+using core::EditKind;
 using core::fail;
 using core::Status;
 
@@ -62,12 +63,17 @@ class EditJournal::Locked {
 EditJournal::EditJournal(std::filesystem::path file, std::string author)
     : path_(std::move(file)), author_(std::move(author)) {}
 
+void EditJournal::forget() {
+  history_ = {};
+  wrong_.clear();
+  read_ = inode_ = 0;
+}
+
 core::Status EditJournal::read_new(int file) {
   struct stat about {};
   if (fstat(file, &about) != 0) return failed(path_);
   if (about.st_ino != inode_ || static_cast<uint64_t>(about.st_size) < read_) {  // it is another file now
-    history_ = {};
-    read_ = 0;
+    forget();
     inode_ = about.st_ino;
   }
   std::string text(static_cast<size_t>(about.st_size) - read_, '\0');
@@ -80,12 +86,10 @@ core::Status EditJournal::read_new(int file) {
     have += static_cast<size_t>(n);
   }
   text.resize(have);
-  for (size_t from = 0, end = text.find('\n'); end != text.npos;
-       from = end + 1, end = text.find('\n', from)) {
-    if (auto edit = parse_edit(std::string_view(text).substr(from, end - from)))
-      history_.add(std::move(*edit));
-    read_ += end + 1 - from;
-  }
+  read_ += history_.add_lines(text, [this](size_t line, const std::string& why) {
+    if (wrong_.empty())
+      wrong_ = fmt::format("{}: line {}: {}; mend or remove the line", path_.string(), line, why);
+  });
   return {};
 }
 
@@ -93,8 +97,7 @@ core::Result<bool> EditJournal::refresh() {
   const int file = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (file < 0 && errno == ENOENT) {
     const bool changed = read_ > 0;
-    history_ = {};
-    read_ = inode_ = 0;
+    forget();
     return changed;
   }
   if (file < 0) return failed(path_);
@@ -121,8 +124,7 @@ core::Status EditJournal::append(int file, Edit edit) {
     if (ftruncate(file, end) != 0) why.message += "; a part of a line is left, which the next edit removes";
     return why;
   }
-  read_ += line.size();
-  history_.add(std::move(edit));
+  read_ += history_.add_lines(line, [](size_t, const std::string&) {});
   return {};
 }
 

@@ -1,13 +1,16 @@
-// edits.jsonl of one job on disk: appended to by any number of studios at once, one whole flushed line at a
-// time.
+// edits.jsonl of one job on disk (core/curate/edits.hpp has its format): appended to by any number of studios at
+// once, one whole flushed line at a time.
 #pragma once
 #include <filesystem>
 #include <functional>
 
-#include "apps/studio/edits.hpp"
-#include "core/status.hpp"
+#include "core/curate/edit_history.hpp"
 
 namespace kinora::studio {
+
+using core::Change;
+using core::Edit;
+using core::EditHistory;
 
 // [owner-thread]
 class EditJournal {
@@ -30,14 +33,17 @@ class EditJournal {
 
   const EditHistory& history() const { return history_; }
   const std::string& author() const { return author_; }
+  // Of the first line that cannot be read, which a shard job will refuse; "": all can.
+  const std::string& wrong() const { return wrong_; }
 
  private:
   class Locked;
+  void forget();
   core::Status read_new(int file);
   core::Status append(int file, Edit edit);
 
   std::filesystem::path path_;
-  std::string author_;
+  std::string author_, wrong_;
   EditHistory history_;
   uint64_t read_ = 0;   // bytes that are in history_
   uint64_t inode_ = 0;  // of the file they are from

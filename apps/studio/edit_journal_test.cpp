@@ -134,7 +134,7 @@ TEST_F(EditJournalTest, AKilledWriterLeavesWholeLines) {
     ASSERT_TRUE(journal.refresh());
     ASSERT_TRUE(journal.change("b", {"after " + std::to_string(round), std::nullopt, std::nullopt}, own_));
     std::istringstream in(text());
-    for (std::string line; std::getline(in, line);) EXPECT_TRUE(parse_edit(line)) << line;
+    for (std::string line; std::getline(in, line);) EXPECT_TRUE(core::parse_edit(line)) << line;
   }
 }
 

@@ -10,7 +10,7 @@
 namespace kinora::studio {
 namespace {
 
-constexpr size_t kAtOnce = 2, kOverhead = 256;  // bytes that an entry costs beside its picture
+constexpr size_t kAtOnce = 2;
 
 std::string key_of(const PictureSource& source) {
   std::error_code error;
@@ -20,51 +20,44 @@ std::string key_of(const PictureSource& source) {
 
 }  // namespace
 
-std::shared_ptr<const std::string> Pictures::get(const PictureSource& source) {
+Picture Pictures::get(const PictureSource& source) {
   if (source.path.empty()) return nullptr;
   const std::string key = key_of(source);
   std::unique_lock lock(mutex_);
-  free_.wait(lock,
-             [&] { return kept_.contains(key) || (!making_.contains(key) && making_.size() < kAtOnce); });
-  if (const auto at = kept_.find(key); at != kept_.end()) {
-    order_.splice(order_.begin(), order_, at->second.place);
-    return at->second.picture;
-  }
+  free_.wait(lock, [&] {
+    return kept_.contains(key) || (!making_.contains(key) && making_.size() < kAtOnce);
+  });
+  if (const auto known = kept_.find(key)) return *known;
   making_.insert(key);
+  std::unique_ptr<FilmDecoder> decoder = taken();
   lock.unlock();
-  Picture made = make(source);
+  Picture made;
+  try {
+    if (!decoder) decoder = std::make_unique<FilmDecoder>(runtime_);
+    made = make(*decoder, source);
+  } catch (const std::exception& e) {
+    core::log_info("studio: no picture of {}: {}", source.path.string(), e.what());
+  }
   lock.lock();
+  if (decoder) idle_.push_back(std::move(decoder));
   making_.erase(key);
-  keep(key, made);
+  kept_.keep(key, made);
   free_.notify_all();
   return made;
 }
 
-Pictures::Picture Pictures::make(const PictureSource& source) const {
-  try {
-    const int64_t first = source.first + std::min<int64_t>(source.frames / 3, 48);
-    Sample sample("picture");
-    sample.set("url", source.path.string());
-    const core::OneStage read(runtime_, "video.read", {{"first", first}, {"frames", 1}, {"height", kHeight}});
-    const core::OneStage write(runtime_, "video.write", {{"format", "jpeg"}, {"quality", 80}});
-    return std::make_shared<const std::string>(write(read(sample)).need("jpg"));
-  } catch (const std::exception& e) {
-    core::log_info("studio: no picture: {}", e.what());
-    return nullptr;
-  }
+std::unique_ptr<FilmDecoder> Pictures::taken() {
+  if (idle_.empty()) return nullptr;
+  auto out = std::move(idle_.back());
+  idle_.pop_back();
+  return out;
 }
 
-void Pictures::keep(const std::string& key, Picture picture) {
-  const auto size = [](const Picture& p) { return kOverhead + (p ? p->size() : 0); };
-  order_.push_front(key);
-  bytes_ += size(picture);
-  kept_[key] = {std::move(picture), order_.begin()};
-  while (bytes_ > limit_ && order_.size() > 1) {
-    const auto oldest = kept_.find(order_.back());
-    bytes_ -= size(oldest->second.picture);
-    kept_.erase(oldest);
-    order_.pop_back();
-  }
+// What is decoded is pixels and nothing else, which this process may well compress.
+Picture Pictures::make(FilmDecoder& decoder, const PictureSource& source) const {
+  const int64_t first = source.first + std::min<int64_t>(source.frames / 3, 48);
+  const core::OneStage write(runtime_, "video.write", {{"format", "jpeg"}, {"quality", 80}});
+  return std::make_shared<const std::string>(write(decoder.frame(source.path, first)).need("jpg"));
 }
 
 }  // namespace kinora::studio

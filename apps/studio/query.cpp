@@ -64,8 +64,7 @@ struct Bound {
 std::map<std::string, Bound> bounds(const Shelf& shelf, const Query& query) {
   std::map<std::string, Bound> out;
   for (const auto& [name, range] : query.ranges) {
-    const auto at = shelf.catalogue.columns.find(name);
-    const auto* values = at == shelf.catalogue.columns.end() ? nullptr : &at->second;
+    const auto* values = shelf.column(name);
     out[name] = {values, range, values ? largest_of(*values) : 0};
   }
   return out;
@@ -74,11 +73,11 @@ std::map<std::string, Bound> bounds(const Shelf& shelf, const Query& query) {
 // The clips that everything but the ranges leaves, by relevance if there is a text.
 std::vector<size_t> candidates(const Shelf& shelf, const Query& query) {
   std::vector<size_t> all;
-  if (query.text.empty()) {
+  if (query.searches() && shelf.found) {
+    all = shelf.found->clips;
+  } else {
     all.resize(shelf.catalogue.clips.size());
     std::iota(all.begin(), all.end(), size_t{0});
-  } else {
-    all = shelf.search(shelf.catalogue, shelf.edits, query.text);
   }
   std::erase_if(all, [&](size_t i) {
     const Clip& clip = shelf.catalogue.clips[i];
@@ -96,20 +95,19 @@ void sort_by_column(const std::vector<double>& values, bool descending, std::vec
 }
 
 void sort_rows(const Shelf& shelf, const Query& query, std::vector<size_t>& rows) {
-  const auto& columns = shelf.catalogue.columns;
   const auto& clips = shelf.catalogue.clips;
-  if (const auto at = columns.find(query.sort); at != columns.end()) {
-    sort_by_column(at->second, query.descending, rows);
+  if (const auto* values = shelf.column(query.sort)) {
+    sort_by_column(*values, query.descending, rows);
   } else if (query.sort == "caption") {
     std::vector<std::string> captions(clips.size());
     for (const size_t i : rows) captions[i] = shelf.edits(clips[i]).caption.value_or(clips[i].caption);
     std::stable_sort(rows.begin(), rows.end(), [&](size_t a, size_t b) {
       return query.descending ? captions[a] > captions[b] : captions[a] < captions[b];
     });
-  } else if (query.sort == "key" || (query.sort.empty() && query.text.empty())) {
+  } else if (query.sort == "key" || (query.sort.empty() && !query.searches())) {
     std::sort(rows.begin(), rows.end());  // the catalogue is sorted by key
     if (query.descending) std::reverse(rows.begin(), rows.end());
-  } else if (!query.sort.empty()) {
+  } else if (!query.sort.empty() && query.sort != kSimilarity) {
     throw Error(KINORA_INVALID, "sort=" + query.sort + ": no clip has this number");
   }
 }
@@ -140,6 +138,12 @@ bool is_score(const std::string& field) { return field.starts_with("scores."); }
 
 }  // namespace
 
+const std::vector<double>* Shelf::column(const std::string& name) const {
+  if (name == kSimilarity) return found && !found->similarity.empty() ? &found->similarity : nullptr;
+  const auto at = catalogue.columns.find(name);
+  return at == catalogue.columns.end() ? nullptr : &at->second;
+}
+
 Query parse_query(const std::multimap<std::string, std::string>& parameters) {
   Query out;
   for (const auto& [name, value] : parameters) {
@@ -149,6 +153,9 @@ Query parse_query(const std::multimap<std::string, std::string>& parameters) {
     if (name == "range") add_range(value, out);
     if (name == "film") out.film = value;
     if (name == "q") out.text = value;
+    if (name == "like") out.like = value;
+    if (name == "embedding") out.embedding = value;
+    if (name == "by") out.words = value == "words";
     if (name == "sort") out.sort = value;
     if (name == "desc") out.descending = value == "1";
   }
@@ -174,7 +181,7 @@ std::vector<size_t> select(const Shelf& shelf, const Query& query) {
 }
 
 std::vector<Histogram> histograms(const Shelf& shelf, const Query& query, size_t bars) {
-  const auto& [catalogue, edits, search] = shelf;
+  const Catalogue& catalogue = shelf.catalogue;
   std::vector<bool> passes(catalogue.clips.size(), false);
   for (const size_t i : candidates(shelf, query)) passes[i] = true;
   const auto conditions = bounds(shelf, query);
@@ -183,9 +190,9 @@ std::vector<Histogram> histograms(const Shelf& shelf, const Query& query, size_t
     for (size_t i = 0; i < broken.size(); ++i) broken[i] += !holds_for(i);
 
   std::vector<Histogram> out;
-  for (const auto& [name, values] : catalogue.columns) {
+  const auto add = [&](const std::string& name, const std::vector<double>& values) {
     Histogram h = empty_histogram(name, values, bars);
-    if (h.all.empty()) continue;
+    if (h.all.empty()) return;
     const auto own = conditions.find(name);
     for (size_t i = 0; i < values.size(); ++i) {
       if (std::isnan(values[i])) continue;
@@ -195,8 +202,11 @@ std::vector<Histogram> histograms(const Shelf& shelf, const Query& query, size_t
       h.shown[bar] += passes[i] && others == 0;
     }
     out.push_back(std::move(h));
-  }
-  std::stable_partition(out.begin(), out.end(), [](const Histogram& h) { return is_score(h.field); });
+  };
+  if (const auto* similarity = shelf.column(kSimilarity)) add(kSimilarity, *similarity);
+  const auto first = static_cast<ptrdiff_t>(out.size());
+  for (const auto& [name, values] : catalogue.columns) add(name, values);
+  std::stable_partition(out.begin() + first, out.end(), [](const Histogram& h) { return is_score(h.field); });
   return out;
 }
 

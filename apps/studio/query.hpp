@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "apps/studio/catalogue.hpp"
-#include "apps/studio/edits.hpp"
+#include "core/curate/edits.hpp"
 
 namespace kinora::studio {
+
+using core::Change;
 
 // From low on and below high; high itself too where no clip has more.
 struct Range {
@@ -21,9 +23,16 @@ struct Query {
   std::set<std::string> decisions;      // accepted, rejected, captioned, open; empty: all
   std::map<std::string, Range> ranges;  // by column
   std::string film, text;
-  std::string sort;  // a column, "key", "caption"; "": by relevance of text, else by key
+  std::string like, embedding;  // the id of a clip, and the embedding in which others are to be near to it
+  bool words = false;           // the text is looked for by its words, not by its meaning
+  std::string sort;  // a column, "similarity", "key", "caption"; "": the best found first, else by key
   bool descending = false;
+
+  bool searches() const { return !text.empty() || !like.empty(); }
 };
+
+// The number that a search gives clips: it is sorted, bounded and shown as a column is.
+constexpr const char* kSimilarity = "similarity";
 
 // "end=kept&rule=filter.blur&range=duration_s:2:5&q=boat&sort=duration_s&desc=1", already split. Other names
 // are left alone. Throws Error KINORA_INVALID.
@@ -31,13 +40,19 @@ Query parse_query(const std::multimap<std::string, std::string>& parameters);
 
 // The edits of a clip by now.
 using EditsOf = std::function<Change(const Clip&)>;
-// Places of the clips that match a text, best first.
-using Search = std::function<std::vector<size_t>(const Catalogue&, const EditsOf&, const std::string& text)>;
+
+struct Found {
+  std::vector<size_t> clips;       // places, best first
+  std::vector<double> similarity;  // of every clip of the catalogue, NaN: it has none. Empty: found by words
+};
 
 struct Shelf {
   const Catalogue& catalogue;
   EditsOf edits;
-  Search search;
+  const Found* found = nullptr;  // of a query that searches
+
+  // The values of a column, one a clip; null: no clip has this number.
+  const std::vector<double>* column(const std::string& name) const;
 };
 
 // The clip's values without edits, and with them.

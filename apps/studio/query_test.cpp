@@ -42,8 +42,7 @@ Shelf shelf_of(const Catalogue& c, std::map<std::string, Change> edits = {}) {
           [edits](const Clip& clip) {
             const auto at = edits.find(clip.key);
             return at == edits.end() ? Change() : at->second;
-          },
-          search_words};
+          }};
 }
 
 Query query(std::multimap<std::string, std::string> parameters) { return parse_query(parameters); }
@@ -131,6 +130,25 @@ TEST(Search, EveryWordMustBeginAWordAndWholeRareOnesComeFirst) {
   EXPECT_THAT(find(shelf_of(c), "nothing"), ElementsAre());
   EXPECT_THAT(find(shelf_of(c, {{"c", {"a boat", std::nullopt, std::nullopt}}}), "boat"),
               ElementsAre(1, 2, 0, 3));
+}
+
+TEST(Similarity, OrdersAndBoundsLikeAColumn) {
+  const Catalogue c = catalogue_of({clip("a"), clip("b"), clip("c", End::filtered, "r"), clip("d")});
+  const Found found{{3, 0, 2, 1}, {0.5, NAN, 0.25, 1.0}};
+  Shelf shelf = shelf_of(c);
+  shelf.found = &found;
+  EXPECT_THAT(select(shelf, query({{"q", "boat"}})), ElementsAre(3, 0, 2, 1));
+  EXPECT_THAT(select(shelf, query({{"like", "job/d"}, {"end", "kept"}})), ElementsAre(3, 0, 1));
+  EXPECT_THAT(select(shelf, query({{"q", "boat"}, {"range", "similarity:0.3:1"}})), ElementsAre(3, 0));
+  EXPECT_THAT(select(shelf, query({{"q", "boat"}, {"sort", "similarity"}})), ElementsAre(2, 0, 3, 1));
+  EXPECT_THAT(select(shelf, query({{"q", "boat"}, {"sort", "key"}})), ElementsAre(0, 1, 2, 3));
+  const auto bars = histograms(shelf, query({{"q", "boat"}}), 3);
+  ASSERT_EQ(bars.size(), 1U);
+  EXPECT_EQ(bars[0].field, "similarity");
+  EXPECT_THAT(bars[0].all, ElementsAre(1, 1, 1));
+  // Without a search no clip has the number.
+  EXPECT_THAT(select(shelf_of(c), query({{"range", "similarity:0:1"}})), ElementsAre());
+  EXPECT_THAT(select(shelf_of(c), query({{"sort", "similarity"}})), ElementsAre(0, 1, 2, 3));
 }
 
 TEST(Timeline, AClipBelongsToTheShotOfItsFirstFrame) {

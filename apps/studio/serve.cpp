@@ -20,7 +20,7 @@ using httplib::Request;
 using httplib::Response;
 using nlohmann::json;
 
-constexpr size_t kThreads = 16, kPicturesBytes = 64 << 20, kLargestRequest = 512 << 10, kChunk = 256 << 10;
+constexpr size_t kThreads = 32, kPicturesBytes = 64 << 20, kLargestRequest = 512 << 10, kChunk = 256 << 10;
 
 void answer(Response& response, int status, const json& body) {
   response.status = status;

@@ -44,16 +44,31 @@ std::string trimmed(const std::string& text) {
   return first == text.npos ? "" : text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
+// Every clip that the ranking knows, the nearest first; equals in the catalogue's order.
+Found by_similarity(const Catalogue& catalogue, const Ranking& ranking) {
+  Found out;
+  out.similarity.assign(catalogue.clips.size(), std::nan(""));
+  for (size_t i = 0; i < catalogue.clips.size(); ++i) {
+    const auto at = ranking.similarity.find(catalogue.clips[i].id);
+    if (at == ranking.similarity.end()) continue;
+    out.similarity[i] = at->second;
+    out.clips.push_back(i);
+  }
+  std::stable_sort(out.clips.begin(), out.clips.end(),
+                   [&](size_t a, size_t b) { return out.similarity[a] > out.similarity[b]; });
+  return out;
+}
+
 json edit_json(const Edit& edit) {
   json out{{"time", edit.time}, {"author", edit.author}, {"set", json_of(edit.set)}};
-  if (edit.kind != EditKind::edit) out["step"] = edit.kind == EditKind::undo ? "undo" : "redo";
+  if (edit.kind != core::EditKind::edit) out["step"] = edit.kind == core::EditKind::undo ? "undo" : "redo";
   return out;
 }
 
 }  // namespace
 
-Studio::Studio(const std::filesystem::path& folder, std::string author, Search search)
-    : folder_(folder), search_(search ? std::move(search) : search_words), jobs_(curate_jobs(folder)) {
+Studio::Studio(const std::filesystem::path& folder, std::string author, Meaning::Encode encode)
+    : folder_(folder), jobs_(curate_jobs(folder)), meaning_(folder, jobs_, std::move(encode)) {
   for (const auto& job : jobs_) journals_.emplace_back(job.path / "edits.jsonl", author);
   refresh(true);
 }
@@ -81,7 +96,7 @@ void Studio::refresh(bool at_once) {
 Change Studio::edits_of(const Clip& clip) const { return journals_[clip.job].history().now(clip.key); }
 
 Shelf Studio::shelf() const {
-  return {catalogue_, [this](const Clip& clip) { return edits_of(clip); }, search_};
+  return {catalogue_, [this](const Clip& clip) { return edits_of(clip); }, &searched_.found};
 }
 
 const Clip& Studio::need(const std::string& id) const {
@@ -90,18 +105,51 @@ const Clip& Studio::need(const std::string& id) const {
   return *clip;
 }
 
-const std::vector<size_t>& Studio::rows(const Parameters& parameters) {
+Studio::Ranked Studio::ranked(const Query& query) {
+  if (!query.like.empty()) return meaning_.ask({"", query.like, query.embedding, {}});
+  if (query.text.empty() || query.words) return nullptr;
+  Question question{query.text, "", "", {}};
+  {
+    const Lock lock(mutex_);
+    refresh();
+    for (size_t job = 0; job < jobs_.size(); ++job)
+      for (const auto& [key, edited] : journals_[job].history().edited())
+        if (edited.caption) question.edited[jobs_[job].name + "/" + key] = *edited.caption;
+  }
+  return meaning_.ask(std::move(question));
+}
+
+// By meaning, clips without a vector are found by their words, after the others.
+void Studio::search(const Query& query, const Ranked& ranking) {
+  auto& s = searched_;
+  const auto same = [&](const Query& q) { return q.text == query.text && q.like == query.like; };
+  if (s.at == version_ && s.ranked == ranking && same(s.query)) return;
+  const bool is_ranked = ranking && ranking->why.empty();
+  if (!query.like.empty() && !is_ranked) throw Error(KINORA_NOT_FOUND, ranking->why);
+  s = {query, ranking, version_, {}, "", ""};
+  selected_at_ = 0;
+  if (!query.searches()) return;
+  s.by = !query.like.empty() ? "pictures" : is_ranked ? "meaning" : "words";
+  if (ranking) s.why = ranking->why;
+  std::vector<size_t> words;
+  if (!query.text.empty()) words = search_words(catalogue_, shelf().edits, query.text);
+  if (is_ranked) s.found = by_similarity(catalogue_, *ranking);
+  for (const size_t i : words)
+    if (!is_ranked || std::isnan(s.found.similarity[i])) s.found.clips.push_back(i);
+}
+
+const std::vector<size_t>& Studio::rows(const Parameters& parameters, const Query& query) {
   Parameters by = parameters;
   for (const char* name : {"from", "count", "id"}) by.erase(name);
   if (selected_at_ != version_ || by != selected_by_) {
-    selected_ = select(shelf(), parse_query(parameters));
+    selected_ = select(shelf(), query);
     selected_by_ = std::move(by);
     selected_at_ = version_;
   }
   return selected_;
 }
 
-json Studio::row(size_t index) const {
+json Studio::row(size_t index, const Found* found) const {
   const Clip& clip = catalogue_.clips[index];
   const Change edits = edits_of(clip), now = values_now(clip, edits);
   json out{{"id", clip.id},
@@ -113,6 +161,7 @@ json Studio::row(size_t index) const {
            {"decision", decision_of(edits)},
            {"duration_s", number_or_null(catalogue_.value("duration_s", index))},
            {"scores", json::object()}};
+  if (found && !found->similarity.empty()) out["similarity"] = number_or_null(found->similarity[index]);
   if (clip.end != End::kept) out["stage"] = clip.stage, out["reason"] = clip.reason;
   if (!std::isnan(clip.score)) out["score"] = clip.score;
   const auto first = catalogue_.columns.lower_bound("scores.");
@@ -135,6 +184,7 @@ json Studio::state() {
   const Counts counts = counts_of(shelf());
   json jobs = json::array(), fields = json::array(), live = json::array();
   bool can_undo = false, can_redo = false;
+  std::string wrong;
   for (const auto& job : jobs_) {
     jobs.push_back(job.name);
     if (json now = live_of(job); !now.is_null()) live.push_back(std::move(now));
@@ -143,7 +193,9 @@ json Studio::state() {
   for (const auto& journal : journals_) {
     can_undo |= journal.history().undoable(journal.author()) != nullptr;
     can_redo |= journal.history().redoable(journal.author()) != nullptr;
+    if (wrong.empty()) wrong = journal.wrong();
   }
+  const Offer offer = meaning_.offer();
   return {{"title", folder_.string()},
           {"author", journals_.front().author()},
           {"jobs", std::move(jobs)},
@@ -154,25 +206,35 @@ json Studio::state() {
           {"undo", can_undo},
           {"redo", can_redo},
           {"unreadable", catalogue_.unreadable},
+          {"wrong", std::move(wrong)},
+          {"search",
+           {{"text", offer.text}, {"why_not_text", offer.why_not_text}, {"pictures", offer.pictures}}},
           {"live", std::move(live)}};
 }
 
 json Studio::clips(const Parameters& parameters) {
+  const Query query = parse_query(parameters);
+  const Ranked ranking = ranked(query);
   const Lock lock(mutex_);
   refresh();
-  const auto& all = rows(parameters);
+  search(query, ranking);
+  const auto& all = rows(parameters, query);
   const auto from = static_cast<size_t>(whole_of(parameters, "from", 0));
   const auto count = static_cast<size_t>(std::min(whole_of(parameters, "count", 100), kWindow));
   json list = json::array();
-  for (size_t i = from; i < all.size() && i < from + count; ++i) list.push_back(row(all[i]));
-  return {{"total", all.size()}, {"from", from}, {"version", version_}, {"rows", std::move(list)}};
+  for (size_t i = from; i < all.size() && i < from + count; ++i) list.push_back(row(all[i], &searched_.found));
+  return {{"total", all.size()}, {"from", from}, {"version", version_}, {"by", searched_.by}, {"why", searched_.why},
+          {"rows", std::move(list)}};
 }
 
 json Studio::histograms(const Parameters& parameters) {
+  const Query query = parse_query(parameters);
+  const Ranked ranking = ranked(query);
   const Lock lock(mutex_);
   refresh();
+  search(query, ranking);
   json out = json::array();
-  for (const auto& h : studio::histograms(shelf(), parse_query(parameters)))
+  for (const auto& h : studio::histograms(shelf(), query))
     out.push_back({{"field", h.field},
                    {"low", h.low},
                    {"high", h.high},
@@ -183,11 +245,14 @@ json Studio::histograms(const Parameters& parameters) {
 }
 
 json Studio::place(const Parameters& parameters) {
+  const Query query = parse_query(parameters);
+  const Ranked ranking = ranked(query);
   const Lock lock(mutex_);
   refresh();
+  search(query, ranking);
   const auto at = catalogue_.by_id.find(text_of(parameters, "id"));
   if (at == catalogue_.by_id.end()) return {{"place", -1}};
-  const auto& all = rows(parameters);
+  const auto& all = rows(parameters, query);
   const auto found = std::find(all.begin(), all.end(), at->second);
   return {{"place", found == all.end() ? -1 : found - all.begin()}};
 }
@@ -198,7 +263,7 @@ json Studio::detail(const Clip& clip) const {
   json history = json::array();
   for (const Edit* edit : journals_[clip.job].history().of(clip.key)) history.push_back(edit_json(*edit));
   const Media media = media_of(catalogue_, clip);
-  json out = row(index);
+  json out = row(index, nullptr);
   out["reason_now"] = edits_of(clip).reason.value_or("");
   out["own_caption"] = clip.caption;
   out["facts"] = item.value("facts", json());
@@ -211,6 +276,9 @@ json Studio::detail(const Clip& clip) const {
   out["end_s"] = number_or_null(catalogue_.value("end_s", index));
   out["media"] = media.path.empty() ? "" : media.is_film ? "film" : "clip";
   out["stored"] = !stored_file(catalogue_, clip, "mp4").empty();
+  out["embeddings"] = json::array();
+  for (const auto& name : meaning_.offer().pictures)
+    if (!stored_file(catalogue_, clip, name + ".npy").empty()) out["embeddings"].push_back(name);
   return out;
 }
 
@@ -236,7 +304,7 @@ json Studio::edit(const json& request) {
     throw Error(KINORA_INVALID, R"(expected {"id": KEY, "set": {"caption", "keep", "reason"}})");
   refresh(true);
   const Clip& clip = need(request["id"].get<std::string>());
-  Change set = change_of(request["set"]);
+  Change set = core::change_of(request["set"]);
   if (set.caption) set.caption = trimmed(*set.caption);
   if (set.reason) set.reason = trimmed(*set.reason);
   core::or_throw(journals_[clip.job].change(clip.key, set, own_values(clip)));
@@ -285,7 +353,7 @@ PictureSource Studio::picture(const std::string& id) {
   const Clip& clip = need(id);
   if (auto preview = stored_file(catalogue_, clip, "preview.webp"); !preview.empty())
     return {std::move(preview), 0, 0, true};
-  if (clip.end == End::failed) return {};  // what another process failed on is not decoded in this one
+  if (clip.end == End::failed) return {};  // it has been tried
   const auto index = static_cast<size_t>(&clip - catalogue_.clips.data());
   const Media media = media_of(catalogue_, clip);
   const auto whole = [&](const char* name) {

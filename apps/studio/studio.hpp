@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "apps/studio/edit_journal.hpp"
+#include "apps/studio/meaning.hpp"
 #include "apps/studio/query.hpp"
 
 namespace kinora::studio {
@@ -22,14 +23,15 @@ struct PictureSource {
 // request, KINORA_IO if an edit could not be saved.
 class Studio {
  public:
-  // Throws Error if there is no curate job in `folder`. `search`: what a text finds; words of captions
-  // without.
-  Studio(const std::filesystem::path& folder, std::string author, Search search = {});
+  // Throws Error if there is no curate job in `folder`. `encode`: of texts, for search by meaning.
+  Studio(const std::filesystem::path& folder, std::string author, Meaning::Encode encode);
 
-  // {"title", "author", "jobs", "version", "fields", "counts", "reasons", "undo", "redo", "unreadable",
-  // "live"}
+  // {"title", "author", "jobs", "version", "fields", "counts", "reasons", "undo", "redo", "unreadable", "wrong",
+  // "search": {"text", "why_not_text", "pictures"}, "live"}
   nlohmann::json state();
-  // {"total", "from", "version", "rows"}: the window "from", "count" of what the query selects.
+  // {"total", "from", "version", "by", "why", "rows"}: the window "from", "count" of what the query selects; by: how it
+  // was searched, "meaning", "words", "pictures" or "", and why not by meaning. Queries that search wait for Meaning,
+  // without the lock.
   nlohmann::json clips(const Parameters&);
   nlohmann::json histograms(const Parameters&);
   // {"place"}: of a clip "id" in what the query selects, or -1.
@@ -47,19 +49,24 @@ class Studio {
 
  private:
   using Lock = std::lock_guard<std::mutex>;
+  using Ranked = std::shared_ptr<const Ranking>;
   void refresh(bool at_once = false);
+  // What the query searches for; null: for nothing, or for words. Takes the lock for a moment.
+  Ranked ranked(const Query&);
+  // The clips that are found so, for shelf(). Throws Error(KINORA_NOT_FOUND) if nothing can be like a clip.
+  void search(const Query&, const Ranked&);
   Shelf shelf() const;
   Change edits_of(const Clip&) const;
   const Clip& need(const std::string& id) const;
-  const std::vector<size_t>& rows(const Parameters&);
-  nlohmann::json row(size_t clip) const;
+  const std::vector<size_t>& rows(const Parameters&, const Query&);
+  // found: of the search that the row is an answer to; null: of none.
+  nlohmann::json row(size_t clip, const Found* found) const;
   nlohmann::json detail(const Clip&) const;
   nlohmann::json stepped(bool back);
   nlohmann::json reasons() const;
 
   std::mutex mutex_;
   std::filesystem::path folder_;
-  Search search_;
   std::vector<JobFolder> jobs_;
   Catalogue catalogue_;
   std::vector<EditJournal> journals_;  // one a job
@@ -70,6 +77,15 @@ class Studio {
   Parameters selected_by_;
   int64_t selected_at_ = 0;
   std::vector<size_t> selected_;
+  // The last search.
+  struct {
+    Query query;
+    Ranked ranked;
+    int64_t at = 0;
+    Found found;
+    std::string by, why;
+  } searched_;
+  Meaning meaning_;
 };
 
 }  // namespace kinora::studio

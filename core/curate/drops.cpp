@@ -11,11 +11,11 @@
 
 namespace kinora::core {
 
-void apply_edits(const std::map<std::string, Edit>& edits, std::map<std::string, Drop>& drops) {
-  for (const auto& [key, edit] : edits) {
+void apply_edits(const EditHistory& edits, std::map<std::string, Drop>& drops) {
+  for (const auto& [key, edit] : edits.edited()) {
     if (!edit.keep) continue;
     drops.erase(key);
-    if (!*edit.keep) drops[key] = {"studio.reject", edit.reason, "", 1};
+    if (!*edit.keep) drops[key] = {"studio.reject", edit.reason.value_or(""), "", 1};
   }
 }
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "core/curate/edits.hpp"
+#include "core/curate/edit_history.hpp"
 
 namespace kinora::core {
 
@@ -16,7 +16,7 @@ struct Drop {
 
 // A person's word goes before any rule's: what is rejected in the studio joins the drops, by rule studio.reject, and what was
 // marked to be kept leaves them.
-void apply_edits(const std::map<std::string, Edit>& edits, std::map<std::string, Drop>& drops);
+void apply_edits(const EditHistory& edits, std::map<std::string, Drop>& drops);
 
 // Of decisions.jsonl of a dedup job, {"key", "end", "rule", "score", "of"} a line: everything that it did not keep. Throws
 // kinora::Error if the file cannot be read.

@@ -1,35 +1,33 @@
 #include "core/curate/edits.hpp"
 
-#include <fstream>
-
-#include <fmt/format.h>
-#include <nlohmann/json.hpp>
-
 #include "core/curate/facts.hpp"
-#include "kinora/abi/base.h"
-#include "kinora/error.hpp"
 
 namespace kinora::core {
 namespace {
 
 using nlohmann::json;
 
-// What is wrong with the line; empty: nothing.
-std::string apply(const json& line, std::map<std::string, Edit>& edits) {
-  const std::string key = text_in(line, "key");
-  if (key.empty()) return "it has no \"key\"";
-  if (!line.contains("set") || !line["set"].is_object()) return "it has no object \"set\"";
-  Edit& edit = edits[key];
-  edit.author = text_in(line, "author");
-  for (const auto& [member, value] : line["set"].items()) {
-    const bool back = value.is_null();
-    if (member == "keep") {
-      if (!back && !value.is_boolean()) return "\"keep\" must be true or false";
-      edit.keep = back ? std::nullopt : std::optional(value.get<bool>());
-    } else if (member == "caption" || member == "reason") {
-      if (!back && !value.is_string()) return "\"" + member + "\" must be text";
-      if (member == "reason") edit.reason = back ? "" : value.get<std::string>();
-      if (member == "caption") edit.caption = back ? std::nullopt : std::optional(value.get<std::string>());
+constexpr size_t kLongest = 65536;  // bytes of a text that a user may set
+
+std::string text(const json& value, const std::string& name) {
+  if (!value.is_string()) throw Error(KINORA_INVALID, "set." + name + ": expected a text");
+  auto out = value.get<std::string>();
+  if (out.size() > kLongest)
+    throw Error(KINORA_INVALID, fmt::format("set.{}: {} bytes; at most {} fit", name, out.size(), kLongest));
+  return out;
+}
+
+// Of a line's "set". What is wrong with it; empty: nothing.
+std::string fill(const json& set, Edit& edit) {
+  for (const auto& [name, value] : set.items()) {
+    if (name != "keep" && name != "caption" && name != "reason") continue;
+    Change& to = value.is_null() ? edit.cleared : edit.set;
+    if (name == "keep") {
+      if (!value.is_null() && !value.is_boolean()) return "\"keep\" must be true or false";
+      to.keep = value.is_boolean() && value.get<bool>();
+    } else {
+      if (!value.is_null() && !value.is_string()) return "\"" + name + "\" must be text";
+      (name == "caption" ? to.caption : to.reason) = value.is_string() ? value.get<std::string>() : "";
     }
   }
   return "";
@@ -37,20 +35,74 @@ std::string apply(const json& line, std::map<std::string, Edit>& edits) {
 
 }  // namespace
 
-std::map<std::string, Edit> read_edits(const std::filesystem::path& file) {
-  std::map<std::string, Edit> edits;
-  std::ifstream in(file, std::ios::binary);
-  size_t number = 0;
-  for (std::string text; std::getline(in, text);) {
-    if (in.eof()) break;  // no line end
-    ++number;
-    if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const json line = parse_facts(text);
-    const std::string wrong = line.is_object() ? apply(line, edits) : "it is no JSON object";
-    if (!wrong.empty())
-      throw Error(KINORA_DATA, fmt::format("{}: line {}: {}; mend or remove the line", file.string(), number, wrong));
+json json_of(const Change& change) {
+  json out = json::object();
+  if (change.caption) out["caption"] = *change.caption;
+  if (change.keep) out["keep"] = *change.keep;
+  if (change.reason) out["reason"] = *change.reason;
+  return out;
+}
+
+Change change_of(const json& value) {
+  if (!value.is_object()) throw Error(KINORA_INVALID, "set: expected an object of caption, keep and reason");
+  Change out;
+  for (const auto& [name, member] : value.items()) {
+    if (name == "caption") {
+      out.caption = text(member, name);
+    } else if (name == "reason") {
+      out.reason = text(member, name);
+    } else if (name == "keep" && member.is_boolean()) {
+      out.keep = member.get<bool>();
+    } else if (name == "keep") {
+      throw Error(KINORA_INVALID, "set.keep: expected true or false");
+    } else {
+      throw Error(KINORA_INVALID, "set." + name + ": only caption, keep and reason can be changed");
+    }
   }
-  return edits;
+  return out;
+}
+
+void put_back(Change& now, const Change& fields, const Change& from) {
+  if (fields.caption) now.caption = from.caption;
+  if (fields.reason) now.reason = from.reason;
+  if (fields.keep) now.keep = from.keep;
+}
+
+Change same_fields(const Change& of, const Change& fields) {
+  Change out;
+  put_back(out, fields, of);
+  return out;
+}
+
+Change overlaid(Change base, const Change& top) {
+  if (top.caption) base.caption = top.caption;
+  if (top.reason) base.reason = top.reason;
+  if (top.keep) base.keep = top.keep;
+  return base;
+}
+
+std::string line_of(const Edit& edit) {
+  json line{{"key", edit.key}, {"time", edit.time}, {"author", edit.author}, {"set", json_of(edit.set)}};
+  if (edit.kind == EditKind::edit) line["was"] = json_of(edit.was);
+  if (edit.kind == EditKind::undo) line["undo"] = true;
+  if (edit.kind == EditKind::redo) line["redo"] = true;
+  return line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+Result<Edit> parse_edit(std::string_view line) {
+  const json value = parse_facts(line);
+  if (!value.is_object()) return fail(KINORA_DATA, "it is no JSON object");
+  Edit out;
+  out.key = text_in(value, "key");
+  out.time = text_in(value, "time");
+  out.author = text_in(value, "author");
+  if (out.key.empty()) return fail(KINORA_DATA, "it has no \"key\"");
+  const auto set = value.find("set");
+  if (set == value.end() || !set->is_object()) return fail(KINORA_DATA, "it has no object \"set\"");
+  if (const std::string wrong = fill(*set, out); !wrong.empty()) return fail(KINORA_DATA, "{}", wrong);
+  const auto is = [&](const char* name) { return value.contains(name) && value[name] == true; };
+  out.kind = is("undo") ? EditKind::undo : is("redo") ? EditKind::redo : EditKind::edit;
+  return out;
 }
 
 }  // namespace kinora::core

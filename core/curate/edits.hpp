@@ -1,25 +1,57 @@
-// What people decided about clips after a curate job: edits.jsonl in the job's folder, which the studio writes.
+// What people changed of the clips of a curate job: lines of edits.jsonl in the job's folder. The studio appends them,
+// one a change; shard and embed-text jobs, search and the studio read them.
 //
-//   {"key": "film-0003", "time": "2025-03-01T12:00:00Z", "author": "ada",
-//    "set": {"caption": "A boat at sea.", "keep": false, "reason": "watermark"}}
+//   {"key": "film-0003", "time": "2026-01-31T09:30:00.125Z", "author": "mia",
+//    "set": {"caption": "A boat at sea.", "keep": false, "reason": "watermark"}, "was": {"caption": "A boat."}}
 //
-// Each line sets what it has; of two about one member the later one counts, and null takes it back.
+// Each line sets what its "set" has; of two about one field the later one counts, and null takes the field back to the
+// clip's own. "time", "author" and members of other names may be missing or there. An undo is a line of its own: "undo":
+// true, and in "set" what the fields were before, the clip's own caption and outcome where nobody had changed them; so a
+// reader that takes the last value of each field and knows nothing else is right. "was" tells people the earlier values
+// that were edits too. A redo ("redo": true) sets again what its edit had set. An author's undo takes back their last edit
+// that is not taken back yet. A last line without its end was being written when its writer was killed: it does not count.
 #pragma once
-#include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "core/status.hpp"
 
 namespace kinora::core {
 
-struct Edit {
-  std::optional<std::string> caption;
+struct Change {
+  std::optional<std::string> caption, reason;
   std::optional<bool> keep;
-  std::string reason, author;  // author of the last line
+
+  bool empty() const { return !caption && !reason && !keep; }
+  bool operator==(const Change&) const = default;
 };
 
-// By key; empty if there is no such file. A last line without its end was being written when its writer was killed and does
-// not count; any other line that cannot be read throws kinora::Error(KINORA_DATA) that says where and why.
-std::map<std::string, Edit> read_edits(const std::filesystem::path& file);
+nlohmann::json json_of(const Change&);
+// What a user asks for. Throws Error(KINORA_INVALID), naming the member: one of another name or type, or a text that is
+// too long.
+Change change_of(const nlohmann::json&);
+
+// The fields that both have, as `of` has them.
+Change same_fields(const Change& of, const Change& fields);
+// Over `base`, what `top` has.
+Change overlaid(Change base, const Change& top);
+// The fields of `fields` become what `from` has of them, nothing included.
+void put_back(Change& now, const Change& fields, const Change& from);
+
+enum class EditKind : uint8_t { edit, undo, redo };
+
+struct Edit {
+  std::string key, time, author;
+  Change set, was;  // was: filled by EditHistory, not by parse_edit
+  EditKind kind = EditKind::edit;
+  Change cleared;  // the fields that null takes back; their values mean nothing
+};
+
+// One line with its newline. / Or what is wrong with the line.
+std::string line_of(const Edit&);
+Result<Edit> parse_edit(std::string_view line);
 
 }  // namespace kinora::core

@@ -1,7 +1,6 @@
 #include "core/jobs/shard.hpp"
 
 #include <algorithm>
-#include <fstream>
 
 #include "core/curate/bins.hpp"
 #include "core/curate/drops.hpp"
@@ -11,13 +10,11 @@
 #include "core/jobs/copy_out.hpp"
 #include "core/jobs/pipeline.hpp"
 #include "core/log.hpp"
-#include "core/run/digest.hpp"
 
 namespace kinora::core {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr const char* kEdits = "edits.jsonl";
 
 struct Clip {
   std::string key, folder;  // folder: of its shard; empty: the job's own
@@ -35,17 +32,17 @@ void sort_into_bins(Io& io, std::vector<Clip>& clips) {
   std::stable_sort(clips.begin(), clips.end(), [](const Clip& a, const Clip& b) { return a.folder < b.folder; });
 }
 
-Sample sample_of(Io& io, const Clip& clip, const std::map<std::string, Edit>& edits) {
+Sample sample_of(Io& io, const Clip& clip, const EditHistory& edits) {
   Sample sample(clip.key);
   for (const auto& [field, file] : clip.files) sample.set(field.c_str(), or_throw(io.read_all(file.string())));
   if (!clip.folder.empty()) sample.set("shard.folder", clip.folder);
-  const auto edit = edits.find(clip.key);
-  if (edit == edits.end() || !edit->second.caption) return sample;
+  const Edited edit = edits.now(clip.key);
+  if (!edit.caption) return sample;
   json facts = json::parse(sample.text("json").value_or("{}"), nullptr, false);
   if (!facts.is_object()) facts = json::object();
   facts["caption"] = {{"by", "user"}};
-  if (!edit->second.author.empty()) facts["caption"]["author"] = edit->second.author;
-  sample.set("txt", *edit->second.caption);
+  if (!edit.author.empty()) facts["caption"]["author"] = edit.author;
+  sample.set("txt", *edit.caption);
   sample.set("json", facts.dump(-1, ' ', false, json::error_handler_t::replace));
   return sample;
 }
@@ -70,8 +67,8 @@ std::map<std::string, int64_t> leave_out(const fs::path& folder, std::vector<Cli
 }
 
 // Edits of clips that the curate job did not keep change nothing, which their author should know.
-int64_t unused_edits(const std::map<std::string, Edit>& edits, const std::vector<Clip>& clips) {
-  return std::count_if(edits.begin(), edits.end(), [&](const auto& edit) {
+int64_t unused_edits(const EditHistory& edits, const std::vector<Clip>& clips) {
+  return std::count_if(edits.edited().begin(), edits.edited().end(), [&](const auto& edit) {
     return !std::binary_search(clips.begin(), clips.end(), Clip{edit.first, "", {}},
                                [](const Clip& a, const Clip& b) { return a.key < b.key; });
   });
@@ -85,15 +82,6 @@ void count_shards(JobContext& context) {
   context.summary.update({{"shards", shards}, {"bytes", bytes}});
 }
 
-const JobSpec* upstream_of(const RunFile& run, const JobSpec& job, const std::string& kind) {
-  for (size_t input : job.inputs) {
-    const JobSpec& one = run.jobs[input];
-    if (one.kind->spec.name == kind) return &one;
-    if (const auto* above = upstream_of(run, one, kind)) return above;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 void check_shard(JobCheck& check) {
@@ -101,20 +89,12 @@ void check_shard(JobCheck& check) {
   check_out(check, check.options<ShardOptions>().out);
 }
 
-std::string edits_identity(const RunFile& run, const JobSpec& shard) {
-  const JobSpec* curate = upstream_of(run, shard, "curate");
-  if (!curate) return "";
-  std::ifstream in(run.out / curate->name / kEdits, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  return text.empty() ? "" : sha256(text);
-}
-
 void run_shard(JobContext& context) {
   require(context, check_shard);
   const auto options = context.options<ShardOptions>();
   const fs::path curated = context.folder_of(context.need_upstream("curate"));
   Io& io = context.runtime().io();
-  const auto edits = read_edits(curated / kEdits);
+  const auto edits = read_edits(curated / kEditsFile);
   std::map<std::string, Drop> drops;
   if (const auto* dedup = context.upstream("dedup"))
     drops = drops_in(context.folder_of(*dedup) / "decisions.jsonl");

@@ -25,7 +25,4 @@ struct ShardOptions {
 void run_shard(JobContext&);
 void check_shard(JobCheck&);
 
-// Of what people decided about the clips that a shard job reads.
-std::string edits_identity(const RunFile&, const JobSpec& shard);
-
 }  // namespace kinora::core

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "core/jobs/curate.hpp"
-#include "core/jobs/shard.hpp"
+#include "core/jobs/edits_identity.hpp"
 #include "core/run/digest.hpp"
 #include "core/run/storages.hpp"
 
@@ -100,7 +100,7 @@ std::string job_digest(const RunFile& run, const JobSpec& job) {
     for (const auto& path : job.paths) inputs.push_back(is_uri(path) ? remote_digest(path) : stat_digest(path));
   }
   for (size_t input : job.inputs) inputs.push_back(job_digest(run, run.jobs[input]));
-  if (job.kind->spec.name == "shard") inputs.push_back(edits_identity(run, job));
+  if (const std::string edits = edits_identity(run, job); !edits.empty()) inputs.push_back(edits);
   // The report is about every other job, whether it names them or not.
   if (job.kind->reads.empty())
     for (const auto& other : run.jobs)

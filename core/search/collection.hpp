@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include "core/curate/edit_history.hpp"
 
 namespace kinora::core {
 
@@ -14,8 +14,16 @@ struct ClipRef {
   std::string key;
   std::filesystem::path folder;  // the data folder of its curate job
   std::filesystem::path media() const { return folder / (key + ".mp4"); }
-  // Its caption, "" if it has none.
-  std::string caption() const;
+};
+
+// The captions of clips as people left them: what the studio changed goes before what the curate job wrote.
+class Captions {
+ public:
+  // "" if it has none. Throws Error(KINORA_DATA) if edits.jsonl cannot be read.
+  std::string of(const ClipRef&);
+
+ private:
+  std::map<std::filesystem::path, EditHistory> edits_;  // by folder
 };
 
 // One embedding of many clips: row i of vectors [clips, size], of length 1, is of clips[i].

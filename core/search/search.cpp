@@ -19,17 +19,23 @@ double dot(std::span<const float> a, std::span<const float> b) {
 
 }  // namespace
 
-std::vector<Hit> nearest(const Embedded& among, std::span<const float> query, size_t count, int64_t except) {
+std::vector<double> cosines(const Embedded& among, std::span<const float> query) {
   if (static_cast<int64_t>(query.size()) != among.size)
     throw Error(KINORA_INVALID,
                 fmt::format("the question has {} numbers, the clips {}; it is of another model", query.size(),
                             among.size));
   const double length = std::sqrt(dot(query, query));
-  std::vector<double> score;
+  std::vector<double> out;
+  out.reserve(among.clips.size());
   for (size_t i = 0; i < among.clips.size(); ++i) {
     const double lengths = length * std::sqrt(dot(among.row(i), among.row(i)));
-    score.push_back(lengths > 0 ? dot(among.row(i), query) / lengths : 0);
+    out.push_back(lengths > 0 ? dot(among.row(i), query) / lengths : 0);
   }
+  return out;
+}
+
+std::vector<Hit> nearest(const Embedded& among, std::span<const float> query, size_t count, int64_t except) {
+  const std::vector<double> score = cosines(among, query);
   std::vector<size_t> order(among.clips.size());
   std::iota(order.begin(), order.end(), size_t{0});
   if (except >= 0) order.erase(order.begin() + except);
@@ -42,10 +48,11 @@ std::vector<Hit> nearest(const Embedded& among, std::span<const float> query, si
   return out;
 }
 
-std::vector<float> text_query(Runtime& runtime, const Embedded& captions, const std::string& text) {
-  json request = captions.encoder;
-  request["texts"] = {text};
-  return torch_tool("embed_texts")(runtime, request).at("embeddings").at(0).get<std::vector<float>>();
+std::vector<std::vector<float>> text_vectors(Runtime& runtime, const json& encoder,
+                                             const std::vector<std::string>& texts) {
+  json request = encoder;
+  request["texts"] = texts;
+  return torch_tool("embed_texts")(runtime, request).at("embeddings").get<std::vector<std::vector<float>>>();
 }
 
 std::vector<float> video_query(Runtime& runtime, const std::filesystem::path& file) {

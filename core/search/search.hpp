@@ -10,13 +10,17 @@ struct Hit {
   double score = 0;  // cosine
 };
 
+// Of every row with `query`; 0 where one of them is of no length. Error(KINORA_INVALID) if the query is of another size.
+std::vector<double> cosines(const Embedded& among, std::span<const float> query);
+
 // The `count` rows of greatest cosine with `query`, the greatest first; of equal ones the lesser key.
-// `except`: a row that is left out, -1: none. Error(KINORA_INVALID) if the query is of another size.
+// `except`: a row that is left out, -1: none.
 std::vector<Hit> nearest(const Embedded& among, std::span<const float> query, size_t count,
                          int64_t except = -1);
 
-// A text as the captions were encoded. Opens libtorch.
-std::vector<float> text_query(Runtime&, const Embedded& captions, const std::string& text);
+// Texts as the captions of this `encoder` (see Embedded) were encoded. Opens libtorch.
+std::vector<std::vector<float>> text_vectors(Runtime&, const nlohmann::json& encoder,
+                                             const std::vector<std::string>& texts);
 
 // A video file as embed.classic, with its own defaults, sees two frames a second of it. Its motion is the
 // clips' if they were sampled so too; colours and gradients do not depend on it.

@@ -5,7 +5,7 @@
 #include "apps/studio/catalogue.hpp"
 #include "apps/studio/edit_journal.hpp"
 #include "apps/studio/live.hpp"
-#include "core/curate/edits.hpp"
+#include "core/curate/edit_history.hpp"
 #include "kinora/error.hpp"
 #include "tests/fuzz/files.hpp"
 
@@ -16,7 +16,7 @@ namespace studio = kinora::studio;
 
 void as_edits(const std::filesystem::path& file) {
   try {
-    for (const auto& [key, edit] : core::read_edits(file))
+    for (const auto& [key, edit] : core::read_edits(file).edited())
       if (key.empty()) std::abort();
   } catch (const kinora::Error& e) {
     if (std::string_view(e.what()).find("edits.jsonl: line ") == std::string_view::npos) std::abort();
@@ -24,7 +24,7 @@ void as_edits(const std::filesystem::path& file) {
   studio::EditJournal journal(file, "fuzz");
   if (!journal.refresh()) std::abort();
   for (const auto& edit : journal.history().all()) {
-    const auto again = studio::parse_edit(studio::line_of(edit));
+    const auto again = core::parse_edit(core::line_of(edit));
     if (!again || again->key != edit.key || again->set != edit.set) std::abort();
     journal.history().now(edit.key);
   }

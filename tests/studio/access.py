@@ -124,4 +124,5 @@ def main():
     print("access: all checks passed; screenshots are in", SCRATCH)
 
 
-main()
+if __name__ == "__main__":
+    main()

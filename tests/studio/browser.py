@@ -17,8 +17,8 @@ input = [{inputs}]
 stages = [
   {{ use = "video.probe" }},
   {{ use = "shots.content" }},
-  {{ use = "clip.transcode", min_length = {min_length}, preset = "ultrafast" }},
-  {{ use = "caption.describe" }},
+  {{ use = "clip.transcode", min_length = {min_length}, preset = "ultrafast"{sampled} }},
+  {{ use = "caption.describe" }},{more}
 ]
 """
 
@@ -28,12 +28,13 @@ def fresh():
     SCRATCH.mkdir(parents=True)
 
 
-def curated(name, films=("film.mp4", "bbb_A.mp4"), min_length=3.2):
-    """The folder of a finished run."""
+def curated(name, films=("film.mp4", "bbb_A.mp4"), min_length=3.2, embedded=False, jobs=""):
+    """The folder of a finished run; again with the same name, it is continued. embedded: by embed.classic."""
     broken = SCRATCH / "broken.mp4"
-    broken.write_bytes(b"no film at all")
+    if not broken.exists():  # a film that is newer is another film
+        broken.write_bytes(b"no film at all")
     inputs = ", ".join(json.dumps(str(p)) for p in [*(ROOT / "tests/data" / film for film in films), broken])
-    (SCRATCH / f"{name}.toml").write_text(RUN.format(inputs=inputs, min_length=min_length))
+    (SCRATCH / f"{name}.toml").write_text(RUN.format(inputs=inputs, min_length=min_length, sampled=", sample_fps = 2.0, sample_height = 96" if embedded else "", more=' { use = "embed.classic" },' if embedded else "") + jobs)
     out = SCRATCH / name
     done = subprocess.run([KINORA, "run", str(SCRATCH / f"{name}.toml"), "--out", str(out)], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
@@ -93,9 +94,9 @@ def browser():
 
 
 @contextlib.contextmanager
-def page_of(chromium, studio, refused=(), **context):
+def page_of(chromium, studio, refused=(), shows=".cell[aria-selected=true]", **context):
     """The studio's page; whatever it asks of another place, and whatever goes wrong in it, fails the test.
-    refused: statuses that the test asks for."""
+    refused: statuses that the test asks for. shows: what is there when it is loaded."""
     outside, errors = [], []
     with chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **context}) as tab:
         page = tab.new_page()
@@ -105,7 +106,7 @@ def page_of(chromium, studio, refused=(), **context):
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" and not any(f"status of {code}" in message.text for code in (404, *refused)) else None)
         page.goto(studio.address)
         try:
-            page.wait_for_selector(".cell[aria-selected=true]")
+            page.wait_for_selector(shows)
             yield page
         except BaseException:
             page.screenshot(path=str(SCRATCH / "failed.png"))

@@ -284,4 +284,5 @@ def main():
     print("edits: all checks passed")
 
 
-main()
+if __name__ == "__main__":
+    main()

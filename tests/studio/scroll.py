@@ -102,4 +102,5 @@ def main():
     print("scroll: all checks passed")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -45,11 +45,20 @@ export class Detail {
     const accept = make("button", { type: "button", "aria-pressed": clip.decision === "accepted", onclick: this.actions.accept }, "Accept (a)");
     const reject = make("button", { type: "button", "aria-pressed": clip.decision === "rejected", onclick: this.actions.reject }, "Reject (x)");
     const focused = this.buttons.contains(document.activeElement) ? [...this.buttons.children].indexOf(document.activeElement) : -1;
-    this.buttons.replaceChildren(accept, reject, make("span", { class: "muted" }, `${seconds(clip.duration_s)}${clip.fps ? `, ${number(clip.fps)} frames/s` : ""}`));
+    this.buttons.replaceChildren(accept, reject, ...this.alike(clip), make("span", { class: "muted" }, `${seconds(clip.duration_s)}${clip.fps ? `, ${number(clip.fps)} frames/s` : ""}`));
     if (focused >= 0) this.buttons.children[focused].focus();
     this.rest.replaceChildren(...tables(clip));
     if (!this.built) this.build();
     if (isNew) this.element.scrollTop = 0;
+  }
+
+  /** More like it, by any embedding that it has. */
+  alike(clip) {
+    const names = clip.embeddings ?? [];
+    if (!names.length) return [];
+    if (!names.includes(this.embedding)) this.embedding = names[0];
+    const choose = make("select", { "aria-label": "Embedding", onchange: (event) => (this.embedding = event.target.value) }, names.map((name) => make("option", { value: name, selected: name === this.embedding }, name)));
+    return [make("button", { type: "button", onclick: this.actions.alike }, "More like this (m)"), ...(names.length > 1 ? [choose] : [])];
   }
 
   build() {

@@ -52,7 +52,10 @@ export class Filters {
   }
 
   async showNumbers() {
-    const all = await get("/api/histograms", this.query.parameters());
+    this.asking?.abort();
+    const { signal } = (this.asking = new AbortController());
+    const all = await get("/api/histograms", this.query.parameters(), signal);
+    signal.throwIfAborted();
     const focused = document.activeElement?.dataset?.bar;
     const groups = all.map((h) => [kFolded.test(h.field), this.histogram(h)]);
     const folded = groups.filter(([hidden]) => hidden).map(([, group]) => group);

@@ -1,5 +1,5 @@
 // The page: which part does what, the keys, and what is asked of the studio when.
-import { get, post, Query } from "./api.js";
+import { get, Gone, post, Query } from "./api.js";
 import { Detail } from "./detail.js";
 import { askReason, showKeys } from "./dialogs.js";
 import { Editor } from "./editor.js";
@@ -22,12 +22,12 @@ function say(text, isError = false) {
   say.timer = setTimeout(() => (status.className = ""), isError ? 8000 : 2500);
 }
 
-const failed = (error) => say(error.message, true);
+const failed = (error) => error.name === "AbortError" || say(error.message, true);
 const toClips = () => element("list").focus({ preventScroll: true });
 
 const timeline = new Timeline((id) => sheet.choose(id).catch(failed));
 const editor = new Editor(saveCaption, toClips);
-const detail = new Detail(element("detail"), editor, timeline, { accept: () => decide(true), reject, close: closeDetail });
+const detail = new Detail(element("detail"), editor, timeline, { accept: () => decide(true), reject, alike, close: closeDetail });
 const live = new Live(element("live"));
 const filters = new Filters(element("conditions"), element("numbers"), query, () => changeView().catch(failed));
 const sheet = new Sheet(element("list"), element("space"), query, {
@@ -39,19 +39,36 @@ const sheet = new Sheet(element("list"), element("space"), query, {
   chosen: () => element("detail").classList.add("open"),
 });
 
-/** After another query or order: the sheet, the counts and the histograms. */
-async function changeView() {
-  element("text").value = query.text;
+/** After another query or order: the sheet, the counts and the histograms. A search may have to wait for its first answer. */
+async function changeView(toFirst = false) {
+  if (element("text").value.trim() !== query.text) element("text").value = query.text;
   filters.showCounts(state.counts);
-  const [total] = await Promise.all([sheet.reload(), filters.showNumbers()]);
-  summarise(total);
-  say(plural(total, "clip"));
+  const waiting = setTimeout(() => (element("summary").textContent = "Searching…"), 300);
+  try {
+    const [total] = await Promise.all([sheet.reload(toFirst), filters.showNumbers()]);
+    summarise(total);
+    say(plural(total, "clip"));
+  } finally {
+    clearTimeout(waiting);
+  }
+}
+
+/** How the clips were found: by meaning or by words, and why not by meaning where that was asked for. */
+function foundBy({ by, why }) {
+  if (by === "meaning") return ", nearest in meaning first";
+  if (by === "pictures") return `, most like ${query.like.split("/").slice(1).join("/")} first`;
+  return by === "words" && why ? `, by words: ${why}` : "";
 }
 
 function summarise(total) {
   const all = Object.values(state.counts.ends).reduce((a, b) => a + b, 0);
   const unreadable = state.unreadable ? `; ${plural(state.unreadable, "line")} of items.jsonl cannot be read` : "";
-  element("summary").textContent = (total === all ? plural(total, "clip") : `${total.toLocaleString("en")} of ${plural(all, "clip")}`) + unreadable;
+  const count = total === all ? plural(total, "clip") : `${total.toLocaleString("en")} of ${plural(all, "clip")}`;
+  element("summary").textContent = count + foundBy(sheet.found) + unreadable + (state.wrong ? `; ${state.wrong}` : "");
+  element("all").hidden = query.isEmpty();
+  element("nothing").hidden = total > 0;
+  element("nothing").textContent = all ? "No clip is like that." : "There are no clips yet. They appear here as the job stores them.";
+  element("sort").options[0].textContent = sheet.found.by ? "best first" : "in order";
 }
 
 function showState(now) {
@@ -63,6 +80,8 @@ function showState(now) {
   element("redo").disabled = !now.redo;
   filters.showCounts(now.counts);
   live.show(now.live);
+  element("how").hidden = !now.search.text;
+  element("text").placeholder = now.search.text && !query.words ? "Search by meaning  ( / )" : "Search captions  ( / )";
   const sort = element("sort"), fields = ["", "key", "caption", ...now.fields];
   if (sort.options.length !== fields.length) {
     sort.replaceChildren(...fields.map((field) => make("option", { value: field }, field ? `by ${field.replace(/^scores\./, "")}` : "in order")));
@@ -81,8 +100,15 @@ async function look() {
   if (sheet.selectedId && !editor.isOpen()) await detail.show(sheet.selectedId);
 }
 
+/** While the studio does not answer, a bar says so. */
+function lost(error) {
+  if (!(error instanceof Gone)) return failed(error);
+  element("lost").textContent = "The studio does not answer. What you see stays, and nothing can be saved; start it again with kinora studio.";
+}
+
 function poll() {
-  setTimeout(() => (document.hidden ? Promise.resolve() : look()).catch(failed).finally(poll), kPoll);
+  const now = () => look().then(() => (element("lost").textContent = ""));
+  setTimeout(() => (document.hidden ? Promise.resolve() : now()).catch(lost).finally(poll), kPoll);
 }
 
 /** The answer to an edit: shown at once where the clip is; the counts follow. */
@@ -119,6 +145,29 @@ async function reject() {
   if (reason !== null) await change({ keep: false, reason }, "Rejected", clip.id);
 }
 
+async function alike() {
+  const before = { text: query.text, like: query.like, embedding: query.embedding };
+  if (!detail.clip) return;
+  if (!detail.clip.embeddings?.length) return say(`${detail.clip.key} has no embedding of its pictures, so nothing can be like it`, true);
+  query.search({ like: detail.clip.id, embedding: detail.embedding });
+  try {
+    await changeView(true);
+    closeDetail();
+  } catch (error) {
+    if (error.name === "AbortError") return; // another search came after
+    query.search(before);
+    failed(error);
+  }
+}
+
+function byWords(words = !query.words) {
+  if (element("how").hidden) return;
+  query.words = words;
+  element("how").setAttribute("aria-pressed", words);
+  element("text").placeholder = words ? "Search captions  ( / )" : "Search by meaning  ( / )";
+  if (query.text) changeView(true).catch(failed);
+}
+
 async function step(path, word) {
   try {
     const clip = await post(path);
@@ -153,7 +202,7 @@ const kActions = {
   PageDown: () => move(sheet.page()), PageUp: () => move(-sheet.page()), Home: () => sheet.select(0), End: () => sheet.select(sheet.total - 1),
   " ": () => detail.toggle(), ",": () => detail.step(-1), ".": () => detail.step(1), "[": () => neighbour(-1), "]": () => neighbour(1),
   e: () => (element("detail").classList.add("open"), editor.open()), a: () => decide(true), x: reject, u: () => step("/api/undo", "Undone"), U: () => step("/api/redo", "Done again"),
-  "/": () => element("text").focus(), "?": showKeys, f: () => openFilters(true),
+  m: alike, w: () => byWords(), "/": () => element("text").focus(), "?": showKeys, f: () => openFilters(true),
   Enter: () => (element("detail").classList.add("open"), element("detail").focus()),
 };
 
@@ -170,7 +219,7 @@ document.addEventListener("keydown", (event) => {
   const action = kActions[event.key];
   if (!action) return;
   event.preventDefault();
-  if (sheet.total || "/?f".includes(event.key)) action();
+  if (sheet.total || "/?fw".includes(event.key)) action();
 });
 
 element("search").addEventListener("submit", (event) => {
@@ -180,9 +229,14 @@ element("search").addEventListener("submit", (event) => {
 element("text").addEventListener("input", () => {
   clearTimeout(query.typing);
   query.typing = setTimeout(() => {
-    query.text = element("text").value;
-    changeView().catch(failed);
+    query.search({ text: element("text").value.trim() });
+    changeView(true).catch(failed);
   }, 150);
+});
+element("how").addEventListener("click", () => byWords());
+element("all").addEventListener("click", () => {
+  filters.clear();
+  toClips();
 });
 element("sort").addEventListener("change", (event) => {
   query.sort = event.target.value;

@@ -29,13 +29,19 @@ export class Sheet {
     });
   }
 
-  /** Asks again for everything in sight; the selected clip stays selected if it is still there. */
-  async reload() {
-    const id = this.selectedId;
+  /** Asks again for everything in sight; the selected clip stays selected if it is still there, unless the first is to be.
+   * The answer is thrown away, by an AbortError, when there is a newer question. */
+  async reload(toFirst = false) {
+    this.asking?.abort();
+    const { signal } = (this.asking = new AbortController());
+    const id = toFirst ? "" : this.selectedId;
     const [first, place] = await Promise.all([
-      get("/api/clips", this.query.parameters({ from: 0, count: kWindow })),
-      id ? get("/api/place", this.query.parameters({ id })) : { place: -1 },
+      get("/api/clips", this.query.parameters({ from: 0, count: kWindow }), signal),
+      id ? get("/api/place", this.query.parameters({ id }), signal) : { place: -1 },
     ]);
+    signal.throwIfAborted();
+    this.found = { by: first.by, why: first.why };
+    if (toFirst) this.list.scrollTop = 0;
     this.windows.clear();
     this.windows.set(0, first.rows);
     this.total = first.total;
@@ -101,12 +107,13 @@ export class Sheet {
     const cell = make("div", { class: "cell", role: "option" });
     cell.canvas = make("canvas", { width: 320, height: 180 });
     cell.none = make("div", { class: "none" });
+    cell.near = make("span", { class: "near" });
     cell.time = make("span", { class: "time" });
     cell.key = make("span", { class: "key" });
     cell.end = make("span", { class: "mark" });
     cell.scores = make("div", { class: "scores" });
     cell.caption = make("div", { class: "caption" });
-    cell.append(make("div", { class: "still" }, cell.canvas, cell.none, cell.time), make("div", { class: "line" }, cell.key, cell.end), cell.scores, cell.caption);
+    cell.append(make("div", { class: "still" }, cell.canvas, cell.none, cell.near, cell.time), make("div", { class: "line" }, cell.key, cell.end), cell.scores, cell.caption);
     this.space.append(cell);
     return cell;
   }
@@ -140,9 +147,10 @@ export class Sheet {
     cell.end.textContent = row ? row.decision || (row.end === "kept" ? "" : row.end) : "";
     cell.end.className = `mark ${row ? row.decision || row.end : ""}`;
     cell.time.textContent = row && row.duration_s !== null ? seconds(row.duration_s) : "";
+    cell.near.textContent = row ? near(row) : "";
     cell.caption.textContent = row ? row.caption : "";
     cell.scores.textContent = row ? scoresOf(row) : "";
-    cell.setAttribute("aria-label", row ? `${row.key}, ${outcome(row)}, ${seconds(row.duration_s)}. ${row.caption}` : "loading");
+    cell.setAttribute("aria-label", row ? `${row.key}, ${outcome(row)}, ${near(row) ? `similarity ${near(row)}, ` : ""}${seconds(row.duration_s)}. ${row.caption}` : "loading");
     const picture = row && this.pictures.get(row.id);
     if (picture) this.draw(cell, picture);
     else this.blank(cell, row && (picture === null || row.end === "failed") ? row.reason || "no picture" : "");
@@ -265,7 +273,7 @@ export class Sheet {
     for (const rows of this.windows.values()) {
       if (!Array.isArray(rows)) continue;
       const at = rows.findIndex((old) => old.id === row.id);
-      if (at >= 0) rows[at] = row;
+      if (at >= 0) rows[at] = { ...row, similarity: rows[at].similarity };
     }
     this.render();
   }
@@ -274,6 +282,8 @@ export class Sheet {
     return Math.max(1, Math.floor(this.list.clientHeight / this.rowHeight)) * this.columns;
   }
 }
+
+const near = (row) => (Number.isFinite(row.similarity) ? row.similarity.toFixed(3) : "");
 
 function scoresOf(row) {
   const names = Object.keys(row.scores);

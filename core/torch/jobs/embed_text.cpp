@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include "core/curate/edit_history.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/jobs/clip_files.hpp"
 #include "core/log.hpp"
@@ -62,8 +63,9 @@ void run_embed_text(JobContext& context) {
   require(context, check_embed_text);
   const auto options = context.options<EmbedTextOptions>();
   use_threads(options.threads);
-  const fs::path data = context.folder_of(context.need_upstream("curate")) / "data";
+  const fs::path curated = context.folder_of(context.need_upstream("curate")), data = curated / "data";
   const auto clips = clips_in(data);
+  const EditHistory edits = read_edits(curated / kEditsFile);
   const json how = encoder_of(context.spec());
   TextEncoder encoder = opened(context.runtime(), how);
   std::vector<float> all;
@@ -72,9 +74,11 @@ void run_embed_text(JobContext& context) {
   Progress progress(context.spec().name, static_cast<int64_t>(clips.size()), "clips");
   for (const auto& [key, fields] : clips) {
     if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
-    if (const auto caption = fields.find("txt"); caption != fields.end()) {
-      const auto vector =
-          vector_of(encoder, or_throw(context.runtime().io().read_all(caption->second.string(), 1 << 20)));
+    auto caption = edits.now(key).caption;
+    if (const auto own = fields.find("txt"); !caption && own != fields.end())
+      caption = or_throw(context.runtime().io().read_all(own->second.string(), 1 << 20));
+    if (caption) {
+      const auto vector = vector_of(encoder, *caption);
       width = static_cast<int64_t>(vector.size());
       all.insert(all.end(), vector.begin(), vector.end());
       keys.push_back(key);

@@ -1,5 +1,6 @@
 // stage/video.read: decoded frames beside the sample, as the tensor "frames".
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "decoder.hpp"
@@ -18,7 +19,7 @@ class VideoRead final : public Stage {
   };
   static void describe(Describe<Options>& d) {
     d.name("video.read").help("Decodes to the tensor frames: uint8 [T, H, W, 3], RGB, upright");
-    d.option("first", &Options::first).at_least(0).help("index of the first frame");
+    d.option("first", &Options::first).at_least(0).help("index of the first frame; a sample's field `first` goes before it");
     d.option("frames", &Options::frames)
         .at_least(0)
         .help("how many; 0: to the end. A shorter video gives what it has");
@@ -43,12 +44,23 @@ class VideoRead final : public Stage {
 
   void process(Sample in, const Emit& emit, const Run& run) override {
     const Media media = open_media(in);
-    media_call([&] { read(in, media, run); });
+    media_call([&] { read(in, media, first_of(in), run); });
     emit(std::move(in));
   }
 
  private:
-  void read(Sample& in, const Media& media, const Run& run) const {
+  int64_t first_of(const Sample& in) const {
+    const auto text = in.text("first");
+    if (!text) return options_.first;
+    int64_t out = -1;
+    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), out);
+    if (error != std::errc() || end != text->data() + text->size() || out < 0)
+      throw Error(KINORA_DATA, std::string(in.key()) + ": its field `first` is no index of a frame; give a whole "
+                                                       "number from 0 on, or leave it out");
+    return out;
+  }
+
+  void read(Sample& in, const Media& media, int64_t first, const Run& run) const {
     DecoderOptions options;
     options.threads = static_cast<int>(options_.threads);
     Decoder decoder(*media.source, media.name, options);
@@ -59,13 +71,13 @@ class VideoRead final : public Stage {
     std::vector<double> times;  // seconds from the start, for stages that measure change over time
     int64_t count = 0;
     double start = 0;
-    if (options_.first > 0) {
+    if (first > 0) {
       if (const Frame* frame = decoder.next()) start = frame->seconds;
-      decoder.skip_to(options_.first);
+      decoder.skip_to(first);
     }
     while (const Frame* frame = decoder.next()) {
       run.check_cancelled();
-      if ((frame->index - options_.first) % options_.stride != 0) continue;
+      if ((frame->index - first) % options_.stride != 0) continue;
       if (pixels.size() + frame_bytes > static_cast<size_t>(options_.memory))
         throw Error(KINORA_NO_MEMORY,
                     media.name + ": more than " + std::to_string(options_.memory >> 20) +
@@ -77,7 +89,7 @@ class VideoRead final : public Stage {
       if (++count == options_.frames) break;
     }
     if (count == 0)
-      throw MediaError(media.name + ": no frame from number " + std::to_string(options_.first) + " on" +
+      throw MediaError(media.name + ": no frame from number " + std::to_string(first) + " on" +
                        (decoder.damaged().empty() ? "" : "; " + decoder.damaged()));
     auto facts = facts_of(in);
     facts["frames_at"] = times;

@@ -177,6 +177,16 @@ TEST(Caption, FromTheFramesThatAnEarlierStageSampledEqualsThatFromTheVideo) {
   EXPECT_EQ(facts(from_frames)["caption"], (json{{"by", "caption.describe"}}));
 }
 
+TEST(Read, BeginsWhereTheSampleSays) {
+  const core::OneStage read(runtime(), "video.read", json{{"first", 1}, {"frames", 1}});
+  Sample video = film(24, 4, [](int i, int, int) { return Rgb{10 * i, 10 * i, 10 * i}; });
+  EXPECT_EQ(facts(read(video))["frames_at"], json({0.25}));
+  video.set("first", "6");
+  EXPECT_EQ(facts(read(video))["frames_at"], json({1.5}));
+  video.set("first", "-1");
+  EXPECT_THROW((void)read(video), Error);
+}
+
 TEST(Caption, TheUsersOwnWins) {
   const auto after = [](const char* about, const json& options) {
     Sample in = plain(4, 4, grey(128));

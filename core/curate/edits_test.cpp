@@ -1,11 +1,11 @@
-#include "apps/studio/edits.hpp"
+#include "core/curate/edit_history.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "kinora/error.hpp"
 
-namespace kinora::studio {
+namespace kinora::core {
 namespace {
 
 using nlohmann::json;
@@ -26,14 +26,22 @@ TEST(Edits, ALineGivesItselfBack) {
   EXPECT_EQ(out->time, in.time);
   EXPECT_EQ(out->author, in.author);
   EXPECT_EQ(out->set, in.set);
-  EXPECT_EQ(out->was, in.was);
+  EXPECT_EQ(json::parse(line)["was"], (json{{"reason", "why"}}));
 }
 
-TEST(Edits, WhatIsNoEditIsLeftOut) {
-  for (const char* line :
-       {"", "{", "[]", R"({"key":1,"set":{}})", R"({"key":"a"})", R"({"key":"a","set":{"keep":"no"}})",
-        R"({"key":"a","set":{"caption":null}})", R"({"key":"a","set":{"url":"x"}})"})
-    EXPECT_FALSE(parse_edit(line)) << line;
+TEST(Edits, WhatIsWrongWithALineIsSaid) {
+  for (const auto& [line, why] : {std::pair{"", "no JSON object"},
+                                  {"{", "no JSON object"},
+                                  {"[]", "no JSON object"},
+                                  {R"({"key":1,"set":{}})", "no \"key\""},
+                                  {R"({"key":"a"})", "no object \"set\""},
+                                  {R"({"key":"a","set":{"keep":"no"}})", "\"keep\" must be"},
+                                  {R"({"key":"a","set":{"caption":7}})", "\"caption\" must be"}}) {
+    const auto edit = parse_edit(line);
+    ASSERT_FALSE(edit) << line;
+    EXPECT_THAT(edit.failure().message, testing::HasSubstr(why)) << line;
+  }
+  EXPECT_TRUE(parse_edit(R"({"key":"a","set":{"url":"x"},"of later versions":1})"));
 }
 
 TEST(Edits, AWrongChangeIsNamed) {
@@ -59,6 +67,40 @@ TEST(EditHistory, TheLastValueOfEachFieldWins) {
   EXPECT_EQ(h.now("a"), (Change{"two", "shaky", false}));
   EXPECT_EQ(h.now("c"), Change());
   EXPECT_EQ(h.of("a").size(), 3U);
+}
+
+TEST(EditHistory, NullTakesBackAndIsNoStepOfUndo) {
+  EditHistory h;
+  const auto line = [&](const char* text) { h.add(*parse_edit(text)); };
+  line(R"({"key":"a","author":"mia","set":{"caption":"one","keep":false}})");
+  line(R"({"key":"a","author":"mia","set":{"keep":null}})");
+  EXPECT_EQ(h.now("a"), (Change{"one", std::nullopt, std::nullopt}));
+  line(R"({"key":"a","author":"mia","set":{"caption":null}})");
+  EXPECT_EQ(h.now("a"), Change());
+  EXPECT_TRUE(h.edited().empty());
+  EXPECT_EQ(h.undoable("mia")->set.caption, "one");
+}
+
+TEST(EditHistory, ACaptionIsTheAuthorsWhoWroteItUntilItIsUndone) {
+  EditHistory h;
+  h.add(edit("a", {"one", std::nullopt, std::nullopt}, {}, EditKind::edit, "tom"));
+  h.add(edit("a", {"two", std::nullopt, std::nullopt}));
+  h.add(edit("a", {std::nullopt, "dark", false}, {}, EditKind::edit, "eve"));
+  EXPECT_EQ(h.now("a").author, "mia");
+  h.add(edit("a", {"one", std::nullopt, std::nullopt}, {}, EditKind::undo));
+  EXPECT_EQ(h.now("a").caption, "one");
+  EXPECT_EQ(h.now("a").author, "tom");
+}
+
+TEST(EditHistory, LinesAreNumberedWhereverTheReaderStopped) {
+  EditHistory h;
+  std::vector<size_t> wrong;
+  const auto note = [&](size_t line, const std::string&) { wrong.push_back(line); };
+  const std::string first = "{\"key\":\"a\",\"set\":{\"keep\":false}}\n\nbad\n", torn = "{\"key\":\"b\"";
+  EXPECT_EQ(h.add_lines(first + torn, note), first.size());
+  EXPECT_EQ(h.add_lines(torn + "}\n", note), torn.size() + 2);
+  EXPECT_EQ(wrong, (std::vector<size_t>{3, 4}));
+  EXPECT_EQ(h.edited().size(), 1U);
 }
 
 TEST(EditHistory, UndoLeavesNoTraceOfAFirstEditAndRedoBringsItBack) {
@@ -89,4 +131,4 @@ TEST(EditHistory, EachAuthorUndoesTheirOwnAndANewEditEndsRedo) {
 }
 
 }  // namespace
-}  // namespace kinora::studio
+}  // namespace kinora::core

@@ -1,0 +1,34 @@
+#include "core/jobs/edits_identity.hpp"
+
+#include "core/curate/edit_history.hpp"
+#include "core/run/digest.hpp"
+
+namespace kinora::core {
+namespace {
+
+const JobSpec* curate_of(const RunFile& run, const JobSpec& job) {
+  for (size_t input : job.inputs) {
+    const JobSpec& one = run.jobs[input];
+    if (one.kind->spec.name == "curate") return &one;
+    if (const auto* above = curate_of(run, one)) return above;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::string edits_identity(const RunFile& run, const JobSpec& job) {
+  const std::string& kind = job.kind->spec.name;
+  const JobSpec* curate = kind == "shard" || kind == "embed-text" ? curate_of(run, job) : nullptr;
+  if (!curate) return "";
+  const auto edits = catching([&] { return read_edits(run.out / curate->name / kEditsFile); });
+  if (!edits) return sha256(edits.failure().message);  // the job itself says what is wrong
+  json all = json::object();
+  for (const auto& [key, edit] : edits->edited()) {
+    if (kind == "shard") all[key] = {json_of(edit), edit.author};
+    if (kind == "embed-text" && edit.caption) all[key] = *edit.caption;
+  }
+  return all.empty() ? "" : sha256(all.dump(-1, ' ', false, json::error_handler_t::replace));
+}
+
+}  // namespace kinora::core

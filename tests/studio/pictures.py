@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Pictures of clips that are decoded by worker processes: damaged clips, workers that are killed or that hang cost one picture
+each, and the studio answers all along. usage: pictures.py KINORA ROOT SCRATCH"""
+import json, os, pathlib, random, signal, subprocess, threading, time, urllib.parse
+
+from browser import SCRATCH, Studio, eventually, fresh
+from edits import ask
+
+GOOD, HANG = 24, 10  # clips; seconds that a picture may take
+
+
+def damaged(good, n):
+    """Real film bytes, wrong in the ways that files are wrong."""
+    chance, data = random.Random(n), bytearray(good)
+    if n % 5 == 0:
+        return bytes(data[: len(data) * (1 + n) // 40])
+    if n % 5 == 1:
+        for _ in range(60):
+            data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        return bytes(data)
+    if n % 5 == 2:  # absurd sizes in the headers
+        at = data.find(b"moov") + chance.randrange(40, 400)
+        data[at : at + 8] = b"\xff" * 8
+        return bytes(data)
+    return bytes(chance.randbytes(5000)) if n % 5 == 3 else b""
+
+
+def synthetic():
+    folder = SCRATCH / "clips"
+    (folder / "data").mkdir(parents=True)
+    (folder / "job.json").write_text('{"kind": "curate"}')
+    film = SCRATCH / "clip.mp4"
+    subprocess.run(["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=320x180:rate=12:duration=2", "-c:v", "libx264", "-pix_fmt", "yuv420p", str(film)], check=True)
+    good = film.read_bytes()
+    with (folder / "items.jsonl").open("w") as items:
+        for name, contents in [*((f"good-{n:02}", good) for n in range(GOOD)), *((f"bad-{n:02}", damaged(good, n)) for n in range(20))]:
+            (folder / "data" / f"{name}.mp4").write_bytes(contents)
+            items.write(json.dumps({"key": name, "end": "kept", "consumed": False, "parent": "film", "facts": {"frames": 24, "fps": 12.0}}) + "\n")
+    return folder
+
+
+def picture(studio, key):
+    """(status, body) of the clip's picture."""
+    cookie = f"kinora_studio_{studio.host.split(':')[1]}={studio.token}"
+    status, _, body = ask(studio, "/picture?" + urllib.parse.urlencode({"id": f"clips/{key}"}), Cookie=cookie)
+    assert status in (200, 404) and (status == 404 or body[:2] == b"\xff\xd8"), (key, status, body[:80])
+    return status, body
+
+
+def answers(studio):
+    cookie = f"kinora_studio_{studio.host.split(':')[1]}={studio.token}"
+    return studio.process.poll() is None and ask(studio, "/api/state", Cookie=cookie)[0] == 200
+
+
+def workers(studio):
+    """Process ids of the studio's workers."""
+    out = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            words, status = (process / "cmdline").read_bytes().split(b"\0"), (process / "stat").read_text()
+        except OSError:
+            continue
+        parent, state = status.rpartition(")")[2].split()[1], status.rpartition(")")[2].split()[0]
+        if int(parent) == studio.process.pid and b"worker" in words and state != "Z":
+            out.append(int(process.name))
+    return out
+
+
+def check_damaged(studio):
+    statuses = [picture(studio, f"bad-{n:02}")[0] for n in range(20)]
+    assert 404 in statuses and answers(studio), statuses
+    assert picture(studio, "good-00")[0] == 200
+    print(f"of 20 damaged clips {statuses.count(200)} had a picture all the same")
+
+
+def check_right(studio):
+    """The frame a third in, as ffmpeg decodes it; the counter in the corner of the test picture tells frames apart."""
+    small = lambda source, *how: subprocess.run(["ffmpeg", "-v", "error", "-i", source, *how, "-frames:v", "1", "-f", "rawvideo", "-pix_fmt", "gray", "-"], input=None, capture_output=True, check=True).stdout
+    (SCRATCH / "picture.jpg").write_bytes(picture(studio, "good-01")[1])
+    got = small(str(SCRATCH / "picture.jpg"))
+    assert len(got) == 320 * 180
+    away = {n: sum(abs(a - b) for a, b in zip(got, small(str(SCRATCH / "clip.mp4"), "-vf", f"select=eq(n\\,{n})"))) / len(got) for n in (6, 7, 8, 9, 10)}
+    assert min(away, key=away.get) == 8 and away[8] < 3, away
+
+
+def check_killed(studio):
+    """Between pictures: nothing is lost. Again and again at work: pictures, at most, and the studio lives."""
+    before = workers(studio)
+    assert 1 <= len(before) <= 2, before
+    for pid in before:
+        os.kill(pid, signal.SIGKILL)
+    assert picture(studio, "good-02")[0] == 200, "a worker that was killed is replaced"
+    assert not set(before) & set(workers(studio))
+    stop = threading.Event()
+
+    def killer():
+        while not stop.is_set():
+            for pid in workers(studio):
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=killer)
+    thread.start()
+    statuses = [picture(studio, f"good-{n:02}")[0] for n in range(3, 9)]
+    stop.set()
+    thread.join()
+    assert answers(studio)
+    assert [picture(studio, f"good-{n:02}")[0] for n in range(9, 12)] == [200] * 3, "it goes on"
+    print(f"while workers were killed all the time, {statuses.count(404)} of 6 pictures were lost")
+
+
+def check_hanging(studio):
+    """A worker that shows no sign of life is killed when its time is up, and costs that picture. Only who decodes elsewhere hangs here."""
+    pool = [threading.Thread(target=picture, args=(studio, f"good-{n}")) for n in (12, 13)]
+    for thread in pool:
+        thread.start()
+    for thread in pool:
+        thread.join()
+    stopped = workers(studio)
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    found = {}
+    start = time.monotonic()
+    threads = [threading.Thread(target=lambda n=n: found.update({n: picture(studio, f"good-{n}")[0]})) for n in (14, 15)]
+    for thread in threads:
+        thread.start()
+    time.sleep(1)
+    asked = time.monotonic()
+    assert answers(studio) and time.monotonic() - asked < 1, "the studio goes on"
+    for thread in threads:
+        thread.join()
+    took = time.monotonic() - start
+    assert list(found.values()).count(404) == len(stopped) and HANG * 0.9 < took < 3 * HANG, (found, took, stopped)
+    eventually(lambda: not set(stopped) & set(workers(studio)), "the workers that hung are gone")
+    assert [picture(studio, f"good-{n}")[0] for n in (16, 17)] == [200, 200]
+
+
+def main():
+    fresh()
+    folder = synthetic()
+    with Studio(folder) as studio:
+        check_damaged(studio)
+        check_right(studio)
+        check_killed(studio)
+        check_hanging(studio)
+        left = workers(studio)
+        assert left
+        studio.kill()
+        eventually(lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in left), "workers end with the studio")
+    print("pictures: all checks passed")
+
+
+main()

@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""Search by meaning and by pictures in a real browser over a real curate run: every order is numpy's, with the question
+encoded by a MiniLM of the test's own. usage: search.py KINORA ROOT SCRATCH"""
+import json, os, pathlib, subprocess, threading, time
+
+import numpy as np
+
+from browser import KINORA, SCRATCH, Studio, browser, curated, eventually, fresh, page_of
+from edits import ask, caption, said, select, total
+from minilm import MiniLM
+
+FILMS = ("film.mp4", "bbb_A.mp4", "bbb_C.mp4", "city_cc0.mp4", "cockatoo.mp4")
+TEXT = """
+[[job]]
+name = "captions"
+kind = "embed-text"
+input = "clips"
+words = { use = "text.wordpiece", vocab = "asset:minilm/vocab.txt" }
+"""
+
+
+def rows_of(out):
+    """{key: row} of what embed-text has embedded."""
+    keys = json.loads((out / "captions/text.json").read_text())["keys"]
+    return dict(zip(keys, np.load(out / "captions/text.npy").astype(np.float64)))
+
+
+def order(rows, query):
+    return sorted(((float(row @ query), key) for key, row in rows.items()), key=lambda pair: (-pair[0], pair[1]))
+
+
+def shown(page):
+    """(key, similarity) of the cells in the page's order."""
+    cells = page.evaluate("""() => [...document.querySelectorAll(".cell:not([hidden])")].map((cell) =>
+      [+cell.getAttribute("aria-posinset"), cell.querySelector(".key").textContent, cell.querySelector(".near").textContent])""")
+    return [(key, near) for _, key, near in sorted(cells)]
+
+
+def check_order(page, wanted, what):
+    """The page shows these first, each with its similarity; what has none comes after. Equals to 1e-5 may stand either way."""
+    def fits():
+        cells = shown(page)
+        got = [(key, float(near)) for key, near in cells if near]
+        rank = {key: score for score, key in wanted}
+        return (len(got) == min(len(wanted), len(cells)) and all(key in rank and abs(rank[key] - near) < 6e-4 for key, near in got)
+                and all(rank[a] > rank[b] - 1e-5 for (a, _), (b, _) in zip(got, got[1:])))
+    try:
+        eventually(fits, what, 30)
+    except AssertionError:
+        raise AssertionError(f"{what}: {shown(page)}, not {wanted}")
+
+
+def look_for(page, text):
+    page.keyboard.press("/")
+    page.locator("#text").fill(text)
+    page.keyboard.press("Enter")
+
+
+def check_words(page):
+    """Without an embed-text job the words are looked for, and the page says why."""
+    assert page.locator("#how").is_hidden() and "captions" in page.locator("#text").get_attribute("placeholder")
+    look_for(page, "cockatoo")
+    eventually(lambda: "by words: " in page.locator("#summary").inner_text() and "embed-text" in page.locator("#summary").inner_text(), "why not by meaning")
+    assert shown(page) and all(key.startswith("cockatoo") and not near for key, near in shown(page)), shown(page)
+    page.locator("#all").click()
+
+
+def check_responsive(studio):
+    """While the first question loads the encoder, everything else is answered."""
+    cookie, answers = f"kinora_studio_{studio.host.split(':')[1]}={studio.token}", []
+    first = threading.Thread(target=lambda: answers.append(ask(studio, "/api/clips?q=a+dark+night", Cookie=cookie)))
+    start, slowest, asked = time.monotonic(), 0.0, 0
+    first.start()
+    while first.is_alive():
+        before = time.monotonic()
+        assert ask(studio, "/api/state", Cookie=cookie)[0] == 200
+        asked, slowest = asked + 1, max(slowest, time.monotonic() - before)
+        time.sleep(0.01)
+    took = time.monotonic() - start
+    assert json.loads(answers[0][2])["by"] == "meaning", answers
+    print(f"the first search took {took:.2f} s; meanwhile {asked} other questions were answered, the slowest in {slowest:.3f} s")
+    assert took < 0.2 or (asked >= 3 and slowest < took), (took, asked, slowest)
+
+
+def check_meaning(page, out, encode):
+    eventually(lambda: page.locator("#how").is_visible(), "the run has a search by meaning now")
+    for text in ("a dark night", "colourful pictures that move a lot"):
+        wanted = order(rows_of(out), encode(text))
+        look_for(page, text)
+        check_order(page, wanted, text)
+        assert "nearest in meaning first" in page.locator("#summary").inner_text()
+        assert page.locator(".cell[aria-selected=true]:visible .key").inner_text() == shown(page)[0][0], "the best is selected"
+    filtered = {json.loads(line)["key"]: json.loads(line)["facts"].get("duration_s") for line in (out / "clips/items.jsonl").read_text().splitlines()}
+    page.locator("#sort").select_option("duration_s")
+    eventually(lambda: [filtered[key] for key, _ in shown(page)] == sorted(filtered[key] for key, _ in shown(page)), "another order of the same clips")
+    page.locator("#sort").select_option("")
+    bars = page.locator('.bars[aria-label="similarity"] button')
+    bars.last.click()
+    eventually(lambda: shown(page) and shown(page)[0][0] == wanted[0][1] and total(page) < len(wanted), "only the nearest")
+    page.get_by_role("button", name="Clear similarity").click()
+    check_order(page, wanted, "all again")
+    page.keyboard.press("Escape")
+    page.keyboard.press("w")
+    eventually(lambda: "meaning" not in page.locator("#summary").inner_text(), "by words")
+    assert all(not near for _, near in shown(page))
+    page.keyboard.press("w")
+    check_order(page, wanted, "by meaning again")
+    page.screenshot(path=str(SCRATCH / "meaning.png"))
+
+
+def check_like(page, out):
+    """By the key m, and by the mouse; the clip itself comes first."""
+    pictures = {p.name.removesuffix(".classic.npy"): np.load(p).astype(np.float64) for p in (out / "clips/data").glob("*.classic.npy")}
+    assert len(pictures) > 5
+    page.locator("#all").click()
+    eventually(lambda: page.locator("#all").is_hidden(), "everything")
+    select(page, "film-0001")
+    page.keyboard.press("m")
+    check_order(page, order(pictures, pictures["film-0001"]), "like film-0001")
+    assert shown(page)[0] == ("film-0001", "1.000") and "most like film-0001" in page.locator("#summary").inner_text()
+    page.screenshot(path=str(SCRATCH / "like.png"))
+    second = shown(page)[1][0]
+    page.locator(".cell:visible", has=page.get_by_text(second, exact=True)).click()
+    page.wait_for_function("key => document.querySelector('#detail h2')?.textContent === key", arg=second)
+    page.get_by_role("button", name="More like this").click()
+    check_order(page, order(pictures, pictures[second]), f"like {second}")
+    page.get_by_role("button", name="Kept").click()
+    check_order(page, order(pictures, pictures[second]), "kept ones are those with pictures")
+    page.locator("#all").click()
+    eventually(lambda: page.locator("#all").is_hidden(), "everything")
+    select(page, "broken")
+    page.keyboard.press("m")
+    said(page, "broken has no embedding")
+
+
+def check_edited(page, out, run, encode):
+    """A new caption is found by what it means at once; the next run embeds it, and only it changes anything."""
+    select(page, "film-0000")
+    caption(page, "A boat at sea.")
+    said(page, "Caption saved")
+    text = "a ship on the ocean"
+    wanted = order({**rows_of(out), "film-0000": encode("A boat at sea.")}, encode(text))
+    assert wanted[0][1] == "film-0000" and wanted[0][0] > wanted[1][0] + 0.2, wanted[:2]
+    look_for(page, text)
+    check_order(page, wanted, "the edited caption")
+    page.keyboard.press("Escape")
+    before, films = (out / "captions/text.npy").stat(), (out / "clips/items.jsonl").stat()
+    run()
+    after = rows_of(out)
+    assert np.abs(after["film-0000"] - encode("A boat at sea.")).max() < 1e-5, "what embed-text embeds is the edited caption"
+    assert (out / "clips/items.jsonl").stat().st_mtime_ns == films.st_mtime_ns and (out / "captions/text.npy").stat().st_mtime_ns != before.st_mtime_ns
+    found = json.loads(subprocess.run([KINORA, "search", str(out), text, "--top", "1", "--json"], capture_output=True, text=True, check=True).stdout)
+    assert found["key"] == "film-0000" and found["caption"] == "A boat at sea.", found
+    page.locator("#all").click()
+    eventually(lambda: page.locator("#all").is_hidden(), "everything")
+    embedded = (out / "captions/text.npy").stat().st_mtime_ns
+    select(page, "film-0001")
+    page.keyboard.press("a")
+    said(page, "Accepted")
+    run()
+    assert (out / "captions/text.npy").stat().st_mtime_ns == embedded, "a decision is nothing that embed-text follows"
+    page.keyboard.press("u")
+    said(page, "Undone")
+    page.keyboard.press("u")
+    said(page, "Undone: film-0000")
+    run()
+    own = (out / "clips/data/film-0000.txt").read_text()
+    assert np.abs(rows_of(out)["film-0000"] - encode(own)).max() < 1e-5, "the clip's own caption again"
+
+
+def main():
+    fresh()
+    encode = MiniLM(pathlib.Path(os.environ["KINORA_ASSETS"]) / "minilm")
+    run = lambda: curated("run", FILMS, min_length=1.0, embedded=True, jobs=TEXT)
+    out = curated("run", FILMS, min_length=1.0, embedded=True)
+    with browser() as chromium, Studio(out) as studio, page_of(chromium, studio) as page:
+        check_words(page)
+        run()
+        eventually(lambda: page.locator("#how").is_visible(), "the studio sees that captions are embedded now")
+        check_responsive(studio)
+        check_meaning(page, out, encode)
+        check_like(page, out)
+        check_edited(page, out, run, encode)
+    with browser() as chromium, Studio(out / "clips") as studio, page_of(chromium, studio) as page:  # the folder of the job alone
+        eventually(lambda: page.locator("#how").is_visible(), "the job beside it is found")
+        look_for(page, "a dark night")
+        check_order(page, order(rows_of(out), encode("a dark night")), "from the job's folder")
+    print("search: all checks passed")
+
+
+main()

@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Every state of the page, wide and narrow: nothing hangs over, axe finds nothing, what it says is there; a picture of each
+stays in SCRATCH. usage: states.py KINORA ROOT SCRATCH"""
+import json, shutil
+
+import scroll
+from access import check_axe
+from browser import SCRATCH, Studio, browser, curated, eventually, fresh, page_of
+
+SIZES = {"wide": {"width": 1280, "height": 800}, "narrow": {"width": 400, "height": 800}}
+
+
+class State:
+    """One look at the page; `done` takes its picture."""
+
+    def __init__(self, chromium, studio, size, **how):
+        self.size, self.of = size, page_of(chromium, studio, viewport=SIZES[size], **how)
+
+    def __enter__(self):
+        self.page = self.of.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        return self.of.__exit__(*error)
+
+    def done(self, name):
+        self.page.wait_for_timeout(700)
+        self.page.screenshot(path=str(SCRATCH / f"{name}-{self.size}.png"))
+        check_axe(self.page, f"{name} {self.size}")
+        assert self.page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), f"{name} {self.size}: it hangs over"
+
+
+def empty():
+    """A curate job that has just begun, and has nothing yet."""
+    folder = SCRATCH / "empty/clips"
+    (folder / "data").mkdir(parents=True)
+    (folder / "job.json").write_text('{"kind": "curate"}')
+    return folder.parent
+
+
+def check_empty(chromium, size):
+    with Studio(empty()) as studio, State(chromium, studio, size, shows="#nothing:visible") as state:
+        page = state.page
+        assert "no clips yet" in page.locator("#nothing").inner_text() and page.locator("#summary").inner_text() == "0 clips"
+        for key in ("j", "a", "x", "e", "m", " ", "u"):
+            page.keyboard.press(key)
+        assert not page.locator("dialog[open]").count(), "there is nothing to decide about"
+        state.done("empty")
+        clips = SCRATCH / "empty/clips/data"
+        (clips / "film-0000.json").write_text('{"film": "film", "duration_s": 2}')
+        eventually(lambda: page.locator(".cell:visible").count() == 1 and page.locator("#nothing").is_hidden(), "the first clip", 30)
+    shutil.rmtree(SCRATCH / "empty")
+
+
+def check_running(chromium, size, folder):
+    stage = lambda name, busy: {"name": name, "in": 12, "out": 9, "dropped": 1, "failed": 0, "rate": 2.5, "busy": busy, "workers": 2, "queue": 3}
+    running = SCRATCH / f"running-{size}"
+    shutil.copytree(folder, running)
+    for name in ("items.jsonl", "summary.json"):
+        (running / "clips" / name).unlink()
+    (running / "clips/live.json").write_text(json.dumps({"seconds": 75, "done": 2, "total": 9, "memory": {"used": 2**26, "bound": 2**28}, "bound": "clip.transcode", "stages": [stage(f"stage.{n}", n / 9) for n in range(8)] + [stage("clip.transcode", 1.9)]}))
+    with Studio(running) as studio, State(chromium, studio, size) as state:
+        assert "clip.transcode bounds the rate" in state.page.locator("#live").inner_text()
+        state.done("running")
+        seen = state.page.locator("#list").bounding_box()
+        assert seen["height"] > 200, f"the table of stages leaves no room for clips: {seen}"
+
+
+def check_many(chromium, size, folder):
+    with Studio(folder) as studio, State(chromium, studio, size) as state:
+        state.page.keyboard.press("End")
+        eventually(lambda: state.page.locator(".cell[aria-selected=true] .key").inner_text() == "film-09999", "the last")
+        state.done("many")
+
+
+def check_work(chromium, size, folder):
+    """Search results, an edit, the dialogs, nothing found, and a studio that went away."""
+    with Studio(folder) as studio, State(chromium, studio, size) as state:
+        page = state.page
+        page.keyboard.press("/")
+        page.keyboard.type("film")
+        eventually(lambda: page.locator("#all").is_visible(), "the search")
+        state.done("search")
+        page.locator("#text").fill("nothing of the kind")
+        eventually(lambda: page.locator("#nothing").is_visible(), "nothing")
+        state.done("none")
+        page.locator("#all").click()
+        eventually(lambda: page.locator("#all").is_hidden(), "all")
+        page.keyboard.press("Home")
+        page.keyboard.press("m")
+        eventually(lambda: "most like" in page.locator("#summary").inner_text() or "no embedding" in page.locator("#status").inner_text(), "an answer")
+        state.done("like")
+        page.keyboard.press("e")
+        page.keyboard.type(" and so on")
+        eventually(lambda: "not saved" in page.locator("#detail").inner_text(), "the draft")
+        state.done("edit")
+        page.keyboard.press("Escape")
+        page.keyboard.press("x")
+        page.wait_for_selector("#reject-dialog[open]")
+        state.done("reject")
+        page.keyboard.press("Escape")
+        page.keyboard.press("?")
+        page.wait_for_selector("#keys-dialog[open]")
+        state.done("keys")
+        page.keyboard.press("Escape")
+
+
+def check_lost(chromium, size, folder):
+    """The page says so and keeps what it has; a draft is not lost; when the studio answers again, the bar goes."""
+    with Studio(folder) as studio:
+        how = page_of(chromium, studio, viewport=SIZES[size])
+        page = how.__enter__()
+        page.route("**/api/**", lambda route: route.abort())
+        eventually(lambda: page.locator("#lost").is_visible(), "that the studio is gone")
+        assert "does not answer" in page.locator("#lost").inner_text() and page.locator(".cell:visible").count()
+        page.keyboard.press("e")
+        page.keyboard.type(" kept as a draft")
+        page.keyboard.press("Enter")
+        page.wait_for_function("() => document.getElementById('status').textContent.includes('does not answer')")
+        assert page.locator("#caption").input_value().endswith(" kept as a draft")
+        page.screenshot(path=str(SCRATCH / f"lost-{size}.png"))
+        check_axe(page, f"lost {size}")
+        page.unroute("**/api/**")
+        eventually(lambda: page.locator("#lost").is_hidden(), "that it is back")
+        assert page.locator("#caption").input_value().endswith(" kept as a draft")
+        page.context.close()
+
+
+def main():
+    fresh()
+    folder = curated("run", embedded=True)
+    many = scroll.synthetic()
+    with browser() as chromium:
+        for size in SIZES:
+            check_empty(chromium, size)
+            check_running(chromium, size, folder)
+            check_many(chromium, size, many)
+            check_work(chromium, size, folder)
+            check_lost(chromium, size, folder)
+    print("states: all checks passed; screenshots are in", SCRATCH)
+
+
+if __name__ == "__main__":
+    main()
