@@ -29,6 +29,10 @@ void end_with_owner(int socket) {
   }).detach();
 }
 
+std::string_view text_of(std::span<const uint8_t> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 // One instance of a stage, and the calls that its owner makes.
 class Serving {
  public:
@@ -71,7 +75,30 @@ class Serving {
     const kinora_emit emit = emit_table();
     if (what == "finish") return stage_->finish ? check(stage_->finish(self_, &emit, &run)) : void();
     const Sample in = take_sample(call);
-    check(stage_->process(self_, in.get(), &emit, &run));
+    const Sample given = in.clone(in.key());
+    input_ = in.get();
+    try {
+      check(stage_->process(self_, in.get(), &emit, &run));
+    } catch (...) {
+      tell_what_was_set(in, given);
+      throw;
+    }
+    tell_what_was_set(in, given);
+  }
+
+  // A stage that does not hand its input on may still have set fields of it (a film's shots.json): they go into its record.
+  void tell_what_was_set(const Sample& in, const Sample& given) {
+    constexpr size_t kSmall = 4 << 20;
+    if (!std::exchange(input_, nullptr)) return;
+    Sample changes(in.key());
+    for (const auto& field : in.fields()) {
+      const std::string name(field.name);
+      const auto old = given.bytes(name.c_str());
+      const bool same = old && old->data() == field.bytes.data() && old->size() == field.bytes.size();
+      if (!same && field.bytes.size() <= kSmall) changes.set(name.c_str(), text_of(field.bytes));
+    }
+    if (changes.fields().empty()) return;
+    check(tell(changes.release(), {{"is", "set"}}));
   }
 
   void make(const json& head) {
@@ -121,6 +148,7 @@ class Serving {
 
   // Tells the owner, and waits until it took it: the owner's next stage may be full.
   int32_t tell(kinora_sample* given, json head) {
+    if (given == input_) input_ = nullptr;
     std::optional<Sample> sample;
     if (given) sample = Sample::adopt(given);
     return guard([&] {
@@ -153,6 +181,7 @@ class Serving {
   Options options_;
   const kinora_stage* stage_ = nullptr;
   void* self_ = nullptr;
+  kinora_sample* input_ = nullptr;  // until the stage hands it on
   std::string out_;
 };
 

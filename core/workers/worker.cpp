@@ -129,6 +129,7 @@ int32_t Worker::process(const Sample& in, const kinora_emit& emit, const kinora_
   call.head = {{"do", "process"}, {"seed", run.seed}, {"threads", run.n_threads}, {"out", view(run.out)},
                {"device_type", run.device_type}, {"device_id", run.device_id}};
   put_sample(call, in);
+  input_ = in.get();
   return converse(call, &emit, &run);
 }
 
@@ -190,11 +191,21 @@ int32_t Worker::passed_on(Message& message, const kinora_emit& emit) {
     return emit.drop(emit.self, take_sample(message).release(), text("rule").c_str(), head.at("score").get<double>());
   if (what == "fail") return emit.fail(emit.self, take_sample(message).release(), text("reason").c_str());
   if (what == "hold") return emit.hold(emit.self);
+  if (what == "set") return set_fields(take_sample(message));
   if (what == "stored") {
     const std::string key = text("key");
     return emit.stored(emit.self, str(key));
   }
   throw Error(KINORA_DATA, "it sent what is no message");
+}
+
+// The stage keeps its input and has set these fields of it.
+int32_t Worker::set_fields(const Sample& changes) const {
+  return guard([&] {
+    Sample in = Sample::borrow(input_);
+    for (const auto& field : changes.fields())
+      in.set(std::string(field.name).c_str(), std::vector<uint8_t>(field.bytes.begin(), field.bytes.end()));
+  });
 }
 
 // Looks after a worker that is silent or busy: whether the run is to stop, it lives, and it is modest.

@@ -42,6 +42,7 @@ class Worker {
   int32_t converse(const Message& call, const kinora_emit*, const kinora_run*);
   bool answered(Message&, const kinora_emit*, int32_t& status);
   int32_t passed_on(Message&, const kinora_emit&);
+  int32_t set_fields(const Sample& changes) const;
   void watch(const kinora_run*);
   // Ends it and throws `why`; how it ended by itself where why is empty.
   [[noreturn]] void end(const std::string& why);
@@ -52,6 +53,7 @@ class Worker {
   LifeSigns signs_;
   Channel channel_;
   pid_t pid_ = -1;
+  kinora_sample* input_ = nullptr;  // of the call, borrowed
   bool ended_ = false;
   uint64_t beats_ = 0;
   Clock::time_point lived_{}, asked_to_stop_{};

@@ -199,6 +199,7 @@ TEST(Workers, GiveTheSameAsThreads) {
     EXPECT_FALSE(b.pids.contains(std::to_string(::getpid())));
     EXPECT_EQ(a.ends, b.ends);
     EXPECT_TRUE(a.fields == b.fields) << "bytes of fields or tensors differ";
+    EXPECT_EQ(b.fields.at("bad.seen"), "yes") << "what a stage sets of an input that it does not hand on";
     EXPECT_EQ(b.fields.at("a.mp4").size(), 300001u);
     EXPECT_EQ(b.fields.at("a.frames").size(), 72000u + 3);
   }

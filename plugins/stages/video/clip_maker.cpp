@@ -37,12 +37,8 @@ class ClipMaker {
     clip.error = clip_title(c_.name, range_) + what;
     return clip;
   }
-  Clip incredible() const {
-    return failed(" spans over an hour or starts years from zero by its timestamps; remux the film");
-  }
-  Clip damaged(int64_t index) const {
-    return failed(" is damaged from frame " + std::to_string(index) + " on; fetch or re-encode the film");
-  }
+  Clip incredible() const { return failed(kIncredible); }
+  Clip damaged(int64_t index) const { return failed(damaged_from(index)); }
 
   // Frames and sound as they come from the feeder.
   Clip make_fed() {
@@ -220,12 +216,22 @@ std::string clip_title(const std::string& name, const Range& range) {
   return name + ": clip [" + std::to_string(range.first) + ", " + std::to_string(range.end) + ")";
 }
 
-bool may_copy(const Probe& film, const TranscodeOptions& o) {
+std::string damaged_from(int64_t frame) {
+  return " is damaged from frame " + std::to_string(frame) + " on; fetch or re-encode the film";
+}
+
+const char* const kIncredible = " spans over an hour or starts years from zero by its timestamps; remux the film";
+
+bool could_copy(const Probe& film, const TranscodeOptions& o) {
   const VideoInfo& v = film.video;
-  return o.copy && o.packets && !o.packets->gops.empty() && v.codec == "h264" &&
+  return o.copy && v.codec == "h264" &&
          v.pixel_format == "yuv420p" && v.colour.range != AVCOL_RANGE_JPEG && v.rotation == 0 &&
          v.field_order == "progressive" && o.crop.empty() && v.width % 2 == 0 && v.height % 2 == 0 &&
          (o.max_height <= 0 || v.height <= o.max_height);
+}
+
+bool may_copy(const Probe& film, const TranscodeOptions& o) {
+  return could_copy(film, o) && o.packets && !o.packets->gops.empty();
 }
 
 void make_clips(const MakerContext& context, ClipBoard& board) {

@@ -17,8 +17,12 @@ struct MakerContext {
 
 // "film.mp4: clip [100, 180)".
 std::string clip_title(const std::string& name, const Range& range);
+// Why there is no clip, to follow its title.
+std::string damaged_from(int64_t frame);
+extern const char* const kIncredible;
 
-// Whether clips of this film may be made of its own packets.
+// Whether clips of a film of these headers could be made of its own packets, and whether they may when these are known.
+bool could_copy(const Probe& film, const TranscodeOptions& options);
 bool may_copy(const Probe& film, const TranscodeOptions& options);
 
 // Takes clips from the board and makes them, until there are none left. Runs in a thread of its own.

@@ -27,6 +27,18 @@ struct PlannedClip {
   bool too_short = false;
 };
 
+// In frames at `fps`, as plan_clips counts.
+struct FrameCounts {
+  FrameCounts(double fps, const PlanOptions& options);
+  int64_t longest, stride, edge;
+};
+
+// Whether a clip of so many frames is too short.
+bool too_short(int64_t frames, double fps, const PlanOptions& options);
+
+// The clips of one shot, added to `out`: see plan_clips.
+void plan_shot(const Range& shot, double fps, const PlanOptions& options, std::vector<PlannedClip>& out);
+
 // The clips of a film whose shots begin at 0 and at each of `cuts` (ascending, within 0..frames), in order of
 // their first frames.
 //

@@ -1,5 +1,7 @@
 #include "clip_samples.hpp"
 
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "bins.hpp"
@@ -8,8 +10,27 @@ namespace kinora::video {
 
 using nlohmann::json;
 
-Sample clip_sample(const Sample& film, int64_t number, const Range& range, double fps) {
-  Sample clip(fmt::format("{}-{:04}", film.key(), number));
+namespace {
+
+double seconds_at(int64_t frame, int64_t microseconds, double fps) {
+  const double by_rate = static_cast<double>(frame) / fps, shown = static_cast<double>(microseconds) / 1e6;
+  return std::abs(shown - by_rate) * fps < 0.5 ? by_rate : shown;
+}
+
+}  // namespace
+
+std::string clip_key(const Sample& film, int64_t number) { return fmt::format("{}-{:04}", film.key(), number); }
+
+ClipSpan span_in_shot(const Range& range, const Moment& shot, double fps) {
+  const auto at = [&](int64_t frame) -> int64_t {
+    if (!(fps > 0)) return shot.microseconds;
+    return shot.microseconds + std::llround(static_cast<double>(frame - shot.frame) / fps * 1e6);
+  };
+  return {at(range.first), at(range.end)};
+}
+
+Sample clip_sample(const Sample& film, int64_t number, const Range& range, double fps, const ClipSpan& span) {
+  Sample clip(clip_key(film, number));
   auto facts = facts_of(film);
   facts.erase("damaged");    // the film is, not the clip
   facts.erase("frames_at");  // of the film's frames
@@ -18,8 +39,8 @@ Sample clip_sample(const Sample& film, int64_t number, const Range& range, doubl
                 {"end_frame", range.end},
                 {"frames", range.end - range.first},
                 {"frames_estimated", false},
-                {"start_s", static_cast<double>(range.first) / fps},
-                {"end_s", static_cast<double>(range.end) / fps},
+                {"start_s", seconds_at(range.first, span.start_us, fps)},
+                {"end_s", seconds_at(range.end, span.end_us, fps)},
                 {"duration_s", static_cast<double>(range.end - range.first) / fps},
                 {"container", "mp4"},
                 {"codec", "h264"}});

@@ -2,81 +2,61 @@
 
 #include <algorithm>
 
-#include "bins.hpp"
-#include "clip_samples.hpp"
-
 namespace kinora::video {
 namespace {
 
-// The crop is of the film, and done.
-void say_cropped(Sample& clip) {
-  auto facts = facts_of(clip);
-  facts["cropped"] = facts["crop"];
-  facts.erase("crop");
-  clip.set("json", facts.dump());
+// Where the shots begin: at times_us, if there is one for each cut, else by the rate.
+std::vector<Moment> shot_starts(const nlohmann::json& shots) {
+  const double fps = shots.at("fps");
+  const auto times = shots.find("times_us");
+  const auto& cuts = shots.at("cuts");
+  const bool timed = times != shots.end() && times->is_array() && times->size() == cuts.size() &&
+                     std::all_of(times->begin(), times->end(), [](const auto& t) { return t.is_number(); });
+  std::vector<Moment> out{{0, 0}};
+  for (size_t i = 0; i < cuts.size(); ++i) {
+    const int64_t frame = cuts[i];
+    out.push_back({frame, timed ? (*times)[i].template get<int64_t>() : span_in_shot({frame, frame}, {}, fps).start_us});
+  }
+  return out;
 }
 
 }  // namespace
 
-Cutting::Cutting(const Sample& film, const Media& media, const nlohmann::json& shots,
-                 const ClipOptions& options)
-    : film_(film), media_(media), options_(options), fps_(shots.at("fps")), frames_(shots.at("frames")) {
-  for (const auto& cut : shots.at("cuts")) cuts_.push_back(cut);
-  if (options.crop) crop_ = crop_of(film);
-}
-
-void Cutting::drop_unwanted(const Emit& emit) {
-  const auto ended = ended_clips(film_);
-  const auto plan = plan_clips(cuts_, frames_, fps_, plan_options(options_));
-  for (size_t i = 0; i < plan.size(); ++i) {
-    const auto number = static_cast<int64_t>(i);
-    Sample sample = clip_sample(film_, number, plan[i].range, fps_);
-    const double seconds = static_cast<double>(plan[i].range.end - plan[i].range.first) / fps_;
-    if (ended.count(std::string(sample.key()))) continue;
-    if (plan[i].too_short) {
-      emit.drop(std::move(sample), "clip.too-short", seconds);
-    } else if (options_.bins == "drop" && !bin(seconds).complete()) {
-      emit.drop(std::move(sample), "clip.no-bin", seconds);
-    } else {
-      ranges_.push_back(plan[i].range);
-      numbers_.push_back(number);
-    }
+Cutting::Cutting(const Sample& film, const Media& media, const nlohmann::json& shots, const ClipOptions& options)
+    : media_(media), frames_(shots.at("frames")), teller_(film, media, options, shots.at("fps")) {
+  const double fps = shots.at("fps");
+  const auto starts = shot_starts(shots);
+  std::vector<int64_t> cuts;
+  for (size_t i = 1; i < starts.size(); ++i) cuts.push_back(starts[i].frame);
+  auto shot = starts.begin();
+  for (const PlannedClip& clip : plan_clips(cuts, frames_, fps, plan_options(options))) {
+    while (shot + 1 != starts.end() && (shot + 1)->frame <= clip.range.first) ++shot;
+    const auto number = static_cast<int64_t>(clips_.size());
+    const Fate fate = teller_.fate(number, clip.range.end - clip.range.first, clip.too_short);
+    clips_.push_back({number, clip, fate, *shot});
   }
 }
 
-TranscodeOptions Cutting::how(const Run& run, bool sound) const {
-  TranscodeOptions o = transcode_options(options_);
-  o.crop = crop_;
-  if (options_.parallel == 0)
-    o.parallel = static_cast<int>(std::clamp<int64_t>(run.threads() / options_.threads, 1, o.parallel));
-  o.check = [&run] { run.check_cancelled(); };
-  if (sound) o.packets = index_packets(*media_.source, media_.name, frames_);
-  return o;
-}
-
 std::string Cutting::cut(const Emit& emit, const Run& run, bool sound) {
-  const TranscodeOptions o = media_call([&] { return how(run, sound); });
+  std::vector<Range> ranges;
+  std::vector<const FilmClip*> made;
+  for (const FilmClip& clip : clips_) {
+    if (clip.fate != Fate::made) {
+      teller_.tell(clip, {}, emit);
+      continue;
+    }
+    ranges.push_back(clip.planned.range);
+    made.push_back(&clip);
+  }
+  if (ranges.empty()) return "";
   return media_call([&] {
-    return transcode_clips(*media_.source, media_.name, ranges_, o, [&](size_t i, Clip clip) {
+    TranscodeOptions how = teller_.how(run);
+    if (sound) how.packets = index_packets(*media_.source, media_.name, frames_);
+    return transcode_clips(*media_.source, media_.name, ranges, how, [&](size_t i, Clip clip) {
       run.check_cancelled();
-      Sample made = clip_sample(film_, numbers_[i], ranges_[i], fps_);
-      if (!clip.error.empty()) return emit.fail(std::move(made), clip.error);
-      fill_clip(made, std::move(clip));
-      if (!crop_.empty()) say_cropped(made);
-      emit(std::move(made));
+      teller_.tell(*made[i], std::move(clip), emit);
     });
   });
-}
-
-Bin Cutting::bin(double seconds) {
-  if (!size_)
-    size_ = media_call([&] {
-      const VideoInfo video = probe(*media_.source, media_.name).video;
-      const Crop part = crop_.empty() ? Crop{0, 0, video.width, video.height}
-                                      : stored_crop(crop_, video.width, video.height, video.rotation);
-      return clip_size(part.width, part.height, video.rotation, static_cast<int>(options_.max_height));
-    });
-  return bin_of(size_->width, size_->height, seconds);
 }
 
 }  // namespace kinora::video

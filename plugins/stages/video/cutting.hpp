@@ -1,17 +1,14 @@
-// The cutting of one film into clips, as a stage does it.
+// The cutting of one film whose shots are known into clips, as a stage does it.
 #pragma once
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "clip_writer.hpp"
+#include "clip_teller.hpp"
 #include "kinora/stage.hpp"
 #include "media.hpp"
 #include "transcode_options.hpp"
 
 namespace kinora::video {
-
-struct Bin;
 
 // Which clips there are, which are wanted, and their making. [owner-thread] Film, media and options are
 // borrowed.
@@ -20,29 +17,15 @@ class Cutting {
   // shots: fps, frames and cuts.
   Cutting(const Sample& film, const Media& media, const nlohmann::json& shots, const ClipOptions& options);
 
-  // The clips that are wanted, once drop_unwanted() has been called.
-  const std::vector<Range>& ranges() const { return ranges_; }
-
-  // Clips that are too short or have no bin end here; those that an earlier run has ended are left out.
-  void drop_unwanted(const Emit& emit);
-
-  // Makes and emits the wanted clips. sound: nothing of the film was found damaged so far. Returns what is.
+  // Makes what is wanted and tells of every clip: first those that are dropped. sound: nothing of the film was found
+  // damaged so far. Returns what is.
   std::string cut(const Emit& emit, const Run& run, bool sound);
 
  private:
-  TranscodeOptions how(const Run& run, bool sound) const;
-  Bin bin(double seconds);
-
-  const Sample& film_;
   const Media& media_;
-  const ClipOptions& options_;
-  double fps_;
-  int64_t frames_;
-  std::vector<int64_t> cuts_;
-  Crop crop_;
-  std::optional<Size> size_;  // of a clip's picture
-  std::vector<Range> ranges_;
-  std::vector<int64_t> numbers_;  // of those among all clips
+  const int64_t frames_;
+  ClipTeller teller_;
+  std::vector<FilmClip> clips_;
 };
 
 }  // namespace kinora::video

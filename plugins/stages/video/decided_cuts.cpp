@@ -1,34 +1,63 @@
 #include "decided_cuts.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace kinora::video {
 
-std::vector<int64_t> decided_cuts(const std::vector<NamedCuts>& found, const std::string& decide, int64_t tolerance) {
-  if (const auto one = std::find_if(found.begin(), found.end(), [&](const auto& d) { return d.name == decide; });
-      one != found.end())
-    return decided_cuts({*one}, "any", 0);
-  struct Cut {
-    int64_t frame;
-    size_t by;
-  };
-  std::vector<Cut> all;
-  for (size_t by = 0; by < found.size(); ++by)
-    for (const int64_t cut : found[by].cuts)
-      if (cut > 0) all.push_back({cut, by});
-  std::sort(all.begin(), all.end(), [](const Cut& a, const Cut& b) { return a.frame < b.frame; });
-  std::vector<int64_t> out;
-  for (size_t begin = 0, end = 0; begin < all.size(); begin = end) {
-    for (end = begin + 1; end < all.size() && all[end].frame - all[end - 1].frame <= tolerance;) ++end;
-    std::vector<bool> has(found.size());
-    Cut first = all[begin];
-    for (size_t i = begin; i < end; ++i) {
-      has[all[i].by] = true;
-      if (all[i].by < first.by) first = all[i];
-    }
-    if (decide == "any" || std::find(has.begin(), has.end(), false) == has.end()) out.push_back(first.frame);
+CutDecision::CutDecision(const std::vector<std::string>& names, const std::string& decide, int64_t tolerance)
+    : all_(decide == "all"), tolerance_(tolerance) {
+  const auto one = static_cast<size_t>(std::find(names.begin(), names.end(), decide) - names.begin());
+  for (size_t i = 0; i < names.size(); ++i)
+    if (one == names.size() || one == i) of_.push_back(i);
+  if (one < names.size()) {
+    all_ = false;
+    tolerance_ = 0;
   }
-  return out;
+  taken_.resize(of_.size());
+}
+
+void CutDecision::advance(const std::vector<const std::vector<int64_t>*>& found, const std::vector<int64_t>& settled) {
+  int64_t until = std::numeric_limits<int64_t>::max();
+  for (const size_t by : of_) until = std::min(until, settled[by]);
+  std::vector<Cut> next;
+  for (size_t i = 0; i < of_.size(); ++i) {
+    const auto& cuts = *found[of_[i]];
+    for (; taken_[i] < cuts.size() && cuts[taken_[i]] < until; ++taken_[i])
+      if (cuts[taken_[i]] > 0) next.push_back({cuts[taken_[i]], i});
+  }
+  std::sort(next.begin(), next.end());
+  for (const Cut& cut : next) take(cut);
+  if (!together_.empty() && until - together_.back().frame > tolerance_) close();
+  settled_ = together_.empty() ? until : together_.front().frame;
+}
+
+void CutDecision::take(const Cut& cut) {
+  if (!together_.empty() && cut.frame - together_.back().frame > tolerance_) close();
+  together_.push_back(cut);
+}
+
+void CutDecision::close() {
+  std::vector<bool> has(of_.size());
+  const Cut* first = &together_.front();
+  for (const Cut& cut : together_) {
+    has[cut.by] = true;
+    if (cut.by < first->by) first = &cut;
+  }
+  if (!all_ || std::find(has.begin(), has.end(), false) == has.end()) cuts_.push_back(first->frame);
+  together_.clear();
+}
+
+std::vector<int64_t> decided_cuts(const std::vector<NamedCuts>& found, const std::string& decide, int64_t tolerance) {
+  std::vector<std::string> names;
+  std::vector<const std::vector<int64_t>*> cuts;
+  for (const auto& one : found) {
+    names.push_back(one.name);
+    cuts.push_back(&one.cuts);
+  }
+  CutDecision decision(names, decide, tolerance);
+  decision.advance(cuts, std::vector<int64_t>(found.size(), std::numeric_limits<int64_t>::max()));
+  return decision.cuts();
 }
 
 }  // namespace kinora::video

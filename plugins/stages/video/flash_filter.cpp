@@ -19,6 +19,11 @@ std::optional<int64_t> FlashFilter::push(bool above, const Moment& now) {
   return now.frame;
 }
 
+int64_t FlashFilter::settled(const Moment& now) const {
+  const bool open = in_burst_ && min_length_between(burst_start_, last_above_);
+  return open ? last_above_.frame : now.frame + 1;
+}
+
 std::optional<int64_t> FlashFilter::continue_burst(bool above, bool quiet_long_enough) {
   if (above || !quiet_long_enough || !min_length_between(burst_start_, last_above_)) return std::nullopt;
   in_burst_ = false;

@@ -27,6 +27,10 @@ class FlashFilter {
   // one, ascending over the calls.
   std::optional<int64_t> push(bool above, const Moment& now);
 
+  // Whether frames before this one are cuts has been said; `now` is the frame that was pushed last. What is left open is
+  // the last frame above of a burst that is long enough.
+  int64_t settled(const Moment& now) const;
+
  private:
   bool min_length_between(const Moment& from, const Moment& to) const;
   std::optional<int64_t> merge(bool above, const Moment& now);

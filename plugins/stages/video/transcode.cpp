@@ -6,6 +6,7 @@
 #include "audio_reader.hpp"
 #include "clip_maker.hpp"
 #include "media_error.hpp"
+#include "shot_clock.hpp"
 
 namespace kinora::video {
 namespace {
@@ -97,6 +98,7 @@ class Feeder {
     while (told_ < ranges_.size()) {
       auto result = board_->next_result();
       if (!result) return;
+      if (told_ < done_) result->span = spans_[told_];
       callback_(told_++, std::move(*result));
     }
   }
@@ -135,7 +137,7 @@ class Feeder {
 
   void pass(int64_t pts, const Frame* frame) {
     give_sound(pts);
-    while (done_ < open_end_ && ranges_[done_].end == at_) board_->end(done_++, pts);
+    while (done_ < open_end_ && ranges_[done_].end == at_) end(pts);
     for (; open_end_ < ranges_.size() && ranges_[open_end_].first == at_; ++open_end_) open(pts);
     for (size_t i = done_; frame != nullptr && i < open_end_; ++i) {
       if (board_->way_of(i) != Way::fed) continue;
@@ -153,6 +155,19 @@ class Feeder {
     if (audio_ && done_ == open_end_) sound_at_ = sample_at(pts);
     board_->begin(open_end_);
     sounded_.push_back(false);
+    spans_.push_back({microseconds(pts), 0});
+  }
+
+  void end(int64_t pts) {
+    spans_[done_].end_us = microseconds(pts);
+    board_->end(done_++, pts);
+  }
+
+  int64_t microseconds(int64_t pts) const {
+    const Rational base = decoder_.time_base();
+    const auto& frames = indexed_ ? options_.packets->frames->pts : decoder_.index().pts;
+    const int64_t start = frames.empty() || frames.front() == AV_NOPTS_VALUE ? 0 : frames.front();
+    return presentation_microseconds(pts, start, base.num, base.den);
   }
 
   void give(size_t clip, Feed feed) {
@@ -191,7 +206,7 @@ class Feeder {
   bool end_of_film(int64_t frames, int64_t end_pts) {
     film_frames_ = frames;
     give_sound(end_pts);
-    while (done_ < open_end_ && ranges_[done_].end == at_) board_->end(done_++, end_pts);
+    while (done_ < open_end_ && ranges_[done_].end == at_) end(end_pts);
     return false;
   }
 
@@ -215,6 +230,7 @@ class Feeder {
   int64_t film_frames_ = 0;         // known at its end
   size_t done_ = 0, open_end_ = 0;  // clips before done_ have ended, those before open_end_ have begun
   size_t told_ = 0;
+  std::vector<ClipSpan> spans_;  // of clips that have begun
   std::vector<bool> sounded_;  // clips that have begun: whether they have got sound
   int64_t sound_at_ = 0;       // the next sample to read, on the film's clock
   int64_t last_end_ = 0;       // ticks: end of the last frame seen

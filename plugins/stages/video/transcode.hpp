@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,12 +41,18 @@ struct TranscodeOptions {
   std::function<void()> check;  // called now and then by the caller's thread; what it throws ends everything
 };
 
+// When a clip begins and ends, in microseconds from the film's first frame.
+struct ClipSpan {
+  int64_t start_us = 0, end_us = 0;
+};
+
 // The outcome for one range: bytes, or an error and no bytes.
 struct Clip {
   std::vector<uint8_t> bytes;  // MP4, H.264 and AAC
   int64_t frames = 0;          // end - first
   int64_t copied = 0;          // of them, that are the film's own packets
   SampledFrames samples;
+  std::optional<ClipSpan> span;  // where the film got as far as the clip's end
   std::string error;  // "film.mp4: clip [100, 180) ...": why there are no bytes
 };
 

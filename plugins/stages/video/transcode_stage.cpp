@@ -3,7 +3,7 @@
 #include "cutting.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
-#include "shot_detector.hpp"
+#include "shot_finder.hpp"
 
 namespace kinora::video {
 
@@ -24,12 +24,8 @@ class ClipTranscode final : public Stage {
     const Media media = open_media(film);
     const nlohmann::json shots = shots_of(film, media);
     std::string damage = shots.value("damaged", "");
-    Cutting cutting(film, media, shots, options_);
-    cutting.drop_unwanted(emit);
-    if (!cutting.ranges().empty()) {
-      const std::string found = cutting.cut(emit, run, damage.empty());
-      if (damage.empty()) damage = found;
-    }
+    const std::string found = Cutting(film, media, shots, options_).cut(emit, run, damage.empty());
+    if (damage.empty()) damage = found;
     // Its whole clips have gone on; the film itself is not what it says it is.
     if (!damage.empty()) throw Error(KINORA_DATA, damage);
   }
@@ -43,8 +39,7 @@ class ClipTranscode final : public Stage {
       DecoderOptions decoding;
       decoding.threads = static_cast<int>(options_.threads);
       const Counted counted = count_frames(*media.source, media.name, decoding);
-      if (counted.frames == 0)
-        throw MediaError(media.name + ": no frame could be decoded; " + counted.damaged);
+      if (counted.frames == 0) throw MediaError(no_frame(media.name, counted.damaged));
       nlohmann::json whole{{"fps", nominal_frame_rate(probe(*media.source, media.name).video.fps.value())},
                            {"frames", counted.frames},
                            {"cuts", nlohmann::json::array()}};

@@ -35,6 +35,7 @@ class Faulty final : public kinora::Stage {
   explicit Faulty(const Options& o) : options_(o) {}
 
   void process(Sample in, const Emit& emit, const kinora::Run& run) override {
+    in.set("seen", "yes");  // stays with it when it fails or goes no further
     for (int64_t i = 0; i < options_.milliseconds; ++i) {
       run.check_cancelled();
       std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -1,0 +1,77 @@
+// stage/film.clips: stage/shots and stage/clip.transcode from one decode of the film.
+//
+// The film ends here, as it does in clip.transcode: no stage behind could look at its own frames, so there are none of the
+// options that give a film frames. Who wants to change the shots in between (shots.merge, shots.transnetv2) takes the two
+// stages.
+#include "clip_maker.hpp"
+#include "cutting.hpp"
+#include "detector_set.hpp"
+#include "film_cutter.hpp"
+#include "kinora/plugin.hpp"
+#include "shots_pass.hpp"
+
+namespace kinora::video {
+
+class FilmClips final : public Stage {
+ public:
+  struct Options : DetectorSet, ClipOptions {
+    int64_t downscale = 0;
+  };
+
+  static void describe(Describe<Options>& d) {
+    d.name("film.clips")
+        .help("Finds the shots of a film and cuts it into clips from one decode; equals shots followed by clip.transcode");
+    describe_detectors(d, "shot_min_length");
+    d.option("downscale", &Options::downscale).range(0, 1024).help("see shots");
+    describe_clip_options(d);
+  }
+  explicit FilmClips(const Options& o) : options_(o), shots_(plan_of(o)) {
+    shots_.downscale = o.downscale;
+    shots_.threads = o.threads;
+  }
+  kinora_resources resources() const override { return clip_resources(options_); }
+
+  void process(Sample film, const Emit& emit, const Run& run) override {
+    const Media media = open_media(film);
+    const Probe header = media_call([&] { return probe(*media.source, media.name); });
+    const std::string damage = could_copy(header, transcode_options(options_)) ? look_then_cut(film, media, emit, run)
+                                                                               : cut_at_once(film, media, header, emit, run);
+    // Its whole clips have gone on; the film itself is not what it says it is.
+    if (!damage.empty()) throw Error(KINORA_DATA, damage);
+  }
+
+ private:
+  // Which packets can be copied is only certain of a film that is sound to its end. Then they need no decoding.
+  std::string look_then_cut(Sample& film, const Media& media, const Emit& emit, const Run& run) const {
+    media_call([&] { find_shots(film, media, shots_, run); });
+    const auto shots = nlohmann::json::parse(film.need("shots.json"));
+    const std::string damage = shots.value("damaged", "");
+    const std::string found = Cutting(film, media, shots, options_).cut(emit, run, damage.empty());
+    return damage.empty() ? found : damage;
+  }
+
+  std::string cut_at_once(Sample& film, const Media& media, const Probe& header, const Emit& emit, const Run& run) const {
+    ClipTeller teller(film, media, options_, nominal_frame_rate(header.video.average_fps.value()));
+    FilmOptions how;
+    how.shots = shots_;
+    how.plan = plan_options(options_);
+    how.transcode = teller.how(run);
+    how.fate = [&](int64_t number, int64_t frames, bool short_) { return teller.fate(number, frames, short_); };
+    how.tell = [&](const FilmClip& which, Clip clip) {
+      run.check_cancelled();
+      teller.tell(which, std::move(clip), emit);
+    };
+    FilmCut cut = media_call([&] { return cut_film(*media.source, media.name, how); });
+    if (!cut.damaged.empty()) cut.shots["damaged"] = cut.damaged;
+    film.set("shots.json", cut.shots.dump());
+    return cut.damaged;
+  }
+
+  Options options_;
+  ShotsPlan shots_;
+};
+
+}  // namespace kinora::video
+
+using kinora::video::FilmClips;
+KINORA_COMPONENT(FilmClips)

@@ -1,0 +1,243 @@
+// stage/film.clips of the built plugin emits what stage/shots and then stage/clip.transcode emit.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include "media_testing.hpp"
+#include "stage_testing.hpp"
+
+namespace kinora::video {
+namespace {
+
+using core::json;
+using testing::Applied;
+using testing::applied;
+using testing::Bytes;
+using ::testing::HasSubstr;
+
+constexpr int kWide = 96, kHigh = 64;
+
+// Scenes of these lengths at 24 a second, each in colours of its own; a negative length is that many dark frames.
+struct Made {
+  std::vector<int> scenes;
+  bool sound = false;
+  std::vector<int64_t> times{};  // of every frame in ms; none: 24 a second
+  int width = kWide, height = kHigh;
+};
+
+Bytes make(const Made& how) {
+  EncoderOptions options = testing::small_film(how.width, how.height);
+  options.preset = "fast";  // with B frames
+  if (how.sound) options.audio = {48000, 2, 0};
+  if (!how.times.empty()) options.time_base = {1, 1000};
+  Encoder encoder(options);
+  int64_t at = 0;
+  for (size_t scene = 0; scene < how.scenes.size(); ++scene)
+    for (int i = 0; i < std::abs(how.scenes[scene]); ++i, ++at) {
+      Bytes rgb = testing::picture(how.width, how.height, at);
+      for (size_t p = 0; p < rgb.size(); p += 3) {
+        std::rotate(&rgb[p], &rgb[p + scene % 3], &rgb[p + 3]);
+        for (size_t c = 0; c < 3; ++c)
+          rgb[p + c] = how.scenes[scene] < 0 ? uint8_t{0} : static_cast<uint8_t>(rgb[p + c] + 70 * (scene % 2));
+      }
+      if (how.times.empty()) {
+        encoder.write_rgb(rgb.data());
+      } else {
+        auto frame = ff::new_frame();
+        frame->width = how.width, frame->height = how.height, frame->format = AV_PIX_FMT_RGB24;
+        EXPECT_GE(av_frame_get_buffer(frame.get(), 0), 0);
+        for (int y = 0; y < how.height; ++y)
+          std::copy_n(&rgb[static_cast<size_t>(y * how.width * 3)], how.width * 3, frame->data[0] + ptrdiff_t{frame->linesize[0]} * y);
+        encoder.write(*frame, how.times[static_cast<size_t>(at)]);
+      }
+      if (!how.sound) continue;
+      std::vector<float> samples(2000);
+      for (size_t n = 0; n < samples.size(); ++n) samples[n] = static_cast<float>(0.5 * std::sin(0.02 * static_cast<double>(n) * (1 + at % 5)));
+      const float* planes[2] = {samples.data(), samples.data()};
+      encoder.write_audio(planes, 2000);
+    }
+  return encoder.finish();
+}
+
+Sample film_of(const Bytes& bytes, const json& facts = json::object()) {
+  Sample out("film");
+  out.set("mp4", Bytes(bytes));
+  out.set("json", facts.dump());
+  return out;
+}
+
+bool looks_for_shots(const std::string& option) {
+  static const std::set<std::string> others{"detectors", "decide", "tolerance", "shot_min_length", "downscale"};
+  const auto begins = [&](const char* prefix) { return option.rfind(prefix, 0) == 0; };
+  return others.count(option) || begins("content_") || begins("adaptive_") || begins("histogram_") || begins("hash_") ||
+         begins("threshold_") || begins("fixed_");
+}
+
+// The two stages; the film with what they have set on it is `film`.
+Applied one_after_the_other(const json& options, Sample& film) {
+  json shots = json::object(), clips = json::object();
+  for (const auto& [name, value] : options.items())
+    (looks_for_shots(name) ? shots : clips)[name == "shot_min_length" ? "min_length" : name] = value;
+  if (options.contains("threads")) shots["threads"] = options["threads"];
+  Applied first = applied("shots", shots, film);
+  if (!first.error.empty()) return first;
+  return applied("clip.transcode", clips, film);
+}
+
+std::string described(const Sample& s) {
+  std::string out(s.key());
+  for (const auto& field : s.fields())
+    out += "\n " + std::string(field.name) + ": " +
+           (field.name == "json" ? std::string(s.need("json"))
+                                 : std::to_string(field.bytes.size()) + " bytes, " +
+                                       std::to_string(std::hash<std::string_view>{}({reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size()})));
+  if (const auto* t = s.tensor("frames")) {
+    const auto size = static_cast<size_t>(t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3]);
+    out += "\n frames: " + std::to_string(t->shape[0]) + " " + std::to_string(std::hash<std::string_view>{}({static_cast<const char*>(t->data), size}));
+  }
+  return out;
+}
+
+std::vector<std::string> emitted(const Applied& a) {
+  std::vector<std::string> out;
+  for (const auto& s : a.results.emitted) out.push_back(described(s));
+  return out;
+}
+std::vector<std::string> dropped(const Applied& a) {
+  std::vector<std::string> out;
+  for (const auto& d : a.results.dropped) out.push_back(d.key + " " + d.rule + " " + std::to_string(d.score));
+  return out;
+}
+std::vector<std::string> failed(const Applied& a) {
+  std::vector<std::string> out;
+  for (const auto& f : a.results.failed) out.push_back(f.key + " " + f.reason);
+  return out;
+}
+
+// How many clips there were.
+size_t expect_equal(const json& options, const Sample& given) {
+  SCOPED_TRACE(options.dump());
+  Sample two = given.clone("film"), one = given.clone("film");
+  const Applied expected = one_after_the_other(options, two), found = applied("film.clips", options, one);
+  EXPECT_EQ(found.error, expected.error);
+  EXPECT_EQ(emitted(found), emitted(expected));
+  EXPECT_EQ(dropped(found), dropped(expected));
+  EXPECT_EQ(failed(found), failed(expected));
+  EXPECT_EQ(one.text("shots.json").value_or("none"), two.text("shots.json").value_or("none"));
+  return found.results.emitted.size();
+}
+
+json with(json base, const json& more) {
+  base["preset"] = "ultrafast";
+  base.update(more);
+  return base;
+}
+
+const Bytes& scenes() {
+  static const Bytes made = make({.scenes = {30, 41, 9, 60, -24, 50, 20, 3, 3, 44}, .sound = true});
+  return made;
+}
+
+TEST(FilmClips, EqualsTheTwoStagesWithEveryDetectorAndDecision) {
+  const Sample film = film_of(scenes());
+  for (const char* name : {"content", "adaptive", "histogram", "hash", "threshold", "fixed"})
+    EXPECT_GT(expect_equal(with({{"detectors", {name}}, {"fixed_stride", 1.7}}, {}), film), 1u);
+  for (const char* decide : {"any", "all", "threshold", "adaptive"})
+    for (const int tolerance : {0, 3, 20})
+      expect_equal(with({{"detectors", {"adaptive", "content", "histogram", "threshold"}}, {"decide", decide}, {"tolerance", tolerance}}, {}), film);
+  expect_equal(with({{"detectors", {"content"}}, {"content_filter", "suppress"}, {"shot_min_length", 0}}, {}), film);
+  expect_equal(with({{"detectors", {"content"}}, {"shot_min_length", 50}}, {}), film);
+  expect_equal(with({{"detectors", {"threshold"}}, {"threshold_fade", "ceiling"}, {"threshold_threshold", 90}}, {}), film);
+}
+
+TEST(FilmClips, EqualsTheTwoStagesWithEveryRuleForClips) {
+  const Sample film = film_of(scenes(), {{"crop", {{"x", 8}, {"y", 4}, {"width", 80}, {"height", 56}}}, {"caption", {{"by", "user"}}}});
+  const json cases = json::parse(R"([
+    {"min_length": 0}, {"min_length": 1.5}, {"min_frames": 45}, {"max_length": 0.7}, {"max_length": 1.0, "min_length": 0.45},
+    {"max_length": 0.7, "long_shots": "stride"}, {"max_length": 0.7, "long_shots": "stride", "stride": 0.3, "min_length": 0.2},
+    {"max_length": 0.5, "long_shots": "stride", "stride": 0.9}, {"max_length": 0.8, "long_shots": "truncate"},
+    {"edge_crop": 0.2}, {"edge_crop": 0.5, "min_length": 0}, {"edge_crop": 0.1, "max_length": 0.6, "long_shots": "stride"},
+    {"edge_crop": 0.1, "max_length": 0.9, "long_shots": "stride", "stride": 0.4}, {"edge_crop": 0.3, "long_shots": "truncate", "max_length": 0.5},
+    {"bins": "drop"}, {"crop": true}, {"max_height": 32}, {"audio": false}, {"sample_fps": 3.0, "sample_height": 32},
+    {"sample_fps": 24.0, "memory": 1048576}, {"threads": 2}, {"copy": "auto"}, {"copy": "auto", "crop": true}])");
+  for (const json& one : cases)
+    for (const int parallel : {1, 2, 4}) expect_equal(with({{"detectors", {"content"}}, {"parallel", parallel}}, one), film);
+}
+
+TEST(FilmClips, LeavesOutWhatHasEnded) {
+  Sample film = film_of(scenes());
+  film.set("ended.json", json{"film-0000", "film-0002", "film-0005"}.dump());
+  for (const char* rule : {"equal", "stride"})
+    expect_equal(with({{"detectors", {"content"}}, {"max_length", 0.9}, {"long_shots", rule}}, {}), film);
+  film.set("ended.json", "7");
+  expect_equal(with({{"detectors", {"content"}}}, {}), film);
+}
+
+TEST(FilmClips, EqualsTheTwoStagesOnOtherFilms) {
+  EXPECT_EQ(expect_equal(with({{"min_length", 0}}, {}), film_of(make({.scenes = {70}}))), 1u);
+  EXPECT_EQ(expect_equal(with({{"min_length", 0}}, {}), film_of(make({.scenes = {1}}))), 1u);
+  EXPECT_GT(expect_equal(with({{"detectors", {"fixed"}}, {"fixed_stride", 0.05}, {"min_length", 0}}, {}), film_of(scenes())), 100u);
+  std::vector<int64_t> times;
+  for (int64_t i = 0, t = 0; i < 150; ++i, t += i < 60 ? 41 : i % 7 == 0 ? 310 : 12) times.push_back(t);
+  const Sample variable = film_of(make({.scenes = {40, 50, 25, 35}, .times = times}));
+  for (const char* rule : {"equal", "stride", "truncate"})
+    expect_equal(with({{"detectors", {"content", "threshold"}}, {"max_length", 0.9}, {"long_shots", rule}, {"min_length", 0.2}}, {}), variable);
+  for (const char* name : {"film_excerpt.webm", "bbb_A.mp4", "calais_1906.ogv"}) {
+    Sample film("film");
+    film.set("url", testing::data(name).string());
+    expect_equal(with({{"max_height", 64}, {"max_length", 2.0}, {"long_shots", "stride"}}, {}), film);
+  }
+}
+
+TEST(FilmClips, EqualsTheTwoStagesOnDamagedFilms) {
+  for (const size_t part : {0, 1, 2, 3, 5, 7}) {
+    Bytes cut = scenes();
+    cut.resize(cut.size() * part / 8);
+    expect_equal(with({{"detectors", {"content"}}}, {}), film_of(cut));
+  }
+  Bytes webm = testing::load("film_excerpt.webm");
+  webm.resize(webm.size() / 2);
+  expect_equal(with({{"detectors", {"content"}}, {"max_height", 64}, {"max_length", 0.8}}, {}), film_of(webm));
+  for (uint32_t seed = 1; seed <= 12; ++seed) {
+    Bytes bad = scenes();
+    uint32_t random = seed * 2654435761U;
+    for (int i = 0; i < 6; ++i) {
+      random = random * 1664525U + 1013904223U;
+      bad[bad.size() / 3 + random % (bad.size() / 2)] ^= static_cast<uint8_t>(1 + random % 255);
+    }
+    expect_equal(with({{"detectors", {"content"}}, {"max_length", seed % 2 ? 60.0 : 0.8}}, {}), film_of(bad));
+  }
+}
+
+TEST(FilmClips, EqualsTheTwoStagesWhereMemoryIsShort) {
+  // 12 frames of this film are 1 MiB.
+  const Sample film = film_of(make({.scenes = {50, 30, -60, 40, 10, 45}, .sound = true, .width = 320, .height = 180}));
+  for (const char* decide : {"content", "any", "all"})
+    for (const char* rule : {"equal", "stride"})
+      for (const int parallel : {1, 3})
+        expect_equal(with({{"detectors", {"content", "threshold"}}, {"decide", decide}, {"tolerance", 2}, {"parallel", parallel}, {"long_shots", rule}},
+                          {{"memory", 1048576}, {"min_length", 1.2}, {"max_length", 1.6}, {"stride", 0.6}, {"edge_crop", 0.1}}),
+                     film);
+}
+
+TEST(FilmClips, TimesOfAVariableRateAreThoseOfThePictures) {
+  std::vector<int64_t> times;
+  for (int64_t i = 0, t = 0; i < 90; ++i, t += i < 45 ? 20 : 200) times.push_back(t);
+  const Applied out = applied("film.clips", with({{"detectors", {"content"}}}, {}), film_of(make({.scenes = {50, 40}, .times = times})));
+  ASSERT_EQ(out.results.emitted.size(), 2u);
+  const json facts = json::parse(out.results.emitted[1].need("json"));
+  EXPECT_EQ(facts.at("first_frame"), 50);
+  EXPECT_NEAR(facts.at("start_s").get<double>(), static_cast<double>(times[50]) / 1000, 1e-6);
+  const json before = json::parse(out.results.emitted[0].need("json"));
+  EXPECT_EQ(before.at("start_s"), 0.0);
+  EXPECT_NEAR(before.at("end_s").get<double>(), static_cast<double>(times[50]) / 1000, 1e-6);
+}
+
+TEST(FilmClips, OptionsThatMakeNoSenseAreRefused) {
+  EXPECT_THROW(core::OneStage(testing::runtime(), "film.clips", {{"decide", "hash"}}), Error);
+}
+
+}  // namespace
+}  // namespace kinora::video
