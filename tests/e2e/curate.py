@@ -241,8 +241,27 @@ def check_remux():
     assert all(i["end"] == "kept" for i in found.values()), found
 
 
+def check_remux_of_damaged():
+    """A film that is cut off is damaged whether or not it is rewritten first: its copy is whole, and does not hide it."""
+    films = SCRATCH / "cut_off"
+    films.mkdir()
+    for n, name in enumerate(("a.ts", "b.flv", "c.avi", "d.mpg")):
+        data = (SCRATCH / "remux" / name).read_bytes()
+        (films / name).write_bytes(data[:int(len(data) * (0.55 + 0.07 * n))])
+    rest = '"video.probe", "shots.content", { use = "clip.transcode", preset = "ultrafast", max_height = 120 }]'
+    run("cut_off_as_they_are", [films], "[" + rest)
+    run("cut_off_rewritten", [films], '["film.remux", ' + rest)
+    plain, rewritten = items("cut_off_as_they_are"), items("cut_off_rewritten")
+    for key in "abcd":
+        assert "remuxed" in rewritten[key]["facts"], rewritten[key]
+        ends = [(i[key]["end"], "damaged" in i[key], sum(c.get("parent") == key for c in i.values())) for i in (plain, rewritten)]
+        assert ends[0] == ends[1], (key, ends, plain[key].get("damaged"), rewritten[key].get("damaged"))
+    for key in "cd":
+        assert rewritten[key]["end"] == "failed" and rewritten[key]["damaged"], rewritten[key]
+
+
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
-for test in (check_folders, check_remux, check_manifest, check_patterns, check_same_bytes, check_changed_inputs, check_edits):
+for test in (check_folders, check_remux, check_remux_of_damaged, check_manifest, check_patterns, check_same_bytes, check_changed_inputs, check_edits):
     test()
     print("ok   ", test.__name__)

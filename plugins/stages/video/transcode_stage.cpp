@@ -24,6 +24,7 @@ class ClipTranscode final : public Stage {
     const Media media = open_media(film);
     const nlohmann::json shots = shots_of(film, media);
     std::string damage = shots.value("damaged", "");
+    if (const auto facts = facts_of(film); damage.empty() && facts.contains("remuxed")) damage = facts.value("damaged", "");
     Cutting cutting(film, media, shots, options_);
     cutting.drop_unwanted(emit);
     if (!cutting.ranges().empty()) {
