@@ -172,5 +172,18 @@ TEST(FilterMotion, DropsTheStillAndKeepsTheMoving) {
   EXPECT_EQ(applied("filter.motion", {{"patch_min", 0.0}}, moving).results.emitted.size(), 1u);
 }
 
+// Half a second has one frame that is looked at, the first, and it is an intra frame.
+TEST(FilterMotion, KeepsWhatItCannotMeasureAndSaysSo) {
+  Sample shorter("short");
+  shorter.set("mp4", testing::make_film(testing::small_film(), 12));
+  for (const char* mode : {"on", "score"}) {
+    const Applied kept = applied("filter.motion", {{"mode", mode}}, shorter);
+    ASSERT_EQ(kept.results.emitted.size(), 1u) << mode;
+    const json facts = facts_of(kept.results.emitted[0]);
+    EXPECT_THAT(facts.at("filter.motion").get<std::string>(), HasSubstr("not measured"));
+    EXPECT_FALSE(facts.contains("scores")) << facts;
+  }
+}
+
 }  // namespace
 }  // namespace kinora::video
