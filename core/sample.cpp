@@ -242,4 +242,16 @@ std::vector<std::string> tensor_names(const kinora_sample* s) {
   return out;
 }
 
+const kinora_dl_managed* managed_tensor(const kinora_sample* s, std::string_view name) {
+  for (const auto& t : s->tensors)
+    if (t.name == name) return t.value->managed;
+  return nullptr;
+}
+
+void* user_of_field(const kinora_sample* s, std::string_view name, void (*release)(void*)) {
+  for (const auto& f : s->fields)
+    if (f.name == name) return f.value->release == release ? f.value->user : nullptr;
+  return nullptr;
+}
+
 }  // namespace kinora::core

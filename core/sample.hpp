@@ -2,6 +2,7 @@
 // kinora::Sample.
 #pragma once
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kinora/abi/sample.h"
@@ -12,5 +13,10 @@ const kinora_samples_api& samples_table();
 
 // [owner-thread] Which tensors a sample of that table has, in the order they were set.
 std::vector<std::string> tensor_names(const kinora_sample*);
+
+// [owner-thread] For code that meets again what it has put into a sample. Borrowed; null if there is none: a tensor as it was
+// given, and the `user` of a field whose bytes `release` hands back.
+const kinora_dl_managed* managed_tensor(const kinora_sample*, std::string_view name);
+void* user_of_field(const kinora_sample*, std::string_view name, void (*release)(void*));
 
 }  // namespace kinora::core

@@ -16,6 +16,7 @@
 #include "core/log.hpp"
 #include "core/run/digest.hpp"
 #include "core/run/identity.hpp"
+#include "core/workers/worker.hpp"
 
 namespace kinora::core {
 namespace {
@@ -99,7 +100,7 @@ void summarise(JobContext& context, const Totals& totals, const std::vector<Inpu
   for (const auto& input : inputs) bytes += input.size;
   summary["bytes_in"] = bytes;
   summary["resumed"] = {{"inputs", record.ended_before()}, {"clips", record.clips_before()}};
-  summary["peak_memory"] = {{"process", peak_memory(RUSAGE_SELF)}, {"worker", peak_memory(RUSAGE_CHILDREN)}};
+  summary["peak_memory"] = {{"process", peak_memory(RUSAGE_SELF)}, {"worker", std::max<int64_t>(peak_memory(RUSAGE_CHILDREN), static_cast<int64_t>(most_held_by_a_worker()))}};
   // Of this run alone: what earlier ones had done took none of its time.
   summary["pipeline_seconds"] = seconds;
   if (record.ended_before() == 0 && seconds > 0)

@@ -1,16 +1,11 @@
 #include "core/workers/sample_message.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <fcntl.h>
-#include <filesystem>
 #include <memory>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "core/sample.hpp"
+#include "core/workers/piece.hpp"
 
 namespace kinora::core {
 namespace {
@@ -18,66 +13,40 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kLarge = 32 << 10;  // from here on a mapping costs less than a copy
-constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
-
-// A piece of memory of so many bytes, filled by write().
-class Piece {
- public:
-  Piece() : memory_(::memfd_create("kinora-sample", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
-    if (!memory_)
-      throw Error(KINORA_NO_MEMORY, fmt::format("no shared memory for a sample: {}", std::strerror(errno)));
-  }
-  void write(const void* data, size_t size) {
-    for (size_t at = 0; at < size;) {
-      const ssize_t n = ::write(memory_.get(), static_cast<const char*>(data) + at, size - at);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0)
-        throw Error(KINORA_NO_MEMORY,
-                    fmt::format("no shared memory for {} bytes of a sample: {}", size, std::strerror(errno)));
-      at += static_cast<size_t>(n);
-    }
-  }
-  Descriptor sealed() {
-    ::fcntl(memory_.get(), F_ADD_SEALS, kSeals | F_SEAL_SEAL);
-    return std::move(memory_);
-  }
-
- private:
-  Descriptor memory_;
+// A tensor whose memory is a mapping or a copy of its own.
+struct Owned {
+  kinora_dl_managed managed{};
+  std::shared_ptr<Mapping> mapping;
+  std::vector<uint8_t> copy;
+  std::vector<int64_t> shape;
 };
 
-class Mapping {
- public:
-  Mapping(int fd, size_t size) : size_(size) {
-    struct stat s {};
-    if ((::fcntl(fd, F_GET_SEALS) & kSeals) != kSeals || ::fstat(fd, &s) != 0 ||
-        static_cast<uint64_t>(s.st_size) < size)
-      throw Error(KINORA_DATA, "a worker sent memory that is not sealed or too short");
-    // Private: a stage that writes into a tensor writes into its own copy.
-    data_ = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
-    if (data_ == MAP_FAILED)
-      throw Error(KINORA_NO_MEMORY, fmt::format("{} bytes of a sample cannot be mapped: {}", size, std::strerror(errno)));
-  }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  ~Mapping() { ::munmap(data_, size_); }
-  uint8_t* data() const { return static_cast<uint8_t*>(data_); }
+void delete_owned(kinora_dl_managed* m) { delete static_cast<Owned*>(m->manager); }
+void delete_mapping(void* user) { delete static_cast<std::shared_ptr<Mapping>*>(user); }
 
- private:
-  void* data_ = nullptr;
-  size_t size_;
-};
+// The piece that a field came in, to be sent on; empty if it came in none, or in a small one.
+Descriptor piece_of_field(const Sample& sample, std::string_view name) {
+  const auto* kept = static_cast<std::shared_ptr<Mapping>*>(user_of_field(sample.get(), name, delete_mapping));
+  return kept ? (*kept)->again() : Descriptor();
+}
 
-// Where the bytes of one field or tensor are: {"size", "at": n} in the message, or {"size", "piece": n}.
-json put_bytes(Message& message, const void* data, size_t size) {
+// The piece that a row-major tensor came in, or the file that a stage has put it in.
+Descriptor piece_of_tensor(const kinora_dl_managed& m, const void* data, size_t size) {
+  if (m.deleter == delete_owned)
+    if (const auto& mapping = static_cast<Owned*>(m.manager)->mapping; mapping && mapping->data() == data)
+      return mapping->again();
+  return size >= kInFile ? file_behind(data, size) : Descriptor();
+}
+
+// Where the bytes of one field or tensor are: {"size", "at": n} in the message, or {"size", "piece": n}. `ready`: a piece that
+// holds them already.
+json put_bytes(Message& message, const void* data, size_t size, Descriptor ready) {
   const bool has_room = message.bytes.size() + size <= Message::kMostBytes;
   if (size < kLarge && has_room) {
     message.bytes.append(static_cast<const char*>(data), size);
     return {{"size", size}, {"at", message.bytes.size() - size}};
   }
-  Piece piece;
-  piece.write(data, size);
-  message.shared.push_back(piece.sealed());
+  message.shared.push_back(ready ? std::move(ready) : piece_of(data, size));
   return {{"size", size}, {"piece", message.shared.size() - 1}};
 }
 
@@ -103,7 +72,8 @@ bool is_row_major(const kinora_dl_tensor& t) {
   return true;
 }
 
-json put_tensor(Message& message, const std::string& name, const kinora_dl_tensor& t) {
+json put_tensor(Message& message, const std::string& name, const kinora_dl_managed& managed) {
+  const kinora_dl_tensor& t = managed.tensor;
   if (t.device_type != KINORA_DL_CPU)
     throw Error(KINORA_UNSUPPORTED, "tensor '" + name + "' is on a GPU, and another process cannot have it; run "
                                     "its stages in this process (engine option isolate)");
@@ -112,8 +82,9 @@ json put_tensor(Message& message, const std::string& name, const kinora_dl_tenso
   json shape = json::array();
   for (int32_t d = 0; d < t.ndim; ++d) shape.push_back(t.shape[d]), size *= static_cast<size_t>(t.shape[d]);
   const auto* data = static_cast<const uint8_t*>(t.data) + t.byte_offset;
-  json out = size == 0 || is_row_major(t) ? put_bytes(message, data, size)
-                                          : put_bytes(message, row_major(t, element, data).data(), size);
+  const bool ordered = size == 0 || is_row_major(t);
+  json out = ordered ? put_bytes(message, data, size, piece_of_tensor(managed, data, size))
+                     : put_bytes(message, row_major(t, element, data).data(), size, Descriptor());
   out.update({{"name", name}, {"code", t.code}, {"bits", t.bits}, {"shape", std::move(shape)}});
   return out;
 }
@@ -124,7 +95,7 @@ std::span<uint8_t> find_bytes(const Message& message, const json& where, std::sh
   if (size == 0) return {};
   if (where.contains("piece")) {
     const auto& piece = message.shared.at(where["piece"].get<size_t>());
-    mapped = std::make_shared<Mapping>(piece.get(), size);
+    mapped = std::make_shared<Mapping>(piece, size);
     return {mapped->data(), size};
   }
   const auto at = where.at("at").get<uint64_t>();
@@ -150,20 +121,10 @@ void take_field(const Message& message, const json& field, Sample& into) {
   if (!mapped)
     return into.set(name.c_str(), std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   auto* kept = new std::shared_ptr<Mapping>(std::move(mapped));
-  const int32_t status = samples_api().set(
-      into.get(), name.c_str(), {bytes.data(), bytes.size()},
-      [](void* user) { delete static_cast<std::shared_ptr<Mapping>*>(user); }, kept);
+  const int32_t status = samples_api().set(into.get(), name.c_str(), {bytes.data(), bytes.size()}, delete_mapping, kept);
   if (status != KINORA_OK) delete kept;
   check(status);
 }
-
-// A tensor whose memory is a mapping or a copy of its own.
-struct Owned {
-  kinora_dl_managed managed{};
-  std::shared_ptr<Mapping> mapping;
-  std::vector<uint8_t> copy;
-  std::vector<int64_t> shape;
-};
 
 void take_tensor(const Message& message, const json& tensor, Sample& into) {
   auto owned = std::make_unique<Owned>();
@@ -178,7 +139,7 @@ void take_tensor(const Message& message, const json& tensor, Sample& into) {
   if (bits == 0 || bits % 8 != 0 || size != bytes.size()) throw Error(KINORA_DATA, "a worker sent a tensor that is not as large as its shape says");
   owned->managed.major = 1;
   owned->managed.manager = owned.get();
-  owned->managed.deleter = [](kinora_dl_managed* m) { delete static_cast<Owned*>(m->manager); };
+  owned->managed.deleter = delete_owned;
   owned->managed.tensor = {owned->mapping ? owned->mapping->data() : owned->copy.data(), KINORA_DL_CPU, 0,
                            static_cast<int32_t>(owned->shape.size()), tensor.at("code").get<uint8_t>(), bits, 1,
                            owned->shape.data(), nullptr, 0};
@@ -191,12 +152,12 @@ void take_tensor(const Message& message, const json& tensor, Sample& into) {
 void put_sample(Message& message, const Sample& sample) {
   json fields = json::array(), tensors = json::array();
   for (const auto& field : sample.fields()) {
-    json told = put_bytes(message, field.bytes.data(), field.bytes.size());
+    json told = put_bytes(message, field.bytes.data(), field.bytes.size(), piece_of_field(sample, field.name));
     told["name"] = field.name;
     fields.push_back(std::move(told));
   }
   for (const auto& name : tensor_names(sample.get()))
-    tensors.push_back(put_tensor(message, name, *sample.tensor(name.c_str())));
+    tensors.push_back(put_tensor(message, name, *managed_tensor(sample.get(), name)));
   message.head["sample"] = {
       {"key", sample.key()}, {"fields", std::move(fields)}, {"tensors", std::move(tensors)}};
 }

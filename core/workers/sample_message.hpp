@@ -1,6 +1,6 @@
-// A sample on its way to another process. What is large goes in shared memory, one piece a field or tensor, so that each
-// is given back as soon as nobody uses it; the receiver maps it, and copies nothing. Pieces are sealed: who
-// sent them can neither shrink nor change them any more.
+// A sample on its way to another process. What is large goes in pieces (see piece.hpp), one a field or tensor, so that each is
+// given back as soon as nobody uses it; the receiver maps it, and copies nothing. Shared memory is sealed: who sent it can
+// neither shrink nor change it any more. What came in a file goes on in it, so the frames of a long film are written once.
 #pragma once
 #include "core/workers/channel.hpp"
 #include "kinora/sample.hpp"

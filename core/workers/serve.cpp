@@ -69,6 +69,8 @@ class Serving {
 
   void perform(const Message& call) {
     const auto what = call.head.at("do").get<std::string>();
+    if (const auto lent = call.head.find("environment"); lent != call.head.end())
+      for (const auto& [name, value] : lent->items()) ::setenv(name.c_str(), value.get_ref<const std::string&>().c_str(), 1);
     if (what == "make") return make(call.head);
     out_ = call.head.at("out").get<std::string>();
     const kinora_run run = run_of_call(call.head);

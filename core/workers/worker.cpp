@@ -1,19 +1,20 @@
 #include "core/workers/worker.hpp"
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/io.hpp"
 #include "core/log.hpp"
+#include "core/workers/environment.hpp"
+#include "core/workers/held_memory.hpp"
 #include "core/workers/sample_message.hpp"
-
-extern char** environ;
 
 namespace kinora::core {
 namespace {
@@ -37,17 +38,10 @@ std::string end_of(int status) {
   return fmt::format("its process ended by itself with code {}", WEXITSTATUS(status));
 }
 
-// What the process holds beside memory that it shares; 0 if it cannot be told.
-uint64_t own_memory(pid_t pid) {
-  char name[64], text[128] = {};
-  std::snprintf(name, sizeof name, "/proc/%d/statm", static_cast<int>(pid));
-  const Descriptor file(::open(name, O_RDONLY | O_CLOEXEC));
-  unsigned long long all = 0, resident = 0, shared = 0;
-  if (!file || ::read(file.get(), text, sizeof text - 1) <= 0 ||
-      std::sscanf(text, "%llu %llu %llu", &all, &resident, &shared) != 3 || shared > resident)
-    return 0;
-  static const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-  return (resident - shared) * page;
+// The most that any worker of this process has held at once.
+std::atomic<uint64_t>& most_held() {
+  static std::atomic<uint64_t> one{0};
+  return one;
 }
 
 // Above the numbers that a worker expects its own at.
@@ -72,16 +66,22 @@ json answer(int32_t status) {
   return out;
 }
 
+double limit_of(const kinora_worker_spec& spec) { return spec.struct_size >= sizeof spec ? spec.limit : 0; }
+
 }  // namespace
 
+uint64_t most_held_by_a_worker() { return most_held(); }
+
 Worker::Worker(const WorkerProgram& program, const kinora_worker_spec& spec)
-    : name_(spec.name), hang_(spec.hang), memory_(spec.memory), channel_(Descriptor()) {
+    : name_(spec.name), hang_(spec.hang), limit_(limit_of(spec)), memory_(spec.memory), channel_(Descriptor()) {
   auto [mine, theirs] = socket_pair();
   channel_ = Channel(std::move(mine));
-  spawn(program, theirs.get());
+  const json options = json::parse(spec.options_json);
+  spawn(program, theirs.get(), worker_environment(options));
   theirs = Descriptor();
   Message make;
   make.head = {{"do", "make"}, {"id", spec.id}, {"options", spec.options_json}, {"log", log_level()}};
+  if (names_storage(options)) lend_keys(make);
   make.head["storages"] = served_io() ? served_io()->configured() : json::object();
   try {
     const int32_t status = converse(make, nullptr, nullptr);
@@ -102,7 +102,13 @@ void Worker::stop() {
   }
 }
 
-void Worker::spawn(const WorkerProgram& program, int socket) {
+// Only now, and only to this worker: see environment.hpp.
+void Worker::lend_keys(Message& message) {
+  if (std::exchange(has_keys_, true)) return;
+  message.head["environment"] = storage_environment();
+}
+
+void Worker::spawn(const WorkerProgram& program, int socket, std::vector<std::string> variables) {
   const Descriptor socket_above = moved_up(socket), page_above = moved_up(signs_.descriptor());
   FileActions actions;
   posix_spawn_file_actions_addopen(actions.get(), STDIN_FILENO, "/dev/null", O_RDONLY, 0);
@@ -113,11 +119,14 @@ void Worker::spawn(const WorkerProgram& program, int socket) {
   std::vector<std::string> words{program.program.string()};
   for (const auto& dir : program.plugin_dirs) words.insert(words.end(), {"--plugins", dir.string()});
   words.emplace_back("worker");
-  std::vector<char*> arguments;
-  for (auto& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  const int error =
-      ::posix_spawn(&pid_, program.program.c_str(), actions.get(), nullptr, arguments.data(), environ);
+  const auto pointers = [](std::vector<std::string>& texts) {
+    std::vector<char*> out;
+    for (auto& text : texts) out.push_back(text.data());
+    out.push_back(nullptr);
+    return out;
+  };
+  const int error = ::posix_spawn(&pid_, program.program.c_str(), actions.get(), nullptr, pointers(words).data(),
+                                  pointers(variables).data());
   if (error == 0) return;
   pid_ = -1;
   throw Error(KINORA_FAILED, fmt::format("{}: a worker process cannot be started from {}: {}", name_,
@@ -130,6 +139,7 @@ int32_t Worker::process(const Sample& in, const kinora_emit& emit, const kinora_
                {"device_type", run.device_type}, {"device_id", run.device_id}};
   put_sample(call, in);
   input_ = in.get();
+  if (needs_storage(in.text("url").value_or("")) || needs_storage(view(run.out))) lend_keys(call);
   return converse(call, &emit, &run);
 }
 
@@ -137,6 +147,7 @@ int32_t Worker::finish(const kinora_emit& emit, const kinora_run& run) {
   Message call;
   call.head = {{"do", "finish"}, {"seed", run.seed}, {"threads", run.n_threads}, {"out", view(run.out)},
                {"device_type", run.device_type}, {"device_id", run.device_id}};
+  if (needs_storage(view(run.out))) lend_keys(call);
   return converse(call, &emit, &run);
 }
 
@@ -144,7 +155,10 @@ int32_t Worker::converse(const Message& call, const kinora_emit* emit, const kin
   if (ended_) throw Error(KINORA_FAILED, "its process has ended");
   signs_.page().stop.store(0, std::memory_order_relaxed);
   asked_to_stop_ = {};
-  lived_ = Clock::now();
+  lived_ = began_ = Clock::now();
+  given_.clear();
+  for (const Descriptor& piece : call.shared)
+    if (struct stat s {}; ::fstat(piece.get(), &s) == 0) given_.insert(s.st_ino);
   try {
     channel_.send(call);
     for (Message message;;) {
@@ -176,9 +190,11 @@ bool Worker::answered(Message& message, const kinora_emit* emit, int32_t& status
   }
   if (!emit) throw Error(KINORA_DATA, "it sent a sample that nobody asked for");
   Message reply;
+  const auto asked = Clock::now();
   reply.head = answer(passed_on(message, *emit));
   channel_.send(reply);
   lived_ = Clock::now();  // while the next stage was full, it had to wait
+  began_ += lived_ - asked;
   return false;
 }
 
@@ -226,9 +242,13 @@ void Worker::watch(const kinora_run* run) {
   // Making an instance may take as long as it likes: nobody's media is involved.
   if (run && hang_ > 0 && std::chrono::duration<double>(now - lived_).count() > hang_)
     end(fmt::format("killed after {:g} s without a sign of life", hang_));
-  if (memory_ > 0)
-    if (const uint64_t own = own_memory(pid_); own > memory_)
-      end(fmt::format("killed when it held {} MiB of memory, more than the {} MiB it may have", own >> 20, memory_ >> 20));
+  if (run && limit_ > 0 && std::chrono::duration<double>(now - began_).count() > limit_)
+    end(fmt::format("killed after {:g} s at one sample, the most it may take (item_limit)", limit_));
+  const uint64_t own = held_memory(pid_, given_);
+  for (uint64_t before = most_held(); own > before && !most_held().compare_exchange_weak(before, own);) {
+  }
+  if (memory_ > 0 && own > memory_)
+    end(fmt::format("killed when it held {} MiB of memory, more than the {} MiB it may have", own >> 20, memory_ >> 20));
 }
 
 void Worker::end(const std::string& why) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <chrono>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <sys/types.h>
 #include <vector>
@@ -21,6 +22,9 @@ struct WorkerProgram {
 // The descriptors that it inherits.
 constexpr int kWorkerSocket = 3, kWorkerPage = 4;
 
+// The most bytes that a worker of this process has held at once, memory of its own and shared memory that it made.
+uint64_t most_held_by_a_worker();
+
 class Worker {
  public:
   // Returns when the other process has made its instance. Throws Error.
@@ -38,7 +42,8 @@ class Worker {
  private:
   using Clock = std::chrono::steady_clock;
   void stop();
-  void spawn(const WorkerProgram&, int socket);
+  void spawn(const WorkerProgram&, int socket, std::vector<std::string> variables);
+  void lend_keys(Message&);
   int32_t converse(const Message& call, const kinora_emit*, const kinora_run*);
   bool answered(Message&, const kinora_emit*, int32_t& status);
   int32_t passed_on(Message&, const kinora_emit&);
@@ -48,15 +53,16 @@ class Worker {
   [[noreturn]] void end(const std::string& why);
 
   const std::string name_;
-  const double hang_;
+  const double hang_, limit_;
   const uint64_t memory_;
   LifeSigns signs_;
   Channel channel_;
   pid_t pid_ = -1;
   kinora_sample* input_ = nullptr;  // of the call, borrowed
-  bool ended_ = false;
+  bool ended_ = false, has_keys_ = false;
   uint64_t beats_ = 0;
-  Clock::time_point lived_{}, asked_to_stop_{};
+  std::set<ino_t> given_;  // shared memory that the call in progress came with
+  Clock::time_point lived_{}, began_{}, asked_to_stop_{};
 };
 
 }  // namespace kinora::core

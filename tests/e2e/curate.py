@@ -5,7 +5,7 @@ import csv, hashlib, json, os, pathlib, shutil, subprocess, sys, tarfile
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 DATA = ROOT / "tests/data"
-STAGES = '["video.probe", { use = "clip.transcode", min_length = 0.5, max_length = 2.0, preset = "ultrafast", max_height = 120 }, "caption.describe"]'
+STAGES = '["video.probe", { use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0, max_length = 2.0, long_shots = "equal", preset = "ultrafast", max_height = 120 }, "caption.describe"]'
 
 
 def run(name, inputs, stages=STAGES, more="", jobs="", code=0):
@@ -91,6 +91,12 @@ def check_patterns():
     assert checked.returncode == 2 and "films.csv" in checked.stderr + checked.stdout and "'url' or 'path'" in checked.stderr + checked.stdout, checked
 
 
+# Several detectors, frames beside films and clips, groups of pictures copied, embeddings and previews.
+MANY_STAGES = ('["video.probe", { use = "shots", detectors = ["content", "hash", "threshold"], decide = "any", sample_every = 0.5, sample_height = 64 }, '
+               '{ use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0, max_length = 2.0, long_shots = "equal", preset = "ultrafast", '
+               'copy = "auto", sample_fps = 2.0, sample_height = 64 }, "embed.classic", { use = "clip.preview", height = 64 }, "caption.describe"]')
+
+
 def check_same_bytes():
     """Ten runs: by 1, 2 and 4 threads, and with the inputs in another order."""
     films = [DATA / n for n in ("bbb_A.mp4", "bbb_B.mp4", "bbb_C.mp4", "bbb_D.mp4")]
@@ -98,11 +104,12 @@ def check_same_bytes():
         threads = (1, 2, 4)[number % 3]
         order = films[::-1] if number % 2 else films
         name = f"same-{number}"
-        run(name, order, more=f"threads = {threads}")
+        run(name, order, MANY_STAGES, more=f"threads = {threads}")
         whole = tree(name)
-        assert len(whole) > 10
+        assert {n.split(".", 1)[1] for n in whole if n.startswith("data/")} == {"mp4", "json", "txt", "classic.npy", "preview.webp"}, sorted(whole)
         if number == 0:
             first = whole
+            assert any(json.loads(b)["copied"] > 0 for n, b in whole.items() if n.startswith("data/") and n.endswith(".json"))
         if number == 1:
             reversed_first = whole
         assert whole == (reversed_first if number % 2 else first), number
@@ -230,7 +237,7 @@ def check_remux():
         assert [h for _, h in ours] == [h for _, h in theirs] and len(ours) > 150, (film, len(ours), len(theirs))
         late = [(a[0], b[0]) for a, b in zip(ours, theirs) if abs(a[0] - b[0]) > 0.011]
         assert not late, (film, late[:5])
-    stages = '["film.remux", "video.probe", "shots.content", { use = "clip.transcode", preset = "ultrafast", max_height = 120 }]'
+    stages = '["film.remux", "video.probe", "shots.content", { use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0, preset = "ultrafast", max_height = 120 }]'
     run("remux_job", [films], stages)
     found = items("remux_job")
     assert not (SCRATCH / "remux_job/clips/work").exists()
@@ -241,8 +248,27 @@ def check_remux():
     assert all(i["end"] == "kept" for i in found.values()), found
 
 
+def check_remux_of_damaged():
+    """A film that is cut off is damaged whether or not it is rewritten first: its copy is whole, and does not hide it."""
+    films = SCRATCH / "cut_off"
+    films.mkdir()
+    for n, name in enumerate(("a.ts", "b.flv", "c.avi", "d.mpg")):
+        data = (SCRATCH / "remux" / name).read_bytes()
+        (films / name).write_bytes(data[:int(len(data) * (0.55 + 0.07 * n))])
+    rest = '"video.probe", "shots.content", { use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0, preset = "ultrafast", max_height = 120 }]'
+    run("cut_off_as_they_are", [films], "[" + rest)
+    run("cut_off_rewritten", [films], '["film.remux", ' + rest)
+    plain, rewritten = items("cut_off_as_they_are"), items("cut_off_rewritten")
+    for key in "abcd":
+        assert "remuxed" in rewritten[key]["facts"], rewritten[key]
+        ends = [(i[key]["end"], "damaged" in i[key], sum(c.get("parent") == key for c in i.values())) for i in (plain, rewritten)]
+        assert ends[0] == ends[1], (key, ends, plain[key].get("damaged"), rewritten[key].get("damaged"))
+    for key in "cd":
+        assert rewritten[key]["end"] == "failed" and rewritten[key]["damaged"], rewritten[key]
+
+
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
-for test in (check_folders, check_remux, check_manifest, check_patterns, check_same_bytes, check_changed_inputs, check_edits):
+for test in (check_folders, check_remux, check_remux_of_damaged, check_manifest, check_patterns, check_same_bytes, check_changed_inputs, check_edits):
     test()
     print("ok   ", test.__name__)

@@ -18,7 +18,7 @@ name = "clips"
 kind = "curate"
 input = "films"
 duplicates = "keep"
-stages = [{{ use = "clip.transcode", min_length = 0.1 }}, {{ use = "video.read", stride = 6, height = 96 }}, {{ use = "embed.classic" }},
+stages = [{{ use = "clip.transcode", min_length = 0.1, min_frames = 1, edge_crop = 0.0 }}, {{ use = "video.read", stride = 6, height = 96 }}, {{ use = "embed.classic" }},
           {{ use = "caption.describe" }}]
 [[job]]
 name = "copies"

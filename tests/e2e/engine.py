@@ -71,7 +71,7 @@ def graphs():
 
 def isolation():
     films = damaged_films(SCRATCH / "films", 9)
-    stages = '"video.probe", "shots.content", "clip.transcode"'
+    stages = '"video.probe", "shots.content", { use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0 }'
     for name, isolate in (("apart", "auto"), ("together", "none")):
         done = kinora("run", toml(name, [films], stages, f'engine = {{ use = "local", isolate = ["{isolate}"] }}'))
         holds(f"damaged films, isolate {isolate}", done.returncode == 0, done.stderr)
@@ -149,7 +149,7 @@ def ten_runs():
     first = None
     for i in range(10):
         shutil.rmtree(SCRATCH / "same", ignore_errors=True)
-        done = kinora("run", toml("same", [FILM], '"video.probe", "shots.content", "clip.transcode"'), "--set", f"clips.threads={1 + i % 4}")
+        done = kinora("run", toml("same", [FILM], '"video.probe", "shots.content", { use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0 }'), "--set", f"clips.threads={1 + i % 4}")
         if done.returncode != 0:
             return holds("ten runs", False, done.stderr)
         first = first or results("same")

@@ -16,7 +16,7 @@ name = "clips"
 kind = "curate"
 input = "{film}"
 memory = "256 MiB"
-stages = [ {{ use = "video.probe" }}, {{ use = "shots.content" }}, {{ use = "clip.transcode", min_length = 0.5, crf = 10 }}, {{ use = "caption.describe" }} ]
+stages = [ {{ use = "video.probe" }}, {{ use = "shots.content" }}, {{ use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0, crf = 10 }}, {{ use = "caption.describe" }} ]
 [[job]]
 name = "shards"
 kind = "shard"

@@ -29,7 +29,7 @@ def toml(name, jobs, head=""):
     return file
 
 
-def curate(paths, stages='"video.probe", "shots.content", "clip.transcode", "caption.describe"', more=""):
+def curate(paths, stages='"video.probe", "shots.content", { use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0 }, "caption.describe"', more=""):
     listed = ", ".join(f'"{p}"' for p in paths)
     return f'[[job]]\nname = "clips"\nkind = "curate"\ninput = [{listed}]\nstages = [{stages}]\n{more}\n'
 
@@ -136,7 +136,7 @@ def damaged():
         holds(f"{stage} says so in its JSON", '"damaged":"cut.mp4: ' in done.stdout and json.loads(done.stdout), done.stdout)
         holds(f"{stage} says so in one line", len(done.stderr.strip().splitlines()) == 1, done.stderr)
     clips = SCRATCH / "cut-clips"
-    check("clips of a rotten film", kinora("apply", "stage/clip.transcode", SCRATCH / "rotten.mp4", "--set", "max_length=8", "--set", "audio=false",
+    check("clips of a rotten film", kinora("apply", "stage/clip.transcode", SCRATCH / "rotten.mp4", "--set", "min_length=0.5", "--set", "min_frames=1", "--set", "edge_crop=0", "--set", "long_shots=equal", "--set", "max_length=8", "--set", "audio=false",
                                            "--out", clips), 1, "rotten.mp4", "incomplete pictures")
     kept = sorted(p.name for p in clips.glob("*.mp4"))
     holds("the whole ones are there", kept == [f"rotten-000{n}.mp4" for n in range(1, 5)] and not broken(clips), kept)
@@ -173,7 +173,7 @@ def names():
     folder.mkdir()
     for name in ("f", "f-0000", "f-0000-0000"):
         shutil.copy(ROOT / "tests/data/bbb_D.mp4", folder / f"{name}.mp4")
-    run = toml("named", curate([folder], '"clip.transcode"', 'duplicates = "keep"'))
+    run = toml("named", curate([folder], '{ use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0 }', 'duplicates = "keep"'))
     check("films named like clips", kinora("run", run), 0)
     summary, films, clips = outcomes(SCRATCH / "named/clips")
     keys = [i["key"] for i in films + clips]

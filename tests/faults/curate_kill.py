@@ -32,7 +32,9 @@ out = "{out}"
 name = "clips"
 kind = "curate"
 input = "{SCRATCH / "films"}"
-stages = ["video.probe", "shots.content", {{ use = "clip.transcode", min_length = 1.0, max_length = 3.0, preset = "ultrafast", max_height = 180 }}, "caption.describe"]
+stages = ["video.probe", {{ use = "shots", detectors = ["content", "hash", "threshold"], decide = "content", sample_every = 0.5, sample_height = 64 }},
+          {{ use = "clip.transcode", min_length = 1.0, min_frames = 1, edge_crop = 0.0, max_length = 3.0, long_shots = "equal", preset = "ultrafast", copy = "auto", sample_fps = 2.0, sample_height = 64 }},
+          "embed.classic", {{ use = "clip.preview", height = 64 }}, "caption.describe"]
 [[job]]
 name = "shards"
 kind = "shard"
@@ -88,6 +90,8 @@ def check_sums(out):
     duplicate = next(f for f in films if f["key"] == "copy_of_A")
     assert (duplicate["reason"], duplicate["of"]) == ("ingest.duplicate", "bbb_A"), duplicate
     assert {f["key"] for f in films if f["end"] == "failed"} == {"cut_off", "rotten", "text", "empty"}, films
+    clips = [i["facts"] for i in items if "parent" in i and i["end"] == "kept"]
+    assert any(c["copied"] > 0 for c in clips) and any(c["copied"] < c["frames"] for c in clips) and all("embeddings" in c for c in clips), clips
     manifest = [json.loads(line) for line in (out / "clips/manifest.jsonl").read_text().splitlines()]
     assert [m["key"] for m in manifest] == [i["key"] for i in items]
 

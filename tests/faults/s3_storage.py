@@ -293,7 +293,7 @@ CURATE = """[[job]]
 name = "clips"
 kind = "curate"
 input = [{input}]
-stages = ["video.probe", "shots.content", "clip.transcode", "caption.describe"]
+stages = ["video.probe", "shots.content", {{ use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0 }}, "caption.describe"]
 [[job]]
 kind = "shard"
 input = "clips"

@@ -1,9 +1,14 @@
 // Stages in processes of their own, through the real host: what a stage does to its process costs one sample.
 #include <csignal>
+#include <fcntl.h>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <thread>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -12,6 +17,7 @@
 #include "core/runtime.hpp"
 #include "core/workers/sample_message.hpp"
 #include "core/workers/service.hpp"
+#include "core/workers/worker.hpp"
 #include "kinora/abi/engine.h"
 #include "kinora/sample.hpp"
 
@@ -34,6 +40,7 @@ struct Ran {
   std::map<std::string, int> times;         // that it was told
   std::set<std::string> pids;               // of the processes that let samples pass
   std::map<std::string, std::string> fields;
+  std::set<std::string> environments;  // those processes started with
   std::string error;
   double seconds = 0;
 };
@@ -43,6 +50,8 @@ class Job {
  public:
   json engine = json::object(), stage = json::object();
   std::vector<std::string> keys{"a", "b", "bad", "c"};
+  size_t media = 300000;  // bytes of field mp4, and a few more
+  std::string url;
   std::atomic<bool> cancel{false};
 
   Ran run() {
@@ -93,7 +102,8 @@ class Job {
     Sample s(keys[at_]);
     s.set("json", "{\"n\": " + std::to_string(at_++) + "}");
     s.set("empty", "");
-    s.set("mp4", std::vector<uint8_t>(300000 + at_, static_cast<uint8_t>(at_)));
+    if (!url.empty()) s.set("url", url);
+    s.set("mp4", std::vector<uint8_t>(media + at_, static_cast<uint8_t>(at_)));
     s.set_tensor("frames", std::vector<uint8_t>(2 * 30 * 40 * 3 * 10, 9), {20, 30, 40, 3}, KINORA_DL_UINT, 8);
     *out = s.release();
     return KINORA_OK;
@@ -103,7 +113,10 @@ class Job {
     const std::string key(s.key());
     ran_.ends[key] = o.end == KINORA_KEPT ? o.consumed ? "consumed" : "kept" : o.reason ? o.reason : "?";
     ++ran_.times[key];
-    if (const auto pid = s.text("pid")) ran_.pids.insert(std::string(*pid));
+    if (const auto pid = s.text("pid"); pid && ran_.pids.insert(std::string(*pid)).second) {
+      std::ifstream file("/proc/" + std::string(*pid) + "/environ");
+      ran_.environments.insert(std::string(std::istreambuf_iterator<char>(file), {}));
+    }
     for (const auto& f : s.fields())
       if (f.name != "pid")
         ran_.fields[key + "." + std::string(f.name)] = {reinterpret_cast<const char*>(f.bytes.data()), f.bytes.size()};
@@ -238,6 +251,140 @@ TEST(Workers, ANameThatIsNoStageIsRefused) {
   Job job;
   job.engine = {{"isolate", {"fualt"}}};
   EXPECT_NE(job.run().error.find("isolate names 'fualt', which is no stage of this job"), std::string::npos);
+}
+
+TEST(Workers, AHangThatAsksWhetherToStopEndsAtItsLimit) {
+  Job job;
+  job.stage = {{"how", "poll"}};
+  job.engine = {{"item_limit", 0.7}, {"item_retries", 0}};
+  const Ran ran = job.run();
+  EXPECT_EQ(ran.ends.at("bad"), "killed after 0.7 s at one sample, the most it may take (item_limit) in fault");
+  EXPECT_EQ(ran.ends.at("c"), "kept");
+}
+
+TEST(Workers, SharedMemoryWithoutEndEndsAtItsLimit) {
+  Job job;
+  job.stage = {{"how", "share"}};
+  job.engine = {{"item_memory", 256 << 20}, {"item_retries", 0}};
+  const Ran ran = job.run();
+  EXPECT_NE(ran.ends.at("bad").find("of memory, more than the 256 MiB it may have in fault"), std::string::npos)
+      << ran.ends.at("bad");
+  EXPECT_EQ(ran.ends.at("c"), "kept");
+  EXPECT_GE(most_held_by_a_worker(), uint64_t{256} << 20);
+}
+
+// What it was given does not count as its own: 30 MiB come, as many of its own go back, and the limit lets no 60 pass.
+TEST(Workers, WhatItIsGivenIsNotItsOwn) {
+  Job job;
+  job.keys = {"a", "b", "c"};
+  job.stage = {{"how", "none"}};
+  job.media = 30 << 20;
+  job.engine = {{"item_memory", 55 << 20}, {"item_retries", 0}};
+  for (const auto& [key, end] : job.run().ends) EXPECT_EQ(end, "kept") << key;
+}
+
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  ~Variable() { ::unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+TEST(Workers, InheritNoSecretsThatTheyHaveNoUseFor) {
+  const Variable token("FAULTY_TOKEN", "hush1"), key("OPENAI_API_KEY", "hush2"), access("AWS_SECRET_ACCESS_KEY", "hush3"),
+      proxy("https_proxy", "http://me:hush4@proxy"), mine("KINORA_SIGNING_KEY", "hush5"), setting("KINORA_FAULTY_SETTING", "heard1"),
+      asked("FAULTY_KEY", "heard2");
+  Job job;
+  job.keys = {"a"};
+  job.stage = {{"how", "none"}, {"key_env", "FAULTY_KEY"}};
+  const Ran ran = job.run();
+  ASSERT_EQ(ran.environments.size(), 1u);
+  const std::string& seen = *ran.environments.begin();
+  for (const char* wanted : {"PATH=", "KINORA_FAULTY_SETTING=heard1", "FAULTY_KEY=heard2"})
+    EXPECT_NE(seen.find(wanted), std::string::npos) << wanted;
+  EXPECT_EQ(seen.find("hush"), std::string::npos) << seen.substr(seen.find("hush"), 5);
+}
+
+TEST(Workers, KeysOfStoragesAreLentForWhatLiesThere) {
+  const Variable access("AWS_SECRET_ACCESS_KEY", "hush"), token("FAULTY_TOKEN", "hush");
+  const auto told = [](const char* url, const char* variable) {
+    Job job;
+    job.keys = {"a"};
+    job.url = url;
+    job.stage = {{"how", "none"}, {"tells", variable}};
+    const Ran ran = job.run();
+    const auto at = ran.fields.find("a.told");
+    return at == ran.fields.end() ? "" : at->second;
+  };
+  EXPECT_EQ(told("s3://bucket/film.mp4", "AWS_SECRET_ACCESS_KEY"), "hush");
+  EXPECT_EQ(told("s3://bucket/film.mp4", "FAULTY_TOKEN"), "");
+  EXPECT_EQ(told("/films/film.mp4", "AWS_SECRET_ACCESS_KEY"), "");
+}
+
+// A film's frames, 40 MiB: on disk once, however often they go from process to process.
+TEST(SampleMessage, WhatIsLargeGoesInAFileAndOnInTheSame) {
+  runtime();
+  const size_t size = 40 << 20;
+  const auto piece_of_the_only = [](const Message& m) {
+    EXPECT_EQ(m.shared.size(), 1u);
+    struct stat s {};
+    ::fstat(m.shared.at(0).get(), &s);
+    char name[256] = {};
+    [[maybe_unused]] const auto n = ::readlink(("/proc/self/fd/" + std::to_string(m.shared[0].get())).c_str(), name, sizeof name - 1);
+    return std::tuple(s.st_ino, s.st_nlink, std::string(name));
+  };
+  Message first, second;
+  {
+    Sample s("k");
+    s.set_tensor("frames", std::vector<uint8_t>(size, 5), {40, 1 << 20}, KINORA_DL_UINT, 8);
+    put_sample(first, s);
+  }
+  const auto [inode, links, name] = piece_of_the_only(first);
+  EXPECT_EQ(links, 0u);
+  EXPECT_TRUE(name.starts_with(fs::temp_directory_path().string())) << name;
+  const Sample taken = take_sample(first);
+  first = {};
+  put_sample(second, taken);
+  EXPECT_EQ(std::get<0>(piece_of_the_only(second)), inode);
+  const Sample again = take_sample(second);
+  const auto* bytes = static_cast<const uint8_t*>(again.tensor("frames")->data);
+  EXPECT_EQ(std::count(bytes, bytes + size, 5), static_cast<ptrdiff_t>(size));
+
+  Message little;
+  Sample s("k");
+  s.set_tensor("frames", std::vector<uint8_t>(1 << 20, 5), {1 << 20}, KINORA_DL_UINT, 8);
+  put_sample(little, s);
+  EXPECT_TRUE(std::get<2>(piece_of_the_only(little)).starts_with("/memfd:"));
+}
+
+// What a stage has put into a file itself is sent as it lies there.
+TEST(SampleMessage, AFileThatAStageHasMappedIsNotCopied) {
+  runtime();
+  const size_t size = 33 << 20;
+  std::string name = (fs::temp_directory_path() / "faulty-XXXXXX").string();
+  const Descriptor file(::mkstemp(name.data()));
+  ::unlink(name.c_str());
+  ASSERT_EQ(::ftruncate(file.get(), static_cast<off_t>(size)), 0);
+  auto* data = static_cast<uint8_t*>(::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0));
+  data[size - 1] = 77;
+  static int64_t shape[1];
+  shape[0] = static_cast<int64_t>(size);
+  kinora_dl_managed managed{};
+  managed.major = 1;
+  managed.tensor = {data, KINORA_DL_CPU, 0, 1, KINORA_DL_UINT, 8, 1, shape, nullptr, 0};
+  Sample s("k");
+  check(samples_api().set_tensor(s.get(), "frames", &managed));
+  Message message;
+  put_sample(message, s);
+  struct stat sent {}, own {};
+  ::fstat(message.shared.at(0).get(), &sent);
+  ::fstat(file.get(), &own);
+  EXPECT_EQ(sent.st_ino, own.st_ino);
+  EXPECT_EQ(static_cast<const uint8_t*>(take_sample(message).tensor("frames")->data)[size - 1], 77);
+  s.remove("frames");
+  ::munmap(data, size);
 }
 
 // A worker is not trusted: what it sends is looked at before it is believed.

@@ -17,7 +17,7 @@ input = [{inputs}]
 stages = [
   {{ use = "video.probe" }},
   {{ use = "shots.content" }},
-  {{ use = "clip.transcode", min_length = {min_length}, preset = "ultrafast"{sampled} }},
+  {{ use = "clip.transcode", min_length = {min_length}, min_frames = 1, edge_crop = 0.0, preset = "ultrafast"{sampled} }},
   {{ use = "caption.describe" }},{more}
 ]
 """

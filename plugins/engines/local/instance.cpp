@@ -54,7 +54,7 @@ Instance Instance::apart(const kinora_stage_spec& spec, const Isolation& isolati
   out.spec_ = &spec;
   out.workers_ = isolation.workers;
   const kinora_worker_spec asked{sizeof(kinora_worker_spec), 0, spec.name, spec.id, spec.options_json,
-                                 isolation.timeout, isolation.memory};
+                                 isolation.timeout, isolation.memory, isolation.limit};
   if (isolation.workers->start(&asked, &out.worker_) != KINORA_OK) throw error_of(spec);
   return out;
 }

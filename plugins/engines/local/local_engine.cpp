@@ -40,10 +40,14 @@ void LocalEngine::describe(Describe<Options>& d) {
       .at_least(0)
       .unit("s")
       .help("a process is killed when a sample shows no sign of life for so long; 0: never");
+  d.option("item_limit", &Options::item_limit)
+      .at_least(0)
+      .unit("s")
+      .help("a process is killed when a sample takes longer, whatever signs of life it shows; waits for the next stage do not count; 0: never");
   d.option("item_memory", &Options::item_memory)
       .bytes()
       .at_least(0)
-      .help("a process is killed when it holds more; 0: any amount");
+      .help("a process is killed when it holds more; 0: half of worker_memory");
   d.option("item_retries", &Options::item_retries)
       .range(0, 100)
       .help("further attempts at a sample whose process died");
@@ -63,7 +67,8 @@ void LocalEngine::run(const kinora_pipeline& pipeline, const Run& run) {
   settings.retries = options_.retries;
   settings.backoff = options_.backoff;
   settings.profile = options_.profile;
-  settings.isolation = {options_.isolate, options_.item_timeout, static_cast<uint64_t>(options_.item_memory),
+  settings.isolation = {options_.isolate, options_.item_timeout, options_.item_limit,
+                        options_.item_memory > 0 ? static_cast<uint64_t>(options_.item_memory) : settings.total.memory / 2,
                         options_.item_retries, workers_of_host()};
   Execution(pipeline, run, settings).run();
 }

@@ -16,7 +16,7 @@ class LocalEngine final : public Engine {
     double gpus = 1.0;
     int64_t worker_memory = 0;
     std::vector<std::string> isolate{"auto"};
-    double item_timeout = 300;
+    double item_timeout = 300, item_limit = 43200;
     int64_t item_memory = 0;
     int64_t item_retries = 1;
     bool profile = false;

@@ -25,7 +25,9 @@ void FilterModel::describe(Describe<Options>& d) {
   d.option("reduction", &Options::reduction)
       .choices({"min", "mean", "max"})
       .help("of the scores of a clip's pictures, with layout BCHW");
-  d.option("threshold", &Options::threshold).help("a score below it is filtered; NaN is below everything");
+  d.option("threshold", &Options::threshold)
+      .required()
+      .help("a score below it is filtered, 3.5 of an aesthetic score for example; NaN is below everything");
   d.option("mode", &Options::mode).choices({"on", "score"}).help("score: notes the score and drops nothing");
   d.option("batch", &Options::batch).range(1, 4096).help("clips in one call, always as many");
   d.option("device", &Options::device).help("auto: the first GPU, else the CPU; cpu, cuda, cuda:1");

@@ -10,7 +10,7 @@ class FilterModel final : public Stage {
  public:
   struct Options : InputOptions {
     std::string model, name = "model", from = "frames", reduction = "min", mode = "on", device = "auto";
-    double threshold = 3.5;
+    double threshold = 0;
     int64_t output = 0, batch = 8, threads = 1;
   };
   static void describe(Describe<Options>& d);

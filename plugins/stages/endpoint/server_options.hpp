@@ -12,7 +12,7 @@ struct ServerOptions {
   std::string model = "Qwen/Qwen2.5-VL-7B-Instruct";
   std::string api_key_env, ca_file, extra;
   int64_t concurrency = 8, requests_per_minute = 0, tokens_per_minute = 0;
-  int64_t retries = 5;
+  int64_t retries = 3;
   double backoff = 1, longest_wait = 120, timeout = 180, connect_timeout = 10;
   int64_t answer_size = 1 << 20;
   double price_prompt = 0, price_completion = 0;

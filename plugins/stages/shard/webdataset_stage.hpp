@@ -21,7 +21,7 @@ class WebDatasetStage final : public Stage {
   struct Options {
     std::string prefix = "shard";
     int64_t max_count = 10000;
-    int64_t max_size = 512 << 20;
+    int64_t max_size = 500'000'000;
     double val = 0.0;
     std::vector<std::string> skip = {"url"};
     int64_t part = 0;

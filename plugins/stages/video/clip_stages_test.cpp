@@ -31,6 +31,13 @@ void set_shots(Sample& film, const std::vector<int64_t>& cuts) {
   film.set("shots.json", json{{"fps", 24.0}, {"frames", 240}, {"cuts", cuts}}.dump());
 }
 
+// Every shot from its first frame to its last is a clip, unless `given` says otherwise.
+Applied cut(const json& given, const Sample& film) {
+  json options{{"min_length", 0.5}, {"min_frames", 1}, {"edge_crop", 0.0}};
+  options.update(given);
+  return applied("clip.transcode", options, film);
+}
+
 json facts_of(const Sample& s) { return json::parse(s.need("json")); }
 
 std::vector<std::string> keys_of(const std::vector<Sample>& samples) {
@@ -43,7 +50,7 @@ TEST(ClipTranscode, ShortClipsAreFilteredBySecondsAndByFrames) {
   Sample in = film();
   set_shots(in, {12, 60, 120});
   const Applied out =
-      applied("clip.transcode", {{"min_length", 2.0}, {"min_frames", 50}, {"preset", "ultrafast"}}, in);
+      cut({{"min_length", 2.0}, {"min_frames", 50}, {"preset", "ultrafast"}}, in);
   EXPECT_EQ(out.error, "");
   EXPECT_THAT(keys_of(out.results.emitted), ElementsAre("film-0002", "film-0003"));
   ASSERT_EQ(out.results.dropped.size(), 2u);
@@ -52,30 +59,40 @@ TEST(ClipTranscode, ShortClipsAreFilteredBySecondsAndByFrames) {
   EXPECT_DOUBLE_EQ(out.results.dropped[1].score, 2.0);
 }
 
+TEST(ClipTranscode, HalfASecondGoesOffBothEndsOfAShot) {
+  Sample in = film();
+  set_shots(in, {70, 140});
+  const Applied out = applied("clip.transcode", {{"preset", "ultrafast"}}, in);
+  ASSERT_EQ(out.results.emitted.size(), 1u);
+  EXPECT_EQ(facts_of(out.results.emitted[0]).at("first_frame"), 152);
+  EXPECT_EQ(facts_of(out.results.emitted[0]).at("end_frame"), 228);
+  EXPECT_EQ(out.results.dropped.size(), 2u);  // 46 frames are left of 70
+}
+
 TEST(ClipTranscode, WhatAnEarlierRunHasEndedIsLeftOut) {
   Sample in = film();
   set_shots(in, {6, 60, 120});
-  const Applied whole = applied("clip.transcode", {{"preset", "ultrafast"}}, in);
+  const Applied whole = cut({{"preset", "ultrafast"}}, in);
   in.set("ended.json", json{"film-0000", "film-0002"}.dump());
-  const Applied rest = applied("clip.transcode", {{"preset", "ultrafast"}}, in);
+  const Applied rest = cut({{"preset", "ultrafast"}}, in);
   EXPECT_TRUE(rest.results.dropped.empty());
   EXPECT_THAT(keys_of(rest.results.emitted), ElementsAre("film-0001", "film-0003"));
   EXPECT_EQ(rest.results.emitted.at(0).need("mp4"), whole.results.emitted.at(0).need("mp4"));
   EXPECT_EQ(rest.results.emitted.at(1).need("mp4"), whole.results.emitted.at(2).need("mp4"));
   in.set("ended.json", R"({"film-0000": 1})");
-  EXPECT_THAT(applied("clip.transcode", json::object(), in).error,
+  EXPECT_THAT(cut(json::object(), in).error,
               HasSubstr("ended.json is not an array of keys"));
 }
 
 TEST(ClipTranscode, BinsAreRecordedAndCanFilter) {
   Sample in = film();
   set_shots(in, {60});
-  const Applied all = applied("clip.transcode", {{"preset", "ultrafast"}}, in);
+  const Applied all = cut({{"preset", "ultrafast"}}, in);
   ASSERT_EQ(all.results.emitted.size(), 2u);
   EXPECT_EQ(facts_of(all.results.emitted[0]).at("bin"),
             (json{{"resolution", "lt_720"}, {"aspect", "4_3"}, {"duration", nullptr}}));
   EXPECT_EQ(facts_of(all.results.emitted[1]).at("bin").at("duration"), "5_10");
-  const Applied some = applied("clip.transcode", {{"preset", "ultrafast"}, {"bins", "drop"}}, in);
+  const Applied some = cut({{"preset", "ultrafast"}, {"bins", "drop"}}, in);
   EXPECT_THAT(keys_of(some.results.emitted), ElementsAre("film-0001"));
   ASSERT_EQ(some.results.dropped.size(), 1u);
   EXPECT_EQ(some.results.dropped[0].rule, "clip.no-bin");
@@ -84,12 +101,12 @@ TEST(ClipTranscode, BinsAreRecordedAndCanFilter) {
 TEST(ClipTranscode, CopiesWhatNeedsNoEncoder) {
   Sample in = film();
   set_shots(in, {72});
-  const Applied out = applied("clip.transcode", {{"copy", "auto"}, {"preset", "ultrafast"}}, in);
+  const Applied out = cut({{"copy", "auto"}, {"preset", "ultrafast"}}, in);
   ASSERT_EQ(out.results.emitted.size(), 2u);
   for (const Sample& clip : out.results.emitted)
     EXPECT_EQ(facts_of(clip).at("copied"), facts_of(clip).at("frames"));
   in.set("shots.json", json{{"fps", 24.0}, {"frames", 240}, {"cuts", {72}}, {"damaged", "something"}}.dump());
-  const Applied unsure = applied("clip.transcode", {{"copy", "auto"}, {"preset", "ultrafast"}}, in);
+  const Applied unsure = cut({{"copy", "auto"}, {"preset", "ultrafast"}}, in);
   EXPECT_EQ(unsure.error, "something");
   for (const Sample& clip : unsure.results.emitted)
     EXPECT_EQ(facts_of(clip).at("copied"), 0) << "nothing unseen is copied of a damaged film";
@@ -99,7 +116,7 @@ TEST(ClipTranscode, FramesTravelBesideTheClip) {
   Sample in = film();
   set_shots(in, {96});
   const Applied out =
-      applied("clip.transcode", {{"preset", "ultrafast"}, {"sample_fps", 2.0}, {"sample_height", 32}}, in);
+      cut({{"preset", "ultrafast"}, {"sample_fps", 2.0}, {"sample_height", 32}}, in);
   ASSERT_EQ(out.results.emitted.size(), 2u);
   const auto* frames = out.results.emitted[1].tensor("frames");
   ASSERT_NE(frames, nullptr);
@@ -115,22 +132,22 @@ TEST(ClipTranscode, CropsToTheFact) {
   set_shots(in, {});
   in.set("json", json{{"crop", {{"x", 0}, {"y", 8}, {"width", 96}, {"height", 48}}}}.dump());
   const json uncropped =
-      facts_of(applied("clip.transcode", {{"preset", "ultrafast"}}, in).results.emitted.at(0));
+      facts_of(cut({{"preset", "ultrafast"}}, in).results.emitted.at(0));
   EXPECT_EQ(uncropped.at("height"), kHigh);
   EXPECT_TRUE(uncropped.contains("crop"));
   const json facts = facts_of(
-      applied("clip.transcode", {{"preset", "ultrafast"}, {"crop", true}}, in).results.emitted.at(0));
+      cut({{"preset", "ultrafast"}, {"crop", true}}, in).results.emitted.at(0));
   EXPECT_EQ(facts.at("height"), 48);
   EXPECT_FALSE(facts.contains("crop")) << "it has been done";
   EXPECT_EQ(facts.at("cropped").at("y"), 8);
   in.set("json", R"({"crop": [1, 2]})");
-  EXPECT_THAT(applied("clip.transcode", {{"crop", true}}, in).error, HasSubstr("the fact crop is not"));
+  EXPECT_THAT(cut({{"crop", true}}, in).error, HasSubstr("the fact crop is not"));
 }
 
 TEST(ClipTranscode, SaysWhatIsWrongWithShots) {
   Sample in = film();
   in.set("shots.json", R"({"fps": 24})");
-  EXPECT_THAT(applied("clip.transcode", json::object(), in).error,
+  EXPECT_THAT(cut(json::object(), in).error,
               HasSubstr("shots.json lacks fps, frames or cuts"));
 }
 
@@ -170,6 +187,19 @@ TEST(FilterMotion, DropsTheStillAndKeepsTheMoving) {
   Sample moving("moving");
   moving.set("mp4", testing::load("bbb_A.mp4"));
   EXPECT_EQ(applied("filter.motion", {{"patch_min", 0.0}}, moving).results.emitted.size(), 1u);
+}
+
+// Half a second has one frame that is looked at, the first, and it is an intra frame.
+TEST(FilterMotion, KeepsWhatItCannotMeasureAndSaysSo) {
+  Sample shorter("short");
+  shorter.set("mp4", testing::make_film(testing::small_film(), 12));
+  for (const char* mode : {"on", "score"}) {
+    const Applied kept = applied("filter.motion", {{"mode", mode}}, shorter);
+    ASSERT_EQ(kept.results.emitted.size(), 1u) << mode;
+    const json facts = facts_of(kept.results.emitted[0]);
+    EXPECT_THAT(facts.at("filter.motion").get<std::string>(), HasSubstr("not measured"));
+    EXPECT_FALSE(facts.contains("scores")) << facts;
+  }
 }
 
 }  // namespace

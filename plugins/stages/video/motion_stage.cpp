@@ -15,7 +15,7 @@ class FilterMotion final : public Stage {
   };
   static void describe(Describe<Options>& d) {
     d.name("filter.motion")
-        .help("Drops clips in which little moves, by their motion vectors; the scores equal Cosmos-Curate's");
+        .help("Drops clips in which little moves, by their motion vectors; the scores equal Cosmos-Curate's. Clips too short to be measured stay");
     d.option("mode", &Options::mode).choices({"on", "score"}).help("score: measure and keep");
     d.option("global_mean", &Options::global_mean)
         .at_least(0)
@@ -41,10 +41,16 @@ class FilterMotion final : public Stage {
     const Motion motion = media_call(
         [&] { return measure_motion(*media.source, media.name, how, [&] { run.check_cancelled(); }); });
     auto facts = facts_of(in);
-    facts["scores"]["filter.motion"] = motion.global_mean;
-    facts["scores"]["filter.motion.patch_min"] = motion.patch_min;
+    const bool measured = motion.frames > 0;
+    if (measured) {
+      facts["scores"]["filter.motion"] = motion.global_mean;
+      facts["scores"]["filter.motion.patch_min"] = motion.patch_min;
+    } else {
+      facts["filter.motion"] = "not measured: no frame that it looks at has motion vectors; a greater fps looks at more";
+    }
     in.set("json", facts.dump());
-    if (options_.mode == "score") return emit(std::move(in));
+    // What was not measured is not still.
+    if (options_.mode == "score" || !measured) return emit(std::move(in));
     if (motion.global_mean < options_.global_mean)
       return emit.drop(std::move(in), "filter.motion", motion.global_mean);
     if (motion.patch_min < options_.patch_min)

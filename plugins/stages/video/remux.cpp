@@ -45,6 +45,13 @@ std::unique_ptr<AVBSFContext, FreeFilter> filter_for(const AVStream& stream, con
   return owned;
 }
 
+// As a decoder of the film says it: the new file's headers and packets are whole.
+std::string damage_of(const std::string& broken, ByteSource& film, const std::string& name) {
+  const std::string cut = missing_bytes(film);
+  if (broken.empty() && cut.empty()) return "";
+  return name + ": " + broken + (broken.empty() ? "" : "; ") + (cut.empty() ? "fetch it again" : cut);
+}
+
 // The new file. Without finish() it is removed.
 class Copy {
  public:
@@ -82,7 +89,7 @@ class Copy {
     avio_flush(format_->pb);
     check(format_->pb->error, name_, "the last bytes");
     done_ = true;
-    return {container_of(input_), to_, file_};
+    return {container_of(input_), to_, file_, {}};
   }
 
  private:
@@ -170,12 +177,18 @@ std::optional<Remuxed> remux(ByteSource& film, const std::string& name, const st
   input.format()->flags |= AVFMT_FLAG_GENPTS;  // AVI has decoding times only
   Copy copy(input, name, stem);
   const auto packet = ff::new_packet();
-  // What ends early is damaged; who decodes the copy sees that as in the original.
-  while (input.read(*packet) >= 0) {
+  std::string broken;
+  int code = 0;
+  while ((code = input.read(*packet)) >= 0) {
     each();
+    const bool incomplete = packet->stream_index == input.video()->index && (packet->flags & AV_PKT_FLAG_CORRUPT) != 0;
+    if (broken.empty() && incomplete) broken = "a packet is incomplete";
     copy.write(packet.get());
   }
-  return copy.finish();
+  if (broken.empty() && code != AVERROR_EOF) broken = "reading stopped: " + ff::error_text(code);
+  Remuxed made = copy.finish();
+  made.damage = damage_of(broken, film, name);
+  return made;
 }
 
 }  // namespace kinora::video

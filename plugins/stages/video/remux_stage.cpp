@@ -35,6 +35,7 @@ class FilmRemux final : public Stage {
                               [&] { run.check_cancelled(); });
       if (!made) return emit(std::move(in));
       facts["remuxed"] = {{"from", made->from}, {"to", made->to}};
+      if (!made->damage.empty()) facts["damaged"] = made->damage;
       for (const char* field : {"mp4", "webm", "mkv", "mov", "avi", "ogv", "mpg"}) in.remove(field);
       in.set("url", made->file.string());
     } catch (const MediaError& e) {

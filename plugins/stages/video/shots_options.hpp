@@ -11,7 +11,7 @@
 namespace kinora::video {
 
 struct ShotsOptions {
-  int64_t downscale = 0, threads = 1, sample_height = 0;
+  int64_t downscale = 0, threads = 1, sample_height = 256;
   double sample_every = 0;
   bool thumbnails = false;
 };
@@ -31,7 +31,7 @@ void describe_shots(Describe<Options>& d) {
   d.option("sample_height", &ShotsOptions::sample_height)
       .range(0, 16384)
       .unit("pixels")
-      .help("of these frames; 0: as they are");
+      .help("of these frames; 0: as they are, 6 MB each of a film of 1920 x 1080. Models of pictures look at 224 to 448");
   d.option("thumbnails", &ShotsOptions::thumbnails).help("every frame at 48 x 27 as tensor thumbnails, for TransNetV2");
   d.output("frames", "[T, H, W, 3]", "uint8", "beside the sample, with sample_every; fact frames_at has their seconds");
   d.output("thumbnails", "[T, 27, 48, 3]", "uint8", "beside the sample, with thumbnails");

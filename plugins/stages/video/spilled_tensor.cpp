@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace kinora::video {
 namespace {
@@ -35,9 +36,11 @@ struct Mapped {
   kinora_dl_managed managed{};
   void* data = nullptr;
   size_t size = 0;
+  int file = -1;  // open as long as the tensor lives: the host hands it to another process instead of a copy
   std::vector<int64_t> shape;
   ~Mapped() {
     if (size > 0) munmap(data, size);
+    if (file >= 0) close(file);
   }
 };
 
@@ -76,6 +79,7 @@ void SpilledTensor::give(Sample& to, const char* name, std::vector<int64_t> shap
     if (kept->data == MAP_FAILED) fail("mapping the temporary file failed");
     kept->size = written_;
   }
+  kept->file = std::exchange(file_, -1);
   kept->managed.major = 1;
   kept->managed.manager = kept.get();
   kept->managed.deleter = [](kinora_dl_managed* m) { delete static_cast<Mapped*>(m->manager); };

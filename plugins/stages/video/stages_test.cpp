@@ -308,7 +308,7 @@ int64_t frames_of(const Sample& clip) {
 TEST(ClipTranscode, AFilmWithoutShotsIsOneShot) {
   Sample film("bbb");
   film.set("mp4", testing::load("bbb_D.mp4"));
-  const Applied whole = applied("clip.transcode", {{"preset", "ultrafast"}}, film);
+  const Applied whole = applied("clip.transcode", {{"preset", "ultrafast"}, {"edge_crop", 0.0}}, film);
   EXPECT_EQ(whole.error, "");
   ASSERT_EQ(whole.results.emitted.size(), 1u);
   EXPECT_EQ(frames_of(whole.results.emitted[0]), 48);
@@ -320,7 +320,7 @@ TEST(ClipTranscode, AClipsFactsAreItsOwn) {
   const Sample in = probe(film(20, 10, [](int i, int, int) { return Rgb{i * 10.0, 100, 50}; }));
   EXPECT_EQ(json::parse(in.need("json")).at("height"), kHigh);
   const Applied out = applied("clip.transcode",
-                              {{"preset", "ultrafast"}, {"max_height", kHigh / 2}, {"min_length", 0.1}}, in);
+                              {{"preset", "ultrafast"}, {"max_height", kHigh / 2}, {"min_length", 0.1}, {"min_frames", 1}, {"edge_crop", 0.0}}, in);
   ASSERT_EQ(out.error, "");
   const json facts = json::parse(out.results.emitted.at(0).need("json"));
   EXPECT_EQ(facts.at("height"), kHigh / 2);
@@ -331,6 +331,10 @@ TEST(ClipTranscode, AClipsFactsAreItsOwn) {
   EXPECT_EQ(facts.at("rotation"), 0);
 }
 
+json all_of_small() {
+  return {{"preset", "ultrafast"}, {"max_height", 64}, {"audio", false}, {"min_length", 0.5}, {"min_frames", 1}, {"edge_crop", 0.0}};
+}
+
 // The whole clips go on, the damaged ones fail with their reason, and so does the film.
 TEST(ClipTranscode, DamageCostsWhatItHits) {
   Bytes bytes = testing::load("film.mp4");
@@ -339,7 +343,7 @@ TEST(ClipTranscode, DamageCostsWhatItHits) {
   film.set("mp4", Bytes(bytes));
   const core::OneStage shots(runtime(), "shots.content", json::object());
   const Applied rot =
-      applied("clip.transcode", {{"preset", "ultrafast"}, {"max_height", 64}, {"audio", false}}, shots(film));
+      applied("clip.transcode", all_of_small(), shots(film));
   EXPECT_THAT(rot.error, HasSubstr("film.mp4: incomplete pictures from frame"));
   ASSERT_EQ(rot.results.failed.size(), 1u);
   EXPECT_EQ(rot.results.failed[0].key, "film-0000");
@@ -352,7 +356,7 @@ TEST(ClipTranscode, DamageCostsWhatItHits) {
   const Sample cut = shots(film);
   EXPECT_THAT(core::damage_of(cut), HasSubstr("cut off"));
   const Applied half =
-      applied("clip.transcode", {{"preset", "ultrafast"}, {"max_height", 64}, {"audio", false}}, cut);
+      applied("clip.transcode", all_of_small(), cut);
   EXPECT_EQ(half.error, core::damage_of(cut));
   for (const Sample& clip : half.results.emitted) {
     const json facts = json::parse(clip.need("json"));

@@ -12,10 +12,10 @@
 namespace kinora::video {
 
 struct ClipOptions {
-  double min_length = 0.5, max_length = 60, stride = 0, edge_crop = 0, sample_fps = 0;
-  int64_t min_frames = 1, crf = 20, max_height = 0, threads = 1, parallel = 0, memory = int64_t{256} << 20;
+  double min_length = 2.0, max_length = 60, stride = 0, edge_crop = 0.5, sample_fps = 0;
+  int64_t min_frames = 48, crf = 20, max_height = 0, threads = 1, parallel = 0, memory = int64_t{256} << 20;
   int64_t sample_height = 0;
-  std::string long_shots = "equal", preset = "veryfast", encoder = "libx264", copy = "off", bins = "record";
+  std::string long_shots = "stride", preset = "veryfast", encoder = "libx264", copy = "off", bins = "record";
   bool audio = true, crop = false;
 };
 

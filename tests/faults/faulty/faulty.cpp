@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <sys/mman.h>
 #include <thread>
 #include <unistd.h>
 
@@ -18,19 +19,21 @@ using kinora::Sample;
 class Faulty final : public kinora::Stage {
  public:
   struct Options {
-    std::string how = "crash", when = "bad", once;
+    std::string how = "crash", when = "bad", once, tells, key_env;
     int64_t clips = 0, milliseconds = 0;
     bool holds = false, isolated = true;
   };
   static void describe(kinora::Describe<Options>& d) {
     d.name("faulty").help("Fails at the samples whose key has a word in it, in one of many ways; for tests");
-    d.option("how", &Options::how).choices({"none", "crash", "abort", "exit", "hang", "allocate", "error"});
+    d.option("how", &Options::how).choices({"none", "crash", "abort", "exit", "hang", "poll", "allocate", "share", "error"});
     d.option("when", &Options::when).help("word in the key");
     d.option("once", &Options::once).path().help("a file: it fails only while this is not there, and makes it");
     d.option("clips", &Options::clips).range(0, 1000).help("samples that it makes of each, half of them before it fails");
     d.option("milliseconds", &Options::milliseconds).range(0, 100000).help("time that each sample takes");
     d.option("holds", &Options::holds).help("keeps samples back until finish()");
     d.option("isolated", &Options::isolated).help("says that it wants a process of its own");
+    d.option("tells", &Options::tells).help("environment variable whose value goes into field told");
+    d.option("key_env", &Options::key_env).help("environment variable that the stage says it needs");
   }
   explicit Faulty(const Options& o) : options_(o) {}
 
@@ -41,13 +44,14 @@ class Faulty final : public kinora::Stage {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     for (int64_t i = 0; i < options_.clips; ++i) {
-      if (i == options_.clips / 2) fail_at(in);
+      if (i == options_.clips / 2) fail_at(in, run);
       Sample clip = in.clone(std::string(in.key()) + "-" + std::to_string(i));
       clip.set("txt", "clip " + std::to_string(i));
       emit(std::move(clip));
     }
-    if (options_.clips == 0) fail_at(in);
+    if (options_.clips == 0) fail_at(in, run);
     in.set("pid", std::to_string(::getpid()));
+    if (const char* value = std::getenv(options_.tells.c_str())) in.set("told", value);
     if (options_.holds) {
       emit.hold();
       held_.push_back(std::move(in));
@@ -63,7 +67,7 @@ class Faulty final : public kinora::Stage {
   }
 
  private:
-  void fail_at(const Sample& in) const {
+  void fail_at(const Sample& in, const kinora::Run& run) const {
     if (in.key().find(options_.when) == std::string_view::npos) return;
     if (!options_.once.empty()) {
       if (std::filesystem::exists(options_.once)) return;
@@ -74,6 +78,13 @@ class Faulty final : public kinora::Stage {
     if (options_.how == "exit") ::_exit(3);
     if (options_.how == "hang")
       for (;;) ::pause();
+    while (options_.how == "poll") {
+      run.check_cancelled();
+      ::usleep(1000);
+    }
+    const std::vector<char> piece(1 << 20, 1);
+    for (int file = options_.how == "share" ? ::memfd_create("faulty", 0) : -1; file >= 0;)
+      if (::write(file, piece.data(), piece.size()) < 0) ::_exit(4);
     if (options_.how == "error") throw kinora::Error(KINORA_DATA, "bad bytes");
     std::vector<char*> memory;
     while (options_.how == "allocate") {

@@ -4,7 +4,8 @@
  * hand and nothing else. A worker is one instance of a stage in one process that serves many samples, one after the other.
  * A sample crosses with its key, its byte fields and its tensors (of the CPU); what is large crosses in shared memory that
  * the other side maps. What the stage emits comes back one sample at a time, and the stage waits until it was taken. A
- * worker ends with the process that started it, however that ends. An engine that is offered no such interface runs its
+ * worker inherits of the environment what programs need to run, and what the options of its stage name (those that end in "_env", such
+ * as api_key_env); the keys of storages are lent to it when what it is to read lies there. A worker ends with the process that started it, however that ends. An engine that is offered no such interface runs its
  * stages by their tables. */
 #ifndef KINORA_ABI_WORKERS_H
 #define KINORA_ABI_WORKERS_H
@@ -21,7 +22,9 @@ typedef struct kinora_worker_spec {
   const char* id;           /* component */
   const char* options_json; /* canonical JSON */
   double hang;     /* seconds without a sign of life (a sample out, a step, a look at whether to stop) before it is killed; 0: never */
-  uint64_t memory; /* bytes of its own before it is killed, shared ones not counted; 0: no limit */
+  uint64_t memory; /* bytes before it is killed: its own, and shared memory that it made; not files that it maps. 0: no limit */
+  double limit;    /* seconds at one sample before it is killed, whatever signs of life it gives; waiting until what it emits is taken
+                      does not count. 0: none */
 } kinora_worker_spec;
 
 typedef struct kinora_workers_api {
@@ -47,7 +50,8 @@ KINORA_SLOT(kinora_worker_spec, id, 16);
 KINORA_SLOT(kinora_worker_spec, options_json, 24);
 KINORA_SLOT(kinora_worker_spec, hang, 32);
 KINORA_SLOT(kinora_worker_spec, memory, 40);
-KINORA_SIZE(kinora_worker_spec, 48);
+KINORA_SLOT(kinora_worker_spec, limit, 48);
+KINORA_SIZE(kinora_worker_spec, 56);
 KINORA_SLOT(kinora_workers_api, struct_size, 0);
 KINORA_SLOT(kinora_workers_api, reserved, 4);
 KINORA_SLOT(kinora_workers_api, start, 8);
