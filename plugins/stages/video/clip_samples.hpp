@@ -29,6 +29,9 @@ void fill_clip(Sample& sample, Clip clip);
 // strings.
 std::set<std::string> ended_clips(const Sample& film);
 
+// The damage that film.remux has found in the film's own file, which its whole copy does not show; empty if there is none.
+std::string damage_before_remux(const Sample& film);
+
 // The tensor "frames" of the sample and the fact frames_at.
 void set_frames(Sample& sample, nlohmann::json& facts, SampledFrames frames);
 

@@ -34,8 +34,9 @@ class FilmClips final : public Stage {
   void process(Sample film, const Emit& emit, const Run& run) override {
     const Media media = open_media(film);
     const Probe header = media_call([&] { return probe(*media.source, media.name); });
-    const std::string damage = could_copy(header, transcode_options(options_)) ? look_then_cut(film, media, emit, run)
-                                                                               : cut_at_once(film, media, header, emit, run);
+    std::string damage = could_copy(header, transcode_options(options_)) ? look_then_cut(film, media, emit, run)
+                                                                         : cut_at_once(film, media, header, emit, run);
+    if (damage.empty()) damage = damage_before_remux(film);
     // Its whole clips have gone on; the film itself is not what it says it is.
     if (!damage.empty()) throw Error(KINORA_DATA, damage);
   }

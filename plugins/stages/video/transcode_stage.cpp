@@ -24,7 +24,7 @@ class ClipTranscode final : public Stage {
     const Media media = open_media(film);
     const nlohmann::json shots = shots_of(film, media);
     std::string damage = shots.value("damaged", "");
-    if (const auto facts = facts_of(film); damage.empty() && facts.contains("remuxed")) damage = facts.value("damaged", "");
+    if (damage.empty()) damage = damage_before_remux(film);
     const std::string found = Cutting(film, media, shots, options_).cut(emit, run, damage.empty());
     if (damage.empty()) damage = found;
     // Its whole clips have gone on; the film itself is not what it says it is.
