@@ -22,9 +22,11 @@ struct Media {
 // field url names. Error(KINORA_NOT_FOUND) if the sample has neither.
 Media open_media(const Sample& sample);
 
-// Of a stage that decodes: one core, and a process of its own where the engine has one, for the media is
-// anybody's.
-inline kinora_resources reads_media() { return {sizeof(kinora_resources), 0, 1.0, 0.0, 0, 1, 0, 0, 0}; }
+// Of a stage that decodes with so many threads: as many cores, and a process of its own where the engine has one, for the
+// media is anybody's.
+inline kinora_resources reads_media(int64_t threads = 1) {
+  return {sizeof(kinora_resources), 0, static_cast<double>(threads), 0.0, 0, 1, 0, 0, 0};
+}
 
 // What video.probe adds to a sample: times in seconds, sizes in pixels as stored, rotation in degrees.
 nlohmann::json facts_of(const Probe& probe);

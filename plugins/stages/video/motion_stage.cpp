@@ -30,7 +30,7 @@ class FilterMotion final : public Stage {
     d.option("threads", &Options::threads).range(1, 64).help("of the decoder");
   }
   explicit FilterMotion(const Options& o) : options_(o) {}
-  kinora_resources resources() const override { return reads_media(); }
+  kinora_resources resources() const override { return reads_media(options_.threads); }
 
   void process(Sample in, const Emit& emit, const Run& run) override {
     const Media media = open_media(in);

@@ -29,7 +29,7 @@ class ClipPreview final : public Stage {
     d.option("memory", &Options::memory).bytes().at_least(1 << 20).help("more frames than fit are an error");
   }
   explicit ClipPreview(const Options& o) : options_(o) {}
-  kinora_resources resources() const override { return reads_media(); }
+  kinora_resources resources() const override { return reads_media(options_.threads); }
 
   void process(Sample in, const Emit& emit, const Run& run) override {
     const Media media = open_media(in);

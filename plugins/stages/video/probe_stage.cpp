@@ -18,7 +18,7 @@ class VideoProbe final : public Stage {
     d.option("threads", &Options::threads).range(1, 64).help("of the decoder, for count");
   }
   explicit VideoProbe(const Options& o) : options_(o) {}
-  kinora_resources resources() const override { return reads_media(); }
+  kinora_resources resources() const override { return reads_media(options_.count ? options_.threads : 1); }
 
   void process(Sample in, const Emit& emit, const Run&) override {
     const Media media = open_media(in);

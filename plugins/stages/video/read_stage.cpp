@@ -40,7 +40,7 @@ class VideoRead final : public Stage {
     d.output("frames", "[T, H, W, 3]", "uint8", "beside the sample; fact frames_at has their seconds");
   }
   explicit VideoRead(const Options& o) : options_(o) {}
-  kinora_resources resources() const override { return reads_media(); }
+  kinora_resources resources() const override { return reads_media(options_.threads); }
 
   void process(Sample in, const Emit& emit, const Run& run) override {
     const Media media = open_media(in);

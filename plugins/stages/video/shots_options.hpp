@@ -41,7 +41,7 @@ void describe_shots(Describe<Options>& d) {
 // A stage that looks for the shots of one film a call.
 class ShotsStage : public Stage {
  public:
-  kinora_resources resources() const override { return reads_media(); }
+  kinora_resources resources() const override { return reads_media(plan_.threads); }
   void process(Sample in, const Emit& emit, const Run& run) override {
     const Media media = open_media(in);
     media_call([&] { find_shots(in, media, plan_, run); });
