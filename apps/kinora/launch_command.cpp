@@ -164,7 +164,8 @@ int launch_command(core::Runtime& runtime, const Arguments& shared, const Argume
   if (!lock)
     return complain(kFailed, lock.failure().code == KINORA_IO
                                  ? lock.failure().message
-                                 : "launch: another kinora launch writes its ranks' logs to " + plan.logs.string() +
+                                 : "launch: another kinora launch writes its ranks' logs to " +
+                                       plan.logs.string() +
                                        "; wait for it, or choose another folder with --out or --logs");
   core::log_info("launch: {} ranks; their logs are in {}", plan.size, plan.logs.string());
   return launch(std::move(plan), given["restarts"].as<int>());

@@ -153,10 +153,11 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
                                  "; choose another with --out");
   core::watch_signals();
   const core::Place place = core::here();
-  // The log belongs to the run that is at work there. One that begins between this look and the lock of run_jobs()
-  // finds a line of ours in it.
+  // The log belongs to the run that is at work there. One that begins between this look and the lock of
+  // run_jobs() finds a line of ours in it.
   if (place.first())
-    if (const auto lock = core::FolderLock::take(run.out); !lock) return complain(kFailed, lock.failure().message);
+    if (const auto lock = core::FolderLock::take(run.out); !lock)
+      return complain(kFailed, lock.failure().message);
   auto log = open_log(run.out, place);
   if (!log) return complain(kFailed, log.failure().message);
   const core::RunResult result = core::run_jobs(runtime, run, options);

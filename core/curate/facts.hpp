@@ -33,18 +33,22 @@ inline bool flag_in(const nlohmann::json& object, const char* key) {
   return at != object.end() && at->is_boolean() && at->get<bool>();
 }
 
-// JSON text that anybody may have written; discarded if it is none, or nested deeper than facts are: what writes such a
-// value calls itself once a level, and a stack has an end.
+// JSON text that anybody may have written; discarded if it is none, or nested deeper than facts are: what
+// writes such a value calls itself once a level, and a stack has an end.
 inline nlohmann::json parse_facts(std::string_view text) {
   constexpr int kDeepest = 64;
   int depth = 0;
   bool quoted = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
-    if (quoted && c == '\\') ++i;
-    else if (c == '"') quoted = !quoted;
-    else if (!quoted && (c == '[' || c == '{') && ++depth > kDeepest) return nlohmann::json(nlohmann::json::value_t::discarded);
-    else if (!quoted && (c == ']' || c == '}')) --depth;
+    if (quoted && c == '\\')
+      ++i;
+    else if (c == '"')
+      quoted = !quoted;
+    else if (!quoted && (c == '[' || c == '{') && ++depth > kDeepest)
+      return nlohmann::json(nlohmann::json::value_t::discarded);
+    else if (!quoted && (c == ']' || c == '}'))
+      --depth;
   }
   return nlohmann::json::parse(text, nullptr, false);
 }

@@ -53,7 +53,8 @@ TEST(Wildcard, OfManyStarsEndsSoon) {
 TEST(Manifest, ALineThatIsNestedWithoutEndIsNoInput) {
   const auto error_of = [](const std::string& user) {
     std::string error = "no row";
-    read_jsonl_manifest("{\"url\": \"a.mp4\", \"x\": " + user + "}", "films.jsonl", [&](Input in) { error = in.error; });
+    read_jsonl_manifest("{\"url\": \"a.mp4\", \"x\": " + user + "}", "films.jsonl",
+                        [&](Input in) { error = in.error; });
     return error;
   };
   const auto nested = [](size_t n) { return std::string(n, '[') + std::string(n, ']'); };

@@ -63,7 +63,7 @@ void Record::take(const json& entry, Journal::Place place) {
     ends_.begin(key, text_in(entry, "identity")).content = text_in(entry, "sha256");
   if (!entry.contains("end")) return;
   const json& line = entry["end"];
-  End end{text_in(line, "key"), place, flag_in(entry, "made"), text_in(line, "end") == "failed", true,
+  End end{text_in(line, "key"),     place, flag_in(entry, "made"), text_in(line, "end") == "failed", true,
           object_in(entry, "files")};
   const std::string copied = text_in(line, "of"), key = end.key;
   ends_.add(std::move(end), text_in(line, "parent"));
@@ -233,8 +233,7 @@ void Record::each(const std::function<void(const json&, bool, const json&)>& f) 
   ends_.stop_waiting();
   check_all_ended();
   const auto tell = [&](const std::vector<json>& entries) {
-    for (const auto& entry : entries)
-      f(entry.at("end"), flag_in(entry, "made"), object_in(entry, "files"));
+    for (const auto& entry : entries) f(entry.at("end"), flag_in(entry, "made"), object_in(entry, "files"));
   };
   for (const auto& input : inputs_)
     for (const bool made : {false, true}) tell(ordered(film(input).ends, made));

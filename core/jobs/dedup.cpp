@@ -38,7 +38,8 @@ Sample light(JobContext& context, const std::string& key, const ClipFields& fiel
   return sample;
 }
 
-// The stage keeps every clip back until the last has come, so the job's bound is its own, unless the file gives it one.
+// The stage keeps every clip back until the last has come, so the job's bound is its own, unless the file
+// gives it one.
 ComponentUse bounded(JobContext& context, int64_t memory) {
   ComponentUse use = *context.spec().component("dedup");
   json values = use.options.values();

@@ -114,7 +114,8 @@ Patch patch_of(const std::string& id, const json& o) {
 
 // The largest latent that the model takes, where it has such a bound: of learnt positions there are so many.
 std::optional<LatentSize> largest_of(const std::string& id, const json& o) {
-  const bool bounded = id == "model/cosmos" || ((id == "model/dit" || id == "model/stdit") && o.value("learnable_pos_embed", false));
+  const bool bounded = id == "model/cosmos" ||
+                       ((id == "model/dit" || id == "model/stdit") && o.value("learnable_pos_embed", false));
   if (!bounded) return std::nullopt;
   const auto most = o.value("max_size", std::vector<int64_t>{128, 240, 240});
   return LatentSize{most.at(0), most.at(1), most.at(2)};
@@ -134,10 +135,11 @@ Result<Shape> shape_of(const std::string& id, const json& o, const LatentSize& l
                 latent[0], latent[1], latent[2], p.time, p.rows, p.columns);
   if (const auto most = largest_of(id, o))
     if (latent[0] > (*most)[0] || latent[1] > (*most)[1] || latent[2] > (*most)[2])
-      return fail(KINORA_INVALID,
-                  "plan: a latent of {} x {} x {} is larger than the max_size of {}, {} x {} x {}; raise max_size in "
-                  "the train job's model, or plan for a smaller --latent",
-                  latent[0], latent[1], latent[2], id, (*most)[0], (*most)[1], (*most)[2]);
+      return fail(
+          KINORA_INVALID,
+          "plan: a latent of {} x {} x {} is larger than the max_size of {}, {} x {} x {}; raise max_size in "
+          "the train job's model, or plan for a smaller --latent",
+          latent[0], latent[1], latent[2], id, (*most)[0], (*most)[1], (*most)[2]);
   Shape s;
   s.model = id, s.text_tokens = text_tokens;
   s.frames = latent[0] / p.time, s.patches = latent[1] / p.rows * (latent[2] / p.columns);

@@ -41,7 +41,8 @@ TEST(PlanRequest, ALatentBeyondTheModelsLargestIsRefused) {
     EXPECT_THAT(refused("model/dit", learnt, latent),
                 testing::AllOf(testing::HasSubstr("larger than the max_size of model/dit, 3 x 12 x 16"),
                                testing::HasSubstr("raise max_size")));
-  EXPECT_EQ(refused("model/dit", {{"max_size", {3, 12, 16}}}, {9, 24, 32}), "") << "computed positions have no end";
+  EXPECT_EQ(refused("model/dit", {{"max_size", {3, 12, 16}}}, {9, 24, 32}), "")
+      << "computed positions have no end";
   EXPECT_THAT(refused("model/cosmos", json::object(), {129, 4, 6}), testing::HasSubstr("128 x 240 x 240"));
   EXPECT_EQ(refused("model/wan", {{"max_size", {3, 12, 16}}}, {9, 24, 32}), "");
 }

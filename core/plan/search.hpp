@@ -40,8 +40,8 @@ struct Fewer {
   Cluster cluster;
   Plan plan;
 };
-// The smallest part of the cluster, whole nodes or some GPUs of one, whose best layout takes at most a hundredth
-// longer than `seconds`; nothing: every part is slower.
+// The smallest part of the cluster, whole nodes or some GPUs of one, whose best layout takes at most a
+// hundredth longer than `seconds`; nothing: every part is slower.
 std::optional<Fewer> as_fast_with_fewer(const Problem&, double seconds);
 
 // Legal layouts next to one that is not: fewest factors of two apart.

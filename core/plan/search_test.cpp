@@ -70,7 +70,8 @@ TEST(PlanSearch, NoLayoutThatFitsIsFasterThanTheFirst) {
 TEST(PlanSearch, FewerGpusThatAreAsFastAreTheFewest) {
   Problem p = problem("2x8xH100", 16, 8192);
   p.shape.layers = 2, p.shape.heads = p.shape.kv_heads = 8, p.shape.head_size = 16, p.shape.mlp = 512;
-  p.shape.modulation = p.shape.outer = 1000, p.shape.frames = 1, p.shape.patches = 64, p.shape.text_tokens = 16;
+  p.shape.modulation = p.shape.outer = 1000, p.shape.frames = 1, p.shape.patches = 64,
+  p.shape.text_tokens = 16;
   const auto seconds = [&](int64_t nodes, int64_t per_node) {
     Problem part = p;
     part.cluster.nodes = nodes, part.cluster.per_node = per_node;
@@ -83,7 +84,8 @@ TEST(PlanSearch, FewerGpusThatAreAsFastAreTheFewest) {
   EXPECT_EQ(fewer->plan.layout.size(), fewer->cluster.size());
   for (int64_t n = 1; n < fewer->cluster.size() && n < 8; n *= 2) EXPECT_GT(seconds(1, n), 1.01 * all) << n;
   EXPECT_THAT(text_of(*fewer), HasSubstr("fewer GPUs are as fast: --cluster " + fewer->cluster.text()));
-  EXPECT_FALSE(as_fast_with_fewer(problem("2x8xH100", 64), search(problem("2x8xH100", 64))->best[0].step.seconds));
+  EXPECT_FALSE(
+      as_fast_with_fewer(problem("2x8xH100", 64), search(problem("2x8xH100", 64))->best[0].step.seconds));
 }
 
 TEST(PlanSearch, WhatCannotBeIsSaid) {

@@ -3,8 +3,9 @@
 #include <cerrno>
 #include <cstring>
 #include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
+
+#include <sys/socket.h>
 
 #include "core/workers/shallow.hpp"
 

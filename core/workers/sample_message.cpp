@@ -136,7 +136,8 @@ void take_tensor(const Message& message, const json& tensor, Sample& into) {
   for (const int64_t n : owned->shape)
     if (n < 0 || __builtin_mul_overflow(size, static_cast<uint64_t>(n), &size))
       throw Error(KINORA_DATA, "a worker sent a tensor of an impossible shape");
-  if (bits == 0 || bits % 8 != 0 || size != bytes.size()) throw Error(KINORA_DATA, "a worker sent a tensor that is not as large as its shape says");
+  if (bits == 0 || bits % 8 != 0 || size != bytes.size())
+    throw Error(KINORA_DATA, "a worker sent a tensor that is not as large as its shape says");
   owned->managed.major = 1;
   owned->managed.manager = owned.get();
   owned->managed.deleter = delete_owned;

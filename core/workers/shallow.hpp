@@ -1,5 +1,5 @@
-// Whether a message's head can be read: the parser of CBOR calls itself as deep as the head is nested, and a stack has an
-// end. No head of ours is deeper than kDeepestHead.
+// Whether a message's head can be read: the parser of CBOR calls itself as deep as the head is nested, and a
+// stack has an end. No head of ours is deeper than kDeepestHead.
 #pragma once
 #include <cstdint>
 

@@ -1,13 +1,13 @@
-// A stage that opens media says so (kinora_resources.isolated), for nobody vouches for media: an engine then keeps what
-// a decoder may do to its process away from the run. Seen from outside: a stage opens media if it opens the file that a
-// sample names, or if bytes that are no film change how a sample with a film ends.
+// A stage that opens media says so (kinora_resources.isolated), for nobody vouches for media: an engine then
+// keeps what a decoder may do to its process away from the run. Seen from outside: a stage opens media if it
+// opens the file that a sample names, or if bytes that are no film change how a sample with a film ends.
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 #include <sys/inotify.h>
-#include <unistd.h>
 
 #include "core/io.hpp"
 #include "core/run/call.hpp"
@@ -66,10 +66,13 @@ json required(const std::string& id, const Folder& folder) {
   if (id == "stage/embed.model") return {{"model", kData / "oracle/exported/tower.pt"}};
   if (id == "stage/filter.model") return {{"model", kData / "oracle/exported/tower.pt"}, {"name", "x"}};
   if (id == "stage/filter.facts") return {{"fact", "duration_s"}};
-  if (id == "stage/text.wordpiece") return {{"vocab", folder.file("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n")}};
+  if (id == "stage/text.wordpiece")
+    return {{"vocab", folder.file("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n")}};
   if (id == "stage/text.tokenizer") return {{"file", kData / "oracle/text_seed_t5.json"}};
-  for (const char* asking : {"caption.endpoint", "caption.enhance", "filter.endpoint", "filter.ocr", "embed.endpoint"})
-    if (id == std::string("stage/") + asking) return {{"model", "m"}, {"base_url", "http://127.0.0.1:9"}, {"retries", 0}};
+  for (const char* asking :
+       {"caption.endpoint", "caption.enhance", "filter.endpoint", "filter.ocr", "embed.endpoint"})
+    if (id == std::string("stage/") + asking)
+      return {{"model", "m"}, {"base_url", "http://127.0.0.1:9"}, {"retries", 0}};
   return json::object();
 }
 
@@ -132,8 +135,9 @@ TEST(Conformance, AStageThatOpensMediaSaysSo) {
   }
   core::serve_io(nullptr);
   // The looks above see those that everybody knows.
-  for (const char* known : {"stage/video.probe", "stage/video.read", "stage/film.remux", "stage/shots.content",
-                            "stage/clip.transcode", "stage/clip.preview", "stage/filter.motion", "stage/caption.describe"})
+  for (const char* known :
+       {"stage/video.probe", "stage/video.read", "stage/film.remux", "stage/shots.content",
+        "stage/clip.transcode", "stage/clip.preview", "stage/filter.motion", "stage/caption.describe"})
     EXPECT_TRUE(openers.contains(known)) << known;
 }
 

@@ -414,13 +414,20 @@ TEST(SampleMessage, RefusesWhatDoesNotHoldWhatItSays) {
   EXPECT_EQ(refused([](json& h) { h["fields"][1]["piece"] = 1; }), "a worker sent a sample without its memory");
   EXPECT_NE(refused([](json& h) { h.erase("key"); }).find("what is no sample"), std::string::npos);
   for (const char* name : {"", "/etc/x", "../x", "a/../../x"}) {
-    EXPECT_EQ(refused([&](json& h) { h["key"] = name; }), "a worker sent a name that is no name of a file") << name;
-    EXPECT_EQ(refused([&](json& h) { h["fields"][0]["name"] = name; }), "a worker sent a name that is no name of a file") << name;
+    EXPECT_EQ(refused([&](json& h) { h["key"] = name; }), "a worker sent a name that is no name of a file")
+        << name;
+    EXPECT_EQ(refused([&](json& h) { h["fields"][0]["name"] = name; }),
+              "a worker sent a name that is no name of a file")
+        << name;
   }
   const json tensor{{"name", "t"}, {"code", 1}, {"bits", 8}, {"shape", {3}}, {"size", 3}, {"at", 0}};
   EXPECT_EQ(refused([&](json& h) { h["tensors"] = {tensor}; }), "accepted");
-  for (const auto& [member, value] : {std::pair{"bits", json(4)}, {"bits", json(16)}, {"shape", json({1ll << 62, 4})}, {"shape", json({-3})}})
-    EXPECT_NE(refused([&](json& h) { h["tensors"] = {tensor}, h["tensors"][0][member] = value; }), "accepted") << member << value;
+  for (const auto& [member, value] : {std::pair{"bits", json(4)},
+                                      {"bits", json(16)},
+                                      {"shape", json({1ll << 62, 4})},
+                                      {"shape", json({-3})}})
+    EXPECT_NE(refused([&](json& h) { h["tensors"] = {tensor}, h["tensors"][0][member] = value; }), "accepted")
+        << member << value;
 }
 
 // Its parser would call itself once for every level.

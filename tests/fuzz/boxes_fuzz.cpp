@@ -1,5 +1,6 @@
-// Any bytes as what the plugin reads of containers and H.264 itself, beside FFmpeg: how long a file says it is, parameter
-// sets, units, packets. Numbers that can be, sets that are read back as they are written, or an error.
+// Any bytes as what the plugin reads of containers and H.264 itself, beside FFmpeg: how long a file says it
+// is, parameter sets, units, packets. Numbers that can be, sets that are read back as they are written, or an
+// error.
 #include <cstdlib>
 
 #include "plugins/stages/video/extent.hpp"
@@ -14,14 +15,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<std::span<const uint8_t>> units;
   split_units(bytes, units);
   for (const auto& unit : units)
-    if (unit.size() > size || (!unit.empty() && (unit.data() < data || unit.data() + unit.size() > data + size))) std::abort();
+    if (unit.size() > size ||
+        (!unit.empty() && (unit.data() < data || unit.data() + unit.size() > data + size)))
+      std::abort();
   ParameterSets sets;
   if (read_avcc(bytes, sets)) {
     const int id = free_id(sets);
     if (id < 0 || id > 31) std::abort();
     if (!sets.sequence.empty() && !sets.picture.empty()) {
       ParameterSets again;
-      if (!read_avcc(write_avcc(sets), again) || again.sequence != sets.sequence || again.picture != sets.picture) std::abort();
+      if (!read_avcc(write_avcc(sets), again) || again.sequence != sets.sequence ||
+          again.picture != sets.picture)
+        std::abort();
     }
   }
   try {

@@ -1,5 +1,6 @@
-// Any bytes as what people have in a job's folder: edits.jsonl for the shard job and for the studio, items.jsonl and
-// live.json for the studio's page. Values that can be written again, or an error that names the file.
+// Any bytes as what people have in a job's folder: edits.jsonl for the shard job and for the studio,
+// items.jsonl and live.json for the studio's page. Values that can be written again, or an error that names
+// the file.
 #include <cstdlib>
 
 #include "apps/studio/catalogue.hpp"
@@ -37,7 +38,8 @@ void as_items(const studio::JobFolder& job) {
     const auto item = studio::item_of(catalogue, clip);
     item.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     studio::media_of(catalogue, clip);
-    if (const auto file = studio::stored_file(catalogue, clip, "txt"); !file.empty()) std::abort();  // none is there
+    if (const auto file = studio::stored_file(catalogue, clip, "txt"); !file.empty())
+      std::abort();  // none is there
   }
 }
 

@@ -1,5 +1,5 @@
-// Any bytes as the journal of a curate job, as they are and with right sums at every line: a record to go on with, or one
-// that starts over, and never a file outside of the job's folder that is touched.
+// Any bytes as the journal of a curate job, as they are and with right sums at every line: a record to go on
+// with, or one that starts over, and never a file outside of the job's folder that is touched.
 #include <cstdlib>
 
 #include "core/curate/record.hpp"
@@ -28,7 +28,8 @@ void replay(const kinora::fuzz::Folder& folder, const std::string& text) {
     core::Record record(folder.path(), inputs(), {"base", true});
     for (const auto& input : inputs()) {
       record.begin(input);
-      if (!record.has_ended(input)) record.end({{"key", input.key}, {"end", "failed"}}, false, core::json::object());
+      if (!record.has_ended(input))
+        record.end({{"key", input.key}, {"end", "failed"}}, false, core::json::object());
     }
     record.each([](const core::json& line, bool, const core::json&) {
       line.dump(-1, ' ', false, core::json::error_handler_t::replace);

@@ -1,5 +1,6 @@
-// Any bytes as a message of a worker process, whose decoder may have lost its mind: a sample all of whose bytes are there,
-// or an error. Beside the message come two pieces of memory, one sealed as it must be and one not.
+// Any bytes as a message of a worker process, whose decoder may have lost its mind: a sample all of whose
+// bytes are there, or an error. Beside the message come two pieces of memory, one sealed as it must be and
+// one not.
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>

@@ -68,10 +68,10 @@ void DedupSemantic::count(const Sample& sample, size_t numbers) {
   bytes_ += sizeof(Clip) + sample.key().size() + 2 * numbers * sizeof(float);
   for (const auto& field : sample.fields()) bytes_ += field.name.size() + field.bytes.size();
   if (options_.memory == 0 || bytes_ <= static_cast<uint64_t>(options_.memory)) return;
-  throw Error(KINORA_NO_MEMORY,
-              "dedup.semantic: " + std::to_string(clips_.size() + 1) + " clips take " + std::to_string(bytes_) +
-                  " bytes, more than memory = " + std::to_string(options_.memory) +
-                  "; all are compared at once, so give the job more memory or fewer clips");
+  throw Error(KINORA_NO_MEMORY, "dedup.semantic: " + std::to_string(clips_.size() + 1) + " clips take " +
+                                    std::to_string(bytes_) +
+                                    " bytes, more than memory = " + std::to_string(options_.memory) +
+                                    "; all are compared at once, so give the job more memory or fewer clips");
 }
 
 void DedupSemantic::find_exact(const std::vector<size_t>& order, std::vector<Verdict>& verdicts) const {

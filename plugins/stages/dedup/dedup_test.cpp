@@ -223,7 +223,8 @@ TEST(Dedup, MoreThanItsMemoryIsRefusedWithTheRemedy) {
     DedupSemantic stage({.memory = memory});
     size_t n = 0;
     try {
-      for (; n < 100; ++n) stage.process(sample_of(n, std::vector<float>(1000, 1)), out.emit(), testing::Run());
+      for (; n < 100; ++n)
+        stage.process(sample_of(n, std::vector<float>(1000, 1)), out.emit(), testing::Run());
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), KINORA_NO_MEMORY);
       EXPECT_THAT(e.what(), HasSubstr("give the job more memory or fewer clips"));

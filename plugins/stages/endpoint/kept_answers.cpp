@@ -52,7 +52,8 @@ void KeptAnswers::keep(const std::string& body, const Json& answer) const {
     writer.write(dump(answer));
     writer.commit();
   } catch (const Error& e) {
-    log(Log::warn, fmt::format("an answer cannot be kept: {}; if this run is killed it is asked for again", e.what()));
+    log(Log::warn,
+        fmt::format("an answer cannot be kept: {}; if this run is killed it is asked for again", e.what()));
   }
 }
 

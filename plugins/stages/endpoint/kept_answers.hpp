@@ -1,8 +1,9 @@
-// Answers that have been paid for, kept until the job's end: a run that was killed while samples wait behind this stage, or
-// between the windows of one, asks for none of them again.
+// Answers that have been paid for, kept until the job's end: a run that was killed while samples wait behind
+// this stage, or between the windows of one, asks for none of them again.
 //
 // A job that has a folder `answers` in its own wants that, and removes it when it is done:
-//   answers/STAGE/ab/cdef..01/2345..67.json     of the sample's key by its SHA-256, of the request's body by its; the key of
+//   answers/STAGE/ab/cdef..01/2345..67.json     of the sample's key by its SHA-256, of the request's body by
+//   its; the key of
 //                                               the server is in neither
 #pragma once
 #include <filesystem>
@@ -21,7 +22,8 @@ class KeptAnswers {
   KeptAnswers(std::string_view out, const std::string& stage, std::string_view key);
   // The answer to a request of this body.
   std::optional<Json> find(const std::string& body) const;
-  // Returns when it is on the disk. One that cannot be written is a line in the log: the run does not need it.
+  // Returns when it is on the disk. One that cannot be written is a line in the log: the run does not need
+  // it.
   void keep(const std::string& body, const Json& answer) const;
   // The sample has failed: another run asks anew.
   void forget() const;

@@ -61,7 +61,9 @@ class ShotsTransNetV2 final : public Stage {
     d.option("weights", &Options::weights).path().help("safetensors, with the names of the published network");
     d.option("threshold", &Options::threshold).range(0, 1).help("a probability above it is a change; Cosmos uses 0.4");
     d.option("batch", &Options::batch).range(1, 64).help("windows of 100 frames at a time");
-    d.option("threads", &Options::threads).range(1, 64).help("of tensor operations; the last bits depend on it");
+    d.option("threads", &Options::threads)
+        .range(1, 64)
+        .help("of tensor operations; the last bits depend on it");
     d.option("decide", &Options::decide).help("its cuts are the film's; else they only stand among the detectors");
   }
   explicit ShotsTransNetV2(const Options& o) : options_(o) {}
