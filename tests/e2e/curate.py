@@ -267,8 +267,29 @@ def check_remux_of_damaged():
         assert rewritten[key]["end"] == "failed" and rewritten[key]["damaged"], rewritten[key]
 
 
+def check_one_decode():
+    """film.clips is shots and clip.transcode in one: the same files, and the same record of films (shots, damage) and clips."""
+    films = SCRATCH / "once"
+    films.mkdir()
+    for name in ("bbb_A.mp4", "calais_1906.ogv", "film_excerpt.webm"):
+        shutil.copy(DATA / name, films / name)
+    (films / "cut_off.mp4").write_bytes((DATA / "film.mp4").read_bytes()[:500_000])
+    shots, clips = 'detectors = ["content", "threshold"], tolerance = 2', 'min_length = 0.5, min_frames = 1, edge_crop = 0.0, max_length = 1.5, preset = "ultrafast", max_height = 120'
+    run("two_stages", [films], f'["video.probe", {{ use = "shots", {shots} }}, {{ use = "clip.transcode", {clips} }}, "caption.describe"]')
+    run("one_stage", [films], f'["video.probe", {{ use = "film.clips", {shots}, {clips} }}, "caption.describe"]')
+    read = lambda name: {n: p.read_bytes() for n, p in stored(name).items()}
+    assert len(read("two_stages")) > 10 and read("one_stage") == read("two_stages")
+    one, two = items("one_stage"), items("two_stages")
+    assert list(one) == list(two) and len(one["bbb_A"]["shots"]["scores"]) == one["bbb_A"]["shots"]["frames"], list(one)
+    assert one["cut_off"]["end"] == "failed" and "cut off" in one["cut_off"]["damaged"], one["cut_off"]
+    for key, item in one.items():
+        other = two[key]
+        assert (item.pop("stage", ""), other.pop("stage", "")) in (("film.clips", "clip.transcode"), ("", "")), (item, other)
+        assert item == other, (item, other)
+
+
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
-for test in (check_folders, check_remux, check_remux_of_damaged, check_manifest, check_patterns, check_same_bytes, check_changed_inputs, check_edits):
+for test in (check_one_decode, check_folders, check_remux, check_remux_of_damaged, check_manifest, check_patterns, check_same_bytes, check_changed_inputs, check_edits):
     test()
     print("ok   ", test.__name__)

@@ -30,7 +30,7 @@ struct Made {
 Bytes make(const Made& how) {
   EncoderOptions options = testing::small_film(how.width, how.height);
   options.preset = "fast";  // with B frames
-  if (how.sound) options.audio = {48000, 2, 0};
+  if (how.sound) options.audio = {12000, 1, 0};
   if (!how.times.empty()) options.time_base = {1, 1000};
   Encoder encoder(options);
   int64_t at = 0;
@@ -53,10 +53,10 @@ Bytes make(const Made& how) {
         encoder.write(*frame, how.times[static_cast<size_t>(at)]);
       }
       if (!how.sound) continue;
-      std::vector<float> samples(2000);
+      std::vector<float> samples(500);
       for (size_t n = 0; n < samples.size(); ++n) samples[n] = static_cast<float>(0.5 * std::sin(0.02 * static_cast<double>(n) * (1 + at % 5)));
-      const float* planes[2] = {samples.data(), samples.data()};
-      encoder.write_audio(planes, 2000);
+      const float* plane = samples.data();
+      encoder.write_audio(&plane, 500);
     }
   return encoder.finish();
 }
@@ -129,27 +129,27 @@ size_t expect_equal(const json& options, const Sample& given) {
   return found.results.emitted.size();
 }
 
-json with(json base, const json& more) {
+json with(json base, const json& more = json::object()) {
   base["preset"] = "ultrafast";
   base.update(more);
   return base;
 }
 
 const Bytes& scenes() {
-  static const Bytes made = make({.scenes = {30, 41, 9, 60, -24, 50, 20, 3, 3, 44}, .sound = true});
+  static const Bytes made = make({.scenes = {30, 25, 9, 47, -20, 30, 18, 3, 3, 28}, .sound = true});
   return made;
 }
 
 TEST(FilmClips, EqualsTheTwoStagesWithEveryDetectorAndDecision) {
   const Sample film = film_of(scenes());
   for (const char* name : {"content", "adaptive", "histogram", "hash", "threshold", "fixed"})
-    EXPECT_GT(expect_equal(with({{"detectors", {name}}, {"fixed_stride", 1.7}}, {}), film), 1u);
+    EXPECT_GT(expect_equal(with({{"detectors", {name}}, {"fixed_stride", 1.7}}), film), 1u);
   for (const char* decide : {"any", "all", "threshold", "adaptive"})
     for (const int tolerance : {0, 3, 20})
-      expect_equal(with({{"detectors", {"adaptive", "content", "histogram", "threshold"}}, {"decide", decide}, {"tolerance", tolerance}}, {}), film);
-  expect_equal(with({{"detectors", {"content"}}, {"content_filter", "suppress"}, {"shot_min_length", 0}}, {}), film);
-  expect_equal(with({{"detectors", {"content"}}, {"shot_min_length", 50}}, {}), film);
-  expect_equal(with({{"detectors", {"threshold"}}, {"threshold_fade", "ceiling"}, {"threshold_threshold", 90}}, {}), film);
+      expect_equal(with({{"detectors", {"adaptive", "content", "histogram", "threshold"}}, {"decide", decide}, {"tolerance", tolerance}}), film);
+  expect_equal(with({{"detectors", {"content"}}, {"content_filter", "suppress"}, {"shot_min_length", 0}}), film);
+  expect_equal(with({{"detectors", {"content"}}, {"shot_min_length", 50}}), film);
+  expect_equal(with({{"detectors", {"threshold"}}, {"threshold_fade", "ceiling"}, {"threshold_threshold", 90}}), film);
 }
 
 TEST(FilmClips, EqualsTheTwoStagesWithEveryRuleForClips) {
@@ -162,59 +162,60 @@ TEST(FilmClips, EqualsTheTwoStagesWithEveryRuleForClips) {
     {"edge_crop": 0.1, "max_length": 0.9, "long_shots": "stride", "stride": 0.4}, {"edge_crop": 0.3, "long_shots": "truncate", "max_length": 0.5},
     {"bins": "drop"}, {"crop": true}, {"max_height": 32}, {"audio": false}, {"sample_fps": 3.0, "sample_height": 32},
     {"sample_fps": 24.0, "memory": 1048576}, {"threads": 2}, {"copy": "auto"}, {"copy": "auto", "crop": true}])");
-  for (const json& one : cases)
-    for (const int parallel : {1, 2, 4}) expect_equal(with({{"detectors", {"content"}}, {"parallel", parallel}}, one), film);
+  for (size_t i = 0; i < cases.size(); ++i)
+    expect_equal(with({{"detectors", {"content"}}, {"parallel", 1 + i % 4}}, cases[i]), film);
+  for (const int parallel : {1, 2, 3, 4}) expect_equal(with({{"detectors", {"content"}}, {"parallel", parallel}}, cases[3]), film);
 }
 
 TEST(FilmClips, LeavesOutWhatHasEnded) {
   Sample film = film_of(scenes());
   film.set("ended.json", json{"film-0000", "film-0002", "film-0005"}.dump());
   for (const char* rule : {"equal", "stride"})
-    expect_equal(with({{"detectors", {"content"}}, {"max_length", 0.9}, {"long_shots", rule}}, {}), film);
+    expect_equal(with({{"detectors", {"content"}}, {"max_length", 0.9}, {"long_shots", rule}}), film);
   film.set("ended.json", "7");
-  expect_equal(with({{"detectors", {"content"}}}, {}), film);
+  EXPECT_THAT(applied("film.clips", json::object(), film).error, HasSubstr("ended.json is not an array of keys"));
 }
 
 TEST(FilmClips, EqualsTheTwoStagesOnOtherFilms) {
-  EXPECT_EQ(expect_equal(with({{"min_length", 0}}, {}), film_of(make({.scenes = {70}}))), 1u);
-  EXPECT_EQ(expect_equal(with({{"min_length", 0}}, {}), film_of(make({.scenes = {1}}))), 1u);
-  EXPECT_GT(expect_equal(with({{"detectors", {"fixed"}}, {"fixed_stride", 0.05}, {"min_length", 0}}, {}), film_of(scenes())), 100u);
+  EXPECT_EQ(expect_equal(with({{"min_length", 0}}), film_of(make({.scenes = {70}}))), 1u);
+  EXPECT_EQ(expect_equal(with({{"min_length", 0}}), film_of(make({.scenes = {1}}))), 1u);
+  EXPECT_GT(expect_equal(with({{"detectors", {"fixed"}}, {"fixed_stride", 0.05}, {"min_length", 0}}), film_of(scenes())), 100u);
   std::vector<int64_t> times;
   for (int64_t i = 0, t = 0; i < 150; ++i, t += i < 60 ? 41 : i % 7 == 0 ? 310 : 12) times.push_back(t);
   const Sample variable = film_of(make({.scenes = {40, 50, 25, 35}, .times = times}));
   for (const char* rule : {"equal", "stride", "truncate"})
-    expect_equal(with({{"detectors", {"content", "threshold"}}, {"max_length", 0.9}, {"long_shots", rule}, {"min_length", 0.2}}, {}), variable);
+    expect_equal(with({{"detectors", {"content", "threshold"}}, {"max_length", 0.9}, {"long_shots", rule}, {"min_length", 0.2}}), variable);
   for (const char* name : {"film_excerpt.webm", "bbb_A.mp4", "calais_1906.ogv"}) {
     Sample film("film");
     film.set("url", testing::data(name).string());
-    expect_equal(with({{"max_height", 64}, {"max_length", 2.0}, {"long_shots", "stride"}}, {}), film);
+    expect_equal(with({{"max_height", 64}, {"max_length", 2.0}, {"long_shots", "stride"}}), film);
   }
 }
 
 TEST(FilmClips, EqualsTheTwoStagesOnDamagedFilms) {
-  for (const size_t part : {0, 1, 2, 3, 5, 7}) {
+  for (const size_t part : {0, 1, 3, 6}) {
     Bytes cut = scenes();
     cut.resize(cut.size() * part / 8);
-    expect_equal(with({{"detectors", {"content"}}}, {}), film_of(cut));
+    expect_equal(with({{"detectors", {"content"}}}), film_of(cut));
   }
   Bytes webm = testing::load("film_excerpt.webm");
   webm.resize(webm.size() / 2);
-  expect_equal(with({{"detectors", {"content"}}, {"max_height", 64}, {"max_length", 0.8}}, {}), film_of(webm));
-  for (uint32_t seed = 1; seed <= 12; ++seed) {
+  expect_equal(with({{"detectors", {"content"}}, {"max_height", 64}, {"max_length", 0.8}}), film_of(webm));
+  for (uint32_t seed = 1; seed <= 8; ++seed) {
     Bytes bad = scenes();
     uint32_t random = seed * 2654435761U;
     for (int i = 0; i < 6; ++i) {
       random = random * 1664525U + 1013904223U;
       bad[bad.size() / 3 + random % (bad.size() / 2)] ^= static_cast<uint8_t>(1 + random % 255);
     }
-    expect_equal(with({{"detectors", {"content"}}, {"max_length", seed % 2 ? 60.0 : 0.8}}, {}), film_of(bad));
+    expect_equal(with({{"detectors", {"content"}}, {"max_length", seed % 2 ? 60.0 : 0.8}}), film_of(bad));
   }
 }
 
 TEST(FilmClips, EqualsTheTwoStagesWhereMemoryIsShort) {
   // 12 frames of this film are 1 MiB.
-  const Sample film = film_of(make({.scenes = {50, 30, -60, 40, 10, 45}, .sound = true, .width = 320, .height = 180}));
-  for (const char* decide : {"content", "any", "all"})
+  const Sample film = film_of(make({.scenes = {45, 25, -30, 40, 30}, .sound = true, .width = 320, .height = 180}));
+  for (const char* decide : {"content", "any"})
     for (const char* rule : {"equal", "stride"})
       for (const int parallel : {1, 3})
         expect_equal(with({{"detectors", {"content", "threshold"}}, {"decide", decide}, {"tolerance", 2}, {"parallel", parallel}, {"long_shots", rule}},
@@ -225,7 +226,7 @@ TEST(FilmClips, EqualsTheTwoStagesWhereMemoryIsShort) {
 TEST(FilmClips, TimesOfAVariableRateAreThoseOfThePictures) {
   std::vector<int64_t> times;
   for (int64_t i = 0, t = 0; i < 90; ++i, t += i < 45 ? 20 : 200) times.push_back(t);
-  const Applied out = applied("film.clips", with({{"detectors", {"content"}}}, {}), film_of(make({.scenes = {50, 40}, .times = times})));
+  const Applied out = applied("film.clips", with({{"detectors", {"content"}}}), film_of(make({.scenes = {50, 40}, .times = times})));
   ASSERT_EQ(out.results.emitted.size(), 2u);
   const json facts = json::parse(out.results.emitted[1].need("json"));
   EXPECT_EQ(facts.at("first_frame"), 50);
