@@ -48,7 +48,7 @@ double most(const std::vector<Stage>& stages, const Kinds& kinds, const std::vec
   for (size_t i = 0; i < stages.size(); ++i)
     for (size_t k = 0; k < kinds.size(); ++k)
       if (demand[i] > 0 && may_be(stages[i].need, kinds[k].first)) pairs.emplace_back(i, k);
-  LinearProgram lp;
+  balance::LinearProgram lp;
   lp.c.assign(1 + pairs.size(), 0);
   lp.c[0] = 1;
   const auto add_row = [&](double first, double total, auto of_pair) {
@@ -74,7 +74,7 @@ double most(const std::vector<Stage>& stages, const Kinds& kinds, const std::vec
       if (!stages[i].need.whole_node) all -= fixed[i] * wants(stages[i].need, {}, r);
     if (all > 0) add_row(0, 1, [&](size_t i, size_t k) { return share(i, k, all); });
   }
-  return scale * lp.value();
+  return scale * certified(lp);
 }
 
 // Tries every placement, stage by stage and node by node.
@@ -145,54 +145,25 @@ double highest_of(const std::vector<double>& steps, Possible&& possible) {
 
 }  // namespace
 
-double LinearProgram::value() const {
-  const size_t m = a.size(), n = c.size();
-  // Rows: constraints with their slacks; the last is the objective.
-  std::vector<std::vector<double>> t(m + 1, std::vector<double>(n + m + 1));
-  std::vector<size_t> basis(m);
-  for (size_t i = 0; i < m; ++i) {
-    std::copy(a[i].begin(), a[i].end(), t[i].begin());
-    t[i][n + i] = 1;
-    // A little more room, of another size in each row: without it many steps would lead nowhere, in circles. The bound below is
-    // that of the true b.
-    t[i][n + m] = b[i] + 1e-6 * (1 + std::fmod(0.618034 * static_cast<double>(i + 1), 1.0));
-    basis[i] = n + i;
-  }
-  for (size_t j = 0; j < n; ++j) t[m][j] = -c[j];
-  constexpr double kZero = 1e-10;
-  for (int step = 0; step < 5000; ++step) {
-    size_t in = n + m, out = m;
-    for (size_t j = 0; j < n + m; ++j)
-      if (t[m][j] < -kZero && (in == n + m || t[m][j] < t[m][in])) in = j;
-    if (in == n + m) break;
-    for (size_t i = 0; i < m; ++i)
-      if (t[i][in] > kZero && (out == m || t[i][n + m] / t[i][in] < t[out][n + m] / t[out][in])) out = i;
-    if (out == m) return std::numeric_limits<double>::infinity();
-    const double pivot = t[out][in];
-    for (double& v : t[out]) v /= pivot;
-    for (size_t i = 0; i <= m; ++i) {
-      const double factor = t[i][in];
-      if (i == out || factor == 0) continue;
-      for (size_t j = 0; j <= n + m; ++j) t[i][j] -= factor * t[out][j];
-    }
-    basis[out] = in;
-  }
-  // The dual solution stands under the slacks. Rounding may leave it a little short of A'y >= c: for a column with c > 0, y is made
-  // larger; of another, what is missing is paid for as much of it as there can be.
-  std::vector<double> price(m), sums(n);
-  double bound = 0, covered = 1, missing = 0;
-  for (size_t i = 0; i < m; ++i) price[i] = std::max(0.0, t[m][n + i]), bound += price[i] * b[i];
-  for (size_t j = 0; j < n; ++j) {
-    for (size_t i = 0; i < m; ++i) sums[j] += price[i] * a[i][j];
-    if (c[j] > 0) covered = std::min(covered, sums[j] / c[j]);
+double certified(const balance::LinearProgram& lp) {
+  const auto solution = lp.solve();
+  if (!solution.bounded) return std::numeric_limits<double>::infinity();
+  // Rounding may leave the dual solution y a little short of A'y >= c: for a column with c > 0, y is made larger; of another,
+  // what is missing is paid for as much of it as there can be.
+  const std::vector<double>& price = solution.price;
+  std::vector<double> sums(lp.c.size());
+  double bound = std::inner_product(price.begin(), price.end(), lp.b.begin(), 0.0), covered = 1, missing = 0;
+  for (size_t j = 0; j < sums.size(); ++j) {
+    for (size_t i = 0; i < lp.a.size(); ++i) sums[j] += price[i] * lp.a[i][j];
+    if (lp.c[j] > 0) covered = std::min(covered, sums[j] / lp.c[j]);
   }
   if (covered <= 0) return std::numeric_limits<double>::infinity();
-  for (size_t j = 0; j < n; ++j) {
-    if (c[j] > 0 || sums[j] >= 0) continue;
+  for (size_t j = 0; j < sums.size(); ++j) {
+    if (lp.c[j] > 0 || sums[j] >= 0) continue;
     double most = std::numeric_limits<double>::infinity();
-    for (size_t i = 0; i < m; ++i)
-      if (std::all_of(a[i].begin(), a[i].end(), [](double v) { return v >= 0; }) && a[i][j] > 0)
-        most = std::min(most, b[i] / a[i][j]);
+    for (size_t i = 0; i < lp.a.size(); ++i)
+      if (std::all_of(lp.a[i].begin(), lp.a[i].end(), [](double v) { return v >= 0; }) && lp.a[i][j] > 0)
+        most = std::min(most, lp.b[i] / lp.a[i][j]);
     missing -= sums[j] * most;
   }
   return (bound + missing) / covered;

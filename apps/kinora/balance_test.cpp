@@ -25,7 +25,11 @@ std::vector<Stage> chain(std::vector<Stage> stages) {
 
 TEST(LinearProgram, FindsTheOptimumOfATextbookExample) {
   // max 3x + 5y, x <= 4, 2y <= 12, 3x + 2y <= 18: 36 at (2, 6) (Hillier and Lieberman).
-  EXPECT_NEAR((LinearProgram{{{1, 0}, {0, 2}, {3, 2}}, {4, 12, 18}, {3, 5}}.value()), 36, 1e-9);
+  const balance::LinearProgram lp{{{1, 0}, {0, 2}, {3, 2}}, {4, 12, 18}, {3, 5}};
+  const auto solution = lp.solve();
+  EXPECT_NEAR(certified(lp), 36, 1e-9);
+  EXPECT_NEAR(solution.x[0], 2, 1e-5);
+  EXPECT_NEAR(solution.x[1], 6, 1e-5);
 }
 
 TEST(Balance, CountsWhatStagesMakeOfASample) {
@@ -79,6 +83,39 @@ TEST(Balance, SaysWhenAStageFindsNoRoom) {
   Need large;
   large.cores = 32;
   EXPECT_EQ(balance::place({stage(1, large)}, {Node{16, 16}}).throughput, 0);
+}
+
+// On a machine whose cores go from stage to stage, stages have parts of cores.
+TEST(Shared, ReachesWhatTheScarcestOfResourcesAndWorkersAllows) {
+  auto stages = chain({stage(1), stage(3), stage(2)});
+  stages[1].need.memory = 2;
+  EXPECT_DOUBLE_EQ(balance::shared(stages, Node{8, 100}).throughput, 8.0 / 6);
+  EXPECT_EQ(balance::shared(stages, Node{8, 100}).bound, 1u);
+  EXPECT_DOUBLE_EQ(balance::shared(stages, Node{8, 4}).throughput, 4.0 / 6) << "memory of the second";
+  stages[2].workers = 1;
+  EXPECT_DOUBLE_EQ(balance::shared(stages, Node{8, 100}).throughput, 0.5);
+  EXPECT_EQ(balance::shared(stages, Node{8, 100}).bound, 2u);
+  EXPECT_EQ(balance::shared({}, Node{8, 100}).throughput, 0);
+}
+
+// Two kinds of node of opposite shape: who is placed by the size of workers alone fills one kind's memory with what
+// belongs on the other.
+TEST(Balance, PutsWhatNeedsMemoryWhereMemoryIs) {
+  Need large;
+  large.memory = 8;
+  Need small;
+  small.memory = 1;
+  std::vector<Node> nodes(20, Node{16, 128});
+  nodes.resize(40, Node{16, 16});
+  const auto plan = balance::place(chain({stage(1, large), stage(1, small)}), nodes);
+  EXPECT_EQ(plan.throughput, 320);
+  // 3 whole cores a worker leave one of 16 over on each node; with 5 of one they are full.
+  Need three;
+  three.cores = 3;
+  Need five;
+  five.cores = 5;
+  const auto full = balance::place(chain({stage(1, three), stage(1, five)}), std::vector<Node>(64, Node{16, 16}));
+  EXPECT_EQ(full.throughput, 128) << "two of each on every node";
 }
 
 // No node may carry more than it has.

@@ -128,6 +128,9 @@ PlacedTrial place_trial(const Trial& trial, bool exact) {
   } else {
     out.bound_kind = "whole-workers";
     out.bound = whole_worker_bound(trial.stages, trial.nodes);
+    if (out.throughput >= 0.99 * out.bound) return out;
+    out.bound_kind = "whole-on-nodes";
+    out.bound = whole_node_bound(trial.stages, trial.nodes, out.throughput, out.bound);
   }
   return out;
 }

@@ -19,7 +19,7 @@ Trial random_trial(std::mt19937& random, int64_t n_nodes);
 
 struct PlacedTrial {
   double throughput = 0, bound = 0, milliseconds = 0;  // of one processor
-  std::string bound_kind;  // exact, whole-workers
+  std::string bound_kind;  // exact, whole-workers, whole-on-nodes
 };
 PlacedTrial place_trial(const Trial&, bool exact);
 

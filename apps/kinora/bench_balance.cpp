@@ -10,20 +10,26 @@ using nlohmann::json;
 
 // The pipelines of one size of cluster.
 struct Tally {
-  int64_t pipelines = 0, exact = 0, short_of = 0;
+  int64_t pipelines = 0, exact = 0, on_nodes = 0, short_of = 0;
   double worst = 1, sum = 0, slowest = 0;
   void add(const PlacedTrial& t) {
     const double share = t.throughput / t.bound;
     ++pipelines;
     exact += t.bound_kind == "exact";
+    on_nodes += t.bound_kind == "whole-on-nodes";
     short_of += share < 0.99;
     worst = std::min(worst, share);
     sum += share;
     slowest = std::max(slowest, t.milliseconds);
   }
   json line() const {
-    return {{"pipelines", pipelines}, {"against_the_optimum", exact},      {"of_bound", sum / static_cast<double>(pipelines)},
-            {"worst", worst},         {"below_0.99", short_of}, {"milliseconds", slowest}};
+    return {{"pipelines", pipelines},
+            {"against_the_optimum", exact},
+            {"against_whole_workers_on_nodes", on_nodes},
+            {"of_bound", sum / static_cast<double>(pipelines)},
+            {"worst", worst},
+            {"below_0.99", short_of},
+            {"milliseconds", slowest}};
   }
 };
 
@@ -38,7 +44,7 @@ json bench_balance(core::Runtime&, const BenchOptions& options) {
     Tally tally;
     for (int i = 0; i < 10 * options.repeat; ++i) tally.add(place_trial(random_trial(random, nodes), nodes <= 8));
     out["placed"][std::to_string(nodes)] = tally.line();
-    within = within && tally.sum / static_cast<double>(tally.pipelines) >= 0.99 && tally.slowest < 100;
+    within = within && tally.worst >= 0.99 && tally.slowest < 100;
     all += tally.pipelines;
   }
   double worst = 1, sum = 0;
@@ -54,7 +60,7 @@ json bench_balance(core::Runtime&, const BenchOptions& options) {
                       {"of_bound", sum / static_cast<double>(runs)},
                       {"worst", worst},
                       {"rounds_of_moves_a_run", static_cast<double>(moves) / static_cast<double>(runs)}};
-  within = within && sum / static_cast<double>(runs) >= 0.95;
+  within = within && worst >= 0.95;
   out["pipelines"] = all;
   out["within"] = within;
   return out;

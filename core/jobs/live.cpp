@@ -46,6 +46,7 @@ constexpr Family kStages[] = {
     {"kinora_stage_rate", "gauge", "Samples taken a second, since the last look", "rate"},
     {"kinora_stage_busy", "gauge", "Workers at work, since the last look", "busy"},
     {"kinora_stage_workers", "gauge", "Workers that there are", "workers"},
+    {"kinora_stage_workers_needed", "gauge", "Workers that the stage's share of the work needs", "wanted"},
     {"kinora_stage_queue", "gauge", "Samples that wait for the stage", "queue"}};
 
 void add_head(std::string& out, const char* name, const char* type, const char* help) {
@@ -77,6 +78,8 @@ std::string prometheus_text(const std::string& job, const json& live) {
   add_one(out, "kinora_job_seconds_total", "counter", "Seconds since the job began", job, number(live, "seconds"));
   add_one(out, "kinora_job_sample_bytes", "gauge", "Bytes of samples in the engine", job, number(memory, "used"));
   add_one(out, "kinora_job_sample_bytes_peak", "gauge", "The most bytes of samples so far", job, number(memory, "peak"));
+  add_one(out, "kinora_job_rate_expected", "gauge", "Inputs a second that the stages' times allow; 0: not known yet", job,
+          number(live, "expected"));
   const json stages = live.value("stages", json::array());
   for (const Family& family : kStages) {
     add_head(out, family.name, family.type, family.help);
@@ -111,6 +114,7 @@ std::vector<std::string> live_table(const json& live) {
   const double held = number(memory, "used") / (1 << 20), of = number(memory, "bound") / (1 << 20);
   std::string last = fmt::format("  {:.0f} MiB of samples", held);
   if (of > 0) last += fmt::format(" of {:.0f}", of);
+  if (number(live, "expected") > 0) last += fmt::format("; at best {:.3g} inputs/s", number(live, "expected"));
   if (bound == "memory" || bound == "source") last += fmt::format("; bound by the {}", bound);
   out.push_back(std::move(last));
   return out;

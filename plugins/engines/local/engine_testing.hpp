@@ -19,14 +19,18 @@ struct Act {
   bool ordered = false;
   int64_t workers = 0;
   double cores = 1, gpus = 0;
+  int start_ms = 0;  // that making an instance takes
   std::atomic<int> made{0}, alive{0};
 };
+
+inline void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
 class ActStage final : public Stage {
  public:
   explicit ActStage(Act* act) : act_(act) {
     ++act_->made;
     ++act_->alive;
+    sleep_ms(act_->start_ms);
   }
   ~ActStage() override { --act_->alive; }
   void process(Sample in, const Emit& emit, const kinora::Run& run) override {
@@ -156,6 +160,5 @@ class Pipeline {
 
 inline void pass(Sample in, const Emit& emit, const kinora::Run&) { emit(std::move(in)); }
 inline void consume(Sample, const Emit&, const kinora::Run&) {}
-inline void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
 }  // namespace kinora::local

@@ -6,6 +6,7 @@ namespace kinora::local {
 namespace {
 
 constexpr auto kPoll = std::chrono::milliseconds(20);  // how long a cancellation can go unnoticed
+constexpr double kLook = 0.1;                           // seconds between two looks at the figures
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -20,6 +21,7 @@ Execution::Execution(const kinora_pipeline& pipeline, const Run& run, const Sett
   for (auto& stage : stages_)
     if (stage->spec->n_from == 0) first_.push_back(stage.get());
   last_figures_.resize(stages_.size());
+  advice_.emplace(stages_, settings_.total);
   devices_.resize(static_cast<size_t>(std::ceil(settings_.total.gpus - 1e-9)));
   if (settings_.profile && run_.out.size > 0) trace_.emplace(std::string(view(run_.out)) + "/trace.json");
 }
@@ -44,12 +46,13 @@ int32_t Execution::cancelled() const {
 
 void Execution::run() {
   const auto begin = std::chrono::steady_clock::now();
-  double reported = 0;
+  double reported = 0, looked = 0;
   Lock lock(mutex_);
   dispatch();
   while (!stopping() && !all_finished()) {
     tell_ends(lock);
     const double now = seconds_since(begin);
+    if (now - looked >= kLook) advice_->look(looked = now);
     lock.unlock();
     if (cancelled() != KINORA_OK) {
       lock.lock();

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <thread>
 
+#include "advice.hpp"
 #include "kinora/run.hpp"
 #include "stage_state.hpp"
 #include "trace.hpp"
@@ -109,7 +110,8 @@ class Execution {
   void dispatch();
   bool start_one();
   enum class Answer { yes, no, wait };  // wait: it is its turn, so nothing upstream starts before it
-  Answer advance(StageState& stage);
+  Answer advance(StageState& stage, bool further);
+  bool may_make(const StageState& stage, bool further) const;
   bool force_one();
   bool can_pull() const;
   void start_pull();
@@ -174,6 +176,7 @@ class Execution {
   std::condition_variable ready_changed_, owner_wakes_, stop_changed_;
   std::vector<std::unique_ptr<StageState>> stages_;
   std::vector<StageState*> first_;  // stages that take the source
+  std::optional<Advice> advice_;
   std::vector<std::thread> threads_;
   std::deque<Job> ready_;
   size_t idle_ = 0;    // threads without a job

@@ -24,7 +24,8 @@ std::string Execution::bound(const std::vector<double>& busy) const {
     const bool cores_left = workers * stage.need.cores < kFull * settings_.total.cores;
     if (busy[i] >= kFull * workers && cores_left) return stage.spec->name;
   }
-  if (most && all >= kFull * settings_.total.cores) return most->spec->name;
+  if (most && all >= kFull * settings_.total.cores)
+    return advice_->bound() && advice_->bound()->need.cores > 0 ? advice_->bound()->spec->name : most->spec->name;
   if (!waiting_.empty() || !bytes_left(largest_input_)) return "memory";
   return "source";
 }
@@ -57,11 +58,14 @@ std::string Execution::figures(double seconds) {
                              {"active", stage->busy},
                              {"workers", stage->instances.load()},
                              {"limit", stage->slots.size()},
+                             {"wanted", std::min(stage->wanted, stage->slots.size())},
                              {"seconds", f.seconds},
                              {"queue", stage->queue.size()}});
     if (trace_) trace_->counter(stage->spec->name, stage->queue.size(), stage->busy, stage->index == 0 ? ledger_.used() : 0);
   }
   out["bound"] = bound(busy);
+  advice_->look(seconds);
+  if (advice_->expected() > 0) out["expected"] = advice_->expected();
   return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

@@ -9,6 +9,11 @@ namespace {
 // Samples that wait for their turn before an ordered stage are not a sign that it is slow.
 constexpr uint64_t kOrderedQueue = 16;
 
+// More instances than a stage's share of the work needs are made where a core would stand idle, and where as much
+// work waits for each as so many starts take: in a burst a process or a model that is loaded is not worth what it
+// costs, a thread always is.
+constexpr double kStartsThatPay = 20;
+
 }  // namespace
 
 void Execution::dispatch() {
@@ -19,17 +24,18 @@ void Execution::dispatch() {
 }
 
 bool Execution::start_one() {
-  for (size_t i = stages_.size(); i-- > 0;) {
-    const Answer answer = advance(*stages_[i]);
-    if (answer == Answer::yes) return true;
-    if (answer == Answer::wait) return false;
+  for (const bool further : {false, true}) {
+    for (size_t i = stages_.size(); i-- > 0;) {
+      const Answer answer = advance(*stages_[i], further);
+      if (answer == Answer::yes) return true;
+      if (answer == Answer::wait) return false;
+    }
+    if (!further && can_pull()) return start_pull(), true;
   }
-  if (!can_pull()) return false;
-  start_pull();
-  return true;
+  return false;
 }
 
-Execution::Answer Execution::advance(StageState& stage) {
+Execution::Answer Execution::advance(StageState& stage, bool further) {
   if (stage.finished || stage.finishing) return Answer::no;
   if (stage.queue.empty() && stage.busy == 0 && upstream_finished(stage)) {
     const Answer answer = tokens_left(stage.need);
@@ -41,12 +47,20 @@ Execution::Answer Execution::advance(StageState& stage) {
     if (answer == Answer::yes) grant(*waiting);
     return answer;
   }
-  if (!stage.runnable() || !free_slot(stage) || !queues_left(stage.to)) return Answer::no;
+  if (!stage.runnable() || !queues_left(stage.to)) return Answer::no;
+  const Slot* slot = free_slot(stage);
+  if (!slot || !(slot->instance || may_make(stage, further))) return Answer::no;
   // Upstream would only add to what is too much already.
   if (!bytes_left(stage.largest)) return Answer::wait;
   const Answer answer = tokens_left(stage.need);
   if (answer == Answer::yes) start_process(stage);
   return answer;
+}
+
+bool Execution::may_make(const StageState& stage, bool further) const {
+  const size_t have = stage.have();
+  if (have == 0) return true;
+  return further ? stage.waiting() > kStartsThatPay * stage.starting : have < stage.wanted;
 }
 
 // Nothing runs and nothing fits: the oldest sample goes on. It alone can be what an ordered stage, and with

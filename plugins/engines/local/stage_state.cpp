@@ -1,6 +1,7 @@
 #include "stage_state.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 namespace kinora::local {
@@ -77,6 +78,15 @@ size_t worker_limit(const StageState& stage, const Capacity& capacity) {
   return static_cast<size_t>(std::max(1.0, std::floor(limit + 1e-9)));
 }
 
+// With the time that it took.
+template <class Make>
+Instance made(StageState& stage, Make&& make) {
+  const auto start = std::chrono::steady_clock::now();
+  Instance out = make();
+  stage.starting = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return out;
+}
+
 void size_up(StageState& stage, const Capacity& capacity) {
   const kinora_resources r = stage.slots.front()->instance.resources();
   if (!(r.cores >= 0) || !(r.gpus >= 0))
@@ -97,7 +107,8 @@ void size_up(StageState& stage, const Capacity& capacity) {
   put_on_devices(stage, capacity.total.gpus);
   stage.isolated = capacity.isolation.covers(*stage.spec, r);
   // The instance that was asked has done its duty; one in a process shows at once whether that can be.
-  if (stage.isolated) stage.slots.front()->instance = make_instance(stage, capacity.isolation);
+  if (stage.isolated)
+    stage.slots.front()->instance = made(stage, [&] { return make_instance(stage, capacity.isolation); });
   for (size_t i = limit; i-- > 0;) stage.free.push_back(stage.slots[i].get());
 }
 
@@ -116,7 +127,7 @@ std::vector<std::unique_ptr<StageState>> set_up_stages(const kinora_pipeline& pi
       stage.spec = &pipeline.stages[i];
       stage.index = i;
       stage.slots.push_back(std::make_unique<Slot>());
-      stage.slots.front()->instance = Instance::here(*stage.spec);
+      stage.slots.front()->instance = made(stage, [&] { return Instance::here(*stage.spec); });
       stage.instances = 1;
       size_up(stage, capacity);
     }

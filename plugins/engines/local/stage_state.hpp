@@ -1,6 +1,8 @@
 // One stage of the pipeline while it runs: what it needs, its instances, what waits for it, its figures.
 #pragma once
+#include <algorithm>
 #include <atomic>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -41,6 +43,8 @@ struct StageState {
   Frontier ahead;  // of an ordered stage: what it waits for
 
   std::atomic<uint32_t> instances{0};
+  size_t wanted = SIZE_MAX;  // instances that the stage's share of the work needs (advice.hpp)
+  double starting = 0;       // seconds that making the last instance took
   size_t lost = 0;    // slots whose instance could not be made
   uint32_t busy = 0;  // tasks that hold a slot, also while they wait for room
   bool finishing = false, finished = false;
@@ -56,6 +60,17 @@ struct StageState {
   // Whether the oldest sample of the queue may be taken now.
   bool runnable() const {
     return !queue.empty() && !free.empty() && (!in_order || ahead.passed(queue.begin()->first));
+  }
+  // Instances that there are or that are being made.
+  size_t have() const {
+    const auto unmade = std::count_if(free.begin(), free.end(), [](const Slot* s) { return !s->instance; });
+    return slots.size() - lost - static_cast<size_t>(unmade);
+  }
+  // Seconds of work that wait for each instance; infinite while it is unknown how long a sample takes.
+  double waiting() const {
+    if (figures.in == 0) return std::numeric_limits<double>::infinity();
+    const double each = figures.seconds / static_cast<double>(figures.in);
+    return each * static_cast<double>(queue.size()) / static_cast<double>(std::max<size_t>(1, have()));
   }
   // Where what finish() emits belongs: behind all samples, in the order of the stages.
   Place finish_place() const { return {UINT64_MAX, index}; }

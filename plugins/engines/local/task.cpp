@@ -130,9 +130,12 @@ int32_t Execution::try_process(Task& task, std::string& message) {
 bool Execution::make_slot(Job& job) {
   if (job.slot->instance) return true;
   std::string message;
+  const auto start = Clock::now();
   try {
     job.slot->instance = make_instance(*job.stage, settings_.isolation);
     ++job.stage->instances;
+    const Lock lock(mutex_);
+    job.stage->starting = seconds_since(start);
     return true;
   } catch (const Error& e) {
     message = e.what();

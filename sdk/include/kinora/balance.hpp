@@ -9,8 +9,13 @@
 // input of the source, t = min_i n_i / (r_i s_i) inputs a second. place() maximises t over whole workers that
 // fit on the nodes.
 #pragma once
+#include "kinora/balance/columns.hpp"
 #include "kinora/balance/estimate.hpp"
+#include "kinora/balance/greedy.hpp"
+#include "kinora/balance/linear.hpp"
 #include "kinora/balance/pack.hpp"
+#include "kinora/balance/pattern.hpp"
 #include "kinora/balance/place.hpp"
 #include "kinora/balance/rebalance.hpp"
+#include "kinora/balance/shared.hpp"
 #include "kinora/balance/stages.hpp"

@@ -185,6 +185,7 @@ inline void add_level(std::vector<Group>& groups, size_t stage, const Need& need
 
 // Adds n workers of a stage; false, with the groups as they were, if they do not fit.
 inline bool add_workers(std::vector<Group>& groups, size_t stage, const Need& need, int64_t n, Spread spread) {
+  if (n == 0) return true;
   int64_t room = 0;
   for (const Group& g : groups) room += g.space.fit(need) * static_cast<int64_t>(g.nodes.size());
   if (room < n) return false;

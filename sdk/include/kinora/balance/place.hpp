@@ -2,7 +2,7 @@
 #pragma once
 #include <functional>
 
-#include "kinora/balance/pack.hpp"
+#include "kinora/balance/columns.hpp"
 
 namespace kinora::balance {
 
@@ -24,56 +24,6 @@ struct Plan {
 };
 
 namespace detail {
-
-using Order = std::vector<size_t>;
-
-// What is hard to place goes first: whole nodes, whole GPUs, large workers; what divides evenly then fills
-// what is left.
-inline std::vector<Order> orders(const std::vector<Stage>& stages, const std::vector<Node>& nodes) {
-  Order all(stages.size());
-  std::iota(all.begin(), all.end(), 0);
-  Node total;
-  for (const Node& n : nodes) total.cores += n.cores, total.memory += n.memory, total.gpus += n.gpus;
-  const auto sorted = [&](auto key) {
-    Order o = all;
-    std::stable_sort(o.begin(), o.end(), [&](size_t a, size_t b) { return key(stages[a].need) > key(stages[b].need); });
-    return o;
-  };
-  std::vector<Order> out;
-  out.push_back(sorted([](const Need& n) { return std::tuple(n.whole_node, n.gpus, n.cores, n.memory); }));
-  out.push_back(sorted([](const Need& n) { return std::tuple(n.whole_node, n.gpus > 0, n.cores, n.gpus); }));
-  out.push_back(sorted([&](const Need& n) {
-    return std::max({n.whole_node ? 1.0 : 0.0, n.cores / std::max(1e-9, total.cores),
-                     n.gpus / std::max<double>(1e-9, static_cast<double>(total.gpus)),
-                     n.memory / std::max(1e-9, total.memory)});
-  }));
-  if (nodes.size() > 8) return out;
-  // Few nodes: a single worker decides, and trying costs little. A fixed sequence of shuffles.
-  uint64_t random = 1;
-  for (int i = 0; i < 12; ++i) {
-    Order o = out[0];
-    for (size_t k = o.size(); k > 1; --k) {
-      random = random * 6364136223846793005ull + 1442695040888963407ull;
-      std::swap(o[k - 1], o[(random >> 33) % k]);
-    }
-    out.push_back(std::move(o));
-  }
-  return out;
-}
-
-inline std::optional<std::vector<Group>> pack(const std::vector<Stage>& stages, const std::vector<Group>& empty,
-                                              const std::vector<Order>& orders,
-                                              const std::vector<int64_t>& workers) {
-  for (const Order& order : orders)
-    for (const Spread spread : {Spread::level, Spread::fill}) {
-      std::vector<Group> groups = empty;
-      const bool fits = std::all_of(order.begin(), order.end(), [&](size_t i) {
-        return add_workers(groups, i, stages[i].need, workers[i], spread);
-      });
-      if (fits) return groups;
-    }
-  return std::nullopt;
-}
 
 // The next throughput above t that one more worker of the slowest stages would give.
 inline double next_above(const std::vector<Stage>& stages, const std::vector<double>& work, double t) {
@@ -109,17 +59,18 @@ inline double roof(const std::vector<Stage>& stages, const std::vector<Node>& no
 }  // namespace detail
 
 // Bisects for the highest throughput in [low, high] whose workers `fit` can place, then climbs worker by
-// worker. `low` is known to fit, with `best`.
+// worker. `low` is known to fit, with `best`. tolerance: relative, of the bisection.
 inline Plan highest(const std::vector<Stage>& stages, const std::vector<double>& work, double low, double high,
                     std::vector<Group> best,
-                    const std::function<std::optional<std::vector<Group>>(const std::vector<int64_t>&)>& fit) {
+                    const std::function<std::optional<std::vector<Group>>(const std::vector<int64_t>&)>& fit,
+                    double tolerance = 1e-6) {
   const auto attempt = [&](double t) {
     auto groups = fit(workers_for(stages, work, t));
     if (groups) best = std::move(*groups), low = t;
     return groups.has_value();
   };
   if (!attempt(high))
-    for (int i = 0; i < 24 && high > low * (1 + 1e-6); ++i)
+    for (int i = 0; i < 24 && high > low * (1 + tolerance); ++i)
       if (const double middle = (low + high) / 2; !attempt(middle)) high = middle;
   for (int i = 0; i < 8; ++i)
     if (const double next = detail::next_above(stages, work, low); !std::isfinite(next) || !attempt(next)) break;
@@ -138,7 +89,18 @@ inline Plan place(const std::vector<Stage>& stages, const std::vector<Node>& nod
   const auto fit = [&](const std::vector<int64_t>& workers) { return detail::pack(stages, empty, orders, workers); };
   auto least = fit(workers_for(stages, work, 0));
   if (!least) return {empty, std::vector<int64_t>(stages.size()), 0};
-  return highest(stages, work, 0, detail::roof(stages, nodes, work), std::move(*least), fit);
+  const double roof = detail::roof(stages, nodes, work);
+  Plan plan = highest(stages, work, 0, roof, std::move(*least), fit);
+  // On one node there is nothing to choose; of very many kinds, choosing takes too long.
+  constexpr size_t kMostKinds = 12;
+  constexpr double kGood = 0.999;
+  if (nodes.size() == 1 || empty.size() > kMostKinds || plan.throughput >= kGood * roof) return plan;
+  detail::Columns columns(stages, empty);
+  const double reached = plan.throughput;
+  Plan better = highest(
+      stages, work, reached, roof, std::move(plan.groups),
+      [&](const std::vector<int64_t>& workers) { return columns.place(workers, orders); }, 1 - kGood);
+  return better;
 }
 
 }  // namespace kinora::balance

@@ -30,6 +30,17 @@ struct Node {
   bool operator==(const Node&) const = default;
 };
 
+// Resources that are counted, in one order.
+constexpr size_t kResources = 5;
+inline double of(const Node& n, size_t resource) {
+  const double all[kResources] = {n.cores, n.memory, static_cast<double>(n.gpus), n.nvdec, n.nvenc};
+  return all[resource];
+}
+inline double of(const Need& n, size_t resource) {
+  const double all[kResources] = {n.cores, n.memory, n.gpus, n.nvdec, n.nvenc};
+  return all[resource];
+}
+
 // Seconds of work that one input of the source makes for each stage, all its workers together.
 inline std::vector<double> work_of(const std::vector<Stage>& stages) {
   std::vector<double> samples(stages.size()), work(stages.size());

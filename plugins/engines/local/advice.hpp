@@ -1,0 +1,36 @@
+// What the balancer makes of a run's figures: how many instances each stage needs, which stage bounds the run,
+// and what the machine reaches at best.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "kinora/balance/estimate.hpp"
+#include "kinora/balance/shared.hpp"
+#include "stage_state.hpp"
+
+namespace kinora::local {
+
+class Advice {
+ public:
+  using Stages = std::vector<std::unique_ptr<StageState>>;
+  // Until times are known, stages share the cores equally.
+  Advice(Stages& stages, const Tokens& total);
+  // At `now`, seconds since the run began: ages what was measured, adds what is new and sets each stage's `wanted`.
+  void look(double now);
+  // Inputs of the source a second; 0 while a stage's time is unknown.
+  double expected() const { return expected_; }
+  // Null while expected() is 0.
+  const StageState* bound() const { return bound_; }
+
+ private:
+  balance::Stage measured(size_t stage, double now);
+
+  Stages& stages_;
+  const balance::Node node_;
+  std::vector<balance::Estimate> seconds_;
+  std::vector<StageState::Figures> last_;
+  double expected_ = 0;
+  const StageState* bound_ = nullptr;
+};
+
+}  // namespace kinora::local

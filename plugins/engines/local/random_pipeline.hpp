@@ -1,0 +1,51 @@
+// Random graphs of random stages, for the tests of the engine.
+#pragma once
+#include <random>
+
+#include "engine_testing.hpp"
+
+namespace kinora::local {
+
+struct RandomStages {
+  std::atomic<int64_t> born{0};                 // samples that stages have made
+  std::deque<std::vector<std::string>> orders;  // keys that each ordered stage has seen
+  bool graph = false;                           // the output of a stage goes to several
+};
+
+// 1 to 5 stages that pass, drop, fail, swallow and multiply samples, each by its key alone. delay_ms: what a stage
+// does meanwhile, by a hash of the sample.
+inline void add_random_stages(Pipeline& p, std::mt19937& random, RandomStages& of,
+                              const std::function<int(size_t)>& delay_ms) {
+  const size_t n = 1 + random() % 5;
+  std::vector<int> takers(n);
+  for (size_t s = 0; s < n; ++s) {
+    std::vector<uint32_t> from;
+    for (uint32_t i = 0; i < s; ++i)
+      if (random() % 2) from.push_back(i);
+    if (from.empty() && s > 0) from.push_back(static_cast<uint32_t>(random() % s));
+    for (const uint32_t f : from) of.graph = ++takers[f] > 1 || of.graph;
+    const uint32_t salt = random();
+    auto& order = of.orders.emplace_back();
+    auto& act = p.add("s" + std::to_string(s), from, nullptr);
+    act.ordered = random() % 4 == 0;
+    act.cores = std::array<double, 4>{0, 0.3, 1, 2}[random() % 4];
+    if (!act.ordered) act.workers = random() % 4;
+    act.process = [&of, &act, &order, salt, delay_ms](Sample in, const Emit& emit, const kinora::Run&) {
+      if (act.ordered) order.emplace_back(in.key());
+      const size_t h = std::hash<std::string>{}(std::string(in.key()) + std::to_string(salt));
+      if (const int ms = delay_ms(h); ms > 0) sleep_ms(ms);
+      if (h % 11 == 0) throw Error(h % 2 && !act.ordered ? KINORA_IO : KINORA_DATA, "no");
+      if (h % 11 == 1) return emit.drop(std::move(in), "x", 1);
+      if (h % 11 == 2) return;
+      for (size_t i = 0; i < h % 5 / 2 * 2; ++i) {
+        Sample child = in.clone(std::string(in.key()) + "." + std::to_string(i));
+        child.set("mp4", std::vector<uint8_t>(h % 9000));
+        ++of.born;
+        emit(std::move(child));
+      }
+      if (h % 3) emit(std::move(in));
+    };
+  }
+}
+
+}  // namespace kinora::local

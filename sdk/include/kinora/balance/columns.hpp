@@ -1,0 +1,157 @@
+// Given numbers of workers onto nodes of a few kinds, by column generation (Gilmore and Gomory, "A linear
+// programming approach to the cutting stock problem", 1961): a column is what one node carries, the master
+// program says how many nodes carry it, and its prices ask for the next column. The whole parts of the answer
+// are kept, the master program is solved again for what is left, and so on; the last few nodes are filled
+// greedily. How long it takes depends on stages and kinds, not on how many nodes there are.
+#pragma once
+#include "kinora/balance/greedy.hpp"
+#include "kinora/balance/pattern.hpp"
+
+namespace kinora::balance::detail {
+
+class Columns {
+ public:
+  // kinds: groups of empty nodes.
+  Columns(const std::vector<Stage>& stages, std::vector<Group> kinds) : stages_(stages), kinds_(std::move(kinds)) {
+    for (size_t k = 0; k < kinds_.size(); ++k)
+      for (size_t i = 0; i < stages.size(); ++i)
+        if (const int64_t n = kinds_[k].space.fit(stages[i].need); n > 0) {
+          Pattern alone(stages.size());
+          alone[i] = n;
+          columns_.push_back({k, std::move(alone)});
+        }
+    for (size_t i = 0; i < stages.size(); ++i) large_first_.push_back(i);
+    std::stable_sort(large_first_.begin(), large_first_.end(),
+                     [&](size_t a, size_t b) { return stages[a].need.gpus > stages[b].need.gpus; });
+  }
+  // Nothing if it finds no place for them.
+  std::optional<std::vector<Group>> place(const std::vector<int64_t>& workers, const std::vector<Order>& orders) {
+    std::vector<Group> left = kinds_, placed;
+    std::vector<int64_t> rest = workers;
+    for (bool first = true;; first = false) {
+      if (std::all_of(rest.begin(), rest.end(), [](int64_t n) { return n == 0; })) break;
+      const Master master = solve(left, rest, first ? kColumns : kFurtherColumns);
+      bool whole = false;
+      for (size_t c = 0; master.carries >= 1 - kRounding && c < columns_.size(); ++c)
+        whole = keep(c, std::floor(master.nodes[c] / std::max(1.0, master.carries) + 1e-4), left, rest, placed) || whole;
+      if (whole) continue;
+      if (first && master.carries < 1 - kRounding) return std::nullopt;
+      if (auto all = filled(left, rest, placed, orders)) return all;
+      if (master.carries < 1 - kRounding) return std::nullopt;
+      const auto most = std::max_element(master.nodes.begin(), master.nodes.end()) - master.nodes.begin();
+      if (!keep(static_cast<size_t>(most), 1, left, rest, placed)) return std::nullopt;
+    }
+    std::copy_if(left.begin(), left.end(), std::back_inserter(placed), [](const Group& g) { return !g.nodes.empty(); });
+    return placed;
+  }
+  // What a worker of each stage is worth where these numbers of workers are asked for. If all of them together are worth
+  // more than all nodes can carry, there is no place for them.
+  std::vector<double> prices(const std::vector<int64_t>& workers) {
+    auto price = solve(kinds_, workers, kColumns).price;
+    price.resize(workers.size());
+    return price;
+  }
+
+ private:
+  static constexpr double kRounding = 1e-6;
+  static constexpr int kColumns = 60, kFurtherColumns = 3;  // rounds of asking for further ones
+  struct Column {
+    size_t kind;
+    Pattern workers;
+    bool operator==(const Column&) const = default;
+  };
+  struct Master {
+    double carries = 0;         // the share of what is asked for that finds room, in fractions of nodes
+    std::vector<double> nodes;  // of each column
+    std::vector<double> price;  // of the workers of each stage, then of the nodes of each kind
+  };
+
+  // Variables: the share carried, then for each column the part of its kind's nodes.
+  Master solve_once(const std::vector<Group>& left, const std::vector<int64_t>& rest) const {
+    LinearProgram lp;
+    lp.c.assign(1 + columns_.size(), 0);
+    lp.c[0] = 1;
+    std::vector<double> nodes;
+    for (const Group& g : left) nodes.push_back(static_cast<double>(g.nodes.size()));
+    for (size_t i = 0; i < rest.size(); ++i) {
+      auto& row = lp.a.emplace_back(lp.c.size());
+      lp.b.push_back(0);
+      if (rest[i] == 0) continue;
+      row[0] = 1;
+      for (size_t c = 0; c < columns_.size(); ++c)
+        row[c + 1] = -static_cast<double>(columns_[c].workers[i]) * nodes[columns_[c].kind] / static_cast<double>(rest[i]);
+    }
+    for (size_t k = 0; k < left.size(); ++k) {
+      auto& row = lp.a.emplace_back(lp.c.size());
+      for (size_t c = 0; c < columns_.size(); ++c) row[c + 1] = columns_[c].kind == k;
+      lp.b.push_back(1);
+    }
+    auto solution = lp.solve();
+    Master out{solution.x[0], std::vector<double>(solution.x.begin() + 1, solution.x.end()), std::move(solution.price)};
+    for (size_t c = 0; c < columns_.size(); ++c) out.nodes[c] *= nodes[columns_[c].kind];
+    for (size_t i = 0; i < rest.size(); ++i) out.price[i] = rest[i] > 0 ? out.price[i] / static_cast<double>(rest[i]) : 0;
+    return out;
+  }
+  // With new columns until what is asked for finds room, or no column would help.
+  Master solve(const std::vector<Group>& left, const std::vector<int64_t>& rest, int rounds) {
+    Master master = solve_once(left, rest);
+    for (int round = 0; round < rounds && master.carries < 1; ++round) {
+      const std::vector<double> value(master.price.begin(), master.price.begin() + static_cast<std::ptrdiff_t>(rest.size()));
+      bool better = false;
+      double all = 0;  // no fractions of patterns are worth more
+      for (size_t k = 0; k < left.size(); ++k) {
+        if (left[k].nodes.empty()) continue;
+        auto [pattern, worth] = BestPattern(stages_, left[k].node, value).find();
+        worth *= static_cast<double>(left[k].nodes.size());
+        all += std::max(worth, master.price[rest.size() + k]);
+        if (worth <= master.price[rest.size() + k] * (1 + kRounding) + 1e-12) continue;
+        Column column{k, std::move(pattern)};
+        if (std::find(columns_.begin(), columns_.end(), column) != columns_.end()) continue;
+        columns_.push_back(std::move(column));
+        better = true;
+      }
+      if (!better || all < 1 - kRounding) break;
+      master = solve_once(left, rest);
+    }
+    return master;
+  }
+  // Lets n nodes carry a column, as far as its workers are asked for.
+  bool keep(size_t c, double n, std::vector<Group>& left, std::vector<int64_t>& rest, std::vector<Group>& placed) const {
+    const Column& column = columns_[c];
+    Group& from = left[column.kind];
+    const size_t count = std::min(static_cast<size_t>(std::max(0.0, n)), from.nodes.size());
+    if (count == 0) return false;
+    std::vector<Group> part{from};
+    part[0].nodes.resize(count);
+    from.nodes.erase(from.nodes.begin(), from.nodes.begin() + static_cast<std::ptrdiff_t>(count));
+    for (const size_t i : large_first_) add_each(part, i, column.workers[i], rest[i]);
+    std::move(part.begin(), part.end(), std::back_inserter(placed));
+    return true;
+  }
+  // `each` workers a node while there are any.
+  void add_each(std::vector<Group>& part, size_t stage, int64_t each, int64_t& rest) const {
+    const size_t known = part.size();
+    for (size_t at = 0; at < known && each > 0 && rest > 0; ++at) {
+      const auto nodes = static_cast<int64_t>(part[at].nodes.size());
+      const int64_t full = std::min(nodes, rest / each);
+      const size_t others = part.size();
+      give(part, at, static_cast<size_t>(full), stage, stages_[stage].need, each);
+      rest -= full * each;
+      if (full == nodes) continue;
+      give(part, full > 0 ? others : at, 1, stage, stages_[stage].need, rest);
+      rest = 0;
+    }
+  }
+  std::optional<std::vector<Group>> filled(const std::vector<Group>& left, const std::vector<int64_t>& rest,
+                                           std::vector<Group> placed, const std::vector<Order>& orders) const {
+    std::copy_if(left.begin(), left.end(), std::back_inserter(placed), [](const Group& g) { return !g.nodes.empty(); });
+    return pack(stages_, placed, orders, rest);
+  }
+
+  const std::vector<Stage>& stages_;
+  const std::vector<Group> kinds_;
+  std::vector<Column> columns_;
+  std::vector<size_t> large_first_;
+};
+
+}  // namespace kinora::balance::detail
