@@ -25,7 +25,7 @@ export class Live {
     const lines = rows.map((cells, i) => make("tr", { class: stages[i].name === bound ? "bound" : "" }, cells));
     const memory = figures.memory?.used !== undefined ? `, ${number(figures.memory.used / 2 ** 20)} of ${number((figures.memory.bound ?? NaN) / 2 ** 20)} MiB between stages` : "";
     const state = age_s > 10 ? `: no news for ${seconds(age_s)}` : bound ? `: ${bound} bounds the rate` : "";
-    return [make("h2", {}, `${job}${state} (${seconds(figures.seconds)}, ${number(figures.done ?? figures.inputs)} of ${plural(figures.total ?? 0, "input")}${memory})`), make("div", { class: "wide" }, make("table", {}, make("thead", {}, head), make("tbody", {}, lines)))];
+    return [make("h2", {}, `${job}${state} (${seconds(figures.seconds)}, ${number(figures.done ?? figures.inputs)} of ${plural(figures.total ?? 0, "input")}${memory})`), make("table", {}, make("thead", {}, head), make("tbody", {}, lines))];
   }
 
   row(job, stage, now) {
