@@ -23,8 +23,9 @@ because machines are noisy: look at the ratios. Exit 1 if a median breaks its bo
                 stages, against decoding alone, and of PySceneDetect where Python has it
   curate        only by name: frames a second of stage/clip.transcode over 12 clips of a 720p film, encoding and copying, beside ffmpeg processes
   curate_pipeline  only by name: a whole curate job over many films: how busy the cores are, and its speed by what decoding
-                and encoding cost alone
-  curate_memory    only by name: the most memory of a curate job over a film of 10 minutes and one of 3 hours
+                and encoding each film once cost alone
+  curate_memory    only by name: the most memory of all processes of a curate job that samples frames, over a film of
+                10 minutes and one of 3 hours; what it grows by
   train         a step of a small DiT: forward, backward, clipping, AdamW; with --peer in turns with PyTorch's
   sample        one call of that DiT's denoiser
   vae           tokenizer/wan at a quarter of its width: encode and decode

@@ -159,8 +159,8 @@ json bench_curate(core::Runtime& runtime, const BenchOptions& options) {
       of_peers[peer.name].push_back(cut(film, peer));
       if (peer.processes > 1) best = std::min(best, of_peers[peer.name].back());
     }
-    transcode.push_back(cut(runtime, film, json::object(), none));
-    copy.push_back(cut(runtime, film, json{{"copy", "auto"}}, copied));
+    transcode.push_back(cut(runtime, film, json{{"edge_crop", 0.0}}, none));
+    copy.push_back(cut(runtime, film, json{{"copy", "auto"}, {"edge_crop", 0.0}}, copied));
     transcode_ratios.push_back(best / transcode.back());
     copy_ratios.push_back(best / copy.back());
   }

@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 17> kNames = {
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TMP", "TEMP", "LD_LIBRARY_PATH", "LD_PRELOAD",
     "GLIBC_TUNABLES", "SSL_CERT_FILE", "SSL_CERT_DIR", "LLVM_PROFILE_FILE"};
 constexpr std::array<std::string_view, 16> kBeginnings = {
-    "LC_", "KINORA_", "XDG_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "MALLOC_", "CUDA_", "NVIDIA_", "TORCH_", "ATEN_", "ASAN_", "TSAN_",
+    "LC_", "KINORA_", "XDG_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "MALLOC_", "CUDA_", "NVIDIA_", "TORCH", "PYTORCH_", "ASAN_", "TSAN_",
     "UBSAN_"};
 // Words in the names of variables that hold secrets.
 constexpr std::array<std::string_view, 5> kSecret = {"KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL"};

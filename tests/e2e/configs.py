@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Recipes of configs/ from film to film, with few steps; then again: nothing is redone. A recipe without a case here fails.
 usage: configs.py KINORA ROOT SCRATCH [RECIPE...]"""
-import json, pathlib, shutil, subprocess, sys, time
+import json, pathlib, shutil, subprocess, sys, tarfile, time
 
 import safetensors.numpy
 
@@ -53,8 +53,34 @@ def check_many_ranks(out):
     check_video(alone / "film/videos/001.mp4")
 
 
+def check_curate(out):
+    """Every clip that is left is in the shards with its caption and its scores, and a caption finds its clip."""
+    items = [json.loads(line) for line in (out / "clips/items.jsonl").read_text().splitlines()]
+    clips = {i["key"]: i for i in items if "parent" in i and i["end"] == "kept"}
+    assert len(clips) > 8 and not [i for i in items if i["end"] == "failed"], items
+    scores = {"filter." + name for name in ("black", "brightness", "blur", "frozen", "flow", "text", "letterbox")}
+    for key, clip in clips.items():
+        assert scores <= set(clip["facts"]["scores"]) and clip["facts"]["embeddings"]["classic"]["size"] == 488, clip
+        assert ("filter.motion" in clip["facts"]["scores"]) != ("filter.motion" in clip["facts"]), clip
+    assert any("merge" in i["shots"] for i in items if i.get("shots")), items
+    decisions = [json.loads(line) for line in (out / "copies/decisions.jsonl").read_text().splitlines()]
+    assert {d["key"] for d in decisions} == set(clips)
+    packed = {}
+    for shard in (out / "shards").glob("*.tar"):
+        with tarfile.open(shard) as tar:
+            packed.update({m.name: tar.extractfile(m).read() for m in tar})
+    left = {d["key"] for d in decisions if d["end"] == "kept"}
+    assert {n.split(".")[0] for n in packed} == left and all({f"{k}.{e}" for e in ("mp4", "txt", "json", "classic.npy", "preview.webp")} <= set(packed) for k in left), sorted(packed)
+    key = sorted(left)[0]
+    said = subprocess.run([KINORA, "search", str(out), packed[f"{key}.txt"].decode(), "--top", "99", "--json"], capture_output=True, text=True, check=True).stdout
+    found = [json.loads(line) for line in said.splitlines()]
+    assert {f["key"] for f in found} == set(clips), found
+    assert abs(max(f["score"] for f in found if f["key"] == key) - found[0]["score"]) < 1e-5 and found[0]["score"] > 0.99, found
+
+
 # Name of the recipe: its settings, the jobs that train, the jobs that generate, and what else holds.
 CASES = {
+    "curate": ([], [], [], check_curate),
     "autoregressive": ([*small("codes"), "ar.steps=6", "ar.batch=2", "ar.model.n_layers=1", "continued.condition_frames=1",
                         'film.format=["mp4", "latents"]', 'continued.format=["mp4", "latents"]'], ["tokenizer", "ar"], ["film", "continued"], check_codes),
     "flow": ([*small("latents"), "stdit.steps=6", "stdit.batch=2", "stdit.model.layers=1", "film.sampler.steps=4"], ["tokenizer", "stdit"], ["film"],
@@ -99,7 +125,7 @@ def check(recipe):
     for job in films:
         check_video(out / job / "videos/000.mp4")
     more(out)
-    assert "data:video/mp4;base64" in (out / "report.html").read_text()
+    assert not films or "data:video/mp4;base64" in (out / "report.html").read_text()
     before = files(out)
     again = run(recipe, out)
     assert files(out) == before, f"{recipe}: a second run changed files"

@@ -3,6 +3,9 @@
 usage: curate.py KINORA ROOT SCRATCH"""
 import csv, hashlib, json, os, pathlib, shutil, subprocess, sys, tarfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "faults"))
+from model_server import ModelServer
+
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 DATA = ROOT / "tests/data"
 STAGES = '["video.probe", { use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0, max_length = 2.0, long_shots = "equal", preset = "ultrafast", max_height = 120 }, "caption.describe"]'
@@ -288,8 +291,29 @@ def check_one_decode():
         assert item == other, (item, other)
 
 
+def check_readme_example():
+    """What README.md shows works as it stands there, with a server for its captions; then its search by words."""
+    text = (ROOT / "README.md").read_text().split("## Curating\n", 1)[1].split("\n## ", 1)[0]
+    example = "\n".join(line[4:] for line in text.splitlines() if line.startswith("    ") or not line).strip()
+    assert "embed-text" in example and "caption.endpoint" in example, example
+    films = SCRATCH / "readme_films"
+    films.mkdir()
+    for name in ("bbb_A.mp4", "film.mp4"):
+        shutil.copy(DATA / name, films / name)
+    with ModelServer() as server:
+        here = example.replace("films/*.mp4", f"{films}/*.mp4").replace('use = "caption.endpoint",', f'use = "caption.endpoint", base_url = "{server.url}",')
+        (SCRATCH / "readme.toml").write_text(f'[run]\nout = "{SCRATCH / "readme"}"\n{here}\n')
+        done = subprocess.run([KINORA, "run", str(SCRATCH / "readme.toml")], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    kept = {i["key"]: i for i in lines(SCRATCH / "readme/clips/items.jsonl") if "parent" in i and i["end"] == "kept"}
+    assert len(kept) >= 2 and all(i["facts"]["caption"]["by"] == "caption.endpoint" for i in kept.values()), kept
+    found = subprocess.run([KINORA, "search", str(SCRATCH / "readme"), "a boat at sea", "--top", "99", "--json"], capture_output=True, text=True)
+    assert found.returncode == 0 and {json.loads(line)["key"] for line in found.stdout.splitlines()} == set(kept), (found, kept)
+
+
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
-for test in (check_one_decode, check_folders, check_remux, check_remux_of_damaged, check_manifest, check_patterns, check_same_bytes, check_changed_inputs, check_edits):
+for test in (check_one_decode, check_folders, check_remux, check_remux_of_damaged, check_manifest, check_patterns, check_same_bytes, check_changed_inputs,
+             check_edits, check_readme_example):
     test()
     print("ok   ", test.__name__)

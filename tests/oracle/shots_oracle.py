@@ -24,6 +24,7 @@ import tempfile
 
 import shots_films
 
+VERSION = "0.7.1"
 SCORE_TOLERANCE = 1e-12
 RATE_TOLERANCE = 1e-9
 SKIPPED = 77
@@ -237,6 +238,9 @@ def main(arguments):
     except ImportError as error:
         print(f"skipped: {error}; pip install scenedetect==0.7.1 opencv-python-headless", file=sys.stderr)
         return SKIPPED
+    if scenedetect.__version__ != VERSION:
+        print(f"scenedetect is {scenedetect.__version__}, and the detectors are those of {VERSION}", file=sys.stderr)
+        return 1
     if arguments[0] == "--expect":
         _, make, key = cases()["content"]
         theirs = detected(arguments[1], {"content": (make, key)})

@@ -21,6 +21,9 @@ void DedupSemantic::describe(Describe<Options>& d) {
   d.option("exact", &Options::exact)
       .help("clips of the same content: field sha256, which a dedup job sets; rule dedup.exact");
   d.option("semantic", &Options::semantic).help("clips of nearly the same embedding; rule dedup.semantic");
+  d.option("mode", &Options::mode)
+      .choices({"on", "score"})
+      .help("score: notes of what a clip is a copy, and keeps it");
   d.option("eps", &Options::eps)
       .range(0, 2)
       .help(
@@ -124,8 +127,10 @@ void DedupSemantic::finish(const Emit& emit, const Run& run) {
     auto facts = json_field(sample, "json");
     if (verdict.cluster >= 0) facts["dedup"] = {{"cluster", verdict.cluster}};
     if (verdict.rule) facts["duplicate"] = {{"of", keys[verdict.of]}, {"similarity", verdict.similarity}};
+    const bool drops = verdict.rule && options_.mode == "on";
+    if (verdict.rule && !drops) facts["scores"][verdict.rule] = verdict.similarity;
     sample.set("json", json_text(facts));
-    if (verdict.rule)
+    if (drops)
       emit.drop(std::move(sample), verdict.rule, verdict.similarity);
     else
       emit(std::move(sample));

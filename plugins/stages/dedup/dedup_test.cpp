@@ -132,6 +132,19 @@ TEST(Dedup, InClustersEqualsEverythingWithEverythingOfTheCluster) {
   EXPECT_GT(static_cast<double>(ends.dropped.size()), 0.9 * static_cast<double>(whole.dropped.size()));
 }
 
+TEST(Dedup, ScoreKeepsWhatOnDropsAndNotesTheSame) {
+  const auto vectors = planted(300, 24, 5);
+  const Ends on = run(samples_of(vectors), {}), score = run(samples_of(vectors), {.mode = "score"});
+  EXPECT_GT(on.dropped.size(), 10u);
+  EXPECT_EQ(score.kept.size(), vectors.size());
+  for (const auto& [key, facts] : score.facts) {
+    EXPECT_EQ(facts.contains("duplicate"), on.dropped.contains(key)) << key;
+    if (!on.dropped.contains(key)) continue;
+    EXPECT_EQ(facts["duplicate"], on.facts.at(key)["duplicate"]);
+    EXPECT_EQ(facts["scores"]["dedup.semantic"], on.dropped.at(key));
+  }
+}
+
 TEST(Dedup, ThreadsAndRunsDecideTheSame) {
   const auto vectors = planted(3000, 16, 3);
   const Ends one = run(samples_of(vectors), {.clusters = 9});

@@ -16,6 +16,9 @@ void ShotsMerge::describe(Describe<Options>& d) {
       .choices({"consecutive", "running"})
       .help("a shot is compared with the one before it, or with the mean of those joined before it");
   d.option("threshold", &Options::threshold).range(-1, 1).help("joined from this cosine on");
+  d.option("mode", &Options::mode)
+      .choices({"on", "score"})
+      .help("score: shots.json says how alike the shots are and which would be joined, and keeps its cuts");
 }
 
 ShotsMerge::ShotsMerge(const Options& o) : options_(o) {}
@@ -40,6 +43,15 @@ json without_joined(json shots, const Merged& merged) {
   return shots;
 }
 
+json with_similarities(json shots, const Merged& merged) {
+  json joined = json::array();
+  for (size_t i = 0; i < merged.joined.size(); ++i)
+    if (merged.joined[i]) joined.push_back(shots.at("cuts").at(i));
+  shots["similarities"] = merged.similarity;
+  shots["merge"] = {{"would_join", std::move(joined)}};
+  return shots;
+}
+
 void ShotsMerge::process(Sample in, const Emit& emit, const Run&) {
   const std::string key(in.key()), field = "shots." + options_.name + ".npy";
   const auto fail = [&](const std::string& what) {
@@ -60,11 +72,13 @@ void ShotsMerge::process(Sample in, const Emit& emit, const Run&) {
     throw fail("shots.json has not one of times_us for each cut");
   const auto rule = options_.rule == "running" ? MergeRule::running : MergeRule::consecutive;
   const Merged merged = merge(rows, rule, options_.threshold);
-  shots = without_joined(std::move(shots), merged);
-  shots["merge"] = {{"name", options_.name}, {"rule", options_.rule}, {"threshold", options_.threshold}};
-  const FloatArray left = joined_rows(rows, merged.joined);
+  const bool joins = options_.mode == "on";
+  shots = joins ? without_joined(std::move(shots), merged) : with_similarities(std::move(shots), merged);
+  if (joins) shots["merge"] = json::object();
+  shots["merge"].update({{"name", options_.name}, {"rule", options_.rule}, {"threshold", options_.threshold}});
   in.set("shots.json", json_text(shots));
-  in.set(field.c_str(), to_npy(left.values, left.shape));
+  const FloatArray left = joined_rows(rows, merged.joined);
+  if (joins) in.set(field.c_str(), to_npy(left.values, left.shape));
   emit(std::move(in));
 }
 

@@ -67,6 +67,17 @@ TEST(ShotsMerge, ConsecutiveComparesNeighbours) {
   EXPECT_EQ(shots["scores"], json::array({0.5}));
 }
 
+TEST(ShotsMerge, ScoreKeepsEveryCutAndSaysWhichWouldGo) {
+  const Film film(at_degrees({0, 10, 20, 30, 80}), {.mode = "score", .threshold = cosine_of(12)});
+  const json shots = film.shots();
+  EXPECT_EQ(shots["cuts"], json::array({100, 200, 300, 400}));
+  EXPECT_EQ(shots["times_us"].size(), 4u);
+  EXPECT_EQ(shots["merge"]["would_join"], json::array({100, 200, 300}));
+  EXPECT_NEAR(shots["similarities"][3], cosine_of(50), 1e-6);
+  EXPECT_FALSE(shots.contains("merged"));
+  EXPECT_EQ(read_npy(*film.out.emitted.at(0).text("shots.classic.npy"), "rows").rows(), 5);
+}
+
 // The mean of 0 and 10 degrees is 5: 20 is 15 away from it.
 TEST(ShotsMerge, RunningComparesWithTheMeanOfTheRun) {
   const Film film(at_degrees({0, 10, 20, 30, 80}), {.rule = "running", .threshold = cosine_of(12)});

@@ -183,6 +183,8 @@ TEST(Letterbox, CropIsInTheVideosPixelsAndEven) {
   EXPECT_EQ(crop({{"width", 320}, {"height", 180}}), (json{{"x", 0}, {"y", 22}, {"width", 320}, {"height", 136}}));
   EXPECT_EQ(crop({{"width", 1920}, {"height", 1080}}), (json{{"x", 0}, {"y", 132}, {"width", 1920}, {"height", 822}}));
   EXPECT_EQ(crop({{"width", 180}, {"height", 320}, {"rotation", 90}}), crop({{"width", 320}, {"height", 180}}));
+  const json size{{"width", 320}, {"height", 180}};
+  EXPECT_EQ(judge("filter.letterbox", film(frames, size), {{"mode", "on"}}).facts.at("crop"), crop(size));
   EXPECT_EQ(judge("filter.letterbox", film(frames), {{"mode", "filter"}}).rule, "filter.letterbox");
   EXPECT_NEAR(score("filter.letterbox", frames), 43.0 / 180, 1e-12);
   EXPECT_FALSE(judge("filter.letterbox", film({texture(0)}, {{"width", 320}, {"height", 180}})).facts.contains("crop"));

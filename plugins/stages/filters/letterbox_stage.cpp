@@ -17,12 +17,14 @@ class FilterLetterbox final : public Stage {
   static void describe(Describe<Options>& d) {
     d.name("filter.letterbox").help("Finds black bars around the picture; the score is their share of it");
     d.option("mode", &Options::mode)
-        .choices({"crop", "filter", "score"})
-        .help("crop: writes the fact crop, in pixels of the upright video; filter: drops; score: only the score");
+        .choices({"crop", "on", "filter", "score"})
+        .help("crop, or on: writes the fact crop, in pixels of the upright video; filter: drops; score: only the score");
     d.option("at_most", &Options::at_most).range(0, 1).help("a larger share is dropped by filter, cropped by crop");
     describe_frames(d);
   }
-  explicit FilterLetterbox(const Options& o) : options_(o) {}
+  explicit FilterLetterbox(const Options& o) : options_(o) {
+    if (options_.mode == "on") options_.mode = "crop";
+  }
 
   void process(Sample in, const Emit& emit, const Run& run) override {
     const Frames frames(in);

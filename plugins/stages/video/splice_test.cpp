@@ -1,4 +1,5 @@
 // Clips that are copied, encoded side by side, cropped and sampled.
+#include <cstdlib>
 #include <filesystem>
 #include <unistd.h>
 
@@ -330,6 +331,11 @@ TEST(Samples, TooManyFailTheirClipOnly) {
   EXPECT_EQ(errors.at(1), "");
 }
 
+// Whether the ffmpeg program can do what is asked of ours.
+bool ffmpeg_has_nvenc() {
+  return std::system("ffmpeg -nostdin -v quiet -f lavfi -i testsrc2=size=256x256:duration=0.2 -c:v h264_nvenc -f null - >/dev/null 2>&1") == 0;
+}
+
 TEST(Nvenc, IsUsedOrRefusedWithARemedy) {
   const Bytes film = film_of_groups();
   MemorySource source{std::span(film)};
@@ -340,6 +346,7 @@ TEST(Nvenc, IsUsedOrRefusedWithARemedy) {
   try {
     EXPECT_FALSE(cut(source, {{0, 20}}, options)[0].bytes.empty());
   } catch (const MediaError& e) {
+    EXPECT_FALSE(ffmpeg_has_nvenc()) << "ffmpeg encodes with NVENC here; " << e.what();
     EXPECT_NE(std::string(e.what()).find("Set encoder to libx264 or auto"), std::string::npos) << e.what();
   }
 }
