@@ -20,8 +20,9 @@ class EditJournal {
   core::Result<bool> refresh();
 
   // Appends a change; fields that have that value already are left out, and nothing is written if none is
-  // left. `own`: the clip's caption, keep and reason without any edit. Failure KINORA_IO: nothing was saved.
-  core::Status change(const std::string& key, const Change& set, const Change& own);
+  // left. `own`: the clip's caption, keep and reason without any edit; `of`: its footage. Failure KINORA_IO: nothing was saved.
+  core::Status change(const std::string& key, const Change& set, const Change& own,
+                      const nlohmann::json& of = {});
   // Takes back the author's last edit that is not taken back yet. `own` gives a clip's values without edits.
   // KINORA_NOT_FOUND: there is none. KINORA_INVALID: another author has changed the same field since.
   using Own = std::function<Change(const std::string& key)>;

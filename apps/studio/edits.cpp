@@ -69,6 +69,7 @@ Change overlaid(Change base, const Change& top) {
 
 std::string line_of(const Edit& edit) {
   json line{{"key", edit.key}, {"time", edit.time}, {"author", edit.author}, {"set", json_of(edit.set)}};
+  if (!edit.of.empty()) line["of"] = edit.of;
   if (edit.kind == EditKind::edit) line["was"] = json_of(edit.was);
   if (edit.kind == EditKind::undo) line["undo"] = true;
   if (edit.kind == EditKind::redo) line["redo"] = true;
@@ -84,6 +85,7 @@ std::optional<Edit> parse_edit(std::string_view line) {
   for (auto& [name, target] : {std::pair{"time", &out.time}, std::pair{"author", &out.author}})
     if (const auto at = value.find(name); at != value.end() && at->is_string())
       *target = at->get<std::string>();
+  out.of = value.value("of", json());
   try {
     out.set = change_of(value["set"]);
     if (value.contains("was")) out.was = change_of(value["was"]);

@@ -1,6 +1,7 @@
 // What users changed of clips: lines of edits.jsonl, and what they come to.
 //
 //   {"key": "film-0003", "time": "2026-01-31T09:30:00.125Z", "author": "mia",
+//    "of": {"sha256": "...", "first_frame": 120, "end_frame": 240},
 //    "set": {"caption": "...", "keep": false, "reason": "shaky"}, "was": {...}}
 //
 // The last value of a field wins. An undo is a line of its own: "undo": true, and in "set" what the fields
@@ -41,6 +42,7 @@ struct Edit {
   std::string key, time, author;
   Change set, was;
   EditKind kind = EditKind::edit;
+  nlohmann::json of = {};  // which footage it is about: core::subject_of()
 };
 
 // One line with its newline. / Nothing if the line is none of these.

@@ -8,6 +8,8 @@
 #include "apps/studio/live.hpp"
 #include "apps/studio/search.hpp"
 #include "apps/studio/timeline.hpp"
+#include "core/curate/edits.hpp"
+#include "core/curate/facts.hpp"
 
 namespace kinora::studio {
 namespace {
@@ -239,7 +241,8 @@ json Studio::edit(const json& request) {
   Change set = change_of(request["set"]);
   if (set.caption) set.caption = trimmed(*set.caption);
   if (set.reason) set.reason = trimmed(*set.reason);
-  core::or_throw(journals_[clip.job].change(clip.key, set, own_values(clip)));
+  core::or_throw(journals_[clip.job].change(clip.key, set, own_values(clip),
+                                              core::subject_of(core::object_in(item_of(catalogue_, clip), "facts"))));
   ++version_;
   return detail(clip);
 }

@@ -37,8 +37,30 @@ std::string apply(const json& line, std::map<std::string, Edit>& edits) {
 
 }  // namespace
 
-std::map<std::string, Edit> read_edits(const std::filesystem::path& file) {
-  std::map<std::string, Edit> edits;
+json subject_of(const json& facts) {
+  json out = json::object();
+  for (const char* name : {"sha256", "first_frame", "end_frame"})
+    if (facts.is_object() && facts.contains(name)) out[name] = facts[name];
+  return out;
+}
+
+bool is_same_subject(const json& a, const json& b) {
+  if (!a.is_object() || !b.is_object()) return true;
+  for (const auto& [name, value] : a.items())
+    if (const auto at = b.find(name); at != b.end() && *at != value) return false;
+  return true;
+}
+
+Edits read_edits(const std::filesystem::path& file, const std::function<json(const std::string&)>& subject) {
+  Edits out;
+  auto& edits = out.by_key;
+  std::map<std::string, json> known;
+  const auto fits = [&](const json& line) {
+    const std::string key = text_in(line, "key");
+    if (!subject || !line.contains("of")) return true;
+    if (!known.count(key)) known[key] = subject(key);
+    return is_same_subject(line["of"], known[key]);
+  };
   std::ifstream in(file, std::ios::binary);
   size_t number = 0;
   for (std::string text; std::getline(in, text);) {
@@ -46,11 +68,15 @@ std::map<std::string, Edit> read_edits(const std::filesystem::path& file) {
     ++number;
     if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
     const json line = json::parse(text, nullptr, false);
+    if (line.is_object() && !fits(line)) {
+      ++out.of_others;
+      continue;
+    }
     const std::string wrong = line.is_object() ? apply(line, edits) : "it is no JSON object";
     if (!wrong.empty())
       throw Error(KINORA_DATA, fmt::format("{}: line {}: {}; mend or remove the line", file.string(), number, wrong));
   }
-  return edits;
+  return out;
 }
 
 }  // namespace kinora::core

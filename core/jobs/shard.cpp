@@ -114,13 +114,20 @@ void run_shard(JobContext& context) {
   const auto options = context.options<ShardOptions>();
   const fs::path curated = context.folder_of(context.need_upstream("curate"));
   Io& io = context.runtime().io();
-  const auto edits = read_edits(curated / kEdits);
+  std::map<std::string, ClipFields> found = clips_in(curated / "data");
+  const auto [edits, of_others] = read_edits(curated / kEdits, [&](const std::string& key) {
+    const auto clip = found.find(key);
+    if (clip == found.end() || !clip->second.count("json")) return json();
+    return subject_of(json::parse(or_throw(io.read_all(clip->second.at("json").string())), nullptr, false));
+  });
+  if (of_others > 0)
+    log_warn("{}: {} edits are of other footage than their clips have now and are left out", context.spec().name, of_others);
   std::map<std::string, Drop> drops;
   if (const auto* dedup = context.upstream("dedup"))
     drops = drops_in(context.folder_of(*dedup) / "decisions.jsonl");
   apply_edits(edits, drops);
   std::vector<Clip> clips;
-  for (auto& [key, files] : clips_in(curated / "data")) clips.push_back({key, "", std::move(files)});
+  for (auto& [key, files] : found) clips.push_back({key, "", std::move(files)});
   const auto all = static_cast<int64_t>(clips.size());
   if (const int64_t unused = unused_edits(edits, clips); unused > 0)
     log_warn("{}: {} edits are of clips that {} has not kept", context.spec().name, unused, curated.string());
@@ -147,7 +154,8 @@ void run_shard(JobContext& context) {
     throw Error(KINORA_FAILED, fmt::format("the engine lost clips: of {} {} were left out and {} packed; report "
                                            "this as a defect",
                                            all, filtered, result.inputs.kept));
-  context.summary.update({{"inputs", all}, {"samples", result.inputs.kept}, {"filtered", filtered}, {"rules", rules}});
+  context.summary.update({{"inputs", all}, {"samples", result.inputs.kept}, {"filtered", filtered}, {"rules", rules},
+                          {"edits_of_other_footage", of_others}});
   count_shards(context);
   if (!options.out.empty()) context.summary["copied"] = copy_out(context, options.out);
 }
