@@ -134,12 +134,12 @@ TEST_F(Inputs, OfAFolderThatCannotBeReadAreItselfWithWhy) {
   fs::permissions(folder_, fs::perms::others_read | fs::perms::others_exec, fs::perm_options::add);
   fs::permissions(folder_ / "sub", fs::perms::none);
   const bool root = geteuid() == 0;
-  if (root) ASSERT_EQ(seteuid(65534), 0);
+  ASSERT_EQ(root ? seteuid(65534) : 0, 0);
   std::vector<std::string> unreadable;
   const auto matched = local_files_matching(folder_ / "**/*.mp4", unreadable);
   const auto listed = find({folder_}, true);
   const auto by_list = find({list});
-  if (root) ASSERT_EQ(seteuid(0), 0);
+  ASSERT_EQ(root ? seteuid(0) : 0, 0);
   fs::permissions(folder_ / "sub", fs::perms::owner_all);
   EXPECT_THAT(matched, ElementsAre(folder_ / "a.mp4"));
   EXPECT_THAT(unreadable, ElementsAre(folder_ / "sub"));

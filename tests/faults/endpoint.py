@@ -186,7 +186,7 @@ def check_bad_key():
             assert len(refused) == 1, len(refused)
             server.plan = lambda _: None
             r = again(fault)
-            assert set(server.answered.values()) == {1}, "what was answered is not asked again"
+            assert set(server.answered.values()) == {1}, ("what was answered is not asked again", server.answered)
             assert all(i["end"] == "kept" for i in r.clips.values()) and r.summary["clips"]["failed"] == 0
             assert files(r) == files(whole)
 

@@ -12,7 +12,7 @@ constexpr uint64_t kOrderedQueue = 16;
 }  // namespace
 
 void Execution::dispatch() {
-  if (stopping()) return;
+  if (stopping() || refused_) return;
   while (start_one() || force_one()) {
   }
   if (all_finished()) owner_wakes_.notify_one();

@@ -174,7 +174,7 @@ void Execution::complete_input(Task& task, int32_t status, const std::string& me
   Item& in = *task.in;
   if (status == KINORA_CANCELLED) return abort(status, "cancelled");
   // The stage can do no sample at all, as with a key that is refused: none is told as failed.
-  if (status == KINORA_STOP) return abort(KINORA_INVALID, of_stage(stage, message));
+  if (status == KINORA_STOP) return refuse(stage, of_stage(stage, message));
   if (status != KINORA_OK) {
     if (stage.in_order && (status == KINORA_IO || status == KINORA_NO_MEMORY || task.died))
       return abort(status, of_stage(stage, message));
