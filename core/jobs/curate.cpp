@@ -169,7 +169,7 @@ void run_curate(JobContext& context) {
   const std::string base = job_base(context.run(), context.spec());
   Record record(context.folder(), inputs,
                 {base, is_chain(context.spec().list("stages")), retries(context.folder(), base)});
-  if (record.retried() > 0) log_info("{}: trying again what failed, {} times", context.spec().name, record.retried());
+  if (record.retried() > 0) log_info("{}: {} failures of before are tried again", context.spec().name, record.retried());
   if (record.ended_before() > 0 || record.clips_before() > 0)
     log_info("{}: going on: {} of {} inputs have ended, and {} clips", context.spec().name,
              record.ended_before(), inputs.size(), record.clips_before());

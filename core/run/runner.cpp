@@ -130,7 +130,7 @@ void ask_again(const RunFile& run, const std::vector<bool>& needed, bool dry) {
     const fs::path folder = run.out / job.name;
     if (!needed[i] || job.kind->spec.name != "curate") continue;
     const int64_t failed = is_done(folder) ? failures_in(folder) : 0;
-    if (dry && failed > 0) log_info("{}: would try again what failed, {} times", job.name, failed);
+    if (dry && failed > 0) log_info("{}: would try again {} failures", job.name, failed);
     if (!dry && (failed > 0 || !is_done(folder))) count_retry(folder, job_base(run, job));
   }
 }

@@ -204,7 +204,7 @@ def check_retry():
         before = {p.name: p.stat().st_mtime_ns for p in (r.folder / "data").iterdir()}
         r = again("outage")
         assert "already done" in r.said and f"{len(failed)} failures are in it" in r.said and len(server.answered) == 3, r.said
-        assert "would try again" in again("outage", "--dry-run").said and len(server.answered) == 3
+        assert "would try again" in again("outage", "--retry-failed", "--dry-run").said and len(server.answered) == 3
         r = again("outage", "--retry-failed")
         assert all(i["end"] == "kept" for i in r.clips.values()) and r.summary["clips"] == {"kept": n, "filtered": 0, "failed": 0}, r.summary
         assert set(server.answered.values()) == {1} and len(server.answered) == n
