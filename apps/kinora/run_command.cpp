@@ -30,6 +30,7 @@ examples:
   kinora run my.toml --set dit.steps=2000 --set run.seed=7 other values for this time
   kinora run my.toml --only dit                           one job, and what it reads
   kinora run my.toml --dry-run                            say what would be done
+  kinora run my.toml --retry-failed                       do again what failed in a curate job, and what reads it
 
 )";
 
@@ -40,7 +41,9 @@ po::options_description run_options() {
       "only", po::value<std::string>()->default_value("")->value_name("JOB"),
       "run this job and what it reads")("profile", "write trace.json into the folder of each job that an engine runs")("out", po::value<std::string>()->value_name("DIR"),
                                         "output folder instead of the file's")(
-      "dry-run", "say what would be done")("help,h", "this text");
+      "dry-run", "say what would be done")("retry-failed",
+                                           "try again the films and clips that failed in finished curate jobs")(
+      "help,h", "this text");
   return options;
 }
 
@@ -75,6 +78,7 @@ std::optional<AskedRun> asked_of(core::Runtime& runtime, const Parsed& given) {
   if (given.values.count("profile")) core::profile_engines(*run, runtime.registry());
   core::RunOptions options;
   options.dry = given.values.count("dry-run") != 0;
+  options.retry_failed = given.values.count("retry-failed") != 0;
   options.only = given.values["only"].as<std::string>();
   std::vector<std::string> names;
   for (const auto& job : run->jobs) names.push_back(job.name);

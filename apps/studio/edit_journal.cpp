@@ -60,11 +60,11 @@ class EditJournal::Locked {
   int file_ = -1;
 };
 
-EditJournal::EditJournal(std::filesystem::path file, std::string author)
-    : path_(std::move(file)), author_(std::move(author)) {}
+EditJournal::EditJournal(std::filesystem::path file, std::string author, EditHistory::Subject subject)
+    : path_(std::move(file)), author_(std::move(author)), subject_(std::move(subject)), history_(subject_) {}
 
 void EditJournal::forget() {
-  history_ = {};
+  history_ = EditHistory(subject_);
   wrong_.clear();
   read_ = inode_ = 0;
 }
@@ -128,13 +128,15 @@ core::Status EditJournal::append(int file, Edit edit) {
   return {};
 }
 
-core::Status EditJournal::change(const std::string& key, const Change& set, const Change& own) {
+core::Status EditJournal::change(const std::string& key, const Change& set, const Change& own,
+                                 const nlohmann::json& of) {
   const Locked locked(path_);
   if (locked.file() < 0) return failed(path_);
   if (Status status = read_new(locked.file()); !status) return status;
   const Change edited = history_.now(key), now = overlaid(own, edited);
   Edit edit;
   edit.key = key;
+  edit.of = of;
   edit.set = set;
   if (set.caption && set.caption == now.caption) edit.set.caption.reset();
   if (set.reason && set.reason == now.reason) edit.set.reason.reset();
@@ -155,6 +157,7 @@ core::Result<std::string> EditJournal::undo(const Own& own) {
     return fail(KINORA_INVALID, "{}: another author has changed it since; edit it as you want it", last->key);
   Edit edit;
   edit.key = last->key;
+  edit.of = last->of;
   edit.set = same_fields(overlaid(own(last->key), last->was), last->set);
   edit.kind = EditKind::undo;
   if (Status status = append(locked.file(), edit); !status) return status.failure();
@@ -171,6 +174,7 @@ core::Result<std::string> EditJournal::redo() {
     return fail(KINORA_INVALID, "{}: another author has changed it since; edit it as you want it", last->key);
   Edit edit;
   edit.key = last->key;
+  edit.of = last->of;
   edit.set = last->set;
   edit.kind = EditKind::redo;
   if (Status status = append(locked.file(), edit); !status) return status.failure();

@@ -16,15 +16,16 @@ using core::EditHistory;
 class EditJournal {
  public:
   // The file need not be there; the first edit makes it.
-  EditJournal(std::filesystem::path file, std::string author);
+  EditJournal(std::filesystem::path file, std::string author, EditHistory::Subject subject = {});
 
   // Takes in what others have written since; whether there was anything. A last line without its end is not
   // there yet, or its writer died: it is left out.
   core::Result<bool> refresh();
 
   // Appends a change; fields that have that value already are left out, and nothing is written if none is
-  // left. `own`: the clip's caption, keep and reason without any edit. Failure KINORA_IO: nothing was saved.
-  core::Status change(const std::string& key, const Change& set, const Change& own);
+  // left. `own`: the clip's caption, keep and reason without any edit; `of`: its footage. Failure KINORA_IO: nothing was saved.
+  core::Status change(const std::string& key, const Change& set, const Change& own,
+                      const nlohmann::json& of = {});
   // Takes back the author's last edit that is not taken back yet. `own` gives a clip's values without edits.
   // KINORA_NOT_FOUND: there is none. KINORA_INVALID: another author has changed the same field since.
   using Own = std::function<Change(const std::string& key)>;
@@ -44,6 +45,7 @@ class EditJournal {
 
   std::filesystem::path path_;
   std::string author_, wrong_;
+  EditHistory::Subject subject_;
   EditHistory history_;
   uint64_t read_ = 0;   // bytes that are in history_
   uint64_t inode_ = 0;  // of the file they are from

@@ -57,6 +57,18 @@ TEST_F(EditJournalTest, AnotherStudioSeesWhatIsSavedAndNothingIsSavedTwice) {
   EXPECT_EQ(*two.history().now("a").caption, "new");
 }
 
+TEST_F(EditJournalTest, EveryLineSaysWhichFootageItIsOf) {
+  const json of{{"sha256", "ab"}, {"first_frame", 0}, {"end_frame", 48}};
+  EditJournal journal(file_, "mia");
+  ASSERT_TRUE(journal.change("a", {"one", std::nullopt, std::nullopt}, own_, of));
+  ASSERT_TRUE(journal.undo(own_of_));
+  ASSERT_TRUE(EditJournal(file_, "mia").redo());
+  std::istringstream lines(text());
+  int n = 0;
+  for (std::string line; std::getline(lines, line); ++n) EXPECT_EQ(json::parse(line)["of"], of) << line;
+  EXPECT_EQ(n, 3);
+}
+
 TEST_F(EditJournalTest, UndoIsRightForAReaderOfLastValues) {
   EditJournal journal(file_, "mia");
   ASSERT_TRUE(journal.change("a", {"one", std::nullopt, std::nullopt}, own_));

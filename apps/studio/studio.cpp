@@ -8,6 +8,8 @@
 #include "apps/studio/live.hpp"
 #include "apps/studio/search.hpp"
 #include "apps/studio/timeline.hpp"
+#include "core/curate/edits.hpp"
+#include "core/curate/facts.hpp"
 
 namespace kinora::studio {
 namespace {
@@ -69,7 +71,7 @@ json edit_json(const Edit& edit) {
 
 Studio::Studio(const std::filesystem::path& folder, std::string author, Meaning::Encode encode)
     : folder_(folder), jobs_(curate_jobs(folder)), meaning_(folder, jobs_, std::move(encode)) {
-  for (const auto& job : jobs_) journals_.emplace_back(job.path / "edits.jsonl", author);
+  for (const auto& job : jobs_) journals_.emplace_back(job.path / core::kEditsFile, author, core::kept_in(job.path));
   refresh(true);
 }
 
@@ -307,7 +309,8 @@ json Studio::edit(const json& request) {
   Change set = core::change_of(request["set"]);
   if (set.caption) set.caption = trimmed(*set.caption);
   if (set.reason) set.reason = trimmed(*set.reason);
-  core::or_throw(journals_[clip.job].change(clip.key, set, own_values(clip)));
+  core::or_throw(journals_[clip.job].change(clip.key, set, own_values(clip),
+                                              core::subject_of(core::object_in(item_of(catalogue_, clip), "facts"))));
   ++version_;
   return detail(clip);
 }

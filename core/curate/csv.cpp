@@ -48,21 +48,33 @@ struct Parser {
   ~Parser() { csv_free(&it); }
 };
 
+bool is_blank(std::string_view lines) { return lines.find_first_not_of("\r\n") == std::string_view::npos; }
+
 }  // namespace
 
-void read_csv(std::string_view text, const std::string& name,
-              const std::function<void(size_t, std::vector<std::string>)>& row) {
+// Line after line, so that it is known where the record that cannot be read began: what follows that line is read on.
+void read_csv(std::string_view text, const std::function<void(size_t, std::vector<std::string>)>& row,
+              const std::function<void(size_t, const std::string&)>& broken) {
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   Rows rows{row, {}, 0, nullptr};
-  Parser parser;
-  const size_t read = csv_parse(&parser.it, text.data(), text.size(), take_field, take_row, &rows);
-  const bool whole =
-      read == text.size() && csv_fini(&parser.it, take_field, take_row, &rows) == 0;
-  if (rows.failure) std::rethrow_exception(rows.failure);
-  if (!whole)
-    throw Error(KINORA_DATA, fmt::format("{}: record {}: {}; a field with quotes, commas or line ends stands in "
-                                         "quotes, and a quote in it is doubled",
-                                         name, rows.number + 1, csv_strerror(csv_error(&parser.it))));
+  const auto after_line = [&](size_t at) { return std::min(text.find('\n', at), text.size() - 1) + 1; };
+  for (size_t begin = 0; begin < text.size();) {
+    Parser parser;
+    bool sound = true;
+    for (size_t at = begin; sound && at < text.size();) {
+      const size_t size = after_line(at) - at, known = rows.number;
+      sound = csv_parse(&parser.it, text.data() + at, size, take_field, take_row, &rows) == size;
+      at += size;
+      if (sound && (rows.number > known || is_blank(text.substr(begin, at - begin)))) begin = at;
+    }
+    if (sound && csv_fini(&parser.it, take_field, take_row, &rows) == 0) begin = text.size();
+    if (rows.failure) std::rethrow_exception(rows.failure);
+    if (begin == text.size()) break;
+    rows.fields.clear();
+    broken(++rows.number, std::string(csv_strerror(csv_error(&parser.it))) +
+                              "; a field with quotes, commas or line ends stands in quotes, and a quote in it is doubled");
+    begin = after_line(begin);
+  }
 }
 
 std::string csv_line(const std::vector<std::string>& fields) {

@@ -3,6 +3,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "core/curate/facts.hpp"
+
 namespace kinora::core {
 
 void EditHistory::add(Edit edit) {
@@ -42,6 +44,13 @@ void EditHistory::step(const Edit& edit, size_t place, Edited& now) {
   }
 }
 
+bool EditHistory::fits(const Edit& edit) {
+  if (!subject_ || edit.of.empty()) return true;
+  auto known = subjects_.find(edit.key);
+  if (known == subjects_.end()) known = subjects_.emplace(edit.key, subject_(edit.key)).first;
+  return is_same_subject(edit.of, known->second);
+}
+
 size_t EditHistory::add_lines(std::string_view text, const Wrong& wrong) {
   size_t from = 0;
   for (size_t end = text.find('\n'); end != text.npos; from = end + 1, end = text.find('\n', from)) {
@@ -49,7 +58,11 @@ size_t EditHistory::add_lines(std::string_view text, const Wrong& wrong) {
     ++lines_;
     if (line.find_first_not_of(" \t\r") == line.npos) continue;
     if (auto edit = parse_edit(line)) {
-      add(std::move(*edit));
+      if (fits(*edit)) {
+        add(std::move(*edit));
+      } else {
+        ++of_others_;
+      }
     } else {
       wrong(lines_, edit.failure().message);
     }
@@ -84,8 +97,17 @@ const Edit* EditHistory::redoable(const std::string& author) const {
   return steps && !steps->undone.empty() ? &all_[steps->undone.back()] : nullptr;
 }
 
-EditHistory read_edits(const std::filesystem::path& file) {
-  EditHistory out;
+EditHistory::Subject kept_in(const std::filesystem::path& folder) {
+  return [folder](const std::string& key) {
+    std::ifstream in(folder / "data" / (key + ".json"), std::ios::binary);
+    if (!in) return nlohmann::json();
+    const auto facts = parse_facts(std::string{std::istreambuf_iterator<char>(in), {}});
+    return facts.is_object() ? subject_of(facts) : nlohmann::json();
+  };
+}
+
+EditHistory read_edits(const std::filesystem::path& file, EditHistory::Subject subject) {
+  EditHistory out(std::move(subject));
   std::ifstream in(file, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   std::error_code error;

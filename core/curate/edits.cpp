@@ -83,6 +83,7 @@ Change overlaid(Change base, const Change& top) {
 
 std::string line_of(const Edit& edit) {
   json line{{"key", edit.key}, {"time", edit.time}, {"author", edit.author}, {"set", json_of(edit.set)}};
+  if (!edit.of.empty()) line["of"] = edit.of;
   if (edit.kind == EditKind::edit) line["was"] = json_of(edit.was);
   if (edit.kind == EditKind::undo) line["undo"] = true;
   if (edit.kind == EditKind::redo) line["redo"] = true;
@@ -100,9 +101,24 @@ Result<Edit> parse_edit(std::string_view line) {
   const auto set = value.find("set");
   if (set == value.end() || !set->is_object()) return fail(KINORA_DATA, "it has no object \"set\"");
   if (const std::string wrong = fill(*set, out); !wrong.empty()) return fail(KINORA_DATA, "{}", wrong);
+  out.of = value.value("of", json());
   const auto is = [&](const char* name) { return value.contains(name) && value[name] == true; };
   out.kind = is("undo") ? EditKind::undo : is("redo") ? EditKind::redo : EditKind::edit;
   return out;
+}
+
+json subject_of(const json& facts) {
+  json out = json::object();
+  for (const char* name : {"sha256", "first_frame", "end_frame"})
+    if (facts.is_object() && facts.contains(name)) out[name] = facts[name];
+  return out;
+}
+
+bool is_same_subject(const json& a, const json& b) {
+  if (!a.is_object() || !b.is_object()) return true;
+  for (const auto& [name, value] : a.items())
+    if (const auto at = b.find(name); at != b.end() && *at != value) return false;
+  return true;
 }
 
 }  // namespace kinora::core

@@ -1,6 +1,7 @@
 #include "core/curate/ends.hpp"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "kinora/abi/base.h"
 #include "kinora/error.hpp"
@@ -34,15 +35,23 @@ void Ends::forget(const std::string& key) {
 
 void Ends::add(End end, const std::string& parent) {
   const std::string key = end.key;
+  end.parent = parent;
   const auto film_of = [&](const std::string& clip) {
     const auto at = made_.find(clip);
     return at == made_.end() ? std::string() : at->second.film;
   };
+  // The film that this is or was made of. A copy that a branch of the stages took is called KEY@STAGE.
+  const auto owner = [&](std::string name) {
+    for (size_t at = 0; at != std::string::npos; name.resize(std::min(at, name.size()))) {
+      if (film(name)) return name;
+      if (auto whose = film_of(name); !whose.empty()) return whose;
+      at = name.rfind('@');
+    }
+    return std::string();
+  };
   // A stage that failed after it had handed its input on is told as a sample of the input's own key.
   if (!end.made || film(key)) return put(key, std::move(end));
-  if (!parent.empty() && film(parent)) return put(parent, std::move(end));
-  const std::string whose = film_of(parent.empty() ? key : parent);
-  if (!whose.empty()) return put(whose, std::move(end));
+  if (const std::string whose = owner(parent.empty() ? key : parent); !whose.empty()) return put(whose, std::move(end));
   // A failure may say nothing but its clip's key; the clip's own end is to come.
   if (!parent.empty() || end.failed) {
     waiting_.emplace(parent.empty() ? key : parent, std::move(end));
@@ -84,11 +93,36 @@ void Ends::break_off(bool all) {
   waiting_.clear();
   for (auto& [key, film] : films_) {
     for (auto& end : film.ends) end.earlier = true;
-    if (film.ended) continue;
-    for (const auto& end : film.ends) made_.erase(end.key);
-    std::erase_if(film.ends, [&](const End& end) { return all || end.failed; });
-    index(key);
+    if (!film.ended) reopen(key, film, all);
   }
+}
+
+size_t Ends::retry_failed(bool all) {
+  size_t failed = 0;
+  for (auto& [key, film] : films_) {
+    const auto here = std::count_if(film.ends.begin(), film.ends.end(), [](const End& end) { return end.failed; });
+    if (here > 0) reopen(key, film, all);
+    failed += static_cast<size_t>(here);
+  }
+  return failed;
+}
+
+// Without its own end and without what failed. A clip that a failed one was made of is made again too, since nothing else
+// makes the failed one.
+void Ends::reopen(const std::string& key, Film& film, bool all) {
+  std::unordered_set<std::string> again;
+  for (const auto& end : film.ends) {
+    made_.erase(end.key);
+    if (end.failed) again.insert({end.key, end.parent});
+  }
+  for (size_t before = 0; before < again.size();) {
+    before = again.size();
+    for (const auto& end : film.ends)
+      if (again.count(end.key)) again.insert(end.parent);
+  }
+  std::erase_if(film.ends, [&](const End& end) { return all || !end.made || again.count(end.key); });
+  film.ended = false;
+  index(key);
 }
 
 void Ends::stop_waiting() {

@@ -21,6 +21,7 @@ struct End {
   bool failed = false;
   bool earlier = false;  // of a run before this one
   json files;            // those of a kept sample, by name with their sizes
+  std::string parent = {};  // what its facts name
 };
 
 // [owner-thread]
@@ -52,6 +53,8 @@ class Ends {
   // A run broke off here. Of films that have not ended, `all` or failed ends are void, and so is what waits: the
   // clip that it names had not ended, so its film had not.
   void break_off(bool all);
+  // Films of which something failed are open again, as if a run had broken off over them. How many failed ends that voids.
+  size_t retry_failed(bool all);
   // No more ends will come: what still waits has no film.
   void stop_waiting();
 
@@ -61,6 +64,7 @@ class Ends {
     size_t at;  // among its ends
   };
   void put(const std::string& film, End end);
+  void reopen(const std::string& key, Film& film, bool all);
   void index(const std::string& key);
   std::unordered_map<std::string, Film> films_;
   std::unordered_map<std::string, Made> made_;

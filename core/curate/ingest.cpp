@@ -30,7 +30,7 @@ bool Ingest::knows_content(const Input& input) {
     return true;
   } catch (const Error& e) {
     if (e.code() == KINORA_CANCELLED || e.code() == KINORA_NO_MEMORY) throw;
-    end(input, unread_line(input, "", e.what()));
+    end(input, unread_line(input, "", e.what(), e.code()));
     return false;
   }
 }

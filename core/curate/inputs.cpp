@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <set>
 
-#include "core/curate/listing.hpp"
 #include "core/curate/manifest_reader.hpp"
 #include "core/curate/wildcard.hpp"
 #include "core/data/byte_source.hpp"
+#include "core/log.hpp"
 #include "core/run/digest.hpp"
 
 namespace kinora::core {
@@ -34,7 +36,11 @@ class Finder {
     add_named(path);
   }
 
-  std::vector<Input> take() { return std::move(found_); }
+  std::vector<Input> take() {
+    if (asks_) stat_remote();
+    return std::move(found_);
+  }
+  const LeftOut& left_out() const { return left_out_; }
 
  private:
   // A film, folder or pattern.
@@ -43,16 +49,38 @@ class Finder {
     std::error_code error;
     const bool remote = is_remote(path);
     if (path.ends_with('/') || (!remote && fs::is_directory(path, error)))
-      return add_all(files_in(io_, path, recursive_), path, "holds no file");
+      return add_all(files_in(io_, path, recursive_, left_out_), path, "holds no file");
     if (is_pattern(path) && (remote || !fs::exists(path, error)))
-      return add_all(files_matching(io_, path), path, "matches no file");
+      return add_all(files_matching(io_, path, left_out_), path, "matches no file");
     const FoundFile file = found_file(path);
     add_film({.url = path, .size = file.size, .modified = file.modified});
   }
 
   void add_all(const std::vector<FoundFile>& files, const std::string& path, const char* if_none) {
     if (files.empty()) add_film({.url = path, .error = path + ": " + if_none + "; mend the path" + listed_in_});
-    for (const auto& file : files) add_film({.url = file.url, .size = file.size, .modified = file.modified});
+    for (const auto& file : files)
+      add_film({.url = file.url, .size = file.size, .modified = file.modified, .error = file.error});
+  }
+
+  // Size and time of remote films that were named one by one, by one listing of each folder: else nobody would see that one
+  // has changed.
+  void stat_remote() {
+    std::map<std::string, std::map<std::string, std::vector<Input*>>> folders;
+    for (auto& input : found_)
+      if (input.error.empty() && input.size == 0 && input.modified == 0 && is_remote(input.url)) {
+        const size_t slash = input.url.rfind('/') + 1;
+        folders[input.url.substr(0, slash)][input.url.substr(slash)].push_back(&input);
+      }
+    for (auto& [folder, inputs] : folders) try {
+        std::set<std::string> names;
+        for (const auto& [name, of] : inputs) names.insert(name);
+        for (const auto& file : files_named(io_, folder, names))
+          for (Input* input : inputs.at(file.url.substr(folder.size())))
+            input->size = file.size, input->modified = file.modified;
+      } catch (const Error& e) {
+        if (e.code() == KINORA_CANCELLED) throw;
+        log_warn("{}; whether films there have changed since an earlier run cannot be seen", e.what());
+      }
   }
 
   void add_film(Input input) { found_.push_back(std::move(input)); }
@@ -112,13 +140,16 @@ class Finder {
   Io& io_;
   bool recursive_, asks_;
   std::string listed_in_;
+  LeftOut left_out_;
   std::vector<Input> found_;
 };
 
-std::vector<Input> found(Io& io, const std::vector<std::string>& paths, bool recursive, bool asks_remote) {
+std::vector<Input> found(Io& io, const std::vector<std::string>& paths, bool recursive, bool asks_remote,
+                         LeftOut* left_out) {
   Finder finder(io, recursive, asks_remote);
   for (const auto& path : paths) finder.add(path);
   std::vector<Input> out = finder.take();
+  if (left_out) *left_out = finder.left_out();
   name_inputs(out);
   return out;
 }
@@ -132,12 +163,12 @@ std::string Input::identity() const {
   return sha256(all.dump(-1, ' ', false, json::error_handler_t::replace)).substr(0, 32);
 }
 
-std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, bool recursive) {
-  return found(io, paths, recursive, true);
+std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, bool recursive, LeftOut* left_out) {
+  return found(io, paths, recursive, true, left_out);
 }
 
 std::vector<Input> glance_at_inputs(Io& io, const std::vector<std::string>& paths, bool recursive) {
-  return found(io, paths, recursive, false);
+  return found(io, paths, recursive, false, nullptr);
 }
 
 std::string identity_of(const std::vector<Input>& inputs) {

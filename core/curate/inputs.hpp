@@ -14,7 +14,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/io.hpp"
+#include "core/curate/listing.hpp"
 
 namespace kinora::core {
 
@@ -25,7 +25,7 @@ struct Input {
   std::string url;  // path or URI
   std::optional<std::string> caption;
   json user = json::object();  // further columns of its manifest
-  uint64_t size = 0;           // bytes, where the storage says so without a request of its own
+  uint64_t size = 0;           // bytes, as its folder's listing says
   int64_t modified = 0;
   std::string error;  // why there is nothing to read: it ends as failed, with this
 
@@ -35,8 +35,9 @@ struct Input {
 
 // In the order of the paths; in folders by name. What a list or manifest names and is not there stays an input,
 // and so does a line that cannot be used: its error says which. Throws kinora::Error if a list, manifest,
-// folder or prefix cannot be read at all.
-std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, bool recursive);
+// folder or prefix cannot be read at all; a folder below one is an input with an error. left_out: what was passed over,
+// unless null.
+std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, bool recursive, LeftOut* left_out = nullptr);
 
 // The same without any request to a remote storage: what stands behind URIs counts as one input each.
 std::vector<Input> glance_at_inputs(Io& io, const std::vector<std::string>& paths, bool recursive);

@@ -63,9 +63,11 @@ TEST(Manifest, ALineThatIsNestedWithoutEndIsNoInput) {
   EXPECT_THAT(error_of(nested(1000000)), HasSubstr("films.jsonl: line 1: it is no JSON object"));
 }
 
+// A record that cannot be read is {"broken", its number}.
 std::vector<std::vector<std::string>> rows(const std::string& text) {
   std::vector<std::vector<std::string>> out;
-  read_csv(text, "t.csv", [&](size_t, std::vector<std::string> fields) { out.push_back(std::move(fields)); });
+  read_csv(text, [&](size_t, std::vector<std::string> fields) { out.push_back(std::move(fields)); },
+           [&](size_t number, const std::string&) { out.push_back({"broken", std::to_string(number)}); });
   return out;
 }
 
@@ -75,14 +77,15 @@ TEST(Csv, IsReadAsRfc4180SaysAndComesBackAsItWasWritten) {
   EXPECT_THAT(rows("\xEF\xBB\xBFurl, x \n"), ElementsAre(ElementsAre("url", " x ")));
   const std::vector<std::string> odd{"", "\"", ",", "a\r\nb", " x ", "\xC3\xA4"};
   EXPECT_THAT(rows(csv_line(odd) + csv_line({"z"})), ElementsAre(odd, ElementsAre("z")));
-  for (const char* broken : {"a,\"b\n", "a,\"b\"c\n"}) {
-    try {
-      rows(std::string("x,y\n") + broken);
-      ADD_FAILURE() << broken;
-    } catch (const Error& e) {
-      EXPECT_THAT(e.what(), HasSubstr("t.csv: record 2: "));
-    }
-  }
+  EXPECT_THAT(rows("x,\"a\n\nb\"\n\n\ny"), ElementsAre(ElementsAre("x", "a\n\nb"), ElementsAre("y")));
+}
+
+TEST(Csv, GoesOnAfterARecordThatCannotBeRead) {
+  EXPECT_THAT(rows("x,y\na,\"b\"c\n1,2\n"), ElementsAre(ElementsAre("x", "y"), ElementsAre("broken", "2"), ElementsAre("1", "2")));
+  EXPECT_THAT(rows("x\na\"b\r\n\"1\r\n2\"\r\n"), ElementsAre(ElementsAre("x"), ElementsAre("broken", "2"), ElementsAre("1\r\n2")));
+  // Never closed: only its own line is lost, wherever the record began.
+  EXPECT_THAT(rows("x\n\"a\n1\n\n2\n"), ElementsAre(ElementsAre("x"), ElementsAre("broken", "2"), ElementsAre("1"), ElementsAre("2")));
+  EXPECT_THAT(rows("x\n1,\"a"), ElementsAre(ElementsAre("x"), ElementsAre("broken", "2")));
 }
 
 class Inputs : public testing::Test {
@@ -115,7 +118,12 @@ TEST_F(Inputs, OfAFolderAreItsFilesAndOfOneBelowOnlyWhereAsked) {
   EXPECT_THAT(keys(find({folder_})), ElementsAre("a", "b"));
   EXPECT_THAT(keys(find({folder_}, true)), ElementsAre("a", "b", "c", "d"));
   EXPECT_EQ(find({folder_})[1].size, 1u);
-  EXPECT_THAT(local_files_matching(folder_ / "**/?.mp4"),
+  LeftOut out;
+  find_inputs(runtime_->io(), {folder_}, true, &out);
+  EXPECT_EQ(out.hidden, 2);
+  EXPECT_EQ(out.links, 3);
+  std::vector<std::string> unreadable;
+  EXPECT_THAT(local_files_matching(folder_ / "**/?.mp4", unreadable),
               ElementsAre(folder_ / "b.mp4", folder_ / "sub/c.mp4", folder_ / "sub/deep/d.mp4"));
 }
 
@@ -130,6 +138,29 @@ TEST_F(Inputs, OfAListAreItsLinesAndWhatIsMissingSaysWhere) {
   EXPECT_THAT(found[4].error, testing::AllOf(HasSubstr("holds no file"), HasSubstr("line 7 of")));
   EXPECT_EQ(found[5].url, "s3://bucket/c.mp4");
   EXPECT_THAT(found[6].error, HasSubstr("line 9 of"));
+}
+
+// Root reads everything: for this one test it is nobody.
+TEST_F(Inputs, OfAFolderThatCannotBeReadAreItselfWithWhy) {
+  put("a.mp4"), put("sub/b.mp4");
+  const auto list = put("lists/l.txt", "../**/*.mp4\n");
+  find({folder_});  // the storage is open
+  fs::permissions(folder_, fs::perms::others_read | fs::perms::others_exec, fs::perm_options::add);
+  fs::permissions(folder_ / "sub", fs::perms::none);
+  const bool root = geteuid() == 0;
+  ASSERT_EQ(root ? seteuid(65534) : 0, 0);
+  std::vector<std::string> unreadable;
+  const auto matched = local_files_matching(folder_ / "**/*.mp4", unreadable);
+  const auto listed = find({folder_}, true);
+  const auto by_list = find({list});
+  ASSERT_EQ(root ? seteuid(0) : 0, 0);
+  fs::permissions(folder_ / "sub", fs::perms::owner_all);
+  EXPECT_THAT(matched, ElementsAre(folder_ / "a.mp4"));
+  EXPECT_THAT(unreadable, ElementsAre(folder_ / "sub"));
+  ASSERT_THAT(keys(listed), ElementsAre("a", "l", "sub"));
+  EXPECT_THAT(listed[2].error, HasSubstr("sub"));
+  ASSERT_THAT(keys(by_list), ElementsAre("a", "sub"));
+  EXPECT_THAT(by_list[1].error, HasSubstr("sub: cannot be read"));
 }
 
 TEST_F(Inputs, OfAManifestHaveTheUsersWords) {
@@ -155,6 +186,11 @@ TEST_F(Inputs, OfAManifestHaveTheUsersWords) {
   EXPECT_EQ(csv[0].user, json::object());
   EXPECT_THAT(csv[1].error, HasSubstr("record 3: 2 fields, but the first line names 3 columns"));
   EXPECT_THROW(find({put("bad.csv", "name,caption\n")}), Error);
+  EXPECT_THROW(find({put("bad.csv", "path,\"caption\nb.mp4,x\n")}), Error);
+  const auto quoted = find({put("q.csv", "path,caption\nb.mp4,a \"boat\"\na.mp4,x\n")});
+  ASSERT_EQ(quoted.size(), 2u);
+  EXPECT_THAT(quoted[0].error, HasSubstr("q.csv: record 2: "));
+  EXPECT_EQ(quoted[1].caption, "x");
 }
 
 TEST_F(Inputs, HaveKeysThatAreFilesNamesAndDiffer) {

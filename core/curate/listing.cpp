@@ -1,10 +1,12 @@
 #include "core/curate/listing.hpp"
 
 #include <filesystem>
+#include <utility>
 
 #include <sys/stat.h>
 
 #include "core/curate/wildcard.hpp"
+#include "core/plugin/host.hpp"
 
 namespace kinora::core {
 namespace {
@@ -17,16 +19,62 @@ bool is_link(const std::string& url) {
   return !is_remote(url) && std::filesystem::is_symlink(url, error);
 }
 
-void add_files(Io& io, const std::string& folder, bool recursive, int depth, std::vector<FoundFile>& out) {
-  for (const auto& entry : or_throw(io.list(folder))) {
-    if (entry.name.empty() || entry.name.front() == '.') continue;
-    const std::string url = folder + (folder.ends_with('/') ? "" : "/") + entry.name;
-    if (!entry.folder) {
-      out.push_back({url, entry.size, entry.modified});
-    } else if (recursive && depth < kDeepest && !is_link(url)) {
-      add_files(io, url + "/", true, depth + 1, out);
+class Walk {
+ public:
+  Walk(Io& io, bool recursive, LeftOut& left_out) : io_(io), recursive_(recursive), left_out_(left_out) {}
+
+  void add(const std::string& folder, int depth) {
+    for (const auto& entry : or_throw(io_.list(folder))) {
+      if (entry.name.empty()) continue;
+      const std::string url = folder + (folder.ends_with('/') ? "" : "/") + entry.name;
+      if (entry.name.front() == '.') {
+        ++left_out_.hidden;
+      } else if (!entry.folder) {
+        found.push_back({url, entry.size, entry.modified, ""});
+      } else if (recursive_) {
+        add_below(url, depth + 1);
+      }
     }
   }
+
+  std::vector<FoundFile> found;
+
+ private:
+  void add_below(const std::string& folder, int depth) {
+    if (is_link(folder)) {
+      ++left_out_.links;
+      return;
+    }
+    try {
+      if (depth > kDeepest) throw Error(KINORA_UNSUPPORTED, folder + ": folders nest too deep");
+      add(folder + "/", depth);
+    } catch (const Error& e) {
+      if (e.code() == KINORA_CANCELLED || e.code() == KINORA_NO_MEMORY) throw;
+      found.push_back({folder, 0, 0, e.what()});
+    }
+  }
+
+  Io& io_;
+  bool recursive_;
+  LeftOut& left_out_;
+};
+
+// What a listing gives, and of which names it is wanted.
+struct Wanted {
+  const std::string& folder;
+  std::set<std::string> names;
+  std::vector<FoundFile> found;
+};
+
+int32_t take_wanted(void* user, const kinora_entry* entry) {
+  auto& wanted = *static_cast<Wanted*>(user);
+  int32_t status = KINORA_OK;
+  const int32_t failed = guard([&] {
+    if (entry->folder || wanted.names.erase(std::string(view(entry->name))) == 0) return;
+    wanted.found.push_back({wanted.folder + std::string(view(entry->name)), entry->size, entry->modified, ""});
+    if (wanted.names.empty()) status = KINORA_END;  // a bucket may hold a million more
+  });
+  return failed != KINORA_OK ? failed : status;
 }
 
 }  // namespace
@@ -36,27 +84,40 @@ bool is_remote(std::string_view url) {
   return uri && uri->scheme != "file";
 }
 
-std::vector<FoundFile> files_in(Io& io, const std::string& folder, bool recursive) {
-  std::vector<FoundFile> out;
-  add_files(io, folder, recursive, 0, out);
-  return out;
+std::vector<FoundFile> files_in(Io& io, const std::string& folder, bool recursive, LeftOut& out) {
+  Walk walk(io, recursive, out);
+  walk.add(folder, 0);
+  return std::move(walk.found);
 }
 
-std::vector<FoundFile> files_matching(Io& io, const std::string& pattern) {
+std::vector<FoundFile> files_matching(Io& io, const std::string& pattern, LeftOut& left_out) {
   std::vector<FoundFile> out;
   if (!is_remote(pattern)) {
-    for (const auto& file : local_files_matching(pattern)) out.push_back(found_file(file));
+    std::vector<std::string> unreadable;
+    for (const auto& file : local_files_matching(pattern, unreadable)) out.push_back(found_file(file));
+    for (const auto& folder : unreadable) out.push_back({folder, 0, 0, folder + ": cannot be read; mend its permissions"});
     return out;
   }
   const auto [folder, rest] = split_pattern(pattern);
   const bool deep = rest.find('/') != std::string::npos || rest.find("**") != std::string::npos;
-  for (auto& file : files_in(io, folder, deep))
-    if (matches(rest, std::string_view(file.url).substr(folder.size()))) out.push_back(std::move(file));
+  for (auto& file : files_in(io, folder, deep, left_out)) {
+    if (file.url == pattern) return {file};
+    if (!file.error.empty() || matches(rest, std::string_view(file.url).substr(folder.size()))) out.push_back(std::move(file));
+  }
   return out;
 }
 
+std::vector<FoundFile> files_named(Io& io, const std::string& folder, const std::set<std::string>& names) {
+  const Uri uri = or_throw(parse_uri(folder));
+  const auto store = or_throw(io.store(uri.scheme));
+  Wanted wanted{folder, names, {}};
+  const int32_t status = store->table->list(store->self, str(uri.path), &wanted, take_wanted);
+  if (status != KINORA_END && status != KINORA_NOT_FOUND) or_throw(from_abi(status, folder));
+  return std::move(wanted.found);
+}
+
 FoundFile found_file(const std::string& url) {
-  FoundFile out{url};
+  FoundFile out{url, 0, 0, ""};
   struct stat info {};
   if (is_remote(url) || ::stat(url.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return out;
   out.size = static_cast<uint64_t>(info.st_size);

@@ -66,7 +66,7 @@ void read_jsonl_manifest(const std::string& text, const std::string& name,
 void read_csv_manifest(const std::string& text, const std::string& name,
                        const std::function<void(Input)>& row) {
   std::vector<std::string> head;
-  read_csv(text, name, [&](size_t number, std::vector<std::string> fields) {
+  const auto take = [&](size_t number, std::vector<std::string> fields) {
     if (head.empty()) {
       head = std::move(fields);
       const bool names_films = std::any_of(head.begin(), head.end(),
@@ -83,6 +83,11 @@ void read_csv_manifest(const std::string& text, const std::string& name,
     for (size_t i = 0; i < head.size(); ++i)
       if (!fields[i].empty()) object[head[i]] = fields[i];
     row(input_of(std::move(object), name, place));
+  };
+  read_csv(text, take, [&](size_t number, const std::string& why) {
+    const std::string place = "record " + std::to_string(number);
+    if (head.empty()) throw Error(KINORA_DATA, name + ": " + place + ": " + why);
+    row(unusable(name, place, why));
   });
 }
 

@@ -17,7 +17,7 @@ namespace kinora::core {
 // that stands for it. Blank lines do not count.
 void read_jsonl_manifest(const std::string& text, const std::string& name, const std::function<void(Input)>& row);
 
-// Every value is text. Throws kinora::Error if the head has neither url nor path, or the quotes do not match.
+// Every value is text. Throws kinora::Error if the head has neither url nor path, or cannot be read.
 void read_csv_manifest(const std::string& text, const std::string& name, const std::function<void(Input)>& row);
 
 }  // namespace kinora::core

@@ -25,21 +25,24 @@ std::string cell(const json& line, const char* column) {
 
 }  // namespace
 
-ManifestWriter::ManifestWriter(const std::filesystem::path& folder)
+ManifestWriter::ManifestWriter(const std::filesystem::path& folder, std::vector<std::string> user)
     : jsonl_(or_throw(AtomicFile::create(folder / "manifest.jsonl"))),
-      csv_(or_throw(AtomicFile::create(folder / "manifest.csv"))) {
+      csv_(or_throw(AtomicFile::create(folder / "manifest.csv"))),
+      user_(std::move(user)) {
   std::vector<std::string> head(kColumns.begin(), kColumns.end());
   head.emplace_back("scores");
+  for (const auto& name : user_) head.push_back("user." + name);
   or_throw(csv_.write(csv_line(head)));
 }
 
 void ManifestWriter::add(const json& item, bool made) {
   const json& facts = object_in(item, "facts");
   if (!made) film_ = {{"key", text_in(item, "key")}, {"url", text_in(item, "url")}, {"sha256", text_in(facts, "sha256")}};
-  // Of a film, or of a clip of a film whose line came before.
-  const bool known = made && text_in(facts, "film") == text_in(film_, "key");
+  // Of a film, or of a clip of a film, or of a branch's copy of it (KEY@STAGE), whose line came before.
+  const std::string film = text_in(film_, "key"), parent = made ? text_in(item, "parent") : "";
+  const bool known = made && (parent == film || parent.starts_with(film + "@"));
   json line{{"key", text_in(item, "key")},
-            {"film", made ? text_in(facts, "film") : ""},
+            {"film", known ? film : parent},
             {"url", made && !known ? "" : text_in(film_, "url")},
             {"sha256", made && !known ? text_in(facts, "sha256") : text_in(film_, "sha256")},
             {"outcome", text_in(item, "end")}};
@@ -48,10 +51,12 @@ void ManifestWriter::add(const json& item, bool made) {
   for (const char* column : {"caption", "stage", "reason", "score"})
     if (item.contains(column)) line[column] = item[column];
   if (const json& scores = object_in(facts, "scores"); !scores.empty()) line["scores"] = scores;
+  for (const auto& [name, value] : object_in(facts, "user").items()) line["user." + name] = value;
   or_throw(jsonl_.write(dumped(line) + "\n"));
   std::vector<std::string> cells;
   for (const char* column : kColumns) cells.push_back(cell(line, column));
   cells.push_back(cell(line, "scores"));
+  for (const auto& name : user_) cells.push_back(cell(line, ("user." + name).c_str()));
   or_throw(csv_.write(csv_line(cells)));
 }
 

@@ -11,8 +11,11 @@
 //   reason     the rule that filtered it, or why it failed
 //   score      of that rule
 //   scores     all that filters measured, by filter; a JSON object, in the CSV as text
+//   user.NAME  what the user's manifest says of the film in its column NAME
 #pragma once
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -22,14 +25,15 @@ namespace kinora::core {
 
 class ManifestWriter {
  public:
-  // The files appear at commit(). Throws kinora::Error, as all functions.
-  explicit ManifestWriter(const std::filesystem::path& folder);
+  // The files appear at commit(). user: the user's columns of the CSV. Throws kinora::Error, as all functions.
+  explicit ManifestWriter(const std::filesystem::path& folder, std::vector<std::string> user = {});
   // A line of items.jsonl, each film before its clips.
   void add(const nlohmann::json& item, bool made);
   void commit();
 
  private:
   AtomicFile jsonl_, csv_;
+  std::vector<std::string> user_;
   nlohmann::json film_;  // the last one
 };
 

@@ -17,6 +17,7 @@ constexpr int kVersion = 1;
 
 json header(const std::string& base) { return {{"journal", "curate"}, {"version", kVersion}, {"base", base}}; }
 const json kBrokeOff = {{"broke_off", true}};
+json retry_entry(int64_t number) { return {{"retry_failed", number}}; }
 
 }  // namespace
 
@@ -54,10 +55,17 @@ void Record::replay(const fs::path& file) {
   ends_.break_off(!options_.per_clip);
   journal_->append(kBrokeOff, false);
   keep_current();
+  if (options_.retries <= retries_) return;
+  retried_ = ends_.retry_failed(!options_.per_clip);
+  journal_->append(retry_entry(options_.retries), true);
 }
 
 void Record::take(const json& entry, Journal::Place place) {
   if (entry.contains("broke_off")) ends_.break_off(!options_.per_clip);
+  if (entry.contains("retry_failed")) {
+    retries_ = static_cast<int64_t>(number_in(entry, "retry_failed"));
+    ends_.retry_failed(!options_.per_clip);
+  }
   if (const auto key = text_in(entry, "forget"); !key.empty()) ends_.forget(key);
   if (const auto key = text_in(entry, "input"); !key.empty())
     ends_.begin(key, text_in(entry, "identity")).content = text_in(entry, "sha256");
@@ -75,6 +83,7 @@ void Record::start_over(const std::string& why) {
   ends_ = {};
   journal_->clear();
   journal_->append(header(options_.base), true);
+  if (options_.retries > 0) journal_->append(retry_entry(options_.retries), true);
 }
 
 // Films that are no inputs any more, that have changed, or whose files somebody has changed, are void.
@@ -244,6 +253,7 @@ void Record::settle() {
   const std::lock_guard lock(mutex_);
   journal_->rewrite([&](const std::function<void(const json&)>& write) {
     write(header(options_.base));
+    if (options_.retries > 0) write(retry_entry(options_.retries));
     for (const auto& input : inputs_) {
       write(input_entry(input, film(input)));
       for (const bool made : {true, false})  // the film's own end says that no more come

@@ -8,6 +8,7 @@
 //   the input's own end is there      all ends of what was made of it are: it is not read again
 //   it is not, but ends of its clips  it is read again, and its stages are told which of them to leave out (field
 //                                     ended.json); failed ones are tried again
+//   it is to be tried again           the same for every input of which something failed (Options::retries)
 //
 // A sample that names no film (see ends.hpp) cannot be attributed: a run that had such ones starts over.
 #pragma once
@@ -26,6 +27,7 @@ class Record {
   struct Options {
     std::string base;      // identity of all that decides results but the inputs
     bool per_clip = true;  // false: a clip may have several ends (branches), so a film is done whole or again
+    int64_t retries = 0;  // how often failures were to be tried again: if more than in the journal, they are void
   };
   // Goes on with what the job's folder has; files of data/ that belong to no known end are removed. `inputs` is
   // borrowed.
@@ -33,6 +35,7 @@ class Record {
 
   size_t ended_before() const { return ended_before_; }  // inputs that earlier runs ended
   size_t clips_before() const { return clips_before_; }  // ends of what they and others had made
+  size_t retried() const { return retried_; }            // failures that are void since they are tried again
 
   // Before anything else is said of an input in this run.
   void begin(const Input& input);
@@ -83,7 +86,8 @@ class Record {
   std::unordered_set<std::string> kept_;
   std::unique_ptr<Journal> journal_;
   std::string header_base_;  // of the journal that is there
-  size_t ended_before_ = 0, clips_before_ = 0;
+  int64_t retries_ = 0;      // that the journal knows of
+  size_t ended_before_ = 0, clips_before_ = 0, retried_ = 0;
 };
 
 }  // namespace kinora::core

@@ -82,7 +82,9 @@ class RecordTest : public InFolder {
   RecordTest() {
     for (const char* key : {"b", "a"}) inputs_.push_back({.key = key, .url = std::string(key) + ".mp4"});
   }
-  Record open(const std::string& base = "x", bool per_clip = true) { return Record(folder_, inputs_, {base, per_clip}); }
+  Record open(const std::string& base = "x", bool per_clip = true, int64_t retries = 0) {
+    return Record(folder_, inputs_, {base, per_clip, retries});
+  }
   static json film(const std::string& key, const std::string& end = "kept") {
     return {{"key", key}, {"end", end}, {"facts", json::object()}};
   }
@@ -136,6 +138,53 @@ TEST_F(RecordTest, GoesOnWhereItWasKilled) {
   Record again = open();
   EXPECT_EQ(again.ended_before(), 2u);
   EXPECT_THAT(order(again), ElementsAre("b", "b-0000", "b-0001", "a", "a-0000", "a-0001", "a-0002"));
+}
+
+TEST_F(RecordTest, ForgetsWhatFailedWhenItIsToBeTriedAgain) {
+  {
+    Record record = open();
+    record.begin(inputs_[0]), record.begin(inputs_[1]);
+    keep(record, "b-0000", "b");
+    record.end(film("b"), false, {});
+    keep(record, "a-0000", "a"), keep(record, "a-0001", "a"), keep(record, "a-0001-0", "a-0001");
+    record.end(clip("a-0001-1", "a-0001", "failed"), true, {});
+    record.end(clip("a-0002", "a", "filtered"), true, {});
+    record.end(film("a"), false, {});
+    order(record);
+    record.settle();
+  }
+  EXPECT_EQ(open().ended_before(), 2u) << "nobody asked";
+  for (const bool killed : {false, true}) {  // and started again before anything was done
+    Record record = open("x", true, 1);
+    EXPECT_EQ(record.retried(), killed ? 0u : 1u);
+    EXPECT_TRUE(record.has_ended(inputs_[0]) && !record.has_ended(inputs_[1]));
+    // What the failed one was made of is made again, what was made of that and had not failed is known.
+    EXPECT_THAT(record.ended_of(inputs_[1]), ElementsAre("a-0000", "a-0001-0", "a-0002"));
+    EXPECT_TRUE(record.knows("a-0001-0", true));
+    EXPECT_THAT(stored(), ElementsAre("a-0000.mp4", "a-0001-0.mp4", "b-0000.mp4"));
+  }
+  {
+    Record record = open("x", true, 1);
+    keep(record, "a-0001", "a"), keep(record, "a-0001-1", "a-0001");
+    record.end(film("a", "failed"), false, {});
+    order(record);
+    record.settle();
+  }
+  EXPECT_EQ(open("x", true, 1).ended_before(), 2u) << "once a time that it is asked for";
+  EXPECT_EQ(open("x", true, 2).ended_before(), 1u);
+}
+
+TEST_F(RecordTest, KnowsWhoseTheCopiesOfBranchesAre) {
+  {
+    Record record = open("x", false);
+    record.begin(inputs_[0]), record.begin(inputs_[1]);
+    keep(record, "b@look", ""), keep(record, "b@look-0000", "b@look"), keep(record, "b-0000@look", "b");
+    record.end(film("b"), false, {});
+    keep(record, "a@look", "");
+  }
+  Record record = open("x", false);
+  EXPECT_TRUE(record.has_ended(inputs_[0]) && !record.has_ended(inputs_[1]));
+  EXPECT_THAT(stored(), ElementsAre("b-0000@look.mp4", "b@look-0000.mp4", "b@look.mp4"));
 }
 
 TEST_F(RecordTest, OfEqualWorkInAnyOrderIsTheSameJournal) {

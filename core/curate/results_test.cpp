@@ -37,7 +37,7 @@ const json kFilm{{"key", "f"}, {"end", "kept"}, {"consumed", true}, {"stage", "c
                  {"facts", {{"sha256", "ab"}, {"duration_s", 9.0}}}, {"shots", {{"fps", 25.0}, {"frames", 250}}}};
 const json kClip{{"key", "f-0000"}, {"end", "kept"}, {"caption", "A \"boat\", at sea."}, {"parent", "f"},
                  {"facts", {{"film", "f"}, {"start_s", 0.0}, {"end_s", 4.0}, {"duration_s", 4.0},
-                            {"scores", {{"filter.blur", 7.5}}}}}};
+                            {"scores", {{"filter.blur", 7.5}}}, {"user", {{"n", 3}}}}}};
 const json kDropped{{"key", "f-0001"}, {"end", "filtered"}, {"stage", "filter.blur"}, {"reason", "filter.blur"},
                     {"score", 0.5}, {"parent", "f"}, {"facts", {{"film", "f"}}}};
 
@@ -46,6 +46,13 @@ TEST_F(Results, AddUp) {
   totals.add(kFilm, false, json::object());
   totals.add(kClip, true, {{"f-0000.mp4", 100}, {"f-0000.txt", 5}});
   totals.add(kDropped, true, json::object());
+  const auto used = [](const char* end, int64_t requests, double cost) -> json {
+    return {{"key", "u"}, {"end", end}, {"facts", {{"usage", {{"caption.endpoint", {{"requests", requests}, {"cost", cost}}}, {"odd", 3}}}}}};
+  };
+  Totals paid;
+  paid.add(used("kept", 2, 0.25), true, json::object()), paid.add(used("failed", 1, 0.5), true, json::object());
+  EXPECT_EQ(paid.summary()["usage"], (json{{"caption.endpoint", {{"requests", 3}, {"cost", 0.75}}}}));
+  EXPECT_FALSE(totals.summary().contains("usage"));
   const json s = totals.summary();
   EXPECT_EQ(s["inputs"], 1);
   EXPECT_EQ(s["clips"], (json{{"kept", 1}, {"filtered", 1}, {"failed", 0}}));
@@ -59,7 +66,7 @@ TEST_F(Results, AddUp) {
 
 TEST_F(Results, AreInBothManifests) {
   {
-    ManifestWriter writer(folder_);
+    ManifestWriter writer(folder_, {"licence", "n"});
     writer.add(kFilm, false), writer.add(kClip, true), writer.add(kDropped, true);
     EXPECT_FALSE(fs::exists(folder_ / "manifest.csv"));
     writer.commit();
@@ -70,14 +77,16 @@ TEST_F(Results, AreInBothManifests) {
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_EQ(lines[0], (json{{"key", "f"}, {"film", ""}, {"url", "/x/f.mp4"}, {"sha256", "ab"}, {"outcome", "kept"}, {"stage", "clip.transcode"}}));
   EXPECT_EQ(lines[1], (json{{"key", "f-0000"}, {"film", "f"}, {"url", "/x/f.mp4"}, {"sha256", "ab"}, {"start", 0.0}, {"end", 4.0},
-                            {"caption", "A \"boat\", at sea."}, {"outcome", "kept"}, {"scores", {{"filter.blur", 7.5}}}}));
+                            {"caption", "A \"boat\", at sea."}, {"outcome", "kept"}, {"scores", {{"filter.blur", 7.5}}}, {"user.n", 3}}));
   std::ifstream csv(folder_ / "manifest.csv", std::ios::binary);
   std::vector<std::vector<std::string>> rows;
   const std::string text{std::istreambuf_iterator<char>(csv), {}};
-  read_csv(text, "m", [&](size_t, std::vector<std::string> row) { rows.push_back(row); });
+  read_csv(text, [&](size_t, std::vector<std::string> row) { rows.push_back(row); },
+           [](size_t number, const std::string& why) { ADD_FAILURE() << number << why; });
   ASSERT_EQ(rows.size(), 4u);
   EXPECT_THAT(rows[2], ElementsAre("f-0000", "f", "/x/f.mp4", "ab", "0.0", "4.0", "A \"boat\", at sea.", "kept", "", "", "",
-                                   "{\"filter.blur\":7.5}"));
+                                   "{\"filter.blur\":7.5}", "", "3"));
+  EXPECT_THAT(rows[0].back(), "user.n");
   EXPECT_THAT(rows[3][9], "filter.blur");
 }
 
@@ -105,6 +114,23 @@ TEST_F(Results, FollowTheLastEditAndAPersonBeforeARule) {
       EXPECT_THAT(e.what(), HasSubstr("bad.jsonl: line 2: "));
     }
   }
+}
+
+TEST_F(Results, TakeNoEditOfOtherFootage) {
+  const auto file = put("edits.jsonl",
+      "{\"key\":\"a\",\"of\":{\"sha256\":\"x\",\"first_frame\":0,\"end_frame\":50},\"set\":{\"caption\":\"other frames\",\"keep\":false}}\n"
+      "{\"key\":\"a\",\"of\":{\"sha256\":\"y\",\"first_frame\":0,\"end_frame\":60},\"set\":{\"caption\":\"other film\"}}\n"
+      "{\"key\":\"a\",\"of\":{\"first_frame\":0,\"end_frame\":60},\"set\":{\"reason\":\"mine\"}}\n"
+      "{\"key\":\"b\",\"set\":{\"caption\":\"of anything\"}}\n{\"key\":\"gone\",\"of\":{\"sha256\":\"x\"},\"set\":{\"keep\":true}}\n");
+  const json facts{{"sha256", "x"}, {"first_frame", 0}, {"end_frame", 60}, {"height", 120}};
+  const auto read = read_edits(file, [&](const std::string& key) { return key == "gone" ? json() : subject_of(facts); });
+  EXPECT_EQ(read.of_others(), 2);
+  EXPECT_EQ(read.now("a").caption, std::nullopt);
+  EXPECT_EQ(read.now("a").keep, std::nullopt);
+  EXPECT_EQ(read.now("a").reason, "mine");
+  EXPECT_EQ(read.now("b").caption, "of anything");
+  EXPECT_EQ(read.now("gone").keep, true) << "nothing has the key: counted as unused, not as of another";
+  EXPECT_EQ(read_edits(file).now("a").caption, "other film");
 }
 
 TEST(Bins, AreThoseOfCosmos) {

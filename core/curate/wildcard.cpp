@@ -63,22 +63,28 @@ SplitPattern split_pattern(std::string_view pattern) {
   return {std::string(pattern.substr(0, cut)), std::string(pattern.substr(cut))};
 }
 
-std::vector<std::string> local_files_matching(const std::string& pattern) {
-  const auto [folder, rest] = split_pattern(pattern);
+std::vector<std::string> local_files_matching(const std::string& pattern, std::vector<std::string>& unreadable) {
+  const auto [top, rest] = split_pattern(pattern);
   const bool deep = rest.find('/') != std::string::npos || rest.find("**") != std::string::npos;
   std::vector<std::string> out;
-  std::error_code error;
-  fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied, error);
-  for (const fs::recursive_directory_iterator end; !error && at != end; at.increment(error)) {
-    const bool is_folder = at->is_directory(error);
-    const std::string name = at->path().filename().string();
-    if (is_folder && (!deep || name.front() == '.')) at.disable_recursion_pending();
-    const std::string path = at->path().lexically_normal().string();
-    if (!is_folder && at->is_regular_file(error) && matches(rest, at->path().lexically_relative(folder).string()))
-      out.push_back(path);
-    error.clear();
+  std::vector<fs::path> folders{top};
+  while (!folders.empty()) {
+    const fs::path folder = std::move(folders.back());
+    folders.pop_back();
+    std::error_code error, ignored;
+    fs::directory_iterator at(folder, error);
+    for (const fs::directory_iterator end; !error && at != end; at.increment(error)) {
+      const fs::path path = at->path();
+      if (at->is_directory(ignored)) {
+        if (deep && path.filename().string().front() != '.' && !at->is_symlink(ignored)) folders.push_back(path);
+      } else if (at->is_regular_file(ignored) && matches(rest, path.lexically_relative(top).string())) {
+        out.push_back(path.lexically_normal().string());
+      }
+    }
+    if (error && error != std::errc::no_such_file_or_directory) unreadable.push_back(folder.string());
   }
   std::sort(out.begin(), out.end());
+  std::sort(unreadable.begin(), unreadable.end());
   return out;
 }
 

@@ -19,8 +19,8 @@ struct SplitPattern {
 };
 SplitPattern split_pattern(std::string_view pattern);
 
-// The regular files of this machine that an absolute pattern matches, sorted. Folders that cannot be read
-// hold none; "**" follows no links to folders, which may lead in circles.
-std::vector<std::string> local_files_matching(const std::string& pattern);
+// The regular files of this machine that an absolute pattern matches, sorted; `unreadable` gets the folders on the way
+// that cannot be read. "**" follows no links to folders, which may lead in circles.
+std::vector<std::string> local_files_matching(const std::string& pattern, std::vector<std::string>& unreadable);
 
 }  // namespace kinora::core

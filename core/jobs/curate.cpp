@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 
 #include <sys/resource.h>
 
@@ -16,6 +17,8 @@
 #include "core/log.hpp"
 #include "core/run/digest.hpp"
 #include "core/run/identity.hpp"
+#include "core/run/job_folder.hpp"
+#include "core/run/stage_graph.hpp"
 #include "core/workers/worker.hpp"
 
 namespace kinora::core {
@@ -72,16 +75,24 @@ class Keeper {
   std::unordered_map<std::string, std::string> urls_;
 };
 
-// Whether every stage takes what the one before it gives: then a clip has one end. A stage that says `from` may not.
+// Whether every stage takes what one other gives, and no two take the same: then a clip has one end.
 bool is_chain(const std::vector<const ComponentUse*>& stages) {
-  return std::none_of(stages.begin(), stages.end(), [](const auto* use) { return use->from.has_value(); });
+  const StageGraph graph = stage_graph(stages, [](const ComponentUse&, const std::string&) {});
+  for (size_t i = 0; i < graph.order.size(); ++i) {
+    const auto& from = graph.from[graph.order[i]];
+    if (i == 0 ? !from.empty() : from != std::vector{graph.order[i - 1]}) return false;
+  }
+  return true;
 }
 
 // items.jsonl and the manifests, in one order whatever the order of the work; their sums.
-Totals write_results(const fs::path& folder, Record& record) {
+Totals write_results(const fs::path& folder, const std::vector<Input>& inputs, Record& record) {
   Totals totals;
+  std::set<std::string> columns;
+  for (const auto& input : inputs)
+    for (const auto& [name, value] : input.user.items()) columns.insert(name);
   AtomicFile items = or_throw(AtomicFile::create(folder / "items.jsonl"));
-  ManifestWriter manifest(folder);
+  ManifestWriter manifest(folder, {columns.begin(), columns.end()});
   record.each([&](const json& line, bool made, const json& files) {
     totals.add(line, made, files);
     manifest.add(line, made);
@@ -113,6 +124,8 @@ void say_how_it_went(JobContext& context, const Totals& totals) {
   log_info("{}: of {} inputs {} filtered, {} failed; {} clips kept, {} filtered, {} failed; {} says why",
            context.spec().name, inputs.sum(), inputs.filtered, inputs.failed, clips.kept, clips.filtered,
            clips.failed, (context.folder() / "items.jsonl").string());
+  if (inputs.failed + clips.failed > 0)
+    log_warn("{}: what failed stays so until it is tried again: the same command with --retry-failed", context.spec().name);
   if (fs::is_empty(context.folder() / "data"))
     log_warn("{}: nothing was kept; the jobs that read it will find no clip", context.spec().name);
   if (inputs.failed == 0 || inputs.failed != inputs.sum() || clips.kept > 0) return;
@@ -153,8 +166,15 @@ void run_curate(JobContext& context) {
   fs::create_directories(context.folder() / "data");
   fs::create_directories(answers_folder(context));
   fs::remove_all(work_folder(context));
-  const auto inputs = find_inputs(context.runtime().io(), context.spec().paths, options.recursive);
-  Record record(context.folder(), inputs, {job_base(context.run(), context.spec()), is_chain(context.spec().list("stages"))});
+  LeftOut left_out;
+  const auto inputs = find_inputs(context.runtime().io(), context.spec().paths, options.recursive, &left_out);
+  if (left_out.hidden + left_out.links > 0)
+    log_warn("{}: {} files and folders whose names begin with a dot, and {} links to folders, are no inputs; name them to use "
+             "them", context.spec().name, left_out.hidden, left_out.links);
+  const std::string base = job_base(context.run(), context.spec());
+  Record record(context.folder(), inputs,
+                {base, is_chain(context.spec().list("stages")), retries(context.folder(), base)});
+  if (record.retried() > 0) log_info("{}: {} failures of before are tried again", context.spec().name, record.retried());
   if (record.ended_before() > 0 || record.clips_before() > 0)
     log_info("{}: going on: {} of {} inputs have ended, and {} clips", context.spec().name,
              record.ended_before(), inputs.size(), record.clips_before());
@@ -172,7 +192,7 @@ void run_curate(JobContext& context) {
   const auto start = Clock::now();
   run_pipeline(context, job);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  const Totals totals = write_results(context.folder(), record);
+  const Totals totals = write_results(context.folder(), inputs, record);
   record.settle();
   fs::remove_all(work_folder(context));
   fs::remove_all(answers_folder(context));

@@ -94,7 +94,10 @@ void run_shard(JobContext& context) {
   const auto options = context.options<ShardOptions>();
   const fs::path curated = context.folder_of(context.need_upstream("curate"));
   Io& io = context.runtime().io();
-  const auto edits = read_edits(curated / kEditsFile);
+  const auto edits = read_edits(curated / kEditsFile, kept_in(curated));
+  if (edits.of_others() > 0)
+    log_warn("{}: {} edits are of other footage than their clips have now and are left out", context.spec().name,
+             edits.of_others());
   std::map<std::string, Drop> drops;
   if (const auto* dedup = context.upstream("dedup"))
     drops = drops_in(context.folder_of(*dedup) / "decisions.jsonl");
@@ -127,7 +130,8 @@ void run_shard(JobContext& context) {
     throw Error(KINORA_FAILED, fmt::format("the engine lost clips: of {} {} were left out and {} packed; report "
                                            "this as a defect",
                                            all, filtered, result.inputs.kept));
-  context.summary.update({{"inputs", all}, {"samples", result.inputs.kept}, {"filtered", filtered}, {"rules", rules}});
+  context.summary.update({{"inputs", all}, {"samples", result.inputs.kept}, {"filtered", filtered}, {"rules", rules},
+                          {"edits_of_other_footage", edits.of_others()}});
   count_shards(context);
   if (!options.out.empty()) context.summary["copied"] = copy_out(context, options.out);
 }

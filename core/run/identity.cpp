@@ -7,6 +7,7 @@
 #include "core/jobs/curate.hpp"
 #include "core/jobs/edits_identity.hpp"
 #include "core/run/digest.hpp"
+#include "core/run/job_folder.hpp"
 #include "core/run/storages.hpp"
 
 namespace kinora::core {
@@ -96,6 +97,7 @@ std::string job_digest(const RunFile& run, const JobSpec& job) {
   json& inputs = identity["inputs"];
   if (job.kind->spec.name == "curate") {
     inputs.push_back(identity_of_films(job));
+    if (const int64_t n = retries(run.out / job.name, job_base(run, job)); n > 0) inputs.push_back(n);
   } else {
     for (const auto& path : job.paths) inputs.push_back(is_uri(path) ? remote_digest(path) : stat_digest(path));
   }

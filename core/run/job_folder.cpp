@@ -32,9 +32,13 @@ fs::path failure_file(const fs::path& folder) {
   return folder.parent_path() / ("." + folder.filename().string() + ".failed");
 }
 
-// Beside the folder: the results that a job with other options or inputs had finished.
+// Beside the folder: the results that a job with other options or inputs had finished,
 fs::path before(const fs::path& folder) {
   return folder.parent_path() / ("." + folder.filename().string() + ".before");
+}
+// and those of one that had not come to its end.
+fs::path unfinished(const fs::path& folder) {
+  return folder.parent_path() / ("." + folder.filename().string() + ".unfinished");
 }
 
 bool is_a_jobs(const fs::path& folder) {
@@ -46,37 +50,29 @@ bool is_nobodys(const fs::path& folder) {
   return !fs::exists(folder, error) || fs::is_empty(folder, error);
 }
 
-// What was set aside takes the place of what a job, never anybody else, left in the folder.
-void put_back(const fs::path& folder) {
-  fs::remove_all(folder);
-  fs::rename(before(folder), folder);
-}
-
 // What the user wrote into the folder of a curate job by the studio.
 constexpr const char* kEdits = "edits.jsonl";
 
-void set_aside(const fs::path& folder, const std::string& name, const json& spec) {
-  const std::string what = difference(read_json(folder / "job.json"), spec);
-  log_warn("{}: its options or inputs are not those of the results in {} ({}); it starts again{}", name,
-           folder.string(), what.empty() ? "its inputs or the seed have changed" : what,
-           is_done(folder) ? ", and they are kept until it is done" : "");
-  if (is_done(folder)) {
-    fs::remove_all(before(folder));
-    fs::rename(folder, before(folder));
-    return;
-  }
-  std::vector<fs::path> made;
-  for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.path().filename() != kEdits) made.push_back(entry.path());
-  for (const auto& path : made) fs::remove_all(path);
+// A job's folder begins with the edits of the one before it, so the larger file is the newer one.
+void bring_edits(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  const auto size = [&](const fs::path& file) { return fs::exists(file, error) ? fs::file_size(file, error) : 0; };
+  if (size(from / kEdits) <= size(to / kEdits)) return;
+  std::ifstream in(from / kEdits, std::ios::binary);
+  or_throw(write_file_atomically(to / kEdits, std::string{std::istreambuf_iterator<char>(in), {}}));
 }
 
-void bring_edits(const fs::path& folder) {
-  std::error_code error;
-  if (fs::exists(folder / kEdits, error)) return;
-  std::ifstream in(before(folder) / kEdits, std::ios::binary);
-  const std::string edits{std::istreambuf_iterator<char>(in), {}};
-  if (!edits.empty()) or_throw(write_file_atomically(folder / kEdits, edits));
+// What was set aside takes the place of what a job, never anybody else, left in the folder.
+void put_back(const fs::path& folder, const fs::path& aside) {
+  bring_edits(folder, aside);
+  fs::remove_all(folder);
+  fs::rename(aside, folder);
+}
+
+// Whether the folder is of that job, as far as its inputs stay the same.
+bool is_of(const fs::path& folder, const std::string& digest, const std::string& base) {
+  const json job = read_json(folder / "job.json");
+  return job.value("digest", json()) == digest || (!base.empty() && job.value("base", json()) == base);
 }
 
 json size_of_entry(const fs::directory_entry& entry) {
@@ -90,6 +86,38 @@ bool has_begun(const fs::path& folder) {
   const json made = results_in(folder);  // folders that were made for results may be empty
   return fs::exists(folder / "checkpoints", error) || fs::exists(folder / ".parts", error) ||
          std::any_of(made.begin(), made.end(), [](const json& size) { return size != 0; });
+}
+
+// Results make room: they are renamed. Of what has none the user's edits stay.
+void set_aside(const fs::path& folder) {
+  if (is_done(folder) || has_begun(folder)) {
+    const fs::path place = is_done(folder) ? before(folder) : unfinished(folder);
+    fs::remove_all(place);
+    return fs::rename(folder, place);
+  }
+  std::vector<fs::path> made;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.path().filename() != kEdits) made.push_back(entry.path());
+  for (const auto& path : made) fs::remove_all(path);
+}
+
+// Another job's folder gives way to what this one had left there when its options were changed, or to nothing.
+void make_way(const fs::path& folder, const std::string& name, const json& spec, const std::string& digest,
+              const std::string& base) {
+  const fs::path own = folder.parent_path() / ("." + folder.filename().string() + ".own");
+  for (const fs::path& aside : {before(folder), unfinished(folder)})
+    if (!is_of(own, digest, base) && is_of(aside, digest, base)) {
+      fs::remove_all(own);
+      fs::rename(aside, own);
+    }
+  const bool goes_on = is_of(own, digest, base);
+  const std::string what = difference(read_json(folder / "job.json"), spec);
+  log_warn("{}: its options or inputs are not those of the results in {} ({}); it {}{}", name, folder.string(),
+           what.empty() ? "its inputs or the seed have changed" : what,
+           goes_on ? "goes on with what it had done before they were changed" : "starts again",
+           is_done(folder) || has_begun(folder) ? ", and they are kept until it is done" : "");
+  set_aside(folder);
+  if (goes_on) put_back(folder, own);
 }
 
 // Temporaries whose process was killed.
@@ -119,6 +147,33 @@ bool is_done(const fs::path& folder) {
   return read_json(folder / "summary.json").value("status", json()) == "done";
 }
 
+int64_t failures_in(const fs::path& folder) {
+  const json summary = read_json(folder / "summary.json");
+  const auto failed = [](const json& counts) {
+    const auto at = counts.find("failed");
+    return at != counts.end() && at->is_number_integer() ? at->get<int64_t>() : 0;
+  };
+  return failed(summary) + failed(summary.value("clips", json::object()));
+}
+
+int64_t retries(const fs::path& folder, const std::string& base) {
+  for (const fs::path& one : {folder, before(folder), unfinished(folder)}) {
+    const json job = read_json(one / "job.json");
+    if (base.empty() || job.value("base", json()) != base) continue;
+    const auto n = job.find("retries");
+    return n != job.end() && n->is_number_integer() ? n->get<int64_t>() : 0;
+  }
+  return 0;
+}
+
+void count_retry(const fs::path& folder, const std::string& base) {
+  json job = read_json(folder / "job.json");
+  if (base.empty() || job.value("base", json()) != base) return;
+  job["retries"] = retries(folder, base) + 1;
+  job.erase("digest");  // the number is a part of it
+  or_throw(write_file_atomically(folder / "job.json", job.dump(2) + "\n"));
+}
+
 void prepare_folder(const fs::path& folder, const std::string& name, const json& spec,
                     const std::string& digest, const std::string& base) {
   std::error_code error;
@@ -129,34 +184,43 @@ void prepare_folder(const fs::path& folder, const std::string& name, const json&
                     " holds files that no job made (it has no job.json); choose another output folder "
                     "with --out, another name for job '" +
                     name + "', or move them away");
-  if (is_mine && digest_in(folder / "job.json") != digest) {
-    if (!base.empty() && read_json(folder / "job.json").value("base", json()) == base) {
-      log_info("{}: its inputs have changed; what is done of those that stay is kept", name);
+  if (const std::string known = digest_in(folder / "job.json"); is_mine && known != digest) {
+    if (is_of(folder, digest, base)) {
+      if (!known.empty()) log_info("{}: its inputs have changed; what is done of those that stay is kept", name);
     } else {
-      set_aside(folder, name, spec);
+      make_way(folder, name, spec, digest, base);
     }
   }
   fs::create_directories(folder);
   sweep(folder);
   fs::remove(failure_file(folder), error);
   fs::remove(folder / "summary.json", error);  // until the job is done again
-  bring_edits(folder);
+  for (const fs::path& aside : {before(folder), unfinished(folder)}) bring_edits(aside, folder);
   json written = spec;
   written["digest"] = digest;
   if (!base.empty()) written["base"] = base;
+  if (const int64_t n = retries(folder, base); n > 0) written["retries"] = n;
   written["kinora"] = KINORA_VERSION;
   or_throw(write_file_atomically(folder / "job.json", written.dump(2) + "\n"));
 }
 
 bool take_back(const fs::path& folder, const std::string& digest) {
   if (!finished(before(folder), digest) || (!is_a_jobs(folder) && !is_nobodys(folder))) return false;
-  put_back(folder);
+  const fs::path aside = before(folder);
+  if (is_a_jobs(folder) && has_begun(folder)) {
+    bring_edits(folder, aside);
+    fs::remove_all(unfinished(folder));
+    fs::rename(folder, unfinished(folder));
+  }
+  put_back(folder, aside);
   return true;
 }
 
 bool take_back_after_failure(const fs::path& folder) {
-  if (has_begun(folder) || !is_a_jobs(folder) || !is_done(before(folder))) return false;
-  put_back(folder);
+  if (has_begun(folder) || !is_a_jobs(folder)) return false;
+  const fs::path aside = is_done(before(folder)) ? before(folder) : unfinished(folder);
+  if (!is_a_jobs(aside)) return false;
+  put_back(folder, aside);
   return true;
 }
 
@@ -170,6 +234,7 @@ void drop_if_empty(const fs::path& folder) {
 void drop_before(const fs::path& folder) {
   std::error_code ignored;
   fs::remove_all(before(folder), ignored);
+  fs::remove_all(unfinished(folder), ignored);
 }
 
 bool is_record(std::string_view name) {

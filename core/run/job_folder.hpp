@@ -17,8 +17,16 @@ bool finished(const std::filesystem::path& folder, const std::string& digest, st
 // Whether a job, of whatever identity, has finished there.
 bool is_done(const std::filesystem::path& folder);
 
-// Makes the folder ready for a job: finished results of a job of another identity are set aside, with a line
-// in the log, until drop_before(); what the same job left stays, but for temporaries of dead processes.
+// What a finished curate job counted as failed, of inputs and clips.
+int64_t failures_in(const std::filesystem::path& folder);
+// How often failures of the job of this base were tried again: what comes of it may be another each time.
+int64_t retries(const std::filesystem::path& folder, const std::string& base);
+// One more time, if the folder is of that base: what reads the job's results is to be done again.
+void count_retry(const std::filesystem::path& folder, const std::string& base);
+
+// Makes the folder ready for a job: results of a job of another identity, finished or not, are set aside, with a line in
+// the log, until drop_before(), and what this job had left before they were there comes back; what the same job left
+// stays, but for temporaries of dead processes. Of finished and of unfinished results the last ones are kept.
 // Throws Error if the folder holds anything and is no job's: nobody's files are removed. `spec` becomes
 // job.json. base: see job_base(); where it is that of what is there, all stays. What the user wrote there
 // (edits.jsonl) stays in any case.

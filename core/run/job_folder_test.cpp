@@ -112,6 +112,53 @@ TEST_F(JobFolder, SetsFinishedResultsAsideUntilTheJobThatReplacesThemIsDone) {
   EXPECT_FALSE(take_back(folder_, "a"));
 }
 
+TEST_F(JobFolder, KeepsUnfinishedResultsWhenAnOptionChanges) {
+  const auto prepare_as = [&](const std::string& digest, const std::string& base) {
+    prepare_folder(folder_, "clips", {{"kind", "curate"}}, digest, base);
+  };
+  const auto put_finished = [&](const std::string& digest) {
+    put(folder_ / "summary.json", json{{"digest", digest}, {"status", "done"}, {"results", results_in(folder_)}}.dump());
+  };
+  prepare_as("a1", "a");
+  put(folder_ / "data/1.mp4");
+  put(folder_ / "edits.jsonl", "one\n");
+  put_finished("a1");
+  prepare_as("a2", "a");  // a film more, and killed
+  put(folder_ / "data/2.mp4");
+  prepare_as("b", "b");  // a typo
+  EXPECT_FALSE(fs::exists(folder_ / "data"));
+  put(folder_ / "data/other.mp4");
+  put(folder_ / "edits.jsonl", "one\ntwo\n");
+  prepare_as("a2", "a");
+  EXPECT_TRUE(fs::exists(folder_ / "data/1.mp4") && fs::exists(folder_ / "data/2.mp4"));
+  EXPECT_EQ(fs::file_size(folder_ / "edits.jsonl"), 8u) << "the newer edits";
+  prepare_as("b", "b");
+  EXPECT_TRUE(fs::exists(folder_ / "data/other.mp4")) << "one takes the other's place";
+  prepare_as("c", "c");
+  EXPECT_TRUE(take_back_after_failure(folder_)) << "refused at once";
+  EXPECT_TRUE(fs::exists(folder_ / "data/other.mp4"));
+  put_finished("b");
+  drop_before(folder_);
+  prepare_as("a2", "a");
+  EXPECT_FALSE(fs::exists(folder_ / "data")) << "they were kept until b was done";
+}
+
+TEST_F(JobFolder, CountsHowOftenItsFailuresWereTriedAgain) {
+  prepare_folder(folder_, "clips", {{"kind", "curate"}}, "a", "base");
+  EXPECT_EQ(retries(folder_, "base"), 0);
+  count_retry(folder_, "another");
+  EXPECT_EQ(retries(folder_, "base"), 0);
+  count_retry(folder_, "base");
+  prepare_folder(folder_, "clips", {{"kind", "curate"}}, "a with 1", "base");
+  EXPECT_EQ(retries(folder_, "base"), 1);
+  put(folder_ / "data/1.mp4");
+  prepare_folder(folder_, "clips", {{"kind", "curate"}}, "b", "other");
+  EXPECT_EQ(retries(folder_, "other"), 0);
+  EXPECT_EQ(retries(folder_, "base"), 1) << "the digest of what is aside depends on it";
+  put(folder_ / "summary.json", R"({"status": "done", "failed": 2, "clips": {"kept": 1, "failed": 3}})");
+  EXPECT_EQ(failures_in(folder_), 5);
+}
+
 TEST_F(JobFolder, ThatSomebodyElseFilledInTheMeantimeIsNotTakenBack) {
   prepare("a");
   put(folder_ / "summary.json", json{{"status", "done"}, {"digest", "a"}}.dump());

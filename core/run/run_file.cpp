@@ -162,7 +162,11 @@ class RunReader {
       const fs::path path = (base / pattern).lexically_normal();
       std::error_code error;
       if (fs::exists(path, error)) return {path.string()};
-      auto found = pattern.find("**") == std::string::npos ? globbed(path) : local_files_matching(path.string());
+      std::vector<std::string> unreadable;
+      auto found = pattern.find("**") == std::string::npos ? globbed(path) : local_files_matching(path.string(), unreadable);
+      if (!unreadable.empty())
+        log_warn("{}: {} folders on the way cannot be read, {} the first: no film of theirs is there", pattern,
+                 unreadable.size(), unreadable.front());
       if (!found.empty()) return found;
     }
     return {};

@@ -123,6 +123,18 @@ bool any_left(const RunFile& run, const std::vector<bool>& jobs) {
   return false;
 }
 
+// Curate jobs of which something failed are not finished any more.
+void ask_again(const RunFile& run, const std::vector<bool>& needed, bool dry) {
+  for (size_t i = 0; i < run.jobs.size(); ++i) {
+    const JobSpec& job = run.jobs[i];
+    const fs::path folder = run.out / job.name;
+    if (!needed[i] || job.kind->spec.name != "curate") continue;
+    const int64_t failed = is_done(folder) ? failures_in(folder) : 0;
+    if (dry && failed > 0) log_info("{}: would try again {} failures", job.name, failed);
+    if (!dry && (failed > 0 || !is_done(folder))) count_retry(folder, job_base(run, job));
+  }
+}
+
 // Ranks of several starts, or of other files, are told apart before any job begins.
 RunResult meet_first_rank(const RunFile& run, const std::vector<bool>& jobs, const Place& place) {
   try {
@@ -168,8 +180,13 @@ RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& optio
     }
     lock.emplace(std::move(*taken));
   }
-  if (!may_begin(runtime, run, options, place.world)) return {.was_refused = true};
   const std::vector<bool> needed = needed_jobs(run, options);
+  if (options.retry_failed && !place.alone()) {
+    if (place.first()) log_error("--retry-failed is for one process: kinora run FILE --only JOB --retry-failed, then start the ranks");
+    return {.was_refused = true};
+  }
+  if (options.retry_failed) ask_again(run, needed, options.dry);
+  if (!may_begin(runtime, run, options, place.world)) return {.was_refused = true};
   if (!options.dry && !place.alone() && any_left(run, needed)) {
     if (const RunResult met = meet_first_rank(run, needed, place); !met.ok) return met;
   }
@@ -181,6 +198,8 @@ RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& optio
     if (finished(run.out / job.name, digest, &why)) {
       // Those who watch have read it before ranks were started again.
       log_line(place.restart > 0 ? KINORA_LOG_DEBUG : KINORA_LOG_INFO, job.name + ": already done");
+      if (const int64_t failed = failures_in(run.out / job.name); failed > 0 && job.kind->spec.name == "curate" && !options.dry)
+        log_info("{}: {} failures are in it; --retry-failed tries them again", job.name, failed);
       continue;
     }
     if (!why.empty()) log_warn("{}: {}; the job is done again", job.name, why);

@@ -75,6 +75,53 @@ def check_manifest():
     assert said["peak_memory"]["process"] > 1 << 20 and said["throughput"]["film_seconds_per_second"] > 0, said
 
 
+def check_columns():
+    """The user's columns come out again, numbers among them can be asked for, and a record that cannot be read costs itself."""
+    films = SCRATCH / "columns"
+    films.mkdir()
+    for name in "ABC":
+        shutil.copy(DATA / f"bbb_{name}.mp4", films / f"{name.lower()}.mp4")
+    (films / "films.csv").write_text('path,rating,by\na.mp4, 7.5 ,"x ""y"""\nc.mp4,"8"0",x\nb.mp4,3,\n')
+    run("columns", [films / "films.csv"], STAGES.replace('"video.probe"', '"video.probe", { use = "filter.facts", fact = "user.rating", at_least = 5.0 }'))
+    found = items("columns")
+    assert found["a"]["end"] == "kept" and (found["b"]["end"], found["b"]["score"]) == ("filtered", 3), found
+    broken = next(i for i in found.values() if i["end"] == "failed")
+    assert "films.csv: record 3: " in broken["reason"] and broken["status"] == "data" and summary("columns")["inputs"] == 3, broken
+    with open(SCRATCH / "columns/clips/manifest.csv", newline="") as file:
+        table = {t["key"]: t for t in csv.DictReader(file)}
+    manifest = {m["key"]: m for m in lines(SCRATCH / "columns/clips/manifest.jsonl")}
+    assert (table["a"]["user.rating"], table["a"]["user.by"], table["b"]["user.by"]) == (" 7.5 ", 'x "y"', ""), table
+    assert manifest["a-0000"]["user.by"] == 'x "y"' and table["a-0000"]["user.rating"] == " 7.5 " and "user.by" not in manifest["b"], manifest
+
+
+def check_graph():
+    """Two branches that both keep a sample: the second's is called KEY@STAGE. The graph is the one of plugins/stages/README.md."""
+    text = (ROOT / "plugins/stages/README.md").read_text()
+    example = text[text.index("### Graphs"):]
+    stages = example[example.index("stages = [") + len("stages = "):example.index("`name` is what")]
+    run("graph", [DATA / "bbb_A.mp4", DATA / "bbb_B.mp4"], stages)
+    found, files = items("graph"), stored("graph")
+    assert list(found) == ["bbb_A", "bbb_A@caption-describe", "bbb_B", "bbb_B@caption-describe"], list(found)
+    for key in ("bbb_A", "bbb_B"):
+        assert found[key]["shots"]["cuts"] is not None and "caption" not in found[key] and found[key]["end"] == "kept"
+        branch = found[f"{key}@caption-describe"]
+        assert branch["caption"] and "shots" not in branch and branch["parent"] == key, branch
+        assert files[f"{key}@caption-describe.txt"].read_text() == branch["caption"] and f"{key}.json" in files and f"{key}.txt" not in files
+    manifest = {m["key"]: m for m in lines(SCRATCH / "graph/clips/manifest.jsonl")}
+    assert manifest["bbb_A@caption-describe"]["film"] == "bbb_A" and manifest["bbb_A@caption-describe"]["url"].endswith("bbb_A.mp4")
+    said = summary("graph")
+    assert (said["inputs"], said["kept"], said["clips"]) == (2, 2, {"kept": 2, "filtered": 0, "failed": 0}), said
+    # Two branches that cut clips of the same name, in other sizes.
+    cut = '{{ use = "clip.transcode", name = "{}", from = ["look"], min_length = 0.5, max_length = 2.0, preset = "ultrafast", max_height = {} }}'
+    run("sizes", [DATA / "bbb_A.mp4"], f'[{{ use = "video.probe", name = "look" }}, {cut.format("large", 120)}, {cut.format("small", 60)}]',
+        jobs='[[job]]\nname = "shards"\nkind = "shard"\ninput = "clips"\n')
+    found = items("sizes")
+    clips = {k: i["facts"]["height"] for k, i in found.items() if i["end"] == "kept" and not i["consumed"]}
+    large = [k for k in clips if "@" not in k]
+    assert large and clips == {**{k: 120 for k in large}, **{k.replace("bbb_A", "bbb_A@small"): 60 for k in large}}, clips
+    assert summary("sizes", "shards")["samples"] == len(clips)
+
+
 def check_patterns():
     tree_of = SCRATCH / "tree"
     for name, place in (("bbb_A.mp4", "x/y/a.mp4"), ("bbb_B.mp4", "x/b.mp4"), ("bbb_C.mp4", "c.mkv")):
@@ -191,9 +238,21 @@ def check_edits():
     text = edits.read_bytes()
     run("edited", films, STAGES.replace("120", "96"), jobs=shard)
     assert edits.read_bytes() == text and members()[f"{keys[0]}.txt"] == b"Mine."
+    # Of other frames than the clip has now: left out, and said.
+    of = lambda key: {n: items("edited")[key]["facts"][n] for n in ("sha256", "first_frame", "end_frame")}
+    with edits.open("a") as file:
+        for key, said in ((keys[0], "Fits."), (keys[2], "Fits too.")):
+            file.write(json.dumps({"key": key, "of": of(key), "set": {"caption": said}}) + "\n")
+    run("edited", films, STAGES.replace("120", "96"), jobs=shard)
+    assert members()[f"{keys[0]}.txt"] == b"Fits." and members()[f"{keys[2]}.txt"] == b"Fits too."
+    assert summary("edited", "shards")["edits_of_other_footage"] == 0
+    said = run("edited", films, STAGES.replace("2.0", "1.0"), jobs=shard)
+    fits = lambda key: of(key) == json.loads(next(l for l in edits.read_text().splitlines() if f'"{key}", "of"' in l))["of"]
+    assert not fits(keys[0]) and "edits are of other footage" in said and summary("edited", "shards")["edits_of_other_footage"] == 2 - fits(keys[2]), said
+    assert members()[f"{keys[0]}.txt"] == b"Mine.", "only of an edit that says nothing is it unknown"
     with edits.open("a") as file:
         file.write("not json\n")
-    assert "edits.jsonl: line 6" in run("edited", films, STAGES.replace("120", "96"), jobs=shard, code=1)
+    assert "edits.jsonl: line 8" in run("edited", films, STAGES.replace("120", "96"), jobs=shard, code=1)
 
 
 def check_folders():
@@ -313,7 +372,7 @@ def check_readme_example():
 
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
-for test in (check_one_decode, check_folders, check_remux, check_remux_of_damaged, check_manifest, check_patterns, check_same_bytes, check_changed_inputs,
-             check_edits, check_readme_example):
+for test in (check_one_decode, check_folders, check_remux, check_remux_of_damaged, check_manifest, check_columns, check_graph, check_patterns, check_same_bytes,
+             check_changed_inputs, check_edits, check_readme_example):
     test()
     print("ok   ", test.__name__)

@@ -24,6 +24,16 @@ def make_inputs():
     (folder / "empty.mp4").write_bytes(b"")
 
 
+CHAIN = '''"video.probe", { use = "shots", detectors = ["content", "hash", "threshold"], decide = "content", sample_every = 0.5, sample_height = 64 },
+  { use = "clip.transcode", min_length = 1.0, min_frames = 1, edge_crop = 0.0, max_length = 3.0, long_shots = "equal", preset = "ultrafast", copy = "auto", sample_fps = 2.0, sample_height = 64 },
+  "embed.classic", { use = "clip.preview", height = 64 }, "caption.describe"'''
+# A graph, with a branch of small clips that are kept too.
+GRAPH = '''{ use = "video.probe", name = "look" }, { use = "shots.content", name = "shots", from = ["look"] },
+  { use = "clip.transcode", from = ["shots"], min_length = 1.0, min_frames = 1, edge_crop = 0.0, max_length = 3.0, long_shots = "equal", preset = "ultrafast", max_height = 180 }, "caption.describe",
+  { use = "clip.transcode", name = "small", from = ["shots"], min_length = 1.0, min_frames = 1, edge_crop = 0.0, max_length = 3.0, long_shots = "equal", preset = "ultrafast", max_height = 60 }'''
+stages = CHAIN
+
+
 def run_file(out):
     file = SCRATCH / "run.toml"
     file.write_text(f'''[run]
@@ -32,9 +42,7 @@ out = "{out}"
 name = "clips"
 kind = "curate"
 input = "{SCRATCH / "films"}"
-stages = ["video.probe", {{ use = "shots", detectors = ["content", "hash", "threshold"], decide = "content", sample_every = 0.5, sample_height = 64 }},
-          {{ use = "clip.transcode", min_length = 1.0, min_frames = 1, edge_crop = 0.0, max_length = 3.0, long_shots = "equal", preset = "ultrafast", copy = "auto", sample_fps = 2.0, sample_height = 64 }},
-          "embed.classic", {{ use = "clip.preview", height = 64 }}, "caption.describe"]
+stages = [{stages}]
 [[job]]
 name = "shards"
 kind = "shard"
@@ -124,6 +132,46 @@ def kill_again_and_again(whole, seconds, order):
     return kills, len(before)
 
 
+def ended_films(out):
+    """Of a graph: the files of films whose own end is in the journal."""
+    journal, ended, files = out / "clips/journal.jsonl", set(), {}
+    for line in journal.read_text(errors="replace").splitlines(True) if journal.exists() else []:
+        entry = json.loads(line)["entry"] if line.endswith("}\n") else {}
+        if "end" in entry and not entry["made"]:
+            ended.add(entry["end"]["key"])
+        files.update({name: entry["end"].get("parent", entry["end"]["key"]).split("@")[0] for name in entry.get("files", {})})
+    return {name: ((out / "clips/data" / name).stat().st_ino, (out / "clips/data" / name).stat().st_mtime_ns) for name, film in files.items() if film in ended}
+
+
+def kill_a_graph(order):
+    """A film that has ended is not done again, one that has not is done whole, and the bytes are those of an undisturbed run."""
+    global stages
+    stages = GRAPH
+    begin = time.monotonic()
+    finish(SCRATCH / "whole_graph")
+    seconds, whole = time.monotonic() - begin, tree(SCRATCH / "whole_graph")
+    assert any("@small-0000.mp4" in name for name in whole), sorted(whole)
+    kills = found = 0
+    for _ in range(3):
+        out = SCRATCH / "killed_graph"
+        shutil.rmtree(out, ignore_errors=True)
+        process = start(out)
+        try:
+            process.wait(order.uniform(0.4, 0.9) * seconds)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            kills += 1
+        before = ended_films(out)
+        finish(out)
+        after = ended_films(out)
+        assert all(after[name] == stat for name, stat in before.items()), "a film that had ended was done again"
+        compare(out, whole, "a killed graph")
+        found += len(before)
+    assert kills and found, (kills, found)
+    print(f"ok    {kills} kills of a graph: {found} files of ended films found, none made again; {len(whole)} files equal to an undisturbed run's")
+
+
 def full_disk(whole):
     disk = SCRATCH / "disk"
     disk.mkdir()
@@ -160,3 +208,4 @@ while kills < KILLS:
 assert found > 0, "no kill found a finished clip: the test shows nothing"
 print(f"ok    {kills} kills in {runs} runs: {found} finished files found, none made again; {len(whole)} files equal to an undisturbed run's")
 full_disk(whole)
+kill_a_graph(order)

@@ -36,12 +36,12 @@ class Result:
         return (self.folder / "data" / f"{key}.txt").read_text()
 
 
-def prepare(name, stages, films=(FILM,)):
+def prepare(name, stages, more="", films=(FILM,)):
     out = SCRATCH / name
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     listed = ",\n  ".join(map(toml, stages))
-    (out / "run.toml").write_text(f'[run]\nname = "{name}"\nout = "{out / "out"}"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = {toml([str(f) for f in films])}\nstages = [\n  {listed}\n]\n')
+    (out / "run.toml").write_text(f'[run]\nname = "{name}"\nout = "{out / "out"}"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = {toml([str(f) for f in films])}\nstages = [\n  {listed}\n]\n{more}')
     return out
 
 
@@ -50,9 +50,14 @@ def environment(**more):
     return {**clean, "KINORA_TEST_KEY": KEY, **more}
 
 
-def run(name, stages, expect=0, **env):
-    out = prepare(name, stages)
-    done = subprocess.run([KINORA, "run", out / "run.toml"], capture_output=True, text=True, timeout=240, env=environment(**env))
+def run(name, stages, expect=0, more="", **env):
+    prepare(name, stages, more)
+    return again(name, expect=expect, **env)
+
+
+def again(name, *options, expect=0, **env):
+    out = SCRATCH / name
+    done = subprocess.run([KINORA, "run", out / "run.toml", *options], capture_output=True, text=True, timeout=240, env=environment(**env))
     assert done.returncode == expect, f"{name}: exit {done.returncode}, expected {expect}\n{done.stdout}{done.stderr}"
     result = Result(name, done, out / "out/clips")
     no_secret(out, result.said)
@@ -65,6 +70,10 @@ def no_secret(folder, said):
         assert piece not in said, (piece, said)
         for file in folder.rglob("*"):
             assert not file.is_file() or piece.encode() not in file.read_bytes(), (piece, file)
+
+
+def files(result):
+    return {p.name: p.read_bytes() for p in (result.folder / "data").iterdir()}
 
 
 def sound(server):
@@ -161,10 +170,71 @@ def check_permanent():
     with ModelServer(lambda _: "endless_headers") as server:  # libcurl bounds them
         r = run("endless_headers", CLIPS + [endpoint(server, retries=0)])
         assert all(i["end"] == "failed" for i in r.clips.values()) and server.sent_of_huge < len(r.clips) * (8 << 20), r.items
-    with ModelServer(lambda _: "bad_key") as server:  # what is refused once is refused for all
-        r = run("bad_key", CLIPS + [endpoint(server, concurrency=1)])
-        assert len(server.requests) == 1, len(server.requests)
-        assert all("status 401" in i["reason"] and "[key]" in i["reason"] for i in r.clips.values()), r.items
+
+
+def check_bad_key():
+    """A key that is refused is refused for all: the job ends with an error, no clip is told as failed, and with the right key it goes on."""
+    for fault, status in (("bad_key", 401), ("forbidden", 403)):
+        with ModelServer() as server:
+            whole = run("right_key", CLIPS + [endpoint(server, concurrency=1)])
+            server.answered.clear(), server.requests.clear()
+            server.plan = lambda _: fault if len(server.answered) >= 3 else None
+            stages = CLIPS + [endpoint(server, concurrency=1)]
+            r = run(fault, stages, expect=1)
+            assert f"status {status}" in r.said and "caption.endpoint" in r.said and "[key]" in r.said and "failed" not in r.summary, r.said
+            refused = [q for q in server.requests if q.fingerprint not in server.answered]
+            assert len(refused) == 1, len(refused)
+            server.plan = lambda _: None
+            r = again(fault)
+            assert set(server.answered.values()) == {1}, ("what was answered is not asked again", server.answered)
+            assert all(i["end"] == "kept" for i in r.clips.values()) and r.summary["clips"]["failed"] == 0
+            assert files(r) == files(whole)
+
+
+def check_retry():
+    """What failed while a server was away stays failed until it is asked for, is then done, and what reads it too."""
+    shards = '[[job]]\nname = "shards"\nkind = "shard"\ninput = "clips"\n'
+    with ModelServer(lambda _: "broken" if len(server.answered) >= 3 else None) as server:
+        r = run("outage", CLIPS + [endpoint(server, retries=0, concurrency=1)], more=shards)
+        failed = [k for k, i in r.clips.items() if i["end"] == "failed"]
+        n, kept = len(r.clips), len(r.clips) - len(failed)
+        assert kept == 3 and failed and "--retry-failed" in r.said, r.said
+        assert all(r.clips[k]["status"] == "data" for k in failed)
+        server.plan = lambda _: None
+        before = {p.name: p.stat().st_mtime_ns for p in (r.folder / "data").iterdir()}
+        r = again("outage")
+        assert "already done" in r.said and f"{len(failed)} failures are in it" in r.said and len(server.answered) == 3, r.said
+        assert "would try again" in again("outage", "--retry-failed", "--dry-run").said and len(server.answered) == 3
+        r = again("outage", "--retry-failed")
+        assert all(i["end"] == "kept" for i in r.clips.values()) and r.summary["clips"] == {"kept": n, "filtered": 0, "failed": 0}, r.summary
+        assert set(server.answered.values()) == {1} and len(server.answered) == n
+        assert all((r.folder / "data" / name).stat().st_mtime_ns == at for name, at in before.items() if name.endswith(".mp4")), "what was kept is not made again"
+        assert json.loads((r.folder.parent / "shards/summary.json").read_text())["samples"] == n
+        r = again("outage", "--retry-failed")
+        assert r.said.count("already done") == 2 and len(server.answered) == n, r.said
+        whole = run("no_outage", CLIPS + [endpoint(server, retries=0, concurrency=1)], more=shards)
+        assert files(r) == files(whole) and r.items == whole.items
+
+
+def check_costs():
+    """Answers that were paid for are counted, also where the sample fails afterwards."""
+    asked = collections.Counter()
+
+    def plan(request):
+        with server.lock:
+            asked["all"] += 1
+            return "bad_request" if asked["all"] % 3 == 0 else None
+
+    with ModelServer(plan) as server:
+        r = run("costs", CLIPS + [endpoint(server, window=4, remainder=2, price_prompt=2.0, price_completion=10.0)])
+        failed = [i for i in r.clips.values() if i["end"] == "failed"]
+        answered = sum(server.answered.values())
+        assert failed and any("usage" in i["facts"] for i in failed), r.items
+        used = [i["facts"]["usage"]["caption.endpoint"] for i in r.clips.values() if "usage" in i["facts"]]
+        assert sum(u["requests"] for u in used) == answered
+        sums = r.summary["usage"]["caption.endpoint"]
+        assert sums["requests"] == answered and sums["prompt_tokens"] == 100 * answered and sums["completion_tokens"] == 20 * answered, sums
+        assert abs(sums["cost"] - 0.0004 * answered) < 1e-12, sums
 
 
 def check_unusable():
@@ -226,12 +296,12 @@ def check_killed():
                                      {**endpoint(server, "caption.enhance", concurrency=1), "model": "slow"}]
     think = lambda request: None if request.pictures else time.sleep(0.2)
     with ModelServer(think) as server:
-        whole = prepare("undisturbed", stages(server), films)
+        whole = prepare("undisturbed", stages(server), films=films)
         subprocess.run([KINORA, "run", whole / "run.toml"], check=True, capture_output=True, env=environment(), timeout=240)
         asked = len(server.answered)
         assert set(server.answered.values()) == {1} and asked >= 40, server.answered
     with ModelServer(think) as server:
-        out = prepare("killed", stages(server), films)
+        out = prepare("killed", stages(server), films=films)
         command = [KINORA, "run", out / "run.toml"]
         for enhanced in (2, 6, 10):  # captions are far ahead of what is rewritten, and nothing has ended
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment())
@@ -338,7 +408,8 @@ def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
     wanted = sys.argv[4:]
-    for check in (check_captions, check_windows, check_faults, check_permanent, check_unusable, check_rate, check_cancel, check_killed, check_passes, check_transport, check_configuration):
+    for check in (check_captions, check_windows, check_faults, check_permanent, check_bad_key, check_retry, check_costs, check_unusable, check_rate, check_cancel, check_killed, check_passes, check_transport,
+                  check_configuration):
         if wanted and check.__name__ not in wanted:
             continue
         begin = time.monotonic()

@@ -243,6 +243,10 @@ class ModelServer:
         told = {"error": {"message": "This model's maximum context length is 8192 tokens. Header was " + request.headers.get("Authorization", "none") + " " + "y" * 400}}
         self.send(http, 400, json.dumps(told).encode())
 
+    def forbidden(self, http, request):
+        key = request.headers.get("Authorization", "Bearer none").split()[1]
+        self.send(http, 403, json.dumps({"error": {"message": f"Key {key} has no access."}}).encode())
+
     def bad_key(self, http, request):
         key = request.headers.get("Authorization", "Bearer none").split()[1]
         told = {"error": {"message": f"Incorrect API key provided: {key[:8]}{'*' * 12}{key[-4:]}.", "code": "invalid_api_key"}}

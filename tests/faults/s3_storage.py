@@ -363,6 +363,28 @@ def trains(server):
           and any(n.endswith(".tar") for n in tree(server.file("train"))), server.names())
 
 
+def changes(server):
+    """Films that are named one by one: a changed one is seen, and a name is a name before it is a pattern."""
+    shutil.copy(ROOT / "tests/data/bbb_A.mp4", server.file("odd [1]?.mp4"))
+    shutil.copy(ROOT / "tests/data/bbb_B.mp4", server.file("listed.mp4"))
+    (SCRATCH / "films.jsonl").write_text('{"url": "s3://bucket/listed.mp4", "key": "listed"}\n')
+    text = '[[job]]\nname = "clips"\nkind = "curate"\ninput = ["s3://bucket/odd [1]?.mp4", "films.jsonl"]\nstages = ["video.probe"]\n'
+    file = toml("changes", server.url, text)
+    items = lambda: {i["key"]: i for i in map(json.loads, (SCRATCH / "changes/clips/items.jsonl").read_text().splitlines())}
+    digest = lambda name: hashlib.sha256(server.file(name).read_bytes()).hexdigest()
+    done = kinora("run", file)
+    first = items() if done.returncode == 0 else {}
+    holds("an object whose name looks like a pattern is found", len(first) == 2 and all(i["end"] == "kept" for i in first.values()), (done.stderr[-2000:], first))
+    bytes_in = json.loads((SCRATCH / "changes/clips/summary.json").read_text())["bytes_in"]
+    holds("the sizes of objects that were named one by one are known", bytes_in == sum(server.file(n).stat().st_size for n in ("odd [1]?.mp4", "listed.mp4")), bytes_in)
+    done = kinora("run", file)
+    holds("unchanged, nothing is done again", "already done" in done.stderr, done.stderr[-2000:])
+    shutil.copy(ROOT / "tests/data/bbb_C.mp4", server.file("listed.mp4"))
+    done = kinora("run", file)
+    holds("a changed object is done again, the other is not", done.returncode == 0 and "1 of 2 inputs have ended" in done.stderr
+          and items()["listed"]["facts"]["sha256"] == digest("listed.mp4") != first["listed"]["facts"]["sha256"], done.stderr[-2000:])
+
+
 def checks(server):
     bad = toml("bad", server.url, '[storage.s4]\n[[job]]\nkind = "curate"\ninput = ["s4://bucket/x", "s3://bucket/none/"]\nstages = ["video.probe"]\n').read_text()
     for name, text, words in [("an unknown storage", bad, [":7:1", "s4"]),
@@ -405,7 +427,7 @@ def speed(server):
         print(json.dumps({"what": name, "mib_per_s": round(256 / sorted(found)[3]), "curl": round(256 / sorted(seconds["curl"])[3]), "of_curl": [round(r, 2) for r in (ratios[0], ratios[3], ratios[-1])]}))
 
 
-CASES = [straight, names, keys, faults, endings, killed, checks, runs, trains]
+CASES = [straight, names, keys, faults, endings, killed, checks, changes, runs, trains]
 
 if __name__ == "__main__":
     shutil.rmtree(SCRATCH, ignore_errors=True)

@@ -65,7 +65,7 @@ void run_embed_text(JobContext& context) {
   use_threads(options.threads);
   const fs::path curated = context.folder_of(context.need_upstream("curate")), data = curated / "data";
   const auto clips = clips_in(data);
-  const EditHistory edits = read_edits(curated / kEditsFile);
+  const EditHistory edits = read_edits(curated / kEditsFile, kept_in(curated));
   const json how = encoder_of(context.spec());
   TextEncoder encoder = opened(context.runtime(), how);
   std::vector<float> all;

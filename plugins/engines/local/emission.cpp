@@ -41,7 +41,7 @@ void Execution::emit(Task& task, Sample sample) {
   if (told_before(task, key)) return;
   Weight weight = weigh(sample);
   std::vector<Sample> copies;
-  for (size_t i = 1; i < task.stage.to.size(); ++i) copies.push_back(sample.clone(key));
+  for (size_t i = 1; i < task.stage.to.size(); ++i) copies.push_back(sample.clone(task.stage.to[i]->branch_key(key)));
   Lock lock(mutex_);
   const bool goes_on = task.in && !task.ended && sample.get() == task.in->sample.get();
   make_room(lock, task, weight, goes_on ? &task.in->weight : nullptr);

@@ -7,6 +7,7 @@ namespace {
 
 constexpr auto kPoll = std::chrono::milliseconds(20);  // how long a cancellation can go unnoticed
 constexpr double kLook = 0.1;                           // seconds between two looks at the figures
+constexpr double kRefused = 2.0;  // seconds that other workers of a stage which can do no more have for what is in hand
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -51,6 +52,10 @@ void Execution::run() {
   dispatch();
   while (!stopping() && !all_finished()) {
     tell_ends(lock);
+    if (refused_is_told()) {
+      abort(KINORA_INVALID, refusal_);
+      break;
+    }
     const double now = seconds_since(begin);
     if (now - looked >= kLook) advice_->look(looked = now);
     lock.unlock();
@@ -138,6 +143,18 @@ void Execution::abort(int32_t code, const std::string& message) {
   for (Waiting* waiting : waiting_) waiting->go.notify_one();
   stop_changed_.notify_all();
   owner_wakes_.notify_one();
+}
+
+void Execution::refuse(const StageState& stage, const std::string& message) {
+  if (refused_) return;
+  refused_ = &stage;
+  refusal_ = message;
+  refused_since_ = std::chrono::steady_clock::now();
+}
+
+// What the stage's other workers have done is not lost; who waits for room may wait for ever, and is not waited for.
+bool Execution::refused_is_told() const {
+  return refused_ && ends_.empty() && (refused_->busy == 0 || seconds_since(refused_since_) > kRefused);
 }
 
 void Execution::spawn() {

@@ -102,6 +102,9 @@ class Execution {
   void end(const std::shared_ptr<Track>& track, End end, Sample sample, Weight weight);
   void settle(std::shared_ptr<Track> track);
   void abort(int32_t code, const std::string& message);
+  // A stage can do no sample any more: nothing begins, and the run aborts when what that stage has in hand is told.
+  void refuse(const StageState& stage, const std::string& message);
+  bool refused_is_told() const;
   void spawn();
   void work();
   void perform(Job& job);  // not under the lock
@@ -199,6 +202,9 @@ class Execution {
   bool quit_ = false;
   int32_t error_ = KINORA_OK;
   std::string error_message_;
+  const StageState* refused_ = nullptr;  // which stage; what it said, and when
+  std::string refusal_;
+  std::chrono::steady_clock::time_point refused_since_;
 };
 
 }  // namespace kinora::local

@@ -303,9 +303,26 @@ TEST(LocalEngine, GivesEachBranchOfAGraphItsOwnCopy) {
   std::vector<std::string> expected;
   for (int i = 0; i < 30; ++i) {
     expected.push_back(std::to_string(i) + "left");
-    expected.push_back(std::to_string(i) + "right");
+    expected.push_back(std::to_string(i) + "@rightright");
   }
   EXPECT_EQ(seen, expected);
+}
+
+// What is kept of two branches must not be called the same; branches of branches and of the source are told apart too.
+TEST(LocalEngine, CallsTheCopiesOfBranchesAfterThem) {
+  Pipeline p;
+  p.add("clip.one", {}, pass);
+  p.add("clip.two", {}, [](Sample in, const Emit& emit, const kinora::Run&) {
+    emit(in.clone(std::string(in.key()) + "-0000"));
+    emit(std::move(in));
+  });
+  p.add("same", {0}, pass);
+  p.add("same", {0}, pass);
+  p.inputs(1);
+  EXPECT_EQ(p.run(), "");
+  std::set<std::string> ends;
+  for (const auto& [key, o] : p.outcomes) ends.insert(key + (o.made ? " made" : ""));
+  EXPECT_EQ(ends, (std::set<std::string>{"0", "0@same-3 made", "0@clip-two made", "0@clip-two-0000 made"}));
 }
 
 TEST(LocalEngine, FinishesAStageAfterAllItsInputsAndBeforeTheNext) {
@@ -360,6 +377,18 @@ TEST(LocalEngine, AFullDiskInAnOrderedStageEndsTheRun) {
    }).ordered = true;
   p.inputs(100);
   EXPECT_EQ(p.run(), "stage 'shard': no space left on the device of /x; free some");
+  EXPECT_EQ(p.counts()["failed"], 0);
+}
+
+TEST(LocalEngine, AStageThatCanDoNoSampleEndsTheRun) {
+  Pipeline p;
+  p.add("ask", {}, [](Sample in, const Emit& emit, const kinora::Run&) {
+    if (in.key() == "5") throw Error(KINORA_STOP, "the key is not accepted");
+    emit(std::move(in));
+  });
+  p.inputs(1000);
+  EXPECT_EQ(p.run(), "stage 'ask': the key is not accepted");
+  EXPECT_EQ(p.code, KINORA_INVALID);
   EXPECT_EQ(p.counts()["failed"], 0);
 }
 

@@ -17,7 +17,7 @@ constexpr double kStartsThatPay = 20;
 }  // namespace
 
 void Execution::dispatch() {
-  if (stopping()) return;
+  if (stopping() || refused_) return;
   while (start_one() || force_one()) {
   }
   if (all_finished()) owner_wakes_.notify_one();

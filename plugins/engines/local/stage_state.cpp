@@ -9,6 +9,17 @@ namespace {
 
 std::string quoted(const kinora_stage_spec& spec) { return "stage '" + std::string(spec.name) + "'"; }
 
+// The stage's name, without the dots that a key has not; with its number where two are called the same.
+void name_branches(std::vector<std::unique_ptr<StageState>>& stages) {
+  std::map<std::string, int> met;
+  for (auto& stage : stages) {
+    stage->branch = stage->spec->name;
+    for (char& c : stage->branch)
+      if (c == '.' || c == '/' || c == '@') c = '-';
+    if (++met[stage->branch] > 1) stage->branch += "-" + std::to_string(stage->index);
+  }
+}
+
 void connect(std::vector<std::unique_ptr<StageState>>& stages) {
   for (auto& stage : stages) {
     for (uint32_t i = 0; i < stage->spec->n_from; ++i) {
@@ -132,6 +143,7 @@ std::vector<std::unique_ptr<StageState>> set_up_stages(const kinora_pipeline& pi
       size_up(stage, capacity);
     }
     connect(stages);
+    name_branches(stages);
   } catch (...) {
     tear_down(stages);
     throw;

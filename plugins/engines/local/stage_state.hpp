@@ -32,6 +32,7 @@ struct StageState {
   size_t index = 0;
   std::vector<StageState*> to;       // stages that take its output
   std::vector<StageState*> ordered;  // ordered stages that lie behind it
+  std::string branch;                // what copies of samples that it takes are called after
   Tokens need;
   bool in_order = false;
   bool isolated = false;  // its instances are in processes of their own
@@ -57,6 +58,8 @@ struct StageState {
     double seconds = 0;  // at work, all workers together
   } figures;
 
+  // Key of the copy that this stage takes where others take the sample too: what is kept of both has two names.
+  std::string branch_key(std::string_view key) const { return std::string(key) + "@" + branch; }
   // Whether the oldest sample of the queue may be taken now.
   bool runnable() const {
     return !queue.empty() && !free.empty() && (!in_order || ahead.passed(queue.begin()->first));

@@ -36,7 +36,7 @@ void Execution::perform_pull(uint64_t reserve) {
   Sample sample = Sample::adopt(next);
   Weight weight = weigh(sample);
   std::vector<Sample> copies;
-  for (size_t i = 1; i < first_.size(); ++i) copies.push_back(sample.clone(sample.key()));
+  for (size_t i = 1; i < first_.size(); ++i) copies.push_back(sample.clone(first_[i]->branch_key(sample.key())));
   const Lock lock(mutex_);
   reserved_ -= reserve;
   pulling_ = false;
@@ -176,6 +176,8 @@ void Execution::complete_input(Task& task, int32_t status, const std::string& me
   StageState& stage = task.stage;
   Item& in = *task.in;
   if (status == KINORA_CANCELLED) return abort(status, "cancelled");
+  // The stage can do no sample at all, as with a key that is refused: none is told as failed.
+  if (status == KINORA_STOP) return refuse(stage, of_stage(stage, message));
   if (status != KINORA_OK) {
     if (stage.in_order && (status == KINORA_IO || status == KINORA_NO_MEMORY || task.died))
       return abort(status, of_stage(stage, message));

@@ -15,9 +15,16 @@ void AskingStage::process(Sample in, const Emit& emit, const Run& run) {
   try {
     drop = answer(in, facts, run);
   } catch (const Error& e) {
-    if (e.code() == KINORA_DATA) KeptAnswers(run.out(), name_, in.key()).forget();
-    if (e.code() != KINORA_DATA || options_.on_error != "keep") throw;
+    if (e.code() != KINORA_DATA) throw;
+    KeptAnswers(run.out(), name_, in.key()).forget();
+    // Of what the attempt left only what it cost is true.
+    const Json paid = object_in(facts, "usage");
     facts = json_field(in, "json");
+    if (!paid.empty()) facts["usage"] = paid;
+    if (options_.on_error != "keep") {
+      in.set("json", dump(facts));
+      return emit.fail(std::move(in), e.what());
+    }
     object_in(facts, "errors")[name_] = e.what();
     log(Log::warn, name_ + ": " + e.what() + "; the sample goes on without an answer");
   }
@@ -69,9 +76,11 @@ std::vector<Answered> AskingStage::ask_all(size_t n, const std::function<Questio
     for (size_t t = 1; t < std::min(n, useful); ++t) threads.emplace_back(work);
     work();
   }
+  for (const auto& one : answers)
+    if (one.usage.answered > 0) count(one.usage, facts);
+  client_.check_accepted();
   for (const auto& error : errors)
     if (error) std::rethrow_exception(error);
-  for (const auto& one : answers) count(one.usage, facts);
   return answers;
 }
 

@@ -82,7 +82,7 @@ Answered Client::ask(const Question& question, const Run& run) const {
   const Stop stop = [&] { run.check_cancelled(); };
   // Kept while it waits to ask again: a server in trouble gets fewer requests, and few bodies are in memory.
   const Gate::Place place = account_->gate.enter(stop);
-  if (const auto why = account_->refused(); !why.empty()) give_up(question, why);
+  check_accepted();
   const std::string body = question.body();
   const KeptAnswers kept(run.out(), stage_, question.key);
   if (auto known = kept.find(body)) {
@@ -101,6 +101,7 @@ Answered Client::ask(const Question& question, const Run& run) const {
       return {std::move(*made.answer), usage};
     }
     account_->gate.correct(-expected);
+    check_accepted();
     if (!made.again) give_up(question, made.problem);
     if (n == options_.retries)
       give_up(question, made.problem + (n > 0 ? fmt::format(" ({} attempts)", n + 1) : ""));
@@ -140,7 +141,8 @@ Client::Attempt Client::judge(const Response& response) const {
     out.problem = fmt::format("{}: status {}{}{}", url_, response.status, told.empty() ? "" : ": ", told);
     // OpenAI also says 429 where the account has no money left, which no waiting mends.
     out.again = passing(response.status) && response.body.find("insufficient_quota") == std::string::npos;
-    if (response.status == 401) account_->refuse(out.problem + "; the key in api_key_env is not accepted");
+    if (response.status == 401 || response.status == 403)
+      account_->refuse(out.problem + "; the key in api_key_env is not accepted. Mend it and run again: what was answered is kept");
     return out;
   }
   out.answer = parsed(response.body);
@@ -155,6 +157,11 @@ double Client::backoff(int64_t attempt, const std::string& about, const Run& run
   const double full =
       std::min(options_.longest_wait, options_.backoff * std::exp2(static_cast<double>(attempt)));
   return full * (1 - 0.5 * Random(run.seed(), about).uniform(static_cast<uint64_t>(attempt))[0]);
+}
+
+// A refused key is refused for every sample, none of which is at fault: the run ends.
+void Client::check_accepted() const {
+  if (const auto why = account_->refused(); !why.empty()) throw Error(KINORA_STOP, why);
 }
 
 void Client::give_up(const Question& question, const std::string& why) const {

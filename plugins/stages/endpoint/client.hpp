@@ -35,7 +35,8 @@ struct Answered {
 };
 
 // [any-thread] Every failure that ends a question is Error(KINORA_DATA), of the sample: an engine that tried
-// the whole sample again (KINORA_IO) would ask once more what has been answered and paid for.
+// the whole sample again (KINORA_IO) would ask once more what has been answered and paid for. A key that is
+// refused is Error(KINORA_STOP), which ends the run.
 class Client {
  public:
   // `stage` names it in messages and sums; `path` is below base_url, "/chat/completions". Throws Error for
@@ -43,6 +44,8 @@ class Client {
   Client(std::string stage, const ServerOptions&, const std::string& path);
   // An answer that was kept costs nothing; a new one is kept.
   Answered ask(const Question&, const Run&) const;
+  // Throws KINORA_STOP once the server has refused the key.
+  void check_accepted() const;
   // How many more questions could be asked at once now.
   int64_t free() const { return account_->gate.free(); }
   // One line about what this stage used, once for all its instances; empty if nothing.

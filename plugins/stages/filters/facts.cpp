@@ -1,5 +1,7 @@
 // stage/filter.facts: bounds on any number among a sample's facts.
-#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
 
 #include "filter.hpp"
 #include "kinora/plugin.hpp"
@@ -17,6 +19,20 @@ const json* find(const json& facts, const std::string& name) {
     if (const auto inside = facts.find(name.substr(0, dot)); inside != facts.end())
       if (const json* found = find(*inside, name.substr(dot + 1))) return found;
   return nullptr;
+}
+
+// A number, or a text that is one: every value of a CSV is text.
+std::optional<double> number_of(const json* fact) {
+  if (fact && fact->is_number()) return fact->get<double>();
+  if (!fact || !fact->is_string()) return std::nullopt;
+  const auto text = fact->get<std::string>();
+  const size_t first = text.find_first_not_of(" \t"), last = text.find_last_not_of(" \t");
+  if (first == std::string::npos) return std::nullopt;
+  double value = 0;
+  const char* end = text.data() + last + 1;
+  const auto read = std::from_chars(text.data() + first, end, value);
+  const bool whole = read.ec == std::errc() && read.ptr == end && std::isfinite(value);
+  return whole ? std::optional(value) : std::nullopt;
 }
 
 std::string numbers_of(const json& facts) {
@@ -54,9 +70,8 @@ class FilterFacts final : public Stage {
 
   void process(Sample in, const Emit& emit, const Run&) override {
     const json facts = json_field(in, "json");
-    const json* fact = find(facts, options_.fact);
-    if (fact && fact->is_number())
-      return judge(std::move(in), emit, rule_, fact->get<double>(), options_.at_least, options_.at_most, options_.mode);
+    if (const auto number = number_of(find(facts, options_.fact)))
+      return judge(std::move(in), emit, rule_, *number, options_.at_least, options_.at_most, options_.mode);
     if (options_.missing == "keep") return emit(std::move(in));
     throw Error(KINORA_DATA, "sample '" + std::string(in.key()) + "' has no number '" + options_.fact +
                                  "' among its facts (numbers there: " + numbers_of(facts) +

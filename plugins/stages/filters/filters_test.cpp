@@ -258,6 +258,15 @@ TEST(Facts, BoundsAnyNumberByItsName) {
   EXPECT_EQ(rule({{"fact", "scores.filter.blur"}, {"at_most", 7}}), "filter.facts.scores.filter.blur");
   EXPECT_EQ(rule({{"fact", "video.fps"}, {"at_least", 26}}), "filter.facts.video.fps");
   EXPECT_EQ(rule({{"fact", "codec"}, {"missing", "keep"}}), "");
+  for (const auto& [text, number] : {std::pair{"7", true}, {" 7.0e0\t", true}, {"-7", true}, {"", false}, {"7 x", false}, {"nan", false}, {"1e999", false}, {"0x8", false}}) {
+    const auto rated = film({grey(0)}, {{"user", {{"rating", text}}}});  // of a CSV
+    const json options{{"fact", "user.rating"}, {"at_most", 7.5}, {"at_least", 6.5}};
+    if (number) {
+      EXPECT_EQ(judge("filter.facts", rated, options).rule, text[0] == '-' ? "filter.facts.user.rating" : "") << text;
+    } else {
+      EXPECT_THAT(error_of("filter.facts", rated, options), HasSubstr("no number 'user.rating'")) << text;
+    }
+  }
   EXPECT_THAT(error_of("filter.facts", film({grey(0)}, facts), {{"fact", "width"}}), HasSubstr("height"));
   EXPECT_THAT(error_of("filter.facts", film({grey(0)}, facts), {{"fact", "height"}, {"at_least", 2}, {"at_most", 1}}),
               HasSubstr("above at_most"));

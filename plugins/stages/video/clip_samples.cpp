@@ -17,6 +17,21 @@ double seconds_at(int64_t frame, int64_t microseconds, double fps) {
   return std::abs(shown - by_rate) * fps < 0.5 ? by_rate : shown;
 }
 
+// What stages measured, asked or wrote of the whole film goes below film_facts: sums over clips would count it once a clip.
+void set_apart(json& facts) {
+  json of_film = json::object();
+  const auto take = [&](const char* name) {
+    const auto at = facts.find(name);
+    if (at == facts.end()) return;
+    of_film[name] = std::move(*at);
+    facts.erase(at);
+  };
+  for (const char* name : {"scores", "usage", "ocr", "errors", "embeddings", "filter.endpoint"}) take(name);
+  if (const auto caption = facts.find("caption"); caption != facts.end())
+    if (!caption->is_object() || caption->value("by", json()) != "user") take("caption");
+  if (!of_film.empty()) facts["film_facts"] = std::move(of_film);
+}
+
 }  // namespace
 
 std::string clip_key(const Sample& film, int64_t number) { return fmt::format("{}-{:04}", film.key(), number); }
@@ -34,6 +49,7 @@ Sample clip_sample(const Sample& film, int64_t number, const Range& range, doubl
   auto facts = facts_of(film);
   facts.erase("damaged");    // the film is, not the clip
   facts.erase("frames_at");  // of the film's frames
+  set_apart(facts);
   facts.update({{"film", film.key()},
                 {"first_frame", range.first},
                 {"end_frame", range.end},
@@ -47,7 +63,7 @@ Sample clip_sample(const Sample& film, int64_t number, const Range& range, doubl
   clip.set("json", facts.dump());
   // What the user says of a film holds for its clips.
   const auto caption = facts.find("caption");
-  if (caption != facts.end() && caption->is_object() && caption->value("by", "") == "user")
+  if (caption != facts.end() && caption->is_object())
     if (const auto text = film.text("txt")) clip.set("txt", *text);
   return clip;
 }

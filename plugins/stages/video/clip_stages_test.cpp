@@ -84,6 +84,26 @@ TEST(ClipTranscode, WhatAnEarlierRunHasEndedIsLeftOut) {
               HasSubstr("ended.json is not an array of keys"));
 }
 
+TEST(ClipTranscode, WhatIsOfTheWholeFilmIsNotOfItsClips) {
+  Sample in = film();
+  const json of_film{{"scores", {{"filter.letterbox", 0.1}}}, {"usage", {{"filter.ocr", {{"requests", 3}}}}}, {"ocr", {{"share", 0.5}}},
+                     {"errors", {{"filter.ocr", "no answer"}}}, {"embeddings", {{"classic", {{"size", 488}}}}}, {"caption", {{"by", "caption.describe"}}}};
+  json facts = facts_of(in);
+  facts.update(of_film);
+  facts["user"] = {{"licence", "CC0"}};
+  in.set("json", facts.dump());
+  const json clip = facts_of(applied("clip.transcode", {{"preset", "ultrafast"}}, in).results.emitted.at(0));
+  EXPECT_EQ(clip.at("film_facts"), of_film);
+  EXPECT_EQ(clip.at("user"), (json{{"licence", "CC0"}}));
+  for (const auto& [name, value] : of_film.items()) EXPECT_FALSE(clip.contains(name)) << name;
+  facts["caption"] = {{"by", "user"}};
+  in.set("json", facts.dump());
+  in.set("txt", "Mine.");
+  const Sample own = applied("clip.transcode", {{"preset", "ultrafast"}}, in).results.emitted.at(0);
+  EXPECT_EQ(facts_of(own).at("caption"), facts["caption"]);
+  EXPECT_EQ(own.text("txt"), "Mine.");
+}
+
 TEST(ClipTranscode, BinsAreRecordedAndCanFilter) {
   Sample in = film();
   set_shots(in, {60});
