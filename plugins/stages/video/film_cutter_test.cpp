@@ -78,6 +78,23 @@ TEST(FilmCutter, DecodesAFilmOnce) {
     EXPECT_EQ(told.cut.decoded_again, 0);
     EXPECT_LT(film.read, film.size() * 5 / 4) << "but for headers, every byte is read once";
   }
+  FilmOptions all = content();
+  all.transcode.parallel = 2;
+  all.plan.edge_seconds = 0.2;
+  all.shots.decide = "any";
+  all.shots.tolerance = 2;
+  all.shots.detectors.clear();
+  for (const auto& name : detector_names()) {
+    DetectorOptions one;
+    one.name = name;
+    one.threshold = name == "adaptive" ? 3.0 : name == "histogram" ? 0.05 : name == "hash" ? 0.395 : name == "threshold" ? 12.0 : 27.0;
+    all.shots.detectors.push_back(one);
+  }
+  film.read = 0;
+  const Told told = cut(film, all);
+  EXPECT_GT(told.ranges.size(), 12u);
+  EXPECT_EQ(told.cut.decoded_again, 0) << "with every detector, and edges taken off";
+  EXPECT_LT(film.read, film.size() * 5 / 4);
 }
 
 TEST(FilmCutter, WaitingFramesKeepWithinMemory) {
