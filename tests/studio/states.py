@@ -101,6 +101,8 @@ def check_work(chromium, size, folder):
         page.keyboard.press("Escape")
         page.keyboard.press("?")
         page.wait_for_selector("#keys-dialog[open]")
+        keys = page.locator("#key-list kbd").all_inner_texts()
+        assert {",", ".", "m", "w", "?", "Shift+U"} <= set(keys) and all(key.strip() for key in keys), keys
         state.done("keys")
         page.keyboard.press("Escape")
 
@@ -117,6 +119,8 @@ def check_lost(chromium, size, folder):
         page.wait_for_function("() => document.getElementById('status').textContent.includes('does not answer')")
         assert page.locator("#caption").input_value().endswith(" kept as a draft")
         page.screenshot(path=str(SCRATCH / f"lost-{size}.png"))
+        at = page.locator("#lost").bounding_box()
+        assert page.evaluate("at => document.elementFromPoint(at.x + 20, at.y + 10).id === 'lost'", at), "something covers the bar"
         check_axe(page, f"lost {size}")
         page.unroute("**/api/**")
         eventually(lambda: page.locator("#lost").is_hidden(), "that it is back")

@@ -11,7 +11,7 @@ const kKeys = [
 export function showKeys() {
   const dialog = document.getElementById("keys-dialog");
   document.getElementById("key-list").replaceChildren(
-    ...kKeys.flatMap(([keys, what]) => [make("dt", {}, keys.split(/( \/ |, )/).map((part) => (/^( \/ |, )$/.test(part) ? part : make("kbd", {}, part)))), make("dd", {}, what)]),
+    ...kKeys.flatMap(([keys, what]) => [make("dt", {}, keys.split(/( \/ |(?<=\w), )/).map((part) => (/^( \/ |, )$/.test(part) ? part : make("kbd", {}, part)))), make("dd", {}, what)]),
   );
   dialog.showModal();
 }

@@ -26,7 +26,6 @@ export class Filters {
         group("Outcome", "end", ordered(["kept", "filtered", "failed"], counts.ends)),
         group("Filtered by", "rule", Object.entries(counts.rules)),
         group("Decision", "decision", ordered(["accepted", "rejected", "captioned", "open"], counts.decisions)),
-        this.query.isEmpty() ? null : make("button", { type: "button", class: "group", onclick: () => this.clear() }, "Show all"),
       ].filter(Boolean),
     );
     if (focused) [...this.conditions.querySelectorAll("button")].find((button) => button.dataset.choice === focused)?.focus();
