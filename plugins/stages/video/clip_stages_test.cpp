@@ -88,8 +88,7 @@ TEST(ClipTranscode, WhatIsOfTheWholeFilmIsNotOfItsClips) {
   Sample in = film();
   const json of_film{{"scores", {{"filter.letterbox", 0.1}}}, {"usage", {{"filter.ocr", {{"requests", 3}}}}}, {"ocr", {{"share", 0.5}}},
                      {"errors", {{"filter.ocr", "no answer"}}}, {"embeddings", {{"classic", {{"size", 488}}}}}, {"caption", {{"by", "caption.describe"}}}};
-  json facts = facts_of(in);
-  facts.update(of_film);
+  json facts = of_film;
   facts["user"] = {{"licence", "CC0"}};
   in.set("json", facts.dump());
   const json clip = facts_of(applied("clip.transcode", {{"preset", "ultrafast"}}, in).results.emitted.at(0));
