@@ -1,9 +1,10 @@
-// A measured quantity that ages: the mean of what was seen, where what is one half-life old counts half. Of several
-// half-lives the longest one counts whose mean says nothing else than those of the shorter ones, beyond what chance
-// explains (Lepski's rule): it follows a change within seconds, a slow one with little delay, and noise hardly.
+// A measured quantity that ages: what is one half-life old counts half. Of means of several half-lives, and of straight
+// lines through what was seen, which do not lag behind a drift, the most certain one counts that says nothing else than
+// the less certain ones, beyond what chance explains (Lepski's rule): a change is followed within seconds, noise hardly.
 #pragma once
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 namespace kinora::balance {
@@ -31,37 +32,61 @@ class Estimate {
     last_n_ = n;
   }
   bool known() const { return last_n_ > 0; }
-  double value() const { return known() ? chosen().mean() : 0; }
+  double value() const { return known() ? chosen().value : 0; }
   // Standard error of value(), relative to it; 1 while too little was seen to say.
   double error() const {
     if (spread_weight_ <= 0 || value() <= 0) return 1;
-    return std::min(1.0, error_of(chosen()) / value());
+    return std::min(1.0, chosen().error / value());
   }
 
  private:
+  struct Answer {
+    double value, error;
+  };
+  // Weighted sums over samples, of the powers of their time (seconds from now, so at most 0) and of what they are.
   struct Ageing {
-    double half_life, weight = 0, squares = 0, sum = 0;
+    double half_life;
+    double w0 = 0, w1 = 0, w2 = 0, y0 = 0, y1 = 0;
+    double q0 = 0, q1 = 0, q2 = 0;  // of squared weights
+
     void add(double mean, double n, double passed) {
       const double keep = std::exp2(-passed / half_life);
-      weight = weight * keep + n;
-      squares = squares * keep * keep + n;  // n samples of weight 1
-      sum = sum * keep + n * mean;
+      w2 = keep * (w2 - 2 * passed * w1 + passed * passed * w0);
+      w1 = keep * (w1 - passed * w0);
+      w0 = keep * w0 + n;
+      y1 = keep * (y1 - passed * y0);
+      y0 = keep * y0 + n * mean;
+      q2 = keep * keep * (q2 - 2 * passed * q1 + passed * passed * q0);
+      q1 = keep * keep * (q1 - passed * q0);
+      q0 = keep * keep * q0 + n;
     }
-    double mean() const { return sum / weight; }
-    double effective() const { return weight * weight / squares; }
+    // sigma: of one sample.
+    Answer mean(double sigma) const { return {y0 / w0, sigma * std::sqrt(q0) / w0}; }
+    // The line of least squares, now.
+    Answer line(double sigma) const {
+      const double d = w0 * w2 - w1 * w1;
+      if (d <= 1e-9 * w0 * w2) return {0, std::numeric_limits<double>::infinity()};
+      return {(w2 * y0 - w1 * y1) / d,
+              sigma * std::sqrt(std::max(0.0, w2 * w2 * q0 - 2 * w1 * w2 * q1 + w1 * w1 * q2)) / d};
+    }
   };
-  double error_of(const Ageing& a) const {
-    return spread_weight_ > 0 ? std::sqrt(spread_ / spread_weight_ / a.effective()) : a.mean();
-  }
-  const Ageing& chosen() const {
-    constexpr double kBeyondChance = 1.5;  // standard errors of the shorter one
-    size_t at = 0;
-    for (size_t longer = 1; longer < means_.size(); ++longer) {
-      for (size_t k = 0; k < longer; ++k)
-        if (std::abs(means_[k].mean() - means_[longer].mean()) > kBeyondChance * error_of(means_[k])) return means_[at];
-      at = longer;
+  Answer chosen() const {
+    constexpr double kBeyondChance = 2.5;  // standard errors of the less certain one
+    if (spread_weight_ <= 0) return {means_.back().mean(0).value, means_.back().mean(0).value};
+    const double sigma = std::sqrt(spread_ / spread_weight_);
+    std::vector<Answer> answers;
+    for (const Ageing& m : means_) {
+      answers.push_back(m.mean(sigma));
+      if (const Answer line = m.line(sigma); line.value > 0 && std::isfinite(line.error)) answers.push_back(line);
     }
-    return means_[at];
+    std::stable_sort(answers.begin(), answers.end(), [](const Answer& a, const Answer& b) { return a.error > b.error; });
+    size_t at = 0;
+    for (size_t k = 1; k < answers.size(); ++k)
+      if (std::all_of(answers.begin(), answers.begin() + static_cast<std::ptrdiff_t>(k), [&](const Answer& less) {
+            return std::abs(less.value - answers[k].value) <= kBeyondChance * less.error;
+          }))
+        at = k;
+    return answers[at];
   }
   std::vector<Ageing> means_;
   double now_ = 0, last_mean_ = 0, last_n_ = 0, spread_ = 0, spread_weight_ = 0;
