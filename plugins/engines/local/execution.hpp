@@ -1,8 +1,12 @@
 // One run of a pipeline on this machine's threads.
 //
 // A pool of threads shares the cores among all stages: whenever a core is free, the most downstream task that
-// can run gets it (schedule.cpp). So a slow stage takes as many cores as it needs and nothing has to be
-// balanced; and what is nearest its end, and its memory, goes first. A task that waits for room gives its
+// can run gets it (schedule.cpp). So a slow stage takes as many cores as it needs, and what is nearest its end,
+// and its memory, goes first. Cores are not given to stages: measured on 8 cores (dispatch_test.cpp), sharing takes
+// 0.97 of the time of the balancer's allocation where that divides evenly, 0.94 where it does not, 0.61 where times
+// drift, and is no slower than allocations that are made anew for free. What the balancer decides here is what
+// lasts (advice.hpp): how many instances, that is worker processes or copies of a model, a stage's share of the
+// work needs; which stage bounds the run; and what the machine reaches at best. A task that waits for room gives its
 // core back while it waits. When nothing runs and nothing fits, the oldest sample goes on all the same: hence
 // no deadlock, and a single sample that is larger than the bound passes alone.
 //

@@ -1,61 +1,94 @@
-// A measured quantity that ages: the mean of what was seen, where what is one half-life old counts half. The
-// half-life is short where newer samples say something else than older ones, beyond what chance explains, and
-// long else: it follows a change within seconds and does not follow noise.
+// A measured quantity that ages: what is one half-life old counts half. Of means of several half-lives, and of straight
+// lines through what was seen, which do not lag behind a drift, the most certain one counts that says nothing else than
+// the less certain ones, beyond what chance explains (Lepski's rule): a change is followed within seconds, noise hardly.
 #pragma once
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <vector>
 
 namespace kinora::balance {
 
 class Estimate {
  public:
-  // Seconds.
-  explicit Estimate(double half_life = 2, double long_half_life = 16) : fast_{half_life}, slow_{long_half_life} {}
+  // Seconds: the shortest half-life, and the longest; those between double.
+  explicit Estimate(double half_life = 1, double long_half_life = 16) {
+    for (double h = half_life; h <= long_half_life; h *= 2) means_.push_back({h});
+  }
 
   // `mean` over n samples that were seen until time `now` (seconds, never decreasing).
   void add(double mean, double n, double now) {
     if (n <= 0) return;
     const double passed = std::max(0.0, now - now_);
     now_ = std::max(now, now_);
-    fast_.add(mean, n, passed);
-    slow_.add(mean, n, passed);
+    for (Ageing& m : means_) m.add(mean, n, passed);
     // The variance of one sample, from two means after each other: drift hardly touches their difference.
     if (last_n_ > 0) {
-      const double off = mean - last_mean_, keep = std::exp2(-passed / slow_.half_life);
+      const double off = mean - last_mean_, keep = std::exp2(-passed / means_.back().half_life);
       spread_ = spread_ * keep + off * off / (1 / n + 1 / last_n_);
       spread_weight_ = spread_weight_ * keep + 1;
     }
     last_mean_ = mean;
     last_n_ = n;
   }
-  bool known() const { return slow_.weight > 0; }
-  double value() const { return known() ? chosen().mean() : 0; }
+  bool known() const { return last_n_ > 0; }
+  double value() const { return known() ? chosen().value : 0; }
   // Standard error of value(), relative to it; 1 while too little was seen to say.
   double error() const {
     if (spread_weight_ <= 0 || value() <= 0) return 1;
-    return std::min(1.0, error_of(chosen()) / value());
+    return std::min(1.0, chosen().error / value());
   }
 
  private:
+  struct Answer {
+    double value, error;
+  };
+  // Weighted sums over samples, of the powers of their time (seconds from now, so at most 0) and of what they are.
   struct Ageing {
-    double half_life, weight = 0, squares = 0, sum = 0;
+    double half_life;
+    double w0 = 0, w1 = 0, w2 = 0, y0 = 0, y1 = 0;
+    double q0 = 0, q1 = 0, q2 = 0;  // of squared weights
+
     void add(double mean, double n, double passed) {
       const double keep = std::exp2(-passed / half_life);
-      weight = weight * keep + n;
-      squares = squares * keep * keep + n;  // n samples of weight 1
-      sum = sum * keep + n * mean;
+      w2 = keep * (w2 - 2 * passed * w1 + passed * passed * w0);
+      w1 = keep * (w1 - passed * w0);
+      w0 = keep * w0 + n;
+      y1 = keep * (y1 - passed * y0);
+      y0 = keep * y0 + n * mean;
+      q2 = keep * keep * (q2 - 2 * passed * q1 + passed * passed * q0);
+      q1 = keep * keep * (q1 - passed * q0);
+      q0 = keep * keep * q0 + n;
     }
-    double mean() const { return sum / weight; }
-    double effective() const { return weight * weight / squares; }
+    // sigma: of one sample.
+    Answer mean(double sigma) const { return {y0 / w0, sigma * std::sqrt(q0) / w0}; }
+    // The line of least squares, now.
+    Answer line(double sigma) const {
+      const double d = w0 * w2 - w1 * w1;
+      if (d <= 1e-9 * w0 * w2) return {0, std::numeric_limits<double>::infinity()};
+      return {(w2 * y0 - w1 * y1) / d,
+              sigma * std::sqrt(std::max(0.0, w2 * w2 * q0 - 2 * w1 * w2 * q1 + w1 * w1 * q2)) / d};
+    }
   };
-  double error_of(const Ageing& a) const {
-    return spread_weight_ > 0 ? std::sqrt(spread_ / spread_weight_ / a.effective()) : a.mean();
+  Answer chosen() const {
+    constexpr double kBeyondChance = 2.5;  // standard errors of the less certain one
+    if (spread_weight_ <= 0) return {means_.back().mean(0).value, means_.back().mean(0).value};
+    const double sigma = std::sqrt(spread_ / spread_weight_);
+    std::vector<Answer> answers;
+    for (const Ageing& m : means_) {
+      answers.push_back(m.mean(sigma));
+      if (const Answer line = m.line(sigma); line.value > 0 && std::isfinite(line.error)) answers.push_back(line);
+    }
+    std::stable_sort(answers.begin(), answers.end(), [](const Answer& a, const Answer& b) { return a.error > b.error; });
+    size_t at = 0;
+    for (size_t k = 1; k < answers.size(); ++k)
+      if (std::all_of(answers.begin(), answers.begin() + static_cast<std::ptrdiff_t>(k), [&](const Answer& less) {
+            return std::abs(less.value - answers[k].value) <= kBeyondChance * less.error;
+          }))
+        at = k;
+    return answers[at];
   }
-  const Ageing& chosen() const {
-    constexpr double kBeyondChance = 2.5;  // standard errors
-    return std::abs(fast_.mean() - slow_.mean()) > kBeyondChance * error_of(fast_) ? fast_ : slow_;
-  }
-  Ageing fast_, slow_;
+  std::vector<Ageing> means_;
   double now_ = 0, last_mean_ = 0, last_n_ = 0, spread_ = 0, spread_weight_ = 0;
 };
 
