@@ -54,7 +54,7 @@
 
 /* Signals: not errors. */
 #define KINORA_OK 0
-#define KINORA_STOP 1 /* this rank's part of a model ends here; release everything and return it */
+#define KINORA_STOP 1 /* of a model: this rank's part of it ends here; release everything and return it. Of a stage: it can do no sample at all */
 #define KINORA_END 2  /* no more items */
 /* Errors. */
 #define KINORA_FAILED (-1)      /* anything without a better code */
