@@ -149,6 +149,8 @@ TEST_F(RecordTest, ForgetsWhatFailedWhenItIsToBeTriedAgain) {
     keep(record, "a-0000", "a"), keep(record, "a-0001", "a"), keep(record, "a-0001-0", "a-0001");
     record.end(clip("a-0001-1", "a-0001", "failed"), true, {});
     record.end(clip("a-0002", "a", "filtered"), true, {});
+    record.end(clip("a-0003-0-0", "a-0003-0", "failed"), true, {});
+    record.end(clip("a-0003-0", "a-0003"), true, {}), record.end(clip("a-0003", "a"), true, {});
     record.end(film("a"), false, {});
     order(record);
     record.settle();
@@ -156,7 +158,7 @@ TEST_F(RecordTest, ForgetsWhatFailedWhenItIsToBeTriedAgain) {
   EXPECT_EQ(open().ended_before(), 2u) << "nobody asked";
   for (const bool killed : {false, true}) {  // and started again before anything was done
     Record record = open("x", true, 1);
-    EXPECT_EQ(record.retried(), killed ? 0u : 1u);
+    EXPECT_EQ(record.retried(), killed ? 0u : 2u);
     EXPECT_TRUE(record.has_ended(inputs_[0]) && !record.has_ended(inputs_[1]));
     // What the failed one was made of is made again, what was made of that and had not failed is known.
     EXPECT_THAT(record.ended_of(inputs_[1]), ElementsAre("a-0000", "a-0001-0", "a-0002"));
