@@ -17,8 +17,8 @@ struct Edited : Change {
 class EditHistory {
  public:
   void add(Edit);
-  // Takes in every line of `text` that has its end, and returns how many bytes that was; a line that cannot be read is
-  // told to `wrong`, by its number in the file.
+  // Takes in every line of `text` that has its end, and returns how many bytes that was; a line that cannot
+  // be read is told to `wrong`, by its number in the file.
   using Wrong = std::function<void(size_t line, const std::string& why)>;
   size_t add_lines(std::string_view text, const Wrong& wrong);
 
@@ -48,7 +48,8 @@ class EditHistory {
 
 constexpr const char* kEditsFile = "edits.jsonl";
 
-// Empty if there is no such file. Throws Error(KINORA_DATA) that names the line that cannot be read and why, KINORA_IO.
+// Empty if there is no such file. Throws Error(KINORA_DATA) that names the line that cannot be read and why,
+// KINORA_IO.
 EditHistory read_edits(const std::filesystem::path& file);
 
 }  // namespace kinora::core
