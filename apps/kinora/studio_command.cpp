@@ -65,9 +65,10 @@ int studio_command(core::Runtime& runtime, const Arguments& arguments) {
     return complain(kUsage,
                     "--port: " + std::to_string(port) + " is none; from 1 to 65535, or 0 for a free one");
   if (author.empty()) return complain(kUsage, "--author: the name is empty");
-  studio::Studio studio(dir, author, [&](const nlohmann::json& encoder, const std::vector<std::string>& texts) {
-    return core::text_vectors(runtime, encoder, texts);
-  });
+  studio::Studio studio(dir, author,
+                        [&](const nlohmann::json& encoder, const std::vector<std::string>& texts) {
+                          return core::text_vectors(runtime, encoder, texts);
+                        });
   core::watch_signals();
   studio::serve(runtime, studio,
                 {.port = port,

@@ -1,5 +1,5 @@
-// edits.jsonl of one job on disk (core/curate/edits.hpp has its format): appended to by any number of studios at
-// once, one whole flushed line at a time.
+// edits.jsonl of one job on disk (core/curate/edits.hpp has its format): appended to by any number of studios
+// at once, one whole flushed line at a time.
 #pragma once
 #include <filesystem>
 #include <functional>

@@ -12,7 +12,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kMemory = uint64_t{1} << 30;  // bytes that the process may hold
-constexpr int64_t kFrameMemory = 16 << 20;       // of one frame: what is far wider than high is no film to look at
+constexpr int64_t kFrameMemory = 16 << 20;  // of one frame: what is far wider than high is no film to look at
 
 const kinora_workers_api& workers_of_host() {
   const auto* table =
@@ -45,10 +45,10 @@ kinora_run run_until(Clock::time_point& start) {
 
 FilmDecoder::FilmDecoder(core::Runtime& runtime)
     : workers_(workers_of_host()),
-      options_(core::or_throw(core::Options::make(
-                                  *core::or_throw(runtime.registry().find("stage", "video.read")),
-                                  {{"frames", 1}, {"height", kHeight}, {"memory", kFrameMemory}}))
-                   .canonical()) {}
+      options_(
+          core::or_throw(core::Options::make(*core::or_throw(runtime.registry().find("stage", "video.read")),
+                                             {{"frames", 1}, {"height", kHeight}, {"memory", kFrameMemory}}))
+              .canonical()) {}
 
 void FilmDecoder::end() {
   if (worker_) workers_.stop(worker_);
@@ -75,8 +75,8 @@ Sample FilmDecoder::frame(const std::filesystem::path& film, int64_t first) {
 
 Sample FilmDecoder::decoded(const std::filesystem::path& film, int64_t first) {
   if (!worker_) {
-    const kinora_worker_spec spec{sizeof(kinora_worker_spec), 0, "picture", "stage/video.read", options_.c_str(),
-                                  kSeconds, kMemory};
+    const kinora_worker_spec spec{sizeof(kinora_worker_spec), 0,        "picture", "stage/video.read",
+                                  options_.c_str(),           kSeconds, kMemory};
     if (workers_.start(&spec, &worker_) != KINORA_OK) throw last_error();
   }
   Sample in("picture");
@@ -88,8 +88,9 @@ Sample FilmDecoder::decoded(const std::filesystem::path& film, int64_t first) {
   const kinora_run run = run_until(start);
   if (workers_.process(worker_, in.get(), &sink, &run) != KINORA_OK) throw last_error();
   if (results.emitted.size() != 1)
-    throw Error(KINORA_DATA, film.string() + ": " +
-                                 (results.failed.empty() ? "it has no picture" : results.failed.front().reason));
+    throw Error(KINORA_DATA,
+                film.string() + ": " +
+                    (results.failed.empty() ? "it has no picture" : results.failed.front().reason));
   return std::move(results.emitted.front());
 }
 

@@ -1,5 +1,5 @@
-// One frame of a film at a time, decoded by a process of its own: films are strangers' bytes, and a decoder that crashes,
-// hangs or fills the memory must not take the studio along.
+// One frame of a film at a time, decoded by a process of its own: films are strangers' bytes, and a decoder
+// that crashes, hangs or fills the memory must not take the studio along.
 #pragma once
 #include <filesystem>
 
@@ -19,8 +19,9 @@ class FilmDecoder {
   FilmDecoder(const FilmDecoder&) = delete;
   FilmDecoder& operator=(const FilmDecoder&) = delete;
 
-  // [owner-thread] A sample with the tensor frames [1, kHeight, W, 3]. The process begins with the first frame and serves
-  // until it ends; one that was killed before its time, by whomever, is replaced and asked again, once. Throws Error.
+  // [owner-thread] A sample with the tensor frames [1, kHeight, W, 3]. The process begins with the first
+  // frame and serves until it ends; one that was killed before its time, by whomever, is replaced and asked
+  // again, once. Throws Error.
   Sample frame(const std::filesystem::path& film, int64_t first);
 
  private:

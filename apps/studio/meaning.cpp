@@ -11,9 +11,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr auto kLook = std::chrono::seconds(3);  // between looks at whether the run has grown
-constexpr size_t kKnown = 8;                     // answers: the windows and histograms of one view ask the same
-constexpr size_t kVectors = 16384;               // texts whose vectors are kept
-constexpr size_t kEncoded = 256;                 // edited captions that one question has to wait for
+constexpr size_t kKnown = 8;        // answers: the windows and histograms of one view ask the same
+constexpr size_t kVectors = 16384;  // texts whose vectors are kept
+constexpr size_t kEncoded = 256;    // edited captions that one question has to wait for
 
 bool is_job(const fs::path& folder, const std::vector<JobFolder>& jobs) {
   return jobs.size() == 1 && jobs.front().path == folder;
@@ -24,7 +24,8 @@ std::vector<fs::path> text_jobs(const fs::path& run) {
   std::vector<fs::path> out;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(run, error))
-    if (entry.path().filename().string().front() != '.' && fs::is_regular_file(entry.path() / "text.json", error))
+    if (entry.path().filename().string().front() != '.' &&
+        fs::is_regular_file(entry.path() / "text.json", error))
       out.push_back(entry.path());
   std::sort(out.begin(), out.end());
   return out;
@@ -115,7 +116,8 @@ void Meaning::look() {
     offer.pictures = collection_->names();
   });
   if (!found) core::log_info("studio: no search by meaning: {}", found.failure().message);
-  std::stable_partition(offer.pictures.begin(), offer.pictures.end(), [](const auto& n) { return n == "classic"; });
+  std::stable_partition(offer.pictures.begin(), offer.pictures.end(),
+                        [](const auto& n) { return n == "classic"; });
   if (!offer.text) offer.why_not_text = "a job of kind embed-text would embed the captions";
   const std::lock_guard lock(mutex_);
   offer_ = std::move(offer);
@@ -140,7 +142,8 @@ const core::Embedded& Meaning::captions() {
 
 const core::Embedded& Meaning::pictures(const std::string& name) {
   const auto known = pictures_.find(name);
-  return known != pictures_.end() ? known->second : pictures_.emplace(name, collection_->pictures(name)).first->second;
+  return known != pictures_.end() ? known->second
+                                  : pictures_.emplace(name, collection_->pictures(name)).first->second;
 }
 
 std::string Meaning::id_of(const core::ClipRef& clip) {
@@ -156,8 +159,8 @@ std::string Meaning::id_of(const core::ClipRef& clip) {
   return at->second.empty() ? "" : at->second + clip.key;
 }
 
-// The text and the captions that have no vector yet. More edited captions than one question waits for are as they were
-// embedded before, until the next ones.
+// The text and the captions that have no vector yet. More edited captions than one question waits for are as
+// they were embedded before, until the next ones.
 void Meaning::encode(const Question& question, const core::Embedded& all) {
   if (vectors_.size() > kVectors) vectors_.clear();
   const std::string by = all.encoder.dump() + '\n';  // another encoder, another vector
@@ -201,7 +204,7 @@ Ranking Meaning::to_text(const Question& question) {
 Ranking Meaning::to_clip(const Question& question) {
   const auto& names = collection_->names();
   const bool has_classic = std::find(names.begin(), names.end(), "classic") != names.end();
-  const std::string name = !question.embedding.empty() ? question.embedding
+  const std::string name = !question.embedding.empty()    ? question.embedding
                            : has_classic || names.empty() ? "classic"
                                                           : names.front();
   const core::Embedded& all = pictures(name);
@@ -213,7 +216,8 @@ Ranking Meaning::to_clip(const Question& question) {
       if (auto id = id_of(all.clips[j]); !id.empty()) out.similarity.emplace(std::move(id), scores[j]);
     return out;
   }
-  throw Error(KINORA_NOT_FOUND, question.like + ": it has no embedding '" + name + "', so nothing can be like it");
+  throw Error(KINORA_NOT_FOUND,
+              question.like + ": it has no embedding '" + name + "', so nothing can be like it");
 }
 
 }  // namespace kinora::studio

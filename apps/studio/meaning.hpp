@@ -1,8 +1,8 @@
-// Search by meaning: how near clips are to a text, by the vectors of their captions (a job of kind embed-text), or to
-// another clip, by an embedding of their pictures (stages embed.*).
+// Search by meaning: how near clips are to a text, by the vectors of their captions (a job of kind
+// embed-text), or to another clip, by an embedding of their pictures (stages embed.*).
 //
-// One thread reads the vectors, once and again when the run has grown, and answers one question after the other, the
-// newest first; whoever asks waits, and the studio goes on.
+// One thread reads the vectors, once and again when the run has grown, and answers one question after the
+// other, the newest first; whoever asks waits, and the studio goes on.
 #pragma once
 #include <condition_variable>
 #include <list>
@@ -17,8 +17,8 @@
 namespace kinora::studio {
 
 struct Question {
-  std::string text;                           // or, if it is empty:
-  std::string like, embedding;                // the id of a clip, and a name of Offer::pictures, "": its first
+  std::string text;             // or, if it is empty:
+  std::string like, embedding;  // the id of a clip, and a name of Offer::pictures, "": its first
   std::map<std::string, std::string> edited;  // for a text: captions by id that people have changed
   bool operator==(const Question&) const = default;
 };

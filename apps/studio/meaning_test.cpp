@@ -23,7 +23,9 @@ using Vectors = std::vector<std::vector<float>>;
 
 // Vectors of [1, 0] for "x", [0, 1] for "y", and between them for the rest.
 std::vector<float> vector_of(const std::string& text) {
-  return text == "x" ? std::vector<float>{1, 0} : text == "y" ? std::vector<float>{0, 1} : std::vector<float>{0.6F, 0.8F};
+  return text == "x"   ? std::vector<float>{1, 0}
+         : text == "y" ? std::vector<float>{0, 1}
+                       : std::vector<float>{0.6F, 0.8F};
 }
 
 class MeaningTest : public testing::Test {
@@ -36,14 +38,17 @@ class MeaningTest : public testing::Test {
     write("clips/items.jsonl", "");
   }
   ~MeaningTest() override { fs::remove_all(folder_); }
-  void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name) << text;
+  }
   void picture(const std::string& key, std::vector<float> vector) const {
     write("clips/data/" + key + ".classic.npy", to_npy(vector, {2}));
   }
   void captions(const std::vector<std::string>& keys, const std::vector<float>& rows) const {
     fs::create_directories(folder_ / "captions");
     write("captions/text.npy", to_npy(rows, {static_cast<int64_t>(keys.size()), 2}));
-    write("captions/text.json", json{{"clips", "../clips/data"}, {"keys", keys}, {"encoder", {{"text", "fake"}}}}.dump());
+    write("captions/text.json",
+          json{{"clips", "../clips/data"}, {"keys", keys}, {"encoder", {{"text", "fake"}}}}.dump());
   }
   std::unique_ptr<Meaning> opened(const std::string& folder = "") {
     return std::make_unique<Meaning>(folder_ / folder, curate_jobs(folder_ / folder),
@@ -96,7 +101,8 @@ TEST_F(MeaningTest, WhatCannotBeRankedIsSaid) {
   EXPECT_NE(m->ask({"", "clips/a", "", {}})->why, "");
   picture("a", {1, 0});
   write("clips/items.jsonl", "{}\n{}\n");
-  EXPECT_THAT(m->ask({"", "clips/none", "", {}})->why, HasSubstr("clips/none: it has no embedding 'classic'"));
+  EXPECT_THAT(m->ask({"", "clips/none", "", {}})->why,
+              HasSubstr("clips/none: it has no embedding 'classic'"));
   EXPECT_THAT(m->ask({"", "clips/a", "clip", {}})->why, HasSubstr("no clip has an embedding 'clip'"));
   captions({"a"}, {1, 0});
   write("captions/text.json", "no json");

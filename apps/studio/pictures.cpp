@@ -24,9 +24,8 @@ Picture Pictures::get(const PictureSource& source) {
   if (source.path.empty()) return nullptr;
   const std::string key = key_of(source);
   std::unique_lock lock(mutex_);
-  free_.wait(lock, [&] {
-    return kept_.contains(key) || (!making_.contains(key) && making_.size() < kAtOnce);
-  });
+  free_.wait(lock,
+             [&] { return kept_.contains(key) || (!making_.contains(key) && making_.size() < kAtOnce); });
   if (const auto known = kept_.find(key)) return *known;
   making_.insert(key);
   std::unique_ptr<FilmDecoder> decoder = taken();

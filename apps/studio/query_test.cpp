@@ -38,8 +38,7 @@ Clip clip(const std::string& key, End end = End::kept, const std::string& reason
 }
 
 Shelf shelf_of(const Catalogue& c, std::map<std::string, Change> edits = {}) {
-  return {c,
-          [edits](const Clip& clip) {
+  return {c, [edits](const Clip& clip) {
             const auto at = edits.find(clip.key);
             return at == edits.end() ? Change() : at->second;
           }};

@@ -198,20 +198,20 @@ json Studio::state() {
     if (wrong.empty()) wrong = journal.wrong();
   }
   const Offer offer = meaning_.offer();
-  return {{"title", folder_.string()},
-          {"author", journals_.front().author()},
-          {"jobs", std::move(jobs)},
-          {"version", version_},
-          {"fields", std::move(fields)},
-          {"counts", {{"ends", counts.ends}, {"rules", counts.rules}, {"decisions", counts.decisions}}},
-          {"reasons", reasons()},
-          {"undo", can_undo},
-          {"redo", can_redo},
-          {"unreadable", catalogue_.unreadable},
-          {"wrong", std::move(wrong)},
-          {"search",
-           {{"text", offer.text}, {"why_not_text", offer.why_not_text}, {"pictures", offer.pictures}}},
-          {"live", std::move(live)}};
+  return {
+      {"title", folder_.string()},
+      {"author", journals_.front().author()},
+      {"jobs", std::move(jobs)},
+      {"version", version_},
+      {"fields", std::move(fields)},
+      {"counts", {{"ends", counts.ends}, {"rules", counts.rules}, {"decisions", counts.decisions}}},
+      {"reasons", reasons()},
+      {"undo", can_undo},
+      {"redo", can_redo},
+      {"unreadable", catalogue_.unreadable},
+      {"wrong", std::move(wrong)},
+      {"search", {{"text", offer.text}, {"why_not_text", offer.why_not_text}, {"pictures", offer.pictures}}},
+      {"live", std::move(live)}};
 }
 
 json Studio::clips(const Parameters& parameters) {
@@ -224,9 +224,10 @@ json Studio::clips(const Parameters& parameters) {
   const auto from = static_cast<size_t>(whole_of(parameters, "from", 0));
   const auto count = static_cast<size_t>(std::min(whole_of(parameters, "count", 100), kWindow));
   json list = json::array();
-  for (size_t i = from; i < all.size() && i < from + count; ++i) list.push_back(row(all[i], &searched_.found));
-  return {{"total", all.size()}, {"from", from}, {"version", version_}, {"by", searched_.by}, {"why", searched_.why},
-          {"rows", std::move(list)}};
+  for (size_t i = from; i < all.size() && i < from + count; ++i)
+    list.push_back(row(all[i], &searched_.found));
+  return {{"total", all.size()}, {"from", from},         {"version", version_},
+          {"by", searched_.by},  {"why", searched_.why}, {"rows", std::move(list)}};
 }
 
 json Studio::histograms(const Parameters& parameters) {

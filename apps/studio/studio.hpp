@@ -26,12 +26,12 @@ class Studio {
   // Throws Error if there is no curate job in `folder`. `encode`: of texts, for search by meaning.
   Studio(const std::filesystem::path& folder, std::string author, Meaning::Encode encode);
 
-  // {"title", "author", "jobs", "version", "fields", "counts", "reasons", "undo", "redo", "unreadable", "wrong",
-  // "search": {"text", "why_not_text", "pictures"}, "live"}
+  // {"title", "author", "jobs", "version", "fields", "counts", "reasons", "undo", "redo", "unreadable",
+  // "wrong", "search": {"text", "why_not_text", "pictures"}, "live"}
   nlohmann::json state();
-  // {"total", "from", "version", "by", "why", "rows"}: the window "from", "count" of what the query selects; by: how it
-  // was searched, "meaning", "words", "pictures" or "", and why not by meaning. Queries that search wait for Meaning,
-  // without the lock.
+  // {"total", "from", "version", "by", "why", "rows"}: the window "from", "count" of what the query selects;
+  // by: how it was searched, "meaning", "words", "pictures" or "", and why not by meaning. Queries that
+  // search wait for Meaning, without the lock.
   nlohmann::json clips(const Parameters&);
   nlohmann::json histograms(const Parameters&);
   // {"place"}: of a clip "id" in what the query selects, or -1.

@@ -22,8 +22,8 @@ void EditHistory::add(Edit edit) {
   all_.push_back(std::move(edit));
 }
 
-// Where the line leaves its author's undo and redo. A line that only takes fields back is no step: nobody knows what an
-// undo of it should bring back but the lines before it.
+// Where the line leaves its author's undo and redo. A line that only takes fields back is no step: nobody
+// knows what an undo of it should bring back but the lines before it.
 void EditHistory::step(const Edit& edit, size_t place, Edited& now) {
   Steps& steps = steps_[edit.author];
   if (edit.kind == EditKind::edit && !edit.set.empty()) {

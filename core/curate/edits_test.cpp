@@ -1,8 +1,7 @@
-#include "core/curate/edit_history.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/curate/edit_history.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::core {

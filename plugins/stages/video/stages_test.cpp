@@ -179,7 +179,7 @@ TEST(Caption, FromTheFramesThatAnEarlierStageSampledEqualsThatFromTheVideo) {
 
 TEST(Read, BeginsWhereTheSampleSays) {
   const core::OneStage read(runtime(), "video.read", json{{"first", 1}, {"frames", 1}});
-  Sample video = film(24, 4, [](int i, int, int) { return Rgb{10 * i, 10 * i, 10 * i}; });
+  Sample video = film(24, 4, [](int i, int, int) { return grey(10 * i); });
   EXPECT_EQ(facts(read(video))["frames_at"], json({0.25}));
   video.set("first", "6");
   EXPECT_EQ(facts(read(video))["frames_at"], json({1.5}));
