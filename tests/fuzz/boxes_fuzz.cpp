@@ -3,9 +3,9 @@
 // error.
 #include <cstdlib>
 
-#include "plugins/stages/video/extent.hpp"
-#include "plugins/stages/video/media_error.hpp"
-#include "plugins/stages/video/packet_index.hpp"
+#include "plugins/stages/video/media/extent.hpp"
+#include "plugins/stages/video/media/media_error.hpp"
+#include "plugins/stages/video/media/packet_index.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace kinora::video;

@@ -1,8 +1,8 @@
 // clip.transcode, clip.preview and filter.motion of the built plugin.
 #include <gmock/gmock.h>
 
-#include "media_testing.hpp"
-#include "scaler.hpp"
+#include "media/media_testing.hpp"
+#include "media/scaler.hpp"
 #include "stage_testing.hpp"
 
 namespace kinora::video {

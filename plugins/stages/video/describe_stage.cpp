@@ -8,12 +8,12 @@
 
 #include <fmt/format.h>
 
-#include "convert.hpp"
-#include "decoder.hpp"
+#include "media/convert.hpp"
+#include "media/decoder.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
 #include "media.hpp"
-#include "scaler.hpp"
+#include "media/scaler.hpp"
 
 namespace kinora::video {
 namespace {

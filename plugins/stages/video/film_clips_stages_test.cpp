@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "media_testing.hpp"
+#include "media/media_testing.hpp"
 #include "stage_testing.hpp"
 
 namespace kinora::video {

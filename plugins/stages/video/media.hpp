@@ -5,11 +5,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "byte_source.hpp"
+#include "media/byte_source.hpp"
 #include "kinora/abi/stage.h"
 #include "kinora/sample.hpp"
-#include "media_error.hpp"
-#include "probe.hpp"
+#include "media/media_error.hpp"
+#include "media/probe.hpp"
 
 namespace kinora::video {
 

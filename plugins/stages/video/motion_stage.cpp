@@ -2,7 +2,7 @@
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
 #include "media.hpp"
-#include "motion.hpp"
+#include "media/motion.hpp"
 
 namespace kinora::video {
 

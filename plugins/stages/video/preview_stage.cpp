@@ -1,13 +1,13 @@
 // stage/clip.preview: a small moving picture of a clip.
 #include <cmath>
 
-#include "decoder.hpp"
-#include "encoder.hpp"
-#include "clip_sampler.hpp"
+#include "media/decoder.hpp"
+#include "media/encoder.hpp"
+#include "clips/clip_sampler.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
 #include "media.hpp"
-#include "webp.hpp"
+#include "media/webp.hpp"
 
 namespace kinora::video {
 

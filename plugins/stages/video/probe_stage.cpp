@@ -1,9 +1,9 @@
 // stage/video.probe: what a film is, from its headers; optionally how many frames it really has.
-#include "decoder.hpp"
+#include "media/decoder.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
 #include "media.hpp"
-#include "probe.hpp"
+#include "media/probe.hpp"
 
 namespace kinora::video {
 class VideoProbe final : public Stage {

@@ -3,11 +3,11 @@
 #include <charconv>
 #include <cmath>
 
-#include "decoder.hpp"
+#include "media/decoder.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
 #include "media.hpp"
-#include "scaler.hpp"
+#include "media/scaler.hpp"
 
 namespace kinora::video {
 

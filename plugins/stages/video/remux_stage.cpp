@@ -4,7 +4,7 @@
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
 #include "media.hpp"
-#include "remux.hpp"
+#include "media/remux.hpp"
 
 namespace kinora::video {
 

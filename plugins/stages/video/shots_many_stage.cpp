@@ -1,6 +1,6 @@
 // stage/shots: any set of the detectors in one decode.
-#include "detector_set.hpp"
-#include "shots_options.hpp"
+#include "shots/detector_set.hpp"
+#include "shots/shots_options.hpp"
 
 namespace kinora::video {
 

@@ -1,5 +1,5 @@
 // stage/shots.*: where the shots of a film begin, one detector a stage, as PySceneDetect's detector of that name says it.
-#include "shots_options.hpp"
+#include "shots/shots_options.hpp"
 
 namespace kinora::video {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "core/run/one_stage.hpp"
 #include "kinora/sample.hpp"
-#include "media_testing.hpp"
-#include "scaler.hpp"
+#include "media/media_testing.hpp"
+#include "media/scaler.hpp"
 
 namespace kinora::video {
 namespace {

@@ -1,6 +1,6 @@
 // The stages of the built plugin, through the C ABI, on films made on the spot whose content is known.
-#include "media_testing.hpp"
-#include "scaler.hpp"
+#include "media/media_testing.hpp"
+#include "media/scaler.hpp"
 #include "stage_testing.hpp"
 
 namespace kinora::video {

@@ -1,9 +1,9 @@
 // stage/clip.transcode: one clip a shot, from one pass over the film.
-#include "clip_samples.hpp"
-#include "cutting.hpp"
+#include "clips/clip_samples.hpp"
+#include "clips/cutting.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
-#include "shot_finder.hpp"
+#include "shots/shot_finder.hpp"
 
 namespace kinora::video {
 

@@ -1,13 +1,13 @@
 // stage/video.write: the tensor "frames" as a video or a picture.
 #include <cmath>
 
-#include "comment.hpp"
-#include "encoder.hpp"
-#include "image.hpp"
+#include "media/comment.hpp"
+#include "media/encoder.hpp"
+#include "media/image.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
 #include "media.hpp"
-#include "webp.hpp"
+#include "media/webp.hpp"
 
 namespace kinora::video {
 

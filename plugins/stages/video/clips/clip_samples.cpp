@@ -1,0 +1,135 @@
+#include "clips/clip_samples.hpp"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "clips/bins.hpp"
+
+namespace kinora::video {
+
+using nlohmann::json;
+
+namespace {
+
+double seconds_at(int64_t frame, int64_t microseconds, double fps) {
+  const double by_rate = static_cast<double>(frame) / fps, shown = static_cast<double>(microseconds) / 1e6;
+  return std::abs(shown - by_rate) * fps < 0.5 ? by_rate : shown;
+}
+
+// What stages measured, asked or wrote of the whole film goes below film_facts: sums over clips would count it once a clip.
+void set_apart(json& facts) {
+  json of_film = json::object();
+  const auto take = [&](const char* name) {
+    const auto at = facts.find(name);
+    if (at == facts.end()) return;
+    of_film[name] = std::move(*at);
+    facts.erase(at);
+  };
+  for (const char* name : {"scores", "usage", "ocr", "errors", "embeddings", "filter.endpoint"}) take(name);
+  if (const auto caption = facts.find("caption"); caption != facts.end())
+    if (!caption->is_object() || caption->value("by", json()) != "user") take("caption");
+  if (!of_film.empty()) facts["film_facts"] = std::move(of_film);
+}
+
+}  // namespace
+
+std::string clip_key(const Sample& film, int64_t number) { return fmt::format("{}-{:04}", film.key(), number); }
+
+ClipSpan span_in_shot(const Range& range, const Moment& shot, double fps) {
+  const auto at = [&](int64_t frame) -> int64_t {
+    if (!(fps > 0)) return shot.microseconds;
+    return shot.microseconds + std::llround(static_cast<double>(frame - shot.frame) / fps * 1e6);
+  };
+  return {at(range.first), at(range.end)};
+}
+
+Sample clip_sample(const Sample& film, int64_t number, const Range& range, double fps, const ClipSpan& span) {
+  Sample clip(clip_key(film, number));
+  auto facts = facts_of(film);
+  facts.erase("damaged");    // the film is, not the clip
+  facts.erase("frames_at");  // of the film's frames
+  set_apart(facts);
+  facts.update({{"film", film.key()},
+                {"first_frame", range.first},
+                {"end_frame", range.end},
+                {"frames", range.end - range.first},
+                {"frames_estimated", false},
+                {"start_s", seconds_at(range.first, span.start_us, fps)},
+                {"end_s", seconds_at(range.end, span.end_us, fps)},
+                {"duration_s", static_cast<double>(range.end - range.first) / fps},
+                {"container", "mp4"},
+                {"codec", "h264"}});
+  clip.set("json", facts.dump());
+  // What the user says of a film holds for its clips.
+  const auto caption = facts.find("caption");
+  if (caption != facts.end() && caption->is_object())
+    if (const auto text = film.text("txt")) clip.set("txt", *text);
+  return clip;
+}
+
+json bin_facts(const Bin& bin) {
+  const auto or_null = [](const std::optional<std::string>& name) { return name ? json(*name) : json(); };
+  return {
+      {"resolution", bin.resolution}, {"aspect", or_null(bin.aspect)}, {"duration", or_null(bin.duration)}};
+}
+
+void fill_clip(Sample& sample, Clip clip) {
+  MemorySource source{std::span<const uint8_t>(clip.bytes)};
+  auto own = facts_of(probe(source, std::string(sample.key())));
+  own.erase("frames");  // counted, not from headers
+  own.erase("frames_estimated");
+  auto facts = facts_of(sample);
+  if (!own.contains("audio")) facts.erase("audio");
+  facts.update(own);
+  facts["bin"] = bin_facts(bin_of(own.at("width"), own.at("height"), own.at("duration_s")));
+  facts["copied"] = clip.copied;
+  if (clip.samples.count() > 0) set_frames(sample, facts, std::move(clip.samples));
+  sample.set("json", facts.dump());
+  sample.set("mp4", std::move(clip.bytes));
+}
+
+void set_frames(Sample& sample, json& facts, SampledFrames frames) {
+  facts["frames_at"] = frames.at;
+  const int64_t count = frames.count();
+  sample.set_tensor("frames", std::move(frames.pixels), {count, frames.height, frames.width, 3},
+                    KINORA_DL_UINT, 8);
+}
+
+std::set<std::string> ended_clips(const Sample& film) {
+  std::set<std::string> keys;
+  const auto text = film.text("ended.json");
+  if (!text) return keys;
+  const auto list = json::parse(*text, nullptr, false);
+  const auto wrong = [&] {
+    return Error(KINORA_DATA, "sample '" + std::string(film.key()) +
+                                  "': its field ended.json is not an array of keys; remove the folder of the "
+                                  "interrupted run");
+  };
+  if (!list.is_array()) throw wrong();
+  for (const auto& key : list) {
+    if (!key.is_string()) throw wrong();
+    keys.insert(key);
+  }
+  return keys;
+}
+
+std::string damage_before_remux(const Sample& film) {
+  const auto facts = facts_of(film);
+  const auto damaged = facts.find("damaged");
+  return facts.contains("remuxed") && damaged != facts.end() && damaged->is_string() ? damaged->get<std::string>() : "";
+}
+
+Crop crop_of(const Sample& film) {
+  const json facts = facts_of(film);
+  if (!facts.contains("crop") || facts["crop"].is_null()) return {};
+  const auto& c = facts["crop"];
+  for (const char* name : {"x", "y", "width", "height"})
+    if (!c.is_object() || !c.contains(name) || !c[name].is_number_integer())
+      throw Error(KINORA_DATA, "sample '" + std::string(film.key()) +
+                                   "': the fact crop is not {x, y, width, height} in whole pixels; run "
+                                   "filter.letterbox, or set crop = false");
+  return {c["x"], c["y"], c["width"], c["height"]};
+}
+
+}  // namespace kinora::video

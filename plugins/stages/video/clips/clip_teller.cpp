@@ -1,0 +1,66 @@
+#include "clips/clip_teller.hpp"
+
+#include <algorithm>
+
+#include "clips/bins.hpp"
+
+namespace kinora::video {
+namespace {
+
+// The crop is of the film, and done.
+void say_cropped(Sample& clip) {
+  auto facts = facts_of(clip);
+  facts["cropped"] = facts["crop"];
+  facts.erase("crop");
+  clip.set("json", facts.dump());
+}
+
+}  // namespace
+
+ClipTeller::ClipTeller(const Sample& film, const Media& media, const ClipOptions& options, double fps)
+    : film_(film), media_(media), options_(options), fps_(fps), ended_(ended_clips(film)) {
+  if (options.crop) crop_ = crop_of(film);
+}
+
+Fate ClipTeller::fate(int64_t number, int64_t frames, bool too_short) {
+  if (!ended_.empty() && ended_.count(clip_key(film_, number)) > 0) return Fate::left_out;
+  if (too_short) return Fate::dropped;
+  const double seconds = static_cast<double>(frames) / fps_;
+  return options_.bins == "drop" && !bin(seconds).complete() ? Fate::dropped : Fate::made;
+}
+
+void ClipTeller::tell(const FilmClip& which, Clip clip, const Emit& emit) {
+  if (which.fate == Fate::left_out) return;
+  const Range& range = which.planned.range;
+  Sample sample = clip_sample(film_, which.number, range, fps_, clip.span.value_or(span_in_shot(range, which.shot, fps_)));
+  if (which.fate == Fate::dropped) {
+    const double seconds = static_cast<double>(range.end - range.first) / fps_;
+    return emit.drop(std::move(sample), which.planned.too_short ? "clip.too-short" : "clip.no-bin", seconds);
+  }
+  if (!clip.error.empty()) return emit.fail(std::move(sample), clip.error);
+  fill_clip(sample, std::move(clip));
+  if (!crop_.empty()) say_cropped(sample);
+  emit(std::move(sample));
+}
+
+TranscodeOptions ClipTeller::how(const Run& run) const {
+  TranscodeOptions o = transcode_options(options_);
+  o.crop = crop_;
+  if (options_.parallel == 0)
+    o.parallel = static_cast<int>(std::clamp<int64_t>(run.threads() / options_.threads, 1, o.parallel));
+  o.check = [&run] { run.check_cancelled(); };
+  return o;
+}
+
+Bin ClipTeller::bin(double seconds) {
+  if (!size_)
+    size_ = media_call([&] {
+      const VideoInfo video = probe(*media_.source, media_.name).video;
+      const Crop part = crop_.empty() ? Crop{0, 0, video.width, video.height}
+                                      : stored_crop(crop_, video.width, video.height, video.rotation);
+      return clip_size(part.width, part.height, video.rotation, static_cast<int>(options_.max_height));
+    });
+  return bin_of(size_->width, size_->height, seconds);
+}
+
+}  // namespace kinora::video

@@ -1,0 +1,137 @@
+#pragma once
+
+// One clip of a film on its way into an MP4: the frames with their own timing, and the sound that belongs to
+// them.
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "media/convert.hpp"
+#include "media/encoder.hpp"
+#include "clips/clip_sampler.hpp"
+#include "clips/transcode.hpp"
+
+namespace kinora::video {
+
+// Samples of every channel, [channel][i].
+using Planes = std::vector<std::vector<float>>;
+
+struct Size {
+  int width, height;
+};
+
+// Upright, at most max_height lines, the aspect kept.
+inline Size clip_size(int width, int height, int rotation, int max_height) {
+  Size size{width, height};
+  if (rotation % 180 != 0) std::swap(size.width, size.height);
+  if (max_height <= 0 || size.height <= max_height) return size;
+  const double ratio = static_cast<double>(max_height) / size.height;
+  return {std::max(2, 2 * static_cast<int>(std::lround(size.width * ratio / 2))), max_height};
+}
+
+// Primaries and transfer pass; an untagged matrix is written as what it was taken for, because the clip's
+// size may make readers guess otherwise.
+inline Colour clip_colour(const AVFrame& picture) {
+  Colour colour = Colour::of(picture);
+  colour.matrix = matrix_of(picture);
+  colour.range = AVCOL_RANGE_MPEG;
+  const AVPixFmtDescriptor* format = av_pix_fmt_desc_get(static_cast<AVPixelFormat>(picture.format));
+  if (format != nullptr && (format->flags & AV_PIX_FMT_FLAG_RGB) != 0) colour = {1, 1, 1, 1};
+  return colour;
+}
+
+// picture: a frame of the film, of which `crop` is kept.
+inline EncoderOptions encoder_options(const AVFrame& picture, const Crop& crop, const Probe& film,
+                                      const AudioFormat& sound, const TranscodeOptions& options) {
+  const Size size = crop.empty()
+                        ? clip_size(picture.width, picture.height, film.video.rotation, options.max_height)
+                        : clip_size(crop.width, crop.height, film.video.rotation, options.max_height);
+  EncoderOptions encoder;
+  encoder.width = size.width;
+  encoder.height = size.height;
+  encoder.fps = film.video.fps.num > 0 ? film.video.fps : Rational{25, 1};
+  encoder.time_base = film.video.time_base;
+  encoder.crf = options.crf;
+  encoder.preset = options.preset;
+  encoder.threads = options.threads;
+  encoder.codec = options.encoder;
+  encoder.colour = clip_colour(picture);
+  encoder.sample_aspect = film.video.sample_aspect;
+  encoder.turn = film.video.rotation;
+  if (encoder.turn % 180 != 0) std::swap(encoder.sample_aspect.num, encoder.sample_aspect.den);
+  encoder.audio = sound;
+  encoder.metadata = options.metadata;
+  return encoder;
+}
+
+inline Crop film_crop(const TranscodeOptions& options, const Probe& film) {
+  const VideoInfo& v = film.video;
+  return options.crop.empty() ? Crop{} : stored_crop(options.crop, v.width, v.height, v.rotation);
+}
+
+// The clip's frame sampler, if the options ask for one.
+inline std::unique_ptr<ClipSampler> new_sampler(const TranscodeOptions& o, const Probe& film) {
+  if (o.sample_fps <= 0) return nullptr;
+  return std::make_unique<ClipSampler>(film.video, film_crop(o, film), o.sample_fps, o.sample_height,
+                                        o.memory);
+}
+
+inline std::vector<const float*> pointers(const Planes& planes) {
+  std::vector<const float*> out;
+  for (const auto& plane : planes) out.push_back(plane.data());
+  return out;
+}
+
+// What a broken timestamp could ask for in silence has a bound: false when a clip that starts at `start`
+// ticks would span over an hour by `pts`, or starts years from zero.
+inline bool credible(int64_t start, int64_t pts, Rational time_base) {
+  constexpr double kLongestClip = 3600, kLatestClip = 1e8;  // seconds
+  const double at = static_cast<double>(pts) * time_base.value(),
+               from = static_cast<double>(start) * time_base.value();
+  return at - from <= kLongestClip && std::abs(from) <= kLatestClip;
+}
+
+// [owner-thread] sound: rate 0 for none.
+class ClipWriter {
+ public:
+  ClipWriter(const AVFrame& first, int64_t first_pts, const Probe& film, const AudioFormat& sound,
+             const TranscodeOptions& options)
+      : base_(film.video.time_base),
+        start_(first_pts),
+        crop_(film_crop(options, film)),
+        encoder_(encoder_options(first, crop_, film, sound, options)),
+        sampler_(new_sampler(options, film)) {}
+
+  bool credible(int64_t pts) const { return video::credible(start_, pts, base_); }
+
+  void add(const AVFrame& picture, int64_t pts) {
+    encoder_.write(crop_.empty() ? picture : *cropped(picture, crop_), pts - start_);
+    if (sampler_) sampler_->offer(picture, static_cast<double>(pts - start_) * base_.value());
+    ++frames_;
+  }
+
+  void add_sound(const Planes& planes) {
+    encoder_.write_audio(pointers(planes).data(), static_cast<int64_t>(planes.front().size()));
+  }
+
+  Clip finish(int64_t end_pts) {
+    Clip clip;
+    clip.bytes = encoder_.finish(end_pts - start_);
+    clip.frames = frames_;
+    if (sampler_) clip.samples = sampler_->take();
+    return clip;
+  }
+
+ private:
+  Rational base_;
+  int64_t start_;  // pts of the first frame
+  Crop crop_;
+  Encoder encoder_;
+  std::unique_ptr<ClipSampler> sampler_;
+  int64_t frames_ = 0;
+};
+
+}  // namespace kinora::video

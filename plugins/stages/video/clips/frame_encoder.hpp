@@ -1,0 +1,57 @@
+#pragma once
+
+#include <deque>
+#include <functional>
+
+#include "media/convert.hpp"
+#include "media/encoder.hpp"
+#include "media/ffmpeg.hpp"
+
+namespace kinora::video {
+
+// Frames in, coded H.264 packets out: what Encoder and SplicedWriter put into their files.
+//
+// [owner-thread] Memory: the encoder's look-ahead. After an exception only destruction is allowed.
+class FrameEncoder {
+ public:
+  // Gets every packet in decoding order, its times in ticks of time_base() and its duration set; the packet
+  // is its to spend.
+  using Sink = std::function<void(AVPacket&)>;
+
+  // The audio and metadata of the options are not looked at. MediaError as Encoder.
+  FrameEncoder(EncoderOptions options, Sink sink);
+
+  const AVCodecContext& context() const { return *encoder_; }
+  const EncoderOptions& options() const { return options_; }
+  AVRational time_base() const { return time_base_; }
+
+  // As Encoder's.
+  void write_rgb(const uint8_t* rgb);
+  void write(const AVFrame& frame, int64_t pts);
+
+  // Ends the last frame at `end_pts` ticks (-1: one 1/fps after its start) and gives the last packets.
+  void finish(int64_t end_pts);
+
+ private:
+  struct Shown {
+    int64_t pts, duration;
+  };
+  bool fits(const AVFrame& frame) const;
+  void hold(const AVFrame& frame, int64_t pts);
+  void hold_converted(const AVFrame& frame);
+  void send_held(int64_t end_pts);
+  void drain();
+
+  EncoderOptions options_;
+  Sink sink_;
+  int width_ = 0, height_ = 0;  // even
+  AVRational time_base_{};
+  ff::Owned<AVCodecContext> encoder_;
+  PixelConverter converter_;
+  ff::Owned<AVFrame> held_, view_;
+  ff::Owned<AVPacket> packet_ = ff::new_packet();
+  std::deque<Shown> shown_;  // frames inside the encoder
+  int64_t frames_ = 0;
+};
+
+}  // namespace kinora::video

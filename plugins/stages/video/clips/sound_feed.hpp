@@ -1,0 +1,52 @@
+// The sound of a film, frame by frame, for the clips that it belongs to.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "media/audio_reader.hpp"
+#include "clips/clip_writer.hpp"
+
+namespace kinora::video {
+
+// [owner-thread] Forward only.
+class SoundFeed {
+ public:
+  // wanted: false gives a film without sound.
+  SoundFeed(ByteSource& film, const std::string& name, bool wanted, Rational time_base) : base_(time_base) {
+    if (wanted) audio_ = AudioReader::open(film, name);
+  }
+
+  AudioFormat format() const { return audio_ ? AudioFormat{audio_->rate(), audio_->channels(), 0} : AudioFormat{}; }
+
+  // What follows begins at `pts`; not before the end of what was given.
+  void start(int64_t pts) {
+    if (audio_) at_ = sample_at(pts);
+  }
+  // give(planes, over), in pieces, up to `pts`. over: the film's own sound has ended before; this is silence, which only
+  // clips need that have heard nothing yet.
+  template <class Give>
+  void until(int64_t pts, const Give& give) {
+    if (!audio_) return;
+    const bool over = audio_->ended();
+    for (const int64_t end = sample_at(pts); at_ < end;) {
+      const int64_t count = std::min(kPiece, end - at_);
+      auto planes = std::make_shared<Planes>();
+      audio_->read(at_, count, *planes);
+      at_ += count;
+      give(std::shared_ptr<const Planes>(std::move(planes)), over);
+    }
+  }
+
+ private:
+  static constexpr int64_t kPiece = 1 << 16;  // samples
+
+  int64_t sample_at(int64_t pts) const { return av_rescale_q(pts, {base_.num, base_.den}, {1, audio_->rate()}); }
+
+  Rational base_;
+  std::unique_ptr<AudioReader> audio_;
+  int64_t at_ = 0;  // the next sample, on the film's clock
+};
+
+}  // namespace kinora::video

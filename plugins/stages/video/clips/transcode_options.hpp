@@ -1,0 +1,110 @@
+// The options of a stage that cuts clips.
+#pragma once
+#include <algorithm>
+#include <string>
+#include <thread>
+
+#include "clips/clip_plan.hpp"
+#include "kinora/stage.hpp"
+#include "media.hpp"
+#include "clips/transcode.hpp"
+
+namespace kinora::video {
+
+struct ClipOptions {
+  double min_length = 2.0, max_length = 60, stride = 0, edge_crop = 0.5, sample_fps = 0;
+  int64_t min_frames = 48, crf = 20, max_height = 0, threads = 1, parallel = 0, memory = int64_t{256} << 20;
+  int64_t sample_height = 0;
+  std::string long_shots = "stride", preset = "veryfast", encoder = "libx264", copy = "off", bins = "record";
+  bool audio = true, crop = false;
+};
+
+template <class Options>
+void describe_clip_options(Describe<Options>& d) {
+  using O = ClipOptions;
+  d.option("min_length", &O::min_length)
+      .at_least(0)
+      .unit("s")
+      .help("shorter clips are filtered: rule clip.too-short");
+  d.option("min_frames", &O::min_frames).at_least(1).unit("frames").help("so are clips of fewer frames");
+  d.option("max_length", &O::max_length).above(0).unit("s").help("longer shots are cut as long_shots says");
+  d.option("long_shots", &O::long_shots)
+      .choices({"equal", "stride", "truncate"})
+      .help("equal parts; a clip of max_length every stride; or the first max_length only");
+  d.option("stride", &O::stride)
+      .at_least(0)
+      .unit("s")
+      .help("of long_shots = stride, from start to start; below max_length clips overlap; 0: max_length");
+  d.option("edge_crop", &O::edge_crop).at_least(0).unit("s").help("taken off both ends of every shot");
+  d.option("crop", &O::crop)
+      .help("keep only the fact crop of the film's picture, such as filter.letterbox finds");
+  d.option("bins", &O::bins)
+      .choices({"record", "drop"})
+      .help(
+          "the fact bin: resolution, aspect, duration; drop: clips without one are filtered: rule "
+          "clip.no-bin");
+  d.option("crf", &O::crf).range(0, 51).help("H.264 quality, lower is better");
+  d.option("preset", &O::preset).help("x264's");
+  d.option("encoder", &O::encoder)
+      .choices({"libx264", "h264_nvenc", "auto"})
+      .help("auto: NVIDIA's where there is one");
+  d.option("max_height", &O::max_height)
+      .range(0, 16384)
+      .unit("pixels")
+      .help("taller films are scaled down; 0: as they are");
+  d.option("audio", &O::audio).help("keep the sound");
+  d.option("copy", &O::copy)
+      .choices({"off", "auto"})
+      .help("auto: whole groups of pictures of an H.264 film are copied where nothing about them changes");
+  d.option("sample_fps", &O::sample_fps)
+      .at_least(0)
+      .help("frames a second for the tensor frames of each clip; 0: none");
+  d.option("sample_height", &O::sample_height)
+      .range(0, 16384)
+      .unit("pixels")
+      .help("of those; 0: as they are");
+  d.option("threads", &O::threads)
+      .range(1, 64)
+      .help("of decoder and of each encoder; the clips' bytes depend on it");
+  d.option("parallel", &O::parallel)
+      .range(0, 256)
+      .help("clips of a film encoded at once; 0: one a core, at most 8");
+  d.option("memory", &O::memory)
+      .bytes()
+      .at_least(1 << 20)
+      .help("decoded frames that may wait, and sampled frames of a clip");
+}
+
+inline int64_t parallel_clips(const ClipOptions& o) {
+  constexpr int64_t kMost = 8;
+  return o.parallel > 0 ? o.parallel : std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, kMost);
+}
+
+inline kinora_resources clip_resources(const ClipOptions& o) {
+  kinora_resources out = reads_media();
+  out.cores = static_cast<double>(parallel_clips(o) * o.threads);
+  out.memory = static_cast<uint64_t>(o.memory);
+  return out;
+}
+
+inline PlanOptions plan_options(const ClipOptions& o) {
+  return {o.min_length, o.min_frames, o.max_length, o.long_shots, o.stride, o.edge_crop};
+}
+
+inline TranscodeOptions transcode_options(const ClipOptions& given) {
+  TranscodeOptions o;
+  o.crf = static_cast<int>(given.crf);
+  o.preset = given.preset;
+  o.encoder = given.encoder;
+  o.max_height = static_cast<int>(given.max_height);
+  o.threads = static_cast<int>(given.threads);
+  o.audio = given.audio;
+  o.parallel = static_cast<int>(parallel_clips(given));
+  o.memory = given.memory;
+  o.copy = given.copy == "auto";
+  o.sample_fps = given.sample_fps;
+  o.sample_height = given.sample_height;
+  return o;
+}
+
+}  // namespace kinora::video

@@ -1,0 +1,121 @@
+#include "media/convert.hpp"
+
+#include <algorithm>
+
+#include "media/media_error.hpp"
+
+namespace kinora::video {
+namespace {
+
+constexpr int kHighDefinitionLines = 720;
+
+bool is_rgb(AVPixelFormat format) {
+  const AVPixFmtDescriptor* description = av_pix_fmt_desc_get(format);
+  return description != nullptr && (description->flags & AV_PIX_FMT_FLAG_RGB) != 0;
+}
+
+// The J formats are the plain ones in full range under an old name.
+AVPixelFormat plain(AVPixelFormat format) {
+  switch (format) {
+    case AV_PIX_FMT_YUVJ420P:
+      return AV_PIX_FMT_YUV420P;
+    case AV_PIX_FMT_YUVJ422P:
+      return AV_PIX_FMT_YUV422P;
+    case AV_PIX_FMT_YUVJ444P:
+      return AV_PIX_FMT_YUV444P;
+    case AV_PIX_FMT_YUVJ440P:
+      return AV_PIX_FMT_YUV440P;
+    case AV_PIX_FMT_YUVJ411P:
+      return AV_PIX_FMT_YUV411P;
+    default:
+      return format;
+  }
+}
+
+AVPixelFormat format_of(const AVFrame& frame) { return static_cast<AVPixelFormat>(frame.format); }
+
+int flags_for(const AVFrame& from, const AVFrame& to, Filter filter) {
+  const bool shrinks = to.width < from.width || to.height < from.height;
+  if (filter == Filter::automatic) filter = shrinks ? Filter::area : Filter::bicubic;
+  const int kernel = filter == Filter::area      ? SWS_AREA
+                     : filter == Filter::bicubic ? SWS_BICUBIC
+                                                 : SWS_BILINEAR;
+  return kernel | SWS_ACCURATE_RND | SWS_BITEXACT | SWS_FULL_CHR_H_INT | SWS_FULL_CHR_H_INP;
+}
+
+const int* coefficients(AVColorSpace matrix) {
+  return sws_getCoefficients(matrix == AVCOL_SPC_BT2020_CL ? SWS_CS_BT2020 : static_cast<int>(matrix));
+}
+
+}  // namespace
+
+AVColorSpace matrix_of(const AVFrame& frame) {
+  const AVColorSpace matrix = ff::tag(frame.colorspace, AVCOL_SPC_NB, AVCOL_SPC_UNSPECIFIED);
+  switch (matrix) {
+    case AVCOL_SPC_BT709:
+    case AVCOL_SPC_FCC:
+    case AVCOL_SPC_BT470BG:
+    case AVCOL_SPC_SMPTE170M:
+    case AVCOL_SPC_SMPTE240M:
+    case AVCOL_SPC_BT2020_NCL:
+    case AVCOL_SPC_BT2020_CL:
+      return matrix;
+    default:
+      return frame.height >= kHighDefinitionLines ? AVCOL_SPC_BT709 : AVCOL_SPC_SMPTE170M;
+  }
+}
+
+AVColorRange range_of(const AVFrame& frame) {
+  if (plain(format_of(frame)) != format_of(frame) || is_rgb(format_of(frame))) return AVCOL_RANGE_JPEG;
+  const AVColorRange range = ff::tag(frame.color_range, AVCOL_RANGE_NB, AVCOL_RANGE_UNSPECIFIED);
+  return range == AVCOL_RANGE_JPEG ? AVCOL_RANGE_JPEG : AVCOL_RANGE_MPEG;
+}
+
+void PixelConverter::prepare(const AVFrame& from, const AVFrame& to, Filter filter) {
+  const AVColorSpace from_matrix = matrix_of(from), to_matrix = matrix_of(to);
+  const AVColorRange from_range = range_of(from), to_range = range_of(to);
+  const Kind kind{from.width, from.height, from.format, from_matrix, from_range, to.width,
+                  to.height,  to.format,   to_matrix,   to_range,    filter};
+  if (tables_ && kind == kind_) return;
+  tables_.reset(sws_getContext(from.width, from.height, plain(format_of(from)), to.width, to.height,
+                               plain(format_of(to)), flags_for(from, to, filter), nullptr, nullptr, nullptr));
+  if (!tables_) {
+    const char* name = av_get_pix_fmt_name(format_of(from));
+    throw MediaError("pictures of format " + std::string(name != nullptr ? name : "unknown") + ", " +
+                     std::to_string(from.width) + " x " + std::to_string(from.height) +
+                     ", cannot be converted by this FFmpeg; convert the film to yuv420p");
+  }
+  kind_ = kind;
+  constexpr int kOne = 1 << 16;  // contrast and saturation as they are
+  // Fails for formats without a matrix (grey to RGB, palettes): there is none to set.
+  sws_setColorspaceDetails(tables_.get(), coefficients(from_matrix), from_range == AVCOL_RANGE_JPEG,
+                           coefficients(to_matrix), to_range == AVCOL_RANGE_JPEG, 0, kOne, kOne);
+}
+
+void PixelConverter::convert(const AVFrame& from, AVFrame& to, Filter filter) {
+  prepare(from, to, filter);
+  const int rows = sws_scale(tables_.get(), from.data, from.linesize, 0, from.height, to.data, to.linesize);
+  if (rows < 0)
+    throw MediaError("converting a picture failed (" + ff::error_text(rows) + "); the frame is damaged");
+}
+
+ff::Owned<AVFrame> allocate_picture(int width, int height, AVPixelFormat format) {
+  auto picture = ff::new_frame();
+  picture->width = width;
+  picture->height = height;
+  picture->format = format;
+  if (av_frame_get_buffer(picture.get(), 0) < 0) throw std::bad_alloc();
+  return picture;
+}
+
+ff::Owned<AVFrame> picture_of_rgb(const uint8_t* rgb, int width, int height) {
+  auto picture = allocate_picture(width, height, AV_PIX_FMT_RGB24);
+  const auto row = static_cast<size_t>(width) * 3;
+  for (int y = 0; y < height; ++y) {
+    std::copy_n(rgb + row * static_cast<size_t>(y), row,
+                picture->data[0] + ptrdiff_t{picture->linesize[0]} * y);
+  }
+  return picture;
+}
+
+}  // namespace kinora::video

@@ -1,0 +1,223 @@
+#include "media/decoder.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "media/frame_queue.hpp"
+#include "media/media_error.hpp"
+#include "media/timestamps.hpp"
+
+namespace kinora::video {
+namespace {
+
+constexpr int64_t kLongestFrame = int64_t{1} << 32;  // ticks
+constexpr int kSeekAttempts = 3;
+
+bool is_concealed(const AVFrame& picture) {
+  return picture.decode_error_flags != 0 || (picture.flags & AV_FRAME_FLAG_CORRUPT) != 0;
+}
+
+}  // namespace
+
+int64_t FrameIndex::find(int64_t timestamp) const {
+  const auto at = std::lower_bound(pts.begin(), pts.end(), timestamp);
+  return at != pts.end() && *at == timestamp ? at - pts.begin() : -1;
+}
+
+struct Decoder::State {
+  State(ByteSource& source_, std::string name_, DecoderOptions options_)
+      : source(source_), name(std::move(name_)), options(std::move(options_)) {
+    reopen();
+    probe = describe(queue->input(), source, name);
+    reset_clock();
+  }
+
+  void reopen() {
+    queue = std::make_unique<FrameQueue>(source, name, options);
+    position = 0;
+    pending = finished = false;
+    index = {};
+    lost = false;
+    problems_seen = 0;
+    lost_at = AV_NOPTS_VALUE;
+    linear = true;
+    strayed = false;
+    if (probe.video.width > 0) reset_clock();
+  }
+
+  void reset_clock() {
+    const AVRational base{probe.video.time_base.num, probe.video.time_base.den};
+    AVRational rate{probe.video.fps.num, probe.video.fps.den};
+    if (rate.num <= 0 || rate.den <= 0) rate = {25, 1};
+    nominal = std::clamp(av_rescale_q(1, av_inv_q(rate), base), int64_t{1}, kLongestFrame);
+    clock = TimestampRepair(nominal, std::clamp(av_rescale_q(1, {1, 1}, base), int64_t{1}, kLongestFrame));
+  }
+
+  // Fills `frame` from the queue's next picture; false at the end.
+  bool advance() {
+    if (finished) return false;
+    if (position >= options.max_frames) {
+      limit_reached = finished = true;
+      return false;
+    }
+    if (!queue->pull()) {
+      finish();
+      return false;
+    }
+    take(queue->picture());
+    return true;
+  }
+
+  void take(const AVFrame& picture) {
+    const int64_t raw = picture.best_effort_timestamp;
+    const int64_t ticks = ff::duration_ticks(picture);
+    frame.picture = &picture;
+    frame.index = position++;
+    frame.pts = clock.place(raw);
+    frame.duration = ticks > 0 && ticks < kLongestFrame ? ticks : nominal;
+    frame.seconds = static_cast<double>(frame.pts) * probe.video.time_base.value();
+    frame.key = ff::is_key(picture);
+    frame.concealed = is_concealed(picture);
+    // A key frame mends a loss if it was sent after it: while a codec reorders, one sent before may come out
+    // later.
+    const int64_t problems = queue->problems();
+    if (frame.key && problems == problems_seen &&
+        (lost_at == AV_NOPTS_VALUE || raw == AV_NOPTS_VALUE || raw > lost_at))
+      lost = false;
+    if (problems != problems_seen) lost_at = queue->problem_pts();
+    lost = lost || frame.concealed || problems != problems_seen;
+    problems_seen = problems;
+    frame.damaged = lost;
+    if (damage.empty() && frame.concealed)
+      damage = "incomplete pictures from frame " + std::to_string(frame.index);
+    if (damage.empty() && !queue->problem().empty()) {
+      damage = "an error at or before frame " + std::to_string(frame.index) + ": " + queue->problem();
+    }
+    if (!linear) return;
+    index.pts.push_back(raw);
+    if (frame.key) index.keys.push_back(frame.index);
+    index.exact = !clock.repaired() && damage.empty();
+  }
+
+  void finish() {
+    finished = true;
+    if (damage.empty() && !queue->problem().empty()) {
+      damage = "an error after frame " + std::to_string(position - 1) + ": " + queue->problem();
+    }
+    if (damage.empty()) cut_off = !probe.damage.empty();
+    index.exact = index.exact && damage.empty() && !cut_off;
+  }
+
+  // The map to seek by when `target` lies ahead within it.
+  const FrameIndex* map_for(int64_t target) const {
+    const auto covers = [target](const FrameIndex& map) {
+      return map.exact && target < static_cast<int64_t>(map.pts.size());
+    };
+    return options.index && covers(*options.index) ? options.index.get() : nullptr;
+  }
+
+  // Seeks to a key frame ahead of the position and decodes up to `target`, which becomes pending. False:
+  // nothing was gained or the container's seek cannot be trusted; the position may be lost.
+  bool seek_towards(int64_t target, const FrameIndex& map) {
+    auto key = std::upper_bound(map.keys.begin(), map.keys.end(), target);
+    for (int attempt = 0; attempt < kSeekAttempts && key != map.keys.begin(); ++attempt) {
+      --key;
+      if (*key <= position) return false;
+      linear = false;
+      strayed = true;
+      if (!queue->seek(map.pts[static_cast<size_t>(*key)])) return false;
+      if (arrive(target, map)) return true;
+    }
+    return false;
+  }
+
+  // Decodes until the picture of `target`; false when it is not met, as after a seek that landed behind it.
+  bool arrive(int64_t target, const FrameIndex& map) {
+    while (queue->pull()) {
+      const int64_t at = map.find(queue->picture().best_effort_timestamp);
+      if (at < 0 || at > target) return false;
+      if (at < target) continue;
+      position = target;
+      reset_clock();
+      problems_seen = queue->problems();
+      lost = strayed = false;
+      queue->forget_problem();  // of pictures before the target, whose references the seek left out
+      take(queue->picture());
+      return pending = true;
+    }
+    return false;
+  }
+
+  ByteSource& source;
+  std::string name;
+  DecoderOptions options;
+  Probe probe;
+  std::unique_ptr<FrameQueue> queue;
+  TimestampRepair clock;
+  FrameIndex index;
+  Frame frame;
+  int64_t nominal = 1;   // ticks
+  int64_t position = 0;  // index of the next frame that the queue gives
+  bool pending = false;  // `frame` is decoded and not yet delivered
+  bool linear = true;    // every frame since the start has been seen
+  bool strayed = false;  // a seek has lost the position
+  bool finished = false;
+  bool lost = false;  // since the last key frame
+  int64_t lost_at = AV_NOPTS_VALUE, problems_seen = 0;
+  bool cut_off = false, limit_reached = false;
+  std::string damage;
+};
+
+Decoder::Decoder(ByteSource& source, std::string name, DecoderOptions options)
+    : state_(std::make_unique<State>(source, std::move(name), std::move(options))) {}
+Decoder::~Decoder() = default;
+Decoder::Decoder(Decoder&&) noexcept = default;
+Decoder& Decoder::operator=(Decoder&&) noexcept = default;
+
+int64_t Decoder::position() const { return state_->pending ? state_->frame.index : state_->position; }
+const Probe& Decoder::probe() const { return state_->probe; }
+Rational Decoder::time_base() const { return state_->probe.video.time_base; }
+const FrameIndex& Decoder::index() const { return state_->index; }
+
+const Frame* Decoder::next() {
+  if (std::exchange(state_->pending, false)) return &state_->frame;
+  return state_->advance() ? &state_->frame : nullptr;
+}
+
+void Decoder::skip_to(int64_t index) {
+  State& s = *state_;
+  if (s.pending && s.frame.index == index) return;
+  if (index < s.position) s.reopen();
+  s.pending = false;
+  if (const FrameIndex* map = s.map_for(index)) {
+    if (s.seek_towards(index, *map)) return;
+    if (s.strayed) s.reopen();
+  }
+  while (s.position < index && s.advance()) {
+  }
+}
+
+std::string Decoder::damaged() const {
+  const State& s = *state_;
+  const std::string delivered = std::to_string(s.position) + " frames were delivered; ";
+  if (!s.damage.empty() || s.cut_off) {
+    const std::string& cut = s.probe.damage;
+    const std::string where = s.damage.empty() ? "" : s.damage + "; ";
+    return s.name + ": " + where + delivered + (cut.empty() ? "fetch or re-encode the file" : cut);
+  }
+  if (s.limit_reached) {
+    return s.name + ": longer than max_frames = " + std::to_string(s.options.max_frames) + "; " + delivered +
+           "raise the limit or split the film";
+  }
+  return "";
+}
+
+Counted count_frames(ByteSource& source, const std::string& name, const DecoderOptions& options) {
+  Decoder decoder(source, name, options);
+  Counted all;
+  while (decoder.next() != nullptr) ++all.frames;
+  all.damaged = decoder.damaged();
+  return all;
+}
+
+}  // namespace kinora::video

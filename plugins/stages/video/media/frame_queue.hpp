@@ -1,0 +1,104 @@
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "media/decoder.hpp"
+#include "media/input.hpp"
+
+namespace kinora::video {
+
+// The film's packets go in, its pictures come out in presentation order; the errors on the way are counted.
+//
+// [owner-thread] The source is borrowed.
+class FrameQueue {
+ public:
+  FrameQueue(ByteSource& source, const std::string& name, const DecoderOptions& options)
+      : input_(source, name, options.limits), max_errors_(options.max_errors) {
+    if (input_.video() == nullptr) return;  // describe() reports it
+    input_.select(input_.video());
+    codec_ = open_decoder(*input_.video(), name, options.threads, options.limits, options.motion_vectors);
+  }
+
+  const Input& input() const { return input_; }
+  const AVFrame& picture() const { return *picture_; }
+
+  // The first error since the film was opened, or empty.
+  const std::string& problem() const { return problem_; }
+  void forget_problem() { problem_.clear(); }
+  // How many there were, and the timestamp of the packet that the last one was about (AV_NOPTS_VALUE: not
+  // known).
+  int64_t problems() const { return problems_; }
+  int64_t problem_pts() const { return problem_pts_; }
+
+  // Decodes the next frame into picture(); false at the end of what can be decoded.
+  bool pull() {
+    while (true) {
+      const int code = avcodec_receive_frame(codec_.get(), picture_.get());
+      if (code == 0) {
+        errors_ = silent_ = 0;
+        return true;
+      }
+      if (code == AVERROR_EOF) return false;
+      if (code == AVERROR(EAGAIN) ? !feed() : !tolerate(code)) return false;
+    }
+  }
+
+  bool seek(int64_t timestamp) {
+    if (input_.seek(input_.video(), timestamp) < 0) return false;
+    avcodec_flush_buffers(codec_.get());
+    draining_ = false;
+    errors_ = silent_ = 0;
+    return true;
+  }
+
+ private:
+  // Packets in a row that may vanish without a frame or an error: longer than any codec's delay and than the
+  // wait for the first key frame of a stream that was joined in the middle.
+  static constexpr int kMaxSilentPackets = 4096;
+
+  bool feed() {
+    if (draining_) return false;
+    const int read = input_.read(*packet_);
+    if (read < 0) {
+      if (read != AVERROR_EOF) note("reading stopped: " + ff::error_text(read));
+      draining_ = true;
+      return avcodec_send_packet(codec_.get(), nullptr) >= 0;
+    }
+    if (packet_->stream_index != input_.video()->index) {
+      av_packet_unref(packet_.get());
+      return true;
+    }
+    packet_pts_ = packet_->pts;
+    if ((packet_->flags & AV_PKT_FLAG_CORRUPT) != 0) note("a packet is incomplete");
+    const int sent = avcodec_send_packet(codec_.get(), packet_.get());
+    av_packet_unref(packet_.get());
+    if (sent < 0) return tolerate(sent);
+    if (++silent_ <= kMaxSilentPackets) return true;
+    note(std::to_string(kMaxSilentPackets) + " packets without a frame");
+    return false;
+  }
+
+  bool tolerate(int code) {
+    note(ff::error_text(code));
+    return ++errors_ < max_errors_;
+  }
+
+  void note(std::string problem) {
+    ++problems_;
+    problem_pts_ = packet_pts_;
+    if (problem_.empty()) problem_ = std::move(problem);
+  }
+
+  Input input_;
+  ff::Owned<AVCodecContext> codec_;
+  ff::Owned<AVPacket> packet_ = ff::new_packet();
+  ff::Owned<AVFrame> picture_ = ff::new_frame();
+  std::string problem_;
+  int64_t problems_ = 0, problem_pts_ = AV_NOPTS_VALUE, packet_pts_ = AV_NOPTS_VALUE;
+  int max_errors_;
+  int errors_ = 0, silent_ = 0;
+  bool draining_ = false;
+};
+
+}  // namespace kinora::video

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <exception>
+#include <string>
+
+#include "media/byte_source.hpp"
+#include "media/ffmpeg.hpp"
+
+namespace kinora::video {
+
+struct Limits;
+
+// A container opened over a ByteSource: what the probe, the decoder and the audio reader stand on.
+//
+// Security: bytes come from the source alone. FFmpeg gets no protocol and no way to open a second file, and
+// only demuxers of self-contained media are admitted, so a playlist (hls, dash, concat) that names other
+// files or URLs is refused before any of its lines is acted on.
+//
+// [owner-thread] The source is borrowed and must outlive the input.
+class Input {
+ public:
+  // MediaError when the bytes are empty, are no media, are cut off before the index, or exceed the limits.
+  Input(ByteSource& source, const std::string& name, const Limits& limits);
+  ~Input();
+  Input(const Input&) = delete;
+  Input& operator=(const Input&) = delete;
+
+  AVFormatContext* format() const { return format_; }
+  AVStream* video() const { return video_; }  // null when there is none; cover pictures do not count
+  AVStream* audio() const { return audio_; }  // null when there is none
+
+  // Only packets of this stream are wanted from now on; demuxers with an index then skip the bytes of the
+  // others.
+  void select(const AVStream* wanted);
+
+  // The next packet: 0, AVERROR_EOF, or another negative FFmpeg code. Rethrows what the source threw.
+  int read(AVPacket& packet);
+
+  // To the last key frame at or before `timestamp` (ticks of the stream). Rethrows what the source threw.
+  int seek(const AVStream* stream, int64_t timestamp);
+
+ private:
+  static int read_bytes(void* self, uint8_t* buffer, int size) noexcept;
+  static int64_t seek_bytes(void* self, int64_t offset, int whence) noexcept;
+  const AVInputFormat* identify() const;
+  void open(const Limits& limits);
+  void find_streams(const Limits& limits);
+  void check_size(const AVStream& stream, const Limits& limits) const;
+  void rethrow();
+
+  ByteSource& source_;
+  std::string name_;
+  int64_t position_ = 0;
+  std::exception_ptr failure_;  // thrown by the source inside FFmpeg, which knows no exceptions
+  ff::Owned<AVIOContext> io_;
+  AVFormatContext* format_ = nullptr;
+  AVStream* video_ = nullptr;
+  AVStream* audio_ = nullptr;
+};
+
+// A decoder for the stream, opened with `threads` threads and the pixel limit. MediaError when FFmpeg has
+// none for it.
+ff::Owned<AVCodecContext> open_decoder(const AVStream& stream, const std::string& name, int threads,
+                                       const Limits& limits, bool motion_vectors = false);
+
+}  // namespace kinora::video

@@ -1,0 +1,166 @@
+#include "media/mp4_writer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string_view>
+
+#include "media/media_error.hpp"
+
+namespace kinora::video {
+namespace {
+
+constexpr int kBufferBytes = 64 * 1024;
+
+// What FFmpeg's MP4 muxer writes into the `ilst` box; every other key would vanish without a word.
+constexpr std::array<std::string_view, 15> kKeys = {
+    "title",     "artist",   "album_artist", "composer",    "album",    "date", "comment", "genre",
+    "copyright", "grouping", "lyrics",       "description", "synopsis", "show", "network"};
+
+void check(int code, const char* what) {
+  if (code < 0) {
+    throw MediaError(std::string("writing mp4: ") + what + " failed (" + ff::error_text(code) +
+                     "); check the options of the encoder");
+  }
+}
+
+}  // namespace
+
+Mp4Writer::Mp4Writer(const Metadata& metadata) {
+  ff::silence_library_log();
+  for (const auto& [key, value] : metadata) {
+    if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end()) {
+      throw MediaError("writing mp4: metadata key '" + key +
+                       "' does not exist in MP4; put it into 'comment' as JSON");
+    }
+  }
+  check(avformat_alloc_output_context2(&format_, nullptr, "mp4", "memory.mp4"), "creating the muxer");
+  for (const auto& [key, value] : metadata) av_dict_set(&format_->metadata, key.c_str(), value.c_str(), 0);
+  format_->flags |= AVFMT_FLAG_BITEXACT | AVFMT_FLAG_CUSTOM_IO;
+  format_->max_interleave_delta = 0;  // the order of packets is that of their times, whoever comes first
+  format_->opaque = this;
+  format_->io_open = &Mp4Writer::reopen;
+  format_->io_close2 = &Mp4Writer::close;
+  format_->pb = new_io(file_, true);
+  if (format_->pb == nullptr) {
+    avformat_free_context(format_);
+    throw std::bad_alloc();
+  }
+}
+
+Mp4Writer::~Mp4Writer() {
+  free_io(format_->pb);
+  avformat_free_context(format_);
+}
+
+AVIOContext* Mp4Writer::new_io(File& file, bool writes) {
+  auto* cursor = new (std::nothrow) Cursor{&file};
+  auto* buffer = static_cast<unsigned char*>(av_malloc(kBufferBytes));
+  AVIOContext* io = nullptr;
+  if (cursor != nullptr && buffer != nullptr) {
+    io = avio_alloc_context(buffer, kBufferBytes, writes ? 1 : 0, cursor, &Mp4Writer::read_bytes,
+                            &Mp4Writer::write_bytes, &Mp4Writer::seek_bytes);
+  }
+  if (io == nullptr) {
+    av_free(buffer);
+    delete cursor;
+  }
+  return io;
+}
+
+void Mp4Writer::free_io(AVIOContext* io) {
+  delete static_cast<Cursor*>(io->opaque);
+  av_freep(&io->buffer);
+  avio_context_free(&io);
+}
+
+int Mp4Writer::read_bytes(void* opaque, uint8_t* buffer, int size) noexcept {
+  auto& cursor = *static_cast<Cursor*>(opaque);
+  const auto& bytes = cursor.file->bytes;
+  const int64_t count = std::min<int64_t>(size, static_cast<int64_t>(bytes.size()) - cursor.position);
+  if (count <= 0) return AVERROR_EOF;
+  std::memcpy(buffer, bytes.data() + cursor.position, static_cast<size_t>(count));
+  cursor.position += count;
+  return static_cast<int>(count);
+}
+
+int Mp4Writer::write_bytes(void* opaque, Written buffer, int size) noexcept {
+  auto& cursor = *static_cast<Cursor*>(opaque);
+  auto& bytes = cursor.file->bytes;
+  const size_t end = static_cast<size_t>(cursor.position) + static_cast<size_t>(size);
+  try {
+    if (end > bytes.size()) bytes.resize(end);
+  } catch (const std::bad_alloc&) {
+    return AVERROR(ENOMEM);
+  }
+  std::memcpy(bytes.data() + cursor.position, buffer, static_cast<size_t>(size));
+  cursor.position += size;
+  return size;
+}
+
+int64_t Mp4Writer::seek_bytes(void* opaque, int64_t offset, int whence) noexcept {
+  auto& cursor = *static_cast<Cursor*>(opaque);
+  const auto size = static_cast<int64_t>(cursor.file->bytes.size());
+  if ((whence & AVSEEK_SIZE) != 0) return size;
+  const int64_t base = whence == SEEK_SET ? 0 : whence == SEEK_CUR ? cursor.position : size;
+  if (base + offset < 0) return AVERROR(EINVAL);
+  return cursor.position = base + offset;
+}
+
+// The muxer reopens "its file" to read while it moves the media data behind the index.
+int Mp4Writer::reopen(AVFormatContext* format, AVIOContext** io, const char*, int flags, AVDictionary**) {
+  *io = new_io(static_cast<Mp4Writer*>(format->opaque)->file_, (flags & AVIO_FLAG_WRITE) != 0);
+  return *io != nullptr ? 0 : AVERROR(ENOMEM);
+}
+
+int Mp4Writer::close(AVFormatContext*, AVIOContext* io) {
+  avio_flush(io);
+  free_io(io);
+  return 0;
+}
+
+AVStream* Mp4Writer::add(const AVCodecParameters& parameters, AVRational time_base) {
+  if (avformat_query_codec(format_->oformat, parameters.codec_id, FF_COMPLIANCE_NORMAL) != 1) {
+    throw MediaError("writing mp4: " + std::string(avcodec_get_name(parameters.codec_id)) +
+                     " cannot be stored in MP4; re-encode the stream");
+  }
+  AVStream* stream = avformat_new_stream(format_, nullptr);
+  if (stream == nullptr) throw std::bad_alloc();
+  check(avcodec_parameters_copy(stream->codecpar, &parameters), "describing a stream");
+  stream->codecpar->codec_tag = 0;  // the source container's tag may mean something else here
+  stream->time_base = time_base;
+  return stream;
+}
+
+AVStream* Mp4Writer::add(const AVCodecContext& encoder) {
+  const ff::Owned<AVCodecParameters> parameters = ff::own(avcodec_parameters_alloc());
+  check(avcodec_parameters_from_context(parameters.get(), &encoder), "describing a stream");
+  AVStream* stream = add(*parameters, encoder.time_base);
+  stream->avg_frame_rate = encoder.framerate;
+  stream->sample_aspect_ratio = encoder.sample_aspect_ratio;
+  return stream;
+}
+
+void Mp4Writer::start(int timescale) {
+  AVDictionary* options = nullptr;
+  av_dict_set(&options, "movflags", "faststart", 0);
+  av_dict_set_int(&options, "movie_timescale", timescale, 0);
+  const int code = avformat_write_header(format_, &options);
+  av_dict_free(&options);
+  check(code, "the header");
+}
+
+void Mp4Writer::write(AVPacket& packet, const AVStream& stream, AVRational time_base) {
+  packet.stream_index = stream.index;
+  av_packet_rescale_ts(&packet, time_base, stream.time_base);
+  check(av_interleaved_write_frame(format_, &packet), "a packet");
+}
+
+std::vector<uint8_t> Mp4Writer::finish() {
+  check(av_write_trailer(format_), "the index");
+  avio_flush(format_->pb);
+  check(format_->pb->error, "the last bytes");
+  return std::move(file_.bytes);
+}
+
+}  // namespace kinora::video

@@ -1,0 +1,123 @@
+#include "media/packet_index.hpp"
+
+#include <algorithm>
+
+#include "media/input.hpp"
+#include "media/media_error.hpp"
+
+namespace kinora::video {
+namespace {
+
+struct PictureGroup {
+  int64_t pts = 0, dts = 0, earliest = 0, latest = 0, packets = 0;
+  bool plain = true;
+};
+
+// Reads packet after packet; what it collects is in the order of decoding.
+class Scan {
+ public:
+  Scan(ByteSource& film, const std::string& name) : input_(film, name, Limits{}) {
+    if (input_.video() == nullptr) throw MediaError(name + ": no video stream; give a file with video");
+    input_.select(input_.video());
+    const AVCodecParameters& p = *input_.video()->codecpar;
+    h264_ = p.codec_id == AV_CODEC_ID_H264 && p.extradata_size > 0 &&
+            read_avcc({p.extradata, static_cast<size_t>(p.extradata_size)}, sets);
+  }
+
+  // False when a frame cannot be told by its packet.
+  bool run(size_t most) {
+    auto packet = ff::new_packet();
+    int code = 0;
+    while ((code = input_.read(*packet)) >= 0) {
+      const bool ours = packet->stream_index == input_.video()->index;
+      const bool sound = !ours || take(*packet);
+      av_packet_unref(packet.get());
+      if (!sound || pts.size() > most) return false;
+    }
+    return code == AVERROR_EOF;
+  }
+
+  ParameterSets sets;
+  std::vector<int64_t> pts, keys;  // of what is shown; of key packets
+  std::vector<PictureGroup> groups;
+  int64_t last_duration = 0;  // ticks, of what is shown last; 0: not known
+
+  int64_t nominal_duration() const {
+    AVStream* video = input_.video();
+    AVRational rate = av_guess_frame_rate(input_.format(), video, nullptr);
+    if (rate.num <= 0 || rate.den <= 0) rate = {25, 1};
+    return std::max<int64_t>(1, av_rescale_q(1, av_inv_q(rate), video->time_base));
+  }
+
+ private:
+  bool take(const AVPacket& packet) {
+    if (packet.pts == AV_NOPTS_VALUE || (packet.flags & AV_PKT_FLAG_CORRUPT) != 0) return false;
+    const bool shown = (packet.flags & AV_PKT_FLAG_DISCARD) == 0;
+    if (shown) pts.push_back(packet.pts);
+    if (shown && packet.pts >= last_pts_) last_pts_ = packet.pts, last_duration = packet.duration;
+    if (shown && (packet.flags & AV_PKT_FLAG_KEY) != 0) keys.push_back(packet.pts);
+    if (h264_) group(packet, shown);
+    return true;
+  }
+
+  void group(const AVPacket& packet, bool shown) {
+    const bool whole = split_units({packet.data, static_cast<size_t>(packet.size)}, units_);
+    const auto has = [&](int type) {
+      return std::any_of(units_.begin(), units_.end(), [&](auto unit) { return unit_type(unit) == type; });
+    };
+    if (has(5)) groups.push_back({packet.pts, packet.dts, packet.pts, packet.pts});
+    if (groups.empty()) return;
+    PictureGroup& last = groups.back();
+    ++last.packets;
+    last.earliest = std::min(last.earliest, packet.pts);
+    last.latest = std::max(last.latest, packet.pts);
+    last.plain = last.plain && shown && whole && !has(7) && !has(8) && packet.dts != AV_NOPTS_VALUE;
+  }
+
+  Input input_;
+  bool h264_ = false;
+  int64_t last_pts_ = INT64_MIN;
+  std::vector<std::span<const uint8_t>> units_;
+};
+
+int64_t index_of(const std::vector<int64_t>& sorted, int64_t pts) {
+  return std::lower_bound(sorted.begin(), sorted.end(), pts) - sorted.begin();
+}
+
+}  // namespace
+
+std::shared_ptr<const PacketIndex> index_packets(ByteSource& film, const std::string& name, int64_t frames) {
+  Scan scan(film, name);
+  if (!scan.run(static_cast<size_t>(frames)) || frames == 0 ||
+      static_cast<int64_t>(scan.pts.size()) != frames)
+    return nullptr;
+  std::sort(scan.pts.begin(), scan.pts.end());
+  if (std::adjacent_find(scan.pts.begin(), scan.pts.end()) != scan.pts.end()) return nullptr;
+  auto out = std::make_shared<PacketIndex>();
+  auto map = std::make_shared<FrameIndex>();
+  for (const int64_t key : scan.keys) map->keys.push_back(index_of(scan.pts, key));
+  std::sort(map->keys.begin(), map->keys.end());
+  for (const PictureGroup& g : scan.groups) {
+    Gop gop{index_of(scan.pts, g.pts), index_of(scan.pts, g.latest) + 1, g.packets, g.dts};
+    gop.copyable = g.plain && g.earliest == g.pts && gop.end - gop.first == g.packets;
+    out->gops.push_back(gop);
+  }
+  out->film_end = scan.pts.back() + (scan.last_duration > 0 ? scan.last_duration : scan.nominal_duration());
+  map->pts = std::move(scan.pts);
+  out->frames = std::move(map);
+  out->parameters = std::move(scan.sets);
+  return out;
+}
+
+Range whole_gops(const PacketIndex& index, const Range& range) {
+  Range best{range.first, range.first}, open = best;
+  for (const Gop& gop : index.gops) {
+    if (!gop.copyable || gop.first < range.first || gop.end > range.end) continue;
+    const bool goes_on = gop.first == open.end && open.end > open.first;
+    open = {goes_on ? open.first : gop.first, gop.end};
+    if (open.end - open.first > best.end - best.first) best = open;
+  }
+  return best;
+}
+
+}  // namespace kinora::video

@@ -1,0 +1,157 @@
+#include "media/probe.hpp"
+
+#include <cmath>
+#include <string_view>
+
+#include "media/extent.hpp"
+#include "media/input.hpp"
+#include "media/media_error.hpp"
+
+namespace kinora::video {
+namespace {
+
+Rational rational(AVRational r) { return {r.num, r.den == 0 ? 1 : r.den}; }
+
+std::string text(const char* name) { return name != nullptr ? name : "unknown"; }
+
+// The display matrix says how to turn counter-clockwise; we report the clockwise turn that makes the picture
+// upright.
+int rotation_of(const AVStream& stream) {
+#if LIBAVCODEC_VERSION_INT >= AV_VERSION_INT(60, 31, 102)
+  const AVPacketSideData* side = av_packet_side_data_get(
+      stream.codecpar->coded_side_data, stream.codecpar->nb_coded_side_data, AV_PKT_DATA_DISPLAYMATRIX);
+  const uint8_t* matrix = side != nullptr && side->size >= 36 ? side->data : nullptr;
+#else
+  size_t size = 0;
+  const uint8_t* matrix = av_stream_get_side_data(&stream, AV_PKT_DATA_DISPLAYMATRIX, &size);
+  if (size < 36) matrix = nullptr;
+#endif
+  if (matrix == nullptr) return 0;
+  const double counter_clockwise = av_display_rotation_get(reinterpret_cast<const int32_t*>(matrix));
+  if (!std::isfinite(counter_clockwise)) return 0;
+  const int quarter_turns = static_cast<int>(std::lround(-counter_clockwise / 90));
+  return ((quarter_turns % 4) + 4) % 4 * 90;
+}
+
+std::string field_order(const AVFieldOrder& order) {
+  switch (ff::tag(order, static_cast<AVFieldOrder>(AV_FIELD_BT + 1), AV_FIELD_UNKNOWN)) {
+    case AV_FIELD_PROGRESSIVE:
+      return "progressive";
+    case AV_FIELD_TT:
+      return "tt";
+    case AV_FIELD_BB:
+      return "bb";
+    case AV_FIELD_TB:
+      return "tb";
+    case AV_FIELD_BT:
+      return "bt";
+    default:
+      return "unknown";
+  }
+}
+
+Colour colour_of(const AVColorSpace& matrix, const AVColorPrimaries& primaries,
+                 const AVColorTransferCharacteristic& transfer, const AVColorRange& range) {
+  return {ff::tag(matrix, AVCOL_SPC_NB, AVCOL_SPC_UNSPECIFIED),
+          ff::tag(primaries, AVCOL_PRI_NB, AVCOL_PRI_UNSPECIFIED),
+          ff::tag(transfer, AVCOL_TRC_NB, AVCOL_TRC_UNSPECIFIED),
+          ff::tag(range, AVCOL_RANGE_NB, AVCOL_RANGE_UNSPECIFIED)};
+}
+
+double duration_of(const AVFormatContext& format, const AVStream& video) {
+  if (video.duration > 0) return static_cast<double>(video.duration) * av_q2d(video.time_base);
+  if (format.duration > 0) return static_cast<double>(format.duration) / AV_TIME_BASE;
+  return 0;
+}
+
+// Frames that a player shows as the container counts them, 0 when it does not: an MP4's index after its edit
+// list has been applied, else the number stated in the header.
+int64_t counted_frames(const AVFormatContext& format, AVStream* stream) {
+  const bool indexed = std::string_view(format.iformat->name).starts_with("mov");
+  const int entries = avformat_index_get_entries_count(stream);
+  if (!indexed || stream->nb_frames <= 0 || entries == 0) return stream->nb_frames;
+  int64_t shown = 0;
+  for (int i = 0; i < entries; ++i) {
+    shown += (avformat_index_get_entry(stream, i)->flags & AVINDEX_DISCARD_FRAME) == 0;
+  }
+  return shown;
+}
+
+VideoInfo video_info(AVFormatContext* format, AVStream* stream) {
+  const AVCodecParameters& p = *stream->codecpar;
+  VideoInfo video;
+  video.codec = avcodec_get_name(p.codec_id);
+  video.pixel_format = text(av_get_pix_fmt_name(static_cast<AVPixelFormat>(p.format)));
+  video.width = p.width;
+  video.height = p.height;
+  video.fps = rational(av_guess_frame_rate(format, stream, nullptr));
+  const AVRational average = stream->avg_frame_rate;
+  video.average_fps = average.num > 0 && average.den > 0 ? rational(average) : video.fps;
+  video.time_base = rational(stream->time_base);
+  video.rotation = rotation_of(*stream);
+  const AVRational aspect = av_guess_sample_aspect_ratio(format, stream, nullptr);
+  if (aspect.num > 0 && aspect.den > 0) video.sample_aspect = rational(aspect);
+  video.colour = colour_of(p.color_space, p.color_primaries, p.color_trc, p.color_range);
+  video.field_order = field_order(p.field_order);
+  video.frames = counted_frames(*format, stream);
+  video.frames_estimated = video.frames <= 0;
+  const double estimate = duration_of(*format, *stream) * video.fps.value();
+  if (video.frames_estimated) video.frames = estimate < 1e15 ? std::llround(estimate) : 0;
+  return video;
+}
+
+}  // namespace
+
+Colour Colour::of(const AVFrame& frame) {
+  return colour_of(frame.colorspace, frame.color_primaries, frame.color_trc, frame.color_range);
+}
+
+std::string Colour::matrix_name() const {
+  return matrix >= 0 && matrix < AVCOL_SPC_NB ? text(av_color_space_name(static_cast<AVColorSpace>(matrix)))
+                                              : "unknown";
+}
+
+std::string Colour::range_name() const {
+  return range >= 0 && range < AVCOL_RANGE_NB ? text(av_color_range_name(static_cast<AVColorRange>(range)))
+                                              : "unknown";
+}
+
+std::string missing_bytes(ByteSource& source) {
+  const int64_t declared = declared_size(source), found = source.size();
+  if (declared <= found) return "";
+  return "cut off: its container declares " + std::to_string(declared) + " bytes, the file has " +
+         std::to_string(found) + "; fetch it again";
+}
+
+Probe describe(const Input& input, ByteSource& source, const std::string& name) {
+  Probe probe;
+  probe.container = input.format()->iformat->name;
+  if (input.video() == nullptr) {
+    throw MediaError(name + ": no video stream among its " + std::to_string(input.format()->nb_streams) +
+                     " streams (" + probe.container + "); give a file with video");
+  }
+  probe.video = video_info(input.format(), input.video());
+  if (probe.video.width <= 0 || probe.video.height <= 0) {
+    const std::string cut = missing_bytes(source);
+    throw MediaError(name + ": its " + probe.video.codec + " stream states no picture size; " +
+                     (cut.empty() ? "the file is damaged or cut off" : cut));
+  }
+  probe.duration_s = duration_of(*input.format(), *input.video());
+  if (const AVStream* audio = input.audio()) {
+    const AVCodecParameters& p = *audio->codecpar;
+    probe.audio = AudioInfo{avcodec_get_name(p.codec_id), p.sample_rate, p.ch_layout.nb_channels};
+  }
+  const AVDictionaryEntry* entry = nullptr;
+  while ((entry = av_dict_get(input.format()->metadata, "", entry, AV_DICT_IGNORE_SUFFIX)) != nullptr) {
+    probe.metadata.emplace_back(entry->key, entry->value);
+  }
+  probe.damage = missing_bytes(source);
+  return probe;
+}
+
+Probe probe(ByteSource& source, const std::string& name, const Limits& limits) {
+  const Input input(source, name, limits);
+  return describe(input, source, name);
+}
+
+}  // namespace kinora::video

@@ -1,0 +1,163 @@
+#include "media/probe.hpp"
+
+#include "media/aac_track.hpp"
+#include "media/media_testing.hpp"
+#include "media/mp4_writer.hpp"
+
+namespace kinora::video {
+namespace {
+
+using testing::Bytes;
+using testing::error_of;
+
+// Expected values: `ffprobe -count_frames -show_streams` of Debian 12's FFmpeg 5.1.
+struct Known {
+  const char* file;
+  const char* codec;
+  int width, height;
+  Rational fps;
+  int64_t frames;
+  const char* pixel_format;
+  const char* matrix;
+  const char* audio;  // empty: none
+  int rate, channels;
+};
+
+const Known kKnown[] = {
+    {"film.mp4", "h264", 640, 360, {24, 1}, 880, "yuv420p", "bt709", "aac", 44100, 1},
+    {"film_excerpt.webm", "vp8", 320, 180, {24, 1}, 168, "yuv420p", "bt709", "vorbis", 44100, 1},
+    {"city_cc0.mp4", "h264", 640, 360, {25, 1}, 190, "yuv420p", "unknown", "", 0, 0},
+    {"cockatoo.mp4", "h264", 1280, 720, {20, 1}, 280, "yuv444p", "unknown", "mp3", 16000, 1},
+    {"calais_1906.ogv", "theora", 214, 160, {15, 1}, 288, "yuv420p", "unknown", "", 0, 0},
+};
+
+TEST(Probe, AgreesWithFfprobe) {
+  for (const Known& known : kKnown) {
+    SCOPED_TRACE(known.file);
+    FileSource source(testing::data(known.file));
+    const Probe found = probe(source, known.file);
+    EXPECT_EQ(found.video.codec, known.codec);
+    EXPECT_EQ(found.video.width, known.width);
+    EXPECT_EQ(found.video.height, known.height);
+    EXPECT_EQ(found.video.fps, known.fps);
+    EXPECT_EQ(found.video.frames, known.frames);
+    EXPECT_EQ(found.video.pixel_format, known.pixel_format);
+    EXPECT_EQ(found.video.colour.matrix_name(), known.matrix);
+    EXPECT_NEAR(found.duration_s, static_cast<double>(known.frames) / known.fps.value(), 0.05);
+    EXPECT_EQ(found.audio.has_value() ? found.audio->codec : "", known.audio);
+    EXPECT_EQ(found.audio.has_value() ? found.audio->rate : 0, known.rate);
+    EXPECT_EQ(found.audio.has_value() ? found.audio->channels : 0, known.channels);
+    EXPECT_EQ(found.damage, "");
+  }
+}
+
+TEST(Probe, RoundTripsWhatTheEncoderWrote) {
+  EncoderOptions options = testing::small_film(96, 64);
+  options.fps = {30000, 1001};
+  options.rotation_tag = 90;
+  options.sample_aspect = {4, 3};
+  options.colour = {9, 9, 16, 1};  // BT.2020, PQ
+  options.metadata = {{"title", "Übung"}, {"comment", R"({"steps":35,"seed":7})"}};
+  const Bytes film = testing::make_film(options, 5);
+  MemorySource source{std::span(film)};
+  const Probe found = probe(source, "made.mp4");
+  EXPECT_EQ(found.video.fps, options.fps);
+  EXPECT_EQ(found.video.frames, 5);
+  EXPECT_FALSE(found.video.frames_estimated);
+  EXPECT_EQ(found.video.rotation, 90);
+  EXPECT_EQ(found.video.sample_aspect, options.sample_aspect);
+  EXPECT_EQ(found.video.colour, options.colour);
+  EXPECT_EQ(found.video.field_order, "progressive");
+  for (const auto& entry : options.metadata) {
+    EXPECT_NE(std::find(found.metadata.begin(), found.metadata.end(), entry), found.metadata.end())
+        << entry.first;
+  }
+}
+
+// A phone held upright writes the matrix (0 1; -1 0) and players turn its pictures clockwise by 90 degrees.
+TEST(Probe, RotationIsClockwise) {
+  EncoderOptions options = testing::small_film();
+  options.rotation_tag = 90;
+  const Bytes film = testing::make_film(options, 2);
+  const std::string tkhd = "tkhd";
+  const auto box = std::search(film.begin(), film.end(), tkhd.begin(), tkhd.end());
+  ASSERT_NE(box, film.end());
+  const Bytes matrix(box + 4 + 40, box + 4 + 40 + 20);  // ISO/IEC 14496-12, 8.3.2, version 0: a b u c d
+  EXPECT_EQ(matrix, (Bytes{0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0, 0, 0, 0, 0, 0}));
+  MemorySource source{std::span(film)};
+  EXPECT_EQ(probe(source, "made.mp4").video.rotation, 90);
+}
+
+std::string refusal(const Bytes& bytes, const Limits& limits = {}) {
+  MemorySource source{std::span(bytes)};
+  return error_of([&] { probe(source, "input.bin", limits); });
+}
+
+Bytes sound_only() {
+  Mp4Writer writer({});
+  AacTrack track({44100, 1, 0}, writer);
+  writer.start(44100);
+  const std::vector<float> silence(44100);
+  const float* plane = silence.data();
+  track.write(&plane, 44100);
+  track.finish();
+  return writer.finish();
+}
+
+TEST(Probe, RefusalsNameTheFileAndTheCause) {
+  const Bytes film = testing::load("bbb_D.mp4");
+  std::string prose;
+  for (int i = 0; i < 200; ++i) prose += "It was the best of times, it was the worst of times.\n";
+  const std::pair<Bytes, const char*> cases[] = {
+      {{}, "is empty"},
+      {testing::text(prose), "not a video file"},
+      {Bytes(5000, 0), "not a video file"},
+      {testing::text("#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\nfile:///etc/passwd\n#EXT-X-ENDLIST\n"),
+       "playlist"},
+      {testing::text("ffconcat version 1.0\nfile /etc/passwd\n"), "playlist"},
+      {Bytes(film.begin(), film.begin() + 900), "cut off"},
+      {sound_only(), "no video stream"},
+  };
+  for (const auto& [bytes, cause] : cases) {
+    const std::string message = refusal(bytes);
+    EXPECT_NE(message.find(cause), std::string::npos) << message;
+    EXPECT_EQ(message.find("input.bin: "), 0u) << message;
+  }
+}
+
+TEST(Probe, RefusesPicturesOverTheLimits) {
+  const Bytes film = testing::load("bbb_D.mp4");
+  EXPECT_NE(refusal(film, {.max_side = 639}).find("640 x 360 pixels, over the limit"), std::string::npos);
+  EXPECT_NE(refusal(film, {.max_pixels = 640 * 360 - 1}).find("over the limit"), std::string::npos);
+  MemorySource source{std::span(film)};
+  EXPECT_EQ(probe(source, "film", {.max_side = 640, .max_pixels = 640 * 360}).video.width, 640);
+}
+
+TEST(Probe, TellsThatBytesAreMissingBehindIntactHeaders) {
+  for (const char* name : {"film.mp4", "film_excerpt.webm"}) {
+    Bytes film = testing::load(name);
+    film.resize(film.size() * 2 / 3);
+    MemorySource source{std::span(film)};
+    EXPECT_NE(probe(source, name).damage.find("cut off"), std::string::npos) << name;
+  }
+}
+
+// A source that fails is not a damaged film: its own exception arrives.
+TEST(Probe, ExceptionsOfTheSourcePassThrough) {
+  struct Failing final : ByteSource {
+    int64_t size() override { return 1000; }
+    int64_t read_at(int64_t, void*, int64_t) override { throw std::runtime_error("connection reset"); }
+  } source;
+  EXPECT_THROW(
+      {
+        try {
+          probe(source, "film");
+        } catch (const MediaError&) {
+          FAIL() << "blamed the film";
+        }
+      },
+      std::runtime_error);
+}
+
+}  // namespace
+}  // namespace kinora::video

@@ -1,0 +1,194 @@
+#include "media/remux.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <vector>
+
+extern "C" {
+#include <libavcodec/bsf.h>
+}
+
+#include "media/ffmpeg.hpp"
+#include "media/input.hpp"
+#include "media/media_error.hpp"
+#include "media/probe.hpp"
+
+namespace kinora::video {
+namespace {
+
+constexpr std::array<std::string_view, 9> kWithoutIndex = {"mpegts", "mpeg", "avi", "flv", "live_flv",
+                                                           "dv",     "rm",   "nsv", "wtv"};
+
+std::string container_of(const Input& input) {
+  const std::string_view names = input.format()->iformat->name;
+  return std::string(names.substr(0, names.find(',')));
+}
+
+void check(int code, const std::string& name, const char* what) {
+  if (code < 0) throw MediaError(name + ": rewriting it: " + what + " failed (" + ff::error_text(code) + ")");
+}
+
+struct FreeFilter {
+  void operator()(AVBSFContext* filter) const { av_bsf_free(&filter); }
+};
+
+// MPEG-4 in AVI may hold two pictures in a packet, which no other container takes.
+std::unique_ptr<AVBSFContext, FreeFilter> filter_for(const AVStream& stream, const std::string& name) {
+  const bool packed = stream.codecpar->codec_id == AV_CODEC_ID_MPEG4;
+  AVBSFContext* filter = nullptr;
+  check(av_bsf_alloc(av_bsf_get_by_name(packed ? "mpeg4_unpack_bframes" : "null"), &filter), name, "a filter");
+  std::unique_ptr<AVBSFContext, FreeFilter> owned(filter);
+  check(avcodec_parameters_copy(filter->par_in, stream.codecpar), name, "a filter");
+  filter->time_base_in = stream.time_base;
+  check(av_bsf_init(filter), name, "a filter");
+  return owned;
+}
+
+// As a decoder of the film says it: the new file's headers and packets are whole.
+std::string damage_of(const std::string& broken, ByteSource& film, const std::string& name) {
+  const std::string cut = missing_bytes(film);
+  if (broken.empty() && cut.empty()) return "";
+  return name + ": " + broken + (broken.empty() ? "" : "; ") + (cut.empty() ? "fetch it again" : cut);
+}
+
+// The new file. Without finish() it is removed.
+class Copy {
+ public:
+  Copy(const Input& input, const std::string& name, const std::filesystem::path& stem) : input_(input), name_(name) {
+    for (AVStream* stream : {input.video(), input.audio()})
+      if (stream) tracks_.push_back({stream, filter_for(*stream, name), nullptr});
+    const bool mp4 = std::all_of(tracks_.begin(), tracks_.end(), [](const Track& t) {
+      return avformat_query_codec(av_guess_format("mp4", nullptr, nullptr), t.filter->par_out->codec_id,
+                                  FF_COMPLIANCE_NORMAL) == 1;
+    });
+    to_ = mp4 ? "mp4" : "matroska";
+    file_ = stem;
+    file_ += mp4 ? ".mp4" : ".mkv";
+    check(avformat_alloc_output_context2(&format_, nullptr, to_.c_str(), file_.c_str()), name_, "the new container");
+    try {
+      begin();
+    } catch (...) {
+      discard();
+      throw;
+    }
+  }
+  Copy(const Copy&) = delete;
+  Copy& operator=(const Copy&) = delete;
+  ~Copy() { discard(); }
+
+  void write(AVPacket* packet) {
+    for (auto& track : tracks_)
+      if (track.in->index == packet->stream_index) return pass(track, packet);
+    av_packet_unref(packet);
+  }
+
+  Remuxed finish() {
+    for (auto& track : tracks_) pass(track, nullptr);
+    check(av_write_trailer(format_), name_, "the index");
+    avio_flush(format_->pb);
+    check(format_->pb->error, name_, "the last bytes");
+    done_ = true;
+    return {container_of(input_), to_, file_, {}};
+  }
+
+ private:
+  struct Track {
+    AVStream* in;
+    std::unique_ptr<AVBSFContext, FreeFilter> filter;
+    AVStream* out;
+  };
+
+  void begin() {
+    format_->flags |= AVFMT_FLAG_BITEXACT;
+    av_dict_copy(&format_->metadata, input_.format()->metadata, 0);
+    for (auto& track : tracks_) {
+      track.out = avformat_new_stream(format_, nullptr);
+      if (track.out == nullptr) throw std::bad_alloc();
+      check(avcodec_parameters_copy(track.out->codecpar, track.filter->par_out), name_, "describing a stream");
+      track.out->codecpar->codec_tag = 0;  // the old container's tag may mean something else here
+      track.out->time_base = track.filter->time_base_out;
+      track.out->avg_frame_rate = track.in->avg_frame_rate;
+      track.out->sample_aspect_ratio = track.in->sample_aspect_ratio;
+    }
+    const std::string url = "file:" + file_.string();
+    check(avio_open(&format_->pb, url.c_str(), AVIO_FLAG_WRITE), name_, "creating the new file");
+    check(avformat_write_header(format_, nullptr), name_, "the header");
+  }
+
+  // Null: no more packets come. Takes the packet's content.
+  void pass(Track& track, AVPacket* packet) {
+    check(av_bsf_send_packet(track.filter.get(), packet), name_, "a packet");
+    const auto out = ff::new_packet();
+    for (;;) {
+      const int code = av_bsf_receive_packet(track.filter.get(), out.get());
+      if (code == AVERROR(EAGAIN) || code == AVERROR_EOF) return;
+      check(code, name_, "a packet");
+      place(track, *out);
+      check(av_interleaved_write_frame(format_, out.get()), name_, "writing a packet");
+    }
+  }
+
+  // On a clock that begins with the film, always forwards: what comes late by a slip of the old container's clock is moved a tick
+  // behind what went before, as the decoder does.
+  void place(Track& track, AVPacket& packet) {
+    const AVRational base = track.filter->time_base_out;
+    const int64_t start = input_.format()->start_time;
+    const int64_t offset = start == AV_NOPTS_VALUE ? 0 : av_rescale_q(start, {1, AV_TIME_BASE}, base);
+    if (packet.pts != AV_NOPTS_VALUE) packet.pts -= offset;
+    if (packet.dts != AV_NOPTS_VALUE) packet.dts -= offset;
+    packet.stream_index = track.out->index;
+    packet.pos = -1;
+    av_packet_rescale_ts(&packet, base, track.out->time_base);
+    int64_t& last = last_[static_cast<size_t>(track.out->index)];
+    if (packet.dts == AV_NOPTS_VALUE) packet.dts = packet.pts;
+    if (packet.dts != AV_NOPTS_VALUE && last != AV_NOPTS_VALUE && packet.dts <= last) packet.dts = last + 1;
+    if (packet.pts != AV_NOPTS_VALUE && packet.pts < packet.dts) packet.pts = packet.dts;
+    last = packet.dts;
+  }
+
+  void discard() {
+    if (format_ == nullptr) return;
+    if (format_->pb != nullptr) avio_closep(&format_->pb);
+    avformat_free_context(format_);
+    format_ = nullptr;
+    std::error_code ignored;
+    if (!done_) std::filesystem::remove(file_, ignored);
+  }
+
+  const Input& input_;
+  const std::string name_;
+  std::vector<Track> tracks_;
+  std::array<int64_t, 2> last_{AV_NOPTS_VALUE, AV_NOPTS_VALUE};  // decoding time of a track's last packet
+  std::string to_;
+  std::filesystem::path file_;
+  AVFormatContext* format_ = nullptr;
+  bool done_ = false;
+};
+
+}  // namespace
+
+std::optional<Remuxed> remux(ByteSource& film, const std::string& name, const std::filesystem::path& stem,
+                             const std::function<void()>& each) {
+  Input input(film, name, Limits{});
+  const std::string container = container_of(input);
+  const bool wanted = std::find(kWithoutIndex.begin(), kWithoutIndex.end(), container) != kWithoutIndex.end();
+  if (!wanted || input.video() == nullptr) return std::nullopt;
+  input.format()->flags |= AVFMT_FLAG_GENPTS;  // AVI has decoding times only
+  Copy copy(input, name, stem);
+  const auto packet = ff::new_packet();
+  std::string broken;
+  int code = 0;
+  while ((code = input.read(*packet)) >= 0) {
+    each();
+    const bool incomplete = packet->stream_index == input.video()->index && (packet->flags & AV_PKT_FLAG_CORRUPT) != 0;
+    if (broken.empty() && incomplete) broken = "a packet is incomplete";
+    copy.write(packet.get());
+  }
+  if (broken.empty() && code != AVERROR_EOF) broken = "reading stopped: " + ff::error_text(code);
+  Remuxed made = copy.finish();
+  made.damage = damage_of(broken, film, name);
+  return made;
+}
+
+}  // namespace kinora::video

@@ -1,0 +1,128 @@
+#pragma once
+
+// The H.264 encoders behind FrameEncoder: their options checked, an instance opened.
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "media/encoder.hpp"
+#include "media/ffmpeg.hpp"
+#include "media/media_error.hpp"
+
+namespace kinora::video {
+
+inline void check_h264(int code, const std::string& what) {
+  if (code < 0) throw MediaError("encoding h264: " + what + " failed (" + ff::error_text(code) + ")");
+}
+
+inline constexpr std::array<std::string_view, 10> kPresets = {"ultrafast", "superfast", "veryfast", "faster",
+                                                              "fast",      "medium",    "slow",     "slower",
+                                                              "veryslow",  "placebo"};
+
+// MediaError for options that x264 would refuse in other words or bend in silence.
+inline void validate_h264(const EncoderOptions& o) {
+  constexpr int kMaxSide = Limits{}.max_side;
+  if (o.width < 1 || o.height < 1 || o.width > kMaxSide || o.height > kMaxSide) {
+    throw MediaError("encoding h264: a picture of " + std::to_string(o.width) + " x " +
+                     std::to_string(o.height) + " pixels; give sides from 1 to " + std::to_string(kMaxSide));
+  }
+  if (o.fps.num <= 0 || o.fps.den <= 0) throw MediaError("encoding h264: fps must be above 0");
+  if (o.crf < 0 || o.crf > 51) {
+    throw MediaError("encoding h264: crf " + std::to_string(o.crf) + "; give 0 (lossless) to 51");
+  }
+  if (std::find(kPresets.begin(), kPresets.end(), o.preset) == kPresets.end()) {
+    throw MediaError("encoding h264: unknown preset '" + o.preset +
+                     "'; give ultrafast, superfast, veryfast, faster, " +
+                     "fast, medium, slow, slower, veryslow or placebo");
+  }
+  if (o.codec != "libx264" && o.codec != "h264_nvenc" && o.codec != "auto")
+    throw MediaError("encoding h264: unknown encoder '" + o.codec + "'; give libx264, h264_nvenc or auto");
+  if (o.turn % 90 != 0 || o.turn < 0 || o.turn > 270 || o.rotation_tag % 90 != 0) {
+    throw MediaError("encoding h264: turn and rotation_tag must be quarter turns: 0, 90, 180 or 270 degrees");
+  }
+}
+
+// x264 164 reads memory that it never wrote in its AVX-512 code, so that for most picture sizes the bytes
+// change with what the heap held before. Its AVX2 code does not, and is as fast.
+inline const char* reproducible_instructions() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) return "asm=AVX2";
+#endif
+  return nullptr;
+}
+
+inline std::string x264_params(const EncoderOptions& o) {
+  std::string all;
+  const auto add = [&](const std::string& param) { all += (all.empty() ? "" : ":") + param; };
+  if (const char* instructions = reproducible_instructions()) add(instructions);
+  if (o.parameter_set != 0) add("sps-id=" + std::to_string(o.parameter_set));
+  if (o.length_prefixed) add("annexb=0");
+  return all;
+}
+
+// What both encoders are told: width x height (even) with the given clock.
+inline ff::Owned<AVCodecContext> new_h264(const AVCodec& codec, const EncoderOptions& o, int width,
+                                          int height, AVRational time_base) {
+  auto encoder = ff::own(avcodec_alloc_context3(&codec));
+  encoder->width = width;
+  encoder->height = height;
+  encoder->pix_fmt = AV_PIX_FMT_YUV420P;
+  encoder->time_base = time_base;
+  encoder->framerate = {o.fps.num, o.fps.den};
+  encoder->sample_aspect_ratio = {o.sample_aspect.num, o.sample_aspect.den};
+  encoder->thread_count = std::max(1, o.threads);
+  encoder->flags |= AV_CODEC_FLAG_BITEXACT | AV_CODEC_FLAG_GLOBAL_HEADER;
+  if (o.key_interval > 0) encoder->gop_size = o.key_interval;
+  encoder->colorspace = static_cast<AVColorSpace>(o.colour.matrix);
+  encoder->color_primaries = static_cast<AVColorPrimaries>(o.colour.primaries);
+  encoder->color_trc = static_cast<AVColorTransferCharacteristic>(o.colour.transfer);
+  encoder->color_range = AVCOL_RANGE_MPEG;
+  return encoder;
+}
+
+inline ff::Owned<AVCodecContext> open_x264(const EncoderOptions& o, int width, int height,
+                                           AVRational time_base) {
+  const AVCodec* codec = avcodec_find_encoder_by_name("libx264");
+  if (codec == nullptr)
+    throw MediaError("encoding h264: this FFmpeg has no libx264; install a libavcodec with it");
+  auto encoder = new_h264(*codec, o, width, height, time_base);
+  check_h264(av_opt_set(encoder->priv_data, "preset", o.preset.c_str(), 0), "setting the preset");
+  check_h264(av_opt_set_double(encoder->priv_data, "crf", o.crf, 0), "setting crf");
+  if (const std::string params = x264_params(o); !params.empty())
+    check_h264(av_opt_set(encoder->priv_data, "x264-params", params.c_str(), 0), "setting x264-params");
+  check_h264(avcodec_open2(encoder.get(), codec, nullptr), "opening x264");
+  return encoder;
+}
+
+// NVIDIA's encoder at constant quality: crf is its cq, the preset its middle one. Null, and why, where FFmpeg
+// lacks it or cannot open it: no driver, no card, or a card without an encoder such as the H100.
+inline ff::Owned<AVCodecContext> open_nvenc(const EncoderOptions& o, int width, int height,
+                                            AVRational time_base, std::string& why) {
+  const AVCodec* codec = avcodec_find_encoder_by_name("h264_nvenc");
+  why = "this FFmpeg has no h264_nvenc";
+  if (codec == nullptr) return nullptr;
+  auto encoder = new_h264(*codec, o, width, height, time_base);
+  av_opt_set(encoder->priv_data, "preset", "p4", 0);
+  av_opt_set(encoder->priv_data, "rc", "vbr", 0);
+  av_opt_set_double(encoder->priv_data, "cq", o.crf, 0);
+  const int code = avcodec_open2(encoder.get(), codec, nullptr);
+  if (code >= 0) return encoder;
+  why = "h264_nvenc cannot be opened (" + ff::error_text(code) + ")";
+  return nullptr;
+}
+
+// x264 where the options need what only it has. MediaError when the encoder that they name cannot be had.
+inline ff::Owned<AVCodecContext> open_h264(const EncoderOptions& o, int width, int height,
+                                           AVRational time_base) {
+  if (o.codec == "libx264" || o.parameter_set != 0 || o.length_prefixed)
+    return open_x264(o, width, height, time_base);
+  std::string why;
+  if (auto encoder = open_nvenc(o, width, height, time_base, why)) return encoder;
+  if (o.codec == "auto") return open_x264(o, width, height, time_base);
+  throw MediaError("encoding h264: " + why +
+                   "; it needs an NVIDIA driver and a card with an encoder. Set encoder to libx264 or auto");
+}
+
+}  // namespace kinora::video

@@ -1,0 +1,95 @@
+// The options of stages that run a set of detectors in one decode.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "kinora/stage.hpp"
+#include "shots/shot_finder.hpp"
+
+namespace kinora::video {
+
+struct DetectorSet {
+  std::vector<std::string> detectors{"content", "adaptive"};
+  std::string decide = "any", content_filter = "merge", threshold_fade = "floor";
+  int64_t tolerance = 0, shot_min_length = 15, adaptive_window = 2, histogram_bins = 256, hash_size = 16,
+          hash_lowpass = 2;
+  double content_threshold = 27.0, adaptive_threshold = 3.0, adaptive_min_content = 15.0, histogram_threshold = 0.05,
+         hash_threshold = 0.395, threshold_threshold = 12.0, threshold_fade_bias = 0.0, fixed_stride = 10.0;
+  bool threshold_final_cut = false;
+};
+
+// min_length: what the option of the shortest shot is called.
+template <class Options>
+void describe_detectors(Describe<Options>& d, const char* min_length) {
+  d.option("detectors", &DetectorSet::detectors).help("of content, adaptive, histogram, hash, threshold, fixed");
+  d.option("decide", &DetectorSet::decide).help("whose cuts count: any, all, or one of the detectors");
+  d.option("tolerance", &DetectorSet::tolerance)
+      .range(0, 1000)
+      .unit("frames")
+      .help("of any and all: cuts this near are one, where the detector that is listed first has it");
+  d.option(min_length, &DetectorSet::shot_min_length).at_least(0).unit("frames").help("shortest shot of every detector");
+  d.option("content_threshold", &DetectorSet::content_threshold).range(0, 255).help("see shots.content");
+  d.option("content_filter", &DetectorSet::content_filter).choices({"merge", "suppress"}).help("see shots.content");
+  d.option("adaptive_threshold", &DetectorSet::adaptive_threshold).range(0, 255).help("see shots.adaptive");
+  d.option("adaptive_window", &DetectorSet::adaptive_window).range(1, 1000).unit("frames").help("see shots.adaptive");
+  d.option("adaptive_min_content", &DetectorSet::adaptive_min_content).range(0, 255).help("see shots.adaptive");
+  d.option("histogram_threshold", &DetectorSet::histogram_threshold).range(0, 1).help("see shots.histogram");
+  d.option("histogram_bins", &DetectorSet::histogram_bins).range(2, 256).help("see shots.histogram");
+  d.option("hash_threshold", &DetectorSet::hash_threshold).range(0, 1).help("see shots.hash");
+  d.option("hash_size", &DetectorSet::hash_size).range(2, 64).help("see shots.hash");
+  d.option("hash_lowpass", &DetectorSet::hash_lowpass).range(1, 8).help("see shots.hash");
+  d.option("threshold_threshold", &DetectorSet::threshold_threshold).range(0, 255).help("see shots.threshold");
+  d.option("threshold_fade_bias", &DetectorSet::threshold_fade_bias).range(-1, 1).help("see shots.threshold");
+  d.option("threshold_final_cut", &DetectorSet::threshold_final_cut).help("see shots.threshold");
+  d.option("threshold_fade", &DetectorSet::threshold_fade).choices({"floor", "ceiling"}).help("see shots.threshold");
+  d.option("fixed_stride", &DetectorSet::fixed_stride).above(0).unit("s").help("see shots.fixed");
+}
+
+inline DetectorOptions detector_of(const DetectorSet& o, const std::string& name) {
+  DetectorOptions out;
+  out.name = name;
+  out.min_length = o.shot_min_length;
+  out.filter = o.content_filter;
+  out.window = o.adaptive_window;
+  out.min_content = o.adaptive_min_content;
+  out.bins = o.histogram_bins;
+  out.size = o.hash_size;
+  out.lowpass = o.hash_lowpass;
+  out.fade_bias = o.threshold_fade_bias;
+  out.final_cut = o.threshold_final_cut;
+  out.fade = o.threshold_fade;
+  out.stride = o.fixed_stride;
+  out.threshold = name == "content"     ? o.content_threshold
+                  : name == "adaptive"  ? o.adaptive_threshold
+                  : name == "histogram" ? o.histogram_threshold
+                  : name == "hash"      ? o.hash_threshold
+                                        : o.threshold_threshold;
+  return out;
+}
+
+// Error(KINORA_INVALID) for a set that makes no sense.
+inline ShotsPlan plan_of(const DetectorSet& o) {
+  const auto known = [&](const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  const auto refuse = [](const std::string& what) { throw Error(KINORA_INVALID, what); };
+  if (o.detectors.empty()) refuse("detectors is empty; name one of content, adaptive, histogram, hash, threshold, fixed");
+  ShotsPlan out;
+  for (const auto& name : o.detectors) {
+    if (!known(detector_names(), name))
+      refuse("detectors: there is no '" + name + "'; the names are content, adaptive, histogram, hash, threshold, fixed");
+    if (std::count(o.detectors.begin(), o.detectors.end(), name) > 1) refuse("detectors: '" + name + "' is there twice");
+    out.detectors.push_back(detector_of(o, name));
+  }
+  if (o.decide != "any" && o.decide != "all" && !known(o.detectors, o.decide))
+    refuse("decide = '" + o.decide + "' is not among detectors; give any, all or one of them");
+  if (known(o.detectors, "hash") && o.hash_size * o.hash_lowpass % 2 != 0)
+    refuse("hash_size times hash_lowpass is odd; make one of them even");
+  out.decide = o.decide;
+  out.tolerance = o.tolerance;
+  return out;
+}
+
+}  // namespace kinora::video

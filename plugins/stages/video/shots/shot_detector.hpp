@@ -1,0 +1,71 @@
+// The shot detectors: from what is measured of each frame (kernels/cpu/frame_meter.hpp) to where shots begin. Each is
+// PySceneDetect 0.7.1's of the same name with its defaults, score for score and cut for cut. Decoding and measuring
+// happen elsewhere.
+//
+// Scores, one a frame: content, the weighted mean difference to the frame before (0 to 255; 0 for the first); adaptive,
+// the ratio of the content score to the mean of its neighbours (0 where the window does not fit); histogram, the
+// correlation with the frame before (1 for the first); hash, the share of bits that differ (0 for the first);
+// threshold, the mean of B, G and R; fixed, none.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/frame_meter.hpp"
+#include "shots/shot_clock.hpp"
+
+namespace kinora::video {
+
+// A detector's name and all options of all of them; each reads its own.
+struct DetectorOptions {
+  std::string name = "content";  // content, adaptive, histogram, hash, threshold, fixed
+  int64_t min_length = 15;       // of a shot, in frames at the nominal rate; 0: none
+  double threshold = 27.0;
+  ContentWeights weights;      // content, adaptive
+  std::string filter = "merge";  // content: merge, suppress
+  int64_t window = 2;            // adaptive: frames before and after
+  double min_content = 15.0;     // adaptive: content score that a cut must have
+  int64_t bins = 256;            // histogram
+  int64_t size = 16, lowpass = 2;  // hash
+  double fade_bias = 0.0;          // threshold: -1 cuts where a fade to black ends, 1 where the next begins
+  bool final_cut = false;          // threshold: a fade out at the end is a cut
+  std::string fade = "floor";      // threshold: floor, ceiling
+  double stride = 10.0;            // fixed: seconds
+};
+
+class ShotDetector {
+ public:
+  virtual ~ShotDetector() = default;
+
+  // The next frame.
+  virtual void push(const FrameMeasures& measures, const Moment& now) = 0;
+  // No more frames; `last` is the last one.
+  virtual void finish(const Moment& last) { static_cast<void>(last); }
+  // Adds what it needs measured.
+  virtual void require(MeterOptions& needs) const = 0;
+
+  const std::string& name() const { return name_; }
+  // First frames of shots but the first, ascending, each once.
+  const std::vector<int64_t>& cuts() const { return cuts_; }
+  const std::vector<double>& scores() const { return scores_; }
+
+ protected:
+  explicit ShotDetector(std::string name) : name_(std::move(name)) {}
+  std::vector<int64_t> cuts_;
+  std::vector<double> scores_;
+
+ private:
+  std::string name_;
+};
+
+// rate: nominal_frame_rate() of the film. std::invalid_argument for an unknown name.
+std::unique_ptr<ShotDetector> make_detector(const DetectorOptions& options, double rate);
+std::unique_ptr<ShotDetector> make_content_detector(const DetectorOptions& options, double rate);
+std::unique_ptr<ShotDetector> make_fade_detector(const DetectorOptions& options, double rate);
+
+// Names of all detectors.
+const std::vector<std::string>& detector_names();
+
+}  // namespace kinora::video

@@ -1,0 +1,64 @@
+// What the stages that look for shots have in common.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "kinora/plugin.hpp"
+#include "kinora/stage.hpp"
+#include "shots/shots_pass.hpp"
+
+namespace kinora::video {
+
+struct ShotsOptions {
+  int64_t downscale = 0, threads = 1, sample_height = 256;
+  double sample_every = 0;
+  bool thumbnails = false;
+};
+
+template <class Options>
+void describe_shots(Describe<Options>& d) {
+  d.option("downscale", &ShotsOptions::downscale)
+      .range(0, 1024)
+      .help("each side by this; 1: full size; 0: the longer side to 256 pixels, as PySceneDetect does");
+  d.option("threads", &ShotsOptions::threads)
+      .range(1, 64)
+      .help("of the decoder; from 2 on, frames are compared in one more. The result is the same");
+  d.option("sample_every", &ShotsOptions::sample_every)
+      .at_least(0)
+      .unit("s")
+      .help("frames for other stages from the same decode, as tensor frames; 0: none");
+  d.option("sample_height", &ShotsOptions::sample_height)
+      .range(0, 16384)
+      .unit("pixels")
+      .help("of these frames; 0: as they are, 6 MB each of a film of 1920 x 1080. Models of pictures look at 224 to 448");
+  d.option("thumbnails", &ShotsOptions::thumbnails).help("every frame at 48 x 27 as tensor thumbnails, for TransNetV2");
+  d.output("frames", "[T, H, W, 3]", "uint8", "beside the sample, with sample_every; fact frames_at has their seconds");
+  d.output("thumbnails", "[T, 27, 48, 3]", "uint8", "beside the sample, with thumbnails");
+  d.output("times_us", "[T]", "int64", "time of every frame from the first, with thumbnails");
+}
+
+// A stage that looks for the shots of one film a call.
+class ShotsStage : public Stage {
+ public:
+  kinora_resources resources() const override { return reads_media(plan_.threads); }
+  void process(Sample in, const Emit& emit, const Run& run) override {
+    const Media media = open_media(in);
+    media_call([&] { find_shots(in, media, plan_, run); });
+    emit(std::move(in));
+  }
+
+ protected:
+  ShotsStage(const ShotsOptions& o, ShotsPlan plan) : plan_(std::move(plan)) {
+    plan_.downscale = o.downscale;
+    plan_.threads = o.threads;
+    plan_.sample_every = o.sample_every;
+    plan_.sample_height = o.sample_height;
+    plan_.thumbnails = o.thumbnails;
+  }
+
+ private:
+  ShotsPlan plan_;
+};
+
+}  // namespace kinora::video
