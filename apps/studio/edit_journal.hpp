@@ -23,7 +23,8 @@ class EditJournal {
   core::Result<bool> refresh();
 
   // Appends a change; fields that have that value already are left out, and nothing is written if none is
-  // left. `own`: the clip's caption, keep and reason without any edit; `of`: its footage. Failure KINORA_IO: nothing was saved.
+  // left. `own`: the clip's caption, keep and reason without any edit; `of`: its footage. Failure KINORA_IO:
+  // nothing was saved.
   core::Status change(const std::string& key, const Change& set, const Change& own,
                       const nlohmann::json& of = {});
   // Takes back the author's last edit that is not taken back yet. `own` gives a clip's values without edits.

@@ -71,7 +71,8 @@ json edit_json(const Edit& edit) {
 
 Studio::Studio(const std::filesystem::path& folder, std::string author, Meaning::Encode encode)
     : folder_(folder), jobs_(curate_jobs(folder)), meaning_(folder, jobs_, std::move(encode)) {
-  for (const auto& job : jobs_) journals_.emplace_back(job.path / core::kEditsFile, author, core::kept_in(job.path));
+  for (const auto& job : jobs_)
+    journals_.emplace_back(job.path / core::kEditsFile, author, core::kept_in(job.path));
   refresh(true);
 }
 
@@ -310,8 +311,9 @@ json Studio::edit(const json& request) {
   Change set = core::change_of(request["set"]);
   if (set.caption) set.caption = trimmed(*set.caption);
   if (set.reason) set.reason = trimmed(*set.reason);
-  core::or_throw(journals_[clip.job].change(clip.key, set, own_values(clip),
-                                              core::subject_of(core::object_in(item_of(catalogue_, clip), "facts"))));
+  core::or_throw(
+      journals_[clip.job].change(clip.key, set, own_values(clip),
+                                 core::subject_of(core::object_in(item_of(catalogue_, clip), "facts"))));
   ++version_;
   return detail(clip);
 }

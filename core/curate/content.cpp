@@ -16,7 +16,8 @@ std::string content_hash(const std::string& url) {
   for (uint64_t done = 0; done < bytes->size();) {
     if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
     const uint64_t got = or_throw(bytes->read(done, piece.data(), piece.size()));
-    if (got == 0) throw Error(KINORA_DATA, url + ": became shorter while it was read; is it still being written?");
+    if (got == 0)
+      throw Error(KINORA_DATA, url + ": became shorter while it was read; is it still being written?");
     hash.add(piece.data(), got);
     done += got;
   }

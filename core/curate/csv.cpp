@@ -52,7 +52,8 @@ bool is_blank(std::string_view lines) { return lines.find_first_not_of("\r\n") =
 
 }  // namespace
 
-// Line after line, so that it is known where the record that cannot be read began: what follows that line is read on.
+// Line after line, so that it is known where the record that cannot be read began: what follows that line is
+// read on.
 void read_csv(std::string_view text, const std::function<void(size_t, std::vector<std::string>)>& row,
               const std::function<void(size_t, const std::string&)>& broken) {
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
@@ -71,8 +72,9 @@ void read_csv(std::string_view text, const std::function<void(size_t, std::vecto
     if (rows.failure) std::rethrow_exception(rows.failure);
     if (begin == text.size()) break;
     rows.fields.clear();
-    broken(++rows.number, std::string(csv_strerror(csv_error(&parser.it))) +
-                              "; a field with quotes, commas or line ends stands in quotes, and a quote in it is doubled");
+    broken(++rows.number,
+           std::string(csv_strerror(csv_error(&parser.it))) +
+               "; a field with quotes, commas or line ends stands in quotes, and a quote in it is doubled");
     begin = after_line(begin);
   }
 }

@@ -22,8 +22,7 @@ void apply_edits(const EditHistory& edits, std::map<std::string, Drop>& drops) {
 std::map<std::string, Drop> drops_in(const std::filesystem::path& decisions) {
   std::map<std::string, Drop> out;
   std::ifstream in(decisions, std::ios::binary);
-  if (!in)
-    throw Error(KINORA_NOT_FOUND, decisions.string() + ": is not there; run the dedup job again");
+  if (!in) throw Error(KINORA_NOT_FOUND, decisions.string() + ": is not there; run the dedup job again");
   size_t number = 0;
   for (std::string text; std::getline(in, text);) {
     ++number;

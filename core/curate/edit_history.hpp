@@ -22,8 +22,9 @@ class EditHistory {
   explicit EditHistory(Subject subject) : subject_(std::move(subject)) {}
 
   void add(Edit);
-  // Takes in every line of `text` that has its end, and returns how many bytes that was; a line that cannot be read is
-  // told to `wrong`, by its number in the file. A line about other footage than its key's is only counted.
+  // Takes in every line of `text` that has its end, and returns how many bytes that was; a line that cannot
+  // be read is told to `wrong`, by its number in the file. A line about other footage than its key's is only
+  // counted.
   using Wrong = std::function<void(size_t line, const std::string& why)>;
   size_t add_lines(std::string_view text, const Wrong& wrong);
 
@@ -58,7 +59,8 @@ class EditHistory {
 
 constexpr const char* kEditsFile = "edits.jsonl";
 
-// Empty if there is no such file. Throws Error(KINORA_DATA) that names the line that cannot be read and why, KINORA_IO.
+// Empty if there is no such file. Throws Error(KINORA_DATA) that names the line that cannot be read and why,
+// KINORA_IO.
 EditHistory read_edits(const std::filesystem::path& file, EditHistory::Subject subject = {});
 
 // What the clips are that the job in `folder` has kept.

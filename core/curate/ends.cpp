@@ -51,7 +51,8 @@ void Ends::add(End end, const std::string& parent) {
   };
   // A stage that failed after it had handed its input on is told as a sample of the input's own key.
   if (!end.made || film(key)) return put(key, std::move(end));
-  if (const std::string whose = owner(parent.empty() ? key : parent); !whose.empty()) return put(whose, std::move(end));
+  if (const std::string whose = owner(parent.empty() ? key : parent); !whose.empty())
+    return put(whose, std::move(end));
   // A failure may say nothing but its clip's key; the clip's own end is to come.
   if (!parent.empty() || end.failed) {
     waiting_.emplace(parent.empty() ? key : parent, std::move(end));
@@ -100,15 +101,16 @@ void Ends::break_off(bool all) {
 size_t Ends::retry_failed(bool all) {
   size_t failed = 0;
   for (auto& [key, film] : films_) {
-    const auto here = std::count_if(film.ends.begin(), film.ends.end(), [](const End& end) { return end.failed; });
+    const auto here =
+        std::count_if(film.ends.begin(), film.ends.end(), [](const End& end) { return end.failed; });
     if (here > 0) reopen(key, film, all);
     failed += static_cast<size_t>(here);
   }
   return failed;
 }
 
-// Without its own end and without what failed. A clip that a failed one was made of is made again too, since nothing else
-// makes the failed one.
+// Without its own end and without what failed. A clip that a failed one was made of is made again too, since
+// nothing else makes the failed one.
 void Ends::reopen(const std::string& key, Film& film, bool all) {
   std::unordered_set<std::string> again;
   for (const auto& end : film.ends) {

@@ -1,7 +1,7 @@
 // Whose ends are whose: which film each sample that a run told the end of was made of.
 //
-// A sample belongs to the film that its facts name, or to the film of the clip that they name. The end of such a clip is told
-// after the ends of what was made of it, so until then they wait.
+// A sample belongs to the film that its facts name, or to the film of the clip that they name. The end of
+// such a clip is told after the ends of what was made of it, so until then they wait.
 #pragma once
 #include <map>
 #include <string>
@@ -19,8 +19,8 @@ struct End {
   Journal::Place place;  // of its entry
   bool made = false;     // by a stage: not an input
   bool failed = false;
-  bool earlier = false;  // of a run before this one
-  json files;            // those of a kept sample, by name with their sizes
+  bool earlier = false;     // of a run before this one
+  json files;               // those of a kept sample, by name with their sizes
   std::string parent = {};  // what its facts name
 };
 
@@ -50,10 +50,11 @@ class Ends {
   // What names no film.
   const std::vector<End>& nameless() const { return nameless_; }
 
-  // A run broke off here. Of films that have not ended, `all` or failed ends are void, and so is what waits: the
-  // clip that it names had not ended, so its film had not.
+  // A run broke off here. Of films that have not ended, `all` or failed ends are void, and so is what waits:
+  // the clip that it names had not ended, so its film had not.
   void break_off(bool all);
-  // Films of which something failed are open again, as if a run had broken off over them. How many failed ends that voids.
+  // Films of which something failed are open again, as if a run had broken off over them. How many failed
+  // ends that voids.
   size_t retry_failed(bool all);
   // No more ends will come: what still waits has no film.
   void stop_waiting();

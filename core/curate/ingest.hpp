@@ -1,8 +1,8 @@
 // The source of a curate job's pipeline: its inputs as film samples.
 //
-// A film's sample has field `url`; `json` with its `sha256` and what the user's manifest says of it (`user`, and a
-// `caption` by the user, whose text is field `txt`); `ended.json` if an earlier run has ended some of its clips. An input
-// that cannot be read, and a copy of an earlier one, end here: stage "ingest".
+// A film's sample has field `url`; `json` with its `sha256` and what the user's manifest says of it (`user`,
+// and a `caption` by the user, whose text is field `txt`); `ended.json` if an earlier run has ended some of
+// its clips. An input that cannot be read, and a copy of an earlier one, end here: stage "ingest".
 #pragma once
 #include <atomic>
 #include <optional>

@@ -57,13 +57,14 @@ class Finder {
   }
 
   void add_all(const std::vector<FoundFile>& files, const std::string& path, const char* if_none) {
-    if (files.empty()) add_film({.url = path, .error = path + ": " + if_none + "; mend the path" + listed_in_});
+    if (files.empty())
+      add_film({.url = path, .error = path + ": " + if_none + "; mend the path" + listed_in_});
     for (const auto& file : files)
       add_film({.url = file.url, .size = file.size, .modified = file.modified, .error = file.error});
   }
 
-  // Size and time of remote films that were named one by one, by one listing of each folder: else nobody would see that one
-  // has changed.
+  // Size and time of remote films that were named one by one, by one listing of each folder: else nobody
+  // would see that one has changed.
   void stat_remote() {
     std::map<std::string, std::map<std::string, std::vector<Input*>>> folders;
     for (auto& input : found_)
@@ -163,7 +164,8 @@ std::string Input::identity() const {
   return sha256(all.dump(-1, ' ', false, json::error_handler_t::replace)).substr(0, 32);
 }
 
-std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, bool recursive, LeftOut* left_out) {
+std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, bool recursive,
+                               LeftOut* left_out) {
   return found(io, paths, recursive, true, left_out);
 }
 

@@ -66,8 +66,11 @@ TEST(Manifest, ALineThatIsNestedWithoutEndIsNoInput) {
 // A record that cannot be read is {"broken", its number}.
 std::vector<std::vector<std::string>> rows(const std::string& text) {
   std::vector<std::vector<std::string>> out;
-  read_csv(text, [&](size_t, std::vector<std::string> fields) { out.push_back(std::move(fields)); },
-           [&](size_t number, const std::string&) { out.push_back({"broken", std::to_string(number)}); });
+  read_csv(
+      text, [&](size_t, std::vector<std::string> fields) { out.push_back(std::move(fields)); },
+      [&](size_t number, const std::string&) {
+        out.push_back({"broken", std::to_string(number)});
+      });
   return out;
 }
 
@@ -81,10 +84,13 @@ TEST(Csv, IsReadAsRfc4180SaysAndComesBackAsItWasWritten) {
 }
 
 TEST(Csv, GoesOnAfterARecordThatCannotBeRead) {
-  EXPECT_THAT(rows("x,y\na,\"b\"c\n1,2\n"), ElementsAre(ElementsAre("x", "y"), ElementsAre("broken", "2"), ElementsAre("1", "2")));
-  EXPECT_THAT(rows("x\na\"b\r\n\"1\r\n2\"\r\n"), ElementsAre(ElementsAre("x"), ElementsAre("broken", "2"), ElementsAre("1\r\n2")));
+  EXPECT_THAT(rows("x,y\na,\"b\"c\n1,2\n"),
+              ElementsAre(ElementsAre("x", "y"), ElementsAre("broken", "2"), ElementsAre("1", "2")));
+  EXPECT_THAT(rows("x\na\"b\r\n\"1\r\n2\"\r\n"),
+              ElementsAre(ElementsAre("x"), ElementsAre("broken", "2"), ElementsAre("1\r\n2")));
   // Never closed: only its own line is lost, wherever the record began.
-  EXPECT_THAT(rows("x\n\"a\n1\n\n2\n"), ElementsAre(ElementsAre("x"), ElementsAre("broken", "2"), ElementsAre("1"), ElementsAre("2")));
+  EXPECT_THAT(rows("x\n\"a\n1\n\n2\n"),
+              ElementsAre(ElementsAre("x"), ElementsAre("broken", "2"), ElementsAre("1"), ElementsAre("2")));
   EXPECT_THAT(rows("x\n1,\"a"), ElementsAre(ElementsAre("x"), ElementsAre("broken", "2")));
 }
 
@@ -114,7 +120,8 @@ class Inputs : public testing::Test {
 
 TEST_F(Inputs, OfAFolderAreItsFilesAndOfOneBelowOnlyWhereAsked) {
   put("b.mp4"), put("a.mkv"), put(".hidden.mp4"), put("sub/c.mp4"), put("sub/deep/d.mp4"), put(".git/e.mp4");
-  for (const char* circle : {"sub/up", "sub/deep/up", "sub/deep/top"}) fs::create_directory_symlink(folder_, folder_ / circle);
+  for (const char* circle : {"sub/up", "sub/deep/up", "sub/deep/top"})
+    fs::create_directory_symlink(folder_, folder_ / circle);
   EXPECT_THAT(keys(find({folder_})), ElementsAre("a", "b"));
   EXPECT_THAT(keys(find({folder_}, true)), ElementsAre("a", "b", "c", "d"));
   EXPECT_EQ(find({folder_})[1].size, 1u);
@@ -177,7 +184,8 @@ TEST_F(Inputs, OfAManifestHaveTheUsersWords) {
   EXPECT_EQ(found[1].key, "my-film");
   EXPECT_EQ(found[1].caption, std::nullopt);
   EXPECT_EQ(found[1].user, json::object());
-  for (const auto& [at, words] : {std::pair{2, "line 4: it is no JSON object"}, {3, "line 5: it names no film"},
+  for (const auto& [at, words] : {std::pair{2, "line 4: it is no JSON object"},
+                                  {3, "line 5: it names no film"},
                                   {4, "line 6: 'url' must be text, found 7"}})
     EXPECT_THAT(found[at].error, HasSubstr(words));
   const auto csv = find({put("m.csv", "path,caption,licence\nb.mp4,\"A \"\"boat\"\", two\",\nb.mp4,x\n")});

@@ -19,14 +19,22 @@ const char* end_name(uint32_t end) {
 
 const char* status_name(int32_t status) {
   switch (status) {
-    case KINORA_INVALID: return "invalid";
-    case KINORA_NOT_FOUND: return "not found";
-    case KINORA_UNSUPPORTED: return "unsupported";
-    case KINORA_IO: return "io";
-    case KINORA_NO_MEMORY: return "no memory";
-    case KINORA_DATA: return "data";
-    case KINORA_TIMEOUT: return "timeout";
-    default: return "failed";
+    case KINORA_INVALID:
+      return "invalid";
+    case KINORA_NOT_FOUND:
+      return "not found";
+    case KINORA_UNSUPPORTED:
+      return "unsupported";
+    case KINORA_IO:
+      return "io";
+    case KINORA_NO_MEMORY:
+      return "no memory";
+    case KINORA_DATA:
+      return "data";
+    case KINORA_TIMEOUT:
+      return "timeout";
+    default:
+      return "failed";
   }
 }
 
@@ -43,7 +51,8 @@ json item_line(const Sample& sample, const kinora_outcome& outcome, const std::s
     if (const auto film = facts.find("film"); film != facts.end() && film->is_string() && *film != "")
       line["parent"] = *film;
   // A branch's copy of a film is of that film.
-  if (const size_t at = sample.key().rfind('@'); outcome.made && !line.contains("parent") && at != std::string_view::npos)
+  if (const size_t at = sample.key().rfind('@');
+      outcome.made && !line.contains("parent") && at != std::string_view::npos)
     line["parent"] = sample.key().substr(0, at);
   if (sample.text("shots.json")) line["shots"] = parse_field(sample, "shots.json");
   if (const auto damage = damage_of(sample); !damage.empty()) line["damaged"] = damage;
@@ -53,12 +62,8 @@ json item_line(const Sample& sample, const kinora_outcome& outcome, const std::s
 }
 
 json unread_line(const Input& input, const std::string& rule, const std::string& reason, int32_t status) {
-  json line{{"key", input.key},
-            {"end", rule.empty() ? "failed" : "filtered"},
-            {"consumed", false},
-            {"stage", "ingest"},
-            {"reason", rule.empty() ? reason : rule},
-            {"facts", json::object()},
+  json line{{"key", input.key},  {"end", rule.empty() ? "failed" : "filtered"}, {"consumed", false},
+            {"stage", "ingest"}, {"reason", rule.empty() ? reason : rule},      {"facts", json::object()},
             {"url", input.url}};
   if (!rule.empty()) line["score"] = 1.0;
   if (rule.empty()) line["status"] = status_name(status);

@@ -5,9 +5,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <sys/stat.h>
-
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include "core/io/atomic_file.hpp"
 #include "core/log.hpp"
@@ -95,8 +94,8 @@ void Journal::replay(const std::function<void(const json&, Place)>& each) {
 Journal::Place Journal::append(const json& entry, bool durable) {
   const std::string line = line_of(entry);
   for (size_t done = 0; done < line.size();) {
-    const ssize_t n = ::pwrite(descriptor_, line.data() + done, line.size() - done,
-                               static_cast<off_t>(end_ + done));
+    const ssize_t n =
+        ::pwrite(descriptor_, line.data() + done, line.size() - done, static_cast<off_t>(end_ + done));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
       const int error = errno;
@@ -114,8 +113,8 @@ Journal::Place Journal::append(const json& entry, bool durable) {
 json Journal::read(Place place) const {
   std::string text(place.size, '\0');
   for (size_t done = 0; done < text.size();) {
-    const ssize_t n = ::pread(descriptor_, text.data() + done, text.size() - done,
-                              static_cast<off_t>(place.offset + done));
+    const ssize_t n =
+        ::pread(descriptor_, text.data() + done, text.size() - done, static_cast<off_t>(place.offset + done));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) fail("reading", n < 0 ? errno : EIO);
     done += static_cast<size_t>(n);

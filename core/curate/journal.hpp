@@ -31,13 +31,13 @@ class Journal {
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
-  // durable: it survives a power cut too. A write that fails (a full disk) leaves the file as it was, and throws
-  // kinora::Error.
+  // durable: it survives a power cut too. A write that fails (a full disk) leaves the file as it was, and
+  // throws kinora::Error.
   Place append(const json& entry, bool durable);
   json read(Place) const;
   void clear();
-  // Replaces all entries by those that `fill` writes, at once: a kill leaves the old file or the new one. `fill` may still
-  // read(); afterwards places from before are void.
+  // Replaces all entries by those that `fill` writes, at once: a kill leaves the old file or the new one.
+  // `fill` may still read(); afterwards places from before are void.
   using Write = std::function<void(const json&)>;
   void rewrite(const std::function<void(const Write&)>& fill);
 

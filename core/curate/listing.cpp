@@ -71,7 +71,8 @@ int32_t take_wanted(void* user, const kinora_entry* entry) {
   int32_t status = KINORA_OK;
   const int32_t failed = guard([&] {
     if (entry->folder || wanted.names.erase(std::string(view(entry->name))) == 0) return;
-    wanted.found.push_back({wanted.folder + std::string(view(entry->name)), entry->size, entry->modified, ""});
+    wanted.found.push_back(
+        {wanted.folder + std::string(view(entry->name)), entry->size, entry->modified, ""});
     if (wanted.names.empty()) status = KINORA_END;  // a bucket may hold a million more
   });
   return failed != KINORA_OK ? failed : status;
@@ -95,14 +96,16 @@ std::vector<FoundFile> files_matching(Io& io, const std::string& pattern, LeftOu
   if (!is_remote(pattern)) {
     std::vector<std::string> unreadable;
     for (const auto& file : local_files_matching(pattern, unreadable)) out.push_back(found_file(file));
-    for (const auto& folder : unreadable) out.push_back({folder, 0, 0, folder + ": cannot be read; mend its permissions"});
+    for (const auto& folder : unreadable)
+      out.push_back({folder, 0, 0, folder + ": cannot be read; mend its permissions"});
     return out;
   }
   const auto [folder, rest] = split_pattern(pattern);
   const bool deep = rest.find('/') != std::string::npos || rest.find("**") != std::string::npos;
   for (auto& file : files_in(io, folder, deep, left_out)) {
     if (file.url == pattern) return {file};
-    if (!file.error.empty() || matches(rest, std::string_view(file.url).substr(folder.size()))) out.push_back(std::move(file));
+    if (!file.error.empty() || matches(rest, std::string_view(file.url).substr(folder.size())))
+      out.push_back(std::move(file));
   }
   return out;
 }

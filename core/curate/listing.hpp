@@ -24,13 +24,13 @@ struct LeftOut {
 
 bool is_remote(std::string_view url);
 
-// Sorted by name, folder by folder; what begins with a dot is not there. recursive: also what is in folders below, but not
-// behind links to folders, which may lead in circles; a folder below that cannot be listed stands there with its error.
-// Adds to `out`. Throws kinora::Error if the folder itself cannot be listed.
+// Sorted by name, folder by folder; what begins with a dot is not there. recursive: also what is in folders
+// below, but not behind links to folders, which may lead in circles; a folder below that cannot be listed
+// stands there with its error. Adds to `out`. Throws kinora::Error if the folder itself cannot be listed.
 std::vector<FoundFile> files_in(Io& io, const std::string& folder, bool recursive, LeftOut& out);
 
-// Those that a pattern matches, on this machine or behind a URI, where an object of that very name goes first. Throws as
-// files_in().
+// Those that a pattern matches, on this machine or behind a URI, where an object of that very name goes
+// first. Throws as files_in().
 std::vector<FoundFile> files_matching(Io& io, const std::string& pattern, LeftOut& out);
 
 // Those of these names that a remote folder directly holds. Throws kinora::Error if it cannot be listed.

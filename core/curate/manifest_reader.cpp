@@ -69,16 +69,18 @@ void read_csv_manifest(const std::string& text, const std::string& name,
   const auto take = [&](size_t number, std::vector<std::string> fields) {
     if (head.empty()) {
       head = std::move(fields);
-      const bool names_films = std::any_of(head.begin(), head.end(),
-                                           [](const auto& c) { return c == "url" || c == "path"; });
+      const bool names_films =
+          std::any_of(head.begin(), head.end(), [](const auto& c) { return c == "url" || c == "path"; });
       if (!names_films)
-        throw Error(KINORA_DATA, name + ": its first line has no column 'url' or 'path'; it must name the columns");
+        throw Error(KINORA_DATA,
+                    name + ": its first line has no column 'url' or 'path'; it must name the columns");
       return;
     }
     const std::string place = "record " + std::to_string(number);
     if (fields.size() != head.size())
-      return row(unusable(name, place, fmt::format("{} fields, but the first line names {} columns",
-                                                    fields.size(), head.size())));
+      return row(unusable(
+          name, place,
+          fmt::format("{} fields, but the first line names {} columns", fields.size(), head.size())));
     json object = json::object();
     for (size_t i = 0; i < head.size(); ++i)
       if (!fields[i].empty()) object[head[i]] = fields[i];

@@ -3,8 +3,8 @@
 //   {"url": "a.mp4", "caption": "A boat at sea.", "key": "boat", "licence": "CC0"}      a line of JSONL
 //   path,caption,licence                                                               the head of a CSV
 //
-// `url` or `path` names the film, `caption` is the user's own (it wins over any stage's), `key` names the sample;
-// every other column is carried along in json["user"].
+// `url` or `path` names the film, `caption` is the user's own (it wins over any stage's), `key` names the
+// sample; every other column is carried along in json["user"].
 #pragma once
 #include <functional>
 #include <string>
@@ -15,9 +15,11 @@ namespace kinora::core {
 
 // Calls `row` with url, caption, user and, perhaps, key set, or with `error`, which names the line, and a url
 // that stands for it. Blank lines do not count.
-void read_jsonl_manifest(const std::string& text, const std::string& name, const std::function<void(Input)>& row);
+void read_jsonl_manifest(const std::string& text, const std::string& name,
+                         const std::function<void(Input)>& row);
 
 // Every value is text. Throws kinora::Error if the head has neither url nor path, or cannot be read.
-void read_csv_manifest(const std::string& text, const std::string& name, const std::function<void(Input)>& row);
+void read_csv_manifest(const std::string& text, const std::string& name,
+                       const std::function<void(Input)>& row);
 
 }  // namespace kinora::core

@@ -13,9 +13,7 @@ using nlohmann::json;
 constexpr std::array<const char*, 11> kColumns{"key",     "film",    "url",   "sha256", "start", "end",
                                                "caption", "outcome", "stage", "reason", "score"};
 
-std::string dumped(const json& value) {
-  return value.dump(-1, ' ', false, json::error_handler_t::replace);
-}
+std::string dumped(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
 
 std::string cell(const json& line, const char* column) {
   const auto at = line.find(column);
@@ -37,7 +35,9 @@ ManifestWriter::ManifestWriter(const std::filesystem::path& folder, std::vector<
 
 void ManifestWriter::add(const json& item, bool made) {
   const json& facts = object_in(item, "facts");
-  if (!made) film_ = {{"key", text_in(item, "key")}, {"url", text_in(item, "url")}, {"sha256", text_in(facts, "sha256")}};
+  if (!made)
+    film_ = {
+        {"key", text_in(item, "key")}, {"url", text_in(item, "url")}, {"sha256", text_in(facts, "sha256")}};
   // Of a film, or of a clip of a film, or of a branch's copy of it (KEY@STAGE), whose line came before.
   const std::string film = text_in(film_, "key"), parent = made ? text_in(item, "parent") : "";
   const bool known = made && (parent == film || parent.starts_with(film + "@"));

@@ -1,4 +1,5 @@
-// What a curate job says of its films and clips, one line each: manifest.jsonl and, with the same columns, manifest.csv.
+// What a curate job says of its films and clips, one line each: manifest.jsonl and, with the same columns,
+// manifest.csv.
 //
 //   key        of the sample; the files of a kept one are data/KEY.*
 //   film       key of the film that a clip was cut from; empty for a film
@@ -25,7 +26,8 @@ namespace kinora::core {
 
 class ManifestWriter {
  public:
-  // The files appear at commit(). user: the user's columns of the CSV. Throws kinora::Error, as all functions.
+  // The files appear at commit(). user: the user's columns of the CSV. Throws kinora::Error, as all
+  // functions.
   explicit ManifestWriter(const std::filesystem::path& folder, std::vector<std::string> user = {});
   // A line of items.jsonl, each film before its clips.
   void add(const nlohmann::json& item, bool made);

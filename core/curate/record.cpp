@@ -15,7 +15,9 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int kVersion = 1;
 
-json header(const std::string& base) { return {{"journal", "curate"}, {"version", kVersion}, {"base", base}}; }
+json header(const std::string& base) {
+  return {{"journal", "curate"}, {"version", kVersion}, {"base", base}};
+}
 const json kBrokeOff = {{"broke_off", true}};
 json retry_entry(int64_t number) { return {{"retry_failed", number}}; }
 
@@ -222,7 +224,8 @@ void Record::check_all_ended() const {
                           lost.size() > shown ? ", ..." : ""));
 }
 
-// Entries of the ends of inputs or of made samples, by key; of one key, which several stages may have ended, by text.
+// Entries of the ends of inputs or of made samples, by key; of one key, which several stages may have ended,
+// by text.
 std::vector<json> Record::ordered(std::vector<End> ends, bool made) const {
   std::erase_if(ends, [&](const End& end) { return end.made != made; });
   std::stable_sort(ends.begin(), ends.end(), [](const End& a, const End& b) { return a.key < b.key; });

@@ -1,12 +1,13 @@
-// What became of every input of a curate job and of all that was made of it, kept so that a run that was killed
-// goes on.
+// What became of every input of a curate job and of all that was made of it, kept so that a run that was
+// killed goes on.
 //
-// Every end is a line of journal.jsonl as soon as it is known; that of a kept sample comes after its files. What
-// a later run can rely on, for each input that is still the same (Input::identity) under the same stages and
-// options (`base`):
+// Every end is a line of journal.jsonl as soon as it is known; that of a kept sample comes after its files.
+// What a later run can rely on, for each input that is still the same (Input::identity) under the same stages
+// and options (`base`):
 //
 //   the input's own end is there      all ends of what was made of it are: it is not read again
-//   it is not, but ends of its clips  it is read again, and its stages are told which of them to leave out (field
+//   it is not, but ends of its clips  it is read again, and its stages are told which of them to leave out
+//   (field
 //                                     ended.json); failed ones are tried again
 //   it is to be tried again           the same for every input of which something failed (Options::retries)
 //
@@ -27,10 +28,11 @@ class Record {
   struct Options {
     std::string base;      // identity of all that decides results but the inputs
     bool per_clip = true;  // false: a clip may have several ends (branches), so a film is done whole or again
-    int64_t retries = 0;  // how often failures were to be tried again: if more than in the journal, they are void
+    int64_t retries =
+        0;  // how often failures were to be tried again: if more than in the journal, they are void
   };
-  // Goes on with what the job's folder has; files of data/ that belong to no known end are removed. `inputs` is
-  // borrowed.
+  // Goes on with what the job's folder has; files of data/ that belong to no known end are removed. `inputs`
+  // is borrowed.
   Record(const std::filesystem::path& folder, const std::vector<Input>& inputs, const Options& options);
 
   size_t ended_before() const { return ended_before_; }  // inputs that earlier runs ended
@@ -54,8 +56,8 @@ class Record {
   bool knows(const std::string& key, bool made) const;
   // Before a kept sample is stored. Throws kinora::Error if another of this key was kept.
   void claim(const std::string& key);
-  // line: of items.jsonl, see item_line.hpp; files: names below data/ with their sizes. Throws kinora::Error if
-  // the film of a made sample has ended already.
+  // line: of items.jsonl, see item_line.hpp; files: names below data/ with their sizes. Throws kinora::Error
+  // if the film of a made sample has ended already.
   void end(const json& line, bool made, const json& files);
 
   // Every end, each input followed by what was made of it by key; last what belongs to no input. Throws

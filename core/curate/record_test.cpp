@@ -43,7 +43,8 @@ class JournalTest : public InFolder {
 };
 
 TEST_F(JournalTest, GivesBackWhatWasAppendedUpToAnyByteAtWhichItWasCut) {
-  const std::vector<json> all{{{"a", 1}}, {{"text", "b\n\"\xC3\xA4"}}, {{"long", std::string(1100000, 'x')}}, {{"c", 0.1}}};
+  const std::vector<json> all{
+      {{"a", 1}}, {{"text", "b\n\"\xC3\xA4"}}, {{"long", std::string(1100000, 'x')}}, {{"c", 0.1}}};
   {
     Journal journal(folder_ / "j", [](const json&, Journal::Place) {});
     std::vector<Journal::Place> places;
@@ -55,7 +56,8 @@ TEST_F(JournalTest, GivesBackWhatWasAppendedUpToAnyByteAtWhichItWasCut) {
   for (size_t size = 0; size <= whole.size(); size += size + 70 < whole.size() && size > 140 ? 99991 : 1) {
     std::ofstream(folder_ / "j", std::ios::binary) << whole.substr(0, size);
     const auto found = entries();
-    const auto lines = static_cast<size_t>(std::count(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(size), '\n'));
+    const auto lines =
+        static_cast<size_t>(std::count(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(size), '\n'));
     ASSERT_EQ(found, std::vector<json>(all.begin(), all.begin() + static_cast<ptrdiff_t>(lines))) << size;
     Journal(folder_ / "j", [](const json&, Journal::Place) {}).append({{"next", size}}, false);
     ASSERT_EQ(entries().size(), lines + 1) << size;
@@ -72,7 +74,8 @@ TEST_F(JournalTest, TrustsNothingFromAWrongByteOn) {
     std::string wrong = whole;
     wrong[at] ^= 1;
     std::ofstream(folder_ / "j", std::ios::binary) << wrong;
-    const auto before = static_cast<size_t>(std::count(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(at), '\n'));
+    const auto before =
+        static_cast<size_t>(std::count(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(at), '\n'));
     ASSERT_EQ(entries().size(), before) << at;
   }
 }

@@ -18,12 +18,13 @@ class Totals {
   const Counts& clips() const { return clips_; }
   int64_t damaged() const { return damaged_; }
 
-  // For summary.json: inputs, kept, filtered, failed, damaged; clips; rules; outcomes by stage; what was kept; usage: what
-  // stages have asked of servers, for failed samples too, by stage.
+  // For summary.json: inputs, kept, filtered, failed, damaged; clips; rules; outcomes by stage; what was
+  // kept; usage: what stages have asked of servers, for failed samples too, by stage.
   nlohmann::json summary() const;
 
  private:
-  // (kind, end, stage, rule) -> how many. Failures of a stage count together: their reasons differ from film to film.
+  // (kind, end, stage, rule) -> how many. Failures of a stage count together: their reasons differ from film
+  // to film.
   std::map<std::tuple<std::string, std::string, std::string, std::string>, int64_t> outcomes_;
   std::map<std::string, int64_t> rules_;
   std::map<std::string, std::map<std::string, double>> usage_;

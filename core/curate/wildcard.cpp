@@ -1,9 +1,8 @@
 #include "core/curate/wildcard.hpp"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <filesystem>
+#include <fnmatch.h>
 
 namespace kinora::core {
 namespace {
@@ -63,7 +62,8 @@ SplitPattern split_pattern(std::string_view pattern) {
   return {std::string(pattern.substr(0, cut)), std::string(pattern.substr(cut))};
 }
 
-std::vector<std::string> local_files_matching(const std::string& pattern, std::vector<std::string>& unreadable) {
+std::vector<std::string> local_files_matching(const std::string& pattern,
+                                              std::vector<std::string>& unreadable) {
   const auto [top, rest] = split_pattern(pattern);
   const bool deep = rest.find('/') != std::string::npos || rest.find("**") != std::string::npos;
   std::vector<std::string> out;
@@ -76,7 +76,8 @@ std::vector<std::string> local_files_matching(const std::string& pattern, std::v
     for (const fs::directory_iterator end; !error && at != end; at.increment(error)) {
       const fs::path path = at->path();
       if (at->is_directory(ignored)) {
-        if (deep && path.filename().string().front() != '.' && !at->is_symlink(ignored)) folders.push_back(path);
+        if (deep && path.filename().string().front() != '.' && !at->is_symlink(ignored))
+          folders.push_back(path);
       } else if (at->is_regular_file(ignored) && matches(rest, path.lexically_relative(top).string())) {
         out.push_back(path.lexically_normal().string());
       }

@@ -19,8 +19,9 @@ struct SplitPattern {
 };
 SplitPattern split_pattern(std::string_view pattern);
 
-// The regular files of this machine that an absolute pattern matches, sorted; `unreadable` gets the folders on the way
-// that cannot be read. "**" follows no links to folders, which may lead in circles.
-std::vector<std::string> local_files_matching(const std::string& pattern, std::vector<std::string>& unreadable);
+// The regular files of this machine that an absolute pattern matches, sorted; `unreadable` gets the folders
+// on the way that cannot be read. "**" follows no links to folders, which may lead in circles.
+std::vector<std::string> local_files_matching(const std::string& pattern,
+                                              std::vector<std::string>& unreadable);
 
 }  // namespace kinora::core

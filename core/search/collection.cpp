@@ -50,7 +50,10 @@ std::string embedding_name(const std::string& field) {
 std::string Captions::of(const ClipRef& clip) {
   auto edits = edits_.find(clip.folder);
   if (edits == edits_.end())
-    edits = edits_.emplace(clip.folder, read_edits(clip.folder.parent_path() / kEditsFile, kept_in(clip.folder.parent_path()))).first;
+    edits = edits_
+                .emplace(clip.folder, read_edits(clip.folder.parent_path() / kEditsFile,
+                                                 kept_in(clip.folder.parent_path())))
+                .first;
   if (auto edited = edits->second.now(clip.key).caption) return *std::move(edited);
   std::ifstream in(clip.folder / (clip.key + ".txt"), std::ios::binary);
   return in ? std::string(std::istreambuf_iterator<char>(in), {}) : "";

@@ -10,7 +10,8 @@ struct Hit {
   double score = 0;  // cosine
 };
 
-// Of every row with `query`; 0 where one of them is of no length. Error(KINORA_INVALID) if the query is of another size.
+// Of every row with `query`; 0 where one of them is of no length. Error(KINORA_INVALID) if the query is of
+// another size.
 std::vector<double> cosines(const Embedded& among, std::span<const float> query);
 
 // The `count` rows of greatest cosine with `query`, the greatest first; of equal ones the lesser key.

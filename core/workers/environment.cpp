@@ -11,12 +11,26 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<std::string_view, 17> kNames = {
-    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TMP", "TEMP", "LD_LIBRARY_PATH", "LD_PRELOAD",
-    "GLIBC_TUNABLES", "SSL_CERT_FILE", "SSL_CERT_DIR", "LLVM_PROFILE_FILE"};
+constexpr std::array<std::string_view, 17> kNames = {"PATH",
+                                                     "HOME",
+                                                     "USER",
+                                                     "LOGNAME",
+                                                     "SHELL",
+                                                     "LANG",
+                                                     "LANGUAGE",
+                                                     "TZ",
+                                                     "TMPDIR",
+                                                     "TMP",
+                                                     "TEMP",
+                                                     "LD_LIBRARY_PATH",
+                                                     "LD_PRELOAD",
+                                                     "GLIBC_TUNABLES",
+                                                     "SSL_CERT_FILE",
+                                                     "SSL_CERT_DIR",
+                                                     "LLVM_PROFILE_FILE"};
 constexpr std::array<std::string_view, 16> kBeginnings = {
-    "LC_", "KINORA_", "XDG_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "MALLOC_", "CUDA_", "NVIDIA_", "TORCH", "PYTORCH_", "ASAN_", "TSAN_",
-    "UBSAN_"};
+    "LC_",     "KINORA_", "XDG_",    "OMP_",  "GOMP_",    "KMP_",  "MKL_",  "OPENBLAS_",
+    "MALLOC_", "CUDA_",   "NVIDIA_", "TORCH", "PYTORCH_", "ASAN_", "TSAN_", "UBSAN_"};
 // Words in the names of variables that hold secrets.
 constexpr std::array<std::string_view, 5> kSecret = {"KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL"};
 constexpr std::array<std::string_view, 8> kProxies = {"http_proxy", "https_proxy", "all_proxy", "no_proxy",
@@ -31,7 +45,8 @@ bool is_plain(std::string_view name) {
   if (is_among(kNames, name)) return true;
   const auto begins = [&](std::string_view with) { return name.starts_with(with); };
   const auto holds = [&](std::string_view word) { return name.find(word) != name.npos; };
-  return std::any_of(kBeginnings.begin(), kBeginnings.end(), begins) && std::none_of(kSecret.begin(), kSecret.end(), holds);
+  return std::any_of(kBeginnings.begin(), kBeginnings.end(), begins) &&
+         std::none_of(kSecret.begin(), kSecret.end(), holds);
 }
 
 std::string_view name_of(std::string_view entry) { return entry.substr(0, entry.find('=')); }
@@ -67,7 +82,8 @@ bool needs_storage(std::string_view uri) {
 bool names_storage(const json& stage_options) {
   return std::any_of(stage_options.begin(), stage_options.end(), [](const json& value) {
     if (value.is_array() || value.is_object()) return names_storage(value);
-    return value.is_string() && !value.get_ref<const std::string&>().starts_with("http") && needs_storage(value.get_ref<const std::string&>());
+    return value.is_string() && !value.get_ref<const std::string&>().starts_with("http") &&
+           needs_storage(value.get_ref<const std::string&>());
   });
 }
 

@@ -1,5 +1,6 @@
-// What a worker gets of this process's environment. It parses media that anybody made, so it has no secret that it has no use
-// for: neither this process's tokens and passwords, nor the keys of storages as long as all that it reads lies on this machine.
+// What a worker gets of this process's environment. It parses media that anybody made, so it has no secret
+// that it has no use for: neither this process's tokens and passwords, nor the keys of storages as long as
+// all that it reads lies on this machine.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,8 +9,9 @@
 
 namespace kinora::core {
 
-// The entries NAME=value that a worker starts with: where programs and libraries are, languages, folders, settings of numeric
-// libraries and of Kinora, and the variables that the stage's options name (those that end in "_env", as api_key_env).
+// The entries NAME=value that a worker starts with: where programs and libraries are, languages, folders,
+// settings of numeric libraries and of Kinora, and the variables that the stage's options name (those that
+// end in "_env", as api_key_env).
 std::vector<std::string> worker_environment(const nlohmann::json& stage_options);
 
 // What storages of other machines are reached with: AWS_* and proxies.

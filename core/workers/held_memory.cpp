@@ -6,8 +6,9 @@
 #include <fcntl.h>
 #include <memory>
 #include <string_view>
-#include <sys/stat.h>
 #include <unistd.h>
+
+#include <sys/stat.h>
 
 #include "core/workers/channel.hpp"
 

@@ -3,8 +3,9 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
+
+#include <sys/mman.h>
 
 namespace kinora::core {
 

@@ -1,5 +1,5 @@
-// A page that a process and its worker share, for what cannot wait for a message: the worker counts up whenever
-// its stage shows that it lives, the process asks it to stop.
+// A page that a process and its worker share, for what cannot wait for a message: the worker counts up
+// whenever its stage shows that it lives, the process asks it to stop.
 #pragma once
 #include <atomic>
 #include <cstdint>

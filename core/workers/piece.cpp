@@ -9,9 +9,10 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <unistd.h>
+
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 namespace kinora::core {
 namespace {
@@ -21,7 +22,10 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
 [[noreturn]] void fail(bool in_file, size_t size) {
   const char* why = std::strerror(errno);
   if (in_file)
-    throw Error(KINORA_IO, fmt::format("no temporary file for {} bytes of a sample: {}; set TMPDIR to a folder with room", size, why));
+    throw Error(
+        KINORA_IO,
+        fmt::format("no temporary file for {} bytes of a sample: {}; set TMPDIR to a folder with room", size,
+                    why));
   throw Error(KINORA_NO_MEMORY, fmt::format("no shared memory for {} bytes of a sample: {}", size, why));
 }
 
@@ -36,7 +40,8 @@ Descriptor file_without_name() {
 
 Descriptor duplicate(int fd) { return Descriptor(::fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
 
-// What /proc/self/maps calls the file behind a shared mapping that begins at `data` with the file's first byte.
+// What /proc/self/maps calls the file behind a shared mapping that begins at `data` with the file's first
+// byte.
 std::string name_behind(const void* data, size_t size) {
   const auto wanted = reinterpret_cast<uintptr_t>(data);
   std::ifstream maps("/proc/self/maps");
@@ -44,7 +49,8 @@ std::string name_behind(const void* data, size_t size) {
     unsigned long long first = 0, last = 0, offset = 0;
     char mode[5] = {};
     int name = 0;
-    if (std::sscanf(line.c_str(), "%llx-%llx %4s %llx %*s %*s %n", &first, &last, mode, &offset, &name) != 4) continue;
+    if (std::sscanf(line.c_str(), "%llx-%llx %4s %llx %*s %*s %n", &first, &last, mode, &offset, &name) != 4)
+      continue;
     if (first != wanted) continue;
     const bool fits = mode[3] == 's' && offset == 0 && last - first >= size && name > 0;
     return fits ? line.substr(static_cast<size_t>(name)) : "";
@@ -62,7 +68,8 @@ bool is_called(const std::string& entry, const std::string& name) {
 
 Descriptor piece_of(const void* data, size_t size) {
   const bool in_file = size >= kInFile;
-  Descriptor piece = in_file ? file_without_name() : Descriptor(::memfd_create("kinora-sample", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  Descriptor piece = in_file ? file_without_name()
+                             : Descriptor(::memfd_create("kinora-sample", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!piece) fail(in_file, size);
   for (size_t at = 0; at < size;) {
     const ssize_t n = ::write(piece.get(), static_cast<const char*>(data) + at, size - at);
@@ -82,7 +89,8 @@ Descriptor file_behind(const void* data, size_t size) {
     if (!is_called(entry->d_name, name)) continue;
     Descriptor file = duplicate(std::atoi(entry->d_name));
     struct stat s {};
-    if (file && ::fstat(file.get(), &s) == 0 && s.st_nlink == 0 && static_cast<uint64_t>(s.st_size) >= size) return file;
+    if (file && ::fstat(file.get(), &s) == 0 && s.st_nlink == 0 && static_cast<uint64_t>(s.st_size) >= size)
+      return file;
   }
   return Descriptor();
 }
@@ -91,11 +99,13 @@ Mapping::Mapping(const Descriptor& piece, size_t size) : size_(size) {
   struct stat s {};
   // A file cannot be sealed; a worker is this program, and closes what it has sent.
   const bool sealed = (::fcntl(piece.get(), F_GET_SEALS) & kSeals) == kSeals, large = size >= kInFile;
-  if (::fstat(piece.get(), &s) != 0 || !S_ISREG(s.st_mode) || (!large && !sealed) || static_cast<uint64_t>(s.st_size) < size)
+  if (::fstat(piece.get(), &s) != 0 || !S_ISREG(s.st_mode) || (!large && !sealed) ||
+      static_cast<uint64_t>(s.st_size) < size)
     throw Error(KINORA_DATA, "a worker sent memory that is not sealed or too short");
   data_ = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, piece.get(), 0);
   if (data_ == MAP_FAILED)
-    throw Error(KINORA_NO_MEMORY, fmt::format("{} bytes of a sample cannot be mapped: {}", size, std::strerror(errno)));
+    throw Error(KINORA_NO_MEMORY,
+                fmt::format("{} bytes of a sample cannot be mapped: {}", size, std::strerror(errno)));
   if (large) kept_ = duplicate(piece.get());
 }
 

@@ -26,7 +26,8 @@ void delete_mapping(void* user) { delete static_cast<std::shared_ptr<Mapping>*>(
 
 // The piece that a field came in, to be sent on; empty if it came in none, or in a small one.
 Descriptor piece_of_field(const Sample& sample, std::string_view name) {
-  const auto* kept = static_cast<std::shared_ptr<Mapping>*>(user_of_field(sample.get(), name, delete_mapping));
+  const auto* kept =
+      static_cast<std::shared_ptr<Mapping>*>(user_of_field(sample.get(), name, delete_mapping));
   return kept ? (*kept)->again() : Descriptor();
 }
 
@@ -38,8 +39,8 @@ Descriptor piece_of_tensor(const kinora_dl_managed& m, const void* data, size_t 
   return size >= kInFile ? file_behind(data, size) : Descriptor();
 }
 
-// Where the bytes of one field or tensor are: {"size", "at": n} in the message, or {"size", "piece": n}. `ready`: a piece that
-// holds them already.
+// Where the bytes of one field or tensor are: {"size", "at": n} in the message, or {"size", "piece": n}.
+// `ready`: a piece that holds them already.
 json put_bytes(Message& message, const void* data, size_t size, Descriptor ready) {
   const bool has_room = message.bytes.size() + size <= Message::kMostBytes;
   if (size < kLarge && has_room) {
@@ -75,8 +76,9 @@ bool is_row_major(const kinora_dl_tensor& t) {
 json put_tensor(Message& message, const std::string& name, const kinora_dl_managed& managed) {
   const kinora_dl_tensor& t = managed.tensor;
   if (t.device_type != KINORA_DL_CPU)
-    throw Error(KINORA_UNSUPPORTED, "tensor '" + name + "' is on a GPU, and another process cannot have it; run "
-                                    "its stages in this process (engine option isolate)");
+    throw Error(KINORA_UNSUPPORTED, "tensor '" + name +
+                                        "' is on a GPU, and another process cannot have it; run "
+                                        "its stages in this process (engine option isolate)");
   const size_t element = static_cast<size_t>(t.bits) * t.lanes / 8;
   size_t size = element;
   json shape = json::array();
@@ -119,9 +121,11 @@ void take_field(const Message& message, const json& field, Sample& into) {
   const auto bytes = find_bytes(message, field, mapped);
   const auto name = name_in(field, "name");
   if (!mapped)
-    return into.set(name.c_str(), std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+    return into.set(name.c_str(),
+                    std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   auto* kept = new std::shared_ptr<Mapping>(std::move(mapped));
-  const int32_t status = samples_api().set(into.get(), name.c_str(), {bytes.data(), bytes.size()}, delete_mapping, kept);
+  const int32_t status =
+      samples_api().set(into.get(), name.c_str(), {bytes.data(), bytes.size()}, delete_mapping, kept);
   if (status != KINORA_OK) delete kept;
   check(status);
 }
@@ -141,9 +145,16 @@ void take_tensor(const Message& message, const json& tensor, Sample& into) {
   owned->managed.major = 1;
   owned->managed.manager = owned.get();
   owned->managed.deleter = delete_owned;
-  owned->managed.tensor = {owned->mapping ? owned->mapping->data() : owned->copy.data(), KINORA_DL_CPU, 0,
-                           static_cast<int32_t>(owned->shape.size()), tensor.at("code").get<uint8_t>(), bits, 1,
-                           owned->shape.data(), nullptr, 0};
+  owned->managed.tensor = {owned->mapping ? owned->mapping->data() : owned->copy.data(),
+                           KINORA_DL_CPU,
+                           0,
+                           static_cast<int32_t>(owned->shape.size()),
+                           tensor.at("code").get<uint8_t>(),
+                           bits,
+                           1,
+                           owned->shape.data(),
+                           nullptr,
+                           0};
   check(samples_api().set_tensor(into.get(), name_in(tensor, "name").c_str(), &owned->managed));
   static_cast<void>(owned.release());
 }
@@ -153,7 +164,8 @@ void take_tensor(const Message& message, const json& tensor, Sample& into) {
 void put_sample(Message& message, const Sample& sample) {
   json fields = json::array(), tensors = json::array();
   for (const auto& field : sample.fields()) {
-    json told = put_bytes(message, field.bytes.data(), field.bytes.size(), piece_of_field(sample, field.name));
+    json told =
+        put_bytes(message, field.bytes.data(), field.bytes.size(), piece_of_field(sample, field.name));
     told["name"] = field.name;
     fields.push_back(std::move(told));
   }

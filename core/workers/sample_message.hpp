@@ -1,6 +1,7 @@
-// A sample on its way to another process. What is large goes in pieces (see piece.hpp), one a field or tensor, so that each is
-// given back as soon as nobody uses it; the receiver maps it, and copies nothing. Shared memory is sealed: who sent it can
-// neither shrink nor change it any more. What came in a file goes on in it, so the frames of a long film are written once.
+// A sample on its way to another process. What is large goes in pieces (see piece.hpp), one a field or
+// tensor, so that each is given back as soon as nobody uses it; the receiver maps it, and copies nothing.
+// Shared memory is sealed: who sent it can neither shrink nor change it any more. What came in a file goes on
+// in it, so the frames of a long film are written once.
 #pragma once
 #include "core/workers/channel.hpp"
 #include "kinora/sample.hpp"

@@ -4,9 +4,10 @@
 #include <fcntl.h>
 #include <mutex>
 #include <poll.h>
-#include <sys/resource.h>
 #include <thread>
 #include <unistd.h>
+
+#include <sys/resource.h>
 
 #include "core/log.hpp"
 #include "core/options.hpp"
@@ -18,8 +19,8 @@ namespace {
 
 using nlohmann::json;
 
-// Ends with its owner, whatever the stage is doing: when the owner dies, however it dies, its end of the socket
-// closes.
+// Ends with its owner, whatever the stage is doing: when the owner dies, however it dies, its end of the
+// socket closes.
 void end_with_owner(int socket) {
   std::thread([socket] {
     pollfd waits{socket, 0, 0};
@@ -70,7 +71,8 @@ class Serving {
   void perform(const Message& call) {
     const auto what = call.head.at("do").get<std::string>();
     if (const auto lent = call.head.find("environment"); lent != call.head.end())
-      for (const auto& [name, value] : lent->items()) ::setenv(name.c_str(), value.get_ref<const std::string&>().c_str(), 1);
+      for (const auto& [name, value] : lent->items())
+        ::setenv(name.c_str(), value.get_ref<const std::string&>().c_str(), 1);
     if (what == "make") return make(call.head);
     out_ = call.head.at("out").get<std::string>();
     const kinora_run run = run_of_call(call.head);
@@ -88,7 +90,8 @@ class Serving {
     tell_what_was_set(in, given);
   }
 
-  // A stage that does not hand its input on may still have set fields of it (a film's shots.json): they go into its record.
+  // A stage that does not hand its input on may still have set fields of it (a film's shots.json): they go
+  // into its record.
   void tell_what_was_set(const Sample& in, const Sample& given) {
     constexpr size_t kSmall = 4 << 20;
     if (!std::exchange(input_, nullptr)) return;
@@ -105,7 +108,8 @@ class Serving {
 
   void make(const json& head) {
     or_throw(set_log_level(head.at("log").get<std::string>()));
-    for (const auto& [scheme, options] : head.at("storages").items()) runtime_.io().configure(scheme, options);
+    for (const auto& [scheme, options] : head.at("storages").items())
+      runtime_.io().configure(scheme, options);
     component_ = or_throw(runtime_.registry().open(head.at("id").get<std::string>()));
     options_ = or_throw(Options::make(*component_.spec, json::parse(head.at("options").get<std::string>())));
     stage_ = &component_.table<kinora_stage>();
@@ -135,16 +139,21 @@ class Serving {
     return {sizeof(kinora_emit),
             0,
             this,
-            [](void* self, kinora_sample* s) { return of(self).tell(s, {{"is", "emit"}}); },
+            [](void* self, kinora_sample* s) {
+              return of(self).tell(s, {{"is", "emit"}});
+            },
             [](void* self, kinora_sample* s, const char* rule, double score) {
               return of(self).tell(s, {{"is", "drop"}, {"rule", rule ? rule : ""}, {"score", score}});
             },
-            [](void* self) { return of(self).tell(nullptr, {{"is", "hold"}}); },
+            [](void* self) {
+              return of(self).tell(nullptr, {{"is", "hold"}});
+            },
             [](void* self, kinora_str key) {
               return of(self).tell(nullptr, {{"is", "stored"}, {"key", view(key)}});
             },
             [](void* self, kinora_sample* s, const char* reason) {
-              return of(self).tell(s, {{"is", "fail"}, {"reason", std::string(reason ? reason : "").substr(0, 16384)}});
+              return of(self).tell(
+                  s, {{"is", "fail"}, {"reason", std::string(reason ? reason : "").substr(0, 16384)}});
             }};
   }
 
@@ -200,7 +209,8 @@ void serve_worker(Runtime& runtime) {
   ::setrlimit(RLIMIT_CORE, &none);
   // If memory runs out, this process is to go before its owner.
   if (const Descriptor score(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC)); score)
-    [[maybe_unused]] const auto written = ::write(score.get(), "500", 3);
+      [[maybe_unused]]
+    const auto written = ::write(score.get(), "500", 3);
   ::fcntl(kWorkerSocket, F_SETFD, FD_CLOEXEC);
   ::fcntl(kWorkerPage, F_SETFD, FD_CLOEXEC);
   end_with_owner(kWorkerSocket);

@@ -40,7 +40,8 @@ int64_t pid(const kinora_worker* worker) { return worker->worker.pid(); }
 }  // namespace
 
 void offer_workers(WorkerProgram program) {
-  static const kinora_workers_api table{sizeof(kinora_workers_api), 0, start, stop, process, finish, ended, pid};
+  static const kinora_workers_api table{
+      sizeof(kinora_workers_api), 0, start, stop, process, finish, ended, pid};
   for (auto& dir : program.plugin_dirs) dir = std::filesystem::absolute(dir);
   the_program() = std::move(program);
   register_interface(KINORA_WORKERS, 0, &table);

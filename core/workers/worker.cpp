@@ -6,9 +6,10 @@
 #include <cstring>
 #include <fcntl.h>
 #include <spawn.h>
+#include <unistd.h>
+
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "core/io.hpp"
 #include "core/log.hpp"
@@ -21,8 +22,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kPoll = 10;                                     // milliseconds between looks at a worker that is silent
-constexpr auto kGrace = std::chrono::seconds(2);              // to stop in, when it was asked to
+constexpr int kPoll = 10;                         // milliseconds between looks at a worker that is silent
+constexpr auto kGrace = std::chrono::seconds(2);  // to stop in, when it was asked to
 
 const char* signal_name(int signal) {
   const char* name = sigabbrev_np(signal);
@@ -73,7 +74,11 @@ double limit_of(const kinora_worker_spec& spec) { return spec.struct_size >= siz
 uint64_t most_held_by_a_worker() { return most_held(); }
 
 Worker::Worker(const WorkerProgram& program, const kinora_worker_spec& spec)
-    : name_(spec.name), hang_(spec.hang), limit_(limit_of(spec)), memory_(spec.memory), channel_(Descriptor()) {
+    : name_(spec.name),
+      hang_(spec.hang),
+      limit_(limit_of(spec)),
+      memory_(spec.memory),
+      channel_(Descriptor()) {
   auto [mine, theirs] = socket_pair();
   channel_ = Channel(std::move(mine));
   const json options = json::parse(spec.options_json);
@@ -125,8 +130,8 @@ void Worker::spawn(const WorkerProgram& program, int socket, std::vector<std::st
     out.push_back(nullptr);
     return out;
   };
-  const int error = ::posix_spawn(&pid_, program.program.c_str(), actions.get(), nullptr, pointers(words).data(),
-                                  pointers(variables).data());
+  const int error = ::posix_spawn(&pid_, program.program.c_str(), actions.get(), nullptr,
+                                  pointers(words).data(), pointers(variables).data());
   if (error == 0) return;
   pid_ = -1;
   throw Error(KINORA_FAILED, fmt::format("{}: a worker process cannot be started from {}: {}", name_,
@@ -135,8 +140,12 @@ void Worker::spawn(const WorkerProgram& program, int socket, std::vector<std::st
 
 int32_t Worker::process(const Sample& in, const kinora_emit& emit, const kinora_run& run) {
   Message call;
-  call.head = {{"do", "process"}, {"seed", run.seed}, {"threads", run.n_threads}, {"out", view(run.out)},
-               {"device_type", run.device_type}, {"device_id", run.device_id}};
+  call.head = {{"do", "process"},
+               {"seed", run.seed},
+               {"threads", run.n_threads},
+               {"out", view(run.out)},
+               {"device_type", run.device_type},
+               {"device_id", run.device_id}};
   put_sample(call, in);
   input_ = in.get();
   if (needs_storage(in.text("url").value_or("")) || needs_storage(view(run.out))) lend_keys(call);
@@ -145,8 +154,12 @@ int32_t Worker::process(const Sample& in, const kinora_emit& emit, const kinora_
 
 int32_t Worker::finish(const kinora_emit& emit, const kinora_run& run) {
   Message call;
-  call.head = {{"do", "finish"}, {"seed", run.seed}, {"threads", run.n_threads}, {"out", view(run.out)},
-               {"device_type", run.device_type}, {"device_id", run.device_id}};
+  call.head = {{"do", "finish"},
+               {"seed", run.seed},
+               {"threads", run.n_threads},
+               {"out", view(run.out)},
+               {"device_type", run.device_type},
+               {"device_id", run.device_id}};
   if (needs_storage(view(run.out))) lend_keys(call);
   return converse(call, &emit, &run);
 }
@@ -158,7 +171,7 @@ int32_t Worker::converse(const Message& call, const kinora_emit* emit, const kin
   lived_ = began_ = Clock::now();
   given_.clear();
   for (const Descriptor& piece : call.shared)
-    if (struct stat s {}; ::fstat(piece.get(), &s) == 0) given_.insert(s.st_ino);
+    if (struct stat s{}; ::fstat(piece.get(), &s) == 0) given_.insert(s.st_ino);
   try {
     channel_.send(call);
     for (Message message;;) {
@@ -204,7 +217,8 @@ int32_t Worker::passed_on(Message& message, const kinora_emit& emit) {
   const auto text = [&](const char* name) { return head.at(name).get<std::string>(); };
   if (what == "emit") return emit.emit(emit.self, take_sample(message).release());
   if (what == "drop")
-    return emit.drop(emit.self, take_sample(message).release(), text("rule").c_str(), head.at("score").get<double>());
+    return emit.drop(emit.self, take_sample(message).release(), text("rule").c_str(),
+                     head.at("score").get<double>());
   if (what == "fail") return emit.fail(emit.self, take_sample(message).release(), text("reason").c_str());
   if (what == "hold") return emit.hold(emit.self);
   if (what == "set") return set_fields(take_sample(message));
@@ -227,7 +241,8 @@ int32_t Worker::set_fields(const Sample& changes) const {
 // Looks after a worker that is silent or busy: whether the run is to stop, it lives, and it is modest.
 void Worker::watch(const kinora_run* run) {
   const auto now = Clock::now();
-  if (asked_to_stop_ == Clock::time_point{} && run && run->cancelled && run->cancelled(run->self) != KINORA_OK) {
+  if (asked_to_stop_ == Clock::time_point{} && run && run->cancelled &&
+      run->cancelled(run->self) != KINORA_OK) {
     signs_.page().stop.store(1, std::memory_order_relaxed);
     asked_to_stop_ = now;
   }
@@ -248,7 +263,8 @@ void Worker::watch(const kinora_run* run) {
   for (uint64_t before = most_held(); own > before && !most_held().compare_exchange_weak(before, own);) {
   }
   if (memory_ > 0 && own > memory_)
-    end(fmt::format("killed when it held {} MiB of memory, more than the {} MiB it may have", own >> 20, memory_ >> 20));
+    end(fmt::format("killed when it held {} MiB of memory, more than the {} MiB it may have", own >> 20,
+                    memory_ >> 20));
 }
 
 void Worker::end(const std::string& why) {

@@ -4,8 +4,9 @@
 #include <filesystem>
 #include <set>
 #include <string>
-#include <sys/types.h>
 #include <vector>
+
+#include <sys/types.h>
 
 #include "core/workers/life_signs.hpp"
 #include "kinora/abi/workers.h"
@@ -22,7 +23,8 @@ struct WorkerProgram {
 // The descriptors that it inherits.
 constexpr int kWorkerSocket = 3, kWorkerPage = 4;
 
-// The most bytes that a worker of this process has held at once, memory of its own and shared memory that it made.
+// The most bytes that a worker of this process has held at once, memory of its own and shared memory that it
+// made.
 uint64_t most_held_by_a_worker();
 
 class Worker {

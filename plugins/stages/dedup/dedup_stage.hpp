@@ -20,8 +20,9 @@ class DedupSemantic final : public Stage {
   explicit DedupSemantic(const Options& o);
   // Keeps every clip back until finish(), which drops those that a rule names: "dedup.exact" (score 1) and
   // "dedup.semantic" (score: the cosine). json["duplicate"] = {"of": KEY, "similarity": s} of those;
-  // json["dedup"] = {"cluster"} of all that were compared. With mode = "score" they stay, and json["scores"] has the
-  // score by its rule's name. Error(KINORA_NO_MEMORY), which ends the run: the clips so far take more than `memory`.
+  // json["dedup"] = {"cluster"} of all that were compared. With mode = "score" they stay, and json["scores"]
+  // has the score by its rule's name. Error(KINORA_NO_MEMORY), which ends the run: the clips so far take more
+  // than `memory`.
   void process(Sample in, const Emit& emit, const Run& run) override;
   void finish(const Emit& emit, const Run& run) override;
   // One instance sees all, in the order of the source.

@@ -75,7 +75,8 @@ void ShotsMerge::process(Sample in, const Emit& emit, const Run&) {
   const bool joins = options_.mode == "on";
   shots = joins ? without_joined(std::move(shots), merged) : with_similarities(std::move(shots), merged);
   if (joins) shots["merge"] = json::object();
-  shots["merge"].update({{"name", options_.name}, {"rule", options_.rule}, {"threshold", options_.threshold}});
+  shots["merge"].update(
+      {{"name", options_.name}, {"rule", options_.rule}, {"threshold", options_.threshold}});
   in.set("shots.json", json_text(shots));
   const FloatArray left = joined_rows(rows, merged.joined);
   if (joins) in.set(field.c_str(), to_npy(left.values, left.shape));

@@ -26,7 +26,8 @@ class ShotsMerge final : public Stage {
 // "merged" is longer by what went, "merge" says how. scores, one a frame, and detectors stay as they are.
 nlohmann::json without_joined(nlohmann::json shots, const Merged& merged);
 
-// shots.json with "similarities" of all its cuts, and in "merge" the cuts that would be joined; the cuts stay.
+// shots.json with "similarities" of all its cuts, and in "merge" the cuts that would be joined; the cuts
+// stay.
 nlohmann::json with_similarities(nlohmann::json shots, const Merged& merged);
 
 }  // namespace kinora::embed

@@ -142,7 +142,9 @@ Client::Attempt Client::judge(const Response& response) const {
     // OpenAI also says 429 where the account has no money left, which no waiting mends.
     out.again = passing(response.status) && response.body.find("insufficient_quota") == std::string::npos;
     if (response.status == 401 || response.status == 403)
-      account_->refuse(out.problem + "; the key in api_key_env is not accepted. Mend it and run again: what was answered is kept");
+      account_->refuse(
+          out.problem +
+          "; the key in api_key_env is not accepted. Mend it and run again: what was answered is kept");
     return out;
   }
   out.answer = parsed(response.body);

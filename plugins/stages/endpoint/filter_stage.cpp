@@ -102,7 +102,8 @@ class FilterEndpoint final : public AskingStage {
     }
   }
 
-  std::string body(const Pictures& frames, const std::vector<size_t>& picked, const std::string& prompt) const {
+  std::string body(const Pictures& frames, const std::vector<size_t>& picked,
+                   const std::string& prompt) const {
     std::vector<std::string> urls;
     for (const size_t i : picked)
       urls.push_back(data_url(frames, i, options_.max_side, static_cast<int>(options_.quality)));

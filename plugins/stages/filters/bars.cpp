@@ -7,10 +7,10 @@
 namespace kinora::filters {
 namespace {
 
-constexpr int kBlack = 24;     // ffmpeg cropdetect's limit
-constexpr int kClearly = 40;   // of full range, like it
+constexpr int kBlack = 24;    // ffmpeg cropdetect's limit
+constexpr int kClearly = 40;  // of full range, like it
 constexpr double kClearShare = 0.3;
-constexpr int kEdge = 3;       // lines that an edge may take, after scaling and coding
+constexpr int kEdge = 3;  // lines that an edge may take, after scaling and coding
 constexpr double kMixed = 0.75;
 
 // What the frames say of each line along one axis, over all of them.
@@ -22,7 +22,8 @@ struct Lines {
     const auto most = [&](std::vector<double>& to, const cv::Mat& of, double scale) {
       cv::Mat line;
       cv::reduce(of, line, across, cv::REDUCE_AVG, CV_64F);
-      for (size_t i = 0; i < to.size(); ++i) to[i] = std::max(to[i], line.at<double>(static_cast<int>(i)) / scale);
+      for (size_t i = 0; i < to.size(); ++i)
+        to[i] = std::max(to[i], line.at<double>(static_cast<int>(i)) / scale);
     };
     most(lit, above_black, 255);
     most(clear, above_clear, 255);
@@ -38,7 +39,9 @@ struct Side {
 // From line `first` in steps of `step`; no bar if nothing is lit or the edge is not one.
 Side side_of(const Lines& lines, int first, int step) {
   const int n = static_cast<int>(lines.lit.size());
-  const auto at = [&](const std::vector<double>& v, int i) { return v[static_cast<size_t>(first + step * i)]; };
+  const auto at = [&](const std::vector<double>& v, int i) {
+    return v[static_cast<size_t>(first + step * i)];
+  };
   int bar = 0;
   while (bar < n && at(lines.lit, bar) < 0.5) ++bar;
   if (bar == 0 || bar == n) return {};
@@ -81,7 +84,8 @@ Bars find_bars(int64_t frames, const std::function<cv::Mat(int64_t)>& luma) {
   Bars all;
   // A narrow picture lights no whole row before its side bars are gone, and the other way round.
   for (int round = 0; round < 3; ++round) {
-    const cv::Rect inside(all.left, all.top, size.width - all.left - all.right, size.height - all.top - all.bottom);
+    const cv::Rect inside(all.left, all.top, size.width - all.left - all.right,
+                          size.height - all.top - all.bottom);
     const Bars more = look(frames, luma, inside);
     const auto take = [](int& bar, bool& mixed, int found, bool found_mixed) {
       if (found == 0) return;

@@ -7,16 +7,19 @@ namespace kinora::filters {
 
 class FilterBlack final : public Stage {
  public:
-  // pixel and picture are blackdetect's pixel_black_th and picture_black_ratio_th. A clip may begin or end in a
-  // fade; one that is black for a third of its time shows too little.
+  // pixel and picture are blackdetect's pixel_black_th and picture_black_ratio_th. A clip may begin or end in
+  // a fade; one that is black for a third of its time shows too little.
   struct Options : ModeOption {
     double pixel = 0.1, picture = 0.98, at_most = 0.33;
   };
   static void describe(Describe<Options>& d) {
-    d.name("filter.black").help("Drops what is black too long: share of black frames, as ffmpeg's blackdetect says it");
+    d.name("filter.black")
+        .help("Drops what is black too long: share of black frames, as ffmpeg's blackdetect says it");
     describe_mode(d);
     d.option("pixel", &Options::pixel).range(0, 1).help("a pixel is black up to this luma");
-    d.option("picture", &Options::picture).range(0, 1).help("a frame is black from this share of black pixels on");
+    d.option("picture", &Options::picture)
+        .range(0, 1)
+        .help("a frame is black from this share of black pixels on");
     d.option("at_most", &Options::at_most).range(0, 1).help("a larger share of black frames is dropped");
     describe_frames(d);
   }
@@ -31,8 +34,9 @@ class FilterBlack final : public Stage {
       const int dark = cv::countNonZero(frames.luma(i) <= highest);
       black += dark >= options_.picture * frames.pixels();
     }
-    judge(std::move(in), emit, "filter.black", static_cast<double>(black) / static_cast<double>(frames.count()), 0,
-          options_.at_most, options_.mode);
+    judge(std::move(in), emit, "filter.black",
+          static_cast<double>(black) / static_cast<double>(frames.count()), 0, options_.at_most,
+          options_.mode);
   }
 
  private:

@@ -30,8 +30,8 @@ class FilterBrightness final : public Stage {
       run.check_cancelled();
       means.push_back(cv::mean(frames.luma(i))[0] / 255);
     }
-    judge(std::move(in), emit, "filter.brightness", reduce(means, options_.reduce), options_.at_least, options_.at_most,
-          options_.mode);
+    judge(std::move(in), emit, "filter.brightness", reduce(means, options_.reduce), options_.at_least,
+          options_.at_most, options_.mode);
   }
 
  private:

@@ -11,7 +11,8 @@ namespace {
 
 using nlohmann::json;
 
-// The fact called `name`, or null. Dots go into objects, and names may hold dots themselves: "scores.filter.blur".
+// The fact called `name`, or null. Dots go into objects, and names may hold dots themselves:
+// "scores.filter.blur".
 const json* find(const json& facts, const std::string& name) {
   if (!facts.is_object()) return nullptr;
   if (const auto at = facts.find(name); at != facts.end()) return &*at;
@@ -65,7 +66,8 @@ class FilterFacts final : public Stage {
   explicit FilterFacts(const Options& o) : options_(o), rule_("filter.facts." + o.fact) {
     if (!(o.at_least <= o.at_most))
       throw Error(KINORA_INVALID, "filter.facts of " + o.fact + ": at_least " + std::to_string(o.at_least) +
-                                      " is above at_most " + std::to_string(o.at_most) + ", nothing would be kept");
+                                      " is above at_most " + std::to_string(o.at_most) +
+                                      ", nothing would be kept");
   }
 
   void process(Sample in, const Emit& emit, const Run&) override {
@@ -73,10 +75,11 @@ class FilterFacts final : public Stage {
     if (const auto number = number_of(find(facts, options_.fact)))
       return judge(std::move(in), emit, rule_, *number, options_.at_least, options_.at_most, options_.mode);
     if (options_.missing == "keep") return emit(std::move(in));
-    throw Error(KINORA_DATA, "sample '" + std::string(in.key()) + "' has no number '" + options_.fact +
-                                 "' among its facts (numbers there: " + numbers_of(facts) +
-                                 "); put the stage that sets it before this one, such as video.probe, or set missing = "
-                                 "\"keep\"");
+    throw Error(KINORA_DATA,
+                "sample '" + std::string(in.key()) + "' has no number '" + options_.fact +
+                    "' among its facts (numbers there: " + numbers_of(facts) +
+                    "); put the stage that sets it before this one, such as video.probe, or set missing = "
+                    "\"keep\"");
   }
 
  private:

@@ -13,7 +13,9 @@ struct ModeOption {
 };
 template <class Options>
 void describe_mode(Describe<Options>& d) {
-  d.option("mode", &ModeOption::mode).choices({"on", "score"}).help("score: writes the score and drops nothing");
+  d.option("mode", &ModeOption::mode)
+      .choices({"on", "score"})
+      .help("score: writes the score and drops nothing");
 }
 
 struct ReduceOption {
@@ -34,7 +36,8 @@ void describe_frames(Describe<Options>& d) {
 double reduce(const std::vector<double>& values, const std::string& how);
 
 // The end of every filter: `facts` become the sample's, and it is dropped by `rule` if it is not to be kept.
-void leave(Sample in, const nlohmann::json& facts, const Emit& emit, const std::string& rule, double score, bool keep);
+void leave(Sample in, const nlohmann::json& facts, const Emit& emit, const std::string& rule, double score,
+           bool keep);
 
 // The same where the score is all that was found: kept inside [low, high], and always in mode "score".
 void judge(Sample in, const Emit& emit, const std::string& rule, double score, double low, double high,

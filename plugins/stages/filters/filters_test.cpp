@@ -41,7 +41,8 @@ Sample film(const std::vector<cv::Mat>& lumas, json facts = json::object()) {
   if (!facts.contains("frames_at")) facts["frames_at"] = times;
   out.set("json", facts.dump());
   out.set_tensor("frames", std::move(pixels),
-                 {static_cast<int64_t>(lumas.size()), lumas.front().rows, lumas.front().cols, 3}, KINORA_DL_UINT, 8);
+                 {static_cast<int64_t>(lumas.size()), lumas.front().rows, lumas.front().cols, 3},
+                 KINORA_DL_UINT, 8);
   return out;
 }
 
@@ -101,7 +102,8 @@ TEST(Brightness, IsTheMeanOfTheFrames) {
   EXPECT_NEAR(score("filter.brightness", {grey(51), grey(102)}), 0.3, 1e-12);
   EXPECT_NEAR(score("filter.brightness", {grey(51), grey(102)}, {{"reduce", "min"}}), 0.2, 1e-12);
   EXPECT_NEAR(score("filter.brightness", {grey(51), grey(102)}, {{"reduce", "max"}}), 0.4, 1e-12);
-  const Judged dark = judge("filter.brightness", film({grey(5)})), bright = judge("filter.brightness", film({grey(250)}));
+  const Judged dark = judge("filter.brightness", film({grey(5)})),
+               bright = judge("filter.brightness", film({grey(250)}));
   EXPECT_EQ(dark.rule, "filter.brightness");
   EXPECT_NEAR(dark.score, 5 / 255.0, 1e-12);
   EXPECT_EQ(bright.rule, "filter.brightness");
@@ -135,7 +137,8 @@ TEST(Frozen, ComparesWithWhereTheFreezeBegan) {
   half.rowRange(0, 24) += 1;
   EXPECT_EQ(score("filter.frozen", {grey(100), quarter, grey(100)}), 1);
   EXPECT_EQ(score("filter.frozen", {grey(100), third}), 0);
-  EXPECT_EQ(score("filter.frozen", {grey(100), quarter, half, half}), 2 / 3.0);  // a drift ends the freeze once
+  EXPECT_EQ(score("filter.frozen", {grey(100), quarter, half, half}),
+            2 / 3.0);  // a drift ends the freeze once
   EXPECT_EQ(score("filter.frozen", {grey(100)}), 0);
   EXPECT_EQ(judge("filter.frozen", film({grey(100), grey(100)})).rule, "filter.frozen");
 }
@@ -148,10 +151,12 @@ cv::Mat boxed(const cv::Rect& inside, double shift = 0, double gain = 1) {
 }
 
 TEST(Letterbox, FindsTheBarsOfEverySide) {
-  const cv::Rect pictures[] = {{0, 22, 320, 136}, {40, 0, 240, 180}, {110, 0, 101, 180}, {0, 0, 320, 140}, {30, 20, 250, 130}};
+  const cv::Rect pictures[] = {
+      {0, 22, 320, 136}, {40, 0, 240, 180}, {110, 0, 101, 180}, {0, 0, 320, 140}, {30, 20, 250, 130}};
   for (const auto& inside : pictures) {
     const Bars bars = find_bars(3, [&](int64_t i) { return boxed(inside, 7.0 * static_cast<double>(i)); });
-    EXPECT_EQ(cv::Rect(bars.left, bars.top, 320 - bars.left - bars.right, 180 - bars.top - bars.bottom), inside);
+    EXPECT_EQ(cv::Rect(bars.left, bars.top, 320 - bars.left - bars.right, 180 - bars.top - bars.bottom),
+              inside);
   }
 }
 
@@ -179,15 +184,21 @@ TEST(Letterbox, ANightSkyIsNoBar) {
 
 TEST(Letterbox, CropIsInTheVideosPixelsAndEven) {
   const std::vector<cv::Mat> frames(2, boxed({0, 22, 320, 137}));  // bars of 22 and 21
-  const auto crop = [&](json facts) { return judge("filter.letterbox", film(frames, std::move(facts))).facts.at("crop"); };
-  EXPECT_EQ(crop({{"width", 320}, {"height", 180}}), (json{{"x", 0}, {"y", 22}, {"width", 320}, {"height", 136}}));
-  EXPECT_EQ(crop({{"width", 1920}, {"height", 1080}}), (json{{"x", 0}, {"y", 132}, {"width", 1920}, {"height", 822}}));
-  EXPECT_EQ(crop({{"width", 180}, {"height", 320}, {"rotation", 90}}), crop({{"width", 320}, {"height", 180}}));
+  const auto crop = [&](json facts) {
+    return judge("filter.letterbox", film(frames, std::move(facts))).facts.at("crop");
+  };
+  EXPECT_EQ(crop({{"width", 320}, {"height", 180}}),
+            (json{{"x", 0}, {"y", 22}, {"width", 320}, {"height", 136}}));
+  EXPECT_EQ(crop({{"width", 1920}, {"height", 1080}}),
+            (json{{"x", 0}, {"y", 132}, {"width", 1920}, {"height", 822}}));
+  EXPECT_EQ(crop({{"width", 180}, {"height", 320}, {"rotation", 90}}),
+            crop({{"width", 320}, {"height", 180}}));
   const json size{{"width", 320}, {"height", 180}};
   EXPECT_EQ(judge("filter.letterbox", film(frames, size), {{"mode", "on"}}).facts.at("crop"), crop(size));
   EXPECT_EQ(judge("filter.letterbox", film(frames), {{"mode", "filter"}}).rule, "filter.letterbox");
   EXPECT_NEAR(score("filter.letterbox", frames), 43.0 / 180, 1e-12);
-  EXPECT_FALSE(judge("filter.letterbox", film({texture(0)}, {{"width", 320}, {"height", 180}})).facts.contains("crop"));
+  EXPECT_FALSE(judge("filter.letterbox", film({texture(0)}, {{"width", 320}, {"height", 180}}))
+                   .facts.contains("crop"));
   EXPECT_THAT(error_of("filter.letterbox", film(frames)), HasSubstr("video.probe"));
 }
 
@@ -250,32 +261,45 @@ TEST(Text, IsTheShareThatLinesCover) {
 }
 
 TEST(Facts, BoundsAnyNumberByItsName) {
-  const json facts{{"height", 480}, {"scores", {{"filter.blur", 7.5}}}, {"video", {{"fps", 25.0}}}, {"codec", "h264"}};
-  const auto rule = [&](const json& options) { return judge("filter.facts", film({grey(0)}, facts), options).rule; };
+  const json facts{
+      {"height", 480}, {"scores", {{"filter.blur", 7.5}}}, {"video", {{"fps", 25.0}}}, {"codec", "h264"}};
+  const auto rule = [&](const json& options) {
+    return judge("filter.facts", film({grey(0)}, facts), options).rule;
+  };
   EXPECT_EQ(rule({{"fact", "height"}, {"at_least", 480}, {"at_most", 480}}), "");
   EXPECT_EQ(rule({{"fact", "height"}, {"at_least", 720}}), "filter.facts.height");
   EXPECT_EQ(rule({{"fact", "height"}, {"at_least", 720}, {"mode", "score"}}), "");
   EXPECT_EQ(rule({{"fact", "scores.filter.blur"}, {"at_most", 7}}), "filter.facts.scores.filter.blur");
   EXPECT_EQ(rule({{"fact", "video.fps"}, {"at_least", 26}}), "filter.facts.video.fps");
   EXPECT_EQ(rule({{"fact", "codec"}, {"missing", "keep"}}), "");
-  for (const auto& [text, number] : {std::pair{"7", true}, {" 7.0e0\t", true}, {"-7", true}, {"", false}, {"7 x", false}, {"nan", false}, {"1e999", false}, {"0x8", false}}) {
+  for (const auto& [text, number] : {std::pair{"7", true},
+                                     {" 7.0e0\t", true},
+                                     {"-7", true},
+                                     {"", false},
+                                     {"7 x", false},
+                                     {"nan", false},
+                                     {"1e999", false},
+                                     {"0x8", false}}) {
     const auto rated = film({grey(0)}, {{"user", {{"rating", text}}}});  // of a CSV
     const json options{{"fact", "user.rating"}, {"at_most", 7.5}, {"at_least", 6.5}};
     if (number) {
-      EXPECT_EQ(judge("filter.facts", rated, options).rule, text[0] == '-' ? "filter.facts.user.rating" : "") << text;
+      EXPECT_EQ(judge("filter.facts", rated, options).rule, text[0] == '-' ? "filter.facts.user.rating" : "")
+          << text;
     } else {
       EXPECT_THAT(error_of("filter.facts", rated, options), HasSubstr("no number 'user.rating'")) << text;
     }
   }
   EXPECT_THAT(error_of("filter.facts", film({grey(0)}, facts), {{"fact", "width"}}), HasSubstr("height"));
-  EXPECT_THAT(error_of("filter.facts", film({grey(0)}, facts), {{"fact", "height"}, {"at_least", 2}, {"at_most", 1}}),
-              HasSubstr("above at_most"));
+  EXPECT_THAT(
+      error_of("filter.facts", film({grey(0)}, facts), {{"fact", "height"}, {"at_least", 2}, {"at_most", 1}}),
+      HasSubstr("above at_most"));
 }
 
-const char* const kOfFrames[] = {"filter.brightness", "filter.blur",  "filter.black", "filter.frozen",
+const char* const kOfFrames[] = {"filter.brightness", "filter.blur", "filter.black", "filter.frozen",
                                  "filter.letterbox",  "filter.flow", "filter.text"};
 
-Sample with_tensor(std::vector<int64_t> shape, size_t bytes, uint8_t code = KINORA_DL_UINT, uint8_t bits = 8) {
+Sample with_tensor(std::vector<int64_t> shape, size_t bytes, uint8_t code = KINORA_DL_UINT,
+                   uint8_t bits = 8) {
   Sample out("made");
   out.set("json", R"({"width":64,"height":48,"frames_at":[0]})");
   out.set_tensor("frames", std::vector<uint8_t>(bytes, 9), std::move(shape), code, bits);
@@ -289,7 +313,8 @@ TEST(Hostile, TensorsThatAreNoFramesFailTheSample) {
     EXPECT_THAT(error_of(id, with_tensor({1, 0, 4, 3}, 1)), HasSubstr("frames are empty")) << id;
     EXPECT_THAT(error_of(id, with_tensor({1, 4, 4, 1}, 16)), HasSubstr("[T, H, W, 3]")) << id;
     EXPECT_THAT(error_of(id, with_tensor({4, 4, 3}, 48)), HasSubstr("[T, H, W, 3]")) << id;
-    EXPECT_THAT(error_of(id, with_tensor({1, 4, 4, 3}, 192, KINORA_DL_FLOAT, 32)), HasSubstr("[T, H, W, 3]")) << id;
+    EXPECT_THAT(error_of(id, with_tensor({1, 4, 4, 3}, 192, KINORA_DL_FLOAT, 32)), HasSubstr("[T, H, W, 3]"))
+        << id;
     EXPECT_THAT(error_of(id, with_tensor({1, 1, 40000, 3}, 120000)), HasSubstr("larger")) << id;
     Sample odd = with_tensor({1, 1, 1, 3}, 3);
     odd.set("json", "[1,2]");
@@ -318,7 +343,8 @@ TEST(Hostile, FlatPicturesHaveNoFlow) {
   for (int i = 0; i < 4; ++i) {
     frames.push_back(grey(247, 640, 360));
     for (int n = 0; n < 12; ++n)
-      frames.back()(cv::Rect(random.uniform(0, 600), random.uniform(0, 330), 30, 9)) = random.uniform(246, 252);
+      frames.back()(cv::Rect(random.uniform(0, 600), random.uniform(0, 330), 30, 9)) =
+          random.uniform(246, 252);
   }
   EXPECT_LE(score("filter.flow", frames), 1);
 }

@@ -12,7 +12,8 @@ namespace kinora::filters {
 FlowMeter::FlowMeter() { cv::setNumThreads(1); }
 
 Flow FlowMeter::between(const cv::Mat& before, const cv::Mat& after) {
-  // Halved five times at most, by OpenCV down to 32 pixels; windows of 15 pixels, two iterations, its usual expansion.
+  // Halved five times at most, by OpenCV down to 32 pixels; windows of 15 pixels, two iterations, its usual
+  // expansion.
   cv::calcOpticalFlowFarneback(before, after, vectors_, 0.5, 5, 15, 2, 5, 1.1, 0);
   std::vector<double> lengths;
   lengths.reserve(vectors_.total());

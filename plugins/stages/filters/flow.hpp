@@ -10,8 +10,8 @@ struct Flow {
   double p10 = 0;  // a tenth of the pixels move less: above 0 only where the camera moves
 };
 
-// G. Farneback, "Two-Frame Motion Estimation Based on Polynomial Expansion", SCIA 2003, by OpenCV. (Its dense inverse
-// search is faster, and reads outside the picture on flat ground, which hostile input may be.)
+// G. Farneback, "Two-Frame Motion Estimation Based on Polynomial Expansion", SCIA 2003, by OpenCV. (Its dense
+// inverse search is faster, and reads outside the picture on flat ground, which hostile input may be.)
 //
 // [owner-thread]
 class FlowMeter {

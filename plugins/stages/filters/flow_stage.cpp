@@ -22,11 +22,14 @@ class FilterFlow final : public Stage {
     int64_t height = 144;
   };
   static void describe(Describe<Options>& d) {
-    d.name("filter.flow").help("Drops what hardly moves: optical flow, in fractions of the diagonal a second");
+    d.name("filter.flow")
+        .help("Drops what hardly moves: optical flow, in fractions of the diagonal a second");
     describe_mode(d);
     describe_reduce(d);
     d.option("at_least", &Options::at_least).at_least(0).help("a smaller mean over the picture is dropped");
-    d.option("at_most", &Options::at_most).at_least(0).help("a larger mean is dropped; the default is no bound");
+    d.option("at_most", &Options::at_most)
+        .at_least(0)
+        .help("a larger mean is dropped; the default is no bound");
     d.option("p10_at_least", &Options::p10_at_least)
         .at_least(0)
         .help("a smaller 10th percentile is dropped, rule filter.flow.p10: above 0 a locked camera goes");
@@ -34,7 +37,9 @@ class FilterFlow final : public Stage {
         .range(FlowMeter::kSmallest, 16384)
         .unit("pixels")
         .help("taller frames are scaled down to this first");
-    d.option("fps", &Options::fps).at_least(0).help("of the frames where no fact frames_at gives their times; 0: an error");
+    d.option("fps", &Options::fps)
+        .at_least(0)
+        .help("of the frames where no fact frames_at gives their times; 0: an error");
     describe_frames(d);
   }
   explicit FilterFlow(const Options& o) : options_(o) {}
@@ -45,18 +50,20 @@ class FilterFlow final : public Stage {
     std::vector<double> means{}, p10s{};
     measure(frames, times_of(in, facts, frames.count()), run, means, p10s);
     const bool still = means.empty();  // one frame, which moves nowhere
-    const double mean = still ? 0 : reduce(means, options_.reduce), p10 = still ? 0 : reduce(p10s, options_.reduce);
+    const double mean = still ? 0 : reduce(means, options_.reduce),
+                 p10 = still ? 0 : reduce(p10s, options_.reduce);
     note_score(facts, "filter.flow", mean);
     note_score(facts, "filter.flow.p10", p10);
     const bool score_only = options_.mode == "score";
     if (score_only || (mean >= options_.at_least && mean <= options_.at_most))
-      return leave(std::move(in), facts, emit, "filter.flow.p10", p10, score_only || p10 >= options_.p10_at_least);
+      return leave(std::move(in), facts, emit, "filter.flow.p10", p10,
+                   score_only || p10 >= options_.p10_at_least);
     leave(std::move(in), facts, emit, "filter.flow", mean, false);
   }
 
  private:
-  void measure(const Frames& frames, const std::vector<double>& times, const Run& run, std::vector<double>& means,
-               std::vector<double>& p10s) {
+  void measure(const Frames& frames, const std::vector<double>& times, const Run& run,
+               std::vector<double>& means, std::vector<double>& p10s) {
     cv::Mat before = small(frames, 0), after;
     for (int64_t i = 1; i < frames.count(); ++i) {
       run.check_cancelled();
@@ -74,9 +81,11 @@ class FilterFlow final : public Stage {
     const cv::Size size(static_cast<int>(std::lround(frames.width() * scale)),
                         static_cast<int>(std::lround(frames.height() * scale)));
     if (std::min(size.width, size.height) < FlowMeter::kSmallest)
-      throw Error(KINORA_DATA, "frames of " + std::to_string(frames.width()) + "x" + std::to_string(frames.height()) +
+      throw Error(KINORA_DATA, "frames of " + std::to_string(frames.width()) + "x" +
+                                   std::to_string(frames.height()) +
                                    " pixels are too small for filter.flow, which needs " +
-                                   std::to_string(FlowMeter::kSmallest) + " a side; set a larger sample_height, or height "
+                                   std::to_string(FlowMeter::kSmallest) +
+                                   " a side; set a larger sample_height, or height "
                                    "of stage/video.read or of this stage");
     cv::Mat out = frames.luma(i);
     if (size != out.size()) cv::resize(out, out, size, 0, 0, cv::INTER_AREA);
@@ -88,13 +97,15 @@ class FilterFlow final : public Stage {
     std::vector<double> out;
     const auto at = facts.find("frames_at");
     if (at != facts.end() && at->is_array())
-      for (const auto& t : *at) out.push_back(t.is_number() ? t.get<double>() : std::numeric_limits<double>::quiet_NaN());
+      for (const auto& t : *at)
+        out.push_back(t.is_number() ? t.get<double>() : std::numeric_limits<double>::quiet_NaN());
     else if (options_.fps > 0)
       for (int64_t i = 0; i < count; ++i) out.push_back(static_cast<double>(i) / options_.fps);
     else
-      throw Error(KINORA_DATA, "sample '" + std::string(in.key()) +
-                                   "' has no fact frames_at, so its frames have no times; set fps of filter.flow to how "
-                                   "many frames a second were read");
+      throw Error(KINORA_DATA,
+                  "sample '" + std::string(in.key()) +
+                      "' has no fact frames_at, so its frames have no times; set fps of filter.flow to how "
+                      "many frames a second were read");
     bool rising = static_cast<int64_t>(out.size()) == count;
     for (size_t i = 1; i < out.size(); ++i) rising &= out[i] - out[i - 1] > 1e-6;
     if (!rising)

@@ -7,15 +7,18 @@ namespace kinora::filters {
 
 class FilterFrozen final : public Stage {
  public:
-  // noise is freezedetect's (-60 dB). Drawings are often animated on threes, where two of three frames repeat:
-  // the bound lets them pass at any rate of sampling.
+  // noise is freezedetect's (-60 dB). Drawings are often animated on threes, where two of three frames
+  // repeat: the bound lets them pass at any rate of sampling.
   struct Options : ModeOption {
     double noise = 0.001, at_most = 0.8;
   };
   static void describe(Describe<Options>& d) {
-    d.name("filter.frozen").help("Drops stills: share of frames equal to the last other one, as ffmpeg's freezedetect says it");
+    d.name("filter.frozen")
+        .help("Drops stills: share of frames equal to the last other one, as ffmpeg's freezedetect says it");
     describe_mode(d);
-    d.option("noise", &Options::noise).range(0, 1).help("mean absolute difference up to which two frames are equal");
+    d.option("noise", &Options::noise)
+        .range(0, 1)
+        .help("mean absolute difference up to which two frames are equal");
     d.option("at_most", &Options::at_most).range(0, 1).help("a larger share of frozen frames is dropped");
     describe_frames(d);
   }
@@ -34,7 +37,8 @@ class FilterFrozen final : public Stage {
       else
         reference = i;
     }
-    const double share = frames.count() > 1 ? static_cast<double>(frozen) / static_cast<double>(frames.count() - 1) : 0;
+    const double share =
+        frames.count() > 1 ? static_cast<double>(frozen) / static_cast<double>(frames.count() - 1) : 0;
     judge(std::move(in), emit, "filter.frozen", share, 0, options_.at_most, options_.mode);
   }
 

@@ -18,8 +18,12 @@ class FilterLetterbox final : public Stage {
     d.name("filter.letterbox").help("Finds black bars around the picture; the score is their share of it");
     d.option("mode", &Options::mode)
         .choices({"crop", "on", "filter", "score"})
-        .help("crop, or on: writes the fact crop, in pixels of the upright video; filter: drops; score: only the score");
-    d.option("at_most", &Options::at_most).range(0, 1).help("a larger share is dropped by filter, cropped by crop");
+        .help(
+            "crop, or on: writes the fact crop, in pixels of the upright video; filter: drops; score: only "
+            "the score");
+    d.option("at_most", &Options::at_most)
+        .range(0, 1)
+        .help("a larger share is dropped by filter, cropped by crop");
     describe_frames(d);
   }
   explicit FilterLetterbox(const Options& o) : options_(o) {
@@ -56,11 +60,13 @@ class FilterLetterbox final : public Stage {
     };
     const int width = number("width"), height = number("height");
     if (width == 0 || height == 0)
-      throw Error(KINORA_DATA, "sample '" + std::string(in.key()) +
-                                   "' has no facts width and height, so a crop has no coordinates; put video.probe "
-                                   "before filter.letterbox, or set its mode to \"filter\" or \"score\"");
+      throw Error(KINORA_DATA,
+                  "sample '" + std::string(in.key()) +
+                      "' has no facts width and height, so a crop has no coordinates; put video.probe "
+                      "before filter.letterbox, or set its mode to \"filter\" or \"score\"");
     const auto rotation = facts.find("rotation");
-    const bool turned = rotation != facts.end() && rotation->is_number() && rotation->get<int64_t>() % 180 != 0;
+    const bool turned =
+        rotation != facts.end() && rotation->is_number() && rotation->get<int64_t>() % 180 != 0;
     return turned ? cv::Size(height, width) : cv::Size(width, height);
   }
 

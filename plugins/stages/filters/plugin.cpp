@@ -1,3 +1,4 @@
 #include "kinora/plugin.hpp"
 
-KINORA_PLUGIN(FilterBrightness, FilterBlur, FilterBlack, FilterFrozen, FilterLetterbox, FilterFlow, FilterText, FilterFacts)
+KINORA_PLUGIN(FilterBrightness, FilterBlur, FilterBlack, FilterFrozen, FilterLetterbox, FilterFlow,
+              FilterText, FilterFacts)

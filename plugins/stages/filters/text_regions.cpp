@@ -7,10 +7,10 @@ namespace {
 
 // Of a block at the scale where its letters are 6 to 24 pixels high.
 constexpr int kLowest = 6, kHighest = 24;
-constexpr double kLongerThanHigh = 2.5;           // three letters and more
-constexpr double kFilled = 0.6;                   // of its rectangle: a line of text is straight
+constexpr double kLongerThanHigh = 2.5;              // three letters and more
+constexpr double kFilled = 0.6;                      // of its rectangle: a line of text is straight
 constexpr double kSparsest = 0.25, kDensest = 0.95;  // edges in it: strokes and gaps
-constexpr int kSmallestPicture = 90;              // height of the smallest scale: a line of 24 is a quarter of it
+constexpr int kSmallestPicture = 90;  // height of the smallest scale: a line of 24 is a quarter of it
 
 bool like_a_line(const cv::Mat& edges, const cv::Rect& box, int area) {
   if (box.height < kLowest || box.height > kHighest || box.width < kLongerThanHigh * box.height) return false;

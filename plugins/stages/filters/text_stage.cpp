@@ -10,22 +10,27 @@ namespace kinora::filters {
 
 class FilterText final : public Stage {
  public:
-  // One line of 22 letters, a thirteenth of the height tall, covers 0.045. At 2 frames a second the project's media
-  // score 0 to 0.025 as they are and 0.043 to 0.075 with such a line drawn into them.
+  // One line of 22 letters, a thirteenth of the height tall, covers 0.045. At 2 frames a second the project's
+  // media score 0 to 0.025 as they are and 0.043 to 0.075 with such a line drawn into them.
   struct Options : ModeOption, ReduceOption {
     double at_most = 0.035;
     int64_t lasting = 3, contrast = 80;
   };
   static void describe(Describe<Options>& d) {
-    d.name("filter.text").help("Drops what has text laid over it: share of the picture that lines of letters cover");
+    d.name("filter.text")
+        .help("Drops what has text laid over it: share of the picture that lines of letters cover");
     describe_mode(d);
     describe_reduce(d);
     d.option("at_most", &Options::at_most).range(0, 1).help("a larger share is dropped");
     d.option("lasting", &Options::lasting)
         .range(1, 100)
         .unit("frames")
-        .help("letters count that stay in place over so many frames; 1: each frame by itself, which takes windows for text");
-    d.option("contrast", &Options::contrast).range(1, 254).help("of letters against what is behind them, in levels of 255");
+        .help(
+            "letters count that stay in place over so many frames; 1: each frame by itself, which takes "
+            "windows for text");
+    d.option("contrast", &Options::contrast)
+        .range(1, 254)
+        .help("of letters against what is behind them, in levels of 255");
     describe_frames(d);
   }
   explicit FilterText(const Options& o) : options_(o) {}
@@ -42,7 +47,8 @@ class FilterText final : public Stage {
       if (window.size() == lasting)
         shares.push_back(text_share(lasting_edges(window, static_cast<int>(options_.contrast))));
     }
-    judge(std::move(in), emit, "filter.text", reduce(shares, options_.reduce), 0, options_.at_most, options_.mode);
+    judge(std::move(in), emit, "filter.text", reduce(shares, options_.reduce), 0, options_.at_most,
+          options_.mode);
   }
 
  private:

@@ -63,8 +63,8 @@ Network::Network(Weights weights, const std::string& source) : weights_(std::mov
     if (found == weights_.end())
       throw Error(KINORA_DATA, source + ": no float32 tensor '" + name + "'; give the weights of TransNetV2");
     if (found->second.sizes() != at::IntArrayRef(shape))
-      throw Error(KINORA_DATA, source + ": '" + name + "' is " + shape_text(found->second.sizes()) + " instead of " +
-                                   shape_text(shape) + "; give the weights of TransNetV2");
+      throw Error(KINORA_DATA, source + ": '" + name + "' is " + shape_text(found->second.sizes()) +
+                                   " instead of " + shape_text(shape) + "; give the weights of TransNetV2");
   }
 }
 
@@ -81,8 +81,9 @@ Tensor Network::cell(const std::string& name, const Tensor& x) const {
     parts.push_back(at::conv3d(space, weight(conv + "1.weight"), {}, 1, {dilation, 0, 0}, {dilation, 1, 1}));
   }
   const std::string norm = name + ".bn.";
-  return at::batch_norm(at::cat(parts, 1), weight(norm + "weight"), weight(norm + "bias"), weight(norm + "running_mean"),
-                        weight(norm + "running_var"), false, 0, kNormEpsilon, false);
+  return at::batch_norm(at::cat(parts, 1), weight(norm + "weight"), weight(norm + "bias"),
+                        weight(norm + "running_mean"), weight(norm + "running_var"), false, 0, kNormEpsilon,
+                        false);
 }
 
 // x: [B, C, T, H, W]; half as wide and high after it.
@@ -125,7 +126,8 @@ Tensor colour_histograms(const Tensor& frames) {
   const uint8_t* rgb = frames.const_data_ptr<uint8_t>();
   float* out = counts.data_ptr<float>();
   for (int64_t i = 0; i < B * T; ++i, out += kColours)
-    for (int64_t p = 0; p < pixels; ++p, rgb += 3) ++out[(rgb[0] >> 5) << 6 | (rgb[1] >> 5) << 3 | rgb[2] >> 5];
+    for (int64_t p = 0; p < pixels; ++p, rgb += 3)
+      ++out[(rgb[0] >> 5) << 6 | (rgb[1] >> 5) << 3 | rgb[2] >> 5];
   return counts / counts.norm(2, {2}, true).clamp_min(1e-12);
 }
 

@@ -1,6 +1,6 @@
-// TransNet V2 (Soucek and Lokoc, 2020, arXiv 2008.04838): where the shots of a film change, from windows of 100 frames of
-// 48 x 27 pixels. Three blocks of dilated (2+1)D convolutions, beside them how alike each frame is to the 50 before and
-// after it, by learnt features and by colour histograms.
+// TransNet V2 (Soucek and Lokoc, 2020, arXiv 2008.04838): where the shots of a film change, from windows of
+// 100 frames of 48 x 27 pixels. Three blocks of dilated (2+1)D convolutions, beside them how alike each frame
+// is to the 50 before and after it, by learnt features and by colour histograms.
 //
 // Shapes: B windows, T frames, H = 27, W = 48.
 #pragma once
@@ -40,7 +40,8 @@ class Network {
   Weights weights_;
 };
 
-// [B, T, 101]: of each frame to those from 50 before to 50 after it, 0 beyond the ends. x: [B, T, D] of unit length.
+// [B, T, 101]: of each frame to those from 50 before to 50 after it, 0 beyond the ends. x: [B, T, D] of unit
+// length.
 at::Tensor likeness_around(const at::Tensor& x);
 
 // [B, T, 512]: colours of each frame, 8 levels a channel, of unit length. frames: [B, T, 27, 48, 3] uint8.

@@ -14,7 +14,8 @@ namespace {
 constexpr uint64_t kLargestFile = uint64_t{1} << 30, kLargestHeader = uint64_t{16} << 20;
 
 [[noreturn]] void refuse(const std::string& uri, const std::string& what) {
-  throw Error(KINORA_DATA, uri + ": " + what + "; packaging/dev.sh setup makes the weights of TransNetV2 anew");
+  throw Error(KINORA_DATA,
+              uri + ": " + what + "; packaging/dev.sh setup makes the weights of TransNetV2 anew");
 }
 
 std::vector<uint8_t> read_file(const std::string& uri) {
@@ -36,7 +37,8 @@ at::Tensor tensor_of(const std::string& uri, const std::string& name, const nloh
   const auto range = entry.at("data_offsets").get<std::vector<uint64_t>>();
   uint64_t wanted = sizeof(float);
   for (const int64_t side : shape) {
-    if (side < 0 || static_cast<uint64_t>(side) > kLargestFile || wanted > kLargestFile) refuse(uri, "'" + name + "' is too large");
+    if (side < 0 || static_cast<uint64_t>(side) > kLargestFile || wanted > kLargestFile)
+      refuse(uri, "'" + name + "' is too large");
     wanted *= static_cast<uint64_t>(side);
   }
   if (range.size() != 2 || range[0] > range[1] || range[1] > data_size || range[1] - range[0] != wanted)
@@ -60,7 +62,8 @@ std::map<std::string, at::Tensor> read_safetensors(const std::string& uri) {
   try {
     for (const auto& [name, entry] : header.items())
       if (name != "__metadata__" && entry.at("dtype") == "F32")
-        out[name] = tensor_of(uri, name, entry, bytes.data() + 8 + header_size, bytes.size() - 8 - header_size);
+        out[name] =
+            tensor_of(uri, name, entry, bytes.data() + 8 + header_size, bytes.size() - 8 - header_size);
   } catch (const nlohmann::json::exception& e) {
     refuse(uri, std::string("its header is wrong: ") + e.what());
   }

@@ -1,4 +1,5 @@
-// stage/shots.transnetv2: where the shots of a film begin, as TransNet V2 sees it in thumbnails of all its frames.
+// stage/shots.transnetv2: where the shots of a film begin, as TransNet V2 sees it in thumbnails of all its
+// frames.
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -20,11 +21,14 @@ using nlohmann::json;
 
 const char* const kSet = "set thumbnails = true on a stage shots or shots.* before shots.transnetv2";
 
-const kinora_dl_tensor& tensor_of(const Sample& film, const char* name, uint8_t code, uint8_t bits, int32_t dimensions) {
+const kinora_dl_tensor& tensor_of(const Sample& film, const char* name, uint8_t code, uint8_t bits,
+                                  int32_t dimensions) {
   const kinora_dl_tensor* t = film.tensor(name);
   if (t == nullptr)
-    throw Error(KINORA_NOT_FOUND, "sample '" + std::string(film.key()) + "' has no tensor '" + name + "'; " + kSet);
-  if (t->code != code || t->bits != bits || t->ndim != dimensions || t->strides != nullptr || t->device_type != KINORA_DL_CPU)
+    throw Error(KINORA_NOT_FOUND,
+                "sample '" + std::string(film.key()) + "' has no tensor '" + name + "'; " + kSet);
+  if (t->code != code || t->bits != bits || t->ndim != dimensions || t->strides != nullptr ||
+      t->device_type != KINORA_DL_CPU)
     throw Error(KINORA_DATA, "tensor '" + std::string(name) + "' of sample '" + std::string(film.key()) +
                                  "' is not as stage/shots makes it; " + kSet);
   return *t;
@@ -33,14 +37,16 @@ const kinora_dl_tensor& tensor_of(const Sample& film, const char* name, uint8_t 
 at::Tensor thumbnails_of(const Sample& film) {
   const auto& t = tensor_of(film, "thumbnails", KINORA_DL_UINT, 8, 4);
   if (t.shape[0] < 1 || t.shape[1] != 27 || t.shape[2] != 48 || t.shape[3] != 3)
-    throw Error(KINORA_DATA, "tensor 'thumbnails' of sample '" + std::string(film.key()) + "' is not [T, 27, 48, 3]; " + kSet);
+    throw Error(KINORA_DATA, "tensor 'thumbnails' of sample '" + std::string(film.key()) +
+                                 "' is not [T, 27, 48, 3]; " + kSet);
   return at::from_blob(static_cast<uint8_t*>(t.data) + t.byte_offset, {t.shape[0], 27, 48, 3}, at::kByte);
 }
 
 json shots_of(const Sample& film) {
   const auto text = film.text("shots.json");
   json shots = text ? json::parse(*text, nullptr, false) : json();
-  if (!shots.is_object()) throw Error(KINORA_DATA, "sample '" + std::string(film.key()) + "' has no shots.json; " + kSet);
+  if (!shots.is_object())
+    throw Error(KINORA_DATA, "sample '" + std::string(film.key()) + "' has no shots.json; " + kSet);
   return shots;
 }
 
@@ -56,15 +62,21 @@ class ShotsTransNetV2 final : public Stage {
   };
   static void describe(Describe<Options>& d) {
     d.name("shots.transnetv2").help("Finds cuts and gradual changes with TransNet V2");
-    d.input("thumbnails", "[T, 27, 48, 3]", "uint8", "beside the sample; option thumbnails of shots and shots.* makes it");
+    d.input("thumbnails", "[T, 27, 48, 3]", "uint8",
+            "beside the sample; option thumbnails of shots and shots.* makes it");
     d.input("times_us", "[T]", "int64", "of every frame, made with them");
-    d.option("weights", &Options::weights).path().help("safetensors, with the names of the published network");
-    d.option("threshold", &Options::threshold).range(0, 1).help("a probability above it is a change; Cosmos uses 0.4");
+    d.option("weights", &Options::weights)
+        .path()
+        .help("safetensors, with the names of the published network");
+    d.option("threshold", &Options::threshold)
+        .range(0, 1)
+        .help("a probability above it is a change; Cosmos uses 0.4");
     d.option("batch", &Options::batch).range(1, 64).help("windows of 100 frames at a time");
     d.option("threads", &Options::threads)
         .range(1, 64)
         .help("of tensor operations; the last bits depend on it");
-    d.option("decide", &Options::decide).help("its cuts are the film's; else they only stand among the detectors");
+    d.option("decide", &Options::decide)
+        .help("its cuts are the film's; else they only stand among the detectors");
   }
   explicit ShotsTransNetV2(const Options& o) : options_(o) {}
   kinora_resources resources() const override {
@@ -79,9 +91,12 @@ class ShotsTransNetV2 final : public Stage {
     const at::Tensor thumbnails = thumbnails_of(in);
     const auto& clock = tensor_of(in, "times_us", KINORA_DL_INT, 64, 1);
     if (clock.shape[0] != thumbnails.size(0))
-      throw Error(KINORA_DATA, "sample '" + std::string(in.key()) + "' has another number of times than of thumbnails; " + kSet);
-    const auto found = predict(std::cref(network()), thumbnails, options_.batch, [&] { run.check_cancelled(); });
-    write(shots, found, reinterpret_cast<const int64_t*>(static_cast<const uint8_t*>(clock.data) + clock.byte_offset));
+      throw Error(KINORA_DATA, "sample '" + std::string(in.key()) +
+                                   "' has another number of times than of thumbnails; " + kSet);
+    const auto found =
+        predict(std::cref(network()), thumbnails, options_.batch, [&] { run.check_cancelled(); });
+    write(shots, found,
+          reinterpret_cast<const int64_t*>(static_cast<const uint8_t*>(clock.data) + clock.byte_offset));
     in.set("shots.json", shots.dump());
     in.remove("thumbnails");
     in.remove("times_us");
@@ -91,7 +106,9 @@ class ShotsTransNetV2 final : public Stage {
  private:
   // Read when first needed; the stage serves several threads.
   const Network& network() {
-    std::call_once(once_, [&] { network_ = std::make_unique<Network>(read_safetensors(options_.weights), options_.weights); });
+    std::call_once(once_, [&] {
+      network_ = std::make_unique<Network>(read_safetensors(options_.weights), options_.weights);
+    });
     return *network_;
   }
 

@@ -1,5 +1,5 @@
-// TransNet V2 against the published PyTorch implementation with the real weights (tests/oracle/make_transnetv2_fixtures.py),
-// and how a film passes through its windows.
+// TransNet V2 against the published PyTorch implementation with the real weights
+// (tests/oracle/make_transnetv2_fixtures.py), and how a film passes through its windows.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -30,7 +30,8 @@ std::vector<float> values(const Tensor& t) {
 double largest_gap(const std::vector<float>& a, const std::vector<float>& b) {
   EXPECT_EQ(a.size(), b.size());
   double worst = 0;
-  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) worst = std::max(worst, static_cast<double>(std::abs(a[i] - b[i])));
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+    worst = std::max(worst, static_cast<double>(std::abs(a[i] - b[i])));
   return worst;
 }
 
@@ -41,13 +42,15 @@ std::filesystem::path published_weights() {
 
 TEST(TransNetV2, EqualsThePublishedNetworkOnAWholeFilm) {
   const auto path = published_weights();
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there; packaging/dev.sh setup makes it";
+  if (!std::filesystem::exists(path))
+    GTEST_SKIP() << path << " is not there; packaging/dev.sh setup makes it";
   const c10::InferenceMode inference;
   const test::Oracle oracle("transnetv2.safetensors", "");
   const Network network(core::read_tensors(path), path.string());
   const Tensor film = oracle.exact("thumbnails").to(at::kByte).contiguous();
   for (const char* part : {"whole", "first_50", "one"}) {
-    const Tensor change = oracle.exact(std::string(part) + "_change"), all = oracle.exact(std::string(part) + "_part");
+    const Tensor change = oracle.exact(std::string(part) + "_change"),
+                 all = oracle.exact(std::string(part) + "_part");
     const auto found = predict(std::cref(network), film.narrow(0, 0, change.size(0)), 2, [] {});
     EXPECT_LT(largest_gap(found.change, values(change)), 1e-4) << part;
     EXPECT_LT(largest_gap(found.part, values(all)), 1e-4) << part;
@@ -67,24 +70,28 @@ core::Runtime& runtime() {
 
 // A film of known pieces: both stages as a run has them, and the first frame of every shot.
 TEST(TransNetV2, FindsTheCutsOfAFilmThatWasPutTogether) {
-  if (!std::filesystem::exists(published_weights())) GTEST_SKIP() << "no weights; packaging/dev.sh setup makes them";
+  if (!std::filesystem::exists(published_weights()))
+    GTEST_SKIP() << "no weights; packaging/dev.sh setup makes them";
   const auto data = std::filesystem::path(KINORA_TEST_DATA);
   core::Runtime& started = runtime();  // before the first sample
   Sample film("film");
   film.set("url", (data / "film.mp4").string());
   const Sample seen = core::OneStage(started, "shots.fixed", {{"thumbnails", true}, {"threads", 2}})(film);
-  const Sample out = core::OneStage(runtime(), "shots.transnetv2", {{"weights", published_weights().string()}})(seen);
+  const Sample out =
+      core::OneStage(runtime(), "shots.transnetv2", {{"weights", published_weights().string()}})(seen);
   const auto truth = core::json::parse(std::ifstream(data / "film.json"));
   const auto shots = core::json::parse(out.need("shots.json"));
   EXPECT_EQ(shots.at("cuts"), truth.at("cuts"));
   for (size_t i = 0; i < shots.at("cuts").size(); ++i)
-    EXPECT_NEAR(shots.at("times_us")[i].get<double>(), shots.at("cuts")[i].get<double>() / truth.at("fps").get<double>() * 1e6, 1);
+    EXPECT_NEAR(shots.at("times_us")[i].get<double>(),
+                shots.at("cuts")[i].get<double>() / truth.at("fps").get<double>() * 1e6, 1);
   EXPECT_EQ(shots.at("detectors").at("fixed").at("cuts").size(), 3u) << "what stood there stays";
   EXPECT_EQ(out.tensor("thumbnails"), nullptr);
 }
 
 TEST(TransNetV2, SaysWhatMustStandBefore) {
-  if (!std::filesystem::exists(published_weights())) GTEST_SKIP() << "no weights; packaging/dev.sh setup makes them";
+  if (!std::filesystem::exists(published_weights()))
+    GTEST_SKIP() << "no weights; packaging/dev.sh setup makes them";
   core::Runtime& started = runtime();
   Sample film("film");
   film.set("shots.json", "{}");
@@ -92,11 +99,13 @@ TEST(TransNetV2, SaysWhatMustStandBefore) {
     core::OneStage(started, "shots.transnetv2", {{"weights", published_weights().string()}})(film);
     FAIL() << "no error";
   } catch (const Error& e) {
-    EXPECT_THAT(e.what(), ::testing::HasSubstr("no tensor 'thumbnails'; set thumbnails = true on a stage shots"));
+    EXPECT_THAT(e.what(),
+                ::testing::HasSubstr("no tensor 'thumbnails'; set thumbnails = true on a stage shots"));
   }
 }
 
-// A network that answers each frame with its first byte, and sees nothing but the film and copies of its ends.
+// A network that answers each frame with its first byte, and sees nothing but the film and copies of its
+// ends.
 TEST(Windows, EveryFrameIsAnsweredOnceInItsOrder) {
   for (const int64_t frames : {1, 2, 49, 50, 51, 99, 100, 101, 149, 150, 230}) {
     Tensor film = at::zeros({frames, 27, 48, 3}, at::kByte);
@@ -116,7 +125,8 @@ TEST(Windows, EveryFrameIsAnsweredOnceInItsOrder) {
       const auto found = predict(echo, film, batch, [&] { ++batches; });
       ASSERT_EQ(found.change.size(), static_cast<size_t>(frames));
       ASSERT_EQ(found.part.size(), static_cast<size_t>(frames));
-      for (int64_t i = 0; i < frames; ++i) EXPECT_EQ(found.change[static_cast<size_t>(i)], static_cast<float>(i + 10)) << frames;
+      for (int64_t i = 0; i < frames; ++i)
+        EXPECT_EQ(found.change[static_cast<size_t>(i)], static_cast<float>(i + 10)) << frames;
       EXPECT_EQ(batches, ((frames + 49) / 50 + batch - 1) / batch);
     }
   }
@@ -171,7 +181,8 @@ TEST(Weights, AWrongFileIsNamed) {
     }
     return std::string();
   };
-  EXPECT_THAT(error_of(turned), ::testing::HasSubstr("some.safetensors: 'fc1.weight' is [4864, 1024] instead of [1024, 4864]"));
+  EXPECT_THAT(error_of(turned),
+              ::testing::HasSubstr("some.safetensors: 'fc1.weight' is [4864, 1024] instead of [1024, 4864]"));
   EXPECT_THAT(error_of(lacking), ::testing::HasSubstr("no float32 tensor 'cls_layer2.bias'"));
 }
 

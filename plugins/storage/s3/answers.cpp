@@ -108,7 +108,8 @@ int64_t nanoseconds_of(const std::string& iso_time) {
   if (!rest) return 0;
   int64_t fraction = 0, unit = 1'000'000'000;
   if (*rest == '.')
-    for (++rest; *rest >= '0' && *rest <= '9' && unit > 1; ++rest) unit /= 10, fraction += (*rest - '0') * unit;
+    for (++rest; *rest >= '0' && *rest <= '9' && unit > 1; ++rest)
+      unit /= 10, fraction += (*rest - '0') * unit;
   const int64_t seconds = ::timegm(&time);
   if (std::abs(seconds) > INT64_MAX / 1'000'000'000 - 1) return 0;
   return seconds * 1'000'000'000 + fraction;

@@ -42,28 +42,33 @@ TEST(Answers, AListIsRead) {
 }
 
 TEST(Answers, WhatIsNotOneIsAnError) {
-  for (const char* bad : {"", "no XML", "<html><body>Welcome</body></html>", "<ListBucketResult>",
-                          "<ListBucketResult><Contents><Key>a</Key><Size>-1</Size></Contents></ListBucketResult>",
-                          "<ListBucketResult><Contents><Key>a</Key><Size>9223372036854775808</Size></Contents></ListBucketResult>",
-                          "<ListBucketResult><Contents><Key>a</Key></Contents></ListBucketResult>",
-                          "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>"})
+  for (const char* bad :
+       {"", "no XML", "<html><body>Welcome</body></html>", "<ListBucketResult>",
+        "<ListBucketResult><Contents><Key>a</Key><Size>-1</Size></Contents></ListBucketResult>",
+        "<ListBucketResult><Contents><Key>a</Key><Size>9223372036854775808</Size></Contents></"
+        "ListBucketResult>",
+        "<ListBucketResult><Contents><Key>a</Key></Contents></ListBucketResult>",
+        "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>"})
     EXPECT_EQ(error_of([&] { read_listing(bad); }).code(), KINORA_DATA) << bad;
   EXPECT_EQ(error_of([] { read_upload_id("<InitiateMultipartUploadResult/>"); }).code(), KINORA_DATA);
-  EXPECT_EQ(error_of([] { read_completed("<Error><Code>InternalError</Code></Error>"); }).code(), KINORA_DATA);
+  EXPECT_EQ(error_of([] { read_completed("<Error><Code>InternalError</Code></Error>"); }).code(),
+            KINORA_DATA);
   EXPECT_EQ(read_error("<a/>").code, "");
 }
 
 // No entity of its own is expanded: neither a file of this machine nor a billion laughs.
 TEST(Answers, EntitiesOfADocumentAreNothing) {
-  const auto said = read_error(R"(<?xml version="1.0"?><!DOCTYPE e [<!ENTITY x SYSTEM "file:///etc/passwd"><!ENTITY y "&x;&x;">]>)"
-                               "<Error><Code>A</Code><Message>&x;&y;</Message></Error>");
+  const auto said = read_error(
+      R"(<?xml version="1.0"?><!DOCTYPE e [<!ENTITY x SYSTEM "file:///etc/passwd"><!ENTITY y "&x;&x;">]>)"
+      "<Error><Code>A</Code><Message>&x;&y;</Message></Error>");
   EXPECT_EQ(said.code, "A");
   EXPECT_EQ(said.message, "&x;&y;");
 }
 
 TEST(Answers, ACompletionNamesItsPartsInOrder) {
   EXPECT_EQ(completion_body({"\"a\"", "<b>"}),
-            "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Part><PartNumber>1</PartNumber>"
+            "<CompleteMultipartUpload "
+            "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Part><PartNumber>1</PartNumber>"
             "<ETag>\"a\"</ETag></Part><Part><PartNumber>2</PartNumber><ETag>&lt;b&gt;</ETag></Part>"
             "</CompleteMultipartUpload>");
 }
@@ -71,13 +76,15 @@ TEST(Answers, ACompletionNamesItsPartsInOrder) {
 TEST(Answers, TimesAreReadOrNothing) {
   EXPECT_EQ(nanoseconds_of("1970-01-01T00:00:01Z"), 1'000'000'000);
   EXPECT_EQ(nanoseconds_of("1970-01-01T00:00:01.123456789123Z"), 1'123'456'789);
-  for (const char* bad : {"", "yesterday", "9999999-01-01T00:00:00Z"}) EXPECT_EQ(nanoseconds_of(bad), 0) << bad;
+  for (const char* bad : {"", "yesterday", "9999999-01-01T00:00:00Z"})
+    EXPECT_EQ(nanoseconds_of(bad), 0) << bad;
 }
 
 HttpAnswer answer(long status, const std::string& code, const std::string& message = "") {
   HttpAnswer a;
   a.status = status;
-  a.body = "<Error><Code>" + code + "</Code><Message>" + message + "</Message><Region>eu-west-3</Region></Error>";
+  a.body =
+      "<Error><Code>" + code + "</Code><Message>" + message + "</Message><Region>eu-west-3</Region></Error>";
   return a;
 }
 
@@ -113,8 +120,8 @@ TEST(Failures, AreJudgedAndSaidWithARemedy) {
     EXPECT_EQ(judge(a, said), c.verdict) << c.code;
     const Error e = failure("s3://b/k: cannot be read", a, said, &keys, "us-east-1", 3);
     EXPECT_EQ(e.code(), c.error) << c.code;
-    EXPECT_THAT(e.what(), AllOf(HasSubstr("s3://b/k: cannot be read: HTTP"), HasSubstr(c.code), HasSubstr("(3 tries)"),
-                                HasSubstr(c.words)));
+    EXPECT_THAT(e.what(), AllOf(HasSubstr("s3://b/k: cannot be read: HTTP"), HasSubstr(c.code),
+                                HasSubstr("(3 tries)"), HasSubstr(c.words)));
   }
 }
 
@@ -122,8 +129,8 @@ TEST(Failures, RepeatNoSecretThatAServerSays) {
   const Credentials keys{"AKIDEXAMPLE", "topsecret", "sessiontoken", "the environment", 0};
   const auto a = answer(403, "AccessDenied", "AKIDEXAMPLE with topsecret and sessiontoken may not topsecret");
   const Error e = failure("s3://b/k: cannot be read", a, read_error(a.body), &keys, "r", 1);
-  EXPECT_THAT(e.what(), AllOf(Not(HasSubstr("AKID")), Not(HasSubstr("topsecret")), Not(HasSubstr("sessiontoken")),
-                              HasSubstr("*** with *** and *** may not ***")));
+  EXPECT_THAT(e.what(), AllOf(Not(HasSubstr("AKID")), Not(HasSubstr("topsecret")),
+                              Not(HasSubstr("sessiontoken")), HasSubstr("*** with *** and *** may not ***")));
 }
 
 }  // namespace

@@ -16,8 +16,8 @@ std::string first_of(std::initializer_list<std::string> candidates) {
 
 Client::Client(const Options& options)
     : options_(options), credentials_(std::make_shared<CredentialSource>(options.profile)) {
-  options_.endpoint = first_of({options.endpoint, environment("AWS_ENDPOINT_URL_S3"), environment("AWS_ENDPOINT_URL"),
-                                credentials_->setting("endpoint_url")});
+  options_.endpoint = first_of({options.endpoint, environment("AWS_ENDPOINT_URL_S3"),
+                                environment("AWS_ENDPOINT_URL"), credentials_->setting("endpoint_url")});
   options_.region = first_of({options.region, environment("AWS_REGION"), environment("AWS_DEFAULT_REGION"),
                               credentials_->setting("region"), "us-east-1"});
   options_.ca_file =
@@ -28,8 +28,8 @@ Client::Client(const Options& options)
 
 Client::~Client() {
   if (repeated_ > 0)
-    log(Log::info, "s3: " + std::to_string(repeated_) + " of " + std::to_string(requests_) +
-                       " requests to " + endpoint_.host + " were repeated");
+    log(Log::info, "s3: " + std::to_string(repeated_) + " of " + std::to_string(requests_) + " requests to " +
+                       endpoint_.host + " were repeated");
 }
 
 HttpAnswer Client::once(const Call& call, std::shared_ptr<const Credentials>& used) {
@@ -54,7 +54,8 @@ HttpAnswer Client::once(const Call& call, std::shared_ptr<const Credentials>& us
   return http_->perform(r, used.get());
 }
 
-void Client::retry_or_throw(const Call& call, const HttpAnswer& answer, const Credentials* used, Tries& tries) {
+void Client::retry_or_throw(const Call& call, const HttpAnswer& answer, const Credentials* used,
+                            Tries& tries) {
   const ServerError said = read_error(answer.body);
   Verdict verdict = answer.is_ok() && said.code.empty() ? Verdict::again : judge(answer, said);
   if (verdict == Verdict::new_credentials)
@@ -62,7 +63,8 @@ void Client::retry_or_throw(const Call& call, const HttpAnswer& answer, const Cr
   if (verdict == Verdict::again && tries.another(answer, call.stop)) {
     ++repeated_;
     log(Log::debug, call.at.uri() + ": " + call.method + " failed (" +
-                        (answer.code != CURLE_OK ? answer.problem : std::to_string(answer.status)) + "), once more");
+                        (answer.code != CURLE_OK ? answer.problem : std::to_string(answer.status)) +
+                        "), once more");
     return;
   }
   if (call.stop && *call.stop) throw Error(KINORA_CANCELLED, "cancelled");

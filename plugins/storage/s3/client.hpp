@@ -16,14 +16,14 @@ namespace kinora::s3 {
 
 struct Opened {
   uint64_t size = 0;
-  std::string etag;   // with its quotes, as the server gave it; may be empty
-  std::string first;  // the first bytes
+  std::string etag;      // with its quotes, as the server gave it; may be empty
+  std::string first;     // the first bytes
   int64_t modified = 0;  // by the server's clock, seconds since 1970; 0: it does not say
 };
 
 struct Upload {
-  std::string id;      // empty: none has begun
-  int64_t begun = 0;   // by the server's clock; 0: it does not say
+  std::string id;     // empty: none has begun
+  int64_t begun = 0;  // by the server's clock; 0: it does not say
 };
 
 // Of a Date or Last-Modified header, in seconds since 1970; 0 for anything else.

@@ -32,7 +32,8 @@ std::optional<Span> span_of(const HttpAnswer& a) {
     return a.status == 200 && size ? std::optional(Span{0, *size}) : std::nullopt;
   }
   const size_t dash = text.find('-'), slash = text.find('/');
-  if (!text.starts_with("bytes ") || dash == text.npos || slash == text.npos || dash > slash) return std::nullopt;
+  if (!text.starts_with("bytes ") || dash == text.npos || slash == text.npos || dash > slash)
+    return std::nullopt;
   const auto begin = number(std::string_view(text).substr(6, dash - 6)),
              last = number(std::string_view(text).substr(dash + 1, slash - dash - 1)),
              total = number(std::string_view(text).substr(slash + 1));
@@ -95,8 +96,9 @@ void Client::read(const ObjectPath& at, uint64_t offset, uint64_t size, char* to
     std::shared_ptr<const Credentials> used;
     const HttpAnswer a = once(call, used);
     if (is_success(a) && !etag.empty() && !a.header("etag").empty() && a.header("etag") != etag)
-      throw Error(KINORA_DATA, at.uri() + ": cannot be read: it was changed while it was read; do not write to what "
-                                          "a run reads");
+      throw Error(KINORA_DATA, at.uri() +
+                                   ": cannot be read: it was changed while it was read; do not write to what "
+                                   "a run reads");
     const auto span = span_of(a);
     if (is_success(a) && span && span->begin == offset + done) {
       done += a.got;  // also of a connection that was cut
@@ -104,8 +106,9 @@ void Client::read(const ObjectPath& at, uint64_t offset, uint64_t size, char* to
       if (done == size || (a.is_ok() && a.got > 0)) continue;
     } else if (a.is_ok() && a.status == 200 && a.header("content-range").empty()) {
       throw Error(KINORA_UNSUPPORTED,
-                  at.uri() + ": cannot be read: the server gives whole objects only, no ranges of them; is the "
-                             "endpoint an S3 server?");
+                  at.uri() +
+                      ": cannot be read: the server gives whole objects only, no ranges of them; is the "
+                      "endpoint an S3 server?");
     }
     retry_or_throw(call, a, used.get(), tries);
   }

@@ -32,20 +32,24 @@ Upload Client::begin_upload(const ObjectPath& at) {
   }
 }
 
-std::string Client::put_part(const ObjectPath& at, const Upload& upload, int64_t number, std::string_view bytes,
-                             const std::atomic<bool>* stop) {
-  Call call{"PUT", at, kDoing, {{"partNumber", std::to_string(number)}, {"uploadId", upload.id}},
-            checked(bytes, "application/octet-stream"), bytes};
+std::string Client::put_part(const ObjectPath& at, const Upload& upload, int64_t number,
+                             std::string_view bytes, const std::atomic<bool>* stop) {
+  Call call{"PUT",
+            at,
+            kDoing,
+            {{"partNumber", std::to_string(number)}, {"uploadId", upload.id}},
+            checked(bytes, "application/octet-stream"),
+            bytes};
   call.stop = stop;
   call.accept = [](const HttpAnswer& a) { return !a.header("etag").empty(); };
   return send(call).header("etag");
 }
 
-// The answer to a completion may be lost, and the next try, which libcurl may have made by itself, finds no such
-// upload: an object of this size that is not older than the upload is the one that was completed. A server may
-// also say 200 and an error below it.
-void Client::complete_upload(const ObjectPath& at, const Upload& upload, const std::vector<std::string>& etags,
-                             uint64_t size) {
+// The answer to a completion may be lost, and the next try, which libcurl may have made by itself, finds no
+// such upload: an object of this size that is not older than the upload is the one that was completed. A
+// server may also say 200 and an error below it.
+void Client::complete_upload(const ObjectPath& at, const Upload& upload,
+                             const std::vector<std::string>& etags, uint64_t size) {
   const std::string body = completion_body(etags);
   Call call{"POST", at, kDoing, {{"uploadId", upload.id}}, checked(body, "application/xml"), body};
   call.accept = [](const HttpAnswer& a) { return read_error(a.body).code.empty(); };
@@ -66,8 +70,8 @@ void Client::complete_upload(const ObjectPath& at, const Upload& upload, const s
   const bool is_older = found.modified != 0 && found.modified < upload.begun;
   if (no_upload && (found.size != size || is_older)) std::rethrow_exception(no_upload);
   if (found.size != size)
-    throw Error(KINORA_IO, at.uri() + ": " + kDoing + ": the server made " + std::to_string(found.size) + " of " +
-                               std::to_string(size) + " bytes of its parts; write it again");
+    throw Error(KINORA_IO, at.uri() + ": " + kDoing + ": the server made " + std::to_string(found.size) +
+                               " of " + std::to_string(size) + " bytes of its parts; write it again");
 }
 
 void Client::abort_upload(const ObjectPath& at, const Upload& upload) {

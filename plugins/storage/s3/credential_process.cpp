@@ -32,8 +32,9 @@ Credentials run_credential_process(const std::string& command) {
   Credentials out{field("AccessKeyId"), field("SecretAccessKey"), field("SessionToken"), ""};
   out.expires = nanoseconds_of(field("Expiration")) / 1'000'000'000;
   if (out.key.empty() || out.secret.empty())
-    throw Error(KINORA_INVALID,
-                what + "printed no JSON with AccessKeyId and SecretAccessKey; run it by hand to see what it does");
+    throw Error(
+        KINORA_INVALID,
+        what + "printed no JSON with AccessKeyId and SecretAccessKey; run it by hand to see what it does");
   return out;
 }
 

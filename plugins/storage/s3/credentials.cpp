@@ -124,8 +124,9 @@ std::vector<int64_t> CredentialSource::stamp() const {
   for (const auto& file : {credentials_file_, config_file_}) {
     struct stat info {};
     if (from_environment_ || ::stat(file.c_str(), &info) != 0) info = {};
-    for (const int64_t part : {static_cast<int64_t>(info.st_ino), static_cast<int64_t>(info.st_size),
-                               static_cast<int64_t>(info.st_mtim.tv_sec), static_cast<int64_t>(info.st_mtim.tv_nsec)})
+    for (const int64_t part :
+         {static_cast<int64_t>(info.st_ino), static_cast<int64_t>(info.st_size),
+          static_cast<int64_t>(info.st_mtim.tv_sec), static_cast<int64_t>(info.st_mtim.tv_nsec)})
       out.push_back(part);
   }
   return out;

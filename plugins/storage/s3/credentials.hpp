@@ -2,7 +2,8 @@
 //
 //   AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN   unless a profile is named by the option
 //   AWS_SHARED_CREDENTIALS_FILE, else ~/.aws/credentials          [profile]: aws_access_key_id, ...
-//   AWS_CONFIG_FILE, else ~/.aws/config                           [profile NAME]: the same, credential_process,
+//   AWS_CONFIG_FILE, else ~/.aws/config                           [profile NAME]: the same,
+//   credential_process,
 //                                                                 region, endpoint_url, ca_bundle
 //
 // Neither keys nor tokens are ever written anywhere; an error names only where they are from.

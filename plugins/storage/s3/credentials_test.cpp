@@ -20,7 +20,8 @@ class Files : public testing::Test {
     std::string name = (fs::temp_directory_path() / "kinora-s3-XXXXXX").string();
     ASSERT_NE(::mkdtemp(name.data()), nullptr);
     folder_ = name;
-    for (const char* n : {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_DEFAULT_PROFILE"})
+    for (const char* n : {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE",
+                          "AWS_DEFAULT_PROFILE"})
       ::unsetenv(n);
     ::setenv("AWS_SHARED_CREDENTIALS_FILE", path("credentials").c_str(), 1);
     ::setenv("AWS_CONFIG_FILE", path("config").c_str(), 1);
@@ -61,7 +62,8 @@ sso_session = corporate
 
 TEST_F(Files, ProfilesAreReadAsAwsWritesThem) {
   write("config", kConfig);
-  write("credentials", "[default]\naws_access_key_id=KEY\r\naws_secret_access_key=SECRET\naws_session_token = T\n");
+  write("credentials",
+        "[default]\naws_access_key_id=KEY\r\naws_secret_access_key=SECRET\naws_session_token = T\n");
   CredentialSource usual("");
   EXPECT_EQ(usual.get().key, "KEY");
   EXPECT_EQ(usual.get().secret, "SECRET");
@@ -100,7 +102,8 @@ TEST_F(Files, AProcessIsAskedAgainWhenItsCredentialsEnd) {
   const std::string count = path("count");
   const auto process = [&](const std::string& expiration) {
     write("config", "[default]\ncredential_process = echo x >> " + count +
-                        "; echo '{\"Version\": 1, \"AccessKeyId\": \"P\", \"SecretAccessKey\": \"S\", \"Expiration\": \"" +
+                        "; echo '{\"Version\": 1, \"AccessKeyId\": \"P\", \"SecretAccessKey\": \"S\", "
+                        "\"Expiration\": \"" +
                         expiration + "\"}'\n");
   };
   process("2999-01-01T00:00:00Z");
@@ -115,12 +118,17 @@ TEST_F(Files, AProcessIsAskedAgainWhenItsCredentialsEnd) {
 
 TEST_F(Files, WhatIsMissingIsSaidWithoutAnySecret) {
   CredentialSource none("");
-  EXPECT_THAT(error_of(none), testing::AllOf(testing::HasSubstr("AWS_ACCESS_KEY_ID"), testing::HasSubstr(path("credentials")),
-                                             testing::HasSubstr("anonymous = true")));
-  write("config", std::string(kConfig) + "[profile bad]\ncredential_process = false --secret=1234\n[profile half]\naws_secret_access_key=HUSH\n");
+  EXPECT_THAT(error_of(none),
+              testing::AllOf(testing::HasSubstr("AWS_ACCESS_KEY_ID"), testing::HasSubstr(path("credentials")),
+                             testing::HasSubstr("anonymous = true")));
+  write("config", std::string(kConfig) +
+                      "[profile bad]\ncredential_process = false --secret=1234\n[profile "
+                      "half]\naws_secret_access_key=HUSH\n");
   CredentialSource sso("sso"), bad("bad"), half("half");
-  EXPECT_THAT(error_of(sso), testing::HasSubstr("credential_process = aws configure export-credentials --profile sso"));
-  EXPECT_THAT(error_of(bad), testing::AllOf(testing::HasSubstr("'false'"), testing::Not(testing::HasSubstr("1234"))));
+  EXPECT_THAT(error_of(sso),
+              testing::HasSubstr("credential_process = aws configure export-credentials --profile sso"));
+  EXPECT_THAT(error_of(bad),
+              testing::AllOf(testing::HasSubstr("'false'"), testing::Not(testing::HasSubstr("1234"))));
   EXPECT_THAT(error_of(half), testing::Not(testing::HasSubstr("HUSH")));
 }
 

@@ -22,17 +22,19 @@ std::string part(CURLU* url, CURLUPart which) {
 Endpoint endpoint_of(const Options& options) {
   Endpoint out{"https", "s3." + options.region + ".amazonaws.com", "", options.path_style};
   if (options.region.starts_with("cn-")) out.host += ".cn";
-  if (out.path_style == "auto" && !options.endpoint.empty()) out.path_style = "on";  // what other servers want
+  if (out.path_style == "auto" && !options.endpoint.empty())
+    out.path_style = "on";  // what other servers want
   if (options.endpoint.empty()) return out;
   const bool has_scheme = options.endpoint.find("://") != std::string::npos;
   const std::unique_ptr<CURLU, void (*)(CURLU*)> url(curl_url(), curl_url_cleanup);
-  const auto status = curl_url_set(url.get(), CURLUPART_URL,
-                                   ((has_scheme ? "" : "https://") + options.endpoint).c_str(), 0);
+  const auto status =
+      curl_url_set(url.get(), CURLUPART_URL, ((has_scheme ? "" : "https://") + options.endpoint).c_str(), 0);
   out.scheme = part(url.get(), CURLUPART_SCHEME);
   out.host = part(url.get(), CURLUPART_HOST);
   if (!part(url.get(), CURLUPART_USER).empty())
-    throw Error(KINORA_INVALID, "endpoint: a name and password do not belong there; set AWS_ACCESS_KEY_ID and "
-                                "AWS_SECRET_ACCESS_KEY");
+    throw Error(KINORA_INVALID,
+                "endpoint: a name and password do not belong there; set AWS_ACCESS_KEY_ID and "
+                "AWS_SECRET_ACCESS_KEY");
   if (status != CURLUE_OK || out.host.empty() || (out.scheme != "http" && out.scheme != "https") ||
       !part(url.get(), CURLUPART_QUERY).empty())
     throw Error(KINORA_INVALID, "endpoint = \"" + options.endpoint +
@@ -46,7 +48,8 @@ Endpoint endpoint_of(const Options& options) {
 
 std::string Endpoint::url(const ObjectPath& at, const Query& query) const {
   // A dot in a bucket's name is no part of what a certificate for *.HOST covers.
-  const bool by_path = path_style == "on" || (path_style == "auto" && at.bucket.find('.') != std::string::npos);
+  const bool by_path =
+      path_style == "on" || (path_style == "auto" && at.bucket.find('.') != std::string::npos);
   std::string out = scheme + "://" + (by_path ? host : at.bucket + "." + host) + folder;
   if (by_path) out += "/" + at.bucket;
   if (!at.key.empty() || !by_path) out += "/" + encoded_key(at.key);

@@ -46,12 +46,16 @@ struct Remedy {
   std::string text;
 };
 
-Remedy remedy(const HttpAnswer& a, const ServerError& said, const std::string& source, const std::string& region) {
+Remedy remedy(const HttpAnswer& a, const ServerError& said, const std::string& source,
+              const std::string& region) {
   const std::string code = code_of(a, said);
-  if (code == "NoSuchBucket") return {KINORA_NOT_FOUND, "there is no such bucket; check its name and the endpoint"};
+  if (code == "NoSuchBucket")
+    return {KINORA_NOT_FOUND, "there is no such bucket; check its name and the endpoint"};
   if (code == "NoSuchUpload")
-    return {KINORA_NOT_FOUND, "its upload was aborted meanwhile, by a lifecycle rule or another program; run it again"};
-  if (code == "NoSuchKey" || code == "NotFound") return {KINORA_NOT_FOUND, "there is no such object; check the name"};
+    return {KINORA_NOT_FOUND,
+            "its upload was aborted meanwhile, by a lifecycle rule or another program; run it again"};
+  if (code == "NoSuchKey" || code == "NotFound")
+    return {KINORA_NOT_FOUND, "there is no such object; check the name"};
   if (code == "RequestTimeTooSkewed")
     return {KINORA_INVALID, "this machine's clock and the server's differ too much; set the clock (NTP)"};
   if (code == "SignatureDoesNotMatch")
@@ -77,8 +81,8 @@ Remedy remedy(const HttpAnswer& a, const ServerError& said, const std::string& s
   if (a.code == CURLE_PEER_FAILED_VERIFICATION || a.code == CURLE_SSL_CACERT_BADFILE)
     return {KINORA_INVALID, "the server's certificate is not trusted; name its authority's file by ca_file"};
   const bool passes = judge(a, said) == Verdict::again;
-  return {passes ? KINORA_IO : KINORA_FAILED,
-          passes ? "check the network and the endpoint, and run it again" : "check the endpoint and its options"};
+  return {passes ? KINORA_IO : KINORA_FAILED, passes ? "check the network and the endpoint, and run it again"
+                                                     : "check the endpoint and its options"};
 }
 
 void leave_out(std::string& text, const std::string& secret) {
@@ -105,7 +109,8 @@ Verdict judge(const HttpAnswer& a, const ServerError& said) {
                                                    "InvalidAccessKeyId", "SignatureDoesNotMatch"};
   if (a.code != CURLE_OK) return may_pass(a.code) ? Verdict::again : Verdict::final;
   if (is_one_of(said.code, kRenew)) return Verdict::new_credentials;
-  const bool busy = a.status == 408 || a.status == 429 || (a.status >= 500 && a.status != 501 && a.status != 507);
+  const bool busy =
+      a.status == 408 || a.status == 429 || (a.status >= 500 && a.status != 501 && a.status != 507);
   return busy || is_one_of(said.code, kAgain) ? Verdict::again : Verdict::final;
 }
 

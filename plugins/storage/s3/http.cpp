@@ -10,7 +10,8 @@
 namespace kinora::s3 {
 namespace {
 
-constexpr size_t kMostText = 16 << 20;  // of an answer that is kept as text: a page of a list has at most 4 MB
+constexpr size_t kMostText =
+    16 << 20;  // of an answer that is kept as text: a page of a list has at most 4 MB
 constexpr size_t kMostHeaders = 256;
 constexpr size_t kMostIdle = 64;
 
@@ -56,8 +57,8 @@ int is_stopped(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
   return stop && *stop ? 1 : 0;
 }
 
-// Whether the length of an answer is that of the range it says it has. If not, the rest may still be on its way,
-// and the next request of the connection would take it for its answer.
+// Whether the length of an answer is that of the range it says it has. If not, the rest may still be on its
+// way, and the next request of the connection would take it for its answer.
 bool ends_where_it_says(const HttpAnswer& a) {
   const std::string range = a.header("content-range"), length = a.header("content-length");
   unsigned long long first = 0, last = 0, size = 0;
@@ -80,7 +81,8 @@ void set_method(CURL* h, const HttpRequest& r) {
 
 void set_limits(CURL* h, const Options& o, const HttpRequest& r) {
   curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(o.connect_timeout * 1000));
-  curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, 1L);  // bytes/s: a server that says nothing for so long is gone
+  curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT,
+                   1L);  // bytes/s: a server that says nothing for so long is gone
   curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, std::max(1L, static_cast<long>(o.timeout)));
   curl_easy_setopt(h, CURLOPT_NOPROGRESS, 0L);
   curl_easy_setopt(h, CURLOPT_XFERINFODATA, const_cast<HttpRequest*>(&r));
@@ -128,7 +130,9 @@ HttpAnswer Http::perform(const HttpRequest& r, const Credentials* credentials) {
   CURL* h = take();
   Exchange x{h, r, {}};
   std::unique_ptr<curl_slist, void (*)(curl_slist*)> headers(nullptr, curl_slist_free_all);
-  const auto add = [&](const std::string& line) { headers.reset(curl_slist_append(headers.release(), line.c_str())); };
+  const auto add = [&](const std::string& line) {
+    headers.reset(curl_slist_append(headers.release(), line.c_str()));
+  };
   for (const auto& line : r.headers) add(line);
   curl_easy_setopt(h, CURLOPT_URL, r.url.c_str());
   curl_easy_setopt(h, CURLOPT_PATH_AS_IS, 1L);  // "..", "//": names like any other

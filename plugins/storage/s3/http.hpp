@@ -17,10 +17,11 @@ namespace kinora::s3 {
 
 struct HttpRequest {
   std::string method = "GET", url;
-  std::vector<std::string> headers;  // "name: value"; none without a value, which this libcurl would sign amiss
-  std::string_view body;             // of PUT and POST; lives until the answer
-  std::string range;                 // "0-65535"
-  char* to = nullptr;                // where the body of a success goes, at most `room` bytes of it
+  std::vector<std::string>
+      headers;            // "name: value"; none without a value, which this libcurl would sign amiss
+  std::string_view body;  // of PUT and POST; lives until the answer
+  std::string range;      // "0-65535"
+  char* to = nullptr;     // where the body of a success goes, at most `room` bytes of it
   uint64_t room = 0;
   const std::atomic<bool>* stop = nullptr;  // ends the request when it becomes true
 };

@@ -31,7 +31,9 @@ class OneRequest {
     thread_ = std::thread([this] { answer(); });
   }
   ~OneRequest() { ::close(socket_); }
-  std::string url(const std::string& rest) const { return "http://127.0.0.1:" + std::to_string(port_) + rest; }
+  std::string url(const std::string& rest) const {
+    return "http://127.0.0.1:" + std::to_string(port_) + rest;
+  }
   std::string head() {
     thread_.join();
     return text_;
@@ -68,16 +70,30 @@ TEST(Signature, IsThatOfAwssExamples) {
   const std::string list = "/?" + query_text({{"prefix", "J"}, {"max-keys", "2"}});
   const std::string lifecycle = "/?" + query_text({{"lifecycle", ""}});
   const Example examples[] = {
-      {"GET", "/test.txt", "", {"Range: bytes=0-9", nothing}, "host;range;x-amz-content-sha256;x-amz-date",
+      {"GET",
+       "/test.txt",
+       "",
+       {"Range: bytes=0-9", nothing},
+       "host;range;x-amz-content-sha256;x-amz-date",
        "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41"},
-      {"PUT", put.c_str(), welcome.c_str(),
+      {"PUT",
+       put.c_str(),
+       welcome.c_str(),
        {"Date: Fri, 24 May 2013 00:00:00 GMT", "x-amz-storage-class: REDUCED_REDUNDANCY",
         "x-amz-content-sha256: " + sha256_hex(welcome)},
        "date;host;x-amz-content-sha256;x-amz-date;x-amz-storage-class",
        "98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd"},
-      {"GET", lifecycle.c_str(), "", {nothing}, "host;x-amz-content-sha256;x-amz-date",
+      {"GET",
+       lifecycle.c_str(),
+       "",
+       {nothing},
+       "host;x-amz-content-sha256;x-amz-date",
        "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543"},
-      {"GET", list.c_str(), "", {nothing}, "host;x-amz-content-sha256;x-amz-date",
+      {"GET",
+       list.c_str(),
+       "",
+       {nothing},
+       "host;x-amz-content-sha256;x-amz-date",
        "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"}};
   Options options;
   options.region = "us-east-1";

@@ -48,18 +48,21 @@ TEST(Endpoint, PutsTheBucketInTheHostOrThePath) {
   EXPECT_EQ(url_of("", "auto", "my.films"), "https://s3.eu-west-3.amazonaws.com/my.films/a%20b");
   EXPECT_EQ(url_of("", "on", "films"), "https://s3.eu-west-3.amazonaws.com/films/a%20b");
   EXPECT_EQ(url_of("http://127.0.0.1:9000/", "auto", "films"), "http://127.0.0.1:9000/films/a%20b");
-  EXPECT_EQ(url_of("https://store.example.org/s3", "auto", "films"), "https://store.example.org/s3/films/a%20b");
+  EXPECT_EQ(url_of("https://store.example.org/s3", "auto", "films"),
+            "https://store.example.org/s3/films/a%20b");
   EXPECT_EQ(url_of("store.example.org", "off", "films"), "https://films.store.example.org/a%20b");
 }
 
 TEST(Endpoint, RefusesWhatIsNone) {
-  for (const char* bad : {"ftp://host", "http://", "http://a b", "http://key:secret@host", "http://host/?x=1"}) {
+  for (const char* bad :
+       {"ftp://host", "http://", "http://a b", "http://key:secret@host", "http://host/?x=1"}) {
     try {
       url_of(bad, "auto", "films");
       ADD_FAILURE() << bad;
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), KINORA_INVALID);
-      EXPECT_THAT(e.what(), testing::AllOf(testing::HasSubstr("endpoint"), testing::Not(testing::HasSubstr("secret@"))));
+      EXPECT_THAT(e.what(), testing::AllOf(testing::HasSubstr("endpoint"),
+                                           testing::Not(testing::HasSubstr("secret@"))));
     }
   }
 }

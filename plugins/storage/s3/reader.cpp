@@ -11,7 +11,8 @@ constexpr uint64_t kSmallest = 64 << 10;
 
 }  // namespace
 
-S3Reader::S3Reader(std::shared_ptr<Client> client, ObjectPath at) : client_(std::move(client)), at_(std::move(at)) {
+S3Reader::S3Reader(std::shared_ptr<Client> client, ObjectPath at)
+    : client_(std::move(client)), at_(std::move(at)) {
   const auto budget = static_cast<uint64_t>(client_->options().read_ahead);
   ahead_ = budget / 4;
   largest_ = std::max(kSmallest, budget / 16);
@@ -86,10 +87,13 @@ std::shared_ptr<S3Reader::Window> S3Reader::window_at(uint64_t offset, uint64_t 
   return jump(offset, size, dropped);
 }
 
-std::shared_ptr<S3Reader::Window> S3Reader::go_on(Stream& s, uint64_t offset, uint64_t size, Windows& dropped) {
+std::shared_ptr<S3Reader::Window> S3Reader::go_on(Stream& s, uint64_t offset, uint64_t size,
+                                                  Windows& dropped) {
   if (const uint64_t end = s.windows.back()->end; offset >= end)
-    s.windows.push_back(fetch(end, std::clamp(std::max(size + (offset - end), s.run / 4), kSmallest, largest_)));
-  const auto found = *std::find_if(s.windows.begin(), s.windows.end(), [&](const auto& w) { return offset < w->end; });
+    s.windows.push_back(
+        fetch(end, std::clamp(std::max(size + (offset - end), s.run / 4), kSmallest, largest_)));
+  const auto found =
+      *std::find_if(s.windows.begin(), s.windows.end(), [&](const auto& w) { return offset < w->end; });
   const uint64_t got = std::min(size, found->end - offset);
   const bool is_forward = offset >= s.next && offset - s.next < kSmallest;
   s.run = is_forward ? s.run + got : got;
@@ -140,7 +144,8 @@ void S3Reader::straight(uint64_t offset, char* to, uint64_t size) {
   const auto work = [&] {
     try {
       for (uint64_t i; !stop && (i = next++) < pieces;)
-        client_->read(at_, offset + i * piece, std::min(piece, size - i * piece), to + i * piece, etag_, &stop);
+        client_->read(at_, offset + i * piece, std::min(piece, size - i * piece), to + i * piece, etag_,
+                      &stop);
     } catch (...) {
       stop = true;
       throw;

@@ -42,9 +42,9 @@ class S3Reader final : public StorageReader {
   using Windows = std::deque<std::shared_ptr<Window>>;
   // A place where someone reads.
   struct Stream {
-    Windows windows;        // neighbours, in order
-    uint64_t next = 0;      // where the last read ended
-    uint64_t run = 0;       // bytes read without a jump
+    Windows windows;    // neighbours, in order
+    uint64_t next = 0;  // where the last read ended
+    uint64_t run = 0;   // bytes read without a jump
     uint64_t last_use = 0;
   };
   // Under the lock; what is no longer needed goes to `dropped`.

@@ -46,7 +46,10 @@ void S3Storage::describe(Describe<Options>& d) {
       .help("of ~/.aws/credentials and ~/.aws/config; empty: the keys of the environment, else AWS_PROFILE");
   d.option("anonymous", &Options::anonymous).help("no credentials, for public buckets");
   d.option("ca_file", &Options::ca_file).path().help("certificates to trust instead of the system's");
-  d.option("connect_timeout", &Options::connect_timeout).range(0.1, 3600).unit("s").help("for a connection to be made");
+  d.option("connect_timeout", &Options::connect_timeout)
+      .range(0.1, 3600)
+      .unit("s")
+      .help("for a connection to be made");
   d.option("timeout", &Options::timeout)
       .range(1, 86400)
       .unit("s")
@@ -58,7 +61,9 @@ void S3Storage::describe(Describe<Options>& d) {
       .bytes()
       .range(5 << 20, int64_t{5} << 30)
       .help("of an upload in parts; what is not larger is sent at once");
-  d.option("parallel", &Options::parallel).range(1, 64).help("requests of one upload or large read at a time");
+  d.option("parallel", &Options::parallel)
+      .range(1, 64)
+      .help("requests of one upload or large read at a time");
   d.option("read_ahead", &Options::read_ahead)
       .bytes()
       .range(1 << 20, 1 << 30)
@@ -83,7 +88,8 @@ int32_t S3Storage::list(std::string_view path, const Each& each) {
     is_empty = is_empty && page.objects.empty() && page.prefixes.empty();
     if (const int32_t status = give(folder, page, each); status != KINORA_OK) return status;
     if (!page.next.empty() && page.next == token)
-      throw Error(KINORA_DATA, folder.uri() + ": cannot be listed: the server gives one page again and again");
+      throw Error(KINORA_DATA,
+                  folder.uri() + ": cannot be listed: the server gives one page again and again");
     token = std::move(page.next);
   } while (!token.empty());
   if (is_empty && !folder.key.empty())

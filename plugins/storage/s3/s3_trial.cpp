@@ -1,11 +1,11 @@
-// Drives the storage by lines on stdin for tests and benchmarks against a server (tests/faults/s3_storage.py):
+// Drives the storage by lines on stdin for tests and benchmarks against a server
+// (tests/faults/s3_storage.py):
 //
 //   s3_trial '{"endpoint": "...", ...}'       options; credentials as for everybody
-//   put PATH SIZE SEED                        writes bytes that follow from the seed, in pieces of 1 MiB less 7
-//   drop PATH SIZE SEED                       the same without commit
-//   get PATH SIZE SEED HOW [CHUNK]            reads and compares; HOW: forward, random, threads, whole
-//   time PATH CHUNK                           reads from begin to end; says seconds
-//   list PATH | remove PATH
+//   put PATH SIZE SEED                        writes bytes that follow from the seed, in pieces of 1 MiB less
+//   7 drop PATH SIZE SEED                       the same without commit get PATH SIZE SEED HOW [CHUNK] reads
+//   and compares; HOW: forward, random, threads, whole time PATH CHUNK                           reads from
+//   begin to end; says seconds list PATH | remove PATH
 //
 // Each line is answered by one: "ok ..." or "error STATUS MESSAGE", then " | requests repeated".
 #include <chrono>
@@ -161,7 +161,7 @@ int main(int count, char** arguments) {
     } catch (const Error& e) {
       std::cout << "error " << e.code() << " " << e.what();
     }
-    std::cout << " | " << storage.client().requests() - requests << " " << storage.client().repeated() - repeated
-              << std::endl;
+    std::cout << " | " << storage.client().requests() - requests << " "
+              << storage.client().repeated() - repeated << std::endl;
   }
 }

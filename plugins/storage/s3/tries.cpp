@@ -13,7 +13,8 @@ bool Tries::another(const HttpAnswer& answer, const std::atomic<bool>* stop) {
   // A name that cannot be found is most often a wrong one.
   const int64_t most = answer.code == CURLE_COULDNT_RESOLVE_HOST ? std::min<int64_t>(most_, 2) : most_;
   if (failed_in_a_row_ >= most) return false;
-  const double bound = std::min(20.0, 0.1 * std::exp2(std::min<double>(20, static_cast<double>(failed_in_a_row_))));
+  const double bound =
+      std::min(20.0, 0.1 * std::exp2(std::min<double>(20, static_cast<double>(failed_in_a_row_))));
   // Of time only, never of results: this randomness needs no seed that can be repeated.
   thread_local std::minstd_rand random(std::random_device{}());
   double pause = std::uniform_real_distribution<double>(0, bound)(random);
@@ -22,7 +23,8 @@ bool Tries::another(const HttpAnswer& answer, const std::atomic<bool>* stop) {
   const auto end = Clock::now() + std::chrono::duration<double>(pause);
   while (Clock::now() < end) {
     if (stop && *stop) return false;
-    std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(end - Clock::now(), std::chrono::milliseconds(50)));
+    std::this_thread::sleep_for(
+        std::min<std::chrono::duration<double>>(end - Clock::now(), std::chrono::milliseconds(50)));
   }
   ++failed_in_a_row_, ++all_;
   return !(stop && *stop);

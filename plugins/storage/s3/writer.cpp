@@ -11,7 +11,9 @@ constexpr size_t kSmall = 1 << 20;
 }  // namespace
 
 S3Writer::S3Writer(std::shared_ptr<Client> client, ObjectPath at)
-    : client_(std::move(client)), at_(std::move(at)), part_size_(static_cast<uint64_t>(client_->options().part_size)) {
+    : client_(std::move(client)),
+      at_(std::move(at)),
+      part_size_(static_cast<uint64_t>(client_->options().part_size)) {
   if (at_.key.ends_with('/'))
     throw Error(KINORA_INVALID, at_.uri() + ": cannot be written: it is a folder's name; give an object's");
 }
@@ -23,7 +25,8 @@ S3Writer::~S3Writer() {
   try {
     client_->abort_upload(at_, upload_);
   } catch (const std::exception& e) {
-    log(Log::warn, std::string(e.what()) + "; its parts stay on the server, remove them there (upload " + upload_.id + ")");
+    log(Log::warn, std::string(e.what()) + "; its parts stay on the server, remove them there (upload " +
+                       upload_.id + ")");
   }
 }
 
@@ -49,8 +52,9 @@ void S3Writer::send_part() {
   if (sending_.size() == static_cast<size_t>(client_->options().parallel)) wait_for_first();
   const size_t number = etags_.size() + sending_.size() + 1;
   if (number > kMostParts)
-    throw Error(KINORA_INVALID, at_.uri() + ": cannot be written: S3 takes 10,000 parts and this is larger; raise "
-                                            "part_size in [storage.s3]");
+    throw Error(KINORA_INVALID, at_.uri() +
+                                    ": cannot be written: S3 takes 10,000 parts and this is larger; raise "
+                                    "part_size in [storage.s3]");
   sending_.push_back(std::async(std::launch::async, [this, number, bytes = std::exchange(part_, {})] {
     return client_->put_part(at_, upload_, static_cast<int64_t>(number), bytes, &stop_);
   }));

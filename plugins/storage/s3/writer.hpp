@@ -31,7 +31,7 @@ class S3Writer final : public StorageWriter {
   std::shared_ptr<Client> client_;
   ObjectPath at_;
   uint64_t part_size_, size_ = 0;
-  std::string part_;    // that is being filled
+  std::string part_;  // that is being filled
   Upload upload_;
   std::atomic<bool> stop_{false};
   std::deque<std::future<std::string>> sending_;

@@ -32,8 +32,8 @@ inline bool is_row_major(const kinora_dl_tensor& t) {
 
 }  // namespace detail
 
-// Error(KINORA_NOT_FOUND) if the sample has none: it says what to set. Error(KINORA_DATA) if they are something
-// else, none, or larger than `most_side` pixels.
+// Error(KINORA_NOT_FOUND) if the sample has none: it says what to set. Error(KINORA_DATA) if they are
+// something else, none, or larger than `most_side` pixels.
 inline Pictures pictures_of(const Sample& sample, int64_t most_side = INT32_MAX) {
   const kinora_dl_tensor* t = sample.tensor("frames");
   const std::string key(sample.key());

@@ -12,7 +12,8 @@ namespace kinora::balance::detail {
 class Columns {
  public:
   // kinds: groups of empty nodes.
-  Columns(const std::vector<Stage>& stages, std::vector<Group> kinds) : stages_(stages), kinds_(std::move(kinds)) {
+  Columns(const std::vector<Stage>& stages, std::vector<Group> kinds)
+      : stages_(stages), kinds_(std::move(kinds)) {
     for (size_t k = 0; k < kinds_.size(); ++k)
       for (size_t i = 0; i < stages.size(); ++i)
         if (const int64_t n = kinds_[k].space.fit(stages[i].need); n > 0) {
@@ -25,7 +26,8 @@ class Columns {
                      [&](size_t a, size_t b) { return stages[a].need.gpus > stages[b].need.gpus; });
   }
   // Nothing if it finds no place for them.
-  std::optional<std::vector<Group>> place(const std::vector<int64_t>& workers, const std::vector<Order>& orders) {
+  std::optional<std::vector<Group>> place(const std::vector<int64_t>& workers,
+                                          const std::vector<Order>& orders) {
     std::vector<Group> left = kinds_, placed;
     std::vector<int64_t> rest = workers;
     for (bool first = true;; first = false) {
@@ -33,7 +35,9 @@ class Columns {
       const Master master = solve(left, rest, first ? kColumns : kFurtherColumns);
       bool whole = false;
       for (size_t c = 0; master.carries >= 1 - kRounding && c < columns_.size(); ++c)
-        whole = keep(c, std::floor(master.nodes[c] / std::max(1.0, master.carries) + 1e-4), left, rest, placed) || whole;
+        whole =
+            keep(c, std::floor(master.nodes[c] / std::max(1.0, master.carries) + 1e-4), left, rest, placed) ||
+            whole;
       if (whole) continue;
       if (first && master.carries < 1 - kRounding) return std::nullopt;
       if (auto all = filled(left, rest, placed, orders)) return all;
@@ -41,11 +45,12 @@ class Columns {
       const auto most = std::max_element(master.nodes.begin(), master.nodes.end()) - master.nodes.begin();
       if (!keep(static_cast<size_t>(most), 1, left, rest, placed)) return std::nullopt;
     }
-    std::copy_if(left.begin(), left.end(), std::back_inserter(placed), [](const Group& g) { return !g.nodes.empty(); });
+    std::copy_if(left.begin(), left.end(), std::back_inserter(placed),
+                 [](const Group& g) { return !g.nodes.empty(); });
     return placed;
   }
-  // What a worker of each stage is worth where these numbers of workers are asked for. If all of them together are worth
-  // more than all nodes can carry, there is no place for them.
+  // What a worker of each stage is worth where these numbers of workers are asked for. If all of them
+  // together are worth more than all nodes can carry, there is no place for them.
   std::vector<double> prices(const std::vector<int64_t>& workers) {
     auto price = solve(kinds_, workers, kColumns).price;
     price.resize(workers.size());
@@ -79,7 +84,8 @@ class Columns {
       if (rest[i] == 0) continue;
       row[0] = 1;
       for (size_t c = 0; c < columns_.size(); ++c)
-        row[c + 1] = -static_cast<double>(columns_[c].workers[i]) * nodes[columns_[c].kind] / static_cast<double>(rest[i]);
+        row[c + 1] = -static_cast<double>(columns_[c].workers[i]) * nodes[columns_[c].kind] /
+                     static_cast<double>(rest[i]);
     }
     for (size_t k = 0; k < left.size(); ++k) {
       auto& row = lp.a.emplace_back(lp.c.size());
@@ -87,16 +93,19 @@ class Columns {
       lp.b.push_back(1);
     }
     auto solution = lp.solve();
-    Master out{solution.x[0], std::vector<double>(solution.x.begin() + 1, solution.x.end()), std::move(solution.price)};
+    Master out{solution.x[0], std::vector<double>(solution.x.begin() + 1, solution.x.end()),
+               std::move(solution.price)};
     for (size_t c = 0; c < columns_.size(); ++c) out.nodes[c] *= nodes[columns_[c].kind];
-    for (size_t i = 0; i < rest.size(); ++i) out.price[i] = rest[i] > 0 ? out.price[i] / static_cast<double>(rest[i]) : 0;
+    for (size_t i = 0; i < rest.size(); ++i)
+      out.price[i] = rest[i] > 0 ? out.price[i] / static_cast<double>(rest[i]) : 0;
     return out;
   }
   // With new columns until what is asked for finds room, or no column would help.
   Master solve(const std::vector<Group>& left, const std::vector<int64_t>& rest, int rounds) {
     Master master = solve_once(left, rest);
     for (int round = 0; round < rounds && master.carries < 1; ++round) {
-      const std::vector<double> value(master.price.begin(), master.price.begin() + static_cast<std::ptrdiff_t>(rest.size()));
+      const std::vector<double> value(master.price.begin(),
+                                      master.price.begin() + static_cast<std::ptrdiff_t>(rest.size()));
       bool better = false;
       double all = 0;  // no fractions of patterns are worth more
       for (size_t k = 0; k < left.size(); ++k) {
@@ -116,7 +125,8 @@ class Columns {
     return master;
   }
   // Lets n nodes carry a column, as far as its workers are asked for.
-  bool keep(size_t c, double n, std::vector<Group>& left, std::vector<int64_t>& rest, std::vector<Group>& placed) const {
+  bool keep(size_t c, double n, std::vector<Group>& left, std::vector<int64_t>& rest,
+            std::vector<Group>& placed) const {
     const Column& column = columns_[c];
     Group& from = left[column.kind];
     const size_t count = std::min(static_cast<size_t>(std::max(0.0, n)), from.nodes.size());
@@ -143,8 +153,10 @@ class Columns {
     }
   }
   std::optional<std::vector<Group>> filled(const std::vector<Group>& left, const std::vector<int64_t>& rest,
-                                           std::vector<Group> placed, const std::vector<Order>& orders) const {
-    std::copy_if(left.begin(), left.end(), std::back_inserter(placed), [](const Group& g) { return !g.nodes.empty(); });
+                                           std::vector<Group> placed,
+                                           const std::vector<Order>& orders) const {
+    std::copy_if(left.begin(), left.end(), std::back_inserter(placed),
+                 [](const Group& g) { return !g.nodes.empty(); });
     return pack(stages_, placed, orders, rest);
   }
 

@@ -1,6 +1,7 @@
-// A measured quantity that ages: what is one half-life old counts half. Of means of several half-lives, and of straight
-// lines through what was seen, which do not lag behind a drift, the most certain one counts that says nothing else than
-// the less certain ones, beyond what chance explains (Lepski's rule): a change is followed within seconds, noise hardly.
+// A measured quantity that ages: what is one half-life old counts half. Of means of several half-lives, and
+// of straight lines through what was seen, which do not lag behind a drift, the most certain one counts that
+// says nothing else than the less certain ones, beyond what chance explains (Lepski's rule): a change is
+// followed within seconds, noise hardly.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -43,7 +44,8 @@ class Estimate {
   struct Answer {
     double value, error;
   };
-  // Weighted sums over samples, of the powers of their time (seconds from now, so at most 0) and of what they are.
+  // Weighted sums over samples, of the powers of their time (seconds from now, so at most 0) and of what they
+  // are.
   struct Ageing {
     double half_life;
     double w0 = 0, w1 = 0, w2 = 0, y0 = 0, y1 = 0;
@@ -77,14 +79,17 @@ class Estimate {
     std::vector<Answer> answers;
     for (const Ageing& m : means_) {
       answers.push_back(m.mean(sigma));
-      if (const Answer line = m.line(sigma); line.value > 0 && std::isfinite(line.error)) answers.push_back(line);
+      if (const Answer line = m.line(sigma); line.value > 0 && std::isfinite(line.error))
+        answers.push_back(line);
     }
-    std::stable_sort(answers.begin(), answers.end(), [](const Answer& a, const Answer& b) { return a.error > b.error; });
+    std::stable_sort(answers.begin(), answers.end(),
+                     [](const Answer& a, const Answer& b) { return a.error > b.error; });
     size_t at = 0;
     for (size_t k = 1; k < answers.size(); ++k)
-      if (std::all_of(answers.begin(), answers.begin() + static_cast<std::ptrdiff_t>(k), [&](const Answer& less) {
-            return std::abs(less.value - answers[k].value) <= kBeyondChance * less.error;
-          }))
+      if (std::all_of(answers.begin(), answers.begin() + static_cast<std::ptrdiff_t>(k),
+                      [&](const Answer& less) {
+                        return std::abs(less.value - answers[k].value) <= kBeyondChance * less.error;
+                      }))
         at = k;
     return answers[at];
   }

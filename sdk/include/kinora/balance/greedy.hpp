@@ -16,7 +16,8 @@ inline std::vector<Order> orders(const std::vector<Stage>& stages, const std::ve
   for (const Node& n : nodes) total.cores += n.cores, total.memory += n.memory, total.gpus += n.gpus;
   const auto sorted = [&](auto key) {
     Order o = all;
-    std::stable_sort(o.begin(), o.end(), [&](size_t a, size_t b) { return key(stages[a].need) > key(stages[b].need); });
+    std::stable_sort(o.begin(), o.end(),
+                     [&](size_t a, size_t b) { return key(stages[a].need) > key(stages[b].need); });
     return o;
   };
   std::vector<Order> out;
@@ -41,7 +42,8 @@ inline std::vector<Order> orders(const std::vector<Stage>& stages, const std::ve
   return out;
 }
 
-inline std::optional<std::vector<Group>> pack(const std::vector<Stage>& stages, const std::vector<Group>& empty,
+inline std::optional<std::vector<Group>> pack(const std::vector<Stage>& stages,
+                                              const std::vector<Group>& empty,
                                               const std::vector<Order>& orders,
                                               const std::vector<int64_t>& workers) {
   for (const Order& order : orders)

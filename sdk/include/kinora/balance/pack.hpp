@@ -1,5 +1,5 @@
-// Workers onto nodes. Nodes in the same state are one group, so that 4,096 nodes cost what ten do: placing the
-// workers of a stage gives each group's nodes q or q + 1 of them, and so splits one group at most.
+// Workers onto nodes. Nodes in the same state are one group, so that 4,096 nodes cost what ten do: placing
+// the workers of a stage gives each group's nodes q or q + 1 of them, and so splits one group at most.
 #pragma once
 #include <map>
 #include <numeric>
@@ -18,7 +18,11 @@ struct Space {
   bool untouched = true;
 
   explicit Space(const Node& n)
-      : cores(n.cores), memory(n.memory), nvdec(n.nvdec), nvenc(n.nvenc), gpus(static_cast<size_t>(n.gpus), 1.0) {}
+      : cores(n.cores),
+        memory(n.memory),
+        nvdec(n.nvdec),
+        nvenc(n.nvenc),
+        gpus(static_cast<size_t>(n.gpus), 1.0) {}
 
   // How many workers fit.
   int64_t fit(const Need& need) const {
@@ -51,8 +55,10 @@ struct Space {
     if (need.gpus <= 0) return n;
     int64_t on_gpus = 0;
     for (const double free : gpus)
-      on_gpus += need.gpus < 1 ? static_cast<int64_t>(std::floor(free / need.gpus + kSlack)) : free >= 1 - kSlack;
-    if (need.gpus >= 1) on_gpus = static_cast<int64_t>(static_cast<double>(on_gpus) / std::ceil(need.gpus - kSlack));
+      on_gpus +=
+          need.gpus < 1 ? static_cast<int64_t>(std::floor(free / need.gpus + kSlack)) : free >= 1 - kSlack;
+    if (need.gpus >= 1)
+      on_gpus = static_cast<int64_t>(static_cast<double>(on_gpus) / std::ceil(need.gpus - kSlack));
     return std::min(n, on_gpus);
   }
   // A fraction goes where least is left over: whole devices stay whole.
@@ -78,7 +84,8 @@ struct Group {
 inline std::vector<Group> group(const std::vector<Node>& nodes, size_t n_stages) {
   std::vector<Group> out;
   for (size_t i = 0; i < nodes.size(); ++i) {
-    const auto same = std::find_if(out.begin(), out.end(), [&](const Group& g) { return g.node == nodes[i]; });
+    const auto same =
+        std::find_if(out.begin(), out.end(), [&](const Group& g) { return g.node == nodes[i]; });
     if (same == out.end())
       out.push_back({nodes[i], Space(nodes[i]), std::vector<int64_t>(n_stages), {static_cast<int64_t>(i)}});
     else
@@ -105,7 +112,8 @@ inline double step_of(const Group& g, const Need& need) {
 }
 
 // Gives the first `nodes` nodes of a group `n` workers; the others stay behind as a group of their own.
-inline void give(std::vector<Group>& groups, size_t at, size_t nodes, size_t stage, const Need& need, int64_t n) {
+inline void give(std::vector<Group>& groups, size_t at, size_t nodes, size_t stage, const Need& need,
+                 int64_t n) {
   if (n == 0 || nodes == 0) return;
   if (nodes < groups[at].nodes.size()) {
     Group rest = groups[at];
@@ -184,7 +192,8 @@ inline void add_level(std::vector<Group>& groups, size_t stage, const Need& need
 }  // namespace detail
 
 // Adds n workers of a stage; false, with the groups as they were, if they do not fit.
-inline bool add_workers(std::vector<Group>& groups, size_t stage, const Need& need, int64_t n, Spread spread) {
+inline bool add_workers(std::vector<Group>& groups, size_t stage, const Need& need, int64_t n,
+                        Spread spread) {
   if (n == 0) return true;
   int64_t room = 0;
   for (const Group& g : groups) room += g.space.fit(need) * static_cast<int64_t>(g.nodes.size());

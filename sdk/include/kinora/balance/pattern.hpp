@@ -18,8 +18,11 @@ class BestPattern {
   BestPattern(const std::vector<Stage>& stages, const Node& node, const std::vector<double>& value)
       : stages_(stages), node_(node), value_(value), now_(stages.size()), best_(stages.size()) {
     for (size_t i = 0; i < stages.size(); ++i)
-      if (value[i] > 0 && Space(node).fit(stages[i].need) > 0) (stages[i].need.whole_node ? alone_ : items_).push_back(i);
-    const auto size = [&](size_t i) { return std::tuple(stages[i].need.gpus, stages[i].need.cores, stages[i].need.memory); };
+      if (value[i] > 0 && Space(node).fit(stages[i].need) > 0)
+        (stages[i].need.whole_node ? alone_ : items_).push_back(i);
+    const auto size = [&](size_t i) {
+      return std::tuple(stages[i].need.gpus, stages[i].need.cores, stages[i].need.memory);
+    };
     std::stable_sort(items_.begin(), items_.end(), [&](size_t a, size_t b) { return size(a) > size(b); });
   }
   // The pattern, and its value.
@@ -38,8 +41,8 @@ class BestPattern {
     leave_out_dominated();
     descend(0, Space(node_), 0);
   }
-  // Where several of one stage's workers take no more than one of another and are worth as much, nobody needs the
-  // other: it waits for what is left over in finish().
+  // Where several of one stage's workers take no more than one of another and are worth as much, nobody needs
+  // the other: it waits for what is left over in finish().
   void leave_out_dominated() {
     const auto dominates = [&](size_t a, size_t b) {
       const double n = std::ceil(value_[b] / value_[a] * (1 - 1e-6));
@@ -48,7 +51,8 @@ class BestPattern {
       return true;
     };
     for (size_t k = 0; k < items_.size(); ++k)
-      if (std::none_of(tried_.begin(), tried_.end(), [&](size_t t) { return dominates(items_[t], items_[k]); })) {
+      if (std::none_of(tried_.begin(), tried_.end(),
+                       [&](size_t t) { return dominates(items_[t], items_[k]); })) {
         std::erase_if(tried_, [&](size_t t) { return dominates(items_[k], items_[t]); });
         tried_.push_back(k);
       }
@@ -119,10 +123,10 @@ class BestPattern {
   const std::vector<Stage>& stages_;
   const Node& node_;
   const std::vector<double>& value_;
-  std::vector<size_t> items_, alone_;  // stages
-  std::vector<size_t> tried_;          // of items_
-  std::vector<double> relaxed_;  // workers of each item
-  std::vector<double> excess_;   // what a worker pays more than it is worth
+  std::vector<size_t> items_, alone_;                      // stages
+  std::vector<size_t> tried_;                              // of items_
+  std::vector<double> relaxed_;                            // workers of each item
+  std::vector<double> excess_;                             // what a worker pays more than it is worth
   double roof_ = std::numeric_limits<double>::infinity();  // what the relaxed optimum is worth
   Pattern now_, best_;
   double best_value_ = 0, best_lost_ = std::numeric_limits<double>::infinity();

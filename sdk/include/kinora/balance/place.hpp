@@ -7,9 +7,9 @@
 namespace kinora::balance {
 
 struct Plan {
-  std::vector<Group> groups;      // every node is in one
-  std::vector<int64_t> workers;   // of each stage, all nodes together
-  double throughput = 0;          // inputs of the source a second; 0: not every stage has its workers
+  std::vector<Group> groups;     // every node is in one
+  std::vector<int64_t> workers;  // of each stage, all nodes together
+  double throughput = 0;         // inputs of the source a second; 0: not every stage has its workers
   bool operator==(const Plan& o) const { return workers == o.workers && throughput == o.throughput; }
 
   // [node][stage]
@@ -32,19 +32,22 @@ inline double next_above(const std::vector<Stage>& stages, const std::vector<dou
   for (size_t i = 0; i < stages.size(); ++i) {
     if (work[i] <= 0) continue;
     const double now = static_cast<double>(workers[i]) / work[i];
-    next = std::min(next, now > t * (1 + kSlack) ? now
-                                                 : static_cast<double>(workers[i] + (stages[i].workers == 0)) / work[i]);
+    next = std::min(next, now > t * (1 + kSlack)
+                              ? now
+                              : static_cast<double>(workers[i] + (stages[i].workers == 0)) / work[i]);
   }
   return next;
 }
 
 // The total of a resource over what an input of the source needs of it: no plan is faster.
-inline double roof(const std::vector<Stage>& stages, const std::vector<Node>& nodes, const std::vector<double>& work) {
+inline double roof(const std::vector<Stage>& stages, const std::vector<Node>& nodes,
+                   const std::vector<double>& work) {
   double t = limit_of_fixed(stages, work);
   const auto limit = [&](auto of_node, auto of_need) {
     double total = 0, each = 0;
     for (const Node& n : nodes) total += of_node(n);
-    for (size_t i = 0; i < stages.size(); ++i) each += stages[i].workers == 0 ? work[i] * of_need(stages[i].need) : 0;
+    for (size_t i = 0; i < stages.size(); ++i)
+      each += stages[i].workers == 0 ? work[i] * of_need(stages[i].need) : 0;
     if (each > 0) t = std::min(t, total / each);
   };
   limit([](const Node& n) { return n.cores; }, [](const Need& n) { return n.cores; });
@@ -60,8 +63,8 @@ inline double roof(const std::vector<Stage>& stages, const std::vector<Node>& no
 
 // Bisects for the highest throughput in [low, high] whose workers `fit` can place, then climbs worker by
 // worker. `low` is known to fit, with `best`. tolerance: relative, of the bisection.
-inline Plan highest(const std::vector<Stage>& stages, const std::vector<double>& work, double low, double high,
-                    std::vector<Group> best,
+inline Plan highest(const std::vector<Stage>& stages, const std::vector<double>& work, double low,
+                    double high, std::vector<Group> best,
                     const std::function<std::optional<std::vector<Group>>(const std::vector<int64_t>&)>& fit,
                     double tolerance = 1e-6) {
   const auto attempt = [&](double t) {
@@ -73,20 +76,25 @@ inline Plan highest(const std::vector<Stage>& stages, const std::vector<double>&
     for (int i = 0; i < 24 && high > low * (1 + tolerance); ++i)
       if (const double middle = (low + high) / 2; !attempt(middle)) high = middle;
   for (int i = 0; i < 8; ++i)
-    if (const double next = detail::next_above(stages, work, low); !std::isfinite(next) || !attempt(next)) break;
+    if (const double next = detail::next_above(stages, work, low); !std::isfinite(next) || !attempt(next))
+      break;
   Plan out{std::move(best), std::vector<int64_t>(stages.size()), 0};
   for (const Group& g : out.groups)
-    for (size_t i = 0; i < stages.size(); ++i) out.workers[i] += g.workers[i] * static_cast<int64_t>(g.nodes.size());
+    for (size_t i = 0; i < stages.size(); ++i)
+      out.workers[i] += g.workers[i] * static_cast<int64_t>(g.nodes.size());
   out.throughput = throughput(work, out.workers);
   return out;
 }
 
-// stages: in the order of the data. A plan of throughput 0 and no workers where not every stage finds its place.
+// stages: in the order of the data. A plan of throughput 0 and no workers where not every stage finds its
+// place.
 inline Plan place(const std::vector<Stage>& stages, const std::vector<Node>& nodes) {
   const std::vector<double> work = work_of(stages);
   const auto empty = group(nodes, stages.size());
   const auto orders = detail::orders(stages, nodes);
-  const auto fit = [&](const std::vector<int64_t>& workers) { return detail::pack(stages, empty, orders, workers); };
+  const auto fit = [&](const std::vector<int64_t>& workers) {
+    return detail::pack(stages, empty, orders, workers);
+  };
   auto least = fit(workers_for(stages, work, 0));
   if (!least) return {empty, std::vector<int64_t>(stages.size()), 0};
   const double roof = detail::roof(stages, nodes, work);

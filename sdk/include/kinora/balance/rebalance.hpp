@@ -6,7 +6,7 @@ namespace kinora::balance {
 
 struct Moving {
   double gain = 0.02;     // relative; less is not worth a thought
-  double confidence = 1;    // standard errors that the times may be off, against the change, and it still gains
+  double confidence = 1;  // standard errors that the times may be off, against the change, and it still gains
   double start = 2;       // seconds until a worker that was moved works again
   double horizon = 30;    // seconds over which the gain must make up for the work that is lost meanwhile
 };
@@ -19,7 +19,8 @@ struct Next {
 namespace detail {
 
 // Takes n workers of a stage away, evenly over those who have most.
-inline void remove_workers(std::vector<Group>& groups, const std::vector<Stage>& stages, size_t stage, int64_t n) {
+inline void remove_workers(std::vector<Group>& groups, const std::vector<Stage>& stages, size_t stage,
+                           int64_t n) {
   const auto rebuilt = [&](Group g) {
     g.space = Space(g.node);
     // Large shares first, as they were placed.
@@ -84,15 +85,16 @@ inline double count_moves(const Plan& from, const Plan& to, Next& next) {
   for (size_t i = 0; i < started.size(); ++i) {
     // Beside those who go on working, new ones cost nothing: only what replaces others does.
     const int64_t replacing = started[i] - std::max<int64_t>(0, to.workers[i] - from.workers[i]);
-    if (replacing > 0) share = std::max(share, static_cast<double>(replacing) / static_cast<double>(to.workers[i]));
+    if (replacing > 0)
+      share = std::max(share, static_cast<double>(replacing) / static_cast<double>(to.workers[i]));
   }
   return share;
 }
 
-// The relative gain if the measured times are off to the disadvantage of the change: stages that get workers need them
-// less, stages that give some away miss them more.
-inline double doubtful_gain(const std::vector<Stage>& stages, std::vector<double> work, const Plan& from, const Plan& to,
-                            double confidence) {
+// The relative gain if the measured times are off to the disadvantage of the change: stages that get workers
+// need them less, stages that give some away miss them more.
+inline double doubtful_gain(const std::vector<Stage>& stages, std::vector<double> work, const Plan& from,
+                            const Plan& to, double confidence) {
   for (size_t i = 0; i < stages.size(); ++i) {
     const double off = std::min(0.9, confidence * stages[i].error);
     if (to.workers[i] > from.workers[i]) work[i] *= 1 - off;
@@ -117,11 +119,12 @@ inline Next rebalance(const std::vector<Stage>& stages, const std::vector<Node>&
   const Plan best = place(stages, nodes);
   if (best.throughput <= worth) return stay;
   const auto orders = detail::orders(stages, nodes);
-  Plan near = highest(stages, work, now, best.throughput, present.groups, [&](const std::vector<int64_t>& workers) {
-    return detail::adapted(stages, present, orders, workers);
-  });
+  Plan near = highest(
+      stages, work, now, best.throughput, present.groups,
+      [&](const std::vector<int64_t>& workers) { return detail::adapted(stages, present, orders, workers); });
   const auto if_it_pays = [&](const Plan& plan) -> std::optional<Next> {
-    if (detail::doubtful_gain(stages, work, present, plan, moving.confidence) <= moving.gain) return std::nullopt;
+    if (detail::doubtful_gain(stages, work, present, plan, moving.confidence) <= moving.gain)
+      return std::nullopt;
     Next next{plan};
     const double lost = detail::count_moves(present, plan, next) * moving.start * now;
     if ((plan.throughput - now) * moving.horizon <= lost) return std::nullopt;

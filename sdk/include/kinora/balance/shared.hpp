@@ -1,5 +1,5 @@
-// One machine whose resources go from stage to stage, as work comes: nobody owns a core, so a stage may have two
-// thirds of one. What such a machine reaches, and how many workers each stage then needs.
+// One machine whose resources go from stage to stage, as work comes: nobody owns a core, so a stage may have
+// two thirds of one. What such a machine reaches, and how many workers each stage then needs.
 #pragma once
 #include <optional>
 

@@ -75,7 +75,8 @@ inline std::vector<int64_t> workers_for(const std::vector<Stage>& stages, const 
 inline double limit_of_fixed(const std::vector<Stage>& stages, const std::vector<double>& work) {
   double t = std::numeric_limits<double>::infinity();
   for (size_t i = 0; i < stages.size(); ++i)
-    if (stages[i].workers > 0 && work[i] > 0) t = std::min(t, static_cast<double>(stages[i].workers) / work[i]);
+    if (stages[i].workers > 0 && work[i] > 0)
+      t = std::min(t, static_cast<double>(stages[i].workers) / work[i]);
   return t;
 }
 
