@@ -188,6 +188,23 @@ TEST(Estimate, ForgetsByItsHalfLife) {
   EXPECT_NEAR(e.value(), (1 * 50 + 3 * 100) / 150.0, 1e-12);
 }
 
+TEST(Estimate, WhatDoesNotEndTakesAtLeastSoLong) {
+  balance::Estimate e;
+  EXPECT_FALSE(e.known());
+  e.at_least(40);
+  ASSERT_TRUE(e.known());
+  EXPECT_EQ(e.value(), 40);
+  EXPECT_EQ(e.error(), 0);
+  e.add(50, 1, 50);
+  EXPECT_EQ(e.value(), 50);
+  e.at_least(10);
+  EXPECT_EQ(e.value(), 50) << "it has taken longer before";
+  e.at_least(90);
+  EXPECT_EQ(e.value(), 90);
+  e.add(91, 1, 141);
+  EXPECT_LT(e.value(), 90) << "it has ended: the measured times count";
+}
+
 TEST(Estimate, KnowsItsErrorAndTellsAChangeFromNoise) {
   std::mt19937 random(1);
   std::normal_distribution<double> noise(1, 0.3);

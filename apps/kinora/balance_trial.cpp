@@ -79,11 +79,20 @@ class Crew {
   std::multimap<double, std::pair<size_t, int64_t>> coming_;
 };
 
-// What one worker of each kind shows in a second of measuring: a mean over the samples that ended.
-void measure(std::mt19937& random, double noise, double seconds, double samples, double now, balance::Estimate& into) {
+// What one worker of each kind shows in a second of measuring: a mean over the samples that ended, if one did.
+bool measure(std::mt19937& random, double noise, double seconds, double samples, double now, balance::Estimate& into) {
   const double n = std::floor(samples) + (std::uniform_real_distribution<double>(0, 1)(random) < samples - std::floor(samples));
-  if (n < 1) return;
+  if (n < 1) return false;
   into.add(seconds * std::max(0.1, 1 + noise / std::sqrt(n) * std::normal_distribution<double>()(random)), n, now);
+  return true;
+}
+
+// The stage that all others wait for: its workers are busy.
+size_t slowest(const std::vector<double>& work, const std::vector<int64_t>& workers) {
+  size_t out = 0;
+  for (size_t i = 1; i < work.size(); ++i)
+    if (static_cast<double>(workers[i]) * work[out] < static_cast<double>(workers[out]) * work[i]) out = i;
+  return out;
 }
 
 }  // namespace
@@ -146,6 +155,7 @@ Simulated simulate(Trial trial, const Simulation& how, uint32_t seed) {
     return balance::work_of(unit);
   }();
   std::vector<balance::Estimate> seconds(n);
+  std::vector<double> busy(n);  // seconds since something ended there, or it began to have something in hand
   auto known = trial.stages, real = trial.stages;
   for (size_t i = 0; i < n; ++i) known[i].seconds = 1 / std::max(1e-9, samples[i]), known[i].error = 0;
   balance::Plan plan = balance::place(known, trial.nodes);  // equal work: nothing is known
@@ -162,11 +172,14 @@ Simulated simulate(Trial trial, const Simulation& how, uint32_t seed) {
     const bool settled = now >= how.settle && !(how.step_at > 0 && now >= how.step_at && now < how.step_at + how.settle);
     done += passed, best += optimum;
     if (settled) done_after += passed, best_after += optimum;
+    const size_t waited_for = slowest(work, crew.at(now));
     for (size_t i = 0; i < n; ++i) {
-      measure(random, how.noise, real[i].seconds, passed * samples[i], now, seconds[i]);
+      const bool ended = measure(random, how.noise, real[i].seconds, passed * samples[i], now, seconds[i]);
+      busy[i] = ended || i != waited_for ? 0 : std::min(real[i].seconds, busy[i] + 1);
+      if (busy[i] > 0) seconds[i].at_least(busy[i]);
       if (seconds[i].known()) known[i].seconds = seconds[i].value(), known[i].error = seconds[i].error();
     }
-    if (std::none_of(seconds.begin(), seconds.end(), [](const auto& s) { return !s.known(); })) {
+    if (seconds[waited_for].known()) {
       auto next = balance::rebalance(known, trial.nodes, plan, {.start = how.start});
       if (next.started + next.stopped > 0) {
         ++out.moves;

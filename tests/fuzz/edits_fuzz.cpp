@@ -17,7 +17,8 @@ namespace studio = kinora::studio;
 
 void as_edits(const std::filesystem::path& file) {
   try {
-    for (const auto& [key, edit] : core::read_edits(file).edited())
+    const auto edits = core::read_edits(file);
+    for (const auto& [key, edit] : edits.edited())
       if (key.empty()) std::abort();
   } catch (const kinora::Error& e) {
     if (std::string_view(e.what()).find("edits.jsonl: line ") == std::string_view::npos) std::abort();

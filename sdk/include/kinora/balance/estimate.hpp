@@ -31,11 +31,15 @@ class Estimate {
     }
     last_mean_ = mean;
     last_n_ = n;
+    in_hand_ = 0;
   }
-  bool known() const { return last_n_ > 0; }
-  double value() const { return known() ? chosen().value : 0; }
-  // Standard error of value(), relative to it; 1 while too little was seen to say.
+  // What is in hand has not ended after so long: it takes longer, until something ends and says how long.
+  void at_least(double seconds) { in_hand_ = std::max(in_hand_, seconds); }
+  bool known() const { return last_n_ > 0 || in_hand_ > 0; }
+  double value() const { return std::max(in_hand_, last_n_ > 0 ? chosen().value : 0); }
+  // Standard error of value(), relative to it; 1 while too little was seen to say, 0 of what is certain to take longer.
   double error() const {
+    if (in_hand_ > 0 && in_hand_ >= value()) return 0;
     if (spread_weight_ <= 0 || value() <= 0) return 1;
     return std::min(1.0, chosen().error / value());
   }
@@ -94,7 +98,7 @@ class Estimate {
     return answers[at];
   }
   std::vector<Ageing> means_;
-  double now_ = 0, last_mean_ = 0, last_n_ = 0, spread_ = 0, spread_weight_ = 0;
+  double now_ = 0, last_mean_ = 0, last_n_ = 0, spread_ = 0, spread_weight_ = 0, in_hand_ = 0;
 };
 
 }  // namespace kinora::balance
