@@ -73,6 +73,7 @@ export class Detail {
     if (!this.screen) return;
     this.video.pause();
     this.tries = 0;
+    this.plays = false; // as soon as there is something to play
     clearTimeout(this.loading);
     if (!clip.media) {
       this.video.removeAttribute("src");
@@ -81,14 +82,21 @@ export class Detail {
       return;
     }
     this.screen.replaceChildren(this.video);
-    this.loading = setTimeout(() => (this.video.src = address("/video", clip.id)), 80); // not for clips that only pass by
+    this.video.removeAttribute("src");
+    this.loading = setTimeout(() => this.begin(clip), 80); // not for clips that only pass by
+  }
+
+  begin(clip) {
+    this.video.src = address("/video", clip.id);
+    if (this.plays) this.video.play().catch(() => {});
+    this.plays = false;
   }
 
   /** A connection that was lost is tried again; a file that the browser cannot decode stays so. */
   failed() {
     if (this.tries++ < 3 && this.video.error?.code !== MediaError.MEDIA_ERR_DECODE) {
       const { clip } = this;
-      this.loading = setTimeout(() => (this.video.src = address("/video", clip.id)), 500);
+      this.loading = setTimeout(() => this.begin(clip), 500);
       return;
     }
     this.screen.replaceChildren(make("p", { class: "nothing" }, "The browser cannot play this file."));
@@ -111,7 +119,10 @@ export class Detail {
 
   toggle() {
     const { video } = this;
-    if (!video.hasAttribute("src")) return;
+    if (!video.hasAttribute("src")) {
+      this.plays = !this.plays;
+      return;
+    }
     const [start, end] = this.range();
     if (!video.paused) return video.pause();
     if (video.currentTime >= end - 0.01) video.currentTime = start;

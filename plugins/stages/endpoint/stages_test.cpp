@@ -55,6 +55,7 @@ kinora::testing::Collector processed(const typename S::Options& o, const Sample&
   } catch (const Error& e) {
     if (error) *error = e.what();
   }
+  if (error && !out.failed.empty()) *error = out.failed.back().reason;
   return out;
 }
 

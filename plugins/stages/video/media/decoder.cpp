@@ -60,12 +60,31 @@ struct Decoder::State {
       limit_reached = finished = true;
       return false;
     }
-    if (!queue->pull()) {
+    const bool pulled = queue->pull();
+    if (was_misled(pulled)) return go_on_from_the_start();
+    if (!pulled) {
       finish();
       return false;
     }
     take(queue->picture());
     return true;
+  }
+
+  // A seek led to a key frame behind which pictures need what lies before it: the film itself, which the index says is
+  // sound, would not be damaged here.
+  bool was_misled(bool pulled) const {
+    if (linear) return false;
+    if (!pulled) return position < static_cast<int64_t>(options.index->pts.size());
+    return is_concealed(queue->picture()) || queue->problems() != problems_seen;
+  }
+
+  bool go_on_from_the_start() {
+    const int64_t next = position;
+    trusts_keys = false;
+    reopen();
+    while (advance())
+      if (frame.index == next) return true;
+    return false;
   }
 
   void take(const AVFrame& picture) {
@@ -113,29 +132,31 @@ struct Decoder::State {
     const auto covers = [target](const FrameIndex& map) {
       return map.exact && target < static_cast<int64_t>(map.pts.size());
     };
-    return options.index && covers(*options.index) ? options.index.get() : nullptr;
+    return options.index && trusts_keys && covers(*options.index) ? options.index.get() : nullptr;
   }
 
   // Seeks to a key frame ahead of the position and decodes up to `target`, which becomes pending. False:
   // nothing was gained or the container's seek cannot be trusted; the position may be lost.
   bool seek_towards(int64_t target, const FrameIndex& map) {
     auto key = std::upper_bound(map.keys.begin(), map.keys.end(), target);
-    for (int attempt = 0; attempt < kSeekAttempts && key != map.keys.begin(); ++attempt) {
+    for (int attempt = 0; attempt < kSeekAttempts && trusts_keys && key != map.keys.begin(); ++attempt) {
       --key;
       if (*key <= position) return false;
       linear = false;
       strayed = true;
       if (!queue->seek(map.pts[static_cast<size_t>(*key)])) return false;
-      if (arrive(target, map)) return true;
+      if (arrive(*key, target, map)) return true;
     }
     return false;
   }
 
-  // Decodes until the picture of `target`; false when it is not met, as after a seek that landed behind it.
-  bool arrive(int64_t target, const FrameIndex& map) {
+  // Decodes until the picture of `target`; false when it is not met, as after a seek that landed behind it, or when one from
+  // the key frame on is damaged by the seek.
+  bool arrive(int64_t key, int64_t target, const FrameIndex& map) {
     while (queue->pull()) {
       const int64_t at = map.find(queue->picture().best_effort_timestamp);
       if (at < 0 || at > target) return false;
+      if (at >= key && is_concealed(queue->picture())) return trusts_keys = false;
       if (at < target) continue;
       position = target;
       reset_clock();
@@ -161,6 +182,7 @@ struct Decoder::State {
   bool pending = false;  // `frame` is decoded and not yet delivered
   bool linear = true;    // every frame since the start has been seen
   bool strayed = false;  // a seek has lost the position
+  bool trusts_keys = true;  // no picture has shown that its key frame is none that can be begun at
   bool finished = false;
   bool lost = false;  // since the last key frame
   int64_t lost_at = AV_NOPTS_VALUE, problems_seen = 0;
