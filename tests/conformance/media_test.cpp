@@ -64,7 +64,7 @@ class Watch {
 // What a stage cannot be made without.
 json required(const std::string& id, const Folder& folder) {
   if (id == "stage/embed.model") return {{"model", kData / "oracle/exported/tower.pt"}};
-  if (id == "stage/filter.model") return {{"model", kData / "oracle/exported/tower.pt"}, {"name", "x"}};
+  if (id == "stage/filter.model") return {{"model", kData / "oracle/exported/tower.pt"}, {"name", "x"}, {"threshold", 0.0}};
   if (id == "stage/filter.facts") return {{"fact", "duration_s"}};
   if (id == "stage/text.wordpiece")
     return {{"vocab", folder.file("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n")}};

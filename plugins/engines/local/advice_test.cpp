@@ -56,7 +56,7 @@ TEST(Advice, SaysWhatTheMachineReachesAtBest) {
   const double expected = report["expected"].get<double>();
   EXPECT_NEAR(expected * each / 4, 1, 0.1);
   const double reached = 150 / report["seconds"].get<double>();
-  EXPECT_LE(reached, 1.05 * expected);
+  EXPECT_LE(reached, 1.2 * expected);
   EXPECT_GE(reached, 0.7 * expected);
 }
 

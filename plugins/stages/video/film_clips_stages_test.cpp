@@ -129,10 +129,12 @@ size_t expect_equal(const json& options, const Sample& given) {
   return found.results.emitted.size();
 }
 
-json with(json base, const json& more = json::object()) {
-  base["preset"] = "ultrafast";
-  base.update(more);
-  return base;
+// Of films of a few seconds nothing is left by the stages' own defaults.
+json with(const json& given, const json& more = json::object()) {
+  json out{{"preset", "ultrafast"}, {"min_length", 0.5}, {"min_frames", 1}, {"edge_crop", 0.0}, {"long_shots", "equal"}};
+  out.update(given);
+  out.update(more);
+  return out;
 }
 
 const Bytes& scenes() {

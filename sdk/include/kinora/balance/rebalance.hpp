@@ -6,7 +6,7 @@ namespace kinora::balance {
 
 struct Moving {
   double gain = 0.02;     // relative; less is not worth a thought
-  double confidence = 1;  // standard errors that the times may be off, against the change, and it still gains
+  double confidence = 1.5;  // standard errors that the times may be off, against the change, and it still gains
   double start = 2;       // seconds until a worker that was moved works again
   double horizon = 30;    // seconds over which the gain must make up for the work that is lost meanwhile
 };
