@@ -9,7 +9,7 @@ sys.path.insert(0, str(ROOT / "tests/faults"))
 from model_server import ModelServer
 
 FILMS = [DATA / "bbb_A.mp4", DATA / "bbb_C.mp4", DATA / "city_cc0.mp4"]
-MADE = {"min_length": 0.5, "max_length": 4.0, "preset": "ultrafast", "max_height": 120}
+MADE = {"min_length": 0.5, "min_frames": 1, "edge_crop": 0.0, "max_length": 4.0, "long_shots": "equal", "preset": "ultrafast", "max_height": 120}
 # Of the run's length, not of what a stage made.
 CLOCKED = {"summary.json", "metrics.jsonl", "job.json", "live.json", "metrics.prom"}
 
@@ -26,7 +26,7 @@ def pipelines(server):
     curate = ["film.remux", {"use": "video.probe", "count": True}, shots, {"use": "shots.transnetv2", "decide": False}, "embed.classic", {"use": "shots.merge", "threshold": 0.9},
               {"use": "clip.transcode", **MADE, "sample_fps": 2.0, "sample_height": 64}, *filters, {"use": "filter.facts", "fact": "duration_s", "mode": "score"}, "embed.classic",
               {"use": "embed.model", "model": str(EXPORTED / "tower.pt"), "name": "tower", **shape},
-              {"use": "filter.model", "model": str(EXPORTED / "scorer.pt2"), "name": "scorer", "from": "tower.npy", "batch": 2, "mode": "score"},
+              {"use": "filter.model", "model": str(EXPORTED / "scorer.pt2"), "name": "scorer", "from": "tower.npy", "batch": 2, "mode": "score", "threshold": 0.0},
               asking(server, "filter.endpoint", mode="score"), asking(server, "filter.ocr", mode="score"), asking(server, "caption.endpoint", fps=0, max_frames=4),
               {k: v for k, v in asking(server, "caption.enhance").items() if k != "max_side"}, {k: v for k, v in asking(server, "embed.endpoint", name="text").items() if k != "max_side"},
               "clip.preview", {"use": "text.tokenizer", "file": str(ROOT / "tests/data/oracle/text_seed_t5.json")}]
@@ -34,7 +34,8 @@ def pipelines(server):
     again = [{"use": "clip.transcode", **MADE}, "caption.describe", {"use": "video.read", "stride": 4, "height": 48}, {"use": "dedup.semantic", "semantic": False},
              {"use": "video.write", "format": "webp"}, {"use": "text.wordpiece", "vocab": str(SCRATCH / "vocab.txt")}]
     detectors = {f"shots-{name}": [{"use": f"shots.{name}"}] for name in ("content", "adaptive", "histogram", "hash", "threshold", "fixed")}
-    return {"curate": curate, "again": again, **detectors}
+    once = [{"use": "film.clips", "detectors": ["content", "threshold"], **MADE}]
+    return {"curate": curate, "again": again, "once": once, **detectors}
 
 
 def toml(value):
