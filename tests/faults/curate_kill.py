@@ -103,7 +103,8 @@ def check_sums(out):
     assert (duplicate["reason"], duplicate["of"]) == ("ingest.duplicate", "bbb_A"), duplicate
     assert {f["key"] for f in films if f["end"] == "failed"} == {"cut_off", "rotten", "text", "empty"}, films
     clips = [i["facts"] for i in items if "parent" in i and i["end"] == "kept"]
-    assert any(c["copied"] > 0 for c in clips) and any(c["copied"] < c["frames"] for c in clips) and all("embeddings" in c for c in clips), clips
+    if stages is CHAIN:
+        assert any(c["copied"] > 0 for c in clips) and any(c["copied"] < c["frames"] for c in clips) and all("embeddings" in c for c in clips), clips
     manifest = [json.loads(line) for line in (out / "clips/manifest.jsonl").read_text().splitlines()]
     assert [m["key"] for m in manifest] == [i["key"] for i in items]
 
