@@ -188,6 +188,7 @@ void run_curate(JobContext& context) {
   job.total = static_cast<int64_t>(inputs.size() - record.ended_before());
   job.unit = "films";
   job.next = [&] { return ingest.next(); };
+  job.ended_before_stages = [&] { return ingest.ended(); };
   job.ended = [&](const Sample& sample, const kinora_outcome& outcome) { keeper.end(sample, outcome); };
   const auto start = Clock::now();
   run_pipeline(context, job);

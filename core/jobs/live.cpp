@@ -75,6 +75,7 @@ std::string prometheus_text(const std::string& job, const json& live) {
   add_one(out, "kinora_job_inputs_done_total", "counter", "Inputs that have ended", job, number(live, "done"));
   add_one(out, "kinora_job_made_done_total", "counter", "Samples made of inputs that have ended", job,
           number(live, "made"));
+  add_one(out, "kinora_job_ended", "gauge", "1 when nothing is at work any more", job, live.value("ended", false) ? 1 : 0);
   add_one(out, "kinora_job_seconds_total", "counter", "Seconds since the job began", job, number(live, "seconds"));
   add_one(out, "kinora_job_sample_bytes", "gauge", "Bytes of samples in the engine", job, number(memory, "used"));
   add_one(out, "kinora_job_sample_bytes_peak", "gauge", "The most bytes of samples so far", job, number(memory, "peak"));
@@ -120,10 +121,23 @@ std::vector<std::string> live_table(const json& live) {
   return out;
 }
 
-void Live::update(json figures, int64_t done, int64_t made, bool ended) {
+void Live::update(json figures, int64_t done, int64_t made) {
   if (!figures.is_object()) return;
   figures_ = std::move(figures);
-  figures_.update({{"job", job_}, {"total", total_}, {"done", done}, {"made", made}, {"ended", ended}, {"at", now_utc()}});
+  figures_.update({{"job", job_}, {"total", total_}, {"done", done}, {"made", made}, {"ended", false}});
+  write_all();
+}
+
+void Live::end(const std::string& how) {
+  if (!figures_.is_object()) return;
+  figures_.update({{"ended", true}, {"status", how}});
+  for (auto& stage : figures_["stages"])
+    if (stage.is_object()) stage.update({{"workers", 0}, {"busy", 0}, {"rate", 0}});
+  write_all();
+}
+
+void Live::write_all() {
+  figures_["at"] = now_utc();
   write("live.json", figures_.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
   write("metrics.prom", prometheus_text(job_, figures_));
 }

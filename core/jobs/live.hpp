@@ -16,11 +16,14 @@ class Live {
 
   // figures: as abi/engine.h has them; done: inputs that have ended; made: what stages made of them that has ended.
   // A file that cannot be written is said once in the log, and the job goes on.
-  void update(nlohmann::json figures, int64_t done, int64_t made, bool ended);
+  void update(nlohmann::json figures, int64_t done, int64_t made);
+  // Nothing is at work any more. how: "done", "failed" or "interrupted".
+  void end(const std::string& how);
   // The last update as lines of a table; empty before the first.
   std::vector<std::string> table() const;
 
  private:
+  void write_all();
   void write(const char* name, const std::string& text);
   const std::string job_;
   const std::filesystem::path folder_;

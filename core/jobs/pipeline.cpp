@@ -44,12 +44,15 @@ struct Books {
       log_warn("{}: failed in {}: {}", sample.key(), outcome.stage ? outcome.stage : "the engine",
                outcome.reason ? outcome.reason : "");
     }
-    progress.update(result.inputs.sum(), std::to_string(result.made.sum()) + " made");
+    progress.update(inputs_done(), std::to_string(result.made.sum()) + " made");
+  }
+
+  int64_t inputs_done() const {
+    return result.inputs.sum() + (job.ended_before_stages ? job.ended_before_stages() : 0);
   }
 
   void report(const char* text) {
-    live.update(nlohmann::json::parse(text, nullptr, false), result.inputs.sum(), result.made.sum(),
-                result.inputs.sum() == job.total);
+    live.update(nlohmann::json::parse(text, nullptr, false), inputs_done(), result.made.sum());
     progress.table(live.table());
   }
 };
@@ -115,7 +118,9 @@ PipelineResult run_pipeline(JobContext& context, const PipelineJob& job) {
   const auto& engine = context.open(*job.engine).table<kinora_engine>();
   void* self = made(engine.create(host(), job.engine->options.abi()), job.engine->id);
   const std::unique_ptr<void, void (*)(void*)> owned(self, engine.destroy);
-  check(engine.run(self, &pipeline, &call));
+  const int32_t status = engine.run(self, &pipeline, &call);
+  books.live.end(cancelled() ? "interrupted" : status == KINORA_OK ? "done" : "failed");
+  check(status);
   if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
   return std::move(books.result);
 }

@@ -29,6 +29,8 @@ struct PipelineJob {
   std::string unit = "items";
   // The next input, or nothing at the end.
   std::function<std::optional<Sample>()> next;
+  // [any-thread] Inputs of the total that have ended before any stage; empty: none do.
+  std::function<int64_t()> ended_before_stages;
   // Every end, before it is counted; for what is kept, what has to be stored.
   std::function<void(const Sample&, const kinora_outcome&)> ended;
 };

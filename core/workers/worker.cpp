@@ -256,14 +256,14 @@ void Worker::watch(const kinora_run* run) {
   }
   // Making an instance may take as long as it likes: nobody's media is involved.
   if (run && hang_ > 0 && std::chrono::duration<double>(now - lived_).count() > hang_)
-    end(fmt::format("killed after {:g} s without a sign of life", hang_));
+    end(fmt::format("killed after {:g} s without a sign of life (item_timeout)", hang_));
   if (run && limit_ > 0 && std::chrono::duration<double>(now - began_).count() > limit_)
     end(fmt::format("killed after {:g} s at one sample, the most it may take (item_limit)", limit_));
   const uint64_t own = held_memory(pid_, given_);
   for (uint64_t before = most_held(); own > before && !most_held().compare_exchange_weak(before, own);) {
   }
   if (memory_ > 0 && own > memory_)
-    end(fmt::format("killed when it held {} MiB of memory, more than the {} MiB it may have", own >> 20,
+    end(fmt::format("killed when it held {} MiB of memory, more than the {} MiB it may have (item_memory)", own >> 20,
                     memory_ >> 20));
 }
 

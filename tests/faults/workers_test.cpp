@@ -179,7 +179,7 @@ TEST(Workers, AHangEndsAtItsLimit) {
   job.stage = {{"how", "hang"}};
   job.engine = {{"item_timeout", 0.5}, {"item_retries", 0}};
   const Ran ran = job.run();
-  EXPECT_EQ(ran.ends.at("bad"), "killed after 0.5 s without a sign of life in fault");
+  EXPECT_EQ(ran.ends.at("bad"), "killed after 0.5 s without a sign of life (item_timeout) in fault");
   EXPECT_EQ(ran.ends.at("c"), "kept");
 }
 
@@ -196,7 +196,7 @@ TEST(Workers, MemoryWithoutEndEndsAtItsLimit) {
   job.stage = {{"how", "allocate"}};
   job.engine = {{"item_memory", 256 << 20}, {"item_retries", 0}};
   const Ran ran = job.run();
-  EXPECT_NE(ran.ends.at("bad").find("of memory, more than the 256 MiB it may have in fault"), std::string::npos)
+  EXPECT_NE(ran.ends.at("bad").find("of memory, more than the 256 MiB it may have (item_memory) in fault"), std::string::npos)
       << ran.ends.at("bad");
   EXPECT_EQ(ran.ends.at("c"), "kept");
 }
@@ -267,7 +267,7 @@ TEST(Workers, SharedMemoryWithoutEndEndsAtItsLimit) {
   job.stage = {{"how", "share"}};
   job.engine = {{"item_memory", 256 << 20}, {"item_retries", 0}};
   const Ran ran = job.run();
-  EXPECT_NE(ran.ends.at("bad").find("of memory, more than the 256 MiB it may have in fault"), std::string::npos)
+  EXPECT_NE(ran.ends.at("bad").find("of memory, more than the 256 MiB it may have (item_memory) in fault"), std::string::npos)
       << ran.ends.at("bad");
   EXPECT_EQ(ran.ends.at("c"), "kept");
   EXPECT_GE(most_held_by_a_worker(), uint64_t{256} << 20);

@@ -55,8 +55,14 @@ Instance Instance::apart(const kinora_stage_spec& spec, const Isolation& isolati
   out.workers_ = isolation.workers;
   const kinora_worker_spec asked{sizeof(kinora_worker_spec), 0, spec.name, spec.id, spec.options_json,
                                  isolation.timeout, isolation.memory, isolation.limit};
-  if (isolation.workers->start(&asked, &out.worker_) != KINORA_OK) throw error_of(spec);
-  return out;
+  // A process may die as it starts, as by a machine that is short of memory: that says nothing of the stage.
+  constexpr int kStarts = 3;
+  for (int i = 1;; ++i) {
+    const int32_t status = isolation.workers->start(&asked, &out.worker_);
+    if (status == KINORA_OK) return out;
+    if (status != KINORA_FAILED || i == kStarts) throw error_of(spec);
+    log(Log::warn, std::string(error_of(spec).what()) + " as it started; trying again");
+  }
 }
 
 Instance::~Instance() {

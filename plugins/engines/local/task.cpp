@@ -231,6 +231,7 @@ bool Execution::finish_slot(StageState& stage, Slot& slot) {
     if (slot.instance.ended() && !stage.in_order) {
       ++stage.figures.died;
       left_over = "kept back by a process that was " + message;
+      log(Log::warn, of_stage(stage, message + " in finish(): what it had not told by then is lost"));
     } else if (status != KINORA_OK) {
       abort(status, of_stage(stage, message));
     }

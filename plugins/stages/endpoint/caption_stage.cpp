@@ -81,7 +81,7 @@ class CaptionEndpoint final : public AskingStage {
       throw Error(
           KINORA_DATA,
           key + part +
-              ": none of the sampled frames lies there; sample more densely (sample_fps of clip.transcode)");
+              ": none of the sampled frames lies there; sample more densely (sample_fps of film.clips or clip.transcode)");
     return {key, [this, &frames, picked] { return body(frames, picked); },
             guess_tokens(options_, options_.prompt, picked.size()), part};
   }

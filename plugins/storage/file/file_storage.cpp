@@ -79,11 +79,11 @@ std::unique_ptr<StorageWriter> FileStorage::begin(std::string_view path) {
 int32_t FileStorage::list(std::string_view path, const Each& each) {
   const std::string folder = local_path(path);
   const std::unique_ptr<DIR, CloseFolder> open(::opendir(folder.c_str()));
-  if (!open) throw system_error(folder, "cannot be listed", errno);
+  if (!open) throw system_error(folder + "/", "cannot be listed", errno);
   for (;;) {
     errno = 0;
     const dirent* found = ::readdir(open.get());
-    if (!found && errno != 0) throw system_error(folder, "cannot be listed", errno);
+    if (!found && errno != 0) throw system_error(folder + "/", "cannot be listed", errno);
     if (!found) return KINORA_OK;
     const std::string_view name = found->d_name;
     if (is_hidden_from_lists(name)) continue;

@@ -1,6 +1,7 @@
 #include "media/input.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <array>
 #include <string_view>
 
@@ -192,6 +193,35 @@ int Input::seek(const AVStream* stream, int64_t timestamp) {
   return code;
 }
 
+namespace {
+
+// Whether the decoder fills what damage has left open of a picture.
+bool conceals(AVCodecID codec) {
+  switch (codec) {
+    case AV_CODEC_ID_H264:
+    case AV_CODEC_ID_HEVC:
+    case AV_CODEC_ID_MPEG1VIDEO:
+    case AV_CODEC_ID_MPEG2VIDEO:
+    case AV_CODEC_ID_MPEG4:
+    case AV_CODEC_ID_VP8:
+    case AV_CODEC_ID_VP9:
+    case AV_CODEC_ID_AV1:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// What a decoder leaves open is nothing, and not what an earlier picture had there: the same file gives the same pictures.
+int cleared_buffer(AVCodecContext* decoder, AVFrame* frame, int flags) {
+  const int code = avcodec_default_get_buffer2(decoder, frame, flags);
+  for (int i = 0; code >= 0 && i < AV_NUM_DATA_POINTERS && frame->buf[i] != nullptr; ++i)
+    std::memset(frame->buf[i]->data, 0, frame->buf[i]->size);
+  return code;
+}
+
+}  // namespace
+
 ff::Owned<AVCodecContext> open_decoder(const AVStream& stream, const std::string& name, int threads,
                                        const Limits& limits, bool motion_vectors) {
   const std::string codec_name = avcodec_get_name(stream.codecpar->codec_id);
@@ -206,6 +236,7 @@ ff::Owned<AVCodecContext> open_decoder(const AVStream& stream, const std::string
     decoder->pkt_timebase = stream.time_base;
     decoder->thread_count = std::max(1, threads);
     decoder->max_pixels = limits.max_pixels;
+    if (!conceals(decoder->codec_id)) decoder->get_buffer2 = cleared_buffer;
     if (motion_vectors) decoder->export_side_data |= AV_CODEC_EXPORT_DATA_MVS;
     code = avcodec_open2(decoder.get(), codec, nullptr);
   }
