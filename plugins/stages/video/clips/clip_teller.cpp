@@ -47,7 +47,7 @@ TranscodeOptions ClipTeller::how(const Run& run) const {
   TranscodeOptions o = transcode_options(options_);
   o.crop = crop_;
   if (options_.parallel == 0)
-    o.parallel = static_cast<int>(std::clamp<int64_t>(run.threads() / options_.threads, 1, o.parallel));
+    o.parallel = static_cast<int>(std::clamp<int64_t>(kClipsACore * run.threads() / options_.threads, 1, o.parallel));
   o.check = [&run] { run.check_cancelled(); };
   return o;
 }

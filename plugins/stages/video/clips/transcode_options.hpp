@@ -80,9 +80,13 @@ inline int64_t parallel_clips(const ClipOptions& o) {
   return o.parallel > 0 ? o.parallel : std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, kMost);
 }
 
+// A film has rarely as many clips under way as it may encode at once, so it asks for half the cores that these would take:
+// two films then share what one would leave idle.
+constexpr int64_t kClipsACore = 2;
+
 inline kinora_resources clip_resources(const ClipOptions& o) {
   kinora_resources out = reads_media();
-  out.cores = static_cast<double>(parallel_clips(o) * o.threads);
+  out.cores = static_cast<double>(std::max<int64_t>(1, parallel_clips(o) * o.threads / kClipsACore));
   out.memory = static_cast<uint64_t>(o.memory);
   return out;
 }
