@@ -110,7 +110,7 @@ def check_work(chromium, size, folder):
 def check_lost(chromium, size, folder):
     """The page says so and keeps what it has; a draft is not lost; when the studio answers again, the bar goes."""
     with Studio(folder) as studio, page_of(chromium, studio, is_lost=True, viewport=SIZES[size]) as page:
-        page.wait_for_selector("#caption")
+        page.wait_for_selector("#caption", state="attached")
         page.route("**/api/**", lambda route: route.abort())
         eventually(lambda: page.locator("#lost").is_visible(), "that the studio is gone")
         assert "does not answer" in page.locator("#lost").inner_text() and page.locator(".cell:visible").count()
