@@ -156,6 +156,7 @@ def check_same_bytes():
         name = f"same-{number}"
         run(name, order, MANY_STAGES, more=f"threads = {threads}")
         whole = tree(name)
+        assert len(whole) > 10
         assert {n.split(".", 1)[1] for n in whole if n.startswith("data/")} == {"mp4", "json", "txt", "classic.npy", "preview.webp"}, sorted(whole)
         if number == 0:
             first = whole

@@ -100,7 +100,7 @@ def page_of(chromium, studio, refused=(), is_lost=False, shows=".cell[aria-selec
     outside, errors = [], []
     with chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **context}) as tab:
         page = tab.new_page()
-        page.set_default_timeout(60000)
+        page.set_default_timeout(20000)
         page.on("request", lambda request: outside.append(request.url) if not request.url.startswith(studio.origin + "/") else None)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" and not (is_lost and "net::ERR" in message.text) and not any(f"status of {code}" in message.text for code in (404, *refused)) else None)

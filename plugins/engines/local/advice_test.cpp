@@ -19,11 +19,11 @@ TEST(Advice, MakesNoMoreCostlyInstancesThanTheWorkNeeds) {
   p.add("read", {}, pass);
   p.add("slow", {0}, sleeping(15));
   auto& costly = p.add("costly", {1}, sleeping(1));
-  costly.start_ms = 60;
+  costly.start_ms = 600;  // more than the work that can wait before it
   p.add("write", {2}, consume);
   p.inputs(400);
   EXPECT_EQ(p.run(), "");
-  EXPECT_LE(costly.made, 4) << "an equal share of the cores at first, one of eight then; without the rule seven";
+  EXPECT_LE(costly.made, 2) << "an equal share of the cores at first, one of eight then; without the rule seven";
   EXPECT_GT(p.stages[1].made, 5) << "threads that cost nothing take every core";
   const auto report = nlohmann::json::parse(p.reports.back());
   EXPECT_EQ(report["stages"][2]["wanted"], 1);
@@ -56,7 +56,7 @@ TEST(Advice, SaysWhatTheMachineReachesAtBest) {
   const double expected = report["expected"].get<double>();
   EXPECT_NEAR(expected * each / 4, 1, 0.1);
   const double reached = 150 / report["seconds"].get<double>();
-  EXPECT_LE(reached, 1.2 * expected);
+  EXPECT_LE(reached * each, 4 * 1.001) << "no core works at two samples at once";
   EXPECT_GE(reached, 0.7 * expected);
 }
 
