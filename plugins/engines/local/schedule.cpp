@@ -11,8 +11,9 @@ constexpr uint64_t kOrderedQueue = 16;
 
 // More instances than a stage's share of the work needs are made where a core would stand idle, and where as much
 // work waits for each as so many starts take: in a burst a process or a model that is loaded is not worth what it
-// costs, a thread always is.
+// costs, a thread always is. While nobody knows how long a sample takes, a start may cost this many seconds.
 constexpr double kStartsThatPay = 20;
+constexpr double kCheapStart = 0.05;
 
 }  // namespace
 
@@ -60,7 +61,9 @@ Execution::Answer Execution::advance(StageState& stage, bool further) {
 bool Execution::may_make(const StageState& stage, bool further) const {
   const size_t have = stage.have();
   if (have == 0) return true;
-  return further ? stage.waiting() > kStartsThatPay * stage.starting : have < stage.wanted;
+  if (!further) return have < stage.wanted;
+  const auto waiting = stage.waiting();
+  return waiting ? *waiting > kStartsThatPay * stage.starting : stage.starting < kCheapStart;
 }
 
 // Nothing runs and nothing fits: the oldest sample goes on. It alone can be what an ordered stage, and with

@@ -2,9 +2,9 @@
 #pragma once
 #include <algorithm>
 #include <atomic>
-#include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -69,9 +69,9 @@ struct StageState {
     const auto unmade = std::count_if(free.begin(), free.end(), [](const Slot* s) { return !s->instance; });
     return slots.size() - lost - static_cast<size_t>(unmade);
   }
-  // Seconds of work that wait for each instance; 0 while it is unknown how long a sample takes.
-  double waiting() const {
-    if (figures.in == 0) return 0;
+  // Seconds of work that wait for each instance; nothing while it is unknown how long a sample takes.
+  std::optional<double> waiting() const {
+    if (figures.in == 0) return std::nullopt;
     const double each = figures.seconds / static_cast<double>(figures.in);
     return each * static_cast<double>(queue.size()) / static_cast<double>(std::max<size_t>(1, have()));
   }
