@@ -17,6 +17,7 @@
 #include "core/log.hpp"
 #include "core/run/digest.hpp"
 #include "core/run/identity.hpp"
+#include "core/run/isolation.hpp"
 #include "core/run/job_folder.hpp"
 #include "core/run/stage_graph.hpp"
 #include "core/workers/worker.hpp"
@@ -149,6 +150,7 @@ void check_curate(JobCheck& check) {
   for (const auto& path : job.paths)
     if (is_remote(path)) check.holds("input", [&] { or_throw(check.runtime().io().store(or_throw(parse_uri(path)).scheme)); });
   for (const auto* use : job.list("stages")) check.stage(*use);
+  check_isolated(check, job.list("stages"));
 }
 
 std::string curate_inputs_identity(const JobSpec& job) {

@@ -7,6 +7,7 @@
 #include "core/jobs/pipeline.hpp"
 #include "core/log.hpp"
 #include "core/run/digest.hpp"
+#include "core/run/isolation.hpp"
 
 namespace kinora::core {
 namespace {
@@ -64,7 +65,11 @@ json decision(const Sample& sample, const kinora_outcome& outcome) {
 
 }  // namespace
 
-void check_dedup(JobCheck& check) { check.stage(*check.spec().component("dedup")); }
+void check_dedup(JobCheck& check) {
+  const ComponentUse* dedup = check.spec().component("dedup");
+  check.stage(*dedup);
+  check_isolated(check, {dedup});
+}
 
 void run_dedup(JobContext& context) {
   require(context, check_dedup);

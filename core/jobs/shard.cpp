@@ -10,6 +10,7 @@
 #include "core/jobs/copy_out.hpp"
 #include "core/jobs/pipeline.hpp"
 #include "core/log.hpp"
+#include "core/run/isolation.hpp"
 
 namespace kinora::core {
 namespace {
@@ -86,6 +87,7 @@ void count_shards(JobContext& context) {
 
 void check_shard(JobCheck& check) {
   check.stage(*check.spec().component("shard"));
+  check_isolated(check, {check.spec().component("shard")});
   check_out(check, check.options<ShardOptions>().out);
 }
 

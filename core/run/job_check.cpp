@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "core/run/isolation.hpp"
 #include "core/run/one_stage.hpp"
 #include "core/run/place.hpp"
 #include "core/run/runner.hpp"
 #include "core/run/torch_library.hpp"
+#include "core/workers/service.hpp"
 
 namespace kinora::core {
 namespace {
@@ -52,7 +54,13 @@ bool JobCheck::finds(const std::string& option, const std::string& path) {
 
 void JobCheck::stage(const ComponentUse& use) {
   try {
-    OneStage(runtime(), use.id, use.options);
+    const std::string name = use.called();
+    if (may_run_apart(spec(), use))
+      ask_apart({sizeof(kinora_worker_spec), 0, name.c_str(), use.id.c_str(), use.options.canonical().c_str(), 0, 0, 0});
+    else
+      OneStage(runtime(), use.id, use.options);
+  } catch (const WorkerDied& e) {
+    problem(use.at, "stage '" + use.called() + "' (" + use.id + "): " + e.what());
   } catch (const std::exception& e) {
     problem(use.at, e.what());
   }

@@ -42,7 +42,8 @@ class JobCheck : public JobView {
   // Whether there is a file or folder of the name that an option gives, or an earlier job of the file is to
   // make it; false with a problem if not, and without one if the name is empty.
   bool finds(const std::string& option, const std::string& path);
-  // A stage of this slot can be made.
+  // A stage of this slot can be made. One that may run in a process of its own is made in one, so that a crash is a problem
+  // too.
   void stage(const ComponentUse& use);
 
   // Whether the path is in the folder of a job before this one in the file.

@@ -1,6 +1,7 @@
 #include "core/workers/serve.hpp"
 
 #include <csignal>
+#include <cstdio>
 #include <fcntl.h>
 #include <mutex>
 #include <poll.h>
@@ -19,6 +20,12 @@ namespace {
 
 using nlohmann::json;
 
+// With all that the stage has started: they are one group (process.hpp).
+[[noreturn]] void end_group() {
+  if (::getpgrp() == ::getpid()) ::kill(0, SIGKILL);
+  ::_exit(0);
+}
+
 // Ends with its owner, whatever the stage is doing: when the owner dies, however it dies, its end of the
 // socket closes.
 void end_with_owner(int socket) {
@@ -26,7 +33,7 @@ void end_with_owner(int socket) {
     pollfd waits{socket, 0, 0};
     while (::poll(&waits, 1, -1) < 0 || (waits.revents & (POLLHUP | POLLERR | POLLNVAL)) == 0) {
     }
-    ::_exit(0);
+    end_group();
   }).detach();
 }
 
@@ -50,7 +57,9 @@ class Serving {
   void serve(const Message& call) {
     json reply{{"is", "done"}};
     const int32_t status = guard([&] { perform(call); });
+    std::fflush(stdout);
     reply["status"] = status;
+    if (status == KINORA_OK && call.head["do"] == "make") reply["resources"] = resources_;
     if (status != KINORA_OK) reply["message"] = view(host()->last_error(host())).substr(0, 16384);
     Message message;
     message.head = std::move(reply);
@@ -61,7 +70,7 @@ class Serving {
     for (;;) {
       const auto got = channel_.receive(out, -1);
       if (got == Channel::Got::message) return out;
-      if (got == Channel::Got::closed) ::_exit(0);
+      if (got == Channel::Got::closed) end_group();
     }
   }
 
@@ -114,6 +123,14 @@ class Serving {
     options_ = or_throw(Options::make(*component_.spec, json::parse(head.at("options").get<std::string>())));
     stage_ = &component_.table<kinora_stage>();
     self_ = made(stage_->create(host(), options_.abi()), component_.spec->id);
+    resources_ = resources();
+  }
+
+  json resources() const {
+    kinora_resources r{sizeof(kinora_resources), 0, 1.0, 0.0, 0, 0, 0, 0, 0};
+    check(stage_->resources(self_, &r));
+    return {{"ordered", r.ordered}, {"cores", r.cores}, {"gpus", r.gpus}, {"memory", r.memory},
+            {"isolated", r.isolated}, {"nvdec", r.nvdec}, {"nvenc", r.nvenc}};
   }
 
   kinora_run run_of_call(const json& head) {
@@ -179,7 +196,7 @@ class Serving {
     try {
       channel_.send(message);
     } catch (const Error& e) {
-      if (e.code() == KINORA_IO) ::_exit(0);  // the owner is gone
+      if (e.code() == KINORA_IO) end_group();  // the owner is gone
       throw;
     }
   }
@@ -192,6 +209,7 @@ class Serving {
   Options options_;
   const kinora_stage* stage_ = nullptr;
   void* self_ = nullptr;
+  json resources_;
   kinora_sample* input_ = nullptr;  // until the stage hands it on
   std::string out_;
 };

@@ -1,5 +1,9 @@
 #include "core/workers/service.hpp"
 
+#include <map>
+#include <mutex>
+
+#include "core/log.hpp"
 #include "core/plugin/host.hpp"
 
 struct kinora_worker {
@@ -13,6 +17,29 @@ namespace {
 WorkerProgram& the_program() {
   static auto* one = new WorkerProgram;
   return *one;
+}
+
+// What was answered, by component and options. Never destroyed, as the program above.
+struct Answers {
+  std::mutex mutex;
+  std::map<std::pair<std::string, std::string>, kinora_resources> by_stage;
+};
+Answers& the_answers() {
+  static auto* one = new Answers;
+  return *one;
+}
+
+// A process may die as it starts, as by a machine that is short of memory: that says nothing of the stage.
+kinora_resources ask_again(const kinora_worker_spec& spec) {
+  constexpr int kStarts = 3;
+  for (int i = 1;; ++i) {
+    try {
+      return Worker(the_program(), spec).resources();
+    } catch (const WorkerDied& e) {
+      if (i == kStarts) throw;
+      log_warn("{}: {}; trying again", spec.name, e.what());
+    }
+  }
 }
 
 int32_t start(const kinora_worker_spec* spec, kinora_worker** out) {
@@ -37,11 +64,29 @@ int32_t finish(kinora_worker* worker, const kinora_emit* emit, const kinora_run*
 int32_t ended(const kinora_worker* worker) { return worker->worker.ended() ? 1 : 0; }
 int64_t pid(const kinora_worker* worker) { return worker->worker.pid(); }
 
+int32_t ask(const kinora_worker_spec* spec, kinora_resources* out) {
+  return guard([&] { *out = ask_apart(*spec); });
+}
+
 }  // namespace
+
+bool workers_are_offered() { return !the_program().program.empty(); }
+
+kinora_resources ask_apart(const kinora_worker_spec& spec) {
+  Answers& answers = the_answers();
+  const std::pair<std::string, std::string> stage{spec.id, spec.options_json};
+  {
+    const std::lock_guard lock(answers.mutex);
+    if (const auto known = answers.by_stage.find(stage); known != answers.by_stage.end()) return known->second;
+  }
+  const kinora_resources answer = ask_again(spec);
+  const std::lock_guard lock(answers.mutex);
+  return answers.by_stage.emplace(stage, answer).first->second;
+}
 
 void offer_workers(WorkerProgram program) {
   static const kinora_workers_api table{
-      sizeof(kinora_workers_api), 0, start, stop, process, finish, ended, pid};
+      sizeof(kinora_workers_api), 0, start, stop, process, finish, ended, pid, ask};
   for (auto& dir : program.plugin_dirs) dir = std::filesystem::absolute(dir);
   the_program() = std::move(program);
   register_interface(KINORA_WORKERS, 0, &table);

@@ -1,11 +1,8 @@
 #include "core/workers/worker.hpp"
 
 #include <atomic>
-#include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <fcntl.h>
-#include <spawn.h>
 #include <unistd.h>
 
 #include <sys/stat.h>
@@ -45,25 +42,23 @@ std::atomic<uint64_t>& most_held() {
   return one;
 }
 
-// Above the numbers that a worker expects its own at.
-Descriptor moved_up(int fd) { return Descriptor(::fcntl(fd, F_DUPFD_CLOEXEC, 16)); }
-
-class FileActions {
- public:
-  FileActions() { posix_spawn_file_actions_init(&actions_); }
-  FileActions(const FileActions&) = delete;
-  FileActions& operator=(const FileActions&) = delete;
-  ~FileActions() { posix_spawn_file_actions_destroy(&actions_); }
-  posix_spawn_file_actions_t* get() { return &actions_; }
-
- private:
-  posix_spawn_file_actions_t actions_{};
-};
-
 // What a sink of the stage is told, or a message of why it was not.
 json answer(int32_t status) {
   json out{{"status", status}};
   if (status != KINORA_OK) out["message"] = view(host()->last_error(host()));
+  return out;
+}
+
+kinora_resources resources_in(const json& told) {
+  kinora_resources out{};
+  out.struct_size = sizeof out;
+  out.ordered = told.at("ordered");
+  out.cores = told.at("cores");
+  out.gpus = told.at("gpus");
+  out.memory = told.at("memory");
+  out.isolated = told.at("isolated");
+  out.nvdec = told.at("nvdec");
+  out.nvenc = told.at("nvenc");
   return out;
 }
 
@@ -78,12 +73,14 @@ Worker::Worker(const WorkerProgram& program, const kinora_worker_spec& spec)
       hang_(spec.hang),
       limit_(limit_of(spec)),
       memory_(spec.memory),
-      channel_(Descriptor()) {
+      channel_(Descriptor()),
+      output_(spec.name) {
   auto [mine, theirs] = socket_pair();
   channel_ = Channel(std::move(mine));
   const json options = json::parse(spec.options_json);
-  spawn(program, theirs.get(), worker_environment(options));
+  process_.start(program, name_, {theirs.get(), signs_.descriptor(), output_.descriptor()}, worker_environment(options));
   theirs = Descriptor();
+  output_.close();
   Message make;
   make.head = {{"do", "make"}, {"id", spec.id}, {"options", spec.options_json}, {"log", log_level()}};
   if (names_storage(options)) lend_keys(make);
@@ -91,51 +88,24 @@ Worker::Worker(const WorkerProgram& program, const kinora_worker_spec& spec)
   try {
     const int32_t status = converse(make, nullptr, nullptr);
     if (status != KINORA_OK) throw Error(status, std::string(view(host()->last_error(host()))));
-  } catch (...) {
-    stop();
-    throw;
+  } catch (const WorkerDied& e) {
+    throw WorkerDied(KINORA_FAILED, std::string(e.what()) +
+                                        " while an instance was made, in its constructor or resources(); mend the "
+                                        "plugin or the stage's options, or leave the stage out");
   }
 }
 
 Worker::~Worker() { stop(); }
 
 void Worker::stop() {
-  if (ended_ || pid_ < 0) return;
   ended_ = true;
-  ::kill(pid_, SIGKILL);
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  process_.end();
 }
 
 // Only now, and only to this worker: see environment.hpp.
 void Worker::lend_keys(Message& message) {
   if (std::exchange(has_keys_, true)) return;
   message.head["environment"] = storage_environment();
-}
-
-void Worker::spawn(const WorkerProgram& program, int socket, std::vector<std::string> variables) {
-  const Descriptor socket_above = moved_up(socket), page_above = moved_up(signs_.descriptor());
-  FileActions actions;
-  posix_spawn_file_actions_addopen(actions.get(), STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(actions.get(), STDERR_FILENO, STDOUT_FILENO);  // stdout is for results
-  posix_spawn_file_actions_adddup2(actions.get(), socket_above.get(), kWorkerSocket);
-  posix_spawn_file_actions_adddup2(actions.get(), page_above.get(), kWorkerPage);
-  posix_spawn_file_actions_addclosefrom_np(actions.get(), kWorkerPage + 1);
-  std::vector<std::string> words{program.program.string()};
-  for (const auto& dir : program.plugin_dirs) words.insert(words.end(), {"--plugins", dir.string()});
-  words.emplace_back("worker");
-  const auto pointers = [](std::vector<std::string>& texts) {
-    std::vector<char*> out;
-    for (auto& text : texts) out.push_back(text.data());
-    out.push_back(nullptr);
-    return out;
-  };
-  const int error = ::posix_spawn(&pid_, program.program.c_str(), actions.get(), nullptr,
-                                  pointers(words).data(), pointers(variables).data());
-  if (error == 0) return;
-  pid_ = -1;
-  throw Error(KINORA_FAILED, fmt::format("{}: a worker process cannot be started from {}: {}", name_,
-                                         program.program.string(), std::strerror(error)));
 }
 
 int32_t Worker::process(const Sample& in, const kinora_emit& emit, const kinora_run& run) {
@@ -174,11 +144,18 @@ int32_t Worker::converse(const Message& call, const kinora_emit* emit, const kin
     if (struct stat s{}; ::fstat(piece.get(), &s) == 0) given_.insert(s.st_ino);
   try {
     channel_.send(call);
+    // A process that its stage has forked may hold the socket open after the worker is gone.
+    bool gone = false;
     for (Message message;;) {
-      const auto got = channel_.receive(message, kPoll);
-      if (got == Channel::Got::closed) end("");
-      if (int32_t status = 0; got == Channel::Got::message && answered(message, emit, status)) return status;
-      watch(run);
+      const auto got = channel_.receive(message, gone ? 0 : kPoll);
+      if (got == Channel::Got::closed || (gone && got == Channel::Got::nothing)) end("");
+      if (int32_t status = 0; got == Channel::Got::message && answered(message, emit, status)) {
+        output_.read();
+        output_.say(KINORA_LOG_INFO, false);
+        return status;
+      }
+      gone = process_.has_ended();
+      if (!gone) watch(run);
     }
   } catch (const nlohmann::json::exception&) {
     end("killed: it sent what is no message");
@@ -198,6 +175,8 @@ bool Worker::answered(Message& message, const kinora_emit* emit, int32_t& status
   }
   if (what == "done") {
     status = message.head.at("status").get<int32_t>();
+    if (const auto told = message.head.find("resources"); told != message.head.end())
+      resources_ = resources_in(*told);
     if (status != KINORA_OK) set_error(status, message.head.at("message").get<std::string>().c_str());
     return true;
   }
@@ -241,6 +220,7 @@ int32_t Worker::set_fields(const Sample& changes) const {
 // Looks after a worker that is silent or busy: whether the run is to stop, it lives, and it is modest.
 void Worker::watch(const kinora_run* run) {
   const auto now = Clock::now();
+  output_.read();
   if (asked_to_stop_ == Clock::time_point{} && run && run->cancelled &&
       run->cancelled(run->self) != KINORA_OK) {
     signs_.page().stop.store(1, std::memory_order_relaxed);
@@ -259,7 +239,7 @@ void Worker::watch(const kinora_run* run) {
     end(fmt::format("killed after {:g} s without a sign of life (item_timeout)", hang_));
   if (run && limit_ > 0 && std::chrono::duration<double>(now - began_).count() > limit_)
     end(fmt::format("killed after {:g} s at one sample, the most it may take (item_limit)", limit_));
-  const uint64_t own = held_memory(pid_, given_);
+  const uint64_t own = held_memory(pid(), given_);
   for (uint64_t before = most_held(); own > before && !most_held().compare_exchange_weak(before, own);) {
   }
   if (memory_ > 0 && own > memory_)
@@ -267,19 +247,25 @@ void Worker::watch(const kinora_run* run) {
                     memory_ >> 20));
 }
 
+// Of a process that is gone: lines of the log that had not been read, and what it wrote itself.
+void Worker::hear_the_rest() {
+  const int32_t status = guard([&] {
+    for (Message message; channel_.receive(message, 0) == Channel::Got::message;)
+      if (message.head.value("is", "") == "log")
+        log_line(message.head.at("level").get<int32_t>(), message.head.at("text").get<std::string>());
+  });
+  if (status != KINORA_OK) log_warn("{}: its process sent what is no message before it ended", name_);
+  output_.read();
+  output_.say(KINORA_LOG_WARN, true);
+}
+
 void Worker::end(const std::string& why) {
   ended_ = true;
-  if (!why.empty()) ::kill(pid_, SIGKILL);
-  int status = 0;
   // A socket that is closed means a process that is about to end; one that lingers all the same is helped.
-  for (int i = 0; why.empty() && i < 200; ++i) {
-    if (::waitpid(pid_, &status, WNOHANG) == pid_) throw Error(KINORA_FAILED, end_of(status));
-    ::usleep(5000);
-  }
-  ::kill(pid_, SIGKILL);
-  while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-  }
-  throw Error(KINORA_FAILED, why.empty() ? end_of(status) : why);
+  for (int i = 0; why.empty() && i < 200 && !process_.has_ended(); ++i) ::usleep(5000);
+  const int status = process_.end();
+  hear_the_rest();
+  throw WorkerDied(KINORA_FAILED, why.empty() ? end_of(status) : why);
 }
 
 }  // namespace kinora::core

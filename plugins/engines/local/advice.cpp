@@ -6,7 +6,7 @@ namespace kinora::local {
 
 Advice::Advice(Stages& stages, const Tokens& total)
     : stages_(stages),
-      node_{total.cores, static_cast<double>(total.memory), static_cast<int64_t>(std::ceil(total.gpus - 1e-9))},
+      node_{total.cores, static_cast<double>(total.memory), static_cast<int64_t>(std::ceil(total.gpus - 1e-9)), total.nvdec, total.nvenc},
       seconds_(stages.size()),
       last_(stages.size()) {
   const double each = total.cores / std::max<double>(1, static_cast<double>(stages.size()));
@@ -25,7 +25,7 @@ balance::Stage Advice::measured(size_t i, double now) {
   // Samples that are being worked on have given a part of what they give, say half.
   const double taken = static_cast<double>(f.in) + 0.5 * stage.busy;
   out.out = taken > 0 ? static_cast<double>(f.out) / taken : 1;
-  out.need = {stage.need.cores, stage.need.gpus, static_cast<double>(stage.need.memory)};
+  out.need = {stage.need.cores, stage.need.gpus, static_cast<double>(stage.need.memory), stage.need.nvdec, stage.need.nvenc};
   out.workers = stage.in_order || stage.spec->workers > 0 ? static_cast<int64_t>(stage.slots.size()) : 0;
   return out;
 }

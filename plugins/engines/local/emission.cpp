@@ -25,26 +25,37 @@ kinora_emit Execution::emit_table(Task& task) {
 
 // After its process died a stage begins its sample again; what it told of then comes again, in the same order.
 bool Execution::told_before(Task& task, std::string_view key) {
-  if (!task.slot.instance.is_apart() || !task.in) return false;
-  if (task.replay == 0) {
-    task.told.emplace_back(key);
-    return false;
-  }
+  if (task.replay == 0) return false;
   const std::string& before = task.told[task.told.size() - task.replay--];
   if (before != key)
     throw Error(KINORA_DATA, "made '" + std::string(key) + "' where it had made '" + before + "' before its process ended");
   return true;
 }
 
+// Whether the stage has made a sample of this key of the same input before. The task's own thread alone changes both.
+bool Execution::is_second(const Task& task, std::string_view key) const {
+  return task.keys.contains(std::string(key)) && !task.slot.held.contains(key);
+}
+
+// Where both are kept it would overwrite the first, and nobody could tell which of them has ended.
+void Execution::end_second(Task& task, Sample sample) {
+  End failed;
+  failed.end = KINORA_FAILED_AT;
+  failed.reason = "stage '" + std::string(task.stage.spec->name) + "' gave two samples called '" +
+                  std::string(sample.key()) + "', and this is the second; mend the stage: each needs a key of its own";
+  failed.status = KINORA_DATA;
+  end_here(task, std::move(sample), std::move(failed));
+}
+
 void Execution::emit(Task& task, Sample sample) {
   const std::string key(sample.key());
   if (told_before(task, key)) return;
+  if (is_second(task, key)) return end_second(task, std::move(sample));
   Weight weight = weigh(sample);
   std::vector<Sample> copies;
   for (size_t i = 1; i < task.stage.to.size(); ++i) copies.push_back(sample.clone(task.stage.to[i]->branch_key(key)));
   Lock lock(mutex_);
-  const bool goes_on = task.in && !task.ended && sample.get() == task.in->sample.get();
-  make_room(lock, task, weight, goes_on ? &task.in->weight : nullptr);
+  make_room(lock, task, weight, leaving(task, key, sample.get()));
   Origin from = origin(task, key, sample.get());
   ++task.stage.figures.out;
   hand_on(task.stage.to, std::move(from), std::move(sample), std::move(weight), std::move(copies));
@@ -52,6 +63,8 @@ void Execution::emit(Task& task, Sample sample) {
 }
 
 void Execution::drop(Task& task, Sample sample, const char* rule, double score) {
+  if (told_before(task, sample.key())) return;
+  if (is_second(task, sample.key())) return end_second(task, std::move(sample));
   End filtered;
   filtered.end = KINORA_FILTERED;
   filtered.reason = rule ? rule : "";
@@ -60,6 +73,7 @@ void Execution::drop(Task& task, Sample sample, const char* rule, double score) 
 }
 
 void Execution::fail(Task& task, Sample sample, const char* reason) {
+  if (told_before(task, sample.key())) return;
   End failed;
   failed.end = KINORA_FAILED_AT;
   failed.reason = reason ? reason : "";
@@ -69,7 +83,6 @@ void Execution::fail(Task& task, Sample sample, const char* reason) {
 
 void Execution::end_here(Task& task, Sample sample, End how) {
   const std::string key(sample.key());
-  if (told_before(task, key)) return;
   Weight weight = weigh(sample);
   const Lock lock(mutex_);
   if (stopping()) throw Error(KINORA_CANCELLED, "cancelled");
@@ -103,11 +116,19 @@ void Execution::stored(Task& task, std::string_view key) {
   End consumed;
   consumed.stage = task.stage.spec->name;
   consumed.consumed = true;
-  end(held.track, std::move(consumed), std::move(held.sample), {});
+  end(held.track, std::move(consumed), std::move(held.sample), std::move(held.weight));
+}
+
+// What goes out of the books as this sample comes into them: the input that goes on, or one that was kept back; else null.
+Weight* Execution::leaving(Task& task, std::string_view key, const kinora_sample* sample) {
+  if (task.in && !task.ended && sample == task.in->sample.get()) return &task.in->weight;
+  if (task.in && !task.ended && key == task.key) return nullptr;
+  const auto at = task.slot.held.find(key);
+  return at == task.slot.held.end() ? nullptr : &at->second.weight;
 }
 
 // Waits until the sample may be handed on, and counts its weight.
-void Execution::make_room(Lock& lock, Task& task, const Weight& in, const Weight* out) {
+void Execution::make_room(Lock& lock, Task& task, const Weight& in, Weight* out) {
   if (stopping()) throw Error(KINORA_CANCELLED, "cancelled");
   reserved_ -= std::exchange(task.reserve, 0);
   Waiting waiting{&task, &in, out, below(task.place, task.emitted)};
@@ -126,9 +147,9 @@ void Execution::make_room(Lock& lock, Task& task, const Weight& in, const Weight
   throw Error(KINORA_CANCELLED, "cancelled");
 }
 
-void Execution::account(Task& task, const Weight& in, const Weight* out) {
+void Execution::account(Task& task, const Weight& in, Weight* out) {
   const uint64_t before = ledger_.used();
-  if (out) ledger_.remove(std::exchange(task.in->weight, {}));
+  if (out) ledger_.remove(std::exchange(*out, {}));
   ledger_.add(in);
   const uint64_t after = ledger_.used();
   if (after > before) task.stage.largest = std::max(task.stage.largest, after - before);
@@ -145,9 +166,12 @@ Execution::Origin Execution::origin(Task& task, std::string_view key, const kino
       Held held = std::move(at->second);
       task.slot.held.erase(at);
       leave(task.stage, held.place, held.emitted);
+      ledger_.remove(held.weight);
       return {std::move(held.track), below(held.place, held.emitted)};
     }
   }
+  task.told.emplace_back(key);
+  task.keys.emplace(key);
   Origin from;
   if (input) {
     from.track = task.in->track;

@@ -184,7 +184,7 @@ void Execution::work() {
     if (job.stage) {
       give(*job.stage, job.slot);
       --job.stage->busy;
-      if (job.slot) job.stage->free.push_back(job.slot);
+      if (job.slot) job.stage->give_back(job.slot);
     }
     dispatch();
     if (active_ == 0) owner_wakes_.notify_one();

@@ -18,6 +18,7 @@
 #include <deque>
 #include <mutex>
 #include <thread>
+#include <unordered_set>
 
 #include "advice.hpp"
 #include "kinora/run.hpp"
@@ -50,11 +51,13 @@ struct Task {
   bool ended = false;    // the input went on, was dropped, or was told stored
   bool held = false;     // hold() was said
   bool touched = false;  // something was emitted, dropped or held: trying again would do it twice
-  // Of a stage in a process of its own: the keys that it told of, so that a second attempt, after its process died,
-  // tells only what is new.
+  // The keys of samples that the input was made into: none comes twice, and a second attempt, after the stage's process
+  // died, tells only what is new.
   std::vector<std::string> told{};
-  size_t replay = 0;  // so many of them come again
+  std::unordered_set<std::string> keys{};  // the same
+  size_t replay = 0;                       // so many of `told` come again
   bool died = false;
+  bool again = false;  // its process died beside others that it had kept back: it goes back into the queue, to be tried alone
   double waited = 0;     // seconds without a core
 };
 
@@ -89,7 +92,7 @@ class Execution {
   struct Waiting {
     Task* task;
     const Weight* in;
-    const Weight* out;  // weight that leaves at the same time, or null
+    Weight* out;  // weight that leaves at the same time, or null
     Place next;
     bool granted = false;
     std::condition_variable go{};
@@ -120,6 +123,8 @@ class Execution {
   Answer advance(StageState& stage, bool further);
   bool may_make(const StageState& stage, bool further) const;
   bool force_one();
+  bool let_go_of_held();
+  uint64_t bytes_held(const StageState& stage);
   bool can_pull() const;
   void start_pull();
   void start_process(StageState& stage);
@@ -138,31 +143,42 @@ class Execution {
   bool upstream_finished(const StageState& stage) const;
   bool all_finished() const;
 
-  // task.cpp: one job from its start to its end. Not under the lock, but for complete_input, fail and
-  // end_left_over.
+  // task.cpp: one job from its start to its end. Not under the lock, but for complete_input, keep_back and fail.
   void perform_pull(uint64_t reserve);
   void perform_process(Job& job);
-  void perform_finish(StageState& stage);
-  bool finish_slot(StageState& stage, Slot& slot);
+  void perform_alone(Job& job);
+  void attempt(Job& job, Slot& slot);
   bool make_slot(Job& job);
   int32_t try_process(Task& task, std::string& message);
   int32_t try_until(Task& task, std::string& message);
-  bool revive(Task& task, int64_t deaths, std::string& message);
-  void lose_held(Task& task, const std::string& why);
-  bool told_before(Task& task, std::string_view key);
   bool pause(double seconds);
   void complete(Task& task, int32_t status, const std::string& message, double seconds);
   void complete_input(Task& task, int32_t status, const std::string& message);
+  void keep_back(Task& task);
   void fail(const std::shared_ptr<Track>& track, const StageState& stage, int32_t status,
             const std::string& message, Sample sample, Weight weight);
-  void end_left_over(StageState& stage, Slot& slot, const std::string& why);
   kinora_emit emit_table(Task& task);
   kinora_run stage_run(const StageState& stage, const Slot& slot);
 
+  // finish.cpp: the end of a stage's input. Not under the lock, but for end_left_over.
+  void perform_finish(StageState& stage);
+  bool finish_slot(StageState& stage, Slot& slot);
+  void end_left_over(StageState& stage, Slot& slot, const std::string& why);
+
+  // death.cpp: what becomes of samples whose process died. Not under the lock, but for the last two.
+  bool bury(Task& task, const std::string& why);
+  bool revive(Task& task, int64_t deaths, std::string& message);
+  void try_alone(StageState& stage, Slot& slot, const std::string& why);
+  void put_back(Task& task);
+
   // emission.cpp
+  bool told_before(Task& task, std::string_view key);
+  bool is_second(const Task& task, std::string_view key) const;
+  void end_second(Task& task, Sample sample);
   void end_here(Task& task, Sample sample, End how);
-  void make_room(Lock& lock, Task& task, const Weight& in, const Weight* out);
-  void account(Task& task, const Weight& in, const Weight* out);
+  Weight* leaving(Task& task, std::string_view key, const kinora_sample* sample);
+  void make_room(Lock& lock, Task& task, const Weight& in, Weight* out);
+  void account(Task& task, const Weight& in, Weight* out);
   Origin origin(Task& task, std::string_view key, const kinora_sample* sample);
   std::shared_ptr<Track> child_of(const std::shared_ptr<Track>& parent);
   void hand_on(const std::vector<StageState*>& to, Origin from, Sample sample, Weight weight,

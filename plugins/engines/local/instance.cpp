@@ -1,6 +1,7 @@
 #include "instance.hpp"
 
 #include <algorithm>
+#include <cstddef>
 
 namespace kinora::local {
 namespace {
@@ -34,6 +35,18 @@ void Isolation::check(const kinora_pipeline& pipeline) const {
       throw Error(KINORA_UNSUPPORTED, "engine/local: isolate = \"" + name +
                                           "\", but this program starts no worker processes; set isolate = \"none\"");
   }
+}
+
+bool Isolation::asks_apart(const kinora_stage_spec& spec) const {
+  const bool can_ask = workers && workers->struct_size > offsetof(kinora_workers_api, ask);
+  return can_ask && (says(which, "all") || says(which, "auto") || says(which, spec.name));
+}
+
+kinora_resources Isolation::ask(const kinora_stage_spec& spec) const {
+  const kinora_worker_spec asked{sizeof(kinora_worker_spec), 0, spec.name, spec.id, spec.options_json, timeout, memory, limit};
+  kinora_resources out{};
+  if (workers->ask(&asked, &out) != KINORA_OK) throw error_of(spec);
+  return out;
 }
 
 bool Isolation::covers(const kinora_stage_spec& spec, const kinora_resources& resources) const {

@@ -20,6 +20,10 @@ struct Isolation {
 
   // Throws Error where processes are asked for and the host has none, or a name is no stage's.
   void check(const kinora_pipeline& pipeline) const;
+  // Whether the stage may come to run in a process of its own, where a crash of its constructor would end this one.
+  bool asks_apart(const kinora_stage_spec& spec) const;
+  // What an instance says that it needs, made in a process of its own. Throws Error that names the stage.
+  kinora_resources ask(const kinora_stage_spec& spec) const;
   bool covers(const kinora_stage_spec& spec, const kinora_resources& resources) const;
 };
 
@@ -47,6 +51,7 @@ class Instance {
   ~Instance();
 
   explicit operator bool() const { return self_ || worker_; }
+  // Of one in this process.
   kinora_resources resources() const;
   int32_t process(kinora_sample* in, const kinora_emit& emit, const kinora_run& run) const;
   bool has_finish() const { return spec_->stage->finish != nullptr; }

@@ -15,6 +15,18 @@ uint64_t physical_memory() {
                                : uint64_t{1} << 32;
 }
 
+// Devices of NVIDIA's driver that this process could open.
+int64_t gpus_seen() {
+  int64_t n = 0;
+  while (::access(("/dev/nvidia" + std::to_string(n)).c_str(), R_OK | W_OK) == 0) ++n;
+  return n;
+}
+
+// Where there is none, those who ask for one all the same run one at a time, as all do that want more than there is.
+double coders(int64_t asked) {
+  return static_cast<double>(std::max<int64_t>(1, asked >= 0 ? asked : gpus_seen()));
+}
+
 }  // namespace
 
 void LocalEngine::describe(Describe<Options>& d) {
@@ -30,6 +42,12 @@ void LocalEngine::describe(Describe<Options>& d) {
   d.option("gpus", &Options::gpus)
       .above(0)
       .help("GPUs that the stages share; a worker with a part of one stays on one device");
+  d.option("nvdec", &Options::nvdec)
+      .range(-1, 4096)
+      .help("hardware video decoders that the stages share; -1: one for each GPU that is seen");
+  d.option("nvenc", &Options::nvenc)
+      .range(-1, 4096)
+      .help("hardware video encoders that the stages share; -1: one for each GPU that is seen");
   d.option("worker_memory", &Options::worker_memory)
       .bytes()
       .at_least(0)
@@ -61,6 +79,8 @@ void LocalEngine::run(const kinora_pipeline& pipeline, const Run& run) {
       run.threads() > 0 ? run.threads() : static_cast<int32_t>(std::thread::hardware_concurrency());
   settings.total.cores = std::max(1, threads);
   settings.total.gpus = options_.gpus;
+  settings.total.nvdec = coders(options_.nvdec);
+  settings.total.nvenc = coders(options_.nvenc);
   settings.total.memory =
       options_.worker_memory > 0 ? static_cast<uint64_t>(options_.worker_memory) : physical_memory() / 4 * 3;
   settings.queue = static_cast<uint64_t>(options_.queue);

@@ -14,6 +14,7 @@ class LocalEngine final : public Engine {
     int64_t retries = 2;
     double backoff = 0.2;
     double gpus = 1.0;
+    int64_t nvdec = -1, nvenc = -1;
     int64_t worker_memory = 0;
     std::vector<std::string> isolate{"auto"};
     double item_timeout = 300, item_limit = 43200;

@@ -70,6 +70,7 @@ bool Execution::may_make(const StageState& stage, bool further) const {
 // it all the samples that wait there, is waiting for.
 bool Execution::force_one() {
   if (active_ > 0 || telling_ || !ends_.empty() || stopping()) return false;
+  if (let_go_of_held()) return true;
   StageState* oldest = nullptr;
   for (auto& stage : stages_)
     if (stage->runnable() && (!oldest || stage->queue.begin()->first < oldest->queue.begin()->first))
@@ -87,6 +88,41 @@ bool Execution::force_one() {
     return false;
   }
   return true;
+}
+
+// Where what is kept back takes half of the memory and nothing else fits, a stage keeps back more than batches, and waits
+// for samples that would never come, or one at a time: of the one that keeps most it does not count any more.
+bool Execution::let_go_of_held() {
+  if (pipeline_.memory == 0) return false;
+  StageState* most = nullptr;
+  uint64_t all = 0, largest = 0;
+  for (auto& stage : stages_) {
+    const uint64_t bytes = stage->counts_held ? bytes_held(*stage) : 0;
+    all += bytes;
+    if (bytes > largest) largest = bytes, most = stage.get();
+  }
+  if (!most || all < pipeline_.memory / 2) return false;
+  most->counts_held = false;
+  for (auto& slot : most->slots)
+    for (auto& [key, held] : slot->held) {
+      ledger_.remove(std::exchange(held.weight, {}));
+      if (std::exchange(held.whole, false)) held.sample = slim(held.sample);
+    }
+  log(Log::info, "stage '" + std::string(most->spec->name) + "' keeps back " + std::to_string(largest >> 20) +
+                     " MiB of samples, more than memory = " + std::to_string(pipeline_.memory >> 20) +
+                     " MiB leaves room for; they do not count any more");
+  return true;
+}
+
+// What the ledger would be less without them: bytes that they share with others stay.
+uint64_t Execution::bytes_held(const StageState& stage) {
+  const uint64_t before = ledger_.used();
+  for (const auto& slot : stage.slots)
+    for (const auto& [key, held] : slot->held) ledger_.remove(held.weight);
+  const uint64_t without = ledger_.used();
+  for (const auto& slot : stage.slots)
+    for (const auto& [key, held] : slot->held) ledger_.add(held.weight);
+  return before - without;
 }
 
 bool Execution::can_pull() const {
@@ -167,7 +203,8 @@ Execution::Waiting* Execution::oldest_waiting(const StageState* stage) {
 Execution::Answer Execution::tokens_left(const Tokens& need) const {
   constexpr double kRounding = 1e-6;  // sums of fractions such as a tenth of a core
   const Tokens& total = settings_.total;
-  if (used_.gpus + need.gpus > total.gpus + kRounding || used_.memory + need.memory > total.memory)
+  if (used_.gpus + need.gpus > total.gpus + kRounding || used_.memory + need.memory > total.memory ||
+      used_.nvdec + need.nvdec > total.nvdec + kRounding || used_.nvenc + need.nvenc > total.nvenc + kRounding)
     return Answer::no;
   return used_.cores + need.cores > total.cores + kRounding ? Answer::wait : Answer::yes;
 }
@@ -190,6 +227,8 @@ void Execution::take(const StageState& stage, const Slot* slot) {
   used_.cores += stage.need.cores;
   used_.gpus += stage.need.gpus;
   used_.memory += stage.need.memory;
+  used_.nvdec += stage.need.nvdec;
+  used_.nvenc += stage.need.nvenc;
   if (slot)
     for (const size_t device : slot->devices) devices_[device] += stage.share;
 }
@@ -198,6 +237,8 @@ void Execution::give(const StageState& stage, const Slot* slot) {
   used_.cores -= stage.need.cores;
   used_.gpus -= stage.need.gpus;
   used_.memory -= stage.need.memory;
+  used_.nvdec -= stage.need.nvdec;
+  used_.nvenc -= stage.need.nvenc;
   if (slot)
     for (const size_t device : slot->devices) devices_[device] -= stage.share;
 }

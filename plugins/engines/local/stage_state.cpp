@@ -7,6 +7,9 @@
 namespace kinora::local {
 namespace {
 
+// resources.ordered of a stage that keeps more from sample to sample than what it holds (abi/stage.h).
+constexpr uint32_t kKeepsState = 1;
+
 std::string quoted(const kinora_stage_spec& spec) { return "stage '" + std::string(spec.name) + "'"; }
 
 // The stage's name, without the dots that a key has not; with its number where two are called the same.
@@ -86,6 +89,8 @@ size_t worker_limit(const StageState& stage, const Capacity& capacity) {
   if (stage.need.cores > 0) limit = std::min(limit, capacity.total.cores / stage.need.cores);
   if (stage.need.gpus > 0) limit = std::min(limit, instances_on_devices(stage.need.gpus, capacity.total.gpus));
   if (stage.need.cores <= 0 && stage.need.gpus <= 0) limit = capacity.total.cores;
+  if (stage.need.nvdec > 0) limit = std::min(limit, capacity.total.nvdec / stage.need.nvdec);
+  if (stage.need.nvenc > 0) limit = std::min(limit, capacity.total.nvenc / stage.need.nvenc);
   return static_cast<size_t>(std::max(1.0, std::floor(limit + 1e-9)));
 }
 
@@ -99,13 +104,18 @@ Instance made(StageState& stage, Make&& make) {
 }
 
 void size_up(StageState& stage, const Capacity& capacity) {
-  const kinora_resources r = stage.slots.front()->instance.resources();
+  Instance first;
+  if (!capacity.isolation.asks_apart(*stage.spec))
+    first = made(stage, [&] { return Instance::here(*stage.spec); });
+  const kinora_resources r = first ? first.resources() : capacity.isolation.ask(*stage.spec);
   if (!(r.cores >= 0) || !(r.gpus >= 0))
     throw Error(KINORA_INVALID,
                 quoted(*stage.spec) + " asks for a negative number of cores or GPUs; mend its resources()");
+  const Tokens& total = capacity.total;
   stage.in_order = r.ordered != 0;
-  stage.need = {std::min(r.cores, capacity.total.cores), std::min(r.gpus, capacity.total.gpus),
-                std::min(r.memory, capacity.total.memory)};
+  stage.may_start_anew = stage.counts_held = r.ordered != kKeepsState;
+  stage.need = {std::min(r.cores, total.cores), std::min(r.gpus, total.gpus), std::min(r.memory, total.memory),
+                std::min<double>(r.nvdec, total.nvdec), std::min<double>(r.nvenc, total.nvenc)};
   const size_t limit = worker_limit(stage, capacity);
   // Who asks for more workers than cores means them to run side by side (they wait for a network, for
   // example).
@@ -117,9 +127,10 @@ void size_up(StageState& stage, const Capacity& capacity) {
   }
   put_on_devices(stage, capacity.total.gpus);
   stage.isolated = capacity.isolation.covers(*stage.spec, r);
-  // The instance that was asked has done its duty; one in a process shows at once whether that can be.
-  if (stage.isolated)
-    stage.slots.front()->instance = made(stage, [&] { return make_instance(stage, capacity.isolation); });
+  // The first shows at once whether there can be one.
+  if (!first || stage.isolated) first = made(stage, [&] { return make_instance(stage, capacity.isolation); });
+  stage.slots.front()->instance = std::move(first);
+  stage.instances = 1;
   for (size_t i = limit; i-- > 0;) stage.free.push_back(stage.slots[i].get());
 }
 
@@ -138,8 +149,6 @@ std::vector<std::unique_ptr<StageState>> set_up_stages(const kinora_pipeline& pi
       stage.spec = &pipeline.stages[i];
       stage.index = i;
       stage.slots.push_back(std::make_unique<Slot>());
-      stage.slots.front()->instance = made(stage, [&] { return Instance::here(*stage.spec); });
-      stage.instances = 1;
       size_up(stage, capacity);
     }
     connect(stages);

@@ -17,6 +17,7 @@ namespace kinora::local {
 struct Tokens {
   double cores = 0, gpus = 0;
   uint64_t memory = 0;
+  double nvdec = 0, nvenc = 0;  // hardware decoders and encoders, of all devices together
 };
 
 // A place for one instance of a stage; the instance is made on first use.
@@ -25,6 +26,7 @@ struct Slot {
   Instance instance;
   std::vector<size_t> devices;  // GPUs that the instance is on
   std::multimap<std::string, Held, std::less<>> held;
+  bool finished = false;  // its instance has been told that no more comes
 };
 
 struct StageState {
@@ -35,6 +37,8 @@ struct StageState {
   std::string branch;                // what copies of samples that it takes are called after
   Tokens need;
   bool in_order = false;
+  bool may_start_anew = true;  // an instance keeps nothing from sample to sample but what it holds
+  bool counts_held = true;     // what it keeps back counts as samples; else as memory of its own
   bool isolated = false;  // its instances are in processes of their own
   double share = 0;       // of each of an instance's devices
 
@@ -64,6 +68,7 @@ struct StageState {
   bool runnable() const {
     return !queue.empty() && !free.empty() && (!in_order || ahead.passed(queue.begin()->first));
   }
+  void give_back(Slot* slot) { free.insert(slot->instance ? free.end() : free.begin(), slot); }
   // Instances that there are or that are being made.
   size_t have() const {
     const auto unmade = std::count_if(free.begin(), free.end(), [](const Slot* s) { return !s->instance; });

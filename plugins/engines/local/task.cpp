@@ -1,5 +1,6 @@
 // One job of a worker, from its start to its end.
 #include "execution.hpp"
+#include "words.hpp"
 
 namespace kinora::local {
 namespace {
@@ -8,15 +9,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-std::string last_message(int32_t status) {
-  const std::string text(view(host()->last_error(host())));
-  return text.empty() ? "failed with status " + std::to_string(status) : text;
-}
-
-std::string of_stage(const StageState& stage, const std::string& message) {
-  return "stage '" + std::string(stage.spec->name) + "': " + message;
 }
 
 }  // namespace
@@ -48,12 +40,38 @@ void Execution::perform_pull(uint64_t reserve) {
 }
 
 void Execution::perform_process(Job& job) {
-  if (!make_slot(job)) return;
-  uint64_t emitted = 0;
-  Task task{*this, *job.stage, *job.slot, std::move(job.in), {}, {}, emitted};
+  if (job.in->alone) return perform_alone(job);
+  if (make_slot(job)) attempt(job, *job.slot);
+}
+
+// In an instance that sees nothing else. The slot's own may have a batch under way.
+void Execution::perform_alone(Job& job) {
+  Slot alone{job.slot->number, {}, job.slot->devices, {}};
+  const int32_t status = guard([&] { alone.instance = make_instance(*job.stage, settings_.isolation); });
+  if (status != KINORA_OK) {
+    const std::string message = last_message(status);
+    const Lock lock(mutex_);
+    reserved_ -= job.reserve;
+    if (stopping()) return;
+    --job.in->track->open;
+    ++job.stage->figures.failed;
+    leave(*job.stage, job.in->place, job.in->emitted);
+    return fail(job.in->track, *job.stage, status, message, std::move(job.in->sample), std::move(job.in->weight));
+  }
+  ++job.stage->instances;
+  attempt(job, alone);
+  if (alone.instance) --job.stage->instances;
+}
+
+void Execution::attempt(Job& job, Slot& slot) {
+  uint64_t emitted = job.in->emitted;
+  Task task{*this, *job.stage, slot, std::move(job.in), {}, {}, emitted};
   task.key = task.in->sample.key();
   task.place = task.in->place;
   task.reserve = job.reserve;
+  task.told = std::move(task.in->told);
+  task.keys.insert(task.told.begin(), task.told.end());
+  task.replay = task.told.size();
   const auto start = Clock::now();
   std::string message;
   const int32_t status = try_until(task, message);
@@ -70,6 +88,7 @@ int32_t Execution::try_until(Task& task, std::string& message) {
   for (;;) {
     const int32_t status = try_process(task, message);
     if (task.slot.instance.ended() && status != KINORA_CANCELLED) {
+      if (bury(task, message)) return status;
       if (!revive(task, ++deaths, message)) return KINORA_FAILED;
     } else if (status == KINORA_IO && !task.touched && retries++ < settings_.retries) {
       log(Log::warn, of_stage(task.stage, task.key + ": " + message + "; trying again"));
@@ -83,46 +102,17 @@ int32_t Execution::try_until(Task& task, std::string& message) {
   }
 }
 
-// The process of the task's instance has died, for the deaths-th time over this sample. Whether there is another now
-// and the sample is to be tried again; else message says why it failed.
-bool Execution::revive(Task& task, int64_t deaths, std::string& message) {
-  const std::string how = message;
-  message += " in " + std::string(task.stage.spec->name);
-  if (deaths == 2) message += ", twice";
-  if (deaths > 2) message += ", " + std::to_string(deaths) + " times";
-  {
-    const Lock lock(mutex_);
-    ++task.stage.figures.died;
-    lose_held(task, message);
-  }
-  task.died = true;
-  task.slot.instance = Instance();
-  --task.stage.instances;
-  // An ordered stage had its state in there.
-  if (task.stage.in_order || deaths > settings_.isolation.retries || stopping()) return false;
-  log(Log::warn, of_stage(task.stage, task.key + ": " + how + "; trying again"));
-  try {
-    task.slot.instance = make_instance(task.stage, settings_.isolation);
-    ++task.stage.instances;
-  } catch (const Error& e) {
-    message += "; " + std::string(e.what());
-    return false;
-  }
-  task.replay = task.told.size();
-  return true;
-}
-
-// What a process that died had kept back is lost with it.
-void Execution::lose_held(Task& task, const std::string& why) {
-  end_left_over(task.stage, task.slot, "kept back by a process that was " + why);
-}
-
 int32_t Execution::try_process(Task& task, std::string& message) {
   const kinora_emit emit = emit_table(task);
   const kinora_run run = stage_run(task.stage, task.slot);
-  const int32_t status = task.slot.instance.process(task.in->sample.get(), emit, run);
+  const Instance& instance = task.slot.instance;
+  int32_t status = instance.process(task.in->sample.get(), emit, run);
+  // Alone, a batch is full with one.
+  if (status == KINORA_OK && task.in->alone && instance.has_finish()) status = instance.finish(emit, run);
   message = status == KINORA_OK ? "" : last_message(status);
-  return status;
+  if (status != KINORA_OK || !task.in->alone || !task.held) return status;
+  message = kNeverTold;
+  return KINORA_FAILED;
 }
 
 // Makes the slot's instance if there is none yet. Where one more does not fit (a GPU is full), those there
@@ -161,11 +151,12 @@ void Execution::complete(Task& task, int32_t status, const std::string& message,
   const std::shared_ptr<Track> track = task.in->track;
   const Lock lock(mutex_);
   StageState& stage = task.stage;
-  stage.figures.in += 1;
+  stage.figures.in += task.in->alone ? 0 : 1;
   stage.figures.seconds += seconds;
   reserved_ -= task.reserve;
   if (stopping()) return;
   --track->open;
+  if (task.again) return put_back(task);
   complete_input(task, status, message);
   if (!task.held) leave(stage, task.place, task.emitted);
   ledger_.remove(task.in->weight);
@@ -179,7 +170,7 @@ void Execution::complete_input(Task& task, int32_t status, const std::string& me
   // The stage can do no sample at all, as with a key that is refused: none is told as failed.
   if (status == KINORA_STOP) return refuse(stage, of_stage(stage, message));
   if (status != KINORA_OK) {
-    if (stage.in_order && (status == KINORA_IO || status == KINORA_NO_MEMORY || task.died))
+    if (stage.in_order && (status == KINORA_IO || status == KINORA_NO_MEMORY || (task.died && !stage.may_start_anew)))
       return abort(status, of_stage(stage, message));
     ++stage.figures.failed;
     // What has gone on already ends elsewhere; the failure is told as one of a sample made of it.
@@ -188,14 +179,25 @@ void Execution::complete_input(Task& task, int32_t status, const std::string& me
     return fail(in.track, stage, status, message, in.sample, std::exchange(in.weight, {}));
   }
   if (task.ended) return;
-  if (task.held) {
-    task.slot.held.emplace(task.key, Held{in.track, task.place, task.emitted, slim(in.sample)});
-    return;
-  }
+  if (task.held) return keep_back(task);
   End consumed;
   consumed.stage = stage.spec->name;
   consumed.consumed = true;
   end(in.track, std::move(consumed), in.sample, std::exchange(in.weight, {}));
+}
+
+// Its bytes stay in the books. What has a process to die in stays whole, to be tried again.
+void Execution::keep_back(Task& task) {
+  StageState& stage = task.stage;
+  Item& in = *task.in;
+  Held held{in.track, task.place, task.emitted, in.sample};
+  if (stage.counts_held) held.weight = std::exchange(in.weight, {});
+  held.whole = stage.counts_held && task.slot.instance.is_apart();
+  if (held.whole)
+    held.told = std::move(task.told);
+  else
+    held.sample = slim(in.sample);
+  task.slot.held.emplace(task.key, std::move(held));
 }
 
 void Execution::fail(const std::shared_ptr<Track>& track, const StageState& stage, int32_t status,
@@ -206,48 +208,6 @@ void Execution::fail(const std::shared_ptr<Track>& track, const StageState& stag
   failed.reason = message;
   failed.status = status;
   end(track, std::move(failed), std::move(sample), std::move(weight));
-}
-
-void Execution::perform_finish(StageState& stage) {
-  for (auto& slot : stage.slots)
-    if (slot->instance && !finish_slot(stage, *slot)) return;
-  const Lock lock(mutex_);
-  leave(stage, stage.finish_place(), stage.finish_emitted);
-  stage.finished = true;
-}
-
-bool Execution::finish_slot(StageState& stage, Slot& slot) {
-  std::string left_over = "kept back by the stage, which never told its end; mend its finish()";
-  if (slot.instance.has_finish()) {
-    Task task{*this, stage, slot, std::nullopt, {}, stage.finish_place(), stage.finish_emitted};
-    const kinora_emit emit = emit_table(task);
-    const kinora_run run = stage_run(stage, slot);
-    const auto start = Clock::now();
-    const int32_t status = slot.instance.finish(emit, run);
-    const std::string message = status == KINORA_OK ? "" : last_message(status);
-    const Lock lock(mutex_);
-    stage.figures.seconds += seconds_since(start) - task.waited;
-    if (status == KINORA_CANCELLED) abort(status, "cancelled");
-    if (slot.instance.ended() && !stage.in_order) {
-      ++stage.figures.died;
-      left_over = "kept back by a process that was " + message;
-      log(Log::warn, of_stage(stage, message + " in finish(): what it had not told by then is lost"));
-    } else if (status != KINORA_OK) {
-      abort(status, of_stage(stage, message));
-    }
-  }
-  const Lock lock(mutex_);
-  end_left_over(stage, slot, left_over);
-  return !stopping();
-}
-
-void Execution::end_left_over(StageState& stage, Slot& slot, const std::string& why) {
-  for (auto& [key, held] : slot.held) {
-    leave(stage, held.place, held.emitted);
-    ++stage.figures.failed;
-    fail(held.track, stage, KINORA_FAILED, why, std::move(held.sample), {});
-  }
-  slot.held.clear();
 }
 
 kinora_run Execution::stage_run(const StageState& stage, const Slot& slot) {

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "kinora/abi/engine.h"
 #include "ledger.hpp"
@@ -39,6 +40,11 @@ struct Item {
   Weight weight;
   Place place;
   std::shared_ptr<Track> track;
+  // A process died that had kept it back, or that was at work on it while it kept others back: it is tried again in one of
+  // its own. What it was made into until then has gone on, and is not told twice.
+  bool alone = false;
+  uint64_t emitted = 0;
+  std::vector<std::string> told{};
 };
 
 // The key and the small fields: what is left of a sample that waits for others, so that a film's bytes do not
@@ -50,7 +56,10 @@ struct Held {
   std::shared_ptr<Track> track;
   Place place;
   uint64_t emitted;
-  Sample sample;  // slim
+  Sample sample;  // slim, unless it can be tried again
+  Weight weight;  // in the ledger
+  bool whole = false;
+  std::vector<std::string> told{};
 };
 
 }  // namespace kinora::local

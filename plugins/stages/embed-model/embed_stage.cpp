@@ -60,7 +60,7 @@ EmbedModel::EmbedModel(const Options& o)
 }
 
 kinora_resources EmbedModel::resources() const {
-  return {sizeof(kinora_resources), 1, static_cast<double>(options_.threads), device_.is_cuda() ? 1.0 : 0.0,
+  return {sizeof(kinora_resources), 2, static_cast<double>(options_.threads), device_.is_cuda() ? 1.0 : 0.0,
           options_.memory(options_.batch) + std::filesystem::file_size(options_.model)};
 }
 

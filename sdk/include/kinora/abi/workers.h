@@ -5,8 +5,17 @@
  * A sample crosses with its key, its byte fields and its tensors (of the CPU); what is large crosses in shared memory that
  * the other side maps. What the stage emits comes back one sample at a time, and the stage waits until it was taken. A
  * worker inherits of the environment what programs need to run, and what the options of its stage name (those that end in "_env", such
- * as api_key_env); the keys of storages are lent to it when what it is to read lies there. A worker ends with the process that started it, however that ends. An engine that is offered no such interface runs its
- * stages by their tables. */
+ * as api_key_env); the keys of storages are lent to it when what it is to read lies there. An engine that is offered no such
+ * interface runs its stages by their tables.
+ *
+ * A worker leads a process group of its own. It ends with the process that started it, however that ends, and what its stage
+ * has started ends with it; a process that has left the group (setsid) is on its own. What it writes to stdout and stderr goes
+ * to the log of the process that started it when the call is over, the last lines of it where there are many.
+ *
+ * What a stage keeps back (hold()) lies in its worker and dies with it: after a death it is the engine that has to end each
+ * of those samples, or to try them again in another worker, each alone if the guilty one is to be found. finish() ends the
+ * stage's work as it does in the same process: whatever was kept back is emitted, dropped or stored by then, and a worker is
+ * stopped after it and asked nothing more. A death in finish() is one over all samples that were kept back. */
 #ifndef KINORA_ABI_WORKERS_H
 #define KINORA_ABI_WORKERS_H
 #include "kinora/abi/stage.h"
@@ -41,6 +50,11 @@ typedef struct kinora_workers_api {
   int32_t (*ended)(const kinora_worker*);
   /* [any-thread] Of the process; for messages and figures. */
   int64_t (*pid)(const kinora_worker*);
+  /* Appended to 1.0; absent where struct_size ends before it.
+   * [any-thread] What resources() of an instance says, which is made for this in a process of its own: a constructor that
+   * crashes is an error here, KINORA_FAILED with a message that says how it ended. The answer of a component with the same
+   * options is remembered. */
+  int32_t (*ask)(const kinora_worker_spec*, kinora_resources* out);
 } kinora_workers_api;
 
 KINORA_SLOT(kinora_worker_spec, struct_size, 0);
@@ -60,6 +74,7 @@ KINORA_SLOT(kinora_workers_api, process, 24);
 KINORA_SLOT(kinora_workers_api, finish, 32);
 KINORA_SLOT(kinora_workers_api, ended, 40);
 KINORA_SLOT(kinora_workers_api, pid, 48);
-KINORA_SIZE(kinora_workers_api, 56);
+KINORA_SLOT(kinora_workers_api, ask, 56);
+KINORA_SIZE(kinora_workers_api, 64);
 KINORA_EXTERN_C_END
 #endif

@@ -1,0 +1,59 @@
+// The end of a stage's input: each instance is told, and what none of them ends has failed.
+#include "execution.hpp"
+#include "words.hpp"
+
+namespace kinora::local {
+
+using Clock = std::chrono::steady_clock;
+
+void Execution::perform_finish(StageState& stage) {
+  for (auto& slot : stage.slots)
+    if (slot->instance && !slot->finished && !finish_slot(stage, *slot)) return;
+  const Lock lock(mutex_);
+  if (!stage.queue.empty()) {  // kept back by a process that died just now
+    stage.finishing = false;
+    return;
+  }
+  leave(stage, stage.finish_place(), stage.finish_emitted);
+  stage.finished = true;
+}
+
+bool Execution::finish_slot(StageState& stage, Slot& slot) {
+  slot.finished = true;
+  if (slot.instance.has_finish()) {
+    Task task{*this, stage, slot, std::nullopt, {}, stage.finish_place(), stage.finish_emitted};
+    const kinora_emit emit = emit_table(task);
+    const kinora_run run = stage_run(stage, slot);
+    const auto start = Clock::now();
+    const int32_t status = slot.instance.finish(emit, run);
+    const std::string message = status == KINORA_OK ? "" : last_message(status);
+    const Lock lock(mutex_);
+    stage.figures.seconds += std::chrono::duration<double>(Clock::now() - start).count() - task.waited;
+    if (status == KINORA_CANCELLED) abort(status, "cancelled");
+    if (slot.instance.ended() && stage.may_start_anew) {
+      ++stage.figures.died;
+      log(Log::warn, of_stage(stage, message + " in finish(): what it had not told by then is tried again alone, or lost"));
+      try_alone(stage, slot, message);
+    } else if (status != KINORA_OK) {
+      abort(status, of_stage(stage, message));
+    }
+  }
+  if (slot.instance.ended()) {
+    slot.instance = Instance();
+    --stage.instances;
+  }
+  const Lock lock(mutex_);
+  end_left_over(stage, slot, kNeverTold);
+  return !stopping();
+}
+
+void Execution::end_left_over(StageState& stage, Slot& slot, const std::string& why) {
+  for (auto& [key, held] : slot.held) {
+    leave(stage, held.place, held.emitted);
+    ++stage.figures.failed;
+    fail(held.track, stage, KINORA_FAILED, why, std::move(held.sample), std::move(held.weight));
+  }
+  slot.held.clear();
+}
+
+}  // namespace kinora::local

@@ -1,0 +1,20 @@
+// What the engine says of stages in messages.
+#pragma once
+#include <string>
+
+#include "stage_state.hpp"
+
+namespace kinora::local {
+
+constexpr const char* kNeverTold = "kept back by the stage, which never told its end; mend its finish()";
+
+inline std::string of_stage(const StageState& stage, const std::string& message) {
+  return "stage '" + std::string(stage.spec->name) + "': " + message;
+}
+
+inline std::string last_message(int32_t status) {
+  const std::string text(view(host()->last_error(host())));
+  return text.empty() ? "failed with status " + std::to_string(status) : text;
+}
+
+}  // namespace kinora::local
