@@ -3,7 +3,7 @@
 // The film ends here, as it does in clip.transcode: no stage behind could look at its own frames, so there are none of the
 // options that give a film frames. Who wants to change the shots in between (shots.merge, shots.transnetv2) takes the two
 // stages.
-#include "clips/clip_maker.hpp"
+#include "clips/copied_clip.hpp"
 #include "clips/cutting.hpp"
 #include "shots/detector_set.hpp"
 #include "clips/film_cutter.hpp"

@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "clips/frame_window.hpp"
-#include "clips/growing_maker.hpp"
+#include "clips/clip_maker.hpp"
 #include "media/media_error.hpp"
 #include "clips/sound_feed.hpp"
 
@@ -34,7 +34,7 @@ class FilmCutter {
   FilmCutter& operator=(const FilmCutter&) = delete;
 
   FilmCut run() {
-    for (size_t i = 0; i < makers(options_); ++i) makers_.emplace_back([this] { make_growing(context_, works_); });
+    for (size_t i = 0; i < makers(options_); ++i) makers_.emplace_back([this] { make_clips(context_, works_); });
     while (const Frame* frame = decoder_.next()) take(*frame);
     if (pts_.empty()) throw MediaError(no_frame(name_, decoder_.damaged()));
     FilmCut out;
@@ -72,7 +72,7 @@ class FilmCutter {
   }
 
   void take(const Frame& frame) {
-    Feed feed = feed_of(*frame.picture, frame.index, frame.pts, frame.damaged);
+    Feed feed = Feed::of_picture(*frame.picture, frame.index, frame.pts, frame.damaged);
     works_.make_room(feed.bytes, [this] { tell(); });
     pts_.push_back(frame.pts);
     film_end_ = frame.pts + frame.duration;
@@ -94,16 +94,6 @@ class FilmCutter {
     for (const auto& cuts = shots.at("cuts"); cuts_ < cuts.size(); ++cuts_) close(cuts[cuts_]);
     close(frames);
     return shots;
-  }
-
-  static Feed feed_of(const AVFrame& picture, int64_t index, int64_t pts, bool damaged) {
-    Feed feed;
-    feed.picture = cropped(picture, {});
-    feed.index = index;
-    feed.pts = pts;
-    feed.damaged = damaged;
-    feed.bytes = weight_of(feed);
-    return feed;
   }
 
   // Frames before `end` belong to the open shot without its edges, whatever comes.
@@ -145,7 +135,7 @@ class FilmCutter {
         clip.id.reset();
         continue;
       }
-      works_.feed(*clip.id, feed_of(*frame->picture, at_, frame->pts, frame->damaged));
+      works_.feed(*clip.id, Feed::of_picture(*frame->picture, at_, frame->pts, frame->damaged));
       if (clip.begun || !is_likely(clip)) continue;
       clip.begun = true;
       works_.begin(*clip.id);
@@ -170,12 +160,7 @@ class FilmCutter {
       for (Open& clip : open_) {
         if (!clip.id || (over && clip.heard)) continue;
         clip.heard = true;
-        Feed feed;
-        feed.sound = planes;
-        feed.index = at_;
-        feed.pts = pts;
-        feed.bytes = weight_of(feed);
-        works_.feed(*clip.id, std::move(feed));
+        works_.feed(*clip.id, Feed::of_sound(planes, at_, pts));
       }
     });
   }
@@ -237,7 +222,7 @@ class FilmCutter {
       index_ = std::make_shared<FrameIndex>(decoder_.index());
       works_.set_index(index_);
     }
-    return works_.add_alone(number, how);
+    return works_.add_apart(number, how, Way::alone);
   }
 
   // Clips whose turn it is.
@@ -272,7 +257,7 @@ class FilmCutter {
   FrameCounts counts_;
   FilmClock clock_;
   SoundFeed sound_;
-  GrowingContext context_;
+  MakerContext context_;
   ClipWorks works_;
   FrameWindow window_;
   std::vector<std::thread> makers_;
