@@ -57,7 +57,7 @@ class FilmClips final : public Stage {
     how.shots = shots_;
     how.plan = plan_options(options_);
     how.transcode = teller.how(run);
-    how.fate = [&](int64_t number, int64_t frames, bool short_) { return teller.fate(number, frames, short_); };
+    how.fate = [&](int64_t number, double seconds, bool short_) { return teller.fate(number, seconds, short_); };
     how.tell = [&](const FilmClip& which, Clip clip) {
       run.check_cancelled();
       teller.tell(which, std::move(clip), emit);
