@@ -3,7 +3,7 @@
 // The film ends here, as it does in clip.transcode: no stage behind could look at its own frames, so there are none of the
 // options that give a film frames. Who wants to change the shots in between (shots.merge, shots.transnetv2) takes the two
 // stages.
-#include "clips/clip_maker.hpp"
+#include "clips/copied_clip.hpp"
 #include "clips/cutting.hpp"
 #include "shots/detector_set.hpp"
 #include "clips/film_cutter.hpp"
@@ -57,7 +57,7 @@ class FilmClips final : public Stage {
     how.shots = shots_;
     how.plan = plan_options(options_);
     how.transcode = teller.how(run);
-    how.fate = [&](int64_t number, int64_t frames, bool short_) { return teller.fate(number, frames, short_); };
+    how.fate = [&](int64_t number, double seconds, bool short_) { return teller.fate(number, seconds, short_); };
     how.tell = [&](const FilmClip& which, Clip clip) {
       run.check_cancelled();
       teller.tell(which, std::move(clip), emit);

@@ -22,7 +22,7 @@ class ClipTranscode final : public Stage {
 
   void process(Sample film, const Emit& emit, const Run& run) override {
     const Media media = open_media(film);
-    const nlohmann::json shots = shots_of(film, media);
+    const nlohmann::json shots = shots_of(film, media, run);
     std::string damage = shots.value("damaged", "");
     if (damage.empty()) damage = damage_before_remux(film);
     const std::string found = Cutting(film, media, shots, options_).cut(emit, run, damage.empty());
@@ -33,20 +33,28 @@ class ClipTranscode final : public Stage {
 
  private:
   // What a shots stage found; without it, the film as one shot, its frames counted by decoding them.
-  nlohmann::json shots_of(const Sample& film, const Media& media) const {
+  nlohmann::json shots_of(const Sample& film, const Media& media, const Run& run) const {
     if (const auto text = film.text("shots.json"))
       return checked(film, nlohmann::json::parse(*text, nullptr, false));
-    return media_call([&] {
-      DecoderOptions decoding;
-      decoding.threads = static_cast<int>(options_.threads);
-      const Counted counted = count_frames(*media.source, media.name, decoding);
-      if (counted.frames == 0) throw MediaError(no_frame(media.name, counted.damaged));
-      nlohmann::json whole{{"fps", nominal_frame_rate(probe(*media.source, media.name).video.fps.value())},
-                           {"frames", counted.frames},
-                           {"cuts", nlohmann::json::array()}};
-      if (!counted.damaged.empty()) whole["damaged"] = counted.damaged;
-      return whole;
-    });
+    return media_call([&] { return one_shot(media, run); });
+  }
+
+  nlohmann::json one_shot(const Media& media, const Run& run) const {
+    DecoderOptions decoding;
+    decoding.threads = static_cast<int>(options_.threads);
+    Decoder decoder(*media.source, media.name, decoding);
+    FilmClock clock(decoder.time_base());
+    while (const Frame* frame = decoder.next()) {
+      run.check_cancelled();
+      clock.next(frame->pts, frame->duration);
+    }
+    const std::string damage = decoder.damaged();
+    if (clock.times().empty()) throw MediaError(no_frame(media.name, damage));
+    const double fps = nominal_frame_rate(decoder.probe().video.fps.value());
+    nlohmann::json whole{{"fps", fps}, {"frames", clock.times().size()}, {"cuts", nlohmann::json::array()}};
+    write_frame_times(whole, clock, fps);
+    if (!damage.empty()) whole["damaged"] = damage;
+    return whole;
   }
 
   static nlohmann::json checked(const Sample& film, nlohmann::json shots) {

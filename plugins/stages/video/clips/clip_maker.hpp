@@ -1,7 +1,9 @@
 #pragma once
 
-#include "clips/clip_board.hpp"
-#include "media/packet_index.hpp"
+#include <string>
+
+#include "clips/clip_works.hpp"
+#include "media/encoder.hpp"
 
 namespace kinora::video {
 
@@ -12,20 +14,12 @@ struct MakerContext {
   const TranscodeOptions& options;
   const Probe& probe;
   AudioFormat sound;  // rate 0: none
-  const std::vector<Range>& ranges;
 };
 
 // "film.mp4: clip [100, 180)".
 std::string clip_title(const std::string& name, const Range& range);
-// Why there is no clip, to follow its title.
-std::string damaged_from(int64_t frame);
-extern const char* const kIncredible;
 
-// Whether clips of a film of these headers could be made of its own packets, and whether they may when these are known.
-bool could_copy(const Probe& film, const TranscodeOptions& options);
-bool may_copy(const Probe& film, const TranscodeOptions& options);
-
-// Takes clips from the board and makes them, until there are none left. Runs in a thread of its own.
-void make_clips(const MakerContext& context, ClipBoard& board);
+// Takes clips from the works and makes them, until everybody stops. Runs in a thread of its own.
+void make_clips(const MakerContext& context, ClipWorks& works);
 
 }  // namespace kinora::video

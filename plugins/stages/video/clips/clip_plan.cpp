@@ -1,61 +1,108 @@
 #include "clips/clip_plan.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 
 namespace kinora::video {
 namespace {
 
-void add_equal(const Range& shot, int64_t longest, std::vector<Range>& out) {
-  const int64_t length = shot.end - shot.first, parts = (length + longest - 1) / longest;
-  for (int64_t p = 0; p < parts; ++p)
-    out.push_back({shot.first + length * p / parts, shot.first + length * (p + 1) / parts});
+constexpr int64_t kRounding = 1;     // microseconds that a difference of two times may be off
+constexpr int64_t kMoreParts = 8;    // tried, where equal ones do not keep to the longest
+
+int64_t microseconds(double seconds) {
+  constexpr double kLatest = 4e18;
+  return seconds > 0 ? std::llround(std::min(seconds * 1e6, kLatest)) : 0;
 }
 
-void add_strides(const Range& shot, int64_t longest, int64_t stride, std::vector<Range>& out) {
-  for (int64_t first = shot.first; first < shot.end; first += stride) {
-    out.push_back({first, std::min(first + longest, shot.end)});
-    if (out.back().end == shot.end) return;
+class ShotPlan {
+ public:
+  ShotPlan(const Range& shot, const FrameTimes& times, const PlanTimes& limits)
+      : shot_(shot), times_(times), limits_(limits) {}
+
+  std::vector<Range> strides(int64_t stride) const {
+    std::vector<Range> out;
+    for (int64_t first = shot_.first; first < shot_.end; first = after(first, stride)) {
+      out.push_back({first, after(first, limits_.longest)});
+      if (out.back().end == shot_.end) break;
+    }
+    return out;
   }
+
+  std::vector<Range> equal() const {
+    auto greedy = strides(limits_.longest);  // no fewer parts keep to the longest
+    const auto fewest = static_cast<int64_t>(greedy.size());
+    for (int64_t parts = fewest; parts <= fewest + kMoreParts; ++parts)
+      if (auto out = equal(parts)) return std::move(*out);
+    return greedy;
+  }
+
+  std::vector<Range> truncated() const { return {{shot_.first, after(shot_.first, limits_.longest)}}; }
+
+ private:
+  int64_t after(int64_t first, int64_t length) const {
+    return std::max(first + 1, times_.last_within(first, shot_.end, length));
+  }
+
+  // Nothing where one of them is too long.
+  std::optional<std::vector<Range>> equal(int64_t parts) const {
+    const int64_t length = times_.at(shot_.end) - times_.at(shot_.first);
+    std::vector<Range> out;
+    int64_t first = shot_.first;
+    for (int64_t p = 1; p <= parts; ++p) {
+      const int64_t until = length / parts * p + length % parts * p / parts + 3 * kRounding;
+      const int64_t end = p == parts ? shot_.end : times_.last_within(shot_.first, shot_.end, until);
+      if (end <= first) continue;
+      if (end > after(first, limits_.longest)) return std::nullopt;
+      out.push_back({first, end});
+      first = end;
+    }
+    return out;
+  }
+
+  const Range shot_;
+  const FrameTimes& times_;
+  const PlanTimes& limits_;
+};
+
+PlannedClip planned(const Range& range, const FrameTimes& times, bool short_) {
+  return {range, {times.at(range.first), times.at(range.end)}, short_};
 }
 
 }  // namespace
 
-FrameCounts::FrameCounts(double fps, const PlanOptions& o) {
-  const auto count = [&](double seconds) { return static_cast<int64_t>(seconds * fps); };
-  longest = std::max<int64_t>(1, count(o.max_seconds));
-  edge = count(o.edge_seconds);
-  stride = o.stride_seconds > 0 ? std::max<int64_t>(1, count(o.stride_seconds)) : longest;
+PlanTimes::PlanTimes(const PlanOptions& o)
+    : longest(microseconds(o.max_seconds) + kRounding),
+      stride(o.stride_seconds > 0 ? microseconds(o.stride_seconds) + kRounding : longest),
+      edge(o.edge_seconds > 0 ? microseconds(o.edge_seconds) + kRounding : 0),
+      shortest(microseconds(o.min_seconds) - kRounding) {}
+
+bool too_short(const Range& range, const FrameTimes& times, const PlanOptions& o) {
+  return range.end - range.first < o.min_frames ||
+         times.at(range.end) - times.at(range.first) < PlanTimes(o).shortest;
 }
 
-bool too_short(int64_t frames, double fps, const PlanOptions& o) {
-  return frames < o.min_frames || static_cast<double>(frames) / fps < o.min_seconds;
-}
-
-void plan_shot(const Range& whole, double fps, const PlanOptions& o, std::vector<PlannedClip>& out) {
+void plan_shot(const Range& whole, const FrameTimes& times, const PlanOptions& o, std::vector<PlannedClip>& out) {
   if (whole.end <= whole.first) return;
-  const FrameCounts counts(fps, o);
-  const Range shot{whole.first + counts.edge, whole.end - counts.edge};
-  if (shot.end <= shot.first) return out.push_back({whole, true});
-  std::vector<Range> parts;
-  if (o.long_shots == "stride") {
-    add_strides(shot, counts.longest, counts.stride, parts);
-  } else if (o.long_shots == "truncate") {
-    parts.push_back({shot.first, std::min(shot.end, shot.first + counts.longest)});
-  } else {
-    add_equal(shot, counts.longest, parts);
-  }
-  for (const Range& range : parts) out.push_back({range, too_short(range.end - range.first, fps, o)});
+  const PlanTimes limits(o);
+  const int64_t first = times.last_within(whole.first, whole.end, limits.edge);
+  const Range shot{first, times.first_within(first, whole.end, limits.edge)};
+  if (shot.end <= shot.first) return out.push_back(planned(whole, times, true));
+  const ShotPlan plan(shot, times, limits);
+  const auto parts = o.long_shots == "stride"     ? plan.strides(limits.stride)
+                     : o.long_shots == "truncate" ? plan.truncated()
+                                                  : plan.equal();
+  for (const Range& range : parts) out.push_back(planned(range, times, too_short(range, times, o)));
 }
 
-std::vector<PlannedClip> plan_clips(const std::vector<int64_t>& cuts, int64_t frames, double fps,
-                                    const PlanOptions& o) {
+std::vector<PlannedClip> plan_clips(const std::vector<int64_t>& cuts, const FrameTimes& times, const PlanOptions& o) {
   std::vector<PlannedClip> plan;
   int64_t first = 0;
   for (const int64_t cut : cuts) {
-    plan_shot({first, cut}, fps, o, plan);
+    plan_shot({first, cut}, times, o, plan);
     first = cut;
   }
-  plan_shot({first, frames}, fps, o, plan);
+  plan_shot({first, times.known() - 1}, times, o, plan);
   return plan;
 }
 

@@ -36,12 +36,8 @@ void set_apart(json& facts) {
 
 std::string clip_key(const Sample& film, int64_t number) { return fmt::format("{}-{:04}", film.key(), number); }
 
-ClipSpan span_in_shot(const Range& range, const Moment& shot, double fps) {
-  const auto at = [&](int64_t frame) -> int64_t {
-    if (!(fps > 0)) return shot.microseconds;
-    return shot.microseconds + std::llround(static_cast<double>(frame - shot.frame) / fps * 1e6);
-  };
-  return {at(range.first), at(range.end)};
+double seconds_of(const Range& range, const ClipSpan& span, double fps) {
+  return seconds_at(range.end - range.first, span.end_us - span.start_us, fps);
 }
 
 Sample clip_sample(const Sample& film, int64_t number, const Range& range, double fps, const ClipSpan& span) {
@@ -57,7 +53,7 @@ Sample clip_sample(const Sample& film, int64_t number, const Range& range, doubl
                 {"frames_estimated", false},
                 {"start_s", seconds_at(range.first, span.start_us, fps)},
                 {"end_s", seconds_at(range.end, span.end_us, fps)},
-                {"duration_s", static_cast<double>(range.end - range.first) / fps},
+                {"duration_s", seconds_of(range, span, fps)},
                 {"container", "mp4"},
                 {"codec", "h264"}});
   clip.set("json", facts.dump());

@@ -13,12 +13,12 @@ namespace kinora::video {
 
 std::string clip_key(const Sample& film, int64_t number);
 
-// The film's clip `number`, with its facts but without its bytes. The facts start_s and end_s are by the rate, first_frame /
-// fps, while that is within half a frame of the span, else the span's.
-Sample clip_sample(const Sample& film, int64_t number, const Range& range, double fps, const ClipSpan& span);
+// How long the clip is: by the rate, frames / fps, while that is within half a frame of the span, else the span's.
+double seconds_of(const Range& range, const ClipSpan& span, double fps);
 
-// Where a clip lies that nobody has looked at, by the rate from the start of its shot.
-ClipSpan span_in_shot(const Range& range, const Moment& shot, double fps);
+// The film's clip `number`, with its facts but without its bytes. The facts start_s, end_s and duration_s are by the rate as
+// in seconds_of(), each on its own.
+Sample clip_sample(const Sample& film, int64_t number, const Range& range, double fps, const ClipSpan& span);
 
 // Puts the made clip into its sample: field mp4, the facts of the clip's own file (it is upright, of even
 // size, in 4:2:0, as long as its own timestamps say, and cropped if it is), the tensor frames if there are

@@ -22,21 +22,20 @@ ClipTeller::ClipTeller(const Sample& film, const Media& media, const ClipOptions
   if (options.crop) crop_ = crop_of(film);
 }
 
-Fate ClipTeller::fate(int64_t number, int64_t frames, bool too_short) {
+Fate ClipTeller::fate(int64_t number, double seconds, bool too_short) {
   if (!ended_.empty() && ended_.count(clip_key(film_, number)) > 0) return Fate::left_out;
   if (too_short) return Fate::dropped;
-  const double seconds = static_cast<double>(frames) / fps_;
   return options_.bins == "drop" && !bin(seconds).complete() ? Fate::dropped : Fate::made;
 }
 
 void ClipTeller::tell(const FilmClip& which, Clip clip, const Emit& emit) {
   if (which.fate == Fate::left_out) return;
   const Range& range = which.planned.range;
-  Sample sample = clip_sample(film_, which.number, range, fps_, clip.span.value_or(span_in_shot(range, which.shot, fps_)));
-  if (which.fate == Fate::dropped) {
-    const double seconds = static_cast<double>(range.end - range.first) / fps_;
-    return emit.drop(std::move(sample), which.planned.too_short ? "clip.too-short" : "clip.no-bin", seconds);
-  }
+  const ClipSpan span = clip.span.value_or(which.planned.span);
+  Sample sample = clip_sample(film_, which.number, range, fps_, span);
+  if (which.fate == Fate::dropped)
+    return emit.drop(std::move(sample), which.planned.too_short ? "clip.too-short" : "clip.no-bin",
+                     seconds_of(range, span, fps_));
   if (!clip.error.empty()) return emit.fail(std::move(sample), clip.error);
   fill_clip(sample, std::move(clip));
   if (!crop_.empty()) say_cropped(sample);

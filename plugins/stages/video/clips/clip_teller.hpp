@@ -22,7 +22,7 @@ class ClipTeller {
   // fps: nominal, of the plan.
   ClipTeller(const Sample& film, const Media& media, const ClipOptions& options, double fps);
 
-  Fate fate(int64_t number, int64_t frames, bool too_short);
+  Fate fate(int64_t number, double seconds, bool too_short);
   // Emits or drops the clip, or says that it failed. Its `clip` is not looked at unless its fate is to be made.
   void tell(const FilmClip& which, Clip clip, const Emit& emit);
   // How clips are made, but for the film's packets.

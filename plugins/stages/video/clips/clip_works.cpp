@@ -53,13 +53,17 @@ void ClipWorks::let_go(Id id) {
   wake_all();
 }
 
-ClipWorks::Id ClipWorks::add_alone(int64_t number, const Ended& how) {
+ClipWorks::Id ClipWorks::add_apart(int64_t number, const Ended& how, Way way) {
   const Lock lock(mutex_);
   State& s = work_[next_id_];
   s.number = number;
-  s.alone = s.begun = true;
-  s.ended = how;
-  ++figures_.made_alone;
+  s.way = way;
+  s.how = how;
+  s.begun = true;
+  if (way == Way::alone) {
+    s.ended = how;
+    ++figures_.made_alone;
+  }
   makers_wake_.notify_all();
   return next_id_++;
 }
@@ -71,16 +75,22 @@ void ClipWorks::set_index(std::shared_ptr<const FrameIndex> index) {
 
 void ClipWorks::make_room(int64_t bytes, const std::function<void()>& idle) {
   Lock lock(mutex_);
-  while (!stopped_ && waiting_ > 0 && waiting_ + held_ + bytes > memory_) {
+  while (full(bytes)) {
     if (!moves()) {
       if (press() || lose()) continue;
       return;
     }
-    feeder_wakes_.wait_for(lock, std::chrono::milliseconds(50));
     lock.unlock();
     idle();
     lock.lock();
+    if (full(bytes)) feeder_wakes_.wait_for(lock, std::chrono::milliseconds(50));
   }
+}
+
+bool ClipWorks::hungry() {
+  const Lock lock(mutex_);
+  Id id = 0;
+  return at_work_ < makers_ && claimable(true, id) == nullptr;
 }
 
 // Whether what waits becomes less by itself: a maker is at something, or can take something.
@@ -108,7 +118,7 @@ bool ClipWorks::press() {
 bool ClipWorks::lose() {
   State* last = nullptr;
   for (auto& [id, s] : work_)
-    if (!s.claimed && !s.gone && !s.feeds.empty() && (!last || s.number > last->number)) last = &s;
+    if (s.way == Way::fed && !s.claimed && !s.gone && !s.feeds.empty() && (!last || s.number > last->number)) last = &s;
   if (!last) return false;
   empty(*last);
   last->gone = true;
@@ -185,10 +195,9 @@ std::optional<ClipWorks::Task> ClipWorks::claim() {
   if (stopped_) return std::nullopt;
   s->claimed = s->busy = true;
   ++at_work_;
-  task.alone = s->alone;
-  if (!task.alone) return task;
+  task.way = s->way;
+  task.how = s->how;
   task.index = index_;
-  task.how = *s->ended;
   return task;
 }
 

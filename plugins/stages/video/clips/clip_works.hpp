@@ -10,16 +10,25 @@
 #include <mutex>
 #include <optional>
 
-#include "clips/clip_board.hpp"
+#include "clips/feed.hpp"
+#include "clips/transcode.hpp"
 
 namespace kinora::video {
 
-// Where one feeder leaves frames and sound for clips whose ends it learns as it goes, several makers take them, and the
-// results wait for their turn. A clip's number is its place among all clips of the film; a piece of work has an id.
+// Where a clip's pictures and sound come from.
+enum class Way {
+  fed,      // the feeder gives both, frame after frame
+  decoded,  // the maker decodes the pictures, the feeder gives the sound
+  copied,   // as decoded, but whole groups of pictures are the film's own packets
+  alone     // the maker decodes both
+};
+
+// Where one feeder leaves frames and sound for the clips of a film, several makers take them, and the results wait for
+// their turn. A clip's number is its place among all clips of the film; a piece of work has an id.
 //
-// A clip is added when its first frame comes, and fed. Makers take it once it has begun; until then its frames wait. It
-// ends, or it is let go: what was done for it is thrown away, and if it turns out to be a clip all the same, a maker
-// decodes it alone.
+// A fed clip is added when its first frame comes; its end may not be known yet. Makers take it once it has begun; until
+// then its frames wait. It ends, or it is let go: what was done for it is thrown away, and if it turns out to be a clip
+// all the same, a maker makes it alone. A clip whose range is known can be left to a maker from the start.
 //
 // Bounded in bytes by make_room(): what waits here and what the feeder holds.
 //
@@ -36,6 +45,8 @@ class ClipWorks {
 
   // --- the feeder ---
   Id add(int64_t number);
+  // Clip `number` is this range. Unless it is made alone, it is to be fed its sound, and then ended.
+  Id add_apart(int64_t number, const Ended& how, Way way);
   // It is likely enough to come to be: makers may take it.
   void begin(Id id);
   void feed(Id id, Feed feed);
@@ -43,14 +54,14 @@ class ClipWorks {
   bool end(Id id, const Ended& how);
   // There is no such clip, or its frames are gone.
   void let_go(Id id);
-  // Clip `number` is this range, which a maker decodes.
-  Id add_alone(int64_t number, const Ended& how);
   // The film's frames so far: leads makers to what they decode.
   void set_index(std::shared_ptr<const FrameIndex> index);
   // Waits until `bytes` more fit beside what waits here and what the feeder holds, or nothing waits. `idle` is called
   // meanwhile, without the lock.
   void make_room(int64_t bytes, const std::function<void()>& idle);
   void hold(int64_t bytes);  // the feeder holds so many more, or fewer
+  // Whether a maker is free and finds nothing to do.
+  bool hungry();
 
   // Every clip before this number has been told. Bounds how many results wait.
   void turn(int64_t number);
@@ -70,8 +81,8 @@ class ClipWorks {
   // --- a maker ---
   struct Task {
     Id id = 0;
-    bool alone = false;
-    Ended how;  // of one that is made alone
+    Way way = Way::fed;
+    Ended how;  // unless it is fed
     std::shared_ptr<const FrameIndex> index;
   };
   // Waits for one; nothing when everybody stops.
@@ -88,9 +99,11 @@ class ClipWorks {
  private:
   struct State {
     int64_t number = 0;
-    bool alone = false, begun = false, claimed = false, busy = false, done = false;
+    Way way = Way::fed;
+    bool begun = false, claimed = false, busy = false, done = false;
     bool gone = false;  // let go, or its frames thrown away
     std::deque<Feed> feeds;
+    Ended how;  // of one that is not fed
     std::optional<Ended> ended;
     Clip result;
     std::exception_ptr error;
@@ -98,6 +111,7 @@ class ClipWorks {
   using Lock = std::unique_lock<std::mutex>;
 
   State* claimable(bool begun, Id& id);
+  bool full(int64_t more) const { return !stopped_ && waiting_ > 0 && waiting_ + held_ + more > memory_; }
   bool moves();
   bool press();
   bool lose();

@@ -12,12 +12,10 @@
 #include "media/convert.hpp"
 #include "media/encoder.hpp"
 #include "clips/clip_sampler.hpp"
+#include "clips/feed.hpp"
 #include "clips/transcode.hpp"
 
 namespace kinora::video {
-
-// Samples of every channel, [channel][i].
-using Planes = std::vector<std::vector<float>>;
 
 struct Size {
   int width, height;

@@ -1,39 +1,41 @@
 #include "clips/cutting.hpp"
 
-#include <algorithm>
+#include <stdexcept>
 
 namespace kinora::video {
 namespace {
 
-// Where the shots begin: at times_us, if there is one for each cut, else by the rate.
-std::vector<Moment> shot_starts(const nlohmann::json& shots) {
-  const double fps = shots.at("fps");
-  const auto times = shots.find("times_us");
-  const auto& cuts = shots.at("cuts");
-  const bool timed = times != shots.end() && times->is_array() && times->size() == cuts.size() &&
-                     std::all_of(times->begin(), times->end(), [](const auto& t) { return t.is_number(); });
-  std::vector<Moment> out{{0, 0}};
-  for (size_t i = 0; i < cuts.size(); ++i) {
-    const int64_t frame = cuts[i];
-    out.push_back({frame, timed ? (*times)[i].template get<int64_t>() : span_in_shot({frame, frame}, {}, fps).start_us});
+// Of every frame of the film. Error(KINORA_DATA) where shots.json cannot be of one.
+FrameTimes times_of(const Sample& film, const nlohmann::json& shots) {
+  try {
+    return read_frame_times(shots);
+  } catch (const std::invalid_argument& e) {
+    throw Error(KINORA_DATA, "sample '" + std::string(film.key()) + "': its field shots.json is wrong: " + e.what() +
+                                 "; run a stage shots.* before");
   }
-  return out;
+}
+
+std::vector<int64_t> cuts_of(const Sample& film, const nlohmann::json& shots, int64_t frames) {
+  std::vector<int64_t> cuts;
+  for (const auto& cut : shots.at("cuts")) {
+    const bool ascends = cut.is_number_integer() && cut >= (cuts.empty() ? 0 : cuts.back()) && cut <= frames;
+    if (!ascends)
+      throw Error(KINORA_DATA, "sample '" + std::string(film.key()) + "': its field shots.json has cuts that do not ascend within its " +
+                                   std::to_string(frames) + " frames; run a stage shots.* before");
+    cuts.push_back(cut);
+  }
+  return cuts;
 }
 
 }  // namespace
 
 Cutting::Cutting(const Sample& film, const Media& media, const nlohmann::json& shots, const ClipOptions& options)
     : media_(media), frames_(shots.at("frames")), teller_(film, media, options, shots.at("fps")) {
-  const double fps = shots.at("fps");
-  const auto starts = shot_starts(shots);
-  std::vector<int64_t> cuts;
-  for (size_t i = 1; i < starts.size(); ++i) cuts.push_back(starts[i].frame);
-  auto shot = starts.begin();
-  for (const PlannedClip& clip : plan_clips(cuts, frames_, fps, plan_options(options))) {
-    while (shot + 1 != starts.end() && (shot + 1)->frame <= clip.range.first) ++shot;
+  const FrameTimes times = times_of(film, shots);
+  for (const PlannedClip& clip : plan_clips(cuts_of(film, shots, frames_), times, plan_options(options))) {
     const auto number = static_cast<int64_t>(clips_.size());
-    const Fate fate = teller_.fate(number, clip.range.end - clip.range.first, clip.too_short);
-    clips_.push_back({number, clip, fate, *shot});
+    const double seconds = static_cast<double>(clip.span.end_us - clip.span.start_us) / 1e6;
+    clips_.push_back({number, clip, teller_.fate(number, seconds, clip.too_short)});
   }
 }
 

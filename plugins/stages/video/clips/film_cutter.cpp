@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "clips/frame_window.hpp"
-#include "clips/growing_maker.hpp"
+#include "clips/clip_maker.hpp"
 #include "media/media_error.hpp"
 #include "clips/sound_feed.hpp"
 
@@ -20,7 +20,7 @@ class FilmCutter {
         options_(options),
         decoder_(film, name, decoding(options)),
         finder_(decoder_.probe().video, options.shots),
-        counts_(finder_.rate(), options.plan),
+        limits_(options.plan),
         clock_(decoder_.time_base()),
         sound_(film, name, options.transcode.audio, decoder_.time_base()),
         context_{film, name, options.transcode, decoder_.probe(), sound_.format()},
@@ -34,7 +34,7 @@ class FilmCutter {
   FilmCutter& operator=(const FilmCutter&) = delete;
 
   FilmCut run() {
-    for (size_t i = 0; i < makers(options_); ++i) makers_.emplace_back([this] { make_growing(context_, works_); });
+    for (size_t i = 0; i < makers(options_); ++i) makers_.emplace_back([this] { make_clips(context_, works_); });
     while (const Frame* frame = decoder_.next()) take(*frame);
     if (pts_.empty()) throw MediaError(no_frame(name_, decoder_.damaged()));
     FilmCut out;
@@ -53,7 +53,7 @@ class FilmCutter {
   // A clip of the open shot whose end has not come.
   struct Open {
     int64_t number = 0;
-    Range range;                      // its end is the latest that it may have
+    int64_t first = 0;
     std::optional<ClipWorks::Id> id;  // none: nobody wants it, or its frames are gone
     bool begun = false, heard = false;
   };
@@ -72,65 +72,67 @@ class FilmCutter {
   }
 
   void take(const Frame& frame) {
-    Feed feed = feed_of(*frame.picture, frame.index, frame.pts, frame.damaged);
+    Feed feed = Feed::of_picture(*frame.picture, frame.index, frame.pts, frame.damaged);
     works_.make_room(feed.bytes, [this] { tell(); });
     pts_.push_back(frame.pts);
     film_end_ = frame.pts + frame.duration;
-    const Moment now = clock_.next(frame.pts);
+    const Moment now = clock_.next(frame.pts, frame.duration);
+    times_.push(now.microseconds);
     finder_.push(*frame.picture, now);
     window_.push(std::move(feed));
     window_.shrink(options_.transcode.memory);
     const CutDecision& decided = finder_.settle(now);
     while (cuts_ < decided.cuts().size()) close(decided.cuts()[cuts_++]);
-    pass(decided.settled() - counts_.edge);
+    pass(sure_before(decided.settled()));
     tell();
   }
 
   nlohmann::json finish_shots() {
     const auto frames = static_cast<int64_t>(pts_.size());
     finder_.finish({frames - 1, clock_.times().back()});
-    nlohmann::json shots = finder_.shots(clock_.times());
+    nlohmann::json shots = finder_.shots(clock_);
     pts_.push_back(film_end_);
+    times_.push(clock_.end());
     for (const auto& cuts = shots.at("cuts"); cuts_ < cuts.size(); ++cuts_) close(cuts[cuts_]);
     close(frames);
     return shots;
   }
 
-  static Feed feed_of(const AVFrame& picture, int64_t index, int64_t pts, bool damaged) {
-    Feed feed;
-    feed.picture = cropped(picture, {});
-    feed.index = index;
-    feed.pts = pts;
-    feed.damaged = damaged;
-    feed.bytes = weight_of(feed);
-    return feed;
+  // Where the open shot's part without its edges ends at the earliest, if the shot goes on at least to `settled`; of
+  // frames before it the next one's time is known.
+  int64_t sure_before(int64_t settled) const {
+    const int64_t newest = times_.known() - 1, end = std::max(shot_, std::min(settled, newest));
+    return times_.first_within(shot_, end, limits_.edge);
   }
 
   // Frames before `end` belong to the open shot without its edges, whatever comes.
   void pass(int64_t end) {
-    const int64_t first = shot_ + counts_.edge;
+    const int64_t first = times_.last_within(shot_, times_.known() - 1, limits_.edge);
     for (at_ = std::max(at_, first); at_ < end; ++at_) {
       const int64_t pts = pts_[static_cast<size_t>(at_)];
       hear(pts);
-      if (options_.plan.long_shots == "equal" && at_ == first + counts_.longest) let_go_open();
-      if (!open_.empty() && open_.front().range.end == at_) end_first(pts);
-      if (at_ == next_first()) open();
+      while (!open_.empty() && is_over(open_.front().first, limits_.longest)) end_first(pts);
+      if (opened_ == 0 || begins_stride()) open();
       see();
     }
     window_.drop_before(at_);
   }
 
-  // Where the next clip of the open shot begins, if the shot is that long; -1: there is none.
-  int64_t next_first() const {
-    const int64_t first = shot_ + counts_.edge;
-    if (options_.plan.long_shots == "stride") return first + opened_ * counts_.stride;
-    return opened_ == 0 ? first : -1;
+  // Whether what began at `first` would be longer than `length` with frame at_.
+  bool is_over(int64_t first, int64_t length) const {
+    return at_ > first && times_.at(at_ + 1) - times_.at(first) > length;
+  }
+
+  bool begins_stride() const {
+    return options_.plan.long_shots == "stride" && is_over(last_opened_, limits_.stride);
   }
 
   void open() {
     const int64_t number = numbered_ + opened_++;
-    Open clip{number, {at_, at_ + counts_.longest}, std::nullopt, false, false};
-    if (fate_of(number, counts_.longest) == Fate::made) clip.id = works_.add(number);
+    Open clip{number, at_, std::nullopt, false, false};
+    last_opened_ = at_;
+    const bool never = options_.plan.max_seconds < options_.plan.min_seconds;
+    if (options_.fate(number, options_.plan.max_seconds, never) == Fate::made) clip.id = works_.add(number);
     if (open_.empty()) sound_.start(pts_[static_cast<size_t>(at_)]);
     open_.push_back(clip);
   }
@@ -145,7 +147,7 @@ class FilmCutter {
         clip.id.reset();
         continue;
       }
-      works_.feed(*clip.id, feed_of(*frame->picture, at_, frame->pts, frame->damaged));
+      works_.feed(*clip.id, Feed::of_picture(*frame->picture, at_, frame->pts, frame->damaged));
       if (clip.begun || !is_likely(clip)) continue;
       clip.begun = true;
       works_.begin(*clip.id);
@@ -154,13 +156,13 @@ class FilmCutter {
 
   // It is long enough and, of clips that overlap, the one before it has not reached the shot's end.
   bool is_likely(const Open& clip) const {
-    const int64_t frames = at_ + 1 - clip.range.first;
-    if (clip.number > numbered_ && at_ < clip.range.end - counts_.stride) return false;
-    return fate_of(clip.number, frames) == Fate::made;
+    if (&clip != &open_.front()) return false;
+    const Range range{clip.first, at_ + 1};
+    return fate_of(clip.number, range, too_short(range, times_, options_.plan)) == Fate::made;
   }
 
-  Fate fate_of(int64_t number, int64_t frames) const {
-    return options_.fate(number, frames, too_short(frames, finder_.rate(), options_.plan));
+  Fate fate_of(int64_t number, const Range& range, bool short_) const {
+    return options_.fate(number, static_cast<double>(times_.at(range.end) - times_.at(range.first)) / 1e6, short_);
   }
 
   // The sound up to `pts`, for all open clips.
@@ -170,12 +172,7 @@ class FilmCutter {
       for (Open& clip : open_) {
         if (!clip.id || (over && clip.heard)) continue;
         clip.heard = true;
-        Feed feed;
-        feed.sound = planes;
-        feed.index = at_;
-        feed.pts = pts;
-        feed.bytes = weight_of(feed);
-        works_.feed(*clip.id, std::move(feed));
+        works_.feed(*clip.id, Feed::of_sound(planes, at_, pts));
       }
     });
   }
@@ -188,18 +185,19 @@ class FilmCutter {
 
   // The first open clip is as long as a clip may be, and its shot goes on.
   void end_first(int64_t pts) {
+    if (options_.plan.long_shots == "equal") return let_go_open();
     const Open clip = open_.front();
     open_.pop_front();
-    const int64_t frames = clip.range.end - clip.range.first;
-    plan({clip.range, too_short(frames, finder_.rate(), options_.plan)}, clip.id, pts);
+    const Range range{clip.first, at_};
+    plan({range, {times_.at(clip.first), times_.at(at_)}, too_short(range, times_, options_.plan)}, clip.id, pts);
   }
 
   // The open shot ends at `end`: now it is known which clips it has.
   void close(int64_t end) {
-    pass(end - counts_.edge);
+    pass(sure_before(end));
     if (!open_.empty()) hear(pts_[static_cast<size_t>(at_)]);
     std::vector<PlannedClip> clips;
-    plan_shot({shot_, end}, finder_.rate(), options_.plan, clips);
+    plan_shot({shot_, end}, times_, options_.plan, clips);
     while (planned_of_shot_ < static_cast<int64_t>(clips.size())) finish(clips[static_cast<size_t>(planned_of_shot_)]);
     let_go_open();
     shot_ = end;
@@ -212,7 +210,7 @@ class FilmCutter {
     std::optional<ClipWorks::Id> id;
     if (!open_.empty() && open_.front().number == numbered_ + planned_of_shot_) {
       id = open_.front().id;
-      const bool all = open_.front().range.first == clip.range.first && at_ == clip.range.end;
+      const bool all = open_.front().first == clip.range.first && at_ == clip.range.end;
       open_.pop_front();
       if (id && !all) {
         works_.let_go(*id);
@@ -224,12 +222,12 @@ class FilmCutter {
 
   void plan(const PlannedClip& clip, std::optional<ClipWorks::Id> id, int64_t end_pts) {
     const int64_t number = numbered_ + planned_of_shot_++;
-    const Fate fate = options_.fate(number, clip.range.end - clip.range.first, clip.too_short);
+    const Fate fate = fate_of(number, clip.range, clip.too_short);
     const bool whole = id && fate == Fate::made && works_.end(*id, {clip.range, end_pts});
     if (id && !whole) works_.let_go(*id);
     if (fate == Fate::made && !whole) id = add_alone(number, {clip.range, end_pts});
     if (fate != Fate::made) id.reset();
-    planned_.push_back({{number, clip, fate, {shot_, time_of(shot_)}}, id});
+    planned_.push_back({{number, clip, fate}, id});
   }
 
   ClipWorks::Id add_alone(int64_t number, const ClipWorks::Ended& how) {
@@ -237,7 +235,7 @@ class FilmCutter {
       index_ = std::make_shared<FrameIndex>(decoder_.index());
       works_.set_index(index_);
     }
-    return works_.add_alone(number, how);
+    return works_.add_apart(number, how, Way::alone);
   }
 
   // Clips whose turn it is.
@@ -250,8 +248,6 @@ class FilmCutter {
         auto made = works_.result(*next.id);
         if (!made) return;
         clip = std::move(*made);
-        const Range& range = next.clip.planned.range;
-        clip.span = ClipSpan{time_of(range.first), time_of(range.end)};
       }
       options_.tell(next.clip, std::move(clip));
       works_.turn(next.clip.number + 1);
@@ -259,30 +255,26 @@ class FilmCutter {
     }
   }
 
-  // Microseconds from the first frame.
-  int64_t time_of(int64_t frame) const {
-    const Rational base = decoder_.time_base();
-    return presentation_microseconds(pts_[static_cast<size_t>(frame)], pts_.front(), base.num, base.den);
-  }
-
   const std::string& name_;
   const FilmOptions& options_;
   Decoder decoder_;
   ShotFinder finder_;
-  FrameCounts counts_;
+  PlanTimes limits_;
   FilmClock clock_;
   SoundFeed sound_;
-  GrowingContext context_;
+  MakerContext context_;
   ClipWorks works_;
   FrameWindow window_;
   std::vector<std::thread> makers_;
   std::vector<int64_t> pts_;  // of every frame; at the end, when the last one ends
+  FrameTimes times_;          // the same in microseconds from the first
   int64_t film_end_ = 0;
   std::shared_ptr<const FrameIndex> index_;
   size_t cuts_ = 0;           // those that have closed a shot
   int64_t shot_ = 0, at_ = 0;
   int64_t numbered_ = 0;      // clips of the shots before
   int64_t opened_ = 0, planned_of_shot_ = 0;  // clips of the open shot
+  int64_t last_opened_ = 0;   // first frame of the last one that has opened
   std::deque<Open> open_;     // those that have opened and have no end, ascending
   std::deque<Planned> planned_;  // those that are not told
 };

@@ -22,15 +22,14 @@ struct FilmClip {
   int64_t number = 0;  // among all clips of the film
   PlannedClip planned;
   Fate fate = Fate::made;
-  Moment shot;  // where its shot begins
 };
 
 struct FilmOptions {
   ShotsPlan shots;
   PlanOptions plan;
   TranscodeOptions transcode;  // copy and packets are no matter here
-  // Of clip `number`, if it has so many frames; `too_short` as plan_clips says. One that is made stays so when it grows.
-  std::function<Fate(int64_t number, int64_t frames, bool too_short)> fate;
+  // Of clip `number`, if it lasts so long; `too_short` as plan_clips says. One that is made stays so when it grows.
+  std::function<Fate(int64_t number, double seconds, bool too_short)> fate;
   // Every planned clip in the order of their numbers, by the caller's thread; what it throws ends everything. `clip` is
   // empty unless its fate was to be made.
   std::function<void(const FilmClip& which, Clip clip)> tell;

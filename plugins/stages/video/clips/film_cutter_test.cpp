@@ -34,7 +34,7 @@ FilmOptions content() {
   o.transcode.preset = "ultrafast";
   o.transcode.audio = false;
   o.transcode.max_height = 90;
-  o.fate = [](int64_t, int64_t, bool short_) { return short_ ? Fate::dropped : Fate::made; };
+  o.fate = [](int64_t, double, bool short_) { return short_ ? Fate::dropped : Fate::made; };
   return o;
 }
 

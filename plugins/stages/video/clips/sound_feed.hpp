@@ -6,7 +6,8 @@
 #include <string>
 
 #include "media/audio_reader.hpp"
-#include "clips/clip_writer.hpp"
+#include "clips/feed.hpp"
+#include "media/encoder.hpp"
 
 namespace kinora::video {
 

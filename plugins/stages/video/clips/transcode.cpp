@@ -3,17 +3,17 @@
 #include <algorithm>
 #include <thread>
 
-#include "media/audio_reader.hpp"
 #include "clips/clip_maker.hpp"
+#include "clips/copied_clip.hpp"
+#include "clips/sound_feed.hpp"
 #include "media/media_error.hpp"
 #include "shots/shot_clock.hpp"
 
 namespace kinora::video {
 namespace {
 
-constexpr int64_t kWorthSeeking = 48;     // frames that decode faster than a seek
-constexpr int64_t kWorthCopying = 24;     // frames; fewer are not worth another IDR and parameter set
-constexpr int64_t kSoundChunk = 1 << 16;  // samples
+constexpr int64_t kWorthSeeking = 48;  // frames that decode faster than a seek
+constexpr int64_t kWorthCopying = 24;  // frames; fewer are not worth another IDR and parameter set
 
 void validate(const std::vector<Range>& ranges, const std::string& name) {
   Range last{0, 0};
@@ -40,66 +40,97 @@ class Feeder {
         ranges_(ranges),
         options_(options),
         callback_(callback),
-        decoder_(film, name, decoding(options)) {
-    if (options.audio) audio_ = AudioReader::open(film, name);
-    const AudioFormat sound = audio_ ? AudioFormat{audio_->rate(), audio_->channels(), 0} : AudioFormat{};
-    context_ =
-        std::make_unique<MakerContext>(MakerContext{film, name, options_, decoder_.probe(), sound, ranges});
-    indexed_ = options.packets != nullptr;
-    const bool apart = indexed_ && !overlap(ranges);
-    const auto makers =
-        static_cast<size_t>(std::clamp<int64_t>(options.parallel, 1, static_cast<int64_t>(ranges.size())));
-    board_ = std::make_unique<ClipBoard>(ranges, copied(apart),
-                                         ClipBoard::Settings{options.memory, makers, apart});
-    for (size_t i = 0; i < makers; ++i) makers_.emplace_back([this] { make_clips(*context_, *board_); });
+        indexed_(options.packets != nullptr),
+        apart_(indexed_ && !overlap(ranges)),
+        decoder_(film, name, decoding(options)),
+        sound_(film, name, options.audio, decoder_.time_base()),
+        context_{film, name, options, decoder_.probe(), sound_.format()},
+        makers_wanted_(static_cast<size_t>(std::clamp<int64_t>(options.parallel, 1, static_cast<int64_t>(ranges.size())))),
+        works_(options.memory, makers_wanted_),
+        clips_(ranges.size()) {
+    if (options.decoder.index) works_.set_index(options.decoder.index);
+    if (!apart_ || !may_copy(decoder_.probe(), options_)) return;
+    for (size_t i = 0; i < ranges_.size(); ++i)
+      if (worth_copying(ranges_[i])) clips_[i].way = Way::copied;
   }
 
   ~Feeder() {
-    board_->stop();
+    works_.stop();
     for (auto& maker : makers_) maker.join();
   }
   Feeder(const Feeder&) = delete;
   Feeder& operator=(const Feeder&) = delete;
 
   std::string run() {
+    for (size_t i = 0; i < makers_wanted_; ++i) makers_.emplace_back([this] { make_clips(context_, works_); });
+    add_copied();
     while (done_ < ranges_.size() && step()) tell();
-    for (size_t i = done_; i < ranges_.size(); ++i) board_->break_off(i, past_the_end(i));
-    while (told_ < ranges_.size()) {
-      board_->wait_for_result(std::chrono::milliseconds(100));
-      tell();
-    }
+    for (size_t i = done_; i < ranges_.size(); ++i) break_off(i);
+    for (tell(); told_ < ranges_.size(); tell())
+      works_.wait_for_result(*clips_[told_].id, std::chrono::milliseconds(100));
     return decoder_.damaged();
   }
 
  private:
+  struct Fed {
+    Way way = Way::fed;
+    std::optional<ClipWorks::Id> id;  // once it is added
+    ClipSpan span;
+    bool heard = false;
+    std::string error;  // of one whose end the film lacks
+  };
+
   static DecoderOptions decoding(const TranscodeOptions& options) {
     DecoderOptions decoder = options.decoder;
     decoder.threads = options.threads;
     return decoder;
   }
 
-  std::vector<bool> copied(bool apart) const {
-    std::vector<bool> out(ranges_.size(), false);
-    if (!apart || !may_copy(decoder_.probe(), options_)) return out;
-    for (size_t i = 0; i < ranges_.size(); ++i) {
-      const Range run = whole_gops(*options_.packets, ranges_[i]);
-      out[i] = inside_index(ranges_[i]) && (run == ranges_[i] || run.end - run.first >= kWorthCopying);
-    }
-    return out;
+  bool worth_copying(const Range& range) const {
+    const Range run = whole_gops(*options_.packets, range);
+    return inside_index(range) && (run == range || run.end - run.first >= kWorthCopying);
   }
 
   bool inside_index(const Range& range) const {
     return range.end <= static_cast<int64_t>(options_.packets->frames->pts.size());
   }
 
+  // Clips that are copied are left to the makers as soon as those before them are.
+  void add_copied() {
+    while (added_ < clips_.size() && clips_[added_].way == Way::copied) add_apart(Way::copied);
+  }
+
+  void add_apart(Way way) {
+    Fed& clip = clips_[added_];
+    clip.way = way;
+    clip.id = works_.add_apart(static_cast<int64_t>(added_), {ranges_[added_], options_.packets->end_of(ranges_[added_])}, way);
+    ++added_;
+  }
+
+  // While there is no room for frames, a maker without work decodes the next clip by itself.
+  void wait() {
+    if (apart_ && works_.hungry() && added_ < clips_.size() && inside_index(ranges_[added_])) {
+      add_apart(Way::decoded);
+      add_copied();
+    }
+    tell();
+  }
+
   // Results that are there, and whether to go on.
   void tell() {
     if (options_.check) options_.check();
-    while (told_ < ranges_.size()) {
-      auto result = board_->next_result();
-      if (!result) return;
-      if (told_ < done_) result->span = spans_[told_];
-      callback_(told_++, std::move(*result));
+    while (told_ < clips_.size()) {
+      Fed& next = clips_[told_];
+      Clip clip;
+      clip.error = next.error;
+      if (next.error.empty()) {
+        auto made = told_ < done_ ? works_.result(*next.id) : std::nullopt;
+        if (!made) return;
+        clip = std::move(*made);
+        clip.span = next.span;
+      }
+      works_.turn(static_cast<int64_t>(told_) + 1);
+      callback_(told_++, std::move(clip));
     }
   }
 
@@ -129,38 +160,41 @@ class Feeder {
 
   bool needs_picture() const {
     for (size_t i = done_; i < open_end_; ++i)
-      if (ranges_[i].end > at_ && board_->way_of(i) == Way::fed) return true;
+      if (ranges_[i].end > at_ && clips_[i].way == Way::fed) return true;
     for (size_t i = open_end_; i < ranges_.size() && ranges_[i].first == at_; ++i)
-      if (board_->way_of(i) == Way::fed) return true;
+      if (clips_[i].way == Way::fed) return true;
     return false;
   }
 
   void pass(int64_t pts, const Frame* frame) {
-    give_sound(pts);
+    hear(pts);
     while (done_ < open_end_ && ranges_[done_].end == at_) end(pts);
     for (; open_end_ < ranges_.size() && ranges_[open_end_].first == at_; ++open_end_) open(pts);
-    for (size_t i = done_; frame != nullptr && i < open_end_; ++i) {
-      if (board_->way_of(i) != Way::fed) continue;
-      Feed feed;
-      feed.picture = cropped(*frame->picture, {});
-      feed.index = at_;
-      feed.pts = pts;
-      feed.damaged = frame->damaged;
-      give(i, std::move(feed));
-    }
+    for (size_t i = done_; frame != nullptr && i < open_end_; ++i)
+      if (clips_[i].way == Way::fed) give(i, Feed::of_picture(*frame->picture, at_, pts, frame->damaged));
     ++at_;
   }
 
   void open(int64_t pts) {
-    if (audio_ && done_ == open_end_) sound_at_ = sample_at(pts);
-    board_->begin(open_end_);
-    sounded_.push_back(false);
-    spans_.push_back({microseconds(pts), 0});
+    if (done_ == open_end_) sound_.start(pts);
+    Fed& clip = clips_[open_end_];
+    clip.span.start_us = microseconds(pts);
+    if (clip.id) return;
+    clip.id = works_.add(static_cast<int64_t>(added_++));
+    works_.begin(*clip.id);
+    add_copied();
   }
 
   void end(int64_t pts) {
-    spans_[done_].end_us = microseconds(pts);
-    board_->end(done_++, pts);
+    Fed& clip = clips_[done_];
+    clip.span.end_us = microseconds(pts);
+    const ClipWorks::Ended how{ranges_[done_], pts};
+    if (!works_.end(*clip.id, how)) {
+      works_.let_go(*clip.id);
+      if (!options_.decoder.index) works_.set_index(std::make_shared<FrameIndex>(decoder_.index()));
+      clip.id = works_.add_apart(static_cast<int64_t>(done_), how, Way::alone);
+    }
+    ++done_;
   }
 
   int64_t microseconds(int64_t pts) const {
@@ -171,69 +205,55 @@ class Feeder {
   }
 
   void give(size_t clip, Feed feed) {
-    feed.bytes = weight_of(feed);
-    board_->feed(clip, std::move(feed), [this] { tell(); });
+    works_.make_room(feed.bytes, [this] { wait(); });
+    works_.feed(*clips_[clip].id, std::move(feed));
   }
 
-  int64_t sample_at(int64_t pts) const {
-    const Rational base = decoder_.time_base();
-    return av_rescale_q(pts, {base.num, base.den}, {1, audio_->rate()});
-  }
-
-  // The sound up to `pts`, for the clips that are open. Behind the film's own there is silence, but only for
-  // clips that have heard nothing yet.
-  void give_sound(int64_t pts) {
-    if (!audio_ || done_ == open_end_) return;
-    const bool over = audio_->ended();
-    for (const int64_t until = sample_at(pts); sound_at_ < until;) {
-      const int64_t count = std::min(kSoundChunk, until - sound_at_);
-      auto planes = std::make_shared<Planes>();
-      audio_->read(sound_at_, count, *planes);
-      sound_at_ += count;
+  // The sound up to `pts`, for the clips that are open.
+  void hear(int64_t pts) {
+    if (done_ == open_end_) return;
+    sound_.until(pts, [&](const std::shared_ptr<const Planes>& planes, bool over) {
       for (size_t i = done_; i < open_end_; ++i) {
-        if (over && sounded_[i]) continue;
-        sounded_[i] = true;
-        Feed feed;
-        feed.sound = planes;
-        feed.index = at_;
-        feed.pts = pts;
-        give(i, std::move(feed));
+        if (over && clips_[i].heard) continue;
+        clips_[i].heard = true;
+        give(i, Feed::of_sound(planes, at_, pts));
       }
-    }
+    });
   }
 
   // The clips that end with the film are whole.
   bool end_of_film(int64_t frames, int64_t end_pts) {
     film_frames_ = frames;
-    give_sound(end_pts);
+    hear(end_pts);
     while (done_ < open_end_ && ranges_[done_].end == at_) end(end_pts);
     return false;
   }
 
-  std::string past_the_end(size_t clip) const {
+  void break_off(size_t clip) {
     const std::string damage = decoder_.damaged();
-    return clip_title(name_, ranges_[clip]) + " reaches past the film's end at frame " +
-           std::to_string(film_frames_) + (damage.empty() ? "; shorten the range" : " (" + damage + ")");
+    if (clips_[clip].id) works_.let_go(*clips_[clip].id);
+    clips_[clip].error = clip_title(name_, ranges_[clip]) + " reaches past the film's end at frame " +
+                         std::to_string(film_frames_) +
+                         (damage.empty() ? "; shorten the range" : " (" + damage + ")");
   }
 
   const std::string& name_;
   const std::vector<Range>& ranges_;
   const TranscodeOptions& options_;
   const ClipCallback& callback_;
+  const bool indexed_, apart_;  // apart_: makers may decode and copy clips, for none shares frames with another
   Decoder decoder_;
-  std::unique_ptr<AudioReader> audio_;
-  bool indexed_ = false;
-  std::unique_ptr<MakerContext> context_;
-  std::unique_ptr<ClipBoard> board_;
+  SoundFeed sound_;
+  MakerContext context_;
+  const size_t makers_wanted_;
+  ClipWorks works_;
+  std::vector<Fed> clips_;
   std::vector<std::thread> makers_;
   int64_t at_ = 0;                  // index of the next frame
   int64_t film_frames_ = 0;         // known at its end
   size_t done_ = 0, open_end_ = 0;  // clips before done_ have ended, those before open_end_ have begun
-  size_t told_ = 0;
-  std::vector<ClipSpan> spans_;  // of clips that have begun
-  std::vector<bool> sounded_;  // clips that have begun: whether they have got sound
-  int64_t sound_at_ = 0;       // the next sample to read, on the film's clock
-  int64_t last_end_ = 0;       // ticks: end of the last frame seen
+  size_t added_ = 0, told_ = 0;     // clips before these have been given to the makers, and told
+  int64_t last_end_ = 0;            // ticks: end of the last frame seen
 };
 
 }  // namespace
@@ -241,6 +261,7 @@ class Feeder {
 std::string transcode_clips(ByteSource& film, const std::string& name, const std::vector<Range>& ranges,
                             const TranscodeOptions& options, const ClipCallback& callback) {
   validate(ranges, name);
+  if (ranges.empty()) return "";
   TranscodeOptions given = options;
   if (given.packets) given.decoder.index = given.packets->frames;
   return Feeder(film, name, ranges, given, callback).run();

@@ -41,11 +41,6 @@ struct TranscodeOptions {
   std::function<void()> check;  // called now and then by the caller's thread; what it throws ends everything
 };
 
-// When a clip begins and ends, in microseconds from the film's first frame.
-struct ClipSpan {
-  int64_t start_us = 0, end_us = 0;
-};
-
 // The outcome for one range: bytes, or an error and no bytes.
 struct Clip {
   std::vector<uint8_t> bytes;  // MP4, H.264 and AAC

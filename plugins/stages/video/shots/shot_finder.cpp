@@ -50,7 +50,8 @@ void ShotFinder::finish(const Moment& last) {
   for (const auto& detector : detectors_) detector->finish(last);
 }
 
-nlohmann::json ShotFinder::shots(const std::vector<int64_t>& times) const {
+nlohmann::json ShotFinder::shots(const FilmClock& clock) const {
+  const auto& times = clock.times();
   std::vector<NamedCuts> found;
   for (const auto& detector : detectors_) found.push_back({detector->name(), detector->cuts()});
   const auto cuts = decided_cuts(found, plan_.decide, plan_.tolerance);
@@ -62,6 +63,7 @@ nlohmann::json ShotFinder::shots(const std::vector<int64_t>& times) const {
                      {"scores", (decides == detectors_.end() ? detectors_.front() : *decides)->scores()}};
   auto& cut_times = out["times_us"] = nlohmann::json::array();
   for (const int64_t cut : cuts) cut_times.push_back(times[static_cast<size_t>(cut)]);
+  write_frame_times(out, clock, rate_);
   for (const auto& detector : detectors_)
     out["detectors"][detector->name()] = {{"cuts", detector->cuts()}, {"scores", detector->scores()}};
   return out;

@@ -11,6 +11,7 @@
 #include "shots/decided_cuts.hpp"
 #include "shots/measure_source.hpp"
 #include "media/probe.hpp"
+#include "shots/frame_times.hpp"
 #include "shots/settled_frames.hpp"
 #include "shots/shot_detector.hpp"
 
@@ -28,23 +29,6 @@ struct ShotsPlan {
   bool thumbnails = false;
 };
 
-// Times of all frames, in microseconds from the first.
-class FilmClock {
- public:
-  explicit FilmClock(Rational base) : base_(base) {}
-  Moment next(int64_t pts) {
-    if (times_.empty()) start_ = pts;
-    times_.push_back(presentation_microseconds(pts, start_, base_.num, base_.den));
-    return {static_cast<int64_t>(times_.size()) - 1, times_.back()};
-  }
-  const std::vector<int64_t>& times() const { return times_; }
-
- private:
-  Rational base_;
-  int64_t start_ = 0;
-  std::vector<int64_t> times_;
-};
-
 // [owner-thread]
 class ShotFinder {
  public:
@@ -59,7 +43,7 @@ class ShotFinder {
 
   double rate() const { return rate_; }
   // After finish(): the field shots.json of a film whose frames have these times.
-  nlohmann::json shots(const std::vector<int64_t>& times) const;
+  nlohmann::json shots(const FilmClock& clock) const;
 
  private:
   const ShotsPlan& plan_;

@@ -49,7 +49,7 @@ class Takers {
 void take_all(Decoder& decoder, FilmClock& clock, Takers& takers, const Run& run) {
   while (const Frame* frame = decoder.next()) {
     run.check_cancelled();
-    takers.take(*frame->picture, clock.next(frame->pts));
+    takers.take(*frame->picture, clock.next(frame->pts, frame->duration));
   }
 }
 
@@ -69,7 +69,7 @@ void take_all_beside(Decoder& decoder, FilmClock& clock, Takers& takers, const R
   try {
     while (const Frame* frame = decoder.next()) {
       run.check_cancelled();
-      if (!pipe.push(*frame->picture, clock.next(frame->pts))) break;
+      if (!pipe.push(*frame->picture, clock.next(frame->pts, frame->duration))) break;
     }
   } catch (...) {
     stopped = std::current_exception();
@@ -94,7 +94,7 @@ void find_shots(Sample& film, const Media& media, const ShotsPlan& plan, const R
   const auto& times = clock.times();
   if (times.empty()) throw MediaError(no_frame(media.name, decoder.damaged()));
   finder.finish({static_cast<int64_t>(times.size()) - 1, times.back()});
-  nlohmann::json shots = finder.shots(times);
+  nlohmann::json shots = finder.shots(clock);
   if (const auto damage = decoder.damaged(); !damage.empty()) shots["damaged"] = damage;
   film.set("shots.json", shots.dump());
   takers.give(film, times);

@@ -1,0 +1,162 @@
+#include "clips/copied_clip.hpp"
+
+#include "clips/growing_clip.hpp"
+#include "clips/own_frames.hpp"
+#include "clips/spliced_writer.hpp"
+#include "media/input.hpp"
+#include "media/media_error.hpp"
+
+namespace kinora::video {
+namespace {
+
+// The film's packets are not what its index and headers say, or nobody wants the clip any more.
+struct NotThisWay {};
+
+class CopiedClip {
+ public:
+  CopiedClip(const MakerContext& context, ClipWorks& works, const ClipWorks::Task& task)
+      : c_(context),
+        works_(works),
+        task_(task),
+        index_(*context.options.packets),
+        range_(task.how.range),
+        copied_(whole_gops(index_, range_)),
+        start_(index_.frames->pts[static_cast<size_t>(range_.first)]),
+        end_(task.how.pts) {}
+
+  Clip make() {
+    if (!credible(start_, end_, c_.probe.video.time_base)) throw NotThisWay();
+    Input input(c_.film, c_.name, c_.options.decoder.limits);
+    SplicedWriter writer(*input.video()->codecpar, index_.parameters, ends());
+    const bool before = encode_end(writer, {range_.first, copied_.first}, index_.end_of({0, copied_.first}));
+    if (before) copy_groups(input, writer);
+    const bool whole = before && encode_end(writer, {copied_.end, range_.end}, end_) && sample();
+    take_sound(whole ? &writer : nullptr);
+    if (!whole || !works_.end_of(task_.id)) return std::move(clip_);
+    clip_.bytes = writer.finish(end_ - start_);
+    clip_.frames = range_.end - range_.first;
+    clip_.copied = copied_.end - copied_.first;
+    return std::move(clip_);
+  }
+
+ private:
+  bool fail(const std::string& why) {
+    clip_.error = clip_title(c_.name, range_) + why;
+    return false;
+  }
+
+  // For the frames around what is copied: as the film says of itself, for no frame has been seen yet.
+  EncoderOptions ends() const {
+    const VideoInfo& video = c_.probe.video;
+    auto like = ff::new_frame();
+    like->width = video.width;
+    like->height = video.height;
+    like->format = AV_PIX_FMT_YUV420P;
+    like->colorspace = static_cast<AVColorSpace>(video.colour.matrix);
+    like->color_primaries = static_cast<AVColorPrimaries>(video.colour.primaries);
+    like->color_trc = static_cast<AVColorTransferCharacteristic>(video.colour.transfer);
+    EncoderOptions options = encoder_options(*like, {}, c_.probe, c_.sound, c_.options);
+    const bool ragged = copied_ != range_;
+    options.parameter_set = ragged ? free_id(index_.parameters) : 0;
+    if (ragged && options.parameter_set == 0) throw NotThisWay();
+    return options;
+  }
+
+  // Gives the frames of the part to `take`; false where that ends before they do, and clip_ says why.
+  template <class Take>
+  bool decode(const Range& part, const Take& take) {
+    Decoder decoder = own_decoder(c_, task_.index);
+    bool sound = true;
+    const auto missing = pass(decoder, part, [&](const Frame& frame) {
+      if (works_.gone(task_.id)) return sound = false;
+      if (frame.damaged) return sound = fail(damaged_from(frame.index));
+      take(frame);
+      return true;
+    });
+    return missing ? fail(damaged_from(*missing)) : sound;
+  }
+
+  bool encode_end(SplicedWriter& writer, const Range& part, int64_t end_pts) {
+    if (part.end == part.first) return true;
+    if (!decode(part, [&](const Frame& frame) { writer.encode(*frame.picture, frame.pts - start_); })) return false;
+    writer.end_encoding(end_pts - start_);
+    return true;
+  }
+
+  void copy_groups(Input& input, SplicedWriter& writer) const {
+    int64_t packets = 0, dts = 0;
+    for (const Gop& gop : index_.gops) {
+      if (gop.first == copied_.first) dts = gop.dts;
+      if (gop.first >= copied_.first && gop.end <= copied_.end) packets += gop.packets;
+    }
+    input.select(input.video());
+    if (input.seek(input.video(), dts) < 0) throw NotThisWay();
+    const int64_t first_pts = index_.frames->pts[static_cast<size_t>(copied_.first)];
+    auto packet = ff::new_packet();
+    for (bool found = false; packets > 0;) {
+      if (input.read(*packet) < 0 || works_.gone(task_.id)) throw NotThisWay();
+      found = found || (packet->pts == first_pts && (packet->flags & AV_PKT_FLAG_KEY) != 0);
+      if (packet->stream_index == input.video()->index && found) {
+        if (index_.frames->find(packet->pts) < 0) throw NotThisWay();
+        writer.copy(*packet, packet->pts - start_);
+        --packets;
+      }
+      av_packet_unref(packet.get());
+    }
+  }
+
+  bool sample() {
+    const auto sampler = new_sampler(c_.options, c_.probe);
+    if (!sampler) return true;
+    const double base = c_.probe.video.time_base.value();
+    try {
+      if (!decode(range_, [&](const Frame& frame) {
+            sampler->offer(*frame.picture, static_cast<double>(frame.pts - start_) * base);
+          }))
+        return false;
+    } catch (const TooManySamples& e) {
+      return fail(std::string(": ") + e.what());
+    }
+    clip_.samples = sampler->take();
+    return true;
+  }
+
+  // Null: to nowhere.
+  void take_sound(SplicedWriter* writer) {
+    while (const auto feed = works_.next(task_.id))
+      if (writer != nullptr && feed->sound)
+        writer->write_audio(pointers(*feed->sound).data(), static_cast<int64_t>(feed->sound->front().size()));
+  }
+
+  const MakerContext& c_;
+  ClipWorks& works_;
+  const ClipWorks::Task& task_;
+  const PacketIndex& index_;
+  const Range range_, copied_;
+  const int64_t start_, end_;  // ticks of the film
+  Clip clip_;
+};
+
+}  // namespace
+
+bool could_copy(const Probe& film, const TranscodeOptions& o) {
+  const VideoInfo& v = film.video;
+  return o.copy && v.codec == "h264" &&
+         v.pixel_format == "yuv420p" && v.colour.range != AVCOL_RANGE_JPEG && v.rotation == 0 &&
+         v.field_order == "progressive" && o.crop.empty() && v.width % 2 == 0 && v.height % 2 == 0 &&
+         (o.max_height <= 0 || v.height <= o.max_height);
+}
+
+bool may_copy(const Probe& film, const TranscodeOptions& o) {
+  return could_copy(film, o) && o.packets && !o.packets->gops.empty();
+}
+
+std::optional<Clip> make_copied(const MakerContext& context, ClipWorks& works, const ClipWorks::Task& task) {
+  try {
+    return CopiedClip(context, works, task).make();
+  } catch (const NotThisWay&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace kinora::video
