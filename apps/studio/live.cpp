@@ -33,6 +33,7 @@ json live_of(const JobFolder& job, const json& usage) {
   return {{"job", job.name},
           {"done", !summary.is_null()},
           {"age_s", error ? json() : json(age)},
+          {"failure", core::text_in(object_in(job.path.parent_path() / ("." + job.name + ".failed")), "message")},
           {"usage", summary.is_null() ? usage : core::object_in(summary, "usage")},
           {"figures", std::move(figures)},
           {"summary", std::move(summary)}};

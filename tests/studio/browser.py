@@ -3,6 +3,8 @@ import contextlib, json, pathlib, shutil, signal, subprocess, sys, time
 
 from playwright.sync_api import sync_playwright
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "support"))  # for every script that imports this one
+
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 CHROMIUM = shutil.which("chromium") or "chromium"
 
