@@ -45,7 +45,7 @@ export class Detail {
     const accept = make("button", { type: "button", "aria-pressed": clip.decision === "accepted", onclick: this.actions.accept }, "Accept (a)");
     const reject = make("button", { type: "button", "aria-pressed": clip.decision === "rejected", onclick: this.actions.reject }, "Reject (x)");
     const focused = this.buttons.contains(document.activeElement) ? [...this.buttons.children].indexOf(document.activeElement) : -1;
-    this.buttons.replaceChildren(accept, reject, ...this.alike(clip), make("span", { class: "muted" }, `${seconds(clip.duration_s)}${clip.fps ? `, ${number(clip.fps)} frames/s` : ""}`));
+    this.buttons.replaceChildren(accept, reject, ...this.alike(clip), make("span", { class: "muted" }, [clip.duration_s && seconds(clip.duration_s), clip.fps && `${number(clip.fps)} frames/s`].filter(Boolean).join(", ")));
     if (focused >= 0) this.buttons.children[focused].focus();
     this.rest.replaceChildren(...tables(clip));
     if (!this.built) this.build();

@@ -24,6 +24,9 @@ export function number(value) {
 
 const trim = (text) => (text.includes(".") ? text.replace(/\.?0+$/, "") : text);
 
+/** A price in the currency of its stage's options: "1,204.50", "0.0008". */
+export const money = (value) => value.toLocaleString("en", value >= 1 ? { minimumFractionDigits: 2, maximumFractionDigits: 2 } : { maximumSignificantDigits: 3 });
+
 /** Seconds as "2.5 s", "1:05" or "1:02:03". */
 export function seconds(value) {
   if (value === null || value === undefined) return "–";

@@ -1,7 +1,10 @@
 // Jobs at work: a line a stage. A finished job is one line. What was asked of servers, for both.
-import { make, number, plural, seconds } from "./format.js";
+import { make, money, number, plural, seconds } from "./format.js";
 
 const kColumns = [["in", "samples in"], ["out", "samples out"], ["dropped", "filtered"], ["failed", "failed"], ["rate", "a second"], ["workers", "workers"], ["busy", "busy"], ["queue", "waiting"]];
+
+// What may bound a job besides its stages, as live.json calls it.
+const kBounds = { source: "reading its inputs", memory: "its memory" };
 
 export class Live {
   constructor(element) {
@@ -26,7 +29,7 @@ export class Live {
     const head = make("tr", {}, make("th", { scope: "col" }, "stage"), kColumns.map(([, title]) => make("th", { scope: "col" }, title)));
     const lines = rows.map((cells, i) => make("tr", { class: stages[i].name === bound ? "bound" : "" }, cells));
     const memory = figures.memory?.used !== undefined ? `, ${number(figures.memory.used / 2 ** 20)} of ${number((figures.memory.bound ?? NaN) / 2 ** 20)} MiB between stages` : "";
-    const state = age_s > 10 ? `: no news for ${seconds(age_s)}` : bound ? `: ${bound} bounds the rate` : "";
+    const state = age_s > 10 ? `: no news for ${seconds(age_s)}` : bound ? `: ${kBounds[bound] ?? bound} bounds the rate` : "";
     return [make("h2", {}, `${job}${state} (${seconds(figures.seconds)}, ${progress(figures)}${memory})`), ...costs, make("table", {}, make("thead", {}, head), make("tbody", {}, lines))];
   }
 
@@ -74,7 +77,7 @@ function stopped(job, figures, failure) {
 function paid(usage) {
   const stages = Object.entries(usage), sum = (what) => stages.reduce((n, [, used]) => n + (used[what] ?? 0), 0);
   const line = (name, { requests = 0, prompt_tokens = 0, completion_tokens = 0, cost }) =>
-    `${name}: ${plural(requests, "request")}, ${plural(prompt_tokens, "prompt token")}, ${plural(completion_tokens, "completion token")}${cost === undefined ? "" : `, cost ${number(cost)}`}`;
+    `${name}: ${plural(requests, "request")}, ${plural(prompt_tokens, "prompt token")}, ${plural(completion_tokens, "completion token")}${cost === undefined ? "" : `, cost ${money(cost)}`}`;
   const lines = stages.map(([name, used]) => line(name, used));
   if (stages.length > 1)
     lines.push(line("All servers", { requests: sum("requests"), prompt_tokens: sum("prompt_tokens"), completion_tokens: sum("completion_tokens"), cost: stages.some(([, used]) => used.cost !== undefined) ? sum("cost") : undefined }));

@@ -69,7 +69,7 @@ function summarise(total) {
   const unreadable = state.unreadable ? `; ${plural(state.unreadable, "line")} of items.jsonl cannot be read` : "";
   const mixed = films > 0 && films < all;
   const count = total === all ? "" : `${total.toLocaleString("en")} of `;
-  const whole = mixed ? `${plural(all, "item")}: ${kinds(total, sheet.films)}` : plural(all, films ? "film" : "clip");
+  const whole = !mixed ? plural(all, films ? "film" : "clip") : `${plural(all, "item")}${total ? `: ${kinds(total, sheet.films)}` : ""}`;
   element("summary").textContent = count + whole + foundBy(sheet.found) + unreadable + (state.wrong ? `; ${state.wrong}` : "");
   element("all").hidden = query.isEmpty();
   element("copies").hidden = !copies;

@@ -4,7 +4,7 @@ import { make, number, outcome, seconds } from "./format.js";
 
 const kWindow = 100; // rows asked for at once
 const kWindows = 40; // kept
-const kNarrowest = 184, kGap = 8; // pixels
+const kNarrowest = 168, kGap = 8; // pixels: two columns on a telephone
 const kText = 76; // height below the picture
 const kPictures = 400; // kept decoded
 const kFetches = 4; // at once: a browser has six connections
