@@ -4,8 +4,11 @@
 #include <array>
 #include <fstream>
 #include <sstream>
-#include <tuple>
 
+#include "apps/studio/copies.hpp"
+#include "apps/studio/journal_rows.hpp"
+#include "apps/studio/rows.hpp"
+#include "core/curate/facts.hpp"
 #include "core/jobs/clip_files.hpp"
 #include "core/status.hpp"
 
@@ -15,10 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr size_t kColumns = 200;  // more names than this are no scores, but a mistake
-constexpr int kDepth = 6;
-
-std::string text_in(const fs::path& path) {
+std::string text_of(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   std::stringstream out;
   out << in.rdbuf();
@@ -26,7 +26,7 @@ std::string text_in(const fs::path& path) {
 }
 
 json json_in(const fs::path& path) {
-  json value = json::parse(text_in(path), nullptr, false);
+  json value = json::parse(text_of(path), nullptr, false);
   return value.is_discarded() ? json() : value;
 }
 
@@ -36,138 +36,26 @@ bool is_curate(const fs::path& folder) {
   return fs::exists(folder / "items.jsonl");
 }
 
-std::string text_of(const json& object, const char* name) {
-  const auto at = object.find(name);
-  return at != object.end() && at->is_string() ? at->get<std::string>() : "";
+void read_items(const JobFolder& folder, size_t job, Rows& rows) {
+  std::ifstream in(folder.path / "items.jsonl", std::ios::binary);
+  std::string line;
+  for (uint64_t at = 0; std::getline(in, line); at += line.size() + 1)
+    rows.add(Rows::parse(line, 1), {job, at, line.size(), false});
 }
 
-End end_of(const std::string& name) {
-  return name == "kept" ? End::kept : name == "filtered" ? End::filtered : End::failed;
-}
-
-// A key becomes a part of file names, in folders where it has slashes.
-bool is_file_name(const std::string& key) {
-  if (key.empty() || key.back() == '/' || key.find('\0') != key.npos) return false;
-  for (size_t from = 0; from < key.size(); from = std::min(key.find('/', from), key.size() - 1) + 1)
-    if (key[from] == '.' || key[from] == '/') return false;
-  return true;
-}
-
-class Reader {
- public:
-  explicit Reader(Catalogue& out) : out_(out) {}
-
-  void lines(size_t job) {
-    std::ifstream in(out_.jobs[job].path / "items.jsonl", std::ios::binary);
-    std::string line;
-    for (uint64_t at = 0; std::getline(in, line); at += line.size() + 1) {
-      const json item = json::parse(
-          line,
-          [](int depth, json::parse_event_t event, const json& value) {
-            return event != json::parse_event_t::key || depth != 1 ||
-                   value != "shots";  // long, and not needed
-          },
-          false);
-      add(item, job, at, line.size());
-    }
+// The marker of a stored clip is its field json.
+void read_stored(const JobFolder& folder, size_t job, Rows& rows) {
+  const auto clips = core::catching([&] { return core::clips_in(folder.path / "data"); });
+  if (!clips) return;  // there is no such folder yet
+  for (const auto& [key, fields] : *clips) {
+    if (!fields.contains("json")) continue;
+    const json facts = json_in(fields.at("json"));
+    json item{{"key", key}, {"end", "kept"}, {"facts", facts}, {"parent", core::text_in(facts, "film")}};
+    if (item["parent"] == "") item["url"] = "";  // a film
+    if (const auto caption = fields.find("txt"); caption != fields.end())
+      item["caption"] = text_of(caption->second);
+    rows.add(item, {job, 0, 0, false});
   }
-
-  // The marker of a stored clip is its field json.
-  void stored(size_t job) {
-    const auto clips = core::catching([&] { return core::clips_in(out_.jobs[job].path / "data"); });
-    if (!clips) return;  // there is no such folder yet
-    for (const auto& [key, fields] : *clips) {
-      if (!fields.contains("json")) continue;
-      const json facts = json_in(fields.at("json"));
-      json item{{"key", key}, {"end", "kept"}, {"facts", facts}};
-      if (facts.is_object()) item["parent"] = text_of(facts, "film");
-      if (const auto caption = fields.find("txt"); caption != fields.end())
-        item["caption"] = text_in(caption->second);
-      add(item, job, 0, 0);
-    }
-  }
-
-  void finish() {
-    for (auto& [name, values] : out_.columns) values.resize(out_.clips.size(), std::nan(""));
-  }
-
- private:
-  void add(const json& item, size_t job, uint64_t at, uint64_t size) {
-    if (!item.is_object() || !is_file_name(text_of(item, "key"))) {
-      ++out_.unreadable;
-      return;
-    }
-    Clip clip;
-    clip.key = text_of(item, "key");
-    clip.id = out_.jobs[job].name + "/" + clip.key;
-    clip.film = text_of(item, "parent");
-    clip.stage = text_of(item, "stage");
-    clip.reason = text_of(item, "reason");
-    clip.caption = text_of(item, "caption");
-    clip.url = text_of(item, "url");
-    clip.end = end_of(text_of(item, "end"));
-    if (const auto consumed = item.find("consumed"); consumed != item.end())
-      clip.consumed = *consumed == true;
-    if (const auto score = item.find("score"); score != item.end() && score->is_number()) clip.score = *score;
-    clip.job = job;
-    clip.line_at = at;
-    clip.line_size = size;
-    const auto [known, is_new] = out_.by_id.emplace(clip.id, out_.clips.size());
-    const size_t index = known->second;
-    if (!is_new)
-      for (auto& [name, values] : out_.columns)
-        if (index < values.size()) values[index] = std::nan("");
-    // A film that is shown as its clips is in no histogram.
-    if (const auto facts = item.find("facts"); facts != item.end() && !clip.consumed)
-      numbers(*facts, "", index, 0);
-    if (clip.end == End::filtered && !std::isnan(clip.score) && !clip.reason.empty())
-      set("scores." + clip.reason, index, clip.score);
-    if (is_new) {
-      out_.clips.push_back(std::move(clip));
-    } else {
-      out_.clips[index] = std::move(clip);
-    }
-  }
-
-  void numbers(const json& value, const std::string& name, size_t index, int depth) {
-    if (value.is_number()) set(name, index, value.get<double>());
-    if (!value.is_object() || depth > kDepth) return;
-    for (const auto& [key, member] : value.items())
-      numbers(member, name.empty() ? key : name + "." + key, index, depth + 1);
-  }
-
-  void set(const std::string& name, size_t index, double value) {
-    if (!std::isfinite(value)) return;
-    auto at = out_.columns.find(name);
-    if (at == out_.columns.end()) {
-      if (out_.columns.size() == kColumns) return;
-      at = out_.columns.emplace(name, std::vector<double>()).first;
-    }
-    if (at->second.size() <= index) at->second.resize(index + 1, std::nan(""));
-    at->second[index] = value;
-  }
-
-  Catalogue& out_;
-};
-
-// In canonical order whatever the order in which clips were ready: films by name, then their clips.
-void sort_by_key(Catalogue& c) {
-  std::vector<size_t> order(c.clips.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return std::tie(c.clips[a].job, c.clips[a].key) < std::tie(c.clips[b].job, c.clips[b].key);
-  });
-  std::vector<Clip> clips;
-  clips.reserve(order.size());
-  for (const size_t i : order) clips.push_back(std::move(c.clips[i]));
-  c.clips = std::move(clips);
-  for (auto& [name, values] : c.columns) {
-    std::vector<double> sorted;
-    sorted.reserve(order.size());
-    for (const size_t i : order) sorted.push_back(values[i]);
-    values = std::move(sorted);
-  }
-  for (size_t i = 0; i < c.clips.size(); ++i) c.by_id[c.clips[i].id] = i;
 }
 
 // The endings of what the user's browser may be given as a film; nothing else that a line names is read.
@@ -211,30 +99,39 @@ std::vector<JobFolder> curate_jobs(const fs::path& dir) {
 Catalogue read_catalogue(const std::vector<JobFolder>& jobs) {
   Catalogue out;
   out.jobs = jobs;
-  Reader reader(out);
+  Rows rows(out);
   for (size_t job = 0; job < jobs.size(); ++job) {
-    if (fs::exists(jobs[job].path / "items.jsonl")) {
-      reader.lines(job);
-    } else {
-      reader.stored(job);
-    }
+    const Source source = source_of(jobs[job]);
+    (source == Source::items     ? read_items
+     : source == Source::journal ? read_journal
+                                 : read_stored)(jobs[job], job, rows);
   }
-  reader.finish();
-  sort_by_key(out);
+  rows.finish();
+  mark_copies(out);
   return out;
+}
+
+Source source_of(const JobFolder& job) {
+  const auto has = [&](const char* name) {
+    std::error_code error;
+    return fs::exists(job.path / name, error);
+  };
+  if (!has("summary.json") && has("journal.jsonl")) return Source::journal;
+  return has("items.jsonl") ? Source::items : Source::stored;
 }
 
 std::string stamp_of(const std::vector<JobFolder>& jobs) {
   std::string out;
-  for (const auto& job : jobs)
-    for (const char* name : {"items.jsonl", "data"}) {
-      std::error_code error;
-      const auto time = fs::last_write_time(job.path / name, error);
-      if (error) continue;
-      out += name + std::to_string(time.time_since_epoch().count()) + ";";
-      break;  // once items.jsonl is there, the folder does not count
-    }
-  return out;
+  for (const auto& job : jobs) {
+    const Source source = source_of(job);
+    const char* name = source == Source::items     ? "items.jsonl"
+                       : source == Source::journal ? "journal.jsonl"
+                                                   : "data";
+    std::error_code error;
+    const auto time = fs::last_write_time(job.path / name, error);
+    if (!error) out += name + std::to_string(time.time_since_epoch().count()) + ";";
+  }
+  return out + copies_stamp(jobs);
 }
 
 const Clip* Catalogue::find(const std::string& id) const {
@@ -255,13 +152,15 @@ json item_of(const Catalogue& catalogue, const Clip& clip) {
             {"parent", clip.film},
             {"caption", clip.caption},
             {"facts", json_in(folder / "data" / (clip.key + ".json"))}};
-  std::ifstream in(folder / "items.jsonl", std::ios::binary);
+  const char* file = clip.in_journal ? "journal.jsonl" : "items.jsonl";
+  std::ifstream in(folder / file, std::ios::binary);
   std::string line(clip.line_size, '\0');
   in.seekg(static_cast<std::streamoff>(clip.line_at));
   in.read(line.data(), static_cast<std::streamsize>(line.size()));
   json item = json::parse(line, nullptr, false);
-  if (!in || !item.is_object() || text_of(item, "key") != clip.key)
-    throw Error(KINORA_IO, (folder / "items.jsonl").string() + ": it has changed; load the page again");
+  if (clip.in_journal) item = core::object_in(core::object_in(item, "entry"), "end");
+  if (!in || !item.is_object() || core::text_in(item, "key") != clip.key)
+    throw Error(KINORA_IO, (folder / file).string() + ": it has changed; load the page again");
   return item;
 }
 

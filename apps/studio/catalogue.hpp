@@ -1,5 +1,5 @@
-// What became of the inputs of curate jobs: items.jsonl in memory, without what only one item at a time
-// needs.
+// What became of the inputs of curate jobs: items.jsonl in memory, or journal.jsonl of a job at work, without
+// what only one item at a time needs.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -22,6 +22,14 @@ struct JobFolder {
 // Throws Error KINORA_NOT_FOUND if there is none.
 std::vector<JobFolder> curate_jobs(const std::filesystem::path& dir);
 
+// Where the items of a job are read from.
+enum class Source : uint8_t {
+  items,    // it has ended
+  journal,  // it is at work: what has ended so far
+  stored,   // neither file is there: the clips in its folder data
+};
+Source source_of(const JobFolder&);
+
 struct Catalogue {
   std::vector<JobFolder> jobs;
   std::vector<Clip> clips;
@@ -29,14 +37,14 @@ struct Catalogue {
   // none.
   std::map<std::string, std::vector<double>> columns;
   std::unordered_map<std::string, size_t> by_id;
-  int64_t unreadable = 0;  // lines
+  std::vector<nlohmann::json> usage;  // a job: {STAGE: {"requests", "prompt_tokens", ...}}, as summary.json has it
+  int64_t unreadable = 0;             // lines
 
   const Clip* find(const std::string& id) const;
   double value(const std::string& column, size_t clip) const;
 };
 
-// A key that two lines have is the later line's. A job that has not ended is read from the clips that it has
-// stored by now.
+// A key that two lines have is the later line's. What dedup jobs beside a job leave out is marked.
 Catalogue read_catalogue(const std::vector<JobFolder>& jobs);
 
 // Changes when read_catalogue would read something else.

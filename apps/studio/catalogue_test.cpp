@@ -67,6 +67,95 @@ TEST_F(CatalogueTest, AJobThatRunsShowsWhatItHasStored) {
   EXPECT_EQ(media_of(c, c.clips[0]).path.filename(), "f-0000.mp4");
 }
 
+// Lines as core/curate/record.cpp appends them.
+std::string entry(const std::string& text) { return R"({"sum":"0","entry":)" + text + "}\n"; }
+std::string input(const std::string& key) { return entry(R"({"input":")" + key + R"(","identity":"i"})"); }
+std::string end(const std::string& line, bool made = true) {
+  return entry(R"({"made":)" + std::string(made ? "true" : "false") + R"(,"end":)" + line + "}");
+}
+
+TEST_F(CatalogueTest, AJobAtWorkShowsAllThatHasEndedSoFar) {
+  const std::string dropped = R"({"key":"f-0001","end":"filtered","stage":"filter.blur","reason":"filter.blur","score":2,)"
+                              R"("parent":"f","shots":{"cuts":[1]},"facts":{"duration_s":3}})";
+  write("clips/items.jsonl", R"({"key":"of an earlier run","end":"kept"})" "\n");
+  write("clips/journal.jsonl",
+        entry(R"({"journal":"curate","version":1,"base":"b"})") + input("f") + input("broken") +
+            end(R"({"key":"f-0000","end":"kept","parent":"f","caption":"a boat"})") + end(dropped) +
+            end(R"({"key":"broken","end":"failed","reason":"no film","url":"/broken.mp4"})", false) +
+            R"({"sum":"0","entry":{"end":{"key":"f-0002","end":"ke)");
+  const auto jobs = curate_jobs(folder_);
+  const Catalogue c = read_catalogue(jobs);
+  ASSERT_EQ(c.clips.size(), 3U);  // the last line is being written
+  EXPECT_EQ(c.unreadable, 0);
+  EXPECT_TRUE(c.clips[0].is_film);
+  EXPECT_EQ(c.clips[0].reason, "no film");
+  EXPECT_EQ(c.find("clips/f-0000")->caption, "a boat");
+  const Clip* blurred = c.find("clips/f-0001");
+  ASSERT_NE(blurred, nullptr);
+  EXPECT_FALSE(blurred->is_film);
+  EXPECT_EQ(blurred->end, End::filtered);
+  EXPECT_EQ(c.value("scores.filter.blur", c.by_id.at("clips/f-0001")), 2);
+  EXPECT_EQ(item_of(c, *blurred)["shots"]["cuts"].size(), 1U);
+  write("clips/summary.json", "{}");
+  EXPECT_EQ(read_catalogue(jobs).clips.at(0).key, "of an earlier run");
+}
+
+// A run that went on, films that changed, and failures that are tried again: what no longer holds is not there.
+TEST_F(CatalogueTest, WhatTheJournalTakesBackIsNotShown) {
+  const auto failed = [](const char* key, const char* film) {
+    return end(std::string(R"({"key":")") + key + R"(","end":"failed","parent":")" + film + R"("})");
+  };
+  const auto kept = [](const char* key, const char* film) {
+    return end(std::string(R"({"key":")") + key + R"(","end":"kept","parent":")" + film +
+               R"(","facts":{"usage":{"caption.endpoint":{"requests":1,"cost":0.5}}}})");
+  };
+  const std::string before = input("f") + input("g") + kept("f-0000", "f") + failed("f-0001", "f") +
+                             kept("g-0000", "g") + failed("g-0001", "g");
+  const auto keys = [&] {
+    std::vector<std::string> out;
+    for (const auto& clip : read_catalogue(curate_jobs(folder_)).clips) out.push_back(clip.key);
+    return out;
+  };
+  write("clips/journal.jsonl", before);
+  EXPECT_THAT(keys(), testing::ElementsAre("f-0000", "f-0001", "g-0000", "g-0001"));
+  write("clips/journal.jsonl", before + entry(R"({"broke_off":true})"));
+  EXPECT_THAT(keys(), testing::ElementsAre("f-0000", "g-0000"));
+  write("clips/journal.jsonl", before + entry(R"({"forget":"f"})"));
+  EXPECT_THAT(keys(), testing::ElementsAre("g-0000", "g-0001"));
+  write("clips/journal.jsonl", before + entry(R"({"forget":"f"})") + input("f") + kept("f-0000", "f"));
+  EXPECT_THAT(keys(), testing::ElementsAre("f-0000", "g-0000", "g-0001"));
+  const Catalogue c = read_catalogue(curate_jobs(folder_));
+  EXPECT_EQ(c.usage.at(0), (nlohmann::json{{"caption.endpoint", {{"requests", 2}, {"cost", 1.0}}}}));
+}
+
+TEST_F(CatalogueTest, CopiesAreMarkedInTheJobThatHasAllOfThem) {
+  for (const char* job : {"first", "second"}) {
+    fs::create_directories(folder_ / job);
+    write(std::string(job) + "/job.json", R"({"kind": "curate"})");
+  }
+  fs::create_directories(folder_ / "copies");
+  const std::string two = R"({"key":"a","end":"kept"})" "\n" R"({"key":"b","end":"kept"})" "\n";
+  write("first/items.jsonl", R"({"key":"a","end":"kept"})" "\n" R"({"key":"b","end":"failed"})" "\n");
+  write("second/items.jsonl", two);
+  write("clips/items.jsonl", two + R"({"key":"c","end":"kept"})" "\n"
+        R"({"key":"d","end":"filtered","stage":"ingest","reason":"ingest.duplicate","of":"a","url":"/d"})" "\n");
+  write("copies/decisions.jsonl", R"({"key":"a","end":"kept"})" "\n"
+        R"({"key":"b","end":"filtered","rule":"dedup.semantic","score":0.995,"of":"a"})" "\n");
+  EXPECT_EQ(read_catalogue(curate_jobs(folder_)).find("second/b")->copy_rule, "") << "it has not ended";
+  write("copies/summary.json", "{}");
+  const Catalogue c = read_catalogue(curate_jobs(folder_));
+  const Clip* copy = c.find("second/b");
+  EXPECT_EQ(copy->copy_of, "a");
+  EXPECT_EQ(copy->copy_rule, "dedup.semantic");
+  EXPECT_EQ(copy->copy_score, 0.995);
+  EXPECT_STREQ(outcome_of(*copy), "copy");
+  EXPECT_STREQ(outcome_of(*c.find("second/a")), "kept");
+  EXPECT_STREQ(outcome_of(*c.find("clips/b")), "kept") << "three clips, two decisions";
+  EXPECT_STREQ(outcome_of(*c.find("first/b")), "failed");
+  EXPECT_EQ(c.find("clips/d")->copy_of, "a");
+  EXPECT_STREQ(outcome_of(*c.find("clips/d")), "filtered");
+}
+
 TEST_F(CatalogueTest, AFileIsServedOnlyIfItIsStoredOrTheFilmOfALine) {
   write("secret.mp4", "x");
   write("film.mp4", "x");

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <fstream>
 
+#include "core/curate/facts.hpp"
+
 namespace kinora::studio {
 namespace {
 
@@ -22,7 +24,7 @@ json object_in(const fs::path& path) {
 
 }  // namespace
 
-json live_of(const JobFolder& job) {
+json live_of(const JobFolder& job, const json& usage) {
   json figures = object_in(job.path / "live.json"), summary = object_in(job.path / "summary.json");
   if (figures.is_null() && summary.is_null()) return {};
   std::error_code error;
@@ -31,6 +33,8 @@ json live_of(const JobFolder& job) {
   return {{"job", job.name},
           {"done", !summary.is_null()},
           {"age_s", error ? json() : json(age)},
+          {"failure", core::text_in(object_in(job.path.parent_path() / ("." + job.name + ".failed")), "message")},
+          {"usage", summary.is_null() ? usage : core::object_in(summary, "usage")},
           {"figures", std::move(figures)},
           {"summary", std::move(summary)}};
 }

@@ -7,7 +7,9 @@
 namespace kinora::studio {
 
 // {"job", "done", "age_s": since it was written, "figures": live.json as it is, "summary": summary.json as it
-// is}. null if the folder has neither, or both are unreadable.
-nlohmann::json live_of(const JobFolder&);
+// is, "failure": why its last run failed, or "", "usage": what its stages have asked of servers by now, by
+// stage}. null if the folder has neither file, or both are unreadable. usage: of its items so far, for a job
+// that has no summary yet.
+nlohmann::json live_of(const JobFolder&, const nlohmann::json& usage);
 
 }  // namespace kinora::studio

@@ -45,10 +45,23 @@ bool matches_decision(const std::set<std::string>& wanted, const Clip& clip, con
          (decision.empty() && !captioned && wanted.contains("open"));
 }
 
+// The rule by which the clip was left out; "": by none.
+std::string rule_of(const Clip& clip) {
+  return !clip.copy_rule.empty() ? clip.copy_rule : clip.end == End::filtered ? clip.reason : "";
+}
+
+bool is_hidden(const Query& query, const Clip& clip, const Change& edits) {
+  return !clip.copy_rule.empty() && !query.copies && !query.ends.contains("copy") &&
+         !query.rules.contains(clip.copy_rule) && query.like != clip.id && edits.keep != true;
+}
+
+bool is_left_out(const Clip& clip) { return !clip.copy_rule.empty() || clip.end == End::filtered; }
+
 // All conditions but ranges and text.
 bool matches(const Query& query, const Clip& clip, const Change& edits) {
-  return !clip.consumed && (query.ends.empty() || query.ends.contains(name_of(clip.end))) &&
-         (query.rules.empty() || (clip.end == End::filtered && query.rules.contains(clip.reason))) &&
+  return !clip.consumed && !is_hidden(query, clip, edits) &&
+         (query.ends.empty() || query.ends.contains(outcome_of(clip))) &&
+         (query.rules.empty() || (is_left_out(clip) && query.rules.contains(rule_of(clip)))) &&
          (query.film.empty() || clip.film == query.film || clip.key == query.film) &&
          matches_decision(query.decisions, clip, edits);
 }
@@ -156,6 +169,7 @@ Query parse_query(const std::multimap<std::string, std::string>& parameters) {
     if (name == "like") out.like = value;
     if (name == "embedding") out.embedding = value;
     if (name == "by") out.words = value == "words";
+    if (name == "copies") out.copies = value == "1";
     if (name == "sort") out.sort = value;
     if (name == "desc") out.descending = value == "1";
   }
@@ -210,13 +224,14 @@ std::vector<Histogram> histograms(const Shelf& shelf, const Query& query, size_t
   return out;
 }
 
-Counts counts_of(const Shelf& shelf) {
+Counts counts_of(const Shelf& shelf, Kind kind) {
   Counts out;
   for (const Clip& clip : shelf.catalogue.clips) {
-    if (clip.consumed) continue;
-    ++out.ends[name_of(clip.end)];
-    if (clip.end == End::filtered) ++out.rules[clip.reason];
+    if (clip.consumed || (kind == Kind::film && !clip.is_film)) continue;
+    ++out.ends[outcome_of(clip)];
+    if (is_left_out(clip)) ++out.rules[rule_of(clip)];
     const Change edits = shelf.edits(clip);
+    if (is_hidden({}, clip, edits)) continue;
     const std::string decision = decision_of(edits);
     const bool captioned = edits.caption && *edits.caption != clip.caption;
     if (!decision.empty()) ++out.decisions[decision];

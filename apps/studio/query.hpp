@@ -19,12 +19,13 @@ struct Range {
 };
 
 struct Query {
-  std::set<std::string> ends, rules;    // empty: all
+  std::set<std::string> ends, rules;    // ends: kept, filtered, failed, copy; empty: all
   std::set<std::string> decisions;      // accepted, rejected, captioned, open; empty: all
   std::map<std::string, Range> ranges;  // by column
   std::string film, text;
   std::string like, embedding;  // the id of a clip, and the embedding in which others are to be near to it
   bool words = false;           // the text is looked for by its words, not by its meaning
+  bool copies = false;          // what a dedup job leaves out is shown too
   std::string sort;  // a column, "similarity", "key", "caption"; "": the best found first, else by key
   bool descending = false;
 
@@ -61,7 +62,9 @@ Change values_now(const Clip&, const Change& edits);
 // "accepted", "rejected" or "": what a user decided.
 std::string decision_of(const Change& edits);
 
-// Places in catalogue.clips. Films that were cut into clips are left out.
+// Places in catalogue.clips. Films that were cut into clips are left out, and copies unless they are asked
+// for: by `copies`, by their outcome or rule, as the clip that others are to be like, or since a user accepted
+// them.
 std::vector<size_t> select(const Shelf&, const Query&);
 
 struct Histogram {
@@ -74,10 +77,12 @@ struct Histogram {
 // One for every column that has at least two values, scores first. At most `bars` bars.
 std::vector<Histogram> histograms(const Shelf&, const Query&, size_t bars = 24);
 
-// How many clips have each outcome, rule and decision, whatever the query.
+// How many items have each outcome, rule and decision, whatever the query. A copy that nobody accepted counts
+// as an outcome and for its rule alone.
 struct Counts {
   std::map<std::string, int64_t> ends, rules, decisions;
 };
-Counts counts_of(const Shelf&);
+enum class Kind : uint8_t { any, film };
+Counts counts_of(const Shelf&, Kind kind = Kind::any);
 
 }  // namespace kinora::studio

@@ -76,6 +76,31 @@ TEST(Query, EachConditionSelects) {
                                   {"accepted", 1}, {"rejected", 1}, {"captioned", 1}, {"open", 2}}));
 }
 
+TEST(Query, CopiesAreHiddenUnlessAskedFor) {
+  std::vector<Clip> clips{clip("a"), clip("b"), clip("c"), clip("d", End::filtered, "r"), clip("film", End::failed)};
+  for (const size_t copy : {1U, 2U}) clips[copy].copy_of = "a", clips[copy].copy_rule = "dedup.exact";
+  clips[4].is_film = true;
+  const Catalogue c = catalogue_of(clips);
+  const Found found{{2, 1, 0}, {0.1, 0.2, 0.9, NAN, NAN}};
+  Shelf shelf = shelf_of(c);
+  EXPECT_THAT(select(shelf, {}), ElementsAre(0, 3, 4));
+  EXPECT_THAT(select(shelf, query({{"copies", "1"}})), ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(select(shelf, query({{"end", "copy"}})), ElementsAre(1, 2));
+  EXPECT_THAT(select(shelf, query({{"end", "kept"}})), ElementsAre(0));
+  EXPECT_THAT(select(shelf, query({{"rule", "dedup.exact"}})), ElementsAre(1, 2));
+  EXPECT_THAT(select(shelf, query({{"rule", "r"}})), ElementsAre(3));
+  EXPECT_THAT(select(shelf_of(c, {{"b", {std::nullopt, std::nullopt, true}}}), {}), ElementsAre(0, 1, 3, 4));
+  shelf.found = &found;
+  EXPECT_THAT(select(shelf, query({{"q", "boat"}})), ElementsAre(0));
+  EXPECT_THAT(select(shelf, query({{"q", "boat"}, {"copies", "1"}})), ElementsAre(2, 1, 0));
+  EXPECT_THAT(select(shelf, query({{"like", "job/c"}})), ElementsAre(2, 0)) << "the clip itself is there";
+  const Counts all = counts_of(shelf), films = counts_of(shelf, Kind::film);
+  EXPECT_EQ(all.ends, (std::map<std::string, int64_t>{{"kept", 1}, {"copy", 2}, {"filtered", 1}, {"failed", 1}}));
+  EXPECT_EQ(all.rules, (std::map<std::string, int64_t>{{"dedup.exact", 2}, {"r", 1}}));
+  EXPECT_EQ(all.decisions, (std::map<std::string, int64_t>{{"open", 3}}));
+  EXPECT_EQ(films.ends, (std::map<std::string, int64_t>{{"failed", 1}}));
+}
+
 TEST(Query, AWrongRangeIsNamed) {
   for (const char* range : {"", "x", "x:1", ":1:2", "x:a:2", "x:1:nan", "x:1:2 "})
     EXPECT_THROW((void)query({{"range", range}}), Error) << range;

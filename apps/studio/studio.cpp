@@ -17,6 +17,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kWindow = 500;  // rows an answer
+constexpr int64_t kRest = 20;     // of a job at work, times as long as it takes to read what it has made
 
 int64_t milliseconds() {
   using namespace std::chrono;
@@ -61,6 +62,10 @@ Found by_similarity(const Catalogue& catalogue, const Ranking& ranking) {
   return out;
 }
 
+json counts_json(const Counts& counts) {
+  return {{"ends", counts.ends}, {"rules", counts.rules}, {"decisions", counts.decisions}};
+}
+
 json edit_json(const Edit& edit) {
   json out{{"time", edit.time}, {"author", edit.author}, {"set", json_of(edit.set)}};
   if (edit.kind != core::EditKind::edit) out["step"] = edit.kind == core::EditKind::undo ? "undo" : "redo";
@@ -76,13 +81,12 @@ Studio::Studio(const std::filesystem::path& folder, std::string author, Meaning:
   refresh(true);
 }
 
-// Looks at the disk at most every second, and at a job that is still running every five.
+// Looks at the disk at most every second, and at a job that is at work every five or less often.
 void Studio::refresh(bool at_once) {
   const int64_t now = milliseconds();
-  const bool is_running = std::any_of(jobs_.begin(), jobs_.end(), [](const auto& job) {
-    return !std::filesystem::exists(job.path / "items.jsonl");
-  });
-  if (!at_once && now - looked_ < (is_running ? 5000 : 1000)) return;
+  const bool is_running = std::any_of(jobs_.begin(), jobs_.end(),
+                                      [](const auto& job) { return source_of(job) != Source::items; });
+  if (!at_once && now - looked_ < (is_running ? std::max<int64_t>(5000, kRest * reading_) : 1000)) return;
   looked_ = now;
   for (auto& journal : journals_) {
     const auto changed = journal.refresh();
@@ -91,6 +95,7 @@ void Studio::refresh(bool at_once) {
   }
   if (std::string stamp = stamp_of(jobs_); stamp != stamp_) {
     catalogue_ = read_catalogue(jobs_);
+    reading_ = milliseconds() - now;
     stamp_ = std::move(stamp);
     ++version_;
   }
@@ -146,6 +151,8 @@ const std::vector<size_t>& Studio::rows(const Parameters& parameters, const Quer
   for (const char* name : {"from", "count", "id"}) by.erase(name);
   if (selected_at_ != version_ || by != selected_by_) {
     selected_ = select(shelf(), query);
+    films_selected_ = std::count_if(selected_.begin(), selected_.end(),
+                                    [&](size_t i) { return catalogue_.clips[i].is_film; });
     selected_by_ = std::move(by);
     selected_at_ = version_;
   }
@@ -158,7 +165,8 @@ json Studio::row(size_t index, const Found* found) const {
   json out{{"id", clip.id},
            {"key", clip.key},
            {"film", clip.film},
-           {"end", name_of(clip.end)},
+           {"is_film", clip.is_film},
+           {"end", outcome_of(clip)},
            {"caption", *now.caption},
            {"captioned", edits.caption && *edits.caption != clip.caption},
            {"decision", decision_of(edits)},
@@ -167,6 +175,8 @@ json Studio::row(size_t index, const Found* found) const {
   if (found && !found->similarity.empty()) out["similarity"] = number_or_null(found->similarity[index]);
   if (clip.end != End::kept) out["stage"] = clip.stage, out["reason"] = clip.reason;
   if (!std::isnan(clip.score)) out["score"] = clip.score;
+  if (!clip.copy_of.empty()) out["copy_of"] = clip.copy_of;
+  if (!clip.copy_rule.empty()) out["reason"] = clip.copy_rule, out["score"] = number_or_null(clip.copy_score);
   const auto first = catalogue_.columns.lower_bound("scores.");
   for (auto at = first; at != catalogue_.columns.end() && at->first.starts_with("scores."); ++at)
     if (!std::isnan(at->second[index])) out["scores"][at->first.substr(7)] = at->second[index];
@@ -184,13 +194,13 @@ json Studio::reasons() const {
 json Studio::state() {
   const Lock lock(mutex_);
   refresh();
-  const Counts counts = counts_of(shelf());
+  const Counts counts = counts_of(shelf()), films = counts_of(shelf(), Kind::film);
   json jobs = json::array(), fields = json::array(), live = json::array();
   bool can_undo = false, can_redo = false;
   std::string wrong;
-  for (const auto& job : jobs_) {
-    jobs.push_back(job.name);
-    if (json now = live_of(job); !now.is_null()) live.push_back(std::move(now));
+  for (size_t job = 0; job < jobs_.size(); ++job) {
+    jobs.push_back(jobs_[job].name);
+    if (json now = live_of(jobs_[job], catalogue_.usage[job]); !now.is_null()) live.push_back(std::move(now));
   }
   for (const auto& [name, values] : catalogue_.columns) fields.push_back(name);
   for (const auto& journal : journals_) {
@@ -205,7 +215,8 @@ json Studio::state() {
       {"jobs", std::move(jobs)},
       {"version", version_},
       {"fields", std::move(fields)},
-      {"counts", {{"ends", counts.ends}, {"rules", counts.rules}, {"decisions", counts.decisions}}},
+      {"counts", counts_json(counts)},
+      {"films", counts_json(films)},
       {"reasons", reasons()},
       {"undo", can_undo},
       {"redo", can_redo},
@@ -227,8 +238,8 @@ json Studio::clips(const Parameters& parameters) {
   json list = json::array();
   for (size_t i = from; i < all.size() && i < from + count; ++i)
     list.push_back(row(all[i], &searched_.found));
-  return {{"total", all.size()}, {"from", from},         {"version", version_},
-          {"by", searched_.by},  {"why", searched_.why}, {"rows", std::move(list)}};
+  return {{"total", all.size()}, {"films", films_selected_}, {"from", from},           {"version", version_},
+          {"by", searched_.by},  {"why", searched_.why},     {"rows", std::move(list)}};
 }
 
 json Studio::histograms(const Parameters& parameters) {
@@ -272,6 +283,10 @@ json Studio::detail(const Clip& clip) const {
   out["own_caption"] = clip.caption;
   out["facts"] = item.value("facts", json());
   out["damaged"] = item.value("damaged", "");
+  out["at_work"] = source_of(jobs_[clip.job]) != Source::items;
+  out["copy_id"] = "";
+  if (const Clip* first = catalogue_.find(jobs_[clip.job].name + "/" + clip.copy_of); first && first != &clip)
+    out["copy_id"] = first->id;
   out["url"] = clip.url;
   out["history"] = std::move(history);
   out["version"] = version_;
@@ -289,7 +304,12 @@ json Studio::detail(const Clip& clip) const {
 json Studio::clip(const Parameters& parameters) {
   const Lock lock(mutex_);
   refresh();
-  return detail(need(text_of(parameters, "id")));
+  const std::string id = text_of(parameters, "id");
+  auto out = core::catching([&] { return detail(need(id)); });
+  if (out) return std::move(*out);
+  if (out.failure().code != KINORA_IO) throw Error(out.failure().code, out.failure().message);
+  refresh(true);  // the job has ended meanwhile, and its lines are elsewhere
+  return detail(need(id));
 }
 
 json Studio::shots(const Parameters& parameters) {

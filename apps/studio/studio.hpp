@@ -26,11 +26,12 @@ class Studio {
   // Throws Error if there is no curate job in `folder`. `encode`: of texts, for search by meaning.
   Studio(const std::filesystem::path& folder, std::string author, Meaning::Encode encode);
 
-  // {"title", "author", "jobs", "version", "fields", "counts", "reasons", "undo", "redo", "unreadable",
-  // "wrong", "search": {"text", "why_not_text", "pictures"}, "live"}
+  // {"title", "author", "jobs", "version", "fields", "counts", "films", "reasons", "undo", "redo",
+  // "unreadable", "wrong", "search": {"text", "why_not_text", "pictures"}, "live"}; films: counts of films
+  // alone.
   nlohmann::json state();
-  // {"total", "from", "version", "by", "why", "rows"}: the window "from", "count" of what the query selects;
-  // by: how it was searched, "meaning", "words", "pictures" or "", and why not by meaning. Queries that
+  // {"total", "films", "from", "version", "by", "why", "rows"}: the window "from", "count" of what the query
+  // selects, and how many of all are films; by: how it was searched, "meaning", "words", "pictures" or "", and why not by meaning. Queries that
   // search wait for Meaning, without the lock.
   nlohmann::json clips(const Parameters&);
   nlohmann::json histograms(const Parameters&);
@@ -73,10 +74,12 @@ class Studio {
   std::string stamp_;
   int64_t version_ = 1;  // another one whenever anything that was answered may be stale
   int64_t looked_ = 0;   // when, milliseconds of the steady clock
+  int64_t reading_ = 0;  // how long it took to read the catalogue, milliseconds
   // The last selection, for the windows of one view.
   Parameters selected_by_;
   int64_t selected_at_ = 0;
   std::vector<size_t> selected_;
+  int64_t films_selected_ = 0;
   // The last search.
   struct {
     Query query;

@@ -52,7 +52,7 @@ json curve_of(const json& scores) {
 }
 
 json clip_json(const Clip& clip, const EditsOf& edits) {
-  return {{"id", clip.id}, {"end", name_of(clip.end)}, {"decision", decision_of(edits(clip))}};
+  return {{"id", clip.id}, {"end", outcome_of(clip)}, {"decision", decision_of(edits(clip))}};
 }
 
 }  // namespace

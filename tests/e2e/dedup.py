@@ -6,6 +6,9 @@ import json, os, pathlib, shutil, subprocess, sys, tarfile
 import numpy as np
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+sys.path.insert(0, str(ROOT / "tests/support"))
+from clips import EMBED_TEXT, caption_rows, lines, nearest, pictures
+
 DATA = ROOT / "tests/data"
 ORIGINALS = ["bbb_A", "bbb_B", "bbb_C", "bbb_D", "city_cc0", "cockatoo"]
 EPS = 0.01
@@ -29,13 +32,6 @@ dedup = {{ use = "dedup.semantic", eps = {eps}, keep = "{keep}" }}
 name = "shards"
 kind = "shard"
 input = "copies"
-"""
-TEXT = """
-[[job]]
-name = "captions"
-kind = "embed-text"
-input = "clips"
-words = { use = "text.wordpiece", vocab = "asset:minilm/vocab.txt" }
 """
 
 
@@ -62,13 +58,10 @@ def kinora(*arguments, fails=False):
     return done.stderr if fails else done.stdout
 
 
-def lines(file):
-    return [json.loads(text) for text in file.read_text().splitlines()]
-
-
 def semdedup(out, keep):
     """{key: (of, cosine)} of the clips that go, by the matrix of all products."""
-    keys = sorted(p.name.removesuffix(".classic.npy") for p in (out / "clips/data").glob("*.classic.npy"))
+    vectors = pictures(out)
+    keys = sorted(vectors)
     facts = {k: json.loads((out / f"clips/data/{k}.json").read_text()) for k in keys}
     size = lambda k: facts[k]["width"] * facts[k]["height"]
     worth = {"largest": lambda k: (-size(k), -facts[k]["duration_s"], k), "longest": lambda k: (-facts[k]["duration_s"], -size(k), k), "first": lambda k: k}[keep]
@@ -80,7 +73,7 @@ def semdedup(out, keep):
         if first != key:
             going[key] = (first, 1.0)
     left = [k for k in order if k not in going]
-    x = np.stack([np.load(out / f"clips/data/{k}.classic.npy") for k in left]).astype(np.float64)
+    x = np.stack([vectors[k] for k in left])
     assert x.shape == (len(left), 488) and np.allclose(np.linalg.norm(x, axis=1), 1, atol=1e-6), x.shape
     products = np.triu(x @ x.T, 1)
     for column in range(1, len(left)):
@@ -127,9 +120,9 @@ def check_shards(out, kept):
 def check_like(out):
     """By a key: all others by their products; by a file: its own clip first."""
     found = [json.loads(line) for line in kinora("search", out, "--like", "bbb_B-0000", "--top", 50, "--json").splitlines()]
-    files = {p.name.removesuffix(".classic.npy"): np.load(p).astype(np.float64) for p in (out / "clips/data").glob("*.classic.npy")}
+    files = pictures(out)
     query = files.pop("bbb_B-0000")
-    want = sorted(((float(v @ query), k) for k, v in files.items()), key=lambda p: (-p[0], p[1]))
+    want = nearest(files, query)
     assert [f["key"] for f in found] == [k for _, k in want], (found, want)
     assert max(abs(f["score"] - s) for f, (s, _) in zip(found, want)) < 1e-6
     assert found[0]["key"] == "bbb_B-again-0000" and pathlib.Path(found[0]["path"]).name == "bbb_B-again-0000.mp4"
@@ -146,17 +139,15 @@ def check_like(out):
 
 def check_text(out):
     """The rows are those of the captions, and a caption finds itself."""
-    about = json.loads((out / "captions/text.json").read_text())
-    rows = np.load(out / "captions/text.npy").astype(np.float64)
-    assert rows.shape == (len(about["keys"]), 384) and np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-6)
-    captions = {k: (out / f"clips/data/{k}.txt").read_text() for k in about["keys"]}
+    rows = caption_rows(out)
+    assert all(row.shape == (384,) and abs(np.linalg.norm(row) - 1) < 1e-6 for row in rows.values())
+    captions = {k: (out / f"clips/data/{k}.txt").read_text() for k in rows}
     for key in ("bbb_D-0000", "cockatoo-0000"):
         found = [json.loads(line) for line in kinora("search", out, captions[key], "--top", 99, "--json").splitlines()]
         by_key = {f["key"]: f["score"] for f in found}
         assert abs(by_key[key] - 1) < 1e-5 and found[0]["score"] < 1 + 1e-5, found
-        query = rows[about["keys"].index(key)]
-        for k, row in zip(about["keys"], rows):
-            assert abs(by_key[k] - row @ query) < 1e-5, (k, by_key[k], row @ query)
+        for k, row in rows.items():
+            assert abs(by_key[k] - row @ rows[key]) < 1e-5, (k, by_key[k], row @ rows[key])
         assert by_key == dict(sorted(by_key.items(), key=lambda p: -p[1]))
     by_word = [json.loads(line) for line in kinora("search", out, "a dark video, mostly black", "--json").splitlines()]
     assert len(by_word) == 10 and all(f["caption"] == captions[f["key"]] for f in by_word)
@@ -177,7 +168,7 @@ def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     make_films()
     out, file = SCRATCH / "out", SCRATCH / "run.toml"
-    text = TEXT if MINILM.exists() else ""
+    text = EMBED_TEXT if MINILM.exists() else ""
     for keep in ("largest", "longest", "first"):
         file.write_text(RUN.format(eps=EPS, keep=keep) + text)
         kinora("run", file, "--out", out)

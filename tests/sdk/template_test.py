@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The SDK's three steps, out of tree: kinora plugins new, cmake, kinora --plugins DIR. Every kind
-compiles; a stage, a sampler and a storage are built, tested and used, and models of both tiers, against an installation, trained. usage: template_test.py KINORA ROOT SCRATCH"""
+compiles; a stage, a sampler and a storage are built, tested and used, and models of both tiers, against an installation, trained. The filter of
+sdk/README.md is built from what stands there, and filters. usage: template_test.py KINORA ROOT SCRATCH"""
 import json, os, pathlib, shutil, subprocess, sys
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
@@ -119,6 +120,56 @@ stages = [{{ use = "video.read", frames = 4, height = 36 }}, {{ use = "dim-scene
                 print("WRONG", failures[-1])
 
 
+def block(text, language):
+    """The first fenced block of the language."""
+    return text.split(f"```{language}\n", 1)[1].split("```", 1)[0]
+
+
+def fallen(name, films, plugins, option):
+    """{film: (outcome, rule, score)} of a run with the README's filter."""
+    file, out = SCRATCH / f"{name}.toml", SCRATCH / name
+    file.write_text(f'''[run]
+out = "{out}"
+[[job]]
+name = "clips"
+kind = "curate"
+input = {json.dumps([str(film) for film in films])}
+stages = [{{ use = "video.read", height = 32 }}, {{ use = "colourful", {option} }}]
+''')
+    if not check(f"{name}: run", kinora("--plugins", plugins, "run", file)):
+        return {}
+    items = [json.loads(line) for line in (out / "clips/items.jsonl").read_text().splitlines()]
+    return {item["key"]: (item["end"], item.get("reason"), item["facts"]["scores"]["colourful"]) for item in items}
+
+
+def readme_filter():
+    """Films of one colour, whose score is known: grey 0, blue 1, half of each 1/2."""
+    section = (ROOT / "sdk/README.md").read_text().split("## A filter for curation\n", 1)[1].split("\n## ", 1)[0]
+    folder, build = SCRATCH / "colourful", SCRATCH / "colourful/build"
+    folder.mkdir()
+    (folder / "colourful.cpp").write_text(block(section, "cpp"))
+    (folder / "CMakeLists.txt").write_text(block(section, "cmake"))
+    (folder / "plugin.toml").touch()
+    for what, *command in (("configure", "cmake", "-G", "Ninja", "-S", folder, "-B", build, f"-DCMAKE_PREFIX_PATH={ROOT / 'sdk'}", f"-DKINORA_PROGRAM={KINORA}"),
+                           ("manifest", "cmake", "--build", build, "--target", "colourful.manifest"), ("build", "cmake", "--build", build)):
+        if not check(f"README's filter: {what}", run(*command)):
+            return
+    wanted = {"grey": ("color=gray", 0.0), "half": ("color=gray,drawbox=w=iw/2:c=blue:t=fill", 0.5), "blue": ("color=blue", 1.0)}
+    films = [SCRATCH / f"{name}.mkv" for name in wanted]
+    for film, (picture, _) in zip(films, wanted.values()):
+        source = picture.replace("color=", "color=size=64x64:rate=4:duration=1:color=", 1)
+        run("ffmpeg", "-v", "error", "-f", "lavfi", "-i", source, "-c:v", "ffv1", "-pix_fmt", "bgr0", film)
+    for name, option, dropped in (("filter-on", "at_least = 0.25", {"grey"}), ("filter-score", 'at_least = 0.25, mode = "score"', set())):
+        found = fallen(name, films, build / "lib/kinora/plugins", option)
+        right = {film: (("filtered", "colourful") if film in dropped else ("kept", None)) for film in wanted}
+        if {film: end[:2] for film, end in found.items()} != right or any(abs(found[film][2] - wanted[film][1]) > 0.02 for film in found):
+            failures.append(f"{name}: {found}")
+            print("WRONG", failures[-1])
+    blind = SCRATCH / "filter-blind.toml"
+    blind.write_text((SCRATCH / "filter-on.toml").read_text().replace('{ use = "video.read", height = 32 }, ', "").replace("filter-on", "filter-blind"))
+    check("README's filter without frames", kinora("--plugins", build / "lib/kinora/plugins", "run", blind), 1, "sample_fps", "video.read")
+
+
 def every_kind_compiles():
     for kind in KINDS:
         folder = SCRATCH / f"only-{kind}"
@@ -141,6 +192,7 @@ def refusals():
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
 stage()
+readme_filter()
 built("sampler", "geometric", ROOT / "sdk")
 built("storage", "memory", ROOT / "sdk/cmake")
 models()

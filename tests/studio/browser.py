@@ -3,6 +3,8 @@ import contextlib, json, pathlib, shutil, signal, subprocess, sys, time
 
 from playwright.sync_api import sync_playwright
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "support"))  # for every script that imports this one
+
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 CHROMIUM = shutil.which("chromium") or "chromium"
 
@@ -28,15 +30,20 @@ def fresh():
     SCRATCH.mkdir(parents=True)
 
 
-def curated(name, films=("film.mp4", "bbb_A.mp4"), min_length=3.2, embedded=False, jobs=""):
-    """The folder of a finished run; again with the same name, it is continued. embedded: by embed.classic."""
+def run_command(name, films=("film.mp4", "bbb_A.mp4"), min_length=3.2, embedded=False, stages="", jobs=""):
+    """The command and the folder of a run; again with the same name, it is continued. embedded: by embed.classic."""
     broken = SCRATCH / "broken.mp4"
     if not broken.exists():  # a film that is newer is another film
         broken.write_bytes(b"no film at all")
     inputs = ", ".join(json.dumps(str(p)) for p in [*(ROOT / "tests/data" / film for film in films), broken])
-    (SCRATCH / f"{name}.toml").write_text(RUN.format(inputs=inputs, min_length=min_length, sampled=", sample_fps = 2.0, sample_height = 96" if embedded else "", more=' { use = "embed.classic" },' if embedded else "") + jobs)
-    out = SCRATCH / name
-    done = subprocess.run([KINORA, "run", str(SCRATCH / f"{name}.toml"), "--out", str(out)], capture_output=True, text=True, timeout=600)
+    (SCRATCH / f"{name}.toml").write_text(RUN.format(inputs=inputs, min_length=min_length, sampled=", sample_fps = 2.0, sample_height = 96" if embedded else "", more=(' { use = "embed.classic" },' if embedded else "") + stages) + jobs)
+    return [KINORA, "run", str(SCRATCH / f"{name}.toml"), "--out", str(SCRATCH / name)], SCRATCH / name
+
+
+def curated(*arguments, **options):
+    """The folder of a finished run, with the arguments of run_command."""
+    command, out = run_command(*arguments, **options)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return out
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Pictures of clips that are decoded by worker processes: damaged clips, workers that are killed or that hang cost one picture
 each, and the studio answers all along. usage: pictures.py KINORA ROOT SCRATCH"""
-import json, os, pathlib, random, signal, subprocess, threading, time, urllib.parse
+import os, pathlib, random, signal, subprocess, threading, time, urllib.parse
 
 from browser import SCRATCH, Studio, eventually, fresh
+from clips import curate_folder, make_film
 from edits import ask
 
 GOOD, HANG = 24, 10  # clips; seconds that a picture may take
@@ -26,16 +27,13 @@ def damaged(good, n):
 
 
 def synthetic():
-    folder = SCRATCH / "clips"
-    (folder / "data").mkdir(parents=True)
-    (folder / "job.json").write_text('{"kind": "curate"}')
     film = SCRATCH / "clip.mp4"
-    subprocess.run(["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=320x180:rate=12:duration=2", "-c:v", "libx264", "-pix_fmt", "yuv420p", str(film)], check=True)
+    make_film(film, "320x180", seconds=2)
     good = film.read_bytes()
-    with (folder / "items.jsonl").open("w") as items:
-        for name, contents in [*((f"good-{n:02}", good) for n in range(GOOD)), *((f"bad-{n:02}", damaged(good, n)) for n in range(20))]:
-            (folder / "data" / f"{name}.mp4").write_bytes(contents)
-            items.write(json.dumps({"key": name, "end": "kept", "consumed": False, "parent": "film", "facts": {"frames": 24, "fps": 12.0}}) + "\n")
+    files = {**{f"good-{n:02}": good for n in range(GOOD)}, **{f"bad-{n:02}": damaged(good, n) for n in range(20)}}
+    folder = curate_folder(SCRATCH / "clips", [{"key": name, "end": "kept", "consumed": False, "parent": "film", "facts": {"frames": 24, "fps": 12.0}} for name in files])
+    for name, contents in files.items():
+        (folder / "data" / f"{name}.mp4").write_bytes(contents)
     return folder
 
 

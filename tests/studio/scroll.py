@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """10,000 clips: only what is in sight exists, and the browser never stops for long while they scroll.
 usage: scroll.py KINORA ROOT SCRATCH"""
-import json, os, random, subprocess, time
+import json, os, random, time
 
 from browser import SCRATCH, Studio, browser, eventually, fresh, page_of
+from clips import curate_folder, lines, make_film
 
 CLIPS, LONGEST_TASK = 10_000, 100  # milliseconds
 WATCH = """() => {
@@ -21,19 +22,17 @@ WATCH = """() => {
 
 def synthetic():
     """A curate job's folder with that many clips of one small film, each stored under its own name."""
-    folder = SCRATCH / "many"
-    (folder / "data").mkdir(parents=True)
-    (folder / "job.json").write_text('{"kind": "curate"}')
     film = SCRATCH / "clip.mp4"
-    subprocess.run(["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=160x90:rate=12:duration=1", "-c:v", "libx264", "-pix_fmt", "yuv420p", str(film)], check=True)
-    chance = random.Random(7)
-    with (folder / "items.jsonl").open("w") as items:
-        for n in range(CLIPS):
-            key, facts = f"film-{n:05}", {"film": "film", "duration_s": round(chance.uniform(1, 20), 3), "fps": 12.0, "frames": 12, "scores": {"filter.blur": chance.gauss(100, 30), "filter.motion": chance.expovariate(1)}}
-            end = {"end": "kept"} if n % 4 else {"end": "filtered", "stage": "filter.blur", "reason": "filter.blur", "score": facts["scores"]["filter.blur"]}
-            items.write(json.dumps({"key": key, "parent": "film", "consumed": False, "facts": facts, "caption": f"clip number {n} of a long film with a caption of some length", **end}) + "\n")
-            if n % 4:
-                os.link(film, folder / "data" / f"{key}.mp4")
+    make_film(film, "160x90", seconds=1)
+    chance, items = random.Random(7), []
+    for n in range(CLIPS):
+        facts = {"film": "film", "duration_s": round(chance.uniform(1, 20), 3), "fps": 12.0, "frames": 12, "scores": {"filter.blur": chance.gauss(100, 30), "filter.motion": chance.expovariate(1)}}
+        end = {"end": "kept"} if n % 4 else {"end": "filtered", "stage": "filter.blur", "reason": "filter.blur", "score": facts["scores"]["filter.blur"]}
+        items.append({"key": f"film-{n:05}", "parent": "film", "consumed": False, "facts": facts, "caption": f"clip number {n} of a long film with a caption of some length", **end})
+    folder = curate_folder(SCRATCH / "many", items)
+    for item in items:
+        if item["end"] == "kept":
+            os.link(film, folder / "data" / f"{item['key']}.mp4")
     return folder
 
 
@@ -76,7 +75,7 @@ def check_places(page):
     eventually(lambda: page.locator(".cell[aria-selected=true] .key").inner_text() == f"film-{CLIPS - 1:05}", "the last clip")
     assert page.locator("#list").get_attribute("aria-activedescendant") == f"clip-{CLIPS - 1}"
     eventually(lambda: page.evaluate("() => document.querySelector('.cell[aria-selected=true] canvas').style.visibility") == "visible", "its picture")
-    rows = [json.loads(line) for line in (SCRATCH / "many/items.jsonl").read_text().splitlines()]
+    rows = lines(SCRATCH / "many/items.jsonl")
     page.locator("#sort").select_option("scores.filter.blur")
     page.keyboard.press("Escape")
     page.keyboard.press("Home")

@@ -6,27 +6,11 @@ import json, os, pathlib, subprocess, threading, time
 import numpy as np
 
 from browser import KINORA, SCRATCH, Studio, browser, curated, eventually, fresh, page_of
+from clips import EMBED_TEXT, caption_rows, lines, nearest, pictures
 from edits import ask, caption, said, select, total
 from minilm import MiniLM
 
 FILMS = ("film.mp4", "bbb_A.mp4", "bbb_C.mp4", "city_cc0.mp4", "cockatoo.mp4")
-TEXT = """
-[[job]]
-name = "captions"
-kind = "embed-text"
-input = "clips"
-words = { use = "text.wordpiece", vocab = "asset:minilm/vocab.txt" }
-"""
-
-
-def rows_of(out):
-    """{key: row} of what embed-text has embedded."""
-    keys = json.loads((out / "captions/text.json").read_text())["keys"]
-    return dict(zip(keys, np.load(out / "captions/text.npy").astype(np.float64)))
-
-
-def order(rows, query):
-    return sorted(((float(row @ query), key) for key, row in rows.items()), key=lambda pair: (-pair[0], pair[1]))
 
 
 def shown(page):
@@ -85,12 +69,12 @@ def check_responsive(studio):
 def check_meaning(page, out, encode):
     eventually(lambda: page.locator("#how").is_visible(), "the run has a search by meaning now")
     for text in ("a dark night", "colourful pictures that move a lot"):
-        wanted = order(rows_of(out), encode(text))
+        wanted = nearest(caption_rows(out), encode(text))
         look_for(page, text)
         check_order(page, wanted, text)
         assert "nearest in meaning first" in page.locator("#summary").inner_text()
         assert page.locator(".cell[aria-selected=true]:visible .key").inner_text() == shown(page)[0][0], "the best is selected"
-    filtered = {json.loads(line)["key"]: json.loads(line)["facts"].get("duration_s") for line in (out / "clips/items.jsonl").read_text().splitlines()}
+    filtered = {item["key"]: item["facts"].get("duration_s") for item in lines(out / "clips/items.jsonl")}
     page.locator("#sort").select_option("duration_s")
     eventually(lambda: [filtered[key] for key, _ in shown(page)] == sorted(filtered[key] for key, _ in shown(page)), "another order of the same clips")
     page.locator("#sort").select_option("")
@@ -110,22 +94,22 @@ def check_meaning(page, out, encode):
 
 def check_like(page, out):
     """By the key m, and by the mouse; the clip itself comes first."""
-    pictures = {p.name.removesuffix(".classic.npy"): np.load(p).astype(np.float64) for p in (out / "clips/data").glob("*.classic.npy")}
-    assert len(pictures) > 5
+    embedded = pictures(out)
+    assert len(embedded) > 5
     page.locator("#all").click()
     eventually(lambda: page.locator("#all").is_hidden(), "everything")
     select(page, "film-0001")
     page.keyboard.press("m")
-    check_order(page, order(pictures, pictures["film-0001"]), "like film-0001")
+    check_order(page, nearest(embedded, embedded["film-0001"]), "like film-0001")
     assert shown(page)[0] == ("film-0001", "1.000") and "most like film-0001" in page.locator("#summary").inner_text()
     page.screenshot(path=str(SCRATCH / "like.png"))
     second = shown(page)[1][0]
     page.locator(".cell:visible", has=page.get_by_text(second, exact=True)).click()
     page.wait_for_function("key => document.querySelector('#detail h2')?.textContent === key", arg=second)
     page.get_by_role("button", name="More like this").click()
-    check_order(page, order(pictures, pictures[second]), f"like {second}")
+    check_order(page, nearest(embedded, embedded[second]), f"like {second}")
     page.get_by_role("button", name="Kept").click()
-    check_order(page, order(pictures, pictures[second]), "kept ones are those with pictures")
+    check_order(page, nearest(embedded, embedded[second]), "kept ones are those with pictures")
     page.locator("#all").click()
     eventually(lambda: page.locator("#all").is_hidden(), "everything")
     select(page, "broken")
@@ -139,14 +123,14 @@ def check_edited(page, out, run, encode):
     caption(page, "A boat at sea.")
     said(page, "Caption saved")
     text = "a ship on the ocean"
-    wanted = order({**rows_of(out), "film-0000": encode("A boat at sea.")}, encode(text))
+    wanted = nearest({**caption_rows(out), "film-0000": encode("A boat at sea.")}, encode(text))
     assert wanted[0][1] == "film-0000" and wanted[0][0] > wanted[1][0] + 0.2, wanted[:2]
     look_for(page, text)
     check_order(page, wanted, "the edited caption")
     page.keyboard.press("Escape")
     before, films = (out / "captions/text.npy").stat(), (out / "clips/items.jsonl").stat()
     run()
-    after = rows_of(out)
+    after = caption_rows(out)
     assert np.abs(after["film-0000"] - encode("A boat at sea.")).max() < 1e-5, "what embed-text embeds is the edited caption"
     assert (out / "clips/items.jsonl").stat().st_mtime_ns == films.st_mtime_ns and (out / "captions/text.npy").stat().st_mtime_ns != before.st_mtime_ns
     found = json.loads(subprocess.run([KINORA, "search", str(out), text, "--top", "1", "--json"], capture_output=True, text=True, check=True).stdout)
@@ -165,13 +149,13 @@ def check_edited(page, out, run, encode):
     said(page, "Undone: film-0000")
     run()
     own = (out / "clips/data/film-0000.txt").read_text()
-    assert np.abs(rows_of(out)["film-0000"] - encode(own)).max() < 1e-5, "the clip's own caption again"
+    assert np.abs(caption_rows(out)["film-0000"] - encode(own)).max() < 1e-5, "the clip's own caption again"
 
 
 def main():
     fresh()
     encode = MiniLM(pathlib.Path(os.environ["KINORA_ASSETS"]) / "minilm")
-    run = lambda: curated("run", FILMS, min_length=1.0, embedded=True, jobs=TEXT)
+    run = lambda: curated("run", FILMS, min_length=1.0, embedded=True, jobs=EMBED_TEXT)
     out = curated("run", FILMS, min_length=1.0, embedded=True)
     with browser() as chromium, Studio(out) as studio, page_of(chromium, studio) as page:
         check_words(page)
@@ -184,7 +168,7 @@ def main():
     with browser() as chromium, Studio(out / "clips") as studio, page_of(chromium, studio) as page:  # the folder of the job alone
         eventually(lambda: page.locator("#how").is_visible(), "the job beside it is found")
         look_for(page, "a dark night")
-        check_order(page, order(rows_of(out), encode("a dark night")), "from the job's folder")
+        check_order(page, nearest(caption_rows(out), encode("a dark night")), "from the job's folder")
     print("search: all checks passed")
 
 

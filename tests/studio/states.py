@@ -7,7 +7,7 @@ import scroll
 from access import check_axe
 from browser import SCRATCH, Studio, browser, curated, eventually, fresh, page_of
 
-SIZES = {"wide": {"width": 1280, "height": 800}, "narrow": {"width": 400, "height": 800}}
+SIZES = {"wide": {"width": 1280, "height": 800}, "narrow": {"width": 390, "height": 844}}
 
 
 class State:

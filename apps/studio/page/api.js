@@ -29,6 +29,7 @@ export class Query {
   like = ""; // id of a clip
   embedding = ""; // in which others are near to it
   words = false; // the text is looked for by its words, whatever is embedded
+  copies = false; // what a dedup job leaves out is shown too
   sort = "";
   descending = false;
 
@@ -40,6 +41,7 @@ export class Query {
     if (this.text && this.words) out.set("by", "words");
     if (this.like) out.set("like", this.like);
     if (this.like && this.embedding) out.set("embedding", this.embedding);
+    if (this.copies) out.set("copies", "1");
     if (this.sort) out.set("sort", this.sort);
     if (this.descending) out.set("desc", "1");
     return out;

@@ -41,11 +41,11 @@ export class Detail {
     this.head.textContent = clip.key;
     this.mark.className = `mark ${clip.decision || clip.end}`;
     this.mark.textContent = outcome(clip);
-    this.note.replaceChildren(...notes(clip));
+    this.note.replaceChildren(...notes(clip), ...this.copied(clip));
     const accept = make("button", { type: "button", "aria-pressed": clip.decision === "accepted", onclick: this.actions.accept }, "Accept (a)");
     const reject = make("button", { type: "button", "aria-pressed": clip.decision === "rejected", onclick: this.actions.reject }, "Reject (x)");
     const focused = this.buttons.contains(document.activeElement) ? [...this.buttons.children].indexOf(document.activeElement) : -1;
-    this.buttons.replaceChildren(accept, reject, ...this.alike(clip), make("span", { class: "muted" }, `${seconds(clip.duration_s)}${clip.fps ? `, ${number(clip.fps)} frames/s` : ""}`));
+    this.buttons.replaceChildren(accept, reject, ...this.alike(clip), make("span", { class: "muted" }, [clip.duration_s && seconds(clip.duration_s), clip.fps && `${number(clip.fps)} frames/s`].filter(Boolean).join(", ")));
     if (focused >= 0) this.buttons.children[focused].focus();
     this.rest.replaceChildren(...tables(clip));
     if (!this.built) this.build();
@@ -59,6 +59,12 @@ export class Detail {
     if (!names.includes(this.embedding)) this.embedding = names[0];
     const choose = make("select", { "aria-label": "Embedding", onchange: (event) => (this.embedding = event.target.value) }, names.map((name) => make("option", { value: name, selected: name === this.embedding }, name)));
     return [make("button", { type: "button", onclick: this.actions.alike }, "More like this (m)"), ...(names.length > 1 ? [choose] : [])];
+  }
+
+  /** A way to what it is a copy of. */
+  copied(clip) {
+    if (!clip.copy_id) return [];
+    return [make("div", { class: "row" }, make("button", { type: "button", onclick: this.actions.original }, `Show ${clip.copy_of} (o)`))];
   }
 
   build() {
@@ -78,7 +84,7 @@ export class Detail {
     if (!clip.media) {
       this.video.removeAttribute("src");
       this.video.load();
-      this.screen.replaceChildren(make("p", { class: "nothing" }, clip.end === "failed" ? "It could not be read, so there is nothing to play." : "Its video was not stored, and its film is not there."));
+      this.screen.replaceChildren(make("p", { class: "nothing" }, nothingToPlay(clip)));
       return;
     }
     this.screen.replaceChildren(this.video);
@@ -149,9 +155,17 @@ export class Detail {
   }
 }
 
+function nothingToPlay(clip) {
+  if (clip.end === "failed") return "It could not be read, so there is nothing to play.";
+  if (clip.at_work) return "Its video was not stored. When the job is done with its film, it plays from there.";
+  return "Its video was not stored, and its film is not there.";
+}
+
 /** What happened to a clip that was not kept, and what a decision can do about it. */
 function notes(clip) {
   const out = [];
+  if (clip.end === "copy") out.push(`A copy of ${clip.copy_of}: rule ${clip.reason}${clip.score === null ? "" : `, similarity ${number(clip.score)}`}. ${clip.decision === "accepted" ? "Shards have it all the same, since it is accepted." : "Shards made after that dedup job leave it out, unless it is accepted."}`);
+  else if (clip.copy_of) out.push(`A copy of ${clip.copy_of}.`);
   if (clip.end === "filtered") out.push(`${clip.stage || clip.reason} filtered it by rule ${clip.reason}${clip.score === undefined ? "" : ` with score ${number(clip.score)}`}.`);
   if (clip.end === "failed") out.push(`${clip.stage || "The job"} failed: ${clip.reason}`);
   if (clip.damaged) out.push(`Damaged: ${clip.damaged}`);

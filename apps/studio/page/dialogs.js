@@ -5,7 +5,7 @@ const kKeys = [
   ["j / k, arrows", "next and previous clip"], ["PageDown / PageUp, Home / End", "further"], ["Space", "play, pause"],
   [", / .", "a frame back, a frame on (arrows in the player)"], ["e", "edit the caption: Enter saves, Shift+Enter makes a line, Escape leaves"],
   ["a", "accept"], ["x", "reject, with a reason"], ["u / Shift+U", "undo, redo"], ["[ / ]", "previous and next shot of the film"],
-  ["m", "more clips like this one"], ["/", "search"], ["w", "search by meaning, or by words"], ["f", "filters: Tab goes on, arrows go from bar to bar, Enter takes a bar, Shift+Enter more of them"], ["Escape", "back to the clips"], ["?", "these keys"],
+  ["m", "more clips like this one"], ["c", "copies too, or without them"], ["o", "the clip that this is a copy of"], ["/", "search"], ["w", "search by meaning, or by words"], ["f", "filters: Tab goes on, arrows go from bar to bar, Enter takes a bar, Shift+Enter more of them"], ["Escape", "back to the clips"], ["?", "these keys"],
 ];
 
 export function showKeys() {

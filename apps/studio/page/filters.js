@@ -1,10 +1,10 @@
 // The conditions: outcomes, rules and decisions as buttons that stay pressed, numbers as histograms.
 import { get } from "./api.js";
-import { make, number } from "./format.js";
+import { kinds, make, number } from "./format.js";
 
-const kNames = { kept: "Kept", filtered: "Filtered", failed: "Failed", accepted: "Accepted", rejected: "Rejected", captioned: "Caption edited", open: "Not looked at" };
+const kNames = { kept: "Kept", copy: "Copies", filtered: "Filtered", failed: "Failed", accepted: "Accepted", rejected: "Rejected", captioned: "Caption edited", open: "Not looked at" };
 // Numbers that say little about what a clip is like; they are there, but folded away.
-const kFolded = /^(start_s|end_s|first_frame|end_frame|frames|rotation|fps|audio\..*|embeddings\..*)$/;
+const kFolded = /^(start_s|end_s|first_frame|end_frame|frames|rotation|fps|audio\..*|embeddings\..*|usage\..*)$/;
 
 export class Filters {
   constructor(conditions, numbers, query, changed) {
@@ -13,25 +13,25 @@ export class Filters {
     this.isFolded = true;
   }
 
-  /** The counts of /api/state. */
-  showCounts(counts) {
-    const group = (title, name, entries) =>
+  /** counts of /api/state, of all items and of films alone. */
+  showCounts(counts, films) {
+    const group = (title, name, entries, of) =>
       entries.length
-        ? make("div", { class: "group", role: "group", "aria-label": title }, make("h2", {}, title), make("div", { class: "choices" }, entries.map(([value, n]) => this.choice(name, value, n))))
+        ? make("div", { class: "group", role: "group", "aria-label": title }, make("h2", {}, title), make("div", { class: "choices" }, entries.map(([value, n]) => this.choice(name, value, kinds(n, of[value] ?? 0)))))
         : null;
     const ordered = (names, of) => names.filter((name) => of[name]).map((name) => [name, of[name]]);
     const focused = document.activeElement?.dataset?.choice;
     this.conditions.replaceChildren(
       ...[
-        group("Outcome", "end", ordered(["kept", "filtered", "failed"], counts.ends)),
-        group("Filtered by", "rule", Object.entries(counts.rules)),
-        group("Decision", "decision", ordered(["accepted", "rejected", "captioned", "open"], counts.decisions)),
+        group("Outcome", "end", ordered(["kept", "copy", "filtered", "failed"], counts.ends), films.ends),
+        group("Left out by", "rule", Object.entries(counts.rules), films.rules),
+        group("Decision", "decision", ordered(["accepted", "rejected", "captioned", "open"], counts.decisions), films.decisions),
       ].filter(Boolean),
     );
     if (focused) [...this.conditions.querySelectorAll("button")].find((button) => button.dataset.choice === focused)?.focus();
   }
 
-  choice(name, value, n) {
+  choice(name, value, count) {
     const set = this.query.sets[name];
     const press = () => {
       set.has(value) ? set.delete(value) : set.add(value);
@@ -41,7 +41,7 @@ export class Filters {
       "button",
       { type: "button", "data-choice": `${name} ${value}`, "aria-pressed": set.has(value), onclick: press },
       make("span", {}, kNames[value] ?? (value || "no name")),
-      make("span", { class: "muted" }, n.toLocaleString("en")),
+      make("span", { class: "muted" }, count),
     );
   }
 

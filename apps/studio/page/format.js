@@ -24,6 +24,9 @@ export function number(value) {
 
 const trim = (text) => (text.includes(".") ? text.replace(/\.?0+$/, "") : text);
 
+/** A price in the currency of its stage's options: "1,204.50", "0.0008". */
+export const money = (value) => value.toLocaleString("en", value >= 1 ? { minimumFractionDigits: 2, maximumFractionDigits: 2 } : { maximumSignificantDigits: 3 });
+
 /** Seconds as "2.5 s", "1:05" or "1:02:03". */
 export function seconds(value) {
   if (value === null || value === undefined) return "–";
@@ -36,9 +39,16 @@ export function seconds(value) {
 
 export const plural = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
 
+/** Of so many items so many are films: "11 clips, 1 film"; a kind that there is none of is not named. */
+export function kinds(all, films) {
+  const parts = [[all - films, "clip"], [films, "film"]].filter(([n]) => n);
+  return parts.length ? parts.map(([n, word]) => plural(n, word)).join(", ") : plural(0, "clip");
+}
+
 /** What became of a clip, in words: the user's decision, else the job's. */
 export function outcome(row) {
   if (row.decision) return row.decision;
+  if (row.end === "copy") return `copy of ${row.copy_of}`;
   if (row.end === "filtered") return `filtered by ${row.reason}`;
   return row.end;
 }

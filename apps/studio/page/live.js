@@ -1,7 +1,10 @@
-// Jobs at work: a line a stage. A finished job is one line.
-import { make, number, plural, seconds } from "./format.js";
+// Jobs at work: a line a stage. A finished job is one line. What was asked of servers, for both.
+import { make, money, number, plural, seconds } from "./format.js";
 
-const kColumns = [["in", "in"], ["out", "out"], ["dropped", "filtered"], ["failed", "failed"], ["rate", "a second"], ["workers", "workers"], ["busy", "busy"], ["queue", "waiting"]];
+const kColumns = [["in", "samples in"], ["out", "samples out"], ["dropped", "filtered"], ["failed", "failed"], ["rate", "a second"], ["workers", "workers"], ["busy", "busy"], ["queue", "waiting"]];
+
+// What may bound a job besides its stages, as live.json calls it.
+const kBounds = { source: "reading its inputs", memory: "its memory" };
 
 export class Live {
   constructor(element) {
@@ -16,16 +19,18 @@ export class Live {
     this.element.replaceChildren(...jobs.flatMap((job) => this.job(job)));
   }
 
-  job({ job, done, age_s, figures, summary }) {
-    if (done || !figures) return summary ? [make("h2", {}, ended(job, summary))] : [];
+  job({ job, done, age_s, figures, summary, usage, failure }) {
+    const costs = paid(usage ?? {}).map((text) => make("p", { class: "muted" }, text));
+    if (done || !figures) return summary ? [make("h2", {}, ended(job, summary)), ...costs] : costs;
+    if (figures.ended) return [make("h2", {}, stopped(job, figures, failure)), ...costs];
     const stages = Array.isArray(figures.stages) ? figures.stages : [];
     const rows = stages.map((stage) => this.row(job, stage, figures.seconds));
     const bound = boundOf(stages, figures);
     const head = make("tr", {}, make("th", { scope: "col" }, "stage"), kColumns.map(([, title]) => make("th", { scope: "col" }, title)));
     const lines = rows.map((cells, i) => make("tr", { class: stages[i].name === bound ? "bound" : "" }, cells));
     const memory = figures.memory?.used !== undefined ? `, ${number(figures.memory.used / 2 ** 20)} of ${number((figures.memory.bound ?? NaN) / 2 ** 20)} MiB between stages` : "";
-    const state = age_s > 10 ? `: no news for ${seconds(age_s)}` : bound ? `: ${bound} bounds the rate` : "";
-    return [make("h2", {}, `${job}${state} (${seconds(figures.seconds)}, ${number(figures.done ?? figures.inputs)} of ${plural(figures.total ?? 0, "input")}${memory})`), make("table", {}, make("thead", {}, head), make("tbody", {}, lines))];
+    const state = age_s > 10 ? `: no news for ${seconds(age_s)}` : bound ? `: ${kBounds[bound] ?? bound} bounds the rate` : "";
+    return [make("h2", {}, `${job}${state} (${seconds(figures.seconds)}, ${progress(figures)}${memory})`), ...costs, make("table", {}, make("thead", {}, head), make("tbody", {}, lines))];
   }
 
   row(job, stage, now) {
@@ -45,8 +50,36 @@ function boundOf(stages, figures) {
   return busy.length ? busy.reduce((a, b) => (rest(b) > rest(a) ? b : a)).name : "";
 }
 
+/** "2 of 9 inputs and 27 clips have ended". */
+function progress(figures) {
+  const made = figures.made ? ` and ${plural(figures.made, "clip")}` : "";
+  return `${number(figures.done ?? figures.inputs)} of ${plural(figures.total ?? 0, "input")}${made} ended`;
+}
+
 function ended(job, summary) {
-  const clips = summary.clips ?? {};
-  const counts = ["kept", "filtered", "failed"].filter((name) => clips[name] !== undefined).map((name) => `${clips[name]} ${name}`);
-  return `${job}: ${summary.status ?? "done"}${summary.seconds !== undefined ? ` in ${seconds(summary.seconds)}` : ""}; ${plural(summary.inputs ?? 0, "input")}${summary.failed ? ` (${summary.failed} failed)` : ""}${counts.length ? `, clips ${counts.join(", ")}` : ""}`;
+  const clips = summary.clips ?? {}, made = (clips.kept ?? 0) + (clips.filtered ?? 0) + (clips.failed ?? 0);
+  const of = (counts, names) => {
+    const parts = names.filter((name) => counts[name]).map((name) => `${counts[name].toLocaleString("en")} ${name}`);
+    return parts.length ? ` (${parts.join(", ")})` : "";
+  };
+  const films = `${plural(summary.inputs ?? 0, "film")}${of(summary, ["filtered", "failed"])}`;
+  return `${job}: ${summary.status ?? "done"}${summary.seconds !== undefined ? ` in ${seconds(summary.seconds)}` : ""}; ${films}; ${plural(made, "clip")}${of(clips, ["kept", "filtered", "failed"])}`;
+}
+
+/** A job that has come to no result, and why. */
+function stopped(job, figures, failure) {
+  const after = `after ${seconds(figures.seconds)}, ${progress(figures)}`;
+  if (figures.status === "interrupted") return `${job}: interrupted ${after}; the same kinora run goes on with it`;
+  return failure ? `${job}: failed ${after}: ${failure}` : `${job}: ${figures.status === "failed" ? "failed" : "not finished yet"} ${after}`;
+}
+
+/** A line a stage that asks servers, and one of all if there are several. */
+function paid(usage) {
+  const stages = Object.entries(usage), sum = (what) => stages.reduce((n, [, used]) => n + (used[what] ?? 0), 0);
+  const line = (name, { requests = 0, prompt_tokens = 0, completion_tokens = 0, cost }) =>
+    `${name}: ${plural(requests, "request")}, ${plural(prompt_tokens, "prompt token")}, ${plural(completion_tokens, "completion token")}${cost === undefined ? "" : `, cost ${money(cost)}`}`;
+  const lines = stages.map(([name, used]) => line(name, used));
+  if (stages.length > 1)
+    lines.push(line("All servers", { requests: sum("requests"), prompt_tokens: sum("prompt_tokens"), completion_tokens: sum("completion_tokens"), cost: stages.some(([, used]) => used.cost !== undefined) ? sum("cost") : undefined }));
+  return lines;
 }

@@ -4,7 +4,7 @@ import { Detail } from "./detail.js";
 import { askReason, showKeys } from "./dialogs.js";
 import { Editor } from "./editor.js";
 import { Filters } from "./filters.js";
-import { make, plural } from "./format.js";
+import { kinds, make, plural } from "./format.js";
 import { Live } from "./live.js";
 import { Sheet } from "./sheet.js";
 import { Timeline } from "./timeline.js";
@@ -12,7 +12,7 @@ import { Timeline } from "./timeline.js";
 const kPoll = 2000; // milliseconds between looks at what others do
 const element = (id) => document.getElementById(id);
 const query = new Query();
-let state = { version: 0, reasons: [] };
+let state = { version: 0, reasons: [], counts: { ends: {} }, films: { ends: {} } };
 
 function say(text, isError = false) {
   const status = element("status");
@@ -27,7 +27,7 @@ const toClips = () => element("list").focus({ preventScroll: true });
 
 const timeline = new Timeline((id) => sheet.choose(id).catch(failed));
 const editor = new Editor(saveCaption, toClips);
-const detail = new Detail(element("detail"), editor, timeline, { accept: () => decide(true), reject, alike, close: closeDetail });
+const detail = new Detail(element("detail"), editor, timeline, { accept: () => decide(true), reject, alike, original, close: closeDetail });
 const live = new Live(element("live"));
 const filters = new Filters(element("conditions"), element("numbers"), query, () => changeView().catch(failed));
 const sheet = new Sheet(element("list"), element("space"), query, {
@@ -42,12 +42,12 @@ const sheet = new Sheet(element("list"), element("space"), query, {
 /** After another query or order: the sheet, the counts and the histograms. A search may have to wait for its first answer. */
 async function changeView(toFirst = false) {
   if (element("text").value.trim() !== query.text) element("text").value = query.text;
-  filters.showCounts(state.counts);
+  filters.showCounts(state.counts, state.films);
   const waiting = setTimeout(() => (element("summary").textContent = "Searching…"), 300);
   try {
     const [total] = await Promise.all([sheet.reload(toFirst), filters.showNumbers()]);
     summarise(total);
-    say(plural(total, "clip"));
+    say(kinds(total, sheet.films));
   } finally {
     clearTimeout(waiting);
   }
@@ -60,15 +60,34 @@ function foundBy({ by, why }) {
   return by === "words" && why ? `, by words: ${why}` : "";
 }
 
+/** How many of all are shown, clips and films apart. Copies that nobody asked for are in neither. */
 function summarise(total) {
-  const all = Object.values(state.counts.ends).reduce((a, b) => a + b, 0);
+  const isAll = query.copies || query.sets.end.size > 0 || query.sets.rule.size > 0;
+  const sum = (counts) => Object.entries(counts.ends).reduce((n, [end, count]) => n + (end === "copy" && !isAll ? 0 : count), 0);
+  const { copy: copies = 0 } = state.counts.ends;
+  const all = Math.max(total, sum(state.counts)), films = sum(state.films);
   const unreadable = state.unreadable ? `; ${plural(state.unreadable, "line")} of items.jsonl cannot be read` : "";
-  const count = total === all ? plural(total, "clip") : `${total.toLocaleString("en")} of ${plural(all, "clip")}`;
-  element("summary").textContent = count + foundBy(sheet.found) + unreadable + (state.wrong ? `; ${state.wrong}` : "");
+  const mixed = films > 0 && films < all;
+  const count = total === all ? "" : `${total.toLocaleString("en")} of `;
+  const whole = !mixed ? plural(all, films ? "film" : "clip") : `${plural(all, "item")}${total ? `: ${kinds(total, sheet.films)}` : ""}`;
+  element("summary").textContent = count + whole + foundBy(sheet.found) + unreadable + (state.wrong ? `; ${state.wrong}` : "");
   element("all").hidden = query.isEmpty();
+  element("copies").hidden = !copies;
+  element("copies").textContent = `Show ${copies === 1 ? "1 copy" : `${copies.toLocaleString("en")} copies`}`;
   element("nothing").hidden = total > 0;
-  element("nothing").textContent = all ? "No clip is like that." : "There are no clips yet. They appear here as the job stores them.";
+  element("nothing").textContent = all || copies ? nothingFound() : waits();
   element("sort").options[0].textContent = sheet.found.by ? "best first" : "in order";
+}
+
+function nothingFound() {
+  const what = query.text ? `Nothing is found for “${query.text}”` : "No clip is like that";
+  const narrowed = query.ranges.size || Object.values(query.sets).some((set) => set.size);
+  return query.text && narrowed ? `${what} among what the filters leave. Show all takes the search and the filters away.` : `${what}. Show all goes back to everything.`;
+}
+
+function waits() {
+  if (state.live.some((job) => !job.done && job.figures && !job.figures.ended)) return "There are no clips yet. They appear here as the job stores them.";
+  return state.live.some((job) => job.done) ? "The job has ended without any clip or film." : "There are no clips yet. They appear here as a job stores them.";
 }
 
 function showState(now) {
@@ -78,7 +97,7 @@ function showState(now) {
   document.title = `Studio: ${now.title.split("/").pop()}`;
   element("undo").disabled = !now.undo;
   element("redo").disabled = !now.redo;
-  filters.showCounts(now.counts);
+  filters.showCounts(now.counts, now.films);
   live.show(now.live);
   element("how").hidden = !now.search.text;
   element("text").placeholder = now.search.text && !query.words ? "Search by meaning  ( / )" : "Search captions  ( / )";
@@ -160,6 +179,19 @@ async function alike() {
   }
 }
 
+/** The clip that the selected one is a copy of. */
+function original() {
+  if (detail.clip?.copy_id) sheet.choose(detail.clip.copy_id).catch(failed);
+  else if (detail.clip) say(`${detail.clip.key} is a copy of nothing`);
+}
+
+function showCopies() {
+  if (element("copies").hidden) return;
+  query.copies = !query.copies;
+  element("copies").setAttribute("aria-pressed", query.copies);
+  changeView().catch(failed);
+}
+
 function byWords(words = !query.words) {
   if (element("how").hidden) return;
   query.words = words;
@@ -202,7 +234,7 @@ const kActions = {
   PageDown: () => move(sheet.page()), PageUp: () => move(-sheet.page()), Home: () => sheet.select(0), End: () => sheet.select(sheet.total - 1),
   " ": () => detail.toggle(), ",": () => detail.step(-1), ".": () => detail.step(1), "[": () => neighbour(-1), "]": () => neighbour(1),
   e: () => (element("detail").classList.add("open"), editor.open()), a: () => decide(true), x: reject, u: () => step("/api/undo", "Undone"), U: () => step("/api/redo", "Done again"),
-  m: alike, w: () => byWords(), "/": () => element("text").focus(), "?": showKeys, f: () => openFilters(true),
+  m: alike, o: original, c: showCopies, w: () => byWords(), "/": () => element("text").focus(), "?": showKeys, f: () => openFilters(true),
   Enter: () => (element("detail").classList.add("open"), element("detail").focus()),
 };
 
@@ -219,7 +251,7 @@ document.addEventListener("keydown", (event) => {
   const action = kActions[event.key];
   if (!action) return;
   event.preventDefault();
-  if (sheet.total || "/?fw".includes(event.key)) action();
+  if (sheet.total || "/?fwc".includes(event.key)) action();
 });
 
 element("search").addEventListener("submit", (event) => {
@@ -234,6 +266,7 @@ element("text").addEventListener("input", () => {
   }, 150);
 });
 element("how").addEventListener("click", () => byWords());
+element("copies").addEventListener("click", showCopies);
 element("all").addEventListener("click", () => {
   filters.clear();
   toClips();

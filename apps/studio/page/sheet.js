@@ -4,7 +4,7 @@ import { make, number, outcome, seconds } from "./format.js";
 
 const kWindow = 100; // rows asked for at once
 const kWindows = 40; // kept
-const kNarrowest = 184, kGap = 8; // pixels
+const kNarrowest = 168, kGap = 8; // pixels: two columns on a telephone
 const kText = 76; // height below the picture
 const kPictures = 400; // kept decoded
 const kFetches = 4; // at once: a browser has six connections
@@ -41,6 +41,7 @@ export class Sheet {
     ]);
     signal.throwIfAborted();
     this.found = { by: first.by, why: first.why };
+    this.films = first.films; // of all that are found
     if (toFirst) this.list.scrollTop = 0;
     this.windows.clear();
     this.windows.set(0, first.rows);
@@ -144,13 +145,13 @@ export class Sheet {
     cell.row = row;
     cell.className = `cell ${row ? `${row.end} ${row.decision}` : ""}`;
     cell.key.textContent = row ? row.key : "";
-    cell.end.textContent = row ? row.decision || (row.end === "kept" ? "" : row.end) : "";
+    cell.end.textContent = row ? markOf(row) : "";
     cell.end.className = `mark ${row ? row.decision || row.end : ""}`;
     cell.time.textContent = row && row.duration_s !== null ? seconds(row.duration_s) : "";
     cell.near.textContent = row ? near(row) : "";
     cell.caption.textContent = row ? row.caption : "";
     cell.scores.textContent = row ? scoresOf(row) : "";
-    cell.setAttribute("aria-label", row ? `${row.key}, ${outcome(row)}, ${near(row) ? `similarity ${near(row)}, ` : ""}${seconds(row.duration_s)}. ${row.caption}` : "loading");
+    cell.setAttribute("aria-label", row ? `${row.key}, ${row.is_film ? "film, " : ""}${outcome(row)}, ${near(row) ? `similarity ${near(row)}, ` : ""}${seconds(row.duration_s)}. ${row.caption}` : "loading");
     const picture = row && this.pictures.get(row.id);
     if (picture) this.draw(cell, picture);
     else this.blank(cell, row && (picture === null || row.end === "failed") ? row.reason || "no picture" : "");
@@ -285,7 +286,14 @@ export class Sheet {
 
 const near = (row) => (Number.isFinite(row.similarity) ? row.similarity.toFixed(3) : "");
 
+/** "film failed", "copy", "accepted"; nothing of a clip that was kept. */
+function markOf(row) {
+  const mark = row.decision || (row.end === "kept" ? "" : row.end);
+  return row.is_film ? `film ${mark}`.trim() : mark;
+}
+
 function scoresOf(row) {
+  if (row.end === "copy") return `of ${row.copy_of} · ${number(row.score)}`;
   const names = Object.keys(row.scores);
   if (row.end === "filtered" && names.includes(row.reason)) names.sort((a, b) => (b === row.reason) - (a === row.reason));
   return names.map((name) => `${name.replace(/^filter\./, "")} ${number(row.scores[name])}`).join(" · ");

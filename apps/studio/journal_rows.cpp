@@ -1,0 +1,62 @@
+#include "apps/studio/journal_rows.hpp"
+
+#include <fstream>
+#include <unordered_set>
+
+#include "core/curate/ends.hpp"
+#include "core/curate/facts.hpp"
+#include "core/status.hpp"
+
+namespace kinora::studio {
+namespace {
+
+using core::Ends;
+using core::text_in;
+using nlohmann::json;
+
+// What the entry says of ends before it, and its own.
+void take(const json& entry, core::Journal::Place place, Ends& ends) {
+  if (entry.contains("broke_off")) ends.break_off(false);
+  if (entry.contains("retry_failed")) ends.retry_failed(false);
+  if (const auto key = text_in(entry, "forget"); !key.empty()) ends.forget(key);
+  if (const auto key = text_in(entry, "input"); !key.empty()) ends.begin(key, text_in(entry, "identity"));
+  if (!entry.contains("end")) return;
+  const json& line = entry["end"];
+  core::End end;
+  end.key = text_in(line, "key");
+  end.place = place;
+  end.made = core::flag_in(entry, "made");
+  end.failed = text_in(line, "end") == "failed";
+  // One that comes too late is a matter of the job's; here it stands for nothing.
+  (void)core::catching([&] { ends.add(std::move(end), text_in(line, "parent")); });
+}
+
+// Where the entries begin that hold.
+std::unordered_set<uint64_t> that_hold(Ends& ends) {
+  ends.stop_waiting();
+  std::unordered_set<uint64_t> out;
+  for (const auto& [key, film] : ends.films())
+    for (const auto& end : film.ends) out.insert(end.place.offset);
+  for (const auto& end : ends.nameless()) out.insert(end.place.offset);
+  return out;
+}
+
+}  // namespace
+
+void read_journal(const JobFolder& folder, size_t job, Rows& rows) {
+  constexpr int kDepth = 3;  // {"entry": {"end": {"shots": ...
+  std::ifstream in(folder.path / "journal.jsonl", std::ios::binary);
+  std::string line;
+  Ends ends;
+  for (uint64_t at = 0; std::getline(in, line) && !in.eof(); at += line.size() + 1) {
+    const json parsed = Rows::parse(line, kDepth);
+    const json& entry = core::object_in(parsed, "entry");
+    take(entry, {at, line.size()}, ends);
+    if (!parsed.is_object() || entry.contains("end"))
+      rows.add(core::object_in(entry, "end"), {job, at, line.size(), true});
+  }
+  const auto valid = that_hold(ends);
+  rows.remove(job, [&](const Clip& clip) { return !valid.contains(clip.line_at); });
+}
+
+}  // namespace kinora::studio

@@ -1,0 +1,153 @@
+#include "apps/studio/rows.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+#include "core/curate/facts.hpp"
+
+namespace kinora::studio {
+namespace {
+
+using core::object_in;
+using core::text_in;
+using nlohmann::json;
+
+constexpr size_t kColumns = 200;  // more names than this are no scores, but a mistake
+constexpr int kDepth = 6;
+
+End end_of(const std::string& name) {
+  return name == "kept" ? End::kept : name == "filtered" ? End::filtered : End::failed;
+}
+
+// A key becomes a part of file names, in folders where it has slashes.
+bool is_file_name(const std::string& key) {
+  if (key.empty() || key.back() == '/' || key.find('\0') != key.npos) return false;
+  for (size_t from = 0; from < key.size(); from = std::min(key.find('/', from), key.size() - 1) + 1)
+    if (key[from] == '.' || key[from] == '/') return false;
+  return true;
+}
+
+// Of a film the line says where it is, of what a stage has made it does not.
+Clip clip_of(const json& item, const JobFolder& job, const Rows::Line& line) {
+  Clip clip;
+  clip.key = text_in(item, "key");
+  clip.id = job.name + "/" + clip.key;
+  clip.film = text_in(item, "parent");
+  clip.stage = text_in(item, "stage");
+  clip.reason = text_in(item, "reason");
+  clip.caption = text_in(item, "caption");
+  clip.url = text_in(item, "url");
+  clip.is_film = item.contains("url");
+  clip.end = end_of(text_in(item, "end"));
+  clip.consumed = core::flag_in(item, "consumed");
+  if (const auto score = item.find("score"); score != item.end() && score->is_number()) clip.score = *score;
+  clip.copy_of = text_in(item, "of");
+  if (clip.copy_of.empty()) clip.copy_of = text_in(object_in(object_in(item, "facts"), "duplicate"), "of");
+  clip.job = line.job;
+  clip.line_at = line.at;
+  clip.line_size = line.size;
+  clip.in_journal = line.in_journal;
+  return clip;
+}
+
+}  // namespace
+
+json Rows::parse(std::string_view line, int depth) {
+  return json::parse(
+      line,
+      [depth](int at, json::parse_event_t event, const json& value) {
+        return event != json::parse_event_t::key || at != depth || value != "shots";
+      },
+      false);
+}
+
+void Rows::add(const json& item, const Line& line) {
+  if (!item.is_object() || !is_file_name(text_in(item, "key"))) {
+    ++out_.unreadable;
+    return;
+  }
+  Clip clip = clip_of(item, out_.jobs[line.job], line);
+  const auto [known, is_new] = out_.by_id.emplace(clip.id, out_.clips.size());
+  const size_t row = known->second;
+  if (!is_new)
+    for (auto& [name, values] : out_.columns)
+      if (row < values.size()) values[row] = std::nan("");
+  usage_.erase(row);
+  const json& facts = object_in(item, "facts");
+  if (const json& used = object_in(facts, "usage"); !used.empty()) usage_[row] = used;
+  if (!clip.consumed) numbers(facts, "", row, 0);  // a film that is shown as its clips is in no histogram
+  if (clip.end == End::filtered && !std::isnan(clip.score) && !clip.reason.empty())
+    set("scores." + clip.reason, row, clip.score);
+  if (is_new) {
+    out_.clips.push_back(std::move(clip));
+  } else {
+    out_.clips[row] = std::move(clip);
+  }
+}
+
+void Rows::numbers(const json& value, const std::string& name, size_t row, int depth) {
+  if (value.is_number()) set(name, row, value.get<double>());
+  if (!value.is_object() || depth > kDepth) return;
+  for (const auto& [key, member] : value.items())
+    numbers(member, name.empty() ? key : name + "." + key, row, depth + 1);
+}
+
+void Rows::set(const std::string& name, size_t row, double value) {
+  if (!std::isfinite(value)) return;
+  auto at = out_.columns.find(name);
+  if (at == out_.columns.end()) {
+    if (out_.columns.size() == kColumns) return;
+    at = out_.columns.emplace(name, std::vector<double>()).first;
+  }
+  if (at->second.size() <= row) at->second.resize(row + 1, std::nan(""));
+  at->second[row] = value;
+}
+
+void Rows::remove(size_t job, const std::function<bool(const Clip&)>& is_void) {
+  removed_.resize(out_.clips.size(), false);
+  for (size_t row = 0; row < out_.clips.size(); ++row)
+    if (out_.clips[row].job == job && is_void(out_.clips[row])) {
+      removed_[row] = true;
+      usage_.erase(row);
+    }
+}
+
+// As core/curate/totals.hpp sums what it writes into summary.json, films included.
+void Rows::sum_usage() {
+  out_.usage.assign(out_.jobs.size(), json::object());
+  for (const auto& [row, stages] : usage_)
+    for (const auto& [stage, used] : stages.items())
+      for (const char* what : {"requests", "prompt_tokens", "completion_tokens", "cost"})
+        if (used.is_object() && used.contains(what)) {
+          json& sum = out_.usage[out_.clips[row].job][stage][what];
+          sum = (sum.is_number() ? sum.get<double>() : 0) + core::number_in(used, what);
+        }
+}
+
+// In one order whatever the order in which clips were ready: films by name, then their clips.
+void Rows::finish() {
+  auto& clips = out_.clips;
+  sum_usage();
+  removed_.resize(clips.size(), false);
+  std::vector<size_t> order;
+  for (size_t row = 0; row < clips.size(); ++row)
+    if (!removed_[row]) order.push_back(row);
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::tie(clips[a].job, clips[a].key) < std::tie(clips[b].job, clips[b].key);
+  });
+  for (auto& [name, values] : out_.columns) {
+    values.resize(clips.size(), std::nan(""));
+    std::vector<double> sorted;
+    sorted.reserve(order.size());
+    for (const size_t row : order) sorted.push_back(values[row]);
+    values = std::move(sorted);
+  }
+  std::vector<Clip> sorted;
+  sorted.reserve(order.size());
+  for (const size_t row : order) sorted.push_back(std::move(clips[row]));
+  clips = std::move(sorted);
+  out_.by_id.clear();
+  for (size_t row = 0; row < clips.size(); ++row) out_.by_id[clips[row].id] = row;
+}
+
+}  // namespace kinora::studio

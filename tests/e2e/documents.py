@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""The documents and the manifests agree: every component that an example uses is there, with its options, their types, ranges and
+choices; every curating stage is documented, and the defaults that tables state are the manifests'. usage: documents.py ROOT"""
+import pathlib, re, sys, tomllib
+
+ROOT = pathlib.Path(sys.argv[1])
+DOCUMENTS = ["README.md", "plugins/stages/README.md", "sdk/README.md"]
+OF_EVERY_STAGE = {"use", "name", "from"}
+THEIR_OWN = {"colourful", "brightness", "mine"}  # that sdk/README.md makes
+TYPES = {"int": int, "size": (int, str), "float": (int, float), "bool": bool, "string": str, "path": str, "strings": list, "floats": list, "ints": list, "paths": list}
+failures = []
+
+
+def components():
+    """{id: {option: its line}} of every manifest."""
+    out = {}
+    for file in (ROOT / "plugins").rglob("plugin.toml"):
+        for component in tomllib.loads(file.read_text())["component"]:
+            out[component["id"]] = component.get("option", {})
+    return out
+
+
+def examples(text):
+    """Every inline table with a `use`, braces within it balanced."""
+    for start in re.finditer(r"\{ ?use ?= ?\"", text):
+        depth = 0
+        for end in range(start.start(), len(text)):
+            depth += (text[end] == "{") - (text[end] == "}")
+            if not depth:
+                break
+        table = re.sub(r"#[^\n\"]*\n", " ", text[start.start():end + 1]).replace("\n", " ")
+        if "..." not in table:
+            yield tomllib.loads("x = " + table)["x"]
+
+
+def check_value(where, option, value):
+    if not isinstance(value, TYPES[option["type"]]) or (isinstance(value, bool) and option["type"] != "bool"):
+        failures.append(f"{where}: {value!r} is no {option['type']}")
+    elif "choices" in option and value not in option["choices"]:
+        failures.append(f"{where}: {value!r} is none of {option['choices']}")
+    elif isinstance(value, (int, float)) and not (option.get("min", value) <= value <= option.get("max", value) and ("above" not in option or value > option["above"])):
+        failures.append(f"{where}: {value!r} is out of range")
+
+
+def check_examples(known):
+    seen = 0
+    for document in DOCUMENTS:
+        for table in examples((ROOT / document).read_text()):
+            uses = [id for id in known if id.split("/", 1)[1] == table["use"]]
+            if table["use"] in THEIR_OWN:
+                continue
+            if not uses:
+                failures.append(f"{document}: there is no component {table['use']}")
+            for id in uses[:1]:
+                seen += 1
+                for name, value in table.items():
+                    if name in known[id]:
+                        check_value(f"{document}: {id} {name}", known[id][name], value)
+                    elif name not in OF_EVERY_STAGE:
+                        failures.append(f"{document}: {id} has no option {name}")
+    assert seen > 30, seen
+
+
+def check_stages(known):
+    """Stages that curate; those of text and shards have documents of their own."""
+    text = (ROOT / "plugins/stages/README.md").read_text()
+    for folder in ("video", "transnetv2", "filters", "embed", "embed-model", "dedup", "endpoint"):
+        for component in tomllib.loads((ROOT / "plugins/stages" / folder / "plugin.toml").read_text())["component"]:
+            name = component["id"].split("/")[1]
+            if f"`{name}`" not in text and f"/{name}`" not in text:
+                failures.append(f"plugins/stages/README.md does not name {name}")
+
+
+def check_defaults(known):
+    """Rows `| `shots.x` | ... | `option` value, ... |`: values that stand behind an option are its default."""
+    text = (ROOT / "plugins/stages/README.md").read_text()
+    rows = re.findall(r"^\| `(shots\.\w+)` \|[^|]*\| ([^|]*) \|$", text, re.M)
+    assert len(rows) >= 7, rows
+    for stage, options in rows:
+        for name, value in re.findall(r"`(\w+)` (-?[\d.]+|true|false)", options):
+            option = known[f"stage/{stage}"].get(name)
+            if option is None or option["default"] != tomllib.loads(f"x = {value.rstrip('.')}")["x"]:
+                failures.append(f"plugins/stages/README.md: {stage} {name} {value}, the manifest has {option and option['default']}")
+
+
+known = components()
+check_examples(known)
+check_stages(known)
+check_defaults(known)
+print("\n".join(failures) or "documents: all checks passed")
+sys.exit(bool(failures))

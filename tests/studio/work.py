@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""A job at work, whose captions a server gives that stands still until the test lets it go on: what has ended is there, with its reason
+and what it has cost. Then the end of the job, the copies that a dedup job finds, and a job that fails. Pictures of all stay in SCRATCH.
+usage: work.py KINORA ROOT SCRATCH"""
+import collections, json, shutil, subprocess, sys, threading
+
+from browser import ROOT, SCRATCH, Studio, browser, curated, eventually, fresh, page_of, run_command
+from clips import lines, pictures
+from edits import ask, said, select
+from states import SIZES, State
+
+sys.path.append(str(ROOT / "tests/faults"))
+from model_server import ModelServer
+
+ANSWERED = 2  # captions, before the server stands still
+COST = 100 * 2.0e-6 + 20 * 10.0e-6  # of a request: the server counts 100 and 20 tokens
+COPIES = """
+[[job]]
+name = "copies"
+kind = "dedup"
+input = "clips"
+dedup = {{ use = "dedup.semantic", eps = {eps} }}
+"""
+
+
+def counts(page):
+    """{outcome: text} as the filters have them."""
+    return dict(page.evaluate("""() => [...document.querySelectorAll('[aria-label="Outcome"] button')].map((button) => [...button.children].map((part) => part.textContent))"""))
+
+
+def counted(items):
+    """The same from items.jsonl, without films that are shown as their clips."""
+    found = collections.Counter((item["end"], "url" in item) for item in items if not item["consumed"])
+    plural = lambda n, word: f"{n} {word}" + "s" * (n != 1)
+    kinds = lambda end: ", ".join(plural(found[end, film], word) for film, word in ((False, "clip"), (True, "film")) if found[end, film])
+    return {end.capitalize(): kinds(end) for end in ("kept", "filtered", "failed") if kinds(end)}
+
+
+def costs(page):
+    return [text for text in page.locator("#live p").all_inner_texts() if text.startswith("caption.endpoint")]
+
+
+def cost_of(requests):
+    return [f"caption.endpoint: {requests} requests, {100 * requests} prompt tokens, {20 * requests} completion tokens, cost {float(f'{COST * requests:.3g}')}"]
+
+
+def check_at_work(page, job):
+    """Nothing ends any more: the page has every end that the journal has."""
+    ends = lambda: [entry["end"] for entry in (line["entry"] for line in lines(job / "journal.jsonl")) if "end" in entry]
+    eventually(lambda: sum(end["end"] == "kept" and not end["consumed"] for end in ends()) == ANSWERED and any(end["end"] == "filtered" for end in ends()), "the server stands still", 60)
+    eventually(lambda: counts(page) == counted(ends()) and costs(page) == cost_of(ANSWERED), "all that has ended", 30)
+    assert not (job / "items.jsonl").exists() and not (job / "summary.json").exists()
+    assert "1 film" in counts(page)["Failed"] and "clip" in counts(page)["Filtered"] and "1 film" in page.locator("#summary").inner_text()
+    short = next(end for end in ends() if end["end"] == "filtered")
+    select(page, short["key"])
+    assert page.locator("#detail .title .mark").inner_text() == "filtered by clip.too-short"
+    assert f"rule clip.too-short with score {short['score']:.3g}" in page.locator("#detail .note").inner_text()
+    select(page, "broken")
+    assert "not a video file" in page.locator("#detail .note").inner_text()
+    assert page.locator(".cell[aria-selected=true] .mark").inner_text() == "film failed"
+
+
+def check_ended(page, job):
+    eventually(lambda: "done in" in page.locator("#live").inner_text(), "the end of the job", 120)
+    items, used = lines(job / "items.jsonl"), json.loads((job / "summary.json").read_text())["usage"]["caption.endpoint"]
+    eventually(lambda: counts(page) == counted(items), "all items")
+    assert used["requests"] > ANSWERED and abs(used["cost"] - COST * used["requests"]) < 1e-9, used
+    assert costs(page) == cost_of(used["requests"]), costs(page)
+
+
+def check_work(chromium):
+    let_go, asked = threading.Event(), []
+
+    def stand_still(request):
+        asked.append(request)
+        if len(asked) > ANSWERED:
+            let_go.wait(120)
+
+    with ModelServer(stand_still) as server:
+        stage = f' {{ use = "caption.endpoint", base_url = "{server.url}", model = "m", price_prompt = 2.0, price_completion = 10.0, timeout = 120.0 }},'
+        command, out = run_command("run", embedded=True, stages=stage)
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+            try:
+                eventually(lambda: (out / "clips/job.json").exists(), "the job begins")
+                for size in SIZES:
+                    with Studio(out) as studio, State(chromium, studio, size) as state:
+                        check_at_work(state.page, out / "clips")
+                        state.done("at-work")
+                with Studio(out) as studio, page_of(chromium, studio) as page:
+                    check_at_work(page, out / "clips")
+                    let_go.set()
+                    check_ended(page, out / "clips")
+                    assert run.wait(60) == 0 and not server.problems, server.problems
+            finally:
+                let_go.set()
+                run.kill()
+
+
+def keys(page):
+    """Of the cells in sight."""
+    return set(page.evaluate("""() => [...document.querySelectorAll(".cell:not([hidden]) .key")].map((key) => key.textContent)"""))
+
+
+def copied():
+    """A run with a dedup job, and with a film whose bytes another has: its folder, {key: decision} of the copies, keys of the others."""
+    twin = SCRATCH / "twin.mp4"
+    shutil.copy(ROOT / "tests/data/bbb_A.mp4", twin)
+    out = curated("copies", films=("film.mp4", "bbb_A.mp4", twin), embedded=True, jobs=COPIES.format(eps=0.15))
+    copies = {line["key"]: line for line in lines(out / "copies/decisions.jsonl") if line["end"] == "filtered"}
+    kept = set(pictures(out)) - set(copies)
+    assert copies and kept, (copies, kept)
+    return out, copies, kept
+
+
+def check_copy(chromium, size, out, copies):
+    """A copy says of what, and leads there."""
+    key = min(copies)
+    of = copies[key]["of"]
+    with Studio(out) as studio, State(chromium, studio, size) as state:
+        page = state.page
+        assert page.locator("#copies").inner_text() == f"Show {len(copies)} cop{'y' if len(copies) == 1 else 'ies'}"
+        page.keyboard.press("c")
+        eventually(lambda: page.locator("#copies").get_attribute("aria-pressed") == "true", "the copies too")
+        select(page, key)
+        cell = page.locator(".cell[aria-selected=true]")
+        assert cell.locator(".mark").inner_text() == "copy" and cell.locator(".scores").inner_text().startswith(f"of {of} · "), cell.inner_text()
+        assert f", copy of {of}, " in cell.get_attribute("aria-label")
+        assert f"A copy of {of}: rule {copies[key]['rule']}, similarity" in page.locator("#detail .note").first.text_content()
+        page.keyboard.press("Enter")
+        state.done("copy")
+        page.keyboard.press("o")
+        page.wait_for_function("key => document.querySelector('#detail h2').textContent === key", arg=of)
+
+
+def check_copies(chromium, out, copies, kept):
+    """They are hidden, from searches too, unless they are asked for: by c, by outcome, by rule; one that is accepted is not hidden."""
+    with Studio(out) as studio, page_of(chromium, studio) as page:
+        shown = lambda: keys(page) & (kept | set(copies))
+        assert shown() == kept, shown()
+        page.keyboard.press("c")
+        eventually(lambda: shown() == kept | set(copies), "the copies too")
+        page.keyboard.press("c")
+        eventually(lambda: shown() == kept, "without them again")
+        select(page, min(kept))
+        page.keyboard.press("m")
+        eventually(lambda: "most like" in page.locator("#summary").inner_text() and shown() == kept, "a search leaves them out")
+        page.keyboard.press("c")
+        eventually(lambda: shown() == kept | set(copies), "unless they are asked for")
+        page.keyboard.press("c")
+        page.locator("#all").click()
+        eventually(lambda: shown() == kept, "all")
+        key = check_asked(page, copies, shown)
+        select(page, key)
+        page.keyboard.press("a")
+        said(page, "Accepted")
+        page.locator("#all").click()
+        eventually(lambda: shown() == kept | {key}, "the accepted one stays")
+        page.keyboard.press("u")
+        said(page, "Undone")
+        for _ in range(2):  # an edit leaves the view as it is until it is another
+            page.keyboard.press("c")
+        eventually(lambda: shown() == kept, "hidden again")
+        select(page, "twin")
+        notes = page.locator("#detail .note").all_inner_texts()
+        assert notes[0] == "A copy of bbb_A." and "ingest.duplicate" in notes[1], notes
+        page.get_by_role("button", name="Show bbb_A (o)").click()
+        page.wait_for_function("() => document.querySelector('#detail h2').textContent === 'bbb_A'")
+
+
+def check_asked(page, copies, shown):
+    """Copies by their outcome and their rule; a key of those of the rule."""
+    outcome = page.locator('[data-choice="end copy"]')
+    outcome.click()
+    eventually(lambda: shown() == set(copies), "copies alone")
+    outcome.click()
+    key = min(copies)
+    page.get_by_role("button", name=copies[key]["rule"]).click()
+    eventually(lambda: shown() == {name for name in copies if copies[name]["rule"] == copies[key]["rule"]}, "those of the rule")
+    page.keyboard.press("Escape")
+    return key
+
+
+def check_failed(chromium, size):
+    """No input could be used: the page says so, and why of each."""
+    command, out = run_command("failed", films=())
+    if not out.exists():
+        assert subprocess.run(command, capture_output=True).returncode == 1
+    with Studio(out) as studio, State(chromium, studio, size) as state:
+        said = state.page.locator("#live").inner_text()
+        assert "clips: failed after" in said and "none of the 1 inputs could be used" in said, said
+        assert counts(state.page) == {"Failed": "1 film"} and state.page.locator("#summary").inner_text() == "1 film"
+        state.done("failed")
+
+
+def check_icon(studio):
+    cookie = f"kinora_studio_{studio.host.split(':')[1]}={studio.token}"
+    assert b'href="/icon.svg"' in ask(studio, "/", Cookie=cookie)[2]
+    code, headers, body = ask(studio, "/icon.svg", Cookie=cookie)
+    assert code == 200 and headers["Content-Type"] == "image/svg+xml" and body.startswith(b"<svg"), (code, headers)
+
+
+def main():
+    fresh()
+    with browser() as chromium:
+        check_work(chromium)
+        out, copies, kept = copied()
+        check_copies(chromium, out, copies, kept)
+        for size in SIZES:
+            check_copy(chromium, size, out, copies)
+            check_failed(chromium, size)
+        with Studio(SCRATCH / "copies") as studio:
+            check_icon(studio)
+    print("work: all checks passed; screenshots are in", SCRATCH)
+
+
+main()

@@ -1,0 +1,49 @@
+"""What tests about clips share: small films, a curate job's folder that no job has made, and reading what jobs wrote."""
+import json, subprocess
+
+import numpy as np
+
+# Captions as vectors, by the MiniLM of KINORA_ASSETS.
+EMBED_TEXT = """
+[[job]]
+name = "captions"
+kind = "embed-text"
+input = "clips"
+words = { use = "text.wordpiece", vocab = "asset:minilm/vocab.txt" }
+"""
+
+
+def make_film(path, size, seconds, rate=12, picture="testsrc2"):
+    """H.264 of one of ffmpeg's sources of pictures; testsrc2 has a counter of its frames."""
+    subprocess.run(["ffmpeg", "-v", "error", "-f", "lavfi", "-i", f"{picture}{':' if '=' in picture else '='}size={size}:rate={rate}:duration={seconds}", "-c:v", "libx264", "-pix_fmt", "yuv420p", str(path)], check=True)
+
+
+def curate_folder(folder, items):
+    """As a curate job leaves it, without any stored file; `items`: objects of items.jsonl."""
+    (folder / "data").mkdir(parents=True)
+    (folder / "job.json").write_text('{"kind": "curate"}')
+    with (folder / "items.jsonl").open("w") as out:
+        for item in items:
+            out.write(json.dumps(item) + "\n")
+    return folder
+
+
+def lines(file):
+    return [json.loads(text) for text in file.read_text().splitlines()]
+
+
+def pictures(out, name="classic"):
+    """{key: embedding, float64} of the clips that the job `clips` has stored."""
+    ending = f".{name}.npy"
+    return {p.name.removesuffix(ending): np.load(p).astype(np.float64) for p in (out / "clips/data").glob("*" + ending)}
+
+
+def caption_rows(out):
+    """{key: row, float64} of what the job `captions` has embedded."""
+    keys = json.loads((out / "captions/text.json").read_text())["keys"]
+    return dict(zip(keys, np.load(out / "captions/text.npy").astype(np.float64)))
+
+
+def nearest(rows, query):
+    """(product, key), the largest first; equals by key."""
+    return sorted(((float(row @ query), key) for key, row in rows.items()), key=lambda pair: (-pair[0], pair[1]))
