@@ -25,7 +25,8 @@ constexpr const char* kHelp = R"(usage: kinora plugins [list [KIND]] [--json | -
 
   list       every component: its plugin, version, ABI, tier and state (ready, loaded, disabled, shadowed); --ids: their names alone.
              Then the kinds of jobs; alone with the KIND job
-  inspect    what one component takes and gives: tensors, options, defaults, ranges; job/KIND: a kind of job, for example job/train
+  inspect    what one component takes and gives: tensors, options, defaults, ranges; job/KIND: a kind of job, for example job/train.
+             An ID is KIND/NAME, as storage/s3; the NAME alone will do where only one component has it
   validate   whether a library is a plugin that this host can use, and if not, why
   manifest   the plugin.toml that describes the library as it is; --check says whether FILE is that
   new        a plugin of KIND to start from, in folder DIR (default NAME), which must be new or empty; --tier pinned: a model
@@ -76,6 +77,26 @@ void list_jobs(const Shape& shape) {
   }
 }
 
+// What a word names: an id stays one, a bare name becomes the id of the one component or kind of job that has it.
+core::Result<std::string> id_of(const std::string& word, const std::vector<Row>& list) {
+  if (word.find('/') != word.npos) return word;
+  std::vector<std::string> named, in_plugin;
+  for (const auto& kind : core::job_kinds())
+    if (kind.spec.name == word) named.push_back("job/" + word);
+  for (const auto& row : list) {
+    if (!row.component || state_of(row) == "shadowed") continue;
+    if (row.component->name == word) named.push_back(row.component->id);
+    if (row.plugin.spec.name == word) in_plugin.push_back(row.component->id);
+  }
+  if (named.size() == 1) return named.front();
+  if (named.size() > 1)
+    return core::fail(KINORA_INVALID, "'{}' is the name of several; give one of {}", word, fmt::join(named, ", "));
+  if (!in_plugin.empty())
+    return core::fail(KINORA_INVALID, "'{}' is a plugin; give one of its components: {}", word,
+                      fmt::join(in_plugin, ", "));
+  return word;
+}
+
 }  // namespace
 
 int plugins_list(core::Runtime& runtime, const Arguments& arguments) {
@@ -112,19 +133,21 @@ int plugins_list(core::Runtime& runtime, const Arguments& arguments) {
 int plugins_inspect(core::Runtime& runtime, const Arguments& arguments) {
   const Shape shape = parse_shape(arguments);
   if (shape.words.size() != 1)
-    return complain(kUsage, "plugins inspect needs one ID, for example sampler/edm-heun");
+    return complain(kUsage, "plugins inspect needs one ID, for example sampler/edm-heun or storage/s3");
+  const auto plugins = runtime.registry().plugins();
+  const auto list = rows(plugins, "");
+  const auto id = id_of(shape.words[0], list);
+  if (!id) return complain(kUsage, id.failure().message);
   for (const auto& kind : core::job_kinds()) {
-    if (shape.words[0] != "job/" + kind.spec.name) continue;
+    if (*id != "job/" + kind.spec.name) continue;
     std::cout << inspect_text(kind);
     return kDone;
   }
-  const auto plugins = runtime.registry().plugins();
-  const auto list = rows(plugins, "");
   // A disabled component is shown too, with the reason.
   const auto row = std::find_if(list.begin(), list.end(), [&](const Row& r) {
-    return r.component && r.component->id == shape.words[0] && state_of(r) != "shadowed";
+    return r.component && r.component->id == *id && state_of(r) != "shadowed";
   });
-  if (row == list.end()) return complain(kUsage, runtime.registry().find(shape.words[0]).failure().message);
+  if (row == list.end()) return complain(kUsage, runtime.registry().find(*id).failure().message);
   if (shape.as_json) {
     std::cout << dumped(inspect_json(*row));
   } else {

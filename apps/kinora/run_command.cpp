@@ -30,7 +30,8 @@ examples:
   kinora run my.toml --set dit.steps=2000 --set run.seed=7 other values for this time
   kinora run my.toml --only dit                           one job, and what it reads
   kinora run my.toml --dry-run                            say what would be done
-  kinora run my.toml --retry-failed                       do again what failed in a curate job, and what reads it
+  kinora run my.toml --retry-failed                       do again what failed in a curate job, and what reads it if that
+                                                          changes what it keeps
 
 )";
 

@@ -18,7 +18,8 @@ constexpr const char* kHelp = R"(usage: kinora search DIR "TEXT" [options]
        kinora search DIR --like CLIP [options]
 
 The clips of a run that are nearest to a text, by the embeddings of their captions (a job of kind embed-text), or to a clip,
-by their embeddings of pictures (a stage embed.*). DIR is the folder of a run or of a curate job; --in adds more of them.
+by their embeddings of pictures (a stage embed.*). DIR is the folder of a run, or of a curate job in it, beside which its
+embed-text job is found; --in adds more of them.
 
 examples:
   kinora search runs/films "a boat at sea"
@@ -32,10 +33,23 @@ po::options_description flags() {
   out.add_options()("like", po::value<std::string>()->value_name("CLIP"), "a key of DIR, or a video file")(
       "name", po::value<std::string>()->value_name("NAME"),
       "which embedding of pictures; else classic, or the only one there is")(
-      "top,k", po::value<size_t>()->default_value(10)->value_name("N"), "how many clips")(
+      "top,k", po::value<int64_t>()->default_value(10)->value_name("N"), "how many clips")(
       "in", po::value<std::vector<std::string>>()->composing()->value_name("DIR"), "another folder")(
       "json", "one line of JSON a clip")("help,h", "this text");
   return out;
+}
+
+// What is wrong with the question; "" if nothing is.
+std::string wrong_in(const po::variables_map& given) {
+  if (!given.count("dir") || given.count("text") + given.count("like") != 1)
+    return "give a folder, and either a text or --like CLIP; see kinora search --help";
+  if (given["top"].as<int64_t>() < 1)
+    return fmt::format("--top {} shows no clip; give 1 or more", given["top"].as<int64_t>());
+  const char* what = given.count("text") ? "text" : "like";
+  if (given[what].as<std::string>().find_first_not_of(" \t\r\n") == std::string::npos)
+    return given.count("text") ? "the text is empty; say what the clip shows, for example \"a boat at sea\""
+                               : "--like is empty; give a key of DIR, or a video file";
+  return "";
 }
 
 std::string name_in(const core::Collection& clips, const po::variables_map& given) {
@@ -95,14 +109,12 @@ int search_command(core::Runtime& runtime, const Arguments& arguments) {
     std::cout << kHelp << visible;
     return kDone;
   }
-  if (!given.count("dir") || given.count("text") + given.count("like") != 1)
-    return complain(kUsage,
-                    "search: give a folder, and either a text or --like CLIP; see kinora search --help");
+  if (const std::string wrong = wrong_in(given); !wrong.empty()) return complain(kUsage, "search: " + wrong);
   std::vector<fs::path> folders{given["dir"].as<std::string>()};
   if (given.count("in"))
     for (const auto& more : given["in"].as<std::vector<std::string>>()) folders.emplace_back(more);
   const core::Collection clips(folders);
-  const auto top = given["top"].as<size_t>();
+  const auto top = static_cast<size_t>(given["top"].as<int64_t>());
   if (given.count("like")) {
     print(like(runtime, clips, given, top), given.count("json"));
     return kDone;

@@ -41,7 +41,10 @@ bool Ingest::is_duplicate(const Input& input) {
   const std::string content = record_.content(input), said = record_.duplicate_of(input);
   const std::string& first = first_.try_emplace(content, input.key).first->second;
   const std::string copied = first == input.key ? "" : first;
-  if (record_.has_ended(input) && said != copied) record_.forget(input);
+  if (record_.has_ended(input) && said != copied) {
+    record_.forget(input);
+    --ended_;
+  }
   if (copied.empty()) return false;
   if (record_.has_ended(input)) return true;
   if (!record_.ended_of(input).empty()) record_.forget(input);

@@ -25,7 +25,7 @@ class Ingest {
   // The next film that has not ended yet. One call at a time.
   std::optional<Sample> next();
 
-  // [any-thread] Inputs that ended here in this run.
+  // [any-thread] Inputs that ended here in this run, less those of earlier runs that are open again.
   int64_t ended() const { return ended_; }
 
  private:

@@ -26,7 +26,7 @@ bool ends_as(const std::string& path, std::initializer_list<const char*> endings
 
 class Finder {
  public:
-  Finder(Io& io, bool recursive, bool asks_remote) : io_(io), recursive_(recursive), asks_(asks_remote) {}
+  Finder(Io& io, Look look, bool asks_remote) : io_(io), look_(look), asks_(asks_remote) {}
 
   // What the run file names.
   void add(const std::string& path) {
@@ -49,11 +49,18 @@ class Finder {
     std::error_code error;
     const bool remote = is_remote(path);
     if (path.ends_with('/') || (!remote && fs::is_directory(path, error)))
-      return add_all(files_in(io_, path, recursive_, left_out_), path, "holds no file");
+      return add_folder(path);
     if (is_pattern(path) && (remote || !fs::exists(path, error)))
       return add_all(files_matching(io_, path, left_out_), path, "matches no file");
     const FoundFile file = found_file(path);
     add_film({.url = path, .size = file.size, .modified = file.modified});
+  }
+
+  void add_folder(const std::string& path) {
+    const int64_t before = left_out_.no_films();
+    const auto files = files_in(io_, path, look_, left_out_);
+    const bool others = left_out_.no_films() > before;
+    add_all(files, path, others ? "holds no film by its ending; all_files = true takes every file" : "holds no file");
   }
 
   void add_all(const std::vector<FoundFile>& files, const std::string& path, const char* if_none) {
@@ -79,7 +86,7 @@ class Finder {
           for (Input* input : inputs.at(file.url.substr(folder.size())))
             input->size = file.size, input->modified = file.modified;
       } catch (const Error& e) {
-        if (e.code() == KINORA_CANCELLED) throw;
+        if (e.code() == KINORA_CANCELLED || is_unanswered(folder, e.code())) throw;
         log_warn("{}; whether films there have changed since an earlier run cannot be seen", e.what());
       }
   }
@@ -101,7 +108,7 @@ class Finder {
       try {
         add_named(resolved(line, file));
       } catch (const Error& e) {
-        if (e.code() == KINORA_CANCELLED) throw;
+        if (e.code() == KINORA_CANCELLED || is_unanswered(resolved(line, file), e.code())) throw;
         add_film({.url = line, .error = fmt::format("{} (line {} of {})", e.what(), number, file)});
       }
     }
@@ -139,15 +146,16 @@ class Finder {
   }
 
   Io& io_;
-  bool recursive_, asks_;
+  const Look look_;
+  const bool asks_;
   std::string listed_in_;
   LeftOut left_out_;
   std::vector<Input> found_;
 };
 
-std::vector<Input> found(Io& io, const std::vector<std::string>& paths, bool recursive, bool asks_remote,
+std::vector<Input> found(Io& io, const std::vector<std::string>& paths, Look look, bool asks_remote,
                          LeftOut* left_out) {
-  Finder finder(io, recursive, asks_remote);
+  Finder finder(io, look, asks_remote);
   for (const auto& path : paths) finder.add(path);
   std::vector<Input> out = finder.take();
   if (left_out) *left_out = finder.left_out();
@@ -164,13 +172,12 @@ std::string Input::identity() const {
   return sha256(all.dump(-1, ' ', false, json::error_handler_t::replace)).substr(0, 32);
 }
 
-std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, bool recursive,
-                               LeftOut* left_out) {
-  return found(io, paths, recursive, true, left_out);
+std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, Look look, LeftOut* left_out) {
+  return found(io, paths, look, true, left_out);
 }
 
-std::vector<Input> glance_at_inputs(Io& io, const std::vector<std::string>& paths, bool recursive) {
-  return found(io, paths, recursive, false, nullptr);
+std::vector<Input> glance_at_inputs(Io& io, const std::vector<std::string>& paths, Look look, LeftOut* left_out) {
+  return found(io, paths, look, false, left_out);
 }
 
 std::string identity_of(const std::vector<Input>& inputs) {

@@ -1,10 +1,11 @@
 // What a curate job reads: every film that its inputs lead to, with what the user says of it.
 //
-//   film.mp4, s3://bucket/film.mp4      one film
-//   films/, s3://bucket/films/          a folder or prefix: the files in it, with `recursive` also those
-//   below s3://bucket/films/**/*.mp4          a pattern (those of this machine are resolved with the run
-//   file) films.txt                           a list: a path, URI, folder or pattern a line; "#" begins a
-//   comment films.jsonl, films.csv              a manifest, see manifest_reader.hpp
+//   film.mp4, s3://bucket/film.mp4     one film
+//   films/, s3://bucket/films/         a folder or prefix: its films, with `recursive` also those below; with
+//                                      `all_files` whatever their endings
+//   s3://bucket/films/**/*.mp4         a pattern (those of this machine are resolved with the run file)
+//   films.txt                          a list: a path, URI, folder or pattern a line; "#" begins a comment
+//   films.jsonl, films.csv             a manifest, see manifest_reader.hpp
 //
 // Paths in lists and manifests are relative to the file that they stand in.
 #pragma once
@@ -35,13 +36,14 @@ struct Input {
 
 // In the order of the paths; in folders by name. What a list or manifest names and is not there stays an
 // input, and so does a line that cannot be used: its error says which. Throws kinora::Error if a list,
-// manifest, folder or prefix cannot be read at all; a folder below one is an input with an error. left_out:
-// what was passed over, unless null.
-std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, bool recursive,
+// manifest, folder or prefix cannot be read at all, or the network fails; a folder below one is an input with
+// an error. left_out: what was passed over, unless null.
+std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, Look look,
                                LeftOut* left_out = nullptr);
 
 // The same without any request to a remote storage: what stands behind URIs counts as one input each.
-std::vector<Input> glance_at_inputs(Io& io, const std::vector<std::string>& paths, bool recursive);
+std::vector<Input> glance_at_inputs(Io& io, const std::vector<std::string>& paths, Look look,
+                                    LeftOut* left_out = nullptr);
 
 // Gives every input a key: the one that its manifest says, else its name without the ending; without dots
 // (WebDataset: what follows the first dot is the field), slashes and control characters, told apart by a

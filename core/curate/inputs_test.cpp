@@ -106,8 +106,8 @@ class Inputs : public testing::Test {
     std::ofstream(folder_ / name) << text;
     return (folder_ / name).string();
   }
-  std::vector<Input> find(const std::vector<std::string>& paths, bool recursive = false) {
-    return find_inputs(runtime_->io(), paths, recursive);
+  std::vector<Input> find(const std::vector<std::string>& paths, Look look = {}) {
+    return find_inputs(runtime_->io(), paths, look);
   }
   static std::vector<std::string> keys(const std::vector<Input>& inputs) {
     std::vector<std::string> out;
@@ -123,15 +123,30 @@ TEST_F(Inputs, OfAFolderAreItsFilesAndOfOneBelowOnlyWhereAsked) {
   for (const char* circle : {"sub/up", "sub/deep/up", "sub/deep/top"})
     fs::create_directory_symlink(folder_, folder_ / circle);
   EXPECT_THAT(keys(find({folder_})), ElementsAre("a", "b"));
-  EXPECT_THAT(keys(find({folder_}, true)), ElementsAre("a", "b", "c", "d"));
+  EXPECT_THAT(keys(find({folder_}, {.recursive = true})), ElementsAre("a", "b", "c", "d"));
   EXPECT_EQ(find({folder_})[1].size, 1u);
   LeftOut out;
-  find_inputs(runtime_->io(), {folder_}, true, &out);
+  find_inputs(runtime_->io(), {folder_}, {.recursive = true}, &out);
   EXPECT_EQ(out.hidden, 2);
   EXPECT_EQ(out.links, 3);
   std::vector<std::string> unreadable;
   EXPECT_THAT(local_files_matching(folder_ / "**/?.mp4", unreadable),
               ElementsAre(folder_ / "b.mp4", folder_ / "sub/c.mp4", folder_ / "sub/deep/d.mp4"));
+}
+
+// What is no film by its ending is passed over and counted, but where a pattern or a list names it.
+TEST_F(Inputs, OfAFolderAreNotItsListsPicturesAndLogs) {
+  put("a.mp4"), put("b"), put("c.dat"), put("a.txt"), put("b.JPG"), put("c.jpg"), put("d.mp4.part"), put("sub/e.srt");
+  LeftOut out;
+  EXPECT_THAT(keys(find_inputs(runtime_->io(), {folder_}, {.recursive = true}, &out)), ElementsAre("a", "b", "c"));
+  EXPECT_EQ(out.endings, (std::map<std::string, int64_t>{{".txt", 1}, {".jpg", 2}, {".part", 1}, {".srt", 1}}));
+  EXPECT_EQ(out.no_films(), 5);
+  EXPECT_EQ(find({folder_}, {.recursive = true, .all_files = true}).size(), 8u);
+  EXPECT_THAT(keys(find({(folder_ / "*.JPG").string()})), ElementsAre("b"));
+  EXPECT_THAT(keys(find({put("lists/l.txt", "../c.jpg\n../*.part\n")})), ElementsAre("c", "d-mp4"));
+  const auto none = find({(folder_ / "sub").string() + "/"});
+  ASSERT_EQ(none.size(), 1u);
+  EXPECT_THAT(none[0].error, HasSubstr("holds no film by its ending; all_files = true takes every file"));
 }
 
 TEST_F(Inputs, OfAListAreItsLinesAndWhatIsMissingSaysWhere) {
@@ -158,7 +173,7 @@ TEST_F(Inputs, OfAFolderThatCannotBeReadAreItselfWithWhy) {
   ASSERT_EQ(root ? seteuid(65534) : 0, 0);
   std::vector<std::string> unreadable;
   const auto matched = local_files_matching(folder_ / "**/*.mp4", unreadable);
-  const auto listed = find({folder_}, true);
+  const auto listed = find({folder_}, {.recursive = true, .all_files = true});
   const auto by_list = find({list});
   ASSERT_EQ(root ? seteuid(0) : 0, 0);
   fs::permissions(folder_ / "sub", fs::perms::owner_all);

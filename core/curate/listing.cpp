@@ -1,5 +1,7 @@
 #include "core/curate/listing.hpp"
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <utility>
 
@@ -19,9 +21,16 @@ bool is_link(const std::string& url) {
   return !is_remote(url) && std::filesystem::is_symlink(url, error);
 }
 
+// Lower case, with its dot; empty if the name has none.
+std::string ending_of(std::string_view name) {
+  std::string ending = std::filesystem::path(name).extension().string();
+  for (auto& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return ending;
+}
+
 class Walk {
  public:
-  Walk(Io& io, bool recursive, LeftOut& left_out) : io_(io), recursive_(recursive), left_out_(left_out) {}
+  Walk(Io& io, Look look, LeftOut& left_out) : io_(io), look_(look), left_out_(left_out) {}
 
   void add(const std::string& folder, int depth) {
     for (const auto& entry : or_throw(io_.list(folder))) {
@@ -29,9 +38,11 @@ class Walk {
       const std::string url = folder + (folder.ends_with('/') ? "" : "/") + entry.name;
       if (entry.name.front() == '.') {
         ++left_out_.hidden;
+      } else if (!entry.folder && !look_.all_files && is_no_film(entry.name)) {
+        ++left_out_.endings[ending_of(entry.name)];
       } else if (!entry.folder) {
         found.push_back({url, entry.size, entry.modified, ""});
-      } else if (recursive_) {
+      } else if (look_.recursive) {
         add_below(url, depth + 1);
       }
     }
@@ -50,12 +61,13 @@ class Walk {
       add(folder + "/", depth);
     } catch (const Error& e) {
       if (e.code() == KINORA_CANCELLED || e.code() == KINORA_NO_MEMORY) throw;
+      if (is_unanswered(folder, e.code())) throw;
       found.push_back({folder, 0, 0, e.what()});
     }
   }
 
   Io& io_;
-  bool recursive_;
+  const Look look_;
   LeftOut& left_out_;
 };
 
@@ -85,10 +97,28 @@ bool is_remote(std::string_view url) {
   return uri && uri->scheme != "file";
 }
 
-std::vector<FoundFile> files_in(Io& io, const std::string& folder, bool recursive, LeftOut& out) {
-  Walk walk(io, recursive, out);
+int64_t LeftOut::no_films() const {
+  int64_t sum = 0;
+  for (const auto& [ending, count] : endings) sum += count;
+  return sum;
+}
+
+bool is_no_film(std::string_view name) {
+  constexpr std::array<std::string_view, 31> kEndings{
+      ".txt",  ".md",   ".json", ".jsonl", ".csv",  ".tsv", ".toml", ".yaml", ".yml",  ".xml", ".html",
+      ".log",  ".srt",  ".vtt",  ".ass",   ".nfo",  ".jpg", ".jpeg", ".png",  ".webp", ".bmp", ".tif",
+      ".tiff", ".npy",  ".pdf",  ".md5",   ".sha256", ".part", ".crdownload", ".aria2", ".tmp"};
+  return std::find(kEndings.begin(), kEndings.end(), ending_of(name)) != kEndings.end();
+}
+
+std::vector<FoundFile> files_in(Io& io, const std::string& folder, Look look, LeftOut& out) {
+  Walk walk(io, look, out);
   walk.add(folder, 0);
   return std::move(walk.found);
+}
+
+bool is_unanswered(const std::string& url, int32_t code) {
+  return is_remote(url) && (code == KINORA_IO || code == KINORA_TIMEOUT);
 }
 
 std::vector<FoundFile> files_matching(Io& io, const std::string& pattern, LeftOut& left_out) {
@@ -102,7 +132,7 @@ std::vector<FoundFile> files_matching(Io& io, const std::string& pattern, LeftOu
   }
   const auto [folder, rest] = split_pattern(pattern);
   const bool deep = rest.find('/') != std::string::npos || rest.find("**") != std::string::npos;
-  for (auto& file : files_in(io, folder, deep, left_out)) {
+  for (auto& file : files_in(io, folder, {deep, true}, left_out)) {
     if (file.url == pattern) return {file};
     if (!file.error.empty() || matches(rest, std::string_view(file.url).substr(folder.size())))
       out.push_back(std::move(file));

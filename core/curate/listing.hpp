@@ -1,5 +1,6 @@
 // The files of a folder or prefix on any storage.
 #pragma once
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -16,21 +17,39 @@ struct FoundFile {
   std::string error;     // why a folder below cannot be listed; the url is the folder's
 };
 
+// What a folder gives.
+struct Look {
+  bool recursive = false;  // also what is in folders below, but not behind links to folders
+  bool all_files = false;  // also files that are no films by their endings
+};
+
 // What was passed over on purpose.
 struct LeftOut {
-  int64_t hidden = 0;  // files and folders that begin with a dot
-  int64_t links = 0;   // to folders
+  int64_t hidden = 0;                      // files and folders that begin with a dot
+  int64_t links = 0;                       // to folders
+  std::map<std::string, int64_t> endings;  // files that are no films, by their endings
+
+  int64_t no_films() const;
 };
+
+// Whether the ending says so: lists and manifests, captions and subtitles, pictures, logs, downloads that have
+// not ended. What nobody knows may be a film.
+bool is_no_film(std::string_view name);
 
 bool is_remote(std::string_view url);
 
-// Sorted by name, folder by folder; what begins with a dot is not there. recursive: also what is in folders
-// below, but not behind links to folders, which may lead in circles; a folder below that cannot be listed
-// stands there with its error. Adds to `out`. Throws kinora::Error if the folder itself cannot be listed.
-std::vector<FoundFile> files_in(Io& io, const std::string& folder, bool recursive, LeftOut& out);
+// Whether an error at this place is the network's: then nobody knows what is there, and what an earlier run found
+// is not to be taken for gone.
+bool is_unanswered(const std::string& url, int32_t code);
+
+// Sorted by name, folder by folder; what begins with a dot is not there, and neither is what lies behind links to
+// folders, which may lead in circles. A folder below that cannot be listed stands there with its error. Adds to
+// `out`. Throws kinora::Error if the folder itself cannot be listed, or the network fails below it: that says
+// nothing about what is there.
+std::vector<FoundFile> files_in(Io& io, const std::string& folder, Look look, LeftOut& out);
 
 // Those that a pattern matches, on this machine or behind a URI, where an object of that very name goes
-// first. Throws as files_in().
+// first; whatever their endings. Throws as files_in().
 std::vector<FoundFile> files_matching(Io& io, const std::string& pattern, LeftOut& out);
 
 // Those of these names that a remote folder directly holds. Throws kinora::Error if it cannot be listed.

@@ -15,9 +15,7 @@ double seconds_of(const json& line) {
 void Totals::add(const json& line, bool made, const json& files) {
   const std::string end = text_in(line, "end");
   const bool filtered = end == "filtered";
-  for (const auto& [stage, used] : object_in(object_in(line, "facts"), "usage").items())
-    for (const char* what : {"requests", "prompt_tokens", "completion_tokens", "cost"})
-      if (used.is_object() && used.contains(what)) usage_[stage][what] += number_in(used, what);
+  usage_.add(object_in(line, "facts"));
   Counts& counts = made ? clips_ : inputs_;
   ++(end == "kept" ? counts.kept : filtered ? counts.filtered : counts.failed);
   const std::string rule = filtered ? text_in(line, "reason") : "";
@@ -54,9 +52,7 @@ json Totals::summary() const {
               {"clip_seconds", clip_seconds_},
               {"files_kept", files_},
               {"bytes_kept", bytes_kept_}});
-  for (const auto& [stage, used] : usage_)
-    for (const auto& [what, sum] : used)
-      out["usage"][stage][what] = what == "cost" ? json(sum) : json(static_cast<int64_t>(sum));
+  if (json used = usage_.sums(); !used.empty()) out["usage"] = std::move(used);
   return out;
 }
 

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/curate/usage.hpp"
 #include "core/jobs/pipeline.hpp"
 
 namespace kinora::core {
@@ -27,7 +28,7 @@ class Totals {
   // to film.
   std::map<std::tuple<std::string, std::string, std::string, std::string>, int64_t> outcomes_;
   std::map<std::string, int64_t> rules_;
-  std::map<std::string, std::map<std::string, double>> usage_;
+  Usage usage_;
   Counts inputs_, clips_;
   int64_t damaged_ = 0, files_ = 0;
   uint64_t bytes_kept_ = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <mutex>
 #include <set>
 
 #include <sys/resource.h>
@@ -12,6 +13,7 @@
 #include "core/curate/manifest_writer.hpp"
 #include "core/curate/store.hpp"
 #include "core/curate/totals.hpp"
+#include "core/curate/usage.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/jobs/pipeline.hpp"
 #include "core/log.hpp"
@@ -20,6 +22,7 @@
 #include "core/run/isolation.hpp"
 #include "core/run/job_folder.hpp"
 #include "core/run/stage_graph.hpp"
+#include "core/run/tensor_flow.hpp"
 #include "core/workers/worker.hpp"
 
 namespace kinora::core {
@@ -67,12 +70,24 @@ class Keeper {
     const json line = item_line(sample, outcome, made ? "" : urls_.at(key));
     if (!made && line.contains("damaged") && outcome.end != KINORA_FAILED_AT)
       log_warn("{}: damaged: {}", key, line["damaged"].get<std::string>());
+    {
+      const std::lock_guard lock(mutex_);
+      usage_.add(line["facts"]);
+    }
     record_.end(line, made, files);
+  }
+
+  // [any-thread] Of what has ended in this run.
+  json usage() const {
+    const std::lock_guard lock(mutex_);
+    return usage_.sums();
   }
 
  private:
   JobContext& context_;
   Record& record_;
+  mutable std::mutex mutex_;
+  Usage usage_;
   std::unordered_map<std::string, std::string> urls_;
 };
 
@@ -86,9 +101,25 @@ bool is_chain(const std::vector<const ComponentUse*>& stages) {
   return true;
 }
 
+// What the job has kept, as one number: what other jobs read of it.
+class KeptDigest {
+ public:
+  void add(const json& line, const json& files) {
+    if (files.empty()) return;
+    const std::string text = json{line, files}.dump(-1, ' ', false, json::error_handler_t::replace);
+    hash_.add(text.data(), text.size());
+  }
+  std::string hex() { return hash_.hex(); }
+
+ private:
+  Sha256 hash_;
+};
+
 // items.jsonl and the manifests, in one order whatever the order of the work; their sums.
-Totals write_results(const fs::path& folder, const std::vector<Input>& inputs, Record& record) {
+Totals write_results(JobContext& context, const std::vector<Input>& inputs, Record& record) {
+  const fs::path& folder = context.folder();
   Totals totals;
+  KeptDigest kept;
   std::set<std::string> columns;
   for (const auto& input : inputs)
     for (const auto& [name, value] : input.user.items()) columns.insert(name);
@@ -96,11 +127,13 @@ Totals write_results(const fs::path& folder, const std::vector<Input>& inputs, R
   ManifestWriter manifest(folder, {columns.begin(), columns.end()});
   record.each([&](const json& line, bool made, const json& files) {
     totals.add(line, made, files);
+    kept.add(line, files);
     manifest.add(line, made);
     or_throw(items.write(line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"));
   });
   or_throw(items.commit());
   manifest.commit();
+  context.summary["kept_sha256"] = kept.hex();
   return totals;
 }
 
@@ -120,6 +153,34 @@ void summarise(JobContext& context, const Totals& totals, const std::vector<Inpu
                              {"bytes_per_second", static_cast<double>(bytes) / seconds}};
 }
 
+// Nothing is passed over in silence: in the log and in summary.json.
+void say_left_out(JobContext& context, const LeftOut& out) {
+  const std::string& name = context.spec().name;
+  if (out.hidden + out.links > 0)
+    log_warn("{}: {} files and folders whose names begin with a dot, and {} links to folders, are no inputs; name them to use "
+             "them", name, out.hidden, out.links);
+  std::vector<std::string> endings;
+  for (const auto& [ending, count] : out.endings) endings.push_back(fmt::format("{} {}", count, ending));
+  if (!endings.empty())
+    log_warn("{}: {} files of folders are no films by their endings ({}) and are no inputs; all_files = true takes them",
+             name, out.no_films(), fmt::join(endings, ", "));
+  context.summary["skipped"] = {
+      {"hidden", out.hidden}, {"links", out.links}, {"no_films", out.no_films()}, {"endings", out.endings}};
+}
+
+// What nothing came of ends as a failure, and the next run tries all of it again: perhaps the place was at fault.
+void require_any_use(JobContext& context, const Totals& totals) {
+  const Counts &inputs = totals.inputs(), &clips = totals.clips();
+  std::string none;
+  if (inputs.failed > 0 && inputs.failed == inputs.sum() && clips.kept == 0)
+    none = fmt::format("none of the {} inputs could be used", inputs.sum());
+  else if (clips.failed > 0 && clips.kept == 0 && fs::is_empty(context.folder() / "data"))
+    none = fmt::format("no clip was kept, and {} of {} failed", clips.failed, clips.sum());
+  if (none.empty()) return;
+  fs::remove(context.folder() / "journal.jsonl");
+  throw Error(KINORA_DATA, none + "; items.jsonl says why for each");
+}
+
 void say_how_it_went(JobContext& context, const Totals& totals) {
   const Counts &inputs = totals.inputs(), &clips = totals.clips();
   log_info("{}: of {} inputs {} filtered, {} failed; {} clips kept, {} filtered, {} failed; {} says why",
@@ -129,10 +190,6 @@ void say_how_it_went(JobContext& context, const Totals& totals) {
     log_warn("{}: what failed stays so until it is tried again: the same command with --retry-failed", context.spec().name);
   if (fs::is_empty(context.folder() / "data"))
     log_warn("{}: nothing was kept; the jobs that read it will find no clip", context.spec().name);
-  if (inputs.failed == 0 || inputs.failed != inputs.sum() || clips.kept > 0) return;
-  fs::remove(context.folder() / "journal.jsonl");  // perhaps the place was at fault: all is tried again
-  throw Error(KINORA_DATA, "none of the " + std::to_string(inputs.sum()) +
-                               " inputs could be used; items.jsonl says why for each");
 }
 
 }  // namespace
@@ -140,26 +197,36 @@ void say_how_it_went(JobContext& context, const Totals& totals) {
 void check_curate(JobCheck& check) {
   const auto& job = check.spec();
   const auto options = check.options<CurateOptions>();
+  LeftOut left_out;
   const auto inputs = check.made("input", [&] {
-    return glance_at_inputs(check.runtime().io(), job.paths, options.recursive);
+    return glance_at_inputs(check.runtime().io(), job.paths, {options.recursive, options.all_files}, &left_out);
   });
   const auto is_there = [](const Input& input) { return input.error.empty(); };
-  if (inputs && std::none_of(inputs->begin(), inputs->end(), is_there))
-    check.problem("input", fmt::format("input: there is no file in {}; name films, or a folder that has them",
-                                       fmt::join(job.paths, ", ")));
+  if (inputs && std::none_of(inputs->begin(), inputs->end(), is_there)) {
+    const std::string others =
+        left_out.no_films() > 0
+            ? fmt::format(" but {} that are no films by their endings (all_files = true takes them)", left_out.no_films())
+            : "";
+    check.problem("input", fmt::format("input: there is no file in {}{}; name films, or a folder that has them",
+                                       fmt::join(job.paths, ", "), others));
+  }
   for (const auto& path : job.paths)
     if (is_remote(path)) check.holds("input", [&] { or_throw(check.runtime().io().store(or_throw(parse_uri(path)).scheme)); });
   for (const auto* use : job.list("stages")) check.stage(*use);
   check_isolated(check, job.list("stages"));
+  check_tensors(check.runtime().registry(), job.list("stages"),
+                [&](const ComponentUse& use, const std::string& message) { check.problem(use.at, message); });
 }
 
 std::string curate_inputs_identity(const JobSpec& job) {
   Io* io = served_io();
   if (!io) return sha256(fmt::format("{}", fmt::join(job.paths, "\n")));
-  const auto found = catching([&] {
-    return identity_of(find_inputs(*io, job.paths, job.options.value("recursive", false)));
-  });
-  return found ? *found : sha256(found.failure().message);
+  const Look look{job.options.value("recursive", false), job.options.value("all_files", false)};
+  const auto found = catching([&] { return identity_of(find_inputs(*io, job.paths, look)); });
+  if (found) return *found;
+  throw Error(found.failure().code, fmt::format("job '{}': its inputs cannot be listed, so nothing is done and what is "
+                                                "there stays as it is: {}",
+                                                job.name, found.failure().message));
 }
 
 void run_curate(JobContext& context) {
@@ -169,10 +236,9 @@ void run_curate(JobContext& context) {
   fs::create_directories(answers_folder(context));
   fs::remove_all(work_folder(context));
   LeftOut left_out;
-  const auto inputs = find_inputs(context.runtime().io(), context.spec().paths, options.recursive, &left_out);
-  if (left_out.hidden + left_out.links > 0)
-    log_warn("{}: {} files and folders whose names begin with a dot, and {} links to folders, are no inputs; name them to use "
-             "them", context.spec().name, left_out.hidden, left_out.links);
+  const auto inputs = find_inputs(context.runtime().io(), context.spec().paths, {options.recursive, options.all_files},
+                                  &left_out);
+  say_left_out(context, left_out);
   const std::string base = job_base(context.run(), context.spec());
   Record record(context.folder(), inputs,
                 {base, is_chain(context.spec().list("stages")), retries(context.folder(), base)});
@@ -187,20 +253,24 @@ void run_curate(JobContext& context) {
   job.engine = context.spec().component("engine");
   job.memory = options.memory;
   job.threads = options.threads;
-  job.total = static_cast<int64_t>(inputs.size() - record.ended_before());
+  job.total = static_cast<int64_t>(inputs.size());
+  job.made_before = static_cast<int64_t>(record.clips_before());
   job.unit = "films";
   job.next = [&] { return ingest.next(); };
-  job.ended_before_stages = [&] { return ingest.ended(); };
+  const auto before = static_cast<int64_t>(record.ended_before());
+  job.ended_before_stages = [&, before] { return before + ingest.ended(); };
+  job.usage = [&] { return keeper.usage(); };
   job.ended = [&](const Sample& sample, const kinora_outcome& outcome) { keeper.end(sample, outcome); };
   const auto start = Clock::now();
   run_pipeline(context, job);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  const Totals totals = write_results(context.folder(), inputs, record);
+  const Totals totals = write_results(context, inputs, record);
   record.settle();
   fs::remove_all(work_folder(context));
   fs::remove_all(answers_folder(context));
   summarise(context, totals, inputs, record, seconds);
   say_how_it_went(context, totals);
+  require_any_use(context, totals);
 }
 
 }  // namespace kinora::core

@@ -7,7 +7,7 @@ namespace kinora::core {
 struct CurateOptions {
   int64_t memory = int64_t{1} << 30;
   int64_t threads = 0;
-  bool recursive = false, hash = true;
+  bool recursive = false, all_files = false, hash = true;
   std::string duplicates = "drop";
   static void describe(Describe<CurateOptions>& d) {
     d.name("curate").help("Runs stages over films; what leaves the last stage is kept as files");
@@ -17,6 +17,8 @@ struct CurateOptions {
         .help("bound on the samples between stages");
     d.option("threads", &CurateOptions::threads).range(0, 4096).help("worker threads; 0: one a core");
     d.option("recursive", &CurateOptions::recursive).help("folders and prefixes also give what lies in folders below");
+    d.option("all_files", &CurateOptions::all_files)
+        .help("folders and prefixes also give files that are no films by their endings, as .txt, .jpg, .csv, .part");
     d.option("hash", &CurateOptions::hash)
         .help("read every film once more for its SHA-256: fact sha256, and duplicates are known");
     d.option("duplicates", &CurateOptions::duplicates)
@@ -29,7 +31,7 @@ void run_curate(JobContext&);
 void check_curate(JobCheck&);
 
 // Identity of the films that the job's inputs lead to, each with what the user says of it: size and time of change of every
-// file, what lists and manifests say. Remote folders are listed.
+// file, what lists and manifests say. Remote folders are listed; throws kinora::Error if one cannot be.
 std::string curate_inputs_identity(const JobSpec&);
 
 }  // namespace kinora::core

@@ -1,13 +1,14 @@
 #include "core/jobs/dedup.hpp"
 
-#include <fstream>
-
+#include "core/curate/drops.hpp"
+#include "core/curate/facts.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/jobs/clip_files.hpp"
 #include "core/jobs/pipeline.hpp"
 #include "core/log.hpp"
 #include "core/run/digest.hpp"
 #include "core/run/isolation.hpp"
+#include "core/run/made_by_stages.hpp"
 
 namespace kinora::core {
 namespace {
@@ -55,26 +56,58 @@ json decision(const Sample& sample, const kinora_outcome& outcome) {
   line["end"] = outcome.end == KINORA_KEPT ? "kept" : outcome.end == KINORA_FILTERED ? "filtered" : "failed";
   if (outcome.end == KINORA_FAILED_AT) line["reason"] = outcome.reason ? outcome.reason : "";
   const json facts = json::parse(sample.text("json").value_or("{}"), nullptr, false);
-  if (facts.is_object() && facts.contains("dedup")) line.update(facts["dedup"]);
+  line.update(object_in(facts, "dedup"));
   if (outcome.end != KINORA_FILTERED) return line;
   line["rule"] = outcome.reason ? outcome.reason : "";
   line["score"] = outcome.score;
-  if (facts.is_object() && facts.contains("duplicate")) line["of"] = facts["duplicate"]["of"];
+  for (const char* what : {"of", "nearest"})
+    if (const json& of = object_in(facts, "duplicate"); of.contains(what)) line[what] = of[what];
   return line;
+}
+
+// Takes out what people rejected: their word goes before any rule's, so nothing is a copy of such a clip. What it
+// took, by key.
+std::map<std::string, Drop> take_rejected(const fs::path& curated, std::map<std::string, ClipFields>& clips) {
+  std::map<std::string, Drop> rejected;
+  apply_edits(read_edits(curated / kEditsFile, kept_in(curated)), rejected);
+  std::erase_if(rejected, [&](const auto& one) { return clips.erase(one.first) == 0; });
+  return rejected;
+}
+
+// The reason is left out: the job follows decisions, and a reason may change without one.
+json rejection(const std::string& key, const Drop& drop) {
+  return {{"key", key}, {"end", "filtered"}, {"rule", drop.rule}, {"score", drop.score}};
+}
+
+std::string text_of(const JobSpec& job, const char* option) {
+  return job.component("dedup")->options.values().value(option, "");
 }
 
 }  // namespace
 
+// What is compared and what decides have to be made by a stage of the curate job.
 void check_dedup(JobCheck& check) {
-  const ComponentUse* dedup = check.spec().component("dedup");
-  check.stage(*dedup);
-  check_isolated(check, {dedup});
+  const ComponentUse& use = *check.spec().component("dedup");
+  check.stage(use);
+  check_isolated(check, {&use});
+  const auto* curate = check.upstream("curate");
+  if (!curate || use.id != "stage/dedup.semantic") return;
+  const MadeByStages made(curate->list("stages"));
+  const auto say = [&](const std::string& wrong) {
+    if (!wrong.empty()) check.problem(use.at, "dedup: " + wrong + " in job '" + curate->name + "'");
+  };
+  if (use.options.values().value("semantic", true)) say(made.lacks_embedding(text_of(check.spec(), "name")));
+  if (const auto score = text_of(check.spec(), "score"); text_of(check.spec(), "keep") == "best" && !score.empty())
+    say(made.lacks_score(score));
 }
 
 void run_dedup(JobContext& context) {
   require(context, check_dedup);
   const auto options = context.options<DedupOptions>();
-  const auto clips = clips_in(context.folder_of(context.need_upstream("curate")) / "data");
+  const fs::path curated = context.folder_of(context.need_upstream("curate"));
+  auto clips = clips_in(curated / "data");
+  const auto all = static_cast<int64_t>(clips.size());
+  const auto rejected = take_rejected(curated, clips);
   const auto content = contents(clips);
   AtomicFile decisions = or_throw(AtomicFile::create(context.folder() / kDecisions));
   auto at = clips.begin();
@@ -92,20 +125,22 @@ void run_dedup(JobContext& context) {
     const auto hash = content.find(key);
     return light(context, key, fields, hash == content.end() ? "" : hash->second);
   };
-  job.ended = [&](const Sample& sample, const kinora_outcome& outcome) {
-    or_throw(decisions.write(decision(sample, outcome).dump(-1, ' ', false, json::error_handler_t::replace) +
-                             "\n"));
+  const auto write = [&](const json& line) {
+    or_throw(decisions.write(line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"));
   };
-  const PipelineResult result = run_pipeline(context, job);
+  job.ended = [&](const Sample& sample, const kinora_outcome& outcome) { write(decision(sample, outcome)); };
+  PipelineResult result = run_pipeline(context, job);
+  for (const auto& [key, drop] : rejected) write(rejection(key, drop));
   or_throw(decisions.commit());
   if (result.inputs.sum() != static_cast<int64_t>(clips.size()))
     throw Error(KINORA_FAILED, "the engine lost a clip: " + std::to_string(clips.size()) + " went in, " +
                                    std::to_string(result.inputs.sum()) + " ended; report this as a defect");
+  log_info("{}: {} of {} clips stay, {} are copies, {} were rejected by people, {} could not be compared",
+           context.spec().name, result.inputs.kept, all, result.inputs.filtered, rejected.size(), result.inputs.failed);
+  for (const auto& [key, drop] : rejected) ++result.inputs.filtered, ++result.rules[drop.rule];
   context.summary["inputs"] = result.inputs.sum();
   context.summary["clips"] = result.inputs.json();
   context.summary["rules"] = result.rules;
-  log_info("{}: {} of {} clips stay, {} are copies, {} could not be compared", context.spec().name,
-           result.inputs.kept, clips.size(), result.inputs.filtered, result.inputs.failed);
   if (result.inputs.failed > 0 && result.inputs.kept == 0)
     throw Error(KINORA_DATA, std::string("no clip could be compared; ") + kDecisions + " says why for each");
 }

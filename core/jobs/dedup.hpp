@@ -1,5 +1,6 @@
 // kind = "dedup": which clips of a curate job are copies of another. Writes decisions.jsonl; moves and
-// removes nothing.
+// removes nothing. What people rejected in the studio goes first, by rule studio.reject: it is compared with
+// nothing, so a copy of it may stay.
 #pragma once
 
 #include "core/run/job_check.hpp"

@@ -19,7 +19,8 @@ const JobSpec* curate_of(const RunFile& run, const JobSpec& job) {
 
 std::string edits_identity(const RunFile& run, const JobSpec& job) {
   const std::string& kind = job.kind->spec.name;
-  const JobSpec* curate = kind == "shard" || kind == "embed-text" ? curate_of(run, job) : nullptr;
+  const bool follows = kind == "shard" || kind == "embed-text" || kind == "dedup";
+  const JobSpec* curate = follows ? curate_of(run, job) : nullptr;
   if (!curate) return "";
   const auto edits = catching([&] { return read_edits(run.out / curate->name / kEditsFile); });
   if (!edits) return sha256(edits.failure().message);  // the job itself says what is wrong
@@ -27,6 +28,7 @@ std::string edits_identity(const RunFile& run, const JobSpec& job) {
   for (const auto& [key, edit] : edits->edited()) {
     if (kind == "shard") all[key] = {json_of(edit), edit.author};
     if (kind == "embed-text" && edit.caption) all[key] = *edit.caption;
+    if (kind == "dedup" && edit.keep == false) all[key] = false;
   }
   return all.empty() ? "" : sha256(all.dump(-1, ' ', false, json::error_handler_t::replace));
 }

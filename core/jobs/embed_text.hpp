@@ -6,7 +6,8 @@
 namespace kinora::core {
 
 // text.npy [clips, D], rows of length 1, and text.json: {"clips": folder of the curate job's data, from this
-// folder; "keys": one a row; "encoder": what kinora search encodes a question with}.
+// folder; "keys": one a row; "texts": the SHA-256 of each row's text; "rows_sha256": of text.npy; "encoder": what
+// kinora search encodes a question with}. A text that was embedded before keeps its vector.
 struct EmbedTextOptions {
   int64_t max_tokens = 256, threads = 0;
   std::string device = "auto";

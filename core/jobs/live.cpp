@@ -49,6 +49,13 @@ constexpr Family kStages[] = {
     {"kinora_stage_workers_needed", "gauge", "Workers that the stage's share of the work needs", "wanted"},
     {"kinora_stage_queue", "gauge", "Samples that wait for the stage", "queue"}};
 
+// Of the stages that ask servers: live.json's member "usage", of this run alone.
+constexpr Family kUsage[] = {
+    {"kinora_stage_requests_total", "counter", "Requests that a server has answered to the stage in this run", "requests"},
+    {"kinora_stage_prompt_tokens_total", "counter", "Tokens that the stage has sent in this run", "prompt_tokens"},
+    {"kinora_stage_completion_tokens_total", "counter", "Tokens that the stage was sent in this run", "completion_tokens"},
+    {"kinora_stage_cost_total", "counter", "What they cost, in the unit of the stage's prices", "cost"}};
+
 void add_head(std::string& out, const char* name, const char* type, const char* help) {
   out += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
 }
@@ -57,6 +64,19 @@ void add_one(std::string& out, const char* name, const char* type, const char* h
              double value) {
   add_head(out, name, type, help);
   out += fmt::format("{}{{job=\"{}\"}} {:.17g}\n", name, label(job), value);
+}
+
+void add_usage(std::string& out, const std::string& job, const json& usage) {
+  for (const Family& family : kUsage) {
+    std::string lines;
+    for (const auto& [stage, used] : usage.items())
+      if (used.is_object() && used.contains(family.member))
+        lines += fmt::format("{}{{job=\"{}\",stage=\"{}\"}} {:.17g}\n", family.name, label(job), label(stage),
+                             number(used, family.member));
+    if (lines.empty()) continue;
+    add_head(out, family.name, family.type, family.help);
+    out += lines;
+  }
 }
 
 std::string now_utc() {
@@ -76,6 +96,8 @@ std::string prometheus_text(const std::string& job, const json& live) {
   add_one(out, "kinora_job_made_done_total", "counter", "Samples made of inputs that have ended", job,
           number(live, "made"));
   add_one(out, "kinora_job_ended", "gauge", "1 when nothing is at work any more", job, live.value("ended", false) ? 1 : 0);
+  add_one(out, "kinora_job_updated_seconds", "gauge", "When these figures were written, in seconds since 1970", job,
+          number(live, "updated"));
   add_one(out, "kinora_job_seconds_total", "counter", "Seconds since the job began", job, number(live, "seconds"));
   add_one(out, "kinora_job_sample_bytes", "gauge", "Bytes of samples in the engine", job, number(memory, "used"));
   add_one(out, "kinora_job_sample_bytes_peak", "gauge", "The most bytes of samples so far", job, number(memory, "peak"));
@@ -92,6 +114,7 @@ std::string prometheus_text(const std::string& job, const json& live) {
   for (const json& stage : stages)
     out += fmt::format("kinora_stage_bound{{job=\"{}\",stage=\"{}\"}} {}\n", label(job), label(text_of(stage, "name")),
                        text_of(stage, "name") == text_of(live, "bound") ? 1 : 0);
+  add_usage(out, job, live.value("usage", json::object()));
   return out;
 }
 
@@ -138,6 +161,7 @@ void Live::end(const std::string& how) {
 
 void Live::write_all() {
   figures_["at"] = now_utc();
+  figures_["updated"] = static_cast<double>(std::time(nullptr));
   write("live.json", figures_.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
   write("metrics.prom", prometheus_text(job_, figures_));
 }

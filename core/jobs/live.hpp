@@ -14,7 +14,8 @@ class Live {
   Live(std::string job, std::filesystem::path folder, int64_t total)
       : job_(std::move(job)), folder_(std::move(folder)), total_(total) {}
 
-  // figures: as abi/engine.h has them; done: inputs that have ended; made: what stages made of them that has ended.
+  // figures: as abi/engine.h has them, perhaps with "usage" (core/curate/usage.hpp); done: inputs that have ended;
+  // made: what stages made of them that has ended, both in earlier runs too.
   // A file that cannot be written is said once in the log, and the job goes on.
   void update(nlohmann::json figures, int64_t done, int64_t made);
   // Nothing is at work any more. how: "done", "failed" or "interrupted".

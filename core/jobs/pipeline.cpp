@@ -52,7 +52,9 @@ struct Books {
   }
 
   void report(const char* text) {
-    live.update(nlohmann::json::parse(text, nullptr, false), inputs_done(), result.made.sum());
+    auto figures = nlohmann::json::parse(text, nullptr, false);
+    if (figures.is_object() && job.usage) figures["usage"] = job.usage();
+    live.update(std::move(figures), inputs_done(), job.made_before + result.made.sum());
     progress.table(live.table());
   }
 };

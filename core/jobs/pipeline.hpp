@@ -29,8 +29,11 @@ struct PipelineJob {
   std::string unit = "items";
   // The next input, or nothing at the end.
   std::function<std::optional<Sample>()> next;
-  // [any-thread] Inputs of the total that have ended before any stage; empty: none do.
+  int64_t made_before = 0;  // ends of what earlier runs had made
+  // [any-thread] Inputs of the total that have ended before any stage, or in an earlier run; empty: none.
   std::function<int64_t()> ended_before_stages;
+  // [any-thread] What stages have asked of servers in this run, as Usage has it; empty: nobody counts it.
+  std::function<nlohmann::json()> usage;
   // Every end, before it is counted; for what is kept, what has to be stored.
   std::function<void(const Sample&, const kinora_outcome&)> ended;
 };

@@ -86,28 +86,36 @@ const std::string& identity_of_films(const JobSpec& job) {
 }  // namespace
 
 std::string job_base(const RunFile& run, const JobSpec& job) {
-  if (job.kind->spec.name != "curate") return "";
+  if (job.kind->spec.name != "curate" && job.kind->spec.name != "embed-text") return "";
   json identity = identity_of_work(run, job);
   identity.erase("paths");
   return sha256(identity.dump());
 }
 
-std::string job_digest(const RunFile& run, const JobSpec& job) {
+namespace {
+
+std::string digest_of(const RunFile& run, const JobSpec& job, bool is_read) {
   json identity = identity_of_work(run, job);
   json& inputs = identity["inputs"];
   if (job.kind->spec.name == "curate") {
     inputs.push_back(identity_of_films(job));
-    if (const int64_t n = retries(run.out / job.name, job_base(run, job)); n > 0) inputs.push_back(n);
+    const fs::path folder = run.out / job.name;
+    const std::string base = job_base(run, job);
+    if (const int64_t n = is_read ? revision(folder, base) : retries(folder, base); n > 0) inputs.push_back(n);
   } else {
     for (const auto& path : job.paths) inputs.push_back(is_uri(path) ? remote_digest(path) : stat_digest(path));
   }
-  for (size_t input : job.inputs) inputs.push_back(job_digest(run, run.jobs[input]));
+  for (size_t input : job.inputs) inputs.push_back(digest_of(run, run.jobs[input], true));
   if (const std::string edits = edits_identity(run, job); !edits.empty()) inputs.push_back(edits);
   // The report is about every other job, whether it names them or not.
   if (job.kind->reads.empty())
     for (const auto& other : run.jobs)
-      if (&other != &job && !other.kind->reads.empty()) inputs.push_back(job_digest(run, other));
+      if (&other != &job && !other.kind->reads.empty()) inputs.push_back(digest_of(run, other, false));
   return sha256(identity.dump());
 }
+
+}  // namespace
+
+std::string job_digest(const RunFile& run, const JobSpec& job) { return digest_of(run, job, false); }
 
 }  // namespace kinora::core

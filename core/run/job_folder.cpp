@@ -101,6 +101,29 @@ void set_aside(const fs::path& folder) {
   for (const auto& path : made) fs::remove_all(path);
 }
 
+// What is another with a job than when it left its folder, in words.
+std::string changed(const json& known, const json& spec) {
+  if (const std::string what = difference(known, spec); !what.empty()) return what;
+  const json before = known.value("seed", json()), now = spec.value("seed", json());
+  if (!before.is_null() && !now.is_null() && before != now)
+    return fmt::format("run.seed was {} and is {}", before.dump(), now.dump());
+  return "what it reads has changed";
+}
+
+// What job.json of the job of this base has by this name, in its folder or where that was set aside; null: nothing.
+json known_of(const fs::path& folder, const std::string& base, const char* name) {
+  for (const fs::path& one : {folder, before(folder), unfinished(folder)}) {
+    const json job = read_json(one / "job.json");
+    if (!base.empty() && job.value("base", json()) == base) return job.value(name, json());
+  }
+  return {};
+}
+
+int64_t number_of(const fs::path& folder, const std::string& base, const char* name) {
+  const json n = known_of(folder, base, name);
+  return n.is_number_integer() ? n.get<int64_t>() : 0;
+}
+
 // Another job's folder gives way to what this one had left there when its options were changed, or to nothing.
 void make_way(const fs::path& folder, const std::string& name, const json& spec, const std::string& digest,
               const std::string& base) {
@@ -111,9 +134,8 @@ void make_way(const fs::path& folder, const std::string& name, const json& spec,
       fs::rename(aside, own);
     }
   const bool goes_on = is_of(own, digest, base);
-  const std::string what = difference(read_json(folder / "job.json"), spec);
   log_warn("{}: its options or inputs are not those of the results in {} ({}); it {}{}", name, folder.string(),
-           what.empty() ? "its inputs or the seed have changed" : what,
+           changed(read_json(folder / "job.json"), spec),
            goes_on ? "goes on with what it had done before they were changed" : "starts again",
            is_done(folder) || has_begun(folder) ? ", and they are kept until it is done" : "");
   set_aside(folder);
@@ -156,14 +178,17 @@ int64_t failures_in(const fs::path& folder) {
   return failed(summary) + failed(summary.value("clips", json::object()));
 }
 
-int64_t retries(const fs::path& folder, const std::string& base) {
-  for (const fs::path& one : {folder, before(folder), unfinished(folder)}) {
-    const json job = read_json(one / "job.json");
-    if (base.empty() || job.value("base", json()) != base) continue;
-    const auto n = job.find("retries");
-    return n != job.end() && n->is_number_integer() ? n->get<int64_t>() : 0;
-  }
-  return 0;
+int64_t retries(const fs::path& folder, const std::string& base) { return number_of(folder, base, "retries"); }
+int64_t revision(const fs::path& folder, const std::string& base) { return number_of(folder, base, "revision"); }
+
+void note_kept(const fs::path& folder, const std::string& base, const std::string& kept) {
+  json job = read_json(folder / "job.json");
+  if (base.empty() || job.value("base", json()) != base) return;
+  const json known = job.value("kept_sha256", json());
+  if (known == kept) return;
+  if (!known.is_null() && retries(folder, base) > 0) job["revision"] = revision(folder, base) + 1;
+  job["kept_sha256"] = kept;  // with the number, at once: a job that is done again counts no second time
+  or_throw(write_file_atomically(folder / "job.json", job.dump(2) + "\n"));
 }
 
 void count_retry(const fs::path& folder, const std::string& base) {
@@ -199,7 +224,8 @@ void prepare_folder(const fs::path& folder, const std::string& name, const json&
   json written = spec;
   written["digest"] = digest;
   if (!base.empty()) written["base"] = base;
-  if (const int64_t n = retries(folder, base); n > 0) written["retries"] = n;
+  for (const char* member : {"retries", "revision", "kept_sha256"})
+    if (json known = known_of(folder, base, member); !known.is_null()) written[member] = std::move(known);
   written["kinora"] = KINORA_VERSION;
   or_throw(write_file_atomically(folder / "job.json", written.dump(2) + "\n"));
 }

@@ -21,14 +21,19 @@ bool is_done(const std::filesystem::path& folder);
 int64_t failures_in(const std::filesystem::path& folder);
 // How often failures of the job of this base were tried again: what comes of it may be another each time.
 int64_t retries(const std::filesystem::path& folder, const std::string& base);
-// One more time, if the folder is of that base: what reads the job's results is to be done again.
+// One more time, if the folder is of that base.
 void count_retry(const std::filesystem::path& folder, const std::string& base);
+// How often such a retry has changed what the job of this base keeps: what reads its results depends on that, and
+// not on the retries.
+int64_t revision(const std::filesystem::path& folder, const std::string& base);
+// The job of this base has kept this, a digest; before its summary says that it is done.
+void note_kept(const std::filesystem::path& folder, const std::string& base, const std::string& kept);
 
 // Makes the folder ready for a job: results of a job of another identity, finished or not, are set aside, with a line in
 // the log, until drop_before(), and what this job had left before they were there comes back; what the same job left
 // stays, but for temporaries of dead processes. Of finished and of unfinished results the last ones are kept.
-// Throws Error if the folder holds anything and is no job's: nobody's files are removed. `spec` becomes
-// job.json. base: see job_base(); where it is that of what is there, all stays. What the user wrote there
+// Throws Error if the folder holds anything and is no job's: nobody's files are removed. `spec`, with the run's
+// "seed", becomes job.json. base: see job_base(); where it is that of what is there, all stays. What the user wrote there
 // (edits.jsonl) stays in any case.
 void prepare_folder(const std::filesystem::path& folder, const std::string& name, const nlohmann::json& spec,
                     const std::string& digest, const std::string& base = "");

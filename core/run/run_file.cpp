@@ -114,15 +114,17 @@ class RunReader {
   void read_inputs(const std::string& pointer, const json& table, JobSpec& job) {
     json inputs = table.value("input", json::array());
     if (inputs.is_string()) inputs = json::array({inputs});
+    const bool is_list = inputs.is_array() && table.value("input", json()).is_array();
     const Location at = doc_.value(pointer + "/input");
     if (!inputs.is_array()) return problem(at, "'input' must be a job's name or a path, or a list of them");
     if (inputs.empty() && job.kind->needs_input)
       problem(job.at, "job '" + job.name + "' needs an input: " + wanted(*job.kind));
-    for (const auto& input : inputs) {
-      if (!input.is_string()) {
-        problem(at, "'input' must hold strings, found " + input.dump());
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Location one = is_list ? doc_.value(pointer + "/input/" + std::to_string(i)) : at;
+      if (!inputs[i].is_string()) {
+        problem(one, "'input' must hold strings, found " + inputs[i].dump());
       } else {
-        read_input(at, input.get<std::string>(), job);
+        read_input(one, inputs[i].get<std::string>(), job);
       }
     }
   }
@@ -148,9 +150,18 @@ class RunReader {
       return;
     }
     auto files = expand(input);
-    if (files.empty())
-      problem(at, "no such file, folder or earlier job: '" + input + "'" + did_you_mean(input, names));
+    if (files.empty()) problem(at, no_input(input, names));
     job.paths.insert(job.paths.end(), files.begin(), files.end());
+  }
+
+  // What 'input' names is not there.
+  std::string no_input(const std::string& input, const std::vector<std::string>& jobs) const {
+    if (!is_pattern(input))
+      return "no such file, folder or earlier job: '" + input + "'" + did_you_mean(input, jobs);
+    std::string out = "input: no file matches '" + input + "'";
+    const std::string here = fs::current_path().string(), there = run_.file.parent_path().string();
+    if (fs::path(input).is_relative()) out += " in " + here + (here == there ? "" : " or in " + there);
+    return out + "; mend the pattern, or give a folder, a list or an s3:// prefix";
   }
 
   // A path, pattern or URI; the first two against the working folder and then the run file's, sorted. What lies
@@ -262,13 +273,28 @@ class RunReader {
             value.is_object() && value.contains("use")
                 ? did_you_mean_or_list(key, slots_of(*job.kind), "components are named by")
                 : did_you_mean(key, options);
+        const std::string owner = owner_of(job, key);
         problem(doc_.key(pointer + "/" + key),
-                "unknown option '" + key + "' of job kind " + job.kind->spec.name + hint);
+                "unknown option '" + key + "' of job kind " + job.kind->spec.name + (owner.empty() ? hint : owner));
       }
     }
     std::vector<Problem> found;
     job.options = Options::make(job.kind->spec, given, found, run_.file.parent_path()).values();
     for (const auto& p : found) problem(place_of(pointer, p), p.message);
+  }
+
+  // "; it is an option of dedup: dedup = { use = "dedup.semantic", eps = ... }" where a component of the job has it.
+  std::string owner_of(const JobSpec& job, const std::string& option) const {
+    for (const auto& use : job.components) {
+      const auto spec = registry_.find(use.id);
+      if (!spec || !(*spec)->option(option)) continue;
+      const std::string table = "{ use = \"" + (*spec)->name + "\", " + option + " = ... }";
+      const auto slot = std::find_if(job.kind->slots.begin(), job.kind->slots.end(),
+                                     [&](const Slot& s) { return s.name == use.slot; });
+      const bool is_list = slot != job.kind->slots.end() && slot->list;
+      return "; it is an option of " + use.id + ": write " + use.slot + " = " + (is_list ? "[" + table + "]" : table);
+    }
+    return "";
   }
 
   Location place_of(const std::string& pointer, const Problem& p) const {

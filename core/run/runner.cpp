@@ -71,7 +71,10 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
       log_info("{}: already done, before its options were changed", job.name);
       return {true, false};
     }
-    if (is_first_rank()) prepare_folder(folder, job.name, spec_json(job), digest, job_base(run, job));
+    const std::string base = job_base(run, job);
+    json spec = spec_json(job);
+    spec["seed"] = run.seed;
+    if (is_first_rank()) prepare_folder(folder, job.name, spec, digest, base);
     JobContext context(runtime, run, job, is_first_rank());
     job_code(*job.kind).run(context);
     if (cancelled()) return {false, true};
@@ -85,6 +88,7 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
                             {"seconds", seconds},
                             {"finished", now_utc()}});
     context.summary["results"].update(results_in(folder));
+    if (context.summary.contains("kept_sha256")) note_kept(folder, base, context.summary["kept_sha256"]);
     or_throw(write_file_atomically(folder / "summary.json", context.summary.dump(2) + "\n"));
     drop_before(folder);
     log_info("{}: done in {:.1f} s", job.name, seconds);
@@ -133,6 +137,18 @@ void ask_again(const RunFile& run, const std::vector<bool>& needed, bool dry) {
     if (dry && failed > 0) log_info("{}: would try again {} failures", job.name, failed);
     if (!dry && (failed > 0 || !is_done(folder))) count_retry(folder, job_base(run, job));
   }
+}
+
+// Whether the films that curate jobs read can be listed: without it nobody knows whether they have changed.
+bool finds_films(const RunFile& run, const std::vector<bool>& needed) {
+  for (size_t i = 0; i < run.jobs.size(); ++i) {
+    if (!needed[i] || run.jobs[i].kind->spec.name != "curate") continue;
+    const auto listed = catching([&] { return job_digest(run, run.jobs[i]); });
+    if (listed) continue;
+    log_error("{}", listed.failure().message);
+    return false;
+  }
+  return true;
 }
 
 // Ranks of several starts, or of other files, are told apart before any job begins.
@@ -185,6 +201,7 @@ RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& optio
     if (place.first()) log_error("--retry-failed is for one process: kinora run FILE --only JOB --retry-failed, then start the ranks");
     return {.was_refused = true};
   }
+  if (!finds_films(run, needed)) return {.ok = false, .was_cancelled = cancelled()};
   if (options.retry_failed) ask_again(run, needed, options.dry);
   if (!may_begin(runtime, run, options, place.world)) return {.was_refused = true};
   if (!options.dry && !place.alone() && any_left(run, needed)) {

@@ -11,7 +11,7 @@ struct RunOptions {
   std::string only;             // just this job, and what it needs
   bool dry = false;             // say what would be done
   bool keeps_finished = false;  // an error instead of doing a finished job again with other options
-  bool retry_failed = false;    // of finished curate jobs, try again what failed, and do what reads them
+  bool retry_failed = false;    // of finished curate jobs, try again what failed
   bool is_trial = false;        // if `only` ends without any result, its folder goes
 };
 

@@ -24,6 +24,23 @@ std::string contents(const fs::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+json text_json(const fs::path& folder) { return json::parse(contents(folder / "text.json"), nullptr, false); }
+
+// The data folder whose captions the embed-text job in `folder` has embedded; empty: it does not say.
+fs::path embedded_by(const fs::path& folder) {
+  const json about = text_json(folder);
+  const auto clips = about.is_object() ? about.value("clips", json()) : json();
+  return clips.is_string() ? fs::weakly_canonical(folder / clips.get<std::string>()) : fs::path();
+}
+
+std::vector<fs::path> folders_in(const fs::path& folder) {
+  std::vector<fs::path> out;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.is_directory() && entry.path().filename().string().front() != '.') out.push_back(entry.path());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
 FloatArray embedding(const fs::path& file) { return read_npy(contents(file), file.string()); }
 
 // Rows of one embedding have one size.
@@ -59,25 +76,34 @@ std::string Captions::of(const ClipRef& clip) {
   return in ? std::string(std::istreambuf_iterator<char>(in), {}) : "";
 }
 
+// One that was found by two ways is one.
+void Collection::add_text(const fs::path& folder) {
+  const auto same = [&](const fs::path& other) { return fs::equivalent(other, folder); };
+  if (std::none_of(texts_.begin(), texts_.end(), same)) texts_.push_back(folder);
+}
+
+void Collection::add_texts_beside(const fs::path& job) {
+  const fs::path at = fs::canonical(job);
+  for (const auto& beside : folders_in(at.parent_path()))
+    if (fs::is_regular_file(beside / "text.json") && embedded_by(beside) == at / "data") add_text(beside);
+}
+
 // A job's folder, a folder of files, or the folder of a run, whose jobs are directly below.
 void Collection::add(const fs::path& folder) {
   const auto job = [&](const fs::path& at) {
     if (fs::is_directory(at / "data")) data_.push_back(at / "data");
-    if (fs::is_regular_file(at / "text.json")) texts_.push_back(at);
+    if (fs::is_regular_file(at / "text.json")) add_text(at);
     return fs::is_directory(at / "data") || fs::is_regular_file(at / "text.json");
   };
-  if (job(folder)) return;
-  std::vector<fs::path> below;
-  bool files = false;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.is_directory() && entry.path().filename().string().front() != '.')
-      below.push_back(entry.path());
-    files =
-        files || embedding_name(entry.path().filename().string()) != "" || entry.path().extension() == ".npy";
+  if (job(folder)) {
+    if (fs::is_directory(folder / "data")) add_texts_beside(folder);
+    return;
   }
+  const bool files = std::any_of(fs::directory_iterator(folder), fs::directory_iterator(), [](const auto& entry) {
+    return embedding_name(entry.path().filename().string()) != "" || entry.path().extension() == ".npy";
+  });
   if (files) data_.push_back(folder);
-  std::sort(below.begin(), below.end());
-  for (const auto& at : below) job(at);
+  for (const auto& at : folders_in(folder)) job(at);
 }
 
 Collection::Collection(const std::vector<fs::path>& folders) {
@@ -116,7 +142,7 @@ Embedded Collection::pictures(const std::string& name) const {
 Embedded Collection::captions() const {
   Embedded out;
   for (const auto& folder : texts_) {
-    const json about = json::parse(contents(folder / "text.json"), nullptr, false);
+    const json about = text_json(folder);
     const FloatArray rows = embedding(folder / "text.npy");
     const bool whole = about.is_object() && about.contains("keys") && about["keys"].is_array() &&
                        about.contains("encoder") && about.contains("clips") && rows.shape.size() == 2 &&

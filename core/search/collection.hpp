@@ -38,7 +38,8 @@ struct Embedded {
   }
 };
 
-// Folders of runs, of their jobs, or of files KEY.FIELD.
+// Folders of runs, of their jobs, or of files KEY.FIELD. To a curate job belong the embed-text jobs beside it that
+// have read it.
 class Collection {
  public:
   // Error(KINORA_NOT_FOUND) if there are no clips in one of them.
@@ -54,6 +55,8 @@ class Collection {
 
  private:
   void add(const std::filesystem::path& folder);
+  void add_texts_beside(const std::filesystem::path& job);
+  void add_text(const std::filesystem::path& folder);
   std::vector<std::filesystem::path> data_, texts_;
   std::vector<std::string> names_;
 };

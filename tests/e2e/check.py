@@ -289,6 +289,68 @@ def check_run():
     shutil.rmtree(OUT)
 
 
+CUT, SAMPLED = '"clip.transcode"', '{ use = "clip.transcode", sample_fps = 2.0 }'
+SHOTS, SAMPLING = '"shots.content"', '{ use = "shots.content", sample_every = 0.5 }'
+# Stages of a curate job, and what the line about them says; empty: nothing is wrong.
+FLOWS = [
+    (f'"video.probe", {CUT}, "filter.blur"', "filter.blur looks at frames of its samples, and no stage before it makes them; set sample_fps of clip.transcode, or put stage/video.read before it"),
+    (f'"video.probe", {SAMPLED}, "filter.blur"', ""),
+    (f'"video.probe", {CUT}, "video.read", "filter.blur", "embed.classic"', ""),
+    (f'{SAMPLING}, {CUT}, "embed.classic"', "embed.classic looks at frames of its samples, and no stage before it makes them; set sample_fps of clip.transcode"),
+    (f'{SAMPLING}, "filter.letterbox", {CUT}', ""),
+    (f'{SHOTS}, "filter.letterbox", {SAMPLED}', "set sample_every of shots.content, or put stage/video.read before it"),
+    ('"video.read", "shots.content", "filter.black"', ""),
+    (f'{SHOTS}, "shots.transnetv2", {CUT}', "shots.transnetv2 looks at thumbnails of its samples, and no stage before it makes them; set thumbnails of shots.content"),
+    ('"film.clips", "filter.text"', "set sample_fps of film.clips"),
+    ('{ use = "video.probe", name = "look" }, { name = "a", from = "look", use = "clip.transcode", sample_fps = 2.0 }, '
+     '{ name = "b", from = "look", use = "clip.transcode" }, { use = "filter.blur", from = ["a", "b"] }',
+     "no stage before it makes them; set sample_fps of b, or put"),
+]
+
+
+def curation(text):
+    file = SCRATCH / "curation.toml"
+    file.write_text(f'[run]\nout = "{OUT}"\n[[job]]\nname = "clips"\nkind = "curate"\n{text}\n')
+    done = check(file)
+    return done.returncode, [line.removeprefix(f"{file}:") for line in done.stderr.splitlines()]
+
+
+def check_flows():
+    """A stage that looks at pictures has to get them from one before it."""
+    film = ROOT / "tests/data/bbb_A.mp4"
+    for stages, words in FLOWS:
+        code, said = curation(f'input = "{film}"\nstages = [{stages}]')
+        assert (code, len(said)) == ((2, 2) if words else (0, 0)), (stages, said)
+        assert not words or (said[0].startswith("7:") and "job 'clips': " in said[0] and words in said[0]), (words, said)
+
+
+def check_copies():
+    """What a dedup job compares and decides by is made by the curate job, and its options stand where they belong."""
+    base = f'input = "{ROOT}/tests/data/bbb_A.mp4"\nstages = ["video.probe", {SAMPLED}, "filter.blur", "filter.flow", "embed.classic"]\n[[job]]\nkind = "dedup"\ninput = "clips"\n'
+    for line, words in (("", ""), ('dedup = { use = "dedup.semantic", name = "clasic" }', "no stage makes the embedding 'clasic', did you mean 'classic'? in job 'clips'"),
+                        ('dedup = { use = "dedup.semantic", keep = "best", score = "filter.blr" }', "no stage makes the score 'filter.blr', did you mean 'filter.blur'? in job 'clips'"),
+                        ('dedup = { use = "dedup.semantic", keep = "best", score = "aesthetics" }', "no stage makes the score 'aesthetics'; there are: filter.blur, filter.flow in job"),
+                        ('dedup = { use = "dedup.semantic", keep = "best", score = "filter.flow.p10" }', ""), ('dedup = { use = "dedup.semantic", score = "unused" }', ""),
+                        ('dedup = { use = "dedup.semantic", name = "clip", semantic = false }', ""),
+                        ("eps = 0.1", 'unknown option \'eps\' of job kind dedup; it is an option of stage/dedup.semantic: write dedup = { use = "dedup.semantic", eps = ... }')):
+        code, said = curation(base + line)
+        assert (code, len(said)) == ((2, 2) if words else (0, 0)), (line, said)
+        assert not words or (said[0].startswith("11:") and words in said[0]), (words, said)
+
+
+def check_inputs():
+    """An input that names nothing: its own place in the list, and what to do."""
+    (SCRATCH / "texts").mkdir()
+    (SCRATCH / "texts/a.txt").write_text("x")
+    film = ROOT / "tests/data/bbb_A.mp4"
+    for given, place, words in ((f'["{film}",\n"none/*.mp4"]', "7:1", f"input: no file matches 'none/*.mp4' in {os.getcwd()} or in {SCRATCH}; mend the pattern, or give a folder, a list or an s3:// prefix"),
+                                ('"none/*.mp4"', "6:9", "input: no file matches"), ('"none.mp4"', "6:9", "no such file, folder or earlier job: 'none.mp4'"),
+                                (f'"{SCRATCH}/texts"', "6:9", "but 1 that are no films by their endings (all_files = true takes them); name films, or a folder that has them")):
+        code, said = curation(f'input = {given}\nstages = ["video.probe"]')
+        assert code == 2 and said[0].startswith(place) and words in said[0], (given, said)
+    assert curation(f'input = "{SCRATCH}/texts"\nall_files = true\nstages = ["video.probe"]')[0] == 0
+
+
 def check_set():
     """--set of what is not there says what is."""
     for given, words in (("flim.sampler.use=euler", "did you mean 'film'?"), ("zzz.use=euler", "there are: clips, shards, tokenizer, latents, dit, film, report, run"),
@@ -308,7 +370,7 @@ for number, case in enumerate(CASES):
     except AssertionError as wrong:
         failures += 1
         print(f"WRONG case {number}: {wrong}", flush=True)
-for property in (check_recipes, check_all_at_once, check_ranks, check_any_ranks, check_launch, check_layouts, check_layout_of_a_large_model, check_run, check_set):
+for property in (check_recipes, check_all_at_once, check_ranks, check_any_ranks, check_launch, check_layouts, check_layout_of_a_large_model, check_run, check_set, check_flows, check_copies, check_inputs):
     try:
         property()
         print("ok   ", property.__name__, flush=True)

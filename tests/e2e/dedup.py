@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Real clips with planted copies (the same file, encoded again, scaled, shifted): embeddings, the dedup job against SemDeDup's rule
 in numpy, shards without the copies, and kinora search against products in numpy. usage: dedup.py KINORA ROOT SCRATCH"""
-import json, os, pathlib, shutil, subprocess, sys, tarfile
+import hashlib, json, os, pathlib, shutil, subprocess, sys, tarfile
 
 import numpy as np
 
@@ -134,7 +134,11 @@ def check_like(out):
     assert "neither a key" in kinora("search", out, "--like", "nothing", fails=True)
     assert "there is: classic" in kinora("search", out, "--like", "bbb_B-0000", "--name", "clip", fails=True)
     assert "no clips" in kinora("search", SCRATCH / "films/none", "--like", "x", fails=True)
-    assert "embed-text" in kinora("search", out / "clips", "a bird", fails=True)
+    shutil.copytree(out / "clips", SCRATCH / "alone/clips")
+    assert "embed-text" in kinora("search", SCRATCH / "alone/clips", "a bird", fails=True)
+    for question, words in (([""], "the text is empty"), ([" \t"], "the text is empty"), (["a bird", "--top", "0"], "--top 0 shows no clip; give 1 or more"),
+                            (["a bird", "--top=-3"], "--top -3"), (["--like", ""], "--like is empty")):
+        assert words in kinora("search", out, *question, fails=True), question
 
 
 def check_text(out):
@@ -149,8 +153,66 @@ def check_text(out):
         for k, row in rows.items():
             assert abs(by_key[k] - row @ rows[key]) < 1e-5, (k, by_key[k], row @ rows[key])
         assert by_key == dict(sorted(by_key.items(), key=lambda p: -p[1]))
+    beside = kinora("search", out / "clips", "a dark video, mostly black", "--json")
+    assert beside == kinora("search", out, "a dark video, mostly black", "--json"), "the embed-text job beside a curate job is found"
     by_word = [json.loads(line) for line in kinora("search", out, "a dark video, mostly black", "--json").splitlines()]
     assert len(by_word) == 10 and all(f["caption"] == captions[f["key"]] for f in by_word)
+
+
+def check_texts_once(out, file):
+    """An edit costs the one text that it changes; a text that several clips have is embedded once."""
+    about, rows = json.loads((out / "captions/text.json").read_text()), np.load(out / "captions/text.npy")
+    keys = about["keys"]
+    embedded = lambda: json.loads((out / "captions/summary.json").read_text())["embedded"]
+    captions = [(out / f"clips/data/{k}.txt").read_text() for k in keys]
+    assert embedded() == len(set(captions)), (embedded(), captions)
+    assert about["texts"] == [hashlib.sha256(c.encode()).hexdigest() for c in captions]
+    edits = out / "clips/edits.jsonl"
+    edits.write_text(json.dumps({"key": keys[2], "set": {"caption": "A boat at sea."}}) + "\n")
+    kinora("run", file, "--out", out, "--only", "captions")
+    now = np.load(out / "captions/text.npy")
+    assert embedded() == 1 and (np.delete(now, 2, 0) == np.delete(rows, 2, 0)).all() and not (now[2] == rows[2]).all()
+    found = json.loads(kinora("search", out, "A boat at sea.", "--top", 1, "--json"))
+    assert found["key"] == keys[2] and abs(found["score"] - 1) < 1e-5, found
+    # Rows that are not those of text.json, as a kill between the two files leaves them, are not believed.
+    (out / "captions/text.npy").write_bytes((out / "captions/text.npy").read_bytes()[:-4] + b"\0\0\0\0")
+    edits.unlink()
+    kinora("run", file, "--out", out, "--only", "captions")
+    assert embedded() == len(set(captions)) and (np.load(out / "captions/text.npy") == rows).all()
+
+
+def check_edits(out, file):
+    """What is rejected is no reason for a copy of it to go; taken back, all is as before. `of` is always a clip that stays."""
+    before = (out / "copies/decisions.jsonl").read_bytes()
+    edits = out / "clips/edits.jsonl"
+
+    def run():
+        said = subprocess.run([KINORA, "run", str(file), "--out", str(out)], capture_output=True, text=True, check=True).stderr
+        decisions = {d["key"]: d for d in lines(out / "copies/decisions.jsonl")}
+        for d in decisions.values():
+            assert "of" not in d or decisions[d["of"]]["end"] == "kept", d
+        return said, decisions
+
+    rejected = ["bbb_A-0000", "city_cc0-0000"]
+    edits.write_text("".join(json.dumps({"key": k, "author": "mia", "set": {"keep": False, "reason": "blurred"}}) + "\n" for k in rejected))
+    said, decisions = run()
+    assert {k for k, d in decisions.items() if d.get("rule") == "studio.reject"} == set(rejected), decisions
+    for copy in ("bbb_A-same-0000", "city_cc0-later-0000"):
+        assert decisions[copy]["end"] == "kept", decisions[copy]
+    check_shards(out, {k for k, d in decisions.items() if d["end"] == "kept"})
+    dropped = {d["key"]: d for d in lines(out / "shards/dropped.jsonl")}
+    assert all(dropped[k]["reason"] == "blurred" for k in rejected) and len(dropped) == 5, dropped
+    counts = json.loads((out / "copies/summary.json").read_text())
+    assert counts["rules"]["studio.reject"] == 2 and counts["clips"] == {"kept": 6, "filtered": 5, "failed": 0}, counts
+    # A caption and a reason decide nothing here.
+    made = (out / "copies/decisions.jsonl").stat().st_mtime_ns
+    with edits.open("a") as file_of:
+        file_of.write(json.dumps({"key": "bbb_B-0000", "set": {"caption": "Grass."}}) + "\n" + json.dumps({"key": rejected[0], "set": {"reason": "dark"}}) + "\n")
+    run()
+    assert (out / "copies/decisions.jsonl").stat().st_mtime_ns == made
+    edits.unlink()
+    run()
+    assert (out / "copies/decisions.jsonl").read_bytes() == before
 
 
 def check_memory(out, file):
@@ -177,10 +239,12 @@ def main():
         if keep == "largest":
             check_planted(out)
     check_like(out)
-    check_memory(out, file)
     if text:
         check_text(out)
-    else:
+        check_texts_once(out, file)
+    check_edits(out, file)
+    check_memory(out, file)
+    if not text:
         print(f"{MINILM} is not there: the search by text was left out")
 
 

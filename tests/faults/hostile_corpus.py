@@ -98,7 +98,7 @@ def most_memory(pid, seen):
 def curate(name, stages, files):
     """Curates the corpus and checks what became of it. Returns the job's folder, None where the run did not end well."""
     run, out = SCRATCH / f"{name}.toml", SCRATCH / name
-    run.write_text(f'[run]\nname = "{name}"\nout = "{out}"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = ["{SCRATCH / "corpus"}"]\nstages = [{stages}]\nduplicates = "keep"\n')
+    run.write_text(f'[run]\nname = "{name}"\nout = "{out}"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = ["{SCRATCH / "corpus"}"]\nstages = [{stages}]\nduplicates = "keep"\nall_files = true\n')
     began, seen = time.time(), [0]
     with open(SCRATCH / f"{name}.txt", "w") as log:
         process = subprocess.Popen([KINORA, "run", run], stderr=log, stdout=log)

@@ -1,6 +1,8 @@
 // kind = "embed-text", and the encoding of a question that kinora search asks of what it left.
 #include "core/jobs/embed_text.hpp"
 
+#include <optional>
+
 #include <ATen/ATen.h>
 
 #include "core/curate/edit_history.hpp"
@@ -8,6 +10,8 @@
 #include "core/jobs/clip_files.hpp"
 #include "core/log.hpp"
 #include "core/run/cancel.hpp"
+#include "core/run/digest.hpp"
+#include "core/search/known_texts.hpp"
 #include "core/torch/generating/text_encoder.hpp"
 #include "core/torch/jobs/checks.hpp"
 #include "core/torch/jobs/jobs.hpp"
@@ -52,6 +56,38 @@ std::vector<float> vector_of(TextEncoder& encoder, const std::string& text) {
   return {from, from + unit.numel()};
 }
 
+// Vectors of texts, each computed once; the encoder is opened for the first that nobody has embedded before.
+class Embedder {
+ public:
+  Embedder(JobContext& context, json encoder)
+      : runtime_(context.runtime()), how_(std::move(encoder)), known_(context.folder(), how_) {}
+
+  const std::vector<float>& operator()(const std::string& text) {
+    if (const auto* vector = known_.find(text)) return *vector;
+    if (!encoder_) encoder_.reset(new TextEncoder(opened(runtime_, how_)));  // which cannot be moved
+    ++computed_;
+    return known_.add(text, vector_of(*encoder_, text));
+  }
+  const json& how() const { return how_; }
+  int64_t computed() const { return computed_; }
+
+ private:
+  Runtime& runtime_;
+  const json how_;
+  KnownTexts known_;
+  std::unique_ptr<TextEncoder> encoder_;
+  int64_t computed_ = 0;
+};
+
+// As people left it; nothing if the clip has none.
+std::optional<std::string> caption_of(Io& io, const EditHistory& edits, const std::string& key,
+                                      const ClipFields& fields) {
+  if (auto edited = edits.now(key).caption) return edited;
+  const auto own = fields.find("txt");
+  if (own == fields.end()) return std::nullopt;
+  return or_throw(io.read_all(own->second.string(), 1 << 20));
+}
+
 }  // namespace
 
 void check_embed_text(JobCheck& check) {
@@ -66,32 +102,34 @@ void run_embed_text(JobContext& context) {
   const fs::path curated = context.folder_of(context.need_upstream("curate")), data = curated / "data";
   const auto clips = clips_in(data);
   const EditHistory edits = read_edits(curated / kEditsFile, kept_in(curated));
-  const json how = encoder_of(context.spec());
-  TextEncoder encoder = opened(context.runtime(), how);
+  Embedder embed(context, encoder_of(context.spec()));
   std::vector<float> all;
-  json keys = json::array();
+  json keys = json::array(), texts = json::array();
   int64_t width = 0;
   Progress progress(context.spec().name, static_cast<int64_t>(clips.size()), "clips");
   for (const auto& [key, fields] : clips) {
     if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
-    auto caption = edits.now(key).caption;
-    if (const auto own = fields.find("txt"); !caption && own != fields.end())
-      caption = or_throw(context.runtime().io().read_all(own->second.string(), 1 << 20));
-    if (caption) {
-      const auto vector = vector_of(encoder, *caption);
+    if (const auto caption = caption_of(context.runtime().io(), edits, key, fields)) {
+      const auto& vector = embed(*caption);
       width = static_cast<int64_t>(vector.size());
       all.insert(all.end(), vector.begin(), vector.end());
       keys.push_back(key);
+      texts.push_back(sha256(*caption));
     }
     progress.update(static_cast<int64_t>(keys.size()), "");
   }
   const auto count = static_cast<int64_t>(keys.size());
-  const json about{
-      {"clips", fs::relative(data, context.folder()).string()}, {"keys", keys}, {"encoder", how}};
-  or_throw(write_file_atomically(context.folder() / "text.npy", to_npy(all, {count, width})));
+  const std::string rows = to_npy(all, {count, width});
+  const json about{{"clips", fs::relative(data, context.folder()).string()},
+                   {"keys", keys},
+                   {"texts", texts},
+                   {"rows_sha256", sha256(rows)},
+                   {"encoder", embed.how()}};
+  or_throw(write_file_atomically(context.folder() / "text.npy", rows));
   or_throw(write_file_atomically(context.folder() / "text.json",
                                  about.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"));
-  context.summary.update({{"clips", clips.size()}, {"captions", count}, {"size", width}});
+  context.summary.update(
+      {{"clips", clips.size()}, {"captions", count}, {"embedded", embed.computed()}, {"size", width}});
   if (count == 0)
     log_warn("{}: no clip has a caption; put a stage caption.* into the curate job", context.spec().name);
 }

@@ -82,7 +82,7 @@ void DedupSemantic::find_exact(const std::vector<size_t>& order, std::vector<Ver
   for (const size_t i : order) {
     if (clips_[i].content.empty()) continue;
     const auto [at, is_new] = first.try_emplace(clips_[i].content, i);
-    if (!is_new) verdicts[i] = {"dedup.exact", at->second, 1.0, -1};
+    if (!is_new) verdicts[i] = {"dedup.exact", at->second, 1.0};
   }
 }
 
@@ -109,6 +109,11 @@ void DedupSemantic::find_near(const std::vector<size_t>& order, std::vector<Verd
   }
 }
 
+// A clip goes for one that is before it in the order of keeping, which may have gone for another.
+void DedupSemantic::follow(const std::vector<size_t>& order, std::vector<Verdict>& verdicts) {
+  for (const size_t i : order) verdicts[i].stays = verdicts[i].rule ? verdicts[verdicts[i].of].stays : i;
+}
+
 void DedupSemantic::finish(const Emit& emit, const Run& run) {
   std::vector<size_t> order(clips_.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -119,6 +124,7 @@ void DedupSemantic::finish(const Emit& emit, const Run& run) {
     omp_set_num_threads(std::max(1, run.threads()));
     find_near(order, verdicts);
   }
+  follow(order, verdicts);
   std::vector<std::string> keys;
   for (const Clip& clip : clips_) keys.emplace_back(clip.sample.key());
   for (size_t i = 0; i < clips_.size(); ++i) {
@@ -126,7 +132,8 @@ void DedupSemantic::finish(const Emit& emit, const Run& run) {
     Sample& sample = clips_[i].sample;
     auto facts = json_field(sample, "json");
     if (verdict.cluster >= 0) facts["dedup"] = {{"cluster", verdict.cluster}};
-    if (verdict.rule) facts["duplicate"] = {{"of", keys[verdict.of]}, {"similarity", verdict.similarity}};
+    if (verdict.rule) facts["duplicate"] = {{"of", keys[verdict.stays]}, {"similarity", verdict.similarity}};
+    if (verdict.rule && verdict.of != verdict.stays) facts["duplicate"]["nearest"] = keys[verdict.of];
     const bool drops = verdict.rule && options_.mode == "on";
     if (verdict.rule && !drops) facts["scores"][verdict.rule] = verdict.similarity;
     sample.set("json", json_text(facts));

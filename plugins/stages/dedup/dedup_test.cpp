@@ -88,12 +88,13 @@ double cosine(const std::vector<float>& a, const std::vector<float>& b) {
   return sum;
 }
 
-// In the order of keys: a clip goes if any before it in its cluster is at least 1 - eps near.
+// In the order of keys: a clip goes if any before it in its cluster is at least 1 - eps near. What it is a copy of is
+// the nearest one, or what that went for.
 void expect_plain(const Ends& ends, const Vectors& vectors, double eps, bool clustered) {
   const auto cluster = [&](size_t i) {
     return clustered ? ends.facts.at(key_of(i)).at("dedup").at("cluster").get<int64_t>() : 0;
   };
-  size_t dropped = 0;
+  size_t dropped = 0, chains = 0;
   for (size_t i = 0; i < vectors.size(); ++i) {
     double best = -2;
     size_t of = 0;
@@ -105,8 +106,15 @@ void expect_plain(const Ends& ends, const Vectors& vectors, double eps, bool clu
     if (best < 1 - eps) continue;
     ++dropped;
     EXPECT_NEAR(ends.dropped.at(key_of(i)), best, 1e-6);
-    EXPECT_EQ(ends.facts.at(key_of(i))["duplicate"]["of"], key_of(of));
+    const json& duplicate = ends.facts.at(key_of(i))["duplicate"];
+    EXPECT_EQ(duplicate.value("nearest", duplicate["of"].get<std::string>()), key_of(of));
+    const bool nearest_went = ends.dropped.contains(key_of(of));
+    chains += nearest_went;
+    EXPECT_EQ(duplicate.contains("nearest"), nearest_went);
+    EXPECT_EQ(duplicate["of"], nearest_went ? ends.facts.at(key_of(of))["duplicate"]["of"] : json(key_of(of)));
+    EXPECT_FALSE(ends.dropped.contains(duplicate["of"].get<std::string>()));
   }
+  EXPECT_GT(chains, 0u);
   EXPECT_GT(dropped, vectors.size() / 20);
   EXPECT_LT(dropped, vectors.size() / 3);
 }

@@ -36,11 +36,36 @@ std::optional<double> number_of(const json* fact) {
   return whole ? std::optional(value) : std::nullopt;
 }
 
+// Names of all that number_of() takes, as option `fact` wants them: "height", "scores.filter.blur", "user.rating"; of many the first ones.
+void add_numbers(const json& facts, const std::string& before, int depth, std::vector<std::string>& out) {
+  constexpr size_t kMost = 32;
+  constexpr int kDeepest = 4;
+  for (const auto& [name, value] : facts.items()) {
+    if (out.size() == kMost) return;
+    if (value.is_object() && depth < kDeepest) add_numbers(value, before + name + ".", depth + 1, out);
+    if (number_of(&value)) out.push_back(before + name);
+  }
+}
+
 std::string numbers_of(const json& facts) {
+  std::vector<std::string> names;
+  add_numbers(facts, "", 1, names);
   std::string out;
-  for (const auto& [name, value] : facts.items())
-    if (value.is_number()) out += (out.empty() ? "" : ", ") + name;
+  for (const auto& name : names) out += (out.empty() ? "" : ", ") + name;
   return out.empty() ? "none" : out;
+}
+
+// Why there is no number, and what to do.
+std::string why_no_number(const json& facts, const std::string& name) {
+  const json* fact = find(facts, name);
+  if (!fact || fact->is_null())
+    return "has no number '" + name + "' among its facts (numbers there: " + numbers_of(facts) +
+           "); put the stage that sets it before this one, such as video.probe, or set missing = \"keep\"";
+  constexpr size_t kShown = 60;
+  std::string found = json_text(*fact);
+  if (found.size() > kShown) found = found.substr(0, kShown) + "...";
+  return "has " + found + " as its fact '" + name +
+         "', which is no number; write one there, with a point and no unit, as 7.5, or set missing = \"keep\"";
 }
 
 }  // namespace
@@ -56,7 +81,9 @@ class FilterFacts final : public Stage {
     describe_mode(d);
     d.option("fact", &Options::fact)
         .required()
-        .help("its name, such as height, fps or duration_s; dots go into objects: scores.filter.blur");
+        .help(
+            "its name, such as height, fps or duration_s; dots go into objects: scores.filter.blur, user.rating; a "
+            "text that is a number counts as one");
     d.option("at_least", &Options::at_least).help("less is dropped; the default is no bound");
     d.option("at_most", &Options::at_most).help("more is dropped; the default is no bound");
     d.option("missing", &Options::missing)
@@ -75,11 +102,7 @@ class FilterFacts final : public Stage {
     if (const auto number = number_of(find(facts, options_.fact)))
       return judge(std::move(in), emit, rule_, *number, options_.at_least, options_.at_most, options_.mode);
     if (options_.missing == "keep") return emit(std::move(in));
-    throw Error(KINORA_DATA,
-                "sample '" + std::string(in.key()) + "' has no number '" + options_.fact +
-                    "' among its facts (numbers there: " + numbers_of(facts) +
-                    "); put the stage that sets it before this one, such as video.probe, or set missing = "
-                    "\"keep\"");
+    throw Error(KINORA_DATA, "sample '" + std::string(in.key()) + "' " + why_no_number(facts, options_.fact));
   }
 
  private:

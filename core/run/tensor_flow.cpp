@@ -1,0 +1,121 @@
+#include "core/run/tensor_flow.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/ranges.h>
+
+#include "core/run/stage_graph.hpp"
+
+namespace kinora::core {
+namespace {
+
+bool is_set(const json& value) {
+  if (value.is_number()) return value != 0;
+  if (value.is_boolean()) return value.get<bool>();
+  return !value.is_null() && !(value.is_string() && value.get<std::string>().empty());
+}
+
+// "with OPTION" of a tensor's help, where OPTION is one of the component's.
+struct Condition {
+  const OptionSpec* option = nullptr;  // null: there is none
+  std::string value;                   // empty: any that is set
+
+  bool holds(const json& options) const {
+    if (!option) return true;
+    const json given = options.value(option->name, json());
+    return value.empty() ? is_set(given) : given == value;
+  }
+};
+
+Condition condition_of(const TensorSpec& tensor, const ComponentSpec& spec) {
+  constexpr std::string_view kWith = "with ", kIs = " = \"";
+  constexpr const char* kName = "abcdefghijklmnopqrstuvwxyz0123456789_-";
+  const std::string& help = tensor.help;
+  for (size_t at = help.find(kWith); at != help.npos; at = help.find(kWith, at + 1)) {
+    const size_t begin = at + kWith.size(), end = std::min(help.find_first_not_of(kName, begin), help.size());
+    const OptionSpec* option = spec.option(help.substr(begin, end - begin));
+    if (!option) continue;
+    if (help.compare(end, kIs.size(), kIs) != 0) return {option, ""};
+    const size_t value = end + kIs.size();
+    return {option, help.substr(value, help.find('"', value) - value)};
+  }
+  return {};
+}
+
+bool says(const TensorSpec& tensor, const char* words) { return tensor.help.find(words) != std::string::npos; }
+
+// After a stage.
+struct State {
+  std::set<std::string> there;
+  std::map<std::string, std::vector<std::string>> could;  // of what is not: "set sample_fps of clip.transcode"
+};
+
+// What reaches a stage on every way to it; nothing where it begins.
+State before(const std::vector<size_t>& from, const std::vector<State>& after) {
+  if (from.empty()) return {};
+  State out = after[from.front()];
+  for (const size_t other : from) {
+    std::erase_if(out.there, [&](const std::string& name) { return !after[other].there.contains(name); });
+    if (other == from.front()) continue;
+    for (const auto& [name, ways] : after[other].could)
+      for (const auto& way : ways)
+        if (auto& all = out.could[name]; std::find(all.begin(), all.end(), way) == all.end()) all.push_back(way);
+  }
+  return out;
+}
+
+State after_stage(State state, const ComponentUse& use, const ComponentSpec& spec) {
+  const json options = use.options.values();
+  if (std::any_of(spec.outputs.begin(), spec.outputs.end(), [](const auto& t) { return says(t, "beside each"); }))
+    state = {};
+  for (const auto& tensor : spec.outputs) {
+    const Condition condition = condition_of(tensor, spec);
+    if (condition.holds(options))
+      state.there.insert(tensor.name);
+    else
+      state.could[tensor.name].push_back(fmt::format("set {} of {}", condition.option->name, use.called()));
+  }
+  return state;
+}
+
+// Stages that make it whatever their options are.
+std::vector<std::string> makers_of(const Registry& registry, const std::string& tensor) {
+  std::vector<std::string> out;
+  for (const auto& id : registry.ids("stage")) {
+    const auto found = registry.find(id);
+    if (!found) continue;
+    for (const auto& made : (*found)->outputs)
+      if (made.name == tensor && !condition_of(made, **found).option) out.push_back("put " + id + " before it");
+  }
+  return out;
+}
+
+}  // namespace
+
+void check_tensors(const Registry& registry, const std::vector<const ComponentUse*>& stages,
+                   const std::function<void(const ComponentUse&, const std::string&)>& problem) {
+  const StageGraph graph = stage_graph(stages, [](const ComponentUse&, const std::string&) {});
+  std::vector<State> after(stages.size());
+  for (const size_t number : graph.order) {
+    const ComponentUse& use = *stages[number];
+    State state = before(graph.from[number], after);
+    const auto spec = registry.find(use.id);
+    if (!spec) {
+      after[number] = std::move(state);
+      continue;
+    }
+    for (const auto& wanted : (*spec)->inputs) {
+      if (says(wanted, "without it") || !condition_of(wanted, **spec).holds(use.options.values())) continue;
+      if (state.there.contains(wanted.name)) continue;
+      std::vector<std::string> ways = state.could[wanted.name];
+      for (auto& maker : makers_of(registry, wanted.name)) ways.push_back(std::move(maker));
+      problem(use, fmt::format("{} looks at {} of its samples, and no stage before it makes them; {}", use.called(),
+                               wanted.name, ways.empty() ? "put a stage before it that does" : fmt::format("{}", fmt::join(ways, ", or "))));
+      state.there.insert(wanted.name);  // once is enough
+    }
+    after[number] = after_stage(std::move(state), use, **spec);
+  }
+}
+
+}  // namespace kinora::core

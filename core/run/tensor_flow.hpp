@@ -1,0 +1,24 @@
+// Whether each stage of a job finds the tensors that it looks at beside the sample, such as `frames`: found out from
+// the manifests, before anything runs.
+//
+// What a stage names as an input (input.frames) another before it has to make, which names it as an output. The help
+// of a tensor says where that does not hold as it is:
+//
+//   with OPTION             the tensor is there only where this option of the stage is set: not 0, false or ""
+//   with OPTION = "VALUE"   only where it has this value
+//   beside each ...         an output for samples that the stage makes of its input: tensors of the input end there
+//   without it ...          an input that the stage can do without
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "core/run/run_file.hpp"
+
+namespace kinora::core {
+
+// Problems go to `problem`, with the stage that lacks something: what, and which option of which stage makes it. The
+// graph of the stages is sound.
+void check_tensors(const Registry& registry, const std::vector<const ComponentUse*>& stages,
+                   const std::function<void(const ComponentUse&, const std::string&)>& problem);
+
+}  // namespace kinora::core
