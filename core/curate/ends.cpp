@@ -49,10 +49,13 @@ void Ends::add(End end, const std::string& parent) {
     }
     return std::string();
   };
-  // A stage that failed after it had handed its input on is told as a sample of the input's own key.
-  if (!end.made || film(key)) return put(key, std::move(end));
-  if (const std::string whose = owner(parent.empty() ? key : parent); !whose.empty())
-    return put(whose, std::move(end));
+  if (!end.made) return put(key, std::move(end));
+  // What its facts name comes before its key: a stage may call a sample after another input than the one it made it of.
+  if (const std::string whose = owner(parent.empty() ? key : parent); !whose.empty()) {
+    // What names nobody may be called after a film that it was not made of, and that has ended.
+    const bool names_nobody = (parent.empty() || parent == key) && whose == key && film(key)->ended;
+    return names_nobody ? nameless_.push_back(std::move(end)) : put(whose, std::move(end));
+  }
   // A failure may say nothing but its clip's key; the clip's own end is to come.
   if (!parent.empty() || end.failed) {
     waiting_.emplace(parent.empty() ? key : parent, std::move(end));

@@ -265,6 +265,21 @@ TEST_F(RecordTest, KeepsOtherFilmsWhenOneChangesGoesOrLosesAFile) {
   EXPECT_EQ(open().ended_before(), 0u);
 }
 
+// A stage may call what it makes after another input: it is of the film that it names, whether that other has ended or not.
+TEST_F(RecordTest, ASampleCalledLikeAnotherFilmIsOfTheOneThatItNames) {
+  Record record = open();
+  record.begin(inputs_[0]), record.begin(inputs_[1]);
+  record.end(film("b"), false, {});
+  record.end(clip("b", "a"), true, {});
+  record.end(clip("b", "", "failed"), true, {});  // names nobody
+  record.end(film("a"), false, {});
+  std::vector<std::string> told;
+  record.each([&](const json& line, bool made, const json&) {
+    told.push_back(line["key"].get<std::string>() + (made ? " made" : "") + (line.contains("parent") ? " of a" : ""));
+  });
+  EXPECT_THAT(told, ElementsAre("b", "a", "b made of a", "b made"));
+}
+
 TEST_F(RecordTest, RefusesWhatAnEngineMustNotTell) {
   Record record = open();
   record.begin(inputs_[0]), record.begin(inputs_[1]);

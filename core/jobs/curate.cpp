@@ -50,11 +50,23 @@ int64_t peak_memory(int who) {
   return getrusage(who, &usage) == 0 ? int64_t{usage.ru_maxrss} * 1024 : 0;
 }
 
+// Those whose output no other takes.
+std::vector<std::string> last_stages(const std::vector<const ComponentUse*>& stages) {
+  const StageGraph graph = stage_graph(stages, [](const ComponentUse&, const std::string&) {});
+  std::set<size_t> taken;
+  for (const auto& from : graph.from) taken.insert(from.begin(), from.end());
+  std::vector<std::string> out;
+  for (size_t i = 0; i < stages.size(); ++i)
+    if (!taken.contains(i)) out.push_back("'" + stages[i]->called() + "'");
+  return out;
+}
+
 // Stores what was kept and records every end.
 class Keeper {
  public:
   Keeper(JobContext& context, Record& record, const std::vector<Input>& inputs) : context_(context), record_(record) {
     for (const auto& input : inputs) urls_.emplace(input.key, input.url);
+    last_ = fmt::format("{}", fmt::join(last_stages(context.spec().list("stages")), " or "));
   }
 
   void end(const Sample& sample, const kinora_outcome& outcome) {
@@ -62,12 +74,10 @@ class Keeper {
     const bool made = outcome.made != 0;
     if (!made) remove_work(context_, sample);
     if (record_.knows(key, made)) return;
+    if (outcome.end == KINORA_KEPT && !outcome.consumed && !claims(key)) return end_second(sample, outcome);
     json files = json::object();
-    if (outcome.end == KINORA_KEPT && !outcome.consumed) {
-      record_.claim(key);
-      files = store_sample(context_.folder() / "data", sample);
-    }
-    const json line = item_line(sample, outcome, made ? "" : urls_.at(key));
+    if (outcome.end == KINORA_KEPT && !outcome.consumed) files = store_sample(context_.folder() / "data", sample);
+    const json line = line_of(sample, outcome);
     if (!made && line.contains("damaged") && outcome.end != KINORA_FAILED_AT)
       log_warn("{}: damaged: {}", key, line["damaged"].get<std::string>());
     {
@@ -84,11 +94,43 @@ class Keeper {
   }
 
  private:
+  bool claims(const std::string& key) {
+    try {
+      record_.claim(key);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
+  // Of two kept samples of one key the first is stored, and the second costs itself.
+  void end_second(const Sample& sample, const kinora_outcome& outcome) {
+    const std::string reason = fmt::format(
+        "a second sample called '{}' came out of stage {}, and would overwrite the first; rename an input, or mend the stage "
+        "that names it", sample.key(), last_);
+    kinora_outcome failed = outcome;
+    failed.end = KINORA_FAILED_AT;
+    failed.status = KINORA_DATA;
+    failed.reason = reason.c_str();
+    log_warn("{}: {}", sample.key(), reason);
+    record_.end(line_of(sample, failed), outcome.made != 0, json::object());
+  }
+
+  // A stage that failed after it had handed its input on is told as one more sample, of the input's own key.
+  json line_of(const Sample& sample, const kinora_outcome& outcome) const {
+    const std::string key(sample.key());
+    const auto input = urls_.find(key);
+    json line = item_line(sample, outcome, outcome.made ? "" : input->second);
+    if (outcome.made && input != urls_.end() && !line.contains("parent")) line["parent"] = key;
+    return line;
+  }
+
   JobContext& context_;
   Record& record_;
   mutable std::mutex mutex_;
   Usage usage_;
   std::unordered_map<std::string, std::string> urls_;
+  std::string last_;  // names of the stages that samples leave the pipeline from
 };
 
 // Whether every stage takes what one other gives, and no two take the same: then a clip has one end.

@@ -63,6 +63,7 @@ def graphs():
                                ("a circle", '{ use = "video.probe", name = "a", from = ["b"] }, { use = "faulty", name = "b", from = ["a"] }', "waits for itself"),
                                ("a name given twice", '{ use = "faulty", name = "a" }, { use = "faulty", name = "a" }', "two stages have the name 'a'"),
                                ("a name that means two", '"faulty", "faulty", { use = "faulty", name = "c", from = ["faulty"] }', "2 stages are called 'faulty'"),
+                               ("a stage in isolate that there is none of", '"faulty", "video.probe"]\nengine = { use = "local", isolate = ["auto", "fualty"] }\n#[', "isolate names 'fualty', which is no stage of this job, did you mean 'faulty'?"),
                                ("a from that is no name", '"faulty", { use = "faulty", from = 3 }', "'from' must be the name of a stage")):
         file = toml("bad", [FILM], stages)
         done = kinora("check", file)
@@ -82,6 +83,41 @@ def isolation():
     holds("every film is counted", summary["inputs"] == 10 == summary["kept"] + summary["filtered"] + summary["failed"], summary)
 
 
+def crashes():
+    """A stage that cannot even be made costs an error with its place, of the check and of the run, and no process but its own."""
+    for where in ("constructor", "resources"):
+        file = toml("unmade", [FILM], f'"video.probe", {{ use = "faulty", where = "{where}", name = "broken" }}')
+        for command in ("check", "run"):
+            done = kinora(command, file)
+            words = "job 'clips': stage 'broken' (stage/faulty): killed by signal 11 (SIGSEGV) while an instance was made, in its constructor or resources(); mend the plugin"
+            holds(f"{command}: a crash in the {where} names the stage and the remedy", done.returncode == 2 and words in done.stderr and re.search(r"unmade\.toml:\d+:\d+", done.stderr), done.stderr)
+
+
+def twins():
+    """Two samples of one key, by one film and by two: the first is kept, each other one costs itself."""
+    films = SCRATCH / "twins-of"
+    films.mkdir()
+    for i in range(3):
+        shutil.copy(FILM, films / f"f{i}.mp4")
+    for isolate in ("auto", "none"):
+        done = kinora("run", toml("twins", [films], '{ use = "faulty", how = "none", clips = 2, called = "same" }', f'engine = {{ use = "local", isolate = ["{isolate}"] }}'))
+        items, files = results("twins")
+        said = sorted((i["end"], i.get("reason", "")) for i in items if i["key"] == "same")
+        second = "stage 'faulty' gave two samples called 'same', and this is the second; mend the stage: each needs a key of its own"
+        other = "a second sample called 'same' came out of stage 'faulty', and would overwrite the first; rename an input, or mend the stage that names it"
+        holds(f"isolate {isolate}: of six samples of one key one is kept", done.returncode == 0 and said == sorted([("kept", "")] + [("failed", second)] * 3 + [("failed", other)] * 2), f"{said} {done.stderr}")
+        holds(f"isolate {isolate}: the films are kept", sorted(i["end"] for i in items if i["key"] != "same") == ["kept"] * 3 and "same.txt" in files, f"{items}")
+        shutil.rmtree(SCRATCH / "twins", ignore_errors=True)
+    # A stage that fails when it has handed its film on is one more sample, of that film.
+    film = SCRATCH / "again"
+    done = kinora("run", toml("again", [films], '{ use = "faulty", how = "none" }, { use = "faulty", name = "late", where = "late", when = "f1", how = "error" }'))
+    items = results("again")[0]
+    late = [i for i in items if i["end"] == "failed"]
+    manifest = [json.loads(line) for line in (film / "clips/manifest.jsonl").read_text().splitlines()]
+    holds("a failure after a film went on names the film", done.returncode == 0 and [(i["key"], i.get("parent"), i["stage"]) for i in late] == [("f1", "f1", "late")] and sum(i["end"] == "kept" for i in items) == 3, f"{items} {done.stderr}")
+    holds("its line of the manifest has the film's place", [m["film"] for m in manifest if m["outcome"] == "failed"] == ["f1"] and len({m["url"] for m in manifest if m["key"] == "f1"}) == 1, manifest)
+
+
 def children(pid):
     out = []
     for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
@@ -94,24 +130,33 @@ def children(pid):
     return out
 
 
+def is_alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def orphans():
-    file = toml("killed", [FILM], '{ use = "faulty", how = "hang", when = "film" }')
+    ids = SCRATCH / "started"
+    file = toml("killed", [FILM], f'{{ use = "faulty", how = "hang", when = "film", starts = "{ids}" }}')
     run = subprocess.Popen([KINORA, "--plugins", FAULTY, "run", file], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     workers = []
     for _ in range(200):
         time.sleep(0.1)
         workers = children(run.pid)
-        if workers and (SCRATCH / "killed/clips/live.json").exists():
+        if workers and (SCRATCH / "killed/clips/live.json").exists() and ids.exists() and ids.read_text().count("\n") == 2:
             break
+    workers += [int(i) for i in ids.read_text().split()]
     os.kill(run.pid, signal.SIGKILL)
     run.wait()
     left = workers
     for _ in range(100):
         time.sleep(0.1)
-        left = [w for w in left if pathlib.Path(f"/proc/{w}").exists()]
+        left = [w for w in left if is_alive(w)]
         if not left:
             break
-    holds("no worker outlives a run that is killed", workers and not left, f"{workers} {left}")
+    holds("neither a worker nor what it has started outlives a run that is killed", len(workers) >= 3 and not left, f"{workers} {left}")
 
 
 def shown():
@@ -160,7 +205,7 @@ def ten_runs():
 
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
-for part in (graphs, isolation, orphans, shown, ten_runs):
+for part in (graphs, isolation, crashes, twins, orphans, shown, ten_runs):
     if part.__name__ in (sys.argv[5:] or part.__name__):
         part()
 print(f"{len(failures)} failed")

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <sstream>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <thread>
@@ -13,6 +14,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include "core/log.hpp"
 #include "core/options.hpp"
 #include "core/runtime.hpp"
 #include "core/workers/sample_message.hpp"
@@ -230,6 +232,126 @@ TEST(Workers, WhatAProcessKeptBackFailsWithIt) {
   EXPECT_TRUE(ran.ends.at("a") == "kept" ||
               ran.ends.at("a") == "kept back by a process that was killed by signal 11 (SIGSEGV) in fault")
       << ran.ends.at("a");
+}
+
+std::map<std::string, std::string> all_kept(const std::vector<std::string>& keys) {
+  std::map<std::string, std::string> out;
+  for (const auto& key : keys) out[key] = "kept";
+  return out;
+}
+
+// The whole batch is in the process that dies; each goes on alone, with all its bytes, and nothing is told twice.
+TEST(Workers, OfABatchOnlyTheSampleFailsThatKillsItsProcess) {
+  for (const auto& [retries, reason] : {std::pair{0, "killed by signal 11 (SIGSEGV) in fault"}, {1, "killed by signal 11 (SIGSEGV) in fault, twice"}})
+    for (const bool in_finish : {false, true}) {
+      Job job;
+      job.keys = {"a", "b", "bad", "c", "d", "e", "f", "g"};
+      job.stage = {{"how", "crash"}, {"where", "batch"}, {"batch", in_finish ? 1000 : 3}, {"clips", 2}};
+      job.engine = {{"item_retries", retries}};
+      const Ran ran = job.run();
+      EXPECT_EQ(ran.error, "");
+      auto expected = all_kept(job.keys);
+      expected["bad"] = reason;
+      for (const auto& key : job.keys) expected[key + "-0"] = expected[key + "-1"] = "kept";
+      EXPECT_EQ(ran.ends, expected) << in_finish;
+      for (const auto& [key, n] : ran.times) EXPECT_EQ(n, 1) << key;
+      EXPECT_EQ(ran.fields.at("g.mp4"), std::string(300008, '\x08'));
+      EXPECT_EQ(ran.fields.at("g.frames").size(), 72000u + 3);
+    }
+}
+
+TEST(Workers, ABatchThatDiesOnceLosesNothing) {
+  const fs::path once = fs::temp_directory_path() / ("kinora-batch-" + std::to_string(::getpid()));
+  Job job;
+  job.keys = {"a", "b", "bad", "c", "d"};
+  job.stage = {{"how", "crash"}, {"where", "batch"}, {"batch", 4}, {"once", once.string()}};
+  const Ran ran = job.run();
+  fs::remove(once);
+  EXPECT_EQ(ran.error, "");
+  EXPECT_EQ(ran.ends, all_kept(job.keys));
+}
+
+// A file in a folder of its own, gone when the object dies.
+class Scratch {
+ public:
+  explicit Scratch(const char* name) : path_(fs::temp_directory_path() / (name + std::to_string(::getpid()))) { fs::remove(path_); }
+  ~Scratch() { fs::remove(path_); }
+  std::string name() const { return path_.string(); }
+  std::string text() const {
+    std::ifstream in(path_);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+ private:
+  fs::path path_;
+};
+
+// Gone, or dead and not waited for by whoever has it now.
+bool is_gone(const std::string& pid) {
+  std::ifstream in("/proc/" + pid + "/stat");
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const auto at = text.rfind(')');
+  return text.empty() || (at != std::string::npos && text.substr(at + 2, 1) == "Z");
+}
+
+TEST(Workers, WhatAStageHasStartedEndsWithItsProcess) {
+  for (const char* how : {"crash", "exit", "hang", "error", "none"}) {
+    const Scratch ids("kinora-started-");
+    Job job;
+    job.stage = {{"how", how}, {"starts", ids.name()}};
+    job.engine = {{"item_retries", 0}, {"item_timeout", 2}};
+    const Ran ran = job.run();
+    EXPECT_EQ(ran.ends.at("c"), "kept");
+    EXPECT_LT(ran.seconds, 60) << "a process that holds the socket of a dead one is not waited for";
+    std::istringstream words(ids.text());
+    int n = 0;
+    for (std::string pid; words >> pid; ++n) {
+      for (int i = 0; i < 500 && !is_gone(pid); ++i) ::usleep(10000);
+      EXPECT_TRUE(is_gone(pid)) << how << ": process " << pid << " is left";
+    }
+    EXPECT_EQ(n, 2) << how;
+  }
+}
+
+TEST(Workers, WhatAStageSaidLastIsInTheLog) {
+  const Scratch file("kinora-log-");
+  Job job;
+  job.stage = {{"how", "crash"}, {"says", 100}};
+  job.engine = {{"item_retries", 0}};
+  runtime();
+  Ran ran;
+  {
+    const auto log = or_throw(LogFile::open(file.name()));
+    ASSERT_TRUE(set_log_level("info"));
+    ran = job.run();
+    ASSERT_TRUE(set_log_level("error"));
+  }
+  EXPECT_EQ(ran.ends.at("bad"), "killed by signal 11 (SIGSEGV) in fault");
+  const std::string text = file.text();
+  const auto lines = [&](const std::string& words) {
+    int n = 0;
+    for (size_t at = 0; (at = text.find(words, at)) != std::string::npos; ++at) ++n;
+    return n;
+  };
+  EXPECT_EQ(lines("faulty is about to fail"), 1) << text;
+  EXPECT_EQ(lines("fault: its process wrote: line "), 40) << text;
+  EXPECT_EQ(lines("fault: its process wrote: line 99 of stderr"), 1) << text;
+  EXPECT_EQ(lines("fault: its process wrote 60 lines before these"), 1) << text;
+}
+
+TEST(Workers, AConstructorThatCrashesEndsTheRunAndNotThisProcess) {
+  for (const char* where : {"constructor", "resources"}) {
+    Job job;
+    job.stage = {{"where", where}};
+    for (const char* isolate : {"auto", "all", "fault"}) {
+      job.engine = {{"isolate", {isolate}}};
+      const Ran ran = job.run();
+      EXPECT_EQ(ran.error,
+                "stage 'fault': killed by signal 11 (SIGSEGV) while an instance was made, in its constructor or resources(); mend "
+                "the plugin or the stage's options, or leave the stage out");
+      EXPECT_TRUE(ran.ends.empty());
+    }
+  }
 }
 
 TEST(Workers, AHangIsCancelled) {

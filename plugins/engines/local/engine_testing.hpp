@@ -19,6 +19,7 @@ struct Act {
   bool ordered = false;
   int64_t workers = 0;
   double cores = 1, gpus = 0;
+  uint32_t nvdec = 0, nvenc = 0;
   int start_ms = 0;  // that making an instance takes
   std::atomic<int> made{0}, alive{0};
 };
@@ -40,7 +41,8 @@ class ActStage final : public Stage {
     if (act_->finish) act_->finish(emit, run);
   }
   kinora_resources resources() const override {
-    return {sizeof(kinora_resources), act_->ordered ? 1u : 0u, act_->cores, act_->gpus, 0, 0, 0, 0, 0};
+    return {sizeof(kinora_resources), act_->ordered ? 1u : 0u, act_->cores, act_->gpus, 0, 0, act_->nvdec,
+            act_->nvenc, 0};
   }
   struct Options {};
   explicit ActStage(const Options&) {}

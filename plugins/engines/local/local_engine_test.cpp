@@ -525,6 +525,64 @@ TEST(LocalEngine, SharesDevicesByTheirParts) {
   }
 }
 
+// Decoders and encoders are shared as cores are: as many at once as there are, and who wants more than that has all of them.
+TEST(LocalEngine, SharesHardwareCoders) {
+  for (const int64_t there : {0, 2, 3}) {
+    Pipeline p;
+    p.threads = 8;
+    p.options.nvdec = there;
+    p.options.nvenc = 1;
+    std::atomic<int> decoding{0}, encoding{0}, most{0};
+    const int room = static_cast<int>(std::max<int64_t>(1, there));
+    const auto work = [&](std::atomic<int>& busy, int each, int all) {
+      return [&, each, all](Sample in, const Emit& emit, const kinora::Run&) {
+        EXPECT_LE(busy += each, all);
+        if (&busy == &decoding) most = std::max<int>(most, busy);
+        sleep_ms(2);
+        busy -= each;
+        emit(std::move(in));
+      };
+    };
+    p.add("decode", {}, work(decoding, 1, room)).nvdec = 1;
+    p.add("greedy", {0}, work(decoding, room, room)).nvdec = 7;
+    p.add("encode", {1}, work(encoding, 1, 1)).nvenc = 1;
+    for (auto& act : p.stages) act.cores = 0.1;
+    p.inputs(60);
+    EXPECT_EQ(p.run(), "");
+    EXPECT_EQ(p.counts()["kept"], 60);
+    EXPECT_EQ(most, room) << "decoders stay idle while there is work";
+    const auto stages = nlohmann::json::parse(p.reports.back())["stages"];
+    EXPECT_EQ(stages[0]["limit"], room);
+    EXPECT_EQ(stages[1]["limit"], 1);
+    EXPECT_EQ(stages[2]["limit"], 1);
+  }
+}
+
+// It costs itself: neither the first of its name nor the run.
+TEST(LocalEngine, FailsASecondSampleOfOneKey) {
+  Pipeline p;
+  p.add("cut", {}, [](Sample in, const Emit& emit, const kinora::Run&) {
+    for (const char* name : {"a", "b", "a"}) emit(in.clone(std::string(in.key()) + name));
+    emit.drop(in.clone(std::string(in.key()) + "b"), "cut.short", 1);
+    emit(in);
+    emit(in.clone(in.key()));
+  });
+  p.inputs(2);
+  EXPECT_EQ(p.run(), "");
+  std::map<std::string, int> ends;
+  for (const auto& [key, o] : p.outcomes) ++ends[key + (o.made ? " made " : " input ") + o.stage + o.reason];
+  std::map<std::string, int> expected;
+  for (const std::string in : {"0", "1"}) {
+    expected[in + " input "] = 1;
+    for (const std::string name : {"a", "b", ""}) {
+      if (!name.empty()) expected[in + name + " made "] = 1;
+      expected[in + name + " made cutstage 'cut' gave two samples called '" + in + name +
+               "', and this is the second; mend the stage: each needs a key of its own"] = 1;
+    }
+  }
+  EXPECT_EQ(ends, expected);
+}
+
 TEST(LocalEngine, RefusesProcessesWhereTheHostHasNone) {
   Pipeline p;
   p.add("a", {}, pass);

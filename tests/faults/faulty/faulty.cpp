@@ -1,5 +1,6 @@
 // stage/faulty: does to its process what a decoder may do to it. For tests.
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -7,6 +8,7 @@
 #include <sys/mman.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
@@ -19,23 +21,30 @@ using kinora::Sample;
 class Faulty final : public kinora::Stage {
  public:
   struct Options {
-    std::string how = "crash", when = "bad", once, tells, key_env;
-    int64_t clips = 0, milliseconds = 0;
+    std::string how = "crash", when = "bad", where = "process", once, tells, key_env, starts, called;
+    int64_t clips = 0, milliseconds = 0, batch = 0, says = 0;
     bool holds = false, isolated = true;
   };
   static void describe(kinora::Describe<Options>& d) {
     d.name("faulty").help("Fails at the samples whose key has a word in it, in one of many ways; for tests");
     d.option("how", &Options::how).choices({"none", "crash", "abort", "exit", "hang", "poll", "allocate", "share", "error"});
     d.option("when", &Options::when).help("word in the key");
+    d.option("where", &Options::where).choices({"process", "late", "batch", "constructor", "resources"}).help("late: when the sample has gone on; batch: at what it kept back, when that ends");
     d.option("once", &Options::once).path().help("a file: it fails only while this is not there, and makes it");
     d.option("clips", &Options::clips).range(0, 1000).help("samples that it makes of each, half of them before it fails");
     d.option("milliseconds", &Options::milliseconds).range(0, 100000).help("time that each sample takes");
     d.option("holds", &Options::holds).help("keeps samples back until finish()");
+    d.option("batch", &Options::batch).range(0, 1000).help("samples that it keeps back until there are so many");
+    d.option("says", &Options::says).range(0, 1000).help("lines that it writes to stderr before it fails");
+    d.option("starts", &Options::starts).path().help("a file for the ids of two processes that it starts before it fails, which sleep");
+    d.option("called", &Options::called).help("what it calls all samples that it makes");
     d.option("isolated", &Options::isolated).help("says that it wants a process of its own");
     d.option("tells", &Options::tells).help("environment variable whose value goes into field told");
     d.option("key_env", &Options::key_env).help("environment variable that the stage says it needs");
   }
-  explicit Faulty(const Options& o) : options_(o) {}
+  explicit Faulty(const Options& o) : options_(o) {
+    if (o.where == "constructor") ::raise(SIGSEGV);
+  }
 
   void process(Sample in, const Emit& emit, const kinora::Run& run) override {
     in.set("seen", "yes");  // stays with it when it fails or goes no further
@@ -44,35 +53,56 @@ class Faulty final : public kinora::Stage {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     for (int64_t i = 0; i < options_.clips; ++i) {
-      if (i == options_.clips / 2) fail_at(in, run);
-      Sample clip = in.clone(std::string(in.key()) + "-" + std::to_string(i));
+      if (i == options_.clips / 2 && options_.where == "process") fail_at(in, run);
+      Sample clip = in.clone(options_.called.empty() ? std::string(in.key()) + "-" + std::to_string(i) : options_.called);
       clip.set("txt", "clip " + std::to_string(i));
       emit(std::move(clip));
     }
-    if (options_.clips == 0) fail_at(in, run);
+    if (options_.clips == 0 && options_.where == "process") fail_at(in, run);
     in.set("pid", std::to_string(::getpid()));
     if (const char* value = std::getenv(options_.tells.c_str())) in.set("told", value);
-    if (options_.holds) {
-      emit.hold();
+    if (options_.holds || options_.batch > 0) {
       held_.push_back(std::move(in));
+      if (static_cast<int64_t>(held_.size()) == options_.batch) return finish(emit, run);
+      emit.hold();
     } else {
-      emit(std::move(in));
+      emit(in);
+      if (options_.where == "late") fail_at(in, run);
     }
   }
-  void finish(const Emit& emit, const kinora::Run&) override {
-    for (auto& s : held_) emit(std::move(s));
+  void finish(const Emit& emit, const kinora::Run& run) override {
+    for (const auto& s : held_)
+      if (options_.where == "batch") fail_at(s, run);
+    for (auto& s : std::exchange(held_, {})) emit(std::move(s));
   }
   kinora_resources resources() const override {
+    if (options_.where == "resources") ::raise(SIGSEGV);
     return {sizeof(kinora_resources), 0, 1.0, 0.0, 0, options_.isolated ? 1u : 0u, 0, 0, 0};
   }
 
  private:
+  // One is another program, one has all that this process has, its sockets too.
+  void start_processes() const {
+    std::ofstream ids(options_.starts, std::ios::app);
+    for (const bool other : {false, true}) {
+      const pid_t id = ::fork();
+      if (id != 0) {
+        ids << id << "\n";
+        continue;
+      }
+      if (other) ::execlp("sleep", "sleep", "600", nullptr);
+      for (;;) ::pause();
+    }
+  }
   void fail_at(const Sample& in, const kinora::Run& run) const {
     if (in.key().find(options_.when) == std::string_view::npos) return;
     if (!options_.once.empty()) {
       if (std::filesystem::exists(options_.once)) return;
       std::ofstream(options_.once) << "failed";
     }
+    if (!options_.starts.empty()) start_processes();
+    if (options_.says > 0) kinora::log(kinora::Log::info, "faulty is about to fail");
+    for (int64_t i = 0; i < options_.says; ++i) std::fprintf(stderr, "line %d of stderr\n", static_cast<int>(i));
     if (options_.how == "crash") ::raise(SIGSEGV);
     if (options_.how == "abort") std::abort();
     if (options_.how == "exit") ::_exit(3);
