@@ -1,7 +1,6 @@
 // clip.transcode, clip.preview and filter.motion of the built plugin.
 #include <gmock/gmock.h>
 
-#include "media/media_testing.hpp"
 #include "media/scaler.hpp"
 #include "stage_testing.hpp"
 
@@ -12,6 +11,7 @@ using core::json;
 using testing::Applied;
 using testing::applied;
 using testing::Bytes;
+using testing::facts_in;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::runtime;
@@ -38,8 +38,6 @@ Applied cut(const json& given, const Sample& film) {
   return applied("clip.transcode", options, film);
 }
 
-json facts_of(const Sample& s) { return json::parse(s.need("json")); }
-
 std::vector<std::string> keys_of(const std::vector<Sample>& samples) {
   std::vector<std::string> keys;
   for (const auto& s : samples) keys.emplace_back(s.key());
@@ -64,8 +62,8 @@ TEST(ClipTranscode, HalfASecondGoesOffBothEndsOfAShot) {
   set_shots(in, {70, 140});
   const Applied out = applied("clip.transcode", {{"preset", "ultrafast"}}, in);
   ASSERT_EQ(out.results.emitted.size(), 1u);
-  EXPECT_EQ(facts_of(out.results.emitted[0]).at("first_frame"), 152);
-  EXPECT_EQ(facts_of(out.results.emitted[0]).at("end_frame"), 228);
+  EXPECT_EQ(facts_in(out.results.emitted[0]).at("first_frame"), 152);
+  EXPECT_EQ(facts_in(out.results.emitted[0]).at("end_frame"), 228);
   EXPECT_EQ(out.results.dropped.size(), 2u);  // 46 frames are left of 70
 }
 
@@ -91,7 +89,7 @@ TEST(ClipTranscode, WhatIsOfTheWholeFilmIsNotOfItsClips) {
   json facts = of_film;
   facts["user"] = {{"licence", "CC0"}};
   in.set("json", facts.dump());
-  const json clip = facts_of(applied("clip.transcode", {{"preset", "ultrafast"}}, in).results.emitted.at(0));
+  const json clip = facts_in(applied("clip.transcode", {{"preset", "ultrafast"}}, in).results.emitted.at(0));
   EXPECT_EQ(clip.at("film_facts"), of_film);
   EXPECT_EQ(clip.at("user"), (json{{"licence", "CC0"}}));
   for (const auto& [name, value] : of_film.items()) EXPECT_FALSE(clip.contains(name)) << name;
@@ -99,7 +97,7 @@ TEST(ClipTranscode, WhatIsOfTheWholeFilmIsNotOfItsClips) {
   in.set("json", facts.dump());
   in.set("txt", "Mine.");
   const Sample own = applied("clip.transcode", {{"preset", "ultrafast"}}, in).results.emitted.at(0);
-  EXPECT_EQ(facts_of(own).at("caption"), facts["caption"]);
+  EXPECT_EQ(facts_in(own).at("caption"), facts["caption"]);
   EXPECT_EQ(own.text("txt"), "Mine.");
 }
 
@@ -108,9 +106,9 @@ TEST(ClipTranscode, BinsAreRecordedAndCanFilter) {
   set_shots(in, {60});
   const Applied all = cut({{"preset", "ultrafast"}}, in);
   ASSERT_EQ(all.results.emitted.size(), 2u);
-  EXPECT_EQ(facts_of(all.results.emitted[0]).at("bin"),
+  EXPECT_EQ(facts_in(all.results.emitted[0]).at("bin"),
             (json{{"resolution", "lt_720"}, {"aspect", "4_3"}, {"duration", nullptr}}));
-  EXPECT_EQ(facts_of(all.results.emitted[1]).at("bin").at("duration"), "5_10");
+  EXPECT_EQ(facts_in(all.results.emitted[1]).at("bin").at("duration"), "5_10");
   const Applied some = cut({{"preset", "ultrafast"}, {"bins", "drop"}}, in);
   EXPECT_THAT(keys_of(some.results.emitted), ElementsAre("film-0001"));
   ASSERT_EQ(some.results.dropped.size(), 1u);
@@ -123,12 +121,12 @@ TEST(ClipTranscode, CopiesWhatNeedsNoEncoder) {
   const Applied out = cut({{"copy", "auto"}, {"preset", "ultrafast"}}, in);
   ASSERT_EQ(out.results.emitted.size(), 2u);
   for (const Sample& clip : out.results.emitted)
-    EXPECT_EQ(facts_of(clip).at("copied"), facts_of(clip).at("frames"));
+    EXPECT_EQ(facts_in(clip).at("copied"), facts_in(clip).at("frames"));
   in.set("shots.json", json{{"fps", 24.0}, {"frames", 240}, {"cuts", {72}}, {"damaged", "something"}}.dump());
   const Applied unsure = cut({{"copy", "auto"}, {"preset", "ultrafast"}}, in);
   EXPECT_EQ(unsure.error, "something");
   for (const Sample& clip : unsure.results.emitted)
-    EXPECT_EQ(facts_of(clip).at("copied"), 0) << "nothing unseen is copied of a damaged film";
+    EXPECT_EQ(facts_in(clip).at("copied"), 0) << "nothing unseen is copied of a damaged film";
 }
 
 TEST(ClipTranscode, FramesTravelBesideTheClip) {
@@ -140,7 +138,7 @@ TEST(ClipTranscode, FramesTravelBesideTheClip) {
   const auto* frames = out.results.emitted[1].tensor("frames");
   ASSERT_NE(frames, nullptr);
   EXPECT_THAT(std::vector<int64_t>(frames->shape, frames->shape + 4), ElementsAre(12, 32, 48, 3));
-  const json at = facts_of(out.results.emitted[1]).at("frames_at");
+  const json at = facts_in(out.results.emitted[1]).at("frames_at");
   ASSERT_EQ(at.size(), 12u);
   EXPECT_NEAR(at[3].get<double>(), 1.5, 1e-6);
   EXPECT_EQ(out.results.emitted[0].tensor("frames")->shape[0], 8);
@@ -151,10 +149,10 @@ TEST(ClipTranscode, CropsToTheFact) {
   set_shots(in, {});
   in.set("json", json{{"crop", {{"x", 0}, {"y", 8}, {"width", 96}, {"height", 48}}}}.dump());
   const json uncropped =
-      facts_of(cut({{"preset", "ultrafast"}}, in).results.emitted.at(0));
+      facts_in(cut({{"preset", "ultrafast"}}, in).results.emitted.at(0));
   EXPECT_EQ(uncropped.at("height"), kHigh);
   EXPECT_TRUE(uncropped.contains("crop"));
-  const json facts = facts_of(
+  const json facts = facts_in(
       cut({{"preset", "ultrafast"}, {"crop", true}}, in).results.emitted.at(0));
   EXPECT_EQ(facts.at("height"), 48);
   EXPECT_FALSE(facts.contains("crop")) << "it has been done";
@@ -168,6 +166,34 @@ TEST(ClipTranscode, SaysWhatIsWrongWithShots) {
   in.set("shots.json", R"({"fps": 24})");
   EXPECT_THAT(cut(json::object(), in).error,
               HasSubstr("shots.json lacks fps, frames or cuts"));
+}
+
+kinora_resources declared(const char* id, const json& given) {
+  const core::Component component = core::or_throw(runtime().registry().open("stage", id));
+  const auto options = core::or_throw(core::Options::make(*component.spec, given));
+  const auto& stage = component.table<kinora_stage>();
+  const std::unique_ptr<void, void (*)(void*)> self(stage.create(host(), options.abi()), stage.destroy);
+  kinora_resources out{};
+  out.struct_size = sizeof out;
+  check(stage.resources(self.get(), &out));
+  return out;
+}
+
+TEST(ClipTranscode, WhoEncodesOnTheCardNeedsItsEncoderAndFewerCores) {
+  for (const char* id : {"clip.transcode", "film.clips"}) {
+    const kinora_resources x264 = declared(id, {{"parallel", 8}, {"threads", 1}});
+    EXPECT_EQ(x264.nvenc, 0u);
+    EXPECT_EQ(x264.cores, 4.0);
+    const kinora_resources nvenc = declared(id, {{"parallel", 8}, {"threads", 1}, {"encoder", "h264_nvenc"}});
+    EXPECT_EQ(nvenc.nvenc, 1u);
+    EXPECT_EQ(nvenc.cores, 1.0);
+    EXPECT_EQ(nvenc.nvdec, 0u) << "films are decoded on the processor";
+    EXPECT_EQ(nvenc.isolated, x264.isolated);
+    EXPECT_EQ(nvenc.memory, x264.memory);
+    const kinora_resources either = declared(id, {{"parallel", 8}, {"encoder", "auto"}});
+    EXPECT_EQ(either.nvenc, nvenc_opens() ? 1u : 0u);
+    EXPECT_EQ(either.cores, nvenc_opens() ? 1.0 : 4.0);
+  }
 }
 
 TEST(ClipPreview, OneFrameASecondInBothFormats) {
@@ -201,7 +227,7 @@ TEST(FilterMotion, DropsTheStillAndKeepsTheMoving) {
   EXPECT_LT(dropped.results.dropped[0].score, 1e-6);
   const Applied scored = applied("filter.motion", {{"mode", "score"}}, still);
   ASSERT_EQ(scored.results.emitted.size(), 1u);
-  EXPECT_EQ(facts_of(scored.results.emitted[0]).at("scores").at("filter.motion"),
+  EXPECT_EQ(facts_in(scored.results.emitted[0]).at("scores").at("filter.motion"),
             dropped.results.dropped[0].score);
   Sample moving("moving");
   moving.set("mp4", testing::load("bbb_A.mp4"));
@@ -215,7 +241,7 @@ TEST(FilterMotion, KeepsWhatItCannotMeasureAndSaysSo) {
   for (const char* mode : {"on", "score"}) {
     const Applied kept = applied("filter.motion", {{"mode", mode}}, shorter);
     ASSERT_EQ(kept.results.emitted.size(), 1u) << mode;
-    const json facts = facts_of(kept.results.emitted[0]);
+    const json facts = facts_in(kept.results.emitted[0]);
     EXPECT_THAT(facts.at("filter.motion").get<std::string>(), HasSubstr("not measured"));
     EXPECT_FALSE(facts.contains("scores")) << facts;
   }

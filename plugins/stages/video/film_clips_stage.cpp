@@ -29,7 +29,7 @@ class FilmClips final : public Stage {
     shots_.downscale = o.downscale;
     shots_.threads = o.threads;
   }
-  kinora_resources resources() const override { return clip_resources(options_); }
+  kinora_resources resources() const override { return clip_resources(options_, uses_nvenc(options_.encoder)); }
 
   void process(Sample film, const Emit& emit, const Run& run) override {
     const Media media = open_media(film);

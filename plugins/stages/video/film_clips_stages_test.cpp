@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <set>
 
-#include "media/media_testing.hpp"
 #include "stage_testing.hpp"
 
 namespace kinora::video {
@@ -188,9 +187,7 @@ TEST(FilmClips, EqualsTheTwoStagesOnOtherFilms) {
   for (const char* rule : {"equal", "stride", "truncate"})
     expect_equal(with({{"detectors", {"content", "threshold"}}, {"max_length", 0.9}, {"long_shots", rule}, {"min_length", 0.2}}), variable);
   for (const char* name : {"film_excerpt.webm", "bbb_A.mp4", "calais_1906.ogv"}) {
-    Sample film("film");
-    film.set("url", testing::data(name).string());
-    expect_equal(with({{"max_height", 64}, {"max_length", 2.0}, {"long_shots", "stride"}}), film);
+    expect_equal(with({{"max_height", 64}, {"max_length", 2.0}, {"long_shots", "stride"}}), testing::film_at(name));
   }
 }
 
@@ -230,10 +227,10 @@ TEST(FilmClips, TimesOfAVariableRateAreThoseOfThePictures) {
   for (int64_t i = 0, t = 0; i < 90; ++i, t += i < 45 ? 20 : 200) times.push_back(t);
   const Applied out = applied("film.clips", with({{"detectors", {"content"}}}), film_of(make({.scenes = {50, 40}, .times = times})));
   ASSERT_EQ(out.results.emitted.size(), 2u);
-  const json facts = json::parse(out.results.emitted[1].need("json"));
+  const json facts = testing::facts_in(out.results.emitted[1]);
   EXPECT_EQ(facts.at("first_frame"), 50);
   EXPECT_NEAR(facts.at("start_s").get<double>(), static_cast<double>(times[50]) / 1000, 1e-6);
-  const json before = json::parse(out.results.emitted[0].need("json"));
+  const json before = testing::facts_in(out.results.emitted[0]);
   EXPECT_EQ(before.at("start_s"), 0.0);
   EXPECT_NEAR(before.at("end_s").get<double>(), static_cast<double>(times[50]) / 1000, 1e-6);
 }

@@ -1,50 +1,31 @@
 // The stages that look for shots, as the built plugin has them.
-#include <cstdio>
-#include <filesystem>
-
-#include "core/run/one_stage.hpp"
-#include "kinora/sample.hpp"
-#include "media/media_testing.hpp"
 #include "media/scaler.hpp"
+#include "stage_testing.hpp"
 
 namespace kinora::video {
 namespace {
 
 using core::json;
 using testing::Bytes;
-
-core::Runtime& runtime() {
-  static const auto started = core::or_throw(core::Runtime::start({}));
-  return *started;
-}
-
-struct Started : ::testing::Environment {
-  void SetUp() override { runtime(); }
-};
-[[maybe_unused]] const auto* const started = ::testing::AddGlobalTestEnvironment(new Started);
-
-Sample film(const std::string& name) {
-  Sample out("film");
-  out.set("url", testing::data(name).string());
-  return out;
-}
+using testing::film_at;
+using testing::runtime;
 
 json shots_of(const Sample& s) { return json::parse(s.need("shots.json")); }
 
 TEST(Shots, AllInOneDecodeAreEachAloneAtAnyNumberOfThreads) {
   const std::vector<std::string> names{"content", "adaptive", "histogram", "hash", "threshold", "fixed"};
-  const Sample one = core::OneStage(runtime(), "shots", {{"detectors", names}})(film("bbb_A.mp4"));
-  const Sample three = core::OneStage(runtime(), "shots", {{"detectors", names}, {"threads", 3}})(film("bbb_A.mp4"));
+  const Sample one = core::OneStage(runtime(), "shots", {{"detectors", names}})(film_at("bbb_A.mp4"));
+  const Sample three = core::OneStage(runtime(), "shots", {{"detectors", names}, {"threads", 3}})(film_at("bbb_A.mp4"));
   EXPECT_EQ(one.need("shots.json"), three.need("shots.json"));
   for (const auto& name : names) {
-    const json alone = shots_of(core::OneStage(runtime(), "shots." + name, json::object())(film("bbb_A.mp4")));
+    const json alone = shots_of(core::OneStage(runtime(), "shots." + name, json::object())(film_at("bbb_A.mp4")));
     EXPECT_EQ(alone.at("detectors").at(name), shots_of(one).at("detectors").at(name)) << name;
     EXPECT_EQ(alone.at("cuts"), alone.at("detectors").at(name).at("cuts"));
   }
 }
 
 TEST(Shots, SampledFramesAreThoseOfTheirTimes) {
-  const Sample out = core::OneStage(runtime(), "shots", {{"sample_every", 0.7}, {"sample_height", 60}, {"threads", 2}})(film("bbb_A.mp4"));
+  const Sample out = core::OneStage(runtime(), "shots", {{"sample_every", 0.7}, {"sample_height", 60}, {"threads", 2}})(film_at("bbb_A.mp4"));
   const auto& t = *out.tensor("frames");
   const json at = json::parse(out.need("json")).at("frames_at");
   FileSource source(testing::data("bbb_A.mp4"));
@@ -73,20 +54,14 @@ TEST(Shots, SampledFramesAreThoseOfTheirTimes) {
 
 // The pipeline of the published TransNet V2 asks ffmpeg for these.
 Bytes thumbnails_by_ffmpeg(const std::filesystem::path& path) {
-  const std::string command =
-      "ffmpeg -v error -i '" + path.string() + "' -fps_mode passthrough -f rawvideo -pix_fmt rgb24 -s 48x27 - 2>/dev/null";
-  Bytes out;
-  FILE* pipe = popen(command.c_str(), "r");
-  uint8_t buffer[65536];
-  for (size_t n = 0; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) out.insert(out.end(), buffer, buffer + n);
-  return pclose(pipe) == 0 ? out : Bytes{};
+  return testing::output_of("ffmpeg -v error -i '" + path.string() + "' -fps_mode passthrough -f rawvideo -pix_fmt rgb24 -s 48x27 -");
 }
 
 TEST(Shots, ThumbnailsAreThoseOfFfmpeg) {
   for (const char* name : {"bbb_A.mp4", "film_excerpt.webm", "city_cc0.mp4"}) {
     const Bytes expected = thumbnails_by_ffmpeg(testing::data(name));
     if (expected.empty()) GTEST_SKIP() << "no ffmpeg";
-    const Sample out = core::OneStage(runtime(), "shots.fixed", {{"thumbnails", true}})(film(name));
+    const Sample out = core::OneStage(runtime(), "shots.fixed", {{"thumbnails", true}})(film_at(name));
     const auto& t = *out.tensor("thumbnails");
     const auto* found = static_cast<const uint8_t*>(t.data);
     ASSERT_EQ(static_cast<size_t>(t.shape[0]) * 27 * 48 * 3, expected.size()) << name;

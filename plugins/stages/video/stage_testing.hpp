@@ -2,13 +2,16 @@
 
 // The stages of the built plugin, for tests that go through the C ABI.
 
+#include <cstdio>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "core/run/one_stage.hpp"
 #include "core/run/stage_results.hpp"
+#include "media/media_testing.hpp"
 
 namespace kinora::video::testing {
 
@@ -48,6 +51,24 @@ inline Applied applied(const char* id, const json& given, const Sample& in) {
     out.error = e.what();
   }
   return out;
+}
+
+// The film of that name among the test data, called "film".
+inline Sample film_at(const std::string& name) {
+  Sample out("film");
+  out.set("url", data(name).string());
+  return out;
+}
+
+inline json facts_in(const Sample& s) { return json::parse(s.need("json")); }
+
+// What a shell command writes to its standard output; nothing if it fails.
+inline Bytes output_of(const std::string& command) {
+  Bytes out;
+  FILE* pipe = popen((command + " 2>/dev/null").c_str(), "r");
+  uint8_t buffer[65536];
+  for (size_t n = 0; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) out.insert(out.end(), buffer, buffer + n);
+  return pclose(pipe) == 0 ? out : Bytes{};
 }
 
 }  // namespace kinora::video::testing

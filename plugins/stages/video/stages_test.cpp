@@ -1,5 +1,4 @@
 // The stages of the built plugin, through the C ABI, on films made on the spot whose content is known.
-#include "media/media_testing.hpp"
 #include "media/scaler.hpp"
 #include "stage_testing.hpp"
 
@@ -10,6 +9,7 @@ using core::json;
 using testing::Applied;
 using testing::applied;
 using testing::Bytes;
+using testing::facts_in;
 using testing::runtime;
 using ::testing::HasSubstr;
 
@@ -159,8 +159,6 @@ TEST(Caption, TellsTheContrast) {
         << apart;
 }
 
-json facts(const Sample& sample) { return json::parse(sample.need("json")); }
-
 TEST(Caption, FromTheFramesThatAnEarlierStageSampledEqualsThatFromTheVideo) {
   const Sample video = film(24, 4, [](int i, int x, int) { return x < 20 + i ? Rgb{220, 10, 10} : Rgb{10, 10, 220}; });
   Sample read = core::OneStage(runtime(), "video.read", json::object())(video);
@@ -172,17 +170,17 @@ TEST(Caption, FromTheFramesThatAnEarlierStageSampledEqualsThatFromTheVideo) {
   const Sample from_frames = describe(read), from_video = describe(video);
   EXPECT_EQ(from_frames.need("txt"), from_video.need("txt"));
   for (const char* what : {"brightness", "contrast", "motion"})
-    EXPECT_NEAR(facts(from_frames)["measured"][what], facts(from_video)["measured"][what], 0.02 * facts(from_video)["measured"][what].get<double>()) << what;
-  EXPECT_EQ(facts(from_frames)["measured"]["colours"], facts(from_video)["measured"]["colours"]);
-  EXPECT_EQ(facts(from_frames)["caption"], (json{{"by", "caption.describe"}}));
+    EXPECT_NEAR(facts_in(from_frames)["measured"][what], facts_in(from_video)["measured"][what], 0.02 * facts_in(from_video)["measured"][what].get<double>()) << what;
+  EXPECT_EQ(facts_in(from_frames)["measured"]["colours"], facts_in(from_video)["measured"]["colours"]);
+  EXPECT_EQ(facts_in(from_frames)["caption"], (json{{"by", "caption.describe"}}));
 }
 
 TEST(Read, BeginsWhereTheSampleSays) {
   const core::OneStage read(runtime(), "video.read", json{{"first", 1}, {"frames", 1}});
   Sample video = film(24, 4, [](int i, int, int) { return grey(10 * i); });
-  EXPECT_EQ(facts(read(video))["frames_at"], json({0.25}));
+  EXPECT_EQ(facts_in(read(video))["frames_at"], json({0.25}));
   video.set("first", "6");
-  EXPECT_EQ(facts(read(video))["frames_at"], json({1.5}));
+  EXPECT_EQ(facts_in(read(video))["frames_at"], json({1.5}));
   video.set("first", "-1");
   EXPECT_THROW((void)read(video), Error);
 }
@@ -318,11 +316,11 @@ TEST(ClipTranscode, AFilmWithoutShotsIsOneShot) {
 TEST(ClipTranscode, AClipsFactsAreItsOwn) {
   const core::OneStage probe(runtime(), "video.probe", json::object());
   const Sample in = probe(film(20, 10, [](int i, int, int) { return Rgb{i * 10.0, 100, 50}; }));
-  EXPECT_EQ(json::parse(in.need("json")).at("height"), kHigh);
+  EXPECT_EQ(facts_in(in).at("height"), kHigh);
   const Applied out = applied("clip.transcode",
                               {{"preset", "ultrafast"}, {"max_height", kHigh / 2}, {"min_length", 0.1}, {"min_frames", 1}, {"edge_crop", 0.0}}, in);
   ASSERT_EQ(out.error, "");
-  const json facts = json::parse(out.results.emitted.at(0).need("json"));
+  const json facts = testing::facts_in(out.results.emitted.at(0));
   EXPECT_EQ(facts.at("height"), kHigh / 2);
   EXPECT_EQ(facts.at("width"), kWide / 2);
   EXPECT_EQ(facts.at("frames"), 20);
@@ -359,7 +357,7 @@ TEST(ClipTranscode, DamageCostsWhatItHits) {
       applied("clip.transcode", all_of_small(), cut);
   EXPECT_EQ(half.error, core::damage_of(cut));
   for (const Sample& clip : half.results.emitted) {
-    const json facts = json::parse(clip.need("json"));
+    const json facts = testing::facts_in(clip);
     EXPECT_EQ(frames_of(clip), facts.at("end_frame").get<int64_t>() - facts.at("first_frame").get<int64_t>());
     EXPECT_FALSE(facts.contains("damaged"));
   }

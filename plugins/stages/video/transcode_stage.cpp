@@ -18,7 +18,7 @@ class ClipTranscode final : public Stage {
     describe_clip_options(d);
   }
   explicit ClipTranscode(const Options& o) : options_(o) {}
-  kinora_resources resources() const override { return clip_resources(options_); }
+  kinora_resources resources() const override { return clip_resources(options_, uses_nvenc(options_.encoder)); }
 
   void process(Sample film, const Emit& emit, const Run& run) override {
     const Media media = open_media(film);

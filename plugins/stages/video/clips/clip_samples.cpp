@@ -12,9 +12,11 @@ using nlohmann::json;
 
 namespace {
 
-double seconds_at(int64_t frame, int64_t microseconds, double fps) {
-  const double by_rate = static_cast<double>(frame) / fps, shown = static_cast<double>(microseconds) / 1e6;
-  return std::abs(shown - by_rate) * fps < 0.5 ? by_rate : shown;
+// Times have whole microseconds; where these are what the rate says, it says it to the last digit.
+double seconds_at(int64_t frames, int64_t microseconds, double fps) {
+  constexpr double kRounding = 1.001e-6;  // of a difference of two
+  const double by_rate = static_cast<double>(frames) / fps, shown = static_cast<double>(microseconds) / 1e6;
+  return std::abs(shown - by_rate) < kRounding ? by_rate : shown;
 }
 
 // What stages measured, asked or wrote of the whole film goes below film_facts: sums over clips would count it once a clip.

@@ -13,7 +13,7 @@ namespace kinora::video {
 
 std::string clip_key(const Sample& film, int64_t number);
 
-// How long the clip is: by the rate, frames / fps, while that is within half a frame of the span, else the span's.
+// How long the clip is: by the rate, frames / fps, where that is the span but for its rounding, else the span's.
 double seconds_of(const Range& range, const ClipSpan& span, double fps);
 
 // The film's clip `number`, with its facts but without its bytes. The facts start_s, end_s and duration_s are by the rate as

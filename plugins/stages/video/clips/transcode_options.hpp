@@ -85,11 +85,17 @@ inline int64_t parallel_clips(const ClipOptions& o) {
 // two films then share what one would leave idle.
 constexpr int64_t kClipsACore = 2;
 
-inline kinora_resources clip_resources(const ClipOptions& o) {
-  kinora_resources out = reads_media();
-  out.cores = static_cast<double>(std::max<int64_t>(1, parallel_clips(o) * o.threads / kClipsACore));
+// nvenc: the clips go to the card's encoder. The cores then are the decoder's.
+inline kinora_resources clip_resources(const ClipOptions& o, bool nvenc) {
+  kinora_resources out = reads_media(o.threads);
+  if (!nvenc) out.cores = static_cast<double>(std::max<int64_t>(1, parallel_clips(o) * o.threads / kClipsACore));
+  out.nvenc = nvenc ? 1 : 0;
   out.memory = static_cast<uint64_t>(o.memory);
   return out;
+}
+
+inline bool uses_nvenc(const std::string& encoder) {
+  return encoder == "h264_nvenc" || (encoder == "auto" && nvenc_opens());
 }
 
 inline PlanOptions plan_options(const ClipOptions& o) {

@@ -6,6 +6,7 @@
 #include "clips/frame_encoder.hpp"
 #include "media/media_error.hpp"
 #include "media/mp4_writer.hpp"
+#include "media/x264.hpp"
 
 namespace kinora::video {
 namespace {
@@ -24,6 +25,16 @@ void tag_rotation(AVStream& stream, int degrees) {
 }
 
 }  // namespace
+
+bool nvenc_opens() {
+  static const bool opens = [] {
+    constexpr int kSide = 256;
+    ff::silence_library_log();
+    std::string why;
+    return open_nvenc({}, kSide, kSide, {1, 24}, why) != nullptr;
+  }();
+  return opens;
+}
 
 struct Encoder::State {
   explicit State(const EncoderOptions& options)

@@ -40,6 +40,9 @@ struct EncoderOptions {
   std::vector<std::pair<std::string, std::string>> metadata;  // title, comment, ...: see Mp4Writer
 };
 
+// Whether FFmpeg can open NVIDIA's encoder on this machine: what codec "auto" takes. Found out once. [any-thread]
+bool nvenc_opens();
+
 // H.264 (x264, yuv420p) in an MP4 in memory, index in front, the same bytes from run to run on one machine.
 //
 // [owner-thread] Memory: the file so far plus x264's look-ahead. After an exception only destruction is
