@@ -37,8 +37,9 @@ struct Catalogue {
   // none.
   std::map<std::string, std::vector<double>> columns;
   std::unordered_map<std::string, size_t> by_id;
-  std::vector<nlohmann::json> usage;  // a job: {STAGE: {"requests", "prompt_tokens", ...}}, as summary.json has it
-  int64_t unreadable = 0;             // lines
+  std::vector<nlohmann::json>
+      usage;               // a job: {STAGE: {"requests", "prompt_tokens", ...}}, as summary.json has it
+  int64_t unreadable = 0;  // lines
 
   const Clip* find(const std::string& id) const;
   double value(const std::string& column, size_t clip) const;

@@ -75,9 +75,11 @@ std::string end(const std::string& line, bool made = true) {
 }
 
 TEST_F(CatalogueTest, AJobAtWorkShowsAllThatHasEndedSoFar) {
-  const std::string dropped = R"({"key":"f-0001","end":"filtered","stage":"filter.blur","reason":"filter.blur","score":2,)"
-                              R"("parent":"f","shots":{"cuts":[1]},"facts":{"duration_s":3}})";
-  write("clips/items.jsonl", R"({"key":"of an earlier run","end":"kept"})" "\n");
+  const std::string dropped =
+      R"({"key":"f-0001","end":"filtered","stage":"filter.blur","reason":"filter.blur","score":2,)"
+      R"("parent":"f","shots":{"cuts":[1]},"facts":{"duration_s":3}})";
+  write("clips/items.jsonl", R"({"key":"of an earlier run","end":"kept"})"
+                             "\n");
   write("clips/journal.jsonl",
         entry(R"({"journal":"curate","version":1,"base":"b"})") + input("f") + input("broken") +
             end(R"({"key":"f-0000","end":"kept","parent":"f","caption":"a boat"})") + end(dropped) +
@@ -100,7 +102,8 @@ TEST_F(CatalogueTest, AJobAtWorkShowsAllThatHasEndedSoFar) {
   EXPECT_EQ(read_catalogue(jobs).clips.at(0).key, "of an earlier run");
 }
 
-// A run that went on, films that changed, and failures that are tried again: what no longer holds is not there.
+// A run that went on, films that changed, and failures that are tried again: what no longer holds is not
+// there.
 TEST_F(CatalogueTest, WhatTheJournalTakesBackIsNotShown) {
   const auto failed = [](const char* key, const char* film) {
     return end(std::string(R"({"key":")") + key + R"(","end":"failed","parent":")" + film + R"("})");
@@ -134,13 +137,26 @@ TEST_F(CatalogueTest, CopiesAreMarkedInTheJobThatHasAllOfThem) {
     write(std::string(job) + "/job.json", R"({"kind": "curate"})");
   }
   fs::create_directories(folder_ / "copies");
-  const std::string two = R"({"key":"a","end":"kept"})" "\n" R"({"key":"b","end":"kept"})" "\n";
-  write("first/items.jsonl", R"({"key":"a","end":"kept"})" "\n" R"({"key":"b","end":"failed"})" "\n");
+  const std::string two = R"({"key":"a","end":"kept"})"
+                          "\n"
+                          R"({"key":"b","end":"kept"})"
+                          "\n";
+  write("first/items.jsonl", R"({"key":"a","end":"kept"})"
+                             "\n"
+                             R"({"key":"b","end":"failed"})"
+                             "\n");
   write("second/items.jsonl", two);
-  write("clips/items.jsonl", two + R"({"key":"c","end":"kept"})" "\n"
-        R"({"key":"d","end":"filtered","stage":"ingest","reason":"ingest.duplicate","of":"a","url":"/d"})" "\n");
-  write("copies/decisions.jsonl", R"({"key":"a","end":"kept"})" "\n"
-        R"({"key":"b","end":"filtered","rule":"dedup.semantic","score":0.995,"of":"a"})" "\n");
+  write("clips/items.jsonl",
+        two +
+            R"({"key":"c","end":"kept"})"
+            "\n"
+            R"({"key":"d","end":"filtered","stage":"ingest","reason":"ingest.duplicate","of":"a","url":"/d"})"
+            "\n");
+  write("copies/decisions.jsonl",
+        R"({"key":"a","end":"kept"})"
+        "\n"
+        R"({"key":"b","end":"filtered","rule":"dedup.semantic","score":0.995,"of":"a"})"
+        "\n");
   EXPECT_EQ(read_catalogue(curate_jobs(folder_)).find("second/b")->copy_rule, "") << "it has not ended";
   write("copies/summary.json", "{}");
   const Catalogue c = read_catalogue(curate_jobs(folder_));

@@ -23,7 +23,8 @@ std::vector<fs::path> decisions_beside(const std::vector<JobFolder>& jobs) {
   std::error_code error;
   for (const auto& run : runs)
     for (const auto& entry : fs::directory_iterator(run, error))
-      if (entry.path().filename().string().front() != '.' && fs::exists(entry.path() / "summary.json", error) &&
+      if (entry.path().filename().string().front() != '.' &&
+          fs::exists(entry.path() / "summary.json", error) &&
           fs::is_regular_file(entry.path() / "decisions.jsonl", error))
         out.push_back(entry.path() / "decisions.jsonl");
   std::sort(out.begin(), out.end());
@@ -59,7 +60,8 @@ size_t job_of(const Catalogue& catalogue, const fs::path& file, const Drops& dro
     });
   };
   const int64_t decided = found.size() == 1 ? 0 : lines_in(file);
-  const auto exact = std::find_if(found.begin(), found.end(), [&](size_t job) { return kept(job) == decided; });
+  const auto exact =
+      std::find_if(found.begin(), found.end(), [&](size_t job) { return kept(job) == decided; });
   return exact == found.end() ? found.front() : *exact;
 }
 

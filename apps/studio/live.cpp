@@ -30,13 +30,14 @@ json live_of(const JobFolder& job, const json& usage) {
   std::error_code error;
   const auto written = fs::last_write_time(job.path / "live.json", error);
   const auto age = std::chrono::duration<double>(fs::file_time_type::clock::now() - written).count();
-  return {{"job", job.name},
-          {"done", !summary.is_null()},
-          {"age_s", error ? json() : json(age)},
-          {"failure", core::text_in(object_in(job.path.parent_path() / ("." + job.name + ".failed")), "message")},
-          {"usage", summary.is_null() ? usage : core::object_in(summary, "usage")},
-          {"figures", std::move(figures)},
-          {"summary", std::move(summary)}};
+  return {
+      {"job", job.name},
+      {"done", !summary.is_null()},
+      {"age_s", error ? json() : json(age)},
+      {"failure", core::text_in(object_in(job.path.parent_path() / ("." + job.name + ".failed")), "message")},
+      {"usage", summary.is_null() ? usage : core::object_in(summary, "usage")},
+      {"figures", std::move(figures)},
+      {"summary", std::move(summary)}};
 }
 
 }  // namespace kinora::studio

@@ -63,8 +63,8 @@ Change values_now(const Clip&, const Change& edits);
 std::string decision_of(const Change& edits);
 
 // Places in catalogue.clips. Films that were cut into clips are left out, and copies unless they are asked
-// for: by `copies`, by their outcome or rule, as the clip that others are to be like, or since a user accepted
-// them.
+// for: by `copies`, by their outcome or rule, as the clip that others are to be like, or since a user
+// accepted them.
 std::vector<size_t> select(const Shelf&, const Query&);
 
 struct Histogram {

@@ -77,7 +77,8 @@ TEST(Query, EachConditionSelects) {
 }
 
 TEST(Query, CopiesAreHiddenUnlessAskedFor) {
-  std::vector<Clip> clips{clip("a"), clip("b"), clip("c"), clip("d", End::filtered, "r"), clip("film", End::failed)};
+  std::vector<Clip> clips{clip("a"), clip("b"), clip("c"), clip("d", End::filtered, "r"),
+                          clip("film", End::failed)};
   for (const size_t copy : {1U, 2U}) clips[copy].copy_of = "a", clips[copy].copy_rule = "dedup.exact";
   clips[4].is_film = true;
   const Catalogue c = catalogue_of(clips);
@@ -95,7 +96,8 @@ TEST(Query, CopiesAreHiddenUnlessAskedFor) {
   EXPECT_THAT(select(shelf, query({{"q", "boat"}, {"copies", "1"}})), ElementsAre(2, 1, 0));
   EXPECT_THAT(select(shelf, query({{"like", "job/c"}})), ElementsAre(2, 0)) << "the clip itself is there";
   const Counts all = counts_of(shelf), films = counts_of(shelf, Kind::film);
-  EXPECT_EQ(all.ends, (std::map<std::string, int64_t>{{"kept", 1}, {"copy", 2}, {"filtered", 1}, {"failed", 1}}));
+  EXPECT_EQ(all.ends,
+            (std::map<std::string, int64_t>{{"kept", 1}, {"copy", 2}, {"filtered", 1}, {"failed", 1}}));
   EXPECT_EQ(all.rules, (std::map<std::string, int64_t>{{"dedup.exact", 2}, {"r", 1}}));
   EXPECT_EQ(all.decisions, (std::map<std::string, int64_t>{{"open", 3}}));
   EXPECT_EQ(films.ends, (std::map<std::string, int64_t>{{"failed", 1}}));

@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kWindow = 500;  // rows an answer
-constexpr int64_t kRest = 20;     // of a job at work, times as long as it takes to read what it has made
+constexpr int64_t kRest = 10;     // of a job at work, times as long as it takes to read what it has made
 
 int64_t milliseconds() {
   using namespace std::chrono;

@@ -31,8 +31,8 @@ class Studio {
   // alone.
   nlohmann::json state();
   // {"total", "films", "from", "version", "by", "why", "rows"}: the window "from", "count" of what the query
-  // selects, and how many of all are films; by: how it was searched, "meaning", "words", "pictures" or "", and why not by meaning. Queries that
-  // search wait for Meaning, without the lock.
+  // selects, and how many of all are films; by: how it was searched, "meaning", "words", "pictures" or "",
+  // and why not by meaning. Queries that search wait for Meaning, without the lock.
   nlohmann::json clips(const Parameters&);
   nlohmann::json histograms(const Parameters&);
   // {"place"}: of a clip "id" in what the query selects, or -1.

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """The page for screen readers, for the keyboard, in the dark and on a narrow screen; a running job. Screenshots stay in SCRATCH.
 usage: access.py KINORA ROOT SCRATCH"""
-import itertools, json, shutil
+import itertools, json, re, shutil
 
 from axe_playwright_python.sync_playwright import Axe
 
-from browser import SCRATCH, Studio, browser, curated, eventually, fresh, page_of
+from browser import SCRATCH, Studio, browser, curated, edits, eventually, fresh, page_of
+from edits import said, select, total
 
 
 def check_axe(page, what):
@@ -24,6 +25,81 @@ def check_tree(page):
     selected = page.locator(".cell[aria-selected=true]")
     assert selected.get_attribute("aria-setsize") == page.locator("#summary").inner_text().split()[0]
     assert page.locator("#list").get_attribute("aria-activedescendant") == selected.get_attribute("id")
+
+
+def check_names(page, what):
+    """Whatever can be used has a name in the tree that screen readers are given."""
+    tree = page.locator("body").aria_snapshot()
+    used = re.findall(r"- (button|textbox|searchbox|combobox|listbox|option|toolbar|group|slider|dialog|checkbox|link|region|complementary)\b(.*)", tree)
+    nameless = [role + rest for role, rest in used if not rest.startswith(' "')]
+    assert len(used) > 20 and not nameless, f"{what}: {nameless}"
+
+
+def check_keyboard(chromium, studio, folder, size):
+    """No mouse: a clip is opened, played, its caption edited, saved and undone, it is rejected with a reason; filters and search."""
+    with page_of(chromium, studio, viewport=size) as page:
+        keys, focus = page.keyboard, lambda: page.evaluate("() => document.activeElement.id")
+        every = total(page)
+        check_names(page, f"the sheet at {size}")
+        select(page, "film-0000")
+        own = page.locator("#caption").input_value()
+        keys.press("Enter")
+        assert focus() == "detail" and page.locator("#detail").is_visible()
+        check_names(page, f"the clip at {size}")
+        keys.press(" ")
+        page.wait_for_function("() => document.querySelector('video').currentTime > 0.2")
+        keys.press(" ")
+        page.wait_for_function("() => document.querySelector('video').paused")
+        keys.press("e")
+        assert focus() == "caption"
+        keys.type(" By keys alone.")
+        keys.press("Enter")
+        said(page, "Caption saved")
+        assert edits(folder)[1]["film-0000"]["caption"] == own + " By keys alone."
+        keys.press("u")
+        said(page, "Undone")
+        keys.press("x")
+        assert page.locator("#reject-dialog").is_visible() and focus() == "reason"
+        check_names(page, "the dialog")
+        keys.type("too dark")
+        keys.press("Enter")
+        said(page, "Rejected")
+        assert edits(folder)[1]["film-0000"]["keep"] is False and edits(folder)[1]["film-0000"]["reason"] == "too dark"
+        keys.press("u")
+        said(page, "Undone")
+        keys.press("Escape")
+        assert focus() == "list"
+        check_keys_of_filters(page, every)
+        keys.press("/")
+        keys.type("mostly")
+        eventually(lambda: 0 < total(page) < every, "what is found")
+        keys.press("Control+A")
+        keys.press("Delete")
+        eventually(lambda: total(page) == every, "all again")
+        keys.press("Enter")
+        assert focus() == "list"
+
+
+def check_keys_of_filters(page, every):
+    """f, Enter: the first outcome. On to a histogram, its last bar; Escape, and back to the button that shows all."""
+    keys = page.keyboard
+    keys.press("f")
+    keys.press("Enter")
+    eventually(lambda: total(page) < every, "the first outcome")
+    kept = total(page)
+    for _ in range(30):
+        keys.press("Tab")
+        if page.evaluate("() => document.activeElement.closest('.bars')?.getAttribute('aria-label')") == "duration_s":
+            break
+    check_names(page, "the filters")
+    keys.press("End")
+    keys.press("Enter")
+    eventually(lambda: total(page) < kept, "a bar")
+    keys.press("Escape")
+    keys.press("Shift+Tab")
+    assert page.evaluate("() => document.activeElement.id") == "all"
+    keys.press("Enter")
+    eventually(lambda: total(page) == every, "all again")
 
 
 def check_tab(page):
@@ -63,7 +139,7 @@ def check_dialogs(page):
 
 def check_looks(chromium, studio):
     """Both schemes, wide and narrow: nothing hangs over, contrast holds; a picture of each."""
-    for scheme, (width, height) in itertools.product(("light", "dark"), ((1440, 900), (1024, 768), (400, 800))):
+    for scheme, (width, height) in itertools.product(("light", "dark"), ((1440, 900), (1024, 768), (390, 844))):
         with page_of(chromium, studio, viewport={"width": width, "height": height}, color_scheme=scheme) as page:
             eventually(lambda: page.locator("video").evaluate("v => v.readyState") >= 1 if width > 760 else True, "the video")
             page.wait_for_timeout(1500)
@@ -121,6 +197,8 @@ def main():
                 check_tree(page)
                 check_dialogs(page)
                 check_tab(page)
+            for size in ({"width": 1280, "height": 800}, {"width": 390, "height": 844}):
+                check_keyboard(chromium, studio, folder, size)
             check_looks(chromium, studio)
         check_live(chromium, folder)
     print("access: all checks passed; screenshots are in", SCRATCH)

@@ -58,7 +58,7 @@ export class Filters {
     const focused = document.activeElement?.dataset?.bar;
     const groups = all.map((h) => [kFolded.test(h.field), this.histogram(h)]);
     const folded = groups.filter(([hidden]) => hidden).map(([, group]) => group);
-    const fold = make("details", { open: !this.isFolded, ontoggle: (event) => (this.isFolded = !event.target.open) }, make("summary", {}, "Other numbers"), folded);
+    const fold = make("details", { "aria-label": "Other numbers", open: !this.isFolded, ontoggle: (event) => (this.isFolded = !event.target.open) }, make("summary", {}, "Other numbers"), folded);
     this.numbers.replaceChildren(...groups.filter(([hidden]) => !hidden).map(([, group]) => group), ...(folded.length ? [fold] : []));
     if (focused) [...this.numbers.querySelectorAll("button")].find((button) => button.dataset.bar === focused)?.focus();
   }
