@@ -112,6 +112,27 @@ TEST_F(JobFolder, SetsFinishedResultsAsideUntilTheJobThatReplacesThemIsDone) {
   EXPECT_FALSE(take_back(folder_, "a"));
 }
 
+// A retry counts for those who read the job only if it changed what the job keeps.
+TEST_F(JobFolder, CountsRetriesThatChangedWhatIsKept) {
+  const auto once = [&](const std::string& kept) {
+    prepare_folder(folder_, "clips", {{"kind", "curate"}}, "a1", "a");
+    note_kept(folder_, "a", kept);
+    note_kept(folder_, "a", kept);  // killed before its summary, and done again
+    return std::pair(retries(folder_, "a"), revision(folder_, "a"));
+  };
+  EXPECT_EQ(once("1"), (std::pair<int64_t, int64_t>(0, 0)));
+  EXPECT_EQ(once("2"), (std::pair<int64_t, int64_t>(0, 0))) << "of other inputs, which its digest tells";
+  count_retry(folder_, "a");
+  EXPECT_EQ(once("2"), (std::pair<int64_t, int64_t>(1, 0)));
+  count_retry(folder_, "a");
+  EXPECT_EQ(once("3"), (std::pair<int64_t, int64_t>(2, 1)));
+  EXPECT_EQ(revision(folder_, "b"), 0);
+  put(folder_ / "data/1.mp4");
+  prepare_folder(folder_, "clips", {{"kind", "curate"}}, "b1", "b");  // set aside, and back
+  prepare_folder(folder_, "clips", {{"kind", "curate"}}, "a1", "a");
+  EXPECT_EQ(revision(folder_, "a"), 1);
+}
+
 TEST_F(JobFolder, KeepsUnfinishedResultsWhenAnOptionChanges) {
   const auto prepare_as = [&](const std::string& digest, const std::string& base) {
     prepare_folder(folder_, "clips", {{"kind", "curate"}}, digest, base);

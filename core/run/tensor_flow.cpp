@@ -91,6 +91,29 @@ std::vector<std::string> makers_of(const Registry& registry, const std::string& 
   return out;
 }
 
+std::vector<std::string> missing_for(const ComponentUse& use, const ComponentSpec& spec, const State& state) {
+  std::vector<std::string> out;
+  for (const auto& wanted : spec.inputs)
+    if (!says(wanted, "without it") && condition_of(wanted, spec).holds(use.options.values()) &&
+        !state.there.contains(wanted.name))
+      out.push_back(wanted.name);
+  return out;
+}
+
+// "set sample_fps of clip.transcode, or put stage/video.read before it"
+std::string remedy(const Registry& registry, const std::vector<std::string>& missing, const State& state) {
+  std::vector<std::string> ways;
+  const auto add = [&](const std::string& way) {
+    if (std::find(ways.begin(), ways.end(), way) == ways.end()) ways.push_back(way);
+  };
+  for (const auto& name : missing) {
+    if (const auto could = state.could.find(name); could != state.could.end())
+      for (const auto& way : could->second) add(way);
+    for (const auto& way : makers_of(registry, name)) add(way);
+  }
+  return ways.empty() ? "put a stage before it that does" : fmt::format("{}", fmt::join(ways, ", or "));
+}
+
 }  // namespace
 
 void check_tensors(const Registry& registry, const std::vector<const ComponentUse*>& stages,
@@ -105,15 +128,11 @@ void check_tensors(const Registry& registry, const std::vector<const ComponentUs
       after[number] = std::move(state);
       continue;
     }
-    for (const auto& wanted : (*spec)->inputs) {
-      if (says(wanted, "without it") || !condition_of(wanted, **spec).holds(use.options.values())) continue;
-      if (state.there.contains(wanted.name)) continue;
-      std::vector<std::string> ways = state.could[wanted.name];
-      for (auto& maker : makers_of(registry, wanted.name)) ways.push_back(std::move(maker));
+    const std::vector<std::string> missing = missing_for(use, **spec, state);
+    if (!missing.empty())
       problem(use, fmt::format("{} looks at {} of its samples, and no stage before it makes them; {}", use.called(),
-                               wanted.name, ways.empty() ? "put a stage before it that does" : fmt::format("{}", fmt::join(ways, ", or "))));
-      state.there.insert(wanted.name);  // once is enough
-    }
+                               fmt::join(missing, " and "), remedy(registry, missing, state)));
+    state.there.insert(missing.begin(), missing.end());  // said once is enough
     after[number] = after_stage(std::move(state), use, **spec);
   }
 }

@@ -300,7 +300,7 @@ FLOWS = [
     (f'{SAMPLING}, "filter.letterbox", {CUT}', ""),
     (f'{SHOTS}, "filter.letterbox", {SAMPLED}', "set sample_every of shots.content, or put stage/video.read before it"),
     ('"video.read", "shots.content", "filter.black"', ""),
-    (f'{SHOTS}, "shots.transnetv2", {CUT}', "shots.transnetv2 looks at thumbnails of its samples, and no stage before it makes them; set thumbnails of shots.content"),
+    (f'{SHOTS}, "shots.transnetv2", {CUT}', "shots.transnetv2 looks at thumbnails and times_us of its samples, and no stage before it makes them; set thumbnails of shots.content"),
     ('"film.clips", "filter.text"', "set sample_fps of film.clips"),
     ('{ use = "video.probe", name = "look" }, { name = "a", from = "look", use = "clip.transcode", sample_fps = 2.0 }, '
      '{ name = "b", from = "look", use = "clip.transcode" }, { use = "filter.blur", from = ["a", "b"] }',

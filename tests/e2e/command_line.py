@@ -40,6 +40,11 @@ def check_plugins():
     for kind, word in (("curate", "stages"), ("shard", "memory"), ("train-tokenizer", "ema"), ("encode", "words"), ("train", "warmup"),
                        ("generate", "negative"), ("report", "report.html")):
         assert word in kinora("plugins", "inspect", f"job/{kind}"), kind
+    assert kinora("plugins", "inspect", "dedup.semantic") == kinora("plugins", "inspect", "stage/dedup.semantic")
+    assert kinora("plugins", "inspect", "dedup") == kinora("plugins", "inspect", "job/dedup") and "endpoint" in kinora("plugins", "inspect", "storage/s3")
+    for word, said in (("storage-s3", "'storage-s3' is a plugin; give one of its components: storage/s3"), ("wordpiece", "unknown component 'wordpiece'")):
+        wrong = subprocess.run([KINORA, "plugins", "inspect", word], capture_output=True, text=True)
+        assert wrong.returncode == 2 and said in wrong.stderr, wrong
     wrong = subprocess.run([KINORA, "plugins", "inspect", "model/dti"], capture_output=True, text=True)
     assert wrong.returncode == 2 and "did you mean 'model/dit'?" in wrong.stderr, wrong
     for library in sorted({c["library"] for c in listed}):

@@ -82,6 +82,12 @@ def check_columns():
     for name in "ABC":
         shutil.copy(DATA / f"bbb_{name}.mp4", films / f"{name.lower()}.mp4")
     (films / "films.csv").write_text('path,rating,by\na.mp4, 7.5 ,"x ""y"""\nc.mp4,"8"0",x\nb.mp4,3,\n')
+    # What is asked for a number and is none is named with what stands there.
+    (films / "words.csv").write_text("path,rating\na.mp4,good\nb.mp4,4\n")
+    run("words", [films / "words.csv"], '["video.probe", { use = "filter.facts", fact = "user.rating", at_least = 5.0 }]')
+    said = items("words")["a"]["reason"]
+    assert "has no number 'user.rating': that fact is \"good\"; write a number there" in said and 'missing = "keep"' in said, said
+    assert (items("words")["b"]["end"], items("words")["b"]["score"]) == ("filtered", 4), items("words")
     run("columns", [films / "films.csv"], STAGES.replace('"video.probe"', '"video.probe", { use = "filter.facts", fact = "user.rating", at_least = 5.0 }'))
     found = items("columns")
     assert found["a"]["end"] == "kept" and (found["b"]["end"], found["b"]["score"]) == ("filtered", 3), found
@@ -186,6 +192,9 @@ def check_changed_inputs():
     after = stamps()
     assert all(after[n] == s for n, s in before.items()) and len(after) > len(before)
     assert summary("grown")["resumed"]["inputs"] == 2
+    live = json.loads((SCRATCH / "grown/clips/live.json").read_text())
+    made = sum("parent" in i for i in items("grown").values())
+    assert (live["total"], live["done"], live["made"]) == (3, 3, made), "of what is done in earlier runs too"
     run("fresh", [films])
     assert tree("grown") == tree("fresh")
     shutil.copy2(DATA / "bbb_D.mp4", films / "bbb_B.mp4")
@@ -206,6 +215,36 @@ def check_changed_inputs():
     assert items("grown")["bbb_A"]["end"] == "kept"
     said = run("grown", [films], more='duplicates = "keep"')
     assert "its options or inputs are not those" in said, said
+    again = subprocess.run([KINORA, "run", str(SCRATCH / "grown.toml"), "--set", "run.seed=7"], capture_output=True, text=True, timeout=600)
+    assert again.returncode == 0 and "(run.seed was 0 and is 7)" in again.stderr, again
+
+
+def check_nothing_kept():
+    """Clips that all fail end the run as a failure, and the next run tries them again; what a rule drops is no failure."""
+    cut = STAGES.replace(', "caption.describe"', ', { use = "filter.facts", fact = "none" }')
+    said = run("nothing", [DATA / "bbb_A.mp4"], cut, code=1)
+    made = [i for i in items("nothing").values() if "parent" in i]
+    assert made and all(i["end"] == "failed" for i in made), made
+    assert f"no clip was kept, and {len(made)} of {len(made)} failed; items.jsonl says why for each" in said, said
+    assert "already done" not in run("nothing", [DATA / "bbb_A.mp4"], cut, code=1)
+    run("dropped", [DATA / "bbb_A.mp4"], STAGES.replace(', "caption.describe"', ', { use = "filter.facts", fact = "height", at_least = 9999.0 }'))
+    assert summary("dropped")["clips"] == {"kept": 0, "filtered": len(made), "failed": 0}
+
+
+def check_other_files():
+    """Of a folder the files that are no films are counted, and none of them is an input unless asked for."""
+    films = SCRATCH / "mixed"
+    films.mkdir()
+    shutil.copy(DATA / "bbb_A.mp4", films / "a.mp4")
+    for name in ("a.srt", "b.JPG", "c.jpg", "list.jsonl", ".hidden.mp4", "d.mp4.part"):
+        (films / name).write_text("x")
+    said = run("mixed", [films], '["video.probe"]')
+    assert list(items("mixed")) == ["a"] and "(2 .jpg, 1 .jsonl, 1 .part, 1 .srt)" in said and "all_files = true takes them" in said, said
+    assert summary("mixed")["skipped"] == {"hidden": 1, "links": 0, "no_films": 5, "endings": {".jpg": 2, ".jsonl": 1, ".part": 1, ".srt": 1}}
+    run("mixed_all", [films], '["video.probe"]', "all_files = true")
+    assert len(items("mixed_all")) == 6 and summary("mixed_all")["failed"] == 5 and summary("mixed_all")["skipped"]["no_films"] == 0
+    run("mixed_named", [films / "*.srt", films / "a.mp4"], '["video.probe"]')
+    assert len(items("mixed_named")) == 2
 
 
 def check_edits():
@@ -374,6 +413,6 @@ def check_readme_example():
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
 for test in (check_one_decode, check_folders, check_remux, check_remux_of_damaged, check_manifest, check_columns, check_graph, check_patterns, check_same_bytes,
-             check_changed_inputs, check_edits, check_readme_example):
+             check_changed_inputs, check_nothing_kept, check_other_files, check_edits, check_readme_example):
     test()
     print("ok   ", test.__name__)

@@ -200,12 +200,18 @@ def check_retry():
         n, kept = len(r.clips), len(r.clips) - len(failed)
         assert kept == 3 and failed and "--retry-failed" in r.said, r.said
         assert all(r.clips[k]["status"] == "data" for k in failed)
+        # A second try that changes nothing leaves what reads the clips as it is; one that does is named for what it is.
+        packed = (r.folder.parent / "shards/summary.json").read_bytes()
+        r = again("outage", "--retry-failed")
+        assert "shards: already done" in r.said and r.summary["clips"] == {"kept": 3, "filtered": 0, "failed": len(failed)}, r.said
+        assert (r.folder.parent / "shards/summary.json").read_bytes() == packed
         server.plan = lambda _: None
         before = {p.name: p.stat().st_mtime_ns for p in (r.folder / "data").iterdir()}
         r = again("outage")
         assert "already done" in r.said and f"{len(failed)} failures are in it" in r.said and len(server.answered) == 3, r.said
         assert "would try again" in again("outage", "--retry-failed", "--dry-run").said and len(server.answered) == 3
         r = again("outage", "--retry-failed")
+        assert "what it reads has changed" in r.said and "seed" not in r.said, r.said
         assert all(i["end"] == "kept" for i in r.clips.values()) and r.summary["clips"] == {"kept": n, "filtered": 0, "failed": 0}, r.summary
         assert set(server.answered.values()) == {1} and len(server.answered) == n
         assert all((r.folder / "data" / name).stat().st_mtime_ns == at for name, at in before.items() if name.endswith(".mp4")), "what was kept is not made again"
@@ -235,6 +241,11 @@ def check_costs():
         sums = r.summary["usage"]["caption.endpoint"]
         assert sums["requests"] == answered and sums["prompt_tokens"] == 100 * answered and sums["completion_tokens"] == 20 * answered, sums
         assert abs(sums["cost"] - 0.0004 * answered) < 1e-12, sums
+        metrics = dict(line.rsplit(" ", 1) for line in (r.folder / "metrics.prom").read_text().splitlines() if not line.startswith("#"))
+        counted = lambda what: float(metrics[f'kinora_stage_{what}_total{{job="clips",stage="caption.endpoint"}}'])
+        assert (counted("requests"), counted("prompt_tokens"), counted("completion_tokens")) == (answered, 100 * answered, 20 * answered), metrics
+        assert abs(counted("cost") - sums["cost"]) < 1e-12 and json.loads((r.folder / "live.json").read_text())["usage"] == r.summary["usage"]
+        assert abs(float(metrics['kinora_job_updated_seconds{job="clips"}']) - (r.folder / "metrics.prom").stat().st_mtime) < 2, metrics
 
 
 def check_unusable():
@@ -243,7 +254,7 @@ def check_unusable():
                ("content_filter", "A", {}, "content filter")]
     for reason, text, more, words in replies:
         with ModelServer(reply=lambda _: chat(text, reason, **more)) as server:
-            r = run("unusable_" + words[:5].strip(), CLIPS + [endpoint(server)])
+            r = run("unusable_" + words[:5].strip(), CLIPS + [endpoint(server)], expect=1)  # of every clip
             assert all(i["end"] == "failed" and words in i["reason"] for i in r.clips.values()), r.items
             assert len(server.requests) == len(r.clips)  # they were answered
             kept = run("kept_" + words[:5].strip(), CLIPS + [endpoint(server, on_error="keep")])

@@ -383,6 +383,14 @@ def changes(server):
     done = kinora("run", file)
     holds("a changed object is done again, the other is not", done.returncode == 0 and "1 of 2 inputs have ended" in done.stderr
           and items()["listed"]["facts"]["sha256"] == digest("listed.mp4") != first["listed"]["facts"]["sha256"], done.stderr[-2000:])
+    whole = tree(SCRATCH / "changes/clips")
+    toml("changes", "http://127.0.0.1:9", text)
+    file.write_text(file.read_text().replace('part_size = "5 MiB"', 'part_size = "5 MiB"\nretries = 0'))
+    done = kinora("run", file)
+    holds("a listing that fails is named, and nothing is taken for changed", done.returncode == 1 and "job 'clips': its inputs cannot be listed" in done.stderr
+          and "s3://bucket/" in done.stderr and "have changed" not in done.stderr and tree(SCRATCH / "changes/clips") == whole, done.stderr[-2000:])
+    done = kinora("run", toml("changes", server.url, text))
+    holds("when the server is back nothing is done again", done.returncode == 0 and "already done" in done.stderr, done.stderr[-2000:])
 
 
 def checks(server):

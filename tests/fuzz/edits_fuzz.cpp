@@ -53,6 +53,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   folder.write("live.json", data, size);
   const studio::JobFolder job{"job", folder.path()};
   as_items(job);
-  studio::live_of(job).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  studio::live_of(job, {}).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   return 0;
 }

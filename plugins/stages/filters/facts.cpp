@@ -64,8 +64,8 @@ std::string why_no_number(const json& facts, const std::string& name) {
   constexpr size_t kShown = 60;
   std::string found = json_text(*fact);
   if (found.size() > kShown) found = found.substr(0, kShown) + "...";
-  return "has " + found + " as its fact '" + name +
-         "', which is no number; write one there, with a point and no unit, as 7.5, or set missing = \"keep\"";
+  return "has no number '" + name + "': that fact is " + found +
+         "; write a number there, with a point and no unit, as 7.5, or set missing = \"keep\"";
 }
 
 }  // namespace
