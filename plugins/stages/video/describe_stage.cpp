@@ -103,7 +103,7 @@ class Measuring {
   int64_t frames_ = 0, pixels_ = 0;
 };
 
-Measured measure(Decoder& decoder) {
+Measured measure(Decoder& decoder, const Run& run) {
   ScalerOptions size;
   size.width = kWidth;
   size.height = kHeight;
@@ -112,6 +112,7 @@ Measured measure(Decoder& decoder) {
   Picture now(kWidth * kHeight * 3);
   Measuring measuring;
   while (const Frame* frame = decoder.next()) {
+    run.check_cancelled();
     scaler.bytes(*frame->picture, now.data());
     measuring.add(now, frame->seconds);
   }
@@ -198,10 +199,10 @@ class CaptionDescribe final : public Stage {
   explicit CaptionDescribe(const Options& o) : options_(o) {}
   kinora_resources resources() const override { return reads_media(); }
 
-  void process(Sample in, const Emit& emit, const Run&) override {
+  void process(Sample in, const Emit& emit, const Run& run) override {
     auto facts = facts_of(in);
     if (replaces(in, facts)) {
-      const Measured m = media_call([&] { return measured(in, facts); });
+      const Measured m = media_call([&] { return measured(in, facts, run); });
       facts["measured"] = {{"brightness", m.brightness},
                            {"contrast", m.contrast},
                            {"motion", m.motion},
@@ -224,11 +225,11 @@ class CaptionDescribe final : public Stage {
     return by_stage || options_.replace_user;
   }
 
-  static Measured measured(const Sample& in, nlohmann::json& facts) {
+  static Measured measured(const Sample& in, nlohmann::json& facts, const Run& run) {
     if (const auto frames = sampled(in, facts)) return measure(*frames, facts);
     const Media media = open_media(in);
     Decoder decoder(*media.source, media.name);
-    Measured all = measure(decoder);
+    Measured all = measure(decoder, run);
     if (const auto damage = decoder.damaged(); !damage.empty()) facts["damaged"] = damage;
     return all;
   }

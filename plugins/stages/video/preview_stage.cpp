@@ -3,7 +3,7 @@
 
 #include "media/decoder.hpp"
 #include "media/encoder.hpp"
-#include "clips/clip_sampler.hpp"
+#include "clips/earlier_frames.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
 #include "media.hpp"
@@ -19,7 +19,8 @@ class ClipPreview final : public Stage {
     int64_t height = 240, quality = 50, crf = 28, threads = 1, memory = int64_t{256} << 20;
   };
   static void describe(Describe<Options>& d) {
-    d.name("clip.preview").help("Adds a small moving picture of the clip: field preview.webp or preview.mp4");
+    d.name("clip.preview")
+        .help("Adds a small moving picture of the clip, of its tensor frames where these will do: field preview.webp or preview.mp4");
     d.option("format", &Options::format).choices({"webp", "mp4"}).help("webp is animated and repeats");
     d.option("fps", &Options::fps).above(0).help("frames a second, taken and shown");
     d.option("height", &Options::height).range(2, 16383).unit("pixels").help("the width follows");
@@ -32,10 +33,9 @@ class ClipPreview final : public Stage {
   kinora_resources resources() const override { return reads_media(options_.threads); }
 
   void process(Sample in, const Emit& emit, const Run& run) override {
-    const Media media = open_media(in);
     media_call([&] {
-      const SampledFrames frames = sample(media, run);
-      if (frames.count() == 0) throw MediaError(media.name + ": no frame could be decoded for a preview");
+      auto earlier = earlier_frames(in, options_.fps, options_.height, options_.memory);
+      const SampledFrames frames = earlier ? std::move(*earlier) : sample(open_media(in), run);
       in.set(options_.format == "webp" ? "preview.webp" : "preview.mp4",
              options_.format == "webp" ? animation(frames, run) : video(frames, run));
     });
@@ -56,7 +56,9 @@ class ClipPreview final : public Stage {
       if (frame->index == 0) start = frame->seconds;
       sampler.offer(*frame->picture, frame->seconds - start);
     }
-    return sampler.take();
+    SampledFrames frames = sampler.take();
+    if (frames.count() == 0) throw MediaError(media.name + ": no frame could be decoded for a preview");
+    return frames;
   }
 
   template <class Writer>

@@ -86,7 +86,7 @@ inline std::vector<const float*> pointers(const Planes& planes) {
 // What a broken timestamp could ask for in silence has a bound: false when a clip that starts at `start`
 // ticks would span over an hour by `pts`, or starts years from zero.
 inline bool credible(int64_t start, int64_t pts, Rational time_base) {
-  constexpr double kLongestClip = 3600, kLatestClip = 1e8;  // seconds
+  constexpr double kLatestClip = 1e8;  // seconds
   const double at = static_cast<double>(pts) * time_base.value(),
                from = static_cast<double>(start) * time_base.value();
   return at - from <= kLongestClip && std::abs(from) <= kLatestClip;

@@ -53,7 +53,7 @@ std::string Cutting::cut(const Emit& emit, const Run& run, bool sound) {
   if (ranges.empty()) return "";
   return media_call([&] {
     TranscodeOptions how = teller_.how(run);
-    if (sound) how.packets = index_packets(*media_.source, media_.name, frames_);
+    if (sound) how.packets = index_packets(*media_.source, media_.name, frames_, how.check);
     return transcode_clips(*media_.source, media_.name, ranges, how, [&](size_t i, Clip clip) {
       run.check_cancelled();
       teller_.tell(*made[i], std::move(clip), emit);

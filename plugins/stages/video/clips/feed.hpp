@@ -10,6 +10,8 @@
 
 namespace kinora::video {
 
+constexpr double kLongestClip = 3600;  // seconds; what spans more does so by broken timestamps
+
 // Samples of every channel, [channel][i].
 using Planes = std::vector<std::vector<float>>;
 

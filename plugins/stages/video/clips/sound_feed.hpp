@@ -26,12 +26,15 @@ class SoundFeed {
     if (audio_) at_ = sample_at(pts);
   }
   // give(planes, over), in pieces, up to `pts`. over: the film's own sound has ended before; this is silence, which only
-  // clips need that have heard nothing yet.
+  // clips need that have heard nothing yet. Where the film's clock leaps by more than a clip may last (see credible()), only
+  // what lies just before `pts` is given: no clip that is open then comes to be.
   template <class Give>
   void until(int64_t pts, const Give& give) {
     if (!audio_) return;
     const bool over = audio_->ended();
-    for (const int64_t end = sample_at(pts); at_ < end;) {
+    const int64_t end = sample_at(pts), longest = static_cast<int64_t>(kLongestClip) * audio_->rate();
+    if (end - at_ > longest + kPiece) at_ = end - kPiece;
+    while (at_ < end) {
       const int64_t count = std::min(kPiece, end - at_);
       auto planes = std::make_shared<Planes>();
       audio_->read(at_, count, *planes);

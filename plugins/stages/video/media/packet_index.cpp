@@ -25,10 +25,11 @@ class Scan {
   }
 
   // False when a frame cannot be told by its packet.
-  bool run(size_t most) {
+  bool run(size_t most, const std::function<void()>& each) {
     auto packet = ff::new_packet();
     int code = 0;
     while ((code = input_.read(*packet)) >= 0) {
+      if (each) each();
       const bool ours = packet->stream_index == input_.video()->index;
       const bool sound = !ours || take(*packet);
       av_packet_unref(packet.get());
@@ -86,9 +87,10 @@ int64_t index_of(const std::vector<int64_t>& sorted, int64_t pts) {
 
 }  // namespace
 
-std::shared_ptr<const PacketIndex> index_packets(ByteSource& film, const std::string& name, int64_t frames) {
+std::shared_ptr<const PacketIndex> index_packets(ByteSource& film, const std::string& name, int64_t frames,
+                                                 const std::function<void()>& each) {
   Scan scan(film, name);
-  if (!scan.run(static_cast<size_t>(frames)) || frames == 0 ||
+  if (!scan.run(static_cast<size_t>(frames), each) || frames == 0 ||
       static_cast<int64_t>(scan.pts.size()) != frames)
     return nullptr;
   std::sort(scan.pts.begin(), scan.pts.end());

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,8 +35,9 @@ struct PacketIndex {
 
 // Reads the whole film once, keeping about 40 bytes a frame. Null when indices could not be told from
 // packets: a timestamp is missing or repeated, a packet is damaged, or there are not exactly `frames` shown
-// ones. MediaError as Decoder.
-std::shared_ptr<const PacketIndex> index_packets(ByteSource& film, const std::string& name, int64_t frames);
+// ones. MediaError as Decoder. each: called once a packet; what it throws ends the reading.
+std::shared_ptr<const PacketIndex> index_packets(ByteSource& film, const std::string& name, int64_t frames,
+                                                 const std::function<void()>& each = {});
 
 // The longest run of copyable groups inside the range; empty (first == end) if there is none.
 Range whole_gops(const PacketIndex& index, const Range& range);
