@@ -210,7 +210,8 @@ void say_left_out(JobContext& context, const LeftOut& out) {
       {"hidden", out.hidden}, {"links", out.links}, {"no_films", out.no_films()}, {"endings", out.endings}};
 }
 
-// What nothing came of ends as a failure, and the next run tries all of it again: perhaps the place was at fault.
+// What nothing came of ends as a failure, with its counts, and the next run tries all of it again: perhaps the place
+// was at fault.
 void require_any_use(JobContext& context, const Totals& totals) {
   const Counts &inputs = totals.inputs(), &clips = totals.clips();
   std::string none;
@@ -220,6 +221,8 @@ void require_any_use(JobContext& context, const Totals& totals) {
     none = fmt::format("no clip was kept, and {} of {} failed", clips.failed, clips.sum());
   if (none.empty()) return;
   fs::remove(context.folder() / "journal.jsonl");
+  context.summary.update({{"job", context.spec().name}, {"kind", "curate"}, {"status", "failed"}, {"error", none}});
+  or_throw(write_file_atomically(context.folder() / "summary.json", context.summary.dump(2) + "\n"));
   throw Error(KINORA_DATA, none + "; items.jsonl says why for each");
 }
 
@@ -228,6 +231,7 @@ void say_how_it_went(JobContext& context, const Totals& totals) {
   log_info("{}: of {} inputs {} filtered, {} failed; {} clips kept, {} filtered, {} failed; {} says why",
            context.spec().name, inputs.sum(), inputs.filtered, inputs.failed, clips.kept, clips.filtered,
            clips.failed, (context.folder() / "items.jsonl").string());
+  require_any_use(context, totals);
   if (inputs.failed + clips.failed > 0)
     log_warn("{}: what failed stays so until it is tried again: the same command with --retry-failed", context.spec().name);
   if (fs::is_empty(context.folder() / "data"))
@@ -312,7 +316,6 @@ void run_curate(JobContext& context) {
   fs::remove_all(answers_folder(context));
   summarise(context, totals, inputs, record, seconds);
   say_how_it_went(context, totals);
-  require_any_use(context, totals);
 }
 
 }  // namespace kinora::core

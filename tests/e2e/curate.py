@@ -225,6 +225,8 @@ def check_nothing_kept():
     said = run("nothing", [DATA / "bbb_A.mp4"], cut, code=1)
     made = [i for i in items("nothing").values() if "parent" in i]
     assert made and all(i["end"] == "failed" for i in made), made
+    told = summary("nothing")
+    assert (told["status"], told["kept"], told["clips"]) == ("failed", 1, {"kept": 0, "filtered": 0, "failed": len(made)}), told
     assert f"no clip was kept, and {len(made)} of {len(made)} failed; items.jsonl says why for each" in said, said
     assert "already done" not in run("nothing", [DATA / "bbb_A.mp4"], cut, code=1)
     run("dropped", [DATA / "bbb_A.mp4"], STAGES.replace(', "caption.describe"', ', { use = "filter.facts", fact = "height", at_least = 9999.0 }'))
@@ -233,7 +235,7 @@ def check_nothing_kept():
 
 def check_other_files():
     """Of a folder the files that are no films are counted, and none of them is an input unless asked for."""
-    films = SCRATCH / "mixed"
+    films = SCRATCH / "mixed_films"
     films.mkdir()
     shutil.copy(DATA / "bbb_A.mp4", films / "a.mp4")
     for name in ("a.srt", "b.JPG", "c.jpg", "list.jsonl", ".hidden.mp4", "d.mp4.part"):

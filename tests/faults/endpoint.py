@@ -157,7 +157,7 @@ def check_permanent():
     for fault, words in (("bad_request", "status 400: {\"error\": {\"message\": \"This model's maximum context length is 8192 tokens. Header was"), ("no_money", "insufficient_quota"),
                          ("elsewhere", "status 302"), ("huge", "larger than 1048576 bytes"), ("long_wait", "longer than longest_wait")):
         with ModelServer(lambda _: fault) as server:
-            r = run(fault, CLIPS + [endpoint(server, answer_size="1 MiB")])
+            r = run(fault, CLIPS + [endpoint(server, answer_size="1 MiB")], expect=1)
             sound(server)
             assert r.clips and all(i["end"] == "failed" for i in r.clips.values()) and len(server.requests) == len(r.clips), (fault, len(server.requests))
             for i in r.clips.values():
@@ -165,10 +165,10 @@ def check_permanent():
             assert server.sent_of_huge < len(r.clips) * (8 << 20)
             assert r.summary["clips"]["failed"] == len(r.clips) and r.summary["clips"]["kept"] == 0, r.summary
     with ModelServer(lambda _: "broken") as server:
-        r = run("always_broken", CLIPS + [endpoint(server, retries=2)])
+        r = run("always_broken", CLIPS + [endpoint(server, retries=2)], expect=1)
         assert len(server.requests) == 3 * len(r.clips) and all("(3 attempts)" in i["reason"] for i in r.clips.values())
     with ModelServer(lambda _: "endless_headers") as server:  # libcurl bounds them
-        r = run("endless_headers", CLIPS + [endpoint(server, retries=0)])
+        r = run("endless_headers", CLIPS + [endpoint(server, retries=0)], expect=1)
         assert all(i["end"] == "failed" for i in r.clips.values()) and server.sent_of_huge < len(r.clips) * (8 << 20), r.items
 
 
@@ -373,7 +373,7 @@ def check_passes():
             assert i["facts"]["embeddings"]["text"] == {"model": "m", "size": 8}
             assert set(i["facts"]["usage"]) == {"caption.endpoint", "caption.enhance", "filter.ocr", "filter.endpoint", "embed.endpoint"}
     with ModelServer(reply=lambda q: chat("Keep it, I think.")) as server:
-        r = run("no_verdict", CLIPS + [endpoint(server, "filter.endpoint")])
+        r = run("no_verdict", CLIPS + [endpoint(server, "filter.endpoint")], expect=1)
         assert all(i["end"] == "failed" and "no JSON object" in i["reason"] for i in r.clips.values())
         r = run("no_verdict_kept", CLIPS + [endpoint(server, "filter.endpoint", on_error="keep")])
         assert all(i["end"] == "kept" for i in r.clips.values())
@@ -390,7 +390,7 @@ def check_transport():
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
                     "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", certificate[1], "-out", certificate[0]], check=True, capture_output=True)
     with ModelServer(certificate=certificate) as server:
-        r = run("unknown_certificate", CLIPS + [endpoint(server)])
+        r = run("unknown_certificate", CLIPS + [endpoint(server)], expect=1)
         assert not server.requests and all(i["end"] == "failed" and "certificate" in i["reason"].lower() for i in r.clips.values()), r.items
         r = run("own_certificate", CLIPS + [endpoint(server, ca_file=str(certificate[0]))])
         sound(server)

@@ -388,7 +388,7 @@ def changes(server):
     file.write_text(file.read_text().replace('part_size = "5 MiB"', 'part_size = "5 MiB"\nretries = 0'))
     done = kinora("run", file)
     holds("a listing that fails is named, and nothing is taken for changed", done.returncode == 1 and "job 'clips': its inputs cannot be listed" in done.stderr
-          and "s3://bucket/" in done.stderr and "have changed" not in done.stderr and tree(SCRATCH / "changes/clips") == whole, done.stderr[-2000:])
+          and "s3://bucket: cannot be listed" in done.stderr and "have changed" not in done.stderr and tree(SCRATCH / "changes/clips") == whole, done.stderr[-2000:])
     done = kinora("run", toml("changes", server.url, text))
     holds("when the server is back nothing is done again", done.returncode == 0 and "already done" in done.stderr, done.stderr[-2000:])
 
