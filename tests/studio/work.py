@@ -74,10 +74,10 @@ def check_work(chromium):
     def stand_still(request):
         asked.append(request)
         if len(asked) > ANSWERED:
-            let_go.wait(120)
+            let_go.wait(600)
 
     with ModelServer(stand_still) as server:
-        stage = f' {{ use = "caption.endpoint", base_url = "{server.url}", model = "m", price_prompt = 2.0, price_completion = 10.0, timeout = 120.0 }},'
+        stage = f' {{ use = "caption.endpoint", base_url = "{server.url}", model = "m", price_prompt = 2.0, price_completion = 10.0, timeout = 600.0 }},'
         command, out = run_command("run", embedded=True, stages=stage)
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
             try:

@@ -37,7 +37,8 @@ export class Live {
     const key = `${job} ${stage.name}`, before = this.before.get(key);
     const rate = stage.rate ?? (before && now > before.seconds ? (stage.out - before.out) / (now - before.seconds) : now ? stage.out / now : null);
     this.before.set(key, { out: stage.out, seconds: now });
-    const cells = kColumns.map(([name]) => make("td", {}, name === "rate" ? number(rate) : number(stage[name])));
+    const busy = Number.isFinite(stage.busy) ? `${Math.round(100 * Math.min(1, stage.busy / Math.max(1, stage.workers ?? 1)))} %` : "–"; // of its workers
+    const cells = kColumns.map(([name]) => make("td", {}, name === "rate" ? number(rate) : name === "busy" ? busy : number(stage[name])));
     return [make("td", {}, stage.name), ...cells];
   }
 }
