@@ -239,7 +239,7 @@ def check_other_files():
     films.mkdir()
     shutil.copy(DATA / "bbb_A.mp4", films / "a.mp4")
     for name in ("a.srt", "b.JPG", "c.jpg", "list.jsonl", ".hidden.mp4", "d.mp4.part"):
-        (films / name).write_text("x")
+        (films / name).write_text(name)
     said = run("mixed", [films], '["video.probe"]')
     assert list(items("mixed")) == ["a"] and "(2 .jpg, 1 .jsonl, 1 .part, 1 .srt)" in said and "all_files = true takes them" in said, said
     assert summary("mixed")["skipped"] == {"hidden": 1, "links": 0, "no_films": 5, "endings": {".jpg": 2, ".jsonl": 1, ".part": 1, ".srt": 1}}

@@ -1,0 +1,121 @@
+#include "core/jobs/curate_results.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include <sys/resource.h>
+
+#include "core/curate/manifest_writer.hpp"
+#include "core/io/atomic_file.hpp"
+#include "core/log.hpp"
+#include "core/run/digest.hpp"
+#include "core/workers/worker.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The most memory that this process or one of its workers has held, in bytes.
+int64_t peak_memory(int who) {
+  rusage usage{};
+  return getrusage(who, &usage) == 0 ? int64_t{usage.ru_maxrss} * 1024 : 0;
+}
+
+// What the job has kept, as one number: what other jobs read of it.
+class KeptDigest {
+ public:
+  void add(const json& line, const json& files) {
+    if (files.empty()) return;
+    const std::string text = json{line, files}.dump(-1, ' ', false, json::error_handler_t::replace);
+    hash_.add(text.data(), text.size());
+  }
+  std::string hex() { return hash_.hex(); }
+
+ private:
+  Sha256 hash_;
+};
+
+// Perhaps the place was at fault, so the record of what failed goes.
+void require_any_use(JobContext& context, const Totals& totals) {
+  const Counts &inputs = totals.inputs(), &clips = totals.clips();
+  std::string none;
+  if (inputs.failed > 0 && inputs.failed == inputs.sum() && clips.kept == 0)
+    none = fmt::format("none of the {} inputs could be used", inputs.sum());
+  else if (clips.failed > 0 && clips.kept == 0 && fs::is_empty(context.folder() / "data"))
+    none = fmt::format("no clip was kept, and {} of {} failed", clips.failed, clips.sum());
+  if (none.empty()) return;
+  fs::remove(context.folder() / "journal.jsonl");
+  context.summary.update({{"job", context.spec().name}, {"kind", "curate"}, {"status", "failed"}, {"error", none}});
+  or_throw(write_file_atomically(context.folder() / "summary.json", context.summary.dump(2) + "\n"));
+  throw Error(KINORA_DATA, none + "; items.jsonl says why for each");
+}
+
+}  // namespace
+
+Totals write_results(JobContext& context, const std::vector<Input>& inputs, Record& record) {
+  const fs::path& folder = context.folder();
+  Totals totals;
+  KeptDigest kept;
+  std::set<std::string> columns;
+  for (const auto& input : inputs)
+    for (const auto& [name, value] : input.user.items()) columns.insert(name);
+  AtomicFile items = or_throw(AtomicFile::create(folder / "items.jsonl"));
+  ManifestWriter manifest(folder, {columns.begin(), columns.end()});
+  record.each([&](const json& line, bool made, const json& files) {
+    totals.add(line, made, files);
+    kept.add(line, files);
+    manifest.add(line, made);
+    or_throw(items.write(line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"));
+  });
+  or_throw(items.commit());
+  manifest.commit();
+  context.summary["kept_sha256"] = kept.hex();
+  return totals;
+}
+
+void summarise(JobContext& context, const Totals& totals, const std::vector<Input>& inputs, const Record& record,
+               double seconds) {
+  json& summary = context.summary;
+  summary.update(totals.summary());
+  uint64_t bytes = 0;
+  for (const auto& input : inputs) bytes += input.size;
+  summary["bytes_in"] = bytes;
+  summary["resumed"] = {{"inputs", record.ended_before()}, {"clips", record.clips_before()}};
+  const int64_t of_worker =
+      std::max(peak_memory(RUSAGE_CHILDREN), static_cast<int64_t>(most_held_by_a_worker()));
+  summary["peak_memory"] = {{"process", peak_memory(RUSAGE_SELF)}, {"worker", of_worker}};
+  // Of this run alone: what earlier ones had done took none of its time.
+  summary["pipeline_seconds"] = seconds;
+  if (record.ended_before() == 0 && seconds > 0)
+    summary["throughput"] = {{"film_seconds_per_second", summary["film_seconds"].get<double>() / seconds},
+                             {"bytes_per_second", static_cast<double>(bytes) / seconds}};
+}
+
+void say_left_out(JobContext& context, const LeftOut& out) {
+  const std::string& name = context.spec().name;
+  if (out.hidden + out.links > 0)
+    log_warn("{}: {} files and folders whose names begin with a dot, and {} links to folders, are no inputs; name them to use "
+             "them", name, out.hidden, out.links);
+  std::vector<std::string> endings;
+  for (const auto& [ending, count] : out.endings) endings.push_back(fmt::format("{} {}", count, ending));
+  if (!endings.empty())
+    log_warn("{}: {} files of folders are no films by their endings ({}) and are no inputs; all_files = true takes them",
+             name, out.no_films(), fmt::join(endings, ", "));
+  context.summary["skipped"] = {
+      {"hidden", out.hidden}, {"links", out.links}, {"no_films", out.no_films()}, {"endings", out.endings}};
+}
+
+void say_how_it_went(JobContext& context, const Totals& totals) {
+  const Counts &inputs = totals.inputs(), &clips = totals.clips();
+  log_info("{}: of {} inputs {} filtered, {} failed; {} clips kept, {} filtered, {} failed; {} says why",
+           context.spec().name, inputs.sum(), inputs.filtered, inputs.failed, clips.kept, clips.filtered,
+           clips.failed, (context.folder() / "items.jsonl").string());
+  require_any_use(context, totals);
+  if (inputs.failed + clips.failed > 0)
+    log_warn("{}: what failed stays so until it is tried again: the same command with --retry-failed", context.spec().name);
+  if (fs::is_empty(context.folder() / "data"))
+    log_warn("{}: nothing was kept; the jobs that read it will find no clip", context.spec().name);
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,23 @@
+// What a curate job leaves beside its clips: items.jsonl, the manifests, the counts of summary.json and the log's words.
+#pragma once
+#include "core/curate/record.hpp"
+#include "core/curate/totals.hpp"
+#include "core/run/job.hpp"
+
+namespace kinora::core {
+
+// items.jsonl and the manifests, in one order whatever the order of the work; their sums. summary.json gets
+// kept_sha256, what the job has kept as one number: what other jobs read of it.
+Totals write_results(JobContext&, const std::vector<Input>&, Record&);
+
+// Counts, memory and times for summary.json; seconds: of the pipeline.
+void summarise(JobContext&, const Totals&, const std::vector<Input>&, const Record&, double seconds);
+
+// Nothing is passed over in silence: in the log and in summary.json.
+void say_left_out(JobContext&, const LeftOut&);
+
+// Throws Error(KINORA_DATA) if nothing came of the run since all of it failed: its counts are left with status
+// "failed", and the next run tries all of it again.
+void say_how_it_went(JobContext&, const Totals&);
+
+}  // namespace kinora::core
