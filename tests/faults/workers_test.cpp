@@ -260,6 +260,24 @@ TEST(Workers, OfABatchOnlyTheSampleFailsThatKillsItsProcess) {
     }
 }
 
+// An ordered stage says whether it keeps more than what it holds.
+TEST(Workers, AnOrderedBatchIsBegunAnewAndOtherStateIsNot) {
+  for (const int ordered : {1, 2}) {
+    Job job;
+    job.keys = {"a", "b", "bad", "c", "d", "e"};
+    job.stage = {{"how", "crash"}, {"where", "batch"}, {"batch", 4}, {"ordered", ordered}};
+    const Ran ran = job.run();
+    if (ordered == 1) {
+      EXPECT_EQ(ran.error, "stage 'fault': killed by signal 11 (SIGSEGV) in fault");
+      continue;
+    }
+    auto expected = all_kept(job.keys);
+    expected["bad"] = "killed by signal 11 (SIGSEGV) in fault, twice";
+    EXPECT_EQ(ran.error, "");
+    EXPECT_EQ(ran.ends, expected);
+  }
+}
+
 TEST(Workers, ABatchThatDiesOnceLosesNothing) {
   const fs::path once = fs::temp_directory_path() / ("kinora-batch-" + std::to_string(::getpid()));
   Job job;

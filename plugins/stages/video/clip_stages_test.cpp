@@ -1,6 +1,7 @@
 // clip.transcode, clip.preview and filter.motion of the built plugin.
 #include <gmock/gmock.h>
 
+#include "clips/transcode_options.hpp"
 #include "media/media_testing.hpp"
 #include "media/scaler.hpp"
 #include "stage_testing.hpp"
@@ -218,6 +219,15 @@ TEST(FilterMotion, KeepsWhatItCannotMeasureAndSaysSo) {
     const json facts = facts_of(kept.results.emitted[0]);
     EXPECT_THAT(facts.at("filter.motion").get<std::string>(), HasSubstr("not measured"));
     EXPECT_FALSE(facts.contains("scores")) << facts;
+  }
+}
+
+// What waits for one is told apart by the engine; whether "auto" finds one is not known before the first film.
+TEST(ClipTranscode, AsksForAHardwareEncoderWhereItIsToUseOne) {
+  for (const char* encoder : {"libx264", "h264_nvenc", "auto"}) {
+    ClipOptions options;
+    options.encoder = encoder;
+    EXPECT_EQ(clip_resources(options).nvenc, options.encoder == "h264_nvenc" ? 1u : 0u) << encoder;
   }
 }
 

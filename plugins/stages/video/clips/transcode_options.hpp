@@ -88,6 +88,7 @@ inline kinora_resources clip_resources(const ClipOptions& o) {
   kinora_resources out = reads_media();
   out.cores = static_cast<double>(std::max<int64_t>(1, parallel_clips(o) * o.threads / kClipsACore));
   out.memory = static_cast<uint64_t>(o.memory);
+  if (o.encoder == "h264_nvenc") out.nvenc = 1;  // its clips under way share one
   return out;
 }
 
