@@ -16,8 +16,9 @@ using nlohmann::json;
 
 // What the entry says of ends before it, and its own.
 void take(const json& entry, core::Journal::Place place, Ends& ends) {
-  if (entry.contains("broke_off")) ends.break_off(false);
-  if (entry.contains("retry_failed")) ends.retry_failed(false);
+  const bool whole = core::flag_in(entry, "whole");
+  if (entry.contains("broke_off")) ends.break_off(whole);
+  if (entry.contains("retry_failed")) ends.retry_failed(whole);
   if (const auto key = text_in(entry, "forget"); !key.empty()) ends.forget(key);
   if (const auto key = text_in(entry, "input"); !key.empty()) ends.begin(key, text_in(entry, "identity"));
   if (!entry.contains("end")) return;

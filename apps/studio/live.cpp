@@ -32,7 +32,7 @@ json live_of(const JobFolder& job, const json& usage) {
   const auto age = std::chrono::duration<double>(fs::file_time_type::clock::now() - written).count();
   return {
       {"job", job.name},
-      {"done", !summary.is_null()},
+      {"done", !summary.is_null() && core::text_in(summary, "status") != "failed"},
       {"age_s", error ? json() : json(age)},
       {"failure", core::text_in(object_in(job.path.parent_path() / ("." + job.name + ".failed")), "message")},
       {"usage", summary.is_null() ? usage : core::object_in(summary, "usage")},

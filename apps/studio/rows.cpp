@@ -69,6 +69,8 @@ void Rows::add(const json& item, const Line& line) {
   Clip clip = clip_of(item, out_.jobs[line.job], line);
   const auto [known, is_new] = out_.by_id.emplace(clip.id, out_.clips.size());
   const size_t row = known->second;
+  // A second sample of one key has failed, and the first is the one that is stored.
+  if (!is_new && !line.in_journal && clip.end == End::failed && out_.clips[row].end == End::kept) return;
   if (!is_new)
     for (auto& [name, values] : out_.columns)
       if (row < values.size()) values[row] = std::nan("");

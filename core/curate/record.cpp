@@ -18,8 +18,9 @@ constexpr int kVersion = 1;
 json header(const std::string& base) {
   return {{"journal", "curate"}, {"version", kVersion}, {"base", base}};
 }
-const json kBrokeOff = {{"broke_off", true}};
-json retry_entry(int64_t number) { return {{"retry_failed", number}}; }
+// whole: films are done whole or again, for readers that do not know the job.
+json broke_off(bool whole) { return {{"broke_off", true}, {"whole", whole}}; }
+json retry_entry(int64_t number, bool whole) { return {{"retry_failed", number}, {"whole", whole}}; }
 
 }  // namespace
 
@@ -55,11 +56,11 @@ void Record::replay(const fs::path& file) {
   if (!ends_.nameless().empty())
     return start_over("has samples that do not name the film that they were made of (fact \"film\")");
   ends_.break_off(!options_.per_clip);
-  journal_->append(kBrokeOff, false);
+  journal_->append(broke_off(!options_.per_clip), false);
   keep_current();
   if (options_.retries <= retries_) return;
   retried_ = ends_.retry_failed(!options_.per_clip);
-  journal_->append(retry_entry(options_.retries), true);
+  journal_->append(retry_entry(options_.retries, !options_.per_clip), true);
 }
 
 void Record::take(const json& entry, Journal::Place place) {
@@ -85,7 +86,7 @@ void Record::start_over(const std::string& why) {
   ends_ = {};
   journal_->clear();
   journal_->append(header(options_.base), true);
-  if (options_.retries > 0) journal_->append(retry_entry(options_.retries), true);
+  if (options_.retries > 0) journal_->append(retry_entry(options_.retries, !options_.per_clip), true);
 }
 
 // Films that are no inputs any more, that have changed, or whose files somebody has changed, are void.
@@ -256,7 +257,7 @@ void Record::settle() {
   const std::lock_guard lock(mutex_);
   journal_->rewrite([&](const std::function<void(const json&)>& write) {
     write(header(options_.base));
-    if (options_.retries > 0) write(retry_entry(options_.retries));
+    if (options_.retries > 0) write(retry_entry(options_.retries, !options_.per_clip));
     for (const auto& input : inputs_) {
       write(input_entry(input, film(input)));
       for (const bool made : {true, false})  // the film's own end says that no more come

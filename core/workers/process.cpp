@@ -80,7 +80,7 @@ bool WorkerProcess::has_ended() const {
 // The group's number is its own until it has been waited for, so nobody else is hit.
 int WorkerProcess::end() {
   if (std::exchange(waited_for_, true)) return 0;
-  ::kill(-pid_, SIGKILL);
+  if (::kill(-pid_, SIGKILL) != 0) ::kill(pid_, SIGKILL);
   int status = 0;
   while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
   }

@@ -260,6 +260,24 @@ TEST(Workers, OfABatchOnlyTheSampleFailsThatKillsItsProcess) {
     }
 }
 
+// An ordered stage says whether it keeps more than what it holds.
+TEST(Workers, AnOrderedBatchIsBegunAnewAndOtherStateIsNot) {
+  for (const int ordered : {1, 2}) {
+    Job job;
+    job.keys = {"a", "b", "bad", "c", "d", "e"};
+    job.stage = {{"how", "crash"}, {"where", "batch"}, {"batch", 4}, {"ordered", ordered}};
+    const Ran ran = job.run();
+    if (ordered == 1) {
+      EXPECT_EQ(ran.error, "stage 'fault': killed by signal 11 (SIGSEGV) in fault");
+      continue;
+    }
+    auto expected = all_kept(job.keys);
+    expected["bad"] = "killed by signal 11 (SIGSEGV) in fault, twice";
+    EXPECT_EQ(ran.error, "");
+    EXPECT_EQ(ran.ends, expected);
+  }
+}
+
 TEST(Workers, ABatchThatDiesOnceLosesNothing) {
   const fs::path once = fs::temp_directory_path() / ("kinora-batch-" + std::to_string(::getpid()));
   Job job;
@@ -295,14 +313,19 @@ bool is_gone(const std::string& pid) {
 }
 
 TEST(Workers, WhatAStageHasStartedEndsWithItsProcess) {
-  for (const char* how : {"crash", "exit", "hang", "error", "none"}) {
+  const std::map<std::string, std::string> reasons{{"crash", "killed by signal 11 (SIGSEGV) in fault"},
+                                                   {"exit", "its process ended by itself with code 3 in fault"},
+                                                   {"hang", "killed after 4 s without a sign of life (item_timeout) in fault"},
+                                                   {"error", "bad bytes"},
+                                                   {"none", "kept"}};
+  for (const auto& [how, reason] : reasons) {
     const Scratch ids("kinora-started-");
     Job job;
     job.stage = {{"how", how}, {"starts", ids.name()}};
-    job.engine = {{"item_retries", 0}, {"item_timeout", 2}};
+    job.engine = {{"item_retries", 0}, {"item_timeout", 4}};
     const Ran ran = job.run();
     EXPECT_EQ(ran.ends.at("c"), "kept");
-    EXPECT_LT(ran.seconds, 60) << "a process that holds the socket of a dead one is not waited for";
+    EXPECT_EQ(ran.ends.at("bad"), reason) << "a process that holds the socket of a dead one is not waited for";
     std::istringstream words(ids.text());
     int n = 0;
     for (std::string pid; words >> pid; ++n) {

@@ -12,6 +12,7 @@ using testing::Applied;
 using testing::applied;
 using testing::Bytes;
 using testing::facts_in;
+using testing::ffmpeg_has_nvenc;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::runtime;
@@ -191,8 +192,8 @@ TEST(ClipTranscode, WhoEncodesOnTheCardNeedsItsEncoderAndFewerCores) {
     EXPECT_EQ(nvenc.isolated, x264.isolated);
     EXPECT_EQ(nvenc.memory, x264.memory);
     const kinora_resources either = declared(id, {{"parallel", 8}, {"encoder", "auto"}});
-    EXPECT_EQ(either.nvenc, nvenc_opens() ? 1u : 0u);
-    EXPECT_EQ(either.cores, nvenc_opens() ? 1.0 : 4.0);
+    EXPECT_EQ(either.nvenc, ffmpeg_has_nvenc() ? 1u : 0u);
+    EXPECT_EQ(either.cores, ffmpeg_has_nvenc() ? 1.0 : 4.0);
   }
 }
 

@@ -22,7 +22,7 @@ class Faulty final : public kinora::Stage {
  public:
   struct Options {
     std::string how = "crash", when = "bad", where = "process", once, tells, key_env, starts, called;
-    int64_t clips = 0, milliseconds = 0, batch = 0, says = 0;
+    int64_t clips = 0, milliseconds = 0, batch = 0, says = 0, ordered = 0;
     bool holds = false, isolated = true;
   };
   static void describe(kinora::Describe<Options>& d) {
@@ -35,6 +35,7 @@ class Faulty final : public kinora::Stage {
     d.option("milliseconds", &Options::milliseconds).range(0, 100000).help("time that each sample takes");
     d.option("holds", &Options::holds).help("keeps samples back until finish()");
     d.option("batch", &Options::batch).range(0, 1000).help("samples that it keeps back until there are so many");
+    d.option("ordered", &Options::ordered).range(0, 2).help("what resources() says");
     d.option("says", &Options::says).range(0, 1000).help("lines that it writes to stderr before it fails");
     d.option("starts", &Options::starts).path().help("a file for the ids of two processes that it starts before it fails, which sleep");
     d.option("called", &Options::called).help("what it calls all samples that it makes");
@@ -77,7 +78,7 @@ class Faulty final : public kinora::Stage {
   }
   kinora_resources resources() const override {
     if (options_.where == "resources") ::raise(SIGSEGV);
-    return {sizeof(kinora_resources), 0, 1.0, 0.0, 0, options_.isolated ? 1u : 0u, 0, 0, 0};
+    return {sizeof(kinora_resources), static_cast<uint32_t>(options_.ordered), 1.0, 0.0, 0, options_.isolated ? 1u : 0u, 0, 0, 0};
   }
 
  private:

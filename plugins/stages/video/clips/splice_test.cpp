@@ -15,6 +15,7 @@ namespace {
 
 using testing::Bytes;
 using testing::Decoded;
+using testing::ffmpeg_has_nvenc;
 
 constexpr int64_t kFrames = 150;
 
@@ -329,11 +330,6 @@ TEST(Samples, TooManyFailTheirClipOnly) {
   EXPECT_NE(errors.at(0).find("clip [0, 100): more than 1 MiB of sampled frames"), std::string::npos)
       << errors[0];
   EXPECT_EQ(errors.at(1), "");
-}
-
-// Whether the ffmpeg program can do what is asked of ours.
-bool ffmpeg_has_nvenc() {
-  return std::system("ffmpeg -nostdin -v quiet -f lavfi -i testsrc2=size=256x256:duration=0.2 -c:v h264_nvenc -f null - >/dev/null 2>&1") == 0;
 }
 
 TEST(Nvenc, IsUsedOrRefusedWithARemedy) {

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -135,6 +136,11 @@ std::string error_of(Call call) {
   }
   ADD_FAILURE() << "no error";
   return "";
+}
+
+// Whether the ffmpeg program can do what is asked of ours.
+inline bool ffmpeg_has_nvenc() {
+  return std::system("ffmpeg -nostdin -v quiet -f lavfi -i testsrc2=size=256x256:duration=0.2 -c:v h264_nvenc -f null - >/dev/null 2>&1") == 0;
 }
 
 }  // namespace kinora::video::testing

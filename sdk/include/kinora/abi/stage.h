@@ -16,7 +16,10 @@ KINORA_EXTERN_C_BEGIN
 /* What one worker of a stage occupies while it runs. */
 typedef struct kinora_resources {
   uint32_t struct_size;
-  uint32_t ordered; /* 1: needs its input in the order of the source, and one instance (a shard writer) */
+  /* 1: needs its input in the order of the source, and one instance (a shard writer), which keeps state from sample to sample:
+   * if its process dies, the run ends. 2: the same order, but nothing is kept except what was said with hold() (a model's
+   * batches): if its process dies, what it kept back is tried again in new ones. */
+  uint32_t ordered;
   double cores;    /* threads that it keeps busy; a fraction is allowed, of gpus too */
   double gpus;
   uint64_t memory; /* bytes beyond the samples themselves */
@@ -40,7 +43,9 @@ typedef struct kinora_emit {
   int32_t (*drop)(void* self, kinora_sample*, const char* rule, double score);
   /* [worker-thread] Inside process(): the stage keeps the input back (a batch that is not full, a shard that is not
    * closed). Its end comes later from the same instance, in finish() at the latest: emit() or drop() of a sample with
-   * its key, or stored(). What is kept back counts as resources.memory. Null: it counts as consumed at once. */
+   * its key, or stored(). An engine may count what is kept back as samples, as long as that leaves room for others, and else
+   * as resources.memory; with ordered = 1 always as that. In a process that dies it is lost to the stage, and an engine tries
+   * each again alone: process(), then finish(), of an instance that sees nothing else. Null: it counts as consumed at once. */
   int32_t (*hold)(void* self);
   /* [worker-thread] The input `key`, kept back earlier, is now safe where the stage put it: consumed. Until then a run
    * that breaks off gives it again. */
@@ -59,7 +64,7 @@ typedef struct kinora_stage {
   /* [any-thread] Constant for an instance. out->struct_size says how much room there is, and then how much was written. */
   int32_t (*resources)(void* self, kinora_resources* out);
   /* [worker-thread] in: borrowed; emit a retained reference or a clone. A sample with the input's key is the input, going
-   * on; any other is a new one, made of it. After a sample was emitted, the stage does not touch it.
+   * on; any other is a new one, made of it, and a second one of the same key fails. After a sample was emitted, the stage does not touch it.
    * An error ends this sample only (KINORA_IO is tried again, unless something was emitted), KINORA_CANCELLED the run. An
    * ordered stage keeps state from sample to sample: there KINORA_IO and KINORA_NO_MEMORY end the run too. */
   int32_t (*process)(void* self, kinora_sample* in, const kinora_emit*, const kinora_run*);
