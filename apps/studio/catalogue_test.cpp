@@ -123,12 +123,27 @@ TEST_F(CatalogueTest, WhatTheJournalTakesBackIsNotShown) {
   EXPECT_THAT(keys(), testing::ElementsAre("f-0000", "f-0001", "g-0000", "g-0001"));
   write("clips/journal.jsonl", before + entry(R"({"broke_off":true})"));
   EXPECT_THAT(keys(), testing::ElementsAre("f-0000", "g-0000"));
+  write("clips/journal.jsonl", before + entry(R"({"broke_off":true,"whole":true})"));
+  EXPECT_THAT(keys(), testing::ElementsAre()) << "of a job with branches films are done whole";
   write("clips/journal.jsonl", before + entry(R"({"forget":"f"})"));
   EXPECT_THAT(keys(), testing::ElementsAre("g-0000", "g-0001"));
   write("clips/journal.jsonl", before + entry(R"({"forget":"f"})") + input("f") + kept("f-0000", "f"));
   EXPECT_THAT(keys(), testing::ElementsAre("f-0000", "g-0000", "g-0001"));
   const Catalogue c = read_catalogue(curate_jobs(folder_));
   EXPECT_EQ(c.usage.at(0), (nlohmann::json{{"caption.endpoint", {{"requests", 2}, {"cost", 1.0}}}}));
+}
+
+TEST_F(CatalogueTest, ASecondSampleOfOneKeyDoesNotHideWhatIsStored) {
+  write("clips/items.jsonl",
+        R"({"key":"a","end":"kept","caption":"stored"})"
+        "\n"
+        R"({"key":"a","end":"failed","reason":"a second one"})"
+        "\n");
+  write("clips/summary.json", "{}");
+  const Catalogue c = read_catalogue(curate_jobs(folder_));
+  ASSERT_EQ(c.clips.size(), 1U);
+  EXPECT_STREQ(outcome_of(c.clips[0]), "kept");
+  EXPECT_EQ(c.clips[0].caption, "stored");
 }
 
 TEST_F(CatalogueTest, CopiesAreMarkedInTheJobThatHasAllOfThem) {

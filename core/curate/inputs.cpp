@@ -86,7 +86,8 @@ class Finder {
           for (Input* input : inputs.at(file.url.substr(folder.size())))
             input->size = file.size, input->modified = file.modified;
       } catch (const Error& e) {
-        if (e.code() == KINORA_CANCELLED || is_unanswered(folder, e.code())) throw;
+        // Who may not list may still read.
+        if (e.code() == KINORA_CANCELLED || (is_unanswered(folder, e.code()) && e.code() != KINORA_INVALID)) throw;
         log_warn("{}; whether films there have changed since an earlier run cannot be seen", e.what());
       }
   }
@@ -165,12 +166,14 @@ std::vector<Input> found(Io& io, const std::vector<std::string>& paths, Look loo
 
 }  // namespace
 
-std::string Input::identity() const {
-  json all{{"url", url}, {"size", size}, {"modified", modified}, {"user", user}};
+std::string Input::named() const {
+  json all{{"url", url}, {"user", user}};
   if (caption) all["caption"] = *caption;
   if (!error.empty()) all["error"] = error;
   return sha256(all.dump(-1, ' ', false, json::error_handler_t::replace)).substr(0, 32);
 }
+
+std::string Input::identity() const { return fmt::format("{}-{}-{}", named(), size, modified); }
 
 std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, Look look, LeftOut* left_out) {
   return found(io, paths, look, true, left_out);

@@ -30,8 +30,12 @@ struct Input {
   int64_t modified = 0;
   std::string error;  // why there is nothing to read: it ends as failed, with this
 
-  // Equal as long as nothing says that the film or what the user says of it has changed.
+  // Equal as long as nothing says that the film or what the user says of it has changed. It begins with named().
   std::string identity() const;
+  // The part that is not about the film's file.
+  std::string named() const;
+  // The file cannot be looked at now: a disk that is not there, a bucket that denies it. Nothing says that it has changed.
+  bool is_unseen() const { return error.empty() && size == 0 && modified == 0; }
 };
 
 // In the order of the paths; in folders by name. What a list or manifest names and is not there stays an

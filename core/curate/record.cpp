@@ -94,7 +94,7 @@ void Record::keep_current() {
   std::unordered_set<std::string> current;
   for (const auto& input : inputs_) {
     const auto* known = ends_.film(input.key);
-    if (known && known->identity == input.identity() && files_are_there(*known)) current.insert(input.key);
+    if (known && known->identity == identity_of(input) && files_are_there(*known)) current.insert(input.key);
   }
   std::vector<std::string> gone;
   for (const auto& [key, film] : ends_.films())
@@ -104,6 +104,11 @@ void Record::keep_current() {
     ends_.forget(key);
     journal_->append({{"forget", key}}, false);
   }
+}
+
+std::string Record::identity_of(const Input& input) const {
+  const auto* known = ends_.film(input.key);
+  return known && known->ended && input.is_unseen() && known->identity.starts_with(input.named() + "-") ? known->identity : input.identity();
 }
 
 bool Record::files_are_there(const Ends::Film& film) const {
@@ -140,7 +145,7 @@ const Ends::Film& Record::film(const Input& input) const {
 void Record::begin(const Input& input) {
   const std::lock_guard lock(mutex_);
   if (ends_.film(input.key)) return;
-  journal_->append(input_entry(input, ends_.begin(input.key, input.identity())), false);
+  journal_->append(input_entry(input, ends_.begin(input.key, identity_of(input))), false);
 }
 
 bool Record::has_ended(const Input& input) const {
@@ -164,7 +169,7 @@ std::string Record::content(const Input& input) const {
 
 void Record::set_content(const Input& input, const std::string& sha256) {
   const std::lock_guard lock(mutex_);
-  auto& film = ends_.begin(input.key, input.identity());
+  auto& film = ends_.begin(input.key, identity_of(input));
   film.content = sha256;
   journal_->append(input_entry(input, film), false);
 }
@@ -183,7 +188,7 @@ void Record::forget(const Input& input) {
   remove_files(*known);
   for (const auto& end : known->ends) kept_.erase(end.key);
   ends_.forget(input.key);
-  auto& film = ends_.begin(input.key, input.identity());
+  auto& film = ends_.begin(input.key, identity_of(input));
   film.content = content;
   journal_->append(input_entry(input, film), false);
 }

@@ -72,6 +72,8 @@ class Record {
   void take(const json& entry, Journal::Place place);
   void start_over(const std::string& why);
   void keep_current();
+  // Of a film that cannot be seen now and has ended, the one that is known: what is done of it stays.
+  std::string identity_of(const Input& input) const;
   bool files_are_there(const Ends::Film& film) const;
   void remove_files(const Ends::Film& film) const;
   void remove_strangers() const;

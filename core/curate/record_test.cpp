@@ -115,6 +115,25 @@ class RecordTest : public InFolder {
   std::vector<Input> inputs_;
 };
 
+TEST_F(RecordTest, AFilmThatCannotBeSeenKeepsWhatIsDoneOfIt) {
+  Input& film_b = inputs_[0];
+  const auto look = [&](uint64_t size, int64_t modified, const char* caption) {
+    film_b.size = size, film_b.modified = modified, film_b.caption = caption;
+    return open();
+  };
+  {
+    Record record = look(5, 7, "mine");
+    record.begin(film_b), record.begin(inputs_[1]);
+    keep(record, "b-0000", "b"), keep(record, "a-0000", "a");
+    record.end(film("b"), false, {});
+  }
+  EXPECT_TRUE(look(0, 0, "mine").has_ended(film_b));
+  EXPECT_THAT(stored(), ElementsAre("a-0000.mp4", "b-0000.mp4"));
+  EXPECT_TRUE(look(5, 7, "mine").has_ended(film_b)) << "it is back";
+  EXPECT_FALSE(look(0, 0, "another").has_ended(film_b)) << "what the user says of it has changed";
+  EXPECT_THAT(stored(), ElementsAre("a-0000.mp4"));
+}
+
 TEST_F(RecordTest, GoesOnWhereItWasKilled) {
   {
     Record record = open();

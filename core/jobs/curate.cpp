@@ -107,7 +107,7 @@ class Keeper {
   json line_of(const Sample& sample, const kinora_outcome& outcome) const {
     const std::string key(sample.key());
     const auto input = urls_.find(key);
-    json line = item_line(sample, outcome, outcome.made ? "" : input->second);
+    json line = item_line(sample, outcome, outcome.made ? "" : urls_.at(key));
     if (outcome.made && input != urls_.end() && !line.contains("parent")) line["parent"] = key;
     return line;
   }
@@ -205,9 +205,9 @@ void run_curate(JobContext& context) {
   const Totals totals = write_results(context, inputs, record);
   record.settle();
   fs::remove_all(work_folder(context));
-  fs::remove_all(answers_folder(context));
   summarise(context, totals, inputs, record, seconds);
   say_how_it_went(context, totals);
+  fs::remove_all(answers_folder(context));  // not of a run that failed: its answers were paid
 }
 
 }  // namespace kinora::core

@@ -42,8 +42,8 @@ void require_any_use(JobContext& context, const Totals& totals) {
   std::string none;
   if (inputs.failed > 0 && inputs.failed == inputs.sum() && clips.kept == 0)
     none = fmt::format("none of the {} inputs could be used", inputs.sum());
-  else if (clips.failed > 0 && clips.kept == 0 && fs::is_empty(context.folder() / "data"))
-    none = fmt::format("no clip was kept, and {} of {} failed", clips.failed, clips.sum());
+  else if (clips.failed > 0 && clips.failed == clips.sum() && fs::is_empty(context.folder() / "data"))
+    none = fmt::format("all {} clips failed", clips.failed);
   if (none.empty()) return;
   fs::remove(context.folder() / "journal.jsonl");
   context.summary.update({{"job", context.spec().name}, {"kind", "curate"}, {"status", "failed"}, {"error", none}});

@@ -186,7 +186,7 @@ void note_kept(const fs::path& folder, const std::string& base, const std::strin
   if (base.empty() || job.value("base", json()) != base) return;
   const json known = job.value("kept_sha256", json());
   if (known == kept) return;
-  if (!known.is_null() && retries(folder, base) > 0) job["revision"] = revision(folder, base) + 1;
+  if (retries(folder, base) > 0) job["revision"] = revision(folder, base) + 1;
   job["kept_sha256"] = kept;  // with the number, at once: a job that is done again counts no second time
   or_throw(write_file_atomically(folder / "job.json", job.dump(2) + "\n"));
 }

@@ -33,10 +33,12 @@ fs::path embedded_by(const fs::path& folder) {
   return clips.is_string() ? fs::weakly_canonical(folder / clips.get<std::string>()) : fs::path();
 }
 
+// What may not be read is left out.
 std::vector<fs::path> folders_in(const fs::path& folder) {
   std::vector<fs::path> out;
-  for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.is_directory() && entry.path().filename().string().front() != '.') out.push_back(entry.path());
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (entry.is_directory(error) && entry.path().filename().string().front() != '.') out.push_back(entry.path());
   std::sort(out.begin(), out.end());
   return out;
 }
@@ -84,16 +86,19 @@ void Collection::add_text(const fs::path& folder) {
 
 void Collection::add_texts_beside(const fs::path& job) {
   const fs::path at = fs::canonical(job);
+  std::error_code error;
   for (const auto& beside : folders_in(at.parent_path()))
-    if (fs::is_regular_file(beside / "text.json") && embedded_by(beside) == at / "data") add_text(beside);
+    if (fs::is_regular_file(beside / "text.json", error) && embedded_by(beside) == at / "data") add_text(beside);
 }
 
 // A job's folder, a folder of files, or the folder of a run, whose jobs are directly below.
 void Collection::add(const fs::path& folder) {
   const auto job = [&](const fs::path& at) {
-    if (fs::is_directory(at / "data")) data_.push_back(at / "data");
-    if (fs::is_regular_file(at / "text.json")) add_text(at);
-    return fs::is_directory(at / "data") || fs::is_regular_file(at / "text.json");
+    std::error_code error;
+    const bool clips = fs::is_directory(at / "data", error), texts = fs::is_regular_file(at / "text.json", error);
+    if (clips) data_.push_back(at / "data");
+    if (texts) add_text(at);
+    return clips || texts;
   };
   if (job(folder)) {
     if (fs::is_directory(folder / "data")) add_texts_beside(folder);

@@ -389,8 +389,17 @@ def changes(server):
     done = kinora("run", file)
     holds("a listing that fails is named, and nothing is taken for changed", done.returncode == 1 and "job 'clips': its inputs cannot be listed" in done.stderr
           and "s3://bucket: cannot be listed" in done.stderr and "have changed" not in done.stderr and tree(SCRATCH / "changes/clips") == whole, done.stderr[-2000:])
+    done = kinora("run", toml("changes", server.url, text), AWS_SECRET_ACCESS_KEY="no longer valid")
+    holds("so is one that is refused", done.returncode == 1 and "its inputs cannot be listed" in done.stderr
+          and "have changed" not in done.stderr and tree(SCRATCH / "changes/clips") == whole, done.stderr[-2000:])
     done = kinora("run", toml("changes", server.url, text))
     holds("when the server is back nothing is done again", done.returncode == 0 and "already done" in done.stderr, done.stderr[-2000:])
+    named = toml("named", server.url, text.replace('"s3://bucket/odd [1]?.mp4", ', ""))
+    done = kinora("run", named)
+    there = (SCRATCH / "named/clips/items.jsonl").read_text() if done.returncode == 0 else done.stderr[-2000:]
+    done = kinora("run", named, AWS_SECRET_ACCESS_KEY="no longer valid")
+    holds("what is done of named films stays where the server denies to look", done.returncode == 0 and '"kept"' in there
+          and (SCRATCH / "named/clips/items.jsonl").read_text() == there, done.stderr[-2000:])
 
 
 def checks(server):
