@@ -266,6 +266,10 @@ TEST(ClipPreview, DecodesWhereTheFramesWillNotDo) {
   whole.set_tensor("frames", {bytes, bytes + 7 * kWide * kHigh * 3}, {7, kHigh, kWide, 3}, KINORA_DL_UINT, 8);
   const Applied beside = applied("clip.preview", options, whole);
   EXPECT_EQ(beside.results.emitted.at(0).need("preview.mp4"), plain.results.emitted.at(0).need("preview.mp4"));
+  Sample other = film();
+  other.set_tensor("frames", Bytes(4), {1}, KINORA_DL_UINT, 32);
+  const Applied beside_others = applied("clip.preview", options, other);
+  EXPECT_EQ(beside_others.results.emitted.at(0).need("preview.mp4"), plain.results.emitted.at(0).need("preview.mp4"));
 }
 
 TEST(FilterMotion, DropsTheStillAndKeepsTheMoving) {

@@ -1,5 +1,5 @@
-// Which clips a film is cut into: against the presentation times that ffprobe reads and the rules in plain loops, with the
-// stages' own defaults and at a variable rate.
+// Which clips a film is cut into: against the presentation times that ffprobe reads and the rules in plain
+// loops, with the stages' own defaults and at a variable rate.
 #include <filesystem>
 #include <sstream>
 
@@ -29,9 +29,11 @@ std::vector<std::string> lines_of(const std::string& command) {
 
 // Seconds of every frame from the first and, last, when the last one ends. Empty where there is no ffprobe.
 std::vector<double> times_by_ffprobe(const std::filesystem::path& film) {
-  const std::string probe = "ffprobe -v error -select_streams v:0 -of csv=p=0 '" + film.string() + "' -show_entries ";
+  const std::string probe =
+      "ffprobe -v error -select_streams v:0 -of csv=p=0 '" + film.string() + "' -show_entries ";
   std::vector<double> times;
-  for (const auto& line : lines_of(probe + "frame=best_effort_timestamp_time")) times.push_back(std::stod(line));
+  for (const auto& line : lines_of(probe + "frame=best_effort_timestamp_time"))
+    times.push_back(std::stod(line));
   if (times.empty()) return {};
   double end = 0;
   for (const auto& line : lines_of(probe + "packet=pts_time,duration_time"))
@@ -57,7 +59,9 @@ struct Piece {
 // The pieces of one shot [a, b), frame by frame.
 class Pieces {
  public:
-  Pieces(const std::vector<double>& t, const Rules& rules, int64_t a, int64_t b) : t_(t), r_(rules) { cut(a, b); }
+  Pieces(const std::vector<double>& t, const Rules& rules, int64_t a, int64_t b) : t_(t), r_(rules) {
+    cut(a, b);
+  }
   const std::vector<Piece>& all() const { return all_; }
 
  private:
@@ -109,7 +113,8 @@ class Pieces {
   std::vector<Piece> all_;
 };
 
-std::vector<Piece> expected(const std::vector<double>& times, const std::vector<int64_t>& cuts, const Rules& rules) {
+std::vector<Piece> expected(const std::vector<double>& times, const std::vector<int64_t>& cuts,
+                            const Rules& rules) {
   std::vector<Piece> out;
   int64_t first = 0;
   std::vector<int64_t> ends = cuts;
@@ -153,8 +158,10 @@ void expect_pieces(const Applied& found, const std::vector<double>& times, const
 }
 
 json options_of(const Rules& r) {
-  return {{"preset", "ultrafast"}, {"audio", false}, {"long_shots", r.long_shots}, {"edge_crop", r.edge},
-          {"max_length", r.longest}, {"stride", r.stride}, {"min_length", r.shortest}, {"min_frames", r.min_frames}};
+  return {{"preset", "ultrafast"},      {"audio", false},
+          {"long_shots", r.long_shots}, {"edge_crop", r.edge},
+          {"max_length", r.longest},    {"stride", r.stride},
+          {"min_length", r.shortest},   {"min_frames", r.min_frames}};
 }
 
 TEST(ClipLengths, OfTheStagesOwnDefaults) {
@@ -172,14 +179,17 @@ TEST(ClipLengths, OfTheStagesOwnDefaults) {
   EXPECT_EQ(two.results.emitted.size(), 8u) << "four of the twelve shots have less than 72 frames";
 }
 
-// Four scenes in 20 s: 30 frames a second, then one in seven of them and a hole of a second, then one in three.
+// Four scenes in 20 s: 30 frames a second, then one in seven of them and a hole of a second, then one in
+// three.
 std::filesystem::path variable_film() {
-  const auto path = std::filesystem::path(::testing::TempDir()) / ("variable-" + std::to_string(getpid()) + ".mp4");
+  const auto path =
+      std::filesystem::path(::testing::TempDir()) / ("variable-" + std::to_string(getpid()) + ".mp4");
   const std::string scenes =
       "testsrc2=s=96x64:r=30:d=20,negate=enable='between(t,7.02,13.45)',hue=h=90:enable='gt(t,16.05)',"
       "select='lt(t,4)+between(t,4,11)*not(mod(n,7))+gt(t,12)*not(mod(n,3))'";
   const std::string command = "ffmpeg -nostdin -v error -y -f lavfi -i \"" + scenes +
-                              "\" -fps_mode vfr -c:v libx264 -preset veryfast -bf 2 '" + path.string() + "' && echo made";
+                              "\" -fps_mode vfr -c:v libx264 -preset veryfast -bf 2 '" + path.string() +
+                              "' && echo made";
   return testing::output_of(command).empty() ? std::filesystem::path() : path;
 }
 
@@ -197,10 +207,10 @@ TEST(ClipLengths, AtAVariableRateAreThoseOfThePictures) {
   for (const double at : {7.02, 13.45, 16.05})
     scenes.push_back(std::lower_bound(times.begin(), times.end(), at) - times.begin());
   EXPECT_EQ(cuts, scenes);
-  const Rules cases[] = {
-      {"stride", 0.5, 60, 0, 2, 1},   {"stride", 0, 1.5, 0, 0, 1},      {"stride", 0.3, 1.5, 0.7, 0.5, 2},
-      {"stride", 0.25, 1, 1.8, 0, 1}, {"truncate", 0.5, 2.5, 0, 1, 10}, {"equal", 0, 1.3, 0, 0, 1},
-      {"equal", 0.4, 2.9, 0, 1, 5},   {"stride", 2, 60, 0, 0, 1}};
+  const Rules cases[] = {{"stride", 0.5, 60, 0, 2, 1},      {"stride", 0, 1.5, 0, 0, 1},
+                         {"stride", 0.3, 1.5, 0.7, 0.5, 2}, {"stride", 0.25, 1, 1.8, 0, 1},
+                         {"truncate", 0.5, 2.5, 0, 1, 10},  {"equal", 0, 1.3, 0, 0, 1},
+                         {"equal", 0.4, 2.9, 0, 1, 5},      {"stride", 2, 60, 0, 0, 1}};
   for (const Rules& rules : cases) {
     SCOPED_TRACE(options_of(rules).dump());
     const auto pieces = expected(times, cuts, rules);

@@ -1,4 +1,5 @@
-// What becomes of pictures that clips do not hold as they are: more bits, more chroma, HDR, odd sides; and of films without any.
+// What becomes of pictures that clips do not hold as they are: more bits, more chroma, HDR, odd sides; and of
+// films without any.
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -16,8 +17,11 @@ using ::testing::HasSubstr;
 
 // 24 frames by ffmpeg, which `options` end; empty where there is none.
 Bytes made_by_ffmpeg(const std::string& options) {
-  const auto path = std::filesystem::path(::testing::TempDir()) / ("pictures-" + std::to_string(getpid()) + ".mp4");
-  const bool made = !testing::output_of("ffmpeg -nostdin -v error -y " + options + " '" + path.string() + "' && echo made").empty();
+  const auto path =
+      std::filesystem::path(::testing::TempDir()) / ("pictures-" + std::to_string(getpid()) + ".mp4");
+  const bool made =
+      !testing::output_of("ffmpeg -nostdin -v error -y " + options + " '" + path.string() + "' && echo made")
+           .empty();
   Bytes out;
   if (made) {
     FileSource file(path);
@@ -30,21 +34,24 @@ Bytes made_by_ffmpeg(const std::string& options) {
 
 // Their luma in 8 bits of limited range, as ffmpeg says it: [T][height * width].
 std::vector<Bytes> luma_by_ffmpeg(const Bytes& film, int width, int height) {
-  const auto path = std::filesystem::path(::testing::TempDir()) / ("luma-" + std::to_string(getpid()) + ".mp4");
+  const auto path =
+      std::filesystem::path(::testing::TempDir()) / ("luma-" + std::to_string(getpid()) + ".mp4");
   FILE* file = fopen(path.c_str(), "wb");
   EXPECT_EQ(fwrite(film.data(), 1, film.size(), file), film.size());
   fclose(file);
   const std::string crop = "crop=" + std::to_string(width) + ":" + std::to_string(height) + ":0:0";
-  const Bytes all = testing::output_of("ffmpeg -nostdin -v error -i '" + path.string() + "' -vf format=yuv444p," + crop +
-                                       ",extractplanes=y -f rawvideo -");
+  const Bytes all = testing::output_of("ffmpeg -nostdin -v error -i '" + path.string() +
+                                       "' -vf format=yuv444p," + crop + ",extractplanes=y -f rawvideo -");
   std::filesystem::remove(path);
   std::vector<Bytes> out;
   const size_t size = static_cast<size_t>(width) * static_cast<size_t>(height);
-  for (size_t at = 0; at + size <= all.size(); at += size) out.emplace_back(all.begin() + at, all.begin() + at + size);
+  for (size_t at = 0; at + size <= all.size(); at += size)
+    out.emplace_back(all.begin() + at, all.begin() + at + size);
   return out;
 }
 
-const char* const kHdr = " -color_primaries bt2020 -color_trc smpte2084 -colorspace bt2020nc -color_range tv ";
+const char* const kHdr =
+    " -color_primaries bt2020 -color_trc smpte2084 -colorspace bt2020nc -color_range tv ";
 
 TEST(ClipPictures, HdrOfTenBitsKeepsItsTagsAndItsCurve) {
   struct Case {
@@ -53,15 +60,16 @@ TEST(ClipPictures, HdrOfTenBitsKeepsItsTagsAndItsCurve) {
   };
   for (const Case& c : {Case{"yuv422p10le", "96x64", 96, 64}, Case{"yuv444p10le", "97x63", 96, 62}}) {
     SCOPED_TRACE(c.format);
-    const Bytes bytes = made_by_ffmpeg(std::string("-f lavfi -i testsrc2=s=") + c.size + ":r=24:d=1 -c:v libx264 -crf 10 -pix_fmt " +
-                                       c.format + kHdr);
+    const Bytes bytes = made_by_ffmpeg(std::string("-f lavfi -i testsrc2=s=") + c.size +
+                                       ":r=24:d=1 -c:v libx264 -crf 10 -pix_fmt " + c.format + kHdr);
     if (bytes.empty()) GTEST_SKIP() << "no ffmpeg with libx264 of ten bits";
     Sample film("film");
     film.set("mp4", Bytes(bytes));
     const auto expected = luma_by_ffmpeg(bytes, c.width, c.height);
     ASSERT_EQ(expected.size(), 24u);
     for (const char* id : {"clip.transcode", "film.clips"}) {
-      const Applied out = applied(id, {{"crf", 6}, {"min_length", 0.5}, {"min_frames", 1}, {"edge_crop", 0.0}}, film.clone("film"));
+      const Applied out = applied(
+          id, {{"crf", 6}, {"min_length", 0.5}, {"min_frames", 1}, {"edge_crop", 0.0}}, film.clone("film"));
       ASSERT_EQ(out.error, "");
       ASSERT_EQ(out.results.emitted.size(), 1u);
       const auto clip = *out.results.emitted[0].bytes("mp4");
@@ -72,7 +80,8 @@ TEST(ClipPictures, HdrOfTenBitsKeepsItsTagsAndItsCurve) {
       const Colour hdr{9, 9, 16, 1};  // H.273: BT.2020, not constant; BT.2020; PQ; limited
       EXPECT_EQ(found.probe.video.colour, hdr);
       ASSERT_EQ(found.luma.size(), expected.size());
-      for (size_t i = 0; i < expected.size(); ++i) EXPECT_GT(testing::psnr(found.luma[i], expected[i]), 40) << i;
+      for (size_t i = 0; i < expected.size(); ++i)
+        EXPECT_GT(testing::psnr(found.luma[i], expected[i]), 40) << i;
     }
   }
 }

@@ -24,7 +24,8 @@ Clip make_fed(const MakerContext& context, ClipWorks& works, const Task& task) {
 
 // before(frame) is called ahead of each.
 template <class Before>
-void decode_into(GrowingClip& clip, Decoder& decoder, ClipWorks& works, const Task& task, const Before& before) {
+void decode_into(GrowingClip& clip, Decoder& decoder, ClipWorks& works, const Task& task,
+                 const Before& before) {
   const auto missing = pass(decoder, task.how.range, [&](const Frame& frame) {
     if (works.gone(task.id)) return false;
     before(frame);

@@ -7,8 +7,8 @@
 namespace kinora::video {
 namespace {
 
-constexpr int64_t kRounding = 1;     // microseconds that a difference of two times may be off
-constexpr int64_t kMoreParts = 8;    // tried, where equal ones do not keep to the longest
+constexpr int64_t kRounding = 1;   // microseconds that a difference of two times may be off
+constexpr int64_t kMoreParts = 8;  // tried, where equal ones do not keep to the longest
 
 int64_t microseconds(double seconds) {
   constexpr double kLatest = 4e18;
@@ -82,7 +82,8 @@ bool too_short(const Range& range, const FrameTimes& times, const PlanOptions& o
          times.at(range.end) - times.at(range.first) < PlanTimes(o).shortest;
 }
 
-void plan_shot(const Range& whole, const FrameTimes& times, const PlanOptions& o, std::vector<PlannedClip>& out) {
+void plan_shot(const Range& whole, const FrameTimes& times, const PlanOptions& o,
+               std::vector<PlannedClip>& out) {
   if (whole.end <= whole.first) return;
   const PlanTimes limits(o);
   const int64_t first = times.last_within(whole.first, whole.end, limits.edge);
@@ -95,7 +96,8 @@ void plan_shot(const Range& whole, const FrameTimes& times, const PlanOptions& o
   for (const Range& range : parts) out.push_back(planned(range, times, too_short(range, times, o)));
 }
 
-std::vector<PlannedClip> plan_clips(const std::vector<int64_t>& cuts, const FrameTimes& times, const PlanOptions& o) {
+std::vector<PlannedClip> plan_clips(const std::vector<int64_t>& cuts, const FrameTimes& times,
+                                    const PlanOptions& o) {
   std::vector<PlannedClip> plan;
   int64_t first = 0;
   for (const int64_t cut : cuts) {

@@ -35,7 +35,8 @@ struct PlannedClip {
   bool too_short = false;
 };
 
-// The options' lengths as times between frames: what falls on a limit, but for the rounding of times, keeps to it.
+// The options' lengths as times between frames: what falls on a limit, but for the rounding of times, keeps
+// to it.
 struct PlanTimes {
   explicit PlanTimes(const PlanOptions& options);
   int64_t longest, stride, edge, shortest;  // microseconds
@@ -45,20 +46,23 @@ struct PlanTimes {
 bool too_short(const Range& range, const FrameTimes& times, const PlanOptions& options);
 
 // The clips of one shot, added to `out`: see plan_clips.
-void plan_shot(const Range& shot, const FrameTimes& times, const PlanOptions& options, std::vector<PlannedClip>& out);
+void plan_shot(const Range& shot, const FrameTimes& times, const PlanOptions& options,
+               std::vector<PlannedClip>& out);
 
-// The clips of a film whose shots begin at 0 and at each of `cuts` (ascending, within the film), in order of their first
-// frames.
+// The clips of a film whose shots begin at 0 and at each of `cuts` (ascending, within the film), in order of
+// their first frames.
 //
-//   equal     as few parts as keep to max_seconds, of equal length within a frame; strides where the frames last too
+//   equal     as few parts as keep to max_seconds, of equal length within a frame; strides where the frames
+//   last too
 //             long for that
-//   stride    a clip of max_seconds at every stride from the shot's start, until one reaches its end: the last
+//   stride    a clip of max_seconds at every stride from the shot's start, until one reaches its end: the
+//   last
 //             is shorter. A stride under max_seconds makes clips overlap, one above it leaves gaps
 //   truncate  its first max_seconds
 //
-// A shot that its edges use up is one clip of the whole shot, too short. Lengths are those between presentation times: as
-// many frames as keep to a length, but at least one for max_seconds and the stride. At a constant rate that is
-// floor(seconds * fps).
+// A shot that its edges use up is one clip of the whole shot, too short. Lengths are those between
+// presentation times: as many frames as keep to a length, but at least one for max_seconds and the stride. At
+// a constant rate that is floor(seconds * fps).
 std::vector<PlannedClip> plan_clips(const std::vector<int64_t>& cuts, const FrameTimes& times,
                                     const PlanOptions& options);
 

@@ -118,7 +118,8 @@ bool ClipWorks::press() {
 bool ClipWorks::lose() {
   State* last = nullptr;
   for (auto& [id, s] : work_)
-    if (s.way == Way::fed && !s.claimed && !s.gone && !s.feeds.empty() && (!last || s.number > last->number)) last = &s;
+    if (s.way == Way::fed && !s.claimed && !s.gone && !s.feeds.empty() && (!last || s.number > last->number))
+      last = &s;
   if (!last) return false;
   empty(*last);
   last->gone = true;

@@ -23,12 +23,13 @@ enum class Way {
   alone     // the maker decodes both
 };
 
-// Where one feeder leaves frames and sound for the clips of a film, several makers take them, and the results wait for
-// their turn. A clip's number is its place among all clips of the film; a piece of work has an id.
+// Where one feeder leaves frames and sound for the clips of a film, several makers take them, and the results
+// wait for their turn. A clip's number is its place among all clips of the film; a piece of work has an id.
 //
-// A fed clip is added when its first frame comes; its end may not be known yet. Makers take it once it has begun; until
-// then its frames wait. It ends, or it is let go: what was done for it is thrown away, and if it turns out to be a clip
-// all the same, a maker makes it alone. A clip whose range is known can be left to a maker from the start.
+// A fed clip is added when its first frame comes; its end may not be known yet. Makers take it once it has
+// begun; until then its frames wait. It ends, or it is let go: what was done for it is thrown away, and if it
+// turns out to be a clip all the same, a maker makes it alone. A clip whose range is known can be left to a
+// maker from the start.
 //
 // Bounded in bytes by make_room(): what waits here and what the feeder holds.
 //
@@ -56,8 +57,8 @@ class ClipWorks {
   void let_go(Id id);
   // The film's frames so far: leads makers to what they decode.
   void set_index(std::shared_ptr<const FrameIndex> index);
-  // Waits until `bytes` more fit beside what waits here and what the feeder holds, or nothing waits. `idle` is called
-  // meanwhile, without the lock.
+  // Waits until `bytes` more fit beside what waits here and what the feeder holds, or nothing waits. `idle`
+  // is called meanwhile, without the lock.
   void make_room(int64_t bytes, const std::function<void()>& idle);
   void hold(int64_t bytes);  // the feeder holds so many more, or fewer
   // Whether a maker is free and finds nothing to do.
@@ -65,7 +66,8 @@ class ClipWorks {
 
   // Every clip before this number has been told. Bounds how many results wait.
   void turn(int64_t number);
-  // The result of a clip that has ended, if it is there yet; it is gone from here. Rethrows what its maker threw.
+  // The result of a clip that has ended, if it is there yet; it is gone from here. Rethrows what its maker
+  // threw.
   std::optional<Clip> result(Id id);
   void wait_for_result(Id id, std::chrono::milliseconds most);
   // Everybody stops; makers that wait return at once.

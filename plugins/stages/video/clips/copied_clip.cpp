@@ -78,7 +78,8 @@ class CopiedClip {
 
   bool encode_end(SplicedWriter& writer, const Range& part, int64_t end_pts) {
     if (part.end == part.first) return true;
-    if (!decode(part, [&](const Frame& frame) { writer.encode(*frame.picture, frame.pts - start_); })) return false;
+    if (!decode(part, [&](const Frame& frame) { writer.encode(*frame.picture, frame.pts - start_); }))
+      return false;
     writer.end_encoding(end_pts - start_);
     return true;
   }
@@ -141,10 +142,9 @@ class CopiedClip {
 
 bool could_copy(const Probe& film, const TranscodeOptions& o) {
   const VideoInfo& v = film.video;
-  return o.copy && v.codec == "h264" &&
-         v.pixel_format == "yuv420p" && v.colour.range != AVCOL_RANGE_JPEG && v.rotation == 0 &&
-         v.field_order == "progressive" && o.crop.empty() && v.width % 2 == 0 && v.height % 2 == 0 &&
-         (o.max_height <= 0 || v.height <= o.max_height);
+  return o.copy && v.codec == "h264" && v.pixel_format == "yuv420p" && v.colour.range != AVCOL_RANGE_JPEG &&
+         v.rotation == 0 && v.field_order == "progressive" && o.crop.empty() && v.width % 2 == 0 &&
+         v.height % 2 == 0 && (o.max_height <= 0 || v.height <= o.max_height);
 }
 
 bool may_copy(const Probe& film, const TranscodeOptions& o) {

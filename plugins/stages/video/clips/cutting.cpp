@@ -10,8 +10,8 @@ FrameTimes times_of(const Sample& film, const nlohmann::json& shots) {
   try {
     return read_frame_times(shots);
   } catch (const std::invalid_argument& e) {
-    throw Error(KINORA_DATA, "sample '" + std::string(film.key()) + "': its field shots.json is wrong: " + e.what() +
-                                 "; run a stage shots.* before");
+    throw Error(KINORA_DATA, "sample '" + std::string(film.key()) + "': its field shots.json is wrong: " +
+                                 e.what() + "; run a stage shots.* before");
   }
 }
 
@@ -20,7 +20,8 @@ std::vector<int64_t> cuts_of(const Sample& film, const nlohmann::json& shots, in
   for (const auto& cut : shots.at("cuts")) {
     const bool ascends = cut.is_number_integer() && cut >= (cuts.empty() ? 0 : cuts.back()) && cut <= frames;
     if (!ascends)
-      throw Error(KINORA_DATA, "sample '" + std::string(film.key()) + "': its field shots.json has cuts that do not ascend within its " +
+      throw Error(KINORA_DATA, "sample '" + std::string(film.key()) +
+                                   "': its field shots.json has cuts that do not ascend within its " +
                                    std::to_string(frames) + " frames; run a stage shots.* before");
     cuts.push_back(cut);
   }
@@ -29,7 +30,8 @@ std::vector<int64_t> cuts_of(const Sample& film, const nlohmann::json& shots, in
 
 }  // namespace
 
-Cutting::Cutting(const Sample& film, const Media& media, const nlohmann::json& shots, const ClipOptions& options)
+Cutting::Cutting(const Sample& film, const Media& media, const nlohmann::json& shots,
+                 const ClipOptions& options)
     : media_(media), frames_(shots.at("frames")), teller_(film, media, options, shots.at("fps")) {
   const FrameTimes times = times_of(film, shots);
   for (const PlannedClip& clip : plan_clips(cuts_of(film, shots, frames_), times, plan_options(options))) {

@@ -42,12 +42,19 @@ std::optional<std::vector<int64_t>> picked(const Sample& sample, int64_t count, 
 
 std::optional<SampledFrames> earlier_frames(const Sample& sample, double fps, int64_t height, int64_t most) {
   if (sample.tensor("frames") == nullptr) return std::nullopt;
-  const Pictures given = pictures_of(sample, Limits{}.max_side);
-  const auto places = picked(sample, given.count, fps);
+  Pictures given;
+  std::optional<std::vector<int64_t>> places;
+  try {
+    given = pictures_of(sample, Limits{}.max_side);
+    places = picked(sample, given.count, fps);
+  } catch (const Error&) {  // they are of another kind, or their times are
+    return std::nullopt;
+  }
   if (!places || given.height < height) return std::nullopt;
   SampledFrames out;
   out.height = height;
-  out.width = std::max<int64_t>(1, std::lround(static_cast<double>(given.width * height) / static_cast<double>(given.height)));
+  out.width = std::max<int64_t>(
+      1, std::lround(static_cast<double>(given.width * height) / static_cast<double>(given.height)));
   const auto bytes = static_cast<size_t>(out.height * out.width * 3);
   if (places->size() * bytes > static_cast<size_t>(most)) return std::nullopt;
   out.pixels.resize(places->size() * bytes);
@@ -57,7 +64,8 @@ std::optional<SampledFrames> earlier_frames(const Sample& sample, double fps, in
     if (given.height == height) {
       std::copy_n(given.frame(i), bytes, to);
     } else {
-      scaler.bytes(*picture_of_rgb(given.frame(i), static_cast<int>(given.width), static_cast<int>(given.height)), to);
+      scaler.bytes(
+          *picture_of_rgb(given.frame(i), static_cast<int>(given.width), static_cast<int>(given.height)), to);
     }
     to += bytes;
     out.at.push_back(static_cast<double>(out.at.size()) / fps);

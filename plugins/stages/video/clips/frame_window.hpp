@@ -21,9 +21,9 @@ class FrameWindow {
   void drop_before(int64_t frame) {
     while (!frames_.empty() && first_ < frame) drop_first();
   }
-  // The oldest go until no more than this is left, or one frame.
+  // The oldest go until no more than this is left, or two frames: one, and the one whose time says when it ends.
   void shrink(int64_t most) {
-    while (bytes_ > most && frames_.size() > 1) drop_first();
+    while (bytes_ > most && frames_.size() > 2) drop_first();
   }
   // Null: it is gone.
   const Feed* at(int64_t frame) const {

@@ -49,7 +49,8 @@ class GrowingClip {
   void write(const Feed& feed) {
     if (feed.sound) writer_->add_sound(*feed.sound);
     if (!feed.picture) return;
-    if (!writer_) writer_ = std::make_unique<ClipWriter>(*feed.picture, feed.pts, c_.probe, c_.sound, c_.options);
+    if (!writer_)
+      writer_ = std::make_unique<ClipWriter>(*feed.picture, feed.pts, c_.probe, c_.sound, c_.options);
     writer_->add(*feed.picture, feed.pts);
   }
 

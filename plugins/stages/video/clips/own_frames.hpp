@@ -15,7 +15,8 @@ inline Decoder own_decoder(const MakerContext& context, const std::shared_ptr<co
   return Decoder(context.film, context.name, options);
 }
 
-// Gives the frames of the range to `take` in turn, until it returns false. Returns the first that the film lacks.
+// Gives the frames of the range to `take` in turn, until it returns false. Returns the first that the film
+// lacks.
 template <class Take>
 std::optional<int64_t> pass(Decoder& decoder, const Range& range, const Take& take) {
   decoder.skip_to(range.first);

@@ -21,7 +21,8 @@ TEST(SoundFeed, GivesEverySampleOnceUpToEachFrame) {
   feed.start(500);
   int64_t samples = 0;
   for (const int64_t until : {541, 583, 1500})
-    feed.until(until, [&](const auto& planes, bool) { samples += static_cast<int64_t>(planes->front().size()); });
+    feed.until(until,
+               [&](const auto& planes, bool) { samples += static_cast<int64_t>(planes->front().size()); });
   EXPECT_EQ(samples, 12000);
 }
 
@@ -53,7 +54,8 @@ TEST(SoundFeed, AClipOverALeapFailsAndTheNextIsWhole) {
     frame->width = options.width, frame->height = options.height, frame->format = AV_PIX_FMT_GRAY8;
     ASSERT_GE(av_frame_get_buffer(frame.get(), 0), 0);
     for (int y = 0; y < frame->height; ++y)
-      std::fill_n(frame->data[0] + ptrdiff_t{frame->linesize[0]} * y, frame->width, static_cast<uint8_t>(4 * i));
+      std::fill_n(frame->data[0] + ptrdiff_t{frame->linesize[0]} * y, frame->width,
+                  static_cast<uint8_t>(4 * i));
     encoder.write(*frame, 4 * i + (i < 20 ? 0 : int64_t{2'000'000}));
     encoder.write_audio(&plane, 500);
   }

@@ -45,7 +45,8 @@ class Feeder {
         decoder_(film, name, decoding(options)),
         sound_(film, name, options.audio, decoder_.time_base()),
         context_{film, name, options, decoder_.probe(), sound_.format()},
-        makers_wanted_(static_cast<size_t>(std::clamp<int64_t>(options.parallel, 1, static_cast<int64_t>(ranges.size())))),
+        makers_wanted_(static_cast<size_t>(
+            std::clamp<int64_t>(options.parallel, 1, static_cast<int64_t>(ranges.size())))),
         works_(options.memory, makers_wanted_),
         clips_(ranges.size()) {
     if (options.decoder.index) works_.set_index(options.decoder.index);
@@ -62,7 +63,8 @@ class Feeder {
   Feeder& operator=(const Feeder&) = delete;
 
   std::string run() {
-    for (size_t i = 0; i < makers_wanted_; ++i) makers_.emplace_back([this] { make_clips(context_, works_); });
+    for (size_t i = 0; i < makers_wanted_; ++i)
+      makers_.emplace_back([this] { make_clips(context_, works_); });
     add_copied();
     while (done_ < ranges_.size() && step()) tell();
     for (size_t i = done_; i < ranges_.size(); ++i) break_off(i);
@@ -103,7 +105,8 @@ class Feeder {
   void add_apart(Way way) {
     Fed& clip = clips_[added_];
     clip.way = way;
-    clip.id = works_.add_apart(static_cast<int64_t>(added_), {ranges_[added_], options_.packets->end_of(ranges_[added_])}, way);
+    clip.id = works_.add_apart(static_cast<int64_t>(added_),
+                               {ranges_[added_], options_.packets->end_of(ranges_[added_])}, way);
     ++added_;
   }
 
@@ -241,7 +244,8 @@ class Feeder {
   const std::vector<Range>& ranges_;
   const TranscodeOptions& options_;
   const ClipCallback& callback_;
-  const bool indexed_, apart_;  // apart_: makers may decode and copy clips, for none shares frames with another
+  const bool indexed_,
+      apart_;  // apart_: makers may decode and copy clips, for none shares frames with another
   Decoder decoder_;
   SoundFeed sound_;
   MakerContext context_;

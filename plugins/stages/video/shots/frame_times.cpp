@@ -61,7 +61,8 @@ int64_t FrameTimes::first_within(int64_t first, int64_t end, int64_t microsecond
 void write_frame_times(nlohmann::json& shots, const FilmClock& clock, double fps) {
   const auto& times = clock.times();
   bool even = fps > 0;
-  for (size_t i = 0; even && i < times.size(); ++i) even = times[i] == even_time(static_cast<int64_t>(i), fps);
+  for (size_t i = 0; even && i < times.size(); ++i)
+    even = times[i] == even_time(static_cast<int64_t>(i), fps);
   if (!even) shots["frame_times_us"] = times;
   shots["end_us"] = clock.end();
 }
@@ -78,9 +79,11 @@ FrameTimes read_frame_times(const nlohmann::json& shots) {
   }
   FrameTimes out;
   if (!ends || !given->is_array() || static_cast<int64_t>(given->size()) != frames)
-    throw std::invalid_argument("frame_times_us is not one time for each of its frames, with end_us behind them");
+    throw std::invalid_argument(
+        "frame_times_us is not one time for each of its frames, with end_us behind them");
   const auto push = [&](const nlohmann::json& time) {
-    const bool ascends = time.is_number_integer() && (out.known() == 0 || time.get<int64_t>() >= out.at(out.known() - 1));
+    const bool ascends =
+        time.is_number_integer() && (out.known() == 0 || time.get<int64_t>() >= out.at(out.known() - 1));
     if (!ascends || std::abs(time.get<double>()) > kLatest)
       throw std::invalid_argument("frame_times_us and end_us do not ascend");
     out.push(time);

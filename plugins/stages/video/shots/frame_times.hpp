@@ -1,4 +1,5 @@
-// When the frames of a film are shown: what lengths in seconds are counted by, at a constant rate and at a variable one.
+// When the frames of a film are shown: what lengths in seconds are counted by, at a constant rate and at a
+// variable one.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,9 @@ class FilmClock {
   int64_t end() const { return microseconds(end_pts_); }
 
  private:
-  int64_t microseconds(int64_t pts) const { return presentation_microseconds(pts, start_, base_.num, base_.den); }
+  int64_t microseconds(int64_t pts) const {
+    return presentation_microseconds(pts, start_, base_.num, base_.den);
+  }
 
   Rational base_;
   int64_t start_ = 0, end_pts_ = 0;
@@ -55,8 +58,8 @@ class FrameTimes {
 // When frame `i` of an even film is shown.
 int64_t even_time(int64_t i, double fps);
 
-// Adds to shots.json when the film ends (end_us) and, where its frames are not shown every 1 / fps, when they are
-// (frame_times_us).
+// Adds to shots.json when the film ends (end_us) and, where its frames are not shown every 1 / fps, when they
+// are (frame_times_us).
 void write_frame_times(nlohmann::json& shots, const FilmClock& clock, double fps);
 
 // What write_frame_times() has written; without it, by the rate. std::invalid_argument for what cannot be.
