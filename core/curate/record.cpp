@@ -65,8 +65,8 @@ void Record::replay(const fs::path& file) {
 
 void Record::take(const json& entry, Journal::Place place) {
   if (entry.contains("broke_off")) ends_.break_off(!options_.per_clip);
-  if (entry.contains("retry_failed")) {
-    retries_ = static_cast<int64_t>(number_in(entry, "retry_failed"));
+  if (const auto number = entry.find("retry_failed"); number != entry.end()) {
+    retries_ = number->is_number_integer() ? number->get<int64_t>() : 0;
     ends_.retry_failed(!options_.per_clip);
   }
   if (const auto key = text_in(entry, "forget"); !key.empty()) ends_.forget(key);

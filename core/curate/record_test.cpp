@@ -198,6 +198,22 @@ TEST_F(RecordTest, ForgetsWhatFailedWhenItIsToBeTriedAgain) {
   EXPECT_EQ(open("x", true, 2).ended_before(), 1u);
 }
 
+// A number that no run has written is none: nobody asked for another try.
+TEST_F(RecordTest, TakesNoAbsurdNumberForATryThatWasAskedFor) {
+  const auto tries = [&] {
+    int out = 0;
+    Journal(folder_ / "journal.jsonl", [&](const json& entry, Journal::Place) { out += entry.contains("retry_failed"); });
+    return out;
+  };
+  open();
+  for (const json number : {json("1"), json(), json(-1e300), json(1e300)})
+    Journal(folder_ / "journal.jsonl", [](const json&, Journal::Place) {}).append({{"retry_failed", number}}, true);
+  open();
+  EXPECT_EQ(tries(), 4);
+  open("x", true, 1);
+  EXPECT_EQ(tries(), 5);
+}
+
 TEST_F(RecordTest, KnowsWhoseTheCopiesOfBranchesAre) {
   {
     Record record = open("x", false);

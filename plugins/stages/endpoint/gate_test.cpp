@@ -27,6 +27,9 @@ TEST(Gate, NeverLetsMoreInThanAtOnceAndAllOfThem) {
       const int now = ++inside;
       for (int seen = most; seen < now && !most.compare_exchange_weak(seen, now);) {
       }
+      // The first wait for the others, however slowly threads start; then a fourth would have time to be seen.
+      for (const auto late = Clock::now() + std::chrono::seconds(20); most < 3 && Clock::now() < late;)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       --inside;
     });
