@@ -17,7 +17,7 @@ TEST(Advice, MakesNoMoreCostlyInstancesThanTheWorkNeeds) {
   Pipeline p;
   p.threads = 8;
   p.add("read", {}, pass);
-  p.add("slow", {0}, sleeping(15));
+  p.add("slow", {0}, sleeping(60));  // so much longer that the other's lateness on a busy machine does not count
   auto& costly = p.add("costly", {1}, sleeping(1));
   costly.start_ms = 600;  // more than the work that can wait before it
   p.add("write", {2}, consume);
