@@ -187,7 +187,7 @@ TEST_F(RecordTest, TakesNoAbsurdNumberForATryThatWasAskedFor) {
     return out;
   };
   open();
-  for (const json number : {json("1"), json(), json(-1e300), json(1e300)})
+  for (const json& number : {json("1"), json(), json(-1e300), json(1e300)})
     Journal(folder_ / "journal.jsonl", [](const json&, Journal::Place) {}).append({{"retry_failed", number}}, true);
   open();
   EXPECT_EQ(tries(), 4);
