@@ -20,6 +20,7 @@ const Stop kNever = [] {};
 TEST(Gate, NeverLetsMoreInThanAtOnceAndAllOfThem) {
   Gate gate({3});
   std::atomic<int> inside{0}, most{0};
+  const auto late = Clock::now() + std::chrono::seconds(20);
   std::vector<std::jthread> threads;
   for (int i = 0; i < 12; ++i)
     threads.emplace_back([&] {
@@ -28,8 +29,7 @@ TEST(Gate, NeverLetsMoreInThanAtOnceAndAllOfThem) {
       for (int seen = most; seen < now && !most.compare_exchange_weak(seen, now);) {
       }
       // The first wait for the others, however slowly threads start; then a fourth would have time to be seen.
-      for (const auto late = Clock::now() + std::chrono::seconds(20); most < 3 && Clock::now() < late;)
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      while (most < 3 && Clock::now() < late) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       --inside;
     });
