@@ -55,6 +55,10 @@ bool JobCheck::finds(const std::string& option, const std::string& path) {
 void JobCheck::stage(const ComponentUse& use) {
   const std::string name = use.called();
   const std::string prefix = "stage '" + name + "' (" + use.id + "): ";
+  const auto said = [&](const std::string& message) {
+    const std::string again = use.id + ": ";  // where the component has said it itself
+    return prefix + (message.starts_with(again) ? message.substr(again.size()) : message);
+  };
   try {
     if (may_run_apart(spec(), use))
       ask_apart({sizeof(kinora_worker_spec), 0, name.c_str(), use.id.c_str(), use.options.canonical().c_str(), 0, 0, 0});
@@ -63,12 +67,12 @@ void JobCheck::stage(const ComponentUse& use) {
   } catch (const WorkerDied& e) {
     // No line of the file is to blame for want of memory.
     if (e.killed) throw WorkerDied(e.code(), "job '" + spec().name + "': " + prefix + e.what(), e.how, true);
-    problem(use.at, prefix + e.what());
+    problem(use.at, said(e.what()));
   } catch (const Error& e) {
     if (e.code() == KINORA_CANCELLED) throw;
-    problem(use.at, prefix + e.what());
+    problem(use.at, said(e.what()));
   } catch (const std::exception& e) {
-    problem(use.at, prefix + e.what());
+    problem(use.at, said(e.what()));
   }
 }
 

@@ -262,7 +262,7 @@ void Worker::watch_making(Clock::time_point now) {
   }
   const double seconds = std::chrono::duration<double>(now - began_).count();
   if (seconds > kSlow && !std::exchange(said_slow_, true))
-    log_info("{}: still making its instance after {:g} s", name_, kSlow);
+    log_warn("{}: still making its instance after {:g} s", name_, kSlow);
   if (seconds > making_) end(fmt::format("killed after {:g} s, the most that making an instance may take,", making_));
 }
 
