@@ -53,16 +53,26 @@ bool JobCheck::finds(const std::string& option, const std::string& path) {
 }
 
 void JobCheck::stage(const ComponentUse& use) {
+  const std::string name = use.called();
+  const std::string prefix = "stage '" + name + "' (" + use.id + "): ";
+  const auto said = [&](const std::string& message) {
+    const std::string again = use.id + ": ";  // where the component has said it itself
+    return prefix + (message.starts_with(again) ? message.substr(again.size()) : message);
+  };
   try {
-    const std::string name = use.called();
     if (may_run_apart(spec(), use))
       ask_apart({sizeof(kinora_worker_spec), 0, name.c_str(), use.id.c_str(), use.options.canonical().c_str(), 0, 0, 0});
     else
       OneStage(runtime(), use.id, use.options);
   } catch (const WorkerDied& e) {
-    problem(use.at, "stage '" + use.called() + "' (" + use.id + "): " + e.what());
+    // No line of the file is to blame for want of memory.
+    if (e.killed) throw WorkerDied(e.code(), "job '" + spec().name + "': " + prefix + e.what(), e.how, true);
+    problem(use.at, said(e.what()));
+  } catch (const Error& e) {
+    if (e.code() == KINORA_CANCELLED) throw;
+    problem(use.at, said(e.what()));
   } catch (const std::exception& e) {
-    problem(use.at, e.what());
+    problem(use.at, said(e.what()));
   }
 }
 
@@ -86,7 +96,10 @@ std::vector<Diagnostic> check_jobs(Runtime& runtime, const RunFile& run, const s
     JobCheck check(runtime, run, job, true, ranks, problems);
     try {
       job_code(*job.kind).check(check);
+    } catch (const WorkerDied&) {
+      throw;
     } catch (const std::exception& e) {
+      if (const auto* error = dynamic_cast<const Error*>(&e); error && error->code() == KINORA_CANCELLED) throw;
       check.problem(job.at, e.what());
     }
   }

@@ -13,6 +13,7 @@ class LifeSigns {
   struct Page {
     std::atomic<uint64_t> beats;
     std::atomic<uint32_t> stop;
+    std::atomic<uint32_t> left;  // the worker has lost its connection and ends itself
   };
   // A new page. Throws Error.
   LifeSigns();

@@ -14,6 +14,7 @@ namespace kinora::core {
 struct WorkerProgram {
   std::filesystem::path program;
   std::vector<std::filesystem::path> plugin_dirs;
+  double making = 600;  // seconds that an instance may take to be made: a large model is read from a slow disk
 };
 
 // The descriptors that it inherits.

@@ -1,5 +1,6 @@
 #include "core/workers/serve.hpp"
 
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <fcntl.h>
@@ -20,8 +21,12 @@ namespace {
 
 using nlohmann::json;
 
-// With all that the stage has started: they are one group (process.hpp).
+// Of this worker; null until it serves. Never destroyed.
+LifeSigns* signs_of_this = nullptr;
+
+// With all that the stage has started: they are one group (process.hpp). An owner that lives sees that it was not the system.
 [[noreturn]] void end_group() {
+  if (signs_of_this) signs_of_this->page().left.store(1, std::memory_order_relaxed);
   if (::getpgrp() == ::getpid()) ::kill(0, SIGKILL);
   ::_exit(0);
 }
@@ -46,6 +51,7 @@ class Serving {
  public:
   Serving(Runtime& runtime, Descriptor socket, Descriptor page)
       : runtime_(runtime), channel_(std::move(socket)), signs_(std::move(page)) {
+    signs_of_this = &signs_;
     divert_log([this](int32_t level, std::string_view text) {
       Message message;
       message.head = {{"is", "log"}, {"level", level}, {"text", text.substr(0, 4096)}};
@@ -102,14 +108,13 @@ class Serving {
   // A stage that does not hand its input on may still have set fields of it (a film's shots.json): they go
   // into its record.
   void tell_what_was_set(const Sample& in, const Sample& given) {
-    constexpr size_t kSmall = 4 << 20;
     if (!std::exchange(input_, nullptr)) return;
     Sample changes(in.key());
     for (const auto& field : in.fields()) {
       const std::string name(field.name);
       const auto old = given.bytes(name.c_str());
       const bool same = old && old->data() == field.bytes.data() && old->size() == field.bytes.size();
-      if (!same && field.bytes.size() <= kSmall) changes.set(name.c_str(), text_of(field.bytes));
+      if (!same) changes.set(name.c_str(), text_of(field.bytes));
     }
     if (changes.fields().empty()) return;
     check(tell(changes.release(), {{"is", "set"}}));
@@ -129,6 +134,10 @@ class Serving {
   json resources() const {
     kinora_resources r{sizeof(kinora_resources), 0, 1.0, 0.0, 0, 0, 0, 0, 0};
     check(stage_->resources(self_, &r));
+    for (const auto& [number, of] : {std::pair{r.cores, "cores"}, {r.gpus, "GPUs"}})
+      if (std::isnan(number))
+        throw Error(KINORA_INVALID,
+                    fmt::format("asks for a number of {} that is no number (NaN); mend its resources()", of));
     return {{"ordered", r.ordered}, {"cores", r.cores}, {"gpus", r.gpus}, {"memory", r.memory},
             {"isolated", r.isolated}, {"nvdec", r.nvdec}, {"nvenc", r.nvenc}};
   }
@@ -231,8 +240,10 @@ void serve_worker(Runtime& runtime) {
     const auto written = ::write(score.get(), "500", 3);
   ::fcntl(kWorkerSocket, F_SETFD, FD_CLOEXEC);
   ::fcntl(kWorkerPage, F_SETFD, FD_CLOEXEC);
-  end_with_owner(kWorkerSocket);
+  // What a stage has printed is heard when its process dies too.
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   auto* serving = new Serving(runtime, Descriptor(kWorkerSocket), Descriptor(kWorkerPage));  // until the end
+  end_with_owner(kWorkerSocket);
   for (;;) serving->serve(serving->next());
 }
 

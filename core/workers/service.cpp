@@ -29,21 +29,27 @@ Answers& the_answers() {
   return *one;
 }
 
-// A process may die as it starts, as by a machine that is short of memory: that says nothing of the stage.
-kinora_resources ask_again(const kinora_worker_spec& spec) {
+// A machine that is short of memory may kill a process as it starts: that says nothing of the stage. Any other death would
+// come again.
+template <class Make>
+auto try_to_make(const kinora_worker_spec& spec, Make&& make) {
   constexpr int kStarts = 3;
   for (int i = 1;; ++i) {
     try {
-      return Worker(the_program(), spec).resources();
+      return make();
     } catch (const WorkerDied& e) {
-      if (i == kStarts) throw;
-      log_warn("{}: {}; trying again", spec.name, e.what());
+      if (!e.killed || i == kStarts) throw;
+      log_warn("{}: {} while its instance was made; trying again", spec.name, e.how);
     }
   }
 }
 
+kinora_resources ask_again(const kinora_worker_spec& spec) {
+  return try_to_make(spec, [&]() -> kinora_resources { return Worker(the_program(), spec).resources(); });
+}
+
 int32_t start(const kinora_worker_spec* spec, kinora_worker** out) {
-  return guard([&] { *out = new kinora_worker{{the_program(), *spec}}; });
+  return guard([&] { *out = try_to_make(*spec, [&] { return new kinora_worker{{the_program(), *spec}}; }); });
 }
 
 void stop(kinora_worker* worker) { delete worker; }

@@ -10,6 +10,7 @@
 
 #include "core/io.hpp"
 #include "core/log.hpp"
+#include "core/run/cancel.hpp"
 #include "core/workers/environment.hpp"
 #include "core/workers/held_memory.hpp"
 #include "core/workers/sample_message.hpp"
@@ -21,6 +22,7 @@ using nlohmann::json;
 
 constexpr int kPoll = 10;                         // milliseconds between looks at a worker that is silent
 constexpr auto kGrace = std::chrono::seconds(2);  // to stop in, when it was asked to
+constexpr double kSlow = 10;  // seconds after which it is said that an instance is still being made
 
 const char* signal_name(int signal) {
   const char* name = sigabbrev_np(signal);
@@ -72,6 +74,7 @@ Worker::Worker(const WorkerProgram& program, const kinora_worker_spec& spec)
     : name_(spec.name),
       hang_(spec.hang),
       limit_(limit_of(spec)),
+      making_(program.making),
       memory_(spec.memory),
       channel_(Descriptor()),
       output_(spec.name) {
@@ -89,9 +92,12 @@ Worker::Worker(const WorkerProgram& program, const kinora_worker_spec& spec)
     const int32_t status = converse(make, nullptr, nullptr);
     if (status != KINORA_OK) throw Error(status, std::string(view(host()->last_error(host()))));
   } catch (const WorkerDied& e) {
-    throw WorkerDied(KINORA_FAILED, std::string(e.what()) +
-                                        " while an instance was made, in its constructor or resources(); mend the "
-                                        "plugin or the stage's options, or leave the stage out");
+    if (e.killed)
+      throw WorkerDied(KINORA_NO_MEMORY, e.how + " while an instance was made; free memory and run again", e.how, true);
+    throw WorkerDied(KINORA_FAILED,
+                     e.how + " while an instance was made, in its constructor or resources(); mend the plugin or the "
+                             "stage's options, or leave the stage out",
+                     e.how, false);
   }
 }
 
@@ -221,6 +227,7 @@ int32_t Worker::set_fields(const Sample& changes) const {
 void Worker::watch(const kinora_run* run) {
   const auto now = Clock::now();
   output_.read();
+  if (!run) watch_making(now);
   if (asked_to_stop_ == Clock::time_point{} && run && run->cancelled &&
       run->cancelled(run->self) != KINORA_OK) {
     signs_.page().stop.store(1, std::memory_order_relaxed);
@@ -234,7 +241,6 @@ void Worker::watch(const kinora_run* run) {
     beats_ = beats;
     lived_ = now;
   }
-  // Making an instance may take as long as it likes: nobody's media is involved.
   if (run && hang_ > 0 && std::chrono::duration<double>(now - lived_).count() > hang_)
     end(fmt::format("killed after {:g} s without a sign of life (item_timeout)", hang_));
   if (run && limit_ > 0 && std::chrono::duration<double>(now - began_).count() > limit_)
@@ -245,6 +251,19 @@ void Worker::watch(const kinora_run* run) {
   if (memory_ > 0 && own > memory_)
     end(fmt::format("killed when it held {} MiB of memory, more than the {} MiB it may have (item_memory)", own >> 20,
                     memory_ >> 20));
+}
+
+// A large model is read without a sign of life, and a constructor hears nobody: only the time counts, and the program's wish
+// to stop ends it at once.
+void Worker::watch_making(Clock::time_point now) {
+  if (cancelled()) {
+    stop();
+    throw Error(KINORA_CANCELLED, "cancelled");
+  }
+  const double seconds = std::chrono::duration<double>(now - began_).count();
+  if (seconds > kSlow && !std::exchange(said_slow_, true))
+    log_warn("{}: still making its instance after {:g} s", name_, kSlow);
+  if (seconds > making_) end(fmt::format("killed after {:g} s, the most that making an instance may take,", making_));
 }
 
 // Of a process that is gone: lines of the log that had not been read, and what it wrote itself.
@@ -263,9 +282,14 @@ void Worker::end(const std::string& why) {
   ended_ = true;
   // A socket that is closed means a process that is about to end; one that lingers all the same is helped.
   for (int i = 0; why.empty() && i < 200 && !process_.has_ended(); ++i) ::usleep(5000);
+  const bool lived_on = why.empty() && !process_.has_ended();
   const int status = process_.end();
+  const bool by_kill = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+  const bool lost = lived_on || (by_kill && signs_.page().left.load(std::memory_order_relaxed) != 0);
   hear_the_rest();
-  throw WorkerDied(KINORA_FAILED, why.empty() ? end_of(status) : why);
+  std::string how = why;
+  if (why.empty()) how = lost ? "killed: it closed its connection and went on" : end_of(status);
+  throw WorkerDied(KINORA_FAILED, how, how, why.empty() && by_kill && !lost);
 }
 
 }  // namespace kinora::core

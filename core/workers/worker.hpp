@@ -14,7 +14,10 @@ namespace kinora::core {
 
 // The process has ended, and how; what it said last is in the log.
 struct WorkerDied : Error {
-  using Error::Error;
+  WorkerDied(int32_t code, const std::string& message, std::string ended, bool by_system)
+      : Error(code, message), how(std::move(ended)), killed(by_system) {}
+  std::string how;  // without a remedy
+  bool killed;      // by SIGKILL, and not by this process: as a system does that is short of memory
 };
 
 // The most bytes that a worker of this process has held at once, memory of its own and shared memory that it
@@ -23,7 +26,8 @@ uint64_t most_held_by_a_worker();
 
 class Worker {
  public:
-  // Returns when the other process has made its instance. Throws Error; WorkerDied if that was its end.
+  // Returns when the other process has made its instance. Throws Error, KINORA_CANCELLED once the program is asked to stop;
+  // WorkerDied if that was its end, KINORA_NO_MEMORY where it was killed.
   Worker(const WorkerProgram&, const kinora_worker_spec&);
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -46,12 +50,13 @@ class Worker {
   int32_t passed_on(Message&, const kinora_emit&);
   int32_t set_fields(const Sample& changes) const;
   void watch(const kinora_run*);
+  void watch_making(Clock::time_point now);
   void hear_the_rest();
   // Ends it and throws `why`; how it ended by itself where why is empty.
   [[noreturn]] void end(const std::string& why);
 
   const std::string name_;
-  const double hang_, limit_;
+  const double hang_, limit_, making_;
   const uint64_t memory_;
   LifeSigns signs_;
   Channel channel_;
@@ -59,7 +64,7 @@ class Worker {
   WorkerProcess process_;
   kinora_resources resources_{};
   kinora_sample* input_ = nullptr;  // of the call, borrowed
-  bool ended_ = false, has_keys_ = false;
+  bool ended_ = false, has_keys_ = false, said_slow_ = false;
   uint64_t beats_ = 0;
   std::set<ino_t> given_;  // shared memory that the call in progress came with
   Clock::time_point lived_{}, began_{}, asked_to_stop_{};

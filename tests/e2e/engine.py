@@ -93,6 +93,32 @@ def crashes():
             holds(f"{command}: a crash in the {where} names the stage and the remedy", done.returncode == 2 and words in done.stderr and re.search(r"unmade\.toml:\d+:\d+", done.stderr), done.stderr)
 
 
+def killed_while_made():
+    """A system that is short of memory kills: no line of the file is to blame."""
+    file = toml("unbegun", [FILM], '{ use = "faulty", where = "constructor", how = "kill", name = "broken" }')
+    for command in ("check", "run"):
+        done = kinora(command, file)
+        words = "job 'clips': stage 'broken' (stage/faulty): killed by signal 9 (SIGKILL, perhaps by the system for lack of memory) while an instance was made; free memory and run again"
+        holds(f"{command}: a stage that is killed as it is made is no fault of the file", done.returncode == 1 and words in done.stderr and "unbegun.toml:" not in done.stderr, f"{done.returncode} {done.stderr}")
+    file = toml("unbegun", [FILM], '{ use = "faulty", where = "constructor", how = "error", name = "broken" }')
+    done = kinora("check", file)
+    holds("check: a constructor that fails is named by its stage", done.returncode == 2 and "job 'clips': stage 'broken' (stage/faulty): the model is broken" in done.stderr, done.stderr)
+
+
+def stopped_while_made():
+    file = toml("unending", [FILM], '{ use = "faulty", where = "constructor", how = "hang" }')
+    run = subprocess.Popen([KINORA, "--plugins", FAULTY, "run", file], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    for _ in range(100):
+        time.sleep(0.1)
+        if children(run.pid):
+            break
+    time.sleep(0.5)
+    run.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    said = run.communicate(timeout=60)[1]
+    holds("Ctrl-C is heard while a stage is made", run.returncode == 130 and time.monotonic() - began < 5, f"{run.returncode} {said}")
+
+
 def twins():
     """Two samples of one key, by one film and by two: the first is kept, each other one costs itself."""
     films = SCRATCH / "twins-of"
@@ -205,7 +231,7 @@ def ten_runs():
 
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
-for part in (graphs, isolation, crashes, twins, orphans, shown, ten_runs):
+for part in (graphs, isolation, crashes, killed_while_made, stopped_while_made, twins, orphans, shown, ten_runs):
     if part.__name__ in (sys.argv[5:] or part.__name__):
         part()
 print(f"{len(failures)} failed")

@@ -16,6 +16,7 @@
 
 #include "core/log.hpp"
 #include "core/options.hpp"
+#include "core/run/cancel.hpp"
 #include "core/runtime.hpp"
 #include "core/workers/sample_message.hpp"
 #include "core/workers/service.hpp"
@@ -375,6 +376,154 @@ TEST(Workers, AConstructorThatCrashesEndsTheRunAndNotThisProcess) {
       EXPECT_TRUE(ran.ends.empty());
     }
   }
+}
+
+// The log while `run` is under way.
+std::string logged(const std::function<void()>& run) {
+  const Scratch file("kinora-heard-");
+  runtime();
+  const auto log = or_throw(LogFile::open(file.name()));
+  EXPECT_TRUE(set_log_level("info"));
+  run();
+  EXPECT_TRUE(set_log_level("error"));
+  return file.text();
+}
+
+int times(const std::string& text, const std::string& words) {
+  int n = 0;
+  for (size_t at = 0; (at = text.find(words, at)) != std::string::npos; ++at) ++n;
+  return n;
+}
+
+TEST(Workers, AConstructorThatHangsIsSaidAndHearsThatTheProgramIsToStop) {
+  Ran ran;
+  const std::string text = logged([&] {
+    Job job;
+    job.stage = {{"where", "constructor"}, {"how", "hang"}};
+    std::thread after([] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10600));
+      cancel(true);
+    });
+    ran = job.run();
+    after.join();
+    cancel(false);
+  });
+  EXPECT_EQ(ran.error, "cancelled");
+  EXPECT_GT(ran.seconds, 10.5);
+  EXPECT_LT(ran.seconds, 13);
+  EXPECT_EQ(times(text, "fault: still making its instance after 10 s"), 1) << text;
+}
+
+TEST(Workers, AConstructorThatHangsEndsAtTheLimit) {
+  runtime();
+  const auto faulty = or_throw(runtime().registry().open("stage/faulty"));
+  const Options options = or_throw(Options::make(*faulty.spec, {{"where", "constructor"}, {"how", "hang"}}));
+  const kinora_worker_spec spec{sizeof spec, 0, "fault", "stage/faulty", options.canonical().c_str(), 0, 0, 0};
+  try {
+    const Worker worker({KINORA_PROGRAM, {KINORA_FAULTY}, 0.7}, spec);
+    ADD_FAILURE() << "made";
+  } catch (const WorkerDied& e) {
+    EXPECT_TRUE(std::string(e.what()).starts_with("killed after 0.7 s, the most that making an instance may take, while an instance was made"))
+        << e.what();
+  }
+}
+
+// As by a system that is short of memory: tried again, and neither the plugin nor the options are to blame.
+TEST(Workers, OnlyAKilledConstructorIsTriedAgain) {
+  const auto run = [](const json& stage, Ran& ran) {
+    return logged([&] {
+      Job job;
+      job.stage = stage;
+      ran = job.run();
+    });
+  };
+  Ran ran;
+  const Scratch once("kinora-begun-");
+  std::string text = run({{"where", "constructor"}, {"how", "kill"}, {"once", once.name()}}, ran);
+  EXPECT_EQ(ran.error, "");
+  EXPECT_EQ(ran.ends.size(), 4u);
+  EXPECT_EQ(times(text, "fault: killed by signal 9 (SIGKILL, perhaps by the system for lack of memory) while its instance was made; trying again"), 1)
+      << text;
+  text = run({{"where", "constructor"}, {"how", "kill"}}, ran);
+  EXPECT_EQ(ran.error,
+            "stage 'fault': killed by signal 9 (SIGKILL, perhaps by the system for lack of memory) while an instance was made; free "
+            "memory and run again");
+  EXPECT_EQ(times(text, "trying again"), 2) << text;
+  text = run({{"where", "constructor"}, {"how", "crash"}, {"milliseconds", 1}}, ran);
+  EXPECT_NE(ran.error.find("killed by signal 11 (SIGSEGV) while an instance was made, in its constructor"), std::string::npos);
+  EXPECT_EQ(times(text, "trying again"), 0) << text;
+}
+
+TEST(Workers, AClosedConnectionIsNoLackOfMemory) {
+  Job job;
+  job.stage = {{"how", "close"}};
+  job.engine = {{"item_retries", 0}};
+  const Ran ran = job.run();
+  EXPECT_EQ(ran.ends.at("bad"), "killed: it closed its connection and went on in fault");
+  EXPECT_EQ(ran.ends.at("c"), "kept");
+}
+
+TEST(Workers, AKilledProcessIsSaidToBe) {
+  Job job;
+  job.stage = {{"how", "kill"}};
+  job.engine = {{"item_retries", 0}};
+  EXPECT_EQ(job.run().ends.at("bad"), "killed by signal 9 (SIGKILL, perhaps by the system for lack of memory) in fault");
+}
+
+TEST(Workers, WhatAStagePrintedIsInTheLogWhenItsProcessDies) {
+  Ran ran;
+  const std::string text = logged([&] {
+    Job job;
+    job.stage = {{"how", "crash"}, {"prints", 3}, {"says", 1}};
+    job.engine = {{"item_retries", 0}};
+    ran = job.run();
+  });
+  for (const char* line : {"line 0 of stdout \xEF\xBF\xBD", "line 2 of stdout \xEF\xBF\xBD", "line 0 of stderr"})
+    EXPECT_EQ(times(text, std::string("fault: its process wrote: ") + line), 1) << text;
+  EXPECT_EQ(text.find('\xff'), std::string::npos);
+}
+
+TEST(Workers, ANumberOfCoresThatIsNoneIsSaid) {
+  Job job;
+  job.stage = {{"where", "number"}};
+  EXPECT_EQ(job.run().error, "stage 'fault': asks for a number of cores that is no number (NaN); mend its resources()");
+}
+
+// A film of hours: longer than what is small, and in no place but this.
+TEST(Workers, ALongFieldOfAnInputThatIsNotHandedOnReachesItsEnd) {
+  for (const char* isolate : {"none", "fault"})
+    for (const json& stage : {json{{"how", "none"}, {"keeps", true}, {"clips", 2}}, json{{"how", "none"}, {"keeps", true}},
+                              json{{"how", "error"}, {"when", "a"}}}) {
+      Job job;
+      job.keys = {"a"};
+      job.stage = stage;
+      job.stage["sets"] = 6 << 20;
+      job.engine = {{"isolate", {isolate}}};
+      const Ran ran = job.run();
+      EXPECT_EQ(ran.ends.at("a"), stage["how"] == "error" ? "bad bytes" : "consumed") << isolate << stage;
+      EXPECT_TRUE(ran.fields.contains("a.shots.json") && ran.fields.at("a.shots.json") == std::string(6 << 20, '7')) << isolate << stage;
+    }
+}
+
+// Three of six are told when finish() fails: it costs the others, and no run.
+TEST(Workers, AnErrorInFinishCostsWhatWasStillKeptBack) {
+  for (const char* isolate : {"none", "fault"})
+    for (const int ordered : {0, 1, 2}) {
+      Job job;
+      job.keys = {"a", "b", "c", "d", "e", "f"};
+      job.stage = {{"how", "none"}, {"where", "finish"}, {"holds", true}, {"ordered", ordered}};
+      job.engine = {{"isolate", {isolate}}};
+      const Ran ran = job.run();
+      EXPECT_EQ(ran.error, ordered == 1 ? "stage 'fault': the index is broken" : "");
+      if (ordered == 1) continue;
+      int kept = 0;
+      for (const auto& [key, end] : ran.ends) {
+        kept += end == "kept";
+        EXPECT_TRUE(end == "kept" || end == "the index is broken") << key << ": " << end;
+      }
+      EXPECT_EQ(ran.ends.size(), 6u);
+      EXPECT_TRUE(kept == 3 || (ordered == 0 && kept == 2)) << kept << ": one instance keeps all, or two have a share each";
+    }
 }
 
 TEST(Workers, AHangIsCancelled) {

@@ -42,6 +42,10 @@ bool Execution::revive(Task& task, int64_t deaths, std::string& message) {
     task.slot.instance = make_instance(task.stage, settings_.isolation);
     ++task.stage.instances;
   } catch (const Error& e) {
+    if (e.code() == KINORA_CANCELLED) {
+      const Lock lock(mutex_);
+      abort(KINORA_CANCELLED, "cancelled");
+    }
     message += "; " + std::string(e.what());
     return false;
   }

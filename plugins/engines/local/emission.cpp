@@ -74,6 +74,7 @@ void Execution::drop(Task& task, Sample sample, const char* rule, double score) 
 
 void Execution::fail(Task& task, Sample sample, const char* reason) {
   if (told_before(task, sample.key())) return;
+  if (is_second(task, sample.key())) return end_second(task, std::move(sample));
   End failed;
   failed.end = KINORA_FAILED_AT;
   failed.reason = reason ? reason : "";
@@ -167,10 +168,11 @@ Execution::Origin Execution::origin(Task& task, std::string_view key, const kino
       task.slot.held.erase(at);
       leave(task.stage, held.place, held.emitted);
       ledger_.remove(held.weight);
+      task.keys.emplace(key);
       return {std::move(held.track), below(held.place, held.emitted)};
     }
   }
-  task.told.emplace_back(key);
+  if (task.slot.instance.is_apart()) task.told.emplace_back(key);  // else none dies that would tell it again
   task.keys.emplace(key);
   Origin from;
   if (input) {

@@ -51,10 +51,10 @@ struct Task {
   bool ended = false;    // the input went on, was dropped, or was told stored
   bool held = false;     // hold() was said
   bool touched = false;  // something was emitted, dropped or held: trying again would do it twice
-  // The keys of samples that the input was made into: none comes twice, and a second attempt, after the stage's process
-  // died, tells only what is new.
+  // The keys of samples that the input was made into, in order, where the instance has a process that may die: a second
+  // attempt tells only what is new.
   std::vector<std::string> told{};
-  std::unordered_set<std::string> keys{};  // the same
+  std::unordered_set<std::string> keys{};  // of all that was told here: none comes twice
   size_t replay = 0;                       // so many of `told` come again
   bool died = false;
   bool again = false;  // its process died beside others that it had kept back: it goes back into the queue, to be tried alone
@@ -149,6 +149,7 @@ class Execution {
   void perform_alone(Job& job);
   void attempt(Job& job, Slot& slot);
   bool make_slot(Job& job);
+  void lose_slot(Job& job, const Error& why);
   int32_t try_process(Task& task, std::string& message);
   int32_t try_until(Task& task, std::string& message);
   bool pause(double seconds);
@@ -160,10 +161,11 @@ class Execution {
   kinora_emit emit_table(Task& task);
   kinora_run stage_run(const StageState& stage, const Slot& slot);
 
-  // finish.cpp: the end of a stage's input. Not under the lock, but for end_left_over.
+  // finish.cpp: the end of a stage's input. Not under the lock, but for fail_finish and end_left_over.
   void perform_finish(StageState& stage);
   bool finish_slot(StageState& stage, Slot& slot);
-  void end_left_over(StageState& stage, Slot& slot, const std::string& why);
+  void fail_finish(StageState& stage, Slot& slot, int32_t status, const std::string& message);
+  void end_left_over(StageState& stage, Slot& slot, const std::string& why, int32_t status = KINORA_FAILED);
 
   // death.cpp: what becomes of samples whose process died. Not under the lock, but for the last two.
   bool bury(Task& task, const std::string& why);

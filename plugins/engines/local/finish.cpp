@@ -30,12 +30,13 @@ bool Execution::finish_slot(StageState& stage, Slot& slot) {
     const Lock lock(mutex_);
     stage.figures.seconds += std::chrono::duration<double>(Clock::now() - start).count() - task.waited;
     if (status == KINORA_CANCELLED) abort(status, "cancelled");
+    if (status == KINORA_STOP) abort(KINORA_INVALID, of_stage(stage, message));
     if (slot.instance.ended() && stage.may_start_anew) {
       ++stage.figures.died;
       log(Log::warn, of_stage(stage, message + " in finish(): what it had not told by then is tried again alone, or lost"));
       try_alone(stage, slot, message);
-    } else if (status != KINORA_OK) {
-      abort(status, of_stage(stage, message));
+    } else if (status != KINORA_OK && !stopping()) {
+      fail_finish(stage, slot, status, message);
     }
   }
   if (slot.instance.ended()) {
@@ -47,11 +48,20 @@ bool Execution::finish_slot(StageState& stage, Slot& slot) {
   return !stopping();
 }
 
-void Execution::end_left_over(StageState& stage, Slot& slot, const std::string& why) {
+// Where samples are left that the error can be told of, it costs those; an instance that keeps more than them, or that had
+// none left, has lost what nobody could tell of otherwise: then the run has failed.
+void Execution::fail_finish(StageState& stage, Slot& slot, int32_t status, const std::string& message) {
+  if (!stage.may_start_anew || slot.held.empty()) return abort(status, of_stage(stage, message));
+  log(Log::warn, of_stage(stage, message + " in finish(): the " + std::to_string(slot.held.size()) +
+                                     " samples that it still kept back fail, the run goes on"));
+  end_left_over(stage, slot, message, status);
+}
+
+void Execution::end_left_over(StageState& stage, Slot& slot, const std::string& why, int32_t status) {
   for (auto& [key, held] : slot.held) {
     leave(stage, held.place, held.emitted);
     ++stage.figures.failed;
-    fail(held.track, stage, KINORA_FAILED, why, std::move(held.sample), std::move(held.weight));
+    fail(held.track, stage, status, why, std::move(held.sample), std::move(held.weight));
   }
   slot.held.clear();
 }

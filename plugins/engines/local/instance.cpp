@@ -8,7 +8,9 @@ namespace {
 
 std::string quoted(const kinora_stage_spec& spec) { return "stage '" + std::string(spec.name) + "'"; }
 
-Error error_of(const kinora_stage_spec& spec) {
+// Of a run that is asked to stop while an instance is made, no stage is to blame.
+Error error_of(const kinora_stage_spec& spec, int32_t status = KINORA_FAILED) {
+  if (status == KINORA_CANCELLED) return {KINORA_CANCELLED, "cancelled"};
   return {KINORA_FAILED, quoted(spec) + ": " + std::string(view(host()->last_error(host())))};
 }
 
@@ -45,7 +47,7 @@ bool Isolation::asks_apart(const kinora_stage_spec& spec) const {
 kinora_resources Isolation::ask(const kinora_stage_spec& spec) const {
   const kinora_worker_spec asked{sizeof(kinora_worker_spec), 0, spec.name, spec.id, spec.options_json, timeout, memory, limit};
   kinora_resources out{};
-  if (workers->ask(&asked, &out) != KINORA_OK) throw error_of(spec);
+  if (const int32_t status = workers->ask(&asked, &out); status != KINORA_OK) throw error_of(spec, status);
   return out;
 }
 
@@ -68,14 +70,9 @@ Instance Instance::apart(const kinora_stage_spec& spec, const Isolation& isolati
   out.workers_ = isolation.workers;
   const kinora_worker_spec asked{sizeof(kinora_worker_spec), 0, spec.name, spec.id, spec.options_json,
                                  isolation.timeout, isolation.memory, isolation.limit};
-  // A process may die as it starts, as by a machine that is short of memory: that says nothing of the stage.
-  constexpr int kStarts = 3;
-  for (int i = 1;; ++i) {
-    const int32_t status = isolation.workers->start(&asked, &out.worker_);
-    if (status == KINORA_OK) return out;
-    if (status != KINORA_FAILED || i == kStarts) throw error_of(spec);
-    log(Log::warn, std::string(error_of(spec).what()) + " as it started; trying again");
-  }
+  const int32_t status = isolation.workers->start(&asked, &out.worker_);
+  if (status != KINORA_OK) throw error_of(spec, status);
+  return out;
 }
 
 Instance::~Instance() {

@@ -583,6 +583,45 @@ TEST(LocalEngine, FailsASecondSampleOfOneKey) {
   EXPECT_EQ(ends, expected);
 }
 
+TEST(LocalEngine, FailsASecondSampleOfOneKeyHoweverItEnds) {
+  Pipeline p;
+  Act& act = p.add("cut", {}, [](Sample in, const Emit& emit, const kinora::Run&) {
+    emit(in.clone("a"));
+    emit.fail(in.clone("a"), "damaged");
+    emit.fail(in.clone("b"), "damaged");
+    emit.fail(in.clone("b"), "damaged again");
+    emit.hold();
+  });
+  act.finish = [](const Emit& emit, const kinora::Run&) {
+    for (int i = 0; i < 2; ++i) emit(Sample("0"));
+  };
+  p.inputs(1);
+  EXPECT_EQ(p.run(), "");
+  std::map<std::string, std::vector<std::string>> ends;
+  for (const auto& [key, o] : p.outcomes) ends[key].push_back(o.end == KINORA_KEPT ? "kept" : o.reason);
+  for (auto& [key, told] : ends) std::sort(told.begin(), told.end());
+  const auto second = [](const std::string& key) {
+    return "stage 'cut' gave two samples called '" + key + "', and this is the second; mend the stage: each needs a key of its own";
+  };
+  EXPECT_EQ(ends, (std::map<std::string, std::vector<std::string>>{
+                      {"0", {"kept", second("0")}}, {"a", {"kept", second("a")}}, {"b", {"damaged", second("b")}}}));
+}
+
+TEST(LocalEngine, AnErrorInFinishCostsWhatWasStillKeptBack) {
+  Pipeline p;
+  Act& act = p.add("batch", {}, [](Sample, const Emit& emit, const kinora::Run&) { emit.hold(); });
+  act.workers = 1;
+  act.finish = [](const Emit& emit, const kinora::Run&) {
+    emit(Sample("0"));
+    throw Error(KINORA_IO, "finish is broken");
+  };
+  p.add("rest", {0}, pass);
+  p.inputs(3);
+  EXPECT_EQ(p.run(), "");
+  EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 1}, {"failed", 2}}));
+  for (const auto& [key, o] : p.outcomes) EXPECT_EQ(o.reason, o.end == KINORA_KEPT ? "" : "finish is broken") << key;
+}
+
 TEST(LocalEngine, RefusesProcessesWhereTheHostHasNone) {
   Pipeline p;
   p.add("a", {}, pass);

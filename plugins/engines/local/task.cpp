@@ -44,19 +44,29 @@ void Execution::perform_process(Job& job) {
   if (make_slot(job)) attempt(job, *job.slot);
 }
 
-// In an instance that sees nothing else. The slot's own may have a batch under way.
+// In an instance that sees nothing else. The slot's own goes first, that two do not take its memory and devices; where it has
+// a batch under way it stays beside.
 void Execution::perform_alone(Job& job) {
+  if (job.slot->instance && job.slot->held.empty()) {
+    job.slot->instance = Instance();
+    --job.stage->instances;
+  }
   Slot alone{job.slot->number, {}, job.slot->devices, {}};
-  const int32_t status = guard([&] { alone.instance = make_instance(*job.stage, settings_.isolation); });
-  if (status != KINORA_OK) {
-    const std::string message = last_message(status);
+  try {
+    alone.instance = make_instance(*job.stage, settings_.isolation);
+  } catch (const Error& e) {
+    if (!job.slot->instance || e.code() == KINORA_CANCELLED) return lose_slot(job, e);
     const Lock lock(mutex_);
     reserved_ -= job.reserve;
     if (stopping()) return;
     --job.in->track->open;
     ++job.stage->figures.failed;
     leave(*job.stage, job.in->place, job.in->emitted);
-    return fail(job.in->track, *job.stage, status, message, std::move(job.in->sample), std::move(job.in->weight));
+    return fail(job.in->track, *job.stage, KINORA_FAILED,
+                std::string("lost with a process that died of another sample, or of this one: it could not be tried again "
+                            "alone, beside a process that has a batch under way: ") +
+                    e.what() + "; run again, with fewer 'workers' of the stage",
+                std::move(job.in->sample), std::move(job.in->weight));
   }
   ++job.stage->instances;
   attempt(job, alone);
@@ -119,7 +129,6 @@ int32_t Execution::try_process(Task& task, std::string& message) {
 // are go on.
 bool Execution::make_slot(Job& job) {
   if (job.slot->instance) return true;
-  std::string message;
   const auto start = Clock::now();
   try {
     job.slot->instance = make_instance(*job.stage, settings_.isolation);
@@ -128,10 +137,17 @@ bool Execution::make_slot(Job& job) {
     job.stage->starting = seconds_since(start);
     return true;
   } catch (const Error& e) {
-    message = e.what();
+    lose_slot(job, e);
+    return false;
   }
-  log(Log::warn, message + "; going on with fewer workers");
+}
+
+// There is no instance for this slot, and the job's sample goes back into the queue.
+void Execution::lose_slot(Job& job, const Error& why) {
+  const std::string message = why.what();
+  if (why.code() != KINORA_CANCELLED) log(Log::warn, message + "; going on with fewer workers");
   const Lock lock(mutex_);
+  if (why.code() == KINORA_CANCELLED) return abort(KINORA_CANCELLED, message);
   if (++job.stage->lost == job.stage->slots.size()) abort(KINORA_FAILED, message);
   reserved_ -= job.reserve;
   --job.in->track->open;
@@ -139,7 +155,6 @@ bool Execution::make_slot(Job& job) {
   job.stage->queue.emplace(place, *std::exchange(job.in, std::nullopt));
   for (const size_t device : job.slot->devices) devices_[device] -= job.stage->share;
   job.slot = nullptr;
-  return false;
 }
 
 bool Execution::pause(double seconds) {

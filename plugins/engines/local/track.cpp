@@ -2,11 +2,21 @@
 
 namespace kinora::local {
 
+namespace {
+
+// Media are large and lie where the sample came from. What stages have written of it is text and nowhere else, however long:
+// a score for every frame of a film of ten hours is 20 MB of JSON.
+bool is_kept(std::string_view name, size_t size) {
+  constexpr size_t kSmall = 4 << 20;
+  return size <= kSmall || name.ends_with("json") || name.ends_with("txt");
+}
+
+}  // namespace
+
 Sample slim(const Sample& sample) {
-  constexpr size_t kSmall = 4 << 20;  // a score for every frame of a long film is 2 MB of JSON
   Sample out(sample.key());
   for (const auto& field : sample.fields()) {
-    if (field.bytes.size() > kSmall) continue;
+    if (!is_kept(field.name, field.bytes.size())) continue;
     out.set(std::string(field.name).c_str(),
             std::string_view(reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size()));
   }

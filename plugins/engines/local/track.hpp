@@ -47,7 +47,7 @@ struct Item {
   std::vector<std::string> told{};
 };
 
-// The key and the small fields: what is left of a sample that waits for others, so that a film's bytes do not
+// The key and the fields that are small or text: what is left of a sample that waits for others, so that a film's bytes do not
 // wait too.
 Sample slim(const Sample& sample);
 

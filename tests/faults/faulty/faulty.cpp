@@ -5,7 +5,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -22,14 +24,14 @@ class Faulty final : public kinora::Stage {
  public:
   struct Options {
     std::string how = "crash", when = "bad", where = "process", once, tells, key_env, starts, called;
-    int64_t clips = 0, milliseconds = 0, batch = 0, says = 0, ordered = 0;
-    bool holds = false, isolated = true;
+    int64_t clips = 0, milliseconds = 0, batch = 0, says = 0, ordered = 0, prints = 0, sets = 0;
+    bool holds = false, isolated = true, keeps = false;
   };
   static void describe(kinora::Describe<Options>& d) {
     d.name("faulty").help("Fails at the samples whose key has a word in it, in one of many ways; for tests");
-    d.option("how", &Options::how).choices({"none", "crash", "abort", "exit", "hang", "poll", "allocate", "share", "error"});
+    d.option("how", &Options::how).choices({"none", "crash", "abort", "exit", "hang", "poll", "allocate", "share", "error", "kill", "close"});
     d.option("when", &Options::when).help("word in the key");
-    d.option("where", &Options::where).choices({"process", "late", "batch", "constructor", "resources"}).help("late: when the sample has gone on; batch: at what it kept back, when that ends");
+    d.option("where", &Options::where).choices({"process", "late", "batch", "constructor", "resources", "finish", "number"}).help("late: when the sample has gone on; batch: at what it kept back, when that ends; finish: when half of that is told; number: resources() gives none");
     d.option("once", &Options::once).path().help("a file: it fails only while this is not there, and makes it");
     d.option("clips", &Options::clips).range(0, 1000).help("samples that it makes of each, half of them before it fails");
     d.option("milliseconds", &Options::milliseconds).range(0, 100000).help("time that each sample takes");
@@ -37,6 +39,9 @@ class Faulty final : public kinora::Stage {
     d.option("batch", &Options::batch).range(0, 1000).help("samples that it keeps back until there are so many");
     d.option("ordered", &Options::ordered).range(0, 2).help("what resources() says");
     d.option("says", &Options::says).range(0, 1000).help("lines that it writes to stderr before it fails");
+    d.option("prints", &Options::prints).range(0, 1000).help("lines that it prints to stdout before it fails, with a byte that is no UTF-8");
+    d.option("sets", &Options::sets).range(0, 1 << 30).help("bytes of the field shots.json that it sets of its input");
+    d.option("keeps", &Options::keeps).help("does not hand its input on");
     d.option("starts", &Options::starts).path().help("a file for the ids of two processes that it starts before it fails, which sleep");
     d.option("called", &Options::called).help("what it calls all samples that it makes");
     d.option("isolated", &Options::isolated).help("says that it wants a process of its own");
@@ -44,11 +49,12 @@ class Faulty final : public kinora::Stage {
     d.option("key_env", &Options::key_env).help("environment variable that the stage says it needs");
   }
   explicit Faulty(const Options& o) : options_(o) {
-    if (o.where == "constructor") ::raise(SIGSEGV);
+    if (o.where == "constructor") fail_to_begin();
   }
 
   void process(Sample in, const Emit& emit, const kinora::Run& run) override {
     in.set("seen", "yes");  // stays with it when it fails or goes no further
+    if (options_.sets > 0) in.set("shots.json", std::string(static_cast<size_t>(options_.sets), '7'));
     for (int64_t i = 0; i < options_.milliseconds; ++i) {
       run.check_cancelled();
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -60,6 +66,7 @@ class Faulty final : public kinora::Stage {
       emit(std::move(clip));
     }
     if (options_.clips == 0 && options_.where == "process") fail_at(in, run);
+    if (options_.keeps) return;
     in.set("pid", std::to_string(::getpid()));
     if (const char* value = std::getenv(options_.tells.c_str())) in.set("told", value);
     if (options_.holds || options_.batch > 0) {
@@ -74,14 +81,28 @@ class Faulty final : public kinora::Stage {
   void finish(const Emit& emit, const kinora::Run& run) override {
     for (const auto& s : held_)
       if (options_.where == "batch") fail_at(s, run);
-    for (auto& s : std::exchange(held_, {})) emit(std::move(s));
+    const size_t half = held_.size() / 2;
+    for (size_t i = 0; auto& s : std::exchange(held_, {})) {
+      if (options_.where == "finish" && i++ == half) throw kinora::Error(KINORA_IO, "the index is broken");
+      emit(std::move(s));
+    }
   }
   kinora_resources resources() const override {
     if (options_.where == "resources") ::raise(SIGSEGV);
-    return {sizeof(kinora_resources), static_cast<uint32_t>(options_.ordered), 1.0, 0.0, 0, options_.isolated ? 1u : 0u, 0, 0, 0};
+    const double cores = options_.where == "number" ? std::numeric_limits<double>::quiet_NaN() : 1.0;
+    return {sizeof(kinora_resources), static_cast<uint32_t>(options_.ordered), cores, 0.0, 0, options_.isolated ? 1u : 0u, 0, 0, 0};
   }
 
  private:
+  void fail_to_begin() const {
+    if (!options_.once.empty()) {
+      if (std::filesystem::exists(options_.once)) return;
+      std::ofstream(options_.once) << "failed";
+    }
+    while (options_.how == "hang") ::pause();
+    if (options_.how == "error") throw kinora::Error(KINORA_FAILED, "the model is broken");
+    ::raise(options_.how == "kill" ? SIGKILL : SIGSEGV);
+  }
   // One is another program, one has all that this process has, its sockets too.
   void start_processes() const {
     std::ofstream ids(options_.starts, std::ios::app);
@@ -104,10 +125,13 @@ class Faulty final : public kinora::Stage {
     if (!options_.starts.empty()) start_processes();
     if (options_.says > 0) kinora::log(kinora::Log::info, "faulty is about to fail");
     for (int64_t i = 0; i < options_.says; ++i) std::fprintf(stderr, "line %d of stderr\n", static_cast<int>(i));
+    for (int64_t i = 0; i < options_.prints; ++i) std::printf("line %d of stdout \xff\n", static_cast<int>(i));
     if (options_.how == "crash") ::raise(SIGSEGV);
+    if (options_.how == "close") ::shutdown(3, SHUT_RDWR);  // what another library has at this number, it thinks
+    if (options_.how == "kill") ::raise(SIGKILL);
     if (options_.how == "abort") std::abort();
     if (options_.how == "exit") ::_exit(3);
-    if (options_.how == "hang")
+    if (options_.how == "hang" || options_.how == "close")
       for (;;) ::pause();
     while (options_.how == "poll") {
       run.check_cancelled();

@@ -8,6 +8,13 @@
  *   txt    the caption, UTF-8
  *   json   facts about the sample, one JSON object; stages add members and keep the others'
  *   shots.json  {"fps","frames","cuts","scores"} of a film
+ *   ended.json  array of the keys of samples made of a film that ended in an earlier run, which broke off: a stage that
+ *               makes samples of it leaves these out
+ * Tensors in use, and what they hold:
+ *   frames      uint8 [T, H, W, 3]: sampled frames, RGB, upright; their times are the fact frames_at of field json, seconds
+ *               from the start of this sample's video, one for each
+ *   thumbnails  uint8 [T, 27, 48, 3]: all frames of a film, small
+ *   times_us    int64 [T]: their presentation times in microseconds
  * A sample belongs to one thread at a time; its byte fields are immutable and shared between clones, so that a film's
  * bytes are not copied into each of its clips. Reference counts are atomic. */
 #ifndef KINORA_ABI_SAMPLE_H

@@ -64,11 +64,16 @@ typedef struct kinora_stage {
   /* [any-thread] Constant for an instance. out->struct_size says how much room there is, and then how much was written. */
   int32_t (*resources)(void* self, kinora_resources* out);
   /* [worker-thread] in: borrowed; emit a retained reference or a clone. A sample with the input's key is the input, going
-   * on; any other is a new one, made of it, and a second one of the same key fails. After a sample was emitted, the stage does not touch it.
-   * An error ends this sample only (KINORA_IO is tried again, unless something was emitted), KINORA_CANCELLED the run. An
-   * ordered stage keeps state from sample to sample: there KINORA_IO and KINORA_NO_MEMORY end the run too. */
+   * on; any other is a new one, made of it. Its key must come once in a run, by convention INPUTKEY-NNNN
+   * (four digits from 0000 on): a second sample of one key fails. After a sample was emitted, the stage does not touch it.
+   * An error ends this sample only (KINORA_IO is tried again, unless something was emitted), KINORA_CANCELLED the run; where
+   * others are kept back, only the current input fails and they stay so. A process that has died begins its input anew in
+   * another, and must emit the same keys in the same order (abi/workers.h). An ordered stage
+   * keeps state from sample to sample: there KINORA_IO and KINORA_NO_MEMORY end the run too. */
   int32_t (*process)(void* self, kinora_sample* in, const kinora_emit*, const kinora_run*);
-  /* [worker-thread] No more input: emit or store what was kept back. Null: nothing is. */
+  /* [worker-thread] No more input: emit or store what was kept back. Null: nothing is. An error costs the samples that are
+   * still kept back, which fail with its message, and the run goes on. It ends the run where none is left that could tell of
+   * it, and with ordered = 1; KINORA_CANCELLED always does. */
   int32_t (*finish)(void* self, const kinora_emit*, const kinora_run*);
 } kinora_stage;
 

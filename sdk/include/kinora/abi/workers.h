@@ -15,7 +15,9 @@
  * What a stage keeps back (hold()) lies in its worker and dies with it: after a death it is the engine that has to end each
  * of those samples, or to try them again in another worker, each alone if the guilty one is to be found. finish() ends the
  * stage's work as it does in the same process: whatever was kept back is emitted, dropped or stored by then, and a worker is
- * stopped after it and asked nothing more. A death in finish() is one over all samples that were kept back. */
+ * stopped after it and asked nothing more. What an input was made into before a death has gone on: a second attempt at it must
+ * emit the same keys in the same order, up to there the engine takes them for what it has; else it fails. A death in finish() is
+ * one over all samples that were kept back. */
 #ifndef KINORA_ABI_WORKERS_H
 #define KINORA_ABI_WORKERS_H
 #include "kinora/abi/stage.h"
@@ -39,7 +41,9 @@ typedef struct kinora_worker_spec {
 typedef struct kinora_workers_api {
   uint32_t struct_size;
   uint32_t reserved;
-  /* [any-thread] Starts a process and waits until it has made its instance. The worker is released by stop(). */
+  /* [any-thread] Starts a process and waits until it has made its instance. The worker is released by stop(). A process that is
+   * killed meanwhile (SIGKILL, as for lack of memory) is started again twice, then it is KINORA_NO_MEMORY; one that ends any
+   * other way, or has made none in ten minutes, is KINORA_FAILED; KINORA_CANCELLED where the program is asked to stop. */
   int32_t (*start)(const kinora_worker_spec*, kinora_worker** out);
   /* [owner-thread] Ends the process, at work or not. */
   void (*stop)(kinora_worker*);
@@ -52,7 +56,7 @@ typedef struct kinora_workers_api {
   int64_t (*pid)(const kinora_worker*);
   /* Appended to 1.0; absent where struct_size ends before it.
    * [any-thread] What resources() of an instance says, which is made for this in a process of its own: a constructor that
-   * crashes is an error here, KINORA_FAILED with a message that says how it ended. The answer of a component with the same
+   * crashes is an error here, as of start(), with a message that says how it ended. The answer of a component with the same
    * options is remembered. */
   int32_t (*ask)(const kinora_worker_spec*, kinora_resources* out);
 } kinora_workers_api;
