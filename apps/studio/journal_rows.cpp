@@ -27,6 +27,7 @@ void take(const json& entry, core::Journal::Place place, Ends& ends) {
   end.key = text_in(line, "key");
   end.place = place;
   end.made = core::flag_in(entry, "made");
+  end.of_made = core::flag_in(entry, "of_made");
   end.failed = text_in(line, "end") == "failed";
   // One that comes too late is a matter of the job's; here it stands for nothing.
   (void)core::catching([&] { ends.add(std::move(end), text_in(line, "parent")); });

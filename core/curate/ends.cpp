@@ -7,6 +7,28 @@
 #include "kinora/error.hpp"
 
 namespace kinora::core {
+namespace {
+
+// Ends of one film that say nothing of which of its clips they were made of: a clip's copy has the clip's facts, and
+// these name the film.
+class WithoutClip {
+ public:
+  explicit WithoutClip(const std::vector<End>& ends) {
+    for (const auto& end : ends) {
+      if (end.made) made_.insert(end.key);
+      if (end.made && !end.of_made) clips_.insert(end.key);
+    }
+  }
+  // A stage that failed after it had handed its clip on is told as one more sample, of the clip's own key.
+  bool operator()(const End& end) const {
+    return end.of_made && !clips_.count(end.key) && (end.parent == end.key || !made_.count(end.parent));
+  }
+
+ private:
+  std::unordered_set<std::string> made_, clips_;
+};
+
+}  // namespace
 
 Ends::Film* Ends::film(const std::string& key) {
   const auto at = films_.find(key);
@@ -113,7 +135,7 @@ size_t Ends::retry_failed(bool all) {
 }
 
 // Without its own end and without what failed. A clip that a failed one was made of is made again too, since
-// nothing else makes the failed one.
+// nothing else makes the failed one; where nobody knows which that was, all are.
 void Ends::reopen(const std::string& key, Film& film, bool all) {
   std::unordered_set<std::string> again;
   for (const auto& end : film.ends) {
@@ -125,6 +147,9 @@ void Ends::reopen(const std::string& key, Film& film, bool all) {
     for (const auto& end : film.ends)
       if (again.count(end.key)) again.insert(end.parent);
   }
+  const WithoutClip without_clip(film.ends);
+  all = all || std::any_of(film.ends.begin(), film.ends.end(),
+                           [&](const End& end) { return again.count(end.key) && without_clip(end); });
   std::erase_if(film.ends, [&](const End& end) { return all || !end.made || again.count(end.key); });
   film.ended = false;
   index(key);

@@ -20,7 +20,8 @@ struct End {
   bool made = false;     // by a stage: not an input
   bool failed = false;
   bool earlier = false;     // of a run before this one
-  json files;               // those of a kept sample, by name with their sizes
+  bool of_made = false;     // of what a stage had made: which of its film's it was, only its facts can say
+  json files = {};          // those of a kept sample, by name with their sizes
   std::string parent = {};  // what its facts name
 };
 
@@ -50,8 +51,8 @@ class Ends {
   // What names no film.
   const std::vector<End>& nameless() const { return nameless_; }
 
-  // A run broke off here. Of films that have not ended, `all` or failed ends are void, and so is what waits:
-  // the clip that it names had not ended, so its film had not.
+  // A run broke off here. Of films that have not ended, `all` or failed ends are void, with those of the clips
+  // that these were made of; and so is what waits: the clip that it names had not ended, so its film had not.
   void break_off(bool all);
   // Films of which something failed are open again, as if a run had broken off over them. How many failed
   // ends that voids.

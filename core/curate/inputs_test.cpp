@@ -180,7 +180,7 @@ TEST_F(Inputs, OfAFolderThatCannotBeReadAreItselfWithWhy) {
   EXPECT_THAT(matched, ElementsAre(folder_ / "a.mp4"));
   EXPECT_THAT(unreadable, ElementsAre(folder_ / "sub"));
   ASSERT_THAT(keys(listed), ElementsAre("a", "l", "sub"));
-  EXPECT_THAT(listed[2].error, HasSubstr("sub"));
+  EXPECT_THAT(listed[2].error, HasSubstr("sub/: cannot be listed"));
   ASSERT_THAT(keys(by_list), ElementsAre("a", "sub"));
   EXPECT_THAT(by_list[1].error, HasSubstr("sub: cannot be read"));
 }

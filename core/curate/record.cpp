@@ -74,8 +74,8 @@ void Record::take(const json& entry, Journal::Place place) {
     ends_.begin(key, text_in(entry, "identity")).content = text_in(entry, "sha256");
   if (!entry.contains("end")) return;
   const json& line = entry["end"];
-  End end{text_in(line, "key"),     place, flag_in(entry, "made"), text_in(line, "end") == "failed", true,
-          object_in(entry, "files")};
+  End end{text_in(line, "key"), place, flag_in(entry, "made"), text_in(line, "end") == "failed", true,
+          flag_in(entry, "of_made"), object_in(entry, "files")};
   const std::string copied = text_in(line, "of"), key = end.key;
   ends_.add(std::move(end), text_in(line, "parent"));
   if (auto* film = ends_.film(key); film && !copied.empty()) film->duplicate_of = copied;
@@ -207,14 +207,15 @@ void Record::claim(const std::string& key) {
                                  "stage that names it");
 }
 
-void Record::end(const json& line, bool made, const json& files) {
+void Record::end(const json& line, int32_t made, const json& files) {
   const std::lock_guard lock(mutex_);
-  json entry{{"end", line}, {"made", made}};
+  json entry{{"end", line}, {"made", made != 0}};
+  if (made > 1) entry["of_made"] = true;
   if (!files.empty()) entry["files"] = files;
-  const bool durable = !made || !files.empty();
+  const bool durable = made == 0 || !files.empty();
   const Journal::Place place = journal_->append(entry, durable);
   const std::string key = text_in(line, "key"), copied = text_in(line, "of");
-  ends_.add({key, place, made, text_in(line, "end") == "failed", false, json()}, text_in(line, "parent"));
+  ends_.add({key, place, made != 0, text_in(line, "end") == "failed", false, made > 1}, text_in(line, "parent"));
   if (auto* film = ends_.film(key); film && !copied.empty()) film->duplicate_of = copied;
 }
 

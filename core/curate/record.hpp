@@ -56,9 +56,9 @@ class Record {
   bool knows(const std::string& key, bool made) const;
   // Before a kept sample is stored. Throws kinora::Error if another of this key was kept.
   void claim(const std::string& key);
-  // line: of items.jsonl, see item_line.hpp; files: names below data/ with their sizes. Throws kinora::Error
-  // if the film of a made sample has ended already.
-  void end(const json& line, bool made, const json& files);
+  // line: of items.jsonl, see item_line.hpp; made: as kinora_outcome.made; files: names below data/ with their sizes.
+  // Throws kinora::Error if the film of a made sample has ended already.
+  void end(const json& line, int32_t made, const json& files);
 
   // Every end, each input followed by what was made of it by key; last what belongs to no input. Throws
   // kinora::Error if an input has none.

@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/curate/store.hpp"
+#include "core/plugin/host.hpp"
 #include "core/run/digest.hpp"
 #include "kinora/abi/base.h"
 #include "kinora/error.hpp"
@@ -15,6 +17,7 @@ namespace kinora::core {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -96,10 +99,10 @@ class RecordTest : public InFolder {
     if (!parent.empty()) line["parent"] = parent;
     return line;
   }
-  void keep(Record& record, const std::string& key, const std::string& parent) {
+  void keep(Record& record, const std::string& key, const std::string& parent, int32_t made = 1) {
     record.claim(key);
     std::ofstream(folder_ / "data" / (key + ".mp4")) << "xyz";
-    record.end(clip(key, parent), true, {{key + ".mp4", 3}});
+    record.end(clip(key, parent), made, {{key + ".mp4", 3}});
   }
   std::vector<std::string> order(Record& record) {
     std::vector<std::string> out;
@@ -196,6 +199,52 @@ TEST_F(RecordTest, ForgetsWhatFailedWhenItIsToBeTriedAgain) {
   }
   EXPECT_EQ(open("x", true, 1).ended_before(), 2u) << "once a time that it is asked for";
   EXPECT_EQ(open("x", true, 2).ended_before(), 1u);
+}
+
+// A stage behind the clips made more of one, and the copy's facts name the film: nobody knows which clip has to come
+// again, so all do, and no file of before is left.
+TEST_F(RecordTest, MakesAFilmAgainOfWhichACopyOfAClipFailed) {
+  const auto fill = [&](bool whole) {
+    fs::remove(folder_ / "journal.jsonl");
+    Record record = open();
+    record.begin(inputs_[0]), record.begin(inputs_[1]);
+    keep(record, "b-0000-x", "b-0000", 2), record.end(clip("b-0000", "b", "failed"), 1, {});
+    record.end(clip("b-0001-x", "b-0001", "failed"), 2, {}), keep(record, "b-0001", "b"), keep(record, "b-0002", "b");
+    record.end(clip("b-0002", "b", "failed"), 2, {});  // after it had been handed on
+    keep(record, "b-0003", "b");
+    record.end(film("b"), 0, {});
+    keep(record, "a-0000", "a"), record.end(clip("a-0001x", "a", "failed"), 2, {}), keep(record, "a-0001y", "a", 2);
+    keep(record, "a-0001", "a");
+    if (!whole) return;
+    record.end(film("a"), 0, {});
+    order(record), record.settle();
+  };
+  const auto expect_a_again = [&](Record record) {
+    EXPECT_THAT(record.ended_of(inputs_[1]), IsEmpty());
+    EXPECT_FALSE(record.has_ended(inputs_[1]) || record.knows("a-0001y", true) || record.knows("a-0000", true));
+    EXPECT_EQ(stored().front().front(), 'b');
+    keep(record, "a-0001", "a");
+  };
+  fill(false);
+  expect_a_again(open());
+  fill(true);
+  for (const bool killed : {false, true}) {
+    expect_a_again(open("x", true, 1));
+    EXPECT_THAT(open("x", true, 1).ended_of(inputs_[0]), ElementsAre("b-0000-x", "b-0003")) << killed;
+    EXPECT_THAT(stored(), Contains("b-0000-x.mp4")) << "is recognised when its clip is made again";
+    fill(true);
+  }
+}
+
+// What is kept, though nobody knows of which clip, needs no clip again.
+TEST_F(RecordTest, KeepsCopiesOfClipsWhereNothingFailed) {
+  {
+    Record record = open();
+    record.begin(inputs_[1]);
+    keep(record, "a-0000x", "a", 2), keep(record, "a-0000", "a");
+    record.end(clip("a-0001", "a", "failed"), 1, {});
+  }
+  EXPECT_THAT(open().ended_of(inputs_[1]), ElementsAre("a-0000", "a-0000x"));
 }
 
 // A number that no run has written is none: nobody asked for another try.
@@ -313,6 +362,18 @@ TEST_F(RecordTest, ASampleCalledLikeAnotherFilmIsOfTheOneThatItNames) {
     told.push_back(line["key"].get<std::string>() + (made ? " made" : "") + (line.contains("parent") ? " of a" : ""));
   });
   EXPECT_THAT(told, ElementsAre("b", "a", "b made of a", "b made"));
+}
+
+// A full device, for which stands a folder in the way of the second file.
+TEST_F(RecordTest, OfASampleThatCannotBeStoredNothingStays) {
+  adopt_host();
+  fs::create_directories(folder_ / "data/k.mp4");
+  Sample sample("k");
+  sample.set("json", "{}");
+  sample.set("mp4", "xyz");
+  ASSERT_EQ(std::string(sample.fields().front().name), "json");
+  EXPECT_THROW(store_sample(folder_ / "data", sample), Error);
+  EXPECT_THAT(stored(), ElementsAre("k.mp4"));
 }
 
 TEST_F(RecordTest, RefusesWhatAnEngineMustNotTell) {

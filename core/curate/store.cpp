@@ -16,6 +16,11 @@ bool is_stored(std::string_view field) {
   return std::find(kLeftOut.begin(), kLeftOut.end(), field) == kLeftOut.end();
 }
 
+void remove_files(const fs::path& folder, const json& files) {
+  std::error_code ignored;
+  for (const auto& [name, size] : files.items()) fs::remove(folder / name, ignored);
+}
+
 }  // namespace
 
 json store_sample(const fs::path& folder, const Sample& sample) {
@@ -25,8 +30,10 @@ json store_sample(const fs::path& folder, const Sample& sample) {
   for (const auto& field : sample.fields()) {
     if (!is_stored(field.name)) continue;
     const std::string name = key + "." + std::string(field.name);
-    or_throw(write_file_atomically(folder / name,
-                                   {reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size()}));
+    const auto written = write_file_atomically(
+        folder / name, {reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size()});
+    if (!written) remove_files(folder, files);
+    or_throw(written);
     files[name] = field.bytes.size();
   }
   return files;

@@ -12,8 +12,8 @@ namespace kinora::core {
 
 using nlohmann::json;
 
-// Writes the sample's fields but those that say where it came from; each appears whole or not at all. Names
-// below the folder with their sizes. Throws kinora::Error.
+// Writes the sample's fields but those that say where it came from; each appears whole or not at all, and
+// where one cannot be written none stays. Names below the folder with their sizes. Throws kinora::Error.
 json store_sample(const std::filesystem::path& folder, const Sample& sample);
 
 // Whether all of these files are there and have these sizes.

@@ -37,6 +37,21 @@ void remove_work(const JobContext& context, const Sample& film) {
   if (url && url->starts_with(work) && url->find("..") == std::string_view::npos) fs::remove(fs::path(*url), ignored);
 }
 
+// Made for the stages that may ask servers, and gone with its owner where none of them has kept anything.
+class Answers {
+ public:
+  explicit Answers(const JobContext& context) : folder_(answers_folder(context)) { fs::create_directories(folder_); }
+  ~Answers() {
+    std::error_code ignored;  // there are some
+    fs::remove(folder_, ignored);
+  }
+  Answers(const Answers&) = delete;
+  Answers& operator=(const Answers&) = delete;
+
+ private:
+  const fs::path folder_;
+};
+
 // Those whose output no other takes.
 std::vector<std::string> last_stages(const std::vector<const ComponentUse*>& stages) {
   const StageGraph graph = stage_graph(stages, [](const ComponentUse&, const std::string&) {});
@@ -44,7 +59,7 @@ std::vector<std::string> last_stages(const std::vector<const ComponentUse*>& sta
   for (const auto& from : graph.from) taken.insert(from.begin(), from.end());
   std::vector<std::string> out;
   for (size_t i = 0; i < stages.size(); ++i)
-    if (!taken.contains(i)) out.push_back("'" + stages[i]->called() + "'");
+    if (!taken.contains(i)) out.push_back(stages[i]->called());
   return out;
 }
 
@@ -53,7 +68,7 @@ class Keeper {
  public:
   Keeper(JobContext& context, Record& record, const std::vector<Input>& inputs) : context_(context), record_(record) {
     for (const auto& input : inputs) urls_.emplace(input.key, input.url);
-    last_ = fmt::format("{}", fmt::join(last_stages(context.spec().list("stages")), " or "));
+    last_ = fmt::format("{}", fmt::join(last_stages(context.spec().list("stages")), "' or '"));
   }
 
   void end(const Sample& sample, const kinora_outcome& outcome) {
@@ -71,7 +86,7 @@ class Keeper {
       const std::lock_guard lock(mutex_);
       usage_.add(line["facts"]);
     }
-    record_.end(line, made, files);
+    record_.end(line, outcome.made, files);
   }
 
   // [any-thread] Of what has ended in this run.
@@ -93,14 +108,15 @@ class Keeper {
   // Of two kept samples of one key the first is stored, and the second costs itself.
   void end_second(const Sample& sample, const kinora_outcome& outcome) {
     const std::string reason = fmt::format(
-        "a second sample called '{}' came out of stage {}, and would overwrite the first; rename an input, or mend the stage "
+        "a second sample called '{}' came out of stage '{}', and would overwrite the first; rename an input, or mend the stage "
         "that names it", sample.key(), last_);
     kinora_outcome failed = outcome;
     failed.end = KINORA_FAILED_AT;
     failed.status = KINORA_DATA;
     failed.reason = reason.c_str();
+    failed.stage = last_.c_str();
     log_warn("{}: {}", sample.key(), reason);
-    record_.end(line_of(sample, failed), outcome.made != 0, json::object());
+    record_.end(line_of(sample, failed), outcome.made, json::object());
   }
 
   // A stage that failed after it had handed its input on is told as one more sample, of the input's own key.
@@ -153,7 +169,10 @@ void check_curate(JobCheck& check) {
   for (const auto* use : job.list("stages")) check.stage(*use);
   check_isolated(check, job.list("stages"));
   check_tensors(check.runtime().registry(), job.list("stages"),
-                [&](const ComponentUse& use, const std::string& message) { check.problem(use.at, message); });
+                [&](const ComponentUse& use, const std::string& message) { check.problem(use.at, message); },
+                [&](const ComponentUse& use, const std::string& message) {
+                  log_warn("{}", format(Diagnostic{use.at, "job '" + job.name + "': " + message}));
+                });
 }
 
 std::string curate_inputs_identity(const JobSpec& job) {
@@ -171,7 +190,7 @@ void run_curate(JobContext& context) {
   require(context, check_curate);
   const auto options = context.options<CurateOptions>();
   fs::create_directories(context.folder() / "data");
-  fs::create_directories(answers_folder(context));
+  const Answers answers(context);
   fs::remove_all(work_folder(context));
   LeftOut left_out;
   const auto inputs = find_inputs(context.runtime().io(), context.spec().paths, {options.recursive, options.all_files},

@@ -1,16 +1,12 @@
 #include "core/run/made_by_stages.hpp"
 
 #include <algorithm>
-#include <array>
-#include <string_view>
 
+#include "core/run/own_stages.hpp"
 #include "core/suggest.hpp"
 
 namespace kinora::core {
 namespace {
-
-constexpr std::array<std::string_view, 8> kFamilies{"video", "film",  "shots",   "clip",
-                                                    "embed", "filter", "caption", "dedup"};
 
 std::string lacks(const std::string& what, const std::string& name, const std::vector<std::string>& there) {
   const std::string what_is = there.empty() ? "; there is none" : did_you_mean_or_list(name, there, "there are");
@@ -23,7 +19,7 @@ MadeByStages::MadeByStages(const std::vector<const ComponentUse*>& stages) {
   for (const auto* use : stages) {
     const std::string name = use->id.substr(use->id.find('/') + 1), family = name.substr(0, name.find('.'));
     const std::string called = use->options.values().value("name", "");
-    knows_all_ = knows_all_ && std::find(kFamilies.begin(), kFamilies.end(), family) != kFamilies.end();
+    knows_all_ = knows_all_ && is_of_own_family(use->id);
     if (family == "embed" && !called.empty()) embeddings_.push_back(called);
     if (family == "filter") scores_.push_back(called.empty() ? name : "filter." + called);
   }

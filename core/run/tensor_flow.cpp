@@ -5,6 +5,7 @@
 
 #include <fmt/ranges.h>
 
+#include "core/run/own_stages.hpp"
 #include "core/run/stage_graph.hpp"
 
 namespace kinora::core {
@@ -49,6 +50,7 @@ bool says(const TensorSpec& tensor, const char* words) { return tensor.help.find
 struct State {
   std::set<std::string> there;
   std::map<std::string, std::vector<std::string>> could;  // of what is not: "set sample_fps of clip.transcode"
+  bool doubtful = false;  // a stage that is not Kinora's own may have put more there
 };
 
 // What reaches a stage on every way to it; nothing where it begins.
@@ -57,6 +59,7 @@ State before(const std::vector<size_t>& from, const std::vector<State>& after) {
   State out = after[from.front()];
   for (const size_t other : from) {
     std::erase_if(out.there, [&](const std::string& name) { return !after[other].there.contains(name); });
+    out.doubtful = out.doubtful || after[other].doubtful;
     if (other == from.front()) continue;
     for (const auto& [name, ways] : after[other].could)
       for (const auto& way : ways)
@@ -117,8 +120,9 @@ std::string remedy(const Registry& registry, const std::vector<std::string>& mis
 }  // namespace
 
 void check_tensors(const Registry& registry, const std::vector<const ComponentUse*>& stages,
-                   const std::function<void(const ComponentUse&, const std::string&)>& problem) {
+                   const Finding& problem, const Finding& doubt) {
   const StageGraph graph = stage_graph(stages, [](const ComponentUse&, const std::string&) {});
+  const std::set<std::string> own = own_stages(registry);
   std::vector<State> after(stages.size());
   for (const size_t number : graph.order) {
     const ComponentUse& use = *stages[number];
@@ -129,11 +133,14 @@ void check_tensors(const Registry& registry, const std::vector<const ComponentUs
       continue;
     }
     const std::vector<std::string> missing = missing_for(use, **spec, state);
+    const bool is_own = own.contains(use.id);
+    const Finding& tell = is_own && !state.doubtful ? problem : doubt;
     if (!missing.empty())
-      problem(use, fmt::format("{} looks at {} of its samples, and no stage before it makes them; {}", use.called(),
-                               fmt::join(missing, " and "), remedy(registry, missing, state)));
+      tell(use, fmt::format("{} looks at {} of its samples, and no stage before it makes them; {}", use.called(),
+                            fmt::join(missing, " and "), remedy(registry, missing, state)));
     state.there.insert(missing.begin(), missing.end());  // said once is enough
     after[number] = after_stage(std::move(state), use, **spec);
+    after[number].doubtful = after[number].doubtful || !is_own;
   }
 }
 

@@ -129,6 +129,7 @@ def twins():
         done = kinora("run", toml("twins", [films], '{ use = "faulty", how = "none", clips = 2, called = "same" }', f'engine = {{ use = "local", isolate = ["{isolate}"] }}'))
         items, files = results("twins")
         said = sorted((i["end"], i.get("reason", "")) for i in items if i["key"] == "same")
+        holds(f"isolate {isolate}: each second one names a stage", {i.get("stage") for i in items if i["key"] == "same" and i["end"] == "failed"} == {"faulty"}, items)
         second = "stage 'faulty' gave two samples called 'same', and this is the second; mend the stage: each needs a key of its own"
         other = "a second sample called 'same' came out of stage 'faulty', and would overwrite the first; rename an input, or mend the stage that names it"
         holds(f"isolate {isolate}: of six samples of one key one is kept", done.returncode == 0 and said == sorted([("kept", "")] + [("failed", second)] * 3 + [("failed", other)] * 2), f"{said} {done.stderr}")
@@ -142,6 +143,20 @@ def twins():
     manifest = [json.loads(line) for line in (film / "clips/manifest.jsonl").read_text().splitlines()]
     holds("a failure after a film went on names the film", done.returncode == 0 and [(i["key"], i.get("parent"), i["stage"]) for i in late] == [("f1", "f1", "late")] and sum(i["end"] == "kept" for i in items) == 3, f"{items} {done.stderr}")
     holds("its line of the manifest has the film's place", [m["film"] for m in manifest if m["outcome"] == "failed"] == ["f1"] and len({m["url"] for m in manifest if m["key"] == "f1"}) == 1, manifest)
+
+
+def copies():
+    """A stage makes more of each clip, copies that name the film: one that failed is tried again, and nothing is lost or doubled."""
+    cut = '{ use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0, max_length = 2.0, long_shots = "equal", preset = "ultrafast", max_height = 120 }'
+    stages = f'"video.probe", {cut}, {{ use = "faulty", how = "none", clips = 1, name = "more" }}, {{ use = "faulty", how = "error", when = "-0001-0", name = "late" }}'
+    file = toml("copies", [ROOT / "tests/data/bbb_A.mp4", ROOT / "tests/data/bbb_B.mp4"], stages)
+    done = kinora("run", file)
+    first, stored = results("copies") if done.returncode == 0 else ([], {})
+    holds("a copy of a clip failed in each film", [i["key"] for i in first if i["end"] == "failed"] == ["bbb_A-0001-0", "bbb_B-0001-0"] and len(first) == 14, f"{first} {done.stderr}")
+    done = kinora("run", file, "--retry-failed")
+    items, files = results("copies")
+    holds("they are tried again", done.returncode == 0 and "2 failures of before are tried again" in done.stderr and done.stderr.count("-0001-0: failed in late") == 2, done.stderr)
+    holds("and all samples are there once, with their files", items == first and list(files) == list(stored), f"{items} {list(files)}")
 
 
 def children(pid):
@@ -231,7 +246,7 @@ def ten_runs():
 
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
-for part in (graphs, isolation, crashes, killed_while_made, stopped_while_made, twins, orphans, shown, ten_runs):
+for part in (graphs, isolation, crashes, killed_while_made, stopped_while_made, twins, copies, orphans, shown, ten_runs):
     if part.__name__ in (sys.argv[5:] or part.__name__):
         part()
 print(f"{len(failures)} failed")

@@ -167,6 +167,7 @@ def readme_filter():
             print("WRONG", failures[-1])
     blind = SCRATCH / "filter-blind.toml"
     blind.write_text((SCRATCH / "filter-on.toml").read_text().replace('{ use = "video.read", height = 32 }, ', "").replace("filter-on", "filter-blind"))
+    check("README's filter without frames, checked: what is not Kinora's own may do without", kinora("--plugins", build / "lib/kinora/plugins", "check", blind), 0, "colourful looks at frames of its samples")
     check("README's filter without frames", kinora("--plugins", build / "lib/kinora/plugins", "run", blind), 1, "sample_fps", "video.read")
 
 

@@ -191,7 +191,7 @@ Execution::Origin Execution::origin(Task& task, std::string_view key, const kino
 std::shared_ptr<Track> Execution::child_of(const std::shared_ptr<Track>& parent) {
   auto child = std::make_shared<Track>();
   child->parent = parent;
-  child->made = true;
+  child->made = parent && parent->made == 0 ? 1 : 2;  // of several, in finish(): nobody knows of which
   if (parent) ++parent->open;
   return child;
 }

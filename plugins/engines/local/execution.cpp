@@ -102,7 +102,7 @@ void Execution::tell(Lock& lock, Track& track) {
   outcome.score = end.score;
   outcome.status = end.status;
   outcome.consumed = end.consumed ? 1 : 0;
-  outcome.made = track.made ? 1 : 0;
+  outcome.made = track.made;
   lock.unlock();
   const int32_t status = pipeline_.done(pipeline_.self, &outcome);
   const std::string message(status == KINORA_OK ? "" : view(host()->last_error(host())));

@@ -558,6 +558,29 @@ TEST(LocalEngine, SharesHardwareCoders) {
   }
 }
 
+// Who goes on after a break has to know: what was made of a clip comes again only with that clip.
+TEST(LocalEngine, TellsWhatWasMadeOfWhatAStageHadMade) {
+  Pipeline p;
+  p.add("cut", {}, [](Sample in, const Emit& emit, const kinora::Run&) {
+    emit(in.clone(std::string(in.key()) + "-0"));
+    emit(in);
+  });
+  p.add("more", {0}, [](Sample in, const Emit& emit, const kinora::Run&) {
+    emit.fail(in.clone(std::string(in.key()) + "x"), "no good");
+    emit.drop(in.clone(std::string(in.key()) + "y"), "more.short", 1);
+    emit(in);
+  });
+  std::map<std::string, int32_t> made;
+  p.on_done = [&](const kinora_outcome& o) {
+    made[std::string(view(samples_api().key(o.sample)))] = o.made;
+    return int32_t{KINORA_OK};
+  };
+  p.inputs(1);
+  EXPECT_EQ(p.run(), "");
+  const std::map<std::string, int32_t> expected{{"0", 0}, {"0x", 1}, {"0y", 1}, {"0-0", 1}, {"0-0x", 2}, {"0-0y", 2}};
+  EXPECT_EQ(made, expected);
+}
+
 // It costs itself: neither the first of its name nor the run.
 TEST(LocalEngine, FailsASecondSampleOfOneKey) {
   Pipeline p;

@@ -28,7 +28,7 @@ struct Track {
   // Samples made of this one whose end has not been told, and 1 while a stage works on it: it may make more.
   uint32_t open = 0;
   std::optional<End> end;
-  bool made = false;             // by a stage: not an input of the source
+  int32_t made = 0;              // kinora_outcome.made
   bool settled = false;          // on its way to be told
   std::optional<Sample> sample;  // for the telling
   Weight weight;

@@ -66,6 +66,8 @@ bool is_hidden_from_lists(std::string_view name) {
   return name == "." || name == ".." || name.starts_with(kTemporary);
 }
 
+std::string with_slash(const std::string& folder) { return folder.ends_with('/') ? folder : folder + "/"; }
+
 }  // namespace
 
 std::unique_ptr<StorageReader> FileStorage::open(std::string_view path) {
@@ -77,13 +79,14 @@ std::unique_ptr<StorageWriter> FileStorage::begin(std::string_view path) {
 }
 
 int32_t FileStorage::list(std::string_view path, const Each& each) {
-  const std::string folder = local_path(path);
+  std::string folder = local_path(path);
+  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
   const std::unique_ptr<DIR, CloseFolder> open(::opendir(folder.c_str()));
-  if (!open) throw system_error(folder + "/", "cannot be listed", errno);
+  if (!open) throw system_error(with_slash(folder), "cannot be listed", errno);
   for (;;) {
     errno = 0;
     const dirent* found = ::readdir(open.get());
-    if (!found && errno != 0) throw system_error(folder + "/", "cannot be listed", errno);
+    if (!found && errno != 0) throw system_error(with_slash(folder), "cannot be listed", errno);
     if (!found) return KINORA_OK;
     const std::string_view name = found->d_name;
     if (is_hidden_from_lists(name)) continue;

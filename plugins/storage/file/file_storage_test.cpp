@@ -157,6 +157,8 @@ TEST_F(FileStorageTest, SaysWhatIsWrongAndWhatToDo) {
   EXPECT_EQ(error_of([&] { storage.begin(path(std::string(300, 'x')))->commit(); }).code(), KINORA_INVALID);
   EXPECT_EQ(error_of([&] { storage.list(path("no"), [](const auto&) { return 0; }); }).code(),
             KINORA_NOT_FOUND);
+  for (const char* end : {"", "/", "//"})
+    EXPECT_EQ(std::string(error_of([&] { storage.list(path("no") + end, [](const auto&) { return 0; }); }).what()).find(path("no") + "/: "), 0u) << end;
   const Error full = system_error(path("file"), "cannot be written", ENOSPC);
   EXPECT_EQ(full.code(), KINORA_NO_MEMORY);
   EXPECT_NE(std::string(full.what()).find("the device of '" + folder + "' is full"), std::string::npos);

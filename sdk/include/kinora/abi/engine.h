@@ -36,7 +36,9 @@ typedef struct kinora_outcome {
   double score;   /* of a drop, in the rule's own unit; else 0 */
   int32_t status; /* of a failure: KINORA_FAILED ...; else KINORA_OK */
   int32_t consumed; /* 1: kept by being consumed inside a stage */
-  int32_t made;     /* 0: an input of the source; 1: a stage made it. Keys do not tell: a stage may choose any */
+  int32_t made;     /* 0: an input of the source; 1: a stage made it of one; 2: a stage made it of what a stage had made, or
+                       of several. Keys do not tell: a stage may choose any. Who goes on after a break takes up what is 1
+                       one by one, and what is 2 with all of its input */
   int32_t reserved;
 } kinora_outcome;
 
