@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "core/log.hpp"
+#include "core/plugin/host.hpp"
 #include "core/run/digest.hpp"
 
 namespace kinora::core {
@@ -22,6 +23,7 @@ class IngestTest : public testing::Test {
   IngestTest() : folder_(fs::path(testing::TempDir()) / ("ingest-" + std::to_string(getpid()))) {
     fs::create_directories(folder_ / "data");
   }
+  void SetUp() override { adopt_host(); }
   ~IngestTest() override { fs::remove_all(folder_); }
   Input& put(const std::string& key, const std::string& bytes) {
     const std::string file = folder_ / (key + ".mp4");
