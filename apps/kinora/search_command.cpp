@@ -5,6 +5,7 @@
 
 #include "apps/kinora/command.hpp"
 #include "apps/kinora/plugins_format.hpp"
+#include "core/search/copies.hpp"
 #include "core/search/search.hpp"
 
 namespace kinora {
@@ -19,7 +20,7 @@ constexpr const char* kHelp = R"(usage: kinora search DIR "TEXT" [options]
 
 The clips of a run that are nearest to a text, by the embeddings of their captions (a job of kind embed-text), or to a clip,
 by their embeddings of pictures (a stage embed.*). DIR is the folder of a run, or of a curate job in it, beside which its
-embed-text job is found; --in adds more of them.
+embed-text job is found; --in adds more of them. Copies that a dedup job of the run leaves out are not shown without --copies.
 
 examples:
   kinora search runs/films "a boat at sea"
@@ -35,7 +36,7 @@ po::options_description flags() {
       "which embedding of pictures; else classic, or the only one there is")(
       "top,k", po::value<int64_t>()->default_value(10)->value_name("N"), "how many clips")(
       "in", po::value<std::vector<std::string>>()->composing()->value_name("DIR"), "another folder")(
-      "json", "one line of JSON a clip")("help,h", "this text");
+      "copies", "show also clips that a dedup job of the run leaves out as copies")("json", "one line of JSON a clip")("help,h", "this text");
   return out;
 }
 
@@ -58,18 +59,27 @@ std::string name_in(const core::Collection& clips, const po::variables_map& give
   return names.size() == 1 ? names.front() : "classic";
 }
 
+core::Embedded shown(core::Embedded all, const po::variables_map& given) {
+  return given.count("copies") ? all : core::without_copies(std::move(all));
+}
+
 std::vector<core::Hit> like(core::Runtime& runtime, const core::Collection& clips,
                             const po::variables_map& given, size_t top) {
   const std::string example = given["like"].as<std::string>(), name = name_in(clips, given);
-  const core::Embedded all = clips.pictures(name);
-  if (const int64_t row = core::row_of(all, example); row >= 0)
-    return core::nearest(all, all.row(static_cast<size_t>(row)), top, row);
+  core::Embedded all = clips.pictures(name);
+  if (const int64_t row = core::row_of(all, example); row >= 0) {
+    const auto found = all.row(static_cast<size_t>(row));
+    const std::vector<float> query(found.begin(), found.end());
+    all = shown(std::move(all), given);
+    return core::nearest(all, query, top, core::row_of(all, example));
+  }
   if (!fs::is_regular_file(example))
     throw Error(KINORA_NOT_FOUND, "--like " + example + ": it is neither a key with an embedding '" + name +
                                       "' here nor a video file");
   if (name != "classic")
     throw Error(KINORA_UNSUPPORTED, "--like " + example + ": only 'classic' can be computed of a file; of '" +
                                         name + "' give the key of a clip");
+  all = shown(std::move(all), given);
   return core::nearest(all, core::video_query(runtime, example), top);
 }
 
@@ -119,7 +129,7 @@ int search_command(core::Runtime& runtime, const Arguments& arguments) {
     print(like(runtime, clips, given, top), given.count("json"));
     return kDone;
   }
-  const core::Embedded captions = clips.captions();
+  const core::Embedded captions = shown(clips.captions(), given);
   const auto question = core::text_vectors(runtime, captions.encoder, {given["text"].as<std::string>()});
   print(core::nearest(captions, question.front(), top), given.count("json"));
   return kDone;

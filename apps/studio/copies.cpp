@@ -7,6 +7,7 @@
 
 #include "core/curate/drops.hpp"
 #include "core/log.hpp"
+#include "core/search/copies.hpp"
 #include "core/status.hpp"
 
 namespace kinora::studio {
@@ -20,14 +21,8 @@ std::vector<fs::path> decisions_beside(const std::vector<JobFolder>& jobs) {
   std::set<fs::path> runs;
   for (const auto& job : jobs) runs.insert(job.path.parent_path());
   std::vector<fs::path> out;
-  std::error_code error;
   for (const auto& run : runs)
-    for (const auto& entry : fs::directory_iterator(run, error))
-      if (entry.path().filename().string().front() != '.' &&
-          fs::exists(entry.path() / "summary.json", error) &&
-          fs::is_regular_file(entry.path() / "decisions.jsonl", error))
-        out.push_back(entry.path() / "decisions.jsonl");
-  std::sort(out.begin(), out.end());
+    for (auto& file : core::decisions_in(run)) out.push_back(std::move(file));
   return out;
 }
 

@@ -60,11 +60,11 @@ class EditJournal::Locked {
   int file_ = -1;
 };
 
-EditJournal::EditJournal(std::filesystem::path file, std::string author, EditHistory::Subject subject)
-    : path_(std::move(file)), author_(std::move(author)), subject_(std::move(subject)), history_(subject_) {}
+EditJournal::EditJournal(std::filesystem::path file, std::string author, core::Footage clips)
+    : path_(std::move(file)), author_(std::move(author)), clips_(std::move(clips)), history_(clips_) {}
 
 void EditJournal::forget() {
-  history_ = EditHistory(subject_);
+  history_ = EditHistory(clips_);
   wrong_.clear();
   read_ = inode_ = 0;
 }
@@ -106,6 +106,11 @@ core::Result<bool> EditJournal::refresh() {
   close(file);
   if (!status) return status.failure();
   return read_ != before || inode_ != inode;
+}
+
+core::Result<bool> EditJournal::reread() {
+  forget();
+  return refresh();
 }
 
 // Under the lock, with all earlier lines read: bytes after the last of them are of a writer that died.

@@ -16,11 +16,13 @@ using core::EditHistory;
 class EditJournal {
  public:
   // The file need not be there; the first edit makes it.
-  EditJournal(std::filesystem::path file, std::string author, EditHistory::Subject subject = {});
+  EditJournal(std::filesystem::path file, std::string author, core::Footage clips = {});
 
   // Takes in what others have written since; whether there was anything. A last line without its end is not
   // there yet, or its writer died: it is left out.
   core::Result<bool> refresh();
+  // The clips are others now: what was read is read anew, since edits follow footage.
+  core::Result<bool> reread();
 
   // Appends a change; fields that have that value already are left out, and nothing is written if none is
   // left. `own`: the clip's caption, keep and reason without any edit; `of`: its footage. Failure KINORA_IO:
@@ -46,7 +48,7 @@ class EditJournal {
 
   std::filesystem::path path_;
   std::string author_, wrong_;
-  EditHistory::Subject subject_;
+  core::Footage clips_;
   EditHistory history_;
   uint64_t read_ = 0;   // bytes that are in history_
   uint64_t inode_ = 0;  // of the file they are from

@@ -97,6 +97,8 @@ void Studio::refresh(bool at_once) {
     catalogue_ = read_catalogue(jobs_);
     reading_ = milliseconds() - now;
     stamp_ = std::move(stamp);
+    for (auto& journal : journals_)
+      if (const auto read = journal.reread(); !read) throw Error(read.failure().code, read.failure().message);
     ++version_;
   }
 }

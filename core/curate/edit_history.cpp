@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "core/curate/facts.hpp"
+#include "core/jobs/clip_files.hpp"
 
 namespace kinora::core {
 
@@ -44,11 +45,21 @@ void EditHistory::step(const Edit& edit, size_t place, Edited& now) {
   }
 }
 
-bool EditHistory::fits(const Edit& edit) {
-  if (!subject_ || edit.of.empty()) return true;
+// Gives the edit the key of the clip that it is about; false: its key's clip has other footage, and no other clip
+// has the edit's. An edit whose key nothing has keeps it unless its footage is found.
+bool EditHistory::find_clip(Edit& edit) {
+  if (!clips_.of_key || edit.of.empty()) return true;
   auto known = subjects_.find(edit.key);
-  if (known == subjects_.end()) known = subjects_.emplace(edit.key, subject_(edit.key)).first;
-  return is_same_subject(edit.of, known->second);
+  if (known == subjects_.end()) known = subjects_.emplace(edit.key, clips_.of_key(edit.key)).first;
+  const bool is_gone = known->second.is_null();
+  if (!is_gone && is_same_subject(edit.of, known->second)) return true;
+  const std::string footage = text_of_subject(edit.of);
+  if (footage.empty() || !clips_.keys) return is_gone;
+  if (!keys_) keys_ = clips_.keys();
+  const auto now = keys_->find(footage);
+  if (now == keys_->end() || now->second.empty()) return is_gone;
+  edit.key = now->second;
+  return true;
 }
 
 size_t EditHistory::add_lines(std::string_view text, const Wrong& wrong) {
@@ -58,10 +69,10 @@ size_t EditHistory::add_lines(std::string_view text, const Wrong& wrong) {
     ++lines_;
     if (line.find_first_not_of(" \t\r") == line.npos) continue;
     if (auto edit = parse_edit(line)) {
-      if (fits(*edit)) {
+      if (find_clip(*edit)) {
         add(std::move(*edit));
       } else {
-        ++of_others_;
+        of_others_.push_back(std::move(*edit));
       }
     } else {
       wrong(lines_, edit.failure().message);
@@ -97,17 +108,32 @@ const Edit* EditHistory::redoable(const std::string& author) const {
   return steps && !steps->undone.empty() ? &all_[steps->undone.back()] : nullptr;
 }
 
-EditHistory::Subject kept_in(const std::filesystem::path& folder) {
-  return [folder](const std::string& key) {
-    std::ifstream in(folder / "data" / (key + ".json"), std::ios::binary);
+std::string text_of_subject(const nlohmann::json& subject) {
+  return text_in(subject, "sha256").empty() ? "" : subject_of(subject).dump();
+}
+
+Footage kept_in(const std::filesystem::path& folder) {
+  const auto data = folder / "data";
+  const auto subject = [data](const std::string& key) {
+    std::ifstream in(data / (key + ".json"), std::ios::binary);
     if (!in) return nlohmann::json();
     const auto facts = parse_facts(std::string{std::istreambuf_iterator<char>(in), {}});
     return facts.is_object() ? subject_of(facts) : nlohmann::json();
   };
+  const auto keys = [data, subject] {
+    std::map<std::string, std::string> out;
+    if (!std::filesystem::is_directory(data)) return out;
+    for (const auto& [key, fields] : clips_in(data)) {
+      const auto footage = text_of_subject(subject(key));
+      if (!footage.empty() && !out.try_emplace(footage, key).second) out[footage].clear();
+    }
+    return out;
+  };
+  return {subject, keys};
 }
 
-EditHistory read_edits(const std::filesystem::path& file, EditHistory::Subject subject) {
-  EditHistory out(std::move(subject));
+EditHistory read_edits(const std::filesystem::path& file, Footage clips) {
+  EditHistory out(std::move(clips));
   std::ifstream in(file, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   std::error_code error;

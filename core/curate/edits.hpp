@@ -13,7 +13,8 @@
 // is right. "was" tells people the earlier values that were edits too. A redo ("redo": true) sets again what
 // its edit had set. An author's undo takes back their last edit that is not taken back yet. "of" says which
 // footage the line is about, as far as the clip's facts do (subject_of): another curation may give the key to
-// other footage, which the line then says nothing of. A last line without its end was being written when its
+// other footage, and then the line is about the clip that has its footage now, if there is one.
+// A last line without its end was being written when its
 // writer was killed: it does not count.
 #pragma once
 #include <optional>

@@ -1,3 +1,7 @@
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +11,7 @@
 namespace kinora::core {
 namespace {
 
+namespace fs = std::filesystem;
 using nlohmann::json;
 
 Edit edit(const std::string& key, Change set, Change was = {}, EditKind kind = EditKind::edit,
@@ -127,6 +132,67 @@ TEST(EditHistory, EachAuthorUndoesTheirOwnAndANewEditEndsRedo) {
   h.add(edit("c", {"three", std::nullopt, std::nullopt}));
   EXPECT_EQ(h.redoable("mia"), nullptr);
   EXPECT_EQ(h.redoable("none"), nullptr);
+}
+
+class OfAJob : public testing::Test {
+ protected:
+  OfAJob() : folder_(fs::path(testing::TempDir()) / ("edits-" + std::to_string(getpid()))) {
+    fs::create_directories(folder_ / "data");
+  }
+  ~OfAJob() override { fs::remove_all(folder_); }
+  static json footage(const char* film, int first = 0) {
+    return {{"sha256", film}, {"first_frame", first}, {"end_frame", first + 50}};
+  }
+  void clip(const std::string& key, json facts) {
+    facts["height"] = 120;
+    std::ofstream(folder_ / "data" / (key + ".json")) << facts;
+    std::ofstream(folder_ / "data" / (key + ".mp4")) << "x";
+  }
+  void line(const std::string& key, const json& of, const json& set, const char* step = "no") {
+    std::ofstream(folder_ / kEditsFile, std::ios::app)
+        << json{{"key", key}, {"author", "mia"}, {"of", of}, {"set", set}, {step, true}} << "\n";
+  }
+  EditHistory read() const { return read_edits(folder_ / kEditsFile, kept_in(folder_)); }
+  fs::path folder_;
+};
+
+// b/001.mp4 was "001" until a/001.mp4 came: now it is "001-2".
+TEST_F(OfAJob, AnEditFollowsItsFootageToItsNewKey) {
+  line("001-0000", footage("b"), {{"keep", false}, {"caption", "of b"}});
+  line("001-0001", footage("b", 50), {{"keep", false}});
+  line("001-0002", footage("b", 100), {{"keep", false}});  // its clip is not kept any more, and its key not taken
+  line("001-0003", footage("b", 150), {{"keep", false}});  // not kept any more, and its key taken
+  clip("001-0000", footage("a")), clip("001-0003", footage("a", 150));
+  clip("001-2-0000", footage("b")), clip("001-2-0001", footage("b", 50));
+  const auto h = read();
+  EXPECT_EQ(h.now("001-0000"), Change()) << "an edit is of one clip";
+  EXPECT_EQ(h.now("001-2-0000"), (Change{"of b", std::nullopt, false}));
+  EXPECT_EQ(h.now("001-2-0001").keep, false);
+  EXPECT_EQ(h.now("001-0002").keep, false);
+  EXPECT_EQ(h.edited().size(), 3u);
+  ASSERT_EQ(h.of_others().size(), 1u);
+  EXPECT_EQ(h.of_others()[0].key, "001-0003");
+}
+
+TEST_F(OfAJob, OfEditsByTheOldKeyAndByTheNewTheLaterOneCountsAndIsUndone) {
+  clip("001-0000", footage("a")), clip("001-2-0000", footage("b"));
+  line("001-0000", footage("b"), {{"keep", false}, {"caption", "first"}});
+  line("001-2-0000", footage("b"), {{"caption", "second"}});
+  line("001-0000", footage("a"), {{"caption", "of a"}});
+  EXPECT_EQ(read().now("001-2-0000"), (Change{"second", std::nullopt, false}));
+  EXPECT_EQ(read().now("001-0000"), (Change{"of a", std::nullopt, std::nullopt}));
+  line("001-0000", footage("a"), {{"caption", "own"}}, "undo");
+  EXPECT_EQ(read().undoable("mia")->key, "001-2-0000");
+  line("001-2-0000", footage("b"), {{"caption", "first"}}, "undo");
+  line("001-2-0000", footage("b"), {{"caption", "own"}, {"keep", true}}, "undo");
+  EXPECT_TRUE(read().edited().empty()) << "the undo of an edit by the old key takes it back";
+}
+
+TEST_F(OfAJob, NobodyKnowsWhichOfTwoWithTheSameFootageAnEditIsAbout) {
+  line("x-0000", footage("b"), {{"keep", false}});
+  clip("x-0000", footage("a")), clip("x-2-0000", footage("b")), clip("x-3-0000", footage("b"));
+  EXPECT_TRUE(read().edited().empty());
+  EXPECT_EQ(read().of_others().size(), 1u);
 }
 
 }  // namespace

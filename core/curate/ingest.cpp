@@ -1,8 +1,11 @@
 #include "core/curate/ingest.hpp"
 
+#include <fmt/ranges.h>
+
 #include "core/curate/content.hpp"
 #include "core/curate/item_line.hpp"
 #include "core/log.hpp"
+#include "core/run/digest.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::core {
@@ -15,7 +18,8 @@ std::optional<Sample> Ingest::next() {
       if (!record_.has_ended(input)) end(input, unread_line(input, "", input.error));
       continue;
     }
-    if (options_.hash && (!knows_content(input) || is_duplicate(input))) continue;
+    if (is_empty(input)) continue;
+    if (options_.hash && (!knows_content(input) || is_empty(input) || is_duplicate(input))) continue;
     if (!record_.has_ended(input)) return film_of(input);
   }
   return std::nullopt;
@@ -35,12 +39,24 @@ bool Ingest::knows_content(const Input& input) {
   }
 }
 
+// An interrupted download, most often: it has ended here, and is no copy of others of its kind.
+bool Ingest::is_empty(const Input& input) {
+  static const std::string kOfNothing = sha256("");
+  if (!input.is_empty() && record_.content(input) != kOfNothing) return false;
+  if (!record_.duplicate_of(input).empty() && record_.has_ended(input)) {
+    record_.forget(input);
+    --ended_;
+  }
+  if (!record_.has_ended(input)) end(input, unread_line(input, "", input.url + ": the file is empty; fetch it again"));
+  return true;
+}
+
 // What an earlier run said holds only if it is still so: inputs before this one may have come or gone.
 bool Ingest::is_duplicate(const Input& input) {
   if (!options_.drop_duplicates) return false;
   const std::string content = record_.content(input), said = record_.duplicate_of(input);
-  const std::string& first = first_.try_emplace(content, input.key).first->second;
-  const std::string copied = first == input.key ? "" : first;
+  const Input& first = *first_.try_emplace(content, &input).first->second;
+  const std::string copied = first.key == input.key ? "" : first.key;
   if (record_.has_ended(input) && said != copied) {
     record_.forget(input);
     --ended_;
@@ -48,11 +64,23 @@ bool Ingest::is_duplicate(const Input& input) {
   if (copied.empty()) return false;
   if (record_.has_ended(input)) return true;
   if (!record_.ended_of(input).empty()) record_.forget(input);
+  say_lost(input, first);
   json line = unread_line(input, "ingest.duplicate", "");
   line["of"] = copied;
   line["facts"]["sha256"] = content;
   end(input, line);
   return true;
+}
+
+// What the user says of a copy goes with it.
+void Ingest::say_lost(const Input& copy, const Input& first) const {
+  std::vector<std::string> lost;
+  if (copy.caption && copy.caption != first.caption) lost.emplace_back("caption");
+  for (const auto& [column, value] : copy.user.items())
+    if (const auto at = first.user.find(column); at == first.user.end() || *at != value) lost.push_back(column);
+  if (!lost.empty())
+    log_warn("{}: it is a copy of {} and is left out, and with it what only its own manifest line says: {}; write it in the "
+             "line of {}, or set duplicates = \"keep\"", copy.key, first.key, fmt::join(lost, ", "), first.key);
 }
 
 void Ingest::end(const Input& input, const json& line) {

@@ -2,7 +2,7 @@
 //
 // A film's sample has field `url`; `json` with its `sha256` and what the user's manifest says of it (`user`,
 // and a `caption` by the user, whose text is field `txt`); `ended.json` if an earlier run has ended some of
-// its clips. An input that cannot be read, and a copy of an earlier one, end here: stage "ingest".
+// its clips. An input that cannot be read or is empty, and a copy of an earlier one, end here: stage "ingest".
 #pragma once
 #include <atomic>
 #include <optional>
@@ -30,14 +30,16 @@ class Ingest {
 
  private:
   bool knows_content(const Input& input);
+  bool is_empty(const Input& input);
   bool is_duplicate(const Input& input);
+  void say_lost(const Input& copy, const Input& first) const;
   Sample film_of(const Input& input) const;
   void end(const Input& input, const json& line);
   const std::vector<Input>& inputs_;
   Record& record_;
   const Options options_;
   size_t at_ = 0;
-  std::unordered_map<std::string, std::string> first_;  // key of the first film with these bytes
+  std::unordered_map<std::string, const Input*> first_;  // the first film with these bytes
   std::atomic<int64_t> ended_ = 0;
 };
 

@@ -42,6 +42,13 @@ class Finder {
   }
   const LeftOut& left_out() const { return left_out_; }
 
+  // The rows of a manifest, which may name their samples.
+  struct Rows {
+    std::string manifest;
+    size_t first, end;  // among the inputs
+  };
+  const std::vector<Rows>& manifests() const { return manifests_; }
+
  private:
   // A film, folder or pattern.
   void add_named(const std::string& path) {
@@ -57,13 +64,15 @@ class Finder {
   }
 
   void add_folder(const std::string& path) {
-    const int64_t before = left_out_.no_films();
+    const LeftOut before = left_out_;
     const auto files = files_in(io_, path, look_, left_out_);
-    const bool others = left_out_.no_films() > before;
-    add_all(files, path, others ? "holds no film by its ending; all_files = true takes every file" : "holds no file");
+    const bool others = left_out_.no_films() > before.no_films();
+    std::string none = others ? "holds no film by its ending; all_files = true takes every file" : "holds no file";
+    if (const int64_t below = left_out_.folders - before.folders; below > 0) none += "; " + folders_below(below);
+    add_all(files, path, none);
   }
 
-  void add_all(const std::vector<FoundFile>& files, const std::string& path, const char* if_none) {
+  void add_all(const std::vector<FoundFile>& files, const std::string& path, const std::string& if_none) {
     if (files.empty())
       add_film({.url = path, .error = path + ": " + if_none + "; mend the path" + listed_in_});
     for (const auto& file : files)
@@ -127,11 +136,13 @@ class Finder {
       }
       add_film(std::move(input));
     };
+    const size_t first = found_.size();
     if (ends_as(file, {".csv"})) {
       read_csv_manifest(text, file, row);
     } else {
       read_jsonl_manifest(text, file, row);
     }
+    manifests_.push_back({file, first, found_.size()});
   }
 
   // A name that stands in a list, against the list's folder.
@@ -152,15 +163,35 @@ class Finder {
   std::string listed_in_;
   LeftOut left_out_;
   std::vector<Input> found_;
+  std::vector<Rows> manifests_;
 };
+
+// name_inputs(); of every manifest whose keys are others then, one line that says so.
+std::vector<std::string> name_all(std::vector<Input>& inputs, const std::vector<Finder::Rows>& manifests) {
+  std::vector<std::string> wanted, out;
+  for (const auto& rows : manifests)
+    for (size_t i = rows.first; i < rows.end; ++i) wanted.push_back(inputs[i].key);
+  name_inputs(inputs);
+  auto key = wanted.begin();
+  for (const auto& rows : manifests) {
+    size_t changed = 0, first = 0;
+    std::string was;
+    for (size_t i = rows.first; i < rows.end; ++i, ++key)
+      if (!key->empty() && *key != inputs[i].key && changed++ == 0) first = i, was = *key;
+    if (changed > 0)
+      out.push_back(fmt::format("{}: {} {} changed, so that all differ and are names of files: '{}' is '{}' now", rows.manifest,
+                                changed, changed == 1 ? "key is" : "keys are", was, inputs[first].key));
+  }
+  return out;
+}
 
 std::vector<Input> found(Io& io, const std::vector<std::string>& paths, Look look, bool asks_remote,
                          LeftOut* left_out) {
   Finder finder(io, look, asks_remote);
   for (const auto& path : paths) finder.add(path);
   std::vector<Input> out = finder.take();
-  if (left_out) *left_out = finder.left_out();
-  name_inputs(out);
+  const auto renamed = name_all(out, finder.manifests());
+  if (left_out) *left_out = finder.left_out(), left_out->renamed = renamed;
   return out;
 }
 
@@ -178,6 +209,8 @@ std::string Input::identity() const { return fmt::format("{}-{}-{}", named(), si
 std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, Look look, LeftOut* left_out) {
   return found(io, paths, look, true, left_out);
 }
+
+bool is_listing(const std::string& path) { return ends_as(path, {".txt", ".jsonl", ".csv"}); }
 
 std::vector<Input> glance_at_inputs(Io& io, const std::vector<std::string>& paths, Look look, LeftOut* left_out) {
   return found(io, paths, look, false, left_out);

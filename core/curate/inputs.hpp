@@ -36,6 +36,8 @@ struct Input {
   std::string named() const;
   // The file cannot be looked at now: a disk that is not there, a bucket that denies it. Nothing says that it has changed.
   bool is_unseen() const { return error.empty() && size == 0 && modified == 0; }
+  // As its listing says: there is no byte in it.
+  bool is_empty() const { return error.empty() && size == 0 && modified != 0; }
 };
 
 // In the order of the paths; in folders by name. What a list or manifest names and is not there stays an
@@ -44,6 +46,9 @@ struct Input {
 // an error. left_out: what was passed over, unless null.
 std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, Look look,
                                LeftOut* left_out = nullptr);
+
+// Whether it is a list or a manifest by its ending.
+bool is_listing(const std::string& path);
 
 // The same without any request to a remote storage: what stands behind URIs counts as one input each.
 std::vector<Input> glance_at_inputs(Io& io, const std::vector<std::string>& paths, Look look,

@@ -134,6 +134,18 @@ TEST_F(Inputs, OfAFolderAreItsFilesAndOfOneBelowOnlyWhereAsked) {
               ElementsAre(folder_ / "b.mp4", folder_ / "sub/c.mp4", folder_ / "sub/deep/d.mp4"));
 }
 
+TEST_F(Inputs, OfAFolderAreTheFoldersBelowThatAreNotReadCounted) {
+  put("a.mp4"), put("sub/c.mp4"), put("deep/d/e.mp4"), put(".git/e.mp4"), put("only/below/f.mp4");
+  LeftOut out;
+  find_inputs(runtime_->io(), {folder_}, {}, &out);
+  EXPECT_EQ(out.folders, 3);
+  find_inputs(runtime_->io(), {folder_}, {.recursive = true}, &out);
+  EXPECT_EQ(out.folders, 0);
+  const auto none = find({folder_ / "only/"});
+  ASSERT_EQ(none.size(), 1u);
+  EXPECT_THAT(none[0].error, HasSubstr("holds no file; 1 folder below is not read; recursive = true reads it; mend"));
+}
+
 // What is no film by its ending is passed over and counted, but where a pattern or a list names it.
 TEST_F(Inputs, OfAFolderAreNotItsListsPicturesAndLogs) {
   put("a.mp4"), put("b"), put("c.dat"), put("a.txt"), put("b.JPG"), put("c.jpg"), put("d.mp4.part"), put("sub/e.srt");
@@ -214,6 +226,32 @@ TEST_F(Inputs, OfAManifestHaveTheUsersWords) {
   ASSERT_EQ(quoted.size(), 2u);
   EXPECT_THAT(quoted[0].error, HasSubstr("q.csv: record 2: "));
   EXPECT_EQ(quoted[1].caption, "x");
+}
+
+TEST_F(Inputs, OfAManifestWhoseKeysHadToChangeAreNamedOnce) {
+  const auto one = put("one.jsonl", "{\"url\": \"a.mp4\", \"key\": \"hero\"}\n{\"url\": \"b.mp4\", \"key\": \"hero\"}\n"
+                                    "{\"url\": \"c.mp4\", \"key\": \"a.b/c\"}\n{\"url\": \"d.mp4\"}\n");
+  const auto two = put("two.csv", "url,key\nd.mp4,fine\nd.mp4,\n"), three = put("three.csv", "url,key\ne.mp4,x/y\n");
+  LeftOut out;
+  EXPECT_THAT(keys(find_inputs(runtime_->io(), {one, folder_ / "two.csv", three}, {}, &out)),
+              ElementsAre("hero", "hero-2", "a-b-c", "d", "fine", "d-2", "x-y"));
+  EXPECT_THAT(out.renamed, ElementsAre(testing::AllOf(HasSubstr("one.jsonl: 2 keys are"), HasSubstr("'hero' is 'hero-2' now")),
+                                       testing::AllOf(HasSubstr("three.csv: 1 key is"), HasSubstr("'x/y' is 'x-y' now"))));
+}
+
+TEST_F(Inputs, OfACsvWithoutAColumnOfFilmsSayWhatItHas) {
+  const auto said = [&](const std::string& head) {
+    try {
+      find({put("bad.csv", head + "\nb.mp4,x\n")});
+      return std::string();
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+  };
+  EXPECT_THAT(said("film,caption"), testing::EndsWith("it must name the columns; it has 'film', 'caption'"));
+  EXPECT_THAT(said("Caption, URL "), HasSubstr("write ' URL ' as 'url'"));
+  EXPECT_THAT(said("path;caption"), HasSubstr("separated by ';'; separate them by ','"));
+  EXPECT_THAT(said("url\tcaption"), HasSubstr("separated by tabs"));
 }
 
 TEST_F(Inputs, HaveKeysThatAreFilesNamesAndDiffer) {

@@ -44,6 +44,8 @@ class Walk {
         found.push_back({url, entry.size, entry.modified, ""});
       } else if (look_.recursive) {
         add_below(url, depth + 1);
+      } else {
+        ++left_out_.folders;
       }
     }
   }
@@ -103,6 +105,11 @@ int64_t LeftOut::no_films() const {
   return sum;
 }
 
+std::string folders_below(int64_t count) {
+  return count == 1 ? "1 folder below is not read; recursive = true reads it"
+                    : fmt::format("{} folders below are not read; recursive = true reads them", count);
+}
+
 bool is_no_film(std::string_view name) {
   constexpr std::array<std::string_view, 31> kEndings{
       ".txt",  ".md",   ".json", ".jsonl", ".csv",  ".tsv", ".toml", ".yaml", ".yml",  ".xml", ".html",
@@ -132,7 +139,10 @@ std::vector<FoundFile> files_matching(Io& io, const std::string& pattern, LeftOu
   }
   const auto [folder, rest] = split_pattern(pattern);
   const bool deep = rest.find('/') != std::string::npos || rest.find("**") != std::string::npos;
-  for (auto& file : files_in(io, folder, {deep, true}, left_out)) {
+  const int64_t folders = left_out.folders;
+  const auto files = files_in(io, folder, {deep, true}, left_out);
+  left_out.folders = folders;  // the pattern does not ask for what is in them
+  for (auto file : files) {
     if (file.url == pattern) return {file};
     if (!file.error.empty() || matches(rest, std::string_view(file.url).substr(folder.size())))
       out.push_back(std::move(file));

@@ -23,14 +23,19 @@ struct Look {
   bool all_files = false;  // also files that are no films by their endings
 };
 
-// What was passed over on purpose.
+// What was passed over on purpose, and what was changed.
 struct LeftOut {
   int64_t hidden = 0;                      // files and folders that begin with a dot
   int64_t links = 0;                       // to folders
+  int64_t folders = 0;                     // below one whose own files alone are wanted
   std::map<std::string, int64_t> endings;  // files that are no films, by their endings
+  std::vector<std::string> renamed;        // of every manifest whose keys had to change, what that was
 
   int64_t no_films() const;
 };
+
+// "2 folders below are not read; recursive = true reads them"
+std::string folders_below(int64_t count);
 
 // Whether the ending says so: lists and manifests, captions and subtitles, pictures, logs, downloads that have
 // not ended. What nobody knows may be a film.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/curate/csv.hpp"
 #include "core/curate/facts.hpp"
@@ -16,6 +17,27 @@ Input unusable(const std::string& name, const std::string& place, const std::str
   const size_t slash = name.rfind('/');
   out.url = (slash == std::string::npos ? name : name.substr(slash + 1)) + " " + place;
   out.error = name + ": " + place + ": " + why;
+  return out;
+}
+
+std::string folded(std::string text) {
+  text.erase(0, text.find_first_not_of(" \t"));
+  text.erase(text.find_last_not_of(" \t") + 1);
+  for (auto& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+// What the head of a CSV has where it has neither url nor path, and what may be meant.
+std::string found_instead(const std::vector<std::string>& head) {
+  constexpr size_t kShown = 12;
+  std::string out = fmt::format("; it has '{}'{}", fmt::join(head.begin(), head.begin() + std::min(head.size(), kShown), "', '"),
+                                head.size() > kShown ? ", ..." : "");
+  for (const auto& column : head)
+    if (const auto name = folded(column); name == "url" || name == "path")
+      return out + fmt::format(": write '{}' as '{}'", column, name);
+  for (const auto& [c, called] : {std::pair{';', "';'"}, {'\t', "tabs"}, {'|', "'|'"}})
+    if (head.size() == 1 && head.front().find(c) != std::string::npos)
+      return out + fmt::format(": the columns are separated by {}; separate them by ','", called);
   return out;
 }
 
@@ -72,8 +94,8 @@ void read_csv_manifest(const std::string& text, const std::string& name,
       const bool names_films =
           std::any_of(head.begin(), head.end(), [](const auto& c) { return c == "url" || c == "path"; });
       if (!names_films)
-        throw Error(KINORA_DATA,
-                    name + ": its first line has no column 'url' or 'path'; it must name the columns");
+        throw Error(KINORA_DATA, name + ": its first line has no column 'url' or 'path'; it must name the columns" +
+                                     found_instead(head));
       return;
     }
     const std::string place = "record " + std::to_string(number);

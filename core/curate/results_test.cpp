@@ -167,8 +167,8 @@ TEST_F(Results, TakeNoEditOfOtherFootage) {
           "anything\"}}\n{\"key\":\"gone\",\"of\":{\"sha256\":\"x\"},\"set\":{\"keep\":true}}\n");
   const json facts{{"sha256", "x"}, {"first_frame", 0}, {"end_frame", 60}, {"height", 120}};
   const auto read =
-      read_edits(file, [&](const std::string& key) { return key == "gone" ? json() : subject_of(facts); });
-  EXPECT_EQ(read.of_others(), 2);
+      read_edits(file, Footage{[&](const std::string& key) { return key == "gone" ? json() : subject_of(facts); }});
+  EXPECT_EQ(read.of_others().size(), 2u);
   EXPECT_EQ(read.now("a").caption, std::nullopt);
   EXPECT_EQ(read.now("a").keep, std::nullopt);
   EXPECT_EQ(read.now("a").reason, "mine");

@@ -17,6 +17,7 @@ class Totals {
 
   const Counts& inputs() const { return inputs_; }
   const Counts& clips() const { return clips_; }
+  const std::map<std::string, int64_t>& rules() const { return rules_; }
   int64_t damaged() const { return damaged_; }
 
   // For summary.json: inputs, kept, filtered, failed, damaged; clips; rules; outcomes by stage; what was

@@ -161,8 +161,17 @@ void check_curate(JobCheck& check) {
         left_out.no_films() > 0
             ? fmt::format(" but {} that are no films by their endings (all_files = true takes them)", left_out.no_films())
             : "";
-    check.problem("input", fmt::format("input: there is no file in {}{}; name films, or a folder that has them",
-                                       fmt::join(job.paths, ", "), others));
+    const std::string below = left_out.folders > 0 ? " (" + folders_below(left_out.folders) + ")" : "";
+    const auto of_list = std::find_if(inputs->begin(), inputs->end(), [&](const Input& input) {
+      return std::any_of(job.paths.begin(), job.paths.end(), [&](const std::string& path) {
+        return is_listing(path) && input.error.find(path) != std::string::npos;
+      });
+    });
+    check.problem("input", of_list == inputs->end()
+                               ? fmt::format("input: there is no file in {}{}{}; name films, or a folder that has them",
+                                             fmt::join(job.paths, ", "), others, below)
+                               : fmt::format("input: none of what {} names can be used, beginning with {}",
+                                             fmt::join(job.paths, ", "), of_list->error));
   }
   for (const auto& path : job.paths)
     if (is_remote(path)) check.holds("input", [&] { or_throw(check.runtime().io().store(or_throw(parse_uri(path)).scheme)); });

@@ -36,6 +36,10 @@ class KeptDigest {
   Sha256 hash_;
 };
 
+std::string counted(int64_t count, const char* one, const char* more) {
+  return fmt::format("{} {}", count, count == 1 ? one : more);
+}
+
 // Perhaps the place was at fault, so the record of what failed goes.
 void require_any_use(JobContext& context, const Totals& totals) {
   const Counts &inputs = totals.inputs(), &clips = totals.clips();
@@ -94,23 +98,36 @@ void summarise(JobContext& context, const Totals& totals, const std::vector<Inpu
 
 void say_left_out(JobContext& context, const LeftOut& out) {
   const std::string& name = context.spec().name;
-  if (out.hidden + out.links > 0)
-    log_warn("{}: {} files and folders whose names begin with a dot, and {} links to folders, are no inputs; name them to use "
-             "them", name, out.hidden, out.links);
+  std::vector<std::string> named;
+  if (out.hidden > 0)
+    named.push_back(counted(out.hidden, "file or folder whose name begins", "files and folders whose names begin") +
+                    " with a dot");
+  if (out.links > 0) named.push_back(counted(out.links, "link to a folder", "links to folders"));
+  if (!named.empty()) {
+    const bool one = out.hidden + out.links == 1;
+    log_warn("{}: {} {}; name {} to use {}", name, fmt::join(named, " and "), one ? "is no input" : "are no inputs",
+             one ? "it" : "them", one ? "it" : "them");
+  }
   std::vector<std::string> endings;
   for (const auto& [ending, count] : out.endings) endings.push_back(fmt::format("{} {}", count, ending));
   if (!endings.empty())
     log_warn("{}: {} files of folders are no films by their endings ({}) and are no inputs; all_files = true takes them",
              name, out.no_films(), fmt::join(endings, ", "));
+  for (const auto& manifest : out.renamed) log_warn("{}: {}", name, manifest);
+  if (out.folders > 0) log_warn("{}: {}", name, folders_below(out.folders));
   context.summary["skipped"] = {
-      {"hidden", out.hidden}, {"links", out.links}, {"no_films", out.no_films()}, {"endings", out.endings}};
+      {"hidden", out.hidden}, {"links", out.links}, {"folders", out.folders}, {"no_films", out.no_films()}, {"endings", out.endings}};
 }
 
 void say_how_it_went(JobContext& context, const Totals& totals) {
   const Counts &inputs = totals.inputs(), &clips = totals.clips();
-  log_info("{}: of {} inputs {} filtered, {} failed; {} clips kept, {} filtered, {} failed; {} says why",
-           context.spec().name, inputs.sum(), inputs.filtered, inputs.failed, clips.kept, clips.filtered,
-           clips.failed, (context.folder() / "items.jsonl").string());
+  std::vector<std::string> rules;
+  for (const auto& [rule, count] : totals.rules()) rules.push_back(fmt::format("{} {}", rule, count));
+  log_info("{}: of {} {} kept, {} filtered, {} failed; {} kept, {} filtered, {} failed{}; {} says why", context.spec().name,
+           counted(inputs.sum(), "input", "inputs"), inputs.kept, inputs.filtered, inputs.failed,
+           counted(clips.kept, "clip", "clips"), clips.filtered, clips.failed,
+           rules.empty() ? "" : fmt::format(" ({})", fmt::join(rules, ", ")),
+           (context.folder() / "items.jsonl").string());
   require_any_use(context, totals);
   if (inputs.failed + clips.failed > 0)
     log_warn("{}: what failed stays so until it is tried again: the same command with --retry-failed", context.spec().name);

@@ -24,8 +24,13 @@ std::string edits_identity(const RunFile& run, const JobSpec& job) {
   if (!curate) return "";
   const auto edits = catching([&] { return read_edits(run.out / curate->name / kEditsFile); });
   if (!edits) return sha256(edits.failure().message);  // the job itself says what is wrong
+  EditHistory by_footage;  // whichever key that has by then
+  for (Edit edit : edits->all()) {
+    if (!edit.of.empty()) edit.key += " " + edit.of.dump(-1, ' ', false, json::error_handler_t::replace);
+    by_footage.add(std::move(edit));
+  }
   json all = json::object();
-  for (const auto& [key, edit] : edits->edited()) {
+  for (const auto& [key, edit] : by_footage.edited()) {
     if (kind == "shard") all[key] = {json_of(edit), edit.author};
     if (kind == "embed-text" && edit.caption) all[key] = *edit.caption;
     if (kind == "dedup" && edit.keep == false) all[key] = false;

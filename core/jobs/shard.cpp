@@ -48,11 +48,10 @@ Sample sample_of(Io& io, const Clip& clip, const EditHistory& edits) {
   return sample;
 }
 
-// Takes out what does not go on, and says so: dropped.jsonl has a line each. How many, by rule.
+// Takes out what does not go on, and says so: dropped.jsonl has a line each after `lines`. How many, by rule.
 std::map<std::string, int64_t> leave_out(const fs::path& folder, std::vector<Clip>& clips,
-                                         const std::map<std::string, Drop>& drops) {
+                                         const std::map<std::string, Drop>& drops, std::string lines) {
   std::map<std::string, int64_t> rules;
-  std::string lines;
   std::erase_if(clips, [&](const Clip& clip) {
     const auto drop = drops.find(clip.key);
     if (drop == drops.end()) return false;
@@ -67,12 +66,34 @@ std::map<std::string, int64_t> leave_out(const fs::path& folder, std::vector<Cli
   return rules;
 }
 
-// Edits of clips that the curate job did not keep change nothing, which their author should know.
-int64_t unused_edits(const EditHistory& edits, const std::vector<Clip>& clips) {
-  return std::count_if(edits.edited().begin(), edits.edited().end(), [&](const auto& edit) {
-    return !std::binary_search(clips.begin(), clips.end(), Clip{edit.first, "", {}},
-                               [](const Clip& a, const Clip& b) { return a.key < b.key; });
-  });
+// Edits that change nothing, which their author should know: counted in `summary` as `count`, told in the log by their
+// first keys. Lines of dropped.jsonl.
+std::string say_unused(JobContext& context, const std::vector<std::pair<std::string, json>>& edits, const char* count,
+                       const std::string& why) {
+  constexpr size_t kShown = 3;
+  context.summary[count] = edits.size();
+  std::string lines, first;
+  for (size_t i = 0; i < edits.size(); ++i) {
+    const auto& [key, set] = edits[i];
+    if (i < kShown) first += (i > 0 ? ", " : "") + key;
+    lines += json{{"key", key}, {"end", "unused_edit"}, {"reason", count}, {"set", set}}.dump(
+                 -1, ' ', false, json::error_handler_t::replace) + "\n";
+  }
+  if (!edits.empty())
+    log_warn("{}: {} edits are {} and are left out: {}{}; dropped.jsonl lists them", context.spec().name, edits.size(), why,
+             first, edits.size() > kShown ? ", ..." : "");
+  return lines;
+}
+
+std::string unused_edits(JobContext& context, const EditHistory& edits, const std::vector<Clip>& clips,
+                         const fs::path& curated) {
+  std::vector<std::pair<std::string, json>> others, gone;
+  for (const auto& edit : edits.of_others()) others.emplace_back(edit.key, json_of(edit.set));
+  const auto before = [](const Clip& a, const Clip& b) { return a.key < b.key; };
+  for (const auto& [key, edit] : edits.edited())
+    if (!std::binary_search(clips.begin(), clips.end(), Clip{key, "", {}}, before)) gone.emplace_back(key, json_of(edit));
+  return say_unused(context, others, "edits_of_other_footage", "of other footage than their clips have now") +
+         say_unused(context, gone, "edits_of_clips_not_kept", fmt::format("of clips that {} has not kept", curated.string()));
 }
 
 void count_shards(JobContext& context) {
@@ -97,9 +118,6 @@ void run_shard(JobContext& context) {
   const fs::path curated = context.folder_of(context.need_upstream("curate"));
   Io& io = context.runtime().io();
   const auto edits = read_edits(curated / kEditsFile, kept_in(curated));
-  if (edits.of_others() > 0)
-    log_warn("{}: {} edits are of other footage than their clips have now and are left out", context.spec().name,
-             edits.of_others());
   std::map<std::string, Drop> drops;
   if (const auto* dedup = context.upstream("dedup"))
     drops = drops_in(context.folder_of(*dedup) / "decisions.jsonl");
@@ -107,9 +125,7 @@ void run_shard(JobContext& context) {
   std::vector<Clip> clips;
   for (auto& [key, files] : clips_in(curated / "data")) clips.push_back({key, "", std::move(files)});
   const auto all = static_cast<int64_t>(clips.size());
-  if (const int64_t unused = unused_edits(edits, clips); unused > 0)
-    log_warn("{}: {} edits are of clips that {} has not kept", context.spec().name, unused, curated.string());
-  const auto rules = leave_out(context.folder(), clips, drops);
+  const auto rules = leave_out(context.folder(), clips, drops, unused_edits(context, edits, clips, curated));
   if (options.layout == "cosmos") sort_into_bins(io, clips);
   auto at = clips.begin();
   PipelineJob job;
@@ -132,8 +148,7 @@ void run_shard(JobContext& context) {
     throw Error(KINORA_FAILED, fmt::format("the engine lost clips: of {} {} were left out and {} packed; report "
                                            "this as a defect",
                                            all, filtered, result.inputs.kept));
-  context.summary.update({{"inputs", all}, {"samples", result.inputs.kept}, {"filtered", filtered}, {"rules", rules},
-                          {"edits_of_other_footage", edits.of_others()}});
+  context.summary.update({{"inputs", all}, {"samples", result.inputs.kept}, {"filtered", filtered}, {"rules", rules}});
   count_shards(context);
   if (!options.out.empty()) context.summary["copied"] = copy_out(context, options.out);
 }

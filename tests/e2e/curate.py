@@ -246,9 +246,12 @@ def check_other_files():
     shutil.copy(DATA / "bbb_A.mp4", films / "a.mp4")
     for name in ("a.srt", "b.JPG", "c.jpg", "list.jsonl", ".hidden.mp4", "d.mp4.part"):
         (films / name).write_text(name)
+    (films / "sub").mkdir()
     said = run("mixed", [films], '["video.probe"]')
+    assert "clips: 1 folder below is not read; recursive = true reads it" in said and "begins with a dot is no input" in said and "links" not in said, said
+    assert "clips: of 1 input 1 kept, 0 filtered, 0 failed; 0 clips kept, 0 filtered, 0 failed;" in said, said
     assert list(items("mixed")) == ["a"] and "(2 .jpg, 1 .jsonl, 1 .part, 1 .srt)" in said and "all_files = true takes them" in said, said
-    assert summary("mixed")["skipped"] == {"hidden": 1, "links": 0, "no_films": 5, "endings": {".jpg": 2, ".jsonl": 1, ".part": 1, ".srt": 1}}
+    assert summary("mixed")["skipped"] == {"hidden": 1, "links": 0, "folders": 1, "no_films": 5, "endings": {".jpg": 2, ".jsonl": 1, ".part": 1, ".srt": 1}}
     run("mixed_all", [films], '["video.probe"]', "all_files = true")
     assert len(items("mixed_all")) == 6 and summary("mixed_all")["failed"] == 5 and summary("mixed_all")["skipped"]["no_films"] == 0
     run("mixed_named", [films / "*.srt", films / "a.mp4"], '["video.probe"]')
@@ -282,7 +285,10 @@ def check_edits():
     assert f"{keys[1]}.mp4" not in packed and f"{keys[2]}.mp4" in packed
     counts = summary("edited", "shards")
     assert (counts["inputs"], counts["samples"], counts["filtered"], counts["rules"]) == (len(keys), len(keys) - 1, 1, {"studio.reject": 1}), counts
-    assert lines(SCRATCH / "edited/shards/dropped.jsonl") == [{"key": keys[1], "end": "filtered", "rule": "studio.reject", "score": 1.0, "reason": "blurred"}]
+    assert lines(SCRATCH / "edited/shards/dropped.jsonl") == [
+        {"key": "nobody-0000", "end": "unused_edit", "reason": "edits_of_clips_not_kept", "set": {"keep": False}},
+        {"key": keys[1], "end": "filtered", "rule": "studio.reject", "score": 1.0, "reason": "blurred"}], "and the edit that changes nothing"
+    assert counts["edits_of_clips_not_kept"] == 1 and "left out: nobody-0000;" in said, said
     text = edits.read_bytes()
     run("edited", films, STAGES.replace("120", "96"), jobs=shard)
     assert edits.read_bytes() == text and members()[f"{keys[0]}.txt"] == b"Mine."
@@ -301,6 +307,45 @@ def check_edits():
     with edits.open("a") as file:
         file.write("not json\n")
     assert "edits.jsonl: line 8" in run("edited", films, STAGES.replace("120", "96"), jobs=shard, code=1)
+
+
+def check_edits_of_moved_keys():
+    """A film that is added gives others new keys: what people said goes with the footage, and is done once."""
+    shard = '[[job]]\nname = "shards"\nkind = "shard"\ninput = "clips"\n'
+    films = SCRATCH / "same_names"
+    for name, of in (("b", "bbb_B"), ("c", "bbb_A")):
+        (films / name).mkdir(parents=True)
+        shutil.copy(DATA / f"{of}.mp4", films / name / "001.mp4")
+    run("moved", [films], more="recursive = true", jobs=shard)
+    before = items("moved")
+    assert before["001"]["url"].endswith("b/001.mp4") and before["001-0000"]["end"] == "kept", before
+    of = {n: before["001-0000"]["facts"][n] for n in ("sha256", "first_frame", "end_frame")}
+    (SCRATCH / "moved/clips/edits.jsonl").write_text(json.dumps({"key": "001-0000", "of": of, "set": {"keep": False, "reason": "logo"}}) + "\n")
+    (films / "a").mkdir()
+    shutil.copy(DATA / "bbb_C.mp4", films / "a/001.mp4")
+    (films / "a/empty.mp4").write_bytes(b"")
+    shutil.copy(DATA / "bbb_C.mp4", films / "a/zz.mp4")
+    shutil.copy(films / "a/empty.mp4", films / "a/empty too.mp4")
+    said = run("moved", [films], more="recursive = true", jobs=shard)
+    now = items("moved")
+    assert now["001-2"]["url"].endswith("b/001.mp4") and now["001-0000"]["end"] == "kept", now
+    dropped = lines(SCRATCH / "moved/shards/dropped.jsonl")
+    assert [(d["key"], d["rule"], d["reason"]) for d in dropped] == [("001-2-0000", "studio.reject", "logo")], dropped
+    assert [now[k]["end"] for k in ("empty", "empty too", "zz")] == ["failed", "failed", "filtered"] and "the file is empty; fetch it again" in now["empty too"]["reason"], now
+    assert "of 6 inputs 3 kept, 1 filtered, 2 failed;" in said and "(ingest.duplicate 1)" in said, said
+
+
+def check_why_nothing():
+    """A manifest of which no line can be used says why, and folders that are not read are named."""
+    folder = SCRATCH / "why"
+    (folder / "films/below").mkdir(parents=True)
+    (folder / "all.jsonl").write_text('{"film": "a.mp4"}\n[]\n')
+    (folder / "head.csv").write_text("Path,caption\na.mp4,x\n")
+    said = run("why_lines", [folder / "all.jsonl"], code=2)
+    assert "line 1: it names no film; give it a 'url' or 'path'" in said and "there is no file in" not in said, said
+    assert "it has 'Path', 'caption': write 'Path' as 'path'" in run("why_head", [folder / "head.csv"], code=1)
+    said = run("why_folders", [folder / "films"], code=2)
+    assert "there is no file in" in said and "(1 folder below is not read; recursive = true reads it)" in said, said
 
 
 def check_folders():
@@ -421,6 +466,6 @@ def check_readme_example():
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
 for test in (check_one_decode, check_folders, check_remux, check_remux_of_damaged, check_manifest, check_columns, check_graph, check_patterns, check_same_bytes,
-             check_changed_inputs, check_nothing_kept, check_other_files, check_edits, check_readme_example):
+             check_changed_inputs, check_nothing_kept, check_other_files, check_edits, check_edits_of_moved_keys, check_why_nothing, check_readme_example):
     test()
     print("ok   ", test.__name__)

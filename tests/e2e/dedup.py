@@ -119,7 +119,7 @@ def check_shards(out, kept):
 
 def check_like(out):
     """By a key: all others by their products; by a file: its own clip first."""
-    found = [json.loads(line) for line in kinora("search", out, "--like", "bbb_B-0000", "--top", 50, "--json").splitlines()]
+    found = [json.loads(line) for line in kinora("search", out, "--like", "bbb_B-0000", "--top", 50, "--copies", "--json").splitlines()]
     files = pictures(out)
     query = files.pop("bbb_B-0000")
     want = nearest(files, query)
@@ -127,9 +127,20 @@ def check_like(out):
     assert max(abs(f["score"] - s) for f, (s, _) in zip(found, want)) < 1e-6
     assert found[0]["key"] == "bbb_B-again-0000" and pathlib.Path(found[0]["path"]).name == "bbb_B-again-0000.mp4"
     assert found[0]["caption"] == (out / "clips/data/bbb_B-again-0000.txt").read_text()
+    copies = {d["key"] for d in lines(out / "copies/decisions.jsonl") if "of" in d and d["end"] == "filtered"}
+    assert len(copies) == 5
+    for where in (out, out / "clips"):
+        shown = [json.loads(line)["key"] for line in kinora("search", where, "--like", "bbb_B-0000", "--top", 50, "--json").splitlines()]
+        assert shown == [f["key"] for f in found if f["key"] not in copies], (shown, copies)
+        of_copy = [json.loads(line)["key"] for line in kinora("search", where, "--like", "bbb_B-again-0000", "--top", 50, "--json").splitlines()]
+        assert of_copy[0] == "bbb_B-0000" and len(of_copy) == len(shown) + 1, "a copy may be asked with"
+    edits = out / "clips/edits.jsonl"
+    edits.write_text(json.dumps({"key": "bbb_B-again-0000", "set": {"keep": True}}) + "\n")
+    assert json.loads(kinora("search", out, "--like", "bbb_B-0000", "--top", 1, "--json"))["key"] == "bbb_B-again-0000", "somebody accepted it"
+    edits.unlink()
     by_file = [json.loads(line) for line in kinora("search", out, "--like", DATA / "bbb_D.mp4", "--json").splitlines()]
     assert by_file[0]["key"] == "bbb_D-0000" and by_file[0]["score"] > 0.9 > by_file[1]["score"] + 0.02, by_file  # another rate of frames: motion differs
-    table = kinora("search", out / "clips", "--like", "bbb_B-0000", "--top", 2).splitlines()
+    table = kinora("search", out / "clips", "--like", "bbb_B-0000", "--top", 2, "--copies").splitlines()
     assert len(table) == 2 and "bbb_B-again-0000" in table[0], table
     assert "neither a key" in kinora("search", out, "--like", "nothing", fails=True)
     assert "there is: classic" in kinora("search", out, "--like", "bbb_B-0000", "--name", "clip", fails=True)
@@ -147,7 +158,7 @@ def check_text(out):
     assert all(row.shape == (384,) and abs(np.linalg.norm(row) - 1) < 1e-6 for row in rows.values())
     captions = {k: (out / f"clips/data/{k}.txt").read_text() for k in rows}
     for key in ("bbb_D-0000", "cockatoo-0000"):
-        found = [json.loads(line) for line in kinora("search", out, captions[key], "--top", 99, "--json").splitlines()]
+        found = [json.loads(line) for line in kinora("search", out, captions[key], "--top", 99, "--copies", "--json").splitlines()]
         by_key = {f["key"]: f["score"] for f in found}
         assert abs(by_key[key] - 1) < 1e-5 and found[0]["score"] < 1 + 1e-5, found
         for k, row in rows.items():
@@ -155,7 +166,7 @@ def check_text(out):
         assert by_key == dict(sorted(by_key.items(), key=lambda p: -p[1]))
     beside = kinora("search", out / "clips", "a dark video, mostly black", "--json")
     assert beside == kinora("search", out, "a dark video, mostly black", "--json"), "the embed-text job beside a curate job is found"
-    by_word = [json.loads(line) for line in kinora("search", out, "a dark video, mostly black", "--json").splitlines()]
+    by_word = [json.loads(line) for line in kinora("search", out, "a dark video, mostly black", "--copies", "--json").splitlines()]
     assert len(by_word) == 10 and all(f["caption"] == captions[f["key"]] for f in by_word)
 
 
