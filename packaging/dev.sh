@@ -6,8 +6,16 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 deps=$root/.deps
 preset=${KINORA_PRESET:-dev}
-jobs=${KINORA_JOBS:-$(nproc)}
 cd "$root"
+
+# A compiler takes up to 2.5 GB, so there are no more at once than memory has room for; at least one.
+compilers() {
+  local cores=$1 kibibytes=${2:-1000000000} most
+  most=$((kibibytes / 2441406))
+  ((most >= 1)) || most=1
+  echo $((cores < most ? cores : most))
+}
+jobs=${KINORA_JOBS:-$(compilers "$(nproc)" "$(awk '/^MemAvailable:/ { print $2 }' /proc/meminfo)")}
 
 apt_packages=(
   git ca-certificates python3 python3-venv python3-pip
@@ -53,7 +61,7 @@ usage: packaging/dev.sh COMMAND
   clean [--all]        remove build/, with --all .deps/ too; runs/ stays
 
 KINORA_PRESET names another preset than dev (release, asan, tsan, cuda) for every command.
-KINORA_JOBS sets how many compilers run at once (default: one a core).
+KINORA_JOBS sets how many compilers run at once (default: one a core, as far as memory has 2.5 GB for each).
 HELP
 }
 
@@ -118,7 +126,13 @@ install_system_packages() {
     say "This is not Debian or Ubuntu. Install what these packages hold, then set KINORA_NO_APT=1: ${missing[*]}" >&2
     exit 1
   fi
-  ((EUID == 0)) || sudo=(sudo)
+  if ((EUID != 0)); then
+    if ! command -v sudo >/dev/null; then
+      say "There is no sudo. Install these as root, then run it again: apt-get install ${missing[*]}" >&2
+      exit 1
+    fi
+    sudo=(sudo)
+  fi
   printf '[setup] apt: %s ... ' "${missing[*]}"
   local apt=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive
     apt-get -q -y -o Acquire::Retries=5 -o DPkg::Lock::Timeout=600)
@@ -209,6 +223,7 @@ clean() {
 run_shell() {
   setup
   enter
+  [[ -x build/$preset/bin/kinora ]] || say "build/$preset/bin/kinora is not there yet: run packaging/dev.sh build" >&2
   exec "${@:-bash}"
 }
 

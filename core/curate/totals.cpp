@@ -20,6 +20,7 @@ void Totals::add(const json& line, bool made, const json& files) {
   ++(end == "kept" ? counts.kept : filtered ? counts.filtered : counts.failed);
   const std::string rule = filtered ? text_in(line, "reason") : "";
   if (filtered) ++rules_[rule];
+  if (end == "failed") first_failure_.try_emplace(made, text_in(line, "reason"));
   ++outcomes_[{made ? "clips" : "inputs", end, text_in(line, "stage"), rule}];
   if (!made) {
     damaged_ += line.contains("damaged");
@@ -31,6 +32,11 @@ void Totals::add(const json& line, bool made, const json& files) {
     ++files_;
     bytes_kept_ += size.get<uint64_t>();
   }
+}
+
+std::string Totals::first_failure(bool made) const {
+  const auto it = first_failure_.find(made);
+  return it == first_failure_.end() ? "" : it->second;
 }
 
 json Totals::summary() const {

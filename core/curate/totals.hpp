@@ -19,6 +19,8 @@ class Totals {
   const Counts& clips() const { return clips_; }
   const std::map<std::string, int64_t>& rules() const { return rules_; }
   int64_t damaged() const { return damaged_; }
+  // Why the first input, or the first made, that failed did; empty if none has.
+  std::string first_failure(bool made) const;
 
   // For summary.json: inputs, kept, filtered, failed, damaged; clips; rules; outcomes by stage; what was
   // kept; usage: what stages have asked of servers, for failed samples too, by stage.
@@ -30,6 +32,7 @@ class Totals {
   std::map<std::tuple<std::string, std::string, std::string, std::string>, int64_t> outcomes_;
   std::map<std::string, int64_t> rules_;
   Usage usage_;
+  std::map<bool, std::string> first_failure_;  // by whether it was made
   Counts inputs_, clips_;
   int64_t damaged_ = 0, files_ = 0;
   uint64_t bytes_kept_ = 0;

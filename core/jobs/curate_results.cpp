@@ -44,6 +44,7 @@ std::string counted(int64_t count, const char* one, const char* more) {
 void require_any_use(JobContext& context, const Totals& totals) {
   const Counts &inputs = totals.inputs(), &clips = totals.clips();
   std::string none;
+  const bool is_of_clips = clips.failed > 0;
   if (inputs.failed > 0 && inputs.failed == inputs.sum() && clips.kept == 0)
     none = fmt::format("none of the {} inputs could be used", inputs.sum());
   else if (clips.failed > 0 && clips.failed == clips.sum() && fs::is_empty(context.folder() / "data"))
@@ -52,7 +53,7 @@ void require_any_use(JobContext& context, const Totals& totals) {
   fs::remove(context.folder() / "journal.jsonl");
   context.summary.update({{"job", context.spec().name}, {"kind", "curate"}, {"status", "failed"}, {"error", none}});
   or_throw(write_file_atomically(context.folder() / "summary.json", context.summary.dump(2) + "\n"));
-  throw Error(KINORA_DATA, none + "; items.jsonl says why for each");
+  throw Error(KINORA_DATA, none + "; items.jsonl says why for each, of the first: " + totals.first_failure(is_of_clips));
 }
 
 }  // namespace

@@ -25,14 +25,24 @@ bool may_run_apart(const JobSpec& job, const ComponentUse& stage) {
          });
 }
 
-void check_isolated(JobCheck& check, const std::vector<const ComponentUse*>& stages) {
-  const ComponentUse* engine = check.spec().component("engine");
-  std::vector<std::string> names{"auto", "none", "all"};
+std::vector<std::string> isolation_problems(const JobSpec& job, const std::vector<const ComponentUse*>& stages) {
+  std::vector<std::string> names{"auto", "none", "all"}, out;
   for (const auto* stage : stages) names.push_back(stage->called());
-  for (const auto& name : isolate_of(engine))
+  const auto which = isolate_of(job.component("engine"));
+  for (const auto& name : which)
     if (std::find(names.begin(), names.end(), name) == names.end())
-      check.problem(engine->at, "isolate names '" + name + "', which is no stage of this job" +
-                                    did_you_mean_or_list(name, names, "it may be"));
+      out.push_back("isolate names '" + name + "', which is no stage of this job" + did_you_mean_or_list(name, names, "it may be"));
+  for (const char* alone : {"none", "all"})
+    if (std::find(which.begin(), which.end(), alone) != which.end() &&
+        std::any_of(which.begin(), which.end(), [&](const std::string& name) { return name != alone; }))
+      out.push_back("isolate has '" + std::string(alone) + "' and other names beside it, which contradict it; give \"" + alone +
+                    "\" alone, or only the others");
+  return out;
+}
+
+void check_isolated(JobCheck& check, const std::vector<const ComponentUse*>& stages) {
+  for (const auto& message : isolation_problems(check.spec(), stages))
+    check.problem(check.spec().component("engine")->at, message);
 }
 
 }  // namespace kinora::core

@@ -8,7 +8,9 @@ namespace kinora::core {
 // this program starts no workers, and of a job without an engine.
 bool may_run_apart(const JobSpec&, const ComponentUse& stage);
 
-// Names in `isolate` that are no stage of the job are problems, at the engine's place in the file.
+// What is wrong with `isolate` where a job has these stages: names of none of them, and words that contradict each other.
+std::vector<std::string> isolation_problems(const JobSpec&, const std::vector<const ComponentUse*>& stages);
+// The same, as problems of the job at the engine's place in the file.
 void check_isolated(JobCheck&, const std::vector<const ComponentUse*>& stages);
 
 }  // namespace kinora::core

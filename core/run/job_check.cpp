@@ -20,6 +20,12 @@ bool is_sound(const RunFile& run, const JobSpec& job) {
                                   [&](size_t input) { return is_sound(run, run.jobs[input]); });
 }
 
+// What can be said of a job of which something else is wrong: its stages, those that could be read, one by one.
+void check_stages(JobCheck& check) {
+  for (const auto& use : check.spec().components)
+    if (use.id.starts_with("stage/")) check.stage(use);
+}
+
 bool is_in(const fs::path& path, const fs::path& folder) {
   const auto [end, ignored] = std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
   return end == folder.end();
@@ -92,8 +98,12 @@ std::vector<Diagnostic> check_jobs(Runtime& runtime, const RunFile& run, const s
   std::vector<Diagnostic> problems;
   for (size_t i = 0; i < run.jobs.size(); ++i) {
     const JobSpec& job = run.jobs[i];
-    if (!which[i] || !is_sound(run, job)) continue;
+    if (!which[i]) continue;
     JobCheck check(runtime, run, job, true, ranks, problems);
+    if (!is_sound(run, job)) {
+      check_stages(check);
+      continue;
+    }
     try {
       job_code(*job.kind).check(check);
     } catch (const WorkerDied&) {

@@ -21,6 +21,10 @@ const Slot kCollective{"collective", "collective", "gloo", true, false, "communi
 const Slot kPublishedTokenizer{
     "tokenizer", "tokenizer", "", false, false, "a published one, instead of a train-tokenizer job's"};
 
+// Its vocabulary has no default, so a job has to give it.
+const Slot kWords{"words", "stage", "text.wordpiece", true, false,
+                  "text to tokens, such as words = { use = \"text.wordpiece\", vocab = \"asset:minilm/vocab.txt\" }"};
+
 // What comes of the job is the same whatever is in it.
 Slot how_only(Slot slot) {
   slot.how_only = true;
@@ -47,7 +51,7 @@ JobKind dedup() {
 JobKind embed_text() {
   return {described_job<EmbedTextOptions>(),
           {{"text", "model", "minilm", true, false, "text encoder"},
-           {"words", "stage", "text.wordpiece", true, false, "text to tokens"}},
+           kWords},
           {"curate"},
           true,
           true};
@@ -72,7 +76,7 @@ JobKind encode() {
           {{"read", "stage", "video.read", true, false, "decodes clips"},
            kPublishedTokenizer,
            {"text", "model", "minilm", true, false, "text encoder"},
-           {"words", "stage", "text.wordpiece", true, false, "text to tokens"},
+           kWords,
            {"image_encoder", "model", "", false, false,
             "caches embeddings of a window's first frame as `image`: clip-vision"},
            {"parallel", "parallel", "ddp", true, true,

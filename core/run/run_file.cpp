@@ -7,6 +7,7 @@
 #include "core/curate/wildcard.hpp"
 #include "core/io.hpp"
 #include "core/log.hpp"
+#include "core/run/isolation.hpp"
 #include "core/run/stage_graph.hpp"
 #include "core/run/storages.hpp"
 #include "core/suggest.hpp"
@@ -74,6 +75,8 @@ class RunReader {
   void read_job(const std::string& pointer, const json& table) {
     JobSpec job;
     const size_t before = problems_.size();
+    unsound_.clear();
+    lacks_component_ = false;
     job.at = doc_.key(pointer);
     if (!table.is_object()) return problem(job.at, "a job must be a table");
     const std::string kind = text(pointer, table, "kind", "");
@@ -83,6 +86,7 @@ class RunReader {
       if (k.spec.name == kind) job.kind = &k;
     }
     if (!job.kind) {
+      unread_.insert(text(pointer, table, "name", kind));
       if (!table.contains("kind")) return problem(job.at, "a job needs a kind: " + joined(names));
       return problem(
           doc_.value(pointer + "/kind"),
@@ -94,8 +98,22 @@ class RunReader {
     read_slots(pointer, table, job);
     read_options(pointer, table, job);
     for (const auto& [key, value] : table.items()) job.places[key] = doc_.value(pointer + "/" + key);
-    job.sound = problems_.size() == before;
+    job.sound = job.sound && problems_.size() == before;
+    if (!job.sound) leave_out_unsound(job);
     run_.jobs.push_back(std::move(job));
+  }
+
+  // Components of an unsound job are still looked at one by one (check_jobs), those whose own options are right; what is
+  // looked at of all together is looked at here.
+  void leave_out_unsound(JobSpec& job) {
+    std::vector<const ComponentUse*> stages;
+    for (const auto& use : job.components)
+      if (use.id.starts_with("stage/")) stages.push_back(&use);
+    if (!lacks_component_)
+      for (const auto& message : isolation_problems(job, stages))
+        problem(job.component("engine")->at, "job '" + job.name + "': " + message);
+    for (auto i = unsound_.rbegin(); i != unsound_.rend(); ++i)
+      job.components.erase(job.components.begin() + static_cast<std::ptrdiff_t>(*i));
   }
 
   void check_name(const std::string& pointer, const JobSpec& job) {
@@ -131,6 +149,10 @@ class RunReader {
 
   void read_input(const Location& at, const std::string& input, JobSpec& job) {
     const auto& reads = job.kind->reads;
+    if (unread_.contains(input)) {  // what is wrong with that job has been said
+      job.sound = false;
+      return;
+    }
     std::vector<std::string> names;
     for (size_t i = 0; i < run_.jobs.size(); ++i) {
       const auto& other = run_.jobs[i];
@@ -199,7 +221,7 @@ class RunReader {
       const json given = table.value(slot.name, json());
       if (given.is_null()) {
         if (!slot.use.empty()) {
-          read_one(at, json(slot.use), slot, job);
+          read_default(at, slot, job);
         } else if (slot.required) {
           problem(job.at, "job '" + job.name + "' needs " + slot.name + " = " +
                               (slot.list ? "[ ... ]" : "\"...\"") + ": a " + slot.kind + ", one of " +
@@ -217,6 +239,35 @@ class RunReader {
   }
 
   void read_one(const std::string& pointer, const json& given, const Slot& slot, JobSpec& job);
+
+  // Nobody wrote this component: what it lacks says where it is to be written.
+  void read_default(const std::string& pointer, const Slot& slot, JobSpec& job) {
+    const size_t before = problems_.size();
+    read_one(pointer, json(slot.use), slot, job);
+    for (size_t i = before; i < problems_.size(); ++i) {
+      problems_[i].at = job.at;
+      problems_[i].message += "; job '" + job.name + "' leaves " + slot.name + " out: " + slot.help;
+    }
+  }
+
+  // "dedup.semantic" works on all clips of a job together: it is what a job of kind dedup is for. Whether `given` is
+  // such a stage, or the name of a kind of job, with a problem if so.
+  bool is_of_another_job(const std::string& pointer, const json& given, const Slot& slot) {
+    const json use = given.is_object() ? given.value("use", json()) : given;
+    if (!slot.list || slot.kind != "stage" || !use.is_string()) return false;
+    const auto name = use.get<std::string>();
+    for (const JobKind& kind : job_kinds()) {
+      const bool is_its_stage = std::any_of(kind.slots.begin(), kind.slots.end(), [&](const Slot& own) {
+        return own.name == kind.spec.name && own.kind == "stage" && own.use == name;
+      });
+      if (!is_its_stage && (name != kind.spec.name || registry_.find("stage", name))) continue;
+      problem(doc_.value(given.is_object() ? pointer + "/use" : pointer),
+              (is_its_stage ? "stage '" + name + "' works on what a whole job has made" : "'" + name + "' is no stage") +
+                  "; it is a job of its own: [[job]] kind = \"" + kind.spec.name + "\", with this job's name as its input");
+      return true;
+    }
+    return false;
+  }
 
   // A stage's name and from, which are no options of its component; one that has an option `name` keeps it as
   // well.
@@ -322,6 +373,10 @@ class RunReader {
   const Registry& registry_;
   std::vector<Diagnostic>& problems_;
   RunFile run_;
+  std::set<std::string> unread_;  // names of jobs of unknown kinds
+  // Of the job at hand: places of components with wrong options, and whether one could not be read at all.
+  std::vector<size_t> unsound_;
+  bool lacks_component_ = false;
 };
 
 void RunReader::read_one(const std::string& pointer, const json& given, const Slot& slot, JobSpec& job) {
@@ -329,8 +384,15 @@ void RunReader::read_one(const std::string& pointer, const json& given, const Sl
   std::string name;
   std::optional<std::vector<std::string>> from;
   if (slot.list && slot.kind == "stage") take_place(pointer, component, name, from);
-  auto use = read_component(doc_, registry_, pointer, slot.kind, run_.file.parent_path(), problems_, component);
-  if (!use) return;
+  const size_t before = problems_.size();
+  std::optional<ComponentUse> use;
+  if (!is_of_another_job(pointer, component, slot))
+    use = read_component(doc_, registry_, pointer, slot.kind, run_.file.parent_path(), problems_, component);
+  if (!use) {
+    lacks_component_ = true;
+    return;
+  }
+  if (problems_.size() > before) unsound_.push_back(job.components.size());
   use->slot = slot.name;
   use->name = std::move(name);
   use->from = std::move(from);

@@ -338,6 +338,61 @@ def check_copies():
         assert not words or (said[0].startswith("11:") and words in said[0]), (words, said)
 
 
+def check_other_jobs_stages():
+    """What works on a whole data set is a job of its own, and no stage of a curate job."""
+    film = ROOT / "tests/data/bbb_A.mp4"
+    for stage, words in (('"dedup.semantic"', "stage 'dedup.semantic' works on what a whole job has made; it is a job of its own: [[job]] kind = \"dedup\""),
+                         ('{ use = "shard.webdataset" }', "stage 'shard.webdataset' works on what a whole job has made; it is a job of its own: [[job]] kind = \"shard\""),
+                         ('"dedup"', "'dedup' is no stage; it is a job of its own: [[job]] kind = \"dedup\"")):
+        code, said = curation(f'input = "{film}"\nstages = ["film.clips", {stage}]')
+        assert code == 2 and len(said) == 2 and said[0].startswith("7:") and words in said[0] and "did you mean" not in said[0], (stage, said)
+
+
+def check_isolate():
+    """Words that leave nothing to say, beside others."""
+    film = ROOT / "tests/data/bbb_A.mp4"
+    for names, words in (('["none", "film.clips"]', "isolate has 'none' and other names beside it"), ('["all", "auto"]', "isolate has 'all' and other names beside it"),
+                         ('["auto", "film.clips"]', ""), ('["film.clips"]', ""), ('["none"]', "")):
+        code, said = curation(f'input = "{film}"\nstages = ["film.clips"]\nengine = {{ use = "local", isolate = {names} }}')
+        assert (code, len(said)) == ((2, 2) if words else (0, 0)), (names, said)
+        assert not words or (said[0].startswith("8:") and words in said[0]), (names, said)
+
+
+def check_beside_another_error():
+    """What the stages themselves refuse is said although something else of their job, or of another, is misspelt."""
+    film = ROOT / "tests/data/bbb_A.mp4"
+    code, said = curation(f"""input = "{film}"
+recursiv = true
+stages = [{{ use = "shots", detectors = ["content", "treshold"] }},
+  {{ use = "shots.content", name = "b", threshhold = 3.0 }},
+  {{ use = "clip.transcode", min_length = 9.0, max_length = 3.0 }}, {{ use = "filter.blur", from = ["b"] }}]
+engine = {{ use = "local", isolate = ["b", "clip.transcod"] }}
+[[job]]
+kind = "dedup"
+name = "twice"
+input = "clip"
+dedup = {{ use = "dedup.semantic", eps = 3.0 }}
+[[job]]
+kind = "dedp"
+name = "copies"
+input = "clips"
+[[job]]
+kind = "shard"
+input = "copies"
+shard = {{ use = "shard.webdataset", prefix = "a.b" }}""")
+    for words in ("did you mean 'recursive'?", "there is no 'treshold'", "did you mean 'threshold'?", "min_length = 9 is above", "isolate names 'clip.transcod'",
+                  "no earlier job is called 'clip', did you mean 'clips'?", "eps", "did you mean 'dedup'?", "prefix = 'a.b'", "9 errors"):
+        assert sum(words in line for line in said) == 1, (words, said)
+    assert code == 2 and not any("called 'copies'" in line or "called 'b'" in line for line in said), said
+
+
+def check_words_left_out():
+    """A component that nobody wrote and that lacks something: where it is to be written."""
+    code, said = curation(f'input = "{ROOT / "tests/data/bbb_A.mp4"}"\nstages = ["film.clips"]\n[[job]]\nkind = "embed-text"\ninput = "clips"')
+    assert code == 2 and len(said) == 2 and said[0].startswith("8:"), said
+    assert 'job \'embed-text\' leaves words out: text to tokens, such as words = { use = "text.wordpiece", vocab = "asset:minilm/vocab.txt" }' in said[0], said
+
+
 def check_inputs():
     """An input that names nothing: its own place in the list, and what to do."""
     (SCRATCH / "texts").mkdir()
@@ -370,7 +425,7 @@ for number, case in enumerate(CASES):
     except AssertionError as wrong:
         failures += 1
         print(f"WRONG case {number}: {wrong}", flush=True)
-for property in (check_recipes, check_all_at_once, check_ranks, check_any_ranks, check_launch, check_layouts, check_layout_of_a_large_model, check_run, check_set, check_flows, check_copies, check_inputs):
+for property in (check_recipes, check_all_at_once, check_ranks, check_any_ranks, check_launch, check_layouts, check_layout_of_a_large_model, check_run, check_set, check_flows, check_copies, check_inputs, check_other_jobs_stages, check_isolate, check_beside_another_error, check_words_left_out):
     try:
         property()
         print("ok   ", property.__name__, flush=True)

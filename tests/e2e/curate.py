@@ -227,7 +227,7 @@ def check_nothing_kept():
     assert made and all(i["end"] == "failed" for i in made), made
     told = summary("nothing")
     assert (told["status"], told["kept"], told["clips"]) == ("failed", 1, {"kept": 0, "filtered": 0, "failed": len(made)}), told
-    assert f"all {len(made)} clips failed; items.jsonl says why for each" in said, said
+    assert f"all {len(made)} clips failed; items.jsonl says why for each, of the first: {made[0]['reason']}" in said, said
     assert "already done" not in run("nothing", [DATA / "bbb_A.mp4"], cut, code=1)
     run("dropped", [DATA / "bbb_A.mp4"], STAGES.replace(', "caption.describe"', ', { use = "filter.facts", fact = "height", at_least = 9999.0 }'))
     assert summary("dropped")["clips"] == {"kept": 0, "filtered": len(made), "failed": 0}

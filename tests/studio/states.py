@@ -53,14 +53,16 @@ def check_empty(chromium, size):
 
 
 def check_running(chromium, size, folder):
-    stage = lambda name, busy: {"name": name, "in": 12, "out": 9, "dropped": 1, "failed": 0, "rate": 2.5, "busy": busy, "workers": 2, "queue": 3}
+    stage = lambda name, busy: {"name": name, "in": 12, "out": 9, "dropped": 1, "failed": 0, "rate": 0.00417, "busy": busy, "workers": 2, "queue": 3}
     running = SCRATCH / f"running-{size}"
     shutil.copytree(folder, running)
     for name in ("items.jsonl", "summary.json"):
         (running / "clips" / name).unlink()
-    (running / "clips/live.json").write_text(json.dumps({"seconds": 75, "done": 2, "total": 9, "memory": {"used": 2**26, "bound": 2**28}, "bound": "clip.transcode", "stages": [stage(f"stage.{n}", n / 9) for n in range(8)] + [stage("clip.transcode", 1.9)]}))
+    (running / "clips/live.json").write_text(json.dumps({"seconds": 75, "done": 2, "total": 9, "memory": {"used": 1353, "bound": 2**30}, "bound": "clip.transcode", "stages": [stage(f"stage.{n}", n / 9) for n in range(8)] + [stage("clip.transcode", 1.9)]}))
     with Studio(running) as studio, State(chromium, studio, size) as state:
-        assert "clip.transcode bounds the rate" in state.page.locator("#live").inner_text()
+        told = state.page.locator("#live").inner_text()
+        assert "clip.transcode bounds the rate" in told and "0 of 1024 MiB between stages" in told, told
+        assert "0.0" in state.page.locator("#live tbody tr").first.locator("td").all_inner_texts() and "0.00" not in told, told
         state.done("running")
         seen = state.page.locator("#list").bounding_box()
         assert seen["height"] > 200, f"the table of stages leaves no room for clips: {seen}"

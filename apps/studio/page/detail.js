@@ -42,10 +42,10 @@ export class Detail {
     this.mark.className = `mark ${clip.decision || clip.end}`;
     this.mark.textContent = outcome(clip);
     this.note.replaceChildren(...notes(clip), ...this.copied(clip));
-    const accept = make("button", { type: "button", "aria-pressed": clip.decision === "accepted", onclick: this.actions.accept }, "Accept (a)");
+    const accept = acceptable(clip) && make("button", { type: "button", "aria-pressed": clip.decision === "accepted", onclick: this.actions.accept }, "Accept (a)");
     const reject = make("button", { type: "button", "aria-pressed": clip.decision === "rejected", onclick: this.actions.reject }, "Reject (x)");
     const focused = this.buttons.contains(document.activeElement) ? [...this.buttons.children].indexOf(document.activeElement) : -1;
-    this.buttons.replaceChildren(accept, reject, ...this.alike(clip), make("span", { class: "muted" }, [clip.duration_s && seconds(clip.duration_s), clip.fps && `${number(clip.fps)} frames/s`].filter(Boolean).join(", ")));
+    this.buttons.replaceChildren(...(accept ? [accept] : []), reject, ...this.alike(clip), make("span", { class: "muted" }, [clip.duration_s && seconds(clip.duration_s), clip.fps && `${number(clip.fps)} frames/s`].filter(Boolean).join(", ")));
     if (focused >= 0) this.buttons.children[focused].focus();
     this.rest.replaceChildren(...tables(clip));
     if (!this.built) this.build();
@@ -153,6 +153,12 @@ export class Detail {
     event.preventDefault();
     event.stopPropagation();
   }
+}
+
+/** Whether a shard job could ever pack it: not what failed, nor a film of which nothing was kept. A filtered clip is stored once
+ * its rule is loosened, and the decision stands then. */
+export function acceptable(clip) {
+  return clip.stored || !(clip.end === "failed" || (clip.is_film && clip.end !== "kept"));
 }
 
 function nothingToPlay(clip) {

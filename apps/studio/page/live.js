@@ -6,6 +6,10 @@ const kColumns = [["in", "samples in"], ["out", "samples out"], ["dropped", "fil
 // What may bound a job besides its stages, as live.json calls it.
 const kBounds = { source: "reading its inputs", memory: "its memory" };
 
+// As the terminal writes them: whole MiB, rates to a tenth.
+const mebibytes = (bytes) => (Number.isFinite(bytes) ? String(Math.round(bytes / 2 ** 20)) : "–");
+const perSecond = (rate) => (Number.isFinite(rate) ? rate.toFixed(1) : "–");
+
 export class Live {
   constructor(element) {
     this.element = element;
@@ -28,7 +32,7 @@ export class Live {
     const bound = boundOf(stages, figures);
     const head = make("tr", {}, make("th", { scope: "col" }, "stage"), kColumns.map(([, title]) => make("th", { scope: "col" }, title)));
     const lines = rows.map((cells, i) => make("tr", { class: stages[i].name === bound ? "bound" : "" }, cells));
-    const memory = figures.memory?.used !== undefined ? `, ${number(figures.memory.used / 2 ** 20)} of ${number((figures.memory.bound ?? NaN) / 2 ** 20)} MiB between stages` : "";
+    const memory = figures.memory?.used !== undefined ? `, ${mebibytes(figures.memory.used)} of ${mebibytes(figures.memory.bound)} MiB between stages` : "";
     const state = age_s > 10 ? `: no news for ${seconds(age_s)}` : bound ? `: ${kBounds[bound] ?? bound} bounds the rate` : "";
     return [make("h2", {}, `${job}${state} (${seconds(figures.seconds)}, ${progress(figures)}${memory})`), ...costs, make("table", {}, make("thead", {}, head), make("tbody", {}, lines))];
   }
@@ -38,7 +42,7 @@ export class Live {
     const rate = stage.rate ?? (before && now > before.seconds ? (stage.out - before.out) / (now - before.seconds) : now ? stage.out / now : null);
     this.before.set(key, { out: stage.out, seconds: now });
     const busy = Number.isFinite(stage.busy) ? `${Math.round(100 * Math.min(1, stage.busy / Math.max(1, stage.workers ?? 1)))} %` : "–"; // of its workers
-    const cells = kColumns.map(([name]) => make("td", {}, name === "rate" ? number(rate) : name === "busy" ? busy : number(stage[name])));
+    const cells = kColumns.map(([name]) => make("td", {}, name === "rate" ? perSecond(rate) : name === "busy" ? busy : number(stage[name])));
     return [make("td", {}, stage.name), ...cells];
   }
 }

@@ -1,6 +1,6 @@
 // The page: which part does what, the keys, and what is asked of the studio when.
 import { get, Gone, post, Query } from "./api.js";
-import { Detail } from "./detail.js";
+import { acceptable, Detail } from "./detail.js";
 import { askReason, showKeys } from "./dialogs.js";
 import { Editor } from "./editor.js";
 import { Filters } from "./filters.js";
@@ -154,6 +154,7 @@ function saveCaption(id, caption) {
 }
 
 function decide(keep) {
+  if (keep && detail.clip && !acceptable(detail.clip)) return say(`Nothing of ${detail.clip.key} is stored that could be packed`, true);
   return change({ keep, ...(keep ? { reason: "" } : {}) }, keep ? "Accepted" : "Rejected");
 }
 

@@ -48,7 +48,7 @@ export class Sheet {
     this.total = first.total;
     this.selected = place.place;
     this.layout();
-    if (this.selected < 0 && !id && this.total) this.select(0);
+    if (this.selected < 0 && !id && this.total) this.select(Math.max(0, first.rows.findIndex((row) => !row.is_film))); // a clip, if there is one
     return this.total;
   }
 

@@ -191,6 +191,7 @@ class Execution {
   // figures.cpp; figures() not under the lock
   std::string figures(double seconds);
   std::string bound(const std::vector<double>& busy) const;
+  const StageState& most_behind(const std::vector<double>& busy) const;
 
   const kinora_pipeline& pipeline_;
   const kinora_run& run_;

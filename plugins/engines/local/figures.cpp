@@ -7,8 +7,21 @@
 
 namespace kinora::local {
 
+// Where most work waits: by the seconds that it takes, or by its samples while a time is not known; else the busiest.
+const StageState& Execution::most_behind(const std::vector<double>& busy) const {
+  const bool known = std::all_of(stages_.begin(), stages_.end(),
+                                 [](const auto& s) { return s->queue.empty() || s->waiting().has_value(); });
+  const auto behind = [&](const StageState& stage) {
+    return std::pair(known ? stage.waiting().value_or(0) : static_cast<double>(stage.queue.size()),
+                     busy[stage.index] / static_cast<double>(stage.slots.size()));
+  };
+  return **std::max_element(stages_.begin(), stages_.end(),
+                            [&](const auto& a, const auto& b) { return behind(*a) < behind(*b); });
+}
+
 // What the run would be faster with more of: a stage all of whose workers are busy though cores are left; the
-// cores, and then the stage that takes most of them; the memory; or the source.
+// cores, and then the stage that takes most of them; the memory; the source, while it is asked or nothing else is left
+// to do; or the stage that most work waits for.
 std::string Execution::bound(const std::vector<double>& busy) const {
   constexpr double kFull = 0.9;
   const StageState* most = nullptr;
@@ -26,8 +39,10 @@ std::string Execution::bound(const std::vector<double>& busy) const {
   }
   if (most && all >= kFull * settings_.total.cores)
     return advice_->bound() && advice_->bound()->need.cores > 0 ? advice_->bound()->spec->name : most->spec->name;
-  if (!waiting_.empty() || !bytes_left(largest_input_)) return "memory";
-  return "source";
+  if (!waiting_.empty() || (!source_ended_ && !bytes_left(largest_input_))) return "memory";
+  const bool all_wait_for_it = std::all_of(stages_.begin(), stages_.end(), [](const auto& s) { return s->queue.empty(); });
+  if (!source_ended_ && (pulling_ || all_wait_for_it)) return "source";
+  return most_behind(busy).spec->name;
 }
 
 std::string Execution::figures(double seconds) {

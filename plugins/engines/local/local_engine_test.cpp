@@ -689,6 +689,41 @@ TEST(LocalEngine, ReportsWhatBoundsIt) {
   EXPECT_EQ(report["stages"][1]["limit"], 1);
 }
 
+// Two long films are soon read, and the first has not ended: nothing is known of how long they take.
+TEST(LocalEngine, IsNotBoundByASourceThatHasEnded) {
+  Pipeline p;
+  p.threads = 4;
+  p.add("quick", {}, pass);
+  p.add("films", {0}, [](Sample, const Emit&, const kinora::Run&) { sleep_ms(1300); }).ordered = true;
+  p.inputs(2);
+  EXPECT_EQ(p.run(), "");
+  int waited = 0;
+  for (const auto& text : p.reports) {
+    const auto report = nlohmann::json::parse(text);
+    if (report["inputs"] != 2) continue;
+    EXPECT_NE(report["bound"], "source") << text;
+    if (report["stages"][1]["queue"] != 1) continue;
+    EXPECT_EQ(report["bound"], "films") << text;
+    ++waited;
+  }
+  EXPECT_GE(waited, 1);
+}
+
+TEST(LocalEngine, IsBoundByASourceThatItWaitsFor) {
+  Pipeline p;
+  p.threads = 4;
+  p.add("quick", {}, consume);
+  p.next = [n = 0](kinora_sample** out) mutable {
+    if (n == 3) return int32_t{KINORA_END};
+    sleep_ms(500);
+    *out = Sample(std::to_string(n++)).release();
+    return int32_t{KINORA_OK};
+  };
+  EXPECT_EQ(p.run(), "");
+  ASSERT_GE(p.reports.size(), 2u);
+  EXPECT_EQ(nlohmann::json::parse(p.reports[0])["bound"], "source") << p.reports[0];
+}
+
 TEST(LocalEngine, RefusesAGraphThatRunsBackAndWorkersOfAnOrderedStage) {
   Pipeline back;
   back.add("a", {1}, pass);

@@ -54,7 +54,7 @@ bool passing(long status) {
 // What came of asking once.
 struct Client::Attempt {
   std::optional<Json> answer;
-  std::string problem;
+  std::string problem, remedy;
   bool again = false;
   double retry_after = 0;
 };
@@ -104,7 +104,7 @@ Answered Client::ask(const Question& question, const Run& run) const {
     check_accepted();
     if (!made.again) give_up(question, made.problem);
     if (n == options_.retries)
-      give_up(question, made.problem + (n > 0 ? fmt::format(" ({} attempts)", n + 1) : ""));
+      give_up(question, made.problem + (n > 0 ? fmt::format(" ({} attempts)", n + 1) : "") + made.remedy);
     if (made.retry_after > options_.longest_wait)
       give_up(question, fmt::format("{}; the server asks to wait {:.0f} s, longer than longest_wait",
                                     made.problem, made.retry_after));
@@ -129,6 +129,7 @@ Client::Attempt Client::attempt(const std::string& body, const Stop& stop) const
     Attempt out;
     out.problem = url_ + ": " + e.what();
     out.again = e.again();
+    if (e.nobody()) out.remedy = "; start the server or set base_url of " + stage_ + ", then run again";
     return out;
   }
 }

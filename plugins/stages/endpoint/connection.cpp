@@ -132,7 +132,8 @@ Response Connection::post(const Request& request, const Stop& stop) {
     throw Unanswered("the answer is larger than " + std::to_string(request.largest) +
                          " bytes; raise answer_size if it should be",
                      false);
-  if (code != CURLE_OK) throw Unanswered(curl_easy_strerror(code), !permanent(code));
+  const bool nobody = code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST;
+  if (code != CURLE_OK) throw Unanswered(curl_easy_strerror(code), !permanent(code), nobody);
   Response out;
   curl_off_t wait = 0;
   curl_easy_getinfo(easy_, CURLINFO_RESPONSE_CODE, &out.status);

@@ -25,11 +25,13 @@ struct Response {
 // No whole answer came.
 class Unanswered : public std::runtime_error {
  public:
-  Unanswered(const std::string& why, bool again) : std::runtime_error(why), again_(again) {}
-  bool again() const { return again_; }  // whether asking again can help
+  Unanswered(const std::string& why, bool again, bool nobody = false)
+      : std::runtime_error(why), again_(again), nobody_(nobody) {}
+  bool again() const { return again_; }    // whether asking again can help
+  bool nobody() const { return nobody_; }  // no server is at the address
 
  private:
-  bool again_;
+  bool again_, nobody_;
 };
 
 // [one thread at a time] Certificates are verified, redirects are not followed, proxies are those of the

@@ -74,6 +74,7 @@ TEST(EndpointStages, TheUsersCaptionWinsWithoutAnyRequest) {
       processed<CaptionEndpoint>(o, clip(8, R"({"caption":{"by":"caption.describe"}})", "measured"), &error)
           .emitted.empty());
   EXPECT_THAT(error, HasSubstr("http://127.0.0.1:9/v1/chat/completions"));
+  EXPECT_THAT(error, ::testing::EndsWith("; start the server or set base_url of caption.endpoint, then run again"));
   o.replace_user = true;
   EXPECT_TRUE(
       processed<CaptionEndpoint>(o, clip(8, R"({"caption":{"by":"user"}})", "mine"), &error).emitted.empty());

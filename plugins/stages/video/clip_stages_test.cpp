@@ -304,5 +304,33 @@ TEST(FilterMotion, KeepsWhatItCannotMeasureAndSaysSo) {
   }
 }
 
+std::string refusal(const char* id, const json& options) {
+  try {
+    core::OneStage(testing::runtime(), id, options);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "none";
+}
+
+// What would fail, or filter, each clip of each film is said before the first of them.
+TEST(ClipOptions, ThatNoClipCanHaveAreRefused) {
+  for (const char* id : {"clip.transcode", "film.clips"}) {
+    const auto lengths = refusal(id, {{"min_length", 30.0}, {"max_length", 10.0}});
+    EXPECT_THAT(lengths, HasSubstr("min_length = 30 is above max_length = 10")) << id;
+    EXPECT_THAT(lengths, HasSubstr("lower min_length or raise max_length")) << id;
+    EXPECT_EQ(refusal(id, {{"min_length", 10.0}, {"max_length", 10.0}}), "none") << id;
+  }
+}
+
+TEST(ClipOptions, PresetIsOneOfX264) {
+  for (const char* id : {"clip.transcode", "film.clips", "video.write"}) {
+    const auto wrong = refusal(id, {{"preset", "veryfst"}});
+    EXPECT_THAT(wrong, HasSubstr("preset")) << id;
+    EXPECT_THAT(wrong, HasSubstr("veryfast")) << id;
+    EXPECT_EQ(refusal(id, {{"preset", "placebo"}}), "none") << id;
+  }
+}
+
 }  // namespace
 }  // namespace kinora::video

@@ -26,6 +26,7 @@ class FilmClips final : public Stage {
     describe_clip_options(d);
   }
   explicit FilmClips(const Options& o) : options_(o), shots_(plan_of(o)) {
+    checked(o);
     shots_.downscale = o.downscale;
     shots_.threads = o.threads;
   }

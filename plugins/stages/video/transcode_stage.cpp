@@ -17,7 +17,7 @@ class ClipTranscode final : public Stage {
             "kept");
     describe_clip_options(d);
   }
-  explicit ClipTranscode(const Options& o) : options_(o) {}
+  explicit ClipTranscode(const Options& o) : options_(video::checked(o)) {}
   kinora_resources resources() const override { return clip_resources(options_, uses_nvenc(options_.encoder)); }
 
   void process(Sample film, const Emit& emit, const Run& run) override {

@@ -4,6 +4,7 @@
 #include "media/comment.hpp"
 #include "media/encoder.hpp"
 #include "media/image.hpp"
+#include "media/presets.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
 #include "media.hpp"
@@ -23,7 +24,7 @@ class VideoWrite final : public Stage {
     d.option("format", &Options::format).choices({"mp4", "webp", "png", "jpeg"}).help("sets field mp4, webp, png or jpg");
     d.option("fps", &Options::fps).above(0).help("of a video");
     d.option("crf", &Options::crf).range(0, 51).help("H.264 quality, lower is better");
-    d.option("preset", &Options::preset).help("x264's");
+    d.option("preset", &Options::preset).choices(preset_names()).help("x264's");
     d.option("quality", &Options::quality).range(1, 100).help("of jpeg and webp");
     d.input("frames", "[T, H, W, 3]", "uint8", "beside the sample; field comment goes into the metadata of mp4, webp and png");
   }

@@ -4,10 +4,13 @@
 #include <string>
 #include <thread>
 
+#include <fmt/format.h>
+
 #include "clips/clip_plan.hpp"
 #include "kinora/stage.hpp"
 #include "media.hpp"
 #include "clips/transcode.hpp"
+#include "media/presets.hpp"
 
 namespace kinora::video {
 
@@ -45,7 +48,7 @@ void describe_clip_options(Describe<Options>& d) {
           "the fact bin: resolution, aspect, duration; drop: clips without one are filtered: rule "
           "clip.no-bin");
   d.option("crf", &O::crf).range(0, 51).help("H.264 quality, lower is better");
-  d.option("preset", &O::preset).help("x264's");
+  d.option("preset", &O::preset).choices(preset_names()).help("x264's");
   d.option("encoder", &O::encoder)
       .choices({"libx264", "h264_nvenc", "auto"})
       .help("auto: NVIDIA's where there is one");
@@ -74,6 +77,15 @@ void describe_clip_options(Describe<Options>& d) {
       .bytes()
       .at_least(1 << 20)
       .help("decoded frames that may wait, and sampled frames of a clip");
+}
+
+// Error(KINORA_INVALID) for lengths that no clip can have.
+inline const ClipOptions& checked(const ClipOptions& o) {
+  if (o.min_length > o.max_length)
+    throw Error(KINORA_INVALID, fmt::format("min_length = {} is above max_length = {}, so every clip would be filtered as too short; "
+                                            "lower min_length or raise max_length",
+                                            o.min_length, o.max_length));
+  return o;
 }
 
 inline int64_t parallel_clips(const ClipOptions& o) {

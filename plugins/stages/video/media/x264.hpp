@@ -3,23 +3,18 @@
 // The H.264 encoders behind FrameEncoder: their options checked, an instance opened.
 
 #include <algorithm>
-#include <array>
 #include <string>
-#include <string_view>
 
 #include "media/encoder.hpp"
 #include "media/ffmpeg.hpp"
 #include "media/media_error.hpp"
+#include "media/presets.hpp"
 
 namespace kinora::video {
 
 inline void check_h264(int code, const std::string& what) {
   if (code < 0) throw MediaError("encoding h264: " + what + " failed (" + ff::error_text(code) + ")");
 }
-
-inline constexpr std::array<std::string_view, 10> kPresets = {"ultrafast", "superfast", "veryfast", "faster",
-                                                              "fast",      "medium",    "slow",     "slower",
-                                                              "veryslow",  "placebo"};
 
 // MediaError for options that x264 would refuse in other words or bend in silence.
 inline void validate_h264(const EncoderOptions& o) {
