@@ -338,12 +338,11 @@ def check_copies():
         assert not words or (said[0].startswith("11:") and words in said[0]), (words, said)
 
 
-def check_other_jobs_stages():
-    """What works on a whole data set is a job of its own, and no stage of a curate job."""
+def check_jobs_are_no_stages():
+    """A kind of job that stands where a stage does is named as that."""
     film = ROOT / "tests/data/bbb_A.mp4"
-    for stage, words in (('"dedup.semantic"', "stage 'dedup.semantic' works on what a whole job has made; it is a job of its own: [[job]] kind = \"dedup\""),
-                         ('{ use = "shard.webdataset" }', "stage 'shard.webdataset' works on what a whole job has made; it is a job of its own: [[job]] kind = \"shard\""),
-                         ('"dedup"', "'dedup' is no stage; it is a job of its own: [[job]] kind = \"dedup\"")):
+    for stage, words in (('"dedup"', "'dedup' is no stage; it is a job of its own: [[job]] kind = \"dedup\""),
+                         ('{ use = "shard" }', "'shard' is no stage; it is a job of its own: [[job]] kind = \"shard\"")):
         code, said = curation(f'input = "{film}"\nstages = ["film.clips", {stage}]')
         assert code == 2 and len(said) == 2 and said[0].startswith("7:") and words in said[0] and "did you mean" not in said[0], (stage, said)
 
@@ -425,7 +424,7 @@ for number, case in enumerate(CASES):
     except AssertionError as wrong:
         failures += 1
         print(f"WRONG case {number}: {wrong}", flush=True)
-for property in (check_recipes, check_all_at_once, check_ranks, check_any_ranks, check_launch, check_layouts, check_layout_of_a_large_model, check_run, check_set, check_flows, check_copies, check_inputs, check_other_jobs_stages, check_isolate, check_beside_another_error, check_words_left_out):
+for property in (check_recipes, check_all_at_once, check_ranks, check_any_ranks, check_launch, check_layouts, check_layout_of_a_large_model, check_run, check_set, check_flows, check_copies, check_inputs, check_jobs_are_no_stages, check_isolate, check_beside_another_error, check_words_left_out):
     try:
         property()
         print("ok   ", property.__name__, flush=True)

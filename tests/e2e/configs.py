@@ -72,9 +72,10 @@ def check_curate(out):
     left = {d["key"] for d in decisions if d["end"] == "kept"}
     assert {n.split(".")[0] for n in packed} == left and all({f"{k}.{e}" for e in ("mp4", "txt", "json", "classic.npy", "preview.webp")} <= set(packed) for k in left), sorted(packed)
     key = sorted(left)[0]
-    said = subprocess.run([KINORA, "search", str(out), packed[f"{key}.txt"].decode(), "--top", "99", "--json"], capture_output=True, text=True, check=True).stdout
-    found = [json.loads(line) for line in said.splitlines()]
-    assert {f["key"] for f in found} == set(clips), found
+    for more, there in (([], left), (["--copies"], set(clips))):
+        said = subprocess.run([KINORA, "search", str(out), packed[f"{key}.txt"].decode(), "--top", "99", "--json", *more], capture_output=True, text=True, check=True).stdout
+        found = [json.loads(line) for line in said.splitlines()]
+        assert {f["key"] for f in found} == there, found
     assert abs(max(f["score"] for f in found if f["key"] == key) - found[0]["score"]) < 1e-5 and found[0]["score"] > 0.99, found
 
 
