@@ -41,7 +41,7 @@ std::string Execution::bound(const std::vector<double>& busy) const {
     return advice_->bound() && advice_->bound()->need.cores > 0 ? advice_->bound()->spec->name : most->spec->name;
   if (!waiting_.empty() || (!source_ended_ && !bytes_left(largest_input_))) return "memory";
   const bool all_wait_for_it = std::all_of(stages_.begin(), stages_.end(), [](const auto& s) { return s->queue.empty(); });
-  if (!source_ended_ && (pulling_ || all_wait_for_it)) return "source";
+  if (stages_.empty() || (!source_ended_ && (pulling_ || all_wait_for_it))) return "source";
   return most_behind(busy).spec->name;
 }
 
