@@ -9,7 +9,7 @@
 #include "apps/studio/journal_rows.hpp"
 #include "apps/studio/rows.hpp"
 #include "core/curate/facts.hpp"
-#include "core/jobs/clip_files.hpp"
+#include "core/curate/clip_files.hpp"
 #include "core/status.hpp"
 
 namespace kinora::studio {

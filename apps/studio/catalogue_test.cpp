@@ -146,7 +146,7 @@ TEST_F(CatalogueTest, ASecondSampleOfOneKeyDoesNotHideWhatIsStored) {
   EXPECT_EQ(c.clips[0].caption, "stored");
 }
 
-TEST_F(CatalogueTest, CopiesAreMarkedInTheJobThatHasAllOfThem) {
+TEST_F(CatalogueTest, CopiesAreMarkedInTheJobThatTheDecisionsAreAbout) {
   for (const char* job : {"first", "second"}) {
     fs::create_directories(folder_ / job);
     write(std::string(job) + "/job.json", R"({"kind": "curate"})");
@@ -173,7 +173,7 @@ TEST_F(CatalogueTest, CopiesAreMarkedInTheJobThatHasAllOfThem) {
         R"({"key":"b","end":"filtered","rule":"dedup.semantic","score":0.995,"of":"a"})"
         "\n");
   EXPECT_EQ(read_catalogue(curate_jobs(folder_)).find("second/b")->copy_rule, "") << "it has not ended";
-  write("copies/summary.json", "{}");
+  write("copies/summary.json", R"({"curated": "second"})");
   const Catalogue c = read_catalogue(curate_jobs(folder_));
   const Clip* copy = c.find("second/b");
   EXPECT_EQ(copy->copy_of, "a");
@@ -181,7 +181,7 @@ TEST_F(CatalogueTest, CopiesAreMarkedInTheJobThatHasAllOfThem) {
   EXPECT_EQ(copy->copy_score, 0.995);
   EXPECT_STREQ(outcome_of(*copy), "copy");
   EXPECT_STREQ(outcome_of(*c.find("second/a")), "kept");
-  EXPECT_STREQ(outcome_of(*c.find("clips/b")), "kept") << "three clips, two decisions";
+  EXPECT_STREQ(outcome_of(*c.find("clips/b")), "kept") << "of another job";
   EXPECT_STREQ(outcome_of(*c.find("first/b")), "failed");
   EXPECT_EQ(c.find("clips/d")->copy_of, "a");
   EXPECT_STREQ(outcome_of(*c.find("clips/d")), "filtered");

@@ -4,8 +4,7 @@
 
 namespace kinora::studio {
 
-// Fills copy_of, copy_rule and copy_score of clips of jobs that have ended. Decisions do not say whose clips
-// they are about: those of the job in the same run that has kept all that they name.
+// Fills copy_of, copy_rule and copy_score of clips that jobs which have ended have kept.
 void mark_copies(Catalogue&);
 
 // Changes when mark_copies would mark others.

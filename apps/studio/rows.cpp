@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "core/curate/facts.hpp"
+#include "core/curate/usage.hpp"
 
 namespace kinora::studio {
 namespace {
@@ -114,16 +115,11 @@ void Rows::remove(size_t job, const std::function<bool(const Clip&)>& is_void) {
     }
 }
 
-// As core/curate/totals.hpp sums what it writes into summary.json, films included.
+// Films included, as summary.json will have it.
 void Rows::sum_usage() {
-  out_.usage.assign(out_.jobs.size(), json::object());
-  for (const auto& [row, stages] : usage_)
-    for (const auto& [stage, used] : stages.items())
-      for (const char* what : {"requests", "prompt_tokens", "completion_tokens", "cost"})
-        if (used.is_object() && used.contains(what)) {
-          json& sum = out_.usage[out_.clips[row].job][stage][what];
-          sum = (sum.is_number() ? sum.get<double>() : 0) + core::number_in(used, what);
-        }
+  std::vector<core::Usage> sums(out_.jobs.size());
+  for (const auto& [row, stages] : usage_) sums[out_.clips[row].job].add({{"usage", stages}});
+  for (const auto& sum : sums) out_.usage.push_back(sum.sums());
 }
 
 // In one order whatever the order in which clips were ready: films by name, then their clips.

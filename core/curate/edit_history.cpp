@@ -4,7 +4,7 @@
 #include <iterator>
 
 #include "core/curate/facts.hpp"
-#include "core/jobs/clip_files.hpp"
+#include "core/curate/clip_files.hpp"
 
 namespace kinora::core {
 

@@ -19,9 +19,7 @@ namespace fs = std::filesystem;
 constexpr uint64_t kLongestList = uint64_t{1} << 30;
 
 bool ends_as(const std::string& path, std::initializer_list<const char*> endings) {
-  std::string ending = fs::path(path).extension().string();
-  for (auto& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return std::find(endings.begin(), endings.end(), ending) != endings.end();
+  return std::find(endings.begin(), endings.end(), ending_of(path)) != endings.end();
 }
 
 class Finder {

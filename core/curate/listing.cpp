@@ -21,13 +21,6 @@ bool is_link(const std::string& url) {
   return !is_remote(url) && std::filesystem::is_symlink(url, error);
 }
 
-// Lower case, with its dot; empty if the name has none.
-std::string ending_of(std::string_view name) {
-  std::string ending = std::filesystem::path(name).extension().string();
-  for (auto& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return ending;
-}
-
 class Walk {
  public:
   Walk(Io& io, Look look, LeftOut& left_out) : io_(io), look_(look), left_out_(left_out) {}
@@ -97,6 +90,12 @@ int32_t take_wanted(void* user, const kinora_entry* entry) {
 bool is_remote(std::string_view url) {
   const auto uri = parse_uri(url);
   return uri && uri->scheme != "file";
+}
+
+std::string ending_of(std::string_view name) {
+  std::string ending = std::filesystem::path(name).extension().string();
+  for (auto& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return ending;
 }
 
 int64_t LeftOut::no_films() const {

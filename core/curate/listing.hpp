@@ -37,6 +37,9 @@ struct LeftOut {
 // "2 folders below are not read; recursive = true reads them"
 std::string folders_below(int64_t count);
 
+// Of a file, in lower case, with its dot; empty if the name has none.
+std::string ending_of(std::string_view name);
+
 // Whether the ending says so: lists and manifests, captions and subtitles, pictures, logs, downloads that have
 // not ended. What nobody knows may be a film.
 bool is_no_film(std::string_view name);

@@ -3,7 +3,7 @@
 #include "core/curate/drops.hpp"
 #include "core/curate/facts.hpp"
 #include "core/io/atomic_file.hpp"
-#include "core/jobs/clip_files.hpp"
+#include "core/curate/clip_files.hpp"
 #include "core/jobs/pipeline.hpp"
 #include "core/log.hpp"
 #include "core/run/digest.hpp"
@@ -104,7 +104,8 @@ void check_dedup(JobCheck& check) {
 void run_dedup(JobContext& context) {
   require(context, check_dedup);
   const auto options = context.options<DedupOptions>();
-  const fs::path curated = context.folder_of(context.need_upstream("curate"));
+  const JobSpec& curate = context.need_upstream("curate");
+  const fs::path curated = context.folder_of(curate);
   auto clips = clips_in(curated / "data");
   const auto all = static_cast<int64_t>(clips.size());
   const auto rejected = take_rejected(curated, clips);
@@ -138,6 +139,7 @@ void run_dedup(JobContext& context) {
   log_info("{}: {} of {} clips stay, {} are copies, {} were rejected by people, {} could not be compared",
            context.spec().name, result.inputs.kept, all, result.inputs.filtered, rejected.size(), result.inputs.failed);
   for (const auto& [key, drop] : rejected) ++result.inputs.filtered, ++result.rules[drop.rule];
+  context.summary["curated"] = curate.name;  // whose clips the decisions are about
   context.summary["inputs"] = result.inputs.sum();
   context.summary["clips"] = result.inputs.json();
   context.summary["rules"] = result.rules;

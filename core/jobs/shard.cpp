@@ -6,7 +6,7 @@
 #include "core/curate/drops.hpp"
 #include "core/curate/facts.hpp"
 #include "core/io/atomic_file.hpp"
-#include "core/jobs/clip_files.hpp"
+#include "core/curate/clip_files.hpp"
 #include "core/jobs/copy_out.hpp"
 #include "core/jobs/pipeline.hpp"
 #include "core/log.hpp"

@@ -7,7 +7,8 @@
 
 #include <fmt/ranges.h>
 
-#include "core/jobs/clip_files.hpp"
+#include "core/curate/clip_files.hpp"
+#include "core/data/byte_source.hpp"
 #include "core/log.hpp"
 #include "kinora/error.hpp"
 #include "kinora/npy.hpp"
@@ -18,11 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-std::string contents(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw Error(KINORA_IO, file.string() + ": cannot be read");
-  return {std::istreambuf_iterator<char>(in), {}};
-}
+std::string contents(const fs::path& file) { return or_throw(read_text(file.string(), UINT64_MAX)); }
 
 json text_json(const fs::path& folder) { return json::parse(contents(folder / "text.json"), nullptr, false); }
 

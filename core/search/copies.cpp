@@ -2,70 +2,46 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
 
 #include "core/curate/drops.hpp"
-#include "core/jobs/clip_files.hpp"
+#include "core/curate/facts.hpp"
 #include "core/log.hpp"
 
 namespace kinora::core {
 namespace {
 
 namespace fs = std::filesystem;
-using Drops = std::map<std::string, Drop>;
-
-// The data folders of the run that have all clips that are dropped and those that they are copies of.
-std::vector<fs::path> possible(const fs::path& run, const Drops& drops) {
-  std::vector<fs::path> out;
-  std::error_code error;
-  for (const auto& job : fs::directory_iterator(run, error)) {
-    const fs::path data = job.path() / "data";
-    if (!fs::is_directory(data, error)) continue;
-    const auto has = [&](const std::string& key) {
-      return fs::exists(data / (key + ".json"), error) || fs::exists(data / (key + ".mp4"), error);
-    };
-    if (std::all_of(drops.begin(), drops.end(),
-                    [&](const auto& drop) { return has(drop.first) && (drop.second.of.empty() || has(drop.second.of)); }))
-      out.push_back(data);
-  }
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
-size_t lines_in(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return static_cast<size_t>(std::count(std::istreambuf_iterator<char>(in), {}, '\n'));
-}
-
-bool are_about(const fs::path& data, const fs::path& decisions, const Drops& drops) {
-  const auto found = possible(data.parent_path().parent_path(), drops);
-  const auto same = [&](const fs::path& at) { return fs::equivalent(at, data); };
-  if (found.size() < 2) return !found.empty() && same(found.front());
-  const size_t decided = lines_in(decisions);
-  const auto exact = std::find_if(found.begin(), found.end(), [&](const auto& at) { return clips_in(at).size() == decided; });
-  return same(exact == found.end() ? found.front() : *exact);
+// The folder beside the dedup job's that its summary names; empty while it has not ended.
+fs::path curated_by(const fs::path& job) {
+  std::ifstream in(job / "summary.json", std::ios::binary);
+  const auto summary = nlohmann::json::parse(in, nullptr, false);
+  const std::string name = text_in(summary, "curated");
+  return name.empty() ? fs::path() : job.parent_path() / name;
 }
 
 }  // namespace
 
-std::vector<fs::path> decisions_in(const fs::path& run) {
-  std::vector<fs::path> out;
+std::vector<Decisions> decisions_in(const fs::path& run) {
+  std::vector<Decisions> out;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(run, error))
-    if (entry.path().filename().string().front() != '.' && fs::exists(entry.path() / "summary.json", error) &&
-        fs::is_regular_file(entry.path() / "decisions.jsonl", error))
-      out.push_back(entry.path() / "decisions.jsonl");
-  std::sort(out.begin(), out.end());
+  for (const auto& entry : fs::directory_iterator(run, error)) {
+    const fs::path file = entry.path() / "decisions.jsonl";
+    if (entry.path().filename().string().front() == '.' || !fs::is_regular_file(file, error)) continue;
+    if (auto curated = curated_by(entry.path()); !curated.empty()) out.push_back({file, std::move(curated)});
+  }
+  std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.file < b.file; });
   return out;
 }
 
 std::set<std::string> copies_in(const fs::path& data) {
   std::set<std::string> out;
   const fs::path at = fs::weakly_canonical(data), job = at.parent_path();
-  for (const auto& file : decisions_in(job.parent_path())) {
-    const auto drops = catching([&] { return drops_in(file); });
+  for (const auto& decisions : decisions_in(job.parent_path())) {
+    std::error_code error;
+    if (!fs::equivalent(decisions.curated, job, error)) continue;
+    const auto drops = catching([&] { return drops_in(decisions.file); });
     if (!drops) log_info("copies are not left out: {}", drops.failure().message);
-    if (!drops || !are_about(at, file, *drops)) continue;
+    if (!drops) continue;
     for (const auto& [key, drop] : *drops)
       if (!drop.of.empty()) out.insert(key);
   }

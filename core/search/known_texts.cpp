@@ -1,8 +1,6 @@
 #include "core/search/known_texts.hpp"
 
-#include <fstream>
-#include <iterator>
-
+#include "core/data/byte_source.hpp"
 #include "core/run/digest.hpp"
 #include "core/status.hpp"
 #include "kinora/npy.hpp"
@@ -13,9 +11,10 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
+// Empty if there is none.
 std::string contents(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  const auto text = read_text(file.string(), UINT64_MAX);
+  return text ? *text : "";
 }
 
 bool is_same(json a, json b) {

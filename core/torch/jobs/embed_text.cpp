@@ -7,7 +7,7 @@
 
 #include "core/curate/edit_history.hpp"
 #include "core/io/atomic_file.hpp"
-#include "core/jobs/clip_files.hpp"
+#include "core/curate/clip_files.hpp"
 #include "core/log.hpp"
 #include "core/run/cancel.hpp"
 #include "core/run/digest.hpp"

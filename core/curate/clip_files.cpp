@@ -1,4 +1,4 @@
-#include "core/jobs/clip_files.hpp"
+#include "core/curate/clip_files.hpp"
 
 #include "kinora/error.hpp"
 
