@@ -88,11 +88,21 @@ class Gloo final : public Collective<at::Tensor> {
                                                   : ProcessGroupGloo::createDeviceForHostname(address_));
       const auto made = c10::make_intrusive<GlooConnections>(p.store, static_cast<int>(p.rank),
                                                              static_cast<int>(p.size()), options);
+      wait_for_all(p);
       p.backend = made;
       p.leave = [made] { made->close(); };
     } catch (const std::exception& e) {
       throw p.failure("connecting", e.what());
     }
+  }
+
+  // A member whose connections are made may be needed by others whose are not: if it left now, theirs would fail.
+  void wait_for_all(const Peers& p) const {
+    const auto key = [](int64_t rank) { return "connected/" + std::to_string(rank); };
+    std::vector<std::string> all;
+    for (int64_t r = 0; r < p.size(); ++r) all.push_back(key(r));
+    p.store->set(key(p.rank), std::vector<uint8_t>{1});
+    p.store->wait(all, timeout_);
   }
 
   bool check_;

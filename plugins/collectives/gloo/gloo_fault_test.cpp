@@ -106,6 +106,18 @@ TEST(Gloo, ARankThatDiedIsNamedAtOnce) {
   });
 }
 
+// A rank that has connected and needs nothing of the others does not end them in the middle of connecting.
+TEST(Gloo, ARankThatLeavesAtOnceLeavesNobodyUnconnected) {
+  on_ranks(8, [](const Rank& me) {
+    for (int round = 0; round < 40; ++round) {
+      const World w(me, 20000, me.file() + ".round" + std::to_string(round));
+      auto owner = w.mesh(me, {{"dp", me.size}});
+      const Failed f = failure_of([&] { Mesh<Tensor>(owner.abi()).group("dp"); });
+      ASSERT_EQ(f.code, KINORA_OK) << round << f.message;
+    }
+  });
+}
+
 TEST(Gloo, AWorldThatDoesNotFillSaysWhoIsMissing) {
   on_ranks(2, [](const Rank& me) {
     for (const std::string& uri : {me.file(), me.tcp()}) {
