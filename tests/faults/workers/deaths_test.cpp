@@ -1,0 +1,289 @@
+// What a stage does to its process costs one sample.
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "core/workers/worker.hpp"
+#include "tests/faults/workers/job.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(Workers, ACrashCostsOneSampleAndItsReasonSaysHow) {
+  const std::map<std::string, std::string> reasons{
+      {"crash", "killed by signal 11 (SIGSEGV) in fault, twice"},
+      {"abort", "killed by signal 6 (SIGABRT) in fault, twice"},
+      {"exit", "its process ended by itself with code 3 in fault, twice"}};
+  for (const auto& [how, reason] : reasons) {
+    Job job;
+    job.stage = {{"how", how}};
+    const Ran ran = job.run();
+    EXPECT_EQ(ran.error, "");
+    EXPECT_EQ(ran.ends, (std::map<std::string, std::string>{
+                            {"a", "kept"}, {"b", "kept"}, {"bad", reason}, {"c", "kept"}}));
+    EXPECT_FALSE(ran.pids.contains(std::to_string(::getpid())));
+  }
+}
+
+TEST(Workers, AProcessServesManySamples) {
+  Job job;
+  job.keys.clear();
+  for (int i = 0; i < 100; ++i) job.keys.push_back(std::to_string(i));
+  const Ran ran = job.run();
+  EXPECT_EQ(ran.ends.size(), 100u);
+  EXPECT_LE(ran.pids.size(), 2u);
+}
+
+TEST(Workers, ASecondAttemptTellsNothingTwice) {
+  const fs::path once = fs::temp_directory_path() / ("kinora-once-" + std::to_string(::getpid()));
+  Job job;
+  job.keys = {"bad", "good"};
+  job.stage = {{"how", "crash"}, {"clips", 10}, {"once", once.string()}};
+  const Ran ran = job.run();
+  fs::remove(once);
+  EXPECT_EQ(ran.error, "");
+  EXPECT_EQ(ran.ends.size(), 22u);
+  for (const auto& [key, end] : ran.ends) EXPECT_EQ(end, "kept") << key;
+  for (const auto& [key, n] : ran.times) EXPECT_EQ(n, 1) << key;
+}
+
+TEST(Workers, WhatWasMadeBeforeTheLastCrashIsKept) {
+  Job job;
+  job.keys = {"bad"};
+  job.stage = {{"how", "crash"}, {"clips", 4}};
+  const Ran ran = job.run();
+  EXPECT_EQ(
+      ran.ends,
+      (std::map<std::string, std::string>{
+          {"bad-0", "kept"}, {"bad-1", "kept"}, {"bad", "killed by signal 11 (SIGSEGV) in fault, twice"}}));
+}
+
+TEST(Workers, AHangEndsAtItsLimit) {
+  Job job;
+  job.stage = {{"how", "hang"}};
+  job.engine = {{"item_timeout", 0.5}, {"item_retries", 0}};
+  const Ran ran = job.run();
+  EXPECT_EQ(ran.ends.at("bad"), "killed after 0.5 s without a sign of life (item_timeout) in fault");
+  EXPECT_EQ(ran.ends.at("c"), "kept");
+}
+
+TEST(Workers, ASlowSampleThatLivesIsLetBe) {
+  Job job;
+  job.keys = {"a"};
+  job.stage = {{"how", "none"}, {"milliseconds", 1200}};
+  job.engine = {{"item_timeout", 0.5}};
+  EXPECT_EQ(job.run().ends.at("a"), "kept");
+}
+
+TEST(Workers, MemoryWithoutEndEndsAtItsLimit) {
+  Job job;
+  job.stage = {{"how", "allocate"}};
+  job.engine = {{"item_memory", 256 << 20}, {"item_retries", 0}};
+  const Ran ran = job.run();
+  EXPECT_NE(ran.ends.at("bad").find("of memory, more than the 256 MiB it may have (item_memory) in fault"),
+            std::string::npos)
+      << ran.ends.at("bad");
+  EXPECT_EQ(ran.ends.at("c"), "kept");
+}
+
+TEST(Workers, GiveTheSameAsThreads) {
+  for (const std::string how : {"none", "error"}) {
+    Job threads, processes;
+    for (Job* job : {&threads, &processes}) job->stage = {{"how", how}, {"clips", 3}};
+    threads.engine = {{"isolate", {"none"}}};
+    processes.engine = {{"isolate", {"fault"}}};
+    const Ran a = threads.run(), b = processes.run();
+    EXPECT_EQ(a.pids, std::set<std::string>{std::to_string(::getpid())});
+    EXPECT_FALSE(b.pids.contains(std::to_string(::getpid())));
+    EXPECT_EQ(a.ends, b.ends);
+    EXPECT_TRUE(a.fields == b.fields) << "bytes of fields or tensors differ";
+    EXPECT_EQ(b.fields.at("bad.seen"), "yes") << "what a stage sets of an input that it does not hand on";
+    EXPECT_EQ(b.fields.at("a.mp4").size(), 300001u);
+    EXPECT_EQ(b.fields.at("a.frames").size(), 72000u + 3);
+  }
+}
+
+TEST(Workers, WhatAProcessKeptBackFailsWithIt) {
+  Job job;
+  job.keys = {"a", "bad"};
+  job.stage = {{"how", "crash"}, {"holds", true}, {"milliseconds", 100}};
+  job.engine = {{"isolate", {"all"}}, {"item_retries", 0}};
+  const Ran ran = job.run();
+  EXPECT_EQ(ran.error, "");
+  EXPECT_EQ(ran.ends.at("bad"), "killed by signal 11 (SIGSEGV) in fault");
+  // Its own process, or that of the bad one.
+  EXPECT_TRUE(ran.ends.at("a") == "kept" ||
+              ran.ends.at("a") == "kept back by a process that was killed by signal 11 (SIGSEGV) in fault")
+      << ran.ends.at("a");
+}
+
+std::map<std::string, std::string> all_kept(const std::vector<std::string>& keys) {
+  std::map<std::string, std::string> out;
+  for (const auto& key : keys) out[key] = "kept";
+  return out;
+}
+
+// The whole batch is in the process that dies; each goes on alone, with all its bytes, and nothing is told
+// twice.
+TEST(Workers, OfABatchOnlyTheSampleFailsThatKillsItsProcess) {
+  for (const auto& [retries, reason] : {std::pair{0, "killed by signal 11 (SIGSEGV) in fault"},
+                                        {1, "killed by signal 11 (SIGSEGV) in fault, twice"}})
+    for (const bool in_finish : {false, true}) {
+      Job job;
+      job.keys = {"a", "b", "bad", "c", "d", "e", "f", "g"};
+      job.stage = {{"how", "crash"}, {"where", "batch"}, {"batch", in_finish ? 1000 : 3}, {"clips", 2}};
+      job.engine = {{"item_retries", retries}};
+      const Ran ran = job.run();
+      EXPECT_EQ(ran.error, "");
+      auto expected = all_kept(job.keys);
+      expected["bad"] = reason;
+      for (const auto& key : job.keys) expected[key + "-0"] = expected[key + "-1"] = "kept";
+      EXPECT_EQ(ran.ends, expected) << in_finish;
+      for (const auto& [key, n] : ran.times) EXPECT_EQ(n, 1) << key;
+      EXPECT_EQ(ran.fields.at("g.mp4"), std::string(300008, '\x08'));
+      EXPECT_EQ(ran.fields.at("g.frames").size(), 72000u + 3);
+    }
+}
+
+// An ordered stage says whether it keeps more than what it holds.
+TEST(Workers, AnOrderedBatchIsBegunAnewAndOtherStateIsNot) {
+  for (const int ordered : {1, 2}) {
+    Job job;
+    job.keys = {"a", "b", "bad", "c", "d", "e"};
+    job.stage = {{"how", "crash"}, {"where", "batch"}, {"batch", 4}, {"ordered", ordered}};
+    const Ran ran = job.run();
+    if (ordered == 1) {
+      EXPECT_EQ(ran.error, "stage 'fault': killed by signal 11 (SIGSEGV) in fault");
+      continue;
+    }
+    auto expected = all_kept(job.keys);
+    expected["bad"] = "killed by signal 11 (SIGSEGV) in fault, twice";
+    EXPECT_EQ(ran.error, "");
+    EXPECT_EQ(ran.ends, expected);
+  }
+}
+
+TEST(Workers, ABatchThatDiesOnceLosesNothing) {
+  const fs::path once = fs::temp_directory_path() / ("kinora-batch-" + std::to_string(::getpid()));
+  Job job;
+  job.keys = {"a", "b", "bad", "c", "d"};
+  job.stage = {{"how", "crash"}, {"where", "batch"}, {"batch", 4}, {"once", once.string()}};
+  const Ran ran = job.run();
+  fs::remove(once);
+  EXPECT_EQ(ran.error, "");
+  EXPECT_EQ(ran.ends, all_kept(job.keys));
+}
+
+TEST(Workers, AClosedConnectionIsNoLackOfMemory) {
+  Job job;
+  job.stage = {{"how", "close"}};
+  job.engine = {{"item_retries", 0}};
+  const Ran ran = job.run();
+  EXPECT_EQ(ran.ends.at("bad"), "killed: it closed its connection and went on in fault");
+  EXPECT_EQ(ran.ends.at("c"), "kept");
+}
+
+TEST(Workers, AKilledProcessIsSaidToBe) {
+  Job job;
+  job.stage = {{"how", "kill"}};
+  job.engine = {{"item_retries", 0}};
+  EXPECT_EQ(job.run().ends.at("bad"),
+            "killed by signal 9 (SIGKILL, perhaps by the system for lack of memory) in fault");
+}
+
+// A film of hours: longer than what is small, and in no place but this.
+TEST(Workers, ALongFieldOfAnInputThatIsNotHandedOnReachesItsEnd) {
+  for (const char* isolate : {"none", "fault"})
+    for (const json& stage :
+         {json{{"how", "none"}, {"keeps", true}, {"clips", 2}}, json{{"how", "none"}, {"keeps", true}},
+          json{{"how", "error"}, {"when", "a"}}}) {
+      Job job;
+      job.keys = {"a"};
+      job.stage = stage;
+      job.stage["sets"] = 6 << 20;
+      job.engine = {{"isolate", {isolate}}};
+      const Ran ran = job.run();
+      EXPECT_EQ(ran.ends.at("a"), stage["how"] == "error" ? "bad bytes" : "consumed") << isolate << stage;
+      EXPECT_TRUE(ran.fields.contains("a.shots.json") &&
+                  ran.fields.at("a.shots.json") == std::string(6 << 20, '7'))
+          << isolate << stage;
+    }
+}
+
+// Three of six are told when finish() fails: it costs the others, and no run.
+TEST(Workers, AnErrorInFinishCostsWhatWasStillKeptBack) {
+  for (const char* isolate : {"none", "fault"})
+    for (const int ordered : {0, 1, 2}) {
+      Job job;
+      job.keys = {"a", "b", "c", "d", "e", "f"};
+      job.stage = {{"how", "none"}, {"where", "finish"}, {"holds", true}, {"ordered", ordered}};
+      job.engine = {{"isolate", {isolate}}};
+      const Ran ran = job.run();
+      EXPECT_EQ(ran.error, ordered == 1 ? "stage 'fault': the index is broken" : "");
+      if (ordered == 1) continue;
+      int kept = 0;
+      for (const auto& [key, end] : ran.ends) {
+        kept += end == "kept";
+        EXPECT_TRUE(end == "kept" || end == "the index is broken") << key << ": " << end;
+      }
+      EXPECT_EQ(ran.ends.size(), 6u);
+      EXPECT_TRUE(kept == 3 || (ordered == 0 && kept == 2))
+          << kept << ": one instance keeps all, or two have a share each";
+    }
+}
+
+TEST(Workers, AHangIsCancelled) {
+  Job job;
+  job.stage = {{"how", "hang"}};
+  job.keys = {"bad"};
+  job.engine = {{"item_timeout", 0}};
+  std::thread after([&] {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    job.cancel = true;
+  });
+  const Ran ran = job.run();
+  after.join();
+  EXPECT_EQ(ran.error, "cancelled");
+  EXPECT_LT(ran.seconds, 20);
+}
+
+TEST(Workers, AHangThatAsksWhetherToStopEndsAtItsLimit) {
+  Job job;
+  job.stage = {{"how", "poll"}};
+  job.engine = {{"item_limit", 0.7}, {"item_retries", 0}};
+  const Ran ran = job.run();
+  EXPECT_EQ(ran.ends.at("bad"),
+            "killed after 0.7 s at one sample, the most it may take (item_limit) in fault");
+  EXPECT_EQ(ran.ends.at("c"), "kept");
+}
+
+TEST(Workers, SharedMemoryWithoutEndEndsAtItsLimit) {
+  Job job;
+  job.stage = {{"how", "share"}};
+  job.engine = {{"item_memory", 256 << 20}, {"item_retries", 0}};
+  const Ran ran = job.run();
+  EXPECT_NE(ran.ends.at("bad").find("of memory, more than the 256 MiB it may have (item_memory) in fault"),
+            std::string::npos)
+      << ran.ends.at("bad");
+  EXPECT_EQ(ran.ends.at("c"), "kept");
+  EXPECT_GE(most_held_by_a_worker(), uint64_t{256} << 20);
+}
+
+// What it was given does not count as its own: 30 MiB come, as many of its own go back, and the limit lets no
+// 60 pass.
+TEST(Workers, WhatItIsGivenIsNotItsOwn) {
+  Job job;
+  job.keys = {"a", "b", "c"};
+  job.stage = {{"how", "none"}};
+  job.media = 30 << 20;
+  job.engine = {{"item_memory", 55 << 20}, {"item_retries", 0}};
+  for (const auto& [key, end] : job.run().ends) EXPECT_EQ(end, "kept") << key;
+}
+
+}  // namespace
+}  // namespace kinora::core
