@@ -17,13 +17,15 @@ TEST(Advice, MakesNoMoreCostlyInstancesThanTheWorkNeeds) {
   Pipeline p;
   p.threads = 8;
   p.add("read", {}, pass);
-  p.add("slow", {0}, sleeping(60));  // so much longer that the other's lateness on a busy machine does not count
+  p.add("slow", {0},
+        sleeping(60));  // so much longer that the other's lateness on a busy machine does not count
   auto& costly = p.add("costly", {1}, sleeping(1));
   costly.start_ms = 600;  // more than the work that can wait before it
   p.add("write", {2}, consume);
   p.inputs(400);
   EXPECT_EQ(p.run(), "");
-  EXPECT_LE(costly.made, 2) << "an equal share of the cores at first, one of eight then; without the rule seven";
+  EXPECT_LE(costly.made, 2)
+      << "an equal share of the cores at first, one of eight then; without the rule seven";
   EXPECT_GT(p.stages[1].made, 5) << "threads that cost nothing take every core";
   const auto report = nlohmann::json::parse(p.reports.back());
   EXPECT_EQ(report["stages"][2]["wanted"], 1);
@@ -52,7 +54,8 @@ TEST(Advice, SaysWhatTheMachineReachesAtBest) {
   EXPECT_EQ(p.run(), "");
   const auto report = nlohmann::json::parse(p.reports.back());
   double each = 0;
-  for (const auto& stage : report["stages"]) each += stage["seconds"].get<double>() / stage["in"].get<double>();
+  for (const auto& stage : report["stages"])
+    each += stage["seconds"].get<double>() / stage["in"].get<double>();
   const double expected = report["expected"].get<double>();
   EXPECT_NEAR(expected * each / 4, 1, 0.1);
   const double reached = 150 / report["seconds"].get<double>();
@@ -69,7 +72,8 @@ TEST(Advice, OfOneWorkerExpectsNoMoreThanItsTime) {
   EXPECT_EQ(p.run(), "");
   const auto report = nlohmann::json::parse(p.reports.back());
   const auto& writer = report["stages"][1];
-  EXPECT_NEAR(report["expected"].get<double>() * writer["seconds"].get<double>() / writer["in"].get<double>(), 1, 0.1);
+  EXPECT_NEAR(report["expected"].get<double>() * writer["seconds"].get<double>() / writer["in"].get<double>(),
+              1, 0.1);
 }
 
 }  // namespace

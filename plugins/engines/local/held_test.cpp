@@ -13,11 +13,12 @@ constexpr size_t kMiB = 1 << 20;
 // Keeps samples back until there are so many, and the rest until finish().
 void add_batch(Pipeline& p, std::string name, std::vector<uint32_t> from, size_t size, bool ordered = false) {
   auto kept = std::make_shared<std::vector<Sample>>();
-  auto& act = p.add(std::move(name), std::move(from), [kept, size](Sample in, const Emit& emit, const kinora::Run&) {
-    kept->push_back(std::move(in));
-    if (kept->size() < size) return emit.hold();
-    for (auto& s : std::exchange(*kept, {})) emit(std::move(s));
-  });
+  auto& act =
+      p.add(std::move(name), std::move(from), [kept, size](Sample in, const Emit& emit, const kinora::Run&) {
+        kept->push_back(std::move(in));
+        if (kept->size() < size) return emit.hold();
+        for (auto& s : std::exchange(*kept, {})) emit(std::move(s));
+      });
   act.ordered = ordered;
   if (!ordered) act.workers = 1;  // they would share the samples
   act.finish = [kept](const Emit& emit, const kinora::Run&) {
@@ -75,10 +76,12 @@ TEST(Held, AStageThatKeepsAllBackDoesNotStopTheRest) {
   p.inputs(128, kMiB);
   EXPECT_EQ(p.run(), "");
   EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 128}}));
-  EXPECT_GE(late, 32) << "samples that were read beside others when all the memory was taken by what is kept back";
+  EXPECT_GE(late, 32)
+      << "samples that were read beside others when all the memory was taken by what is kept back";
 }
 
-// Batches, stages that keep all back and ordered ones behind and beside each other, under bounds that hold next to nothing.
+// Batches, stages that keep all back and ordered ones behind and beside each other, under bounds that hold
+// next to nothing.
 class HeldEverywhere : public ::testing::TestWithParam<uint32_t> {};
 
 TEST_P(HeldEverywhere, EndsEachSampleOnce) {

@@ -1,6 +1,6 @@
-#include <tuple>
-
 #include "random_pipeline.hpp"
+
+#include <tuple>
 
 namespace kinora::local {
 namespace {
@@ -40,7 +40,8 @@ TEST_P(RandomPipeline, EndsEverythingOnceAndInOrder) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomPipeline, ::testing::Range(0u, 16u));
 
-using Ends = std::vector<std::tuple<std::string, uint32_t, std::string, std::string, double, int32_t, bool, bool>>;
+using Ends =
+    std::vector<std::tuple<std::string, uint32_t, std::string, std::string, double, int32_t, bool, bool>>;
 
 Ends ends_of(const Pipeline& p) {
   Ends out;

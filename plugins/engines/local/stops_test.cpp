@@ -1,0 +1,102 @@
+// What ends a run before its last sample.
+#include "engine_testing.hpp"
+
+namespace kinora::local {
+namespace {
+
+TEST(LocalEngine, EndsWithTheFirstErrorOfTheSourceTheOwnerOrFinish) {
+  for (int where = 0; where < 3; ++where) {
+    Pipeline p;
+    p.add("a", {}, pass).finish = [&](const Emit&, const kinora::Run&) {
+      if (where == 2) throw Error(KINORA_IO, "finish is broken");
+    };
+    p.inputs(1000, 100);
+    if (where == 0)
+      p.next = [inner = p.next, n = 0](kinora_sample** out) mutable {
+        if (++n == 20) return set_error(KINORA_IO, "the list is broken");
+        return inner(out);
+      };
+    if (where == 1)
+      p.on_done = [n = 0](const kinora_outcome&) mutable {
+        return ++n == 20 ? set_error(KINORA_IO, "the record is broken") : KINORA_OK;
+      };
+    EXPECT_EQ(p.run(), where == 0   ? "the list is broken"
+                       : where == 1 ? "the record is broken"
+                                    : "stage 'a': finish is broken");
+    EXPECT_EQ(p.code, KINORA_IO);
+  }
+  EXPECT_EQ(testing::TestSample::alive, 0) << "samples leaked";
+}
+
+TEST(LocalEngine, AFullDiskInAnOrderedStageEndsTheRun) {
+  Pipeline p;
+  p.add("shard", {}, [](Sample in, const Emit&, const kinora::Run&) {
+     if (in.key() == "5") throw Error(KINORA_NO_MEMORY, "no space left on the device of /x; free some");
+   }).ordered = true;
+  p.inputs(100);
+  EXPECT_EQ(p.run(), "stage 'shard': no space left on the device of /x; free some");
+  EXPECT_EQ(p.counts()["failed"], 0);
+}
+
+TEST(LocalEngine, AStageThatCanDoNoSampleEndsTheRun) {
+  Pipeline p;
+  p.add("ask", {}, [](Sample in, const Emit& emit, const kinora::Run&) {
+    if (in.key() == "5") throw Error(KINORA_STOP, "the key is not accepted");
+    emit(std::move(in));
+  });
+  p.inputs(1000);
+  EXPECT_EQ(p.run(), "stage 'ask': the key is not accepted");
+  EXPECT_EQ(p.code, KINORA_INVALID);
+  EXPECT_EQ(p.counts()["failed"], 0);
+}
+
+// Seconds from a cancellation in the middle of long tasks and blocked emissions to the return of run().
+double seconds_to_stop() {
+  Pipeline p;
+  testing::Run run("", 4);
+  p.cancel_through = &run;
+  p.memory = 1 << 20;
+  p.add("cut", {}, [](Sample in, const Emit& emit, const kinora::Run&) {
+    for (int i = 0; i < 1000; ++i) {
+      Sample clip(std::string(in.key()) + "-" + std::to_string(i));
+      clip.set("mp4", std::vector<uint8_t>(100000));
+      emit(std::move(clip));
+    }
+  });
+  p.add("long", {0}, [](Sample, const Emit&, const kinora::Run& r) {
+    for (int i = 0; i < 100000; ++i) {
+      r.check_cancelled();
+      sleep_ms(1);
+    }
+  });
+  p.inputs(1000);
+  std::chrono::steady_clock::time_point cancelled;
+  std::thread after([&] {
+    sleep_ms(100);
+    cancelled = std::chrono::steady_clock::now();
+    run.cancel = true;
+  });
+  EXPECT_EQ(p.run(), "cancelled");
+  const auto stopped = std::chrono::steady_clock::now();
+  after.join();
+  EXPECT_EQ(p.code, KINORA_CANCELLED);
+  EXPECT_EQ(testing::TestSample::alive, 0);
+  return std::chrono::duration<double>(stopped - cancelled).count();
+}
+
+TEST(LocalEngine, StopsWithin100MillisecondsOfACancellation) {
+  double best = 1;  // of three: a loaded machine is slow to wake threads
+  for (int i = 0; i < 3 && best >= 0.1; ++i) best = std::min(best, seconds_to_stop());
+  EXPECT_LT(best, 0.1);
+}
+
+TEST(LocalEngine, RefusesProcessesWhereTheHostHasNone) {
+  Pipeline p;
+  p.add("a", {}, pass);
+  p.options.isolate = {"all"};
+  p.inputs(1);
+  EXPECT_NE(p.run().find("starts no worker processes; set isolate = \"none\""), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kinora::local
