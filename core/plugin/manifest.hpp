@@ -1,6 +1,5 @@
 // plugin.toml: what a plugin says of itself before it is opened. sdk/include/kinora/options.hpp (Describe)
-// writes the
-// [[component]] entries, generate_manifest() the whole.
+// writes the [[component]] entries, generate_manifest() the whole.
 //
 //   [plugin]
 //   name = "samplers-edm"

@@ -9,11 +9,9 @@
 // Invariant: every function of namespace kinora returns the bits of its namesake in kinora::reference. Those
 // in turn are the bits of
 //   - libswscale's unscaled yuv420p -> bgr24 with its x86 SIMD code: even height, no SWS_ACCURATE_RND. Any
-//   other
-//     pixel format, and an odd height, goes through libswscale first and enters here as BGR;
+//     other pixel format, and an odd height, goes through libswscale first and enters here as BGR;
 //   - OpenCV's resize(INTER_LINEAR) and cvtColor(BGR2HSV) of 8-bit images: fixed-point with 11-bit weights,
-//   and a
-//     12-bit reciprocal table.
+//     and a 12-bit reciprocal table.
 // The fast forms use AVX2 where the processor has it (decided once, at run time) and plain C++ elsewhere.
 #pragma once
 

@@ -5,9 +5,10 @@
 //   Chain chain(options, links);
 //   void* model = api->create(host, options, chain.head());     // declares the parameters
 //   chain.ready();                                              // storage exists from here on
-//   chain.begin({sizeof(kinora_pass), 0, 0, 0, first_sample, 0, 0, seed});  api->forward(model, chain.head(),
-//   ...); loss.backward(); chain.reduce();                            // then the trainer sums what no link
-//   reduced
+//   chain.begin({sizeof(kinora_pass), 0, 0, 0, first_sample, 0, 0, seed});
+//   api->forward(model, chain.head(), ...);
+//   loss.backward();
+//   chain.reduce();                                             // then the trainer sums what no link reduced
 //
 // One thread at a time, and the thread of a backward while it runs. Errors are kinora::Error.
 #pragma once

@@ -3,9 +3,8 @@
 //
 // Axes, outermost first: pp, dp, fsdp, cfg, cp, tp; so world rank = ((((pp * DP + dp) * FSDP + fsdp) * CFG +
 // cfg) * CP + cp) * TP + tp, and the ranks of a tensor group, which talk most, are neighbours. A group of
-// several axes
-// ("cp+tp") holds the ranks that differ in these only, ordered by world rank; the order of the names does not
-// matter. One axis may be cut in two: "cp/4" holds four neighbours along it, "cp%4" those that have the same
+// several axes ("cp+tp") holds the ranks that differ in these only, ordered by world rank; the order of the
+// names does not matter. One axis may be cut in two: "cp/4" holds four neighbours along it, "cp%4" those that have the same
 // place among theirs.
 #pragma once
 #include <array>

@@ -6,8 +6,8 @@
 //                       IEEE-like floats.
 //   /keys               uint8: JSON list of the keys, in the order in which they were added
 //   attribute "kinora.latents" of /: JSON object about the cache (tokenizer, options, digest of the input)
-//   attribute "kinora.digest" of /: what digest() gives, made while the samples are written; older caches
-//   have none
+//   attribute "kinora.digest" of /: what digest() gives, made while the samples are written;
+//                       older caches have none
 #pragma once
 #include <cstdint>
 #include <filesystem>

@@ -9,8 +9,8 @@
 // of the ROW linear behind them is differentiated. Text and conditions (seq 0) enter a COLUMN without a
 // transfer: every rank has them, and their gradients are partial sums as any other.
 //
-// Bytes that a rank sends, with T ranks, N tokens with padding, e bytes an element: forward and backward
-// each
+// Bytes that a rank sends, with T ranks, N tokens with padding, e bytes an element, forward and
+// backward each:
 //   (T - 1) B (N / T) D e   for each gather: a tensor of width D that COLUMN linears read
 //   (T - 1) B (N / T) D e   for each ROW linear with D outputs (e: 4 where a precision keeps wide sums)
 //   a sum of B N statistics for each total(), and of the result for a ROW linear of shared tensors

@@ -52,12 +52,10 @@ void plan_shot(const Range& shot, const FrameTimes& times, const PlanOptions& op
 // The clips of a film whose shots begin at 0 and at each of `cuts` (ascending, within the film), in order of
 // their first frames.
 //
-//   equal     as few parts as keep to max_seconds, of equal length within a frame; strides where the frames
-//   last too
-//             long for that
-//   stride    a clip of max_seconds at every stride from the shot's start, until one reaches its end: the
-//   last
-//             is shorter. A stride under max_seconds makes clips overlap, one above it leaves gaps
+//   equal     as few parts as keep to max_seconds, of equal length within a frame; strides where the
+//             frames last too long for that
+//   stride    a clip of max_seconds at every stride from the shot's start, until one reaches its end:
+//             the last is shorter. A stride under max_seconds makes clips overlap, one above it leaves gaps
 //   truncate  its first max_seconds
 //
 // A shot that its edges use up is one clip of the whole shot, too short. Lengths are those between

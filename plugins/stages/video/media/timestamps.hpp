@@ -7,9 +7,8 @@ namespace kinora::video {
 // Turns a film's timestamps, as they come, into a strictly increasing clock; a sound one passes unchanged.
 //   missing            -> previous + one nominal frame (0 for the first frame)
 //   not increasing     -> previous + 1 tick
-//   a second or more back (a joined stream whose clock restarts) -> previous + one nominal frame, and what
-//   follows
-//                         keeps its distance from here
+//   a second or more back (a joined stream whose clock restarts) -> previous + one nominal frame, and
+//                         what follows keeps its distance from here
 // All in ticks; values beyond 2^60 count as missing, so no sum here overflows.
 class TimestampRepair {
  public:
