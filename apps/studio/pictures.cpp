@@ -15,10 +15,14 @@ constexpr size_t kAtOnce = 2;
 std::string key_of(const PictureSource& source) {
   std::error_code error;
   const auto time = std::filesystem::last_write_time(source.path, error).time_since_epoch().count();
-  return fmt::format("{}:{}:{}", source.path.string(), source.first, error ? 0 : time);
+  return fmt::format("{}:{}:{}:{}", source.path.string(), source.first, source.frames, error ? 0 : time);
 }
 
 }  // namespace
+
+std::string entity_tag(const PictureSource& source) {
+  return fmt::format("\"{:016x}\"", std::hash<std::string>()(key_of(source)));
+}
 
 Picture Pictures::get(const PictureSource& source) {
   if (source.path.empty()) return nullptr;

@@ -10,6 +10,9 @@
 
 namespace kinora::studio {
 
+// Of what get() gives, quoted as HTTP has it: another where the footage is another.
+std::string entity_tag(const PictureSource&);
+
 // [any-thread]
 class Pictures {
  public:

@@ -82,7 +82,7 @@ void send_file(const Request& request, Response& response, const Media& media) {
   const auto file = std::make_shared<OpenFile>(media.path);
   if (file->size == 0) return answer(response, 404, {{"error", "there is nothing to play"}});
   if (!range_fits(request, response, file->size)) return;
-  response.set_header("Cache-Control", "no-cache");
+  if (!response.has_header("Cache-Control")) response.set_header("Cache-Control", "no-cache");
   response.set_content_provider(
       file->size, media.type, [file](size_t from, size_t length, httplib::DataSink& sink) {
         std::vector<char> bytes(std::min(length, kChunk));
@@ -203,10 +203,16 @@ class Server {
 
   void send_picture(const Request& request, Response& response, const std::string& id) {
     const PictureSource source = studio_.picture(id);
+    const std::string tag = entity_tag(source);
+    response.set_header("Cache-Control", "private, no-cache");
+    response.set_header("ETag", tag);
+    if (request.get_header_value("If-None-Match") == tag) {
+      response.status = 304;
+      return;
+    }
     if (source.is_preview) return send_file(request, response, {source.path, false, "image/webp"});
     const auto picture = pictures_.get(source);
     if (!picture) return answer(response, 404, {{"error", "there is no picture"}});
-    response.set_header("Cache-Control", "private, max-age=600");
     response.set_content(*picture, "image/jpeg");
   }
 

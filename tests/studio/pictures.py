@@ -3,7 +3,7 @@
 each, and the studio answers all along. usage: pictures.py KINORA ROOT SCRATCH"""
 import os, pathlib, random, signal, subprocess, threading, time, urllib.parse
 
-from browser import SCRATCH, Studio, eventually, fresh
+from browser import SCRATCH, Studio, browser, eventually, fresh, page_of
 from clips import curate_folder, make_film
 from edits import ask
 
@@ -136,6 +136,29 @@ def check_hanging(studio):
     assert [picture(studio, f"good-{n}")[0] for n in (16, 17)] == [200, 200]
 
 
+def check_changed(studio, folder):
+    """A key that has other footage by now has another picture, also in a page that is open; the same footage is not sent again."""
+    cookie = f"kinora_studio_{studio.host.split(':')[1]}={studio.token}"
+    path = "/picture?" + urllib.parse.urlencode({"id": "clips/good-00"})
+    tag = lambda: ask(studio, path, Cookie=cookie)[1]["ETag"]
+    first = tag()
+    assert ask(studio, path, Cookie=cookie, If_None_Match=first)[::2] == (304, b"")
+    middle = """() => { const cell = [...document.querySelectorAll('.cell')].find((cell) => !cell.hidden && cell.querySelector('.key').textContent === 'good-00');
+        const canvas = cell?.querySelector('canvas');
+        return canvas?.style.visibility === 'visible' ? [...canvas.getContext('2d').getImageData(160, 90, 1, 1).data] : null; }"""
+    is_red = lambda pixel: bool(pixel) and pixel[0] > 180 and max(pixel[1:3]) < 90
+    with browser() as chromium, page_of(chromium, studio) as page:
+        eventually(lambda: page.evaluate(middle), "its picture", 30)
+        assert not is_red(page.evaluate(middle))
+        red = SCRATCH / "red.mp4"
+        subprocess.run(["ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-i", "color=red:s=320x180:r=12:d=2", "-pix_fmt", "yuv420p", str(red)], check=True)
+        red.replace(folder / "data/good-00.mp4")
+        items = folder / "items.jsonl"
+        items.write_text(items.read_text() + "\n")  # as after a run
+        eventually(lambda: is_red(page.evaluate(middle)), "the picture of what it is now", 30)
+    assert tag() != first
+
+
 def main():
     fresh()
     folder = synthetic()
@@ -144,6 +167,7 @@ def main():
         check_right(studio)
         check_killed(studio)
         check_hanging(studio)
+        check_changed(studio, folder)
         left = workers(studio)
         assert left
         studio.kill()

@@ -114,6 +114,7 @@ async function look() {
   const isOther = now.version !== state.version;
   showState(now);
   if (!isOther) return;
+  sheet.renew();
   const [total] = await Promise.all([sheet.reload(), filters.showNumbers()]);
   summarise(total);
   if (sheet.selectedId && !editor.isOpen()) await detail.show(sheet.selectedId);

@@ -18,7 +18,8 @@ export class Sheet {
     this.windows = new Map(); // place of window -> rows, or a promise of them
     this.cells = new Map(); // place -> cell
     this.spare = [];
-    this.pictures = new Map(); // id -> ImageBitmap or null
+    this.pictures = new Map(); // id -> {bitmap: an ImageBitmap, null where there is none, undefined until it is known; tag; round}
+    this.round = 0; // pictures of an earlier one are asked for again
     this.wanted = [];
     this.fetching = 0;
     list.addEventListener("scroll", () => this.schedule(), { passive: true });
@@ -152,9 +153,9 @@ export class Sheet {
     cell.caption.textContent = row ? row.caption : "";
     cell.scores.textContent = row ? scoresOf(row) : "";
     cell.setAttribute("aria-label", row ? `${row.key}, ${row.is_film ? "film, " : ""}${outcome(row)}, ${near(row) ? `similarity ${near(row)}, ` : ""}${seconds(row.duration_s)}. ${row.caption}` : "loading");
-    const picture = row && this.pictures.get(row.id);
-    if (picture) this.draw(cell, picture);
-    else this.blank(cell, row && (picture === null || row.end === "failed") ? row.reason || "no picture" : "");
+    const bitmap = row && this.pictures.get(row.id)?.bitmap;
+    if (bitmap) this.draw(cell, bitmap);
+    else this.blank(cell, row && (bitmap === null || row.end === "failed") ? row.reason || "no picture" : "");
   }
 
   draw(cell, picture) {
@@ -202,30 +203,48 @@ export class Sheet {
   }
 
   wantPictures() {
-    this.wanted = [...this.cells.values()].filter((cell) => cell.row && cell.row.end !== "failed" && !this.pictures.has(cell.row.id)).map((cell) => cell.row.id);
+    this.wanted = [...this.cells.values()].filter((cell) => cell.row && cell.row.end !== "failed" && this.pictures.get(cell.row.id)?.round !== this.round).map((cell) => cell.row.id);
     while (this.fetching < kFetches && this.wanted.length) this.fetchPicture(this.wanted.shift());
+  }
+
+  /** Clips may have other footage by now: what is shown stays until its picture has come again. */
+  renew() {
+    ++this.round;
   }
 
   async fetchPicture(id) {
     ++this.fetching;
-    this.pictures.set(id, undefined); // asked
-    let picture = null;
+    const known = this.pictures.get(id);
+    this.pictures.set(id, { ...known, round: this.round });
     try {
-      const response = await fetch(address("/picture", id));
-      if (response.ok) picture = await createImageBitmap(await response.blob()); // of an animation, its first frame
+      const response = await fetch(address("/picture", id), { cache: "no-cache" }); // asks whether it is still the same
+      const tag = response.headers.get("ETag");
+      if (response.ok && known?.bitmap && known.tag === tag) this.keep(id, known.bitmap, tag);
+      else this.keep(id, response.ok ? await createImageBitmap(await response.blob()) : null, tag); // of an animation, its first frame
     } catch {
-      picture = null;
-    }
-    this.pictures.set(id, picture);
-    for (const [old, bitmap] of this.pictures) {
-      if (this.pictures.size <= kPictures) break;
-      bitmap?.close();
-      this.pictures.delete(old);
+      if (known) this.pictures.set(id, known); // asked for again when it comes into sight
+      else this.pictures.delete(id);
     }
     --this.fetching;
-    for (const cell of this.cells.values())
-      if (cell.row?.id === id) picture ? this.draw(cell, picture) : this.blank(cell, cell.row.reason || "no picture");
     if (this.wanted.length) this.fetchPicture(this.wanted.shift());
+  }
+
+  keep(id, bitmap, tag) {
+    const old = this.pictures.get(id)?.bitmap;
+    this.pictures.delete(id);
+    this.pictures.set(id, { bitmap, tag, round: this.round }); // the youngest
+    if (old === bitmap) return;
+    old?.close();
+    for (const [other, picture] of this.pictures) {
+      if (this.pictures.size <= kPictures) break;
+      picture.bitmap?.close();
+      this.pictures.delete(other);
+    }
+    for (const cell of this.cells.values()) {
+      if (cell.row?.id !== id) continue;
+      cell.shown = "";
+      bitmap ? this.draw(cell, bitmap) : this.blank(cell, cell.row.reason || "no picture");
+    }
   }
 
   mark() {
