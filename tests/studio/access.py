@@ -10,7 +10,8 @@ from edits import said, select, total
 
 
 def check_axe(page, what):
-    """axe-core's rules, contrast among them."""
+    """axe-core's rules, contrast among them: what fades in has none yet."""
+    page.evaluate("() => Promise.all(document.getAnimations().map((animation) => animation.finished.catch(() => null)))")
     found = [f"{v['id']}: {v['nodes'][0]['target']} {v['nodes'][0].get('failureSummary', '')}" for v in Axe().run(page).response["violations"]]
     assert not found, f"{what}: {found}"
 
