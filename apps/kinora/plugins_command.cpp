@@ -85,7 +85,8 @@ core::Result<std::string> id_of(const std::string& word, const std::vector<Row>&
     if (kind.spec.name == word) named.push_back("job/" + word);
   for (const auto& row : list) {
     if (!row.component || state_of(row) == "shadowed") continue;
-    if (row.component->name == word) named.push_back(row.component->id);
+    const bool known = std::find(named.begin(), named.end(), row.component->id) != named.end();
+    if (row.component->name == word && !known) named.push_back(row.component->id);
     if (row.plugin.spec.name == word) in_plugin.push_back(row.component->id);
   }
   if (named.size() == 1) return named.front();
@@ -143,10 +144,10 @@ int plugins_inspect(core::Runtime& runtime, const Arguments& arguments) {
     std::cout << inspect_text(kind);
     return kDone;
   }
-  // A disabled component is shown too, with the reason.
-  const auto row = std::find_if(list.begin(), list.end(), [&](const Row& r) {
-    return r.component && r.component->id == *id && state_of(r) != "shadowed";
-  });
+  // A disabled component is shown too, with the reason, if there is no other of its id.
+  const auto is_it = [&](const Row& r) { return r.component && r.component->id == *id && state_of(r) != "shadowed"; };
+  auto row = std::find_if(list.begin(), list.end(), [&](const Row& r) { return is_it(r) && state_of(r) != "disabled"; });
+  if (row == list.end()) row = std::find_if(list.begin(), list.end(), is_it);
   if (row == list.end()) return complain(kUsage, runtime.registry().find(*id).failure().message);
   if (shape.as_json) {
     std::cout << dumped(inspect_json(*row));

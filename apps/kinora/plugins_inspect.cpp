@@ -22,8 +22,19 @@ std::string default_text(const core::OptionSpec& o) {
   return o.type == core::OptionType::size ? core::format_size(o.default_value.get<uint64_t>()) : toml_text(o);
 }
 
+// A storage's name is the scheme of its URIs, which need no more than this to be used.
+std::string storage_text(const core::ComponentSpec& c) {
+  std::string out = fmt::format("[storage.{}]", c.name);
+  size_t shown = 0;
+  for (const auto& o : c.options)
+    if (!core::is_list(o.type) && (o.required || shown++ < 2))
+      out += fmt::format("\n{} = {}", o.name, o.required ? "..." : toml_text(o));
+  return out;
+}
+
 // Only what fits a line of a run file: an option with a plain default.
 std::string use_text(const core::ComponentSpec& c) {
+  if (c.kind == "storage") return storage_text(c);
   // A run file lists stages and strategies; of the other kinds it takes one.
   const bool is_listed = c.kind == "stage" || c.kind == "parallel";
   std::string out = fmt::format("{} = {}{{ use = \"{}\"", c.kind == "stage" ? "stages" : c.kind,
@@ -116,7 +127,9 @@ std::string inspect_text(const Row& row) {
   for (const auto& m : core::apply_methods(c)) methods.push_back({m.name, m.takes + " -> " + m.gives});
   if (!methods.empty()) out += "\nkinora apply --method\n" + aligned(methods, "  ");
   if (!c.options.empty()) out += "\noptions\n" + aligned(option_lines(c), "  ");
-  return out + "\nin a run file\n  " + use_text(c) + "\n";
+  std::string use = use_text(c);
+  for (size_t at = 0; (at = use.find('\n', at)) != use.npos; at += 3) use.insert(at + 1, "  ");
+  return out + "\nin a run file\n  " + use + "\n";
 }
 
 std::string inspect_text(const core::JobKind& kind) {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/curate/inputs.hpp"
+#include "core/utf8.hpp"
 
 namespace kinora::core {
 namespace {
@@ -17,11 +18,6 @@ bool is_clip_of_another(const std::string& key, const std::set<std::string>& fil
   if (digits < 4 || key.size() <= digits || key[key.size() - digits - 1] != '-') return false;
   const std::string film = key.substr(0, key.size() - digits - 1);
   return films.count(film) || (!film.empty() && is_clip_of_another(film, films));
-}
-
-// Bytes that are no UTF-8 become U+FFFD: keys stand in JSON.
-std::string valid_utf8(const std::string& text) {
-  return json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace)).get<std::string>();
 }
 
 std::string cut(std::string text) {

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <fstream>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -116,10 +117,25 @@ json Journal::read(Place place) const {
     const ssize_t n =
         ::pread(descriptor_, text.data() + done, text.size() - done, static_cast<off_t>(place.offset + done));
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) fail("reading", n < 0 ? errno : EIO);
+    if (n < 0) fail("reading", errno);
+    if (n == 0) fail_at(place);
     done += static_cast<size_t>(n);
   }
-  return json::parse(text);
+  json entry = json::parse(text, nullptr, false);
+  if (entry.is_discarded()) fail_at(place);
+  return entry;
+}
+
+// What this process wrote there is there no more. Lines are counted in what is left of the file.
+void Journal::fail_at(Place place) const {
+  std::ifstream in(file_, std::ios::binary);
+  uint64_t left = place.offset;
+  int64_t line = 1;
+  for (char c; left > 0 && in.get(c); --left) line += c == '\n';
+  throw Error(KINORA_DATA, fmt::format("{}: {} {} was cut off or overwritten while the job ran; let nobody else write to this "
+                                       "folder, and run the same command again: what stands before it is kept, the rest is "
+                                       "done again",
+                                       file_.string(), left > 0 ? "what came after line" : "line", line));
 }
 
 void Journal::clear() {

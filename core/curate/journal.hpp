@@ -34,6 +34,7 @@ class Journal {
   // durable: it survives a power cut too. A write that fails (a full disk) leaves the file as it was, and
   // throws kinora::Error.
   Place append(const json& entry, bool durable);
+  // Throws Error(KINORA_DATA) where somebody else has changed the file meanwhile.
   json read(Place) const;
   void clear();
   // Replaces all entries by those that `fill` writes, at once: a kill leaves the old file or the new one.
@@ -45,6 +46,7 @@ class Journal {
   void open();
   void replay(const std::function<void(const json&, Place)>& each);
   [[noreturn]] void fail(const char* doing, int error) const;
+  [[noreturn]] void fail_at(Place place) const;
   std::filesystem::path file_;
   int descriptor_ = -1;
   uint64_t end_ = 0;

@@ -83,6 +83,47 @@ TEST_F(JournalTest, TrustsNothingFromAWrongByteOn) {
   }
 }
 
+// Somebody empties or overwrites the file under the process that writes it: the file, the line and the remedy.
+TEST_F(JournalTest, SaysWhereItWasChangedWhileItWasInUse) {
+  const fs::path file = folder_ / "j";
+  const auto said = [&](const std::function<void(const std::string& whole)>& harm, size_t entry) -> std::string {
+    fs::remove(file);
+    Journal journal(file, [](const json&, Journal::Place) {});
+    std::vector<Journal::Place> places;
+    for (int i = 0; i < 3; ++i) places.push_back(journal.append({{"n", i}}, false));
+    harm(read_file(file));
+    try {
+      journal.read(places[entry]);
+    } catch (const Error& e) {
+      return e.code() == KINORA_DATA ? e.what() : "another code";
+    }
+    return "";
+  };
+  const auto cut_to = [&](size_t size) { return [&, size](const std::string&) { fs::resize_file(file, size); }; };
+  const std::string remedy = "was cut off or overwritten while the job ran; let nobody else write to this folder, and run the "
+                             "same command again";
+  for (const auto& text : {said(cut_to(0), 2), said([&](const std::string& whole) {
+         std::ofstream(file) << std::string(whole.size(), '\0');
+       }, 0)}) {
+    EXPECT_NE(text.find(remedy), std::string::npos) << text;
+    EXPECT_TRUE(text.starts_with(file.string() + ": ")) << text;
+    EXPECT_NE(text.find("line 1 "), std::string::npos) << text;
+  }
+  const std::string inside = said([&](const std::string& whole) { fs::resize_file(file, whole.size() - 5); }, 2);
+  EXPECT_NE(inside.find(": line 3 was cut off"), std::string::npos) << inside;
+  EXPECT_EQ(said([](const std::string&) {}, 2), "");
+}
+
+// What a name of a file and a line of JSON can carry. Keys of folders keep their dots.
+TEST(StoredKeys, HaveNoDotInTheirLastPartAndAreText) {
+  for (const char* good : {"film-0000", "a.b/c", "..a/b", "\xC3\xA9"}) EXPECT_EQ(problem_of_key(good), "") << good;
+  for (const auto& [bad, word] : {std::pair{"film-0000.report", "has a dot in its last part"},
+                                  {".a", "has a dot in its last part"},
+                                  {"a/b.c", "'-' or '_' in the dot's place"},
+                                  {"film-\xff\xfe", "'film-\xEF\xBF\xBD\xEF\xBF\xBD' is no UTF-8"}})
+    EXPECT_NE(problem_of_key(bad).find(word), std::string::npos) << problem_of_key(bad);
+}
+
 class RecordTest : public InFolder {
  protected:
   RecordTest() {

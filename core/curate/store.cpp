@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <array>
 
+#include <fmt/format.h>
+
 #include "core/io/atomic_file.hpp"
+#include "core/utf8.hpp"
 
 namespace kinora::core {
 namespace {
@@ -22,6 +25,16 @@ void remove_files(const fs::path& folder, const json& files) {
 }
 
 }  // namespace
+
+std::string problem_of_key(std::string_view key) {
+  const std::string shown = valid_utf8(key);
+  if (shown != key)
+    return fmt::format("the key '{}' is no UTF-8; mend the stage that gives it, keys are names such as \"film-0003\"", shown);
+  if (key.find('.', key.rfind('/') + 1) == key.npos) return "";
+  return fmt::format(
+      "the key '{}' has a dot in its last part, where the names of fields begin; mend the stage that gives it, with '-' or '_' "
+      "in the dot's place", key);
+}
 
 json store_sample(const fs::path& folder, const Sample& sample) {
   json files = json::object();

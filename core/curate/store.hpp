@@ -2,6 +2,7 @@
 #pragma once
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 
 #include <nlohmann/json.hpp>
@@ -11,6 +12,10 @@
 namespace kinora::core {
 
 using nlohmann::json;
+
+// Why no sample that a stage has made can be stored under this key, with the remedy; empty if one can. A file's name is taken
+// apart again at the first dot behind its folders, and keys stand in JSON.
+std::string problem_of_key(std::string_view key);
 
 // Writes the sample's fields but those that say where it came from; each appears whole or not at all, and
 // where one cannot be written none stays. Names below the folder with their sizes. Throws kinora::Error.

@@ -9,6 +9,7 @@
 #include "core/curate/store.hpp"
 #include "core/curate/usage.hpp"
 #include "core/jobs/curate_results.hpp"
+#include "core/jobs/peak_memory.hpp"
 #include "core/jobs/pipeline.hpp"
 #include "core/log.hpp"
 #include "core/run/digest.hpp"
@@ -17,6 +18,8 @@
 #include "core/run/job_folder.hpp"
 #include "core/run/stage_graph.hpp"
 #include "core/run/tensor_flow.hpp"
+#include "core/utf8.hpp"
+#include "core/workers/worker.hpp"
 
 namespace kinora::core {
 namespace {
@@ -72,13 +75,18 @@ class Keeper {
   }
 
   void end(const Sample& sample, const kinora_outcome& outcome) {
-    const std::string key(sample.key());
-    const bool made = outcome.made != 0;
+    const std::string key = valid_utf8(sample.key());  // as the record has it
+    const bool made = outcome.made != 0, stores = outcome.end == KINORA_KEPT && !outcome.consumed;
     if (!made) remove_work(context_, sample);
     if (record_.knows(key, made)) return;
-    if (outcome.end == KINORA_KEPT && !outcome.consumed && !claims(key)) return end_second(sample, outcome);
+    if (const std::string why = stores && made ? problem_of_key(sample.key()) : ""; !why.empty())
+      return end_failed(sample, outcome, KINORA_INVALID, fmt::format("{} (it came out of stage '{}')", why, last_));
+    if (stores && !claims(key))
+      return end_failed(sample, outcome, KINORA_DATA,
+                        fmt::format("a second sample called '{}' came out of stage '{}', and would overwrite the first; rename "
+                                    "an input, or mend the stage that names it", key, last_));
     json files = json::object();
-    if (outcome.end == KINORA_KEPT && !outcome.consumed) files = store_sample(context_.folder() / "data", sample);
+    if (stores) files = store_sample(context_.folder() / "data", sample);
     const json line = line_of(sample, outcome);
     if (!made && line.contains("damaged") && outcome.end != KINORA_FAILED_AT)
       log_warn("{}: damaged: {}", key, line["damaged"].get<std::string>());
@@ -105,17 +113,14 @@ class Keeper {
     }
   }
 
-  // Of two kept samples of one key the first is stored, and the second costs itself.
-  void end_second(const Sample& sample, const kinora_outcome& outcome) {
-    const std::string reason = fmt::format(
-        "a second sample called '{}' came out of stage '{}', and would overwrite the first; rename an input, or mend the stage "
-        "that names it", sample.key(), last_);
+  // What cannot be stored beside the others costs itself alone.
+  void end_failed(const Sample& sample, const kinora_outcome& outcome, int32_t status, const std::string& reason) {
     kinora_outcome failed = outcome;
     failed.end = KINORA_FAILED_AT;
-    failed.status = KINORA_DATA;
+    failed.status = status;
     failed.reason = reason.c_str();
     failed.stage = last_.c_str();
-    log_warn("{}: {}", sample.key(), reason);
+    log_warn("{}: {}", valid_utf8(sample.key()), reason);
     record_.end(line_of(sample, failed), outcome.made, json::object());
   }
 
@@ -198,6 +203,8 @@ std::string curate_inputs_identity(const JobSpec& job) {
 void run_curate(JobContext& context) {
   require(context, check_curate);
   const auto options = context.options<CurateOptions>();
+  PeakMemory memory;
+  count_held_anew();
   fs::create_directories(context.folder() / "data");
   const Answers answers(context);
   fs::remove_all(work_folder(context));
@@ -226,14 +233,14 @@ void run_curate(JobContext& context) {
   const auto before = static_cast<int64_t>(record.ended_before());
   job.ended_before_stages = [&, before] { return before + ingest.ended(); };
   job.usage = [&] { return keeper.usage(); };
-  job.ended = [&](const Sample& sample, const kinora_outcome& outcome) { keeper.end(sample, outcome); };
+  job.ended = [&](const Sample& sample, const kinora_outcome& outcome) { keeper.end(sample, outcome), memory.look(); };
   const auto start = Clock::now();
   run_pipeline(context, job);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   const Totals totals = write_results(context, inputs, record);
   record.settle();
   fs::remove_all(work_folder(context));
-  summarise(context, totals, inputs, record, seconds);
+  summarise(context, totals, inputs, record, seconds, memory.most());
   say_how_it_went(context, totals);
   fs::remove_all(answers_folder(context));  // not of a run that failed: its answers were paid
 }

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include <sys/resource.h>
-
 #include "core/curate/manifest_writer.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/log.hpp"
@@ -15,12 +13,6 @@ namespace kinora::core {
 namespace {
 
 namespace fs = std::filesystem;
-
-// The most memory that this process or one of its workers has held, in bytes.
-int64_t peak_memory(int who) {
-  rusage usage{};
-  return getrusage(who, &usage) == 0 ? int64_t{usage.ru_maxrss} * 1024 : 0;
-}
 
 // What the job has kept, as one number: what other jobs read of it.
 class KeptDigest {
@@ -52,7 +44,7 @@ void require_any_use(JobContext& context, const Totals& totals) {
   if (none.empty()) return;
   fs::remove(context.folder() / "journal.jsonl");
   context.summary.update({{"job", context.spec().name}, {"kind", "curate"}, {"status", "failed"}, {"error", none}});
-  or_throw(write_file_atomically(context.folder() / "summary.json", context.summary.dump(2) + "\n"));
+  or_throw(write_file_atomically(context.folder() / "summary.json", context.summary.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
   throw Error(KINORA_DATA, none + "; items.jsonl says why for each, of the first: " + totals.first_failure(is_of_clips));
 }
 
@@ -80,16 +72,14 @@ Totals write_results(JobContext& context, const std::vector<Input>& inputs, Reco
 }
 
 void summarise(JobContext& context, const Totals& totals, const std::vector<Input>& inputs, const Record& record,
-               double seconds) {
+               double seconds, int64_t memory) {
   json& summary = context.summary;
   summary.update(totals.summary());
   uint64_t bytes = 0;
   for (const auto& input : inputs) bytes += input.size;
   summary["bytes_in"] = bytes;
   summary["resumed"] = {{"inputs", record.ended_before()}, {"clips", record.clips_before()}};
-  const int64_t of_worker =
-      std::max(peak_memory(RUSAGE_CHILDREN), static_cast<int64_t>(most_held_by_a_worker()));
-  summary["peak_memory"] = {{"process", peak_memory(RUSAGE_SELF)}, {"worker", of_worker}};
+  summary["peak_memory"] = {{"process", memory}, {"worker", most_held_by_a_worker()}};
   // Of this run alone: what earlier ones had done took none of its time.
   summary["pipeline_seconds"] = seconds;
   if (record.ended_before() == 0 && seconds > 0)

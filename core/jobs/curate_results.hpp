@@ -10,8 +10,8 @@ namespace kinora::core {
 // kept_sha256, what the job has kept as one number: what other jobs read of it.
 Totals write_results(JobContext&, const std::vector<Input>&, Record&);
 
-// Counts, memory and times for summary.json; seconds: of the pipeline.
-void summarise(JobContext&, const Totals&, const std::vector<Input>&, const Record&, double seconds);
+// Counts, memory and times for summary.json; seconds: of the pipeline; memory: the most bytes that this process held meanwhile.
+void summarise(JobContext&, const Totals&, const std::vector<Input>&, const Record&, double seconds, int64_t memory);
 
 // Nothing is passed over in silence: in the log and in summary.json.
 void say_left_out(JobContext&, const LeftOut&);

@@ -88,8 +88,11 @@ ApplyResult apply_stage(Runtime& runtime, const ApplyRequest& request) {
   const kinora_emit sink = results.sink();
   ApplyResult made;
   try {
+    results.input = key;
     called(stage.process(self, input.get(), &sink, &run), request.id);
+    results.input.clear();
     if (stage.finish) called(stage.finish(self, &sink, &run), request.id);
+    results.end_held();
   } catch (const Error& e) {
     // What was made of a damaged film before it failed is a result too.
     if (e.code() != KINORA_DATA || (results.emitted.empty() && results.failed.empty())) throw;

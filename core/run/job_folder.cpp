@@ -283,7 +283,8 @@ json results_in(const fs::path& folder) {
 void leave_failure(const fs::path& folder, const std::string& digest, const std::string& message) {
   // If this cannot be written either, the others wait until they are stopped, with a line a minute.
   const auto status = write_file_atomically(failure_file(folder),
-                                            json{{"digest", digest}, {"message", message}}.dump() + "\n");
+                                            json{{"digest", digest}, {"message", message}}.dump(
+                                                -1, ' ', false, json::error_handler_t::replace) + "\n");
   if (!status) log_warn("{}", status.failure().message);
 }
 

@@ -10,6 +10,7 @@ namespace {
 // Why samples did not go on.
 std::string losses(const StageResults& results) {
   if (!results.failed.empty()) return " (" + results.failed.front().reason + ")";
+  if (!results.held.empty()) return " (it is kept back)";
   return results.dropped.empty() ? "" : " (filtered by " + results.dropped.front().rule + ")";
 }
 
@@ -32,6 +33,7 @@ OneStage::~OneStage() {
 Sample OneStage::operator()(const Sample& in) const {
   StageResults results;
   const kinora_emit sink = results.sink();
+  results.input = in.key();
   Call call;
   const kinora_run run = run_of(call);
   called(stage_->process(self_, in.clone(in.key()).get(), &sink, &run), id_);

@@ -89,7 +89,7 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
                             {"finished", now_utc()}});
     context.summary["results"].update(results_in(folder));
     if (context.summary.contains("kept_sha256")) note_kept(folder, base, context.summary["kept_sha256"]);
-    or_throw(write_file_atomically(folder / "summary.json", context.summary.dump(2) + "\n"));
+    or_throw(write_file_atomically(folder / "summary.json", context.summary.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
     drop_before(folder);
     log_info("{}: done in {:.1f} s", job.name, seconds);
     return {true, false};

@@ -12,21 +12,43 @@ kinora_emit StageResults::sink() {
   e.struct_size = sizeof e;
   e.self = this;
   e.emit = [](void* self, kinora_sample* s) {
-    return guard([&] { of(self).emitted.push_back(Sample::adopt(s)); });
+    return guard([&] {
+      of(self).emitted.push_back(Sample::adopt(s));
+      of(self).held.erase(std::string(of(self).emitted.back().key()));
+    });
   };
   e.drop = [](void* self, kinora_sample* s, const char* rule, double score) {
     return guard([&] {
       const Sample sample = Sample::adopt(s);
       of(self).dropped.push_back({std::string(sample.key()), rule ? rule : "", score});
+      of(self).held.erase(of(self).dropped.back().key);
     });
   };
   e.fail = [](void* self, kinora_sample* s, const char* reason) {
     return guard([&] {
       const Sample sample = Sample::adopt(s);
       of(self).failed.push_back({std::string(sample.key()), reason ? reason : ""});
+      of(self).held.erase(of(self).failed.back().key);
+    });
+  };
+  e.hold = [](void* self) {
+    return guard([&] {
+      if (of(self).input.empty()) throw Error(KINORA_INVALID, "hold() is for the input of process()");
+      of(self).held.insert(of(self).input);
+    });
+  };
+  e.stored = [](void* self, kinora_str key) {
+    return guard([&] {
+      if (of(self).held.erase(std::string(view(key))) == 0)
+        throw Error(KINORA_NOT_FOUND, "stored() of '" + std::string(view(key)) + "', which this stage does not keep back");
     });
   };
   return e;
+}
+
+void StageResults::end_held() {
+  for (const auto& key : held) failed.push_back({key, "kept back and never told its end"});
+  held.clear();
 }
 
 std::string damage_of(const Sample& sample) {

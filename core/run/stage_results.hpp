@@ -1,5 +1,6 @@
 // What a stage makes of samples that are given to it outside a pipeline.
 #pragma once
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,11 @@ struct StageResults {
   std::vector<Sample> emitted;
   std::vector<Dropped> dropped;
   std::vector<Failed> failed;
+  std::string input;           // key of what process() has now; empty: it is not at work
+  std::set<std::string> held;  // inputs that are kept back, and of which nothing was told yet
 
+  // After finish(): what is still kept back has failed.
+  void end_held();
   // For kinora_stage.process and finish; this object must outlive it.
   kinora_emit sink();
 };

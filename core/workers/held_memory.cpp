@@ -1,12 +1,17 @@
 #include "core/workers/held_memory.hpp"
 
+#include <chrono>
 #include <cstdio>
-#include <cstring>
+#include <cstdlib>
 #include <dirent.h>
 #include <fcntl.h>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <string_view>
 #include <unistd.h>
+#include <vector>
 
 #include <sys/stat.h>
 
@@ -27,12 +32,11 @@ uint64_t private_memory(const char* process) {
   return (resident - shared) * page;
 }
 
-// Of the memory behind its descriptors (memfd_create), written or mapped.
-uint64_t shared_memory(const char* process, const std::set<ino_t>& given) {
+// Of the memory behind its descriptors (memfd_create), written or mapped, what is not among `seen`, which it joins.
+uint64_t shared_memory(const char* process, std::set<ino_t>& seen) {
   char name[64];
   std::snprintf(name, sizeof name, "%s/fd", process);
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(name), ::closedir);
-  std::set<ino_t> seen = given;
   uint64_t bytes = 0;
   while (const dirent* entry = folder ? ::readdir(folder.get()) : nullptr) {
     char target[32];
@@ -45,12 +49,88 @@ uint64_t shared_memory(const char* process, const std::set<ino_t>& given) {
   return bytes;
 }
 
+std::string folder_of(pid_t pid) { return "/proc/" + std::to_string(pid); }
+
+std::string contents(const std::string& name) {
+  const Descriptor file(::open(name.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string out(4096, '\0');
+  const ssize_t n = file ? ::read(file.get(), out.data(), out.size()) : 0;
+  out.resize(n > 0 ? static_cast<size_t>(n) : 0);
+  return out;
+}
+
+// As private_memory(), but a page that several have by fork() counts a part in each. The system walks all pages for it: 200 MiB
+// take milliseconds.
+uint64_t share_of_memory(const std::string& process) {
+  constexpr std::string_view kLine = "\nPss_Anon:";
+  const std::string text = contents(process + "/smaps_rollup");
+  const size_t at = text.find(kLine);
+  if (at == text.npos) return private_memory(process.c_str());
+  return std::strtoull(text.c_str() + at + kLine.size(), nullptr, 10) << 10;
+}
+
+// Who belongs to which group: every process of the machine is asked, so the answer serves all workers for a while.
+class Groups {
+ public:
+  std::vector<pid_t> members(pid_t group) {
+    const std::lock_guard lock(mutex_);
+    const auto now = std::chrono::steady_clock::now();
+    if (now - read_at_ >= std::chrono::milliseconds(100)) read(), read_at_ = now;
+    std::vector<pid_t> out;
+    const auto [first, last] = of_group_.equal_range(group);
+    for (auto at = first; at != last; ++at) out.push_back(at->second);
+    return out;
+  }
+
+ private:
+  void read() {
+    of_group_.clear();
+    const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc"), ::closedir);
+    while (const dirent* entry = folder ? ::readdir(folder.get()) : nullptr) {
+      const auto pid = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
+      if (pid <= 0) continue;
+      if (const pid_t group = ::getpgid(pid); group > 0) of_group_.emplace(group, pid);
+    }
+  }
+  std::mutex mutex_;
+  std::multimap<pid_t, pid_t> of_group_;
+  std::chrono::steady_clock::time_point read_at_{};
+};
+
+// Never destroyed: workers are looked after until the last instruction of the process.
+Groups& the_groups() {
+  static auto* one = new Groups;
+  return *one;
+}
+
 }  // namespace
 
 uint64_t held_memory(pid_t pid, const std::set<ino_t>& given) {
-  char process[32];
-  std::snprintf(process, sizeof process, "/proc/%d", static_cast<int>(pid));
-  return private_memory(process) + shared_memory(process, given);
+  std::set<ino_t> seen = given;
+  const std::string process = folder_of(pid);
+  return private_memory(process.c_str()) + shared_memory(process.c_str(), seen);
+}
+
+uint64_t held_memory_of_group(pid_t leader, const std::set<ino_t>& given, uint64_t limit) {
+  const std::vector<pid_t> members = the_groups().members(leader);
+  if (members.empty() || (members.size() == 1 && members.front() == leader)) return 0;
+  std::set<ino_t> seen = given;
+  std::set<std::string> spaces;
+  std::vector<std::string> counted;
+  uint64_t own = 0, shared = 0;
+  for (const pid_t member : members) {
+    const std::string process = folder_of(member);
+    // One that is forked to become another program at once (vfork) is the whole of the one that forked it until then.
+    const std::string space = contents(process + "/statm");
+    if (space.empty() || !spaces.insert(space).second) continue;
+    counted.push_back(process);
+    own += private_memory(process.c_str());
+    shared += shared_memory(process.c_str(), seen);
+  }
+  if (limit == 0 || own + shared <= limit) return own + shared;
+  own = 0;
+  for (const auto& process : counted) own += share_of_memory(process);
+  return own + shared;
 }
 
 }  // namespace kinora::core

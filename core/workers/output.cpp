@@ -5,20 +5,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
 #include "core/log.hpp"
+#include "core/utf8.hpp"
 
 namespace kinora::core {
-namespace {
-
-// Bytes that are no UTF-8 become U+FFFD: the log is a text. A long line may be cut within a character.
-std::string valid_utf8(const std::string& text) {
-  using nlohmann::json;
-  return json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace)).get<std::string>();
-}
-
-}  // namespace
 
 WorkerOutput::WorkerOutput(std::string name) : name_(std::move(name)) {
   int ends[2];
@@ -48,6 +38,7 @@ void WorkerOutput::take(char c) {
 }
 
 void WorkerOutput::end_line() {
+  // The log is a text, and a long line may be cut within a character.
   lines_.push_back(valid_utf8(std::exchange(line_, {})));
   if (lines_.size() <= kMostLines) return;
   lines_.pop_front();

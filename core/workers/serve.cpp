@@ -13,6 +13,7 @@
 
 #include "core/log.hpp"
 #include "core/options.hpp"
+#include "core/run/torch_library.hpp"
 #include "core/workers/sample_message.hpp"
 #include "core/workers/worker.hpp"
 
@@ -40,6 +41,12 @@ void end_with_owner(int socket) {
     }
     end_group();
   }).detach();
+}
+
+// What the stage returned, as an exception; KINORA_STOP as well, which says that it can do no sample at all.
+void check_stage(int32_t status) {
+  if (status == KINORA_STOP) throw Error(status, std::string(view(host()->last_error(host()))));
+  check(status);
 }
 
 std::string_view text_of(std::span<const uint8_t> bytes) {
@@ -92,12 +99,12 @@ class Serving {
     out_ = call.head.at("out").get<std::string>();
     const kinora_run run = run_of_call(call.head);
     const kinora_emit emit = emit_table();
-    if (what == "finish") return stage_->finish ? check(stage_->finish(self_, &emit, &run)) : void();
+    if (what == "finish") return stage_->finish ? check_stage(stage_->finish(self_, &emit, &run)) : void();
     const Sample in = take_sample(call);
     const Sample given = in.clone(in.key());
     input_ = in.get();
     try {
-      check(stage_->process(self_, in.get(), &emit, &run));
+      check_stage(stage_->process(self_, in.get(), &emit, &run));
     } catch (...) {
       tell_what_was_set(in, given);
       throw;
@@ -148,11 +155,15 @@ class Serving {
     run.device_type = head.at("device_type");
     run.device_id = head.at("device_id");
     run.n_threads = head.at("threads");
-    run.seed = head.at("seed");
+    run.seed = seed_ = head.at("seed");
     run.out = str(out_);
     run.self = this;
     run.progress = [](void* self, int64_t, int64_t, kinora_tensor) { return of(self).alive(); };
     run.cancelled = [](void* self) { return of(self).alive(); };
+    // As in its owner: the numbers come of seed and key alone, and who has a tensor has loaded libtorch.
+    run.noise = [](void* self, const char* key, kinora_tensor like, kinora_tensor* out) {
+      return draw_noise(of(self).seed_, 0, key, like, out);
+    };
     return run;
   }
 
@@ -221,6 +232,7 @@ class Serving {
   json resources_;
   kinora_sample* input_ = nullptr;  // until the stage hands it on
   std::string out_;
+  uint64_t seed_ = 0;
 };
 
 }  // namespace

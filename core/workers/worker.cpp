@@ -1,5 +1,6 @@
 #include "core/workers/worker.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstring>
@@ -22,6 +23,7 @@ using nlohmann::json;
 
 constexpr int kPoll = 10;                         // milliseconds between looks at a worker that is silent
 constexpr auto kGrace = std::chrono::seconds(2);  // to stop in, when it was asked to
+constexpr auto kLook = std::chrono::milliseconds(100);  // between looks at the memory of what a stage has started
 constexpr double kSlow = 10;  // seconds after which it is said that an instance is still being made
 
 const char* signal_name(int signal) {
@@ -69,6 +71,7 @@ double limit_of(const kinora_worker_spec& spec) { return spec.struct_size >= siz
 }  // namespace
 
 uint64_t most_held_by_a_worker() { return most_held(); }
+void count_held_anew() { most_held() = 0; }
 
 Worker::Worker(const WorkerProgram& program, const kinora_worker_spec& spec)
     : name_(spec.name),
@@ -101,11 +104,16 @@ Worker::Worker(const WorkerProgram& program, const kinora_worker_spec& spec)
   }
 }
 
-Worker::~Worker() { stop(); }
+Worker::~Worker() {
+  static_cast<void>(guard([&] { stop(); }));
+}
 
 void Worker::stop() {
   ended_ = true;
   process_.end();
+  // What it said last, though its line was never ended.
+  output_.read();
+  output_.say(KINORA_LOG_INFO, true);
 }
 
 // Only now, and only to this worker: see environment.hpp.
@@ -245,12 +253,27 @@ void Worker::watch(const kinora_run* run) {
     end(fmt::format("killed after {:g} s without a sign of life (item_timeout)", hang_));
   if (run && limit_ > 0 && std::chrono::duration<double>(now - began_).count() > limit_)
     end(fmt::format("killed after {:g} s at one sample, the most it may take (item_limit)", limit_));
-  const uint64_t own = held_memory(pid(), given_);
-  for (uint64_t before = most_held(); own > before && !most_held().compare_exchange_weak(before, own);) {
+  watch_memory(now);
+}
+
+void Worker::watch_memory(Clock::time_point now) {
+  const uint64_t own = held_memory(pid(), given_), all = std::max(own, held_with_started(now));
+  for (uint64_t before = most_held(); all > before && !most_held().compare_exchange_weak(before, all);) {
   }
-  if (memory_ > 0 && own > memory_)
-    end(fmt::format("killed when it held {} MiB of memory, more than the {} MiB it may have (item_memory)", own >> 20,
-                    memory_ >> 20));
+  if (memory_ > 0 && all > memory_)
+    end(fmt::format("killed when it{} held {} MiB of memory, more than the {} MiB it may have (item_memory)",
+                    own > memory_ ? "" : " and what it had started", all >> 20, memory_ >> 20));
+}
+
+// What has been there at two looks in a row: a process may be seen in the moment that it becomes another program. A look that
+// takes long is rare, so that looking takes a small part of the time.
+uint64_t Worker::held_with_started(Clock::time_point now) {
+  if (now < next_look_) return with_started_;
+  const uint64_t held = held_memory_of_group(pid(), given_, memory_);
+  const auto after = Clock::now();
+  next_look_ = after + std::max<Clock::duration>(kLook, 20 * (after - now));
+  with_started_ = std::min(held, std::exchange(last_look_, held));
+  return with_started_;
 }
 
 // A large model is read without a sign of life, and a constructor hears nobody: only the time counts, and the program's wish

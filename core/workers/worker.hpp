@@ -20,9 +20,10 @@ struct WorkerDied : Error {
   bool killed;      // by SIGKILL, and not by this process: as a system does that is short of memory
 };
 
-// The most bytes that a worker of this process has held at once, memory of its own and shared memory that it
-// made.
+// The most bytes that a worker of this process has held at once, with what its stage had started: memory of its own and shared
+// memory that it made; since count_held_anew() was called last.
 uint64_t most_held_by_a_worker();
+void count_held_anew();
 
 class Worker {
  public:
@@ -50,6 +51,8 @@ class Worker {
   int32_t passed_on(Message&, const kinora_emit&);
   int32_t set_fields(const Sample& changes) const;
   void watch(const kinora_run*);
+  void watch_memory(Clock::time_point now);
+  uint64_t held_with_started(Clock::time_point now);
   void watch_making(Clock::time_point now);
   void hear_the_rest();
   // Ends it and throws `why`; how it ended by itself where why is empty.
@@ -67,7 +70,8 @@ class Worker {
   bool ended_ = false, has_keys_ = false, said_slow_ = false;
   uint64_t beats_ = 0;
   std::set<ino_t> given_;  // shared memory that the call in progress came with
-  Clock::time_point lived_{}, began_{}, asked_to_stop_{};
+  Clock::time_point lived_{}, began_{}, asked_to_stop_{}, next_look_{};
+  uint64_t last_look_ = 0, with_started_ = 0;
 };
 
 }  // namespace kinora::core

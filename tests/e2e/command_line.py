@@ -69,6 +69,40 @@ def check_missing_library():
     assert checked.returncode == 2 and why in checked.stdout + checked.stderr, checked
 
 
+def check_broken_twin():
+    """A folder whose library is gone hides nothing of another one that has the plugin's name."""
+    library = pathlib.Path(next(c["library"] for c in json.loads(kinora("plugins", "list", "--json")) if c["id"] == "sampler/edm-heun"))
+    folder = SCRATCH / "twin/broken"
+    folder.mkdir(parents=True)
+    shutil.copy(library.with_name("plugin.toml"), folder)
+    for word in ("sampler/edm-heun", "edm-heun"):
+        said = kinora("--plugins", folder.parent, "plugins", "inspect", word)
+        assert f"library  {library}" in said and "state    ready" in said, said
+    assert f"{folder}/{library.name}" in kinora("--plugins", folder.parent, "plugins", "list")
+    copy = SCRATCH / "twin/none/plugin.toml"  # of a name that nobody else has, the broken one is shown
+    copy.parent.mkdir()
+    copy.write_text('[plugin]\nname = "lonely"\nversion = "0.1.0"\nabi = "1.0"\ntier = "stable"\n[[component]]\nid = "stage/lonely"\nhelp = "of a test"\n')
+    assert "state    disabled" in kinora("--plugins", copy.parent, "plugins", "inspect", "stage/lonely")
+
+
+def check_use_lines():
+    """What inspect says of a run file is taken by one, for every kind."""
+    recipe = pathlib.Path(ROOT) / "configs/quickstart.toml"
+    places = {"stage": "clips", "engine": "clips", "tokenizer": "tokenizer"}
+    for id in ("storage/s3", "storage/file", "engine/local", "stage/video.probe", "tokenizer/cosmos", "model/dit", "loss/edm", "sampler/edm-heun",
+               "parallel/ddp", "precision/bf16", "collective/gloo"):
+        kind, use = id.split("/")[0], [line.strip() for line in kinora("plugins", "inspect", id).split("in a run file\n")[1].splitlines()]
+        file, sets = SCRATCH / "use.toml", []
+        file.write_text(recipe.read_text() + ("\n".join(["", *use, ""]) if kind == "storage" else ""))
+        if kind == "storage":
+            assert use[0] == f"[{id.replace('/', '.')}]", use
+        else:
+            assert len(use) == 1 and use[0].startswith(kind), use
+            sets = ["--set", f"{places.get(kind, 'dit')}.{use[0].replace(' = ', '=', 1)}"]
+        said = subprocess.run([KINORA, "check", str(file), *sets], capture_output=True, text=True, cwd=ROOT)
+        assert said.returncode == 0, (id, use, said)
+
+
 def check_manifest_is_written_whole():
     """A manifest takes its place in one step: a hard link to the older one keeps the older text; where it cannot be written, nothing is."""
     library = next(c["library"] for c in json.loads(kinora("plugins", "list", "--json")) if c["id"] == "sampler/edm-heun")
@@ -526,13 +560,27 @@ def check_installed():
     assert done.returncode == 0 and json.loads(done.stdout)["nfe"] == 35, done
     listed = subprocess.run([place / "bin/kinora", "plugins", "list", "--json"], capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"})
     assert all(c["state"] == "ready" and c["library"].startswith(str(place)) for c in json.loads(listed.stdout)), listed.stdout
+    check_stage_in_c(place)
+
+
+def check_stage_in_c(place):
+    """The commands of sdk/README.md about a stage in plain C, as they stand there."""
+    section = (pathlib.Path(ROOT) / "sdk/README.md").read_text().split("## A stage in plain C\n")[1].split("\n## ")[0]
+    commands = [line.strip() for line in section.splitlines() if line.startswith("    ")]
+    work = SCRATCH / "plain_c"
+    work.mkdir()
+    for command in commands:
+        command = command.replace("<kinora's prefix>", str(place))
+        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=work, env={**os.environ, "PATH": f"{place}/bin:{os.environ['PATH']}"})
+        assert done.returncode == 0, (command, done)
+    assert len(commands) > 2 and "stage/count.bytes" in done.stdout, (commands, done.stdout)
 
 
 def main():
     subprocess.run(["umount", str(SCRATCH / "disk")], capture_output=True)  # of a run that was killed
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
-    for check in (check_plugins, check_missing_library, check_manifest_is_written_whole, check_apply, check_apply_refuses, check_apply_config,
+    for check in (check_plugins, check_missing_library, check_broken_twin, check_use_lines, check_manifest_is_written_whole, check_apply, check_apply_refuses, check_apply_config,
                   check_published, check_convert, check_layouts, check_inspect, check_completion, check_interrupt, check_full_disk, check_identity, check_noise, check_ranks, check_waiting_rank, check_installed):
         check()
         print("ok   ", check.__name__)

@@ -135,6 +135,11 @@ def twins():
         holds(f"isolate {isolate}: of six samples of one key one is kept", done.returncode == 0 and said == sorted([("kept", "")] + [("failed", second)] * 3 + [("failed", other)] * 2), f"{said} {done.stderr}")
         holds(f"isolate {isolate}: the films are kept", sorted(i["end"] for i in items if i["key"] != "same") == ["kept"] * 3 and "same.txt" in files, f"{items}")
         shutil.rmtree(SCRATCH / "twins", ignore_errors=True)
+    # "same.report" with a field txt would be the file of "same" with a field report.txt, and a reader of shards takes it for that.
+    done = kinora("run", toml("dotted", [films / "f0.mp4"], '{ use = "faulty", how = "none", clips = 1, called = "same.report" }'))
+    items, files = results("dotted")
+    said = [(i["key"], i.get("status"), "has a dot in its last part" in i.get("reason", "")) for i in items if i["end"] == "failed"]
+    holds("a sample whose key has a dot costs itself alone", done.returncode == 0 and said == [("same.report", "invalid", True)] and "f0.mp4" in files and not [f for f in files if f.startswith("same")], f"{items} {list(files)} {done.stderr}")
     # A stage that fails when it has handed its film on is one more sample, of that film.
     film = SCRATCH / "again"
     done = kinora("run", toml("again", [films], '{ use = "faulty", how = "none" }, { use = "faulty", name = "late", where = "late", when = "f1", how = "error" }'))

@@ -28,7 +28,7 @@ Client::Client(const Options& options)
 
 Client::~Client() {
   if (repeated_ > 0)
-    log(Log::info, "s3: " + std::to_string(repeated_) + " of " + std::to_string(requests_) + " requests to " +
+    log(Log::info, "s3: " + std::to_string(repeated_) + " of this process's " + std::to_string(requests_) + " requests to " +
                        endpoint_.host + " were repeated");
 }
 

@@ -1,5 +1,6 @@
 // The run that a call is part of, see abi/run.h.
 #pragma once
+#include <string>
 #include <string_view>
 
 #include "kinora/abi/run.h"
@@ -17,8 +18,9 @@ class Run {
   // For long loops: throws when the run was asked to stop.
   void check_cancelled() const { cancel(run_->cancelled ? run_->cancelled(run_->self) : KINORA_OK); }
   // Standard normal of like's shape and dtype, the same at every world size; a key of its own for each draw. Owned by
-  // the caller.
+  // the caller. Throws Error(KINORA_UNSUPPORTED) in a run that has none.
   kinora_tensor noise(const char* key, kinora_tensor like) const {
+    if (!run_->noise) throw Error(KINORA_UNSUPPORTED, "noise '" + std::string(key) + "': this run has none to give");
     kinora_tensor out = nullptr;
     check(run_->noise(run_->self, key, like, &out));
     return out;

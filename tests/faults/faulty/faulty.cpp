@@ -1,4 +1,5 @@
 // stage/faulty: does to its process what a decoder may do to it. For tests.
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -23,13 +24,13 @@ using kinora::Sample;
 class Faulty final : public kinora::Stage {
  public:
   struct Options {
-    std::string how = "crash", when = "bad", where = "process", once, tells, key_env, starts, called;
+    std::string how = "crash", when = "bad", where = "process", once, tells, key_env, starts, called, mutters;
     int64_t clips = 0, milliseconds = 0, batch = 0, says = 0, ordered = 0, prints = 0, sets = 0;
     bool holds = false, isolated = true, keeps = false;
   };
   static void describe(kinora::Describe<Options>& d) {
     d.name("faulty").help("Fails at the samples whose key has a word in it, in one of many ways; for tests");
-    d.option("how", &Options::how).choices({"none", "crash", "abort", "exit", "hang", "poll", "allocate", "share", "error", "kill", "close"});
+    d.option("how", &Options::how).choices({"none", "crash", "abort", "exit", "hang", "poll", "allocate", "share", "error", "stop", "noise", "child", "kill", "close"}).help("child: a process that it starts takes memory, 600 MiB; noise: asks for some of no shape");
     d.option("when", &Options::when).help("word in the key");
     d.option("where", &Options::where).choices({"process", "late", "batch", "constructor", "resources", "finish", "number"}).help("late: when the sample has gone on; batch: at what it kept back, when that ends; finish: when half of that is told; number: resources() gives none");
     d.option("once", &Options::once).path().help("a file: it fails only while this is not there, and makes it");
@@ -39,6 +40,7 @@ class Faulty final : public kinora::Stage {
     d.option("batch", &Options::batch).range(0, 1000).help("samples that it keeps back until there are so many");
     d.option("ordered", &Options::ordered).range(0, 2).help("what resources() says");
     d.option("says", &Options::says).range(0, 1000).help("lines that it writes to stderr before it fails");
+    d.option("mutters", &Options::mutters).help("words that it writes to stderr with each sample, without an end of line");
     d.option("prints", &Options::prints).range(0, 1000).help("lines that it prints to stdout before it fails, with a byte that is no UTF-8");
     d.option("sets", &Options::sets).range(0, 1 << 30).help("bytes of the field shots.json that it sets of its input");
     d.option("keeps", &Options::keeps).help("does not hand its input on");
@@ -53,6 +55,7 @@ class Faulty final : public kinora::Stage {
   }
 
   void process(Sample in, const Emit& emit, const kinora::Run& run) override {
+    std::fputs(options_.mutters.c_str(), stderr);
     in.set("seen", "yes");  // stays with it when it fails or goes no further
     if (options_.sets > 0) in.set("shots.json", std::string(static_cast<size_t>(options_.sets), '7'));
     for (int64_t i = 0; i < options_.milliseconds; ++i) {
@@ -83,7 +86,8 @@ class Faulty final : public kinora::Stage {
       if (options_.where == "batch") fail_at(s, run);
     const size_t half = held_.size() / 2;
     for (size_t i = 0; auto& s : std::exchange(held_, {})) {
-      if (options_.where == "finish" && i++ == half) throw kinora::Error(KINORA_IO, "the index is broken");
+      if (options_.where == "finish" && i++ == half)
+        throw options_.how == "stop" ? kinora::Error(KINORA_STOP, "the key is refused") : kinora::Error(KINORA_IO, "the index is broken");
       emit(std::move(s));
     }
   }
@@ -116,6 +120,19 @@ class Faulty final : public kinora::Stage {
       for (;;) ::pause();
     }
   }
+  static void wait_for_child(const kinora::Run& run) {
+    const pid_t child = ::fork();
+    std::vector<char*> memory;
+    for (int i = 0; child == 0; i = std::min(i + 1, 600)) {
+      if (i < 600) std::memset(memory.emplace_back(new char[1 << 20]), 1, 1 << 20);
+      ::usleep(1000);
+    }
+    for (int i = 0; i < 5000; ++i) {
+      run.check_cancelled();
+      ::usleep(1000);
+    }
+    ::kill(child, SIGKILL);
+  }
   void fail_at(const Sample& in, const kinora::Run& run) const {
     if (in.key().find(options_.when) == std::string_view::npos) return;
     if (!options_.once.empty()) {
@@ -137,10 +154,13 @@ class Faulty final : public kinora::Stage {
       run.check_cancelled();
       ::usleep(1000);
     }
+    if (options_.how == "noise") run.noise("k", nullptr);
+    if (options_.how == "child") wait_for_child(run);
     const std::vector<char> piece(1 << 20, 1);
     for (int file = options_.how == "share" ? ::memfd_create("faulty", 0) : -1; file >= 0;)
       if (::write(file, piece.data(), piece.size()) < 0) ::_exit(4);
     if (options_.how == "error") throw kinora::Error(KINORA_DATA, "bad bytes");
+    if (options_.how == "stop") throw kinora::Error(KINORA_STOP, "the key is refused");
     std::vector<char*> memory;
     while (options_.how == "allocate") {
       memory.push_back(new char[1 << 20]);

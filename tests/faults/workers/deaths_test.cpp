@@ -246,6 +246,20 @@ TEST(Workers, AnErrorInFinishCostsWhatWasStillKeptBack) {
     }
 }
 
+// A key that no server takes: the run ends, and no sample is told to have failed of it.
+TEST(Workers, AStageThatCanDoNoSampleEndsTheRun) {
+  for (const char* isolate : {"none", "fault"})
+    for (const char* where : {"process", "finish"}) {
+      Job job;
+      job.keys = {"bad"};
+      job.stage = {{"how", "stop"}, {"where", where}, {"holds", true}};
+      job.engine = {{"isolate", {isolate}}};
+      const Ran ran = job.run();
+      EXPECT_EQ(ran.error, "stage 'fault': the key is refused") << isolate << " " << where;
+      EXPECT_TRUE(ran.ends.empty()) << isolate << " " << where << ": " << ran.ends.begin()->second;
+    }
+}
+
 TEST(Workers, AHangIsCancelled) {
   Job job;
   job.stage = {{"how", "hang"}};
@@ -279,6 +293,40 @@ TEST(Workers, SharedMemoryWithoutEndEndsAtItsLimit) {
   EXPECT_NE(ran.ends.at("bad").find(too_much()), std::string::npos) << ran.ends.at("bad");
   EXPECT_EQ(ran.ends.at("c"), "kept");
   EXPECT_GE(most_held_by_a_worker(), kMemory << 20);
+}
+
+TEST(Workers, MemoryOfWhatAStageHasStartedEndsAtItsLimit) {
+  Job job;
+  job.stage = {{"how", "child"}};
+  job.engine = {{"item_memory", 256 << 20}, {"item_retries", 0}};
+  const Ran ran = job.run();
+  const std::string& end = ran.ends.at("bad");
+  EXPECT_TRUE(end.starts_with("killed when it and what it had started held ")) << end;
+  EXPECT_TRUE(end.ends_with(" MiB of memory, more than the 256 MiB it may have (item_memory) in fault")) << end;
+  EXPECT_EQ(ran.ends.at("c"), "kept");
+}
+
+TEST(Workers, WhatTheyHeldIsCountedAnewForEachJob) {
+  Job job;
+  job.keys = {"a"};
+  job.stage = {{"how", "none"}, {"milliseconds", 300}};
+  job.run();
+  EXPECT_GT(most_held_by_a_worker(), 0u);
+  count_held_anew();
+  EXPECT_EQ(most_held_by_a_worker(), 0u);
+}
+
+// There is no tensor to be had here, but the function is: it was a null pointer in a process.
+TEST(Workers, NoiseThatCannotBeGivenCostsOneSample) {
+  for (const auto& [isolate, reason] : {std::pair{"none", "noise 'k': this run has none to give"},
+                                        {"fault", "noise: the key, `like` or `out` is null"}}) {
+    Job job;
+    job.stage = {{"how", "noise"}};
+    job.engine = {{"isolate", {isolate}}};
+    const Ran ran = job.run();
+    EXPECT_EQ(ran.ends.at("bad"), reason);
+    EXPECT_EQ(ran.ends.at("c"), "kept");
+  }
 }
 
 // What it was given does not count as its own: 30 MiB come, as many of its own go back, and the limit lets no

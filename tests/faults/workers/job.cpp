@@ -109,10 +109,12 @@ std::string Scratch::text() const {
 std::string logged(const std::function<void()>& run) {
   const Scratch file("kinora-heard-");
   runtime();
-  const auto log = or_throw(LogFile::open(file.name()));
-  EXPECT_TRUE(set_log_level("info"));
-  run();
-  EXPECT_TRUE(set_log_level("error"));
+  {
+    const auto log = or_throw(LogFile::open(file.name()));  // the last line of it is there when it is closed
+    EXPECT_TRUE(set_log_level("info"));
+    run();
+    EXPECT_TRUE(set_log_level("error"));
+  }
   return file.text();
 }
 

@@ -75,6 +75,16 @@ TEST(Workers, WhatAStagePrintedIsInTheLogWhenItsProcessDies) {
   EXPECT_EQ(text.find('\xff'), std::string::npos);
 }
 
+TEST(Workers, ALastLineWithoutItsEndIsHeardWhenTheProcessIsStopped) {
+  const std::string text = logged([&] {
+    Job job;
+    job.keys = {"a"};
+    job.stage = {{"how", "none"}, {"mutters", "half a line"}};
+    EXPECT_EQ(job.run().ends.at("a"), "kept");
+  });
+  EXPECT_EQ(times(text, "fault: its process wrote: half a line"), 1) << text;
+}
+
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }

@@ -29,7 +29,9 @@ typedef struct kinora_samples_api {
   uint32_t struct_size;
   uint32_t reserved;
   /* [any-thread] A new sample without fields; count 1. Keys become names of files: one or more parts between '/', none of
-   * them empty, ".", ".." or longer than 200 bytes, without control characters; else KINORA_INVALID. */
+   * them empty, ".", ".." or longer than 200 bytes, without control characters; else KINORA_INVALID. A job that stores
+   * what a stage has made wants more, and fails a sample (KINORA_INVALID) whose key is no UTF-8 or has a '.' in its last
+   * part, where the names of fields begin. */
   int32_t (*create)(kinora_str key, kinora_sample** out);
   /* [any-thread] A new sample under another key, with the same byte fields and tensors (shared, not copied); count 1. */
   int32_t (*clone)(const kinora_sample*, kinora_str key, kinora_sample** out);
