@@ -93,7 +93,9 @@ Sample Ingest::film_of(const Input& input) const {
   Sample film(input.key);
   film.set("url", input.url);
   json facts = json::object();
+  // What a clip was made of: edits of it say so too (subject_of).
   if (const auto content = record_.content(input); !content.empty()) facts["sha256"] = content;
+  else facts["url"] = input.url;
   if (!input.user.empty()) facts["user"] = input.user;
   if (input.caption) {
     facts["caption"] = {{"by", "user"}};

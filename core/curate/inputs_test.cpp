@@ -262,6 +262,24 @@ TEST_F(Inputs, HaveKeysThatAreFilesNamesAndDiffer) {
                                  std::string(150, 'y'), "z-001"));
 }
 
+TEST_F(Inputs, KeepTheKeysThatTheJobKnowsThemByWhateverIsAdded) {
+  put("x/f.mp4"), put("y/f.mp4"), put("w/f.mp4"), put("v/f-2.mp4");
+  const auto url = [&](const char* name) { return (folder_ / name).string(); };
+  const auto keys_of = [&](const std::string& lines, const std::vector<KnownFilm>& known, const char* list = "l.txt") {
+    return keys(find_inputs(runtime_->io(), {put(list, lines)}, {}, nullptr, known));
+  };
+  const std::vector<KnownFilm> known{{"f", url("x/f.mp4"), "", true, 0}, {"f-2", url("y/f.mp4"), "", true, 0}};
+  EXPECT_THAT(keys_of("w/f.mp4\nx/f.mp4\nv/f-2.mp4\ny/f.mp4\n", {}), ElementsAre("f", "f-2", "f-2-2", "f-3"));
+  EXPECT_THAT(keys_of("w/f.mp4\nx/f.mp4\nv/f-2.mp4\ny/f.mp4\n", known), ElementsAre("f-3", "f", "f-2-2", "f-2"));
+  EXPECT_THAT(keys_of("w/f.mp4\ny/f.mp4\n", known), ElementsAre("f", "f-2")) << "who is gone leaves its name";
+  EXPECT_THAT(keys_of("y/f.mp4\ny/f.mp4\nx/f.mp4\n", known), ElementsAre("f-2", "f-3", "f")) << "one film has a key once";
+  // Names that people give go first.
+  EXPECT_THAT(keys_of("url,key\nw/f.mp4,\nx/f.mp4,\ny/f.mp4,f\n", known, "l.csv"), ElementsAre("f-2", "f-3", "f"));
+  EXPECT_THAT(keys_of("url,key\nw/f.mp4,f\ny/f.mp4,f\nx/f.mp4,f\n", known, "l.csv"), ElementsAre("f-3", "f-2", "f"));
+  EXPECT_THAT(keys_of("url,key\nw/f.mp4,f\ny/f.mp4,f\n", known, "l.csv"), ElementsAre("f", "f-2"));
+  EXPECT_THAT(keys_of("url,key\ny/f.mp4,f\n", known, "l.csv"), ElementsAre("f"));
+}
+
 TEST_F(Inputs, HaveAnotherIdentityWhenTheFileOrTheWordsChange) {
   const auto film = put("a.mp4");
   const auto list = put("m.jsonl", "{\"url\": \"a.mp4\", \"caption\": \"A boat.\"}\n");

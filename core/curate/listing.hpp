@@ -31,6 +31,8 @@ struct LeftOut {
   std::map<std::string, int64_t> endings;  // files that are no films, by their endings
   std::vector<std::string> renamed;        // of every manifest whose keys had to change, what that was
 
+  std::map<std::string, int64_t> unseen;   // films of earlier runs that cannot be looked at now, by what is in the way
+
   int64_t no_films() const;
 };
 

@@ -137,6 +137,41 @@ TEST_F(RecordTest, AFilmThatCannotBeSeenKeepsWhatIsDoneOfIt) {
   EXPECT_THAT(stored(), ElementsAre("a-0000.mp4"));
 }
 
+// Killed in it, or its failures to be tried again, when its disk is not there.
+TEST_F(RecordTest, AFilmThatCannotBeSeenGoesOnWhenItIsBack) {
+  Input& film_b = inputs_[0];
+  film_b.size = 5, film_b.modified = 7;
+  {
+    Record record = open();
+    record.begin(film_b), record.begin(inputs_[1]);
+    record.set_content(film_b, "hash");
+    keep(record, "b-0000", "b"), keep(record, "b-0001", "b"), record.end(film("a"), false, {});
+  }
+  for (const int64_t retries : {0, 1}) {
+    film_b.size = 0, film_b.modified = 0;
+    for (const bool again : {false, true}) {
+      Record record = open("x", true, retries);
+      EXPECT_EQ(record.has_ended(film_b), again);
+      EXPECT_THAT(record.ended_of(film_b), ElementsAre("b-0000", "b-0001"));
+      EXPECT_EQ(record.content(film_b), "hash");
+      if (again) continue;
+      record.set_content(film_b, "hash");
+      record.end(film("b", "failed"), false, {}), order(record), record.settle();
+    }
+    film_b.size = 5, film_b.modified = 7;
+    for (const bool killed : {true, false}) {
+      Record record = open("x", true, retries);
+      EXPECT_FALSE(record.has_ended(film_b)) << "it is back, and was " << killed;
+      EXPECT_THAT(record.ended_of(film_b), ElementsAre("b-0000", "b-0001"));
+      if (killed) continue;
+      record.end(clip("b-0002", "b", "failed"), true, {});
+      record.end(film("b"), false, {}), order(record), record.settle();
+    }
+    EXPECT_TRUE(open("x", true, retries).has_ended(film_b));
+    EXPECT_THAT(stored(), ElementsAre("b-0000.mp4", "b-0001.mp4"));
+  }
+}
+
 TEST_F(RecordTest, GoesOnWhereItWasKilled) {
   {
     Record record = open();

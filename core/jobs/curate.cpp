@@ -7,6 +7,7 @@
 #include "core/curate/ingest.hpp"
 #include "core/curate/item_line.hpp"
 #include "core/curate/store.hpp"
+#include "core/curate/unseen.hpp"
 #include "core/curate/usage.hpp"
 #include "core/jobs/curate_results.hpp"
 #include "core/jobs/pipeline.hpp"
@@ -184,11 +185,16 @@ void check_curate(JobCheck& check) {
                 });
 }
 
-std::string curate_inputs_identity(const JobSpec& job) {
+std::string curate_inputs_identity(const RunFile& run, const JobSpec& job) {
   Io* io = served_io();
   if (!io) return sha256(fmt::format("{}", fmt::join(job.paths, "\n")));
   const Look look{job.options.value("recursive", false), job.options.value("all_files", false)};
-  const auto found = catching([&] { return identity_of(find_inputs(*io, job.paths, look)); });
+  LeftOut left_out;
+  const auto found = catching([&] {
+    const auto known = known_films(results_of(run.out / job.name, job_base(run, job)), job_base(run, job));
+    return identity_of(find_inputs(*io, job.paths, look, &left_out, known, job.options.value("unseen", "keep") == "drop"));
+  });
+  if (found && !left_out.unseen.empty()) log_warn("{}: {}", job.name, unseen_line(left_out));
   if (found) return *found;
   throw Error(found.failure().code, fmt::format("job '{}': its inputs cannot be listed, so nothing is done and what is "
                                                 "there stays as it is: {}",
@@ -202,10 +208,10 @@ void run_curate(JobContext& context) {
   const Answers answers(context);
   fs::remove_all(work_folder(context));
   LeftOut left_out;
-  const auto inputs = find_inputs(context.runtime().io(), context.spec().paths, {options.recursive, options.all_files},
-                                  &left_out);
-  say_left_out(context, left_out);
   const std::string base = job_base(context.run(), context.spec());
+  const auto inputs = find_inputs(context.runtime().io(), context.spec().paths, {options.recursive, options.all_files},
+                                  &left_out, known_films(context.folder(), base), options.unseen == "drop");
+  say_left_out(context, left_out);
   Record record(context.folder(), inputs,
                 {base, is_chain(context.spec().list("stages")), retries(context.folder(), base)});
   if (record.retried() > 0) log_info("{}: {} failures of before are tried again", context.spec().name, record.retried());

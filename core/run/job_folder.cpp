@@ -112,11 +112,8 @@ std::string changed(const json& known, const json& spec) {
 
 // What job.json of the job of this base has by this name, in its folder or where that was set aside; null: nothing.
 json known_of(const fs::path& folder, const std::string& base, const char* name) {
-  for (const fs::path& one : {folder, before(folder), unfinished(folder)}) {
-    const json job = read_json(one / "job.json");
-    if (!base.empty() && job.value("base", json()) == base) return job.value(name, json());
-  }
-  return {};
+  const json job = read_json(results_of(folder, base) / "job.json");
+  return !base.empty() && job.value("base", json()) == base ? job.value(name, json()) : json();
 }
 
 int64_t number_of(const fs::path& folder, const std::string& base, const char* name) {
@@ -176,6 +173,12 @@ int64_t failures_in(const fs::path& folder) {
     return at != counts.end() && at->is_number_integer() ? at->get<int64_t>() : 0;
   };
   return failed(summary) + failed(summary.value("clips", json::object()));
+}
+
+fs::path results_of(const fs::path& folder, const std::string& base) {
+  for (const fs::path& one : {folder, before(folder), unfinished(folder)})
+    if (!base.empty() && read_json(one / "job.json").value("base", json()) == base) return one;
+  return folder;
 }
 
 int64_t retries(const fs::path& folder, const std::string& base) { return number_of(folder, base, "retries"); }

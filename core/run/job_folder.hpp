@@ -19,6 +19,8 @@ bool is_done(const std::filesystem::path& folder);
 
 // What a finished curate job counted as failed, of inputs and clips.
 int64_t failures_in(const std::filesystem::path& folder);
+// Where what the job of this base has done is: its folder, or where that was set aside.
+std::filesystem::path results_of(const std::filesystem::path& folder, const std::string& base);
 // How often failures of the job of this base were tried again: what comes of it may be another each time.
 int64_t retries(const std::filesystem::path& folder, const std::string& base);
 // One more time, if the folder is of that base.
