@@ -64,7 +64,14 @@ class Names {
 
 void name_inputs(std::vector<Input>& inputs) {
   Names names;
-  for (auto& input : inputs) input.key = names.take(wanted_key(input));
+  std::vector<Input*> unnamed;
+  for (auto& input : inputs) {
+    if (input.key.empty())
+      unnamed.push_back(&input);
+    else
+      input.key = names.take(wanted_key(input));
+  }
+  for (Input* input : unnamed) input->key = names.take(wanted_key(*input));
   const std::set<std::string> films = names.used();
   for (auto& input : inputs) {
     if (!is_clip_of_another(input.key, films)) continue;

@@ -131,15 +131,15 @@ class Finder {
         const FoundFile found = found_file(input.url);
         input.size = found.size;
         input.modified = found.modified;
+        std::error_code error;
+        if (is_pattern(input.url) && !is_remote(input.url) && !fs::exists(fs::symlink_status(input.url, error)))
+          input.error = input.url + ": there is no such file; patterns stand in lists (.txt) and in `input`, not in manifests";
       }
       add_film(std::move(input));
     };
     const size_t first = found_.size();
-    if (ends_as(file, {".csv"})) {
-      read_csv_manifest(text, file, row);
-    } else {
-      read_jsonl_manifest(text, file, row);
-    }
+    for (auto& said : ends_as(file, {".csv"}) ? read_csv_manifest(text, file, row) : read_jsonl_manifest(text, file, row))
+      left_out_.columns.push_back(std::move(said));
     manifests_.push_back({file, first, found_.size()});
   }
 
