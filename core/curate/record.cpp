@@ -36,7 +36,7 @@ Record::Record(const fs::path& folder, const std::vector<Input>& inputs, const O
       if (!end.files.empty()) kept_.insert(end.key);
     }
   }
-  remove_strangers();
+  if (!options_.looks) remove_strangers();
   for (auto& [key, film] : ends_.films())
     for (auto& end : film.ends) end.files = json();  // they were needed to begin with only
 }
@@ -44,23 +44,28 @@ Record::Record(const fs::path& folder, const std::vector<Input>& inputs, const O
 void Record::replay(const fs::path& file) {
   const std::string other = "was made with other options";
   bool is_ours = true;
-  journal_ = std::make_unique<Journal>(file, [&](const json& entry, Journal::Place place) {
+  const auto each = [&](const json& entry, Journal::Place place) {
     if (entry.contains("journal")) {
       is_ours = entry == header(options_.base);
       header_base_ = text_in(entry, "base");
     }
     if (is_ours) take(entry, place);
-  });
+  };
+  journal_ = std::make_unique<Journal>(file, each, options_.looks);
   if (header_base_.empty()) return start_over("");
   if (!is_ours) return start_over(other);
   if (!ends_.nameless().empty())
     return start_over("has samples that do not name the film that they were made of (fact \"film\")");
   ends_.break_off(!options_.per_clip);
-  journal_->append(broke_off(!options_.per_clip), false);
+  note(broke_off(!options_.per_clip), false);
   keep_current();
   if (options_.retries <= retries_) return;
   retried_ = ends_.retry_failed(!options_.per_clip);
-  journal_->append(retry_entry(options_.retries, !options_.per_clip), true);
+  note(retry_entry(options_.retries, !options_.per_clip), true);
+}
+
+void Record::note(const json& entry, bool durable) {
+  if (!options_.looks) journal_->append(entry, durable);
 }
 
 void Record::take(const json& entry, Journal::Place place) {
@@ -84,25 +89,31 @@ void Record::take(const json& entry, Journal::Place place) {
 void Record::start_over(const std::string& why) {
   if (!why.empty()) log_warn("{}: what is there {}; the job starts over", data_.parent_path().string(), why);
   ends_ = {};
-  journal_->clear();
-  journal_->append(header(options_.base), true);
-  if (options_.retries > 0) journal_->append(retry_entry(options_.retries, !options_.per_clip), true);
+  if (!options_.looks) journal_->clear();
+  note(header(options_.base), true);
+  if (options_.retries > 0) note(retry_entry(options_.retries, !options_.per_clip), true);
 }
 
 // Films that are no inputs any more, that have changed, or whose files somebody has changed, are void.
 void Record::keep_current() {
-  std::unordered_set<std::string> current;
+  std::unordered_set<std::string> current, named;
   for (const auto& input : inputs_) {
+    named.insert(input.key);
     const auto* known = ends_.film(input.key);
-    if (known && known->identity == identity_of(input) && files_are_there(*known)) current.insert(input.key);
+    if (!known || known->identity != identity_of(input) || !files_are_there(*known)) continue;
+    current.insert(input.key);
+    if (known->identity != input.identity()) unseen_.push_back(input.url);
   }
   std::vector<std::string> gone;
   for (const auto& [key, film] : ends_.films())
     if (!current.count(key)) gone.push_back(key);
   std::sort(gone.begin(), gone.end());
   for (const auto& key : gone) {
+    Void& why = named.count(key) ? changed_ : gone_;
+    ++why.films;
+    for (const auto& end : ends_.film(key)->ends) why.clips += end.made && !end.files.empty();
     ends_.forget(key);
-    journal_->append({{"forget", key}}, false);
+    note({{"forget", key}}, false);
   }
 }
 
