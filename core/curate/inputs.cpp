@@ -132,15 +132,15 @@ class Finder {
         const FoundFile found = found_file(input.url);
         input.size = found.size;
         input.modified = found.modified;
+        std::error_code error;
+        if (is_pattern(input.url) && !is_remote(input.url) && !fs::exists(fs::symlink_status(input.url, error)))
+          input.error = input.url + ": there is no such file; patterns stand in lists (.txt) and in `input`, not in manifests";
       }
       add_film(std::move(input));
     };
     const size_t first = found_.size();
-    if (ends_as(file, {".csv"})) {
-      read_csv_manifest(text, file, row);
-    } else {
-      read_jsonl_manifest(text, file, row);
-    }
+    for (auto& said : ends_as(file, {".csv"}) ? read_csv_manifest(text, file, row) : read_jsonl_manifest(text, file, row))
+      left_out_.columns.push_back(std::move(said));
     manifests_.push_back({file, first, found_.size()});
   }
 
@@ -196,7 +196,12 @@ std::vector<Input> found(Io& io, const std::vector<std::string>& paths, Look loo
   Recalled recalled = recall(out, known, drop_unseen);
   auto renamed = name_all(out, recalled.unseen, finder.manifests());
   if (!recalled.unseen.empty()) out = put_in(std::move(out), recalled);
-  if (left_out) *left_out = finder.left_out(), left_out->renamed = std::move(renamed), left_out->unseen = recalled.because;
+  if (!left_out) return out;
+  *left_out = finder.left_out();
+  left_out->renamed = std::move(renamed);
+  left_out->unseen = std::move(recalled.because);
+  left_out->first_unseen = recalled.first;
+  left_out->is_any_unnamed = !recalled.unseen.empty();
   return out;
 }
 

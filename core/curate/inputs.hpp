@@ -63,7 +63,7 @@ bool is_listing(const std::string& path);
 std::vector<Input> glance_at_inputs(Io& io, const std::vector<std::string>& paths, Look look,
                                     LeftOut* left_out = nullptr);
 
-// Gives every input a key: the one that its manifest says, else its name without the ending; without dots
+// Gives every input a key: the one that its manifest says, these first, else its name without the ending; without dots
 // (WebDataset: what follows the first dot is the field), slashes and control characters, told apart by a
 // number where two are the same, and by "-film" from the clips of another. Names that manifests say come first, then those
 // of before (key_before).

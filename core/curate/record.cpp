@@ -113,7 +113,6 @@ void Record::keep_current() {
       ends_.open_again(input.key, !options_.per_clip);
       note(open_entry(input.key, !options_.per_clip), true);
     }
-    if (known->identity != input.identity()) unseen_.push_back(input.url);
   }
   std::vector<std::string> gone;
   for (const auto& [key, film] : ends_.films())

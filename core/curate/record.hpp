@@ -46,8 +46,6 @@ class Record {
   };
   Void gone() const { return gone_; }        // films that are no inputs any more
   Void changed() const { return changed_; }  // that are others now, or whose stored files are not what they were
-  // Urls of films that cannot be looked at now, of which earlier runs have done all: it stays.
-  const std::vector<std::string>& unseen() const { return unseen_; }
 
   // Before anything else is said of an input in this run.
   void begin(const Input& input);
@@ -105,7 +103,6 @@ class Record {
   int64_t retries_ = 0;      // that the journal knows of
   size_t ended_before_ = 0, clips_before_ = 0, retried_ = 0;
   Void gone_, changed_;
-  std::vector<std::string> unseen_;
 };
 
 }  // namespace kinora::core

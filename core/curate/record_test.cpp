@@ -130,7 +130,11 @@ TEST_F(RecordTest, AFilmThatCannotBeSeenKeepsWhatIsDoneOfIt) {
     keep(record, "b-0000", "b"), keep(record, "a-0000", "a");
     record.end(film("b"), false, {});
   }
-  EXPECT_TRUE(look(0, 0, "mine").has_ended(film_b));
+  {
+    const Record unseen = look(0, 0, "mine");
+    EXPECT_TRUE(unseen.has_ended(film_b));
+    EXPECT_EQ(unseen.changed().films + unseen.gone().films, 0);
+  }
   EXPECT_THAT(stored(), ElementsAre("a-0000.mp4", "b-0000.mp4"));
   EXPECT_TRUE(look(5, 7, "mine").has_ended(film_b)) << "it is back";
   EXPECT_FALSE(look(0, 0, "another").has_ended(film_b)) << "what the user says of it has changed";
@@ -170,6 +174,31 @@ TEST_F(RecordTest, AFilmThatCannotBeSeenGoesOnWhenItIsBack) {
     EXPECT_TRUE(open("x", true, retries).has_ended(film_b));
     EXPECT_THAT(stored(), ElementsAre("b-0000.mp4", "b-0001.mp4"));
   }
+}
+
+TEST_F(RecordTest, SaysWhatGoesWithFilmsAndWritesNothingWhereItOnlyLooks) {
+  {
+    Record record = open();
+    record.begin(inputs_[0]), record.begin(inputs_[1]);
+    keep(record, "b-0000", "b"), keep(record, "b-0001", "b"), keep(record, "a-0000", "a");
+    for (const char* key : {"a", "b"}) record.end(film(key), false, {});
+  }
+  inputs_.erase(inputs_.begin());
+  inputs_[0].modified += 1;
+  const std::string before = read_file(folder_ / "journal.jsonl");
+  for (const bool looks : {true, true, false}) {
+    const Record record(folder_, inputs_, {.base = "x", .looks = looks});
+    EXPECT_EQ(record.gone().films, 1);
+    EXPECT_EQ(record.gone().clips, 2);
+    EXPECT_EQ(record.changed().films, 1);
+    EXPECT_EQ(record.changed().clips, 1);
+    EXPECT_EQ(record.ended_before(), 0u);
+    EXPECT_EQ(read_file(folder_ / "journal.jsonl") == before, looks);
+    EXPECT_EQ(stored().size(), looks ? 3u : 0u);
+  }
+  fs::remove(folder_ / "journal.jsonl");
+  EXPECT_EQ(Record(folder_, inputs_, {.base = "x", .looks = true}).ended_before(), 0u);
+  EXPECT_FALSE(fs::exists(folder_ / "journal.jsonl"));
 }
 
 TEST_F(RecordTest, GoesOnWhereItWasKilled) {

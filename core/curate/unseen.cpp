@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include "core/counted.hpp"
 #include "core/curate/wildcard.hpp"
 
 namespace kinora::core {
@@ -125,6 +126,7 @@ Recalled recall(std::vector<Input>& inputs, const std::vector<KnownFilm>& known,
     input->identity_before = film.identity;
     input->done_before = film.done;
     ++out.because[why];
+    if (out.first.empty()) out.first = film.url;
   }
   out.in_vain.resize(inputs.size());
   for (const Input* input : unseen.in_vain())
@@ -147,10 +149,11 @@ std::vector<Input> put_in(std::vector<Input> inputs, const Recalled& recalled) {
 std::string unseen_line(const LeftOut& out) {
   int64_t films = 0;
   for (const auto& [why, count] : out.unseen) films += count;
+  const char* them = films == 1 ? "it" : "them";
   const std::string more = out.unseen.size() > 1 ? fmt::format(", and {} more", out.unseen.size() - 1) : "";
-  return fmt::format("{} cannot be looked at now ({}{}): what is done of {} stays; unseen = \"drop\" lets {} go for good",
-                     films == 1 ? "1 film" : fmt::format("{} films", films), out.unseen.begin()->first, more,
-                     films == 1 ? "it" : "them", films == 1 ? "it" : "them");
+  const std::string remedy = out.is_any_unnamed ? fmt::format("; unseen = \"drop\" lets {} go for good", them) : "";
+  return fmt::format("{} be looked at now, {} the first; what is done of {} stays ({}{}{})",
+                     counted(films, "film cannot", "films cannot"), out.first_unseen, them, out.unseen.begin()->first, more, remedy);
 }
 
 }  // namespace kinora::core

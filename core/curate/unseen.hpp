@@ -40,6 +40,7 @@ struct Recalled {
   std::vector<Film> unseen;  // films that are no inputs, in their order
   std::vector<bool> in_vain;  // inputs that stand for their folders
   std::map<std::string, int64_t> because;  // how many films cannot be looked at, named ones too
+  std::string first;                       // of these
 };
 
 // Tells the inputs what the journal knows of them, and finds those that it alone knows.
@@ -47,7 +48,7 @@ Recalled recall(std::vector<Input>& inputs, const std::vector<KnownFilm>& known,
 // The inputs with those that were recalled.
 std::vector<Input> put_in(std::vector<Input> inputs, const Recalled&);
 
-// "3 films of earlier runs cannot be looked at now (/disk is empty); what is done of them stays, ..."
+// "3 films cannot be looked at now, /disk/a.mp4 the first; what is done of them stays (/disk is empty; ...)"
 std::string unseen_line(const LeftOut&);
 
 }  // namespace kinora::core

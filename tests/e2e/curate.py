@@ -231,12 +231,12 @@ def check_nothing_kept():
     assert "already done" not in run("nothing", [DATA / "bbb_A.mp4"], cut, code=1)
     run("dropped", [DATA / "bbb_A.mp4"], STAGES.replace(', "caption.describe"', ', { use = "filter.facts", fact = "height", at_least = 9999.0 }'))
     assert summary("dropped")["clips"] == {"kept": 0, "filtered": len(made), "failed": 0}
-    # The first clip fails for want of a fact, the others are dropped before that: no reason to call all of it a failure.
+    # The first clip fails for want of a fact, the others are dropped before that: nothing is left for the jobs that follow.
     mixed = STAGES.replace(', "caption.describe"', f', {{ use = "filter.facts", fact = "first_frame", at_most = 0.0 }}, {{ use = "filter.facts", fact = "none" }}')
-    run("rightly", [DATA / "bbb_A.mp4"], mixed)
+    run("rightly", [DATA / "bbb_A.mp4"], mixed, code=1)
     ends = summary("rightly")["clips"]
     assert ends["failed"] >= 1 and ends["filtered"] >= 1 and ends["kept"] == 0, ends
-    assert "already done" in run("rightly", [DATA / "bbb_A.mp4"], mixed)
+    assert "already done" not in run("rightly", [DATA / "bbb_A.mp4"], mixed, code=1)
 
 
 def check_other_files():
