@@ -89,7 +89,8 @@ class Check {
     const bool bit = spec_.type == OptionType::integers && given.is_boolean();
     auto v = item_of(item_type(spec_.type), bit ? json(given.get<bool>() ? 1 : 0) : given);
     if (!v) {
-      problem(path, found_text(given));
+      const bool is_bad_size = item_type(spec_.type) == OptionType::size && given.is_string();
+      problem(path, found_text(given) + (is_bad_size ? "; write for example \"2 GiB\"" : ""));
       return zero_of(item_type(spec_.type));
     }
     if (v->is_number() && !in_bounds(spec_, v->get<double>()))

@@ -6,6 +6,7 @@
 #include "apps/kinora/command.hpp"
 #include "apps/kinora/plugins_command.hpp"
 #include "apps/kinora/version.hpp"
+#include "core/run/job_kind.hpp"
 #include "core/run/torch_library.hpp"
 #include "core/suggest.hpp"
 #include "core/paths.hpp"
@@ -118,6 +119,10 @@ int run(Arguments arguments) {
 
 int require_command(const std::string& name) {
   if (commands().contains(name)) return kDone;
+  for (const auto& kind : core::job_kinds())
+    if (kind.spec.name == name)
+      return complain(kUsage, "'" + name + "' is no command but a kind of job, [[job]] kind = \"" + name +
+                                  "\" in a run file; kinora plugins inspect job/" + name + " says what it takes");
   std::vector<std::string> names;
   for (const auto& [known, f] : commands()) names.push_back(known);
   return complain(kUsage, "unknown command '" + name + "'" + core::did_you_mean(name, names) + "; see kinora --help");

@@ -19,6 +19,7 @@ void take(const json& entry, core::Journal::Place place, Ends& ends) {
   const bool whole = core::flag_in(entry, "whole");
   if (entry.contains("broke_off")) ends.break_off(whole);
   if (entry.contains("retry_failed")) ends.retry_failed(whole);
+  if (const auto key = text_in(entry, "open_again"); !key.empty()) ends.open_again(key, whole);
   if (const auto key = text_in(entry, "forget"); !key.empty()) ends.forget(key);
   if (const auto key = text_in(entry, "input"); !key.empty()) ends.begin(key, text_in(entry, "identity"));
   if (!entry.contains("end")) return;

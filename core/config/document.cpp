@@ -3,6 +3,7 @@
 #include <fstream>
 #include <sstream>
 
+#include <fmt/ranges.h>
 #include <toml++/toml.h>
 
 #include "core/suggest.hpp"
@@ -68,6 +69,20 @@ json* job_by_name(json& root, const std::string& name) {
   for (auto& job : root["job"])
     if (job.is_object() && job.value("name", job.value("kind", "")) == name) return &job;
   return nullptr;
+}
+
+// The first of them, with dots.
+std::string join(const std::vector<std::string>& parts, size_t count) {
+  return fmt::format("{}", fmt::join(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(count), "."));
+}
+
+// A value in one line, as --set reads it.
+std::string inline_toml(const json& value) {
+  if (!value.is_structured()) return value.dump();
+  std::string out;
+  for (const auto& [key, item] : value.items())
+    out += (out.empty() ? "" : ", ") + (value.is_object() ? key + " = " : "") + inline_toml(item);
+  return value.is_object() ? "{ " + out + " }" : "[" + out + "]";
 }
 
 std::vector<std::string> job_names(const json& root) {
@@ -154,6 +169,9 @@ Status Document::set(std::string_view assignment) {
       *at = json::object();
       places_[pointer] = {here, here};
     }
+    if (at->is_array())
+      return fail(KINORA_INVALID, "--set {}: '{}' is a list, which is set as a whole: --set '{}={}'", path, parts[i],
+                  join(parts, i + 1), inline_toml(*at));
     if (!at->is_object())
       return Failure{KINORA_INVALID, "--set " + path + ": '" + parts[i] + "' is not a table"};
   }

@@ -109,7 +109,8 @@ const Edit* EditHistory::redoable(const std::string& author) const {
 }
 
 std::string text_of_subject(const nlohmann::json& subject) {
-  return text_in(subject, "sha256").empty() ? "" : subject_of(subject).dump();
+  const bool names_film = !text_in(subject, "sha256").empty() || !text_in(subject, "url").empty();
+  return names_film ? subject_of(subject).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) : "";
 }
 
 Footage kept_in(const std::filesystem::path& folder) {

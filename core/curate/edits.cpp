@@ -109,8 +109,9 @@ Result<Edit> parse_edit(std::string_view line) {
 
 json subject_of(const json& facts) {
   json out = json::object();
-  for (const char* name : {"sha256", "first_frame", "end_frame"})
-    if (facts.is_object() && facts.contains(name)) out[name] = facts[name];
+  if (!facts.is_object()) return out;
+  for (const char* name : {facts.contains("sha256") ? "sha256" : "url", "first_frame", "end_frame"})
+    if (facts.contains(name)) out[name] = facts[name];
   return out;
 }
 

@@ -57,8 +57,8 @@ struct Edit {
   nlohmann::json of = {};  // subject_of what it is about
 };
 
-// What the facts say of which film and which of its frames a sample is: its `sha256`, `first_frame` and
-// `end_frame`.
+// What the facts say of which film and which of its frames a sample is: its `sha256`, or its `url` where films were not
+// hashed, `first_frame` and `end_frame`.
 nlohmann::json subject_of(const nlohmann::json& facts);
 // Whether both are about the same footage as far as both say.
 bool is_same_subject(const nlohmann::json& a, const nlohmann::json& b);

@@ -188,6 +188,22 @@ TEST_F(OfAJob, OfEditsByTheOldKeyAndByTheNewTheLaterOneCountsAndIsUndone) {
   EXPECT_TRUE(read().edited().empty()) << "the undo of an edit by the old key takes it back";
 }
 
+// hash = false: the film's url says which film it is.
+TEST_F(OfAJob, AnEditStaysWithItsFilmWhereFilmsAreNotHashed) {
+  const auto of = [](const char* url) { return json{{"url", url}, {"first_frame", 0}, {"end_frame", 50}}; };
+  const json frames{{"first_frame", 0}, {"end_frame", 50}};
+  clip("film-0000", of("w/film.mp4")), clip("film-2-0000", of("x/film.mp4"));
+  line("film-0000", of("x/film.mp4"), {{"keep", false}});
+  line("film-2-0000", of("gone/film.mp4"), {{"caption", "of nobody"}});
+  line("film-0000", frames, {{"reason", "of before edits said so"}});
+  const auto h = read();
+  EXPECT_EQ(h.now("film-0000"), (Change{std::nullopt, "of before edits said so", std::nullopt}));
+  EXPECT_EQ(h.now("film-2-0000"), (Change{std::nullopt, std::nullopt, false}));
+  ASSERT_EQ(h.of_others().size(), 1u);
+  EXPECT_EQ(subject_of({{"sha256", "s"}, {"url", "u"}, {"first_frame", 1}}), (json{{"sha256", "s"}, {"first_frame", 1}}))
+      << "where it is hashed it may lie elsewhere";
+}
+
 TEST_F(OfAJob, NobodyKnowsWhichOfTwoWithTheSameFootageAnEditIsAbout) {
   line("x-0000", footage("b"), {{"keep", false}});
   clip("x-0000", footage("a")), clip("x-2-0000", footage("b")), clip("x-3-0000", footage("b"));

@@ -134,6 +134,10 @@ size_t Ends::retry_failed(bool all) {
   return failed;
 }
 
+void Ends::open_again(const std::string& key, bool all) {
+  if (Film* known = film(key)) reopen(key, *known, all);
+}
+
 // Without its own end and without what failed. A clip that a failed one was made of is made again too, since
 // nothing else makes the failed one; where nobody knows which that was, all are.
 void Ends::reopen(const std::string& key, Film& film, bool all) {

@@ -33,6 +33,7 @@ class Ends {
     std::string content;       // SHA-256 of its bytes; empty: not known
     std::string duplicate_of;  // the input that it is a copy of
     bool ended = false;
+    bool unseen = false;  // it ended since it could not be looked at
     std::vector<End> ends;  // of what was made of it, and its own
   };
 
@@ -57,6 +58,8 @@ class Ends {
   // Films of which something failed are open again, as if a run had broken off over them. How many failed
   // ends that voids.
   size_t retry_failed(bool all);
+  // The film is open again, as if a run had broken off over it.
+  void open_again(const std::string& key, bool all);
   // No more ends will come: what still waits has no film.
   void stop_waiting();
 

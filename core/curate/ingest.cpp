@@ -1,5 +1,7 @@
 #include "core/curate/ingest.hpp"
 
+#include <filesystem>
+
 #include <fmt/ranges.h>
 
 #include "core/curate/content.hpp"
@@ -47,7 +49,11 @@ bool Ingest::is_empty(const Input& input) {
     record_.forget(input);
     --ended_;
   }
-  if (!record_.has_ended(input)) end(input, unread_line(input, "", input.url + ": the file is empty; fetch it again"));
+  std::error_code error;
+  const bool is_no_file = !is_remote(input.url) && std::filesystem::is_other(input.url, error);
+  const char* why = is_no_file ? ": it is no regular file but a pipe, a socket or a device; name a film"
+                               : ": the file is empty; fetch it again";
+  if (!record_.has_ended(input)) end(input, unread_line(input, "", input.url + why));
   return true;
 }
 
@@ -93,7 +99,9 @@ Sample Ingest::film_of(const Input& input) const {
   Sample film(input.key);
   film.set("url", input.url);
   json facts = json::object();
+  // What a clip was made of: edits of it say so too (subject_of).
   if (const auto content = record_.content(input); !content.empty()) facts["sha256"] = content;
+  else facts["url"] = input.url;
   if (!input.user.empty()) facts["user"] = input.user;
   if (input.caption) {
     facts["caption"] = {{"by", "user"}};

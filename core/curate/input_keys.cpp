@@ -39,6 +39,12 @@ std::string wanted_key(const Input& input) {
   return name.empty() ? "film" : cut(name);
 }
 
+// Whether take() or name_inputs() makes this key of that base where the base is taken: "f-2", "f-film".
+bool is_made_of(const std::string& key, const std::string& base) {
+  return key.starts_with(base + "-") && (key.find_first_not_of("0123456789", base.size() + 1) == key.npos ||
+                                         key.compare(base.size(), key.npos, "-film") == 0);
+}
+
 // Names that are taken, and where to go on counting for each: a million films may have one name.
 class Names {
  public:
@@ -48,7 +54,10 @@ class Names {
       key = base + "-" + std::to_string(n);
     return key;
   }
+  // False: it is taken.
+  bool take_just(const std::string& key) { return used_.insert(key).second; }
   void give_back(const std::string& key) { used_.erase(key); }
+  bool has(const std::string& key) const { return used_.contains(key); }
   const std::set<std::string>& used() const { return used_; }
 
  private:
@@ -56,16 +65,52 @@ class Names {
   std::map<std::string, int> next_;
 };
 
+struct Wish {
+  Input* input;
+  std::string key;       // by its manifest or its file's name
+  bool is_users = false;  // by its manifest
+};
+
+// Those that get their name of before, of which `may` says so.
+template <typename May>
+void keep_names(std::vector<Wish>& wishes, Names& names, const May& may) {
+  std::erase_if(wishes, [&](const Wish& wish) {
+    const std::string& before = wish.input->key_before;
+    if (before.empty() || !may(wish) || !names.take_just(before)) return false;
+    wish.input->key = before;
+    return true;
+  });
+}
+
+void give_names(std::vector<Wish>& wishes, Names& names, bool to_users) {
+  std::erase_if(wishes, [&](const Wish& wish) {
+    if (wish.is_users != to_users) return false;
+    wish.input->key = names.take(wish.key);
+    return true;
+  });
+}
+
 }  // namespace
 
-void name_inputs(std::vector<Input>& inputs) {
+void name_inputs(const std::vector<Input*>& inputs) {
   Names names;
-  for (auto& input : inputs) input.key = names.take(wanted_key(input));
+  std::vector<Wish> wishes;
+  wishes.reserve(inputs.size());
+  for (Input* input : inputs) wishes.push_back({input, wanted_key(*input), !input->key.empty()});
+  // What cannot be looked at cannot be made again under another name either.
+  keep_names(wishes, names, [](const Wish& wish) { return !wish.input->identity_before.empty(); });
+  keep_names(wishes, names, [](const Wish& wish) { return wish.is_users && wish.input->key_before == wish.key; });
+  keep_names(wishes, names, [&](const Wish& wish) {
+    return wish.is_users && names.has(wish.key) && is_made_of(wish.input->key_before, wish.key);
+  });
+  give_names(wishes, names, true);
+  keep_names(wishes, names, [](const Wish& wish) { return !wish.is_users; });
+  give_names(wishes, names, false);
   const std::set<std::string> films = names.used();
-  for (auto& input : inputs) {
-    if (!is_clip_of_another(input.key, films)) continue;
-    names.give_back(input.key);
-    input.key = names.take(input.key + "-film");
+  for (Input* input : inputs) {
+    if (!is_clip_of_another(input->key, films)) continue;
+    names.give_back(input->key);
+    input->key = names.take(input->key + "-film");
   }
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/curate/manifest_reader.hpp"
+#include "core/curate/unseen.hpp"
 #include "core/curate/wildcard.hpp"
 #include "core/data/byte_source.hpp"
 #include "core/log.hpp"
@@ -117,7 +118,7 @@ class Finder {
         add_named(resolved(line, file));
       } catch (const Error& e) {
         if (e.code() == KINORA_CANCELLED || is_unanswered(resolved(line, file), e.code())) throw;
-        add_film({.url = line, .error = fmt::format("{} (line {} of {})", e.what(), number, file)});
+        add_film({.url = resolved(line, file), .error = fmt::format("{} (line {} of {})", e.what(), number, file)});
       }
     }
     listed_in_.clear();
@@ -131,15 +132,15 @@ class Finder {
         const FoundFile found = found_file(input.url);
         input.size = found.size;
         input.modified = found.modified;
+        std::error_code error;
+        if (is_pattern(input.url) && !is_remote(input.url) && !fs::exists(fs::symlink_status(input.url, error)))
+          input.error = input.url + ": there is no such file; patterns stand in lists (.txt) and in `input`, not in manifests";
       }
       add_film(std::move(input));
     };
     const size_t first = found_.size();
-    if (ends_as(file, {".csv"})) {
-      read_csv_manifest(text, file, row);
-    } else {
-      read_jsonl_manifest(text, file, row);
-    }
+    for (auto& said : ends_as(file, {".csv"}) ? read_csv_manifest(text, file, row) : read_jsonl_manifest(text, file, row))
+      left_out_.columns.push_back(std::move(said));
     manifests_.push_back({file, first, found_.size()});
   }
 
@@ -165,11 +166,15 @@ class Finder {
 };
 
 // name_inputs(); of every manifest whose keys are others then, one line that says so.
-std::vector<std::string> name_all(std::vector<Input>& inputs, const std::vector<Finder::Rows>& manifests) {
+std::vector<std::string> name_all(std::vector<Input>& inputs, std::vector<Recalled::Film>& unseen,
+                                  const std::vector<Finder::Rows>& manifests) {
   std::vector<std::string> wanted, out;
   for (const auto& rows : manifests)
     for (size_t i = rows.first; i < rows.end; ++i) wanted.push_back(inputs[i].key);
-  name_inputs(inputs);
+  std::vector<Input*> all;
+  for (auto& film : unseen) all.push_back(&film.input);
+  for (auto& input : inputs) all.push_back(&input);
+  name_inputs(all);
   auto key = wanted.begin();
   for (const auto& rows : manifests) {
     size_t changed = 0, first = 0;
@@ -184,28 +189,39 @@ std::vector<std::string> name_all(std::vector<Input>& inputs, const std::vector<
 }
 
 std::vector<Input> found(Io& io, const std::vector<std::string>& paths, Look look, bool asks_remote,
-                         LeftOut* left_out) {
+                         LeftOut* left_out, const std::vector<KnownFilm>& known = {}, bool drop_unseen = false) {
   Finder finder(io, look, asks_remote);
   for (const auto& path : paths) finder.add(path);
   std::vector<Input> out = finder.take();
-  const auto renamed = name_all(out, finder.manifests());
-  if (left_out) *left_out = finder.left_out(), left_out->renamed = renamed;
+  Recalled recalled = recall(out, known, drop_unseen);
+  auto renamed = name_all(out, recalled.unseen, finder.manifests());
+  if (!recalled.unseen.empty()) out = put_in(std::move(out), recalled);
+  if (!left_out) return out;
+  *left_out = finder.left_out();
+  left_out->renamed = std::move(renamed);
+  left_out->unseen = std::move(recalled.because);
+  left_out->first_unseen = recalled.first;
+  left_out->is_any_unnamed = !recalled.unseen.empty();
   return out;
 }
 
 }  // namespace
 
 std::string Input::named() const {
+  if (!identity_before.empty()) return identity_before.substr(0, identity_before.find('-'));
   json all{{"url", url}, {"user", user}};
   if (caption) all["caption"] = *caption;
   if (!error.empty()) all["error"] = error;
   return sha256(all.dump(-1, ' ', false, json::error_handler_t::replace)).substr(0, 32);
 }
 
-std::string Input::identity() const { return fmt::format("{}-{}-{}", named(), size, modified); }
+std::string Input::identity() const {
+  return done_before ? identity_before : fmt::format("{}-{}-{}", named(), size, modified);
+}
 
-std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, Look look, LeftOut* left_out) {
-  return found(io, paths, look, true, left_out);
+std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, Look look, LeftOut* left_out,
+                               const std::vector<KnownFilm>& known, bool drop_unseen) {
+  return found(io, paths, look, true, left_out, known, drop_unseen);
 }
 
 bool is_listing(const std::string& path) { return ends_as(path, {".txt", ".jsonl", ".csv"}); }

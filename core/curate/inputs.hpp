@@ -15,6 +15,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/curate/known.hpp"
 #include "core/curate/listing.hpp"
 
 namespace kinora::core {
@@ -29,6 +30,10 @@ struct Input {
   uint64_t size = 0;           // bytes, as its folder's listing says
   int64_t modified = 0;
   std::string error;  // why there is nothing to read: it ends as failed, with this
+  std::string key_before;  // what the job's journal calls it
+  // Of a film that cannot be looked at now, its identity in the job's journal, and whether all of it is done.
+  std::string identity_before;
+  bool done_before = false;
 
   // Equal as long as nothing says that the film or what the user says of it has changed. It begins with named().
   std::string identity() const;
@@ -44,8 +49,12 @@ struct Input {
 // input, and so does a line that cannot be used: its error says which. Throws kinora::Error if a list,
 // manifest, folder or prefix cannot be read at all, or the network fails; a folder below one is an input with
 // an error. left_out: what was passed over, unless null.
+// known: of the job's journal. Films keep the keys that they have there, whatever is added. What is done of films that
+// cannot be looked at now, since a disk or folder is not there, empty or unreadable (unseen.hpp), stays: they are inputs too,
+// in their old place, and what stands for their folder in vain is none. drop_unseen: they are not.
 std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, Look look,
-                               LeftOut* left_out = nullptr);
+                               LeftOut* left_out = nullptr, const std::vector<KnownFilm>& known = {},
+                               bool drop_unseen = false);
 
 // Whether it is a list or a manifest by its ending.
 bool is_listing(const std::string& path);
@@ -54,10 +63,11 @@ bool is_listing(const std::string& path);
 std::vector<Input> glance_at_inputs(Io& io, const std::vector<std::string>& paths, Look look,
                                     LeftOut* left_out = nullptr);
 
-// Gives every input a key: the one that its manifest says, else its name without the ending; without dots
+// Gives every input a key: the one that its manifest says, these first, else its name without the ending; without dots
 // (WebDataset: what follows the first dot is the field), slashes and control characters, told apart by a
-// number where two are the same, and by "-film" from the clips of another.
-void name_inputs(std::vector<Input>& inputs);
+// number where two are the same, and by "-film" from the clips of another. Names that manifests say come first, then those
+// of before (key_before).
+void name_inputs(const std::vector<Input*>& inputs);
 
 // One number for all inputs in their order.
 std::string identity_of(const std::vector<Input>& inputs);

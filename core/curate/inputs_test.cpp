@@ -239,6 +239,46 @@ TEST_F(Inputs, OfAManifestWhoseKeysHadToChangeAreNamedOnce) {
                                        testing::AllOf(HasSubstr("three.csv: 1 key is"), HasSubstr("'x/y' is 'x-y' now"))));
 }
 
+TEST_F(Inputs, OfAManifestAreNamedAsItSaysBeforeTheOthersAre) {
+  const auto list = put("m.jsonl", "{\"url\": \"boat.mp4\"}\n{\"url\": \"x.mp4\", \"key\": \"boat\"}\n");
+  LeftOut out;
+  EXPECT_THAT(keys(find_inputs(runtime_->io(), {list}, {}, &out)), ElementsAre("boat-2", "boat"));
+  EXPECT_THAT(out.renamed, testing::IsEmpty());
+}
+
+TEST_F(Inputs, OfAManifestWhoseColumnIsALetterAwayFromAKnownOneSayIt) {
+  const auto said = [&](const std::string& name, const std::string& text) {
+    LeftOut out;
+    find_inputs(runtime_->io(), {put(name, text)}, {}, &out);
+    return out.columns;
+  };
+  EXPECT_THAT(said("a.csv", "url,captions,licence\na.mp4,A boat.,CC0\n"),
+              ElementsAre(HasSubstr("a.csv: column 'captions' is carried along as your own; if it is meant as 'caption', write it so")));
+  EXPECT_THAT(said("b.jsonl", "{\"url\": \"a.mp4\", \"Caption\": \"A boat.\"}\n{\"url\": \"b.mp4\", \"ky\": \"b\", \"Caption\": \"\"}\n"),
+              ElementsAre(HasSubstr("'Caption'"), HasSubstr("if it is meant as 'key'")));
+  EXPECT_THAT(said("c.csv", "url,caption,captions,author,id\na.mp4,A,B,C,D\n"), testing::IsEmpty());
+}
+
+TEST_F(Inputs, OfAManifestArePatternsNone) {
+  put("films/a.mov"), put("odd[1].mp4");
+  const auto found = find({put("m.jsonl", "{\"path\": \"films/*.mov\"}\n{\"path\": \"odd[1].mp4\"}\n")});
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_THAT(found[0].error, HasSubstr("films/*.mov: there is no such file; patterns stand in lists (.txt) and in `input`, not in manifests"));
+  EXPECT_EQ(found[1].error, "");
+}
+
+// A disk that is not there: the film is an input whose file nobody can look at, in a folder as behind a pattern.
+TEST_F(Inputs, ThatAreLinksToNothingAreThereAndUnseen) {
+  put("a.mp4"), put("sub/c.mp4");
+  fs::create_symlink("unmounted/b.mp4", folder_ / "b.mp4");
+  for (const auto& found : {find({folder_}), find({put("lists/l.txt", "../*.mp4\n")}), find({put("lists/d.txt", "../**/?.mp4\n")})}) {
+    ASSERT_GE(found.size(), 2u);
+    EXPECT_EQ(found[1].url, folder_ / "b.mp4");
+    EXPECT_TRUE(found[1].is_unseen());
+    EXPECT_FALSE(found[0].is_unseen());
+  }
+}
+
 TEST_F(Inputs, OfACsvWithoutAColumnOfFilmsSayWhatItHas) {
   const auto said = [&](const std::string& head) {
     try {
@@ -260,6 +300,24 @@ TEST_F(Inputs, HaveKeysThatAreFilesNamesAndDiffer) {
   const auto found = keys(find({list}));
   EXPECT_THAT(found, ElementsAre("f", "f-2", "f-0000-film", "f-0000-0000-film", "a-b-c", "\xEF\xBF\xBD",
                                  std::string(150, 'y'), "z-001"));
+}
+
+TEST_F(Inputs, KeepTheKeysThatTheJobKnowsThemByWhateverIsAdded) {
+  put("x/f.mp4"), put("y/f.mp4"), put("w/f.mp4"), put("v/f-2.mp4");
+  const auto url = [&](const char* name) { return (folder_ / name).string(); };
+  const auto keys_of = [&](const std::string& lines, const std::vector<KnownFilm>& known, const char* list = "l.txt") {
+    return keys(find_inputs(runtime_->io(), {put(list, lines)}, {}, nullptr, known));
+  };
+  const std::vector<KnownFilm> known{{"f", url("x/f.mp4"), "", true, 0}, {"f-2", url("y/f.mp4"), "", true, 0}};
+  EXPECT_THAT(keys_of("w/f.mp4\nx/f.mp4\nv/f-2.mp4\ny/f.mp4\n", {}), ElementsAre("f", "f-2", "f-2-2", "f-3"));
+  EXPECT_THAT(keys_of("w/f.mp4\nx/f.mp4\nv/f-2.mp4\ny/f.mp4\n", known), ElementsAre("f-3", "f", "f-2-2", "f-2"));
+  EXPECT_THAT(keys_of("w/f.mp4\ny/f.mp4\n", known), ElementsAre("f", "f-2")) << "who is gone leaves its name";
+  EXPECT_THAT(keys_of("y/f.mp4\ny/f.mp4\nx/f.mp4\n", known), ElementsAre("f-2", "f-3", "f")) << "one film has a key once";
+  // Names that people give go first.
+  EXPECT_THAT(keys_of("url,key\nw/f.mp4,\nx/f.mp4,\ny/f.mp4,f\n", known, "l.csv"), ElementsAre("f-2", "f-3", "f"));
+  EXPECT_THAT(keys_of("url,key\nw/f.mp4,f\ny/f.mp4,f\nx/f.mp4,f\n", known, "l.csv"), ElementsAre("f-3", "f-2", "f"));
+  EXPECT_THAT(keys_of("url,key\nw/f.mp4,f\ny/f.mp4,f\n", known, "l.csv"), ElementsAre("f", "f-2"));
+  EXPECT_THAT(keys_of("url,key\ny/f.mp4,f\n", known, "l.csv"), ElementsAre("f"));
 }
 
 TEST_F(Inputs, HaveAnotherIdentityWhenTheFileOrTheWordsChange) {

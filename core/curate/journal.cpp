@@ -39,10 +39,12 @@ json entry_of(std::string_view line) {
 
 }  // namespace
 
-Journal::Journal(std::filesystem::path file, const std::function<void(const json&, Place)>& each)
+Journal::Journal(std::filesystem::path file, const std::function<void(const json&, Place)>& each, bool looks)
     : file_(std::move(file)) {
-  open();
-  replay(each);
+  std::error_code error;
+  if (looks && !std::filesystem::exists(file_, error)) return;
+  open(looks ? O_RDONLY : O_RDWR | O_CREAT);
+  replay(each, looks);
 }
 
 Journal::~Journal() {
@@ -57,13 +59,13 @@ void Journal::fail(const char* doing, int error) const {
                                : "check the disk and the folder's permissions, and run again"));
 }
 
-void Journal::open() {
+void Journal::open(int flags) {
   if (descriptor_ >= 0) ::close(descriptor_);
-  descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  descriptor_ = ::open(file_.c_str(), flags | O_CLOEXEC, 0644);
   if (descriptor_ < 0) fail("opening", errno);
 }
 
-void Journal::replay(const std::function<void(const json&, Place)>& each) {
+void Journal::replay(const std::function<void(const json&, Place)>& each, bool looks) {
   std::string waiting, piece(size_t{1} << 20, '\0');
   uint64_t read_to = 0, line_number = 0;
   bool sound = true;
@@ -89,7 +91,7 @@ void Journal::replay(const std::function<void(const json&, Place)>& each) {
     }
     waiting.erase(0, done);
   }
-  if (::ftruncate(descriptor_, static_cast<off_t>(end_)) != 0) fail("cutting off an unfinished line", errno);
+  if (!looks && ::ftruncate(descriptor_, static_cast<off_t>(end_)) != 0) fail("cutting off an unfinished line", errno);
 }
 
 Journal::Place Journal::append(const json& entry, bool durable) {
@@ -152,7 +154,7 @@ void Journal::rewrite(const std::function<void(const Write&)>& fill) {
     end += line.size();
   });
   or_throw(file.commit());
-  open();
+  open(O_RDWR | O_CREAT);
   end_ = end;
 }
 

@@ -25,8 +25,9 @@ class Journal {
     uint64_t offset = 0, size = 0;
   };
 
-  // Opens the file, or makes it, and gives its entries in order. Throws kinora::Error.
-  Journal(std::filesystem::path file, const std::function<void(const json& entry, Place)>& each);
+  // Opens the file, or makes it, and gives its entries in order. looks: it is only read, and need not be there. Throws
+  // kinora::Error.
+  Journal(std::filesystem::path file, const std::function<void(const json& entry, Place)>& each, bool looks = false);
   ~Journal();
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
@@ -43,8 +44,8 @@ class Journal {
   void rewrite(const std::function<void(const Write&)>& fill);
 
  private:
-  void open();
-  void replay(const std::function<void(const json&, Place)>& each);
+  void open(int flags);
+  void replay(const std::function<void(const json&, Place)>& each, bool looks);
   [[noreturn]] void fail(const char* doing, int error) const;
   [[noreturn]] void fail_at(Place place) const;
   std::filesystem::path file_;

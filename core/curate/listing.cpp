@@ -124,7 +124,7 @@ std::vector<FoundFile> files_in(Io& io, const std::string& folder, Look look, Le
 }
 
 bool is_unanswered(const std::string& url, int32_t code) {
-  return is_remote(url) && (code == KINORA_IO || code == KINORA_TIMEOUT || code == KINORA_INVALID);
+  return code == KINORA_IO || (is_remote(url) && (code == KINORA_TIMEOUT || code == KINORA_INVALID));
 }
 
 std::vector<FoundFile> files_matching(Io& io, const std::string& pattern, LeftOut& left_out) {

@@ -31,6 +31,14 @@ struct LeftOut {
   std::map<std::string, int64_t> endings;  // files that are no films, by their endings
   std::vector<std::string> renamed;        // of every manifest whose keys had to change, what that was
 
+  std::vector<std::string> columns;        // of every manifest that seem misspelt, which and what may be meant
+
+  // Films of earlier runs that cannot be looked at now, by what is in the way; the first of them, and whether folders alone
+  // would name one.
+  std::map<std::string, int64_t> unseen;
+  std::string first_unseen;
+  bool is_any_unnamed = false;
+
   int64_t no_films() const;
 };
 
@@ -46,8 +54,8 @@ bool is_no_film(std::string_view name);
 
 bool is_remote(std::string_view url);
 
-// Whether an error at this place is the network's: then nobody knows what is there, and what an earlier run found
-// is not to be taken for gone.
+// Whether an error at this place is the network's or the device's: then nobody knows what is there, and what an earlier run
+// found is not to be taken for gone.
 bool is_unanswered(const std::string& url, int32_t code);
 
 // Sorted by name, folder by folder; what begins with a dot is not there, and neither is what lies behind links to

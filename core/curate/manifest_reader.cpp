@@ -1,12 +1,15 @@
 #include "core/curate/manifest_reader.hpp"
 
 #include <algorithm>
+#include <array>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "core/curate/csv.hpp"
 #include "core/curate/facts.hpp"
+#include "core/suggest.hpp"
 
 namespace kinora::core {
 namespace {
@@ -41,6 +44,20 @@ std::string found_instead(const std::vector<std::string>& head) {
   return out;
 }
 
+constexpr std::array kKnown{"url", "path", "caption", "key"};
+constexpr size_t kMostColumns = 1000;  // lines may have others each
+
+// Of columns that only a letter, a space or their case tells from one that Kinora knows.
+std::vector<std::string> misspelt(const std::set<std::string>& columns, const std::string& name) {
+  std::vector<std::string> out;
+  for (const auto& column : columns)
+    for (const auto* known : kKnown)
+      if (column != known && !columns.contains(known) && edit_distance(folded(column), known) <= 1)
+        out.push_back(fmt::format("{}: column '{}' is carried along as your own; if it is meant as '{}', write it so", name,
+                                  column, known));
+  return out;
+}
+
 // The column's text; false if it is there and is no text.
 bool take_text(json& row, const char* column, std::string& out) {
   const auto at = row.find(column);
@@ -61,7 +78,7 @@ Input input_of(json row, const std::string& name, const std::string& place) {
       return unusable(name, place, fmt::format("'{}' must be text, found {}", column, row[column].dump()));
   if (out.url.empty()) return unusable(name, place, "it names no film; give it a 'url' or 'path'");
   if (!caption.empty()) out.caption = caption;
-  for (const auto* column : {"url", "path", "caption", "key"})
+  for (const auto* column : kKnown)
     if (row.contains(column) && row[column].is_null()) row.erase(column);
   out.user = std::move(row);
   return out;
@@ -69,8 +86,9 @@ Input input_of(json row, const std::string& name, const std::string& place) {
 
 }  // namespace
 
-void read_jsonl_manifest(const std::string& text, const std::string& name,
-                         const std::function<void(Input)>& row) {
+std::vector<std::string> read_jsonl_manifest(const std::string& text, const std::string& name,
+                                             const std::function<void(Input)>& row) {
+  std::set<std::string> columns;
   size_t number = 0;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
@@ -80,13 +98,16 @@ void read_jsonl_manifest(const std::string& text, const std::string& name,
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     json object = parse_facts(line);
     const std::string place = "line " + std::to_string(number);
+    if (object.is_object() && columns.size() < kMostColumns)
+      for (const auto& [column, value] : object.items()) columns.insert(column);
     row(object.is_object() ? input_of(std::move(object), name, place)
                            : unusable(name, place, "it is no JSON object; write {\"url\": \"film.mp4\"}"));
   }
+  return misspelt(columns, name);
 }
 
-void read_csv_manifest(const std::string& text, const std::string& name,
-                       const std::function<void(Input)>& row) {
+std::vector<std::string> read_csv_manifest(const std::string& text, const std::string& name,
+                                           const std::function<void(Input)>& row) {
   std::vector<std::string> head;
   const auto take = [&](size_t number, std::vector<std::string> fields) {
     if (head.empty()) {
@@ -113,6 +134,7 @@ void read_csv_manifest(const std::string& text, const std::string& name,
     if (head.empty()) throw Error(KINORA_DATA, name + ": " + place + ": " + why);
     row(unusable(name, place, why));
   });
+  return misspelt({head.begin(), head.end()}, name);
 }
 
 }  // namespace kinora::core

@@ -14,14 +14,15 @@
 namespace kinora::core {
 
 // Calls `row` with url, caption, user and, perhaps, key set, or with `error`, which names the line, and a url
-// that stands for it. Blank lines do not count.
-void read_jsonl_manifest(const std::string& text, const std::string& name,
-                         const std::function<void(Input)>& row);
+// that stands for it. Blank lines do not count. What to say of columns that are one letter away from the four: they are
+// carried along, and may be meant as one of these.
+std::vector<std::string> read_jsonl_manifest(const std::string& text, const std::string& name,
+                                             const std::function<void(Input)>& row);
 
 // Every value is text, as it stands there, and comes out again so: a number in a column is a number to stages that ask
 // for one (filter.facts), whether it stands in quotes or not. Throws kinora::Error if the head has neither url nor
 // path, or cannot be read.
-void read_csv_manifest(const std::string& text, const std::string& name,
-                       const std::function<void(Input)>& row);
+std::vector<std::string> read_csv_manifest(const std::string& text, const std::string& name,
+                                           const std::function<void(Input)>& row);
 
 }  // namespace kinora::core

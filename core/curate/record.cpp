@@ -20,12 +20,15 @@ json header(const std::string& base) {
 }
 // whole: films are done whole or again, for readers that do not know the job.
 json broke_off(bool whole) { return {{"broke_off", true}, {"whole", whole}}; }
+json open_entry(const std::string& key, bool whole) { return {{"open_again", key}, {"whole", whole}}; }
 json retry_entry(int64_t number, bool whole) { return {{"retry_failed", number}, {"whole", whole}}; }
 
 }  // namespace
 
 Record::Record(const fs::path& folder, const std::vector<Input>& inputs, const Options& options)
     : data_(folder / "data"), inputs_(inputs), options_(options) {
+  for (const auto& input : inputs_)
+    if (input.is_unseen()) unseen_keys_.insert(input.key);
   replay(folder / "journal.jsonl");
   for (const auto& input : inputs_) {
     const auto* known = ends_.film(input.key);
@@ -36,7 +39,7 @@ Record::Record(const fs::path& folder, const std::vector<Input>& inputs, const O
       if (!end.files.empty()) kept_.insert(end.key);
     }
   }
-  remove_strangers();
+  if (!options_.looks) remove_strangers();
   for (auto& [key, film] : ends_.films())
     for (auto& end : film.ends) end.files = json();  // they were needed to begin with only
 }
@@ -44,23 +47,28 @@ Record::Record(const fs::path& folder, const std::vector<Input>& inputs, const O
 void Record::replay(const fs::path& file) {
   const std::string other = "was made with other options";
   bool is_ours = true;
-  journal_ = std::make_unique<Journal>(file, [&](const json& entry, Journal::Place place) {
+  const auto each = [&](const json& entry, Journal::Place place) {
     if (entry.contains("journal")) {
       is_ours = entry == header(options_.base);
       header_base_ = text_in(entry, "base");
     }
     if (is_ours) take(entry, place);
-  });
+  };
+  journal_ = std::make_unique<Journal>(file, each, options_.looks);
   if (header_base_.empty()) return start_over("");
   if (!is_ours) return start_over(other);
   if (!ends_.nameless().empty())
     return start_over("has samples that do not name the film that they were made of (fact \"film\")");
   ends_.break_off(!options_.per_clip);
-  journal_->append(broke_off(!options_.per_clip), false);
+  note(broke_off(!options_.per_clip), false);
   keep_current();
   if (options_.retries <= retries_) return;
   retried_ = ends_.retry_failed(!options_.per_clip);
-  journal_->append(retry_entry(options_.retries, !options_.per_clip), true);
+  note(retry_entry(options_.retries, !options_.per_clip), true);
+}
+
+void Record::note(const json& entry, bool durable) {
+  if (!options_.looks) journal_->append(entry, durable);
 }
 
 void Record::take(const json& entry, Journal::Place place) {
@@ -69,6 +77,7 @@ void Record::take(const json& entry, Journal::Place place) {
     retries_ = number->is_number_integer() ? number->get<int64_t>() : 0;
     ends_.retry_failed(!options_.per_clip);
   }
+  if (const auto key = text_in(entry, "open_again"); !key.empty()) ends_.open_again(key, !options_.per_clip);
   if (const auto key = text_in(entry, "forget"); !key.empty()) ends_.forget(key);
   if (const auto key = text_in(entry, "input"); !key.empty())
     ends_.begin(key, text_in(entry, "identity")).content = text_in(entry, "sha256");
@@ -77,38 +86,51 @@ void Record::take(const json& entry, Journal::Place place) {
   End end{text_in(line, "key"), place, flag_in(entry, "made"), text_in(line, "end") == "failed", true,
           flag_in(entry, "of_made"), object_in(entry, "files")};
   const std::string copied = text_in(line, "of"), key = end.key;
+  const bool is_own = !end.made;
   ends_.add(std::move(end), text_in(line, "parent"));
-  if (auto* film = ends_.film(key); film && !copied.empty()) film->duplicate_of = copied;
+  auto* film = ends_.film(key);
+  if (film && !copied.empty()) film->duplicate_of = copied;
+  if (film && is_own) film->unseen = flag_in(entry, "unseen");
 }
 
 void Record::start_over(const std::string& why) {
   if (!why.empty()) log_warn("{}: what is there {}; the job starts over", data_.parent_path().string(), why);
   ends_ = {};
-  journal_->clear();
-  journal_->append(header(options_.base), true);
-  if (options_.retries > 0) journal_->append(retry_entry(options_.retries, !options_.per_clip), true);
+  if (!options_.looks) journal_->clear();
+  note(header(options_.base), true);
+  if (options_.retries > 0) note(retry_entry(options_.retries, !options_.per_clip), true);
 }
 
 // Films that are no inputs any more, that have changed, or whose files somebody has changed, are void.
 void Record::keep_current() {
-  std::unordered_set<std::string> current;
+  std::unordered_set<std::string> current, named;
   for (const auto& input : inputs_) {
+    named.insert(input.key);
     const auto* known = ends_.film(input.key);
-    if (known && known->identity == identity_of(input) && files_are_there(*known)) current.insert(input.key);
+    if (!known || known->identity != identity_of(input) || !files_are_there(*known)) continue;
+    current.insert(input.key);
+    if (known->ended && known->unseen && !input.is_unseen()) {  // it is back
+      ends_.open_again(input.key, !options_.per_clip);
+      note(open_entry(input.key, !options_.per_clip), true);
+    }
   }
   std::vector<std::string> gone;
   for (const auto& [key, film] : ends_.films())
     if (!current.count(key)) gone.push_back(key);
   std::sort(gone.begin(), gone.end());
   for (const auto& key : gone) {
+    Void& why = named.count(key) ? changed_ : gone_;
+    ++why.films;
+    for (const auto& end : ends_.film(key)->ends) why.clips += end.made && !end.files.empty();
     ends_.forget(key);
-    journal_->append({{"forget", key}}, false);
+    note({{"forget", key}}, false);
   }
 }
 
 std::string Record::identity_of(const Input& input) const {
   const auto* known = ends_.film(input.key);
-  return known && known->ended && input.is_unseen() && known->identity.starts_with(input.named() + "-") ? known->identity : input.identity();
+  const bool is_known = known && input.is_unseen() && known->identity.starts_with(input.named() + "-");
+  return is_known ? known->identity : input.identity();
 }
 
 bool Record::files_are_there(const Ends::Film& film) const {
@@ -133,7 +155,7 @@ void Record::remove_strangers() const {
 }
 
 json Record::input_entry(const Input& input, const Ends::Film& film) const {
-  return {{"input", input.key}, {"identity", film.identity}, {"sha256", film.content}};
+  return {{"input", input.key}, {"url", input.url}, {"identity", film.identity}, {"sha256", film.content}};
 }
 
 const Ends::Film& Record::film(const Input& input) const {
@@ -211,6 +233,7 @@ void Record::end(const json& line, int32_t made, const json& files) {
   const std::lock_guard lock(mutex_);
   json entry{{"end", line}, {"made", made != 0}};
   if (made > 1) entry["of_made"] = true;
+  if (made == 0 && text_in(line, "end") == "failed" && unseen_keys_.contains(text_in(line, "key"))) entry["unseen"] = true;
   if (!files.empty()) entry["files"] = files;
   const bool durable = made == 0 || !files.empty();
   const Journal::Place place = journal_->append(entry, durable);

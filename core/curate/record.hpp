@@ -9,6 +9,7 @@
 //   it is not, but ends of its clips  it is read again, and its stages are told which of them to leave out
 //   (field
 //                                     ended.json); failed ones are tried again
+//   it could not be looked at         the same, once it can be
 //   it is to be tried again           the same for every input of which something failed (Options::retries)
 //
 // A sample that names no film (see ends.hpp) cannot be attributed: a run that had such ones starts over.
@@ -30,6 +31,7 @@ class Record {
     bool per_clip = true;  // false: a clip may have several ends (branches), so a film is done whole or again
     int64_t retries =
         0;  // how often failures were to be tried again: if more than in the journal, they are void
+    bool looks = false;  // what a run would go on with: nothing is written and nothing removed
   };
   // Goes on with what the job's folder has; files of data/ that belong to no known end are removed. `inputs`
   // is borrowed.
@@ -38,6 +40,12 @@ class Record {
   size_t ended_before() const { return ended_before_; }  // inputs that earlier runs ended
   size_t clips_before() const { return clips_before_; }  // ends of what they and others had made
   size_t retried() const { return retried_; }            // failures that are void since they are tried again
+  // What earlier runs knew and is void now.
+  struct Void {
+    int64_t films = 0, clips = 0;  // clips: kept ones, whose files go
+  };
+  Void gone() const { return gone_; }        // films that are no inputs any more
+  Void changed() const { return changed_; }  // that are others now, or whose stored files are not what they were
 
   // Before anything else is said of an input in this run.
   void begin(const Input& input);
@@ -71,8 +79,9 @@ class Record {
   void replay(const std::filesystem::path& file);
   void take(const json& entry, Journal::Place place);
   void start_over(const std::string& why);
+  void note(const json& entry, bool durable);
   void keep_current();
-  // Of a film that cannot be seen now and has ended, the one that is known: what is done of it stays.
+  // Of a film that cannot be seen now, the one that is known: what is done of it stays.
   std::string identity_of(const Input& input) const;
   bool files_are_there(const Ends::Film& film) const;
   void remove_files(const Ends::Film& film) const;
@@ -88,10 +97,12 @@ class Record {
   const Options options_;
   Ends ends_;
   std::unordered_set<std::string> kept_;
+  std::unordered_set<std::string> unseen_keys_;  // of inputs that cannot be looked at now
   std::unique_ptr<Journal> journal_;
   std::string header_base_;  // of the journal that is there
   int64_t retries_ = 0;      // that the journal knows of
   size_t ended_before_ = 0, clips_before_ = 0, retried_ = 0;
+  Void gone_, changed_;
 };
 
 }  // namespace kinora::core

@@ -171,11 +171,75 @@ TEST_F(RecordTest, AFilmThatCannotBeSeenKeepsWhatIsDoneOfIt) {
     keep(record, "b-0000", "b"), keep(record, "a-0000", "a");
     record.end(film("b"), false, {});
   }
-  EXPECT_TRUE(look(0, 0, "mine").has_ended(film_b));
+  {
+    const Record unseen = look(0, 0, "mine");
+    EXPECT_TRUE(unseen.has_ended(film_b));
+    EXPECT_EQ(unseen.changed().films + unseen.gone().films, 0);
+  }
   EXPECT_THAT(stored(), ElementsAre("a-0000.mp4", "b-0000.mp4"));
   EXPECT_TRUE(look(5, 7, "mine").has_ended(film_b)) << "it is back";
   EXPECT_FALSE(look(0, 0, "another").has_ended(film_b)) << "what the user says of it has changed";
   EXPECT_THAT(stored(), ElementsAre("a-0000.mp4"));
+}
+
+// Killed in it, or its failures to be tried again, when its disk is not there.
+TEST_F(RecordTest, AFilmThatCannotBeSeenGoesOnWhenItIsBack) {
+  Input& film_b = inputs_[0];
+  film_b.size = 5, film_b.modified = 7;
+  {
+    Record record = open();
+    record.begin(film_b), record.begin(inputs_[1]);
+    record.set_content(film_b, "hash");
+    keep(record, "b-0000", "b"), keep(record, "b-0001", "b"), record.end(film("a"), false, {});
+  }
+  for (const int64_t retries : {0, 1}) {
+    film_b.size = 0, film_b.modified = 0;
+    for (const bool again : {false, true}) {
+      Record record = open("x", true, retries);
+      EXPECT_EQ(record.has_ended(film_b), again);
+      EXPECT_THAT(record.ended_of(film_b), ElementsAre("b-0000", "b-0001"));
+      EXPECT_EQ(record.content(film_b), "hash");
+      if (again) continue;
+      record.set_content(film_b, "hash");
+      record.end(film("b", "failed"), false, {}), order(record), record.settle();
+    }
+    film_b.size = 5, film_b.modified = 7;
+    for (const bool killed : {true, false}) {
+      Record record = open("x", true, retries);
+      EXPECT_FALSE(record.has_ended(film_b)) << "it is back, and was " << killed;
+      EXPECT_THAT(record.ended_of(film_b), ElementsAre("b-0000", "b-0001"));
+      if (killed) continue;
+      record.end(clip("b-0002", "b", "failed"), true, {});
+      record.end(film("b"), false, {}), order(record), record.settle();
+    }
+    EXPECT_TRUE(open("x", true, retries).has_ended(film_b));
+    EXPECT_THAT(stored(), ElementsAre("b-0000.mp4", "b-0001.mp4"));
+  }
+}
+
+TEST_F(RecordTest, SaysWhatGoesWithFilmsAndWritesNothingWhereItOnlyLooks) {
+  {
+    Record record = open();
+    record.begin(inputs_[0]), record.begin(inputs_[1]);
+    keep(record, "b-0000", "b"), keep(record, "b-0001", "b"), keep(record, "a-0000", "a");
+    for (const char* key : {"a", "b"}) record.end(film(key), false, {});
+  }
+  inputs_.erase(inputs_.begin());
+  inputs_[0].modified += 1;
+  const std::string before = read_file(folder_ / "journal.jsonl");
+  for (const bool looks : {true, true, false}) {
+    const Record record(folder_, inputs_, {.base = "x", .looks = looks});
+    EXPECT_EQ(record.gone().films, 1);
+    EXPECT_EQ(record.gone().clips, 2);
+    EXPECT_EQ(record.changed().films, 1);
+    EXPECT_EQ(record.changed().clips, 1);
+    EXPECT_EQ(record.ended_before(), 0u);
+    EXPECT_EQ(read_file(folder_ / "journal.jsonl") == before, looks);
+    EXPECT_EQ(stored().size(), looks ? 3u : 0u);
+  }
+  fs::remove(folder_ / "journal.jsonl");
+  EXPECT_EQ(Record(folder_, inputs_, {.base = "x", .looks = true}).ended_before(), 0u);
+  EXPECT_FALSE(fs::exists(folder_ / "journal.jsonl"));
 }
 
 TEST_F(RecordTest, GoesOnWhereItWasKilled) {

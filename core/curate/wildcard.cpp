@@ -75,10 +75,14 @@ std::vector<std::string> local_files_matching(const std::string& pattern,
     fs::directory_iterator at(folder, error);
     for (const fs::directory_iterator end; !error && at != end; at.increment(error)) {
       const fs::path path = at->path();
-      if (at->is_directory(ignored)) {
+      const fs::file_type type = at->status(ignored).type();
+      // A link to nothing, or on a disk that is not there: it is no input that is gone.
+      const bool is_unseen = (type == fs::file_type::not_found || type == fs::file_type::none) &&
+                             fs::symlink_status(path, ignored).type() != fs::file_type::not_found;
+      if (type == fs::file_type::directory) {
         if (deep && path.filename().string().front() != '.' && !at->is_symlink(ignored))
           folders.push_back(path);
-      } else if (at->is_regular_file(ignored) && matches(rest, path.lexically_relative(top).string())) {
+      } else if ((type == fs::file_type::regular || is_unseen) && matches(rest, path.lexically_relative(top).string())) {
         out.push_back(path.lexically_normal().string());
       }
     }

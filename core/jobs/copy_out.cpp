@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/counted.hpp"
 #include "core/log.hpp"
 #include "core/run/cancel.hpp"
 #include "core/run/job_folder.hpp"
@@ -105,8 +106,8 @@ nlohmann::json copy_out(JobContext& context, const std::string& given) {
       throw Error(KINORA_IO, fmt::format("{}/{}: was written and is {} now; does another program write there?", uri,
                                          f.name, it == now.end() ? "gone" : "of another size"));
   if (now.size() > files.size())
-    log_warn("{}: {} files lie there that this job did not make", uri, now.size() - files.size());
-  log_info("{}: {} files, {} bytes copied to {}", context.spec().name, files.size(), bytes, uri);
+    log_warn("{}: {} there that this job did not make", uri, counted(static_cast<int64_t>(now.size() - files.size()), "file lies", "files lie"));
+  log_info("{}: {}, {} bytes copied to {}", context.spec().name, counted(static_cast<int64_t>(files.size()), "file", "files"), bytes, uri);
   return {{"uri", uri}, {"files", files.size()}, {"bytes", bytes}};
 }
 

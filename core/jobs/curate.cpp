@@ -4,10 +4,14 @@
 #include <chrono>
 #include <mutex>
 
+#include "core/counted.hpp"
+#include "core/curate/facts.hpp"
 #include "core/curate/ingest.hpp"
 #include "core/curate/item_line.hpp"
 #include "core/curate/store.hpp"
+#include "core/curate/unseen.hpp"
 #include "core/curate/usage.hpp"
+#include "core/jobs/curate_beginning.hpp"
 #include "core/jobs/curate_results.hpp"
 #include "core/jobs/peak_memory.hpp"
 #include "core/jobs/pipeline.hpp"
@@ -17,6 +21,7 @@
 #include "core/run/isolation.hpp"
 #include "core/run/job_folder.hpp"
 #include "core/run/stage_graph.hpp"
+#include "core/run/stage_order.hpp"
 #include "core/run/tensor_flow.hpp"
 #include "core/utf8.hpp"
 #include "core/workers/worker.hpp"
@@ -70,7 +75,7 @@ std::vector<std::string> last_stages(const std::vector<const ComponentUse*>& sta
 class Keeper {
  public:
   Keeper(JobContext& context, Record& record, const std::vector<Input>& inputs) : context_(context), record_(record) {
-    for (const auto& input : inputs) urls_.emplace(input.key, input.url);
+    for (const auto& input : inputs) urls_.emplace(input.key, input.url), ++named_[with_folder(input.url, 0)];
     last_ = fmt::format("{}", fmt::join(last_stages(context.spec().list("stages")), "' or '"));
   }
 
@@ -95,6 +100,15 @@ class Keeper {
       usage_.add(line["facts"]);
     }
     record_.end(line, outcome.made, files);
+  }
+
+  // [any-thread] The sample's key, with its film's folder where several films have one name: "scene-2 (b/scene.mp4)".
+  std::string called(const Sample& sample) const {
+    const std::string key(sample.key());
+    auto url = urls_.find(key);
+    if (url == urls_.end()) url = urls_.find(text_in(parse_facts(sample.text("json").value_or("")), "film"));
+    if (url == urls_.end() || named_.at(with_folder(url->second, 0)) == 1) return key;
+    return key + " (" + with_folder(url->second, 1) + ")";
   }
 
   // [any-thread] Of what has ended in this run.
@@ -133,23 +147,21 @@ class Keeper {
     return line;
   }
 
+  // The last parts of a url: its name, and so many folders.
+  static std::string with_folder(const std::string& url, int folders) {
+    size_t at = url.rfind('/');
+    while (folders-- > 0 && at != std::string::npos && at > 0) at = url.rfind('/', at - 1);
+    return at == std::string::npos ? url : url.substr(at + 1);
+  }
+
   JobContext& context_;
   Record& record_;
   mutable std::mutex mutex_;
   Usage usage_;
   std::unordered_map<std::string, std::string> urls_;
+  std::unordered_map<std::string, int64_t> named_;  // how many films have a name
   std::string last_;  // names of the stages that samples leave the pipeline from
 };
-
-// Whether every stage takes what one other gives, and no two take the same: then a clip has one end.
-bool is_chain(const std::vector<const ComponentUse*>& stages) {
-  const StageGraph graph = stage_graph(stages, [](const ComponentUse&, const std::string&) {});
-  for (size_t i = 0; i < graph.order.size(); ++i) {
-    const auto& from = graph.from[graph.order[i]];
-    if (i == 0 ? !from.empty() : from != std::vector{graph.order[i - 1]}) return false;
-  }
-  return true;
-}
 
 }  // namespace
 
@@ -164,7 +176,9 @@ void check_curate(JobCheck& check) {
   if (inputs && std::none_of(inputs->begin(), inputs->end(), is_there)) {
     const std::string others =
         left_out.no_films() > 0
-            ? fmt::format(" but {} that are no films by their endings (all_files = true takes them)", left_out.no_films())
+            ? fmt::format(" but {} that {} (all_files = true takes {})", left_out.no_films(),
+                          left_out.no_films() == 1 ? "is no film by its ending" : "are no films by their endings",
+                          left_out.no_films() == 1 ? "it" : "them")
             : "";
     const std::string below = left_out.folders > 0 ? " (" + folders_below(left_out.folders) + ")" : "";
     const auto of_list = std::find_if(inputs->begin(), inputs->end(), [&](const Input& input) {
@@ -178,22 +192,30 @@ void check_curate(JobCheck& check) {
                                : fmt::format("input: none of what {} names can be used, beginning with {}",
                                              fmt::join(job.paths, ", "), of_list->error));
   }
+  if (check.ahead())
+    for (const auto& columns : left_out.columns) log_warn("job '{}': {}", job.name, columns);
   for (const auto& path : job.paths)
     if (is_remote(path)) check.holds("input", [&] { or_throw(check.runtime().io().store(or_throw(parse_uri(path)).scheme)); });
   for (const auto* use : job.list("stages")) check.stage(*use);
   check_isolated(check, job.list("stages"));
-  check_tensors(check.runtime().registry(), job.list("stages"),
-                [&](const ComponentUse& use, const std::string& message) { check.problem(use.at, message); },
-                [&](const ComponentUse& use, const std::string& message) {
-                  log_warn("{}", format(Diagnostic{use.at, "job '" + job.name + "': " + message}));
-                });
+  const Finding problem = [&](const ComponentUse& use, const std::string& message) { check.problem(use.at, message); };
+  const Finding doubt = [&](const ComponentUse& use, const std::string& message) {
+    if (check.ahead()) log_warn("{}", format(Diagnostic{use.at, "job '" + job.name + "': " + message}));
+  };
+  check_tensors(check.runtime().registry(), job.list("stages"), problem, doubt);
+  check_order(check.runtime().registry(), job.list("stages"), problem, doubt);
 }
 
-std::string curate_inputs_identity(const JobSpec& job) {
+std::string curate_inputs_identity(const RunFile& run, const JobSpec& job) {
   Io* io = served_io();
   if (!io) return sha256(fmt::format("{}", fmt::join(job.paths, "\n")));
   const Look look{job.options.value("recursive", false), job.options.value("all_files", false)};
-  const auto found = catching([&] { return identity_of(find_inputs(*io, job.paths, look)); });
+  LeftOut left_out;
+  const auto found = catching([&] {
+    const auto known = known_films(results_of(run.out / job.name, job_base(run, job)), job_base(run, job));
+    return identity_of(find_inputs(*io, job.paths, look, &left_out, known, job.options.value("unseen", "keep") == "drop"));
+  });
+  if (found && !left_out.unseen.empty()) log_warn("{}: {}", job.name, unseen_line(left_out));
   if (found) return *found;
   throw Error(found.failure().code, fmt::format("job '{}': its inputs cannot be listed, so nothing is done and what is "
                                                 "there stays as it is: {}",
@@ -209,16 +231,14 @@ void run_curate(JobContext& context) {
   const Answers answers(context);
   fs::remove_all(work_folder(context));
   LeftOut left_out;
-  const auto inputs = find_inputs(context.runtime().io(), context.spec().paths, {options.recursive, options.all_files},
-                                  &left_out);
-  say_left_out(context, left_out);
   const std::string base = job_base(context.run(), context.spec());
+  const auto inputs = find_inputs(context.runtime().io(), context.spec().paths, {options.recursive, options.all_files},
+                                  &left_out, known_films(context.folder(), base), options.unseen == "drop");
+  say_left_out(context.spec().name, left_out);
+  count_left_out(context, left_out);
   Record record(context.folder(), inputs,
                 {base, is_chain(context.spec().list("stages")), retries(context.folder(), base)});
-  if (record.retried() > 0) log_info("{}: {} failures of before are tried again", context.spec().name, record.retried());
-  if (record.ended_before() > 0 || record.clips_before() > 0)
-    log_info("{}: going on: {} of {} inputs have ended, and {} clips", context.spec().name,
-             record.ended_before(), inputs.size(), record.clips_before());
+  say_beginning(context.spec().name, record, inputs.size());
   Ingest ingest(inputs, record, {options.hash, options.duplicates == "drop"});
   Keeper keeper(context, record, inputs);
   PipelineJob job;
@@ -233,6 +253,7 @@ void run_curate(JobContext& context) {
   const auto before = static_cast<int64_t>(record.ended_before());
   job.ended_before_stages = [&, before] { return before + ingest.ended(); };
   job.usage = [&] { return keeper.usage(); };
+  job.called = [&](const Sample& sample) { return keeper.called(sample); };
   job.ended = [&](const Sample& sample, const kinora_outcome& outcome) { keeper.end(sample, outcome), memory.look(); };
   const auto start = Clock::now();
   run_pipeline(context, job);

@@ -8,7 +8,7 @@ struct CurateOptions {
   int64_t memory = int64_t{1} << 30;
   int64_t threads = 0;
   bool recursive = false, all_files = false, hash = true;
-  std::string duplicates = "drop";
+  std::string duplicates = "drop", unseen = "keep";
   static void describe(Describe<CurateOptions>& d) {
     d.name("curate").help("Runs stages over films; what leaves the last stage is kept as files");
     d.option("memory", &CurateOptions::memory)
@@ -24,6 +24,10 @@ struct CurateOptions {
     d.option("duplicates", &CurateOptions::duplicates)
         .choices({"drop", "keep"})
         .help("drop: of films with equal bytes the first is used, the others are filtered by ingest.duplicate");
+    d.option("unseen", &CurateOptions::unseen)
+        .choices({"keep", "drop"})
+        .help("films of earlier runs whose folder or disk is not there, empty or unreadable now: keep what is done of them, or "
+              "drop it for good");
   }
 };
 
@@ -31,7 +35,8 @@ void run_curate(JobContext&);
 void check_curate(JobCheck&);
 
 // Identity of the films that the job's inputs lead to, each with what the user says of it: size and time of change of every
-// file, what lists and manifests say. Remote folders are listed; throws kinora::Error if one cannot be.
-std::string curate_inputs_identity(const JobSpec&);
+// file, what lists and manifests say; of a film that is done and cannot be looked at now, what it was. Remote folders are
+// listed; throws kinora::Error if one cannot be. A line in the log says what cannot be looked at.
+std::string curate_inputs_identity(const RunFile&, const JobSpec&);
 
 }  // namespace kinora::core

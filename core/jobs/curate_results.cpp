@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <set>
 
+#include "core/counted.hpp"
 #include "core/curate/manifest_writer.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/log.hpp"
 #include "core/run/digest.hpp"
+#include "core/run/identity.hpp"
+#include "core/run/job_folder.hpp"
 #include "core/workers/worker.hpp"
 
 namespace kinora::core {
@@ -28,11 +31,7 @@ class KeptDigest {
   Sha256 hash_;
 };
 
-std::string counted(int64_t count, const char* one, const char* more) {
-  return fmt::format("{} {}", count, count == 1 ? one : more);
-}
-
-// Perhaps the place was at fault, so the record of what failed goes.
+// Perhaps the place was at fault, so what failed is tried again; where all did, with all that was done of it.
 void require_any_use(JobContext& context, const Totals& totals) {
   const Counts &inputs = totals.inputs(), &clips = totals.clips();
   std::string none;
@@ -41,8 +40,17 @@ void require_any_use(JobContext& context, const Totals& totals) {
     none = fmt::format("none of the {} inputs could be used", inputs.sum());
   else if (clips.failed > 0 && clips.failed == clips.sum() && fs::is_empty(context.folder() / "data"))
     none = fmt::format("all {} clips failed", clips.failed);
+  const bool did_all_fail = !none.empty();
+  const bool is_of_films = clips.sum() == 0 && inputs.kept > 0;  // which a stage has taken in, and none has cut
+  if (none.empty() && inputs.failed + clips.failed > 0 && clips.kept == 0 && !is_of_films &&
+      fs::is_empty(context.folder() / "data"))
+    none = fmt::format("nothing was kept, and {} failed",
+                       clips.failed > 0 ? counted(clips.failed, "clip", "clips") : counted(inputs.failed, "input", "inputs"));
   if (none.empty()) return;
-  fs::remove(context.folder() / "journal.jsonl");
+  if (did_all_fail)
+    fs::remove(context.folder() / "journal.jsonl");
+  else
+    count_retry(context.folder(), job_base(context.run(), context.spec()));
   context.summary.update({{"job", context.spec().name}, {"kind", "curate"}, {"status", "failed"}, {"error", none}});
   or_throw(write_file_atomically(context.folder() / "summary.json", context.summary.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
   throw Error(KINORA_DATA, none + "; items.jsonl says why for each, of the first: " + totals.first_failure(is_of_clips));
@@ -87,25 +95,7 @@ void summarise(JobContext& context, const Totals& totals, const std::vector<Inpu
                              {"bytes_per_second", static_cast<double>(bytes) / seconds}};
 }
 
-void say_left_out(JobContext& context, const LeftOut& out) {
-  const std::string& name = context.spec().name;
-  std::vector<std::string> named;
-  if (out.hidden > 0)
-    named.push_back(counted(out.hidden, "file or folder whose name begins", "files and folders whose names begin") +
-                    " with a dot");
-  if (out.links > 0) named.push_back(counted(out.links, "link to a folder", "links to folders"));
-  if (!named.empty()) {
-    const bool one = out.hidden + out.links == 1;
-    log_warn("{}: {} {}; name {} to use {}", name, fmt::join(named, " and "), one ? "is no input" : "are no inputs",
-             one ? "it" : "them", one ? "it" : "them");
-  }
-  std::vector<std::string> endings;
-  for (const auto& [ending, count] : out.endings) endings.push_back(fmt::format("{} {}", count, ending));
-  if (!endings.empty())
-    log_warn("{}: {} files of folders are no films by their endings ({}) and are no inputs; all_files = true takes them",
-             name, out.no_films(), fmt::join(endings, ", "));
-  for (const auto& manifest : out.renamed) log_warn("{}: {}", name, manifest);
-  if (out.folders > 0) log_warn("{}: {}", name, folders_below(out.folders));
+void count_left_out(JobContext& context, const LeftOut& out) {
   context.summary["skipped"] = {
       {"hidden", out.hidden}, {"links", out.links}, {"folders", out.folders}, {"no_films", out.no_films()}, {"endings", out.endings}};
 }

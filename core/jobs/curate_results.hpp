@@ -13,11 +13,11 @@ Totals write_results(JobContext&, const std::vector<Input>&, Record&);
 // Counts, memory and times for summary.json; seconds: of the pipeline; memory: the most bytes that this process held meanwhile.
 void summarise(JobContext&, const Totals&, const std::vector<Input>&, const Record&, double seconds, int64_t memory);
 
-// Nothing is passed over in silence: in the log and in summary.json.
-void say_left_out(JobContext&, const LeftOut&);
+// What was passed over, for summary.json.
+void count_left_out(JobContext&, const LeftOut&);
 
-// Throws Error(KINORA_DATA) if nothing came of the run since all of it failed: its counts are left with status
-// "failed", and the next run tries all of it again.
+// Throws Error(KINORA_DATA) if something failed and nothing is kept, of this run or of earlier ones: the counts are left with
+// status "failed", and the next run tries what failed again.
 void say_how_it_went(JobContext&, const Totals&);
 
 }  // namespace kinora::core

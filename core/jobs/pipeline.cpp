@@ -41,7 +41,7 @@ struct Books {
     }
     if (outcome.end == KINORA_FAILED_AT) {
       ++counts.failed;
-      log_warn("{}: failed in {}: {}", sample.key(), outcome.stage ? outcome.stage : "the engine",
+      log_warn("{}: failed in {}: {}", job.called ? job.called(sample) : std::string(sample.key()), outcome.stage ? outcome.stage : "the engine",
                outcome.reason ? outcome.reason : "");
     }
     progress.update(inputs_done(), std::to_string(result.made.sum()) + " made");

@@ -34,6 +34,8 @@ struct PipelineJob {
   std::function<int64_t()> ended_before_stages;
   // [any-thread] What stages have asked of servers in this run, as Usage has it; empty: nobody counts it.
   std::function<nlohmann::json()> usage;
+  // What the log calls a sample that failed; empty: by its key.
+  std::function<std::string(const Sample&)> called;
   // Every end, before it is counted; for what is kept, what has to be stored.
   std::function<void(const Sample&, const kinora_outcome&)> ended;
 };

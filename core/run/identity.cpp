@@ -17,12 +17,13 @@ namespace fs = std::filesystem;
 
 // Options of jobs that change how the work is done and not what comes of it, as Slot::how_only says of
 // components.
-constexpr std::array<std::string_view, 19> kHowOnly{
+constexpr std::array<std::string_view, 20> kHowOnly{
     "checkpoint_every", "keep",        "keep_every",       "async_checkpoints",
     "shard_size",       "log_every",   "memory",           "threads",
     "tensorboard",      "peak_flops",  "validation_every", "validation_samples",
     "sample_every",     "samples",     "sample_steps",     "validation_sigmas",
-    "device",           "cuda_graphs", "prefetch"};
+    "device",           "cuda_graphs", "prefetch",
+    "unseen"};
 
 // A file that an option names is an input like any other.
 void add_files(const Options& options, json& inputs) {
@@ -78,8 +79,8 @@ json identity_of_work(const RunFile& run, const JobSpec& job) {
 }
 
 // What is looked at once a run: folders and buckets may be large.
-const std::string& identity_of_films(const JobSpec& job) {
-  if (job.paths_identity.empty()) job.paths_identity = curate_inputs_identity(job);
+const std::string& identity_of_films(const RunFile& run, const JobSpec& job) {
+  if (job.paths_identity.empty()) job.paths_identity = curate_inputs_identity(run, job);
   return job.paths_identity;
 }
 
@@ -98,7 +99,7 @@ std::string digest_of(const RunFile& run, const JobSpec& job, bool is_read) {
   json identity = identity_of_work(run, job);
   json& inputs = identity["inputs"];
   if (job.kind->spec.name == "curate") {
-    inputs.push_back(identity_of_films(job));
+    inputs.push_back(identity_of_films(run, job));
     const fs::path folder = run.out / job.name;
     const std::string base = job_base(run, job);
     if (const int64_t n = is_read ? revision(folder, base) : retries(folder, base); n > 0) inputs.push_back(n);

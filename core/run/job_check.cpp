@@ -6,6 +6,7 @@
 #include "core/run/one_stage.hpp"
 #include "core/run/place.hpp"
 #include "core/run/runner.hpp"
+#include "core/run/storages.hpp"
 #include "core/run/torch_library.hpp"
 #include "core/workers/service.hpp"
 
@@ -70,6 +71,11 @@ void JobCheck::stage(const ComponentUse& use) {
       ask_apart({sizeof(kinora_worker_spec), 0, name.c_str(), use.id.c_str(), use.options.canonical().c_str(), 0, 0, 0});
     else
       OneStage(runtime(), use.id, use.options);
+    // What it opens with its first sample only.
+    std::error_code ignored;
+    for (const auto& path : use.options.paths())
+      if (!path.empty() && !is_uri(path) && !fs::exists(path, ignored) && !(ahead_ && made_by_earlier_job(path)))
+        problem(use.at, prefix + "there is no file or folder " + path + "; mend the path");
   } catch (const WorkerDied& e) {
     // No line of the file is to blame for want of memory.
     if (e.killed) throw WorkerDied(e.code(), "job '" + spec().name + "': " + prefix + e.what(), e.how, true);

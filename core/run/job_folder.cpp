@@ -101,22 +101,19 @@ void set_aside(const fs::path& folder) {
   for (const auto& path : made) fs::remove_all(path);
 }
 
-// What is another with a job than when it left its folder, in words.
+// What is another with a job's options than when it left its folder, in words; empty: what it reads has changed.
 std::string changed(const json& known, const json& spec) {
   if (const std::string what = difference(known, spec); !what.empty()) return what;
   const json before = known.value("seed", json()), now = spec.value("seed", json());
   if (!before.is_null() && !now.is_null() && before != now)
     return fmt::format("run.seed was {} and is {}", before.dump(), now.dump());
-  return "what it reads has changed";
+  return "";
 }
 
 // What job.json of the job of this base has by this name, in its folder or where that was set aside; null: nothing.
 json known_of(const fs::path& folder, const std::string& base, const char* name) {
-  for (const fs::path& one : {folder, before(folder), unfinished(folder)}) {
-    const json job = read_json(one / "job.json");
-    if (!base.empty() && job.value("base", json()) == base) return job.value(name, json());
-  }
-  return {};
+  const json job = read_json(results_of(folder, base) / "job.json");
+  return !base.empty() && job.value("base", json()) == base ? job.value(name, json()) : json();
 }
 
 int64_t number_of(const fs::path& folder, const std::string& base, const char* name) {
@@ -124,20 +121,18 @@ int64_t number_of(const fs::path& folder, const std::string& base, const char* n
   return n.is_number_integer() ? n.get<int64_t>() : 0;
 }
 
+// Where what this job had left is on its way back.
+fs::path own_of(const fs::path& folder) { return folder.parent_path() / ("." + folder.filename().string() + ".own"); }
+
 // Another job's folder gives way to what this one had left there when its options were changed, or to nothing.
-void make_way(const fs::path& folder, const std::string& name, const json& spec, const std::string& digest,
-              const std::string& base) {
-  const fs::path own = folder.parent_path() / ("." + folder.filename().string() + ".own");
+void make_way(const fs::path& folder, const std::string& digest, const std::string& base) {
+  const fs::path own = own_of(folder);
   for (const fs::path& aside : {before(folder), unfinished(folder)})
     if (!is_of(own, digest, base) && is_of(aside, digest, base)) {
       fs::remove_all(own);
       fs::rename(aside, own);
     }
   const bool goes_on = is_of(own, digest, base);
-  log_warn("{}: its options or inputs are not those of the results in {} ({}); it {}{}", name, folder.string(),
-           changed(read_json(folder / "job.json"), spec),
-           goes_on ? "goes on with what it had done before they were changed" : "starts again",
-           is_done(folder) || has_begun(folder) ? ", and they are kept until it is done" : "");
   set_aside(folder);
   if (goes_on) put_back(folder, own);
 }
@@ -178,6 +173,12 @@ int64_t failures_in(const fs::path& folder) {
   return failed(summary) + failed(summary.value("clips", json::object()));
 }
 
+fs::path results_of(const fs::path& folder, const std::string& base) {
+  for (const fs::path& one : {folder, before(folder), unfinished(folder)})
+    if (!base.empty() && read_json(one / "job.json").value("base", json()) == base) return one;
+  return folder;
+}
+
 int64_t retries(const fs::path& folder, const std::string& base) { return number_of(folder, base, "retries"); }
 int64_t revision(const fs::path& folder, const std::string& base) { return number_of(folder, base, "revision"); }
 
@@ -199,6 +200,28 @@ void count_retry(const fs::path& folder, const std::string& base) {
   or_throw(write_file_atomically(folder / "job.json", job.dump(2) + "\n"));
 }
 
+Beginning beginning(const fs::path& folder, const std::string& name, const json& spec, const std::string& digest,
+                    const std::string& base) {
+  if (!is_a_jobs(folder)) return {};
+  const std::string known = digest_in(folder / "job.json");
+  if (is_of(folder, digest, base))
+    return {folder, known == digest || known.empty()
+                        ? ""
+                        : name + ": its inputs have changed; what is done of those that stay is kept"};
+  Beginning out;
+  for (const fs::path& aside : {unfinished(folder), before(folder), own_of(folder)})
+    if (is_of(aside, digest, base)) out.from = aside;
+  const std::string what = changed(read_json(folder / "job.json"), spec);
+  out.warns = !what.empty();
+  out.said = fmt::format(
+      "{}: {}; it {}{}", name,
+      what.empty() ? "what it reads has changed since the results in " + folder.string() + " were made"
+                   : "its options or inputs are not those of the results in " + folder.string() + " (" + what + ")",
+      out.from.empty() ? "starts again" : "goes on with what it had done before they were changed",
+      is_done(folder) || has_begun(folder) ? ", and they are kept until it is done" : "");
+  return out;
+}
+
 void prepare_folder(const fs::path& folder, const std::string& name, const json& spec,
                     const std::string& digest, const std::string& base) {
   std::error_code error;
@@ -209,13 +232,9 @@ void prepare_folder(const fs::path& folder, const std::string& name, const json&
                     " holds files that no job made (it has no job.json); choose another output folder "
                     "with --out, another name for job '" +
                     name + "', or move them away");
-  if (const std::string known = digest_in(folder / "job.json"); is_mine && known != digest) {
-    if (is_of(folder, digest, base)) {
-      if (!known.empty()) log_info("{}: its inputs have changed; what is done of those that stay is kept", name);
-    } else {
-      make_way(folder, name, spec, digest, base);
-    }
-  }
+  const Beginning begins = beginning(folder, name, spec, digest, base);
+  if (!begins.said.empty()) log_line(begins.warns ? KINORA_LOG_WARN : KINORA_LOG_INFO, begins.said);
+  if (is_mine && !is_of(folder, digest, base)) make_way(folder, digest, base);
   fs::create_directories(folder);
   sweep(folder);
   fs::remove(failure_file(folder), error);
@@ -230,8 +249,12 @@ void prepare_folder(const fs::path& folder, const std::string& name, const json&
   or_throw(write_file_atomically(folder / "job.json", written.dump(2) + "\n"));
 }
 
+bool may_take_back(const fs::path& folder, const std::string& digest) {
+  return finished(before(folder), digest) && (is_a_jobs(folder) || is_nobodys(folder));
+}
+
 bool take_back(const fs::path& folder, const std::string& digest) {
-  if (!finished(before(folder), digest) || (!is_a_jobs(folder) && !is_nobodys(folder))) return false;
+  if (!may_take_back(folder, digest)) return false;
   const fs::path aside = before(folder);
   if (is_a_jobs(folder) && has_begun(folder)) {
     bring_edits(folder, aside);

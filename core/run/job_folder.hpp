@@ -19,6 +19,8 @@ bool is_done(const std::filesystem::path& folder);
 
 // What a finished curate job counted as failed, of inputs and clips.
 int64_t failures_in(const std::filesystem::path& folder);
+// Where what the job of this base has done is: its folder, or where that was set aside.
+std::filesystem::path results_of(const std::filesystem::path& folder, const std::string& base);
 // How often failures of the job of this base were tried again: what comes of it may be another each time.
 int64_t retries(const std::filesystem::path& folder, const std::string& base);
 // One more time, if the folder is of that base.
@@ -29,6 +31,15 @@ int64_t revision(const std::filesystem::path& folder, const std::string& base);
 // The job of this base has kept this, a digest; before its summary says that it is done.
 void note_kept(const std::filesystem::path& folder, const std::string& base, const std::string& kept);
 
+// What a job of this identity finds, before anything is done.
+struct Beginning {
+  std::filesystem::path from;  // the folder whose results it goes on with: its own, or one set aside; empty: none
+  std::string said;            // in words, if there is anything to say
+  bool warns = false;          // options were changed, and the results of before are not wanted any more
+};
+Beginning beginning(const std::filesystem::path& folder, const std::string& name, const nlohmann::json& spec,
+                    const std::string& digest, const std::string& base);
+
 // Makes the folder ready for a job: results of a job of another identity, finished or not, are set aside, with a line in
 // the log, until drop_before(), and what this job had left before they were there comes back; what the same job left
 // stays, but for temporaries of dead processes. Of finished and of unfinished results the last ones are kept.
@@ -38,6 +49,8 @@ void note_kept(const std::filesystem::path& folder, const std::string& base, con
 void prepare_folder(const std::filesystem::path& folder, const std::string& name, const nlohmann::json& spec,
                     const std::string& digest, const std::string& base = "");
 
+// Whether take_back() would.
+bool may_take_back(const std::filesystem::path& folder, const std::string& digest);
 // Whether results of this identity had been set aside; they are then back in their place, and what replaced
 // them is gone.
 bool take_back(const std::filesystem::path& folder, const std::string& digest);

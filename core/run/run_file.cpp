@@ -4,9 +4,11 @@
 #include <glob.h>
 #include <set>
 
+#include "core/counted.hpp"
 #include "core/curate/wildcard.hpp"
 #include "core/io.hpp"
 #include "core/log.hpp"
+#include "core/paths.hpp"
 #include "core/run/isolation.hpp"
 #include "core/run/stage_graph.hpp"
 #include "core/run/storages.hpp"
@@ -149,6 +151,8 @@ class RunReader {
 
   void read_input(const Location& at, const std::string& input, JobSpec& job) {
     const auto& reads = job.kind->reads;
+    if (input.empty())
+      return problem(at, "'input' is empty; it takes " + (reads.empty() ? "nothing" : wanted(*job.kind)));
     if (unread_.contains(input)) {  // what is wrong with that job has been said
       job.sound = false;
       return;
@@ -176,33 +180,51 @@ class RunReader {
     job.paths.insert(job.paths.end(), files.begin(), files.end());
   }
 
-  // What 'input' names is not there.
-  std::string no_input(const std::string& input, const std::vector<std::string>& jobs) const {
-    if (!is_pattern(input))
-      return "no such file, folder or earlier job: '" + input + "'" + did_you_mean(input, jobs);
-    std::string out = "input: no file matches '" + input + "'";
+  // Where a relative path was looked for.
+  std::string looked_in(const std::string& input) const {
     const std::string here = fs::current_path().string(), there = run_.file.parent_path().string();
-    if (fs::path(input).is_relative()) out += " in " + here + (here == there ? "" : " or in " + there);
-    return out + "; mend the pattern, or give a folder, a list or an s3:// prefix";
+    if (input.starts_with("~/")) return " in " + environment("HOME");
+    if (input.starts_with('~')) return " in " + here + " ('~' alone and '~NAME' are not expanded; write the path in full)";
+    return fs::path(input).is_absolute() ? "" : " in " + here + (here == there ? "" : " or in " + there);
   }
 
-  // A path, pattern or URI; the first two against the working folder and then the run file's, sorted. What lies
-  // behind a URI is not looked at.
+  // What 'input' names is not there.
+  std::string no_input(const std::string& input, const std::vector<std::string>& jobs) const {
+    if (!is_pattern(input)) {
+      const std::string near = did_you_mean(input, jobs);
+      return "no such file, folder or earlier job: '" + input + "'" + looked_in(input) +
+             (near.empty() ? "; mend the path" : near);
+    }
+    return "input: no file matches '" + input + "'" + looked_in(input) +
+           "; mend the pattern, or give a folder, a list or an s3:// prefix";
+  }
+
+  // A path, pattern or URI; the first two against the run file's folder and then, with a warning, the working one,
+  // sorted. What lies behind a URI is not looked at.
   std::vector<std::string> expand(const std::string& pattern) const {
     if (const auto uri = parse_uri(pattern); uri && pattern.find("://") != std::string::npos)
       return {uri->scheme == "file" ? uri->path : pattern};
-    for (const fs::path& base : {fs::current_path(), run_.file.parent_path()}) {
-      const fs::path path = (base / pattern).lexically_normal();
-      std::error_code error;
-      if (fs::exists(path, error)) return {path.string()};
-      std::vector<std::string> unreadable;
-      auto found = pattern.find("**") == std::string::npos ? globbed(path) : local_files_matching(path.string(), unreadable);
-      if (!unreadable.empty())
-        log_warn("{}: {} folders on the way cannot be read, {} the first: no film of theirs is there", pattern,
-                 unreadable.size(), unreadable.front());
-      if (!found.empty()) return found;
-    }
-    return {};
+    if (const std::string home = environment("HOME"); pattern.starts_with("~/") && !home.empty())
+      return expand_in(home, pattern.substr(2));  // as in options that are paths
+    if (auto found = expand_in(run_.file.parent_path(), pattern); !found.empty() || fs::path(pattern).is_absolute())
+      return found;
+    auto found = expand_in(fs::current_path(), pattern);
+    if (!found.empty())
+      log_warn("input '{}': there is none in {}, the run file's folder; taken from {}, where you are", pattern,
+               run_.file.parent_path().string(), fs::current_path().string());
+    return found;
+  }
+
+  static std::vector<std::string> expand_in(const fs::path& base, const std::string& pattern) {
+    const fs::path path = (base / pattern).lexically_normal();
+    std::error_code error;
+    if (fs::exists(path, error)) return {path.string()};
+    std::vector<std::string> unreadable;
+    auto found = pattern.find("**") == std::string::npos ? globbed(path) : local_files_matching(path.string(), unreadable);
+    if (!unreadable.empty())
+      log_warn("{}: {} on the way cannot be read, {} the first: no film of theirs is there", pattern,
+               counted(static_cast<int64_t>(unreadable.size()), "folder", "folders"), unreadable.front());
+    return found;
   }
 
   static std::vector<std::string> globbed(const fs::path& pattern) {

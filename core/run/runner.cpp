@@ -4,8 +4,12 @@
 #include <ctime>
 #include <thread>
 
+#include <fmt/ranges.h>
+
+#include "core/counted.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/jobs/curate.hpp"
+#include "core/jobs/curate_beginning.hpp"
 #include "core/jobs/dedup.hpp"
 #include "core/jobs/report.hpp"
 #include "core/jobs/shard.hpp"
@@ -58,6 +62,39 @@ RunResult wait_for(const fs::path& folder, const std::string& name, const std::s
   return {true, false};
 }
 
+// The sums of a shard job: "12 samples in 2 shards; 3 clips left out (studio.reject 3)".
+std::string packed(const json& summary) {
+  const auto number = [&](const char* name) { return summary.value(name, int64_t{0}); };
+  std::vector<std::string> rules;
+  const json left_out = summary.value("rules", json::object());
+  for (const auto& [rule, count] : left_out.items())
+    rules.push_back(fmt::format("{} {}", rule, count.get<int64_t>()));
+  std::string out = counted(number("samples"), "sample", "samples") + " in " + counted(number("shards"), "shard", "shards");
+  if (number("filtered") > 0)
+    out += fmt::format("; {} left out ({})", counted(number("filtered"), "clip", "clips"), fmt::join(rules, ", "));
+  return out;
+}
+
+constexpr const char* kTakenBack = "{}: already done, before its options were changed";
+
+// What job.json says of it.
+json described(const RunFile& run, const JobSpec& job) {
+  json spec = spec_json(job);
+  spec["seed"] = run.seed;
+  return spec;
+}
+
+// What a run would say of a job that is not finished; nothing is done. again: its failures are to be tried again.
+void foresee(Runtime& runtime, const RunFile& run, const JobSpec& job, const std::string& digest, bool again) {
+  const fs::path folder = run.out / job.name;
+  if (!again && may_take_back(folder, digest)) return log_info(kTakenBack, job.name);
+  if (!again) log_info("{}: would run ({})", job.name, job.kind->spec.help);
+  const std::string base = job_base(run, job);
+  const Beginning begins = beginning(folder, job.name, described(run, job), digest, base);
+  if (!begins.said.empty()) log_line(begins.warns ? KINORA_LOG_WARN : KINORA_LOG_INFO, begins.said);
+  if (job.kind->spec.name == "curate") foresee_curate(runtime, run, job, begins.from, retries(folder, base) + again);
+}
+
 // Its failure is a line, never an exception.
 RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, const std::string& digest,
                   fs::file_time_type since) {
@@ -68,13 +105,11 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
     // Ranks that compute together cannot see that the first one has nothing left to do.
     const bool may_take_back = is_first_rank() && (is_alone() || !job.kind->spread());
     if (may_take_back && take_back(folder, digest)) {
-      log_info("{}: already done, before its options were changed", job.name);
+      log_info(kTakenBack, job.name);
       return {true, false};
     }
     const std::string base = job_base(run, job);
-    json spec = spec_json(job);
-    spec["seed"] = run.seed;
-    if (is_first_rank()) prepare_folder(folder, job.name, spec, digest, base);
+    if (is_first_rank()) prepare_folder(folder, job.name, described(run, job), digest, base);
     JobContext context(runtime, run, job, is_first_rank());
     job_code(*job.kind).run(context);
     if (cancelled()) return {false, true};
@@ -91,6 +126,7 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
     if (context.summary.contains("kept_sha256")) note_kept(folder, base, context.summary["kept_sha256"]);
     or_throw(write_file_atomically(folder / "summary.json", context.summary.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
     drop_before(folder);
+    if (job.kind->spec.name == "shard") log_info("{}: {}", job.name, packed(context.summary));
     log_info("{}: done in {:.1f} s", job.name, seconds);
     return {true, false};
   } catch (const std::exception& e) {
@@ -127,16 +163,28 @@ bool any_left(const RunFile& run, const std::vector<bool>& jobs) {
   return false;
 }
 
-// Curate jobs of which something failed are not finished any more.
-void ask_again(const RunFile& run, const std::vector<bool>& needed, bool dry) {
+// Curate jobs of which something failed are not finished any more; which they are.
+std::vector<bool> ask_again(const RunFile& run, const std::vector<bool>& needed, bool dry) {
+  std::vector<bool> out(run.jobs.size());
   for (size_t i = 0; i < run.jobs.size(); ++i) {
     const JobSpec& job = run.jobs[i];
     const fs::path folder = run.out / job.name;
     if (!needed[i] || job.kind->spec.name != "curate") continue;
     const int64_t failed = is_done(folder) ? failures_in(folder) : 0;
-    if (dry && failed > 0) log_info("{}: would try again {} failures", job.name, failed);
+    if (dry && failed > 0) log_info("{}: would try again {}", job.name, counted(failed, "failure", "failures"));
     if (!dry && (failed > 0 || !is_done(folder))) count_retry(folder, job_base(run, job));
+    out[i] = failed > 0;
   }
+  return out;
+}
+
+// The first job of these that it depends on; null: none.
+const JobSpec* reads_any(const RunFile& run, const JobSpec& job, const std::vector<bool>& jobs) {
+  for (const size_t input : job.inputs) {
+    if (jobs[input]) return &run.jobs[input];
+    if (const auto* found = reads_any(run, run.jobs[input], jobs)) return found;
+  }
+  return nullptr;
 }
 
 // Whether the films that curate jobs read can be listed: without it nobody knows whether they have changed.
@@ -202,7 +250,8 @@ RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& optio
     return {.was_refused = true};
   }
   if (!finds_films(run, needed)) return {.ok = false, .was_cancelled = cancelled()};
-  if (options.retry_failed) ask_again(run, needed, options.dry);
+  std::vector<bool> again(run.jobs.size());
+  if (options.retry_failed) again = ask_again(run, needed, options.dry);
   if (!may_begin(runtime, run, options, place.world)) return {.was_refused = true};
   if (!options.dry && !place.alone() && any_left(run, needed)) {
     if (const RunResult met = meet_first_rank(run, needed, place); !met.ok) return met;
@@ -212,18 +261,24 @@ RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& optio
     if (!needed[i]) continue;
     const std::string digest = job_digest(run, job);
     std::string why;
+    if (options.dry && again[i]) {
+      foresee(runtime, run, job, digest, true);
+      continue;
+    }
     if (finished(run.out / job.name, digest, &why)) {
       // Those who watch have read it before ranks were started again.
       log_line(place.restart > 0 ? KINORA_LOG_DEBUG : KINORA_LOG_INFO, job.name + ": already done");
       if (const int64_t failed = failures_in(run.out / job.name); failed > 0 && job.kind->spec.name == "curate" && !options.dry)
-        log_info("{}: {} failures are in it; --retry-failed tries them again", job.name, failed);
+        log_info("{}: {} in it; --retry-failed tries {} again", job.name, counted(failed, "failure is", "failures are"),
+                 failed == 1 ? "it" : "them");
+      if (const auto* read = options.dry ? reads_any(run, job, again) : nullptr)
+        log_info("{}: would run again if {} keeps others then", job.name, read->name);
       continue;
     }
     if (!why.empty()) log_warn("{}: {}; the job is done again", job.name, why);
     const bool replaces = is_done(run.out / job.name) && why.empty();
     if (options.dry) {
-      log_info("{}: would run{} ({})", job.name, replaces ? " again, and replace its finished results" : "",
-               job.kind->spec.help);
+      foresee(runtime, run, job, digest, false);
       continue;
     }
     if (options.keeps_finished && replaces) {

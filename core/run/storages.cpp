@@ -1,5 +1,7 @@
 #include "core/run/storages.hpp"
 
+#include <algorithm>
+
 namespace kinora::core {
 
 std::vector<ComponentUse> read_storages(const Document& doc, const Registry& registry,
@@ -44,6 +46,14 @@ Status check_uri(const Registry& registry, std::string_view text) {
   if (!uri) return uri.failure();
   const auto found = registry.find("storage", uri->scheme);
   if (!found) return fail(found.failure().code, "{}: {}", text, found.failure().message);
+  if (uri->scheme == "file") return {};
+  // What stands there may become a part of a host's name, whatever the storage.
+  const std::string bucket = uri->path.substr(0, uri->path.find('/'));
+  const auto ok = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' || c == '_'; };
+  if (bucket.empty()) return fail(KINORA_INVALID, "{}: it names no bucket; write {}://BUCKET/FOLDER/", text, uri->scheme);
+  if (bucket.size() < 3 || bucket.size() > 63 || !std::all_of(bucket.begin(), bucket.end(), ok))
+    return fail(KINORA_INVALID, "{}: '{}' is no name of a bucket (3 to 63 letters, digits, '-' and '.'); write {}://BUCKET/FOLDER/",
+                text, bucket, uri->scheme);
   return {};
 }
 

@@ -403,6 +403,41 @@ def check_inputs():
         code, said = curation(f'input = {given}\nstages = ["video.probe"]')
         assert code == 2 and said[0].startswith(place) and words in said[0], (given, said)
     assert curation(f'input = "{SCRATCH}/texts"\nall_files = true\nstages = ["video.probe"]')[0] == 0
+    for given, words in (('""', "'input' is empty; it takes a path"), (f'["{film}",\n""]', "'input' is empty"), ('"s3://"', "it names no bucket; write s3://BUCKET/FOLDER/"),
+                         ('"s3:///films/"', "it names no bucket"), ('"s3://my films/"', "'my films' is no name of a bucket (3 to 63 letters"), ('"s3://ab/films/"', "'ab' is no name"),
+                         ('"../nope/"', f"no such file, folder or earlier job: '../nope/' in {os.getcwd()} or in {SCRATCH}; mend the path"),
+                         ('"~nobody/films/"', "are not expanded; write the path in full"), ('"~/nope/"', f"in {os.environ.get('HOME', '')}")):
+        code, said = curation(f'input = {given}\nstages = ["video.probe"]')
+        assert code == 2 and len(said) == 2 and words in said[0], (given, said)
+    home = {**os.environ, "HOME": str(SCRATCH / "home")}
+    (SCRATCH / "home/films").mkdir(parents=True)
+    shutil.copy(film, SCRATCH / "home/films/a.mp4")
+    (SCRATCH / "home.toml").write_text(f'[run]\nout = "{OUT}"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = "~/films/*.mp4"\nstages = ["video.probe"]\n')
+    assert subprocess.run([KINORA, "check", str(SCRATCH / "home.toml")], capture_output=True, env=home).returncode == 0
+
+
+def check_order():
+    """Stages that stand where they can do nothing: an error where that fails for every film, else a warning."""
+    film = ROOT / "tests/data/bbb_A.mp4"
+    merged = '"embed.classic", "shots.merge"'
+    for stages, code_wanted, words in (
+            (f'{SHOTS}, "shots.merge", {CUT}', 2, "shots.merge compares the embeddings 'classic' of shots, and no stage before it makes them; put embed.classic before it"),
+            (f'{SAMPLING}, "embed.classic", {{ use = "shots.merge", name = "looks" }}, {CUT}', 2, 'put embed.classic before it, with name = "looks"'),
+            (f'{SAMPLING}, {merged}, {CUT}', 0, ""), ('"film.clips", "film.clips"', 0, "film.clips cuts the clips of film.clips once more; leave one of them out"),
+            (f'{SHOTS}, {CUT}, {{ use = "shots.hash", name = "late" }}', 0, "late finds shots in the clips that clip.transcode has cut; put it before clip.transcode"),
+            ('"caption.describe", "film.clips"', 0, "caption.describe describes whole films, which film.clips cuts afterwards; put it behind film.clips"),
+            ('{ use = "filter.facts", fact = "fps" }, "film.clips"', 0, 'filter.facts has no bound and drops nothing; set at_least or at_most, or mode = "score"'),
+            ('{ use = "filter.facts", fact = "fps", at_most = 60.0 }, { use = "filter.facts", name = "b", fact = "fps", mode = "score" }, "film.clips", "caption.describe"', 0, ""),
+            (f'{{ use = "shots.content", thumbnails = true }}, {{ use = "shots.transnetv2", weights = "none.safetensors" }}, {CUT}', 2, f"there is no file or folder {SCRATCH}/none.safetensors; mend the path")):
+        code, said = curation(f'input = "{film}"\nstages = [{stages}]')
+        assert code == code_wanted and (len(said) == (2 if code else 1) and words in said[0] and "job 'clips': " in said[0] if words else not said), (stages, said)
+
+
+def check_kinds_of_jobs_are_no_commands():
+    for kind in ("curate", "dedup", "shard"):
+        done = subprocess.run([KINORA, kind], capture_output=True, text=True)
+        assert done.returncode == 2 and f"'{kind}' is no command but a kind of job" in done.stderr and f"kinora plugins inspect job/{kind}" in done.stderr, done
+        assert subprocess.run([KINORA, "plugins", "inspect", f"job/{kind}"], capture_output=True).returncode == 0
 
 
 def check_set():
@@ -413,6 +448,14 @@ def check_set():
         done = subprocess.run([KINORA, "check", str(ROOT / "configs/quickstart.toml"), "--set", given], capture_output=True, text=True)
         assert done.returncode == 2 and words in done.stderr, (given, done.stderr)
         assert done.stderr.splitlines()[0].count("--set") == 1, done.stderr
+    file = SCRATCH / "list.toml"
+    file.write_text(f'[run]\nout = "{OUT}"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = "{ROOT}/tests/data/bbb_A.mp4"\nstages = ["video.probe", {{ use = "filter.facts", fact = "fps", at_most = 60.0 }}]\n')
+    said = lambda given: subprocess.run([KINORA, "check", str(file), "--set", given], capture_output=True, text=True)
+    refused = said("clips.stages.1.mode=score")
+    form = refused.stderr.splitlines()[0].split("is a list, which is set as a whole: --set ")[1].strip("'")
+    assert refused.returncode == 2 and form.startswith('clips.stages=["video.probe", {') and 'use = "filter.facts"' in form, refused
+    assert said(form).returncode == 0, "what it shows is what works"
+    assert 'write for example "2 GiB"' in said("clips.memory=10 apples").stderr
 
 
 shutil.rmtree(SCRATCH, ignore_errors=True)
@@ -424,7 +467,7 @@ for number, case in enumerate(CASES):
     except AssertionError as wrong:
         failures += 1
         print(f"WRONG case {number}: {wrong}", flush=True)
-for property in (check_recipes, check_all_at_once, check_ranks, check_any_ranks, check_launch, check_layouts, check_layout_of_a_large_model, check_run, check_set, check_flows, check_copies, check_inputs, check_jobs_are_no_stages, check_isolate, check_beside_another_error, check_words_left_out):
+for property in (check_recipes, check_all_at_once, check_ranks, check_any_ranks, check_launch, check_layouts, check_layout_of_a_large_model, check_run, check_set, check_flows, check_copies, check_inputs, check_order, check_kinds_of_jobs_are_no_commands, check_jobs_are_no_stages, check_isolate, check_beside_another_error, check_words_left_out):
     try:
         property()
         print("ok   ", property.__name__, flush=True)

@@ -231,12 +231,12 @@ def check_nothing_kept():
     assert "already done" not in run("nothing", [DATA / "bbb_A.mp4"], cut, code=1)
     run("dropped", [DATA / "bbb_A.mp4"], STAGES.replace(', "caption.describe"', ', { use = "filter.facts", fact = "height", at_least = 9999.0 }'))
     assert summary("dropped")["clips"] == {"kept": 0, "filtered": len(made), "failed": 0}
-    # The first clip fails for want of a fact, the others are dropped before that: no reason to call all of it a failure.
+    # The first clip fails for want of a fact, the others are dropped before that: nothing is left for the jobs that follow.
     mixed = STAGES.replace(', "caption.describe"', f', {{ use = "filter.facts", fact = "first_frame", at_most = 0.0 }}, {{ use = "filter.facts", fact = "none" }}')
-    run("rightly", [DATA / "bbb_A.mp4"], mixed)
+    run("rightly", [DATA / "bbb_A.mp4"], mixed, code=1)
     ends = summary("rightly")["clips"]
     assert ends["failed"] >= 1 and ends["filtered"] >= 1 and ends["kept"] == 0, ends
-    assert "already done" in run("rightly", [DATA / "bbb_A.mp4"], mixed)
+    assert "already done" not in run("rightly", [DATA / "bbb_A.mp4"], mixed, code=1)
 
 
 def check_other_files():
@@ -310,7 +310,7 @@ def check_edits():
 
 
 def check_edits_of_moved_keys():
-    """A film that is added gives others new keys: what people said goes with the footage, and is done once."""
+    """A film that is added takes a free key. Where a job that starts over gives others new keys, what people said goes with the footage, and is done once."""
     shard = '[[job]]\nname = "shards"\nkind = "shard"\ninput = "clips"\n'
     films = SCRATCH / "same_names"
     for name, of in (("b", "bbb_B"), ("c", "bbb_A")):
@@ -326,7 +326,15 @@ def check_edits_of_moved_keys():
     (films / "a/empty.mp4").write_bytes(b"")
     shutil.copy(DATA / "bbb_C.mp4", films / "a/zz.mp4")
     shutil.copy(films / "a/empty.mp4", films / "a/empty too.mp4")
-    said = run("moved", [films], more="recursive = true", jobs=shard)
+    times = lambda: {name: file.stat().st_mtime_ns for name, file in stored("moved").items()}
+    made = times()
+    run("moved", [films], more="recursive = true", jobs=shard)
+    now = items("moved")
+    assert now["001"]["url"].endswith("b/001.mp4") and now["001-2"]["url"].endswith("c/001.mp4") and now["001-3"]["url"].endswith("a/001.mp4"), now
+    assert made.items() <= times().items() and len(times()) > len(made), "nothing is made again"
+    assert [d["key"] for d in lines(SCRATCH / "moved/shards/dropped.jsonl")] == ["001-0000"]
+    # Other options, though they change nothing here, and so the keys of a fresh run.
+    said = run("moved", [films], STAGES.replace("min_frames = 1", "min_frames = 2"), more="recursive = true", jobs=shard)
     now = items("moved")
     assert now["001-2"]["url"].endswith("b/001.mp4") and now["001-0000"]["end"] == "kept", now
     dropped = lines(SCRATCH / "moved/shards/dropped.jsonl")

@@ -131,7 +131,9 @@ void run_embed_text(JobContext& context) {
   context.summary.update(
       {{"clips", clips.size()}, {"captions", count}, {"embedded", embed.computed()}, {"size", width}});
   if (count == 0)
-    log_warn("{}: no clip has a caption; put a stage caption.* into the curate job", context.spec().name);
+    log_warn("{}: {}", context.spec().name,
+             clips.empty() ? "no clip was kept, so there is none to search"
+                           : "no clip has a caption; put a stage caption.* into the curate job");
 }
 
 json embed_texts(Runtime& runtime, const json& request) {

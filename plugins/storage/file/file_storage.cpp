@@ -18,7 +18,7 @@ namespace {
 class FileReader final : public StorageReader {
  public:
   explicit FileReader(std::string path) : path_(std::move(path)) {
-    do descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+    do descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe would wait for its writer
     while (descriptor_ < 0 && errno == EINTR);
     if (descriptor_ < 0) throw system_error(path_, kDoing, errno);
     struct stat info {};
@@ -66,6 +66,13 @@ bool is_hidden_from_lists(std::string_view name) {
   return name == "." || name == ".." || name.starts_with(kTemporary);
 }
 
+// Whether it has vanished since its name was read. A link to nothing, and what a disk or a right that is missing hides, is
+// there and cannot be looked at now.
+bool is_gone(int folder, const char* name) {
+  struct stat info {};
+  return ::fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT;
+}
+
 std::string with_slash(const std::string& folder) { return folder.ends_with('/') ? folder : folder + "/"; }
 
 }  // namespace
@@ -91,8 +98,11 @@ int32_t FileStorage::list(std::string_view path, const Each& each) {
     const std::string_view name = found->d_name;
     if (is_hidden_from_lists(name)) continue;
     struct stat info {};
-    // What vanished meanwhile, or is a link to nothing, is not there.
-    if (::fstatat(::dirfd(open.get()), found->d_name, &info, 0) != 0) continue;
+    if (::fstatat(::dirfd(open.get()), found->d_name, &info, 0) != 0) {
+      if (is_gone(::dirfd(open.get()), found->d_name)) continue;
+      info = {};
+      if (found->d_type == DT_DIR) info.st_mode = S_IFDIR;
+    }
     const bool is_folder = S_ISDIR(info.st_mode);
     const kinora_entry entry{sizeof(kinora_entry), is_folder ? 1u : 0u, str(name),
                              is_folder ? 0 : static_cast<uint64_t>(info.st_size),

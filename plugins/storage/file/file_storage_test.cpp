@@ -138,6 +138,27 @@ TEST_F(FileStorageTest, ListsFilesAndFoldersAndStopsWhenTold) {
   EXPECT_EQ(seen, 2);
 }
 
+// Who takes it for gone would remove what was made of it.
+TEST_F(FileStorageTest, ListsWhatCannotBeLookedAtNow) {
+  write("real/a.mp4", "xyz");
+  fs::create_symlink(path("real/a.mp4"), path("seen.mp4"));
+  fs::create_symlink(path("unmounted/a.mp4"), path("unseen.mp4"));
+  fs::create_symlink(path("circle.mp4"), path("circle.mp4"));
+  EXPECT_EQ(listing(), (std::map<std::string, uint64_t>{{"circle.mp4", 0}, {"real/", 0}, {"seen.mp4", 3}, {"unseen.mp4", 0}}));
+  int64_t modified = -1;
+  storage.list(path(""), [&](const kinora_entry& e) {
+    if (view(e.name) == "unseen.mp4") modified = e.modified;
+    return KINORA_OK;
+  });
+  EXPECT_EQ(modified, 0) << "not known";
+}
+
+// Opening it would wait for a writer.
+TEST_F(FileStorageTest, OfAPipeSaysAtOnceThatItIsNoFile) {
+  ASSERT_EQ(::mkfifo(path("a.mp4").c_str(), 0600), 0);
+  EXPECT_NE(std::string(error_of([&] { storage.open(path("a.mp4")); }).what()).find("pipe or device"), std::string::npos);
+}
+
 TEST_F(FileStorageTest, RemovesFiles) {
   write("a", "1");
   storage.remove(path("a"));

@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+"""Films that come, go and cannot be seen: nothing is lost in silence, and a dry run says what the run then says.
+usage: come_and_go.py KINORA ROOT SCRATCH"""
+import json, os, pathlib, re, shutil, subprocess, sys
+
+KINORA, ROOT, SCRATCH = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), pathlib.Path(sys.argv[3]).resolve()
+DATA = ROOT / "tests/data"
+STAGES = '["video.probe", { use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0, preset = "ultrafast", max_height = 120 }]'
+SHARDS = '[[job]]\nname = "shards"\nkind = "shard"\ninput = "clips"\n'
+
+
+def films(name, **of):
+    folder = SCRATCH / f"{name}_films"
+    for film, source in of.items():
+        (folder / film).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(DATA / f"{source}.mp4", folder / f"{film}.mp4")
+    return folder
+
+
+def write(name, given, stages=STAGES, more="", jobs=""):
+    file = SCRATCH / f"{name}.toml"
+    file.write_text(f'[run]\nout = "{SCRATCH / name}"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = {given if given[0] == "[" else json.dumps(given)}\nstages = {stages}\n{more}\n{jobs}')
+    return file
+
+
+def run(name, *options, code=0, cwd=None):
+    done = subprocess.run([KINORA, "run", str(SCRATCH / f"{name}.toml"), *options], capture_output=True, text=True, timeout=600, cwd=cwd)
+    assert done.returncode == code, (name, options, done.returncode, done.stderr)
+    return done.stderr
+
+
+def said(text, level="(?:info|warning)"):
+    return re.findall(rf"(?m)^\S+ {level} clips: (.*)$", text)
+
+
+def stored(name):
+    return sorted(p.name for p in (SCRATCH / name / "clips/data").iterdir())
+
+
+def items(name):
+    return {i["key"]: i for i in map(json.loads, (SCRATCH / name / "clips/items.jsonl").read_text().splitlines())}
+
+
+def tree(name):
+    return {str(p): p.read_bytes() for p in (SCRATCH / name).rglob("*") if p.is_file()}
+
+
+def check_unseen():
+    """A link into a disk that is not there: what was done of the film stays, and a film that was never seen has failed."""
+    folder, real = films("unseen", a="bbb_A"), SCRATCH / "real"
+    real.mkdir()
+    shutil.copy2(DATA / "bbb_B.mp4", real / "b.mp4")
+    (folder / "b.mp4").symlink_to("../real/b.mp4")
+    write("unseen", str(folder), jobs=SHARDS)
+    run("unseen")
+    whole = stored("unseen")
+    assert [n for n in whole if n.startswith("b-0000.")], whole
+    real.rename(SCRATCH / "unmounted")
+    dry = run("unseen", "--dry-run")
+    now = run("unseen")
+    for text in (dry, now):
+        assert f"1 film cannot be looked at now, {folder}/b.mp4 the first; what is done of it stays" in said(text, "warning"), text
+    assert stored("unseen") == whole and items("unseen")["b"]["end"] == "kept", stored("unseen")
+    write("never", str(folder))
+    run("never")
+    assert items("never")["b"]["end"] == "failed" and "b.mp4" in items("never")["b"]["reason"], items("never")
+    (SCRATCH / "unmounted").rename(real)
+    back = run("unseen")
+    for text in (now, back):
+        assert "clips: already done" in text and "shards: already done" in text and "starts again" not in text, text
+    assert stored("unseen") == whole
+    run("never")
+    assert items("never")["b"]["end"] == "kept", "it is seen now"
+
+
+def check_disks():
+    """A mount point without its disk, a pattern and an input of it: what was done stays, and nothing is done again; a run that was broken off goes on."""
+    for name, given in (("folder", "{}/"), ("pattern", "{}/**/*.mp4"), ("inputs", '["{0}/", "{0}/disk/"]')):
+        folder = films(f"disk_{name}", **{"a": "bbb_A", "disk/b": "bbb_B", "disk/c": "bbb_C"})
+        write(f"disk_{name}", given.format(folder), more="" if name == "inputs" else "recursive = true", jobs=SHARDS)
+        run(f"disk_{name}")
+        whole = stored(f"disk_{name}")
+        assert [n for n in whole if n.startswith("b-")], whole
+        (folder / "disk").rename(folder.parent / "away")
+        (folder / "disk").mkdir()
+        text = run(f"disk_{name}")
+        assert f"2 films cannot be looked at now, {folder}/disk/b.mp4 the first; what is done of them stays ({folder}/disk is empty; " \
+               'unseen = "drop" lets them go for good)' in said(text, "warning"), text
+        assert text.count("already done") == 2 and stored(f"disk_{name}") == whole, text
+        shutil.copy2(DATA / "bbb_D.mp4", folder / "d.mp4")
+        text = run(f"disk_{name}")
+        assert "going on: 3 of 4 inputs have ended" in text and set(stored(f"disk_{name}")) > set(whole), text
+        dropped = run(f"disk_{name}", "--set", "clips.unseen=drop")
+        assert "2 films are gone from the input: their " in dropped and not [n for n in stored(f"disk_{name}") if n[0] in "bc"], dropped
+        shutil.rmtree(folder.parent / "away")
+    # Broken off in it: without its own end and its last clip, as a kill leaves it.
+    journal = SCRATCH / "disk_cut/clips/journal.jsonl"
+    folder = films("disk_cut", **{"a": "bbb_A", "disk/b": "city_cc0"})
+    write("disk_cut", str(folder), STAGES.replace('{ use = "clip', '{ use = "shots.fixed", stride = 1.0 }, { use = "clip'), more="recursive = true")
+    run("disk_cut")
+    whole = {n: (SCRATCH / "disk_cut/clips/data" / n).read_bytes() for n in stored("disk_cut")}
+    kept = journal.read_text().splitlines(keepends=True)
+    clips = [n for n, line in enumerate(kept) if '"files"' in line and '"key":"b-' in line]
+    assert len(clips) > 2, kept
+    journal.write_text("".join(kept[: clips[-1]]))
+    (SCRATCH / "disk_cut/clips/summary.json").unlink()
+    (folder / "disk").rename(folder.parent / "away")
+    text = run("disk_cut")
+    assert items("disk_cut")["b"]["end"] == "failed" and len([n for n in stored("disk_cut") if n.startswith("b-") and n.endswith(".mp4")]) == len(clips) - 1, text
+    (folder.parent / "away").rename(folder / "disk")
+    text = run("disk_cut")
+    assert "going on: 1 of 2 inputs have ended" in text, text
+    assert {n: (SCRATCH / "disk_cut/clips/data" / n).read_bytes() for n in stored("disk_cut")} == whole
+
+
+def check_gone():
+    """A film that is no input any more takes its clips with it, and one that changed too: said before and while it happens."""
+    folder = films("gone", a="bbb_A", b="bbb_B", c="bbb_C")
+    write("gone", str(folder), jobs=SHARDS)
+    assert re.search(r"shards: \d+ samples in 1 shard$", run("gone"), re.M)
+    clips = {film: len([n for n in stored("gone") if n.startswith(film) and n.endswith(".mp4")]) for film in "abc"}
+    (folder / "a.mp4").unlink()
+    shutil.copy2(DATA / "bbb_D.mp4", folder / "b.mp4")
+    before = tree("gone")
+    dry = run("gone", "--dry-run")
+    assert tree("gone") == before, "a dry run changes nothing"
+    now = run("gone")
+    many = lambda n, whose: f"{whose} {n} clip{'s are' if n > 1 else ' is'} removed"
+    expected = ["its inputs have changed; what is done of those that stay is kept",
+                f"1 film is gone from the input: {many(clips['a'], 'its')}", f"1 film has changed, and is done again: {many(clips['b'], 'its')}",
+                f"going on: 1 of 2 inputs have ended, and {clips['c']} clip{'s' if clips['c'] > 1 else ''}"]
+    assert [s for s in said(dry) if s in expected] == [s for s in said(now) if s in expected] == expected, (said(dry), said(now))
+    assert "would run (" in said(dry)[0] and not any("replace" in s for s in said(dry)), said(dry)
+    assert f"1 film is gone from the input: {many(clips['a'], 'its')}" in said(now, "warning")
+    assert not [n for n in stored("gone") if n.startswith("a")]
+
+
+def check_foretold():
+    """An interrupted job, other options, failures that are tried again: a dry run has the run's own sentences."""
+    folder = films("foretold", a="bbb_A", b="bbb_B")
+    (folder / "broken.mp4").write_bytes((DATA / "bbb_C.mp4").read_bytes()[:3000])
+    file = write("foretold", str(folder), jobs=SHARDS)
+    run("foretold")
+    dry = run("foretold", "--retry-failed", "--dry-run")
+    assert said(dry)[0] == "would try again 1 failure" and "1 failure of before is tried again" in said(dry), dry
+    assert "already done" not in said(dry) and "shards: would run again if clips keeps others then" in dry, dry
+    assert any(s.startswith("going on: 2 of 3 inputs have ended") for s in said(dry)), dry
+    now = run("foretold", "--retry-failed")
+    assert [s for s in said(now) if s in said(dry)] == said(dry)[1:], (said(dry), said(now))
+    (SCRATCH / "foretold/clips/summary.json").unlink()  # as if it had been killed
+    dry, now = run("foretold", "--dry-run"), run("foretold")
+    going = [s for s in said(dry) if s.startswith("going on: 3 of 3 inputs have ended")]
+    assert going and going[0] in said(now), (dry, now)
+    file.write_text(file.read_text().replace("max_height = 120", "max_height = 90"))
+    dry, now = run("foretold", "--dry-run"), run("foretold")
+    other = [s for s in said(dry, "warning") if "max_height was 120 and is 90" in s]
+    assert other and "its options or inputs are not those" in other[0] and other[0] in said(now, "warning"), (dry, now)
+    assert "info shards: what it reads has changed since" in now and "warning shards" not in now, now
+
+
+def check_nothing_kept():
+    """Something failed and nothing is left: an error, and the next run tries what failed again; what was dropped is not looked at again."""
+    cut = '["video.probe", { use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0, preset = "ultrafast", max_height = 120, long_shots = "equal", max_length = 2.0 }, ' \
+          '{ use = "filter.facts", fact = "first_frame", at_least = 1.0 }, { use = "filter.facts", fact = "none", at_least = 0.0 }]'
+    write("nothing", str(DATA / "bbb_A.mp4"), cut, jobs=SHARDS)
+    text = run("nothing", code=1)
+    assert re.search(r"job 'clips' failed: nothing was kept, and \d+ clips? failed; items.jsonl says why for each, of the first: ", text), text
+    assert not (SCRATCH / "nothing/shards").exists(), "what would read it is not begun"
+    failed = [k for k, i in items("nothing").items() if i["end"] == "failed"]
+    again = run("nothing", code=1)
+    assert f"{len(failed)} failure{'s of before are' if len(failed) > 1 else ' of before is'} tried again" in said(again), again
+
+
+def check_places():
+    """A relative input is of the run file's folder; of the working one only where that has none, with a warning."""
+    there, here = SCRATCH / "there", SCRATCH / "here"
+    for folder, source in ((there, "bbb_A"), (here, "bbb_B")):
+        (folder / "films").mkdir(parents=True)
+        shutil.copy2(DATA / f"{source}.mp4", folder / f"films/{source}.mp4")
+    (there / "run.toml").write_text(f'[run]\nout = "{SCRATCH / "placed"}"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = "films/"\nstages = ["video.probe"]\n')
+    def started():
+        done = subprocess.run([KINORA, "run", str(there / "run.toml")], capture_output=True, text=True, timeout=600, cwd=here)
+        assert done.returncode == 0, done.stderr
+        return done.stderr, [k for k in items("placed")]
+    text, keys = started()
+    assert keys == ["bbb_A"] and "where you are" not in text, (text, keys)
+    (there / "films").rename(there / "away")
+    text, keys = started()
+    assert keys == ["bbb_B"] and text.count(f"there is none in {there}, the run file's folder; taken from {here}, where you are") == 1, (text, keys)
+
+
+def check_names():
+    """Of films of one name the log says which; a pipe is no empty file, and a misspelt column is told."""
+    folder = films("names", **{"x/scene": "bbb_A", "y/scene": "bbb_B"})
+    (folder / "y/scene.mp4").write_bytes((DATA / "bbb_B.mp4").read_bytes()[:3000])
+    os.mkfifo(folder / "pipe.mp4")
+    (folder / "list.csv").write_text("path,captions\nx/scene.mp4,A boat.\n")
+    write("names", json.dumps([str(folder), str(folder / "list.csv")]), more="recursive = true")
+    text = run("names")
+    assert re.search(r"scene-2 \(y/scene.mp4\): failed in video.probe: ", text), text
+    assert "pipe.mp4: it is no regular file but a pipe, a socket or a device" in text, text
+    assert text.count("column 'captions' is carried along as your own; if it is meant as 'caption', write it so") == 1, text
+
+
+shutil.rmtree(SCRATCH, ignore_errors=True)
+SCRATCH.mkdir(parents=True)
+for test in (check_unseen, check_disks, check_gone, check_foretold, check_nothing_kept, check_places, check_names):
+    test()
+    print("ok   ", test.__name__, flush=True)
