@@ -66,10 +66,7 @@ void JobCheck::stage(const ComponentUse& use) {
     return prefix + (message.starts_with(again) ? message.substr(again.size()) : message);
   };
   try {
-    if (may_run_apart(spec(), use))
-      ask_apart({sizeof(kinora_worker_spec), 0, name.c_str(), use.id.c_str(), use.options.canonical().c_str(), 0, 0, 0});
-    else
-      OneStage(runtime(), use.id, use.options);
+    resources_of(*this, use);
   } catch (const WorkerDied& e) {
     // No line of the file is to blame for want of memory.
     if (e.killed) throw WorkerDied(e.code(), "job '" + spec().name + "': " + prefix + e.what(), e.how, true);
@@ -80,6 +77,13 @@ void JobCheck::stage(const ComponentUse& use) {
   } catch (const std::exception& e) {
     problem(use.at, said(e.what()));
   }
+}
+
+kinora_resources resources_of(const JobView& job, const ComponentUse& stage) {
+  const std::string name = stage.called();
+  if (may_run_apart(job.spec(), stage))
+    return ask_apart({sizeof(kinora_worker_spec), 0, name.c_str(), stage.id.c_str(), stage.options.canonical().c_str(), 0, 0, 0});
+  return OneStage(job.runtime(), stage.id, stage.options).resources();
 }
 
 void require(const JobContext& context, JobCheckFunction check) {
