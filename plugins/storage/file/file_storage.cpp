@@ -18,7 +18,7 @@ namespace {
 class FileReader final : public StorageReader {
  public:
   explicit FileReader(std::string path) : path_(std::move(path)) {
-    do descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+    do descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     while (descriptor_ < 0 && errno == EINTR);
     if (descriptor_ < 0) throw system_error(path_, kDoing, errno);
     struct stat info {};
