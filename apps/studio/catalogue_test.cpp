@@ -187,6 +187,36 @@ TEST_F(CatalogueTest, CopiesAreMarkedInTheJobThatTheDecisionsAreAbout) {
   EXPECT_STREQ(outcome_of(*c.find("clips/d")), "filtered");
 }
 
+TEST_F(CatalogueTest, ADecisionIsOfItsFootageAndNotOfWhatHasItsKeyNow) {
+  fs::create_directories(folder_ / "copies");
+  fs::create_directories(folder_ / "clips/data");
+  write("clips/summary.json", "{}");
+  write("copies/summary.json", R"({"curated": "clips"})");
+  std::string items, decisions;
+  for (const char* key : {"a", "b", "c", "d"}) {
+    const std::string named = std::string(R"({"key":")") + key + "\"";
+    items += named + R"(,"end":"kept"})" "\n";
+    decisions += named + (*key == 'a' || *key == 'd' ? R"(,"end":"kept")" : *key == 'b' ? R"(,"end":"filtered","of":"a")" : R"(,"end":"filtered","of":"d")") +
+                 R"(,"clip":{"sha256":")" + key + R"(","first_frame":0,"end_frame":9}})" "\n";
+  }
+  write("clips/items.jsonl", items);
+  write("copies/decisions.jsonl", decisions);
+  const auto found = [&](const std::string& films) {  // whose footage a, b, c and d have; '-': there is no such clip
+    for (size_t i = 0; i < films.size(); ++i) {
+      const std::string file = std::string("clips/data/") + "abcd"[i] + ".json";
+      fs::remove(folder_ / file);
+      if (films[i] != '-')
+        write(file, std::string(R"({"sha256":")") + films[i] + R"(","first_frame":0,"end_frame":9,"height":120})");
+    }
+    const Catalogue c = read_catalogue(curate_jobs(folder_));
+    return c.find("clips/b")->copy_of + c.find("clips/c")->copy_of;
+  };
+  EXPECT_EQ(found("abcd"), "ad");
+  EXPECT_EQ(found("axcd"), "d") << "b is another film now";
+  EXPECT_EQ(found("xbcd"), "d") << "what b was a copy of is another film now";
+  EXPECT_EQ(found("abc-"), "a") << "what c was a copy of is gone";
+}
+
 TEST_F(CatalogueTest, AFileIsServedOnlyIfItIsStoredOrTheFilmOfALine) {
   write("secret.mp4", "x");
   write("film.mp4", "x");

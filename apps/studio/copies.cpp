@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "core/curate/drops.hpp"
-#include "core/log.hpp"
 #include "core/search/copies.hpp"
-#include "core/status.hpp"
 
 namespace kinora::studio {
 namespace {
@@ -36,13 +33,11 @@ const JobFolder* job_of(const Catalogue& catalogue, const fs::path& curated) {
 
 void mark_copies(Catalogue& catalogue) {
   for (const auto& decisions : decisions_beside(catalogue.jobs)) {
-    const auto drops = core::catching([&] { return core::drops_in(decisions.file); });
-    if (!drops) core::log_info("studio: copies are not marked: {}", drops.failure().message);
-    const JobFolder* job = drops ? job_of(catalogue, decisions.curated) : nullptr;
+    const JobFolder* job = job_of(catalogue, decisions.curated);
     if (!job) continue;
-    for (const auto& [key, drop] : *drops) {
+    for (const auto& [key, drop] : core::copies_by(decisions)) {
       const auto at = catalogue.by_id.find(job->name + "/" + key);
-      if (drop.of.empty() || at == catalogue.by_id.end() || catalogue.clips[at->second].end != End::kept) continue;
+      if (at == catalogue.by_id.end() || catalogue.clips[at->second].end != End::kept) continue;
       Clip& clip = catalogue.clips[at->second];
       clip.copy_of = drop.of;
       clip.copy_rule = drop.rule;

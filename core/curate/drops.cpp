@@ -19,8 +19,11 @@ void apply_edits(const EditHistory& edits, std::map<std::string, Drop>& drops) {
   }
 }
 
-std::map<std::string, Drop> drops_in(const std::filesystem::path& decisions) {
-  std::map<std::string, Drop> out;
+namespace {
+
+// Calls f with every line.
+template <class F>
+void each_decision(const std::filesystem::path& decisions, F&& f) {
   std::ifstream in(decisions, std::ios::binary);
   if (!in) throw Error(KINORA_NOT_FOUND, decisions.string() + ": is not there; run the dedup job again");
   size_t number = 0;
@@ -31,12 +34,47 @@ std::map<std::string, Drop> drops_in(const std::filesystem::path& decisions) {
     if (key.empty() || end.empty())
       throw Error(KINORA_DATA, fmt::format("{}: line {}: no \"key\" or no \"end\"; run the dedup job again",
                                            decisions.string(), number));
-    if (end == "kept") continue;
+    f(line, key, end);
+  }
+}
+
+// As far as `then` says.
+bool is_still(const nlohmann::json& then, const nlohmann::json& now) {
+  return then.empty() || (now.is_object() && is_same_subject(then, now));
+}
+
+}  // namespace
+
+// Twice, since of the kept ones only those matter that others are copies of.
+std::map<std::string, Drop> drops_in(const std::filesystem::path& decisions) {
+  std::map<std::string, Drop> out;
+  std::map<std::string, nlohmann::json> originals;
+  each_decision(decisions, [&](const nlohmann::json& line, const std::string& key, const std::string& end) {
+    if (end == "kept") return;
     std::string rule = text_in(line, "rule");
     if (rule.empty()) rule = "dedup." + end;
-    out[key] = {rule, text_in(line, "reason"), text_in(line, "of"), number_in(line, "score")};
-  }
+    const Drop& drop = out[key] = {rule, text_in(line, "reason"), text_in(line, "of"), number_in(line, "score"), object_in(line, "clip")};
+    if (!drop.of.empty()) originals.try_emplace(drop.of);
+  });
+  if (originals.empty()) return out;
+  each_decision(decisions, [&](const nlohmann::json& line, const std::string& key, const std::string&) {
+    if (const auto at = originals.find(key); at != originals.end()) at->second = object_in(line, "clip");
+  });
+  for (auto& [key, drop] : out)
+    if (!drop.of.empty()) drop.of_clip = originals.at(drop.of);
   return out;
+}
+
+size_t take_outdated(std::map<std::string, Drop>& drops, const EditHistory::Subject& clips) {
+  size_t there = 0;
+  std::erase_if(drops, [&](const auto& one) {
+    const auto& [key, drop] = one;
+    const auto now = clips(key);
+    if (is_still(drop.clip, now) && is_still(drop.of_clip, drop.of.empty() ? nlohmann::json() : clips(drop.of))) return false;
+    there += now.is_object();
+    return true;
+  });
+  return there;
 }
 
 }  // namespace kinora::core

@@ -6,6 +6,7 @@
 
 #include "core/curate/content.hpp"
 #include "core/curate/item_line.hpp"
+#include "core/data/byte_source.hpp"
 #include "core/log.hpp"
 #include "core/run/digest.hpp"
 #include "kinora/error.hpp"
@@ -20,7 +21,7 @@ std::optional<Sample> Ingest::next() {
       if (!record_.has_ended(input)) end(input, unread_line(input, "", input.error));
       continue;
     }
-    if (is_empty(input)) continue;
+    if (is_no_file(input) || is_empty(input)) continue;
     if (options_.hash && (!knows_content(input) || is_empty(input) || is_duplicate(input))) continue;
     if (!record_.has_ended(input)) return film_of(input);
   }
@@ -39,6 +40,14 @@ bool Ingest::knows_content(const Input& input) {
     end(input, unread_line(input, "", e.what(), e.code()));
     return false;
   }
+}
+
+// A pipe or a device of this machine, which may have a film's name: it has ended here, and no stage waits for what it gives.
+bool Ingest::is_no_file(const Input& input) {
+  if (input.size > 0 || is_remote(input.url)) return false;
+  const auto regular = check_regular_file(input.url);
+  if (!regular && !record_.has_ended(input)) end(input, unread_line(input, "", regular.failure().message, regular.failure().code));
+  return !regular;
 }
 
 // An interrupted download, most often: it has ended here, and is no copy of others of its kind.

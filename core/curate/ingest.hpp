@@ -30,6 +30,7 @@ class Ingest {
 
  private:
   bool knows_content(const Input& input);
+  bool is_no_file(const Input& input);
   bool is_empty(const Input& input);
   bool is_duplicate(const Input& input);
   void say_lost(const Input& copy, const Input& first) const;

@@ -4,6 +4,8 @@
 #include <fstream>
 #include <unistd.h>
 
+#include <sys/stat.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -67,6 +69,25 @@ TEST_F(IngestTest, AnEmptyFileHasFailedAndIsNoCopyOfAnother) {
       EXPECT_THAT(ends_[key]["reason"].get<std::string>(), HasSubstr("the file is empty; fetch it again")) << key;
     }
   }
+}
+
+// Opening it would wait for somebody who writes.
+TEST_F(IngestTest, APipeThatIsNamedAsAFilmHasFailedAndNobodyWaitsForIt) {
+  ::alarm(60);
+  put("a", "film");
+  const std::string pipe = folder_ / "pipe.mp4";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const int64_t modified : {0, 5}) {  // as it is found where it is named, and as a folder lists it
+    inputs_.push_back({.key = "pipe", .url = pipe, .modified = modified});
+    for (const bool hash : {true, false}) {
+      EXPECT_THAT(run({.hash = hash, .drop_duplicates = true}).first, ElementsAre("a"));
+      EXPECT_EQ(ends_["pipe"]["end"], "failed");
+      EXPECT_THAT(ends_["pipe"]["reason"].get<std::string>(), HasSubstr("pipe.mp4: not a regular file but a pipe; "));
+      fs::remove(folder_ / "journal.jsonl");
+    }
+    inputs_.pop_back();
+  }
+  ::alarm(0);
 }
 
 TEST_F(IngestTest, AnEarlierRunThatTookAnEmptyFileForACopyIsPutRight) {

@@ -105,7 +105,7 @@ class Finder {
   void add_list(const std::string& file) {
     const std::string text = or_throw(read_text(file, kLongestList));
     size_t number = 0;
-    for (size_t at = 0; at < text.size();) {
+    for (size_t at = text.starts_with("\xEF\xBB\xBF") ? 3 : 0; at < text.size();) {
       const size_t end = std::min(text.find('\n', at), text.size());
       std::string line = text.substr(at, end - at);
       at = end + 1;

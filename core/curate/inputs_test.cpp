@@ -221,11 +221,30 @@ TEST_F(Inputs, OfAManifestHaveTheUsersWords) {
   EXPECT_EQ(csv[0].user, json::object());
   EXPECT_THAT(csv[1].error, HasSubstr("record 3: 2 fields, but the first line names 3 columns"));
   EXPECT_THROW(find({put("bad.csv", "name,caption\n")}), Error);
+  try {
+    find({put("twice.csv", "path,tag,licence,tag\nb.mp4,x,,y\n")});
+    ADD_FAILURE() << "the first tag would be lost";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("twice.csv: line 1: columns 2 and 4 are both called 'tag'"));
+  }
+  const auto nameless = find({put("nameless.csv", "path,,\na.mp4,,\nb.mp4,x,y\n")});  // as spreadsheets end their lines
+  ASSERT_EQ(nameless.size(), 2u);
+  EXPECT_EQ(nameless[0].error, "");
+  EXPECT_THAT(nameless[1].error, HasSubstr("nameless.csv: record 3: two columns without a name have a value, and column 3 is the second"));
   EXPECT_THROW(find({put("bad.csv", "path,\"caption\nb.mp4,x\n")}), Error);
   const auto quoted = find({put("q.csv", "path,caption\nb.mp4,a \"boat\"\na.mp4,x\n")});
   ASSERT_EQ(quoted.size(), 2u);
   EXPECT_THAT(quoted[0].error, HasSubstr("q.csv: record 2: "));
   EXPECT_EQ(quoted[1].caption, "x");
+}
+
+TEST_F(Inputs, OfAListThatBeginsWithAByteOrderMarkAreItsFilms) {
+  put("a.mp4");
+  for (const char* list : {"\xEF\xBB\xBF" "a.mp4\n", "\xEF\xBB\xBF# films\r\na.mp4"}) {
+    const auto found = find({put("l.txt", list)});
+    ASSERT_EQ(found.size(), 1u) << list;
+    EXPECT_EQ(found[0].url, folder_ / "a.mp4");
+  }
 }
 
 TEST_F(Inputs, OfAManifestWhoseKeysHadToChangeAreNamedOnce) {

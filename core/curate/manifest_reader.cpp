@@ -58,6 +58,16 @@ std::vector<std::string> misspelt(const std::set<std::string>& columns, const st
   return out;
 }
 
+// Of two columns of one name a reader of rows would see one. Columns without a name are those that a spreadsheet leaves at
+// the end.
+void refuse_twice(const std::vector<std::string>& head, const std::string& name) {
+  for (size_t i = 0; i < head.size(); ++i)
+    if (const auto first = std::find(head.begin(), head.begin() + static_cast<ptrdiff_t>(i), head[i]);
+        !head[i].empty() && first != head.begin() + static_cast<ptrdiff_t>(i))
+      throw Error(KINORA_DATA, fmt::format("{}: line 1: columns {} and {} are both called '{}'; rename or remove one of them",
+                                           name, first - head.begin() + 1, i + 1, head[i]));
+}
+
 // The column's text; false if it is there and is no text.
 bool take_text(json& row, const char* column, std::string& out) {
   const auto at = row.find(column);
@@ -117,7 +127,7 @@ std::vector<std::string> read_csv_manifest(const std::string& text, const std::s
       if (!names_films)
         throw Error(KINORA_DATA, name + ": its first line has no column 'url' or 'path'; it must name the columns" +
                                      found_instead(head));
-      return;
+      return refuse_twice(head, name);
     }
     const std::string place = "record " + std::to_string(number);
     if (fields.size() != head.size())
@@ -126,7 +136,8 @@ std::vector<std::string> read_csv_manifest(const std::string& text, const std::s
           fmt::format("{} fields, but the first line names {} columns", fields.size(), head.size())));
     json object = json::object();
     for (size_t i = 0; i < head.size(); ++i)
-      if (!fields[i].empty()) object[head[i]] = fields[i];
+      if (!fields[i].empty() && !object.emplace(head[i], fields[i]).second)
+        return row(unusable(name, place, fmt::format("two columns without a name have a value, and column {} is the second; name them in the first line", i + 1)));
     row(input_of(std::move(object), name, place));
   };
   read_csv(text, take, [&](size_t number, const std::string& why) {

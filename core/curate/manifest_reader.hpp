@@ -21,7 +21,7 @@ std::vector<std::string> read_jsonl_manifest(const std::string& text, const std:
 
 // Every value is text, as it stands there, and comes out again so: a number in a column is a number to stages that ask
 // for one (filter.facts), whether it stands in quotes or not. Throws kinora::Error if the head has neither url nor
-// path, or cannot be read.
+// path, or two columns of one name, or cannot be read.
 std::vector<std::string> read_csv_manifest(const std::string& text, const std::string& name,
                                            const std::function<void(Input)>& row);
 

@@ -91,20 +91,40 @@ class Part final : public ByteSource {
   uint64_t offset_, size_;
 };
 
+const char* kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return S_ISCHR(mode) || S_ISBLK(mode) ? "a device" : "no file of a known kind";
+}
+
+Status no_regular_file(const std::string& path, mode_t mode) {
+  return fail(KINORA_INVALID, "{}: not a regular file but {}; give the path of a file", path, kind_of(mode));
+}
+
 }  // namespace
+
+Status check_regular_file(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode)) return {};
+  return no_regular_file(path, info.st_mode);
+}
 
 Result<std::shared_ptr<const ByteSource>> open_bytes(std::string_view uri) {
   if (uri.find("://") != std::string_view::npos)
     return catching([&]() -> std::shared_ptr<const ByteSource> { return std::make_shared<Remote>(uri); });
   std::string path(uri);
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Nobody may ever write into a pipe: its opening must not wait.
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (descriptor < 0 && errno == ENXIO)  // a socket, or a pipe's like without its other side
+    if (const auto regular = check_regular_file(path); !regular) return regular.failure();
   if (descriptor < 0)
     return fail(errno == ENOENT ? KINORA_NOT_FOUND : KINORA_INVALID,
                 "{}: cannot be opened ({}); check the path and its permissions", path, std::strerror(errno));
   struct stat info {};
   if (::fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)) {
     ::close(descriptor);
-    return fail(KINORA_INVALID, "{}: not a regular file; give the path of a file", path);
+    return no_regular_file(path, info.st_mode).failure();
   }
   return std::shared_ptr<const ByteSource>(
       std::make_shared<LocalFile>(std::move(path), descriptor, static_cast<uint64_t>(info.st_size)));

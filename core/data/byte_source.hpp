@@ -21,8 +21,12 @@ class ByteSource {
   virtual Result<uint64_t> read(uint64_t offset, void* to, uint64_t size) const = 0;
 };
 
-// A path of this machine, or "scheme://..." through kinora.io/1.
+// A path of this machine, or "scheme://..." through kinora.io/1. Pipes, sockets, devices and folders are refused, without
+// waiting for anybody.
 Result<std::shared_ptr<const ByteSource>> open_bytes(std::string_view uri);
+// A failure that says what stands at this path of this machine if that is no regular file; nothing of one that cannot be
+// looked at.
+Status check_regular_file(const std::string& path);
 // Borrows the bytes.
 std::shared_ptr<const ByteSource> bytes_in_memory(std::string name, std::span<const uint8_t> bytes);
 // The bytes from `offset` on, at most `size`.

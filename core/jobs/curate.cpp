@@ -31,6 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
+constexpr uint32_t kKeepsState = 1;  // kinora_resources.ordered
 
 // Files that stages put beside the results while they work on a film (film.remux), and that go with it.
 fs::path work_folder(const JobContext& context) { return context.folder() / "work"; }
@@ -163,6 +164,31 @@ class Keeper {
   std::string last_;  // names of the stages that samples leave the pipeline from
 };
 
+// Such a stage knows what came before (abi/stage.h): with that gone, films cannot be done one by one. "" if there is none.
+std::string keeps_state(const JobContext& context) {
+  for (const auto* use : context.spec().list("stages"))
+    if (resources_of(context, *use).ordered == kKeepsState) return use->called();
+  return "";
+}
+
+// Goes on with what is there, if that can be gone on with.
+std::unique_ptr<Record> open_record(JobContext& context, const std::vector<Input>& inputs) {
+  const std::string& name = context.spec().name;
+  const std::string base = job_base(context.run(), context.spec());
+  const Record::Options options{base, is_chain(context.spec().list("stages")), retries(context.folder(), base)};
+  auto record = std::make_unique<Record>(context.folder(), inputs, options);
+  const bool goes_on = record->ended_before() + record->clips_before() > 0;
+  if (const std::string stage = goes_on ? keeps_state(context) : ""; !stage.empty()) {
+    log_warn("{}: stage '{}' keeps state over all samples (ordered = 1), so the job starts anew: what was done of {} inputs, "
+             "and {} clips, is void", name, stage, record->ended_before(), record->clips_before());
+    record.reset();
+    fs::remove(context.folder() / "journal.jsonl");
+    return std::make_unique<Record>(context.folder(), inputs, options);
+  }
+  say_beginning(name, *record, inputs.size());
+  return record;
+}
+
 }  // namespace
 
 void check_curate(JobCheck& check) {
@@ -231,14 +257,13 @@ void run_curate(JobContext& context) {
   const Answers answers(context);
   fs::remove_all(work_folder(context));
   LeftOut left_out;
-  const std::string base = job_base(context.run(), context.spec());
   const auto inputs = find_inputs(context.runtime().io(), context.spec().paths, {options.recursive, options.all_files},
-                                  &left_out, known_films(context.folder(), base), options.unseen == "drop");
+                                  &left_out, known_films(context.folder(), job_base(context.run(), context.spec())),
+                                  options.unseen == "drop");
   say_left_out(context.spec().name, left_out);
   count_left_out(context, left_out);
-  Record record(context.folder(), inputs,
-                {base, is_chain(context.spec().list("stages")), retries(context.folder(), base)});
-  say_beginning(context.spec().name, record, inputs.size());
+  const auto open = open_record(context, inputs);
+  Record& record = *open;
   Ingest ingest(inputs, record, {options.hash, options.duplicates == "drop"});
   Keeper keeper(context, record, inputs);
   PipelineJob job;

@@ -57,6 +57,7 @@ json decision(const Sample& sample, const kinora_outcome& outcome) {
   if (outcome.end == KINORA_FAILED_AT) line["reason"] = outcome.reason ? outcome.reason : "";
   const json facts = json::parse(sample.text("json").value_or("{}"), nullptr, false);
   line.update(object_in(facts, "dedup"));
+  if (json clip = subject_of(facts); !clip.empty()) line["clip"] = std::move(clip);
   if (outcome.end != KINORA_FILTERED) return line;
   line["rule"] = outcome.reason ? outcome.reason : "";
   line["score"] = outcome.score;

@@ -1,5 +1,6 @@
 // kind = "dedup": which clips of a curate job are copies of another. Writes decisions.jsonl; moves and
-// removes nothing. What people rejected in the studio goes first, by rule studio.reject: it is compared with
+// removes nothing. Each decision says which footage it is about ("clip", as subject_of has it), so that nobody takes it for one
+// about what has the key later. What people rejected in the studio goes first, by rule studio.reject: it is compared with
 // nothing, so a copy of it may stay.
 #pragma once
 

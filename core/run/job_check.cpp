@@ -67,10 +67,7 @@ void JobCheck::stage(const ComponentUse& use) {
     return prefix + (message.starts_with(again) ? message.substr(again.size()) : message);
   };
   try {
-    if (may_run_apart(spec(), use))
-      ask_apart({sizeof(kinora_worker_spec), 0, name.c_str(), use.id.c_str(), use.options.canonical().c_str(), 0, 0, 0});
-    else
-      OneStage(runtime(), use.id, use.options);
+    resources_of(*this, use);
     // What it opens with its first sample only.
     std::error_code ignored;
     for (const auto& path : use.options.paths())
@@ -86,6 +83,13 @@ void JobCheck::stage(const ComponentUse& use) {
   } catch (const std::exception& e) {
     problem(use.at, said(e.what()));
   }
+}
+
+kinora_resources resources_of(const JobView& job, const ComponentUse& stage) {
+  const std::string name = stage.called();
+  if (may_run_apart(job.spec(), stage))
+    return ask_apart({sizeof(kinora_worker_spec), 0, name.c_str(), stage.id.c_str(), stage.options.canonical().c_str(), 0, 0, 0});
+  return OneStage(job.runtime(), stage.id, stage.options).resources();
 }
 
 void require(const JobContext& context, JobCheckFunction check) {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/run/job.hpp"
+#include "kinora/abi/stage.h"
 
 namespace kinora::core {
 
@@ -56,6 +57,10 @@ class JobCheck : public JobView {
 };
 
 using JobCheckFunction = void (*)(JobCheck&);
+
+// What an instance of a job's stage says of itself, made for this: in a process of its own where it may run in one. Throws
+// Error, WorkerDied.
+kinora_resources resources_of(const JobView&, const ComponentUse& stage);
 
 // At the start of a job: throws Error(KINORA_INVALID) with what is wrong, a line each.
 void require(const JobContext&, JobCheckFunction);

@@ -30,6 +30,13 @@ OneStage::~OneStage() {
   if (self_) stage_->destroy(self_);
 }
 
+kinora_resources OneStage::resources() const {
+  kinora_resources out{};
+  out.struct_size = sizeof out;
+  called(stage_->resources(self_, &out), id_);
+  return out;
+}
+
 Sample OneStage::operator()(const Sample& in) const {
   StageResults results;
   const kinora_emit sink = results.sink();

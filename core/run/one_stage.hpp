@@ -20,6 +20,8 @@ class OneStage {
   OneStage& operator=(const OneStage&) = delete;
   ~OneStage();
 
+  // What the instance says of itself; zeros for what it leaves out.
+  kinora_resources resources() const;
   // Throws the stage's error; KINORA_DATA if the stage drops the sample or emits none or several.
   Sample operator()(const Sample& in) const;
 

@@ -272,16 +272,26 @@ class RunReader {
     }
   }
 
-  // Whether `given` names a kind of job where a stage stands, such as "dedup", with a problem if so.
-  bool is_a_job(const std::string& pointer, const json& given, const Slot& slot) {
+  // "dedup.semantic" works on all clips of a job together: it is what a job of kind dedup is for, and what it knows ends
+  // with a run, while a curate job goes on film by film. Whether `given` is such a stage, or the name of a kind of job, with
+  // a problem if so.
+  bool is_of_another_job(const std::string& pointer, const json& given, const Slot& slot) {
     const json use = given.is_object() ? given.value("use", json()) : given;
     if (!slot.list || slot.kind != "stage" || !use.is_string()) return false;
-    const auto name = use.get<std::string>();
-    const bool is_kind = std::any_of(job_kinds().begin(), job_kinds().end(), [&](const JobKind& kind) { return kind.spec.name == name; });
-    if (!is_kind || registry_.find("stage", name)) return false;
-    problem(doc_.value(given.is_object() ? pointer + "/use" : pointer),
-            "'" + name + "' is no stage; it is a job of its own: [[job]] kind = \"" + name + "\", with this job's name as its input");
-    return true;
+    auto name = use.get<std::string>();
+    if (name.starts_with("stage/")) name.erase(0, 6);
+    for (const JobKind& kind : job_kinds()) {
+      const std::string& own = kind.spec.name;
+      const bool is_its_stage = name.starts_with(own + ".") && std::any_of(kind.slots.begin(), kind.slots.end(), [&](const Slot& s) {
+        return s.name == own && s.kind == "stage";
+      });
+      if (!is_its_stage && (name != own || registry_.find("stage", name))) continue;
+      problem(doc_.value(given.is_object() ? pointer + "/use" : pointer),
+              (is_its_stage ? "stage '" + name + "' works on what a whole job has made" : "'" + name + "' is no stage") +
+                  "; make it a job of its own: [[job]] kind = \"" + own + "\", with this job's name as its input");
+      return true;
+    }
+    return false;
   }
 
   // A stage's name and from, which are no options of its component; one that has an option `name` keeps it as
@@ -401,7 +411,7 @@ void RunReader::read_one(const std::string& pointer, const json& given, const Sl
   if (slot.list && slot.kind == "stage") take_place(pointer, component, name, from);
   const size_t before = problems_.size();
   std::optional<ComponentUse> use;
-  if (!is_a_job(pointer, component, slot))
+  if (!is_of_another_job(pointer, component, slot))
     use = read_component(doc_, registry_, pointer, slot.kind, run_.file.parent_path(), problems_, component);
   if (!use) {
     lacks_component_ = true;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <fstream>
 
-#include "core/curate/drops.hpp"
 #include "core/curate/facts.hpp"
 #include "core/log.hpp"
 
@@ -33,17 +32,27 @@ std::vector<Decisions> decisions_in(const fs::path& run) {
   return out;
 }
 
+std::map<std::string, Drop> copies_by(const Decisions& decisions) {
+  auto drops = catching([&] { return drops_in(decisions.file); });
+  if (!drops) {
+    log_info("copies are not left out: {}", drops.failure().message);
+    return {};
+  }
+  std::erase_if(*drops, [](const auto& one) { return one.second.of.empty(); });
+  if (const size_t outdated = take_outdated(*drops, kept_in(decisions.curated).of_key); outdated > 0)
+    log_warn("{}: {} not left out: dedup has not run since the clips changed; run it again",
+             decisions.file.parent_path().filename().string(),
+             outdated == 1 ? "1 copy is" : fmt::format("{} copies are", outdated));
+  return *std::move(drops);
+}
+
 std::set<std::string> copies_in(const fs::path& data) {
   std::set<std::string> out;
   const fs::path at = fs::weakly_canonical(data), job = at.parent_path();
   for (const auto& decisions : decisions_in(job.parent_path())) {
     std::error_code error;
     if (!fs::equivalent(decisions.curated, job, error)) continue;
-    const auto drops = catching([&] { return drops_in(decisions.file); });
-    if (!drops) log_info("copies are not left out: {}", drops.failure().message);
-    if (!drops) continue;
-    for (const auto& [key, drop] : *drops)
-      if (!drop.of.empty()) out.insert(key);
+    for (const auto& [key, drop] : copies_by(decisions)) out.insert(key);
   }
   if (out.empty()) return out;
   const EditHistory edits = read_edits(job / kEditsFile, kept_in(job));

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/curate/drops.hpp"
 #include "core/search/collection.hpp"
 
 namespace kinora::core {
@@ -17,8 +18,12 @@ struct Decisions {
 // Those of a run, in order.
 std::vector<Decisions> decisions_in(const std::filesystem::path& run);
 
+// What they leave out as copies of others, by key, as far as both clips still have the footage that was decided about; of
+// others the log says how many there are. Decisions that cannot be read count for nothing, and the log says so.
+std::map<std::string, Drop> copies_by(const Decisions&);
+
 // Keys of the clips in `data`, a curate job's data folder, that are left out and that nobody has accepted in the
-// studio. Decisions that cannot be read count for nothing, and the log says so.
+// studio.
 std::set<std::string> copies_in(const std::filesystem::path& data);
 
 // Without them.

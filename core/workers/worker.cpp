@@ -24,6 +24,7 @@ using nlohmann::json;
 constexpr int kPoll = 10;                         // milliseconds between looks at a worker that is silent
 constexpr auto kGrace = std::chrono::seconds(2);  // to stop in, when it was asked to
 constexpr auto kLook = std::chrono::milliseconds(100);  // between looks at the memory of what a stage has started
+constexpr size_t kLongestMessage = 16384;  // bytes of an error's message, as serve.cpp has it
 constexpr double kSlow = 10;  // seconds after which it is said that an instance is still being made
 
 const char* signal_name(int signal) {
@@ -49,7 +50,7 @@ std::atomic<uint64_t>& most_held() {
 // What a sink of the stage is told, or a message of why it was not.
 json answer(int32_t status) {
   json out{{"status", status}};
-  if (status != KINORA_OK) out["message"] = view(host()->last_error(host()));
+  if (status != KINORA_OK) out["message"] = view(host()->last_error(host())).substr(0, kLongestMessage);
   return out;
 }
 
@@ -132,6 +133,10 @@ int32_t Worker::process(const Sample& in, const kinora_emit& emit, const kinora_
                {"device_id", run.device_id}};
   put_sample(call, in);
   input_ = in.get();
+  const struct Lent {
+    kinora_sample*& to;
+    ~Lent() { to = nullptr; }
+  } lent{input_};
   if (needs_storage(in.text("url").value_or("")) || needs_storage(view(run.out))) lend_keys(call);
   return converse(call, &emit, &run);
 }
@@ -156,8 +161,10 @@ int32_t Worker::converse(const Message& call, const kinora_emit* emit, const kin
   given_.clear();
   for (const Descriptor& piece : call.shared)
     if (struct stat s{}; ::fstat(piece.get(), &s) == 0) given_.insert(s.st_ino);
+  bool is_asked = false;  // until then the worker waits for a call, and nothing is lost
   try {
     channel_.send(call);
+    is_asked = true;
     // A process that its stage has forked may hold the socket open after the worker is gone.
     bool gone = false;
     for (Message message;;) {
@@ -174,7 +181,7 @@ int32_t Worker::converse(const Message& call, const kinora_emit* emit, const kin
   } catch (const nlohmann::json::exception&) {
     end("killed: it sent what is no message");
   } catch (const Error& e) {
-    if (ended_ || e.code() == KINORA_UNSUPPORTED) throw;
+    if (ended_ || (!is_asked && e.code() == KINORA_UNSUPPORTED)) throw;
     // Of a socket that is closed, how it came to that says more.
     if (e.code() == KINORA_IO) end("");
     end(std::string("killed: ") + e.what());
@@ -225,6 +232,7 @@ int32_t Worker::passed_on(Message& message, const kinora_emit& emit) {
 // The stage keeps its input and has set these fields of it.
 int32_t Worker::set_fields(const Sample& changes) const {
   return guard([&] {
+    if (!input_) throw Error(KINORA_DATA, "it set fields where it has no input");
     Sample in = Sample::borrow(input_);
     for (const auto& field : changes.fields())
       in.set(std::string(field.name).c_str(), std::vector<uint8_t>(field.bytes.begin(), field.bytes.end()));

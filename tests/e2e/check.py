@@ -339,10 +339,13 @@ def check_copies():
 
 
 def check_jobs_are_no_stages():
-    """A kind of job that stands where a stage does is named as that."""
+    """What works on a whole data set is a job of its own and no stage of a curate job, and a kind of job that stands where a stage does is named as that."""
     film = ROOT / "tests/data/bbb_A.mp4"
-    for stage, words in (('"dedup"', "'dedup' is no stage; it is a job of its own: [[job]] kind = \"dedup\""),
-                         ('{ use = "shard" }', "'shard' is no stage; it is a job of its own: [[job]] kind = \"shard\"")):
+    for stage, words in (('"dedup.semantic"', "stage 'dedup.semantic' works on what a whole job has made; make it a job of its own: [[job]] kind = \"dedup\""),
+                         ('{ use = "stage/dedup.semantic", name = "x" }', "stage 'dedup.semantic' works on what a whole job has made; make it a job of its own: [[job]] kind = \"dedup\""),
+                         ('{ use = "shard.webdataset" }', "stage 'shard.webdataset' works on what a whole job has made; make it a job of its own: [[job]] kind = \"shard\""),
+                         ('"dedup"', "'dedup' is no stage; make it a job of its own: [[job]] kind = \"dedup\""),
+                         ('{ use = "shard" }', "'shard' is no stage; make it a job of its own: [[job]] kind = \"shard\"")):
         code, said = curation(f'input = "{film}"\nstages = ["film.clips", {stage}]')
         assert code == 2 and len(said) == 2 and said[0].startswith("7:") and words in said[0] and "did you mean" not in said[0], (stage, said)
 

@@ -138,6 +138,13 @@ def check_like(out):
     edits.write_text(json.dumps({"key": "bbb_B-again-0000", "set": {"keep": True}}) + "\n")
     assert json.loads(kinora("search", out, "--like", "bbb_B-0000", "--top", 1, "--json"))["key"] == "bbb_B-again-0000", "somebody accepted it"
     edits.unlink()
+    facts = out / "clips/data/bbb_B-again-0000.json"
+    whole = facts.read_text()
+    facts.write_text(json.dumps(json.loads(whole) | {"sha256": "0" * 64}))
+    done = subprocess.run([KINORA, "search", out, "--like", "bbb_B-0000", "--top", "1", "--json"], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["key"] == "bbb_B-again-0000", "what was decided of other footage of that key is nothing about this"
+    assert done.stderr.count("copies: 1 copy is not left out: dedup has not run since the clips changed; run it again") == 1, done.stderr
+    facts.write_text(whole)
     by_file = [json.loads(line) for line in kinora("search", out, "--like", DATA / "bbb_D.mp4", "--json").splitlines()]
     assert by_file[0]["key"] == "bbb_D-0000" and by_file[0]["score"] > 0.9 > by_file[1]["score"] + 0.02, by_file  # another rate of frames: motion differs
     table = kinora("search", out / "clips", "--like", "bbb_B-0000", "--top", 2, "--copies").splitlines()

@@ -164,6 +164,48 @@ def copies():
     holds("and all samples are there once, with their files", items == first and list(files) == list(stored), f"{items} {list(files)}")
 
 
+def anew():
+    """A stage that keeps state over all samples gives the bytes of an undisturbed run, whatever was done before it went on: such a job begins anew."""
+    films = SCRATCH / "anew-of"
+    films.mkdir()
+    for i in range(3):
+        shutil.copy(FILM, films / f"f{i}.mp4")
+    counts = lambda name: {f.name: f.read_text() for f in (SCRATCH / name / "clips/data").glob("*.count")}
+    said = "stage 'faulty' keeps state over all samples (ordered = 1), so the job starts anew"
+    for isolate in ("none", "all"):
+        def run(name, ordered=1):
+            return kinora("run", toml(name, [films], f'{{ use = "faulty", how = "none", counts = true, ordered = {ordered} }}', f'engine = {{ use = "local", isolate = ["{isolate}"] }}'))
+        done = run("anew")
+        holds(f"isolate {isolate}: one instance sees all in their order", counts("anew") == {"f0.count": "1", "f1.count": "2", "f2.count": "3"} and said not in done.stderr, f"{counts('anew')} {done.stderr}")
+        cut_journal("anew")
+        done = run("anew")
+        holds(f"isolate {isolate}: a killed run begins anew, and says so", done.returncode == 0 and done.stderr.count(said) == 1 and "going on" not in done.stderr, done.stderr)
+        holds(f"isolate {isolate}: and gives the same", counts("anew") == {"f0.count": "1", "f1.count": "2", "f2.count": "3"}, counts("anew"))
+        shutil.copy(FILM, films / "a.mp4")
+        done = run("anew")
+        holds(f"isolate {isolate}: with a film added", done.stderr.count(said) == 1 and counts("anew") == {"a.count": "1", "f0.count": "2", "f1.count": "3", "f2.count": "4"}, f"{counts('anew')} {done.stderr}")
+        (films / "a.mp4").unlink()
+        (films / "f0.mp4").unlink()
+        done = run("anew")
+        holds(f"isolate {isolate}: with films removed", done.stderr.count(said) == 1 and counts("anew") == {"f1.count": "1", "f2.count": "2"}, f"{counts('anew')} {done.stderr}")
+        shutil.copy(FILM, films / "f0.mp4")
+        run("held", 2)
+        cut_journal("held")
+        done = run("held", 2)
+        holds(f"isolate {isolate}: one that keeps only what it holds back goes on", "going on: 1 of 3 inputs have ended" in done.stderr and said not in done.stderr, done.stderr)
+        for name in ("anew", "held"):
+            shutil.rmtree(SCRATCH / name)
+
+
+def cut_journal(name):
+    """As a run is found that was killed when its first film had ended."""
+    folder = SCRATCH / name / "clips"
+    lines = (folder / "journal.jsonl").read_text().splitlines(keepends=True)
+    last = next(i for i, line in enumerate(lines) if "end" in json.loads(line)["entry"])
+    (folder / "journal.jsonl").write_text("".join(lines[: last + 1]))
+    (folder / "summary.json").unlink()
+
+
 def children(pid):
     out = []
     for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
@@ -251,7 +293,7 @@ def ten_runs():
 
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
-for part in (graphs, isolation, crashes, killed_while_made, stopped_while_made, twins, copies, orphans, shown, ten_runs):
+for part in (graphs, isolation, crashes, killed_while_made, stopped_while_made, twins, copies, anew, orphans, shown, ten_runs):
     if part.__name__ in (sys.argv[5:] or part.__name__):
         part()
 print(f"{len(failures)} failed")

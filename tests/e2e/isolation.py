@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Every stage of the project gives the same bytes in processes of their own (isolate = "all") as in threads of one ("none").
-usage: isolation.py KINORA ROOT SCRATCH"""
+usage: isolation.py KINORA ROOT SCRATCH FAULTY"""
 import json, pathlib, shutil, subprocess, sys
 
-KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]).resolve()
+KINORA, ROOT, SCRATCH, FAULTY = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]).resolve(), sys.argv[4]
 DATA, EXPORTED = ROOT / "tests/data", ROOT / "tests/data/oracle/exported"
 sys.path.insert(0, str(ROOT / "tests/faults"))
 from model_server import ModelServer
@@ -30,8 +30,10 @@ def pipelines(server):
               asking(server, "filter.endpoint", mode="score"), asking(server, "filter.ocr", mode="score"), asking(server, "caption.endpoint", fps=0, max_frames=4),
               {k: v for k, v in asking(server, "caption.enhance").items() if k != "max_side"}, {k: v for k, v in asking(server, "embed.endpoint", name="text").items() if k != "max_side"},
               "clip.preview", {"use": "text.tokenizer", "file": str(ROOT / "tests/data/oracle/text_seed_t5.json")}]
-    # Of the same films without the frames that clip.transcode samples: caption.describe decodes.
-    again = [{"use": "clip.transcode", **MADE}, "caption.describe", {"use": "video.read", "stride": 4, "height": 48}, {"use": "dedup.semantic", "semantic": False},
+    # Of the same films without the frames that clip.transcode samples: caption.describe decodes. One keeps all back until the end,
+    # in the order of the source, and counts what it sees.
+    ordered = {"use": "faulty", "how": "none", "ordered": 1, "holds": True, "counts": True}
+    again = [{"use": "clip.transcode", **MADE}, "caption.describe", {"use": "video.read", "stride": 4, "height": 48}, ordered,
              {"use": "video.write", "format": "webp"}, {"use": "text.wordpiece", "vocab": str(SCRATCH / "vocab.txt")}]
     detectors = {f"shots-{name}": [{"use": f"shots.{name}"}] for name in ("content", "adaptive", "histogram", "hash", "threshold", "fixed")}
     once = [{"use": "film.clips", "detectors": ["content", "threshold"], **MADE}]
@@ -51,7 +53,7 @@ def run(name, jobs, server):
         text += f'[[job]]\nname = "{job}"\nkind = "curate"\ninput = {toml([str(f) for f in FILMS])}\nstages = {toml(stages)}\nengine = {engine}\n'
     text += f'[[job]]\nname = "copies"\nkind = "dedup"\ninput = "curate"\nengine = {engine}\n[[job]]\nname = "shards"\nkind = "shard"\ninput = "copies"\nengine = {engine}\n'
     (SCRATCH / f"{name}.toml").write_text(text)
-    done = subprocess.run([KINORA, "run", str(SCRATCH / f"{name}.toml")], capture_output=True, text=True, timeout=900)
+    done = subprocess.run([KINORA, "--plugins", FAULTY, "run", str(SCRATCH / f"{name}.toml")], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-4000:]
     assert not server.problems, server.problems
 
@@ -60,7 +62,7 @@ def tree(name):
     """Every file but what tells of the run; a film's own fact of where a copy of it lies names the folder."""
     base = SCRATCH / name
     return {str(p.relative_to(base)): p.read_bytes().replace(str(base).encode(), b"") for p in base.rglob("*")
-            if p.is_file() and p.name not in CLOCKED and p.suffix != ".log" and not p.name.startswith(".lock")}
+            if p.is_file() and p.name not in CLOCKED and p.suffix not in (".log", ".pid") and not p.name.startswith(".lock")}
 
 
 def used(jobs):
@@ -72,7 +74,7 @@ SCRATCH.mkdir(parents=True)
 (SCRATCH / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nshort\n")
 with ModelServer() as server:
     jobs = pipelines(server)
-    there = set(subprocess.run([KINORA, "plugins", "list", "stage", "--ids"], capture_output=True, text=True, check=True).stdout.split())
+    there = set(subprocess.run([KINORA, "--plugins", FAULTY, "plugins", "list", "stage", "--ids"], capture_output=True, text=True, check=True).stdout.split())
     assert used(jobs) == there, f"not compared: {there - used(jobs)}; unknown: {used(jobs) - there}"
     for name in ("none", "all"):
         run(name, jobs, server)
@@ -86,5 +88,5 @@ one, two = tree("none"), tree("all")
 differ = sorted(n for n in one.keys() | two.keys() if one.get(n) != two.get(n))
 assert not differ, differ
 kinds = {n.split(".", 1)[1] for n in one if "/data/" in n and "." in n}
-assert {"mp4", "json", "classic.npy", "tower.npy", "text.npy", "txt", "preview.webp", "webp"} <= kinds, kinds
+assert {"mp4", "json", "classic.npy", "tower.npy", "text.npy", "txt", "preview.webp", "webp", "count"} <= kinds, kinds
 print(f"{len(there)} stages, {len(one)} files, {sum(map(len, one.values())) / 1e6:.1f} MB: the same in threads and in processes")

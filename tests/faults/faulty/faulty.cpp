@@ -26,7 +26,7 @@ class Faulty final : public kinora::Stage {
   struct Options {
     std::string how = "crash", when = "bad", where = "process", once, tells, key_env, starts, called, mutters;
     int64_t clips = 0, milliseconds = 0, batch = 0, says = 0, ordered = 0, prints = 0, sets = 0;
-    bool holds = false, isolated = true, keeps = false;
+    bool holds = false, isolated = true, keeps = false, counts = false;
   };
   static void describe(kinora::Describe<Options>& d) {
     d.name("faulty").help("Fails at the samples whose key has a word in it, in one of many ways; for tests");
@@ -43,6 +43,7 @@ class Faulty final : public kinora::Stage {
     d.option("mutters", &Options::mutters).help("words that it writes to stderr with each sample, without an end of line");
     d.option("prints", &Options::prints).range(0, 1000).help("lines that it prints to stdout before it fails, with a byte that is no UTF-8");
     d.option("sets", &Options::sets).range(0, 1 << 30).help("bytes of the field shots.json that it sets of its input");
+    d.option("counts", &Options::counts).help("writes into field count how many samples it has seen: state over all of them");
     d.option("keeps", &Options::keeps).help("does not hand its input on");
     d.option("starts", &Options::starts).path().help("a file for the ids of two processes that it starts before it fails, which sleep");
     d.option("called", &Options::called).help("what it calls all samples that it makes");
@@ -57,6 +58,7 @@ class Faulty final : public kinora::Stage {
   void process(Sample in, const Emit& emit, const kinora::Run& run) override {
     std::fputs(options_.mutters.c_str(), stderr);
     in.set("seen", "yes");  // stays with it when it fails or goes no further
+    if (options_.counts) in.set("count", std::to_string(++seen_));
     if (options_.sets > 0) in.set("shots.json", std::string(static_cast<size_t>(options_.sets), '7'));
     for (int64_t i = 0; i < options_.milliseconds; ++i) {
       run.check_cancelled();
@@ -169,6 +171,7 @@ class Faulty final : public kinora::Stage {
   }
   Options options_;
   std::vector<Sample> held_;
+  int64_t seen_ = 0;
 };
 
 }  // namespace

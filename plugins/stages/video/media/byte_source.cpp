@@ -20,7 +20,7 @@ int64_t MemorySource::read_at(int64_t offset, void* buffer, int64_t n) {
 }
 
 FileSource::FileSource(const std::filesystem::path& path) : path_(path) {
-  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat info {};
   if (descriptor_ < 0 || ::fstat(descriptor_, &info) != 0 || !S_ISREG(info.st_mode)) {
     const std::string reason = descriptor_ < 0 ? std::strerror(errno) : "not a regular file";
