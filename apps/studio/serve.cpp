@@ -203,7 +203,7 @@ class Server {
 
   void send_picture(const Request& request, Response& response, const std::string& id) {
     const PictureSource source = studio_.picture(id);
-    if (source.is_preview) return send_file(request, response, {source.path, false, "image/webp"});
+    if (source.is_preview) return send_file(request, response, {source.path, false, "image/webp", {}});
     const auto picture = pictures_.get(source);
     if (!picture) return answer(response, 404, {{"error", "there is no picture"}});
     response.set_header("Cache-Control", "private, max-age=600");
