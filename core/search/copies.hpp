@@ -21,7 +21,4 @@ std::vector<Decisions> decisions_in(const std::filesystem::path& run);
 // studio. Decisions that cannot be read count for nothing, and the log says so.
 std::set<std::string> copies_in(const std::filesystem::path& data);
 
-// Without them.
-Embedded without_copies(Embedded);
-
 }  // namespace kinora::core
