@@ -177,7 +177,6 @@ function remedy({ reason, stage }) {
   if (reason === "clip.too-short") return `lower min_length or min_frames ${of}in the run file`;
   if (reason === "clip.no-bin") return `set bins ${of}to "record" in the run file`;
   if (reason === "ingest.duplicate") return 'set duplicates = "keep" in the curate job';
-  if (["filter.endpoint", "filter.ocr"].includes(reason)) return `loosen ${stage || reason} or leave it out of the stages`;
   return `loosen ${stage || reason} or set its mode to "score"`;
 }
 
