@@ -36,7 +36,7 @@ _kinora() {
     launch) if [[ $cur == -* ]]; then _kinora_words "-n --restarts --logs --timeout --grace --help -- --set --only --out"; else _kinora_words "run"; COMPREPLY+=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
     check) if [[ $cur == -* ]]; then _kinora_words "--set --help"; else COMPREPLY=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
     generate) if [[ $cur == -* ]]; then _kinora_words "--from --prompt --image --video --seed --set --job --name --out --help"; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
-    search) if [[ $cur == -* ]]; then _kinora_words "--like --name --top --in --copies --json --help"; else COMPREPLY=($(compgen -d -- "$cur")); fi ;;
+    search) if [[ $cur == -* ]]; then _kinora_words "--like --name --top --in --copies --rejected --json --help"; else COMPREPLY=($(compgen -d -- "$cur")); fi ;;
     plugins) if [[ $prev == inspect || $prev == check-parallel ]]; then _kinora_ids; elif [[ $prev == plugins ]]; then _kinora_words "list inspect validate manifest new check-parallel --help"; else _kinora_words "--json --markdown"; COMPREPLY+=($(compgen -f -- "$cur")); fi ;;
     apply) if [[ $prev == apply ]]; then _kinora_ids; elif [[ $cur == -* ]]; then _kinora_words "--inputs --method --set --out --json --help"; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
     inspect) if [[ $prev == inspect ]]; then _kinora_ids; else _kinora_words "--set --input --json --help"; fi ;;

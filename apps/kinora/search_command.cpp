@@ -1,12 +1,14 @@
 // kinora search DIR... ["TEXT"] [--like CLIP]
+#include <array>
 #include <iostream>
 
 #include <boost/program_options.hpp>
+#include <fmt/ranges.h>
 
 #include "apps/kinora/command.hpp"
 #include "apps/kinora/plugins_format.hpp"
-#include "core/search/copies.hpp"
 #include "core/search/search.hpp"
+#include "core/search/standing.hpp"
 
 namespace kinora {
 namespace {
@@ -20,7 +22,8 @@ constexpr const char* kHelp = R"(usage: kinora search DIR "TEXT" [options]
 
 The clips of a run that are nearest to a text, by the embeddings of their captions (a job of kind embed-text), or to a clip,
 by their embeddings of pictures (a stage embed.*). DIR is the folder of a run, or of a curate job in it, beside which its
-embed-text job is found; --in adds more of them. Copies that a dedup job of the run leaves out are not shown without --copies.
+embed-text job is found; --in adds more of them. Copies that a dedup job of the run leaves out and clips that people rejected
+in the studio are not shown without --copies and --rejected, which mark them.
 
 examples:
   kinora search runs/films "a boat at sea"
@@ -36,18 +39,22 @@ po::options_description flags() {
       "which embedding of pictures; else classic, or the only one there is")(
       "top,k", po::value<int64_t>()->default_value(10)->value_name("N"), "how many clips")(
       "in", po::value<std::vector<std::string>>()->composing()->value_name("DIR"), "another folder")(
-      "copies", "show also clips that a dedup job of the run leaves out as copies")("json", "one line of JSON a clip")("help,h", "this text");
+      "copies", "show also clips that a dedup job of the run leaves out as copies")(
+      "rejected", "show also clips that people rejected in the studio")("json", "one line of JSON a clip")("help,h", "this text");
   return out;
 }
 
 // What is wrong with the question; "" if nothing is.
 std::string wrong_in(const po::variables_map& given) {
+  const auto words = given.count("text") ? given["text"].as<std::vector<std::string>>() : std::vector<std::string>();
+  if (words.size() > 1)
+    return fmt::format("{} texts are given; put what is one text in quotes: \"{}\"", words.size(), fmt::join(words, " "));
   if (!given.count("dir") || given.count("text") + given.count("like") != 1)
     return "give a folder, and either a text or --like CLIP; see kinora search --help";
   if (given["top"].as<int64_t>() < 1)
     return fmt::format("--top {} shows no clip; give 1 or more", given["top"].as<int64_t>());
-  const char* what = given.count("text") ? "text" : "like";
-  if (given[what].as<std::string>().find_first_not_of(" \t\r\n") == std::string::npos)
+  const std::string asked = words.empty() ? given["like"].as<std::string>() : words.front();
+  if (asked.find_first_not_of(" \t\r\n") == std::string::npos)
     return given.count("text") ? "the text is empty; say what the clip shows, for example \"a boat at sea\""
                                : "--like is empty; give a key of DIR, or a video file";
   return "";
@@ -59,19 +66,51 @@ std::string name_in(const core::Collection& clips, const po::variables_map& give
   return names.size() == 1 ? names.front() : "classic";
 }
 
-core::Embedded shown(core::Embedded all, const po::variables_map& given) {
-  return given.count("copies") ? all : core::without_copies(std::move(all));
-}
+// What of the found is wanted, and how much is not.
+class Shown {
+ public:
+  explicit Shown(const po::variables_map& given) : copies_(given.count("copies")), rejected_(given.count("rejected")) {}
+
+  core::Embedded of(core::Embedded all) {
+    return core::those(std::move(all), [&](const core::ClipRef& clip) {
+      const core::Standing standing = standings_.of(clip);
+      left_out_copies_ += standing == core::Standing::copy && !copies_;
+      left_out_rejected_ += standing == core::Standing::rejected && !rejected_;
+      return standing == core::Standing::used || (standing == core::Standing::copy ? copies_ : rejected_);
+    });
+  }
+
+  core::Standing standing(const core::ClipRef& clip) { return standings_.of(clip); }
+
+  // "" if everything is shown.
+  std::string left_out() const {
+    std::vector<std::string> what, how;
+    if (left_out_copies_ > 0)
+      what.push_back(left_out_copies_ == 1 ? "1 copy" : fmt::format("{} copies", left_out_copies_)), how.push_back("--copies");
+    if (left_out_rejected_ > 0)
+      what.push_back(left_out_rejected_ == 1 ? "1 rejected clip" : fmt::format("{} rejected clips", left_out_rejected_)),
+          how.push_back("--rejected");
+    return what.empty() ? "" : fmt::format("left out: {}; show with {}", fmt::join(what, ", "), fmt::join(how, " "));
+  }
+
+ private:
+  core::Standings standings_;
+  bool copies_, rejected_;
+  int64_t left_out_copies_ = 0, left_out_rejected_ = 0;
+};
 
 std::vector<core::Hit> like(core::Runtime& runtime, const core::Collection& clips,
-                            const po::variables_map& given, size_t top) {
+                            const po::variables_map& given, size_t top, Shown& shown) {
   const std::string example = given["like"].as<std::string>(), name = name_in(clips, given);
   core::Embedded all = clips.pictures(name);
   if (const int64_t row = core::row_of(all, example); row >= 0) {
     const auto found = all.row(static_cast<size_t>(row));
     const std::vector<float> query(found.begin(), found.end());
-    all = shown(std::move(all), given);
-    return core::nearest(all, query, top, core::row_of(all, example));
+    const core::ClipRef itself = all.clips[static_cast<size_t>(row)];
+    all = core::those(std::move(all), [&](const core::ClipRef& clip) { return clip.key != itself.key || clip.folder != itself.folder; });
+    if (all.clips.empty())
+      std::cerr << fmt::format("{} is the only clip with an embedding '{}'; there is none to compare it with\n", example, name);
+    return core::nearest(shown.of(std::move(all)), query, top);
   }
   if (!fs::is_regular_file(example))
     throw Error(KINORA_NOT_FOUND, "--like " + example + ": it is neither a key with an embedding '" + name +
@@ -79,7 +118,7 @@ std::vector<core::Hit> like(core::Runtime& runtime, const core::Collection& clip
   if (name != "classic")
     throw Error(KINORA_UNSUPPORTED, "--like " + example + ": only 'classic' can be computed of a file; of '" +
                                         name + "' give the key of a clip");
-  all = shown(std::move(all), given);
+  all = shown.of(std::move(all));
   return core::nearest(all, core::video_query(runtime, example), top);
 }
 
@@ -89,19 +128,24 @@ std::string one_line(std::string text) {
   return text;
 }
 
-void print(const std::vector<core::Hit>& hits, bool as_json) {
+void print(const std::vector<core::Hit>& hits, bool as_json, Shown& shown) {
+  constexpr std::array kMarks{"", "copy", "rejected"};
+  const auto mark_of = [&](const core::Hit& hit) { return kMarks.at(static_cast<size_t>(shown.standing(hit.clip))); };
+  const bool is_marked = std::any_of(hits.begin(), hits.end(), [&](const auto& hit) { return *mark_of(hit) != 0; });
   std::vector<std::vector<std::string>> lines;
   core::Captions captions;
-  for (const auto& [clip, score] : hits) {
+  for (const auto& hit : hits) {
+    const auto& [clip, score] = hit;
     const std::string path = fs::exists(clip.media()) ? clip.media().string() : clip.folder.string();
-    if (as_json)
-      std::cout << json{{"key", clip.key}, {"score", score}, {"caption", captions.of(clip)}, {"path", path}}
-                       .dump(-1, ' ', false, json::error_handler_t::replace)
-                << "\n";
-    else
-      lines.push_back({fmt::format("{:.4f}", score), one_line(clip.key), one_line(captions.of(clip)), path});
+    json line{{"key", clip.key}, {"score", score}, {"caption", captions.of(clip)}, {"path", path}};
+    if (*mark_of(hit)) line[mark_of(hit)] = true;
+    if (as_json) std::cout << line.dump(-1, ' ', false, json::error_handler_t::replace) << "\n";
+    lines.push_back({fmt::format("{:.4f}", score), one_line(clip.key), one_line(captions.of(clip)), path});
+    if (is_marked) lines.back().insert(lines.back().begin() + 2, mark_of(hit));
   }
   if (!as_json) std::cout << aligned(lines);
+  std::cout << std::flush;
+  if (const std::string rest = shown.left_out(); !rest.empty()) std::cerr << rest << "\n";
 }
 
 }  // namespace
@@ -109,9 +153,9 @@ void print(const std::vector<core::Hit>& hits, bool as_json) {
 int search_command(core::Runtime& runtime, const Arguments& arguments) {
   const auto visible = flags();
   po::options_description all;
-  all.add(visible).add_options()("dir", po::value<std::string>())("text", po::value<std::string>());
+  all.add(visible).add_options()("dir", po::value<std::string>())("text", po::value<std::vector<std::string>>());
   po::positional_options_description positional;
-  positional.add("dir", 1).add("text", 1);
+  positional.add("dir", 1).add("text", -1);
   po::variables_map given;
   po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), given);
   po::notify(given);
@@ -125,13 +169,14 @@ int search_command(core::Runtime& runtime, const Arguments& arguments) {
     for (const auto& more : given["in"].as<std::vector<std::string>>()) folders.emplace_back(more);
   const core::Collection clips(folders);
   const auto top = static_cast<size_t>(given["top"].as<int64_t>());
+  Shown shown(given);
   if (given.count("like")) {
-    print(like(runtime, clips, given, top), given.count("json"));
+    print(like(runtime, clips, given, top, shown), given.count("json"), shown);
     return kDone;
   }
-  const core::Embedded captions = shown(clips.captions(), given);
-  const auto question = core::text_vectors(runtime, captions.encoder, {given["text"].as<std::string>()});
-  print(core::nearest(captions, question.front(), top), given.count("json"));
+  const core::Embedded captions = shown.of(clips.captions());
+  const auto question = core::text_vectors(runtime, captions.encoder, given["text"].as<std::vector<std::string>>());
+  print(core::nearest(captions, question.front(), top), given.count("json"), shown);
   return kDone;
 }
 

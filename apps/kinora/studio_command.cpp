@@ -75,7 +75,8 @@ int studio_command(core::Runtime& runtime, const Arguments& arguments) {
                  .ready =
                      [&](const std::string& address) {
                        std::cout << address << std::endl;  // flushed: whoever started it waits for the line
-                       std::cerr << "edits are by " << author << "; Ctrl-C ends the studio\n";
+                       const std::string refusal = studio.refusal();
+                       std::cerr << (refusal.empty() ? "edits are by " + author : refusal) << "; Ctrl-C ends the studio\n";
                      },
                  .stopped = core::cancelled});
   return kInterrupted;

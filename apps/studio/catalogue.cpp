@@ -1,15 +1,16 @@
 #include "apps/studio/catalogue.hpp"
 
 #include <algorithm>
-#include <array>
 #include <fstream>
 #include <sstream>
 
 #include "apps/studio/copies.hpp"
+#include "apps/studio/film_places.hpp"
 #include "apps/studio/journal_rows.hpp"
 #include "apps/studio/rows.hpp"
 #include "core/curate/facts.hpp"
 #include "core/curate/clip_files.hpp"
+#include "core/curate/listing.hpp"
 #include "core/status.hpp"
 
 namespace kinora::studio {
@@ -58,19 +59,23 @@ void read_stored(const JobFolder& folder, size_t job, Rows& rows) {
   }
 }
 
-// The endings of what the user's browser may be given as a film; nothing else that a line names is read.
-const char* film_type(const fs::path& path) {
-  static constexpr std::array<std::pair<const char*, const char*>, 8> types{{{".mp4", "video/mp4"},
-                                                                             {".m4v", "video/mp4"},
-                                                                             {".mov", "video/mp4"},
-                                                                             {".webm", "video/webm"},
-                                                                             {".mkv", "video/x-matroska"},
-                                                                             {".ogv", "video/ogg"},
-                                                                             {".avi", "video/x-msvideo"},
-                                                                             {".ts", "video/mp2t"}}};
-  for (const auto& [ending, type] : types)
-    if (path.extension() == ending) return type;
-  return nullptr;
+struct FilmType {
+  const char *ending, *type;
+};
+// The endings of films, which the user's browser may be given whether it can play them or not; nothing else that a line
+// names is read.
+constexpr FilmType kFilmTypes[] = {
+    {".mp4", "video/mp4"},        {".m4v", "video/mp4"},    {".mov", "video/mp4"},     {".webm", "video/webm"},
+    {".mkv", "video/x-matroska"}, {".ogv", "video/ogg"},    {".avi", "video/x-msvideo"}, {".ts", "video/mp2t"},
+    {".mts", "video/mp2t"},       {".m2ts", "video/mp2t"},  {".mpg", "video/mpeg"},    {".mpeg", "video/mpeg"},
+    {".m2v", "video/mpeg"},       {".vob", "video/mpeg"},   {".flv", "video/x-flv"},   {".f4v", "video/x-f4v"},
+    {".wmv", "video/x-ms-wmv"},   {".asf", "video/x-ms-asf"}, {".3gp", "video/3gpp"},  {".3g2", "video/3gpp2"},
+    {".mxf", "application/mxf"},  {".ogm", "video/ogg"},    {".divx", "video/x-msvideo"}};
+
+// "": it is none of them. `ending`: in lower case.
+const char* film_type(const std::string& ending) {
+  const auto at = std::ranges::find(kFilmTypes, ending, &FilmType::ending);
+  return at == std::end(kFilmTypes) ? "" : at->type;
 }
 
 }  // namespace
@@ -108,6 +113,7 @@ Catalogue read_catalogue(const std::vector<JobFolder>& jobs) {
   }
   rows.finish();
   mark_copies(out);
+  out.places = film_places(out);
   return out;
 }
 
@@ -144,6 +150,15 @@ double Catalogue::value(const std::string& column, size_t clip) const {
   return at == columns.end() ? std::nan("") : at->second[clip];
 }
 
+std::string Catalogue::film_of(const Clip& clip) const {
+  return clip.film.empty() ? clip.id : jobs[clip.job].name + "/" + clip.film;
+}
+
+std::string Catalogue::place_of(const Clip& clip) const {
+  const auto at = places.find(film_of(clip));
+  return at == places.end() ? "" : at->second;
+}
+
 json item_of(const Catalogue& catalogue, const Clip& clip) {
   const fs::path folder = catalogue.jobs[clip.job].path;
   if (clip.line_size == 0)
@@ -174,17 +189,17 @@ fs::path stored_file(const Catalogue& catalogue, const Clip& clip, const std::st
 
 Media media_of(const Catalogue& catalogue, const Clip& clip) {
   if (auto own = stored_file(catalogue, clip, "mp4"); !own.empty())
-    return {std::move(own), false, "video/mp4"};
-  const Clip* film =
-      clip.film.empty() ? &clip : catalogue.find(catalogue.jobs[clip.job].name + "/" + clip.film);
+    return {std::move(own), false, "video/mp4", {}};
+  const Clip* film = catalogue.find(catalogue.film_of(clip));
   if (!film || film->url.empty()) return {};
   std::string name = film->url;
   if (name.starts_with("file://")) name = name.substr(7);
   std::error_code error;
   const fs::path path = name;
-  const char* type = film_type(path);
-  if (!path.is_absolute() || !type || !fs::is_regular_file(path, error)) return {};
-  return {path, true, type};
+  if (!path.is_absolute() || !fs::is_regular_file(path, error)) return {};
+  std::string ending = core::ending_of(name);
+  const char* type = film_type(ending);
+  return {*type ? path : fs::path(), true, type, std::move(ending)};
 }
 
 }  // namespace kinora::studio

@@ -40,9 +40,14 @@ struct Catalogue {
   std::vector<nlohmann::json>
       usage;               // a job: {STAGE: {"requests", "prompt_tokens", ...}}, as summary.json has it
   int64_t unreadable = 0;  // lines
+  // Of films whose files have one name: what tells them apart, by id.
+  std::unordered_map<std::string, std::string> places;
 
   const Clip* find(const std::string& id) const;
   double value(const std::string& column, size_t clip) const;
+  std::string film_of(const Clip&) const;  // the id of the film that it is, or is of
+  // Where its film lies, "monday/tape.mp4", if a film of another folder has the same name; else "".
+  std::string place_of(const Clip&) const;
 };
 
 // A key that two lines have is the later line's. What dedup jobs beside a job leave out is marked.
@@ -61,8 +66,9 @@ std::filesystem::path stored_file(const Catalogue&, const Clip&, const std::stri
 // the ending of a film. Empty path: nothing.
 struct Media {
   std::filesystem::path path;
-  bool is_film = false;   // the clip is the range start_s to end_s of it
-  const char* type = "";  // its Content-Type
+  bool is_film = false;     // the clip is the range start_s to end_s of it
+  const char* type = "";    // its Content-Type
+  std::string ending = {};  // ".mts", in lower case: of a film that is there, its path may be empty for that ending
 };
 Media media_of(const Catalogue&, const Clip&);
 

@@ -237,6 +237,51 @@ TEST_F(CatalogueTest, AFileIsServedOnlyIfItIsStoredOrTheFilmOfALine) {
   EXPECT_EQ(film.path, folder_ / "film.mp4");
 }
 
+TEST_F(CatalogueTest, AFilmIsKnownByItsEndingInAnyCaseOrItsEndingIsTold) {
+  std::string lines;
+  for (const char* name : {"a.MP4", "b.M2ts", "c.exe", "d"}) {
+    write(name, "x");
+    lines += R"({"key":")" + std::string(1, name[0]) + R"(","end":"filtered","url":")" + (folder_ / name).string() + "\"}\n";
+  }
+  lines += R"({"key":"e","end":"filtered","url":"/gone.mts"})"
+           "\n";
+  write("clips/items.jsonl", lines);
+  const Catalogue c = read_catalogue(curate_jobs(folder_));
+  const auto media = [&](const char* key) { return media_of(c, *c.find(std::string("clips/") + key)); };
+  EXPECT_EQ(media("a").path, folder_ / "a.MP4");
+  EXPECT_STREQ(media("a").type, "video/mp4");
+  EXPECT_EQ(media("b").path, folder_ / "b.M2ts");
+  EXPECT_STREQ(media("b").type, "video/mp2t");
+  EXPECT_TRUE(media("c").path.empty());
+  EXPECT_EQ(media("c").ending, ".exe");
+  EXPECT_TRUE(media("d").path.empty());
+  EXPECT_TRUE(media("e").path.empty());
+  EXPECT_EQ(media("e").ending, "") << "it is not there";
+}
+
+TEST_F(CatalogueTest, FilmsOfOneNameAreToldApartByTheirFolders) {
+  std::string lines;
+  for (const auto& [key, url] : {std::pair{"tape", "/x/monday/tape.mp4"},
+                                 {"tape-2", "file:///x/tuesday/tape.MOV"},
+                                 {"end", "/a/day/1/end.mp4"},
+                                 {"end-2", "/b/day/1/end.mp4"},
+                                 {"alone", "/x/monday/alone.mp4"},
+                                 {"again", "/y/again.mp4"},
+                                 {"again-2", "/y/again.mp4"}})
+    lines += R"({"key":")" + std::string(key) + R"(","end":"kept","url":")" + url + "\"}\n";
+  write("clips/items.jsonl", lines + R"({"key":"tape-2-0000","end":"kept","parent":"tape-2"})"
+                                     "\n");
+  const Catalogue c = read_catalogue(curate_jobs(folder_));
+  const auto place = [&](const char* key) { return c.place_of(*c.find(std::string("clips/") + key)); };
+  EXPECT_EQ(place("tape"), "monday/tape.mp4");
+  EXPECT_EQ(place("tape-2"), "tuesday/tape.MOV");
+  EXPECT_EQ(place("tape-2-0000"), "tuesday/tape.MOV");
+  EXPECT_EQ(place("end"), "a/day/1/end.mp4");
+  EXPECT_EQ(place("end-2"), "b/day/1/end.mp4");
+  EXPECT_EQ(place("alone"), "");
+  EXPECT_EQ(place("again-2"), "/y/again.mp4");
+}
+
 TEST_F(CatalogueTest, KeysMayHaveFoldersAndLeadNowhereElse) {
   fs::create_directories(folder_ / "clips/data/day/1");
   write("clips/data/day/1/f-0000.mp4", "video");

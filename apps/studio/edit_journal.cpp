@@ -108,6 +108,15 @@ core::Result<bool> EditJournal::refresh() {
   return read_ != before || inode_ != inode;
 }
 
+std::string EditJournal::refusal() const {
+  std::error_code error;
+  const bool is_there = std::filesystem::exists(path_, error);
+  const auto asked = is_there ? path_ : path_.parent_path();
+  if (access(asked.c_str(), W_OK) == 0) return "";
+  return fmt::format("{}: {}; edits cannot be saved. Make {} writable, or look without editing", asked.string(),
+                     std::strerror(errno), is_there ? "it" : "the folder");
+}
+
 core::Result<bool> EditJournal::reread() {
   forget();
   return refresh();
@@ -164,6 +173,10 @@ core::Result<std::string> EditJournal::undo(const Own& own) {
   edit.key = last->key;
   edit.of = last->of;
   edit.set = same_fields(overlaid(own(last->key), last->was), last->set);
+  if (last->set.keep && !last->was.keep) {  // what the job did with the clip is nobody's decision
+    edit.set.keep.reset();
+    edit.cleared.keep = true;
+  }
   edit.kind = EditKind::undo;
   if (Status status = append(locked.file(), edit); !status) return status.failure();
   return edit.key;

@@ -35,6 +35,8 @@ class EditJournal {
   core::Result<std::string> undo(const Own& own);  // the key
   core::Result<std::string> redo();
 
+  // Why an edit could not be saved now, with what to do; "": it could, as far as rights say.
+  std::string refusal() const;
   const EditHistory& history() const { return history_; }
   const std::string& author() const { return author_; }
   // Of the first line that cannot be read, which a shard job will refuse; "": all can.

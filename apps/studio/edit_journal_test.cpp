@@ -75,7 +75,7 @@ TEST_F(EditJournalTest, UndoIsRightForAReaderOfLastValues) {
   ASSERT_TRUE(journal.change("a", {"two", "dark", false}, own_));
   EXPECT_EQ(last_values("a"), (json{{"caption", "two"}, {"keep", false}, {"reason", "dark"}}));
   EXPECT_EQ(*journal.undo(own_of_), "a");
-  EXPECT_EQ(last_values("a"), (json{{"caption", "one"}, {"keep", true}, {"reason", ""}}));
+  EXPECT_EQ(last_values("a"), (json{{"caption", "one"}, {"keep", nullptr}, {"reason", ""}})) << "nothing had been decided";
   EXPECT_EQ(journal.history().now("a"), (Change{"one", std::nullopt, std::nullopt}));
   EXPECT_EQ(*journal.undo(own_of_), "a");
   EXPECT_EQ(last_values("a")["caption"], "its own");
@@ -83,6 +83,9 @@ TEST_F(EditJournalTest, UndoIsRightForAReaderOfLastValues) {
   EXPECT_TRUE(journal.redo());
   EXPECT_TRUE(journal.redo());
   EXPECT_EQ(last_values("a"), (json{{"caption", "two"}, {"keep", false}, {"reason", "dark"}}));
+  EXPECT_TRUE(journal.change("a", {std::nullopt, std::nullopt, true}, own_));
+  EXPECT_TRUE(journal.undo(own_of_));
+  EXPECT_EQ(last_values("a")["keep"], false) << "that had been decided";
   // The same after a restart.
   EditJournal later(file_, "mia");
   ASSERT_TRUE(later.refresh());
@@ -148,6 +151,35 @@ TEST_F(EditJournalTest, AKilledWriterLeavesWholeLines) {
     std::istringstream in(text());
     for (std::string line; std::getline(in, line);) EXPECT_TRUE(core::parse_edit(line)) << line;
   }
+}
+
+TEST_F(EditJournalTest, WithoutTheRightToWriteItSaysSoBeforeAnyEdit) {
+  const auto refusal_of_nobody = [&] {  // root may write anywhere
+    int ends[2];
+    EXPECT_EQ(pipe(ends), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      const bool is_other = getuid() != 0 || setuid(65534) == 0;
+      const std::string why = is_other ? EditJournal(file_, "mia").refusal() : "setuid failed";
+      (void)!write(ends[1], why.data(), why.size());
+      _exit(0);
+    }
+    close(ends[1]);
+    char said[1000];
+    const ssize_t n = read(ends[0], said, sizeof said);
+    close(ends[0]);
+    waitpid(child, nullptr, 0);
+    return std::string(said, n > 0 ? static_cast<size_t>(n) : 0);
+  };
+  EXPECT_EQ(EditJournal(file_, "mia").refusal(), "");
+  fs::permissions(folder_, fs::perms(0777));
+  EXPECT_EQ(refusal_of_nobody(), "");
+  fs::permissions(folder_, fs::perms(0555));
+  EXPECT_THAT(refusal_of_nobody(), testing::HasSubstr(folder_.string() + ": Permission denied; edits cannot be saved"));
+  fs::permissions(folder_, fs::perms(0777));
+  std::ofstream(file_) << "";
+  fs::permissions(file_, fs::perms(0444));
+  EXPECT_THAT(refusal_of_nobody(), testing::HasSubstr("edits.jsonl: Permission denied"));
 }
 
 TEST_F(EditJournalTest, AFolderThatCannotBeWrittenIsNamed) {

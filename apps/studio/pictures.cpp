@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/log.hpp"
+#include "core/run/cancel.hpp"
 #include "core/run/one_stage.hpp"
 
 namespace kinora::studio {
@@ -39,7 +40,7 @@ Picture Pictures::get(const PictureSource& source) {
     if (!decoder) decoder = std::make_unique<FilmDecoder>(runtime_);
     made = make(*decoder, source);
   } catch (const std::exception& e) {
-    core::log_info("studio: no picture of {}: {}", source.path.string(), e.what());
+    if (!core::cancelled()) core::log_info("studio: no picture of {}: {}", source.path.string(), e.what());
   }
   lock.lock();
   if (decoder) idle_.push_back(std::move(decoder));

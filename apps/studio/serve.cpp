@@ -210,7 +210,7 @@ class Server {
       response.status = 304;
       return;
     }
-    if (source.is_preview) return send_file(request, response, {source.path, false, "image/webp"});
+    if (source.is_preview) return send_file(request, response, {source.path, false, "image/webp", {}});
     const auto picture = pictures_.get(source);
     if (!picture) return answer(response, 404, {{"error", "there is no picture"}});
     response.set_content(*picture, "image/jpeg");

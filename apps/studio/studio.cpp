@@ -67,7 +67,7 @@ json counts_json(const Counts& counts) {
 }
 
 json edit_json(const Edit& edit) {
-  json out{{"time", edit.time}, {"author", edit.author}, {"set", json_of(edit.set)}};
+  json out{{"time", edit.time}, {"author", edit.author}, {"set", set_of(edit)}};
   if (edit.kind != core::EditKind::edit) out["step"] = edit.kind == core::EditKind::undo ? "undo" : "redo";
   return out;
 }
@@ -167,6 +167,7 @@ json Studio::row(size_t index, const Found* found) const {
   json out{{"id", clip.id},
            {"key", clip.key},
            {"film", clip.film},
+           {"place", catalogue_.place_of(clip)},
            {"is_film", clip.is_film},
            {"end", outcome_of(clip)},
            {"caption", *now.caption},
@@ -289,13 +290,16 @@ json Studio::detail(const Clip& clip) const {
   out["copy_id"] = "";
   if (const Clip* first = catalogue_.find(jobs_[clip.job].name + "/" + clip.copy_of); first && first != &clip)
     out["copy_id"] = first->id;
-  out["url"] = clip.url;
+  const Clip* film = catalogue_.find(catalogue_.film_of(clip));
+  out["url"] = film ? film->url : "";
   out["history"] = std::move(history);
   out["version"] = version_;
   out["fps"] = number_or_null(catalogue_.value("fps", index));
   out["start_s"] = number_or_null(catalogue_.value("start_s", index));
   out["end_s"] = number_or_null(catalogue_.value("end_s", index));
   out["media"] = media.path.empty() ? "" : media.is_film ? "film" : "clip";
+  out["type"] = media.type;
+  out["ending"] = media.ending;
   out["stored"] = !stored_file(catalogue_, clip, "mp4").empty();
   out["embeddings"] = json::array();
   for (const auto& name : meaning_.offer().pictures)
@@ -370,6 +374,12 @@ json Studio::stepped(bool back) {
 
 json Studio::undo() { return stepped(true); }
 json Studio::redo() { return stepped(false); }
+
+std::string Studio::refusal() const {
+  for (const auto& journal : journals_)
+    if (std::string why = journal.refusal(); !why.empty()) return why;
+  return "";
+}
 
 Media Studio::media(const std::string& id) {
   const Lock lock(mutex_);

@@ -45,6 +45,8 @@ class Studio {
   nlohmann::json undo();
   nlohmann::json redo();
 
+  // Of the first job whose edits cannot be saved: why; "": of all they can.
+  std::string refusal() const;
   Media media(const std::string& id);
   PictureSource picture(const std::string& id);
 

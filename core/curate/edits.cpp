@@ -43,6 +43,14 @@ json json_of(const Change& change) {
   return out;
 }
 
+json set_of(const Edit& edit) {
+  json out = json_of(edit.set);
+  if (edit.cleared.caption) out["caption"] = nullptr;
+  if (edit.cleared.keep) out["keep"] = nullptr;
+  if (edit.cleared.reason) out["reason"] = nullptr;
+  return out;
+}
+
 Change change_of(const json& value) {
   if (!value.is_object()) throw Error(KINORA_INVALID, "set: expected an object of caption, keep and reason");
   Change out;
@@ -82,7 +90,7 @@ Change overlaid(Change base, const Change& top) {
 }
 
 std::string line_of(const Edit& edit) {
-  json line{{"key", edit.key}, {"time", edit.time}, {"author", edit.author}, {"set", json_of(edit.set)}};
+  json line{{"key", edit.key}, {"time", edit.time}, {"author", edit.author}, {"set", set_of(edit)}};
   if (!edit.of.empty()) line["of"] = edit.of;
   if (edit.kind == EditKind::edit) line["was"] = json_of(edit.was);
   if (edit.kind == EditKind::undo) line["undo"] = true;

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/curate/drops.hpp"
 #include "core/curate/edit_history.hpp"
 #include "kinora/error.hpp"
 
@@ -83,6 +84,29 @@ TEST(EditHistory, NullTakesBackAndIsNoStepOfUndo) {
   EXPECT_EQ(h.now("a"), Change());
   EXPECT_TRUE(h.edited().empty());
   EXPECT_EQ(h.undoable("mia")->set.caption, "one");
+}
+
+TEST(EditHistory, NullIsNoDecisionForWhatIsDroppedElsewhere) {
+  EditHistory h;
+  const auto line = [&](const char* text) { h.add(*parse_edit(text)); };
+  const auto drops = [&] {
+    std::map<std::string, Drop> out{{"a", {"dedup.semantic", "", "b", 0.99}}};
+    apply_edits(h, out);
+    return out;
+  };
+  line(R"({"key":"a","author":"mia","set":{"keep":true}})");
+  line(R"({"key":"b","author":"mia","set":{"keep":false}})");
+  EXPECT_FALSE(drops().contains("a"));
+  EXPECT_TRUE(drops().contains("b"));
+  line(R"({"key":"b","author":"mia","set":{"keep":null},"undo":true})");
+  line(R"({"key":"a","author":"mia","set":{"keep":null},"undo":true})");
+  EXPECT_EQ(drops().at("a").rule, "dedup.semantic");
+  EXPECT_FALSE(drops().contains("b"));
+  EXPECT_TRUE(h.edited().empty());
+  // An undo of before null was written for no decision: the same.
+  line(R"({"key":"a","author":"mia","set":{"keep":false}})");
+  line(R"({"key":"a","author":"mia","set":{"keep":true},"undo":true})");
+  EXPECT_EQ(drops().at("a").rule, "dedup.semantic");
 }
 
 TEST(EditHistory, ACaptionIsTheAuthorsWhoWroteItUntilItIsUndone) {

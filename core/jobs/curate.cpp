@@ -36,8 +36,10 @@ constexpr uint32_t kKeepsState = 1;  // kinora_resources.ordered
 // Files that stages put beside the results while they work on a film (film.remux), and that go with it.
 fs::path work_folder(const JobContext& context) { return context.folder() / "work"; }
 
-// Stages keep there what has been paid for, until the job is done (plugins/stages/endpoint/kept_answers.hpp).
+// Stages keep there what has been paid for (plugins/stages/endpoint/kept_answers.hpp),
 fs::path answers_folder(const JobContext& context) { return context.folder() / "answers"; }
+// and there it lies when the job is done, for the job that starts over with other options.
+fs::path old_answers_folder(const JobContext& context) { return context.folder() / ".answers"; }
 
 void remove_work(const JobContext& context, const Sample& film) {
   const auto url = film.text("url");
@@ -49,7 +51,15 @@ void remove_work(const JobContext& context, const Sample& film) {
 // Made for the stages that may ask servers, and gone with its owner where none of them has kept anything.
 class Answers {
  public:
-  explicit Answers(const JobContext& context) : folder_(answers_folder(context)) { fs::create_directories(folder_); }
+  explicit Answers(const JobContext& context) : folder_(answers_folder(context)), old_(old_answers_folder(context)) {
+    if (fs::exists(old_) && !fs::exists(folder_)) fs::rename(old_, folder_);
+    fs::create_directories(folder_);
+  }
+  // Not of a run that failed, which goes on with them.
+  void set_aside() const {
+    fs::remove_all(old_);
+    if (!fs::is_empty(folder_)) fs::rename(folder_, old_);
+  }
   ~Answers() {
     std::error_code ignored;  // there are some
     fs::remove(folder_, ignored);
@@ -58,7 +68,7 @@ class Answers {
   Answers& operator=(const Answers&) = delete;
 
  private:
-  const fs::path folder_;
+  const fs::path folder_, old_;
 };
 
 // Those whose output no other takes.
@@ -288,7 +298,7 @@ void run_curate(JobContext& context) {
   fs::remove_all(work_folder(context));
   summarise(context, totals, inputs, record, seconds, memory.most());
   say_how_it_went(context, totals);
-  fs::remove_all(answers_folder(context));  // not of a run that failed: its answers were paid
+  answers.set_aside();
 }
 
 }  // namespace kinora::core

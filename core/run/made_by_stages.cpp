@@ -27,7 +27,10 @@ MadeByStages::MadeByStages(const std::vector<const ComponentUse*>& stages) {
 
 std::string MadeByStages::lacks_embedding(const std::string& name) const {
   const bool is_made = std::find(embeddings_.begin(), embeddings_.end(), name) != embeddings_.end();
-  return is_made || !knows_all_ ? "" : lacks("embedding", name, embeddings_);
+  if (is_made || !knows_all_) return "";
+  const std::string stage = name == "classic" ? "embed.classic" : "an embed stage of that name";
+  return lacks("embedding", name, embeddings_) +
+         (embeddings_.empty() ? "; put " + stage + ", with sample_fps of film.clips or clip.transcode, into the stages" : "");
 }
 
 std::string MadeByStages::lacks_score(const std::string& score) const {

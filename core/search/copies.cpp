@@ -60,20 +60,4 @@ std::set<std::string> copies_in(const fs::path& data) {
   return out;
 }
 
-Embedded without_copies(Embedded all) {
-  Embedded out;
-  out.size = all.size;
-  out.encoder = std::move(all.encoder);
-  std::map<fs::path, std::set<std::string>> copies;
-  for (size_t i = 0; i < all.clips.size(); ++i) {
-    auto known = copies.find(all.clips[i].folder);
-    if (known == copies.end()) known = copies.emplace(all.clips[i].folder, copies_in(all.clips[i].folder)).first;
-    if (known->second.contains(all.clips[i].key)) continue;
-    const auto row = all.row(i);
-    out.vectors.insert(out.vectors.end(), row.begin(), row.end());
-    out.clips.push_back(std::move(all.clips[i]));
-  }
-  return out;
-}
-
 }  // namespace kinora::core

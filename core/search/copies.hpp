@@ -26,7 +26,4 @@ std::map<std::string, Drop> copies_by(const Decisions&);
 // studio.
 std::set<std::string> copies_in(const std::filesystem::path& data);
 
-// Without them.
-Embedded without_copies(Embedded);
-
 }  // namespace kinora::core

@@ -327,6 +327,8 @@ def check_flows():
 def check_copies():
     """What a dedup job compares and decides by is made by the curate job, and its options stand where they belong."""
     base = f'input = "{ROOT}/tests/data/bbb_A.mp4"\nstages = ["video.probe", {SAMPLED}, "filter.blur", "filter.flow", "embed.classic"]\n[[job]]\nkind = "dedup"\ninput = "clips"\n'
+    code, said = curation(base.replace(', "embed.classic"', ""))
+    assert code == 2 and "no stage makes the embedding 'classic'; there is none; put embed.classic, with sample_fps of film.clips or clip.transcode, into the stages in job 'clips'" in said[0], said
     for line, words in (("", ""), ('dedup = { use = "dedup.semantic", name = "clasic" }', "no stage makes the embedding 'clasic', did you mean 'classic'? in job 'clips'"),
                         ('dedup = { use = "dedup.semantic", keep = "best", score = "filter.blr" }', "no stage makes the score 'filter.blr', did you mean 'filter.blur'? in job 'clips'"),
                         ('dedup = { use = "dedup.semantic", keep = "best", score = "aesthetics" }', "no stage makes the score 'aesthetics'; there are: filter.blur, filter.flow in job"),

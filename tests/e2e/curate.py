@@ -268,7 +268,7 @@ def check_edits():
     edits = SCRATCH / "edited/clips/edits.jsonl"
     with edits.open("w") as file:
         for key, said in ((keys[0], {"caption": "Mine."}), (keys[1], {"keep": False, "reason": "blurred"}), (keys[2], {"keep": False}),
-                          (keys[2], {"keep": True}), ("nobody-0000", {"keep": False})):
+                          (keys[2], {"keep": True}), (keys[2], {"keep": False}), (keys[2], {"keep": None}), ("nobody-0000", {"keep": False})):
             file.write(json.dumps({"key": key, "time": "2025-01-01T00:00:00Z", "author": "ada", "set": said}) + "\n")
     said = run("edited", films, jobs=shard)
     assert "clips: already done" in said and "1 edits are of clips that" in said, said

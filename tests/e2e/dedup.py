@@ -117,6 +117,33 @@ def check_shards(out, kept):
     assert json.loads((out / "shards/summary.json").read_text())["filtered"] == len(list((out / "clips/data").glob("*.mp4"))) - len(kept)
 
 
+def check_rejected(out, edits, found):
+    """What people rejected is left out as copies are, said, and marked where it is asked for."""
+    edits.write_text("".join(json.dumps({"key": key, "set": {"keep": False}}) + "\n" for key in ("bbb_D-0000", "bbb_A-same-0000")))
+    ask = lambda *more: subprocess.run([KINORA, "search", str(out), "--like", "bbb_B-0000", "--top", "50", *more], capture_output=True, text=True, check=True)
+    shown = lambda *more: [json.loads(line) for line in ask("--json", *more).stdout.splitlines()]
+    copies = {"bbb_B-again-0000", "bbb_C-small-0000", "city_cc0-later-0000", "cockatoo-moved-0000"}
+    rejected = {"bbb_D-0000", "bbb_A-same-0000"}
+    marked = lambda lines, mark: {line["key"] for line in lines if line.get(mark) is True}
+    assert [line["key"] for line in shown()] == [key for key in found if key not in copies | rejected]
+    assert ask("--json").stderr == "left out: 4 copies, 2 rejected clips; show with --copies --rejected\n", ask("--json").stderr
+    for more, wanted in ((["--copies"], copies), (["--rejected"], rejected), (["--copies", "--rejected"], copies | rejected)):
+        lines = shown(*more)
+        assert [line["key"] for line in lines] == [key for key in found if key not in (copies | rejected) - wanted], (more, lines)
+        assert marked(lines, "rejected") == rejected & wanted and marked(lines, "copy") == copies & wanted, (more, lines)
+    assert ask("--copies", "--rejected").stderr == ""
+    table = ask("--copies", "--rejected").stdout.splitlines()
+    assert all((" rejected " in line) == any(f" {key} " in line for key in rejected) for line in table), table
+    edits.unlink()
+    assert "put what is one text in quotes: \"a boat\"" in kinora("search", out, "a", "boat", fails=True)
+    only = SCRATCH / "only/clips/data"
+    only.mkdir(parents=True)
+    for name in ("bbb_B-0000.classic.npy", "bbb_B-0000.json"):
+        shutil.copy(out / "clips/data" / name, only)
+    said = subprocess.run([KINORA, "search", str(only.parent.parent), "--like", "bbb_B-0000"], capture_output=True, text=True, check=True)
+    assert said.stdout == "" and "is the only clip with an embedding 'classic'" in said.stderr, said
+
+
 def check_like(out):
     """By a key: all others by their products; by a file: its own clip first."""
     found = [json.loads(line) for line in kinora("search", out, "--like", "bbb_B-0000", "--top", 50, "--copies", "--json").splitlines()]
@@ -145,6 +172,7 @@ def check_like(out):
     assert json.loads(done.stdout)["key"] == "bbb_B-again-0000", "what was decided of other footage of that key is nothing about this"
     assert done.stderr.count("copies: 1 copy is not left out: dedup has not run since the clips changed; run it again") == 1, done.stderr
     facts.write_text(whole)
+    check_rejected(out, edits, [f["key"] for f in found])
     by_file = [json.loads(line) for line in kinora("search", out, "--like", DATA / "bbb_D.mp4", "--json").splitlines()]
     assert by_file[0]["key"] == "bbb_D-0000" and by_file[0]["score"] > 0.9 > by_file[1]["score"] + 0.02, by_file  # another rate of frames: motion differs
     table = kinora("search", out / "clips", "--like", "bbb_B-0000", "--top", 2, "--copies").splitlines()
@@ -228,6 +256,10 @@ def check_edits(out, file):
         file_of.write(json.dumps({"key": "bbb_B-0000", "set": {"caption": "Grass."}}) + "\n" + json.dumps({"key": rejected[0], "set": {"reason": "dark"}}) + "\n")
     run()
     assert (out / "copies/decisions.jsonl").stat().st_mtime_ns == made
+    with edits.open("a") as file_of:  # as an undo has it
+        file_of.write("".join(json.dumps({"key": k, "author": "mia", "set": {"keep": None}, "undo": True}) + "\n" for k in rejected))
+    run()
+    assert (out / "copies/decisions.jsonl").read_bytes() == before, "null is no decision"
     edits.unlink()
     run()
     assert (out / "copies/decisions.jsonl").read_bytes() == before

@@ -33,6 +33,51 @@ def examples(text):
             yield tomllib.loads("x = " + table)["x"]
 
 
+def blocks(text):
+    """Every block of code, fenced (with its language), or indented by four up to an empty line: [(line, language, text)]."""
+    out, lines = [], text.split("\n")
+    n = 0
+    while n < len(lines):
+        start = n
+        if fence := re.match(r" *```(\w*)", lines[n]):
+            n += 1
+            while not lines[n].strip() == "```":
+                n += 1
+            out.append((start + 2, fence[1], "\n".join(lines[start + 1:n])))
+        elif lines[n].startswith("    ") and not lines[n - 1].strip():
+            while n < len(lines) and lines[n].startswith("    ") and lines[n].strip():
+                n += 1
+            out.append((start + 1, "", "\n".join(line[4:] for line in lines[start:n])))
+        n += 1
+    return out
+
+
+def toml_of(language, code):
+    """A whole document, or the elements of a list of stages made one; None: it is no TOML."""
+    first = next(line for line in code.split("\n") if line.strip() and not line.lstrip().startswith("#"))
+    if language == "toml" or (not language and re.match(r"""\[\[?[a-z.]+\]|[a-z_.]+ = (true|false|["'\[{\d-])""", first)):
+        return code
+    if not language and re.match(r"\s*\{ ?use ?=", first):
+        return f"stages = [\n{code}\n]"
+    return None
+
+
+def check_snippets():
+    """All that is written as TOML is TOML 1.0, whose inline tables stand on one line."""
+    seen = 0
+    for document in DOCUMENTS:
+        for line, language, code in blocks((ROOT / document).read_text()):
+            text = toml_of(language, code)
+            if text is None:
+                continue
+            seen += 1
+            try:
+                tomllib.loads(text)
+            except tomllib.TOMLDecodeError as e:
+                failures.append(f"{document}:{line}: {e}:\n{code}")
+    assert seen > 15, seen
+
+
 def check_value(where, option, value):
     if not isinstance(value, TYPES[option["type"]]) or (isinstance(value, bool) and option["type"] != "bool"):
         failures.append(f"{where}: {value!r} is no {option['type']}")
@@ -85,6 +130,7 @@ def check_defaults(known):
 
 known = components()
 check_examples(known)
+check_snippets()
 check_stages(known)
 check_defaults(known)
 print("\n".join(failures) or "documents: all checks passed")

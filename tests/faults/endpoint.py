@@ -2,11 +2,11 @@
 """The endpoint stages against a server that checks every request and misbehaves: nothing is lost, nothing that was answered is asked again, limits
 hold, the key is in no log and no file, and Ctrl-C ends a run at once.
 usage: endpoint.py KINORA ROOT SCRATCH"""
-import collections, json, os, pathlib, re, shutil, signal, subprocess, sys, time
+import collections, json, os, pathlib, re, shutil, signal, socket, subprocess, sys, time
 
 import numpy as np
 
-from model_server import ModelServer, chat, text_of, unit, vector_of
+from model_server import ModelServer, answer, chat, text_of, unit, vector_of
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]).resolve()
 FILM = ROOT / "tests/data/bbb_D.mp4"
@@ -189,6 +189,70 @@ def check_bad_key():
             assert set(server.answered.values()) == {1}, ("what was answered is not asked again", server.answered)
             assert all(i["end"] == "kept" for i in r.clips.values()) and r.summary["clips"]["failed"] == 0
             assert files(r) == files(whole)
+
+
+def check_nobody():
+    """A server that is not there ends the job after the first clips; with the server it goes on, and nothing is lost."""
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # nobody listens, and nobody else gets the port
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}/v1"
+        stages = lambda url, **more: [{**CLIPS[0], "max_length": 0.2}, CLIPS[1], {"use": "caption.endpoint", "base_url": url, "model": "m", "api_key_env": "KINORA_TEST_KEY", "concurrency": 2, "retries": 1, "backoff": 0.01, **more}]
+        for name, more in (("nobody", {}), ("nobody_kept", {"on_error": "keep"})):
+            r = run(name, stages(url, **more), expect=1)
+            assert "the first 8 samples, and no request was ever answered" in r.said and "start the server or set base_url of caption.endpoint" in r.said, r.said
+            assert url in r.said and not r.summary and not r.items, r.said
+    with ModelServer() as server:  # under the address that was given
+        whole = run("somebody", stages(server.url))
+        count = len(whole.clips)
+        assert count > 8 and sum(server.answered.values()) == count, (count, server.answered)
+    with ModelServer(port=int(url.split(":")[2].split("/")[0])) as server:
+        assert server.url == url
+        r = again("nobody", "--retry-failed")
+        sound(server)
+        assert all(i["end"] == "kept" for i in r.clips.values()) and set(server.answered.values()) == {1} and len(server.answered) == count
+        assert {k: v for k, v in files(r).items() if k.endswith(".txt")} == {k: v for k, v in files(whole).items() if k.endswith(".txt")}
+
+
+def check_changed():
+    """Options that change while a job is under way: answers to the same requests are not paid again."""
+    def changed(out, before, now):
+        text = (out / "run.toml").read_text()
+        assert before in text
+        (out / "run.toml").write_text(text.replace(before, now))
+
+    bright = lambda at_least: [*CLIPS, {"use": "filter.brightness", "at_least": at_least}]
+    def stop_after(request):
+        if len(server.answered) >= 5:
+            process.send_signal(signal.SIGINT)
+            return "slow"
+    with ModelServer(lambda request: stop_after(request), delay=0.01) as server:
+        out = prepare("changed", bright(0.0) + [endpoint(server, concurrency=1)])
+        process = subprocess.Popen([KINORA, "run", out / "run.toml"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment())
+        assert process.wait(timeout=120) == 130 and len(server.answered) >= 5
+        answered = len(server.answered)
+        changed(out, "at_least = 0.0", "at_least = 0.001")
+        server.plan = lambda _: None
+        r = again("changed")
+        assert "starts again" in r.said, r.said
+        assert set(server.answered.values()) == {1} and len(server.answered) == len(r.clips) > answered, server.answered
+        assert all(i["end"] == "kept" for i in r.clips.values()) and not (r.folder / "answers").exists()
+        # The same of a job that was done, as often as it starts over; what another prompt asks is asked.
+        for n, (before, now) in enumerate((("at_least = 0.001", "at_least = 0.002"), ("at_least = 0.002", "at_least = 0.003"))):
+            changed(out, before, now)
+            r = again("changed")
+            assert "starts again" in r.said and f"0 requests answered, 0 asked again" in r.said and f"{len(r.clips)} answers were known from before" in r.said, r.said
+            assert set(server.answered.values()) == {1} and all(r.text(k) for k in r.clips) and r.summary["usage"]["caption.endpoint"]["requests"] == len(r.clips)
+        count = len(server.answered)
+        changed(out, "concurrency = 1", 'concurrency = 1, prompt = "What is it?"')
+        r = again("changed")
+        assert len(server.answered) == 2 * count and set(server.answered.values()) == {1}, server.answered
+    with ModelServer(reply=lambda _: chat("", "stop")) as server:  # an answer that cannot be used is not used again
+        stages = bright(0.0) + [endpoint(server)]
+        r = run("unused", stages, expect=1)
+        server.reply = answer
+        changed(SCRATCH / "unused", "at_least = 0.0", "at_least = 0.001")
+        r = again("unused")
+        assert all(i["end"] == "kept" for i in r.clips.values()) and len(server.requests) == 2 * len(r.clips)
 
 
 def check_retry():
@@ -419,7 +483,7 @@ def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
     wanted = sys.argv[4:]
-    for check in (check_captions, check_windows, check_faults, check_permanent, check_bad_key, check_retry, check_costs, check_unusable, check_rate, check_cancel, check_killed, check_passes, check_transport,
+    for check in (check_captions, check_windows, check_faults, check_permanent, check_bad_key, check_nobody, check_changed, check_retry, check_costs, check_unusable, check_rate, check_cancel, check_killed, check_passes, check_transport,
                   check_configuration):
         if wanted and check.__name__ not in wanted:
             continue

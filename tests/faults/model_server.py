@@ -77,7 +77,7 @@ def chat(text, reason="stop", **message):
 
 
 class ModelServer:
-    def __init__(self, plan=lambda request: None, reply=answer, delay=0.0, certificate=None):
+    def __init__(self, plan=lambda request: None, reply=answer, delay=0.0, certificate=None, port=0):
         self.plan, self.reply, self.delay = plan, reply, delay
         self.requests, self.problems, self.sent_of_huge = [], [], 0
         self.answered = collections.Counter()  # whole answers that were delivered, by fingerprint
@@ -105,7 +105,7 @@ class ModelServer:
             def do_POST(self):
                 owner.handle(self)
 
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.http = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self.http.daemon_threads = True
         self.http.handle_error = lambda *_: None  # clients that left
         if certificate:

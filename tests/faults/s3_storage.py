@@ -421,6 +421,10 @@ def checks(server):
     holds("check asks no server", kinora("check", fine).returncode == 0)
     done = kinora("run", fine)
     holds("a folder that is not there is named", done.returncode == 1 and "s3://bucket/none/" in done.stderr, done.stderr)
+    done = kinora("run", fine, "--set", "storage.s3.endpoint=http://127.0.0.1:9", "--set", "storage.s3.retries=3")
+    holds("a server that is not there is said at the first try, once, and where its address stands", done.returncode == 1
+          and done.stderr.count("trying again, 3 times at most") == 1 and "(4 tries)" in done.stderr and "endpoint in [storage.s3] or else AWS_ENDPOINT_URL_S3" in done.stderr
+          and done.stderr.index("trying again") < done.stderr.index("(4 tries)"), done.stderr)
     done = kinora("check", fine, "--set", "storage.s3.region=eu-west-3", "--set", "storage.s3.retrys=3")
     holds("--set reaches a storage's options", done.returncode == 2 and "did you mean 'retries'?" in done.stderr, done.stderr)
 

@@ -31,6 +31,11 @@ def caption(page, text):
     page.keyboard.press("Enter")
 
 
+def by_line(page):
+    """What stands beside the caption."""
+    return page.locator(".title:has(label[for=caption]) .muted").inner_text()
+
+
 def check_captions(page, folder):
     """Typed, saved by Enter, left by Escape, undone and done again."""
     select(page, "film-0001")
@@ -40,6 +45,7 @@ def check_captions(page, folder):
     said(page, "Caption saved")
     lines, last = edits(folder)
     assert len(lines) == 1 and last == {"film-0001": {"caption": 'a "white" rabbit — en forêt'}}, lines
+    assert by_line(page) == "by mia", by_line(page)
     assert lines[0]["author"] == "mia" and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", lines[0]["time"]), lines
     assert page.evaluate("document.activeElement.id") == "list", "the keys are the sheet's again"
     page.keyboard.press("e")
@@ -70,6 +76,15 @@ def check_decisions(page, folder):
     assert "clip.too-short with score 3" in page.locator("#detail .note").inner_text()
     page.keyboard.press("a")
     said(page, "Accepted")
+    assert edits(folder)[1]["film-0004"]["keep"] is True
+    assert "lower min_length or min_frames of clip.transcode" in page.locator("#detail .note").nth(1).inner_text()
+    page.keyboard.press("u")
+    said(page, "Undone: film-0004")
+    assert edits(folder)[1]["film-0004"]["keep"] is None, "nothing had been decided"
+    assert page.locator(".history li").first.inner_text().startswith("undo: no decision"), page.locator(".history").inner_text()
+    assert page.locator("#detail .title .mark").inner_text() == "filtered by clip.too-short"
+    page.keyboard.press("Shift+U")
+    said(page, "Done again")
     assert edits(folder)[1]["film-0004"]["keep"] is True
     assert "only what is stored" in page.locator("#detail .note").nth(1).inner_text()
     page.keyboard.press("x")

@@ -175,4 +175,5 @@ def main():
     print("pictures: all checks passed")
 
 
-main()
+if __name__ == "__main__":
+    main()

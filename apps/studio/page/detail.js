@@ -45,7 +45,7 @@ export class Detail {
     const accept = acceptable(clip) && make("button", { type: "button", "aria-pressed": clip.decision === "accepted", onclick: this.actions.accept }, "Accept (a)");
     const reject = make("button", { type: "button", "aria-pressed": clip.decision === "rejected", onclick: this.actions.reject }, "Reject (x)");
     const focused = this.buttons.contains(document.activeElement) ? [...this.buttons.children].indexOf(document.activeElement) : -1;
-    this.buttons.replaceChildren(...(accept ? [accept] : []), reject, ...this.alike(clip), make("span", { class: "muted" }, [clip.duration_s && seconds(clip.duration_s), clip.fps && `${number(clip.fps)} frames/s`].filter(Boolean).join(", ")));
+    this.buttons.replaceChildren(...(accept ? [accept] : []), reject, ...this.alike(clip), make("span", { class: "muted" }, [clip.place, clip.duration_s && seconds(clip.duration_s), clip.fps && `${number(clip.fps)} frames/s`].filter(Boolean).join(", ")));
     if (focused >= 0) this.buttons.children[focused].focus();
     this.rest.replaceChildren(...tables(clip));
     if (!this.built) this.build();
@@ -100,12 +100,13 @@ export class Detail {
 
   /** A connection that was lost is tried again; a file that the browser cannot decode stays so. */
   failed() {
-    if (this.tries++ < 3 && this.video.error?.code !== MediaError.MEDIA_ERR_DECODE) {
+    const isUnknown = !this.video.canPlayType(this.clip.type);
+    if (!isUnknown && this.tries++ < 3 && this.video.error?.code !== MediaError.MEDIA_ERR_DECODE) {
       const { clip } = this;
       this.loading = setTimeout(() => this.begin(clip), 500);
       return;
     }
-    this.screen.replaceChildren(make("p", { class: "nothing" }, "The browser cannot play this file."));
+    this.screen.replaceChildren(make("p", { class: "nothing" }, isUnknown ? cannotPlay(this.clip) : "The browser cannot play this file."));
   }
 
   /** The part of the file that is the clip. */
@@ -161,10 +162,22 @@ export function acceptable(clip) {
   return clip.stored || !(clip.end === "failed" || (clip.is_film && clip.end !== "kept"));
 }
 
+const cannotPlay = (clip) => `${clip.is_film ? "This" : "Its video was not stored, and this"} browser cannot play ${clip.ending || "such"} films.`;
+
 function nothingToPlay(clip) {
   if (clip.end === "failed") return "It could not be read, so there is nothing to play.";
+  if (clip.ending) return cannotPlay(clip);
   if (clip.at_work) return "Its video was not stored. When the job is done with its film, it plays from there.";
   return "Its video was not stored, and its film is not there.";
+}
+
+/** The option that keeps what the rule filtered. */
+function remedy({ reason, stage }) {
+  const of = stage ? `of ${stage} ` : "";
+  if (reason === "clip.too-short") return `lower min_length or min_frames ${of}in the run file`;
+  if (reason === "clip.no-bin") return `set bins ${of}to "record" in the run file`;
+  if (reason === "ingest.duplicate") return 'set duplicates = "keep" in the curate job';
+  return `loosen ${stage || reason} or set its mode to "score"`;
 }
 
 /** What happened to a clip that was not kept, and what a decision can do about it. */
@@ -179,7 +192,7 @@ function notes(clip) {
   if (clip.decision === "accepted" && !clip.stored)
     out.push(
       clip.end === "filtered"
-        ? `Your decision is noted, but a shard job packs only what is stored. To have this clip, loosen ${clip.reason} or set its mode to "score", and run the curate job again.`
+        ? `Your decision is noted, but a shard job packs only what is stored. To have this clip, ${remedy(clip)}, and run the curate job again.`
         : "Your decision is noted, but nothing of this clip is stored; mend or replace its film, and run the curate job again.",
     );
   return out.map((text) => make("p", { class: `note ${clip.end}` }, text));
@@ -198,9 +211,9 @@ function tables(clip) {
 
 function said(edit) {
   const parts = [];
-  if (edit.set.keep !== undefined) parts.push(edit.set.keep ? "accepted" : "rejected");
+  if (edit.set.keep !== undefined) parts.push(edit.set.keep === null ? "no decision" : edit.set.keep ? "accepted" : "rejected");
   if (edit.set.reason) parts.push(`“${edit.set.reason}”`);
-  if (edit.set.caption !== undefined) parts.push(`caption “${edit.set.caption}”`);
+  if (edit.set.caption !== undefined) parts.push(edit.set.caption === null ? "the caption that it had" : `caption “${edit.set.caption}”`);
   const step = edit.step ? `${edit.step}: ` : "";
   return `${step}${parts.join(", ") || "reason removed"} (${edit.author}, ${new Date(edit.time).toLocaleString()})`;
 }

@@ -55,6 +55,7 @@ export class Editor {
       if (await this.save(id, this.area.value)) {
         this.drafts.delete(id);
         this.left();
+        if (this.id === id) this.reset(); // show() left it alone while it was typed in
       }
     }
   }

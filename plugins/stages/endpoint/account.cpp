@@ -57,6 +57,19 @@ void Account::refuse(const std::string& why) {
   refused_ = why;
 }
 
+void Account::reached() {
+  const Guard lock(mutex_);
+  is_reached_ = true;
+  missed_.clear();
+}
+
+size_t Account::missed(const std::string& key) {
+  const Guard lock(mutex_);
+  if (is_reached_) return 0;
+  missed_.insert(key);
+  return missed_.size();
+}
+
 std::string Account::refused() const {
   const Guard lock(mutex_);
   return refused_;

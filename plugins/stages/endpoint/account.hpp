@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,11 +19,13 @@ namespace kinora::endpoint {
 struct Usage {
   int64_t answered = 0, again = 0;     // requests: answered, and asked again after a failure
   int64_t prompt = 0, completion = 0;  // tokens
+  int64_t known = 0;                   // answers of before that were asked for again, and not paid
   Usage& operator+=(const Usage& o) {
     answered += o.answered;
     again += o.again;
     prompt += o.prompt;
     completion += o.completion;
+    known += o.known;
     return *this;
   }
 };
@@ -47,9 +50,14 @@ class Account {
   // What the stage used since this was last asked.
   Usage take(const std::string& stage);
 
-  // The server refuses the key: nobody needs to ask again.
+  // The server refuses the key, or nobody is there: nobody needs to ask again.
   void refuse(const std::string& why);
   std::string refused() const;
+
+  // A server has answered, be it with an error.
+  void reached();
+  // No server was there for the sample of this key. Of how many samples that is so; 0: one has answered before.
+  size_t missed(const std::string& key);
 
  private:
   mutable std::mutex mutex_;
@@ -57,6 +65,8 @@ class Account {
   std::map<std::string, Usage> used_;
   Usage all_;
   std::string refused_;
+  bool is_reached_ = false;
+  std::set<std::string> missed_;
 };
 
 }  // namespace kinora::endpoint

@@ -54,8 +54,8 @@ bool passing(long status) {
 // What came of asking once.
 struct Client::Attempt {
   std::optional<Json> answer;
-  std::string problem, remedy;
-  bool again = false;
+  std::string problem;
+  bool again = false, nobody = false;
   double retry_after = 0;
 };
 
@@ -87,6 +87,7 @@ Answered Client::ask(const Question& question, const Run& run) const {
   const KeptAnswers kept(run.out(), stage_, question.key);
   if (auto known = kept.find(body)) {
     const Usage usage = usage_of(*known);
+    account_->add(stage_, {.known = 1});
     return {std::move(*known), usage};
   }
   for (int64_t n = 0;; ++n) {
@@ -103,8 +104,11 @@ Answered Client::ask(const Question& question, const Run& run) const {
     account_->gate.correct(-expected);
     check_accepted();
     if (!made.again) give_up(question, made.problem);
-    if (n == options_.retries)
-      give_up(question, made.problem + (n > 0 ? fmt::format(" ({} attempts)", n + 1) : "") + made.remedy);
+    if (n == options_.retries) {
+      const std::string told = made.problem + (n > 0 ? fmt::format(" ({} attempts)", n + 1) : "");
+      if (made.nobody) miss(question, told);
+      give_up(question, told);
+    }
     if (made.retry_after > options_.longest_wait)
       give_up(question, fmt::format("{}; the server asks to wait {:.0f} s, longer than longest_wait",
                                     made.problem, made.retry_after));
@@ -113,8 +117,23 @@ Answered Client::ask(const Question& question, const Run& run) const {
     log(Log::info,
         fmt::format("{}: {}: {}; asking again in {:.1f} s", stage_, question.about(), made.problem, wait));
     account_->add(stage_, {0, 1, 0, 0});
-    account_->gate.sleep(wait, stop);
+    account_->gate.sleep(wait, [&] {
+      stop();
+      check_accepted();
+    });
   }
+}
+
+// A server that was there and went away costs the samples of that time. One that was never there is a mistake in the
+// run file or a server that is yet to start: going on would tell every clip as failed.
+void Client::miss(const Question& question, const std::string& why) const {
+  constexpr size_t kEnough = 8;  // samples
+  const std::string start = "; start the server or set base_url of " + stage_ + ", then run again with --retry-failed";
+  if (account_->missed(question.key) >= kEnough)
+    account_->refuse(fmt::format("{}; so it was for the first {} samples, and no request was ever answered{}: what is "
+                                 "done is kept", why, kEnough, start));
+  check_accepted();
+  give_up(question, why + start);
 }
 
 Client::Attempt Client::attempt(const std::string& body, const Stop& stop) const {
@@ -123,13 +142,14 @@ Client::Attempt Client::attempt(const std::string& body, const Stop& stop) const
   auto connection = account_->borrow();
   try {
     const Response response = connection->post(request, stop);
+    account_->reached();
     account_->give_back(std::move(connection));
     return judge(response);
   } catch (const Unanswered& e) {
     Attempt out;
     out.problem = url_ + ": " + e.what();
     out.again = e.again();
-    if (e.nobody()) out.remedy = "; start the server or set base_url of " + stage_ + ", then run again";
+    out.nobody = e.nobody();
     return out;
   }
 }
@@ -162,7 +182,7 @@ double Client::backoff(int64_t attempt, const std::string& about, const Run& run
   return full * (1 - 0.5 * Random(run.seed(), about).uniform(static_cast<uint64_t>(attempt))[0]);
 }
 
-// A refused key is refused for every sample, none of which is at fault: the run ends.
+// A refused key is refused for every sample, none of which is at fault, and so it is where nobody is there: the run ends.
 void Client::check_accepted() const {
   if (const auto why = account_->refused(); !why.empty()) throw Error(KINORA_STOP, why);
 }
@@ -179,11 +199,12 @@ double Client::cost(const Usage& usage) const {
 
 std::string Client::sums() const {
   const Usage all = account_->take(stage_);
-  if (all.answered + all.again == 0) return "";
+  if (all.answered + all.again + all.known == 0) return "";
   std::string out =
       fmt::format("{}: {} requests answered, {} asked again; {} prompt and {} completion tokens", stage_,
                   all.answered, all.again, all.prompt, all.completion);
   if (priced()) out += fmt::format(", cost {:.6g}", cost(all));
+  if (all.known > 0) out += fmt::format("; {} answers were known from before, and not asked for", all.known);
   return out;
 }
 

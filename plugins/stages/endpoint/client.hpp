@@ -36,7 +36,8 @@ struct Answered {
 
 // [any-thread] Every failure that ends a question is Error(KINORA_DATA), of the sample: an engine that tried
 // the whole sample again (KINORA_IO) would ask once more what has been answered and paid for. A key that is
-// refused is Error(KINORA_STOP), which ends the run.
+// refused is Error(KINORA_STOP), which ends the run, and so is a server that was not there for the first samples and has
+// answered nobody yet.
 class Client {
  public:
   // `stage` names it in messages and sums; `path` is below base_url, "/chat/completions". Throws Error for
@@ -44,7 +45,7 @@ class Client {
   Client(std::string stage, const ServerOptions&, const std::string& path);
   // An answer that was kept costs nothing; a new one is kept.
   Answered ask(const Question&, const Run&) const;
-  // Throws KINORA_STOP once the server has refused the key.
+  // Throws KINORA_STOP once the server has refused the key, or was there for nobody.
   void check_accepted() const;
   // How many more questions could be asked at once now.
   int64_t free() const { return account_->gate.free(); }
@@ -60,6 +61,7 @@ class Client {
   Attempt attempt(const std::string& body, const Stop&) const;
   Attempt judge(const Response&) const;
   double backoff(int64_t attempt, const std::string& about, const Run&) const;
+  [[noreturn]] void miss(const Question&, const std::string& why) const;
   [[noreturn]] void give_up(const Question&, const std::string& why) const;
 
   std::string stage_, url_, key_;

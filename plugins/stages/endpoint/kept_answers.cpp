@@ -24,6 +24,16 @@ std::string sha256_hex(std::string_view bytes) {
   return out;
 }
 
+std::optional<Json> read(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) return std::nullopt;
+  Json answer = parsed(std::string(std::istreambuf_iterator<char>(in), {}));
+  if (!answer.is_object()) return std::nullopt;
+  return answer;
+}
+
+std::string file_of(const std::string& body) { return sha256_hex(body) + ".json"; }
+
 }  // namespace
 
 KeptAnswers::KeptAnswers(std::string_view out, const std::string& stage, std::string_view key) {
@@ -31,24 +41,30 @@ KeptAnswers::KeptAnswers(std::string_view out, const std::string& stage, std::st
   const fs::path answers = fs::path(out) / "answers";
   if (out.empty() || !fs::is_directory(answers, error)) return;
   const std::string name = sha256_hex(key).substr(0, 32);
-  folder_ = answers / stage / name.substr(0, 2) / name.substr(2);
+  const fs::path below = fs::path(stage) / name.substr(0, 2) / name.substr(2);
+  folder_ = answers / below;
+  const fs::path job = (fs::path(out) / "").parent_path();  // without a slash at its end
+  for (const char* aside : {".before", ".unfinished"})
+    for (const char* kept : {".answers", "answers"})
+      of_before_.push_back(job.parent_path() / ("." + job.filename().string() + aside) / kept / below);
 }
-
-fs::path KeptAnswers::file(const std::string& body) const { return folder_ / (sha256_hex(body) + ".json"); }
 
 std::optional<Json> KeptAnswers::find(const std::string& body) const {
   if (folder_.empty()) return std::nullopt;
-  std::ifstream in(file(body), std::ios::binary);
-  if (!in) return std::nullopt;
-  Json answer = parsed(std::string(std::istreambuf_iterator<char>(in), {}));
-  if (!answer.is_object()) return std::nullopt;
-  return answer;
+  const std::string name = file_of(body);
+  if (auto own = read(folder_ / name)) return own;
+  for (const auto& folder : of_before_)
+    if (auto answer = read(folder / name)) {
+      keep(body, *answer);  // the folder goes when the job is done
+      return answer;
+    }
+  return std::nullopt;
 }
 
 void KeptAnswers::keep(const std::string& body, const Json& answer) const {
   if (folder_.empty()) return;
   try {
-    Writer writer(file(body).string());
+    Writer writer((folder_ / file_of(body)).string());
     writer.write(dump(answer));
     writer.commit();
   } catch (const Error& e) {
@@ -60,6 +76,7 @@ void KeptAnswers::keep(const std::string& body, const Json& answer) const {
 void KeptAnswers::forget() const {
   std::error_code ignored;
   if (!folder_.empty()) fs::remove_all(folder_, ignored);
+  for (const auto& folder : of_before_) fs::remove_all(folder, ignored);
 }
 
 }  // namespace kinora::endpoint

@@ -35,8 +35,8 @@ std::string refusal(const typename Stage::Options& o) {
   return "";
 }
 
-Sample clip(int64_t frames, const char* json = nullptr, const char* txt = nullptr) {
-  Sample s("clip");
+Sample clip(int64_t frames, const char* json = nullptr, const char* txt = nullptr, const std::string& key = "clip") {
+  Sample s(key);
   if (frames > 0)
     s.set_tensor("frames", std::vector<uint8_t>(static_cast<size_t>(frames) * 4 * 6 * 3), {frames, 4, 6, 3},
                  KINORA_DL_UINT, 8);
@@ -74,10 +74,38 @@ TEST(EndpointStages, TheUsersCaptionWinsWithoutAnyRequest) {
       processed<CaptionEndpoint>(o, clip(8, R"({"caption":{"by":"caption.describe"}})", "measured"), &error)
           .emitted.empty());
   EXPECT_THAT(error, HasSubstr("http://127.0.0.1:9/v1/chat/completions"));
-  EXPECT_THAT(error, ::testing::EndsWith("; start the server or set base_url of caption.endpoint, then run again"));
+  EXPECT_THAT(error, ::testing::EndsWith("; start the server or set base_url of caption.endpoint, then run again with --retry-failed"));
   o.replace_user = true;
   EXPECT_TRUE(
       processed<CaptionEndpoint>(o, clip(8, R"({"caption":{"by":"user"}})", "mine"), &error).emitted.empty());
+}
+
+TEST(EndpointStages, AServerThatIsNeverThereEndsTheRunAfterEightSamples) {
+  kinora::testing::start();
+  for (const char* on_error : {"fail", "keep"}) {
+    auto o = nobody<CaptionEndpoint>();
+    o.on_error = on_error;
+    CaptionEndpoint stage(o);
+    const kinora::testing::Run run;
+    kinora::testing::Collector out;
+    const auto process = [&](const std::string& key) {
+      stage.process(clip(8, R"({"fps":24})", nullptr, key), out.emit(), run);
+    };
+    for (int n = 0; n < 20; ++n) process("again");  // one sample is one, however often it is tried
+    for (int n = 1; n < 7; ++n) process("clip" + std::to_string(n));
+    EXPECT_EQ(out.failed.size() + out.emitted.size(), 26u);
+    std::string why;
+    for (int n = 7; n < 10; ++n) try {
+        process("clip" + std::to_string(n));
+        ADD_FAILURE() << on_error << " " << n;
+      } catch (const Error& e) {
+        EXPECT_EQ(e.code(), KINORA_STOP);
+        why = e.what();
+      }
+    EXPECT_THAT(why, HasSubstr("the first 8 samples, and no request was ever answered; start the server or set base_url of "
+                               "caption.endpoint, then run again with --retry-failed: what is done is kept"));
+    EXPECT_THAT(why, HasSubstr("http://127.0.0.1:9/v1/chat/completions"));
+  }
 }
 
 TEST(EndpointStages, SayWhatIsMissingAndHowToGetIt) {

@@ -125,6 +125,19 @@ TEST(Failures, AreJudgedAndSaidWithARemedy) {
   }
 }
 
+TEST(Failures, OfAServerThatIsNotThereNameWhereItsAddressStands) {
+  HttpAnswer a;
+  a.code = CURLE_COULDNT_CONNECT;
+  a.problem = "Failed to connect to 127.0.0.1 port 9";
+  const Error e = failure("s3://b: cannot be listed", a, {}, nullptr, "us-east-1", 9);
+  EXPECT_EQ(e.code(), KINORA_IO);
+  EXPECT_THAT(e.what(), AllOf(HasSubstr("s3://b: cannot be listed: Failed to connect to 127.0.0.1 port 9 (9 tries)"),
+                              HasSubstr("endpoint in [storage.s3]"), HasSubstr("AWS_ENDPOINT_URL_S3")));
+  a.code = CURLE_OPERATION_TIMEDOUT;
+  a.status = 200;
+  EXPECT_FALSE(is_nobody(a)) << "it began to answer";
+}
+
 TEST(Failures, RepeatNoSecretThatAServerSays) {
   const Credentials keys{"AKIDEXAMPLE", "topsecret", "sessiontoken", "the environment", 0};
   const auto a = answer(403, "AccessDenied", "AKIDEXAMPLE with topsecret and sessiontoken may not topsecret");

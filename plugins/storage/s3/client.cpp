@@ -60,6 +60,9 @@ void Client::retry_or_throw(const Call& call, const HttpAnswer& answer, const Cr
   Verdict verdict = answer.is_ok() && said.code.empty() ? Verdict::again : judge(answer, said);
   if (verdict == Verdict::new_credentials)
     verdict = used && credentials_->renewed_since(*used) ? Verdict::again : Verdict::final;
+  if (verdict == Verdict::again && is_nobody(answer) && options_.retries > 0 && !told_.exchange(true))
+    log(Log::warn, call.at.uri() + ": " + call.doing + ": " + answer.problem + "; trying again, " +
+                       std::to_string(options_.retries) + " times at most");
   if (verdict == Verdict::again && tries.another(answer, call.stop)) {
     ++repeated_;
     log(Log::debug, call.at.uri() + ": " + call.method + " failed (" +

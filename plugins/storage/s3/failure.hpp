@@ -10,6 +10,9 @@
 namespace kinora::s3 {
 
 enum class Verdict { again, new_credentials, final };
+// Whether no server was found where one should be.
+bool is_nobody(const HttpAnswer& answer);
+
 Verdict judge(const HttpAnswer& answer, const ServerError& said);
 
 // `subject`: "s3://bucket/key: cannot be read". Keys and tokens that a server repeats in its answer are left
