@@ -76,10 +76,13 @@ class Keeper {
     const bool made = outcome.made != 0;
     if (!made) remove_work(context_, sample);
     if (record_.knows(key, made)) return;
-    if (outcome.end == KINORA_KEPT && !outcome.consumed && !claims(key)) return end_second(sample, outcome);
-    json files = json::object();
-    if (outcome.end == KINORA_KEPT && !outcome.consumed) files = store_sample(context_.folder() / "data", sample);
     const json line = line_of(sample, outcome);
+    const bool is_kept = outcome.end == KINORA_KEPT && !outcome.consumed;
+    if (made && outcome.end != KINORA_FAILED_AT)
+      if (const std::string late = record_.too_late(line); !late.empty()) return end_failed(sample, outcome, late);
+    if (is_kept && ((made && urls_.contains(key)) || !claims(key))) return end_second(sample, outcome);
+    json files = json::object();
+    if (is_kept) files = store_sample(context_.folder() / "data", sample);
     if (!made && line.contains("damaged") && outcome.end != KINORA_FAILED_AT)
       log_warn("{}: damaged: {}", key, line["damaged"].get<std::string>());
     {
@@ -105,11 +108,15 @@ class Keeper {
     }
   }
 
-  // Of two kept samples of one key the first is stored, and the second costs itself.
+  // Of two kept samples of one key the first is stored, and the second costs itself; so does one of an input's key.
   void end_second(const Sample& sample, const kinora_outcome& outcome) {
-    const std::string reason = fmt::format(
+    end_failed(sample, outcome, fmt::format(
         "a second sample called '{}' came out of stage '{}', and would overwrite the first; rename an input, or mend the stage "
-        "that names it", sample.key(), last_);
+        "that names it", sample.key(), last_));
+  }
+
+  // What the engine told as kept or filtered.
+  void end_failed(const Sample& sample, const kinora_outcome& outcome, const std::string& reason) {
     kinora_outcome failed = outcome;
     failed.end = KINORA_FAILED_AT;
     failed.status = KINORA_DATA;
@@ -226,14 +233,18 @@ void run_curate(JobContext& context) {
   const auto before = static_cast<int64_t>(record.ended_before());
   job.ended_before_stages = [&, before] { return before + ingest.ended(); };
   job.usage = [&] { return keeper.usage(); };
+  job.ended_before = [&](const Sample& sample, const kinora_outcome& outcome) {
+    return record.knows(std::string(sample.key()), outcome.made != 0);
+  };
   job.ended = [&](const Sample& sample, const kinora_outcome& outcome) { keeper.end(sample, outcome); };
   const auto start = Clock::now();
-  run_pipeline(context, job);
+  const PipelineResult ran = run_pipeline(context, job);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   const Totals totals = write_results(context, inputs, record);
   record.settle();
   fs::remove_all(work_folder(context));
   summarise(context, totals, inputs, record, seconds);
+  say_of_engine(context, ran.figures);
   say_how_it_went(context, totals);
   fs::remove_all(answers_folder(context));  // not of a run that failed: its answers were paid
 }
