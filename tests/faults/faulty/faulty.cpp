@@ -31,7 +31,7 @@ class Faulty final : public kinora::Stage {
     d.name("faulty").help("Fails at the samples whose key has a word in it, in one of many ways; for tests");
     d.option("how", &Options::how).choices({"none", "crash", "abort", "exit", "hang", "poll", "allocate", "share", "error", "kill", "close"});
     d.option("when", &Options::when).help("word in the key");
-    d.option("where", &Options::where).choices({"process", "late", "batch", "constructor", "resources", "finish", "number"}).help("late: when the sample has gone on; batch: at what it kept back, when that ends; finish: when half of that is told; number: resources() gives none");
+    d.option("where", &Options::where).choices({"process", "late", "batch", "constructor", "resources", "finish", "end", "number"}).help("late: when the sample has gone on; batch: at what it kept back, when that ends; finish: when half of that is told; end: when all is told; number: resources() gives none");
     d.option("once", &Options::once).path().help("a file: it fails only while this is not there, and makes it");
     d.option("clips", &Options::clips).range(0, 1000).help("samples that it makes of each, half of them before it fails");
     d.option("milliseconds", &Options::milliseconds).range(0, 100000).help("time that each sample takes");
@@ -86,6 +86,7 @@ class Faulty final : public kinora::Stage {
       if (options_.where == "finish" && i++ == half) throw kinora::Error(KINORA_IO, "the index is broken");
       emit(std::move(s));
     }
+    if (options_.where == "end") fail_at(Sample(options_.when), run);
   }
   kinora_resources resources() const override {
     if (options_.where == "resources") ::raise(SIGSEGV);
