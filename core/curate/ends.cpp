@@ -19,7 +19,7 @@ class WithoutClip {
       if (end.made && !end.of_made) clips_.insert(end.key);
     }
   }
-  // A stage that failed after it had handed its clip on is told as one more sample, of the clip's own key.
+  // A second sample of a clip's own key fails as one more, and journals have stages' errors over clips that had gone on.
   bool operator()(const End& end) const {
     return end.of_made && !clips_.count(end.key) && (end.parent == end.key || !made_.count(end.parent));
   }
@@ -55,29 +55,34 @@ void Ends::forget(const std::string& key) {
   films_.erase(at);
 }
 
+// The film that this is or was made of; empty: none that is known. A copy that a branch of the stages took is called
+// KEY@STAGE.
+std::string Ends::owner(std::string name) const {
+  for (size_t at = 0; at != std::string::npos; name.resize(std::min(at, name.size()))) {
+    if (film(name)) return name;
+    if (const auto made = made_.find(name); made != made_.end()) return made->second.film;
+    at = name.rfind('@');
+  }
+  return "";
+}
+
+std::string Ends::ended_before(const std::string& key, const std::string& parent) const {
+  const std::string whose = owner(parent.empty() ? key : parent);
+  return whose.empty() || names_nobody(key, parent, whose) || !film(whose)->ended ? "" : whose;
+}
+
+// What names nobody may be called after a film that it was not made of, and that has ended.
+bool Ends::names_nobody(const std::string& key, const std::string& parent, const std::string& whose) const {
+  return (parent.empty() || parent == key) && whose == key && film(key)->ended;
+}
+
 void Ends::add(End end, const std::string& parent) {
   const std::string key = end.key;
   end.parent = parent;
-  const auto film_of = [&](const std::string& clip) {
-    const auto at = made_.find(clip);
-    return at == made_.end() ? std::string() : at->second.film;
-  };
-  // The film that this is or was made of. A copy that a branch of the stages took is called KEY@STAGE.
-  const auto owner = [&](std::string name) {
-    for (size_t at = 0; at != std::string::npos; name.resize(std::min(at, name.size()))) {
-      if (film(name)) return name;
-      if (auto whose = film_of(name); !whose.empty()) return whose;
-      at = name.rfind('@');
-    }
-    return std::string();
-  };
   if (!end.made) return put(key, std::move(end));
   // What its facts name comes before its key: a stage may call a sample after another input than the one it made it of.
-  if (const std::string whose = owner(parent.empty() ? key : parent); !whose.empty()) {
-    // What names nobody may be called after a film that it was not made of, and that has ended.
-    const bool names_nobody = (parent.empty() || parent == key) && whose == key && film(key)->ended;
-    return names_nobody ? nameless_.push_back(std::move(end)) : put(whose, std::move(end));
-  }
+  if (const std::string whose = owner(parent.empty() ? key : parent); !whose.empty())
+    return names_nobody(key, parent, whose) ? nameless_.push_back(std::move(end)) : put(whose, std::move(end));
   // A failure may say nothing but its clip's key; the clip's own end is to come.
   if (!parent.empty() || end.failed) {
     waiting_.emplace(parent.empty() ? key : parent, std::move(end));
@@ -88,10 +93,10 @@ void Ends::add(End end, const std::string& parent) {
 
 void Ends::put(const std::string& film_key, End end) {
   Film& film = films_[film_key];
-  if (film.ended)
+  if (film.ended && !end.failed)
     throw Error(KINORA_FAILED, "the engine told an end of '" + end.key + "' after that of '" + film_key +
                                    "', which it was made of; report this as a defect of the engine");
-  film.ended = !end.made;
+  film.ended = film.ended || !end.made;
   const bool made = end.made;
   const std::string key = end.key;
   film.ends.push_back(std::move(end));

@@ -45,8 +45,10 @@ class Ends {
   Film& begin(const std::string& key, const std::string& identity);
   void forget(const std::string& key);
 
-  // parent: what its facts name, empty if nothing. Throws kinora::Error if its film has ended already.
+  // parent: what its facts name, empty if nothing. Throws kinora::Error if its film has ended already, unless it failed.
   void add(End end, const std::string& parent);
+  // The film of a made sample, if that has ended already: it comes too late to be relied on. Else empty.
+  std::string ended_before(const std::string& key, const std::string& parent) const;
   // Null: no end of a sample of this key is known, or it waits.
   const End* made(const std::string& key) const;
   // What names no film.
@@ -68,6 +70,8 @@ class Ends {
     std::string film;
     size_t at;  // among its ends
   };
+  std::string owner(std::string name) const;
+  bool names_nobody(const std::string& key, const std::string& parent, const std::string& whose) const;
   void put(const std::string& film, End end);
   void reopen(const std::string& key, Film& film, bool all);
   void index(const std::string& key);

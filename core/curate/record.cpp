@@ -85,9 +85,11 @@ void Record::take(const json& entry, Journal::Place place) {
   const json& line = entry["end"];
   End end{text_in(line, "key"), place, flag_in(entry, "made"), text_in(line, "end") == "failed", true,
           flag_in(entry, "of_made"), object_in(entry, "files")};
-  const std::string copied = text_in(line, "of"), key = end.key;
+  const std::string copied = text_in(line, "of"), key = end.key, parent = text_in(line, "parent");
+  // Too late to be relied on, so all of the film is made again.
+  if (const std::string film = ends_.ended_before(key, parent); end.made && !end.failed && !film.empty()) return ends_.forget(film);
   const bool is_own = !end.made;
-  ends_.add(std::move(end), text_in(line, "parent"));
+  ends_.add(std::move(end), parent);
   auto* film = ends_.film(key);
   if (film && !copied.empty()) film->duplicate_of = copied;
   if (film && is_own) film->unseen = flag_in(entry, "unseen");
@@ -227,6 +229,13 @@ void Record::claim(const std::string& key) {
     throw Error(KINORA_DATA, "two kept samples are called '" + key +
                                  "', and the second would overwrite the first; rename an input, or mend the "
                                  "stage that names it");
+}
+
+std::string Record::too_late(const json& line) const {
+  const std::lock_guard lock(mutex_);
+  const std::string key = text_in(line, "key"), film = ends_.ended_before(key, text_in(line, "parent"));
+  return film.empty() ? "" : fmt::format("the end of '{}' was told after that of '{}', which it was made of; a stage has to hand on "
+                                         "what it makes of a sample while it has that", key, film);
 }
 
 void Record::end(const json& line, int32_t made, const json& files) {

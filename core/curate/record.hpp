@@ -64,8 +64,11 @@ class Record {
   bool knows(const std::string& key, bool made) const;
   // Before a kept sample is stored. Throws kinora::Error if another of this key was kept.
   void claim(const std::string& key);
+  // Why this end of a made sample comes too late, and the sample has failed; empty: it does not. Its film has ended before it,
+  // and what of that a run which breaks off would lose nobody makes again.
+  std::string too_late(const json& line) const;
   // line: of items.jsonl, see item_line.hpp; made: as kinora_outcome.made; files: names below data/ with their sizes.
-  // Throws kinora::Error if the film of a made sample has ended already.
+  // Throws kinora::Error if it is too late and has not failed.
   void end(const json& line, int32_t made, const json& files);
 
   // Every end, each input followed by what was made of it by key; last what belongs to no input. Throws

@@ -352,6 +352,40 @@ TEST_F(RecordTest, KeepsCopiesOfClipsWhereNothingFailed) {
   EXPECT_THAT(open().ended_of(inputs_[1]), ElementsAre("a-0000", "a-0000x"));
 }
 
+// A stage made it of a film that had ended: it costs itself, in this run and in those that read its journal.
+TEST_F(RecordTest, WhatComesAfterItsFilmHasFailed) {
+  const auto fill = [&] {
+    fs::remove(folder_ / "journal.jsonl");
+    Record record = open();
+    record.begin(inputs_[0]), record.begin(inputs_[1]);
+    EXPECT_EQ(record.too_late(clip("b-0000", "b")), "");
+    keep(record, "b-0000", "b");
+    EXPECT_EQ(record.too_late(clip("c-0000", "c")), "") << "of no film that is known";
+    EXPECT_EQ(record.too_late(clip("b", "")), "") << "is called after a film, and names none";
+    record.end(film("b"), 0, {});
+    for (const char* parent : {"b", "b-0000"})
+      EXPECT_THAT(record.too_late(clip("b-0000-report", parent)), HasSubstr("'b-0000-report' was told after that of 'b'")) << parent;
+    record.end(clip("b-0000-report", "b", "failed"), 2, {});
+    EXPECT_EQ(record.too_late(clip("a-0000", "a")), "");
+  };
+  fill();
+  {
+    Record record = open();
+    EXPECT_TRUE(record.has_ended(inputs_[0]));
+    EXPECT_THROW(record.end(clip("b-0001", "b"), 1, {}), Error) << "and is in the journal";
+  }
+  EXPECT_FALSE(open().has_ended(inputs_[0]));
+  fill();
+  {
+    Record record = open();
+    record.end(film("a"), 0, {});
+    EXPECT_THAT(order(record), ElementsAre("b", "b-0000", "b-0000-report", "a"));
+    record.settle();
+  }
+  EXPECT_EQ(open("x", true, 1).retried(), 1u);
+  EXPECT_FALSE(open("x", true, 1).has_ended(inputs_[0]));
+}
+
 // A number that no run has written is none: nobody asked for another try.
 TEST_F(RecordTest, TakesNoAbsurdNumberForATryThatWasAskedFor) {
   const auto tries = [&] {

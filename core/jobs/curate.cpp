@@ -95,15 +95,14 @@ class Keeper {
     const bool made = outcome.made != 0, stores = outcome.end == KINORA_KEPT && !outcome.consumed;
     if (!made) remove_work(context_, sample);
     if (record_.knows(key, made)) return;
+    const json line = line_of(sample, outcome);
     if (const std::string why = stores && made ? problem_of_key(sample.key()) : ""; !why.empty())
       return end_failed(sample, outcome, KINORA_INVALID, fmt::format("{} (it came out of stage '{}')", why, last_));
-    if (stores && !claims(key))
-      return end_failed(sample, outcome, KINORA_DATA,
-                        fmt::format("a second sample called '{}' came out of stage '{}', and would overwrite the first; rename "
-                                    "an input, or mend the stage that names it", key, last_));
+    if (made && outcome.end != KINORA_FAILED_AT)
+      if (const std::string late = record_.too_late(line); !late.empty()) return end_failed(sample, outcome, KINORA_DATA, late);
+    if (stores && ((made && urls_.contains(key)) || !claims(key))) return end_second(sample, outcome);
     json files = json::object();
     if (stores) files = store_sample(context_.folder() / "data", sample);
-    const json line = line_of(sample, outcome);
     if (!made && line.contains("damaged") && outcome.end != KINORA_FAILED_AT)
       log_warn("{}: damaged: {}", key, line["damaged"].get<std::string>());
     {
@@ -138,7 +137,14 @@ class Keeper {
     }
   }
 
-  // What cannot be stored beside the others costs itself alone.
+  // Of two kept samples of one key the first is stored, and the second costs itself; so does one of an input's key.
+  void end_second(const Sample& sample, const kinora_outcome& outcome) {
+    end_failed(sample, outcome, KINORA_DATA,
+               fmt::format("a second sample called '{}' came out of stage '{}', and would overwrite the first; rename an input, "
+                           "or mend the stage that names it", sample.key(), last_));
+  }
+
+  // What the engine told as kept or filtered costs itself alone where it cannot be that.
   void end_failed(const Sample& sample, const kinora_outcome& outcome, int32_t status, const std::string& reason) {
     kinora_outcome failed = outcome;
     failed.end = KINORA_FAILED_AT;
@@ -289,14 +295,18 @@ void run_curate(JobContext& context) {
   job.ended_before_stages = [&, before] { return before + ingest.ended(); };
   job.usage = [&] { return keeper.usage(); };
   job.called = [&](const Sample& sample) { return keeper.called(sample); };
+  job.ended_before = [&](const Sample& sample, const kinora_outcome& outcome) {
+    return record.knows(std::string(sample.key()), outcome.made != 0);
+  };
   job.ended = [&](const Sample& sample, const kinora_outcome& outcome) { keeper.end(sample, outcome), memory.look(); };
   const auto start = Clock::now();
-  run_pipeline(context, job);
+  const PipelineResult ran = run_pipeline(context, job);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   const Totals totals = write_results(context, inputs, record);
   record.settle();
   fs::remove_all(work_folder(context));
   summarise(context, totals, inputs, record, seconds, memory.most());
+  say_of_engine(context, ran.figures);
   say_how_it_went(context, totals);
   answers.set_aside();
 }

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "core/counted.hpp"
+#include "core/curate/facts.hpp"
 #include "core/curate/manifest_writer.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/log.hpp"
@@ -93,6 +94,18 @@ void summarise(JobContext& context, const Totals& totals, const std::vector<Inpu
   if (record.ended_before() == 0 && seconds > 0)
     summary["throughput"] = {{"film_seconds_per_second", summary["film_seconds"].get<double>() / seconds},
                              {"bytes_per_second", static_cast<double>(bytes) / seconds}};
+}
+
+void say_of_engine(JobContext& context, const json& figures) {
+  const auto whole = [](const json& of, const char* name) { return static_cast<int64_t>(number_in(of, name)); };
+  const json& memory = object_in(figures, "memory");
+  for (const char* name : {"peak", "bound", "beside"})
+    if (memory.contains(name)) context.summary["memory"][name] = whole(memory, name);
+  const auto stages = figures.find("stages");
+  if (stages == figures.end()) return;
+  for (const json& stage : *stages)
+    if (const int64_t errors = whole(stage, "errors_after"); errors > 0)
+      context.summary["errors_after"][text_in(stage, "name")] = errors;
 }
 
 void count_left_out(JobContext& context, const LeftOut& out) {

@@ -13,6 +13,10 @@ Totals write_results(JobContext&, const std::vector<Input>&, Record&);
 // Counts, memory and times for summary.json; seconds: of the pipeline; memory: the most bytes that this process held meanwhile.
 void summarise(JobContext&, const Totals&, const std::vector<Input>&, const Record&, double seconds, int64_t memory);
 
+// What the engine's last report says of this run: the memory of samples against its bound, and errors of stages over samples
+// that had been handed on or dropped, by stage.
+void say_of_engine(JobContext& context, const json& figures);
+
 // What was passed over, for summary.json.
 void count_left_out(JobContext&, const LeftOut&);
 

@@ -41,6 +41,7 @@ constexpr Family kStages[] = {
     {"kinora_stage_dropped_total", "counter", "Samples that the stage has filtered", "dropped"},
     {"kinora_stage_failed_total", "counter", "Samples that failed in the stage", "failed"},
     {"kinora_stage_retried_total", "counter", "Further attempts at a sample", "retried"},
+    {"kinora_stage_errors_after_total", "counter", "Errors over samples that the stage had handed on or dropped", "errors_after"},
     {"kinora_stage_processes_died_total", "counter", "Worker processes that ended before their time", "died"},
     {"kinora_stage_seconds_total", "counter", "Seconds of work, all workers together", "seconds"},
     {"kinora_stage_rate", "gauge", "Samples taken a second, since the last look", "rate"},

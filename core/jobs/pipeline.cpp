@@ -33,7 +33,9 @@ struct Books {
   void done(const kinora_outcome& outcome) {
     const Sample sample = Sample::borrow(outcome.sample);
     Counts& counts = outcome.made ? result.made : result.inputs;
+    const bool again = job.ended_before && job.ended_before(sample, outcome);
     if (job.ended) job.ended(sample, outcome);
+    if (again) return;
     if (outcome.end == KINORA_KEPT) ++counts.kept;
     if (outcome.end == KINORA_FILTERED) {
       ++counts.filtered;
@@ -53,6 +55,7 @@ struct Books {
 
   void report(const char* text) {
     auto figures = nlohmann::json::parse(text, nullptr, false);
+    result.figures = figures;
     if (figures.is_object() && job.usage) figures["usage"] = job.usage();
     live.update(std::move(figures), inputs_done(), job.made_before + result.made.sum());
     progress.table(live.table());

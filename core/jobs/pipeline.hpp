@@ -20,6 +20,7 @@ struct Counts {
 struct PipelineResult {
   Counts inputs, made;                  // of the source, and of what stages made of it
   std::map<std::string, int64_t> rules;  // filtered, by rule
+  nlohmann::json figures;                // the engine's last report (abi/engine.h)
 };
 
 struct PipelineJob {
@@ -36,6 +37,8 @@ struct PipelineJob {
   std::function<nlohmann::json()> usage;
   // What the log calls a sample that failed; empty: by its key.
   std::function<std::string(const Sample&)> called;
+  // [any-thread] Whether an earlier run has told this end too, and made_before counts it; empty: never.
+  std::function<bool(const Sample&, const kinora_outcome&)> ended_before;
   // Every end, before it is counted; for what is kept, what has to be stored.
   std::function<void(const Sample&, const kinora_outcome&)> ended;
 };

@@ -140,14 +140,64 @@ def twins():
     items, files = results("dotted")
     said = [(i["key"], i.get("status"), "has a dot in its last part" in i.get("reason", "")) for i in items if i["end"] == "failed"]
     holds("a sample whose key has a dot costs itself alone", done.returncode == 0 and said == [("same.report", "invalid", True)] and "f0.mp4" in files and not [f for f in files if f.startswith("same")], f"{items} {list(files)} {done.stderr}")
-    # A stage that fails when it has handed its film on is one more sample, of that film.
-    film = SCRATCH / "again"
-    done = kinora("run", toml("again", [films], '{ use = "faulty", how = "none" }, { use = "faulty", name = "late", where = "late", when = "f1", how = "error" }'))
-    items = results("again")[0]
-    late = [i for i in items if i["end"] == "failed"]
-    manifest = [json.loads(line) for line in (film / "clips/manifest.jsonl").read_text().splitlines()]
-    holds("a failure after a film went on names the film", done.returncode == 0 and [(i["key"], i.get("parent"), i["stage"]) for i in late] == [("f1", "f1", "late")] and sum(i["end"] == "kept" for i in items) == 3, f"{items} {done.stderr}")
-    holds("its line of the manifest has the film's place", [m["film"] for m in manifest if m["outcome"] == "failed"] == ["f1"] and len({m["url"] for m in manifest if m["key"] == "f1"}) == 1, manifest)
+    # One that is called after its own film, or after another, costs itself too.
+    done = kinora("run", toml("named", [films], '{ use = "faulty", how = "none", clips = 1, called = "f1" }'))
+    items = results("named")[0]
+    own = second.replace("same", "f1")
+    said = sorted(i.get("reason", i["end"]) for i in items if i["key"] == "f1")
+    holds("what is called after a film fails, and the film does not", done.returncode == 0 and len(items) == 6 and said == sorted(["kept", own] + [other.replace("same", "f1")] * 2), f"{said} {done.stderr}")
+
+
+def late():
+    """An error over a film that a stage has handed on is said and counted, and is no second end of it."""
+    films = SCRATCH / "late-of"
+    films.mkdir()
+    for i in range(3):
+        shutil.copy(FILM, films / f"f{i}.mp4")
+    for how, words in (("error", "bad bytes"), ("crash", "killed by signal 11 (SIGSEGV) in late, twice")):
+        done = kinora("run", toml("late", [films], f'{{ use = "faulty", how = "none" }}, {{ use = "faulty", name = "late", where = "late", when = "f1", how = "{how}" }}'))
+        items = results("late")[0]
+        holds(f"{how}: each film has one end", done.returncode == 0 and [(i["key"], i["end"]) for i in items] == [(f"f{i}", "kept") for i in range(3)], f"{items} {done.stderr}")
+        holds(f"{how}: the log has the stage, the film and why", f"warning stage 'late': f1: {words}; " in done.stderr, done.stderr)
+        summary = json.loads((SCRATCH / "late/clips/summary.json").read_text())
+        holds(f"{how}: summary.json counts it", summary.get("errors_after") == {"late": 1}, summary)
+        metrics = (SCRATCH / "late/clips/metrics.prom").read_text()
+        holds(f"{how}: metrics.prom counts it", 'kinora_stage_errors_after_total{job="clips",stage="late"} 1\n' in metrics, metrics)
+        shutil.rmtree(SCRATCH / "late")
+
+
+def resumed():
+    """A copy that had ended before its clip is made again with that, and counted once."""
+    cut = '{ use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0, max_length = 2.0, long_shots = "equal", preset = "ultrafast", max_height = 120 }'
+    file = toml("resumed", [ROOT / "tests/data/bbb_A.mp4"], f'"video.probe", {cut}, {{ use = "faulty", how = "none", clips = 1, name = "more" }}')
+    done = kinora("run", file)
+    first = results("resumed") if done.returncode == 0 else ([], {})
+    folder = SCRATCH / "resumed/clips"
+    journal = folder / "journal.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    left = [line for line in lines if not re.search(r'"key":"bbb_A(-0001)?"', line)]
+    journal.write_text("".join(left))
+    (folder / "summary.json").unlink()
+    done = kinora("run", file)
+    live = json.loads((folder / "live.json").read_text())
+    holds("a run that broke off before a clip's end gives the same", done.returncode == 0 and len(lines) - len(left) == 2 and results("resumed")[0] == first[0] and list(results("resumed")[1]) == list(first[1]), f"{len(lines)} {len(left)} {done.stderr}")
+    holds("and counts what was made once", live["made"] == sum(i["key"] != "bbb_A" for i in first[0]) > 0, f"{live} {first[0]}")
+
+
+def large():
+    """What a stage makes larger than fits passes one at a time, and is said: in the log once, and in summary.json. A process gives back another sample than it got, so it is there twice."""
+    films = SCRATCH / "large-of"
+    films.mkdir()
+    for i in range(3):
+        shutil.copy(FILM, films / f"f{i}.mp4")
+    done = kinora("run", toml("large", [films], '{ use = "faulty", how = "none", sets = 30000000, name = "grows" }, { use = "faulty", how = "none", milliseconds = 50, name = "slow" }', 'memory = "16 MiB"'))
+    memory = json.loads((SCRATCH / "large/clips/summary.json").read_text()).get("memory", {}) if done.returncode == 0 else {}
+    holds("the log names the stage, what it needs and the bound", len(re.findall(r"warning stage 'grows': a sample that it made 29 MiB larger needs \d+ MiB with the others, more than memory = 16 MiB", done.stderr)) == 1, done.stderr)
+    holds("summary.json has the most that was held and the bound", memory.get("bound") == 16 << 20 and 60000000 < memory.get("peak", 0) < 61000000, memory)
+    kept = kinora("run", toml("kept", [films], '{ use = "faulty", how = "none", sets = 30000000, name = "grows" }, { use = "faulty", how = "none", holds = true, name = "keeps" }', 'memory = "16 MiB"\nengine = { use = "local", isolate = ["none"] }'))
+    memory = json.loads((SCRATCH / "kept/clips/summary.json").read_text()).get("memory", {}) if kept.returncode == 0 else {}
+    holds("so does what a stage keeps back, and the bound counts no more", kept.stderr.count("warning stage 'keeps' keeps back") == 1 and memory.get("peak", 0) < 61000000 and memory.get("beside", 0) >= 60000000, f"{memory} {kept.stderr}")
+    holds("a stage that makes none larger is not named", "warning stage 'slow'" not in done.stderr, done.stderr)
 
 
 def copies():
@@ -293,7 +343,7 @@ def ten_runs():
 
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
-for part in (graphs, isolation, crashes, killed_while_made, stopped_while_made, twins, copies, anew, orphans, shown, ten_runs):
+for part in (graphs, isolation, crashes, killed_while_made, stopped_while_made, twins, late, resumed, large, copies, anew, orphans, shown, ten_runs):
     if part.__name__ in (sys.argv[5:] or part.__name__):
         part()
 print(f"{len(failures)} failed")

@@ -1,5 +1,8 @@
 // What a stage says while it works: emit, drop, hold, stored.
+#include <algorithm>
+
 #include "execution.hpp"
+#include "words.hpp"
 
 namespace kinora::local {
 
@@ -37,26 +40,36 @@ bool Execution::is_second(const Task& task, std::string_view key) const {
   return task.keys.contains(std::string(key)) && !task.slot.held.contains(key);
 }
 
-// Where both are kept it would overwrite the first, and nobody could tell which of them has ended.
-void Execution::end_second(Task& task, Sample sample) {
+// A key that another sample has, or its own film: where both are kept one would overwrite the other, and nobody could tell
+// which of them has ended. Such a sample fails.
+bool Execution::refuse_key(Task& task, Sample& sample, const Tracks& of) {
+  const std::string key(sample.key()), stage = "stage '" + std::string(task.stage.spec->name) + "' gave ";
   End failed;
+  if (is_second(task, key))
+    failed.reason = stage + "two samples called '" + key + "', and this is the second";
+  else if (std::any_of(of.begin(), of.end(), [&](const auto& track) { return is_of(*track, key); }))
+    failed.reason = stage + "a sample the key '" + key + "', which is that of the input that it was made of";
+  else
+    return false;
+  *failed.reason += "; mend the stage: each needs a key of its own";
   failed.end = KINORA_FAILED_AT;
-  failed.reason = "stage '" + std::string(task.stage.spec->name) + "' gave two samples called '" +
-                  std::string(sample.key()) + "', and this is the second; mend the stage: each needs a key of its own";
   failed.status = KINORA_DATA;
-  end_here(task, std::move(sample), std::move(failed));
+  end_here(task, std::move(sample), of, std::move(failed));
+  return true;
 }
 
 void Execution::emit(Task& task, Sample sample) {
   const std::string key(sample.key());
   if (told_before(task, key)) return;
-  if (is_second(task, key)) return end_second(task, std::move(sample));
+  const Tracks of = made_of(task, sample);
+  if (refuse_key(task, sample, of)) return;
   Weight weight = weigh(sample);
   std::vector<Sample> copies;
   for (size_t i = 1; i < task.stage.to.size(); ++i) copies.push_back(sample.clone(task.stage.to[i]->branch_key(key)));
   Lock lock(mutex_);
-  make_room(lock, task, weight, leaving(task, key, sample.get()));
-  Origin from = origin(task, key, sample.get());
+  Weight* out = leaving(task, key, sample.get());
+  make_room(lock, {&task, &weight, out, below(task.place, task.emitted), replaced(task, key, out)});
+  Origin from = origin(task, sample, of);
   ++task.stage.figures.out;
   hand_on(task.stage.to, std::move(from), std::move(sample), std::move(weight), std::move(copies));
   dispatch();
@@ -64,30 +77,31 @@ void Execution::emit(Task& task, Sample sample) {
 
 void Execution::drop(Task& task, Sample sample, const char* rule, double score) {
   if (told_before(task, sample.key())) return;
-  if (is_second(task, sample.key())) return end_second(task, std::move(sample));
+  const Tracks of = made_of(task, sample);
+  if (refuse_key(task, sample, of)) return;
   End filtered;
   filtered.end = KINORA_FILTERED;
-  filtered.reason = rule ? rule : "";
+  filtered.reason = rule && *rule ? rule : task.stage.spec->name;
   filtered.score = score;
-  end_here(task, std::move(sample), std::move(filtered));
+  end_here(task, std::move(sample), of, std::move(filtered));
 }
 
 void Execution::fail(Task& task, Sample sample, const char* reason) {
   if (told_before(task, sample.key())) return;
-  if (is_second(task, sample.key())) return end_second(task, std::move(sample));
+  const Tracks of = made_of(task, sample);
+  if (refuse_key(task, sample, of)) return;
   End failed;
   failed.end = KINORA_FAILED_AT;
   failed.reason = reason ? reason : "";
   failed.status = KINORA_DATA;
-  end_here(task, std::move(sample), std::move(failed));
+  end_here(task, std::move(sample), of, std::move(failed));
 }
 
-void Execution::end_here(Task& task, Sample sample, End how) {
-  const std::string key(sample.key());
+void Execution::end_here(Task& task, Sample sample, const Tracks& of, End how) {
   Weight weight = weigh(sample);
   const Lock lock(mutex_);
   if (stopping()) throw Error(KINORA_CANCELLED, "cancelled");
-  const Origin from = origin(task, key, sample.get());
+  const Origin from = origin(task, sample, of);
   ++(how.end == KINORA_FILTERED ? task.stage.figures.dropped : task.stage.figures.failed);
   ledger_.add(weight);
   how.stage = task.stage.spec->name;
@@ -114,6 +128,8 @@ void Execution::stored(Task& task, std::string_view key) {
   Held held = std::move(at->second);
   task.slot.held.erase(at);
   leave(task.stage, held.place, held.emitted);
+  beside_.remove(held.beside);
+  task.released.emplace(key, held.track);
   End consumed;
   consumed.stage = task.stage.spec->name;
   consumed.consumed = true;
@@ -128,12 +144,17 @@ Weight* Execution::leaving(Task& task, std::string_view key, const kinora_sample
   return at == task.slot.held.end() ? nullptr : &at->second.weight;
 }
 
+// A process hands its input on as another sample: both are there until its task ends.
+const Weight* Execution::replaced(const Task& task, std::string_view key, const Weight* out) const {
+  return !out && task.in && !task.ended && key == task.key ? &task.in->weight : out;
+}
+
 // Waits until the sample may be handed on, and counts its weight.
-void Execution::make_room(Lock& lock, Task& task, const Weight& in, Weight* out) {
+void Execution::make_room(Lock& lock, Waiting waiting) {
+  Task& task = *waiting.task;
   if (stopping()) throw Error(KINORA_CANCELLED, "cancelled");
   reserved_ -= std::exchange(task.reserve, 0);
-  Waiting waiting{&task, &in, out, below(task.place, task.emitted)};
-  if (fits(waiting)) return account(task, in, out);
+  if (fits(waiting)) return account(waiting);
   const auto start = std::chrono::steady_clock::now();
   --active_;
   give(task.stage, &task.slot);
@@ -148,19 +169,35 @@ void Execution::make_room(Lock& lock, Task& task, const Weight& in, Weight* out)
   throw Error(KINORA_CANCELLED, "cancelled");
 }
 
-void Execution::account(Task& task, const Weight& in, Weight* out) {
+void Execution::account(const Waiting& waiting) {
   const uint64_t before = ledger_.used();
-  if (out) ledger_.remove(std::exchange(*out, {}));
-  ledger_.add(in);
+  const Weight* replaced = waiting.replaced == waiting.out ? nullptr : waiting.replaced;
+  if (waiting.out) ledger_.remove(std::exchange(*waiting.out, {}));
+  ledger_.add(*waiting.in);
   const uint64_t after = ledger_.used();
-  if (after > before) task.stage.largest = std::max(task.stage.largest, after - before);
+  if (after <= before) return;
+  StageState& stage = waiting.task->stage;
+  stage.largest = std::max(stage.largest, after - before);
+  if (pipeline_.memory > 0 && after > pipeline_.memory && !stage.said_large) say_large(stage, before, after, replaced);
+}
+
+// Once of a stage: who counts on the bound has to know what makes samples larger than fit.
+void Execution::say_large(StageState& stage, uint64_t before, uint64_t after, const Weight* replaced) {
+  const uint64_t bound = pipeline_.memory, left = ledger_.after({}, replaced), more = left - std::min(left, before);
+  if (more == 0 || (before > bound && more < bound / 4)) return;
+  stage.said_large = true;
+  const auto mib = [](uint64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; };
+  log(Log::warn, of_stage(stage, "a sample that it made " + mib(more) + " larger needs " + mib(after) +
+                                     " with the others, more than memory = " + mib(bound) +
+                                     "; such ones go on one at a time; raise the job's memory for more"));
 }
 
 // Whose end the sample's end is, and its place: the input itself going on, one that was kept back, or a new
 // one.
-Execution::Origin Execution::origin(Task& task, std::string_view key, const kinora_sample* sample) {
+Execution::Origin Execution::origin(Task& task, const Sample& sample, const Tracks& of) {
   task.touched = true;
-  const bool input = task.in && !task.ended && (sample == task.in->sample.get() || key == task.key);
+  const std::string key(sample.key());
+  const bool input = is_input(task, sample);
   if (!input) {
     const auto at = task.slot.held.find(key);
     if (at != task.slot.held.end()) {
@@ -168,7 +205,9 @@ Execution::Origin Execution::origin(Task& task, std::string_view key, const kino
       task.slot.held.erase(at);
       leave(task.stage, held.place, held.emitted);
       ledger_.remove(held.weight);
+      beside_.remove(held.beside);
       task.keys.emplace(key);
+      task.released.emplace(key, held.track);
       return {std::move(held.track), below(held.place, held.emitted)};
     }
   }
@@ -180,20 +219,12 @@ Execution::Origin Execution::origin(Task& task, std::string_view key, const kino
     task.ended = true;
     task.held = false;
   } else {
-    from.track = child_of(task.in ? task.in->track : nullptr);
+    from.track = child_of(of);
   }
   from.place = below(task.place, task.emitted);
   leave(task.stage, task.place, task.emitted);
   enter(task.stage, task.place, ++task.emitted);
   return from;
-}
-
-std::shared_ptr<Track> Execution::child_of(const std::shared_ptr<Track>& parent) {
-  auto child = std::make_shared<Track>();
-  child->parent = parent;
-  child->made = parent && parent->made == 0 ? 1 : 2;  // of several, in finish(): nobody knows of which
-  if (parent) ++parent->open;
-  return child;
 }
 
 // Into the queue of each stage that takes it; every one but the first gets a copy, a sample of its own.
@@ -203,7 +234,7 @@ void Execution::hand_on(const std::vector<StageState*>& to, Origin from, Sample 
   for (size_t i = to.size(); i-- > 0;) {
     if (i > 0) ledger_.add(weight);
     Item item{i > 0 ? std::move(copies[i - 1]) : std::move(sample), weight,
-              to.size() > 1 ? below(from.place, i) : from.place, i > 0 ? child_of(from.track) : from.track};
+              to.size() > 1 ? below(from.place, i) : from.place, i > 0 ? child_of({from.track}) : from.track};
     enter(*to[i], item.place, 0);
     Place place = item.place;
     to[i]->queue.emplace(std::move(place), std::move(item));

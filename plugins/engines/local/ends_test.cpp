@@ -1,6 +1,8 @@
 // Each sample ends once: kept, filtered or failed, with its stage and its reason.
 #include <set>
 
+#include <nlohmann/json.hpp>
+
 #include "engine_testing.hpp"
 
 namespace kinora::local {
@@ -117,6 +119,38 @@ TEST(LocalEngine, DoesNotTryAgainWhatHasEmitted) {
   p.inputs(3);
   EXPECT_EQ(p.run(), "");
   EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 3}, {"failed", 3}}));
+}
+
+// What was handed on or dropped has its end elsewhere; the stage's error over it is a figure and no second one.
+TEST(LocalEngine, AnErrorOverWhatHasGoneOnIsNoSecondEnd) {
+  for (const bool drops : {false, true})
+    for (const int32_t status : {KINORA_FAILED, KINORA_IO}) {
+      Pipeline p;
+      p.add("a", {}, [&](Sample in, const Emit& emit, const kinora::Run&) {
+        emit(in.clone(std::string(in.key()) + "-0"));
+        if (drops) emit.drop(in, "a.short", 1);
+        else emit(in);
+        throw Error(status, "too late");
+      });
+      p.inputs(3);
+      EXPECT_EQ(p.run(), "");
+      const auto expected = drops ? std::map<std::string, int>{{"kept", 3}, {"filtered", 3}} : std::map<std::string, int>{{"kept", 6}};
+      EXPECT_EQ(p.counts(), expected);
+      const auto figures = nlohmann::json::parse(p.reports.back())["stages"][0];
+      EXPECT_EQ(figures["errors_after"], 3);
+      EXPECT_EQ(figures["failed"], 0);
+    }
+}
+
+TEST(LocalEngine, ADropWithoutARuleIsTheStages) {
+  for (const char* rule : {"", static_cast<const char*>(nullptr)}) {
+    Pipeline p;
+    p.add("gate", {}, [&](Sample in, const Emit& emit, const kinora::Run&) { emit.drop(std::move(in), rule, 1); });
+    p.inputs(1);
+    EXPECT_EQ(p.run(), "");
+    ASSERT_EQ(p.outcomes.size(), 1u);
+    EXPECT_EQ(p.outcomes[0].second.reason, "gate");
+  }
 }
 
 TEST(LocalEngine, ABatchKeepsItsInputsBackAndEndsEachOnce) {

@@ -86,7 +86,8 @@ void Execution::tell_ends(Lock& lock) {
     telling_ = true;
     tell(lock, *track);
     telling_ = false;
-    if (track->parent && --track->parent->open == 0) settle(track->parent);
+    for (const auto& parent : track->parents)
+      if (--parent->open == 0) settle(parent);
     dispatch();
   }
 }

@@ -8,7 +8,8 @@
 // lasts (advice.hpp): how many instances, that is worker processes or copies of a model, a stage's share of the
 // work needs; which stage bounds the run; and what the machine reaches at best. A task that waits for room gives its
 // core back while it waits. When nothing runs and nothing fits, the oldest sample goes on all the same: hence
-// no deadlock, and a single sample that is larger than the bound passes alone.
+// no deadlock, and a single sample that is larger than the bound passes alone. Until it has, what is nearest its end goes
+// first: of samples that a stage makes larger than fits, one at a time is above the bound.
 //
 // One mutex guards everything below; it is never held while a plugin or the pipeline's owner is called.
 #pragma once
@@ -55,6 +56,8 @@ struct Task {
   // attempt tells only what is new.
   std::vector<std::string> told{};
   std::unordered_set<std::string> keys{};  // of all that was told here: none comes twice
+  // What it had kept back earlier and has told the end of in this call: it may go on to make more of it.
+  std::multimap<std::string, std::shared_ptr<Track>, std::less<>> released{};
   size_t replay = 0;                       // so many of `told` come again
   bool died = false;
   bool again = false;  // its process died beside others that it had kept back: it goes back into the queue, to be tried alone
@@ -94,9 +97,11 @@ class Execution {
     const Weight* in;
     Weight* out;  // weight that leaves at the same time, or null
     Place next;
+    const Weight* replaced;  // out, or that of the input, which leaves when the task ends
     bool granted = false;
     std::condition_variable go{};
   };
+  using Tracks = std::vector<std::shared_ptr<Track>>;
   struct Origin {
     std::shared_ptr<Track> track;
     Place place;
@@ -123,6 +128,7 @@ class Execution {
   Answer advance(StageState& stage, bool further);
   bool may_make(const StageState& stage, bool further) const;
   bool force_one();
+  bool finish_what_is_large();
   bool let_go_of_held();
   uint64_t bytes_held(const StageState& stage);
   bool can_pull() const;
@@ -152,9 +158,11 @@ class Execution {
   void lose_slot(Job& job, const Error& why);
   int32_t try_process(Task& task, std::string& message);
   int32_t try_until(Task& task, std::string& message);
+  int32_t said(int32_t status, std::string& message) const;
   bool pause(double seconds);
   void complete(Task& task, int32_t status, const std::string& message, double seconds);
   void complete_input(Task& task, int32_t status, const std::string& message);
+  void note_error_after(Task& task, const std::string& message);
   void keep_back(Task& task);
   void fail(const std::shared_ptr<Track>& track, const StageState& stage, int32_t status,
             const std::string& message, Sample sample, Weight weight);
@@ -176,17 +184,24 @@ class Execution {
   // emission.cpp
   bool told_before(Task& task, std::string_view key);
   bool is_second(const Task& task, std::string_view key) const;
-  void end_second(Task& task, Sample sample);
-  void end_here(Task& task, Sample sample, End how);
+  bool refuse_key(Task& task, Sample& sample, const Tracks& of);
+  void end_here(Task& task, Sample sample, const Tracks& of, End how);
   Weight* leaving(Task& task, std::string_view key, const kinora_sample* sample);
-  void make_room(Lock& lock, Task& task, const Weight& in, Weight* out);
-  void account(Task& task, const Weight& in, Weight* out);
-  Origin origin(Task& task, std::string_view key, const kinora_sample* sample);
-  std::shared_ptr<Track> child_of(const std::shared_ptr<Track>& parent);
+  const Weight* replaced(const Task& task, std::string_view key, const Weight* out) const;
+  void make_room(Lock& lock, Waiting waiting);
+  void account(const Waiting& waiting);
+  void say_large(StageState& stage, uint64_t before, uint64_t after, const Weight* replaced);
+  Origin origin(Task& task, const Sample& sample, const Tracks& of);
   void hand_on(const std::vector<StageState*>& to, Origin from, Sample sample, Weight weight,
                std::vector<Sample> copies);
   void enter(StageState& stage, const Place& place, uint64_t emitted);
   void leave(StageState& stage, const Place& place, uint64_t emitted);
+
+  // parents.cpp: what a new sample was made of. The first three not under the lock.
+  static bool is_input(const Task& task, const Sample& sample);
+  static Tracks made_of(const Task& task, const Sample& sample);
+  static Tracks named(const Task& task, std::string_view name);
+  std::shared_ptr<Track> child_of(const Tracks& of);
 
   // figures.cpp; figures() not under the lock
   std::string figures(double seconds);
@@ -214,6 +229,7 @@ class Execution {
   Tokens used_;
   std::vector<double> devices_;  // what is taken of each GPU
   Ledger ledger_;
+  Ledger beside_;  // what stages of this process keep back and is not in the other any more
   uint64_t reserved_ = 0;  // bytes that running tasks are expected to add
   bool pulling_ = false, source_ended_ = false;
   uint64_t pulled_ = 0, largest_input_ = 0;

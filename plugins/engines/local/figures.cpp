@@ -52,7 +52,7 @@ std::string Execution::figures(double seconds) {
   out["seconds"] = seconds;
   out["inputs"] = pulled_;
   out["cores"] = settings_.total.cores;
-  out["memory"] = {{"used", ledger_.used()}, {"peak", ledger_.peak()}, {"bound", pipeline_.memory}};
+  out["memory"] = {{"used", ledger_.used()}, {"peak", ledger_.peak()}, {"beside", beside_.peak()}, {"bound", pipeline_.memory}};
   std::vector<double> busy(stages_.size());
   for (const auto& stage : stages_) {
     const auto& f = stage->figures;
@@ -67,6 +67,7 @@ std::string Execution::figures(double seconds) {
                              {"failed", f.failed},
                              {"retried", f.retried},
                              {"died", f.died},
+                             {"errors_after", f.errors_after},
                              {"isolated", stage->isolated},
                              {"rate", static_cast<double>(f.in - last.in) / interval},
                              {"busy", busy[stage->index]},

@@ -25,18 +25,19 @@ bool Execution::finish_slot(StageState& stage, Slot& slot) {
     const kinora_emit emit = emit_table(task);
     const kinora_run run = stage_run(stage, slot);
     const auto start = Clock::now();
-    const int32_t status = slot.instance.finish(emit, run);
-    const std::string message = status == KINORA_OK ? "" : last_message(status);
+    std::string message;
+    const int32_t status = said(slot.instance.finish(emit, run), message);
     const Lock lock(mutex_);
     stage.figures.seconds += std::chrono::duration<double>(Clock::now() - start).count() - task.waited;
     if (status == KINORA_CANCELLED) abort(status, "cancelled");
     if (status == KINORA_STOP) abort(KINORA_INVALID, of_stage(stage, message));
-    if (slot.instance.ended() && stage.may_start_anew) {
-      ++stage.figures.died;
+    const bool died = slot.instance.ended();
+    stage.figures.died += died;
+    if (died && stage.may_start_anew && !slot.held.empty()) {
       log(Log::warn, of_stage(stage, message + " in finish(): what it had not told by then is tried again alone, or lost"));
       try_alone(stage, slot, message);
     } else if (status != KINORA_OK && !stopping()) {
-      fail_finish(stage, slot, status, message);
+      fail_finish(stage, slot, status, died ? message + " in finish()" : message);
     }
   }
   if (slot.instance.ended()) {
@@ -61,6 +62,7 @@ void Execution::end_left_over(StageState& stage, Slot& slot, const std::string& 
   for (auto& [key, held] : slot.held) {
     leave(stage, held.place, held.emitted);
     ++stage.figures.failed;
+    beside_.remove(held.beside);
     fail(held.track, stage, status, why, std::move(held.sample), std::move(held.weight));
   }
   slot.held.clear();

@@ -76,8 +76,36 @@ TEST(Held, AStageThatKeepsAllBackDoesNotStopTheRest) {
   p.inputs(128, kMiB);
   EXPECT_EQ(p.run(), "");
   EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 128}}));
+  EXPECT_GE(nlohmann::json::parse(p.reports.back())["memory"]["beside"].get<uint64_t>(), 120 * kMiB)
+      << "what does not count any more is still said";
   EXPECT_GE(late, 32)
       << "samples that were read beside others when all the memory was taken by what is kept back";
+}
+
+// Clips become four times as large as fits, and one of a later film comes first: the bound is broken by one at a time, not by
+// the older one as well.
+TEST(Held, OfWhatAStageMakesLargerThanFitsOneGoesOnAtATime) {
+  Pipeline p;
+  p.memory = 4 * kMiB;
+  p.add("cut", {}, [](Sample in, const Emit& emit, const kinora::Run&) {
+    if (in.key() == "0") sleep_ms(50);
+    for (int i = 0; i < 3; ++i) emit(in.clone(std::string(in.key()) + "-" + std::to_string(i)));
+  });
+  p.add("grow", {0}, [](Sample in, const Emit& emit, const kinora::Run&) {
+     sleep_ms(100);
+     in.set("big", std::vector<uint8_t>(16 * kMiB));
+     emit(std::move(in));
+   }).workers = 1;
+  for (uint32_t i = 0; i < 2; ++i)
+    p.add("slow", {1 + i}, [](Sample in, const Emit& emit, const kinora::Run&) {
+      sleep_ms(3);
+      in.set("txt", "seen");
+      emit(std::move(in));
+    });
+  p.inputs(3, kMiB / 2);
+  EXPECT_EQ(p.run(), "");
+  EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 12}}));
+  EXPECT_LE(peak_of(p), p.memory + 17 * kMiB);
 }
 
 // Batches, stages that keep all back and ordered ones behind and beside each other, under bounds that hold

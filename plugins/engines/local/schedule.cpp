@@ -70,7 +70,7 @@ bool Execution::may_make(const StageState& stage, bool further) const {
 // it all the samples that wait there, is waiting for.
 bool Execution::force_one() {
   if (active_ > 0 || telling_ || !ends_.empty() || stopping()) return false;
-  if (let_go_of_held()) return true;
+  if (let_go_of_held() || finish_what_is_large()) return true;
   StageState* oldest = nullptr;
   for (auto& stage : stages_)
     if (stage->runnable() && (!oldest || stage->queue.begin()->first < oldest->queue.begin()->first))
@@ -90,6 +90,28 @@ bool Execution::force_one() {
   return true;
 }
 
+// There is more than the bound already: what is nearest its end goes first, that no other comes on top of it. What would add
+// to it (more than facts), and all before that, waits, unless nothing else can go on.
+bool Execution::finish_what_is_large() {
+  if (pipeline_.memory == 0 || ledger_.used() <= pipeline_.memory) return false;
+  const uint64_t most = ledger_.used() + pipeline_.memory / 16;
+  Waiting* leaving = nullptr;
+  size_t from = 0;  // stages behind this one
+  for (Waiting* waiting : waiting_) {
+    const size_t at = waiting->task->stage.index;
+    if (ledger_.after(*waiting->in, waiting->replaced) > most) {
+      from = std::max(from, at + 1);
+    } else if (!leaving || at > leaving->task->stage.index || (at == leaving->task->stage.index && waiting->next < leaving->next)) {
+      leaving = waiting;
+    }
+  }
+  const auto furthest = std::find_if(stages_.rbegin(), stages_.rend(), [](const auto& s) { return s->runnable(); });
+  const bool can_run = furthest != stages_.rend() && (*furthest)->index >= from;
+  if (leaving && (!can_run || leaving->task->stage.index >= (*furthest)->index)) return grant(*leaving), true;
+  if (can_run) start_process(**furthest);
+  return can_run;
+}
+
 // Where what is kept back takes half of the memory and nothing else fits, a stage keeps back more than batches, and waits
 // for samples that would never come, or one at a time: of the one that keeps most it does not count any more.
 bool Execution::let_go_of_held() {
@@ -103,12 +125,15 @@ bool Execution::let_go_of_held() {
   }
   if (!most || all < pipeline_.memory / 2) return false;
   most->counts_held = false;
+  most->let_go = !most->isolated;
   for (auto& slot : most->slots)
     for (auto& [key, held] : slot->held) {
-      ledger_.remove(std::exchange(held.weight, {}));
+      ledger_.remove(held.weight);
+      if (most->let_go) beside_.add(held.weight), held.beside = std::move(held.weight);
+      held.weight = {};
       if (std::exchange(held.whole, false)) held.sample = slim(held.sample);
     }
-  log(Log::info, "stage '" + std::string(most->spec->name) + "' keeps back " + std::to_string(largest >> 20) +
+  log(Log::warn, "stage '" + std::string(most->spec->name) + "' keeps back " + std::to_string(largest >> 20) +
                      " MiB of samples, more than memory = " + std::to_string(pipeline_.memory >> 20) +
                      " MiB leaves room for; they do not count any more");
   return true;
@@ -171,7 +196,7 @@ void Execution::grant(Waiting& waiting) {
   std::erase(waiting_, &waiting);
   ++active_;
   take(waiting.task->stage, &waiting.task->slot);
-  account(*waiting.task, *waiting.in, waiting.out);
+  account(waiting);
   waiting.go.notify_one();
 }
 

@@ -39,6 +39,8 @@ struct StageState {
   bool in_order = false;
   bool may_start_anew = true;  // an instance keeps nothing from sample to sample but what it holds
   bool counts_held = true;     // what it keeps back counts as samples; else as memory of its own
+  bool let_go = false;         // it kept back more than there is room for, so that does not count any more
+  bool said_large = false;     // that what it made takes more than there is room for
   bool isolated = false;  // its instances are in processes of their own
   double share = 0;       // of each of an instance's devices
 
@@ -58,7 +60,8 @@ struct StageState {
 
   struct Figures {
     uint64_t in = 0, out = 0, dropped = 0, failed = 0, retried = 0;
-    uint64_t died = 0;  // processes
+    uint64_t died = 0;          // processes
+    uint64_t errors_after = 0;  // over samples that had been handed on or dropped
     double seconds = 0;  // at work, all workers together
   } figures;
 

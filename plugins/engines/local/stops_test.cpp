@@ -50,6 +50,35 @@ TEST(LocalEngine, AStageThatCanDoNoSampleEndsTheRun) {
   EXPECT_EQ(p.counts()["failed"], 0);
 }
 
+// Only who asked for the run can stop it.
+TEST(LocalEngine, AStageThatSaysItWasCancelledIsInError) {
+  const std::string why = "says that it was cancelled, and nobody asked it to stop";
+  {
+    Pipeline p;
+    p.add("a", {}, [](Sample in, const Emit& emit, const kinora::Run&) {
+      if (in.key() == "1") throw Error(KINORA_CANCELLED, "I cancel");
+      emit(std::move(in));
+    });
+    p.inputs(3);
+    EXPECT_EQ(p.run(), "");
+    EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 2}, {"failed", 1}}));
+    for (const auto& [key, o] : p.outcomes) EXPECT_EQ(o.reason, key == "1" ? why : "") << key;
+  }
+  for (const bool holds : {false, true}) {
+    Pipeline p;
+    auto& act = p.add("a", {}, [&](Sample in, const Emit& emit, const kinora::Run&) {
+      if (holds) return emit.hold();
+      emit(std::move(in));
+    });
+    act.workers = 1;
+    act.finish = [](const Emit&, const kinora::Run&) { throw Error(KINORA_CANCELLED, "I cancel"); };
+    p.inputs(2);
+    EXPECT_EQ(p.run(), holds ? "" : "stage 'a': " + why);
+    EXPECT_EQ(p.code, holds ? KINORA_OK : KINORA_FAILED);
+    EXPECT_EQ(p.counts()["failed"], holds ? 2 : 0);
+  }
+}
+
 // Seconds from a cancellation in the middle of long tasks and blocked emissions to the return of run().
 double seconds_to_stop() {
   Pipeline p;

@@ -35,8 +35,9 @@ void Execution::perform_pull(uint64_t reserve) {
   const uint64_t before = ledger_.used();
   ledger_.add(weight);
   largest_input_ = std::max(largest_input_, ledger_.used() - before);
-  hand_on(first_, {std::make_shared<Track>(), {pulled_++}}, std::move(sample), std::move(weight),
-          std::move(copies));
+  auto track = std::make_shared<Track>();
+  track->input = sample.key();
+  hand_on(first_, {std::move(track), {pulled_++}}, std::move(sample), std::move(weight), std::move(copies));
 }
 
 void Execution::perform_process(Job& job) {
@@ -119,9 +120,17 @@ int32_t Execution::try_process(Task& task, std::string& message) {
   int32_t status = instance.process(task.in->sample.get(), emit, run);
   // Alone, a batch is full with one.
   if (status == KINORA_OK && task.in->alone && instance.has_finish()) status = instance.finish(emit, run);
-  message = status == KINORA_OK ? "" : last_message(status);
+  status = said(status, message);
   if (status != KINORA_OK || !task.in->alone || !task.held) return status;
   message = kNeverTold;
+  return KINORA_FAILED;
+}
+
+// What a stage's call returned, with its message: whether the run stops is not for a stage to say.
+int32_t Execution::said(int32_t status, std::string& message) const {
+  message = status == KINORA_OK ? "" : last_message(status);
+  if (status != KINORA_CANCELLED || cancelled() != KINORA_OK) return status;
+  message = kNobodyAsked;
   return KINORA_FAILED;
 }
 
@@ -187,9 +196,8 @@ void Execution::complete_input(Task& task, int32_t status, const std::string& me
   if (status != KINORA_OK) {
     if (stage.in_order && (status == KINORA_IO || status == KINORA_NO_MEMORY || (task.died && !stage.may_start_anew)))
       return abort(status, of_stage(stage, message));
+    if (task.ended) return note_error_after(task, message);
     ++stage.figures.failed;
-    // What has gone on already ends elsewhere; the failure is told as one of a sample made of it.
-    if (task.ended) return fail(child_of(in.track), stage, status, message, Sample(task.key), {});
     task.held = false;
     return fail(in.track, stage, status, message, in.sample, std::exchange(in.weight, {}));
   }
@@ -201,12 +209,19 @@ void Execution::complete_input(Task& task, int32_t status, const std::string& me
   end(in.track, std::move(consumed), in.sample, std::exchange(in.weight, {}));
 }
 
+// What was handed on or dropped has its one end elsewhere.
+void Execution::note_error_after(Task& task, const std::string& message) {
+  ++task.stage.figures.errors_after;
+  log(Log::warn, of_stage(task.stage, task.key + ": " + message + "; it was told by then how the sample goes on, so this is no end of it"));
+}
+
 // Its bytes stay in the books. What has a process to die in stays whole, to be tried again.
 void Execution::keep_back(Task& task) {
   StageState& stage = task.stage;
   Item& in = *task.in;
   Held held{in.track, task.place, task.emitted, in.sample};
   if (stage.counts_held) held.weight = std::exchange(in.weight, {});
+  if (stage.let_go) beside_.add(in.weight), held.beside = in.weight;
   held.whole = stage.counts_held && task.slot.instance.is_apart();
   if (held.whole)
     held.told = std::move(task.told);

@@ -1,5 +1,7 @@
 #include "track.hpp"
 
+#include <algorithm>
+
 namespace kinora::local {
 
 namespace {
@@ -12,6 +14,11 @@ bool is_kept(std::string_view name, size_t size) {
 }
 
 }  // namespace
+
+bool is_of(const Track& track, std::string_view input) {
+  if (track.parents.empty()) return track.input == input;
+  return std::any_of(track.parents.begin(), track.parents.end(), [&](const auto& parent) { return is_of(*parent, input); });
+}
 
 Sample slim(const Sample& sample) {
   Sample out(sample.key());

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kinora/abi/engine.h"
@@ -24,7 +25,8 @@ struct End {
 // told after the ends of all that was made of it (open == 0), so that a run which breaks off never forgets a
 // clip of a film that it called done.
 struct Track {
-  std::shared_ptr<Track> parent;
+  std::vector<std::shared_ptr<Track>> parents;  // what it was made of (parents.cpp); none: an input
+  std::string input = {};                       // the key of an input
   // Samples made of this one whose end has not been told, and 1 while a stage works on it: it may make more.
   uint32_t open = 0;
   std::optional<End> end;
@@ -47,6 +49,9 @@ struct Item {
   std::vector<std::string> told{};
 };
 
+// Whether it is the input of this key, or was made of that.
+bool is_of(const Track& track, std::string_view input);
+
 // The key and the fields that are small or text: what is left of a sample that waits for others, so that a film's bytes do not
 // wait too.
 Sample slim(const Sample& sample);
@@ -58,6 +63,7 @@ struct Held {
   uint64_t emitted;
   Sample sample;  // slim, unless it can be tried again
   Weight weight;  // in the ledger
+  Weight beside;  // in that of what does not count any more
   bool whole = false;
   std::vector<std::string> told{};
 };

@@ -32,7 +32,7 @@ class Faulty final : public kinora::Stage {
     d.name("faulty").help("Fails at the samples whose key has a word in it, in one of many ways; for tests");
     d.option("how", &Options::how).choices({"none", "crash", "abort", "exit", "hang", "poll", "allocate", "share", "error", "stop", "noise", "child", "kill", "close"}).help("child: a process that it starts takes memory, 600 MiB; noise: asks for some of no shape");
     d.option("when", &Options::when).help("word in the key");
-    d.option("where", &Options::where).choices({"process", "late", "batch", "constructor", "resources", "finish", "number"}).help("late: when the sample has gone on; batch: at what it kept back, when that ends; finish: when half of that is told; number: resources() gives none");
+    d.option("where", &Options::where).choices({"process", "late", "batch", "constructor", "resources", "finish", "end", "number"}).help("late: when the sample has gone on; batch: at what it kept back, when that ends; finish: when half of that is told; end: when all is told; number: resources() gives none");
     d.option("once", &Options::once).path().help("a file: it fails only while this is not there, and makes it");
     d.option("clips", &Options::clips).range(0, 1000).help("samples that it makes of each, half of them before it fails");
     d.option("milliseconds", &Options::milliseconds).range(0, 100000).help("time that each sample takes");
@@ -92,6 +92,7 @@ class Faulty final : public kinora::Stage {
         throw options_.how == "stop" ? kinora::Error(KINORA_STOP, "the key is refused") : kinora::Error(KINORA_IO, "the index is broken");
       emit(std::move(s));
     }
+    if (options_.where == "end") fail_at(Sample(options_.when), run);
   }
   kinora_resources resources() const override {
     if (options_.where == "resources") ::raise(SIGSEGV);

@@ -260,6 +260,32 @@ TEST(Workers, AStageThatCanDoNoSampleEndsTheRun) {
     }
 }
 
+// What had no more samples to tell of it has lost nobody knows what: an error and a death end the run alike.
+TEST(Workers, WhoDiesInFinishWithNothingKeptBackEndsTheRun) {
+  const std::map<std::string, std::string> reasons{{"crash", "killed by signal 11 (SIGSEGV) in finish()"},
+                                                   {"hang", "killed after 0.5 s without a sign of life (item_timeout) in finish()"},
+                                                   {"error", "bad bytes"}};
+  for (const auto& [how, reason] : reasons)
+    for (const bool holds : {false, true}) {
+      Job job;
+      job.stage = {{"how", how}, {"where", "end"}, {"holds", holds}};
+      job.engine = {{"item_timeout", 0.5}};
+      EXPECT_EQ(job.run().error, "stage 'fault': " + reason) << holds;
+    }
+}
+
+// It was handed on: its process may die over it as often as it likes.
+TEST(Workers, ADeathOverWhatHasGoneOnIsNoSecondEnd) {
+  for (const char* how : {"crash", "error"}) {
+    Job job;
+    job.stage = {{"how", how}, {"where", "late"}};
+    const Ran ran = job.run();
+    EXPECT_EQ(ran.error, "");
+    EXPECT_EQ(ran.ends, all_kept(job.keys)) << how;
+    for (const auto& [key, n] : ran.times) EXPECT_EQ(n, 1) << how << " " << key;
+  }
+}
+
 TEST(Workers, AHangIsCancelled) {
   Job job;
   job.stage = {{"how", "hang"}};
