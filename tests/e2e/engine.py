@@ -139,7 +139,7 @@ def twins():
     done = kinora("run", toml("dotted", [films / "f0.mp4"], '{ use = "faulty", how = "none", clips = 1, called = "same.report" }'))
     items, files = results("dotted")
     said = [(i["key"], i.get("status"), "has a dot in its last part" in i.get("reason", "")) for i in items if i["end"] == "failed"]
-    holds("a sample whose key has a dot costs itself alone", done.returncode == 0 and said == [("same.report", "invalid", True)] and "f0.mp4" in files and not [f for f in files if f.startswith("same")], f"{items} {list(files)} {done.stderr}")
+    holds("a sample whose key has a dot costs itself alone", done.returncode == 0 and said == [("same.report", "invalid", True)] and "f0.pid" in files and not [f for f in files if f.startswith("same")], f"{items} {list(files)} {done.stderr}")
     # A stage that fails when it has handed its film on is one more sample, of that film.
     film = SCRATCH / "again"
     done = kinora("run", toml("again", [films], '{ use = "faulty", how = "none" }, { use = "faulty", name = "late", where = "late", when = "f1", how = "error" }'))
@@ -148,6 +148,20 @@ def twins():
     manifest = [json.loads(line) for line in (film / "clips/manifest.jsonl").read_text().splitlines()]
     holds("a failure after a film went on names the film", done.returncode == 0 and [(i["key"], i.get("parent"), i["stage"]) for i in late] == [("f1", "f1", "late")] and sum(i["end"] == "kept" for i in items) == 3, f"{items} {done.stderr}")
     holds("its line of the manifest has the film's place", [m["film"] for m in manifest if m["outcome"] == "failed"] == ["f1"] and len({m["url"] for m in manifest if m["key"] == "f1"}) == 1, manifest)
+
+
+def noise():
+    """A stage draws the same numbers in a process of its own as in a thread, and others under another seed."""
+    drawn = {}
+    for isolate, seed in (("none", 1), ("auto", 1), ("auto", 2)):
+        name = f"noise-{isolate}-{seed}"
+        file = toml(name, [FILM], '{ use = "faulty", how = "draw" }', f'engine = {{ use = "local", isolate = ["{isolate}"] }}')
+        done = kinora("run", file, "--set", f"run.seed={seed}")
+        found = list((SCRATCH / name / "clips/data").glob("*.drawn"))
+        drawn[isolate, seed] = [float(n) for n in found[0].read_text().split()] if found else done.stderr
+    first, apart, other = drawn.values()
+    holds("noise is had in threads and processes", len(first) == 3 and len({*first, 0.0}) == 4 and first == apart, drawn)
+    holds("another seed is other noise", len(other) == 3 and other != apart, drawn)
 
 
 def copies():
@@ -251,7 +265,7 @@ def ten_runs():
 
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
-for part in (graphs, isolation, crashes, killed_while_made, stopped_while_made, twins, copies, orphans, shown, ten_runs):
+for part in (graphs, isolation, crashes, killed_while_made, stopped_while_made, twins, noise, copies, orphans, shown, ten_runs):
     if part.__name__ in (sys.argv[5:] or part.__name__):
         part()
 print(f"{len(failures)} failed")
