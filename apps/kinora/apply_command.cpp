@@ -111,11 +111,8 @@ int apply_command(core::Runtime& runtime, const Arguments& arguments) {
   core::watch_signals();
   const auto result = (*spec)->kind == "stage" ? core::apply_stage(runtime, request)
                                                : core::torch_apply((*spec)->kind)(runtime, request);
-  if (given.count("json")) {
-    std::cout << result.result.dump() << "\n";
-  } else {
-    std::cout << result.result.dump(2) << "\n";
-  }
+  // A stage's captions and keys may be no UTF-8.
+  std::cout << result.result.dump(given.count("json") ? -1 : 2, ' ', false, core::json::error_handler_t::replace) << "\n";
   std::cout.flush();  // before what stderr says about it
   return result.problem.empty() ? kDone : complain(kFailed, result.problem);
 }

@@ -139,7 +139,7 @@ def twins():
     done = kinora("run", toml("dotted", [films / "f0.mp4"], '{ use = "faulty", how = "none", clips = 1, called = "same.report" }'))
     items, files = results("dotted")
     said = [(i["key"], i.get("status"), "has a dot in its last part" in i.get("reason", "")) for i in items if i["end"] == "failed"]
-    holds("a sample whose key has a dot costs itself alone", done.returncode == 0 and said == [("same.report", "invalid", True)] and "f0.mp4" in files and not [f for f in files if f.startswith("same")], f"{items} {list(files)} {done.stderr}")
+    holds("a sample whose key has a dot costs itself alone", done.returncode == 0 and said == [("same.report", "invalid", True)] and "f0.pid" in files and not [f for f in files if f.startswith("same")], f"{items} {list(files)} {done.stderr}")
     # One that is called after its own film, or after another, costs itself too.
     done = kinora("run", toml("named", [films], '{ use = "faulty", how = "none", clips = 1, called = "f1" }'))
     items = results("named")[0]
@@ -198,6 +198,20 @@ def large():
     memory = json.loads((SCRATCH / "kept/clips/summary.json").read_text()).get("memory", {}) if kept.returncode == 0 else {}
     holds("so does what a stage keeps back, and the bound counts no more", kept.stderr.count("warning stage 'keeps' keeps back") == 1 and memory.get("peak", 0) < 61000000 and memory.get("beside", 0) >= 60000000, f"{memory} {kept.stderr}")
     holds("a stage that makes none larger is not named", "warning stage 'slow'" not in done.stderr, done.stderr)
+
+
+def noise():
+    """A stage draws the same numbers in a process of its own as in a thread, and others under another seed."""
+    drawn = {}
+    for isolate, seed in (("none", 1), ("auto", 1), ("auto", 2)):
+        name = f"noise-{isolate}-{seed}"
+        file = toml(name, [FILM], '{ use = "faulty", how = "draw" }', f'engine = {{ use = "local", isolate = ["{isolate}"] }}')
+        done = kinora("run", file, "--set", f"run.seed={seed}")
+        found = list((SCRATCH / name / "clips/data").glob("*.drawn"))
+        drawn[isolate, seed] = [float(n) for n in found[0].read_text().split()] if found else done.stderr
+    first, apart, other = drawn.values()
+    holds("noise is had in threads and processes", len(first) == 3 and len({*first, 0.0}) == 4 and first == apart, drawn)
+    holds("another seed is other noise", len(other) == 3 and other != apart, drawn)
 
 
 def copies():
@@ -343,7 +357,7 @@ def ten_runs():
 
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
-for part in (graphs, isolation, crashes, killed_while_made, stopped_while_made, twins, late, resumed, large, copies, anew, orphans, shown, ten_runs):
+for part in (graphs, isolation, crashes, killed_while_made, stopped_while_made, twins, late, resumed, large, noise, copies, anew, orphans, shown, ten_runs):
     if part.__name__ in (sys.argv[5:] or part.__name__):
         part()
 print(f"{len(failures)} failed")

@@ -15,6 +15,7 @@
 
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
+#include "kinora/tensor.hpp"
 
 namespace {
 
@@ -30,7 +31,7 @@ class Faulty final : public kinora::Stage {
   };
   static void describe(kinora::Describe<Options>& d) {
     d.name("faulty").help("Fails at the samples whose key has a word in it, in one of many ways; for tests");
-    d.option("how", &Options::how).choices({"none", "crash", "abort", "exit", "hang", "poll", "allocate", "share", "error", "stop", "noise", "child", "kill", "close"}).help("child: a process that it starts takes memory, 600 MiB; noise: asks for some of no shape");
+    d.option("how", &Options::how).choices({"none", "crash", "abort", "exit", "hang", "poll", "allocate", "share", "error", "stop", "noise", "draw", "child", "kill", "close"}).help("child: a process that it starts takes memory, 600 MiB; noise: asks for some of no shape; draw: puts three numbers of it into field drawn");
     d.option("when", &Options::when).help("word in the key");
     d.option("where", &Options::where).choices({"process", "late", "batch", "constructor", "resources", "finish", "end", "number"}).help("late: when the sample has gone on; batch: at what it kept back, when that ends; finish: when half of that is told; end: when all is told; number: resources() gives none");
     d.option("once", &Options::once).path().help("a file: it fails only while this is not there, and makes it");
@@ -71,6 +72,7 @@ class Faulty final : public kinora::Stage {
       emit(std::move(clip));
     }
     if (options_.clips == 0 && options_.where == "process") fail_at(in, run);
+    if (options_.how == "draw") draw(in, run);
     if (options_.keeps) return;
     in.set("pid", std::to_string(::getpid()));
     if (const char* value = std::getenv(options_.tells.c_str())) in.set("told", value);
@@ -122,6 +124,12 @@ class Faulty final : public kinora::Stage {
       if (other) ::execlp("sleep", "sleep", "600", nullptr);
       for (;;) ::pause();
     }
+  }
+  static void draw(Sample& in, const kinora::Run& run) {
+    const auto made = kinora::Tensor::adopt(run.noise("faulty.draw", kinora::tensor({0, 0, 0}, {1, 3}).get()));
+    std::string text;
+    for (int i = 0; i < 3; ++i) text += std::to_string(made.data<double>()[i]) + "\n";
+    in.set("drawn", text);
   }
   static void wait_for_child(const kinora::Run& run) {
     const pid_t child = ::fork();
