@@ -62,7 +62,7 @@ def tree(name):
     """Every file but what tells of the run; a film's own fact of where a copy of it lies names the folder."""
     base = SCRATCH / name
     return {str(p.relative_to(base)): p.read_bytes().replace(str(base).encode(), b"") for p in base.rglob("*")
-            if p.is_file() and p.name not in CLOCKED and p.suffix not in (".log", ".pid") and not p.name.startswith(".lock")}
+            if p.is_file() and p.name not in CLOCKED and p.suffix != ".log" and not p.name.startswith(".lock")}
 
 
 def used(jobs):

@@ -44,7 +44,7 @@ class Faulty final : public kinora::Stage {
     d.option("mutters", &Options::mutters).help("words that it writes to stderr with each sample, without an end of line");
     d.option("prints", &Options::prints).range(0, 1000).help("lines that it prints to stdout before it fails, with a byte that is no UTF-8");
     d.option("sets", &Options::sets).range(0, 1 << 30).help("bytes of the field shots.json that it sets of its input");
-    d.option("counts", &Options::counts).help("writes into field count how many samples it has seen: state over all of them");
+    d.option("counts", &Options::counts).help("writes into field count how many samples it has seen, state over all of them, and no pid");
     d.option("keeps", &Options::keeps).help("does not hand its input on");
     d.option("starts", &Options::starts).path().help("a file for the ids of two processes that it starts before it fails, which sleep");
     d.option("called", &Options::called).help("what it calls all samples that it makes");
@@ -74,7 +74,7 @@ class Faulty final : public kinora::Stage {
     if (options_.clips == 0 && options_.where == "process") fail_at(in, run);
     if (options_.how == "draw") draw(in, run);
     if (options_.keeps) return;
-    in.set("pid", std::to_string(::getpid()));
+    if (!options_.counts) in.set("pid", std::to_string(::getpid()));
     if (const char* value = std::getenv(options_.tells.c_str())) in.set("told", value);
     if (options_.holds || options_.batch > 0) {
       held_.push_back(std::move(in));
