@@ -117,7 +117,7 @@ class Finder {
         add_named(resolved(line, file));
       } catch (const Error& e) {
         if (e.code() == KINORA_CANCELLED || is_unanswered(resolved(line, file), e.code())) throw;
-        add_film({.url = line, .error = fmt::format("{} (line {} of {})", e.what(), number, file)});
+        add_film({.url = resolved(line, file), .error = fmt::format("{} (line {} of {})", e.what(), number, file)});
       }
     }
     listed_in_.clear();

@@ -70,6 +70,26 @@ def check_unseen():
     assert items("never")["b"]["end"] == "kept", "it is seen now"
 
 
+def check_unlisted():
+    """A folder of a list that is not there now: nothing is done, in a dry run too, and what is there stays."""
+    folder = films("unlisted", **{"a": "bbb_A", "disk/b": "bbb_B"})
+    (folder / "list.txt").write_text("a.mp4\ndisk/\n")
+    write("unlisted", str(folder / "list.txt"))
+    run("unlisted")
+    whole = stored("unlisted")
+    (folder / "disk").rename(folder / "away")
+    for empty in (False, True):  # the place where it was mounted may be left
+        if empty:
+            (folder / "disk").mkdir()
+        for options in (["--dry-run"], []):
+            done = subprocess.run([KINORA, "run", str(SCRATCH / "unlisted.toml"), *options], capture_output=True, text=True)
+            assert done.returncode != 0 and "1 film of before is below it, so nothing is done and what is there stays" in done.stderr, done
+            assert stored("unlisted") == whole
+    (folder / "disk").rmdir()
+    (folder / "away").rename(folder / "disk")
+    assert "going on: 2 of 2 inputs have ended" in run("unlisted") and stored("unlisted") == whole
+
+
 def check_gone():
     """A film that is no input any more takes its clips with it, and one that changed too: said before and while it happens."""
     folder = films("gone", a="bbb_A", b="bbb_B", c="bbb_C")
@@ -161,6 +181,6 @@ def check_names():
 
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
-for test in (check_unseen, check_gone, check_foretold, check_nothing_kept, check_places, check_names):
+for test in (check_unseen, check_unlisted, check_gone, check_foretold, check_nothing_kept, check_places, check_names):
     test()
     print("ok   ", test.__name__, flush=True)
