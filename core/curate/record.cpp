@@ -1,9 +1,11 @@
 #include "core/curate/record.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
+#include "core/counted.hpp"
 #include "core/curate/facts.hpp"
 #include "core/curate/store.hpp"
 #include "core/log.hpp"
@@ -120,12 +122,31 @@ void Record::keep_current() {
   for (const auto& [key, film] : ends_.films())
     if (!current.count(key)) gone.push_back(key);
   std::sort(gone.begin(), gone.end());
+  require_listed(gone);
   for (const auto& key : gone) {
     Void& why = named.count(key) ? changed_ : gone_;
     ++why.films;
     for (const auto& end : ends_.film(key)->ends) why.clips += end.made && !end.files.empty();
     ends_.forget(key);
     note({{"forget", key}}, false);
+  }
+}
+
+// Of such a folder (a disk that is not there, a right that is missing) nobody knows that films are gone from it.
+void Record::require_listed(const std::vector<std::string>& gone) const {
+  std::set<std::string> urls;
+  for (const auto& key : gone)
+    for (const auto& end : ends_.film(key)->ends)
+      if (!end.made) urls.insert(text_in(object_in(journal_->read(end.place), "end"), "url"));
+  for (const auto& input : inputs_) {
+    if (input.error.empty()) continue;
+    const std::string folder = input.url + (input.url.ends_with('/') ? "" : "/");
+    int64_t below = 0;
+    for (auto url = urls.lower_bound(folder); url != urls.end() && url->starts_with(folder); ++url) ++below;
+    if (below > 0)
+      throw Error(KINORA_INVALID,
+                  fmt::format("{}; {} below it, so nothing is done and what is there stays: mend it, or take it out of the input",
+                              input.error, counted(below, "film of before is", "films of before are")));
   }
 }
 

@@ -34,7 +34,8 @@ class Record {
     bool looks = false;  // what a run would go on with: nothing is written and nothing removed
   };
   // Goes on with what the job's folder has; files of data/ that belong to no known end are removed. `inputs`
-  // is borrowed.
+  // is borrowed. Throws kinora::Error, and removes nothing, if an input is a folder that cannot be listed now and films
+  // of before lie below it.
   Record(const std::filesystem::path& folder, const std::vector<Input>& inputs, const Options& options);
 
   size_t ended_before() const { return ended_before_; }  // inputs that earlier runs ended
@@ -83,6 +84,7 @@ class Record {
   void take(const json& entry, Journal::Place place);
   void start_over(const std::string& why);
   void note(const json& entry, bool durable);
+  void require_listed(const std::vector<std::string>& gone) const;
   void keep_current();
   // Of a film that cannot be seen now, the one that is known: what is done of it stays.
   std::string identity_of(const Input& input) const;

@@ -242,6 +242,27 @@ TEST_F(RecordTest, SaysWhatGoesWithFilmsAndWritesNothingWhereItOnlyLooks) {
   EXPECT_FALSE(fs::exists(folder_ / "journal.jsonl"));
 }
 
+TEST_F(RecordTest, OfAFolderThatCannotBeListedNothingIsGone) {
+  json ended = film("b");
+  ended["url"] = "/films/sub/b.mp4";
+  {
+    Record record = open();
+    record.begin(inputs_[0]);
+    keep(record, "b-0000", "b");
+    record.end(ended, false, {});
+  }
+  inputs_[0] = {.key = "sub", .url = "/films/su", .error = "/films/su: holds no file"};
+  EXPECT_EQ(Record(folder_, inputs_, {.base = "x", .looks = true}).gone().films, 1);
+  inputs_[0] = {.key = "sub", .url = "/films/sub", .error = "/films/sub: cannot be listed"};
+  for (const bool looks : {true, false}) try {
+      Record(folder_, inputs_, {.base = "x", .looks = looks});
+      FAIL();
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), HasSubstr("/films/sub: cannot be listed; 1 film of before is below it, so nothing is done"));
+    }
+  EXPECT_THAT(stored(), ElementsAre("b-0000.mp4"));
+}
+
 TEST_F(RecordTest, GoesOnWhereItWasKilled) {
   {
     Record record = open();

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <mutex>
 
-#include "core/counted.hpp"
 #include "core/curate/facts.hpp"
 #include "core/curate/ingest.hpp"
 #include "core/curate/item_line.hpp"
@@ -218,9 +217,7 @@ void check_curate(JobCheck& check) {
   if (inputs && std::none_of(inputs->begin(), inputs->end(), is_there)) {
     const std::string others =
         left_out.no_films() > 0
-            ? fmt::format(" but {} that {} (all_files = true takes {})", left_out.no_films(),
-                          left_out.no_films() == 1 ? "is no film by its ending" : "are no films by their endings",
-                          left_out.no_films() == 1 ? "it" : "them")
+            ? fmt::format(" but {} that are no films by their endings (all_files = true takes them)", left_out.no_films())
             : "";
     const std::string below = left_out.folders > 0 ? " (" + folders_below(left_out.folders) + ")" : "";
     const auto of_list = std::find_if(inputs->begin(), inputs->end(), [&](const Input& input) {

@@ -99,6 +99,7 @@ std::string digest_of(const RunFile& run, const JobSpec& job, bool is_read) {
   json identity = identity_of_work(run, job);
   json& inputs = identity["inputs"];
   if (job.kind->spec.name == "curate") {
+    identity.erase("paths");  // films that they lead to are what counts: a pattern names fewer while a disk is not there
     inputs.push_back(identity_of_films(run, job));
     const fs::path folder = run.out / job.name;
     const std::string base = job_base(run, job);

@@ -61,12 +61,13 @@ void check_merge(const Stage& stage, const std::vector<Stage>& all, const Findin
                             (name == "classic" ? "" : ", with name = \"" + name + "\""));
 }
 
-// "the default is no bound" in the help of its options.
+// "more is dropped; the default is no bound": the help of its options.
 void check_bounds(const Stage& stage, const Finding& doubt) {
   std::string bounds;
   for (const auto& option : stage.spec->options) {
-    if (option.help.find("the default is no bound") == std::string::npos) continue;
-    if (stage.option(option.name.c_str()) != option.default_value) return;
+    if (option.help.find("is dropped") == std::string::npos) continue;
+    const bool is_none = option.help.find("the default is no bound") != std::string::npos;
+    if (!is_none || stage.option(option.name.c_str()) != option.default_value) return;
     bounds += (bounds.empty() ? "" : " or ") + option.name;
   }
   if (!bounds.empty() && stage.option("mode") == "on")

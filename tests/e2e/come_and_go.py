@@ -59,7 +59,7 @@ def check_unseen():
     dry = run("unseen", "--dry-run")
     now = run("unseen")
     for text in (dry, now):
-        assert f"1 film cannot be looked at now, {folder}/b.mp4 the first; what is done of it stays" in said(text, "warning"), text
+        assert f"1 film cannot be looked at now, {folder}/b.mp4 the first; what is done of it stays ({folder}/b.mp4 links to what is not there)" in said(text, "warning"), text
     assert stored("unseen") == whole and items("unseen")["b"]["end"] == "kept", stored("unseen")
     write("never", str(folder))
     run("never")
@@ -90,9 +90,11 @@ def check_disks():
         shutil.copy2(DATA / "bbb_D.mp4", folder / "d.mp4")
         text = run(f"disk_{name}")
         assert "going on: 3 of 4 inputs have ended" in text and set(stored(f"disk_{name}")) > set(whole), text
+        shutil.rmtree(folder.parent / "away")
+        if name == "inputs":  # it is named, so nobody meant it to be empty: see check_unlisted()
+            continue
         dropped = run(f"disk_{name}", "--set", "clips.unseen=drop")
         assert "2 films are gone from the input: their " in dropped and not [n for n in stored(f"disk_{name}") if n[0] in "bc"], dropped
-        shutil.rmtree(folder.parent / "away")
     # Broken off in it: without its own end and its last clip, as a kill leaves it.
     journal = SCRATCH / "disk_cut/clips/journal.jsonl"
     folder = films("disk_cut", **{"a": "bbb_A", "disk/b": "city_cc0"})
@@ -111,6 +113,29 @@ def check_disks():
     text = run("disk_cut")
     assert "going on: 1 of 2 inputs have ended" in text, text
     assert {n: (SCRATCH / "disk_cut/clips/data" / n).read_bytes() for n in stored("disk_cut")} == whole
+
+
+def check_unlisted():
+    """A folder of a list that is not there now: what is there stays, as a dry run says too; who wants it dropped takes it out of the input."""
+    folder = films("unlisted", **{"a": "bbb_A", "disk/b": "bbb_B"})
+    (folder / "list.txt").write_text("a.mp4\ndisk/\n")
+    write("unlisted", str(folder / "list.txt"))
+    run("unlisted")
+    whole = stored("unlisted")
+    (folder / "disk").rename(folder / "away")
+    for empty in (False, True):  # the place where it was mounted may be left
+        if empty:
+            (folder / "disk").mkdir()
+        for options in (["--dry-run"], []):
+            text = run("unlisted", *options)
+            why = f"{folder}/disk is {'empty' if empty else 'not there'}"
+            assert any(s.startswith(f"1 film cannot be looked at now, {folder}/disk/b.mp4 the first; what is done of it stays ({why}; ") for s in said(text, "warning")), text
+            assert "already done" in text and stored("unlisted") == whole, text
+        text = run("unlisted", "--set", "clips.unseen=drop", code=1)
+        assert "1 film of before is below it, so nothing is done and what is there stays" in text and stored("unlisted") == whole, text
+    (folder / "disk").rmdir()
+    (folder / "away").rename(folder / "disk")
+    assert "going on: 2 of 2 inputs have ended" in run("unlisted") and stored("unlisted") == whole, "after the run that failed"
 
 
 def check_gone():
@@ -204,6 +229,6 @@ def check_names():
 
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
-for test in (check_unseen, check_disks, check_gone, check_foretold, check_nothing_kept, check_places, check_names):
+for test in (check_unseen, check_disks, check_unlisted, check_gone, check_foretold, check_nothing_kept, check_places, check_names):
     test()
     print("ok   ", test.__name__, flush=True)

@@ -84,7 +84,7 @@ def check_columns():
     (films / "films.csv").write_text('path,rating,by\na.mp4, 7.5 ,"x ""y"""\nc.mp4,"8"0",x\nb.mp4,3,\n')
     # What is asked for a number and is none is named with what stands there.
     (films / "words.csv").write_text("path,rating\na.mp4,good\nb.mp4,4\n")
-    run("words", [films / "words.csv"], '["video.probe", { use = "filter.facts", fact = "user.rating", at_least = 5.0 }]')
+    run("words", [films / "words.csv"], '["video.probe", { use = "filter.facts", fact = "user.rating", at_least = 5.0 }]', code=1)
     said = items("words")["a"]["reason"]
     assert "has no number 'user.rating': that fact is \"good\"; write a number there" in said and 'missing = "keep"' in said, said
     assert (items("words")["b"]["end"], items("words")["b"]["score"]) == ("filtered", 4), items("words")
