@@ -40,15 +40,18 @@ po::options_description flags() {
       "top,k", po::value<int64_t>()->default_value(10)->value_name("N"), "how many clips")(
       "in", po::value<std::vector<std::string>>()->composing()->value_name("DIR"), "another folder")(
       "copies", "show also clips that a dedup job of the run leaves out as copies")(
-      "rejected", "show also clips that people rejected in the studio")("json", "one line of JSON a clip")("help,h", "this text");
+      "rejected", "show also clips that people rejected in the studio")("json", "one line of JSON a clip")(
+      "help,h", "this text");
   return out;
 }
 
 // What is wrong with the question; "" if nothing is.
 std::string wrong_in(const po::variables_map& given) {
-  const auto words = given.count("text") ? given["text"].as<std::vector<std::string>>() : std::vector<std::string>();
+  const auto words =
+      given.count("text") ? given["text"].as<std::vector<std::string>>() : std::vector<std::string>();
   if (words.size() > 1)
-    return fmt::format("{} texts are given; put what is one text in quotes: \"{}\"", words.size(), fmt::join(words, " "));
+    return fmt::format("{} texts are given; put what is one text in quotes: \"{}\"", words.size(),
+                       fmt::join(words, " "));
   if (!given.count("dir") || given.count("text") + given.count("like") != 1)
     return "give a folder, and either a text or --like CLIP; see kinora search --help";
   if (given["top"].as<int64_t>() < 1)
@@ -69,7 +72,8 @@ std::string name_in(const core::Collection& clips, const po::variables_map& give
 // What of the found is wanted, and how much is not.
 class Shown {
  public:
-  explicit Shown(const po::variables_map& given) : copies_(given.count("copies")), rejected_(given.count("rejected")) {}
+  explicit Shown(const po::variables_map& given)
+      : copies_(given.count("copies")), rejected_(given.count("rejected")) {}
 
   core::Embedded of(core::Embedded all) {
     return core::those(std::move(all), [&](const core::ClipRef& clip) {
@@ -86,11 +90,15 @@ class Shown {
   std::string left_out() const {
     std::vector<std::string> what, how;
     if (left_out_copies_ > 0)
-      what.push_back(left_out_copies_ == 1 ? "1 copy" : fmt::format("{} copies", left_out_copies_)), how.push_back("--copies");
+      what.push_back(left_out_copies_ == 1 ? "1 copy" : fmt::format("{} copies", left_out_copies_)),
+          how.push_back("--copies");
     if (left_out_rejected_ > 0)
-      what.push_back(left_out_rejected_ == 1 ? "1 rejected clip" : fmt::format("{} rejected clips", left_out_rejected_)),
+      what.push_back(left_out_rejected_ == 1 ? "1 rejected clip"
+                                             : fmt::format("{} rejected clips", left_out_rejected_)),
           how.push_back("--rejected");
-    return what.empty() ? "" : fmt::format("left out: {}; show with {}", fmt::join(what, ", "), fmt::join(how, " "));
+    return what.empty()
+               ? ""
+               : fmt::format("left out: {}; show with {}", fmt::join(what, ", "), fmt::join(how, " "));
   }
 
  private:
@@ -107,9 +115,12 @@ std::vector<core::Hit> like(core::Runtime& runtime, const core::Collection& clip
     const auto found = all.row(static_cast<size_t>(row));
     const std::vector<float> query(found.begin(), found.end());
     const core::ClipRef itself = all.clips[static_cast<size_t>(row)];
-    all = core::those(std::move(all), [&](const core::ClipRef& clip) { return clip.key != itself.key || clip.folder != itself.folder; });
+    all = core::those(std::move(all), [&](const core::ClipRef& clip) {
+      return clip.key != itself.key || clip.folder != itself.folder;
+    });
     if (all.clips.empty())
-      std::cerr << fmt::format("{} is the only clip with an embedding '{}'; there is none to compare it with\n", example, name);
+      std::cerr << fmt::format(
+          "{} is the only clip with an embedding '{}'; there is none to compare it with\n", example, name);
     return core::nearest(shown.of(std::move(all)), query, top);
   }
   if (!fs::is_regular_file(example))
@@ -130,8 +141,11 @@ std::string one_line(std::string text) {
 
 void print(const std::vector<core::Hit>& hits, bool as_json, Shown& shown) {
   constexpr std::array kMarks{"", "copy", "rejected"};
-  const auto mark_of = [&](const core::Hit& hit) { return kMarks.at(static_cast<size_t>(shown.standing(hit.clip))); };
-  const bool is_marked = std::any_of(hits.begin(), hits.end(), [&](const auto& hit) { return *mark_of(hit) != 0; });
+  const auto mark_of = [&](const core::Hit& hit) {
+    return kMarks.at(static_cast<size_t>(shown.standing(hit.clip)));
+  };
+  const bool is_marked =
+      std::any_of(hits.begin(), hits.end(), [&](const auto& hit) { return *mark_of(hit) != 0; });
   std::vector<std::vector<std::string>> lines;
   core::Captions captions;
   for (const auto& hit : hits) {
@@ -153,7 +167,8 @@ void print(const std::vector<core::Hit>& hits, bool as_json, Shown& shown) {
 int search_command(core::Runtime& runtime, const Arguments& arguments) {
   const auto visible = flags();
   po::options_description all;
-  all.add(visible).add_options()("dir", po::value<std::string>())("text", po::value<std::vector<std::string>>());
+  all.add(visible).add_options()("dir", po::value<std::string>())("text",
+                                                                  po::value<std::vector<std::string>>());
   po::positional_options_description positional;
   positional.add("dir", 1).add("text", -1);
   po::variables_map given;
@@ -175,7 +190,8 @@ int search_command(core::Runtime& runtime, const Arguments& arguments) {
     return kDone;
   }
   const core::Embedded captions = shown.of(clips.captions());
-  const auto question = core::text_vectors(runtime, captions.encoder, given["text"].as<std::vector<std::string>>());
+  const auto question =
+      core::text_vectors(runtime, captions.encoder, given["text"].as<std::vector<std::string>>());
   print(core::nearest(captions, question.front(), top), given.count("json"), shown);
   return kDone;
 }

@@ -76,7 +76,8 @@ int studio_command(core::Runtime& runtime, const Arguments& arguments) {
                      [&](const std::string& address) {
                        std::cout << address << std::endl;  // flushed: whoever started it waits for the line
                        const std::string refusal = studio.refusal();
-                       std::cerr << (refusal.empty() ? "edits are by " + author : refusal) << "; Ctrl-C ends the studio\n";
+                       std::cerr << (refusal.empty() ? "edits are by " + author : refusal)
+                                 << "; Ctrl-C ends the studio\n";
                      },
                  .stopped = core::cancelled});
   return kInterrupted;

@@ -8,8 +8,8 @@
 #include "apps/studio/film_places.hpp"
 #include "apps/studio/journal_rows.hpp"
 #include "apps/studio/rows.hpp"
-#include "core/curate/facts.hpp"
 #include "core/curate/clip_files.hpp"
+#include "core/curate/facts.hpp"
 #include "core/curate/listing.hpp"
 #include "core/status.hpp"
 
@@ -62,15 +62,17 @@ void read_stored(const JobFolder& folder, size_t job, Rows& rows) {
 struct FilmType {
   const char *ending, *type;
 };
-// The endings of films, which the user's browser may be given whether it can play them or not; nothing else that a line
-// names is read.
+// The endings of films, which the user's browser may be given whether it can play them or not; nothing else
+// that a line names is read.
 constexpr FilmType kFilmTypes[] = {
-    {".mp4", "video/mp4"},        {".m4v", "video/mp4"},    {".mov", "video/mp4"},     {".webm", "video/webm"},
-    {".mkv", "video/x-matroska"}, {".ogv", "video/ogg"},    {".avi", "video/x-msvideo"}, {".ts", "video/mp2t"},
-    {".mts", "video/mp2t"},       {".m2ts", "video/mp2t"},  {".mpg", "video/mpeg"},    {".mpeg", "video/mpeg"},
-    {".m2v", "video/mpeg"},       {".vob", "video/mpeg"},   {".flv", "video/x-flv"},   {".f4v", "video/x-f4v"},
-    {".wmv", "video/x-ms-wmv"},   {".asf", "video/x-ms-asf"}, {".3gp", "video/3gpp"},  {".3g2", "video/3gpp2"},
-    {".mxf", "application/mxf"},  {".ogm", "video/ogg"},    {".divx", "video/x-msvideo"}};
+    {".mp4", "video/mp4"},       {".m4v", "video/mp4"},        {".mov", "video/mp4"},
+    {".webm", "video/webm"},     {".mkv", "video/x-matroska"}, {".ogv", "video/ogg"},
+    {".avi", "video/x-msvideo"}, {".ts", "video/mp2t"},        {".mts", "video/mp2t"},
+    {".m2ts", "video/mp2t"},     {".mpg", "video/mpeg"},       {".mpeg", "video/mpeg"},
+    {".m2v", "video/mpeg"},      {".vob", "video/mpeg"},       {".flv", "video/x-flv"},
+    {".f4v", "video/x-f4v"},     {".wmv", "video/x-ms-wmv"},   {".asf", "video/x-ms-asf"},
+    {".3gp", "video/3gpp"},      {".3g2", "video/3gpp2"},      {".mxf", "application/mxf"},
+    {".ogm", "video/ogg"},       {".divx", "video/x-msvideo"}};
 
 // "": it is none of them. `ending`: in lower case.
 const char* film_type(const std::string& ending) {

@@ -66,9 +66,10 @@ std::filesystem::path stored_file(const Catalogue&, const Clip&, const std::stri
 // the ending of a film. Empty path: nothing.
 struct Media {
   std::filesystem::path path;
-  bool is_film = false;     // the clip is the range start_s to end_s of it
-  const char* type = "";    // its Content-Type
-  std::string ending = {};  // ".mts", in lower case: of a film that is there, its path may be empty for that ending
+  bool is_film = false;   // the clip is the range start_s to end_s of it
+  const char* type = "";  // its Content-Type
+  std::string ending =
+      {};  // ".mts", in lower case: of a film that is there, its path may be empty for that ending
 };
 Media media_of(const Catalogue&, const Clip&);
 

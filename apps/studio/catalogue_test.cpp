@@ -241,7 +241,8 @@ TEST_F(CatalogueTest, AFilmIsKnownByItsEndingInAnyCaseOrItsEndingIsTold) {
   std::string lines;
   for (const char* name : {"a.MP4", "b.M2ts", "c.exe", "d"}) {
     write(name, "x");
-    lines += R"({"key":")" + std::string(1, name[0]) + R"(","end":"filtered","url":")" + (folder_ / name).string() + "\"}\n";
+    lines += R"({"key":")" + std::string(1, name[0]) + R"(","end":"filtered","url":")" +
+             (folder_ / name).string() + "\"}\n";
   }
   lines += R"({"key":"e","end":"filtered","url":"/gone.mts"})"
            "\n";

@@ -75,7 +75,8 @@ TEST_F(EditJournalTest, UndoIsRightForAReaderOfLastValues) {
   ASSERT_TRUE(journal.change("a", {"two", "dark", false}, own_));
   EXPECT_EQ(last_values("a"), (json{{"caption", "two"}, {"keep", false}, {"reason", "dark"}}));
   EXPECT_EQ(*journal.undo(own_of_), "a");
-  EXPECT_EQ(last_values("a"), (json{{"caption", "one"}, {"keep", nullptr}, {"reason", ""}})) << "nothing had been decided";
+  EXPECT_EQ(last_values("a"), (json{{"caption", "one"}, {"keep", nullptr}, {"reason", ""}}))
+      << "nothing had been decided";
   EXPECT_EQ(journal.history().now("a"), (Change{"one", std::nullopt, std::nullopt}));
   EXPECT_EQ(*journal.undo(own_of_), "a");
   EXPECT_EQ(last_values("a")["caption"], "its own");
@@ -175,7 +176,8 @@ TEST_F(EditJournalTest, WithoutTheRightToWriteItSaysSoBeforeAnyEdit) {
   fs::permissions(folder_, fs::perms(0777));
   EXPECT_EQ(refusal_of_nobody(), "");
   fs::permissions(folder_, fs::perms(0555));
-  EXPECT_THAT(refusal_of_nobody(), testing::HasSubstr(folder_.string() + ": Permission denied; edits cannot be saved"));
+  EXPECT_THAT(refusal_of_nobody(),
+              testing::HasSubstr(folder_.string() + ": Permission denied; edits cannot be saved"));
   fs::permissions(folder_, fs::perms(0777));
   std::ofstream(file_) << "";
   fs::permissions(file_, fs::perms(0444));

@@ -30,7 +30,8 @@ void tell_apart(const Films& films, std::unordered_map<std::string, std::string>
   size_t parts = 2;
   const auto differ = [&] {
     std::set<std::string_view> tails;
-    return std::ranges::all_of(films, [&](const Clip* film) { return tails.insert(tail(film->url, parts)).second; });
+    return std::ranges::all_of(films,
+                               [&](const Clip* film) { return tails.insert(tail(film->url, parts)).second; });
   };
   while (parts < longest && !differ()) ++parts;
   for (const Clip* film : films) out[film->id] = tail(film->url, parts);

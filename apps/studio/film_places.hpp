@@ -7,8 +7,9 @@
 
 namespace kinora::studio {
 
-// The ends of the addresses of films of a job whose files have one name but for the ending, each with so many folders as
-// tell it from the others: {"clips/tape": "monday/tape.mp4", "clips/tape-2": "tuesday/tape.mp4"}. By id.
+// The ends of the addresses of films of a job whose files have one name but for the ending, each with so many
+// folders as tell it from the others: {"clips/tape": "monday/tape.mp4", "clips/tape-2": "tuesday/tape.mp4"}.
+// By id.
 std::unordered_map<std::string, std::string> film_places(const Catalogue&);
 
 }  // namespace kinora::studio

@@ -7,15 +7,15 @@
 //    boat."}}
 //
 // Each line sets what its "set" has; of two about one field the later one counts, and null takes the field
-// back to the clip's own, of "keep": to no decision. "time", "author" and members of other names may be missing or there. An undo is a
-// line of its own: "undo": true, and in "set" what the fields were before: the clip's own caption and reason where
-// nobody had changed them, null where nothing had been decided; so a reader that takes the last value of each field and knows nothing else
-// is right. "was" tells people the earlier values that were edits too. A redo ("redo": true) sets again what
-// its edit had set. An author's undo takes back their last edit that is not taken back yet. "of" says which
-// footage the line is about, as far as the clip's facts do (subject_of): another curation may give the key to
-// other footage, and then the line is about the clip that has its footage now, if there is one.
-// A last line without its end was being written when its
-// writer was killed: it does not count.
+// back to the clip's own, of "keep": to no decision. "time", "author" and members of other names may be
+// missing or there. An undo is a line of its own: "undo": true, and in "set" what the fields were before: the
+// clip's own caption and reason where nobody had changed them, null where nothing had been decided; so a
+// reader that takes the last value of each field and knows nothing else is right. "was" tells people the
+// earlier values that were edits too. A redo ("redo": true) sets again what its edit had set. An author's
+// undo takes back their last edit that is not taken back yet. "of" says which footage the line is about, as
+// far as the clip's facts do (subject_of): another curation may give the key to other footage, and then the
+// line is about the clip that has its footage now, if there is one. A last line without its end was being
+// written when its writer was killed: it does not count.
 #pragma once
 #include <optional>
 #include <string>

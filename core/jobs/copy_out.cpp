@@ -16,6 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kInfo = ".nv-meta/.info.json";
+constexpr const char* kJournal = ".copied";  // in the job's folder
 
 struct LocalFile {
   std::string name;  // from the folder
@@ -63,6 +64,17 @@ std::map<std::string, uint64_t> sizes_at(Io& io, const std::string& uri) {
   return out;
 }
 
+// Whether the job in this folder has copied anything there.
+bool has_copied(const fs::path& folder, const std::string& uri) {
+  std::ifstream journal(folder / kJournal);
+  for (std::string line; std::getline(journal, line);)
+    if (line.find(" " + uri + "/") != std::string::npos) return true;
+  return false;
+}
+
+// Without the slashes at its end.
+std::string bare(const std::string& uri) { return uri.substr(0, uri.find_last_not_of('/') + 1); }
+
 void copy_file(const fs::path& from, const std::string& to) {
   std::ifstream in(from, std::ios::binary);
   Writer out(to);
@@ -79,11 +91,11 @@ void copy_file(const fs::path& from, const std::string& to) {
 }  // namespace
 
 nlohmann::json copy_out(JobContext& context, const std::string& given) {
-  const std::string uri = given.substr(0, given.find_last_not_of('/') + 1);
+  const std::string uri = bare(given);
   Io& io = context.runtime().io();
   const auto files = results(context.folder());
   const auto line_of = [&](const LocalFile& f) { return fmt::format("{} {} {}/{}", f.size, f.changed, uri, f.name); };
-  Journal journal(context.folder() / ".copied");
+  Journal journal(context.folder() / kJournal);
   const auto there = sizes_at(io, uri);
   const auto is_there = [&](const LocalFile& f) {
     const auto it = there.find(f.name);
@@ -109,6 +121,19 @@ nlohmann::json copy_out(JobContext& context, const std::string& given) {
     log_warn("{}: {} there that this job did not make", uri, counted(static_cast<int64_t>(now.size() - files.size()), "file lies", "files lie"));
   log_info("{}: {}, {} bytes copied to {}", context.spec().name, counted(static_cast<int64_t>(files.size()), "file", "files"), bytes, uri);
   return {{"uri", uri}, {"files", files.size()}, {"bytes", bytes}};
+}
+
+void refuse_others(JobContext& context, const std::string& given) {
+  const std::string uri = bare(given);
+  if (!sizes_at(context.runtime().io(), uri).contains(kInfo)) return;
+  auto own = lying_aside(context.folder());
+  own.push_back(context.folder());
+  if (std::any_of(own.begin(), own.end(), [&](const fs::path& folder) { return has_copied(folder, uri); }))
+    return;
+  throw Error(KINORA_INVALID,
+              fmt::format("out: {} holds a dataset that job '{}' in {} has not copied there; choose another "
+                          "out, or remove that dataset first",
+                          uri, context.spec().name, context.run().out.string()));
 }
 
 void check_out(JobCheck& check, const std::string& uri) {

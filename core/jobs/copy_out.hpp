@@ -9,6 +9,10 @@ namespace kinora::core {
 // end the storage must list every file with its size. Returns {"uri", "files", "bytes"}; throws kinora::Error.
 nlohmann::json copy_out(JobContext& context, const std::string& uri);
 
+// Throws Error(KINORA_INVALID) if a dataset lies there that neither this job nor the one that it replaces has
+// copied there.
+void refuse_others(JobContext& context, const std::string& uri);
+
 // A problem of the option `out`, if it is one of no storage.
 void check_out(JobCheck& check, const std::string& uri);
 

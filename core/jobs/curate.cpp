@@ -50,7 +50,8 @@ void remove_work(const JobContext& context, const Sample& film) {
 // Made for the stages that may ask servers, and gone with its owner where none of them has kept anything.
 class Answers {
  public:
-  explicit Answers(const JobContext& context) : folder_(answers_folder(context)), old_(old_answers_folder(context)) {
+  explicit Answers(const JobContext& context)
+      : folder_(answers_folder(context)), old_(old_answers_folder(context)) {
     if (fs::exists(old_) && !fs::exists(folder_)) fs::rename(old_, folder_);
     fs::create_directories(folder_);
   }

@@ -115,6 +115,7 @@ void check_shard(JobCheck& check) {
 void run_shard(JobContext& context) {
   require(context, check_shard);
   const auto options = context.options<ShardOptions>();
+  if (!options.out.empty()) refuse_others(context, options.out);
   const fs::path curated = context.folder_of(context.need_upstream("curate"));
   Io& io = context.runtime().io();
   const auto edits = read_edits(curated / kEditsFile, kept_in(curated));

@@ -280,6 +280,8 @@ void drop_if_empty(const fs::path& folder) {
   fs::remove(failure_file(folder), ignored);
 }
 
+std::vector<fs::path> lying_aside(const fs::path& folder) { return {before(folder), unfinished(folder)}; }
+
 void drop_before(const fs::path& folder) {
   std::error_code ignored;
   fs::remove_all(before(folder), ignored);

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -60,6 +61,8 @@ bool take_back_after_failure(const std::filesystem::path& folder);
 // Removes what a job left that has no result and no checkpoint: its description, its empty folders, what it
 // said of its failure.
 void drop_if_empty(const std::filesystem::path& folder);
+// The folders, there or not, of what was set aside for this one.
+std::vector<std::filesystem::path> lying_aside(const std::filesystem::path& folder);
 // The job is done: nothing set aside is needed.
 void drop_before(const std::filesystem::path& folder);
 

@@ -30,7 +30,9 @@ std::string MadeByStages::lacks_embedding(const std::string& name) const {
   if (is_made || !knows_all_) return "";
   const std::string stage = name == "classic" ? "embed.classic" : "an embed stage of that name";
   return lacks("embedding", name, embeddings_) +
-         (embeddings_.empty() ? "; put " + stage + ", with sample_fps of film.clips or clip.transcode, into the stages" : "");
+         (embeddings_.empty()
+              ? "; put " + stage + ", with sample_fps of film.clips or clip.transcode, into the stages"
+              : "");
 }
 
 std::string MadeByStages::lacks_score(const std::string& score) const {

@@ -1,4 +1,5 @@
-// Which clips of a collection nobody wants to find: copies that dedup jobs leave out, and what people rejected.
+// Which clips of a collection nobody wants to find: copies that dedup jobs leave out, and what people
+// rejected.
 #pragma once
 #include <filesystem>
 #include <functional>

@@ -329,6 +329,15 @@ def runs(server):
     shutil.copy(ROOT / "tests/data/bbb_D.mp4", server.file("films") / "new.mp4")
     done = kinora("run", toml("whole", server.url, CURATE.format(input=inputs, out="shards")))
     holds("a film more in the folder is work to do", done.returncode == 0 and json.loads((SCRATCH / "whole/clips/summary.json").read_text())["inputs"] == 4, done.stderr[-2000:])
+    mine = tree(server.file("shards"))
+    holds("  and replaces this job's own shards", mine != local and any(n.endswith(".tar") for n in mine), done.stderr[-2000:])
+    other = toml("other", server.url, CURATE.format(input='"s3://bucket/alone.mp4"', out="shards/"))
+    done = kinora("run", other)
+    holds("another run does not write over them", done.returncode == 1 and "s3://bucket/shards holds a dataset that job 'shard'" in done.stderr
+          and "choose another out" in done.stderr and tree(server.file("shards")) == mine, done.stderr[-2000:])
+    shutil.rmtree(server.file("shards"))
+    done = kinora("run", other)
+    holds("  until they are removed", done.returncode == 0 and tree(server.file("shards")) not in ({}, mine), done.stderr[-2000:])
 
 
 FEW = ["tokenizer.steps=6", "tokenizer.frames=5", "tokenizer.height=32", "tokenizer.width=48", "latents.frames=5", "latents.height=32",

@@ -49,6 +49,7 @@ def check_places(page):
         select(page, key)
         assert place(key).startswith(where + " · "), place(key)
         assert page.locator("#detail").get_by_text(where + ", ").count() == 1, page.locator("#detail").inner_text()
+        page.screenshot(path=str(SCRATCH / f"{key}.png"))
     select(page, "avchd-0000")
     assert place("avchd-0000").startswith("blur"), place("avchd-0000")
 

@@ -56,7 +56,8 @@ class Account {
 
   // A server has answered, be it with an error.
   void reached();
-  // No server was there for the sample of this key. Of how many samples that is so; 0: one has answered before.
+  // No server was there for the sample of this key. Of how many samples that is so; 0: one has answered
+  // before.
   size_t missed(const std::string& key);
 
  private:

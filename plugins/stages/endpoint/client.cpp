@@ -124,14 +124,17 @@ Answered Client::ask(const Question& question, const Run& run) const {
   }
 }
 
-// A server that was there and went away costs the samples of that time. One that was never there is a mistake in the
-// run file or a server that is yet to start: going on would tell every clip as failed.
+// A server that was there and went away costs the samples of that time. One that was never there is a mistake
+// in the run file or a server that is yet to start: going on would tell every clip as failed.
 void Client::miss(const Question& question, const std::string& why) const {
   constexpr size_t kEnough = 8;  // samples
-  const std::string start = "; start the server or set base_url of " + stage_ + ", then run again with --retry-failed";
+  const std::string start =
+      "; start the server or set base_url of " + stage_ + ", then run again with --retry-failed";
   if (account_->missed(question.key) >= kEnough)
-    account_->refuse(fmt::format("{}; so it was for the first {} samples, and no request was ever answered{}: what is "
-                                 "done is kept", why, kEnough, start));
+    account_->refuse(
+        fmt::format("{}; so it was for the first {} samples, and no request was ever answered{}: what is "
+                    "done is kept",
+                    why, kEnough, start));
   check_accepted();
   give_up(question, why + start);
 }
@@ -182,7 +185,8 @@ double Client::backoff(int64_t attempt, const std::string& about, const Run& run
   return full * (1 - 0.5 * Random(run.seed(), about).uniform(static_cast<uint64_t>(attempt))[0]);
 }
 
-// A refused key is refused for every sample, none of which is at fault, and so it is where nobody is there: the run ends.
+// A refused key is refused for every sample, none of which is at fault, and so it is where nobody is there:
+// the run ends.
 void Client::check_accepted() const {
   if (const auto why = account_->refused(); !why.empty()) throw Error(KINORA_STOP, why);
 }

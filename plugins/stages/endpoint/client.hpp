@@ -36,8 +36,8 @@ struct Answered {
 
 // [any-thread] Every failure that ends a question is Error(KINORA_DATA), of the sample: an engine that tried
 // the whole sample again (KINORA_IO) would ask once more what has been answered and paid for. A key that is
-// refused is Error(KINORA_STOP), which ends the run, and so is a server that was not there for the first samples and has
-// answered nobody yet.
+// refused is Error(KINORA_STOP), which ends the run, and so is a server that was not there for the first
+// samples and has answered nobody yet.
 class Client {
  public:
   // `stage` names it in messages and sums; `path` is below base_url, "/chat/completions". Throws Error for

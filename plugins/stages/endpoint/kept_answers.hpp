@@ -6,8 +6,8 @@
 //   its; the key of
 //                                               the server is in neither
 //
-// A job that starts over has its folder of before beside its own, as .NAME.before or .NAME.unfinished: an answer to the
-// same request is taken from there.
+// A job that starts over has its folder of before beside its own, as .NAME.before or .NAME.unfinished: an
+// answer to the same request is taken from there.
 #pragma once
 #include <filesystem>
 #include <optional>

@@ -44,7 +44,8 @@ TEST_F(KeptAnswersTest, AreFoundBySampleAndBodyWhereverTheJobOfBeforeLies) {
       fs::create_directories(job_ / "answers");
       EXPECT_FALSE(of("b").find("body"));
       EXPECT_FALSE(of("a").find("other"));
-      EXPECT_EQ(KeptAnswers(job_.string() + "/", "caption.endpoint", "a").find("body"), Json({{"n", 1}})) << aside << called;
+      EXPECT_EQ(KeptAnswers(job_.string() + "/", "caption.endpoint", "a").find("body"), Json({{"n", 1}}))
+          << aside << called;
       fs::remove_all(run_ / aside);
       EXPECT_TRUE(of("a").find("body")) << "it is kept here as well by now";
       fs::remove_all(job_);

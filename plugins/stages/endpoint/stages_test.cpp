@@ -35,7 +35,8 @@ std::string refusal(const typename Stage::Options& o) {
   return "";
 }
 
-Sample clip(int64_t frames, const char* json = nullptr, const char* txt = nullptr, const std::string& key = "clip") {
+Sample clip(int64_t frames, const char* json = nullptr, const char* txt = nullptr,
+            const std::string& key = "clip") {
   Sample s(key);
   if (frames > 0)
     s.set_tensor("frames", std::vector<uint8_t>(static_cast<size_t>(frames) * 4 * 6 * 3), {frames, 4, 6, 3},
@@ -74,7 +75,10 @@ TEST(EndpointStages, TheUsersCaptionWinsWithoutAnyRequest) {
       processed<CaptionEndpoint>(o, clip(8, R"({"caption":{"by":"caption.describe"}})", "measured"), &error)
           .emitted.empty());
   EXPECT_THAT(error, HasSubstr("http://127.0.0.1:9/v1/chat/completions"));
-  EXPECT_THAT(error, ::testing::EndsWith("; start the server or set base_url of caption.endpoint, then run again with --retry-failed"));
+  EXPECT_THAT(
+      error,
+      ::testing::EndsWith(
+          "; start the server or set base_url of caption.endpoint, then run again with --retry-failed"));
   o.replace_user = true;
   EXPECT_TRUE(
       processed<CaptionEndpoint>(o, clip(8, R"({"caption":{"by":"user"}})", "mine"), &error).emitted.empty());
@@ -102,8 +106,10 @@ TEST(EndpointStages, AServerThatIsNeverThereEndsTheRunAfterEightSamples) {
         EXPECT_EQ(e.code(), KINORA_STOP);
         why = e.what();
       }
-    EXPECT_THAT(why, HasSubstr("the first 8 samples, and no request was ever answered; start the server or set base_url of "
-                               "caption.endpoint, then run again with --retry-failed: what is done is kept"));
+    EXPECT_THAT(
+        why, HasSubstr(
+                 "the first 8 samples, and no request was ever answered; start the server or set base_url of "
+                 "caption.endpoint, then run again with --retry-failed: what is done is kept"));
     EXPECT_THAT(why, HasSubstr("http://127.0.0.1:9/v1/chat/completions"));
   }
 }

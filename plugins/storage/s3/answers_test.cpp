@@ -131,8 +131,9 @@ TEST(Failures, OfAServerThatIsNotThereNameWhereItsAddressStands) {
   a.problem = "Failed to connect to 127.0.0.1 port 9";
   const Error e = failure("s3://b: cannot be listed", a, {}, nullptr, "us-east-1", 9);
   EXPECT_EQ(e.code(), KINORA_IO);
-  EXPECT_THAT(e.what(), AllOf(HasSubstr("s3://b: cannot be listed: Failed to connect to 127.0.0.1 port 9 (9 tries)"),
-                              HasSubstr("endpoint in [storage.s3]"), HasSubstr("AWS_ENDPOINT_URL_S3")));
+  EXPECT_THAT(e.what(),
+              AllOf(HasSubstr("s3://b: cannot be listed: Failed to connect to 127.0.0.1 port 9 (9 tries)"),
+                    HasSubstr("endpoint in [storage.s3]"), HasSubstr("AWS_ENDPOINT_URL_S3")));
   a.code = CURLE_OPERATION_TIMEDOUT;
   a.status = 200;
   EXPECT_FALSE(is_nobody(a)) << "it began to answer";

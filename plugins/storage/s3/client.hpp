@@ -87,7 +87,8 @@ class Client {
   Endpoint endpoint_;
   std::unique_ptr<Http> http_;
   std::atomic<int64_t> requests_{0}, repeated_{0};
-  std::atomic<bool> told_{false};  // that no server is found; once, for every request of the time says the same
+  std::atomic<bool> told_{
+      false};  // that no server is found; once, for every request of the time says the same
 };
 
 }  // namespace kinora::s3

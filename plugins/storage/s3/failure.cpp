@@ -82,7 +82,9 @@ Remedy remedy(const HttpAnswer& a, const ServerError& said, const std::string& s
     return {KINORA_INVALID, "the server's certificate is not trusted; name its authority's file by ca_file"};
   const bool passes = judge(a, said) == Verdict::again;
   if (passes && is_nobody(a))
-    return {KINORA_IO, "check the network and the address, endpoint in [storage.s3] or else AWS_ENDPOINT_URL_S3, and run it again"};
+    return {KINORA_IO,
+            "check the network and the address, endpoint in [storage.s3] or else AWS_ENDPOINT_URL_S3, and "
+            "run it again"};
   return {passes ? KINORA_IO : KINORA_FAILED, passes ? "check the network and the endpoint, and run it again"
                                                      : "check the endpoint and its options"};
 }
@@ -104,7 +106,8 @@ std::string cause(const HttpAnswer& a, const ServerError& said) {
 }  // namespace
 
 bool is_nobody(const HttpAnswer& a) {
-  return a.code == CURLE_COULDNT_CONNECT || a.code == CURLE_COULDNT_RESOLVE_HOST || (a.code == CURLE_OPERATION_TIMEDOUT && a.status == 0);
+  return a.code == CURLE_COULDNT_CONNECT || a.code == CURLE_COULDNT_RESOLVE_HOST ||
+         (a.code == CURLE_OPERATION_TIMEDOUT && a.status == 0);
 }
 
 Verdict judge(const HttpAnswer& a, const ServerError& said) {
