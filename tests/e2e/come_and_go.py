@@ -131,8 +131,8 @@ def check_unlisted():
             why = f"{folder}/disk is {'empty' if empty else 'not there'}"
             assert any(s.startswith(f"1 film cannot be looked at now, {folder}/disk/b.mp4 the first; what is done of it stays ({why}; ") for s in said(text, "warning")), text
             assert "already done" in text and stored("unlisted") == whole, text
-        text = run("unlisted", "--set", "clips.unseen=drop", code=1)
-        assert "1 film of before is below it, so nothing is done and what is there stays" in text and stored("unlisted") == whole, text
+    text = run("unlisted", "--set", "clips.unseen=drop", code=1)
+    assert "1 film of before is below it, so nothing is done and what is there stays" in text and stored("unlisted") == whole, text
     (folder / "disk").rmdir()
     (folder / "away").rename(folder / "disk")
     assert "going on: 2 of 2 inputs have ended" in run("unlisted") and stored("unlisted") == whole, "after the run that failed"
