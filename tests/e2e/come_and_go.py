@@ -202,15 +202,15 @@ def check_places():
     for folder, source in ((there, "bbb_A"), (here, "bbb_B")):
         (folder / "films").mkdir(parents=True)
         shutil.copy2(DATA / f"{source}.mp4", folder / f"films/{source}.mp4")
-    (there / "run.toml").write_text(f'[run]\nout = "{SCRATCH / "placed"}"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = "films/"\nstages = ["video.probe"]\n')
-    def started():
-        done = subprocess.run([KINORA, "run", str(there / "run.toml")], capture_output=True, text=True, timeout=600, cwd=here)
+    (there / "run.toml").write_text(f'[[job]]\nname = "clips"\nkind = "curate"\ninput = "films/"\nstages = ["video.probe"]\n')
+    def started(name):
+        done = subprocess.run([KINORA, "run", str(there / "run.toml"), "--out", str(SCRATCH / name)], capture_output=True, text=True, timeout=600, cwd=here)
         assert done.returncode == 0, done.stderr
-        return done.stderr, [k for k in items("placed")]
-    text, keys = started()
+        return done.stderr, [k for k in items(name)]
+    text, keys = started("placed_there")
     assert keys == ["bbb_A"] and "where you are" not in text, (text, keys)
     (there / "films").rename(there / "away")
-    text, keys = started()
+    text, keys = started("placed_here")
     assert keys == ["bbb_B"] and text.count(f"there is none in {there}, the run file's folder; taken from {here}, where you are") == 1, (text, keys)
 
 
