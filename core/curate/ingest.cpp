@@ -1,6 +1,5 @@
 #include "core/curate/ingest.hpp"
 
-#include <filesystem>
 
 #include <fmt/ranges.h>
 
@@ -58,11 +57,7 @@ bool Ingest::is_empty(const Input& input) {
     record_.forget(input);
     --ended_;
   }
-  std::error_code error;
-  const bool is_no_file = !is_remote(input.url) && std::filesystem::is_other(input.url, error);
-  const char* why = is_no_file ? ": it is no regular file but a pipe, a socket or a device; name a film"
-                               : ": the file is empty; fetch it again";
-  if (!record_.has_ended(input)) end(input, unread_line(input, "", input.url + why));
+  if (!record_.has_ended(input)) end(input, unread_line(input, "", input.url + ": the file is empty; fetch it again"));
   return true;
 }
 

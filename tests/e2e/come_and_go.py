@@ -223,7 +223,7 @@ def check_names():
     write("names", json.dumps([str(folder), str(folder / "list.csv")]), more="recursive = true")
     text = run("names")
     assert re.search(r"scene-2 \(y/scene.mp4\): failed in video.probe: ", text), text
-    assert "pipe.mp4: it is no regular file but a pipe, a socket or a device" in text, text
+    assert "pipe.mp4: not a regular file but a pipe; give the path of a file" in text, text
     assert text.count("column 'captions' is carried along as your own; if it is meant as 'caption', write it so") == 1, text
 
 
