@@ -231,6 +231,49 @@ JobCode job_code(const JobKind& kind) {
   return torch_job(kind.spec.name);
 }
 
+namespace {
+
+// Of a job whose results are there.
+void say_done(const RunFile& run, const JobSpec& job, const RunOptions& options, const std::vector<bool>& again) {
+  // Those who watch have read it before ranks were started again.
+  log_line(here().restart > 0 ? KINORA_LOG_DEBUG : KINORA_LOG_INFO, job.name + ": already done");
+  if (options.dry) {
+    if (const auto* read = reads_any(run, job, again)) log_info("{}: would run again if {} keeps others then", job.name, read->name);
+  } else if (const int64_t failed = failures_in(run.out / job.name); failed > 0 && job.kind->spec.name == "curate") {
+    log_info("{}: {} in it; --retry-failed tries {} again", job.name, counted(failed, "failure is", "failures are"),
+             failed == 1 ? "it" : "them");
+  }
+}
+
+// The job's turn: it is there already, is foreseen by a dry run, is refused, or runs. again: which jobs try again what failed.
+RunResult take_turn(Runtime& runtime, const RunFile& run, size_t place, const RunOptions& options, const std::vector<bool>& again,
+                    fs::file_time_type since) {
+  const JobSpec& job = run.jobs[place];
+  const std::string digest = job_digest(run, job);
+  const bool tries_again = options.dry && again[place];
+  std::string why;
+  if (!tries_again && finished(run.out / job.name, digest, &why)) {
+    say_done(run, job, options, again);
+    return {true, false};
+  }
+  if (!why.empty()) log_warn("{}: {}; the job is done again", job.name, why);
+  if (options.dry) {
+    foresee(runtime, run, job, digest, tries_again);
+    return {true, false};
+  }
+  if (options.keeps_finished && is_done(run.out / job.name) && why.empty()) {
+    log_error("job '{}' in {} was made with other options or inputs than this file has now; repeat the --set that it was run "
+              "with, or do it again first: kinora run", job.name, run.out.string());
+    return {false, false};
+  }
+  log_info("{}: {}", job.name, job.kind->spec.help);
+  const RunResult result = run_one(runtime, run, job, digest, since);
+  if (!result.ok && options.is_trial && job.name == options.only) drop_if_empty(run.out / job.name);
+  return result;
+}
+
+}  // namespace
+
 RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& options) {
   const auto since = fs::file_time_type::clock::now();
   const Place place = here();
@@ -256,44 +299,9 @@ RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& optio
   if (!options.dry && !place.alone() && any_left(run, needed)) {
     if (const RunResult met = meet_first_rank(run, needed, place); !met.ok) return met;
   }
-  for (size_t i = 0; i < run.jobs.size(); ++i) {
-    const JobSpec& job = run.jobs[i];
-    if (!needed[i]) continue;
-    const std::string digest = job_digest(run, job);
-    std::string why;
-    if (options.dry && again[i]) {
-      foresee(runtime, run, job, digest, true);
-      continue;
-    }
-    if (finished(run.out / job.name, digest, &why)) {
-      // Those who watch have read it before ranks were started again.
-      log_line(place.restart > 0 ? KINORA_LOG_DEBUG : KINORA_LOG_INFO, job.name + ": already done");
-      if (const int64_t failed = failures_in(run.out / job.name); failed > 0 && job.kind->spec.name == "curate" && !options.dry)
-        log_info("{}: {} in it; --retry-failed tries {} again", job.name, counted(failed, "failure is", "failures are"),
-                 failed == 1 ? "it" : "them");
-      if (const auto* read = options.dry ? reads_any(run, job, again) : nullptr)
-        log_info("{}: would run again if {} keeps others then", job.name, read->name);
-      continue;
-    }
-    if (!why.empty()) log_warn("{}: {}; the job is done again", job.name, why);
-    const bool replaces = is_done(run.out / job.name) && why.empty();
-    if (options.dry) {
-      foresee(runtime, run, job, digest, false);
-      continue;
-    }
-    if (options.keeps_finished && replaces) {
-      log_error(
-          "job '{}' in {} was made with other options or inputs than this file has now; repeat the --set "
-          "that "
-          "it was run with, or do it again first: kinora run",
-          job.name, run.out.string());
-      return {false, false};
-    }
-    log_info("{}: {}", job.name, job.kind->spec.help);
-    const RunResult result = run_one(runtime, run, job, digest, since);
-    if (!result.ok && options.is_trial && job.name == options.only) drop_if_empty(run.out / job.name);
-    if (!result.ok) return result;
-  }
+  for (size_t i = 0; i < run.jobs.size(); ++i)
+    if (needed[i])
+      if (const RunResult result = take_turn(runtime, run, i, options, again, since); !result.ok) return result;
   return {true, false};
 }
 
