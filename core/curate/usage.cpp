@@ -1,8 +1,16 @@
 #include "core/curate/usage.hpp"
 
+#include <cmath>
+
 #include "core/curate/facts.hpp"
 
 namespace kinora::core {
+namespace {
+
+// A sum's last bits depend on the order of what it adds.
+double rounded(double cost) { return std::round(cost * 1e12) / 1e12; }
+
+}  // namespace
 
 void Usage::add(const nlohmann::json& facts) {
   for (const auto& [stage, used] : object_in(facts, "usage").items())
@@ -14,7 +22,7 @@ nlohmann::json Usage::sums() const {
   nlohmann::json out = nlohmann::json::object();
   for (const auto& [stage, used] : by_stage_)
     for (const auto& [what, sum] : used)
-      out[stage][what] = what == "cost" ? nlohmann::json(sum) : nlohmann::json(static_cast<int64_t>(sum));
+      out[stage][what] = what == "cost" ? nlohmann::json(rounded(sum)) : nlohmann::json(static_cast<int64_t>(sum));
   return out;
 }
 

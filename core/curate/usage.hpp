@@ -11,7 +11,7 @@ class Usage {
  public:
   // facts of one end: its member "usage", {stage: {"requests", "prompt_tokens", "completion_tokens", "cost"}}.
   void add(const nlohmann::json& facts);
-  // The sums in the same form; tokens and requests are whole numbers.
+  // The sums in the same form, whatever the order: tokens and requests are whole numbers, costs have 12 decimals.
   nlohmann::json sums() const;
 
  private:
