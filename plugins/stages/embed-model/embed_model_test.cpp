@@ -40,8 +40,11 @@ struct Made {
     core::Call call;
     const kinora_run run = core::run_of(call);
     const kinora_emit sink = results.sink();
-    for (const auto& sample : samples)
+    for (const auto& sample : samples) {
+      results.input = sample.key();
       if (stage->process(stage.self(), sample.get(), &sink, &run)) errors.push_back(test::last_error());
+    }
+    results.input.clear();
     if (stage->finish(stage.self(), &sink, &run)) errors.push_back(test::last_error());
   }
 };
