@@ -1,6 +1,9 @@
 #include "core/paths.hpp"
 
 #include <cstdlib>
+#include <deque>
+#include <grp.h>
+#include <pwd.h>
 #include <unistd.h>
 
 #include <sys/stat.h>
@@ -29,20 +32,62 @@ std::vector<fs::path> split_paths(std::string_view list) {
   return out;
 }
 
+namespace {
+
+// Root, this user, and whoever owns the program that is running: it could be anything anyway.
+bool is_trusted_owner(uid_t owner) {
+  static const uid_t program = [] {
+    struct stat self {};
+    return stat("/proc/self/exe", &self) == 0 ? self.st_uid : 0;
+  }();
+  return owner == 0 || owner == geteuid() || owner == program;
+}
+
+// Whether the group is its owner's alone, as systems make one for every user, with the same name.
+bool is_private_group(const struct stat& s) {
+  char users[4096], groups[4096];
+  struct passwd user {}, *known_user = nullptr;
+  struct group own {}, *known_group = nullptr;
+  return getpwuid_r(s.st_uid, &user, users, sizeof users, &known_user) == 0 && known_user &&
+         getgrgid_r(s.st_gid, &own, groups, sizeof groups, &known_group) == 0 && known_group &&
+         std::string_view(user.pw_name) == own.gr_name;
+}
+
+// In a sticky folder (/tmp) anybody may put things, but nobody can change those of others.
+std::string why_changeable(const fs::path& path, const struct stat& s) {
+  const std::string name = path.string();
+  if (!is_trusted_owner(s.st_uid))
+    return fmt::format("{} belongs to another user; move it to a folder of yours, or run: chown {} {}", name,
+                       geteuid(), name);
+  if (S_ISLNK(s.st_mode) || (S_ISDIR(s.st_mode) && (s.st_mode & S_ISVTX))) return "";
+  if (s.st_mode & S_IWOTH) return fmt::format("{} is writable by every user; run: chmod o-w {}", name, name);
+  if ((s.st_mode & S_IWGRP) && !is_private_group(s))
+    return fmt::format("{} is writable by its group; run: chmod g-w {}", name, name);
+  return "";
+}
+
+}  // namespace
+
 std::string why_untrusted(const fs::path& path) {
-  struct stat s {};
-  if (stat(path.c_str(), &s) != 0) return "";
-  const bool others_write = (s.st_mode & S_IWOTH) != 0;
-  if (others_write && !(S_ISDIR(s.st_mode) && (s.st_mode & S_ISVTX))) {
-    return fmt::format("{} is writable by every user; run: chmod o-w {}", path.string(), path.string());
-  }
-  // In a sticky folder (/tmp) anybody may put things, but nobody can change those of others.
-  struct stat parent {};
-  if (stat(path.parent_path().c_str(), &parent) == 0 && (parent.st_mode & S_IWOTH) && s.st_uid != geteuid() &&
-      s.st_uid != 0) {
-    return fmt::format(
-        "{} belongs to another user in a folder that every user may write; move it to a folder of yours",
-        path.string());
+  std::error_code error;
+  fs::path at = "/";
+  std::deque<fs::path> rest;
+  const auto put_first = [&](const fs::path& more) { rest.insert(rest.begin(), more.begin(), more.end()); };
+  put_first(fs::absolute(path, error));
+  for (int links = 0; !rest.empty();) {
+    const fs::path part = rest.front();
+    rest.pop_front();
+    if (part.empty() || part == ".") continue;
+    const fs::path next = part == ".." ? at.parent_path() : part.is_absolute() ? part : at / part;
+    struct stat s {};
+    if (lstat(next.c_str(), &s) != 0) return "";  // which the reader of it will say
+    if (auto why = why_changeable(next, s); !why.empty()) return why;
+    if (!S_ISLNK(s.st_mode)) {
+      at = next;
+      continue;
+    }
+    if (++links > 40) return "";
+    put_first(fs::read_symlink(next, error));
   }
   return "";
 }

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "core/utf8.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::core {
@@ -252,6 +253,20 @@ void* user_of_field(const kinora_sample* s, std::string_view name, void (*releas
   for (const auto& f : s->fields)
     if (f.name == name) return f.value->release == release ? f.value->user : nullptr;
   return nullptr;
+}
+
+std::string key_of_name(std::string_view given) {
+  constexpr size_t kLongest = 150;  // with a clip's number and a field's name it is still a file's name
+  std::string name = valid_utf8(given);
+  for (auto& c : name) {
+    const bool control = static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+    if (control || c == '.' || c == '/') c = '-';
+  }
+  if (name.empty()) return "film";
+  if (name.size() <= kLongest) return name;
+  size_t end = kLongest;
+  while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0) == 0x80) --end;
+  return name.substr(0, end);
 }
 
 }  // namespace kinora::core

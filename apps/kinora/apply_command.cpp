@@ -15,7 +15,7 @@ namespace {
 
 namespace po = boost::program_options;
 
-constexpr const char* kHelp = R"(usage: kinora apply ID [INPUT] [options]
+constexpr const char* kApplyHelp = R"(usage: kinora apply ID [INPUT] [options]
 
 Runs one component alone on one input. A stage takes a film; the others take tensors from a safetensors file, whose names
 are the component's arguments (kinora plugins inspect ID), and give tensors. What is float64 stays float64.
@@ -30,7 +30,7 @@ examples:
 
 )";
 
-po::options_description flags() {
+po::options_description apply_flags() {
   po::options_description options("options");
   options.add_options()("inputs", po::value<std::string>()->default_value("")->value_name("FILE"),
                         "tensors by argument name")(
@@ -82,7 +82,7 @@ std::string misuse(const core::ComponentSpec& spec, const core::ApplyRequest& re
 }  // namespace
 
 int apply_command(core::Runtime& runtime, const Arguments& arguments) {
-  po::options_description all = flags();
+  po::options_description all = apply_flags();
   all.add_options()("id", po::value<std::string>()->default_value(""))(
       "input", po::value<std::string>()->default_value(""));
   po::positional_options_description positional;
@@ -90,7 +90,7 @@ int apply_command(core::Runtime& runtime, const Arguments& arguments) {
   po::variables_map given;
   po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), given);
   if (given.count("help")) {
-    std::cout << kHelp << flags();
+    std::cout << kApplyHelp << apply_flags();
     return kDone;
   }
   core::ApplyRequest request;

@@ -13,14 +13,14 @@ using balance::Stage;
 constexpr double kRounding = 1e-9;
 
 // Resources of a node and needs of a worker in one order.
-constexpr size_t kResources = 6;
+constexpr size_t kPools = 6;
 double has(const Node& n, size_t r) {
-  const double all[kResources] = {n.cores, n.memory, static_cast<double>(n.gpus), n.nvdec, n.nvenc, 1};
+  const double all[kPools] = {n.cores, n.memory, static_cast<double>(n.gpus), n.nvdec, n.nvenc, 1};
   return all[r];
 }
 // On a node of this kind: a worker that wants a whole node takes all that it has.
 double wants(const Need& n, const Node& on, size_t r) {
-  const double all[kResources] = {n.cores, n.memory, n.gpus, n.nvdec, n.nvenc, 0};
+  const double all[kPools] = {n.cores, n.memory, n.gpus, n.nvdec, n.nvenc, 0};
   return n.whole_node ? has(on, r) : all[r];
 }
 bool may_be(const Need& n, const Node& on) {
@@ -59,7 +59,7 @@ double most(const std::vector<Stage>& stages, const Kinds& kinds, const std::vec
   };
   for (size_t i = 0; i < stages.size(); ++i)  // what is placed of a stage carries u
     if (demand[i] > 0) add_row(1, 0, [i](size_t stage, size_t) { return stage == i ? -1.0 : 0.0; });
-  for (size_t r = 0; r < kResources; ++r) {
+  for (size_t r = 0; r < kPools; ++r) {
     double all = 0;
     const auto share = [&](size_t i, size_t k, double total) {
       return total > 0 ? scale * demand[i] * wants(stages[i].need, kinds[k].first, r) / total : 0;

@@ -2,6 +2,7 @@
 // run.
 #pragma once
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -16,6 +17,7 @@ struct BenchOptions {
   std::string peer;  // a command, see core/torch/training/bench_networks.hpp
   int64_t tokens = 256;
   std::string device = "auto";
+  bool quick = false;  // small sizes: whether everything can be measured
 };
 
 // Its line says whether the median of the rounds is "within" its bound; nothing if it has none without a
@@ -25,6 +27,9 @@ struct Benchmark {
   nlohmann::json (*run)(core::Runtime&, const BenchOptions&);
   bool only_named = false;  // it takes minutes: `kinora bench` without a name leaves it out
 };
+
+// The middle of the values; the upper one of two.
+double median(std::vector<double> values);
 
 nlohmann::json bench_plugin_call(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_startup(core::Runtime&, const BenchOptions&);

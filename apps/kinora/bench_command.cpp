@@ -12,7 +12,7 @@ namespace {
 
 namespace po = boost::program_options;
 
-constexpr const char* kHelp = R"(usage: kinora bench [NAME] [options]
+constexpr const char* kBenchHelp = R"(usage: kinora bench [NAME] [options]
 
 Measures this machine and prints one line of JSON a benchmark. Everything that is compared is measured in turns in one run,
 because machines are noisy: look at the ratios. Exit 1 if a median breaks its bound.
@@ -89,7 +89,9 @@ int bench_command(core::Runtime& runtime, const Arguments& arguments) {
       "tokens", po::value<int64_t>()->default_value(256)->value_name("N"),
       "of block: about so many of a video")(
       "device", po::value<std::string>()->default_value("auto")->value_name("NAME"),
-      "of block: auto, cpu, cuda or cuda:N")("help,h", "this text");
+      "of block: auto, cpu, cuda or cuda:N")(
+      "quick", po::bool_switch(), "small sizes: whether everything can be measured here, not how fast it is")(
+      "help,h", "this text");
   po::options_description all;
   all.add(visible).add_options()("name", po::value<std::string>()->default_value(""));
   po::positional_options_description positional;
@@ -97,13 +99,14 @@ int bench_command(core::Runtime& runtime, const Arguments& arguments) {
   po::variables_map given;
   po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), given);
   if (given.count("help")) {
-    std::cout << kHelp << visible;
+    std::cout << kBenchHelp << visible;
     return kDone;
   }
   const std::string name = given["name"].as<std::string>();
   const BenchOptions options{given["film"].as<std::string>(), given["repeat"].as<int>(),
                              given["threads"].as<int>(),      given["peer"].as<std::string>(),
-                             given["tokens"].as<int64_t>(),   given["device"].as<std::string>()};
+                             given["tokens"].as<int64_t>(),   given["device"].as<std::string>(),
+                             given["quick"].as<bool>()};
   if (options.repeat < 1)
     return complain(kUsage, "bench: --repeat " + std::to_string(options.repeat) + ": give 1 or more");
   if (options.threads < 1)

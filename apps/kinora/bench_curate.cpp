@@ -22,15 +22,10 @@ using nlohmann::json;
 constexpr int kClips = 12, kSeconds = 3, kRate = 24;
 constexpr int kFrames = kClips * kSeconds * kRate;
 
-double seconds_of(const auto& f) {
+double seconds_of_curating(const auto& f) {
   const auto start = std::chrono::steady_clock::now();
   f();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
 }
 
 // 36 seconds of 1280x720 H.264 with a key frame at each of its clips' first frames and sound, in a folder
@@ -96,7 +91,7 @@ double cut(core::Runtime& runtime, const CurateFilm& film, const json& given, in
   kinora_run run{};
   run.struct_size = sizeof run;
   run.n_threads = static_cast<int32_t>(std::max(1U, std::thread::hardware_concurrency()));
-  const double seconds = seconds_of([&] { check(stage.process(self.get(), sample.get(), &sink, &run)); });
+  const double seconds = seconds_of_curating([&] { check(stage.process(self.get(), sample.get(), &sink, &run)); });
   if (results.emitted.size() != kClips)
     throw Error(KINORA_FAILED,
                 fmt::format("bench curate: {} clips of {} were made", results.emitted.size(), kClips));
@@ -122,7 +117,7 @@ double cut(const CurateFilm& film, const Peer& peer) {
       threads, film.path(), kSeconds, threads, film.folder().string());
   const std::string all =
       fmt::format("printf '%s\\n' {}| xargs -P {} -I{{}} {}", starts, peer.processes, one);
-  const double seconds = seconds_of([&] { output_of(all); });
+  const double seconds = seconds_of_curating([&] { output_of(all); });
   for (int i = 0; i < kClips; ++i)
     if (!fs::exists(film.folder() / fmt::format("{}.mp4", i * kSeconds)))
       throw Error(KINORA_FAILED, "bench curate: the ffmpeg program made no clip");

@@ -10,7 +10,7 @@ using nlohmann::json;
 // and no more memory.
 json networks(core::Runtime& runtime, const BenchOptions& o, const char* what) {
   json out = core::torch_tool("bench")(
-      runtime, {{"what", what}, {"threads", o.threads}, {"repeat", o.repeat}, {"peer", o.peer}});
+      runtime, {{"what", what}, {"threads", o.threads}, {"repeat", o.repeat}, {"peer", o.peer}, {"quick", o.quick}});
   if (o.peer.empty()) {
     out["peer"] = "none; give one with --peer CMD";
     return out;

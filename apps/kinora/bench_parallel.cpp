@@ -20,7 +20,8 @@ json launched(int ranks, const BenchOptions& o) {
   const std::string out =
       output_of(shell_quoted((core::executable_folder() / "kinora").string()) + " launch -n " +
                 std::to_string(ranks) + " --logs " + shell_quoted(logs) + " -- bench parallel --threads " +
-                std::to_string(o.threads) + " --repeat " + std::to_string(o.repeat));
+                std::to_string(o.threads) + " --repeat " + std::to_string(o.repeat) +
+                (o.quick ? " --quick" : ""));
   std::error_code ignored;
   std::filesystem::remove_all(logs, ignored);
   const json line = json::parse(out, nullptr, false);
@@ -35,7 +36,7 @@ json launched(int ranks, const BenchOptions& o) {
 }  // namespace
 
 json bench_parallel(core::Runtime& runtime, const BenchOptions& o) {
-  const json request{{"threads", o.threads}, {"repeat", o.repeat}, {"tokens", 4096}};
+  const json request{{"threads", o.threads}, {"repeat", o.repeat}, {"tokens", o.quick ? 256 : 4096}, {"latents", o.quick ? 16 : 192}};
   json out = core::torch_tool("bench_parallel")(runtime, request);
   if (!core::here().alone()) return out;  // one of several ranks
   for (const int ranks : {2, 4}) {

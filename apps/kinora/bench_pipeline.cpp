@@ -29,11 +29,6 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kShots = "shots.content";
 const json kTranscode = {{"preset", "veryfast"}, {"audio", false}, {"edge_crop", 0.0}};
 
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
-
 // Of this process, or of those that it has waited for.
 double processor_seconds(int who) {
   rusage usage{};
@@ -81,21 +76,21 @@ std::string made_film(int width, int height, int rate, int seconds, int first_hu
          " -c:v libx264 -preset veryfast -g 48 -pix_fmt yuv420p";
 }
 
-struct Run {
+struct PipelineRun {
   double seconds = 0, processor_seconds = 0;
   uint64_t peak = 0;  // bytes, of all its processes together
   json summary;
 };
 
 // A curate job over a film or folder, in a process of its own. stages: TOML.
-Run curate(const Films& films, const std::string& input, const std::string& stages) {
+PipelineRun curate(const Films& films, const std::string& input, const std::string& stages) {
   const fs::path out = films.folder() / "out", file = films.folder() / "run.toml";
   fs::remove_all(out);
   std::ofstream(file) << fmt::format(
       "[run]\nout = '{}'\n[[job]]\nname = 'clips'\nkind = 'curate'\ninput = '{}'\nhash = false\nstages = {}\n", out.string(), input,
       stages);
   const std::string self = shell_quoted((core::executable_folder() / "kinora").string());
-  Run run;
+  PipelineRun run;
   const double before = processor_seconds(RUSAGE_CHILDREN);
   const auto start = Clock::now();
   {
@@ -155,7 +150,7 @@ json bench_curate_pipeline(core::Runtime& runtime, const BenchOptions& options) 
   json last;
   for (int round = 0; round < options.repeat; ++round) {
     const double alone = cost_alone(runtime, paths) / cores;
-    const Run run = curate(films, (films.folder() / "films").string(),
+    const PipelineRun run = curate(films, (films.folder() / "films").string(),
                            "[{ use = 'film.clips', preset = 'veryfast', audio = false, edge_crop = 0.0 }]");
     busy.push_back(run.processor_seconds / run.seconds / cores);
     share.push_back(alone / run.seconds);
@@ -185,7 +180,7 @@ json bench_curate_memory(core::Runtime&, const BenchOptions& options) {
   std::vector<double> peaks;
   for (const int minutes : {10, 180}) {  // the same packets again and again
     const std::string film = films.add(fmt::format("{}.mp4", minutes), fmt::format("-stream_loop {} -i {} -c copy", minutes - 1, shell_quoted(piece)));
-    const Run run = curate(films, film, stages);
+    const PipelineRun run = curate(films, film, stages);
     peaks.push_back(static_cast<double>(run.peak));
     out["minutes"].push_back({{"minutes", minutes}, {"seconds", run.seconds}, {"peak_bytes", peaks.back()}, {"clips", run.summary["clips"]["kept"]}});
   }

@@ -77,7 +77,7 @@ json bench_workers(core::Runtime& runtime, const BenchOptions& o) {
   const std::string canonical = options.canonical();
   const auto begin = Clock::now();
   core::Worker worker({core::executable_folder() / "kinora", {}},
-                      {sizeof(kinora_worker_spec), 0, "bench", kStage, canonical.c_str(), 0, 0, 0});
+                      {sizeof(kinora_worker_spec), 0, "bench", kStage, canonical.c_str(), 0, 0, 0, 0});
   const double started = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
   core::Call call;
   const kinora_run run = core::run_of(call);

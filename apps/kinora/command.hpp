@@ -32,6 +32,11 @@ std::optional<core::RunFile> load_run(core::Runtime&, const std::string& file,
                                       const std::vector<std::string>& sets,
                                       std::optional<int64_t> ranks = {});
 
+// The same of a document that is read; `file` is what messages call it.
+std::optional<core::RunFile> load_run(core::Runtime&, core::Result<core::Document>, const std::string& file,
+                                      const std::vector<std::string>& sets,
+                                      std::optional<int64_t> ranks = {});
+
 // What `run` with these arguments is to do; as load_run if that cannot be.
 struct AskedRun {
   core::RunFile file;

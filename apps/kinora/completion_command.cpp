@@ -24,7 +24,7 @@ _kinora() {
     --log) _kinora_words "trace debug info warn error"; return ;;
     --component) _kinora_ids; return ;;
     --dtype) _kinora_words "bf16 fp16 fp32"; return ;;
-    --from|--to) _kinora_words "kinora original diffusers"; return ;;
+    --from|--to) _kinora_words "original diffusers kinora"; return ;;
     --merge|--unmerge) COMPREPLY=($(compgen -f -- "$cur")); return ;;
     --inputs) COMPREPLY=($(compgen -f -- "$cur")); return ;;
     --method) _kinora_words "encode decode encode_decode forward gradient evaluate sample quantize"; return ;;

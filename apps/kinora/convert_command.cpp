@@ -14,7 +14,7 @@ namespace {
 
 namespace po = boost::program_options;
 
-constexpr const char* kHelp = R"(usage: kinora convert IN OUT [options]
+constexpr const char* kConvertHelp = R"(usage: kinora convert IN OUT [options]
 
 Weights in another form. IN is a safetensors file, an index of shards (X.safetensors.index.json), a diffusers folder or, with
 --component, a whole pipeline. OUT is a file X.safetensors, or a folder as diffusers writes it, with IN's config.json. Tensors
@@ -29,7 +29,7 @@ examples:
 
 )";
 
-po::options_description flags() {
+po::options_description convert_flags() {
   const auto text = [](const char* name) {
     return po::value<std::string>()->default_value("")->value_name(name);
   };
@@ -52,7 +52,7 @@ po::options_description flags() {
 }  // namespace
 
 int convert_command(core::Runtime& runtime, const Arguments& arguments) {
-  po::options_description all = flags();
+  po::options_description all = convert_flags();
   all.add_options()("in", po::value<std::string>()->default_value(""))(
       "out", po::value<std::string>()->default_value(""));
   po::positional_options_description positional;
@@ -60,7 +60,7 @@ int convert_command(core::Runtime& runtime, const Arguments& arguments) {
   po::variables_map given;
   po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), given);
   if (given.count("help")) {
-    std::cout << kHelp << flags();
+    std::cout << kConvertHelp << convert_flags();
     return kDone;
   }
   const auto text = [&](const char* name) { return given[name].as<std::string>(); };

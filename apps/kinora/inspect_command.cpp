@@ -1,12 +1,15 @@
 // kinora inspect ID [--set k=v]... [--input NAME=SHAPE]... [--json]
 #include <charconv>
+#include <filesystem>
 #include <iostream>
 
 #include <boost/program_options.hpp>
 
 #include "apps/kinora/command.hpp"
+#include "apps/kinora/inspect_pipeline.hpp"
 #include "apps/kinora/plugins_format.hpp"
 #include "apps/kinora/set_option.hpp"
+#include "core/run/pipeline_options.hpp"
 #include "core/run/torch_library.hpp"
 #include "core/size.hpp"
 
@@ -16,7 +19,8 @@ namespace {
 namespace po = boost::program_options;
 using nlohmann::json;
 
-constexpr const char* kHelp = R"(usage: kinora inspect ID [options]
+constexpr const char* kInspectHelp = R"(usage: kinora inspect ID [options]
+       kinora inspect FOLDER [--json]
 
 What a model or tokenizer of these options holds: parameters, bytes; and with --input, how many floating-point operations one
 forward and one training step take. Nothing of it is allocated: a model of any size is described at once.
@@ -25,14 +29,19 @@ A multiplication with its addition counts 2. linear: 2 rows in out. attention: 2
 a mask or not. convolution: 2 for each product. Norms, activations and softmax are not counted. A training step is three
 forwards, with recomputation of every block four.
 
+Of the folder of a published pipeline (model_index.json): what it is, its networks, their sizes on disk and in memory, what it makes
+by default, and the command that runs it. Of the folder of one of its networks (config.json): the same as of the component with that
+configuration.
+
 examples:
+  kinora inspect Wan2.1-T2V-1.3B-Diffusers
   kinora inspect model/dit --set size=7B
   kinora inspect model/dit --set size=7B --set text_size=1024 --input latent=1x16x16x88x160 --input timestep=1 --input text=1x512x1024
   kinora inspect tokenizer/cosmos --input video=1x3x17x256x256 --json
 
 )";
 
-po::options_description flags() {
+po::options_description inspect_flags() {
   using Texts = std::vector<std::string>;
   po::options_description options("options");
   options.add_options()("set", po::value<Texts>()->composing()->value_name("k=v"),
@@ -100,14 +109,14 @@ std::string text_of(const json& r) {
 }  // namespace
 
 int inspect_command(core::Runtime& runtime, const Arguments& arguments) {
-  po::options_description all = flags();
+  po::options_description all = inspect_flags();
   all.add_options()("id", po::value<std::string>()->default_value(""));
   po::positional_options_description positional;
   positional.add("id", 1);
   po::variables_map given;
   po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), given);
   if (given.count("help")) {
-    std::cout << kHelp << flags();
+    std::cout << kInspectHelp << inspect_flags();
     return kDone;
   }
   const auto texts = [&](const char* name) {
@@ -116,10 +125,17 @@ int inspect_command(core::Runtime& runtime, const Arguments& arguments) {
   const std::string id = given["id"].as<std::string>();
   if (id.empty())
     return complain(kUsage, "inspect: which component? see kinora plugins list and kinora inspect --help");
-  const auto spec = runtime.registry().find(id);
+  const bool is_folder = std::filesystem::is_directory(id);
+  if (is_folder && std::filesystem::exists(std::filesystem::path(id) / "model_index.json")) {
+    const json facts = pipeline_facts((std::filesystem::path(id) / "").lexically_normal().parent_path());
+    std::cout << (given.count("json") ? facts.dump() + "\n" : pipeline_text(facts));
+    return kDone;
+  }
+  auto sets = texts("set");
+  if (is_folder) sets.push_back("config=" + id);
+  const auto spec = runtime.registry().find(is_folder ? core::published_component(id) : id);
   if (!spec) return complain(kUsage, "inspect: " + spec.failure().message);
-  json request = {
-      {"id", (*spec)->id}, {"options", options_of(**spec, texts("set"))}, {"inputs", json::object()}};
+  json request = {{"id", (*spec)->id}, {"options", options_of(**spec, sets)}, {"inputs", json::object()}};
   for (const auto& input : texts("input")) add_input(input, request["inputs"]);
   const auto result = core::torch_tool("inspect")(runtime, request);
   std::cout << (given.count("json") ? result.dump() + "\n" : text_of(result));

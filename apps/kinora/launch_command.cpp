@@ -17,7 +17,7 @@ namespace {
 namespace po = boost::program_options;
 namespace fs = std::filesystem;
 
-constexpr const char* kHelp = R"(usage: kinora launch -n N [options] -- run FILE.toml [options of run]
+constexpr const char* kLaunchHelp = R"(usage: kinora launch -n N [options] -- run FILE.toml [options of run]
 
 Starts N ranks of this program on this machine, which compute one run together. Rank 0 is shown here; the output of
 every rank is in a file. If a rank fails, the others are stopped and it is named, with its last lines and its log; with
@@ -129,7 +129,7 @@ int launch_command(core::Runtime& runtime, const Arguments& shared, const Argume
   }
   po::notify(given);
   if (given.count("help")) {
-    std::cout << kHelp << visible;
+    std::cout << kLaunchHelp << visible;
     return kDone;
   }
   const Arguments rest(split == arguments.end() ? split : split + 1, arguments.end());

@@ -20,7 +20,7 @@ namespace po = boost::program_options;
 namespace plan = core::plan;
 using nlohmann::json;
 
-constexpr const char* kHelp = R"(usage: kinora plan FILE.toml [options]
+constexpr const char* kPlanHelp = R"(usage: kinora plan FILE.toml [options]
 
 Looks at every legal parallel layout of a train job on a cluster and prints the fastest that fit in memory: time of a step, MFU,
 memory of the fullest GPU, where the time goes, what it would cost to do without each strategy, and how many GPUs would be as fast.
@@ -40,7 +40,7 @@ examples:
 
 )";
 
-po::options_description flags() {
+po::options_description plan_flags() {
   using Texts = std::vector<std::string>;
   po::options_description out("options");
   out.add_options()("cluster", po::value<std::string>()->default_value("1x8xH100")->value_name("NxMxGPU"),
@@ -128,14 +128,14 @@ void write(const std::string& from, const std::string& to, const std::string& jo
 }  // namespace
 
 int plan_command(core::Runtime& runtime, const Arguments& arguments) {
-  po::options_description all = flags();
+  po::options_description all = plan_flags();
   all.add_options()("file", po::value<std::string>()->default_value(""));
   po::positional_options_description positional;
   positional.add("file", 1);
   po::variables_map given;
   po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), given);
   if (given.count("help")) {
-    std::cout << kHelp << flags();
+    std::cout << kPlanHelp << plan_flags();
     return kDone;
   }
   const bool as_json = given.count("json") != 0;

@@ -25,7 +25,7 @@ struct Check {
   std::string why;
 };
 
-std::optional<std::string> text_of(const fs::path& path) {
+std::optional<std::string> manifest_text(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) return {};
   return std::string(std::istreambuf_iterator<char>(in), {});
@@ -93,7 +93,7 @@ class Validation {
 
   bool manifest() {
     const fs::path beside = library_.parent_path() / "plugin.toml";
-    const auto text = text_of(beside);
+    const auto text = manifest_text(beside);
     if (!text && !embedded_)
       return add("it has a manifest",
                  "no plugin.toml beside it and none inside; build it with kinora_add_plugin");
@@ -177,7 +177,7 @@ int plugins_manifest(core::Runtime&, const Arguments& arguments) {
   if (!text) return complain(kFailed, text.failure().message);
   if (values.count("check")) {
     const auto file = values["check"].as<std::string>();
-    const auto found = text_of(file);
+    const auto found = manifest_text(file);
     if (!found) return complain(kFailed, file + ": cannot be read");
     const auto different = difference(file, *found, *text, values["file"].as<std::string>());
     return different.empty() ? kDone : complain(kFailed, different);

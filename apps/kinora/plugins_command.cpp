@@ -16,7 +16,7 @@ namespace {
 
 namespace po = boost::program_options;
 
-constexpr const char* kHelp = R"(usage: kinora plugins [list [KIND]] [--json | --markdown | --ids]
+constexpr const char* kPluginsHelp = R"(usage: kinora plugins [list [KIND]] [--json | --markdown | --ids]
        kinora plugins inspect ID [--json | --markdown]
        kinora plugins validate FILE.so [--json]
        kinora plugins manifest FILE.so [--tier stable|pinned] [--cuda V] [--out FILE | --check FILE]
@@ -167,7 +167,7 @@ int plugins_command(core::Runtime& runtime, std::vector<std::string> arguments) 
                                                            {"check-parallel", plugins_check_parallel}};
   for (const auto& a : arguments) {
     if (a != "--help" && a != "-h") continue;
-    std::cout << kHelp;
+    std::cout << kPluginsHelp;
     return kDone;
   }
   if (arguments.empty() || arguments[0].starts_with("-")) arguments.insert(arguments.begin(), "list");

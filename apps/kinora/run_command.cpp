@@ -50,19 +50,22 @@ po::options_description run_options() {
 
 struct Parsed {
   po::variables_map values;
-  std::string file;
+  std::string file;                // the first of
+  std::vector<std::string> files;
   std::vector<std::string> sets;
 };
 
-Parsed parse(const Arguments& arguments, const po::options_description& visible) {
+// most: files; -1: any number.
+Parsed parse(const Arguments& arguments, const po::options_description& visible, int most = 1) {
   po::options_description all;
-  all.add(visible).add_options()("file", po::value<std::string>());
+  all.add(visible).add_options()("file", po::value<std::vector<std::string>>());
   po::positional_options_description positional;
-  positional.add("file", 1);
+  positional.add("file", most);
   Parsed out;
   po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), out.values);
   po::notify(out.values);
-  if (out.values.count("file")) out.file = out.values["file"].as<std::string>();
+  if (out.values.count("file")) out.files = out.values["file"].as<std::vector<std::string>>();
+  if (!out.files.empty()) out.file = out.files.front();
   if (out.values.count("set")) out.sets = out.values["set"].as<std::vector<std::string>>();
   return out;
 }
@@ -100,7 +103,7 @@ int64_t ranks_of(const Parsed& given) {
 
 // Rank 0 of a launch is the one that is seen; of the others only problems are. Each keeps a file: what
 // `kinora launch` starts writes into one already.
-core::Result<core::LogFile> open_log(const std::filesystem::path& out, const core::Place& place) {
+core::Result<core::LogFile> open_log(const std::filesystem::path& out, const core::LaunchPlace& place) {
   if (place.first()) return core::LogFile::open(out / "kinora.log");
   if (place.launcher == core::kOwnLauncher) return core::LogFile::open("/dev/null");
   core::quiet_terminal();
@@ -113,7 +116,11 @@ core::Result<core::LogFile> open_log(const std::filesystem::path& out, const cor
 
 std::optional<core::RunFile> load_run(core::Runtime& runtime, const std::string& file,
                                       const std::vector<std::string>& sets, std::optional<int64_t> ranks) {
-  auto doc = core::Document::read(file);
+  return load_run(runtime, core::Document::read(file), file, sets, ranks);
+}
+
+std::optional<core::RunFile> load_run(core::Runtime& runtime, core::Result<core::Document> doc, const std::string& file,
+                                      const std::vector<std::string>& sets, std::optional<int64_t> ranks) {
   if (!doc) {
     std::cerr << doc.failure().message << "\n";
     return std::nullopt;
@@ -157,7 +164,7 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
     return complain(kFailed, "cannot make the output folder " + run.out.string() + ": " + error.message() +
                                  "; choose another with --out");
   core::watch_signals();
-  const core::Place place = core::here();
+  const core::LaunchPlace place = core::here();
   // The log belongs to the run that is at work there. One that begins between this look and the lock of
   // run_jobs() finds a line of ours in it.
   if (place.first())
@@ -183,20 +190,30 @@ int check_command(core::Runtime& runtime, const Arguments& arguments) {
       "ranks", po::value<int64_t>()->value_name("N"),
       "of the launch that the file is for; default: what a launcher's variables say, else any number")(
       "help,h", "this text");
-  const Parsed given = parse(arguments, visible);
+  const Parsed given = parse(arguments, visible, -1);
   if (given.values.count("help")) {
-    std::cout << "usage: kinora check FILE.toml [--set a.b=v]... [--ranks N]\n\nReads a run file as `run` "
+    std::cout << "usage: kinora check FILE.toml... [--set a.b=v]... [--ranks N]\n\nReads run files as `run` "
                  "would and prints every error at once, as FILE:LINE:COL. Exit 0 if there is\nnone, else 2. "
                  "Whether its strategies and batches fit a number of ranks is asked by --ranks.\n\n"
               << visible;
     return kDone;
   }
   if (given.file.empty()) return complain(kUsage, "check: which file? kinora check FILE.toml");
-  const auto run = load_run(runtime, given.file, given.sets, ranks_of(given));
-  if (!run) return kUsage;
-  std::cout << given.file << ": " << run->jobs.size() << (run->jobs.size() == 1 ? " job" : " jobs")
-            << ", no errors\n";
-  return kDone;
+  int code = kDone;
+  for (const auto& file : given.files) {
+    auto run = load_run(runtime, file, given.sets, ranks_of(given));
+    if (run && !run->storages.empty() && given.files.size() > 1) {
+      complain(kUsage, file + ": it configures storages, which would hold for the other files too; check it by itself");
+      run.reset();
+    }
+    if (!run) {
+      code = kUsage;
+      continue;
+    }
+    std::cout << file << ": " << run->jobs.size() << (run->jobs.size() == 1 ? " job" : " jobs")
+              << ", no errors\n";
+  }
+  return code;
 }
 
 }  // namespace kinora

@@ -17,7 +17,7 @@ namespace po = boost::program_options;
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* kHelp = R"(usage: kinora search DIR "TEXT" [options]
+constexpr const char* kSearchHelp = R"(usage: kinora search DIR "TEXT" [options]
        kinora search DIR --like CLIP [options]
 
 The clips of a run that are nearest to a text, by the embeddings of their captions (a job of kind embed-text), or to a clip,
@@ -32,7 +32,7 @@ examples:
 
 )";
 
-po::options_description flags() {
+po::options_description search_flags() {
   po::options_description out("options");
   out.add_options()("like", po::value<std::string>()->value_name("CLIP"), "a key of DIR, or a video file")(
       "name", po::value<std::string>()->value_name("NAME"),
@@ -165,7 +165,7 @@ void print(const std::vector<core::Hit>& hits, bool as_json, Shown& shown) {
 }  // namespace
 
 int search_command(core::Runtime& runtime, const Arguments& arguments) {
-  const auto visible = flags();
+  const auto visible = search_flags();
   po::options_description all;
   all.add(visible).add_options()("dir", po::value<std::string>())("text",
                                                                   po::value<std::vector<std::string>>());
@@ -175,7 +175,7 @@ int search_command(core::Runtime& runtime, const Arguments& arguments) {
   po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), given);
   po::notify(given);
   if (given.count("help")) {
-    std::cout << kHelp << visible;
+    std::cout << kSearchHelp << visible;
     return kDone;
   }
   if (const std::string wrong = wrong_in(given); !wrong.empty()) return complain(kUsage, "search: " + wrong);

@@ -1,10 +1,7 @@
 #include "apps/kinora/set_option.hpp"
 
-#include <filesystem>
-
 #include "core/config/document.hpp"
-#include "core/run/apply_config.hpp"
-#include "core/run/apply_published.hpp"
+#include "core/run/folder_options.hpp"
 
 namespace kinora {
 
@@ -19,16 +16,11 @@ SetOption parse_set(const std::string& text) {
   return out;
 }
 
-void complete_options(const core::ComponentSpec& spec, std::string config, const std::string& weights,
+void complete_options(const core::ComponentSpec& spec, const std::string& config, const std::string& weights,
                       nlohmann::json& options) {
-  if (config.empty() && !weights.empty() && std::filesystem::is_directory(weights)) {
-    const auto file = core::published_part(weights, spec) / "config.json";
-    if (std::filesystem::exists(file)) config = file.string();
-  }
-  if (config.empty()) return;
-  const auto found = core::read_config(config, spec);
-  for (const auto& [name, value] : found.items())
-    if (!options.contains(name)) options[name] = value;
+  const std::filesystem::path file =
+      config.empty() ? core::config_of({weights}, spec) : std::filesystem::path(config);
+  options = core::with_config(spec, std::move(options), file);
 }
 
 nlohmann::json options_of(const core::ComponentSpec& spec, const std::vector<std::string>& sets,

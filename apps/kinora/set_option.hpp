@@ -20,7 +20,7 @@ SetOption parse_set(const std::string& text);
 
 // The members of the configuration that `options` does not have. config: a file or folder, or "": of a folder
 // of weights its own config.json, if there is one.
-void complete_options(const core::ComponentSpec& spec, std::string config, const std::string& weights,
+void complete_options(const core::ComponentSpec& spec, const std::string& config, const std::string& weights,
                       nlohmann::json& options);
 
 // Options of --set, `config=` among them, completed.

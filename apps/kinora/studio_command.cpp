@@ -14,7 +14,7 @@ namespace {
 
 namespace po = boost::program_options;
 
-constexpr const char* kHelp = R"(usage: kinora studio DIR [options]
+constexpr const char* kStudioHelp = R"(usage: kinora studio DIR [options]
 
 Serves a page on this machine (127.0.0.1) to look through the clips of a curate job, kept, filtered and failed, and to change
 what it decided: captions, and which clips are used. DIR is the folder of a curate job, or of a run. Prints the page's address,
@@ -30,7 +30,7 @@ examples:
 
 )";
 
-po::options_description flags() {
+po::options_description studio_flags() {
   po::options_description out("options");
   out.add_options()("port", po::value<int>()->default_value(0)->value_name("N"),
                     "of the address; 0: a free one")("author", po::value<std::string>()->value_name("NAME"),
@@ -47,14 +47,14 @@ std::string author_of(const po::variables_map& given) {
 }  // namespace
 
 int studio_command(core::Runtime& runtime, const Arguments& arguments) {
-  po::options_description all = flags();
+  po::options_description all = studio_flags();
   all.add_options()("dir", po::value<std::string>()->default_value(""));
   po::positional_options_description positional;
   positional.add("dir", 1);
   po::variables_map given;
   po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), given);
   if (given.count("help")) {
-    std::cout << kHelp << flags();
+    std::cout << kStudioHelp << studio_flags();
     return kDone;
   }
   const std::string dir = given["dir"].as<std::string>(), author = author_of(given);

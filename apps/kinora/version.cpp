@@ -10,7 +10,7 @@ namespace {
 
 // The program does not link FFmpeg; the library that the video plugin will load is asked.
 std::string ffmpeg_version() {
-  boost::system::error_code error;
+  std::error_code error;
   boost::dll::shared_library library(
       "libavutil.so." KINORA_AVUTIL_MAJOR,
       boost::dll::load_mode::rtld_lazy | boost::dll::load_mode::search_system_folders, error);

@@ -27,7 +27,7 @@ std::string text_of(const fs::path& path) {
 }
 
 json json_in(const fs::path& path) {
-  json value = json::parse(text_of(path), nullptr, false);
+  json value = core::parse_facts(text_of(path));
   return value.is_discarded() ? json() : value;
 }
 
@@ -115,6 +115,10 @@ Catalogue read_catalogue(const std::vector<JobFolder>& jobs) {
   }
   rows.finish();
   mark_copies(out);
+  for (const Clip& clip : out.clips)
+    if (const auto first = out.by_id.find(jobs[clip.job].name + "/" + clip.copy_of);
+        !clip.copy_rule.empty() && first != out.by_id.end())
+      out.clips[first->second].copies.push_back(clip.id);
   out.places = film_places(out);
   return out;
 }
@@ -174,7 +178,7 @@ json item_of(const Catalogue& catalogue, const Clip& clip) {
   std::string line(clip.line_size, '\0');
   in.seekg(static_cast<std::streamoff>(clip.line_at));
   in.read(line.data(), static_cast<std::streamsize>(line.size()));
-  json item = json::parse(line, nullptr, false);
+  json item = core::parse_facts(line);
   if (clip.in_journal) item = core::object_in(core::object_in(item, "entry"), "end");
   if (!in || !item.is_object() || core::text_in(item, "key") != clip.key)
     throw Error(KINORA_IO, (folder / file).string() + ": it has changed; load the page again");

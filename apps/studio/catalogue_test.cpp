@@ -181,6 +181,8 @@ TEST_F(CatalogueTest, CopiesAreMarkedInTheJobThatTheDecisionsAreAbout) {
   EXPECT_EQ(copy->copy_score, 0.995);
   EXPECT_STREQ(outcome_of(*copy), "copy");
   EXPECT_STREQ(outcome_of(*c.find("second/a")), "kept");
+  EXPECT_EQ(c.find("second/a")->copies, std::vector<std::string>{"second/b"});
+  EXPECT_TRUE(c.find("clips/a")->copies.empty()) << "a job's own duplicate is not stored, and takes no place";
   EXPECT_STREQ(outcome_of(*c.find("clips/b")), "kept") << "of another job";
   EXPECT_STREQ(outcome_of(*c.find("first/b")), "failed");
   EXPECT_EQ(c.find("clips/d")->copy_of, "a");

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace kinora::studio {
 
@@ -24,6 +25,7 @@ struct Clip {
   std::string copy_of;    // key of the clip or film that it is a copy of; "": of none
   std::string copy_rule;  // by which a dedup job leaves it out as such; "": none does
   double copy_score = std::nan("");
+  std::vector<std::string> copies;  // ids of those that a dedup job leaves out as copies of it
   size_t job = 0;
   uint64_t line_at = 0, line_size = 0;  // its line of items.jsonl; size 0: there is no such file yet
   bool in_journal = false;              // its line is in journal.jsonl instead: the job is at work

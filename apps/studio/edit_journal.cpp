@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "core/io/atomic_file.hpp"
+#include "core/log.hpp"
 
 namespace kinora::studio {
 namespace {
@@ -93,6 +94,26 @@ core::Status EditJournal::read_new(int file) {
   return {};
 }
 
+// Under the lock. A last line that lacks its end was typed by hand, or its writer died: a whole edit gets its
+// end, what is none is left out, and the log keeps it.
+core::Status EditJournal::read_all(int file) {
+  if (Status status = read_new(file); !status) return status;
+  struct stat about {};
+  if (fstat(file, &about) != 0) return failed(path_);
+  std::string rest(static_cast<size_t>(about.st_size) - read_, '\0');
+  if (rest.empty()) return {};
+  if (pread(file, rest.data(), rest.size(), static_cast<off_t>(read_)) != static_cast<ssize_t>(rest.size()))
+    return failed(path_);
+  if (core::parse_edit(rest)) {
+    if (write(file, "\n", 1) != 1) return failed(path_);
+    return read_new(file);
+  }
+  core::log_warn(
+      "{}: the last line is no whole edit and is removed: {}", path_.string(),
+      nlohmann::json(rest.substr(0, 200)).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  return {};
+}
+
 core::Result<bool> EditJournal::refresh() {
   const int file = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (file < 0 && errno == ENOENT) {
@@ -122,7 +143,7 @@ core::Result<bool> EditJournal::reread() {
   return refresh();
 }
 
-// Under the lock, with all earlier lines read: bytes after the last of them are of a writer that died.
+// Under the lock, after read_all(): bytes after the last line are no edit.
 core::Status EditJournal::append(int file, Edit edit) {
   edit.time = time_now();
   edit.author = author_;
@@ -146,7 +167,7 @@ core::Status EditJournal::change(const std::string& key, const Change& set, cons
                                  const nlohmann::json& of) {
   const Locked locked(path_);
   if (locked.file() < 0) return failed(path_);
-  if (Status status = read_new(locked.file()); !status) return status;
+  if (Status status = read_all(locked.file()); !status) return status;
   const Change edited = history_.now(key), now = overlaid(own, edited);
   Edit edit;
   edit.key = key;
@@ -164,7 +185,7 @@ core::Status EditJournal::change(const std::string& key, const Change& set, cons
 core::Result<std::string> EditJournal::undo(const Own& own) {
   const Locked locked(path_);
   if (locked.file() < 0) return failed(path_);
-  if (Status status = read_new(locked.file()); !status) return status.failure();
+  if (Status status = read_all(locked.file()); !status) return status.failure();
   const Edit* last = history_.undoable(author_);
   if (!last) return fail(KINORA_NOT_FOUND, "there is nothing to undo");
   if (same_fields(history_.now(last->key), last->set) != last->set)
@@ -185,7 +206,7 @@ core::Result<std::string> EditJournal::undo(const Own& own) {
 core::Result<std::string> EditJournal::redo() {
   const Locked locked(path_);
   if (locked.file() < 0) return failed(path_);
-  if (Status status = read_new(locked.file()); !status) return status.failure();
+  if (Status status = read_all(locked.file()); !status) return status.failure();
   const Edit* last = history_.redoable(author_);
   if (!last) return fail(KINORA_NOT_FOUND, "there is nothing to do again");
   if (same_fields(history_.now(last->key), last->set) != same_fields(last->was, last->set))

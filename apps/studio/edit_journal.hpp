@@ -46,6 +46,7 @@ class EditJournal {
   class Locked;
   void forget();
   core::Status read_new(int file);
+  core::Status read_all(int file);
   core::Status append(int file, Edit edit);
 
   std::filesystem::path path_;

@@ -57,6 +57,19 @@ TEST_F(EditJournalTest, AnotherStudioSeesWhatIsSavedAndNothingIsSavedTwice) {
   EXPECT_EQ(*two.history().now("a").caption, "new");
 }
 
+TEST_F(EditJournalTest, ALastLineThatWasTypedByHandIsKept) {
+  const std::string by_hand = R"({"key": "b", "set": {"caption": "by hand"}})";
+  std::ofstream(file_) << by_hand;
+  EditJournal journal(file_, "mia");
+  ASSERT_TRUE(journal.change("a", {"new", std::nullopt, std::nullopt}, own_));
+  EXPECT_EQ(*journal.history().now("b").caption, "by hand");
+  EXPECT_TRUE(text().starts_with(by_hand + "\n{")) << text();
+  std::ofstream(file_, std::ios::app) << R"({"key": "c", "set": {"capt)";
+  ASSERT_TRUE(journal.change("b", {"newer", std::nullopt, std::nullopt}, own_));
+  EXPECT_EQ(last_values("b"), json({{"caption", "newer"}})) << "half a line is none";
+  EXPECT_EQ(last_values("c"), json::object());
+}
+
 TEST_F(EditJournalTest, EveryLineSaysWhichFootageItIsOf) {
   const json of{{"sha256", "ab"}, {"first_frame", 0}, {"end_frame", 48}};
   EditJournal journal(file_, "mia");

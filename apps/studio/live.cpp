@@ -18,8 +18,8 @@ json object_in(const fs::path& path) {
   const auto size = fs::file_size(path, error);
   if (error || size > kLargest) return {};
   std::ifstream in(path, std::ios::binary);
-  json value = json::parse(in, nullptr, false);
-  return value.is_object() ? value : json();
+  json value = core::parse_facts(std::string(std::istreambuf_iterator<char>(in), {}));
+  return value.is_object() ? std::move(value) : json();
 }
 
 }  // namespace

@@ -180,6 +180,13 @@ json Studio::row(size_t index, const Found* found) const {
   if (!std::isnan(clip.score)) out["score"] = clip.score;
   if (!clip.copy_of.empty()) out["copy_of"] = clip.copy_of;
   if (!clip.copy_rule.empty()) out["reason"] = clip.copy_rule, out["score"] = number_or_null(clip.copy_score);
+  out["reason_now"] = edits.reason.value_or("");
+  const Clip* original = catalogue_.find(jobs_[clip.job].name + "/" + clip.copy_of);
+  out["copy_id"] = original && original != &clip ? original->id : "";
+  out["copies"] = json::array();  // those that would take its place
+  for (const auto& id : clip.copies)
+    if (std::string_view(decision_of(edits_of(need(id)))) != "rejected") out["copies"].push_back(id);
+  out["unstored"] = out["decision"] == "accepted" && stored_file(catalogue_, clip, "mp4").empty();
   const auto first = catalogue_.columns.lower_bound("scores.");
   for (auto at = first; at != catalogue_.columns.end() && at->first.starts_with("scores."); ++at)
     if (!std::isnan(at->second[index])) out["scores"][at->first.substr(7)] = at->second[index];
@@ -282,14 +289,10 @@ json Studio::detail(const Clip& clip) const {
   for (const Edit* edit : journals_[clip.job].history().of(clip.key)) history.push_back(edit_json(*edit));
   const Media media = media_of(catalogue_, clip);
   json out = row(index, nullptr);
-  out["reason_now"] = edits_of(clip).reason.value_or("");
   out["own_caption"] = clip.caption;
   out["facts"] = item.value("facts", json());
   out["damaged"] = item.value("damaged", "");
   out["at_work"] = source_of(jobs_[clip.job]) != Source::items;
-  out["copy_id"] = "";
-  if (const Clip* first = catalogue_.find(jobs_[clip.job].name + "/" + clip.copy_of); first && first != &clip)
-    out["copy_id"] = first->id;
   const Clip* film = catalogue_.find(catalogue_.film_of(clip));
   out["url"] = film ? film->url : "";
   out["history"] = std::move(history);

@@ -29,7 +29,7 @@ void each_decision(const std::filesystem::path& decisions, F&& f) {
   size_t number = 0;
   for (std::string text; std::getline(in, text);) {
     ++number;
-    const auto line = nlohmann::json::parse(text, nullptr, false);
+    const auto line = parse_facts(text);
     const std::string key = text_in(line, "key"), end = text_in(line, "end");
     if (key.empty() || end.empty())
       throw Error(KINORA_DATA, fmt::format("{}: line {}: no \"key\" or no \"end\"; run the dedup job again",
@@ -62,6 +62,14 @@ std::map<std::string, Drop> drops_in(const std::filesystem::path& decisions) {
   });
   for (auto& [key, drop] : out)
     if (!drop.of.empty()) drop.of_clip = originals.at(drop.of);
+  return out;
+}
+
+std::map<std::string, std::string> replacements_in(const std::filesystem::path& decisions) {
+  std::map<std::string, std::string> out;
+  each_decision(decisions, [&](const nlohmann::json& line, const std::string& key, const std::string&) {
+    if (std::string of = text_in(line, "instead_of"); !of.empty()) out[key] = std::move(of);
+  });
   return out;
 }
 

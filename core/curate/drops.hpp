@@ -23,6 +23,9 @@ void apply_edits(const EditHistory& edits, std::map<std::string, Drop>& drops);
 // keep. Throws kinora::Error if the file cannot be read.
 std::map<std::string, Drop> drops_in(const std::filesystem::path& decisions);
 
+// Of the same: the copies that take the place of a clip that people rejected, and that clip.
+std::map<std::string, std::string> replacements_in(const std::filesystem::path& decisions);
+
 // Takes out those about other footage than their clips have now, and copies of what is gone or has other footage. How many
 // of clips that are there.
 size_t take_outdated(std::map<std::string, Drop>& drops, const EditHistory::Subject& clips);

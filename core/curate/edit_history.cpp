@@ -136,10 +136,12 @@ Footage kept_in(const std::filesystem::path& folder) {
 EditHistory read_edits(const std::filesystem::path& file, Footage clips) {
   EditHistory out(std::move(clips));
   std::ifstream in(file, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  std::string text{std::istreambuf_iterator<char>(in), {}};
   std::error_code error;
   if (in.bad() || (!in.is_open() && std::filesystem::exists(file, error)))
     throw Error(KINORA_IO, file.string() + ": cannot be read");
+  // The last line of a writer that died is left out, one that was typed by hand is whole without its end.
+  if (parse_edit(std::string_view(text).substr(text.rfind('\n') + 1))) text += '\n';
   out.add_lines(text, [&](size_t line, const std::string& why) {
     throw Error(KINORA_DATA,
                 fmt::format("{}: line {}: {}; mend or remove the line", file.string(), line, why));

@@ -1,5 +1,8 @@
 // Members of JSON objects that stages and users have written: of another type they are as good as missing.
 #pragma once
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -51,6 +54,14 @@ inline nlohmann::json parse_facts(std::string_view text) {
       --depth;
   }
   return nlohmann::json::parse(text, nullptr, false);
+}
+
+// The object in a file that anybody may have written; an empty one if it is missing, or is none.
+inline nlohmann::json object_in_file(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  auto value = parse_facts(std::string(std::istreambuf_iterator<char>(in), {}));
+  if (!value.is_object()) value = nlohmann::json::object();
+  return value;
 }
 
 }  // namespace kinora::core

@@ -5,12 +5,10 @@
 #include <set>
 
 #include "core/curate/inputs.hpp"
-#include "core/utf8.hpp"
+#include "core/sample.hpp"
 
 namespace kinora::core {
 namespace {
-
-constexpr size_t kLongest = 150;  // with a clip's number and a field's name it is still a file's name
 
 // "f-0000" beside "f": what clip.transcode calls the first clip of f.
 bool is_clip_of_another(const std::string& key, const std::set<std::string>& films) {
@@ -20,23 +18,10 @@ bool is_clip_of_another(const std::string& key, const std::set<std::string>& fil
   return films.count(film) || (!film.empty() && is_clip_of_another(film, films));
 }
 
-std::string cut(std::string text) {
-  if (text.size() <= kLongest) return text;
-  size_t end = kLongest;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return text.substr(0, end);
-}
-
 std::string wanted_key(const Input& input) {
   std::string url = input.url;
   while (url.ends_with('/')) url.pop_back();
-  std::string name = input.key.empty() ? std::filesystem::path(url).stem().string() : input.key;
-  name = valid_utf8(name);
-  for (auto& c : name) {
-    const bool control = static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
-    if (control || c == '.' || c == '/') c = '-';
-  }
-  return name.empty() ? "film" : cut(name);
+  return key_of_name(input.key.empty() ? std::filesystem::path(url).stem().string() : input.key);
 }
 
 // Whether take() or name_inputs() makes this key of that base where the base is taken: "f-2", "f-film".

@@ -84,6 +84,14 @@ TEST_F(Results, AddUp) {
   EXPECT_EQ(s["bytes_kept"], 105);
 }
 
+TEST_F(Results, AFilmOfVariableRateIsAsLongAsItsFramesAreShown) {
+  json film = kFilm;
+  film["shots"]["end_us"] = 14'500'000;
+  Totals totals;
+  totals.add(film, false, json::object());
+  EXPECT_EQ(totals.summary()["film_seconds"], 14.5);
+}
+
 TEST_F(Results, AreInBothManifests) {
   {
     ManifestWriter writer(folder_, {"licence", "n"});

@@ -52,13 +52,14 @@ Failure TarReader::State::damaged() const {
   if (count == 0)
     return fail(KINORA_DATA, "{}: not a tar archive ({}); check the file", source->name(),
                 text ? text : "empty");
-  return fail(KINORA_DATA, "{}: entry {} is damaged ({}); rerun `kinora data verify`", source->name(),
-              count + 1, text ? text : "unknown error");
+  return fail(KINORA_DATA, "{}: entry {} is damaged ({}); copy it again, or run the job that made it again",
+              source->name(), count + 1, text ? text : "unknown error");
 }
 
 Failure TarReader::State::truncated(uint64_t found) const {
   return fail(KINORA_DATA,
-              "{}: entry {} is truncated (expected {} bytes, found {}); rerun `kinora data verify`",
+              "{}: entry {} is truncated (expected {} bytes, found {}); copy it again, or run the job that "
+              "made it again",
               source->name(), count, archive_entry_size(entry), found);
 }
 
@@ -66,7 +67,8 @@ Failure TarReader::State::truncated(uint64_t found) const {
 std::optional<Failure> TarReader::State::check_end() const {
   if (!need_end || compressed() || end + 512 <= source->size()) return std::nullopt;
   return fail(KINORA_DATA,
-              "{}: cut off after entry {} (no end-of-archive block at byte {}); rerun `kinora data verify`",
+              "{}: cut off after entry {} (no end-of-archive block at byte {}); copy it again, or run the "
+              "job that made it again",
               source->name(), count, end);
 }
 

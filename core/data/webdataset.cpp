@@ -134,7 +134,7 @@ Result<WebDatasetShard> WebDatasetShard::open(std::string_view uri, const WebDat
   const auto& o = shard.offsets_;
   const bool rising = std::adjacent_find(o.begin(), o.end(), std::greater_equal<>()) == o.end();
   if (o.empty() || text->size() % 8 != 0 || !rising || o.back() > shard.source_->size())
-    return fail(KINORA_DATA, "{}: not an index of {} ({} bytes); rerun `kinora data index`", name, uri,
+    return fail(KINORA_DATA, "{}: not an index of {} ({} bytes); copy the folder again, or run the job that made it again", name, uri,
                 text->size());
   return shard;
 }

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_remote(std::string_view uri) { return uri.find("://") != std::string_view::npos; }
+bool has_scheme(std::string_view uri) { return uri.find("://") != std::string_view::npos; }
 
 // Names in .info.json lead to files below the folder, never out of it.
 bool stays_inside(std::string_view name) {
@@ -24,12 +24,16 @@ Result<std::vector<std::string>> shards_of_info(std::string_view folder, const s
   const auto info = nlohmann::ordered_json::parse(text, nullptr, false);
   const std::string name = std::string(folder) + "/.nv-meta/.info.json";
   if (!info.is_object() || !info.contains("shard_counts") || !info["shard_counts"].is_object())
-    return fail(KINORA_DATA, "{}: no object \"shard_counts\"; rerun `kinora data index`", name);
+    return fail(KINORA_DATA,
+                "{}: no object \"shard_counts\"; copy the folder again, or run the job that made it again",
+                name);
   std::vector<std::string> out;
   for (const auto& [shard, count] : info["shard_counts"].items()) {
     if (!stays_inside(shard))
-      return fail(KINORA_DATA, "{}: '{}' is not a name below the folder; rerun `kinora data index`", name,
-                  shard);
+      return fail(
+          KINORA_DATA,
+          "{}: '{}' is not a name below the folder; copy the folder again, or run the job that made it again",
+          name, shard);
     out.push_back(std::string(folder) + "/" + shard);
   }
   return out;
@@ -53,12 +57,12 @@ Result<std::vector<std::string>> shards_of_list(std::string_view folder) {
 Result<std::vector<std::string>> webdataset_shards(std::string_view folder) {
   constexpr uint64_t kInfo = uint64_t{1} << 28;  // some millions of shards
   std::error_code error;
-  if (!is_remote(folder) ? fs::is_regular_file(folder, error) : folder.ends_with(".tar"))
+  if (!has_scheme(folder) ? fs::is_regular_file(folder, error) : folder.ends_with(".tar"))
     return std::vector{std::string(folder)};
   const auto info = read_text(std::string(folder) + "/.nv-meta/.info.json", kInfo);
   if (info) return shards_of_info(folder, *info);
   if (info.failure().code != KINORA_NOT_FOUND) return info.failure();
-  if (is_remote(folder)) return shards_of_list(folder);
+  if (has_scheme(folder)) return shards_of_list(folder);
   std::vector<std::string> out;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();

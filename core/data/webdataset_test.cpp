@@ -103,7 +103,7 @@ TEST(WebDataset, SaysWhichEntryIsTruncatedAndByHowMuch) {
   const std::string whole = tar({{"a.txt", "1"}, {"b.mp4", std::string(8192, 'x')}});
   EXPECT_THAT(read_all(whole.substr(0, 1024 + 512 + 1024)),
               ElementsAre("error: shard-000012.tar: entry 2 is truncated (expected 8192 bytes, found 1024); "
-                          "rerun `kinora data verify`"))
+                          "copy it again, or run the job that made it again"))
       << "of what comes before, nobody knows whether it was whole";
 }
 

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "core/data/byte_source.hpp"
 #include "core/io/safetensors.hpp"
 #include "core/io/safetensors_header.hpp"
 
@@ -32,13 +33,20 @@ struct Mapping {
 };
 
 Result<std::shared_ptr<Mapping>> map_file(const fs::path& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Nobody may ever write into a pipe: its opening must not wait.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0 && errno == ENXIO)
+    if (const auto regular = check_regular_file(path.string()); !regular) return regular.failure();
   if (fd < 0)
     return fail(errno == ENOENT ? KINORA_NOT_FOUND : KINORA_IO, "{}: {}", path.string(),
                 std::strerror(errno));
   struct stat info {};
   auto made = std::make_shared<Mapping>();
-  if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0) {
+  if (fstat(fd, &info) == 0 && !S_ISREG(info.st_mode)) {
+    close(fd);
+    return fail(KINORA_INVALID, "{}: is no regular file; give a safetensors file or its folder", path.string());
+  }
+  if (info.st_size > 0) {
     void* at = mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
     if (at != MAP_FAILED) {
       made->data = at;

@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 namespace kinora::core {
 namespace {
@@ -41,6 +42,13 @@ class SafetensorsFile : public testing::Test {
   std::vector<uint16_t> halves_{0x3C00, 0x4000};  // 1 and 2
   std::vector<uint8_t> truths_{1, 0};
 };
+
+TEST_F(SafetensorsFile, APipeIsRefusedWithoutWaitingForItsWriter) {
+  ASSERT_EQ(mkfifo((folder_ / "pipe.safetensors").c_str(), 0600), 0);
+  const auto opened = Safetensors::open(folder_ / "pipe.safetensors");
+  ASSERT_FALSE(opened);
+  EXPECT_THAT(opened.failure().message, HasSubstr("pipe.safetensors: is no regular file"));
+}
 
 // The bytes that safetensors 0.6 (Rust, through its Python package) writes for these tensors.
 const char* const kReference =

@@ -39,9 +39,9 @@ std::vector<LocalFile> results(const fs::path& folder) {
 }
 
 // The files that arrived, a line each, kept in the job's folder.
-class Journal {
+class CopyJournal {
  public:
-  explicit Journal(const fs::path& file) {
+  explicit CopyJournal(const fs::path& file) {
     std::ifstream before(file);
     for (std::string line; std::getline(before, line) && !before.eof();) lines_.insert(line);  // not a torn one
     out_.open(file, std::ios::app);
@@ -95,7 +95,7 @@ nlohmann::json copy_out(JobContext& context, const std::string& given) {
   Io& io = context.runtime().io();
   const auto files = results(context.folder());
   const auto line_of = [&](const LocalFile& f) { return fmt::format("{} {} {}/{}", f.size, f.changed, uri, f.name); };
-  Journal journal(context.folder() / kJournal);
+  CopyJournal journal(context.folder() / kJournal);
   const auto there = sizes_at(io, uri);
   const auto is_there = [&](const LocalFile& f) {
     const auto it = there.find(f.name);

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 constexpr const char* kDecisions = "decisions.jsonl";
 
 // Hash of mp4 where another clip has as many bytes: only then can they be equal.
-std::map<std::string, std::string> contents(const std::map<std::string, ClipFields>& clips) {
+std::map<std::string, std::string> clip_contents(const std::map<std::string, ClipFields>& clips) {
   std::map<uintmax_t, std::vector<std::string>> by_size;
   for (const auto& [key, fields] : clips)
     if (const auto mp4 = fields.find("mp4"); mp4 != fields.end())
@@ -47,7 +47,7 @@ ComponentUse bounded(JobContext& context, int64_t memory) {
   json values = use.options.values();
   if (values.value("memory", json()) != 0) return use;
   values["memory"] = memory;
-  use.options = or_throw(Options::make(*or_throw(context.runtime().registry().find(use.id)), values));
+  use.options = or_throw(Options::make(*or_throw(context.runtime().registry().find("stage", use.id)), values));
   return use;
 }
 
@@ -55,7 +55,7 @@ json decision(const Sample& sample, const kinora_outcome& outcome) {
   json line{{"key", sample.key()}};
   line["end"] = outcome.end == KINORA_KEPT ? "kept" : outcome.end == KINORA_FILTERED ? "filtered" : "failed";
   if (outcome.end == KINORA_FAILED_AT) line["reason"] = outcome.reason ? outcome.reason : "";
-  const json facts = json::parse(sample.text("json").value_or("{}"), nullptr, false);
+  const json facts = parse_facts(sample.text("json").value_or("{}"));
   line.update(object_in(facts, "dedup"));
   if (json clip = subject_of(facts); !clip.empty()) line["clip"] = std::move(clip);
   if (outcome.end != KINORA_FILTERED) return line;
@@ -109,29 +109,46 @@ void run_dedup(JobContext& context) {
   const fs::path curated = context.folder_of(curate);
   auto clips = clips_in(curated / "data");
   const auto all = static_cast<int64_t>(clips.size());
-  const auto rejected = take_rejected(curated, clips);
-  const auto content = contents(clips);
-  AtomicFile decisions = or_throw(AtomicFile::create(context.folder() / kDecisions));
-  auto at = clips.begin();
-  PipelineJob job;
+  const auto content = clip_contents(clips);
   const ComponentUse dedup = bounded(context, options.memory);
-  job.stages = {&dedup};
-  job.engine = context.spec().component("engine");
-  job.memory = options.memory;
-  job.threads = options.threads;
-  job.total = static_cast<int64_t>(clips.size());
-  job.unit = "clips";
-  job.next = [&]() -> std::optional<Sample> {
-    if (at == clips.end()) return std::nullopt;
-    const auto& [key, fields] = *at++;
-    const auto hash = content.find(key);
-    return light(context, key, fields, hash == content.end() ? "" : hash->second);
+  // Compares the clips of `among` and tells how each ended.
+  const auto compare = [&](const std::map<std::string, ClipFields>& among, auto ended) {
+    auto at = among.begin();
+    PipelineJob job;
+    job.stages = {&dedup};
+    job.engine = context.spec().component("engine");
+    job.memory = options.memory;
+    job.threads = options.threads;
+    job.total = static_cast<int64_t>(among.size());
+    job.unit = "clips";
+    job.next = [&]() -> std::optional<Sample> {
+      if (at == among.end()) return std::nullopt;
+      const auto& [key, fields] = *at++;
+      const auto hash = content.find(key);
+      return light(context, key, fields, hash == content.end() ? "" : hash->second);
+    };
+    job.ended = ended;
+    return run_pipeline(context, job);
   };
+  // Of which rejected clip one would be a copy, if people had not rejected that.
+  std::map<std::string, std::string> copy_of;
+  const auto everything = clips;
+  const auto rejected = take_rejected(curated, clips);
+  if (!rejected.empty())
+    compare(everything, [&](const Sample& sample, const kinora_outcome& outcome) {
+      const json line = decision(sample, outcome);
+      if (const std::string of = text_in(line, "of"); rejected.contains(of)) copy_of[std::string(sample.key())] = of;
+    });
+  AtomicFile decisions = or_throw(AtomicFile::create(context.folder() / kDecisions));
   const auto write = [&](const json& line) {
     or_throw(decisions.write(line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"));
   };
-  job.ended = [&](const Sample& sample, const kinora_outcome& outcome) { write(decision(sample, outcome)); };
-  PipelineResult result = run_pipeline(context, job);
+  PipelineResult result = compare(clips, [&](const Sample& sample, const kinora_outcome& outcome) {
+    json line = decision(sample, outcome);
+    const auto of = copy_of.find(std::string(sample.key()));
+    if (outcome.end == KINORA_KEPT && of != copy_of.end()) line["instead_of"] = of->second;
+    write(line);
+  });
   for (const auto& [key, drop] : rejected) write(rejection(key, drop));
   or_throw(decisions.commit());
   if (result.inputs.sum() != static_cast<int64_t>(clips.size()))

@@ -9,18 +9,21 @@ namespace kinora::core {
 
 struct GenerateOptions : FrameOptions {
   std::vector<std::string> prompts, signals, format{"mp4"};
-  std::string prompts_file, negative, image, video, guidance_convention = "diffusers", device = "auto";
+  std::string pipeline, noise, prompts_file, negative, image, last_image, video,
+      guidance_convention = "diffusers", condition_timestep = "own", device = "auto";
   WeightsPaths weights, weights_2, tokenizer_weights, text_weights, image_encoder_weights;
   std::vector<double> guidance_interval;
   int64_t count = 1, first = 0, seed = -1, frames = 0, height = 0, width = 0, condition_frames = 1,
-          preview_every = 0, crf = 16, max_tokens = 32, threads = 0, top_k = 0, resident_experts = 2;
+          preview_every = 0, crf = 16, max_tokens = 32, threads = 0, top_k = 0, resident_experts = 2,
+          steps = 0;
   double temperature = 1, top_p = 1, guidance = 1, condition_sigma = 1e-4, strength = 1, fps = 0,
          sigma_data = 1, guidance_2 = -1, boundary = 0;
-  bool batch_guidance = false, pad_text = false, cuda_graphs = true;
+  bool batch_guidance = false, pad_text = false, encode_negative = false, cuda_graphs = true;
 
   static void describe(Describe<GenerateOptions>& d) {
     d.name("generate")
         .help("Makes videos from prompts, pictures and videos with a trained or a published model");
+    describe_pipeline(d);
     d.option("prompts", &O::prompts).help("one video each");
     d.option("prompts_file", &O::prompts_file)
         .path()
@@ -44,6 +47,22 @@ struct GenerateOptions : FrameOptions {
 
  private:
   using O = GenerateOptions;
+  static void describe_pipeline(Describe<O>& d) {
+    d.option("pipeline", &O::pipeline)
+        .path()
+        .help(
+            "folder of a published pipeline (model_index.json): all networks, the sampler and the defaults "
+            "of "
+            "this job; what is given beside it wins, weights go over its own");
+    d.option("steps", &O::steps)
+        .at_least(0)
+        .help("of the sampler, beside `pipeline`; 0: the pipeline's; without one they are in `sampler`");
+    d.option("noise", &O::noise)
+        .path()
+        .help(
+            "safetensors file to begin with instead of drawn noise: a tensor a video by its number, 000, "
+            "001, ..., each [C, T, H, W] of the latent, of deviation 1");
+  }
   static void describe_guidance(Describe<O>& d) {
     d.option("guidance", &O::guidance)
         .at_least(0)
@@ -60,6 +79,8 @@ struct GenerateOptions : FrameOptions {
     d.option("batch_guidance", &O::batch_guidance)
         .help("both predictions in one call: faster, twice the memory");
     d.option("negative", &O::negative).help("what guidance leads away from; empty: no text");
+    d.option("encode_negative", &O::encode_negative)
+        .help("an empty `negative` is encoded as a text is, as published pipelines do; else it is zeros");
   }
   static void describe_given(Describe<O>& d) {
     d.option("signals", &O::signals)
@@ -67,6 +88,9 @@ struct GenerateOptions : FrameOptions {
             "named conditions of the model, NAME=NUMBER or NAME=NUMBER,NUMBER,...: [\"fps=12\", "
             "\"camera=0.1,0,-2\"]");
     d.option("image", &O::image).path().help("a picture that is the first frame");
+    d.option("last_image", &O::last_image)
+        .path()
+        .help("a picture that is the last frame, beside `image`, for models that read both (Wan's FLF2V)");
     d.option("video", &O::video)
         .path()
         .help("a video to continue (condition_frames), or to change (strength)");
@@ -74,8 +98,14 @@ struct GenerateOptions : FrameOptions {
         .at_least(0)
         .help("frames of `video` that the result begins with, 1 + n * the tokenizer's time factor; 0: none");
     d.option("condition_sigma", &O::condition_sigma)
-        .above(0)
-        .help("noise level at which given frames are shown");
+        .at_least(0)
+        .help("noise level at which given frames are shown; 0: clean, where the loss has such a level");
+    d.option("condition_timestep", &O::condition_timestep)
+        .choices({"own", "shared"})
+        .help(
+            "own: the model is told the noise level of given frames (Cosmos Predict 2, Wan 2.2); shared: "
+            "that "
+            "of the others, and given ones by condition_mask alone (Cosmos Predict 1)");
     d.option("strength", &O::strength)
         .above(0)
         .range(0, 1)

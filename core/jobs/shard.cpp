@@ -27,7 +27,7 @@ void sort_into_bins(Io& io, std::vector<Clip>& clips) {
   for (auto& clip : clips) {
     const auto facts = clip.files.find("json");
     if (facts != clip.files.end())
-      clip.folder = bin_of(json::parse(or_throw(io.read_all(facts->second.string())), nullptr, false));
+      clip.folder = bin_of(parse_facts(or_throw(io.read_all(facts->second.string()))));
     if (clip.folder.empty()) clip.folder = "unknown";
   }
   std::stable_sort(clips.begin(), clips.end(), [](const Clip& a, const Clip& b) { return a.folder < b.folder; });
@@ -39,7 +39,7 @@ Sample sample_of(Io& io, const Clip& clip, const EditHistory& edits) {
   if (!clip.folder.empty()) sample.set("shard.folder", clip.folder);
   const Edited edit = edits.now(clip.key);
   if (!edit.caption) return sample;
-  json facts = json::parse(sample.text("json").value_or("{}"), nullptr, false);
+  json facts = parse_facts(sample.text("json").value_or("{}"));
   if (!facts.is_object()) facts = json::object();
   facts["caption"] = {{"by", "user"}};
   if (!edit.author.empty()) facts["caption"]["author"] = edit.author;
@@ -96,6 +96,24 @@ std::string unused_edits(JobContext& context, const EditHistory& edits, const st
          say_unused(context, gone, "edits_of_clips_not_kept", fmt::format("of clips that {} has not kept", curated.string()));
 }
 
+// People reject a clip for what it shows as often as for how it was encoded: a copy that takes its place is said.
+void say_replacements(JobContext& context, const std::vector<Clip>& clips, const std::map<std::string, std::string>& of,
+                      const std::map<std::string, Drop>& drops) {
+  constexpr size_t kNamed = 3;
+  size_t count = 0;
+  std::string names;
+  for (const auto& clip : clips) {
+    const auto rejected = of.find(clip.key);
+    if (rejected == of.end() || !drops.contains(rejected->second)) continue;
+    if (count++ < kNamed) names += (count > 1 ? ", " : "") + clip.key + " (of " + rejected->second + ")";
+  }
+  context.summary["copies_of_rejected"] = count;
+  if (count > 0)
+    log_warn("{}: {} of a rejected clip {}: {}{}; reject {} too if nobody wants what {}", context.spec().name,
+             count == 1 ? "1 copy" : std::to_string(count) + " copies", count == 1 ? "takes its place" : "take its place", names,
+             count > kNamed ? ", ..." : "", count == 1 ? "it" : "them", count == 1 ? "it shows" : "they show");
+}
+
 void count_shards(JobContext& context) {
   int64_t shards = 0;
   uint64_t bytes = 0;
@@ -120,13 +138,18 @@ void run_shard(JobContext& context) {
   Io& io = context.runtime().io();
   const auto edits = read_edits(curated / kEditsFile, kept_in(curated));
   std::map<std::string, Drop> drops;
-  if (const auto* dedup = context.upstream("dedup"))
-    drops = drops_in(context.folder_of(*dedup) / "decisions.jsonl");
+  std::map<std::string, std::string> replacements;
+  if (const auto* dedup = context.upstream("dedup")) {
+    const fs::path decisions = context.folder_of(*dedup) / "decisions.jsonl";
+    drops = drops_in(decisions);
+    replacements = replacements_in(decisions);
+  }
   apply_edits(edits, drops);
   std::vector<Clip> clips;
   for (auto& [key, files] : clips_in(curated / "data")) clips.push_back({key, "", std::move(files)});
   const auto all = static_cast<int64_t>(clips.size());
   const auto rules = leave_out(context.folder(), clips, drops, unused_edits(context, edits, clips, curated));
+  say_replacements(context, clips, replacements, drops);
   if (options.layout == "cosmos") sort_into_bins(io, clips);
   auto at = clips.begin();
   PipelineJob job;

@@ -13,11 +13,14 @@ struct TrainTokenizerOptions : OptimizerOptions {
          image_share = 0, validation = 0;
   int64_t critic_start = 0;
   bool partial = false;
-  std::string last_layer, start = "random";
+  std::string last_layer, start = "random", pipeline;
   WeightsPaths features_weights;
   static void describe(Describe<TrainTokenizerOptions>& d) {
     d.name("train-tokenizer").help("Fits a video tokenizer to the clips by reconstruction");
     describe_optimizer(d);
+    d.option("pipeline", &O::pipeline)
+        .path()
+        .help("folder of a published pipeline, whose tokenizer and its weights the training begins with");
     d.option("frames", &TrainTokenizerOptions::frames)
         .range(1, 1e4)
         .help("length of a training crop; 1 + n * the tokenizer's time factor");
@@ -81,12 +84,18 @@ struct EncodeOptions {
           memory = int64_t{1} << 28;
   double sigma_data = 0.5;
   bool pad_text = false, first_frame = false;
-  std::string scale = "channel", device = "auto";
+  std::string scale = "channel", device = "auto", pipeline;
   WeightsPaths text_weights{"asset:minilm/model.safetensors"}, tokenizer_weights, image_encoder_weights;
   std::vector<std::string> signals;
   static void describe(Describe<EncodeOptions>& d) {
     d.name("encode").help(
         "Caches latents and text embeddings of the clips, so that training does not compute them");
+    d.option("pipeline", &EncodeOptions::pipeline)
+        .path()
+        .help(
+            "folder of a published pipeline: tokenizer, text encoder and the form of latents and texts that "
+            "its "
+            "model was trained on");
     d.option("frames", &EncodeOptions::frames).range(1, 1e5).help("length of a window");
     d.option("stride", &EncodeOptions::stride)
         .at_least(0)
@@ -104,10 +113,12 @@ struct EncodeOptions {
         .above(0)
         .help("standard deviation that latents are scaled to, by channel");
     d.option("scale", &EncodeOptions::scale)
-        .choices({"channel", "latent"})
+        .choices({"channel", "latent", "none"})
         .help(
             "to which deviation latents are brought: each channel to sigma_data, or all together, so that "
-            "strong channels stay strong (principal components)");
+            "strong channels stay strong (principal components); none: times sigma_data, for a tokenizer "
+            "whose "
+            "latents are of deviation 1, as published ones are");
     d.option("max_tokens", &EncodeOptions::max_tokens)
         .range(2, 4096)
         .help("of a caption; longer ones are cut");
@@ -144,10 +155,15 @@ struct TrainOptions : OptimizerOptions, FrameOptions {
   std::vector<int64_t> condition_frames;
   double condition_sigma = 1e-4;
   std::vector<double> condition_noise;
-  std::string lora, adapter, levels = "auto";
+  std::string lora, adapter, levels = "auto", pipeline;
   bool prefetch = true;
   static void describe(Describe<TrainOptions>& d) {
     d.name("train").help("Trains a model on cached latents");
+    d.option("pipeline", &TrainOptions::pipeline)
+        .path()
+        .help(
+            "folder of a published pipeline, whose model and its weights the training begins with; give the "
+            "encode job the same one");
     describe_optimizer(d);
     d.option("text_dropout", &TrainOptions::text_dropout)
         .range(0, 1)

@@ -1,6 +1,6 @@
 #include "core/plan/search.hpp"
 
-#include <chrono>
+#include <ctime>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,15 +22,15 @@ Problem problem(const char* cluster, int64_t batch, int64_t context = 32768) {
   return p;
 }
 
-TEST(PlanSearch, Takes4096GpusInSeconds) {
+TEST(PlanSearch, Takes4096GpusInASecondOfOneProcessor) {
   const Problem p = problem("512x8xH100", 4096);
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = std::clock();
   const auto found = search(p);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   ASSERT_TRUE(found) << found.failure().message;
   std::printf("%lld layouts in %.2f s\n", static_cast<long long>(found->legal), seconds);
-  EXPECT_GT(found->legal, 10000);
-  EXPECT_LT(seconds, 10);
+  EXPECT_GT(found->legal, 89000);
+  EXPECT_LT(seconds, 1);
 }
 
 TEST(PlanSearch, EveryLayoutIsLegalAndCanBeSimulated) {

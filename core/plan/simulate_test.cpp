@@ -74,7 +74,7 @@ TEST(Schedule, EveryChunkGoesForwardOnceAndThenBackward) {
         int& s = state[{t.chunk, t.microbatch}];
         EXPECT_EQ(s, t.backward ? 1 : 0) << text;
         ++s;
-        most = std::max(most, held += t.backward ? -1 : 1);
+        most = std::max<int64_t>(most, held += t.backward ? -1 : 1);
       }
       EXPECT_EQ(static_cast<int64_t>(state.size()), 8 * l.virtual_stages) << text;
       EXPECT_EQ(held, 0);

@@ -128,7 +128,7 @@ Status ensure_torch() {
   auto& t = torch();
   const std::lock_guard lock(t.mutex);
   if (t.answer) return *t.answer;
-  if (!t.load) return fail(KINORA_UNSUPPORTED, "this program offers no libtorch; use the kinora command");
+  if (!t.load) return fail(KINORA_UNSUPPORTED, "this program offers no libtorch; use the program kinora");
   t.answer = Status();  // while it loads: a question from inside is answered by what is registered so far
   try {
     t.answer = t.load();

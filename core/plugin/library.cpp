@@ -5,7 +5,6 @@
 #include <memory>
 #include <mutex>
 
-#define BOOST_DLL_USE_STD_FS
 #include <boost/dll/shared_library.hpp>
 
 #include "core/plugin/host.hpp"

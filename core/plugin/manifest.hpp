@@ -14,6 +14,8 @@
 //   layout.diffusers = { help = "as diffusers saves it" }      # of a model or tokenizer
 //   option.steps = { type = "int", default = 35, min = 1, max = 1000, unit = "steps", help = "intervals of
 //   the grid" }
+//   option.heads = { type = "int", default = 6, config = ["num_attention_heads"] }   # in a published
+//   config.json
 #pragma once
 #include <optional>
 #include <string>
@@ -43,6 +45,10 @@ struct OptionSpec {
   std::string unit, help;
   std::vector<std::string> choices;  // of each item; empty: any
   bool required = false;
+  // Where a published config.json says the option, if not under its own name; the first line that finds
+  // something counts. A line is a key, "vision_config.sizes[0]" for one further in; "key ?? 768", which is
+  // 768 where the object that holds the key lacks it; or "key == word", which is true or false.
+  std::vector<std::string> config;
 };
 
 struct TensorSpec {

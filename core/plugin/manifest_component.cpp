@@ -111,6 +111,7 @@ class ComponentReader {
     out.help = t.text("help");
     out.choices = t.texts("choices");
     out.required = t.truth("required");
+    out.config = t.texts("config");
     const auto* value = t.node("default");
     if (!value) {
       t.missing("default");

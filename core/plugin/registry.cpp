@@ -14,6 +14,11 @@ const char* state_name(PluginState state) {
   return names[static_cast<size_t>(state)];
 }
 
+void Component::require_kind(std::string_view kind) const {
+  if (spec->kind != kind)
+    throw Error(KINORA_INVALID, fmt::format("'{}' is a {} component; here a {} is needed", spec->id, spec->kind, kind));
+}
+
 Registry::Registry(HostFacts host) : host_(std::move(host)), locks_(std::make_unique<Locks>()) {}
 Registry::Registry(Registry&&) noexcept = default;
 Registry& Registry::operator=(Registry&&) noexcept = default;

@@ -11,7 +11,42 @@
 
 #include "core/plugin/library.hpp"
 
+struct kinora_stage;
+struct kinora_storage;
+struct kinora_engine;
+struct kinora_tokenizer;
+struct kinora_model;
+struct kinora_loss;
+struct kinora_sampler;
+struct kinora_strategy;
+struct kinora_precision;
+struct kinora_collective;
+
 namespace kinora::core {
+
+// The kind of component that has this table.
+template <class Table>
+inline constexpr const char* kTableKind = nullptr;
+template <>
+inline constexpr const char* kTableKind<kinora_stage> = "stage";
+template <>
+inline constexpr const char* kTableKind<kinora_storage> = "storage";
+template <>
+inline constexpr const char* kTableKind<kinora_engine> = "engine";
+template <>
+inline constexpr const char* kTableKind<kinora_tokenizer> = "tokenizer";
+template <>
+inline constexpr const char* kTableKind<kinora_model> = "model";
+template <>
+inline constexpr const char* kTableKind<kinora_loss> = "loss";
+template <>
+inline constexpr const char* kTableKind<kinora_sampler> = "sampler";
+template <>
+inline constexpr const char* kTableKind<kinora_strategy> = "parallel";
+template <>
+inline constexpr const char* kTableKind<kinora_precision> = "precision";
+template <>
+inline constexpr const char* kTableKind<kinora_collective> = "collective";
 
 struct SearchFolder {
   std::filesystem::path path;
@@ -43,10 +78,14 @@ struct Component {
   const PluginSpec* plugin = nullptr;
   const void* api = nullptr;
 
+  // Throws Error(KINORA_INVALID) if the component is of another kind than the table.
   template <class Table>
   const Table& table() const {
+    static_assert(kTableKind<Table> != nullptr);
+    require_kind(kTableKind<Table>);
     return *static_cast<const Table*>(api);
   }
+  void require_kind(std::string_view kind) const;
 };
 
 class Registry {

@@ -28,14 +28,21 @@ Result<std::string> read_text(const fs::path& path) {
   return text;
 }
 
-// libNAME.so, or the only library of the folder.
-fs::path library_in(const fs::path& folder, const std::string& name) {
+std::vector<fs::path> libraries_in(const fs::path& folder) {
   std::error_code error;
-  if (!name.empty()) return folder / ("lib" + name + ".so");
   std::vector<fs::path> found;
   for (const auto& item : fs::directory_iterator(folder, error))
     if (item.path().extension() == ".so") found.push_back(item.path());
-  return found.size() == 1 ? found[0] : fs::path();
+  return found;
+}
+
+// Without a plugin.toml: whether a library of the folder says that it is a plugin.
+bool holds_stray_plugin(const fs::path& folder) {
+  const auto all = libraries_in(folder);
+  return std::any_of(all.begin(), all.end(), [](const fs::path& library) {
+    const auto embedded = read_embedded_manifest(library);
+    return embedded && *embedded;
+  });
 }
 
 size_t first_different_line(const std::string& a, const std::string& b) {
@@ -54,10 +61,14 @@ Status read_plugin(PluginInfo& info) {
     if (!read) return read.failure();
     text = *std::move(read);
   } else {
-    info.library = library_in(info.folder, "");
-    if (info.library.empty())
-      return fail(KINORA_NOT_FOUND, "{}: no plugin.toml and not one library; install the plugin again",
-                  info.folder.string());
+    const auto libraries = libraries_in(info.folder);
+    if (libraries.size() != 1)
+      return fail(KINORA_NOT_FOUND,
+                  "{}: {} libraries and no plugin.toml; give each plugin a folder of its own, with the "
+                  "plugin.toml that "
+                  "kinora plugins manifest writes",
+                  info.folder.string(), libraries.size());
+    info.library = libraries[0];
     const auto embedded = read_embedded_manifest(info.library);
     if (!embedded) return embedded.failure();
     place = info.library.string() + "(.kinora.manifest)";
@@ -71,7 +82,7 @@ Status read_plugin(PluginInfo& info) {
   if (!spec) return spec.failure();
   info.spec = *std::move(spec);
   if (!has_file) return {};
-  info.library = library_in(info.folder, info.spec.name);
+  info.library = info.folder / ("lib" + info.spec.name + ".so");
   const auto embedded = read_embedded_manifest(info.library);
   if (!embedded) return embedded.failure();
   if (*embedded && **embedded != text) {
@@ -121,6 +132,11 @@ Registry Registry::scan(const std::vector<SearchFolder>& folders, HostFacts host
     }
     if (std::find(seen.begin(), seen.end(), path) != seen.end()) continue;
     seen.push_back(path);
+    if (const auto why = why_untrusted(folder.path); !why.empty()) {
+      out.notices_.push_back(
+          fmt::format("{} ({}) was not searched: {}", folder.path.string(), folder.origin, why));
+      continue;
+    }
     out.scan_folder({path, folder.origin, folder.must_exist});
   }
   for (const auto& notice : out.notices_) log_warn("plugins: {}", notice);
@@ -128,16 +144,15 @@ Registry Registry::scan(const std::vector<SearchFolder>& folders, HostFacts host
 }
 
 void Registry::scan_folder(const SearchFolder& folder) {
-  if (const auto why = why_untrusted(folder.path); !why.empty())
-    return notices_.push_back(
-        fmt::format("{} ({}) was not searched: {}", folder.path.string(), folder.origin, why));
   std::error_code error;
   if (fs::exists(folder.path / "plugin.toml", error)) return add(folder.path);
   std::vector<fs::path> found;
+  if (holds_stray_plugin(folder.path)) found.push_back(folder.path);
   for (const auto& item : fs::directory_iterator(folder.path, error)) {
     std::error_code unreadable;
     if (!item.is_directory(unreadable)) continue;
-    if (fs::exists(item.path() / "plugin.toml", unreadable) || !library_in(item.path(), "").empty())
+    if (fs::exists(item.path() / "plugin.toml", unreadable) || libraries_in(item.path()).size() == 1 ||
+        holds_stray_plugin(item.path()))
       found.push_back(item.path());
   }
   if (error)

@@ -1,4 +1,5 @@
 #include "core/report/record.hpp"
+#include "core/curate/facts.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -25,7 +26,7 @@ void read_summary(JobRecord& job) {
     job.missing = "it has not finished: there is no summary.json in its folder";
     return;
   }
-  json summary = json::parse(*text, nullptr, false);
+  json summary = parse_facts(*text);
   if (summary.is_object()) {
     job.summary = std::move(summary);
   } else {
@@ -79,7 +80,7 @@ Lines read_lines(const fs::path& file) {
   out.found = in.is_open();
   for (std::string line; std::getline(in, line);) {
     if (line.empty()) continue;
-    json object = json::parse(line, nullptr, false);
+    json object = parse_facts(line);
     if (object.is_object()) {
       out.objects.push_back(std::move(object));
     } else {

@@ -1,10 +1,11 @@
 // Pictures for the report: single frames of films, decoded by the components that also made the clips.
 #pragma once
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
-#include "core/plugin/registry.hpp"
+#include "core/run/one_stage.hpp"
 
 namespace kinora::core::report {
 
@@ -21,15 +22,18 @@ struct Still {
 
 using StillSource = std::function<Still(const StillRequest&)>;
 
-// Runs stage/video.read and stage/video.write in this process. Whatever fails, a missing plugin included, is
-// a still without a picture.
+// Runs stage/video.read, in a process of its own, and stage/video.write. Whatever fails, a missing plugin or a decoder that
+// crashes included, is a still without a picture.
 class Stills {
  public:
-  explicit Stills(Registry& registry) : registry_(registry) {}
+  explicit Stills(Registry& registry) : registry_(registry), readers_(std::make_shared<Readers>()) {}
   Still operator()(const StillRequest& request);
 
  private:
+  using Readers = std::map<std::pair<int, int>, std::unique_ptr<OneStage>>;
+  std::string jpeg_of(const StillRequest& request);
   Registry& registry_;
+  std::shared_ptr<Readers> readers_;  // by height and width; shared by copies of this
   // Frame n of a film costs decoding n frames, so what all stills together may decode is bounded.
   int64_t frames_left_ = 60'000;
 };

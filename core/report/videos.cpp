@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/report/sections.hpp"
+#include "core/curate/facts.hpp"
 #include "core/report/words.hpp"
 
 namespace kinora::core::report {
@@ -55,7 +56,7 @@ void write_video(Page& page, const std::filesystem::path& file) {
   auto& out = page.out;
   auto path = file;
   const auto text = read_file(path.replace_extension(".json"), 1 << 20);
-  json facts = text ? json::parse(*text, nullptr, false) : json::object();
+  json facts = text ? parse_facts(*text) : json::object();
   if (!facts.is_object()) facts = json::object();
   const std::string prompt = text_at(facts, "prompt");
   const Embedded video = page.media.mp4(file), strip = page.media.png(path.replace_extension(".png"));

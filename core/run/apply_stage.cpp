@@ -4,8 +4,9 @@
 #include "core/io/atomic_file.hpp"
 #include "core/run/apply.hpp"
 #include "core/run/call.hpp"
+#include "core/run/stage_instance.hpp"
 #include "core/run/stage_results.hpp"
-#include "kinora/abi/stage.h"
+#include "core/sample.hpp"
 #include "kinora/sample.hpp"
 
 namespace kinora::core {
@@ -68,10 +69,7 @@ Options apply_options(Runtime& runtime, const ApplyRequest& request) {
 
 ApplyResult apply_stage(Runtime& runtime, const ApplyRequest& request) {
   const Options options = apply_options(runtime, request);
-  const Component component = or_throw(runtime.registry().open(request.id));
-  const auto& stage = component.table<kinora_stage>();
-  void* self = made(stage.create(host(), options.abi()), request.id);
-  const std::unique_ptr<void, void (*)(void*)> owned(self, stage.destroy);
+  StageInstance stage(runtime.registry(), request.id, options, {});
 
   const std::string out =
       request.out.empty() ? fs::current_path().string() : fs::absolute(request.out).string();
@@ -80,8 +78,7 @@ ApplyResult apply_stage(Runtime& runtime, const ApplyRequest& request) {
   run.n_threads = static_cast<int32_t>(std::thread::hardware_concurrency());
   run.out = str(out);
 
-  std::string key = fs::path(request.input).stem().string();
-  std::replace(key.begin(), key.end(), '.', '-');
+  const std::string key = key_of_name(fs::path(request.input).stem().string());
   Sample input(key);
   input.set("url", fs::absolute(request.input).string());
   StageResults results;
@@ -89,18 +86,18 @@ ApplyResult apply_stage(Runtime& runtime, const ApplyRequest& request) {
   ApplyResult made;
   try {
     results.input = key;
-    called(stage.process(self, input.get(), &sink, &run), request.id);
+    stage.process(input.get(), sink, run);
     results.input.clear();
-    if (stage.finish) called(stage.finish(self, &sink, &run), request.id);
+    stage.finish(sink, run);
     results.end_held();
   } catch (const Error& e) {
-    // What was made of a damaged film before it failed is a result too.
+    // What was made of a damaged film before it failed is a result too, whatever it did to the stage's process.
     if (e.code() != KINORA_DATA || (results.emitted.empty() && results.failed.empty())) throw;
     made.problem = e.what();
   }
   if (!request.out.empty())
     for (const auto& sample : results.emitted) write_fields(request.out, sample);
-  made.result = result_json(component.spec->name, results);
+  made.result = result_json(stage.id().substr(stage.id().find('/') + 1), results);
   if (made.problem.empty()) made.problem = problem_in(results);
   return made;
 }

@@ -90,7 +90,7 @@ void JobCheck::stage(const ComponentUse& use) {
 kinora_resources resources_of(const JobView& job, const ComponentUse& stage) {
   const std::string name = stage.called();
   if (may_run_apart(job.spec(), stage))
-    return ask_apart({sizeof(kinora_worker_spec), 0, name.c_str(), stage.id.c_str(), stage.options.canonical().c_str(), 0, 0, 0});
+    return ask_apart({sizeof(kinora_worker_spec), 0, name.c_str(), stage.id.c_str(), stage.options.canonical().c_str(), 0, 0, 0, 0});
   return OneStage(job.runtime(), stage.id, stage.options).resources();
 }
 

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "core/build_info.hpp"
+#include "core/curate/facts.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/log.hpp"
 #include "core/run/difference.hpp"
@@ -15,11 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-json read_json(const fs::path& file) {
-  std::ifstream in(file);
-  auto value = json::parse(in, nullptr, false);
-  return value.is_object() ? value : json::object();
-}
+json read_json(const fs::path& file) { return object_in_file(file); }
 
 std::string digest_in(const fs::path& file) {
   const json value = read_json(file);
@@ -318,7 +315,7 @@ std::optional<std::string> failure_left(const fs::path& folder, const std::strin
   std::error_code error;
   const auto time = fs::last_write_time(failure_file(folder), error);
   if (error || time < since || digest_in(failure_file(folder)) != digest) return std::nullopt;
-  return read_json(failure_file(folder)).value("message", "no message");
+  return text_in(read_json(failure_file(folder)), "message");
 }
 
 }  // namespace kinora::core

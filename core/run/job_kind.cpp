@@ -19,7 +19,8 @@ const Slot kPrecision{"precision", "precision", "fp32",
 const Slot kParallel{"parallel", "parallel", "single", true, true, "strategies, composed", true};
 const Slot kCollective{"collective", "collective", "gloo", true, false, "communication between ranks", true};
 const Slot kPublishedTokenizer{
-    "tokenizer", "tokenizer", "", false, false, "a published one, instead of a train-tokenizer job's"};
+    "tokenizer", "tokenizer", "", false, false, "a published one, instead of a train-tokenizer job's",
+    false, "tokenizer_weights"};
 
 // Its vocabulary has no default, so a job has to give it.
 const Slot kWords{"words", "stage", "text.wordpiece", true, false,
@@ -50,7 +51,7 @@ JobKind dedup() {
 
 JobKind embed_text() {
   return {described_job<EmbedTextOptions>(),
-          {{"text", "model", "minilm", true, false, "text encoder"},
+          {{"text", "model", "minilm", true, false, "text encoder", false, "text_weights"},
            kWords},
           {"curate"},
           true,
@@ -59,11 +60,11 @@ JobKind embed_text() {
 
 JobKind train_tokenizer() {
   return {described_job<TrainTokenizerOptions>(),
-          {{"tokenizer", "tokenizer", "", true, false, "what is trained"},
+          {{"tokenizer", "tokenizer", "", true, false, "what is trained", false, "weights"},
            {"perceptual", "loss", "", false, false, "distance of two videos, such as lpips"},
            {"critic", "model", "", false, false, "of an adversarial loss: patch-discriminator"},
            {"features", "model", "", false, false,
-            "of videos or images, for the frechet_distance of judged clips: clip-vision"},
+            "of videos or images, for the frechet_distance of judged clips: clip-vision", false, "features_weights"},
            kParallel,
            kCollective},
           {"shard", "path"},
@@ -75,10 +76,10 @@ JobKind encode() {
   return {described_job<EncodeOptions>(),
           {{"read", "stage", "video.read", true, false, "decodes clips"},
            kPublishedTokenizer,
-           {"text", "model", "minilm", true, false, "text encoder"},
+           {"text", "model", "minilm", true, false, "text encoder", false, "text_weights"},
            kWords,
            {"image_encoder", "model", "", false, false,
-            "caches embeddings of a window's first frame as `image`: clip-vision"},
+            "caches embeddings of a window's first frame as `image`: clip-vision", false, "image_encoder_weights"},
            {"parallel", "parallel", "ddp", true, true,
             "strategies, composed; ddp divides the clips, those along cp the time of each", true},
            how_only(kCollective)},
@@ -89,7 +90,7 @@ JobKind encode() {
 
 JobKind train() {
   return {described_job<TrainOptions>(),
-          {{"model", "model", "", true, false, "what is trained"},
+          {{"model", "model", "", true, false, "what is trained", false, "weights"},
            {"loss", "loss", "edm", true, false, "what it is trained on"},
            {"sampler", "sampler", "", false, false,
             "of the samples that sample_every asks for; else edm-heun or flow-euler, as the loss is", true},
@@ -104,13 +105,14 @@ JobKind train() {
 JobKind generate() {
   return {described_job<GenerateOptions>(),
           {{"sampler", "sampler", "edm-heun", true, false, "noise to sample"},
-           {"model", "model", "", false, false, "a published one, instead of a train job's"},
+           {"model", "model", "", false, false, "a published one, instead of a train job's", false, "weights"},
            {"loss", "loss", "", false, false, "what that model was trained on"},
            kPublishedTokenizer,
-           {"text", "model", "", false, false, "text encoder, instead of the encode job's"},
+           {"text", "model", "", false, false, "text encoder, instead of the encode job's", false, "text_weights"},
            {"words", "stage", "", false, false, "text to tokens, for `text`"},
            {"image_encoder", "model", "", false, false,
-            "of the picture that a video begins with, instead of the encode job's: clip-vision"},
+            "of the picture that a video begins with, instead of the encode job's: clip-vision", false,
+            "image_encoder_weights"},
            {"parallel", "parallel", "ddp", true, true,
             "strategies, composed; ddp makes other videos on other ranks", true},
            kPrecision,

@@ -20,6 +20,8 @@ struct Slot {
   bool list = false;      // stages = [ ... ]
   std::string help;
   bool how_only = false;  // what comes of the job is the same with another one
+  // The job's option that says where its weights are; a config.json there completes the component's options.
+  std::string weights{};
 };
 
 struct JobKind {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "core/curate/facts.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/log.hpp"
 #include "core/run/cancel.hpp"
@@ -33,11 +34,7 @@ std::string host_name() {
 
 fs::path file_in(const fs::path& out) { return out / ".launch.json"; }
 
-json read_record(const fs::path& out) {
-  std::ifstream in(file_in(out));
-  json value = json::parse(in, nullptr, false);
-  return value.is_object() ? value : json::object();
-}
+json read_record(const fs::path& out) { return object_in_file(file_in(out)); }
 
 json record_of(const RunFile& run, const std::vector<bool>& jobs) {
   json out{{"seed", run.seed}, {"jobs", json::array()}};
@@ -49,7 +46,8 @@ json record_of(const RunFile& run, const std::vector<bool>& jobs) {
 
 json names_in(const json& record) {
   json out = json::array();
-  for (const auto& job : record.value("jobs", json::array())) out.push_back(job.at("spec").at("name"));
+  for (const auto& job : record.value("jobs", json::array()))
+    out.push_back(text_in(object_in(job, "spec"), "name"));
   return out;
 }
 
@@ -81,7 +79,7 @@ void write_launch_record(const RunFile& run, const std::vector<bool>& jobs) {
                                  record.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
 }
 
-void await_launch_record(const RunFile& run, const std::vector<bool>& jobs, const Place& place) {
+void await_launch_record(const RunFile& run, const std::vector<bool>& jobs, const LaunchPlace& place) {
   const json mine = record_of(run, jobs);
   const auto begin = Clock::now(), end = begin + std::chrono::milliseconds(place.timeout_ms);
   auto held_since = Clock::time_point::max();  // by rank 0 of this launch, as far as can be told
@@ -112,13 +110,13 @@ void await_launch_record(const RunFile& run, const std::vector<bool>& jobs, cons
   }
 }
 
-std::string launch_number(const fs::path& out) { return read_record(out).value("number", ""); }
+std::string launch_number(const fs::path& out) { return text_in(read_record(out), "number"); }
 
 bool FirstRank::is_there() {
   const auto now = Clock::now();
   const bool held = FolderLock::is_held(out_);
   // On its own machine the lock tells; on another only one that has been seen, for not every disk shows locks.
-  seen_ = seen_ || held || read_record(out_).value("host", "") == host_name();
+  seen_ = seen_ || held || text_in(read_record(out_), "host") == host_name();
   if (held) last_ = now;
   return !seen_ || now - last_ < limit_;
 }

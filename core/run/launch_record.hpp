@@ -18,7 +18,7 @@ void write_launch_record(const RunFile&, const std::vector<bool>& jobs);
 // Another rank: returns when rank 0 has begun with the same jobs, or when the run is asked to stop. Throws
 // Error(KINORA_INVALID) that names what differs, and Error(KINORA_TIMEOUT) if rank 0 does not begin in this
 // folder within the place's limit.
-void await_launch_record(const RunFile&, const std::vector<bool>& jobs, const Place&);
+void await_launch_record(const RunFile&, const std::vector<bool>& jobs, const LaunchPlace&);
 
 // The number in the folder's record; empty: there is none.
 std::string launch_number(const std::filesystem::path& out);
@@ -27,7 +27,7 @@ std::string launch_number(const std::filesystem::path& out);
 // though somebody had.
 class FirstRank {
  public:
-  FirstRank(std::filesystem::path out, const Place& place) : out_(std::move(out)), limit_(place.timeout_ms) {}
+  FirstRank(std::filesystem::path out, const LaunchPlace& place) : out_(std::move(out)), limit_(place.timeout_ms) {}
   bool is_there();
 
  private:

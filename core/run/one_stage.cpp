@@ -1,6 +1,6 @@
 #include "core/run/one_stage.hpp"
 
-#include "core/plugin/host.hpp"
+#include "core/log.hpp"
 #include "core/run/call.hpp"
 #include "core/run/stage_results.hpp"
 
@@ -14,38 +14,36 @@ std::string losses(const StageResults& results) {
   return results.dropped.empty() ? "" : " (filtered by " + results.dropped.front().rule + ")";
 }
 
+void process_once(StageInstance& instance, const Sample& in, StageResults& results) {
+  results = {};
+  results.input = in.key();
+  const kinora_emit sink = results.sink();
+  Call call;
+  instance.process(in.clone(in.key()).get(), sink, run_of(call));
+}
+
 }  // namespace
 
-OneStage::OneStage(Registry& registry, const std::string& id, const json& options)
-    : OneStage(registry, id, or_throw(Options::make(*or_throw(registry.find("stage", id)), options))) {}
+OneStage::OneStage(Registry& registry, const std::string& id, const json& options, const Isolation& isolation)
+    : OneStage(registry, id, or_throw(Options::make(*or_throw(registry.find("stage", id)), options)),
+               isolation) {}
 
-OneStage::OneStage(Registry& registry, const std::string& id, const Options& options) {
-  const Component component = or_throw(registry.open("stage", id));
-  id_ = component.spec->id;
-  stage_ = &component.table<kinora_stage>();
-  self_ = made(stage_->create(host(), options.abi()), id_);
-}
-
-OneStage::~OneStage() {
-  if (self_) stage_->destroy(self_);
-}
-
-kinora_resources OneStage::resources() const {
-  kinora_resources out{};
-  out.struct_size = sizeof out;
-  called(stage_->resources(self_, &out), id_);
-  return out;
-}
-
+// A process that dies may have been killed for want of memory: a sample is to blame where another dies of it
+// too.
 Sample OneStage::operator()(const Sample& in) const {
   StageResults results;
-  const kinora_emit sink = results.sink();
-  results.input = in.key();
-  Call call;
-  const kinora_run run = run_of(call);
-  called(stage_->process(self_, in.clone(in.key()).get(), &sink, &run), id_);
+  try {
+    process_once(instance_, in, results);
+  } catch (const StageInstance::ProcessEnded& first) {
+    log_warn("{}; trying again", first.what());
+    try {
+      process_once(instance_, in, results);
+    } catch (const StageInstance::ProcessEnded& second) {
+      throw Error(KINORA_DATA, std::string(second.what()) + ", twice");
+    }
+  }
   if (results.emitted.size() != 1)
-    throw Error(KINORA_DATA, id_ + ": " + std::string(in.key()) + ": expected one result, got " +
+    throw Error(KINORA_DATA, instance_.id() + ": " + std::string(in.key()) + ": expected one result, got " +
                                  std::to_string(results.emitted.size()) + losses(results));
   return std::move(results.emitted.front());
 }

@@ -33,7 +33,7 @@ constexpr Names kOpenMpi{"mpirun of Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COM
 constexpr Names kMpich{"mpirun of MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
 
 // Nothing if neither rank nor world is set; an error if only one is, or the rank is outside the world.
-std::optional<Place> numbered(const Variables& of, const Names& names) {
+std::optional<LaunchPlace> numbered(const Variables& of, const Names& names) {
   const auto rank = number(of, names.rank), world = number(of, names.world);
   if (!rank && !world) return std::nullopt;
   if (!rank || !world)
@@ -43,7 +43,7 @@ std::optional<Place> numbered(const Variables& of, const Names& names) {
   if (*rank >= *world)
     throw Error(KINORA_INVALID, fmt::format("{}={} is outside {}={}: ranks are 0 to {}", names.rank, *rank,
                                             names.world, *world, *world - 1));
-  Place out{.rank = *rank, .world = *world, .launcher = names.launcher};
+  LaunchPlace out{.rank = *rank, .world = *world, .launcher = names.launcher};
   out.local_rank = number(of, names.local_rank).value_or(out.rank);
   if (const auto n = number(of, names.local_size); n && *n > 0) {
     if (out.local_rank >= *n)
@@ -58,7 +58,7 @@ std::string tcp(const std::string& host, int64_t port) { return fmt::format("tcp
 
 // The host of rank 0 where the launcher may say nothing about hosts: ranks of one node find each other by
 // themselves.
-std::string host_of(const Variables& of, const Names& names, const std::string& address, Place& out) {
+std::string host_of(const Variables& of, const Names& names, const std::string& address, LaunchPlace& out) {
   if (!address.empty()) return address;
   if (out.alone() || !of("KINORA_RENDEZVOUS").empty()) return "127.0.0.1";
   const auto here = number(of, names.local_size);
@@ -76,7 +76,7 @@ std::string host_of(const Variables& of, const Names& names, const std::string& 
 }
 
 // torchrun's agent serves the store at its address itself; each of its restarts begins with an empty part.
-Place of_torchrun(const Variables& of, Place out, const std::string& address, int64_t port) {
+LaunchPlace of_torchrun(const Variables& of, LaunchPlace out, const std::string& address, int64_t port) {
   if (!of("KINORA_LAUNCH").empty()) out.launcher = kOwnLauncher;
   out.node = number(of, "GROUP_RANK").value_or(out.node);
   out.restart = number(of, "TORCHELASTIC_RESTART_COUNT").value_or(0);
@@ -87,7 +87,7 @@ Place of_torchrun(const Variables& of, Place out, const std::string& address, in
   return out;
 }
 
-Place of_mpi(const Variables& of, const Names& names, Place out, const std::string& address, int64_t port) {
+LaunchPlace of_mpi(const Variables& of, const Names& names, LaunchPlace out, const std::string& address, int64_t port) {
   out.rendezvous = tcp(host_of(of, names, address, out), port);
   return out;
 }
@@ -95,14 +95,14 @@ Place of_mpi(const Variables& of, const Names& names, Place out, const std::stri
 // A task of a job step. The batch script itself has SLURM_PROCID=0 and the job's SLURM_NTASKS too, and would
 // wait for ranks that nobody starts: it is in no step, and runs alone. (A shell of salloc has no
 // SLURM_PROCID, or is in a step of one task.)
-std::optional<Place> of_srun(const Variables& of, const std::string& address, std::optional<int64_t> port) {
+std::optional<LaunchPlace> of_srun(const Variables& of, const std::string& address, std::optional<int64_t> port) {
   const auto rank = number(of, "SLURM_PROCID");
   const auto step = number(of, "SLURM_STEP_ID"), in_step = number(of, "SLURM_STEP_NUM_TASKS");
   const auto world = in_step ? in_step : number(of, "SLURM_NTASKS");
   const bool is_script = !step && !in_step && of("ENVIRONMENT") == "BATCH";
   if (!rank || is_script) {
     if (!world || *world <= 1) return std::nullopt;
-    return Place{.remark =
+    return LaunchPlace{.remark =
                      fmt::format("this Slurm job has {} tasks, and this process is none of them; it runs "
                                  "alone: to run on all, start it by srun",
                                  *world)};
@@ -112,7 +112,7 @@ std::optional<Place> of_srun(const Variables& of, const std::string& address, st
   if (*rank >= *world)
     throw Error(KINORA_INVALID,
                 fmt::format("SLURM_PROCID={} is outside the {} tasks of its step", *rank, *world));
-  Place out{.rank = *rank, .world = *world, .launcher = "srun"};
+  LaunchPlace out{.rank = *rank, .world = *world, .launcher = "srun"};
   out.local_rank = number(of, "SLURM_LOCALID").value_or(0);
   out.node = number(of, "SLURM_NODEID").value_or(0);
   const std::string list = of("SLURM_STEP_NODELIST");
@@ -126,7 +126,7 @@ std::optional<Place> of_srun(const Variables& of, const std::string& address, st
   return out;
 }
 
-Place found(const Variables& of) {
+LaunchPlace found(const Variables& of) {
   const std::string address = of("MASTER_ADDR");
   const auto port = number(of, "MASTER_PORT");
   if (port && (*port == 0 || *port > 65535))
@@ -135,7 +135,7 @@ Place found(const Variables& of) {
     return of_torchrun(of, *place, address, port.value_or(kPort));
   for (const Names* mpi : {&kOpenMpi, &kMpich})
     if (const auto place = numbered(of, *mpi)) return of_mpi(of, *mpi, *place, address, port.value_or(kPort));
-  return of_srun(of, address, port).value_or(Place{});
+  return of_srun(of, address, port).value_or(LaunchPlace{});
 }
 
 }  // namespace
@@ -155,9 +155,9 @@ std::string first_host(std::string_view list) {
   return out;
 }
 
-Result<Place> place_of(const Variables& of) {
+Result<LaunchPlace> place_of(const Variables& of) {
   return catching([&] {
-    Place out = found(of);
+    LaunchPlace out = found(of);
     if (const auto uri = of("KINORA_RENDEZVOUS"); !uri.empty()) out.rendezvous = uri;
     if (out.alone()) out.rendezvous.clear();
     if (const auto ms = number(of, "KINORA_TIMEOUT_MS")) {
@@ -170,13 +170,13 @@ Result<Place> place_of(const Variables& of) {
   });
 }
 
-Place here() { return or_throw(place_of(environment)); }
+LaunchPlace here() { return or_throw(place_of(environment)); }
 
 Result<int64_t> ranks_of(const Variables& of) {
   return catching([&] {
     const auto world = number(of, kExplicit.world);
     if (world && *world > 0 && of(kExplicit.rank).empty()) return *world;
-    const Place place = or_throw(place_of(of));
+    const LaunchPlace place = or_throw(place_of(of));
     return place.launcher.empty() ? int64_t{0} : place.world;
   });
 }

@@ -22,7 +22,7 @@ namespace kinora::core {
 
 constexpr std::string_view kOwnLauncher = "kinora launch";
 
-struct Place {
+struct LaunchPlace {
   int64_t rank = 0, world = 1;
   int64_t local_rank = 0, node = 0;  // this rank among those of its node, and the node's number
   std::string launcher;              // "torchrun", "srun", ...; empty: started alone
@@ -39,9 +39,9 @@ struct Place {
 using Variables = std::function<std::string(const char*)>;
 
 // KINORA_INVALID where the variables contradict each other; the message names them.
-Result<Place> place_of(const Variables&);
+Result<LaunchPlace> place_of(const Variables&);
 // Of this process. Throws Error(KINORA_INVALID).
-Place here();
+LaunchPlace here();
 // The ranks of the launch that these variables describe: WORLD_SIZE alone is enough to ask what it would be.
 // 0: they describe none.
 Result<int64_t> ranks_of(const Variables&);

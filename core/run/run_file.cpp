@@ -9,7 +9,9 @@
 #include "core/io.hpp"
 #include "core/log.hpp"
 #include "core/paths.hpp"
+#include "core/run/folder_options.hpp"
 #include "core/run/isolation.hpp"
+#include "core/run/pipeline_options.hpp"
 #include "core/run/stage_graph.hpp"
 #include "core/run/storages.hpp"
 #include "core/suggest.hpp"
@@ -74,7 +76,8 @@ class RunReader {
     }
   }
 
-  void read_job(const std::string& pointer, const json& table) {
+  void read_job(const std::string& pointer, const json& given) {
+    json table = given;
     JobSpec job;
     const size_t before = problems_.size();
     unsound_.clear();
@@ -97,12 +100,39 @@ class RunReader {
     job.name = text(pointer, table, "name", kind);
     check_name(pointer, job);
     read_inputs(pointer, table, job);
+    take_pipeline(pointer, table, job);
     read_slots(pointer, table, job);
     read_options(pointer, table, job);
-    for (const auto& [key, value] : table.items()) job.places[key] = doc_.value(pointer + "/" + key);
+    if (problems_.size() == before) complete_from_folders(pointer, table, job);
+    for (const auto& [key, value] : table.items())
+      job.places[key] = doc_.value(pointer + "/" + (given.contains(key) ? key : "pipeline"));
     job.sound = job.sound && problems_.size() == before;
     if (!job.sound) leave_out_unsound(job);
     run_.jobs.push_back(std::move(job));
+  }
+
+  // Kinds of the jobs that it reads, and of those that they read.
+  std::set<std::string> kinds_before(const JobSpec& job) const {
+    std::set<std::string> out;
+    for (const size_t input : job.inputs) {
+      out.insert(run_.jobs[input].kind->spec.name);
+      out.merge(kinds_before(run_.jobs[input]));
+    }
+    return out;
+  }
+
+  // What the folder of a published pipeline says, as if the file said it.
+  void take_pipeline(const std::string& pointer, json& table, JobSpec& job) {
+    const json folder = table.value("pipeline", json());
+    if (!folder.is_string() || folder == "" || !job.kind->spec.option("pipeline")) return;
+    try {
+      std::vector<Problem> of_others;  // of options that the folder is about to give
+      const auto path = Options::make(job.kind->spec, {{"pipeline", folder}}, of_others, run_.file.parent_path());
+      table = with_pipeline(job.kind->spec.name, job.name, table, path.values().at("pipeline").get<std::string>(),
+                            kinds_before(job));
+    } catch (const Error& e) {
+      problem(doc_.value(pointer + "/pipeline"), e.what());
+    }
   }
 
   // Components of an unsound job are still looked at one by one (check_jobs), those whose own options are right; what is
@@ -119,12 +149,8 @@ class RunReader {
   }
 
   void check_name(const std::string& pointer, const JobSpec& job) {
-    const auto ok = [](char c) {
-      return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_';
-    };
-    if (job.name.empty() || !std::all_of(job.name.begin(), job.name.end(), ok))
-      problem(doc_.value(pointer + "/name"),
-              "a job's name is its folder: letters, digits, '-' and '_' only, found '" + job.name + "'");
+    if (const auto status = check_job_name(job.name); !status)
+      problem(doc_.value(pointer + "/name"), status.failure().message);
     for (const auto& other : run_.jobs)
       if (other.name == job.name)
         problem(doc_.value(pointer + "/name"),
@@ -359,6 +385,27 @@ class RunReader {
     for (const auto& p : found) problem(place_of(pointer, p), p.message);
   }
 
+  // What a folder of weights says of the options that the file leaves out.
+  void complete_from_folders(const std::string& pointer, const json& table, JobSpec& job) {
+    for (ComponentUse& use : job.components) {
+      const auto slot = std::find_if(job.kind->slots.begin(), job.kind->slots.end(),
+                                     [&](const Slot& s) { return s.name == use.slot; });
+      if (slot->weights.empty()) continue;
+      json given = table.value(use.slot, json());
+      given = given.is_object() ? given : json::object();
+      given.erase("use");
+      std::vector<fs::path> weights;
+      for (const auto& path : job.options.at(slot->weights)) weights.emplace_back(path.get<std::string>());
+      try {
+        const auto& spec = *or_throw(registry_.find(use.id));
+        if (const fs::path config = config_of(weights, spec); !config.empty())
+          use.options = or_throw(Options::make(spec, with_config(spec, given, config), run_.file.parent_path()));
+      } catch (const Error& e) {
+        problem(doc_.value(pointer + "/" + slot->weights), e.what());
+      }
+    }
+  }
+
   // "; it is an option of dedup: dedup = { use = "dedup.semantic", eps = ... }" where a component of the job has it.
   std::string owner_of(const JobSpec& job, const std::string& option) const {
     for (const auto& use : job.components) {
@@ -470,6 +517,12 @@ void profile_engines(RunFile& run, const Registry& registry) {
       values["profile"] = true;
       use.options = or_throw(Options::make(**spec, values));
     }
+}
+
+Status check_job_name(const std::string& name) {
+  const auto ok = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_'; };
+  if (!name.empty() && std::all_of(name.begin(), name.end(), ok)) return {};
+  return fail(KINORA_INVALID, "a job's name is its folder: letters, digits, '-' and '_' only, found '{}'", name);
 }
 
 const Location& JobSpec::place(const std::string& option) const {

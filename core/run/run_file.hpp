@@ -50,6 +50,9 @@ struct JobSpec {
   std::vector<const ComponentUse*> list(const std::string& slot) const;
 };
 
+// A name stays one folder below the run's. KINORA_INVALID.
+Status check_job_name(const std::string& name);
+
 struct RunFile {
   std::filesystem::path file;
   std::string name, log_level = "info";

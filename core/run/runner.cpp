@@ -200,7 +200,7 @@ bool finds_films(const RunFile& run, const std::vector<bool>& needed) {
 }
 
 // Ranks of several starts, or of other files, are told apart before any job begins.
-RunResult meet_first_rank(const RunFile& run, const std::vector<bool>& jobs, const Place& place) {
+RunResult meet_first_rank(const RunFile& run, const std::vector<bool>& jobs, const LaunchPlace& place) {
   try {
     place.first() ? write_launch_record(run, jobs) : await_launch_record(run, jobs, place);
     return {.ok = !cancelled(), .was_cancelled = cancelled()};
@@ -276,7 +276,7 @@ RunResult take_turn(Runtime& runtime, const RunFile& run, size_t place, const Ru
 
 RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& options) {
   const auto since = fs::file_time_type::clock::now();
-  const Place place = here();
+  const LaunchPlace place = here();
   if (!place.remark.empty()) log_warn("{}", place.remark);
   std::optional<FolderLock> lock;
   if (!options.dry && is_first_rank()) {

@@ -41,7 +41,7 @@ F find(const std::map<std::string, F>& in, const std::string& name, const char* 
 
 Status open_torch_library() {
   const auto folder = boost::dll::this_line_location().parent_path();
-  boost::system::error_code error;
+  std::error_code error;
   // libtorch's libraries refer to each other's symbols: they must be visible to plugins of the pinned tier.
   static auto* library = new boost::dll::shared_library();  // never unloaded: libtorch cannot be
   library->load(folder / "libkinora_torch.so",

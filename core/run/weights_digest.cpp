@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/curate/facts.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/io/safetensors.hpp"
 #include "core/log.hpp"
@@ -17,11 +18,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 // A file that is damaged or of another form is none: it is made again.
-json read_kept(const fs::path& file) {
-  std::ifstream in(file);
-  json value = json::parse(in, nullptr, false);
-  return value.is_object() ? value : json::object();
-}
+json read_kept(const fs::path& file) { return object_in_file(file); }
 
 std::string digest_of(const fs::path& file, const fs::path& kept) {
   const fs::path path = fs::weakly_canonical(file);

@@ -8,8 +8,10 @@
 #include <fmt/ranges.h>
 
 #include "core/curate/clip_files.hpp"
+#include "core/curate/facts.hpp"
 #include "core/data/byte_source.hpp"
 #include "core/log.hpp"
+#include "core/run/run_file.hpp"
 #include "kinora/error.hpp"
 #include "kinora/npy.hpp"
 
@@ -19,15 +21,15 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-std::string contents(const fs::path& file) { return or_throw(read_text(file.string(), UINT64_MAX)); }
+std::string text_of_file(const fs::path& file) { return or_throw(read_text(file.string(), UINT64_MAX)); }
 
-json text_json(const fs::path& folder) { return json::parse(contents(folder / "text.json"), nullptr, false); }
+json text_json(const fs::path& folder) { return parse_facts(text_of_file(folder / "text.json")); }
 
 // The data folder whose captions the embed-text job in `folder` has embedded; empty: it does not say.
 fs::path embedded_by(const fs::path& folder) {
   const json about = text_json(folder);
-  const auto clips = about.is_object() ? about.value("clips", json()) : json();
-  return clips.is_string() ? fs::weakly_canonical(folder / clips.get<std::string>()) : fs::path();
+  const std::string clips = text_in(about, "clips");
+  return clips.empty() ? fs::path() : fs::weakly_canonical(folder / clips);
 }
 
 // What may not be read is left out.
@@ -40,7 +42,21 @@ std::vector<fs::path> folders_in(const fs::path& folder) {
   return out;
 }
 
-FloatArray embedding(const fs::path& file) { return read_npy(contents(file), file.string()); }
+// Keys are relative and stay below the data folder, which is that of another job of the run: "../clips/data".
+bool is_text_facts(const json& about) {
+  const auto stays_below = [](const json& key) {
+    if (!key.is_string()) return false;
+    const fs::path path = key.get<std::string>();
+    return path.is_relative() && path == path.lexically_normal() && !path.empty() && *path.begin() != "..";
+  };
+  const fs::path clips = text_in(about, "clips");
+  const std::string job = clips.parent_path().filename();
+  return check_job_name(job) && clips == fs::path("..") / job / "data" && about.contains("encoder") &&
+         about.contains("keys") && about["keys"].is_array() &&
+         std::all_of(about["keys"].begin(), about["keys"].end(), stays_below);
+}
+
+FloatArray embedding(const fs::path& file) { return read_npy(text_of_file(file), file.string()); }
 
 // Rows of one embedding have one size.
 void append(Embedded& to, ClipRef clip, std::span<const float> row, const fs::path& file) {
@@ -146,8 +162,7 @@ Embedded Collection::captions() const {
   for (const auto& folder : texts_) {
     const json about = text_json(folder);
     const FloatArray rows = embedding(folder / "text.npy");
-    const bool whole = about.is_object() && about.contains("keys") && about["keys"].is_array() &&
-                       about.contains("encoder") && about.contains("clips") && rows.shape.size() == 2 &&
+    const bool whole = is_text_facts(about) && rows.shape.size() == 2 &&
                        rows.rows() == static_cast<int64_t>(about["keys"].size());
     if (!whole)
       throw Error(KINORA_DATA,

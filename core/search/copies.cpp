@@ -5,6 +5,7 @@
 
 #include "core/curate/facts.hpp"
 #include "core/log.hpp"
+#include "core/run/run_file.hpp"
 
 namespace kinora::core {
 namespace {
@@ -12,10 +13,8 @@ namespace {
 namespace fs = std::filesystem;
 // The folder beside the dedup job's that its summary names; empty while it has not ended.
 fs::path curated_by(const fs::path& job) {
-  std::ifstream in(job / "summary.json", std::ios::binary);
-  const auto summary = nlohmann::json::parse(in, nullptr, false);
-  const std::string name = text_in(summary, "curated");
-  return name.empty() ? fs::path() : job.parent_path() / name;
+  const std::string name = text_in(object_in_file(job / "summary.json"), "curated");
+  return check_job_name(name) ? job.parent_path() / name : fs::path();
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "core/search/known_texts.hpp"
 
+#include "core/curate/facts.hpp"
 #include "core/data/byte_source.hpp"
 #include "core/run/digest.hpp"
 #include "core/status.hpp"
@@ -26,7 +27,7 @@ bool is_same(json a, json b) {
 }  // namespace
 
 KnownTexts::KnownTexts(const fs::path& folder, const json& encoder) {
-  const json about = json::parse(contents(folder / "text.json"), nullptr, false);
+  const json about = parse_facts(contents(folder / "text.json"));
   if (!about.is_object() || !is_same(about.value("encoder", json()), encoder)) return;
   const json texts = about.value("texts", json());
   const std::string bytes = contents(folder / "text.npy");

@@ -6,6 +6,7 @@
 
 #include "core/run/one_stage.hpp"
 #include "core/run/torch_library.hpp"
+#include "core/sample.hpp"
 #include "kinora/npy.hpp"
 
 namespace kinora::core {
@@ -56,7 +57,7 @@ std::vector<std::vector<float>> text_vectors(Runtime& runtime, const json& encod
 }
 
 std::vector<float> video_query(Runtime& runtime, const std::filesystem::path& file) {
-  Sample sample(file.stem().string());
+  Sample sample(key_of_name(file.stem().string()));
   sample.set("url", std::filesystem::absolute(file).string());
   const Sample probed = OneStage(runtime, "video.probe", json::object())(sample);
   const double fps = json::parse(*probed.text("json")).value("fps", 0.0);

@@ -60,6 +60,9 @@ std::vector<std::string> worker_environment(const json& stage_options) {
   std::vector<std::string> out;
   for (char** entry = environ; *entry; ++entry)
     if (const auto name = name_of(*entry); is_plain(name) || asked.contains(name)) out.emplace_back(*entry);
+  const json lent = storage_environment();
+  for (const auto& [name, value] : lent.items())
+    if (!asked.contains(name)) out.push_back(name + "=");
   return out;
 }
 

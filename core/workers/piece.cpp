@@ -97,7 +97,8 @@ Descriptor file_behind(const void* data, size_t size) {
 
 Mapping::Mapping(const Descriptor& piece, size_t size) : size_(size) {
   struct stat s {};
-  // A file cannot be sealed; a worker is this program, and closes what it has sent.
+  // A file cannot be sealed: a worker that an input has taken over could cut it short under its owner, which then dies of
+  // SIGBUS. To copy it would take the memory that files are there to save.
   const bool sealed = (::fcntl(piece.get(), F_GET_SEALS) & kSeals) == kSeals, large = size >= kInFile;
   if (::fstat(piece.get(), &s) != 0 || !S_ISREG(s.st_mode) || (!large && !sealed) ||
       static_cast<uint64_t>(s.st_size) < size)

@@ -9,6 +9,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include <sys/prctl.h>
 #include <sys/resource.h>
 
 #include "core/log.hpp"
@@ -131,7 +132,7 @@ class Serving {
     or_throw(set_log_level(head.at("log").get<std::string>()));
     for (const auto& [scheme, options] : head.at("storages").items())
       runtime_.io().configure(scheme, options);
-    component_ = or_throw(runtime_.registry().open(head.at("id").get<std::string>()));
+    component_ = or_throw(runtime_.registry().open("stage", head.at("id").get<std::string>()));
     options_ = or_throw(Options::make(*component_.spec, json::parse(head.at("options").get<std::string>())));
     stage_ = &component_.table<kinora_stage>();
     self_ = made(stage_->create(host(), options_.abi()), component_.spec->id);
@@ -239,11 +240,12 @@ class Serving {
 
 void serve_worker(Runtime& runtime) {
   if (::fcntl(kWorkerSocket, F_GETFD) < 0 || ::fcntl(kWorkerPage, F_GETFD) < 0)
-    throw Error(KINORA_INVALID, "worker: kinora starts its workers itself; see engine/local, option isolate");
+    throw Error(KINORA_INVALID, "worker: Kinora starts its workers itself; see engine/local, option isolate");
   // The owner says when to stop, also when a terminal tells everybody.
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGTERM, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
+  ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);  // no setuid program gives it more rights than it has
   const rlimit none{0, 0};
   ::setrlimit(RLIMIT_CORE, &none);
   // If memory runs out, this process is to go before its owner.

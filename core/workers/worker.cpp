@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <cstddef>
 #include <cstring>
 #include <unistd.h>
 
@@ -67,7 +68,13 @@ kinora_resources resources_in(const json& told) {
   return out;
 }
 
-double limit_of(const kinora_worker_spec& spec) { return spec.struct_size >= sizeof spec ? spec.limit : 0; }
+// What was appended to the first spec: 0 where its struct_size ends before it.
+double limit_of(const kinora_worker_spec& spec) {
+  return spec.struct_size >= offsetof(kinora_worker_spec, limit) + sizeof spec.limit ? spec.limit : 0;
+}
+uint64_t together_of(const kinora_worker_spec& spec) {
+  return spec.struct_size >= offsetof(kinora_worker_spec, together) + sizeof spec.together ? spec.together : 0;
+}
 
 }  // namespace
 
@@ -80,6 +87,7 @@ Worker::Worker(const WorkerProgram& program, const kinora_worker_spec& spec)
       limit_(limit_of(spec)),
       making_(program.making),
       memory_(spec.memory),
+      together_(together_of(spec)),
       channel_(Descriptor()),
       output_(spec.name) {
   auto [mine, theirs] = socket_pair();
@@ -112,6 +120,7 @@ Worker::~Worker() {
 void Worker::stop() {
   ended_ = true;
   process_.end();
+  held_.set(0);
   // What it said last, though its line was never ended.
   output_.read();
   output_.say(KINORA_LOG_INFO, true);
@@ -155,6 +164,7 @@ int32_t Worker::finish(const kinora_emit& emit, const kinora_run& run) {
 
 int32_t Worker::converse(const Message& call, const kinora_emit* emit, const kinora_run* run) {
   if (ended_) throw Error(KINORA_FAILED, "its process has ended");
+  const HeldByOne::AtWork at_work(held_, run != nullptr);
   signs_.page().stop.store(0, std::memory_order_relaxed);
   asked_to_stop_ = {};
   lived_ = began_ = Clock::now();
@@ -271,6 +281,12 @@ void Worker::watch_memory(Clock::time_point now) {
   if (memory_ > 0 && all > memory_)
     end(fmt::format("killed when it{} held {} MiB of memory, more than the {} MiB it may have (item_memory)",
                     own > memory_ ? "" : " and what it had started", all >> 20, memory_ >> 20));
+  held_.set(all, pid());
+  if (together_ == 0) return;
+  if (const uint64_t sum = held_.sum_above(together_))
+    end(fmt::format("killed with {} MiB of memory, the most of the processes that together held {} MiB, more than the {} MiB that they "
+                    "may have (worker_memory)",
+                    all >> 20, sum >> 20, together_ >> 20));
 }
 
 // What has been there at two looks in a row: a process may be seen in the moment that it becomes another program. A look that
@@ -315,6 +331,7 @@ void Worker::end(const std::string& why) {
   for (int i = 0; why.empty() && i < 200 && !process_.has_ended(); ++i) ::usleep(5000);
   const bool lived_on = why.empty() && !process_.has_ended();
   const int status = process_.end();
+  held_.set(0);
   const bool by_kill = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
   const bool lost = lived_on || (by_kill && signs_.page().left.load(std::memory_order_relaxed) != 0);
   hear_the_rest();

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "core/workers/held_together.hpp"
 #include "core/workers/life_signs.hpp"
 #include "core/workers/output.hpp"
 #include "core/workers/process.hpp"
@@ -60,7 +61,8 @@ class Worker {
 
   const std::string name_;
   const double hang_, limit_, making_;
-  const uint64_t memory_;
+  const uint64_t memory_, together_;
+  HeldByOne held_;
   LifeSigns signs_;
   Channel channel_;
   WorkerOutput output_;

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/attention_table.hpp"
+#include "tests/support/worst.hpp"
 
 namespace kinora {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 using attention_detail::AttentionKernels;
 using Numbers = std::vector<float>;
 
-Numbers drawn(int64_t count, unsigned seed) {
+Numbers drawn_values(int64_t count, unsigned seed) {
   std::mt19937 engine(seed);
   std::normal_distribution<float> normal;
   Numbers out(static_cast<size_t>(count));
@@ -27,11 +28,11 @@ Numbers drawn(int64_t count, unsigned seed) {
 
 // Relative to the largest number that is wanted; of a gradient that is zero (q's and k's, if there is one
 // key: its probability is 1 whatever the score) relative to 1, the size of what cancels.
-double difference(const std::vector<double>& want, const Numbers& got) {
+double relative_error(const std::vector<double>& want, const Numbers& got) {
   double worst = 0, most = 0;
   for (size_t i = 0; i < want.size(); ++i) {
-    worst = std::max(worst, std::abs(want[i] - static_cast<double>(got[i])));
-    most = std::max(most, std::abs(want[i]));
+    worst = test::worse(worst, std::abs(want[i] - static_cast<double>(got[i])));
+    most = test::worse(most, std::abs(want[i]));
   }
   return worst / (most < 1e-12 ? 1 : most);
 }
@@ -50,8 +51,8 @@ TEST_P(AttentionBlocks, EqualTheFormulaWithItsGradient) {
       wide ? attention_detail::avx512_attention() : attention_detail::avx2_attention();
   if (!kernels) GTEST_SKIP() << "this processor has no " << GetParam().build;
   const int64_t d = n.size;
-  const Numbers q = drawn(n.queries * d, 1), k = drawn(n.keys * d, 2), v = drawn(n.keys * d, 3),
-                g = drawn(n.queries * d, 4);
+  const Numbers q = drawn_values(n.queries * d, 1), k = drawn_values(n.keys * d, 2), v = drawn_values(n.keys * d, 3),
+                g = drawn_values(n.queries * d, 4);
   const auto in = [d](const Numbers& x) { return Heads{x.data(), 0, d, 0}; };
   const auto to = [d](Numbers& x) { return HeadsOut{x.data(), 0, d, 0}; };
   Numbers out(q.size()), sums(static_cast<size_t>(n.queries)), gq(q.size()), gk(k.size()), gv(v.size());
@@ -65,11 +66,11 @@ TEST_P(AttentionBlocks, EqualTheFormulaWithItsGradient) {
   reference::attention_forward(n, twice(q).data(), twice(k).data(), twice(v).data(), o.data());
   reference::attention_backward(n, twice(q).data(), twice(k).data(), twice(v).data(), twice(g).data(),
                                 wq.data(), wk.data(), wv.data());
-  const double errors[] = {difference(o, out), difference(wq, gq), difference(wk, gk), difference(wv, gv)};
+  const double errors[] = {relative_error(o, out), relative_error(wq, gq), relative_error(wk, gk), relative_error(wv, gv)};
   double worst = 0;
   for (const double e : errors) {
     EXPECT_LT(e, 2e-6) << GetParam().build << " " << n.queries << " x " << n.keys << " x " << d;
-    worst = std::max(worst, e);
+    worst = test::worse(worst, e);
   }
   std::printf("          worst relative error %.2g\n", worst);
 }

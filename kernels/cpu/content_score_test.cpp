@@ -12,6 +12,7 @@
 
 #include "kernels/cpu/content_score_rows.hpp"
 #include "kernels/cpu/frame_meter.hpp"
+#include "tests/support/worst.hpp"
 
 namespace kinora {
 namespace {
@@ -113,7 +114,7 @@ TEST(YuvToBgr, IsTheMatrixWithinThreeLevels) {
       const double exact[3] = {luma + 1.772 * blue, luma - 0.344136 * blue - 0.714136 * red,
                                luma + 1.402 * red};
       for (int c = 0; c < 3; ++c) {
-        worst = std::max(worst, std::abs(pixel[c] - std::clamp(exact[c], 0.0, 255.0)));
+        worst = test::worse(worst, std::abs(pixel[c] - std::clamp(exact[c], 0.0, 255.0)));
       }
     }
     EXPECT_LT(worst, 3.0) << "full range " << full_range;
@@ -156,7 +157,7 @@ TEST(ResizeLinear, IsBilinearWithinOneLevel) {
       const double upper = sample(left, top, c) * (1 - right_part) + sample(left + 1, top, c) * right_part;
       const double lower =
           sample(left, top + 1, c) * (1 - right_part) + sample(left + 1, top + 1, c) * right_part;
-      worst = std::max(worst, std::abs(out[i] - (upper * (1 - lower_part) + lower * lower_part)));
+      worst = test::worse(worst, std::abs(out[i] - (upper * (1 - lower_part) + lower * lower_part)));
     }
     EXPECT_LE(worst, 1.0) << name(source);
   }
@@ -284,17 +285,20 @@ TEST(FrameMeter, LeavesOutNothingThatDiffers) {
   for (const FrameSize size : kSizes) {
     FrameMeter told(size, size, {}), untold(size, size, {});
     Planes last(size, 7, 5, false), now = last;
-    now.view = {now.y.data(), now.u.data(), now.v.data(), last.view.y_stride, last.view.u_stride, last.view.v_stride};
+    now.view = {now.y.data(),       now.u.data(),       now.v.data(),
+                last.view.y_stride, last.view.u_stride, last.view.v_stride};
     told.push(last.view, kBt601Limited);
     untold.push(last.view, kBt601Limited);
     std::mt19937_64 random(11);
     for (int trial = 0; trial < 20; ++trial) {
       for (Bytes* plane : {&now.y, &now.u, &now.v})
         if (random() % 2 == 0) (*plane)[random() % plane->size()] ^= static_cast<uint8_t>(random());
-      EXPECT_EQ(told.push(now.view, kBt601Limited, &last.view).hsv, untold.push(now.view, kBt601Limited).hsv) << name(size);
+      EXPECT_EQ(told.push(now.view, kBt601Limited, &last.view).hsv, untold.push(now.view, kBt601Limited).hsv)
+          << name(size);
       last.y = now.y, last.u = now.u, last.v = now.v;
     }
-    EXPECT_EQ(told.push(now.view, kBt601Limited, &last.view).hsv, (HsvDifference{0, 0, 0, int64_t{size.width} * size.height}));
+    EXPECT_EQ(told.push(now.view, kBt601Limited, &last.view).hsv,
+              (HsvDifference{0, 0, 0, int64_t{size.width} * size.height}));
   }
 }
 
@@ -315,7 +319,8 @@ void expect_plain_at_every_width(const RowKernels* fast) {
   constexpr size_t kRow = 256;
   for (int n = 0; n <= 200; ++n) {
     const Bytes interleaved = random_bytes(3 * static_cast<size_t>(n), 900 + static_cast<uint64_t>(n));
-    const Bytes y = random_bytes(static_cast<size_t>(n), 1), u = random_bytes(static_cast<size_t>(n + 1) / 2, 2),
+    const Bytes y = random_bytes(static_cast<size_t>(n), 1),
+                u = random_bytes(static_cast<size_t>(n + 1) / 2, 2),
                 v = random_bytes(static_cast<size_t>(n + 1) / 2, 3);
     const auto run = [&](const RowKernels& kernels) {
       Bytes rows(11 * kRow, 0xA5);
@@ -326,7 +331,8 @@ void expect_plain_at_every_width(const RowKernels* fast) {
       kernels.split(interleaved.data(), n, planes(0));
       kernels.to_hsv(planes(0), n, planes(3));
       kernels.join(planes(0), n, joined.data());
-      kernels.convert_yuv420(y.data(), u.data(), v.data(), content_score_detail::yuv_factors(kMatrices[n % 4]), n, planes(6));
+      kernels.convert_yuv420(y.data(), u.data(), v.data(),
+                             content_score_detail::yuv_factors(kMatrices[n % 4]), n, planes(6));
       kernels.to_luma(planes(0), n, &rows[9 * kRow]);
       kernels.to_grey(planes(0), n, &rows[10 * kRow]);
       EXPECT_EQ(joined, interleaved);
@@ -334,7 +340,8 @@ void expect_plain_at_every_width(const RowKernels* fast) {
     };
     EXPECT_EQ(run(*fast), run(plain)) << n;
     const Bytes a = random_bytes(static_cast<size_t>(n), 1), b = random_bytes(static_cast<size_t>(n), 2);
-    EXPECT_EQ(fast->absolute_difference(a.data(), b.data(), n), plain.absolute_difference(a.data(), b.data(), n));
+    EXPECT_EQ(fast->absolute_difference(a.data(), b.data(), n),
+              plain.absolute_difference(a.data(), b.data(), n));
     EXPECT_EQ(fast->sum(a.data(), n), plain.sum(a.data(), n));
     Bytes kept = a;
     EXPECT_EQ(fast->replace(kept.data(), b.data(), n), plain.absolute_difference(a.data(), b.data(), n));

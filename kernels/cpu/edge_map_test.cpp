@@ -9,8 +9,8 @@ namespace kinora {
 namespace {
 
 TEST(EdgeKernelSize, GrowsWithTheFrameAndIsOdd) {
-  EXPECT_EQ(edge_kernel_size({256, 144}), 5);    // 4 + 1
-  EXPECT_EQ(edge_kernel_size({1280, 720}), 9);   // 4 + 5
+  EXPECT_EQ(edge_kernel_size({256, 144}), 5);     // 4 + 1
+  EXPECT_EQ(edge_kernel_size({1280, 720}), 9);    // 4 + 5
   EXPECT_EQ(edge_kernel_size({1920, 1080}), 13);  // 4 + 8 is even
   EXPECT_EQ(edge_kernel_size({10, 10}), 5);
 }
@@ -19,7 +19,7 @@ TEST(EdgeThresholds, LieAroundTheMedian) {
   const uint8_t odd[] = {9, 90, 60}, even[] = {10, 20, 31, 200}, bright[] = {250, 250, 250};
   EXPECT_EQ(edge_thresholds(odd, 3).low, 40);
   EXPECT_EQ(edge_thresholds(odd, 3).high, 80);
-  EXPECT_EQ(edge_thresholds(even, 4).low, 17);   // of 25.5
+  EXPECT_EQ(edge_thresholds(even, 4).low, 17);  // of 25.5
   EXPECT_EQ(edge_thresholds(even, 4).high, 34);
   EXPECT_EQ(edge_thresholds(bright, 3).high, 255);
 }
@@ -63,8 +63,9 @@ TEST(WidenEdges, IsTheLargestOfASquare) {
           uint8_t largest = 0;
           for (int v = std::max(0, y - kernel / 2); v <= std::min(size.height - 1, y + kernel / 2); ++v)
             for (int u = std::max(0, x - kernel / 2); u <= std::min(size.width - 1, x + kernel / 2); ++u)
-              largest = std::max(largest, edges[static_cast<size_t>(v * size.width + u)]);
-          ASSERT_EQ(wide[static_cast<size_t>(y * size.width + x)], largest) << kernel << " at " << x << ", " << y;
+              largest = std::max<uint8_t>(largest, edges[static_cast<size_t>(v * size.width + u)]);
+          ASSERT_EQ(wide[static_cast<size_t>(y * size.width + x)], largest)
+              << kernel << " at " << x << ", " << y;
         }
     }
   }

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/elementwise_table.hpp"
+#include "tests/support/worst.hpp"
 
 namespace kinora {
 namespace {
@@ -29,8 +30,8 @@ Doubles twice(const Numbers& x) { return {x.begin(), x.end()}; }
 double difference(const Doubles& want, const Numbers& got) {
   double worst = 0, most = 1e-12;
   for (size_t i = 0; i < want.size(); ++i) {
-    worst = std::max(worst, std::abs(want[i] - static_cast<double>(got[i])));
-    most = std::max(most, std::abs(want[i]));
+    worst = test::worse(worst, std::abs(want[i] - static_cast<double>(got[i])));
+    most = test::worse(most, std::abs(want[i]));
   }
   return worst / most;
 }
@@ -59,7 +60,7 @@ class Elementwise : public testing::TestWithParam<const char*> {
   void expect_near(const Doubles& want, const Numbers& got, const std::string& what) {
     const double off = difference(want, got);
     EXPECT_LT(off, kBound) << what;
-    worst = std::max(worst, off);
+    worst = test::worse(worst, off);
   }
   const ElementwiseKernels* k = nullptr;
   double worst = 0;
@@ -205,7 +206,7 @@ TEST_P(Elementwise, GeluIsWithinAFewUnitsOfTheArgumentEverywhere) {
       const double off_slope = std::abs(static_cast<double>(slope[i]) - reference::gelu_slope(form, z));
       ASSERT_LT(off, 2.5e-7) << x[i];
       ASSERT_LT(off_slope, 8e-7) << x[i];
-      worst = std::max({worst, off, off_slope});
+      worst = test::worse(worst, test::worse(off, off_slope));
     }
   }
 }

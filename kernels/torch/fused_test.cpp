@@ -10,6 +10,7 @@
 #include "kernels/torch/gelu.hpp"
 #include "kernels/torch/modulate.hpp"
 #include "kernels/torch/norm_rope.hpp"
+#include "tests/support/worst.hpp"
 
 namespace kinora {
 namespace {
@@ -144,7 +145,7 @@ TEST_P(Fused, EqualsAtenInFloat64WithEveryGradient) {
     const double most = std::max(want[i].abs().max().item<double>(), 1e-12);
     const double off = (got[i].to(at::kDouble) - want[i]).abs().max().item<double>() / most;
     EXPECT_LT(off, 2e-6) << i;
-    worst = std::max(worst, off);
+    worst = test::worse(worst, off);
   }
   std::printf("          worst relative error %.2g\n", worst);
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "kinora/abi/stage.h"
 #include "tests/abi/plugins_folder.hpp"
 
 namespace kinora::core::test {
@@ -116,7 +117,7 @@ TEST(Refusal, LeavesTheOtherPluginsAtWork) {
   EXPECT_FALSE(registry.open("stage/broken"));
   const auto good = registry.open("stage", "minimal");
   ASSERT_TRUE(good) << good.failure().message;
-  EXPECT_EQ(good->table<uint32_t>(), 48u);
+  EXPECT_EQ(good->table<kinora_stage>().struct_size, 48u);
 }
 
 TEST(Refusal, PinnedPluginNeedsLibtorchFirst) {

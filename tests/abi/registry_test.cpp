@@ -61,6 +61,28 @@ TEST(Registry, APluginsOwnFolderMayBeNamed) {
   EXPECT_EQ(Registry::scan({{own, "--plugins"}}).ids(), std::vector<std::string>{"stage/minimal"});
 }
 
+// A library says itself what it is: whoever forgot the plugin.toml sees it in the list.
+TEST(Registry, NamesALibraryWithoutItsManifest) {
+  PluginsFolder folder;
+  fs::copy_file(PluginsFolder::built("pure_c_stage"), folder.path() / "libpure_c_stage.so");
+  EXPECT_EQ(folder.scan().ids(), std::vector<std::string>{"stage/count.bytes"});
+  fs::copy_file(PluginsFolder::built("minimal"), folder.path() / "libminimal.so");
+  const auto several = [&](const Registry& registry) {
+    const auto plugins = registry.plugins();
+    ASSERT_EQ(plugins.size(), 1U);
+    EXPECT_EQ(plugins[0].state, PluginState::disabled);
+    EXPECT_THAT(plugins[0].reason,
+                HasSubstr("2 libraries and no plugin.toml; give each plugin a folder of its own"));
+  };
+  several(folder.scan());
+  fs::create_directory(folder.path() / "both");
+  for (const char* name : {"libpure_c_stage.so", "libminimal.so"})
+    fs::rename(folder.path() / name, folder.path() / "both" / name);
+  several(folder.scan());
+  fs::remove(folder.path() / "both/libpure_c_stage.so");
+  EXPECT_THAT(folder.scan().plugins().at(0).reason, HasSubstr("no plugin.toml beside it and none inside"));
+}
+
 TEST(Registry, FindsByIdAndByKindAndSuggests) {
   PluginsFolder folder;
   folder.add({.name = "minimal"});
@@ -107,6 +129,50 @@ TEST(Registry, RefusesWhatEveryUserMayWrite) {
   EXPECT_TRUE(registry.plugins().empty());
   ASSERT_EQ(registry.notices().size(), 1u);
   EXPECT_THAT(registry.notices()[0], HasSubstr("was not searched"));
+}
+
+// Whoever may change the way to a library may change the library.
+TEST(Registry, RefusesWhatOthersMayChangeOnTheWay) {
+  PluginsFolder folder;
+  const fs::path above = folder.path() / "above", plugins = above / "plugins";
+  fs::create_directories(plugins);
+  fs::copy(folder.add({.name = "minimal"}), plugins / "minimal", fs::copy_options::recursive);
+  const auto said = [](const fs::path& searched) {
+    const auto registry = Registry::scan({{searched, "--plugins", true}}, PluginsFolder::like_release());
+    if (!registry.notices().empty()) return registry.notices()[0];
+    return registry.plugins().at(0).reason;
+  };
+  const auto as_is = [](const fs::path& path, int mode) { chmod(path.c_str(), static_cast<mode_t>(mode)); };
+  EXPECT_EQ(said(plugins), "");
+  as_is(above, 0777);
+  EXPECT_THAT(said(plugins), HasSubstr("above is writable by every user"));
+  EXPECT_THAT(said(plugins / "minimal"), HasSubstr("above is writable by every user"));
+  fs::create_directory_symlink(plugins, folder.path() / "link");
+  EXPECT_THAT(said(folder.path() / "link"), HasSubstr("above is writable by every user"))
+      << "where a link leads";
+  as_is(above, 0755);
+  EXPECT_EQ(said(folder.path() / "link"), "");
+  fs::rename(plugins / "minimal/libminimal.so", above / "elsewhere.so");
+  fs::create_symlink(above / "elsewhere.so", plugins / "minimal/libminimal.so");
+  as_is(above / "elsewhere.so", 0666);
+  EXPECT_THAT(said(plugins), HasSubstr("elsewhere.so is writable by every user"));
+  as_is(above / "elsewhere.so", 0644);
+  EXPECT_EQ(said(plugins), "");
+  if (geteuid() != 0) return;  // what follows gives files away
+  const auto give = [](const fs::path& path, uid_t user, gid_t group) {
+    ASSERT_EQ(lchown(path.c_str(), user, group), 0);
+  };
+  as_is(above, 0775);
+  EXPECT_EQ(said(plugins), "") << "root's own group is root's alone";
+  give(above, 0, 12345);
+  EXPECT_THAT(said(plugins), HasSubstr("above is writable by its group; run: chmod g-w"));
+  as_is(above, 0755);
+  EXPECT_EQ(said(plugins), "");
+  give(above, 12345, 0);
+  EXPECT_THAT(said(plugins), HasSubstr("above belongs to another user"));
+  give(above, 0, 0);
+  give(folder.path() / "link", 12345, 0);
+  EXPECT_THAT(said(folder.path() / "link"), HasSubstr("link belongs to another user"));
 }
 
 TEST(Registry, AStickyFolderIsAccepted) {

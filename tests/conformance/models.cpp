@@ -9,6 +9,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "tests/support/worst.hpp"
+
 namespace kinora::test {
 
 namespace {
@@ -229,7 +231,7 @@ Difference difference(const Outcome& found, const Outcome& wanted) {
   for (const auto& [name, t] : found)
     if (!wanted.count(name)) note(std::numeric_limits<double>::infinity(), name + " (only here)");
   double largest = 0;
-  for (const auto& [name, t] : wanted) largest = std::max(largest, size_of(t));
+  for (const auto& [name, t] : wanted) largest = test::worse(largest, size_of(t));
   const double nought = 1e-13 * largest;
   for (const auto& [name, t] : wanted) {
     const auto other = found.find(name);

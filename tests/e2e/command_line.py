@@ -1,13 +1,19 @@
 #!/usr/bin/env python3
 """The program as its user meets it: plugins list and inspect, apply against what diffusers computed, completion, Ctrl-C.
 usage: command_line.py KINORA ROOT SCRATCH"""
-import json, os, pathlib, re, shutil, signal, socket, subprocess, sys, time
+import json, os, pathlib, re, shutil, signal, subprocess, sys, time
 
 import numpy as np
 import safetensors
 import safetensors.numpy
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import quick
+
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+sys.path.insert(0, str(ROOT / "tests/support"))
+from skips import skip
+
 DATA = ROOT / "tests/data"
 
 
@@ -36,6 +42,7 @@ def check_plugins():
         if one["kind"] in ("tokenizer", "model", "loss", "sampler", "precision"):
             assert one["methods"] and one["inputs"] and one["outputs"], one
             assert all(t["name"] and (t["shape"] or t["dtype"] == "none") and t["dtype"] for t in one["inputs"] + one["outputs"]), one
+    for id in {c["kind"]: c["id"] for c in listed}.values():  # for people, one of each kind
         assert id in kinora("plugins", "inspect", id)
     for kind, word in (("curate", "stages"), ("shard", "memory"), ("train-tokenizer", "ema"), ("encode", "words"), ("train", "warmup"),
                        ("generate", "negative"), ("report", "report.html")):
@@ -49,6 +56,32 @@ def check_plugins():
     assert wrong.returncode == 2 and "did you mean 'model/dit'?" in wrong.stderr, wrong
     for library in sorted({c["library"] for c in listed}):
         kinora("plugins", "validate", library)
+
+
+def check_pipeline():
+    """A published folder is inspected, and generates without a run file: from a noise that is given, what diffusers makes of it."""
+    oracle, folder = DATA / "oracle", SCRATCH / "published pipeline"
+    shutil.copytree(oracle / "wan_t2v", folder)
+    facts = json.loads(kinora("inspect", folder, "--json"))
+    assert facts["pipeline"] == "WanPipeline" and facts["makes"] == "videos" and facts["begins_with"] == "a text", facts
+    assert [p["component"] for p in facts["parts"]] == ["model/wan", "model/umt5", "tokenizer/wan"], facts
+    sizes = {p["name"]: sum(t.size for t in safetensors.numpy.load_file(next((folder / p["name"]).glob("*.safetensors"))).values()) for p in facts["parts"]}
+    assert {p["name"]: p["parameters"] for p in facts["parts"]} == sizes and facts["memory"]["weights"] == 4 * sum(sizes.values()), facts
+    text = kinora("inspect", folder)
+    assert "81 frames of 480 x 832 (height x width), 50 steps of unipc, guidance 5" in text and f"kinora generate --pipeline '{folder}' --prompt" in text, text
+    assert "model/wan: " in kinora("inspect", folder / "transformer"), "a network's folder is its component"
+    given = safetensors.numpy.load_file(oracle / "pipeline_noise.safetensors")
+    noise, out = SCRATCH / "noise.safetensors", SCRATCH / "by-pipeline"
+    safetensors.numpy.save_file({"000": given["t2v.noise"]}, noise)
+    sets = [f"noise={noise}", "steps=5", "frames=9", "height=32", "width=48", "format=['latents']"]
+    command = ["generate", "--pipeline", folder, "--prompt", "red sea", "--out", out, "--name", "sea", *(x for s in sets for x in ("--set", s))]
+    kinora(*command)
+    latent = safetensors.numpy.load_file(out / "sea/videos/000.latents.safetensors")["latent"][0]
+    want = given["t2v.latent"]
+    assert latent.shape == want.shape and abs(latent - want).max() < 1e-5 * abs(want).max(), abs(latent - want).max()
+    for arguments, said in ((["generate"], "which run file, or which pipeline"), (["generate", "--pipeline", DATA, "--prompt", "x"], "no model_index.json")):
+        wrong = subprocess.run([KINORA, *map(str, arguments)], capture_output=True, text=True, cwd=SCRATCH)
+        assert wrong.returncode == 2 and said in wrong.stderr, wrong
 
 
 def check_missing_library():
@@ -234,8 +267,7 @@ def check_apply_config():
     done = subprocess.run([KINORA, "apply", "model/cosmos", "--inputs", given, *written(layerz=3, size=None)], capture_output=True, text=True)
     warned = [line for line in done.stderr.splitlines() if "ignored" in line]
     assert done.returncode == 0 and len(warned) == 1 and "config.json" in warned[0], done
-    for name in ("layerz (did you mean 'layers'?)", "size (null)"):
-        assert name in warned[0], warned
+    assert "layerz (did you mean 'layers'?)" in warned[0], warned
     assert "_class_name" not in done.stderr and "_diffusers_version" not in done.stderr, done
     assert not any(f" {name}," in warned[0] for name in options), warned
     said = refused("apply", "model/cosmos", "--inputs", given, *written(layers="two", heads=0))
@@ -416,14 +448,13 @@ def check_completion():
 
 
 def quick_run(out, steps):
-    few = ["tokenizer.steps=2", "tokenizer.frames=5", "tokenizer.height=32", "tokenizer.width=48", "latents.frames=5", "latents.height=32",
-           "latents.width=48", "film.sampler.steps=2", "dit.batch=1", "dit.model.layers=1", f"dit.steps={steps}"]
+    few = [*quick.FEW, "film.sampler.steps=2", "dit.batch=1", "dit.model.layers=1", f"dit.steps={steps}"]
     return [KINORA, "run", str(ROOT / "configs/quickstart.toml"), "--out", str(out), *(a for s in few for a in ("--set", s))]
 
 
 def check_interrupt():
     """Ctrl-C while the training runs: exit 130, one line, nothing half-written; the same command then goes on."""
-    out = SCRATCH / "interrupted"
+    out = quick.begun(KINORA, ROOT, SCRATCH / "interrupted")
     command = quick_run(out, steps=100000)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     curve = out / "dit/metrics.jsonl"
@@ -445,7 +476,7 @@ def check_full_disk():
     disk = SCRATCH / "disk"
     disk.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", str(disk)], capture_output=True).returncode:
-        print("skip  check_full_disk: mounting a small disk needs root")
+        skip("check_full_disk", "no permission to mount a small file system")
         return
     try:
         shutil.copytree(SCRATCH / "interrupted", disk / "run")
@@ -527,9 +558,7 @@ def check_ranks():
 
 def check_waiting_rank():
     """A rank that waits for another says so, and Ctrl-C ends it at once; the folder is free then."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = quick.held_port()
     out = SCRATCH / "waiting"
     shutil.copytree(SCRATCH / "interrupted", out, ignore=shutil.ignore_patterns("film", "dit"))
     command = [*quick_run(out, steps=2), "--only", "dit", "--set", 'dit.parallel=["ddp"]', "--set", "dit.batch=2"]
@@ -582,7 +611,7 @@ def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
     for check in (check_plugins, check_missing_library, check_broken_twin, check_use_lines, check_manifest_is_written_whole, check_apply, check_apply_refuses, check_apply_config,
-                  check_published, check_convert, check_layouts, check_inspect, check_completion, check_interrupt, check_full_disk, check_identity, check_noise, check_ranks, check_waiting_rank, check_installed):
+                  check_published, check_convert, check_layouts, check_inspect, check_pipeline, check_completion, check_interrupt, check_full_disk, check_identity, check_noise, check_ranks, check_waiting_rank, check_installed):
         check()
         print("ok   ", check.__name__)
 

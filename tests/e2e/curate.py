@@ -75,6 +75,16 @@ def check_manifest():
     assert said["peak_memory"]["process"] > 1 << 20 and said["throughput"]["film_seconds_per_second"] > 0, said
 
 
+def check_variable_rate():
+    """A film whose frames are not shown every 1 / fps seconds is as long as it is shown: here 1 s of all frames, then 3 of every third."""
+    film = SCRATCH / "variable.mkv"
+    subprocess.run(["ffmpeg", "-v", "error", "-y", "-i", str(DATA / "bbb_B.mp4"), "-t", "4", "-an", "-vf", "select='lt(t,1)+not(mod(n,3))',scale=-2:90",
+                    "-fps_mode", "vfr", "-c:v", "libx264", "-preset", "ultrafast", str(film)], check=True)
+    run("variable", [film], '["shots.content"]')
+    seconds = summary("variable")["film_seconds"]
+    assert 3.9 < seconds < 4.1, (seconds, items("variable")["variable"]["shots"])
+
+
 def check_columns():
     """The user's columns come out again, numbers among them can be asked for, and a record that cannot be read costs itself."""
     films = SCRATCH / "columns"
@@ -154,10 +164,9 @@ MANY_STAGES = ('["video.probe", { use = "shots", detectors = ["content", "hash",
 
 
 def check_same_bytes():
-    """Ten runs: by 1, 2 and 4 threads, and with the inputs in another order."""
+    """By 1, 2 and 4 threads, and with the inputs in another order."""
     films = [DATA / n for n in ("bbb_A.mp4", "bbb_B.mp4", "bbb_C.mp4", "bbb_D.mp4")]
-    for number in range(10):
-        threads = (1, 2, 4)[number % 3]
+    for number, threads in enumerate((1, 2, 4, 4)):
         order = films[::-1] if number % 2 else films
         name = f"same-{number}"
         run(name, order, MANY_STAGES, more=f"threads = {threads}")
@@ -398,7 +407,7 @@ def check_remux():
         assert done.returncode == 0, done
         ours, theirs = frames_of(SCRATCH / "remuxed/work" / new), frames_of(films / film)
         assert [h for _, h in ours] == [h for _, h in theirs] and len(ours) > 150, (film, len(ours), len(theirs))
-        late = [(a[0], b[0]) for a, b in zip(ours, theirs) if abs(a[0] - b[0]) > 0.011]
+        late = [(a[0], b[0]) for a, b in zip(ours, theirs) if not abs(a[0] - b[0]) <= 0.011]
         assert not late, (film, late[:5])
     stages = '["film.remux", "video.probe", "shots.content", { use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0, preset = "ultrafast", max_height = 120 }]'
     run("remux_job", [films], stages)
@@ -473,7 +482,7 @@ def check_readme_example():
 
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
-for test in (check_one_decode, check_folders, check_remux, check_remux_of_damaged, check_manifest, check_columns, check_graph, check_patterns, check_same_bytes,
+for test in (check_one_decode, check_folders, check_remux, check_remux_of_damaged, check_manifest, check_variable_rate, check_columns, check_graph, check_patterns, check_same_bytes,
              check_changed_inputs, check_nothing_kept, check_other_files, check_edits, check_edits_of_moved_keys, check_why_nothing, check_readme_example):
     test()
     print("ok   ", test.__name__)

@@ -2,16 +2,18 @@
 """Two ranks under ddp train as one process does, in float64: the same losses, by noise level and of
 validation too, gradients and weights after every step.
 usage: ddp.py KINORA ROOT SCRATCH"""
-import json, os, pathlib, shutil, socket, subprocess, sys
+import json, os, pathlib, shutil, subprocess, sys
 
 import numpy
 import safetensors
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import quick
+
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 STEPS = 4
 # AdamW divides a gradient by its own size, which would lift the rounding of tiny ones into the weights: hence eps.
-FEW = ["tokenizer.steps=2", "tokenizer.frames=5", "tokenizer.height=32", "tokenizer.width=48", "latents.frames=5", "latents.height=32",
-       "latents.width=48", f"dit.steps={STEPS}", "dit.batch=4", "dit.model.layers=2", "dit.threads=1", "dit.precision=\"fp64\"", "dit.warmup=0",
+FEW = [*quick.FEW, f"dit.steps={STEPS}", "dit.batch=4", "dit.model.layers=2", "dit.threads=1", "dit.precision=\"fp64\"", "dit.warmup=0",
        "dit.ema=0", "dit.eps=1e-5", "dit.checkpoint_every=1", "dit.keep=10",
        "dit.validation_every=2", "dit.validation_samples=3", "dit.validation_sigmas=[0.3, 1.0]"]
 
@@ -29,12 +31,6 @@ def finish(*processes, says_mesh=0):
         # Of a world its rank 0 says once what it is; of one process nothing.
         assert text.count("dit: 2 ranks, mesh dp=2, by collective/gloo") == says_mesh, text
         says_mesh = 0
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return str(s.getsockname()[1])
 
 
 def tensors(file):
@@ -56,26 +52,29 @@ def result(out):
 
 
 def gap(ours, theirs):
-    """Largest relative difference of any tensor, and its name."""
-    assert ours.keys() == theirs.keys()
-    return max((float(numpy.abs(ours[n] - t).max() / (numpy.abs(t).max() + 1e-300)), n) for n, t in theirs.items())
+    """Largest relative difference of any tensor of a step, and its name; what is not a number is the largest."""
+    found = []
+    for a, b in zip(ours, theirs, strict=True):
+        assert a.keys() == b.keys()
+        found += [(float(numpy.abs(a[n] - t).max() / (numpy.abs(t).max() + 1e-300)), n) for n, t in b.items()]
+    return found[int(numpy.argmax([off for off, _ in found]))]
 
 
 shutil.rmtree(SCRATCH, ignore_errors=True)
 one, two = SCRATCH / "one", SCRATCH / "two"
-finish(start(one, ["single"]))
+finish(start(quick.begun(KINORA, ROOT, one), ["single"]))
 shutil.copytree(one, two)
 shutil.rmtree(two / "dit")
-place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(quick.held_port())}
 finish(*[start(two, ["ddp"], RANK=str(r), **place) for r in range(2)], says_mesh=1)
 (alone, weights, gradients), (spread, weights2, gradients2) = result(one), result(two)
 assert len(alone) == len(spread) == STEPS + STEPS // 2 + 1
-moved = {n for n, t in gradients[-1].items() if numpy.abs(t).max() > 0}
+moved = {n for n, t in gradients[-1].items() if t.any()}
 assert moved == gradients[-1].keys(), f"no gradient reached {gradients[-1].keys() - moved}"
 assert all(t.dtype == numpy.float64 for t in weights[-1].values())
-worst = max(abs(a - b) / abs(a) for x, y in zip(alone, spread) for a, b in zip(x, y, strict=True))
-of_gradients = max(gap(a, b) for a, b in zip(gradients2, gradients))
-of_weights = max(gap(a, b) for a, b in zip(weights2, weights))
+worst = numpy.max([abs(a - b) / abs(a) for x, y in zip(alone, spread) for a, b in zip(x, y, strict=True)])
+of_gradients = gap(gradients2, gradients)
+of_weights = gap(weights2, weights)
 print(f"largest relative difference: losses and norms {worst:.1e}, gradients {of_gradients[0]:.1e} ({of_gradients[1]}), "
       f"weights {of_weights[0]:.1e} ({of_weights[1]})")
 assert worst < 1e-10, (alone, spread)

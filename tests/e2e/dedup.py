@@ -151,7 +151,7 @@ def check_like(out):
     query = files.pop("bbb_B-0000")
     want = nearest(files, query)
     assert [f["key"] for f in found] == [k for _, k in want], (found, want)
-    assert max(abs(f["score"] - s) for f, (s, _) in zip(found, want)) < 1e-6
+    assert all(abs(f["score"] - s) < 1e-6 for f, (s, _) in zip(found, want))
     assert found[0]["key"] == "bbb_B-again-0000" and pathlib.Path(found[0]["path"]).name == "bbb_B-again-0000.mp4"
     assert found[0]["caption"] == (out / "clips/data/bbb_B-again-0000.txt").read_text()
     copies = {d["key"] for d in lines(out / "copies/decisions.jsonl") if "of" in d and d["end"] == "filtered"}
@@ -244,7 +244,9 @@ def check_edits(out, file):
     said, decisions = run()
     assert {k for k, d in decisions.items() if d.get("rule") == "studio.reject"} == set(rejected), decisions
     for copy in ("bbb_A-same-0000", "city_cc0-later-0000"):
-        assert decisions[copy]["end"] == "kept", decisions[copy]
+        assert decisions[copy]["end"] == "kept" and decisions[copy]["instead_of"] == copy.replace("-same", "").replace("-later", ""), decisions[copy]
+    assert "shards: 2 copies of a rejected clip take its place: bbb_A-same-0000 (of bbb_A-0000), city_cc0-later-0000 (of city_cc0-0000); reject them too" in said, said
+    assert json.loads((out / "shards/summary.json").read_text())["copies_of_rejected"] == 2
     check_shards(out, {k for k, d in decisions.items() if d["end"] == "kept"})
     dropped = {d["key"]: d for d in lines(out / "shards/dropped.jsonl")}
     assert all(dropped[k]["reason"] == "blurred" for k in rejected) and len(dropped) == 5, dropped

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The documents and the manifests agree: every component that an example uses is there, with its options, their types, ranges and
-choices; every curating stage is documented, and the defaults that tables state are the manifests'. usage: documents.py ROOT"""
+choices; every curating stage is documented, and the defaults that tables state are the manifests'. Every command that a text
+of the program or a document names is one. usage: documents.py ROOT"""
 import pathlib, re, sys, tomllib
 
 ROOT = pathlib.Path(sys.argv[1])
@@ -128,7 +129,38 @@ def check_defaults(known):
                 failures.append(f"plugins/stages/README.md: {stage} {name} {value}, the manifest has {option and option['default']}")
 
 
+def texts_of(path):
+    """What a source file can show: its string literals, adjacent ones joined, without comments."""
+    code = re.sub(r"(?m)^\s*//.*|\s//\s.*$", "", path.read_text())
+    raw = re.findall(r'R"\((.*?)\)"', code, re.S)
+    rest = re.sub(r'R"\(.*?\)"', "", code, flags=re.S)
+    for run in re.findall(r'"(?:[^"\\\n]|\\.)*"(?:\s*"(?:[^"\\\n]|\\.)*")*', rest):
+        raw.append("".join(re.findall(r'"((?:[^"\\\n]|\\.)*)"', run)))
+    return raw
+
+
+def check_commands():
+    """`kinora WORD` in messages, help texts and documents: WORD is in the table of commands, `kinora plugins WORD` in that of its own."""
+    main = (ROOT / "apps/kinora/main.cpp").read_text()
+    table = main[main.index("commands() {"):main.index("parse_globals")]
+    commands = set(re.findall(r'\{"([a-z]+)", ', table))
+    assert len(commands) > 10 and "run" in commands, commands
+    own = set(re.findall(r'"([a-z-]+)"', (ROOT / "apps/kinora/plugins_command.cpp").read_text()))
+    seen = 0
+    sources = [f for top in ("apps", "core", "plugins", "sdk") for f in (ROOT / top).rglob("*") if f.suffix in (".cpp", ".hpp", ".h", ".c") and not f.name.endswith("_test.cpp")]
+    texts = [(f, text) for f in sources for text in texts_of(f)] + [(ROOT / d, re.sub(r"(?m)(^|\s)#\s.*$", "", code)) for d in DOCUMENTS for _, _, code in blocks((ROOT / d).read_text())]
+    for file, text in texts:
+        for word, after in re.findall(r"(?<![\w./-])kinora ([a-z][a-z-]*)(?: ([a-z-]+))?", text):
+            seen += 1
+            if word not in commands:
+                failures.append(f"{file.relative_to(ROOT)}: kinora {word}: there is no such command")
+            elif word == "plugins" and after and after not in own:
+                failures.append(f"{file.relative_to(ROOT)}: kinora plugins {after}: there is no such command")
+    assert seen > 80, seen
+
+
 known = components()
+check_commands()
 check_examples(known)
 check_snippets()
 check_stages(known)

@@ -6,6 +6,9 @@ Two films of the same content, one eight times as long. What counts is what the 
 memory of all processes of the run, and memory files that they have open, mapped or not."""
 import json, os, pathlib, shutil, subprocess, sys, time
 
+sys.path.insert(0, sys.argv[2] + "/tests/support")
+from processes import family
+
 KINORA, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[3])
 SECONDS, HEIGHT, RATE = (8, 64), 360, 10
 STAGES = (f'[{{ use = "shots.content", sample_every = {1 / RATE}, sample_height = {HEIGHT}, thumbnails = true }}, "video.probe", '
@@ -17,17 +20,6 @@ def make(seconds):
     subprocess.run(["ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-i", f"testsrc2=size=128x72:rate={RATE}:duration={seconds}", "-c:v", "libx264",
                     "-preset", "ultrafast", "-pix_fmt", "yuv420p", str(film)], check=True)
     return film
-
-
-def family(pid):
-    """The process and those that it has started, and they."""
-    out = [pid]
-    for one in out:
-        try:
-            out += map(int, pathlib.Path(f"/proc/{one}/task/{one}/children").read_text().split())
-        except OSError:
-            pass
-    return out
 
 
 def held(pid):

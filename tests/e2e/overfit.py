@@ -95,6 +95,9 @@ def main():
     assert want.shape[0] == FRAMES
     for loss, sampler in (("edm", "edm-heun"), ("flow", "flow-euler")):
         out = SCRATCH / loss
+        for job in ("clips", "shards", "tokenizer", "latents"):  # which are the same for both
+            if (SCRATCH / "edm" / job).exists() and loss != "edm":
+                shutil.copytree(SCRATCH / "edm" / job, out / job)
         run(out, loss=loss, sampler=sampler, steps=600, prompt='"any"')
         caption = next(json.loads(x) for x in (out / "clips/items.jsonl").read_text().splitlines() if "caption" in x)["caption"]
         run(out, loss=loss, sampler=sampler, steps=600, prompt=json.dumps(caption))

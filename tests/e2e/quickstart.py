@@ -143,7 +143,8 @@ def killed_and_resumed(out, whole):
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        assert not (out / "dit/summary.json").exists()
+        # On a busy machine it may have ended first.
+        assert not (out / "dit/summary.json").exists() or len(lines(metrics)) == 12
     run(out)
     assert losses(out) == whole, f"interrupted {losses(out)}\nwhole {whole}"
     assert [p.name for p in out.rglob("*") if "tmp" in p.name] == []

@@ -4,6 +4,9 @@ once is started again; what is refused is not.
 usage: slurm.py KINORA ROOT SCRATCH"""
 import json, os, pathlib, re, shutil, subprocess, sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import quick
+
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 SRUN = r"""#!/usr/bin/env bash
 # As srun does it for tasks on one node.
@@ -26,8 +29,7 @@ ONCE = r"""#!/usr/bin/env bash
 if [[ $SLURM_STEP_ID == 0 && $SLURM_PROCID == 1 ]]; then exit 1; fi
 exec "$REAL" "$@"
 """
-FEW = ["tokenizer.steps=2", "tokenizer.frames=5", "tokenizer.height=32", "tokenizer.width=48", "latents.frames=5", "latents.height=32",
-       "latents.width=48", "dit.steps=4", "dit.batch=4", "dit.model.layers=1", "dit.sample_every=0", 'dit.parallel=["ddp"]']
+FEW = [*quick.FEW, "dit.steps=4", "dit.batch=4", "dit.model.layers=1", "dit.sample_every=0", 'dit.parallel=["ddp"]']
 
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
@@ -40,17 +42,16 @@ def sbatch(*arguments, **environment):
     """What sbatch gives its script on one node, with rank 1 of the first step failing."""
     job = {"ENVIRONMENT": "BATCH", "SLURM_JOB_ID": str(os.getpid()), "SLURM_NTASKS": "2", "SLURM_PROCID": "0", "SLURM_LOCALID": "0",
            "SLURM_NODEID": "0", "SLURM_JOB_NODELIST": "localhost", "SLURM_CPUS_PER_TASK": "1", "FAKE": str(SCRATCH), "REAL": KINORA,
-           "KINORA": str(SCRATCH / "once"), "KINORA_TIMEOUT_MS": "15000", "PATH": f"{SCRATCH}:{os.environ['PATH']}"}
+           "KINORA": str(SCRATCH / "once"), "KINORA_TIMEOUT_MS": "8000", "PATH": f"{SCRATCH}:{os.environ['PATH']}"}
     (SCRATCH / "steps").unlink(missing_ok=True)
     return subprocess.run(["bash", str(ROOT / "packaging/slurm/train.sbatch"), *arguments], env={**os.environ, **job, **environment},
                           capture_output=True, text=True, timeout=300)
 
 
-out = SCRATCH / "run"
+out = quick.begun(KINORA, ROOT, SCRATCH / "run")
 arguments = [str(ROOT / "configs/quickstart.toml"), "--out", str(out), "--only", "dit", *[a for s in FEW for a in ("--set", s)]]
-subprocess.run([KINORA, "run", *["latents" if a == "dit" else a for a in arguments]], check=True, capture_output=True)
 failed = sbatch(*arguments)
-assert failed.returncode == 1 and re.search(r"these did not join at \S+ within 15000 ms: 1;", failed.stderr), failed
+assert failed.returncode == 1 and re.search(r"these did not join at \S+ within 8000 ms: 1;", failed.stderr), failed
 done = sbatch(*arguments, KINORA_RESTARTS="1")
 assert done.returncode == 0 and done.stderr.count("restart 1 of 1, from the last checkpoint") == 1, done
 lines = [json.loads(line) for line in (out / "dit/metrics.jsonl").read_text().splitlines()]

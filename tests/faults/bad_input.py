@@ -4,6 +4,9 @@ usage: bad_input.py KINORA ROOT SCRATCH"""
 import json, os, pathlib, shutil, subprocess, sys, tarfile
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+sys.path.insert(0, str(ROOT / "tests/support"))
+from skips import skip
+
 FILM = ROOT / "tests/data/film.mp4"
 failures = []
 
@@ -195,8 +198,14 @@ def folders():
         finally:
             subprocess.run(["umount", str(full)], check=True)
     else:
-        print("skip  full disk: no permission to mount a small file system")
+        skip("full disk", "no permission to mount a small file system")
     check("unwritable output folder", kinora("run", toml("ro", curate([FILM])), "--out", "/proc/kinora"), 1, "/proc/kinora")
+    flv = SCRATCH / "damaged.flv"
+    flv.write_bytes(b"FLV\x01\x05\0\0\0\x09" + bytes(100))
+    goes_on = kinora("apply", "stage/film.remux", flv, "--out", SCRATCH / "remuxed", "--json")
+    check("a film that cannot be rewritten goes on", goes_on, 0, "")
+    holds("and says why", "remux_failed" in goes_on.stdout, goes_on.stdout)
+    check("or fails, if it is required", kinora("apply", "stage/film.remux", flv, "--out", SCRATCH / "remuxed", "--set", "require=true"), 1, "damaged.flv")
     check("weights that are not safetensors", kinora("apply", "model/minilm", "--inputs", FILM), 1, "film.mp4")
     nowhere = kinora("--plugins", SCRATCH / "no-plugins", "plugins", "list")
     check("plugin folder that does not exist", nowhere, 0, "no-plugins")

@@ -4,10 +4,12 @@ and its losses are those of a run that was left alone, to the last digit. What i
 usage: rank_kill.py KINORA ROOT SCRATCH"""
 import json, os, pathlib, pty, re, shutil, signal, subprocess, sys, threading, time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import quick
+
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 STEPS, LIMIT = 40, 20  # LIMIT: seconds that a rank waits for another
-FEW = ["tokenizer.steps=2", "tokenizer.frames=5", "tokenizer.height=32", "tokenizer.width=48", "latents.frames=5", "latents.height=32",
-       "latents.width=48", f"dit.steps={STEPS}", "dit.batch=4", "dit.model.layers=2", "dit.warmup=0", "dit.checkpoint_every=7",
+FEW = [*quick.FEW, f"dit.steps={STEPS}", "dit.batch=4", "dit.model.layers=2", "dit.warmup=0", "dit.checkpoint_every=7",
        "dit.validation_every=0", "dit.sample_every=0", 'dit.parallel=["ddp"]']
 
 
@@ -75,9 +77,7 @@ def is_alive(pid):
 
 def prepared(name):
     """A folder in which everything before the training is done."""
-    out = SCRATCH / name
-    shutil.copytree(SCRATCH / "base", out)
-    return out
+    return quick.begun(KINORA, ROOT, SCRATCH / name)
 
 
 def check_kill(whole, rank):
@@ -201,10 +201,6 @@ def check_terminal():
 
 
 shutil.rmtree(SCRATCH, ignore_errors=True)
-one = command(SCRATCH / "base")
-one = [KINORA, *one[one.index("run"):]]
-one[one.index("dit")] = "latents"
-subprocess.run(one, check=True, capture_output=True)
 Launch(prepared("whole")).end(0)
 whole = losses(SCRATCH / "whole")
 check_kill(whole, 1)

@@ -7,6 +7,7 @@ import numpy as np
 
 TRIAL, KINORA, ROOT, SCRATCH = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3]), pathlib.Path(sys.argv[4]).resolve()
 sys.path.insert(0, str(ROOT / "tests/support"))
+import quick
 from faulty_proxy import READ_FAULTS, WRITE_FAULTS, Proxy, sometimes
 
 RCLONE = os.environ.get("KINORA_RCLONE") or str(pathlib.Path(sys.executable).parent / "rclone")
@@ -32,13 +33,16 @@ class Server:
     def __init__(self, name):
         self.root = SCRATCH / name
         (self.root / "bucket").mkdir(parents=True)
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.at = ("127.0.0.1", s.getsockname()[1])
+        self.at = ("127.0.0.1", quick.held_port())
+        self.certificate = SCRATCH / f"{name}.pem" if name == "certificates" else None
+        if self.certificate:
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
+                            "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", SCRATCH / "key.pem", "-out", self.certificate], check=True, capture_output=True)
         self.process = subprocess.Popen(
             [RCLONE, "serve", "s3", str(self.root), "--addr", "%s:%d" % self.at, "--auth-key", f"{KEY},{SECRET}", "--dir-cache-time", "1ms",
              # rclone reads a whole file for its MD5 before each part that is asked for; the cases that need an ETag keep it
-             "--etag-hash", "" if name in ("straight", "faults", "speed") else "MD5"],
+             "--etag-hash", "" if name in ("straight", "faults", "speed") else "MD5",
+             *(["--cert", self.certificate, "--key", SCRATCH / "key.pem"] if self.certificate else [])],
             stdout=subprocess.DEVNULL, stderr=open(SCRATCH / f"{name}.log", "w"))
         for _ in range(200):
             with socket.socket() as s:
@@ -49,7 +53,7 @@ class Server:
 
     @property
     def url(self):
-        return "http://%s:%d" % self.at
+        return ("https" if self.certificate else "http") + "://%s:%d" % self.at
 
     def file(self, key):
         return self.root / "bucket" / key
@@ -119,6 +123,16 @@ def straight(server):
         t.ok("an object is removed", "remove bucket/d/1")
         answer, *_ = t("remove bucket/d/1")
         holds("  once", answer.startswith("error") and "no such object" in answer, answer)
+
+
+def certificates(server):
+    with Trial(server.url) as t:
+        answer, *_ = t("put bucket/a 10 1")
+        holds("a certificate that nobody vouches for is refused", answer.startswith("error") and "name its authority's file by ca_file" in answer, answer)
+    for n, how in enumerate(({"ca_file": str(server.certificate)}, {"env": environment(AWS_CA_BUNDLE=str(server.certificate))})):
+        with Trial(server.url, **how) as t:
+            t.ok("and taken, if ca_file does, or AWS_CA_BUNDLE", f"put bucket/a{n} 10 1")
+        holds("  the object is there", server.names()[-1:] == [f"a{n}"], server.names())
 
 
 def names(server):
@@ -457,7 +471,7 @@ def speed(server):
         print(json.dumps({"what": name, "mib_per_s": round(256 / sorted(found)[3]), "curl": round(256 / sorted(seconds["curl"])[3]), "of_curl": [round(r, 2) for r in (ratios[0], ratios[3], ratios[-1])]}))
 
 
-CASES = [straight, names, keys, faults, endings, killed, checks, changes, runs, trains]
+CASES = [straight, certificates, names, keys, faults, endings, killed, checks, changes, runs, trains]
 
 if __name__ == "__main__":
     shutil.rmtree(SCRATCH, ignore_errors=True)

@@ -2,11 +2,13 @@
 """Ranks that were started with other options, in another folder or for another run are refused before they compute, each with what
 differs, and nobody waits without end.
 usage: strangers.py KINORA ROOT SCRATCH"""
-import os, pathlib, re, shutil, signal, socket, subprocess, sys, time
+import os, pathlib, re, shutil, signal, subprocess, sys, time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import quick
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
-FEW = ["tokenizer.steps=2", "tokenizer.frames=5", "tokenizer.height=32", "tokenizer.width=48", "latents.frames=5", "latents.height=32",
-       "latents.width=48", "dit.steps=400", "dit.batch=4", "dit.model.layers=2", "dit.threads=1", 'dit.parallel=["ddp"]', 'tokenizer.parallel=["ddp"]']
+FEW = [*quick.FEW, "dit.steps=400", "dit.batch=4", "dit.model.layers=2", "dit.threads=1", 'dit.parallel=["ddp"]', 'tokenizer.parallel=["ddp"]']
 
 
 def command(out, *options, sets=()):
@@ -17,10 +19,7 @@ class Ranks:
     """Two processes with torchrun's variables; the second may be another's."""
 
     def __init__(self, out, other=None, sets=(), timeout=120, options=("--only", "dit")):
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = str(s.getsockname()[1])
-        env = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "KINORA_TIMEOUT_MS": str(timeout * 1000)}
+        env = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(quick.held_port()), "KINORA_TIMEOUT_MS": str(timeout * 1000)}
         self.begin = time.monotonic()
         self.all = [subprocess.Popen(command(folder, *options, sets=own), env={**env, "RANK": str(r)}, stderr=subprocess.PIPE, text=True)
                     for r, (folder, own) in enumerate([(out, ()), (other or out, sets)])]
@@ -50,6 +49,7 @@ def refused(name, text_parts, limit, code, **how):
 
 
 shutil.rmtree(SCRATCH, ignore_errors=True)
+quick.begun(KINORA, ROOT, SCRATCH / "one")
 done = subprocess.run(command(SCRATCH / "one", "--only", "latents"), stderr=subprocess.PIPE, text=True, timeout=300)
 assert done.returncode == 0, done.stderr
 refused("another seed", ["rank 1 does not agree with rank 0", "run.seed is 1 there and 5 here"], 60, 2, sets=["run.seed=5"])

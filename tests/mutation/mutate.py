@@ -1,10 +1,11 @@
 """Breaks the code on purpose, one line at a time, and demands that a named test turns red.
 
-mutate.py BUILD_FOLDER MUTATIONS.toml [NAME...]
+mutate.py [--part I/N] BUILD_FOLDER MUTATIONS.toml [NAME...]    a part is every N-th mutation, from the I-th on
 
 A mutation is a table [[mutation]] of MUTATIONS.toml: name, file, old (a text that stands in the file once), new, library
 (the library, or the program itself, that is built anew), program and test (a GoogleTest program, and the test that must fail). Only the objects
-that read the file are compiled again, into a scratch folder; neither the sources nor the build are touched.
+that read the file are compiled again, into a scratch folder; neither the sources nor the build are touched. The first mutation of
+each library is made without its change too: the test must stay green, or a library that does not load would look like one that is broken.
 """
 import json
 import os
@@ -64,11 +65,14 @@ class Mutant:
         for number, obj in enumerate(o for o in objects if reads(self.build, o, original)):
             command = self.commands[str(pathlib.Path(self.build, obj).resolve())]
             made = self.scratch / f"{number}.o"
+            # A source by itself is named here; one of several in a unit is found by its name below the first folder.
             if original.endswith(".cpp"):
                 command = command.replace(original, str(mutated))
-            # A precompiled header would bring the unchanged file.
-            if not original.endswith(".cpp"):
-                command = re.sub(r"-include \S+cmake_pch\.hxx", "", command)
+            command = command.replace(" -O2 ", " -O1 ")  # a mutant runs once
+            # A precompiled header may bring the unchanged file.
+            header = re.search(r"-include (\S+cmake_pch\.hxx)", command)
+            if header and reads(self.build, os.path.relpath(header[1] + ".gch", self.build), original):
+                command = command.replace(header[0], "")
             first = " ".join(f"-I{p}" for p in before)
             command = re.sub(r" -I", f" {first} -I", command, count=1).replace(f"-o {obj}", f"-o {made}")
             self.shell(re.sub(r"\S*ccache ", "", command) + " -w")
@@ -110,22 +114,36 @@ class Mutant:
 
 
 def main():
-    build, table, names = os.path.realpath(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3:]
+    arguments, index, parts = sys.argv[1:], 1, 1
+    if arguments[0] == "--part":
+        index, parts = map(int, arguments[1].split("/"))
+        arguments = arguments[2:]
+    build, table, names = os.path.realpath(arguments[0]), pathlib.Path(arguments[1]), arguments[2:]
     root = pathlib.Path(__file__).resolve().parents[2]
     commands, lived, count = read_commands(build), [], 0
-    for mutation in tomllib.loads(table.read_text())["mutation"]:
+
+    def is_seen(mutation):
+        with tempfile.TemporaryDirectory(prefix="kinora-mutant-") as scratch:
+            return Mutant(root, build, commands, pathlib.Path(scratch), mutation).is_seen()
+
+    mutations = tomllib.loads(table.read_text())["mutation"]
+    first = {m["library"]: m["name"] for m in reversed(mutations)}
+    for mutation in mutations[index - 1::parts]:
         if names and mutation["name"] not in names:
             continue
         count += 1
-        with tempfile.TemporaryDirectory(prefix="kinora-mutant-") as scratch:
-            seen, output = Mutant(root, build, commands, pathlib.Path(scratch), mutation).is_seen()
+        if names or first[mutation["library"]] == mutation["name"]:
+            _, output = is_seen({**mutation, "new": mutation["old"]})
+            if f"[       OK ] {mutation['test']}" not in output:
+                sys.exit(f"mutate: {mutation['test']} fails with {mutation['library']} as it is, built anew:\n{output[-2000:]}")
+        seen, output = is_seen(mutation)
         print(f"{'red  ' if seen else 'LIVES'} {mutation['name']}: {mutation['test']}", flush=True)
         if not seen:
             lived.append(mutation["name"])
             print(output[-2000:])
     if lived:
         sys.exit(f"mutate: {len(lived)} of {count} mutants live: {', '.join(lived)}")
-    print(f"{count} mutants, each seen by its test")
+    print(f"{count} mutants, each seen by its test, which passes without it")
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def curate(name, films, filters):
     stages = ", ".join(['"video.probe"', '{ use = "video.read", memory = "4 GiB" }', *filters])
     out = SCRATCH / name
     file = SCRATCH / f"{name}.toml"
-    file.write_text(f'[run]\nname = "{name}"\nout = "{out}"\n[[job]]\nname = "f"\nkind = "curate"\ninput = ["{films}"]\nstages = [{stages}]\n')
+    file.write_text(f'[run]\nname = "{name}"\nout = "{out}"\n[[job]]\nname = "f"\nkind = "curate"\ninput = {json.dumps(list(map(str, films)))}\nstages = [{stages}]\n')
     done = subprocess.run([KINORA, "run", file], capture_output=True, text=True, timeout=600)
     if done.returncode:
         sys.exit(done.stderr)
@@ -103,7 +103,7 @@ def compare_scores(films, items):
         scores = items[film.stem]["facts"]["scores"]
         frames = frames_of(film)
         greys = [cv2.cvtColor(f, cv2.COLOR_BGR2GRAY) for f in frames]
-        note = lambda name, gap: gaps.__setitem__(name, max(gaps[name], abs(gap)))
+        note = lambda name, gap: gaps.__setitem__(name, np.max([gaps[name], abs(gap)]))
         note("brightness", scores["filter.brightness"] - np.mean([f @ (0.114, 0.587, 0.299) for f in frames]) / 255)
         blur = np.mean([cv2.Laplacian(g, cv2.CV_64F).var() for g in greys])
         note("blur", scores["filter.blur"] / blur - 1 if blur else scores["filter.blur"])
@@ -143,14 +143,15 @@ def drops(films):
     """Each filter alone, with its defaults: a real film passes, the spoilt one goes by the filter's own name."""
     for name in sorted({f for _, f in SPOILT.values()} | {"flow"}):  # nothing is built for flow but a still: it keeps the real ones
         use = f'{{ use = "filter.{name}"' + (', mode = "filter" }' if name == "letterbox" else " }")
-        items = curate(f"drop_{name}", films, [use])
+        kinds = {"real", *(kind for kind, (_, by) in SPOILT.items() if by == name)}
+        items = curate(f"drop_{name}", [f for f in sorted(films.iterdir()) if f.stem.rsplit("_", 1)[1] in kinds], [use])
         for key, item in sorted(items.items()):
             kind = key.rsplit("_", 1)[1]
             if kind == "real" and name == "letterbox" and has_bars(films / f"{key}.mkv"):
                 holds(f"{name} drops {key}, which has bars", item["end"] == "filtered", item)
             elif kind == "real":
                 holds(f"{name} keeps {key}", item["end"] == "kept", item)
-            elif kind in SPOILT and SPOILT[kind][1] == name:
+            else:
                 holds(f"{name} drops {key}", (item["end"], item.get("reason")) == ("filtered", f"filter.{name}"), item)
 
 
@@ -159,7 +160,7 @@ def main():
     films = SCRATCH / "films"
     make_films(films)
     score = [f'{{ use = "filter.{n}", mode = "score" }}' for n in ("brightness", "blur", "black", "frozen", "flow", "text")]
-    items = curate("scores", films, [*score, '"filter.letterbox"'])
+    items = curate("scores", [films], [*score, '"filter.letterbox"'])
     for key, item in sorted(items.items()):
         print(f"{key:24}", " ".join(f"{k[7:]} {v:.4f}" for k, v in item["facts"]["scores"].items()))
     compare_scores(films, items)

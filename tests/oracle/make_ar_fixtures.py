@@ -15,7 +15,7 @@ import pathlib
 HERE = pathlib.Path(__file__).resolve().parent
 import torch
 import transformers.models.llama.modeling_llama as llama
-from safetensors.torch import save_file
+from provenance import save_file
 
 import oracle_numbers
 from oracle_float64 import in_float64

@@ -4,7 +4,7 @@ from the words of plugins/stages/embed/classic.hpp. Needs numpy and safetensors.
 import pathlib
 
 import numpy as np
-from safetensors.numpy import save_file
+from provenance import save_file
 
 SIDE, CELLS = 64, 4
 SHARES = (0.4, 0.4, 0.2)

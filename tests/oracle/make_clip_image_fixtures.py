@@ -9,7 +9,7 @@ import pathlib
 import numpy as np
 import torch
 from PIL import Image
-from safetensors.torch import save_file
+from provenance import save_file
 from transformers import CLIPImageProcessor
 
 OUT = pathlib.Path(__file__).resolve().parents[1] / "data" / "oracle" / "clip_image.safetensors"

@@ -14,7 +14,7 @@ import diffusers.models.transformers.transformer_cosmos as transformer_cosmos
 import diffusers.models.transformers.transformer_wan as transformer_wan
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
+from provenance import save_file
 
 import oracle_numbers as oracle
 from make_cosmos_fixtures import options as cosmos_options

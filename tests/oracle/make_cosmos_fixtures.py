@@ -20,7 +20,7 @@ import diffusers.models.normalization
 import diffusers.models.transformers.transformer_cosmos as transformer_cosmos
 import torch
 from diffusers import CosmosTransformer3DModel
-from safetensors.torch import save_file
+from provenance import save_file
 
 # Enough parameters to see every path of the backward.
 GRADIENTS = ("patch_embed", "learnable", "time_embed.t_embedder.linear_1", "time_embed.norm", "transformer_blocks.0.attn1.to_q",

@@ -13,7 +13,7 @@ import torch
 from diffusers import (AutoencoderKLCosmos, AutoencoderKLWan, Cosmos2TextToImagePipeline, Cosmos2VideoToWorldPipeline, CosmosTextToWorldPipeline, CosmosTransformer3DModel,
                        EDMEulerScheduler, FlowMatchEulerDiscreteScheduler)
 from PIL import Image
-from safetensors.torch import save_file
+from provenance import save_file
 from transformers import T5Config, T5EncoderModel
 
 from make_wan_pipeline_fixtures import NEGATIVE, OUT, PROMPT, VAE, filled, noise, saved, tokenizer

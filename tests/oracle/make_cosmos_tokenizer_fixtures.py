@@ -19,7 +19,7 @@ import zipfile
 import torch
 from diffusers import AutoencoderKLCosmos
 from diffusers.models.autoencoders.autoencoder_kl_cosmos import CosmosPatchEmbed3d
-from safetensors.torch import save_file
+from provenance import save_file
 
 import oracle_numbers as oracle
 fill, numbers = oracle.fill, oracle.numbers

@@ -16,7 +16,7 @@ import pathlib
 HERE = pathlib.Path(__file__).resolve().parent
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
+from provenance import save_file
 
 import oracle_numbers as oracle
 B, L = 2, 5

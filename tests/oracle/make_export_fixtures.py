@@ -11,7 +11,7 @@ import zipfile
 import numpy as np
 import torch
 import torch._inductor.cpp_builder as cpp_builder
-from safetensors.torch import save_file
+from provenance import save_file
 from torch import nn
 from torch.nn import functional as F
 

@@ -14,7 +14,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 import torch
-from safetensors.torch import save_file
+from provenance import save_file
 
 
 def load(name, path):
@@ -35,7 +35,7 @@ def case(name, options, loss, *leaves, **more):
     loss.sum().backward()
     tensors[f"{name}.loss"] = loss.detach()
     for key, leaf in leaves:
-        tensors[f"{name}.grad.{key}"] = leaf.grad.reshape(-1)[:24].clone()
+        tensors[f"{name}.grad.{key}"] = leaf.grad.clone()
     tensors.update({f"{name}.{k}": v.detach().double() for k, v in more.items()})
     metadata[name] = json.dumps(options)
 
@@ -96,13 +96,15 @@ def flow(dfm):
     for i, o in enumerate([dict(density="uniform", shift=3.0), dict(density="logit-normal", logit_mean=0.3, logit_std=1.4, shift=5.0),
                            dict(density="mode", mode_scale=1.29), dict(density="mode", mode_scale=-0.7, shift=2.0),
                            dict(density="uniform", shift_type="linear", tokens=1560), dict(density="logit-normal", shift_type="sqrt", tokens=32760),
-                           dict(density="uniform", shift_type="sqrt", tokens=100)]):
+                           dict(density="uniform", shift_type="sqrt", tokens=100),
+                           dict(density="uniform", shift_type="linear", tokens=1560, base_shift=0.2, max_shift=2.0)]):
         # Its draws: the mode's formula descends, so it is given the mirrored numbers, which are as uniform.
         torch.rand = lambda size, device: 1 - uniform if o["density"] == "mode" else uniform
         torch.normal = lambda mean, std, size, device: mean + std * normal
         u = module.compute_density_for_timestep_sampling(o["density"].replace("-", "_"), 63, o.get("logit_mean", 0.0), o.get("logit_std", 1.0),
                                                          o.get("mode_scale", 1.29))
-        s = module.time_shift(u, o.get("tokens", 0), o.get("shift_type", "constant"), constant=o.get("shift", 1.0))
+        s = module.time_shift(u, o.get("tokens", 0), o.get("shift_type", "constant"), o.get("base_shift", 0.5), o.get("max_shift", 1.15),
+                              o.get("shift", 1.0))
         tensors[f"levels{i}.level"] = s
         metadata[f"levels{i}"] = json.dumps(o)
     for i, (frames, o) in enumerate([(False, {}), (True, dict(weighting="linear", shift=3.0)), (False, dict(weighting="linear", shift=5.0))]):

@@ -10,9 +10,11 @@ in float64 from the float32 weights; of the token embeddings only every eighth c
 import pathlib
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from transformers import BertConfig, BertModel
+
+from provenance import save_file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODEL = ROOT / ".deps" / "assets" / "minilm"

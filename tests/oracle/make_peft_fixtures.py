@@ -12,7 +12,7 @@ import shutil
 import torch
 from diffusers import CosmosTransformer3DModel
 from peft import LoraConfig, get_peft_model
-from safetensors.torch import save_file
+from provenance import save_file
 
 import make_cosmos_fixtures as cosmos
 import oracle_numbers as ours

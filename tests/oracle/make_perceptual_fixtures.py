@@ -10,7 +10,7 @@ import pathlib
 import lpips
 import numpy as np
 import torch
-from safetensors.torch import save_file
+from provenance import save_file
 from torch import nn
 from torch.nn.utils import parametrizations
 

@@ -18,7 +18,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 import numpy as np
 import torch
 from diffusers import EDMDPMSolverMultistepScheduler, FlowMatchEulerDiscreteScheduler, UniPCMultistepScheduler
-from safetensors.torch import save_file
+from provenance import save_file
 
 import oracle_numbers
 numbers = oracle_numbers.numbers
@@ -45,7 +45,10 @@ class Mixture:
 
     def blend(self, x, s):
         """The same for x = (1 - s) x0 + s n."""
-        x0 = self(x / (1 - s), s / (1 - s)) if s < 1 else self(x * (1 + 1e6), 1e6)  # as Kinora takes pure noise
+        if s == 1:  # pure noise says nothing of x0
+            self.visited.append(1.0)
+            return (WEIGHT @ MEAN / WEIGHT.sum()).expand_as(x)
+        x0 = self(x / (1 - s), s / (1 - s))
         self.visited[-1] = float(s)
         return x0
 

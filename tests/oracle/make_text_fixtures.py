@@ -80,7 +80,7 @@ def encoders():
     import transformers.models.clip.modeling_clip as clip
     import transformers.models.t5.modeling_t5 as t5
     import transformers.models.umt5.modeling_umt5 as umt5
-    from safetensors.torch import save_file
+    from provenance import save_file
     from transformers import (CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, CLIPVisionConfig, CLIPVisionModel,
                               CLIPVisionModelWithProjection, T5Config, T5EncoderModel, UMT5Config, UMT5EncoderModel)
 

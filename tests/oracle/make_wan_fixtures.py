@@ -20,7 +20,7 @@ import diffusers.models.transformers.transformer_wan as transformer_wan
 import torch
 from diffusers import WanTransformer3DModel
 from diffusers.loaders.single_file_utils import convert_wan_transformer_to_diffusers
-from safetensors.torch import save_file
+from provenance import save_file
 
 import oracle_numbers
 from oracle_float64 import in_float64

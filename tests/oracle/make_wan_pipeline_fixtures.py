@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from diffusers import AutoencoderKLWan, UniPCMultistepScheduler, WanImageToVideoPipeline, WanPipeline, WanTransformer3DModel
 from PIL import Image
-from safetensors.torch import save_file
+from provenance import save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import (CLIPImageProcessor, CLIPVisionConfig, CLIPVisionModelWithProjection, PreTrainedTokenizerFast, UMT5Config,
                           UMT5EncoderModel)

@@ -20,7 +20,7 @@ import diffusers.models.autoencoders.autoencoder_kl_wan as autoencoder_kl_wan
 import torch
 from diffusers import AutoencoderKLWan
 from diffusers.loaders.single_file_utils import convert_wan_vae_to_diffusers
-from safetensors.torch import save_file
+from provenance import save_file
 
 
 def loaded(name, path):

@@ -4,17 +4,19 @@
     shots_oracle.py KINORA [FILM...]      run `KINORA apply stage/shots.NAME FILM --json` on each film, with every detector
                                           and downscale (default: the films of tests/data, and constructed ones)
     shots_oracle.py --quick KINORA        fewer films and sizes
+    shots_oracle.py --part I/N KINORA     every N-th of the default films, from the I-th on
     shots_oracle.py --expect FILM         print the result of PySceneDetect's ContentDetector in the same form
 
 A result is {"fps", "frames", "cuts", "scores", ...}; a cut is the index of a new shot's first frame. Frames and cuts must
 be equal, scores to 1e-12, the rate to 1e-9 of itself. Exit status: 0 equal, 1 not, 2 usage, 77 when PySceneDetect is not
-installed (pip install scenedetect==0.7.1 opencv-python-headless).
+installed (pip install scenedetect==0.7.2 opencv-python-headless).
 
 PySceneDetect reads frames by OpenCV, which cannot convert those marked as interlaced; of an interlaced film it therefore
 sees a lossless progressive copy. OpenCV honours a film's colour tags only with FFmpeg 8 inside; OpenCV 4 with an older
 one takes every film for BT.601.
 """
 
+import itertools
 import json
 import math
 import pathlib
@@ -24,7 +26,7 @@ import tempfile
 
 import shots_films
 
-VERSION = "0.7.1"
+VERSION = "0.7.2"
 SCORE_TOLERANCE = 1e-12
 RATE_TOLERANCE = 1e-9
 SKIPPED = 77
@@ -61,17 +63,22 @@ def cases():
             lambda: AdaptiveDetector(2.0, 4, 4, 8.0, luma_only=True),
             luma_ratio,
         ),
-        "histogram": ({}, lambda: HistogramDetector(), "hist_diff [bins=256]"),
+        "adaptive short": (
+            {"window": 3, "threshold": 2, "min_content": 8, "min_length": 5},
+            lambda: AdaptiveDetector(2.0, 5, 3, 8.0),
+            "adaptive_ratio (w=3)",
+        ),
+        "histogram": ({}, lambda: HistogramDetector(), "hist_diff [bins=128]"),
         "histogram 100": (
             {"bins": 100, "threshold": 0.2, "min_length": 3},
             lambda: HistogramDetector(0.2, 100, 3),
             "hist_diff [bins=100]",
         ),
-        "hash": ({}, lambda: HashDetector(), "hash_dist [size=16 lowpass=2]"),
-        "hash 8": (
-            {"size": 8, "lowpass": 4, "threshold": 0.3, "min_length": 2},
-            lambda: HashDetector(0.3, 8, 4, 2),
-            "hash_dist [size=8 lowpass=4]",
+        "hash": ({}, lambda: HashDetector(), "hash_dist [size=8 lowpass=2]"),
+        "hash 16": (
+            {"size": 16, "lowpass": 4, "threshold": 0.3, "min_length": 2},
+            lambda: HashDetector(0.3, 16, 4, 2),
+            "hash_dist [size=16 lowpass=4]",
         ),
         "threshold": ({}, lambda: ThresholdDetector(), "average_rgb"),
         "threshold bias": (
@@ -205,10 +212,10 @@ def compare_together(kinora, film):
     return good
 
 
-def compare_constructed(kinora, quick):
+def compare_constructed(kinora, quick, part):
     good = True
     with tempfile.TemporaryDirectory() as folder:
-        for made in shots_films.make_all(pathlib.Path(folder), quick):
+        for made in part(shots_films.make_all(pathlib.Path(folder), quick)):
             ours = found_by(kinora, "shots.content", made.path, {})
             problems = []
             if ours["frames"] != made.frames:
@@ -226,9 +233,13 @@ def compare_constructed(kinora, quick):
 
 
 def main(arguments):
-    quick = arguments[:1] == ["--quick"]
+    quick, part = arguments[:1] == ["--quick"], lambda films: films
     if quick:
         arguments = arguments[1:]
+    elif arguments[:1] == ["--part"]:
+        index, parts = map(int, arguments[1].split("/"))
+        part = lambda films: itertools.islice(films, index - 1, None, parts)
+        arguments = arguments[2:]
     if not arguments or (arguments[0].startswith("-") and arguments[0] != "--expect"):
         print(__doc__, file=sys.stderr)
         return 2
@@ -236,7 +247,7 @@ def main(arguments):
         import cv2
         import scenedetect
     except ImportError as error:
-        print(f"skipped: {error}; pip install scenedetect==0.7.1 opencv-python-headless", file=sys.stderr)
+        print(f"skipped: {error}; pip install scenedetect==0.7.2 opencv-python-headless", file=sys.stderr)
         return SKIPPED
     if scenedetect.__version__ != VERSION:
         print(f"scenedetect is {scenedetect.__version__}, and the detectors are those of {VERSION}", file=sys.stderr)
@@ -251,10 +262,11 @@ def main(arguments):
     print(f"scenedetect {scenedetect.__version__}, OpenCV {cv2.__version__}")
     good = True
     if not films:
-        good = compare_constructed(arguments[0], quick)
+        good = compare_constructed(arguments[0], quick, part)
         films = sorted(film for film in DATA.iterdir() if film.suffix in FILM_SUFFIXES and film.stat().st_size > 0)
         if quick:
             films = [film for film in films if film.name in ("bbb_A.mp4", "film_excerpt.webm")]
+        films = list(part(films))
     for film in films:
         good = compare_film(arguments[0], film, film, [0, 1, 5] if quick else [0, 1, 2, 5, 30]) and good
         good = compare_together(arguments[0], film) and good

@@ -55,6 +55,20 @@ TEST(Traffic, OfTheGridIsItsFormulaInEachOfItsDimensions) {
   });
 }
 
+// Teacher forcing's clean and noisy copies of a rank's stretch of time, L tokens in all: heads for tokens, as Ulysses.
+TEST(Traffic, OfBalancedSpIsItsFormula) {
+  for (const int64_t P : {2, 4})
+    test::on_ranks(static_cast<int>(P), [&](const Rank& me) {
+      core::Frames rule;
+      rule.streams = 2;
+      const Sent s = Stepping(me, "['balanced-sp']", test::models::dit(4), {}, rule).passes();
+      const int64_t L = N / P;
+      EXPECT_EQ(s.at("exchange"), 2 * kLayers * (P - 1) * B * L * 4 * (H / P) * d * e);
+      EXPECT_EQ(s.at("gather"), (P - 1) * B * L * C * e) << "the output, forward only";
+      EXPECT_EQ(s.size(), 2U);
+    });
+}
+
 // Two all-to-alls a layer, and the keys of its one attention over everything: there, there again, and their
 // gradients home.
 TEST(Traffic, OfSpatialTemporalModelsIsItsFormula) {

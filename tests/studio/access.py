@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 """The page for screen readers, for the keyboard, in the dark and on a narrow screen; a running job. Screenshots stay in SCRATCH.
 usage: access.py KINORA ROOT SCRATCH"""
-import itertools, json, re, shutil
+import json, re, shutil
 
 from axe_playwright_python.sync_playwright import Axe
 
-from browser import SCRATCH, Studio, browser, curated, edits, eventually, fresh, page_of
+from browser import SCRATCH, Studio, copy_of_run, edits, eventually, page_of, run_alone, still
 from edits import said, select, total
 
 
 def check_axe(page, what):
     """axe-core's rules, contrast among them: what fades in has none yet."""
-    page.evaluate("() => Promise.all(document.getAnimations().map((animation) => animation.finished.catch(() => null)))")
+    still(page)
     found = [f"{v['id']}: {v['nodes'][0]['target']} {v['nodes'][0].get('failureSummary', '')}" for v in Axe().run(page).response["violations"]]
     assert not found, f"{what}: {found}"
 
@@ -126,7 +126,6 @@ def check_dialogs(page):
     for key, dialog in (("?", "keys-dialog"), ("x", "reject-dialog")):
         page.keyboard.press(key)
         page.wait_for_selector(f"#{dialog}[open]")
-        page.wait_for_timeout(100)
         check_axe(page, dialog)
         page.screenshot(path=str(SCRATCH / f"{dialog}.png"))
         for _ in range(6):
@@ -140,22 +139,23 @@ def check_dialogs(page):
 
 def check_looks(chromium, studio):
     """Both schemes, wide and narrow: nothing hangs over, contrast holds; a picture of each."""
-    for scheme, (width, height) in itertools.product(("light", "dark"), ((1440, 900), (1024, 768), (390, 844))):
+    for scheme, width, height in (("light", 1440, 900), ("dark", 1024, 768), ("light", 390, 844), ("dark", 390, 844)):
         with page_of(chromium, studio, viewport={"width": width, "height": height}, color_scheme=scheme) as page:
             eventually(lambda: page.locator("video").evaluate("v => v.readyState") >= 1 if width > 760 else True, "the video")
-            page.wait_for_timeout(1500)
+            still(page)
             shown = lambda name: page.screenshot(path=str(SCRATCH / f"{scheme}-{width}{name}.png"))
             shown("")
             check_axe(page, f"{scheme} {width}")
             assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), "it hangs over"
             if width < 760:
                 page.keyboard.press("Enter")
-                page.wait_for_timeout(400)
+                page.locator("#detail").wait_for(state="visible")
+                still(page)
                 shown("-detail")
                 check_axe(page, f"{scheme} detail")
                 page.locator("#close").click()
                 page.locator("#toggle-filters").click()
-                page.wait_for_timeout(200)
+                page.locator("#filters").wait_for(state="visible")
                 shown("-filters")
                 check_axe(page, f"{scheme} filters")
                 page.locator("#close-filters").click()
@@ -185,25 +185,21 @@ def check_live(chromium, folder):
         eventually(lambda: page.locator("#summary").inner_text() != kept and "done in" in live.inner_text(), "the end of the job")
 
 
-def main():
-    fresh()
-    folder = curated("run")
-    with browser() as chromium:
-        with Studio(folder) as studio:
-            with page_of(chromium, studio) as page:
-                page.keyboard.press("Home")
-                for _ in range(2):  # bbb_A-0000, broken, film-0000
-                    page.keyboard.press("j")
-                page.wait_for_function("() => document.querySelectorAll('.shot').length > 1")
-                check_tree(page)
-                check_dialogs(page)
-                check_tab(page)
-            for size in ({"width": 1280, "height": 800}, {"width": 390, "height": 844}):
-                check_keyboard(chromium, studio, folder, size)
-            check_looks(chromium, studio)
-        check_live(chromium, folder)
+def main(chromium):
+    folder = copy_of_run("access")
+    with Studio(folder) as studio:
+        with page_of(chromium, studio) as page:
+            select(page, "film-0000")
+            page.wait_for_function("() => document.querySelectorAll('.shot').length > 1")
+            check_tree(page)
+            check_dialogs(page)
+            check_tab(page)
+        for size in ({"width": 1280, "height": 800}, {"width": 390, "height": 844}):
+            check_keyboard(chromium, studio, folder, size)
+        check_looks(chromium, studio)
+    check_live(chromium, folder)
     print("access: all checks passed; screenshots are in", SCRATCH)
 
 
 if __name__ == "__main__":
-    main()
+    run_alone(main)

@@ -1,5 +1,5 @@
 """What the studio's tests share: a curate run over real films, the studio as a process, and Debian's Chromium."""
-import contextlib, json, pathlib, shutil, signal, subprocess, sys, time
+import contextlib, functools, json, pathlib, shutil, signal, subprocess, sys, time
 
 from playwright.sync_api import sync_playwright
 
@@ -46,6 +46,16 @@ def curated(*arguments, **options):
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return out
+
+
+@functools.cache
+def curated_once():
+    return curated("once", embedded=True)
+
+
+def copy_of_run(name):
+    """The folder of a run that is the same for all tests; this one may be changed, and curated() with its name goes on with it."""
+    return shutil.copytree(curated_once(), SCRATCH / name)
 
 
 def edits(folder):
@@ -107,7 +117,7 @@ def page_of(chromium, studio, refused=(), is_lost=False, shows=".cell[aria-selec
     outside, errors = [], []
     with chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **context}) as tab:
         page = tab.new_page()
-        page.set_default_timeout(20000)
+        page.set_default_timeout(60000)
         page.on("request", lambda request: outside.append(request.url) if not request.url.startswith(studio.origin + "/") else None)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" and not (is_lost and "net::ERR" in message.text) and not any(f"status of {code}" in message.text for code in (404, *refused)) else None)
@@ -123,7 +133,18 @@ def page_of(chromium, studio, refused=(), is_lost=False, shows=".cell[aria-selec
     assert not errors, errors
 
 
-def eventually(condition, what, seconds=20):
+def still(page):
+    """Waits until nothing fades in: it would have no contrast yet."""
+    page.evaluate("() => Promise.all(document.getAnimations().map((animation) => animation.finished.catch(() => null)))")
+
+
+def run_alone(main):
+    fresh()
+    with browser() as chromium:
+        main(chromium)
+
+
+def eventually(condition, what, seconds=60):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if value := condition():

@@ -2,14 +2,15 @@
 """Films by their endings: one in capitals plays, one that the browser cannot play is said to be that, one of an unknown kind too; films
 of one name in several folders are told apart. A folder that cannot be written is said at the start, and Ctrl-C amid pictures says nothing.
 usage: films.py KINORA ROOT SCRATCH"""
-import os, pathlib, subprocess, threading, time
+import functools, os, subprocess, threading, time
 
-from browser import SCRATCH, Studio, browser, eventually, fresh, page_of
+from browser import SCRATCH, Studio, eventually, page_of, run_alone
 from clips import curate_folder, make_film
 from edits import select
-from pictures import picture
+import pictures
 
 UNSTORED = 40  # clips whose pictures come from films
+picture = functools.partial(pictures.picture, job="films")
 
 
 def films():
@@ -30,7 +31,7 @@ def folder_of(films):
     items = [{"key": key, "end": "kept", "consumed": True, "url": str(path), "facts": {"frames": 24, "fps": 12.0}} for key, path in films.items()]
     clip = lambda key, film, first: {"key": key, "end": "filtered", "consumed": False, "parent": film, "stage": "filter.blur", "reason": "filter.blur", "score": 1.0,
                                      "facts": {"frames": 12, "fps": 12.0, "first_frame": first, "end_frame": first + 12, "start_s": first / 12, "end_s": first / 12 + 1}}
-    return curate_folder(SCRATCH / "clips", items + [clip(f"{key}-0000", key, 0) for key in films] + [clip(f"tape-1{n:03}", "tape", n % 12) for n in range(UNSTORED)])
+    return curate_folder(SCRATCH / "films", items + [clip(f"{key}-0000", key, 0) for key in films] + [clip(f"tape-1{n:03}", "tape", n % 12) for n in range(UNSTORED)])
 
 
 def check_playing(page, studio):
@@ -84,7 +85,7 @@ def check_read_only(folder):
         with Studio(folder) as studio:
             studio.end()
             said = studio.process.stderr.read()
-        assert "edits cannot be saved" in said and "clips" in said and "edits are by" not in said, said
+        assert "edits cannot be saved" in said and "films" in said and "edits are by" not in said, said
     finally:
         if mounted:
             subprocess.run(["umount", str(folder)], check=True)
@@ -94,10 +95,9 @@ def check_read_only(folder):
         assert "edits are by mia" in studio.process.stderr.read()
 
 
-def main():
-    fresh()
+def main(chromium):
     folder = folder_of(films())
-    with browser() as chromium, Studio(folder) as studio, page_of(chromium, studio) as page:
+    with Studio(folder) as studio, page_of(chromium, studio) as page:
         check_playing(page, studio)
         check_places(page)
     check_interrupted(folder)
@@ -105,4 +105,5 @@ def main():
     print("films: all checks passed")
 
 
-main()
+if __name__ == "__main__":
+    run_alone(main)

@@ -3,7 +3,7 @@
 each, and the studio answers all along. usage: pictures.py KINORA ROOT SCRATCH"""
 import os, pathlib, random, signal, subprocess, threading, time, urllib.parse
 
-from browser import SCRATCH, Studio, browser, eventually, fresh, page_of
+from browser import SCRATCH, Studio, eventually, page_of, run_alone
 from clips import curate_folder, make_film
 from edits import ask
 
@@ -27,20 +27,20 @@ def damaged(good, n):
 
 
 def synthetic():
-    film = SCRATCH / "clip.mp4"
+    film = SCRATCH / "picture.mp4"
     make_film(film, "320x180", seconds=2)
     good = film.read_bytes()
     files = {**{f"good-{n:02}": good for n in range(GOOD)}, **{f"bad-{n:02}": damaged(good, n) for n in range(20)}}
-    folder = curate_folder(SCRATCH / "clips", [{"key": name, "end": "kept", "consumed": False, "parent": "film", "facts": {"frames": 24, "fps": 12.0}} for name in files])
+    folder = curate_folder(SCRATCH / "pictures", [{"key": name, "end": "kept", "consumed": False, "parent": "film", "facts": {"frames": 24, "fps": 12.0}} for name in files])
     for name, contents in files.items():
         (folder / "data" / f"{name}.mp4").write_bytes(contents)
     return folder
 
 
-def picture(studio, key):
+def picture(studio, key, job="pictures"):
     """(status, body) of the clip's picture."""
     cookie = f"kinora_studio_{studio.host.split(':')[1]}={studio.token}"
-    status, _, body = ask(studio, "/picture?" + urllib.parse.urlencode({"id": f"clips/{key}"}), Cookie=cookie)
+    status, _, body = ask(studio, "/picture?" + urllib.parse.urlencode({"id": f"{job}/{key}"}), Cookie=cookie)
     assert status in (200, 404) and (status == 404 or body[:2] == b"\xff\xd8"), (key, status, body[:80])
     return status, body
 
@@ -77,7 +77,7 @@ def check_right(studio):
     (SCRATCH / "picture.jpg").write_bytes(picture(studio, "good-01")[1])
     got = small(str(SCRATCH / "picture.jpg"))
     assert len(got) == 320 * 180
-    away = {n: sum(abs(a - b) for a, b in zip(got, small(str(SCRATCH / "clip.mp4"), "-vf", f"select=eq(n\\,{n})"))) / len(got) for n in (6, 7, 8, 9, 10)}
+    away = {n: sum(abs(a - b) for a, b in zip(got, small(str(SCRATCH / "picture.mp4"), "-vf", f"select=eq(n\\,{n})"))) / len(got) for n in (6, 7, 8, 9, 10)}
     assert min(away, key=away.get) == 8 and away[8] < 3, away
 
 
@@ -136,10 +136,10 @@ def check_hanging(studio):
     assert [picture(studio, f"good-{n}")[0] for n in (16, 17)] == [200, 200]
 
 
-def check_changed(studio, folder):
+def check_changed(chromium, studio, folder):
     """A key that has other footage by now has another picture, also in a page that is open; the same footage is not sent again."""
     cookie = f"kinora_studio_{studio.host.split(':')[1]}={studio.token}"
-    path = "/picture?" + urllib.parse.urlencode({"id": "clips/good-00"})
+    path = "/picture?" + urllib.parse.urlencode({"id": "pictures/good-00"})
     tag = lambda: ask(studio, path, Cookie=cookie)[1]["ETag"]
     first = tag()
     assert ask(studio, path, Cookie=cookie, If_None_Match=first)[::2] == (304, b"")
@@ -147,7 +147,7 @@ def check_changed(studio, folder):
         const canvas = cell?.querySelector('canvas');
         return canvas?.style.visibility === 'visible' ? [...canvas.getContext('2d').getImageData(160, 90, 1, 1).data] : null; }"""
     is_red = lambda pixel: bool(pixel) and pixel[0] > 180 and max(pixel[1:3]) < 90
-    with browser() as chromium, page_of(chromium, studio) as page:
+    with page_of(chromium, studio) as page:
         eventually(lambda: page.evaluate(middle), "its picture", 30)
         assert not is_red(page.evaluate(middle))
         red = SCRATCH / "red.mp4"
@@ -159,15 +159,14 @@ def check_changed(studio, folder):
     assert tag() != first
 
 
-def main():
-    fresh()
+def main(chromium):
     folder = synthetic()
     with Studio(folder) as studio:
         check_damaged(studio)
         check_right(studio)
         check_killed(studio)
         check_hanging(studio)
-        check_changed(studio, folder)
+        check_changed(chromium, studio, folder)
         left = workers(studio)
         assert left
         studio.kill()
@@ -176,4 +175,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run_alone(main)

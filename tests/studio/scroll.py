@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """10,000 clips: only what is in sight exists, and the browser never stops for long while they scroll.
 usage: scroll.py KINORA ROOT SCRATCH"""
-import json, os, random, time
+import functools, json, os, random, time
 
-from browser import SCRATCH, Studio, browser, eventually, fresh, page_of
+from browser import SCRATCH, Studio, eventually, page_of, run_alone
 from clips import curate_folder, lines, make_film
 
 CLIPS, LONGEST_TASK = 10_000, 100  # milliseconds
@@ -20,9 +20,10 @@ WATCH = """() => {
 }"""
 
 
+@functools.cache
 def synthetic():
     """A curate job's folder with that many clips of one small film, each stored under its own name."""
-    film = SCRATCH / "clip.mp4"
+    film = SCRATCH / "many.mp4"
     make_film(film, "160x90", seconds=1)
     chance, items = random.Random(7), []
     for n in range(CLIPS):
@@ -88,11 +89,10 @@ def check_places(page):
     print(f"found in {time.monotonic() - start:.2f} s")
 
 
-def main():
-    fresh()
+def main(chromium):
     folder = synthetic()
     start = time.monotonic()
-    with Studio(folder) as studio, browser() as chromium:
+    with Studio(folder) as studio:
         print(f"{CLIPS} clips read in {time.monotonic() - start:.2f} s")
         with page_of(chromium, studio) as page:
             page.screenshot(path=str(SCRATCH / "many.png"))
@@ -102,4 +102,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run_alone(main)

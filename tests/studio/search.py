@@ -5,12 +5,10 @@ import json, os, pathlib, subprocess, threading, time
 
 import numpy as np
 
-from browser import KINORA, SCRATCH, Studio, browser, curated, eventually, fresh, page_of
+from browser import KINORA, SCRATCH, Studio, copy_of_run, curated, eventually, page_of, run_alone
 from clips import EMBED_TEXT, caption_rows, lines, nearest, pictures
-from edits import ask, caption, said, select, total
+from edits import ask, caption, said, select, shows, total
 from minilm import MiniLM
-
-FILMS = ("film.mp4", "bbb_A.mp4", "bbb_C.mp4", "city_cc0.mp4", "cockatoo.mp4")
 
 
 def shown(page):
@@ -29,7 +27,7 @@ def check_order(page, wanted, what):
         return (len(got) == min(len(wanted), len(cells)) and all(key in rank and abs(rank[key] - near) < 6e-4 for key, near in got)
                 and all(rank[a] > rank[b] - 1e-5 for (a, _), (b, _) in zip(got, got[1:])))
     try:
-        eventually(fits, what, 30)
+        eventually(fits, what)
     except AssertionError:
         raise AssertionError(f"{what}: {shown(page)}, not {wanted}")
 
@@ -43,9 +41,9 @@ def look_for(page, text):
 def check_words(page):
     """Without an embed-text job the words are looked for, and the page says why."""
     assert page.locator("#how").is_hidden() and "captions" in page.locator("#text").get_attribute("placeholder")
-    look_for(page, "cockatoo")
+    look_for(page, "bbb_A")
     eventually(lambda: "by words: " in page.locator("#summary").inner_text() and "embed-text" in page.locator("#summary").inner_text(), "why not by meaning")
-    assert shown(page) and all(key.startswith("cockatoo") and not near for key, near in shown(page)), shown(page)
+    assert shown(page) and all(key.startswith("bbb_A") and not near for key, near in shown(page)), shown(page)
     page.locator("#all").click()
 
 
@@ -105,7 +103,7 @@ def check_like(page, out):
     page.screenshot(path=str(SCRATCH / "like.png"))
     second = shown(page)[1][0]
     page.locator(".cell:visible", has=page.get_by_text(second, exact=True)).click()
-    page.wait_for_function("key => document.querySelector('#detail h2')?.textContent === key", arg=second)
+    shows(page, second)
     page.get_by_role("button", name="More like this").click()
     check_order(page, nearest(embedded, embedded[second]), f"like {second}")
     page.get_by_role("button", name="Kept").click()
@@ -152,12 +150,11 @@ def check_edited(page, out, run, encode):
     assert np.abs(caption_rows(out)["film-0000"] - encode(own)).max() < 1e-5, "the clip's own caption again"
 
 
-def main():
-    fresh()
+def main(chromium):
     encode = MiniLM(pathlib.Path(os.environ["KINORA_ASSETS"]) / "minilm")
-    run = lambda: curated("run", FILMS, min_length=1.0, embedded=True, jobs=EMBED_TEXT)
-    out = curated("run", FILMS, min_length=1.0, embedded=True)
-    with browser() as chromium, Studio(out) as studio, page_of(chromium, studio) as page:
+    run = lambda: curated("search", embedded=True, jobs=EMBED_TEXT)
+    out = copy_of_run("search")
+    with Studio(out) as studio, page_of(chromium, studio) as page:
         check_words(page)
         run()
         eventually(lambda: page.locator("#how").is_visible(), "the studio sees that captions are embedded now")
@@ -165,11 +162,12 @@ def main():
         check_meaning(page, out, encode)
         check_like(page, out)
         check_edited(page, out, run, encode)
-    with browser() as chromium, Studio(out / "clips") as studio, page_of(chromium, studio) as page:  # the folder of the job alone
+    with Studio(out / "clips") as studio, page_of(chromium, studio) as page:  # the folder of the job alone
         eventually(lambda: page.locator("#how").is_visible(), "the job beside it is found")
         look_for(page, "a dark night")
         check_order(page, nearest(caption_rows(out), encode("a dark night")), "from the job's folder")
     print("search: all checks passed")
 
 
-main()
+if __name__ == "__main__":
+    run_alone(main)

@@ -5,7 +5,7 @@ import json, shutil
 
 import scroll
 from access import check_axe
-from browser import SCRATCH, Studio, browser, curated, eventually, fresh, page_of
+from browser import SCRATCH, Studio, curated_once, eventually, page_of, run_alone, still
 
 SIZES = {"wide": {"width": 1280, "height": 800}, "narrow": {"width": 390, "height": 844}}
 
@@ -24,7 +24,7 @@ class State:
         return self.of.__exit__(*error)
 
     def done(self, name):
-        self.page.wait_for_timeout(700)
+        still(self.page)
         self.page.screenshot(path=str(SCRATCH / f"{name}-{self.size}.png"))
         check_axe(self.page, f"{name} {self.size}")
         assert self.page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), f"{name} {self.size}: it hangs over"
@@ -130,19 +130,16 @@ def check_lost(chromium, size, folder):
         assert page.locator("#caption").input_value().endswith(" kept as a draft")
 
 
-def main():
-    fresh()
-    folder = curated("run", embedded=True)
-    many = scroll.synthetic()
-    with browser() as chromium:
-        for size in SIZES:
-            check_empty(chromium, size)
-            check_running(chromium, size, folder)
-            check_many(chromium, size, many)
-            check_work(chromium, size, folder)
-            check_lost(chromium, size, folder)
+def main(chromium):
+    folder, many = curated_once(), scroll.synthetic()
+    for size in SIZES:
+        check_empty(chromium, size)
+        check_running(chromium, size, folder)
+        check_many(chromium, size, many)
+        check_work(chromium, size, folder)
+        check_lost(chromium, size, folder)
     print("states: all checks passed; screenshots are in", SCRATCH)
 
 
 if __name__ == "__main__":
-    main()
+    run_alone(main)

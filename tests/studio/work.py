@@ -4,9 +4,9 @@ and what it has cost. Then the end of the job, the copies that a dedup job finds
 usage: work.py KINORA ROOT SCRATCH"""
 import collections, json, shutil, subprocess, sys, threading
 
-from browser import ROOT, SCRATCH, Studio, browser, curated, eventually, fresh, page_of, run_command
+from browser import ROOT, SCRATCH, Studio, copy_of_run, curated, edits, eventually, page_of, run_alone, run_command
 from clips import lines, pictures
-from edits import ask, said, select
+from edits import ask, said, select, shows
 from states import SIZES, State
 
 sys.path.append(str(ROOT / "tests/faults"))
@@ -78,7 +78,7 @@ def check_work(chromium):
 
     with ModelServer(stand_still) as server:
         stage = f' {{ use = "caption.endpoint", base_url = "{server.url}", model = "m", price_prompt = 2.0, price_completion = 10.0, timeout = 600.0 }},'
-        command, out = run_command("run", embedded=True, stages=stage)
+        command, out = run_command("work", embedded=True, stages=stage)
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
             try:
                 eventually(lambda: (out / "clips/job.json").exists(), "the job begins")
@@ -105,6 +105,7 @@ def copied():
     """A run with a dedup job, and with a film whose bytes another has: its folder, {key: decision} of the copies, keys of the others."""
     twin = SCRATCH / "twin.mp4"
     shutil.copy(ROOT / "tests/data/bbb_A.mp4", twin)
+    copy_of_run("copies")
     out = curated("copies", films=("film.mp4", "bbb_A.mp4", twin), embedded=True, jobs=COPIES.format(eps=0.15))
     copies = {line["key"]: line for line in lines(out / "copies/decisions.jsonl") if line["end"] == "filtered"}
     kept = set(pictures(out)) - set(copies)
@@ -129,7 +130,7 @@ def check_copy(chromium, size, out, copies):
         page.keyboard.press("Enter")
         state.done("copy")
         page.keyboard.press("o")
-        page.wait_for_function("key => document.querySelector('#detail h2').textContent === key", arg=of)
+        shows(page, of)
 
 
 def check_copies(chromium, out, copies, kept):
@@ -164,7 +165,7 @@ def check_copies(chromium, out, copies, kept):
         notes = page.locator("#detail .note").all_inner_texts()
         assert notes[0] == "A copy of bbb_A." and "ingest.duplicate" in notes[1], notes
         page.get_by_role("button", name="Show bbb_A (o)").click()
-        page.wait_for_function("() => document.querySelector('#detail h2').textContent === 'bbb_A'")
+        shows(page, "bbb_A")
 
 
 def check_asked(page, copies, shown):
@@ -178,6 +179,33 @@ def check_asked(page, copies, shown):
     eventually(lambda: shown() == {name for name in copies if copies[name]["rule"] == copies[key]["rule"]}, "those of the rule")
     page.keyboard.press("Escape")
     return key
+
+
+def check_rejected(chromium, out, copies):
+    """Whoever rejects a clip is asked about its copies: one is left to take its place, or goes with it."""
+    of = copies[min(copies)]["of"]
+    its = sorted(key for key, copy in copies.items() if copy["of"] == of)
+    count = f"{len(its)} cop{'y' if len(its) == 1 else 'ies'}"
+    with Studio(out) as studio, page_of(chromium, studio) as page:
+        select(page, of)
+        page.keyboard.press("x")
+        assert f"Reject its {count} too: {', '.join(its)}." in page.locator("#its-copies").inner_text(), page.locator("#its-copies").inner_text()
+        page.keyboard.press("Enter")
+        said(page, f"Rejected: {of}")
+        rejected = lambda: {key for key, values in edits(out)[1].items() if values.get("keep") is False}
+        assert rejected() == {of}
+        assert f"{count} of a rejected clip" in page.locator("#detail .note").nth(1).inner_text()
+        page.keyboard.press("x")
+        page.keyboard.type("not wanted")
+        page.keyboard.press("Tab")
+        page.keyboard.press(" ")
+        page.keyboard.press("Enter")
+        said(page, f"Rejected: {of} and its {count}")
+        last = edits(out)[1]
+        assert rejected() == {of, *its} and all(last[key]["reason"] == "not wanted" for key in rejected()), last
+        assert page.locator("#detail .note").count() == 1, "nothing takes its place"
+        page.keyboard.press("x")
+        assert page.locator("#its-copies").is_hidden()
 
 
 def check_failed(chromium, size):
@@ -199,18 +227,18 @@ def check_icon(studio):
     assert code == 200 and headers["Content-Type"] == "image/svg+xml" and body.startswith(b"<svg"), (code, headers)
 
 
-def main():
-    fresh()
-    with browser() as chromium:
-        check_work(chromium)
-        out, copies, kept = copied()
-        check_copies(chromium, out, copies, kept)
-        for size in SIZES:
-            check_copy(chromium, size, out, copies)
-            check_failed(chromium, size)
-        with Studio(SCRATCH / "copies") as studio:
-            check_icon(studio)
+def main(chromium):
+    check_work(chromium)
+    out, copies, kept = copied()
+    check_copies(chromium, out, copies, kept)
+    for size in SIZES:
+        check_copy(chromium, size, out, copies)
+        check_failed(chromium, size)
+    check_rejected(chromium, out, copies)
+    with Studio(out) as studio:
+        check_icon(studio)
     print("work: all checks passed; screenshots are in", SCRATCH)
 
 
-main()
+if __name__ == "__main__":
+    run_alone(main)

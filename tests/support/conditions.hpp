@@ -8,6 +8,7 @@
 
 #include "kinora/abi/model.h"
 #include "tests/support/oracle.hpp"
+#include "tests/support/worst.hpp"
 
 namespace kinora::test {
 
@@ -36,7 +37,7 @@ void expect_equal_levels_are_one(Model& model, const core::NamedTensors& in, std
   for (const int64_t R : rows) {
     auto many = in;
     many["timestep"] = level.unsqueeze(1).expand({-1, R}).contiguous();
-    worst = std::max(worst, difference(model(many), one));
+    worst = test::worse(worst, difference(model(many), one));
     EXPECT_LT(worst, 1e-14) << R;
     if (R == 1) continue;
     many["timestep"].select(1, R - 1).add_(1);
@@ -77,7 +78,7 @@ class ConditionCase : public ::testing::TestWithParam<std::tuple<const char*, at
       const auto compare = [&](const at::Tensor& found, const std::string& what) {
         const double apart = difference(found, oracle.exact(what));
         EXPECT_LT(apart, bound) << what;
-        worst = std::max(worst, apart);
+        worst = test::worse(worst, apart);
       };
       compare(output, "output");
       output.backward(numbers(name() + ".grad_output", output.sizes()).to(dtype()));

@@ -42,7 +42,7 @@ class Metered final : public c10::Allocator {
     const std::lock_guard lock(mutex);
     sizes[data] = static_cast<int64_t>(n);
     live += static_cast<int64_t>(n);
-    peak = std::max(peak, live);
+    peak = std::max<int64_t>(peak, live);
     return {data, data, drop, c10::Device(c10::kCPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return drop; }

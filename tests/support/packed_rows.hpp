@@ -11,6 +11,7 @@
 
 #include "kinora/abi/model.h"
 #include "tests/support/oracle.hpp"
+#include "tests/support/worst.hpp"
 
 namespace kinora::test {
 
@@ -72,7 +73,7 @@ class PackedRow : public ::testing::TestWithParam<PackedCase> {
           EXPECT_EQ(got.gradients.at(name).abs().max().item<double>(), 0) << name;
           continue;
         }
-        worst = std::max(worst, difference(got.gradients.at(name), g));
+        worst = test::worse(worst, difference(got.gradients.at(name), g));
       }
       EXPECT_LT(worst, 1e-12);
       std::printf("          %s: worst relative difference %.2g\n", GetParam().name, worst);

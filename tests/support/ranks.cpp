@@ -7,15 +7,17 @@
 #include <filesystem>
 #include <fstream>
 #include <signal.h>
-#include <spawn.h>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
 #include <unistd.h>
 #include <vector>
 
+#include <ATen/Parallel.h>
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -33,16 +35,81 @@ int number_of_call() {
   return calls++;
 }
 
-int free_port() {
-  const int s = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in a{};
-  a.sin_family = AF_INET;
-  a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t n = sizeof a;
-  bind(s, reinterpret_cast<sockaddr*>(&a), n);
-  getsockname(s, reinterpret_cast<sockaddr*>(&a), &n);
-  close(s);
-  return ntohs(a.sin_port);
+// A port of loopback that nobody else is given while this lives; a listener that reuses addresses may still
+// take it.
+class HeldPort {
+ public:
+  HeldPort() {
+    const int yes = 1;
+    setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    sockaddr_in a{};
+    a.sin_family = AF_INET;
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t n = sizeof a;
+    bind(socket_, reinterpret_cast<sockaddr*>(&a), n);
+    getsockname(socket_, reinterpret_cast<sockaddr*>(&a), &n);
+    number_ = ntohs(a.sin_port);
+  }
+  HeldPort(const HeldPort&) = delete;
+  HeldPort& operator=(const HeldPort&) = delete;
+  ~HeldPort() { close(socket_); }
+  int number() const { return number_; }
+
+ private:
+  int socket_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  int number_ = 0;
+};
+
+// Where the program asks for ranks; -1 in a rank.
+int nursery = -1;
+
+// What a rank is told, one a line: the test, the file for its output, then its variables.
+void become_rank(std::istringstream told) {
+  std::string filter, log, variable;
+  std::getline(told, filter);
+  std::getline(told, log);
+  while (std::getline(told, variable))
+    setenv(variable.substr(0, variable.find('=')).c_str(), variable.substr(variable.find('=') + 1).c_str(),
+           1);
+  for (const char* name : {"GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX"}) unsetenv(name);
+  testing::GTEST_FLAG(filter) = filter;
+  testing::GTEST_FLAG(color) = "no";
+  const int file = open(log.c_str(), O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0600);
+  dup2(file, 1);
+  dup2(file, 2);
+  close(file);
+  at::set_num_threads(1);
+}
+
+// A copy of the program as it is before anything has made a thread; the ranks are copies of that, so libtorch
+// is loaded once and not by each of them. Returns in the program and in the ranks.
+void open_nursery() {
+  int ends[2];
+  auto* made = static_cast<pid_t*>(
+      mmap(nullptr, sizeof(pid_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0 || made == MAP_FAILED) std::abort();
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // a rank is to be the program's child, once the one between has ended
+  if (fork() != 0) {
+    close(ends[1]);
+    nursery = ends[0];
+    return;
+  }
+  close(ends[0]);
+  char text[8192];
+  for (ssize_t n; (n = recv(ends[1], text, sizeof text, 0)) > 0;) {
+    const pid_t between = fork();
+    if (between == 0) {
+      if (const pid_t rank = fork(); rank != 0) {
+        *made = rank;
+        _exit(0);
+      }
+      close(ends[1]);
+      return become_rank(std::istringstream(std::string(text, static_cast<size_t>(n))));
+    }
+    waitpid(between, nullptr, 0);
+    send(ends[1], made, sizeof *made, 0);
+  }
+  _exit(0);
 }
 
 // In a child: runs the body and ends the process, without destructors of anything that still talks to other
@@ -62,32 +129,23 @@ int free_port() {
 
 pid_t start(const Rank& me, int call) {
   const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-  const std::string filter = std::string("--gtest_filter=") + test->test_suite_name() + "." + test->name();
-  std::vector<std::string> env = {
-      "KINORA_TEST_RANK=" + std::to_string(me.rank), "KINORA_TEST_SIZE=" + std::to_string(me.size),
-      "KINORA_TEST_CALL=" + std::to_string(call),    "KINORA_TEST_FOLDER=" + me.folder,
-      "KINORA_TEST_PORT=" + std::to_string(me.port), "OMP_NUM_THREADS=1"};
-  std::vector<char*> environment;
-  for (auto& e : env) environment.push_back(e.data());
-  for (char** e = environ; *e; ++e) environment.push_back(*e);
-  environment.push_back(nullptr);
-  const std::string log = me.folder + ".rank" + std::to_string(me.rank);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, 1, log.c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0600);
-  posix_spawn_file_actions_adddup2(&files, 1, 2);
-  std::string program = "/proc/self/exe", arg = filter, quiet = "--gtest_color=no";
-  char* argv[] = {program.data(), arg.data(), quiet.data(), nullptr};
+  std::ostringstream told;
+  told << test->test_suite_name() << "." << test->name() << "\n"
+       << me.folder << ".rank" << me.rank << "\nKINORA_TEST_RANK=" << me.rank
+       << "\nKINORA_TEST_SIZE=" << me.size << "\nKINORA_TEST_CALL=" << call
+       << "\nKINORA_TEST_FOLDER=" << me.folder << "\nKINORA_TEST_PORT=" << me.port << "\nOMP_NUM_THREADS=1";
   pid_t pid = -1;
-  if (posix_spawn(&pid, program.c_str(), &files, nullptr, argv, environment.data()) != 0) pid = -1;
-  posix_spawn_file_actions_destroy(&files);
+  if (send(nursery, told.str().data(), told.str().size(), 0) < 0 ||
+      recv(nursery, &pid, sizeof pid, 0) != sizeof pid)
+    return -1;
   return pid;
 }
 
 // The process' status, or -1 if it had to be killed at `until`.
 int wait_for(pid_t pid, std::chrono::steady_clock::time_point until) {
   int status = 0;
-  while (waitpid(pid, &status, WNOHANG) == 0) {
+  pid_t ended = 0;
+  while ((ended = waitpid(pid, &status, WNOHANG)) == 0) {
     if (std::chrono::steady_clock::now() > until) {
       kill(pid, SIGKILL);
       waitpid(pid, &status, 0);
@@ -95,7 +153,7 @@ int wait_for(pid_t pid, std::chrono::steady_clock::time_point until) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  return status;
+  return ended == pid ? status : -1;
 }
 
 }  // namespace
@@ -133,7 +191,8 @@ void on_ranks(int size, const std::function<void(const Rank&)>& body, int second
   }
   std::string folder = (std::filesystem::temp_directory_path() / "kinora-ranks-XXXXXX").string();
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  Rank me{0, size, folder, free_port()};
+  const HeldPort port;
+  Rank me{0, size, folder, port.number()};
   std::vector<pid_t> ranks;
   for (me.rank = 0; me.rank < size; ++me.rank) ranks.push_back(start(me, call));
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
@@ -155,3 +214,9 @@ void on_ranks(int size, const std::function<void(const Rank&)>& body, int second
 }
 
 }  // namespace kinora::test
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  kinora::test::open_nursery();
+  return RUN_ALL_TESTS();
+}

@@ -1,4 +1,5 @@
-// A test's body on several processes: copies of the test program, a rank each, which run this one test only.
+// A test's body on several processes: copies of the test program as it began, a rank each, which run this one
+// test only.
 //
 //   TEST(Gloo, Sums) {
 //     for (int n : {2, 4})
@@ -15,7 +16,7 @@ namespace kinora::test {
 struct Rank {
   int rank = 0, size = 1;
   std::string folder;  // empty at the start, shared, removed afterwards
-  int port = 0;        // on loopback, free a moment ago
+  int port = 0;        // on loopback, held for these ranks
   std::string file() const { return "file://" + folder + "/rendezvous"; }
   // Waits until every rank has come to this point; not by any transfer that is under test. Throws after 60 s.
   void meet(const std::string& point) const;

@@ -17,7 +17,11 @@
 #include "core/torch/weights/safe_tensors.hpp"
 #include "tests/support/plugins.hpp"
 
-namespace kinora::test {
+namespace kinora {
+
+inline constexpr uint64_t kSeed = 3;  // of ScratchRun
+
+namespace test {
 
 inline core::Runtime& runtime() {
   static core::Runtime* made = [] {
@@ -100,7 +104,7 @@ class ScratchRun {
         all.replace(at, 6, folder_.string());
       return all + "\n";
     };
-    std::string out = fmt::format("[run]\nout = '{}'\nseed = 3\n", folder_.string());
+    std::string out = fmt::format("[run]\nout = '{}'\nseed = {}\n", folder_.string(), kSeed);
     const auto job = [&](const std::string& name, const std::string& kind, const std::string& rest) {
       out += fmt::format("[[job]]\nname = '{}'\nkind = '{}'\n{}\n{}", name, kind, rest, lines(name));
     };
@@ -143,4 +147,5 @@ class ScratchRun {
   std::string problems_;
 };
 
-}  // namespace kinora::test
+}  // namespace test
+}  // namespace kinora

@@ -22,13 +22,15 @@ class Stepping {
   static constexpr int64_t B = 2, N = 4 * 4 * 4, L = 4, e = 8;
 
   Stepping(const Rank& me, const std::string& parallel, const std::string& model = models::dit(4),
-           std::optional<core::LoraOptions> lora = {})
+           std::optional<core::LoraOptions> lora = {}, const core::Frames& rule = {})
       : run_(jobs(me, parallel, model)),
         context_(run_.context("dit", false)),
         parallel_(context_),
         model_(context_.open_slot("model")),
         network_(model_, context_.spec().component("model")->options,
-                 {.dtype = at::kDouble, .lora = std::move(lora)}, parallel_.links()) {}
+                 {.dtype = at::kDouble, .lora = std::move(lora)}, parallel_.links()) {
+    network_.chain().set_frames(rule);
+  }
 
   // Forwards and backwards of so many microbatches, in the strategies' order.
   Sent passes(int64_t micro = 1) {

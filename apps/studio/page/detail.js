@@ -1,6 +1,6 @@
 // The selected clip: player, decision, caption, shots of its film, numbers and history.
 import { address, get } from "./api.js";
-import { make, number, outcome, seconds } from "./format.js";
+import { copiesOf, keyOf, make, markClass, number, outcome, seconds } from "./format.js";
 
 export class Detail {
   constructor(element, editor, timeline, actions) {
@@ -10,36 +10,60 @@ export class Detail {
     this.video.addEventListener("loadedmetadata", () => this.toStart());
     this.video.addEventListener("timeupdate", () => this.atEnd());
     this.video.addEventListener("error", () => this.video.hasAttribute("src") && this.failed());
-    this.clip = null;
+    this.clip = null; // the last that was in
+    this.wanted = ""; // id of the selected one
+    this.head = make("h2");
+    this.mark = make("span", { class: "mark" });
+  }
+
+  /** Of the selected clip what its row tells at once, the rest when it has come; null: the row too is on its way. */
+  select(row, isExpected) {
+    clearTimeout(this.soon);
+    this.asking?.abort();
+    this.wanted = row?.id ?? "";
+    this.editor.show(row ?? { id: "" }, isExpected);
+    this.head.textContent = row ? row.key : "…";
+    this.mark.textContent = row?.end ? outcome(row) : "";
+    this.mark.className = row?.end ? markClass(row) : "mark";
+    const isIn = this.clip?.id === this.wanted;
+    this.element.setAttribute("aria-busy", !isIn);
+    if (!isIn) {
+      this.video.pause();
+      this.plays = false; // as soon as there is something to play
+    }
+    if (row) this.soon = setTimeout(() => this.show(row.id).catch(this.actions.failed), 50); // not for clips that only pass by
   }
 
   async show(id) {
-    this.wanted = id;
-    const clip = await get("/api/clip", { id });
-    if (this.wanted === id) await this.set(clip);
+    this.asking?.abort();
+    const { signal } = (this.asking = new AbortController());
+    const clip = await get("/api/clip", { id }, signal);
+    signal.throwIfAborted();
+    await this.set(clip);
   }
 
+  /** A whole clip; one that is not selected any more is dropped, and so is an answer that was asked for before this one. */
   async set(clip) {
+    if (clip.id !== this.wanted) return;
+    this.asking?.abort();
     const isNew = this.clip?.id !== clip.id;
-    this.wanted = clip.id;
     this.clip = clip;
     this.editor.show(clip);
     if (isNew) this.load(clip);
     this.draw(clip, isNew);
+    this.element.setAttribute("aria-busy", "false");
     const film = clip.film || clip.key;
     const shots = await this.timeline.show(clip.id, `${clip.id.slice(0, clip.id.length - clip.key.length)}${film}`, clip.version);
-    this.film.hidden = !shots;
+    if (clip === this.clip) this.film.hidden = !shots;
   }
 
   draw(clip, isNew) {
-    this.head ??= make("h2");
-    this.mark ??= make("span", { class: "mark" });
     this.note ??= make("div");
     this.buttons ??= make("div", { class: "row" });
     this.rest ??= make("div");
     this.film ??= make("div", {}, make("h3", {}, "Shots of the film"), this.timeline.element);
     this.head.textContent = clip.key;
-    this.mark.className = `mark ${clip.decision || clip.end}`;
+    this.mark.className = markClass(clip);
     this.mark.textContent = outcome(clip);
     this.note.replaceChildren(...notes(clip), ...this.copied(clip));
     const accept = acceptable(clip) && make("button", { type: "button", "aria-pressed": clip.decision === "accepted", onclick: this.actions.accept }, "Accept (a)");
@@ -79,7 +103,6 @@ export class Detail {
     if (!this.screen) return;
     this.video.pause();
     this.tries = 0;
-    this.plays = false; // as soon as there is something to play
     clearTimeout(this.loading);
     if (!clip.media) {
       this.video.removeAttribute("src");
@@ -126,7 +149,7 @@ export class Detail {
 
   toggle() {
     const { video } = this;
-    if (!video.hasAttribute("src")) {
+    if (!video.hasAttribute("src") || this.clip?.id !== this.wanted) {
       this.plays = !this.plays;
       return;
     }
@@ -139,7 +162,7 @@ export class Detail {
   /** To the middle of the frame that is so many on, so that rounding never shows its neighbour. */
   step(frames) {
     const { video } = this, fps = this.clip?.fps || 24;
-    if (!video.hasAttribute("src")) return;
+    if (!video.hasAttribute("src") || this.clip?.id !== this.wanted) return;
     video.pause();
     const [start, end] = this.range();
     const frame = Math.floor((video.currentTime - start) * fps + 1e-3) + frames;
@@ -185,10 +208,11 @@ function notes(clip) {
   const out = [];
   if (clip.end === "copy") out.push(`A copy of ${clip.copy_of}: rule ${clip.reason}${clip.score === null ? "" : `, similarity ${number(clip.score)}`}. ${clip.decision === "accepted" ? "Shards have it all the same, since it is accepted." : "Shards made after that dedup job leave it out, unless it is accepted."}`);
   else if (clip.copy_of) out.push(`A copy of ${clip.copy_of}.`);
-  if (clip.end === "filtered") out.push(`${clip.stage || clip.reason} filtered it by rule ${clip.reason}${clip.score === undefined ? "" : ` with score ${number(clip.score)}`}.`);
+  if (clip.end === "filtered") out.push(`${clip.stage || clip.reason} filtered it${clip.stage === clip.reason ? "" : ` by rule ${clip.reason}`}${clip.score === undefined ? "" : ` with score ${number(clip.score)}`}.`);
   if (clip.end === "failed") out.push(`${clip.stage || "The job"} failed: ${clip.reason}`);
   if (clip.damaged) out.push(`Damaged: ${clip.damaged}`);
   if (clip.decision === "rejected") out.push(clip.reason_now ? `Rejected: ${clip.reason_now}` : "Rejected.");
+  if (clip.decision === "rejected" && clip.copies.length) out.push(`${copiesOf(clip)} of a rejected clip ${clip.copies.length > 1 ? "are left, one of which takes" : "takes"} its place: ${clip.copies.map(keyOf).join(", ")}.`);
   if (clip.decision === "accepted" && !clip.stored)
     out.push(
       clip.end === "filtered"

@@ -1,5 +1,5 @@
 // The two dialogs. The browser keeps the focus in an open <dialog> and gives it back; Escape closes.
-import { make } from "./format.js";
+import { copiesOf, keyOf, make } from "./format.js";
 
 const kKeys = [
   ["j / k, arrows", "next and previous clip"], ["PageDown / PageUp, Home / End", "further"], ["Space", "play, pause"],
@@ -16,15 +16,35 @@ export function showKeys() {
   dialog.showModal();
 }
 
-/** The reason, "" included, or null if the user changed their mind. */
-export function askReason(clip, reasons) {
+/** {reason, copies: ids of those that go with it}, or null if the user changed their mind. row: of the clip, if it is known;
+ * coming: a promise of the clip, whose reason never replaces what was typed meanwhile. */
+export function askReason(row, coming, reasons) {
   const dialog = document.getElementById("reject-dialog"), input = document.getElementById("reason");
-  document.getElementById("reject-title").textContent = `Reject ${clip.key}`;
+  const copies = document.getElementById("its-copies"), withCopies = document.getElementById("with-copies");
+  let clip;
+  const tell = (known) => {
+    clip = known;
+    document.getElementById("reject-title").textContent = `Reject ${clip?.key ?? "…"}`;
+    copies.hidden = !clip?.copies?.length;
+    document.getElementById("which-copies").textContent = clip ? `Reject its ${copiesOf(clip)} too: ${clip.copies.map(keyOf).join(", ")}. Else ${clip.copies.length > 1 ? "one of them" : "it"} takes its place in shards.` : "";
+    input.value = clip?.reason_now ?? "";
+  };
   document.getElementById("reasons").replaceChildren(...reasons.map((value) => make("option", { value })));
-  input.value = clip.reason_now ?? "";
+  tell(row);
+  withCopies.checked = false;
   dialog.returnValue = "cancel";
   dialog.querySelector(".cancel").onclick = () => dialog.close("cancel");
   dialog.showModal();
   input.select();
-  return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "ok" ? input.value : null), { once: true }));
+  return new Promise((resolve) => {
+    const asked = (askReason.asked = resolve);
+    if (!row)
+      coming.then((known) => {
+        const { value } = input;
+        if (askReason.asked !== asked || !dialog.open) return;
+        tell(known);
+        if (value) input.value = value;
+      }, () => {});
+    dialog.addEventListener("close", () => resolve(dialog.returnValue === "ok" ? { reason: input.value, copies: withCopies.checked ? clip.copies : [] } : null), { once: true });
+  });
 }

@@ -6,21 +6,30 @@ export class Editor {
     this.save = save;
     this.left = left;
     this.drafts = new Map(); // id -> text
+    this.sent = new Map(); // id -> text that is being saved
     this.area = make("textarea", { id: "caption", spellcheck: true, onkeydown: (event) => this.key(event), oninput: () => this.typed() });
     this.by = make("span", { class: "muted" });
     this.element = make("div", {}, make("div", { class: "title" }, make("h3", {}, make("label", { htmlFor: "caption" }, "Caption")), this.by), this.area);
+    this.id = ""; // "" while the selected clip is on its way; its caption, `saved`, is undefined until it has come
   }
 
-  show(clip) {
-    const isTyping = this.isOpen() && this.id === clip.id;
+  /** A clip, its row, or {id} alone. Text that has the focus, or was typed while the caption came, stays.
+   * isExpected: it is the clip that was on its way. */
+  show(clip, isExpected = false) {
+    const isSame = clip.id === this.id;
+    if (this.isWriting() && !isSame) return; // a late answer
+    const came = this.saved === undefined && (isSame || (isExpected && !this.id));
     this.id = clip.id;
-    this.saved = clip.caption;
-    this.author = clip.captioned ? clip.history.findLast((edit) => edit.set.caption !== undefined)?.author : clip.facts?.caption?.by ?? clip.facts?.caption_by;
-    if (!isTyping) this.reset(); // else it would change under the user's hands
+    this.saved = this.sent.get(clip.id) ?? clip.caption;
+    this.author = clip.captioned ? clip.history?.findLast((edit) => edit.set.caption !== undefined)?.author : clip.facts?.caption?.by ?? clip.facts?.caption_by;
+    if (came && this.area.value) this.typed();
+    else if (came && this.isOpen()) this.open(this.wantsAll);
+    else if (!isSame || !this.isOpen()) this.reset(); // else it would change under the user's hands
   }
 
   reset() {
-    this.area.value = this.saved;
+    this.area.value = this.saved ?? "";
+    this.area.placeholder = this.saved === undefined ? "The caption is on its way; what you type takes its place" : "";
     this.by.textContent = this.drafts.has(this.id) ? "a draft is kept: e goes on with it" : this.author ? `by ${this.author}` : "";
   }
 
@@ -28,14 +37,21 @@ export class Editor {
     return document.activeElement === this.area;
   }
 
-  open() {
-    if (this.drafts.has(this.id)) this.area.value = this.drafts.get(this.id);
+  /** The caption of a clip that is known. */
+  isWriting() {
+    return this.isOpen() && this.id !== "";
+  }
+
+  open(isAll = false) {
+    this.wantsAll = isAll;
+    if (this.saved !== undefined) this.area.value = this.drafts.get(this.id) ?? this.saved;
     this.area.focus();
-    this.area.setSelectionRange(this.area.value.length, this.area.value.length);
+    this.area.setSelectionRange(isAll ? 0 : this.area.value.length, this.area.value.length);
     this.typed();
   }
 
   typed() {
+    if (this.saved === undefined) return;
     const differs = this.area.value !== this.saved;
     if (differs) this.drafts.set(this.id, this.area.value);
     else this.drafts.delete(this.id);
@@ -45,18 +61,27 @@ export class Editor {
   async key(event) {
     event.stopPropagation();
     if (event.isComposing) return;
-    if (event.key === "Escape") {
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "a") this.wantsAll = true; // of a caption that comes after the key too
+    if (event.key === "Escape" || (event.key === "Enter" && this.saved === undefined && !this.area.value)) {
       event.preventDefault();
       this.left();
       this.reset();
     } else if (event.key === "Enter" && !event.shiftKey) {
       event.preventDefault();
-      const id = this.id;
-      if (await this.save(id, this.area.value)) {
-        this.drafts.delete(id);
-        this.left();
-        if (this.id === id) this.reset(); // show() left it alone while it was typed in
-      }
+      await this.send(this.id, this.area.value);
     }
+  }
+
+  /** The keys are the sheet's again at once; where it cannot be saved, the text is a draft. */
+  async send(id, text) {
+    this.drafts.delete(id);
+    this.sent.set(id, text);
+    const saving = this.save(id, text);
+    this.by.textContent = "being saved";
+    this.left();
+    const isSaved = await saving;
+    if (this.sent.get(id) === text) this.sent.delete(id);
+    if (!isSaved && id) this.drafts.set(id, text);
+    if (this.id === id && !this.isOpen()) isSaved ? this.reset() : this.typed();
   }
 }

@@ -39,15 +39,26 @@ export function seconds(value) {
 
 export const plural = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
 
+/** "film-0003" of "clips/film-0003". */
+export const keyOf = (id) => id.slice(id.indexOf("/") + 1);
+
+/** "1 copy", "2 copies". */
+export const copiesOf = ({ copies: { length } }) => `${length.toLocaleString("en")} ${length === 1 ? "copy" : "copies"}`;
+
 /** Of so many items so many are films: "11 clips, 1 film"; a kind that there is none of is not named. */
 export function kinds(all, films) {
   const parts = [[all - films, "clip"], [films, "film"]].filter(([n]) => n);
   return parts.length ? parts.map(([n, word]) => plural(n, word)).join(", ") : plural(0, "clip");
 }
 
+/** The user's decision in words, as far as the job follows it: only what is stored can be packed. */
+export const decided = (row) => (row.unstored ? "accepted, not stored" : row.decision);
+
+export const markClass = (row) => `mark ${row.unstored ? "unstored" : row.decision || row.end}`;
+
 /** What became of a clip, in words: the user's decision, else the job's. */
 export function outcome(row) {
-  if (row.decision) return row.decision;
+  if (row.decision) return decided(row);
   if (row.end === "copy") return `copy of ${row.copy_of}`;
   if (row.end === "filtered") return `filtered by ${row.reason}`;
   return row.end;

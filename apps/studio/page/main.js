@@ -4,7 +4,7 @@ import { acceptable, Detail } from "./detail.js";
 import { askReason, showKeys } from "./dialogs.js";
 import { Editor } from "./editor.js";
 import { Filters } from "./filters.js";
-import { kinds, make, plural } from "./format.js";
+import { copiesOf, kinds, make, plural } from "./format.js";
 import { Live } from "./live.js";
 import { Sheet } from "./sheet.js";
 import { Timeline } from "./timeline.js";
@@ -12,6 +12,7 @@ import { Timeline } from "./timeline.js";
 const kPoll = 2000; // milliseconds between looks at what others do
 const element = (id) => document.getElementById(id);
 const query = new Query();
+let asked = 0, shown = 0; // questions for the state
 let state = { version: 0, reasons: [], counts: { ends: {} }, films: { ends: {} } };
 
 function say(text, isError = false) {
@@ -25,17 +26,15 @@ function say(text, isError = false) {
 const failed = (error) => error.name === "AbortError" || say(error.message, true);
 const toClips = () => element("list").focus({ preventScroll: true });
 
-const timeline = new Timeline((id) => sheet.choose(id).catch(failed));
+const timeline = new Timeline((id) => sheet.choose(id).catch(failed), neighbour);
 const editor = new Editor(saveCaption, toClips);
-const detail = new Detail(element("detail"), editor, timeline, { accept: () => decide(true), reject, alike, original, close: closeDetail });
+const detail = new Detail(element("detail"), editor, timeline, { failed, accept, reject, alike, original, close: closeDetail });
 const live = new Live(element("live"));
 const filters = new Filters(element("conditions"), element("numbers"), query, () => changeView().catch(failed));
 const sheet = new Sheet(element("list"), element("space"), query, {
   failed,
-  selected: (row) => {
-    clearTimeout(sheet.showing);
-    sheet.showing = setTimeout(() => detail.show(row.id).catch(failed), 50);
-  },
+  isWriting: () => editor.isWriting(),
+  selected: (row, isExpected) => detail.select(row, isExpected),
   chosen: () => element("detail").classList.add("open"),
 });
 
@@ -108,12 +107,19 @@ function showState(now) {
   }
 }
 
-/** What others, or a running job, have done since. */
-async function look() {
-  const now = await get("/api/state");
+/** True if the state is another than before. A late answer is dropped when one of a later question has come. */
+async function askState() {
+  const turn = ++asked, now = await get("/api/state");
+  if (turn < shown) return false;
+  shown = turn;
   const isOther = now.version !== state.version;
   showState(now);
-  if (!isOther) return;
+  return isOther;
+}
+
+/** What others, or a running job, have done since. */
+async function look() {
+  if (!(await askState())) return;
   sheet.renew();
   const [total] = await Promise.all([sheet.reload(), filters.showNumbers()]);
   summarise(total);
@@ -131,49 +137,67 @@ function poll() {
   setTimeout(() => (document.hidden ? Promise.resolve() : now()).catch(lost).finally(poll), kPoll);
 }
 
-/** The answer to an edit: shown at once where the clip is; the counts follow. */
-async function edited(clip, text) {
+/** The answer to an edit: shown at once where the clip is; the counts follow, for which no other edit waits. */
+function edited(clip, text) {
   sheet.update(clip);
-  await detail.set(clip);
-  showState(await get("/api/state"));
   say(text);
+  Promise.all([detail.set(clip), askState()]).catch(failed);
 }
 
-async function change(set, text, id = detail.clip?.id) {
-  if (!id) return false;
-  try {
-    await edited(await post("/api/edit", { id, set }), text);
-    return true;
-  } catch (error) {
+// A key acts on the clip that was selected when it was pressed, by the id in `sheet.chosen`, whatever the page still shows; edits
+// are sent in the order of their keys, and a late answer about another clip than the selected one is dropped.
+let turns = Promise.resolve();
+function inTurn(act) {
+  turns = turns.then(act).catch((error) => {
     failed(error);
     return false;
-  }
+  });
+  return turns;
+}
+
+const whole = async ({ id }) => (detail.clip?.id === id ? detail.clip : get("/api/clip", { id }));
+
+async function change(id, set, text) {
+  const clip = await post("/api/edit", { id, set });
+  edited(clip, text(clip));
+  return true;
 }
 
 function saveCaption(id, caption) {
-  return change({ caption }, "Caption saved", id);
+  const chosen = id ? Promise.resolve({ id }) : sheet.chosen;
+  return inTurn(async () => change((await chosen).id, { caption }, ({ key }) => `Caption saved: ${key}`));
 }
 
-function decide(keep) {
-  if (keep && detail.clip && !acceptable(detail.clip)) return say(`Nothing of ${detail.clip.key} is stored that could be packed`, true);
-  return change({ keep, ...(keep ? { reason: "" } : {}) }, keep ? "Accepted" : "Rejected");
+function accept() {
+  const { chosen } = sheet;
+  return inTurn(async () => {
+    const clip = await whole(await chosen);
+    if (!acceptable(clip)) return say(`Nothing of ${clip.key} is stored that could be packed`, true);
+    return change(clip.id, { keep: true, reason: "" }, ({ key }) => `Accepted: ${key}`);
+  });
 }
 
+/** Its copies first, so that undo begins with the clip itself. */
 async function reject() {
-  const clip = detail.clip;
-  if (!clip) return;
-  const reason = await askReason(clip, state.reasons);
-  if (reason !== null) await change({ keep: false, reason }, "Rejected", clip.id);
+  const { chosen } = sheet;
+  const answer = await askReason(sheet.selectedRow(), chosen.then(whole), state.reasons);
+  if (!answer) return;
+  const { reason, copies } = answer, also = copies.length ? ` and its ${copiesOf(answer)}` : "";
+  await inTurn(async () => {
+    for (const id of copies) sheet.update(await post("/api/edit", { id, set: { keep: false, reason } }));
+    return change((await chosen).id, { keep: false, reason }, ({ key }) => `Rejected: ${key}${also}`);
+  });
 }
 
 async function alike() {
+  const clip = await sheet.chosen.then(whole).catch(failed);
   const before = { text: query.text, like: query.like, embedding: query.embedding };
-  if (!detail.clip) return;
-  if (!detail.clip.embeddings?.length) return say(`${detail.clip.key} has no embedding of its pictures, so nothing can be like it`, true);
-  query.search({ like: detail.clip.id, embedding: detail.embedding });
+  if (!clip.embeddings) return;
+  if (!clip.embeddings.length) return say(`${clip.key} has no embedding of its pictures, so nothing can be like it`, true);
+  query.search({ like: clip.id, embedding: clip.embeddings.includes(detail.embedding) ? detail.embedding : clip.embeddings[0] });
   try {
     await changeView(true);
-    closeDetail();
+    if (!editor.isOpen() && document.activeElement !== element("text")) closeDetail(); // whoever writes by now goes on
   } catch (error) {
     if (error.name === "AbortError") return; // another search came after
     query.search(before);
@@ -183,8 +207,9 @@ async function alike() {
 
 /** The clip that the selected one is a copy of. */
 function original() {
-  if (detail.clip?.copy_id) sheet.choose(detail.clip.copy_id).catch(failed);
-  else if (detail.clip) say(`${detail.clip.key} is a copy of nothing`);
+  const row = sheet.selectedRow();
+  if (row && !row.copy_id) return say(`${row.key} is a copy of nothing`);
+  sheet.selectComing(sheet.chosen.then(whole).then((clip) => clip.copy_id || clip.id));
 }
 
 function showCopies() {
@@ -202,15 +227,14 @@ function byWords(words = !query.words) {
   if (query.text) changeView(true).catch(failed);
 }
 
-async function step(path, word) {
-  try {
+function step(path, word) {
+  const { chosen } = sheet;
+  return inTurn(async () => {
     const clip = await post(path);
     if (!clip.id) return say(`${word}: ${clip.key}, which is no longer there`);
-    if (sheet.selectedId !== clip.id) await sheet.choose(clip.id);
-    await edited(clip, `${word}: ${clip.key}`);
-  } catch (error) {
-    failed(error);
-  }
+    if (sheet.chosen === chosen && sheet.selectedId !== clip.id && !editor.isOpen()) await sheet.choose(clip.id); // else the user has gone on
+    return edited(clip, `${word}: ${clip.key}`);
+  });
 }
 
 function closeDetail() {
@@ -225,7 +249,7 @@ function openFilters(isOpen = !element("filters").classList.contains("open")) {
 }
 
 function neighbour(step) {
-  timeline.key({ key: step > 0 ? "ArrowRight" : "ArrowLeft", preventDefault() {}, stopPropagation() {} });
+  sheet.selectComing(sheet.chosen.then(({ id }) => timeline.beside(id, step)));
 }
 
 const move = (by) => sheet.select((sheet.selected < 0 ? -1 : sheet.selected) + by);
@@ -235,7 +259,7 @@ const kActions = {
   ArrowDown: () => move(sheet.columns), ArrowUp: () => sheet.select(Math.max(sheet.selected - sheet.columns, sheet.selected % sheet.columns)),
   PageDown: () => move(sheet.page()), PageUp: () => move(-sheet.page()), Home: () => sheet.select(0), End: () => sheet.select(sheet.total - 1),
   " ": () => detail.toggle(), ",": () => detail.step(-1), ".": () => detail.step(1), "[": () => neighbour(-1), "]": () => neighbour(1),
-  e: () => (element("detail").classList.add("open"), editor.open()), a: () => decide(true), x: reject, u: () => step("/api/undo", "Undone"), U: () => step("/api/redo", "Done again"),
+  e: () => (element("detail").classList.add("open"), editor.open()), a: accept, x: reject, u: () => step("/api/undo", "Undone"), U: () => step("/api/redo", "Done again"),
   m: alike, o: original, c: showCopies, w: () => byWords(), "/": () => element("text").focus(), "?": showKeys, f: () => openFilters(true),
   Enter: () => (element("detail").classList.add("open"), element("detail").focus()),
 };
@@ -253,20 +277,25 @@ document.addEventListener("keydown", (event) => {
   const action = kActions[event.key];
   if (!action) return;
   event.preventDefault();
-  if (sheet.total || "/?fwc".includes(event.key)) action();
+  if ((sheet.total && sheet.chosen) || "/?fwc".includes(event.key)) action();
 });
 
 element("search").addEventListener("submit", (event) => {
   event.preventDefault();
   toClips();
 });
+function searchNow() {
+  if (!searchNow.timer) return;
+  clearTimeout(searchNow.timer);
+  searchNow.timer = 0;
+  query.search({ text: element("text").value.trim() });
+  changeView(true).catch(failed);
+}
 element("text").addEventListener("input", () => {
-  clearTimeout(query.typing);
-  query.typing = setTimeout(() => {
-    query.search({ text: element("text").value.trim() });
-    changeView(true).catch(failed);
-  }, 150);
+  clearTimeout(searchNow.timer);
+  searchNow.timer = setTimeout(searchNow, 150);
 });
+element("text").addEventListener("blur", searchNow); // the keys that follow are about what is found
 element("how").addEventListener("click", () => byWords());
 element("copies").addEventListener("click", showCopies);
 element("all").addEventListener("click", () => {

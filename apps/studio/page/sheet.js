@@ -1,10 +1,11 @@
 // The contact sheet: a list of any length of which only the cells in sight exist.
 import { address, get } from "./api.js";
-import { make, number, outcome, seconds } from "./format.js";
+import { decided, keyOf, make, markClass, number, outcome, seconds } from "./format.js";
 
 const kWindow = 100; // rows asked for at once
 const kWindows = 40; // kept
 const kNarrowest = 168, kGap = 8; // pixels: two columns on a telephone
+const kTail = 6; // letters of a name that are shown whatever is left out
 const kText = 76; // height below the picture
 const kPictures = 400; // kept decoded
 const kFetches = 4; // at once: a browser has six connections
@@ -13,8 +14,12 @@ export class Sheet {
   constructor(list, space, query, events) {
     Object.assign(this, { list, space, query, events });
     this.total = 0;
-    this.selected = -1;
-    this.selectedId = "";
+    this.selected = -1; // place
+    this.selectedId = ""; // "" while it is on its way
+    this.chosen = null; // a promise of the selected clip, {id, key} at least; keys act on it
+    this.changes = 0; // of the selection and of the list: a place that was asked for before is another's by now
+    this.edits = 0; // of rows: those that were asked for before are asked for again
+    this.first = null; // {chosen, found}: the first clip of an answer that is on its way is selected
     this.windows = new Map(); // place of window -> rows, or a promise of them
     this.cells = new Map(); // place -> cell
     this.spare = [];
@@ -35,22 +40,44 @@ export class Sheet {
   async reload(toFirst = false) {
     this.asking?.abort();
     const { signal } = (this.asking = new AbortController());
-    const id = toFirst ? "" : this.selectedId;
-    const [first, place] = await Promise.all([
-      get("/api/clips", this.query.parameters({ from: 0, count: kWindow }), signal),
-      id ? get("/api/place", this.query.parameters({ id }), signal) : { place: -1 },
-    ]);
-    signal.throwIfAborted();
+    if (toFirst && !this.events.isWriting()) this.expectFirst();
+    if (!this.first) await this.chosen?.catch(() => {});
+    let id, first, place, edits;
+    do {
+      ({ edits, selectedId: id } = this);
+      [first, { place }] = await Promise.all([
+        get("/api/clips", this.query.parameters({ from: 0, count: kWindow }), signal),
+        id ? get("/api/place", this.query.parameters({ id }), signal) : { place: -1 },
+      ]);
+      signal.throwIfAborted();
+    } while (edits !== this.edits);
+    if (this.first?.chosen !== this.chosen) this.first = null; // the user has gone elsewhere since
+    const isElsewhere = !this.first && this.selectedId !== id;
+    if (isElsewhere) place = first.rows.findIndex((row) => row.id === this.selectedId);
+    ++this.changes;
     this.found = { by: first.by, why: first.why };
     this.films = first.films; // of all that are found
-    if (toFirst) this.list.scrollTop = 0;
+    if (this.first) this.list.scrollTop = 0;
     this.windows.clear();
     this.windows.set(0, first.rows);
     this.total = first.total;
-    this.selected = place.place;
+    this.selected = place;
     this.layout();
-    if (this.selected < 0 && !id && this.total) this.select(Math.max(0, first.rows.findIndex((row) => !row.is_film))); // a clip, if there is one
+    const best = Math.max(0, first.rows.findIndex((row) => !row.is_film)); // a clip, if there is one
+    if (this.first) this.first.found(first.rows[best]?.id);
+    else if (!this.chosen && this.total) this.select(best);
+    else if (isElsewhere && place < 0 && this.selectedId) this.choose(this.selectedId, this.chosen).catch(this.events.failed);
+    this.first = null;
     return this.total;
+  }
+
+  /** Selects the first clip of the next answer, or where there is none what was selected. */
+  expectFirst() {
+    const before = this.first?.before ?? this.selectedId;
+    this.first?.found(before);
+    const coming = new Promise((found) => (this.first = { before, found }));
+    this.selectComing(coming.then((id) => id ?? before));
+    this.first.chosen = this.chosen;
   }
 
   layout() {
@@ -111,7 +138,9 @@ export class Sheet {
     cell.none = make("div", { class: "none" });
     cell.near = make("span", { class: "near" });
     cell.time = make("span", { class: "time" });
-    cell.key = make("span", { class: "key" });
+    cell.head = make("span", { class: "head" });
+    cell.tail = make("span");
+    cell.key = make("span", { class: "key" }, cell.head, cell.tail);
     cell.end = make("span", { class: "mark" });
     cell.scores = make("div", { class: "scores" });
     cell.caption = make("div", { class: "caption" });
@@ -145,9 +174,11 @@ export class Sheet {
   fill(cell, row) {
     cell.row = row;
     cell.className = `cell ${row ? `${row.end} ${row.decision}` : ""}`;
-    cell.key.textContent = row ? row.key : "";
+    cell.head.textContent = row ? row.key.slice(0, -kTail) : ""; // what differs stands at the end
+    cell.tail.textContent = row ? row.key.slice(-kTail) : "";
+    cell.key.title = row ? row.key : "";
     cell.end.textContent = row ? markOf(row) : "";
-    cell.end.className = `mark ${row ? row.decision || row.end : ""}`;
+    cell.end.className = row ? markClass(row) : "mark";
     cell.time.textContent = row && row.duration_s !== null ? seconds(row.duration_s) : "";
     cell.near.textContent = row ? near(row) : "";
     cell.caption.textContent = row ? row.caption : "";
@@ -253,45 +284,93 @@ export class Sheet {
     else this.list.removeAttribute("aria-activedescendant");
   }
 
-  /** Selects the clip at a place and brings it into sight. */
+  /** Selects the clip at a place, whose row may still be on its way. */
   select(place) {
-    if (!this.total) return -1;
-    this.selected = Math.min(Math.max(place, 0), this.total - 1);
+    if (!this.total) return;
+    this.bring(Math.min(Math.max(place, 0), this.total - 1));
+    const row = this.row(this.selected);
+    if (row) this.chose(row);
+    else this.expect(this.rowOf(this.selected), ({ id }) => this.choose(id, this.chosen).catch(this.events.failed)); // the list may be another by then
+  }
+
+  /** Selects by id; a clip that the filters hide is only looked at. expected: the promise of it that is chosen already. */
+  async choose(id, expected = undefined) {
+    const known = this.find(id);
+    if (known) {
+      this.bring(known.place);
+      return this.chose(known.row, expected);
+    }
+    this.selected = -1;
+    this.mark();
+    this.chose({ id, key: keyOf(id) }, expected);
+    const { changes } = this;
+    const { place } = await get("/api/place", this.query.parameters({ id }));
+    if (place >= 0 && changes === this.changes) this.bring(place);
+  }
+
+  /** Selects the clip whose id is on its way. */
+  selectComing(id) {
+    this.expect(id.then((id) => this.find(id)?.row ?? { id, key: keyOf(id) }), ({ id }) => this.choose(id, this.chosen).catch(this.events.failed));
+  }
+
+  /** coming: a promise of the clip that is selected from now on. Where it fails, what was selected is again. */
+  expect(coming, arrived) {
+    const before = this.selectedId;
+    this.chose(null, coming);
+    coming.then(
+      (row) => this.chosen === coming && arrived(row),
+      (error) => {
+        this.events.failed(error);
+        if (this.chosen === coming && before) this.choose(before).catch(this.events.failed);
+      },
+    );
+  }
+
+  chose(row, chosen = undefined) {
+    ++this.changes;
+    const isExpected = Boolean(row && chosen);
+    this.chosen = chosen ?? Promise.resolve(row);
+    this.selectedId = row?.id ?? "";
+    this.events.selected(row, isExpected);
+  }
+
+  /** The row of the selected clip, if it is there. */
+  selectedRow() {
+    return this.selectedId ? this.find(this.selectedId)?.row : undefined;
+  }
+
+  find(id) {
+    for (const [at, rows] of this.windows) {
+      const i = Array.isArray(rows) ? rows.findIndex((row) => row.id === id) : -1;
+      if (i >= 0) return { place: at * kWindow + i, row: rows[i] };
+    }
+    return undefined;
+  }
+
+  /** Marks the place and brings it into sight. */
+  bring(place) {
+    this.selected = place;
     const top = Math.floor(this.selected / this.columns) * this.rowHeight;
     if (top < this.list.scrollTop) this.list.scrollTop = top;
     else if (top + this.rowHeight + kGap > this.list.scrollTop + this.list.clientHeight) this.list.scrollTop = top + this.rowHeight + kGap - this.list.clientHeight;
     this.render();
-    const chosen = this.selected;
-    this.rowOf(chosen).then((row) => {
-      if (row && this.selected === chosen) {
-        this.selectedId = row.id;
-        this.events.selected(row);
-      }
-    });
-    return this.selected;
   }
 
   async rowOf(place) {
-    this.row(place);
-    const rows = await this.windows.get(Math.floor(place / kWindow));
-    return (Array.isArray(rows) ? rows : rows?.rows)?.[place % kWindow];
+    const answer = await this.windows.get(Math.floor(place / kWindow));
+    const row = (answer.rows ?? answer)[place % kWindow];
+    if (!row) throw new Error("That clip is no longer there");
+    return row;
   }
 
-  /** Selects by id; a clip that the filters hide is only looked at. */
-  async choose(id) {
-    const { place } = await get("/api/place", this.query.parameters({ id }));
-    if (place >= 0) return this.select(place);
-    this.selected = -1;
-    this.selectedId = id;
-    this.mark();
-    this.events.selected({ id, elsewhere: true });
-    return -1;
-  }
-
-  /** A clip has changed: its row too, without asking for all. */
+  /** A clip has changed: its row too, without asking for all. Rows that are on their way may be older, and are asked for again. */
   update(row) {
-    for (const rows of this.windows.values()) {
-      if (!Array.isArray(rows)) continue;
+    ++this.edits;
+    for (const [at, rows] of this.windows) {
+      if (!Array.isArray(rows)) {
+        this.windows.delete(at);
+        continue;
+      }
       const at = rows.findIndex((old) => old.id === row.id);
       if (at >= 0) rows[at] = { ...row, similarity: rows[at].similarity };
     }
@@ -307,7 +386,7 @@ const near = (row) => (Number.isFinite(row.similarity) ? row.similarity.toFixed(
 
 /** "film failed", "copy", "accepted"; nothing of a clip that was kept. */
 function markOf(row) {
-  const mark = row.decision || (row.end === "kept" ? "" : row.end);
+  const mark = decided(row) || (row.end === "kept" ? "" : row.end);
   return row.is_film ? `film ${mark}`.trim() : mark;
 }
 

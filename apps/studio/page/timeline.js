@@ -5,8 +5,10 @@ import { make, seconds } from "./format.js";
 const kNarrowest = 5; // pixels a shot
 
 export class Timeline {
-  constructor(choose) {
+  /** choose(id), go(step): to the next shot, or the one before. */
+  constructor(choose, go) {
     this.choose = choose;
+    this.go = go;
     this.element = make("div", { class: "strip", role: "listbox", tabIndex: 0, "aria-label": "Shots of the film", "aria-orientation": "horizontal", onkeydown: (event) => this.key(event) });
     this.element.addEventListener("click", (event) => {
       const shot = this.shots?.[event.target.closest(".shot")?.index];
@@ -19,12 +21,23 @@ export class Timeline {
   async show(id, film, version) {
     const stamp = `${film} ${version}`;
     if (this.stamp !== stamp) {
+      const turn = (this.turn = Symbol());
       const data = await get("/api/shots", { id });
+      if (turn !== this.turn) return data.shots.length; // a later question has been asked
       this.stamp = stamp;
       this.draw(data);
     }
+    this.turn = null;
     this.mark(id);
     return this.shots.length;
+  }
+
+  /** The first clip of the next shot that has one, or of the one before; where there is none, the clip itself. */
+  async beside(id, step) {
+    const has = (shot) => shot.clips.some((clip) => clip.id === id);
+    const shots = id === this.marked || this.shots?.some(has) ? this.shots : (await get("/api/shots", { id })).shots;
+    for (let at = shots.findIndex(has) + step; at >= 0 && at < shots.length; at += step) if (shots[at].clips.length) return shots[at].clips[0].id;
+    return id;
   }
 
   draw(data) {
@@ -49,6 +62,7 @@ export class Timeline {
   }
 
   mark(id) {
+    this.marked = id;
     this.at = this.shots.findIndex((shot) => shot.clips.some((clip) => clip.id === id));
     this.options.forEach((option, index) => option.setAttribute("aria-selected", index === this.at));
     this.element.removeAttribute("aria-activedescendant");
@@ -68,8 +82,7 @@ export class Timeline {
     if (!step) return;
     event.preventDefault();
     event.stopPropagation();
-    for (let at = this.at + step; at >= 0 && at < this.shots.length; at += step)
-      if (this.shots[at].clips.length) return this.open(this.shots[at]);
+    this.go(step);
   }
 }
 

@@ -11,7 +11,7 @@
 namespace kinora::core {
 namespace {
 
-struct Case {
+struct AttentionCase {
   const char* name;
   Frames rule;
   uint32_t over = KINORA_OVER_ALL;
@@ -48,16 +48,16 @@ bool sees(const Frames& f, uint32_t over, const int64_t* q, const int64_t* k) {
   return !f.causal || (ago >= 0 && in_window);
 }
 
-class MaskedAttention : public testing::TestWithParam<Case> {
+class MaskedAttention : public testing::TestWithParam<AttentionCase> {
  protected:
-  at::Tensor table_of(const Case& c) {
+  at::Tensor table_of(const AttentionCase& c) {
     auto t = token_table(c.rule, F, H, W, 4);
     if (c.packed) t[0].slice(0, 30, F * H * W).select(1, KINORA_TOKEN_SAMPLE).fill_(1);
     if (c.shuffled) t = t.index_select(1, at::randperm(t.size(1)));
     if (c.per_sample) t = at::cat({t, t.index_select(1, at::randperm(t.size(1)))}, 0);
     return t;
   }
-  at::Tensor mask_of(const Case& c, const at::Tensor& table) {
+  at::Tensor mask_of(const AttentionCase& c, const at::Tensor& table) {
     auto m = at::zeros({table.size(0), table.size(1), table.size(1)}, at::kBool);
     const auto* t = table.const_data_ptr<int64_t>();
     auto* to = m.data_ptr<bool>();
@@ -118,29 +118,29 @@ TEST_P(MaskedAttention, EqualsTheExplicitSoftmaxWithItsGradients) {
 INSTANTIATE_TEST_SUITE_P(
     Rules, MaskedAttention,
     testing::Values(
-        Case{"all", frames(1, 1, false)}, Case{"space", frames(1, 1, false), KINORA_OVER_SPACE},
-        Case{"time", frames(1, 1, false), KINORA_OVER_TIME}, Case{"causal", frames(1, 1, true)},
-        Case{"causal by chunk", frames(1, 3, true)}, Case{"window", frames(1, 1, true, 3)},
-        Case{"window and sink", frames(1, 2, true, 2, 1)},
-        Case{"causal in time", frames(1, 2, true), KINORA_OVER_TIME},
-        Case{"causal in space", frames(1, 2, true), KINORA_OVER_SPACE},
-        Case{"teacher forcing", frames(2, 1, true)},
-        Case{"teacher forcing by chunk, windowed", frames(2, 2, true, 2, 1)},
-        Case{"teacher forcing in time", frames(2, 1, true), KINORA_OVER_TIME},
-        Case{"all, joint", frames(1, 1, false), KINORA_OVER_ALL, true},
-        Case{"causal, joint, masked text", frames(1, 2, true), KINORA_OVER_ALL, true, true},
-        Case{"space, joint, masked text", frames(1, 1, false), KINORA_OVER_SPACE, true, true},
-        Case{"causal, in any order", frames(1, 2, true), KINORA_OVER_ALL, false, false, true},
-        Case{"teacher forcing, in any order", frames(2, 2, true), KINORA_OVER_TIME, true, true, true},
-        Case{"next token", before(frames(1, 1, false))},
-        Case{"next token, joint, masked text", before(frames(1, 1, false)), KINORA_OVER_ALL, true, true},
-        Case{"next token, in any order", before(frames(1, 1, false)), KINORA_OVER_ALL, false, false, true},
-        Case{"next token in time", before(frames(1, 1, false)), KINORA_OVER_TIME},
-        Case{"next token, window and sink", before(frames(1, 2, true, 2, 1))},
-        Case{"next token, packed, a table each sample", before(frames(1, 1, false)), KINORA_OVER_ALL, true,
+        AttentionCase{"all", frames(1, 1, false)}, AttentionCase{"space", frames(1, 1, false), KINORA_OVER_SPACE},
+        AttentionCase{"time", frames(1, 1, false), KINORA_OVER_TIME}, AttentionCase{"causal", frames(1, 1, true)},
+        AttentionCase{"causal by chunk", frames(1, 3, true)}, AttentionCase{"window", frames(1, 1, true, 3)},
+        AttentionCase{"window and sink", frames(1, 2, true, 2, 1)},
+        AttentionCase{"causal in time", frames(1, 2, true), KINORA_OVER_TIME},
+        AttentionCase{"causal in space", frames(1, 2, true), KINORA_OVER_SPACE},
+        AttentionCase{"teacher forcing", frames(2, 1, true)},
+        AttentionCase{"teacher forcing by chunk, windowed", frames(2, 2, true, 2, 1)},
+        AttentionCase{"teacher forcing in time", frames(2, 1, true), KINORA_OVER_TIME},
+        AttentionCase{"all, joint", frames(1, 1, false), KINORA_OVER_ALL, true},
+        AttentionCase{"causal, joint, masked text", frames(1, 2, true), KINORA_OVER_ALL, true, true},
+        AttentionCase{"space, joint, masked text", frames(1, 1, false), KINORA_OVER_SPACE, true, true},
+        AttentionCase{"causal, in any order", frames(1, 2, true), KINORA_OVER_ALL, false, false, true},
+        AttentionCase{"teacher forcing, in any order", frames(2, 2, true), KINORA_OVER_TIME, true, true, true},
+        AttentionCase{"next token", before(frames(1, 1, false))},
+        AttentionCase{"next token, joint, masked text", before(frames(1, 1, false)), KINORA_OVER_ALL, true, true},
+        AttentionCase{"next token, in any order", before(frames(1, 1, false)), KINORA_OVER_ALL, false, false, true},
+        AttentionCase{"next token in time", before(frames(1, 1, false)), KINORA_OVER_TIME},
+        AttentionCase{"next token, window and sink", before(frames(1, 2, true, 2, 1))},
+        AttentionCase{"next token, packed, a table each sample", before(frames(1, 1, false)), KINORA_OVER_ALL, true,
              true, true, true, true},
-        Case{"packed samples", frames(1, 2, true), KINORA_OVER_ALL, false, false, true, true},
-        Case{"a table each sample", frames(1, 2, true), KINORA_OVER_ALL, true, true, true, true, true}),
+        AttentionCase{"packed samples", frames(1, 2, true), KINORA_OVER_ALL, false, false, true, true},
+        AttentionCase{"a table each sample", frames(1, 2, true), KINORA_OVER_ALL, true, true, true, true, true}),
     [](const auto& info) {
       std::string n = info.param.name;
       std::replace_if(

@@ -19,7 +19,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using Context = kinora::Context<at::Tensor>;
+using ChainContext = kinora::Context<at::Tensor>;
 
 class ChainOf : public testing::Test {
  protected:
@@ -40,8 +40,8 @@ class ChainOf : public testing::Test {
 
 std::vector<std::string> trace;
 
-struct Named final : Link<at::Tensor> {
-  Named(uint32_t level, std::string n) : Link(level), name(std::move(n)) { skip_inherited<Named>(); }
+struct NamedLink final : Link<at::Tensor> {
+  NamedLink(uint32_t level, std::string n) : Link(level), name(std::move(n)) { skip_inherited<NamedLink>(); }
   at::Tensor total(const at::Tensor& x) override {
     trace.push_back(name);
     return next.total(x) + 1;
@@ -54,11 +54,11 @@ struct Silent final : Link<at::Tensor> {
 };
 
 TEST_F(ChainOf, LinksRunByLevelAndEqualLevelsInTheOrderGiven) {
-  Named b(KINORA_LEVEL_TENSOR, "b"), a(KINORA_LEVEL_CONTEXT, "a"), c(KINORA_LEVEL_TENSOR, "c"),
+  NamedLink b(KINORA_LEVEL_TENSOR, "b"), a(KINORA_LEVEL_CONTEXT, "a"), c(KINORA_LEVEL_TENSOR, "c"),
       m(KINORA_LEVEL_METER, "m");
   Chain chain(exact(), {b.get(), a.get(), c.get(), m.get()});
   trace.clear();
-  const auto y = Context(chain.head()).total(at::zeros({1}));
+  const auto y = ChainContext(chain.head()).total(at::zeros({1}));
   EXPECT_THAT(trace, ElementsAre("m", "a", "b", "c"));
   EXPECT_EQ(y.item<float>(), 4);
   trace.clear();
@@ -83,7 +83,7 @@ TEST_F(ChainOf, NothingIsHeldOfABlockThatAnotherRankRuns) {
   WithoutBlockOne pipeline;
   Asks below;
   Chain chain(exact(), {pipeline.get(), below.get()});
-  const Context ctx(chain.head());
+  const ChainContext ctx(chain.head());
   const auto outside = ctx.parameter({.name = "outside", .shape = {2}}),
              here = ctx.parameter({.name = "here", .shape = {3}, .block = 0}),
              there = ctx.parameter({.name = "there", .shape = {4}, .block = 1});
@@ -98,7 +98,7 @@ TEST_F(ChainOf, NothingIsHeldOfABlockThatAnotherRankRuns) {
 
 TEST_F(ChainOf, SlotsThatALinkDoesNotImplementAreNullAndSkipped) {
   Silent s(KINORA_LEVEL_TENSOR);
-  Named n(KINORA_LEVEL_TENSOR, "n");
+  NamedLink n(KINORA_LEVEL_TENSOR, "n");
   for (const auto* slot : {reinterpret_cast<const void*>(s.get()->context.total),
                            reinterpret_cast<const void*>(s.get()->context.linear),
                            reinterpret_cast<const void*>(n.get()->context.linear),
@@ -107,7 +107,7 @@ TEST_F(ChainOf, SlotsThatALinkDoesNotImplementAreNullAndSkipped) {
   EXPECT_NE(reinterpret_cast<const void*>(n.get()->context.total), nullptr);
   Chain chain(exact(), {s.get(), n.get()});
   trace.clear();
-  Context(chain.head()).total(at::zeros({1}));
+  ChainContext(chain.head()).total(at::zeros({1}));
   EXPECT_THAT(trace, ElementsAre("n"));
 }
 
@@ -132,14 +132,14 @@ TEST_F(ChainOf, AnErrorOfALinkComesThroughWithItsCodeAndText) {
   } bad;
   Chain chain(exact(), {bad.get()});
   EXPECT_EQ(test::refusal([&] {
-              Context(chain.head()).parameter({"w", {4, 4}, Init::zeros()});
+              ChainContext(chain.head()).parameter({"w", {4, 4}, Init::zeros()});
             }),
             "w: cannot be split");
 }
 
 TEST_F(ChainOf, ParametersAreDeclaredOnceAndHaveValuesAfterReady) {
   Chain chain(exact());
-  const Context c(chain.head());
+  const ChainContext c(chain.head());
   const auto w = c.parameter({"w", {3, 2}, Init::normal(0.5), Role::column});
   const auto f = c.parameter({"f", {2}, Init::constant(7), Role::whole, -1, 1, 1, true});
   EXPECT_THAT(test::refusal([&] {
@@ -158,10 +158,10 @@ TEST_F(ChainOf, ParametersAreDeclaredOnceAndHaveValuesAfterReady) {
   EXPECT_TRUE(chain.leaves()[0].tensor.is_same(c.value(w))) << "one tensor, whoever asks";
   EXPECT_TRUE(chain.leaves()[1].frozen);
   Chain other(exact());
-  Context(other.head()).parameter({"f", {2}, Init::constant(7)});
-  const auto again = Context(other.head()).parameter({"w", {3, 2}, Init::normal(0.5), Role::column});
+  ChainContext(other.head()).parameter({"f", {2}, Init::constant(7)});
+  const auto again = ChainContext(other.head()).parameter({"w", {3, 2}, Init::normal(0.5), Role::column});
   other.ready();
-  EXPECT_TRUE(at::equal(Context(other.head()).value(again), c.value(w))) << "drawn by name, not by order";
+  EXPECT_TRUE(at::equal(ChainContext(other.head()).value(again), c.value(w))) << "drawn by name, not by order";
 }
 
 TEST_F(ChainOf, LinearAsksTheHeadAndGivesTheDtypeOfX) {
@@ -170,7 +170,7 @@ TEST_F(ChainOf, LinearAsksTheHeadAndGivesTheDtypeOfX) {
     at::Tensor value(kinora_param p) override { return next.value(p) * 2; }
   } doubled;
   Chain chain(exact(), {doubled.get()});
-  const Context c(chain.head());
+  const ChainContext c(chain.head());
   const auto w = c.parameter({"w", {3, 2}, Init::normal(1)}), b = c.parameter({"b", {3}, Init::normal(1)});
   chain.ready();
   const auto x = at::randn({4, 2}, at::kDouble);
@@ -194,7 +194,7 @@ TEST_F(ChainOf, ThePassIsTheChainsAndLinksPutItBack) {
   chain.ready();
   chain.begin(pass_of(42));
   EXPECT_EQ(asks.seen, 42);
-  Context(chain.head()).total(at::zeros({1}));
+  ChainContext(chain.head()).total(at::zeros({1}));
   EXPECT_EQ(chain.pass().again, 1U);
   EXPECT_EQ(chain.pass().first_sample, 42);
 }
@@ -205,7 +205,7 @@ TEST_F(ChainOf, SequencesHaveOneNumberAGeometryAndATableOfTheOneProcessOrder) {
   o.frames.chunk = 2;
   Chain chain(o);
   chain.ready();
-  const Context c(chain.head());
+  const ChainContext c(chain.head());
   const auto x = at::randn({2, 4 * 2 * 3, 5}, at::kDouble);
   kinora_seq s = 0, again = 0, other = 0;
   EXPECT_TRUE(at::equal(c.sequence(x, 4, 2, 3, s), x));
@@ -229,7 +229,7 @@ TEST_F(ChainOf, SequencesArePaddedToAMultipleAndUnpadded) {
   Chain chain(o);
   chain.ready();
   chain.begin(pass_of(0));
-  const Context c(chain.head());
+  const ChainContext c(chain.head());
   const auto x = at::randn({2, 6, 8}, at::kDouble);
   kinora_seq s = 0;
   const auto y = c.sequence(x, 3, 2, 1, s);
@@ -268,7 +268,7 @@ TEST_F(ChainOf, ALinkMayTakeParametersOverPieceByPiece) {
     Flat* link = k == 0 ? nullptr : k == 1 ? &low : &high;
     Chain chain(exact(),
                 link ? std::vector<const kinora_link*>{link->get()} : std::vector<const kinora_link*>{});
-    const Context c(chain.head());
+    const ChainContext c(chain.head());
     c.parameter({"a", {3, 2}, Init::normal(1)});
     c.parameter({"b", {4}, Init::uniform(1)});
     c.parameter({"c", {1}, Init::ones()});
@@ -290,7 +290,7 @@ TEST_F(ChainOf, ALinkMayTakeParametersOverPieceByPiece) {
 TEST_F(ChainOf, BlocksRunAndStopPassesThrough) {
   Chain chain(exact());
   chain.ready();
-  const Context c(chain.head());
+  const ChainContext c(chain.head());
   const auto x = at::ones({2});
   const auto y = c.block(0, {x}, {x * 2}, 2, [](const std::vector<at::Tensor>& t) {
     return std::vector{t[0] + t[1], t[1]};

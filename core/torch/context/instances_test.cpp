@@ -46,6 +46,7 @@ const kinora_sampler kTable = {
 TEST(SamplerInstance, GivesASampleOfTheNoisesShape) {
   test::plugins();
   ComponentSpec spec;
+  spec.kind = "sampler";
   spec.id = "sampler/wrong";
   const SamplerInstance sampler({&spec, nullptr, &kTable}, Options());
   Mixture mixture(at::zeros({1, 2}), at::ones({1}), at::ones({1}));

@@ -11,19 +11,19 @@ namespace kinora::core {
 namespace {
 
 using testing::HasSubstr;
-using Sizes = MeshOwner::Sizes;
+using MeshSizes = MeshOwner::Sizes;
 
 TEST(Layout, GivesWhatIsLeftToTheOneStrategyWithoutASize) {
-  EXPECT_EQ(sizes_of({}, 1), Sizes{});
-  EXPECT_EQ(sizes_of({{"tp", "tp", 2}, {"ddp", "dp", 0}}, 8), (Sizes{{"tp", 2}, {"dp", 4}}));
-  EXPECT_EQ(sizes_of({{"fsdp", "fsdp", 0}}, 1), (Sizes{{"fsdp", 1}}));
-  EXPECT_EQ(sizes_of({{"tp", "tp", 2}, {"cp-ring", "cp", 3}}, 6), (Sizes{{"tp", 2}, {"cp", 3}}));
+  EXPECT_EQ(sizes_of({}, 1), MeshSizes{});
+  EXPECT_EQ(sizes_of({{"tp", "tp", 2}, {"ddp", "dp", 0}}, 8), (MeshSizes{{"tp", 2}, {"dp", 4}}));
+  EXPECT_EQ(sizes_of({{"fsdp", "fsdp", 0}}, 1), (MeshSizes{{"fsdp", 1}}));
+  EXPECT_EQ(sizes_of({{"tp", "tp", 2}, {"cp-ring", "cp", 3}}, 6), (MeshSizes{{"tp", 2}, {"cp", 3}}));
 }
 
 TEST(Layout, OfAnyNumberOfRanksIsTheLeast) {
-  EXPECT_EQ(sizes_of({}, kAnyWorld), Sizes{});
-  EXPECT_EQ(sizes_of({{"tp", "tp", 2}, {"cp-ring", "cp", 3}}, kAnyWorld), (Sizes{{"tp", 2}, {"cp", 3}}));
-  EXPECT_EQ(sizes_of({{"tp", "tp", 2}, {"ddp", "dp", 0}}, kAnyWorld), (Sizes{{"tp", 2}, {"dp", 1}}));
+  EXPECT_EQ(sizes_of({}, kAnyWorld), MeshSizes{});
+  EXPECT_EQ(sizes_of({{"tp", "tp", 2}, {"cp-ring", "cp", 3}}, kAnyWorld), (MeshSizes{{"tp", 2}, {"cp", 3}}));
+  EXPECT_EQ(sizes_of({{"tp", "tp", 2}, {"ddp", "dp", 0}}, kAnyWorld), (MeshSizes{{"tp", 2}, {"dp", 1}}));
 }
 
 TEST(Layout, RefusesWithTheRuleAndTheNearestThatIsLegal) {

@@ -12,7 +12,7 @@
 namespace kinora::core {
 
 std::unique_ptr<void, void (*)(void*)> joined(const Component& collective, const Options& options,
-                                              const Place& here, const kinora_run* run) {
+                                              const LaunchPlace& here, const kinora_run* run) {
   const auto& api = collective.table<kinora_collective>();
   std::unique_ptr<void, void (*)(void*)> out(made(api.create(host(), options.abi()), collective.spec->id),
                                              api.destroy);

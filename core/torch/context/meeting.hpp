@@ -17,7 +17,7 @@ namespace kinora::core {
 // [owner-thread] An instance of a collective that has joined the ranks of the launch that `here` is part of.
 // Returns when all of them have. run: whose stop ends the wait; null: nobody asks to stop. Throws
 // kinora::Error.
-std::unique_ptr<void, void (*)(void*)> joined(const Component& collective, const Options&, const Place& here,
+std::unique_ptr<void, void (*)(void*)> joined(const Component& collective, const Options&, const LaunchPlace& here,
                                               const kinora_run* run);
 
 // [owner-thread] One transfer, done. Throws kinora::Error.

@@ -1,6 +1,9 @@
 #include "core/torch/context/network.hpp"
 
+#include "core/log.hpp"
 #include "core/plugin/host.hpp"
+#include "core/run/apply_published.hpp"
+#include "core/torch/context/misfit.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/published.hpp"
 #include "kinora/aten.hpp"
@@ -19,7 +22,9 @@ ChainOptions with_model(ChainOptions chain, const Component& component) {
 
 Network::Network(const Component& component, const Options& options, const ChainOptions& chain,
                  std::vector<const kinora_link*> links)
-    : component_(component), chain_(with_model(chain, component), std::move(links)) {
+    : component_(component),
+      options_(options.values()),
+      chain_(with_model(chain, component), std::move(links)) {
   self_ = made(is_model() ? model().create(host(), options.abi(), chain_.head())
                           : tokenizer().create(host(), options.abi(), chain_.head()),
                component.spec->id);
@@ -46,13 +51,19 @@ void Network::require_weights(const std::vector<std::filesystem::path>& weights,
 void Network::load_or_compare(const std::vector<std::filesystem::path>& weights, LoadOptions how) {
   const PublishedWeights file(weights, component_, chain_.parameters());
   if (chain_.lora()) how.may_miss = is_lora;
+  if (std::string_view(published_stem(*component_.spec)) == "model") how.allow_unexpected = true;
+  std::string all;
+  for (const auto& path : weights) all += (all.empty() ? "" : ", ") + path.string();
   try {
-    load_values(chain_.parameters(), chain_.leaves(), file.names(), file.find(), how);
+    const auto left =
+        load_values(chain_.parameters(), chain_.leaves(), file.names(), file.find(), how).unexpected;
+    if (!left.empty() && !how.compare_only)
+      log_info("{}: {} of {} tensors have no use in {}, the first of them '{}'", all, left.size(),
+               file.names().size(), component_.spec->id, left[0]);
   } catch (const Error& e) {
-    std::string all;
-    for (const auto& path : weights) all += (all.empty() ? "" : ", ") + path.string();
+    const std::string cause = why_misfit(component_, options_, weights);
     throw Error(e.code(), all + (weights.size() == 1 ? " does" : " together do") + " not fit " +
-                              component_.spec->id + ": " + e.what());
+                              component_.spec->id + ": " + (cause.empty() ? "" : cause + "; ") + e.what());
   }
 }
 

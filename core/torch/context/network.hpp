@@ -26,8 +26,8 @@ class Network {
   // Parameters of one process.
   int64_t numel() const;
   // From a safetensors file, an index, a diffusers folder or a pipeline's, under any layout of the component;
-  // every parameter must be there, and nothing else unless `more_is_fine` (a published encoder carries heads
-  // that are not used).
+  // every parameter must be there, and nothing else unless `more_is_fine` or the model is an encoder: a
+  // published one carries heads that are not used, which one line says.
   void load(const std::filesystem::path& weights, bool more_is_fine = false) {
     load(std::vector{weights}, more_is_fine);
   }
@@ -65,6 +65,7 @@ class Network {
   const kinora_model& model() const { return component_.table<kinora_model>(); }
   bool is_model() const { return component_.spec->kind == "model"; }
   Component component_;
+  nlohmann::json options_;
   Chain chain_;
   void* self_ = nullptr;
 };

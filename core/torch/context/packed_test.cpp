@@ -10,13 +10,14 @@
 #include "kinora/aten.hpp"
 #include "kinora/context.hpp"
 #include "tests/support/refusal.hpp"
+#include "tests/support/worst.hpp"
 
 namespace kinora::core {
 namespace {
 
 using at::Tensor;
 using testing::HasSubstr;
-using Context = kinora::Context<Tensor>;
+using PackedContext = kinora::Context<Tensor>;
 using Sizes = std::vector<std::array<int64_t, 3>>;
 
 const Sizes kSizes = {{4, 2, 3}, {2, 3, 1}, {4, 1, 2}, {2, 3, 1}};
@@ -26,7 +27,7 @@ constexpr int64_t kHeads = 4, kWidth = 8;  // heads of queries; two of keys: GQA
 int64_t tokens(const std::array<int64_t, 3>& s) { return s[0] * s[1] * s[2]; }
 
 // Of one video or of a packed row; all [1, .., kHeads * kWidth].
-struct Inputs {
+struct PackedInputs {
   Tensor x, by_frame, text;
   Tensor text_table;  // int64 [1, L, 8], or undefined
   std::vector<Tensor> leaves() const { return {x, by_frame, text}; }
@@ -35,7 +36,7 @@ struct Inputs {
 Tensor leaf(int64_t n) { return at::randn({1, n, kHeads * kWidth}, at::kDouble).set_requires_grad(true); }
 
 // A row of conditioning a frame, positions, attention to itself and to text.
-Tensor mixed(const Context& c, kinora_seq seq, const Tensor& tokens, const Inputs& in, Over over) {
+Tensor mixed(const PackedContext& c, kinora_seq seq, const Tensor& tokens, const PackedInputs& in, Over over) {
   const Tensor table = c.table(seq, Place::inner)[0];
   const auto column = [&](int64_t n) { return table.select(1, n).to(at::kDouble).view({1, -1, 1}); };
   Tensor y = tokens + in.by_frame.index_select(1, table.select(1, KINORA_TOKEN_FRAME));
@@ -92,11 +93,11 @@ Tensor text_table() {
 TEST_P(Packed, RowsEqualTheirSamplesAlone) {
   const auto& [name, over] = GetParam();
   at::manual_seed(5);
-  std::vector<Inputs> alone;
-  Inputs row;
+  std::vector<PackedInputs> alone;
+  PackedInputs row;
   std::vector<Tensor> x, by_frame, text, want, got_gradients, want_gradients;
   const auto chain = chain_of(rule(name)), packed = chain_of(rule(name), 16);
-  const Context c(chain->head()), p(packed->head());
+  const PackedContext c(chain->head()), p(packed->head());
   for (size_t i = 0; i < kSizes.size(); ++i) {
     const auto& s = kSizes[i];
     alone.push_back({leaf(tokens(s)), leaf(s[0]), leaf(kTexts[i]), {}});
@@ -106,7 +107,7 @@ TEST_P(Packed, RowsEqualTheirSamplesAlone) {
     x.push_back(alone[i].x), by_frame.push_back(alone[i].by_frame), text.push_back(alone[i].text);
   }
   text.push_back(at::full({1, 1, kHeads * kWidth}, 1e3, at::kDouble));
-  const Inputs joined{at::cat(x, 1), at::cat(by_frame, 1), at::cat(text, 1), text_table()};
+  const PackedInputs joined{at::cat(x, 1), at::cat(by_frame, 1), at::cat(text, 1), text_table()};
   kinora_seq seq = 0;
   const Tensor tokens = p.packed(joined.x, kSizes, seq);
   EXPECT_EQ(tokens.size(1), 48) << "44 and padding";
@@ -121,7 +122,7 @@ TEST_P(Packed, RowsEqualTheirSamplesAlone) {
              w = torch::autograd::grad({(all * weight).sum()}, leaves);
   for (size_t i = 0; i < g.size(); ++i) {
     EXPECT_GT(w[i].abs().max().item<double>(), 1e-3) << i;
-    worst = std::max(worst, (g[i] - w[i]).abs().max().item<double>());
+    worst = test::worse(worst, (g[i] - w[i]).abs().max().item<double>());
   }
   EXPECT_LT(worst, 1e-11);
   std::printf("          worst difference %.2g\n", worst);
@@ -165,7 +166,7 @@ TEST(PackedRow, ThatDoesNotFitIsRefused) {
   adopt_host();
   serve_tensors();
   const auto chain = chain_of({});
-  const Context c(chain->head());
+  const PackedContext c(chain->head());
   const Tensor x = at::randn({1, 8, 4}, at::kDouble), q = x.view({1, 8, 1, 4});
   kinora_seq seq = 0;
   EXPECT_THAT(test::refusal([&] {
@@ -196,7 +197,7 @@ TEST(PackedRow, ThatDoesNotFitIsRefused) {
   later.start = 2;
   const auto stream = chain_of(later);
   EXPECT_THAT(test::refusal([&] {
-                Context(stream->head()).packed(x, {{4, 1, 1}, {4, 1, 1}}, seq);
+                PackedContext(stream->head()).packed(x, {{4, 1, 1}, {4, 1, 1}}, seq);
               }),
               HasSubstr("cannot continue at frame 2"));
 }

@@ -88,7 +88,7 @@ std::string text_of(const MeshOwner& mesh) {
 }  // namespace
 
 Parallelism::Parallelism(JobContext& context) {
-  const Place place = here();
+  const LaunchPlace place = here();
   if (!place.alone() && context.spec().component("collective")) {
     join(context, axes(context, place.world), place);
   } else {
@@ -170,7 +170,7 @@ MeshOwner::Sizes Parallelism::axes(const JobView& context, int64_t world) {
   return sizes_of(uses, world);
 }
 
-void Parallelism::join(JobContext& context, const MeshOwner::Sizes& axes, const Place& place) {
+void Parallelism::join(JobContext& context, const MeshOwner::Sizes& axes, const LaunchPlace& place) {
   const auto* use = context.spec().component("collective");
   const Component component = context.open(*use);
   const auto& api = component.table<kinora_collective>();
@@ -183,7 +183,7 @@ void Parallelism::join(JobContext& context, const MeshOwner::Sizes& axes, const 
 
 // In a group that the mesh knows nothing of: ranks that disagree about strategies have no mesh in common.
 void Parallelism::agree(const kinora_collective& api, Facts facts, const std::filesystem::path& out,
-                        const Place& place) {
+                        const LaunchPlace& place) {
   std::vector<int64_t> all(static_cast<size_t>(place.world));
   std::iota(all.begin(), all.end(), 0);
   void* made = nullptr;

@@ -89,8 +89,8 @@ class Parallelism {
   };
   // Of a new instance.
   const kinora_link* link_of(const Use&);
-  void join(JobContext&, const MeshOwner::Sizes& axes, const Place&);
-  void agree(const kinora_collective&, Facts, const std::filesystem::path& out, const Place&);
+  void join(JobContext&, const MeshOwner::Sizes& axes, const LaunchPlace&);
+  void agree(const kinora_collective&, Facts, const std::filesystem::path& out, const LaunchPlace&);
   // In this order: the mesh uses the collective, and strategies the mesh, until they are destroyed.
   Instance collective_{nullptr, [](void*) {}};
   std::unique_ptr<MeshOwner> mesh_;

@@ -30,8 +30,8 @@ int64_t total(const Ranges& r) {
 
 // Tokens that the rule cannot tell apart, within one place.
 using Signature = std::array<int64_t, 2>;  // chunk, stream
-using Place = std::array<int64_t, 3>;      // sample, and what `over` asks to be equal
-using Tokens = std::map<Place, std::map<Signature, Ranges>>;
+using SamePlace = std::array<int64_t, 3>;      // sample, and what `over` asks to be equal
+using Tokens = std::map<SamePlace, std::map<Signature, Ranges>>;
 
 Tokens sort_tokens(const Frames& rule, const at::Tensor& cpu, uint32_t over, bool keys) {
   const auto* t = cpu.data_ptr<int64_t>();
@@ -39,7 +39,7 @@ Tokens sort_tokens(const Frames& rule, const at::Tensor& cpu, uint32_t over, boo
   Tokens out;
   for (int64_t i = 0; i < cpu.size(0); ++i, t += KINORA_TOKEN_COLUMNS) {
     if (t[KINORA_TOKEN_INDEX] < 0 && keys) continue;
-    Place place{t[KINORA_TOKEN_SAMPLE], 0, 0};
+    SamePlace place{t[KINORA_TOKEN_SAMPLE], 0, 0};
     if (over == KINORA_OVER_SPACE) place[1] = t[KINORA_TOKEN_FRAME];
     if (over == KINORA_OVER_TIME) place = {place[0], t[KINORA_TOKEN_ROW], t[KINORA_TOKEN_COL]};
     const Signature s = ruled ? Signature{t[KINORA_TOKEN_CHUNK], t[KINORA_TOKEN_STREAM]} : Signature{0, 0};
@@ -83,7 +83,7 @@ std::vector<Indexed> by_index(const Ranges& ranges, const at::Tensor& cpu) {
 }
 
 // Queries and the keys that they see.
-struct Group {
+struct QueryGroup {
   Ranges q, k;
   bool before = false;
 };
@@ -91,10 +91,10 @@ struct Group {
 // Among keys that the rest of the rule lets all of them see, the queries see those up to themselves. Queries
 // that follow each other among the keys make one group, so a whole sequence, and the end of a longer one, are
 // one.
-std::vector<Group> groups_before(const Ranges& q, const at::Tensor& q_table, const Ranges& k,
+std::vector<QueryGroup> groups_before(const Ranges& q, const at::Tensor& q_table, const Ranges& k,
                                  const at::Tensor& k_table) {
   const auto queries = by_index(q, q_table), keys = by_index(k, k_table);
-  std::vector<Group> out;
+  std::vector<QueryGroup> out;
   std::vector<size_t> seen;  // by the last query of each group
   size_t n = 0;
   for (const auto& query : queries) {
@@ -152,7 +152,7 @@ VisiblePlan plan_visible(const Frames& rule, const at::Tensor& q_table, const at
     for (const auto& [signature, q] : signatures) {
       const Ranges k = here == keys.end() ? Ranges() : keys_of(rule, signature, here->second);
       const auto groups =
-          rule.before ? groups_before(q, q_rows, k, k_rows) : std::vector<Group>{{q, k, false}};
+          rule.before ? groups_before(q, q_rows, k, k_rows) : std::vector<QueryGroup>{{q, k, false}};
       for (const auto& g : groups) {
         if (g.k.empty()) {
           for (const auto& r : g.q) append(blind, r.first, r.count);

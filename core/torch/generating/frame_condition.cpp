@@ -36,11 +36,20 @@ FramesOf followed_by_grey(const at::Tensor& picture) {
   };
 }
 
-at::Tensor masked_picture(const at::Tensor& latent, int64_t time) {
+FramesOf ended_by(FramesOf video, int64_t frames, const at::Tensor& picture) {
+  return [video = std::move(video), frames, picture](int64_t first, int64_t count) {
+    at::Tensor out = video(first, count);
+    if (first + count == frames) out.narrow(2, count - 1, 1).copy_(picture);
+    return out;
+  };
+}
+
+at::Tensor masked_picture(const at::Tensor& latent, int64_t time, bool ends) {
   auto shape = latent.sizes().vec();
   shape[1] = time;
   at::Tensor mask = at::zeros(shape, latent.options());
   mask.select(2, 0).fill_(1);
+  if (ends) mask.select(2, shape[2] - 1).select(1, time - 1).fill_(1);
   return at::cat({mask, latent}, 1);
 }
 

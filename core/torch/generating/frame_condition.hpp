@@ -26,9 +26,11 @@ ToldBy told_by(const ComponentSpec& model, int64_t in_channels, int64_t latent_c
 at::Tensor given_frames(const std::vector<int64_t>& given, int64_t frames);
 // Wan's image to video (arXiv 2503.20314, section 5.1): a picture [1, 3, 1, H, W] followed by grey frames;
 FramesOf followed_by_grey(const at::Tensor& picture);
+// the same with a picture in place of the last of its frames;
+FramesOf ended_by(FramesOf video, int64_t frames, const at::Tensor& picture);
 // and its latent, with as many channels of a mask before its own as a latent frame has frames (`time`): 1 in
-// the first latent frame.
-at::Tensor masked_picture(const at::Tensor& latent, int64_t time);
+// the first latent frame, and if a picture `ends` it in the last channel of the last one.
+at::Tensor masked_picture(const at::Tensor& latent, int64_t time, bool ends = false);
 
 // sigma in the units of a mix.
 double level_of(double sigma, uint32_t mix);

@@ -5,8 +5,10 @@
 
 #include "core/jobs/training.hpp"
 #include "core/run/one_stage.hpp"
+#include "core/sample.hpp"
 #include "core/torch/context/mix.hpp"
 #include "core/torch/context/noise.hpp"
+#include "core/torch/generating/given_noise.hpp"
 #include "core/torch/generating/rules.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/streaming.hpp"
@@ -20,7 +22,7 @@ namespace {
 
 at::Tensor frames_in(const JobContext& context, const std::filesystem::path& file, int64_t count,
                      int64_t height, int64_t width) {
-  Sample sample(file.stem().string());
+  Sample sample(key_of_name(file.stem().string()));
   sample.set("url", file.string());
   const OneStage read(context.runtime(), "video.read",
                       json{{"frames", count}, {"height", height}, {"width", width}});
@@ -118,6 +120,7 @@ void Generator::open_denoising() {
   denoising_ = std::make_unique<Denoising>(context_, *experts_, spec_, model_part_.use->options,
                                            parallel_.dtype(), device_);
   denoising_->guided.share_branches(parallel_.group("cfg"));
+  if (options_.condition_timestep == "shared") denoising_->guided.share_timestep();
   if (options_.cuda_graphs && parallel_.world() == 1)  // transfers between ranks cannot be recorded
     if (const auto* cuda = cuda_library(device_)) denoising_->guided.replay_with(*cuda);
 }
@@ -192,8 +195,9 @@ at::Tensor Generator::encoded(const std::filesystem::path& file, int64_t count) 
 void Generator::give_text(const Wish& wish, Conditions& with, Conditions& none) {
   if (!text_) return;
   const at::Tensor text = (*text_)(wish.prompt).unsqueeze(0);
-  const at::Tensor negative =
-      wish.negative.empty() ? at::zeros_like(text) : (*text_)(wish.negative).unsqueeze(0);
+  const at::Tensor negative = wish.negative.empty() && !options_.encode_negative
+                                  ? at::zeros_like(text)
+                                  : (*text_)(wish.negative).unsqueeze(0);
   for (const auto& [to, tokens] : {std::pair{&with, text}, std::pair{&none, negative}}) {
     (*to)["text"] = tokens;
     if (takes("text_mask")) (*to)["text_mask"] = at::ones({1, tokens.size(1)}, at::kBool);
@@ -204,8 +208,13 @@ void Generator::give_image(const Wish& wish, Conditions& with, Conditions& none)
   const auto& file = wish.image.empty() ? wish.video : wish.image;
   if (!image_ || file.empty()) return;
   const auto info = tokenizer_->info();
-  const at::Tensor frame = frames_in(context_, file, 1, shape_[2] * info.height, shape_[3] * info.width)[0];
-  with["image"] = none["image"] = (*image_)(frame).unsqueeze(0);
+  const auto tokens = [&](const std::filesystem::path& of) {
+    return (*image_)(frames_in(context_, of, 1, shape_[2] * info.height, shape_[3] * info.width)[0])
+        .unsqueeze(0);
+  };
+  at::Tensor image = tokens(file);
+  if (!options_.last_image.empty()) image = at::cat({image, tokens(options_.last_image)}, 1);
+  with["image"] = none["image"] = image;
 }
 
 void Generator::give_signals(const Wish& wish, Conditions& with, Conditions& none) {
@@ -245,15 +254,22 @@ void Generator::give_channels(const std::optional<FrameCondition>& given, const 
 at::Tensor Generator::channels_of_image(const Wish& wish) {
   const auto info = tokenizer_->info();
   const int64_t frames = 1 + (shape_[1] - 1) * info.time;
-  const at::Tensor first =
-      video_of(frames_in(context_, wish.image, 1, shape_[2] * info.height, shape_[3] * info.width), 0, 1);
-  const at::Tensor latent = encode_video(*tokenizer_, frames, followed_by_grey(first.to(device_)));
-  return masked_picture(facts_.scale.normalise(latent.to(at::kFloat)), info.time);
+  const auto picture = [&](const std::filesystem::path& file) {
+    const auto read = frames_in(context_, file, 1, shape_[2] * info.height, shape_[3] * info.width);
+    return video_of(read, 0, 1).to(device_);
+  };
+  FramesOf video = followed_by_grey(picture(wish.image));
+  const bool ends = !options_.last_image.empty();
+  if (ends) video = ended_by(video, frames, picture(options_.last_image));
+  const at::Tensor latent = encode_video(*tokenizer_, frames, video);
+  return masked_picture(facts_.scale.normalise(latent.to(at::kFloat)), info.time, ends);
 }
 
 std::pair<at::Tensor, int64_t> Generator::beginning(const Wish& wish) {
   const at::Tensor like = at::empty({1, shape_[0], shape_[1], shape_[2], shape_[3]}, at::kDouble);
-  const at::Tensor noise = sample_noise(like, wish.seed, wish.number, "generate.noise");
+  const at::Tensor noise = options_.noise.empty()
+                               ? sample_noise(like, wish.seed, wish.number, "generate.noise")
+                               : given_noise(options_.noise, wish.number, shape_);
   if (wish.video.empty() || options_.strength == 1) return {noise, 0};
   const auto levels = denoising_->sampler.levels();
   const auto steps = static_cast<double>(levels.size() - 1);

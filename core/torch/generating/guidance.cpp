@@ -126,7 +126,8 @@ at::Tensor GuidedModel::evaluate(uint32_t call, const NamedTensors& in) {
   const at::Tensor x = all.extract(kX).mapped(), sigma = all.extract(kSigma).mapped();
   const auto scaled = loss_.input(x, sigma);
   all["latent"] = scaled.latent.to(stream_);
-  all["timestep"] = scaled.timestep;
+  all["timestep"] =
+      shares_timestep_ && sigma.dim() == 2 ? loss_.input(x, sigma.amax(1)).timestep : scaled.timestep;
   return loss_.estimate(x, sigma, model.forward(all).at(0));
 }
 

@@ -42,6 +42,8 @@ class GuidedModel {
   // From now on the ranks of this group, of one or two, compute a branch each and exchange the predictions;
   // both ask the same. The group outlives it.
   void share_branches(const kinora_group& ranks) { branches_ = Group<at::Tensor>(&ranks); }
+  // From now on the timestep of frames that are given is that of the others.
+  void share_timestep() { shares_timestep_ = true; }
   // `none` must have the names of `with`. guidance: of each expert.
   void ask(Conditions with, Conditions none, const std::array<Guidance, 2>& guidance);
   // x [B, C, T, H, W] and sigma [B] or [B, T] as the loss mixes them, float64 -> x0, float64.
@@ -61,6 +63,7 @@ class GuidedModel {
 
   Experts& experts_;
   uint32_t expert_ = 0;  // that is asked now
+  bool shares_timestep_ = false;
   const LossInstance& loss_;
   std::set<std::string> inputs_;
   at::ScalarType stream_;

@@ -27,7 +27,7 @@ const char* const kTokenizer =
     "tokenizer = { use = 'cosmos', formulation = 'FSQ', levels = [4, 3], embedding_dim = 2, latent_channels "
     "= "
     "2, encoder_block_out_channels = [4, 8, 8], decode_block_out_channels = [4, 8, 8] }";
-const char* const kModel =
+const char* const kTokenModel =
     "model = { use = 'ar', vocab_size = 14, n_layers = 2, dim = 24, n_heads = 4, n_kv_heads = 2, head_dim = "
     "6, "
     "ffn_hidden_size = 16, insert_cross_attn = true, context_dim = 12 }\nloss = 'next-token'";
@@ -82,23 +82,23 @@ at::Tensor codes_of(const ScratchRun& run, int64_t n, const std::string& prompt,
   return codes;
 }
 
-std::unique_ptr<ScratchRun> ready(const std::string& lines, const std::string& format = "'latents'") {
+std::unique_ptr<ScratchRun> ready_tokens(const std::string& lines, const std::string& format = "'latents'") {
   auto run = prepared({{"tokenizer", kTokenizer},
-                       {"dit", kModel},
+                       {"dit", kTokenModel},
                        {"film", "precision = 'fp64'\nformat = [" + format + "]\n" + lines}});
   encoded(*run);
   return run;
 }
-void generated(const ScratchRun& run) {
+void generate_tokens(const ScratchRun& run) {
   JobContext context = run.context("film");
   run_generate(context);
 }
 at::Tensor codes_in(const ScratchRun& run, int64_t n) {
   return read_tensors(run.of("film") / "videos" / fmt::format("{:03}.latents.safetensors", n)).at("codes");
 }
-std::string message_of(const std::string& lines) {
-  const auto run = ready(lines);
-  return test::refusal([&] { generated(*run); });
+std::string tokens_message(const std::string& lines) {
+  const auto run = ready_tokens(lines);
+  return test::refusal([&] { generate_tokens(*run); });
 }
 
 TEST(NextTokenJob, DrawsTheCodesOfAPlainLoopWithoutACache) {
@@ -117,8 +117,8 @@ TEST(NextTokenJob, DrawsTheCodesOfAPlainLoopWithoutACache) {
   };
   std::vector<at::Tensor> all;
   for (const auto& [lines, how] : cases) {
-    const auto run = ready(lines);
-    generated(*run);
+    const auto run = ready_tokens(lines);
+    generate_tokens(*run);
     for (const int64_t n : {0, 1}) {
       const at::Tensor got = codes_in(*run, n);
       EXPECT_TRUE(at::equal(got, codes_of(*run, n, n == 0 ? "red sea" : "blue", how)))
@@ -138,8 +138,8 @@ TEST(NextTokenJob, ContinuesTheFirstCodesOfAPictureOrVideo) {
   const at::NoGradGuard off;
   const std::string file = std::string(KINORA_TEST_DATA) + "/bbb_A.mp4";
   for (const auto& [option, frames] : {std::pair{"image", 1}, {"video", 5}}) {
-    const auto run = ready(fmt::format("{} = '{}'\ncondition_frames = 5\nguidance = 2.0", option, file));
-    generated(*run);
+    const auto run = ready_tokens(fmt::format("{} = '{}'\ncondition_frames = 5\nguidance = 2.0", option, file));
+    generate_tokens(*run);
     const at::Tensor pixels = decoded(bytes_of(file), {{"height", 16}, {"width", 32}, {"frames", frames}});
     const at::Tensor clip =
         (pixels.to(at::kDouble) / 255 * 2 - 1).permute({3, 0, 1, 2}).unsqueeze(0).to(at::kFloat);
@@ -155,14 +155,14 @@ TEST(NextTokenJob, ContinuesTheFirstCodesOfAPictureOrVideo) {
     EXPECT_EQ(about.at("steps"), kN - first * kRows * kCols);
     EXPECT_EQ(about.at("model_calls"), 2 * (kN - first * kRows * kCols)) << "what is given is one forward";
   }
-  EXPECT_THAT(message_of("video = '" + file + "'\ncondition_frames = 9"),
+  EXPECT_THAT(tokens_message("video = '" + file + "'\ncondition_frames = 9"),
               HasSubstr("ask for a longer video"));
 }
 
 TEST(NextTokenJob, LeavesTheVideoOfItsCodesAndSaysWhatItCost) {
   const at::NoGradGuard off;
-  const auto run = ready("prompts = ['sea']\nguidance = 2.0", "'latents', 'png', 'mp4'");
-  generated(*run);
+  const auto run = ready_tokens("prompts = ['sea']\nguidance = 2.0", "'latents', 'png', 'mp4'");
+  generate_tokens(*run);
   const fs::path videos = run->of("film") / "videos";
   const at::Tensor frames = frames_of(run->network("tokenizer", "tokenizer")->decode(codes_in(*run, 0)));
   ASSERT_EQ(frames.size(0), kFrames);
@@ -182,14 +182,14 @@ TEST(NextTokenJob, LeavesTheVideoOfItsCodesAndSaysWhatItCost) {
 }
 
 TEST(NextTokenJob, RefusesWhatIsOfNoise) {
-  EXPECT_THAT(message_of("strength = 0.5"), HasSubstr("strength is for models that denoise"));
-  EXPECT_THAT(message_of("guidance_interval = [0.1, 1.0]"), HasSubstr("guidance_interval is for models"));
-  EXPECT_THAT(message_of("preview_every = 1"), HasSubstr("preview_every is for models"));
+  EXPECT_THAT(tokens_message("strength = 0.5"), HasSubstr("strength is for models that denoise"));
+  EXPECT_THAT(tokens_message("guidance_interval = [0.1, 1.0]"), HasSubstr("guidance_interval is for models"));
+  EXPECT_THAT(tokens_message("preview_every = 1"), HasSubstr("preview_every is for models"));
 }
 
 TEST(NextTokenAlone, StopsBetweenTwoTokens) {
   const at::NoGradGuard off;
-  const ScratchRun run({{"tokenizer", kTokenizer}, {"dit", kModel}});
+  const ScratchRun run({{"tokenizer", kTokenizer}, {"dit", kTokenModel}});
   KvCacheLink cache;
   const auto* use = run.spec("dit").component("model");
   const Component component = or_throw(test::runtime().registry().open(use->id));

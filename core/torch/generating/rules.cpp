@@ -109,6 +109,8 @@ std::vector<const char*> of_other_kind(const GenerateOptions& o, bool of_codes) 
     add(o.teacher_forcing, "teacher_forcing");
     add(o.strength != 1, "strength");
     add(!o.weights_2.empty(), "weights_2");
+    add(!o.noise.empty(), "noise");
+    add(!o.last_image.empty(), "last_image");
   } else {
     add(o.temperature != 1, "temperature");
     add(o.top_k != 0, "top_k");

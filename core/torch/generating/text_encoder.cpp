@@ -33,7 +33,7 @@ TextEncoder::Parts parts_of(const JobSpec& encode) {
 TextEncoder::TextEncoder(Runtime& runtime, const Parts& parts, at::Device device,
                          std::vector<const kinora_link*> links)
     : words_(runtime, parts.words, parts.words_options),
-      network_(std::make_unique<Network>(or_throw(runtime.registry().open(parts.text)), parts.text_options,
+      network_(std::make_unique<Network>(or_throw(runtime.registry().open("model", parts.text)), parts.text_options,
                                          ChainOptions{.device = device}, std::move(links))),
       device_(device),
       max_tokens_(parts.max_tokens),

@@ -90,7 +90,13 @@ std::unique_ptr<Network> network_of(Runtime& runtime, const ApplyRequest& reques
   ChainOptions chain;
   chain.seed = static_cast<uint64_t>(request.seed);
   chain.dtype = dtype;
-  auto network = std::make_unique<Network>(or_throw(runtime.registry().open(request.id)), options, chain);
+  const Component component = or_throw(runtime.registry().open(request.id));
+  if (!request.weights.empty()) {  // what does not fit is said before there is memory for it
+    ChainOptions shapes = chain;
+    shapes.device = at::kMeta;
+    Network(component, options, shapes).require_weights({request.weights});
+  }
+  auto network = std::make_unique<Network>(component, options, chain);
   if (!request.weights.empty()) network->load(request.weights);
   return network;
 }
@@ -156,7 +162,7 @@ ApplyResult apply_sampler(Runtime& runtime, const ApplyRequest& request) {
   Call call{static_cast<uint64_t>(request.seed)};
   const kinora_run run = run_of(call);
   const at::Tensor samples =
-      sampler.sample(mixture.abi(sampler.mix()), need(in, "noise", request).to(at::kDouble), run);
+      sampler.sample(mixture.abi(sampler.mix()), mixture.noise(need(in, "noise", request)), run);
   return finish(request, {{"samples", samples}},
                 {{"nfe", mixture.calls()}, {"sigmas", sampler.levels()}, {"visited", mixture.sigmas()}});
 }

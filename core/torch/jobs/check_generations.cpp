@@ -4,7 +4,9 @@
 #include "core/torch/context/instances.hpp"
 #include "core/torch/context/parallelism.hpp"
 #include "core/torch/generating/experts.hpp"
+#include "core/torch/generating/frame_condition.hpp"
 #include "core/torch/generating/frame_rule.hpp"
+#include "core/torch/generating/given_noise.hpp"
 #include "core/torch/generating/next_token.hpp"
 #include "core/torch/generating/rules.hpp"
 #include "core/torch/jobs/checks.hpp"
@@ -27,11 +29,11 @@ void check_experts(JobCheck& check, Part& model) {
 
 // The network of a slot, on the meta device; its weights are there. Of what an earlier job trains nothing is
 // said: that job's own check does.
-struct Given {
+struct GivenPart {
   Part part;
   std::unique_ptr<Network> network;
 };
-std::optional<Given> check_part(JobCheck& check, const char* slot, const char* weights,
+std::optional<GivenPart> check_part(JobCheck& check, const char* slot, const char* weights,
                                 const char* trained_by) {
   auto part = check.made(slot, [&] { return part_of(check, slot, weights, trained_by); });
   if (!part) return std::nullopt;
@@ -42,18 +44,20 @@ std::optional<Given> check_part(JobCheck& check, const char* slot, const char* w
     check_weights(check, weights, *part->use, given);
     auto network = catching(open);
     if (network) check_fit(check, weights, **network, given);
-    return network ? std::optional<Given>({*part, std::move(*network)}) : std::nullopt;
+    return network ? std::optional<GivenPart>({*part, std::move(*network)}) : std::nullopt;
   }
   check_weights(check, weights, *part->use, part->weights);
   auto network = check.made(slot, open);
   if (network) check_fit(check, weights, **network, part->weights);
-  return network ? std::optional<Given>({*part, std::move(*network)}) : std::nullopt;
+  return network ? std::optional<GivenPart>({*part, std::move(*network)}) : std::nullopt;
 }
 
 void check_wishes(JobCheck& check, const GenerateOptions& o) {
   const auto all =
       check.made(o.prompts_file.empty() ? "prompts" : "prompts_file", [&] { return wishes(check, o); });
   check.holds("format", [&] { require_formats(o); });
+  if (check.finds("last_image", o.last_image) && !o.last_image.empty() && o.image.empty())
+    check.problem("last_image", "last_image ends what `image` begins; give both");
   if (!all) return;
   check.holds("strength", [&] { require_video(o, *all); });
   const auto begins = [](const Wish& w) { return !w.video.empty() || !w.image.empty(); };
@@ -68,6 +72,11 @@ void check_wishes(JobCheck& check, const GenerateOptions& o) {
 
 // What says nothing here, because another job's word holds.
 void check_without_effect(JobCheck& check) {
+  if (check.spec().options.at("steps") != 0 && check.spec().options.at("pipeline") == "")
+    check.problem(
+        "steps",
+        "steps stands beside pipeline = \"FOLDER\"; in this job it is the sampler's: sampler = { use = "
+        "\"...\", steps = ... }");
   for (const std::string slot : {"text", "image_encoder"})
     if (!check.spec().component(slot) && !weights_in(check.spec().options, slot + "_weights").empty())
       check.problem(slot + "_weights", slot + "_weights is of an encoder of this job; give it one, " + slot +
@@ -99,8 +108,19 @@ void check_denoiser(JobCheck& check) {
               "loss: {} works without noise, and a sampler removes noise; choose one such as edm or flow",
               use.id);
     });
+  if (job.options.at("condition_sigma") == 0)
+    check.holds("condition_sigma", [&] {
+      const auto& use = loss_of(check);
+      if (clean_sigma(LossInstance(check.open(use), use.options), 1) != 0)
+        raise(KINORA_INVALID, "condition_sigma = 0: {} has no noise level 0; give a small one, such as 1e-4", use.id);
+    });
   const auto& sampler = *job.component("sampler");
   check.holds("sampler", [&] { SamplerInstance(check.open(sampler), sampler.options).levels(); });
+}
+
+void check_noise(JobCheck& check, const GenerateOptions& o, const std::vector<int64_t>& shape) {
+  if (!std::filesystem::exists(o.noise)) return;  // an earlier job makes it
+  for (const auto& wish : wishes(check, o)) require_noise(o.noise, wish.number, shape);
 }
 
 // Options that the kind of model has no use for.
@@ -165,7 +185,7 @@ void check_generate(JobCheck& check) {
   check_layout(check, model ? model->part.use : nullptr, {}, 0);
   if (!model) return check_device(check);
   const auto& use = *model->part.use;
-  const auto& spec = *or_throw(check.runtime().registry().find(use.id));
+  const auto& spec = *or_throw(check.runtime().registry().find("model", use.id));
   const bool of_codes = NextToken::is_for(spec);
   check.holds("signals", [&] {
     for (const auto& [name, values] : given_signals(o.signals)) require_signal(spec, use.options, name);
@@ -192,6 +212,16 @@ void check_generate(JobCheck& check) {
   const std::string place = o.frames > 0 ? "frames" : o.height > 0 ? "height" : "width";
   const auto shape = check.made(
       place, [&] { return latent_shape(info, id, data ? data->shape : std::vector<int64_t>(), o); });
+  if (shape && !of_codes && !o.noise.empty() && check.finds("noise", o.noise))
+    check.holds("noise", [&] { check_noise(check, o, *shape); });
+  if (shape && !of_codes && !o.last_image.empty())
+    check.holds("last_image", [&] {
+      const int64_t channels = use.options.values().value("in_channels", shape->at(0));
+      if (told_by(spec, channels, shape->at(0), info.time + shape->at(0)) != ToldBy::channels)
+        raise(KINORA_INVALID,
+              "last_image is for models that read pictures among their channels; {} reads {} channels",
+              use.id, channels);
+    });
   if (shape && !o.video.empty() && o.strength == 1)
     check.holds("condition_frames", [&] { require_condition_frames(info, id, o.condition_frames, *shape); });
   const bool as_in_training = !has_own && o.frames + o.height + o.width == 0;

@@ -118,7 +118,7 @@ void check_train(JobCheck& check) {
   check_layout(check, declared ? &use : nullptr, lora, o.accumulate);
   const auto data = encoded_for(check);
   if (!data) return;
-  const auto& spec = *or_throw(check.runtime().registry().find(use.id));
+  const auto& spec = *or_throw(check.runtime().registry().find("model", use.id));
   const bool of_one_kind =
       check.holds("model", [&] { require_one_kind(spec, data->tokenizer, data->of_codes()); });
   const bool of_loss = loss && check.holds("loss", [&] { require_data(**loss, data->of_codes()); });

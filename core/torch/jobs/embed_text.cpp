@@ -11,6 +11,7 @@
 #include "core/log.hpp"
 #include "core/run/cancel.hpp"
 #include "core/run/digest.hpp"
+#include "core/search/caption_encoder.hpp"
 #include "core/search/known_texts.hpp"
 #include "core/torch/generating/text_encoder.hpp"
 #include "core/torch/jobs/checks.hpp"
@@ -35,18 +36,15 @@ json encoder_of(const JobSpec& job) {
           {"device", job.options.at("device")}};
 }
 
-TextEncoder opened(Runtime& runtime, const json& encoder) {
-  const auto options = [&](const std::string& id, const char* name) {
-    return or_throw(Options::make(*or_throw(runtime.registry().find(id)), encoder.at(name)));
-  };
+TextEncoder opened(Runtime& runtime, const CaptionEncoder& encoder) {
   TextEncoder::Parts parts;
-  parts.words = encoder.at("words");
-  parts.text = encoder.at("text");
-  parts.words_options = options(parts.words, "words_options");
-  parts.text_options = options(parts.text, "text_options");
-  for (const auto& path : encoder.at("weights")) parts.weights.emplace_back(path.get<std::string>());
-  parts.max_tokens = encoder.at("max_tokens");
-  return TextEncoder(runtime, parts, device_of(encoder.at("device")));
+  parts.words = encoder.words;
+  parts.text = encoder.text;
+  parts.words_options = encoder.words_options;
+  parts.text_options = encoder.text_options;
+  parts.weights = encoder.weights;
+  parts.max_tokens = encoder.max_tokens;
+  return TextEncoder(runtime, parts, device_of(encoder.device));
 }
 
 // Mean of the tokens' embeddings [L, D], of length 1: what sentence-transformers does for MiniLM.
@@ -64,7 +62,7 @@ class Embedder {
 
   const std::vector<float>& operator()(const std::string& text) {
     if (const auto* vector = known_.find(text)) return *vector;
-    if (!encoder_) encoder_.reset(new TextEncoder(opened(runtime_, how_)));  // which cannot be moved
+    if (!encoder_) encoder_.reset(new TextEncoder(opened(runtime_, read_caption_encoder(runtime_.registry(), how_))));  // which cannot be moved
     ++computed_;
     return known_.add(text, vector_of(*encoder_, text));
   }
@@ -137,7 +135,9 @@ void run_embed_text(JobContext& context) {
 }
 
 json embed_texts(Runtime& runtime, const json& request) {
-  TextEncoder encoder = opened(runtime, request);
+  const CaptionEncoder named = read_caption_encoder(runtime.registry(), request);
+  require_safe(runtime.registry(), named);
+  TextEncoder encoder = opened(runtime, named);
   json out = json::array();
   for (const auto& text : request.at("texts")) out.push_back(vector_of(encoder, text.get<std::string>()));
   return {{"embeddings", out}};

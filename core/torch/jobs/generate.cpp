@@ -188,8 +188,8 @@ class GenerateJob {
     std::ifstream in(base_of(wish).string() + ".json");
     const auto about = json::parse(in, nullptr, false);
     if (!about.is_object()) return {};
-    for (const auto& file : about.value("files", json::array()))
-      if (!fs::exists(context_.folder() / "videos" / file.get<std::string>())) return {};
+    for (const auto& file : about.value("files", json()))
+      if (!file.is_string() || !fs::exists(context_.folder() / "videos" / file.get<std::string>())) return {};
     return about;
   }
 

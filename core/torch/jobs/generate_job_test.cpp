@@ -116,7 +116,7 @@ fs::path video(const ScratchRun& run, int64_t n, const std::string& tail) {
   return run.of("film") / "videos" / (fmt::format("{:03}", n) + tail);
 }
 
-json generated(const ScratchRun& run) {
+json generated_json(const ScratchRun& run) {
   JobContext context = run.context("film");
   run_generate(context);
   return context.summary;
@@ -139,9 +139,9 @@ void expect_film(const ScratchRun& run, int64_t n, const std::string& prompt, co
       << "a prompt without effect would show nothing";
 }
 
-std::string message_of(const std::string& lines) {
+std::string generate_message(const std::string& lines) {
   const auto run = ready(lines);
-  return test::refusal([&] { generated(*run); });
+  return test::refusal([&] { generated_json(*run); });
 }
 
 TEST(GenerateJob, ShowsWhatTheSamplerMadeOfThePrompt) {
@@ -156,7 +156,7 @@ TEST(GenerateJob, ShowsWhatTheSamplerMadeOfThePrompt) {
   };
   for (const auto& [lines, how] : cases) {
     const auto run = ready(lines);
-    EXPECT_EQ(generated(*run).at("videos"), 2);
+    EXPECT_EQ(generated_json(*run).at("videos"), 2);
     for (int64_t n = 0; n < 2; ++n) expect_film(*run, n, kPrompts[static_cast<size_t>(n)], how, lines);
   }
 }
@@ -164,7 +164,7 @@ TEST(GenerateJob, ShowsWhatTheSamplerMadeOfThePrompt) {
 // The latents of a film by the weights that are in the train job's folder.
 at::Tensor latents_of(const ScratchRun& run) {
   fs::remove_all(run.of("film"));
-  generated(run);
+  generated_json(run);
   return read_tensors(video(run, 0, ".latents.safetensors")).at("latent").clone();
 }
 
@@ -195,13 +195,13 @@ TEST(GenerateJob, OnTheCpuByNameIsTheSameAsByItself) {
     return latents_of(*ready("prompts = ['red sea']\nformat = ['latents']\n" + device));
   };
   EXPECT_TRUE(at::equal(with(""), with("device = 'cpu'\n")));
-  EXPECT_THAT(message_of("device = 'cuda'\n"), testing::HasSubstr("device 'cuda': " + why_no_gpu()));
+  EXPECT_THAT(generate_message("device = 'cuda'\n"), testing::HasSubstr("device 'cuda': " + why_no_gpu()));
 }
 
 TEST(GenerateJob, CountsTheCallsOfTheModelThatGuidanceCosts) {
   const auto calls = [](const std::string& lines) {
     const auto run = ready(lines + "\nprompts = ['sea']");
-    generated(*run);
+    generated_json(*run);
     const json about = run->metrics("film").at(0);
     EXPECT_EQ(about.at("nfe"), 2 * kSteps - 1);
     return about.at("model_calls").get<int>();
@@ -230,14 +230,14 @@ TEST(GenerateJob, BeginsWithTheFramesThatAreGiven) {
   const std::string file = std::string(KINORA_TEST_DATA) + "/bbb_A.mp4";
   for (const auto& [option, frames] : {std::pair{"image", 1}, {"video", 5}}) {
     const auto run = ready(fmt::format("{} = '{}'\ncondition_frames = 5\nguidance = 2.0", option, file));
-    generated(*run);
+    generated_json(*run);
     Film how{2, ""};
     how.given = first_latents(*run, "bbb_A.mp4", frames);
     ASSERT_EQ(how.given.size(2), frames == 1 ? 1 : 2);
     expect_film(*run, 1, "blue", how, option);
     EXPECT_GT(worst(strip(film(*run, 1, "blue", Film{2, ""})), picture(video(*run, 1, ".png"))), 3);
   }
-  EXPECT_THAT(message_of("video = '" + file + "'\ncondition_frames = 9"),
+  EXPECT_THAT(generate_message("video = '" + file + "'\ncondition_frames = 9"),
               testing::HasSubstr("ask for a longer video"));
 }
 
@@ -253,7 +253,7 @@ TEST(GenerateJob, MakesChunkAfterChunkWithAModelThatLearntSo) {
   for (const auto& [training, generation] : {std::pair{"teacher_forcing = true\n", film}, {"", film + own}}) {
     const auto run = prepared({{"dit", training}, {"film", generation}});
     encoded(*run);
-    generated(*run);
+    generated_json(*run);
     const LatentFacts facts = LatentData(run->of("latents")).facts();
     Film how;
     while (how.causal < facts.shape[1]) {
@@ -264,14 +264,14 @@ TEST(GenerateJob, MakesChunkAfterChunkWithAModelThatLearntSo) {
                      want = how.given / 0.5 * by_channel(facts.scale.std) + by_channel(facts.scale.mean);
     EXPECT_LT(worst(got, want) / want.abs().max().item<double>(), 1e-6);
   }
-  EXPECT_THAT(message_of("causal = true"), testing::HasSubstr("causal is the train job's; leave it out"));
+  EXPECT_THAT(generate_message("causal = true"), testing::HasSubstr("causal is the train job's; leave it out"));
 }
 
 TEST(GenerateJob, ChangesAVideoFromTheLevelThatItsStrengthSays) {
   const at::NoGradGuard off;
   const std::string file = std::string(KINORA_TEST_DATA) + "/bbb_A.mp4";
   const auto run = ready("video = '" + file + "'\nstrength = 0.6\nguidance = 2.0");
-  generated(*run);
+  generated_json(*run);
   Film how{2, ""};
   how.changed = first_latents(*run, "bbb_A.mp4", kFrames);
   how.first = 1;
@@ -286,7 +286,7 @@ TEST(GenerateJob, TakesPromptsFromAFileWithTheirOwnSettings) {
       ready("prompts = []\nprompts_file = 'FOLDER/wishes.jsonl'\nguidance = 2.0\nseed = 8\nfirst = 5");
   std::ofstream(run->folder() / "wishes.jsonl")
       << "{\"prompt\": \"red sea\", \"negative\": \"blue\"}\n\n{\"prompt\": \"blue\", \"seed\": 21}\r\n";
-  EXPECT_EQ(generated(*run).at("videos"), 2);
+  EXPECT_EQ(generated_json(*run).at("videos"), 2);
   const auto expect = [&](int64_t place, const std::string& prompt, const std::string& negative,
                           uint64_t seed) {
     Film how{2, negative};
@@ -299,7 +299,7 @@ TEST(GenerateJob, TakesPromptsFromAFileWithTheirOwnSettings) {
   expect(1, "blue", "", 21);
   std::ofstream(run->folder() / "wishes.jsonl") << "{\"prompt\": \"red sea\", \"sead\": 3}\n";
   try {
-    generated(*run);
+    generated_json(*run);
     FAIL();
   } catch (const Error& e) {
     EXPECT_THAT(e.what(), testing::HasSubstr("wishes.jsonl:1: unknown member 'sead'"));
@@ -309,7 +309,7 @@ TEST(GenerateJob, TakesPromptsFromAFileWithTheirOwnSettings) {
 TEST(GenerateJob, WritesEveryFormatOfTheSameVideo) {
   const at::NoGradGuard off;
   const auto run = ready("prompts = ['sea']\nformat = ['latents', 'png', 'webp', 'mp4']\npreview_every = 1");
-  generated(*run);
+  generated_json(*run);
   const at::Tensor latent = read_tensors(video(*run, 0, ".latents.safetensors")).at("latent");
   const at::Tensor frames = frames_of(run->network("tokenizer", "tokenizer")->decode(latent));
   ASSERT_EQ(frames.size(0), kFrames);
@@ -322,13 +322,13 @@ TEST(GenerateJob, WritesEveryFormatOfTheSameVideo) {
   const fs::path previews = run->of("film") / "previews" / "000";
   EXPECT_EQ(std::distance(fs::directory_iterator(previews), {}), kSteps);
   EXPECT_LE(worst(picture(previews / "step_0003.png"), frames[0]), 1);
-  EXPECT_THAT(message_of("format = ['gif']"),
+  EXPECT_THAT(generate_message("format = ['gif']"),
               testing::HasSubstr("format 'gif' is unknown; give mp4, webp, png"));
 }
 
 TEST(GenerateJob, SaysWhatItWasMadeWith) {
   const auto run = ready("prompts = ['sea']\nformat = ['latents']");
-  generated(*run);
+  generated_json(*run);
   std::ifstream in(video(*run, 0, ".json"));
   const json about = json::parse(in);
   for (const auto& [slot, file] : {std::pair{"model", run->of("dit") / "weights.safetensors"},
@@ -352,7 +352,7 @@ TEST(GenerateJob, SaysWhatItWasMadeWith) {
 TEST(GenerateJob, LeavesNothingOfAVideoThatFails) {
   const auto run = ready("format = ['latents', 'png', 'webp']\npreview_every = 1");
   fs::create_directories(video(*run, 1, ".webp"));
-  EXPECT_THROW(generated(*run), Error);
+  EXPECT_THROW(generated_json(*run), Error);
   for (const auto& entry : fs::directory_iterator(run->of("film") / "videos"))
     EXPECT_FALSE(entry.path().filename().string().starts_with("001")) << entry.path();
   EXPECT_FALSE(fs::exists(run->of("film") / "previews" / "001"));
@@ -362,13 +362,13 @@ TEST(GenerateJob, LeavesNothingOfAVideoThatFails) {
 // Killed between the second video's picture and its last file.
 TEST(GenerateJob, KeepsVideosThatAreCompleteAndWritesEachLineOnce) {
   const auto run = ready();
-  generated(*run);
+  generated_json(*run);
   const fs::path videos = run->of("film") / "videos";
   const auto first = bytes_of(run->of("film") / "metrics.jsonl"), second = bytes_of(videos / "001.mp4");
   const auto written = fs::last_write_time(videos / "000.mp4");
   fs::remove(videos / "001.json");
   fs::remove(videos / "001.mp4");
-  EXPECT_EQ(generated(*run).at("videos"), 2);
+  EXPECT_EQ(generated_json(*run).at("videos"), 2);
   EXPECT_EQ(fs::last_write_time(videos / "000.mp4"), written);
   EXPECT_EQ(bytes_of(videos / "001.mp4").size(), second.size());
   const auto lines = run->metrics("film");
@@ -390,7 +390,7 @@ TEST(GenerateJob, WorksWithNetworksOfItsOwn) {
             "\nloss = 'edm'\nweights = 'FOLDER/dit/weights.safetensors'\ntokenizer = " + tokenizer +
             "\ntokenizer_weights = 'FOLDER/tokenizer/weights.safetensors'\nformat = ['latents']\nsigma_data "
             "= 0.25\nguidance = 2.0");
-  generated(*run);
+  generated_json(*run);
   for (int64_t n = 0; n < 2; ++n) {
     const LatentData data(run->of("latents"));
     const at::Tensor want = latent_of(*run, n, kPrompts[static_cast<size_t>(n)], {2, ""}, false);
@@ -399,9 +399,9 @@ TEST(GenerateJob, WorksWithNetworksOfItsOwn) {
         want / 0.5 * by_channel(data.facts().scale.std) + by_channel(data.facts().scale.mean);
     EXPECT_LT(worst(got, scaled), 2e-3) << "an encode job above it still says how latents are scaled";
   }
-  EXPECT_THAT(message_of("model = " + dit + "\nloss = 'edm'"),
+  EXPECT_THAT(generate_message("model = " + dit + "\nloss = 'edm'"),
               testing::HasSubstr("say where its weights are: weights"));
-  EXPECT_THAT(message_of("model = " + dit + "\nweights = 'x'"),
+  EXPECT_THAT(generate_message("model = " + dit + "\nweights = 'x'"),
               testing::HasSubstr("say what it was trained on"));
 }
 
@@ -411,7 +411,7 @@ TEST(GenerateJob, TakesOtherWeightsForATrainedModel) {
     auto tensors = read_tensors(run->of("dit") / "weights.safetensors");
     for (auto& [name, t] : tensors) t = 1.25 * t;
     write_tensors(run->folder() / file, tensors);
-    generated(*run);
+    generated_json(*run);
     return read_tensors(video(*run, 0, ".latents.safetensors")).at("latent");
   };
   EXPECT_TRUE(at::equal(made("weights = 'FOLDER/other.safetensors'", "other.safetensors"),

@@ -18,7 +18,7 @@ const std::string kImage =
     "image_encoder = { use = 'clip-vision', hidden_size = 8, intermediate_size = 12, num_hidden_layers = 2, "
     "num_attention_heads = 2, image_size = 14, patch_size = 7 }\n"
     "image_encoder_weights = 'FOLDER/clip.safetensors'\n";
-const std::string kModel =
+const std::string kSignalsModel =
     "model = { use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 1, heads = 2, "
     "head_size = 12, adaln_lora = 4, signals = ['fps:1', 'pose:3', 'image:8:tokens'] }\n"
     "weights = 'FOLDER/start.safetensors'\nsteps = 1\nbatch = 4\nwarmup = 0\nschedule = 'constant'\n"
@@ -34,7 +34,7 @@ ClipFacts facts() {
 }
 
 std::unique_ptr<ScratchRun> ready(const ClipFacts& facts) {
-  auto run = prepared({{"latents", "signals = ['fps', 'pose']\n" + kImage}, {"dit", kModel}}, facts);
+  auto run = prepared({{"latents", "signals = ['fps', 'pose']\n" + kImage}, {"dit", kSignalsModel}}, facts);
   ScratchRun::save(*run->network("latents", "image_encoder"), run->folder() / "clip.safetensors");
   ScratchRun::save(*run->network("dit", "model"), run->folder() / "start.safetensors");
   return run;
@@ -102,7 +102,7 @@ Tensor film_with(const std::string& signals, const std::string& line = "") {
   const std::string given =
       line.empty() ? "prompts = ['red']\n" : "prompts = []\nprompts_file = 'FOLDER/prompts.jsonl'\n";
   auto run = prepared({{"latents", "signals = ['fps', 'pose']\n" + kImage},
-                       {"dit", kModel},
+                       {"dit", kSignalsModel},
                        {"film", given + "format = ['latents']\nsignals = " + signals + "\n"}},
                       facts());
   ScratchRun::save(*run->network("latents", "image_encoder"), run->folder() / "clip.safetensors");

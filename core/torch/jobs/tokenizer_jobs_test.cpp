@@ -36,18 +36,18 @@ const std::string kWan =
     "tokenizer = { use = 'wan', base_dim = 2, z_dim = 2, dim_mult = [1, 1, 1, 1], num_res_blocks = 1, "
     "latents_mean = [0.3, -0.2], latents_std = [1.5, 0.5] }\n";
 
-std::unique_ptr<ScratchRun> training(const std::string& more) {
+std::unique_ptr<ScratchRun> tokenizer_training(const std::string& more) {
   auto run = prepared({{"tokenizer", kOnce + more}});
   ScratchRun::save(*run->network("tokenizer", "tokenizer"), run->folder() / "start.safetensors");
   return run;
 }
-json trained(const ScratchRun& run) {
+json trained_tokenizer(const ScratchRun& run) {
   JobContext context = run.context("tokenizer");
   run_train_tokenizer(context);
   return context.summary;
 }
-std::string failure(const ScratchRun& run) {
-  return test::refusal([&] { trained(run); });
+std::string tokenizer_failure(const ScratchRun& run) {
+  return test::refusal([&] { trained_tokenizer(run); });
 }
 
 // Sample n of the training: of clips a and c, `length` frames.
@@ -81,12 +81,12 @@ void write_lpips(const fs::path& file) {
 }
 
 TEST(TokenizerTuning, WeighsTheCriticByTheGradientsAtTheLastLayer) {
-  const auto run = training(
+  const auto run = tokenizer_training(
       "l1 = 0.7\nmse = 0.3\nperceptual_weight = 0.4\ncritic_weight = 0.6\n"
       "perceptual = { use = 'lpips', weights = 'FOLDER/lpips.safetensors' }\n"
       "critic = { use = 'patch-discriminator', channels = 4, layers = 2 }");
   write_lpips(run->folder() / "lpips.safetensors");
-  const json summary = trained(*run), line = run->metrics("tokenizer").at(0);
+  const json summary = trained_tokenizer(*run), line = run->metrics("tokenizer").at(0);
   const auto network = run->network("tokenizer", "tokenizer");
   JobContext context = run->context("tokenizer", false);
   const auto* slot = run->spec("tokenizer").component("critic");
@@ -145,11 +145,11 @@ TEST(TokenizerTuning, ResumedWithItsCriticEqualsUninterruptedBitForBit) {
     return run;
   };
   const auto whole = start(), resumed = start();
-  trained(*whole);
+  trained_tokenizer(*whole);
   const fs::path kept = fs::path("checkpoints") / "step-000002";
   fs::create_directories(resumed->of("tokenizer") / "checkpoints");
   fs::copy(whole->of("tokenizer") / kept, resumed->of("tokenizer") / kept, fs::copy_options::recursive);
-  trained(*resumed);
+  trained_tokenizer(*resumed);
   const fs::path last = fs::path("checkpoints") / "step-000004";
   for (const fs::path& file :
        {fs::path("weights.safetensors"), last / "more.safetensors", last / "optimizer.safetensors"}) {
@@ -166,6 +166,25 @@ TEST(TokenizerTuning, ResumedWithItsCriticEqualsUninterruptedBitForBit) {
       worst(half.at("critic.weight.layers.0.conv.weight"), full.at("critic.weight.layers.0.conv.weight")), 0);
 }
 
+// The critic's first step is as long as its rate.
+TEST(TokenizerTuning, TheCriticLearnsAtItsOwnRate) {
+  const auto weight = [](const std::string& rate) {
+    const auto run = prepared(
+        {{"tokenizer",
+          "steps = 1\nbatch = 2\nwarmup = 0\ncheckpoint_every = 1\nasync_checkpoints = false\n"
+          "tensorboard = false\ncritic = { use = 'patch-discriminator', channels = 4, layers = 2 }\n" +
+              rate}});
+    trained_tokenizer(*run);
+    return read_tensors(run->of("tokenizer") / "checkpoints" / "step-000001" / "more.safetensors")
+        .at("critic.weight.layers.0.conv.weight")
+        .to(at::kDouble);
+  };
+  const Tensor slow = weight(""), fast = weight("critic_learning_rate = 1e-3\n"),
+               faster = weight("critic_learning_rate = 2e-3\n");
+  EXPECT_GT((fast - slow).abs().max().item<double>(), 0);
+  EXPECT_LT(worst((faster - fast) * 0.9, fast - slow), 1e-6) << "of steps of 1e-3; the default is 1e-4";
+}
+
 // Each microbatch is of videos or of single frames.
 TEST(TokenizerTuning, MixesImagesAndVideos) {
   const auto longer =
@@ -174,7 +193,7 @@ TEST(TokenizerTuning, MixesImagesAndVideos) {
                  "weight_decay = 0\nimage_share = 0.5\nweights = 'FOLDER/start.safetensors'\n"}});
   const auto network = longer->network("tokenizer", "tokenizer");
   ScratchRun::save(*network, longer->folder() / "start.safetensors");
-  trained(*longer);
+  trained_tokenizer(*longer);
   const at::NoGradGuard off;
   int64_t images = 0;
   const auto lines = longer->metrics("tokenizer");
@@ -194,8 +213,8 @@ TEST(TokenizerTuning, MixesImagesAndVideos) {
 }
 
 TEST(TokenizerTuning, DrawsLatentsAndCountsTheirDivergence) {
-  const auto run = training("kl = 0.01\n" + kWan);
-  trained(*run);
+  const auto run = tokenizer_training("kl = 0.01\n" + kWan);
+  trained_tokenizer(*run);
   const auto network = run->network("tokenizer", "tokenizer");
   const at::NoGradGuard off;
   const Tensor video = at::cat({crop(0), crop(1)});
@@ -210,12 +229,12 @@ TEST(TokenizerTuning, DrawsLatentsAndCountsTheirDivergence) {
   expect_near(line, "kl", kl);
   expect_near(line, "l1", l1);
   expect_near(line, "loss", l1 + mse + 0.01 * kl);
-  EXPECT_THAT(failure(*training("kl = 0.01\n")), HasSubstr("kl needs the moments of latents"));
+  EXPECT_THAT(tokenizer_failure(*tokenizer_training("kl = 0.01\n")), HasSubstr("kl needs the moments of latents"));
 }
 
 TEST(TokenizerTuning, OfADiscreteTokenizerReachesTheEncoder) {
-  const auto run = training(kDiscrete);
-  trained(*run);
+  const auto run = tokenizer_training(kDiscrete);
+  trained_tokenizer(*run);
   const auto network = run->network("tokenizer", "tokenizer");
   Tensor vectors;
   const Tensor video = at::cat({crop(0), crop(1)});
@@ -239,10 +258,10 @@ TEST(TokenizerTuning, ReportsTheFrechetDistanceOfAFeatureModel) {
   const std::string features =
       "features = { use = 'clip-vision', hidden_size = 8, intermediate_size = 12, num_hidden_layers = 2, "
       "num_attention_heads = 2, image_size = 14, patch_size = 7 }\n";
-  const auto run = training(features + "features_weights = 'FOLDER/features.safetensors'\n");
+  const auto run = tokenizer_training(features + "features_weights = 'FOLDER/features.safetensors'\n");
   const auto model = run->network("tokenizer", "features");
   ScratchRun::save(*model, run->folder() / "features.safetensors");
-  const json summary = trained(*run);
+  const json summary = trained_tokenizer(*run);
   const at::NoGradGuard off;
   const auto network = run->network("tokenizer", "tokenizer");
   network->load(run->of("tokenizer") / "weights.safetensors");
@@ -261,8 +280,8 @@ TEST(TokenizerTuning, ReportsTheFrechetDistanceOfAFeatureModel) {
   const double want = distance_of_pairs(seen, made);
   EXPECT_GT(want, 1e-3);
   expect_near(summary, "frechet_distance", want, 1e-3);
-  EXPECT_THAT(failure(*training(features)), HasSubstr("say where its weights are: features_weights"));
-  EXPECT_THAT(failure(*training("features = 'minilm'\nfeatures_weights = 'x'\n")),
+  EXPECT_THAT(tokenizer_failure(*tokenizer_training(features)), HasSubstr("say where its weights are: features_weights"));
+  EXPECT_THAT(tokenizer_failure(*tokenizer_training("features = 'minilm'\nfeatures_weights = 'x'\n")),
               HasSubstr("reads neither 'video' nor an 'image'"));
 }
 
@@ -274,11 +293,11 @@ def forward(self, x: Tensor, rescale: bool = True, resize: bool = False, return_
 )";
 
 TEST(TokenizerTuning, ReportsTheFrechetDistanceOfAScript) {
-  const auto run = training("features_weights = 'FOLDER/i3d.pt'\n");
+  const auto run = tokenizer_training("features_weights = 'FOLDER/i3d.pt'\n");
   torch::jit::Module script("of_a_test");
   script.define(kScript);
   script.save((run->folder() / "i3d.pt").string());
-  const json summary = trained(*run);
+  const json summary = trained_tokenizer(*run);
   const at::NoGradGuard off;
   const auto network = run->network("tokenizer", "tokenizer");
   network->load(run->of("tokenizer") / "weights.safetensors");
@@ -298,7 +317,7 @@ TEST(TokenizerTuning, ReportsTheFrechetDistanceOfAScript) {
 
 TEST(TokenizerTuning, SaysWhatAFeatureScriptLacks) {
   const auto with = [](const std::string& text, const std::string& more = "") {
-    const auto run = training("features_weights = 'FOLDER/i3d.pt'\n" + more);
+    const auto run = tokenizer_training("features_weights = 'FOLDER/i3d.pt'\n" + more);
     if (text.empty()) {
       std::ofstream(run->folder() / "i3d.pt") << "no archive";
     } else {
@@ -306,7 +325,7 @@ TEST(TokenizerTuning, SaysWhatAFeatureScriptLacks) {
       script.define(text);
       script.save((run->folder() / "i3d.pt").string());
     }
-    return failure(*run);
+    return tokenizer_failure(*run);
   };
   EXPECT_THAT(with(""), HasSubstr("is no TorchScript that libtorch reads"));
   EXPECT_THAT(with("def forward(self, x: Tensor):\n    return x\n"),
@@ -314,17 +333,17 @@ TEST(TokenizerTuning, SaysWhatAFeatureScriptLacks) {
   EXPECT_THAT(with("def forward(self, x: Tensor):\n    return x.view([2])\n"),
               HasSubstr("its forward fails on a video [1, 3, 9, 16, 32]"));
   EXPECT_THAT(with(kScript, "features = { use = 'clip-vision' }\n"), HasSubstr("take `features` away"));
-  EXPECT_THAT(failure(*training("features_weights = 'FOLDER/x.safetensors'\n")),
+  EXPECT_THAT(tokenizer_failure(*tokenizer_training("features_weights = 'FOLDER/x.safetensors'\n")),
               HasSubstr("are of no model"));
 }
 
 TEST(TokenizerTuning, OfCodesRefusesADivergence) {
-  EXPECT_THAT(failure(*training("kl = 0.5\n" + kDiscrete)),
+  EXPECT_THAT(tokenizer_failure(*tokenizer_training("kl = 0.5\n" + kDiscrete)),
               HasSubstr("kl = 0.5: tokenizer/cosmos makes codes"));
 }
 
 TEST(TokenizerStart, TakesWhatFitsAndSaysWhatDoesNot) {
-  const auto run = training("partial = true\nlearning_rate = 1e-30\nweight_decay = 0\n");
+  const auto run = tokenizer_training("partial = true\nlearning_rate = 1e-30\nweight_decay = 0\n");
   auto weights = read_tensors(run->folder() / "start.safetensors");
   const std::string taken = "decoder.conv_out.conv_t.weight", lost = "quant_conv.bias",
                     grown = "post_quant_conv.weight";
@@ -334,7 +353,7 @@ TEST(TokenizerStart, TakesWhatFitsAndSaysWhatDoesNot) {
   given[grown] = given[grown].narrow(1, 0, 1).clone();
   given["of.another"] = at::ones({2});
   write_tensors(run->folder() / "start.safetensors", given);
-  const json summary = trained(*run);
+  const json summary = trained_tokenizer(*run);
   const std::string counts = fmt::format("{} taken, 1 resized, 1 new, 1 unused", given.size() - 2);
   EXPECT_EQ(summary.at("weights"), counts);
   std::ifstream in(run->of("tokenizer") / "weights.txt");
@@ -355,7 +374,7 @@ TEST(TokenizerStart, ByPrincipalComponentsIsThatOfTheTrainingClips) {
       "4, "
       "encoder_block_out_channels = [50, 50], decode_block_out_channels = [50, 50] }\n";
   const auto run = prepared({{"tokenizer", principal}});
-  const json summary = trained(*run);
+  const json summary = trained_tokenizer(*run);
   const auto made = run->network("tokenizer", "tokenizer"), fitted = run->network("tokenizer", "tokenizer");
   std::vector<Tensor> crops;
   for (int64_t n = 0; n < (1 << 18) / (12 * kFrames * 16 * 32); ++n) crops.push_back(crop(n));
@@ -370,7 +389,7 @@ TEST(TokenizerStart, ByPrincipalComponentsIsThatOfTheTrainingClips) {
   EXPECT_GT(summary.at("psnr").get<double>(), 30);
 
   const auto both = prepared({{"tokenizer", principal + "weights = 'some.safetensors'\n"}});
-  EXPECT_THAT(failure(*both), HasSubstr("are two beginnings; take one away"));
+  EXPECT_THAT(tokenizer_failure(*both), HasSubstr("are two beginnings; take one away"));
 }
 
 TEST(TokenizerStart, OfNvidiasArchivesFindsTheNamesByItself) {

@@ -8,7 +8,7 @@ namespace {
 
 using namespace by_hand;
 
-constexpr const char* kModel =
+constexpr const char* kGivenModel =
     "model = { use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = 2, "
     "head_size = 12, adaln_lora = 4 }\nloss = { use = 'flow' }\n";
 
@@ -41,7 +41,7 @@ TEST(TrainGiven, AGivenFrameTellsTheOnesThatFollow) {
   k.steps = 500, k.batch = 8, k.learning_rate = 1e-2, k.eps = 1e-8, k.clip = 1, k.decay = 0, k.dropout = 0;
   const auto apart = [&](const std::string& more) {
     const auto run =
-        training(k, kModel + std::string("validation = 0.25\nsample_every = 500\nsamples = 8\n") + more,
+        training(k, kGivenModel + std::string("validation = 0.25\nsample_every = 500\nsamples = 8\n") + more,
                  still, "0.98");
     ScratchRun::save(*run->network("tokenizer", "tokenizer"), run->of("tokenizer") / "weights.safetensors");
     trained(*run);
@@ -54,7 +54,7 @@ TEST(TrainGiven, AGivenFrameTellsTheOnesThatFollow) {
   const auto worth = [&](const std::string& more) {
     const auto run = training(
         k,
-        kModel + std::string("validation = 0.25\nvalidation_every = 500\nvalidation_sigmas = [0.7]\n") + more,
+        kGivenModel + std::string("validation = 0.25\nvalidation_every = 500\nvalidation_sigmas = [0.7]\n") + more,
         still, "0.98");
     return trained(*run).at("validation_loss").get<double>();
   };
@@ -77,7 +77,7 @@ class TrainSamples : public testing::TestWithParam<std::pair<const char*, Levels
 TEST_P(TrainSamples, AreWhatTheSamplerMakesOfTheAverages) {
   Knobs k;
   const auto run = training(
-      k, std::string(kModel) + "precision = 'fp64'\nsample_every = 4\nsamples = 2\n" + GetParam().first);
+      k, std::string(kGivenModel) + "precision = 'fp64'\nsample_every = 4\nsamples = 2\n" + GetParam().first);
   const Levels& levels = GetParam().second;
   ScratchRun::save(*run->network("tokenizer", "tokenizer"), run->of("tokenizer") / "weights.safetensors");
   trained(*run);
@@ -121,7 +121,7 @@ TEST(TrainPictures, AreDecodedByAnEncodeJobsOwnTokenizer) {
       {{"latents",
         "tokenizer = { use = 'cosmos', latent_channels = 2, encoder_block_out_channels = [4, 8, 8], "
         "decode_block_out_channels = [4, 8, 8] }\ntokenizer_weights = ['FOLDER/own.safetensors']\n"},
-       {"dit", k.toml() + "ema = 0.5\nsample_every = 4\nsamples = 1\n" + kModel}});
+       {"dit", k.toml() + "ema = 0.5\nsample_every = 4\nsamples = 1\n" + kGivenModel}});
   ASSERT_EQ(run.problems(), "");
   write_latents(run.of("latents"), samples());
   ScratchRun::save(*run.network("latents", "tokenizer"), run.folder() / "own.safetensors");
@@ -131,7 +131,7 @@ TEST(TrainPictures, AreDecodedByAnEncodeJobsOwnTokenizer) {
 
 // How pictures are drawn while it trains is no part of what a training is.
 TEST(TrainPictures, ChangeNoTrainingsIdentity) {
-  const ScratchRun run({{"dit", std::string(kModel) + "sampler = { use = 'flow-euler', steps = 3 }\n"}});
+  const ScratchRun run({{"dit", std::string(kGivenModel) + "sampler = { use = 'flow-euler', steps = 3 }\n"}});
   ASSERT_EQ(run.problems(), "");
   const JobSpec& dit = run.spec("dit");
   JobSpec other = dit;

@@ -2,19 +2,20 @@
 #include "core/run/identity.hpp"
 #include "core/torch/jobs/train_job_testing.hpp"
 #include "core/torch/tensors/device.hpp"
+#include "tests/support/worst.hpp"
 
 namespace kinora::core {
 namespace {
 
 using namespace by_hand;
 
-struct Case {
+struct JobCase {
   std::string name;
   std::string lines;
   double bound;
-  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+  friend void PrintTo(const JobCase& c, std::ostream* out) { *out << c.name; }
 };
-class TrainJobOf : public testing::TestWithParam<Case> {};
+class TrainJobOf : public testing::TestWithParam<JobCase> {};
 
 // Losses, norms and rates of every step, the weights after them and their averages: the learning rate's sign,
 // the text, the scale of latents, clipping, averaging, decay and the split into microbatches all show here.
@@ -34,10 +35,10 @@ TEST_P(TrainJobOf, EqualsALoopInDouble) {
   EXPECT_NEAR(summary.at("loss").get<double>() / want.steps.back().loss, 1, GetParam().bound);
 }
 INSTANTIATE_TEST_SUITE_P(Cases, TrainJobOf,
-                         testing::Values(Case{"float64", "precision = 'fp64'\n", 1e-10},
-                                         Case{"float64_in_microbatches",
+                         testing::Values(JobCase{"float64", "precision = 'fp64'\n", 1e-10},
+                                         JobCase{"float64_in_microbatches",
                                               "precision = 'fp64'\naccumulate = 2\n", 1e-10},
-                                         Case{"float32", "", 1e-3}),
+                                         JobCase{"float32", "", 1e-3}),
                          [](const auto& info) { return info.param.name; });
 
 TEST(TrainJob, KeepsAveragesOfSeveralDecaysAndHandsOnTheFirst) {
@@ -71,7 +72,7 @@ TEST(TrainJob, InBf16StaysCloseToFloat32) {
     const auto apart = [&](const char* name) {
       return std::abs(b[i].at(name).get<double>() / a[i].at(name).get<double>() - 1);
     };
-    loss = std::max(loss, apart("loss")), norm = std::max(norm, apart("gradient_norm"));
+    loss = test::worse(loss, apart("loss")), norm = test::worse(norm, apart("gradient_norm"));
   }
   // An operand is off by 2^-9 at most (half a unit of 8 bits); of a few layers not more than a few of that.
   EXPECT_LT(loss, 5 * std::pow(2, -9));

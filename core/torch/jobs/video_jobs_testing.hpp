@@ -18,7 +18,6 @@ namespace kinora::core {
 namespace fs = std::filesystem;
 using test::ScratchRun;
 
-constexpr uint64_t kSeed = 3;                               // of ScratchRun
 constexpr int64_t kFrames = 9, kStride = 4, kEvery = 8;     // of its jobs
 inline const std::map<std::string, std::string> kClips = {  // keys of the shard's samples, in its order
     {"a", "bbb_A.mp4"},

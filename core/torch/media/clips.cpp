@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include "core/curate/facts.hpp"
 #include "core/log.hpp"
 #include "core/run/cancel.hpp"
 #include "kinora/random.hpp"
@@ -20,8 +21,7 @@ at::Tensor frames_of_sample(const Sample& sample) {
 }
 
 std::string damage_in(const Sample& sample) {
-  const auto facts = json::parse(sample.text("json").value_or("null"), nullptr, false);
-  return facts.is_object() ? facts.value("damaged", "") : "";
+  return text_in(parse_facts(sample.text("json").value_or("null")), "damaged");
 }
 
 }  // namespace
@@ -59,13 +59,13 @@ Sample Clips::sample(int64_t i) {
 std::string Clips::caption(int64_t i) { return std::string(sample(i).text("txt").value_or("")); }
 
 json Clips::facts(int64_t i) {
-  auto facts = json::parse(sample(i).text("json").value_or("null"), nullptr, false);
+  auto facts = parse_facts(sample(i).text("json").value_or("null"));
   return facts.is_discarded() ? json() : facts;
 }
 
 double Clips::fps() {
-  const json first = facts(0);
-  return first.is_object() ? first.value("fps", 24.0) : 24.0;
+  const double own = number_in(facts(0), "fps");
+  return own > 0 ? own : 24.0;
 }
 
 at::Tensor Clips::frames(int64_t i) {

@@ -175,7 +175,8 @@ LatentCache::LatentCache(const std::filesystem::path& path) : state_(std::make_u
           s.path);
   s.keys = keys.get<std::vector<std::string>>();
   s.known.insert(s.keys.begin(), s.keys.end());
-  s.samples = hdf5::Handle(H5Gopen2(s.file.get(), "samples", H5P_DEFAULT), H5Gclose);
+  s.samples =
+      hdf5::Handle(H5Gopen2(s.file.get(), "samples", hdf5::within_file(H5P_GROUP_ACCESS).get()), H5Gclose);
   hdf5::need(static_cast<bool>(s.samples), KINORA_DATA, s.path + ": group samples");
 }
 
@@ -195,7 +196,8 @@ NamedTensors LatentCache::read(const std::string& key) const {
   if (!has(key)) raise(KINORA_NOT_FOUND, "{}: it has no sample '{}'", s.path, key);
   const auto held = hdf5::lock();
   const auto what = s.path + ": dataset samples/" + escaped(key);
-  const hdf5::Handle group(H5Gopen2(s.samples.get(), escaped(key).c_str(), H5P_DEFAULT), H5Gclose);
+  const hdf5::Handle group(
+      H5Gopen2(s.samples.get(), escaped(key).c_str(), hdf5::within_file(H5P_GROUP_ACCESS).get()), H5Gclose);
   hdf5::need(static_cast<bool>(group), KINORA_DATA, what,
              "remove the file and run the job that makes it again");
   std::vector<std::string> names;

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include "core/torch/weights/hdf5.hpp"
 #include "kinora/error.hpp"
 #include "tests/support/refusal.hpp"
 
@@ -137,6 +138,38 @@ TEST_F(LatentCacheIn, DamagedDataIsNamed) {
 }
 
 // A limit on the size of files stands for a disk that is full. HDF5 used to crash at the process' exit.
+TEST_F(LatentCacheIn, OtherFilesAreNotReadThroughIt) {
+  const auto other = write("other.h5");
+  const auto changed = [&](const std::string& name, const std::function<void(hid_t)>& change) {
+    const auto path = write(name);
+    const auto held = hdf5::lock();
+    const hdf5::Handle file(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), H5Fclose);
+    change(file.get());
+    return path;
+  };
+  const auto link = [&](hid_t file, const char* what) {
+    ASSERT_GE(H5Ldelete(file, what, H5P_DEFAULT), 0);
+    ASSERT_GE(H5Lcreate_external(other.c_str(), what, file, what, H5P_DEFAULT, H5P_DEFAULT), 0);
+  };
+  for (const char* what : {"/samples", "/samples/z", "/samples/z/ids", "/keys"}) {
+    const auto path = changed("link.h5", [&](hid_t file) { link(file, what); });
+    EXPECT_THAT(kinora::test::refusal([&] { LatentCache(path).read("z"); }), HasSubstr("link.h5")) << what;
+  }
+  const auto stored = changed("stored.h5", [&](hid_t file) {
+    ASSERT_GE(H5Ldelete(file, "/samples/z/ids", H5P_DEFAULT), 0);
+    const hsize_t size = 5;
+    const hdf5::Handle creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose),
+        space(H5Screate_simple(1, &size, nullptr), H5Sclose);
+    H5Pset_external(creation.get(), other.c_str(), 0, 40);
+    const hdf5::Handle set(H5Dcreate2(file, "/samples/z/ids", H5T_STD_I64LE, space.get(), H5P_DEFAULT,
+                                      creation.get(), H5P_DEFAULT),
+                           H5Dclose);
+    ASSERT_TRUE(static_cast<bool>(set));
+  });
+  EXPECT_THAT(kinora::test::refusal([&] { LatentCache(stored).read("z"); }),
+              HasSubstr("its numbers are in another file"));
+}
+
 TEST_F(LatentCacheIn, AFullDiskIsAnErrorWithoutACrashAtExit) {
   const auto fill = [&] {
     std::signal(SIGXFSZ, SIG_IGN);

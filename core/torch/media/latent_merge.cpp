@@ -117,6 +117,10 @@ class Merge {
     if (statistics_.count > 0) {
       facts_.scale.mean = Statistics::numbers(statistics_.mean);
       facts_.scale.std = statistics_.deviations(options_.scale == "latent");
+      if (options_.scale == "none") {
+        std::fill(facts_.scale.mean.begin(), facts_.scale.mean.end(), 0);
+        std::fill(facts_.scale.std.begin(), facts_.scale.std.end(), 1);
+      }
     }
     facts_.fps = clips_.fps() / static_cast<double>(options_.every);
     cache_.commit();

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "core/curate/facts.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/log.hpp"
 #include "core/run/cancel.hpp"
@@ -56,7 +57,7 @@ std::vector<bool> LatentParts::begin() const {
   for (int64_t part = 0; part < size(); ++part) {
     const json found = read_json(file(part, ".json"));
     const bool whole = found.is_array() && std::none_of(found.begin(), found.end(), [](const json& clip) {
-                         return clip.at("outcome") == "failed";
+                         return text_in(clip, "outcome") == "failed";
                        });
     if (!whole) fs::remove(file(part, ".json"));
     there.push_back(whole);

@@ -36,12 +36,17 @@ nlohmann::json LatentFacts::to_json() const {
 }
 
 LatentFacts LatentFacts::from_json(const nlohmann::json& j) {
-  LatentFacts out;
-  out.scale = {j.at("mean"), j.at("std"), j.at("sigma_data")};
-  out.shape = j.at("latent_shape").get<std::vector<int64_t>>();
-  out.text_size = j.at("text_size");
-  out.fps = j.at("fps");
-  return out;
+  try {
+    LatentFacts out;
+    out.scale = {j.at("mean"), j.at("std"), j.at("sigma_data")};
+    out.shape = j.at("latent_shape").get<std::vector<int64_t>>();
+    out.text_size = j.at("text_size");
+    out.fps = j.at("fps");
+    return out;
+  } catch (const nlohmann::json::exception& e) {
+    throw Error(KINORA_DATA, std::string("latents.json is damaged: ") + e.what() +
+                                 "; delete the encode job's folder and run again");
+  }
 }
 
 at::Tensor LatentFacts::normalised_condition(const at::Tensor& condition) const {

@@ -11,7 +11,7 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string message_of(const std::string& name) {
+std::string device_message(const std::string& name) {
   return test::refusal([&] { device_of(name); });
 }
 
@@ -22,13 +22,13 @@ TEST(Device, AutoIsTheGpuIfThereIsOneAndElseTheProcessor) {
 
 TEST(Device, AGpuThatCannotBeHadIsAnErrorWithTheReason) {
   if (why_no_gpu().empty()) GTEST_SKIP() << "this machine has a GPU";
-  EXPECT_THAT(message_of("cuda"), HasSubstr("device 'cuda': " + why_no_gpu()));
-  EXPECT_THAT(message_of("cuda:1"), HasSubstr(why_no_gpu()));
+  EXPECT_THAT(device_message("cuda"), HasSubstr("device 'cuda': " + why_no_gpu()));
+  EXPECT_THAT(device_message("cuda:1"), HasSubstr(why_no_gpu()));
 }
 
 TEST(Device, UnknownNamesAreRefused) {
   for (const char* name : {"gpu", "meta", "", "cuda:x"})
-    EXPECT_THAT(message_of(name), HasSubstr("give auto, cpu, cuda or cuda:N"));
+    EXPECT_THAT(device_message(name), HasSubstr("give auto, cpu, cuda or cuda:N"));
 }
 
 }  // namespace

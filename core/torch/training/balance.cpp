@@ -16,7 +16,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 
-constexpr double kSlow = 2;        // times the median
+constexpr double kSlow = 2;        // times the middle_value
 constexpr double kNotable = 0.05;  // seconds of difference, below which any machine is uneven
 
 struct Column {
@@ -37,7 +37,7 @@ void add(RankWork& to, const RankWork& work) {
   for (const auto& c : kColumns) to.*c.value += work.*c.value;
 }
 
-double median(std::vector<double> values) {
+double middle_value(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t n = values.size();
   return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
@@ -51,7 +51,7 @@ std::vector<std::pair<size_t, std::string>> slow_ranks(const std::vector<RankWor
     std::vector<double> others;
     for (size_t o = 0; o < ranks.size(); ++o)
       if (o != r) others.push_back(ranks[o].computing / std::max(1.0, ranks[o].steps));
-    const double usual = median(others), mine = ranks[r].computing / std::max(1.0, ranks[r].steps);
+    const double usual = middle_value(others), mine = ranks[r].computing / std::max(1.0, ranks[r].steps);
     if (mine < kSlow * usual || (mine - usual) * ranks[r].steps < kNotable) continue;
     out.emplace_back(
         r, fmt::format("rank {} is {:.1f}x slower than the median of the others: {:.3g} s of computing "

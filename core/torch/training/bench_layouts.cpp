@@ -26,11 +26,11 @@ json small_model(int64_t channels) {
 // The latents of a long video on every rank, and what they cost this one.
 class Encoder {
  public:
-  static constexpr int64_t kLatents = 192, kFrames = 4 * (kLatents - 1) + 1;
   enum How : size_t { stretch, whole };  // each rank its part, with the halo before it, or each all of them
 
-  Encoder(Runtime& runtime, const BenchRanks& ranks)
-      : ranks_(ranks),
+  Encoder(Runtime& runtime, const BenchRanks& ranks, int64_t latents)
+      : latents_(latents),
+        ranks_(ranks),
         wan_(or_throw(runtime.registry().open("tokenizer/wan"))),
         tokenizer_(wan_,
                    or_throw(Options::make(*wan_.spec, {{"base_dim", 8}, {"z_dim", 4}, {"normalise", false}})),
@@ -45,10 +45,11 @@ class Encoder {
       return video_.narrow(2, first, count);
     };
     const auto start = std::chrono::steady_clock::now();
-    const Tensor latent = how == whole ? encode_video(tokenizer_, kFrames, frames) : together(frames);
+    const Tensor latent = how == whole ? encode_video(tokenizer_, whole_frames(), frames) : together(frames);
     cost.seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     return latent;
   }
+  int64_t whole_frames() const { return 4 * (latents_ - 1) + 1; }
   // That this rank's encoder read.
   int64_t frames(How how) const { return of_[how].frames; }
   // Median, without the first, which warms up.
@@ -56,19 +57,20 @@ class Encoder {
 
  private:
   Tensor together(const FramesOf& frames) {
-    const int64_t each = kLatents / ranks_.size();
+    const int64_t each = latents_ / ranks_.size();
     return Group<Tensor>(&ranks_.group())
-        .gather(encode_part(tokenizer_, kFrames, ranks_.rank() * each, each, frames), 2);
+        .gather(encode_part(tokenizer_, whole_frames(), ranks_.rank() * each, each, frames), 2);
   }
 
   struct Cost {
     int64_t frames = 0;
     std::vector<double> seconds;
   };
+  const int64_t latents_;
   const BenchRanks& ranks_;
   Component wan_;
   Network tokenizer_;
-  Tensor video_ = at::rand({1, 3, kFrames, 32, 32}) * 2 - 1;
+  Tensor video_ = at::rand({1, 3, whole_frames(), 32, 32}) * 2 - 1;
   std::array<Cost, 2> of_;
 };
 
@@ -97,15 +99,16 @@ json bench_spatial_temporal(Runtime& runtime, const BenchRanks& ranks, const jso
 }
 
 json bench_teacher_forcing(Runtime& runtime, const BenchRanks& ranks, const json& request) {
-  Encoder encoder(runtime, ranks);
+  const int64_t latents = request.at("latents");
+  Encoder encoder(runtime, ranks, latents);
   const Frames rule{.streams = 2};
   const BenchStrategy balanced(runtime, "balanced-sp", {}, ranks),
       naive(runtime, "balanced-sp", {{"layout", "naive"}}, ranks);
-  const Tensor text = at::ones({1, 16, 64}), given = at::ones({1, 4, Encoder::kLatents, 4, 4});
+  const Tensor text = at::ones({1, 16, 64}), given = at::ones({1, 4, latents, 4, 4});
   BenchStep paired(runtime, "dit", small_model(4), rule, balanced, text),
       in_runs(runtime, "dit", small_model(4), rule, naive, text);
-  const auto train = [](BenchStep& model, const Tensor& latent) {
-    model(at::cat({latent, latent + 0.1}, 2), Encoder::kLatents);  // clean, then noisy
+  const auto train = [latents](BenchStep& model, const Tensor& latent) {
+    model(at::cat({latent, latent + 0.1}, 2), latents);  // clean, then noisy
   };
   const int threads = request.at("threads");
   std::vector<Measured> all{
@@ -120,7 +123,7 @@ json bench_teacher_forcing(Runtime& runtime, const BenchRanks& ranks, const json
        .work = [&] { train(in_runs, given); },
        .metered = true}};
   measure(ranks, all, request.at("repeat"));
-  json out{{"ranks", ranks.size()}, {"frames", Encoder::kFrames}, {"tokens", 2 * Encoder::kLatents * 2 * 2}};
+  json out{{"ranks", ranks.size()}, {"frames", encoder.whole_frames()}, {"tokens", 2 * latents * 2 * 2}};
   for (const auto how : {Encoder::stretch, Encoder::whole})
     out[all[how].name] = {{"ms", median(all[how].seconds) * 1e3},
                           {"encoding_ms", encoder.ms(how)},

@@ -21,7 +21,7 @@ namespace {
 using at::Tensor;
 using Work = std::function<void()>;
 
-// The benchmark's DiT: 2048 tokens of width 256 in 6 layers, text of 64 tokens.
+// The benchmark's DiT: 2048 tokens of width 256 in 6 layers, text of 64 tokens; quick: 32 tokens.
 const json kDit = {{"in_channels", 16}, {"out_channels", 16}, {"layers", 6},      {"heads", 4},
                    {"head_size", 64},   {"mlp_ratio", 4},     {"adaln_lora", 64}, {"text_size", 256}};
 const json kWan = {{"base_dim", 32}, {"z_dim", 16}};
@@ -41,7 +41,7 @@ struct Best {
 };
 
 // One thing that is measured, and its operations (0: not counted).
-struct Measured {
+struct NetworkTimes {
   std::string name;
   Work work;
   double flops = 0;
@@ -78,16 +78,15 @@ Options options_of(const ComponentSpec& spec, const json& given) {
 
 class Dit {
  public:
-  explicit Dit(Runtime& runtime)
+  Dit(Runtime& runtime, at::IntArrayRef latent)
       : component_(or_throw(runtime.registry().open("model/dit"))),
         options_(options_of(*component_.spec, kDit)),
         network_(component_, options_, ChainOptions{}),
         adam_(network_.chain().parameters(), network_.chain().leaves()) {
     at::manual_seed(1);
-    in_ = {{"latent", at::randn({1, 16, 8, 32, 32})},
-           {"timestep", at::full({1}, 0.5)},
-           {"text", at::randn({1, 64, 256})}};
-    target_ = at::randn({1, 16, 8, 32, 32});
+    in_ = {
+        {"latent", at::randn(latent)}, {"timestep", at::full({1}, 0.5)}, {"text", at::randn({1, 64, 256})}};
+    target_ = at::randn(latent);
     flops_ = model_flops(component_, options_, in_);
   }
   double flops() const { return flops_; }
@@ -113,14 +112,16 @@ class Dit {
   double flops_ = 0;
 };
 
-std::vector<Measured> measured(Runtime& runtime, const std::string& what) {
+std::vector<NetworkTimes> measured(Runtime& runtime, const std::string& what, bool quick) {
   if (what == "vae") {
     const auto component = or_throw(runtime.registry().open("tokenizer/wan"));
     const Options options = options_of(*component.spec, kWan);
     const auto network = std::make_shared<Network>(component, options, ChainOptions{});
     MetaNetwork counted(component, options);
     at::manual_seed(1);
-    const Tensor video = at::rand({1, 3, 9, 128, 128}) * 2 - 1, latent = at::randn({1, 16, 3, 16, 16});
+    const int64_t latents = quick ? 2 : 3, side = quick ? 4 : 16;
+    const Tensor video = at::rand({1, 3, 4 * latents - 3, 8 * side, 8 * side}) * 2 - 1,
+                 latent = at::randn({1, 16, latents, side, side});
     const auto quietly = [](const auto& f) {
       return [f] {
         const at::NoGradGuard off;
@@ -130,7 +131,8 @@ std::vector<Measured> measured(Runtime& runtime, const std::string& what) {
     return {{"encode", quietly([=] { network->encode(video); }), counted.encode(video).total(), {}},
             {"decode", quietly([=] { network->decode(latent); }), counted.decode(latent).total(), {}}};
   }
-  const auto dit = std::make_shared<Dit>(runtime);
+  const int64_t side = quick ? 8 : 32;
+  const auto dit = std::make_shared<Dit>(runtime, std::vector<int64_t>{1, 16, side / 4, side, side});
   if (what == "sample") return {{"denoiser", [dit] { dit->call(); }, dit->flops(), {}}};
   return {{"step", [dit] { dit->step(); }, kTrainingStep * dit->flops(), {}}};
 }
@@ -153,9 +155,10 @@ void compare(json& line, const std::string& name, const Best& ours, int threads,
 json bench_networks(Runtime& runtime, const json& request) {
   const std::string what = request.at("what"), peer = request.value("peer", "");
   const int threads = request.at("threads"), repeat = request.at("repeat");
+  const bool quick = request.value("quick", false);
   const int before = at::get_num_threads();
   at::set_num_threads(threads);
-  auto all = measured(runtime, what);
+  auto all = measured(runtime, what, quick);
   const Tensor a = at::randn({2048, 2048}), b = at::randn({2048, 2048});
   Best product;
   std::vector<json> said;

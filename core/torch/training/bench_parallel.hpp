@@ -6,7 +6,7 @@
 
 namespace kinora::core {
 
-// request: {"repeat", "threads": of each rank, "tokens", "device"}. Every rank calls it; rank 0 gives what
+// request: {"repeat", "threads": of each rank, "tokens": of attention, "latents": of teacher forcing}. Every rank calls it; rank 0 gives what
 // was measured by name, the others an empty object. All figures are of rounds in which each is measured once,
 // in turn. Throws kinora::Error.
 json bench_parallel(Runtime& runtime, const json& request);

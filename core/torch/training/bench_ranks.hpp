@@ -31,7 +31,7 @@ class BenchRanks {
 
  private:
   MeshOwner& mesh(const std::string& axis) const;
-  Place place_;
+  LaunchPlace place_;
   const kinora_collective* api_ = nullptr;
   std::unique_ptr<void, void (*)(void*)> collective_{nullptr, [](void*) {}};
   mutable std::map<std::string, std::unique_ptr<MeshOwner>> meshes_;

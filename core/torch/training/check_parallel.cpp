@@ -172,7 +172,7 @@ json tried(Runtime& runtime, const NamedTrial& named, double bound, json& layout
 }  // namespace
 
 json check_parallel(Runtime& runtime, const json& request) {
-  const Place place = here();
+  const LaunchPlace place = here();
   json out{{"ranks", place.world}, {"layout", json::object()}, {"trials", json::array()}};
   for (auto& trial : trials_of(request.at("use").get<std::string>())) {
     // A place to meet serves one world.

@@ -39,13 +39,13 @@ struct Times : Model<Tensor> {
 };
 
 constexpr int64_t kFrames = 3;
-struct Trained {
+struct TrainedFrames {
   ComponentSpec spec;
   Component opened;
   LossInstance loss;
   Network network;
   Objective objective;
-  Trained(const std::string& id, int64_t in_channels)
+  TrainedFrames(const std::string& id, int64_t in_channels)
       : spec(model_spec()),
         opened(or_throw(test::runtime().registry().open("loss/" + id))),
         loss(opened, or_throw(Options::make(*opened.spec, json::object()))),
@@ -88,7 +88,7 @@ class GivenFrames : public testing::TestWithParam<std::tuple<std::string, int64_
 // The generation's condition beside the training's, sample by sample, since it gives all samples one number.
 TEST_P(GivenFrames, AreWhatAGenerationShows) {
   const auto& [loss, in_channels] = GetParam();
-  Trained t(loss, in_channels);
+  TrainedFrames t(loss, in_channels);
   const double sigma_of_given = 1e-4;
   Given given{{0, 1, 2}, at::full({3}, level_of(sigma_of_given, t.loss.mix()), at::kDouble)};
   const NamedTensors trained = t.objective.inputs({{"latent", latents()}}, levels(loss), noise(), given);
@@ -113,7 +113,7 @@ TEST_P(GivenFrames, AreWhatAGenerationShows) {
 // Without any, the mask says so, as a generation's does.
 TEST_P(GivenFrames, AreNoneByThemselves) {
   const auto& [loss, in_channels] = GetParam();
-  Trained t(loss, in_channels);
+  TrainedFrames t(loss, in_channels);
   const auto in = t.objective.inputs({{"latent", latents()}}, levels(loss), noise());
   EXPECT_EQ(in.at("timestep").dim(), 1);
   EXPECT_EQ(in.count("condition_mask"), in_channels == 3 ? 1u : 0u);
@@ -124,7 +124,7 @@ TEST_P(GivenFrames, AreNoneByThemselves) {
 // w times what is shown, against the losses' own targets, on the frames that follow; the mean counts all.
 TEST_P(GivenFrames, AreNotLearnt) {
   const auto& [loss, in_channels] = GetParam();
-  Trained t(loss, in_channels);
+  TrainedFrames t(loss, in_channels);
   const Given given{{2, 0, 1}, at::full({3}, 1e-4, at::kDouble)};
   const Tensor got = t.objective.losses({{"latent", latents()}}, levels(loss), noise(), given);
   const Tensor w = at::tensor({0.75}, at::kDouble).requires_grad_();
@@ -154,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, GivenFrames,
                          });
 
 TEST(GivenFrame, CarryNoiseOfTheLevelThatIsTold) {
-  Trained t("edm", 2);
+  TrainedFrames t("edm", 2);
   const Given given{{1, 1, 1}, at::tensor({0.1, 0.2, 0.4}, at::kDouble), true};
   const auto in = t.objective.inputs({{"latent", latents()}}, levels("edm"), noise(), given);
   const Tensor level = given.level.view({3, 1, 1, 1});
@@ -165,7 +165,7 @@ TEST(GivenFrame, CarryNoiseOfTheLevelThatIsTold) {
 }
 
 TEST(GivenFrame, AreDrawnBySampleWhateverTheBatch) {
-  Trained t("flow", 2);
+  TrainedFrames t("flow", 2);
   const GivenDraw draw(options({0, 1, 2}, {-3, 2}), t.loss, 9);
   const Given whole = draw(0, 3000);
   EXPECT_EQ(draw(17, 1).frames[0], whole.frames[17]);
@@ -183,8 +183,8 @@ TEST(GivenFrame, AreDrawnBySampleWhateverTheBatch) {
 
 TEST(GivenFrame, SayWhatDoesNotFit) {
   using testing::HasSubstr;
-  Trained t("flow", 2), wan("flow", 8), odd("flow", 4);
-  const auto in = [](Trained& of, std::vector<int64_t> frames) {
+  TrainedFrames t("flow", 2), wan("flow", 8), odd("flow", 4);
+  const auto in = [](TrainedFrames& of, std::vector<int64_t> frames) {
     return test::refusal([&] {
       of.objective.inputs({{"latent", latents()}}, levels("flow"), noise(),
                           {std::move(frames), at::zeros({3}, at::kDouble)});
@@ -192,7 +192,7 @@ TEST(GivenFrame, SayWhatDoesNotFit) {
   };
   EXPECT_THAT(in(t, {1, 3, 0}), HasSubstr("condition_frames: 3 latent frames are given of 3"));
   EXPECT_THAT(in(wan, {1, 1, 0}), HasSubstr("let the encode job write it: first_frame = true"));
-  EXPECT_EQ(Trained("flow", 1).objective.told(latents()), ToldBy::level)
+  EXPECT_EQ(TrainedFrames("flow", 1).objective.told(latents()), ToldBy::level)
       << "in_channels left to a named size";
   EXPECT_THAT(in(odd, {}), HasSubstr("model/times has 4 input channels and the latent 2"));
   EXPECT_THAT(test::refusal([&] {

@@ -96,7 +96,7 @@ ComponentSpec spec_of(const std::string& id, std::vector<const char*> inputs,
   return out;
 }
 
-struct Trained {
+struct TrainedObjective {
   ComponentSpec model = spec_of("model/two", {"latent", "timestep", "text", "camera", "camera_mask", "codes"},
                                 {"output", "logvar"}),
                 loss_spec;
@@ -104,14 +104,14 @@ struct Trained {
   Network network;
   Objective objective;
   template <class L>
-  Trained(L*, ComponentSpec spec)
+  TrainedObjective(L*, ComponentSpec spec)
       : loss_spec((test::plugins(), std::move(spec))),
         loss({&loss_spec, nullptr, L::template api<L>()}, Options()),
         network({&model, nullptr, TwoOutputs::api<TwoOutputs>()}, Options(), {}),
         objective(loss, network, model, at::kFloat, at::kFloat) {}
 };
 
-Trained on_codes() {
+TrainedObjective on_codes() {
   return {static_cast<OnCodes*>(nullptr), spec_of("loss/codes", {"codes", "output"}, {"loss"})};
 }
 
@@ -137,7 +137,7 @@ TEST(Objective, TrainsOnCodesWithoutNoise) {
 }
 
 TEST(Objective, GivesTheModelWhatItsManifestListsAndTheLossEveryOutput) {
-  Trained t(static_cast<WithNoise*>(nullptr), spec_of("loss/noisy", {"latent"}, {"loss"}));
+  TrainedObjective t(static_cast<WithNoise*>(nullptr), spec_of("loss/noisy", {"latent"}, {"loss"}));
   EXPECT_TRUE(t.objective.noisy());
   const auto batch =
       t.objective.batch({item(1, {{"camera", at::ones({1, 4})}, {"mood", at::ones({1})}}),
@@ -156,7 +156,7 @@ TEST(Objective, GivesTheModelWhatItsManifestListsAndTheLossEveryOutput) {
 }
 
 TEST(Objective, SaysWhatDoesNotFit) {
-  Trained t(static_cast<WithNoise*>(nullptr), spec_of("loss/noisy", {"latent"}, {"loss"}));
+  TrainedObjective t(static_cast<WithNoise*>(nullptr), spec_of("loss/noisy", {"latent"}, {"loss"}));
   const auto codes =
       t.objective.batch({item(0, {{"codes", at::ones({1, 1, 2}, at::kInt)}}, false)}, kKeepText);
   EXPECT_THAT(test::refusal([&] { t.objective.losses(codes, at::ones({1}), {}); }),

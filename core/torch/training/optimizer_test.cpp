@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "kinora/error.hpp"
+#include "tests/support/worst.hpp"
 
 namespace kinora::core {
 namespace {
@@ -119,7 +120,7 @@ TEST(AdamW, InOnePassWithClippingAndAveragesEqualsTheAlgorithmInDouble) {
   double worst = 0;
   for (size_t i = 0; i < naive.size(); ++i) {
     const auto off = [&](const at::Tensor& t, double want) {
-      worst = std::max(worst, std::abs(t.data_ptr<double>()[i] - want));
+      worst = test::worse(worst, std::abs(t.data_ptr<double>()[i] - want));
     };
     off(leaves[0].tensor.detach(), naive[i].w);
     off(slow.values()[0], want_slow[i]);

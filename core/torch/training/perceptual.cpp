@@ -10,7 +10,7 @@ namespace {
 using at::Tensor;
 constexpr int64_t kWindow = 11;
 
-Tensor wide(const Tensor& x) { return x.to(at::promote_types(x.scalar_type(), at::kFloat)); }
+Tensor widened(const Tensor& x) { return x.to(at::promote_types(x.scalar_type(), at::kFloat)); }
 
 void check_alike(const char* what, const Tensor& a, const Tensor& b) {
   if (a.sizes() != b.sizes())
@@ -34,7 +34,7 @@ Tensor root(const Tensor& m) {
 
 Tensor psnr(const Tensor& a, const Tensor& b, double peak) {
   check_alike("psnr", a, b);
-  const Tensor error = (wide(a) - wide(b)).square().flatten(1).mean(1);
+  const Tensor error = (widened(a) - widened(b)).square().flatten(1).mean(1);
   return 10 * (peak * peak / error).log10();
 }
 
@@ -43,7 +43,7 @@ Tensor ssim(const Tensor& a, const Tensor& b, double peak) {
   if (a.dim() != 5 || a.size(3) < kWindow || a.size(4) < kWindow)
     raise(KINORA_INVALID, "ssim needs videos [B, C, T, H, W] of {} x {} pixels or more, found {}", kWindow,
           kWindow, c10::str(a.sizes()));
-  const auto images = [](const Tensor& v) { return wide(v).flatten(0, 2).unsqueeze(1); };
+  const auto images = [](const Tensor& v) { return widened(v).flatten(0, 2).unsqueeze(1); };
   const Tensor x = images(a), y = images(b);
   const Tensor at = at::arange(kWindow, x.options()) - (kWindow - 1) / 2;
   const Tensor g = (-at.square() / (2 * 1.5 * 1.5)).exp(), window = g / g.sum();

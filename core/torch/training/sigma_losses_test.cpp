@@ -11,7 +11,7 @@
 namespace kinora::core {
 namespace {
 
-at::Tensor numbers(const std::vector<double>& x) { return at::tensor(x, at::kDouble); }
+at::Tensor sigmas(const std::vector<double>& x) { return at::tensor(x, at::kDouble); }
 
 TEST(SigmaLosses, PutsEachLevelIntoItsHalfDecade) {
   EXPECT_EQ(SigmaLosses::bucket_of(1e-9), 0u);
@@ -29,10 +29,10 @@ TEST(SigmaLosses, PutsEachLevelIntoItsHalfDecade) {
 
 TEST(SigmaLosses, AddsUpExactlyAndLeavesOutWhatIsNotFinite) {
   SigmaLosses a, b;
-  a.add(numbers({0.5, 2, 0.6}), numbers({1, 4, 2}), KINORA_MIX_ADD);
+  a.add(sigmas({0.5, 2, 0.6}), sigmas({1, 4, 2}), KINORA_MIX_ADD);
   // 0.375 = 0.6 / 1.6 is the same level seen as a blend; a video's frames count by their geometric mean.
-  b.add(numbers({0.375, 0.375}), numbers({8, NAN}), KINORA_MIX_BLEND);
-  b.add(numbers({0.2, 1.8}).view({1, 2}), numbers({16}), KINORA_MIX_ADD);
+  b.add(sigmas({0.375, 0.375}), sigmas({8, NAN}), KINORA_MIX_BLEND);
+  b.add(sigmas({0.2, 1.8}).view({1, 2}), sigmas({16}), KINORA_MIX_ADD);
   a += b;
   EXPECT_EQ(a.sum, (std::array<double, 8>{0, 0, 0, 27, 4, 0, 0, 0}));
   EXPECT_EQ(a.count, (std::array<double, 8>{0, 0, 0, 4, 1, 0, 0, 0}));
@@ -47,7 +47,7 @@ TEST(SigmaLosses, AreOfTheLatestSteps) {
   SigmaLosses a;
   for (int step = 0; step < 2000; ++step) {
     SigmaLosses one;
-    one.add(numbers({1}), numbers({step < 1000 ? 5.0 : 2.0}), KINORA_MIX_ADD);
+    one.add(sigmas({1}), sigmas({step < 1000 ? 5.0 : 2.0}), KINORA_MIX_ADD);
     a.fade();
     a += one;
   }

@@ -138,6 +138,14 @@ Handle open_file(const std::filesystem::path& path) {
   return f;
 }
 
+Handle within_file(hid_t kind) {
+  Handle p(H5Pcreate(kind), H5Pclose);
+  H5Pset_elink_cb(
+      p.get(), [](const char*, const char*, const char*, const char*, unsigned*, hid_t, void*) -> herr_t { return -1; },
+      nullptr);
+  return p;
+}
+
 void write_dataset(hid_t group, const std::string& name, const at::Tensor& tensor, const std::string& what) {
   const auto t = tensor.detach().to(at::kCPU).contiguous();
   const std::vector<hsize_t> dims(t.sizes().begin(), t.sizes().end());
@@ -155,8 +163,11 @@ void write_dataset(hid_t group, const std::string& name, const at::Tensor& tenso
 
 at::Tensor read_dataset(hid_t group, const std::string& name, const std::string& what) {
   const char* remedy = "remove the file and run the job that makes it again";
-  const Handle set(H5Dopen2(group, name.c_str(), H5P_DEFAULT), H5Dclose);
+  const Handle set(H5Dopen2(group, name.c_str(), within_file(H5P_DATASET_ACCESS).get()), H5Dclose);
   need(static_cast<bool>(set), KINORA_DATA, what, remedy);
+  const Handle creation(H5Dget_create_plist(set.get()), H5Pclose);
+  if (H5Pget_external_count(creation.get()) != 0 || H5Pget_layout(creation.get()) == H5D_VIRTUAL)
+    raise(KINORA_DATA, "{}: its numbers are in another file; {}", what, remedy);
   const Handle type(H5Dget_type(set.get()), H5Tclose), space(H5Dget_space(set.get()), H5Sclose);
   const int rank = H5Sget_simple_extent_ndims(space.get());
   if (!type || rank < 0 || rank > kMostDims)

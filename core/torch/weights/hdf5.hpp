@@ -45,9 +45,12 @@ void need(bool ok, int32_t code, const std::string& what, const std::string& rem
 Handle create_file(const std::filesystem::path& path);
 Handle open_file(const std::filesystem::path& path);
 
+// How to open a group or dataset (H5P_GROUP_ACCESS, H5P_DATASET_ACCESS): a link to another file is not followed.
+Handle within_file(hid_t kind);
+
 // One dataset, chunked, with fletcher32 checksums (those without elements or dimensions: neither).
 void write_dataset(hid_t group, const std::string& name, const at::Tensor& tensor, const std::string& what);
-// A new CPU tensor. Damage is Error(KINORA_DATA) that begins with `what`.
+// A new CPU tensor, of numbers that are in the file itself. Damage is Error(KINORA_DATA) that begins with `what`.
 at::Tensor read_dataset(hid_t group, const std::string& name, const std::string& what);
 
 }  // namespace kinora::core::hdf5

@@ -18,10 +18,10 @@ Parameter parameter(const std::string& name, std::vector<int64_t> shape) {
   return p;
 }
 
-struct Model {
+struct InitModel {
   Parameters parameters;
   std::vector<Leaf> leaves;
-  explicit Model(const std::vector<std::pair<std::string, std::vector<int64_t>>>& shapes) {
+  explicit InitModel(const std::vector<std::pair<std::string, std::vector<int64_t>>>& shapes) {
     for (const auto& [name, shape] : shapes) {
       parameters.push_back(parameter(name, shape));
       const at::Tensor t = at::full(shape, -7.0, at::kDouble);
@@ -32,7 +32,7 @@ struct Model {
 };
 
 TEST(PartialInit, TakesWhatFitsCopiesTheOverlapAndDrawsTheRest) {
-  Model m({{"same", {2, 3}}, {"wider", {4, 5}}, {"narrower", {2, 2}}, {"rank", {4}}, {"added", {3}}});
+  InitModel m({{"same", {2, 3}}, {"wider", {4, 5}}, {"narrower", {2, 2}}, {"rank", {4}}, {"added", {3}}});
   const auto random = [](at::IntArrayRef shape) { return at::randn(shape, at::kDouble); };
   const NamedTensors file{{"same", random({2, 3})},
                           {"wider", random({3, 6}).to(at::kFloat)},
@@ -67,10 +67,10 @@ TEST(PartialInit, TakesWhatFitsCopiesTheOverlapAndDrawsTheRest) {
 
 TEST(PartialInit, IsTheSameOnEveryShard) {
   const NamedTensors file{{"w", at::randn({3, 2}, at::kDouble)}};
-  Model whole({{"w", {4, 3}}});
+  InitModel whole({{"w", {4, 3}}});
   load_partially(whole.parameters, whole.leaves, file);
   for (int64_t shard : {0, 1}) {
-    Model half({{"w", {4, 3}}});
+    InitModel half({{"w", {4, 3}}});
     auto& p = half.parameters[0];
     p.role = KINORA_COLUMN, p.shard = shard, p.shards = 2;
     half.leaves[0] = {"w", at::zeros({2, 3}, at::kDouble), false, false, {{1, 0, 6, 0}}};
@@ -85,7 +85,7 @@ TEST(PartialInit, FollowsListsThatGrewAtTheirFront) {
   EXPECT_EQ(name("decoder.up_blocks.0.conv.weight"), "");
   EXPECT_EQ(name("encoder.down_blocks.1.x"), "encoder.down_blocks.1.x");
   EXPECT_EQ(name("decoder.up_blocks.x"), "decoder.up_blocks.x");
-  Model m({{"up.0.w", {2}}, {"up.1.w", {2}}});
+  InitModel m({{"up.0.w", {2}}, {"up.1.w", {2}}});
   const NamedTensors file{{"up.0.w", at::randn({2}, at::kDouble)}};
   const auto report = load_partially(m.parameters, m.leaves, file, {.name_in_file = shifted("up.", -1)});
   EXPECT_TRUE(at::equal(m[1], file.at("up.0.w")));
@@ -94,7 +94,7 @@ TEST(PartialInit, FollowsListsThatGrewAtTheirFront) {
 }
 
 TEST(PartialInit, RefusesAFileOfSomethingElse) {
-  Model m({{"a", {2}}});
+  InitModel m({{"a", {2}}});
   EXPECT_THROW(load_partially(m.parameters, m.leaves, NamedTensors{{"b", at::zeros({2})}}), Error);
   EXPECT_EQ(m[0].sum().item<double>(), -14);
 }

@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "core/plugin/manifest.hpp"
-#include "core/run/apply_config.hpp"
 #include "core/run/apply_published.hpp"
+#include "core/run/folder_options.hpp"
 #include "core/torch/context/network.hpp"
 #include "core/torch/weights/convert.hpp"
 #include "kinora/model.hpp"

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
+#include "core/log.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/gathering.hpp"
 #include "core/torch/weights/weights_complaint.hpp"
@@ -12,20 +13,20 @@
 namespace kinora::core {
 namespace {
 
-struct Place {
+struct LeafPlace {
   size_t leaf;
   Piece piece;
 };
 
 // Where each parameter lies, by kinora_param - 1.
-std::vector<std::vector<Place>> places_of(const Parameters& parameters, const std::vector<Leaf>& leaves) {
-  std::vector<std::vector<Place>> out(parameters.size());
+std::vector<std::vector<LeafPlace>> places_of(const Parameters& parameters, const std::vector<Leaf>& leaves) {
+  std::vector<std::vector<LeafPlace>> out(parameters.size());
   for (size_t i = 0; i < leaves.size(); ++i)
     for (const auto& p : leaves[i].pieces) out.at(static_cast<size_t>(p.param - 1)).push_back({i, p});
   return out;
 }
 
-void put_whole(const Parameter& p, const std::vector<Place>& places, const std::vector<at::Tensor>& per_leaf,
+void put_whole(const Parameter& p, const std::vector<LeafPlace>& places, const std::vector<at::Tensor>& per_leaf,
                const at::Tensor& given) {
   const auto whole = given.to(at::kCPU).contiguous();
   for (const auto& [leaf, piece] : places) {
@@ -91,8 +92,13 @@ LoadReport distribute(const Parameters& parameters, const std::vector<Leaf>& lea
   }
   if (!options.allow_missing) problems.missing = report.missing;
   if (!options.allow_unexpected) problems.unexpected = report.unexpected;
-  const auto text = complaint(problems, {expected.begin(), expected.end()});
-  if (!text.empty()) raise(KINORA_INVALID, "the weights do not fit the model: {}", text);
+  const std::vector<std::string> names_there{expected.begin(), expected.end()};
+  if (const auto text = complaint(problems, names_there); !text.empty()) {
+    log_line(KINORA_LOG_DEBUG, "weights that do not fit: " +
+                                   complaint(problems, names_there, parameters.size() + names.size()));
+    raise(KINORA_INVALID, "of {} tensors and {} parameters: {} (all at log level debug)", names.size(),
+          parameters.size(), text);
+  }
   if (options.compare_only) return report;
   for (size_t i = 0; i < parameters.size(); ++i)
     if (found[i].defined()) {

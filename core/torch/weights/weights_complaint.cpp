@@ -65,10 +65,8 @@ std::map<std::string, Family> families(const std::vector<std::string>& names) {
   return out;
 }
 
-constexpr size_t kMostListed = 60;  // families; a model has a few dozen
-
-std::string joined(const std::vector<std::string>& all) {
-  const auto shown = std::min(all.size(), kMostListed);
+std::string joined(const std::vector<std::string>& all, size_t most) {
+  const auto shown = std::min(all.size(), most);
   std::string out =
       fmt::format("{}", fmt::join(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
   if (shown < all.size()) out += fmt::format(" and {} more", all.size() - shown);
@@ -77,14 +75,14 @@ std::string joined(const std::vector<std::string>& all) {
 
 // Each family, and what `hint` says of its first name.
 template <class Hint>
-std::string listed(const std::vector<std::string>& names, Hint hint) {
+std::string listed(const std::vector<std::string>& names, size_t most, Hint hint) {
   std::vector<std::string> out;
   for (const auto& [family, f] : families(names)) {
-    const std::string near = out.size() < kMostListed ? hint(f.first) : "";
+    const std::string near = out.size() < most ? hint(f.first) : "";
     out.push_back(f.count == 1 ? fmt::format("'{}'{}", f.first, near)
                                : fmt::format("'{}' ({} times){}", family, f.count, near));
   }
-  return joined(out);
+  return joined(out, most);
 }
 
 }  // namespace
@@ -102,20 +100,21 @@ std::string nearest_name(const std::string& name, const std::vector<std::string>
   return found;
 }
 
-std::string complaint(const WeightsProblems& p, const std::vector<std::string>& parameters) {
+std::string complaint(const WeightsProblems& p, const std::vector<std::string>& parameters, size_t most) {
   std::vector<std::string> lines;
-  if (!p.shapes.empty()) lines.push_back("shapes differ: " + joined(p.shapes));
+  if (!p.shapes.empty())
+    lines.push_back(fmt::format("{} of other shapes: {}", p.shapes.size(), joined(p.shapes, most)));
   std::set<std::string> partners;
   if (!p.missing.empty())
     lines.push_back(
-        fmt::format("{} missing: {}", p.missing.size(), listed(p.missing, [&](const std::string& name) {
+        fmt::format("{} missing: {}", p.missing.size(), listed(p.missing, most, [&](const std::string& name) {
                       const auto near = nearest_name(name, p.unexpected);
                       partners.insert(family_of(near));
                       return near.empty() ? "" : ", did you mean '" + near + "'?";
                     })));
   if (!p.unexpected.empty())
     lines.push_back(fmt::format("{} unexpected: {}", p.unexpected.size(),
-                                listed(p.unexpected, [&](const std::string& name) {
+                                listed(p.unexpected, most, [&](const std::string& name) {
                                   if (partners.count(family_of(name))) return std::string();
                                   const auto near = nearest_name(name, parameters);
                                   return near.empty() ? "" : fmt::format(" (nearest parameter: '{}')", near);

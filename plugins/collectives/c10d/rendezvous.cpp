@@ -59,7 +59,7 @@ c10::intrusive_ptr<c10d::Store> open_tcp(const std::string& who, const Rendezvou
   }
 }
 
-std::string key(int64_t rank) { return "joined/" + std::to_string(rank); }
+std::string joined_key(int64_t rank) { return "joined/" + std::to_string(rank); }
 
 // Two launches at one place would take each other's ranks for their own.
 void join(const std::string& who, const std::string& where, c10d::Store& store, const kinora_world& world) {
@@ -75,7 +75,7 @@ void join(const std::string& who, const std::string& where, c10d::Store& store, 
                 who + ": rank " + std::to_string(world.rank) + " is already at " + where +
                     ": another launch meets there or has left it behind, or two processes have "
                     "this rank; give each launch a MASTER_PORT, or a file, of its own");
-  store.set(key(world.rank), std::vector<uint8_t>{1});
+  store.set(joined_key(world.rank), std::vector<uint8_t>{1});
 }
 
 // "ranks 1, 3"
@@ -87,7 +87,7 @@ std::string named(const std::string& ranks) {
 std::string missing(c10d::Store& store, int64_t size) {
   std::string out;
   for (int64_t r = 0; r < size; ++r)
-    if (!store.check({key(r)})) out += (out.empty() ? "" : ", ") + std::to_string(r);
+    if (!store.check({joined_key(r)})) out += (out.empty() ? "" : ", ") + std::to_string(r);
   return out;
 }
 
@@ -96,7 +96,7 @@ bool is_complete(c10d::Store& store, const kinora_world& world) {
   const std::string complete = "joined";
   if (world.rank != 0) return store.check({complete});
   std::vector<std::string> all;
-  for (int64_t r = 0; r < world.size; ++r) all.push_back(key(r));
+  for (int64_t r = 0; r < world.size; ++r) all.push_back(joined_key(r));
   if (!store.check(all)) return false;
   store.set(complete, std::vector<uint8_t>{1});
   return true;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <deque>
+#include <exception>
 #include <sstream>
+#include <utility>
 
 namespace kinora {
 
@@ -13,7 +15,7 @@ using std::chrono::steady_clock;
 
 constexpr const char* kCalled = "roll";
 
-std::string key(int64_t rank) { return "roll/" + std::to_string(rank); }
+std::string roll_key(int64_t rank) { return "roll/" + std::to_string(rank); }
 
 std::vector<uint8_t> bytes(const std::string& text) { return {text.begin(), text.end()}; }
 
@@ -45,8 +47,10 @@ RollCall::RollCall(c10::intrusive_ptr<c10d::Store> store, int64_t rank, millisec
     : store_(std::move(store)),
       rank_(rank),
       every_(std::clamp(time_limit / 40, milliseconds(20), milliseconds(500))),
-      patience_(std::clamp(time_limit / 2, milliseconds(500), milliseconds(2000))),
-      thread_([this] { watch(); }) {}
+      patience_(std::clamp(time_limit / 2, milliseconds(500), milliseconds(2000))) {
+  store_->setTimeout(patience_);  // a store that is gone is not looked for until the world's time limit
+  thread_ = std::thread([this] { watch(); });
+}
 
 RollCall::~RollCall() {
   {
@@ -85,36 +89,43 @@ void RollCall::watch() {
     if (ends_.wait_for(lock, every_, [this] { return ending_ || called_; })) return;
     lock.unlock();
     try {
-      if (store_->check({kCalled})) return answer();
+      if (store_->check({kCalled})) return note(nullptr);
     } catch (const std::exception&) {
       return;  // the store is gone with the process that served it: each rank waits for its own time limit
     }
   }
 }
 
-void RollCall::answer() {
-  const std::scoped_lock lock(mutex_);
-  if (called_) return;
-  called_ = true;
-  store_->set(key(rank_), written(waits_.empty() ? standing_ : waits_.back().first));
-  for (const auto& [place, wake] : waits_) wake();
+// The note comes before anybody is woken: a rank that is may end its process. Nobody waits for the store meanwhile.
+void RollCall::note(const Place* mine) {
+  std::optional<Place> place;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!std::exchange(called_, true)) place = mine ? *mine : waits_.empty() ? standing_ : waits_.back().first;
+  }
+  std::exception_ptr failed;
+  try {
+    if (place) store_->set(roll_key(rank_), written(*place));
+  } catch (const std::exception&) {
+    failed = std::current_exception();
+  }
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& [where, wake] : waits_) wake();
+  }
+  if (failed) std::rethrow_exception(failed);
 }
 
 std::optional<RollCall::Place> RollCall::place_of(int64_t rank, steady_clock::time_point until) {
   for (;;) {
-    if (store_->check({key(rank)})) return read(store_->get(key(rank)));
+    if (store_->check({roll_key(rank)})) return read(store_->get(roll_key(rank)));
     if (steady_clock::now() >= until) return std::nullopt;
     std::this_thread::sleep_for(milliseconds(10));
   }
 }
 
 RollCall::Answers RollCall::call(const Place& mine, bool timed_out) {
-  {
-    const std::scoped_lock lock(mutex_);
-    if (!called_) store_->set(key(rank_), written(mine));
-    called_ = true;
-    for (const auto& [place, wake] : waits_) wake();
-  }
+  note(&mine);
   const auto first = store_->compareSet(kCalled, {}, bytes(timed_out ? "time" : "end"));
   Answers out;
   out.timed_out = std::string(first.begin(), first.end()) == "time";

@@ -59,7 +59,8 @@ class RollCall {
 
  private:
   void watch();
-  void answer();
+  // Says in the store where this rank is (null: where it waits), once, and wakes it.
+  void note(const Place* mine);
   std::optional<Place> place_of(int64_t rank, std::chrono::steady_clock::time_point until);
   c10::intrusive_ptr<c10d::Store> store_;
   int64_t rank_;

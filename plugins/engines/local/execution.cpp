@@ -33,6 +33,7 @@ Execution::~Execution() {
     stopping_ = true;
     quit_ = true;
     ready_.clear();
+    for (Waiting* waiting : waiting_) waiting->go.notify_one();  // where run() was left by an exception
   }
   ready_changed_.notify_all();
   stop_changed_.notify_all();

@@ -45,7 +45,7 @@ bool Isolation::asks_apart(const kinora_stage_spec& spec) const {
 }
 
 kinora_resources Isolation::ask(const kinora_stage_spec& spec) const {
-  const kinora_worker_spec asked{sizeof(kinora_worker_spec), 0, spec.name, spec.id, spec.options_json, timeout, memory, limit};
+  const kinora_worker_spec asked{sizeof(kinora_worker_spec), 0, spec.name, spec.id, spec.options_json, timeout, memory, limit, 0};
   kinora_resources out{};
   if (const int32_t status = workers->ask(&asked, &out); status != KINORA_OK) throw error_of(spec, status);
   return out;
@@ -69,7 +69,7 @@ Instance Instance::apart(const kinora_stage_spec& spec, const Isolation& isolati
   out.spec_ = &spec;
   out.workers_ = isolation.workers;
   const kinora_worker_spec asked{sizeof(kinora_worker_spec), 0, spec.name, spec.id, spec.options_json,
-                                 isolation.timeout, isolation.memory, isolation.limit};
+                                 isolation.timeout, isolation.memory, isolation.limit, isolation.together};
   const int32_t status = isolation.workers->start(&asked, &out.worker_);
   if (status != KINORA_OK) throw error_of(spec, status);
   return out;

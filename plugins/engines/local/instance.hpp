@@ -15,6 +15,7 @@ struct Isolation {
   double timeout = 0;                      // seconds without a sign of life; 0: none
   double limit = 0;                        // seconds that a sample may take; 0: any
   uint64_t memory = 0;                     // bytes a process may hold; 0: any
+  uint64_t together = 0;                   // bytes all processes may hold together; 0: any
   int64_t retries = 1;                     // of a sample whose process ended
   const kinora_workers_api* workers = nullptr;  // null: the host starts no processes
 

@@ -51,7 +51,7 @@ void LocalEngine::describe(Describe<Options>& d) {
   d.option("worker_memory", &Options::worker_memory)
       .bytes()
       .at_least(0)
-      .help("memory that workers may use together beside the samples; 0: three quarters of the machine's");
+      .help("memory that stages and their processes may use together, next to the samples; the largest process is killed when they hold more; 0: three quarters of the machine's");
   d.option("isolate", &Options::isolate)
       .help("stages that run in processes of their own: auto (those that read media), none, all, or their names");
   d.option("item_timeout", &Options::item_timeout)
@@ -89,7 +89,7 @@ void LocalEngine::run(const kinora_pipeline& pipeline, const Run& run) {
   settings.profile = options_.profile;
   settings.isolation = {options_.isolate, options_.item_timeout, options_.item_limit,
                         options_.item_memory > 0 ? static_cast<uint64_t>(options_.item_memory) : settings.total.memory / 2,
-                        options_.item_retries, workers_of_host()};
+                        settings.total.memory, options_.item_retries, workers_of_host()};
   Execution(pipeline, run, settings).run();
 }
 

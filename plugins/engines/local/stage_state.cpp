@@ -10,7 +10,7 @@ namespace {
 // resources.ordered of a stage that keeps more from sample to sample than what it holds (abi/stage.h).
 constexpr uint32_t kKeepsState = 1;
 
-std::string quoted(const kinora_stage_spec& spec) { return "stage '" + std::string(spec.name) + "'"; }
+std::string stage_named(const kinora_stage_spec& spec) { return "stage '" + std::string(spec.name) + "'"; }
 
 // The stage's name, without the dots that a key has not; with its number where two are called the same.
 void name_branches(std::vector<std::unique_ptr<StageState>>& stages) {
@@ -29,7 +29,7 @@ void connect(std::vector<std::unique_ptr<StageState>>& stages) {
       const uint32_t from = stage->spec->from[i];
       if (from >= stage->index)
         throw Error(KINORA_INVALID,
-                    quoted(*stage->spec) + " takes the output of stage " + std::to_string(from) +
+                    stage_named(*stage->spec) + " takes the output of stage " + std::to_string(from) +
                         ", which does not come before it; list stages in the order of the data");
       stages[from]->to.push_back(stage.get());
     }
@@ -80,7 +80,7 @@ void put_on_devices(StageState& stage, double total) {
 size_t worker_limit(const StageState& stage, const Capacity& capacity) {
   const int64_t asked = stage.spec->workers;
   if (stage.in_order && asked > 1)
-    throw Error(KINORA_INVALID, quoted(*stage.spec) +
+    throw Error(KINORA_INVALID, stage_named(*stage.spec) +
                                     " needs its input in order and so has one worker, not " +
                                     std::to_string(asked) + "; remove 'workers'");
   if (stage.in_order) return 1;
@@ -110,7 +110,7 @@ void size_up(StageState& stage, const Capacity& capacity) {
   const kinora_resources r = first ? first.resources() : capacity.isolation.ask(*stage.spec);
   if (!(r.cores >= 0) || !(r.gpus >= 0))
     throw Error(KINORA_INVALID,
-                quoted(*stage.spec) + " asks for a negative number of cores or GPUs; mend its resources()");
+                stage_named(*stage.spec) + " asks for a negative number of cores or GPUs; mend its resources()");
   const Tokens& total = capacity.total;
   stage.in_order = r.ordered != 0;
   stage.may_start_anew = stage.counts_held = r.ordered != kKeepsState;

@@ -28,6 +28,28 @@ TEST(LocalEngine, EndsWithTheFirstErrorOfTheSourceTheOwnerOrFinish) {
   EXPECT_EQ(testing::TestSample::alive, 0) << "samples leaked";
 }
 
+// As of a trace on a full disk: the run is left by an exception while a stage waits for room, and nobody waits for it for ever.
+TEST(LocalEngine, AnExceptionOfTheOwnersThreadEndsTheRunWhileAStageWaitsForRoom) {
+  Pipeline p;
+  p.memory = 1 << 20;
+  std::atomic<int> emitted{0};
+  p.add("cut", {}, [&](Sample in, const Emit& emit, const kinora::Run&) {
+    for (int i = 0; i < 1000; ++i) {
+      Sample clip(std::string(in.key()) + "-" + std::to_string(i));
+      clip.set("mp4", std::vector<uint8_t>(100000));
+      emit(std::move(clip));
+      ++emitted;
+    }
+  });
+  p.inputs(1);
+  p.on_done = [&](const kinora_outcome&) -> int32_t {
+    for (int before = -1; emitted != before; sleep_ms(100)) before = emitted;
+    throw Error(KINORA_IO, "the trace cannot be written");
+  };
+  EXPECT_EQ(p.run(), "the trace cannot be written");
+  EXPECT_LT(emitted, 1000);
+}
+
 TEST(LocalEngine, AFullDiskInAnOrderedStageEndsTheRun) {
   Pipeline p;
   p.add("shard", {}, [](Sample in, const Emit&, const kinora::Run&) {

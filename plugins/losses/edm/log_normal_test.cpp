@@ -1,6 +1,7 @@
 // The levels that loss/edm and loss/rectified-flow draw, against their distribution functions.
 #include "kinora/aten.hpp"
 #include "plugins/losses/loss_testing.hpp"
+#include "tests/support/worst.hpp"
 
 namespace kinora {
 namespace {
@@ -36,7 +37,7 @@ TEST(LogNormalLevels, ShareIsDrawnFromTheHighRange) {
         const double l = std::log(sorted[i].item<double>());
         const double high = std::clamp((l - std::log(100)) / std::log(1e3), 0.0, 1.0);
         const double f = (1 - share) * normal_cdf((l - 1) / 1.2) + share * high;
-        worst = std::max(worst, std::abs(f - (static_cast<double>(i) + 0.5) / static_cast<double>(n)));
+        worst = test::worse(worst, std::abs(f - (static_cast<double>(i) + 0.5) / static_cast<double>(n)));
       }
       EXPECT_LT(worst, 2.0 / static_cast<double>(n)) << id << share;
       EXPECT_LE(sorted.max().item<double>(), 1e5);

@@ -10,6 +10,7 @@
 #include "kinora/abi/model.h"
 #include "tests/support/oracle.hpp"
 #include "tests/support/refusal.hpp"
+#include "tests/support/worst.hpp"
 
 namespace kinora {
 namespace {
@@ -66,7 +67,7 @@ TEST_P(ArModel, EqualsTheFormulasForwardAndBackward) {
     const auto compare = [&](const Tensor& found, const std::string& what) {
       const double apart = test::difference(found, oracle.exact(what));
       EXPECT_LT(apart, bound) << what;
-      worst = std::max(worst, apart);
+      worst = test::worse(worst, apart);
     };
     compare(output, "output");
     output.backward(test::numbers(name() + ".grad_output", output.sizes()).to(dtype()));
@@ -113,7 +114,7 @@ TEST_P(ArDecoding, ThroughAKvCacheIsThatOfOneForward) {
       step.network.chain().begin(pass);
       const double apart = test::difference(step(in), wanted[branch].narrow(1, i, 1));
       EXPECT_LT(apart, 1e-12) << "token " << i << ", branch " << branch;
-      worst = std::max(worst, apart);
+      worst = test::worse(worst, apart);
       EXPECT_EQ(cache.tokens(branch), i + 1);
     }
   }

@@ -30,6 +30,17 @@ int64_t head_size(const Config& c) {
 
 }  // namespace
 
+std::string with_tower(const std::string& name, const std::string& tower) {
+  for (const char* part :
+       {"embeddings.", "encoder.", "final_layer_norm.", "pre_layrnorm.", "post_layernorm."})
+    if (name.starts_with(part)) return tower + name;
+  return name;
+}
+
+std::string without_tower(const std::string& name, const std::string& tower) {
+  return name.starts_with(tower) ? name.substr(tower.size()) : name;
+}
+
 kinora_param declare(const Ctx& ctx, int64_t block, std::string name, std::vector<int64_t> shape, Init init,
                      Role role, int64_t quantum) {
   Parameter p;

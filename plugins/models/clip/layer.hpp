@@ -23,21 +23,53 @@ struct Config {
   bool projection = false;
   int64_t projection_dim = 512;
 };
+// transformers 5 leaves `tower`, such as "text_model.", out of the names of a tower without a projection.
+std::string with_tower(const std::string& name, const std::string& tower);
+std::string without_tower(const std::string& name, const std::string& tower);
+
+// side: "text" or "vision". `of`: what transformers takes where a CLIPModel's configuration leaves a key out.
 template <class Options>
-void describe_layers(Describe<Options>& d) {
-  d.option("hidden_size", &Options::hidden_size).range(1, 65536).help("channels");
+void describe_layers(Describe<Options>& d, const std::string& side, const Config& of) {
+  const std::string tower = side + "_model.";
+  d.layout(
+      "transformers-5", "without " + tower, [tower](const std::string& n) { return with_tower(n, tower); },
+      [tower](const std::string& n) { return without_tower(n, tower); });
+  const auto in_clip = [&](const std::string& key, const std::string& otherwise) {
+    return std::vector<std::string>{side + "_config." + key + " ?? " + otherwise};
+  };
+  d.option("hidden_size", &Options::hidden_size)
+      .range(1, 65536)
+      .help("channels")
+      .config(in_clip("hidden_size", std::to_string(of.hidden_size)));
   d.option("intermediate_size", &Options::intermediate_size)
       .range(1, 1 << 20)
-      .help("channels inside the MLP");
-  d.option("num_hidden_layers", &Options::num_hidden_layers).range(1, 256).help("transformer layers");
-  d.option("num_attention_heads", &Options::num_attention_heads).range(1, 1024).help("divides hidden_size");
+      .help("channels inside the MLP")
+      .config(in_clip("intermediate_size", std::to_string(of.intermediate_size)));
+  d.option("num_hidden_layers", &Options::num_hidden_layers)
+      .range(1, 256)
+      .help("transformer layers")
+      .config(in_clip("num_hidden_layers", std::to_string(of.num_hidden_layers)));
+  d.option("num_attention_heads", &Options::num_attention_heads)
+      .range(1, 1024)
+      .help("divides hidden_size")
+      .config(in_clip("num_attention_heads", std::to_string(of.num_attention_heads)));
   d.option("hidden_act", &Options::hidden_act)
       .choices({"quick_gelu", "gelu"})
-      .help("of the MLP: x sigmoid(1.702 x), OpenAI's, or the exact one, LAION's");
-  d.option("layer_norm_eps", &Options::layer_norm_eps).above(0).help("of LayerNorm");
+      .help("of the MLP: x sigmoid(1.702 x), OpenAI's, or the exact one, LAION's")
+      .config(in_clip("hidden_act", of.hidden_act));
+  d.option("layer_norm_eps", &Options::layer_norm_eps)
+      .above(0)
+      .help("of LayerNorm")
+      .config(in_clip("layer_norm_eps", "1e-05"));
+  const std::string tower_class = side == "text" ? "CLIPText" : "CLIPVision";
   d.option("projection", &Options::projection)
-      .help("has the projection into the space that text and images share");
-  d.option("projection_dim", &Options::projection_dim).range(1, 65536).help("channels of that space");
+      .help("has the projection into the space that text and images share")
+      .config(
+          {"architectures[0] == " + tower_class + "ModelWithProjection", "architectures[0] == CLIPModel"});
+  d.option("projection_dim", &Options::projection_dim)
+      .range(1, 65536)
+      .help("channels of that space")
+      .config(in_clip("projection_dim", std::to_string(of.projection_dim)));
 }
 
 kinora_param declare(const Ctx& ctx, int64_t block, std::string name, std::vector<int64_t> shape, Init init,

@@ -14,15 +14,20 @@ void Text::describe(Describe<Options>& d) {
   d.output("output", "[B, L, hidden_size]", "float", "an embedding a token, of what comes before it");
   d.output("pooled", "[B, hidden_size]", "float", "that of the end of the text");
   d.output("embed", "[B, projection_dim]", "float", "pooled in the shared space, with projection = true");
-  describe_layers(d);
-  d.option("vocab_size", &Options::vocab_size).range(1, 1 << 24).help("rows of the embedding");
+  describe_layers(d, "text", Config());
+  d.option("vocab_size", &Options::vocab_size)
+      .range(1, 1 << 24)
+      .help("rows of the embedding")
+      .config({"text_config.vocab_size"});
   d.option("max_position_embeddings", &Options::max_position_embeddings)
       .range(1, 1 << 20)
       .unit("tokens")
-      .help("longest text");
+      .help("longest text")
+      .config({"text_config.max_position_embeddings"});
   d.option("eos_token_id", &Options::eos_token_id)
       .range(0, 1 << 24)
-      .help("the first of these ends a text; 2, in older configurations: the highest id does");
+      .help("the first of these ends a text; 2, in older configurations: the highest id does")
+      .config({"text_config.eos_token_id"});
 }
 
 Text::Text(const Options& o, const Ctx& ctx)

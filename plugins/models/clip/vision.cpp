@@ -29,16 +29,23 @@ void Vision::describe(Describe<Options>& d) {
            "hidden states skip_layers before the last, the class token first, not normalised");
   d.output("pooled", "[B, hidden_size]", "float", "the class token after all layers, normalised");
   d.output("embed", "[B, projection_dim]", "float", "pooled in the shared space, with projection = true");
-  describe_layers(d);
+  Config of;
+  of.hidden_size = 768, of.intermediate_size = 3072, of.num_attention_heads = 12;
+  describe_layers(d, "vision", of);
   d.option("image_size", &Options::image_size)
       .range(1, 16384)
       .unit("pixels")
-      .help("rows and columns of an image");
+      .help("rows and columns of an image")
+      .config({"vision_config.image_size ?? 224"});
   d.option("patch_size", &Options::patch_size)
       .range(1, 4096)
       .unit("pixels")
-      .help("rows and columns of a token");
-  d.option("num_channels", &Options::num_channels).range(1, 64).help("of an image");
+      .help("rows and columns of a token")
+      .config({"vision_config.patch_size ?? 32"});
+  d.option("num_channels", &Options::num_channels)
+      .range(1, 64)
+      .help("of an image")
+      .config({"vision_config.num_channels ?? 3"});
   d.option("skip_layers", &Options::skip_layers)
       .range(0, 256)
       .help("layers at the end that output leaves out; Wan reads the last but one hidden state: 1");

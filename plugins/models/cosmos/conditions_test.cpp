@@ -17,21 +17,21 @@ using Rows = test::PackedCase::Rows;
 constexpr const char* kId = "model/cosmos";
 const auto kDouble = at::TensorOptions().dtype(at::kDouble);
 
-const core::json kSmall = {{"in_channels", 4}, {"out_channels", 4}, {"layers", 2},    {"heads", 2},
+const core::json kConditioned = {{"in_channels", 4}, {"out_channels", 4}, {"layers", 2},    {"heads", 2},
                            {"head_size", 12},  {"text_size", 10},   {"adaln_lora", 8}};
 core::json small_with(const core::json& more) {
-  auto out = kSmall;
+  auto out = kConditioned;
   out.update(more);
   return out;
 }
 
-struct Cosmos : test::OnChain<kinora_model> {
-  explicit Cosmos(const core::json& more = core::json::object())
+struct ConditionedCosmos : test::OnChain<kinora_model> {
+  explicit ConditionedCosmos(const core::json& more = core::json::object())
       : OnChain(kId, small_with(more), at::kDouble) {}
   Tensor operator()(const core::NamedTensors& in) { return forward(in)[0]; }
 };
 
-core::NamedTensors small() {
+core::NamedTensors conditioned_inputs() {
   at::manual_seed(3);
   return {{"latent", at::randn({2, 4, 3, 4, 6}, kDouble)},
           {"timestep", at::randn({2}, kDouble)},
@@ -85,27 +85,27 @@ TEST_P(CosmosPacked, EqualsItsVideosAloneForwardAndBackwardInAnyOrder) {
 INSTANTIATE_TEST_SUITE_P(Cases, CosmosPacked, ::testing::ValuesIn(kPacked), test::packed_case_name);
 
 TEST(CosmosLevels, ThatAreEqualAreOne) {
-  Cosmos model;
+  ConditionedCosmos model;
   model.randomise();
-  test::expect_equal_levels_are_one(model, small(), {1, 3, 3 * 2 * 3});
+  test::expect_equal_levels_are_one(model, conditioned_inputs(), {1, 3, 3 * 2 * 3});
 }
 
 TEST(CosmosSignal, AddsNothingAtFirstNorWhenItIsLeftOut) {
-  test::expect_signal_adds_nothing_at_first([](const core::json& more) { return Cosmos(more); }, small(),
+  test::expect_signal_adds_nothing_at_first([](const core::json& more) { return ConditionedCosmos(more); }, conditioned_inputs(),
                                             "camera", at::randn({2, 3}, kDouble));
 }
 
 // The log-variance is that of the level, in the level's shape, whatever else has more rows.
 TEST(CosmosLogvar, HasTheShapeOfTheLevels) {
-  Cosmos model(core::json{{"logvar", true}, {"signals", {"camera:3"}}});
+  ConditionedCosmos model(core::json{{"logvar", true}, {"signals", {"camera:3"}}});
   model.fill();
-  auto in = small();
+  auto in = conditioned_inputs();
   const Tensor of_samples = model.forward(in, 2)[1];
   EXPECT_EQ(of_samples.sizes(), at::IntArrayRef({2}));
   in["camera"] = at::randn({2, 3, 3}, kDouble);
   EXPECT_EQ(test::difference(model.forward(in, 2)[1], of_samples), 0);
   for (const int64_t R : {1, 3, 18}) {
-    in["timestep"] = small()["timestep"].unsqueeze(1).expand({2, R}).clone();
+    in["timestep"] = conditioned_inputs()["timestep"].unsqueeze(1).expand({2, R}).clone();
     in["timestep"].narrow(1, R - 1, 1).zero_();
     const Tensor found = model.forward(in, 2)[1];
     EXPECT_EQ(found.sizes(), at::IntArrayRef({2, R}));
@@ -127,7 +127,7 @@ TEST(CosmosLogvar, HasTheShapeOfTheLevels) {
 }
 
 TEST(CosmosPackedInputs, ThatDoNotFitAreRefused) {
-  Cosmos model(core::json{{"signals", {"camera:3"}}, {"concat_padding_mask", true}});
+  ConditionedCosmos model(core::json{{"signals", {"camera:3"}}, {"concat_padding_mask", true}});
   const auto said = [&](const char* name, const Tensor& t) {
     core::NamedTensors in = {{"latent", at::zeros({1, 4, 40}, kDouble)},
                              {"sizes", at::tensor({1, 4, 4, 2, 2, 6}, at::kLong).view({2, 3})},
@@ -146,11 +146,11 @@ TEST(CosmosPackedInputs, ThatDoNotFitAreRefused) {
   EXPECT_THAT(said("padding_mask", at::zeros({3, 1, 4, 4}, kDouble)),
               HasSubstr("needed is [1 or 2, 1, any, any]"));
   EXPECT_THAT(test::refusal([] {
-                Cosmos model(core::json{{"signals", {"padding_mask:3"}}});
+                ConditionedCosmos model(core::json{{"signals", {"padding_mask:3"}}});
               }),
               HasSubstr("has the name of another input"));
   EXPECT_THAT(test::refusal([] {
-                Cosmos model(core::json{{"signals", {"camera"}}});
+                ConditionedCosmos model(core::json{{"signals", {"camera"}}});
               }),
               HasSubstr("is not NAME:CHANNELS"));
 }

@@ -81,16 +81,32 @@ void describe_size(Describe<Config>& d) {
       .range(1, 4096)
       .help("of the latent, with condition_mask's if it is used: 16 text2world, 17 video2world");
   d.option("out_channels", &Config::out_channels).range(1, 4096).help("of the prediction");
-  d.option("layers", &Config::layers).range(1, 1024).help("transformer blocks");
-  d.option("heads", &Config::heads).range(1, 1024).help("heads of every attention");
+  d.option("layers", &Config::layers).range(1, 1024).help("transformer blocks").config({"num_layers"});
+  d.option("heads", &Config::heads)
+      .range(1, 1024)
+      .help("heads of every attention")
+      .config({"num_attention_heads"});
   d.option("head_size", &Config::head_size)
       .range(12, 1024)
-      .help("channels a head, even; the width is heads * head_size");
+      .help("channels a head, even; the width is heads * head_size")
+      .config({"attention_head_dim"});
   d.option("mlp_ratio", &Config::mlp_ratio).above(0).help("hidden channels of the MLP by the width");
-  d.option("text_size", &Config::text_size).range(1, 65536).help("channels of the text embeddings");
-  d.option("adaln_lora", &Config::adaln_lora).range(1, 65536).help("rank of the modulation's linear layers");
-  d.option("patch_time", &Config::patch_time).range(1, 64).help("latent frames a token");
-  d.option("patch_space", &Config::patch_space).range(1, 64).help("latent rows and columns a token");
+  d.option("text_size", &Config::text_size)
+      .range(1, 65536)
+      .help("channels of the text embeddings")
+      .config({"text_embed_dim"});
+  d.option("adaln_lora", &Config::adaln_lora)
+      .range(1, 65536)
+      .help("rank of the modulation's linear layers")
+      .config({"adaln_lora_dim"});
+  d.option("patch_time", &Config::patch_time)
+      .range(1, 64)
+      .help("latent frames a token")
+      .config({"patch_size[0]"});
+  d.option("patch_space", &Config::patch_space)
+      .range(1, 64)
+      .help("latent rows and columns a token")
+      .config({"patch_size[1]"});
 }
 
 void describe_details(Describe<Config>& d) {
@@ -99,12 +115,14 @@ void describe_details(Describe<Config>& d) {
   d.option("base_fps", &Config::base_fps)
       .at_least(0)
       .unit("1/s")
-      .help("time positions count frames at this rate; 0: frames as they are");
+      .help("time positions count frames at this rate; 0: frames as they are")
+      .config({"base_fps ?? 24"});
   d.option("qk_norm_eps", &Config::qk_norm_eps)
       .above(0)
       .help("of the heads' RMSNorm; 1e-5 in diffusers, 1e-6 in NVIDIA's code");
   d.option("learnable_pos_embed", &Config::learnable_pos_embed)
-      .help("adds a learnt position to each block's input (Cosmos 1)");
+      .help("adds a learnt position to each block's input (Cosmos 1)")
+      .config({"extra_pos_embed_type == learnable"});
   d.option("concat_padding_mask", &Config::concat_padding_mask)
       .help("one more input channel: 1 where a pixel is padding");
   d.option("logvar", &Config::logvar)

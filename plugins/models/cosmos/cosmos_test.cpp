@@ -195,6 +195,14 @@ TEST(CosmosRate, MayDifferWithinABatch) {
   }
 }
 
+TEST(CosmosNorm, OfQueriesAndKeysHasItsEpsilon) {
+  auto options = kSmall;
+  options["qk_norm_eps"] = 0.5;
+  Cosmos other(options), model(kSmall);
+  other.fill(), model.fill();
+  EXPECT_GT(test::difference(other(small()), model(small())), 1e-4);
+}
+
 TEST(CosmosText, ThatIsZeroOrMaskedOrAbsentIsUnconditional) {
   Cosmos model(kSmall);
   model.randomise();

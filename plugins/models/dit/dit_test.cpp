@@ -25,7 +25,6 @@ INSTANTIATE_TEST_SUITE_P(Cases, DitModel,
 
 const core::json kSmall = {{"in_channels", 4}, {"out_channels", 4}, {"layers", 2},    {"heads", 2},
                            {"head_size", 12},  {"text_size", 10},   {"adaln_lora", 8}};
-const auto kDouble = at::TensorOptions().dtype(at::kDouble);
 
 core::json small_with(const core::json& more) {
   auto out = kSmall;

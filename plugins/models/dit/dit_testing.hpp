@@ -9,8 +9,13 @@
 #include "kinora/abi/model.h"
 #include "kinora/link.hpp"
 #include "tests/support/oracle.hpp"
+#include "tests/support/worst.hpp"
 
-namespace kinora::test {
+namespace kinora {
+
+inline const auto kDouble = at::TensorOptions().dtype(at::kDouble);
+
+namespace test {
 
 using Links = std::vector<const kinora_link*>;
 
@@ -117,7 +122,7 @@ struct DitCase {
     out.backward(numbers(name + ".grad_output", out.sizes()).to(dtype));
     for (const auto& [key, t] : in)
       if (oracle.has("grad." + key))
-        worst = std::max(worst, difference(t.grad(), oracle.exact("grad." + key)));
+        worst = test::worse(worst, difference(t.grad(), oracle.exact("grad." + key)));
     auto wanted = oracle.under("grad.param.");
     EXPECT_GT(wanted.size(), 8u);
     for (const auto& leaf : model.chain().leaves()) {
@@ -126,7 +131,7 @@ struct DitCase {
       if (it == wanted.end()) continue;
       const double apart = difference(leaf.tensor.grad(), it->second);
       EXPECT_LT(apart, dtype == at::kDouble ? 1e-10 : 1e-5) << leaf.name;
-      worst = std::max(worst, apart);
+      worst = test::worse(worst, apart);
       wanted.erase(it);
     }
     EXPECT_TRUE(wanted.empty());
@@ -154,4 +159,5 @@ struct DitCase {
   }
 };
 
-}  // namespace kinora::test
+}  // namespace test
+}  // namespace kinora

@@ -9,17 +9,16 @@ namespace kinora {
 namespace {
 
 using at::Tensor;
-const auto kDouble = at::TensorOptions().dtype(at::kDouble);
 
 using Of = test::PackedCase::Of;
 using Rows = test::PackedCase::Rows;
-const core::json kSmall = {{"in_channels", 4}, {"out_channels", 4}, {"layers", 2},    {"heads", 4},
+const core::json kPackedSmall = {{"in_channels", 4}, {"out_channels", 4}, {"layers", 2},    {"heads", 4},
                            {"head_size", 12},  {"text_size", 10},   {"adaln_lora", 8}};
 const core::json kSignals = {"camera:3", "image:6:tokens", "fps:1"};
 
 test::PackedCase of(const char* name, const char* id, const core::json& more, Rows rows,
                     std::vector<test::PackedCase::Given> given) {
-  auto options = kSmall;
+  auto options = kPackedSmall;
   options.update(more);
   int64_t channels = 4;
   for (const auto& g : given) channels -= g.name == std::string("condition_mask");
@@ -57,7 +56,7 @@ TEST_P(PackedRow, EqualsItsVideosAloneForwardAndBackwardInAnyOrder) {
 INSTANTIATE_TEST_SUITE_P(Cases, PackedRow, ::testing::ValuesIn(kCases), test::packed_case_name);
 
 TEST(PackedInputs, ThatDoNotFitAreRefused) {
-  test::Denoiser model("model/dit", kSmall);
+  test::Denoiser model("model/dit", kPackedSmall);
   const auto said = [&](const char* name, const Tensor& t) -> std::string {
     core::NamedTensors in = {{"latent", at::zeros({1, 4, 40}, kDouble)},
                              {"sizes", at::tensor({1, 4, 4, 2, 2, 6}, at::kLong).view({2, 3})},

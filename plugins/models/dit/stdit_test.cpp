@@ -6,11 +6,11 @@ namespace kinora {
 namespace {
 
 using at::Tensor;
-constexpr const char* kId = "model/stdit";
+constexpr const char* kStdit = "model/stdit";
 
 class StDitModel : public ::testing::TestWithParam<const char*> {
  protected:
-  test::DitCase example{kId, "stdit.safetensors", GetParam()};
+  test::DitCase example{kStdit, "stdit.safetensors", GetParam()};
 };
 
 // In `Scattered` each layout has an order of its own, so positions, rows of modulation and masks must be
@@ -21,12 +21,12 @@ INSTANTIATE_TEST_SUITE_P(Cases, StDitModel,
                          ::testing::Values("plain", "levels", "light", "grouped", "unconditional", "signals"),
                          [](const auto& info) { return std::string(info.param); });
 
-const core::json kSmall = {{"in_channels", 4}, {"out_channels", 4}, {"layers", 1},
+const core::json kSmallStdit = {{"in_channels", 4}, {"out_channels", 4}, {"layers", 1},
                            {"heads", 2},       {"head_size", 12},   {"text_size", 10},
                            {"adaln_lora", 8},  {"patch_space", 1},  {"full_attention", false}};
 
 TEST(StDit, OneLayerReachesEveryTokenThroughFrameThenPlace) {
-  test::Denoiser model(kId, kSmall);
+  test::Denoiser model(kStdit, kSmallStdit);
   model.randomise();
   at::manual_seed(3);
   const auto o = at::TensorOptions().dtype(at::kDouble);
@@ -50,11 +50,11 @@ class Counting final : public Link<Tensor> {
 
 TEST(StDit, ReshardsThreeTimesALayerAndTwiceWithoutFullAttention) {
   for (const bool full : {true, false}) {
-    auto options = kSmall;
+    auto options = kSmallStdit;
     options["layers"] = 2;
     options["full_attention"] = full;
     Counting counting;
-    test::Denoiser model(kId, options, at::kDouble, {counting.get()});
+    test::Denoiser model(kStdit, options, at::kDouble, {counting.get()});
     const auto o = at::TensorOptions().dtype(at::kDouble);
     model({{"latent", at::randn({1, 4, 3, 2, 2}, o)}, {"timestep", at::randn({1}, o)}});
     std::vector<Over> layer{Over::space, Over::time};

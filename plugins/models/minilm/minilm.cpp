@@ -28,16 +28,16 @@ Linear linear(const Ctx& ctx, int64_t block, const std::string& name, int64_t ou
                   split ? quantum : 1)};
 }
 
-Norm norm(const Ctx& ctx, int64_t block, const std::string& name, int64_t size) {
-  return {declare(ctx, block, name + ".LayerNorm.weight", {size}, Init::ones()),
-          declare(ctx, block, name + ".LayerNorm.bias", {size}, Init::zeros())};
+Norm norm(const Ctx& ctx, int64_t block, const std::string& name, const Config& c) {
+  return {declare(ctx, block, name + ".LayerNorm.weight", {c.hidden}, Init::ones()),
+          declare(ctx, block, name + ".LayerNorm.bias", {c.hidden}, Init::zeros()), c.layer_norm_eps};
 }
 
 Tensor apply(const Ctx& ctx, const Linear& l, const Tensor& x) { return ctx.linear(x, l.weight, l.bias, 0); }
 
 Tensor apply(const Ctx& ctx, const Norm& n, const Tensor& x) {
   const auto type = x.scalar_type();
-  return at::layer_norm(x, {x.size(-1)}, ctx.value(n.weight).to(type), ctx.value(n.bias).to(type), 1e-12);
+  return at::layer_norm(x, {x.size(-1)}, ctx.value(n.weight).to(type), ctx.value(n.bias).to(type), n.epsilon);
 }
 
 // Mean of the valid tokens, of length 1; in at least float32. [B, D]
@@ -61,7 +61,10 @@ void check_ids(const Tensor& ids, const Tensor& mask, const Config& c) {
 }  // namespace
 
 Layer::Layer(const Ctx& ctx, const Config& c, int64_t block)
-    : name_("encoder.layer." + std::to_string(block - 1)), block_(block), head_size_(c.hidden / c.heads) {
+    : name_("encoder.layer." + std::to_string(block - 1)),
+      block_(block),
+      head_size_(c.hidden / c.heads),
+      relu_(c.hidden_act == "relu") {
   const auto D = c.hidden, M = c.intermediate;
   const std::string self = name_ + ".attention.self.", attention = name_ + ".attention.output",
                     output = name_ + ".output";
@@ -69,10 +72,10 @@ Layer::Layer(const Ctx& ctx, const Config& c, int64_t block)
   key_ = linear(ctx, block, self + "key", D, D, Role::column, head_size_);
   value_ = linear(ctx, block, self + "value", D, D, Role::column, head_size_);
   attended_ = linear(ctx, block, attention + ".dense", D, D, Role::row, head_size_);
-  attended_norm_ = norm(ctx, block, attention, D);
+  attended_norm_ = norm(ctx, block, attention, c);
   up_ = linear(ctx, block, name_ + ".intermediate.dense", M, D, Role::column);
   down_ = linear(ctx, block, output + ".dense", D, M, Role::row);
-  norm_ = norm(ctx, block, output, D);
+  norm_ = norm(ctx, block, output, c);
 }
 
 Tensor Layer::operator()(const Ctx& ctx, const Tensor& in, const Tensor& valid) const {
@@ -84,7 +87,17 @@ Tensor Layer::operator()(const Ctx& ctx, const Tensor& in, const Tensor& valid) 
   how.kv_valid = valid;
   const Tensor seen = ctx.attention(heads(query_), heads(key_), heads(value_), how).flatten(2);
   const Tensor x = apply(ctx, attended_norm_, in + apply(ctx, attended_, seen));
-  return apply(ctx, norm_, x + apply(ctx, down_, at::gelu(apply(ctx, up_, x))));
+  const Tensor up = apply(ctx, up_, x);
+  return apply(ctx, norm_, x + apply(ctx, down_, relu_ ? at::relu(up) : at::gelu(up)));
+}
+
+// Of a model with a head, bert. stands before all; conversions from TensorFlow call a norm's numbers gamma
+// and beta.
+std::string without_head(std::string name) {
+  if (name.starts_with("bert.")) name.erase(0, 5);
+  if (name.ends_with(".LayerNorm.gamma")) return name.substr(0, name.size() - 5) + "weight";
+  if (name.ends_with(".LayerNorm.beta")) return name.substr(0, name.size() - 4) + "bias";
+  return name;
 }
 
 void MiniLm::describe(Describe<Options>& d) {
@@ -93,12 +106,32 @@ void MiniLm::describe(Describe<Options>& d) {
   d.input("attention_mask", "[B, L]", "int64", "1: a token, 0: padding");
   d.output("output", "[B, L, hidden]", "float", "an embedding a token");
   d.output("pooled", "[B, hidden]", "float", "mean of a text's tokens, of length 1");
-  d.option("layers", &Options::layers).range(1, 256).help("transformer layers");
-  d.option("hidden", &Options::hidden).range(1, 65536).help("channels");
-  d.option("heads", &Options::heads).range(1, 1024).help("divides hidden");
-  d.option("intermediate", &Options::intermediate).range(1, 1 << 20).help("channels inside the MLP");
-  d.option("vocab", &Options::vocab).range(1, 1 << 24).help("size of the vocabulary");
-  d.option("max_positions", &Options::max_positions).range(1, 1 << 20).unit("tokens").help("longest text");
+  d.layout("bert", "of models with a head, and of conversions from TensorFlow", without_head);
+  d.option("layers", &Options::layers).range(1, 256).help("transformer layers").config({"num_hidden_layers"});
+  d.option("hidden", &Options::hidden).range(1, 65536).help("channels").config({"hidden_size"});
+  d.option("heads", &Options::heads).range(1, 1024).help("divides hidden").config({"num_attention_heads"});
+  d.option("intermediate", &Options::intermediate)
+      .range(1, 1 << 20)
+      .help("channels inside the MLP")
+      .config({"intermediate_size"});
+  d.option("vocab", &Options::vocab).range(1, 1 << 24).help("size of the vocabulary").config({"vocab_size"});
+  d.option("max_positions", &Options::max_positions)
+      .range(1, 1 << 20)
+      .unit("tokens")
+      .help("longest text")
+      .config({"max_position_embeddings"});
+  d.option("types", &Options::types)
+      .range(1, 1024)
+      .help("rows of the embedding of segments, of which the first is used")
+      .config({"type_vocab_size"});
+  d.option("layer_norm_eps", &Options::layer_norm_eps).above(0).help("of LayerNorm");
+  d.option("hidden_act", &Options::hidden_act).choices({"gelu", "relu"}).help("of the MLP");
+  d.option("model_type", &Options::model_type)
+      .choices({"bert"})
+      .help("what a config.json calls the network; others with the same names compute something else");
+  d.option("position_embedding_type", &Options::position_embedding_type)
+      .choices({"absolute"})
+      .help("as a config.json says it");
 }
 
 MiniLm::MiniLm(const Options& o, const Ctx& ctx) : options_(o) {
@@ -107,8 +140,8 @@ MiniLm::MiniLm(const Options& o, const Ctx& ctx) : options_(o) {
   words_ = declare(ctx, 0, "embeddings.word_embeddings.weight", {o.vocab, o.hidden}, init, Role::table);
   positions_ = declare(ctx, 0, "embeddings.position_embeddings.weight", {o.max_positions, o.hidden}, init,
                        Role::table);
-  types_ = declare(ctx, 0, "embeddings.token_type_embeddings.weight", {2, o.hidden}, init, Role::table);
-  embedded_norm_ = norm(ctx, 0, "embeddings", o.hidden);
+  types_ = declare(ctx, 0, "embeddings.token_type_embeddings.weight", {o.types, o.hidden}, init, Role::table);
+  embedded_norm_ = norm(ctx, 0, "embeddings", o);
   for (int64_t i = 1; i <= o.layers; ++i) layers_.emplace_back(ctx, o, i);
 }
 

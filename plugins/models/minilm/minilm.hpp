@@ -16,11 +16,16 @@ using Ctx = Context<at::Tensor>;
 
 struct Config {
   int64_t layers = 6, hidden = 384, heads = 12, intermediate = 1536;
-  int64_t vocab = 30522, max_positions = 512;
+  int64_t vocab = 30522, max_positions = 512, types = 2;
+  double layer_norm_eps = 1e-12;
+  std::string hidden_act = "gelu";
+  // What a configuration may say besides: other networks have BERT's names and compute something else.
+  std::string model_type = "bert", position_embedding_type = "absolute";
 };
 
 struct Norm {
   kinora_param weight, bias;
+  double epsilon;
 };
 struct Linear {
   kinora_param weight, bias;
@@ -36,6 +41,7 @@ class Layer {
  private:
   std::string name_;
   int64_t block_, head_size_;
+  bool relu_;
   Linear query_, key_, value_, attended_, up_, down_;
   Norm attended_norm_, norm_;
 };

@@ -43,6 +43,9 @@ void describe_all(Describe<Options>& d, bool umt5) {
   std::vector<std::string> names{""};
   for (const auto& p : presets)
     if (is_umt5(p) == umt5) names.emplace_back(p.name);
+  d.layout("tied", "with the embedding under encoder.embed_tokens alone", [](const std::string& name) {
+    return name == "encoder.embed_tokens.weight" ? std::string("shared.weight") : name;
+  });
   d.option("size", &Options::size)
       .choices(names)
       .help("a published model: sets the vocabulary, all sizes and feed_forward_proj; empty: as given");
@@ -63,6 +66,10 @@ void describe_all(Describe<Options>& d, bool umt5) {
   d.option("feed_forward_proj", &Options::feed_forward_proj)
       .choices({"relu", "gated-gelu", "gated-silu"})
       .help("the MLP; gelu is the tanh approximation");
+  d.option("model_type", &Options::model_type)
+      .choices(umt5 ? std::vector<std::string>{"umt5"} : std::vector<std::string>{"t5", "mt5"})
+      .help(
+          "what a config.json calls the network; T5 and UMT5 have the same names and compute something else");
 }
 
 }  // namespace

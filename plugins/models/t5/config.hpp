@@ -15,6 +15,7 @@ struct Config {
   int64_t relative_attention_num_buckets = 32, relative_attention_max_distance = 128;
   double layer_norm_epsilon = 1e-6;
   std::string feed_forward_proj = "relu";
+  std::string model_type = "t5";  // as a configuration says it
 
   bool gated() const { return feed_forward_proj.starts_with("gated-"); }
   int64_t inner() const { return num_heads * d_kv; }
@@ -25,6 +26,7 @@ struct Umt5Config : Config {
     vocab_size = 256384;
     d_ff = 1024, num_layers = 8, num_heads = 6;
     feed_forward_proj = "gated-gelu";
+    model_type = "umt5";
   }
 };
 

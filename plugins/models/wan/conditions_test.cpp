@@ -16,7 +16,7 @@ using Of = test::PackedCase::Of;
 using Rows = test::PackedCase::Rows;
 constexpr const char* kId = "model/wan";
 
-const core::json kSmall = {{"num_attention_heads", 2},
+const core::json kConditioned = {{"num_attention_heads", 2},
                            {"attention_head_dim", 12},
                            {"in_channels", 4},
                            {"out_channels", 4},
@@ -25,7 +25,7 @@ const core::json kSmall = {{"num_attention_heads", 2},
                            {"ffn_dim", 12},
                            {"num_layers", 2}};
 core::json small_with(const core::json& more) {
-  auto out = kSmall;
+  auto out = kConditioned;
   out.update(more);
   return out;
 }
@@ -69,30 +69,30 @@ TEST_P(WanPacked, EqualsItsVideosAloneForwardAndBackwardInAnyOrder) {
 }
 INSTANTIATE_TEST_SUITE_P(Cases, WanPacked, ::testing::ValuesIn(kPacked), test::packed_case_name);
 
-struct Wan : test::OnChain<kinora_model> {
-  explicit Wan(const core::json& more = core::json::object()) : OnChain(kId, small_with(more), at::kDouble) {}
+struct ConditionedWan : test::OnChain<kinora_model> {
+  explicit ConditionedWan(const core::json& more = core::json::object()) : OnChain(kId, small_with(more), at::kDouble) {}
   Tensor operator()(const core::NamedTensors& in) { return forward(in)[0]; }
 };
 
-core::NamedTensors small() {
+core::NamedTensors conditioned_inputs() {
   return {{"latent", test::numbers("latent", {2, 4, 3, 4, 6})},
           {"timestep", 500 + 280 * test::numbers("timestep", {2})},
           {"text", test::numbers("text", {2, 6, 10})}};
 }
 
 TEST(WanLevels, ThatAreEqualAreOne) {
-  Wan model;
+  ConditionedWan model;
   model.fill();
-  test::expect_equal_levels_are_one(model, small(), {1, 3, 3 * 2 * 3});
+  test::expect_equal_levels_are_one(model, conditioned_inputs(), {1, 3, 3 * 2 * 3});
 }
 
 TEST(WanSignal, AddsNothingAtFirstNorWhenItIsLeftOut) {
-  test::expect_signal_adds_nothing_at_first([](const core::json& more) { return Wan(more); }, small(),
+  test::expect_signal_adds_nothing_at_first([](const core::json& more) { return ConditionedWan(more); }, conditioned_inputs(),
                                             "camera", test::numbers("camera", {2, 3}));
 }
 
 TEST(WanPackedInputs, ThatDoNotFitAreRefused) {
-  Wan model(core::json{{"signals", {"camera:3"}}});
+  ConditionedWan model(core::json{{"signals", {"camera:3"}}});
   const auto said = [&](const char* name, const Tensor& t) -> std::string {
     core::NamedTensors in = {{"latent", at::zeros({1, 4, 40}, at::kDouble)},
                              {"sizes", at::tensor({1, 4, 4, 2, 2, 6}, at::kLong).view({2, 3})},

@@ -14,6 +14,7 @@
 #include "tests/support/oracle.hpp"
 #include "tests/support/refusal.hpp"
 #include "tests/support/shuffled.hpp"
+#include "tests/support/worst.hpp"
 
 namespace kinora {
 namespace {
@@ -63,7 +64,7 @@ TEST_P(WanModel, EqualsDiffusersForwardAndBackward) {
     const auto compare = [&](const Tensor& found, const std::string& name) {
       const double apart_by = test::difference(found, oracle.exact(name));
       EXPECT_LT(apart_by, bound()) << name;
-      worst = std::max(worst, apart_by);
+      worst = test::worse(worst, apart_by);
     };
     compare(output, "output");
     output.backward(
@@ -211,6 +212,12 @@ TEST(WanTimestep, GoesByThePlaceInThisForward) {
   wan.chain().set_frames(later);
   in["timestep"] = in["timestep"].unsqueeze(1).expand({2, 18}).contiguous();
   EXPECT_LT(test::difference(wan(in), plain), 1e-12) << "only distances of positions count";
+}
+
+TEST(WanPositions, GoBeyondTheTableOfDiffusers) {
+  auto options = kSmall;
+  options["rope_max_seq_len"] = 1;
+  EXPECT_EQ(test::difference(Wan(options)(small()), Wan(kSmall)(small())), 0);
 }
 
 // Counts what tensor parallelism would have to sum.

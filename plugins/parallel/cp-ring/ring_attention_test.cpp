@@ -65,7 +65,7 @@ class Peak final : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device) override {
     now_ += bytes;
-    most_ = std::max(most_, now_);
+    most_ = std::max<int64_t>(most_, now_);
   }
   bool memoryProfilingEnabled() const override { return true; }
   int64_t most() const { return most_; }

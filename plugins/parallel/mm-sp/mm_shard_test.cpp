@@ -200,7 +200,7 @@ class Metered final : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device) override {
     live += bytes;
-    peak = std::max(peak, live);
+    peak = std::max<int64_t>(peak, live);
   }
   bool memoryProfilingEnabled() const override { return true; }
   int64_t live = 0, peak = 0;

@@ -8,6 +8,7 @@
 
 #include "kinora/error.hpp"
 #include "plugins/parallel/pp/stages.hpp"
+#include "tests/support/worst.hpp"
 
 namespace kinora::pp {
 namespace {
@@ -41,7 +42,7 @@ Outcome played(const std::string& name, int64_t P, int64_t V, int64_t m) {
       now.push_back(a);
       ++at[r];
       alive[r] += a.forward ? 1 : -1;
-      out.in_flight[r] = std::max(out.in_flight[r], alive[r]);
+      out.in_flight[r] = std::max<int64_t>(out.in_flight[r], alive[r]);
     }
     if (!more) break;
     if (now.empty()) throw std::runtime_error(name + ": every rank waits");
@@ -101,7 +102,7 @@ double worst(const std::vector<double>& cost, const std::vector<int64_t>& first)
     double one = 0;
     const auto end = s + 1 < first.size() ? first[s + 1] : static_cast<int64_t>(cost.size());
     for (int64_t b = first[s]; b < end; ++b) one += cost[static_cast<size_t>(b)];
-    out = std::max(out, one);
+    out = test::worse(out, one);
   }
   return out;
 }

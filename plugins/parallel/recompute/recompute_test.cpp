@@ -16,6 +16,7 @@
 #include "kinora/aten.hpp"
 #include "kinora/context.hpp"
 #include "tests/support/plugins.hpp"
+#include "tests/support/worst.hpp"
 
 namespace kinora {
 namespace {
@@ -149,7 +150,7 @@ double difference(bool inputs_need_gradient, bool captures = false) {
   EXPECT_EQ(found[0].size(), 10u);
   EXPECT_FALSE(found[1]["fixed"].defined());
   EXPECT_GT(found[0]["in"].abs().max().item<double>(), 0);
-  for (const auto& [name, value] : found[0]) out = std::max(out, worst(found[1][name], value));
+  for (const auto& [name, value] : found[0]) out = test::worse(out, worst(found[1][name], value));
   return out;
 }
 
@@ -225,7 +226,7 @@ class Peak final : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, int64_t size, size_t, size_t, c10::Device) override {
     now_ += size;
-    most_ = std::max(most_, now_);
+    most_ = std::max<int64_t>(most_, now_);
   }
   bool memoryProfilingEnabled() const override { return true; }
   int64_t most() const { return most_; }

@@ -1,5 +1,6 @@
 // DPM-Solver++ 2M against diffusers' EDMDPMSolverMultistepScheduler and against the exact flow.
 #include "plugins/samplers/sampler_testing.hpp"
+#include "tests/support/worst.hpp"
 
 namespace kinora {
 namespace {
@@ -13,7 +14,7 @@ TEST(Dpmpp2m, EqualsDiffusers) {
     const double d = test::oracle_difference(kId, o), d32 = test::oracle_difference(kId, o, "sample32");
     EXPECT_LT(d, 1e-12) << name;
     EXPECT_LT(d32, 1e-5) << name;  // diffusers' levels are float32, the first of them 80
-    worst = std::max(worst, d), worst32 = std::max(worst32, d32);
+    worst = test::worse(worst, d), worst32 = test::worse(worst32, d32);
   }
   RecordProperty("worst", std::to_string(worst * 1e12) + "e-12");
   RecordProperty("worst32", std::to_string(worst32 * 1e6) + "e-6");

@@ -9,6 +9,7 @@
 
 #include "plugins/samplers/edm/plain_edm_testing.hpp"
 #include "plugins/samplers/sampler_testing.hpp"
+#include "tests/support/worst.hpp"
 
 namespace kinora {
 namespace {
@@ -43,8 +44,8 @@ double difference(const at::Tensor& got, const Plain& p) {
   for (size_t i = 0; i < kNoise.size(); ++i) {
     const Row want = reference(p, i);
     for (size_t d = 0; d < want.size(); ++d)
-      worst = std::max(worst, std::abs(got[int64_t(i)][int64_t(d)].item<double>() - want[d]) /
-                                  std::max(1.0, std::abs(want[d])));
+      worst = test::worse(worst, std::abs(got[int64_t(i)][int64_t(d)].item<double>() - want[d]) /
+                                     std::max(1.0, std::abs(want[d])));
   }
   return worst;
 }
@@ -158,6 +159,39 @@ TEST(Mixture, EqualsThePlainPosteriorMean) {
   }
   EXPECT_EQ(m.calls(), 4);
   EXPECT_THROW(core::Mixture(at::zeros({2, 3}), at::ones({3}), at::ones({2})), Error);
+}
+
+// Of pure noise, s = 1, nothing of x0 is left: the mean of all.
+TEST(Mixture, DenoisesABlendAsTheSameInTheOtherUnitAndPureNoiseToItsMean) {
+  auto m = mixture();
+  const at::Tensor x = matrix(kNoise);
+  at::Tensor mean = at::zeros({x.size(1)}, at::kDouble);
+  double sum = 0;
+  for (const auto& c : kMixture) mean += c.weight * matrix({c.mean})[0], sum += c.weight;
+  const auto worst = [](const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>(); };
+  EXPECT_LT(worst(m.denoise(x, at::ones({3}, at::kDouble), KINORA_MIX_BLEND), (mean / sum).expand_as(x)), 1e-14);
+  for (const double s : {0.001, 0.5, 0.99}) {
+    const at::Tensor level = at::full({3}, s, at::kDouble);
+    EXPECT_LT(worst(m.denoise(x, level, KINORA_MIX_BLEND), m.denoise(x / (1 - s), level / (1 - s))), 1e-13) << s;
+  }
+}
+
+TEST(Mixture, NamesWhatHasAnotherShapeOrHoldsIntegers) {
+  const at::Tensor mean = at::zeros({1, 2}), one = at::ones({1}), whole = at::ones({1}, at::kLong);
+  const auto said = [](auto make) -> std::string {
+    try {
+      make();
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(said([&] { core::Mixture(at::zeros({1, 2}, at::kLong), one, one); }), "mean must be of floating point, it is Long");
+  EXPECT_EQ(said([&] { core::Mixture(mean, whole, one); }), "std must be of floating point, it is Long");
+  EXPECT_EQ(said([&] { core::Mixture(mean, one, whole); }), "weight must be of floating point, it is Long");
+  EXPECT_EQ(said([&] { core::Mixture(mean, one, one).noise(at::zeros({3, 2}, at::kLong)); }), "noise must be of floating point, it is Long");
+  EXPECT_EQ(said([&] { core::Mixture(mean, one, one).noise(at::zeros({2})); }), "noise must have the shape [N, 2], as mean has; it has [2]");
+  EXPECT_EQ(core::Mixture(mean, one, one).noise(at::zeros({3, 2})).scalar_type(), at::kDouble);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 // The grid "diffusers" is FlowMatchEulerDiscreteScheduler's as its `shift` is meant. Left to itself, that
 // class takes its range from levels that are shifted already and shifts them again, so that its last level
 // moves from 0.005 to 0.024 at shift 5; given the levels, as pipelines do, it shifts once, as here.
+// "diffusers-alone" is the class left to itself, as Wan's pipelines use it.
 #include "kinora/plugin.hpp"
 #include "kinora/sampler.hpp"
 #include "plugins/samplers/flow/schedule.hpp"
@@ -23,12 +24,14 @@ class FlowEuler final : public Sampler {
     d.option("steps", &Options::steps).range(1, 100000).help("steps, one denoiser call each");
     d.option("shift", &Options::shift).above(0).help("above 1: more of the steps at high noise; Wan 5 or 3");
     d.option("convention", &Options::convention)
-        .choices({"diffusers", "uniform"})
-        .help("before the shift: `steps` levels from 1 to 0.001, then 0; or 1, 1 - 1 / steps, ..., 0");
+        .choices({"diffusers", "uniform", "diffusers-alone"})
+        .help(
+            "before the shift: `steps` levels from 1 to 0.001, then 0; or 1, 1 - 1 / steps, ..., 0; or "
+            "diffusers' class without levels given, which shifts the 0.001 twice");
   }
   explicit FlowEuler(const Options& o)
       : s_(o.convention == "uniform" ? flow_levels(o.steps, o.shift, 1, 0, o.steps + 1)
-                                     : flow_levels(o.steps, o.shift, 1, 0.001, o.steps)) {}
+                                     : flow_levels(o.steps, o.shift, 1, last_of(o), o.steps)) {}
 
   std::vector<double> levels() const override { return s_; }
 
@@ -44,6 +47,10 @@ class FlowEuler final : public Sampler {
   }
 
  private:
+  // u of the last level before 0.
+  static double last_of(const Options& o) {
+    return o.convention == "diffusers" ? 0.001 : o.shift * 0.001 / (1 + (o.shift - 1) * 0.001);
+  }
   std::vector<double> s_;
 };
 KINORA_COMPONENT(FlowEuler)

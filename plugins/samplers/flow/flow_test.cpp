@@ -1,5 +1,6 @@
 // Samplers of flow matching against diffusers' schedulers and against the exact flow.
 #include "plugins/samplers/sampler_testing.hpp"
+#include "tests/support/worst.hpp"
 
 namespace kinora {
 namespace {
@@ -17,8 +18,8 @@ void expect_oracle(const std::string& id, const std::string& prefix, double boun
     EXPECT_LT(d32, bound32) << name;
     const at::Tensor grid =
         at::tensor(test::levels_of(test::Instance<kinora_sampler>(id, o.options)), at::kDouble);
-    levels = std::max(levels, (grid - o.exact("levels32")).abs().max().item<double>());
-    worst = std::max(worst, d), worst32 = std::max(worst32, d32);
+    levels = test::worse(levels, (grid - o.exact("levels32")).abs().max().item<double>());
+    worst = test::worse(worst, d), worst32 = test::worse(worst32, d32);
   }
   EXPECT_LT(levels, 1e-7);
   testing::Test::RecordProperty("worst", std::to_string(worst * 1e12) + "e-12");

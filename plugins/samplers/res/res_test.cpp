@@ -1,5 +1,6 @@
 // The solvers of Cosmos Predict 1 against its own code and against the exact flow.
 #include "plugins/samplers/sampler_testing.hpp"
+#include "tests/support/worst.hpp"
 
 namespace kinora {
 namespace {
@@ -19,7 +20,7 @@ TEST(Res, EqualsCosmos) {
   for (const auto& name : test::cases("res_")) {
     const double d = test::oracle_difference(kId, test::Oracle("samplers.safetensors", name));
     EXPECT_LT(d, 1e-12) << name;
-    worst = std::max(worst, d);
+    worst = test::worse(worst, d);
   }
   RecordProperty("worst", std::to_string(worst * 1e12) + "e-12");
 }

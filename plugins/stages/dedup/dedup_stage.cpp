@@ -25,10 +25,10 @@ void DedupSemantic::describe(Describe<Options>& d) {
       .choices({"on", "score"})
       .help("score: notes of what a clip is a copy, and keeps it");
   d.option("eps", &Options::eps)
-      .range(0, 2)
+      .range(-1, 2)
       .help(
-          "a clip goes if its cosine with one that is rather kept is at least 1 - eps; Cosmos-Curate has "
-          "0.01, NeMo Curator 0.1");
+          "a clip goes if its cosine with one that is rather kept is at least 1 - eps; below 0: 0.002 of the "
+          "embedding classic, which is a histogram, 0.01 of others, as Cosmos-Curate has it; NeMo Curator has 0.1");
   d.option("keep", &Options::keep)
       .choices({"largest", "longest", "best", "first"})
       .help("which is rather kept: of more pixels, longer, of the greater `score`, of the lesser key");
@@ -48,6 +48,7 @@ void DedupSemantic::describe(Describe<Options>& d) {
 }
 
 DedupSemantic::DedupSemantic(const Options& o) : options_(o) {
+  if (o.eps < 0) options_.eps = o.name == "classic" ? 0.002 : 0.01;
   if (o.keep == "best" && o.score.empty())
     throw Error(KINORA_INVALID,
                 "dedup.semantic: keep = \"best\" needs a score, for example score = \"filter.blur\"");

@@ -11,7 +11,7 @@ class DedupSemantic final : public Stage {
  public:
   struct Options {
     std::string name = "classic", keep = "largest", score, mode = "on";
-    double eps = 0.01;
+    double eps = -1;
     bool exact = true, semantic = true;
     int64_t clusters = 0, iterations = 20, seed = 1234;
     int64_t memory = 0;
@@ -42,7 +42,7 @@ class DedupSemantic final : public Stage {
   void find_exact(const std::vector<size_t>& order, std::vector<Verdict>& verdicts) const;
   void find_near(const std::vector<size_t>& order, std::vector<Verdict>& verdicts);
   static void follow(const std::vector<size_t>& order, std::vector<Verdict>& verdicts);
-  Options options_;
+  Options options_;  // with the eps of its embedding
   std::vector<Clip> clips_;
   std::vector<std::vector<float>> vectors_;  // [clips_][size_]
   int64_t size_ = 0;

@@ -18,7 +18,10 @@ void Batch::flush(const Emit& emit) {
   at::Tensor out;
   try {
     out = call_(inputs_);
-  } catch (const Error&) {
+  } catch (const Error& e) {
+    if (!std::exchange(said_, true))
+      log(Log::warn, "a batch of " + std::to_string(inputs_.size()) + " fails (" + e.what() +
+                         "); each of it is tried alone, as of every batch that fails: where all do, lower batch");
     return one_by_one(emit);
   }
   inputs_.clear();

@@ -32,6 +32,7 @@ class Batch {
   Done done_;
   std::vector<Sample> samples_;
   std::vector<at::Tensor> inputs_;
+  bool said_ = false;  // in the log, that a batch failed as a whole
 };
 
 }  // namespace kinora::exported

@@ -1,10 +1,15 @@
 // stage/embed.model and stage/filter.model of the built plugin against what Python makes with the same
 // exported files (tests/oracle/make_export_fixtures.py).
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/api/module.h>
 
+#include "core/log.hpp"
 #include "core/run/call.hpp"
 #include "core/run/stage_results.hpp"
 #include "kinora/curation.hpp"
@@ -97,6 +102,15 @@ TEST(EmbedModel, TakesVideosStretchesAndOtherOutputs) {
       EXPECT_LT(difference(vector_of(sample, "model.npy"), oracle().exact(std::string(sample.key()) + kind)),
                 2e-6)
           << kind;
+  }
+}
+
+// tower.pt holds numbers of float32: it computes with an input of no other type.
+TEST(EmbedModel, GivesTheModelItsInputInTheTypeThatIsNamed) {
+  for (const char* dtype : {"float64", "float16", "bfloat16"}) {
+    const Made run("stage/embed.model", {{"model", file("tower.pt")}, {"dtype", dtype}}, clips());
+    EXPECT_TRUE(run.results.emitted.empty()) << dtype;
+    EXPECT_FALSE(run.results.failed.empty() && run.errors.empty()) << dtype;
   }
 }
 
@@ -228,9 +242,18 @@ TEST(EmbedModel, OneBadSampleIsOneFailure) {
   ASSERT_EQ(run.results.failed.size(), 1u);
   EXPECT_EQ(run.results.failed[0].key, "late");
   EXPECT_THAT(run.results.failed[0].reason, HasSubstr("refuses.pt fails on an input [12, 3, 24, 32]"));
+  const std::string log = ::testing::TempDir() + "/refused.log";
+  std::filesystem::remove(log);
+  std::optional<core::LogFile> lines(core::or_throw(core::LogFile::open(log)));
   const Made whole("stage/embed.model",
                    {{"model", path}, {"batch", 2}, {"mean", {0, 0, 0}}, {"std", {1, 1, 1}}},
                    {grey("white", 255), grey("whiter", 255), grey("x", 255), grey("y", 220)});
+  lines.reset();  // the last line is there when it is closed
+  std::ifstream in(log);
+  const std::string said{std::istreambuf_iterator<char>(in), {}};
+  const size_t at = said.find("a batch of 2 fails (");
+  EXPECT_NE(at, std::string::npos) << "a batch that fell apart is not in the log: " << said;
+  EXPECT_EQ(said.find("a batch of", at + 1), std::string::npos) << "of two batches one is told";
   EXPECT_EQ(whole.results.failed.size(), 3u);
   ASSERT_EQ(whole.results.emitted.size(), 1u);
   EXPECT_EQ(whole.results.emitted[0].key(), "y");

@@ -23,12 +23,15 @@ struct Received {
   bool too_large = false;
 };
 
-size_t receive(char* data, size_t, size_t n, void* to) {
+// Called through curl's C frames, which no exception may pass: what cannot be kept ends the transfer.
+size_t receive(char* data, size_t, size_t n, void* to) noexcept try {
   auto& received = *static_cast<Received*>(to);
   received.too_large = received.body.size() + n > received.largest;
   if (received.too_large) return 0;  // ends the transfer
   received.body.append(data, n);
   return n;
+} catch (...) {
+  return 0;
 }
 
 // Errors that come from how the request is set up rather than from the moment.

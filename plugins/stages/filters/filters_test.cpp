@@ -129,6 +129,11 @@ TEST(Black, CountsFramesWithEnoughBlackPixels) {
   EXPECT_EQ(judge("filter.black", film({grey(0), grey(200), grey(200), grey(200)})).rule, "");
 }
 
+TEST(Black, APixelIsBlackUpToItsLuma) {
+  EXPECT_EQ(score("filter.black", {grey(50), grey(200)}), 0);
+  EXPECT_EQ(score("filter.black", {grey(50), grey(200)}, {{"pixel", 0.2}}), 0.5);
+}
+
 // 0.001 of 256 levels is 0.256: a level on a quarter of the pixels is no motion, on a third it is.
 TEST(Frozen, ComparesWithWhereTheFreezeBegan) {
   cv::Mat quarter = grey(100), third = grey(100), half = grey(100);
@@ -258,6 +263,17 @@ TEST(Text, IsTheShareThatLinesCover) {
   EXPECT_NEAR(score("filter.text", text), line.area() / (320.0 * 180), 0.5 * line.area() / (320.0 * 180));
   EXPECT_EQ(judge("filter.text", film(text)).rule, "filter.text");
   EXPECT_EQ(judge("filter.text", film(plain)).rule, "");
+}
+
+TEST(Text, LastsSoLongAndStandsOutSoFar) {
+  std::vector<cv::Mat> once(4, texture(0));
+  once[1] = titled(texture(0), "SUBSCRIBE TO THIS");
+  EXPECT_LT(score("filter.text", once, {{"reduce", "max"}}), 0.01);
+  EXPECT_GT(score("filter.text", once, {{"reduce", "max"}, {"lasting", 1}}), 0.02);
+  cv::Mat faint = grey(60, 320, 180);
+  cv::putText(faint, "SUBSCRIBE TO THIS", {20, 150}, cv::FONT_HERSHEY_SIMPLEX, 0.7, 110, 2, cv::LINE_AA);
+  EXPECT_LT(score("filter.text", {faint, faint, faint}), 0.01);
+  EXPECT_GT(score("filter.text", {faint, faint, faint}, {{"contrast", 20}}), 0.02);
 }
 
 TEST(Facts, BoundsAnyNumberByItsName) {

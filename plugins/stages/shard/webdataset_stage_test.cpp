@@ -132,6 +132,18 @@ TEST_F(Shards, AreWhatOtherReadersExpect) {
   EXPECT_EQ(status, 0) << command;
 }
 
+TEST_F(Shards, LeaveOutTheFieldsThatAreNamed) {
+  const auto has = [&](const char* folder, const char* member) {
+    for (const auto& [name, bytes] : tree(path(folder)))
+      if (name.ends_with(".tar") && bytes.find(member) != std::string::npos) return true;
+    return false;
+  };
+  pack("a", {}, 0, 3);
+  pack("b", {.skip = {"txt"}}, 0, 3);
+  EXPECT_TRUE(has("a", "film-1.txt") && !has("a", "film-1.url"));
+  EXPECT_TRUE(!has("b", "film-1.txt") && has("b", "film-1.url") && has("b", "film-1.mp4"));
+}
+
 TEST_F(Shards, AreTheSameBytesFromTheSameInput) {
   pack("a", {.max_size = 20000, .val = 0.25}, 0, 60);
   pack("b", {.max_size = 20000, .val = 0.25}, 0, 60);

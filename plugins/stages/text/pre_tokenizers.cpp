@@ -151,7 +151,7 @@ PreTokenizer read_split(Fields& f) {
   return splitting([what](const std::string& t) { return matches_of(t, what); }, how, invert);
 }
 
-PreTokenizer read_one(const std::string& type, Fields& f) {
+PreTokenizer read_words(const std::string& type, Fields& f) {
   if (type == "ByteLevel") return read_byte_level(f);
   if (type == "Metaspace") return read_metaspace(f);
   if (type == "Split") return read_split(f);
@@ -222,7 +222,7 @@ PreTokenizer read_pre_tokenizer(const Json& json, const std::string& where, int 
   const auto type = f.get<std::string>("type");
   if (depth > kDeepest) f.refuse("sequences nest too deep");
   if (type != "Sequence") {
-    auto one = read_one(type, f);
+    auto one = read_words(type, f);
     f.done();
     return one;
   }

@@ -103,7 +103,7 @@ void read_trainer(Message m, Spec& s) {
     }
 }
 
-void read_normalizer(Message m, Spec& s) {
+void read_normalizer_spec(Message m, Spec& s) {
   while (m.next()) switch (m.number) {
       case 2:
         s.charsmap = m.text;
@@ -129,7 +129,7 @@ SentencePieceSpec read_sentencepiece_spec(std::string_view bytes, const std::str
   for (Message m(bytes, name); m.next();) {
     if (m.number == 1) s.pieces.push_back(read_piece({m.text, name}));
     if (m.number == 2) read_trainer({m.text, name}, s);
-    if (m.number == 3) read_normalizer({m.text, name}, s);
+    if (m.number == 3) read_normalizer_spec({m.text, name}, s);
   }
   if (s.pieces.empty()) Message({}, name).damaged();
   return s;

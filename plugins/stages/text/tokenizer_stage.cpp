@@ -1,13 +1,18 @@
 #include "tokenizer_stage.hpp"
 
+#include <filesystem>
+
 #include "clean.hpp"
 #include "ids.hpp"
+#include "word_piece.hpp"
 
 namespace kinora::text {
 namespace {
 
+constexpr const char* kMeant = "a tokenizer.json, a sentencepiece .model or a folder with one";
+
 std::unique_ptr<Tokenizer> open(const TokenizerStage::Options& o) {
-  const std::string bytes = read_file(o.file, "a tokenizer.json or a sentencepiece .model");
+  const std::string bytes = read_file(o.file, kMeant);
   if (!o.file.ends_with(".json")) return read_sentencepiece(bytes, o.file, {o.add_begin, o.add_end});
   if (o.add_begin || o.add_end)
     throw Error(KINORA_INVALID,
@@ -15,6 +20,33 @@ std::unique_ptr<Tokenizer> open(const TokenizerStage::Options& o) {
                     ": add_begin and add_end are for a .model; a tokenizer.json says itself what "
                     "comes around a text");
   return read_tokenizer_json(bytes, o.file);
+}
+
+// What transformers' save_pretrained wrote: tokenizer.json, or the files of the classes before there was one.
+std::unique_ptr<Tokenizer> open_folder(TokenizerStage::Options o) {
+  const std::filesystem::path folder = o.file;
+  const auto has = [&](const char* name) { return std::filesystem::exists(folder / name); };
+  const auto use = [&](const char* name) { return o.file = (folder / name).string(); };
+  if (has("tokenizer.json")) return use("tokenizer.json"), open(o);
+  Json config = Json::object();
+  if (has("tokenizer_config.json"))
+    config = Json::parse(read_file(use("tokenizer_config.json"), kMeant), nullptr, false);
+  if (!config.is_object()) throw Error(KINORA_INVALID, o.file + ": no JSON object");
+  if (has("vocab.txt")) {
+    const bool lower = config.value("do_lower_case", Json(true)) != false;
+    return read_vocab_txt(read_file(use("vocab.txt"), kMeant), o.file, lower);
+  }
+  if (!has("spiece.model"))
+    throw Error(KINORA_NOT_FOUND, folder.string() +
+                                      ": no tokenizer.json, spiece.model or vocab.txt; give a folder "
+                                      "with one of them, or name the file");
+  const Json name = config.value("tokenizer_class", Json("T5Tokenizer"));
+  const bool ends = name.is_string() && name.get<std::string>().find("T5Tokenizer") != std::string::npos;
+  if (!ends && !o.add_begin && !o.add_end)
+    throw Error(KINORA_UNSUPPORTED, o.file + ": what stands around a text of a " + name.dump() +
+                                        " is not known here; name spiece.model, with add_begin and add_end");
+  o.add_end |= ends;
+  return use("spiece.model"), open(o);
 }
 
 }  // namespace
@@ -25,7 +57,9 @@ void TokenizerStage::describe(Describe<Options>& d) {
   d.option("file", &Options::file)
       .path()
       .required()
-      .help("tokenizer.json (BPE, Unigram, WordPiece), or a sentencepiece model (Unigram, BPE)");
+      .help(
+          "tokenizer.json (BPE, Unigram, WordPiece), a sentencepiece model (Unigram, BPE), or a folder that "
+          "transformers saved");
   d.option("from", &Options::from).help("the field that holds the text");
   d.option("max_length", &Options::max_length)
       .range(1, 1 << 20)
@@ -40,9 +74,13 @@ void TokenizerStage::describe(Describe<Options>& d) {
       .help("resolves HTML references twice and collapses white space first, as Wan's captions are");
   d.option("add_begin", &Options::add_begin).help("a .model's <s> before every text");
   d.option("add_end", &Options::add_end).help("a .model's </s> after every text, as T5 and UMT5 need");
+  d.output("input_ids", "[L]", "int64", "beside the sample");
+  d.output("attention_mask", "[L]", "int64", "beside the sample");
 }
 
-TokenizerStage::TokenizerStage(const Options& options) : options_(options), tokenizer_(open(options)) {
+TokenizerStage::TokenizerStage(const Options& options)
+    : options_(options),
+      tokenizer_(std::filesystem::is_directory(options.file) ? open_folder(options) : open(options)) {
   if (options_.pad_id < 0) options_.pad_id = tokenizer_->padding().value_or(-1);
   if (options_.pad != "none" && options_.pad_id < 0)
     throw Error(KINORA_INVALID, options_.file + ": names no padding token; set pad_id");

@@ -191,9 +191,43 @@ TEST(TokenizerStage, ReadsAModelAndSaysWhereOptionsDoNotFit) {
   Ids wanted = bare;
   wanted.push_back(1);  // "</s>"
   EXPECT_EQ(ended, wanted);
+  const std::string llama = files.folder / "llama.model", bytes = bytes_of(fixture("spm.llama")["model"]);
+  std::ofstream(llama, std::ios::binary) << bytes;
+  wanted = run({.file = llama}, "A red ball").first;
+  wanted.insert(wanted.begin(), read_sentencepiece(bytes, "x.model", {})->id_of("<s>").value());
+  EXPECT_EQ(run({.file = llama, .add_begin = true}, "A red ball").first, wanted);
   EXPECT_THAT(test::refusal([&] { run({.file = files.json(), .add_end = true}, ""); }),
               HasSubstr("add_begin and add_end are for a .model"));
   EXPECT_THAT(test::refusal([&] { run({.file = files.folder / "none.json"}, ""); }), HasSubstr("none.json"));
+}
+
+// What save_pretrained leaves of the tokenizers of several times.
+TEST(TokenizerStage, ReadsAFolderAsItsFile) {
+  kinora::testing::start();
+  const Files files;
+  const auto folder = [&](const char* name, const std::map<std::string, std::string>& of) {
+    const auto made = std::filesystem::path(files.folder) / name;
+    std::filesystem::create_directories(made);
+    for (const auto& [to, text] : of) std::ofstream(made / to) << text;
+    return made.string();
+  };
+  const std::string text = "A red ball";
+  const auto said = [&](const std::string& file) { return run({.file = file}, text).first; };
+  const std::string fast = folder("fast", {{"tokenizer_config.json", R"({"tokenizer_class": "T5Tokenizer"})"}}),
+                    slow = folder("slow", {{"tokenizer_config.json", R"({"tokenizer_class": "T5Tokenizer"})"}}),
+                    other = folder("other", {{"tokenizer_config.json", R"({"tokenizer_class": "XLNetTokenizer"})"}});
+  std::filesystem::copy_file(std::string(files.json()), fast + "/tokenizer.json");
+  for (const auto& to : {fast, slow, other}) std::filesystem::copy_file(std::string(files.model()), to + "/spiece.model");
+  EXPECT_EQ(said(fast), said(files.json()));
+  EXPECT_EQ(said(slow), run({.file = files.model(), .add_end = true}, text).first);
+  EXPECT_THAT(test::refusal([&] { said(other); }), HasSubstr("a \"XLNetTokenizer\" is not known here; name spiece.model"));
+  const std::map<std::string, std::string> words{{"vocab.txt", "[UNK]\n[CLS]\n[SEP]\nA\na\nred\nball\n"}};
+  EXPECT_EQ(said(folder("uncased", words)), (Ids{1, 4, 5, 6, 2}));
+  auto cased = words;
+  cased["tokenizer_config.json"] = R"({"do_lower_case": false})";
+  EXPECT_EQ(said(folder("cased", cased)), (Ids{1, 3, 5, 6, 2}));
+  EXPECT_THAT(test::refusal([&] { said(folder("empty", {})); }),
+              HasSubstr("no tokenizer.json, spiece.model or vocab.txt"));
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 namespace kinora::text {
 
-std::unique_ptr<Tokenizer> read_vocab_txt(std::string_view vocabulary, const std::string& name) {
+std::unique_ptr<Tokenizer> read_vocab_txt(std::string_view vocabulary, const std::string& name, bool lower) {
   Json ids = Json::object();
   int64_t line = 0;
   for (size_t at = 0; at < vocabulary.size(); ++line) {
@@ -24,7 +24,7 @@ std::unique_ptr<Tokenizer> read_vocab_txt(std::string_view vocabulary, const std
                                       "; give the vocab.txt of a BERT tokenizer");
   const Json sep = {"[SEP]", ids["[SEP]"]}, cls = {"[CLS]", ids["[CLS]"]};
   return make_tokenizer(Json{{"model", {{"type", "WordPiece"}, {"vocab", ids}}},
-                             {"normalizer", {{"type", "BertNormalizer"}}},
+                             {"normalizer", {{"type", "BertNormalizer"}, {"lowercase", lower}}},
                              {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
                              {"post_processor", {{"type", "BertProcessing"}, {"sep", sep}, {"cls", cls}}},
                              {"added_tokens", added}},

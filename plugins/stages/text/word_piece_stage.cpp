@@ -10,6 +10,8 @@ void WordPieceStage::describe(Describe<Options>& d) {
   d.option("max_length", &Options::max_length)
       .range(2, 1 << 20)
       .help("ids at most, [CLS] and [SEP] included");
+  d.output("input_ids", "[L]", "int64", "beside the sample");
+  d.output("attention_mask", "[L]", "int64", "beside the sample");
 }
 
 WordPieceStage::WordPieceStage(const Options& options)

@@ -14,6 +14,7 @@
 #include "core/torch/tensors/tensors_api.hpp"
 #include "plugins/stages/transnetv2/windows.hpp"
 #include "tests/support/oracle.hpp"
+#include "tests/support/worst.hpp"
 
 namespace kinora::transnetv2 {
 namespace {
@@ -31,7 +32,7 @@ double largest_gap(const std::vector<float>& a, const std::vector<float>& b) {
   EXPECT_EQ(a.size(), b.size());
   double worst = 0;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i)
-    worst = std::max(worst, static_cast<double>(std::abs(a[i] - b[i])));
+    worst = test::worse(worst, static_cast<double>(std::abs(a[i] - b[i])));
   return worst;
 }
 

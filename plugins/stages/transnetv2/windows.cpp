@@ -7,16 +7,16 @@
 namespace kinora::transnetv2 {
 namespace {
 
-constexpr int64_t kWindow = 100, kStep = 50, kEdge = 25;
+constexpr int64_t kFrames = 100, kStep = 50, kEdge = 25;
 
 // `count` windows from number `first` on. [count, 100, 27, 48, 3]
 at::Tensor windows(const at::Tensor& thumbnails, int64_t first, int64_t count) {
   std::vector<int64_t> frames;
   for (int64_t w = first; w < first + count; ++w)
-    for (int64_t i = 0; i < kWindow; ++i)
+    for (int64_t i = 0; i < kFrames; ++i)
       frames.push_back(std::clamp<int64_t>(w * kStep + i - kEdge, 0, thumbnails.size(0) - 1));
   const auto at = at::tensor(frames, at::kLong);
-  return thumbnails.index_select(0, at).view({count, kWindow, thumbnails.size(1), thumbnails.size(2), 3});
+  return thumbnails.index_select(0, at).view({count, kFrames, thumbnails.size(1), thumbnails.size(2), 3});
 }
 
 void append_middle(std::vector<float>& to, const at::Tensor& batch, size_t length) {

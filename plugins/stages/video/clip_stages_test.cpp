@@ -17,11 +17,11 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::runtime;
 
-constexpr int kWide = 96, kHigh = 64;
+constexpr int kClipWidth = 96, kClipHeight = 64;
 
 // 240 frames at 24 a second, a key frame every 24.
 Sample film() {
-  EncoderOptions options = testing::small_film(kWide, kHigh);
+  EncoderOptions options = testing::small_film(kClipWidth, kClipHeight);
   options.key_interval = 24;
   Sample out("film");
   out.set("mp4", testing::make_film(options, 240));
@@ -151,7 +151,7 @@ TEST(ClipTranscode, CropsToTheFact) {
   in.set("json", json{{"crop", {{"x", 0}, {"y", 8}, {"width", 96}, {"height", 48}}}}.dump());
   const json uncropped =
       facts_in(cut({{"preset", "ultrafast"}}, in).results.emitted.at(0));
-  EXPECT_EQ(uncropped.at("height"), kHigh);
+  EXPECT_EQ(uncropped.at("height"), kClipHeight);
   EXPECT_TRUE(uncropped.contains("crop"));
   const json facts = facts_in(
       cut({{"preset", "ultrafast"}, {"crop", true}}, in).results.emitted.at(0));
@@ -222,18 +222,18 @@ Sample beside_nonsense(double every, int64_t count) {
   Bytes pixels;
   json at = json::array();
   for (int64_t i = 0; i < count; ++i) {
-    const Bytes one = testing::picture(kWide, kHigh, 6 * i);
+    const Bytes one = testing::picture(kClipWidth, kClipHeight, 6 * i);
     pixels.insert(pixels.end(), one.begin(), one.end());
     at.push_back(every * static_cast<double>(i));
   }
-  out.set_tensor("frames", std::move(pixels), {count, kHigh, kWide, 3}, KINORA_DL_UINT, 8);
+  out.set_tensor("frames", std::move(pixels), {count, kClipHeight, kClipWidth, 3}, KINORA_DL_UINT, 8);
   out.set("json", json{{"frames_at", at}, {"fps", 24.0}, {"duration_s", 10.0}}.dump());
   out.set("mp4", Bytes{1, 2, 3});
   return out;
 }
 
 TEST(ClipPreview, IsMadeOfFramesThatAreThere) {
-  for (const int64_t high : {kHigh, kHigh / 2}) {
+  for (const int64_t high : {kClipHeight, kClipHeight / 2}) {
     const json options{{"height", high}, {"format", "mp4"}, {"crf", 4}};
     const Applied made = applied("clip.preview", options, beside_nonsense(0.5, 20));
     ASSERT_EQ(made.error, "");
@@ -241,29 +241,29 @@ TEST(ClipPreview, IsMadeOfFramesThatAreThere) {
     const testing::Decoded found = testing::decode(Bytes(preview.begin(), preview.end()));
     ASSERT_EQ(found.luma.size(), 10u);
     EXPECT_EQ(found.probe.video.height, high);
-    EXPECT_EQ(found.probe.video.width, high * kWide / kHigh);
-    for (size_t i = 0; high == kHigh && i < 10; ++i) {
-      EncoderOptions lossless = testing::small_film(kWide, kHigh);
+    EXPECT_EQ(found.probe.video.width, high * kClipWidth / kClipHeight);
+    for (size_t i = 0; high == kClipHeight && i < 10; ++i) {
+      EncoderOptions lossless = testing::small_film(kClipWidth, kClipHeight);
       lossless.crf = 4;
       Encoder encoder(lossless);
-      encoder.write_rgb(testing::picture(kWide, kHigh, 12 * static_cast<int64_t>(i)).data());
+      encoder.write_rgb(testing::picture(kClipWidth, kClipHeight, 12 * static_cast<int64_t>(i)).data());
       EXPECT_GT(testing::psnr(found.luma[i], testing::decode(encoder.finish()).luma.at(0)), 40) << i;
     }
   }
 }
 
 TEST(ClipPreview, DecodesWhereTheFramesWillNotDo) {
-  const json options{{"height", kHigh}, {"format", "mp4"}};
+  const json options{{"height", kClipHeight}, {"format", "mp4"}};
   EXPECT_NE(applied("clip.preview", options, beside_nonsense(1.5, 7)).error, "") << "too few";
   EXPECT_NE(applied("clip.preview", options, beside_nonsense(0.5, 10)).error, "") << "they end early";
-  EXPECT_NE(applied("clip.preview", {{"height", kHigh + 2}}, beside_nonsense(0.5, 20)).error, "") << "too low";
+  EXPECT_NE(applied("clip.preview", {{"height", kClipHeight + 2}}, beside_nonsense(0.5, 20)).error, "") << "too low";
   Sample whole = film();
   const Applied plain = applied("clip.preview", options, whole);
   const Sample sparse = beside_nonsense(1.5, 7);
   whole.set("json", sparse.need("json"));
   const auto* t = sparse.tensor("frames");
   const auto* bytes = static_cast<const uint8_t*>(t->data);
-  whole.set_tensor("frames", {bytes, bytes + 7 * kWide * kHigh * 3}, {7, kHigh, kWide, 3}, KINORA_DL_UINT, 8);
+  whole.set_tensor("frames", {bytes, bytes + 7 * kClipWidth * kClipHeight * 3}, {7, kClipHeight, kClipWidth, 3}, KINORA_DL_UINT, 8);
   const Applied beside = applied("clip.preview", options, whole);
   EXPECT_EQ(beside.results.emitted.at(0).need("preview.mp4"), plain.results.emitted.at(0).need("preview.mp4"));
   Sample other = film();

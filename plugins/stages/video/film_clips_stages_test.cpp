@@ -16,14 +16,14 @@ using testing::applied;
 using testing::Bytes;
 using ::testing::HasSubstr;
 
-constexpr int kWide = 96, kHigh = 64;
+constexpr int kFilmWidth = 96, kFilmHeight = 64;
 
 // Scenes of these lengths at 24 a second, each in colours of its own; a negative length is that many dark frames.
 struct Made {
   std::vector<int> scenes;
   bool sound = false;
   std::vector<int64_t> times{};  // of every frame in ms; none: 24 a second
-  int width = kWide, height = kHigh;
+  int width = kFilmWidth, height = kFilmHeight;
 };
 
 Bytes make(const Made& how) {
@@ -151,6 +151,33 @@ TEST(FilmClips, EqualsTheTwoStagesWithEveryDetectorAndDecision) {
   expect_equal(with({{"detectors", {"content"}}, {"content_filter", "suppress"}, {"shot_min_length", 0}}), film);
   expect_equal(with({{"detectors", {"content"}}, {"shot_min_length", 50}}), film);
   expect_equal(with({{"detectors", {"threshold"}}, {"threshold_fade", "ceiling"}, {"threshold_threshold", 90}}), film);
+}
+
+// Each option of a set of detectors is the detector's own of the same name, and does something: another cut, another score.
+TEST(FilmClips, OptionsOfDetectorsAreThoseOfTheirOwnStages) {
+  static const Bytes dark = make({.scenes = {30, 25, 9, 47, -20, 30, 18, 3, 3, 28, -22}});
+  const json cases = json::parse(R"([
+    ["content", {"threshold": 250}], ["content", {"threshold": 5, "filter": "suppress"}],
+    ["adaptive", {"threshold": 255}], ["adaptive", {"window": 5}], ["adaptive", {"min_content": 255}],
+    ["histogram", {"threshold": 0.003}], ["histogram", {"bins": 16}], ["hash", {"threshold": 1}], ["hash", {"size": 16}], ["hash", {"lowpass": 4}],
+    ["threshold", {"threshold": 90}], ["threshold", {"fade_bias": 1}], ["threshold", {"final_cut": true}], ["threshold", {"threshold": 90, "fade": "ceiling"}],
+    ["fixed", {"stride": 1.7}]])");
+  const auto found = [&](const std::string& stage, const std::string& detector, const json& options) {
+    Sample film = film_of(dark);
+    EXPECT_EQ(applied(stage.c_str(), options, film).error, "");
+    return json::parse(film.need("shots.json")).at("detectors").at(detector);
+  };
+  json all{{"detectors", {"content", "adaptive", "histogram", "hash", "threshold", "fixed"}}};
+  for (const auto& one : cases) {
+    const std::string name = one[0];
+    SCOPED_TRACE(one.dump());
+    json of_set{{"detectors", {name}}};
+    for (const auto& [option, value] : one[1].items()) all[name + "_" + option] = of_set[name + "_" + option] = value;
+    const json own = found("shots." + name, name, one[1]);
+    EXPECT_NE(own, found("shots." + name, name, json::object()));
+    EXPECT_EQ(own, found("shots", name, of_set));
+  }
+  expect_equal(with(all), film_of(dark));
 }
 
 TEST(FilmClips, EqualsTheTwoStagesWithEveryRuleForClips) {

@@ -121,8 +121,8 @@ class ShotsAdaptive final : public ShotsStage {
 class ShotsHistogram final : public ShotsStage {
  public:
   struct Options : ShotsOptions {
-    double threshold = 0.05;
-    int64_t min_length = 15, bins = 256;
+    double threshold = 0.2;
+    int64_t min_length = 15, bins = 128;
   };
   static void describe(Describe<Options>& d) {
     d.name("shots.histogram")
@@ -148,8 +148,8 @@ class ShotsHistogram final : public ShotsStage {
 class ShotsHash final : public ShotsStage {
  public:
   struct Options : ShotsOptions {
-    double threshold = 0.395;
-    int64_t min_length = 15, size = 16, lowpass = 2;
+    double threshold = 0.35;
+    int64_t min_length = 15, size = 8, lowpass = 2;
   };
   static void describe(Describe<Options>& d) {
     d.name("shots.hash").help("Finds cuts by the change of a perceptual hash; equals PySceneDetect's HashDetector");

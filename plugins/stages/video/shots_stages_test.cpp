@@ -70,7 +70,7 @@ TEST(Shots, ThumbnailsAreThoseOfFfmpeg) {
     int worst = 0;
     for (size_t i = 0; i < expected.size(); ++i) {
       differ += found[i] != expected[i];
-      worst = std::max(worst, std::abs(found[i] - expected[i]));
+      worst = std::max<int>(worst, std::abs(found[i] - expected[i]));
     }
     EXPECT_EQ(differ, 0u) << name << ", at most " << worst;
     EXPECT_EQ(out.tensor("times_us")->shape[0], t.shape[0]);

@@ -9,7 +9,7 @@
 namespace kinora::s3 {
 namespace {
 
-constexpr const char* kDoing = "cannot be read";
+constexpr const char* kReading = "cannot be read";
 constexpr uint64_t kProgress = 64 << 10;  // bytes of a try that make it count as no failure
 
 std::optional<uint64_t> number(std::string_view text) {
@@ -54,7 +54,7 @@ int64_t server_time(const std::string& text) {
 }
 
 Opened Client::head(const ObjectPath& at) {
-  const auto answer = send({"HEAD", at, kDoing});
+  const auto answer = send({"HEAD", at, kReading});
   const auto size = number(answer.header("content-length"));
   if (!size) throw Error(KINORA_DATA, at.uri() + ": cannot be read: the server does not say how large it is");
   return {*size, answer.header("etag"), "", server_time(answer.header("last-modified"))};
@@ -65,7 +65,7 @@ Opened Client::open(const ObjectPath& at, uint64_t first) {
   Tries tries(options_.retries);
   for (;;) {
     out.first.resize(first);
-    Call call{"GET", at, kDoing};
+    Call call{"GET", at, kReading};
     call.range = bytes_from(0, first);
     call.to = out.first.data();
     call.room = first;
@@ -87,7 +87,7 @@ void Client::read(const ObjectPath& at, uint64_t offset, uint64_t size, char* to
                   const std::atomic<bool>* stop) {
   Tries tries(options_.retries);
   for (uint64_t done = 0; done < size;) {
-    Call call{"GET", at, kDoing};
+    Call call{"GET", at, kReading};
     if (!etag.empty()) call.headers = {"If-Match: " + etag};
     call.range = bytes_from(offset + done, size - done);
     call.to = to + done;

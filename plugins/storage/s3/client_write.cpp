@@ -9,7 +9,7 @@
 namespace kinora::s3 {
 namespace {
 
-constexpr const char* kDoing = "cannot be written";
+constexpr const char* kWriting = "cannot be written";
 
 std::vector<std::string> checked(std::string_view bytes, const char* type) {
   return {"Content-MD5: " + base64(md5_bytes(bytes)), std::string("Content-Type: ") + type,
@@ -19,11 +19,11 @@ std::vector<std::string> checked(std::string_view bytes, const char* type) {
 }  // namespace
 
 void Client::put(const ObjectPath& at, std::string_view bytes) {
-  send({"PUT", at, kDoing, {}, checked(bytes, "application/octet-stream"), bytes});
+  send({"PUT", at, kWriting, {}, checked(bytes, "application/octet-stream"), bytes});
 }
 
 Upload Client::begin_upload(const ObjectPath& at) {
-  Call call{"POST", at, kDoing, {{"uploads", ""}}, checked("", "application/octet-stream")};
+  Call call{"POST", at, kWriting, {{"uploads", ""}}, checked("", "application/octet-stream")};
   const auto answer = send(call);
   try {
     return {read_upload_id(answer.body), server_time(answer.header("date"))};
@@ -36,7 +36,7 @@ std::string Client::put_part(const ObjectPath& at, const Upload& upload, int64_t
                              std::string_view bytes, const std::atomic<bool>* stop) {
   Call call{"PUT",
             at,
-            kDoing,
+            kWriting,
             {{"partNumber", std::to_string(number)}, {"uploadId", upload.id}},
             checked(bytes, "application/octet-stream"),
             bytes};
@@ -51,7 +51,7 @@ std::string Client::put_part(const ObjectPath& at, const Upload& upload, int64_t
 void Client::complete_upload(const ObjectPath& at, const Upload& upload,
                              const std::vector<std::string>& etags, uint64_t size) {
   const std::string body = completion_body(etags);
-  Call call{"POST", at, kDoing, {{"uploadId", upload.id}}, checked(body, "application/xml"), body};
+  Call call{"POST", at, kWriting, {{"uploadId", upload.id}}, checked(body, "application/xml"), body};
   call.accept = [](const HttpAnswer& a) { return read_error(a.body).code.empty(); };
   std::exception_ptr no_upload;
   try {
@@ -70,7 +70,7 @@ void Client::complete_upload(const ObjectPath& at, const Upload& upload,
   const bool is_older = found.modified != 0 && found.modified < upload.begun;
   if (no_upload && (found.size != size || is_older)) std::rethrow_exception(no_upload);
   if (found.size != size)
-    throw Error(KINORA_IO, at.uri() + ": " + kDoing + ": the server made " + std::to_string(found.size) +
+    throw Error(KINORA_IO, at.uri() + ": " + kWriting + ": the server made " + std::to_string(found.size) +
                                " of " + std::to_string(size) + " bytes of its parts; write it again");
 }
 

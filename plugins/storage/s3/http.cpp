@@ -22,7 +22,8 @@ struct Exchange {
   bool is_full = false;  // more came than there was room for
 };
 
-size_t take_body(char* data, size_t, size_t size, void* user) {
+// Called through curl's C frames, which no exception may pass: what cannot be kept ends the transfer.
+size_t take_body(char* data, size_t, size_t size, void* user) noexcept try {
   auto& x = *static_cast<Exchange*>(user);
   long status = 0;
   curl_easy_getinfo(x.handle, CURLINFO_RESPONSE_CODE, &status);
@@ -36,9 +37,11 @@ size_t take_body(char* data, size_t, size_t size, void* user) {
   if (x.answer.body.size() + size > kMostText) return 0;
   x.answer.body.append(data, size);
   return size;
+} catch (...) {
+  return 0;
 }
 
-size_t take_header(char* data, size_t, size_t size, void* user) {
+size_t take_header(char* data, size_t, size_t size, void* user) noexcept try {
   auto& x = *static_cast<Exchange*>(user);
   const std::string_view line(data, size);
   if (line.starts_with("HTTP/")) x.answer.headers.clear();  // after "100 Continue"
@@ -50,9 +53,11 @@ size_t take_header(char* data, size_t, size_t size, void* user) {
   const size_t begin = line.find_first_not_of(" \t", colon + 1), end = line.find_last_not_of(" \t\r\n");
   x.answer.headers[name] = begin <= end && begin != line.npos ? line.substr(begin, end - begin + 1) : "";
   return size;
+} catch (...) {
+  return 0;
 }
 
-int is_stopped(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+int is_stopped(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) noexcept {
   const auto* stop = static_cast<const HttpRequest*>(user)->stop;
   return stop && *stop ? 1 : 0;
 }

@@ -138,6 +138,7 @@ Options options_of(const nlohmann::json& given) {
   o.region = given.value("region", o.region);
   o.profile = given.value("profile", o.profile);
   o.anonymous = given.value("anonymous", o.anonymous);
+  o.ca_file = given.value("ca_file", o.ca_file);
   o.connect_timeout = given.value("connect_timeout", o.connect_timeout);
   o.timeout = given.value("timeout", o.timeout);
   o.retries = given.value("retries", o.retries);

@@ -5,15 +5,16 @@
 #include "plugins/tokenizers/cosmos/cosmos_testing.hpp"
 #include "plugins/tokenizers/cosmos/names.hpp"
 #include "plugins/tokenizers/cosmos/patch.hpp"
+#include "tests/support/worst.hpp"
 
 namespace kinora::cosmos {
 namespace {
 
 using Case = std::tuple<const char*, at::ScalarType>;
 constexpr const char* kDiffusers = "cosmos_tokenizer.safetensors";
-constexpr const char* kNvidia = "cosmos_tokenizer_nvidia.safetensors";
+constexpr const char* kNvidiaFile = "cosmos_tokenizer_nvidia.safetensors";
 
-std::string named(const ::testing::TestParamInfo<Case>& info) {
+std::string case_name(const ::testing::TestParamInfo<Case>& info) {
   return std::string(std::get<0>(info.param)) + c10::toString(std::get<1>(info.param));
 }
 double bound(at::ScalarType dtype) { return dtype == at::kDouble ? 1e-10 : 1e-5; }
@@ -24,7 +25,7 @@ void expect_gradients(Cosmos& cosmos, const test::Oracle& oracle, at::ScalarType
   const auto expected = oracle.under("grad.param.");
   EXPECT_GE(expected.size(), 4u);
   double scale = 0;
-  for (const auto& [name, want] : expected) scale = std::max(scale, want.abs().max().item<double>());
+  for (const auto& [name, want] : expected) scale = test::worse(scale, want.abs().max().item<double>());
   for (const auto& [name, want] : expected) {
     const Tensor got = gradients.at(diffusers_name(name, up_blocks)).to(at::kDouble);
     // Relative to its own size, unless nothing is left of it: a key's bias has no gradient, since softmax
@@ -64,7 +65,7 @@ TEST_P(Diffusers, EncodesDecodesAndHasTheGradients) {
 INSTANTIATE_TEST_SUITE_P(Cases, Diffusers,
                          ::testing::Combine(::testing::Values("a", "b", "c", "d", "e", "f"),
                                             ::testing::Values(at::kDouble, at::kFloat)),
-                         named);
+                         case_name);
 
 TEST(CosmosPatches, OfTwoWaveletLevelsEqualDiffusers) {
   const test::Oracle oracle(kDiffusers, "haar4");
@@ -94,12 +95,12 @@ class Nvidia : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Nvidia, EncodesDecodesAndHasTheGradients) {
   const auto [name, dtype] = GetParam();
-  const test::Oracle oracle(kNvidia, name);
+  const test::Oracle oracle(kNvidiaFile, name);
   const auto& options = oracle.options;
   const bool image = options["image"], discrete = options["formulation"] == "FSQ";
   Cosmos cosmos(options, dtype);
   core::NamedTensors originals;
-  const test::Oracle keys(kNvidia, std::string(name) + ".keys");
+  const test::Oracle keys(kNvidiaFile, std::string(name) + ".keys");
   for (const auto& [key, shape] : keys.options.items())
     originals[key] = test::oracle_weight(key, shape.get<std::vector<int64_t>>(), discrete ? 1.4 : 0.7);
   load(cosmos, options, originals);
@@ -122,19 +123,20 @@ TEST_P(Nvidia, EncodesDecodesAndHasTheGradients) {
   EXPECT_LT(test::difference(decoded, frames_of_images(oracle.exact("decoded"), image)), bound(dtype));
   const Tensor weight = test::numbers("grad.decoded", oracle.exact("decoded").sizes()).to(dtype);
   (decoded * frames_of_images(weight, image)).sum().backward();
-  EXPECT_LT(test::difference(leaf.grad(), oracle.exact("grad.video")), gradient_bound(dtype));
+  // libtorch's AVX-512 kernels are 1.26e-5 off in float32 here, its AVX2 and plain ones less than 1e-5.
+  EXPECT_LT(test::difference(leaf.grad(), oracle.exact("grad.video")), dtype == at::kDouble ? 1e-10 : 2e-5);
   expect_gradients(cosmos, oracle, dtype, up_blocks_of(options));
 }
 INSTANTIATE_TEST_SUITE_P(Cases, Nvidia,
                          ::testing::Combine(::testing::Values("cv", "dv", "dv2", "ci", "di"),
                                             ::testing::Values(at::kDouble, at::kFloat)),
-                         named);
+                         case_name);
 
 class Jit : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Jit, ArchivesGiveTheSameTokenizer) {
   const auto [name, dtype] = GetParam();
-  const test::Oracle oracle(kNvidia, name);
+  const test::Oracle oracle(kNvidiaFile, name);
   const auto folder = std::filesystem::path(KINORA_TEST_DATA) / "oracle";
   const auto archive = [&](const char* part) {
     return core::read_jit(folder / ("cosmos_tokenizer_" + std::string(name) + "_" + part + ".jit"));
@@ -153,7 +155,7 @@ TEST_P(Jit, ArchivesGiveTheSameTokenizer) {
 INSTANTIATE_TEST_SUITE_P(Cases, Jit,
                          ::testing::Combine(::testing::Values("cv", "dv2"),
                                             ::testing::Values(at::kDouble, at::kFloat)),
-                         named);
+                         case_name);
 
 TEST(JitWeights, OfWhatIsNoneAreRefused) {
   const auto folder = std::filesystem::path(KINORA_TEST_DATA) / "oracle";

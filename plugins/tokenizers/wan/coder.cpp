@@ -11,7 +11,6 @@ namespace {
 
 using at::Tensor;
 
-[[noreturn]] void refuse(const std::string& why) { throw Error(KINORA_INVALID, "tokenizer/wan: " + why); }
 
 // [B, C, T, p h, p w] -> [B, T, h, w, C p p]; a patch's columns vary slower than its rows.
 Tensor patches(const Tensor& video, int64_t p) {

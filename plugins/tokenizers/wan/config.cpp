@@ -5,9 +5,10 @@
 #include "kinora/error.hpp"
 
 namespace kinora::wan {
-namespace {
 
-[[noreturn]] void refuse(const std::string& why) { throw Error(KINORA_INVALID, "tokenizer/wan: " + why); }
+void refuse(const std::string& why) { throw Error(KINORA_INVALID, "tokenizer/wan: " + why); }
+
+namespace {
 
 // Wan-AI/Wan2.2-TI2V-5B, vae/config.json.
 Config wan22() {

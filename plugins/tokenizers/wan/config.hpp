@@ -6,6 +6,9 @@
 
 namespace kinora::wan {
 
+// Throws Error(KINORA_INVALID) of this tokenizer.
+[[noreturn]] void refuse(const std::string& why);
+
 // The defaults are the published 2.1, as they are diffusers'.
 struct Config {
   std::string size;

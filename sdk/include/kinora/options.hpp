@@ -125,6 +125,12 @@ class OptionLine {
   OptionLine& choices(const std::vector<std::string>& c) {
     return entry("choices", detail::OptionType<std::vector<std::string>>::toml(c));
   }
+  // Where a published config.json says it, if not under the option's own name: "num_attention_heads", "patch_size[0]",
+  // "vision_config.hidden_size ?? 768" (768 where vision_config lacks it), "extra_pos_embed_type == learnable" (a bool). The
+  // first that finds something counts.
+  OptionLine& config(const std::vector<std::string>& lines) {
+    return entry("config", detail::OptionType<std::vector<std::string>>::toml(lines));
+  }
   // A string that names a file or folder: made absolute against the run file's folder.
   OptionLine& path() { return type("path"); }
   // An int that counts bytes: TOML may say "64 MiB".

@@ -31,7 +31,7 @@ class Faulty final : public kinora::Stage {
   };
   static void describe(kinora::Describe<Options>& d) {
     d.name("faulty").help("Fails at the samples whose key has a word in it, in one of many ways; for tests");
-    d.option("how", &Options::how).choices({"none", "crash", "abort", "exit", "hang", "poll", "allocate", "share", "error", "stop", "noise", "draw", "child", "kill", "close"}).help("child: a process that it starts takes memory, 600 MiB; noise: asks for some of no shape; draw: puts three numbers of it into field drawn");
+    d.option("how", &Options::how).choices({"none", "crash", "abort", "exit", "hang", "poll", "allocate", "share", "error", "stop", "noise", "draw", "child", "kill", "close", "heavy"}).help("child: a process that it starts takes memory, 600 MiB; heavy: takes 200 MiB and keeps them; noise: asks for some of no shape; draw: puts three numbers of it into field drawn");
     d.option("when", &Options::when).help("word in the key");
     d.option("where", &Options::where).choices({"process", "late", "batch", "constructor", "resources", "finish", "end", "number"}).help("late: when the sample has gone on; batch: at what it kept back, when that ends; finish: when half of that is told; end: when all is told; number: resources() gives none");
     d.option("once", &Options::once).path().help("a file: it fails only while this is not there, and makes it");
@@ -167,6 +167,14 @@ class Faulty final : public kinora::Stage {
     }
     if (options_.how == "noise") run.noise("k", nullptr);
     if (options_.how == "child") wait_for_child(run);
+    if (options_.how == "heavy") {
+      static std::vector<std::vector<char>> kept;
+      kept.emplace_back(200 << 20, 1);
+      for (int i = 0; i < 300; ++i) {
+        run.check_cancelled();
+        ::usleep(1000);
+      }
+    }
     const std::vector<char> piece(1 << 20, 1);
     for (int file = options_.how == "share" ? ::memfd_create("faulty", 0) : -1; file >= 0;)
       if (::write(file, piece.data(), piece.size()) < 0) ::_exit(4);

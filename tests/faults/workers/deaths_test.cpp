@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/run/call.hpp"
+#include "core/run/stage_results.hpp"
 #include "core/workers/worker.hpp"
 #include "tests/faults/workers/job.hpp"
 
@@ -97,6 +99,40 @@ TEST(Workers, MemoryWithoutEndEndsAtItsLimit) {
   job.engine = {{"item_memory", kMemory << 20}, {"item_retries", 0}};
   const Ran ran = job.run();
   EXPECT_NE(ran.ends.at("bad").find(too_much()), std::string::npos) << ran.ends.at("bad");
+  EXPECT_EQ(ran.ends.at("c"), "kept");
+}
+
+// Neither holds more than it may, both together do: who is at work ends, who waits is let be.
+TEST(Workers, OfProcessesThatHoldTooMuchTogetherTheLargestAtWorkEnds) {
+  runtime();
+  const auto heavy = [](Worker& worker) {
+    StageResults results;
+    const kinora_emit sink = results.sink();
+    Call call;
+    return worker.process(Sample("bad"), sink, run_of(call));
+  };
+  for (const uint64_t together : {uint64_t{0}, (320 + 2 * (kMemory - 256)) << 20}) {
+    const kinora_worker_spec spec{sizeof spec, 0, "fault", "stage/faulty", R"({"how":"heavy"})", 0, 0, 0, together};
+    Worker waits({KINORA_PROGRAM, {KINORA_FAULTY}}, spec), works({KINORA_PROGRAM, {KINORA_FAULTY}}, spec);
+    EXPECT_EQ(heavy(waits), KINORA_OK);
+    std::string died;
+    try {
+      EXPECT_EQ(heavy(works), KINORA_OK);
+    } catch (const WorkerDied& e) {
+      died = e.what();
+    }
+    const std::string expected = "more than the " + std::to_string(together >> 20) + " MiB that they may have (worker_memory)";
+    EXPECT_TRUE(together == 0 ? died.empty() : died.find(expected) != std::string::npos) << died;
+    EXPECT_FALSE(waits.ended());
+  }
+}
+
+TEST(Workers, TheEngineBoundsWhatItsProcessesHoldTogether) {
+  Job job;
+  job.stage = {{"how", "heavy"}};
+  job.engine = {{"worker_memory", (kMemory - 106) << 20}, {"item_memory", 2 * kMemory << 20}, {"item_retries", 0}};
+  const Ran ran = job.run();
+  EXPECT_NE(ran.ends.at("bad").find("MiB that they may have (worker_memory) in fault"), std::string::npos) << ran.ends.at("bad");
   EXPECT_EQ(ran.ends.at("c"), "kept");
 }
 

@@ -85,6 +85,9 @@ int32_t Job::done(const kinora_outcome& o) {
   if (const auto pid = s.text("pid"); pid && ran_.pids.insert(std::string(*pid)).second) {
     std::ifstream file("/proc/" + std::string(*pid) + "/environ");
     ran_.environments.insert(std::string(std::istreambuf_iterator<char>(file), {}));
+    std::ifstream status("/proc/" + std::string(*pid) + "/status");
+    for (std::string line; std::getline(status, line);)
+      if (line.starts_with("NoNewPrivs:")) ran_.rights.insert(line);
   }
   for (const auto& f : s.fields())
     if (f.name != "pid")

@@ -23,6 +23,7 @@ struct Ran {
   std::set<std::string> pids;               // of the processes that let samples pass
   std::map<std::string, std::string> fields;
   std::set<std::string> environments;  // those processes started with
+  std::set<std::string> rights;        // the line NoNewPrivs of their status
   std::string error;
   double seconds = 0;
 };

@@ -52,7 +52,7 @@ TEST(Workers, AConstructorThatHangsEndsAtTheLimit) {
   const auto faulty = or_throw(runtime().registry().open("stage/faulty"));
   const Options options = or_throw(Options::make(*faulty.spec, {{"where", "constructor"}, {"how", "hang"}}));
   const kinora_worker_spec spec{sizeof spec, 0, "fault", "stage/faulty", options.canonical().c_str(),
-                                0,           0, 0};
+                                0,           0, 0, 0};
   try {
     const Worker worker({KINORA_PROGRAM, {KINORA_FAULTY}, 0.7}, spec);
     ADD_FAILURE() << "made";

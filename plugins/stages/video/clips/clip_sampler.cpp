@@ -6,7 +6,7 @@
 namespace kinora::video {
 namespace {
 
-constexpr double kRounding = 1e-6;  // seconds: what a time base may be off
+constexpr double kTimeRounding = 1e-6;  // seconds: what a time base may be off
 
 ScalerOptions scaling(const ShownSize& size, int rotation) {
   ScalerOptions o;
@@ -41,8 +41,8 @@ ClipSampler::ClipSampler(const VideoInfo& video, const Crop& stored, double fps,
 }
 
 void ClipSampler::offer(const AVFrame& frame, double seconds) {
-  if (seconds + kRounding < static_cast<double>(next_) / fps_) return;
-  next_ = static_cast<int64_t>(std::floor((seconds + kRounding) * fps_)) + 1;
+  if (seconds + kTimeRounding < static_cast<double>(next_) / fps_) return;
+  next_ = static_cast<int64_t>(std::floor((seconds + kTimeRounding) * fps_)) + 1;
   const size_t bytes = static_cast<size_t>(size_.width) * static_cast<size_t>(size_.height) * 3;
   if (out_.pixels.size() + bytes > most_)
     throw TooManySamples("more than " + std::to_string(most_ >> 20) +

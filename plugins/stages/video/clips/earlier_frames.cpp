@@ -10,7 +10,7 @@
 namespace kinora::video {
 namespace {
 
-constexpr double kRounding = 1e-6;  // seconds
+constexpr double kFrameRounding = 1e-6;  // seconds
 
 double number(const nlohmann::json& facts, const char* name) {
   const auto at = facts.find(name);
@@ -24,11 +24,11 @@ std::optional<std::vector<int64_t>> picked(const Sample& sample, int64_t count, 
   if (!facts.contains("frames_at") || !(rate > 0) || !(length > 0)) return std::nullopt;
   const auto times = detail::numbers_in(sample, facts, "frames_at");
   if (static_cast<int64_t>(times.size()) != count) return std::nullopt;
-  const double frame = 1 / rate + kRounding;
+  const double frame = 1 / rate + kFrameRounding;
   std::vector<int64_t> out;
   double next = 0;  // multiple of 1 / fps
   for (int64_t i = 0; i < count; ++i) {
-    const double seconds = times[static_cast<size_t>(i)] + kRounding;
+    const double seconds = times[static_cast<size_t>(i)] + kFrameRounding;
     if (seconds < next / fps) continue;
     if (seconds > next / fps + frame) return std::nullopt;
     out.push_back(i);

@@ -20,7 +20,7 @@ TranscodeOptions quick() {
   return options;
 }
 
-std::vector<Clip> cut(ByteSource& film, const std::vector<Range>& ranges,
+std::vector<Clip> cut_clips(ByteSource& film, const std::vector<Range>& ranges,
                       const TranscodeOptions& options = quick()) {
   std::vector<Clip> clips;
   transcode_clips(film, "film", ranges, options, [&](size_t i, Clip clip) {
@@ -55,7 +55,7 @@ TEST(Transcode, ShotsOfTheFilmAreFrameExact) {
   FileSource film(testing::data("film.mp4"));
   TranscodeOptions options = quick();
   options.crf = 14;
-  const std::vector<Clip> clips = cut(film, shots(), options);
+  const std::vector<Clip> clips = cut_clips(film, shots(), options);
   const Decoded all = testing::decode(film, "film.mp4");
   int64_t moving = 0;
   double gap = 0, worst = 99;
@@ -117,7 +117,7 @@ TEST(Transcode, SoundIsTheFilmsOwnSpan) {
     const Decoded all = testing::decode(film, name);
     TranscodeOptions options = quick();
     options.max_height = 90;
-    const std::vector<Clip> clips = cut(film, ranges, options);
+    const std::vector<Clip> clips = cut_clips(film, ranges, options);
     const auto original = AudioReader::open(film, name);
     for (size_t c = 0; c < ranges.size(); ++c) {
       SCOPED_TRACE(std::string(name) + " clip " + std::to_string(c));
@@ -148,7 +148,7 @@ TEST(Transcode, SoundIsTheFilmsOwnSpan) {
 TEST(Transcode, BytesDoNotDependOnTheWayThere) {
   FileSource film(testing::data("film_excerpt.webm"));
   const std::vector<Range> ranges{{5, 30}, {30, 50}, {140, 150}};
-  const std::vector<Clip> together = cut(film, ranges);
+  const std::vector<Clip> together = cut_clips(film, ranges);
   TranscodeOptions seeking = quick();
   Decoder decoder(film, "film");
   while (decoder.next() != nullptr) {
@@ -256,7 +256,7 @@ TEST(Transcode, MetadataTravels) {
 
 TEST(Transcode, EveryRangeHasOneOutcome) {
   FileSource film(testing::data("bbb_D.mp4"));
-  const std::vector<Clip> clips = cut(film, {{0, 10}, {40, 48}, {48, 49}, {100, 120}});
+  const std::vector<Clip> clips = cut_clips(film, {{0, 10}, {40, 48}, {48, 49}, {100, 120}});
   EXPECT_EQ(clips[0].frames, 10);
   EXPECT_EQ(clips[1].frames, 8);
   for (const size_t c : {2, 3}) {
@@ -270,7 +270,7 @@ TEST(Transcode, ATruncatedFilmGivesTheClipsBeforeTheCut) {
   Bytes film = testing::load("film.mp4");
   film.resize(film.size() / 2);
   MemorySource source{std::span(film)};
-  const std::vector<Clip> clips = cut(source, shots());
+  const std::vector<Clip> clips = cut_clips(source, shots());
   EXPECT_EQ(clips[0].error, "");
   EXPECT_EQ(clips[0].frames, 84);
   EXPECT_NE(clips.back().error.find("cut off"), std::string::npos) << clips.back().error;
@@ -280,7 +280,7 @@ TEST(Transcode, RefusesRangesOutOfOrder) {
   FileSource film(testing::data("bbb_D.mp4"));
   for (const std::vector<Range>& ranges :
        {std::vector<Range>{{5, 5}}, {{-1, 3}}, {{0, 10}, {4, 9}}, {{20, 30}, {0, 10}}}) {
-    EXPECT_NE(error_of([&] { cut(film, ranges); }).find("ascending order"), std::string::npos);
+    EXPECT_NE(error_of([&] { cut_clips(film, ranges); }).find("ascending order"), std::string::npos);
   }
 }
 

@@ -9,7 +9,7 @@
 namespace kinora::video {
 namespace {
 
-constexpr int kMaxSide = Limits{}.max_side;
+constexpr int kLargestSide = Limits{}.max_side;
 constexpr int kFullChromaQuality = 90;
 constexpr int kCoarsest = 31;  // the range of MJPEG's quantiser scale is 1..31
 
@@ -61,9 +61,9 @@ std::vector<uint8_t> encode(const char* encoder_name, AVFrame& frame, int quanti
 std::vector<uint8_t> encode_image(const uint8_t* rgb, int height, int width, std::string_view format,
                                   int quality) {
   ff::silence_library_log();
-  if (height < 1 || width < 1 || height > kMaxSide || width > kMaxSide) {
+  if (height < 1 || width < 1 || height > kLargestSide || width > kLargestSide) {
     throw MediaError("encoding an image of " + std::to_string(width) + " x " + std::to_string(height) +
-                     " pixels; give sides from 1 to " + std::to_string(kMaxSide));
+                     " pixels; give sides from 1 to " + std::to_string(kLargestSide));
   }
   auto picture = picture_of_rgb(rgb, width, height);
   if (format == "png") return encode("png", *picture, 0);

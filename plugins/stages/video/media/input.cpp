@@ -11,7 +11,7 @@
 namespace kinora::video {
 namespace {
 
-constexpr int kBufferBytes = 64 * 1024;
+constexpr int kReadBytes = 64 * 1024;
 
 // Self-contained media only. FFmpeg names a demuxer by all its aliases; the first one identifies it.
 constexpr std::array<std::string_view, 33> kContainers = {
@@ -52,10 +52,10 @@ Input::Input(ByteSource& source, const std::string& name, const Limits& limits)
     : source_(source), name_(name) {
   ff::silence_library_log();
   if (source.size() == 0) throw MediaError(name + ": the file is empty; fetch it again");
-  auto* buffer = static_cast<unsigned char*>(av_malloc(kBufferBytes));
+  auto* buffer = static_cast<unsigned char*>(av_malloc(kReadBytes));
   if (buffer == nullptr) throw std::bad_alloc();
   io_.reset(
-      avio_alloc_context(buffer, kBufferBytes, 0, this, &Input::read_bytes, nullptr, &Input::seek_bytes));
+      avio_alloc_context(buffer, kReadBytes, 0, this, &Input::read_bytes, nullptr, &Input::seek_bytes));
   if (!io_) {
     av_free(buffer);
     throw std::bad_alloc();

@@ -11,7 +11,7 @@ using testing::Bytes;
 using testing::error_of;
 
 // Expected values: `ffprobe -count_frames -show_streams` of Debian 12's FFmpeg 5.1.
-struct Known {
+struct KnownProbe {
   const char* file;
   const char* codec;
   int width, height;
@@ -23,7 +23,7 @@ struct Known {
   int rate, channels;
 };
 
-const Known kKnown[] = {
+const KnownProbe kKnownProbes[] = {
     {"film.mp4", "h264", 640, 360, {24, 1}, 880, "yuv420p", "bt709", "aac", 44100, 1},
     {"film_excerpt.webm", "vp8", 320, 180, {24, 1}, 168, "yuv420p", "bt709", "vorbis", 44100, 1},
     {"city_cc0.mp4", "h264", 640, 360, {25, 1}, 190, "yuv420p", "unknown", "", 0, 0},
@@ -32,7 +32,7 @@ const Known kKnown[] = {
 };
 
 TEST(Probe, AgreesWithFfprobe) {
-  for (const Known& known : kKnown) {
+  for (const KnownProbe& known : kKnownProbes) {
     SCOPED_TRACE(known.file);
     FileSource source(testing::data(known.file));
     const Probe found = probe(source, known.file);

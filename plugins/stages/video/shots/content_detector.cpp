@@ -41,7 +41,6 @@ class ContentDetector final : public ShotDetector {
 };
 
 // Decides about a frame once `window` more have come: the ratio of its content score to the mean of the window's others.
-// The minimum length is tested against the newest frame, as PySceneDetect does.
 class AdaptiveDetector final : public ShotDetector {
  public:
   AdaptiveDetector(const DetectorOptions& options, double rate)
@@ -58,7 +57,7 @@ class AdaptiveDetector final : public ShotDetector {
     const double ratio = ratio_of(around, score);
     scores_[scores_.size() - 1 - around] = ratio;
     if (ratio < options_.threshold || score < options_.min_content ||
-        nominal_frames_between(last_cut_, now, rate_) < options_.min_length)
+        nominal_frames_between(last_cut_, target, rate_) < options_.min_length)
       return;
     cuts_.push_back(target.frame);
     last_cut_ = target;

@@ -13,10 +13,10 @@ namespace kinora::video {
 struct DetectorSet {
   std::vector<std::string> detectors{"content", "adaptive"};
   std::string decide = "any", content_filter = "merge", threshold_fade = "floor";
-  int64_t tolerance = 0, shot_min_length = 15, adaptive_window = 2, histogram_bins = 256, hash_size = 16,
+  int64_t tolerance = 0, shot_min_length = 15, adaptive_window = 2, histogram_bins = 128, hash_size = 8,
           hash_lowpass = 2;
-  double content_threshold = 27.0, adaptive_threshold = 3.0, adaptive_min_content = 15.0, histogram_threshold = 0.05,
-         hash_threshold = 0.395, threshold_threshold = 12.0, threshold_fade_bias = 0.0, fixed_stride = 10.0;
+  double content_threshold = 27.0, adaptive_threshold = 3.0, adaptive_min_content = 15.0, histogram_threshold = 0.2,
+         hash_threshold = 0.35, threshold_threshold = 12.0, threshold_fade_bias = 0.0, fixed_stride = 10.0;
   bool threshold_final_cut = false;
 };
 

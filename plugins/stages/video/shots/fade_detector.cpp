@@ -21,7 +21,7 @@ class FadeDetector final : public ShotDetector {
     const bool out = (measures.mean < threshold_) == (options_.fade == "floor");
     if (scores_.empty()) {
       last_cut_ = faded_ = now;
-      out_ = measures.mean < threshold_;  // for a ceiling too, as PySceneDetect begins
+      out_ = out;
     }
     const bool first = scores_.empty();
     scores_.push_back(measures.mean);

@@ -3,14 +3,14 @@
 namespace kinora::video {
 
 FlashFilter::FlashFilter(Mode mode, int64_t min_length, double rate)
-    : mode_(mode), min_seconds_(min_length > 0 ? static_cast<double>(min_length) / rate : 0.0) {}
+    : mode_(mode), min_length_(min_length), rate_(rate) {}
 
 bool FlashFilter::min_length_between(const Moment& from, const Moment& to) const {
-  return static_cast<double>(to.microseconds - from.microseconds) / 1e6 >= min_seconds_;
+  return nominal_frames_between(from, to, rate_) >= min_length_;
 }
 
 std::optional<int64_t> FlashFilter::push(bool above, const Moment& now) {
-  if (min_seconds_ <= 0.0) return above ? std::optional(now.frame) : std::nullopt;
+  if (min_length_ <= 0) return above ? std::optional(now.frame) : std::nullopt;
   if (!started_) last_above_ = now;
   started_ = true;
   if (mode_ == Mode::merge) return merge(above, now);

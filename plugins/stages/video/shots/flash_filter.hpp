@@ -1,4 +1,4 @@
-// PySceneDetect 0.7.1's FlashFilter, decision for decision: which frames above a detector's threshold are cuts when a
+// PySceneDetect 0.7.2's FlashFilter, decision for decision: which frames above a detector's threshold are cuts when a
 // shot has a minimum length.
 //
 // merge: a frame above the threshold that comes a minimum length after the one before it, or after the first frame of
@@ -37,7 +37,8 @@ class FlashFilter {
   std::optional<int64_t> continue_burst(bool above, bool quiet_long_enough);
 
   Mode mode_;
-  double min_seconds_;
+  int64_t min_length_;
+  double rate_;
   bool started_ = false;
   Moment last_above_;   // the first frame until one is above; of suppress: the last cut
   Moment burst_start_;  // meaningful while in_burst_

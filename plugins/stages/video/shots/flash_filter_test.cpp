@@ -12,15 +12,15 @@
 namespace kinora::video {
 namespace {
 
-struct Case {
+struct FlashCase {
   const char* says;
   int64_t min_length;
   const char* frames;  // '#' above the threshold, '.' below; ten frames a second
   std::vector<int64_t> cuts;
 };
 
-// The cuts are those of PySceneDetect 0.7.1's FlashFilter in merge mode.
-const Case kCases[] = {
+// The cuts are those of PySceneDetect 0.7.2's FlashFilter in merge mode.
+const FlashCase kFlashCases[] = {
     {"nothing happens", 3, "........", {}},
     {"an empty film", 3, "", {}},
     {"the first frame begins no new shot", 3, "#.......", {}},
@@ -71,21 +71,24 @@ std::vector<int64_t> even_times(size_t frames, int64_t start = 0) {
 }
 
 TEST(FlashFilter, DecidesLikeTheFlashFilter) {
-  for (const Case& c : kCases) {
+  for (const FlashCase& c : kFlashCases) {
     const std::string frames = c.frames;
     EXPECT_EQ(detect(frames, c.min_length, even_times(frames.size()), kFramesPerSecond), c.cuts)
         << c.says << ": " << frames;
   }
 }
 
-// Matroska keeps milliseconds: 15 frames at 24000/1001 last 625.625 ms, and 625 or 626 by its clock.
-TEST(FlashFilter, MeasuresTheMinimumLengthInTimeNotInFrames) {
+// Matroska keeps milliseconds: 15 frames at 24000/1001 last 625.625 ms, and 625 or 626 by its clock. Half a
+// frame less is fewer frames, whatever their number.
+TEST(FlashFilter, MeasuresTheMinimumLengthInFramesOfTheNominalRate) {
   const std::string frames = "...............#..";
   std::vector<int64_t> times(frames.size());
   for (size_t i = 0; i < frames.size(); ++i) times[i] = std::lround(i * 1001.0 / 24.0) * 1000;
   ASSERT_EQ(times[15], 626000);
   EXPECT_EQ(detect(frames, 15, times, 24000.0 / 1001.0), (std::vector<int64_t>{15}));
   times[15] = 625000;
+  EXPECT_EQ(detect(frames, 15, times, 24000.0 / 1001.0), (std::vector<int64_t>{15}));
+  times[15] = 604000;
   EXPECT_EQ(detect(frames, 15, times, 24000.0 / 1001.0), (std::vector<int64_t>{}));
 }
 

@@ -19,9 +19,9 @@ int64_t SettledFrames::after(const ShotDetector& detector, const Moment& now) {
 }
 
 int64_t SettledFrames::after_fade(double mean, const Moment& now) {
-  const bool below = mean < std::trunc(options_.threshold), out = below == (options_.fade == "floor");
+  const bool out = (mean < std::trunc(options_.threshold)) == (options_.fade == "floor");
   if (first_ || out != out_) {
-    out_ = first_ ? below : out;  // PySceneDetect begins a ceiling like a floor
+    out_ = out;
     faded_ = now.frame;
   }
   first_ = false;

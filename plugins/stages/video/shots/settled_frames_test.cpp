@@ -88,7 +88,7 @@ TEST(SettledFrames, ComesSoon) {
       m.hsv.pixels = 1;
       const Moment now{frame, frame * 40'000};
       detector->push(m, now);
-      late = std::max(late, ++frame - settled.after(*detector, now));
+      late = std::max<int64_t>(late, ++frame - settled.after(*detector, now));
     }
     return late;
   };

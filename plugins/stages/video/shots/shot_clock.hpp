@@ -1,4 +1,4 @@
-// Time as PySceneDetect 0.7.1 counts it, so that minimum lengths mean the same: a nominal rate taken from the container,
+// Time as PySceneDetect 0.7.2 counts it, so that minimum lengths mean the same: a nominal rate taken from the container,
 // and presentation times in whole microseconds. A length in frames is a length in time at the nominal rate: in a video
 // of variable rate, or in a container that rounds times to milliseconds, it is not a count of frames.
 #pragma once

@@ -1,5 +1,5 @@
 // The shot detectors: from what is measured of each frame (kernels/cpu/frame_meter.hpp) to where shots begin. Each is
-// PySceneDetect 0.7.1's of the same name with its defaults, score for score and cut for cut. Decoding and measuring
+// PySceneDetect 0.7.2's of the same name with its defaults, score for score and cut for cut. Decoding and measuring
 // happen elsewhere.
 //
 // Scores, one a frame: content, the weighted mean difference to the frame before (0 to 255; 0 for the first); adaptive,
@@ -27,8 +27,8 @@ struct DetectorOptions {
   std::string filter = "merge";  // content: merge, suppress
   int64_t window = 2;            // adaptive: frames before and after
   double min_content = 15.0;     // adaptive: content score that a cut must have
-  int64_t bins = 256;            // histogram
-  int64_t size = 16, lowpass = 2;  // hash
+  int64_t bins = 128;            // histogram
+  int64_t size = 8, lowpass = 2;  // hash
   double fade_bias = 0.0;          // threshold: -1 cuts where a fade to black ends, 1 where the next begins
   bool final_cut = false;          // threshold: a fade out at the end is a cut
   std::string fade = "floor";      // threshold: floor, ceiling

@@ -62,9 +62,20 @@ TEST(AdaptiveDetector, HoldsAScoreAgainstTheFramesAround) {
   EXPECT_EQ(found->scores()[12], 0.0) << "no window";
   options.min_content = 17;
   EXPECT_THAT(run(options, {0, 2, 4, 20, 6, 8, 0, 0, 16, 0, 0}, content)->cuts(), ElementsAre(3));
-  options.min_length = 6;  // reached by the newest frame, two ahead
+  options.min_length = 4;
   EXPECT_THAT(run(options, {0, 1, 1, 20, 1, 1, 1, 1}, content)->cuts(), IsEmpty());
   EXPECT_THAT(run(options, {0, 1, 1, 1, 20, 1, 1, 1}, content)->cuts(), ElementsAre(4));
+}
+
+// The newest frame is `window` ahead of the one that is decided about: it is not what a shot is as long as.
+TEST(AdaptiveDetector, NoShotIsShorterThanTheShortest) {
+  auto options = named("adaptive");
+  options.threshold = 3.0, options.window = 3, options.min_length = 5;
+  std::vector<double> film(30, 1);
+  film[10] = 40, film[12] = 30;
+  EXPECT_THAT(run(options, film, content)->cuts(), ElementsAre(10));
+  film[12] = 1, film[15] = 30;
+  EXPECT_THAT(run(options, film, content)->cuts(), ElementsAre(10, 15));
 }
 
 TEST(HistogramDetector, CutsWhereTheCorrelationFalls) {
@@ -120,6 +131,8 @@ TEST(FadeDetector, AFilmMayBeginAndEndInTheDark) {
   options.threshold = 80;
   options.min_length = 2;
   EXPECT_THAT(run(options, {20, 20, 90, 90, 90, 90, 20}, bright)->cuts(), ElementsAre(4));
+  EXPECT_THAT(run(options, {90, 90, 90, 90, 20}, bright)->cuts(), ElementsAre(2))
+      << "it begins above a ceiling";
 }
 
 // Frames 4 to 7 are shown twice as long: the middle of the dark is a time, not a count.

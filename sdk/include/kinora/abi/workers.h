@@ -36,6 +36,9 @@ typedef struct kinora_worker_spec {
   uint64_t memory; /* bytes before it is killed: its own, and shared memory that it made; not files that it maps. 0: no limit */
   double limit;    /* seconds at one sample before it is killed, whatever signs of life it gives; waiting until what it emits is taken
                       does not count. 0: none */
+  /* Appended to 1.0; absent where struct_size ends before it. */
+  uint64_t together; /* bytes that all workers of this program may hold together, counted as for `memory`: above it, the one at work
+                        that holds most is killed. 0: no limit */
 } kinora_worker_spec;
 
 typedef struct kinora_workers_api {
@@ -69,7 +72,8 @@ KINORA_SLOT(kinora_worker_spec, options_json, 24);
 KINORA_SLOT(kinora_worker_spec, hang, 32);
 KINORA_SLOT(kinora_worker_spec, memory, 40);
 KINORA_SLOT(kinora_worker_spec, limit, 48);
-KINORA_SIZE(kinora_worker_spec, 56);
+KINORA_SLOT(kinora_worker_spec, together, 56);
+KINORA_SIZE(kinora_worker_spec, 64);
 KINORA_SLOT(kinora_workers_api, struct_size, 0);
 KINORA_SLOT(kinora_workers_api, reserved, 4);
 KINORA_SLOT(kinora_workers_api, start, 8);

@@ -1,0 +1,164 @@
+#include "core/run/folder_options.hpp"
+
+#include <fstream>
+#include <set>
+
+#include "core/log.hpp"
+#include "core/run/apply_published.hpp"
+#include "core/suggest.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+json read_object(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in)
+    throw Error(KINORA_NOT_FOUND, fmt::format("config={}: cannot be read; give a JSON file", file.string()));
+  json out;
+  try {
+    out = json::parse(in);
+  } catch (const json::parse_error& e) {
+    throw Error(KINORA_INVALID, fmt::format("{}: no JSON: {}", file.string(), e.what()));
+  }
+  if (!out.is_object())
+    throw Error(KINORA_INVALID, fmt::format("{}: a configuration is a JSON object, found {}", file.string(),
+                                            found_text(out)));
+  return out;
+}
+
+// "LEFT MARK RIGHT"; right is empty without the mark.
+std::pair<std::string, std::string> cut_at(const std::string& text, const std::string& mark) {
+  const auto at = text.find(mark);
+  if (at == text.npos) return {text, ""};
+  return {text.substr(0, at), text.substr(at + mark.size())};
+}
+
+json json_or_word(const std::string& text) {
+  const json value = json::parse(text, nullptr, false);
+  return value.is_discarded() ? json(text) : value;
+}
+
+// The value at "vision_config.sizes[0]", or nothing. has_table: whether only the last key is missing.
+std::optional<json> value_at(const json& object, const std::string& path, bool& has_table) {
+  json::json_pointer to;
+  for (std::string rest = path; !rest.empty();) {
+    const auto [key, after] = cut_at(rest, ".");
+    const auto [name, index] = cut_at(key, "[");
+    to /= name;
+    if (!index.empty()) to /= cut_at(index, "]").first;
+    rest = after;
+  }
+  has_table = object.contains(to.parent_pointer()) && object.at(to.parent_pointer()).is_object();
+  return object.contains(to) ? std::optional<json>(object.at(to)) : std::nullopt;
+}
+
+// What one line of OptionSpec::config says (manifest.hpp); nothing if the object lacks it.
+std::optional<json> value_by(const json& object, const std::string& line) {
+  const auto [tested, wanted] = cut_at(line, " == ");
+  const auto [path, otherwise] = cut_at(tested, " ?? ");
+  bool has_table = false;
+  const auto found = value_at(object, path, has_table);
+  if (!wanted.empty()) return found ? std::optional<json>(*found == json_or_word(wanted)) : std::nullopt;
+  if (!found && has_table && !otherwise.empty()) return json_or_word(otherwise);
+  return found;
+}
+
+// Of several lines the first that says something, a yes before a no.
+std::optional<json> value_for(const json& object, const OptionSpec& option) {
+  if (const auto own = object.find(option.name); own != object.end()) return *own;
+  std::optional<json> out;
+  for (const auto& line : option.config)
+    if (const auto value = value_by(object, line); value && (!out || *out == false)) out = value;
+  return out;
+}
+
+// What null stands for: the option's way to say none. Nothing if it has no such value.
+std::optional<json> none_of(const OptionSpec& option) {
+  const json none = is_list(option.type)                       ? json::array()
+                    : option.type == OptionType::boolean       ? json(false)
+                    : option.default_value.is_string()         ? json("")
+                    : option.default_value.is_number_integer() ? json(0)
+                                                               : json(0.0);
+  std::vector<Problem> problems;
+  checked_value(option, none, "", problems);
+  return problems.empty() ? std::optional<json>(none) : std::nullopt;
+}
+
+// The members of the object that the component's options are looked up in.
+std::set<std::string> known_members(const ComponentSpec& spec) {
+  std::set<std::string> out;
+  for (const auto& option : spec.options) {
+    out.insert(option.name);
+    for (const auto& line : option.config) out.insert(line.substr(0, line.find_first_of(".[ ")));
+  }
+  return out;
+}
+
+void log_ignored(const fs::path& file, const json& object, const ComponentSpec& spec) {
+  const auto known = known_members(spec);
+  std::string ignored;
+  for (const auto& [name, value] : object.items()) {
+    if (name.starts_with('_') || known.contains(name)) continue;
+    const auto near = suggest(name, {known.begin(), known.end()});
+    ignored += (ignored.empty() ? "" : ", ") + name + (near.empty() ? "" : " (did you mean '" + near + "'?)");
+  }
+  if (!ignored.empty())
+    log_info("{}: ignored, because {} has no such options: {}", file.string(), spec.id, ignored);
+}
+
+}  // namespace
+
+fs::path config_of(const std::vector<fs::path>& weights, const ComponentSpec& spec) {
+  std::error_code ignored;
+  for (const auto& path : weights) {
+    if (!fs::is_directory(path, ignored)) continue;
+    const auto experts = published_experts(path, spec);
+    const auto file = (experts ? experts->high : published_part(path, spec)) / "config.json";
+    if (fs::exists(file, ignored)) return file;
+  }
+  return {};
+}
+
+json read_config(const fs::path& given, const ComponentSpec& spec, bool quiet) {
+  const fs::path part = published_part(given, spec),
+                 file = fs::is_directory(part) ? part / "config.json" : part;
+  const json object = read_object(file);
+  json out = json::object();
+  std::vector<Problem> problems;
+  for (const auto& option : spec.options) {
+    auto value = value_for(object, option);
+    if (value && value->is_null()) value = none_of(option);
+    if (!value) continue;
+    out[option.name] = checked_value(option, *value, spec.id, problems);
+  }
+  std::string text;
+  for (const auto& p : problems) text += (text.empty() ? "" : "\n") + file.string() + ": " + p.message;
+  if (!text.empty()) throw Error(KINORA_INVALID, text);
+  if (!quiet) log_ignored(file, object, spec);
+  return out;
+}
+
+json with_config(const ComponentSpec& spec, json given, const fs::path& config) {
+  if (config.empty()) return given;
+  if (!given.is_object()) given = json::object();
+  if (const auto size = given.find("size"); size != given.end() && spec.option("size") && *size != "") {
+    log_info("{}: not read, because size = {} is given", config.string(), size->dump());
+    return given;
+  }
+  const json found = read_config(config, spec);
+  std::string differ;
+  for (const auto& [name, value] : found.items()) {
+    if (!given.contains(name))
+      given[name] = value;
+    else if (std::vector<Problem> of_options;
+             checked_value(*spec.option(name), given[name], "", of_options) != value)
+      differ += fmt::format("{}{} = {}, not {}", differ.empty() ? "" : ", ", name, given[name].dump(),
+                            value.dump());
+  }
+  if (!differ.empty()) log_info("{}: of {}, what is given counts: {}", config.string(), spec.id, differ);
+  return given;
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,466 @@
+#include "core/run/pipeline_options.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+
+#include <fmt/ranges.h>
+
+#include "core/log.hpp"
+#include "kinora/error.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// The defaults of a pipeline's call in diffusers 0.42, which no file of the folder holds.
+struct PublishedCall {
+  int64_t height, width, frames, steps, fps;
+  double guidance;
+  bool from_text_alone;
+};
+const std::map<std::string, PublishedCall> kPublishedCalls{
+    {"WanPipeline", {480, 832, 81, 50, 16, 5, true}},
+    {"WanImageToVideoPipeline", {480, 832, 81, 50, 16, 5, false}},
+    {"CosmosTextToWorldPipeline", {704, 1280, 121, 36, 30, 7, true}},
+    {"CosmosVideoToWorldPipeline", {704, 1280, 121, 36, 30, 7, false}},
+    {"Cosmos2TextToImagePipeline", {768, 1360, 1, 35, 16, 7, true}},
+    {"Cosmos2VideoToWorldPipeline", {704, 1280, 93, 35, 16, 7, false}},
+};
+
+// Classes of diffusers and transformers, and what they are here.
+const std::map<std::string, std::string> kPublishedClasses{
+    {"WanTransformer3DModel", "model/wan"},   {"CosmosTransformer3DModel", "model/cosmos"},
+    {"AutoencoderKLWan", "tokenizer/wan"},    {"AutoencoderKLCosmos", "tokenizer/cosmos"},
+    {"UMT5EncoderModel", "model/umt5"},       {"T5EncoderModel", "model/t5"},
+    {"CLIPVisionModel", "model/clip-vision"}, {"CLIPVisionModelWithProjection", "model/clip-vision"},
+};
+
+template <class Map>
+std::string keys_of(const Map& map) {
+  std::vector<std::string> out;
+  for (const auto& [key, value] : map) out.push_back(key);
+  return fmt::format("{}", fmt::join(out, ", "));
+}
+
+json pipeline_object(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in)
+    throw Error(KINORA_NOT_FOUND,
+                file.string() + ": no such file, or it cannot be read; is the download complete?");
+  json out = json::parse(in, nullptr, false);
+  if (!out.is_object())
+    throw Error(KINORA_DATA, file.string() + ": it must hold a JSON object; download it again");
+  return out;
+}
+
+// A member of a configuration; otherwise, if it is left out or null. Of another type it is an error.
+template <class T>
+T said_in(const json& config, const char* name, T otherwise) {
+  const json value = config.value(name, json());
+  if (value.is_null()) return otherwise;
+  try {
+    return value.get<T>();
+  } catch (const json::exception&) {
+    throw Error(KINORA_DATA, fmt::format("{} = {} is of another type than {}", name, value.dump(),
+                                         json(otherwise).dump()));
+  }
+}
+
+// What a scheduler must say, where it says it, for the sampler here to be the same.
+void require_said(const json& scheduler, const json& as) {
+  for (const auto& [name, want] : as.items()) {
+    const json is = scheduler.value(name, json());
+    if (is.is_null() || is == want ||
+        (want.is_number() && is.is_number() && is.get<double>() == want.get<double>()))
+      continue;
+    throw Error(KINORA_UNSUPPORTED,
+                fmt::format("{} with {} = {} (known: {}); give a sampler of your own, such as "
+                            "sampler = {{ use = \"unipc\", shift = 3.0 }}",
+                            scheduler.value("_class_name", "a scheduler"), name, is.dump(), want.dump()));
+  }
+}
+
+// {"sampler", "loss"} of a pipeline that blends latent and noise.
+json flow_sampler(const json& s, int64_t steps) {
+  const std::string kind = said_in<std::string>(s, "_class_name", "");
+  const double thousand = said_in(s, "num_train_timesteps", 1000.0);
+  require_said(s, {{"use_karras_sigmas", false},
+                   {"use_exponential_sigmas", false},
+                   {"use_beta_sigmas", false},
+                   {"use_dynamic_shifting", false}});
+  if (s.contains("shift_terminal") && !s["shift_terminal"].is_null())
+    require_said(s, {{"shift_terminal", "null"}});
+  if (kind == "FlowMatchEulerDiscreteScheduler") {
+    require_said(s, {{"invert_sigmas", false}, {"stochastic_sampling", false}});
+    return {{"sampler",
+             {{"use", "flow-euler"},
+              {"steps", steps},
+              {"shift", said_in(s, "shift", 1.0)},
+              {"convention", "diffusers-alone"}}},
+            {"loss", {{"use", "flow"}, {"timestep_scale", thousand}}}};
+  }
+  if (kind != "UniPCMultistepScheduler")
+    throw Error(KINORA_UNSUPPORTED,
+                "the scheduler " + kind +
+                    " is not known for this pipeline; known are UniPCMultistepScheduler and "
+                    "FlowMatchEulerDiscreteScheduler. Give a sampler of your own, such as sampler = { use = "
+                    "\"unipc\", shift = 3.0 }");
+  require_said(s, {{"use_flow_sigmas", true},
+                   {"prediction_type", "flow_prediction"},
+                   {"predict_x0", true},
+                   {"final_sigmas_type", "zero"},
+                   {"thresholding", false},
+                   {"disable_corrector", json::array()}});
+  const bool bh1 = said_in<std::string>(s, "solver_type", "bh2") == "bh1";
+  return {{"sampler",
+           {{"use", "unipc"},
+            {"steps", steps},
+            {"shift", said_in(s, "flow_shift", 1.0)},
+            {"order", said_in<int64_t>(s, "solver_order", 2)},
+            {"solver_type", bh1 ? "bh1" : "bh2"},
+            {"lower_order_final", said_in(s, "lower_order_final", true)},
+            {"convention", "diffusers"}}},
+          {"loss", {{"use", "flow"}, {"timestep_scale", thousand}, {"whole_timesteps", true}}}};
+}
+
+// The same of Cosmos', on EDM's grid.
+json edm_sampler(const json& s, int64_t steps) {
+  const std::string kind = said_in<std::string>(s, "_class_name", "");
+  const bool edm = kind == "EDMEulerScheduler";
+  if (edm)
+    require_said(s, {{"sigma_schedule", "karras"}, {"prediction_type", "epsilon"}});
+  else if (kind == "FlowMatchEulerDiscreteScheduler")
+    require_said(s, {{"sigma_data", 1.0},
+                     {"use_exponential_sigmas", false},
+                     {"use_beta_sigmas", false},
+                     {"invert_sigmas", false},
+                     {"stochastic_sampling", false},
+                     {"use_dynamic_shifting", false}});
+  else
+    throw Error(
+        KINORA_UNSUPPORTED,
+        "the scheduler " + kind +
+            " is not known for this pipeline; known are EDMEulerScheduler and "
+            "FlowMatchEulerDiscreteScheduler. Give a sampler of your own, such as sampler = \"euler\"");
+  if (!edm && !said_in(s, "use_karras_sigmas", false)) require_said(s, {{"use_karras_sigmas", true}});
+  const double sigma_data = said_in(s, "sigma_data", edm ? 0.5 : 1.0);
+  const bool to_zero = said_in<std::string>(s, "final_sigmas_type", edm ? "zero" : "sigma_min") == "zero";
+  return {{"sampler",
+           {{"use", "euler"},
+            {"steps", steps},
+            {"sigma_min", said_in(s, "sigma_min", 0.002)},
+            {"sigma_max", said_in(s, "sigma_max", 80.0)},
+            {"rho", said_in(s, "rho", 7.0)},
+            {"final", to_zero ? "zero" : "sigma_min"}}},
+          {"loss", edm ? json{{"use", "edm"}, {"sigma_data", sigma_data}} : json{{"use", "rectified-flow"}}},
+          {"sigma_data", sigma_data}};
+}
+
+std::string component_name(const std::string& id) { return id.substr(id.find('/') + 1); }
+
+double given_number(const json& table, const char* name, double otherwise) {
+  return table.contains(name) && table[name].is_number() ? table[name].get<double>() : otherwise;
+}
+
+}  // namespace
+
+PublishedPipeline::PublishedPipeline(const fs::path& given) : folder(given) {
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored))
+    throw Error(KINORA_NOT_FOUND,
+                folder.string() + ": there is no such folder; give the one that has model_index.json");
+  if (!fs::exists(folder / "model_index.json", ignored))
+    throw Error(KINORA_NOT_FOUND,
+                folder.string() +
+                    ": it has no model_index.json, so it is no pipeline; of a single network "
+                    "give the slot and its weights, such as weights = \"" +
+                    folder.string() + "\"");
+  index = pipeline_object(folder / "model_index.json");
+  name = said_in<std::string>(index, "_class_name", "");
+  const auto call = kPublishedCalls.find(name);
+  if (call == kPublishedCalls.end())
+    throw Error(KINORA_UNSUPPORTED, fmt::format("{}: pipelines of class '{}' are not known; known: {}",
+                                                folder.string(), name, keys_of(kPublishedCalls)));
+  from_text_alone = call->second.from_text_alone;
+}
+
+std::string published_component(const fs::path& folder) {
+  const json config = pipeline_object(folder / "config.json");
+  const json architectures = config.value("architectures", json::array());
+  std::string kind = said_in<std::string>(config, "_class_name", "");
+  if (kind.empty() && architectures.is_array() && !architectures.empty() && architectures[0].is_string())
+    kind = architectures[0];
+  const auto found = kPublishedClasses.find(kind);
+  if (found != kPublishedClasses.end()) return found->second;
+  throw Error(KINORA_UNSUPPORTED,
+              fmt::format("{}: networks of class '{}' are not known; known: {}",
+                          (folder / "config.json").string(), kind, keys_of(kPublishedClasses)));
+}
+
+bool PublishedPipeline::has(const std::string& part) const {
+  const json named = index.value(part, json());
+  return named.is_array() && named.size() == 2 && named[1].is_string();
+}
+
+std::string PublishedPipeline::component(const std::string& part) const {
+  const std::string kind = has(part) ? index[part][1].get<std::string>() : "";
+  const auto found = kPublishedClasses.find(kind);
+  if (found != kPublishedClasses.end()) return found->second;
+  throw Error(KINORA_UNSUPPORTED,
+              fmt::format("{}: {} of class '{}' is not known; known: {}",
+                          (folder / "model_index.json").string(), part, kind, keys_of(kPublishedClasses)));
+}
+
+json PublishedPipeline::config(const std::string& part, const std::string& file) const {
+  return pipeline_object(folder / part / file);
+}
+
+namespace {
+
+// Job options that a pipeline's folder stands for. Each method adds those of one part, or of one kind of job.
+class FolderJob {
+ public:
+  explicit FolderJob(const PublishedPipeline& of, bool own_sampler)
+      : of_(of),
+        call_(kPublishedCalls.at(of.name)),
+        cosmos_(of.component("transformer") == "model/cosmos"),
+        own_sampler_(own_sampler) {}
+
+  json out = json::object();
+
+  void train_tokenizer() { network("tokenizer", "vae", "weights"); }
+
+  void encode() {
+    network("tokenizer", "vae", "tokenizer_weights");
+    text();
+    pictures();
+    out["scale"] = "none";
+    out["sigma_data"] = sampler().value("sigma_data", 1.0);
+    if (cosmos_) return;
+    const json transformer = of_.config("transformer");
+    out["first_frame"] =
+        said_in<int64_t>(transformer, "in_channels", 16) > said_in<int64_t>(transformer, "out_channels", 16);
+  }
+
+  void train() {
+    model();
+    out["loss"] = sampler()["loss"];
+  }
+
+  // before: the kinds of earlier jobs, which make what is then left out here.
+  void generate(const std::set<std::string>& before) {
+    const json from = sampler();
+    out["sampler"] = from["sampler"];
+    call();
+    if (!before.contains("train")) {
+      out["loss"] = from["loss"];
+      model();
+    }
+    if (!before.contains("train-tokenizer")) network("tokenizer", "vae", "tokenizer_weights");
+    if (!before.contains("encode")) {
+      if (from.contains("sigma_data")) out["sigma_data"] = from["sigma_data"];
+      text();
+      pictures();
+    }
+  }
+
+  void experts(const std::string& kind) {
+    const double boundary = said_in(of_.index, "boundary_ratio", 0.0);
+    if (boundary <= 0 || !of_.has("transformer_2")) return;
+    if (kind == "train") out["weights"] = json::array();
+    if (out.contains("weights") && kind == "generate") {
+      out["weights_2"] = {path("transformer_2")};
+      out["boundary"] = boundary;
+    }
+  }
+
+ private:
+  std::string path(const char* part) const { return (of_.folder / part).string(); }
+
+  void network(const char* slot, const char* part, const char* weights) {
+    out[slot] = {{"use", component_name(of_.component(part))}};
+    out[weights] = {path(part)};
+  }
+
+  void model() {
+    network("model", "transformer", "weights");
+    if (cosmos_) out["model"]["base_fps"] = 24;  // diffusers has it in its code
+  }
+
+  void text() {
+    network("text", "text_encoder", "text_weights");
+    out["words"] = {
+        {"use", "text.tokenizer"}, {"file", path("tokenizer")}, {"clean", !cosmos_}, {"max_length", 512}};
+    out["max_tokens"] = 512;
+    out["pad_text"] = true;
+  }
+
+  // Wan's image to video counts a mask and a picture's latent among its channels; 2.1 also reads CLIP's
+  // tokens.
+  void pictures() {
+    if (cosmos_ || !of_.has("image_encoder") ||
+        said_in<int64_t>(of_.config("transformer"), "image_dim", 0) == 0)
+      return;
+    network("image_encoder", "image_encoder", "image_encoder_weights");
+  }
+
+  // Sampler and loss of the folder's scheduler; of an unknown one only the loss, where the user names a
+  // sampler.
+  json sampler() const {
+    const fs::path file = of_.folder / "scheduler" / "scheduler_config.json";
+    try {
+      const json scheduler = pipeline_object(file);
+      return cosmos_ ? edm_sampler(scheduler, call_.steps) : flow_sampler(scheduler, call_.steps);
+    } catch (const Error& e) {
+      if (own_sampler_) return {{"sampler", {{"use", ""}}}, {"loss", {{"use", usual_loss()}}}};
+      const std::string what = e.what();
+      throw Error(e.code(), what.starts_with(file.string()) ? what : file.string() + ": " + what);
+    }
+  }
+
+  const char* usual_loss() const {
+    if (!cosmos_) return "flow";
+    return of_.name.starts_with("Cosmos2") ? "rectified-flow" : "edm";
+  }
+
+  // The defaults of the pipeline's call.
+  void call() {
+    out.update({{"frames", call_.frames},
+                {"height", call_.height},
+                {"width", call_.width},
+                {"fps", call_.fps},
+                {"guidance", call_.guidance},
+                {"guidance_convention", cosmos_ ? "nemo" : "diffusers"}});
+    if (said_in(of_.index, "expand_timesteps", false)) out["fps"] = 24;
+    if (of_.name == "Cosmos2VideoToWorldPipeline")
+      out["condition_sigma"] = 0;  // the model gets the loss's sigma_conditional instead
+    if (of_.name == "CosmosVideoToWorldPipeline") out["condition_timestep"] = "shared";
+    if (cosmos_ && call_.frames > 1) out["signals"] = {fmt::format("fps={}", call_.fps)};
+    out["encode_negative"] = true;
+  }
+
+  const PublishedPipeline& of_;
+  const PublishedCall& call_;
+  const bool cosmos_, own_sampler_;
+};
+
+}  // namespace
+
+json PublishedPipeline::options(const std::string& kind, const std::set<std::string>& before,
+                                bool own_sampler) const {
+  FolderJob job(*this, own_sampler);
+  if (kind == "train-tokenizer")
+    job.train_tokenizer();
+  else if (kind == "encode")
+    job.encode();
+  else if (kind == "train")
+    job.train();
+  else
+    job.generate(before);
+  job.experts(kind);
+  return job.out;
+}
+
+namespace {
+
+bool is_weights(const std::string& option) { return option == "weights_2" || option.ends_with("weights"); }
+
+// A component of another kind brings all that belongs to it.
+void leave_out_replaced(json& out, const json& given) {
+  const std::map<std::string, std::vector<std::string>> slots{
+      {"model", {"weights", "weights_2", "boundary", "loss"}},
+      {"tokenizer", {"tokenizer_weights"}},
+      {"text", {"text_weights", "words"}},
+      {"image_encoder", {"image_encoder_weights"}},
+      {"sampler", {}},
+      {"words", {}},
+      {"loss", {}}};
+  for (const auto& [slot, options] : slots) {
+    if (!given.contains(slot) || !out.contains(slot)) continue;
+    const json asked = given[slot].is_object() ? given[slot].value("use", out[slot]["use"]) : given[slot];
+    if (asked == out[slot]["use"]) continue;
+    out.erase(slot);
+    for (const auto& option : options) out.erase(option);
+  }
+}
+
+// diffusers calls a model without guidance for every scale up to 1; Cosmos' own convention is guided there.
+void by_their_scale(json& out, const json& given) {
+  if (given.contains("guidance_convention")) return;
+  const double none = out["guidance_convention"] == "nemo" ? 0 : 1;
+  if (!(given_number(out, "guidance", 2) <= 1)) return;
+  out["guidance"] = none;
+  if (out.contains("guidance_2")) out["guidance_2"] = none;
+}
+
+void move_into_parts(json& out, const json& given) {
+  if (given.contains("steps") && given["steps"].is_number() && out["sampler"].is_object() &&
+      given["steps"] != 0 &&
+      !(given.contains("sampler") && given["sampler"].is_object() && given["sampler"].contains("steps")))
+    out["sampler"]["steps"] = given["steps"];
+  if (given.contains("max_tokens") && out.contains("words") && out["words"].is_object() &&
+      !given.contains("words"))
+    out["words"]["max_length"] = given["max_tokens"];
+  if (given.contains("fps") && given["fps"].is_number() && out.contains("signals") &&
+      !given.contains("signals") && given["fps"] != 0)
+    out["signals"] = {fmt::format("fps={}", given["fps"].get<double>())};
+}
+
+}  // namespace
+
+json with_pipeline(const std::string& kind, const std::string& job, json table, const fs::path& folder,
+                   const std::set<std::string>& before) {
+  const PublishedPipeline pipeline(folder);
+  const json given = std::move(table);
+  const json sampler = given.value("sampler", json());
+  const bool own_sampler = sampler.is_string() || (sampler.is_object() && sampler.contains("use"));
+  json out = pipeline.options(kind, before, own_sampler);
+  std::vector<std::string> others;
+  leave_out_replaced(out, given);
+  for (const auto& [key, value] : given.items()) {
+    if (!out.contains(key)) {
+      out[key] = value;
+      continue;
+    }
+    json& own = out[key];
+    if (own.is_object() && value.is_object()) {
+      for (const auto& [option, of] : value.items())
+        if (own.value(option, json()) != of)
+          others.push_back(fmt::format("{}.{} = {} ({})", key, option, of.dump(),
+                                       own.value(option, json("default")).dump()));
+      own.update(value);
+    } else if (is_weights(key)) {
+      for (const auto& one : value.is_array() ? value : json::array({value})) own.push_back(one);
+      others.push_back(fmt::format("{} = {}", key, value.dump()));
+    } else if (own != value && !(own.is_object() && own["use"] == value)) {
+      others.push_back(fmt::format("{} = {} ({})", key, value.dump(), own.dump()));
+      own = value;
+    }
+  }
+  if (kind == "generate") {
+    move_into_parts(out, given);
+    by_their_scale(out, given);
+    const json image = given.value("image", json(""));
+    if (pipeline.name == "WanPipeline" && !said_in(pipeline.index, "expand_timesteps", false) &&
+        image.is_string() && image != "")
+      throw Error(KINORA_INVALID,
+                  folder.string() +
+                      ": this pipeline makes videos of a text alone; leave `image` out, or give the "
+                      "folder of an image-to-video pipeline");
+  }
+  if (kind == "train" && out["weights"] == json::array())
+    throw Error(
+        KINORA_INVALID,
+        fmt::format("{0}: this pipeline has two experts, and a train job trains one; say which: weights = "
+                    "\"{0}/transformer\" (high noise) or \"{0}/transformer_2\" (low noise)",
+                    folder.string()));
+  if (!others.empty())
+    log_info("{}: not as in the pipeline {} (in brackets): {}", job, folder.filename().string(),
+             fmt::join(others, ", "));
+  return out;
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,76 @@
+// Every component at the door of every kind: only its own opens.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/plugin/kinds.hpp"
+#include "core/run/one_stage.hpp"
+#include "core/torch/context/instances.hpp"
+#include "core/torch/context/network.hpp"
+#include "kinora/abi/collective.h"
+#include "kinora/abi/engine.h"
+#include "kinora/abi/precision.h"
+#include "kinora/abi/stage.h"
+#include "kinora/abi/storage.h"
+#include "kinora/abi/strategy.h"
+#include "tests/support/plugins.hpp"
+#include "tests/support/refusal.hpp"
+
+namespace kinora::core {
+namespace {
+
+using kinora::test::plugins;
+using kinora::test::refusal;
+using testing::HasSubstr;
+
+using Door = std::pair<std::string, std::function<void(const Component&)>>;
+
+template <class Table>
+void table_of(const Component& c) {
+  if (c.table<Table>().struct_size == 0) throw Error(KINORA_DATA, "an empty table");
+}
+
+// What takes a component of one kind, and first its table alone.
+std::vector<Door> doors() {
+  return {{"stage", table_of<kinora_stage>},
+          {"storage", table_of<kinora_storage>},
+          {"engine", table_of<kinora_engine>},
+          {"tokenizer", table_of<kinora_tokenizer>},
+          {"model", table_of<kinora_model>},
+          {"loss", table_of<kinora_loss>},
+          {"sampler", table_of<kinora_sampler>},
+          {"parallel", table_of<kinora_strategy>},
+          {"precision", table_of<kinora_precision>},
+          {"collective", table_of<kinora_collective>},
+          {"stage", [](const Component& c) { OneStage(plugins(), c.spec->id, Options()); }},
+          {"loss", [](const Component& c) { LossInstance(c, Options()); }},
+          {"sampler", [](const Component& c) { SamplerInstance(c, Options()).levels(); }}};
+}
+
+TEST(Doors, OfOtherKindsRefuseEveryComponent) {
+  const auto all = doors();
+  size_t opened = 0;
+  for (const auto& id : plugins().ids()) {
+    const auto component = plugins().open(id);
+    if (!component) continue;  // of CUDA
+    ++opened;
+    const std::string& own = component->spec->kind;
+    for (size_t i = 0; i < all.size(); ++i) {
+      const auto& [kind, door] = all[i];
+      if (kind == own && i >= kinds().size()) continue;
+      EXPECT_THAT(refusal([&] { door(*component); }),
+                  HasSubstr(kind == own ? "nothing was refused" : "is needed"))
+          << id << " as " << kind;
+    }
+    for (const auto& kind : kinds())
+      EXPECT_EQ(static_cast<bool>(plugins().open(kind.name, id)), own == kind.name)
+          << id << " as " << kind.name;
+    if (own == "model" || own == "tokenizer") continue;
+    EXPECT_THAT(refusal([&] { Network(*component, Options(), ChainOptions{.device = at::kMeta}); }),
+                HasSubstr("is needed"))
+        << id;
+  }
+  EXPECT_GT(opened, 70U);
+}
+
+}  // namespace
+}  // namespace kinora::core

@@ -1,0 +1,154 @@
+"""Runs the tests of a build and ends with one table.
+
+usage: suite.py PRESET BUILD_SECONDS [--all | --some] [CTEST ARGUMENT...]
+
+Tests of the label "slow" are left out; --all runs them too. --some runs, after the others, as many of them as fit into ten
+minutes, in an order that is drawn from the commit: each commit tries others. Where CI is set, a skip that .ci/skips.txt does
+not allow is an error.
+
+A CTest test is a GoogleTest program with many cases, or a script with many checks; CTest calls it passed when some of them
+were skipped, so those are read from its output.
+"""
+import collections
+import json
+import os
+import pathlib
+import random
+import re
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as xml
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+SLOW_SECONDS, AT_ONCE = 600, 2
+# [ RUN      ] Suite.Case / FILE:LINE: Skipped / the reason, any number of lines / [  SKIPPED ] Suite.Case (0 ms)
+SKIPPED_CASE = re.compile(r"^\[ RUN      \] (\S+)\n(?:(?!\[ ).*\n)*?\S+: Skipped\n((?:(?!\[ ).*\n)*)\[  SKIPPED \] \1", re.M)
+SKIPPED_CHECK = re.compile(r"^SKIPPED: (.+?): (.+)$", re.M)
+
+
+class Run:
+    """What one call of ctest came to."""
+
+    def __init__(self, preset, results, arguments):
+        started, folder = time.monotonic(), ROOT / "build" / preset
+        (folder / results).unlink(missing_ok=True)
+        # Each test has threads for all cores: those that wait must not burn the others' time.
+        ctest = subprocess.Popen(
+            ["ctest", "--preset", preset, "--output-on-failure", "--parallel", str(AT_ONCE), "--output-junit", str(folder / results),
+             "--test-output-size-passed", "4000000", "--test-output-size-failed", "4000000", *arguments],
+            env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}, stdout=subprocess.PIPE, text=True, errors="replace")
+        self.timed_out = set()
+        for line in ctest.stdout:
+            print(line, end="", flush=True)
+            self.timed_out.update(re.findall(r"^ *\d+/\d+ Test +#\d+: (\S+) .*\*\*\*Timeout", line))
+        self.code = ctest.wait()
+        self.seconds = time.monotonic() - started
+        self.tests = xml.parse(folder / results).getroot().findall("testcase") if (folder / results).exists() else []
+
+
+def failed(tests):
+    """Names; a test whose program is not there did not pass either."""
+    return sorted(t.get("name") for t in tests if t.find("failure") is not None or (t.find("skipped") is not None and not t.find("skipped").get("message").startswith("SKIP_")))
+
+
+def skips(test):
+    """The (name, reason) pairs of what one CTest test did not do."""
+    out, name = test.findtext("system-out") or "", test.get("name")
+    found = [(f"{name}/{case}", " ".join(why.split())) for case, why in SKIPPED_CASE.findall(out)]
+    found += [(f"{name}/{check}", why.strip()) for check, why in SKIPPED_CHECK.findall(out)]
+    mark = test.find("skipped")
+    if mark is not None and not found:
+        found = [(name, (out.strip().splitlines() or [mark.get("message")])[-1])]
+    return [(name, why or "no reason given") for name, why in found]
+
+
+def allowed():
+    """A pattern that matches the reasons of the skips that CI allows."""
+    lines = (ROOT / ".ci/skips.txt").read_text().splitlines()
+    return re.compile("|".join(line.split(" -- ")[0] for line in lines if line and not line.startswith("#")))
+
+
+def slow_tests(preset):
+    """{name: its properties} of the label "slow": COST is the usual seconds, by tests/times.cmake; who is not there may take them all."""
+    listed = json.loads(subprocess.run(["ctest", "--preset", preset, "-L", "^slow$", "--show-only=json-v1"], check=True, capture_output=True, text=True).stdout)
+    return {test["name"]: {"COST": SLOW_SECONDS, **{p["name"]: p["value"] for p in test["properties"]}} for test in listed["tests"]}
+
+
+def draw(slow, seed):
+    """Those of the slow tests that fit, in the order in which the seed draws them."""
+    names, drawn, left = sorted(slow), [], 0.75 * AT_ONCE * SLOW_SECONDS  # the rest is for what two at once do not share evenly
+    random.Random(seed).shuffle(names)
+    for name in names:
+        if slow[name]["COST"] <= min(left, SLOW_SECONDS):
+            drawn.append(name)
+            left -= slow[name]["COST"]
+    return drawn
+
+
+def run_drawn(preset, drawn):
+    end = time.strftime("%H:%M:%S", time.localtime(time.time() + SLOW_SECONDS))
+    run = Run(preset, "slow.xml", ["--stop-time", end, "-R", "^(" + "|".join(map(re.escape, drawn)) + ")$"])
+    # A test ends by its own limit, which the file of results says, or when the ten minutes are over, which is no failure of it.
+    run.tests = [t for t in run.tests if not (t.get("name") in run.timed_out and t.find("failure").get("message") != "Timeout")]
+    return run
+
+
+def print_skips(tests):
+    """One line for each label and reason; returns the number of those that CI does not allow."""
+    groups, pattern, refused = collections.defaultdict(list), allowed(), 0
+    for test in tests:
+        label = test.find("properties/property[@name='cmake_labels']")
+        label = "no label" if label is None else label.get("value").replace(";", ", ")
+        for name, why in [] if failed([test]) else skips(test):
+            groups[label, why].append(name)
+    for (label, why), names in sorted(groups.items()):
+        known = pattern.search(why) is not None
+        refused += not known
+        print(f"  {'' if known else 'NOT ALLOWED '}{label}: {names[0] if len(names) == 1 else f'{len(names)} cases'}: {why}")
+    if not groups:
+        print("  none")
+    return refused
+
+
+def main(preset, build_seconds, arguments):
+    some, whole = "--some" in arguments, "--all" in arguments
+    arguments = [a for a in arguments if a not in ("--all", "--some")]
+    if not whole and "-LE" in arguments:  # of two, ctest would leave out only what has both labels
+        arguments[arguments.index("-LE") + 1] += "|^slow$"
+    elif not whole:
+        arguments += ["-LE", "^slow$"]
+    suite = Run(preset, "test.xml", arguments)
+    tests, code, slow = list(suite.tests), suite.code, slow_tests(preset)
+    cases = sum(len(re.findall(r"^\[       OK \]", t.findtext("system-out") or "", re.M)) or t.find("skipped") is None for t in tests)
+    rows = [("build", float(build_seconds), ""), ("suite", suite.seconds, f"{len(tests)} CTest tests, {cases} cases passed")]
+    if some and slow:
+        drawn = draw(slow, subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip())
+        run = run_drawn(preset, drawn)
+        ran = {t.get("name"): float(t.get("time")) for t in run.tests}
+        tests += run.tests
+        code = code or (1 if failed(run.tests) or not ran else 0)
+        rows.append(("slow", run.seconds, f"ran {', '.join(f'{n} ({s:.0f} s)' for n, s in ran.items()) or 'none'}; did not fit: {', '.join(sorted(set(slow) - set(ran))) or 'none'}"))
+    elif slow and not whole:
+        rows.append(("slow", 0, f"{len(slow)} tests left out; packaging/dev.sh test --all runs them too"))
+    print("\nseconds")
+    for what, seconds, said in rows:
+        print(f"{seconds:7.0f}  {what:<6} {said}".rstrip())
+    print("the ten slowest tests")
+    for test in sorted(tests, key=lambda t: -float(t.get("time")))[:10]:
+        print(f"{float(test.get('time')):7.0f}  {test.get('name')}")
+    print("skipped")
+    refused = print_skips(tests)
+    if refused and os.environ.get("CI"):
+        print(f"error: {refused} of these skips are not allowed where CI is set: mend what they lack, or name them in .ci/skips.txt with the reason")
+        code = code or 1
+    bad = failed(tests)
+    if bad:
+        print("failed: " + ", ".join(bad))
+    # As ctest ends, for both of its calls.
+    print(f"\n{100 * (len(tests) - len(bad)) // len(tests)}% tests passed, {len(bad)} tests failed out of {len(tests)}" if tests else "No tests were found!!!")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3:]))

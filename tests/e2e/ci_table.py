@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""What CI's table counts: skips of cases, of checks and of whole tests with their reasons, failures, and the slow tests that a commit draws.
+usage: ci_table.py ROOT"""
+import pathlib, sys
+import xml.etree.ElementTree as xml
+
+ROOT = pathlib.Path(sys.argv[1])
+sys.path.insert(0, str(ROOT / "packaging"))
+import suite
+
+
+def test(name, inside, output=""):
+    made = xml.fromstring(f'<testcase name="{name}" time="1">{inside}<system-out/></testcase>')
+    made.find("system-out").text = output
+    return made
+
+
+def check_skips():
+    cases = test("a", "", "[ RUN      ] S.One\nx.cpp:3: Skipped\nno GPU\n  here\n[  SKIPPED ] S.One (0 ms)\n[ RUN      ] S.Two\n[       OK ] S.Two (0 ms)\n")
+    script = test("b", "", "ok    one\nSKIPPED: two: no ffprobe\nnothing SKIPPED: three: in a line\n")
+    whole = test("c", '<skipped message="SKIP_RETURN_CODE=77"/>', "skipped: no numpy")
+    assert [suite.skips(t) for t in (cases, script, whole)] == [[("a/S.One", "no GPU here")], [("b/two", "no ffprobe")], [("c", "skipped: no numpy")]]
+    refused = suite.print_skips([cases, script, whole])
+    assert refused == 2, "of a machine without ffprobe or numpy, not of one without a GPU"
+
+
+def check_failures():
+    tests = [test("good", ""), test("bad", '<failure message=""/>'), test("gone", '<skipped message="Unable to find executable"/>'),
+             test("skipped", '<skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/>')]
+    assert suite.failed(tests) == ["bad", "gone"] and suite.print_skips(tests[1:3]) == 0
+
+
+def check_drawn():
+    slow = {f"t{n}": {"COST": 40.0 * n} for n in range(1, 20)}
+    drawn = [suite.draw(slow, seed) for seed in ("one commit", "one commit", "another")]
+    assert drawn[0] == drawn[1] != drawn[2]
+    for names in drawn:
+        assert 0 < sum(slow[n]["COST"] for n in names) <= 2 * suite.SLOW_SECONDS and all(slow[n]["COST"] <= suite.SLOW_SECONDS for n in names), names
+
+
+for check in (check_skips, check_failures, check_drawn):
+    check()
+    print("ok   ", check.__name__)

@@ -1,0 +1,30 @@
+#!/usr/bin/env python3
+"""Threads of libgomp that wait do not spin, in the program and in its workers, unless the user's environment says otherwise.
+usage: waiting_threads.py KINORA ROOT SCRATCH FAULTY"""
+import os, pathlib, shutil, subprocess, sys
+
+KINORA, ROOT, SCRATCH, FAULTY = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]).resolve(), sys.argv[4]
+shutil.rmtree(SCRATCH, ignore_errors=True)
+SCRATCH.mkdir(parents=True)
+
+
+def run(policy, *arguments):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_"))}
+    environment |= {"OMP_DISPLAY_ENV": "TRUE"} | ({"OMP_WAIT_POLICY": policy} if policy else {})
+    done = subprocess.run([KINORA, "--plugins", FAULTY, *arguments], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+# What libgomp itself has read when libtorch brings it; "inspect" opens libtorch.
+for policy, expected in ((None, "PASSIVE"), ("active", "ACTIVE")):
+    said = run(policy, "inspect", "model/dit")
+    assert f"OMP_WAIT_POLICY = '{expected}'" in said, said
+
+# What a stage in a process of its own sees.
+film = ROOT / "tests/data/bbb_C.mp4"
+for policy, expected in ((None, "passive"), ("active", "active")):
+    out = SCRATCH / expected
+    run(policy, "apply", "stage/faulty", str(film), "--set", "how=none", "--set", "tells=OMP_WAIT_POLICY", "--out", str(out))
+    assert (out / "bbb_C.told").read_text() == expected
+print("ok")

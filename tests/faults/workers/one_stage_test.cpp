@@ -1,0 +1,90 @@
+// A stage that reads media of strangers outside a pipeline: what it does to its process costs the sample at
+// hand there too.
+#include "core/run/one_stage.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/run/apply.hpp"
+#include "tests/faults/workers/job.hpp"
+
+namespace kinora::core {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string error_of(const OneStage& stage, const std::string& key) {
+  try {
+    stage(Sample(key));
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), KINORA_DATA);
+    return e.what();
+  }
+  return "";
+}
+
+std::string pid_in(const Sample& sample) { return std::string(sample.need("pid")); }
+
+const std::string kThis = std::to_string(::getpid());
+
+TEST(OneStage, ACrashCostsOneSampleAndNotThisProcess) {
+  const OneStage stage(runtime(), "faulty", {{"how", "crash"}});
+  const std::string first = pid_in(stage(Sample("a")));
+  EXPECT_NE(first, kThis);
+  EXPECT_EQ(pid_in(stage(Sample("b"))), first) << "one process serves many samples";
+  EXPECT_EQ(error_of(stage, "bad"), "stage/faulty: bad: killed by signal 11 (SIGSEGV), twice");
+  EXPECT_NE(pid_in(stage(Sample("c"))), kThis);
+}
+
+TEST(OneStage, AHangEndsAtItsLimit) {
+  const OneStage stage(runtime(), "faulty", {{"how", "hang"}}, {.timeout = 1.0});
+  EXPECT_EQ(error_of(stage, "bad"), "stage/faulty: bad: killed after 1 s without a sign of life, twice");
+  EXPECT_NE(pid_in(stage(Sample("c"))), kThis);
+}
+
+TEST(OneStage, AProcessThatDiesOnceCostsNothing) {
+  const Scratch once("kinora-one-stage-");
+  const OneStage stage(runtime(), "faulty", {{"how", "crash"}, {"once", once.name()}});
+  EXPECT_NE(pid_in(stage(Sample("bad"))), kThis);
+}
+
+TEST(OneStage, AnErrorOfTheStageIsNoDeath) {
+  const OneStage stage(runtime(), "faulty", {{"how", "error"}});
+  const std::string first = pid_in(stage(Sample("a")));
+  EXPECT_EQ(error_of(stage, "bad"), "stage/faulty: bad bytes");
+  EXPECT_EQ(pid_in(stage(Sample("c"))), first);
+}
+
+TEST(OneStage, RunsHereWhereTheStageDoesNotAskOrTheCallerForbidsIt) {
+  EXPECT_EQ(pid_in(OneStage(runtime(), "faulty", {{"isolated", false}})(Sample("a"))), kThis);
+  EXPECT_EQ(pid_in(OneStage(runtime(), "faulty", json::object(), {.is_allowed = false})(Sample("a"))), kThis);
+}
+
+TEST(Apply, AStageThatCrashesLeavesWhatItMadeAndSaysHowItEnded) {
+  const auto film = std::filesystem::temp_directory_path() / ("bad-" + kThis + ".mp4");
+  std::ofstream(film) << "x";
+  const auto applied = [&](const json& options) {
+    ApplyRequest request;
+    request.id = "stage/faulty";
+    request.input = film.string();
+    request.options = options;
+    return apply_stage(runtime(), request);
+  };
+  const ApplyResult made = applied({{"how", "crash"}, {"clips", 4}});
+  EXPECT_EQ(made.problem, "stage/faulty: bad-" + kThis + ": killed by signal 11 (SIGSEGV)");
+  EXPECT_EQ(made.result.at("emitted").size(), 2u) << made.result;
+  EXPECT_THAT(
+      [&] {
+        applied({{"how", "crash"}});
+      },
+      ::testing::ThrowsMessage<Error>(HasSubstr("killed by signal 11 (SIGSEGV)")));
+  std::filesystem::remove(film);
+}
+
+}  // namespace
+}  // namespace kinora::core

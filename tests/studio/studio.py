@@ -1,0 +1,28 @@
+#!/usr/bin/env python3
+"""All tests of the studio, in two lanes with a browser each, since they mostly wait; each part runs alone too.
+usage: studio.py KINORA ROOT SCRATCH"""
+import concurrent.futures, time
+
+import access, edits, films, keys, pictures, scroll, search, states, work
+from browser import browser, curated_once, fresh
+
+LANES = (keys, edits, work, films), (scroll, access, states, search, pictures)
+
+
+def run(lane):
+    with browser() as chromium:
+        for part in lane:
+            start = time.monotonic()
+            part.main(chromium)
+            print(f"{part.__name__}: {time.monotonic() - start:.1f} s", flush=True)
+
+
+def main():
+    fresh()
+    curated_once()  # of both
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        for lane in [pool.submit(run, lane) for lane in LANES]:
+            lane.result()
+
+
+main()

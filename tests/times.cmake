@@ -1,0 +1,87 @@
+# Sets the cost and the time limit of every test and splits some of them. The usual seconds are those of two tests at a time on
+# two cores. COST makes the long ones start first; TIMEOUT ends a hang after three times the usual seconds, at least a minute.
+#
+# The list has the tests of 20 seconds and more: name, seconds (any other test ends after two minutes). packaging/dev.sh test prints the ten slowest.
+set(KINORA_TEST_SECONDS
+  bench 72 curate_kill 121 command_line 121 curate 119 check 116 overfit 105 configs 90 strangers 89 endpoint 96 sdk_template 117 s3_storage 82
+  torch_test.1 23 torch_test.2 23 torch_test.3 23 torch_test.4 23 torch_ranks_test 88 filters_oracle 73 rank_kill 67
+  studio 185
+  video_test 112 tokenizer_wan_test 97 engine_local_test 35 engine_local_test.alone 15 isolation 55 parallel_cfg_test 46 slurm 20
+  stage_transnetv2_test 46 collectives_gloo_test 25 collectives_gloo_test.alone 20 shots_oracle 92 come_and_go 37 video_stages_test 60
+  parallel_pp_test 35 quickstart 34 parallel_stdit_hybrid_test 31 workers_test 25 workers_test.alone 15 parallel_fsdp_test 29
+  parallel_tp_test 27 parallel_balanced_sp_test 26 sdk_parallel 25 parallel_cp_ring_test 23 dedup 23 plan 23 parallel_cp_ulysses_test 21
+  engine 150 ranks_test 28 parallel_pairs_test 160 parallel_memory_test 20 parallel_teacher_forcing_test 21 parallel_step_traffic_test 26 bad_input 26)
+set(KINORA_SLOW_TEST_SECONDS
+  parallel_mutants_1 123 parallel_mutants_2 123 parallel_mutants_3 123 parallel_mutants_4 123
+  parallel_mutants_5 123 parallel_mutants_6 123 parallel_mutants_7 123 parallel_mutants_8 123
+  shots_oracle_all_1 300 shots_oracle_all_2 300 shots_oracle_all_3 300 shots_oracle_all_4 300 hostile_corpus_all 60 bench_all 484 curate_kill_all 149)
+
+# Programs of many cases that run as so many tests: name, number.
+set(KINORA_SHARDED_TESTS torch_test 4)
+
+# Cases that measure time: the test NAME.alone runs them, and no other test runs at the same time. Name, GoogleTest's filter.
+set(KINORA_LONE_TESTS
+  engine_local_test Dispatch.*:Advice.*:LocalEngine.StopsWithin100MillisecondsOfACancellation:LocalEngine.ReportsWhatBoundsIt
+  endpoint_test Gate.*
+  balance_test Balance.IsWithinOnePercentOfTheBound*
+  collectives_gloo_test Gloo.AllRanksName*:Gloo.TwoLaunchesAtOnePlace*:Gloo.RanksOfOtherNumbers*
+  workers_test Workers.AConstructorThatHangsIsSaid*:Workers.ASlowSampleThatLives*)
+
+# The word after NAME in a list of pairs, else the default.
+function(kinora_of_test name list_name default out)
+  list(FIND ${list_name} ${name} at)
+  if(at LESS 0)
+    set(${out} "${default}" PARENT_SCOPE)
+  else()
+    math(EXPR at "${at} + 1")
+    list(GET ${list_name} ${at} value)
+    set(${out} "${value}" PARENT_SCOPE)
+  endif()
+endfunction()
+
+# Says of a test what it costs; every add_test() is followed by this.
+function(kinora_time_test name)
+  set(pairs ${KINORA_TEST_SECONDS} ${KINORA_SLOW_TEST_SECONDS})
+  kinora_of_test(${name} pairs 0 seconds)
+  math(EXPR timeout "3 * ${seconds}")
+  if(seconds EQUAL 0)  # nobody has measured it
+    set(timeout 120)
+  elseif(timeout LESS 60)
+    set(timeout 60)
+  endif()
+  if(KINORA_SANITIZE)
+    math(EXPR timeout "10 * ${timeout}")
+  endif()
+  set_tests_properties(${name} PROPERTIES COST ${seconds} TIMEOUT ${timeout})
+endfunction()
+
+# A GoogleTest program as one test, or as several by the lists above.
+function(kinora_add_cases name labels)
+  kinora_of_test(${name} KINORA_SHARDED_TESTS 1 shards)
+  kinora_of_test(${name} KINORA_LONE_TESTS "" lone)
+  set(environment "KINORA_PLUGIN_PATH=${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/kinora/plugins" "KINORA_ASSETS=${CMAKE_SOURCE_DIR}/.deps/assets")
+  foreach(shard RANGE 1 ${shards})
+    set(test ${name})
+    set(part)
+    if(shards GREATER 1)
+      set(test ${name}.${shard})
+      math(EXPR index "${shard} - 1")
+      set(part GTEST_TOTAL_SHARDS=${shards} GTEST_SHARD_INDEX=${index})
+    endif()
+    if(lone)
+      list(APPEND part GTEST_FILTER=-${lone})
+    endif()
+    kinora_add_part(${test} ${name} "${labels}" "${environment};${part}")
+  endforeach()
+  if(lone)
+    kinora_add_part(${name}.alone ${name} "${labels}" "${environment};GTEST_FILTER=${lone}")
+    set_tests_properties(${name}.alone PROPERTIES RUN_SERIAL ON)
+  endif()
+endfunction()
+
+function(kinora_add_part test program labels environment)
+  add_test(NAME ${test} COMMAND ${program})
+  set_tests_properties(${test} PROPERTIES LABELS "${labels}" ENVIRONMENT "${environment}"
+    SKIP_REGULAR_EXPRESSION "\\[  PASSED  \\] 0 tests\\.\n(\\[  SKIPPED \\][^\n]*\n)+$")
+  kinora_time_test(${test})
+endfunction()
