@@ -22,10 +22,10 @@ def check_tree(page):
     for part in ('listbox "Clips"', 'option "film-0000, kept, 3.5 s. A short', 'toolbar "duration_s"', 'toolbar "View and edits"', 'listbox "Shots of the film"', 'option "Shot 1, 0 s to 3.5 s: kept"',
                  'textbox "Caption"', 'button "Reject (x)"', 'button "Kept', 'region "Selected clip"', 'complementary "Filters"', "search:", "status", "contentinfo"):
         assert part in tree, f"{part} is not in\n{tree}"
-    assert page.locator("#status").get_attribute("aria-live") == "polite"
+    eventually(lambda: page.locator("#status").get_attribute("aria-live") == "polite")
     selected = page.locator(".cell[aria-selected=true]")
-    assert selected.get_attribute("aria-setsize") == page.locator("#summary").inner_text().split()[0]
-    assert page.locator("#list").get_attribute("aria-activedescendant") == selected.get_attribute("id")
+    eventually(lambda: selected.get_attribute("aria-setsize") == page.locator("#summary").inner_text().split()[0])
+    eventually(lambda: page.locator("#list").get_attribute("aria-activedescendant") == selected.get_attribute("id"))
 
 
 def check_names(page, what):
@@ -45,14 +45,14 @@ def check_keyboard(chromium, studio, folder, size):
         select(page, "film-0000")
         own = page.locator("#caption").input_value()
         keys.press("Enter")
-        assert focus() == "detail" and page.locator("#detail").is_visible()
+        eventually(lambda: focus() == "detail" and page.locator("#detail").is_visible())
         check_names(page, f"the clip at {size}")
         keys.press(" ")
         page.wait_for_function("() => document.querySelector('video').currentTime > 0.2")
         keys.press(" ")
         page.wait_for_function("() => document.querySelector('video').paused")
         keys.press("e")
-        assert focus() == "caption"
+        eventually(lambda: focus() == "caption")
         keys.type(" By keys alone.")
         keys.press("Enter")
         said(page, "Caption saved")
@@ -60,7 +60,7 @@ def check_keyboard(chromium, studio, folder, size):
         keys.press("u")
         said(page, "Undone")
         keys.press("x")
-        assert page.locator("#reject-dialog").is_visible() and focus() == "reason"
+        eventually(lambda: page.locator("#reject-dialog").is_visible() and focus() == "reason")
         check_names(page, "the dialog")
         keys.type("too dark")
         keys.press("Enter")
@@ -69,7 +69,7 @@ def check_keyboard(chromium, studio, folder, size):
         keys.press("u")
         said(page, "Undone")
         keys.press("Escape")
-        assert focus() == "list"
+        eventually(lambda: focus() == "list")
         check_keys_of_filters(page, every)
         keys.press("/")
         keys.type("mostly")
@@ -78,7 +78,7 @@ def check_keyboard(chromium, studio, folder, size):
         keys.press("Delete")
         eventually(lambda: total(page) == every, "all again")
         keys.press("Enter")
-        assert focus() == "list"
+        eventually(lambda: focus() == "list")
 
 
 def check_keys_of_filters(page, every):
@@ -98,7 +98,7 @@ def check_keys_of_filters(page, every):
     eventually(lambda: total(page) < kept, "a bar")
     keys.press("Escape")
     keys.press("Shift+Tab")
-    assert page.evaluate("() => document.activeElement.id") == "all"
+    eventually(lambda: page.evaluate("() => document.activeElement.id") == "all")
     keys.press("Enter")
     eventually(lambda: total(page) == every, "all again")
 
@@ -134,7 +134,7 @@ def check_dialogs(page):
             assert at in (dialog, "BODY"), f"the focus left {dialog} to {at}"  # BODY: the browser's own controls
         page.keyboard.press("Escape")
         page.wait_for_selector(f"#{dialog}[open]", state="detached")
-        assert page.evaluate("() => document.activeElement.id") == "list"
+        eventually(lambda: page.evaluate("() => document.activeElement.id") == "list")
 
 
 def check_looks(chromium, studio):
@@ -146,7 +146,7 @@ def check_looks(chromium, studio):
             shown = lambda name: page.screenshot(path=str(SCRATCH / f"{scheme}-{width}{name}.png"))
             shown("")
             check_axe(page, f"{scheme} {width}")
-            assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), "it hangs over"
+            eventually(lambda: page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), "it hangs over")
             if width < 760:
                 page.keyboard.press("Enter")
                 page.locator("#detail").wait_for(state="visible")
@@ -176,7 +176,7 @@ def check_live(chromium, folder):
     with Studio(running) as studio, page_of(chromium, studio) as page:
         live = page.locator("#live")
         assert "clip.transcode bounds the rate" in live.inner_text() and "2 of 9 inputs" in live.inner_text(), live.inner_text()
-        assert page.locator("#live tr.bound td").first.inner_text() == "clip.transcode"
+        eventually(lambda: page.locator("#live tr.bound td").first.inner_text() == "clip.transcode")
         kept = page.locator("#summary").inner_text()
         page.screenshot(path=str(SCRATCH / "running.png"))
         check_axe(page, "live")

@@ -144,10 +144,14 @@ def run_alone(main):
         main(chromium)
 
 
-def eventually(condition, what, seconds=60):
+def eventually(condition, what="this line", seconds=60):
+    """Waits until the condition holds: after a click or a key the page is right in a while, not at once."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if value := condition():
-            return value
+        try:
+            if value := condition():
+                return value
+        except (KeyError, IndexError):  # what it looks at is not there yet
+            pass
         time.sleep(0.05)
     raise AssertionError(f"not within {seconds} s: {what}")

@@ -48,18 +48,18 @@ def check_captions(page, folder):
     said(page, "Caption saved")
     lines, last = edits(folder)
     assert len(lines) == 1 and last == {"film-0001": {"caption": 'a "white" rabbit — en forêt'}}, lines
-    assert by_line(page) == "by mia", by_line(page)
+    eventually(lambda: by_line(page) == "by mia")
     assert lines[0]["author"] == "mia" and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", lines[0]["time"]), lines
-    assert page.evaluate("document.activeElement.id") == "list", "the keys are the sheet's again"
+    eventually(lambda: page.evaluate("document.activeElement.id") == "list", "the keys are the sheet's again")
     page.keyboard.press("e")
     page.keyboard.type(" never saved")
     page.keyboard.press("Escape")
-    assert page.locator("#caption").input_value() == 'a "white" rabbit — en forêt'
+    eventually(lambda: page.locator("#caption").input_value() == 'a "white" rabbit — en forêt')
     page.keyboard.press("u")
     said(page, "Undone: film-0001")
     lines, last = edits(folder)
     assert lines[-1]["undo"] is True and last["film-0001"]["caption"] == own, "a reader of last values has the clip's own"
-    assert page.locator("#caption").input_value() == own
+    eventually(lambda: page.locator("#caption").input_value() == own)
     page.keyboard.press("Shift+U")
     said(page, "Done again")
     assert edits(folder)[1]["film-0001"]["caption"] == 'a "white" rabbit — en forêt'
@@ -75,29 +75,29 @@ def check_decisions(page, folder):
     said(page, "Rejected")
     assert edits(folder)[1]["film-0003"] == {"keep": False, "reason": "shaky"}, edits(folder)
     select(page, "film-0004")
-    assert page.locator("#detail .title .mark").inner_text() == "filtered by clip.too-short"
-    assert "clip.too-short with score 3" in page.locator("#detail .note").inner_text()
+    eventually(lambda: page.locator("#detail .title .mark").inner_text() == "filtered by clip.too-short")
+    eventually(lambda: "clip.too-short with score 3" in page.locator("#detail .note").inner_text())
     page.keyboard.press("a")
     said(page, "Accepted")
     assert edits(folder)[1]["film-0004"]["keep"] is True
-    assert page.locator("#detail .title .mark").inner_text() == page.locator(".cell[aria-selected=true] .mark").inner_text() == "accepted, not stored"
-    assert "lower min_length or min_frames of clip.transcode" in page.locator("#detail .note").nth(1).inner_text()
+    eventually(lambda: page.locator("#detail .title .mark").inner_text() == page.locator(".cell[aria-selected=true] .mark").inner_text() == "accepted, not stored")
+    eventually(lambda: "lower min_length or min_frames of clip.transcode" in page.locator("#detail .note").nth(1).inner_text())
     page.keyboard.press("u")
     said(page, "Undone: film-0004")
     assert edits(folder)[1]["film-0004"]["keep"] is None, "nothing had been decided"
-    assert page.locator(".history li").first.inner_text().startswith("undo: no decision"), page.locator(".history").inner_text()
-    assert page.locator("#detail .title .mark").inner_text() == "filtered by clip.too-short"
+    eventually(lambda: page.locator(".history li").first.inner_text().startswith("undo: no decision"))
+    eventually(lambda: page.locator("#detail .title .mark").inner_text() == "filtered by clip.too-short")
     page.keyboard.press("Shift+U")
     said(page, "Done again")
     assert edits(folder)[1]["film-0004"]["keep"] is True
-    assert "only what is stored" in page.locator("#detail .note").nth(1).inner_text()
+    eventually(lambda: "only what is stored" in page.locator("#detail .note").nth(1).inner_text())
     page.keyboard.press("x")
     page.wait_for_selector("#reject-dialog[open]")
     page.keyboard.press("Escape")
     page.wait_for_selector("#reject-dialog[open]", state="detached")
     assert edits(folder)[1]["film-0004"]["keep"] is True, "Escape changes nothing"
     select(page, "broken")
-    assert "not a video file" in page.locator("#detail .note").inner_text()
+    eventually(lambda: "not a video file" in page.locator("#detail .note").inner_text())
     assert not page.get_by_role("button", name="Accept (a)").count() and page.get_by_role("button", name="Reject (x)").count(), "nothing of it can be packed"
     page.keyboard.press("a")
     said(page, "Nothing of broken is stored")
@@ -113,7 +113,7 @@ def check_filters(page, folder):
     """Outcomes, a histogram's bar, and search, by keyboard; the numbers are those of items.jsonl."""
     items = [json.loads(line) for line in (folder / "clips/items.jsonl").read_text().splitlines()]
     shown = [item for item in items if not item["consumed"]]
-    assert total(page) == len(shown)
+    eventually(lambda: total(page) == len(shown))
     page.keyboard.press("f")
     page.keyboard.press("Enter")  # Kept
     kept = [item for item in shown if item["end"] == "kept"]
@@ -261,7 +261,7 @@ def check_kill(chromium, folder):
     assert written[: len(answered)] == answered and len(written) <= len(answered) + 1, (answered[-2:], written[-2:])
     with Studio(folder) as studio, page_of(chromium, studio) as page:
         select(page, "film-0000")
-        assert page.locator("#caption").input_value() == written[-1]
+        eventually(lambda: page.locator("#caption").input_value() == written[-1])
 
 
 def check_two(chromium, folder):
@@ -296,9 +296,9 @@ def main(chromium):
         studio.end()
     with Studio(folder) as studio, page_of(chromium, studio) as page:  # what was decided is there after a restart
         select(page, "film-0001")
-        assert page.locator("#caption").input_value() == 'a "white" rabbit — en forêt'
+        eventually(lambda: page.locator("#caption").input_value() == 'a "white" rabbit — en forêt')
         select(page, "film-0003")
-        assert page.locator("#detail .title .mark").inner_text() == "rejected"
+        eventually(lambda: page.locator("#detail .title .mark").inner_text() == "rejected")
     check_two(chromium, folder)
     check_kill(chromium, folder)
     none = subprocess.run([*Studio.command(ROOT / "tests"), "--port", "1"], capture_output=True, text=True)

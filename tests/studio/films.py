@@ -49,7 +49,7 @@ def check_places(page):
     for key, where in (("tape-0000", "monday/tape.MP4"), ("tape-2-0000", "tuesday/tape.mp4")):
         select(page, key)
         assert place(key).startswith(where + " · "), place(key)
-        assert page.locator("#detail").get_by_text(where + ", ").count() == 1, page.locator("#detail").inner_text()
+        eventually(lambda: page.locator("#detail").get_by_text(where + ", ").count() == 1)
         page.screenshot(path=str(SCRATCH / f"{key}.png"))
     select(page, "avchd-0000")
     assert place("avchd-0000").startswith("blur"), place("avchd-0000")

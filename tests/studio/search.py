@@ -40,10 +40,10 @@ def look_for(page, text):
 
 def check_words(page):
     """Without an embed-text job the words are looked for, and the page says why."""
-    assert page.locator("#how").is_hidden() and "captions" in page.locator("#text").get_attribute("placeholder")
+    eventually(lambda: page.locator("#how").is_hidden() and "captions" in page.locator("#text").get_attribute("placeholder"))
     look_for(page, "bbb_A")
     eventually(lambda: "by words: " in page.locator("#summary").inner_text() and "embed-text" in page.locator("#summary").inner_text(), "why not by meaning")
-    assert shown(page) and all(key.startswith("bbb_A") and not near for key, near in shown(page)), shown(page)
+    eventually(lambda: shown(page) and all(key.startswith("bbb_A") and not near for key, near in shown(page)))
     page.locator("#all").click()
 
 
@@ -70,8 +70,8 @@ def check_meaning(page, out, encode):
         wanted = nearest(caption_rows(out), encode(text))
         look_for(page, text)
         check_order(page, wanted, text)
-        assert "nearest in meaning first" in page.locator("#summary").inner_text()
-        assert page.locator(".cell[aria-selected=true]:visible .key").inner_text() == shown(page)[0][0], "the best is selected"
+        eventually(lambda: "nearest in meaning first" in page.locator("#summary").inner_text())
+        eventually(lambda: page.locator(".cell[aria-selected=true]:visible .key").inner_text() == shown(page)[0][0], "the best is selected")
     filtered = {item["key"]: item["facts"].get("duration_s") for item in lines(out / "clips/items.jsonl")}
     page.locator("#sort").select_option("duration_s")
     eventually(lambda: [filtered[key] for key, _ in shown(page)] == sorted(filtered[key] for key, _ in shown(page)), "another order of the same clips")
@@ -84,7 +84,7 @@ def check_meaning(page, out, encode):
     page.keyboard.press("Escape")
     page.keyboard.press("w")
     eventually(lambda: "meaning" not in page.locator("#summary").inner_text(), "by words")
-    assert all(not near for _, near in shown(page))
+    eventually(lambda: all(not near for _, near in shown(page)))
     page.keyboard.press("w")
     check_order(page, wanted, "by meaning again")
     page.screenshot(path=str(SCRATCH / "meaning.png"))
@@ -99,7 +99,7 @@ def check_like(page, out):
     select(page, "film-0001")
     page.keyboard.press("m")
     check_order(page, nearest(embedded, embedded["film-0001"]), "like film-0001")
-    assert shown(page)[0] == ("film-0001", "1.000") and "most like film-0001" in page.locator("#summary").inner_text()
+    eventually(lambda: shown(page)[0] == ("film-0001", "1.000") and "most like film-0001" in page.locator("#summary").inner_text())
     page.screenshot(path=str(SCRATCH / "like.png"))
     second = shown(page)[1][0]
     page.locator(".cell:visible", has=page.get_by_text(second, exact=True)).click()

@@ -27,7 +27,7 @@ class State:
         still(self.page)
         self.page.screenshot(path=str(SCRATCH / f"{name}-{self.size}.png"))
         check_axe(self.page, f"{name} {self.size}")
-        assert self.page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), f"{name} {self.size}: it hangs over"
+        eventually(lambda: self.page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), f"{name} {self.size}: it hangs over")
 
 
 def empty():
@@ -41,7 +41,7 @@ def empty():
 def check_empty(chromium, size):
     with Studio(empty()) as studio, State(chromium, studio, size, shows="#nothing:visible") as state:
         page = state.page
-        assert "no clips yet" in page.locator("#nothing").inner_text() and page.locator("#summary").inner_text() == "0 clips"
+        eventually(lambda: "no clips yet" in page.locator("#nothing").inner_text() and page.locator("#summary").inner_text() == "0 clips")
         for key in ("j", "a", "x", "e", "m", " ", "u"):
             page.keyboard.press(key)
         assert not page.locator("dialog[open]").count(), "there is nothing to decide about"
@@ -62,7 +62,7 @@ def check_running(chromium, size, folder):
     with Studio(running) as studio, State(chromium, studio, size) as state:
         told = state.page.locator("#live").inner_text()
         assert "clip.transcode bounds the rate" in told and "0 of 1024 MiB between stages" in told, told
-        assert "0.0" in state.page.locator("#live tbody tr").first.locator("td").all_inner_texts() and "0.00" not in told, told
+        eventually(lambda: "0.0" in state.page.locator("#live tbody tr").first.locator("td").all_inner_texts() and "0.00" not in told)
         state.done("running")
         seen = state.page.locator("#list").bounding_box()
         assert seen["height"] > 200, f"the table of stages leaves no room for clips: {seen}"
@@ -115,19 +115,19 @@ def check_lost(chromium, size, folder):
         page.wait_for_selector("#caption", state="attached")
         page.route("**/api/**", lambda route: route.abort())
         eventually(lambda: page.locator("#lost").is_visible(), "that the studio is gone")
-        assert "does not answer" in page.locator("#lost").inner_text() and page.locator(".cell:visible").count()
+        eventually(lambda: "does not answer" in page.locator("#lost").inner_text() and page.locator(".cell:visible").count())
         page.keyboard.press("e")
         page.keyboard.type(" kept as a draft")
         page.keyboard.press("Enter")
         page.wait_for_function("() => document.getElementById('status').textContent.includes('does not answer')")
-        assert page.locator("#caption").input_value().endswith(" kept as a draft")
+        eventually(lambda: page.locator("#caption").input_value().endswith(" kept as a draft"))
         page.screenshot(path=str(SCRATCH / f"lost-{size}.png"))
         at = page.locator("#lost").bounding_box()
-        assert page.evaluate("at => document.elementFromPoint(at.x + 20, at.y + 10).id === 'lost'", at), "something covers the bar"
+        eventually(lambda: page.evaluate("at => document.elementFromPoint(at.x + 20, at.y + 10).id === 'lost'", at), "something covers the bar")
         check_axe(page, f"lost {size}")
         page.unroute("**/api/**")
         eventually(lambda: page.locator("#lost").is_hidden(), "that it is back")
-        assert page.locator("#caption").input_value().endswith(" kept as a draft")
+        eventually(lambda: page.locator("#caption").input_value().endswith(" kept as a draft"))
 
 
 def main(chromium):

@@ -50,14 +50,14 @@ def check_at_work(page, job):
     eventually(lambda: sum(end["end"] == "kept" and not end["consumed"] for end in ends()) == ANSWERED and any(end["end"] == "filtered" for end in ends()), "the server stands still", 60)
     eventually(lambda: counts(page) == counted(ends()) and costs(page) == cost_of(ANSWERED), "all that has ended", 30)
     assert not (job / "items.jsonl").exists() and not (job / "summary.json").exists()
-    assert "1 film" in counts(page)["Failed"] and "clip" in counts(page)["Filtered"] and "1 film" in page.locator("#summary").inner_text()
+    eventually(lambda: "1 film" in counts(page)["Failed"] and "clip" in counts(page)["Filtered"] and "1 film" in page.locator("#summary").inner_text())
     short = next(end for end in ends() if end["end"] == "filtered")
     select(page, short["key"])
-    assert page.locator("#detail .title .mark").inner_text() == "filtered by clip.too-short"
-    assert f"rule clip.too-short with score {short['score']:.3g}" in page.locator("#detail .note").inner_text()
+    eventually(lambda: page.locator("#detail .title .mark").inner_text() == "filtered by clip.too-short")
+    eventually(lambda: f"rule clip.too-short with score {short['score']:.3g}" in page.locator("#detail .note").inner_text())
     select(page, "broken")
-    assert "not a video file" in page.locator("#detail .note").inner_text()
-    assert page.locator(".cell[aria-selected=true] .mark").inner_text() == "film failed"
+    eventually(lambda: "not a video file" in page.locator("#detail .note").inner_text())
+    eventually(lambda: page.locator(".cell[aria-selected=true] .mark").inner_text() == "film failed")
 
 
 def check_ended(page, job):
@@ -119,14 +119,14 @@ def check_copy(chromium, size, out, copies):
     of = copies[key]["of"]
     with Studio(out) as studio, State(chromium, studio, size) as state:
         page = state.page
-        assert page.locator("#copies").inner_text() == f"Show {len(copies)} cop{'y' if len(copies) == 1 else 'ies'}"
+        eventually(lambda: page.locator("#copies").inner_text() == f"Show {len(copies)} cop{'y' if len(copies) == 1 else 'ies'}")
         page.keyboard.press("c")
         eventually(lambda: page.locator("#copies").get_attribute("aria-pressed") == "true", "the copies too")
         select(page, key)
         cell = page.locator(".cell[aria-selected=true]")
         assert cell.locator(".mark").inner_text() == "copy" and cell.locator(".scores").inner_text().startswith(f"of {of} · "), cell.inner_text()
         assert f", copy of {of}, " in cell.get_attribute("aria-label")
-        assert f"A copy of {of}: rule {copies[key]['rule']}, similarity" in page.locator("#detail .note").first.text_content()
+        eventually(lambda: f"A copy of {of}: rule {copies[key]['rule']}, similarity" in page.locator("#detail .note").first.text_content())
         page.keyboard.press("Enter")
         state.done("copy")
         page.keyboard.press("o")
@@ -137,7 +137,7 @@ def check_copies(chromium, out, copies, kept):
     """They are hidden, from searches too, unless they are asked for: by c, by outcome, by rule; one that is accepted is not hidden."""
     with Studio(out) as studio, page_of(chromium, studio) as page:
         shown = lambda: keys(page) & (kept | set(copies))
-        assert shown() == kept, shown()
+        eventually(lambda: shown() == kept)
         page.keyboard.press("c")
         eventually(lambda: shown() == kept | set(copies), "the copies too")
         page.keyboard.press("c")
@@ -189,12 +189,12 @@ def check_rejected(chromium, out, copies):
     with Studio(out) as studio, page_of(chromium, studio) as page:
         select(page, of)
         page.keyboard.press("x")
-        assert f"Reject its {count} too: {', '.join(its)}." in page.locator("#its-copies").inner_text(), page.locator("#its-copies").inner_text()
+        eventually(lambda: f"Reject its {count} too: {', '.join(its)}." in page.locator("#its-copies").inner_text())
         page.keyboard.press("Enter")
         said(page, f"Rejected: {of}")
         rejected = lambda: {key for key, values in edits(out)[1].items() if values.get("keep") is False}
         assert rejected() == {of}
-        assert f"{count} of a rejected clip" in page.locator("#detail .note").nth(1).inner_text()
+        eventually(lambda: f"{count} of a rejected clip" in page.locator("#detail .note").nth(1).inner_text())
         page.keyboard.press("x")
         page.keyboard.type("not wanted")
         page.keyboard.press("Tab")
@@ -203,9 +203,9 @@ def check_rejected(chromium, out, copies):
         said(page, f"Rejected: {of} and its {count}")
         last = edits(out)[1]
         assert rejected() == {of, *its} and all(last[key]["reason"] == "not wanted" for key in rejected()), last
-        assert page.locator("#detail .note").count() == 1, "nothing takes its place"
+        eventually(lambda: page.locator("#detail .note").count() == 1, "nothing takes its place")
         page.keyboard.press("x")
-        assert page.locator("#its-copies").is_hidden()
+        eventually(lambda: page.locator("#its-copies").is_hidden())
 
 
 def check_failed(chromium, size):
@@ -216,7 +216,7 @@ def check_failed(chromium, size):
     with Studio(out) as studio, State(chromium, studio, size) as state:
         said = state.page.locator("#live").inner_text()
         assert "clips: failed after" in said and "none of the 1 inputs could be used" in said, said
-        assert counts(state.page) == {"Failed": "1 film"} and state.page.locator("#summary").inner_text() == "1 film"
+        eventually(lambda: counts(state.page) == {"Failed": "1 film"} and state.page.locator("#summary").inner_text() == "1 film")
         state.done("failed")
 
 

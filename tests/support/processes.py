@@ -1,14 +1,14 @@
 """What a program has started."""
-import pathlib
+import os, pathlib
+from contextlib import suppress
 
 
 def family(pid):
-    """The process, those that any of its threads has started, and they."""
+    """The process, those that any of its threads has started, and they. Any of them may end meanwhile."""
     out = [pid]
     for one in out:
-        for children in pathlib.Path(f"/proc/{one}/task").glob("*/children"):
-            try:
-                out += map(int, children.read_text().split())
-            except OSError:  # it has ended
-                pass
+        with suppress(OSError):
+            for thread in os.listdir(f"/proc/{one}/task"):
+                with suppress(OSError):
+                    out += map(int, pathlib.Path(f"/proc/{one}/task/{thread}/children").read_text().split())
     return out
