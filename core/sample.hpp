@@ -11,8 +11,8 @@ namespace kinora::core {
 
 const kinora_samples_api& samples_table();
 
-// A key made of a name that anybody may have given, as a file's without its ending: what no key may hold becomes '-' or U+FFFD, and a
-// long name is cut; "film" for an empty one.
+// Makes a key of any name, such as a file's without its ending. Characters that a key may not hold become '-' or U+FFFD, a
+// long name is cut, and an empty one becomes "film".
 std::string key_of_name(std::string_view name);
 
 // [owner-thread] Which tensors a sample of that table has, in the order they were set.

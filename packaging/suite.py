@@ -89,7 +89,7 @@ def draw(slow, seed):
 def run_drawn(preset, drawn):
     end = time.strftime("%H:%M:%S", time.localtime(time.time() + SLOW_SECONDS))
     run = Run(preset, "slow.xml", ["--stop-time", end, "-R", "^(" + "|".join(map(re.escape, drawn)) + ")$"])
-    # A test ends by its own limit, which the file of results says, or when the ten minutes are over, which is no failure of it.
+    # A test that ran into its own time limit has failed (the file of results says so); one that the ten minutes cut off has not.
     run.tests = [t for t in run.tests if not (t.get("name") in run.timed_out and t.find("failure").get("message") != "Timeout")]
     return run
 
@@ -140,7 +140,7 @@ def main(preset, build_seconds, arguments):
     print("skipped")
     refused = print_skips(tests)
     if refused and os.environ.get("CI"):
-        print(f"error: {refused} of these skips are not allowed where CI is set: mend what they lack, or name them in .ci/skips.txt with the reason")
+        print(f"error: {refused} of these skips are not allowed where CI is set: provide what they need, or name them in .ci/skips.txt with the reason")
         code = code or 1
     bad = failed(tests)
     if bad:

@@ -89,7 +89,7 @@ int bench_command(core::Runtime& runtime, const Arguments& arguments) {
       "tokens", po::value<int64_t>()->default_value(256)->value_name("N"),
       "of block: about so many of a video")(
       "device", po::value<std::string>()->default_value("auto")->value_name("NAME"),
-      "of block: auto, cpu, cuda or cuda:N")(
+      "device of the benchmark `block`: auto, cpu, cuda or cuda:N")(
       "quick", po::bool_switch(), "small sizes: whether everything can be measured here, not how fast it is")(
       "help,h", "this text");
   po::options_description all;

@@ -113,7 +113,7 @@ bool replaces_slot(const core::JobSpec& job, const std::string& set) {
   return job.component(set.substr(at, set.find('=') - at)) != nullptr;
 }
 
-// Of --pipeline there is one job, called generate: its options need no name before them.
+// The options of --set. A run of --pipeline has one job, called generate, whose options need no name before them.
 std::vector<std::string> sets_in(const po::variables_map& given) {
   auto out = given.count("set") ? given["set"].as<std::vector<std::string>>() : std::vector<std::string>();
   for (auto& set : out)
@@ -122,7 +122,7 @@ std::vector<std::string> sets_in(const po::variables_map& given) {
   return out;
 }
 
-// The run file that nobody wrote.
+// The run file of a call that names none: one generate job.
 core::Result<core::Document> document_of(const po::variables_map& given) {
   const fs::path folder =
       (fs::absolute(given["pipeline"].as<std::string>()) / "").lexically_normal().parent_path();

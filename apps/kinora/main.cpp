@@ -138,7 +138,7 @@ int complain(int code, const std::string& message) {
 
 int main(int argc, char** argv) {
   // libgomp, which comes with libtorch, reads it when it is loaded. Its threads spin while they wait, and take the cores that
-  // others need: 40 steps of a training beside one busy process took 36 s, and 21 s so; alone 21 and 18.
+  // others need: next to one busy process, 40 training steps took 36 s, with this 21 s; alone 21 s and 18 s.
   ::setenv("OMP_WAIT_POLICY", "passive", 0);
   try {
     return kinora::run({argv + 1, argv + argc});

@@ -109,7 +109,7 @@ core::Status EditJournal::read_all(int file) {
     return read_new(file);
   }
   core::log_warn(
-      "{}: the last line is no whole edit and is removed: {}", path_.string(),
+      "{}: the last line is an incomplete edit and is removed: {}", path_.string(),
       nlohmann::json(rest.substr(0, 200)).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   return {};
 }
@@ -143,7 +143,7 @@ core::Result<bool> EditJournal::reread() {
   return refresh();
 }
 
-// Under the lock, after read_all(): bytes after the last line are no edit.
+// Called under the lock, after read_all(): bytes after the last line are an incomplete edit.
 core::Status EditJournal::append(int file, Edit edit) {
   edit.time = time_now();
   edit.author = author_;

@@ -23,7 +23,7 @@ void apply_edits(const EditHistory& edits, std::map<std::string, Drop>& drops);
 // keep. Throws kinora::Error if the file cannot be read.
 std::map<std::string, Drop> drops_in(const std::filesystem::path& decisions);
 
-// Of the same: the copies that take the place of a clip that people rejected, and that clip.
+// Reads the same file: copies that take the place of a rejected clip, with that clip.
 std::map<std::string, std::string> replacements_in(const std::filesystem::path& decisions);
 
 // Takes out those about other footage than their clips have now, and copies of what is gone or has other footage. How many

@@ -130,7 +130,7 @@ void run_dedup(JobContext& context) {
     job.ended = ended;
     return run_pipeline(context, job);
   };
-  // Of which rejected clip one would be a copy, if people had not rejected that.
+  // Maps a clip to the rejected clip that it would be a copy of.
   std::map<std::string, std::string> copy_of;
   const auto everything = clips;
   const auto rejected = take_rejected(curated, clips);

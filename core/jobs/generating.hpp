@@ -53,10 +53,10 @@ struct GenerateOptions : FrameOptions {
         .help(
             "folder of a published pipeline (model_index.json): all networks, the sampler and the defaults "
             "of "
-            "this job; what is given beside it wins, weights go over its own");
+            "this job; options of the job win over its own, weights are loaded over its own");
     d.option("steps", &O::steps)
         .at_least(0)
-        .help("of the sampler, beside `pipeline`; 0: the pipeline's; without one they are in `sampler`");
+        .help("steps of the sampler in a job with `pipeline`; 0: the pipeline's. Other jobs set steps in `sampler`");
     d.option("noise", &O::noise)
         .path()
         .help(
@@ -90,7 +90,7 @@ struct GenerateOptions : FrameOptions {
     d.option("image", &O::image).path().help("a picture that is the first frame");
     d.option("last_image", &O::last_image)
         .path()
-        .help("a picture that is the last frame, beside `image`, for models that read both (Wan's FLF2V)");
+        .help("a picture that is the last frame, in addition to `image`, for models that read both (Wan's FLF2V)");
     d.option("video", &O::video)
         .path()
         .help("a video to continue (condition_frames), or to change (strength)");
@@ -103,9 +103,8 @@ struct GenerateOptions : FrameOptions {
     d.option("condition_timestep", &O::condition_timestep)
         .choices({"own", "shared"})
         .help(
-            "own: the model is told the noise level of given frames (Cosmos Predict 2, Wan 2.2); shared: "
-            "that "
-            "of the others, and given ones by condition_mask alone (Cosmos Predict 1)");
+            "timestep of given frames that the model reads. own: that of their own noise level (Cosmos Predict 2, "
+            "Wan 2.2); shared: that of the other frames, and condition_mask alone marks them (Cosmos Predict 1)");
     d.option("strength", &O::strength)
         .above(0)
         .range(0, 1)

@@ -109,7 +109,7 @@ void say_replacements(JobContext& context, const std::vector<Clip>& clips, const
   }
   context.summary["copies_of_rejected"] = count;
   if (count > 0)
-    log_warn("{}: {} of a rejected clip {}: {}{}; reject {} too if nobody wants what {}", context.spec().name,
+    log_warn("{}: {} of a rejected clip {}: {}{}; reject {} too if you do not want what {}", context.spec().name,
              count == 1 ? "1 copy" : std::to_string(count) + " copies", count == 1 ? "takes its place" : "take its place", names,
              count > kNamed ? ", ..." : "", count == 1 ? "it" : "them", count == 1 ? "it shows" : "they show");
 }

@@ -1,4 +1,4 @@
-// What a generated video says of how it was made: the comment of the MP4, a JSON object. Anybody may have
+// The settings that a generated video was made with: the comment of the MP4, a JSON object. A stranger may have
 // written it, so settings of the sampling are taken from it, each checked; files, weights, plugins and
 // devices never are.
 #pragma once

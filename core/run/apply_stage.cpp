@@ -91,7 +91,7 @@ ApplyResult apply_stage(Runtime& runtime, const ApplyRequest& request) {
     stage.finish(sink, run);
     results.end_held();
   } catch (const Error& e) {
-    // What was made of a damaged film before it failed is a result too, whatever it did to the stage's process.
+    // Samples that a damaged video gave before it failed are results too, even if it crashed the stage's process.
     if (e.code() != KINORA_DATA || (results.emitted.empty() && results.failed.empty())) throw;
     made.problem = e.what();
   }

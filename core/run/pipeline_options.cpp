@@ -56,7 +56,7 @@ json pipeline_object(const fs::path& file) {
   return out;
 }
 
-// A member of a configuration; otherwise, if it is left out or null. Of another type it is an error.
+// Returns a member of a configuration, or `otherwise` if it is absent or null. Another type is an error.
 template <class T>
 T said_in(const json& config, const char* name, T otherwise) {
   const json value = config.value(name, json());
@@ -69,7 +69,7 @@ T said_in(const json& config, const char* name, T otherwise) {
   }
 }
 
-// What a scheduler must say, where it says it, for the sampler here to be the same.
+// Throws unless the scheduler's configuration has these values where it has these keys; others would need another sampler.
 void require_said(const json& scheduler, const json& as) {
   for (const auto& [name, want] : as.items()) {
     const json is = scheduler.value(name, json());
@@ -175,7 +175,7 @@ PublishedPipeline::PublishedPipeline(const fs::path& given) : folder(given) {
   if (!fs::exists(folder / "model_index.json", ignored))
     throw Error(KINORA_NOT_FOUND,
                 folder.string() +
-                    ": it has no model_index.json, so it is no pipeline; of a single network "
+                    ": model_index.json is missing, so it is not a pipeline; of a single network "
                     "give the slot and its weights, such as weights = \"" +
                     folder.string() + "\"");
   index = pipeline_object(folder / "model_index.json");

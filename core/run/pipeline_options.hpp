@@ -9,7 +9,7 @@
 
 namespace kinora::core {
 
-// What a folder with model_index.json is, for `kinora inspect` too.
+// A published pipeline: a folder with model_index.json. `kinora inspect` shows it.
 struct PublishedPipeline {
   std::filesystem::path folder;
   nlohmann::json index;
@@ -35,9 +35,9 @@ struct PublishedPipeline {
 // KIND/NAME of the component that the folder of a single network (config.json) is of. Throws kinora::Error.
 std::string published_component(const std::filesystem::path& folder);
 
-// A job's table with `pipeline` = folder, completed by what the folder says: options, and components option
-// by option. What the table gives wins; what differs is one log line under the job's name. Weights go over
-// the pipeline's own. Throws kinora::Error.
+// Completes a job's table that has `pipeline` = folder: options and components' options are taken from the
+// folder where the table has none. One log line under the job's name says what the table overrides. Weights
+// are loaded over the pipeline's own. Throws kinora::Error.
 nlohmann::json with_pipeline(const std::string& kind, const std::string& job, nlohmann::json table,
                              const std::filesystem::path& folder, const std::set<std::string>& before = {});
 

@@ -121,7 +121,7 @@ class RunReader {
     return out;
   }
 
-  // What the folder of a published pipeline says, as if the file said it.
+  // Completes the job's table from the folder of its published pipeline.
   void take_pipeline(const std::string& pointer, json& table, JobSpec& job) {
     const json folder = table.value("pipeline", json());
     if (!folder.is_string() || folder == "" || !job.kind->spec.option("pipeline")) return;
@@ -385,7 +385,7 @@ class RunReader {
     for (const auto& p : found) problem(place_of(pointer, p), p.message);
   }
 
-  // What a folder of weights says of the options that the file leaves out.
+  // Takes options that the file leaves out from the config.json of a folder of weights.
   void complete_from_folders(const std::string& pointer, const json& table, JobSpec& job) {
     for (ComponentUse& use : job.components) {
       const auto slot = std::find_if(job.kind->slots.begin(), job.kind->slots.end(),

@@ -8,7 +8,7 @@
 namespace kinora::core {
 namespace {
 
-// As engine/local has it unless it is told otherwise: half of three quarters of the machine's.
+// Default of engine/local: half of three quarters of the machine's memory.
 uint64_t memory_of_a_worker() {
   const auto pages = ::sysconf(_SC_PHYS_PAGES), size = ::sysconf(_SC_PAGE_SIZE);
   return static_cast<uint64_t>(std::max(0L, pages)) * static_cast<uint64_t>(std::max(0L, size)) / 8 * 3;

@@ -27,7 +27,7 @@ class StageInstance {
   ~StageInstance();
 
   const std::string& id() const { return id_; }
-  // What the instance says of itself; zeros for what it leaves out.
+  // Resources that the instance declares; zero for what it leaves out.
   kinora_resources resources() const;
 
   // Throws the stage's error; ProcessEnded if its process did not survive the call. The next call has another

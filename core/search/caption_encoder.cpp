@@ -49,7 +49,7 @@ CaptionEncoder read_caption_encoder(const Registry& registry, const json& encode
   if (weights == encoder.end() || !weights->is_array() || weights->empty())
     refuse_encoder("names no weights");
   for (const auto& path : *weights) {
-    if (!path.is_string()) refuse_encoder("names weights that are no path");
+    if (!path.is_string()) refuse_encoder("names weights that are not a path");
     out.weights.emplace_back(path.get<std::string>());
   }
   return out;

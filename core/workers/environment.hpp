@@ -11,7 +11,7 @@ namespace kinora::core {
 
 // The entries NAME=value that a worker starts with: where programs and libraries are, languages, folders,
 // settings of numeric libraries and of Kinora, and the variables that the stage's options name (those that
-// end in "_env", as api_key_env). Those of storages are there without a value: lending them later replaces a value in
+// end in "_env", as api_key_env). Variables of storages are set to nothing: lending them later replaces a value in
 // place, which threads of a stage that read the environment then do not notice.
 std::vector<std::string> worker_environment(const nlohmann::json& stage_options);
 

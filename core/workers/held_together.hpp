@@ -1,4 +1,4 @@
-// What each worker of this program holds, as it was seen last: together they may hold no more than a bound.
+// Adds up the memory of this program's workers, as last seen: together they may hold no more than a bound.
 #pragma once
 #include <cstdint>
 
@@ -6,7 +6,7 @@
 
 namespace kinora::core {
 
-// Of one worker, as long as the object lives.
+// The share of one worker, counted as long as the object lives.
 class HeldByOne {
  public:
   HeldByOne();
@@ -14,8 +14,8 @@ class HeldByOne {
   HeldByOne& operator=(const HeldByOne&) = delete;
   ~HeldByOne();
   void set(uint64_t bytes, pid_t process = -1);
-  // What all hold together, where that is more than `limit` and no other one at work holds more than this
-  // one; else 0. So of those at work exactly one hears that it is to end.
+  // Returns the sum of all shares if it exceeds `limit` and this worker holds the most of those at work, otherwise 0.
+  // So exactly one of those at work is ended.
   uint64_t sum_above(uint64_t limit) const;
 
   // A worker is at work while it has a sample; only then does anybody watch it, and can end it at the cost of

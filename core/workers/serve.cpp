@@ -145,7 +145,7 @@ class Serving {
     for (const auto& [number, of] : {std::pair{r.cores, "cores"}, {r.gpus, "GPUs"}})
       if (std::isnan(number))
         throw Error(KINORA_INVALID,
-                    fmt::format("asks for a number of {} that is no number (NaN); mend its resources()", of));
+                    fmt::format("asks for a number of {} that is not a number (NaN); correct its resources()", of));
     return {{"ordered", r.ordered}, {"cores", r.cores}, {"gpus", r.gpus}, {"memory", r.memory},
             {"isolated", r.isolated}, {"nvdec", r.nvdec}, {"nvenc", r.nvenc}};
   }

@@ -68,7 +68,7 @@ kinora_resources resources_in(const json& told) {
   return out;
 }
 
-// What was appended to the first spec: 0 where its struct_size ends before it.
+// Reads a member that was appended to the first spec: 0 if struct_size ends before it.
 double limit_of(const kinora_worker_spec& spec) {
   return spec.struct_size >= offsetof(kinora_worker_spec, limit) + sizeof spec.limit ? spec.limit : 0;
 }

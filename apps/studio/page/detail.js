@@ -16,7 +16,7 @@ export class Detail {
     this.mark = make("span", { class: "mark" });
   }
 
-  /** Of the selected clip what its row tells at once, the rest when it has come; null: the row too is on its way. */
+  /** Shows the selected clip: what its row holds at once, the rest when it has arrived. row null: the row has not arrived either. */
   select(row, isExpected) {
     clearTimeout(this.soon);
     this.asking?.abort();

@@ -117,7 +117,7 @@ async function askState() {
   return isOther;
 }
 
-/** What others, or a running job, have done since. */
+/** Takes over what other pages or a running job have changed since. */
 async function look() {
   if (!(await askState())) return;
   sheet.renew();
@@ -197,7 +197,7 @@ async function alike() {
   query.search({ like: clip.id, embedding: clip.embeddings.includes(detail.embedding) ? detail.embedding : clip.embeddings[0] });
   try {
     await changeView(true);
-    if (!editor.isOpen() && document.activeElement !== element("text")) closeDetail(); // whoever writes by now goes on
+    if (!editor.isOpen() && document.activeElement !== element("text")) closeDetail(); // a user who is typing by now is left alone
   } catch (error) {
     if (error.name === "AbortError") return; // another search came after
     query.search(before);
@@ -232,7 +232,7 @@ function step(path, word) {
   return inTurn(async () => {
     const clip = await post(path);
     if (!clip.id) return say(`${word}: ${clip.key}, which is no longer there`);
-    if (sheet.chosen === chosen && sheet.selectedId !== clip.id && !editor.isOpen()) await sheet.choose(clip.id); // else the user has gone on
+    if (sheet.chosen === chosen && sheet.selectedId !== clip.id && !editor.isOpen()) await sheet.choose(clip.id); // otherwise the user has selected another clip since
     return edited(clip, `${word}: ${clip.key}`);
   });
 }

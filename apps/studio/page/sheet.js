@@ -174,7 +174,7 @@ export class Sheet {
   fill(cell, row) {
     cell.row = row;
     cell.className = `cell ${row ? `${row.end} ${row.decision}` : ""}`;
-    cell.head.textContent = row ? row.key.slice(0, -kTail) : ""; // what differs stands at the end
+    cell.head.textContent = row ? row.key.slice(0, -kTail) : ""; // names differ at their ends
     cell.tail.textContent = row ? row.key.slice(-kTail) : "";
     cell.key.title = row ? row.key : "";
     cell.end.textContent = row ? markOf(row) : "";
@@ -313,7 +313,7 @@ export class Sheet {
     this.expect(id.then((id) => this.find(id)?.row ?? { id, key: keyOf(id) }), ({ id }) => this.choose(id, this.chosen).catch(this.events.failed));
   }
 
-  /** coming: a promise of the clip that is selected from now on. Where it fails, what was selected is again. */
+  /** Selects the clip that the promise `coming` will give; if it fails, the selection is the one of before. */
   expect(coming, arrived) {
     const before = this.selectedId;
     this.chose(null, coming);

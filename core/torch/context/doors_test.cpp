@@ -29,7 +29,7 @@ void table_of(const Component& c) {
   if (c.table<Table>().struct_size == 0) throw Error(KINORA_DATA, "an empty table");
 }
 
-// What takes a component of one kind, and first its table alone.
+// Functions that take a component of one kind; the first takes its table alone.
 std::vector<Door> doors() {
   return {{"stage", table_of<kinora_stage>},
           {"storage", table_of<kinora_storage>},

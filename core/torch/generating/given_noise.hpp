@@ -7,7 +7,7 @@
 
 namespace kinora::core {
 
-// Of the video of this number, float64 [1, C, T, H, W]. file: safetensors with a tensor a video, "000",
+// Reads the noise of the video with this number, float64 [1, C, T, H, W]. file: safetensors with a tensor a video, "000",
 // "001", ... shape: [C, T, H, W] of the latent. Throws Error: KINORA_NOT_FOUND without the tensor,
 // KINORA_INVALID of another shape, KINORA_DATA with a number that is not finite.
 at::Tensor given_noise(const std::filesystem::path& file, int64_t number, const std::vector<int64_t>& shape);

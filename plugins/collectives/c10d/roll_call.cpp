@@ -96,7 +96,7 @@ void RollCall::watch() {
   }
 }
 
-// The note comes before anybody is woken: a rank that is may end its process. Nobody waits for the store meanwhile.
+// Takes the note before it wakes a thread, since a woken rank may end its process. No lock is held while the store is asked.
 void RollCall::note(const Place* mine) {
   std::optional<Place> place;
   {

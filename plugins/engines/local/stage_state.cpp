@@ -110,7 +110,7 @@ void size_up(StageState& stage, const Capacity& capacity) {
   const kinora_resources r = first ? first.resources() : capacity.isolation.ask(*stage.spec);
   if (!(r.cores >= 0) || !(r.gpus >= 0))
     throw Error(KINORA_INVALID,
-                stage_named(*stage.spec) + " asks for a negative number of cores or GPUs; mend its resources()");
+                stage_named(*stage.spec) + " asks for a negative number of cores or GPUs; correct its resources()");
   const Tokens& total = capacity.total;
   stage.in_order = r.ordered != 0;
   stage.may_start_anew = stage.counts_held = r.ordered != kKeepsState;

@@ -22,7 +22,7 @@ std::unique_ptr<Tokenizer> open(const TokenizerStage::Options& o) {
   return read_tokenizer_json(bytes, o.file);
 }
 
-// What transformers' save_pretrained wrote: tokenizer.json, or the files of the classes before there was one.
+// Opens a folder that transformers' save_pretrained wrote: tokenizer.json, or the files of older tokenizer classes.
 std::unique_ptr<Tokenizer> open_folder(TokenizerStage::Options o) {
   const std::filesystem::path folder = o.file;
   const auto has = [&](const char* name) { return std::filesystem::exists(folder / name); };

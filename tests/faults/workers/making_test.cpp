@@ -98,7 +98,7 @@ TEST(Workers, ANumberOfCoresThatIsNoneIsSaid) {
   Job job;
   job.stage = {{"where", "number"}};
   EXPECT_EQ(job.run().error,
-            "stage 'fault': asks for a number of cores that is no number (NaN); mend its resources()");
+            "stage 'fault': asks for a number of cores that is not a number (NaN); correct its resources()");
 }
 
 TEST(Workers, ANameThatIsNoStageIsRefused) {
