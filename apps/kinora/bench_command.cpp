@@ -1,7 +1,8 @@
-// kinora bench [NAME]: measures this machine; one line of JSON a benchmark.
+// kinora bench [NAME]: measures this machine; a table a benchmark, or one line of JSON.
 #include <iostream>
 
 #include <boost/program_options.hpp>
+#include <fmt/format.h>
 
 #include "apps/kinora/bench.hpp"
 #include "apps/kinora/command.hpp"
@@ -14,7 +15,7 @@ namespace po = boost::program_options;
 
 constexpr const char* kBenchHelp = R"(usage: kinora bench [NAME] [options]
 
-Measures this machine and prints one line of JSON a benchmark. Everything that is compared is measured in turns in one run,
+Measures this machine and prints a table a benchmark, with --json one line of JSON. Everything that is compared is measured in turns in one run,
 because machines are noisy: look at the ratios. Exit 1 if a median breaks its bound.
 
   plugin_call   ns of a call through the plugin ABI, and of a direct virtual call
@@ -41,6 +42,7 @@ train, sample and vae measure processor time, else time; the best of all rounds 
 examples:
   kinora bench                              all of them but those that are run by name only
   kinora bench shots --film film_720p.mp4   on a film of yours
+  kinora bench --json                       for programs
   kinora bench train --peer 'python3 tests/oracle/bench_peer.py' --repeat 2
   kinora bench block --device cuda --tokens 74000
 
@@ -61,6 +63,30 @@ const std::vector<Benchmark>& benchmarks() {
                                           {"balance", bench_balance, true},
                                           {"workers", bench_workers, true}};
   return all;
+}
+
+// A row a value: "  content.of_decoding   0.972".
+void print_rows(const nlohmann::json& value, const std::string& name) {
+  if (value.is_object()) {
+    for (const auto& [key, member] : value.items()) print_rows(member, name.empty() ? key : name + "." + key);
+    return;
+  }
+  const std::string text = value.is_number_float() ? fmt::format("{:.4g}", value.get<double>())
+                           : value.is_boolean()    ? (value.get<bool>() ? "yes" : "no")
+                           : value.is_string()     ? value.get<std::string>()
+                                                   : value.dump();
+  std::cout << fmt::format("  {:<36} {}\n", name, text);
+}
+
+void print_result(nlohmann::json line, bool as_json) {
+  if (as_json) {
+    std::cout << line.dump() << std::endl;
+    return;
+  }
+  std::cout << line.at("benchmark").get<std::string>() << "\n";
+  line.erase("benchmark");
+  print_rows(line, "");
+  std::cout << std::endl;
 }
 
 // One that cannot be measured leaves the others to be.
@@ -90,6 +116,7 @@ int bench_command(core::Runtime& runtime, const Arguments& arguments) {
       "of block: about so many of a video")(
       "device", po::value<std::string>()->default_value("auto")->value_name("NAME"),
       "device of the benchmark `block`: auto, cpu, cuda or cuda:N")(
+      "json", "print one line of JSON a benchmark")(
       "quick", po::bool_switch(), "small sizes: whether everything can be measured here, not how fast it is")(
       "help,h", "this text");
   po::options_description all;
@@ -122,9 +149,10 @@ int bench_command(core::Runtime& runtime, const Arguments& arguments) {
     any = true;
     auto line = measured(b, runtime, options);
     line["benchmark"] = b.name;
-    std::cout << line.dump() << std::endl;
+    print_result(line, given.count("json") > 0);
     if (!line.value("within", !line.contains("error")))
-      missed.push_back(line.value("error", std::string(b.name) + ": its bound is not kept"));
+      missed.push_back(line.value("error", b.name + std::string(": its bound is not kept; other work on this machine can be why, so "
+                                                                 "measure again while it is idle")));
   }
   if (!any)
     return complain(kUsage, "bench: no benchmark is called '" + name + "'" + core::did_you_mean(name, names));

@@ -19,7 +19,7 @@ json launched(int ranks, const BenchOptions& o) {
                 logs + ": no temporary folder can be made; set TMPDIR to a folder that can be written");
   const std::string out =
       output_of(shell_quoted((core::executable_folder() / "kinora").string()) + " launch -n " +
-                std::to_string(ranks) + " --logs " + shell_quoted(logs) + " -- bench parallel --threads " +
+                std::to_string(ranks) + " --logs " + shell_quoted(logs) + " -- bench parallel --json --threads " +
                 std::to_string(o.threads) + " --repeat " + std::to_string(o.repeat) +
                 (o.quick ? " --quick" : ""));
   std::error_code ignored;
@@ -28,7 +28,7 @@ json launched(int ranks, const BenchOptions& o) {
   if (!line.is_object())
     throw Error(KINORA_FAILED,
                 "bench parallel: " + std::to_string(ranks) +
-                    " ranks gave no line; see kinora launch -n 2 --logs DIR -- bench parallel");
+                    " ranks gave no line; see kinora launch -n 2 --logs DIR -- bench parallel --json");
   if (line.contains("error")) throw Error(KINORA_FAILED, line["error"].get<std::string>());
   return line;
 }

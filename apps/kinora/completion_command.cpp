@@ -42,7 +42,7 @@ _kinora() {
     inspect) if [[ $prev == inspect ]]; then _kinora_ids; else _kinora_words "--set --input --json --help"; fi ;;
     convert) if [[ $cur == -* ]]; then _kinora_words "--component --from --to --dtype --max-shard --merge --unmerge --set --json --help"; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
     plan) if [[ $cur == -* ]]; then _kinora_words "--cluster --job --latent --explain --best --set --write --calibrate --json --help"; else COMPREPLY=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
-    bench) _kinora_words "plugin_call startup shots train sample vae block --film --repeat --threads --peer --tokens --device" ;;
+    bench) _kinora_words "plugin_call startup shots train sample vae block --film --repeat --threads --peer --tokens --device --json" ;;
     studio) if [[ $cur == -* ]]; then _kinora_words "--port --author --help"; else COMPREPLY=($(compgen -d -- "$cur")); fi ;;
     completion) _kinora_words "bash" ;;
   esac

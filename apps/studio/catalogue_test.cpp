@@ -32,7 +32,7 @@ class CatalogueTest : public testing::Test {
 TEST_F(CatalogueTest, ReadsItemsAndTheirNumbersAndSkipsWhatIsNone) {
   write(
       "clips/items.jsonl",
-      R"({"key":"f-0001","end":"filtered","stage":"filter.blur","reason":"filter.blur","score":3.5,"parent":"f","facts":{"duration_s":2,"scores":{"filter.motion":7}}})"
+      R"({"key":"f-0001","end":"filtered","stage":"filter.blur","reason":"filter.blur","score":3.5,"parent":"f","facts":{"duration_s":2,"scores":{"filter.motion":7},"bounds":{"filter.blur":{"at_least":4}}}})"
       "\nnot json\n"
       R"({"key":"../../etc/passwd","end":"kept"})"
       "\n"
@@ -51,6 +51,7 @@ TEST_F(CatalogueTest, ReadsItemsAndTheirNumbersAndSkipsWhatIsNone) {
   EXPECT_TRUE(std::isnan(c.value("duration_s", 0)));  // a film that is shown as its clips
   EXPECT_EQ(c.value("scores.filter.blur", 2), 3.5);
   EXPECT_EQ(c.value("scores.filter.motion", 2), 7);
+  EXPECT_FALSE(c.columns.contains("bounds.filter.blur.at_least")) << "an option is no measure of the clip";
   EXPECT_EQ(item_of(c, c.clips[0])["shots"]["cuts"].size(), 2U);
   EXPECT_EQ(c.find("clips/../../etc/passwd"), nullptr);
 }

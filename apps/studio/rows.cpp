@@ -92,7 +92,8 @@ void Rows::numbers(const json& value, const std::string& name, size_t row, int d
   if (value.is_number()) set(name, row, value.get<double>());
   if (!value.is_object() || depth > kDepth) return;
   for (const auto& [key, member] : value.items())
-    numbers(member, name.empty() ? key : name + "." + key, row, depth + 1);
+    if (depth > 0 || key != "bounds")  // options, which are no measures of the clip
+      numbers(member, name.empty() ? key : name + "." + key, row, depth + 1);
 }
 
 void Rows::set(const std::string& name, size_t row, double value) {

@@ -53,9 +53,17 @@ json convert(const toml::node& node, const std::string& pointer, const F& place)
   return scalar(node);
 }
 
+// toml++ tells what it met, and not that an inline table is on one line.
+const char* syntax_remedy(std::string_view said) {
+  if (said.find("inline table") == said.npos) return "";
+  for (const char* met : {"saw '\\n'", "saw '\\r'", "saw '#'"})
+    if (said.ends_with(met)) return "; write each { ... } on one line, without comments in it";
+  return "";
+}
+
 Failure syntax_error(const toml::parse_error& e, const std::string& name) {
   const Location at{name, static_cast<int>(e.source().begin.line), static_cast<int>(e.source().begin.column)};
-  return {KINORA_INVALID, format({at, std::string(e.description())})};
+  return {KINORA_INVALID, format({at, std::string(e.description()) + syntax_remedy(e.description())})};
 }
 
 // The table of a job by its name, or a table by its key.

@@ -48,6 +48,14 @@ struct Parser {
   ~Parser() { csv_free(&it); }
 };
 
+// libcsv has one error for both quotes, and text that ended within quotes is only one at the end.
+std::string csv_problem(csv_parser& parser, bool at_end) {
+  const int error = csv_error(&parser);
+  if (error != CSV_EPARSE) return csv_strerror(error);
+  return std::string(at_end ? "a quote is not closed" : "a quote is not closed, or stands within a field") +
+         "; a field with quotes, commas or line ends stands in quotes, and a quote in it is doubled";
+}
+
 bool is_blank(std::string_view lines) { return lines.find_first_not_of("\r\n") == std::string_view::npos; }
 
 }  // namespace
@@ -72,9 +80,7 @@ void read_csv(std::string_view text, const std::function<void(size_t, std::vecto
     if (rows.failure) std::rethrow_exception(rows.failure);
     if (begin == text.size()) break;
     rows.fields.clear();
-    broken(++rows.number,
-           std::string(csv_strerror(csv_error(&parser.it))) +
-               "; a field with quotes, commas or line ends stands in quotes, and a quote in it is doubled");
+    broken(++rows.number, csv_problem(parser.it, sound));
     begin = after_line(begin);
   }
 }

@@ -232,9 +232,12 @@ TEST_F(Inputs, OfAManifestHaveTheUsersWords) {
   EXPECT_EQ(nameless[0].error, "");
   EXPECT_THAT(nameless[1].error, HasSubstr("nameless.csv: record 3: two columns without a name have a value, and column 3 is the second"));
   EXPECT_THROW(find({put("bad.csv", "path,\"caption\nb.mp4,x\n")}), Error);
+  const auto open = find({put("open.csv", "path,caption\na.mp4,x\nb.mp4,\"a boat\n")});
+  ASSERT_EQ(open.size(), 2u);
+  EXPECT_THAT(open[1].error, HasSubstr("open.csv: record 3: a quote is not closed; a field with quotes"));
   const auto quoted = find({put("q.csv", "path,caption\nb.mp4,a \"boat\"\na.mp4,x\n")});
   ASSERT_EQ(quoted.size(), 2u);
-  EXPECT_THAT(quoted[0].error, HasSubstr("q.csv: record 2: "));
+  EXPECT_THAT(quoted[0].error, HasSubstr("q.csv: record 2: a quote is not closed, or stands within a field; "));
   EXPECT_EQ(quoted[1].caption, "x");
 }
 

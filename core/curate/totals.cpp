@@ -59,7 +59,10 @@ json Totals::summary() const {
               {"clip_seconds", clip_seconds_},
               {"files_kept", files_},
               {"bytes_kept", bytes_kept_}});
-  if (json used = usage_.sums(); !used.empty()) out["usage"] = std::move(used);
+  if (json used = usage_.sums(); !used.empty()) {
+    out["usage"] = std::move(used);
+    out["usage_of"] = "all runs of this job, cost in the currency of its prices";
+  }
   return out;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/counted.hpp"
 #include "core/curate/bins.hpp"
 #include "core/curate/drops.hpp"
 #include "core/curate/facts.hpp"
@@ -69,7 +70,7 @@ std::map<std::string, int64_t> leave_out(const fs::path& folder, std::vector<Cli
 // Edits that change nothing, which their author should know: counted in `summary` as `count`, told in the log by their
 // first keys. Lines of dropped.jsonl.
 std::string say_unused(JobContext& context, const std::vector<std::pair<std::string, json>>& edits, const char* count,
-                       const std::string& why) {
+                       const std::function<std::string(bool is_one)>& why) {
   constexpr size_t kShown = 3;
   context.summary[count] = edits.size();
   std::string lines, first;
@@ -80,8 +81,9 @@ std::string say_unused(JobContext& context, const std::vector<std::pair<std::str
                  -1, ' ', false, json::error_handler_t::replace) + "\n";
   }
   if (!edits.empty())
-    log_warn("{}: {} edits are {} and are left out: {}{}; dropped.jsonl lists them", context.spec().name, edits.size(), why,
-             first, edits.size() > kShown ? ", ..." : "");
+    log_warn("{}: {} left out, since {}: {}{}; dropped.jsonl lists {}", context.spec().name,
+             counted(static_cast<int64_t>(edits.size()), "edit is", "edits are"), why(edits.size() == 1), first,
+             edits.size() > kShown ? ", ..." : "", edits.size() == 1 ? "it" : "them");
   return lines;
 }
 
@@ -92,8 +94,11 @@ std::string unused_edits(JobContext& context, const EditHistory& edits, const st
   const auto before = [](const Clip& a, const Clip& b) { return a.key < b.key; };
   for (const auto& [key, edit] : edits.edited())
     if (!std::binary_search(clips.begin(), clips.end(), Clip{key, "", {}}, before)) gone.emplace_back(key, json_of(edit));
-  return say_unused(context, others, "edits_of_other_footage", "of other footage than their clips have now") +
-         say_unused(context, gone, "edits_of_clips_not_kept", fmt::format("of clips that {} has not kept", curated.string()));
+  return say_unused(context, others, "edits_of_other_footage",
+                    [](bool is_one) { return is_one ? "its clip has other footage now" : "their clips have other footage now"; }) +
+         say_unused(context, gone, "edits_of_clips_not_kept", [&](bool is_one) {
+           return fmt::format("{} has not kept {}", curated.string(), is_one ? "its clip" : "their clips");
+         });
 }
 
 // People reject a clip for what it shows as often as for how it was encoded: a copy that takes its place is said.

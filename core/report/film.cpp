@@ -3,8 +3,17 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/report/words.hpp"
+
 namespace kinora::core::report {
 namespace {
+
+std::string bound_of(const json& facts, const std::string& rule) {
+  const json& bounds = object_at(object_at(facts, "bounds"), rule.c_str());
+  for (const auto& [name, words] : {std::pair{"at_least", "at least "}, {"at_most", "at most "}})
+    if (const auto bound = number_at(bounds, name)) return words + number(*bound);
+  return "";
+}
 
 Item read_item(const json& line) {
   Item item;
@@ -20,6 +29,7 @@ Item read_item(const json& line) {
   const auto consumed = line.find("consumed");
   item.consumed = consumed != line.end() && consumed->is_boolean() && consumed->get<bool>();
   const json& facts = object_at(line, "facts");
+  item.bound = bound_of(facts, item.reason);
   if (number_at(facts, "first_frame")) item.first = count_at(facts, "first_frame");
   if (number_at(facts, "end_frame")) item.last = count_at(facts, "end_frame");
   item.width = static_cast<int>(std::clamp<int64_t>(count_at(facts, "width"), 0, 1 << 16));

@@ -13,6 +13,7 @@ struct Item {
   std::string damaged;            // what is broken in an input's media, whatever its end
   bool consumed = false;          // turned into clips
   std::optional<double> score;    // of what was filtered
+  std::string bound;              // that it broke: "at most 0.33"; empty: none is known
   int64_t first = -1, last = -1;  // frames [first, last) of the film; -1: not known
   int width = 0, height = 0;
 };

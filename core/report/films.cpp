@@ -12,13 +12,19 @@ namespace {
 
 constexpr size_t kMostFilms = 12, kMostShots = 96;
 
+// "filter.black: 1, at most 0.33 is kept".
+std::string rule_text(const Item& item) {
+  std::string out = item.reason;
+  if (item.score) out += ": " + number(*item.score);
+  if (item.score && !item.bound.empty()) out += ", " + item.bound + " is kept";
+  return out;
+}
+
 void write_ending(Html& out, const Film& film, const Item& clip) {
   if (clip.end == "kept") {
     out.leaf("q", {{"class", "caption"}}, clip.caption.empty() ? "(no caption)" : clip.caption);
   } else if (clip.end == "filtered") {
-    std::string text = "Filtered by " + clip.reason;
-    if (clip.score) text += ": " + number(*clip.score);
-    out.leaf("span", {{"class", "why filtered"}}, text);
+    out.leaf("span", {{"class", "why filtered"}}, "Filtered by " + rule_text(clip));
   } else {
     out.leaf("span", {{"class", "why failed"}},
              "Failed in " + (clip.stage.empty() ? film.item.key : clip.stage) + ": " + clip.reason);
@@ -97,7 +103,7 @@ void write_film(Page& page, const JobRecord& job, const Film& film, std::optiona
                "The film failed in " + film.item.stage + ": " + film.item.reason);
     if (film.item.end == "filtered")
       out.leaf("p", {{"class", "note filtered"}},
-               "The film was filtered by " + film.item.reason + ": " + number(film.item.score.value_or(0)));
+               "The film was filtered by " + rule_text(film.item));
     if (!film.item.damaged.empty() && film.item.end != "failed")
       out.leaf("p", {{"class", "note failed"}}, "The film is damaged: " + film.item.damaged);
     write_timeline(out, film, threshold);

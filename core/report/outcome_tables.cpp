@@ -1,7 +1,8 @@
 // The inputs, the rules that filtered, and the failures of a curate job, as tables.
 #include <algorithm>
+#include <set>
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/report/sections.hpp"
 #include "core/report/words.hpp"
@@ -50,6 +51,7 @@ void write_inputs(Html& out, const Curation& curation) {
 struct Rule {
   std::string stage;
   std::vector<std::pair<double, std::string>> scores;  // and whose
+  std::set<std::string> bounds;
   int64_t count = 0;
 };
 
@@ -68,6 +70,7 @@ void write_rules(Html& out, const Curation& curation) {
     Rule& rule = rules[item.reason];
     rule.stage = item.stage;
     ++rule.count;
+    if (!item.bound.empty()) rule.bounds.insert(item.bound);
     if (item.score) rule.scores.emplace_back(*item.score, item.key);
   });
   if (rules.empty()) return;
@@ -81,10 +84,11 @@ void write_rules(Html& out, const Curation& curation) {
       whose += fmt::format("{}{} ({})", i ? ", " : "", rule.scores[i].second, number(rule.scores[i].first));
     if (rule.scores.size() > 6)
       whose += fmt::format(" and {} more", count(static_cast<int64_t>(rule.scores.size() - 6)));
-    rows.push_back({{name, "filtered"}, {rule.stage}, {count(rule.count)}, {scores}, {whose, "wide"}});
+    const std::string bounds = fmt::format("{}", fmt::join(rule.bounds, "; "));
+    rows.push_back({{name, "filtered"}, {rule.stage}, {count(rule.count)}, {scores}, {bounds}, {whose, "wide"}});
   }
   table(out, "Filtered, by rule",
-        {{"Rule"}, {"Stage"}, {"Items", true}, {"Scores", true}, {"Which, with their scores"}}, rows);
+        {{"Rule"}, {"Stage"}, {"Items", true}, {"Scores", true}, {"Kept"}, {"Which, with their scores"}}, rows);
 }
 
 void write_failures(Html& out, const Curation& curation) {

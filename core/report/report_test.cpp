@@ -30,7 +30,8 @@ TEST_F(MadeUpRun, IsToldWithItsNumbers) {
   const std::string text = page("plain");
   structure_of(text);
   expect_says(text, {"61.5", "threshold 27", "1,234,567", "31.4\u00A0dB", "2\u00A0min\u00A016\u00A0s",
-                     "<dd>77</dd>", "96 × 64", "Filtered by film: 1.5", "4\u00A0KiB", "Failed in film: film",
+                     "<dd>77</dd>", "96 × 64", "Filtered by film: 1.5, at least 2 is kept",
+                     ">at least 2</td>", "4\u00A0KiB", "Failed in film: film",
                      "44.3%", "stage/shots.content"});
 }
 

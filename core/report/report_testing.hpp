@@ -70,6 +70,7 @@ class MadeUpRun : public testing::Test {
                 {"caption", text},
                 {"reason", text}};
       line["facts"] = {{"first_frame", first}, {"end_frame", last}, {"width", 64}, {"height", 36}};
+      if (more.at("end") == "filtered") line["facts"]["bounds"][text] = {{"at_least", 2.0}};
       line.update(more);
       return dump(line);
     };

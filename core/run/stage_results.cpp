@@ -19,8 +19,9 @@ kinora_emit StageResults::sink() {
   };
   e.drop = [](void* self, kinora_sample* s, const char* rule, double score) {
     return guard([&] {
-      const Sample sample = Sample::adopt(s);
-      of(self).dropped.push_back({std::string(sample.key()), rule ? rule : "", score});
+      Sample sample = Sample::adopt(s);
+      std::string key(sample.key());
+      of(self).dropped.push_back({std::move(key), rule ? rule : "", score, std::move(sample)});
       of(self).held.erase(of(self).dropped.back().key);
     });
   };

@@ -13,6 +13,7 @@ struct StageResults {
   struct Dropped {
     std::string key, rule;
     double score;
+    Sample sample;
   };
   struct Failed {
     std::string key, reason;

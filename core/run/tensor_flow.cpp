@@ -103,15 +103,34 @@ std::vector<std::string> missing_for(const ComponentUse& use, const ComponentSpe
   return out;
 }
 
+// "put it after film.clips, and set sample_fps there": of stages behind this one that make samples which have the tensor.
+std::vector<std::string> makers_behind(const Registry& registry, const std::vector<const ComponentUse*>& behind,
+                                       const std::string& tensor) {
+  std::vector<std::string> out;
+  for (const auto* use : behind) {
+    const auto spec = registry.find(use->id);
+    if (!spec) continue;
+    for (const auto& made : (*spec)->outputs) {
+      if (made.name != tensor || !says(made, "beside each")) continue;
+      const Condition condition = condition_of(made, **spec);
+      const bool holds = condition.holds(use->options.values());
+      out.push_back(fmt::format("put it after {}", use->called()) +
+                    (holds ? "" : fmt::format(", and set {} there", condition.option->name)));
+    }
+  }
+  return out;
+}
+
 // "set sample_fps of clip.transcode, or put stage/video.read before it"
-std::string remedy(const Registry& registry, const std::vector<std::string>& missing, const State& state) {
+std::string remedy(const Registry& registry, const std::vector<std::string>& missing, const State& state,
+                   const std::vector<const ComponentUse*>& behind) {
   std::vector<std::string> ways;
   const auto add = [&](const std::string& way) {
     if (std::find(ways.begin(), ways.end(), way) == ways.end()) ways.push_back(way);
   };
   for (const auto& name : missing) {
-    if (const auto could = state.could.find(name); could != state.could.end())
-      for (const auto& way : could->second) add(way);
+    const auto could = state.could.find(name);
+    for (const auto& way : could != state.could.end() ? could->second : makers_behind(registry, behind, name)) add(way);
     for (const auto& way : makers_of(registry, name)) add(way);
   }
   return ways.empty() ? "put a stage before it that does" : fmt::format("{}", fmt::join(ways, ", or "));
@@ -124,7 +143,8 @@ void check_tensors(const Registry& registry, const std::vector<const ComponentUs
   const StageGraph graph = stage_graph(stages, [](const ComponentUse&, const std::string&) {});
   const std::set<std::string> own = own_stages(registry);
   std::vector<State> after(stages.size());
-  for (const size_t number : graph.order) {
+  for (size_t at = 0; at < graph.order.size(); ++at) {
+    const size_t number = graph.order[at];
     const ComponentUse& use = *stages[number];
     State state = before(graph.from[number], after);
     const auto spec = registry.find(use.id);
@@ -135,9 +155,12 @@ void check_tensors(const Registry& registry, const std::vector<const ComponentUs
     const std::vector<std::string> missing = missing_for(use, **spec, state);
     const bool is_own = own.contains(use.id);
     const Finding& tell = is_own && !state.doubtful ? problem : doubt;
-    if (!missing.empty())
+    if (!missing.empty()) {
+      std::vector<const ComponentUse*> behind;
+      for (size_t later = at + 1; later < graph.order.size(); ++later) behind.push_back(stages[graph.order[later]]);
       tell(use, fmt::format("{} looks at {} of its samples, and no stage before it makes them; {}", use.called(),
-                            fmt::join(missing, " and "), remedy(registry, missing, state)));
+                            fmt::join(missing, " and "), remedy(registry, missing, state, behind)));
+    }
     state.there.insert(missing.begin(), missing.end());  // said once is enough
     after[number] = after_stage(std::move(state), use, **spec);
     after[number].doubtful = after[number].doubtful || !is_own;

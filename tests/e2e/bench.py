@@ -9,7 +9,7 @@ FILM = ROOT / "tests/data/bbb_D.mp4"  # 48 frames
 
 
 def bench(*arguments, **environment):
-    done = subprocess.run([KINORA, "bench", *map(str, arguments)], capture_output=True, text=True, timeout=600, env={**os.environ, **environment})
+    done = subprocess.run([KINORA, "bench", "--json", *map(str, arguments)], capture_output=True, text=True, timeout=600, env={**os.environ, **environment})
     lines = {line["benchmark"]: line for line in map(json.loads, done.stdout.splitlines())}
     return done, lines
 
@@ -107,6 +107,16 @@ def check_network_peer():
     assert "printed no JSON" in broken["error"], broken
 
 
+def check_table():
+    """What people read by default, value by value what --json says; a missed bound says what to do."""
+    done = subprocess.run([KINORA, "bench", "plugin_call", "--repeat", "1"], capture_output=True, text=True)
+    first, *rows = done.stdout.splitlines()
+    told = dict(row.split() for row in rows if row)
+    assert first == "plugin_call" and set(told) == set(bench("plugin_call", "--repeat", 1)[1]["plugin_call"]) - {"benchmark"}, done
+    assert told["within"] == ("no" if done.returncode else "yes") and told["bound"] == "2" and float(told["plugin_ns"]) > 0, done
+    assert ("so measure again while it is idle" in done.stderr) == (done.returncode == 1), done
+
+
 def check_usage():
     assert bench("--repeat", 0)[0].returncode == 2
     done, _ = bench("shot")
@@ -115,6 +125,6 @@ def check_usage():
 
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
-for check in (check_usage, check_bound, check_peer, check_network_peer, check_all):
+for check in (check_usage, check_table, check_bound, check_peer, check_network_peer, check_all):
     check()
     print("ok   ", check.__name__)

@@ -324,6 +324,8 @@ FLOWS = [
     ('"video.read", "shots.content", "filter.black"', ""),
     (f'{SHOTS}, "shots.transnetv2", {CUT}', "shots.transnetv2 looks at thumbnails and times_us of its samples, and no stage before it makes them; set thumbnails of shots.content"),
     ('"film.clips", "filter.text"', "set sample_fps of film.clips"),
+    ('"filter.blur", "film.clips"', "no stage before it makes them; put it after film.clips, and set sample_fps there, or put stage/video.read before it"),
+    (f'"filter.blur", {SAMPLED}', "no stage before it makes them; put it after clip.transcode, or put stage/video.read before it"),
     ('{ use = "video.probe", name = "look" }, { name = "a", from = "look", use = "clip.transcode", sample_fps = 2.0 }, '
      '{ name = "b", from = "look", use = "clip.transcode" }, { use = "filter.blur", from = ["a", "b"] }',
      "no stage before it makes them; set sample_fps of b, or put"),

@@ -280,7 +280,7 @@ def check_edits():
                           (keys[2], {"keep": True}), (keys[2], {"keep": False}), (keys[2], {"keep": None}), ("nobody-0000", {"keep": False})):
             file.write(json.dumps({"key": key, "time": "2025-01-01T00:00:00Z", "author": "ada", "set": said}) + "\n")
     said = run("edited", films, jobs=shard)
-    assert "clips: already done" in said and "1 edits are of clips that" in said, said
+    assert "clips: already done" in said and "1 edit is left out, since" in said and "has not kept its clip" in said, said
 
     def members():
         out = {}
@@ -297,7 +297,7 @@ def check_edits():
     assert lines(SCRATCH / "edited/shards/dropped.jsonl") == [
         {"key": "nobody-0000", "end": "unused_edit", "reason": "edits_of_clips_not_kept", "set": {"keep": False}},
         {"key": keys[1], "end": "filtered", "rule": "studio.reject", "score": 1.0, "reason": "blurred"}], "and the edit that changes nothing"
-    assert counts["edits_of_clips_not_kept"] == 1 and "left out: nobody-0000;" in said, said
+    assert counts["edits_of_clips_not_kept"] == 1 and "not kept its clip: nobody-0000;" in said, said
     text = edits.read_bytes()
     run("edited", films, STAGES.replace("120", "96"), jobs=shard)
     assert edits.read_bytes() == text and members()[f"{keys[0]}.txt"] == b"Mine."
@@ -311,7 +311,7 @@ def check_edits():
     assert summary("edited", "shards")["edits_of_other_footage"] == 0
     said = run("edited", films, STAGES.replace("2.0", "1.0"), jobs=shard)
     fits = lambda key: of(key) == json.loads(next(l for l in edits.read_text().splitlines() if f'"{key}", "of"' in l))["of"]
-    assert not fits(keys[0]) and "edits are of other footage" in said and summary("edited", "shards")["edits_of_other_footage"] == 2 - fits(keys[2]), said
+    assert not fits(keys[0]) and "other footage now" in said and summary("edited", "shards")["edits_of_other_footage"] == 2 - fits(keys[2]), said
     assert members()[f"{keys[0]}.txt"] == b"Mine.", "only of an edit that says nothing is it unknown"
     with edits.open("a") as file:
         file.write("not json\n")

@@ -97,7 +97,7 @@ def check_captions():
             assert facts["caption"]["by"] == "caption.endpoint" and facts["caption"]["model"] == "m" and len(facts["caption"]["windows"]) == 1
             assert facts["usage"]["caption.endpoint"] == {"requests": 1, "prompt_tokens": 100, "completion_tokens": 20, "cost": 0.0004}, facts["usage"]
         n = len(captions)
-        assert f"{n} requests answered, 0 asked again; {100 * n} prompt and {20 * n} completion tokens, cost {0.0004 * n:.6g}" in r.said, r.said
+        assert f"this run: {n} requests answered, 0 asked again; {100 * n} prompt and {20 * n} completion tokens, cost {0.0004 * n:.6g} in the currency of its prices" in r.said, r.said
     one, two = ({p.name: p.read_bytes() for p in (r.folder / "data").iterdir()} for r in made)
     assert one == two
 
@@ -189,6 +189,19 @@ def check_bad_key():
             assert set(server.answered.values()) == {1}, ("what was answered is not asked again", server.answered)
             assert all(i["end"] == "kept" for i in r.clips.values()) and r.summary["clips"]["failed"] == 0
             assert files(r) == files(whole)
+
+
+def check_wrong_server():
+    """A model or a path that the server does not have ends the job after the first answer, and so does a key that is not sent: the line says what to set."""
+    for fault, words in (("no_model", "the server has no model 'm': set model of caption.endpoint"), ("invalid_model", "the server has no model 'm'"), ("no_page", "set base_url of caption.endpoint"),
+                         ("bad_key", "no key was sent: name the environment variable that holds it in api_key_env")):
+        with ModelServer(lambda _: fault) as server:
+            r = run("wrong_" + fault, CLIPS + [endpoint(server, concurrency=1, api_key_env="")], expect=1)
+            assert words in r.said and server.url in r.said and len(server.requests) == 1 and not r.items and not r.summary, (fault, len(server.requests), r.said)
+    with ModelServer(lambda _: "no_choices") as server:
+        r = run("no_choices", CLIPS + [endpoint(server, retries=1)], expect=1)
+        assert len(server.requests) == 2 * len(r.clips), len(server.requests)
+        assert all(server.url in i["reason"] and "has no choices" in i["reason"] and "base_url of caption.endpoint" in i["reason"] for i in r.clips.values()), r.items
 
 
 def check_nobody():
@@ -509,7 +522,7 @@ def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
     wanted = sys.argv[4:]
-    for check in (check_captions, check_windows, check_faults, check_permanent, check_bad_key, check_nobody, check_changed, check_retry, check_costs, check_unusable, check_rate, check_cancel, check_killed, check_passes, check_options, check_transport,
+    for check in (check_captions, check_windows, check_faults, check_permanent, check_bad_key, check_wrong_server, check_nobody, check_changed, check_retry, check_costs, check_unusable, check_rate, check_cancel, check_killed, check_passes, check_options, check_transport,
                   check_configuration):
         if wanted and check.__name__ not in wanted:
             continue

@@ -217,6 +217,18 @@ class ModelServer:
     def no_json(self, http, _):
         self.send(http, 200, b"<html>It works!</html>")
 
+    def no_choices(self, http, _):
+        self.send(http, 200, b'{"foo": 1}')
+
+    def no_model(self, http, request):
+        self.send(http, 404, json.dumps({"error": {"message": f"The model `{request.body['model']}` does not exist.", "type": "NotFoundError"}}).encode())
+
+    def invalid_model(self, http, request):
+        self.send(http, 400, json.dumps({"error": {"message": f"{request.body['model']} is not a valid model ID"}}).encode())
+
+    def no_page(self, http, _):
+        self.send(http, 404, b'{"detail": "Not Found"}')
+
     def half_json(self, http, request):
         self.send(http, 200, json.dumps(self.reply(request)).encode()[:-10])
 

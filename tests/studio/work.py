@@ -54,7 +54,7 @@ def check_at_work(page, job):
     short = next(end for end in ends() if end["end"] == "filtered")
     select(page, short["key"])
     eventually(lambda: page.locator("#detail .title .mark").inner_text() == "filtered by clip.too-short")
-    eventually(lambda: f"rule clip.too-short with score {short['score']:.3g}" in page.locator("#detail .note").inner_text())
+    eventually(lambda: f"clip.too-short of clip.transcode: {short['score']:.3g}, at least " in page.locator("#detail .note").inner_text())
     select(page, "broken")
     eventually(lambda: "not a video file" in page.locator("#detail .note").inner_text())
     eventually(lambda: page.locator(".cell[aria-selected=true] .mark").inner_text() == "film failed")

@@ -203,12 +203,19 @@ function remedy({ reason, stage }) {
   return `loosen ${stage || reason} or set its mode to "score"`;
 }
 
+/** "filter.black: 1, at most 0.33 is kept."; of a rule without a bound "film.clips filtered it by rule clip.too-short with score 0.5." */
+function filtered({ reason, stage, score, facts }) {
+  const [[name, bound] = []] = Object.entries(facts?.bounds?.[reason] ?? {});
+  if (name) return `${reason}${!stage || stage === reason ? "" : ` of ${stage}`}: ${number(score)}, ${name.replace("_", " ")} ${number(bound)} is kept.`;
+  return `${stage || reason} filtered it${stage === reason ? "" : ` by rule ${reason}`}${score === undefined ? "" : ` with score ${number(score)}`}.`;
+}
+
 /** What happened to a clip that was not kept, and what a decision can do about it. */
 function notes(clip) {
   const out = [];
   if (clip.end === "copy") out.push(`A copy of ${clip.copy_of}: rule ${clip.reason}${clip.score === null ? "" : `, similarity ${number(clip.score)}`}. ${clip.decision === "accepted" ? "Shards have it all the same, since it is accepted." : "Shards made after that dedup job leave it out, unless it is accepted."}`);
   else if (clip.copy_of) out.push(`A copy of ${clip.copy_of}.`);
-  if (clip.end === "filtered") out.push(`${clip.stage || clip.reason} filtered it${clip.stage === clip.reason ? "" : ` by rule ${clip.reason}`}${clip.score === undefined ? "" : ` with score ${number(clip.score)}`}.`);
+  if (clip.end === "filtered") out.push(filtered(clip));
   if (clip.end === "failed") out.push(`${clip.stage || "The job"} failed: ${clip.reason}`);
   if (clip.damaged) out.push(`Damaged: ${clip.damaged}`);
   if (clip.decision === "rejected") out.push(clip.reason_now ? `Rejected: ${clip.reason_now}` : "Rejected.");

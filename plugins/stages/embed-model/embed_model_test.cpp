@@ -187,6 +187,7 @@ TEST(FilterModel, DropsBelowTheThresholdOfAnEmbeddingsScore) {
   ASSERT_EQ(run.results.dropped.size(), 1u);
   EXPECT_EQ(run.results.dropped[0].rule, "filter.aesthetic");
   EXPECT_NEAR(run.results.dropped[0].score, sorted[0], 1e-6);
+  EXPECT_EQ(json_field(run.results.dropped[0].sample, "json")["bounds"]["filter.aesthetic"]["at_least"], threshold);
   for (size_t i = 0; i < 3; ++i)
     EXPECT_NEAR(json_field(samples[i], "json")["scores"]["filter.aesthetic"], scores[i], 1e-6);
 }

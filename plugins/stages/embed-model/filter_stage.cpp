@@ -1,5 +1,7 @@
 #include "filter_stage.hpp"
 
+#include <limits>
+
 #include <ATen/ATen.h>
 
 #include "kinora/npy.hpp"
@@ -101,8 +103,10 @@ at::Tensor FilterModel::scores(const std::vector<at::Tensor>& inputs) {
 void FilterModel::judge(Sample sample, double score, const Emit& emit) const {
   auto facts = json_field(sample, "json");
   note_score(facts, rule_, score);
+  const bool is_dropped = options_.mode == "on" && !(score >= options_.threshold);
+  if (is_dropped) note_bound(facts, rule_, score, options_.threshold, std::numeric_limits<double>::infinity());
   sample.set("json", json_text(facts));
-  if (options_.mode == "on" && !(score >= options_.threshold))
+  if (is_dropped)
     emit.drop(std::move(sample), rule_.c_str(), score);
   else
     emit(std::move(sample));

@@ -50,7 +50,7 @@ class Account {
   // What the stage used since this was last asked.
   Usage take(const std::string& stage);
 
-  // The server refuses the key, or nobody is there: nobody needs to ask again.
+  // The server refuses the key or the model, or nobody is there: nobody needs to ask again.
   void refuse(const std::string& why);
   std::string refused() const;
 

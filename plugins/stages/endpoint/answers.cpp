@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "error_text.hpp"
+#include "verdict.hpp"
 
 namespace kinora::endpoint {
 namespace {
@@ -83,7 +84,7 @@ Chat chat_of(const Json& answer) {
   out.cut = reason == "length";
   if (out.text.empty())
     refuse(out.cut ? "the answer ended at max_tokens before it had any text; raise max_tokens"
-                   : "the answer is empty");
+                   : "the answer is empty; another prompt or model may give one");
   return out;
 }
 
@@ -104,6 +105,16 @@ std::vector<float> embedding_of(const Json& answer) {
   out.reserve(values.size());
   for (const auto& v : values) out.push_back(static_cast<float>(v.get<double>() / std::sqrt(square)));
   return out;
+}
+
+bool says_no_model(long status, std::string_view body, const std::string& model) {
+  if (status != 400 && status != 404 && status != 422) return false;
+  const std::string text = lower_case(std::string(body));
+  const auto has = [&](const std::string& words) { return text.find(words) != std::string::npos; };
+  // OpenAI, DeepSeek, OpenRouter, Mistral; then vLLM and Ollama, which name the model.
+  for (const char* words : {"model_not_found", "model not exist", "not a valid model", "invalid model:"})
+    if (has(words)) return true;
+  return has(lower_case(model)) && (has("does not exist") || has("not found"));
 }
 
 Usage usage_of(const Json& answer) {

@@ -25,6 +25,9 @@ Chat chat_of(const Json& answer);
 // finite.
 std::vector<float> embedding_of(const Json& answer);
 
+// Whether an answer of this status says that the server has no model of this name, in the words of those that are known.
+bool says_no_model(long status, std::string_view body, const std::string& model);
+
 // Tokens as the answer counts them; 0 where it does not. `answered` is 1.
 Usage usage_of(const Json& answer);
 

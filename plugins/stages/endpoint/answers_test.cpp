@@ -54,6 +54,25 @@ TEST(Answers, SaysWhyThereIsNoText) {
     EXPECT_NE(error_of([&] { chat_of(Json::parse(odd)); }), "") << odd;
 }
 
+TEST(Answers, KnowsHowServersSayThatThereIsNoModel) {
+  const std::string model = "Org/Model-7B";
+  for (const auto& [status, body] :
+       {std::pair{404, R"({"error":{"message":"The model `Org/Model-7B` does not exist.","type":"NotFoundError"}})"},  // vLLM
+        {404, R"({"error":{"message":"model 'org/model-7b' not found"}})"},                                         // Ollama
+        {404, R"({"error":{"message":"no access","code":"model_not_found"}})"},                                     // OpenAI
+        {400, R"({"error":{"message":"Model Not Exist"}})"},                                                        // DeepSeek
+        {400, R"({"error":{"message":"Org/Model-7B is not a valid model ID"}})"},                                   // OpenRouter
+        {400, R"({"message":"Invalid model: Org/Model-7B","code":"1500"})"}})                                       // Mistral
+    EXPECT_TRUE(says_no_model(status, body, model)) << body;
+  for (const auto& [status, body] :
+       {std::pair{400, R"({"error":{"message":"This model's maximum context length is 8192 tokens."}})"},
+        {400, R"({"error":{"message":"Org/Model-7B: the picture is too large"}})"},
+        {404, R"({"detail":"Not Found"})"},
+        {500, R"({"error":{"code":"model_not_found"}})"},
+        {200, R"({"error":{"code":"model_not_found"}})"}})
+    EXPECT_FALSE(says_no_model(status, body, model)) << body;
+}
+
 TEST(Answers, CountsTokensAndForgivesTheirAbsence) {
   EXPECT_EQ(usage_of(answer(R"({"content":"x"})")).prompt, 12);
   EXPECT_EQ(usage_of(answer(R"({"content":"x"})")).completion, 5);

@@ -60,7 +60,10 @@ struct Client::Attempt {
 };
 
 Client::Client(std::string stage, const ServerOptions& options, const std::string& path)
-    : stage_(std::move(stage)), url_(joined(options.base_url, path)), options_(options) {
+    : stage_(std::move(stage)),
+      url_(joined(options.base_url, path)),
+      needed_(path == "/embeddings" ? "data" : "choices"),
+      options_(options) {
   if (const auto wrong = wrong_url(options.base_url); !wrong.empty())
     throw Error(KINORA_INVALID, stage_ + ": base_url " + wrong);
   if (!options.ca_file.empty() && !std::ifstream(options.ca_file))
@@ -157,6 +160,18 @@ Client::Attempt Client::attempt(const std::string& body, const Stop& stop) const
   }
 }
 
+// Why no sample will be answered, if that is so: what the run file says of the server is wrong.
+std::string Client::refusal(const Response& response) const {
+  if (response.status == 401 || response.status == 403)
+    return key_.empty() ? "no key was sent: name the environment variable that holds it in api_key_env"
+                        : "the key in api_key_env is not accepted";
+  if (says_no_model(response.status, response.body, options_.model))
+    return fmt::format("the server has no model '{}': set model of {} to one that it has", options_.model, stage_);
+  if (response.status == 404)
+    return fmt::format("nothing is at this address: set base_url of {} to the server's, with its version", stage_);
+  return "";
+}
+
 Client::Attempt Client::judge(const Response& response) const {
   Attempt out;
   out.retry_after = response.retry_after;
@@ -165,16 +180,21 @@ Client::Attempt Client::judge(const Response& response) const {
     out.problem = fmt::format("{}: status {}{}{}", url_, response.status, told.empty() ? "" : ": ", told);
     // OpenAI also says 429 where the account has no money left, which no waiting mends.
     out.again = passing(response.status) && response.body.find("insufficient_quota") == std::string::npos;
-    if (response.status == 401 || response.status == 403)
-      account_->refuse(
-          out.problem +
-          "; the key in api_key_env is not accepted. Mend it and run again: what was answered is kept");
+    if (const auto why = refusal(response); !why.empty())
+      account_->refuse(fmt::format("{}; {}. Mend it and run again: what was answered is kept", out.problem, why));
     return out;
   }
-  out.answer = parsed(response.body);
-  if (out.answer->is_object()) return out;
-  out.answer.reset();
-  out.problem = fmt::format("{}: the answer is not a JSON object: {}", url_, told);
+  Json answer = parsed(response.body);
+  if (const auto found = answer.is_object() ? answer.find(needed_) : answer.end();
+      found != answer.end() && found->is_array() && !found->empty()) {
+    out.answer = std::move(answer);
+    return out;
+  }
+  out.problem = answer.is_object()
+                    ? fmt::format("{}: the answer has no {}: {}; base_url of {} must be that of a server that speaks "
+                                  "OpenAI's protocol",
+                                  url_, needed_, told, stage_)
+                    : fmt::format("{}: the answer is not a JSON object: {}", url_, told);
   out.again = true;
   return out;
 }
@@ -185,8 +205,8 @@ double Client::backoff(int64_t attempt, const std::string& about, const Run& run
   return full * (1 - 0.5 * Random(run.seed(), about).uniform(static_cast<uint64_t>(attempt))[0]);
 }
 
-// A refused key is refused for every sample, none of which is at fault, and so it is where nobody is there:
-// the run ends.
+// A key or a model that is refused is refused for every sample, none of which is at fault, and so it is where nobody is
+// there: the run ends.
 void Client::check_accepted() const {
   if (const auto why = account_->refused(); !why.empty()) throw Error(KINORA_STOP, why);
 }
@@ -205,9 +225,9 @@ std::string Client::sums() const {
   const Usage all = account_->take(stage_);
   if (all.answered + all.again + all.known == 0) return "";
   std::string out =
-      fmt::format("{}: {} requests answered, {} asked again; {} prompt and {} completion tokens", stage_,
+      fmt::format("{}, this run: {} requests answered, {} asked again; {} prompt and {} completion tokens", stage_,
                   all.answered, all.again, all.prompt, all.completion);
-  if (priced()) out += fmt::format(", cost {:.6g}", cost(all));
+  if (priced()) out += fmt::format(", cost {:.6g} in the currency of its prices", cost(all));
   if (all.known > 0) out += fmt::format("; {} answers were known from before, and not asked for", all.known);
   return out;
 }

@@ -37,7 +37,7 @@ struct Answered {
 // [any-thread] Every failure that ends a question is Error(KINORA_DATA), of the sample: an engine that tried
 // the whole sample again (KINORA_IO) would ask once more what has been answered and paid for. A key that is
 // refused is Error(KINORA_STOP), which ends the run, and so is a server that was not there for the first
-// samples and has answered nobody yet.
+// samples and has answered nobody yet, or has no such model.
 class Client {
  public:
   // `stage` names it in messages and sums; `path` is below base_url, "/chat/completions". Throws Error for
@@ -60,11 +60,13 @@ class Client {
   struct Attempt;
   Attempt attempt(const std::string& body, const Stop&) const;
   Attempt judge(const Response&) const;
+  std::string refusal(const Response&) const;
   double backoff(int64_t attempt, const std::string& about, const Run&) const;
   [[noreturn]] void miss(const Question&, const std::string& why) const;
   [[noreturn]] void give_up(const Question&, const std::string& why) const;
 
   std::string stage_, url_, key_;
+  const char* needed_;  // the list that an answer has
   ServerOptions options_;
   Json extra_;
   std::shared_ptr<Account> account_;

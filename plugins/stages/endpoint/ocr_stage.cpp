@@ -97,6 +97,7 @@ class FilterOcr final : public AskingStage {
     facts["ocr"] = {{"model", options_.model}, {"frames", told}};
     note_score(facts, name(), score);
     if (score <= options_.max_area || options_.mode == "score") return std::nullopt;
+    note_bound(facts, name(), score, 0, options_.max_area);
     return Drop{score};
   }
 

@@ -13,7 +13,10 @@ double reduce(const std::vector<double>& values, const std::string& how) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-void leave(Sample in, const json& facts, const Emit& emit, const std::string& rule, double score, bool keep) {
+void leave(Sample in, json facts, const Emit& emit, const std::string& rule, double score, double low, double high,
+           bool always_kept) {
+  const bool keep = always_kept || (score >= low && score <= high);
+  if (!keep) note_bound(facts, rule, score, low, high);
   in.set("json", json_text(facts));
   if (keep) return emit(std::move(in));
   emit.drop(std::move(in), rule.c_str(), score);
@@ -23,7 +26,7 @@ void judge(Sample in, const Emit& emit, const std::string& rule, double score, d
            const std::string& mode) {
   json facts = json_field(in, "json");
   note_score(facts, rule, score);
-  leave(std::move(in), facts, emit, rule, score, mode == "score" || (score >= low && score <= high));
+  leave(std::move(in), std::move(facts), emit, rule, score, low, high, mode == "score");
 }
 
 }  // namespace kinora::filters

@@ -35,11 +35,12 @@ void describe_frames(Describe<Options>& d) {
 // One number of several, which must not be empty; `how` is a choice of ReduceOption.
 double reduce(const std::vector<double>& values, const std::string& how);
 
-// The end of every filter: `facts` become the sample's, and it is dropped by `rule` if it is not to be kept.
-void leave(Sample in, const nlohmann::json& facts, const Emit& emit, const std::string& rule, double score,
-           bool keep);
+// The end of every filter: `facts` become the sample's, and it is dropped by `rule` if its score is outside [low, high],
+// unless it is `always_kept`.
+void leave(Sample in, nlohmann::json facts, const Emit& emit, const std::string& rule, double score, double low,
+           double high, bool always_kept);
 
-// The same where the score is all that was found: kept inside [low, high], and always in mode "score".
+// The same where the score is all that was found: always kept in mode "score".
 void judge(Sample in, const Emit& emit, const std::string& rule, double score, double low, double high,
            const std::string& mode);
 

@@ -52,7 +52,7 @@ cv::Mat grey(int level, int width = 64, int height = 48) { return {height, width
 struct Judged {
   std::string rule;  // empty: kept
   double score = 0;  // of the drop
-  json facts;        // of the kept one
+  json facts;
   double noted(const std::string& rule_of) const { return facts.at("scores").at(rule_of).get<double>(); }
 };
 
@@ -67,7 +67,10 @@ Judged judge(const std::string& id, const Sample& sample, const json& options = 
   core::Call call;
   const kinora_run run = core::run_of(call);
   core::called(stage.process(self, sample.clone("made").get(), &sink, &run), id);
-  if (!results.dropped.empty()) return {results.dropped[0].rule, results.dropped[0].score, {}};
+  if (!results.dropped.empty()) {
+    const auto& dropped = results.dropped[0];
+    return {dropped.rule, dropped.score, json::parse(dropped.sample.need("json"))};
+  }
   return {"", 0, json::parse(results.emitted.at(0).need("json"))};
 }
 
@@ -96,6 +99,21 @@ cv::Mat texture(double shift, int width = 320, int height = 180) {
   const cv::Mat move = (cv::Mat_<double>(2, 3) << 1, 0, -20 - shift, 0, 1, -20);
   cv::warpAffine(big, out, move, {width, height}, cv::INTER_LINEAR);
   return out;
+}
+
+TEST(Bounds, OfADropAreAmongItsFactsAndOfNoOther) {
+  const auto bounds = [](const std::string& id, const std::vector<cv::Mat>& lumas, const json& options = json::object()) {
+    return judge(id, film(lumas), options).facts.value("bounds", json());
+  };
+  EXPECT_EQ(bounds("filter.brightness", {grey(5)}), json::parse(R"({"filter.brightness": {"at_least": 0.04}})"));
+  EXPECT_EQ(bounds("filter.brightness", {grey(250)}), json::parse(R"({"filter.brightness": {"at_most": 0.95}})"));
+  EXPECT_EQ(bounds("filter.black", {grey(0)}), json::parse(R"({"filter.black": {"at_most": 0.33}})"));
+  EXPECT_EQ(bounds("filter.blur", {grey(90)}, {{"at_least", 7.0}}), json::parse(R"({"filter.blur": {"at_least": 7.0}})"));
+  EXPECT_EQ(bounds("filter.flow", {grey(90), grey(90)}), json::parse(R"({"filter.flow": {"at_least": 0.002}})"));
+  EXPECT_EQ(bounds("filter.flow", {grey(90), grey(90)}, {{"at_least", 0.0}, {"p10_at_least", 0.5}}),
+            json::parse(R"({"filter.flow.p10": {"at_least": 0.5}})"));
+  EXPECT_EQ(bounds("filter.brightness", {grey(128)}), json());
+  EXPECT_EQ(bounds("filter.brightness", {grey(5)}, {{"mode", "score"}}), json());
 }
 
 TEST(Brightness, IsTheMeanOfTheFrames) {

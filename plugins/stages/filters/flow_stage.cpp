@@ -56,9 +56,9 @@ class FilterFlow final : public Stage {
     note_score(facts, "filter.flow.p10", p10);
     const bool score_only = options_.mode == "score";
     if (score_only || (mean >= options_.at_least && mean <= options_.at_most))
-      return leave(std::move(in), facts, emit, "filter.flow.p10", p10,
-                   score_only || p10 >= options_.p10_at_least);
-    leave(std::move(in), facts, emit, "filter.flow", mean, false);
+      return leave(std::move(in), std::move(facts), emit, "filter.flow.p10", p10, options_.p10_at_least,
+                   std::numeric_limits<double>::infinity(), score_only);
+    leave(std::move(in), std::move(facts), emit, "filter.flow", mean, options_.at_least, options_.at_most, false);
   }
 
  private:

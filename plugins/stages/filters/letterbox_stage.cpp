@@ -47,7 +47,7 @@ class FilterLetterbox final : public Stage {
       const cv::Rect r = picture_inside(bars, {frames.width(), frames.height()}, video);
       facts["crop"] = {{"x", r.x}, {"y", r.y}, {"width", r.width}, {"height", r.height}};
     }
-    leave(std::move(in), facts, emit, "filter.letterbox", score, options_.mode != "filter" || small);
+    leave(std::move(in), std::move(facts), emit, "filter.letterbox", score, 0, options_.at_most, options_.mode != "filter");
   }
 
  private:

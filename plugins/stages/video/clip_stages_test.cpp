@@ -56,6 +56,20 @@ TEST(ClipTranscode, ShortClipsAreFilteredBySecondsAndByFrames) {
   EXPECT_EQ(out.results.dropped[1].key, "film-0001");  // 48 frames: two seconds, two frames too few
   EXPECT_EQ(out.results.dropped[1].rule, "clip.too-short");
   EXPECT_DOUBLE_EQ(out.results.dropped[1].score, 2.0);
+  EXPECT_EQ(facts_in(out.results.dropped[0].sample).at("bounds"), json::parse(R"({"clip.too-short": {"at_least": 2.0}})"));
+  EXPECT_FALSE(facts_in(out.results.dropped[1].sample).contains("bounds")) << "its score keeps the bound of seconds";
+}
+
+TEST(ClipTranscode, AClipOfOneFrameIsSaid) {
+  Sample in = film();
+  set_shots(in, {1});
+  ::testing::internal::CaptureStderr();
+  const Applied out = cut({{"min_length", 0.0}, {"preset", "ultrafast"}}, in);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(keys_of(out.results.emitted), ElementsAre("film-0000", "film-0001"));
+  EXPECT_THAT(said, HasSubstr("film-0000 is a clip of one frame"));
+  EXPECT_THAT(said, HasSubstr("min_frames = 2"));
+  EXPECT_THAT(said, ::testing::Not(HasSubstr("film-0001 is")));
 }
 
 TEST(ClipTranscode, HalfASecondGoesOffBothEndsOfAShot) {
@@ -282,6 +296,7 @@ TEST(FilterMotion, DropsTheStillAndKeepsTheMoving) {
   ASSERT_EQ(dropped.results.dropped.size(), 1u);
   EXPECT_EQ(dropped.results.dropped[0].rule, "filter.motion");
   EXPECT_LT(dropped.results.dropped[0].score, 1e-6);
+  EXPECT_EQ(facts_in(dropped.results.dropped[0].sample).at("bounds"), json::parse(R"({"filter.motion": {"at_least": 0.00098}})"));
   const Applied scored = applied("filter.motion", {{"mode", "score"}}, still);
   ASSERT_EQ(scored.results.emitted.size(), 1u);
   EXPECT_EQ(facts_in(scored.results.emitted[0]).at("scores").at("filter.motion"),

@@ -162,22 +162,24 @@ Measured measure(const Sampled& sampled, const nlohmann::json& facts) {
 }
 
 std::string sentence(const Measured& m) {
-  const char* length = m.seconds < 2    ? "very short"
-                       : m.seconds < 5  ? "short"
-                       : m.seconds < 15 ? "medium-length"
-                                        : "long";
-  const char* light = m.brightness < 0.25   ? "dark"
-                      : m.brightness < 0.45 ? "dim"
-                      : m.brightness < 0.7  ? "evenly lit"
-                                            : "bright";
+  const std::string light = m.brightness < 0.25   ? "dark"
+                            : m.brightness < 0.45 ? "dim"
+                            : m.brightness < 0.7  ? "evenly lit"
+                                                  : "bright";
+  const std::string what = m.seconds < 2    ? "A very short " + light
+                           : m.seconds < 5  ? "A short " + light
+                           : m.seconds < 15 ? (light.front() == 'e' ? "An " : "A ") + light
+                                            : "A long " + light;
+  const std::string length = m.seconds == 0     ? "one frame"
+                             : m.seconds < 0.05 ? "less than 0.1 seconds"
+                                                : fmt::format("{:.1f} seconds", m.seconds);
   const char* motion = m.motion < 4    ? "almost no motion"
                        : m.motion < 25 ? "slow motion"
                        : m.motion < 80 ? "moderate motion"
                                        : "fast motion";
   std::string colours = m.colours.front();
   if (m.colours.size() > 1) colours += " and " + m.colours[1];
-  return fmt::format("A {} {} video of {:.1f} seconds, mostly {}, with {} and {} contrast.", length, light,
-                     m.seconds, colours, motion,
+  return fmt::format("{} video of {}, mostly {}, with {} and {} contrast.", what, length, colours, motion,
                      m.contrast < 0.12   ? "low"
                      : m.contrast < 0.24 ? "medium"
                                          : "high");

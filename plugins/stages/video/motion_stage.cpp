@@ -1,4 +1,7 @@
 // stage/filter.motion: drops clips in which little moves, by their codec's motion vectors.
+#include <limits>
+
+#include "kinora/curation.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
 #include "media.hpp"
@@ -48,13 +51,15 @@ class FilterMotion final : public Stage {
     } else {
       facts["filter.motion"] = "not measured: no frame that it looks at has motion vectors; a greater fps looks at more";
     }
-    in.set("json", facts.dump());
+    const bool still = motion.global_mean < options_.global_mean, patch_still = motion.patch_min < options_.patch_min;
     // What was not measured is not still.
-    if (options_.mode == "score" || !measured) return emit(std::move(in));
-    if (motion.global_mean < options_.global_mean)
-      return emit.drop(std::move(in), "filter.motion", motion.global_mean);
-    if (motion.patch_min < options_.patch_min)
-      return emit.drop(std::move(in), "filter.motion", motion.patch_min);
+    const bool is_dropped = options_.mode != "score" && measured && (still || patch_still);
+    const double score = still ? motion.global_mean : motion.patch_min;
+    if (is_dropped)
+      note_bound(facts, "filter.motion", score, still ? options_.global_mean : options_.patch_min,
+                 std::numeric_limits<double>::infinity());
+    in.set("json", facts.dump());
+    if (is_dropped) return emit.drop(std::move(in), "filter.motion", score);
     emit(std::move(in));
   }
 

@@ -113,13 +113,16 @@ TEST(Caption, TellsTheLength) {
                                       {7, "A very short"},
                                       {9, "A short"},
                                       {19, "A short"},
-                                      {21, "A medium-length"},
-                                      {59, "A medium-length"},
+                                      {21, "An"},
+                                      {59, "An"},
                                       {61, "A long"}}) {
     const std::string text = caption(plain(frames, 4, grey(128)));
     EXPECT_EQ(text.rfind(std::string(words) + " evenly lit", 0), 0u) << frames << ": " << text;
     EXPECT_THAT(text, HasSubstr(fmt::format(" of {:.1f} seconds", frames / 4.0)));
   }
+  EXPECT_THAT(caption(plain(40, 4, grey(26))), ::testing::StartsWith("A dark video of 10.0 seconds"));
+  EXPECT_THAT(caption(plain(1, 4, grey(128))), HasSubstr(" video of one frame,"));
+  EXPECT_THAT(caption(plain(2, 60, grey(128))), HasSubstr(" of less than 0.1 seconds,"));
 }
 
 // Grey that goes up and down by `step` levels twice a second moves by 2 x step levels a second.

@@ -85,6 +85,13 @@ inline void note_score(nlohmann::json& facts, const std::string& rule, double sc
   if (std::isfinite(score)) object_in(facts, "scores")[rule] = score;
 }
 
+// facts["bounds"][rule]: the bound that the score of a sample that is dropped does not keep, {"at_least": low} or
+// {"at_most": high}.
+inline void note_bound(nlohmann::json& facts, const std::string& rule, double score, double low, double high) {
+  const bool is_above = score > high;
+  object_in(facts, "bounds")[rule] = {{is_above ? "at_most" : "at_least", is_above ? high : low}};
+}
+
 // facts["embeddings"][name]: which component or file made field NAME.npy, and its length.
 inline void note_embedding(nlohmann::json& facts, const std::string& name, const std::string& model,
                            int64_t size) {

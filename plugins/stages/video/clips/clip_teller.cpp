@@ -1,8 +1,10 @@
 #include "clips/clip_teller.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "clips/bins.hpp"
+#include "kinora/curation.hpp"
 
 namespace kinora::video {
 namespace {
@@ -12,6 +14,15 @@ void say_cropped(Sample& clip) {
   auto facts = facts_of(clip);
   facts["cropped"] = facts["crop"];
   facts.erase("crop");
+  clip.set("json", facts.dump());
+}
+
+// One of enough seconds has too few frames, which the score does not tell.
+void say_bound(Sample& clip, double seconds, double min_length) {
+  constexpr double kRounding = 1e-6;
+  if (seconds >= min_length - kRounding) return;
+  auto facts = facts_of(clip);
+  note_bound(facts, "clip.too-short", seconds, min_length, std::numeric_limits<double>::infinity());
   clip.set("json", facts.dump());
 }
 
@@ -33,10 +44,16 @@ void ClipTeller::tell(const FilmClip& which, Clip clip, const Emit& emit) {
   const Range& range = which.planned.range;
   const ClipSpan span = clip.span.value_or(which.planned.span);
   Sample sample = clip_sample(film_, which.number, range, fps_, span);
-  if (which.fate == Fate::dropped)
-    return emit.drop(std::move(sample), which.planned.too_short ? "clip.too-short" : "clip.no-bin",
-                     seconds_of(range, span, fps_));
+  const double seconds = seconds_of(range, span, fps_);
+  const bool too_short = which.planned.too_short;
+  if (which.fate == Fate::dropped) {
+    if (too_short) say_bound(sample, seconds, options_.min_length);
+    return emit.drop(std::move(sample), too_short ? "clip.too-short" : "clip.no-bin", seconds);
+  }
   if (!clip.error.empty()) return emit.fail(std::move(sample), clip.error);
+  if (range.end - range.first == 1)
+    log(Log::warn, std::string(sample.key()) +
+                       " is a clip of one frame, of a picture perhaps; min_frames = 2 leaves such clips out");
   fill_clip(sample, std::move(clip));
   if (!crop_.empty()) say_cropped(sample);
   emit(std::move(sample));
