@@ -122,10 +122,14 @@ std::string dynamic_linker() {
 }
 
 // What it finds of everything that a library needs, a line each: "\tlibfoo.so.3 => not found". It says so in a process of its
-// own, where it runs nothing of them (ld.so(8), --list); "" if it cannot be asked.
+// own, where it runs nothing of them (ld.so(8), LD_TRACE_LOADED_OBJECTS); "" if it cannot be asked.
 std::string linker_says(const fs::path& library) {
-  std::string linker = dynamic_linker(), list = "--list", file = fs::absolute(library).string(), said;
-  char* words[] = {linker.data(), list.data(), file.data(), nullptr};
+  std::string linker = dynamic_linker(), file = fs::absolute(library).string(), said;
+  std::string trace = "LD_TRACE_LOADED_OBJECTS=1";
+  char* words[] = {linker.data(), file.data(), nullptr};
+  std::vector<char*> variables{trace.data()};
+  for (char** one = environ; *one; ++one) variables.push_back(*one);
+  variables.push_back(nullptr);
   const int out = memfd_create("kinora-needed", MFD_CLOEXEC);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -133,7 +137,7 @@ std::string linker_says(const fs::path& library) {
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
   pid_t child = -1;
   const bool runs = out >= 0 && !linker.empty() &&
-                    posix_spawn(&child, linker.c_str(), &actions, nullptr, words, environ) == 0;
+                    posix_spawn(&child, linker.c_str(), &actions, nullptr, words, variables.data()) == 0;
   while (runs && waitpid(child, nullptr, 0) < 0 && errno == EINTR) continue;
   posix_spawn_file_actions_destroy(&actions);
   char piece[4096];
