@@ -98,7 +98,7 @@ Status check_run_path(const Places& own, const std::vector<std::string>& names) 
       if (!is_file(folder / name) && std::exchange(told, true)) continue;
       if (const auto why = why_untrusted(folder / name); !why.empty())
         return fail(KINORA_INVALID, "its run path leads to {}: {}; or build it with another run path",
-                    folder.string(), why);
+                    folder == "." ? "the current folder" : folder.string(), why);
     }
   return {};
 }

@@ -145,9 +145,10 @@ TEST(Needed, RunPathLeadsToNothingThatOthersMayChange) {
   EXPECT_THAT(said(), HasSubstr("libkinora_absent.so.3 is writable by every user"));
 }
 
-// An empty entry is the current folder, wherever that is: cmake fills a short run path up with ':'.
+// An empty entry is the current folder, wherever that is.
 TEST(Needed, NoRunPathOfOurOwnLeadsToTheCurrentFolder) {
-  const std::string listed = ":" + or_throw(read_needs(PluginsFolder::built("minimal"))).run_path + ":";
+  const auto built = fs::path(std::getenv("KINORA_PLUGIN_PATH")) / "storage-file/libstorage-file.so";
+  const std::string listed = ":" + or_throw(read_needs(built)).run_path + ":";
   EXPECT_EQ(listed.find("::"), listed.npos) << listed;
 }
 

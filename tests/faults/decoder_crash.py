@@ -12,7 +12,6 @@ with tarfile.open(SCRATCH / "shards/shard-000000.tar", "w", format=tarfile.USTAR
             entry = tarfile.TarInfo(f"{key}.{ending}")
             entry.size = len(data)
             tar.addfile(entry, io.BytesIO(data))
-(SCRATCH / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\ngrey\n")
 (SCRATCH / "run.toml").write_text(f"""
 [run]
 out = "{SCRATCH}/run"
@@ -31,6 +30,8 @@ tensorboard = false
 name = "latents"
 kind = "encode"
 input = ["{SCRATCH}/shards", "tokenizer"]
+words = {{ use = "text.wordpiece", vocab = "asset:minilm/vocab.txt" }}
+text = {{ use = "minilm" }}
 frames = 5
 height = 16
 width = 16
