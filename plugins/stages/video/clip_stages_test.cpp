@@ -298,7 +298,7 @@ TEST(FilterMotion, DropsTheStillAndKeepsTheMoving) {
 
 TEST(FilterMotion, EachOptionOfItsMeasurementChangesTheScore) {
   std::set<std::string> scores;
-  for (const json& options : {json::object(), json{{"fps", 8.0}}, json{{"duration", 1.0}}}) {
+  for (const json& options : {json::object(), json{{"fps", 8.0}}, json{{"fps", 8.0}, {"duration", 1.0}}}) {
     Sample moving("moving");
     moving.set("mp4", testing::load("bbb_A.mp4"));
     json with{{"mode", "score"}};
