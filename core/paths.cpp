@@ -1,5 +1,6 @@
 #include "core/paths.hpp"
 
+#include <cerrno>
 #include <cstdlib>
 #include <deque>
 #include <grp.h>
@@ -53,6 +54,17 @@ bool is_private_group(const struct stat& s) {
          std::string_view(user.pw_name) == own.gr_name;
 }
 
+// What is not there is made by whoever may write the folder, sticky or not. Without others it is only missing, which the
+// reader of it will say.
+std::string why_open(const fs::path& folder, const fs::path& missing) {
+  struct stat s {};
+  if (lstat(folder.c_str(), &s) != 0) return "";
+  const bool every = s.st_mode & S_IWOTH;
+  if (!every && (!(s.st_mode & S_IWGRP) || is_private_group(s))) return "";
+  return fmt::format("{} is not there, and {} may put it there; make it, or use a folder of yours", missing.string(),
+                     every ? "every user" : "a group");
+}
+
 // In a sticky folder (/tmp) anybody may put things, but nobody can change those of others.
 std::string why_changeable(const fs::path& path, const struct stat& s) {
   const std::string name = path.string();
@@ -80,7 +92,7 @@ std::string why_untrusted(const fs::path& path) {
     if (part.empty() || part == ".") continue;
     const fs::path next = part == ".." ? at.parent_path() : part.is_absolute() ? part : at / part;
     struct stat s {};
-    if (lstat(next.c_str(), &s) != 0) return "";  // which the reader of it will say
+    if (lstat(next.c_str(), &s) != 0) return errno == ENOENT ? why_open(at, next) : "";
     if (auto why = why_changeable(next, s); !why.empty()) return why;
     if (!S_ISLNK(s.st_mode)) {
       at = next;

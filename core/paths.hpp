@@ -19,7 +19,8 @@ std::string environment(const char* name);
 std::vector<std::filesystem::path> split_paths(std::string_view list);
 
 // Why a file or folder must not be trusted with code, or "". It, every folder above it and every link on the way must
-// belong to root, to this user or to the program's owner, and nobody else may write it, but for sticky folders (/tmp).
+// belong to root, to this user or to the program's owner, and nobody else may write it, but for sticky folders (/tmp), where
+// what is not there yet is not trusted: anybody may make it.
 std::string why_untrusted(const std::filesystem::path& path);
 
 // "asset:minilm/model.safetensors": the first of the folders of KINORA_ASSETS, then ../share/kinora/assets

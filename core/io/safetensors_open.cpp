@@ -14,6 +14,7 @@
 #include "core/data/byte_source.hpp"
 #include "core/io/safetensors.hpp"
 #include "core/io/safetensors_header.hpp"
+#include "core/io/safetensors_whole.hpp"
 
 namespace kinora::core {
 namespace {
@@ -21,16 +22,22 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Mapping {
+  fs::path path;
+  int file = -1;  // of the same bytes, whatever has the name now
   void* data = nullptr;
   size_t size = 0;
-  Mapping() = default;
+  Mapping(fs::path of, int descriptor) : path(std::move(of)), file(descriptor) {}
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
   ~Mapping() {
     if (data) munmap(data, size);
+    close(file);
   }
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data), size}; }
 };
+
+// What Safetensors::keep() points to.
+using Mappings = std::vector<std::shared_ptr<const Mapping>>;
 
 Result<std::shared_ptr<Mapping>> map_file(const fs::path& path) {
   // Nobody may ever write into a pipe: its opening must not wait.
@@ -41,11 +48,9 @@ Result<std::shared_ptr<Mapping>> map_file(const fs::path& path) {
     return fail(errno == ENOENT ? KINORA_NOT_FOUND : KINORA_IO, "{}: {}", path.string(),
                 std::strerror(errno));
   struct stat info {};
-  auto made = std::make_shared<Mapping>();
-  if (fstat(fd, &info) == 0 && !S_ISREG(info.st_mode)) {
-    close(fd);
+  auto made = std::make_shared<Mapping>(path, fd);
+  if (fstat(fd, &info) == 0 && !S_ISREG(info.st_mode))
     return fail(KINORA_INVALID, "{}: is no regular file; give a safetensors file or its folder", path.string());
-  }
   if (info.st_size > 0) {
     void* at = mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
     if (at != MAP_FAILED) {
@@ -54,7 +59,6 @@ Result<std::shared_ptr<Mapping>> map_file(const fs::path& path) {
     }
   }
   const int error = errno;
-  close(fd);
   if (S_ISREG(info.st_mode) && info.st_size == 0)
     return fail(KINORA_DATA, "{}: the file is empty", path.string());
   if (!made->data) return fail(KINORA_IO, "{}: cannot be mapped: {}", path.string(), std::strerror(error));
@@ -194,7 +198,7 @@ Result<Safetensors> Safetensors::open(const fs::path& given) {
     if (!shard) return shard.failure();
     out.tensors_ = std::move(shard->contents.tensors);
     out.metadata_ = std::move(shard->contents.metadata);
-    out.keep_ = shard->mapping;
+    out.keep_ = std::make_shared<Mappings>(1, shard->mapping);
     out.files_ = {path};
     return out;
   }
@@ -207,7 +211,7 @@ Result<Safetensors> Safetensors::open(const fs::path& given) {
     if (!t) return fail(KINORA_DATA, "{}: tensor '{}' is not in {}", path.string(), name, file);
     out.tensors_.push_back(*t);
   }
-  auto kept = std::make_shared<std::vector<std::shared_ptr<Mapping>>>();
+  auto kept = std::make_shared<Mappings>();
   for (auto& [file, shard] : *shards) {
     kept->push_back(shard.mapping);
     out.files_.push_back(path.parent_path() / file);
@@ -215,6 +219,18 @@ Result<Safetensors> Safetensors::open(const fs::path& given) {
   }
   out.keep_ = kept;
   return out;
+}
+
+Status check_whole(const Safetensors& file) {
+  for (const auto& one : *static_cast<const Mappings*>(file.keep().get())) {
+    struct stat now {};
+    if (fstat(one->file, &now) == 0 && static_cast<size_t>(now.st_size) < one->size)
+      return fail(KINORA_DATA,
+                  "{}: became shorter while it was in use ({} bytes, now {}); write new weights under another name "
+                  "and rename them",
+                  one->path.string(), one->size, now.st_size);
+  }
+  return {};
 }
 
 void forget_pages(std::span<const std::byte> mapped) {

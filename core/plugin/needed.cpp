@@ -1,7 +1,16 @@
 #include "core/plugin/needed.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <link.h>
+#include <spawn.h>
+#include <unistd.h>
+#include <utility>
+
+#include <sys/mman.h>
+#include <sys/wait.h>
 
 #include "core/paths.hpp"
 #include "core/plugin/elf.hpp"
@@ -53,14 +62,12 @@ bool is_file(const fs::path& path) {
 
 struct Places {
   std::vector<fs::path> folders;
-  bool complete =
-      true;  // false: one of them depends on what only the dynamic linker knows ($LIB, glibc-hwcaps)
 
   void add(fs::path folder) {
     if (std::find(folders.begin(), folders.end(), folder) == folders.end())
       folders.push_back(std::move(folder));
   }
-  // An empty entry is the current folder, as for the dynamic linker.
+  // An empty entry is the current folder, as for the dynamic linker; one with $LIB or $PLATFORM is left to it.
   void add_list(std::string_view list, const fs::path& origin, std::string_view separators) {
     if (list.empty()) return;
     for (size_t begin = 0; begin <= list.size();) {
@@ -69,10 +76,7 @@ struct Places {
       for (const std::string_view token : {"${ORIGIN}", "$ORIGIN"})
         for (size_t at = 0; (at = entry.find(token, at)) != entry.npos; at += origin.string().size())
           entry.replace(at, token.size(), origin.string());
-      if (entry.find('$') != entry.npos)
-        complete = false;
-      else
-        add(entry.empty() ? "." : entry);
+      if (entry.find('$') == entry.npos) add(entry.empty() ? "." : entry);
       begin = end + 1;
     }
   }
@@ -84,20 +88,63 @@ struct Places {
   bool has(const std::string& name) const {
     return std::any_of(folders.begin(), folders.end(), [&](const fs::path& f) { return is_file(f / name); });
   }
-  // Libraries for newer processors lie in folders of their own below these.
-  bool is_complete() const {
-    std::error_code error;
-    return complete && std::none_of(folders.begin(), folders.end(),
-                                    [&](const fs::path& f) { return fs::exists(f / "glibc-hwcaps", error); });
-  }
 };
 
-// Opened for good if it is there: the plugin would open it next, and what was opened is never closed.
-bool linker_finds(const std::string& name) { return dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL) != nullptr; }
+// Whoever may put a library into a folder of the run path, or change one there, has it opened with the plugin. One that is
+// absent tells whether others may put it there.
+Status check_run_path(const Places& own, const std::vector<std::string>& names) {
+  for (const auto& folder : own.folders)
+    for (bool told = false; const auto& name : names) {
+      if (!is_file(folder / name) && std::exchange(told, true)) continue;
+      if (const auto why = why_untrusted(folder / name); !why.empty())
+        return fail(KINORA_INVALID, "its run path leads to {}: {}; or build it with another run path",
+                    folder == "." ? "the current folder" : folder.string(), why);
+    }
+  return {};
+}
 
-bool is_missing(const std::string& name, const Places& own, const Places& usual) {
-  if (name.find('/') != name.npos) return name.find('$') == name.npos && !is_file(name);
-  return !own.has(name) && !usual.has(name) && own.is_complete() && !linker_finds(name);
+bool is_in_process(const std::string& name) {
+  void* opened = dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  return opened && dlclose(opened) == 0;
+}
+
+// The dynamic linker of this program; "" if it has none.
+std::string dynamic_linker() {
+  std::string out;
+  const auto first = [](dl_phdr_info* program, size_t, void* to) {
+    for (int i = 0; i < program->dlpi_phnum; ++i)
+      if (const auto& part = program->dlpi_phdr[i]; part.p_type == PT_INTERP)
+        *static_cast<std::string*>(to) = reinterpret_cast<const char*>(program->dlpi_addr + part.p_vaddr);
+    return 1;
+  };
+  dl_iterate_phdr(first, &out);
+  return out;
+}
+
+// What it finds of everything that a library needs, a line each: "\tlibfoo.so.3 => not found". It says so in a process of its
+// own, where it runs nothing of them (ld.so(8), LD_TRACE_LOADED_OBJECTS); "" if it cannot be asked.
+std::string linker_says(const fs::path& library) {
+  std::string linker = dynamic_linker(), file = fs::absolute(library).string(), said;
+  std::string trace = "LD_TRACE_LOADED_OBJECTS=1";
+  char* words[] = {linker.data(), file.data(), nullptr};
+  std::vector<char*> variables{trace.data()};
+  for (char** one = environ; *one; ++one) variables.push_back(*one);
+  variables.push_back(nullptr);
+  const int out = memfd_create("kinora-needed", MFD_CLOEXEC);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  pid_t child = -1;
+  const bool runs = out >= 0 && !linker.empty() &&
+                    posix_spawn(&child, linker.c_str(), &actions, nullptr, words, variables.data()) == 0;
+  while (runs && waitpid(child, nullptr, 0) < 0 && errno == EINTR) continue;
+  posix_spawn_file_actions_destroy(&actions);
+  char piece[4096];
+  for (ssize_t n; (n = pread(out, piece, sizeof piece, static_cast<off_t>(said.size()))) > 0;)
+    said.append(piece, static_cast<size_t>(n));
+  if (out >= 0) close(out);
+  return said;
 }
 
 }  // namespace
@@ -114,14 +161,19 @@ Status check_needed(const fs::path& library, Tier tier, const HostFacts& host) {
   if (!needs) return needs.failure();
   Places own, usual;
   own.add_run_path(library, needs->run_path);
+  if (auto s = check_run_path(own, needs->libraries); !s) return s;
   if (tier == Tier::pinned && !host.torch_library.empty())
     if (const auto torch = read_needs(host.torch_library))
       own.add_run_path(host.torch_library, torch->run_path);
   usual.add_list(environment("LD_LIBRARY_PATH"), executable_folder(), ":;");
   for (const auto* folder : system_folders) usual.add(folder);
-  std::string missing;
+  std::vector<std::string> unseen;
   for (const auto& name : needs->libraries)
-    if (is_missing(name, own, usual))
+    if (!own.has(name) && !usual.has(name) && !is_in_process(name)) unseen.push_back(name);
+  if (unseen.empty()) return {};
+  std::string missing;
+  for (const std::string said = linker_says(library); const auto& name : unseen)
+    if (said.find(fmt::format("\t{} => not found", name)) != said.npos)
       missing += fmt::format("{}needs {}, which is not installed; {}", missing.empty() ? "" : "; ", name,
                              remedy_for(name));
   if (!missing.empty()) return fail(KINORA_UNSUPPORTED, "{}", missing);

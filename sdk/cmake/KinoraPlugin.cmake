@@ -35,6 +35,8 @@ function(kinora_add_plugin)
   target_include_directories(${target} PRIVATE "${KINORA_SDK_INCLUDE}")
   if(TARGET kinora_core)
     target_include_directories(${target} PRIVATE "${CMAKE_SOURCE_DIR}")  # kernels/
+    # Of another run path than the installed one cmake makes one with an empty entry, which is the current folder, wherever that is.
+    set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
   else()
     target_link_libraries(${target} PRIVATE kinora::sdk)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-gnu-unique>)

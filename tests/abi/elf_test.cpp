@@ -94,7 +94,7 @@ TEST_F(Elf, ReadsWhatTheLibraryNeeds) {
   ASSERT_TRUE(plain);
   EXPECT_THAT(plain->libraries, testing::Contains("libkinora_absent.so.3"));
   EXPECT_EQ(plain->run_path, "");
-  EXPECT_EQ(read_needs(PluginsFolder::built("library_beside"))->run_path, "$ORIGIN");
+  EXPECT_EQ(read_needs(PluginsFolder::built("library_beside"))->run_path, "$ORIGIN:$ORIGIN/../shared/libs");
 }
 
 TEST_F(Elf, NamesOutsideTheirTableAreAnError) {

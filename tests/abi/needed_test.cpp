@@ -7,7 +7,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include "core/plugin/elf.hpp"
 #include "tests/abi/plugins_folder.hpp"
 
 namespace kinora::core::test {
@@ -87,11 +89,68 @@ TEST(Needed, HostsLibtorchFolderCountsForThePinnedTier) {
   EXPECT_NE(why(plugin, Tier::pinned), "");
 }
 
-TEST(Needed, WhatOnlyTheLoaderKnowsIsLeftToIt) {
+#ifdef __x86_64__
+// Libraries for newer processors lie in a folder below, which the dynamic linker alone knows.
+TEST(Needed, TheDynamicLinkerIsAskedWhatItAloneKnows) {
   PluginsFolder folder;
   const auto plugin = folder.add({.name = "missing_library"}, "library_beside");
-  fs::create_directory(plugin / "glibc-hwcaps");
-  EXPECT_EQ(folder.scan().plugins()[0].state, PluginState::ready);
+  fs::create_directories(plugin / "glibc-hwcaps/x86-64-v2");
+  EXPECT_EQ(folder.scan().plugins()[0].state, PluginState::disabled);
+  fs::copy_file(built_library, plugin / "glibc-hwcaps/x86-64-v2" / library);
+  EXPECT_EQ(folder.scan().plugins()[0].state, PluginState::ready) << folder.scan().plugins()[0].reason;
+}
+
+// The linker of a process begun with this LD_LIBRARY_PATH finds the library, so that dlopen() would, too.
+TEST(Needed, AskingOpensNothing) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  PluginsFolder folder;
+  const fs::path newer = folder.path() / "glibc-hwcaps/x86-64-v2";
+  fs::create_directories(newer);
+  fs::copy_file(built_library, newer / library);
+  const char* before = std::getenv("LD_LIBRARY_PATH");
+  const std::string kept = before ? before : "";
+  setenv("LD_LIBRARY_PATH", folder.path().c_str(), 1);
+  expect_in_a_fork([&] {
+    return why(PluginsFolder::built("missing_library")).empty() &&
+           !std::getenv("KINORA_ABSENT_OPENED") && dlopen(library, RTLD_NOW) &&
+           std::getenv("KINORA_ABSENT_OPENED");
+  });
+  if (before)
+    setenv("LD_LIBRARY_PATH", kept.c_str(), 1);
+  else
+    unsetenv("LD_LIBRARY_PATH");
+}
+#endif
+
+TEST(Needed, RunPathLeadsToNothingThatOthersMayChange) {
+  PluginsFolder folder;
+  const auto plugin = folder.add({.name = "missing_library"}, "library_beside");
+  fs::copy_file(built_library, plugin / library);
+  const fs::path shared = folder.path() / "shared", libs = shared / "libs";
+  const auto said = [&] { return folder.scan().plugins().at(0).reason; };
+  const auto as_is = [](const fs::path& path, mode_t mode) { ASSERT_EQ(chmod(path.c_str(), mode), 0) << path; };
+  EXPECT_EQ(said(), "") << "nobody else can make it";
+  fs::create_directory(shared);
+  as_is(shared, 01777);
+  EXPECT_THAT(said(), HasSubstr("shared/libs is not there, and every user may put it there"));
+  fs::create_directory(libs);
+  EXPECT_EQ(said(), "") << "nobody else can change it";
+  as_is(libs, 0777);
+  EXPECT_THAT(said(), HasSubstr("libs is writable by every user"));
+  as_is(libs, 01777);
+  EXPECT_THAT(said(), HasSubstr("is not there, and every user may put it there"));
+  as_is(libs, 0755);
+  fs::rename(plugin / library, libs / library);
+  EXPECT_EQ(said(), "");
+  as_is(libs / library, 0666);
+  EXPECT_THAT(said(), HasSubstr("libkinora_absent.so.3 is writable by every user"));
+}
+
+// An empty entry is the current folder, wherever that is.
+TEST(Needed, NoRunPathOfOurOwnLeadsToTheCurrentFolder) {
+  const auto built = fs::path(std::getenv("KINORA_PLUGIN_PATH")) / "storage-file/libstorage-file.so";
+  const std::string listed = ":" + or_throw(read_needs(built)).run_path + ":";
+  EXPECT_EQ(listed.find("::"), listed.npos) << listed;
 }
 
 TEST(Needed, EveryPluginThatWasBuiltHereHasItsLibraries) {

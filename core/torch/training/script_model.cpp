@@ -4,6 +4,7 @@
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/serialization/import.h>
 
+#include "core/data/byte_source.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 
 namespace kinora::core {
@@ -20,6 +21,7 @@ bool ScriptModel::is_one(const std::filesystem::path& path) {
 
 ScriptModel::ScriptModel(const std::filesystem::path& file) : state_(std::make_unique<State>()) {
   if (!std::filesystem::exists(file)) throw Error(KINORA_NOT_FOUND, file.string() + " does not exist");
+  or_throw(check_regular_file(file.string()));
   state_->file = file.string();
   try {
     state_->module = torch::jit::load(file.string(), at::kCPU);

@@ -4,6 +4,7 @@
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/serialization/import.h>
 
+#include "core/data/byte_source.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 
 namespace kinora::core {
@@ -19,6 +20,7 @@ NamedTensors read_jit(const std::filesystem::path& path) {
     return both;
   }
   if (!std::filesystem::exists(path)) throw Error(KINORA_NOT_FOUND, path.string() + " does not exist");
+  or_throw(check_regular_file(path.string()));
   NamedTensors out;
   try {
     const auto module = torch::jit::load(path.string(), at::kCPU);

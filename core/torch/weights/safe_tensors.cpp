@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 
+#include "core/io/safetensors_whole.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 
 namespace kinora::core {
@@ -25,6 +26,7 @@ SafeDtype safe_dtype(const std::string& name, at::ScalarType dtype) {
 at::ScalarType torch_dtype(SafeDtype dtype) { return kTypes[static_cast<size_t>(dtype)]; }
 
 at::Tensor as_tensor(const Safetensors& file, const SafeTensor& t) {
+  or_throw(check_whole(file));  // a mapping that lost pages ends the process
   const auto options = at::TensorOptions().dtype(torch_dtype(t.dtype));
   if (t.bytes.empty()) return at::empty(t.shape, options);
   auto* data = const_cast<std::byte*>(t.bytes.data());

@@ -6,10 +6,14 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include "core/torch/training/script_model.hpp"
+#include "core/torch/weights/jit_weights.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "core/torch/weights/weights_complaint.hpp"
 #include "kinora/error.hpp"
+#include "tests/support/refusal.hpp"
 
 namespace kinora::core {
 namespace {
@@ -136,6 +140,30 @@ TEST(Weights, NeedOnlyWhatMustBeThere) {
   EXPECT_EQ(leaves[0].tensor.sum().item<float>(), 2);
   EXPECT_EQ(leaves[1].tensor.sum().item<float>(), 14);
   EXPECT_THROW(load_values(parameters, leaves, {{"q.lora_A.weight", at::ones({2})}}, how), Error);
+}
+
+// Read all the same, its lost pages would end the process.
+TEST(Weights, OfAFileThatBecameShorterAreRefused) {
+  const auto file =
+      std::filesystem::temp_directory_path() / ("kinora-cut-" + std::to_string(getpid()) + ".safetensors");
+  write_tensors(file, {{"a", at::ones({10000})}, {"b", at::ones({1})}});
+  const auto opened = or_throw(Safetensors::open(file));
+  EXPECT_EQ(find_in(opened)("a").sum().item<float>(), 10000);
+  std::filesystem::resize_file(file, 8192);
+  EXPECT_THAT(test::refusal([&] { find_in(opened)("a"); }),
+              HasSubstr(file.string() + ": became shorter while it was in use"));
+  write_tensors(file, {{"a", at::ones({1})}});
+  EXPECT_THAT(test::refusal([&] { tensors_of(opened); }), HasSubstr("became shorter")) << "one that was replaced";
+  std::filesystem::remove(file);
+}
+
+TEST(Weights, OfAPipeAreRefusedWithoutWaitingForItsWriter) {
+  const auto pipe = std::filesystem::temp_directory_path() / ("kinora-" + std::to_string(getpid()) + ".jit");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const auto said = HasSubstr(pipe.string() + ": not a regular file but a pipe");
+  EXPECT_THAT(test::refusal([&] { read_jit(pipe); }), said);
+  EXPECT_THAT(test::refusal([&] { ScriptModel{pipe}; }), said);
+  std::filesystem::remove(pipe);
 }
 
 // Bytes of mapped files that are in this process.

@@ -53,6 +53,20 @@ TEST(MiniLm, SeesNoPadding) {
   EXPECT_LT((alone[1].norm(2, {1}) - 1).abs().max().item<double>(), 1e-14);
 }
 
+TEST(MiniLm, TheActivationIsItsOption) {
+  const Tensor ids = at::arange(1, 6, at::kLong).unsqueeze(0), ones = at::ones({1, 5}, at::kLong);
+  std::vector<Tensor> out;
+  for (const char* act : {"gelu", "relu"}) {
+    core::json options = kSmall;
+    options["hidden_act"] = act;
+    MiniLm minilm(options);
+    at::manual_seed(11);
+    minilm.randomise();
+    out.push_back(minilm.forward({{"input_ids", ids}, {"attention_mask", ones}}, 2)[0]);
+  }
+  EXPECT_GT(test::difference(out[0], out[1]), 1e-3);
+}
+
 TEST(MiniLm, HasTheSameGradientsWhenItsBlocksRunAgain) {
   const test::Recompute recompute;
   MiniLm once(kSmall), twice(kSmall, at::kDouble, {recompute.get()});

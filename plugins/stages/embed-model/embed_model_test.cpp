@@ -38,10 +38,15 @@ const test::Oracle& oracle() {
 struct Made {
   core::StageResults results;
   std::vector<std::string> errors;
+  double cores = 0;  // that it says it keeps busy
   Made(const std::string& id, const json& options, const std::vector<Sample>& samples) {
     json all{{"frames", 3}, {"height", 24}, {"width", 32}, {"device", "cpu"}};
     all.update(options);
     const test::Instance<kinora_stage> stage(id, all);
+    kinora_resources needs{};
+    needs.struct_size = sizeof needs;
+    check(stage->resources(stage.self(), &needs));
+    cores = needs.cores;
     core::Call call;
     const kinora_run run = core::run_of(call);
     const kinora_emit sink = results.sink();
@@ -216,6 +221,35 @@ TEST(FilterModel, ReducesTheScoresOfPictures) {
     EXPECT_NEAR(json::parse(run.results.emitted.at(0).need("json"))["scores"]["filter.model"], want, 1e-6)
         << reduction;
   }
+}
+
+TEST(FilterModel, GivesTheModelItsInputInTheTypeThatIsNamed) {
+  torch::jit::Module script("bytes_of_a_number");
+  script.define("def forward(self, x):\n  return torch.full([x.size(0)], float(x.element_size()))\n");
+  const std::string path = ::testing::TempDir() + "/bytes.pt";
+  script.save(path);
+  for (const auto& [dtype, bytes] : {std::pair{"float32", 4}, {"float64", 8}, {"bfloat16", 2}})
+    for (const char* from : {"frames", "clip.npy"}) {
+      const Made run("stage/filter.model", {{"model", path}, {"dtype", dtype}, {"from", from}, {"threshold", 0}},
+                     {with_embedding("a")});
+      ASSERT_EQ(run.results.emitted.size(), 1u) << dtype << from;
+      EXPECT_EQ(json_field(run.results.emitted[0], "json")["scores"]["filter.model"], bytes) << dtype << from;
+    }
+}
+
+TEST(ModelStages, TakeTheThreadsThatTheySayTheyTake) {
+  const int before = at::get_num_threads();
+  for (const int threads : {1, 3})
+    for (const auto& [id, model] : {std::pair{"stage/embed.model", "tower.pt"}, {"stage/filter.model", "scorer.pt2"}}) {
+      json options{{"model", file(model)}, {"threads", threads}};
+      if (id == std::string("stage/filter.model"))
+        options.update({{"from", "clip.npy"}, {"threshold", 0}, {"batch", 2}});
+      at::set_num_threads(2);
+      const Made run(id, options, {with_embedding("a")});
+      EXPECT_EQ(at::get_num_threads(), threads) << id;
+      EXPECT_EQ(run.cores, threads) << id;
+    }
+  at::set_num_threads(before);
 }
 
 // One input that the model refuses ends one sample of its batch.

@@ -1,4 +1,6 @@
 // What the stages decide before any server is asked; tests/faults/endpoint.py has the servers.
+#include <chrono>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +10,7 @@
 #include "filter_stage.cpp"
 #include "kinora/testing.hpp"
 #include "ocr_stage.cpp"
+#include "tests/support/full_port.hpp"
 #include "verdict.hpp"
 
 namespace kinora::endpoint {
@@ -112,6 +115,19 @@ TEST(EndpointStages, AServerThatIsNeverThereEndsTheRunAfterEightSamples) {
                  "caption.endpoint, then run again with --retry-failed: what is done is kept"));
     EXPECT_THAT(why, HasSubstr("http://127.0.0.1:9/v1/chat/completions"));
   }
+}
+
+TEST(EndpointStages, AConnectionThatIsNotMadeEndsAtItsLimit) {
+  kinora::testing::start();
+  const test::FullPort server;
+  auto o = nobody<CaptionEndpoint>();
+  o.base_url = server.url();
+  o.connect_timeout = 0.3;
+  std::string error;
+  const auto start = std::chrono::steady_clock::now();
+  processed<CaptionEndpoint>(o, clip(8, R"({"fps":24})"), &error);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  EXPECT_THAT(error, HasSubstr("Timeout was reached"));
 }
 
 TEST(EndpointStages, SayWhatIsMissingAndHowToGetIt) {

@@ -152,6 +152,14 @@ TEST(Black, APixelIsBlackUpToItsLuma) {
   EXPECT_EQ(score("filter.black", {grey(50), grey(200)}, {{"pixel", 0.2}}), 0.5);
 }
 
+TEST(Black, AFrameIsBlackFromItsShareOfBlackPixelsOn) {
+  cv::Mat half = grey(0);
+  half.rowRange(0, 24) = 255;
+  EXPECT_EQ(score("filter.black", {half, grey(200)}), 0);
+  EXPECT_EQ(score("filter.black", {half, grey(200)}, {{"picture", 0.51}}), 0);
+  EXPECT_EQ(score("filter.black", {half, grey(200)}, {{"picture", 0.5}}), 0.5);
+}
+
 // 0.001 of 256 levels is 0.256: a level on a quarter of the pixels is no motion, on a third it is.
 TEST(Frozen, ComparesWithWhereTheFreezeBegan) {
   cv::Mat quarter = grey(100), third = grey(100), half = grey(100);

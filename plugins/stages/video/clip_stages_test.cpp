@@ -1,4 +1,6 @@
 // clip.transcode, clip.preview and filter.motion of the built plugin.
+#include <set>
+
 #include <gmock/gmock.h>
 
 #include "media/scaler.hpp"
@@ -304,6 +306,21 @@ TEST(FilterMotion, DropsTheStillAndKeepsTheMoving) {
   Sample moving("moving");
   moving.set("mp4", testing::load("bbb_A.mp4"));
   EXPECT_EQ(applied("filter.motion", {{"patch_min", 0.0}}, moving).results.emitted.size(), 1u);
+  const Applied too_still = applied("filter.motion", {{"patch_min", 0.0}, {"global_mean", 1.0}}, moving);
+  ASSERT_EQ(too_still.results.dropped.size(), 1u);
+  EXPECT_EQ(too_still.results.dropped[0].rule, "filter.motion");
+}
+
+TEST(FilterMotion, EachOptionOfItsMeasurementChangesTheScore) {
+  std::set<std::string> scores;
+  for (const json& options : {json::object(), json{{"fps", 8.0}}, json{{"fps", 8.0}, {"duration", 1.0}}}) {
+    Sample moving("moving");
+    moving.set("mp4", testing::load("bbb_A.mp4"));
+    json with{{"mode", "score"}};
+    with.update(options);
+    scores.insert(facts_in(applied("filter.motion", with, moving).results.emitted.at(0)).at("scores").dump());
+  }
+  EXPECT_EQ(scores.size(), 3u) << json(scores);
 }
 
 // Half a second has one frame that is looked at, the first, and it is an intra frame.

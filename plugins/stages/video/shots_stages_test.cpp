@@ -1,4 +1,6 @@
 // The stages that look for shots, as the built plugin has them.
+#include <set>
+
 #include "media/scaler.hpp"
 #include "stage_testing.hpp"
 
@@ -50,6 +52,16 @@ TEST(Shots, SampledFramesAreThoseOfTheirTimes) {
     ++next;
   }
   EXPECT_EQ(next, t.shape[0]);
+}
+
+TEST(Shots, EachOptionOfTheContentScoreChangesIt) {
+  const json cases = json::parse(R"([{}, {"hue": 0}, {"saturation": 0}, {"value": 0}, {"edges": 1}, {"edges": 1, "kernel_size": 9}, {"luma_only": true}])");
+  for (const char* name : {"content", "adaptive"}) {
+    std::set<std::string> scores;
+    for (const auto& options : cases)
+      scores.insert(shots_of(core::OneStage(runtime(), std::string("shots.") + name, options)(film_at("bbb_D.mp4"))).at("detectors").at(name).at("scores").dump());
+    EXPECT_EQ(scores.size(), cases.size()) << name;
+  }
 }
 
 // The pipeline of the published TransNet V2 asks ffmpeg for these.

@@ -2,6 +2,7 @@
 // "Signature Calculations for the Authorization Header: Transferring Payload in a Single Chunk".
 #include "http.hpp"
 
+#include <chrono>
 #include <thread>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 
 #include "checksum.hpp"
 #include "endpoint.hpp"
+#include "tests/support/full_port.hpp"
 
 namespace kinora::s3 {
 namespace {
@@ -125,6 +127,17 @@ TEST(Signature, NoneWithoutCredentials) {
   const std::string head = server.head();
   EXPECT_THAT(head, testing::HasSubstr("GET /a//b/../c HTTP/1.1"));
   EXPECT_THAT(head, testing::Not(testing::HasSubstr("Authorization")));
+}
+
+TEST(Http, AConnectionThatIsNotMadeEndsAtItsLimit) {
+  const test::FullPort server;
+  Options o;
+  o.connect_timeout = 0.3;
+  HttpRequest r;
+  r.url = server.url();
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(Http(o).perform(r, nullptr).code, CURLE_OPERATION_TIMEDOUT);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
 }
 
 }  // namespace
