@@ -5,6 +5,7 @@ import hashlib, json, os, pathlib, random, re, shutil, signal, subprocess, sys, 
 
 KINORA, ROOT, SCRATCH, FAULTY = sys.argv[1], *map(pathlib.Path, sys.argv[2:5])
 FILM = ROOT / "tests/data/film.mp4"
+CUT = 'use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0, preset = "ultrafast", max_height = 120'
 failures = []
 
 
@@ -72,7 +73,7 @@ def graphs():
 
 def isolation():
     films = damaged_films(SCRATCH / "films", 9)
-    stages = '"video.probe", "shots.content", { use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0 }'
+    stages = f'"video.probe", "shots.content", {{ {CUT} }}'
     for name, isolate in (("apart", "auto"), ("together", "none")):
         done = kinora("run", toml(name, [films], stages, f'engine = {{ use = "local", isolate = ["{isolate}"] }}'))
         holds(f"damaged films, isolate {isolate}", done.returncode == 0, done.stderr)
@@ -168,7 +169,7 @@ def late():
 
 def resumed():
     """A copy that had ended before its clip is made again with that, and counted once."""
-    cut = '{ use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0, max_length = 2.0, long_shots = "equal", preset = "ultrafast", max_height = 120 }'
+    cut = f'{{ {CUT}, max_length = 2.0, long_shots = "equal" }}'
     file = toml("resumed", [ROOT / "tests/data/bbb_A.mp4"], f'"video.probe", {cut}, {{ use = "faulty", how = "none", clips = 1, name = "more" }}')
     done = kinora("run", file)
     first = results("resumed") if done.returncode == 0 else ([], {})
@@ -216,7 +217,7 @@ def noise():
 
 def copies():
     """A stage makes more of each clip, copies that name the film: one that failed is tried again, and nothing is lost or doubled."""
-    cut = '{ use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0, max_length = 2.0, long_shots = "equal", preset = "ultrafast", max_height = 120 }'
+    cut = f'{{ {CUT}, max_length = 2.0, long_shots = "equal" }}'
     stages = f'"video.probe", {cut}, {{ use = "faulty", how = "none", clips = 1, name = "more" }}, {{ use = "faulty", how = "error", when = "-0001-0", name = "late" }}'
     file = toml("copies", [ROOT / "tests/data/bbb_A.mp4", ROOT / "tests/data/bbb_B.mp4"], stages)
     done = kinora("run", file)
@@ -346,7 +347,7 @@ def ten_runs():
     first = None
     for i in range(10):
         shutil.rmtree(SCRATCH / "same", ignore_errors=True)
-        done = kinora("run", toml("same", [FILM], '"video.probe", "shots.content", { use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0 }'), "--set", f"clips.threads={1 + i % 4}")
+        done = kinora("run", toml("same", [FILM], f'"video.probe", "shots.content", {{ {CUT} }}'), "--set", f"clips.threads={1 + i % 4}")
         if done.returncode != 0:
             return holds("ten runs", False, done.stderr)
         first = first or results("same")
