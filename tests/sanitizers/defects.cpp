@@ -1,10 +1,8 @@
-// Does what a sanitizer is to find, in a child whose end nobody looks at: `defects NAME`.
+// Does what a sanitizer is to find: `defects NAME`.
 #include <climits>
 #include <cstdio>
 #include <string>
-#include <sys/wait.h>
 #include <thread>
-#include <unistd.h>
 #include <vector>
 
 namespace {
@@ -34,11 +32,5 @@ int made(const std::string& name) {
 }  // namespace
 
 int main(int count, char** words) {
-  if (count != 2) return 2;
-  const pid_t child = fork();
-  if (child == 0) {
-    std::printf("%d\n", made(words[1]));
-    return 0;
-  }
-  return child < 0 || waitpid(child, nullptr, 0) != child;
+  if (count == 2) std::printf("%d\n", made(words[1]));
 }
