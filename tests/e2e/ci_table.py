@@ -38,6 +38,14 @@ def check_drawn():
         assert 0 < sum(slow[n]["COST"] for n in names) <= 2 * suite.SLOW_SECONDS and all(slow[n]["COST"] <= suite.SLOW_SECONDS for n in names), names
 
 
-for check in (check_skips, check_failures, check_drawn):
+def check_cut():
+    """At the end of the ten minutes a test that is at work is no failure; at the end of its own time it is one."""
+    slow, timeout = {"a": {"TIMEOUT": 60.0}, "b": {}}, '<failure message="Timeout"/>'
+    cut, own, unbounded, wrong = test("a", timeout), test("a", timeout), test("b", timeout), test("a", '<failure message=""/>')
+    own.set("time", "60.02")
+    assert [suite.was_cut(t, {"a", "b"}, slow) for t in (cut, own, unbounded)] == [True, False, True] and not suite.was_cut(wrong, set(), slow)
+
+
+for check in (check_skips, check_failures, check_drawn, check_cut):
     check()
     print("ok   ", check.__name__)

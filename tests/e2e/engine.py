@@ -5,6 +5,7 @@ import hashlib, json, os, pathlib, random, re, shutil, signal, subprocess, sys, 
 
 KINORA, ROOT, SCRATCH, FAULTY = sys.argv[1], *map(pathlib.Path, sys.argv[2:5])
 FILM = ROOT / "tests/data/film.mp4"
+CUT = 'use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0, preset = "ultrafast", max_height = 120'
 failures = []
 
 
@@ -34,15 +35,24 @@ def results(name):
     return items, {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in sorted((folder / "data").iterdir())}
 
 
+def short_film():
+    """The first shots of the film."""
+    short = SCRATCH / "short/film.mp4"
+    if not short.exists():
+        short.parent.mkdir()
+        subprocess.run(["ffmpeg", "-v", "error", "-i", FILM, "-c", "copy", "-t", "8", "-movflags", "+faststart", short], check=True)
+    return short
+
+
 def damaged_films(folder, n):
     folder.mkdir()
-    rng, whole = random.Random(1), FILM.read_bytes()
+    rng, whole = random.Random(1), short_film().read_bytes()
     for i in range(n):
         data = bytearray(whole)
         if i % 3 == 0:
             data = data[: rng.randrange(len(data))]
         elif i % 3 == 1:
-            for _ in range(200):
+            for _ in range(45):
                 data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
         (folder / f"film{i}.mp4").write_bytes(data)
     (folder / "empty.mp4").write_bytes(b"")
@@ -72,7 +82,7 @@ def graphs():
 
 def isolation():
     films = damaged_films(SCRATCH / "films", 9)
-    stages = '"video.probe", "shots.content", { use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0 }'
+    stages = f'"video.probe", "shots.content", {{ {CUT} }}'
     for name, isolate in (("apart", "auto"), ("together", "none")):
         done = kinora("run", toml(name, [films], stages, f'engine = {{ use = "local", isolate = ["{isolate}"] }}'))
         holds(f"damaged films, isolate {isolate}", done.returncode == 0, done.stderr)
@@ -168,7 +178,7 @@ def late():
 
 def resumed():
     """A copy that had ended before its clip is made again with that, and counted once."""
-    cut = '{ use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0, max_length = 2.0, long_shots = "equal", preset = "ultrafast", max_height = 120 }'
+    cut = f'{{ {CUT}, max_length = 2.0, long_shots = "equal" }}'
     file = toml("resumed", [ROOT / "tests/data/bbb_A.mp4"], f'"video.probe", {cut}, {{ use = "faulty", how = "none", clips = 1, name = "more" }}')
     done = kinora("run", file)
     first = results("resumed") if done.returncode == 0 else ([], {})
@@ -216,7 +226,7 @@ def noise():
 
 def copies():
     """A stage makes more of each clip, copies that name the film: one that failed is tried again, and nothing is lost or doubled."""
-    cut = '{ use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0, max_length = 2.0, long_shots = "equal", preset = "ultrafast", max_height = 120 }'
+    cut = f'{{ {CUT}, max_length = 2.0, long_shots = "equal" }}'
     stages = f'"video.probe", {cut}, {{ use = "faulty", how = "none", clips = 1, name = "more" }}, {{ use = "faulty", how = "error", when = "-0001-0", name = "late" }}'
     file = toml("copies", [ROOT / "tests/data/bbb_A.mp4", ROOT / "tests/data/bbb_B.mp4"], stages)
     done = kinora("run", file)
@@ -346,7 +356,7 @@ def ten_runs():
     first = None
     for i in range(10):
         shutil.rmtree(SCRATCH / "same", ignore_errors=True)
-        done = kinora("run", toml("same", [FILM], '"video.probe", "shots.content", { use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0 }'), "--set", f"clips.threads={1 + i % 4}")
+        done = kinora("run", toml("same", [short_film()], f'"video.probe", "shots.content", {{ {CUT} }}'), "--set", f"clips.threads={1 + i % 4}")
         if done.returncode != 0:
             return holds("ten runs", False, done.stderr)
         first = first or results("same")

@@ -6,7 +6,7 @@ import json, pathlib, shutil, subprocess, sys
 import numpy as np
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
-FRAMES, EVERY, HEIGHT, WIDTH = 5, 3, 32, 48
+FRAMES, EVERY, HEIGHT, WIDTH, STEPS = 5, 3, 32, 48, 600
 RUN = """
 [run]
 name = "overfit"
@@ -67,11 +67,11 @@ threads = 1
 """
 
 
-def run(out, **settings):
+def run(out, *more, **settings):
     out.mkdir(parents=True, exist_ok=True)
     size = f"frames = {FRAMES}\nevery = {EVERY}\nheight = {HEIGHT}\nwidth = {WIDTH}"
     (out / "run.toml").write_text(RUN.format(film=SCRATCH / "film.mp4", size=size, **settings))
-    done = subprocess.run([KINORA, "run", str(out / "run.toml"), "--out", str(out)], capture_output=True, text=True)
+    done = subprocess.run([KINORA, "run", str(out / "run.toml"), "--out", str(out), *more], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
@@ -98,9 +98,9 @@ def main():
         for job in ("clips", "shards", "tokenizer", "latents"):  # which are the same for both
             if (SCRATCH / "edm" / job).exists() and loss != "edm":
                 shutil.copytree(SCRATCH / "edm" / job, out / job)
-        run(out, loss=loss, sampler=sampler, steps=600, prompt='"any"')
+        run(out, "--only", "clips", loss=loss, sampler=sampler, steps=STEPS, prompt='"any"')
         caption = next(json.loads(x) for x in (out / "clips/items.jsonl").read_text().splitlines() if "caption" in x)["caption"]
-        run(out, loss=loss, sampler=sampler, steps=600, prompt=json.dumps(caption))
+        run(out, loss=loss, sampler=sampler, steps=STEPS, prompt=json.dumps(caption))
         made = frames(out / "film/videos/000.mp4", 1)
         tokenizer = json.loads((out / "tokenizer/summary.json").read_text())["psnr"]
         lines = [json.loads(x) for x in (out / "dit/metrics.jsonl").read_text().splitlines()]

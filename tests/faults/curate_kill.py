@@ -16,11 +16,13 @@ OWN = {"summary.json", "metrics.jsonl", "live.json", "metrics.prom"}  # times an
 def make_inputs():
     folder = SCRATCH / "films"
     folder.mkdir()
-    for name in ("bbb_A.mp4", "bbb_B.mp4", "bbb_C.mp4", "calais_1906.ogv", "film.mp4", "film_excerpt.webm"):
+    for name in ("bbb_A.mp4", "bbb_B.mp4", "bbb_C.mp4", "calais_1906.ogv", "film_excerpt.webm"):
         shutil.copy(DATA / name, folder / name)
     shutil.copy(DATA / "bbb_A.mp4", folder / "copy_of_A.mp4")
-    film = (DATA / "film.mp4").read_bytes()
-    (folder / "cut_off.mp4").write_bytes(film[:700_000])
+    short = folder / "film.mp4"  # its first shots
+    subprocess.run(["ffmpeg", "-v", "error", "-i", DATA / "film.mp4", "-c", "copy", "-t", "12", "-movflags", "+faststart", short], check=True)
+    film = short.read_bytes()
+    (folder / "cut_off.mp4").write_bytes(film[: len(film) // 2])
     rotten = bytearray(film)
     rotten[150_000:150_400] = bytes(b ^ 0x5A for b in rotten[150_000:150_400])
     (folder / "rotten.mp4").write_bytes(rotten)

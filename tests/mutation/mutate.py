@@ -4,8 +4,9 @@ mutate.py [--part I/N] BUILD_FOLDER MUTATIONS.toml [NAME...]    a part is every 
 
 A mutation is a table [[mutation]] of MUTATIONS.toml: name, file, old (a text that stands in the file once), new, library
 (the library, or the program itself, that is built anew), program and test (a GoogleTest program, and the test that must fail). Only the objects
-that read the file are compiled again, into a scratch folder; neither the sources nor the build are touched. The first mutation of
-each library is made without its change too: the test must stay green, or a library that does not load would look like one that is broken.
+that read the file are compiled again, into BUILD_FOLDER/tests/scratch/mutants, which the next call empties; neither the sources nor what is built
+are touched. The first mutation of each library is made without its change too: the test must stay green, or a library that does not load would
+look like one that is broken.
 """
 import json
 import os
@@ -15,7 +16,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 import tomllib
 
 
@@ -69,6 +69,7 @@ class Mutant:
             if original.endswith(".cpp"):
                 command = command.replace(original, str(mutated))
             command = command.replace(" -O2 ", " -O1 ")  # a mutant runs once
+            command = re.sub(r" -MD -MT \S+ -MF \S+", "", command)  # which would write into the build
             # A precompiled header may bring the unchanged file.
             header = re.search(r"-include (\S+cmake_pch\.hxx)", command)
             if header and reads(self.build, os.path.relpath(header[1] + ".gch", self.build), original):
@@ -122,9 +123,12 @@ def main():
     root = pathlib.Path(__file__).resolve().parents[2]
     commands, lived, count = read_commands(build), [], 0
 
+    scratch = pathlib.Path(build, "tests/scratch/mutants", f"{index}_of_{parts}")
+
     def is_seen(mutation):
-        with tempfile.TemporaryDirectory(prefix="kinora-mutant-") as scratch:
-            return Mutant(root, build, commands, pathlib.Path(scratch), mutation).is_seen()
+        shutil.rmtree(scratch, ignore_errors=True)  # of one that was killed, too
+        scratch.mkdir(parents=True)
+        return Mutant(root, build, commands, scratch, mutation).is_seen()
 
     mutations = tomllib.loads(table.read_text())["mutation"]
     first = {m["library"]: m["name"] for m in reversed(mutations)}
@@ -141,6 +145,7 @@ def main():
         if not seen:
             lived.append(mutation["name"])
             print(output[-2000:])
+    shutil.rmtree(scratch, ignore_errors=True)
     if lived:
         sys.exit(f"mutate: {len(lived)} of {count} mutants live: {', '.join(lived)}")
     print(f"{count} mutants, each seen by its test, which passes without it")

@@ -4,12 +4,17 @@ compiles; a stage, a sampler and a storage are built, tested and used, and model
 sdk/README.md is built from what stands there, and filters. usage: template_test.py KINORA ROOT SCRATCH"""
 import json, os, pathlib, shutil, subprocess, sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import quick
+
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 FILM = ROOT / "tests/data/film_excerpt.webm"
 # Beside a stage, a storage, a model and a sampler, which are built, with these warnings too.
 OTHERS = ["engine", "tokenizer", "loss", "parallel", "precision", "collective"]
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers"]
-ENVIRONMENT = {**os.environ, "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}
+CCACHE = ["ccache"] if shutil.which("ccache") else []  # what is compiled is the same in every run
+ENVIRONMENT = {**os.environ, "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}", "CCACHE_BASEDIR": str(ROOT), "CCACHE_NOHASHDIR": "1",
+               **({"CMAKE_CXX_COMPILER_LAUNCHER": "ccache"} if CCACHE else {})}
 failures = []
 
 
@@ -63,8 +68,7 @@ def installed():
 def trained(place, plugins, name, *sets):
     """Losses of three steps of the shipped recipe with this model in the place of its own."""
     model = f'dit.model={{use="{name}", channels=32}}'
-    small = ["tokenizer.steps=2", *(f"{job}.{size}" for job in ("tokenizer", "latents") for size in ("frames=5", "height=32", "width=48"))]
-    sets = [a for one in (*small, model, "dit.steps=3", *sets) for a in ("--set", one)]
+    sets = [a for one in (*quick.FEW, model, "dit.steps=3", *sets) for a in ("--set", one)]
     shutil.rmtree(SCRATCH / "run/dit", ignore_errors=True)  # how it is computed is no reason to train again
     done = kinora("--plugins", plugins, "run", ROOT / "configs/quickstart.toml", "--only", "dit", "--out", SCRATCH / "run", *sets, program=place / "bin/kinora")
     if not check(f"{name} is trained {sets[-1]}", done, 0, "dit: done"):
@@ -85,6 +89,7 @@ def near(name, ours, theirs, bound):
 def models():
     """A model from its template to training, in both tiers; recomputed in the backward it is the same model."""
     place = installed()
+    quick.begun(KINORA, ROOT, SCRATCH / "run")
     for tier, name in (("stable", "first-model"), ("pinned", "pinned.model")):
         plugins = built("model", name, place, tier, place / "bin/kinora")
         losses = trained(place, plugins, name)
@@ -180,7 +185,7 @@ def every_kind_compiles():
         if not check(f"{kind}: new", kinora("plugins", "new", kind, "first.try-2", folder)):
             continue
         names = ("KINORA_PLUGIN_NAME=\"first.try-2\"", "KINORA_PLUGIN_VERSION=\"0\"")
-        compiler = ["c++", "-std=c++20", "-fsyntax-only", *WARNINGS]
+        compiler = [*CCACHE, "c++", "-std=c++20", "-c", "-o", folder / "first.o", *WARNINGS]
         check(f"{kind}: compiles", run(*compiler, *(f"-D{n}" for n in names), f"-I{ROOT}/sdk/include", folder / "first.try-2.cpp"))
 
 
