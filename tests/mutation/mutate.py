@@ -62,7 +62,10 @@ class Mutant:
         mutated, original = self.write(), os.path.realpath(self.root / self.m["file"])
         output, link, objects = link_of(self.build, self.m["library"], self.commands)
         before = [self.scratch / "source", self.scratch / "source/sdk/include"]
-        for number, obj in enumerate(o for o in objects if reads(self.build, o, original)):
+        readers = [o for o in objects if reads(self.build, o, original)]
+        if not readers:
+            sys.exit(f"mutate: {self.m['name']}: no object of {self.m['library']} is known to read {self.m['file']}; build it again")
+        for number, obj in enumerate(readers):
             command = self.commands[str(pathlib.Path(self.build, obj).resolve())]
             made = self.scratch / f"{number}.o"
             # A source by itself is named here; one of several in a unit is found by its name below the first folder.
