@@ -1,6 +1,7 @@
-"""Writes tests/data/oracle/folders: tiny random models as transformers' save_pretrained writes them, and as versions before did; and
-tests/data/oracle/folders.safetensors: what transformers and diffusers compute with them, and with the parts of the pipelines of
-make_wan_pipeline_fixtures.py and make_cosmos_pipeline_fixtures.py, loaded by from_pretrained.
+"""Writes tests/data/oracle/folders: tiny random models as transformers' save_pretrained writes them, and as versions before did;
+tests/data/oracle/folders.pt: what torch.save writes of clip_text's state_dict; and tests/data/oracle/folders.safetensors: what
+transformers and diffusers compute with them, and with the parts of the pipelines of make_wan_pipeline_fixtures.py,
+make_cosmos_pipeline_fixtures.py and make_pipeline_noise_fixtures.py, loaded by from_pretrained.
 
 Needs torch, transformers 5.23, diffusers 0.42.1 and safetensors:
 
@@ -9,6 +10,7 @@ Needs torch, transformers 5.23, diffusers 0.42.1 and safetensors:
 Weights are oracle_numbers.py's in float32. Outputs are computed in float64 from them; metadata CASE, as JSON: the component, the folder
 and the options beside the folder's own configuration.
 """
+import collections
 import json
 import pathlib
 import shutil
@@ -181,15 +183,24 @@ def pipelines():
 
     cosmos("cosmos_t2w", "cosmos_t2w/transformer")
     cosmos("cosmos2_v2w", "cosmos2_v2w/transformer", mask=True)
-    video = oracle_numbers.numbers("video", (1, 3, 9, 16, 24)) / 2
     for name, cls, component, folder in (("wan_vae", AutoencoderKLWan, "tokenizer/wan", "wan_t2v/vae"),
+                                         ("wan22_vae", AutoencoderKLWan, "tokenizer/wan", "wan_ti2v/vae"),
                                          ("cosmos_vae", AutoencoderKLCosmos, "tokenizer/cosmos", "cosmos_t2w/vae")):
+        video = oracle_numbers.numbers("video", (1, 3, 9, 16, 32 if name == "wan22_vae" else 24)) / 2
         vae = loaded(cls, folder)
         latent = vae.encode(video).latent_dist.mode()
         frames = latent.shape[2]
         mean, std = torch.tensor(vae.config.latents_mean).double(), torch.tensor(vae.config.latents_std).double()
         mean, std = (x.reshape(1, latent.shape[1], -1, 1, 1)[:, :, :frames] for x in (mean, std))
         case(name, component, folder, {"video": video}, {"latent": (latent - mean) / std, "video": vae.decode(latent).sample})
+
+
+def archive():
+    """As checkpoints of trainings are: a member "model", an order, a transposed storage, numbers that are no tensors."""
+    state = collections.OrderedDict(load_file(OUT / "clip_text" / "model.safetensors"))
+    name = next(k for k, v in state.items() if v.dim() == 2)
+    state[name] = state[name].t().contiguous().t()
+    torch.save({"model": state, "iteration": 7, "lr": 0.5}, ORACLE / "folders.pt")
 
 
 if __name__ == "__main__":
@@ -199,5 +210,6 @@ if __name__ == "__main__":
         clip()
         t5()
         pipelines()
+        archive()
     metadata["made_with"] = f"torch {torch.__version__}, transformers {transformers.__version__}, diffusers {diffusers.__version__}"
     save_file(tensors, ORACLE / "folders.safetensors", metadata=metadata)

@@ -14,6 +14,7 @@
 #include "core/run/folder_options.hpp"
 #include "core/torch/context/fitting.hpp"
 #include "core/torch/context/network.hpp"
+#include "core/torch/weights/archives.hpp"
 #include "core/torch/weights/published.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "tests/support/oracle.hpp"
@@ -84,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(OfPeers, Folder,
                                          "clip_text_projected", "clip_vision", "clip_vision_projected",
                                          "clip_as_text", "clip_as_vision", "t5", "t5_whole", "umt5",
                                          "wan_t2v", "wan_i2v", "cosmos_t2w", "cosmos2_v2w", "wan_vae",
-                                         "cosmos_vae"),
+                                         "wan22_vae", "cosmos_vae"),
                          [](const auto& info) { return info.param; });
 
 class Folders : public testing::Test {
@@ -373,6 +374,13 @@ TEST_F(Saved, TensorsAreReadByTheirNames) {
   }
   dict.insert("net.another.weight", at::ones({3}));
   EXPECT_THAT(load(dict), HasSubstr("another.weight"));
+}
+
+TEST_F(Saved, TensorsOfPythonsAreTheSame) {
+  const auto want = read_tensors(oracle_folder("folders/clip_text") / "model.safetensors"),
+             found = read_archive(oracle_folder("folders.pt"));
+  ASSERT_EQ(found.size(), want.size());
+  for (const auto& [name, t] : want) EXPECT_TRUE(found.at(name).equal(t)) << name;
 }
 
 TEST_F(Saved, WhatIsNoDictOfTensorsIsRefused) {

@@ -132,6 +132,16 @@ TEST_F(PipelineFolder, OfWanTextOrImageToVideoMakesTheLatentsOfDiffusers) {
   expect_equal(folder, "t2v");
 }
 
+// With the autoencoder of Wan 2.2's own form.
+TEST_F(PipelineFolder, OfWan22TextOrImageToVideoMakesTheLatentsOfDiffusers) {
+  const auto folder = assembled({"wan_t2v", "wan_ti2v"});
+  json index = object_of(folder / "model_index.json");
+  index["expand_timesteps"] = true;
+  std::ofstream(folder / "model_index.json") << index.dump();
+  width_ = 64;
+  expect_equal(folder, "ti2v_22", picture("wan_i2v/first.png"));
+}
+
 TEST_F(PipelineFolder, OfAnotherSchedulerMakesTheLatentsOfDiffusers) {
   const auto folder = assembled({"wan_t2v"});
   std::ofstream(folder / "scheduler" / "scheduler_config.json")
