@@ -174,7 +174,9 @@ json with_weights(Registry& registry, const ComponentSpec& spec, json given,
     return fs::exists(file_or_index(path), ignored);
   });
   if (out != given || !has_sizes || weights.empty() || !exist) return out;
-  return torch_fitting()(or_throw(registry.open(spec.id)), out, weights);
+  const Component component = or_throw(registry.open(spec.id));
+  const FittingFunction fitting = torch_fitting();
+  return fitting ? fitting(component, out, weights) : out;
 }
 
 }  // namespace kinora::core

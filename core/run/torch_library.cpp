@@ -81,6 +81,7 @@ void register_fitting(FittingFunction f) {
   parts().fitting = f;
 }
 
+// Null in a program that registers none.
 FittingFunction torch_fitting() {
   or_throw(ensure_torch());
   const std::scoped_lock lock(parts().mutex);

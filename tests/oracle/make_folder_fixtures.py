@@ -1,5 +1,5 @@
 """Writes tests/data/oracle/folders: tiny random models as transformers' save_pretrained writes them, and as versions before did;
-tests/data/oracle/folders.pt: what torch.save writes of clip_text's state_dict; and tests/data/oracle/folders.safetensors: what
+tests/data/oracle/folders.pt: what torch.save writes of clip_text's tensors; and tests/data/oracle/folders.safetensors: what
 transformers and diffusers compute with them, and with the parts of the pipelines of make_wan_pipeline_fixtures.py,
 make_cosmos_pipeline_fixtures.py and make_pipeline_noise_fixtures.py, loaded by from_pretrained.
 
@@ -10,7 +10,6 @@ Needs torch, transformers 5.23, diffusers 0.42.1 and safetensors:
 Weights are oracle_numbers.py's in float32. Outputs are computed in float64 from them; metadata CASE, as JSON: the component, the folder
 and the options beside the folder's own configuration.
 """
-import collections
 import json
 import pathlib
 import shutil
@@ -196,8 +195,8 @@ def pipelines():
 
 
 def archive():
-    """As checkpoints of trainings are: a member "model", an order, a transposed storage, numbers that are no tensors."""
-    state = collections.OrderedDict(load_file(OUT / "clip_text" / "model.safetensors"))
+    """A member "model", a transposed storage, numbers that are no tensors. A dict: libtorch reads no OrderedDict."""
+    state = load_file(OUT / "clip_text" / "model.safetensors")
     name = next(k for k, v in state.items() if v.dim() == 2)
     state[name] = state[name].t().contiguous().t()
     torch.save({"model": state, "iteration": 7, "lr": 0.5}, ORACLE / "folders.pt")

@@ -42,7 +42,7 @@ StoredShapes stored_shapes(const std::vector<fs::path>& weights, const Component
   return out;
 }
 
-std::optional<size_t> left_over(const Component& component, const json& options, const StoredShapes& stored) {
+bool would_fit(const Component& component, const json& options, const StoredShapes& stored) {
   try {
     Network network(component, or_throw(Options::make(*component.spec, options)),
                     ChainOptions{.device = at::kMeta});
@@ -54,11 +54,10 @@ std::optional<size_t> left_over(const Component& component, const json& options,
     for (const auto& [name, shape] : stored.shapes)
       if (const auto to = layout.ours(name); !to.empty()) ours[to] = shape;
     for (const auto& p : parameters)
-      if (const auto it = ours.find(p.name); it == ours.end() || it->second != p.shape) return std::nullopt;
-    const size_t left = ours.size() - parameters.size();
-    return stored.more_is_fine || left == 0 ? std::optional(left) : std::nullopt;
+      if (const auto it = ours.find(p.name); it == ours.end() || it->second != p.shape) return false;
+    return stored.more_is_fine || ours.size() == parameters.size();
   } catch (const std::exception&) {
-    return std::nullopt;
+    return false;
   }
 }
 
@@ -69,33 +68,28 @@ json with_fitting_size(const Component& component, const json& given, const std:
   } catch (const std::exception&) {
     return given;  // what is wrong with the files is said where they are read
   }
-  if (left_over(component, given, stored)) return given;
-  std::vector<json> best;
-  size_t least = 0;
-  for (const auto& size : component.spec->option("size")->choices) {
-    if (size.empty()) continue;
-    for (const auto& options : readings_of(*component.spec, given, size)) {
-      const auto left = left_over(component, options, stored);
-      if (!left || (!best.empty() && *left > least)) continue;
-      if (!best.empty() && *left < least) best.clear();
-      least = *left;
-      best.push_back(options);
-    }
-  }
-  if (best.empty()) return given;
+  if (would_fit(component, given, stored)) return given;
+  std::vector<json> fits;
+  for (const auto& size : component.spec->option("size")->choices)
+    for (const auto& options : readings_of(*component.spec, given, size))
+      if (!size.empty() && would_fit(component, options, stored)) fits.push_back(options);
+  if (fits.empty()) return given;
   std::vector<std::string> sizes, paths;
-  for (const auto& options : best) sizes.push_back(options.at("size").dump());
+  for (const auto& options : fits) sizes.push_back(options.at("size").dump());
   for (const auto& path : weights) paths.push_back(path.string());
-  if (best.size() > 1)
-    raise(KINORA_INVALID, "{}: these {} tensors fit {} of size {} alike; say which: size = {}",
-          fmt::join(paths, ", "), stored.shapes.size(), component.spec->id, fmt::join(sizes, " and "),
-          sizes[0]);
-  const bool masked = best[0].contains("in_channels") && !given.contains("in_channels");
-  log_info("{}: {} of size = {}{}, by the names and shapes of its {} tensors", fmt::join(paths, ", "),
-           component.spec->id, sizes[0],
-           masked ? fmt::format(" with in_channels = {}", best[0]["in_channels"].dump()) : "",
-           stored.shapes.size());
-  return best[0];
+  const std::string all = fmt::format("{}", fmt::join(paths, ", "));
+  if (fits.size() > 1)
+    std::erase_if(fits, [&](const json& o) { return all.find(o.at("size").get<std::string>()) == all.npos; });
+  if (fits.size() != 1)
+    raise(KINORA_INVALID, "{}: these {} tensors fit {} of size {} alike; say which: size = {}", all,
+          stored.shapes.size(), component.spec->id, fmt::join(sizes, " and "), sizes[0]);
+  const json& found = fits[0];
+  const bool masked = found.contains("in_channels") && !given.contains("in_channels");
+  log_info("{}: {} of size = {}{}, by the names and shapes of its {} tensors{}", all, component.spec->id,
+           found.at("size").dump(),
+           masked ? fmt::format(" with in_channels = {}", found["in_channels"].dump()) : "",
+           stored.shapes.size(), sizes.size() > 1 ? " and by its path" : "");
+  return found;
 }
 
 }  // namespace kinora::core

@@ -2,7 +2,6 @@
 #pragma once
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,14 +16,13 @@ struct StoredShapes {
 // Of files and folders of weights. Throws kinora::Error.
 StoredShapes stored_shapes(const std::vector<std::filesystem::path>& weights, const ComponentSpec& spec);
 
-// How many of the tensors have no use in the network of these options; nothing if it does not fit them, or if
-// there is no such network.
-std::optional<size_t> left_over(const Component& component, const nlohmann::json& options,
-                                const StoredShapes& stored);
+// Whether the network of these options has these tensors and no others that count.
+bool would_fit(const Component& component, const nlohmann::json& options, const StoredShapes& stored);
 
 // `given` where the weights fit it. Else, with one log line, `given` with the published `size` that they are
 // of, and with one more of in_channels if they have a condition mask's. `given` too if no size fits: loading
-// says why. Throws kinora::Error(KINORA_INVALID) if several do.
+// says why. Of several that fit, as NVIDIA's CV8x8x8 and CV8x16x16 do, the one that a path names; throws
+// kinora::Error(KINORA_INVALID) if none does.
 nlohmann::json with_fitting_size(const Component& component, const nlohmann::json& given,
                                  const std::vector<std::filesystem::path>& weights);
 

@@ -35,7 +35,7 @@ struct Question {
   std::string size;  // that the options say
   StoredShapes stored;
 
-  bool answered_by(const json& other) const { return left_over(component, other, stored).has_value(); }
+  bool answered_by(const json& other) const { return would_fit(component, other, stored); }
 };
 
 std::string published_size(const Question& q) {

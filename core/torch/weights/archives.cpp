@@ -58,7 +58,8 @@ NamedTensors read_archive(const std::filesystem::path& file) {
     throw Error(KINORA_INVALID,
                 file.string() + " is no archive of weights that libtorch reads (" +
                     text_of(e).substr(0, 120) +
-                    "); give a safetensors file, TorchScript, or tensors alone by torch.save");
+                    "); give a safetensors file, TorchScript, or what torch.save(dict(tensors), "
+                    "FILE) writes: libtorch reads no OrderedDict, which a state_dict is");
   } catch (const std::exception& e) {
     throw Error(KINORA_INVALID, file.string() + " is no archive of weights: " + e.what());
   }
