@@ -70,7 +70,7 @@ def wan(scratch):
     case("ti2v", ti2v, latent, **size, image=first)
     ti2v_22 = WanImageToVideoPipeline.from_pretrained(assembled(scratch / "ti2v", "wan_t2v", "wan_ti2v"), expand_timesteps=True, image_encoder=None,
                                                       image_processor=None)
-    case("ti2v_22", ti2v_22, (2, 3, 2, 4), image=first, **size | dict(width=64))
+    case("ti2v_22", ti2v_22, (2, 3, 2, 2), image=Image.open(OUT / "cosmos2_v2w" / "first.png"), **size | dict(width=32))
     euler = WanPipeline.from_pretrained(OUT / "wan_t2v", scheduler=FlowMatchEulerDiscreteScheduler(shift=5.0))
     case("t2v_euler", euler, latent, **size)
     def with_clip(pipe):

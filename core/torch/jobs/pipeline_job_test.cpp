@@ -138,8 +138,8 @@ TEST_F(PipelineFolder, OfWan22TextOrImageToVideoMakesTheLatentsOfDiffusers) {
   json index = object_of(folder / "model_index.json");
   index["expand_timesteps"] = true;
   std::ofstream(folder / "model_index.json") << index.dump();
-  width_ = 64;
-  expect_equal(folder, "ti2v_22", picture("wan_i2v/first.png"));
+  width_ = 32;
+  expect_equal(folder, "ti2v_22", picture("cosmos2_v2w/first.png"));
 }
 
 TEST_F(PipelineFolder, OfAnotherSchedulerMakesTheLatentsOfDiffusers) {
