@@ -107,7 +107,7 @@ int apply_command(core::Runtime& runtime, const Arguments& arguments) {
   if (const auto why = misuse(**spec, request); !why.empty()) return complain(kUsage, "apply: " + why);
   if (given.count("set"))
     for (const auto& set : given["set"].as<std::vector<std::string>>()) assign(set, **spec, request);
-  complete_options(**spec, request.config, request.weights, request.options);
+  complete_options(runtime.registry(), **spec, request.config, request.weights, request.options);
   core::watch_signals();
   const auto result = (*spec)->kind == "stage" ? core::apply_stage(runtime, request)
                                                : core::torch_apply((*spec)->kind)(runtime, request);

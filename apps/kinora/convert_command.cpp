@@ -82,7 +82,7 @@ int convert_command(core::Runtime& runtime, const Arguments& arguments) {
     const auto sets =
         given.count("set") ? given["set"].as<std::vector<std::string>>() : std::vector<std::string>();
     request["component"] = (*spec)->id;
-    request["options"] = options_of(**spec, sets, text("in"));
+    request["options"] = options_of(runtime.registry(), **spec, sets, text("in"));
   } else if (given.count("set")) {
     return complain(kUsage, "convert: --set is of a component; give --component ID too");
   }

@@ -135,7 +135,7 @@ int inspect_command(core::Runtime& runtime, const Arguments& arguments) {
   if (is_folder) sets.push_back("config=" + id);
   const auto spec = runtime.registry().find(is_folder ? core::published_component(id) : id);
   if (!spec) return complain(kUsage, "inspect: " + spec.failure().message);
-  json request = {{"id", (*spec)->id}, {"options", options_of(**spec, sets)}, {"inputs", json::object()}};
+  json request = {{"id", (*spec)->id}, {"options", options_of(runtime.registry(), **spec, sets)}, {"inputs", json::object()}};
   for (const auto& input : texts("input")) add_input(input, request["inputs"]);
   const auto result = core::torch_tool("inspect")(runtime, request);
   std::cout << (given.count("json") ? result.dump() + "\n" : text_of(result));

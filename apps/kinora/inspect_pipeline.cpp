@@ -98,9 +98,11 @@ std::string pipeline_text(const json& f) {
                   d["guidance"].get<double>());
   const auto all = f["memory"]["weights"].get<uint64_t>(),
              one = f["memory"]["weights_one_expert"].get<uint64_t>();
-  out += fmt::format("memory: {} of weights, as float32{}; what a video takes comes on top\n",
-                     core::format_size(all),
-                     one < all ? fmt::format(" ({} with resident_experts = 1)", core::format_size(one)) : "");
+  out += fmt::format(
+      "memory: {} of weights alone, as float32{}; a video's activations, which come on top, are not "
+      "estimated\n",
+      core::format_size(all),
+      one < all ? fmt::format(" ({} with resident_experts = 1)", core::format_size(one)) : "");
   return out + "\n  " + f["command"].get<std::string>() + "\n";
 }
 

@@ -16,15 +16,16 @@ SetOption parse_set(const std::string& text) {
   return out;
 }
 
-void complete_options(const core::ComponentSpec& spec, const std::string& config, const std::string& weights,
-                      nlohmann::json& options) {
-  const std::filesystem::path file =
-      config.empty() ? core::config_of({weights}, spec) : std::filesystem::path(config);
-  options = core::with_config(spec, std::move(options), file);
+void complete_options(core::Registry& registry, const core::ComponentSpec& spec, const std::string& config,
+                      const std::string& weights, nlohmann::json& options) {
+  if (!config.empty())
+    options = core::with_config(spec, std::move(options), config);
+  else if (!weights.empty())
+    options = core::with_weights(registry, spec, std::move(options), {weights});
 }
 
-nlohmann::json options_of(const core::ComponentSpec& spec, const std::vector<std::string>& sets,
-                          const std::string& weights) {
+nlohmann::json options_of(core::Registry& registry, const core::ComponentSpec& spec,
+                          const std::vector<std::string>& sets, const std::string& weights) {
   nlohmann::json out = nlohmann::json::object();
   std::string config;
   for (const auto& set : sets) {
@@ -35,7 +36,7 @@ nlohmann::json options_of(const core::ComponentSpec& spec, const std::vector<std
       out[name] = value;
     }
   }
-  complete_options(spec, config, weights, out);
+  complete_options(registry, spec, config, weights, out);
   return out;
 }
 

@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/plugin/manifest.hpp"
+#include "core/plugin/registry.hpp"
 
 namespace kinora {
 
@@ -18,13 +18,13 @@ struct SetOption {
 // Throws kinora::Error(KINORA_INVALID).
 SetOption parse_set(const std::string& text);
 
-// The members of the configuration that `options` does not have. config: a file or folder, or "": of a folder
-// of weights its own config.json, if there is one.
-void complete_options(const core::ComponentSpec& spec, const std::string& config, const std::string& weights,
-                      nlohmann::json& options);
+// The members of the configuration that `options` does not have. config: a file or folder, or "": what the
+// weights say (core::with_weights).
+void complete_options(core::Registry& registry, const core::ComponentSpec& spec, const std::string& config,
+                      const std::string& weights, nlohmann::json& options);
 
 // Options of --set, `config=` among them, completed.
-nlohmann::json options_of(const core::ComponentSpec& spec, const std::vector<std::string>& sets,
-                          const std::string& weights = "");
+nlohmann::json options_of(core::Registry& registry, const core::ComponentSpec& spec,
+                          const std::vector<std::string>& sets, const std::string& weights = "");
 
 }  // namespace kinora

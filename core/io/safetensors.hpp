@@ -48,7 +48,8 @@ class Safetensors {
  public:
   // A file, which may be there as shards with an index only; a *.safetensors.index.json with its shards
   // beside it; or a folder that holds one of either: model, diffusion_pytorch_model or weights (a
-  // checkpoint's) if they are there (others are then variants), else the only one. In a folder an index
+  // checkpoint's) if they are there (others are then variants), else their variant fp16
+  // (model.fp16.safetensors, model.safetensors.index.fp16.json), else the only one. In a folder an index
   // counts before a file. KINORA_DATA, naming what is wrong, if an index leads out of its folder, says a name
   // twice or names a shard that is not there, or if two shards hold a tensor of one name.
   static Result<Safetensors> open(const std::filesystem::path& path);

@@ -50,7 +50,7 @@ Result<std::shared_ptr<Mapping>> map_file(const fs::path& path) {
   struct stat info {};
   auto made = std::make_shared<Mapping>(path, fd);
   if (fstat(fd, &info) == 0 && !S_ISREG(info.st_mode))
-    return fail(KINORA_INVALID, "{}: is no regular file; give a safetensors file or its folder", path.string());
+    return fail(KINORA_INVALID, "{}: is not a regular file; give a safetensors file or its folder", path.string());
   if (info.st_size > 0) {
     void* at = mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
     if (at != MAP_FAILED) {
@@ -144,6 +144,10 @@ Result<Shards> open_shards(const fs::path& index_file, const Index& index) {
   return out;
 }
 
+bool is_index(const std::string& name) {
+  return name.ends_with(".index.json") || name.ends_with(".index.fp16.json");
+}
+
 // The one file that a folder stands for.
 Result<fs::path> in_folder(const fs::path& folder) {
   std::set<fs::path> indices, files;
@@ -151,15 +155,16 @@ Result<fs::path> in_folder(const fs::path& folder) {
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
     if (name[0] == '.') continue;
-    if (name.ends_with(".safetensors.index.json")) indices.insert(it->path());
+    if (is_index(name) && name.find(".safetensors.index.") != name.npos) indices.insert(it->path());
     if (name.ends_with(".safetensors")) files.insert(it->path());
   }
-  const fs::path usual[] = {folder / "diffusion_pytorch_model.safetensors", folder / "model.safetensors",
-                            folder / "weights.safetensors"};
-  for (const char* ending : {".index.json", ""}) {
+  for (const char* ending :
+       {".safetensors.index.json", ".safetensors", ".safetensors.index.fp16.json", ".fp16.safetensors"}) {
     std::vector<fs::path> found;
-    for (fs::path file : usual)
-      if (file += ending; indices.count(file) || files.count(file)) found.push_back(file);
+    for (const char* stem : {"diffusion_pytorch_model", "model", "weights"})
+      if (const fs::path file = folder / (std::string(stem) + ending);
+          indices.count(file) || files.count(file))
+        found.push_back(file);
     if (found.size() == 1) return found[0];
     if (found.size() > 1) break;
   }
@@ -193,7 +198,7 @@ Result<Safetensors> Safetensors::open(const fs::path& given) {
   }
   const fs::path path = file_or_index(given);
   Safetensors out;
-  if (!path.string().ends_with(".index.json")) {
+  if (!is_index(path.string())) {
     auto shard = open_shard(path);
     if (!shard) return shard.failure();
     out.tensors_ = std::move(shard->contents.tensors);

@@ -166,9 +166,17 @@ TEST_F(SafetensorsFile, AFolderStandsForItsUsualNameBeforeVariants) {
   const auto file = [&](const char* name, const char* tensor) {
     ASSERT_TRUE(write_safetensors(folder_ / name, {view_of(tensor, SafeDtype::f32, {4}, floats_)}));
   };
-  file("diffusion_pytorch_model.fp16.safetensors", "variant");
+  file("diffusion_pytorch_model.bf16.safetensors", "short");
   file("diffusion_pytorch_model.ema.safetensors", "average");
   EXPECT_THAT(Safetensors::open(folder_).failure().message, HasSubstr("several *.safetensors"));
+  file("diffusion_pytorch_model.fp16.safetensors", "variant");
+  EXPECT_EQ(Safetensors::open(folder_)->names(), std::vector<std::string>{"variant"});
+  file("model.fp16-00001-of-00001.safetensors", "shard");
+  put("model.safetensors.index.fp16.json",
+      R"({"weight_map":{"shard":"model.fp16-00001-of-00001.safetensors"}})");
+  EXPECT_EQ(Safetensors::open(folder_)->names(), std::vector<std::string>{"shard"});
+  EXPECT_EQ(Safetensors::open(folder_ / "model.safetensors.index.fp16.json")->names(),
+            std::vector<std::string>{"shard"});
   file("diffusion_pytorch_model.safetensors", "usual");
   EXPECT_EQ(Safetensors::open(folder_)->names(), std::vector<std::string>{"usual"});
   put("diffusion_pytorch_model.safetensors.index.json",

@@ -19,7 +19,9 @@ bool reads(const ComponentSpec& spec, const char* name) {
                      [&](const TensorSpec& t) { return t.name == name; });
 }
 bool reads_text(const ComponentSpec& spec) { return reads(spec, "input_ids"); }
-bool reads_pictures(const ComponentSpec& spec) { return reads(spec, "image") && !reads(spec, "latent"); }
+bool reads_pictures(const ComponentSpec& spec) {
+  return spec.kind == "model" && (reads(spec, "image") || reads(spec, "video")) && !reads(spec, "latent");
+}
 
 std::vector<const char*> parts_for(const ComponentSpec& spec) {
   if (spec.kind == "tokenizer") return {"vae"};
@@ -29,6 +31,22 @@ std::vector<const char*> parts_for(const ComponentSpec& spec) {
 }
 
 }  // namespace
+
+std::vector<fs::path> archives_of(const fs::path& given) {
+  const auto is_archive = [](const fs::path& file) {
+    return file.extension() == ".jit" || file.extension() == ".pt" || file.extension() == ".pth";
+  };
+  std::error_code ignored;
+  if (!fs::is_directory(given, ignored))
+    return is_archive(given) ? std::vector{given} : std::vector<fs::path>();
+  if (fs::exists(given / "encoder.jit", ignored)) return {given / "encoder.jit", given / "decoder.jit"};
+  std::vector<fs::path> out;
+  for (fs::directory_iterator it(given, ignored), end; it != end; it.increment(ignored)) {
+    if (it->path().string().find(".safetensors") != std::string::npos) return {};
+    if (is_archive(it->path())) out.push_back(it->path());
+  }
+  return out.size() == 1 ? out : std::vector<fs::path>();
+}
 
 const char* published_stem(const ComponentSpec& spec) {
   return reads_text(spec) || reads_pictures(spec) ? "model" : "diffusion_pytorch_model";

@@ -2,6 +2,7 @@
 #pragma once
 #include <filesystem>
 #include <optional>
+#include <vector>
 
 #include "core/plugin/manifest.hpp"
 
@@ -12,8 +13,12 @@ namespace kinora::core {
 // kinora::Error: KINORA_NOT_FOUND that lists the parts, KINORA_UNSUPPORTED if the model is two experts.
 std::filesystem::path published_part(const std::filesystem::path& given, const ComponentSpec& spec);
 
-// What a folder calls the weights of the component: "model" for what transformers has (a model of input_ids),
-// else "diffusion_pytorch_model".
+// The archives that a path of weights is instead of safetensors: a file *.jit, *.pt or *.pth itself; of a
+// folder encoder.jit and decoder.jit, else its only *.pt or *.pth if it has no safetensors. Empty: none.
+std::vector<std::filesystem::path> archives_of(const std::filesystem::path& given);
+
+// What a folder calls the weights of the component: "model" for what transformers has (a model of input_ids,
+// pictures or videos), else "diffusion_pytorch_model".
 const char* published_stem(const ComponentSpec& spec);
 
 // A pipeline whose model is two (Wan 2.2 A14B): one denoises from noise on, the other below a share of the

@@ -1,10 +1,13 @@
 #include "core/run/folder_options.hpp"
 
+#include <algorithm>
 #include <fstream>
 #include <set>
 
+#include "core/io/safetensors.hpp"
 #include "core/log.hpp"
 #include "core/run/apply_published.hpp"
+#include "core/run/torch_library.hpp"
 #include "core/suggest.hpp"
 
 namespace kinora::core {
@@ -159,6 +162,21 @@ json with_config(const ComponentSpec& spec, json given, const fs::path& config) 
   }
   if (!differ.empty()) log_info("{}: of {}, what is given counts: {}", config.string(), spec.id, differ);
   return given;
+}
+
+json with_weights(Registry& registry, const ComponentSpec& spec, json given,
+                  const std::vector<fs::path>& weights) {
+  json out = with_config(spec, given, config_of(weights, spec));
+  const auto* size = spec.option("size");
+  const bool has_sizes = size && !size->choices.empty() && out.value("size", json("")) == "";
+  const bool exist = std::all_of(weights.begin(), weights.end(), [](const fs::path& path) {
+    std::error_code ignored;
+    return fs::exists(file_or_index(path), ignored);
+  });
+  if (out != given || !has_sizes || weights.empty() || !exist) return out;
+  const Component component = or_throw(registry.open(spec.id));
+  const FittingFunction fitting = torch_fitting();
+  return fitting ? fitting(component, out, weights) : out;
 }
 
 }  // namespace kinora::core

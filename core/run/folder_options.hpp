@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/option_value.hpp"
-#include "core/plugin/manifest.hpp"
+#include "core/plugin/registry.hpp"
 
 namespace kinora::core {
 
@@ -25,5 +25,10 @@ json read_config(const std::filesystem::path& file, const ComponentSpec& spec, b
 // differ, one line says so. A published `size` that is given stands for the whole configuration. Throws
 // kinora::Error.
 json with_config(const ComponentSpec& spec, json given, const std::filesystem::path& config);
+
+// The same with the configuration of these weights (config_of). Where they have none, or one that says
+// nothing, and `given` no size: the published size that their tensors are of, if `given` does not fit them.
+json with_weights(Registry& registry, const ComponentSpec& spec, json given,
+                  const std::vector<std::filesystem::path>& weights);
 
 }  // namespace kinora::core

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "kinora/error.hpp"
+#include "tests/support/oracle_folders.hpp"
 
 namespace kinora::core {
 namespace {
@@ -14,14 +15,8 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using testing::HasSubstr;
 
-class PipelineOptions : public testing::Test {
+class PipelineOptions : public test::OracleFolders {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "kinora-pipeline-XXXXXX").string();
-    scratch_ = mkdtemp(name.data());
-  }
-  void TearDown() override { fs::remove_all(scratch_); }
-  static fs::path oracle(const std::string& name) { return fs::path(KINORA_TEST_DATA) / "oracle" / name; }
   static json of(const std::string& kind, const std::string& name, json table = json::object()) {
     return with_pipeline(kind, "film", std::move(table), oracle(name));
   }
@@ -46,7 +41,6 @@ class PipelineOptions : public testing::Test {
     std::ofstream(folder / file) << object.dump();
     return folder;
   }
-  fs::path scratch_;
 };
 
 TEST_F(PipelineOptions, AreTheDefaultsOfThePublishedCall) {

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 // Reads one run file; every method adds what is wrong and goes on.
 class RunReader {
  public:
-  RunReader(const Document& doc, const Registry& registry, std::vector<Diagnostic>& problems)
+  RunReader(const Document& doc, Registry& registry, std::vector<Diagnostic>& problems)
       : doc_(doc), registry_(registry), problems_(problems) {}
 
   RunFile read() {
@@ -398,8 +398,8 @@ class RunReader {
       for (const auto& path : job.options.at(slot->weights)) weights.emplace_back(path.get<std::string>());
       try {
         const auto& spec = *or_throw(registry_.find(use.id));
-        if (const fs::path config = config_of(weights, spec); !config.empty())
-          use.options = or_throw(Options::make(spec, with_config(spec, given, config), run_.file.parent_path()));
+        if (const json all = with_weights(registry_, spec, given, weights); all != given)
+          use.options = or_throw(Options::make(spec, all, run_.file.parent_path()));
       } catch (const Error& e) {
         problem(doc_.value(pointer + "/" + slot->weights), e.what());
       }
@@ -442,7 +442,7 @@ class RunReader {
   }
 
   const Document& doc_;
-  const Registry& registry_;
+  Registry& registry_;
   std::vector<Diagnostic>& problems_;
   RunFile run_;
   std::set<std::string> unread_;  // names of jobs of unknown kinds
@@ -543,7 +543,7 @@ std::vector<const ComponentUse*> JobSpec::list(const std::string& slot) const {
   return out;
 }
 
-RunFile read_run(const Document& doc, const Registry& registry, std::vector<Diagnostic>& problems) {
+RunFile read_run(const Document& doc, Registry& registry, std::vector<Diagnostic>& problems) {
   return RunReader(doc, registry, problems).read();
 }
 

@@ -63,7 +63,7 @@ struct RunFile {
 };
 
 // Reads the document into a run. Any problem is added to `problems`, and the run is then not to be run.
-RunFile read_run(const Document&, const Registry&, std::vector<Diagnostic>& problems);
+RunFile read_run(const Document&, Registry&, std::vector<Diagnostic>& problems);
 
 // Turns on the option `profile` of every engine that has one.
 void profile_engines(RunFile&, const Registry&);

@@ -19,6 +19,7 @@ struct Parts {
   std::map<std::string, ApplyFunction> applies;
   std::map<std::string, ToolFunction> tools;
   NoiseFunction noise = nullptr;
+  FittingFunction fitting = nullptr;
 };
 
 Parts& parts() {
@@ -73,6 +74,18 @@ void register_tool(const std::string& name, ToolFunction f) {
 void register_noise(NoiseFunction f) {
   const std::scoped_lock lock(parts().mutex);
   parts().noise = f;
+}
+
+void register_fitting(FittingFunction f) {
+  const std::scoped_lock lock(parts().mutex);
+  parts().fitting = f;
+}
+
+// Null in a program that registers none.
+FittingFunction torch_fitting() {
+  or_throw(ensure_torch());
+  const std::scoped_lock lock(parts().mutex);
+  return parts().fitting;
 }
 
 int32_t draw_noise(uint64_t seed, int64_t first_sample, const char* key, kinora_tensor like,

@@ -32,9 +32,15 @@ void register_noise(NoiseFunction);
 int32_t draw_noise(uint64_t seed, int64_t first_sample, const char* key, kinora_tensor like,
                    kinora_tensor* out);
 
+// The options of a component whose weights say more (core/torch/context/fitting.hpp).
+using FittingFunction = json (*)(const Component&, const json& given,
+                                 const std::vector<std::filesystem::path>& weights);
+void register_fitting(FittingFunction);
+
 // Opens the library first. Throw kinora::Error if it cannot be opened or has no such part.
 JobCode torch_job(const std::string& kind);
 ApplyFunction torch_apply(const std::string& kind);
 ToolFunction torch_tool(const std::string& name);
+FittingFunction torch_fitting();
 
 }  // namespace kinora::core

@@ -41,14 +41,9 @@ std::string digest_of(const fs::path& file, const fs::path& kept) {
 std::vector<fs::path> weights_files(const std::vector<fs::path>& given, const ComponentSpec& component) {
   std::vector<fs::path> out;
   for (const auto& path : given) {
-    if (fs::exists(path / "encoder.jit")) {
-      for (const char* half : {"encoder.jit", "decoder.jit"}) out.push_back(path / half);
-    } else if (path.extension() == ".jit") {
-      out.push_back(path);
-    } else {
-      const auto files = or_throw(Safetensors::open(published_part(path, component))).files();
-      out.insert(out.end(), files.begin(), files.end());
-    }
+    auto files = archives_of(path);
+    if (files.empty()) files = or_throw(Safetensors::open(published_part(path, component))).files();
+    out.insert(out.end(), files.begin(), files.end());
   }
   return out;
 }

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/curate/facts.hpp"
+#include "core/run/apply_published.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::core {
@@ -27,7 +28,7 @@ Options options_in(const Registry& registry, const json& encoder, const char* ki
 bool is_safetensors(const fs::path& path) {
   std::error_code error;
   if (!path.is_absolute()) return false;
-  if (fs::is_directory(path, error)) return !fs::exists(path / "encoder.jit", error);
+  if (fs::is_directory(path, error)) return archives_of(path).empty();
   const std::string name = path.filename().string();
   return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
 }

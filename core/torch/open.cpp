@@ -6,6 +6,7 @@
 #include "core/plugin/host.hpp"
 #include "core/run/apply.hpp"
 #include "core/run/torch_library.hpp"
+#include "core/torch/context/fitting.hpp"
 #include "core/torch/context/noise.hpp"
 #include "core/torch/jobs/apply_tensors.hpp"
 #include "core/torch/jobs/checks.hpp"
@@ -13,8 +14,8 @@
 #include "core/torch/tensors/tensors_api.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/training/bench_block.hpp"
-#include "core/torch/training/bench_parallel.hpp"
 #include "core/torch/training/bench_networks.hpp"
+#include "core/torch/training/bench_parallel.hpp"
 #include "core/torch/training/check_parallel.hpp"
 #include "core/torch/weights/convert.hpp"
 #include "core/torch/weights/inspect.hpp"
@@ -52,6 +53,8 @@ extern "C" KINORA_EXPORT void kinora_torch_open(const kinora_host* host) {
   keep_freed_memory();
   register_interface(KINORA_TENSORS, KINORA_ABI_MINOR, tensors_api_table());
   register_noise(noise);
+  register_fitting(
+      plain<with_fitting_size, const Component, const json, const std::vector<std::filesystem::path>>);
   register_job("train-tokenizer",
                {plain<run_train_tokenizer, JobContext>, plain<check_train_tokenizer, JobCheck>});
   register_job("encode", {plain<run_encode, JobContext>, plain<check_encode, JobCheck>});

@@ -69,6 +69,7 @@ def check_pipeline():
     assert {p["name"]: p["parameters"] for p in facts["parts"]} == sizes and facts["memory"]["weights"] == 4 * sum(sizes.values()), facts
     text = kinora("inspect", folder)
     assert "81 frames of 480 x 832 (height x width), 50 steps of unipc, guidance 5" in text and f"kinora generate --pipeline '{folder}' --prompt" in text, text
+    assert "of weights alone, as float32; a video's activations, which come on top, are not estimated" in text, text
     assert "model/wan: " in kinora("inspect", folder / "transformer"), "a network's folder is its component"
     given = safetensors.numpy.load_file(oracle / "pipeline_noise.safetensors")
     noise, out = SCRATCH / "noise.safetensors", SCRATCH / "by-pipeline"

@@ -1,6 +1,6 @@
-"""Writes tests/data/oracle/folders: tiny random models as transformers' save_pretrained writes them, and as versions before did; and
-tests/data/oracle/folders.safetensors: what transformers and diffusers compute with them, and with the parts of the pipelines of
-make_wan_pipeline_fixtures.py and make_cosmos_pipeline_fixtures.py, loaded by from_pretrained.
+"""Writes tests/data/oracle/folders: tiny random models as transformers' save_pretrained writes them, and as versions before did;
+and tests/data/oracle/folders.safetensors: what transformers and diffusers compute with them, and with the parts of the pipelines of make_wan_pipeline_fixtures.py,
+make_cosmos_pipeline_fixtures.py and make_pipeline_noise_fixtures.py, loaded by from_pretrained.
 
 Needs torch, transformers 5.23, diffusers 0.42.1 and safetensors:
 
@@ -181,9 +181,10 @@ def pipelines():
 
     cosmos("cosmos_t2w", "cosmos_t2w/transformer")
     cosmos("cosmos2_v2w", "cosmos2_v2w/transformer", mask=True)
-    video = oracle_numbers.numbers("video", (1, 3, 9, 16, 24)) / 2
     for name, cls, component, folder in (("wan_vae", AutoencoderKLWan, "tokenizer/wan", "wan_t2v/vae"),
+                                         ("wan22_vae", AutoencoderKLWan, "tokenizer/wan", "wan_ti2v/vae"),
                                          ("cosmos_vae", AutoencoderKLCosmos, "tokenizer/cosmos", "cosmos_t2w/vae")):
+        video = oracle_numbers.numbers("video", (1, 3, 9, 16, 32 if name == "wan22_vae" else 24)) / 2
         vae = loaded(cls, folder)
         latent = vae.encode(video).latent_dist.mode()
         frames = latent.shape[2]

@@ -1,7 +1,7 @@
 """Writes tests/data/oracle/pipeline_noise.safetensors: what diffusers' pipelines make of the tiny random folders of
 make_wan_pipeline_fixtures.py and make_cosmos_pipeline_fixtures.py from noise that is given, CASE.noise -> CASE.latent, both [C, T, H, W];
-and the transformers of two folders more, whose other parts are those folders': wan_flf2v (first and last frame) and cosmos_v2w (Cosmos
-Predict 1, video to world).
+and of three folders more the part that is not those folders': the transformers of wan_flf2v (first and last frame) and cosmos_v2w (Cosmos
+Predict 1, video to world), and the autoencoder of wan_ti2v (of Wan 2.2's form: patches, a shortcut a level).
 
 Every pipeline is loaded by from_pretrained() from its folder. Needs torch, diffusers 0.42.1, transformers 5.23, tokenizers, pillow, numpy
 and safetensors.
@@ -13,7 +13,7 @@ import types
 
 import numpy as np
 import torch
-from diffusers import (Cosmos2TextToImagePipeline, Cosmos2VideoToWorldPipeline, CosmosTextToWorldPipeline, CosmosTransformer3DModel, CosmosVideoToWorldPipeline,
+from diffusers import (AutoencoderKLWan, Cosmos2TextToImagePipeline, Cosmos2VideoToWorldPipeline, CosmosTextToWorldPipeline, CosmosTransformer3DModel, CosmosVideoToWorldPipeline,
                        FlowMatchEulerDiscreteScheduler, WanImageToVideoPipeline, WanPipeline, WanTransformer3DModel)
 from PIL import Image
 from provenance import save_file
@@ -22,10 +22,14 @@ from make_cosmos_pipeline_fixtures import TRANSFORMER as COSMOS, NoGuardrail
 from make_wan_pipeline_fixtures import OUT, TRANSFORMER as WAN, by_pillow, filled
 
 PROMPT, NEGATIVE = "red sea", "blurry blue"
+VAE_22 = dict(base_dim=2, decoder_base_dim=3, z_dim=2, dim_mult=[1, 1, 1, 1], num_res_blocks=1, is_residual=True, in_channels=12, out_channels=12,
+              patch_size=2, scale_factor_spatial=16, latents_mean=[0.3, -0.2], latents_std=[1.5, 0.5])
 tensors = {}
 
 
-def write_transformers():
+def write_parts():
+    shutil.rmtree(OUT / "wan_ti2v", ignore_errors=True)
+    filled(AutoencoderKLWan(**VAE_22)).save_pretrained(OUT / "wan_ti2v" / "vae")
     shutil.rmtree(OUT / "wan_flf2v", ignore_errors=True)
     filled(WanTransformer3DModel(**dict(WAN, in_channels=8, image_dim=8, added_kv_proj_dim=12, pos_embed_seq_len=10))).save_pretrained(
         OUT / "wan_flf2v" / "transformer")
@@ -64,6 +68,9 @@ def wan(scratch):
     case("t2v_plain", t2v, latent, **size, guidance_scale=1.0)
     ti2v = WanImageToVideoPipeline.from_pretrained(OUT / "wan_t2v", expand_timesteps=True, image_encoder=None, image_processor=None)
     case("ti2v", ti2v, latent, **size, image=first)
+    ti2v_22 = WanImageToVideoPipeline.from_pretrained(assembled(scratch / "ti2v", "wan_t2v", "wan_ti2v"), expand_timesteps=True, image_encoder=None,
+                                                      image_processor=None)
+    case("ti2v_22", ti2v_22, (2, 3, 2, 2), image=Image.open(OUT / "cosmos2_v2w" / "first.png"), **size | dict(width=32))
     euler = WanPipeline.from_pretrained(OUT / "wan_t2v", scheduler=FlowMatchEulerDiscreteScheduler(shift=5.0))
     case("t2v_euler", euler, latent, **size)
     def with_clip(pipe):
@@ -112,7 +119,7 @@ def cosmos(scratch):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    write_transformers()
+    write_parts()
     with tempfile.TemporaryDirectory() as folder:
         wan(pathlib.Path(folder))
         cosmos(pathlib.Path(folder))

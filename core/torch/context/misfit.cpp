@@ -2,52 +2,15 @@
 
 #include <fstream>
 
-#include "core/io/safetensors.hpp"
-#include "core/run/apply_published.hpp"
+#include <fmt/ranges.h>
+
 #include "core/run/folder_options.hpp"
-#include "core/torch/context/network.hpp"
-#include "core/torch/weights/jit_weights.hpp"
-#include "core/torch/weights/published.hpp"
+#include "core/torch/context/fitting.hpp"
 
 namespace kinora::core {
 namespace {
 
 namespace fs = std::filesystem;
-
-using Shapes = std::map<std::string, std::vector<int64_t>>;
-
-Shapes shapes_in(const std::vector<fs::path>& weights, const ComponentSpec& spec) {
-  Shapes out;
-  for (const auto& path : weights) {
-    if (is_jit(path)) {
-      for (const auto& [name, t] : read_jit(path)) out[name] = t.sizes().vec();
-    } else {
-      const Safetensors file = or_throw(Safetensors::open(published_part(path, spec)));
-      for (const auto& t : file.tensors()) out[t.name] = t.shape;
-    }
-  }
-  return out;
-}
-
-// Whether the network of these options has these tensors and no others that count.
-bool would_fit(const Component& component, const json& options, const Shapes& stored, bool more_is_fine) {
-  try {
-    Network network(component, or_throw(Options::make(*component.spec, options)),
-                    ChainOptions{.device = at::kMeta});
-    const auto& parameters = network.chain().parameters();
-    std::vector<std::string> names;
-    for (const auto& [name, shape] : stored) names.push_back(name);
-    const Layout layout = layout_of(component, names, names_of(parameters));
-    Shapes ours;
-    for (const auto& [name, shape] : stored)
-      if (const auto to = layout.ours(name); !to.empty()) ours[to] = shape;
-    for (const auto& p : parameters)
-      if (const auto it = ours.find(p.name); it == ours.end() || it->second != p.shape) return false;
-    return more_is_fine || ours.size() == parameters.size();
-  } catch (const std::exception&) {
-    return false;
-  }
-}
 
 // The config.json of the weights, also the one beside a file, which a run does not read.
 fs::path config_near(const std::vector<fs::path>& weights, const ComponentSpec& spec) {
@@ -70,10 +33,9 @@ struct Question {
   const json& options;
   const std::vector<fs::path>& weights;
   std::string size;  // that the options say
-  Shapes stored;
-  bool more_is_fine;
+  StoredShapes stored;
 
-  bool answered_by(const json& other) const { return would_fit(component, other, stored, more_is_fine); }
+  bool answered_by(const json& other) const { return would_fit(component, other, stored); }
 };
 
 std::string published_size(const Question& q) {
@@ -110,17 +72,31 @@ std::string configured(const Question& q) {
   return "";
 }
 
+// What is found where nothing says what the weights are of.
+std::string of_no_size(const Question& q) {
+  const auto& spec = *q.component.spec;
+  const auto* sizes = spec.option("size");
+  if (!sizes || sizes->choices.empty() || !q.size.empty() || q.stored.shapes.empty()) return "";
+  std::vector<std::string> known;
+  for (const auto& size : sizes->choices)
+    if (!size.empty()) known.push_back(size);
+  const auto& [name, shape] = *q.stored.shapes.begin();
+  return fmt::format(
+      "their {} tensors, the first of them '{}' {}, are of none of the sizes {}; give the options that they "
+      "were made with, which kinora plugins inspect {} lists",
+      q.stored.shapes.size(), name, shape, fmt::join(known, ", "), spec.id);
+}
+
 std::string found_cause(const Component& component, const json& options,
                         const std::vector<fs::path>& weights) {
-  const bool more = std::string_view(published_stem(*component.spec)) == "model" || is_jit(weights.at(0));
-  const Question q{
-      component, options, weights, options.value("size", ""), shapes_in(weights, *component.spec), more};
+  const Question q{component, options, weights, options.value("size", ""),
+                   stored_shapes(weights, *component.spec)};
   const auto first = q.size.empty() ? configured : published_size,
              then = q.size.empty() ? published_size : configured;
   if (auto cause = first(q); !cause.empty()) return cause;
   if (auto cause = then(q); !cause.empty()) return cause;
   const std::string name = class_in(config_near(weights, *component.spec));
-  return name.empty() ? "" : fmt::format("their config.json says that they are a {}'s", name);
+  return name.empty() ? of_no_size(q) : fmt::format("their config.json says that they are a {}'s", name);
 }
 
 }  // namespace

@@ -41,11 +41,9 @@ int64_t Network::numel() const {
   return n;
 }
 
-void Network::load(const std::vector<std::filesystem::path>& weights, bool more_is_fine) {
-  load_or_compare(weights, {.allow_unexpected = more_is_fine});
-}
-void Network::require_weights(const std::vector<std::filesystem::path>& weights, bool more_is_fine) {
-  load_or_compare(weights, {.allow_unexpected = more_is_fine, .compare_only = true});
+void Network::load(const std::vector<std::filesystem::path>& weights) { load_or_compare(weights, {}); }
+void Network::require_weights(const std::vector<std::filesystem::path>& weights) {
+  load_or_compare(weights, {.compare_only = true});
 }
 
 void Network::load_or_compare(const std::vector<std::filesystem::path>& weights, LoadOptions how) {

@@ -26,15 +26,13 @@ class Network {
   // Parameters of one process.
   int64_t numel() const;
   // From a safetensors file, an index, a diffusers folder or a pipeline's, under any layout of the component;
-  // every parameter must be there, and nothing else unless `more_is_fine` or the model is an encoder: a
-  // published one carries heads that are not used, which one line says.
-  void load(const std::filesystem::path& weights, bool more_is_fine = false) {
-    load(std::vector{weights}, more_is_fine);
-  }
+  // every parameter must be there, and nothing else unless the model is an encoder: a published one carries
+  // heads that are not used, which one line says.
+  void load(const std::filesystem::path& weights) { load(std::vector{weights}); }
   // Of several, later ones over earlier ones.
-  void load(const std::vector<std::filesystem::path>& weights, bool more_is_fine = false);
+  void load(const std::vector<std::filesystem::path>& weights);
   // What load() would throw, by names and shapes; no number is read, so a network on the meta device can ask.
-  void require_weights(const std::vector<std::filesystem::path>& weights, bool more_is_fine = false);
+  void require_weights(const std::vector<std::filesystem::path>& weights);
 
   // With ChainOptions.lora. An adapter's matrices, from PEFT's folder or file; every one must be there, and
   // nothing else.

@@ -29,7 +29,7 @@ ImageEncoder::ImageEncoder(const JobView& context, const JobSpec& job, const Cha
     : device_(chain.device), size_(require(context, job)) {
   const auto& use = *job.component("image_encoder");
   network_ = std::make_unique<Network>(context.open(use), use.options, chain);
-  network_->load(weights_in(job.options, "image_encoder_weights"), true);
+  network_->load(weights_in(job.options, "image_encoder_weights"));
 }
 
 at::Tensor ImageEncoder::operator()(const at::Tensor& frame) {

@@ -38,7 +38,7 @@ TextEncoder::TextEncoder(Runtime& runtime, const Parts& parts, at::Device device
       device_(device),
       max_tokens_(parts.max_tokens),
       pad_(parts.pad) {
-  network_->load(parts.weights, true);
+  network_->load(parts.weights);
 }
 
 TextEncoder::TextEncoder(JobContext& context, const JobSpec& encode, at::Device device,

@@ -14,7 +14,7 @@
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/training/trainer.hpp"
-#include "core/torch/weights/jit_weights.hpp"
+#include "core/torch/weights/archives.hpp"
 
 namespace kinora::core {
 namespace {
@@ -116,7 +116,7 @@ void check_weights(JobCheck& check, const std::string& option, const ComponentUs
   for (const auto& given : paths) {
     std::error_code ignored;
     const auto path = file_or_index(given);
-    if (!check.finds(option, path) || !std::filesystem::exists(path, ignored) || is_jit(path)) continue;
+    if (!check.finds(option, path) || !std::filesystem::exists(path, ignored) || is_archive(path)) continue;
     check.holds(option, [&] {
       const auto spec = or_throw(check.runtime().registry().find(use.id));
       or_throw(Safetensors::open(published_part(path, *spec)));
@@ -124,15 +124,14 @@ void check_weights(JobCheck& check, const std::string& option, const ComponentUs
   }
 }
 
-void check_fit(JobCheck& check, const std::string& option, Network& network, const WeightsPaths& paths,
-               bool more) {
+void check_fit(JobCheck& check, const std::string& option, Network& network, const WeightsPaths& paths) {
   for (const auto& given : paths) {
     std::error_code ignored;
     const auto path = file_or_index(given);
-    const bool readable = std::filesystem::exists(path, ignored) && !is_jit(path);
+    const bool readable = std::filesystem::exists(path, ignored) && !is_archive(path);
     if (!readable || (check.ahead() && check.made_by_earlier_job(path))) return;
   }
-  if (!paths.empty()) check.holds(option, [&] { network.require_weights(paths, more); });
+  if (!paths.empty()) check.holds(option, [&] { network.require_weights(paths); });
 }
 
 void check_training(JobCheck& check, const OptimizerOptions& o, const ComponentUse& trained) {
@@ -169,8 +168,7 @@ void check_text(JobCheck& check) {
                   "\"FILE or FOLDER\"");
   check_weights(check, "text_weights", *text);
   const auto network = check.made("text", [&] { return on_meta(check, *text); });
-  if (network)
-    check_fit(check, "text_weights", **network, weights_in(check.spec().options, "text_weights"), true);
+  if (network) check_fit(check, "text_weights", **network, weights_in(check.spec().options, "text_weights"));
 }
 
 void check_image_encoder(JobCheck& check) {

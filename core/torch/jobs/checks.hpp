@@ -45,9 +45,8 @@ std::optional<std::vector<int64_t>> check_size(JobCheck&, const kinora_tokenizer
 // Weights that are a safetensors file, a folder of them or TorchScript archives: those that the option gives.
 void check_weights(JobCheck&, const std::string& option, const ComponentUse&);
 void check_weights(JobCheck&, const std::string& option, const ComponentUse&, const WeightsPaths&);
-// The tensors of those weights that are there already are the network's, by name and shape. more: tensors
-// that it has no use for may be among them.
-void check_fit(JobCheck&, const std::string& option, Network&, const WeightsPaths&, bool more = false);
+// The tensors of those weights that are there already are the network's, by name and shape.
+void check_fit(JobCheck&, const std::string& option, Network&, const WeightsPaths&);
 // Batch, device, parallel strategies and first weights of a training.
 void check_training(JobCheck&, const OptimizerOptions&, const ComponentUse& trained);
 // What the strategies refuse on the ranks of the launch: their layout, a step of so many microbatches (0: the

@@ -7,10 +7,16 @@
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/serialization/pickle.h>
 
 #include "core/log.hpp"
 #include "core/run/folder_options.hpp"
+#include "core/run/torch_library.hpp"
+#include "core/torch/context/fitting.hpp"
 #include "core/torch/context/network.hpp"
+#include "core/torch/weights/archives.hpp"
+#include "core/torch/weights/published.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "tests/support/oracle.hpp"
 #include "tests/support/run_file.hpp"
@@ -80,11 +86,12 @@ INSTANTIATE_TEST_SUITE_P(OfPeers, Folder,
                                          "clip_text_projected", "clip_vision", "clip_vision_projected",
                                          "clip_as_text", "clip_as_vision", "t5", "t5_whole", "umt5",
                                          "wan_t2v", "wan_i2v", "cosmos_t2w", "cosmos2_v2w", "wan_vae",
-                                         "cosmos_vae"),
+                                         "wan22_vae", "cosmos_vae"),
                          [](const auto& info) { return info.param; });
 
 class Folders : public testing::Test {
  protected:
+  static void SetUpTestSuite() { register_fitting(with_fitting_size); }
   // The lines that are logged meanwhile.
   template <class F>
   std::string logged(F act) {
@@ -113,14 +120,18 @@ class Folders : public testing::Test {
   std::string misfit(const std::string& id, const fs::path& weights, const json& options) {
     return refused([&] { network_of(id, options, at::kMeta).require_weights({weights}); });
   }
-  // A file with the parameters of these options, one byte each, none of which is written.
-  fs::path empty_weights(const std::string& id, const json& options) {
+  // A file with the parameters of these options in the names of a layout, one byte each, none of which is
+  // written.
+  fs::path empty_weights(const std::string& id, const json& options, const std::string& layout = "kinora") {
     const fs::path file = run_.folder() / "weights.safetensors";
     Network network = network_of(id, options, at::kMeta);
+    const auto& parameters = network.chain().parameters();
+    const Layout names = layout_called(or_throw(test::plugins().open(id)), layout, names_of(parameters));
     json header;
     int64_t end = 0;
-    for (const auto& p : network.chain().parameters()) {
-      header[p.name] = {{"dtype", "U8"}, {"shape", p.shape}, {"data_offsets", {end, end + p.numel()}}};
+    for (const auto& p : parameters) {
+      header[names.theirs(p.name)] = {
+          {"dtype", "U8"}, {"shape", p.shape}, {"data_offsets", {end, end + p.numel()}}};
       end += p.numel();
     }
     std::string text = header.dump();
@@ -221,6 +232,147 @@ TEST_F(Folders, AnotherClassIsNamed) {
                            {{"num_layers", 2}, {"num_attention_heads", 2}, {"attention_head_dim", 12}});
   EXPECT_THAT(said, HasSubstr("their config.json says that they are a CosmosTransformer3DModel's"));
   EXPECT_LT(said.size(), 1500u) << said;
+}
+
+json said_by(const std::string& id, const fs::path& weights, const json& given = json::object()) {
+  return with_weights(test::plugins(), *or_throw(test::plugins().find(id)), given, {weights});
+}
+
+// NVIDIA's names and no configuration.
+TEST_F(Folders, TensorsTellThePublishedSize) {
+  const auto expect = [&](const std::string& id, const json& options, const std::string& layout) {
+    const fs::path file = empty_weights(id, options, layout);
+    EXPECT_EQ(said_by(id, file), options);
+    EXPECT_EQ(said_by(id, file.parent_path()), options);
+    EXPECT_EQ(misfit(id, file, said_by(id, file)), "not refused");
+  };
+  for (const char* release : {"predict1", "predict2"})
+    for (const char* size : {release[7] == '1' ? "-7B" : "-2B", "-14B"}) {
+      json options{{"size", release + std::string(size)}};
+      expect("model/cosmos", options, release);
+      options["in_channels"] = 17;
+      expect("model/cosmos", options, release);
+    }
+  expect("model/wan", {{"size", "5B"}}, "original");
+  expect("model/wan", {{"size", "1.3B"}}, "kinora");
+  expect("model/umt5", {{"size", "umt5-base"}}, "kinora");
+  const fs::path file = empty_weights("model/cosmos", {{"size", "predict2-2B"}, {"in_channels", 17}});
+  const auto line = logged([&] { said_by("model/cosmos", file); });
+  EXPECT_THAT(line, AllOf(HasSubstr("weights.safetensors: model/cosmos of size = \"predict2-2B\" with "
+                                    "in_channels = 17, by the names and shapes of its "),
+                          HasSubstr(" tensors")));
+  EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1) << line;
+}
+
+TEST_F(Folders, TensorsTellNothingThatIsGiven) {
+  const fs::path file = empty_weights("model/wan", {{"size", "1.3B"}});
+  const json given{{"size", "14B"}}, own{{"num_layers", 30}, {"num_attention_heads", 12}, {"ffn_dim", 8960}},
+      others{{"num_layers", 7}};
+  for (const auto& options : {given, own, others}) EXPECT_EQ(said_by("model/wan", file, options), options);
+  EXPECT_EQ(said_by("model/wan", run_.folder() / "absent.safetensors"), json::object());
+  const fs::path larger = empty_weights("model/wan", {{"num_layers", 3}, {"ffn_dim", 99}});
+  EXPECT_EQ(said_by("model/wan", larger), json::object());
+  EXPECT_THAT(
+      misfit("model/wan", larger, json::object()),
+      AllOf(HasSubstr("their 96 tensors, the first of them 'blocks.0.attn1.norm_k.weight' [5120], are of "
+                      "none of the sizes 1.3B, 5B, 14B, I2V-14B; give the options that they were made "
+                      "with, which kinora plugins inspect model/wan lists"),
+            HasSubstr("missing")));
+}
+
+// A TorchScript archive with parameters of these names and shapes, a number each.
+void write_script(const fs::path& file, const json& shapes, const std::string& part) {
+  struct Node {
+    std::map<std::string, Node> below;
+    std::vector<int64_t> shape;
+    torch::jit::Module module(const std::string& name) const {
+      torch::jit::Module out(name);
+      for (const auto& [key, node] : below)
+        if (node.below.empty())
+          out.register_parameter(key, at::zeros({1}).expand(node.shape), false);
+        else
+          out.register_module(key, node.module(name + "_" + key));
+      return out;
+    }
+  } root;
+  for (const auto& [name, shape] : shapes.items()) {
+    const bool decodes = name.starts_with("decoder") || name.starts_with("post_quant");
+    if (decodes != (part == "decoder")) continue;
+    Node* at = &root;
+    std::istringstream in(name);
+    for (std::string key; std::getline(in, key, '.');) at = &at->below[key];
+    at->shape = shape.get<std::vector<int64_t>>();
+  }
+  root.module(part).save(file.string());
+}
+
+// Names and shapes of NVIDIA's ten tokenizers, resamplers that change nothing among them.
+TEST_F(Folders, ArchivesTellThePublishedTokenizer) {
+  const json sizes = json::parse(std::ifstream(oracle_folder("cosmos_tokenizer_keys.json")));
+  ASSERT_EQ(sizes.size(), 10u);
+  int alike = 0;
+  for (const auto& [size, shapes] : sizes.items()) {
+    const fs::path named = run_.folder() / ("Cosmos-Tokenizer-" + size), plain = run_.folder() / "tokenizer";
+    fs::create_directories(named);
+    fs::create_directories(plain);
+    std::ofstream(named / "config.json") << R"({"architectures": ["CosmosTokenizer"]})";
+    for (const char* part : {"encoder", "decoder"}) {
+      write_script(named / (part + std::string(".jit")), shapes, part);
+      fs::copy_file(named / (part + std::string(".jit")), plain / (part + std::string(".jit")),
+                    fs::copy_options::overwrite_existing);
+    }
+    EXPECT_EQ(said_by("tokenizer/cosmos", named), json({{"size", size}}));
+    json found;
+    const auto why = refused([&] { found = said_by("tokenizer/cosmos", plain); });
+    if (why == "not refused") {
+      EXPECT_EQ(found, json({{"size", size}}));
+    } else {
+      EXPECT_THAT(why, AllOf(HasSubstr('"' + size + '"'), HasSubstr(" alike; say which: size = ")));
+      ++alike;
+    }
+  }
+  EXPECT_EQ(alike, 7) << "resamplers that change nothing hide how far some compress";
+}
+
+TEST_F(Folders, ARunTakesThePublishedSize) {
+  const fs::path file = empty_weights("tokenizer/wan", {{"size", "2.2"}});
+  const test::ScratchRun run(
+      {{"latents", fmt::format("tokenizer = 'wan'\ntokenizer_weights = '{}'\n", file.string())}});
+  ASSERT_EQ(run.problems(), "");
+  EXPECT_EQ(run.spec("latents").component("tokenizer")->options.values().at("size"), "2.2");
+}
+
+TEST_F(Folders, TheVariantFp16IsReadWhereThereIsNoOther) {
+  const fs::path plain = oracle_folder("folders/clip_text") / "model.safetensors";
+  NamedTensors half;
+  for (const auto& [name, t] : read_tensors(plain)) half[name] = t.to(at::kHalf);
+  write_tensors(run_.folder() / "model.fp16.safetensors", half);
+  write_tensors(run_.folder() / "model.ema.safetensors", {{"a", at::ones({1})}});
+  Network network = network_of("model/clip-text", options_for("model/clip-text", plain.parent_path()));
+  EXPECT_THAT(logged([&] { network.load(run_.folder()); }),
+              HasSubstr(": model.fp16.safetensors is read, because the folder has no weights but those of "
+                        "variant fp16"));
+  Network whole = network_of("model/clip-text", options_for("model/clip-text", plain.parent_path()));
+  whole.load(plain);
+  for (size_t i = 0; i < network.chain().leaves().size(); ++i)
+    EXPECT_TRUE(network.chain().leaves()[i].tensor.equal(
+        whole.chain().leaves()[i].tensor.to(at::kHalf).to(at::kDouble)))
+        << network.chain().parameters()[i].name;
+}
+
+TEST_F(Folders, APickleIsNeverRead) {
+  const auto bytes = torch::jit::pickle_save(c10::impl::GenericDict(at::StringType::get(), at::AnyType::get()));
+  std::ofstream(run_.folder() / "model.pt", std::ios::binary)
+      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  Network network = network_of("model/cosmos", {{"layers", 1}, {"heads", 2}});
+  EXPECT_THAT(refused([&] { network.load(run_.folder()); }),
+              AllOf(HasSubstr("model.pt is a pickle of torch.save, which is never read; convert it once: python -c"),
+                    HasSubstr("weights_only=True"), HasSubstr("model.safetensors")));
+  std::ofstream(run_.folder() / "model.pt") << "no archive";
+  EXPECT_THAT(refused([&] { network.load(run_.folder()); }),
+              HasSubstr("model.pt is not an archive that libtorch reads"));
+  std::ofstream(run_.folder() / "other.pth") << "";
+  EXPECT_THAT(refused([&] { network.load(run_.folder()); }), HasSubstr("no *.safetensors"));
 }
 
 }  // namespace

@@ -8,20 +8,15 @@
 #include "core/torch/jobs/video_jobs_testing.hpp"
 #include "core/torch/media/latents.hpp"
 #include "tests/support/oracle.hpp"
+#include "tests/support/oracle_folders.hpp"
 
 namespace kinora::core {
 namespace {
 
 using testing::HasSubstr;
 
-class PipelineFolder : public testing::Test {
+class PipelineFolder : public test::OracleFolders {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "kinora-pipeline-XXXXXX").string();
-    scratch_ = mkdtemp(name.data());
-  }
-  void TearDown() override { fs::remove_all(scratch_); }
-  static fs::path oracle(const std::string& name) { return fs::path(KINORA_TEST_DATA) / "oracle" / name; }
   static json object_of(const fs::path& file) {
     std::ifstream in(file);
     return json::parse(in);
@@ -94,7 +89,6 @@ class PipelineFolder : public testing::Test {
     return fmt::format("image = '{}'\n", oracle(name).string());
   }
 
-  fs::path scratch_;
   int64_t frames_ = 9, width_ = 48;
 };
 
@@ -136,6 +130,16 @@ TEST_F(PipelineFolder, OfWanTextOrImageToVideoMakesTheLatentsOfDiffusers) {
   std::ofstream(folder / "model_index.json") << index.dump();
   expect_equal(folder, "ti2v", picture("wan_i2v/first.png"));
   expect_equal(folder, "t2v");
+}
+
+// With the autoencoder of Wan 2.2's own form.
+TEST_F(PipelineFolder, OfWan22TextOrImageToVideoMakesTheLatentsOfDiffusers) {
+  const auto folder = assembled({"wan_t2v", "wan_ti2v"});
+  json index = object_of(folder / "model_index.json");
+  index["expand_timesteps"] = true;
+  std::ofstream(folder / "model_index.json") << index.dump();
+  width_ = 32;
+  expect_equal(folder, "ti2v_22", picture("cosmos2_v2w/first.png"));
 }
 
 TEST_F(PipelineFolder, OfAnotherSchedulerMakesTheLatentsOfDiffusers) {

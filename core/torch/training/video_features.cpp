@@ -59,7 +59,7 @@ ReconstructionFeatures::ReconstructionFeatures(const JobView& context) : image_s
   const auto& use = *context.spec().component("features");
   id_ = use.id;
   network_ = std::make_unique<Network>(context.open(use), use.options, ChainOptions{});
-  network_->load(weights, true);
+  network_->load(weights);
 }
 
 at::Tensor ReconstructionFeatures::of(const at::Tensor& video) {

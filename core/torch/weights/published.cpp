@@ -7,7 +7,7 @@
 #include "core/run/apply_published.hpp"
 #include "core/suggest.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "core/torch/weights/jit_weights.hpp"
+#include "core/torch/weights/archives.hpp"
 #include "kinora/abi/model.h"
 #include "kinora/abi/tokenizer.h"
 
@@ -112,14 +112,15 @@ using Sources = std::map<std::string, std::function<at::Tensor()>>;
 
 Sources archives_in(const std::filesystem::path& given, const Component& c, const Parameters& parameters) {
   const auto ours = names_of(parameters);
-  const NamedTensors all = read_jit(given);
+  const NamedTensors all = read_archives(given);
   std::vector<std::string> names, left;
   for (const auto& [name, t] : all) names.push_back(name);
   const Layout layout = layout_of(c, names, ours);
   Sources out;
   for (const auto& [name, t] : all) {
     const std::string to = layout.ours(name);
-    if (!ours.count(to))
+    if (to.empty()) continue;
+    if (!ours.count(to) && may_hold_more(given))
       left.push_back(name);
     else if (!out.emplace(to, [t = t] { return t; }).second)
       raise(KINORA_DATA, "{}: two tensors would be called '{}'", given.string(), to);
@@ -130,10 +131,18 @@ Sources archives_in(const std::filesystem::path& given, const Component& c, cons
   return out;
 }
 
+void log_variant(const std::filesystem::path& given, const Safetensors& opened) {
+  const auto file = opened.files()[0].filename();
+  if (std::filesystem::is_directory(given) && file.string().find("fp16") != std::string::npos)
+    log_info("{}: {} is read, because the folder has no weights but those of variant fp16", given.string(),
+             file.string());
+}
+
 // The tensors point into the file, which its sources share.
 Sources tensors_in(const std::filesystem::path& given, const Component& c, const Parameters& parameters) {
   const auto file =
       std::make_shared<const Safetensors>(or_throw(Safetensors::open(published_part(given, *c.spec))));
+  log_variant(given, *file);
   const Layout layout = layout_of(c, file->names(), names_of(parameters));
   Sources out;
   for (const auto& [name, t] : renamed(*file, [&](const std::string& n) { return layout.ours(n); }))
@@ -146,7 +155,7 @@ Sources tensors_in(const std::filesystem::path& given, const Component& c, const
 PublishedWeights::PublishedWeights(const std::vector<std::filesystem::path>& given, const Component& c,
                                    const Parameters& parameters) {
   for (const auto& path : given) {
-    Sources later = is_jit(path) ? archives_in(path, c, parameters) : tensors_in(path, c, parameters);
+    Sources later = is_archive(path) ? archives_in(path, c, parameters) : tensors_in(path, c, parameters);
     const size_t size = later.size();
     later.merge(sources_);  // what both have stays behind
     if (!sources_.empty())

@@ -49,9 +49,9 @@ Layout layout_of(const Component& component, const std::vector<std::string>& nam
 // last one's counts.
 class PublishedWeights {
  public:
-  // The part of a pipeline's folder that fits the component is found, the layout of each file too. Of
-  // TorchScript archives (jit_weights.hpp) what no parameter is called after is left out, with a warning:
-  // NVIDIA's tokenizers hold resamplers that they do not use. Throws kinora::Error.
+  // The part of a pipeline's folder that fits the component is found, the layout of each file too; one line
+  // says that only the variant fp16 is there. Of *.jit (archives.hpp) what no parameter is called after is
+  // left out, with a warning. Throws kinora::Error.
   PublishedWeights(const std::vector<std::filesystem::path>& given, const Component& component,
                    const Parameters& parameters);
   std::vector<std::string> names() const;

@@ -11,6 +11,7 @@
 #include "core/plugin/manifest.hpp"
 #include "core/run/apply_published.hpp"
 #include "core/run/folder_options.hpp"
+#include "core/torch/context/fitting.hpp"
 #include "core/torch/context/network.hpp"
 #include "core/torch/weights/convert.hpp"
 #include "kinora/model.hpp"
@@ -45,6 +46,7 @@ class Small final : public Model<at::Tensor> {
  public:
   struct Options {
     int64_t layers = 2;
+    std::string size;
   };
   static void describe(Describe<Options>& d) {
     d.name("small").help("of a test").input("x", "[B, 4]", "float").output("output", "[B, 4]", "float");
@@ -54,9 +56,10 @@ class Small final : public Model<at::Tensor> {
     d.layout("alias", "the same names");
     d.layout("one-way", "", nullptr, [](std::string name) { return "w." + name; });
     d.option("layers", &Options::layers).help("blocks");
+    d.option("size", &Options::size).choices({"", "three", "also three"}).help("as published");
   }
   Small(const Options& o, const Context<at::Tensor>& ctx) {
-    for (int64_t i = 0; i < o.layers; ++i)
+    for (int64_t i = 0; i < (o.size.empty() ? o.layers : 3); ++i)
       for (const char* name : {".norm2.weight", ".norm3.weight"})
         parameters_.push_back(ctx.parameter(
             {.name = "blocks." + std::to_string(i) + name, .shape = {4}, .init = Init::normal(1)}));
@@ -302,6 +305,22 @@ TEST_F(Published, WeightsOfSeveralFilesSayWhatIsMissing) {
                 AllOf(HasSubstr("first.safetensors, "), HasSubstr("second.safetensors together do not fit"),
                       HasSubstr("1 missing: 'head.weight', did you mean 'haed.weight'?")));
   }
+}
+
+TEST_F(Published, SizesThatFitAlikeAreNamed) {
+  NamedTensors weights;
+  const auto three = network({{"layers", 3}});
+  for (const auto& p : three->chain().parameters()) weights[p.name] = at::zeros(p.shape);
+  const fs::path file = folder_ / "in.safetensors";
+  write_tensors(file, weights);
+  try {
+    with_fitting_size(component_, json::object(), {file});
+    FAIL() << "not refused";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("in.safetensors: these 7 tensors fit model/small of size \"three\" and "
+                                    "\"also three\" alike; say which: size = \"three\""));
+  }
+  EXPECT_EQ(with_fitting_size(component_, {{"layers", 3}}, {file}), json({{"layers", 3}}));
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "core/torch/training/script_model.hpp"
-#include "core/torch/weights/jit_weights.hpp"
+#include "core/torch/weights/archives.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "core/torch/weights/weights_complaint.hpp"
 #include "kinora/error.hpp"
@@ -161,7 +161,7 @@ TEST(Weights, OfAPipeAreRefusedWithoutWaitingForItsWriter) {
   const auto pipe = std::filesystem::temp_directory_path() / ("kinora-" + std::to_string(getpid()) + ".jit");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   const auto said = HasSubstr(pipe.string() + ": not a regular file but a pipe");
-  EXPECT_THAT(test::refusal([&] { read_jit(pipe); }), said);
+  EXPECT_THAT(test::refusal([&] { read_archive(pipe); }), said);
   EXPECT_THAT(test::refusal([&] { ScriptModel{pipe}; }), said);
   std::filesystem::remove(pipe);
 }

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "clean.hpp"
+#include "clip_words.hpp"
 #include "ids.hpp"
 #include "word_piece.hpp"
 
@@ -22,24 +23,47 @@ std::unique_ptr<Tokenizer> open(const TokenizerStage::Options& o) {
   return read_tokenizer_json(bytes, o.file);
 }
 
+// A file that a folder may lack.
+Json object_in(const std::filesystem::path& file) {
+  if (!std::filesystem::exists(file)) return Json::object();
+  Json out = Json::parse(read_file(file.string(), kMeant), nullptr, false);
+  if (!out.is_object()) throw Error(KINORA_INVALID, file.string() + ": no JSON object");
+  return out;
+}
+
+// Of the classes with vocab.json and merges.txt only CLIP's is known: others cut a text into other words.
+std::unique_ptr<Tokenizer> open_clip(const std::filesystem::path& folder, const Json& config) {
+  const Json name = config.value("tokenizer_class", Json("CLIPTokenizer"));
+  if (!name.is_string() || !name.get<std::string>().starts_with("CLIPTokenizer"))
+    throw Error(KINORA_UNSUPPORTED, folder.string() + ": how a " + name.dump() +
+                                        " reads vocab.json and merges.txt is not known here; give its "
+                                        "tokenizer.json, which transformers' save_pretrained writes");
+  if (std::filesystem::exists(folder / "added_tokens.json"))
+    throw Error(KINORA_UNSUPPORTED, folder.string() +
+                                        ": the tokens of added_tokens.json are not known here; give a "
+                                        "tokenizer.json, which transformers' save_pretrained writes");
+  const auto text = [&](const char* file) { return read_file((folder / file).string(), kMeant); };
+  return read_clip_words(
+      {text("vocab.json"), text("merges.txt"), config, object_in(folder / "special_tokens_map.json")},
+      folder.string());
+}
+
 // Opens a folder that transformers' save_pretrained wrote: tokenizer.json, or the files of older tokenizer classes.
 std::unique_ptr<Tokenizer> open_folder(TokenizerStage::Options o) {
   const std::filesystem::path folder = o.file;
   const auto has = [&](const char* name) { return std::filesystem::exists(folder / name); };
   const auto use = [&](const char* name) { return o.file = (folder / name).string(); };
   if (has("tokenizer.json")) return use("tokenizer.json"), open(o);
-  Json config = Json::object();
-  if (has("tokenizer_config.json"))
-    config = Json::parse(read_file(use("tokenizer_config.json"), kMeant), nullptr, false);
-  if (!config.is_object()) throw Error(KINORA_INVALID, o.file + ": no JSON object");
+  const Json config = object_in(folder / "tokenizer_config.json");
+  if (has("vocab.json") && has("merges.txt")) return open_clip(folder, config);
   if (has("vocab.txt")) {
     const bool lower = config.value("do_lower_case", Json(true)) != false;
     return read_vocab_txt(read_file(use("vocab.txt"), kMeant), o.file, lower);
   }
   if (!has("spiece.model"))
     throw Error(KINORA_NOT_FOUND, folder.string() +
-                                      ": no tokenizer.json, spiece.model or vocab.txt; give a folder "
-                                      "with one of them, or name the file");
+                                      ": no tokenizer.json, spiece.model, vocab.txt or vocab.json with "
+                                      "merges.txt; give a folder with one of them, or name the file");
   const Json name = config.value("tokenizer_class", Json("T5Tokenizer"));
   const bool ends = name.is_string() && name.get<std::string>().find("T5Tokenizer") != std::string::npos;
   if (!ends && !o.add_begin && !o.add_end)

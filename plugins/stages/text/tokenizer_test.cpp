@@ -227,7 +227,60 @@ TEST(TokenizerStage, ReadsAFolderAsItsFile) {
   cased["tokenizer_config.json"] = R"({"do_lower_case": false})";
   EXPECT_EQ(said(folder("cased", cased)), (Ids{1, 3, 5, 6, 2}));
   EXPECT_THAT(test::refusal([&] { said(folder("empty", {})); }),
-              HasSubstr("no tokenizer.json, spiece.model or vocab.txt"));
+              HasSubstr("no tokenizer.json, spiece.model, vocab.txt or vocab.json with merges.txt"));
+}
+
+// A folder of CLIP's tokenizer with the vocabulary and the merges of fixture "clip", and what else is given.
+struct ClipFolder {
+  std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("kinora-clip-" + std::to_string(::getpid()));
+  Json model = fixture("clip")["tokenizer"]["model"];
+  ClipFolder() {
+    std::filesystem::create_directories(path);
+    std::string merges = "#version: 0.2\n";
+    for (const auto& m : model["merges"]) merges += m[0].get<std::string>() + " " + m[1].get<std::string>() + "\n";
+    write("vocab.json", model["vocab"].dump());
+    write("merges.txt", merges);
+  }
+  ~ClipFolder() { std::filesystem::remove_all(path); }
+  void write(const char* name, const std::string& text) const { std::ofstream(path / name) << text; }
+  std::string refusal(const char* name, const std::string& text) const {
+    write(name, text);
+    auto why = test::refusal([&] { run({.file = path}, "a"); });
+    std::filesystem::remove(path / name);
+    return why;
+  }
+};
+
+TEST(ClipWords, AreThoseOfTransformers) {
+  kinora::testing::start();
+  const ClipFolder folder;
+  const auto expect = [&](const Json& texts, const Json& ids) {
+    ASSERT_EQ(texts.size(), ids.size());
+    for (size_t i = 0; i < texts.size(); ++i)
+      EXPECT_EQ(run({.file = folder.path, .max_length = 1 << 20}, texts[i]).first, ids[i].get<Ids>()) << texts[i];
+  };
+  expect(fixture("texts")["texts"], fixture("clip")["ids"]);
+  const Json f = fixture("clip_words");
+  folder.write("tokenizer_config.json", f["tokenizer_config"].dump());
+  ASSERT_GE(f["texts"].size(), 60u);
+  expect(f["texts"], f["ids"]);
+  EXPECT_EQ(run({.file = folder.path, .max_length = 9, .pad = "max_length"}, "a").first.back(), f["pad_id"]);
+  // The same said in the other file.
+  std::filesystem::remove(folder.path / "tokenizer_config.json");
+  folder.write("special_tokens_map.json", f["tokenizer_config"].dump());
+  expect(f["texts"], f["ids"]);
+}
+
+TEST(ClipWords, AreNoOtherTokenizers) {
+  kinora::testing::start();
+  const ClipFolder folder;
+  EXPECT_THAT(folder.refusal("tokenizer_config.json", R"({"tokenizer_class": "GPT2Tokenizer"})"),
+              HasSubstr("how a \"GPT2Tokenizer\" reads vocab.json and merges.txt is not known here"));
+  EXPECT_THAT(folder.refusal("tokenizer_config.json", R"({"pad_token": "<pad>"})"),
+              HasSubstr("the pad_token \"<pad>\" is not in vocab.json"));
+  EXPECT_THAT(folder.refusal("added_tokens.json", R"({"<cat>": 620})"), HasSubstr("added_tokens.json"));
+  EXPECT_THAT(folder.refusal("vocab.json", "[]"), HasSubstr("vocab.json: no JSON object"));
 }
 
 }  // namespace

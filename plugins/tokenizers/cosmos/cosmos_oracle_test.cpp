@@ -1,7 +1,7 @@
 // tokenizer/cosmos against diffusers' AutoencoderKLCosmos and NVIDIA's Cosmos-Tokenizer.
 #include <fstream>
 
-#include "core/torch/weights/jit_weights.hpp"
+#include "core/torch/weights/archives.hpp"
 #include "plugins/tokenizers/cosmos/cosmos_testing.hpp"
 #include "plugins/tokenizers/cosmos/names.hpp"
 #include "plugins/tokenizers/cosmos/patch.hpp"
@@ -139,7 +139,7 @@ TEST_P(Jit, ArchivesGiveTheSameTokenizer) {
   const test::Oracle oracle(kNvidiaFile, name);
   const auto folder = std::filesystem::path(KINORA_TEST_DATA) / "oracle";
   const auto archive = [&](const char* part) {
-    return core::read_jit(folder / ("cosmos_tokenizer_" + std::string(name) + "_" + part + ".jit"));
+    return core::read_archive(folder / ("cosmos_tokenizer_" + std::string(name) + "_" + part + ".jit"));
   };
   auto originals = archive("encoder");
   for (const auto& [key, t] : archive("decoder")) originals[key] = t;
@@ -159,9 +159,9 @@ INSTANTIATE_TEST_SUITE_P(Cases, Jit,
 
 TEST(JitWeights, OfWhatIsNoneAreRefused) {
   const auto folder = std::filesystem::path(KINORA_TEST_DATA) / "oracle";
-  EXPECT_NE(test::refusal([&] { core::read_jit(folder / "absent.jit"); }).find("does not exist"),
+  EXPECT_NE(test::refusal([&] { core::read_archive(folder / "absent.jit"); }).find("does not exist"),
             std::string::npos);
-  EXPECT_NE(test::refusal([&] { core::read_jit(folder / kDiffusers); }).find("no TorchScript archive"),
+  EXPECT_NE(test::refusal([&] { core::read_archive(folder / kDiffusers); }).find("no archive of weights"),
             std::string::npos);
 }
 

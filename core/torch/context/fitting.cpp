@@ -1,0 +1,95 @@
+#include "core/torch/context/fitting.hpp"
+
+#include <fmt/ranges.h>
+
+#include "core/io/safetensors.hpp"
+#include "core/log.hpp"
+#include "core/run/apply_published.hpp"
+#include "core/torch/context/network.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+#include "core/torch/weights/archives.hpp"
+#include "core/torch/weights/published.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The options of a published size, as the weights may have them.
+std::vector<json> readings_of(const ComponentSpec& spec, const json& given, const std::string& size) {
+  json of = given;
+  of["size"] = size;
+  std::vector<json> out{of};
+  if (const auto* channels = spec.option("in_channels"); channels && !given.contains("in_channels")) {
+    of["in_channels"] = channels->default_value.get<int64_t>() + 1;
+    out.push_back(of);
+  }
+  return out;
+}
+
+}  // namespace
+
+StoredShapes stored_shapes(const std::vector<fs::path>& weights, const ComponentSpec& spec) {
+  StoredShapes out{{}, std::string_view(published_stem(spec)) == "model" || may_hold_more(weights.at(0))};
+  for (const auto& path : weights) {
+    if (is_archive(path)) {
+      for (const auto& [name, t] : read_archives(path)) out.shapes[name] = t.sizes().vec();
+    } else {
+      const Safetensors file = or_throw(Safetensors::open(published_part(path, spec)));
+      for (const auto& t : file.tensors()) out.shapes[t.name] = t.shape;
+    }
+  }
+  return out;
+}
+
+bool would_fit(const Component& component, const json& options, const StoredShapes& stored) {
+  try {
+    Network network(component, or_throw(Options::make(*component.spec, options)),
+                    ChainOptions{.device = at::kMeta});
+    const auto& parameters = network.chain().parameters();
+    std::vector<std::string> names;
+    for (const auto& [name, shape] : stored.shapes) names.push_back(name);
+    const Layout layout = layout_of(component, names, names_of(parameters));
+    std::map<std::string, std::vector<int64_t>> ours;
+    for (const auto& [name, shape] : stored.shapes)
+      if (const auto to = layout.ours(name); !to.empty()) ours[to] = shape;
+    for (const auto& p : parameters)
+      if (const auto it = ours.find(p.name); it == ours.end() || it->second != p.shape) return false;
+    return stored.more_is_fine || ours.size() == parameters.size();
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+json with_fitting_size(const Component& component, const json& given, const std::vector<fs::path>& weights) {
+  StoredShapes stored;
+  try {
+    stored = stored_shapes(weights, *component.spec);
+  } catch (const std::exception&) {
+    return given;  // what is wrong with the files is said where they are read
+  }
+  if (would_fit(component, given, stored)) return given;
+  std::vector<json> fits;
+  for (const auto& size : component.spec->option("size")->choices)
+    for (const auto& options : readings_of(*component.spec, given, size))
+      if (!size.empty() && would_fit(component, options, stored)) fits.push_back(options);
+  if (fits.empty()) return given;
+  std::vector<std::string> sizes, paths;
+  for (const auto& options : fits) sizes.push_back(options.at("size").dump());
+  for (const auto& path : weights) paths.push_back(path.string());
+  const std::string all = fmt::format("{}", fmt::join(paths, ", "));
+  if (fits.size() > 1)
+    std::erase_if(fits, [&](const json& o) { return all.find(o.at("size").get<std::string>()) == all.npos; });
+  if (fits.size() != 1)
+    raise(KINORA_INVALID, "{}: these {} tensors fit {} of size {} alike; say which: size = {}", all,
+          stored.shapes.size(), component.spec->id, fmt::join(sizes, " and "), sizes[0]);
+  const json& found = fits[0];
+  const bool masked = found.contains("in_channels") && !given.contains("in_channels");
+  log_info("{}: {} of size = {}{}, by the names and shapes of its {} tensors{}", all, component.spec->id,
+           found.at("size").dump(),
+           masked ? fmt::format(" with in_channels = {}", found["in_channels"].dump()) : "",
+           stored.shapes.size(), sizes.size() > 1 ? " and by its path" : "");
+  return found;
+}
+
+}  // namespace kinora::core
