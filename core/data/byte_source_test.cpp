@@ -1,4 +1,4 @@
-// What is no regular file is refused, and nobody waits for it.
+// A path that is not a regular file is refused without waiting for it.
 #include "core/data/byte_source.hpp"
 
 #include <filesystem>

@@ -47,7 +47,7 @@ TEST_F(SafetensorsFile, APipeIsRefusedWithoutWaitingForItsWriter) {
   ASSERT_EQ(mkfifo((folder_ / "pipe.safetensors").c_str(), 0600), 0);
   const auto opened = Safetensors::open(folder_ / "pipe.safetensors");
   ASSERT_FALSE(opened);
-  EXPECT_THAT(opened.failure().message, HasSubstr("pipe.safetensors: is no regular file"));
+  EXPECT_THAT(opened.failure().message, HasSubstr("pipe.safetensors: is not a regular file"));
 }
 
 // The bytes that safetensors 0.6 (Rust, through its Python package) writes for these tensors.

@@ -80,7 +80,7 @@ def check_pipeline():
     latent = safetensors.numpy.load_file(out / "sea/videos/000.latents.safetensors")["latent"][0]
     want = given["t2v.latent"]
     assert latent.shape == want.shape and abs(latent - want).max() < 1e-5 * abs(want).max(), abs(latent - want).max()
-    for arguments, said in ((["generate"], "which run file, or which pipeline"), (["generate", "--pipeline", DATA, "--prompt", "x"], "no model_index.json")):
+    for arguments, said in ((["generate"], "which run file, or which pipeline"), (["generate", "--pipeline", DATA, "--prompt", "x"], "model_index.json is missing")):
         wrong = subprocess.run([KINORA, *map(str, arguments)], capture_output=True, text=True, cwd=SCRATCH)
         assert wrong.returncode == 2 and said in wrong.stderr, wrong
 
