@@ -53,7 +53,7 @@ usage: packaging/dev.sh COMMAND
 
   demo                 build, then turn a short film into a trained model and a new film (runs/quickstart)
   build [PRESET]       set up what is missing, configure, build all but the tests; the default preset is dev
-  test [CTEST ARGS]    build and run the tests but the slow ones, for example: test -L unit, test -R Sampler
+  test [CTEST ARGS]    build and run the tests but the slow ones, for example: test -L unit, test -R sampler
   test --all           the slow ones too; --some: as many of them as fit into ten minutes, as CI does
   shell [COMMAND...]   a shell, or one command, with the project's tools and programs on PATH
   format [--check]     clang-format all C, C++ and CUDA files
@@ -61,7 +61,7 @@ usage: packaging/dev.sh COMMAND
   setup                only install what is missing
   clean [--all]        remove build/, with --all .deps/ too; runs/ stays
 
-KINORA_PRESET names another preset than dev (release, asan, tsan, cuda) for every command.
+KINORA_PRESET names another preset than dev for every command: work (each source compiled alone, -O2), release, asan, tsan, cuda.
 KINORA_JOBS sets how many compilers run at once (default: one a core, as far as memory has 2.5 GB for each).
 HELP
 }

@@ -127,7 +127,7 @@ int inspect_command(core::Runtime& runtime, const Arguments& arguments) {
     return complain(kUsage, "inspect: which component? see kinora plugins list and kinora inspect --help");
   const bool is_folder = std::filesystem::is_directory(id);
   if (is_folder && std::filesystem::exists(std::filesystem::path(id) / "model_index.json")) {
-    const json facts = pipeline_facts((std::filesystem::path(id) / "").lexically_normal().parent_path());
+    const json facts = pipeline_facts((std::filesystem::absolute(id) / "").lexically_normal().parent_path());
     std::cout << (given.count("json") ? facts.dump() + "\n" : pipeline_text(facts));
     return kDone;
   }

@@ -38,8 +38,10 @@ constexpr const char* kSettings[] = {"negative",
                                      "top_p",
                                      "max_tokens",
                                      "pad_text",
-                                     "sigma_data"};
-constexpr const char* kFiles[] = {"image", "video", "prompts_file"};
+                                     "sigma_data",
+                                     "encode_negative",
+                                     "condition_timestep"};
+constexpr const char* kFiles[] = {"image", "last_image", "video", "noise", "prompts_file"};
 
 // Members of a comment, checked as they are read.
 class CommentReader {

@@ -16,7 +16,7 @@ const char* state_name(PluginState state) {
 
 void Component::require_kind(std::string_view kind) const {
   if (spec->kind != kind)
-    throw Error(KINORA_INVALID, fmt::format("'{}' is a {} component; here a {} is needed", spec->id, spec->kind, kind));
+    throw Error(KINORA_INVALID, fmt::format("'{}' is of kind {}; kind {} is needed here", spec->id, spec->kind, kind));
 }
 
 Registry::Registry(HostFacts host) : host_(std::move(host)), locks_(std::make_unique<Locks>()) {}
@@ -75,7 +75,7 @@ Result<Registry::Place> Registry::locate(std::string_view kind, std::string_view
   if (it == by_id_.end()) return not_found(kind, name);
   const Place& place = it->second;
   if (!kind.empty() && place.spec->kind != kind)
-    return fail(KINORA_INVALID, "'{}' is a {} component; here a {} is needed", name, place.spec->kind, kind);
+    return fail(KINORA_INVALID, "'{}' is of kind {}; kind {} is needed here", name, place.spec->kind, kind);
   const std::lock_guard lock(locks_->state);
   const auto& info = place.entry->info;
   if (info.state == PluginState::disabled)

@@ -36,6 +36,8 @@ const std::map<std::string, std::string> kPublishedClasses{
     {"AutoencoderKLWan", "tokenizer/wan"},    {"AutoencoderKLCosmos", "tokenizer/cosmos"},
     {"UMT5EncoderModel", "model/umt5"},       {"T5EncoderModel", "model/t5"},
     {"CLIPVisionModel", "model/clip-vision"}, {"CLIPVisionModelWithProjection", "model/clip-vision"},
+    {"CLIPTextModel", "model/clip-text"},     {"CLIPTextModelWithProjection", "model/clip-text"},
+    {"BertModel", "model/minilm"},            {"BertForMaskedLM", "model/minilm"},
 };
 
 template <class Map>
@@ -451,7 +453,7 @@ json with_pipeline(const std::string& kind, const std::string& job, json table, 
                       ": this pipeline makes videos of a text alone; leave `image` out, or give the "
                       "folder of an image-to-video pipeline");
   }
-  if (kind == "train" && out["weights"] == json::array())
+  if (kind == "train" && out.value("weights", json()) == json::array())
     throw Error(
         KINORA_INVALID,
         fmt::format("{0}: this pipeline has two experts, and a train job trains one; say which: weights = "

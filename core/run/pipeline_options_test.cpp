@@ -137,7 +137,7 @@ TEST_F(PipelineOptions, ThatCannotBeSaidAreRefusedByName) {
   EXPECT_THAT(refusal([&] { with_pipeline("generate", "film", json::object(), scratch_ / "none"); }),
               HasSubstr("there is no such folder"));
   EXPECT_THAT(refusal([&] { with_pipeline("generate", "film", json::object(), scratch_); }),
-              HasSubstr("no model_index.json"));
+              HasSubstr("model_index.json is missing"));
   const auto said = [&](const std::string& file, const std::string& key, const json& value) {
     const auto folder = changed("wan_t2v", file, key, value);
     return refusal([&] { with_pipeline("generate", "film", json::object(), folder); });

@@ -40,6 +40,8 @@ CaptionEncoder read_caption_encoder(const Registry& registry, const json& encode
   out.words = text_in(encoder, "words");
   out.text = text_in(encoder, "text");
   out.device = text_in(encoder, "device");
+  for (auto [id, kind] : {std::pair(&out.words, "stage"), {&out.text, "model"}})
+    if (const auto found = registry.find(kind, *id)) *id = (*found)->id;
   out.words_options = options_in(registry, encoder, "stage", out.words, "words_options");
   out.text_options = options_in(registry, encoder, "model", out.text, "text_options");
   const double tokens = number_in(encoder, "max_tokens");

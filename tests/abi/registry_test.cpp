@@ -99,7 +99,7 @@ TEST(Registry, FindsByIdAndByKindAndSuggests) {
   EXPECT_THAT(says("", "edm-heun"), HasSubstr("did you mean 'sampler/edm-heun'?"));
   EXPECT_THAT(says("sampler", "zzzzzz"), HasSubstr("there are: edm-heun"));
   EXPECT_THAT(says("loss", "edm"), HasSubstr("there is none"));
-  EXPECT_THAT(says("loss", "stage/minimal"), HasSubstr("is a stage component; here a loss is needed"));
+  EXPECT_THAT(says("loss", "stage/minimal"), HasSubstr("is of kind stage; kind loss is needed here"));
 }
 
 TEST(Registry, SaysWhichNamedFolderIsMissing) {

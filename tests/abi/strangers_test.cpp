@@ -82,8 +82,8 @@ TEST_F(Strangers, ATableIsGivenToItsOwnKindOnly) {
   const Component component = or_throw(registry.open("stage/minimal"));
   EXPECT_EQ(component.table<kinora_stage>().struct_size, sizeof(kinora_stage));
   EXPECT_THAT(refusal([&] { component.table<kinora_sampler>(); }),
-              HasSubstr("'stage/minimal' is a stage component; here a sampler is needed"));
-  EXPECT_THAT(refusal([&] { component.table<kinora_engine>(); }), HasSubstr("here a engine is needed"));
+              HasSubstr("'stage/minimal' is of kind stage; kind sampler is needed here"));
+  EXPECT_THAT(refusal([&] { component.table<kinora_engine>(); }), HasSubstr("kind engine is needed here"));
 }
 
 TEST_F(Strangers, SettingsOfTheSamplingAreTaken) {
@@ -112,6 +112,20 @@ TEST_F(Strangers, FilesDevicesAndWeightsAreNot) {
     EXPECT_EQ(job.options.at(name), job_.options.at(name)) << name;
 }
 
+// An option that decides what is sampled and that --from left out would silently make another video.
+TEST_F(Strangers, EveryOptionIsTakenOrKnownNotToDecideWhatIsSampled) {
+  const std::set<std::string> left{"pipeline",  "steps",     "preview_every",     "format",       "crf",
+                                   "weights",   "weights_2", "tokenizer_weights", "text_weights", "image_encoder_weights",
+                                   "device",    "threads",   "cuda_graphs",       "prompts",      "count",
+                                   "resident_experts"};
+  for (const auto& option : job_.kind->spec.options) {
+    const json about{{"job", "film"}, {"options", {{option.name, option.default_value}}}};
+    if (left.contains(option.name)) continue;
+    const VideoComment read = read_video_comment("film.mp4", about.dump());
+    EXPECT_TRUE(read.settings.contains(option.name) || read.files.contains(option.name)) << option.name;
+  }
+}
+
 TEST_F(Strangers, CommentsThatKinoraDoesNotWriteAreRefused) {
   std::string deep = "{\"job\": \"film\", \"options\": ";
   for (int i = 0; i < 100000; ++i) deep += "{\"a\": ";
@@ -119,10 +133,10 @@ TEST_F(Strangers, CommentsThatKinoraDoesNotWriteAreRefused) {
     json change;
     std::string says;
   } rows[] = {
-      {{{"sampler", "engine/local"}}, "'engine/local' is a engine component; here a sampler is needed"},
-      {{{"sampler", "tokenizer/cosmos"}}, "here a sampler is needed"},
-      {{{"sampler", "storage/file"}}, "here a sampler is needed"},
-      {{{"sampler", "stage/film.clips"}}, "here a sampler is needed"},
+      {{{"sampler", "engine/local"}}, "'engine/local' is of kind engine; kind sampler is needed here"},
+      {{{"sampler", "tokenizer/cosmos"}}, "kind sampler is needed here"},
+      {{{"sampler", "storage/file"}}, "kind sampler is needed here"},
+      {{{"sampler", "stage/film.clips"}}, "kind sampler is needed here"},
       {{{"sampler", "sampler/\x1b[2J"}}, "\"sampler\" must be a short text"},
       {{{"sampler", 3}}, "\"sampler\" must be a short text"},
       {{{"sampler_options", nullptr}}, "belong together"},
@@ -180,17 +194,17 @@ TEST_F(StrangersText, AnEncoderIsAStageThatMakesTokensAModelAndSafetensors) {
     json change;
     std::string says;
   } rows[] = {
-      {{{"words", "engine/local"}}, "here a stage is needed"},
+      {{{"words", "engine/local"}}, "kind stage is needed here"},
       {{{"words", "stage/film.clips"}, {"words_options", {{"model", "/evil.pt2"}}}},
        "names no output input_ids"},
       {{{"words", 3}}, "cannot be used"},
       {{{"words_options", {{"steps", 3}}}}, "unknown option 'steps'"},
-      {{{"text", "sampler/euler"}}, "here a model is needed"},
+      {{{"text", "sampler/euler"}}, "kind model is needed here"},
       {{{"text", nullptr}}, "cannot be used"},
       {{{"weights", {"/w/encoder.jit"}}}, "reads safetensors of this machine only"},
       {{{"weights", {"/w/model.pt2"}}}, "reads safetensors of this machine only"},
       {{{"weights", {"s3://w/model.safetensors"}}}, "reads safetensors of this machine only"},
-      {{{"weights", {3}}}, "no path"},
+      {{{"weights", {3}}}, "not a path"},
       {{{"weights", json::array()}}, "names no weights"},
       {{{"max_tokens", "x"}}, "lacks max_tokens"},
       {{{"max_tokens", 1e300}}, "lacks max_tokens"},

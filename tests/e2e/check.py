@@ -493,8 +493,8 @@ def check_generate_by_hand():
     named = generate("--prompt", "a boat", "--name", "../x")
     assert named.returncode == 2 and "--name: a job's name is its folder: letters, digits" in named.stderr, named
     video = SCRATCH / "stranger.mp4"
-    for comment, words in (('{"job":"film","options":{},"sampler":"engine/local","sampler_options":{}}', "'engine/local' is a engine component; here a sampler is needed"),
-                           ('{"job":"film","options":{},"sampler":"tokenizer/cosmos","sampler_options":{}}', "here a sampler is needed"),
+    for comment, words in (('{"job":"film","options":{},"sampler":"engine/local","sampler_options":{}}', "'engine/local' is of kind engine; kind sampler is needed here"),
+                           ('{"job":"film","options":{},"sampler":"tokenizer/cosmos","sampler_options":{}}', "kind sampler is needed here"),
                            ('{"job":"film","options":{},"sampler":"sampler/euler"}', "belong together"),
                            ('{"job":3,"options":{}}', '"job" must be a short text'),
                            ('{"job":"film","options":{"prompts_file":"/etc/passwd"}}', 'made with prompts_file "/etc/passwd"')):

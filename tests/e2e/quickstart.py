@@ -136,6 +136,7 @@ def losses(out):
 
 def killed_and_resumed(out, whole):
     """kill -9 while the model trains, at several moments; then to the end."""
+    kills = 0
     for wanted in (2, 6, 9):
         process = subprocess.Popen(command(out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         metrics = out / "dit/metrics.jsonl"
@@ -144,7 +145,10 @@ def killed_and_resumed(out, whole):
         process.send_signal(signal.SIGKILL)
         process.wait()
         # On a busy machine it may have ended first.
-        assert not (out / "dit/summary.json").exists() or len(lines(metrics)) == 12
+        ended = (out / "dit/summary.json").exists()
+        assert not ended or len(lines(metrics)) == 12
+        kills += not ended
+    assert kills, "no run was killed while it trained"
     run(out)
     assert losses(out) == whole, f"interrupted {losses(out)}\nwhole {whole}"
     assert [p.name for p in out.rglob("*") if "tmp" in p.name] == []

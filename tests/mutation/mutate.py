@@ -151,7 +151,7 @@ def main():
     shutil.rmtree(scratch, ignore_errors=True)
     if lived:
         sys.exit(f"mutate: {len(lived)} of {count} mutants live: {', '.join(lived)}")
-    print(f"{count} mutants, each seen by its test, which passes without it")
+    print(f"{count} mutants, each seen by its test; the first test of each library passes without a mutant")
 
 
 if __name__ == "__main__":

@@ -192,7 +192,7 @@ async function reject() {
 async function alike() {
   const clip = await sheet.chosen.then(whole).catch(failed);
   const before = { text: query.text, like: query.like, embedding: query.embedding };
-  if (!clip.embeddings) return;
+  if (!clip?.embeddings) return;
   if (!clip.embeddings.length) return say(`${clip.key} has no embedding of its pictures, so nothing can be like it`, true);
   query.search({ like: clip.id, embedding: clip.embeddings.includes(detail.embedding) ? detail.embedding : clip.embeddings[0] });
   try {

@@ -61,7 +61,24 @@ bool would_fit(const Component& component, const json& options, const StoredShap
   }
 }
 
+namespace {
+
+// Takes the one published size that a path names. TorchScript is a program, so it is not opened to look at its tensors.
+json with_size_in_path(const Component& component, const json& given, const std::string& path) {
+  std::vector<std::string> named;
+  for (const auto& size : component.spec->option("size")->choices)
+    if (!size.empty() && path.find(size) != path.npos) named.push_back(size);
+  if (named.size() != 1) return given;
+  log_info("{}: {} of size = \"{}\", by its path", path, component.spec->id, named[0]);
+  json out = given;
+  out["size"] = named[0];
+  return out;
+}
+
+}  // namespace
+
 json with_fitting_size(const Component& component, const json& given, const std::vector<fs::path>& weights) {
+  if (is_archive(weights.at(0))) return with_size_in_path(component, given, weights[0].string());
   StoredShapes stored;
   try {
     stored = stored_shapes(weights, *component.spec);

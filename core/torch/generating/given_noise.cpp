@@ -14,8 +14,8 @@ const SafeTensor& noise_tensor(const Safetensors& opened, const std::filesystem:
   const auto* found = opened.find(fmt::format("{:03}", number));
   if (!found)
     throw Error(KINORA_NOT_FOUND,
-                fmt::format("{}: it has no tensor '{:03}', the noise of video {}; it has: {}", file.string(),
-                            number, number, fmt::join(opened.names(), ", ")));
+                fmt::format("{}: tensor '{:03}', the noise of video {}, is missing; of its {} tensors the first is '{}'", file.string(),
+                            number, number, opened.names().size(), opened.names().empty() ? "" : opened.names()[0]));
   if (found->shape != shape)
     raise(KINORA_INVALID, "{}: noise '{:03}' is {}, and the latent is {} (channels, frames, rows, columns)",
           file.string(), number, fmt::format("[{}]", fmt::join(found->shape, ", ")),

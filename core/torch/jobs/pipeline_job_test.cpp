@@ -241,7 +241,7 @@ TEST_F(PipelineFolder, IsWhatFineTuningBeginsWith) {
 TEST_F(PipelineFolder, WhoseNoiseDoesNotFitIsRefusedByName) {
   const auto folder = assembled({"wan_t2v"});
   EXPECT_THAT(refusal(job_of(folder, "t2v", "", "001")),
-              HasSubstr("it has no tensor '000', the noise of video 0; it has: 001"));
+              HasSubstr("tensor '000', the noise of video 0, is missing; of its 1 tensors the first is '001'"));
   frames_ = 13;
   EXPECT_THAT(refusal(job_of(folder, "t2v", "")),
               HasSubstr("noise '000' is [2, 3, 4, 6], and the latent is [2, 4, 4, 6]"));
