@@ -1,5 +1,6 @@
 #include "apps/kinora/inspect_pipeline.hpp"
 
+#include <algorithm>
 #include <set>
 
 #include <fmt/ranges.h>
@@ -44,6 +45,14 @@ std::string in_shell(const std::string& path) {
   return out + "'";
 }
 
+// The version that wrote the folder; "?" for anything but a short printable text, since a stranger may have written it.
+std::string version_in(const json& index) {
+  const json said = index.value("_diffusers_version", json());
+  const std::string text = said.is_string() ? said.get<std::string>() : "";
+  const bool is_plain = !text.empty() && text.size() < 40 && std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; });
+  return is_plain ? text : "?";
+}
+
 }  // namespace
 
 json pipeline_facts(const fs::path& folder) {
@@ -67,7 +76,7 @@ json pipeline_facts(const fs::path& folder) {
   defaults["sampler"] = options["sampler"];
   const bool picture = !pipeline.from_text_alone;
   return {{"pipeline", pipeline.name},
-          {"written_by", pipeline.index.value("_diffusers_version", json("?"))},
+          {"written_by", version_in(pipeline.index)},
           {"makes", options["frames"] == 1 ? "pictures" : "videos"},
           {"begins_with", picture ? "a text and a picture" : "a text"},
           {"parts", parts},

@@ -398,11 +398,15 @@ void by_their_scale(json& out, const json& given) {
   if (out.contains("guidance_2")) out["guidance_2"] = none;
 }
 
-void move_into_parts(json& out, const json& given) {
+// Moves options of the job to the components that have them. others: what differs from the pipeline, for the log.
+void move_into_parts(json& out, const json& given, std::vector<std::string>& others) {
   if (given.contains("steps") && given["steps"].is_number() && out["sampler"].is_object() &&
       given["steps"] != 0 &&
-      !(given.contains("sampler") && given["sampler"].is_object() && given["sampler"].contains("steps")))
-    out["sampler"]["steps"] = given["steps"];
+      !(given.contains("sampler") && given["sampler"].is_object() && given["sampler"].contains("steps"))) {
+    json& steps = out["sampler"]["steps"];
+    if (steps != given["steps"]) others.push_back(fmt::format("steps = {} ({})", given["steps"].dump(), steps.dump()));
+    steps = given["steps"];
+  }
   if (given.contains("max_tokens") && out.contains("words") && out["words"].is_object() &&
       !given.contains("words"))
     out["words"]["max_length"] = given["max_tokens"];
@@ -443,7 +447,7 @@ json with_pipeline(const std::string& kind, const std::string& job, json table, 
     }
   }
   if (kind == "generate") {
-    move_into_parts(out, given);
+    move_into_parts(out, given, others);
     by_their_scale(out, given);
     const json image = given.value("image", json(""));
     if (pipeline.name == "WanPipeline" && !said_in(pipeline.index, "expand_timesteps", false) &&

@@ -114,7 +114,7 @@ TEST_F(Strangers, FilesDevicesAndWeightsAreNot) {
 
 // An option that decides what is sampled and that --from left out would silently make another video.
 TEST_F(Strangers, EveryOptionIsTakenOrKnownNotToDecideWhatIsSampled) {
-  const std::set<std::string> left{"pipeline",  "steps",     "preview_every",     "format",       "crf",
+  const std::set<std::string> left{"pipeline",  "steps",     "preview_every",     "format",
                                    "weights",   "weights_2", "tokenizer_weights", "text_weights", "image_encoder_weights",
                                    "device",    "threads",   "cuda_graphs",       "prompts",      "count",
                                    "resident_experts"};

@@ -71,12 +71,20 @@ def check_pipeline():
     assert "81 frames of 480 x 832 (height x width), 50 steps of unipc, guidance 5" in text and f"kinora generate --pipeline '{folder}' --prompt" in text, text
     assert "of weights alone, as float32; a video's activations, which come on top, are not estimated" in text, text
     assert "model/wan: " in kinora("inspect", folder / "transformer"), "a network's folder is its component"
+    here = subprocess.run([KINORA, "inspect", "."], capture_output=True, text=True, cwd=folder)
+    assert here.returncode == 0 and here.stdout.replace("--pipeline .", "").startswith("WanPipeline, written by diffusers 0."), here
+    index = json.loads((folder / "model_index.json").read_text())
+    for version in ("\x1b[31m", 3):
+        (folder / "model_index.json").write_text(json.dumps({**index, "_diffusers_version": version}))
+        assert "written by diffusers ?" in kinora("inspect", folder), version
+    (folder / "model_index.json").write_text(json.dumps(index))
     given = safetensors.numpy.load_file(oracle / "pipeline_noise.safetensors")
     noise, out = SCRATCH / "noise.safetensors", SCRATCH / "by-pipeline"
     safetensors.numpy.save_file({"000": given["t2v.noise"]}, noise)
     sets = [f"noise={noise}", "steps=5", "frames=9", "height=32", "width=48", "format=['latents']"]
     command = ["generate", "--pipeline", folder, "--prompt", "red sea", "--out", out, "--name", "sea", *(x for s in sets for x in ("--set", s))]
-    kinora(*command)
+    done = subprocess.run([KINORA, *map(str, command)], capture_output=True, text=True, cwd=SCRATCH)
+    assert done.returncode == 0 and "steps = 5 (50)" in done.stderr, done
     latent = safetensors.numpy.load_file(out / "sea/videos/000.latents.safetensors")["latent"][0]
     want = given["t2v.latent"]
     assert latent.shape == want.shape and abs(latent - want).max() < 1e-5 * abs(want).max(), abs(latent - want).max()
