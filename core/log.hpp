@@ -23,6 +23,9 @@ std::string log_level();
 // [main thread] Only warnings and errors go to stderr from here on; files still get every line.
 void quiet_terminal();
 
+// [any-thread] Writes one line to the open log files alone, whatever the level. Returns false if there is none.
+bool log_to_files(std::string_view message);
+
 // [any-thread] Appends the same lines, with their date, to a file too, until the object dies.
 class LogFile {
  public:

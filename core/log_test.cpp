@@ -23,13 +23,17 @@ TEST(Log, FileGetsTheLinesOfItsTimeAndNoForgedOnes) {
     ASSERT_TRUE(file);
     log_warn("film {}", "a\n2030-01-01 error forged\x1b[2J");
     log_line(KINORA_LOG_DEBUG, "below the level");
+    EXPECT_TRUE(log_to_files("for the file alone"));
   }
+  EXPECT_FALSE(log_to_files("no file is open"));
   log_warn("after the file was closed");
   const std::string errors = testing::internal::GetCapturedStderr();
   const std::string text = text_of(path);
   EXPECT_THAT(text, testing::HasSubstr("film a\\n2030-01-01 error forged\\x1b[2J\n"));
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
+  EXPECT_THAT(text, testing::HasSubstr("for the file alone\n"));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
   EXPECT_THAT(errors, testing::HasSubstr("after the file was closed"));
+  EXPECT_THAT(errors, testing::Not(testing::HasSubstr("for the file alone")));
   std::remove(path.c_str());
 }
 

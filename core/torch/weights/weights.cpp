@@ -94,10 +94,11 @@ LoadReport distribute(const Parameters& parameters, const std::vector<Leaf>& lea
   if (!options.allow_unexpected) problems.unexpected = report.unexpected;
   const std::vector<std::string> names_there{expected.begin(), expected.end()};
   if (const auto text = complaint(problems, names_there); !text.empty()) {
-    log_line(KINORA_LOG_DEBUG, "weights that do not fit: " +
-                                   complaint(problems, names_there, parameters.size() + names.size()));
-    raise(KINORA_INVALID, "of {} tensors and {} parameters: {} (all at log level debug)", names.size(),
-          parameters.size(), text);
+    const std::string all = "weights that do not fit: " + complaint(problems, names_there, parameters.size() + names.size());
+    const bool is_in_file = log_to_files(all);
+    if (!is_in_file) log_line(KINORA_LOG_DEBUG, all);
+    raise(KINORA_INVALID, "{} tensors were given for {} parameters: {} ({})", names.size(), parameters.size(), text,
+          is_in_file ? "all of them are in kinora.log" : "log level debug lists all of them");
   }
   if (options.compare_only) return report;
   for (size_t i = 0; i < parameters.size(); ++i)
