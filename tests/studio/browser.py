@@ -111,9 +111,9 @@ def browser():
 
 
 @contextlib.contextmanager
-def page_of(chromium, studio, refused=(), is_lost=False, shows=".cell[aria-selected=true]", **context):
+def page_of(chromium, studio, refused=(), is_lost=False, shows=".cell[aria-selected=true]", before=lambda page: None, **context):
     """The studio's page; whatever it asks of another place, and whatever goes wrong in it, fails the test.
-    refused: statuses that the test asks for; is_lost: the test cuts the connection. shows: what is there when it is loaded."""
+    refused: statuses that the test asks for; is_lost: the test cuts the connection. shows: what is there when it is loaded. before: called with the page before it is loaded."""
     outside, errors = [], []
     with chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **context}) as tab:
         page = tab.new_page()
@@ -121,6 +121,7 @@ def page_of(chromium, studio, refused=(), is_lost=False, shows=".cell[aria-selec
         page.on("request", lambda request: outside.append(request.url) if not request.url.startswith(studio.origin + "/") else None)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" and not (is_lost and "net::ERR" in message.text) and not any(f"status of {code}" in message.text for code in (404, *refused)) else None)
+        before(page)
         page.goto(studio.address)
         try:
             page.wait_for_selector(shows)

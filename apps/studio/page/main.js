@@ -326,7 +326,7 @@ get("/api/state")
     showState(now);
     const [total] = await Promise.all([sheet.reload(), filters.showNumbers()]);
     summarise(total);
-    toClips();
+    if (document.activeElement === document.body) toClips(); // keys may have opened the caption before the numbers came
   })
   .catch(failed)
   .finally(poll);
