@@ -26,15 +26,16 @@ commands
   launch -n N -- run ... the same on N ranks of this machine; torchrun, srun and mpirun start `run` themselves
   check FILE.toml        every error of a run file at once, with its place and a suggestion
   generate FILE.toml     make a video with the networks of a run: --prompt, --image, --from VIDEO
+  generate --pipeline D  the same with a published model in folder D, without a run file
   search DIR TEXT        the clips nearest to a text, or --like CLIP to a clip
   plugins                the components there are: list, inspect ID, validate FILE.so, new KIND NAME,
                          check-parallel ID
   apply ID [INPUT]       run one component alone on one input
-  inspect ID             parameters, bytes and operations of a model or tokenizer, without making it
+  inspect ID|FOLDER      parameters, bytes and operations of a model or tokenizer, without making it
   convert IN OUT         weights: one file or shards, naming schemes, dtypes, adapters
   plan FILE.toml         the parallel layout for a cluster, its memory and time a step, and why
   studio DIR             a local page to look through clips, edit captions, keep and reject
-  bench [NAME]           measure this machine; one line of JSON each
+  bench [NAME]           measure this machine: a table, or --json
   completion bash        a script for the shell: source <(kinora completion bash)
 
 first steps

@@ -20,6 +20,17 @@ const SafeTensor* find_sorted(const std::vector<SafeTensor>& in, std::string_vie
   return it != in.end() && it->name == name ? &*it : nullptr;
 }
 
+// Names what a file that is not safetensors is, by its first bytes, with the remedy; "" if they tell nothing.
+std::string known_as(std::span<const std::byte> file) {
+  const std::string_view begin(reinterpret_cast<const char*>(file.data()), std::min<size_t>(file.size(), 64));
+  if (begin.starts_with("version https://git-lfs")) return "a Git LFS pointer; fetch the file itself: git lfs pull";
+  if (begin.starts_with("PK") || begin.starts_with("\x80"))
+    return "what torch.save or torch.jit.save writes; save its tensors with safetensors.torch.save_file";
+  if (begin.starts_with("<")) return "a page of HTML; download the file again";
+  if (begin.starts_with("{")) return "JSON; give the file of weights beside it, *.safetensors";
+  return "";
+}
+
 }  // namespace
 
 Result<SafeContents> parse_safetensors(std::span<const std::byte> file, std::string_view origin) {
@@ -27,6 +38,8 @@ Result<SafeContents> parse_safetensors(std::span<const std::byte> file, std::str
   if (file.size() < sizeof length)
     return fail(KINORA_DATA, "{}: {} bytes are too few for a safetensors file", origin, file.size());
   std::memcpy(&length, file.data(), sizeof length);
+  const std::string known = length > kSafeHeaderLimit ? known_as(file) : "";
+  if (!known.empty()) return fail(KINORA_DATA, "{}: not a safetensors file but {}", origin, known);
   if (length > kSafeHeaderLimit)
     return fail(KINORA_DATA,
                 "{}: not a safetensors file: its header would have {} bytes, at most {} are allowed", origin,

@@ -43,6 +43,19 @@ class SafetensorsFile : public testing::Test {
   std::vector<uint8_t> truths_{1, 0};
 };
 
+TEST(Safetensors, AnotherKindOfFileIsNamed) {
+  for (const auto& [begin, said] : std::map<std::string, std::string>{
+           {"version https://git-lfs.github.com/spec/v1\noid sha256:0", "a Git LFS pointer; fetch the file itself"},
+           {"PK\x03\x04model/data.pkl", "what torch.save or torch.jit.save writes"},
+           {"\x80\x02}q\x01(X\x01\x02\x03", "what torch.save or torch.jit.save writes"},
+           {"<!DOCTYPE html>", "a page of HTML"},
+           {"{\"_class_name\": 1}", "JSON"},
+           {"anything else", "its header would have"}})
+    EXPECT_THAT(parse_safetensors(std::as_bytes(std::span(begin)), "in").failure().message,
+                HasSubstr(said))
+        << begin;
+}
+
 TEST_F(SafetensorsFile, APipeIsRefusedWithoutWaitingForItsWriter) {
   ASSERT_EQ(mkfifo((folder_ / "pipe.safetensors").c_str(), 0600), 0);
   const auto opened = Safetensors::open(folder_ / "pipe.safetensors");
