@@ -134,7 +134,7 @@ int inspect_command(core::Runtime& runtime, const Arguments& arguments) {
   auto sets = texts("set");
   if (is_folder) sets.push_back("config=" + id);
   const auto spec = runtime.registry().find(is_folder ? core::published_component(id) : id);
-  if (!spec) return complain(kUsage, "inspect: " + spec.failure().message);
+  if (!spec) return complain(kUsage, "inspect: " + spec.failure().message + "; there is no folder of this name either");
   json request = {{"id", (*spec)->id}, {"options", options_of(runtime.registry(), **spec, sets)}, {"inputs", json::object()}};
   for (const auto& input : texts("input")) add_input(input, request["inputs"]);
   const auto result = core::torch_tool("inspect")(runtime, request);

@@ -449,6 +449,10 @@ json with_pipeline(const std::string& kind, const std::string& job, json table, 
   if (kind == "generate") {
     move_into_parts(out, given, others);
     by_their_scale(out, given);
+    const auto is_left_out = [&](const char* name) { return given.value(name, json("")) == ""; };
+    if (!pipeline.from_text_alone && is_left_out("image") && is_left_out("video") && is_left_out("prompts_file"))
+      throw Error(KINORA_INVALID, folder.string() + ": this pipeline begins with a picture or a video; give image = \"FILE\" or video = "
+                                                    "\"FILE\" (kinora generate --image FILE)");
     const json image = given.value("image", json(""));
     if (pipeline.name == "WanPipeline" && !said_in(pipeline.index, "expand_timesteps", false) &&
         image.is_string() && image != "")

@@ -136,6 +136,8 @@ TEST_F(PipelineOptions, OfTrainingAreItsNetworks) {
 TEST_F(PipelineOptions, ThatCannotBeSaidAreRefusedByName) {
   EXPECT_THAT(refusal([&] { with_pipeline("generate", "film", json::object(), scratch_ / "none"); }),
               HasSubstr("there is no such folder"));
+  EXPECT_THAT(refusal([&] { with_pipeline("generate", "film", json::object(), oracle("wan_i2v")); }),
+              HasSubstr("this pipeline begins with a picture or a video; give image = \"FILE\""));
   EXPECT_THAT(refusal([&] { with_pipeline("generate", "film", json::object(), scratch_); }),
               HasSubstr("model_index.json is missing"));
   const auto said = [&](const std::string& file, const std::string& key, const json& value) {

@@ -71,6 +71,8 @@ def check_pipeline():
     assert "81 frames of 480 x 832 (height x width), 50 steps of unipc, guidance 5" in text and f"kinora generate --pipeline '{folder}' --prompt" in text, text
     assert "of weights alone, as float32; a video's activations, which come on top, are not estimated" in text, text
     assert "model/wan: " in kinora("inspect", folder / "transformer"), "a network's folder is its component"
+    absent = subprocess.run([KINORA, "inspect", "Wan2.1-T2V-1.3B-Diffusers"], capture_output=True, text=True, cwd=SCRATCH)
+    assert absent.returncode == 2 and "there is no folder of this name either" in absent.stderr, absent
     here = subprocess.run([KINORA, "inspect", "."], capture_output=True, text=True, cwd=folder)
     assert here.returncode == 0 and here.stdout.replace("--pipeline .", "").startswith("WanPipeline, written by diffusers 0."), here
     index = json.loads((folder / "model_index.json").read_text())
