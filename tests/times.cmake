@@ -46,7 +46,7 @@ function(kinora_time_test name)
   set(pairs ${KINORA_TEST_SECONDS} ${KINORA_SLOW_TEST_SECONDS})
   kinora_of_test(${name} pairs 0 seconds)
   math(EXPR timeout "3 * ${seconds}")
-  if(seconds EQUAL 0)  # nobody has measured it
+  if(seconds EQUAL 0)  # not measured yet
     set(timeout 120)
   elseif(timeout LESS 60)
     set(timeout 60)

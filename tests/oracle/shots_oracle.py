@@ -158,12 +158,12 @@ def found_by(kinora, stage, film, options):
     return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
 
 
-# Bits of a hash hang on rounding where a picture is flat (plugins/stages/README.md): of a film of plain colours, so many frames by so many bits.
+# Rounding decides bits of a hash where a picture is flat (plugins/stages/README.md). In a video of plain colours so many frames may differ, each by so many bits.
 FLAT_FRAMES, FLAT_BITS = 6, 2
 
 
 def differences(name, ours, theirs, bits=0):
-    """bits: of the hash of a film of plain colours; 0 for any other."""
+    """bits: size of the hash of a video of plain colours; 0 for all other comparisons, which must be equal."""
     cuts, scores = theirs[name]
     out = []
     if ours["frames"] != theirs["frames"]:
@@ -184,7 +184,7 @@ def differences(name, ours, theirs, bits=0):
 
 
 def compare_film(kinora, film, read_by_peer, downscales, is_flat=False):
-    """One line a detector and size; True if all are equal. is_flat: a film of plain colours."""
+    """One line a detector and size; True if all are equal. is_flat: the video has plain colours."""
     rows, good = [], True
     all_cases = cases()
     for downscale in downscales:

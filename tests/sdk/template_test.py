@@ -9,7 +9,7 @@ import quick
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 FILM = ROOT / "tests/data/film_excerpt.webm"
-# Beside a stage, a storage, a model and a sampler, which are built, with these warnings too.
+# Compiled with these warnings too, in addition to a stage, a storage, a model and a sampler, which are built.
 OTHERS = ["engine", "tokenizer", "loss", "parallel", "precision", "collective"]
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers"]
 CCACHE = ["ccache"] if shutil.which("ccache") else []  # what is compiled is the same in every run

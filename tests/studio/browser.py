@@ -54,7 +54,7 @@ def curated_once():
 
 
 def copy_of_run(name):
-    """The folder of a run that is the same for all tests; this one may be changed, and curated() with its name goes on with it."""
+    """The folder of a run that is the same for all tests; this one may be changed, and curated() with its name continues it."""
     return shutil.copytree(curated_once(), SCRATCH / name)
 
 

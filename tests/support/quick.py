@@ -23,7 +23,7 @@ def begun(kinora, root, out):
 
 
 def held_port():
-    """A port of loopback that nobody else is given: a listener that reuses addresses, as the ranks' is, may still take it."""
+    """Reserves a loopback port, so that no other process is given it: a listener that reuses addresses, as the ranks' is, may still take it."""
     s = socket.socket()
     s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     s.bind(("127.0.0.1", 0))

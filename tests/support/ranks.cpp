@@ -35,7 +35,7 @@ int number_of_call() {
   return calls++;
 }
 
-// A port of loopback that nobody else is given while this lives; a listener that reuses addresses may still
+// A loopback port that no other process is given while this object lives; a listener that reuses addresses may still
 // take it.
 class HeldPort {
  public:
@@ -63,7 +63,7 @@ class HeldPort {
 // Where the program asks for ranks; -1 in a rank.
 int nursery = -1;
 
-// What a rank is told, one a line: the test, the file for its output, then its variables.
+// Turns this process into a rank. told has, one a line: the test, the file for its output, then its variables.
 void become_rank(std::istringstream told) {
   std::string filter, log, variable;
   std::getline(told, filter);
