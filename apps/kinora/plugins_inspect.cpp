@@ -50,7 +50,17 @@ std::string use_text(const core::ComponentSpec& c) {
 
 std::vector<std::vector<std::string>> tensor_lines(const std::vector<core::TensorSpec>& tensors) {
   std::vector<std::vector<std::string>> out;
-  for (const auto& t : tensors) out.push_back({t.name, t.dtype, t.shape, t.help});
+  for (const auto& t : tensors) {
+    std::string help = t.help;
+    const auto add = [&](const std::string& text) { help += (help.empty() ? "" : "; ") + text; };
+    if (!t.per.empty()) add("one per " + t.per);
+    if (!t.when_value.empty())
+      add(fmt::format("only with {} = \"{}\"", t.when, t.when_value));
+    else if (!t.when.empty())
+      add("only with " + t.when);
+    if (t.is_optional) add("optional");
+    out.push_back({t.name, t.dtype, t.shape, help});
+  }
   return out;
 }
 
@@ -97,13 +107,20 @@ json option_json(const core::OptionSpec& o) {
   bound("below", o.below);
   if (!o.unit.empty()) out["unit"] = o.unit;
   if (!o.choices.empty()) out["choices"] = o.choices;
+  if (o.is_bound) out["bound"] = true;
   return out;
 }
 
 json tensors_json(const std::vector<core::TensorSpec>& tensors) {
   json out = json::array();
-  for (const auto& t : tensors)
-    out.push_back({{"name", t.name}, {"dtype", t.dtype}, {"shape", t.shape}, {"help", t.help}});
+  for (const auto& t : tensors) {
+    json one = {{"name", t.name}, {"dtype", t.dtype}, {"shape", t.shape}, {"help", t.help}};
+    if (!t.per.empty()) one["per"] = t.per;
+    if (!t.when.empty()) one["when"] = t.when;
+    if (!t.when_value.empty()) one["when_value"] = t.when_value;
+    if (t.is_optional) one["optional"] = true;
+    out.push_back(std::move(one));
+  }
   return out;
 }
 

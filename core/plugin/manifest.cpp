@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <set>
 
 #include "core/plugin/manifest_component.hpp"
@@ -106,6 +107,17 @@ Result<ComponentSpec> parse_component(std::string_view text, std::string_view fi
   if (parsed->components.size() != 1)
     return fail(KINORA_INVALID, "{}:1:1: {} components, expected one", file, parsed->components.size());
   return std::move(parsed->components[0]);
+}
+
+bool no_bound(const json& value) { return value.is_number() && std::abs(value.get<double>()) >= 1e300; }
+
+bool TensorSpec::is_in_use(const json& options) const {
+  if (when.empty()) return true;
+  const json given = options.value(when, json());
+  if (!when_value.empty()) return given == when_value;
+  if (given.is_number()) return given != 0;
+  if (given.is_boolean()) return given.get<bool>();
+  return given.is_string() && !given.get_ref<const std::string&>().empty();
 }
 
 const OptionSpec* ComponentSpec::option(std::string_view wanted) const {

@@ -11,9 +11,12 @@
 //   id = "sampler/edm-heun"
 //   help = "EDM's Heun sampler, order 2"
 //   input.noise = { shape = "[B, ...]", dtype = "float64" }
+//   input.mask = { shape = "[B]", dtype = "bool", optional = true }    # the component works without it
+//   output.frames = { shape = "[T, H, W, 3]", dtype = "uint8", per = "clip", when = "sample_fps" }
 //   layout.diffusers = { help = "as diffusers saves it" }      # of a model or tokenizer
 //   option.steps = { type = "int", default = 35, min = 1, max = 1000, unit = "steps", help = "intervals of
 //   the grid" }
+//   option.at_most = { type = "float", default = 1e300, bound = true, help = "largest score that passes" }
 //   option.heads = { type = "int", default = 6, config = ["num_attention_heads"] }   # in a published
 //   config.json
 #pragma once
@@ -45,14 +48,27 @@ struct OptionSpec {
   std::string unit, help;
   std::vector<std::string> choices;  // of each item; empty: any
   bool required = false;
+  bool is_bound = false;  // a sample outside of it is dropped; see no_bound()
   // Where a published config.json says the option, if not under its own name; the first line that finds
   // something counts. A line is a key, "vision_config.sizes[0]" for one further in; "key ?? 768", which is
   // 768 where the object that holds the key lacks it; or "key == word", which is true or false.
   std::vector<std::string> config;
 };
 
+// A bound of 1e300 or -1e300 drops nothing.
+bool no_bound(const json& value);
+
 struct TensorSpec {
   std::string name, shape, dtype, help;
+  // "clip": the stage cuts its sample into clips and each of them gets this tensor. Empty: the sample itself.
+  std::string per;
+  // An option of the component. The tensor is made or read only while the option has the value; an empty value
+  // means any but 0, false and "". No option: always.
+  std::string when, when_value;
+  bool is_optional = false;  // of an input: the component works without it
+
+  // Whether the tensor is made or read with these options of the component.
+  bool is_in_use(const json& options) const;
 };
 
 // A naming scheme of published weights (kinora/abi/layout.h).

@@ -1,6 +1,7 @@
 #include "core/plugin/manifest_component.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "core/option_value.hpp"
 #include "core/plugin/kinds.hpp"
@@ -43,17 +44,47 @@ class ComponentReader {
                        name_rule);
       check_kind(t, out);
     }
-    out.inputs = tensors(t, "input", out.id);
-    out.outputs = tensors(t, "output", out.id);
+    Places conditions;
+    out.inputs = tensors(t, "input", out.id, conditions);
+    out.outputs = tensors(t, "output", out.id, conditions);
     if (const auto* layouts = t.table("layout"))
       for (const auto& [key, node] : in_file_order(*layouts)) layout(*key, *node, out);
     if (const auto* options = t.table("option"))
       for (const auto& [key, node] : in_file_order(*options)) option(*key, *node, out);
+    for (const auto* all : {&out.inputs, &out.outputs})
+      for (const auto& tensor : *all) check_condition(tensor, out, conditions);
     if (to_.known_keys) t.finish();
     return out;
   }
 
  private:
+  using Places = std::map<std::string, toml::source_region>;  // of each tensor's `when`, by the tensor's name
+
+  // The option that `when` names exists and can have the value.
+  void check_condition(const TensorSpec& tensor, const ComponentSpec& of, const Places& places) {
+    if (tensor.when.empty()) return;
+    const auto& place = places.at(tensor.name);
+    const OptionSpec* option = of.option(tensor.when);
+    if (!option) {
+      std::vector<std::string> names;
+      for (const auto& o : of.options) names.push_back(o.name);
+      to_.errors.add(place, "'when' of tensor '{}' of {}: unknown option '{}'{}", tensor.name, of.id, tensor.when,
+                     did_you_mean_or_list(tensor.when, names, "options"));
+      return;
+    }
+    const auto& known = option->choices;
+    if (!tensor.when_value.empty() && !known.empty() && std::find(known.begin(), known.end(), tensor.when_value) == known.end())
+      to_.errors.add(place, "'when' of tensor '{}' of {}: '{}' is not among the choices of option '{}'", tensor.name,
+                     of.id, tensor.when_value, tensor.when);
+  }
+
+  // "sample_fps" or "from == frames".
+  static void condition(const std::string& text, TensorSpec& to) {
+    const auto equals = text.find(" == ");
+    to.when = text.substr(0, equals);
+    if (equals != text.npos) to.when_value = text.substr(equals + 4);
+  }
+
   void check_kind(const TomlTable& t, const ComponentSpec& c) {
     if (!to_.known_kinds || find_kind(c.kind)) return;
     std::vector<std::string> names;
@@ -62,7 +93,7 @@ class ComponentReader {
                    did_you_mean_or_list(c.kind, names, "kinds"));
   }
 
-  std::vector<TensorSpec> tensors(TomlTable& from, const char* way, const std::string& owner) {
+  std::vector<TensorSpec> tensors(TomlTable& from, const char* way, const std::string& owner, Places& conditions) {
     std::vector<TensorSpec> out;
     const auto* table = from.table(way);
     if (!table) return out;
@@ -75,7 +106,18 @@ class ComponentReader {
         continue;
       }
       TomlTable t(*fields, fmt::format("{} '{}' of {}", way, name, owner), to_.errors);
-      out.push_back({name, t.text("shape", true), t.text("dtype", true), t.text("help")});
+      TensorSpec made;
+      made.name = name;
+      made.shape = t.text("shape", true);
+      made.dtype = t.text("dtype", true);
+      made.help = t.text("help");
+      made.per = t.text("per");
+      if (!made.per.empty() && made.per != "clip")
+        to_.errors.add(t.place("per"), "'per' of {} '{}' of {} must be \"clip\", got \"{}\"", way, name, owner, made.per);
+      condition(t.text("when"), made);
+      if (!made.when.empty()) conditions.emplace(name, t.place("when"));
+      if (std::string_view(way) == "input") made.is_optional = t.truth("optional");
+      out.push_back(std::move(made));
       if (to_.known_keys) t.finish();
     }
     return out;
@@ -111,6 +153,7 @@ class ComponentReader {
     out.help = t.text("help");
     out.choices = t.texts("choices");
     out.required = t.truth("required");
+    out.is_bound = t.truth("bound");
     out.config = t.texts("config");
     const auto* value = t.node("default");
     if (!value) {

@@ -24,10 +24,12 @@ cuda = "13.0"
 id = "sampler/edm-heun"
 help = "order 2"
 input.noise = { shape = "[N, D]", dtype = "float64", help = "unit variance" }
+input.mask = { shape = "[N]", dtype = "bool", optional = true, when = "steps" }
 output.samples = { shape = "[N, D]", dtype = "float64" }
 output.again = { shape = "[N]", dtype = "int64" }
+output.parts = { shape = "[K]", dtype = "int64", per = "clip", when = "mode == b" }
 option.steps = { type = "int", default = 35, min = 1, max = 1000, unit = "steps", help = "intervals" }
-option.rho = { type = "float", default = 7, above = 0, below = 10.5 }
+option.rho = { type = "float", default = 7, above = 0, below = 10.5, bound = true }
 option.cache = { type = "size", default = "2 MiB" }
 option.mode = { type = "string", default = "a", choices = ["a", "b"] }
 option.weights = { type = "path", default = "", required = true }
@@ -49,7 +51,12 @@ TEST(Manifest, KeepsEveryFieldAndTheFilesOrder) {
   EXPECT_EQ(c.kind, "sampler");
   EXPECT_EQ(c.name, "edm-heun");
   EXPECT_EQ(c.inputs[0].help, "unit variance");
-  EXPECT_THAT((std::vector{c.outputs[0].name, c.outputs[1].name}), ElementsAre("samples", "again"));
+  EXPECT_THAT((std::vector{c.outputs[0].name, c.outputs[1].name, c.outputs[2].name}), ElementsAre("samples", "again", "parts"));
+  EXPECT_EQ(c.inputs[1].when, "steps");
+  EXPECT_EQ(c.outputs[2].per, "clip");
+  EXPECT_EQ(c.outputs[2].when_value, "b");
+  EXPECT_THAT((std::vector{c.inputs[0].is_optional, c.inputs[1].is_optional}), ElementsAre(false, true));
+  EXPECT_THAT((std::vector{c.option("rho")->is_bound, c.option("steps")->is_bound}), ElementsAre(true, false));
   std::vector<std::string> names;
   for (const auto& o : c.options) names.push_back(o.name);
   EXPECT_THAT(names, ElementsAre("steps", "rho", "cache", "mode", "weights"));
@@ -58,6 +65,19 @@ TEST(Manifest, KeepsEveryFieldAndTheFilesOrder) {
   EXPECT_EQ(c.option("cache")->default_value, json(2097152));
   EXPECT_TRUE(c.option("weights")->required);
   EXPECT_EQ(c.option("nothing"), nullptr);
+}
+
+TEST(Manifest, ATensorIsInUseWhileItsOptionHasTheValue) {
+  TensorSpec tensor;
+  EXPECT_TRUE(tensor.is_in_use(json::object()));
+  tensor.when = "fps";
+  for (const auto& [value, is_in_use] : std::vector<std::pair<json, bool>>{
+           {0, false}, {0.0, false}, {0.5, true}, {false, false}, {true, true}, {"", false}, {"x", true}})
+    EXPECT_EQ(tensor.is_in_use({{"fps", value}}), is_in_use) << value;
+  EXPECT_FALSE(tensor.is_in_use(json::object()));
+  tensor.when_value = "x";
+  EXPECT_TRUE(tensor.is_in_use({{"fps", "x"}}));
+  EXPECT_FALSE(tensor.is_in_use({{"fps", "y"}}));
 }
 
 // One change of the good manifest, and the error that it must give.
@@ -80,25 +100,31 @@ const Case cases[] = {
      "plugin.toml:11:6: unknown kind 'samplr' of component 'samplr/edm-heun', did you mean 'sampler'?"},
     {"sampler/edm-heun", "edm-heun", "'edm-heun' is no id of a component; write KIND/NAME"},
     {"sampler/edm-heun", "sampler/edm-euler",
-     "plugin.toml:22:1: component 'sampler/edm-euler' is listed twice"},
+     "plugin.toml:24:1: component 'sampler/edm-euler' is listed twice"},
     {"shape = \"[N]\", dtype = \"int64\"", "shape = \"[N]\"",
      "output 'again' of sampler/edm-heun has no 'dtype'"},
     {"type = \"int\"", "type = \"integer\"",
-     "plugin.toml:16:25: unknown option type 'integer', did you mean 'int'?"},
+     "plugin.toml:18:25: unknown option type 'integer', did you mean 'int'?"},
     {"default = 35", "default = 0",
-     "plugin.toml:16:42: default: option 'steps' of sampler/edm-heun takes an int from 1 to 1000 (steps), "
+     "plugin.toml:18:42: default: option 'steps' of sampler/edm-heun takes an int from 1 to 1000 (steps), "
      "found 0"},
-    {"default = 35", "default = 1979-05-27", "plugin.toml:16:42: a default is a number"},
+    {"default = 35", "default = 1979-05-27", "plugin.toml:18:42: a default is a number"},
     {"default = 35, ", "", "option 'steps' of sampler/edm-heun has no 'default'"},
-    {"max = 1000", "mxa = 1000", "plugin.toml:16:55: unknown key 'mxa'"},
-    {"min = 1", "min = \"1\"", "plugin.toml:16:52: 'min' must be a number"},
+    {"max = 1000", "mxa = 1000", "plugin.toml:18:55: unknown key 'mxa'"},
+    {"min = 1", "min = \"1\"", "plugin.toml:18:52: 'min' must be a number"},
     {"required = true", "required = 1",
      "'required' of option 'weights' of sampler/edm-heun must be true or false"},
     {"choices = [\"a\", \"b\"]", "choices = [\"a\", 2]",
      "'choices' of option 'mode' of sampler/edm-heun must be a list of strings"},
+    {"per = \"clip\"", "per = \"shot\"", "'per' of output 'parts' of sampler/edm-heun must be \"clip\", got \"shot\""},
+    {"when = \"steps\"", "when = \"stepz\"",
+     "plugin.toml:14:65: 'when' of tensor 'mask' of sampler/edm-heun: unknown option 'stepz', did you mean 'steps'?"},
+    {"mode == b", "mode == c", "'c' is not among the choices of option 'mode'"},
+    {"optional = true", "optional = 1", "'optional' of input 'mask' of sampler/edm-heun must be true or false"},
+    {"bound = true", "bound = \"yes\"", "'bound' of option 'rho' of sampler/edm-heun must be true or false"},
     {"help = \"order 2\"", "help = \"order 2", "plugin.toml:12:"},
-    {"[[component]]\nid = \"sampler/edm-heun\"", "[component]\nid = \"sampler/edm-heun\"", "plugin.toml:22:"},
-    {"option.rho = {", "option.Rho = {", "plugin.toml:17:8: 'Rho' is no name of an option"},
+    {"[[component]]\nid = \"sampler/edm-heun\"", "[component]\nid = \"sampler/edm-heun\"", "plugin.toml:24:"},
+    {"option.rho = {", "option.Rho = {", "plugin.toml:19:8: 'Rho' is no name of an option"},
 };
 
 TEST(Manifest, ErrorsHaveTheirPlace) {

@@ -16,9 +16,8 @@ struct Stage {
 
   bool is(std::string_view family) const { return use->id.starts_with("stage/" + std::string(family)); }
   bool cuts() const {
-    return std::any_of(spec->outputs.begin(), spec->outputs.end(), [](const TensorSpec& tensor) {
-      return tensor.help.find("beside each") != std::string::npos;
-    });
+    return std::any_of(spec->outputs.begin(), spec->outputs.end(),
+                       [](const TensorSpec& tensor) { return tensor.per == "clip"; });
   }
   json option(const char* name) const { return use->options.values().value(name, json()); }
 };
@@ -61,13 +60,12 @@ void check_merge(const Stage& stage, const std::vector<Stage>& all, const Findin
                             (name == "classic" ? "" : ", with name = \"" + name + "\""));
 }
 
-// "more is dropped; the default is no bound": the help of its options.
+// Doubts a filter of which no option bounds anything.
 void check_bounds(const Stage& stage, const Finding& doubt) {
   std::string bounds;
   for (const auto& option : stage.spec->options) {
-    if (option.help.find("is dropped") == std::string::npos) continue;
-    const bool is_none = option.help.find("the default is no bound") != std::string::npos;
-    if (!is_none || stage.option(option.name.c_str()) != option.default_value) return;
+    if (!option.is_bound) continue;
+    if (!no_bound(stage.option(option.name.c_str()))) return;
     bounds += (bounds.empty() ? "" : " or ") + option.name;
   }
   if (!bounds.empty() && stage.option("mode") == "on")

@@ -11,41 +11,6 @@
 namespace kinora::core {
 namespace {
 
-bool is_set(const json& value) {
-  if (value.is_number()) return value != 0;
-  if (value.is_boolean()) return value.get<bool>();
-  return !value.is_null() && !(value.is_string() && value.get<std::string>().empty());
-}
-
-// "with OPTION" of a tensor's help, where OPTION is one of the component's.
-struct Condition {
-  const OptionSpec* option = nullptr;  // null: there is none
-  std::string value;                   // empty: any that is set
-
-  bool holds(const json& options) const {
-    if (!option) return true;
-    const json given = options.value(option->name, json());
-    return value.empty() ? is_set(given) : given == value;
-  }
-};
-
-Condition condition_of(const TensorSpec& tensor, const ComponentSpec& spec) {
-  constexpr std::string_view kWith = "with ", kIs = " = \"";
-  constexpr const char* kName = "abcdefghijklmnopqrstuvwxyz0123456789_-";
-  const std::string& help = tensor.help;
-  for (size_t at = help.find(kWith); at != help.npos; at = help.find(kWith, at + 1)) {
-    const size_t begin = at + kWith.size(), end = std::min(help.find_first_not_of(kName, begin), help.size());
-    const OptionSpec* option = spec.option(help.substr(begin, end - begin));
-    if (!option) continue;
-    if (help.compare(end, kIs.size(), kIs) != 0) return {option, ""};
-    const size_t value = end + kIs.size();
-    return {option, help.substr(value, help.find('"', value) - value)};
-  }
-  return {};
-}
-
-bool says(const TensorSpec& tensor, const char* words) { return tensor.help.find(words) != std::string::npos; }
-
 // After a stage.
 struct State {
   std::set<std::string> there;
@@ -70,14 +35,12 @@ State before(const std::vector<size_t>& from, const std::vector<State>& after) {
 
 State after_stage(State state, const ComponentUse& use, const ComponentSpec& spec) {
   const json options = use.options.values();
-  if (std::any_of(spec.outputs.begin(), spec.outputs.end(), [](const auto& t) { return says(t, "beside each"); }))
-    state = {};
+  if (std::any_of(spec.outputs.begin(), spec.outputs.end(), [](const auto& t) { return t.per == "clip"; })) state = {};
   for (const auto& tensor : spec.outputs) {
-    const Condition condition = condition_of(tensor, spec);
-    if (condition.holds(options))
+    if (tensor.is_in_use(options))
       state.there.insert(tensor.name);
     else
-      state.could[tensor.name].push_back(fmt::format("set {} of {}", condition.option->name, use.called()));
+      state.could[tensor.name].push_back(fmt::format("set {} of {}", tensor.when, use.called()));
   }
   return state;
 }
@@ -89,7 +52,7 @@ std::vector<std::string> makers_of(const Registry& registry, const std::string& 
     const auto found = registry.find(id);
     if (!found) continue;
     for (const auto& made : (*found)->outputs)
-      if (made.name == tensor && !condition_of(made, **found).option) out.push_back("put " + id + " before it");
+      if (made.name == tensor && made.when.empty()) out.push_back("put " + id + " before it");
   }
   return out;
 }
@@ -97,7 +60,7 @@ std::vector<std::string> makers_of(const Registry& registry, const std::string& 
 std::vector<std::string> missing_for(const ComponentUse& use, const ComponentSpec& spec, const State& state) {
   std::vector<std::string> out;
   for (const auto& wanted : spec.inputs)
-    if (!says(wanted, "without it") && condition_of(wanted, spec).holds(use.options.values()) &&
+    if (!wanted.is_optional && wanted.is_in_use(use.options.values()) &&
         !state.there.contains(wanted.name))
       out.push_back(wanted.name);
   return out;
@@ -111,11 +74,10 @@ std::vector<std::string> makers_behind(const Registry& registry, const std::vect
     const auto spec = registry.find(use->id);
     if (!spec) continue;
     for (const auto& made : (*spec)->outputs) {
-      if (made.name != tensor || !says(made, "beside each")) continue;
-      const Condition condition = condition_of(made, **spec);
-      const bool holds = condition.holds(use->options.values());
+      if (made.name != tensor || made.per != "clip") continue;
+      const bool is_in_use = made.is_in_use(use->options.values());
       out.push_back(fmt::format("put it after {}", use->called()) +
-                    (holds ? "" : fmt::format(", and set {} there", condition.option->name)));
+                    (is_in_use ? "" : fmt::format(", and set {} there", made.when)));
     }
   }
   return out;

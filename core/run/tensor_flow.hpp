@@ -1,13 +1,6 @@
-// Whether each stage of a job finds the tensors that it looks at beside the sample, such as `frames`: found out from
-// the manifests, before anything runs.
-//
-// What a stage names as an input (input.frames) another before it has to make, which names it as an output. The help
-// of a tensor says where that does not hold as it is:
-//
-//   with OPTION             the tensor is there only where this option of the stage is set: not 0, false or ""
-//   with OPTION = "VALUE"   only where it has this value
-//   beside each ...         an output for samples that the stage makes of its input: tensors of the input end there
-//   without it ...          an input that the stage can do without
+// Checks from the manifests, before anything runs, that each stage of a job gets the tensors that it reads with its
+// samples, such as `frames`: a stage before it must name the tensor as an output. Tensors end at a stage that cuts
+// (an output `per = "clip"`); `when` and `optional` of the manifest are honoured (plugin/manifest.hpp).
 #pragma once
 #include <functional>
 #include <vector>

@@ -14,7 +14,7 @@ class Brightness final : public kinora::Stage {
     d.name("brightness").help("Drops samples that are darker than a bound");
     d.option("at_least", &Options::at_least).range(0, 1).help("mean of the frames, 0 black to 1 white");
     d.input("frames", "[T, H, W, 3]", "uint8",
-            "beside the sample, from video.read; without it nothing is dropped");
+            "made by video.read; a sample without it passes", {.optional = true});
   }
   explicit Brightness(const Options& o) : options_(o) {}
 

@@ -462,6 +462,31 @@ def check_order():
         assert code == code_wanted and (len(said) == (2 if code else 1) and words in said[0] and "job 'clips': " in said[0] if words else not said), (stages, said)
 
 
+def check_other_helps():
+    """No finding depends on the words of a help: a program whose manifests all have other helps finds the same."""
+    global KINORA
+    program = pathlib.Path(KINORA).resolve()
+    copy = SCRATCH / "other-helps"
+    shutil.copytree(program.parent.parent / "lib", copy / "lib", copy_function=os.link, symlinks=True)
+    (copy / "bin").mkdir()
+    os.link(program, copy / "bin/kinora")
+    manifests = list(copy.glob("lib/kinora/plugins/*/plugin.toml"))
+    assert len(manifests) > 20, manifests
+    for manifest in manifests:
+        text, count = re.subn(r'help = "(?:[^"\\]|\\.)*"', 'help = "other words"', manifest.read_text())
+        assert count, manifest
+        manifest.unlink()  # it was a link
+        manifest.write_text(text)
+    KINORA, before = str(copy / "bin/kinora"), (KINORA, os.environ.pop("KINORA_PLUGIN_PATH", None))
+    try:
+        assert "other words" in subprocess.run([KINORA, "plugins", "inspect", "stage/filter.blur"], capture_output=True, text=True).stdout
+        for property in (check_flows, check_order, check_copies, check_jobs_are_no_stages):
+            property()
+    finally:
+        KINORA = before[0]
+        os.environ.update({"KINORA_PLUGIN_PATH": before[1]} if before[1] else {})
+
+
 def check_kinds_of_jobs_are_no_commands():
     for kind in ("curate", "dedup", "shard"):
         done = subprocess.run([KINORA, kind], capture_output=True, text=True)
@@ -507,7 +532,7 @@ def check_generate_by_hand():
 shutil.rmtree(SCRATCH, ignore_errors=True)
 (SCRATCH / "empty").mkdir(parents=True)
 failures = check_cases()
-for property in (check_recipes, check_all_at_once, check_ranks, check_any_ranks, check_launch, check_layouts, check_layout_of_a_large_model, check_run, check_set, check_flows, check_copies, check_inputs, check_order, check_kinds_of_jobs_are_no_commands, check_jobs_are_no_stages, check_isolate, check_beside_another_error, check_words_left_out, check_generate_by_hand):
+for property in (check_recipes, check_all_at_once, check_ranks, check_any_ranks, check_launch, check_layouts, check_layout_of_a_large_model, check_run, check_set, check_flows, check_copies, check_inputs, check_order, check_other_helps, check_kinds_of_jobs_are_no_commands, check_jobs_are_no_stages, check_isolate, check_beside_another_error, check_words_left_out, check_generate_by_hand):
     try:
         property()
         print("ok   ", property.__name__, flush=True)

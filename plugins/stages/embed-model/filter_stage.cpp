@@ -14,7 +14,7 @@ void FilterModel::describe(Describe<Options>& d) {
       .help(
           "Scores clips with any exported model, for example of aesthetics, and drops those below a "
           "threshold");
-  d.input("frames", "[T, H, W, 3]", "uint8", "beside the sample, with from = \"frames\"");
+  d.input("frames", "[T, H, W, 3]", "uint8", "sampled frames", {.when = "from == frames"});
   d.option("model", &Options::model)
       .path()
       .required()

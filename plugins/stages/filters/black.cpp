@@ -20,7 +20,7 @@ class FilterBlack final : public Stage {
     d.option("picture", &Options::picture)
         .range(0, 1)
         .help("a frame is black from this share of black pixels on");
-    d.option("at_most", &Options::at_most).range(0, 1).help("a larger share of black frames is dropped");
+    d.option("at_most", &Options::at_most).range(0, 1).bound().help("largest share of black frames that passes");
     describe_frames(d);
   }
   explicit FilterBlack(const Options& o) : options_(o) {}

@@ -24,7 +24,8 @@ class FilterBlur final : public Stage {
     describe_reduce(d);
     d.option("at_least", &Options::at_least)
         .at_least(0)
-        .help("less is dropped; the score grows with the frames' size, the default is for a height of 360");
+        .bound()
+        .help("smallest score that passes; the score grows with the frames' size, the default is for a height of 360");
     describe_frames(d);
   }
   explicit FilterBlur(const Options& o) : options_(o) {}

@@ -17,8 +17,8 @@ class FilterBrightness final : public Stage {
     d.name("filter.brightness").help("Drops what is too dark or too bright: mean luma, 0 black to 1 white");
     describe_mode(d);
     describe_reduce(d);
-    d.option("at_least", &Options::at_least).range(0, 1).help("darker is dropped");
-    d.option("at_most", &Options::at_most).range(0, 1).help("brighter is dropped");
+    d.option("at_least", &Options::at_least).range(0, 1).bound().help("smallest score that passes");
+    d.option("at_most", &Options::at_most).range(0, 1).bound().help("largest score that passes");
     describe_frames(d);
   }
   explicit FilterBrightness(const Options& o) : options_(o) {}

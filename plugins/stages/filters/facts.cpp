@@ -84,8 +84,8 @@ class FilterFacts final : public Stage {
         .help(
             "its name, such as height, fps or duration_s; dots go into objects: scores.filter.blur, user.rating; a "
             "text that is a number counts as one");
-    d.option("at_least", &Options::at_least).help("less is dropped; the default is no bound");
-    d.option("at_most", &Options::at_most).help("more is dropped; the default is no bound");
+    d.option("at_least", &Options::at_least).bound().help("smallest value that passes; the default is no bound");
+    d.option("at_most", &Options::at_most).bound().help("largest value that passes; the default is no bound");
     d.option("missing", &Options::missing)
         .choices({"fail", "keep"})
         .help("what becomes of a sample without this number");

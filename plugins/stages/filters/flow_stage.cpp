@@ -26,13 +26,15 @@ class FilterFlow final : public Stage {
         .help("Drops what hardly moves: optical flow, in fractions of the diagonal a second");
     describe_mode(d);
     describe_reduce(d);
-    d.option("at_least", &Options::at_least).at_least(0).help("a smaller mean over the picture is dropped");
+    d.option("at_least", &Options::at_least).at_least(0).bound().help("smallest mean over the picture that passes");
     d.option("at_most", &Options::at_most)
         .at_least(0)
-        .help("a larger mean is dropped; the default is no bound");
+        .bound()
+        .help("largest mean over the picture that passes; the default is no bound");
     d.option("p10_at_least", &Options::p10_at_least)
         .at_least(0)
-        .help("a smaller 10th percentile is dropped, rule filter.flow.p10: above 0 a locked camera goes");
+        .bound()
+        .help("smallest 10th percentile that passes, rule filter.flow.p10; above 0 drops a locked camera");
     d.option("height", &Options::height)
         .range(FlowMeter::kSmallest, 16384)
         .unit("pixels")

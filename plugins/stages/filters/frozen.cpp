@@ -19,7 +19,7 @@ class FilterFrozen final : public Stage {
     d.option("noise", &Options::noise)
         .range(0, 1)
         .help("mean absolute difference up to which two frames are equal");
-    d.option("at_most", &Options::at_most).range(0, 1).help("a larger share of frozen frames is dropped");
+    d.option("at_most", &Options::at_most).range(0, 1).bound().help("largest share of frozen frames that passes");
     describe_frames(d);
   }
   explicit FilterFrozen(const Options& o) : options_(o) {}

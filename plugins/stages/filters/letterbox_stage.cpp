@@ -23,7 +23,8 @@ class FilterLetterbox final : public Stage {
             "the score");
     d.option("at_most", &Options::at_most)
         .range(0, 1)
-        .help("a larger share is dropped by filter, cropped by crop");
+        .bound()
+        .help("largest share that passes; a larger one is dropped by filter, cropped by crop");
     describe_frames(d);
   }
   explicit FilterLetterbox(const Options& o) : options_(o) {

@@ -21,7 +21,7 @@ class FilterText final : public Stage {
         .help("Drops what has text laid over it: share of the picture that lines of letters cover");
     describe_mode(d);
     describe_reduce(d);
-    d.option("at_most", &Options::at_most).range(0, 1).help("a larger share is dropped");
+    d.option("at_most", &Options::at_most).range(0, 1).bound().help("largest share that passes");
     d.option("lasting", &Options::lasting)
         .range(1, 100)
         .unit("frames")

@@ -116,10 +116,10 @@ class OptionLine {
  public:
   OptionLine(std::string name, std::string type, std::string value)
       : name_(std::move(name)), type_(std::move(type)), default_(std::move(value)) {}
-  OptionLine& range(double low, double high) { return bound("min", low).bound("max", high); }
-  OptionLine& at_least(double low) { return bound("min", low); }
-  OptionLine& above(double low) { return bound("above", low); }
-  OptionLine& below(double high) { return bound("below", high); }
+  OptionLine& range(double low, double high) { return limit("min", low).limit("max", high); }
+  OptionLine& at_least(double low) { return limit("min", low); }
+  OptionLine& above(double low) { return limit("above", low); }
+  OptionLine& below(double high) { return limit("below", high); }
   OptionLine& unit(std::string_view u) { return entry("unit", detail::toml_string(u)); }
   OptionLine& help(std::string_view h) { return entry("help", detail::toml_string(h)); }
   OptionLine& choices(const std::vector<std::string>& c) {
@@ -137,6 +137,9 @@ class OptionLine {
   OptionLine& bytes() { return type("size"); }
   // The TOML must give it; the default only shows what it looks like.
   OptionLine& required() { return entry("required", "true"); }
+  // A stage drops samples outside of it. A default of 1e300 or -1e300 drops nothing; `kinora check` warns of a filter all of
+  // whose bounds drop nothing.
+  OptionLine& bound() { return entry("bound", "true"); }
 
   const std::string& name() const { return name_; }
   std::string toml() const {
@@ -148,7 +151,7 @@ class OptionLine {
     rest_ += std::string(", ") + key + " = " + value;
     return *this;
   }
-  OptionLine& bound(const char* key, double v) {
+  OptionLine& limit(const char* key, double v) {
     const bool whole = type_ == "int" || type_ == "size" || type_ == "ints";
     return entry(key, whole ? std::to_string(static_cast<int64_t>(v)) : detail::toml_float(v));
   }
@@ -168,6 +171,13 @@ struct Layout {
   Rename ours, theirs;
 };
 
+// When a tensor is there. `kinora check` uses it to find stages that read what no stage before them makes.
+struct Presence {
+  std::string_view when = "";  // "sample_fps": only while this option is set; "from == frames": only while it has this value
+  std::string_view per = "";   // "clip": the stage cuts its sample into clips, and each of them has the tensor
+  bool optional = false;       // an input that the component works without
+};
+
 // What a component says of itself: name, help, options with their members, tensors in and out.
 template <class Options>
 class Describe {
@@ -175,11 +185,13 @@ class Describe {
   Describe& name(std::string_view n) { return set(name_, n); }
   Describe& help(std::string_view h) { return set(help_, h); }
   // A tensor of the interface, as `kinora apply` and `plugins inspect` name it; shape as "[B, C, T, H, W]".
-  Describe& input(std::string_view n, std::string_view shape, std::string_view dtype, std::string_view help = "") {
-    return tensor("input", n, shape, dtype, help);
+  Describe& input(std::string_view n, std::string_view shape, std::string_view dtype, std::string_view help = "",
+                  const Presence& presence = {}) {
+    return tensor("input", n, shape, dtype, help, presence);
   }
-  Describe& output(std::string_view n, std::string_view shape, std::string_view dtype, std::string_view help = "") {
-    return tensor("output", n, shape, dtype, help);
+  Describe& output(std::string_view n, std::string_view shape, std::string_view dtype, std::string_view help = "",
+                   const Presence& presence = {}) {
+    return tensor("output", n, shape, dtype, help, presence);
   }
   // Of a model or tokenizer: what others call its parameters. `kinora convert` and every loading of weights know it then.
   Describe& layout(std::string_view n, std::string_view help, Layout::Rename ours = nullptr, Layout::Rename theirs = nullptr) {
@@ -220,10 +232,17 @@ class Describe {
     to = from;
     return *this;
   }
-  Describe& tensor(const char* way, std::string_view n, std::string_view shape, std::string_view dtype, std::string_view help) {
-    std::string line = std::string(way) + "." + std::string(n) + " = { shape = " + detail::toml_string(shape) +
-                       ", dtype = " + detail::toml_string(dtype);
-    if (!help.empty()) line += ", help = " + detail::toml_string(help);
+  Describe& tensor(const char* way, std::string_view n, std::string_view shape, std::string_view dtype, std::string_view help,
+                   const Presence& presence) {
+    std::string line = std::string(way) + "." + std::string(n) + " = { shape = " + detail::toml_string(shape);
+    const auto entry = [&](const char* key, std::string_view value) {
+      if (!value.empty()) line += std::string(", ") + key + " = " + detail::toml_string(value);
+    };
+    entry("dtype", dtype);
+    entry("per", presence.per);
+    entry("when", presence.when);
+    if (presence.optional) line += ", optional = true";
+    entry("help", help);
     tensors_.push_back(line + " }\n");
     return *this;
   }

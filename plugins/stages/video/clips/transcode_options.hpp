@@ -25,7 +25,8 @@ struct ClipOptions {
 template <class Options>
 void describe_clip_options(Describe<Options>& d) {
   using O = ClipOptions;
-  d.output("frames", "[T, H, W, 3]", "uint8", "beside each clip, with sample_fps; fact frames_at has their seconds");
+  d.output("frames", "[T, H, W, 3]", "uint8", "sampled frames; fact frames_at has their seconds",
+           {.when = "sample_fps", .per = "clip"});
   d.option("min_length", &O::min_length)
       .at_least(0)
       .unit("s")

@@ -33,9 +33,10 @@ void describe_shots(Describe<Options>& d) {
       .unit("pixels")
       .help("of these frames; 0: as they are, 6 MB each of a film of 1920 x 1080. Models of pictures look at 224 to 448");
   d.option("thumbnails", &ShotsOptions::thumbnails).help("every frame at 48 x 27 as tensor thumbnails, for TransNetV2");
-  d.output("frames", "[T, H, W, 3]", "uint8", "beside the sample, with sample_every; fact frames_at has their seconds");
-  d.output("thumbnails", "[T, 27, 48, 3]", "uint8", "beside the sample, with thumbnails");
-  d.output("times_us", "[T]", "int64", "time of every frame from the first, with thumbnails");
+  d.output("frames", "[T, H, W, 3]", "uint8", "sampled frames; fact frames_at has their seconds",
+           {.when = "sample_every"});
+  d.output("thumbnails", "[T, 27, 48, 3]", "uint8", "every frame at 48 x 27", {.when = "thumbnails"});
+  d.output("times_us", "[T]", "int64", "time of every frame from the first", {.when = "thumbnails"});
 }
 
 // A stage that looks for the shots of one film a call.
