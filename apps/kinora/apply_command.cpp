@@ -7,8 +7,8 @@
 #include "apps/kinora/set_option.hpp"
 #include "core/run/apply.hpp"
 #include "core/run/apply_methods.hpp"
-#include "core/run/cancel.hpp"
-#include "core/run/torch_library.hpp"
+#include "core/base/cancel.hpp"
+#include "core/runtime/torch_library.hpp"
 
 namespace kinora {
 namespace {

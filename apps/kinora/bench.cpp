@@ -9,7 +9,7 @@
 
 #include "apps/kinora/bench_virtual.hpp"
 #include "apps/kinora/shell.hpp"
-#include "core/paths.hpp"
+#include "core/base/paths.hpp"
 #include "core/run/one_stage.hpp"
 #include "kinora/abi/stage.h"
 

@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/runtime.hpp"
+#include "core/runtime/runtime.hpp"
 
 namespace kinora {
 
@@ -14,7 +14,7 @@ struct BenchOptions {
   std::string film;
   int repeat = 5;
   int threads = 1;   // for shots: of our decoder; the peer takes all cores
-  std::string peer;  // a command, see core/torch/training/bench_networks.hpp
+  std::string peer;  // a command, see apps/bench/bench_networks.hpp
   int64_t tokens = 256;
   std::string device = "auto";
   bool quick = false;  // small sizes: whether everything can be measured

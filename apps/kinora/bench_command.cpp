@@ -6,7 +6,7 @@
 
 #include "apps/kinora/bench.hpp"
 #include "apps/kinora/command.hpp"
-#include "core/suggest.hpp"
+#include "core/base/suggest.hpp"
 
 namespace kinora {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "apps/kinora/bench.hpp"
 #include "apps/kinora/shell.hpp"
-#include "core/options.hpp"
+#include "core/plugin/options.hpp"
 #include "core/run/stage_results.hpp"
 
 namespace kinora {

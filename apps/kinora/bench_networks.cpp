@@ -1,5 +1,5 @@
 #include "apps/kinora/bench.hpp"
-#include "core/run/torch_library.hpp"
+#include "core/runtime/torch_library.hpp"
 
 namespace kinora {
 namespace {

@@ -2,9 +2,9 @@
 
 #include "apps/kinora/bench.hpp"
 #include "apps/kinora/shell.hpp"
-#include "core/paths.hpp"
+#include "core/base/paths.hpp"
 #include "core/run/place.hpp"
-#include "core/run/torch_library.hpp"
+#include "core/runtime/torch_library.hpp"
 
 namespace kinora {
 namespace {

@@ -10,8 +10,8 @@
 #include "core/run/call.hpp"
 #include "core/run/stage_results.hpp"
 #include "core/workers/worker.hpp"
-#include "core/options.hpp"
-#include "core/paths.hpp"
+#include "core/plugin/options.hpp"
+#include "core/base/paths.hpp"
 #include "core/plugin/host.hpp"
 
 namespace kinora {

@@ -7,7 +7,7 @@
 
 #include "core/run/run_file.hpp"
 #include "core/run/runner.hpp"
-#include "core/runtime.hpp"
+#include "core/runtime/runtime.hpp"
 
 namespace kinora {
 

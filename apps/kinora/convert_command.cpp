@@ -6,8 +6,8 @@
 
 #include "apps/kinora/command.hpp"
 #include "apps/kinora/set_option.hpp"
-#include "core/run/torch_library.hpp"
-#include "core/size.hpp"
+#include "core/runtime/torch_library.hpp"
+#include "core/base/size.hpp"
 
 namespace kinora {
 namespace {

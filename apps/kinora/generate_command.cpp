@@ -8,14 +8,14 @@
 
 #include "apps/kinora/command.hpp"
 #include "core/config/document.hpp"
-#include "core/curate/facts.hpp"
-#include "core/jobs/video_comment.hpp"
-#include "core/log.hpp"
-#include "core/run/cancel.hpp"
-#include "core/run/digest.hpp"
+#include "core/base/facts.hpp"
+#include "core/run/video_comment.hpp"
+#include "core/base/log.hpp"
+#include "core/base/cancel.hpp"
+#include "core/base/digest.hpp"
 #include "core/run/one_stage.hpp"
 #include "core/run/runner.hpp"
-#include "core/suggest.hpp"
+#include "core/base/suggest.hpp"
 
 namespace kinora {
 namespace {

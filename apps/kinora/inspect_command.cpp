@@ -10,8 +10,8 @@
 #include "apps/kinora/plugins_format.hpp"
 #include "apps/kinora/set_option.hpp"
 #include "core/run/pipeline_options.hpp"
-#include "core/run/torch_library.hpp"
-#include "core/size.hpp"
+#include "core/runtime/torch_library.hpp"
+#include "core/base/size.hpp"
 
 namespace kinora {
 namespace {

@@ -8,7 +8,7 @@
 #include "apps/kinora/plugins_format.hpp"
 #include "core/io/safetensors.hpp"
 #include "core/run/pipeline_options.hpp"
-#include "core/size.hpp"
+#include "core/base/size.hpp"
 
 namespace kinora {
 namespace {

@@ -8,9 +8,9 @@
 #include "apps/kinora/plugins_command.hpp"
 #include "apps/kinora/version.hpp"
 #include "core/run/job_kind.hpp"
-#include "core/run/torch_library.hpp"
-#include "core/suggest.hpp"
-#include "core/paths.hpp"
+#include "core/runtime/torch_library.hpp"
+#include "core/base/suggest.hpp"
+#include "core/base/paths.hpp"
 #include "core/workers/serve.hpp"
 #include "core/workers/service.hpp"
 

@@ -6,12 +6,12 @@
 
 #include "apps/kinora/command.hpp"
 #include "core/io/atomic_file.hpp"
-#include "core/log.hpp"
-#include "core/plan/calibrate.hpp"
-#include "core/plan/report.hpp"
-#include "core/plan/request.hpp"
-#include "core/plan/write_toml.hpp"
-#include "core/run/torch_library.hpp"
+#include "core/base/log.hpp"
+#include "apps/planner/calibrate.hpp"
+#include "apps/planner/report.hpp"
+#include "apps/planner/request.hpp"
+#include "apps/planner/write_toml.hpp"
+#include "core/runtime/torch_library.hpp"
 
 namespace kinora {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "apps/kinora/plugins_command.hpp"
 #include "core/io/atomic_file.hpp"
-#include "core/paths.hpp"
+#include "core/base/paths.hpp"
 #include "core/plugin/elf.hpp"
 #include "core/plugin/library.hpp"
 

@@ -9,7 +9,7 @@
 
 #include "apps/kinora/plugins_format.hpp"
 #include "core/plugin/kinds.hpp"
-#include "core/suggest.hpp"
+#include "core/base/suggest.hpp"
 
 namespace kinora {
 namespace {

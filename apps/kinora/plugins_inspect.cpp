@@ -1,8 +1,8 @@
 // One component in full: what it is of, its tensors, its options, and how a run file uses it.
 #include "apps/kinora/plugins_format.hpp"
-#include "core/option_value.hpp"
+#include "core/plugin/option_value.hpp"
 #include "core/run/apply_methods.hpp"
-#include "core/size.hpp"
+#include "core/base/size.hpp"
 #include "kinora/options.hpp"
 
 namespace kinora {

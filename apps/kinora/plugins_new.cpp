@@ -10,9 +10,9 @@
 #include "apps/kinora/plugins_command.hpp"
 #include "core/build_info.hpp"
 #include "core/io/atomic_file.hpp"
-#include "core/paths.hpp"
+#include "core/base/paths.hpp"
 #include "core/plugin/kinds.hpp"
-#include "core/suggest.hpp"
+#include "core/base/suggest.hpp"
 
 namespace kinora {
 namespace {

@@ -5,14 +5,14 @@
 
 #include "apps/kinora/command.hpp"
 #include "core/config/document.hpp"
-#include "core/log.hpp"
-#include "core/paths.hpp"
-#include "core/run/cancel.hpp"
+#include "core/base/log.hpp"
+#include "core/base/paths.hpp"
+#include "core/base/cancel.hpp"
 #include "core/run/folder_lock.hpp"
 #include "core/run/place.hpp"
 #include "core/run/runner.hpp"
 #include "core/run/storages.hpp"
-#include "core/suggest.hpp"
+#include "core/base/suggest.hpp"
 
 namespace kinora {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "apps/kinora/command.hpp"
 #include "apps/kinora/plugins_format.hpp"
-#include "core/search/search.hpp"
-#include "core/search/standing.hpp"
+#include "plugins/jobs/curation/search/search.hpp"
+#include "plugins/jobs/curation/search/standing.hpp"
 
 namespace kinora {
 namespace {

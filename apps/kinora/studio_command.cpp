@@ -5,9 +5,9 @@
 
 #include "apps/kinora/command.hpp"
 #include "apps/studio/serve.hpp"
-#include "core/paths.hpp"
-#include "core/run/cancel.hpp"
-#include "core/search/search.hpp"
+#include "core/base/paths.hpp"
+#include "core/base/cancel.hpp"
+#include "plugins/jobs/curation/search/search.hpp"
 
 namespace kinora {
 namespace {

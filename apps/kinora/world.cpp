@@ -18,7 +18,7 @@
 
 #include "apps/kinora/command.hpp"
 #include "apps/kinora/rank_output.hpp"
-#include "core/log.hpp"
+#include "core/base/log.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora {

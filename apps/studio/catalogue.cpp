@@ -8,10 +8,10 @@
 #include "apps/studio/film_places.hpp"
 #include "apps/studio/journal_rows.hpp"
 #include "apps/studio/rows.hpp"
-#include "core/curate/clip_files.hpp"
-#include "core/curate/facts.hpp"
-#include "core/curate/listing.hpp"
-#include "core/status.hpp"
+#include "plugins/jobs/curation/clip_files.hpp"
+#include "core/base/facts.hpp"
+#include "plugins/jobs/curation/listing.hpp"
+#include "core/base/status.hpp"
 
 namespace kinora::studio {
 namespace {

@@ -68,7 +68,7 @@ TEST_F(CatalogueTest, AJobThatRunsShowsWhatItHasStored) {
   EXPECT_EQ(media_of(c, c.clips[0]).path.filename(), "f-0000.mp4");
 }
 
-// Lines as core/curate/record.cpp appends them.
+// Lines as plugins/jobs/curation/record.cpp appends them.
 std::string entry(const std::string& text) { return R"({"sum":"0","entry":)" + text + "}\n"; }
 std::string input(const std::string& key) { return entry(R"({"input":")" + key + R"(","identity":"i"})"); }
 std::string end(const std::string& line, bool made = true) {

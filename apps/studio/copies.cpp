@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "core/search/copies.hpp"
+#include "plugins/jobs/curation/search/copies.hpp"
 
 namespace kinora::studio {
 namespace {

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 
 #include "core/io/atomic_file.hpp"
-#include "core/log.hpp"
+#include "core/base/log.hpp"
 
 namespace kinora::studio {
 namespace {

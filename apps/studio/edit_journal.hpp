@@ -1,10 +1,10 @@
-// edits.jsonl of one job on disk (core/curate/edits.hpp has its format): appended to by any number of studios
+// edits.jsonl of one job on disk (plugins/jobs/curation/edits.hpp has its format): appended to by any number of studios
 // at once, one whole flushed line at a time.
 #pragma once
 #include <filesystem>
 #include <functional>
 
-#include "core/curate/edit_history.hpp"
+#include "plugins/jobs/curation/edit_history.hpp"
 
 namespace kinora::studio {
 

@@ -2,8 +2,8 @@
 
 #include <chrono>
 
-#include "core/options.hpp"
-#include "core/run/cancel.hpp"
+#include "core/plugin/options.hpp"
+#include "core/base/cancel.hpp"
 #include "core/run/stage_results.hpp"
 
 namespace kinora::studio {

@@ -3,7 +3,7 @@
 #pragma once
 #include <filesystem>
 
-#include "core/runtime.hpp"
+#include "core/runtime/runtime.hpp"
 #include "kinora/abi/workers.h"
 #include "kinora/sample.hpp"
 

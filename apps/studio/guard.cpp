@@ -6,7 +6,7 @@
 #include <openssl/crypto.h>
 #include <openssl/rand.h>
 
-#include "core/status.hpp"
+#include "core/base/status.hpp"
 
 namespace kinora::studio {
 

@@ -3,9 +3,9 @@
 #include <fstream>
 #include <unordered_set>
 
-#include "core/curate/ends.hpp"
-#include "core/curate/facts.hpp"
-#include "core/status.hpp"
+#include "plugins/jobs/curation/ends.hpp"
+#include "core/base/facts.hpp"
+#include "core/base/status.hpp"
 
 namespace kinora::studio {
 namespace {

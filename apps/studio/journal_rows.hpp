@@ -1,5 +1,5 @@
 // The items of a job that is at work, kept, filtered and failed ones, from its journal.jsonl
-// (core/curate/record.hpp says which of its lines still hold).
+// (plugins/jobs/curation/record.hpp says which of its lines still hold).
 #pragma once
 #include "apps/studio/rows.hpp"
 

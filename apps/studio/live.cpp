@@ -3,7 +3,7 @@
 #include <chrono>
 #include <fstream>
 
-#include "core/curate/facts.hpp"
+#include "core/base/facts.hpp"
 
 namespace kinora::studio {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "core/log.hpp"
+#include "core/base/log.hpp"
 
 namespace kinora::studio {
 namespace {

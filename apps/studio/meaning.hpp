@@ -12,7 +12,7 @@
 #include <unordered_map>
 
 #include "apps/studio/catalogue.hpp"
-#include "core/search/search.hpp"
+#include "plugins/jobs/curation/search/search.hpp"
 
 namespace kinora::studio {
 

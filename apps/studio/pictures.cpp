@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "core/log.hpp"
-#include "core/run/cancel.hpp"
+#include "core/base/log.hpp"
+#include "core/base/cancel.hpp"
 #include "core/run/one_stage.hpp"
 
 namespace kinora::studio {

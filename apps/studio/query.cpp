@@ -4,7 +4,7 @@
 #include <charconv>
 #include <numeric>
 
-#include "core/status.hpp"
+#include "core/base/status.hpp"
 
 namespace kinora::studio {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "apps/studio/catalogue.hpp"
-#include "core/curate/edits.hpp"
+#include "plugins/jobs/curation/edits.hpp"
 
 namespace kinora::studio {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
-#include "core/curate/facts.hpp"
-#include "core/curate/usage.hpp"
+#include "core/base/facts.hpp"
+#include "plugins/jobs/curation/usage.hpp"
 
 namespace kinora::studio {
 namespace {

@@ -11,7 +11,7 @@
 #include "apps/studio/guard.hpp"
 #include "apps/studio/page_files.hpp"
 #include "apps/studio/pictures.hpp"
-#include "core/log.hpp"
+#include "core/base/log.hpp"
 
 namespace kinora::studio {
 namespace {

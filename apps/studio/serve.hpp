@@ -4,7 +4,7 @@
 #include <string>
 
 #include "apps/studio/studio.hpp"
-#include "core/runtime.hpp"
+#include "core/runtime/runtime.hpp"
 
 namespace kinora::studio {
 

@@ -8,8 +8,8 @@
 #include "apps/studio/live.hpp"
 #include "apps/studio/search.hpp"
 #include "apps/studio/timeline.hpp"
-#include "core/curate/edits.hpp"
-#include "core/curate/facts.hpp"
+#include "plugins/jobs/curation/edits.hpp"
+#include "core/base/facts.hpp"
 
 namespace kinora::studio {
 namespace {

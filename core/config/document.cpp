@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 #include <toml++/toml.h>
 
-#include "core/suggest.hpp"
+#include "core/base/suggest.hpp"
 
 namespace kinora::core {
 namespace {

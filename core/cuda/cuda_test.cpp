@@ -3,10 +3,10 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/generating/replays.hpp"
+#include "plugins/jobs/training/generating/replays.hpp"
 #include "core/torch/tensors/cuda_library.hpp"
 #include "core/torch/tensors/device.hpp"
-#include "core/torch/training/batch_ahead.hpp"
+#include "plugins/jobs/training/batch_ahead.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/error.hpp"
 

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "core/status.hpp"
+#include "core/base/status.hpp"
 
 namespace kinora::core {
 

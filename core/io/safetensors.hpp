@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/status.hpp"
+#include "core/base/status.hpp"
 
 namespace kinora::core {
 

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "core/data/byte_source.hpp"
+#include "core/io/byte_source.hpp"
 #include "core/io/safetensors.hpp"
 #include "core/io/safetensors_header.hpp"
 #include "core/io/safetensors_whole.hpp"

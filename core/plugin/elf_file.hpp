@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/status.hpp"
+#include "core/base/status.hpp"
 
 namespace kinora::core {
 

@@ -6,9 +6,9 @@
 #include <optional>
 #include <shared_mutex>
 
-#include "core/log.hpp"
-#include "core/options.hpp"
-#include "core/sample.hpp"
+#include "core/base/log.hpp"
+#include "core/plugin/options.hpp"
+#include "core/sample/sample.hpp"
 
 namespace kinora::core {
 namespace {

@@ -3,7 +3,7 @@
 #include <functional>
 #include <string_view>
 
-#include "core/status.hpp"
+#include "core/base/status.hpp"
 #include "kinora/abi/host.h"
 
 namespace kinora::core {

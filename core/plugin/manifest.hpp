@@ -27,7 +27,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/status.hpp"
+#include "core/base/status.hpp"
 #include "kinora/abi/plugin.h"
 
 namespace kinora::core {

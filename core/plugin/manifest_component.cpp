@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <map>
 
-#include "core/option_value.hpp"
+#include "core/plugin/option_value.hpp"
 #include "core/plugin/kinds.hpp"
-#include "core/suggest.hpp"
+#include "core/base/suggest.hpp"
 
 namespace kinora::core {
 namespace {

@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "core/paths.hpp"
+#include "core/base/paths.hpp"
 #include "core/plugin/elf.hpp"
 
 namespace kinora::core {

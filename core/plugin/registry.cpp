@@ -5,7 +5,7 @@
 #include "core/plugin/host.hpp"
 #include "core/plugin/kinds.hpp"
 #include "core/plugin/registry_entry.hpp"
-#include "core/suggest.hpp"
+#include "core/base/suggest.hpp"
 
 namespace kinora::core {
 

@@ -3,8 +3,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "core/log.hpp"
-#include "core/paths.hpp"
+#include "core/base/log.hpp"
+#include "core/base/paths.hpp"
 #include "core/plugin/elf.hpp"
 #include "core/plugin/needed.hpp"
 #include "core/plugin/registry_entry.hpp"

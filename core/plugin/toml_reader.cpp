@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "core/suggest.hpp"
+#include "core/base/suggest.hpp"
 
 namespace kinora::core {
 

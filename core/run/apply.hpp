@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/options.hpp"
-#include "core/runtime.hpp"
+#include "core/plugin/options.hpp"
+#include "core/runtime/runtime.hpp"
 
 namespace kinora::core {
 

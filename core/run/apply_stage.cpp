@@ -6,7 +6,7 @@
 #include "core/run/call.hpp"
 #include "core/run/stage_instance.hpp"
 #include "core/run/stage_results.hpp"
-#include "core/sample.hpp"
+#include "core/sample/sample.hpp"
 #include "kinora/sample.hpp"
 
 namespace kinora::core {

@@ -1,7 +1,7 @@
 #include "core/run/call.hpp"
 
-#include "core/run/cancel.hpp"
-#include "core/run/torch_library.hpp"
+#include "core/base/cancel.hpp"
+#include "core/runtime/torch_library.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::core {

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "core/status.hpp"
+#include "core/base/status.hpp"
 
 namespace kinora::core {
 

@@ -5,10 +5,10 @@
 #include <set>
 
 #include "core/io/safetensors.hpp"
-#include "core/log.hpp"
+#include "core/base/log.hpp"
 #include "core/run/apply_published.hpp"
-#include "core/run/torch_library.hpp"
-#include "core/suggest.hpp"
+#include "core/runtime/torch_library.hpp"
+#include "core/base/suggest.hpp"
 
 namespace kinora::core {
 namespace {

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "core/option_value.hpp"
+#include "core/plugin/option_value.hpp"
 #include "core/plugin/registry.hpp"
 
 namespace kinora::core {

@@ -4,9 +4,9 @@
 #include <array>
 #include <string_view>
 
-#include "core/jobs/curate.hpp"
-#include "core/jobs/edits_identity.hpp"
-#include "core/run/digest.hpp"
+#include "plugins/jobs/curate/curate.hpp"
+#include "plugins/jobs/curation/edits_identity.hpp"
+#include "core/base/digest.hpp"
 #include "core/run/job_folder.hpp"
 #include "core/run/storages.hpp"
 

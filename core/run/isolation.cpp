@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/suggest.hpp"
+#include "core/base/suggest.hpp"
 #include "core/workers/service.hpp"
 
 namespace kinora::core {

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "core/io/atomic_file.hpp"
-#include "core/run/cancel.hpp"
+#include "core/base/cancel.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::core {

@@ -10,11 +10,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/options.hpp"
+#include "core/plugin/options.hpp"
 #include "core/run/call.hpp"
 #include "core/run/progress.hpp"
 #include "core/run/run_file.hpp"
-#include "core/runtime.hpp"
+#include "core/runtime/runtime.hpp"
 #include "kinora/run.hpp"
 
 namespace kinora::core {

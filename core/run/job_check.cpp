@@ -8,7 +8,7 @@
 #include "core/run/place.hpp"
 #include "core/run/runner.hpp"
 #include "core/run/storages.hpp"
-#include "core/run/torch_library.hpp"
+#include "core/runtime/torch_library.hpp"
 #include "core/workers/service.hpp"
 
 namespace kinora::core {

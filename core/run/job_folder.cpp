@@ -5,9 +5,9 @@
 #include <fstream>
 
 #include "core/build_info.hpp"
-#include "core/curate/facts.hpp"
+#include "core/base/facts.hpp"
 #include "core/io/atomic_file.hpp"
-#include "core/log.hpp"
+#include "core/base/log.hpp"
 #include "core/run/difference.hpp"
 
 namespace kinora::core {

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
-#include "core/jobs/curate.hpp"
-#include "core/jobs/dedup.hpp"
-#include "core/jobs/embed_text.hpp"
-#include "core/jobs/generating.hpp"
-#include "core/jobs/report.hpp"
-#include "core/jobs/shard.hpp"
-#include "core/jobs/training.hpp"
+#include "plugins/jobs/curate/curate.hpp"
+#include "plugins/jobs/dedup/dedup.hpp"
+#include "plugins/jobs/embed-text/embed_text.hpp"
+#include "plugins/jobs/training/options/generating.hpp"
+#include "plugins/jobs/report/report.hpp"
+#include "plugins/jobs/shard/shard.hpp"
+#include "plugins/jobs/training/options/training.hpp"
 
 namespace kinora::core {
 namespace {

@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
-#include "core/curate/facts.hpp"
+#include "core/base/facts.hpp"
 #include "core/io/atomic_file.hpp"
-#include "core/log.hpp"
-#include "core/run/cancel.hpp"
+#include "core/base/log.hpp"
+#include "core/base/cancel.hpp"
 #include "core/run/difference.hpp"
 #include "core/run/folder_lock.hpp"
 #include "core/run/identity.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/run/own_stages.hpp"
-#include "core/suggest.hpp"
+#include "core/base/suggest.hpp"
 
 namespace kinora::core {
 namespace {

@@ -1,6 +1,6 @@
 #include "core/run/one_stage.hpp"
 
-#include "core/log.hpp"
+#include "core/base/log.hpp"
 #include "core/run/call.hpp"
 #include "core/run/stage_results.hpp"
 

@@ -1,7 +1,7 @@
 // A stage used as a function: one sample in, one sample out, in this thread.
 #pragma once
 #include "core/run/stage_instance.hpp"
-#include "core/runtime.hpp"
+#include "core/runtime/runtime.hpp"
 #include "kinora/sample.hpp"
 
 namespace kinora::core {

@@ -6,7 +6,7 @@
 
 #include <fmt/ranges.h>
 
-#include "core/log.hpp"
+#include "core/base/log.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::core {

@@ -3,7 +3,7 @@
 #include <charconv>
 #include <optional>
 
-#include "core/paths.hpp"
+#include "core/base/paths.hpp"
 
 namespace kinora::core {
 namespace {

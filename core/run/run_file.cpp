@@ -4,17 +4,17 @@
 #include <glob.h>
 #include <set>
 
-#include "core/counted.hpp"
-#include "core/curate/wildcard.hpp"
-#include "core/io.hpp"
-#include "core/log.hpp"
-#include "core/paths.hpp"
+#include "core/base/counted.hpp"
+#include "core/io/wildcard.hpp"
+#include "core/io/io.hpp"
+#include "core/base/log.hpp"
+#include "core/base/paths.hpp"
 #include "core/run/folder_options.hpp"
 #include "core/run/isolation.hpp"
 #include "core/run/pipeline_options.hpp"
 #include "core/run/stage_graph.hpp"
 #include "core/run/storages.hpp"
-#include "core/suggest.hpp"
+#include "core/base/suggest.hpp"
 
 namespace kinora::core {
 namespace {

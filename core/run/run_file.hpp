@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/config/document.hpp"
-#include "core/options.hpp"
+#include "core/plugin/options.hpp"
 #include "core/plugin/registry.hpp"
 #include "core/run/job_kind.hpp"
 

@@ -6,21 +6,21 @@
 
 #include <fmt/ranges.h>
 
-#include "core/counted.hpp"
+#include "core/base/counted.hpp"
 #include "core/io/atomic_file.hpp"
-#include "core/jobs/curate.hpp"
-#include "core/jobs/curate_beginning.hpp"
-#include "core/jobs/dedup.hpp"
-#include "core/jobs/report.hpp"
-#include "core/jobs/shard.hpp"
-#include "core/log.hpp"
-#include "core/run/cancel.hpp"
+#include "plugins/jobs/curate/curate.hpp"
+#include "plugins/jobs/curate/curate_beginning.hpp"
+#include "plugins/jobs/dedup/dedup.hpp"
+#include "plugins/jobs/report/report.hpp"
+#include "plugins/jobs/shard/shard.hpp"
+#include "core/base/log.hpp"
+#include "core/base/cancel.hpp"
 #include "core/run/folder_lock.hpp"
 #include "core/run/identity.hpp"
 #include "core/run/job_folder.hpp"
 #include "core/run/launch_record.hpp"
 #include "core/run/place.hpp"
-#include "core/run/torch_library.hpp"
+#include "core/runtime/torch_library.hpp"
 
 namespace kinora::core {
 namespace {

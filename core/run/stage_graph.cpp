@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/suggest.hpp"
+#include "core/base/suggest.hpp"
 
 namespace kinora::core {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 #include <string>
 
-#include "core/options.hpp"
+#include "core/plugin/options.hpp"
 #include "core/plugin/registry.hpp"
 #include "kinora/abi/stage.h"
 #include "kinora/abi/workers.h"

@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "core/io.hpp"
+#include "core/io/io.hpp"
 #include "core/run/run_file.hpp"
 
 namespace kinora::core {

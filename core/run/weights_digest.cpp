@@ -4,12 +4,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/curate/facts.hpp"
+#include "core/base/facts.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/io/safetensors.hpp"
-#include "core/log.hpp"
+#include "core/base/log.hpp"
 #include "core/run/apply_published.hpp"
-#include "core/run/digest.hpp"
+#include "core/base/digest.hpp"
 
 namespace kinora::core {
 namespace {

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "core/io/safetensors.hpp"
-#include "core/run/digest.hpp"
+#include "core/base/digest.hpp"
 
 namespace kinora::core {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/status.hpp"
+#include "core/base/status.hpp"
 
 namespace kinora::core {
 

@@ -5,8 +5,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "core/log.hpp"
-#include "core/utf8.hpp"
+#include "core/base/log.hpp"
+#include "core/base/utf8.hpp"
 
 namespace kinora::core {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <memory>
 
-#include "core/sample.hpp"
+#include "core/sample/sample.hpp"
 #include "core/workers/piece.hpp"
 
 namespace kinora::core {

@@ -12,9 +12,9 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
-#include "core/log.hpp"
-#include "core/options.hpp"
-#include "core/run/torch_library.hpp"
+#include "core/base/log.hpp"
+#include "core/plugin/options.hpp"
+#include "core/runtime/torch_library.hpp"
 #include "core/workers/sample_message.hpp"
 #include "core/workers/worker.hpp"
 

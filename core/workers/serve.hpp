@@ -1,6 +1,6 @@
 // The life of a worker process: `kinora worker`, which only kinora itself starts.
 #pragma once
-#include "core/runtime.hpp"
+#include "core/runtime/runtime.hpp"
 
 namespace kinora::core {
 

@@ -3,7 +3,7 @@
 #include <map>
 #include <mutex>
 
-#include "core/log.hpp"
+#include "core/base/log.hpp"
 #include "core/plugin/host.hpp"
 
 struct kinora_worker {

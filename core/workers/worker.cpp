@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "core/io.hpp"
-#include "core/log.hpp"
-#include "core/run/cancel.hpp"
+#include "core/io/io.hpp"
+#include "core/base/log.hpp"
+#include "core/base/cancel.hpp"
 #include "core/workers/environment.hpp"
 #include "core/workers/held_memory.hpp"
 #include "core/workers/sample_message.hpp"

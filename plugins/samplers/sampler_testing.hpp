@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "core/torch/context/mix.hpp"
-#include "core/torch/generating/mixture.hpp"
+#include "core/torch/apply/mixture.hpp"
 #include "kinora/aten.hpp"
 #include "tests/support/oracle.hpp"
 #include "tests/support/plugins.hpp"

@@ -1,5 +1,5 @@
 // kinora.io/1 over a storage plugin: what the SDK's Reader and Writer see.
-#include "core/io.hpp"
+#include "core/io/io.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/options.hpp"
+#include "core/plugin/options.hpp"
 #include "core/plugin/elf.hpp"
 #include "core/plugin/host.hpp"
 #include "kinora/abi/stage.h"

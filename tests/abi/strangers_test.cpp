@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/jobs/video_comment.hpp"
-#include "core/search/caption_encoder.hpp"
-#include "core/search/collection.hpp"
+#include "core/run/video_comment.hpp"
+#include "plugins/jobs/curation/search/caption_encoder.hpp"
+#include "plugins/jobs/curation/search/collection.hpp"
 #include "kinora/abi/engine.h"
 #include "kinora/abi/sampler.h"
 #include "kinora/abi/stage.h"

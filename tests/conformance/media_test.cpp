@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 #include <sys/inotify.h>
 
-#include "core/io.hpp"
+#include "core/io/io.hpp"
 #include "core/run/call.hpp"
 #include "core/run/stage_results.hpp"
 #include "kinora/abi/stage.h"

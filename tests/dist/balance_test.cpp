@@ -1,5 +1,5 @@
 // What each rank handles: bytes by their closed forms, and who is slow.
-#include "core/torch/training/balance.hpp"
+#include "plugins/jobs/training/balance.hpp"
 
 #include <thread>
 

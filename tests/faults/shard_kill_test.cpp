@@ -10,8 +10,8 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
-#include "core/options.hpp"
-#include "core/runtime.hpp"
+#include "core/plugin/options.hpp"
+#include "core/runtime/runtime.hpp"
 #include "kinora/abi/engine.h"
 #include "kinora/sample.hpp"
 

@@ -2,7 +2,7 @@
 // whole.
 #include <cstdlib>
 
-#include "core/torch/training/tensorboard.hpp"
+#include "plugins/jobs/training/tensorboard.hpp"
 #include "kinora/error.hpp"
 #include "tests/fuzz/files.hpp"
 

@@ -2,9 +2,9 @@
 // says where.
 #include <cstdlib>
 
-#include "core/curate/item_line.hpp"
-#include "core/curate/manifest_reader.hpp"
-#include "core/curate/wildcard.hpp"
+#include "plugins/jobs/curation/item_line.hpp"
+#include "plugins/jobs/curation/manifest_reader.hpp"
+#include "core/io/wildcard.hpp"
 #include "kinora/error.hpp"
 
 namespace {

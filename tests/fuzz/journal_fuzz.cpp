@@ -2,9 +2,9 @@
 // with, or one that starts over, and never a file outside of the job's folder that is touched.
 #include <cstdlib>
 
-#include "core/curate/record.hpp"
-#include "core/log.hpp"
-#include "core/run/digest.hpp"
+#include "plugins/jobs/curation/record.hpp"
+#include "core/base/log.hpp"
+#include "core/base/digest.hpp"
 #include "kinora/error.hpp"
 #include "tests/fuzz/files.hpp"
 

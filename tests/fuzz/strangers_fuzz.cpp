@@ -3,12 +3,12 @@
 // the user has not named.
 #include <cstdlib>
 
-#include "core/jobs/video_comment.hpp"
+#include "core/run/video_comment.hpp"
 #include "core/run/job_folder.hpp"
-#include "core/search/caption_encoder.hpp"
-#include "core/search/collection.hpp"
-#include "core/search/copies.hpp"
-#include "core/search/known_texts.hpp"
+#include "plugins/jobs/curation/search/caption_encoder.hpp"
+#include "plugins/jobs/curation/search/collection.hpp"
+#include "plugins/jobs/curation/search/copies.hpp"
+#include "plugins/jobs/curation/search/known_texts.hpp"
 #include "kinora/error.hpp"
 #include "kinora/npy.hpp"
 #include "tests/fuzz/files.hpp"

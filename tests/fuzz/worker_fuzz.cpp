@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-#include "core/runtime.hpp"
+#include "core/runtime/runtime.hpp"
 #include "core/workers/sample_message.hpp"
 
 namespace {

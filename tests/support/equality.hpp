@@ -1,6 +1,6 @@
 // Strategies of a test's ranks against one process.
 #pragma once
-#include "core/torch/training/equality.hpp"
+#include "plugins/jobs/training/equality.hpp"
 #include "tests/support/ranks.hpp"
 
 namespace kinora::test {

@@ -1,6 +1,6 @@
 // A small training job on several processes or on one, for tests that compare the two.
 #pragma once
-#include "core/torch/jobs/jobs.hpp"
+#include "plugins/jobs/training/jobs.hpp"
 #include "core/torch/media/latents.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/run_file.hpp"

@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "core/build_info.hpp"
-#include "core/run/digest.hpp"
+#include "core/base/digest.hpp"
 #include "core/run/identity.hpp"
 #include "core/run/launch_record.hpp"
 #include "core/run/weights_digest.hpp"

@@ -3,7 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "core/io/safetensors.hpp"
-#include "core/log.hpp"
+#include "core/base/log.hpp"
 #include "core/run/apply_published.hpp"
 #include "core/torch/context/network.hpp"
 #include "core/torch/tensors/torch_guard.hpp"

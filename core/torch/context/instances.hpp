@@ -6,7 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "core/options.hpp"
+#include "core/plugin/options.hpp"
 #include "core/plugin/registry.hpp"
 #include "core/torch/weights/weights.hpp"
 #include "kinora/abi/loss.h"

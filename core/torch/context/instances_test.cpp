@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/generating/mixture.hpp"
+#include "core/torch/apply/mixture.hpp"
 #include "kinora/aten.hpp"
 #include "tests/support/plugins.hpp"
 #include "tests/support/refusal.hpp"

@@ -6,7 +6,7 @@
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
-#include "core/suggest.hpp"
+#include "core/base/suggest.hpp"
 #include "core/torch/context/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 

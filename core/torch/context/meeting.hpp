@@ -7,7 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "core/options.hpp"
+#include "core/plugin/options.hpp"
 #include "core/plugin/registry.hpp"
 #include "core/run/place.hpp"
 #include "kinora/abi/strategy.h"

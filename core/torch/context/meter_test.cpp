@@ -6,7 +6,7 @@
 
 #include "core/plugin/manifest.hpp"
 #include "core/torch/context/meter_link.hpp"
-#include "core/torch/training/throughput.hpp"
+#include "core/torch/context/throughput.hpp"
 #include "kinora/model.hpp"
 #include "tests/support/oracle.hpp"
 

@@ -1,6 +1,6 @@
 #include "core/torch/context/network.hpp"
 
-#include "core/log.hpp"
+#include "core/base/log.hpp"
 #include "core/plugin/host.hpp"
 #include "core/run/apply_published.hpp"
 #include "core/torch/context/misfit.hpp"

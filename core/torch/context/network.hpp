@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/options.hpp"
+#include "core/plugin/options.hpp"
 #include "core/plugin/registry.hpp"
 #include "core/torch/context/chain.hpp"
 #include "core/torch/weights/weights.hpp"

@@ -4,8 +4,8 @@
 
 #include <ATen/ATen.h>
 
-#include "core/log.hpp"
-#include "core/paths.hpp"
+#include "core/base/log.hpp"
+#include "core/base/paths.hpp"
 #include "core/plugin/host.hpp"
 #include "core/run/place.hpp"
 #include "core/torch/context/layout.hpp"

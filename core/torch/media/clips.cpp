@@ -3,9 +3,9 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include "core/curate/facts.hpp"
-#include "core/log.hpp"
-#include "core/run/cancel.hpp"
+#include "core/base/facts.hpp"
+#include "core/base/log.hpp"
+#include "core/base/cancel.hpp"
 #include "kinora/random.hpp"
 
 namespace kinora::core {

@@ -7,7 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "core/data/webdataset.hpp"
+#include "core/io/webdataset.hpp"
 #include "core/run/job.hpp"
 #include "core/run/one_stage.hpp"
 

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/io/atomic_file.hpp"
-#include "core/run/digest.hpp"
+#include "core/base/digest.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/hdf5.hpp"
 

@@ -8,7 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/options.hpp"
+#include "core/plugin/options.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 
 namespace kinora::core {

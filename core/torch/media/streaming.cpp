@@ -4,7 +4,7 @@
 
 #include <ATen/ATen.h>
 
-#include "core/run/cancel.hpp"
+#include "core/base/cancel.hpp"
 #include "core/torch/media/clips.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/error.hpp"

@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-#include "core/log.hpp"
+#include "core/base/log.hpp"
 #include "core/plugin/host.hpp"
 
 namespace kinora::core {

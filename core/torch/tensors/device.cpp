@@ -5,7 +5,7 @@
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 
-#include "core/log.hpp"
+#include "core/base/log.hpp"
 #include "core/run/place.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 

@@ -6,7 +6,7 @@
 
 #include <c10/util/Exception.h>
 
-#include "core/status.hpp"
+#include "core/base/status.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::core {

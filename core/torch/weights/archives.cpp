@@ -5,7 +5,7 @@
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/serialization/import.h>
 
-#include "core/data/byte_source.hpp"
+#include "core/io/byte_source.hpp"
 #include "core/run/apply_published.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 

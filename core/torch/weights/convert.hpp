@@ -1,7 +1,7 @@
 // `kinora convert`: weights from one file layout, naming scheme or dtype to another, and adapters into and
 // out of weights. One tensor at a time is in memory; tensors that are only renamed keep their bytes.
 #pragma once
-#include "core/runtime.hpp"
+#include "core/runtime/runtime.hpp"
 
 namespace kinora::core {
 

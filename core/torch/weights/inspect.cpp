@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "core/run/apply_methods.hpp"
-#include "core/suggest.hpp"
+#include "core/base/suggest.hpp"
 #include "core/torch/context/meter_link.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 

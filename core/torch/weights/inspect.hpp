@@ -1,6 +1,6 @@
 // `kinora inspect`: what a model or tokenizer of these options holds and costs, without making it.
 #pragma once
-#include "core/runtime.hpp"
+#include "core/runtime/runtime.hpp"
 
 namespace kinora::core {
 

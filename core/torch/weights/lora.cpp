@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/io/atomic_file.hpp"
-#include "core/suggest.hpp"
+#include "core/base/suggest.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 

@@ -2,10 +2,10 @@
 
 #include <ATen/ATen.h>
 
-#include "core/log.hpp"
+#include "core/base/log.hpp"
 #include "core/plugin/host.hpp"
 #include "core/run/apply_published.hpp"
-#include "core/suggest.hpp"
+#include "core/base/suggest.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/archives.hpp"
 #include "kinora/abi/model.h"

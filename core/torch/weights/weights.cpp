@@ -5,7 +5,7 @@
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
-#include "core/log.hpp"
+#include "core/base/log.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/gathering.hpp"
 #include "core/torch/weights/weights_complaint.hpp"

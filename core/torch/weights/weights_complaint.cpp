@@ -7,7 +7,7 @@
 
 #include <fmt/ranges.h>
 
-#include "core/suggest.hpp"
+#include "core/base/suggest.hpp"
 
 namespace kinora::core {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "core/log.hpp"
+#include "core/base/log.hpp"
 
 namespace kinora::core {
 

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/io.hpp"
+#include "core/io/io.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "kinora/abi/loss.h"
 #include "plugins/losses/perceptual/trunk.hpp"

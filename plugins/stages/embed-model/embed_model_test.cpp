@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/api/module.h>
 
-#include "core/log.hpp"
+#include "core/base/log.hpp"
 #include "core/run/call.hpp"
 #include "core/run/stage_results.hpp"
 #include "kinora/curation.hpp"

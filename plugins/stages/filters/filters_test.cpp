@@ -5,11 +5,11 @@
 #include <opencv2/imgproc.hpp>
 
 #include "bars.hpp"
-#include "core/options.hpp"
+#include "core/plugin/options.hpp"
 #include "core/plugin/host.hpp"
 #include "core/run/call.hpp"
 #include "core/run/stage_results.hpp"
-#include "core/runtime.hpp"
+#include "core/runtime/runtime.hpp"
 #include "flow.hpp"
 #include "text_regions.hpp"
 

@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/log.hpp"
-#include "core/options.hpp"
+#include "core/base/log.hpp"
+#include "core/plugin/options.hpp"
 #include "core/workers/service.hpp"
 #include "core/workers/worker.hpp"
 #include "kinora/sample.hpp"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/plugin/manifest.hpp"
-#include "core/runtime.hpp"
+#include "core/runtime/runtime.hpp"
 #include "kinora/abi/engine.h"
 
 namespace kinora::core {

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/options.hpp"
-#include "core/run/cancel.hpp"
+#include "core/plugin/options.hpp"
+#include "core/base/cancel.hpp"
 #include "core/workers/service.hpp"
 #include "core/workers/worker.hpp"
 #include "tests/faults/workers/job.hpp"

@@ -1,0 +1,73 @@
+// What benchmarks of several ranks share: the ranks of a launch, strategies on them, and measuring in turns.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/runtime/runtime.hpp"
+#include "core/torch/context/mesh.hpp"
+#include "core/torch/context/parallelism.hpp"
+#include "kinora/abi/strategy.h"
+
+namespace kinora::core {
+
+// The ranks of this launch over collective/gloo, all of them along whichever axis is asked for.
+class BenchRanks {
+ public:
+  explicit BenchRanks(Runtime& runtime);
+  // [owner-thread] Every rank asks for the same axes in the same order.
+  const kinora_mesh* along(const std::string& axis) const { return mesh(axis).abi(); }
+  int64_t rank() const { return place_.rank; }
+  int64_t size() const { return place_.world; }
+  // All ranks come here before any goes on.
+  void meet() const;
+  // What this rank has sent and waited for so far.
+  TrafficRow traffic() const;
+  const kinora_group& group() const { return *mesh("cp").group("cp"); }
+  // A number of every rank, by rank.
+  std::vector<double> of_all(double mine) const;
+
+ private:
+  MeshOwner& mesh(const std::string& axis) const;
+  LaunchPlace place_;
+  const kinora_collective* api_ = nullptr;
+  std::unique_ptr<void, void (*)(void*)> collective_{nullptr, [](void*) {}};
+  mutable std::map<std::string, std::unique_ptr<MeshOwner>> meshes_;
+};
+
+// A strategy with its link, on all ranks.
+class BenchStrategy {
+ public:
+  BenchStrategy(Runtime& runtime, const std::string& id, const json& options, const BenchRanks& ranks);
+  const std::vector<const kinora_link*>& links() const { return links_; }
+  void step(const Parallelism::Microbatches&) const;
+
+ private:
+  const kinora_strategy* api_ = nullptr;
+  std::unique_ptr<void, void (*)(void*)> self_{nullptr, [](void*) {}};
+  std::vector<const kinora_link*> links_;
+};
+
+// One thing that is measured.
+struct Measured {
+  std::string name;
+  int threads = 1;
+  bool alone = false;  // rank 0 does it, the others wait
+  std::function<void()> work;
+  bool metered = false;  // `most` is asked for
+  std::vector<double> seconds = {};
+  // Of this rank, of one time: bytes that it sends, the most bytes of tensors that live at once beside those
+  // from before, and by how much all take longer than this rank works (0.2: a fifth longer).
+  int64_t bytes = 0, most = 0;
+  std::vector<double> idle = {};
+};
+
+// Each once a round, in turn; a round before the first is not counted.
+void measure(const BenchRanks&, std::vector<Measured>&, int repeat);
+double median(std::vector<double>);
+// The median of the rounds' ratios.
+double ratio(const Measured& a, const Measured& b);
+
+}  // namespace kinora::core

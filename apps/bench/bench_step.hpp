@@ -1,0 +1,26 @@
+// A model behind a strategy, and a training step of it, for benchmarks.
+#pragma once
+#include <string>
+
+#include "core/torch/context/network.hpp"
+#include "apps/bench/bench_ranks.hpp"
+
+namespace kinora::core {
+
+class BenchStep {
+ public:
+  // text: [1, L, size], which the model is given. The strategy outlives this.
+  BenchStep(Runtime&, const std::string& model, const json& options, const Frames& rule, const BenchStrategy&,
+            at::Tensor text);
+  // The loss is of frames [from, ...), which is what a rank learns from. Gradients have their own memory from
+  // the first step on.
+  void operator()(const at::Tensor& latent, int64_t from = 0, int64_t micro = 1);
+
+ private:
+  const BenchStrategy& strategy_;
+  Component component_;
+  Network network_;
+  at::Tensor text_;
+};
+
+}  // namespace kinora::core

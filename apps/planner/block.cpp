@@ -1,0 +1,198 @@
+#include "apps/planner/block.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iterator>
+
+#include "apps/planner/simulate.hpp"
+
+namespace kinora::core::plan {
+
+namespace {
+
+constexpr const char *kMatrices = "matrices", *kAttention = "attention", *kElementwise = "norms and gates",
+                     *kTensor = "tp", *kSequence = "cp";
+
+// One direction through the block. Backward products are two, for input and weight; flash attention's
+// backward does 2.5 times the forward's work (Dao 2023, arXiv 2307.08691, section 4); elementwise kernels
+// move twice.
+class Pass {
+ public:
+  Pass(const Layout& l, const Problem& p, bool backward)
+      : l_(l), p_(p), s_(p.shape), kernels_(p), links_(p.cluster, p.efficiency), backward_(backward) {
+    n_ = static_cast<double>(l.micro * s_.tokens()) / static_cast<double>(l.cp);
+    D_ = static_cast<double>(s_.width()), K_ = static_cast<double>(s_.kv_width());
+    tp_ = static_cast<double>(l.tp), cp_ = static_cast<double>(l.cp);
+  }
+
+  void block() {
+    for (const Sight sight : s_.selves()) self(sight);
+    if (s_.cross) across();
+    mlp();
+    seconds_ = sim_.run();
+  }
+  double seconds() const { return seconds_; }
+  void add_to(std::map<std::string, double>& spent) const {
+    for (const auto& [what, t] : sim_.busy(compute_)) spent[what] += t;
+    for (const auto& [what, t] : sim_.idle(compute_)) spent["waits for " + what] += t;
+  }
+
+ private:
+  void does(double seconds, const char* what) { last_ = sim_.add(compute_, seconds, what, last_); }
+  void elementwise(double channels) { does(kernels_.memory(ways() * 2 * n_ / tp_ * channels), kElementwise); }
+  double ways() const { return backward_ ? 2 : 1; }
+  void product(double out, double in) { does(ways() * kernels_.product(n_, out, in), kMatrices); }
+  // A collective of the whole stream [n, D] over tp, which the next product needs: adaptive norms leave
+  // nothing to compute meanwhile (arXiv 2503.12964, section 4.5.2).
+  void tensor() {
+    if (l_.tp < 2) return;
+    last_ = sim_.add(tensor_, links_.gather(2 * n_ * D_, tensor_group(l_, p_.cluster)), kTensor, last_);
+  }
+  // The input of a column-parallel layer, which was kept cut, for the gradient of its weight; the gradient of
+  // the input is computed meanwhile.
+  void column_product(double out, double in) {
+    if (l_.tp < 2 || !backward_) return product(out, in);
+    const auto again =
+        sim_.add(tensor_, links_.gather(2 * n_ * D_, tensor_group(l_, p_.cluster)), kTensor, before_);
+    does(kernels_.product(n_, out, in), kMatrices);
+    does(kernels_.product(n_, out, in), kMatrices);
+    sim_.wait(last_, again);
+  }
+  // An all-to-all of [n, channels] between so many of cp's ranks.
+  void exchange(int64_t ranks, double channels) {
+    if (ranks < 2) return;
+    const Group g = group(p_.cluster, ranks, l_.tp);
+    last_ = sim_.add(sequence_, links_.all_to_all(2 * n_ * channels / tp_, g), kSequence, last_);
+  }
+
+  double heads() const { return D_ / tp_; }
+  void local(double pairs, double width, double queries, double keys) {
+    does((backward_ ? 2.5 : 1) * kernels_.attention(pairs, width, queries, keys), kAttention);
+  }
+  // Blocks of keys and values go round while the one before is looked at; in the backward their gradients
+  // too.
+  void ring(int64_t ranks, const Group& g, double pairs, double width, double queries, double keys,
+            double bytes) {
+    const double step = links_.step(ways() * bytes, g), r = static_cast<double>(ranks);
+    auto arrived = last_;
+    for (int64_t i = 0; i < ranks; ++i) {
+      const auto next = i + 1 < ranks ? sim_.add(sequence_, step, kSequence, arrived) : arrived;
+      local(pairs / r, width, queries, keys / r);
+      sim_.wait(last_, arrived);
+      arrived = next;
+    }
+  }
+
+  // Whether cp's ranks must exchange for it. Of spatial and temporal attention one is local however tokens
+  // are cut: without all-to-alls they are cut inside frames, which leaves time whole, and with the hybrid's
+  // two a layer neither has to.
+  bool exchanged(Sight sight) const {
+    if (l_.cp == 1) return false;
+    if (sight == Sight::all) return true;
+    return l_.sequence != Sequence::hybrid && sight == Sight::frame;
+  }
+
+  void attend(Sight sight) {
+    const double m = static_cast<double>(l_.micro);
+    const double keys = static_cast<double>(sight == Sight::frame  ? s_.patches
+                                            : sight == Sight::time ? s_.frames
+                                                                   : s_.tokens());
+    const double pairs = m * s_.pairs(sight) / cp_;
+    if (!exchanged(sight)) return local(pairs, heads(), keys, keys);
+    if (l_.sequence == Sequence::ring || l_.sequence == Sequence::hybrid)
+      return ring(l_.cp, sequence_group(l_, p_.cluster), m * s_.busiest_pairs(sight, l_.cp), heads(),
+                  keys / cp_, keys, key_bytes());
+    by_heads(l_.sequence == Sequence::two_d ? l_.ulysses : l_.cp, pairs, keys);
+  }
+  double key_bytes() const { return 2 * 2 * n_ * K_ / tp_; }
+
+  // Ulysses: u ranks exchange tokens for heads, and look at u times as many tokens with 1 / u of the heads,
+  // padded where they do not divide; a ring goes round the others.
+  void by_heads(int64_t u, double pairs, double keys) {
+    const int64_t others = l_.cp / u, heads_here = s_.heads / l_.tp, each = (heads_here + u - 1) / u;
+    const double width = static_cast<double>(each * s_.head_size), seen = pairs * static_cast<double>(u);
+    // A key or value head is on every rank that has a query of it.
+    const double replicas = std::max(1.0, static_cast<double>(u * l_.tp) / static_cast<double>(s_.kv_heads));
+    exchange(u, D_ + 2 * K_ * replicas);
+    if (others == 1)
+      local(seen, width, keys, keys);
+    else
+      ring(others, group(p_.cluster, others, l_.tp * u), seen, width, keys / static_cast<double>(others),
+           keys, key_bytes());
+    exchange(u, D_);
+  }
+
+  // Forward in this order, backward in the reverse.
+  void in_order(std::initializer_list<std::function<void()>> steps) {
+    before_ = last_;
+    if (backward_)
+      for (auto it = std::rbegin(steps); it != std::rend(steps); ++it) (*it)();
+    else
+      for (const auto& step : steps) step();
+  }
+
+  void self(Sight sight) {
+    const double qk = D_ + K_, qkv = D_ + 2 * K_;
+    in_order({[&] {
+                if (l_.sequence == Sequence::hybrid && sight != Sight::all) exchange(l_.cp, D_);
+              },
+              [&] { elementwise(2 * D_); },  // norm and modulation
+              [&] { tensor(); }, [&] { column_product(qkv / tp_, D_); },
+              [&] { elementwise(2 * qk); },                            // QK norm and RoPE
+              [&] { attend(sight); }, [&] { elementwise(qkv + D_); },  // what attention reads and writes
+              [&] { product(D_, D_ / tp_); }, [&] { tensor(); },
+              [&] { elementwise(3 * D_); }});  // gate and residual
+  }
+
+  // Keys and values of the text are few: no rank exchanges them (section 4.5.1 there).
+  void across() {
+    const double keys = static_cast<double>(s_.text_tokens), rows = static_cast<double>(l_.micro) * keys;
+    in_order({[&] { elementwise(2 * D_); }, [&] { tensor(); }, [&] { column_product(D_ / tp_, D_); },
+              [&] { elementwise(2 * D_); },
+              [&] {
+                does(ways() * kernels_.product(rows, 2 * K_ / tp_, static_cast<double>(s_.text_size)),
+                     kMatrices);
+              },
+              [&] { local(n_ * keys, heads(), n_, keys); }, [&] { elementwise(2 * D_); },
+              [&] { product(D_, D_ / tp_); }, [&] { tensor(); }, [&] { elementwise(3 * D_); }});
+  }
+
+  void mlp() {
+    const double F = static_cast<double>(s_.mlp);
+    in_order({[&] { elementwise(2 * D_); }, [&] { tensor(); }, [&] { column_product(F / tp_, D_); },
+              [&] { elementwise(2 * F); },  // GELU
+              [&] { product(D_, F / tp_); }, [&] { tensor(); }, [&] { elementwise(3 * D_); }});
+  }
+
+  const Layout& l_;
+  const Problem& p_;
+  const Shape& s_;
+  Kernels kernels_;
+  Links links_;
+  bool backward_;
+  double n_, D_, K_, tp_, cp_, seconds_ = 0;
+  Simulation sim_;
+  int compute_ = sim_.stream(), tensor_ = sim_.stream(), sequence_ = sim_.stream();
+  Simulation::Task last_ = Simulation::kNone;    // on the way to the block's result
+  Simulation::Task before_ = Simulation::kNone;  // the one that the part of the block began behind
+};
+
+}  // namespace
+
+BlockTime block_time(const Layout& l, const Problem& p) {
+  BlockTime out;
+  Pass forward(l, p, false), backward(l, p, true);
+  forward.block(), backward.block();
+  out.forward = forward.seconds(), out.backward = backward.seconds();
+  forward.add_to(out.spent), backward.add_to(out.spent);
+  return out;
+}
+
+double outer_time(const Layout& l, const Problem& p) {
+  const double n = static_cast<double>(l.micro * p.shape.tokens()) / static_cast<double>(l.cp * l.tp);
+  return Kernels(p).product(n, static_cast<double>(p.shape.width()),
+                            static_cast<double>(p.shape.in_patch + p.shape.out_patch));
+}
+
+}  // namespace kinora::core::plan

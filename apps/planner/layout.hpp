@@ -1,0 +1,68 @@
+// How the ranks of a run are laid out: the sizes of the mesh's axes and what each strategy does on its axis.
+//
+// Written "tp=2,cp=4,pp=4,virtual=2": what is left out is 1 or the default. Axes from the outside in are pp,
+// dp, fsdp, cp, tp (core/torch/context/mesh.hpp): tensor parallelism's ranks are neighbours.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/planner/cluster.hpp"
+#include "apps/planner/shape.hpp"
+#include "core/base/status.hpp"
+
+namespace kinora::core::plan {
+
+// What cp does with the sequence: parallel/cp-ring, cp-ulysses, cp-2d, stdit-hybrid, balanced-sp.
+enum class Sequence { ring, ulysses, two_d, hybrid, balanced };
+// parallel/pp's.
+enum class Schedule { gpipe, one_f_one_b, interleaved };
+
+const char* name_of(Sequence);
+const char* name_of(Schedule);
+
+struct Layout {
+  int64_t pp = 1, dp = 1, fsdp = 1, cp = 1, tp = 1;
+  Sequence sequence = Sequence::ring;
+  int64_t ulysses = 1;  // of cp-2d: ranks that exchange heads; the ring has cp / ulysses
+  Schedule schedule = Schedule::one_f_one_b;
+  int64_t virtual_stages = 1;
+  bool send_conditioning = false;  // between stages, instead of computing it in each
+  int64_t stage = 3;               // of fsdp: 1 cuts the optimizer, 2 gradients too, 3 parameters too
+  bool shard_over_cp = false;      // fsdp's pieces over cp too, as Megatron's and torchtitan's are
+  int64_t recompute_every = 0;     // blocks that run again: 0 none, 1 all, 2 every other
+  int64_t micro = 1;               // samples a microbatch
+
+  int64_t size() const { return pp * dp * fsdp * cp * tp; }
+  int64_t data() const { return dp * fsdp; }
+  int64_t shards() const { return fsdp * (shard_over_cp ? cp : 1); }  // of what fsdp cuts
+  // Microbatches a step.
+  int64_t accumulate(int64_t batch) const { return batch / (data() * micro); }
+
+  // "pp=4 (interleaved x2) dp=2 tp=2 cp=4 (cp-ring)"; only what is not 1.
+  std::string text() const;
+  // "pp=4,dp=2,cp=4,tp=2": what parse_layout reads.
+  std::string words() const;
+  // parallel = [{ use = "tp", size = 2 }, ...], as a train job has it.
+  std::string toml() const;
+};
+
+// KINORA_INVALID names the word that is wrong.
+Result<Layout> parse_layout(std::string_view text);
+
+// A run that a layout is for.
+struct Problem {
+  Shape shape;
+  Cluster cluster;
+  Efficiency efficiency;
+  int64_t batch = 1;  // samples a step, over all ranks
+};
+
+// Each rule of parallelism that the layout breaks, with its numbers; empty: it is legal, and a train job with
+// it passes `kinora check`. Memory is not one.
+std::vector<std::string> broken_rules(const Layout&, const Problem&);
+// What a legal layout does in vain. One that is asked for is priced all the same, none is proposed.
+std::vector<std::string> vanities(const Layout&, const Problem&);
+
+}  // namespace kinora::core::plan

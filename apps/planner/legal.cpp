@@ -1,0 +1,85 @@
+// The rules that a layout must keep, each with the numbers that break it, and what it should be for.
+#include "apps/planner/layout.hpp"
+
+namespace kinora::core::plan {
+namespace {
+
+using Rules = std::vector<std::string>;
+
+void of_mesh(const Layout& l, const Problem& p, Rules& out) {
+  if (l.size() != p.cluster.size())
+    out.push_back(fmt::format("pp*dp*fsdp*cp*tp = {}, the cluster has {} GPUs; they must be equal", l.size(),
+                              p.cluster.size()));
+  if (l.tp > p.cluster.per_node || p.cluster.per_node % l.tp)
+    out.push_back(fmt::format("tp = {} does not divide the {} GPUs of a node; its ranks must share one", l.tp,
+                              p.cluster.per_node));
+  if (p.batch % (l.data() * l.micro))
+    out.push_back(
+        fmt::format("batch = {} is not divisible by dp*fsdp*micro = {}", p.batch, l.data() * l.micro));
+}
+
+void of_model(const Layout& l, const Problem& p, Rules& out) {
+  const Shape& s = p.shape;
+  if (s.heads % l.tp || s.kv_heads % l.tp)
+    out.push_back(fmt::format("heads = {} (keys and values: {}) are not divisible by tp = {}", s.heads,
+                              s.kv_heads, l.tp));
+  if (s.mlp % l.tp)
+    out.push_back(fmt::format("the MLP's {} channels are not divisible by tp = {}", s.mlp, l.tp));
+  if (s.blocks() < l.pp * l.virtual_stages)
+    out.push_back(fmt::format("blocks = {} (layers, embedding and head) are fewer than pp*virtual = {}",
+                              s.blocks(), l.pp * l.virtual_stages));
+  if (l.pp == 1 && l.virtual_stages > 1) out.push_back("virtual stages need pp above 1");
+  if (l.virtual_stages > 1 && l.schedule != Schedule::interleaved)
+    out.push_back(fmt::format("virtual = {} needs schedule=interleaved", l.virtual_stages));
+  if (l.pp > 1 && l.virtual_stages == 1 && l.schedule == Schedule::interleaved)
+    out.push_back("schedule=interleaved needs virtual above 1");
+  if (l.pp > 1 && l.schedule == Schedule::interleaved && p.batch % (l.data() * l.micro) == 0 &&
+      l.accumulate(p.batch) % l.pp)
+    out.push_back(fmt::format("interleaved takes microbatches in groups of pp = {}; a step has {}", l.pp,
+                              l.accumulate(p.batch)));
+}
+
+void of_sequence(const Layout& l, Rules& out) {
+  if (l.cp > 1 && l.sequence == Sequence::two_d && l.cp % l.ulysses)
+    out.push_back(fmt::format("cp-2d: ulysses = {} must divide cp = {}", l.ulysses, l.cp));
+}
+
+}  // namespace
+
+std::vector<std::string> broken_rules(const Layout& l, const Problem& p) {
+  Rules out;
+  of_mesh(l, p, out);
+  of_model(l, p, out);
+  of_sequence(l, out);
+  return out;
+}
+
+std::vector<std::string> vanities(const Layout& l, const Problem& p) {
+  Rules out;
+  if (l.cp == 1) return out;
+  const Shape& s = p.shape;
+  const int64_t heads = s.heads / l.tp, exchanging = l.sequence == Sequence::two_d ? l.ulysses : l.cp;
+  const bool by_heads = l.sequence != Sequence::ring && l.sequence != Sequence::hybrid;
+  if (l.cp * l.tp > s.tokens())
+    out.push_back(fmt::format("cp*tp = {} are more than the {} tokens: some ranks have padding alone",
+                              l.cp * l.tp, s.tokens()));
+  if (by_heads && exchanging > heads)
+    out.push_back(fmt::format("{}: {} ranks exchange heads/tp = {} heads, and some get zeros alone; take {}",
+                              name_of(l.sequence), exchanging, heads,
+                              l.sequence == Sequence::two_d ? "a smaller ulysses" : "cp-2d"));
+  if (l.sequence == Sequence::hybrid && !s.factorised)
+    out.push_back(fmt::format("stdit-hybrid is for spatial and temporal attention, which {} lacks", s.model));
+  if (l.sequence == Sequence::hybrid && s.factorised && (s.frames < l.cp || s.patches < l.cp))
+    out.push_back(
+        fmt::format("stdit-hybrid: cp = {} is above the {} frames or {} patches", l.cp, s.frames, s.patches));
+  if (l.sequence == Sequence::balanced && !s.teacher_forcing)
+    out.push_back(
+        "balanced-sp balances the clean and the noisy copy of teacher forcing; without it it does what "
+        "cp-ulysses does");
+  if (l.sequence == Sequence::balanced && s.teacher_forcing && s.frames % (l.cp * s.block_frames))
+    out.push_back(fmt::format("balanced-sp: {} latent frames are not divisible by cp * {} frames a block",
+                              s.frames, s.block_frames));
+  return out;
+}
+
+}  // namespace kinora::core::plan

@@ -1,0 +1,141 @@
+#include "apps/planner/request.hpp"
+
+#include <map>
+#include <set>
+#include <utility>
+
+#include "core/base/suggest.hpp"
+
+namespace kinora::core::plan {
+namespace {
+
+// The nearest job of a kind among the inputs, and theirs.
+const JobSpec* upstream(const RunFile& run, const JobSpec& job, const std::string& kind) {
+  for (const size_t i : job.inputs) {
+    const JobSpec& in = run.jobs.at(i);
+    if (in.kind->spec.name == kind) return &in;
+    if (const JobSpec* found = upstream(run, in, kind)) return found;
+  }
+  return nullptr;
+}
+
+Result<LatentSize> encoded(const RunFile& run, const JobSpec& job) {
+  const auto unknown = [&] {
+    return fail(KINORA_INVALID,
+                "plan: job '{}' reads no encode job that tells the size of its latents; give "
+                "--latent TxHxW",
+                job.name);
+  };
+  const JobSpec* encode = upstream(run, job, "encode");
+  if (!encode) return unknown();
+  const ComponentUse* tokenizer = encode->component("tokenizer");
+  if (!tokenizer)
+    if (const JobSpec* trained = upstream(run, *encode, "train-tokenizer"))
+      tokenizer = trained->component("tokenizer");
+  if (!tokenizer) return unknown();
+  const auto& o = encode->options;
+  return latent_of(tokenizer->id, tokenizer->options.values(), o.at("frames"), o.at("height"), o.at("width"));
+}
+
+const std::map<std::string, Sequence>& sequences() {
+  static const std::map<std::string, Sequence> all{{"parallel/cp-ring", Sequence::ring},
+                                                   {"parallel/cp-ulysses", Sequence::ulysses},
+                                                   {"parallel/cp-2d", Sequence::two_d},
+                                                   {"parallel/stdit-hybrid", Sequence::hybrid},
+                                                   {"parallel/balanced-sp", Sequence::balanced}};
+  return all;
+}
+
+void of_pipeline(Layout& l, const nlohmann::json& o) {
+  const std::string schedule = o.value("schedule", "1f1b");
+  l.schedule = schedule == "gpipe"         ? Schedule::gpipe
+               : schedule == "interleaved" ? Schedule::interleaved
+                                           : Schedule::one_f_one_b;
+  const auto stages = o.value("virtual", int64_t{0});
+  l.virtual_stages = stages > 0 ? stages : l.schedule == Schedule::interleaved ? 2 : 1;
+  l.send_conditioning = o.value("conditioning", "recompute") == "send";
+}
+
+// What a strategy says; the size that it cuts along, null if none.
+Result<int64_t*> add(Layout& l, const std::string& id, const nlohmann::json& o) {
+  if (id == "parallel/ddp") return &l.dp;
+  if (id == "parallel/tp") return &l.tp;
+  if (id == "parallel/fsdp") return l.stage = o.value("stage", int64_t{3}), &l.fsdp;
+  if (id == "parallel/pp") return of_pipeline(l, o), &l.pp;
+  if (const auto it = sequences().find(id); it != sequences().end())
+    return l.sequence = it->second, l.ulysses = o.value("ulysses", int64_t{1}), &l.cp;
+  if (id == "parallel/recompute") l.recompute_every = o.value("every", int64_t{1});
+  if (id == "parallel/recompute" || id == "parallel/single") return static_cast<int64_t*>(nullptr);
+  return fail(KINORA_UNSUPPORTED, "{} has no model of its time and memory here; only Kinora's own have", id);
+}
+
+}  // namespace
+
+Result<const JobSpec*> train_job(const RunFile& run, const std::string& name) {
+  std::vector<std::string> names;
+  const JobSpec* found = nullptr;
+  for (const auto& job : run.jobs) {
+    if (job.kind->spec.name != "train") continue;
+    names.push_back(job.name);
+    if (name.empty() || job.name == name) found = &job;
+  }
+  if (name.empty() && names.size() > 1)
+    return fail(KINORA_INVALID, "plan: which train job? --job {}{}", names[0],
+                did_you_mean_or_list("", names, "there are"));
+  if (!found)
+    return fail(KINORA_INVALID, "plan: {} has no train job{}{}", run.file.filename().string(),
+                name.empty() ? "" : " '" + name + "'",
+                name.empty() ? "" : did_you_mean_or_list(name, names, "there are"));
+  return found;
+}
+
+Result<Problem> problem_of(const RunFile& run, const JobSpec& job, const Cluster& cluster,
+                           const std::optional<LatentSize>& given) {
+  LatentSize latent{};
+  if (given) {
+    latent = *given;
+  } else {
+    const auto found = encoded(run, job);
+    if (!found) return found.failure();
+    latent = *found;
+  }
+  const JobSpec* encode = upstream(run, job, "encode");
+  const ComponentUse* model = job.component("model");
+  const auto shape = shape_of(model->id, model->options.values(), latent,
+                              encode ? encode->options.at("max_tokens").get<int64_t>() : 512);
+  if (!shape) return shape.failure();
+  Problem out{*shape, cluster, {}, job.options.at("batch").get<int64_t>()};
+  out.shape.teacher_forcing = job.options.value("teacher_forcing", false);
+  out.shape.block_frames = job.options.value("chunk", int64_t{1});
+  return out;
+}
+
+Result<std::optional<Layout>> layout_of(const JobSpec& job, const Problem& p) {
+  Layout l;
+  bool any = false;
+  std::set<int64_t*> sized;
+  int64_t* rest = nullptr;  // takes the ranks that are left
+  for (const ComponentUse* use : job.list("parallel")) {
+    const auto found = add(l, use->id, use->options.values());
+    if (!found) return found.failure();
+    any = any || use->id != "parallel/single";
+    if (!*found) continue;
+    if (!sized.insert(*found).second)
+      return fail(KINORA_INVALID, "{} cuts along an axis that has a strategy already", use->id);
+    const auto size = use->options.values().value("size", int64_t{0});
+    if (size > 0) **found = size;
+    if (size == 0 && std::exchange(rest, *found))
+      return fail(KINORA_INVALID, "two strategies would take the ranks that are left; give {} a size",
+                  use->id);
+  }
+  if (!any) return std::optional<Layout>();
+  if (rest && p.cluster.size() % l.size() == 0) *rest = p.cluster.size() / l.size();
+  const int64_t microbatches = l.data() * job.options.at("accumulate").get<int64_t>();
+  if (p.batch % microbatches)
+    return fail(KINORA_INVALID, "batch = {} is not divisible by dp*fsdp*accumulate = {}; {} would do", p.batch,
+                microbatches, (p.batch / microbatches + 1) * microbatches);
+  l.micro = p.batch / microbatches;
+  return std::optional<Layout>(l);
+}
+
+}  // namespace kinora::core::plan

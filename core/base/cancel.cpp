@@ -1,0 +1,56 @@
+#include "core/base/cancel.hpp"
+
+#include <atomic>
+#include <csignal>
+#include <ctime>
+#include <limits>
+#include <unistd.h>
+
+namespace kinora::core {
+namespace {
+
+std::atomic<bool> asked{false}, save_asked{false};
+
+// Who stops a service or a job sends SIGTERM to the launcher and to its ranks, and the launcher passes it on:
+// that is asked once.
+constexpr int64_t kOnce = 2;  // seconds
+std::atomic<int64_t> terminated{std::numeric_limits<int64_t>::min() / 2};
+
+int64_t seconds_now() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec;
+}
+
+void on_signal(int signal) {
+  if (signal == SIGTERM) {
+    const int64_t now = seconds_now();
+    if (now - terminated.exchange(now) <= kOnce) return;
+  }
+  if (asked.exchange(true)) _exit(130);
+  constexpr char text[] = "\nstopping; press Ctrl-C again to end at once\n";
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, text, sizeof text - 1);
+}
+
+}  // namespace
+
+void watch_signals() {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  struct sigaction save {};
+  save.sa_handler = [](int) { request_save(); };
+  save.sa_flags = SA_RESTART;
+  sigemptyset(&save.sa_mask);
+  sigaction(SIGUSR1, &save, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+bool cancelled() { return asked.load(std::memory_order_relaxed); }
+void cancel(bool on) { asked = on; }
+bool take_save_request() { return save_asked.exchange(false); }
+void request_save() { save_asked = true; }
+
+}  // namespace kinora::core

@@ -1,0 +1,85 @@
+#include "core/base/digest.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <span>
+#include <vector>
+
+#include <fmt/format.h>
+#include <openssl/evp.h>
+
+#include "core/base/cancel.hpp"
+#include "kinora/error.hpp"
+
+namespace kinora::core {
+namespace {
+
+std::string hexadecimal(std::span<const unsigned char> bytes) {
+  std::string out;
+  for (const auto byte : bytes) out += fmt::format("{:02x}", byte);
+  return out;
+}
+
+}  // namespace
+
+Sha256::Sha256() : state_(EVP_MD_CTX_new()) {
+  EVP_DigestInit_ex(static_cast<EVP_MD_CTX*>(state_), EVP_sha256(), nullptr);
+}
+
+Sha256::~Sha256() { EVP_MD_CTX_free(static_cast<EVP_MD_CTX*>(state_)); }
+
+void Sha256::add(const void* data, size_t size) {
+  EVP_DigestUpdate(static_cast<EVP_MD_CTX*>(state_), data, size);
+}
+
+std::string Sha256::hex() {
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int size = 0;
+  EVP_DigestFinal_ex(static_cast<EVP_MD_CTX*>(state_), digest, &size);
+  return hexadecimal({digest, size});
+}
+
+std::string sha256(std::string_view bytes) {
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int size = 0;
+  EVP_Digest(bytes.data(), bytes.size(), digest, &size, EVP_sha256(), nullptr);
+  return hexadecimal({digest, size});
+}
+
+std::string sha256_of_file(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  Sha256 hash;
+  std::vector<char> piece(size_t{1} << 20);
+  while (in) {
+    if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
+    in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    hash.add(piece.data(), static_cast<size_t>(in.gcount()));
+  }
+  if (!in.eof()) throw Error(KINORA_IO, path.string() + ": cannot be read to its end; is the disk in order?");
+  return hash.hex();
+}
+
+std::string stat_digest(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> lines;
+  const auto add = [&](const fs::path& p) {
+    std::error_code error;
+    const auto size = fs::file_size(p, error);
+    const auto time = fs::last_write_time(p, error);
+    lines.push_back(fmt::format("{} {} {}", p.lexically_relative(path.parent_path()).string(), size,
+                                time.time_since_epoch().count()));
+  };
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
+    for (const auto& entry : fs::recursive_directory_iterator(path, error))
+      if (entry.is_regular_file(error)) add(entry.path());
+  } else {
+    add(path);
+  }
+  std::sort(lines.begin(), lines.end());
+  std::string all;
+  for (const auto& line : lines) all += line + "\n";
+  return sha256(all);
+}
+
+}  // namespace kinora::core

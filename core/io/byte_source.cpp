@@ -1,0 +1,156 @@
+#include "core/io/byte_source.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <sys/stat.h>
+
+#include "kinora/io.hpp"
+
+namespace kinora::core {
+namespace {
+
+class LocalFile final : public ByteSource {
+ public:
+  LocalFile(std::string name, int descriptor, uint64_t size)
+      : name_(std::move(name)), descriptor_(descriptor), size_(size) {}
+  LocalFile(const LocalFile&) = delete;
+  LocalFile& operator=(const LocalFile&) = delete;
+  ~LocalFile() override { ::close(descriptor_); }
+  const std::string& name() const override { return name_; }
+  uint64_t size() const override { return size_; }
+  Result<uint64_t> read(uint64_t offset, void* to, uint64_t size) const override {
+    uint64_t got = 0;
+    while (got < size && offset < size_) {
+      const ssize_t n =
+          ::pread(descriptor_, static_cast<char*>(to) + got, size - got, static_cast<off_t>(offset + got));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0)
+        return fail(KINORA_IO, "{}: reading failed ({}); check the disk", name_, std::strerror(errno));
+      if (n == 0) break;
+      got += static_cast<uint64_t>(n);
+    }
+    return got;
+  }
+
+ private:
+  std::string name_;
+  int descriptor_;
+  uint64_t size_;
+};
+
+class Remote final : public ByteSource {
+ public:
+  explicit Remote(std::string_view uri) : name_(uri), reader_(uri) {}
+  const std::string& name() const override { return name_; }
+  uint64_t size() const override { return static_cast<uint64_t>(reader_.size()); }
+  Result<uint64_t> read(uint64_t offset, void* to, uint64_t size) const override {
+    return catching([&] { return reader_.read(offset, to, size); });
+  }
+
+ private:
+  std::string name_;
+  Reader reader_;
+};
+
+class Memory final : public ByteSource {
+ public:
+  Memory(std::string name, std::span<const uint8_t> bytes) : name_(std::move(name)), bytes_(bytes) {}
+  const std::string& name() const override { return name_; }
+  uint64_t size() const override { return bytes_.size(); }
+  Result<uint64_t> read(uint64_t offset, void* to, uint64_t size) const override {
+    if (offset >= bytes_.size()) return uint64_t{0};
+    const uint64_t n = std::min<uint64_t>(size, bytes_.size() - offset);
+    std::memcpy(to, bytes_.data() + offset, n);
+    return n;
+  }
+
+ private:
+  std::string name_;
+  std::span<const uint8_t> bytes_;
+};
+
+class Part final : public ByteSource {
+ public:
+  Part(std::shared_ptr<const ByteSource> whole, uint64_t offset, uint64_t size)
+      : whole_(std::move(whole)),
+        offset_(std::min(offset, whole_->size())),
+        size_(std::min(size, whole_->size() - offset_)) {}
+  const std::string& name() const override { return whole_->name(); }
+  uint64_t size() const override { return size_; }
+  Result<uint64_t> read(uint64_t offset, void* to, uint64_t size) const override {
+    if (offset >= size_) return uint64_t{0};
+    return whole_->read(offset_ + offset, to, std::min(size, size_ - offset));
+  }
+
+ private:
+  std::shared_ptr<const ByteSource> whole_;
+  uint64_t offset_, size_;
+};
+
+const char* kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return S_ISCHR(mode) || S_ISBLK(mode) ? "a device" : "no file of a known kind";
+}
+
+Status no_regular_file(const std::string& path, mode_t mode) {
+  return fail(KINORA_INVALID, "{}: not a regular file but {}; give the path of a file", path, kind_of(mode));
+}
+
+}  // namespace
+
+Status check_regular_file(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode)) return {};
+  return no_regular_file(path, info.st_mode);
+}
+
+Result<std::shared_ptr<const ByteSource>> open_bytes(std::string_view uri) {
+  if (uri.find("://") != std::string_view::npos)
+    return catching([&]() -> std::shared_ptr<const ByteSource> { return std::make_shared<Remote>(uri); });
+  std::string path(uri);
+  // Nobody may ever write into a pipe: its opening must not wait.
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (descriptor < 0 && errno == ENXIO)  // a socket, or a pipe's like without its other side
+    if (const auto regular = check_regular_file(path); !regular) return regular.failure();
+  if (descriptor < 0)
+    return fail(errno == ENOENT ? KINORA_NOT_FOUND : KINORA_INVALID,
+                "{}: cannot be opened ({}); check the path and its permissions", path, std::strerror(errno));
+  struct stat info {};
+  if (::fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)) {
+    ::close(descriptor);
+    return no_regular_file(path, info.st_mode).failure();
+  }
+  return std::shared_ptr<const ByteSource>(
+      std::make_shared<LocalFile>(std::move(path), descriptor, static_cast<uint64_t>(info.st_size)));
+}
+
+std::shared_ptr<const ByteSource> bytes_in_memory(std::string name, std::span<const uint8_t> bytes) {
+  return std::make_shared<Memory>(std::move(name), bytes);
+}
+
+std::shared_ptr<const ByteSource> part_of(std::shared_ptr<const ByteSource> whole, uint64_t offset,
+                                          uint64_t size) {
+  return std::make_shared<Part>(std::move(whole), offset, size);
+}
+
+Result<std::string> read_text(std::string_view uri, uint64_t limit) {
+  const auto source = open_bytes(uri);
+  if (!source) return source.failure();
+  const uint64_t size = (*source)->size();
+  if (size > limit)
+    return fail(KINORA_DATA, "{}: {} bytes where at most {} are expected; is it the right file?", uri, size,
+                limit);
+  std::string text(size, '\0');
+  const auto got = (*source)->read(0, text.data(), size);
+  if (!got) return got.failure();
+  text.resize(*got);
+  return text;
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,199 @@
+#include "core/plugin/option_value.hpp"
+
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "core/base/size.hpp"
+#include "core/base/suggest.hpp"
+
+namespace kinora::core {
+namespace {
+
+constexpr std::array<const char*, 10> type_names = {"int",  "size", "float",  "bool",    "string",
+                                                    "path", "ints", "floats", "strings", "paths"};
+
+std::string number_text(const OptionSpec& spec, double v) {
+  return spec.type == OptionType::size ? format_size(static_cast<uint64_t>(std::max(v, 0.0)))
+                                       : fmt::format("{}", v);
+}
+
+std::string bounds_text(const OptionSpec& s) {
+  std::string out;
+  if (s.min && s.max) {
+    out = fmt::format(" from {} to {}", number_text(s, *s.min), number_text(s, *s.max));
+  } else if (s.min) {
+    out = " of at least " + number_text(s, *s.min);
+  } else if (s.max) {
+    out = " of at most " + number_text(s, *s.max);
+  }
+  if (s.above) out += (out.empty() ? " above " : ", above ") + number_text(s, *s.above);
+  if (s.below) out += (s.above ? " and below " : " below ") + number_text(s, *s.below);
+  return out;
+}
+
+bool in_bounds(const OptionSpec& s, double v) {
+  return (!s.min || v >= *s.min) && (!s.max || v <= *s.max) && (!s.above || v > *s.above) &&
+         (!s.below || v < *s.below);
+}
+
+// One item; nothing if it is of the wrong type. Sizes with a bad text report it themselves.
+std::optional<json> item_of(OptionType type, const json& v) {
+  switch (type) {
+    case OptionType::integer:
+    case OptionType::size:
+      if (v.is_number_unsigned() &&
+          v.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+        return {};
+      if (v.is_number_integer()) return v.get<int64_t>();
+      if (type == OptionType::size && v.is_string()) {
+        const auto size = parse_size(v.get_ref<const std::string&>());
+        if (size) return *size;
+      }
+      return {};
+    case OptionType::real:
+      if (v.is_number()) return v.get<double>();
+      if (v == "inf") return std::numeric_limits<double>::infinity();
+      if (v == "-inf") return -std::numeric_limits<double>::infinity();
+      if (v == "nan") return std::numeric_limits<double>::quiet_NaN();
+      return {};
+    case OptionType::boolean:
+      return v.is_boolean() ? std::optional<json>(v) : std::nullopt;
+    default:
+      return v.is_string() ? std::optional<json>(v) : std::nullopt;
+  }
+}
+
+// What stands in for an item that is wrong, so that the options still have the manifest's types.
+json zero_of(OptionType type) {
+  switch (type) {
+    case OptionType::integer:
+    case OptionType::size:
+      return int64_t{0};
+    case OptionType::real:
+      return 0.0;
+    case OptionType::boolean:
+      return false;
+    default:
+      return "";
+  }
+}
+
+class Check {
+ public:
+  Check(const OptionSpec& spec, std::string_view owner, std::vector<Problem>& problems)
+      : spec_(spec), owner_(owner), problems_(problems) {}
+
+  json item(const json& given, const std::string& path) {
+    // Lists of switches are ints: published configurations write them as [false, true].
+    const bool bit = spec_.type == OptionType::integers && given.is_boolean();
+    auto v = item_of(item_type(spec_.type), bit ? json(given.get<bool>() ? 1 : 0) : given);
+    if (!v) {
+      const bool is_bad_size = item_type(spec_.type) == OptionType::size && given.is_string();
+      problem(path, found_text(given) + (is_bad_size ? "; write for example \"2 GiB\"" : ""));
+      return zero_of(item_type(spec_.type));
+    }
+    if (v->is_number() && !in_bounds(spec_, v->get<double>()))
+      problem(path, given.is_string() ? given.dump() : v->dump());
+    if (v->is_string() && !spec_.choices.empty()) choice(path, v->get_ref<const std::string&>());
+    return *v;
+  }
+
+  void problem(const std::string& path, const std::string& found) {
+    problems_.push_back({path, fmt::format("option '{}' of {} takes {}, found {}", path, owner_,
+                                           expected_text(spec_), found)});
+  }
+
+ private:
+  void choice(const std::string& path, const std::string& given) {
+    for (const auto& c : spec_.choices)
+      if (c == given) return;
+    problem(path, found_text(given) + did_you_mean(given, spec_.choices));
+  }
+  const OptionSpec& spec_;
+  std::string_view owner_;
+  std::vector<Problem>& problems_;
+};
+
+}  // namespace
+
+const char* type_name(OptionType type) { return type_names[static_cast<size_t>(type)]; }
+
+bool is_list(OptionType type) {
+  return type == OptionType::integers || type == OptionType::reals || type == OptionType::strings ||
+         type == OptionType::paths;
+}
+
+OptionType item_type(OptionType type) {
+  switch (type) {
+    case OptionType::integers:
+      return OptionType::integer;
+    case OptionType::reals:
+      return OptionType::real;
+    case OptionType::strings:
+      return OptionType::string;
+    case OptionType::paths:
+      return OptionType::path;
+    default:
+      return type;
+  }
+}
+
+std::string expected_text(const OptionSpec& spec) {
+  const std::string name = type_name(spec.type);
+  std::string out;
+  if (is_list(spec.type)) {
+    out = "a list of " + name;
+    const std::string bounds = bounds_text(spec);
+    if (!bounds.empty()) out += ", each" + bounds;
+  } else {
+    out = (spec.type == OptionType::integer ? "an " : "a ") + name + bounds_text(spec);
+  }
+  if (!spec.choices.empty()) out += fmt::format(" among '{}'", fmt::join(spec.choices, "', '"));
+  return spec.unit.empty() ? out : out + " (" + spec.unit + ")";
+}
+
+std::string found_text(const json& given) {
+  const auto shown = [&] {
+    std::string text = given.dump(-1, ' ', false, json::error_handler_t::replace);
+    return text.size() > 60 ? text.substr(0, 57) + "..." : text;
+  };
+  if (given.is_string()) return "the string " + shown();
+  if (given.is_boolean()) return "the bool " + shown();
+  if (given.is_number_float())
+    return "the float " +
+           (std::isfinite(given.get<double>()) ? shown() : fmt::format("{}", given.get<double>()));
+  if (given.is_number()) return "the int " + shown();
+  if (given.is_array()) return fmt::format("a list of {} item{}", given.size(), given.size() == 1 ? "" : "s");
+  return given.is_object() ? "a table" : "nothing";
+}
+
+json portable_json(const json& v) {
+  if (v.is_array()) {
+    json out = json::array();
+    for (const auto& item : v) out.push_back(portable_json(item));
+    return out;
+  }
+  if (!v.is_number_float() || std::isfinite(v.get<double>())) return v;
+  return std::isnan(v.get<double>()) ? "nan" : v.get<double>() > 0 ? "inf" : "-inf";
+}
+
+json checked_value(const OptionSpec& spec, const json& given, std::string_view owner,
+                   std::vector<Problem>& problems) {
+  Check check(spec, owner, problems);
+  if (!is_list(spec.type)) return check.item(given, spec.name);
+  if (spec.type == OptionType::reals && given.is_number())  // a lone float is a list of one
+    return json::array({check.item(given, spec.name)});
+  if (spec.type == OptionType::paths && given.is_string())  // and so is a lone path, an empty one none
+    return given == "" ? json::array() : json::array({given});
+  if (!given.is_array()) {
+    check.problem(spec.name, found_text(given) + "; write it in [ ]");
+    return json::array();
+  }
+  json out = json::array();
+  for (size_t i = 0; i < given.size(); ++i)
+    out.push_back(check.item(given[i], fmt::format("{}[{}]", spec.name, i)));
+  return out;
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,181 @@
+#include "core/run/video_comment.hpp"
+
+#include <algorithm>
+
+#include <fmt/ranges.h>
+
+#include "core/base/facts.hpp"
+#include "kinora/error.hpp"
+
+namespace kinora::core {
+namespace {
+
+constexpr const char* kSettings[] = {"negative",
+                                     "first",
+                                     "seed",
+                                     "frames",
+                                     "height",
+                                     "width",
+                                     "fps",
+                                     "guidance",
+                                     "guidance_2",
+                                     "boundary",
+                                     "batch_guidance",
+                                     "guidance_convention",
+                                     "signals",
+                                     "strength",
+                                     "crf",
+                                     "condition_frames",
+                                     "condition_sigma",
+                                     "guidance_interval",
+                                     "causal",
+                                     "chunk",
+                                     "window",
+                                     "sink",
+                                     "teacher_forcing",
+                                     "temperature",
+                                     "top_k",
+                                     "top_p",
+                                     "max_tokens",
+                                     "pad_text",
+                                     "sigma_data",
+                                     "encode_negative",
+                                     "condition_timestep"};
+constexpr const char* kFiles[] = {"image", "last_image", "video", "noise", "prompts_file"};
+
+// Members of a comment, checked as they are read.
+class CommentReader {
+ public:
+  explicit CommentReader(const std::string& file) : file_(file) {}
+
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw Error(KINORA_DATA, fmt::format("{}: what it says of how it was made is not what Kinora writes: {}; "
+                                         "give the settings by hand, see "
+                                         "kinora generate --help",
+                                         file_, what));
+  }
+
+  json object(const json& in, const char* name) const {
+    if (!in.contains(name)) return json::object();
+    const json& found = in.at(name);
+    if (!found.is_object()) refuse(fmt::format("\"{}\" must be an object", name));
+    for (const auto& [key, value] : found.items())
+      if (!is_plain(key)) refuse(fmt::format("a name in \"{}\" is not a short text", name));
+    return found;
+  }
+
+  // Short and printable: it is shown in messages.
+  std::string text(const json& in, const char* name) const {
+    if (!in.contains(name)) return "";
+    if (!is_plain(in.at(name))) refuse(fmt::format("\"{}\" must be a short text", name));
+    return in.at(name).get<std::string>();
+  }
+
+  json made_with(const json& about) const {
+    const json weights = object(about, "weights"), components = object(about, "components");
+    for (const auto& [slot, digest] : weights.items())
+      if (!is_plain(digest)) refuse("\"weights\" must hold digests");
+    for (const auto& [slot, one] : components.items()) {
+      const bool is_good = one.is_object() && one.contains("id") && is_plain(one.at("id")) &&
+                           one.contains("version") && is_plain(one.at("version"));
+      if (!is_good) refuse("\"components\" must hold objects with an id and a version");
+    }
+    return {{"weights", weights}, {"components", components}};
+  }
+
+ private:
+  static bool is_plain(const json& value) {
+    if (!value.is_string()) return false;
+    const auto& text = value.get_ref<const std::string&>();
+    return text.size() <= 200 &&
+           std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
+  }
+  const std::string& file_;
+};
+
+}  // namespace
+
+VideoComment read_video_comment(const std::string& file, const std::string& comment) {
+  const json about = parse_facts(comment);
+  if (!about.is_object() || !about.contains("options") || !about.contains("job"))
+    throw Error(
+        KINORA_DATA,
+        fmt::format("{}: it does not say how it was made; only the MP4 of a generate job does", file));
+  const CommentReader reader(file);
+  VideoComment out;
+  out.file = file;
+  out.settings = out.files = json::object();
+  out.job = reader.text(about, "job");
+  out.sampler = reader.text(about, "sampler");
+  out.sampler_options = reader.object(about, "sampler_options");
+  if (about.contains("sampler") != about.contains("sampler_options"))
+    reader.refuse("\"sampler\" and \"sampler_options\" belong together");
+  out.made_with = reader.made_with(about);
+  const json options = reader.object(about, "options");
+  for (const char* name : kSettings)
+    if (options.contains(name)) out.settings[name] = options.at(name);
+  for (const char* name : kFiles) {
+    if (!options.contains(name)) continue;
+    if (!options.at(name).is_string()) reader.refuse(fmt::format("\"{}\" must be a path", name));
+    out.files[name] = options.at(name);
+  }
+  if (!options.contains("prompts")) return out;
+  const json& prompts = options.at("prompts");
+  if (!prompts.is_array() || prompts.size() != 1 || !prompts[0].is_string())
+    reader.refuse("\"prompts\" must be a list of one text");
+  out.settings["prompts"] = prompts;
+  out.settings["count"] = 1;
+  return out;
+}
+
+namespace {
+
+// A video made without the file is made without it again; one made with another file needs the user's word
+// for it.
+void take_files(const VideoComment& comment, const std::set<std::string>& given, json& options) {
+  for (const auto& [name, path] : comment.files.items()) {
+    if (given.contains(name) || path == options.value(name, json())) continue;
+    if (path != "")
+      throw Error(KINORA_DATA, fmt::format("{}: it was made with {} {}, which the run file does not name, "
+                                           "and a video's word for a file is "
+                                           "not taken; give it with "
+                                           "--set JOB.{}=FILE",
+                                           comment.file, name,
+                                           path.dump(-1, ' ', true, json::error_handler_t::replace), name));
+    options[name] = "";
+  }
+}
+
+void take_sampler(const Registry& registry, const VideoComment& comment, ComponentUse& use) {
+  const auto spec = registry.find("sampler", comment.sampler);
+  if (!spec) throw Error(KINORA_DATA, fmt::format("{}: {}", comment.file, spec.failure().message));
+  auto options = Options::make(**spec, comment.sampler_options);
+  if (!options) throw Error(KINORA_DATA, fmt::format("{}: {}", comment.file, options.failure().message));
+  if (!options->paths().empty())
+    throw Error(
+        KINORA_DATA,
+        fmt::format(
+            "{}: options of its {} name files, and a video's word for a file is not taken; set them by hand",
+            comment.file, comment.sampler));
+  use.id = (*spec)->id;
+  use.options = *std::move(options);
+}
+
+}  // namespace
+
+void take_settings(const Registry& registry, const VideoComment& comment, const std::set<std::string>& given,
+                   JobSpec& job) {
+  json options = job.options;
+  take_files(comment, given, options);
+  for (const auto& [name, value] : comment.settings.items())
+    if (!given.contains(name)) options[name] = value;
+  auto checked = Options::make(job.kind->spec, options);
+  if (!checked) throw Error(KINORA_DATA, fmt::format("{}: {}", comment.file, checked.failure().message));
+  job.options = checked->values();
+  for (auto& use : job.components)
+    if (use.slot == "sampler" && !given.contains("sampler") && !comment.sampler.empty())
+      take_sampler(registry, comment, use);
+  job.made_with = comment.made_with;
+}
+
+}  // namespace kinora::core

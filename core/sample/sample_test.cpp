@@ -1,0 +1,153 @@
+#include "core/sample/sample.hpp"
+
+#include <atomic>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/plugin/host.hpp"
+#include "kinora/sample.hpp"
+
+namespace kinora::core {
+namespace {
+
+class SampleTest : public testing::Test {
+ protected:
+  void SetUp() override { adopt_host(); }
+};
+
+TEST_F(SampleTest, KeepsFieldsInTheOrderTheyWereSet) {
+  Sample s("film-1");
+  s.set("mp4", "media");
+  s.set("txt", "caption");
+  s.set("json", "{}");
+  s.set("txt", "longer caption");
+  s.remove("json");
+  s.remove("nothing");
+  const auto fields = s.fields();
+  ASSERT_EQ(fields.size(), 2u);
+  EXPECT_EQ(fields[0].name, "mp4");
+  EXPECT_EQ(fields[1].name, "txt");
+  EXPECT_EQ(s.need("txt"), "longer caption");
+  EXPECT_FALSE(s.text("json"));
+  EXPECT_THROW(s.need("json"), Error);
+}
+
+TEST_F(SampleTest, KeysAreNamesThatStayBelowTheirFolder) {
+  for (const char* good : {"film-0003", "a/b", "a.b", "..a", "é"}) EXPECT_EQ(Sample(good).key(), good);
+  const std::string too_long(201, 'a');
+  for (const std::string& bad :
+       {std::string(), std::string("."), std::string("../../x"), std::string("/tmp/x"), std::string("a//b"),
+        std::string("a/"), std::string("a\nb"), too_long}) {
+    EXPECT_THROW(Sample{bad}, Error) << bad;
+    EXPECT_THROW(Sample("k").clone(bad), Error) << bad;
+  }
+}
+
+TEST_F(SampleTest, AnyNameOfAFileMakesAKey) {
+  for (const auto& [name, key] : std::map<std::string, std::string>{{"a\nb", "a-b"}, {"my.film", "my-film"}, {"", "film"}, {"..", "--"}, {"Größe", "Größe"},
+                                                                   {"a\xff", "a\xef\xbf\xbd"}, {std::string(149, 'x') + "ö", std::string(149, 'x')}}) {
+    EXPECT_EQ(key_of_name(name), key);
+    EXPECT_EQ(Sample(key_of_name(name)).key(), key);
+  }
+}
+
+TEST_F(SampleTest, EmptyFieldIsThere) {
+  Sample s("k");
+  s.set("txt", "");
+  ASSERT_TRUE(s.text("txt"));
+  EXPECT_EQ(s.text("txt")->size(), 0u);
+}
+
+TEST_F(SampleTest, ClonesShareBytesAndKeepThemAlive) {
+  auto bytes = std::vector<uint8_t>(1000, 7);
+  const auto* where = bytes.data();
+  std::optional<Sample> film(std::in_place, "film");
+  film->set("mp4", std::move(bytes));
+  const Sample clip = film->clone("film-0001");
+  film.reset();
+  EXPECT_EQ(clip.bytes("mp4")->data(), where);
+  EXPECT_EQ(clip.bytes("mp4")->back(), 7);
+}
+
+TEST_F(SampleTest, ReplacingInACloneLeavesTheOriginal) {
+  Sample a("a");
+  a.set("txt", "one");
+  Sample b = a.clone("b");
+  b.set("txt", "two");
+  EXPECT_EQ(a.need("txt"), "one");
+  EXPECT_EQ(b.need("txt"), "two");
+}
+
+TEST_F(SampleTest, HandsMemoryBackOnceWhenNobodyUsesIt) {
+  int released = 0;
+  const auto count = [](void* n) { ++*static_cast<int*>(n); };
+  {
+    Sample a("a");
+    const auto& api = samples_table();
+    ASSERT_EQ(api.set(a.get(), "mp4", {"xyz", 3}, count, &released), KINORA_OK);
+    const Sample b = a.clone("b");
+    a.remove("mp4");
+    EXPECT_EQ(released, 0);
+    EXPECT_EQ(api.set(a.get(), ".bad", {"xyz", 3}, count, &released), KINORA_INVALID);
+  }
+  EXPECT_EQ(released, 1);
+}
+
+TEST_F(SampleTest, RefusesNamesThatAreNoFileExtensions) {
+  Sample s("a");
+  for (const char* name : {"", ".mp4", "a/b", "a\nb"}) EXPECT_THROW(s.set(name, "x"), Error) << name;
+  EXPECT_NO_THROW(s.set("shots.json", "{}"));
+}
+
+TEST_F(SampleTest, TensorsTravelBesideTheFields) {
+  Sample a("a");
+  a.set_tensor("frames", std::vector<uint8_t>(2 * 3 * 4), {2, 3, 4}, KINORA_DL_UINT, 8);
+  const Sample b = a.clone("b");
+  a.remove("frames");
+  EXPECT_EQ(a.tensor("frames"), nullptr);
+  ASSERT_NE(b.tensor("frames"), nullptr);
+  EXPECT_EQ(b.tensor("frames")->shape[2], 4);
+  EXPECT_TRUE(b.fields().empty());
+}
+
+TEST_F(SampleTest, RefusesTensorsItCannotRead) {
+  Sample s("a");
+  int64_t shape[] = {2, -1};
+  kinora_dl_managed bad{1,       0, nullptr,
+                        nullptr, 0, {nullptr, KINORA_DL_CPU, 0, 2, KINORA_DL_UINT, 8, 1, shape, nullptr, 0}};
+  EXPECT_EQ(samples_table().set_tensor(s.get(), "x", &bad), KINORA_INVALID);
+  shape[1] = 1;
+  bad.major = 2;
+  EXPECT_EQ(samples_table().set_tensor(s.get(), "x", &bad), KINORA_INVALID);
+  EXPECT_EQ(samples_table().set_tensor(s.get(), "x", nullptr), KINORA_INVALID);
+}
+
+TEST_F(SampleTest, MemoryCountsFieldsAndTensors) {
+  Sample s("a");
+  const uint64_t empty = s.memory();
+  s.set("mp4", std::string(1000, 'x'));
+  s.set_tensor("frames", std::vector<uint8_t>(4000), {10, 100}, KINORA_DL_FLOAT, 32);
+  EXPECT_EQ(s.memory(), empty + 5000);
+}
+
+TEST_F(SampleTest, CountIsAtomic) {
+  std::atomic<int> released = 0;
+  {
+    Sample s("a");
+    samples_table().set(
+        s.get(), "x", {"y", 1}, [](void* n) { ++*static_cast<std::atomic<int>*>(n); }, &released);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([copy = s] {
+        for (int i = 0; i < 10000; ++i) const Sample another = copy;
+      });
+    }
+    for (auto& t : threads) t.join();
+  }
+  EXPECT_EQ(released, 1);
+}
+
+}  // namespace
+}  // namespace kinora::core

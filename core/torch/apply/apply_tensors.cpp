@@ -1,0 +1,185 @@
+#include "core/torch/apply/apply_tensors.hpp"
+
+#include <numeric>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "core/run/apply_methods.hpp"
+#include "core/run/call.hpp"
+#include "core/base/suggest.hpp"
+#include "core/torch/context/instances.hpp"
+#include "core/torch/context/network.hpp"
+#include "core/torch/apply/mixture.hpp"
+#include "core/torch/weights/safe_tensors.hpp"
+#include "kinora/abi/precision.h"
+#include "kinora/aten.hpp"
+
+namespace kinora::core {
+namespace {
+
+const at::Tensor& need(const NamedTensors& in, const std::string& name, const ApplyRequest& request) {
+  const auto it = in.find(name);
+  if (it != in.end()) return it->second;
+  std::string given;
+  for (const auto& [n, t] : in) given += (given.empty() ? "" : ", ") + n;
+  throw Error(KINORA_INVALID, request.inputs.string() + " has no tensor '" + name + "' (it has: " + given +
+                                  "); kinora plugins inspect " + request.id + " lists what is taken");
+}
+
+// float64 if any input is: the parameters then are too.
+at::ScalarType dtype_of(const NamedTensors& in) {
+  return std::any_of(in.begin(), in.end(),
+                     [](const auto& t) { return t.second.scalar_type() == at::kDouble; })
+             ? at::kDouble
+             : at::kFloat;
+}
+
+// What was asked for, or the first that a component of this kind can do.
+std::string method_of(Runtime& runtime, const ApplyRequest& request) {
+  std::vector<std::string> known;
+  for (const auto& m : apply_methods(*or_throw(runtime.registry().find(request.id)))) known.push_back(m.name);
+  if (request.method.empty()) return known.at(0);
+  if (std::find(known.begin(), known.end(), request.method) != known.end()) return request.method;
+  std::string list;
+  for (const auto& k : known) list += (list.empty() ? "" : ", ") + k;
+  throw Error(KINORA_INVALID, request.id + " has no method '" + request.method + "'" +
+                                  did_you_mean(request.method, known) + "; methods: " + list);
+}
+
+// The inputs of the request, copied, so that they may be written and given gradients. A name that the method
+// does not take is an error: a misspelt `text` would otherwise give the unconditional result.
+NamedTensors read_inputs(Runtime& runtime, const ApplyRequest& request, const std::string& method) {
+  const auto known = apply_takes(*or_throw(runtime.registry().find(request.id)), method);
+  NamedTensors out;
+  for (const auto& [name, tensor] : read_tensors(request.inputs)) {
+    out[name] = tensor.clone();
+    if (known.empty() || std::find(known.begin(), known.end(), name) != known.end()) continue;
+    if (name == "grad_output")
+      throw Error(KINORA_INVALID, request.inputs.string() +
+                                      ": grad_output is for --method gradient of a model; leave it out for " +
+                                      method);
+    const std::string hint = did_you_mean(name, known);
+    throw Error(KINORA_INVALID,
+                fmt::format("{}: {} takes no tensor '{}'{} it takes: {}", request.inputs.string(), request.id,
+                            name, hint.empty() ? ";" : hint, fmt::join(known, ", ")));
+  }
+  return out;
+}
+
+json shape_json(const NamedTensors& tensors) {
+  json out = json::object();
+  for (const auto& [name, t] : tensors)
+    out[name] = {{"shape", t.sizes().vec()}, {"dtype", c10::toString(t.scalar_type())}};
+  return out;
+}
+
+// Writes the tensors if a file is asked for, and says what they are.
+ApplyResult finish(const ApplyRequest& request, const NamedTensors& out, json extra = json::object()) {
+  NamedTensors plain;
+  for (const auto& [name, t] : out)
+    if (t.defined()) plain[name] = t.detach().contiguous();
+  if (!request.out.empty()) write_tensors(request.out, plain);
+  extra["tensors"] = shape_json(plain);
+  if (!request.out.empty()) extra["file"] = request.out.string();
+  return {std::move(extra)};
+}
+
+std::unique_ptr<Network> network_of(Runtime& runtime, const ApplyRequest& request, at::ScalarType dtype) {
+  const Options options = apply_options(runtime, request);
+  ChainOptions chain;
+  chain.seed = static_cast<uint64_t>(request.seed);
+  chain.dtype = dtype;
+  const Component component = or_throw(runtime.registry().open(request.id));
+  if (!request.weights.empty()) {  // what does not fit is said before there is memory for it
+    ChainOptions shapes = chain;
+    shapes.device = at::kMeta;
+    Network(component, options, shapes).require_weights({request.weights});
+  }
+  auto network = std::make_unique<Network>(component, options, chain);
+  if (!request.weights.empty()) network->load(request.weights);
+  return network;
+}
+
+}  // namespace
+
+ApplyResult apply_tokenizer(Runtime& runtime, const ApplyRequest& request) {
+  const std::string method = method_of(runtime, request);
+  const NamedTensors in = read_inputs(runtime, request, method);
+  const at::NoGradGuard off;
+  const auto network = network_of(runtime, request, dtype_of(in));
+  NamedTensors out;
+  if (method != "decode") out["latent"] = network->encode(need(in, "video", request), &out["posterior"]);
+  if (method == "decode") out["video"] = network->decode(need(in, "latent", request));
+  if (method == "encode_decode") out["video"] = network->decode(out["latent"]);
+  return finish(request, out, {{"parameters", network->numel()}});
+}
+
+ApplyResult apply_model(Runtime& runtime, const ApplyRequest& request) {
+  const std::string method = method_of(runtime, request);
+  NamedTensors in = read_inputs(runtime, request, method);
+  const auto network = network_of(runtime, request, dtype_of(in));
+  const auto& outputs = or_throw(runtime.registry().find(request.id))->outputs;
+  if (method == "forward") {
+    const at::NoGradGuard off;
+    NamedTensors out;
+    const auto made = network->forward(in);
+    for (size_t i = 0; i < made.size(); ++i) out[outputs[i].name] = made[i];
+    return finish(request, out, {{"parameters", network->numel()}});
+  }
+  const at::Tensor weight = need(in, "grad_output", request);
+  in.erase("grad_output");
+  for (auto& [name, t] : in)
+    if (t.is_floating_point()) t.set_requires_grad(true);
+  const at::Tensor output = network->forward(in).at(0);
+  output.backward(weight);
+  NamedTensors out{{"output", output}};
+  for (const auto& [name, t] : in)
+    if (t.grad().defined()) out["grad." + name] = t.grad();
+  auto& chain = network->chain();
+  std::vector<at::Tensor> gradients;
+  for (const auto& leaf : chain.leaves())
+    gradients.push_back(leaf.tensor.grad().defined() ? leaf.tensor.grad() : at::zeros_like(leaf.tensor));
+  for (auto& [name, t] : assemble(chain.parameters(), chain.leaves(), gradients))
+    out["grad.param." + name] = t;
+  return finish(request, out, {{"parameters", network->numel()}});
+}
+
+ApplyResult apply_loss(Runtime& runtime, const ApplyRequest& request) {
+  const std::string method = method_of(runtime, request);
+  const NamedTensors in = read_inputs(runtime, request, method);
+  const LossInstance loss(or_throw(runtime.registry().open(request.id)), apply_options(runtime, request));
+  return finish(request, loss.evaluate(in));
+}
+
+ApplyResult apply_sampler(Runtime& runtime, const ApplyRequest& request) {
+  const std::string method = method_of(runtime, request);
+  const NamedTensors in = read_inputs(runtime, request, method);
+  const at::NoGradGuard off;
+  Mixture mixture(need(in, "mean", request), need(in, "std", request), need(in, "weight", request));
+  const SamplerInstance sampler(or_throw(runtime.registry().open(request.id)),
+                                apply_options(runtime, request));
+  Call call{static_cast<uint64_t>(request.seed)};
+  const kinora_run run = run_of(call);
+  const at::Tensor samples =
+      sampler.sample(mixture.abi(sampler.mix()), mixture.noise(need(in, "noise", request)), run);
+  return finish(request, {{"samples", samples}},
+                {{"nfe", mixture.calls()}, {"sigmas", sampler.levels()}, {"visited", mixture.sigmas()}});
+}
+
+ApplyResult apply_precision(Runtime& runtime, const ApplyRequest& request) {
+  const std::string method = method_of(runtime, request);
+  const NamedTensors in = read_inputs(runtime, request, method);
+  const Component component = or_throw(runtime.registry().open(request.id));
+  const auto& api = component.table<kinora_precision>();
+  const Options options = apply_options(runtime, request);
+  const std::unique_ptr<void, void (*)(void*)> self(api.create(host(), options.abi()), api.destroy);
+  if (!self) check(KINORA_FAILED);
+  std::vector<kinora_tensor> out(component.spec->outputs.size(), nullptr);
+  check(api.quantize(self.get(), handle(need(in, "x", request)), out.data(), out.size()));
+  NamedTensors named;
+  for (size_t i = 0; i < out.size(); ++i) named[component.spec->outputs[i].name] = adopt<at::Tensor>(out[i]);
+  return finish(request, named);
+}
+
+}  // namespace kinora::core

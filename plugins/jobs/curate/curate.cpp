@@ -1,0 +1,312 @@
+#include "plugins/jobs/curate/curate.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+
+#include "core/base/facts.hpp"
+#include "plugins/jobs/curation/ingest.hpp"
+#include "plugins/jobs/curation/item_line.hpp"
+#include "plugins/jobs/curation/store.hpp"
+#include "plugins/jobs/curation/unseen.hpp"
+#include "plugins/jobs/curation/usage.hpp"
+#include "plugins/jobs/curate/curate_beginning.hpp"
+#include "plugins/jobs/curate/curate_results.hpp"
+#include "plugins/jobs/curation/peak_memory.hpp"
+#include "plugins/jobs/curation/pipeline.hpp"
+#include "core/base/log.hpp"
+#include "core/base/digest.hpp"
+#include "core/run/identity.hpp"
+#include "core/run/isolation.hpp"
+#include "core/run/job_folder.hpp"
+#include "core/run/stage_graph.hpp"
+#include "core/run/stage_order.hpp"
+#include "core/run/tensor_flow.hpp"
+#include "core/base/utf8.hpp"
+#include "core/workers/worker.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+constexpr uint32_t kKeepsState = 1;  // kinora_resources.ordered
+
+// Files that stages put beside the results while they work on a film (film.remux), and that go with it.
+fs::path work_folder(const JobContext& context) { return context.folder() / "work"; }
+
+// Stages keep there what has been paid for (plugins/stages/endpoint/kept_answers.hpp),
+fs::path answers_folder(const JobContext& context) { return context.folder() / "answers"; }
+// and there it lies when the job is done, for the job that starts over with other options.
+fs::path old_answers_folder(const JobContext& context) { return context.folder() / ".answers"; }
+
+void remove_work(const JobContext& context, const Sample& film) {
+  const auto url = film.text("url");
+  const std::string work = work_folder(context).string() + "/";
+  std::error_code ignored;
+  if (url && url->starts_with(work) && url->find("..") == std::string_view::npos) fs::remove(fs::path(*url), ignored);
+}
+
+// Made for the stages that may ask servers, and gone with its owner where none of them has kept anything.
+class Answers {
+ public:
+  explicit Answers(const JobContext& context)
+      : folder_(answers_folder(context)), old_(old_answers_folder(context)) {
+    if (fs::exists(old_) && !fs::exists(folder_)) fs::rename(old_, folder_);
+    fs::create_directories(folder_);
+  }
+  // Not of a run that failed, which goes on with them.
+  void set_aside() const {
+    fs::remove_all(old_);
+    if (!fs::is_empty(folder_)) fs::rename(folder_, old_);
+  }
+  ~Answers() {
+    std::error_code ignored;  // there are some
+    fs::remove(folder_, ignored);
+  }
+  Answers(const Answers&) = delete;
+  Answers& operator=(const Answers&) = delete;
+
+ private:
+  const fs::path folder_, old_;
+};
+
+// Those whose output no other takes.
+std::vector<std::string> last_stages(const std::vector<const ComponentUse*>& stages) {
+  const StageGraph graph = stage_graph(stages, [](const ComponentUse&, const std::string&) {});
+  std::set<size_t> taken;
+  for (const auto& from : graph.from) taken.insert(from.begin(), from.end());
+  std::vector<std::string> out;
+  for (size_t i = 0; i < stages.size(); ++i)
+    if (!taken.contains(i)) out.push_back(stages[i]->called());
+  return out;
+}
+
+// Stores what was kept and records every end.
+class Keeper {
+ public:
+  Keeper(JobContext& context, Record& record, const std::vector<Input>& inputs) : context_(context), record_(record) {
+    for (const auto& input : inputs) urls_.emplace(input.key, input.url), ++named_[with_folder(input.url, 0)];
+    last_ = fmt::format("{}", fmt::join(last_stages(context.spec().list("stages")), "' or '"));
+  }
+
+  void end(const Sample& sample, const kinora_outcome& outcome) {
+    const std::string key = valid_utf8(sample.key());  // as the record has it
+    const bool made = outcome.made != 0, stores = outcome.end == KINORA_KEPT && !outcome.consumed;
+    if (!made) remove_work(context_, sample);
+    if (record_.knows(key, made)) return;
+    const json line = line_of(sample, outcome);
+    if (const std::string why = stores && made ? problem_of_key(sample.key()) : ""; !why.empty())
+      return end_failed(sample, outcome, KINORA_INVALID, fmt::format("{} (it came out of stage '{}')", why, last_));
+    if (made && outcome.end != KINORA_FAILED_AT)
+      if (const std::string late = record_.too_late(line); !late.empty()) return end_failed(sample, outcome, KINORA_DATA, late);
+    if (stores && ((made && urls_.contains(key)) || !claims(key))) return end_second(sample, outcome);
+    json files = json::object();
+    if (stores) files = store_sample(context_.folder() / "data", sample);
+    if (!made && line.contains("damaged") && outcome.end != KINORA_FAILED_AT)
+      log_warn("{}: damaged: {}", key, line["damaged"].get<std::string>());
+    {
+      const std::lock_guard lock(mutex_);
+      usage_.add(line["facts"]);
+    }
+    record_.end(line, outcome.made, files);
+  }
+
+  // [any-thread] The sample's key, with its film's folder where several films have one name: "scene-2 (b/scene.mp4)".
+  std::string called(const Sample& sample) const {
+    const std::string key(sample.key());
+    auto url = urls_.find(key);
+    if (url == urls_.end()) url = urls_.find(text_in(parse_facts(sample.text("json").value_or("")), "film"));
+    if (url == urls_.end() || named_.at(with_folder(url->second, 0)) == 1) return key;
+    return key + " (" + with_folder(url->second, 1) + ")";
+  }
+
+  // [any-thread] Of what has ended in this run.
+  json usage() const {
+    const std::lock_guard lock(mutex_);
+    return usage_.sums();
+  }
+
+ private:
+  bool claims(const std::string& key) {
+    try {
+      record_.claim(key);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
+  // Of two kept samples of one key the first is stored, and the second costs itself; so does one of an input's key.
+  void end_second(const Sample& sample, const kinora_outcome& outcome) {
+    end_failed(sample, outcome, KINORA_DATA,
+               fmt::format("a second sample called '{}' came out of stage '{}', and would overwrite the first; rename an input, "
+                           "or mend the stage that names it", sample.key(), last_));
+  }
+
+  // What the engine told as kept or filtered costs itself alone where it cannot be that.
+  void end_failed(const Sample& sample, const kinora_outcome& outcome, int32_t status, const std::string& reason) {
+    kinora_outcome failed = outcome;
+    failed.end = KINORA_FAILED_AT;
+    failed.status = status;
+    failed.reason = reason.c_str();
+    failed.stage = last_.c_str();
+    log_warn("{}: {}", valid_utf8(sample.key()), reason);
+    record_.end(line_of(sample, failed), outcome.made, json::object());
+  }
+
+  // A stage that failed after it had handed its input on is told as one more sample, of the input's own key.
+  json line_of(const Sample& sample, const kinora_outcome& outcome) const {
+    const std::string key(sample.key());
+    const auto input = urls_.find(key);
+    json line = item_line(sample, outcome, outcome.made ? "" : urls_.at(key));
+    if (outcome.made && input != urls_.end() && !line.contains("parent")) line["parent"] = key;
+    return line;
+  }
+
+  // The last parts of a url: its name, and so many folders.
+  static std::string with_folder(const std::string& url, int folders) {
+    size_t at = url.rfind('/');
+    while (folders-- > 0 && at != std::string::npos && at > 0) at = url.rfind('/', at - 1);
+    return at == std::string::npos ? url : url.substr(at + 1);
+  }
+
+  JobContext& context_;
+  Record& record_;
+  mutable std::mutex mutex_;
+  Usage usage_;
+  std::unordered_map<std::string, std::string> urls_;
+  std::unordered_map<std::string, int64_t> named_;  // how many films have a name
+  std::string last_;  // names of the stages that samples leave the pipeline from
+};
+
+// Such a stage knows what came before (abi/stage.h): with that gone, films cannot be done one by one. "" if there is none.
+std::string keeps_state(const JobContext& context) {
+  for (const auto* use : context.spec().list("stages"))
+    if (resources_of(context, *use).ordered == kKeepsState) return use->called();
+  return "";
+}
+
+// Goes on with what is there, if that can be gone on with.
+std::unique_ptr<Record> open_record(JobContext& context, const std::vector<Input>& inputs) {
+  const std::string& name = context.spec().name;
+  const std::string base = job_base(context.run(), context.spec());
+  const Record::Options options{base, is_chain(context.spec().list("stages")), retries(context.folder(), base)};
+  auto record = std::make_unique<Record>(context.folder(), inputs, options);
+  const bool goes_on = record->ended_before() + record->clips_before() > 0;
+  if (const std::string stage = goes_on ? keeps_state(context) : ""; !stage.empty()) {
+    log_warn("{}: stage '{}' keeps state over all samples (ordered = 1), so the job starts anew: what was done of {} inputs, "
+             "and {} clips, is void", name, stage, record->ended_before(), record->clips_before());
+    record.reset();
+    fs::remove(context.folder() / "journal.jsonl");
+    return std::make_unique<Record>(context.folder(), inputs, options);
+  }
+  say_beginning(name, *record, inputs.size());
+  return record;
+}
+
+}  // namespace
+
+void check_curate(JobCheck& check) {
+  const auto& job = check.spec();
+  const auto options = check.options<CurateOptions>();
+  LeftOut left_out;
+  const auto inputs = check.made("input", [&] {
+    return glance_at_inputs(check.runtime().io(), job.paths, {options.recursive, options.all_files}, &left_out);
+  });
+  const auto is_there = [](const Input& input) { return input.error.empty(); };
+  if (inputs && std::none_of(inputs->begin(), inputs->end(), is_there)) {
+    const std::string others =
+        left_out.no_films() > 0
+            ? fmt::format(" but {} that are no films by their endings (all_files = true takes them)", left_out.no_films())
+            : "";
+    const std::string below = left_out.folders > 0 ? " (" + folders_below(left_out.folders) + ")" : "";
+    const auto of_list = std::find_if(inputs->begin(), inputs->end(), [&](const Input& input) {
+      return std::any_of(job.paths.begin(), job.paths.end(), [&](const std::string& path) {
+        return is_listing(path) && input.error.find(path) != std::string::npos;
+      });
+    });
+    check.problem("input", of_list == inputs->end()
+                               ? fmt::format("input: there is no file in {}{}{}; name films, or a folder that has them",
+                                             fmt::join(job.paths, ", "), others, below)
+                               : fmt::format("input: none of what {} names can be used, beginning with {}",
+                                             fmt::join(job.paths, ", "), of_list->error));
+  }
+  if (check.ahead())
+    for (const auto& columns : left_out.columns) log_warn("job '{}': {}", job.name, columns);
+  for (const auto& path : job.paths)
+    if (is_remote(path)) check.holds("input", [&] { or_throw(check.runtime().io().store(or_throw(parse_uri(path)).scheme)); });
+  for (const auto* use : job.list("stages")) check.stage(*use);
+  check_isolated(check, job.list("stages"));
+  const Finding problem = [&](const ComponentUse& use, const std::string& message) { check.problem(use.at, message); };
+  const Finding doubt = [&](const ComponentUse& use, const std::string& message) {
+    if (check.ahead()) log_warn("{}", format(Diagnostic{use.at, "job '" + job.name + "': " + message}));
+  };
+  check_tensors(check.runtime().registry(), job.list("stages"), problem, doubt);
+  check_order(check.runtime().registry(), job.list("stages"), problem, doubt);
+}
+
+std::string curate_inputs_identity(const RunFile& run, const JobSpec& job) {
+  Io* io = served_io();
+  if (!io) return sha256(fmt::format("{}", fmt::join(job.paths, "\n")));
+  const Look look{job.options.value("recursive", false), job.options.value("all_files", false)};
+  LeftOut left_out;
+  const auto found = catching([&] {
+    const auto known = known_films(results_of(run.out / job.name, job_base(run, job)), job_base(run, job));
+    return identity_of(find_inputs(*io, job.paths, look, &left_out, known, job.options.value("unseen", "keep") == "drop"));
+  });
+  if (found && !left_out.unseen.empty()) log_warn("{}: {}", job.name, unseen_line(left_out));
+  if (found) return *found;
+  throw Error(found.failure().code, fmt::format("job '{}': its inputs cannot be listed, so nothing is done and what is "
+                                                "there stays as it is: {}",
+                                                job.name, found.failure().message));
+}
+
+void run_curate(JobContext& context) {
+  require(context, check_curate);
+  const auto options = context.options<CurateOptions>();
+  PeakMemory memory;
+  count_held_anew();
+  fs::create_directories(context.folder() / "data");
+  const Answers answers(context);
+  fs::remove_all(work_folder(context));
+  LeftOut left_out;
+  const auto inputs = find_inputs(context.runtime().io(), context.spec().paths, {options.recursive, options.all_files},
+                                  &left_out, known_films(context.folder(), job_base(context.run(), context.spec())),
+                                  options.unseen == "drop");
+  say_left_out(context.spec().name, left_out);
+  count_left_out(context, left_out);
+  const auto open = open_record(context, inputs);
+  Record& record = *open;
+  Ingest ingest(inputs, record, {options.hash, options.duplicates == "drop"});
+  Keeper keeper(context, record, inputs);
+  PipelineJob job;
+  job.stages = context.spec().list("stages");
+  job.engine = context.spec().component("engine");
+  job.memory = options.memory;
+  job.threads = options.threads;
+  job.total = static_cast<int64_t>(inputs.size());
+  job.made_before = static_cast<int64_t>(record.clips_before());
+  job.unit = "films";
+  job.next = [&] { return ingest.next(); };
+  const auto before = static_cast<int64_t>(record.ended_before());
+  job.ended_before_stages = [&, before] { return before + ingest.ended(); };
+  job.usage = [&] { return keeper.usage(); };
+  job.called = [&](const Sample& sample) { return keeper.called(sample); };
+  job.ended_before = [&](const Sample& sample, const kinora_outcome& outcome) {
+    return record.knows(std::string(sample.key()), outcome.made != 0);
+  };
+  job.ended = [&](const Sample& sample, const kinora_outcome& outcome) { keeper.end(sample, outcome), memory.look(); };
+  const auto start = Clock::now();
+  const PipelineResult ran = run_pipeline(context, job);
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  const Totals totals = write_results(context, inputs, record);
+  record.settle();
+  fs::remove_all(work_folder(context));
+  summarise(context, totals, inputs, record, seconds, memory.most());
+  say_of_engine(context, ran.figures);
+  say_how_it_went(context, totals);
+  answers.set_aside();
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,98 @@
+#include "plugins/jobs/curation/csv.hpp"
+
+#include <csv.h>
+
+#include <fmt/format.h>
+
+#include "kinora/abi/base.h"
+#include "kinora/error.hpp"
+
+namespace kinora::core {
+namespace {
+
+struct Rows {
+  const std::function<void(size_t, std::vector<std::string>)>& row;
+  std::vector<std::string> fields;
+  size_t number = 0;
+  std::exception_ptr failure;  // libcsv is C: nothing may be thrown through it
+};
+
+void take_field(void* text, size_t size, void* rows) {
+  auto& r = *static_cast<Rows*>(rows);
+  try {
+    if (!r.failure) r.fields.emplace_back(static_cast<const char*>(text), size);
+  } catch (...) {
+    r.failure = std::current_exception();
+  }
+}
+
+void take_row(int, void* rows) {
+  auto& r = *static_cast<Rows*>(rows);
+  ++r.number;
+  if (r.failure) return;
+  try {
+    r.row(r.number, std::exchange(r.fields, {}));
+  } catch (...) {
+    r.failure = std::current_exception();
+  }
+}
+
+struct Parser {
+  csv_parser it{};
+  Parser() {
+    if (csv_init(&it, CSV_STRICT | CSV_STRICT_FINI) != 0) throw std::bad_alloc();
+    csv_set_space_func(&it, [](unsigned char) { return 0; });  // spaces are part of a field
+  }
+  Parser(const Parser&) = delete;
+  Parser& operator=(const Parser&) = delete;
+  ~Parser() { csv_free(&it); }
+};
+
+// libcsv has one error for both quotes, and text that ended within quotes is only one at the end.
+std::string csv_problem(csv_parser& parser, bool at_end) {
+  const int error = csv_error(&parser);
+  if (error != CSV_EPARSE) return csv_strerror(error);
+  return std::string(at_end ? "a quote is not closed" : "a quote is not closed, or stands within a field") +
+         "; a field with quotes, commas or line ends stands in quotes, and a quote in it is doubled";
+}
+
+bool is_blank(std::string_view lines) { return lines.find_first_not_of("\r\n") == std::string_view::npos; }
+
+}  // namespace
+
+// Line after line, so that it is known where the record that cannot be read began: what follows that line is
+// read on.
+void read_csv(std::string_view text, const std::function<void(size_t, std::vector<std::string>)>& row,
+              const std::function<void(size_t, const std::string&)>& broken) {
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  Rows rows{row, {}, 0, nullptr};
+  const auto after_line = [&](size_t at) { return std::min(text.find('\n', at), text.size() - 1) + 1; };
+  for (size_t begin = 0; begin < text.size();) {
+    Parser parser;
+    bool sound = true;
+    for (size_t at = begin; sound && at < text.size();) {
+      const size_t size = after_line(at) - at, known = rows.number;
+      sound = csv_parse(&parser.it, text.data() + at, size, take_field, take_row, &rows) == size;
+      at += size;
+      if (sound && (rows.number > known || is_blank(text.substr(begin, at - begin)))) begin = at;
+    }
+    if (sound && csv_fini(&parser.it, take_field, take_row, &rows) == 0) begin = text.size();
+    if (rows.failure) std::rethrow_exception(rows.failure);
+    if (begin == text.size()) break;
+    rows.fields.clear();
+    broken(++rows.number, csv_problem(parser.it, sound));
+    begin = after_line(begin);
+  }
+}
+
+std::string csv_line(const std::vector<std::string>& fields) {
+  std::string out;
+  for (const auto& field : fields) {
+    std::string quoted(2 * field.size() + 2, '\0');
+    quoted.resize(csv_write(quoted.data(), quoted.size(), field.data(), field.size()));
+    out += (out.empty() ? "" : ",") + quoted;
+  }
+  return out + "\r\n";
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,88 @@
+#include "plugins/jobs/curation/drops.hpp"
+
+#include <fstream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/facts.hpp"
+#include "kinora/abi/base.h"
+#include "kinora/error.hpp"
+
+namespace kinora::core {
+
+void apply_edits(const EditHistory& edits, std::map<std::string, Drop>& drops) {
+  for (const auto& [key, edit] : edits.edited()) {
+    if (!edit.keep) continue;
+    drops.erase(key);
+    if (!*edit.keep) drops[key] = {"studio.reject", edit.reason.value_or(""), "", 1};
+  }
+}
+
+namespace {
+
+// Calls f with every line.
+template <class F>
+void each_decision(const std::filesystem::path& decisions, F&& f) {
+  std::ifstream in(decisions, std::ios::binary);
+  if (!in) throw Error(KINORA_NOT_FOUND, decisions.string() + ": is not there; run the dedup job again");
+  size_t number = 0;
+  for (std::string text; std::getline(in, text);) {
+    ++number;
+    const auto line = parse_facts(text);
+    const std::string key = text_in(line, "key"), end = text_in(line, "end");
+    if (key.empty() || end.empty())
+      throw Error(KINORA_DATA, fmt::format("{}: line {}: no \"key\" or no \"end\"; run the dedup job again",
+                                           decisions.string(), number));
+    f(line, key, end);
+  }
+}
+
+// As far as `then` says.
+bool is_still(const nlohmann::json& then, const nlohmann::json& now) {
+  return then.empty() || (now.is_object() && is_same_subject(then, now));
+}
+
+}  // namespace
+
+// Twice, since of the kept ones only those matter that others are copies of.
+std::map<std::string, Drop> drops_in(const std::filesystem::path& decisions) {
+  std::map<std::string, Drop> out;
+  std::map<std::string, nlohmann::json> originals;
+  each_decision(decisions, [&](const nlohmann::json& line, const std::string& key, const std::string& end) {
+    if (end == "kept") return;
+    std::string rule = text_in(line, "rule");
+    if (rule.empty()) rule = "dedup." + end;
+    const Drop& drop = out[key] = {rule, text_in(line, "reason"), text_in(line, "of"), number_in(line, "score"), object_in(line, "clip")};
+    if (!drop.of.empty()) originals.try_emplace(drop.of);
+  });
+  if (originals.empty()) return out;
+  each_decision(decisions, [&](const nlohmann::json& line, const std::string& key, const std::string&) {
+    if (const auto at = originals.find(key); at != originals.end()) at->second = object_in(line, "clip");
+  });
+  for (auto& [key, drop] : out)
+    if (!drop.of.empty()) drop.of_clip = originals.at(drop.of);
+  return out;
+}
+
+std::map<std::string, std::string> replacements_in(const std::filesystem::path& decisions) {
+  std::map<std::string, std::string> out;
+  each_decision(decisions, [&](const nlohmann::json& line, const std::string& key, const std::string&) {
+    if (std::string of = text_in(line, "instead_of"); !of.empty()) out[key] = std::move(of);
+  });
+  return out;
+}
+
+size_t take_outdated(std::map<std::string, Drop>& drops, const EditHistory::Subject& clips) {
+  size_t there = 0;
+  std::erase_if(drops, [&](const auto& one) {
+    const auto& [key, drop] = one;
+    const auto now = clips(key);
+    if (is_still(drop.clip, now) && is_still(drop.of_clip, drop.of.empty() ? nlohmann::json() : clips(drop.of))) return false;
+    there += now.is_object();
+    return true;
+  });
+  return there;
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,41 @@
+#include "plugins/jobs/curation/edits_identity.hpp"
+
+#include "plugins/jobs/curation/edit_history.hpp"
+#include "core/base/digest.hpp"
+
+namespace kinora::core {
+namespace {
+
+const JobSpec* curate_of(const RunFile& run, const JobSpec& job) {
+  for (size_t input : job.inputs) {
+    const JobSpec& one = run.jobs[input];
+    if (one.kind->spec.name == "curate") return &one;
+    if (const auto* above = curate_of(run, one)) return above;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::string edits_identity(const RunFile& run, const JobSpec& job) {
+  const std::string& kind = job.kind->spec.name;
+  const bool follows = kind == "shard" || kind == "embed-text" || kind == "dedup";
+  const JobSpec* curate = follows ? curate_of(run, job) : nullptr;
+  if (!curate) return "";
+  const auto edits = catching([&] { return read_edits(run.out / curate->name / kEditsFile); });
+  if (!edits) return sha256(edits.failure().message);  // the job itself says what is wrong
+  EditHistory by_footage;  // whichever key that has by then
+  for (Edit edit : edits->all()) {
+    if (!edit.of.empty()) edit.key += " " + edit.of.dump(-1, ' ', false, json::error_handler_t::replace);
+    by_footage.add(std::move(edit));
+  }
+  json all = json::object();
+  for (const auto& [key, edit] : by_footage.edited()) {
+    if (kind == "shard") all[key] = {json_of(edit), edit.author};
+    if (kind == "embed-text" && edit.caption) all[key] = *edit.caption;
+    if (kind == "dedup" && edit.keep == false) all[key] = false;
+  }
+  return all.empty() ? "" : sha256(all.dump(-1, ' ', false, json::error_handler_t::replace));
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,119 @@
+#include "plugins/jobs/curation/ingest.hpp"
+
+
+#include <fmt/ranges.h>
+
+#include "plugins/jobs/curation/content.hpp"
+#include "plugins/jobs/curation/item_line.hpp"
+#include "core/io/byte_source.hpp"
+#include "core/base/log.hpp"
+#include "core/base/digest.hpp"
+#include "kinora/error.hpp"
+
+namespace kinora::core {
+
+std::optional<Sample> Ingest::next() {
+  while (at_ < inputs_.size()) {
+    const Input& input = inputs_[at_++];
+    record_.begin(input);
+    if (!input.error.empty()) {
+      if (!record_.has_ended(input)) end(input, unread_line(input, "", input.error));
+      continue;
+    }
+    if (is_no_file(input) || is_empty(input)) continue;
+    if (options_.hash && (!knows_content(input) || is_empty(input) || is_duplicate(input))) continue;
+    if (!record_.has_ended(input)) return film_of(input);
+  }
+  return std::nullopt;
+}
+
+// False: the film has ended here, since it cannot be read.
+bool Ingest::knows_content(const Input& input) {
+  if (!record_.content(input).empty()) return true;
+  if (record_.has_ended(input)) return false;
+  try {
+    record_.set_content(input, content_hash(input.url));
+    return true;
+  } catch (const Error& e) {
+    if (e.code() == KINORA_CANCELLED || e.code() == KINORA_NO_MEMORY) throw;
+    end(input, unread_line(input, "", e.what(), e.code()));
+    return false;
+  }
+}
+
+// A pipe or a device of this machine, which may have a film's name: it has ended here, and no stage waits for what it gives.
+bool Ingest::is_no_file(const Input& input) {
+  if (input.size > 0 || is_remote(input.url)) return false;
+  const auto regular = check_regular_file(input.url);
+  if (!regular && !record_.has_ended(input)) end(input, unread_line(input, "", regular.failure().message, regular.failure().code));
+  return !regular;
+}
+
+// An interrupted download, most often: it has ended here, and is no copy of others of its kind.
+bool Ingest::is_empty(const Input& input) {
+  static const std::string kOfNothing = sha256("");
+  if (!input.is_empty() && record_.content(input) != kOfNothing) return false;
+  if (!record_.duplicate_of(input).empty() && record_.has_ended(input)) {
+    record_.forget(input);
+    --ended_;
+  }
+  if (!record_.has_ended(input)) end(input, unread_line(input, "", input.url + ": the file is empty; fetch it again"));
+  return true;
+}
+
+// What an earlier run said holds only if it is still so: inputs before this one may have come or gone.
+bool Ingest::is_duplicate(const Input& input) {
+  if (!options_.drop_duplicates) return false;
+  const std::string content = record_.content(input), said = record_.duplicate_of(input);
+  const Input& first = *first_.try_emplace(content, &input).first->second;
+  const std::string copied = first.key == input.key ? "" : first.key;
+  if (record_.has_ended(input) && said != copied) {
+    record_.forget(input);
+    --ended_;
+  }
+  if (copied.empty()) return false;
+  if (record_.has_ended(input)) return true;
+  if (!record_.ended_of(input).empty()) record_.forget(input);
+  say_lost(input, first);
+  json line = unread_line(input, "ingest.duplicate", "");
+  line["of"] = copied;
+  line["facts"]["sha256"] = content;
+  end(input, line);
+  return true;
+}
+
+// What the user says of a copy goes with it.
+void Ingest::say_lost(const Input& copy, const Input& first) const {
+  std::vector<std::string> lost;
+  if (copy.caption && copy.caption != first.caption) lost.emplace_back("caption");
+  for (const auto& [column, value] : copy.user.items())
+    if (const auto at = first.user.find(column); at == first.user.end() || *at != value) lost.push_back(column);
+  if (!lost.empty())
+    log_warn("{}: it is a copy of {} and is left out, and with it what only its own manifest line says: {}; write it in the "
+             "line of {}, or set duplicates = \"keep\"", copy.key, first.key, fmt::join(lost, ", "), first.key);
+}
+
+void Ingest::end(const Input& input, const json& line) {
+  if (line["end"] == "failed") log_warn("{}: {}", input.key, line["reason"].get<std::string>());
+  record_.end(line, false, json::object());
+  ++ended_;
+}
+
+Sample Ingest::film_of(const Input& input) const {
+  Sample film(input.key);
+  film.set("url", input.url);
+  json facts = json::object();
+  // What a clip was made of: edits of it say so too (subject_of).
+  if (const auto content = record_.content(input); !content.empty()) facts["sha256"] = content;
+  else facts["url"] = input.url;
+  if (!input.user.empty()) facts["user"] = input.user;
+  if (input.caption) {
+    facts["caption"] = {{"by", "user"}};
+    film.set("txt", *input.caption);
+  }
+  if (!facts.empty()) film.set("json", facts.dump(-1, ' ', false, json::error_handler_t::replace));
+  if (const auto ended = record_.ended_of(input); !ended.empty()) film.set("ended.json", json(ended).dump());
+  return film;
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,122 @@
+// Which inputs of a curate job end before any stage sees them.
+#include "plugins/jobs/curation/ingest.hpp"
+
+#include <fstream>
+#include <unistd.h>
+
+#include <sys/stat.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/log.hpp"
+#include "core/plugin/host.hpp"
+#include "core/base/digest.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class IngestTest : public testing::Test {
+ protected:
+  IngestTest() : folder_(fs::path(testing::TempDir()) / ("ingest-" + std::to_string(getpid()))) {
+    fs::create_directories(folder_ / "data");
+  }
+  void SetUp() override { adopt_host(); }
+  ~IngestTest() override { fs::remove_all(folder_); }
+  Input& put(const std::string& key, const std::string& bytes) {
+    const std::string file = folder_ / (key + ".mp4");
+    std::ofstream(file) << bytes;
+    const FoundFile found = found_file(file);
+    return inputs_.emplace_back(Input{.key = key, .url = file, .size = found.size, .modified = found.modified});
+  }
+  // The keys of the films that go on, and the log's lines.
+  std::pair<std::vector<std::string>, std::string> run(Ingest::Options options = {}) {
+    std::pair<std::vector<std::string>, std::string> out;
+    {
+      const auto log = or_throw(LogFile::open(folder_ / "log"));
+      Record record(folder_, inputs_, {"x", true, 0});
+      Ingest ingest(inputs_, record, options);
+      while (const auto film = ingest.next()) {
+        out.first.emplace_back(film->key());
+        record.end({{"key", film->key()}, {"end", "kept"}, {"facts", json::object()}}, false, json::object());
+      }
+      ends_ = json::object();
+      record.each([&](const json& line, bool, const json&) { ends_[line["key"].get<std::string>()] = line; });
+    }
+    std::ifstream in(folder_ / "log");
+    out.second = {std::istreambuf_iterator<char>(in), {}};
+    fs::remove(folder_ / "log");
+    return out;
+  }
+  fs::path folder_;
+  std::vector<Input> inputs_;
+  json ends_;
+};
+
+TEST_F(IngestTest, AnEmptyFileHasFailedAndIsNoCopyOfAnother) {
+  put("a", ""), put("b", ""), put("c", "film");
+  inputs_[1].modified = 0;  // as of a storage that does not say: its bytes tell
+  for (const bool hash : {true, false}) {
+    if (!hash) inputs_.erase(inputs_.begin() + 1), fs::remove(folder_ / "journal.jsonl");
+    EXPECT_THAT(run({.hash = hash, .drop_duplicates = true}).first, ElementsAre("c"));
+    for (const char* key : {"a", "b"}) {
+      if (!hash && *key == 'b') continue;
+      EXPECT_EQ(ends_[key]["end"], "failed") << key;
+      EXPECT_THAT(ends_[key]["reason"].get<std::string>(), HasSubstr("the file is empty; fetch it again")) << key;
+    }
+  }
+}
+
+// Opening it would wait for somebody who writes.
+TEST_F(IngestTest, APipeThatIsNamedAsAFilmHasFailedAndNobodyWaitsForIt) {
+  ::alarm(60);
+  put("a", "film");
+  const std::string pipe = folder_ / "pipe.mp4";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const int64_t modified : {0, 5}) {  // as it is found where it is named, and as a folder lists it
+    inputs_.push_back({.key = "pipe", .url = pipe, .modified = modified});
+    for (const bool hash : {true, false}) {
+      EXPECT_THAT(run({.hash = hash, .drop_duplicates = true}).first, ElementsAre("a"));
+      EXPECT_EQ(ends_["pipe"]["end"], "failed");
+      EXPECT_THAT(ends_["pipe"]["reason"].get<std::string>(), HasSubstr("pipe.mp4: not a regular file but a pipe; "));
+      fs::remove(folder_ / "journal.jsonl");
+    }
+    inputs_.pop_back();
+  }
+  ::alarm(0);
+}
+
+TEST_F(IngestTest, AnEarlierRunThatTookAnEmptyFileForACopyIsPutRight) {
+  put("a", ""), put("b", "");
+  {
+    Record record(folder_, inputs_, {"x", true, 0});
+    for (const auto& input : inputs_) record.begin(input), record.set_content(input, sha256(""));
+    record.end({{"key", "a"}, {"end", "failed"}, {"facts", json::object()}}, false, json::object());
+    record.end({{"key", "b"}, {"end", "filtered"}, {"of", "a"}, {"facts", json::object()}}, false, json::object());
+  }
+  run();
+  EXPECT_EQ(ends_["b"]["end"], "failed");
+}
+
+TEST_F(IngestTest, WhatIsSaidOfACopyAloneIsNamedBeforeItIsLost) {
+  put("a", "film").user = {{"licence", "CC0"}, {"place", "sea"}};
+  inputs_[0].caption = "A boat.";
+  put("same", "film").user = {{"licence", "CC0"}};
+  inputs_[1].caption = "A boat.";
+  put("plain", "film");
+  put("other", "film").user = {{"licence", "own"}, {"place", "sea"}, {"year", 1999}};
+  inputs_[3].caption = "A ship.";
+  const auto [films, log] = run();
+  EXPECT_THAT(films, ElementsAre("a"));
+  EXPECT_THAT(log, HasSubstr("other: it is a copy of a and"));
+  EXPECT_THAT(log, HasSubstr("says: caption, licence, year;"));
+  EXPECT_EQ(log.find("same: "), log.npos);
+  EXPECT_EQ(log.find("plain: "), log.npos);
+}
+
+}  // namespace
+}  // namespace kinora::core

@@ -1,0 +1,102 @@
+// Keys of inputs: name_inputs() of inputs.hpp.
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "plugins/jobs/curation/inputs.hpp"
+#include "core/sample/sample.hpp"
+
+namespace kinora::core {
+namespace {
+
+// "f-0000" beside "f": what clip.transcode calls the first clip of f.
+bool is_clip_of_another(const std::string& key, const std::set<std::string>& films) {
+  const size_t digits = key.size() - 1 - std::min(key.size() - 1, key.find_last_not_of("0123456789"));
+  if (digits < 4 || key.size() <= digits || key[key.size() - digits - 1] != '-') return false;
+  const std::string film = key.substr(0, key.size() - digits - 1);
+  return films.count(film) || (!film.empty() && is_clip_of_another(film, films));
+}
+
+std::string wanted_key(const Input& input) {
+  std::string url = input.url;
+  while (url.ends_with('/')) url.pop_back();
+  return key_of_name(input.key.empty() ? std::filesystem::path(url).stem().string() : input.key);
+}
+
+// Whether take() or name_inputs() makes this key of that base where the base is taken: "f-2", "f-film".
+bool is_made_of(const std::string& key, const std::string& base) {
+  return key.starts_with(base + "-") && (key.find_first_not_of("0123456789", base.size() + 1) == key.npos ||
+                                         key.compare(base.size(), key.npos, "-film") == 0);
+}
+
+// Names that are taken, and where to go on counting for each: a million films may have one name.
+class Names {
+ public:
+  std::string take(const std::string& base) {
+    std::string key = base;
+    for (int& n = next_.try_emplace(base, 2).first->second; !used_.insert(key).second; ++n)
+      key = base + "-" + std::to_string(n);
+    return key;
+  }
+  // False: it is taken.
+  bool take_just(const std::string& key) { return used_.insert(key).second; }
+  void give_back(const std::string& key) { used_.erase(key); }
+  bool has(const std::string& key) const { return used_.contains(key); }
+  const std::set<std::string>& used() const { return used_; }
+
+ private:
+  std::set<std::string> used_;
+  std::map<std::string, int> next_;
+};
+
+struct Wish {
+  Input* input;
+  std::string key;       // by its manifest or its file's name
+  bool is_users = false;  // by its manifest
+};
+
+// Those that get their name of before, of which `may` says so.
+template <typename May>
+void keep_names(std::vector<Wish>& wishes, Names& names, const May& may) {
+  std::erase_if(wishes, [&](const Wish& wish) {
+    const std::string& before = wish.input->key_before;
+    if (before.empty() || !may(wish) || !names.take_just(before)) return false;
+    wish.input->key = before;
+    return true;
+  });
+}
+
+void give_names(std::vector<Wish>& wishes, Names& names, bool to_users) {
+  std::erase_if(wishes, [&](const Wish& wish) {
+    if (wish.is_users != to_users) return false;
+    wish.input->key = names.take(wish.key);
+    return true;
+  });
+}
+
+}  // namespace
+
+void name_inputs(const std::vector<Input*>& inputs) {
+  Names names;
+  std::vector<Wish> wishes;
+  wishes.reserve(inputs.size());
+  for (Input* input : inputs) wishes.push_back({input, wanted_key(*input), !input->key.empty()});
+  // What cannot be looked at cannot be made again under another name either.
+  keep_names(wishes, names, [](const Wish& wish) { return !wish.input->identity_before.empty(); });
+  keep_names(wishes, names, [](const Wish& wish) { return wish.is_users && wish.input->key_before == wish.key; });
+  keep_names(wishes, names, [&](const Wish& wish) {
+    return wish.is_users && names.has(wish.key) && is_made_of(wish.input->key_before, wish.key);
+  });
+  give_names(wishes, names, true);
+  keep_names(wishes, names, [](const Wish& wish) { return !wish.is_users; });
+  give_names(wishes, names, false);
+  const std::set<std::string> films = names.used();
+  for (Input* input : inputs) {
+    if (!is_clip_of_another(input->key, films)) continue;
+    names.give_back(input->key);
+    input->key = names.take(input->key + "-film");
+  }
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,239 @@
+#include "plugins/jobs/curation/inputs.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "plugins/jobs/curation/manifest_reader.hpp"
+#include "plugins/jobs/curation/unseen.hpp"
+#include "core/io/wildcard.hpp"
+#include "core/io/byte_source.hpp"
+#include "core/base/log.hpp"
+#include "core/base/digest.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kLongestList = uint64_t{1} << 30;
+
+bool ends_as(const std::string& path, std::initializer_list<const char*> endings) {
+  return std::find(endings.begin(), endings.end(), ending_of(path)) != endings.end();
+}
+
+class Finder {
+ public:
+  Finder(Io& io, Look look, bool asks_remote) : io_(io), look_(look), asks_(asks_remote) {}
+
+  // What the run file names.
+  void add(const std::string& path) {
+    if (is_remote(path) && !asks_) return add_film({.url = path});
+    if (ends_as(path, {".txt"})) return add_list(path);
+    if (ends_as(path, {".jsonl", ".csv"})) return add_manifest(path);
+    add_named(path);
+  }
+
+  std::vector<Input> take() {
+    if (asks_) stat_remote();
+    return std::move(found_);
+  }
+  const LeftOut& left_out() const { return left_out_; }
+
+  // The rows of a manifest, which may name their samples.
+  struct Rows {
+    std::string manifest;
+    size_t first, end;  // among the inputs
+  };
+  const std::vector<Rows>& manifests() const { return manifests_; }
+
+ private:
+  // A film, folder or pattern.
+  void add_named(const std::string& path) {
+    if (is_remote(path) && !asks_) return add_film({.url = path});
+    std::error_code error;
+    const bool remote = is_remote(path);
+    if (path.ends_with('/') || (!remote && fs::is_directory(path, error)))
+      return add_folder(path);
+    if (is_pattern(path) && (remote || !fs::exists(path, error)))
+      return add_all(files_matching(io_, path, left_out_), path, "matches no file");
+    const FoundFile file = found_file(path);
+    add_film({.url = path, .size = file.size, .modified = file.modified});
+  }
+
+  void add_folder(const std::string& path) {
+    const LeftOut before = left_out_;
+    const auto files = files_in(io_, path, look_, left_out_);
+    const bool others = left_out_.no_films() > before.no_films();
+    std::string none = others ? "holds no film by its ending; all_files = true takes every file" : "holds no file";
+    if (const int64_t below = left_out_.folders - before.folders; below > 0) none += "; " + folders_below(below);
+    add_all(files, path, none);
+  }
+
+  void add_all(const std::vector<FoundFile>& files, const std::string& path, const std::string& if_none) {
+    if (files.empty())
+      add_film({.url = path, .error = path + ": " + if_none + "; mend the path" + listed_in_});
+    for (const auto& file : files)
+      add_film({.url = file.url, .size = file.size, .modified = file.modified, .error = file.error});
+  }
+
+  // Size and time of remote films that were named one by one, by one listing of each folder: else nobody
+  // would see that one has changed.
+  void stat_remote() {
+    std::map<std::string, std::map<std::string, std::vector<Input*>>> folders;
+    for (auto& input : found_)
+      if (input.error.empty() && input.size == 0 && input.modified == 0 && is_remote(input.url)) {
+        const size_t slash = input.url.rfind('/') + 1;
+        folders[input.url.substr(0, slash)][input.url.substr(slash)].push_back(&input);
+      }
+    for (auto& [folder, inputs] : folders) try {
+        std::set<std::string> names;
+        for (const auto& [name, of] : inputs) names.insert(name);
+        for (const auto& file : files_named(io_, folder, names))
+          for (Input* input : inputs.at(file.url.substr(folder.size())))
+            input->size = file.size, input->modified = file.modified;
+      } catch (const Error& e) {
+        // Who may not list may still read.
+        if (e.code() == KINORA_CANCELLED || (is_unanswered(folder, e.code()) && e.code() != KINORA_INVALID)) throw;
+        log_warn("{}; whether films there have changed since an earlier run cannot be seen", e.what());
+      }
+  }
+
+  void add_film(Input input) { found_.push_back(std::move(input)); }
+
+  void add_list(const std::string& file) {
+    const std::string text = or_throw(read_text(file, kLongestList));
+    size_t number = 0;
+    for (size_t at = text.starts_with("\xEF\xBB\xBF") ? 3 : 0; at < text.size();) {
+      const size_t end = std::min(text.find('\n', at), text.size());
+      std::string line = text.substr(at, end - at);
+      at = end + 1;
+      ++number;
+      line.erase(0, line.find_first_not_of(" \t\r"));
+      line.erase(line.find_last_not_of(" \t\r") + 1);
+      if (line.empty() || line.front() == '#') continue;
+      listed_in_ = fmt::format(" in line {} of {}", number, file);
+      try {
+        add_named(resolved(line, file));
+      } catch (const Error& e) {
+        if (e.code() == KINORA_CANCELLED || is_unanswered(resolved(line, file), e.code())) throw;
+        add_film({.url = resolved(line, file), .error = fmt::format("{} (line {} of {})", e.what(), number, file)});
+      }
+    }
+    listed_in_.clear();
+  }
+
+  void add_manifest(const std::string& file) {
+    const std::string text = or_throw(read_text(file, kLongestList));
+    const auto row = [&](Input input) {
+      if (input.error.empty()) {
+        input.url = resolved(input.url, file);
+        const FoundFile found = found_file(input.url);
+        input.size = found.size;
+        input.modified = found.modified;
+        std::error_code error;
+        if (is_pattern(input.url) && !is_remote(input.url) && !fs::exists(fs::symlink_status(input.url, error)))
+          input.error = input.url + ": there is no such file; patterns stand in lists (.txt) and in `input`, not in manifests";
+      }
+      add_film(std::move(input));
+    };
+    const size_t first = found_.size();
+    for (auto& said : ends_as(file, {".csv"}) ? read_csv_manifest(text, file, row) : read_jsonl_manifest(text, file, row))
+      left_out_.columns.push_back(std::move(said));
+    manifests_.push_back({file, first, found_.size()});
+  }
+
+  // A name that stands in a list, against the list's folder.
+  static std::string resolved(const std::string& name, const std::string& list) {
+    const auto uri = parse_uri(name);
+    if (!uri || name.starts_with("asset:") || name.find("://") != std::string::npos)
+      return uri && uri->scheme == "file" ? uri->path : name;
+    const size_t slash = list.rfind('/');
+    if (is_remote(list)) return list.substr(0, slash + 1) + name;
+    const bool is_folder = name.ends_with('/');
+    const std::string path = (fs::path(list).parent_path() / name).lexically_normal().string();
+    return path + (is_folder && !path.ends_with('/') ? "/" : "");
+  }
+
+  Io& io_;
+  const Look look_;
+  const bool asks_;
+  std::string listed_in_;
+  LeftOut left_out_;
+  std::vector<Input> found_;
+  std::vector<Rows> manifests_;
+};
+
+// name_inputs(); of every manifest whose keys are others then, one line that says so.
+std::vector<std::string> name_all(std::vector<Input>& inputs, std::vector<Recalled::Film>& unseen,
+                                  const std::vector<Finder::Rows>& manifests) {
+  std::vector<std::string> wanted, out;
+  for (const auto& rows : manifests)
+    for (size_t i = rows.first; i < rows.end; ++i) wanted.push_back(inputs[i].key);
+  std::vector<Input*> all;
+  for (auto& film : unseen) all.push_back(&film.input);
+  for (auto& input : inputs) all.push_back(&input);
+  name_inputs(all);
+  auto key = wanted.begin();
+  for (const auto& rows : manifests) {
+    size_t changed = 0, first = 0;
+    std::string was;
+    for (size_t i = rows.first; i < rows.end; ++i, ++key)
+      if (!key->empty() && *key != inputs[i].key && changed++ == 0) first = i, was = *key;
+    if (changed > 0)
+      out.push_back(fmt::format("{}: {} {} changed, so that all differ and are names of files: '{}' is '{}' now", rows.manifest,
+                                changed, changed == 1 ? "key is" : "keys are", was, inputs[first].key));
+  }
+  return out;
+}
+
+std::vector<Input> found(Io& io, const std::vector<std::string>& paths, Look look, bool asks_remote,
+                         LeftOut* left_out, const std::vector<KnownFilm>& known = {}, bool drop_unseen = false) {
+  Finder finder(io, look, asks_remote);
+  for (const auto& path : paths) finder.add(path);
+  std::vector<Input> out = finder.take();
+  Recalled recalled = recall(out, known, drop_unseen);
+  auto renamed = name_all(out, recalled.unseen, finder.manifests());
+  if (!recalled.unseen.empty()) out = put_in(std::move(out), recalled);
+  if (!left_out) return out;
+  *left_out = finder.left_out();
+  left_out->renamed = std::move(renamed);
+  left_out->unseen = std::move(recalled.because);
+  left_out->first_unseen = recalled.first;
+  left_out->is_any_unnamed = !recalled.unseen.empty();
+  return out;
+}
+
+}  // namespace
+
+std::string Input::named() const {
+  if (!identity_before.empty()) return identity_before.substr(0, identity_before.find('-'));
+  json all{{"url", url}, {"user", user}};
+  if (caption) all["caption"] = *caption;
+  if (!error.empty()) all["error"] = error;
+  return sha256(all.dump(-1, ' ', false, json::error_handler_t::replace)).substr(0, 32);
+}
+
+std::string Input::identity() const {
+  return done_before ? identity_before : fmt::format("{}-{}-{}", named(), size, modified);
+}
+
+std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, Look look, LeftOut* left_out,
+                               const std::vector<KnownFilm>& known, bool drop_unseen) {
+  return found(io, paths, look, true, left_out, known, drop_unseen);
+}
+
+bool is_listing(const std::string& path) { return ends_as(path, {".txt", ".jsonl", ".csv"}); }
+
+std::vector<Input> glance_at_inputs(Io& io, const std::vector<std::string>& paths, Look look, LeftOut* left_out) {
+  return found(io, paths, look, false, left_out);
+}
+
+std::string identity_of(const std::vector<Input>& inputs) {
+  std::string all;
+  for (const auto& input : inputs) all += input.key + " " + input.identity() + "\n";
+  return sha256(all);
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,358 @@
+// What a curate job reads: patterns, lists, manifests, and the keys of it all.
+#include "plugins/jobs/curation/inputs.hpp"
+
+#include <fstream>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plugins/jobs/curation/csv.hpp"
+#include "plugins/jobs/curation/manifest_reader.hpp"
+#include "core/io/wildcard.hpp"
+#include "core/runtime/runtime.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(Wildcard, MatchesAsTheShellDoes) {
+  struct Case {
+    const char *pattern, *path;
+    bool matches;
+  };
+  for (const auto& c : std::vector<Case>{{"*.mp4", "a.mp4", true},
+                                         {"*.mp4", "x/a.mp4", false},
+                                         {"*.mp4", ".a.mp4", false},
+                                         {"**/*.mp4", "a.mp4", true},
+                                         {"**/*.mp4", "x/y/z/a.mp4", true},
+                                         {"**/*.mp4", "x/.y/a.mp4", false},
+                                         {"x/**/a?.mkv", "x/a1.mkv", true},
+                                         {"x/**/a?.mkv", "x/b/c/a1.mkv", true},
+                                         {"x/**/a?.mkv", "y/a1.mkv", false},
+                                         {"**", "x/y", true},
+                                         {"[ab].mp4", "b.mp4", true},
+                                         {"[ab].mp4", "c.mp4", false},
+                                         {"**/x/**/y", "x/x/x/y", true},
+                                         {"a/b", "a//b", false},
+                                         {"", "a", false}})
+    EXPECT_EQ(matches(c.pattern, c.path), c.matches) << c.pattern << " " << c.path;
+}
+
+// Backtracking would take longer than the age of the universe.
+TEST(Wildcard, OfManyStarsEndsSoon) {
+  std::string pattern, path;
+  for (int i = 0; i < 60; ++i) pattern += "**/a/", path += "a/a/";
+  EXPECT_FALSE(matches(pattern + "b", path + "c"));
+}
+
+// What writes JSON calls itself once a level: such a line would end the process.
+TEST(Manifest, ALineThatIsNestedWithoutEndIsNoInput) {
+  const auto error_of = [](const std::string& user) {
+    std::string error = "no row";
+    read_jsonl_manifest("{\"url\": \"a.mp4\", \"x\": " + user + "}", "films.jsonl",
+                        [&](Input in) { error = in.error; });
+    return error;
+  };
+  const auto nested = [](size_t n) { return std::string(n, '[') + std::string(n, ']'); };
+  EXPECT_EQ(error_of(nested(60)), "");
+  EXPECT_EQ(error_of("\"" + nested(400) + "\\\"" + nested(400) + "\""), "") << "brackets in text are text";
+  EXPECT_THAT(error_of(nested(1000000)), HasSubstr("films.jsonl: line 1: it is no JSON object"));
+}
+
+// A record that cannot be read is {"broken", its number}.
+std::vector<std::vector<std::string>> rows(const std::string& text) {
+  std::vector<std::vector<std::string>> out;
+  read_csv(
+      text, [&](size_t, std::vector<std::string> fields) { out.push_back(std::move(fields)); },
+      [&](size_t number, const std::string&) {
+        out.push_back({"broken", std::to_string(number)});
+      });
+  return out;
+}
+
+TEST(Csv, IsReadAsRfc4180SaysAndComesBackAsItWasWritten) {
+  EXPECT_THAT(rows("a,\"b \"\"c\"\"\",\" d\n,e\"\r\n,,\n"),
+              ElementsAre(ElementsAre("a", "b \"c\"", " d\n,e"), ElementsAre("", "", "")));
+  EXPECT_THAT(rows("\xEF\xBB\xBFurl, x \n"), ElementsAre(ElementsAre("url", " x ")));
+  const std::vector<std::string> odd{"", "\"", ",", "a\r\nb", " x ", "\xC3\xA4"};
+  EXPECT_THAT(rows(csv_line(odd) + csv_line({"z"})), ElementsAre(odd, ElementsAre("z")));
+  EXPECT_THAT(rows("x,\"a\n\nb\"\n\n\ny"), ElementsAre(ElementsAre("x", "a\n\nb"), ElementsAre("y")));
+}
+
+TEST(Csv, GoesOnAfterARecordThatCannotBeRead) {
+  EXPECT_THAT(rows("x,y\na,\"b\"c\n1,2\n"),
+              ElementsAre(ElementsAre("x", "y"), ElementsAre("broken", "2"), ElementsAre("1", "2")));
+  EXPECT_THAT(rows("x\na\"b\r\n\"1\r\n2\"\r\n"),
+              ElementsAre(ElementsAre("x"), ElementsAre("broken", "2"), ElementsAre("1\r\n2")));
+  // Never closed: only its own line is lost, wherever the record began.
+  EXPECT_THAT(rows("x\n\"a\n1\n\n2\n"),
+              ElementsAre(ElementsAre("x"), ElementsAre("broken", "2"), ElementsAre("1"), ElementsAre("2")));
+  EXPECT_THAT(rows("x\n1,\"a"), ElementsAre(ElementsAre("x"), ElementsAre("broken", "2")));
+}
+
+class Inputs : public testing::Test {
+ protected:
+  Inputs() : folder_(fs::path(testing::TempDir()) / ("inputs-" + std::to_string(getpid()))) {
+    fs::create_directories(folder_);
+    runtime_ = or_throw(Runtime::start({.plugin_dirs = {}, .log_level = "error"}));
+  }
+  ~Inputs() override { fs::remove_all(folder_); }
+  std::string put(const std::string& name, const std::string& text = "x") {
+    fs::create_directories((folder_ / name).parent_path());
+    std::ofstream(folder_ / name) << text;
+    return (folder_ / name).string();
+  }
+  std::vector<Input> find(const std::vector<std::string>& paths, Look look = {}) {
+    return find_inputs(runtime_->io(), paths, look);
+  }
+  static std::vector<std::string> keys(const std::vector<Input>& inputs) {
+    std::vector<std::string> out;
+    for (const auto& input : inputs) out.push_back(input.key);
+    return out;
+  }
+  fs::path folder_;
+  std::unique_ptr<Runtime> runtime_;
+};
+
+TEST_F(Inputs, OfAFolderAreItsFilesAndOfOneBelowOnlyWhereAsked) {
+  put("b.mp4"), put("a.mkv"), put(".hidden.mp4"), put("sub/c.mp4"), put("sub/deep/d.mp4"), put(".git/e.mp4");
+  for (const char* circle : {"sub/up", "sub/deep/up", "sub/deep/top"})
+    fs::create_directory_symlink(folder_, folder_ / circle);
+  EXPECT_THAT(keys(find({folder_})), ElementsAre("a", "b"));
+  EXPECT_THAT(keys(find({folder_}, {.recursive = true})), ElementsAre("a", "b", "c", "d"));
+  EXPECT_EQ(find({folder_})[1].size, 1u);
+  LeftOut out;
+  find_inputs(runtime_->io(), {folder_}, {.recursive = true}, &out);
+  EXPECT_EQ(out.hidden, 2);
+  EXPECT_EQ(out.links, 3);
+  std::vector<std::string> unreadable;
+  EXPECT_THAT(local_files_matching(folder_ / "**/?.mp4", unreadable),
+              ElementsAre(folder_ / "b.mp4", folder_ / "sub/c.mp4", folder_ / "sub/deep/d.mp4"));
+}
+
+TEST_F(Inputs, OfAFolderAreTheFoldersBelowThatAreNotReadCounted) {
+  put("a.mp4"), put("sub/c.mp4"), put("deep/d/e.mp4"), put(".git/e.mp4"), put("only/below/f.mp4");
+  LeftOut out;
+  find_inputs(runtime_->io(), {folder_}, {}, &out);
+  EXPECT_EQ(out.folders, 3);
+  find_inputs(runtime_->io(), {folder_}, {.recursive = true}, &out);
+  EXPECT_EQ(out.folders, 0);
+  const auto none = find({folder_ / "only/"});
+  ASSERT_EQ(none.size(), 1u);
+  EXPECT_THAT(none[0].error, HasSubstr("holds no file; 1 folder below is not read; recursive = true reads it; mend"));
+}
+
+// What is no film by its ending is passed over and counted, but where a pattern or a list names it.
+TEST_F(Inputs, OfAFolderAreNotItsListsPicturesAndLogs) {
+  put("a.mp4"), put("b"), put("c.dat"), put("a.txt"), put("b.JPG"), put("c.jpg"), put("d.mp4.part"), put("sub/e.srt");
+  LeftOut out;
+  EXPECT_THAT(keys(find_inputs(runtime_->io(), {folder_}, {.recursive = true}, &out)), ElementsAre("a", "b", "c"));
+  EXPECT_EQ(out.endings, (std::map<std::string, int64_t>{{".txt", 1}, {".jpg", 2}, {".part", 1}, {".srt", 1}}));
+  EXPECT_EQ(out.no_films(), 5);
+  EXPECT_EQ(find({folder_}, {.recursive = true, .all_files = true}).size(), 8u);
+  EXPECT_THAT(keys(find({(folder_ / "*.JPG").string()})), ElementsAre("b"));
+  EXPECT_THAT(keys(find({put("lists/l.txt", "../c.jpg\n../*.part\n")})), ElementsAre("c", "d-mp4"));
+  const auto none = find({(folder_ / "sub").string() + "/"});
+  ASSERT_EQ(none.size(), 1u);
+  EXPECT_THAT(none[0].error, HasSubstr("holds no film by its ending; all_files = true takes every file"));
+}
+
+TEST_F(Inputs, OfAListAreItsLinesAndWhatIsMissingSaysWhere) {
+  put("a.mp4"), put("sub/b.mp4"), put("empty/.x");
+  const auto list = put("films.txt", "# films\n\na.mp4\n  sub/*.mp4\r\n" + (folder_ / "a.mp4").string() +
+                                         "\nnone/*.mkv\nempty/\ns3://bucket/c.mp4\ngone/\n");
+  const auto found = find({list});
+  ASSERT_THAT(keys(found), ElementsAre("a", "b", "a-2", "*", "empty", "c", "gone"));
+  EXPECT_EQ(found[2].url, folder_ / "a.mp4");
+  EXPECT_THAT(found[3].error, testing::AllOf(HasSubstr("none/*.mkv"), HasSubstr("line 6 of")));
+  EXPECT_THAT(found[4].error, testing::AllOf(HasSubstr("holds no file"), HasSubstr("line 7 of")));
+  EXPECT_EQ(found[5].url, "s3://bucket/c.mp4");
+  EXPECT_THAT(found[6].error, HasSubstr("line 9 of"));
+}
+
+// Root reads everything: for this one test it is nobody.
+TEST_F(Inputs, OfAFolderThatCannotBeReadAreItselfWithWhy) {
+  put("a.mp4"), put("sub/b.mp4");
+  const auto list = put("lists/l.txt", "../**/*.mp4\n");
+  find({folder_});  // the storage is open
+  fs::permissions(folder_, fs::perms::others_read | fs::perms::others_exec, fs::perm_options::add);
+  fs::permissions(folder_ / "sub", fs::perms::none);
+  const bool root = geteuid() == 0;
+  ASSERT_EQ(root ? seteuid(65534) : 0, 0);
+  std::vector<std::string> unreadable;
+  const auto matched = local_files_matching(folder_ / "**/*.mp4", unreadable);
+  const auto listed = find({folder_}, {.recursive = true, .all_files = true});
+  const auto by_list = find({list});
+  ASSERT_EQ(root ? seteuid(0) : 0, 0);
+  fs::permissions(folder_ / "sub", fs::perms::owner_all);
+  EXPECT_THAT(matched, ElementsAre(folder_ / "a.mp4"));
+  EXPECT_THAT(unreadable, ElementsAre(folder_ / "sub"));
+  ASSERT_THAT(keys(listed), ElementsAre("a", "l", "sub"));
+  EXPECT_THAT(listed[2].error, HasSubstr("sub/: cannot be listed"));
+  ASSERT_THAT(keys(by_list), ElementsAre("a", "sub"));
+  EXPECT_THAT(by_list[1].error, HasSubstr("sub: cannot be read"));
+}
+
+TEST_F(Inputs, OfAManifestHaveTheUsersWords) {
+  put("a.mp4"), put("b.mp4");
+  const auto jsonl = put("m.jsonl",
+                         "{\"url\": \"a.mp4\", \"caption\": \"A boat.\", \"licence\": \"CC0\", \"n\": 3}\n\n"
+                         "{\"path\": \"b.mp4\", \"key\": \"my.film\", \"caption\": null}\nno json\n"
+                         "{\"caption\": \"of nothing\"}\n{\"url\": 7}\n");
+  const auto found = find({jsonl});
+  ASSERT_EQ(found.size(), 5u);
+  EXPECT_EQ(found[0].caption, "A boat.");
+  EXPECT_EQ(found[0].user, (json{{"licence", "CC0"}, {"n", 3}}));
+  EXPECT_EQ(found[0].url, folder_ / "a.mp4");
+  EXPECT_EQ(found[1].key, "my-film");
+  EXPECT_EQ(found[1].caption, std::nullopt);
+  EXPECT_EQ(found[1].user, json::object());
+  for (const auto& [at, words] : {std::pair{2, "line 4: it is no JSON object"},
+                                  {3, "line 5: it names no film"},
+                                  {4, "line 6: 'url' must be text, found 7"}})
+    EXPECT_THAT(found[at].error, HasSubstr(words));
+  const auto csv = find({put("m.csv", "path,caption,licence\nb.mp4,\"A \"\"boat\"\", two\",\nb.mp4,x\n")});
+  ASSERT_EQ(csv.size(), 2u);
+  EXPECT_EQ(csv[0].caption, "A \"boat\", two");
+  EXPECT_EQ(csv[0].user, json::object());
+  EXPECT_THAT(csv[1].error, HasSubstr("record 3: 2 fields, but the first line names 3 columns"));
+  EXPECT_THROW(find({put("bad.csv", "name,caption\n")}), Error);
+  try {
+    find({put("twice.csv", "path,tag,licence,tag\nb.mp4,x,,y\n")});
+    ADD_FAILURE() << "the first tag would be lost";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("twice.csv: line 1: columns 2 and 4 are both called 'tag'"));
+  }
+  const auto nameless = find({put("nameless.csv", "path,,\na.mp4,,\nb.mp4,x,y\n")});  // as spreadsheets end their lines
+  ASSERT_EQ(nameless.size(), 2u);
+  EXPECT_EQ(nameless[0].error, "");
+  EXPECT_THAT(nameless[1].error, HasSubstr("nameless.csv: record 3: two columns without a name have a value, and column 3 is the second"));
+  EXPECT_THROW(find({put("bad.csv", "path,\"caption\nb.mp4,x\n")}), Error);
+  const auto open = find({put("open.csv", "path,caption\na.mp4,x\nb.mp4,\"a boat\n")});
+  ASSERT_EQ(open.size(), 2u);
+  EXPECT_THAT(open[1].error, HasSubstr("open.csv: record 3: a quote is not closed; a field with quotes"));
+  const auto quoted = find({put("q.csv", "path,caption\nb.mp4,a \"boat\"\na.mp4,x\n")});
+  ASSERT_EQ(quoted.size(), 2u);
+  EXPECT_THAT(quoted[0].error, HasSubstr("q.csv: record 2: a quote is not closed, or stands within a field; "));
+  EXPECT_EQ(quoted[1].caption, "x");
+}
+
+TEST_F(Inputs, OfAListThatBeginsWithAByteOrderMarkAreItsFilms) {
+  put("a.mp4");
+  for (const char* list : {"\xEF\xBB\xBF" "a.mp4\n", "\xEF\xBB\xBF# films\r\na.mp4"}) {
+    const auto found = find({put("l.txt", list)});
+    ASSERT_EQ(found.size(), 1u) << list;
+    EXPECT_EQ(found[0].url, folder_ / "a.mp4");
+  }
+}
+
+TEST_F(Inputs, OfAManifestWhoseKeysHadToChangeAreNamedOnce) {
+  const auto one = put("one.jsonl", "{\"url\": \"a.mp4\", \"key\": \"hero\"}\n{\"url\": \"b.mp4\", \"key\": \"hero\"}\n"
+                                    "{\"url\": \"c.mp4\", \"key\": \"a.b/c\"}\n{\"url\": \"d.mp4\"}\n");
+  const auto two = put("two.csv", "url,key\nd.mp4,fine\nd.mp4,\n"), three = put("three.csv", "url,key\ne.mp4,x/y\n");
+  LeftOut out;
+  EXPECT_THAT(keys(find_inputs(runtime_->io(), {one, folder_ / "two.csv", three}, {}, &out)),
+              ElementsAre("hero", "hero-2", "a-b-c", "d", "fine", "d-2", "x-y"));
+  EXPECT_THAT(out.renamed, ElementsAre(testing::AllOf(HasSubstr("one.jsonl: 2 keys are"), HasSubstr("'hero' is 'hero-2' now")),
+                                       testing::AllOf(HasSubstr("three.csv: 1 key is"), HasSubstr("'x/y' is 'x-y' now"))));
+}
+
+TEST_F(Inputs, OfAManifestAreNamedAsItSaysBeforeTheOthersAre) {
+  const auto list = put("m.jsonl", "{\"url\": \"boat.mp4\"}\n{\"url\": \"x.mp4\", \"key\": \"boat\"}\n");
+  LeftOut out;
+  EXPECT_THAT(keys(find_inputs(runtime_->io(), {list}, {}, &out)), ElementsAre("boat-2", "boat"));
+  EXPECT_THAT(out.renamed, testing::IsEmpty());
+}
+
+TEST_F(Inputs, OfAManifestWhoseColumnIsALetterAwayFromAKnownOneSayIt) {
+  const auto said = [&](const std::string& name, const std::string& text) {
+    LeftOut out;
+    find_inputs(runtime_->io(), {put(name, text)}, {}, &out);
+    return out.columns;
+  };
+  EXPECT_THAT(said("a.csv", "url,captions,licence\na.mp4,A boat.,CC0\n"),
+              ElementsAre(HasSubstr("a.csv: column 'captions' is carried along as your own; if it is meant as 'caption', write it so")));
+  EXPECT_THAT(said("b.jsonl", "{\"url\": \"a.mp4\", \"Caption\": \"A boat.\"}\n{\"url\": \"b.mp4\", \"ky\": \"b\", \"Caption\": \"\"}\n"),
+              ElementsAre(HasSubstr("'Caption'"), HasSubstr("if it is meant as 'key'")));
+  EXPECT_THAT(said("c.csv", "url,caption,captions,author,id\na.mp4,A,B,C,D\n"), testing::IsEmpty());
+}
+
+TEST_F(Inputs, OfAManifestArePatternsNone) {
+  put("films/a.mov"), put("odd[1].mp4");
+  const auto found = find({put("m.jsonl", "{\"path\": \"films/*.mov\"}\n{\"path\": \"odd[1].mp4\"}\n")});
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_THAT(found[0].error, HasSubstr("films/*.mov: there is no such file; patterns stand in lists (.txt) and in `input`, not in manifests"));
+  EXPECT_EQ(found[1].error, "");
+}
+
+// A disk that is not there: the film is an input whose file nobody can look at, in a folder as behind a pattern.
+TEST_F(Inputs, ThatAreLinksToNothingAreThereAndUnseen) {
+  put("a.mp4"), put("sub/c.mp4");
+  fs::create_symlink("unmounted/b.mp4", folder_ / "b.mp4");
+  for (const auto& found : {find({folder_}), find({put("lists/l.txt", "../*.mp4\n")}), find({put("lists/d.txt", "../**/?.mp4\n")})}) {
+    ASSERT_GE(found.size(), 2u);
+    EXPECT_EQ(found[1].url, folder_ / "b.mp4");
+    EXPECT_TRUE(found[1].is_unseen());
+    EXPECT_FALSE(found[0].is_unseen());
+  }
+}
+
+TEST_F(Inputs, OfACsvWithoutAColumnOfFilmsSayWhatItHas) {
+  const auto said = [&](const std::string& head) {
+    try {
+      find({put("bad.csv", head + "\nb.mp4,x\n")});
+      return std::string();
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+  };
+  EXPECT_THAT(said("film,caption"), testing::EndsWith("it must name the columns; it has 'film', 'caption'"));
+  EXPECT_THAT(said("Caption, URL "), HasSubstr("write ' URL ' as 'url'"));
+  EXPECT_THAT(said("path;caption"), HasSubstr("separated by ';'; separate them by ','"));
+  EXPECT_THAT(said("url\tcaption"), HasSubstr("separated by tabs"));
+}
+
+TEST_F(Inputs, HaveKeysThatAreFilesNamesAndDiffer) {
+  const auto list = put("l.txt", "x/f.mp4\ny/f.mkv\nf-0000.mp4\nf-0000-0000.mp4\na.b.c.mp4\n\xFF.mp4\n" +
+                                     std::string(300, 'y') + ".mp4\nz-001.mp4\n");
+  const auto found = keys(find({list}));
+  EXPECT_THAT(found, ElementsAre("f", "f-2", "f-0000-film", "f-0000-0000-film", "a-b-c", "\xEF\xBF\xBD",
+                                 std::string(150, 'y'), "z-001"));
+}
+
+TEST_F(Inputs, KeepTheKeysThatTheJobKnowsThemByWhateverIsAdded) {
+  put("x/f.mp4"), put("y/f.mp4"), put("w/f.mp4"), put("v/f-2.mp4");
+  const auto url = [&](const char* name) { return (folder_ / name).string(); };
+  const auto keys_of = [&](const std::string& lines, const std::vector<KnownFilm>& known, const char* list = "l.txt") {
+    return keys(find_inputs(runtime_->io(), {put(list, lines)}, {}, nullptr, known));
+  };
+  const std::vector<KnownFilm> known{{"f", url("x/f.mp4"), "", true, 0}, {"f-2", url("y/f.mp4"), "", true, 0}};
+  EXPECT_THAT(keys_of("w/f.mp4\nx/f.mp4\nv/f-2.mp4\ny/f.mp4\n", {}), ElementsAre("f", "f-2", "f-2-2", "f-3"));
+  EXPECT_THAT(keys_of("w/f.mp4\nx/f.mp4\nv/f-2.mp4\ny/f.mp4\n", known), ElementsAre("f-3", "f", "f-2-2", "f-2"));
+  EXPECT_THAT(keys_of("w/f.mp4\ny/f.mp4\n", known), ElementsAre("f", "f-2")) << "who is gone leaves its name";
+  EXPECT_THAT(keys_of("y/f.mp4\ny/f.mp4\nx/f.mp4\n", known), ElementsAre("f-2", "f-3", "f")) << "one film has a key once";
+  // Names that people give go first.
+  EXPECT_THAT(keys_of("url,key\nw/f.mp4,\nx/f.mp4,\ny/f.mp4,f\n", known, "l.csv"), ElementsAre("f-2", "f-3", "f"));
+  EXPECT_THAT(keys_of("url,key\nw/f.mp4,f\ny/f.mp4,f\nx/f.mp4,f\n", known, "l.csv"), ElementsAre("f-3", "f-2", "f"));
+  EXPECT_THAT(keys_of("url,key\nw/f.mp4,f\ny/f.mp4,f\n", known, "l.csv"), ElementsAre("f", "f-2"));
+  EXPECT_THAT(keys_of("url,key\ny/f.mp4,f\n", known, "l.csv"), ElementsAre("f"));
+}
+
+TEST_F(Inputs, HaveAnotherIdentityWhenTheFileOrTheWordsChange) {
+  const auto film = put("a.mp4");
+  const auto list = put("m.jsonl", "{\"url\": \"a.mp4\", \"caption\": \"A boat.\"}\n");
+  const auto before = find({list})[0].identity();
+  EXPECT_EQ(find({list})[0].identity(), before);
+  put("m.jsonl", "{\"url\": \"a.mp4\", \"caption\": \"A ship.\"}\n");
+  const auto words = find({list})[0].identity();
+  EXPECT_NE(words, before);
+  put("a.mp4", "longer");
+  EXPECT_NE(find({list})[0].identity(), words);
+}
+
+}  // namespace
+}  // namespace kinora::core

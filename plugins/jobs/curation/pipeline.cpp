@@ -1,0 +1,133 @@
+#include "plugins/jobs/curation/pipeline.hpp"
+
+#include <thread>
+
+#include "plugins/jobs/curation/live.hpp"
+#include "core/base/log.hpp"
+#include "core/base/cancel.hpp"
+#include "core/run/stage_graph.hpp"
+
+namespace kinora::core {
+namespace {
+
+// What the engine calls back into while it runs.
+struct Books {
+  const PipelineJob& job;
+  Progress progress;
+  Live live;
+  PipelineResult result;
+
+  static Books& of(void* self) { return *static_cast<Books*>(self); }
+
+  int32_t next(kinora_sample** out) {
+    int32_t status = KINORA_END;
+    const int32_t failed = guard([&] {
+      auto sample = job.next();
+      if (!sample) return;
+      *out = sample->release();
+      status = KINORA_OK;
+    });
+    return failed ? failed : status;
+  }
+
+  void done(const kinora_outcome& outcome) {
+    const Sample sample = Sample::borrow(outcome.sample);
+    Counts& counts = outcome.made ? result.made : result.inputs;
+    const bool again = job.ended_before && job.ended_before(sample, outcome);
+    if (job.ended) job.ended(sample, outcome);
+    if (again) return;
+    if (outcome.end == KINORA_KEPT) ++counts.kept;
+    if (outcome.end == KINORA_FILTERED) {
+      ++counts.filtered;
+      ++result.rules[outcome.reason ? outcome.reason : ""];
+    }
+    if (outcome.end == KINORA_FAILED_AT) {
+      ++counts.failed;
+      log_warn("{}: failed in {}: {}", job.called ? job.called(sample) : std::string(sample.key()), outcome.stage ? outcome.stage : "the engine",
+               outcome.reason ? outcome.reason : "");
+    }
+    progress.update(inputs_done(), std::to_string(result.made.sum()) + " made");
+  }
+
+  int64_t inputs_done() const {
+    return result.inputs.sum() + (job.ended_before_stages ? job.ended_before_stages() : 0);
+  }
+
+  void report(const char* text) {
+    auto figures = nlohmann::json::parse(text, nullptr, false);
+    result.figures = figures;
+    if (figures.is_object() && job.usage) figures["usage"] = job.usage();
+    live.update(std::move(figures), inputs_done(), job.made_before + result.made.sum());
+    progress.table(live.table());
+  }
+};
+
+// The stages of a job with all that a kinora_stage_spec points to.
+struct Specs {
+  std::vector<std::string> names;
+  std::vector<std::vector<uint32_t>> from;
+  std::vector<kinora_stage_spec> specs;
+};
+
+Specs specs_of(JobContext& context, const std::vector<const ComponentUse*>& stages) {
+  const StageGraph graph = stage_graph(stages, [](const ComponentUse&, const std::string& message) {
+    throw Error(KINORA_INVALID, message);
+  });
+  Specs out;
+  std::vector<uint32_t> place(stages.size());
+  out.names.reserve(stages.size());
+  out.from.reserve(stages.size());
+  for (const size_t number : graph.order) {
+    const ComponentUse& use = *stages[number];
+    place[number] = static_cast<uint32_t>(out.specs.size());
+    const Component component = context.open(use);
+    out.names.push_back(use.called());
+    auto& from = out.from.emplace_back();
+    for (const size_t f : graph.from[number]) from.push_back(place[f]);
+    kinora_stage_spec spec{};
+    spec.struct_size = sizeof spec;
+    spec.name = out.names.back().c_str();
+    spec.id = component.spec->id.c_str();
+    spec.options_json = use.options.canonical().c_str();
+    spec.stage = &component.table<kinora_stage>();
+    spec.options = use.options.abi();
+    spec.n_from = static_cast<uint32_t>(from.size());
+    spec.from = from.data();
+    out.specs.push_back(spec);
+  }
+  return out;
+}
+
+}  // namespace
+
+PipelineResult run_pipeline(JobContext& context, const PipelineJob& job) {
+  const Specs specs = specs_of(context, job.stages);
+  Books books{job, {context.spec().name, job.total, job.unit},
+              {context.spec().name, context.folder(), job.total}, {}};
+  kinora_pipeline pipeline{};
+  pipeline.struct_size = sizeof pipeline;
+  pipeline.n_stages = static_cast<uint32_t>(specs.specs.size());
+  pipeline.stages = specs.specs.data();
+  pipeline.memory = static_cast<uint64_t>(job.memory);
+  pipeline.self = &books;
+  pipeline.next = [](void* self, kinora_sample** out) { return Books::of(self).next(out); };
+  pipeline.done = [](void* self, const kinora_outcome* o) {
+    return guard([&] { Books::of(self).done(*o); });
+  };
+  pipeline.report = [](void* self, const char* text) {
+    static_cast<void>(guard([&] { Books::of(self).report(text); }));
+  };
+
+  kinora_run call = context.call();
+  call.n_threads = static_cast<int32_t>(job.threads > 0 ? job.threads : std::thread::hardware_concurrency());
+  const auto& engine = context.open(*job.engine).table<kinora_engine>();
+  void* self = made(engine.create(host(), job.engine->options.abi()), job.engine->id);
+  const std::unique_ptr<void, void (*)(void*)> owned(self, engine.destroy);
+  const int32_t status = engine.run(self, &pipeline, &call);
+  books.live.end(cancelled() ? "interrupted" : status == KINORA_OK ? "done" : "failed");
+  check(status);
+  if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
+  return std::move(books.result);
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,75 @@
+#include "plugins/jobs/curation/search/caption_encoder.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/base/facts.hpp"
+#include "core/run/apply_published.hpp"
+#include "kinora/error.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse_encoder(const std::string& what) {
+  throw Error(KINORA_DATA, "text.json: its encoder " + what + "; run the embed-text job again, here");
+}
+
+Options options_in(const Registry& registry, const json& encoder, const char* kind, const std::string& id,
+                   const char* member) {
+  const auto spec = registry.find(kind, id);
+  if (!spec) refuse_encoder("cannot be used: " + spec.failure().message);
+  auto options = Options::make(**spec, object_in(encoder, member));
+  if (!options) refuse_encoder(std::string("cannot be used: ") + member + ": " + options.failure().message);
+  return *std::move(options);
+}
+
+bool is_safetensors(const fs::path& path) {
+  std::error_code error;
+  if (!path.is_absolute()) return false;
+  if (fs::is_directory(path, error)) return archives_of(path).empty();
+  const std::string name = path.filename().string();
+  return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
+}
+
+}  // namespace
+
+CaptionEncoder read_caption_encoder(const Registry& registry, const json& encoder) {
+  CaptionEncoder out;
+  out.words = text_in(encoder, "words");
+  out.text = text_in(encoder, "text");
+  out.device = text_in(encoder, "device");
+  for (auto [id, kind] : {std::pair(&out.words, "stage"), {&out.text, "model"}})
+    if (const auto found = registry.find(kind, *id)) *id = (*found)->id;
+  out.words_options = options_in(registry, encoder, "stage", out.words, "words_options");
+  out.text_options = options_in(registry, encoder, "model", out.text, "text_options");
+  const double tokens = number_in(encoder, "max_tokens");
+  if (!(tokens >= 1 && tokens <= std::numeric_limits<int32_t>::max()) || out.device.empty())
+    refuse_encoder("lacks max_tokens or a device");
+  out.max_tokens = static_cast<int64_t>(tokens);
+  const auto weights = encoder.find("weights");
+  if (weights == encoder.end() || !weights->is_array() || weights->empty())
+    refuse_encoder("names no weights");
+  for (const auto& path : *weights) {
+    if (!path.is_string()) refuse_encoder("names weights that are not a path");
+    out.weights.emplace_back(path.get<std::string>());
+  }
+  return out;
+}
+
+void require_safe(const Registry& registry, const CaptionEncoder& encoder) {
+  const auto& made = or_throw(registry.find("stage", encoder.words))->outputs;
+  for (const char* tensor : {"input_ids", "attention_mask"})
+    if (std::none_of(made.begin(), made.end(), [&](const auto& one) { return one.name == tensor; }))
+      refuse_encoder("takes its tokens from " + encoder.words + ", whose manifest names no output " + tensor);
+  if (!encoder.text_options.paths().empty())
+    refuse_encoder("gives " + encoder.text + " a file as an option; weights alone are taken from a folder");
+  for (const auto& path : encoder.weights)
+    if (!is_safetensors(path))
+      refuse_encoder("has the weights " +
+                     json(path.string()).dump(-1, ' ', true, json::error_handler_t::replace) +
+                     "; a search reads safetensors of this machine only");
+}
+
+}  // namespace kinora::core

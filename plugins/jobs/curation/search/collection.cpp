@@ -1,0 +1,188 @@
+#include "plugins/jobs/curation/search/collection.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include <fmt/ranges.h>
+
+#include "plugins/jobs/curation/clip_files.hpp"
+#include "core/base/facts.hpp"
+#include "core/io/byte_source.hpp"
+#include "core/base/log.hpp"
+#include "core/run/run_file.hpp"
+#include "kinora/error.hpp"
+#include "kinora/npy.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+std::string text_of_file(const fs::path& file) { return or_throw(read_text(file.string(), UINT64_MAX)); }
+
+json text_json(const fs::path& folder) { return parse_facts(text_of_file(folder / "text.json")); }
+
+// The data folder whose captions the embed-text job in `folder` has embedded; empty: it does not say.
+fs::path embedded_by(const fs::path& folder) {
+  const json about = text_json(folder);
+  const std::string clips = text_in(about, "clips");
+  return clips.empty() ? fs::path() : fs::weakly_canonical(folder / clips);
+}
+
+// What may not be read is left out.
+std::vector<fs::path> folders_in(const fs::path& folder) {
+  std::vector<fs::path> out;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (entry.is_directory(error) && entry.path().filename().string().front() != '.') out.push_back(entry.path());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+// Keys are relative and stay below the data folder, which is that of another job of the run: "../clips/data".
+bool is_text_facts(const json& about) {
+  const auto stays_below = [](const json& key) {
+    if (!key.is_string()) return false;
+    const fs::path path = key.get<std::string>();
+    return path.is_relative() && path == path.lexically_normal() && !path.empty() && *path.begin() != "..";
+  };
+  const fs::path clips = text_in(about, "clips");
+  const std::string job = clips.parent_path().filename();
+  return check_job_name(job) && clips == fs::path("..") / job / "data" && about.contains("encoder") &&
+         about.contains("keys") && about["keys"].is_array() &&
+         std::all_of(about["keys"].begin(), about["keys"].end(), stays_below);
+}
+
+FloatArray embedding(const fs::path& file) { return read_npy(text_of_file(file), file.string()); }
+
+// Rows of one embedding have one size.
+void append(Embedded& to, ClipRef clip, std::span<const float> row, const fs::path& file) {
+  if (to.size == 0) to.size = static_cast<int64_t>(row.size());
+  if (static_cast<int64_t>(row.size()) != to.size)
+    throw Error(
+        KINORA_DATA,
+        fmt::format("{}: it has {} numbers, others of this name have {}; search the folders of one model",
+                    file.string(), row.size(), to.size));
+  to.clips.push_back(std::move(clip));
+  to.vectors.insert(to.vectors.end(), row.begin(), row.end());
+}
+
+// "classic" of "classic.npy"; nothing of "shots.classic.npy", which is of a film's shots.
+std::string embedding_name(const std::string& field) {
+  if (!field.ends_with(".npy")) return "";
+  const std::string name = field.substr(0, field.size() - 4);
+  return name.find('.') == name.npos ? name : "";
+}
+
+}  // namespace
+
+std::string Captions::of(const ClipRef& clip) {
+  auto edits = edits_.find(clip.folder);
+  if (edits == edits_.end())
+    edits = edits_
+                .emplace(clip.folder, read_edits(clip.folder.parent_path() / kEditsFile,
+                                                 kept_in(clip.folder.parent_path())))
+                .first;
+  if (auto edited = edits->second.now(clip.key).caption) return *std::move(edited);
+  std::ifstream in(clip.folder / (clip.key + ".txt"), std::ios::binary);
+  return in ? std::string(std::istreambuf_iterator<char>(in), {}) : "";
+}
+
+// One that was found by two ways is one.
+void Collection::add_text(const fs::path& folder) {
+  const auto same = [&](const fs::path& other) { return fs::equivalent(other, folder); };
+  if (std::none_of(texts_.begin(), texts_.end(), same)) texts_.push_back(folder);
+}
+
+void Collection::add_texts_beside(const fs::path& job) {
+  const fs::path at = fs::canonical(job);
+  std::error_code error;
+  for (const auto& beside : folders_in(at.parent_path()))
+    if (fs::is_regular_file(beside / "text.json", error) && embedded_by(beside) == at / "data") add_text(beside);
+}
+
+// A job's folder, a folder of files, or the folder of a run, whose jobs are directly below.
+void Collection::add(const fs::path& folder) {
+  const auto job = [&](const fs::path& at) {
+    std::error_code error;
+    const bool clips = fs::is_directory(at / "data", error), texts = fs::is_regular_file(at / "text.json", error);
+    if (clips) data_.push_back(at / "data");
+    if (texts) add_text(at);
+    return clips || texts;
+  };
+  if (job(folder)) {
+    if (fs::is_directory(folder / "data")) add_texts_beside(folder);
+    return;
+  }
+  const bool files = std::any_of(fs::directory_iterator(folder), fs::directory_iterator(), [](const auto& entry) {
+    return embedding_name(entry.path().filename().string()) != "" || entry.path().extension() == ".npy";
+  });
+  if (files) data_.push_back(folder);
+  for (const auto& at : folders_in(folder)) job(at);
+}
+
+Collection::Collection(const std::vector<fs::path>& folders) {
+  for (const auto& folder : folders) {
+    const size_t before = data_.size() + texts_.size();
+    if (fs::is_directory(folder)) add(folder);
+    if (data_.size() + texts_.size() == before)
+      throw Error(KINORA_NOT_FOUND,
+                  folder.string() + ": there are no clips; give the folder of a run or of its curate job");
+  }
+  std::set<std::string> names;
+  for (const auto& data : data_)
+    for (const auto& [key, fields] : clips_in(data))
+      for (const auto& [field, file] : fields)
+        if (const auto name = embedding_name(field); !name.empty()) names.insert(name);
+  names_.assign(names.begin(), names.end());
+}
+
+Embedded Collection::pictures(const std::string& name) const {
+  Embedded out;
+  for (const auto& data : data_)
+    for (const auto& [key, fields] : clips_in(data))
+      if (const auto at = fields.find(name + ".npy"); at != fields.end()) {
+        const FloatArray read = embedding(at->second);
+        append(out, {key, data}, read.row(0), at->second);
+      }
+  if (out.clips.empty())
+    throw Error(
+        KINORA_NOT_FOUND,
+        fmt::format(
+            "no clip has an embedding '{}' ({}); put a stage embed.* into the curate job", name,
+            names_.empty() ? "they have none" : fmt::format("there is: {}", fmt::join(names_, ", "))));
+  return out;
+}
+
+Embedded Collection::captions() const {
+  Embedded out;
+  for (const auto& folder : texts_) {
+    const json about = text_json(folder);
+    const FloatArray rows = embedding(folder / "text.npy");
+    const bool whole = is_text_facts(about) && rows.shape.size() == 2 &&
+                       rows.rows() == static_cast<int64_t>(about["keys"].size());
+    if (!whole)
+      throw Error(KINORA_DATA,
+                  (folder / "text.json").string() +
+                      " is not as an embed-text job wrote it; remove the folder and run the job again");
+    if (!out.encoder.is_null() && out.encoder != about["encoder"]) {
+      log_warn("{}: its captions were embedded by another encoder; they are left out", folder.string());
+      continue;
+    }
+    out.encoder = about["encoder"];
+    const fs::path clips = (folder / about["clips"].get<std::string>()).lexically_normal();
+    for (int64_t i = 0; i < rows.rows(); ++i)
+      append(out, {about["keys"][static_cast<size_t>(i)].get<std::string>(), clips}, rows.row(i),
+             folder / "text.npy");
+  }
+  if (out.clips.empty())
+    throw Error(KINORA_NOT_FOUND,
+                "no captions are embedded here; add a job of kind embed-text that reads the curate job to "
+                "the run file");
+  return out;
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,76 @@
+#include "plugins/jobs/curation/search/search.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/run/one_stage.hpp"
+#include "core/runtime/torch_library.hpp"
+#include "core/sample/sample.hpp"
+#include "kinora/npy.hpp"
+
+namespace kinora::core {
+namespace {
+
+double dot(std::span<const float> a, std::span<const float> b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += double{a[i]} * b[i];
+  return sum;
+}
+
+}  // namespace
+
+std::vector<double> cosines(const Embedded& among, std::span<const float> query) {
+  if (static_cast<int64_t>(query.size()) != among.size)
+    throw Error(KINORA_INVALID,
+                fmt::format("the question has {} numbers, the clips {}; it is of another model", query.size(),
+                            among.size));
+  const double length = std::sqrt(dot(query, query));
+  std::vector<double> out;
+  out.reserve(among.clips.size());
+  for (size_t i = 0; i < among.clips.size(); ++i) {
+    const double lengths = length * std::sqrt(dot(among.row(i), among.row(i)));
+    out.push_back(lengths > 0 ? dot(among.row(i), query) / lengths : 0);
+  }
+  return out;
+}
+
+std::vector<Hit> nearest(const Embedded& among, std::span<const float> query, size_t count, int64_t except) {
+  const std::vector<double> score = cosines(among, query);
+  std::vector<size_t> order(among.clips.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  if (except >= 0) order.erase(order.begin() + except);
+  const auto end = order.begin() + static_cast<int64_t>(std::min(count, order.size()));
+  std::partial_sort(order.begin(), end, order.end(), [&](size_t a, size_t b) {
+    return score[a] != score[b] ? score[a] > score[b] : among.clips[a].key < among.clips[b].key;
+  });
+  std::vector<Hit> out;
+  for (auto at = order.begin(); at != end; ++at) out.push_back({among.clips[*at], score[*at]});
+  return out;
+}
+
+std::vector<std::vector<float>> text_vectors(Runtime& runtime, const json& encoder,
+                                             const std::vector<std::string>& texts) {
+  json request = encoder;
+  request["texts"] = texts;
+  return torch_tool("embed_texts")(runtime, request).at("embeddings").get<std::vector<std::vector<float>>>();
+}
+
+std::vector<float> video_query(Runtime& runtime, const std::filesystem::path& file) {
+  Sample sample(key_of_name(file.stem().string()));
+  sample.set("url", std::filesystem::absolute(file).string());
+  const Sample probed = OneStage(runtime, "video.probe", json::object())(sample);
+  const double fps = json::parse(*probed.text("json")).value("fps", 0.0);
+  const auto stride = std::max<int64_t>(1, std::llround(fps / 2));
+  const Sample read = OneStage(runtime, "video.read", {{"stride", stride}, {"height", 128}})(probed);
+  const Sample embedded = OneStage(runtime, "embed.classic", json::object())(read);
+  return read_npy(embedded.need("classic.npy"), file.string()).values;
+}
+
+int64_t row_of(const Embedded& among, const std::string& key) {
+  const auto at =
+      std::find_if(among.clips.begin(), among.clips.end(), [&](const ClipRef& c) { return c.key == key; });
+  return at == among.clips.end() ? -1 : at - among.clips.begin();
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,168 @@
+#include "plugins/jobs/dedup/dedup.hpp"
+
+#include "plugins/jobs/curation/drops.hpp"
+#include "core/base/facts.hpp"
+#include "core/io/atomic_file.hpp"
+#include "plugins/jobs/curation/clip_files.hpp"
+#include "plugins/jobs/curation/pipeline.hpp"
+#include "core/base/log.hpp"
+#include "core/base/digest.hpp"
+#include "core/run/isolation.hpp"
+#include "core/run/made_by_stages.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* kDecisions = "decisions.jsonl";
+
+// Hash of mp4 where another clip has as many bytes: only then can they be equal.
+std::map<std::string, std::string> clip_contents(const std::map<std::string, ClipFields>& clips) {
+  std::map<uintmax_t, std::vector<std::string>> by_size;
+  for (const auto& [key, fields] : clips)
+    if (const auto mp4 = fields.find("mp4"); mp4 != fields.end())
+      by_size[fs::file_size(mp4->second)].push_back(key);
+  std::map<std::string, std::string> out;
+  for (const auto& [size, keys] : by_size)
+    if (keys.size() > 1)
+      for (const auto& key : keys) out[key] = sha256_of_file(clips.at(key).at("mp4"));
+  return out;
+}
+
+// What the stage needs of a clip, and no media.
+Sample light(JobContext& context, const std::string& key, const ClipFields& fields,
+             const std::string& content) {
+  Sample sample(key);
+  for (const auto& [name, file] : fields)
+    if (name == "json" || name.ends_with(".npy"))
+      sample.set(name.c_str(), or_throw(context.runtime().io().read_all(file.string())));
+  if (!content.empty()) sample.set("sha256", content);
+  return sample;
+}
+
+// The stage keeps every clip back until the last has come, so the job's bound is its own, unless the file
+// gives it one.
+ComponentUse bounded(JobContext& context, int64_t memory) {
+  ComponentUse use = *context.spec().component("dedup");
+  json values = use.options.values();
+  if (values.value("memory", json()) != 0) return use;
+  values["memory"] = memory;
+  use.options = or_throw(Options::make(*or_throw(context.runtime().registry().find("stage", use.id)), values));
+  return use;
+}
+
+json decision(const Sample& sample, const kinora_outcome& outcome) {
+  json line{{"key", sample.key()}};
+  line["end"] = outcome.end == KINORA_KEPT ? "kept" : outcome.end == KINORA_FILTERED ? "filtered" : "failed";
+  if (outcome.end == KINORA_FAILED_AT) line["reason"] = outcome.reason ? outcome.reason : "";
+  const json facts = parse_facts(sample.text("json").value_or("{}"));
+  line.update(object_in(facts, "dedup"));
+  if (json clip = subject_of(facts); !clip.empty()) line["clip"] = std::move(clip);
+  if (outcome.end != KINORA_FILTERED) return line;
+  line["rule"] = outcome.reason ? outcome.reason : "";
+  line["score"] = outcome.score;
+  for (const char* what : {"of", "nearest"})
+    if (const json& of = object_in(facts, "duplicate"); of.contains(what)) line[what] = of[what];
+  return line;
+}
+
+// Takes out what people rejected: their word goes before any rule's, so nothing is a copy of such a clip. What it
+// took, by key.
+std::map<std::string, Drop> take_rejected(const fs::path& curated, std::map<std::string, ClipFields>& clips) {
+  std::map<std::string, Drop> rejected;
+  apply_edits(read_edits(curated / kEditsFile, kept_in(curated)), rejected);
+  std::erase_if(rejected, [&](const auto& one) { return clips.erase(one.first) == 0; });
+  return rejected;
+}
+
+// The reason is left out: the job follows decisions, and a reason may change without one.
+json rejection(const std::string& key, const Drop& drop) {
+  return {{"key", key}, {"end", "filtered"}, {"rule", drop.rule}, {"score", drop.score}};
+}
+
+std::string text_of(const JobSpec& job, const char* option) {
+  return job.component("dedup")->options.values().value(option, "");
+}
+
+}  // namespace
+
+// What is compared and what decides have to be made by a stage of the curate job.
+void check_dedup(JobCheck& check) {
+  const ComponentUse& use = *check.spec().component("dedup");
+  check.stage(use);
+  check_isolated(check, {&use});
+  const auto* curate = check.upstream("curate");
+  if (!curate || use.id != "stage/dedup.semantic") return;
+  const MadeByStages made(curate->list("stages"));
+  const auto say = [&](const std::string& wrong) {
+    if (!wrong.empty()) check.problem(use.at, "dedup: " + wrong + " in job '" + curate->name + "'");
+  };
+  if (use.options.values().value("semantic", true)) say(made.lacks_embedding(text_of(check.spec(), "name")));
+  if (const auto score = text_of(check.spec(), "score"); text_of(check.spec(), "keep") == "best" && !score.empty())
+    say(made.lacks_score(score));
+}
+
+void run_dedup(JobContext& context) {
+  require(context, check_dedup);
+  const auto options = context.options<DedupOptions>();
+  const JobSpec& curate = context.need_upstream("curate");
+  const fs::path curated = context.folder_of(curate);
+  auto clips = clips_in(curated / "data");
+  const auto all = static_cast<int64_t>(clips.size());
+  const auto content = clip_contents(clips);
+  const ComponentUse dedup = bounded(context, options.memory);
+  // Compares the clips of `among` and tells how each ended.
+  const auto compare = [&](const std::map<std::string, ClipFields>& among, auto ended) {
+    auto at = among.begin();
+    PipelineJob job;
+    job.stages = {&dedup};
+    job.engine = context.spec().component("engine");
+    job.memory = options.memory;
+    job.threads = options.threads;
+    job.total = static_cast<int64_t>(among.size());
+    job.unit = "clips";
+    job.next = [&]() -> std::optional<Sample> {
+      if (at == among.end()) return std::nullopt;
+      const auto& [key, fields] = *at++;
+      const auto hash = content.find(key);
+      return light(context, key, fields, hash == content.end() ? "" : hash->second);
+    };
+    job.ended = ended;
+    return run_pipeline(context, job);
+  };
+  // Maps a clip to the rejected clip that it would be a copy of.
+  std::map<std::string, std::string> copy_of;
+  const auto everything = clips;
+  const auto rejected = take_rejected(curated, clips);
+  if (!rejected.empty())
+    compare(everything, [&](const Sample& sample, const kinora_outcome& outcome) {
+      const json line = decision(sample, outcome);
+      if (const std::string of = text_in(line, "of"); rejected.contains(of)) copy_of[std::string(sample.key())] = of;
+    });
+  AtomicFile decisions = or_throw(AtomicFile::create(context.folder() / kDecisions));
+  const auto write = [&](const json& line) {
+    or_throw(decisions.write(line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"));
+  };
+  PipelineResult result = compare(clips, [&](const Sample& sample, const kinora_outcome& outcome) {
+    json line = decision(sample, outcome);
+    const auto of = copy_of.find(std::string(sample.key()));
+    if (outcome.end == KINORA_KEPT && of != copy_of.end()) line["instead_of"] = of->second;
+    write(line);
+  });
+  for (const auto& [key, drop] : rejected) write(rejection(key, drop));
+  or_throw(decisions.commit());
+  if (result.inputs.sum() != static_cast<int64_t>(clips.size()))
+    throw Error(KINORA_FAILED, "the engine lost a clip: " + std::to_string(clips.size()) + " went in, " +
+                                   std::to_string(result.inputs.sum()) + " ended; report this as a defect");
+  log_info("{}: {} of {} clips stay, {} are copies, {} were rejected by people, {} could not be compared",
+           context.spec().name, result.inputs.kept, all, result.inputs.filtered, rejected.size(), result.inputs.failed);
+  for (const auto& [key, drop] : rejected) ++result.inputs.filtered, ++result.rules[drop.rule];
+  context.summary["curated"] = curate.name;  // whose clips the decisions are about
+  context.summary["inputs"] = result.inputs.sum();
+  context.summary["clips"] = result.inputs.json();
+  context.summary["rules"] = result.rules;
+  if (result.inputs.failed > 0 && result.inputs.kept == 0)
+    throw Error(KINORA_DATA, std::string("no clip could be compared; ") + kDecisions + " says why for each");
+}
+
+}  // namespace kinora::core

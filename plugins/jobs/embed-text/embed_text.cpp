@@ -1,0 +1,146 @@
+// kind = "embed-text", and the encoding of a question that kinora search asks of what it left.
+#include "plugins/jobs/embed-text/embed_text.hpp"
+
+#include <optional>
+
+#include <ATen/ATen.h>
+
+#include "plugins/jobs/curation/edit_history.hpp"
+#include "core/io/atomic_file.hpp"
+#include "plugins/jobs/curation/clip_files.hpp"
+#include "core/base/log.hpp"
+#include "core/base/cancel.hpp"
+#include "core/base/digest.hpp"
+#include "plugins/jobs/curation/search/caption_encoder.hpp"
+#include "plugins/jobs/curation/search/known_texts.hpp"
+#include "plugins/jobs/training/generating/text_encoder.hpp"
+#include "plugins/jobs/training/checks.hpp"
+#include "plugins/jobs/training/jobs.hpp"
+#include "core/torch/tensors/device.hpp"
+#include "kinora/npy.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The encoder of a job, as text.json keeps it.
+json encoder_of(const JobSpec& job) {
+  const auto &words = *job.component("words"), &text = *job.component("text");
+  return {{"words", words.id},
+          {"words_options", words.options.values()},
+          {"text", text.id},
+          {"text_options", text.options.values()},
+          {"weights", job.options.at("text_weights")},
+          {"max_tokens", job.options.at("max_tokens")},
+          {"device", job.options.at("device")}};
+}
+
+TextEncoder opened(Runtime& runtime, const CaptionEncoder& encoder) {
+  TextEncoder::Parts parts;
+  parts.words = encoder.words;
+  parts.text = encoder.text;
+  parts.words_options = encoder.words_options;
+  parts.text_options = encoder.text_options;
+  parts.weights = encoder.weights;
+  parts.max_tokens = encoder.max_tokens;
+  return TextEncoder(runtime, parts, device_of(encoder.device));
+}
+
+// Mean of the tokens' embeddings [L, D], of length 1: what sentence-transformers does for MiniLM.
+std::vector<float> vector_of(TextEncoder& encoder, const std::string& text) {
+  const at::Tensor mean = encoder(text).mean(0), unit = (mean / mean.norm().clamp_min(1e-12)).contiguous();
+  const auto* from = unit.const_data_ptr<float>();
+  return {from, from + unit.numel()};
+}
+
+// Vectors of texts, each computed once; the encoder is opened for the first that nobody has embedded before.
+class Embedder {
+ public:
+  Embedder(JobContext& context, json encoder)
+      : runtime_(context.runtime()), how_(std::move(encoder)), known_(context.folder(), how_) {}
+
+  const std::vector<float>& operator()(const std::string& text) {
+    if (const auto* vector = known_.find(text)) return *vector;
+    if (!encoder_) encoder_.reset(new TextEncoder(opened(runtime_, read_caption_encoder(runtime_.registry(), how_))));  // which cannot be moved
+    ++computed_;
+    return known_.add(text, vector_of(*encoder_, text));
+  }
+  const json& how() const { return how_; }
+  int64_t computed() const { return computed_; }
+
+ private:
+  Runtime& runtime_;
+  const json how_;
+  KnownTexts known_;
+  std::unique_ptr<TextEncoder> encoder_;
+  int64_t computed_ = 0;
+};
+
+// As people left it; nothing if the clip has none.
+std::optional<std::string> caption_of(Io& io, const EditHistory& edits, const std::string& key,
+                                      const ClipFields& fields) {
+  if (auto edited = edits.now(key).caption) return edited;
+  const auto own = fields.find("txt");
+  if (own == fields.end()) return std::nullopt;
+  return or_throw(io.read_all(own->second.string(), 1 << 20));
+}
+
+}  // namespace
+
+void check_embed_text(JobCheck& check) {
+  check_text(check);
+  check_device(check);
+}
+
+void run_embed_text(JobContext& context) {
+  require(context, check_embed_text);
+  const auto options = context.options<EmbedTextOptions>();
+  use_threads(options.threads);
+  const fs::path curated = context.folder_of(context.need_upstream("curate")), data = curated / "data";
+  const auto clips = clips_in(data);
+  const EditHistory edits = read_edits(curated / kEditsFile, kept_in(curated));
+  Embedder embed(context, encoder_of(context.spec()));
+  std::vector<float> all;
+  json keys = json::array(), texts = json::array();
+  int64_t width = 0;
+  Progress progress(context.spec().name, static_cast<int64_t>(clips.size()), "clips");
+  for (const auto& [key, fields] : clips) {
+    if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
+    if (const auto caption = caption_of(context.runtime().io(), edits, key, fields)) {
+      const auto& vector = embed(*caption);
+      width = static_cast<int64_t>(vector.size());
+      all.insert(all.end(), vector.begin(), vector.end());
+      keys.push_back(key);
+      texts.push_back(sha256(*caption));
+    }
+    progress.update(static_cast<int64_t>(keys.size()), "");
+  }
+  const auto count = static_cast<int64_t>(keys.size());
+  const std::string rows = to_npy(all, {count, width});
+  const json about{{"clips", fs::relative(data, context.folder()).string()},
+                   {"keys", keys},
+                   {"texts", texts},
+                   {"rows_sha256", sha256(rows)},
+                   {"encoder", embed.how()}};
+  or_throw(write_file_atomically(context.folder() / "text.npy", rows));
+  or_throw(write_file_atomically(context.folder() / "text.json",
+                                 about.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"));
+  context.summary.update(
+      {{"clips", clips.size()}, {"captions", count}, {"embedded", embed.computed()}, {"size", width}});
+  if (count == 0)
+    log_warn("{}: {}", context.spec().name,
+             clips.empty() ? "no clip was kept, so there is none to search"
+                           : "no clip has a caption; put a stage caption.* into the curate job");
+}
+
+json embed_texts(Runtime& runtime, const json& request) {
+  const CaptionEncoder named = read_caption_encoder(runtime.registry(), request);
+  require_safe(runtime.registry(), named);
+  TextEncoder encoder = opened(runtime, named);
+  json out = json::array();
+  for (const auto& text : request.at("texts")) out.push_back(vector_of(encoder, text.get<std::string>()));
+  return {{"embeddings", out}};
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,235 @@
+// kind = "encode"
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "plugins/jobs/training/options/training.hpp"
+#include "core/base/log.hpp"
+#include "core/base/cancel.hpp"
+#include "core/torch/context/meeting.hpp"
+#include "core/torch/context/network.hpp"
+#include "core/torch/context/parallelism.hpp"
+#include "plugins/jobs/training/generating/frame_condition.hpp"
+#include "plugins/jobs/training/generating/image_encoder.hpp"
+#include "plugins/jobs/training/generating/parts.hpp"
+#include "plugins/jobs/training/generating/text_encoder.hpp"
+#include "plugins/jobs/training/checks.hpp"
+#include "plugins/jobs/training/jobs.hpp"
+#include "core/torch/media/clips.hpp"
+#include "core/torch/media/latent_cache.hpp"
+#include "plugins/jobs/encode/latent_merge.hpp"
+#include "core/torch/media/signals.hpp"
+#include "core/torch/media/streaming.hpp"
+#include "core/torch/tensors/device.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+#include "kinora/aten.hpp"
+#include "kinora/strategy.hpp"
+
+namespace kinora::core {
+namespace {
+
+// What stage/video.read decodes at most by itself.
+constexpr int64_t kDecodedWhole = int64_t{1} << 30;
+
+// Ranks along dp have other clips, ranks along cp a stretch of time of each window of a clip.
+class Encoding {
+ public:
+  Encoding(JobContext& context, const EncodeOptions& o)
+      : context_(context),
+        options_(o),
+        device_(device_of(o.device)),
+        parallel_(context),
+        group_(parallel_.of_sample()),
+        clips_(context, shards_of(context),
+               {{"height", o.height},
+                {"width", o.width},
+                {"stride", o.every},
+                {"memory", group_.size > 1 ? o.memory : std::max(o.memory, kDecodedWhole)}},
+               o.memory),
+        tokenizer_(open_part(context, part_of(context, "tokenizer", "tokenizer_weights", "train-tokenizer"),
+                             {.device = device_})),
+        codes_(tokenizer_->info().discrete != 0),
+        parts_(context.folder(), clips_.size()) {
+    if (!writes()) return;
+    text_.emplace(context, context.spec(), device_);
+    if (context.spec().component("image_encoder"))
+      image_.emplace(context, context.spec(), ChainOptions{.device = device_});
+  }
+
+  void run() {
+    const auto missing = missing_parts();
+    try {
+      encode_mine(missing);
+    } catch (const std::exception& e) {
+      if (parallel_.rank() > 0 && !cancelled())
+        parts_.leave_failure(fmt::format("rank {}: {}", parallel_.rank(), e.what()));
+      throw;
+    }
+    if (parallel_.rank() > 0) return;
+    parts_.wait_for(missing, context_.spec().name);
+    context_.summary.update(merge_latents(context_.folder(), context_.spec().name, parts_, clips_, options_));
+  }
+
+ private:
+  bool writes() const { return group_.rank == 0; }
+
+  // As the first rank finds them, on every rank.
+  std::vector<int64_t> missing_parts() const {
+    at::Tensor there = at::zeros({parts_.size()}, at::kDouble);
+    if (parallel_.rank() == 0) {
+      const auto found = parts_.begin();
+      for (size_t i = 0; i < found.size(); ++i) there[static_cast<int64_t>(i)] = found[i] ? 1 : 0;
+    }
+    there = Group<at::Tensor>(&parallel_.group("world")).broadcast(there, 0);
+    std::vector<int64_t> out;
+    for (int64_t part = 0; part < parts_.size(); ++part)
+      if (there[part].item<double>() == 0) out.push_back(part);
+    if (static_cast<int64_t>(out.size()) < parts_.size())
+      log_info("{}: {} of {} parts were encoded before", context_.spec().name,
+               parts_.size() - static_cast<int64_t>(out.size()), parts_.size());
+    return out;
+  }
+
+  void encode_mine(const std::vector<int64_t>& missing) {
+    std::vector<int64_t> mine;
+    int64_t clips = 0, done = 0;
+    for (auto i = static_cast<size_t>(parallel_.data_rank()); i < missing.size();
+         i += static_cast<size_t>(parallel_.data_size())) {
+      mine.push_back(missing[i]);
+      clips += parts_.last_clip(missing[i]) - parts_.first_clip(missing[i]);
+    }
+    Progress progress(context_.spec().name, clips, "clips");
+    for (const int64_t part : mine) {
+      std::optional<LatentCacheWriter> cache;
+      json outcomes = json::array();
+      for (int64_t i = parts_.first_clip(part); i < parts_.last_clip(part); ++i) {
+        outcomes.push_back(outcome_of(i, parts_.cache(part), cache));
+        progress.update(++done, std::to_string(windows_) + " windows");
+      }
+      if (!writes()) continue;
+      if (cache) cache->commit();
+      parts_.finish(part, outcomes);
+    }
+  }
+
+  // Every window of a clip in the cache, or why there is none.
+  json outcome_of(int64_t i, const std::filesystem::path& file, std::optional<LatentCacheWriter>& cache) {
+    json out = json::object();
+    if (!options_.signals.empty()) {
+      out["facts"] = named_facts(i);
+      std::string why;  // told when all clips are there
+      if (!Signals(options_.signals, options_.every).of(out["facts"], why)) {
+        out["outcome"] = "without_signal";
+        return out;
+      }
+    }
+    const auto length = same_length(clips_.try_length(i));
+    std::vector<int64_t> windows;
+    const int64_t stride = options_.stride > 0 ? options_.stride : options_.frames;
+    at::Tensor text;
+    bool whole = length.has_value();
+    for (int64_t first = 0; whole && first + options_.frames <= *length; first += stride) {
+      auto tensors = window(i, first);
+      whole = tensors.has_value();
+      if (!whole || !writes()) continue;
+      if (!text.defined()) text = (*text_)(clips_.caption(i));
+      (*tensors)["text"] = text;
+      if (!cache) cache.emplace(file, "{}");
+      cache->add(clips_.key(i) + "@" + std::to_string(first), *tensors);
+      windows.push_back(first);
+      ++windows_;
+    }
+    out["outcome"] = !whole ? "failed" : *length < options_.frames ? "too_short" : "encoded";
+    if (whole) out["windows"] = windows;
+    return out;
+  }
+
+  // Of the clip's JSON, what `signals` names.
+  json named_facts(int64_t i) {
+    const json all = clips_.facts(i);
+    json out = json::object();
+    for (const auto& name : options_.signals)
+      if (all.is_object() && all.contains(name)) out[name] = all[name];
+    return out;
+  }
+
+  // Nothing on every rank of the group if one of them has nothing.
+  std::optional<int64_t> same_length(std::optional<int64_t> own) const {
+    if (group_.size == 1) return own;
+    const double least = gather_rows(group_, {static_cast<double>(own.value_or(-1))}).min().item<double>();
+    return least < 0 ? std::nullopt : std::optional(static_cast<int64_t>(least));
+  }
+
+  // Its tensors, on the rank that writes; nothing on every rank of the group if one of them cannot read its
+  // stretch.
+  std::optional<NamedTensors> window(int64_t i, int64_t first) {
+    const auto info = tokenizer_->info();
+    const int64_t pieces = 1 + (options_.frames - 1) / info.time;
+    const Stretch own = frames_behind(info, options_.frames, stretch_of(pieces, group_.rank, group_.size));
+    const at::Tensor frames = read(i, first + own.first, own.count);
+    if (!frames.defined()) return std::nullopt;
+    const auto encoded = [&](const FramesOf& video) {
+      const at::Tensor latent = encode_together(*tokenizer_, options_.frames, video, device_, group_);
+      return writes() ? latent[0].contiguous() : latent;
+    };
+    const auto video = [&](int64_t at, int64_t count) {
+      return video_of(frames, at - own.first, count).to(device_);
+    };
+    NamedTensors out;
+    out[codes_ ? "codes" : "latent"] = encoded(video);
+    if (options_.first_frame) {
+      // Of a later stretch's picture nothing but the size is used.
+      const at::Tensor latent = encoded(followed_by_grey(video_of(frames, 0, 1).to(device_)));
+      if (writes()) out["condition"] = masked_picture(latent.unsqueeze(0), info.time)[0].contiguous();
+    }
+    if (image_) out["image"] = (*image_)(frames[0]);
+    return out;
+  }
+
+  // Undefined on every rank of the group where one cannot read.
+  at::Tensor read(int64_t i, int64_t first, int64_t count) {
+    const bool stop = group_.size == 1
+                          ? cancelled()
+                          : gather_rows(group_, {cancelled() ? 1.0 : 0.0}).max().item<double>() > 0;
+    if (stop) throw Error(KINORA_CANCELLED, "cancelled");
+    std::string why;
+    at::Tensor out;
+    try {
+      // A rank without a stretch has a frame of the same size all the same.
+      out = clips_.frames(i, first, std::max<int64_t>(count, 1));
+    } catch (const Error& e) {
+      why = e.what();
+    }
+    const auto all = group_.size == 1 ? std::vector{why} : gather_texts(group_, why);
+    for (const auto& of_rank : all) {
+      if (of_rank.empty()) continue;
+      log_warn("{}: clip {} is left out: {}", context_.spec().name, clips_.key(i), of_rank);
+      return {};
+    }
+    return out;
+  }
+
+  JobContext& context_;
+  EncodeOptions options_;
+  at::Device device_;
+  Parallelism parallel_;
+  const kinora_group& group_;  // of the ranks that encode a window together
+  Clips clips_;
+  std::unique_ptr<Network> tokenizer_;
+  bool codes_;
+  LatentParts parts_;
+  std::optional<TextEncoder> text_;
+  std::optional<ImageEncoder> image_;
+  int64_t windows_ = 0;
+};
+
+}  // namespace
+
+void run_encode(JobContext& context) {
+  require(context, check_encode);
+  const auto options = context.options<EncodeOptions>();
+  use_threads(options.threads);
+  const at::NoGradGuard off;
+  Encoding(context, options).run();
+}
+
+}  // namespace kinora::core

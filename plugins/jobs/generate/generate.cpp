@@ -1,0 +1,359 @@
+// kind = "generate"
+#include <chrono>
+#include <fstream>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include "core/io/atomic_file.hpp"
+#include "core/base/log.hpp"
+#include "core/base/cancel.hpp"
+#include "core/run/one_stage.hpp"
+#include "plugins/jobs/training/generating/generator.hpp"
+#include "plugins/jobs/training/generating/made_with.hpp"
+#include "plugins/jobs/training/checks.hpp"
+#include "plugins/jobs/training/jobs.hpp"
+#include "plugins/jobs/generate/wishes.hpp"
+#include "core/torch/media/clips.hpp"
+#include "core/torch/tensors/cuda_library.hpp"
+#include "core/torch/weights/safe_tensors.hpp"
+#include "kinora/aten.hpp"
+#include "kinora/strategy.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+const std::vector<std::string> kFormats = {"mp4", "webp", "png", "latents"};
+
+// A line of prompts_file: a prompt, or in a .jsonl an object.
+void read_line(const fs::path& file, size_t number, const std::string& line, Wish& wish) {
+  if (file.extension() != ".jsonl") {
+    wish.prompt = line;
+    return;
+  }
+  const auto given = json::parse(line, nullptr, false);
+  const auto wrong = [&](const std::string& what) {
+    throw Error(KINORA_INVALID, fmt::format("{}:{}: {}", file.string(), number, what));
+  };
+  if (!given.is_object() || !given.contains("prompt"))
+    wrong("expected an object such as {\"prompt\": \"...\"}");
+  for (const auto& [name, value] : given.items()) {
+    const bool text = name == "prompt" || name == "negative" || name == "image" || name == "video";
+    if (name == "signals") {
+      const auto signals = given_signals(value);
+      if (!signals) wrong("'signals' must be an object of numbers and lists of numbers");
+      wish.signals = *signals;
+      continue;
+    }
+    if (!text && name != "seed")
+      wrong("unknown member '" + name + "'; known: prompt, negative, seed, image, video, signals");
+    if (text ? !value.is_string() : !value.is_number_unsigned())
+      wrong("'" + name + "' must be " + (text ? "a text" : "a whole number that is not negative"));
+  }
+  const auto path = [&](const char* name, const fs::path& otherwise) {
+    return given.contains(name) ? file.parent_path() / given[name].get<std::string>() : otherwise;
+  };
+  wish.prompt = given["prompt"];
+  wish.negative = given.value("negative", wish.negative);
+  wish.seed = given.value("seed", wish.seed);
+  wish.image = path("image", wish.image);
+  wish.video = path("video", wish.video);
+}
+
+}  // namespace
+
+std::vector<Wish> wishes(const JobView& context, const GenerateOptions& o) {
+  Wish common;
+  common.seed = static_cast<uint64_t>(o.seed >= 0 ? o.seed : context.run().seed);
+  common.negative = o.negative;
+  common.image = o.image;
+  common.video = o.video;
+  common.signals = given_signals(o.signals);
+  std::vector<Wish> made;
+  for (const auto& prompt : o.prompts) made.push_back(common), made.back().prompt = prompt;
+  if (!o.prompts_file.empty()) {
+    std::ifstream in(o.prompts_file);
+    if (!in) throw Error(KINORA_NOT_FOUND, "cannot read prompts_file " + o.prompts_file);
+    size_t number = 0;
+    for (std::string line; std::getline(in, line);) {
+      ++number;
+      if (!line.empty() && line.back() == '\r') line.pop_back();
+      if (line.find_first_not_of(" \t") == std::string::npos) continue;
+      made.push_back(common);
+      read_line(o.prompts_file, number, line, made.back());
+    }
+  }
+  if (made.empty())
+    throw Error(KINORA_INVALID, "there is no prompt; give one text a video in prompts, or a prompts_file");
+  std::vector<Wish> all;
+  for (const auto& wish : made)
+    for (int64_t i = 0; i < o.count; ++i) {
+      all.push_back(wish);
+      all.back().number = o.first + static_cast<int64_t>(all.size()) - 1;
+    }
+  return all;
+}
+
+void require_formats(const GenerateOptions& o) {
+  for (const auto& format : o.format)
+    if (std::find(kFormats.begin(), kFormats.end(), format) == kFormats.end())
+      throw Error(KINORA_INVALID, "format '" + format + "' is unknown; give mp4, webp, png or latents");
+}
+
+void require_video(const GenerateOptions& o, const std::vector<Wish>& all) {
+  const auto changes = [](const Wish& wish) { return !wish.video.empty(); };
+  if (o.strength < 1 && std::none_of(all.begin(), all.end(), changes))
+    throw Error(KINORA_INVALID, "strength is the share of steps that change a video; give one in video");
+}
+
+namespace {
+
+class GenerateJob {
+ public:
+  GenerateJob(JobContext& context, const GenerateOptions& o)
+      : context_(context),
+        options_(o),
+        generator_(context, o),
+        made_with_(core::made_with(context, generator_.parts(), context.run().out / ".weights.json")) {
+    warn_of_untrained_condition();
+    const auto differs = differences(context.spec().made_with, made_with_);
+    if (!differs.empty())
+      log_warn("{}: the video that is made again may differ, since it was made with others: {}",
+               context.spec().name, differs);
+    fs::create_directories(context.folder() / "videos");
+  }
+
+  // Those that are not complete from before an interruption; as the first rank finds it, on every rank.
+  std::vector<Wish> missing(const std::vector<Wish>& all) const {
+    at::Tensor complete = at::zeros({static_cast<int64_t>(all.size())}, at::kDouble);
+    if (parallel().rank() == 0)
+      for (size_t i = 0; i < all.size(); ++i) complete[static_cast<int64_t>(i)] = !about(all[i]).empty();
+    complete = Group<at::Tensor>(&parallel().group("world")).broadcast(complete, 0);
+    std::vector<Wish> out;
+    for (size_t i = 0; i < all.size(); ++i)
+      if (complete[static_cast<int64_t>(i)].item<double>() == 0) out.push_back(all[i]);
+    return out;
+  }
+
+  // Each by the ranks of one sample, as many at a time as there are such ranks.
+  void make(const std::vector<Wish>& all) {
+    if (parallel().group("fsdp").size > 1)
+      for (const auto& alike : of_equal_calls(all)) make_in_turns(alike, true);
+    else
+      make_in_turns(all, false);
+    parallel().any(false);  // no rank leaves before the last video is written
+  }
+
+  // Whether other ranks make videos too, of which this one does not hear.
+  bool spread() const { return parallel().data_size() > 1; }
+
+  // The lines of the metrics, in order.
+  void tell(const std::vector<Wish>& all) {
+    if (parallel().rank() != 0) return;
+    context_.metrics().clear();
+    for (const auto& wish : all)
+      if (const json line = about(wish); !line.empty()) context_.metrics().line(line);
+  }
+
+ private:
+  const Parallelism& parallel() const { return generator_.parallel(); }
+  bool writes() const { return !echo_ && parallel().of_sample().rank == 0; }
+
+  // in_step: ranks meet in every call of a model, so one without a video makes the last one too, for nobody.
+  void make_in_turns(const std::vector<Wish>& all, bool in_step) {
+    const auto at_once = static_cast<size_t>(parallel().data_size());
+    for (size_t first = 0; first < all.size(); first += at_once) {
+      if (parallel().any(cancelled())) throw Error(KINORA_CANCELLED, "cancelled");
+      const size_t mine = first + static_cast<size_t>(parallel().data_rank());
+      echo_ = mine >= all.size();
+      if (!echo_ || in_step) make(all[std::min(mine, all.size() - 1)]);
+    }
+    echo_ = false;
+  }
+
+  // Wishes whose videos take the same calls of all networks, together: what is given decides them.
+  static std::vector<std::vector<Wish>> of_equal_calls(const std::vector<Wish>& all) {
+    std::map<std::array<bool, 3>, std::vector<Wish>> out;
+    for (const auto& wish : all)
+      out[{wish.image.empty(), wish.video.empty(), wish.negative.empty()}].push_back(wish);
+    std::vector<std::vector<Wish>> groups;
+    for (auto& [_, alike] : out) groups.push_back(std::move(alike));
+    return groups;
+  }
+
+  // What was written last of a complete video; null if it is not complete.
+  json about(const Wish& wish) const {
+    std::ifstream in(base_of(wish).string() + ".json");
+    const auto about = json::parse(in, nullptr, false);
+    if (!about.is_object()) return {};
+    for (const auto& file : about.value("files", json()))
+      if (!file.is_string() || !fs::exists(context_.folder() / "videos" / file.get<std::string>())) return {};
+    return about;
+  }
+
+  // A video that fails leaves nothing.
+  void make(const Wish& wish) {
+    try {
+      make_whole(wish);
+    } catch (...) {
+      if (writes()) drop(wish);
+      throw;
+    }
+  }
+
+  void make_whole(const Wish& wish) {
+    const auto start = std::chrono::steady_clock::now();
+    Progress progress(context_.spec().name, generator_.tokens(), generator_.of_codes() ? "tokens" : "steps");
+    const auto made = generator_.make(wish, progress, [&](int64_t step, const at::Tensor& frame) {
+      if (!writes()) return;
+      const auto folder = context_.folder() / "previews" / base_of(wish).filename();
+      fs::create_directories(folder);
+      write_strip(context_, frame, 1, folder / fmt::format("step_{:04}.png", step));
+    });
+    progress.finish();
+    if (!writes()) return;
+    json about = describe(wish, made);
+    store(wish, made, about);
+    add_memory(about, generator_.device());
+    about["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    or_throw(write_file_atomically(base_of(wish).string() + ".json", about.dump(2) + "\n"));
+    context_.metrics().line(about);
+  }
+
+  void drop(const Wish& wish) const {
+    const std::string name = base_of(wish).filename().string();
+    std::error_code ignored;
+    std::vector<fs::path> parts{context_.folder() / "previews" / name};
+    for (const auto& entry : fs::directory_iterator(context_.folder() / "videos", ignored))
+      if (const auto file = entry.path().filename().string(); file == name || file.starts_with(name + "."))
+        parts.push_back(entry.path());
+    for (const auto& part : parts) fs::remove_all(part, ignored);
+  }
+
+  fs::path base_of(const Wish& wish) const {
+    return context_.folder() / "videos" / fmt::format("{:03}", wish.number - options_.first);
+  }
+
+  // All that makes this video again: `kinora generate --from` reads it.
+  json describe(const Wish& wish, const Generator::Made& made) const {
+    json options = context_.spec().options;
+    options["prompts"] = {wish.prompt};
+    options.update({{"prompts_file", ""},
+                    {"negative", wish.negative},
+                    {"seed", wish.seed},
+                    {"first", wish.number},
+                    {"count", 1},
+                    {"image", wish.image.string()},
+                    {"video", wish.video.string()},
+                    {"signals", texts_of(wish.signals)}});
+    json about = {{"prompt", wish.prompt},
+                  {"negative", wish.negative},
+                  {"seed", wish.seed},
+                  {"number", wish.number},
+                  {"guidance", options_.guidance},
+                  {"precision", context_.spec().component("precision")->id},
+                  {"steps", made.steps},
+                  {"nfe", made.nfe},
+                  {"model_calls", made.model_calls},
+                  {"fps", generator_.fps()},
+                  {"frames", made.frames.size(0)},
+                  {"height", made.frames.size(1)},
+                  {"width", made.frames.size(2)},
+                  {"job", context_.spec().name},
+                  {"options", options}};
+    about.update(made_with_);
+    about.update(way(made));
+    return about;
+  }
+
+  // A denoiser makes something of given frames also if it never saw any; not much.
+  void warn_of_untrained_condition() const {
+    const JobSpec* train = context_.spec().component("model") ? nullptr : context_.upstream("train");
+    if (!train || generator_.of_codes() || (options_.image.empty() && options_.video.empty())) return;
+    const auto given = train->options.at("condition_frames").get<std::vector<int64_t>>();
+    const bool forced = train->options.at("teacher_forcing");  // every chunk but the first saw clean ones
+    if (options_.strength == 1 && !forced &&
+        std::none_of(given.begin(), given.end(), [](int64_t n) { return n > 0; }))
+      log_warn(
+          "{}: job '{}' never trained with given frames, so what follows the first may have little to do "
+          "with it; train with condition_frames = [0, 1]",
+          context_.spec().name, train->name);
+  }
+
+  // How latents came about.
+  json way(const Generator::Made& made) const {
+    if (generator_.of_codes())
+      return {{"temperature", options_.temperature},
+              {"top_k", options_.top_k},
+              {"top_p", options_.top_p},
+              {"cache_tokens", generator_.tokens()},
+              {"cache_bytes", made.cache_bytes}};
+    const auto& sampler = *context_.spec().component("sampler");
+    return {{"sampler", sampler.id}, {"sampler_options", sampler.options.values()}};
+  }
+
+  void store(const Wish& wish, const Generator::Made& made, json& about) {
+    const fs::path base = base_of(wish);
+    const std::string comment = about.dump();
+    json files = json::array();
+    const auto name = [&](const std::string& tail) {
+      files.push_back(base.filename().string() + tail);
+      return base.string() + tail;
+    };
+    for (const auto& format : options_.format) {
+      if (format == "latents") {
+        write_tensors(name(".latents.safetensors"),
+                      {{generator_.of_codes() ? "codes" : "latent", made.latent}}, {{"comment", comment}});
+      } else if (format == "png") {
+        fs::create_directories(name(""));
+        for (int64_t i = 0; i < made.frames.size(0); ++i)
+          write_strip(context_, made.frames.narrow(0, i, 1), 1, base / fmt::format("{:05}.png", i), comment);
+      } else {
+        write_encoded(name("." + format), format, made.frames, comment);
+      }
+    }
+    write_strip(context_, made.frames, 6, name(".png"), comment);
+    about["files"] = files;
+  }
+
+  void write_encoded(const fs::path& file, const std::string& format, const at::Tensor& frames,
+                     const std::string& comment) {
+    Sample sample("video");
+    set_frames(sample, frames);
+    sample.set("comment", comment);
+    const OneStage write(context_.runtime(), "video.write",
+                         json{{"format", format}, {"fps", generator_.fps()}, {"crf", options_.crf}});
+    const Sample made = write(sample);
+    const auto bytes = *made.bytes(format.c_str());
+    or_throw(write_file_atomically(file, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+  }
+
+  JobContext& context_;
+  GenerateOptions options_;
+  Generator generator_;
+  json made_with_;
+  bool echo_ = false;  // what is made is another rank's video
+};
+
+}  // namespace
+
+void run_generate(JobContext& context) {
+  require(context, check_generate);
+  const auto options = context.options<GenerateOptions>();
+  const auto all = wishes(context, options);
+  use_threads(options.threads);
+  const at::NoGradGuard off;
+  GenerateJob job(context, options);
+  const auto missing = job.missing(all);
+  job.tell(all);
+  if (missing.size() < all.size())
+    log_info("{}: {} of {} videos were complete", context.spec().name, all.size() - missing.size(),
+             all.size());
+  job.make(missing);
+  if (job.spread() || missing.size() < all.size()) job.tell(all);
+  context.summary.update({{"videos", all.size()}});
+}
+
+}  // namespace kinora::core

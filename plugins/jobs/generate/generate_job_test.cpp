@@ -1,0 +1,445 @@
+// What generate computes, against the mathematics written out here.
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/digest.hpp"
+#include "core/torch/context/noise.hpp"
+#include "plugins/jobs/training/generating/text_encoder.hpp"
+#include "plugins/jobs/training/video_jobs_testing.hpp"
+#include "core/torch/media/clips.hpp"
+#include "core/torch/media/latents.hpp"
+#include "core/torch/tensors/device.hpp"
+#include "core/torch/weights/convert.hpp"
+#include "core/torch/weights/sharded_files.hpp"
+#include "tests/support/refusal.hpp"
+
+namespace kinora::core {
+namespace {
+
+constexpr int kSteps = 3;  // of ScratchRun's sampler
+const std::vector<std::string> kPrompts = {"red sea", "blue"};
+
+struct Film {
+  double guidance = 1.5;
+  std::string negative;
+  double from = 0, to = std::numeric_limits<double>::infinity();  // levels where guidance holds
+  at::Tensor given;    // [1, C, K, h, w], normalised: the first latents
+  at::Tensor changed;  // [1, C, T, h, w]: what sampling begins with
+  size_t first = 0;    // ... at this step
+  uint64_t seed = kSeed;
+  int64_t causal = 0;  // so many frames, of which none sees those behind; 0: all, which see each other
+};
+
+std::vector<double> levels() {
+  std::vector<double> t;
+  for (int i = 0; i < kSteps; ++i)
+    t.push_back(std::pow(
+        std::pow(80., 1 / 7.) + i / double(kSteps - 1) * (std::pow(0.002, 1 / 7.) - std::pow(80., 1 / 7.)),
+        7));
+  t.push_back(0);
+  return t;
+}
+
+at::Tensor by_channel(const std::vector<double>& v) { return at::tensor(v, at::kDouble).view({-1, 1, 1, 1}); }
+
+// The latents of video n. Karras et al. 2022, algorithm 1, around D(x; sigma) = c_skip x + c_out F, with
+// guidance.
+at::Tensor latent_of(const ScratchRun& run, int64_t n, const std::string& prompt, const Film& how,
+                     bool blind) {
+  const auto model = run.network("dit", "model", at::kDouble);
+  if (how.causal) model->chain().set_frames({.chunk = 1, .causal = true});
+  JobContext context = run.context("film", false);
+  TextEncoder encoder(context, run.spec("latents"));
+  const at::Tensor with = encoder(prompt).to(at::kDouble).unsqueeze(0) * (blind ? 0.0 : 1.0);
+  const at::Tensor without =
+      how.negative.empty() ? at::zeros_like(with) : encoder(how.negative).to(at::kDouble).unsqueeze(0);
+  const int64_t K = how.given.defined() ? how.given.size(2) : 0;
+  const auto estimate = [&](const at::Tensor& x, double level, const at::Tensor& text) {
+    at::Tensor s = at::full({1, x.size(2)}, level, at::kDouble), seen = x.clone();
+    if (K > 0) s.narrow(1, 0, K).fill_(1e-4), seen.narrow(2, 0, K).copy_(how.given);
+    const at::Tensor by_frame = s.view({1, 1, -1, 1, 1}), total = by_frame.square() + 0.25;
+    const at::Tensor f = model
+                             ->forward({{"latent", seen / total.sqrt()},
+                                        {"timestep", K > 0 ? s.log() / 4 : s.select(1, 0).log() / 4},
+                                        {"text", text}})
+                             .at(0);
+    at::Tensor x0 = 0.25 / total * seen + by_frame * 0.5 / total.sqrt() * f;
+    if (K > 0) x0.narrow(2, 0, K).copy_(how.given);
+    return x0;
+  };
+  const auto denoise = [&](const at::Tensor& x, double s) {
+    const double g = s > how.from && s <= how.to ? how.guidance : 1;
+    const at::Tensor none = estimate(x, s, without);
+    return none + g * (estimate(x, s, with) - none);
+  };
+  const auto shape = LatentData(run.of("latents")).facts().shape;
+  const auto t = levels();
+  at::Tensor x = sample_noise(at::empty({1, shape[0], shape[1], shape[2], shape[3]}, at::kDouble), how.seed,
+                              n, "generate.noise") *
+                 t[how.first];
+  if (how.causal) x = x.narrow(2, 0, how.causal);
+  if (how.changed.defined()) x = x + how.changed;
+  for (size_t i = how.first; i < kSteps; ++i) {
+    const at::Tensor slope = (x - denoise(x, t[i])) / t[i];
+    const at::Tensor next = x + (t[i + 1] - t[i]) * slope;
+    x = t[i + 1] == 0 ? next
+                      : x + (t[i + 1] - t[i]) * 0.5 * (slope + (next - denoise(next, t[i + 1])) / t[i + 1]);
+  }
+  if (K > 0) x.narrow(2, 0, K).copy_(how.given);
+  return x;
+}
+
+// uint8 [T, H, W, 3].
+at::Tensor film(const ScratchRun& run, int64_t n, const std::string& prompt, const Film& how,
+                bool blind = false) {
+  const auto tokenizer = run.network("tokenizer", "tokenizer");
+  const LatentData data(run.of("latents"));
+  const at::Tensor latent = latent_of(run, n, prompt, how, blind) / 0.5 * by_channel(data.facts().scale.std) +
+                            by_channel(data.facts().scale.mean);
+  const at::Tensor video = tokenizer->decode(latent.to(at::kFloat))[0];
+  return ((video.to(at::kDouble).clamp(-1, 1) + 1) / 2 * 255).round().to(at::kByte).permute({1, 2, 3, 0});
+}
+
+// Six of the frames, side by side, as the lossless picture holds them.
+at::Tensor strip(const at::Tensor& frames) {
+  const at::Tensor at = at::linspace(0, static_cast<double>(frames.size(0) - 1), 6).round().to(at::kLong);
+  return at::cat(frames.index_select(0, at).unbind(0), 1);
+}
+at::Tensor picture(const fs::path& png) { return decoded(bytes_of(png), json::object())[0]; }
+fs::path video(const ScratchRun& run, int64_t n, const std::string& tail) {
+  return run.of("film") / "videos" / (fmt::format("{:03}", n) + tail);
+}
+
+json generated_json(const ScratchRun& run) {
+  JobContext context = run.context("film");
+  run_generate(context);
+  return context.summary;
+}
+
+// A run with these lines for its generate job, up to the cached latents.
+std::unique_ptr<ScratchRun> ready(const std::string& lines = "") {
+  auto run = prepared({{"film", lines}});
+  encoded(*run);
+  return run;
+}
+
+void expect_film(const ScratchRun& run, int64_t n, const std::string& prompt, const Film& how,
+                 const std::string& what) {
+  const at::Tensor want = strip(film(run, n, prompt, how)), got = picture(video(run, n, ".png"));
+  ASSERT_EQ(got.sizes(), want.sizes());
+  EXPECT_LE(worst(got, want), 1) << what << ", video " << n;
+  EXPECT_GT(want.to(at::kDouble).std().item<double>(), 5) << "a grey picture would show nothing";
+  EXPECT_GT(worst(strip(film(run, n, prompt, how, true)), want), 3)
+      << "a prompt without effect would show nothing";
+}
+
+std::string generate_message(const std::string& lines) {
+  const auto run = ready(lines);
+  return test::refusal([&] { generated_json(*run); });
+}
+
+TEST(GenerateJob, ShowsWhatTheSamplerMadeOfThePrompt) {
+  const at::NoGradGuard off;
+  const std::vector<std::pair<std::string, Film>> cases = {
+      {"guidance = 1.5", {1.5, ""}},
+      {"guidance = 1.0", {1, ""}},
+      {"guidance = 2.0\nnegative = 'sea'", {2, "sea"}},
+      {"guidance = 2.0\nnegative = 'sea blue'\nbatch_guidance = true", {2, "sea blue"}},
+      {"guidance = 0.5\nguidance_convention = 'nemo'", {1.5, ""}},
+      {"guidance = 4.0\nguidance_interval = [0.1, 10.0]", {4, "", 0.1, 10}},
+  };
+  for (const auto& [lines, how] : cases) {
+    const auto run = ready(lines);
+    EXPECT_EQ(generated_json(*run).at("videos"), 2);
+    for (int64_t n = 0; n < 2; ++n) expect_film(*run, n, kPrompts[static_cast<size_t>(n)], how, lines);
+  }
+}
+
+// The latents of a film by the weights that are in the train job's folder.
+at::Tensor latents_of(const ScratchRun& run) {
+  fs::remove_all(run.of("film"));
+  generated_json(run);
+  return read_tensors(video(run, 0, ".latents.safetensors")).at("latent").clone();
+}
+
+TEST(GenerateJob, UsesTheAdapterThatWasTrained) {
+  const auto run = prepared(
+      {{"dit",
+        "steps = 3\nbatch = 2\nwarmup = 0\nlearning_rate = 0.05\nweights = 'FOLDER/base.safetensors'\n"
+        "lora = 'rank=2 targets=linear_qkv,linear_fc1'\n"},
+       {"film", "prompts = ['red sea']\nformat = ['latents']\n"}});
+  encoded(*run);
+  const fs::path weights = run->of("dit") / "weights.safetensors", base = run->folder() / "base.safetensors";
+  fs::rename(weights, base);
+  JobContext context = run->context("dit");
+  run_train(context);
+  const at::Tensor adapted = latents_of(*run);
+  fs::remove(weights);
+  convert_weights(
+      nullptr,
+      {{"in", base.string()}, {"out", weights.string()}, {"merge", (run->of("dit") / "adapter").string()}});
+  EXPECT_TRUE(at::equal(latents_of(*run), adapted));
+  fs::copy_file(base, weights, fs::copy_options::overwrite_existing);
+  EXPECT_GT(worst(latents_of(*run), adapted), 1e-3) << "an adapter without effect would show nothing";
+}
+
+TEST(GenerateJob, OnTheCpuByNameIsTheSameAsByItself) {
+  if (why_no_gpu().empty()) GTEST_SKIP() << "auto is this machine's GPU";
+  const auto with = [](const std::string& device) {
+    return latents_of(*ready("prompts = ['red sea']\nformat = ['latents']\n" + device));
+  };
+  EXPECT_TRUE(at::equal(with(""), with("device = 'cpu'\n")));
+  EXPECT_THAT(generate_message("device = 'cuda'\n"), testing::HasSubstr("device 'cuda': " + why_no_gpu()));
+}
+
+TEST(GenerateJob, CountsTheCallsOfTheModelThatGuidanceCosts) {
+  const auto calls = [](const std::string& lines) {
+    const auto run = ready(lines + "\nprompts = ['sea']");
+    generated_json(*run);
+    const json about = run->metrics("film").at(0);
+    EXPECT_EQ(about.at("nfe"), 2 * kSteps - 1);
+    return about.at("model_calls").get<int>();
+  };
+  EXPECT_EQ(calls("guidance = 1.0"), 5);
+  EXPECT_EQ(calls("guidance = 2.0"), 10);
+  EXPECT_EQ(calls("guidance = 2.0\nbatch_guidance = true"), 5);
+  EXPECT_EQ(calls("guidance = 2.0\nguidance_interval = [0.1, 10.0]"), 7) << "of 80, 3.6 twice, 0.002 twice";
+  EXPECT_EQ(calls("guidance = 2.0\nguidance_interval = [0.1, 80.0]"), 8) << "its upper end is in it";
+  EXPECT_EQ(calls("guidance = 2.0\nguidance_interval = [80.0, 100.0]"), 5) << "its lower end is not";
+}
+
+// Normalised latents of the first `frames` frames of a clip, scaled as the job scales it.
+at::Tensor first_latents(const ScratchRun& run, const std::string& file, int64_t frames) {
+  const at::Tensor pixels = decoded(bytes_of(fs::path(KINORA_TEST_DATA) / file),
+                                    {{"height", 16}, {"width", 32}, {"frames", frames}});
+  const at::Tensor clip =
+      (pixels.to(at::kDouble) / 255 * 2 - 1).permute({3, 0, 1, 2}).unsqueeze(0).to(at::kFloat);
+  const LatentData data(run.of("latents"));
+  const at::Tensor latent = run.network("tokenizer", "tokenizer")->encode(clip).to(at::kDouble);
+  return (latent - by_channel(data.facts().scale.mean)) / by_channel(data.facts().scale.std) * 0.5;
+}
+
+TEST(GenerateJob, BeginsWithTheFramesThatAreGiven) {
+  const at::NoGradGuard off;
+  const std::string file = std::string(KINORA_TEST_DATA) + "/bbb_A.mp4";
+  for (const auto& [option, frames] : {std::pair{"image", 1}, {"video", 5}}) {
+    const auto run = ready(fmt::format("{} = '{}'\ncondition_frames = 5\nguidance = 2.0", option, file));
+    generated_json(*run);
+    Film how{2, ""};
+    how.given = first_latents(*run, "bbb_A.mp4", frames);
+    ASSERT_EQ(how.given.size(2), frames == 1 ? 1 : 2);
+    expect_film(*run, 1, "blue", how, option);
+    EXPECT_GT(worst(strip(film(*run, 1, "blue", Film{2, ""})), picture(video(*run, 1, ".png"))), 3);
+  }
+  EXPECT_THAT(generate_message("video = '" + file + "'\ncondition_frames = 9"),
+              testing::HasSubstr("ask for a longer video"));
+}
+
+// Each frame from its own noise behind those that are done: by a train job's rule, and by a rule of its own.
+TEST(GenerateJob, MakesChunkAfterChunkWithAModelThatLearntSo) {
+  const at::NoGradGuard off;
+  const std::string
+      film = "format = ['latents']\nprecision = 'fp64'\nguidance = 1.5\n",
+      own =
+          "teacher_forcing = true\nloss = 'edm'\nweights = 'FOLDER/dit/weights.safetensors'\n"
+          "model = { use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 1, "
+          "heads = 2, head_size = 12, adaln_lora = 4 }\n";
+  for (const auto& [training, generation] : {std::pair{"teacher_forcing = true\n", film}, {"", film + own}}) {
+    const auto run = prepared({{"dit", training}, {"film", generation}});
+    encoded(*run);
+    generated_json(*run);
+    const LatentFacts facts = LatentData(run->of("latents")).facts();
+    Film how;
+    while (how.causal < facts.shape[1]) {
+      ++how.causal;
+      how.given = latent_of(*run, 0, kPrompts[0], how, false);
+    }
+    const at::Tensor got = read_tensors(video(*run, 0, ".latents.safetensors")).at("latent"),
+                     want = how.given / 0.5 * by_channel(facts.scale.std) + by_channel(facts.scale.mean);
+    EXPECT_LT(worst(got, want) / want.abs().max().item<double>(), 1e-6);
+  }
+  EXPECT_THAT(generate_message("causal = true"), testing::HasSubstr("causal is the train job's; leave it out"));
+}
+
+TEST(GenerateJob, ChangesAVideoFromTheLevelThatItsStrengthSays) {
+  const at::NoGradGuard off;
+  const std::string file = std::string(KINORA_TEST_DATA) + "/bbb_A.mp4";
+  const auto run = ready("video = '" + file + "'\nstrength = 0.6\nguidance = 2.0");
+  generated_json(*run);
+  Film how{2, ""};
+  how.changed = first_latents(*run, "bbb_A.mp4", kFrames);
+  how.first = 1;
+  expect_film(*run, 0, "red sea", how, "strength 0.6 of 3 steps begins at step 1");
+  EXPECT_EQ(run->metrics("film").at(0).at("steps"), 2);
+  EXPECT_EQ(run->metrics("film").at(0).at("nfe"), 3);
+}
+
+TEST(GenerateJob, TakesPromptsFromAFileWithTheirOwnSettings) {
+  const at::NoGradGuard off;
+  const auto run =
+      ready("prompts = []\nprompts_file = 'FOLDER/wishes.jsonl'\nguidance = 2.0\nseed = 8\nfirst = 5");
+  std::ofstream(run->folder() / "wishes.jsonl")
+      << "{\"prompt\": \"red sea\", \"negative\": \"blue\"}\n\n{\"prompt\": \"blue\", \"seed\": 21}\r\n";
+  EXPECT_EQ(generated_json(*run).at("videos"), 2);
+  const auto expect = [&](int64_t place, const std::string& prompt, const std::string& negative,
+                          uint64_t seed) {
+    Film how{2, negative};
+    how.seed = seed;
+    const at::Tensor want = strip(film(*run, 5 + place, prompt, how)),
+                     got = picture(video(*run, place, ".png"));
+    EXPECT_LE(worst(got, want), 1) << prompt;
+  };
+  expect(0, "red sea", "blue", 8);
+  expect(1, "blue", "", 21);
+  std::ofstream(run->folder() / "wishes.jsonl") << "{\"prompt\": \"red sea\", \"sead\": 3}\n";
+  try {
+    generated_json(*run);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("wishes.jsonl:1: unknown member 'sead'"));
+  }
+}
+
+TEST(GenerateJob, WritesEveryFormatOfTheSameVideo) {
+  const at::NoGradGuard off;
+  const auto run = ready("prompts = ['sea']\nformat = ['latents', 'png', 'webp', 'mp4']\npreview_every = 1");
+  generated_json(*run);
+  const at::Tensor latent = read_tensors(video(*run, 0, ".latents.safetensors")).at("latent");
+  const at::Tensor frames = frames_of(run->network("tokenizer", "tokenizer")->decode(latent));
+  ASSERT_EQ(frames.size(0), kFrames);
+  for (int64_t i = 0; i < kFrames; ++i)
+    EXPECT_EQ(worst(picture(video(*run, 0, fmt::format("/{:05}.png", i))), frames[i]), 0) << i;
+  EXPECT_EQ(decoded(bytes_of(video(*run, 0, ".mp4")), json::object()).sizes(), frames.sizes());
+  const auto webp = bytes_of(video(*run, 0, ".webp"));
+  EXPECT_EQ(std::string(webp.begin() + 8, webp.begin() + 12), "WEBP");
+  // The last estimate of a sampler that ends with an Euler step to zero is its result.
+  const fs::path previews = run->of("film") / "previews" / "000";
+  EXPECT_EQ(std::distance(fs::directory_iterator(previews), {}), kSteps);
+  EXPECT_LE(worst(picture(previews / "step_0003.png"), frames[0]), 1);
+  EXPECT_THAT(generate_message("format = ['gif']"),
+              testing::HasSubstr("format 'gif' is unknown; give mp4, webp, png"));
+}
+
+TEST(GenerateJob, SaysWhatItWasMadeWith) {
+  const auto run = ready("prompts = ['sea']\nformat = ['latents']");
+  generated_json(*run);
+  std::ifstream in(video(*run, 0, ".json"));
+  const json about = json::parse(in);
+  for (const auto& [slot, file] : {std::pair{"model", run->of("dit") / "weights.safetensors"},
+                                   {"tokenizer", run->of("tokenizer") / "weights.safetensors"},
+                                   {"text", run->folder() / "text.safetensors"}})
+    EXPECT_EQ(about.at("weights").at(slot), "sha256:" + sha256_of_file(file)) << slot;
+  EXPECT_EQ(about.at("weights").size(), 3U);
+  const std::map<std::string, std::string> ids = {
+      {"model", "model/dit"},           {"tokenizer", "tokenizer/cosmos"},
+      {"text", "model/minilm"},         {"loss", "loss/edm"},
+      {"sampler", "sampler/edm-heun"},  {"precision", "precision/fp32"},
+      {"words", "stage/text.wordpiece"}};
+  EXPECT_EQ(about.at("components").size(), ids.size());
+  for (const auto& [slot, id] : ids) {
+    EXPECT_EQ(about.at("components").at(slot).at("id"), id);
+    EXPECT_NE(about.at("components").at(slot).at("version"), "");
+  }
+}
+
+// The latents are written before the video, whose place is taken.
+TEST(GenerateJob, LeavesNothingOfAVideoThatFails) {
+  const auto run = ready("format = ['latents', 'png', 'webp']\npreview_every = 1");
+  fs::create_directories(video(*run, 1, ".webp"));
+  EXPECT_THROW(generated_json(*run), Error);
+  for (const auto& entry : fs::directory_iterator(run->of("film") / "videos"))
+    EXPECT_FALSE(entry.path().filename().string().starts_with("001")) << entry.path();
+  EXPECT_FALSE(fs::exists(run->of("film") / "previews" / "001"));
+  EXPECT_TRUE(fs::exists(video(*run, 0, ".webp"))) << "those before it stay";
+}
+
+// Killed between the second video's picture and its last file.
+TEST(GenerateJob, KeepsVideosThatAreCompleteAndWritesEachLineOnce) {
+  const auto run = ready();
+  generated_json(*run);
+  const fs::path videos = run->of("film") / "videos";
+  const auto first = bytes_of(run->of("film") / "metrics.jsonl"), second = bytes_of(videos / "001.mp4");
+  const auto written = fs::last_write_time(videos / "000.mp4");
+  fs::remove(videos / "001.json");
+  fs::remove(videos / "001.mp4");
+  EXPECT_EQ(generated_json(*run).at("videos"), 2);
+  EXPECT_EQ(fs::last_write_time(videos / "000.mp4"), written);
+  EXPECT_EQ(bytes_of(videos / "001.mp4").size(), second.size());
+  const auto lines = run->metrics("film");
+  ASSERT_EQ(lines.size(), 2U);
+  for (size_t n = 0; n < 2; ++n) EXPECT_EQ(lines[n].at("number"), n);
+}
+
+// A job with networks of its own, as for published weights: latents are as the tokenizer gives them.
+TEST(GenerateJob, WorksWithNetworksOfItsOwn) {
+  const at::NoGradGuard off;
+  const std::string dit =
+      "{ use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 1, heads = 2, "
+      "head_size = 12, adaln_lora = 4 }";
+  const std::string tokenizer =
+      "{ use = 'cosmos', latent_channels = 2, encoder_block_out_channels = [4, 8, 8], "
+      "decode_block_out_channels = [4, 8, 8] }";
+  const auto run =
+      ready("model = " + dit +
+            "\nloss = 'edm'\nweights = 'FOLDER/dit/weights.safetensors'\ntokenizer = " + tokenizer +
+            "\ntokenizer_weights = 'FOLDER/tokenizer/weights.safetensors'\nformat = ['latents']\nsigma_data "
+            "= 0.25\nguidance = 2.0");
+  generated_json(*run);
+  for (int64_t n = 0; n < 2; ++n) {
+    const LatentData data(run->of("latents"));
+    const at::Tensor want = latent_of(*run, n, kPrompts[static_cast<size_t>(n)], {2, ""}, false);
+    const at::Tensor got = read_tensors(video(*run, n, ".latents.safetensors")).at("latent");
+    const at::Tensor scaled =
+        want / 0.5 * by_channel(data.facts().scale.std) + by_channel(data.facts().scale.mean);
+    EXPECT_LT(worst(got, scaled), 2e-3) << "an encode job above it still says how latents are scaled";
+  }
+  EXPECT_THAT(generate_message("model = " + dit + "\nloss = 'edm'"),
+              testing::HasSubstr("say where its weights are: weights"));
+  EXPECT_THAT(generate_message("model = " + dit + "\nweights = 'x'"),
+              testing::HasSubstr("say what it was trained on"));
+}
+
+TEST(GenerateJob, TakesOtherWeightsForATrainedModel) {
+  const auto made = [](const std::string& option, const char* file) {
+    const auto run = ready("format = ['latents']\n" + option);
+    auto tensors = read_tensors(run->of("dit") / "weights.safetensors");
+    for (auto& [name, t] : tensors) t = 1.25 * t;
+    write_tensors(run->folder() / file, tensors);
+    generated_json(*run);
+    return read_tensors(video(*run, 0, ".latents.safetensors")).at("latent");
+  };
+  EXPECT_TRUE(at::equal(made("weights = 'FOLDER/other.safetensors'", "other.safetensors"),
+                        made("", "dit/weights.safetensors")));
+}
+
+TEST(GenerateJob, ReadsTheShardsOfATraining) {
+  const auto run = ready("format = ['latents']\n");
+  const at::Tensor want = latents_of(*run);
+  const auto file = run->of("dit") / "weights.safetensors";
+  write_files(run->of("dit"), {{.name = "weights.safetensors", .holdings = {held(read_tensors(file))}}}, {},
+              3000);
+  ASSERT_FALSE(fs::exists(file)) << "but an index";
+  EXPECT_TRUE(at::equal(latents_of(*run), want));
+}
+
+TEST(GenerateJob, RefusesOptionsThatWouldDoNothing) {
+  const auto said = [](const std::string& option) -> std::string {
+    const auto run = prepared({{"film", option + "\n"}});
+    encoded(*run);
+    JobContext context = run->context("film");
+    return test::refusal([&] { run_generate(context); });
+  };
+  EXPECT_THAT(said("top_k = 5"), testing::HasSubstr("top_k is for models that draw codes"));
+  EXPECT_THAT(said("temperature = 0.5"), testing::HasSubstr("temperature is for models that draw codes"));
+  EXPECT_THAT(said("strength = 0.5"), testing::HasSubstr("give one in video"));
+  EXPECT_THAT(said("guidance_interval = [5.0, 1.0]"), testing::HasSubstr("[5, 1] holds nowhere"));
+}
+
+}  // namespace
+}  // namespace kinora::core

@@ -1,0 +1,261 @@
+// pipeline = "FOLDER" and noise = "FILE" in a generate job: what diffusers' pipelines make of the same
+// folders from the same noise (tests/oracle/make_pipeline_noise_fixtures.py).
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/io/atomic_file.hpp"
+#include "plugins/jobs/training/video_jobs_testing.hpp"
+#include "core/torch/media/latents.hpp"
+#include "tests/support/oracle.hpp"
+#include "tests/support/oracle_folders.hpp"
+
+namespace kinora::core {
+namespace {
+
+using testing::HasSubstr;
+
+class PipelineFolder : public test::OracleFolders {
+ protected:
+  static json object_of(const fs::path& file) {
+    std::ifstream in(file);
+    return json::parse(in);
+  }
+
+  // A folder that is put together of published ones; the later ones count.
+  fs::path assembled(const std::vector<std::string>& layers) {
+    const fs::path folder = scratch_ / "published";
+    fs::remove_all(folder);
+    for (const auto& layer : layers)
+      fs::copy(oracle(layer), folder, fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+    return folder;
+  }
+  RunFile read(const std::string& job, std::vector<std::string>* said = nullptr) {
+    const auto text = fmt::format(
+        "[run]\nout = '{}'\nseed = 3\n[[job]]\nname = 'film'\nkind = 'generate'\n{}", scratch_.string(), job);
+    const auto document = or_throw(Document::parse(text, (scratch_ / "run.toml").string()));
+    std::vector<Diagnostic> problems;
+    RunFile run = read_run(document, test::runtime().registry(), problems);
+    for (const auto& p : problems)
+      if (said)
+        said->push_back(format(p));
+      else
+        ADD_FAILURE() << format(p);
+    return run;
+  }
+  std::string job_of(const fs::path& folder, const std::string& case_name, const std::string& more,
+                     const std::string& number = "000") {
+    write_tensors(scratch_ / "noise.safetensors",
+                  {{number, test::Oracle("pipeline_noise.safetensors", case_name).exact("noise")}});
+    return fmt::format(
+        "pipeline = '{}'\nnoise = '{}'\nprompts = ['red sea']\nsteps = 5\nframes = {}\nheight = 32\nwidth = "
+        "{}\nformat = ['latents']\n{}",
+        folder.string(), (scratch_ / "noise.safetensors").string(), frames_, width_, more);
+  }
+  at::Tensor made(const RunFile& run) {
+    fs::remove_all(scratch_ / "film");
+    JobContext context(test::runtime(), run, run.jobs.at(0), true);
+    run_generate(context);
+    return read_tensors(scratch_ / "film" / "videos" / "000.latents.safetensors").at("latent")[0].clone();
+  }
+  // given: latent frames of a picture, on which diffusers' Cosmos leaves noise of sigma_min.
+  void expect_equal(const fs::path& folder, const std::string& case_name, const std::string& more = "",
+                    int64_t given = 0) {
+    SCOPED_TRACE(case_name);
+    const at::Tensor got = made(read(job_of(folder, case_name, more))),
+                     want = test::Oracle("pipeline_noise.safetensors", case_name).exact("latent");
+    ASSERT_EQ(got.sizes(), want.sizes());
+    const int64_t all = want.size(1);
+    const double apart =
+        test::difference(got.narrow(1, given, all - given), want.narrow(1, given, all - given));
+    EXPECT_LT(apart, 1e-5);
+    if (given > 0) {
+      EXPECT_LT((got - want).narrow(1, 0, given).abs().max().item<double>(), 0.03);
+    }
+    std::printf("          %s: latents differ by %.2g\n", case_name.c_str(), apart);
+  }
+  std::string refusal(const std::string& job) {
+    std::vector<std::string> said;
+    const auto run = read(job, &said);
+    if (!said.empty()) return said.at(0);
+    try {
+      made(run);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  }
+  static std::string picture(const std::string& name) {
+    return fmt::format("image = '{}'\n", oracle(name).string());
+  }
+
+  int64_t frames_ = 9, width_ = 48;
+};
+
+TEST_F(PipelineFolder, OfWanTextToVideoMakesTheLatentsOfDiffusers) {
+  const auto folder = assembled({"wan_t2v"});
+  expect_equal(folder, "t2v");
+  expect_equal(folder, "t2v_negative", "negative = 'blurry blue'\nguidance = 3.0\n");
+  expect_equal(folder, "t2v_plain", "guidance = 1.0\n");
+  expect_equal(folder, "t2v_plain", "guidance = 0.5\n");
+}
+
+TEST_F(PipelineFolder, OfWanImageToVideoMakesTheLatentsOfDiffusers) {
+  const auto folder = assembled({"wan_i2v"});
+  expect_equal(folder, "i2v", picture("wan_i2v/first.png"));
+  expect_equal(folder, "i2v_plain", picture("wan_i2v/first.png") + "guidance = 1\n");
+}
+
+TEST_F(PipelineFolder, OfWanFirstAndLastFrameMakesTheLatentsOfDiffusers) {
+  const auto folder = assembled({"wan_i2v", "wan_flf2v"});
+  const std::string both = picture("wan_i2v/first.png") +
+                           fmt::format("last_image = '{}'\n", oracle("wan_flf2v/last.png").string());
+  expect_equal(folder, "flf2v", both);
+}
+
+TEST_F(PipelineFolder, OfWansTwoExpertsMakesTheLatentsOfDiffusers) {
+  const auto folder = assembled({"wan_t2v", "wan_a14b_t2v"});
+  expect_equal(folder, "a14b_t2v");
+  expect_equal(folder, "a14b_t2v_two", "guidance = 4.0\nguidance_2 = 3.0\nresident_experts = 1\n");
+  expect_equal(folder, "a14b_t2v_plain", "guidance = 1.0\nguidance_2 = 3.0\n");
+  expect_equal(assembled({"wan_t2v", "wan_a14b_i2v"}), "a14b_i2v", picture("wan_i2v/first.png"));
+}
+
+// TI2V's folder is a text pipeline's that tells frames apart.
+TEST_F(PipelineFolder, OfWanTextOrImageToVideoMakesTheLatentsOfDiffusers) {
+  const auto folder = assembled({"wan_t2v"});
+  EXPECT_THAT(refusal(job_of(folder, "ti2v", picture("wan_i2v/first.png"))), HasSubstr("of a text alone"));
+  json index = object_of(folder / "model_index.json");
+  index["expand_timesteps"] = true;
+  std::ofstream(folder / "model_index.json") << index.dump();
+  expect_equal(folder, "ti2v", picture("wan_i2v/first.png"));
+  expect_equal(folder, "t2v");
+}
+
+// With the autoencoder of Wan 2.2's own form.
+TEST_F(PipelineFolder, OfWan22TextOrImageToVideoMakesTheLatentsOfDiffusers) {
+  const auto folder = assembled({"wan_t2v", "wan_ti2v"});
+  json index = object_of(folder / "model_index.json");
+  index["expand_timesteps"] = true;
+  std::ofstream(folder / "model_index.json") << index.dump();
+  width_ = 32;
+  expect_equal(folder, "ti2v_22", picture("cosmos2_v2w/first.png"));
+}
+
+TEST_F(PipelineFolder, OfAnotherSchedulerMakesTheLatentsOfDiffusers) {
+  const auto folder = assembled({"wan_t2v"});
+  std::ofstream(folder / "scheduler" / "scheduler_config.json")
+      << json{{"_class_name", "FlowMatchEulerDiscreteScheduler"}, {"shift", 5.0}}.dump();
+  expect_equal(folder, "t2v_euler");
+}
+
+TEST_F(PipelineFolder, OfCosmosPredict1MakesTheLatentsOfDiffusers) {
+  width_ = 32;
+  const std::string guided = "negative = 'blurry blue'\nguidance = 3.0\n", plain = "guidance = 1.0\n";
+  const auto text = assembled({"cosmos_t2w"});
+  expect_equal(text, "t2w", guided);
+  expect_equal(text, "t2w_plain", plain);
+  const auto folder = assembled({"cosmos_t2w", "cosmos_v2w"});
+  json index = object_of(folder / "model_index.json");
+  index["_class_name"] = "CosmosVideoToWorldPipeline";
+  std::ofstream(folder / "model_index.json") << index.dump();
+  expect_equal(folder, "v2w", picture("cosmos2_v2w/first.png") + guided, 1);
+  expect_equal(folder, "v2w_plain", picture("cosmos2_v2w/first.png") + plain, 1);
+}
+
+TEST_F(PipelineFolder, OfCosmosPredict2MakesTheLatentsOfDiffusers) {
+  width_ = 32;
+  const auto folder = assembled({"cosmos2_v2w"});
+  const auto given = picture("cosmos2_v2w/first.png");
+  expect_equal(folder, "cosmos2_v2w", given + "negative = 'blurry blue'\nguidance = 3.0\n", 1);
+  expect_equal(folder, "cosmos2_v2w_plain", given + "guidance = 1.0\n", 1);
+  frames_ = 1;
+  expect_equal(assembled({"cosmos2_t2i"}), "cosmos2_t2i", "guidance = 3.0\n");
+  expect_equal(assembled({"cosmos2_t2i"}), "cosmos2_t2i_plain", "guidance = 1.0\n");
+}
+
+// As versions before wrote it: fewer keys, the tokenizer's old class, weights in shards.
+TEST_F(PipelineFolder, OfAnOlderWriterInShardsMakesTheSame) {
+  const auto folder = assembled({"wan_t2v"});
+  const auto rewritten = [&](const char* file, const std::vector<const char*>& without,
+                             const json& with = json::object()) {
+    json object = object_of(folder / file);
+    for (const char* key : without) object.erase(key);
+    object.update(with);
+    std::ofstream(folder / file) << object.dump();
+  };
+  rewritten("model_index.json", {"boundary_ratio", "expand_timesteps", "transformer_2"},
+            {{"_diffusers_version", "0.33.0.dev0"}, {"tokenizer", {"transformers", "T5TokenizerFast"}}});
+  rewritten("scheduler/scheduler_config.json",
+            {"shift_terminal", "sigma_max", "sigma_min", "time_shift_type", "use_dynamic_shifting",
+             "use_exponential_sigmas", "use_beta_sigmas", "rescale_betas_zero_snr"});
+  rewritten("vae/config.json", {"is_residual", "patch_size", "scale_factor_spatial", "scale_factor_temporal",
+                                "decoder_base_dim", "in_channels", "out_channels"});
+  for (const char* part : {"transformer/diffusion_pytorch_model", "text_encoder/model"}) {
+    const fs::path file = folder / (std::string(part) + ".safetensors");
+    const auto all = or_throw(Safetensors::open(file));
+    const auto index = or_throw(write_safetensors_sharded(file, all.tensors(), all.metadata(), 2000));
+    ASSERT_EQ(index.extension(), ".json");
+    fs::remove(file);
+  }
+  expect_equal(folder, "t2v");
+}
+
+// An adapter that has learnt nothing yet is the published model; the encode job's latents and texts are those
+// that it knows.
+TEST_F(PipelineFolder, IsWhatFineTuningBeginsWith) {
+  const test::ScratchRun shard;
+  write_shard(shard);
+  const auto folder = assembled({"wan_t2v"});
+  write_tensors(scratch_ / "noise.safetensors",
+                {{"000", test::Oracle("pipeline_noise.safetensors", "t2v").exact("noise")}});
+  const std::string text = fmt::format(
+      "[run]\nout = '{0}'\nseed = 3\n"
+      "[[job]]\nname = 'latents'\nkind = 'encode'\ninput = '{1}'\npipeline = '{2}'\nframes = 9\nheight = "
+      "32\nwidth = 48\n"
+      "[[job]]\nname = 'dit'\nkind = 'train'\ninput = 'latents'\npipeline = '{2}'\nlora = 'rank=2 "
+      "targets=to_q,to_v'\n"
+      "steps = 1\nbatch = 2\nlearning_rate = 1e-30\nwarmup = 0\ntensorboard = false\n"
+      "[[job]]\nname = 'film'\nkind = 'generate'\ninput = 'dit'\npipeline = '{2}'\nnoise = "
+      "'{0}/noise.safetensors'\n"
+      "prompts = ['red sea']\nsteps = 5\nframes = 9\nheight = 32\nwidth = 48\nformat = ['latents']\n",
+      scratch_.string(), shard.of("shards").string(), folder.string());
+  const auto document = or_throw(Document::parse(text, (scratch_ / "run.toml").string()));
+  std::vector<Diagnostic> problems;
+  const RunFile run = read_run(document, test::runtime().registry(), problems);
+  for (const auto& p : problems) ADD_FAILURE() << format(p);
+  size_t next = 0;
+  for (void (*work)(JobContext&) : {run_encode, run_train, run_generate}) {
+    JobContext context(test::runtime(), run, run.jobs.at(next++), true);
+    work(context);
+  }
+  const auto facts = LatentData(scratch_ / "latents").facts();
+  EXPECT_EQ(facts.scale.mean, (std::vector<double>{0, 0}));
+  EXPECT_EQ(facts.scale.std, (std::vector<double>{1, 1}));
+  const at::Tensor got =
+                       read_tensors(scratch_ / "film" / "videos" / "000.latents.safetensors").at("latent")[0],
+                   want = test::Oracle("pipeline_noise.safetensors", "t2v").exact("latent");
+  EXPECT_LT(test::difference(got, want), 1e-5);
+}
+
+TEST_F(PipelineFolder, WhoseNoiseDoesNotFitIsRefusedByName) {
+  const auto folder = assembled({"wan_t2v"});
+  EXPECT_THAT(refusal(job_of(folder, "t2v", "", "001")),
+              HasSubstr("tensor '000', the noise of video 0, is missing; of its 1 tensors the first is '001'"));
+  frames_ = 13;
+  EXPECT_THAT(refusal(job_of(folder, "t2v", "")),
+              HasSubstr("noise '000' is [2, 3, 4, 6], and the latent is [2, 4, 4, 6]"));
+  frames_ = 9;
+  const std::string job = job_of(folder, "t2v", "");
+  at::Tensor noise = test::Oracle("pipeline_noise.safetensors", "t2v").exact("noise").clone();
+  noise[0][0][0][0] = std::numeric_limits<double>::quiet_NaN();
+  write_tensors(scratch_ / "noise.safetensors", {{"000", noise}});
+  EXPECT_THAT(refusal(job), HasSubstr("numbers that are not finite"));
+}
+
+TEST_F(PipelineFolder, WithoutOneStepsSayWhereTheyBelong) {
+  EXPECT_THAT(refusal("prompts = ['x']\nsteps = 4\n"), HasSubstr("steps stands beside pipeline"));
+}
+
+}  // namespace
+}  // namespace kinora::core

@@ -1,0 +1,45 @@
+#include "plugins/jobs/report/report.hpp"
+
+#include "core/build_info.hpp"
+#include "core/io/atomic_file.hpp"
+#include "plugins/jobs/report/page.hpp"
+#include "plugins/jobs/report/stills.hpp"
+
+namespace kinora::core {
+namespace {
+
+report::JobRecord record_of(const JobContext& context, const JobSpec& job) {
+  report::JobRecord record;
+  record.name = job.name;
+  record.kind = job.kind->spec.name;
+  record.folder = context.folder_of(job);
+  record.options = job.options;
+  for (const auto& use : job.components)
+    record.components.push_back({use.slot, use.id, use.version, use.options.values()});
+  report::read_summary(record);
+  return record;
+}
+
+}  // namespace
+
+void run_report(JobContext& context) {
+  const auto options = context.options<ReportOptions>();
+  const RunFile& run = context.run();
+  report::RunRecord record;
+  record.title = options.title.empty() ? run.name : options.title;
+  record.version = KINORA_VERSION;
+  record.file = run.file.filename().string();
+  record.toml = report::read_file(run.file).value_or("");
+  record.seed = run.seed;
+  for (const auto& job : run.jobs)
+    if (job.kind != context.spec().kind) record.jobs.push_back(record_of(context, job));
+
+  const report::Made made = report::make_page(record, report::Stills(context.runtime().registry()));
+  or_throw(write_file_atomically(context.folder() / "report.html", made.page));
+  or_throw(write_file_atomically(run.out / "report.html", made.page));
+  context.summary["results"]["../report.html"] = made.page.size();
+  context.summary["bytes"] = made.page.size();
+  context.summary["line"] = made.line;
+}
+
+}  // namespace kinora::core

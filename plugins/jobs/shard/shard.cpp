@@ -1,0 +1,185 @@
+#include "plugins/jobs/shard/shard.hpp"
+
+#include <algorithm>
+
+#include "core/base/counted.hpp"
+#include "plugins/jobs/shard/bins.hpp"
+#include "plugins/jobs/curation/drops.hpp"
+#include "core/base/facts.hpp"
+#include "core/io/atomic_file.hpp"
+#include "plugins/jobs/curation/clip_files.hpp"
+#include "plugins/jobs/shard/copy_out.hpp"
+#include "plugins/jobs/curation/pipeline.hpp"
+#include "core/base/log.hpp"
+#include "core/run/isolation.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Clip {
+  std::string key, folder;  // folder: of its shard; empty: the job's own
+  ClipFields files;
+};
+
+// By folder, then by key, so that the writer has one shard open at a time.
+void sort_into_bins(Io& io, std::vector<Clip>& clips) {
+  for (auto& clip : clips) {
+    const auto facts = clip.files.find("json");
+    if (facts != clip.files.end())
+      clip.folder = bin_of(parse_facts(or_throw(io.read_all(facts->second.string()))));
+    if (clip.folder.empty()) clip.folder = "unknown";
+  }
+  std::stable_sort(clips.begin(), clips.end(), [](const Clip& a, const Clip& b) { return a.folder < b.folder; });
+}
+
+Sample sample_of(Io& io, const Clip& clip, const EditHistory& edits) {
+  Sample sample(clip.key);
+  for (const auto& [field, file] : clip.files) sample.set(field.c_str(), or_throw(io.read_all(file.string())));
+  if (!clip.folder.empty()) sample.set("shard.folder", clip.folder);
+  const Edited edit = edits.now(clip.key);
+  if (!edit.caption) return sample;
+  json facts = parse_facts(sample.text("json").value_or("{}"));
+  if (!facts.is_object()) facts = json::object();
+  facts["caption"] = {{"by", "user"}};
+  if (!edit.author.empty()) facts["caption"]["author"] = edit.author;
+  sample.set("txt", *edit.caption);
+  sample.set("json", facts.dump(-1, ' ', false, json::error_handler_t::replace));
+  return sample;
+}
+
+// Takes out what does not go on, and says so: dropped.jsonl has a line each after `lines`. How many, by rule.
+std::map<std::string, int64_t> leave_out(const fs::path& folder, std::vector<Clip>& clips,
+                                         const std::map<std::string, Drop>& drops, std::string lines) {
+  std::map<std::string, int64_t> rules;
+  std::erase_if(clips, [&](const Clip& clip) {
+    const auto drop = drops.find(clip.key);
+    if (drop == drops.end()) return false;
+    ++rules[drop->second.rule];
+    json line{{"key", clip.key}, {"end", "filtered"}, {"rule", drop->second.rule}, {"score", drop->second.score}};
+    if (!drop->second.reason.empty()) line["reason"] = drop->second.reason;
+    if (!drop->second.of.empty()) line["of"] = drop->second.of;
+    lines += line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+    return true;
+  });
+  if (!lines.empty()) or_throw(write_file_atomically(folder / "dropped.jsonl", lines));
+  return rules;
+}
+
+// Edits that change nothing, which their author should know: counted in `summary` as `count`, told in the log by their
+// first keys. Lines of dropped.jsonl.
+std::string say_unused(JobContext& context, const std::vector<std::pair<std::string, json>>& edits, const char* count,
+                       const std::function<std::string(bool is_one)>& why) {
+  constexpr size_t kShown = 3;
+  context.summary[count] = edits.size();
+  std::string lines, first;
+  for (size_t i = 0; i < edits.size(); ++i) {
+    const auto& [key, set] = edits[i];
+    if (i < kShown) first += (i > 0 ? ", " : "") + key;
+    lines += json{{"key", key}, {"end", "unused_edit"}, {"reason", count}, {"set", set}}.dump(
+                 -1, ' ', false, json::error_handler_t::replace) + "\n";
+  }
+  if (!edits.empty())
+    log_warn("{}: {} left out, since {}: {}{}; dropped.jsonl lists {}", context.spec().name,
+             counted(static_cast<int64_t>(edits.size()), "edit is", "edits are"), why(edits.size() == 1), first,
+             edits.size() > kShown ? ", ..." : "", edits.size() == 1 ? "it" : "them");
+  return lines;
+}
+
+std::string unused_edits(JobContext& context, const EditHistory& edits, const std::vector<Clip>& clips,
+                         const fs::path& curated) {
+  std::vector<std::pair<std::string, json>> others, gone;
+  for (const auto& edit : edits.of_others()) others.emplace_back(edit.key, json_of(edit.set));
+  const auto before = [](const Clip& a, const Clip& b) { return a.key < b.key; };
+  for (const auto& [key, edit] : edits.edited())
+    if (!std::binary_search(clips.begin(), clips.end(), Clip{key, "", {}}, before)) gone.emplace_back(key, json_of(edit));
+  return say_unused(context, others, "edits_of_other_footage",
+                    [](bool is_one) { return is_one ? "its clip has other footage now" : "their clips have other footage now"; }) +
+         say_unused(context, gone, "edits_of_clips_not_kept", [&](bool is_one) {
+           return fmt::format("{} has not kept {}", curated.string(), is_one ? "its clip" : "their clips");
+         });
+}
+
+// People reject a clip for what it shows as often as for how it was encoded: a copy that takes its place is said.
+void say_replacements(JobContext& context, const std::vector<Clip>& clips, const std::map<std::string, std::string>& of,
+                      const std::map<std::string, Drop>& drops) {
+  constexpr size_t kNamed = 3;
+  size_t count = 0;
+  std::string names;
+  for (const auto& clip : clips) {
+    const auto rejected = of.find(clip.key);
+    if (rejected == of.end() || !drops.contains(rejected->second)) continue;
+    if (count++ < kNamed) names += (count > 1 ? ", " : "") + clip.key + " (of " + rejected->second + ")";
+  }
+  context.summary["copies_of_rejected"] = count;
+  if (count > 0)
+    log_warn("{}: {} of a rejected clip {}: {}{}; reject {} too if you do not want what {}", context.spec().name,
+             count == 1 ? "1 copy" : std::to_string(count) + " copies", count == 1 ? "takes its place" : "take its place", names,
+             count > kNamed ? ", ..." : "", count == 1 ? "it" : "them", count == 1 ? "it shows" : "they show");
+}
+
+void count_shards(JobContext& context) {
+  int64_t shards = 0;
+  uint64_t bytes = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(context.folder()))
+    if (entry.path().extension() == ".tar") ++shards, bytes += entry.file_size();
+  context.summary.update({{"shards", shards}, {"bytes", bytes}});
+}
+
+}  // namespace
+
+void check_shard(JobCheck& check) {
+  check.stage(*check.spec().component("shard"));
+  check_isolated(check, {check.spec().component("shard")});
+  check_out(check, check.options<ShardOptions>().out);
+}
+
+void run_shard(JobContext& context) {
+  require(context, check_shard);
+  const auto options = context.options<ShardOptions>();
+  if (!options.out.empty()) refuse_others(context, options.out);
+  const fs::path curated = context.folder_of(context.need_upstream("curate"));
+  Io& io = context.runtime().io();
+  const auto edits = read_edits(curated / kEditsFile, kept_in(curated));
+  std::map<std::string, Drop> drops;
+  std::map<std::string, std::string> replacements;
+  if (const auto* dedup = context.upstream("dedup")) {
+    const fs::path decisions = context.folder_of(*dedup) / "decisions.jsonl";
+    drops = drops_in(decisions);
+    replacements = replacements_in(decisions);
+  }
+  apply_edits(edits, drops);
+  std::vector<Clip> clips;
+  for (auto& [key, files] : clips_in(curated / "data")) clips.push_back({key, "", std::move(files)});
+  const auto all = static_cast<int64_t>(clips.size());
+  const auto rules = leave_out(context.folder(), clips, drops, unused_edits(context, edits, clips, curated));
+  say_replacements(context, clips, replacements, drops);
+  if (options.layout == "cosmos") sort_into_bins(io, clips);
+  auto at = clips.begin();
+  PipelineJob job;
+  job.stages = {context.spec().component("shard")};
+  job.engine = context.spec().component("engine");
+  job.memory = options.memory;
+  job.threads = options.threads;
+  job.total = static_cast<int64_t>(clips.size());
+  job.unit = "clips";
+  job.next = [&]() -> std::optional<Sample> {
+    if (at == clips.end()) return std::nullopt;
+    return sample_of(io, *at++, edits);
+  };
+  const PipelineResult result = run_pipeline(context, job);
+  if (result.inputs.failed > 0)
+    throw Error(KINORA_FAILED,
+                std::to_string(result.inputs.failed) + " clips could not be packed; the log names them");
+  const int64_t filtered = all - static_cast<int64_t>(clips.size());
+  if (result.inputs.kept + filtered != all)
+    throw Error(KINORA_FAILED, fmt::format("the engine lost clips: of {} {} were left out and {} packed; report "
+                                           "this as a defect",
+                                           all, filtered, result.inputs.kept));
+  context.summary.update({{"inputs", all}, {"samples", result.inputs.kept}, {"filtered", filtered}, {"rules", rules}});
+  count_shards(context);
+  if (!options.out.empty()) context.summary["copied"] = copy_out(context, options.out);
+}
+
+}  // namespace kinora::core

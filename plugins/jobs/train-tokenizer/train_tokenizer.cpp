@@ -1,0 +1,206 @@
+// kind = "train-tokenizer"
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+
+#include "core/io/atomic_file.hpp"
+#include "plugins/jobs/training/options/training.hpp"
+#include "core/torch/context/noise.hpp"
+#include "plugins/jobs/training/checks.hpp"
+#include "plugins/jobs/training/jobs.hpp"
+#include "core/torch/media/clips.hpp"
+#include "core/torch/tensors/device.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+#include "plugins/jobs/training/tokenizer_critic.hpp"
+#include "plugins/jobs/training/tokenizer_objective.hpp"
+#include "plugins/jobs/training/tokenizer_start.hpp"
+#include "plugins/jobs/training/trainer.hpp"
+#include "plugins/jobs/training/validation.hpp"
+#include "plugins/jobs/training/video_features.hpp"
+
+namespace kinora::core {
+namespace {
+
+// A random crop in time: which frame it starts with depends on (seed, n) only.
+int64_t start_of(int64_t n, int64_t length, int64_t frames, uint64_t seed) {
+  const double u = sample_uniform({1}, seed, n, "tokenizer.start").item<double>();
+  return std::min<int64_t>(static_cast<int64_t>(u * static_cast<double>(length - frames + 1)),
+                           length - frames);
+}
+
+// Microbatches are videos or, all of their samples, images: which depends on the seed and on the number of
+// the first sample of the microbatch over all ranks, never on who computes it.
+bool of_images(int64_t first, const TrainTokenizerOptions& o, uint64_t seed) {
+  const int64_t size = o.batch / o.accumulate;
+  return sample_uniform({1}, seed, first - first % size, "tokenizer.image").item<double>() < o.image_share;
+}
+
+class TokenizerTraining {
+ public:
+  TokenizerTraining(JobContext& context, const TrainTokenizerOptions& o)
+      : context_(context),
+        options_(o),
+        device_(device_of(o.device)),
+        seed_(static_cast<uint64_t>(context.run().seed)),
+        clips_(context, shards_of(context),
+               {{"height", o.height}, {"width", o.width}, {"stride", o.every}}, o.memory),
+        parallel_(context),
+        network_(context.open_slot("tokenizer"), context.spec().component("tokenizer")->options,
+                 {.seed = seed_, .device = device_, .dtype = parallel_.parameter_dtype()}, parallel_.links()),
+        objective_(context, network_, o) {
+    if (context.spec().component("features") || !o.features_weights.empty()) features_.emplace(context);
+    if (context.spec().component("critic")) critic_.emplace(context, network_, parallel_, o, device_);
+    find_clips();
+  }
+
+  void run() {
+    OptimizerOptions plain = options_;
+    if (!latest_checkpoint(context_.folder() / "checkpoints")) start();
+    plain.weights.clear();
+    Trainer trainer(context_, network_, parallel_, plain);
+    trainer.take_encoded = [this] { return std::exchange(encoded_, 0); };
+    if (critic_) attend(trainer);
+    trainer.run([&](int64_t first, int64_t count) { return micro_loss(first, count); });
+    trainer.use_average();
+    trainer.save_weights();
+    const json quality = evaluate();
+    context_.summary.update(trainer.summary());
+    context_.summary.update(quality);
+    context_.summary.update({{"clips", clips_.size()},
+                             {"used", usable_.size()},
+                             {"held_out", held_out_.size()},
+                             {"too_short", too_short_},
+                             {"failed", clips_.failed()}});
+    if (options_.partial) context_.summary["weights"] = start_counts(context_);
+  }
+
+ private:
+  void find_clips() {
+    for (int64_t i = 0; i < clips_.size(); ++i) {
+      const at::Tensor frames = clips_.try_frames(i);
+      if (!frames.defined()) continue;
+      if (frames.size(0) < options_.frames)
+        ++too_short_;
+      else
+        (hash_share(clips_.key(i)) < options_.validation ? held_out_ : usable_).push_back(i);
+    }
+    if (usable_.empty() && held_out_.empty()) throw clips_.none_usable(too_short_, clips_.failed(), options_.frames);
+    if (usable_.empty() || (options_.validation > 0 && held_out_.empty()))
+      raise(KINORA_INVALID, "validation = {} leaves {} of {} clips for training; choose another share",
+            options_.validation, usable_.size(), usable_.size() + held_out_.size());
+  }
+
+  void start() {
+    if (!options_.weights.empty())
+      start_from(context_, network_, options_.weights, options_.partial, parallel_.rank() == 0);
+    if (options_.start == "principal") network_.fit(starting_crops());
+  }
+
+  // The first crops of an epoch, which are the same on every rank: up to 64, within a quarter of the memory.
+  at::Tensor starting_crops() {
+    const int64_t bytes = 12 * options_.frames * options_.height * options_.width;
+    std::vector<at::Tensor> crops;
+    for (int64_t n = 0; n < std::clamp<int64_t>(options_.memory / 4 / bytes, 1, 64); ++n)
+      crops.push_back(crop(n, options_.frames));
+    return at::cat(crops);
+  }
+
+  // The critic steps with the trainer and is kept in its checkpoints.
+  void attend(Trainer& trainer) {
+    if (!trainer.restored_job_state().empty()) critic_->restore(trainer.restored_job_state());
+    trainer.job_state = [this] { return critic_->state(); };
+    trainer.on_step = [this](int64_t step, json& line) {
+      if (step > options_.critic_start) critic_->update(line);
+      return false;
+    };
+  }
+
+  at::Tensor crop(int64_t n, int64_t length) {
+    const at::Tensor frames =
+        clips_.frames(usable_[static_cast<size_t>(shuffled(n, static_cast<int64_t>(usable_.size()), seed_))]);
+    return video_of(frames, start_of(n, frames.size(0), length, seed_), length);
+  }
+
+  MicroLoss micro_loss(int64_t first, int64_t count) {
+    const int64_t length = of_images(first, options_, seed_) ? 1 : options_.frames;
+    std::vector<at::Tensor> crops;
+    for (int64_t n = first; n < first + count; ++n) crops.push_back(crop(n, length));
+    const at::Tensor video = at::cat(crops).to(device_, parallel_.parameter_dtype());
+    encoded_ += count * length;
+    const double share = static_cast<double>(count) / static_cast<double>(options_.batch);
+    auto terms = objective_(video, first, share);
+    if (critic_ && first / options_.batch >= options_.critic_start)
+      terms.all =
+          terms.all + critic_->adversarial(video, terms.made, terms.reconstruction, share, terms.figures);
+    return {terms.all, terms.figures, {}};
+  }
+
+  // Reconstructs the start of a few clips, held-out ones if there are, with a feature model of all of them;
+  // leaves pictures of the first and returns the mean qualities.
+  json evaluate() {
+    const at::NoGradGuard off;
+    std::filesystem::create_directories(context_.folder() / "samples");
+    const auto& which = held_out_.empty() ? usable_ : held_out_;
+    const size_t n = std::min<size_t>(which.size(), 8);
+    std::map<std::string, double> sum;
+    for (size_t i = 0; i < (features_ ? which.size() : n); ++i) {
+      const at::Tensor video =
+          video_of(clips_.frames(which[i]), 0, options_.frames).to(device_, parallel_.parameter_dtype());
+      const at::Tensor made = objective_.reconstruct(video);
+      if (features_) features_->add(video.cpu(), made.cpu());
+      if (i >= n) continue;
+      for (const auto& [name, value] : objective_.quality(made, video))
+        sum[name] += value / static_cast<double>(n);
+      if (i < 4) {
+        write_strip(context_, frames_of(video.cpu()), 5,
+                    context_.folder() / "samples" / ("original_" + std::to_string(i) + ".png"));
+        write_strip(context_, frames_of(made.cpu()), 5,
+                    context_.folder() / "samples" / ("reconstruction_" + std::to_string(i) + ".png"));
+      }
+    }
+    if (const auto distance = features_ ? features_->distance() : std::nullopt)
+      sum["frechet_distance"] = *distance;
+    return sum;
+  }
+
+  JobContext& context_;
+  TrainTokenizerOptions options_;
+  at::Device device_;
+  uint64_t seed_;
+  Clips clips_;
+  Parallelism parallel_;
+  Network network_;
+  TokenizerObjective objective_;
+  std::optional<TokenizerCritic> critic_;
+  std::optional<ReconstructionFeatures> features_;
+  std::vector<int64_t> usable_, held_out_;  // clips that are whole and long enough
+  int64_t too_short_ = 0, encoded_ = 0;
+};
+
+}  // namespace
+
+void write_strip(JobContext& context, const at::Tensor& frames, int64_t count,
+                 const std::filesystem::path& file, const std::string& comment) {
+  const int64_t n = std::min(count, frames.size(0));
+  const at::Tensor at = at::linspace(0, static_cast<double>(frames.size(0) - 1), n).round().to(at::kLong);
+  Sample sample("strip");
+  set_frames(sample, frames.index_select(0, at));
+  if (!comment.empty()) sample.set("comment", comment);
+  const OneStage write(context.runtime(), "video.write", json{{"format", "png"}});
+  const Sample made = write(sample);
+  const auto bytes = *made.bytes("png");
+  or_throw(write_file_atomically(file, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+}
+
+void use_threads(int64_t threads) {
+  if (threads > 0) at::set_num_threads(static_cast<int>(threads));
+}
+
+void run_train_tokenizer(JobContext& context) {
+  require(context, check_train_tokenizer);
+  const auto options = context.options<TrainTokenizerOptions>();
+  use_threads(options.threads);
+  TokenizerTraining(context, options).run();
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,198 @@
+// kind = "train"
+#include <ATen/ATen.h>
+
+#include "plugins/jobs/training/options/training.hpp"
+#include "core/base/log.hpp"
+#include "core/torch/context/meter_link.hpp"
+#include "core/torch/context/noise.hpp"
+#include "plugins/jobs/training/generating/frame_rule.hpp"
+#include "plugins/jobs/training/checks.hpp"
+#include "plugins/jobs/training/jobs.hpp"
+#include "core/torch/media/clips.hpp"
+#include "core/torch/media/signals.hpp"
+#include "core/torch/tensors/cuda_library.hpp"
+#include "core/torch/tensors/device.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+#include "plugins/jobs/training/batch_ahead.hpp"
+#include "plugins/jobs/training/given_draw.hpp"
+#include "plugins/jobs/training/level_draw.hpp"
+#include "plugins/jobs/training/objective.hpp"
+#include "plugins/jobs/training/sample_grid.hpp"
+#include "plugins/jobs/training/trainer.hpp"
+#include "plugins/jobs/training/validation.hpp"
+
+namespace kinora::core {
+namespace {
+
+// Of a microbatch, beside its tensors; also the keys of the random numbers.
+constexpr const char *kSigma = "train.sigma", *kNoise = "train.noise";
+
+class ModelTraining {
+ public:
+  ModelTraining(JobContext& context, const TrainOptions& o)
+      : context_(context),
+        options_(o),
+        device_(device_of(o.device)),
+        seed_(static_cast<uint64_t>(context.run().seed)),
+        data_(context.folder_of(context.need_upstream("encode"))),
+        parts_(split(data_, o.validation)),
+        loss_(context.open_slot("loss"), context.spec().component("loss")->options),
+        parallel_(context),
+        tokens_(o.teacher_forcing),
+        model_(context.open_slot("model")),
+        network_(model_, context.spec().component("model")->options,
+                 {.seed = seed_,
+                  .device = device_,
+                  .dtype = parallel_.parameter_dtype(),
+                  .frames = training_rule(o),
+                  .lora = lora_of(o)},
+                 links()),
+        objective_(loss_, network_, *model_.spec, parallel_.parameter_dtype(), parallel_.dtype(), device_,
+                   signals_of(context.spec().component("model")->options),
+                   context.spec().component("model")->options.values().value("in_channels", int64_t{0}),
+                   clean_level(o, loss_)),
+        given_(o, loss_, seed_),
+        levels_(o, loss_, seed_),
+        batches_([this](int64_t first, int64_t count) { return drawn(first, count); }, device_,
+                 o.prefetch ? cuda_library(device_) : nullptr) {
+    if (!o.adapter.empty()) network_.load_adapter(o.adapter);
+    if (o.validation_every > 0 || o.sample_every > 0)
+      validation_ =
+          std::make_unique<Validation>(data_, parts_, objective_, network_, parallel_, options_, seed_);
+    if (o.sample_every > 0) open_samples();
+  }
+
+  void run() {
+    Trainer trainer(context_, network_, parallel_, options_);
+    trainer.throughput.flops_per_sample = flops_per_sample();
+    trainer.take_tokens = [this] { return tokens_.take(); };
+    trainer.on_step = [&](int64_t step, json& line) { return look(trainer, step, line); };
+    if (options_.prefetch && device_.is_cuda())
+      trainer.prepare = [this](int64_t first, int64_t count) { batches_.prepare(first, count); };
+    trainer.run([&](int64_t first, int64_t count) { return micro_loss(first, count); });
+    trainer.use_average();
+    trainer.save_weights();
+    context_.summary.update(trainer.summary());
+    context_.summary.update({{"samples", data_.size()}, {"held_out", parts_.held_out.size()}});
+    if (!last_validation_.is_null()) context_.summary["validation_loss"] = last_validation_;
+  }
+
+ private:
+  // In the units of the loss; nothing without teacher forcing.
+  static std::optional<double> clean_level(const TrainOptions& o, const LossInstance& loss) {
+    LevelDraw::require(o, loss);
+    if (!o.teacher_forcing) return std::nullopt;
+    return level_of(clean_sigma(loss, o.condition_sigma), loss.mix());
+  }
+
+  std::vector<const kinora_link*> links() const {
+    auto out = parallel_.links();
+    out.push_back(tokens_.get());
+    return out;
+  }
+
+  // Sample n of all that are ever drawn: which latent, its noise, its level, how many of its frames are given
+  // and whether it keeps its text depend on (seed, n) only, so they are the same at any number of ranks, any
+  // split into microbatches and after a resume. On the CPU.
+  NamedTensors drawn(int64_t first, int64_t count) const {
+    std::vector<LatentData::Item> items;
+    for (int64_t n = first; n < first + count; ++n) {
+      const int64_t at = shuffled(n, static_cast<int64_t>(parts_.train.size()), seed_);
+      items.push_back(data_.item(parts_.train[static_cast<size_t>(at)]));
+    }
+    NamedTensors batch = objective_.cpu_batch(
+        items, sample_uniform({count}, seed_, first, "train.text-dropout") < options_.text_dropout);
+    if (!objective_.noisy()) return batch;
+    const auto latent = batch.find("latent");
+    batch[kSigma] = levels_(first, count, latent == batch.end() ? 1 : latent->second.size(2), kSigma);
+    if (latent != batch.end()) batch[kNoise] = sample_noise(latent->second, seed_, first, kNoise);
+    return batch;
+  }
+
+  MicroLoss micro_loss(int64_t first, int64_t count) {
+    NamedTensors batch = batches_.take(first, count);
+    const auto apart = [&](const char* name) {
+      const auto it = batch.extract(name);
+      return it.empty() ? at::Tensor() : it.mapped();
+    };
+    const at::Tensor sigma = apart(kSigma), noise = apart(kNoise);
+    const Given given = given_(first, count);
+    const at::Tensor losses = objective_.losses(batch, sigma, noise, given);
+    MicroLoss out{losses.sum() / static_cast<double>(options_.batch), {}, {}};
+    for (const int64_t frames : given.frames)
+      out.loss_share -= static_cast<double>(frames) / static_cast<double>(batch.at("latent").size(2) * count);
+    if (sigma.defined()) out.by_sigma.add(sigma, losses, loss_.mix());
+    return out;
+  }
+
+  // Of the first training sample; captions of other lengths are not worth another count.
+  double flops_per_sample() {
+    const auto batch = objective_.batch({data_.item(parts_.train[0])}, at::zeros({1}, at::kBool));
+    at::Tensor level, noise;
+    if (objective_.noisy()) level = loss_.level(at::full({1}, 0.5, at::kDouble));
+    if (objective_.noisy() && batch.count("latent")) noise = at::zeros_like(batch.at("latent"));
+    std::string why;
+    const double flops = training_flops(model_, context_.spec().component("model")->options,
+                                        objective_.inputs(batch, level, noise, given_(0, 1)),
+                                        network_.chain().lora() != nullptr, why);
+    if (flops == 0)
+      log_warn("{}: flops_per_second and mfu are not logged: {}", context_.spec().name,
+               why.empty() ? "the model asks its context for no matrix product" : why);
+    return flops;
+  }
+
+  // Validation and pictures, where they are due; on every rank.
+  bool look(Trainer& trainer, int64_t step, json& line) {
+    const auto due = [&](int64_t every) {
+      return every > 0 && (step % every == 0 || step == options_.steps);
+    };
+    if (due(options_.validation_every)) {
+      trainer.with_average([&] { line.update(validation_->losses()); });
+      last_validation_ = line.at("validation_loss");
+    }
+    if (samples_ && due(options_.sample_every))
+      trainer.with_average([&] {
+        if (const auto picture = samples_->draw(step)) trainer.picture(step, "samples", *picture);
+      });
+    return line.contains("validation_loss");
+  }
+
+  void open_samples() {
+    const auto& options = context_.spec().component("model")->options;
+    samples_ = std::make_unique<SampleGrid>(
+        context_, options_, *validation_, objective_, data_.facts(), network_,
+        GuidedModel(experts_, *model_.spec, signals_of(options), loss_, parallel_.dtype(), seed_, device_),
+        parallel_.rank() == 0);
+  }
+
+  JobContext& context_;
+  TrainOptions options_;
+  at::Device device_;
+  uint64_t seed_;
+  LatentData data_;
+  Split parts_;
+  LossInstance loss_;
+  Parallelism parallel_;
+  TokenMeter tokens_;
+  Component model_;
+  Network network_;
+  Experts experts_{network_};
+  Objective objective_;
+  GivenDraw given_;
+  LevelDraw levels_;
+  BatchAhead batches_;
+  std::unique_ptr<Validation> validation_;
+  std::unique_ptr<SampleGrid> samples_;
+  json last_validation_;
+};
+
+}  // namespace
+
+void run_train(JobContext& context) {
+  require(context, check_train);
+  const auto options = context.options<TrainOptions>();
+  use_threads(options.threads);
+  ModelTraining(context, options).run();
+}
+
+}  // namespace kinora::core

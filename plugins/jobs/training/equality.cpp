@@ -1,0 +1,307 @@
+#include "plugins/jobs/training/equality.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/torch/context/network.hpp"
+#include "core/torch/context/noise.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+#include "plugins/jobs/training/optimizer.hpp"
+#include "plugins/jobs/training/trial_job.hpp"
+#include "kinora/strategy.hpp"
+
+namespace kinora::core {
+namespace {
+
+using at::Tensor;
+using Kind = Compared::Kind;
+
+std::string lines_of(const Trial& t) {
+  return "collective = " + t.collective + "\nprecision = '" + t.precision + "'\nparallel = " + t.parallel +
+         "\nmodel = " + t.model + "\n";
+}
+
+Tensor gradient_of(const Tensor& t) { return t.grad().defined() ? t.grad() : at::zeros_like(t); }
+
+// have as a multiple of want; 0: it is none.
+double multiple(const Tensor& have, const Tensor& want) {
+  const double square = want.square().sum().item<double>();
+  const double times = square > 0 ? (have * want).sum().item<double>() / square : 0;
+  const double rest = (have - want * times).abs().max().item<double>();
+  return rest <= 1e-6 * want.abs().max().item<double>() ? times : 0;
+}
+
+}  // namespace
+
+std::string Compared::what() const {
+  switch (kind) {
+    case Kind::held:
+      return "what all ranks hold of the parameters";
+    case Kind::output:
+      return "output";
+    case Kind::loss:
+      return "loss";
+    case Kind::norm:
+      return "norm of the gradient";
+    case Kind::parameter:
+      return name + " after the step";
+    default:
+      return "gradient of " + name;
+  }
+}
+
+class Equality::Comparison {
+ public:
+  Comparison(Runtime& runtime, const Trial& t)
+      : t_(t),
+        job_(runtime, lines_of(t)),
+        parallel_(job_.context()),
+        model_(job_.context().open_slot("model")),
+        ranks_(parallel_.sum_of_world(1)),
+        mine_(make(parallel_.links())),
+        whole_(make({})) {
+    fill();
+  }
+
+  void run(const std::function<void(const Compared&)>& seen) {
+    seen_ = seen;
+    holds_every_number_once();
+    // AdamW divides by the gradient's size: in float32 a small one's rounding would be all that is seen.
+    const double eps = t_.precision == "fp64" ? 1e-4 : 1e-2;
+    AdamW of_mine(mine_->chain().parameters(), mine_->chain().leaves(), {.eps = eps}),
+        of_whole(whole_->chain().parameters(), whole_->chain().leaves(), {.eps = eps});
+    for (step_ = 0; step_ < t_.steps; ++step_) {
+      const double loss = one_process();
+      numbers(Kind::loss, all_processes(), loss);
+      each_leaf(Kind::gradient, [](const Leaf& l) { return gradient_of(l.tensor); });
+      const double norm = gradient_norm(whole_->chain().leaves()), together = norm_of_all();
+      numbers(Kind::norm, together, norm);
+      of_whole.step(0.01, clip_factor(norm, norm / 2));
+      of_mine.step(0.01, clip_factor(together, together / 2));
+      each_leaf(Kind::parameter, [](const Leaf& l) { return l.tensor.detach(); });
+      of_whole.zero_grad();
+      of_mine.zero_grad();
+    }
+  }
+  const Parallelism& parallel() const { return parallel_; }
+
+ private:
+  std::unique_ptr<Network> make(std::vector<const kinora_link*> links) {
+    if (t_.more) more_.push_back(t_.more());
+    if (t_.more) links.push_back(more_.back()->get());
+    ChainOptions o;
+    o.seed = 3;
+    o.dtype = parallel_.parameter_dtype();
+    o.frames = t_.rule;
+    o.lora = t_.lora;
+    return std::make_unique<Network>(model_, job_.context().spec().component("model")->options, o,
+                                     std::move(links));
+  }
+
+  // Numbers that leave no layer at zero, the same for both.
+  void fill() {
+    at::manual_seed(11);
+    for (auto& leaf : whole_->chain().leaves()) {
+      Tensor t = leaf.tensor.detach();
+      const double deviation = t.dim() > 1 ? 1 / std::sqrt(static_cast<double>(t[0].numel())) : 0.2;
+      const double mean = t.dim() == 1 && !leaf.name.ends_with("bias") ? 1 : 0;
+      t.copy_(at::randn(t.sizes(), at::kFloat) * deviation + mean);
+    }
+    load_values(mine_->chain().parameters(), mine_->chain().leaves(),
+                assemble(whole_->chain().parameters(), whole_->chain().leaves()));
+  }
+
+  void holds_every_number_once() {
+    double held = 0;
+    for (const auto& leaf : mine_->chain().leaves())
+      for (const auto& p : leaf.pieces)
+        held += static_cast<double>(p.count) *
+                parallel_.share(mine_->chain().parameter(p.param), leaf.reduced_by_link);
+    numbers(Kind::held, parallel_.sum_of_world(held), static_cast<double>(whole_->numel()));
+  }
+
+  int64_t samples() const { return t_.each * t_.micro * parallel_.data_size(); }
+
+  NamedTensors batch(int64_t first, int64_t count) const {
+    const int64_t from = 100 * step_ + first;
+    const auto like = [&](at::IntArrayRef of_one) {
+      std::vector<int64_t> shape{count};
+      shape.insert(shape.end(), of_one.begin(), of_one.end());
+      return at::empty(shape, at::TensorOptions().dtype(parallel_.dtype()));
+    };
+    NamedTensors out;
+    if (t_.packed.empty()) {
+      out["latent"] = sample_noise(like({2, t_.frames, t_.rows, t_.cols}), 5, from, "latent");
+    } else {
+      std::vector<int64_t> all;
+      auto videos = t_.packed;  // in another order in each row
+      std::rotate(videos.begin(), videos.begin() + first % static_cast<int64_t>(videos.size()), videos.end());
+      for (const auto& size : videos) all.insert(all.end(), size.begin(), size.end());
+      const Tensor sizes = at::tensor(all, at::kLong).view({-1, 3});
+      out["latent"] = sample_noise(like({2, sizes.prod(1).sum().item<int64_t>()}), 5, from, "latent");
+      out["sizes"] = sizes;
+      count = sizes.size(0);  // of what each video has
+    }
+    out["timestep"] = sample_uniform({count}, 5, from, "time").to(parallel_.dtype());
+    if (t_.text > 0) {
+      out["text"] = sample_noise(like({t_.text, 12}), 5, from, "text");
+      out["text_mask"] =
+          at::arange(t_.text).unsqueeze(0) <= (at::arange(from, from + count) % t_.text).unsqueeze(1);
+    }
+    for (auto& [name, tensor] : out)
+      if (tensor.is_floating_point()) tensor.set_requires_grad(true);
+    return out;
+  }
+
+  Tensor loss_of(const Tensor& out, int64_t first) const {
+    const Tensor weight = sample_noise(out.detach(), 5, 100 * step_ + first, "weight");
+    return (out * weight).square().sum() / static_cast<double>(samples());
+  }
+
+  kinora_pass pass_of(int64_t first) const {
+    kinora_pass pass{};
+    pass.struct_size = sizeof pass;
+    pass.first_sample = first;
+    pass.seed = 3;
+    return pass;
+  }
+
+  // All samples at once; of packed rows one after the other, for they differ in shape.
+  double one_process() {
+    double loss = 0;
+    const int64_t rows = t_.packed.empty() ? 1 : samples(), each = samples() / rows;
+    wholes_.clear();
+    for (int64_t first = 0; first < samples(); first += each) {
+      whole_->chain().begin(pass_of(first));
+      Whole one{batch(first, each), {}};
+      one.output = whole_->forward(one.inputs).at(0);
+      const Tensor part = loss_of(one.output, first);
+      part.backward();
+      loss += part.item<double>();
+      wholes_.push_back(std::move(one));
+    }
+    return loss;
+  }
+  // What `of` has of `count` rows for the samples from `first` on.
+  template <class Of>
+  Tensor part_of_whole(int64_t first, int64_t count, Of of) const {
+    return t_.packed.empty() ? of(wholes_[0]).narrow(0, first, count)
+                             : of(wholes_.at(static_cast<size_t>(first)));
+  }
+
+  double all_processes() {
+    std::map<int64_t, Tensor> losses;
+    std::map<int64_t, NamedTensors> given;
+    double loss = 0;
+    const auto first_of = [&](const kinora_pass& p) {
+      return (p.micro * parallel_.data_size() + parallel_.data_rank()) * t_.each;
+    };
+    const auto forward = [&](kinora_pass pass) {
+      const int64_t first = first_of(pass);
+      kinora_pass now = pass_of(first);
+      now.stage = pass.stage;
+      now.micro = pass.micro;
+      mine_->chain().begin(now);
+      auto& in = given[pass.micro];
+      if (in.empty()) in = batch(first, t_.each);
+      try {
+        const Tensor out = mine_->forward(in).at(0);
+        tensors(Kind::output, "", out,
+                part_of_whole(first, t_.each, [](const Whole& w) { return w.output; }));
+        losses[pass.micro] = loss_of(out, first);
+        return true;
+      } catch (const Stop&) {
+        return false;
+      }
+    };
+    const auto backward = [&](const kinora_pass& pass) {
+      const auto one_loss = losses.extract(pass.micro);
+      if (!one_loss) throw Error(KINORA_FAILED, "the schedule asked for a backward without its forward");
+      const Tensor one = one_loss.mapped();
+      one.backward();
+      loss += one.item<double>();
+    };
+    parallel_.step({t_.micro, forward, backward}, nullptr);
+    if (!losses.empty()) throw Error(KINORA_FAILED, "the schedule left a microbatch without a backward");
+    mine_->chain().reduce();
+    parallel_.sum_gradients(mine_->chain().parameters(), mine_->chain().leaves());
+    inputs_equal(given, first_of);
+    return parallel_.sum({loss}, /*of_stages=*/true).at(0);
+  }
+
+  template <class First>
+  void inputs_equal(const std::map<int64_t, NamedTensors>& given, First first_of) {
+    const kinora_group& model = parallel_.group("pp+cp+tp");
+    for (const auto& [micro, in] : given) {
+      kinora_pass pass{};
+      pass.micro = micro;
+      for (const auto& [name, tensor] : in)
+        if (tensor.requires_grad())
+          tensors(Kind::input, name, Group<Tensor>(&model).sum(gradient_of(tensor)),
+                  part_of_whole(first_of(pass), tensor.size(0),
+                                [&](const Whole& w) { return w.inputs.at(name).grad(); }));
+    }
+  }
+
+  double norm_of_all() const {
+    return gradient_norm(
+        mine_->chain().leaves(),
+        [&](const Leaf& leaf, const Piece& piece) {
+          return parallel_.share(mine_->chain().parameter(piece.param), leaf.reduced_by_link);
+        },
+        [&](double sum) { return parallel_.sum_of_world(sum); });
+  }
+
+  // What `of` gives of each leaf, against the same numbers of one process.
+  template <class Of>
+  void each_leaf(Kind kind, Of of) {
+    std::map<std::string, Tensor> want;
+    for (const auto& leaf : whole_->chain().leaves()) want[leaf.name] = of(leaf).reshape({-1});
+    for (const auto& leaf : mine_->chain().leaves()) {
+      const Tensor have = of(leaf).reshape({-1});
+      for (const auto& piece : leaf.pieces) {
+        const auto& p = mine_->chain().parameter(piece.param);
+        const Tensor all = want.at(p.name);
+        const double scale = std::max(all.abs().max().template item<double>(), 1e-3);
+        for (const auto& r : runs(p, piece.first, piece.count))
+          say(kind, p.name, have.narrow(0, piece.offset + r.local - piece.first, r.count),
+              all.narrow(0, r.global, r.count), scale);
+      }
+    }
+  }
+
+  void tensors(Kind kind, const std::string& name, const Tensor& have, const Tensor& want) {
+    if (have.sizes() == want.sizes()) return say(kind, name, have, want, want.abs().max().item<double>());
+    seen_({kind, name, step_, std::numeric_limits<double>::infinity(), 0});
+  }
+  void numbers(Kind kind, double have, double want) {
+    seen_({kind, "", step_, std::abs(have / want - 1), have / want});
+  }
+  void say(Kind kind, const std::string& name, const Tensor& have, const Tensor& want, double scale) {
+    seen_({kind, name, step_, ((have - want).abs().max() / scale).item<double>(), multiple(have, want)});
+  }
+
+  Trial t_;
+  TrialJob job_;
+  Parallelism parallel_;
+  Component model_;
+  double ranks_;  // met before a network may refuse: a rank that leaves breaks groups that others still join
+  std::vector<std::unique_ptr<Link<Tensor>>> more_;
+  std::unique_ptr<Network> mine_, whole_;
+  std::function<void(const Compared&)> seen_;
+  int64_t step_ = 0;
+  struct Whole {
+    NamedTensors inputs;
+    Tensor output;
+  };
+  std::vector<Whole> wholes_;
+};
+
+Equality::Equality(Runtime& runtime, const Trial& trial)
+    : comparison_(std::make_unique<Comparison>(runtime, trial)) {}
+Equality::~Equality() = default;
+void Equality::run(const std::function<void(const Compared&)>& seen) { comparison_->run(seen); }
+const Parallelism& Equality::parallel() const { return comparison_->parallel(); }
+
+}  // namespace kinora::core

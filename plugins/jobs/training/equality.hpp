@@ -1,0 +1,69 @@
+// Whether a model under some strategies computes what one process does: output, loss, the gradient of every
+// parameter and input, and the parameters after steps of AdamW with clipping. What tests of strategies and
+// `kinora plugins check-parallel` compare.
+#pragma once
+#include <array>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/runtime/runtime.hpp"
+#include "core/torch/context/parallelism.hpp"
+#include "core/torch/context/visibility.hpp"
+#include "core/torch/weights/lora.hpp"
+#include "kinora/aten.hpp"
+#include "kinora/link.hpp"
+
+namespace kinora::core {
+
+struct Trial {
+  std::string parallel;  // as in a job: "['ddp']", "[{ use = 'tp', size = 2 }]"
+  std::string model =
+      "{ use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = 4, "
+      "head_size = 12, adaln_lora = 4 }";
+  Frames rule;        // who sees whom; 2 streams: the latent's frames are clean ones, then as many noisy ones
+  int64_t each = 1;   // samples of a microbatch of a rank that holds samples of its own
+  int64_t micro = 1;  // microbatches a step
+  int64_t frames = 4, rows = 4, cols = 6;  // of the latent, of 2 channels
+  int64_t text = 5;                        // tokens; 0: the model reads none
+  std::string precision = "fp64", collective = "'gloo'";
+  int64_t steps = 3;
+  // Links of both networks besides, made for each; null: none.
+  std::function<std::unique_ptr<kinora::Link<at::Tensor>>()> more = nullptr;
+  // A packed row of latents of these frames, rows and cols for each sample instead.
+  std::vector<std::array<int64_t, 3>> packed;
+  std::optional<LoraOptions> lora;
+};
+
+// One thing that both computed.
+struct Compared {
+  enum class Kind { held, output, input, loss, gradient, norm, parameter };
+  Kind kind = Kind::output;
+  std::string name;  // of the parameter or input; else empty
+  int64_t step = 0;
+  double off = 0;    // the worst difference by the largest number of its kind; infinite: of another shape
+  double times = 0;  // all numbers are so many times one process', but for rounding; 0: they are no multiple
+
+  // "gradient of blocks.0.x.weight"
+  std::string what() const;
+};
+
+class Equality {
+ public:
+  // The ranks are those of the launch (core/run/place.hpp). Throws kinora::Error, also from run().
+  Equality(Runtime&, const Trial&);
+  Equality(const Equality&) = delete;
+  Equality& operator=(const Equality&) = delete;
+  ~Equality();
+  // Calls `seen` for everything that this rank holds, in the order in which it is computed.
+  void run(const std::function<void(const Compared&)>& seen);
+  const Parallelism& parallel() const;
+
+ private:
+  class Comparison;
+  std::unique_ptr<Comparison> comparison_;
+};
+
+}  // namespace kinora::core

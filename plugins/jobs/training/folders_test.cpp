@@ -1,0 +1,341 @@
+// Each folder alone: what transformers and diffusers compute with the models that they saved
+// (tests/oracle/make_folder_fixtures.py), and what is said where a folder and options do not go together.
+#include <fstream>
+#include <sstream>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/serialization/pickle.h>
+
+#include "core/base/log.hpp"
+#include "core/run/folder_options.hpp"
+#include "core/runtime/torch_library.hpp"
+#include "core/torch/context/fitting.hpp"
+#include "core/torch/context/network.hpp"
+#include "core/torch/weights/archives.hpp"
+#include "core/torch/weights/published.hpp"
+#include "core/torch/weights/safe_tensors.hpp"
+#include "tests/support/oracle.hpp"
+#include "tests/support/run_file.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+fs::path oracle_folder(const std::string& name) { return fs::path(KINORA_TEST_DATA) / "oracle" / name; }
+
+Network network_of(const std::string& id, const json& options, const at::Device& device = at::kCPU) {
+  const Component component = or_throw(test::plugins().open(id));
+  return Network(component, or_throw(Options::make(*component.spec, options)),
+                 ChainOptions{.device = device, .dtype = at::kDouble});
+}
+
+// The options of a component whose weights are this folder.
+json options_for(const std::string& id, const fs::path& folder, const json& given = json::object()) {
+  const auto& spec = *or_throw(test::plugins().find(id));
+  return with_config(spec, given, config_of({folder}, spec));
+}
+
+at::Tensor in_double(const at::Tensor& t) { return t.is_floating_point() ? t.to(at::kDouble) : t; }
+
+NamedTensors computed(Network& network, const ComponentSpec& spec, const NamedTensors& in) {
+  const at::NoGradGuard off;
+  kinora_pass pass{};
+  pass.struct_size = sizeof pass;
+  pass.no_grad = 1;
+  network.chain().begin(pass);
+  if (spec.kind == "tokenizer") {
+    const at::Tensor latent = network.encode(in.at("video"));
+    return {{"latent", latent}, {"video", network.decode(latent)}};
+  }
+  NamedTensors out;
+  const auto made = network.forward(in);
+  for (size_t i = 0; i < made.size(); ++i)
+    if (made[i].defined()) out[spec.outputs[i].name] = made[i];
+  return out;
+}
+
+class Folder : public testing::TestWithParam<std::string> {};
+
+TEST_P(Folder, AloneComputesWhatItsPeerDoes) {
+  const test::Oracle oracle("folders.safetensors", GetParam());
+  const std::string id = oracle.options.at("component");
+  const fs::path folder = oracle_folder(oracle.options.at("folder"));
+  Network network = network_of(id, options_for(id, folder));
+  network.load(folder);
+  NamedTensors in;
+  for (const auto& [name, t] : oracle.under("in.")) in[name] = in_double(t);
+  const auto out = computed(network, *or_throw(test::plugins().find(id)), in);
+  const auto wanted = oracle.under("out.");
+  ASSERT_FALSE(wanted.empty());
+  for (const auto& [name, t] : wanted) {
+    ASSERT_TRUE(out.count(name)) << name;
+    EXPECT_LT(test::difference(out.at(name), t), 1e-6) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(OfPeers, Folder,
+                         testing::Values("bert", "bert_mlm", "bert_tf", "clip_text", "clip_text_4",
+                                         "clip_text_projected", "clip_vision", "clip_vision_projected",
+                                         "clip_as_text", "clip_as_vision", "t5", "t5_whole", "umt5",
+                                         "wan_t2v", "wan_i2v", "cosmos_t2w", "cosmos2_v2w", "wan_vae",
+                                         "wan22_vae", "cosmos_vae"),
+                         [](const auto& info) { return info.param; });
+
+class Folders : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { register_fitting(with_fitting_size); }
+  // The lines that are logged meanwhile.
+  template <class F>
+  std::string logged(F act) {
+    const fs::path file = run_.folder() / "log";
+    fs::remove(file);
+    {
+      const auto log = or_throw(LogFile::open(file));
+      const std::string before = log_level();
+      or_throw(set_log_level("info"));
+      act();
+      or_throw(set_log_level(before));
+    }
+    std::ostringstream text;
+    text << std::ifstream(file).rdbuf();
+    return text.str();
+  }
+  template <class F>
+  static std::string refused(F act) {
+    try {
+      act();
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "not refused";
+  }
+  std::string misfit(const std::string& id, const fs::path& weights, const json& options) {
+    return refused([&] { network_of(id, options, at::kMeta).require_weights({weights}); });
+  }
+  // A file with the parameters of these options in the names of a layout, one byte each, none of which is
+  // written.
+  fs::path empty_weights(const std::string& id, const json& options, const std::string& layout = "kinora") {
+    const fs::path file = run_.folder() / "weights.safetensors";
+    Network network = network_of(id, options, at::kMeta);
+    const auto& parameters = network.chain().parameters();
+    const Layout names = layout_called(or_throw(test::plugins().open(id)), layout, names_of(parameters));
+    json header;
+    int64_t end = 0;
+    for (const auto& p : parameters) {
+      header[names.theirs(p.name)] = {
+          {"dtype", "U8"}, {"shape", p.shape}, {"data_offsets", {end, end + p.numel()}}};
+      end += p.numel();
+    }
+    std::string text = header.dump();
+    text.resize((text.size() + 7) / 8 * 8, ' ');
+    const auto size = static_cast<uint64_t>(text.size());
+    std::ofstream(file, std::ios::binary).write(reinterpret_cast<const char*>(&size), 8) << text;
+    fs::resize_file(file, 8 + text.size() + static_cast<uint64_t>(end));
+    return file;
+  }
+  test::ScratchRun run_;
+};
+
+TEST_F(Folders, OptionsThatAreGivenWinAndAreNamed) {
+  const fs::path folder = oracle_folder("folders/bert");
+  json options;
+  const auto said = logged([&] {
+    options =
+        options_for("model/minilm", folder, {{"max_positions", 7}, {"heads", 4}, {"layer_norm_eps", 1e-5}});
+  });
+  EXPECT_EQ(options.at("max_positions"), 7);
+  EXPECT_EQ(options.at("layers"), 2);
+  EXPECT_THAT(said, AllOf(HasSubstr("bert/config.json"), HasSubstr("max_positions = 7, not 9"),
+                          Not(HasSubstr("heads = "))));
+  EXPECT_THAT(
+      misfit("model/minilm", folder, options),
+      AllOf(HasSubstr("config.json says max_positions = 9, and the options say max_positions = 7; 39 tensors were given for 37 parameters: "),
+            HasSubstr("1 of other shapes: 'embeddings.position_embeddings.weight' is [9, 8] in the "
+                      "file and [7, 8] in the model")));
+}
+
+// What AutoencoderKLWan's configuration has since there is a second one.
+TEST_F(Folders, AnOlderWriterMeansTheSame) {
+  const auto& spec = *or_throw(test::plugins().find("tokenizer/wan"));
+  const fs::path file = oracle_folder("wan_t2v/vae") / "config.json";
+  json older = json::parse(std::ifstream(file));
+  const size_t keys = older.size();
+  for (const char* key : {"decoder_base_dim", "is_residual", "in_channels", "out_channels", "patch_size",
+                          "scale_factor_spatial", "scale_factor_temporal", "clip_output"})
+    older.erase(key);
+  EXPECT_LE(older.size() + 4, keys);
+  std::ofstream(run_.folder() / "config.json") << older;
+  const auto options = [&](const fs::path& of) {
+    return or_throw(Options::make(spec, read_config(of, spec, true)));
+  };
+  EXPECT_EQ(options(run_.folder() / "config.json").canonical(), options(file).canonical());
+}
+
+TEST_F(Folders, WhatAFormatHasAndNobodyUsesIsOneLine) {
+  const auto lines = [&](const std::string& id, const char* name) {
+    const fs::path folder = oracle_folder(std::string("folders/") + name);
+    Network network = network_of(id, options_for(id, folder));
+    return logged([&] { network.load(folder); });
+  };
+  EXPECT_THAT(
+      lines("model/minilm", "bert"),
+      HasSubstr("2 of 39 tensors have no use in model/minilm, the first of them 'pooler.dense.bias'"));
+  const auto old = lines("model/clip-text", "clip_text_4");
+  EXPECT_THAT(old, HasSubstr("1 of 37 tensors have no use in model/clip-text, the first of them "
+                             "'text_model.embeddings.position_ids'"));
+  EXPECT_EQ(std::count(old.begin(), old.end(), '\n'), 1) << old;
+  EXPECT_EQ(lines("model/clip-text", "clip_text"), "");
+}
+
+TEST_F(Folders, AnotherNetworkWithTheSameNamesIsRefused) {
+  EXPECT_THAT(refused([&] { options_for("model/t5", oracle_folder("folders/umt5")); }),
+              AllOf(HasSubstr("umt5/config.json: option 'model_type' of model/t5"), HasSubstr("\"umt5\"")));
+  const fs::path file = run_.folder() / "config.json";
+  std::ofstream(file) << R"({"model_type": "roberta"})";
+  EXPECT_THAT(refused([&] { read_config(file, *or_throw(test::plugins().find("model/minilm"))); }),
+              HasSubstr("the string \"roberta\""));
+}
+
+TEST_F(Folders, AFileThatIsNamedInAFolderSaysThatTheFolderWouldDo) {
+  const fs::path file = oracle_folder("wan_t2v/transformer") / "diffusion_pytorch_model.safetensors";
+  EXPECT_THAT(misfit("model/wan", file, json::object()),
+              AllOf(HasSubstr("config.json says "), HasSubstr("num_layers = 2"), HasSubstr("num_layers = 40"),
+                    HasSubstr("; name the folder, and its configuration counts")));
+}
+
+TEST_F(Folders, APublishedSizeIsNamed) {
+  const fs::path small = empty_weights("model/wan", {{"size", "1.3B"}});
+  const auto said = misfit("model/wan", small, {{"size", "14B"}});
+  EXPECT_THAT(
+      said, HasSubstr("these are the weights of size = \"1.3B\", and the options say size = \"14B\"; 825 tensors "
+                      "were given for 1095 parameters: "));
+  EXPECT_THAT(said,
+              AllOf(HasSubstr("270 missing: "), HasSubstr(" and 24 more"), HasSubstr("of other shapes: ")));
+  EXPECT_LT(said.size(), 1500u) << said;
+  EXPECT_THAT(misfit("model/wan", small, {{"num_layers", 30}}),
+              HasSubstr("these are the weights of size = \"1.3B\", and the options say no size"));
+  EXPECT_THAT(misfit("model/t5", empty_weights("model/t5", {{"size", "t5-small"}}), {{"size", "t5-base"}}),
+              HasSubstr("these are the weights of size = \"t5-small\""));
+}
+
+// "model/wan" in the folder of a Cosmos transformer.
+TEST_F(Folders, AnotherClassIsNamed) {
+  const auto said = misfit("model/wan", oracle_folder("cosmos_t2w/transformer"),
+                           {{"num_layers", 2}, {"num_attention_heads", 2}, {"attention_head_dim", 12}});
+  EXPECT_THAT(said, HasSubstr("their config.json says that they are a CosmosTransformer3DModel's"));
+  EXPECT_LT(said.size(), 1500u) << said;
+}
+
+json said_by(const std::string& id, const fs::path& weights, const json& given = json::object()) {
+  return with_weights(test::plugins(), *or_throw(test::plugins().find(id)), given, {weights});
+}
+
+// NVIDIA's names and no configuration.
+TEST_F(Folders, TensorsTellThePublishedSize) {
+  const auto expect = [&](const std::string& id, const json& options, const std::string& layout) {
+    const fs::path file = empty_weights(id, options, layout);
+    EXPECT_EQ(said_by(id, file), options);
+    EXPECT_EQ(said_by(id, file.parent_path()), options);
+    EXPECT_EQ(misfit(id, file, said_by(id, file)), "not refused");
+  };
+  for (const char* release : {"predict1", "predict2"})
+    for (const char* size : {release[7] == '1' ? "-7B" : "-2B", "-14B"}) {
+      json options{{"size", release + std::string(size)}};
+      expect("model/cosmos", options, release);
+      options["in_channels"] = 17;
+      expect("model/cosmos", options, release);
+    }
+  expect("model/wan", {{"size", "5B"}}, "original");
+  expect("model/wan", {{"size", "1.3B"}}, "kinora");
+  expect("model/umt5", {{"size", "umt5-base"}}, "kinora");
+  const fs::path file = empty_weights("model/cosmos", {{"size", "predict2-2B"}, {"in_channels", 17}});
+  const auto line = logged([&] { said_by("model/cosmos", file); });
+  EXPECT_THAT(line, AllOf(HasSubstr("weights.safetensors: model/cosmos of size = \"predict2-2B\" with "
+                                    "in_channels = 17, by the names and shapes of its "),
+                          HasSubstr(" tensors")));
+  EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1) << line;
+}
+
+TEST_F(Folders, TensorsTellNothingThatIsGiven) {
+  const fs::path file = empty_weights("model/wan", {{"size", "1.3B"}});
+  const json given{{"size", "14B"}}, own{{"num_layers", 30}, {"num_attention_heads", 12}, {"ffn_dim", 8960}},
+      others{{"num_layers", 7}};
+  for (const auto& options : {given, own, others}) EXPECT_EQ(said_by("model/wan", file, options), options);
+  EXPECT_EQ(said_by("model/wan", run_.folder() / "absent.safetensors"), json::object());
+  const fs::path larger = empty_weights("model/wan", {{"num_layers", 3}, {"ffn_dim", 99}});
+  EXPECT_EQ(said_by("model/wan", larger), json::object());
+  EXPECT_THAT(
+      misfit("model/wan", larger, json::object()),
+      AllOf(HasSubstr("their 96 tensors, the first of them 'blocks.0.attn1.norm_k.weight' [5120], are of "
+                      "none of the sizes 1.3B, 5B, 14B, I2V-14B; give the options that they were made "
+                      "with, which kinora plugins inspect model/wan lists"),
+            HasSubstr("missing")));
+}
+
+// TorchScript is a program: reading a run file must not open it.
+TEST_F(Folders, TheNameOfAScriptsFolderTellsThePublishedTokenizer) {
+  const json sizes = json::parse(std::ifstream(oracle_folder("cosmos_tokenizer_keys.json")));
+  ASSERT_EQ(sizes.size(), 10u);
+  for (const auto& [size, shapes] : sizes.items()) {
+    const fs::path named = run_.folder() / ("Cosmos-Tokenizer-" + size);
+    fs::create_directories(named);
+    for (const char* part : {"encoder.jit", "decoder.jit"}) std::ofstream(named / part) << "is never opened";
+    EXPECT_EQ(said_by("tokenizer/cosmos", named), json({{"size", size}}));
+  }
+  const fs::path plain = run_.folder() / "tokenizer";
+  fs::create_directories(plain);
+  std::ofstream(plain / "encoder.jit") << "is never opened";
+  EXPECT_EQ(said_by("tokenizer/cosmos", plain), json::object());
+}
+
+TEST_F(Folders, ARunTakesThePublishedSize) {
+  const fs::path file = empty_weights("tokenizer/wan", {{"size", "2.2"}});
+  const test::ScratchRun run(
+      {{"latents", fmt::format("tokenizer = 'wan'\ntokenizer_weights = '{}'\n", file.string())}});
+  ASSERT_EQ(run.problems(), "");
+  EXPECT_EQ(run.spec("latents").component("tokenizer")->options.values().at("size"), "2.2");
+}
+
+TEST_F(Folders, TheVariantFp16IsReadWhereThereIsNoOther) {
+  const fs::path plain = oracle_folder("folders/clip_text") / "model.safetensors";
+  NamedTensors half;
+  for (const auto& [name, t] : read_tensors(plain)) half[name] = t.to(at::kHalf);
+  write_tensors(run_.folder() / "model.fp16.safetensors", half);
+  write_tensors(run_.folder() / "model.ema.safetensors", {{"a", at::ones({1})}});
+  Network network = network_of("model/clip-text", options_for("model/clip-text", plain.parent_path()));
+  EXPECT_THAT(logged([&] { network.load(run_.folder()); }),
+              HasSubstr(": model.fp16.safetensors is read, because the folder has no weights but those of "
+                        "variant fp16"));
+  Network whole = network_of("model/clip-text", options_for("model/clip-text", plain.parent_path()));
+  whole.load(plain);
+  for (size_t i = 0; i < network.chain().leaves().size(); ++i)
+    EXPECT_TRUE(network.chain().leaves()[i].tensor.equal(
+        whole.chain().leaves()[i].tensor.to(at::kHalf).to(at::kDouble)))
+        << network.chain().parameters()[i].name;
+}
+
+TEST_F(Folders, APickleIsNeverRead) {
+  const auto bytes = torch::jit::pickle_save(c10::impl::GenericDict(at::StringType::get(), at::AnyType::get()));
+  std::ofstream(run_.folder() / "model.pt", std::ios::binary)
+      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  Network network = network_of("model/cosmos", {{"layers", 1}, {"heads", 2}});
+  EXPECT_THAT(refused([&] { network.load(run_.folder()); }),
+              AllOf(HasSubstr("model.pt is a pickle of torch.save, which is never read; convert it once: python -c"),
+                    HasSubstr("weights_only=True"), HasSubstr("model.safetensors")));
+  std::ofstream(run_.folder() / "model.pt") << "no archive";
+  EXPECT_THAT(refused([&] { network.load(run_.folder()); }),
+              HasSubstr("model.pt is not an archive that libtorch reads"));
+  std::ofstream(run_.folder() / "other.pth") << "";
+  EXPECT_THAT(refused([&] { network.load(run_.folder()); }), HasSubstr("no *.safetensors"));
+}
+
+}  // namespace
+}  // namespace kinora::core

@@ -1,0 +1,352 @@
+#include "plugins/jobs/training/generating/generator.hpp"
+
+#include <ATen/ATen.h>
+#include <fmt/ranges.h>
+
+#include "plugins/jobs/training/options/training.hpp"
+#include "core/run/one_stage.hpp"
+#include "core/sample/sample.hpp"
+#include "core/torch/context/mix.hpp"
+#include "core/torch/context/noise.hpp"
+#include "plugins/jobs/training/generating/given_noise.hpp"
+#include "plugins/jobs/training/generating/rules.hpp"
+#include "core/torch/media/clips.hpp"
+#include "core/torch/media/streaming.hpp"
+#include "core/torch/tensors/cuda_library.hpp"
+#include "core/torch/tensors/device.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+#include "kinora/aten.hpp"
+
+namespace kinora::core {
+namespace {
+
+at::Tensor frames_in(const JobContext& context, const std::filesystem::path& file, int64_t count,
+                     int64_t height, int64_t width) {
+  Sample sample(key_of_name(file.stem().string()));
+  sample.set("url", file.string());
+  const OneStage read(context.runtime(), "video.read",
+                      json{{"frames", count}, {"height", height}, {"width", width}});
+  const Sample made = read(sample);
+  const kinora_dl_tensor* t = made.tensor("frames");
+  if (t->shape[0] < count)
+    raise(KINORA_INVALID, "{} has {} frames; {} are needed", file.string(), t->shape[0], count);
+  return at::from_blob(static_cast<char*>(t->data) + t->byte_offset,
+                       {t->shape[0], t->shape[1], t->shape[2], t->shape[3]}, at::kByte)
+      .clone();
+}
+
+// A train job's model keeps the rule that it was trained with.
+FrameOptions frames_of(const JobView& job, const GenerateOptions& o) {
+  const JobSpec* train = job.spec().component("model") ? nullptr : job.upstream("train");
+  if (!train) return o;
+  return JobView(job.runtime(), job.run(), *train).options<TrainOptions>();
+}
+
+}  // namespace
+
+Generator::Denoising::Denoising(JobContext& context, Experts& experts, const ComponentSpec& spec,
+                                const Options& options, at::ScalarType stream, at::Device device)
+    : loss(context.open(loss_of(context)), loss_of(context).options),
+      sampler(context.open_slot("sampler"), context.spec().component("sampler")->options),
+      guided(experts, spec, signals_of(options), loss, stream, static_cast<uint64_t>(context.run().seed),
+             device) {}
+
+Generator::Generator(JobContext& context, const GenerateOptions& options)
+    : context_(context),
+      options_(options),
+      model_part_(part_of(context, "model", "weights", "train")),
+      tokenizer_part_(part_of(context, "tokenizer", "tokenizer_weights", "train-tokenizer")),
+      rule_(frames_of(context, options)),
+      two_(two_experts(context, model_part_)),
+      spec_(*context.open(*model_part_.use).spec),
+      device_(NextToken::is_for(spec_) ? at::Device(at::kCPU) : device_of(options.device)),
+      facts_(read_facts()),
+      parallel_(context),
+      tokenizer_(open_part(context, tokenizer_part_, {.device = device_})),
+      shape_(latent_shape()),
+      cache_(cache()),
+      model_(context.open(*model_part_.use), model_part_.use->options,
+             {.device = device_, .dtype = parallel_.parameter_dtype(), .frames = generating_rule(rule_)},
+             links()) {
+  require_one_kind(spec_, tokenizer_part_.use->id, tokenizer_->info().discrete != 0);
+  of_codes() ? open_next_token() : open_denoising();
+  load_model();
+  if (const JobSpec* source = source_of(context, "text"); source && takes("text"))
+    text_ = std::make_unique<TextEncoder>(context, *source, device_, parallel_.more_links("fsdp"));
+  if (const JobSpec* source = source_of(context, "image_encoder"); source && takes("image"))
+    image_ = std::make_unique<ImageEncoder>(context, *source, ChainOptions{.device = device_});
+}
+
+void Generator::open_experts() {
+  if (!two_) {
+    experts_ = std::make_unique<Experts>(model_);
+  } else if (options_.resident_experts == 1) {
+    experts_ = std::make_unique<Experts>(model_, model_part_.weights, two_->low, two_->boundary);
+  } else {
+    low_ = std::make_unique<Network>(
+        context_.open(*model_part_.use), model_part_.use->options,
+        ChainOptions{
+            .device = device_, .dtype = parallel_.parameter_dtype(), .frames = generating_rule(rule_)},
+        parallel_.more_links());
+    experts_ = std::make_unique<Experts>(model_, *low_, two_->boundary);
+  }
+}
+
+void Generator::load_model() {
+  model_.load(model_part_.weights);
+  if (low_) low_->load(two_->low);
+}
+
+std::map<std::string, Part> Generator::parts() const {
+  std::map<std::string, Part> out{{"model", model_part_}, {"tokenizer", tokenizer_part_}};
+  if (two_) out["model_2"] = {model_part_.use, two_->low};
+  for (const char* slot : {"sampler", "precision"})
+    if (const auto* use = context_.spec().component(slot);
+        use && (!of_codes() || slot != std::string("sampler")))
+      out[slot] = {use, {}};
+  if (!of_codes()) out["loss"] = {&loss_of(context_), {}};
+  const auto encoder = [&](const char* slot, const char* weights) {
+    const JobSpec* source = source_of(context_, slot);
+    out[slot] = {source->component(slot), weights_in(source->options, weights)};
+    return source;
+  };
+  if (text_) out["words"] = {encoder("text", "text_weights")->component("words"), {}};
+  if (image_) encoder("image_encoder", "image_encoder_weights");
+  return out;
+}
+
+void Generator::open_denoising() {
+  open_experts();
+  denoising_ = std::make_unique<Denoising>(context_, *experts_, spec_, model_part_.use->options,
+                                           parallel_.dtype(), device_);
+  denoising_->guided.share_branches(parallel_.group("cfg"));
+  if (options_.condition_timestep == "shared") denoising_->guided.share_timestep();
+  if (options_.cuda_graphs && parallel_.world() == 1)  // transfers between ranks cannot be recorded
+    if (const auto* cuda = cuda_library(device_)) denoising_->guided.replay_with(*cuda);
+}
+
+void Generator::open_next_token() {
+  NextToken::require_alone(model_part_.use->id, parallel_.of_sample().size);
+  next_token_ = std::make_unique<NextToken>(
+      model_, spec_, *cache_, std::array{shape_[1], shape_[2], shape_[3]}, tokenizer_->info().codes,
+      TokenSampling{options_.temperature, options_.top_k, options_.top_p}, guidance(options_.guidance),
+      static_cast<uint64_t>(context_.run().seed));
+}
+
+bool Generator::takes(const std::string& input) const {
+  return std::any_of(spec_.inputs.begin(), spec_.inputs.end(),
+                     [&](const auto& i) { return i.name == input; });
+}
+
+// With room for the whole video from the start, so that it never holds two copies.
+std::unique_ptr<KvCacheLink> Generator::cache() const {
+  return NextToken::is_for(spec_) ? std::make_unique<KvCacheLink>(shape_[1] * shape_[2] * shape_[3])
+                                  : nullptr;
+}
+
+std::vector<const kinora_link*> Generator::links() const {
+  auto out = parallel_.links();
+  if (cache_) out.push_back(cache_->get());
+  return out;
+}
+
+at::Tensor Generator::decode(const at::Tensor& latent) {
+  return decode_together(*tokenizer_, latent, device_, parallel_.of_sample());
+}
+
+LatentFacts Generator::read_facts() const {
+  if (const JobSpec* encode = context_.upstream("encode"))
+    return LatentData(context_.folder_of(*encode)).facts();
+  LatentFacts facts;
+  facts.scale.sigma_data = options_.sigma_data;
+  return facts;
+}
+
+// [C, t, h, w]: as in training, or from the size that is asked for.
+std::vector<int64_t> Generator::latent_shape() {
+  const auto shape = core::latent_shape(tokenizer_->info(), tokenizer_part_.use->id, facts_.shape, options_);
+  if (facts_.scale.mean.empty()) {
+    facts_.scale.mean.assign(static_cast<size_t>(shape[0]), 0);
+    facts_.scale.std.assign(static_cast<size_t>(shape[0]), 1);
+  }
+  return shape;
+}
+
+Guidance Generator::guidance(double scale) const {
+  Guidance out = options_.guidance_convention == "nemo" ? Guidance::nemo(scale) : Guidance{.scale = scale};
+  if (!options_.guidance_interval.empty()) {
+    out.from = options_.guidance_interval[0];
+    out.to = options_.guidance_interval[1];
+  }
+  out.batched = options_.batch_guidance;
+  return out;
+}
+
+at::Tensor Generator::encoded(const std::filesystem::path& file, int64_t count) {
+  const auto info = tokenizer_->info();
+  const int64_t frames = count > 0 ? count : 1 + (shape_[1] - 1) * info.time;
+  const at::Tensor pixels =
+      frames_in(context_, file, frames, shape_[2] * info.height, shape_[3] * info.width);
+  const at::Tensor latent = encode_video(
+      *tokenizer_, frames, [&](int64_t first, int64_t n) { return video_of(pixels, first, n).to(device_); });
+  return of_codes() ? latent.to(at::kLong) : facts_.scale.normalise(latent.to(at::kFloat));
+}
+
+void Generator::give_text(const Wish& wish, Conditions& with, Conditions& none) {
+  if (!text_) return;
+  const at::Tensor text = (*text_)(wish.prompt).unsqueeze(0);
+  const at::Tensor negative = wish.negative.empty() && !options_.encode_negative
+                                  ? at::zeros_like(text)
+                                  : (*text_)(wish.negative).unsqueeze(0);
+  for (const auto& [to, tokens] : {std::pair{&with, text}, std::pair{&none, negative}}) {
+    (*to)["text"] = tokens;
+    if (takes("text_mask")) (*to)["text_mask"] = at::ones({1, tokens.size(1)}, at::kBool);
+  }
+}
+
+void Generator::give_image(const Wish& wish, Conditions& with, Conditions& none) {
+  const auto& file = wish.image.empty() ? wish.video : wish.image;
+  if (!image_ || file.empty()) return;
+  const auto info = tokenizer_->info();
+  const auto tokens = [&](const std::filesystem::path& of) {
+    return (*image_)(frames_in(context_, of, 1, shape_[2] * info.height, shape_[3] * info.width)[0])
+        .unsqueeze(0);
+  };
+  at::Tensor image = tokens(file);
+  if (!options_.last_image.empty()) image = at::cat({image, tokens(options_.last_image)}, 1);
+  with["image"] = none["image"] = image;
+}
+
+void Generator::give_signals(const Wish& wish, Conditions& with, Conditions& none) {
+  for (const auto& [name, values] : wish.signals) {
+    require_signal(spec_, model_part_.use->options, name);
+    const at::Tensor value = at::tensor(values, at::kFloat);
+    with[name] = none[name] = values.size() == 1 ? value : value.unsqueeze(0);
+  }
+}
+
+ToldBy Generator::told() const {
+  return told_by(spec_, model_part_.use->options.values().value("in_channels", shape_[0]), shape_[0],
+                 tokenizer_->info().time + shape_[0]);
+}
+
+std::optional<FrameCondition> Generator::given_frames(const Wish& wish) {
+  if (!wish.image.empty() && told() != ToldBy::channels)
+    return FrameCondition(encoded(wish.image, 1), denoising_->loss.mix(), options_.condition_sigma);
+  if (!wish.video.empty() && options_.strength == 1 && options_.condition_frames > 0)
+    return FrameCondition(encoded(wish.video, options_.condition_frames), denoising_->loss.mix(),
+                          options_.condition_sigma);
+  return std::nullopt;
+}
+
+// A model that counts a mask among its channels is given it also when no frame is.
+void Generator::give_channels(const std::optional<FrameCondition>& given, const Wish& wish,
+                              Conditions& both) {
+  if (told() == ToldBy::mask)
+    both["condition_mask"] =
+        given ? given->mask(shape_[1]) : at::zeros({1, 1, shape_[1], shape_[2], shape_[3]});
+  if (told() != ToldBy::channels) return;
+  if (wish.image.empty())
+    throw Error(KINORA_INVALID, model_part_.use->id + " makes videos from a picture: set image");
+  both["condition"] = channels_of_image(wish);
+}
+
+at::Tensor Generator::channels_of_image(const Wish& wish) {
+  const auto info = tokenizer_->info();
+  const int64_t frames = 1 + (shape_[1] - 1) * info.time;
+  const auto picture = [&](const std::filesystem::path& file) {
+    const auto read = frames_in(context_, file, 1, shape_[2] * info.height, shape_[3] * info.width);
+    return video_of(read, 0, 1).to(device_);
+  };
+  FramesOf video = followed_by_grey(picture(wish.image));
+  const bool ends = !options_.last_image.empty();
+  if (ends) video = ended_by(video, frames, picture(options_.last_image));
+  const at::Tensor latent = encode_video(*tokenizer_, frames, video);
+  return masked_picture(facts_.scale.normalise(latent.to(at::kFloat)), info.time, ends);
+}
+
+std::pair<at::Tensor, int64_t> Generator::beginning(const Wish& wish) {
+  const at::Tensor like = at::empty({1, shape_[0], shape_[1], shape_[2], shape_[3]}, at::kDouble);
+  const at::Tensor noise = options_.noise.empty()
+                               ? sample_noise(like, wish.seed, wish.number, "generate.noise")
+                               : given_noise(options_.noise, wish.number, shape_);
+  if (wish.video.empty() || options_.strength == 1) return {noise, 0};
+  const auto levels = denoising_->sampler.levels();
+  const auto steps = static_cast<double>(levels.size() - 1);
+  const auto first = std::clamp<int64_t>(std::llround((1 - options_.strength) * steps), 1,
+                                         static_cast<int64_t>(levels.size()) - 2);
+  const double level = levels.at(static_cast<size_t>(first));
+  const at::Tensor clean = encoded(wish.video, 0).to(at::kDouble);
+  const double keep = denoising_->sampler.mix() == KINORA_MIX_BLEND ? 1 - level : 1;
+  return {keep * clean + level * noise, first};
+}
+
+void Generator::look(int64_t step, const at::Tensor& x0, const Preview& preview) {
+  if (!preview || options_.preview_every == 0 || step % options_.preview_every != 0) return;
+  const at::Tensor frame = facts_.scale.denormalise(x0.narrow(2, 0, 1).to(at::kFloat));
+  preview(step, decode(frame));
+}
+
+Generator::Made Generator::make(const Wish& wish, Progress& progress, const Preview& preview) {
+  return of_codes() ? decoded(wish, progress) : denoised(wish, progress, preview);
+}
+
+Generator::Made Generator::decoded(const Wish& wish, Progress& progress) {
+  Conditions with, none;
+  give_text(wish, with, none);
+  give_signals(wish, with, none);
+  at::Tensor given;
+  if (!wish.image.empty())
+    given = encoded(wish.image, 1);
+  else if (!wish.video.empty() && options_.condition_frames > 0)
+    given = encoded(wish.video, options_.condition_frames);
+  const at::Tensor codes = (*next_token_)(with, none, given, wish.seed, wish.number, progress);
+  const int64_t drawn = codes.numel() - (given.defined() ? given.numel() : 0);
+  return {codes, decode(codes), drawn, next_token_->calls(), drawn, next_token_->cache_bytes()};
+}
+
+Generator::Made Generator::denoised(const Wish& wish, Progress& progress, const Preview& preview) {
+  Conditions with, none;
+  give_text(wish, with, none);
+  give_image(wish, with, none);
+  give_signals(wish, with, none);
+  const auto given = given_frames(wish);
+  give_channels(given, wish, with);
+  give_channels(given, wish, none);
+  const auto [start, first] = beginning(wish);
+  const Call call{wish.seed, wish.number, &progress,
+                  [&](int64_t step, kinora_tensor x0) { look(step, borrow<at::Tensor>(x0), preview); }};
+  Made made;
+  const at::Tensor latent = roll_out(
+      rollout_of(rule_, denoising_->loss, options_.condition_sigma), start, given,
+      [&, first = first](const at::Tensor& noise, const FrameCondition* before) {
+        const int64_t frames = noise.size(2);
+        return sampled({of_first_frames(with, frames, before), of_first_frames(none, frames, before)}, noise,
+                       before, first, call, made);
+      });
+  made.latent = facts_.scale.denormalise(latent.to(at::kFloat));
+  made.frames = decode(made.latent);
+  return made;
+}
+
+at::Tensor Generator::sampled(const std::array<Conditions, 2>& conditions, const at::Tensor& start,
+                              const FrameCondition* given, int64_t first, Call call, Made& made) {
+  GuidedModel& guided = denoising_->guided;
+  const SamplerInstance& sampler = denoising_->sampler;
+  const double low = options_.guidance_2 < 0 ? options_.guidance : options_.guidance_2;
+  guided.ask(conditions[0], conditions[1], {guidance(options_.guidance), guidance(low)});
+  FunctionDenoiser denoiser([&](const at::Tensor& x, const at::Tensor& sigma) {
+    const Mixed in = remixed({x, sigma}, sampler.mix(), denoising_->loss.mix());
+    const auto ask = [&](const at::Tensor& a, const at::Tensor& b) { return guided(a, b); };
+    return given ? (*given)(in.x, in.sigma, ask) : guided(in.x, in.sigma);
+  });
+  kinora_denoiser abi = denoiser.abi();
+  abi.first = first;
+  const at::Tensor latent = sampler.sample(abi, start, run_of(call));
+  made.nfe += denoiser.calls();
+  made.model_calls += guided.calls();
+  made.steps += static_cast<int64_t>(sampler.levels().size()) - 1 - first;
+  return latent;
+}
+
+}  // namespace kinora::core

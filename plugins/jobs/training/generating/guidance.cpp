@@ -1,0 +1,134 @@
+#include "plugins/jobs/training/generating/guidance.hpp"
+
+#include <ATen/ATen.h>
+
+#include "core/torch/context/mix.hpp"
+#include "kinora/aten.hpp"
+
+namespace kinora::core {
+namespace {
+
+constexpr const char *kX = "guided.x", *kSigma = "guided.sigma";  // no model has such inputs
+
+// [B, L, ...] with zeros (false) up to L = length.
+at::Tensor lengthened(const at::Tensor& t, int64_t length) {
+  if (t.size(1) == length) return t;
+  auto shape = t.sizes().vec();
+  shape[1] = length - t.size(1);
+  return at::cat({t, at::zeros(shape, t.options())}, 1);
+}
+
+}  // namespace
+
+Conditions joined(const Conditions& a, const Conditions& b) {
+  Conditions out;
+  for (const auto& [name, first] : a) {
+    const at::Tensor& second = b.at(name);
+    const int64_t length = first.dim() > 1 ? std::max(first.size(1), second.size(1)) : 0;
+    out[name] = length == 0 ? at::cat({first, second})
+                            : at::cat({lengthened(first, length), lengthened(second, length)});
+  }
+  return out;
+}
+
+GuidedModel::GuidedModel(Experts& experts, const ComponentSpec& spec, std::set<std::string> signals,
+                         const LossInstance& loss, at::ScalarType stream, uint64_t seed, at::Device device)
+    : experts_(experts),
+      loss_(loss),
+      inputs_(std::move(signals)),
+      stream_(stream),
+      seed_(seed),
+      device_(device) {
+  if (experts.boundary() > 0 && loss.mix() != KINORA_MIX_BLEND)
+    throw Error(
+        KINORA_INVALID,
+        "boundary is a share of the timesteps of a loss that blends, such as flow; this one adds noise");
+  for (const auto& input : spec.inputs) inputs_.insert(input.name);
+}
+
+void GuidedModel::ask(Conditions with, Conditions none, const std::array<Guidance, 2>& guidance) {
+  const auto known = [&](const auto& named) { return takes(named.first); };
+  std::erase_if(with, [&](const auto& named) { return !known(named); });
+  std::erase_if(none, [&](const auto& named) { return !known(named); });
+  for (auto* given : {&with, &none})
+    for (auto& [name, tensor] : *given) tensor = tensor.to(device_);
+  both_ = guidance[0].batched ? joined(with, none) : Conditions{};
+  with_ = std::move(with);
+  none_ = std::move(none);
+  guidance_ = guidance;
+  calls_ = 0;
+}
+
+bool GuidedModel::guided_at(const at::Tensor& sigma) const {
+  double s = sigma.max().item<double>();
+  if (loss_.mix() == KINORA_MIX_BLEND) s /= std::max(1 - s, 1e-12);
+  const Guidance& g = guidance_[expert_];
+  return g.scale != 1 && s > g.from && s <= g.to;
+}
+
+// By what the models are told, which may be rounded: a frame that is given has a timestep of its own, near 0.
+uint32_t GuidedModel::expert_at(const at::Tensor& x, const at::Tensor& sigma) const {
+  if (experts_.boundary() == 0) return 0;
+  const auto timestep = [&](const at::Tensor& s) { return loss_.input(x, s).timestep.max().item<double>(); };
+  return timestep(sigma) < experts_.boundary() * timestep(at::ones_like(sigma)) ? 1 : 0;
+}
+
+at::Tensor GuidedModel::operator()(const at::Tensor& x, const at::Tensor& sigma) {
+  expert_ = expert_at(x, sigma);
+  if (!guided_at(sigma)) return estimate(x, sigma, with_, 0);
+  const double g = guidance_[expert_].scale;
+  if (g == 0) return estimate(x, sigma, none_, 0);
+  const auto [with, none] = both(x, sigma);
+  return none + g * (with - none);
+}
+
+std::array<at::Tensor, 2> GuidedModel::both(const at::Tensor& x, const at::Tensor& sigma) {
+  if (branches_.get() && branches_.size() == 2) {
+    const bool first = branches_.rank() == 0;
+    const at::Tensor mine = estimate(x, sigma, first ? with_ : none_, first ? 0 : 1);
+    ++calls_;  // the other rank's
+    const auto two = branches_.gather(mine.to(device_), 0).to(at::kCPU).chunk(2);
+    return {two[0], two[1]};
+  }
+  if (guidance_[expert_].batched) {
+    const auto two = estimate(at::cat({x, x}), at::cat({sigma, sigma}), both_, 0).chunk(2);
+    return {two[0], two[1]};
+  }
+  const at::Tensor with = estimate(x, sigma, with_, 0);
+  return {with, estimate(x, sigma, none_, 1)};
+}
+
+void GuidedModel::replay_with(const kinora_cuda_api& cuda) {
+  replays_ = std::make_unique<Replays>(
+      cuda, device_.index(), [this](uint32_t call, const NamedTensors& in) { return evaluate(call, in); });
+}
+
+at::Tensor GuidedModel::estimate(const at::Tensor& x, const at::Tensor& sigma, const Conditions& given,
+                                 uint32_t branch) {
+  ++calls_;
+  NamedTensors in = given;
+  in[kX] = x.to(device_, stream_);
+  in[kSigma] = sigma.to(device_);
+  experts_.use(expert_);  // before a graph is replayed that reads its numbers
+  const uint32_t call = 2 * expert_ + branch;
+  return (replays_ ? (*replays_)(call, in) : evaluate(call, in)).to(at::kCPU, at::kDouble);
+}
+
+at::Tensor GuidedModel::evaluate(uint32_t call, const NamedTensors& in) {
+  Network& model = experts_.use(call / 2);
+  kinora_pass pass{};
+  pass.struct_size = sizeof pass;
+  pass.no_grad = 1;
+  pass.branch = call % 2;
+  pass.seed = seed_;
+  model.chain().begin(pass);
+  NamedTensors all = in;
+  const at::Tensor x = all.extract(kX).mapped(), sigma = all.extract(kSigma).mapped();
+  const auto scaled = loss_.input(x, sigma);
+  all["latent"] = scaled.latent.to(stream_);
+  all["timestep"] =
+      shares_timestep_ && sigma.dim() == 2 ? loss_.input(x, sigma.amax(1)).timestep : scaled.timestep;
+  return loss_.estimate(x, sigma, model.forward(all).at(0));
+}
+
+}  // namespace kinora::core

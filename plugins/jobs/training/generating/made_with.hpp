@@ -1,0 +1,22 @@
+// What a video was made with: digests of the weights and versions of the components, and what differs between
+// two such accounts.
+#pragma once
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "plugins/jobs/training/generating/parts.hpp"
+
+namespace kinora::core {
+
+// {"weights": {SLOT: "sha256:..."}, "components": {SLOT: {"id", "version"}}}. kept: see weights_digest().
+nlohmann::json made_with(const JobContext&, const std::map<std::string, Part>& parts,
+                         const std::filesystem::path& kept);
+
+// A list such as "weights of model (sha256:0123abcd..., here sha256:4567cdef...)"; "" if all that `then` says
+// is the same now. What `then` does not speak of is not compared.
+std::string differences(const nlohmann::json& then, const nlohmann::json& now);
+
+}  // namespace kinora::core

@@ -1,0 +1,115 @@
+#include "plugins/jobs/training/generating/next_token.hpp"
+
+#include <algorithm>
+
+#include <ATen/ATen.h>
+
+#include "core/base/cancel.hpp"
+#include "core/torch/context/noise.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+
+namespace kinora::core {
+namespace {
+
+bool takes(const ComponentSpec& model, const std::string& name) {
+  return std::any_of(model.inputs.begin(), model.inputs.end(), [&](const auto& i) { return i.name == name; });
+}
+
+// Of given codes, in one forward: its logits, of which only the last are asked, are [1, kPiece, V].
+constexpr int64_t kPiece = 256;
+
+}  // namespace
+
+bool NextToken::is_for(const ComponentSpec& model) {
+  return takes(model, "codes") && !takes(model, "latent");
+}
+
+void NextToken::require_alone(const std::string& model, int64_t ranks) {
+  if (ranks > 1)
+    raise(KINORA_UNSUPPORTED,
+          "parallel: {} draws codes one after the other on one rank; give ddp, which makes other videos on "
+          "other ranks",
+          model);
+}
+
+NextToken::NextToken(Network& model, const ComponentSpec& spec, KvCacheLink& cache,
+                     std::array<int64_t, 3> grid, int64_t vocabulary, const TokenSampling& sampling,
+                     const Guidance& guidance, uint64_t seed_of_model)
+    : model_(model),
+      cache_(cache),
+      grid_(grid),
+      vocabulary_(vocabulary),
+      sampling_(sampling),
+      guidance_(guidance),
+      seed_of_model_(seed_of_model) {
+  for (const char* name : {"position", "grid"})
+    if (!takes(spec, name))
+      raise(KINORA_UNSUPPORTED,
+            "{} has no input '{}'; decoding token by token needs codes, grid and position, as model/ar has",
+            spec.id, name);
+}
+
+at::Tensor NextToken::operator()(const Conditions& with, const Conditions& none, const at::Tensor& given,
+                                 uint64_t seed, int64_t number, Progress& progress) {
+  const int64_t N = tokens(), first = given.defined() ? given.numel() : 0;
+  if (first >= N)
+    raise(KINORA_INVALID, "{} latent frames are given of {} to generate; ask for a longer video",
+          given.size(1), grid_[0]);
+  with_ = with;
+  none_ = none;
+  both_ =
+      guidance_.batched && guidance_.scale != 1 && guidance_.scale != 0 ? joined(with, none) : Conditions{};
+  calls_ = 0;
+  at::Tensor codes = at::zeros({1, N}, at::kLong);
+  if (first > 0) codes.narrow(1, 0, first).copy_(given.flatten(1));
+  const at::Tensor u = sample_uniform({1, N}, seed, number, "generate.codes");
+  for (int64_t position = 0, count = 0; position < N; position += count) {
+    if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
+    count = std::clamp<int64_t>(first + 1 - position, 1, kPiece);
+    const at::Tensor of_last = logits(codes, position, count);
+    const int64_t at = position + count - 1;
+    if (at >= first) codes[0][at] = draw_token(of_last, sampling_, u[0][at].item<double>());
+    progress.update(at + 1);
+  }
+  return codes.view({1, grid_[0], grid_[1], grid_[2]});
+}
+
+at::Tensor NextToken::logits(const at::Tensor& codes, int64_t position, int64_t count) {
+  Frames frames = model_.chain().frames();
+  frames.start = position;
+  model_.chain().set_frames(frames);
+  const at::Tensor before = codes.narrow(1, std::max<int64_t>(position - 1, 0), count).contiguous();
+  const double g = guidance_.scale;
+  const auto last = [&](const Conditions& conditions, int64_t samples, uint32_t branch) {
+    return forward(conditions, before, position, samples, branch).select(1, count - 1).to(at::kDouble);
+  };
+  at::Tensor out;
+  if (g == 1 || g == 0) {
+    out = last(g == 1 ? with_ : none_, 1, 0)[0];
+  } else if (guidance_.batched) {
+    const at::Tensor two = last(both_, 2, 0);
+    out = two[1] + g * (two[0] - two[1]);
+  } else {
+    const at::Tensor with = last(with_, 1, 0)[0], none = last(none_, 1, 1)[0];
+    out = none + g * (with - none);
+  }
+  return out.narrow(0, 0, std::min(vocabulary_, out.size(0)));
+}
+
+at::Tensor NextToken::forward(const Conditions& conditions, const at::Tensor& codes, int64_t position,
+                              int64_t samples, uint32_t branch) {
+  ++calls_;
+  kinora_pass pass{};
+  pass.struct_size = sizeof pass;
+  pass.no_grad = 1;
+  pass.branch = branch;
+  pass.seed = seed_of_model_;
+  model_.chain().begin(pass);
+  NamedTensors in = conditions;
+  in["codes"] = codes.expand({samples, -1});
+  in["grid"] = at::tensor({grid_[0], grid_[1], grid_[2]}, at::kLong);
+  in["position"] = at::full({1}, position, at::kLong);
+  return model_.forward(in).at(0);
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,55 @@
+// Codes of a video, one after the other, from a model that predicts the next one (model/ar), through a KV
+// cache.
+//
+// N codes of the video in the order frames, rows, columns; V codes of the tokenizer.
+#pragma once
+#include <array>
+
+#include "core/run/progress.hpp"
+#include "core/torch/context/kv_cache_link.hpp"
+#include "plugins/jobs/training/generating/guidance.hpp"
+#include "plugins/jobs/training/generating/token_sampling.hpp"
+
+namespace kinora::core {
+
+class NextToken {
+ public:
+  // By its manifest: an input `codes` and no `latent`.
+  static bool is_for(const ComponentSpec& model);
+  // Codes come one after the other: throws Error(KINORA_UNSUPPORTED) where several ranks work on a video.
+  static void require_alone(const std::string& model, int64_t ranks_of_video);
+
+  // The model's chain has the cache among its links. grid: t, h, w of the codes. vocabulary: V; what a larger
+  // model says of further codes is not asked. guidance.from and .to are of noise levels and not used here.
+  // Everything outlives it.
+  NextToken(Network& model, const ComponentSpec& spec, KvCacheLink& cache, std::array<int64_t, 3> grid,
+            int64_t vocabulary, const TokenSampling& sampling, const Guidance& guidance,
+            uint64_t seed_of_model);
+
+  // int64 [1, t, h, w]. given: the first codes, [1, fewer than t, h, w], or undefined. Code i is drawn with a
+  // number that (seed, number, i) alone decide. with, none: as GuidedModel's. Throws Error(KINORA_CANCELLED)
+  // between two tokens.
+  at::Tensor operator()(const Conditions& with, const Conditions& none, const at::Tensor& given,
+                        uint64_t seed, int64_t number, Progress& progress);
+  int64_t tokens() const { return grid_[0] * grid_[1] * grid_[2]; }
+  int64_t calls() const { return calls_; }  // of the model, for the last video
+  int64_t cache_bytes() const { return cache_.bytes(); }
+
+ private:
+  // float64 [V], guided: of the code behind the first position + count - 1, of which position are in the
+  // cache.
+  at::Tensor logits(const at::Tensor& codes, int64_t position, int64_t count);
+  at::Tensor forward(const Conditions& conditions, const at::Tensor& codes, int64_t position, int64_t samples,
+                     uint32_t branch);
+
+  Network& model_;
+  KvCacheLink& cache_;
+  std::array<int64_t, 3> grid_;
+  int64_t vocabulary_, calls_ = 0;
+  TokenSampling sampling_;
+  Guidance guidance_;
+  uint64_t seed_of_model_;
+  Conditions with_, none_, both_;
+};
+
+}  // namespace kinora::core

@@ -1,0 +1,68 @@
+#include "plugins/jobs/training/generating/text_encoder.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "plugins/jobs/training/options/paths_option.hpp"
+
+namespace kinora::core {
+namespace {
+
+// int64 [L] beside the sample, as [1, L].
+at::Tensor ids(const Sample& sample, const char* name) {
+  const kinora_dl_tensor* t = sample.tensor(name);
+  if (!t || t->ndim != 1 || t->code != KINORA_DL_INT || t->bits != 64)
+    throw Error(KINORA_INVALID,
+                std::string("the stage of slot words must set the tensor ") + name + ", int64 [L]");
+  return at::from_blob(static_cast<char*>(t->data) + t->byte_offset, {1, t->shape[0]}, at::kLong).clone();
+}
+
+TextEncoder::Parts parts_of(const JobSpec& encode) {
+  const auto &words = *encode.component("words"), &text = *encode.component("text");
+  return {words.id,
+          text.id,
+          words.options,
+          text.options,
+          weights_in(encode.options, "text_weights"),
+          encode.options.at("max_tokens").get<int64_t>(),
+          encode.options.at("pad_text").get<bool>()};
+}
+
+}  // namespace
+
+TextEncoder::TextEncoder(Runtime& runtime, const Parts& parts, at::Device device,
+                         std::vector<const kinora_link*> links)
+    : words_(runtime, parts.words, parts.words_options),
+      network_(std::make_unique<Network>(or_throw(runtime.registry().open("model", parts.text)), parts.text_options,
+                                         ChainOptions{.device = device}, std::move(links))),
+      device_(device),
+      max_tokens_(parts.max_tokens),
+      pad_(parts.pad) {
+  network_->load(parts.weights);
+}
+
+TextEncoder::TextEncoder(JobContext& context, const JobSpec& encode, at::Device device,
+                         std::vector<const kinora_link*> links)
+    : TextEncoder(context.runtime(), parts_of(encode), device, std::move(links)) {}
+
+at::Tensor TextEncoder::operator()(const std::string& text) {
+  const at::NoGradGuard off;
+  Sample sample("text");
+  sample.set("txt", text);
+  const Sample words = words_(sample);
+  const at::Tensor mask = ids(words, "attention_mask");
+  kinora_pass pass{};
+  pass.struct_size = sizeof pass;
+  pass.no_grad = 1;
+  network_->chain().begin(pass);
+  const at::Tensor out = network_
+                             ->forward({{"input_ids", ids(words, "input_ids").to(device_)},
+                                        {"attention_mask", mask.to(device_)}})
+                             .at(0)
+                             .to(at::kCPU);
+  const at::Tensor tokens = mask[0].nonzero().squeeze(1).slice(0, 0, max_tokens_),
+                   kept = out[0].index_select(0, tokens).to(at::kFloat).contiguous();
+  return pad_ ? at::constant_pad_nd(kept, {0, 0, 0, max_tokens_ - kept.size(0)}) : kept;
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,217 @@
+#include "plugins/jobs/training/objective.hpp"
+
+#include <algorithm>
+
+#include <ATen/ATen.h>
+
+#include "core/torch/tensors/torch_guard.hpp"
+
+namespace kinora::core {
+namespace {
+
+const TensorSpec* named(const std::vector<TensorSpec>& specs, const std::string& name) {
+  for (const auto& s : specs)
+    if (s.name == name) return &s;
+  return nullptr;
+}
+
+bool of_one_shape(const std::vector<at::Tensor>& all) {
+  return std::all_of(all.begin(), all.end(), [&](const auto& t) { return t.sizes() == all[0].sizes(); });
+}
+
+// Frames [first, first + count) of a video, or of levels [B, T]; what has no frames as it is.
+at::Tensor some_frames(const std::string& name, const at::Tensor& t, int64_t first, int64_t count) {
+  const bool levels = t.dim() == 2 && (name == "logvar" || name == "sigma");
+  return t.dim() == 5 ? t.narrow(2, first, count) : levels ? t.narrow(1, first, count) : t;
+}
+
+at::Tensor twice(const at::Tensor& video) { return at::cat({video, video}, 2); }
+
+// [B], or [B, T] as they are.
+at::Tensor by_frame(const at::Tensor& sigma) { return sigma.dim() == 1 ? sigma.unsqueeze(1) : sigma; }
+
+}  // namespace
+
+void require_data(const LossInstance& loss, bool codes) {
+  const auto& id = loss.spec().id;
+  if (loss.draws_noise() && codes)
+    raise(
+        KINORA_INVALID,
+        "loss: {} adds noise to latents, and the data are codes; choose a loss for codes, such as next-token",
+        id);
+  if (!loss.draws_noise() && !named(loss.spec().inputs, codes ? "codes" : "latent"))
+    raise(KINORA_INVALID, "loss: {} reads no '{}', and the data are {}; choose a loss for them, such as {}",
+          id, codes ? "codes" : "latent", codes ? "codes" : "latents", codes ? "next-token" : "edm or flow");
+}
+
+bool Objective::takes(const std::string& name) const {
+  return named(model_.inputs, name) || signals_.count(name) != 0;
+}
+
+NamedTensors Objective::batch(const std::vector<LatentData::Item>& items,
+                              const at::Tensor& without_text) const {
+  NamedTensors out = cpu_batch(items, without_text);
+  for (auto& [name, tensor] : out) tensor = tensor.to(device_);
+  return out;
+}
+
+NamedTensors Objective::cpu_batch(const std::vector<LatentData::Item>& items,
+                                  const at::Tensor& without_text) const {
+  NamedTensors out;
+  const auto every = [&](auto member) {
+    std::vector<at::Tensor> all;
+    for (const auto& item : items) all.push_back(member(item));
+    return all;
+  };
+  const auto& first = items.front();
+  if (first.latent.defined())
+    out["latent"] = at::stack(every([](const auto& i) { return i.latent; })).to(parameters_);
+  if (first.text.defined()) {
+    auto texts = every([](const auto& i) { return i.text; });
+    for (size_t i = 0; i < texts.size(); ++i)
+      if (without_text[static_cast<int64_t>(i)].template item<bool>()) texts[i] = at::zeros_like(texts[i]);
+    auto text = batch_text(texts);
+    out["text"] = text.text;
+    out["text_mask"] = text.mask;
+  }
+  for (const auto& [name, tensor] : first.more) {
+    const bool codes = name == "codes";
+    if (!codes && !takes(name)) continue;
+    const auto all = every([&, key = name](const auto& i) {
+      const auto it = i.more.find(key);
+      if (it == i.more.end())
+        raise(KINORA_DATA, "sample '{}' of the latent cache has no tensor '{}'", i.key, key);
+      return it->second;
+    });
+    if (of_one_shape(all)) {
+      out[name] = at::stack(all);
+    } else if (takes(name + "_mask") && tensor.dim() == 2) {
+      auto padded = batch_text(all);
+      out[name] = padded.text;
+      out[name + "_mask"] = padded.mask;
+    } else {
+      raise(KINORA_INVALID,
+            "tensor '{}' of the latent cache has another shape in sample '{}' and the model has no input "
+            "'{}_mask'; make one shape of them, or use batch = 1",
+            name, items.back().key, name);
+    }
+    if (out[name].is_floating_point()) out[name] = out[name].to(stream_);
+  }
+  return out;
+}
+
+void require_given(int64_t most, int64_t all, ToldBy told, const std::string& model) {
+  if (most >= all)
+    raise(KINORA_INVALID,
+          "condition_frames: {} latent frames are given of {}, and none is left to learn; give fewer", most,
+          all);
+  if (told == ToldBy::channels && most > 0)
+    raise(
+        KINORA_INVALID,
+        "condition_frames: {} reads its picture in `condition`, beside a latent of which no frame is given; "
+        "leave condition_frames empty, and let the encode job write it: first_frame = true",
+        model);
+}
+
+ToldBy Objective::told(const at::Tensor& latent) const {
+  return told_by(model_, in_channels_ > 0 ? in_channels_ : latent.size(1), latent.size(1));
+}
+
+Objective::Noised Objective::noised(const at::Tensor& latent, const at::Tensor& sigma,
+                                    const at::Tensor& noise, const Given& given) const {
+  if (clean_) return two_streams(latent, sigma, noise);
+  if (given.frames.empty()) return {loss_.noisy(latent, noise, sigma), sigma, {}};
+  const int64_t all = latent.size(2), most = *std::max_element(given.frames.begin(), given.frames.end());
+  require_given(most, all, told(latent), model_.id);
+  const at::Tensor mask = given_frames(given.frames, all).to(device_);
+  const at::Tensor levels = at::where(mask, given.level.to(device_).unsqueeze(1), by_frame(sigma));
+  const at::Tensor at_frames = mask.view({-1, 1, all, 1, 1}), x = loss_.noisy(latent, noise, levels);
+  return {given.noisy ? x : at::where(at_frames, latent, x), levels, at_frames};
+}
+
+Objective::Noised Objective::two_streams(const at::Tensor& latent, const at::Tensor& sigma,
+                                         const at::Tensor& noise) const {
+  if (latent.dim() != 5)
+    raise(KINORA_INVALID,
+          "teacher_forcing: latents are {}; a packed row has no noisy copy, give videos [B, C, T, H, W]",
+          c10::str(latent.sizes()));
+  const int64_t B = latent.size(0), T = latent.size(2);
+  const at::Tensor levels = by_frame(sigma).expand({B, T});
+  const at::Tensor clean = given_frames(std::vector<int64_t>(static_cast<size_t>(B), T), 2 * T).to(device_);
+  return {at::cat({latent, loss_.noisy(latent, noise, levels)}, 2),
+          at::cat({at::full_like(levels, *clean_), levels}, 1), clean.view({B, 1, 2 * T, 1, 1})};
+}
+
+NamedTensors Objective::inputs(const NamedTensors& batch, const at::Tensor& level, const at::Tensor& noise,
+                               const Given& given) const {
+  if (!noisy()) return inputs(batch, {});
+  const auto latent = batch.find("latent");
+  require_data(loss_, latent == batch.end());
+  return inputs(batch, noised(latent->second, level.to(device_), noise, given));
+}
+
+NamedTensors Objective::inputs(const NamedTensors& batch, const Noised& noised) const {
+  NamedTensors in = batch;
+  if (noised.x.defined()) {
+    if (clean_)
+      for (auto& [name, tensor] : in)
+        if (tensor.dim() == 5) tensor = twice(tensor);
+    const auto made = loss_.input(noised.x, noised.sigma);
+    in["latent"] = made.latent;
+    in["timestep"] = made.timestep;
+    if (told(noised.x) == ToldBy::mask) {
+      auto shape = noised.x.sizes().vec();
+      shape[1] = 1;
+      in["condition_mask"] = noised.given.defined()
+                                 ? noised.given.to(stream_).expand(shape)
+                                 : at::zeros(shape, at::TensorOptions(device_).dtype(stream_));
+    }
+  }
+  if (batch.count("latent")) in["latent"] = in["latent"].to(stream_);
+  std::erase_if(in, [&](const auto& named) { return !takes(named.first); });
+  return in;
+}
+
+// By the manifest's names.
+NamedTensors Objective::outputs(const NamedTensors& in) const {
+  const auto made = network_.forward(in);
+  NamedTensors out;
+  for (size_t i = 0; i < made.size(); ++i) out[model_.outputs[i].name] = made[i];
+  return out;
+}
+
+at::Tensor Objective::losses(const NamedTensors& batch, const at::Tensor& level, const at::Tensor& noise,
+                             const Given& given) const {
+  const at::Tensor sigma = level.defined() ? level.to(device_) : level;
+  const NamedTensors in = inputs(batch, sigma, noise, given);
+  NamedTensors to_loss;
+  if (noisy()) to_loss = {{"noise", noise}, {"sigma", sigma}};
+  for (const auto& [name, tensor] : batch)
+    if (name == "latent" || named(loss_.spec().inputs, name)) to_loss[name] = tensor;
+  for (const auto& [name, made] : outputs(in)) {
+    const int64_t T = clean_ ? batch.at("latent").size(2) : 0;
+    to_loss[name] = clean_ ? some_frames(name, made, T, T) : made;
+    if (name == "output") to_loss["prediction"] = to_loss[name];
+  }
+  if (!given.frames.empty()) return losses_of_rest(to_loss, given);
+  return loss_.of_samples(loss_.evaluate(to_loss), batch.begin()->second.size(0));
+}
+
+// The loss sees only the frames that are learnt: samples with as many given frames together.
+at::Tensor Objective::losses_of_rest(const NamedTensors& in, const Given& given) const {
+  const int64_t all = in.at("latent").size(2);
+  const at::Tensor counts = at::tensor(given.frames, at::kLong).to(device_);
+  std::vector<at::Tensor> losses, places;
+  for (const int64_t count : std::set<int64_t>(given.frames.begin(), given.frames.end())) {
+    const at::Tensor rows = (counts == count).nonzero().view({-1});
+    NamedTensors rest;
+    for (const auto& [name, tensor] : in)
+      rest[name] = some_frames(name, tensor.index_select(0, rows), count, all - count);
+    const double share = static_cast<double>(all - count) / static_cast<double>(all);
+    losses.push_back(loss_.of_samples(loss_.evaluate(rest), rows.numel()) * share);
+    places.push_back(rows);
+  }
+  return at::cat(losses).index_select(0, at::cat(places).argsort());
+}
+
+}  // namespace kinora::core

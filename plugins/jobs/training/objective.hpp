@@ -1,0 +1,94 @@
+// What a model is trained on: its outputs for a batch, noisy at some level or as it is, and the loss's
+// numbers for them. The same for every model and loss: tensors go by the names in their manifests.
+#pragma once
+#include <optional>
+#include <set>
+
+#include "core/torch/context/instances.hpp"
+#include "core/torch/context/network.hpp"
+#include "plugins/jobs/training/generating/frame_condition.hpp"
+#include "core/torch/media/latents.hpp"
+
+namespace kinora::core {
+
+// What a batch is given of its own latents: the first frames[b] latent frames of sample b, which the model
+// sees at level[b] and which are not learnt. Nothing of all of them if `frames` is empty.
+struct Given {
+  std::vector<int64_t> frames;
+  at::Tensor level;    // [B] float64, in the units of the loss
+  bool noisy = false;  // noise of that level is really in them (Cosmos-Predict 1); else they are clean
+};
+
+// Throws Error(KINORA_INVALID) if the loss cannot be of these data: codes, or latents.
+void require_data(const LossInstance& loss, bool codes);
+// Whether up to `most` of a latent's `all` frames can be given to this model; throws Error(KINORA_INVALID).
+void require_given(int64_t most, int64_t all, ToldBy told, const std::string& model);
+
+class Objective {
+ public:
+  // parameters: dtype of latents and targets; stream: of what the model reads; device: of the network;
+  // signals: inputs of the model besides its manifest's; in_channels: what the model reads, 0: the latent's.
+  // clean: teacher forcing, with the level that the model is told of clean frames, in the units of the loss:
+  // it reads each latent as it is and behind it in time its noisy copy, and the loss is of the copy alone.
+  // Who sees whom is the network's rule (two streams).
+  Objective(LossInstance& loss, Network& network, const ComponentSpec& model, at::ScalarType parameters,
+            at::ScalarType stream, at::Device device = at::kCPU, std::set<std::string> signals = {},
+            int64_t in_channels = 0, std::optional<double> clean = {})
+      : loss_(loss),
+        network_(network),
+        model_(model),
+        parameters_(parameters),
+        stream_(stream),
+        device_(device),
+        signals_(std::move(signals)),
+        in_channels_(in_channels),
+        clean_(clean) {}
+
+  // Samples as one batch: `latent` [B, C, T, H, W] and `codes` [B, t, h, w] if they have them, `text` with
+  // `text_mask`, and every other tensor of theirs that is an input of the model, stacked; those of several
+  // lengths are padded with zeros if the model has an input NAME_mask. without_text [B] bool: whose text is
+  // zeros. On the device, as noise must be; sigma may be anywhere.
+  NamedTensors batch(const std::vector<LatentData::Item>& items, const at::Tensor& without_text) const;
+  // The same on the CPU.
+  NamedTensors cpu_batch(const std::vector<LatentData::Item>& items, const at::Tensor& without_text) const;
+
+  // What the model reads for a batch, of its inputs; given frames as a generation shows them.
+  NamedTensors inputs(const NamedTensors& batch, const at::Tensor& sigma, const at::Tensor& noise,
+                      const Given& given = {}) const;
+
+  // Whether the loss draws noise; without, sigma and noise below are left out.
+  bool noisy() const { return loss_.draws_noise(); }
+  const LossInstance& loss() const { return loss_; }
+  uint32_t mix() const { return loss_.mix(); }
+  // sigma: [B], or [B, T] with levels of the frames' own.
+  // The loss of each sample [B], with its graph: zero on given frames, which its mean counts nevertheless, so
+  // that every number that is learnt weighs the same (Cosmos-Predict 2).
+  at::Tensor losses(const NamedTensors& batch, const at::Tensor& sigma, const at::Tensor& noise,
+                    const Given& given = {}) const;
+  // Whether a latent's mask is among the model's inputs.
+  ToldBy told(const at::Tensor& latent) const;
+
+ private:
+  NamedTensors outputs(const NamedTensors& in) const;
+  bool takes(const std::string& name) const;
+  // The noisy latent and its levels, [B], or one a frame; with teacher forcing both streams, the clean one
+  // given.
+  struct Noised {
+    at::Tensor x, sigma, given;  // given: bool [B, 1, T, 1, 1]; undefined without
+  };
+  Noised noised(const at::Tensor& latent, const at::Tensor& sigma, const at::Tensor& noise,
+                const Given& given) const;
+  Noised two_streams(const at::Tensor& latent, const at::Tensor& sigma, const at::Tensor& noise) const;
+  NamedTensors inputs(const NamedTensors& batch, const Noised& noised) const;
+  at::Tensor losses_of_rest(const NamedTensors& in, const Given& given) const;
+  LossInstance& loss_;
+  Network& network_;
+  const ComponentSpec& model_;
+  at::ScalarType parameters_, stream_;
+  at::Device device_;
+  std::set<std::string> signals_;
+  int64_t in_channels_;
+  std::optional<double> clean_;
+};
+
+}  // namespace kinora::core

@@ -1,0 +1,100 @@
+// AdamW on leaves, norms and exponential moving averages of weights. The same bits at any number of threads.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/torch/context/parameter.hpp"
+#include "plugins/jobs/training/schedule.hpp"
+#include "core/torch/weights/weights.hpp"
+
+namespace kinora::core {
+
+struct AdamWOptions {
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+  double weight_decay = 0.01;
+  // Per parameter; null: weight_decay where decays() says so, else 0.
+  std::function<double(const Parameter&)> decay;
+};
+
+// Whether weight decay reaches a parameter: matrices and kernels, which are multiplied with activations. Not
+// norms, biases and other vectors ([C, 1, 1, 1] too), and not tables, whose rows are looked up or added
+// (KINORA_TABLE).
+bool decays(const Parameter&);
+
+class Ema;
+
+// Loshchilov and Hutter 2019, algorithm 2, bias correction as Kingma and Ba 2015. State has the leaf's dtype,
+// at least float32.
+class AdamW {
+ public:
+  // The leaves are kept by reference and outlive it. Frozen ones have no state.
+  AdamW(const Parameters& parameters, std::vector<Leaf>& leaves, AdamWOptions options = {});
+  // One update by gradient_factor times the gradients in grad(), and of the averages by the new weights: one
+  // pass over the memory of each leaf on the CPU. A leaf without a gradient is left alone, its state too.
+  void step(double learning_rate, double gradient_factor = 1, const std::vector<Ema*>& averages = {});
+  void zero_grad();
+  int64_t steps() const { return steps_; }
+  void set_steps(int64_t n) { steps_ = n; }
+  // One tensor a leaf (undefined for frozen ones): what assemble() and distribute() take.
+  const std::vector<at::Tensor>& first_moments() const { return m_; }
+  const std::vector<at::Tensor>& second_moments() const { return v_; }
+
+ private:
+  // Numbers [offset, offset + count) of a flattened leaf, with one weight decay.
+  struct Range {
+    int64_t offset, count;
+    double decay;
+  };
+  struct Numbers;
+  template <class T>
+  void step_leaf(size_t leaf, const Numbers&, const std::vector<Ema*>&);
+  // libtorch's kernel and one pass an average: for leaves that are not on the CPU.
+  void step_elsewhere(size_t leaf, const Numbers&, const std::vector<Ema*>&);
+  std::vector<Leaf>& leaves_;
+  AdamWOptions options_;
+  std::vector<at::Tensor> m_, v_;
+  std::vector<std::vector<Range>> ranges_;  // by leaf
+  int64_t steps_ = 0;
+};
+
+// The gradient's norm, in float64. Of several ranks: share says 1 / number of ranks that hold those numbers,
+// and sum adds what the ranks of the world have; then it is the whole gradient's.
+double gradient_norm(const std::vector<Leaf>& leaves,
+                     const std::function<double(const Leaf&, const Piece&)>& share = {},
+                     const std::function<double(double)>& sum = {});
+// The same of all weights.
+double weight_norm(const std::vector<Leaf>& leaves,
+                   const std::function<double(const Leaf&, const Piece&)>& share = {},
+                   const std::function<double(double)>& sum = {});
+// min(1, max_norm / (norm + 1e-6)).
+double clip_factor(double norm, double max_norm);
+// Scales every gradient by it; returns it.
+double clip_gradients(const std::vector<Leaf>& leaves, double norm, double max_norm);
+
+// Average a <- decay a + (1 - decay) w, kept in float32 (float64 for float64 weights). With rise, decay is
+// min(decay, (1 + n) / (10 + n)) after n updates, so that early weights are forgotten.
+class Ema {
+ public:
+  Ema(const std::vector<Leaf>& leaves, double decay, bool rise = false);
+  void update(const std::vector<Leaf>& leaves);
+  // One leaf of an update, for those that have another way for the rest.
+  void update_leaf(const std::vector<Leaf>& leaves, size_t leaf, double decay);
+  // An update by somebody else begins: its decay. It is counted.
+  double next_decay();
+  double decay() const { return decay_; }
+  // Exchanges averages and weights; twice is nothing. For evaluation and generation.
+  void swap(std::vector<Leaf>& leaves);
+  const std::vector<at::Tensor>& values() const { return values_; }
+  int64_t updates() const { return updates_; }
+  void set_updates(int64_t n) { updates_ = n; }
+
+ private:
+  std::vector<at::Tensor> values_;
+  double decay_;
+  bool rise_;
+  int64_t updates_ = 0;
+};
+
+}  // namespace kinora::core

@@ -1,0 +1,250 @@
+// Options of the jobs that hold tensors. Their code is in core/torch/jobs; these are here so that a run file
+// is checked without libtorch.
+#pragma once
+#include "plugins/jobs/training/options/frame_options.hpp"
+#include "plugins/jobs/training/options/optimizer_options.hpp"
+#include "core/run/job.hpp"
+
+namespace kinora::core {
+
+struct TrainTokenizerOptions : OptimizerOptions {
+  int64_t frames = 17, every = 1, height = 64, width = 96, memory = int64_t{1} << 30;
+  double l1 = 1.0, mse = 1.0, kl = 0, perceptual_weight = 1, critic_weight = 0.8, critic_learning_rate = 1e-4,
+         image_share = 0, validation = 0;
+  int64_t critic_start = 0;
+  bool partial = false;
+  std::string last_layer, start = "random", pipeline;
+  WeightsPaths features_weights;
+  static void describe(Describe<TrainTokenizerOptions>& d) {
+    d.name("train-tokenizer").help("Fits a video tokenizer to the clips by reconstruction");
+    describe_optimizer(d);
+    d.option("pipeline", &O::pipeline)
+        .path()
+        .help("folder of a published pipeline, whose tokenizer and its weights the training begins with");
+    d.option("frames", &TrainTokenizerOptions::frames)
+        .range(1, 1e4)
+        .help("length of a training crop; 1 + n * the tokenizer's time factor");
+    d.option("every", &TrainTokenizerOptions::every)
+        .range(1, 1000)
+        .help("of the film's frames; 2 halves the frame rate");
+    d.option("height", &TrainTokenizerOptions::height)
+        .range(8, 1e4)
+        .unit("pixels")
+        .help("clips are scaled to cover it and cut");
+    d.option("width", &TrainTokenizerOptions::width).range(8, 1e4).unit("pixels").help("see height");
+    d.option("memory", &TrainTokenizerOptions::memory)
+        .bytes()
+        .at_least(1 << 20)
+        .help("decoded clips that are kept");
+    d.option("l1", &TrainTokenizerOptions::l1).at_least(0).help("weight of the mean absolute error");
+    d.option("mse", &TrainTokenizerOptions::mse).at_least(0).help("weight of the mean squared error");
+    describe_tuning(d);
+  }
+
+ private:
+  using O = TrainTokenizerOptions;
+  static void describe_tuning(Describe<O>& d) {
+    d.option("start", &O::start)
+        .choices({"random", "principal"})
+        .help(
+            "without `weights`: random numbers, or the best linear tokenizer of these clips, their principal "
+            "components");
+    d.option("partial", &O::partial)
+        .help("what of `weights` does not fit is drawn anew; weights.txt says which");
+    d.option("kl", &O::kl)
+        .at_least(0)
+        .help(
+            "weight of the divergence from a standard normal, summed over a latent; above 0 latents are "
+            "drawn");
+    d.option("perceptual_weight", &O::perceptual_weight).at_least(0).help("of the loss in `perceptual`");
+    d.option("critic_weight", &O::critic_weight)
+        .at_least(0)
+        .help("of the adversarial loss, times the ratio of gradients at last_layer in each microbatch");
+    d.option("critic_start", &O::critic_start).at_least(0).unit("steps").help("done before the critic acts");
+    d.option("critic_learning_rate", &O::critic_learning_rate).above(0).help("constant");
+    d.option("last_layer", &O::last_layer)
+        .help("the decoder's last layer, by name; empty: the last parameter with conv_out in its name");
+    d.option("features_weights", &O::features_weights)
+        .help(
+            "of the model in `features`: a file or a folder; without `features` a TorchScript file (.pt) "
+            "that "
+            "is the model, such as I3D's: video [B, 3, T, H, W] in [-1, 1] -> [B, D]");
+    d.option("image_share", &O::image_share)
+        .range(0, 1)
+        .help("share of microbatches whose samples are single frames");
+    d.option("validation", &O::validation)
+        .at_least(0)
+        .below(1)
+        .help("share of clips kept out of training, by a hash of their keys, and then judged; 0: none");
+  }
+};
+
+struct EncodeOptions {
+  int64_t frames = 17, every = 1, height = 64, width = 96, stride = 0, max_tokens = 32, threads = 0,
+          memory = int64_t{1} << 28;
+  double sigma_data = 0.5;
+  bool pad_text = false, first_frame = false;
+  std::string scale = "channel", device = "auto", pipeline;
+  WeightsPaths text_weights{"asset:minilm/model.safetensors"}, tokenizer_weights, image_encoder_weights;
+  std::vector<std::string> signals;
+  static void describe(Describe<EncodeOptions>& d) {
+    d.name("encode").help(
+        "Caches latents and text embeddings of the clips, so that training does not compute them");
+    d.option("pipeline", &EncodeOptions::pipeline)
+        .path()
+        .help(
+            "folder of a published pipeline: tokenizer, text encoder and the form of latents and texts that "
+            "its "
+            "model was trained on");
+    d.option("frames", &EncodeOptions::frames).range(1, 1e5).help("length of a window");
+    d.option("stride", &EncodeOptions::stride)
+        .at_least(0)
+        .unit("frames")
+        .help("from window to window; 0: as long as a window");
+    d.option("every", &EncodeOptions::every)
+        .range(1, 1000)
+        .help("of the film's frames; 2 halves the frame rate");
+    d.option("height", &EncodeOptions::height)
+        .range(8, 1e4)
+        .unit("pixels")
+        .help("clips are scaled to cover it and cut");
+    d.option("width", &EncodeOptions::width).range(8, 1e4).unit("pixels").help("see height");
+    d.option("sigma_data", &EncodeOptions::sigma_data)
+        .above(0)
+        .help("standard deviation that latents are scaled to, by channel");
+    d.option("scale", &EncodeOptions::scale)
+        .choices({"channel", "latent", "none"})
+        .help(
+            "to which deviation latents are brought: each channel to sigma_data, or all together, so that "
+            "strong channels stay strong (principal components); none: times sigma_data, for a tokenizer "
+            "whose "
+            "latents are of deviation 1, as published ones are");
+    d.option("max_tokens", &EncodeOptions::max_tokens)
+        .range(2, 4096)
+        .help("of a caption; longer ones are cut");
+    d.option("pad_text", &EncodeOptions::pad_text)
+        .help(
+            "fills every caption up to max_tokens with zeros, which the model attends to, as Wan and Cosmos "
+            "do");
+    d.option("first_frame", &EncodeOptions::first_frame)
+        .help(
+            "also caches each window's first frame followed by grey ones, with its mask, as `condition`: "
+            "what Wan's image to video reads beside the latent");
+    d.option("memory", &EncodeOptions::memory).bytes().at_least(1 << 20).help("decoded clips that are kept");
+    d.option("tokenizer_weights", &EncodeOptions::tokenizer_weights)
+        .help(
+            "of a tokenizer of its own: a file, a diffusers folder or one with encoder.jit and decoder.jit");
+    d.option("text_weights", &EncodeOptions::text_weights).help("safetensors of the text encoder");
+    d.option("image_encoder_weights", &EncodeOptions::image_encoder_weights)
+        .help("of `image_encoder`: a file or a folder");
+    d.option("signals", &EncodeOptions::signals)
+        .help(
+            "numbers, or lists of numbers, of each clip's JSON that are cached by name, for example "
+            "[\"fps\", "
+            "\"camera\"]; clips without one are left out and counted");
+    d.option("device", &EncodeOptions::device)
+        .help("of tokenizer and text encoder; auto: the first GPU, else the CPU; cpu, cuda, cuda:1");
+    d.option("threads", &EncodeOptions::threads).range(0, 4096).help("of tensor operations; 0: one a core");
+  }
+};
+
+struct TrainOptions : OptimizerOptions, FrameOptions {
+  double text_dropout = 0.1, validation = 0;
+  int64_t validation_every = 0, validation_samples = 16, sample_every = 0, samples = 2, sample_steps = 12;
+  std::vector<double> validation_sigmas;
+  std::vector<int64_t> condition_frames;
+  double condition_sigma = 1e-4;
+  std::vector<double> condition_noise;
+  std::string lora, adapter, levels = "auto", pipeline;
+  bool prefetch = true;
+  static void describe(Describe<TrainOptions>& d) {
+    d.name("train").help("Trains a model on cached latents");
+    d.option("pipeline", &TrainOptions::pipeline)
+        .path()
+        .help(
+            "folder of a published pipeline, whose model and its weights the training begins with; give the "
+            "encode job the same one");
+    describe_optimizer(d);
+    d.option("text_dropout", &TrainOptions::text_dropout)
+        .range(0, 1)
+        .help("share of samples without text, for guidance");
+    describe_given(d);
+    describe_rule(d);
+    d.option("lora", &TrainOptions::lora)
+        .help(
+            "trains LoRA matrices on frozen weights, for example \"rank=16 alpha=32 dropout=0.1 "
+            "targets=to_q,to_k,to_v rslora\" or pattern=REGEX for targets; in adapter/ (PEFT's files), and "
+            "merged in weights.safetensors");
+    d.option("adapter", &TrainOptions::adapter)
+        .path()
+        .help(
+            "instead of lora: a folder of PEFT's, whose rank, dropout, modules and numbers the training "
+            "begins with");
+    d.option("prefetch", &TrainOptions::prefetch)
+        .help("the next batch travels to a GPU while it computes; needs the build for CUDA");
+    d.option("validation", &TrainOptions::validation)
+        .at_least(0)
+        .below(1)
+        .help(
+            "share of clips kept out of training, by a hash of their keys; 0: none, and validation looks "
+            "at training samples");
+    d.option("validation_every", &TrainOptions::validation_every)
+        .range(0, 1e9)
+        .unit("steps")
+        .help("loss of the first averages, or else the weights, at validation_sigmas; 0: never");
+    d.option("validation_samples", &TrainOptions::validation_samples).range(1, 1e6).help("of a validation");
+    d.option("validation_sigmas", &TrainOptions::validation_sigmas)
+        .at_least(0)
+        .help(
+            "noise levels, in the units of the loss; their mean loss is validation_loss; empty: 0.1, 0.5 and "
+            "2, "
+            "or the same of a loss that blends, 1/11, 1/3 and 2/3");
+    d.option("sample_every", &TrainOptions::sample_every)
+        .range(0, 1e9)
+        .unit("steps")
+        .help(
+            "samples are drawn with the first averages, from the same noise each time, and are a picture in "
+            "samples/ and TensorBoard; 0: never");
+    d.option("samples", &TrainOptions::samples)
+        .range(1, 1e3)
+        .help("of a picture, with the texts and given frames of the first validation samples");
+    d.option("sample_steps", &TrainOptions::sample_steps)
+        .range(1, 1e4)
+        .help("of the sampler that goes with the loss, where the job names none in `sampler`");
+  }
+
+ private:
+  static void describe_rule(Describe<TrainOptions>& d) {
+    describe_frames(d);
+    d.option("teacher_forcing", &TrainOptions::teacher_forcing)
+        .help(
+            "a noisy chunk sees itself and, of the chunks before it, clean copies: the model reads every "
+            "latent twice, clean and noisy, and learns the noisy half; parallel = [\"balanced-sp\"] shares "
+            "it");
+    d.option("levels", &TrainOptions::levels)
+        .choices({"auto", "sample", "chunk", "frame"})
+        .help(
+            "what has a noise level of its own, drawn by itself; auto: a chunk with teacher forcing, else a "
+            "sample");
+  }
+  static void describe_given(Describe<TrainOptions>& d) {
+    d.option("condition_frames", &TrainOptions::condition_frames)
+        .at_least(0)
+        .help(
+            "numbers of leading latent frames, one drawn for every sample, that are given and not learnt, "
+            "for "
+            "image to video and continuations: [0, 1, 2]; empty: none ever");
+    d.option("condition_sigma", &TrainOptions::condition_sigma)
+        .at_least(0)
+        .help(
+            "noise level at which given frames are shown, as a generation's condition_sigma, and clean ones "
+            "where "
+            "the loss has no level 0");
+    d.option("condition_noise", &TrainOptions::condition_noise)
+        .help(
+            "mean and deviation of ln sigma of noise that is added to given frames, and told instead of "
+            "condition_sigma: [-3, 2] is Cosmos-Predict 1's; empty: they are clean");
+  }
+};
+
+}  // namespace kinora::core

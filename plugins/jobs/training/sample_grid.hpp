@@ -1,0 +1,52 @@
+// What the model makes of noise while it trains: samples drawn as a generation draws them.
+#pragma once
+#include <memory>
+
+#include "plugins/jobs/training/options/training.hpp"
+#include "plugins/jobs/training/generating/frame_rule.hpp"
+#include "plugins/jobs/training/generating/guidance.hpp"
+#include "core/torch/media/latents.hpp"
+#include "plugins/jobs/training/validation.hpp"
+
+namespace kinora::core {
+
+// The job's own sampler, or the one that goes with the loss.
+std::unique_ptr<SamplerInstance> sample_sampler(const JobView&, const TrainOptions&, uint32_t mix);
+// Pictures are of validation samples; throws Error(KINORA_INVALID) if there are too few.
+void require_samples(const TrainOptions&);
+
+class SampleGrid {
+ public:
+  // Everything is kept by reference; validation and objective are the training's.
+  SampleGrid(JobContext&, const TrainOptions&, const Validation&, const Objective&, const LatentFacts&,
+             Network&, GuidedModel&&, bool writes);
+
+  // Draws options.samples samples with the texts, conditions and given frames of the first validation
+  // samples, from noise that is the same at every step, on every rank. Of the rank that writes:
+  // samples/step-000100.safetensors, their latents [N, C, T, H, W] as they are normalised, and, where the
+  // latents' tokenizer is at hand, step-000100.png, which is returned: a line a sample, the middle frame that
+  // it was, then the first, middle and last frame that were made.
+  std::optional<std::filesystem::path> draw(int64_t step);
+
+  // [1, C, T, H, W], normalised, in float64.
+  at::Tensor made(const Validation::Sample&);
+
+ private:
+  // Frames of a sample, of which some are given.
+  at::Tensor made(const Conditions&, int64_t number, const at::Tensor& noise, const FrameCondition* given);
+  // uint8 [H, 4 W, 3].
+  at::Tensor row(const at::Tensor& was, const at::Tensor& made);
+
+  JobContext& context_;
+  TrainOptions options_;
+  const Validation& validation_;
+  const Objective& objective_;
+  const LatentFacts& facts_;
+  Network& network_;
+  GuidedModel guided_;
+  bool writes_;
+  std::unique_ptr<SamplerInstance> sampler_;
+  std::unique_ptr<Network> tokenizer_;  // null: none is at hand
+};
+
+}  // namespace kinora::core

@@ -1,0 +1,138 @@
+#include "plugins/jobs/training/tokenizer_critic.hpp"
+
+#include <cmath>
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "core/base/log.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+#include "plugins/jobs/training/discriminator.hpp"
+#include "core/torch/weights/checkpoint.hpp"
+
+namespace kinora::core {
+namespace {
+
+const std::string kWeight = "critic.weight.", kMoment = "critic.", kSteps = "critic.steps";
+
+// While it lives, a forward records nothing for the critic's own gradients.
+class Frozen {
+ public:
+  explicit Frozen(std::vector<Leaf>& leaves) : leaves_(leaves) { set(false); }
+  Frozen(const Frozen&) = delete;
+  Frozen& operator=(const Frozen&) = delete;
+  ~Frozen() { set(true); }
+
+ private:
+  void set(bool on) {
+    for (auto& leaf : leaves_)
+      if (!leaf.frozen) leaf.tensor.set_requires_grad(on);
+  }
+  std::vector<Leaf>& leaves_;
+};
+
+at::Tensor gradient(const at::Tensor& of, const at::Tensor& at) {
+  return torch::autograd::grad({of}, {at}, {}, /*retain_graph=*/true)[0];
+}
+
+NamedTensors under(const NamedTensors& all, const std::string& prefix) {
+  NamedTensors out;
+  for (const auto& [name, t] : all)
+    if (name.starts_with(prefix)) out.emplace(name.substr(prefix.size()), t);
+  return out;
+}
+
+}  // namespace
+
+const Leaf& last_layer(const Chain& chain, const std::string& name) {
+  std::string wanted = name;
+  for (const auto& p : chain.parameters())
+    if (name.empty() && p.shape.size() > 1 && p.name.find("conv_out") != std::string::npos) wanted = p.name;
+  if (wanted.empty())
+    raise(KINORA_INVALID,
+          "the critic is weighed by the decoder's last layer, and no parameter's name has 'conv_out' in it; "
+          "name one by last_layer");
+  for (const auto& leaf : chain.leaves())
+    if (leaf.name == wanted) return leaf;
+  raise(KINORA_INVALID,
+        "last_layer '{}' is no parameter that this process holds whole; name another, and with a critic use "
+        "data parallelism only",
+        wanted);
+}
+
+TokenizerCritic::TokenizerCritic(JobContext& context, Network& tokenizer, Parallelism& parallel,
+                                 const TrainTokenizerOptions& o, at::Device device)
+    : options_(o),
+      parallel_(parallel),
+      network_(context.open_slot("critic"), context.spec().component("critic")->options,
+               {.seed = static_cast<uint64_t>(context.run().seed) + 1,
+                .device = device,
+                .dtype = parallel.parameter_dtype()}),
+      optimizer_(network_.chain().parameters(), network_.chain().leaves(),
+                 {o.beta1, o.beta2, o.eps, o.weight_decay, {}}),
+      last_(last_layer(tokenizer.chain(), o.last_layer).tensor) {}
+
+at::Tensor TokenizerCritic::adversarial(const at::Tensor& video, const at::Tensor& made,
+                                        const at::Tensor& reconstruction, double share,
+                                        std::map<std::string, double>& figures) {
+  const at::Tensor own = hinge_critic(logits(video), logits(made.detach())) * share;
+  own.backward();
+  at::Tensor loss;
+  {
+    const Frozen frozen(network_.chain().leaves());
+    loss = hinge_generator(logits(made)) * share;
+  }
+  // Of all ranks' samples, as one process weighs them.
+  const auto of_all = [&](const at::Tensor& of) { return parallel_.sum_of_data(gradient(of, last_)); };
+  const at::Tensor adaptive = adaptive_weight(of_all(reconstruction), of_all(loss));
+  figures["critic"] += own.item<double>();
+  figures["adversarial"] += loss.item<double>();
+  figures["adversarial_weight"] += adaptive.item<double>() * share;
+  return options_.critic_weight * adaptive * loss;
+}
+
+void TokenizerCritic::update(nlohmann::json& line) {
+  auto& chain = network_.chain();
+  parallel_.sum_gradients(chain.parameters(), chain.leaves());
+  const double norm = gradient_norm(chain.leaves());
+  line["critic_gradient_norm"] = norm;
+  if (std::isfinite(norm))
+    optimizer_.step(options_.critic_learning_rate,
+                    options_.clip_norm > 0 ? clip_factor(norm, options_.clip_norm) : 1);
+  else
+    log_warn("the critic's gradient is not finite; its step is skipped");
+  optimizer_.zero_grad();
+}
+
+NamedTensors TokenizerCritic::state() {
+  const auto& chain = network_.chain();
+  const auto copied = [&](const std::vector<at::Tensor>& per_leaf) {
+    return assemble(chain.parameters(), chain.leaves(), per_leaf);
+  };
+  NamedTensors out{{kSteps, at::full({1}, optimizer_.steps(), at::kLong)}};
+  for (const auto& [name, t] : assemble(chain.parameters(), chain.leaves())) out[kWeight + name] = t;
+  for (const auto& [name, t] :
+       join_moments(copied(optimizer_.first_moments()), copied(optimizer_.second_moments())))
+    out[kMoment + name] = t;
+  return out;
+}
+
+void TokenizerCritic::restore(const NamedTensors& state) {
+  if (!state.count(kSteps))
+    throw Error(KINORA_INVALID,
+                "the checkpoint has no critic; take the critic out again, or choose another output folder");
+  auto& chain = network_.chain();
+  load_values(chain.parameters(), chain.leaves(), under(state, kWeight));
+  const auto copy = [&](const std::string& prefix, const std::vector<at::Tensor>& to) {
+    const NamedTensors from = under(state, kMoment + prefix);
+    std::vector<std::string> names;
+    for (const auto& [name, t] : from) names.push_back(name);
+    distribute(chain.parameters(), chain.leaves(), to, names,
+               [&](const std::string& name) { return from.count(name) ? from.at(name) : at::Tensor(); });
+  };
+  copy("first.", optimizer_.first_moments());
+  copy("second.", optimizer_.second_moments());
+  optimizer_.set_steps(state.at(kSteps).item<int64_t>());
+}
+
+}  // namespace kinora::core

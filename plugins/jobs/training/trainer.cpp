@@ -1,0 +1,275 @@
+#include "plugins/jobs/training/trainer.hpp"
+
+#include <chrono>
+#include <cmath>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "core/base/log.hpp"
+#include "core/base/cancel.hpp"
+#include "core/torch/tensors/cuda_library.hpp"
+
+namespace kinora::core {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::vector<Ema> averages_of(Network& network, const std::vector<double>& decays) {
+  std::vector<Ema> out;
+  for (const double decay : decays)
+    if (decay > 0) out.emplace_back(network.chain().leaves(), decay, /*rise=*/true);
+  return out;
+}
+
+std::function<double(const Parameter&)> decay_of(const OptimizerOptions& o) {
+  if (!o.decay_all) return nullptr;
+  return [decay = o.weight_decay](const Parameter& p) { return p.shape.size() > 1 ? decay : 0; };
+}
+
+// Sums of many kinds made in one transfer: pack, sum, unpack in the same order.
+template <class Each>
+void sum_over_ranks(const Parallelism& parallel, Each each) {
+  std::vector<double> all;
+  each([&](double& x) { all.push_back(x); });
+  all = parallel.sum(all, /*of_stages=*/true);
+  size_t i = 0;
+  each([&](double& x) { x = all[i++]; });
+}
+
+}  // namespace
+
+void require_batch(const OptimizerOptions& o, int64_t data_ranks) {
+  const int64_t step = o.accumulate * data_ranks;
+  if (o.batch % step != 0)
+    throw Error(KINORA_INVALID,
+                fmt::format("batch = {} must be a multiple of accumulate ({}) times the ranks "
+                            "that hold different samples ({}); {} would do",
+                            o.batch, o.accumulate, data_ranks, (o.batch / step + 1) * step));
+}
+
+Trainer::Trainer(JobContext& context, Network& network, Parallelism& parallel,
+                 const OptimizerOptions& options)
+    : context_(context),
+      network_(network),
+      parallel_(parallel),
+      options_(options),
+      optimizer_(network.chain().parameters(), network.chain().leaves(),
+                 {options.beta1, options.beta2, options.eps, options.weight_decay, decay_of(options)}),
+      exchange_(parallel.group("world"), network.chain().leaves().at(0).tensor.device()),
+      writer_(checkpoints(), exchange_,
+              {options.async_checkpoints, static_cast<uint64_t>(options.shard_size), options.keep,
+               options.keep_every}) {
+  require_batch(options_, parallel.data_size());
+  // Rank 0's counts: the others might see a folder before it is complete, or not yet.
+  const std::string latest = exchange_.gather(latest_checkpoint(checkpoints()).value_or("").string()).at(0);
+  exchange_.together([&] {
+    // An adapter's checkpoints leave out what it adapts.
+    if ((latest.empty() || network_.chain().lora()) && !options_.weights.empty())
+      network_.load(options_.weights);
+    averages_ = averages_of(network_, options_.ema);
+    if (!latest.empty()) restore(latest);
+  });
+  context_.metrics().rewind(step_);
+  if (options_.tensorboard && parallel_.rank() == 0) board_.emplace(context_.folder() / "tensorboard", step_);
+}
+
+void Trainer::gradients(const Micro& micro_loss, json& line) {
+  const int64_t count = options_.batch / options_.accumulate / parallel_.data_size();
+  double loss = 0, tokens = 0, loss_share = 0;
+  std::map<std::string, double> figures;
+  by_sigma_of_step_ = {};
+  std::map<int64_t, at::Tensor> losses;  // by microbatch, of those whose backward is to come
+  bool has_loss = false;                 // the last stage of a pipeline, or every rank
+  const auto forward = [&](kinora_pass pass) {
+    pass.first_sample =
+        step_ * options_.batch + (pass.micro * parallel_.data_size() + parallel_.data_rank()) * count;
+    pass.seed = static_cast<uint64_t>(context_.run().seed);
+    network_.chain().begin(pass);
+    try {
+      MicroLoss one = micro_loss(pass.first_sample, count);
+      for (const auto& [name, value] : one.figures) figures[name] += value;
+      by_sigma_of_step_ += one.by_sigma;
+      loss_share += one.loss_share / static_cast<double>(options_.accumulate);
+      losses[pass.micro] = std::move(one.loss);
+      return has_loss = true;
+    } catch (const Stop&) {
+      return false;
+    }
+  };
+  const auto backward = [&](const kinora_pass& pass) {
+    const at::Tensor of_micro = losses.extract(pass.micro).mapped();
+    of_micro.backward();
+    const bool last = step_ + 1 == options_.steps && pass.micro + 1 == options_.accumulate;
+    const int64_t first =
+        step_ * options_.batch + (pass.micro * parallel_.data_size() + parallel_.data_rank()) * count;
+    if (prepare && !last) prepare(first + parallel_.data_size() * count, count);
+    loss += of_micro.item<double>();
+  };
+  parallel_.step({options_.accumulate, forward, backward}, nullptr);
+  network_.chain().reduce();
+  parallel_.sum_gradients(network_.chain().parameters(), network_.chain().leaves());
+  const auto counted = take_tokens ? take_tokens() : TokenMeter::Count();
+  tokens = static_cast<double>(counted.all);
+  own_tokens_ = static_cast<double>(counted.own);
+  own_loss_tokens_ = static_cast<double>(counted.learnt) * loss_share;
+  if (!has_loss) tokens = 0;
+  sum_over_ranks(parallel_, [&](auto&& add) {
+    add(loss);
+    add(tokens);
+    for (auto& [name, value] : figures) add(value);
+    for (double& x : by_sigma_of_step_.sum) add(x);
+    for (double& x : by_sigma_of_step_.count) add(x);
+  });
+  for (const auto& [name, value] : figures) line[name] = value;
+  line["loss"] = loss;
+  tokens_ = static_cast<int64_t>(tokens);
+}
+
+std::function<double(const Leaf&, const Piece&)> Trainer::shares() const {
+  return [this](const Leaf& leaf, const Piece& piece) {
+    return parallel_.share(network_.chain().parameter(piece.param), leaf.reduced_by_link);
+  };
+}
+
+void Trainer::update(json& line) {
+  auto& leaves = network_.chain().leaves();
+  const double norm =
+      gradient_norm(leaves, shares(), [&](double sum) { return parallel_.sum_of_world(sum); });
+  const double learning_rate =
+      rate({options_.schedule, options_.learning_rate, options_.final_rate, options_.warmup, options_.steps,
+            options_.decay_share, options_.decay_shape},
+           step_);
+  line["gradient_norm"] = norm;
+  line["learning_rate"] = learning_rate;
+  if (!std::isfinite(norm) || !std::isfinite(line["loss"].get<double>())) {
+    skip(line);
+  } else {
+    in_a_row_ = 0;
+    loss_ = line["loss"];
+    by_sigma_.fade();
+    by_sigma_ += by_sigma_of_step_;
+    std::vector<Ema*> averages;
+    for (auto& e : averages_) averages.push_back(&e);
+    optimizer_.step(learning_rate, options_.clip_norm > 0 ? clip_factor(norm, options_.clip_norm) : 1,
+                    averages);
+  }
+  optimizer_.zero_grad();
+}
+
+void Trainer::skip(json& line) {
+  log_warn("{}: step {}: the gradient or the loss is not finite; the step is skipped", context_.spec().name,
+           step_ + 1);
+  line["skipped"] = true;
+  ++skipped_;
+  ++in_a_row_;
+}
+
+void Trainer::fail_if_stuck() const {
+  if (in_a_row_ < options_.max_skipped) return;
+  throw Error(KINORA_FAILED,
+              fmt::format("step {}: the gradient or the loss was not finite in {} steps in a "
+                          "row; lower learning_rate ({}) or "
+                          "clip_norm ({}), raise warmup ({}), or see metrics.jsonl for where it began",
+                          step_, in_a_row_, options_.learning_rate, options_.clip_norm, options_.warmup));
+}
+
+void Trainer::measure(json& line, double seconds, int64_t tokens) {
+  line["seconds"] = seconds;
+  throughput.add(line, seconds, static_cast<double>(options_.batch), static_cast<double>(tokens));
+  line["weight_norm"] = weight_norm(network_.chain().leaves(), shares(),
+                                    [&](double sum) { return parallel_.sum_of_world(sum); });
+  if (!by_sigma_.empty()) line["loss_by_sigma"] = by_sigma_.means();
+  add_memory(line, network_.chain().leaves().at(0).tensor.device());
+}
+
+void Trainer::log(const json& line) {
+  if (parallel_.rank() != 0) return;
+  context_.metrics().line(line);
+  if (!board_) return;
+  for (const auto& [name, value] : line.items())
+    if (value.is_number() && name != "step")
+      board_->scalar(step_, (name.starts_with("validation") ? "" : "train/") + name, value.get<double>());
+  if (!by_sigma_.empty()) {
+    const auto& means = line.at("loss_by_sigma").at("mean");
+    for (size_t i = 0; i < means.size(); ++i)
+      if (means[i].is_number())
+        board_->scalar(step_, "loss_by_sigma/" + SigmaLosses::range_of(i), means[i].get<double>());
+  }
+  board_->flush();
+}
+
+void Trainer::picture(int64_t step, const std::string& tag, const std::filesystem::path& png) {
+  if (!board_) return;
+  std::ifstream in(png, std::ios::binary);
+  board_->image(step, tag, std::string{std::istreambuf_iterator<char>(in), {}});
+}
+
+bool Trainer::keep() {
+  writer_.check();
+  const bool stop = parallel_.any(cancelled()), asked = parallel_.any(take_save_request());
+  if (stop || asked || step_ % options_.checkpoint_every == 0 || step_ == options_.steps) {
+    const auto start = Clock::now();
+    save();
+    if (stop || step_ == options_.steps) writer_.finish();
+    saving_ += seconds_since(start);
+  }
+  return stop;
+}
+
+void Trainer::run(const Micro& micro_loss) {
+  throughput.ranks = parallel_.world();
+  throughput.peak_flops = options_.peak_flops;
+  if (throughput.flops_per_sample > 0 && options_.peak_flops == 0)
+    throughput.peak_flops =
+        measured_peak_flops(network_.chain().leaves().at(0).tensor.device(), parallel_.product_dtype());
+  Progress progress(context_.spec().name, options_.steps, "steps");
+  const auto start = Clock::now();
+  const int64_t first_step = step_;
+  while (step_ < options_.steps) {
+    const auto step_start = Clock::now();
+    json line{{"step", step_ + 1}};
+    balance_.begin_step();
+    gradients(micro_loss, line);
+    update(line);
+    ++step_;
+    balance_.end_step(own_tokens_, own_loss_tokens_, take_encoded ? static_cast<double>(take_encoded()) : 0);
+    const double seconds = seconds_since(step_start);
+    const bool more = on_step && on_step(step_, line);
+    if (logs(step_)) balance_.log(context_.spec().name, line);
+    if (more || logs(step_)) {
+      measure(line, seconds, tokens_);
+      log(line);
+    }
+    progress.update(step_, "loss " + std::to_string(loss_).substr(0, 6));
+    fail_if_stuck();
+    if (keep()) throw Error(KINORA_CANCELLED, "cancelled");
+  }
+  running_ = seconds_since(start);
+  balance_.finish(context_.spec().name);
+  seconds_per_step_ = running_ / std::max<double>(1, static_cast<double>(step_ - first_step));
+}
+
+json Trainer::summary() const {
+  json out{{"steps", options_.steps},
+           {"loss", loss_},
+           {"skipped", skipped_},
+           {"parameters", network_.numel()},
+           {"seconds_per_step", seconds_per_step_}};
+  if (running_ > 0) out["checkpoint_share"] = saving_ / running_;
+  if (throughput.flops_per_sample > 0) out["flops_per_sample"] = throughput.flops_per_sample;
+  if (throughput.peak_flops > 0) out["peak_flops"] = throughput.peak_flops;
+  add_memory(out, network_.chain().leaves().at(0).tensor.device());
+  out.update(balance_.summary());
+  if (!by_sigma_.empty()) {
+    out["loss_by_sigma"] = by_sigma_.means();
+    out["loss_by_sigma"]["edges"] = SigmaLosses::edges();
+  }
+  return out;
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,128 @@
+// What a training keeps on disk: checkpoints while it runs, weights when it is done.
+#include <utility>
+
+#include "core/base/log.hpp"
+#include "plugins/jobs/training/trainer.hpp"
+
+namespace kinora::core {
+namespace {
+
+// What was restored is copied, since tensors of a checkpoint borrow a read-only mapping.
+void copy_into(const Chain& chain, NamedTensors from, const std::vector<at::Tensor>& to) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : from) names.push_back(name);
+  distribute(chain.parameters(), chain.leaves(), to, names, taking_from(from), {.allow_missing = true});
+}
+
+// Per leaf, what a checkpoint keeps: of an adapter's training nothing that is frozen, which is in the file
+// that the training began with.
+std::vector<at::Tensor> checkpointed(const Chain& chain, std::vector<at::Tensor> per_leaf) {
+  for (size_t i = 0; chain.lora() && i < per_leaf.size(); ++i)
+    if (chain.leaves()[i].frozen) per_leaf[i].reset();
+  return per_leaf;
+}
+
+}  // namespace
+
+void Trainer::restore(const std::filesystem::path& folder) {
+  Checkpoint saved = load_checkpoint(folder);
+  auto& chain = network_.chain();
+  LoadOptions how;
+  if (chain.lora()) how.may_miss = [](const std::string& name) { return !is_lora(name); };
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : saved.weights) names.push_back(name);
+  load_values(chain.parameters(), chain.leaves(), names, taking_from(saved.weights), how);
+  NamedTensors first, second;
+  split_moments(std::exchange(saved.optimizer, {}), first, second);
+  copy_into(chain, std::move(first), optimizer_.first_moments());
+  copy_into(chain, std::move(second), optimizer_.second_moments());
+  optimizer_.set_steps(saved.state.optimizer_steps);
+  for (auto& e : averages_) {
+    const auto kept = saved.ema.find(decay_name(e.decay()));
+    if (kept == saved.ema.end())
+      throw Error(KINORA_INVALID, folder.string() + ": has no averages of decay " + decay_name(e.decay()) +
+                                      "; restore the run file's ema, or choose another output folder");
+    copy_into(chain, std::move(kept->second), e.values());
+    e.set_updates(saved.state.ema_updates);
+  }
+  step_ = saved.state.step;
+  loss_ = saved.state.loss;
+  skipped_ = saved.state.skipped;
+  by_sigma_ = saved.state.by_sigma;
+  restored_ = saved.more;
+  log_info("{}: going on after step {}", context_.spec().name, step_);
+}
+
+void Trainer::save() {
+  auto& chain = network_.chain();
+  const auto kept = [&](const std::vector<at::Tensor>& per_leaf) {
+    return held(chain.parameters(), chain.leaves(), checkpointed(chain, per_leaf));
+  };
+  TrainState state;
+  state.step = step_;
+  state.samples_seen = step_ * options_.batch;
+  state.optimizer_steps = optimizer_.steps();
+  state.loss = loss_;
+  state.skipped = skipped_;
+  state.by_sigma = by_sigma_;
+  auto files = checkpoint_files(kept(values_of(chain.leaves())), kept(optimizer_.first_moments()),
+                                kept(optimizer_.second_moments()));
+  for (auto& e : averages_) {
+    state.ema_updates = e.updates();
+    files.push_back(checkpoint_file("ema-" + decay_name(e.decay()), kept(e.values())));
+  }
+  if (job_state) files.push_back(checkpoint_file("more", held(job_state())));
+  writer_.start(std::move(state), std::move(files));
+}
+
+void Trainer::with_average(const std::function<void()>& f) {
+  if (averages_.empty()) return f();
+  averages_[0].swap(network_.chain().leaves());
+  try {
+    f();
+  } catch (...) {
+    averages_[0].swap(network_.chain().leaves());
+    throw;
+  }
+  averages_[0].swap(network_.chain().leaves());
+}
+
+void Trainer::use_average() {
+  if (averages_.empty()) return;
+  averages_[0].swap(network_.chain().leaves());
+  averaged_ = !averaged_;
+}
+
+TensorFile Trainer::weights_file(const std::string& name, const std::vector<at::Tensor>& per_leaf) const {
+  const auto& chain = network_.chain();
+  if (!chain.lora()) return {.name = name, .holdings = {held(chain.parameters(), chain.leaves(), per_leaf)}};
+  auto frozen = per_leaf, trained = per_leaf;  // the adapter's matrices are what is trained
+  for (size_t i = 0; i < per_leaf.size(); ++i) (chain.leaves()[i].frozen ? trained : frozen)[i].reset();
+  const auto pairs = adapter_pairs(assemble(chain.parameters(), chain.leaves(), trained, exchange_));
+  return {.name = name,
+          .holdings = {held(chain.parameters(), chain.leaves(), frozen)},
+          .change = [pairs, scale = chain.lora()->scale()](const std::string& weight, const at::Tensor& t) {
+            const auto pair = pairs.find(module_of(weight));
+            return pair == pairs.end() ? t : merged(t, {pair->second.a, pair->second.b, scale});
+          }};
+}
+
+void Trainer::save_weights() {
+  const auto& chain = network_.chain();
+  if (const auto* lora = chain.lora()) {
+    const auto pairs = network_.adapter(exchange_);
+    exchange_.on_first([&] {
+      write_adapter(context_.folder() / "adapter", *lora, pairs,
+                    options_.weights.empty() ? "" : options_.weights.back().string());
+    });
+  }
+  std::vector<TensorFile> files{weights_file("weights.safetensors", values_of(chain.leaves()))};
+  for (size_t i = 0; i < averages_.size(); ++i) {
+    const bool in_network = i == 0 && averaged_;
+    files.push_back(weights_file("weights.ema-" + decay_name(averages_[i].decay()) + ".safetensors",
+                                 in_network ? values_of(chain.leaves()) : averages_[i].values()));
+  }
+  write_files(context_.folder(), files, exchange_, static_cast<uint64_t>(options_.shard_size));
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,95 @@
+// Whole trainings over ranks against one process: what is summed beside gradients.
+#include <cstdlib>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plugins/jobs/training/video_jobs_testing.hpp"
+#include "tests/support/refusal.hpp"
+#include "tests/support/training.hpp"
+
+namespace kinora::core {
+namespace {
+
+using test::Rank;
+
+void expect_equal(const json& here, const json& alone, double bound, const std::string& where) {
+  if (alone.is_number_float()) {
+    EXPECT_NEAR(here.get<double>(), alone.get<double>(), bound * std::abs(alone.get<double>())) << where;
+  } else if (alone.is_structured()) {
+    ASSERT_EQ(here.size(), alone.size()) << where;
+    for (const auto& [key, value] : alone.items()) {
+      const auto& its = here.is_array() ? here.at(std::stoul(key)) : here.at(key);
+      expect_equal(its, value, bound, where + "." + key);
+    }
+  }
+}
+
+// The last lines of metrics.jsonl that have this entry.
+json last(const std::vector<json>& lines, const std::string& name) {
+  json found;
+  for (const auto& line : lines)
+    if (line.contains(name)) found = line;
+  return found;
+}
+
+TEST(Trainings, ValidateAsOneProcessUnderEveryStrategy) {
+  const std::string more =
+      "batch = 4\naccumulate = 2\nvalidation_every = 3\nvalidation_samples = 3\n"
+      "validation_sigmas = [0.3, 1.0]\n";
+  for (const char* parallel : {"['ddp']", "['fsdp']", "['tp']", "['cp-ulysses']", "['cp-ring']", "['pp']"})
+    test::on_ranks(2, [&](const Rank& me) {
+      me.launched();
+      const auto together = test::trained(me, parallel, more);
+      if (me.rank != 0) return;
+      Rank::alone();
+      const auto alone = test::trained({0, 1, me.folder, 0}, "['single']", more);
+      ASSERT_TRUE(last(alone, "validation").is_object());
+      for (const char* name : {"validation", "validation_loss", "loss", "gradient_norm"})
+        expect_equal(last(together, name).at(name), last(alone, name).at(name), 1e-10,
+                     std::string(parallel) + " " + name);
+    });
+}
+
+// The critic's weight is a ratio of norms, of which ranks' own would not be the mean.
+TEST(Trainings, WeighTheCriticAsOneProcess) {
+  const std::string job =
+      "steps = 2\nbatch = 4\nwarmup = 0\nschedule = 'constant'\nema = 0\ntensorboard = false\n"
+      "checkpoint_every = 1000\nweights = 'FOLDER/start.safetensors'\ncritic_weight = 0.6\n"
+      "critic = { use = 'patch-discriminator', channels = 4, layers = 2 }\n";
+  const auto lines = [&](const Rank& me, const std::string& parallel) {
+    const auto run = prepared({{"tokenizer", job + "parallel = " + parallel + "\n"}});
+    at::manual_seed(7);
+    ScratchRun::save(*run->network("tokenizer", "tokenizer"), run->folder() / "start.safetensors");
+    JobContext context = run->context("tokenizer", me.rank == 0);
+    run_train_tokenizer(context);
+    return me.rank == 0 ? run->metrics("tokenizer") : std::vector<json>();
+  };
+  test::on_ranks(2, [&](const Rank& me) {
+    me.launched();
+    const auto together = lines(me, "['ddp']");
+    if (me.rank != 0) return;
+    Rank::alone();
+    const auto alone = lines({0, 1, me.folder, 0}, "['single']");
+    for (const char* name : {"loss", "critic", "adversarial", "adversarial_weight", "gradient_norm"})
+      expect_equal(last(together, name).at(name), last(alone, name).at(name), 1e-4, name);
+  });
+}
+
+// Its layers open no sequence, so that each rank would have the whole gradient, and its sum be too much.
+TEST(Trainings, CutNoTokenizer) {
+  const auto refused = [](const std::string& name) {
+    const auto run = prepared({{"tokenizer", "batch = 4\nparallel = ['" + name + "']\n"}});
+    return test::refusal([&] {
+      JobContext context = run->context("tokenizer", false);
+      run_train_tokenizer(context);
+    });
+  };
+  Rank{0, 2, "/tmp", 0}.launched();
+  for (const char* name : {"tp", "cp-ulysses", "cp-ring", "pp"})
+    EXPECT_THAT(refused(name), ::testing::HasSubstr("has no sequence that ranks along")) << name;
+  Rank::alone();
+}
+
+}  // namespace
+}  // namespace kinora::core

@@ -1,0 +1,116 @@
+#include "plugins/jobs/training/validation.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "core/base/digest.hpp"
+#include "core/torch/context/noise.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+
+namespace kinora::core {
+namespace {
+
+uint64_t hash_of(const std::string& key) { return std::stoull(sha256(key).substr(0, 13), nullptr, 16); }
+constexpr double kHashes = 1ull << 52;
+
+at::Tensor level(double sigma) { return at::full({1}, sigma, at::kDouble); }
+
+}  // namespace
+
+double hash_share(const std::string& key) { return static_cast<double>(hash_of(key)) / kHashes; }
+
+Split split(const LatentData& data, double share) {
+  Split out;
+  for (int64_t i = 0; i < data.size(); ++i) {
+    const std::string& key = data.key(i);
+    (hash_share(key.substr(0, key.rfind('@'))) < share ? out.held_out : out.train).push_back(i);
+  }
+  if (out.train.empty() || (share > 0 && out.held_out.empty()))
+    raise(
+        KINORA_INVALID,
+        "validation = {} leaves {} of {} samples to training and {} to validation; choose another share, or "
+        "encode more clips",
+        share, out.train.size(), data.size(), out.held_out.size());
+  return out;
+}
+
+// Of a blend (1 - s) x0 + s n, s is sigma / (1 + sigma) of x0 + sigma n.
+std::vector<double> validation_levels(const LossInstance& loss, std::vector<double> given) {
+  if (!loss.draws_noise()) return {0};
+  const bool blend = loss.mix() == KINORA_MIX_BLEND;
+  if (given.empty()) {
+    for (const double sigma : {0.1, 0.5, 2.0}) given.push_back(blend ? sigma / (1 + sigma) : sigma);
+    return given;
+  }
+  for (const double s : given)
+    if (s < 0 || (blend && s > 1))
+      raise(KINORA_INVALID, "validation_sigmas: {} is no noise level of this loss, whose are {}", s,
+            blend ? "0 to 1" : "0 and more");
+  return given;
+}
+
+Validation::Validation(const LatentData& data, const Split& parts, const Objective& objective,
+                       Network& network, const Parallelism& parallel, const TrainOptions& options,
+                       uint64_t seed)
+    : data_(data),
+      objective_(objective),
+      network_(network),
+      parallel_(parallel),
+      given_(options, objective.loss(), seed),
+      which_(parts.held_out.empty() ? parts.train : parts.held_out),
+      sigmas_(validation_levels(objective.loss(), options.validation_sigmas)),
+      seed_(seed) {
+  if (!parts.held_out.empty())
+    std::sort(which_.begin(), which_.end(), [&](int64_t a, int64_t b) {
+      return std::pair(hash_of(data.key(a)), a) < std::pair(hash_of(data.key(b)), b);
+    });
+  which_.resize(std::min(which_.size(), static_cast<size_t>(options.validation_samples)));
+}
+
+Validation::Sample Validation::sample(size_t i) const {
+  const auto item = data_.item(which_[i]);
+  const auto number = static_cast<int64_t>(hash_of(item.key));
+  Sample out{
+      number, objective_.batch({item}, at::zeros({1}, at::kBool)), {}, given_(number, 1, "validation")};
+  if (objective_.noisy() && out.batch.count("latent"))
+    out.noise = sample_noise(out.batch.at("latent"), seed_, number, "validation.noise");
+  return out;
+}
+
+void Validation::begin() const {
+  kinora_pass pass{};
+  pass.struct_size = sizeof pass;
+  pass.no_grad = 1;
+  pass.seed = seed_;
+  network_.chain().begin(pass);
+}
+
+nlohmann::json Validation::losses() const {
+  const at::NoGradGuard off;
+  const size_t n = which_.size(), ranks = static_cast<size_t>(parallel_.data_size()),
+               rank = static_cast<size_t>(parallel_.data_rank());
+  std::vector<double> one(n * sigmas_.size());
+  // Every rank makes as many forwards, since ranks that share a model's parameters meet in each.
+  for (size_t turn = 0; turn * ranks < n; ++turn) {
+    const size_t mine = turn * ranks + rank, i = mine % n;
+    const Sample s = sample(i);
+    for (size_t k = 0; k < sigmas_.size(); ++k) {
+      begin();
+      const double loss = objective_.losses(s.batch, level(sigmas_[k]), s.noise, s.given).item<double>();
+      if (mine < n) one[k * n + i] = loss;
+    }
+  }
+  one = parallel_.sum(one, /*of_stages=*/false);  // without a gradient every stage has the output
+  std::vector<double> means;
+  for (auto at = one.begin(); at != one.end(); at += static_cast<std::ptrdiff_t>(n))
+    means.push_back(std::accumulate(at, at + static_cast<std::ptrdiff_t>(n), 0.0) / static_cast<double>(n));
+  nlohmann::json out{{"validation_loss",
+                      std::accumulate(means.begin(), means.end(), 0.0) / static_cast<double>(means.size())}};
+  if (objective_.noisy()) out["validation"] = {{"sigma", sigmas_}, {"loss", means}};
+  return out;
+}
+
+}  // namespace kinora::core

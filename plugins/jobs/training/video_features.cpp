@@ -1,0 +1,89 @@
+#include "plugins/jobs/training/video_features.hpp"
+
+#include <algorithm>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "plugins/jobs/training/options/paths_option.hpp"
+#include "core/torch/media/clip_image.hpp"
+#include "core/torch/media/clips.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+
+namespace kinora::core {
+
+namespace {
+
+bool is_script(const WeightsPaths& weights) { return weights.size() == 1 && ScriptModel::is_one(weights[0]); }
+
+int64_t image_size(const Component& component, const ComponentUse& use) {
+  const auto reads = [&](const char* name) {
+    const auto& inputs = component.spec->inputs;
+    return std::any_of(inputs.begin(), inputs.end(), [&](const TensorSpec& t) { return t.name == name; });
+  };
+  const auto& options = use.options.values();
+  if (reads("video")) return 0;
+  if (!reads("image") || !options.contains("image_size"))
+    raise(KINORA_INVALID, "features = '{}' reads neither 'video' nor an 'image' of a size; try clip-vision",
+          use.id);
+  return options.at("image_size").get<int64_t>();
+}
+
+}  // namespace
+
+int64_t ReconstructionFeatures::require(const JobView& context) {
+  const auto* use = context.spec().component("features");
+  const auto weights = weights_in(context.spec().options, "features_weights");
+  if (weights.empty())
+    raise(KINORA_INVALID,
+          "it has a feature model; say where its weights are: features_weights = \"FILE or FOLDER\"");
+  if (is_script(weights) && use)
+    raise(KINORA_INVALID, "{} is a model of its own; take `features` away", weights[0].string());
+  if (is_script(weights)) return 0;
+  if (!use)
+    raise(
+        KINORA_INVALID,
+        "features_weights = {} are of no model; give one, features = \"clip-vision\", or a TorchScript file "
+        "(.pt, .jit)",
+        weights.back().string());
+  return image_size(context.open(*use), *use);
+}
+
+ReconstructionFeatures::ReconstructionFeatures(const JobView& context) : image_size_(require(context)) {
+  const auto weights = weights_in(context.spec().options, "features_weights");
+  if (is_script(weights)) {
+    script_ = std::make_unique<ScriptModel>(weights[0]);
+    id_ = weights[0].string();
+    return;
+  }
+  const auto& use = *context.spec().component("features");
+  id_ = use.id;
+  network_ = std::make_unique<Network>(context.open(use), use.options, ChainOptions{});
+  network_->load(weights);
+}
+
+at::Tensor ReconstructionFeatures::of(const at::Tensor& video) {
+  if (script_) return (*script_)(video.to(at::kFloat));
+  NamedTensors in{{"video", video.to(at::kFloat)}};
+  if (image_size_ > 0) {
+    std::vector<at::Tensor> images;
+    for (const auto& frame : frames_of(video).unbind(0)) images.push_back(clip_image(frame, image_size_));
+    in = {{"image", at::cat(images)}};
+  }
+  for (const auto& output : network_->forward(in))
+    if (output.dim() == 2) return output.mean(0, true);
+  raise(KINORA_INVALID, "features = '{}' has no output [B, D]: one vector a video or image", id_);
+}
+
+void ReconstructionFeatures::add(const at::Tensor& video, const at::Tensor& made) {
+  const at::NoGradGuard off;
+  originals_.add(of(video));
+  made_.add(of(made));
+}
+
+std::optional<double> ReconstructionFeatures::distance() const {
+  if (originals_.count() < 2) return std::nullopt;
+  return frechet_distance(originals_, made_);
+}
+
+}  // namespace kinora::core
