@@ -4,7 +4,7 @@
 # The list has the tests of 20 seconds and more: name, seconds (any other test ends after two minutes). packaging/dev.sh test prints the ten slowest.
 set(KINORA_TEST_SECONDS
   bench 72 curate_kill 60 command_line 75 curate 95 check 80 overfit 55 configs 90 strangers 89 endpoint 72 sdk_template 82 s3_storage 82
-  torch_test.1 23 torch_test.2 23 torch_test.3 23 torch_test.4 23 torch_ranks_test 88 filters_oracle 73 rank_kill 67
+  torch_test 30 jobs_test.1 25 jobs_test.2 25 jobs_test.3 25 jobs_ranks_test 60 torch_ranks_test 30 parallel_layouts_test 30 filters_oracle 73 rank_kill 67
   studio 145
   video_test 80 tokenizer_wan_test 45 engine_local_test 35 engine_local_test.alone 15 isolation 55 parallel_cfg_test 46 slurm 20
   stage_transnetv2_test 46 collectives_gloo_test 25 collectives_gloo_test.alone 20 shots_oracle 92 come_and_go 37 video_stages_test 60
@@ -19,7 +19,7 @@ set(KINORA_SLOW_TEST_SECONDS
   sanitizers_tsan_2 900 sanitizers_asan_1 900 sanitizers_asan_2 900 sanitizers_asan_3 900)
 
 # Programs of many cases that run as so many tests: name, number.
-set(KINORA_SHARDED_TESTS torch_test 4)
+set(KINORA_SHARDED_TESTS jobs_test 3)
 
 # Cases that measure time: the test NAME.alone runs them, and no other test runs at the same time. Name, GoogleTest's filter.
 set(KINORA_LONE_TESTS

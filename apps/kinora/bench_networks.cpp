@@ -9,7 +9,7 @@ using nlohmann::json;
 // Whether a bound is kept is said with a peer only: at most 0.8 of each peer's time, below torch.compile's,
 // and no more memory.
 json networks(core::Runtime& runtime, const BenchOptions& o, const char* what) {
-  json out = core::torch_tool("bench")(
+  json out = core::tool_of("kinora_bench", "bench")(
       runtime, {{"what", what}, {"threads", o.threads}, {"repeat", o.repeat}, {"peer", o.peer}, {"quick", o.quick}});
   if (o.peer.empty()) {
     out["peer"] = "none; give one with --peer CMD";
@@ -32,7 +32,7 @@ json bench_train(core::Runtime& r, const BenchOptions& o) { return networks(r, o
 json bench_sample(core::Runtime& r, const BenchOptions& o) { return networks(r, o, "sample"); }
 json bench_vae(core::Runtime& r, const BenchOptions& o) { return networks(r, o, "vae"); }
 json bench_block(core::Runtime& r, const BenchOptions& o) {
-  return core::torch_tool("bench_block")(
+  return core::tool_of("kinora_bench", "bench_block")(
       r, {{"tokens", o.tokens}, {"device", o.device}, {"threads", o.threads}, {"repeat", o.repeat}});
 }
 

@@ -37,7 +37,7 @@ json launched(int ranks, const BenchOptions& o) {
 
 json bench_parallel(core::Runtime& runtime, const BenchOptions& o) {
   const json request{{"threads", o.threads}, {"repeat", o.repeat}, {"tokens", o.quick ? 256 : 4096}, {"latents", o.quick ? 16 : 192}};
-  json out = core::torch_tool("bench_parallel")(runtime, request);
+  json out = core::tool_of("kinora_bench", "bench_parallel")(runtime, request);
   if (!core::here().alone()) return out;  // one of several ranks
   for (const int ranks : {2, 4}) {
     json line = launched(ranks, o);

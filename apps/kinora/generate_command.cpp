@@ -77,7 +77,7 @@ const core::JobSpec* job_of(const core::RunFile& run, const std::string& name) {
   const core::JobSpec* found = nullptr;
   std::vector<std::string> names;
   for (const auto& job : run.jobs) {
-    if (job.kind->spec.name != "generate") continue;
+    if (job.kind->name != "generate") continue;
     names.push_back(job.name);
     if (name.empty() || job.name == name) found = &job;
   }
@@ -172,7 +172,7 @@ core::JobSpec wished(core::Runtime& runtime, const core::RunFile& run, const po:
     if (given.count("from") && one.starts_with(of.name + ".") &&
         one.find('.', of.name.size() + 1) > one.find('=') && !replaces_slot(of, one))
       set_option(options, one.substr(of.name.size() + 1));
-  job.options = core::or_throw(core::Options::make(job.kind->spec, options, fs::current_path())).values();
+  job.options = core::or_throw(core::Options::make(*job.kind, options, fs::current_path())).values();
   const auto& sampler = *job.component("sampler");
   const std::string wishes = job.options.dump() + sampler.id + sampler.options.canonical();
   job.name = asked("name", "generated-" + core::sha256(wishes).substr(0, 8));

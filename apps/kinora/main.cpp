@@ -7,7 +7,6 @@
 #include "apps/kinora/command.hpp"
 #include "apps/kinora/plugins_command.hpp"
 #include "apps/kinora/version.hpp"
-#include "core/run/job_kind.hpp"
 #include "core/runtime/torch_library.hpp"
 #include "core/base/suggest.hpp"
 #include "core/base/paths.hpp"
@@ -121,8 +120,7 @@ int run(Arguments arguments) {
 
 int require_command(const std::string& name) {
   if (commands().contains(name)) return kDone;
-  for (const auto& kind : core::job_kinds())
-    if (kind.spec.name == name)
+  if (auto runtime = core::Runtime::start({}); runtime && (*runtime)->registry().find("job/" + name))
       return complain(kUsage, "'" + name + "' is no command but a kind of job, [[job]] kind = \"" + name +
                                   "\" in a run file; kinora plugins inspect job/" + name + " says what it takes");
   std::vector<std::string> names;

@@ -11,6 +11,7 @@
 #include "apps/planner/report.hpp"
 #include "apps/planner/request.hpp"
 #include "apps/planner/write_toml.hpp"
+#include "core/run/job_check.hpp"
 #include "core/runtime/torch_library.hpp"
 
 namespace kinora {
@@ -61,7 +62,7 @@ po::options_description plan_flags() {
 // A core's products need tensors, the rest does not.
 int calibrate(core::Runtime& runtime, bool as_json) {
   const json step =
-      core::torch_tool("bench")(runtime, {{"what", "train"}, {"threads", 1}, {"repeat", 1}, {"peer", ""}});
+      core::tool_of("kinora_bench", "bench")(runtime, {{"what", "train"}, {"threads", 1}, {"repeat", 1}, {"peer", ""}});
   const plan::Machine machine = plan::measure(step.at("product_gflops").get<double>() * 1e9,
                                               step.at("step").at("of_product").get<double>());
   const auto file = plan::machine_file();

@@ -62,13 +62,13 @@ class Validation {
 
   std::vector<Check> run() {
     if (!file() || !manifest()) return std::move(checks_);
-    if (spec_.tier == core::Tier::pinned && !add("libtorch can be loaded", core::ensure_torch()))
+    if (spec_.tier != core::Tier::stable && !add("libtorch can be loaded", core::ensure_torch()))
       return std::move(checks_);
     const auto opened = core::open_library(library_);
     if (!add("it opens", opened ? core::Status() : opened.failure())) return std::move(checks_);
     if (!add("it is what its manifest says", core::check_opened(**opened, spec_))) return std::move(checks_);
     const auto current =
-        core::generate_manifest(*opened, {spec_.tier, spec_.torch, spec_.cxx_abi, spec_.cuda});
+        core::generate_manifest(*opened, {spec_.tier, spec_.torch, spec_.cxx_abi, spec_.cuda, spec_.kinora});
     // A manifest by hand has nothing to be compared with.
     if (current) add("its manifest is current", difference(place_, text_, *current, library_));
     return std::move(checks_);
@@ -129,9 +129,10 @@ po::variables_map parse(const Arguments& arguments, po::options_description know
 core::Result<std::string> current_manifest(const fs::path& library, const std::string& tier,
                                            const std::string& cuda) {
   core::TierFields fields;
-  if (tier == "pinned") {
-    const auto& host = core::host_facts();
-    fields = {core::Tier::pinned, host.torch, host.cxx_abi, cuda};
+  const auto& host = core::host_facts();
+  if (tier == "host") fields = {.tier = core::Tier::host, .kinora = host.kinora};
+  if (tier == "pinned") fields = {core::Tier::pinned, host.torch, host.cxx_abi, cuda};
+  if (tier != "stable") {
     // Its libraries must be in the process before it is.
     if (const auto torch = core::ensure_torch(); !torch) return torch.failure();
   }
@@ -170,8 +171,8 @@ int plugins_manifest(core::Runtime&, const Arguments& arguments) {
       "check", po::value<std::string>(), "");
   const auto values = parse(arguments, known);
   const auto tier = values["tier"].as<std::string>();
-  if (tier != "stable" && tier != "pinned")
-    return complain(kUsage, "unknown tier '" + tier + "'; tiers: stable, pinned");
+  if (tier != "stable" && tier != "pinned" && tier != "host")
+    return complain(kUsage, "unknown tier '" + tier + "'; tiers: stable, pinned, host");
   const auto text = current_manifest(fs::absolute(values["file"].as<std::string>()), tier,
                                      values["cuda"].as<std::string>());
   if (!text) return complain(kFailed, text.failure().message);

@@ -19,7 +19,7 @@ namespace po = boost::program_options;
 constexpr const char* kPluginsHelp = R"(usage: kinora plugins [list [KIND]] [--json | --markdown | --ids]
        kinora plugins inspect ID [--json | --markdown]
        kinora plugins validate FILE.so [--json]
-       kinora plugins manifest FILE.so [--tier stable|pinned] [--cuda V] [--out FILE | --check FILE]
+       kinora plugins manifest FILE.so [--tier stable|pinned|host] [--cuda V] [--out FILE | --check FILE]
        kinora plugins new KIND NAME [DIR] [--tier stable|pinned]
        kinora plugins check-parallel ID [--ranks N] [--set NAME=VALUE]... [--timeout S] [--json]
 
@@ -65,24 +65,10 @@ std::string dumped(const core::json& j) {
   return j.dump(2, ' ', false, core::json::error_handler_t::replace) + "\n";
 }
 
-void list_jobs(const Shape& shape) {
-  if (shape.as_json) {
-    std::cout << dumped(jobs_json());
-  } else if (shape.as_markdown) {
-    std::cout << jobs_markdown();
-  } else if (shape.as_ids) {
-    for (const auto& kind : core::job_kinds()) std::cout << kind.spec.id << "\n";
-  } else {
-    std::cout << jobs_text(terminal_width());
-  }
-}
-
 // What a word names: an id stays one, a bare name becomes the id of the one component or kind of job that has it.
 core::Result<std::string> id_of(const std::string& word, const std::vector<Row>& list) {
   if (word.find('/') != word.npos) return word;
   std::vector<std::string> named, in_plugin;
-  for (const auto& kind : core::job_kinds())
-    if (kind.spec.name == word) named.push_back("job/" + word);
   for (const auto& row : list) {
     if (!row.component || state_of(row) == "shadowed") continue;
     const bool known = std::find(named.begin(), named.end(), row.component->id) != named.end();
@@ -105,12 +91,8 @@ int plugins_list(core::Runtime& runtime, const Arguments& arguments) {
   if (shape.words.size() > 1)
     return complain(kUsage, "plugins list: one kind at most; see kinora plugins --help");
   const std::string kind = shape.words.empty() ? "" : shape.words[0];
-  if (kind == "job") {
-    list_jobs(shape);
-    return kDone;
-  }
   if (!kind.empty() && !core::find_kind(kind)) {
-    std::vector<std::string> names{"job"};
+    std::vector<std::string> names;
     for (const auto& k : core::kinds()) names.emplace_back(k.name);
     return complain(
         kUsage, fmt::format("unknown kind '{}'{}", kind, core::did_you_mean_or_list(kind, names, "kinds")));
@@ -126,7 +108,6 @@ int plugins_list(core::Runtime& runtime, const Arguments& arguments) {
       if (row.component) std::cout << row.component->id << "\n";
   } else {
     std::cout << list_text(list, runtime.registry().notices(), terminal_width());
-    if (kind.empty()) std::cout << "\n" << jobs_text(terminal_width());
   }
   return kDone;
 }
@@ -139,11 +120,6 @@ int plugins_inspect(core::Runtime& runtime, const Arguments& arguments) {
   const auto list = rows(plugins, "");
   const auto id = id_of(shape.words[0], list);
   if (!id) return complain(kUsage, id.failure().message);
-  for (const auto& kind : core::job_kinds()) {
-    if (*id != "job/" + kind.spec.name) continue;
-    std::cout << inspect_text(kind);
-    return kDone;
-  }
   // A disabled component is shown too, with the reason, if there is no other of its id.
   const auto is_it = [&](const Row& r) { return r.component && r.component->id == *id && state_of(r) != "shadowed"; };
   auto row = std::find_if(list.begin(), list.end(), [&](const Row& r) { return is_it(r) && state_of(r) != "disabled"; });

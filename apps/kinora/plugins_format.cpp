@@ -11,7 +11,7 @@ namespace {
 using core::json;
 
 std::string abi_of(const core::PluginSpec& p) { return fmt::format("{}.{}", p.abi_major, p.abi_minor); }
-const char* tier_of(const core::PluginSpec& p) { return p.tier == core::Tier::pinned ? "pinned" : "stable"; }
+const char* tier_of(const core::PluginSpec& p) { return core::tier_name(p.tier); }
 std::string id_of(const Row& row) { return row.component ? row.component->id : "(cannot be read)"; }
 
 // Characters as a terminal counts them: bytes that do not continue a UTF-8 sequence.
@@ -110,27 +110,6 @@ std::string list_text(const std::vector<Row>& list, const std::vector<std::strin
     out += "\n" + reason.substr(0, end + 1) + indented(reason.substr(end + 1));
   }
   for (const auto& notice : notices) out += "\nnot searched: " + notice + "\n";
-  return out;
-}
-
-std::string jobs_text(size_t width) {
-  std::vector<std::vector<std::string>> lines = {{"JOB", "WHAT IT DOES"}};
-  for (const auto& kind : core::job_kinds()) lines.push_back({kind.spec.id, kind.spec.help});
-  return cut_lines(aligned(lines), width);
-}
-
-json jobs_json() {
-  json out = json::array();
-  for (const auto& kind : core::job_kinds())
-    out.push_back(
-        {{"id", kind.spec.id}, {"kind", "job"}, {"name", kind.spec.name}, {"help", kind.spec.help}});
-  return out;
-}
-
-std::string jobs_markdown() {
-  std::string out = "| job | what it does |\n|---|---|\n";
-  for (const auto& kind : core::job_kinds())
-    out += fmt::format("| `{}` | {} |\n", kind.spec.id, kind.spec.help);
   return out;
 }
 

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "core/plugin/registry.hpp"
-#include "core/run/job_kind.hpp"
 
 namespace kinora {
 
@@ -25,15 +24,9 @@ std::string reason_of(const Row&);
 // The table of `plugins list`, lines cut at `width` (0: never), then why each disabled or shadowed one is.
 std::string list_text(const std::vector<Row>&, const std::vector<std::string>& notices, size_t width);
 core::json list_json(const std::vector<Row>&);
-// The kinds of jobs, a line each.
-std::string jobs_text(size_t width);
-core::json jobs_json();
-std::string jobs_markdown();
 std::string list_markdown(const std::vector<Row>&);
 
 std::string inspect_text(const Row&);
-// A kind of job: what it reads, the components it is made of, its options.
-std::string inspect_text(const core::JobKind&);
 core::json inspect_json(const Row&);
 std::string inspect_markdown(const Row&);
 

@@ -86,6 +86,18 @@ std::vector<std::vector<std::string>> layout_lines(const core::ComponentSpec& c)
   return out;
 }
 
+// The components that a job is made of.
+std::vector<std::vector<std::string>> slot_lines(const core::ComponentSpec& c) {
+  std::vector<std::vector<std::string>> out;
+  for (const auto& s : c.slots)
+    out.push_back({s.name, (s.list ? "a list of kind " : "of kind ") + s.kind,
+                   !s.use.empty() ? "default " + s.use
+                   : s.required   ? "(required)"
+                                  : "",
+                   s.help});
+  return out;
+}
+
 std::vector<std::vector<std::string>> option_lines(const core::ComponentSpec& c) {
   std::vector<std::vector<std::string>> out;
   for (const auto& o : c.options) out.push_back({o.name, default_text(o), core::expected_text(o), o.help});
@@ -132,7 +144,9 @@ std::string inspect_text(const Row& row) {
   std::string out = c.id + (c.help.empty() ? "" : ": " + c.help) + "\n";
   std::vector<std::vector<std::string>> facts = {
       {"plugin", fmt::format("{} {}, ABI {}.{}, {}", p.name, p.version, p.abi_major, p.abi_minor,
-                             p.tier == core::Tier::pinned ? "pinned to libtorch " + p.torch : "stable")},
+                             p.tier == core::Tier::pinned ? "pinned to libtorch " + p.torch
+                             : p.tier == core::Tier::host ? "works with Kinora " + p.kinora + " alone"
+                                                          : "stable")},
       {"library", row.plugin.library.string()},
       {"state", state_of(row) + (reason_of(row).empty() ? "" : ": " + reason_of(row))}};
   out += aligned(facts);
@@ -143,25 +157,12 @@ std::string inspect_text(const Row& row) {
   std::vector<std::vector<std::string>> methods;
   for (const auto& m : core::apply_methods(c)) methods.push_back({m.name, m.takes + " -> " + m.gives});
   if (!methods.empty()) out += "\nkinora apply --method\n" + aligned(methods, "  ");
+  if (!c.reads.empty()) out += fmt::format("\nreads  {}\n", fmt::join(c.reads, ", "));
+  if (!c.slots.empty()) out += "\ncomponents\n" + aligned(slot_lines(c), "  ");
   if (!c.options.empty()) out += "\noptions\n" + aligned(option_lines(c), "  ");
   std::string use = use_text(c);
   for (size_t at = 0; (at = use.find('\n', at)) != use.npos; at += 3) use.insert(at + 1, "  ");
   return out + "\nin a run file\n  " + use + "\n";
-}
-
-std::string inspect_text(const core::JobKind& kind) {
-  std::string out = fmt::format("job/{}: {}\n", kind.spec.name, kind.spec.help);
-  if (!kind.reads.empty()) out += fmt::format("reads    {}\n", fmt::join(kind.reads, ", "));
-  std::vector<std::vector<std::string>> slots;
-  for (const auto& s : kind.slots)
-    slots.push_back({s.name, (s.list ? "a list of kind " : "of kind ") + s.kind,
-                     !s.use.empty() ? "default " + s.use
-                     : s.required   ? "(required)"
-                                    : "",
-                     s.help});
-  if (!slots.empty()) out += "\ncomponents\n" + aligned(slots, "  ");
-  if (!kind.spec.options.empty()) out += "\noptions\n" + aligned(option_lines(kind.spec), "  ");
-  return out + fmt::format("\nin a run file\n  [[job]]\n  kind = \"{}\"\n", kind.spec.name);
 }
 
 json inspect_json(const Row& row) {
@@ -174,6 +175,12 @@ json inspect_json(const Row& row) {
     out["methods"].push_back({{"name", m.name}, {"takes", m.takes}, {"gives", m.gives}});
   out["layouts"] = json::array();
   for (const auto& l : row.component->layouts) out["layouts"].push_back({{"name", l.name}, {"help", l.help}});
+  if (row.component->kind == "job") {
+    out["reads"] = row.component->reads;
+    out["slots"] = json::array();
+    for (const auto& s : row.component->slots)
+      out["slots"].push_back({{"name", s.name}, {"kind", s.kind}, {"default", s.use}, {"required", s.required}, {"list", s.list}, {"help", s.help}});
+  }
   out["options"] = json::array();
   for (const auto& o : row.component->options) out["options"].push_back(option_json(o));
   return out;
@@ -186,6 +193,7 @@ std::string inspect_markdown(const Row& row) {
   if (!inputs.empty()) out += markdown_table({"input", "dtype", "shape", ""}, tensor_lines(inputs));
   if (!outputs.empty()) out += markdown_table({"output", "dtype", "shape", ""}, tensor_lines(outputs));
   if (!c.layouts.empty()) out += markdown_table({"layout of weights", ""}, layout_lines(c));
+  if (!c.slots.empty()) out += markdown_table({"component", "kind", "default", ""}, slot_lines(c));
   if (!c.options.empty()) out += markdown_table({"option", "default", "takes", ""}, option_lines(c));
   return out + fmt::format("```toml\n{}\n```\n", use_text(c));
 }

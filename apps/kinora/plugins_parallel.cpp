@@ -61,7 +61,7 @@ std::string use_of(const std::string& id, const std::vector<std::string>& sets) 
 // One of the ranks: the first writes the result down.
 int as_rank(core::Runtime& runtime, const Wanted& w) {
   const json found =
-      core::torch_tool("check_parallel")(runtime, {{"use", use_of(w.id, w.sets)}, {"bound", kBound}});
+      core::tool_of("kinora_training", "check_parallel")(runtime, {{"use", use_of(w.id, w.sets)}, {"bound", kBound}});
   if (!core::here().first()) return kDone;
   const auto written = core::write_file_atomically(w.into, found.dump());
   return written ? kDone : complain(kFailed, written.failure().message);

@@ -10,6 +10,7 @@
 #include "core/base/cancel.hpp"
 #include "core/run/folder_lock.hpp"
 #include "core/run/place.hpp"
+#include "core/run/job_check.hpp"
 #include "core/run/runner.hpp"
 #include "core/run/storages.hpp"
 #include "core/base/suggest.hpp"

@@ -13,7 +13,7 @@ namespace {
 const JobSpec* upstream(const RunFile& run, const JobSpec& job, const std::string& kind) {
   for (const size_t i : job.inputs) {
     const JobSpec& in = run.jobs.at(i);
-    if (in.kind->spec.name == kind) return &in;
+    if (in.kind->name == kind) return &in;
     if (const JobSpec* found = upstream(run, in, kind)) return found;
   }
   return nullptr;
@@ -75,7 +75,7 @@ Result<const JobSpec*> train_job(const RunFile& run, const std::string& name) {
   std::vector<std::string> names;
   const JobSpec* found = nullptr;
   for (const auto& job : run.jobs) {
-    if (job.kind->spec.name != "train") continue;
+    if (job.kind->name != "train") continue;
     names.push_back(job.name);
     if (name.empty() || job.name == name) found = &job;
   }

@@ -31,7 +31,7 @@ struct Mapping {
   Mapping& operator=(const Mapping&) = delete;
   ~Mapping() {
     if (data) munmap(data, size);
-    close(file);
+    ::close(file);
   }
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data), size}; }
 };
@@ -41,7 +41,7 @@ using Mappings = std::vector<std::shared_ptr<const Mapping>>;
 
 Result<std::shared_ptr<Mapping>> map_file(const fs::path& path) {
   // Nobody may ever write into a pipe: its opening must not wait.
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0 && errno == ENXIO)
     if (const auto regular = check_regular_file(path.string()); !regular) return regular.failure();
   if (fd < 0)

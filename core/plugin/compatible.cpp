@@ -59,6 +59,7 @@ Status check_component(const kinora_plugin& p, const kinora_component& c, const 
 const HostFacts& host_facts() {
   static const HostFacts facts = [] {
     HostFacts f;
+    f.kinora = KINORA_VERSION;
     f.torch = KINORA_TORCH_VERSION;
     f.cxx_abi = _GLIBCXX_USE_CXX11_ABI ? "1" : "0";
     if (KINORA_CUDA) f.cuda = "13";
@@ -83,6 +84,8 @@ Status check_compatible(const PluginSpec& p, const HostFacts& host) {
   if (p.abi_minor > host.abi_minor)
     return refuse("abi", fmt::format("{}.0 to {}.{}", host.abi_major, host.abi_major, host.abi_minor), abi,
                   "it needs a newer Kinora");
+  if (p.tier == Tier::host && p.kinora != host.kinora)
+    return refuse("kinora", host.kinora, p.kinora, "build it with this Kinora, or install both from one package");
   if (p.tier != Tier::pinned) return {};
   const char* rebuild = "build the plugin against this Kinora's libtorch, or take the stable tier";
   if (p.torch != host.torch)

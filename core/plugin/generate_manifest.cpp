@@ -14,12 +14,13 @@ Result<std::string> generate_manifest(const kinora_plugin* plugin, const TierFie
   line("name", plugin->name);
   line("version", plugin->version);
   line("abi", fmt::format("{}.{}", plugin->abi_major, plugin->abi_minor));
-  line("tier", tier.tier == Tier::pinned ? "pinned" : "stable");
+  line("tier", tier_name(tier.tier));
   if (tier.tier == Tier::pinned) {
     line("torch", "==" + tier.torch);
     line("cxx_abi", tier.cxx_abi);
     if (!tier.cuda.empty()) line("cuda", tier.cuda);
   }
+  if (tier.tier == Tier::host) line("kinora", "==" + tier.kinora);
   const kinora_sink sink{&out, [](void* to, const void* data, uint64_t size) {
                            static_cast<std::string*>(to)->append(static_cast<const char*>(data), size);
                          }};

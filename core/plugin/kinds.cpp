@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "core/plugin/job_table.hpp"
 #include "kinora/abi/engine.h"
 #include "kinora/abi/loss.h"
 #include "kinora/abi/model.h"
@@ -15,7 +16,7 @@ namespace kinora::core {
 namespace {
 
 // table_size is what ABI 1.0 fixed: never raise it when slots are appended.
-constexpr std::array<Kind, 10> all{
+constexpr std::array<Kind, 11> all{
     {{"stage", KINORA_STAGE, 48, "create destroy resources process finish?"},
      {"storage", KINORA_STORAGE, 96, "create destroy open read close begin append commit abort list remove"},
      {"engine", KINORA_ENGINE, 32, "create destroy run"},
@@ -25,13 +26,14 @@ constexpr std::array<Kind, 10> all{
      {"sampler", KINORA_SAMPLER, 40, "create destroy levels sample"},
      {"parallel", KINORA_PARALLEL, 48, "create destroy axis link step?"},
      {"precision", KINORA_PRECISION, 48, "create destroy link dtype quantize"},
-     {"collective", KINORA_COLLECTIVE, 64, "create destroy join group start finish release"}}};
+     {"collective", KINORA_COLLECTIVE, 64, "create destroy join group start finish release"},
+     {"job", kJobInterface, 16, "type"}}};
 
 static_assert(sizeof(kinora_stage) >= 48 && sizeof(kinora_storage) >= 96 && sizeof(kinora_engine) >= 32);
 static_assert(sizeof(kinora_tokenizer) >= 72 && sizeof(kinora_model) >= 40 && sizeof(kinora_loss) >= 64);
 static_assert(sizeof(kinora_sampler) >= 40 && sizeof(kinora_strategy) >= 48 &&
               sizeof(kinora_precision) >= 48);
-static_assert(sizeof(kinora_collective) >= 64);
+static_assert(sizeof(kinora_collective) >= 64 && sizeof(kinora_job) == 16);
 
 }  // namespace
 

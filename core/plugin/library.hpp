@@ -10,6 +10,7 @@ namespace kinora::core {
 // What this build of the host offers to a plugin; a test may pretend to be another.
 struct HostFacts {
   uint32_t abi_major = KINORA_ABI_MAJOR, abi_minor = KINORA_ABI_MINOR;
+  std::string kinora;   // version of this Kinora
   std::string torch;    // version of libtorch, empty: built without
   std::string cxx_abi;  // "0" or "1": _GLIBCXX_USE_CXX11_ABI
   std::string cuda;     // empty: a build without CUDA

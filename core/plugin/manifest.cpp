@@ -22,10 +22,10 @@ class Parser {
  public:
   explicit Parser(std::string_view file) : errors_(file) {}
 
-  // hosted: the plugin's part; without it a text of components only, of kinds that are not a plugin's.
-  Result<PluginSpec> parse(std::string_view text, std::string_view file, bool hosted) {
+  // has_plugin: a whole manifest; without it only components, of any kind.
+  Result<PluginSpec> parse(std::string_view text, std::string_view file, bool has_plugin) {
     PluginSpec out;
-    hosted_ = hosted;
+    has_plugin_ = has_plugin;
     try {
       const toml::table root = toml::parse(text, file);
       document(root, out);
@@ -39,11 +39,10 @@ class Parser {
  private:
   void document(const toml::table& root, PluginSpec& out) {
     TomlTable top(root, "the manifest", errors_);
-    if (const auto* p = hosted_ ? top.table("plugin") : nullptr) {
+    if (const auto* p = has_plugin_ ? top.table("plugin") : nullptr)
       plugin(*p, out);
-    } else if (hosted_) {
+    else if (has_plugin_)
       top.missing("plugin");
-    }
     const auto* list = top.node("component");
     if (list && !list->is_array_of_tables())
       errors_.add(list->source(), "components are written as [[component]]");
@@ -51,7 +50,7 @@ class Parser {
     std::set<std::string> seen;
     for (size_t i = 0; list && list->is_array_of_tables() && i < list->as_array()->size(); ++i) {
       const auto& table = *list->as_array()->get(i)->as_table();
-      auto c = read_component(table, {errors_, !newer_, hosted_ && !newer_});
+      auto c = read_component(table, {errors_, !newer_, has_plugin_ && !newer_, out.tier});
       if (!seen.insert(c.id).second) errors_.add(table.source(), "component '{}' is listed twice", c.id);
       out.components.push_back(std::move(c));
     }
@@ -69,30 +68,38 @@ class Parser {
       errors_.add(t.place("abi"), "abi '{}' must be \"MAJOR.MINOR\", for example \"1.0\"", abi);
     newer_ = out.abi_major != KINORA_ABI_MAJOR || out.abi_minor > KINORA_ABI_MINOR;
     const std::string tier = t.text("tier", true);
-    if (has_text(table, "tier") && tier != "stable" && tier != "pinned")
-      errors_.add(t.place("tier"), "unknown tier '{}'; tiers: stable, pinned", tier);
-    out.tier = tier == "pinned" ? Tier::pinned : Tier::stable;
+    if (has_text(table, "tier") && tier != "stable" && tier != "pinned" && tier != "host")
+      errors_.add(t.place("tier"), "unknown tier '{}'; tiers: stable, pinned, host", tier);
+    out.tier = tier == "pinned" ? Tier::pinned : tier == "host" ? Tier::host : Tier::stable;
     pinned(t, out);
+    out.kinora = exact(t, "kinora", out.tier == Tier::host);
+    if (out.tier != Tier::host && !out.kinora.empty())
+      errors_.add(t.place("tier"), "kinora belongs to tier \"host\"");
     if (!newer_) t.finish();
   }
 
   void pinned(TomlTable& t, PluginSpec& out) {
     const bool must = out.tier == Tier::pinned;
-    const std::string torch = t.text("torch", must);
+    out.torch = exact(t, "torch", must);
     out.cxx_abi = t.text("cxx_abi", must);
     out.cuda = t.text("cuda");
-    if (!must && !(torch + out.cxx_abi + out.cuda).empty())
+    if (!must && !(out.torch + out.cxx_abi + out.cuda).empty())
       errors_.add(t.place("tier"), "torch, cxx_abi and cuda belong to tier \"pinned\"");
-    if (!torch.empty() && (!torch.starts_with("==") || torch.size() < 3))
-      errors_.add(t.place("torch"), "torch '{}' must be one exact version, for example \"==2.11.0\"", torch);
-    out.torch = torch.starts_with("==") ? torch.substr(2) : torch;
+  }
+
+  // "==2.11.0" without its "==".
+  std::string exact(TomlTable& t, const char* key, bool must) {
+    const std::string text = t.text(key, must);
+    if (!text.empty() && (!text.starts_with("==") || text.size() < 3))
+      errors_.add(t.place(key), "{} '{}' must be one exact version, for example \"==2.11.0\"", key, text);
+    return text.starts_with("==") ? text.substr(2) : text;
   }
 
   TomlErrors errors_;
   // A manifest for a newer host may say what this one does not know; the version check refuses it with a
   // better message.
   bool newer_ = false;
-  bool hosted_ = true;
+  bool has_plugin_ = true;
 };
 
 }  // namespace
@@ -109,6 +116,8 @@ Result<ComponentSpec> parse_component(std::string_view text, std::string_view fi
   return std::move(parsed->components[0]);
 }
 
+const char* tier_name(Tier tier) { return tier == Tier::pinned ? "pinned" : tier == Tier::host ? "host" : "stable"; }
+
 bool no_bound(const json& value) { return value.is_number() && std::abs(value.get<double>()) >= 1e300; }
 
 bool TensorSpec::is_in_use(const json& options) const {
@@ -124,6 +133,10 @@ const OptionSpec* ComponentSpec::option(std::string_view wanted) const {
   const auto it =
       std::find_if(options.begin(), options.end(), [&](const auto& o) { return o.name == wanted; });
   return it == options.end() ? nullptr : &*it;
+}
+
+bool ComponentSpec::is_spread() const {
+  return std::any_of(slots.begin(), slots.end(), [](const Slot& s) { return s.name == "parallel"; });
 }
 
 const ComponentSpec* PluginSpec::component(std::string_view wanted) const {

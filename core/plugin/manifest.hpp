@@ -17,8 +17,16 @@
 //   option.steps = { type = "int", default = 35, min = 1, max = 1000, unit = "steps", help = "intervals of
 //   the grid" }
 //   option.at_most = { type = "float", default = 1e300, bound = true, help = "largest score that passes" }
+//   option.threads = { type = "int", default = 0, how_only = true }    # no part of what comes of it
 //   option.heads = { type = "int", default = 6, config = ["num_attention_heads"] }   # in a published
 //   config.json
+//
+// A job (tier "host", with kinora = "==0.1.0") also says what it reads and which components it is made of:
+//   id = "job/train"
+//   reads = ["encode"]       # kinds of jobs whose results it reads; "path": files. Empty: every other job of the run
+//   needs_input = false
+//   tensors = true           # libtorch is opened before the library
+//   slot.model = { kind = "model", required = true, weights = "weights", help = "network that is trained" }
 #pragma once
 #include <optional>
 #include <string>
@@ -48,6 +56,7 @@ struct OptionSpec {
   std::string unit, help;
   std::vector<std::string> choices;  // of each item; empty: any
   bool required = false;
+  bool how_only = false;  // results do not depend on it
   bool is_bound = false;  // a sample outside of it is dropped; see no_bound()
   // Where a published config.json says the option, if not under its own name; the first line that finds
   // something counts. A line is a key, "vision_config.sizes[0]" for one further in; "key ?? 768", which is
@@ -76,22 +85,44 @@ struct LayoutSpec {
   std::string name, help;
 };
 
+// A place for a component in a job: sampler = { use = "edm-heun", steps = 20 }.
+struct Slot {
+  std::string name;       // key in the TOML
+  std::string kind;       // kind of component: "sampler"
+  std::string use{};      // default component; empty: none
+  bool required = false;  // the TOML or the default must name one
+  bool list = false;      // stages = [ ... ]
+  std::string help{};
+  bool how_only = false;  // what comes of the job is the same with another one
+  // The job's option that says where its weights are; a config.json there completes the component's options.
+  std::string weights{};
+};
+
 struct ComponentSpec {
   std::string id, kind, name, help;  // id = kind/name
   std::vector<OptionSpec> options;   // in the manifest's order, as inputs and outputs
   std::vector<TensorSpec> inputs, outputs;
   std::vector<LayoutSpec> layouts;  // of a model or tokenizer
+  // Of a job.
+  std::vector<Slot> slots;
+  std::vector<std::string> reads;  // kinds of jobs whose output it reads; "path": files
+  bool needs_input = true;
+  bool has_tensors = false;  // its library needs libtorch
+  // Whether all ranks of a launch work on the job; any other job runs on rank 0 alone.
+  bool is_spread() const;
 
   const OptionSpec* option(std::string_view name) const;  // null: there is none
 };
 
-enum class Tier { stable, pinned };
+enum class Tier { stable, pinned, host };
+const char* tier_name(Tier tier);
 
 struct PluginSpec {
   std::string name, version;
   uint32_t abi_major = 1, abi_minor = 0;
   Tier tier = Tier::stable;
   std::string torch, cxx_abi, cuda;  // pinned: "2.11.0", "1", and "13.0" or empty
+  std::string kinora;                // host: the one version of Kinora that it works with
   std::vector<ComponentSpec> components;
 
   const ComponentSpec* component(std::string_view id) const;  // null: there is none
@@ -100,14 +131,13 @@ struct PluginSpec {
 // Every error of the text, one a line, each FILE:LINE:COL: what is wrong and what is right.
 Result<PluginSpec> parse_manifest(std::string_view text, std::string_view file);
 
-// The one [[component]] of a text that has nothing else, of any kind: how the host describes parts of its own
-// (jobs).
+// The one [[component]] of a text that has nothing else, of any kind. For tests of what describes itself.
 Result<ComponentSpec> parse_component(std::string_view text, std::string_view file);
 
 // What the [plugin] table says beyond what the library knows of itself.
 struct TierFields {
   Tier tier = Tier::stable;
-  std::string torch, cxx_abi, cuda;
+  std::string torch, cxx_abi, cuda, kinora;
 };
 
 // The current plugin.toml of an open plugin: [plugin], then each component's describe().

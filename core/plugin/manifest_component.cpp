@@ -53,12 +53,42 @@ class ComponentReader {
       for (const auto& [key, node] : in_file_order(*options)) option(*key, *node, out);
     for (const auto* all : {&out.inputs, &out.outputs})
       for (const auto& tensor : *all) check_condition(tensor, out, conditions);
+    if (out.kind == "job") job(t, out);
     if (to_.known_keys) t.finish();
     return out;
   }
 
  private:
   using Places = std::map<std::string, toml::source_region>;  // of each tensor's `when`, by the tensor's name
+
+  // What only a job says of itself.
+  void job(TomlTable& t, ComponentSpec& to) {
+    to.reads = t.texts("reads");
+    if (t.node("needs_input")) to.needs_input = t.truth("needs_input");
+    to.has_tensors = t.truth("tensors");
+    const auto* slots = t.table("slot");
+    if (!slots) return;
+    for (const auto& [key, node] : in_file_order(*slots)) slot(*key, *node, to);
+  }
+
+  void slot(const toml::key& key, const toml::node& node, ComponentSpec& to) {
+    const std::string name(key.str()), what = fmt::format("slot '{}' of {}", name, to.id);
+    const auto* table = node.as_table();
+    if (!table) return to_.errors.add(node.source(), "{} must be a table {{ kind, ... }}", what);
+    if (!is_name(name)) to_.errors.add(key.source(), "'{}' cannot be a slot's name; {}", name, name_rule);
+    TomlTable t(*table, what, to_.errors);
+    Slot out{.name = name, .kind = t.text("kind", true)};
+    if (!out.kind.empty() && !find_kind(out.kind))
+      to_.errors.add(t.place("kind"), "unknown kind '{}' of {}", out.kind, what);
+    out.use = t.text("default");
+    out.required = t.truth("required");
+    out.list = t.truth("list");
+    out.help = t.text("help");
+    out.how_only = t.truth("how_only");
+    out.weights = t.text("weights");
+    if (to_.known_keys) t.finish();
+    to.slots.push_back(std::move(out));
+  }
 
   // The option that `when` names exists and can have the value.
   void check_condition(const TensorSpec& tensor, const ComponentSpec& of, const Places& places) {
@@ -86,7 +116,12 @@ class ComponentReader {
   }
 
   void check_kind(const TomlTable& t, const ComponentSpec& c) {
-    if (!to_.known_kinds || find_kind(c.kind)) return;
+    if (!to_.known_kinds) return;
+    if (find_kind(c.kind)) {
+      if ((c.kind == "job") != (to_.tier == Tier::host))
+        to_.errors.add(t.place("id"), "component '{}': jobs, and only jobs, belong to tier \"host\"", c.id);
+      return;
+    }
     std::vector<std::string> names;
     for (const auto& k : kinds()) names.emplace_back(k.name);
     to_.errors.add(t.place("id"), "unknown kind '{}' of component '{}'{}", c.kind, c.id,
@@ -153,6 +188,7 @@ class ComponentReader {
     out.help = t.text("help");
     out.choices = t.texts("choices");
     out.required = t.truth("required");
+    out.how_only = t.truth("how_only");
     out.is_bound = t.truth("bound");
     out.config = t.texts("config");
     const auto* value = t.node("default");

@@ -9,6 +9,7 @@ struct Reading {
   TomlErrors& errors;
   bool known_keys;   // a key that is not known is an error
   bool known_kinds;  // a kind that is not known is an error
+  Tier tier;         // of the plugin: jobs are of tier host alone, and nothing else is
 };
 
 ComponentSpec read_component(const toml::table& table, Reading reading);

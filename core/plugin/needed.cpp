@@ -162,7 +162,7 @@ Status check_needed(const fs::path& library, Tier tier, const HostFacts& host) {
   Places own, usual;
   own.add_run_path(library, needs->run_path);
   if (auto s = check_run_path(own, needs->libraries); !s) return s;
-  if (tier == Tier::pinned && !host.torch_library.empty())
+  if (tier != Tier::stable && !host.torch_library.empty())
     if (const auto torch = read_needs(host.torch_library))
       own.add_run_path(host.torch_library, torch->run_path);
   usual.add_list(environment("LD_LIBRARY_PATH"), executable_folder(), ":;");

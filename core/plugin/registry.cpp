@@ -109,7 +109,9 @@ Status Registry::load(Entry& entry) {
     entry.info.reason = why.message;
     return why;
   };
-  if (entry.info.spec.tier == Tier::pinned) {
+  const auto& components = entry.info.spec.components;
+  if (entry.info.spec.tier == Tier::pinned ||
+      std::any_of(components.begin(), components.end(), [](const auto& c) { return c.has_tensors; })) {
     const auto torch = ensure_torch();
     if (!torch) return disable(torch.failure());
   }

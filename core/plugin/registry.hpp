@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/plugin/job_table.hpp"
 #include "core/plugin/library.hpp"
 
 struct kinora_stage;
@@ -47,6 +48,9 @@ template <>
 inline constexpr const char* kTableKind<kinora_precision> = "precision";
 template <>
 inline constexpr const char* kTableKind<kinora_collective> = "collective";
+
+template <>
+inline constexpr const char* kTableKind<kinora_job> = "job";
 
 struct SearchFolder {
   std::filesystem::path path;

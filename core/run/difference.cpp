@@ -5,9 +5,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-
-#include "core/run/identity.hpp"
-
 namespace kinora::core {
 namespace {
 
@@ -17,11 +14,11 @@ using Values = std::map<std::string, json>;
 constexpr size_t kMost = 5;
 
 // "steps", "model.layers", "model": what a run file calls them.
-Values values_of(const json& spec) {
+Values values_of(const json& spec, const std::set<std::string>& how_only) {
   Values out;
   const json options = spec.value("options", json::object()), none = json::array();
   for (const auto& [name, value] : options.items())
-    if (decides(name)) out[name] = value;
+    if (!how_only.contains(name)) out[name] = value;
   for (const auto& path : spec.value("paths", none)) out["input " + path.get<std::string>()] = "given";
   std::map<std::string, int> seen;
   for (const auto& c : spec.value("components", none)) {
@@ -48,7 +45,8 @@ bool is_told_by_component(const std::string& name, const std::set<std::string>& 
 }  // namespace
 
 std::string difference(const json& first, const json& second, const char* values) {
-  const Values a = values_of(first), b = values_of(second);
+  const auto how_only = second.value("how_only", std::set<std::string>());
+  const Values a = values_of(first, how_only), b = values_of(second, how_only);
   std::set<std::string> names, told;
   for (const auto* of : {&a, &b})
     for (const auto& [name, value] : *of) names.insert(name);

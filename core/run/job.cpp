@@ -51,7 +51,7 @@ JobContext::JobContext(Runtime& runtime, const RunFile& run, const JobSpec& spec
 const JobSpec* JobView::upstream(const std::string& kind) const {
   std::vector<const JobSpec*> at{&spec_};
   for (size_t i = 0; i < at.size(); ++i) {
-    if (i > 0 && at[i]->kind->spec.name == kind) return at[i];
+    if (i > 0 && at[i]->kind->name == kind) return at[i];
     for (size_t input : at[i]->inputs) at.push_back(&run_.jobs[input]);
   }
   return nullptr;

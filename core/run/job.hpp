@@ -15,6 +15,7 @@
 #include "core/run/progress.hpp"
 #include "core/run/run_file.hpp"
 #include "core/runtime/runtime.hpp"
+#include "kinora/options.hpp"
 #include "kinora/run.hpp"
 
 namespace kinora::core {
@@ -53,7 +54,7 @@ class JobView {
   O options() const {
     Describe<O> d;
     O::describe(d);
-    return d.read(or_throw(Options::make(spec_.kind->spec, spec_.options)).abi());
+    return d.read(or_throw(Options::make(*spec_.kind, spec_.options)).abi());
   }
   // The component of a slot, opened, with its options. Throws kinora::Error.
   Component open(const ComponentUse&) const;

@@ -3,12 +3,11 @@
 #include <algorithm>
 
 #include "core/run/isolation.hpp"
+#include "core/run/job_type.hpp"
 #include "core/run/one_stage.hpp"
 #include "core/run/own_stages.hpp"
 #include "core/run/place.hpp"
-#include "core/run/runner.hpp"
 #include "core/run/storages.hpp"
-#include "core/runtime/torch_library.hpp"
 #include "core/workers/service.hpp"
 
 namespace kinora::core {
@@ -94,10 +93,10 @@ kinora_resources resources_of(const JobView& job, const ComponentUse& stage) {
   return OneStage(job.runtime(), stage.id, stage.options).resources();
 }
 
-void require(const JobContext& context, JobCheckFunction check) {
+void require(const JobContext& context) {
   std::vector<Diagnostic> problems;
   JobCheck asked(context.runtime(), context.run(), context.spec(), false, here().world, problems);
-  check(asked);
+  job_type(context.runtime().registry(), *context.spec().kind).check(asked);
   if (problems.empty()) return;
   const std::string name = "job '" + context.spec().name + "': ";  // who catches it says the name
   std::string all;
@@ -117,7 +116,7 @@ std::vector<Diagnostic> check_jobs(Runtime& runtime, const RunFile& run, const s
       continue;
     }
     try {
-      job_code(*job.kind).check(check);
+      job_type(runtime.registry(), *job.kind).check(check);
     } catch (const WorkerDied&) {
       throw;
     } catch (const std::exception& e) {

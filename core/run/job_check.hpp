@@ -56,14 +56,12 @@ class JobCheck : public JobView {
   std::vector<Diagnostic>& problems_;
 };
 
-using JobCheckFunction = void (*)(JobCheck&);
-
 // What an instance of a job's stage says of itself, made for this: in a process of its own where it may run in one. Throws
 // Error, WorkerDied.
 kinora_resources resources_of(const JobView&, const ComponentUse& stage);
 
-// At the start of a job: throws Error(KINORA_INVALID) with what is wrong, a line each.
-void require(const JobContext&, JobCheckFunction);
+// At the start of a job: throws Error(KINORA_INVALID) with what its check reports, a line each.
+void require(const JobContext&);
 
 // What is wrong with these jobs before any has run, in a launch of so many ranks; 0: of any number. A job is
 // left out if reading it, or one it depends on, found errors.

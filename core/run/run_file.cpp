@@ -29,6 +29,7 @@ class RunReader {
 
   RunFile read() {
     run_.file = fs::absolute(doc_.name());
+    run_.registry = &registry_;
     known_keys("", doc_.root(), {"run", "job", "storage"});
     read_head();
     run_.storages = read_storages(doc_, registry_, run_.file.parent_path(), problems_);
@@ -86,9 +87,12 @@ class RunReader {
     if (!table.is_object()) return problem(job.at, "a job must be a table");
     const std::string kind = text(pointer, table, "kind", "");
     std::vector<std::string> names;
-    for (const auto& k : job_kinds()) {
-      names.push_back(k.spec.name);
-      if (k.spec.name == kind) job.kind = &k;
+    for (const auto& id : registry_.ids("job")) names.push_back(id.substr(id.find('/') + 1));
+    const bool is_known = std::find(names.begin(), names.end(), kind) != names.end();
+    if (is_known) {
+      const auto found = registry_.find("job", kind);
+      if (!found) return problem(doc_.value(pointer + "/kind"), found.failure().message);
+      job.kind = *found;
     }
     if (!job.kind) {
       unread_.insert(text(pointer, table, "name", kind));
@@ -115,7 +119,7 @@ class RunReader {
   std::set<std::string> kinds_before(const JobSpec& job) const {
     std::set<std::string> out;
     for (const size_t input : job.inputs) {
-      out.insert(run_.jobs[input].kind->spec.name);
+      out.insert(run_.jobs[input].kind->name);
       out.merge(kinds_before(run_.jobs[input]));
     }
     return out;
@@ -124,11 +128,11 @@ class RunReader {
   // Completes the job's table from the folder of its published pipeline.
   void take_pipeline(const std::string& pointer, json& table, JobSpec& job) {
     const json folder = table.value("pipeline", json());
-    if (!folder.is_string() || folder == "" || !job.kind->spec.option("pipeline")) return;
+    if (!folder.is_string() || folder == "" || !job.kind->option("pipeline")) return;
     try {
       std::vector<Problem> of_others;  // of options that the folder is about to give
-      const auto path = Options::make(job.kind->spec, {{"pipeline", folder}}, of_others, run_.file.parent_path());
-      table = with_pipeline(job.kind->spec.name, job.name, table, path.values().at("pipeline").get<std::string>(),
+      const auto path = Options::make(*job.kind, {{"pipeline", folder}}, of_others, run_.file.parent_path());
+      table = with_pipeline(job.kind->name, job.name, table, path.values().at("pipeline").get<std::string>(),
                             kinds_before(job));
     } catch (const Error& e) {
       problem(doc_.value(pointer + "/pipeline"), e.what());
@@ -188,9 +192,9 @@ class RunReader {
       const auto& other = run_.jobs[i];
       names.push_back(other.name);
       if (other.name != input) continue;
-      if (!reads.empty() && std::find(reads.begin(), reads.end(), other.kind->spec.name) == reads.end())
-        problem(at, "job '" + input + "' is of kind " + other.kind->spec.name + ", but " +
-                        job.kind->spec.name + " reads " + wanted(*job.kind));
+      if (!reads.empty() && std::find(reads.begin(), reads.end(), other.kind->name) == reads.end())
+        problem(at, "job '" + input + "' is of kind " + other.kind->name + ", but " +
+                        job.kind->name + " reads " + wanted(*job.kind));
       job.inputs.push_back(i);
       return;
     }
@@ -306,8 +310,11 @@ class RunReader {
     if (!slot.list || slot.kind != "stage" || !use.is_string()) return false;
     auto name = use.get<std::string>();
     if (name.starts_with("stage/")) name.erase(0, 6);
-    for (const JobKind& kind : job_kinds()) {
-      const std::string& own = kind.spec.name;
+    for (const auto& id : registry_.ids("job")) {
+      const auto found = registry_.find(id);
+      if (!found) continue;
+      const ComponentSpec& kind = **found;
+      const std::string& own = kind.name;
       const bool is_its_stage = name.starts_with(own + ".") && std::any_of(kind.slots.begin(), kind.slots.end(), [&](const Slot& s) {
         return s.name == own && s.kind == "stage";
       });
@@ -363,11 +370,11 @@ class RunReader {
     std::vector<std::string> known{"name", "kind", "input"};
     for (const auto& slot : job.kind->slots) known.push_back(slot.name);
     std::vector<std::string> options;
-    for (const auto& option : job.kind->spec.options) options.push_back(option.name);
+    for (const auto& option : job.kind->options) options.push_back(option.name);
     options.insert(options.end(), known.begin(), known.end());
     for (const auto& [key, value] : table.items()) {
       if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-      if (job.kind->spec.option(key)) {
+      if (job.kind->option(key)) {
         given[key] = value;
       } else {
         // A table with `use` is meant as a component.
@@ -377,11 +384,11 @@ class RunReader {
                 : did_you_mean(key, options);
         const std::string owner = owner_of(job, key);
         problem(doc_.key(pointer + "/" + key),
-                "unknown option '" + key + "' of job kind " + job.kind->spec.name + (owner.empty() ? hint : owner));
+                "unknown option '" + key + "' of job kind " + job.kind->name + (owner.empty() ? hint : owner));
       }
     }
     std::vector<Problem> found;
-    job.options = Options::make(job.kind->spec, given, found, run_.file.parent_path()).values();
+    job.options = Options::make(*job.kind, given, found, run_.file.parent_path()).values();
     for (const auto& p : found) problem(place_of(pointer, p), p.message);
   }
 
@@ -424,7 +431,7 @@ class RunReader {
     return doc_.value(pointer + "/" + p.path.substr(0, p.path.find('[')));
   }
 
-  static std::vector<std::string> slots_of(const JobKind& kind) {
+  static std::vector<std::string> slots_of(const ComponentSpec& kind) {
     std::vector<std::string> out;
     for (const auto& slot : kind.slots) out.push_back(slot.name);
     return out;
@@ -434,7 +441,7 @@ class RunReader {
     for (const auto& w : words) out += (out.empty() ? "" : ", ") + w;
     return out;
   }
-  static std::string wanted(const JobKind& kind) {
+  static std::string wanted(const ComponentSpec& kind) {
     std::string out;
     for (const auto& r : kind.reads)
       out += (out.empty() ? "" : " or ") + (r == "path" ? std::string("a path") : "a job of kind " + r);

@@ -9,7 +9,6 @@
 #include "core/config/document.hpp"
 #include "core/plugin/options.hpp"
 #include "core/plugin/registry.hpp"
-#include "core/run/job_kind.hpp"
 
 namespace kinora::core {
 
@@ -31,7 +30,7 @@ struct ComponentUse {
 
 struct JobSpec {
   std::string name;
-  const JobKind* kind = nullptr;
+  const ComponentSpec* kind = nullptr;
   std::vector<size_t> inputs;      // earlier jobs
   std::vector<std::string> paths;  // files and folders, absolute, patterns expanded, and URIs; in order
   nlohmann::json options;          // of the kind, complete
@@ -54,6 +53,7 @@ struct JobSpec {
 Status check_job_name(const std::string& name);
 
 struct RunFile {
+  Registry* registry = nullptr;  // that the file was read with; it outlives the run
   std::filesystem::path file;
   std::string name, log_level = "info";
   std::filesystem::path out;  // absolute

@@ -8,19 +8,14 @@
 
 #include "core/base/counted.hpp"
 #include "core/io/atomic_file.hpp"
-#include "plugins/jobs/curate/curate.hpp"
-#include "plugins/jobs/curate/curate_beginning.hpp"
-#include "plugins/jobs/dedup/dedup.hpp"
-#include "plugins/jobs/report/report.hpp"
-#include "plugins/jobs/shard/shard.hpp"
 #include "core/base/log.hpp"
 #include "core/base/cancel.hpp"
 #include "core/run/folder_lock.hpp"
 #include "core/run/identity.hpp"
 #include "core/run/job_folder.hpp"
+#include "core/run/job_type.hpp"
 #include "core/run/launch_record.hpp"
 #include "core/run/place.hpp"
-#include "core/runtime/torch_library.hpp"
 
 namespace kinora::core {
 namespace {
@@ -62,19 +57,6 @@ RunResult wait_for(const fs::path& folder, const std::string& name, const std::s
   return {true, false};
 }
 
-// The sums of a shard job: "12 samples in 2 shards; 3 clips left out (studio.reject 3)".
-std::string packed(const json& summary) {
-  const auto number = [&](const char* name) { return summary.value(name, int64_t{0}); };
-  std::vector<std::string> rules;
-  const json left_out = summary.value("rules", json::object());
-  for (const auto& [rule, count] : left_out.items())
-    rules.push_back(fmt::format("{} {}", rule, count.get<int64_t>()));
-  std::string out = counted(number("samples"), "sample", "samples") + " in " + counted(number("shards"), "shard", "shards");
-  if (number("filtered") > 0)
-    out += fmt::format("; {} left out ({})", counted(number("filtered"), "clip", "clips"), fmt::join(rules, ", "));
-  return out;
-}
-
 constexpr const char* kTakenBack = "{}: already done, before its options were changed";
 
 // What job.json says of it.
@@ -88,11 +70,11 @@ json described(const RunFile& run, const JobSpec& job) {
 void foresee(Runtime& runtime, const RunFile& run, const JobSpec& job, const std::string& digest, bool again) {
   const fs::path folder = run.out / job.name;
   if (!again && may_take_back(folder, digest)) return log_info(kTakenBack, job.name);
-  if (!again) log_info("{}: would run ({})", job.name, job.kind->spec.help);
+  if (!again) log_info("{}: would run ({})", job.name, job.kind->help);
   const std::string base = job_base(run, job);
   const Beginning begins = beginning(folder, job.name, described(run, job), digest, base);
   if (!begins.said.empty()) log_line(begins.warns ? KINORA_LOG_WARN : KINORA_LOG_INFO, begins.said);
-  if (job.kind->spec.name == "curate") foresee_curate(runtime, run, job, begins.from, retries(folder, base) + again);
+  job_type(run, job).foresee(runtime, run, job, begins.from, retries(folder, base) + again);
 }
 
 // Its failure is a line, never an exception.
@@ -100,10 +82,10 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
                   fs::file_time_type since) {
   const auto start = Clock::now();
   const fs::path folder = run.out / job.name;
-  if (!is_first_rank() && !job.kind->spread()) return wait_for(folder, job.name, digest, since);
+  if (!is_first_rank() && !job.kind->is_spread()) return wait_for(folder, job.name, digest, since);
   try {
     // Ranks that compute together cannot see that the first one has nothing left to do.
-    const bool may_take_back = is_first_rank() && (is_alone() || !job.kind->spread());
+    const bool may_take_back = is_first_rank() && (is_alone() || !job.kind->is_spread());
     if (may_take_back && take_back(folder, digest)) {
       log_info(kTakenBack, job.name);
       return {true, false};
@@ -111,13 +93,14 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
     const std::string base = job_base(run, job);
     if (is_first_rank()) prepare_folder(folder, job.name, described(run, job), digest, base);
     JobContext context(runtime, run, job, is_first_rank());
-    job_code(*job.kind).run(context);
+    const JobType& type = job_type(run, job);
+    type.run(context);
     if (cancelled()) return {false, true};
     // The next job reads what rank 0 has yet to write.
     if (!is_first_rank()) return wait_for(folder, job.name, digest, since);
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     context.summary.update({{"job", job.name},
-                            {"kind", job.kind->spec.name},
+                            {"kind", job.kind->name},
                             {"status", "done"},
                             {"digest", digest},
                             {"seconds", seconds},
@@ -126,7 +109,7 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
     if (context.summary.contains("kept_sha256")) note_kept(folder, base, context.summary["kept_sha256"]);
     or_throw(write_file_atomically(folder / "summary.json", context.summary.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
     drop_before(folder);
-    if (job.kind->spec.name == "shard") log_info("{}: {}", job.name, packed(context.summary));
+    if (const std::string line = type.result_line(context.summary); !line.empty()) log_info("{}: {}", job.name, line);
     log_info("{}: done in {:.1f} s", job.name, seconds);
     return {true, false};
   } catch (const std::exception& e) {
@@ -163,13 +146,13 @@ bool any_left(const RunFile& run, const std::vector<bool>& jobs) {
   return false;
 }
 
-// Curate jobs of which something failed are not finished any more; which they are.
+// Which jobs have failed inputs to try again; they are not finished any more.
 std::vector<bool> ask_again(const RunFile& run, const std::vector<bool>& needed, bool dry) {
   std::vector<bool> out(run.jobs.size());
   for (size_t i = 0; i < run.jobs.size(); ++i) {
     const JobSpec& job = run.jobs[i];
     const fs::path folder = run.out / job.name;
-    if (!needed[i] || job.kind->spec.name != "curate") continue;
+    if (!needed[i] || !job_type(run, job).lists_inputs()) continue;
     const int64_t failed = is_done(folder) ? failures_in(folder) : 0;
     if (dry && failed > 0) log_info("{}: would try again {}", job.name, counted(failed, "failure", "failures"));
     if (!dry && (failed > 0 || !is_done(folder))) count_retry(folder, job_base(run, job));
@@ -187,10 +170,10 @@ const JobSpec* reads_any(const RunFile& run, const JobSpec& job, const std::vect
   return nullptr;
 }
 
-// Whether the films that curate jobs read can be listed: without it nobody knows whether they have changed.
-bool finds_films(const RunFile& run, const std::vector<bool>& needed) {
+// Whether the inputs of jobs that list them can be listed; otherwise it is unknown whether they have changed.
+bool finds_inputs(const RunFile& run, const std::vector<bool>& needed) {
   for (size_t i = 0; i < run.jobs.size(); ++i) {
-    if (!needed[i] || run.jobs[i].kind->spec.name != "curate") continue;
+    if (!needed[i] || !job_type(run, run.jobs[i]).lists_inputs()) continue;
     const auto listed = catching([&] { return job_digest(run, run.jobs[i]); });
     if (listed) continue;
     log_error("{}", listed.failure().message);
@@ -223,14 +206,6 @@ bool may_begin(Runtime& runtime, const RunFile& run, const RunOptions& options, 
   return problems.empty();
 }
 
-JobCode job_code(const JobKind& kind) {
-  if (kind.spec.name == "curate") return {run_curate, check_curate};
-  if (kind.spec.name == "shard") return {run_shard, check_shard};
-  if (kind.spec.name == "dedup") return {run_dedup, check_dedup};
-  if (kind.spec.name == "report") return {run_report, [](JobCheck&) {}};
-  return torch_job(kind.spec.name);
-}
-
 namespace {
 
 // Of a job whose results are there.
@@ -239,7 +214,7 @@ void say_done(const RunFile& run, const JobSpec& job, const RunOptions& options,
   log_line(here().restart > 0 ? KINORA_LOG_DEBUG : KINORA_LOG_INFO, job.name + ": already done");
   if (options.dry) {
     if (const auto* read = reads_any(run, job, again)) log_info("{}: would run again if {} keeps others then", job.name, read->name);
-  } else if (const int64_t failed = failures_in(run.out / job.name); failed > 0 && job.kind->spec.name == "curate") {
+  } else if (const int64_t failed = failures_in(run.out / job.name); failed > 0 && job_type(run, job).lists_inputs()) {
     log_info("{}: {} in it; --retry-failed tries {} again", job.name, counted(failed, "failure is", "failures are"),
              failed == 1 ? "it" : "them");
   }
@@ -266,7 +241,7 @@ RunResult take_turn(Runtime& runtime, const RunFile& run, size_t place, const Ru
               "with, or do it again first: kinora run", job.name, run.out.string());
     return {false, false};
   }
-  log_info("{}: {}", job.name, job.kind->spec.help);
+  log_info("{}: {}", job.name, job.kind->help);
   const RunResult result = run_one(runtime, run, job, digest, since);
   if (!result.ok && options.is_trial && job.name == options.only) drop_if_empty(run.out / job.name);
   return result;
@@ -292,7 +267,7 @@ RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& optio
     if (place.first()) log_error("--retry-failed is for one process: kinora run FILE --only JOB --retry-failed, then start the ranks");
     return {.was_refused = true};
   }
-  if (!finds_films(run, needed)) return {.ok = false, .was_cancelled = cancelled()};
+  if (!finds_inputs(run, needed)) return {.ok = false, .was_cancelled = cancelled()};
   std::vector<bool> again(run.jobs.size());
   if (options.retry_failed) again = ask_again(run, needed, options.dry);
   if (!may_begin(runtime, run, options, place.world)) return {.was_refused = true};

@@ -1,9 +1,9 @@
 // Runs the jobs of a run file in order; what is finished and unchanged is not done again.
 #pragma once
-#include <functional>
 #include <string>
 
-#include "core/run/job_check.hpp"
+#include "core/run/run_file.hpp"
+#include "core/runtime/runtime.hpp"
 
 namespace kinora::core {
 
@@ -19,14 +19,6 @@ struct RunResult {
   bool ok = false, was_cancelled = false;
   bool was_refused = false;  // the run file asks for what cannot be; nothing was done
 };
-
-// The code of a job kind: its work, which begins with its check. `torch` kinds come from libkinora_torch,
-// opened when the first of them is asked for.
-struct JobCode {
-  void (*run)(JobContext&) = nullptr;
-  JobCheckFunction check = nullptr;
-};
-JobCode job_code(const JobKind&);
 
 // Whether nothing is wrong with the jobs that these options leave to do in a launch of so many ranks; what
 // is, is logged.

@@ -169,7 +169,7 @@ void take_settings(const Registry& registry, const VideoComment& comment, const 
   take_files(comment, given, options);
   for (const auto& [name, value] : comment.settings.items())
     if (!given.contains(name)) options[name] = value;
-  auto checked = Options::make(job.kind->spec, options);
+  auto checked = Options::make(*job.kind, options);
   if (!checked) throw Error(KINORA_DATA, fmt::format("{}: {}", comment.file, checked.failure().message));
   job.options = checked->values();
   for (auto& use : job.components)

@@ -15,7 +15,6 @@ namespace {
 
 struct Parts {
   std::mutex mutex;
-  std::map<std::string, JobCode> jobs;
   std::map<std::string, ApplyFunction> applies;
   std::map<std::string, ToolFunction> tools;
   NoiseFunction noise = nullptr;
@@ -38,27 +37,27 @@ F find(const std::map<std::string, F>& in, const std::string& name, const char* 
   return it->second;
 }
 
-}  // namespace
-
-Status open_torch_library() {
-  const auto folder = boost::dll::this_line_location().parent_path();
+// Opens a library of the folder that holds this one and calls its function.
+Status open_beside(boost::dll::shared_library& library, const std::string& file, const std::string& function,
+                   boost::dll::load_mode::type visibility) {
+  const auto path = boost::dll::this_line_location().parent_path() / file;
   std::error_code error;
-  // libtorch's libraries refer to each other's symbols: they must be visible to plugins of the pinned tier.
-  static auto* library = new boost::dll::shared_library();  // never unloaded: libtorch cannot be
-  library->load(folder / "libkinora_torch.so",
-                boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_global, error);
+  library.load(path, boost::dll::load_mode::rtld_now | visibility, error);
   if (error) {
     const char* why = dlerror();
     return fail(KINORA_FAILED, "cannot open {}: {}; is libtorch {} installed? see the README's installation",
-                (folder / "libkinora_torch.so").string(), why ? why : error.message(), KINORA_TORCH_VERSION);
+                path.string(), why ? why : error.message(), KINORA_TORCH_VERSION);
   }
-  library->get<void(const kinora_host*)>("kinora_torch_open")(&core_host());
+  library.get<void(const kinora_host*)>(function)(&core_host());
   return {};
 }
 
-void register_job(const std::string& kind, JobCode f) {
-  const std::scoped_lock lock(parts().mutex);
-  parts().jobs[kind] = f;
+}  // namespace
+
+Status open_torch_library() {
+  // libtorch's libraries refer to each other's symbols: they must be visible to plugins of the pinned tier.
+  static auto* library = new boost::dll::shared_library();  // never unloaded: libtorch cannot be
+  return open_beside(*library, "libkinora_torch.so", "kinora_torch_open", boost::dll::load_mode::rtld_global);
 }
 
 void register_apply(const std::string& kind, ApplyFunction f) {
@@ -101,11 +100,6 @@ int32_t draw_noise(uint64_t seed, int64_t first_sample, const char* key, kinora_
   });
 }
 
-JobCode torch_job(const std::string& kind) {
-  or_throw(ensure_torch());
-  return find(parts().jobs, kind, "job");
-}
-
 ApplyFunction torch_apply(const std::string& kind) {
   or_throw(ensure_torch());
   return find(parts().applies, kind, "apply");
@@ -114,6 +108,16 @@ ApplyFunction torch_apply(const std::string& kind) {
 ToolFunction torch_tool(const std::string& name) {
   or_throw(ensure_torch());
   return find(parts().tools, name, "command");
+}
+
+ToolFunction tool_of(const std::string& library, const std::string& name) {
+  or_throw(ensure_torch());
+  static auto* opened = new std::map<std::string, boost::dll::shared_library>;
+  static std::mutex mutex;
+  const std::scoped_lock lock(mutex);
+  if (auto& one = (*opened)[library]; !one.is_loaded())
+    or_throw(open_beside(one, "lib" + library + ".so", library + "_open", boost::dll::load_mode::rtld_local));
+  return torch_tool(name);
 }
 
 }  // namespace kinora::core

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/run/runner.hpp"
+#include "core/runtime/runtime.hpp"
 #include "kinora/abi/tensor.h"
 
 namespace kinora::core {
@@ -13,12 +13,10 @@ struct ApplyRequest;
 struct ApplyResult;
 using ApplyFunction = ApplyResult (*)(Runtime&, const ApplyRequest&);
 
-// Opens libkinora_torch beside this library; it registers the tensor interface, its jobs and its part of
-// `apply`. Give it to Runtime::torch_loader().
+// Opens libkinora_torch next to this library; it registers the tensor interface and its part of `apply`. Give it to Runtime::torch_loader().
 Status open_torch_library();
 
 // Called by libkinora_torch when it is opened.
-void register_job(const std::string& kind, JobCode);
 void register_apply(const std::string& kind, ApplyFunction);
 
 // Commands on weights: "convert", "inspect".
@@ -37,10 +35,11 @@ using FittingFunction = json (*)(const Component&, const json& given,
                                  const std::vector<std::filesystem::path>& weights);
 void register_fitting(FittingFunction);
 
-// Opens the library first. Throw kinora::Error if it cannot be opened or has no such part.
-JobCode torch_job(const std::string& kind);
+// Open libkinora_torch first. Throw kinora::Error if it cannot be opened or has no such part.
 ApplyFunction torch_apply(const std::string& kind);
 ToolFunction torch_tool(const std::string& name);
 FittingFunction torch_fitting();
+// A tool of another library next to this one, lib<LIBRARY>.so, whose function <LIBRARY>_open registers its tools.
+ToolFunction tool_of(const std::string& library, const std::string& name);
 
 }  // namespace kinora::core

@@ -1,4 +1,4 @@
-// What the program finds in this library when it opens it: the tensor interface, the jobs, and apply for
+// What the program finds in this library when it opens it: the tensor interface, its tools, and apply for
 // tensors.
 #include <cstdlib>
 #include <malloc.h>
@@ -9,14 +9,8 @@
 #include "core/torch/context/fitting.hpp"
 #include "core/torch/context/noise.hpp"
 #include "core/torch/apply/apply_tensors.hpp"
-#include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/jobs.hpp"
 #include "core/torch/tensors/tensors_api.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "apps/bench/bench_block.hpp"
-#include "apps/bench/bench_networks.hpp"
-#include "apps/bench/bench_parallel.hpp"
-#include "plugins/jobs/training/check_parallel.hpp"
 #include "core/torch/weights/convert.hpp"
 #include "core/torch/weights/inspect.hpp"
 #include "kinora/abi/plugin.h"
@@ -24,12 +18,6 @@
 
 namespace kinora::core {
 namespace {
-
-// libtorch's errors as ours, without its stack trace.
-template <auto f, class... Args>
-auto plain(Args&... args) {
-  return with_plain_errors([&] { return f(args...); });
-}
 
 int32_t noise(uint64_t seed, int64_t first_sample, const char* key, kinora_tensor like, kinora_tensor* out) {
   return torch_guard([&] { *out = give(sample_noise(borrow<at::Tensor>(like), seed, first_sample, key)); });
@@ -55,18 +43,7 @@ extern "C" KINORA_EXPORT void kinora_torch_open(const kinora_host* host) {
   register_noise(noise);
   register_fitting(
       plain<with_fitting_size, const Component, const json, const std::vector<std::filesystem::path>>);
-  register_job("train-tokenizer",
-               {plain<run_train_tokenizer, JobContext>, plain<check_train_tokenizer, JobCheck>});
-  register_job("encode", {plain<run_encode, JobContext>, plain<check_encode, JobCheck>});
-  register_job("embed-text", {plain<run_embed_text, JobContext>, plain<check_embed_text, JobCheck>});
-  register_job("train", {plain<run_train, JobContext>, plain<check_train, JobCheck>});
-  register_job("generate", {plain<run_generate, JobContext>, plain<check_generate, JobCheck>});
   register_tool("convert", plain<static_cast<ToolFunction>(convert_weights), Runtime, const json>);
-  register_tool("bench", plain<bench_networks, Runtime, const json>);
-  register_tool("bench_block", plain<bench_block, Runtime, const json>);
-  register_tool("bench_parallel", plain<bench_parallel, Runtime, const json>);
-  register_tool("check_parallel", plain<check_parallel, Runtime, const json>);
-  register_tool("embed_texts", plain<embed_texts, Runtime, const json>);
   register_tool("inspect", plain<inspect_component, Runtime, const json>);
   register_apply("tokenizer", plain<apply_tokenizer, Runtime, const ApplyRequest>);
   register_apply("model", plain<apply_model, Runtime, const ApplyRequest>);

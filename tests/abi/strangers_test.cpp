@@ -39,10 +39,10 @@ class Strangers : public testing::Test {
     add("f", "stage/words", kTokens);
     add("g", "model/text", "");
     registry_.emplace(plugins_.scan());
-    for (const auto& kind : job_kinds())
-      if (kind.spec.name == "generate") job_.kind = &kind;
+    static const Registry shipped = Registry::scan(search_folders({}));
+    job_.kind = or_throw(shipped.find("job/generate"));
     job_.options =
-        or_throw(Options::make(job_.kind->spec, {{"weights", "/own.safetensors"}, {"image", "/own.png"}}))
+        or_throw(Options::make(*job_.kind, {{"weights", "/own.safetensors"}, {"image", "/own.png"}}))
             .values();
     const auto* sampler = or_throw(registry_->find("sampler/euler"));
     job_.components.push_back({"sampler", sampler->id, or_throw(Options::make(*sampler, {})), "", {}});
@@ -118,7 +118,7 @@ TEST_F(Strangers, EveryOptionIsTakenOrKnownNotToDecideWhatIsSampled) {
                                    "weights",   "weights_2", "tokenizer_weights", "text_weights", "image_encoder_weights",
                                    "device",    "threads",   "cuda_graphs",       "prompts",      "count",
                                    "resident_experts"};
-  for (const auto& option : job_.kind->spec.options) {
+  for (const auto& option : job_.kind->options) {
     const json about{{"job", "film"}, {"options", {{option.name, option.default_value}}}};
     if (left.contains(option.name)) continue;
     const VideoComment read = read_video_comment("film.mp4", about.dump());

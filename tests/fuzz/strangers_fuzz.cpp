@@ -35,9 +35,8 @@ void plainly(F&& f) {
 const core::JobSpec& generate_job() {
   static const core::JobSpec job = [] {
     core::JobSpec out;
-    for (const auto& kind : core::job_kinds())
-      if (kind.spec.name == "generate") out.kind = &kind;
-    out.options = core::or_throw(core::Options::make(out.kind->spec, {{"image", "/own.png"}})).values();
+    out.kind = core::or_throw(registry().find("job/generate"));
+    out.options = core::or_throw(core::Options::make(*out.kind, {{"image", "/own.png"}})).values();
     const auto* sampler = core::or_throw(registry().find("sampler/flow-euler"));
     out.components.push_back(
         {"sampler", sampler->id, core::or_throw(core::Options::make(*sampler, {})), "", {}});
@@ -50,7 +49,7 @@ void as_comment(const std::string& text) {
   plainly([&] {
     core::JobSpec job = generate_job();
     core::take_settings(registry(), core::read_video_comment("x.mp4", text), {}, job);
-    for (const auto& option : job.kind->spec.options) {
+    for (const auto& option : job.kind->options) {
       const json &now = job.options.at(option.name), own = generate_job().options.at(option.name);
       const bool is_file = option.type == core::OptionType::path || option.type == core::OptionType::paths;
       if (is_file && now != own && now != "") std::abort();

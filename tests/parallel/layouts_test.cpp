@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/run/job_type.hpp"
 #include "core/base/log.hpp"
 #include "apps/planner/request.hpp"
 #include "apps/planner/search.hpp"
@@ -102,7 +103,7 @@ Done done(const Rank& me, const ScratchRun& run) {
   try {
     JobContext context = run.context("dit", me.rank == 0);
     write_latents(run.of("latents"), by_hand::samples());
-    run_train(context);
+    run_job(context);
   } catch (const std::exception& e) {
     out.error = e.what();
   }

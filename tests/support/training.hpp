@@ -1,6 +1,6 @@
 // A small training job on several processes or on one, for tests that compare the two.
 #pragma once
-#include "plugins/jobs/training/jobs.hpp"
+#include "core/run/job_type.hpp"
 #include "core/torch/media/latents.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/run_file.hpp"
@@ -24,7 +24,7 @@ inline void train(const ScratchRun& run, const Rank& me, int64_t frames = 2) {
   std::ofstream(run.of("latents") / "latents.json") << facts.to_json().dump();
   ScratchRun::save(*run.network("dit", "model"), run.folder() / "start.safetensors");
   core::JobContext context = run.context("dit", me.rank == 0);
-  core::run_train(context);
+  core::run_job(context);
 }
 
 // What the job `dit` of three steps logs, on the first rank; `parallel` as in a job, and more of its lines.

@@ -149,7 +149,7 @@ std::string data_digest(const fs::path& folder) {
 Facts facts_of(const JobView& job, int64_t ranks) {
   const JobSpec& spec = job.spec();
   const fs::path kept = job.run().out / ".weights.json";
-  const auto options = or_throw(Options::make(spec.kind->spec, spec.options));
+  const auto options = or_throw(Options::make(*spec.kind, spec.options));
   Facts out{{"job", spec.name},
             {"Kinora's version", KINORA_VERSION},
             {"number of ranks", std::to_string(ranks)},

@@ -36,6 +36,12 @@ auto with_plain_errors(F&& f) {
   }
 }
 
+// A function that takes references to Args, as a pointer to one that does the same with plain errors.
+template <auto f, class... Args>
+auto plain(Args&... args) {
+  return with_plain_errors([&] { return f(args...); });
+}
+
 // As kinora::guard; `where` (may be empty) begins the message of a libtorch error.
 template <class F>
 int32_t torch_guard(F&& f, const std::string& where = {}) noexcept {

@@ -207,7 +207,12 @@ std::unique_ptr<Record> open_record(JobContext& context, const std::vector<Input
 
 }  // namespace
 
-void check_curate(JobCheck& check) {
+JobParts Curate::parts() {
+  return {.slots = {kEngineSlot, {.name = "stages", .kind = "stage", .required = true, .list = true, .help = "in order"}},
+          .reads = {"path"}};
+}
+
+void Curate::check(JobCheck& check) const {
   const auto& job = check.spec();
   const auto options = check.options<CurateOptions>();
   LeftOut left_out;
@@ -246,7 +251,10 @@ void check_curate(JobCheck& check) {
   check_order(check.runtime().registry(), job.list("stages"), problem, doubt);
 }
 
-std::string curate_inputs_identity(const RunFile& run, const JobSpec& job) {
+// Identity of the films that the job's inputs lead to, each with what the user says of it: size and time of change of every
+// file, what lists and manifests say; of a film that is done and cannot be looked at now, what it was. Remote folders are
+// listed; throws kinora::Error if one cannot be. A line in the log says what cannot be looked at.
+std::string Curate::inputs_identity(const RunFile& run, const JobSpec& job) const {
   Io* io = served_io();
   if (!io) return sha256(fmt::format("{}", fmt::join(job.paths, "\n")));
   const Look look{job.options.value("recursive", false), job.options.value("all_files", false)};
@@ -262,8 +270,8 @@ std::string curate_inputs_identity(const RunFile& run, const JobSpec& job) {
                                                 job.name, found.failure().message));
 }
 
-void run_curate(JobContext& context) {
-  require(context, check_curate);
+void Curate::run(JobContext& context) const {
+  require(context);
   const auto options = context.options<CurateOptions>();
   PeakMemory memory;
   count_held_anew();
@@ -309,4 +317,13 @@ void run_curate(JobContext& context) {
   answers.set_aside();
 }
 
+void Curate::foresee(Runtime& runtime, const RunFile& run, const JobSpec& job, const fs::path& folder,
+                     int64_t retries) const {
+  foresee_curate(runtime, run, job, folder, retries);
+}
+
 }  // namespace kinora::core
+
+using kinora::core::Curate;
+KINORA_JOB(Curate)
+KINORA_PLUGIN(Curate)

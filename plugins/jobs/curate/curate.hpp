@@ -1,6 +1,6 @@
 // kind = "curate": films in, clips out, by stages on an engine.
 #pragma once
-#include "core/run/job_check.hpp"
+#include "core/run/job_plugin.hpp"
 
 namespace kinora::core {
 
@@ -11,11 +11,11 @@ struct CurateOptions {
   std::string duplicates = "drop", unseen = "keep";
   static void describe(Describe<CurateOptions>& d) {
     d.name("curate").help("Runs stages over films; what leaves the last stage is kept as files");
-    d.option("memory", &CurateOptions::memory)
+    d.option("memory", &CurateOptions::memory).how_only()
         .bytes()
         .at_least(1 << 20)
         .help("bound on the samples between stages");
-    d.option("threads", &CurateOptions::threads).range(0, 4096).help("worker threads; 0: one a core");
+    d.option("threads", &CurateOptions::threads).how_only().range(0, 4096).help("worker threads; 0: one a core");
     d.option("recursive", &CurateOptions::recursive).help("folders and prefixes also give what lies in folders below");
     d.option("all_files", &CurateOptions::all_files)
         .help("folders and prefixes also give files that are no films by their endings, as .txt, .jpg, .csv, .part");
@@ -24,19 +24,24 @@ struct CurateOptions {
     d.option("duplicates", &CurateOptions::duplicates)
         .choices({"drop", "keep"})
         .help("drop: of films with equal bytes the first is used, the others are filtered by ingest.duplicate");
-    d.option("unseen", &CurateOptions::unseen)
+    d.option("unseen", &CurateOptions::unseen).how_only()
         .choices({"keep", "drop"})
         .help("films of earlier runs whose folder or disk is not there, empty or unreadable now: keep what is done of them, or "
               "drop it for good");
   }
 };
 
-void run_curate(JobContext&);
-void check_curate(JobCheck&);
-
-// Identity of the films that the job's inputs lead to, each with what the user says of it: size and time of change of every
-// file, what lists and manifests say; of a film that is done and cannot be looked at now, what it was. Remote folders are
-// listed; throws kinora::Error if one cannot be. A line in the log says what cannot be looked at.
-std::string curate_inputs_identity(const RunFile&, const JobSpec&);
+class Curate final : public JobType {
+ public:
+  using Options = CurateOptions;
+  static JobParts parts();
+  void run(JobContext&) const override;
+  void check(JobCheck&) const override;
+  bool lists_inputs() const override { return true; }
+  bool keeps_work() const override { return true; }
+  std::string inputs_identity(const RunFile&, const JobSpec&) const override;
+  void foresee(Runtime&, const RunFile&, const JobSpec&, const std::filesystem::path& folder,
+               int64_t retries) const override;
+};
 
 }  // namespace kinora::core

@@ -1,6 +1,5 @@
 #include "plugins/jobs/curation/edits_identity.hpp"
 
-#include "plugins/jobs/curation/edit_history.hpp"
 #include "core/base/digest.hpp"
 
 namespace kinora::core {
@@ -9,7 +8,7 @@ namespace {
 const JobSpec* curate_of(const RunFile& run, const JobSpec& job) {
   for (size_t input : job.inputs) {
     const JobSpec& one = run.jobs[input];
-    if (one.kind->spec.name == "curate") return &one;
+    if (one.kind->name == "curate") return &one;
     if (const auto* above = curate_of(run, one)) return above;
   }
   return nullptr;
@@ -17,10 +16,8 @@ const JobSpec* curate_of(const RunFile& run, const JobSpec& job) {
 
 }  // namespace
 
-std::string edits_identity(const RunFile& run, const JobSpec& job) {
-  const std::string& kind = job.kind->spec.name;
-  const bool follows = kind == "shard" || kind == "embed-text" || kind == "dedup";
-  const JobSpec* curate = follows ? curate_of(run, job) : nullptr;
+std::string edits_identity(const RunFile& run, const JobSpec& job, const std::function<json(const Edited&)>& followed) {
+  const JobSpec* curate = curate_of(run, job);
   if (!curate) return "";
   const auto edits = catching([&] { return read_edits(run.out / curate->name / kEditsFile); });
   if (!edits) return sha256(edits.failure().message);  // the job itself says what is wrong
@@ -31,9 +28,7 @@ std::string edits_identity(const RunFile& run, const JobSpec& job) {
   }
   json all = json::object();
   for (const auto& [key, edit] : by_footage.edited()) {
-    if (kind == "shard") all[key] = {json_of(edit), edit.author};
-    if (kind == "embed-text" && edit.caption) all[key] = *edit.caption;
-    if (kind == "dedup" && edit.keep == false) all[key] = false;
+    if (json of_clip = followed(edit); !of_clip.is_null()) all[key] = std::move(of_clip);
   }
   return all.empty() ? "" : sha256(all.dump(-1, ' ', false, json::error_handler_t::replace));
 }

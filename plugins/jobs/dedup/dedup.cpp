@@ -4,6 +4,7 @@
 #include "core/base/facts.hpp"
 #include "core/io/atomic_file.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
+#include "plugins/jobs/curation/edits_identity.hpp"
 #include "plugins/jobs/curation/pipeline.hpp"
 #include "core/base/log.hpp"
 #include "core/base/digest.hpp"
@@ -86,8 +87,19 @@ std::string text_of(const JobSpec& job, const char* option) {
 
 }  // namespace
 
-// What is compared and what decides have to be made by a stage of the curate job.
-void check_dedup(JobCheck& check) {
+JobParts Dedup::parts() {
+  return {.slots = {kEngineSlot,
+                    {.name = "dedup", .kind = "stage", .use = "dedup.semantic", .required = true,
+                     .help = "decides which clips are copies"}},
+          .reads = {"curate"}};
+}
+
+std::string Dedup::edits_identity(const RunFile& run, const JobSpec& job) const {
+  return core::edits_identity(run, job, [](const Edited& edit) { return edit.keep == false ? json(false) : json(); });
+}
+
+// A stage of the curate job must make what is compared and what decides.
+void Dedup::check(JobCheck& check) const {
   const ComponentUse& use = *check.spec().component("dedup");
   check.stage(use);
   check_isolated(check, {&use});
@@ -102,8 +114,8 @@ void check_dedup(JobCheck& check) {
     say(made.lacks_score(score));
 }
 
-void run_dedup(JobContext& context) {
-  require(context, check_dedup);
+void Dedup::run(JobContext& context) const {
+  require(context);
   const auto options = context.options<DedupOptions>();
   const JobSpec& curate = context.need_upstream("curate");
   const fs::path curated = context.folder_of(curate);
@@ -166,3 +178,7 @@ void run_dedup(JobContext& context) {
 }
 
 }  // namespace kinora::core
+
+using kinora::core::Dedup;
+KINORA_JOB(Dedup)
+KINORA_PLUGIN(Dedup)

@@ -4,7 +4,7 @@
 // nothing, so a copy of it may stay; such a copy's decision says "instead_of", and shard jobs say it again.
 #pragma once
 
-#include "core/run/job_check.hpp"
+#include "core/run/job_plugin.hpp"
 
 namespace kinora::core {
 
@@ -15,15 +15,21 @@ struct DedupOptions {
     d.name("dedup").help(
         "Finds clips of a curate job that are copies of another; a shard job that reads this leaves them "
         "out");
-    d.option("memory", &DedupOptions::memory)
+    d.option("memory", &DedupOptions::memory).how_only()
         .bytes()
         .at_least(1 << 20)
         .help("bound on what is kept of the clips, all of which are compared at once");
-    d.option("threads", &DedupOptions::threads).range(0, 4096).help("worker threads; 0: one a core");
+    d.option("threads", &DedupOptions::threads).how_only().range(0, 4096).help("worker threads; 0: one a core");
   }
 };
 
-void run_dedup(JobContext&);
-void check_dedup(JobCheck&);
+class Dedup final : public JobType {
+ public:
+  using Options = DedupOptions;
+  static JobParts parts();
+  void run(JobContext&) const override;
+  void check(JobCheck&) const override;
+  std::string edits_identity(const RunFile&, const JobSpec&) const override;
+};
 
 }  // namespace kinora::core

@@ -1,11 +1,9 @@
-// kind = "embed-text", and the encoding of a question that kinora search asks of what it left.
+// kind = "embed-text"
 #include "plugins/jobs/embed-text/embed_text.hpp"
 
 #include <optional>
 
-#include <ATen/ATen.h>
-
-#include "plugins/jobs/curation/edit_history.hpp"
+#include "plugins/jobs/curation/edits_identity.hpp"
 #include "core/io/atomic_file.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
 #include "core/base/log.hpp"
@@ -13,10 +11,10 @@
 #include "core/base/digest.hpp"
 #include "plugins/jobs/curation/search/caption_encoder.hpp"
 #include "plugins/jobs/curation/search/known_texts.hpp"
-#include "plugins/jobs/training/generating/text_encoder.hpp"
+#include "plugins/jobs/training/caption_vectors.hpp"
 #include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/jobs.hpp"
-#include "core/torch/tensors/device.hpp"
+#include "plugins/jobs/training/strip.hpp"
+#include "plugins/jobs/training/tensor_job.hpp"
 #include "kinora/npy.hpp"
 
 namespace kinora::core {
@@ -36,24 +34,6 @@ json encoder_of(const JobSpec& job) {
           {"device", job.options.at("device")}};
 }
 
-TextEncoder opened(Runtime& runtime, const CaptionEncoder& encoder) {
-  TextEncoder::Parts parts;
-  parts.words = encoder.words;
-  parts.text = encoder.text;
-  parts.words_options = encoder.words_options;
-  parts.text_options = encoder.text_options;
-  parts.weights = encoder.weights;
-  parts.max_tokens = encoder.max_tokens;
-  return TextEncoder(runtime, parts, device_of(encoder.device));
-}
-
-// Mean of the tokens' embeddings [L, D], of length 1: what sentence-transformers does for MiniLM.
-std::vector<float> vector_of(TextEncoder& encoder, const std::string& text) {
-  const at::Tensor mean = encoder(text).mean(0), unit = (mean / mean.norm().clamp_min(1e-12)).contiguous();
-  const auto* from = unit.const_data_ptr<float>();
-  return {from, from + unit.numel()};
-}
-
 // Vectors of texts, each computed once; the encoder is opened for the first that nobody has embedded before.
 class Embedder {
  public:
@@ -62,9 +42,9 @@ class Embedder {
 
   const std::vector<float>& operator()(const std::string& text) {
     if (const auto* vector = known_.find(text)) return *vector;
-    if (!encoder_) encoder_.reset(new TextEncoder(opened(runtime_, read_caption_encoder(runtime_.registry(), how_))));  // which cannot be moved
+    if (!encoder_) encoder_.emplace(runtime_, read_caption_encoder(runtime_.registry(), how_));
     ++computed_;
-    return known_.add(text, vector_of(*encoder_, text));
+    return known_.add(text, (*encoder_)(text));
   }
   const json& how() const { return how_; }
   int64_t computed() const { return computed_; }
@@ -73,7 +53,7 @@ class Embedder {
   Runtime& runtime_;
   const json how_;
   KnownTexts known_;
-  std::unique_ptr<TextEncoder> encoder_;
+  std::optional<CaptionVectors> encoder_;
   int64_t computed_ = 0;
 };
 
@@ -88,13 +68,25 @@ std::optional<std::string> caption_of(Io& io, const EditHistory& edits, const st
 
 }  // namespace
 
-void check_embed_text(JobCheck& check) {
-  check_text(check);
-  check_device(check);
+class EmbedText final : public TensorJob {
+ public:
+  using Options = EmbedTextOptions;
+  static JobParts parts();
+  bool keeps_work() const override { return true; }
+  std::string edits_identity(const RunFile& run, const JobSpec& job) const override {
+    return core::edits_identity(run, job, [](const Edited& edit) { return edit.caption ? json(*edit.caption) : json(); });
+  }
+
+ private:
+  void work(JobContext&) const override;
+  void examine(JobCheck& check) const override { check_text(check), check_device(check); }
+};
+
+JobParts EmbedText::parts() {
+  return {.slots = {kTextSlot, kWordsSlot}, .reads = {"curate"}, .tensors = true};
 }
 
-void run_embed_text(JobContext& context) {
-  require(context, check_embed_text);
+void EmbedText::work(JobContext& context) const {
   const auto options = context.options<EmbedTextOptions>();
   use_threads(options.threads);
   const fs::path curated = context.folder_of(context.need_upstream("curate")), data = curated / "data";
@@ -134,13 +126,8 @@ void run_embed_text(JobContext& context) {
                            : "no clip has a caption; put a stage caption.* into the curate job");
 }
 
-json embed_texts(Runtime& runtime, const json& request) {
-  const CaptionEncoder named = read_caption_encoder(runtime.registry(), request);
-  require_safe(runtime.registry(), named);
-  TextEncoder encoder = opened(runtime, named);
-  json out = json::array();
-  for (const auto& text : request.at("texts")) out.push_back(vector_of(encoder, text.get<std::string>()));
-  return {{"embeddings", out}};
-}
-
 }  // namespace kinora::core
+
+using kinora::core::EmbedText;
+KINORA_JOB(EmbedText)
+KINORA_PLUGIN(EmbedText)

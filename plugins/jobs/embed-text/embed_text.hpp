@@ -18,9 +18,9 @@ struct EmbedTextOptions {
     d.option("max_tokens", &EmbedTextOptions::max_tokens)
         .range(2, 4096)
         .help("of a caption; longer ones are cut");
-    d.option("device", &EmbedTextOptions::device)
+    d.option("device", &EmbedTextOptions::device).how_only()
         .help("auto: the first GPU, else the CPU; cpu, cuda, cuda:1");
-    d.option("threads", &EmbedTextOptions::threads)
+    d.option("threads", &EmbedTextOptions::threads).how_only()
         .range(0, 4096)
         .help("of tensor operations; 0: one a core");
   }

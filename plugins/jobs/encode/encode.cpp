@@ -13,7 +13,8 @@
 #include "plugins/jobs/training/generating/parts.hpp"
 #include "plugins/jobs/training/generating/text_encoder.hpp"
 #include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/jobs.hpp"
+#include "plugins/jobs/training/strip.hpp"
+#include "plugins/jobs/training/tensor_job.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/latent_cache.hpp"
 #include "plugins/jobs/encode/latent_merge.hpp"
@@ -224,8 +225,33 @@ class Encoding {
 
 }  // namespace
 
-void run_encode(JobContext& context) {
-  require(context, check_encode);
+class Encode final : public TensorJob {
+ public:
+  using Options = EncodeOptions;
+  static JobParts parts();
+
+ private:
+  void work(JobContext&) const override;
+  void examine(JobCheck& check) const override { check_encode(check); }
+};
+
+JobParts Encode::parts() {
+  return {.slots = {{.name = "read", .kind = "stage", .use = "video.read", .required = true, .help = "decodes clips"},
+                    kPublishedTokenizerSlot,
+                    kTextSlot,
+                    kWordsSlot,
+                    {.name = "image_encoder", .kind = "model",
+                     .help = "caches embeddings of a window's first frame as `image`: clip-vision",
+                     .weights = "image_encoder_weights"},
+                    {.name = "parallel", .kind = "parallel", .use = "ddp", .required = true, .list = true,
+                     .help = "strategies, composed; ddp divides the clips, those along cp the time of each",
+                     .how_only = true},
+                    kCollectiveSlot},
+          .reads = {"shard", "path", "train-tokenizer"},
+          .tensors = true};
+}
+
+void Encode::work(JobContext& context) const {
   const auto options = context.options<EncodeOptions>();
   use_threads(options.threads);
   const at::NoGradGuard off;
@@ -233,3 +259,7 @@ void run_encode(JobContext& context) {
 }
 
 }  // namespace kinora::core
+
+using kinora::core::Encode;
+KINORA_JOB(Encode)
+KINORA_PLUGIN(Encode)

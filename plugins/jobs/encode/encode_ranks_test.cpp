@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "core/torch/context/parallelism.hpp"
+#include "core/run/job_type.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "core/torch/media/latent_cache.hpp"
 #include "core/torch/media/streaming.hpp"
@@ -55,7 +56,7 @@ json encode_on(const Rank& me, const ScratchRun& run, const fs::path& shared) {
   JobContext context = run.context("latents", me.rank == 0);
   json out;
   try {
-    run_encode(context);
+    run_job(context);
     out = context.summary;
   } catch (const Error& e) {
     out = e.what();
@@ -198,7 +199,7 @@ TEST(EncodeOnRanks, RefusesStrategiesThatCutWhatIsWhole) {
   const auto said = [](const std::string& parallel, bool wan) {
     const auto run = before_encoding("parallel = ['" + parallel + "']\n", wan);
     JobContext context = run->context("latents");
-    return test::refusal([&] { run_encode(context); });
+    return test::refusal([&] { run_job(context); });
   };
   for (const char* strategy : {"fsdp", "tp", "pp", "cfg"})
     EXPECT_THAT(said(strategy, true),

@@ -13,8 +13,9 @@
 #include "plugins/jobs/training/generating/generator.hpp"
 #include "plugins/jobs/training/generating/made_with.hpp"
 #include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/jobs.hpp"
-#include "plugins/jobs/generate/wishes.hpp"
+#include "plugins/jobs/training/strip.hpp"
+#include "plugins/jobs/training/tensor_job.hpp"
+#include "plugins/jobs/training/generating/wishes.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/tensors/cuda_library.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
@@ -25,90 +26,6 @@ namespace kinora::core {
 namespace {
 
 namespace fs = std::filesystem;
-const std::vector<std::string> kFormats = {"mp4", "webp", "png", "latents"};
-
-// A line of prompts_file: a prompt, or in a .jsonl an object.
-void read_line(const fs::path& file, size_t number, const std::string& line, Wish& wish) {
-  if (file.extension() != ".jsonl") {
-    wish.prompt = line;
-    return;
-  }
-  const auto given = json::parse(line, nullptr, false);
-  const auto wrong = [&](const std::string& what) {
-    throw Error(KINORA_INVALID, fmt::format("{}:{}: {}", file.string(), number, what));
-  };
-  if (!given.is_object() || !given.contains("prompt"))
-    wrong("expected an object such as {\"prompt\": \"...\"}");
-  for (const auto& [name, value] : given.items()) {
-    const bool text = name == "prompt" || name == "negative" || name == "image" || name == "video";
-    if (name == "signals") {
-      const auto signals = given_signals(value);
-      if (!signals) wrong("'signals' must be an object of numbers and lists of numbers");
-      wish.signals = *signals;
-      continue;
-    }
-    if (!text && name != "seed")
-      wrong("unknown member '" + name + "'; known: prompt, negative, seed, image, video, signals");
-    if (text ? !value.is_string() : !value.is_number_unsigned())
-      wrong("'" + name + "' must be " + (text ? "a text" : "a whole number that is not negative"));
-  }
-  const auto path = [&](const char* name, const fs::path& otherwise) {
-    return given.contains(name) ? file.parent_path() / given[name].get<std::string>() : otherwise;
-  };
-  wish.prompt = given["prompt"];
-  wish.negative = given.value("negative", wish.negative);
-  wish.seed = given.value("seed", wish.seed);
-  wish.image = path("image", wish.image);
-  wish.video = path("video", wish.video);
-}
-
-}  // namespace
-
-std::vector<Wish> wishes(const JobView& context, const GenerateOptions& o) {
-  Wish common;
-  common.seed = static_cast<uint64_t>(o.seed >= 0 ? o.seed : context.run().seed);
-  common.negative = o.negative;
-  common.image = o.image;
-  common.video = o.video;
-  common.signals = given_signals(o.signals);
-  std::vector<Wish> made;
-  for (const auto& prompt : o.prompts) made.push_back(common), made.back().prompt = prompt;
-  if (!o.prompts_file.empty()) {
-    std::ifstream in(o.prompts_file);
-    if (!in) throw Error(KINORA_NOT_FOUND, "cannot read prompts_file " + o.prompts_file);
-    size_t number = 0;
-    for (std::string line; std::getline(in, line);) {
-      ++number;
-      if (!line.empty() && line.back() == '\r') line.pop_back();
-      if (line.find_first_not_of(" \t") == std::string::npos) continue;
-      made.push_back(common);
-      read_line(o.prompts_file, number, line, made.back());
-    }
-  }
-  if (made.empty())
-    throw Error(KINORA_INVALID, "there is no prompt; give one text a video in prompts, or a prompts_file");
-  std::vector<Wish> all;
-  for (const auto& wish : made)
-    for (int64_t i = 0; i < o.count; ++i) {
-      all.push_back(wish);
-      all.back().number = o.first + static_cast<int64_t>(all.size()) - 1;
-    }
-  return all;
-}
-
-void require_formats(const GenerateOptions& o) {
-  for (const auto& format : o.format)
-    if (std::find(kFormats.begin(), kFormats.end(), format) == kFormats.end())
-      throw Error(KINORA_INVALID, "format '" + format + "' is unknown; give mp4, webp, png or latents");
-}
-
-void require_video(const GenerateOptions& o, const std::vector<Wish>& all) {
-  const auto changes = [](const Wish& wish) { return !wish.video.empty(); };
-  if (o.strength < 1 && std::none_of(all.begin(), all.end(), changes))
-    throw Error(KINORA_INVALID, "strength is the share of steps that change a video; give one in video");
-}
-
-namespace {
 
 class GenerateJob {
  public:
@@ -339,8 +256,36 @@ class GenerateJob {
 
 }  // namespace
 
-void run_generate(JobContext& context) {
-  require(context, check_generate);
+class Generate final : public TensorJob {
+ public:
+  using Options = GenerateOptions;
+  static JobParts parts();
+
+ private:
+  void work(JobContext&) const override;
+  void examine(JobCheck& check) const override { check_generate(check); }
+};
+
+JobParts Generate::parts() {
+  return {.slots = {{.name = "sampler", .kind = "sampler", .use = "edm-heun", .required = true, .help = "noise to sample"},
+                    {.name = "model", .kind = "model", .help = "a published one, instead of a train job's", .weights = "weights"},
+                    {.name = "loss", .kind = "loss", .help = "what that model was trained on"},
+                    kPublishedTokenizerSlot,
+                    {.name = "text", .kind = "model", .help = "text encoder, instead of the encode job's", .weights = "text_weights"},
+                    {.name = "words", .kind = "stage", .help = "text to tokens, for `text`"},
+                    {.name = "image_encoder", .kind = "model",
+                     .help = "encoder of the picture that a video begins with, instead of the encode job's: clip-vision",
+                     .weights = "image_encoder_weights"},
+                    {.name = "parallel", .kind = "parallel", .use = "ddp", .required = true, .list = true,
+                     .help = "strategies, composed; ddp makes other videos on other ranks", .how_only = true},
+                    kPrecisionSlot,
+                    kCollectiveSlot},
+          .reads = {"train", "train-tokenizer"},
+          .needs_input = false,
+          .tensors = true};
+}
+
+void Generate::work(JobContext& context) const {
   const auto options = context.options<GenerateOptions>();
   const auto all = wishes(context, options);
   use_threads(options.threads);
@@ -357,3 +302,7 @@ void run_generate(JobContext& context) {
 }
 
 }  // namespace kinora::core
+
+using kinora::core::Generate;
+KINORA_JOB(Generate)
+KINORA_PLUGIN(Generate)

@@ -10,6 +10,7 @@
 
 #include "core/base/digest.hpp"
 #include "core/torch/context/noise.hpp"
+#include "core/run/job_type.hpp"
 #include "plugins/jobs/training/generating/text_encoder.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "core/torch/media/clips.hpp"
@@ -118,7 +119,7 @@ fs::path video(const ScratchRun& run, int64_t n, const std::string& tail) {
 
 json generated_json(const ScratchRun& run) {
   JobContext context = run.context("film");
-  run_generate(context);
+  run_job(context);
   return context.summary;
 }
 
@@ -178,7 +179,7 @@ TEST(GenerateJob, UsesTheAdapterThatWasTrained) {
   const fs::path weights = run->of("dit") / "weights.safetensors", base = run->folder() / "base.safetensors";
   fs::rename(weights, base);
   JobContext context = run->context("dit");
-  run_train(context);
+  run_job(context);
   const at::Tensor adapted = latents_of(*run);
   fs::remove(weights);
   convert_weights(
@@ -433,7 +434,7 @@ TEST(GenerateJob, RefusesOptionsThatWouldDoNothing) {
     const auto run = prepared({{"film", option + "\n"}});
     encoded(*run);
     JobContext context = run->context("film");
-    return test::refusal([&] { run_generate(context); });
+    return test::refusal([&] { run_job(context); });
   };
   EXPECT_THAT(said("top_k = 5"), testing::HasSubstr("top_k is for models that draw codes"));
   EXPECT_THAT(said("temperature = 0.5"), testing::HasSubstr("temperature is for models that draw codes"));

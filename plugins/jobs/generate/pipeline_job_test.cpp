@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/io/atomic_file.hpp"
+#include "core/run/job_type.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "core/torch/media/latents.hpp"
 #include "tests/support/oracle.hpp"
@@ -55,7 +56,7 @@ class PipelineFolder : public test::OracleFolders {
   at::Tensor made(const RunFile& run) {
     fs::remove_all(scratch_ / "film");
     JobContext context(test::runtime(), run, run.jobs.at(0), true);
-    run_generate(context);
+    run_job(context);
     return read_tensors(scratch_ / "film" / "videos" / "000.latents.safetensors").at("latent")[0].clone();
   }
   // given: latent frames of a picture, on which diffusers' Cosmos leaves noise of sigma_min.

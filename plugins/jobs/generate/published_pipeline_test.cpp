@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/run/job_type.hpp"
 #include "plugins/jobs/training/generating/image_encoder.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/oracle.hpp"
@@ -64,7 +65,7 @@ class PublishedWan : public testing::Test {
   double apart(const RunFile& run, const std::string& name, json* about = nullptr) {
     fs::remove_all(folder_ / "film");
     JobContext context(test::runtime(), run, run.jobs.at(0), true);
-    run_generate(context);
+    run_job(context);
     if (about) *about = json::parse(std::ifstream(folder_ / "film" / "videos" / "000.json"));
     return test::difference(
         read_tensors(folder_ / "film" / "videos" / "000.latents.safetensors").at("latent"),
@@ -152,7 +153,7 @@ TEST_F(PublishedWan, SaysWhatASecondExpertLacks) {
     const auto run = read("wan_t2v", more, 8);
     JobContext context(test::runtime(), run, run.jobs.at(0), true);
     try {
-      run_generate(context);
+      run_job(context);
     } catch (const Error& e) {
       return e.what();
     }

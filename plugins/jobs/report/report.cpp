@@ -11,7 +11,7 @@ namespace {
 report::JobRecord record_of(const JobContext& context, const JobSpec& job) {
   report::JobRecord record;
   record.name = job.name;
-  record.kind = job.kind->spec.name;
+  record.kind = job.kind->name;
   record.folder = context.folder_of(job);
   record.options = job.options;
   for (const auto& use : job.components)
@@ -22,7 +22,7 @@ report::JobRecord record_of(const JobContext& context, const JobSpec& job) {
 
 }  // namespace
 
-void run_report(JobContext& context) {
+void Report::run(JobContext& context) const {
   const auto options = context.options<ReportOptions>();
   const RunFile& run = context.run();
   report::RunRecord record;
@@ -43,3 +43,7 @@ void run_report(JobContext& context) {
 }
 
 }  // namespace kinora::core
+
+using kinora::core::Report;
+KINORA_JOB(Report)
+KINORA_PLUGIN(Report)

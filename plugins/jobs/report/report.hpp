@@ -1,6 +1,6 @@
 // kind = "report": one self-contained page about the run.
 #pragma once
-#include "core/run/job.hpp"
+#include "core/run/job_plugin.hpp"
 
 namespace kinora::core {
 
@@ -12,6 +12,11 @@ struct ReportOptions {
   }
 };
 
-void run_report(JobContext&);
+class Report final : public JobType {
+ public:
+  using Options = ReportOptions;
+  static JobParts parts() { return {.needs_input = false}; }
+  void run(JobContext&) const override;
+};
 
 }  // namespace kinora::core

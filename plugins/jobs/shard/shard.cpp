@@ -1,5 +1,7 @@
 #include "plugins/jobs/shard/shard.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "core/base/counted.hpp"
@@ -9,6 +11,7 @@
 #include "core/io/atomic_file.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
 #include "plugins/jobs/shard/copy_out.hpp"
+#include "plugins/jobs/curation/edits_identity.hpp"
 #include "plugins/jobs/curation/pipeline.hpp"
 #include "core/base/log.hpp"
 #include "core/run/isolation.hpp"
@@ -129,14 +132,37 @@ void count_shards(JobContext& context) {
 
 }  // namespace
 
-void check_shard(JobCheck& check) {
+JobParts Shard::parts() {
+  return {.slots = {kEngineSlot,
+                    {.name = "shard", .kind = "stage", .use = "shard.webdataset", .required = true, .help = "the writer"}},
+          .reads = {"curate", "dedup"}};
+}
+
+// "12 samples in 2 shards; 3 clips left out (studio.reject 3)"
+std::string Shard::result_line(const json& summary) const {
+  const auto number = [&](const char* name) { return summary.value(name, int64_t{0}); };
+  std::vector<std::string> rules;
+  const json left_out = summary.value("rules", json::object());
+  for (const auto& [rule, count] : left_out.items())
+    rules.push_back(fmt::format("{} {}", rule, count.get<int64_t>()));
+  std::string out = counted(number("samples"), "sample", "samples") + " in " + counted(number("shards"), "shard", "shards");
+  if (number("filtered") > 0)
+    out += fmt::format("; {} left out ({})", counted(number("filtered"), "clip", "clips"), fmt::join(rules, ", "));
+  return out;
+}
+
+std::string Shard::edits_identity(const RunFile& run, const JobSpec& job) const {
+  return core::edits_identity(run, job, [](const Edited& edit) { return json{json_of(edit), edit.author}; });
+}
+
+void Shard::check(JobCheck& check) const {
   check.stage(*check.spec().component("shard"));
   check_isolated(check, {check.spec().component("shard")});
   check_out(check, check.options<ShardOptions>().out);
 }
 
-void run_shard(JobContext& context) {
-  require(context, check_shard);
+void Shard::run(JobContext& context) const {
+  require(context);
   const auto options = context.options<ShardOptions>();
   if (!options.out.empty()) refuse_others(context, options.out);
   const fs::path curated = context.folder_of(context.need_upstream("curate"));
@@ -183,3 +209,7 @@ void run_shard(JobContext& context) {
 }
 
 }  // namespace kinora::core
+
+using kinora::core::Shard;
+KINORA_JOB(Shard)
+KINORA_PLUGIN(Shard)

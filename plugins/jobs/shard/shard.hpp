@@ -1,6 +1,6 @@
 // kind = "shard": clips of a curate job in, WebDataset shards out. What people decided in the studio counts.
 #pragma once
-#include "core/run/job_check.hpp"
+#include "core/run/job_plugin.hpp"
 
 namespace kinora::core {
 
@@ -10,11 +10,11 @@ struct ShardOptions {
   std::string layout = "flat", out;
   static void describe(Describe<ShardOptions>& d) {
     d.name("shard").help("Packs the clips of a curate job into WebDataset shards");
-    d.option("memory", &ShardOptions::memory)
+    d.option("memory", &ShardOptions::memory).how_only()
         .bytes()
         .at_least(1 << 20)
         .help("bound on the samples between stages");
-    d.option("threads", &ShardOptions::threads).range(0, 4096).help("worker threads; 0: one a core");
+    d.option("threads", &ShardOptions::threads).how_only().range(0, 4096).help("worker threads; 0: one a core");
     d.option("layout", &ShardOptions::layout)
         .choices({"flat", "cosmos"})
         .help("cosmos: shards in folders resolution_R/aspect_ratio_W_H/duration_D");
@@ -22,7 +22,14 @@ struct ShardOptions {
   }
 };
 
-void run_shard(JobContext&);
-void check_shard(JobCheck&);
+class Shard final : public JobType {
+ public:
+  using Options = ShardOptions;
+  static JobParts parts();
+  void run(JobContext&) const override;
+  void check(JobCheck&) const override;
+  std::string edits_identity(const RunFile&, const JobSpec&) const override;
+  std::string result_line(const json& summary) const override;
+};
 
 }  // namespace kinora::core

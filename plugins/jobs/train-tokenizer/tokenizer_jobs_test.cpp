@@ -12,6 +12,7 @@
 
 #include "core/torch/context/instances.hpp"
 #include "core/torch/context/noise.hpp"
+#include "core/run/job_type.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "core/torch/media/clip_image.hpp"
 #include "core/torch/media/latents.hpp"
@@ -43,7 +44,7 @@ std::unique_ptr<ScratchRun> tokenizer_training(const std::string& more) {
 }
 json trained_tokenizer(const ScratchRun& run) {
   JobContext context = run.context("tokenizer");
-  run_train_tokenizer(context);
+  run_job(context);
   return context.summary;
 }
 std::string tokenizer_failure(const ScratchRun& run) {

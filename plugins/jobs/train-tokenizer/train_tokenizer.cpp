@@ -7,7 +7,8 @@
 #include "plugins/jobs/training/options/training.hpp"
 #include "core/torch/context/noise.hpp"
 #include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/jobs.hpp"
+#include "plugins/jobs/training/strip.hpp"
+#include "plugins/jobs/training/tensor_job.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
@@ -179,28 +180,37 @@ class TokenizerTraining {
 
 }  // namespace
 
-void write_strip(JobContext& context, const at::Tensor& frames, int64_t count,
-                 const std::filesystem::path& file, const std::string& comment) {
-  const int64_t n = std::min(count, frames.size(0));
-  const at::Tensor at = at::linspace(0, static_cast<double>(frames.size(0) - 1), n).round().to(at::kLong);
-  Sample sample("strip");
-  set_frames(sample, frames.index_select(0, at));
-  if (!comment.empty()) sample.set("comment", comment);
-  const OneStage write(context.runtime(), "video.write", json{{"format", "png"}});
-  const Sample made = write(sample);
-  const auto bytes = *made.bytes("png");
-  or_throw(write_file_atomically(file, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+class TrainTokenizer final : public TensorJob {
+ public:
+  using Options = TrainTokenizerOptions;
+  static JobParts parts();
+
+ private:
+  void work(JobContext&) const override;
+  void examine(JobCheck& check) const override { check_train_tokenizer(check); }
+};
+
+JobParts TrainTokenizer::parts() {
+  return {.slots = {{.name = "tokenizer", .kind = "tokenizer", .required = true, .help = "what is trained", .weights = "weights"},
+                    {.name = "perceptual", .kind = "loss", .help = "distance of two videos, such as lpips"},
+                    {.name = "critic", .kind = "model", .help = "discriminator of an adversarial loss: patch-discriminator"},
+                    {.name = "features", .kind = "model",
+                     .help = "encoder of videos or images for the frechet_distance of judged clips: clip-vision",
+                     .weights = "features_weights"},
+                    kParallelSlot,
+                    kCollectiveSlot},
+          .reads = {"shard", "path"},
+          .tensors = true};
 }
 
-void use_threads(int64_t threads) {
-  if (threads > 0) at::set_num_threads(static_cast<int>(threads));
-}
-
-void run_train_tokenizer(JobContext& context) {
-  require(context, check_train_tokenizer);
+void TrainTokenizer::work(JobContext& context) const {
   const auto options = context.options<TrainTokenizerOptions>();
   use_threads(options.threads);
   TokenizerTraining(context, options).run();
 }
 
 }  // namespace kinora::core
+
+using kinora::core::TrainTokenizer;
+KINORA_JOB(TrainTokenizer)
+KINORA_PLUGIN(TrainTokenizer)

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "core/torch/context/noise.hpp"
-#include "plugins/jobs/training/jobs.hpp"
+#include "core/run/job_type.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/latents.hpp"
 #include "core/torch/weights/checkpoint.hpp"
@@ -126,7 +126,7 @@ weights = 'FOLDER/start.safetensors'
   write_codes(run.of("latents"), coded_samples());
   ScratchRun::save(*run.network("dit", "model"), run.folder() / "start.safetensors");
   JobContext context = run.context("dit");
-  run_train(context);
+  run_job(context);
   const CodeReference want = code_reference(*run.network("dit", "model", at::kDouble), coded_samples(),
                                    lines.find("decay_all = true") != std::string::npos);
   double worst = 0;

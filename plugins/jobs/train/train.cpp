@@ -7,7 +7,8 @@
 #include "core/torch/context/noise.hpp"
 #include "plugins/jobs/training/generating/frame_rule.hpp"
 #include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/jobs.hpp"
+#include "plugins/jobs/training/strip.hpp"
+#include "plugins/jobs/training/tensor_job.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/signals.hpp"
 #include "core/torch/tensors/cuda_library.hpp"
@@ -188,11 +189,37 @@ class ModelTraining {
 
 }  // namespace
 
-void run_train(JobContext& context) {
-  require(context, check_train);
+class Train final : public TensorJob {
+ public:
+  using Options = TrainOptions;
+  static JobParts parts();
+
+ private:
+  void work(JobContext&) const override;
+  void examine(JobCheck& check) const override { check_train(check); }
+};
+
+JobParts Train::parts() {
+  return {.slots = {{.name = "model", .kind = "model", .required = true, .help = "what is trained", .weights = "weights"},
+                    {.name = "loss", .kind = "loss", .use = "edm", .required = true, .help = "what it is trained on"},
+                    {.name = "sampler", .kind = "sampler",
+                     .help = "draws the samples that sample_every asks for; by default edm-heun or flow-euler, after the loss",
+                     .how_only = true},
+                    kParallelSlot,
+                    kPrecisionSlot,
+                    kCollectiveSlot},
+          .reads = {"encode"},
+          .tensors = true};
+}
+
+void Train::work(JobContext& context) const {
   const auto options = context.options<TrainOptions>();
   use_threads(options.threads);
   ModelTraining(context, options).run();
 }
 
 }  // namespace kinora::core
+
+using kinora::core::Train;
+KINORA_JOB(Train)
+KINORA_PLUGIN(Train)

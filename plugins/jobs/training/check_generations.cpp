@@ -10,7 +10,7 @@
 #include "plugins/jobs/training/generating/next_token.hpp"
 #include "plugins/jobs/training/generating/rules.hpp"
 #include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/generate/wishes.hpp"
+#include "plugins/jobs/training/generating/wishes.hpp"
 #include "core/torch/media/signals.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 

@@ -13,7 +13,6 @@ namespace kinora::core {
 
 void check_train_tokenizer(JobCheck&);
 void check_encode(JobCheck&);
-void check_embed_text(JobCheck&);
 void check_train(JobCheck&);
 void check_generate(JobCheck&);
 

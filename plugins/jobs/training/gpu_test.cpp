@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/torch/context/attention.hpp"
+#include "core/run/job_type.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "core/torch/media/latent_cache.hpp"
 #include "core/torch/tensors/cuda_library.hpp"
@@ -96,7 +97,7 @@ at::Tensor film(const std::string& lines) {
       prepared({{"film", "prompts = ['red sea']\nformat = ['latents']\nguidance = 1.5\n" + lines}});
   encoded(*run);
   JobContext context = run->context("film");
-  run_generate(context);
+  run_job(context);
   return read_tensors(run->of("film") / "videos" / "000.latents.safetensors").at("latent");
 }
 

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "core/torch/context/noise.hpp"
-#include "plugins/jobs/training/jobs.hpp"
+#include "core/run/job_type.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/latents.hpp"
 #include "core/torch/weights/checkpoint.hpp"
@@ -204,7 +204,7 @@ inline std::unique_ptr<ScratchRun> training(const Knobs& k, const std::string& m
 
 inline json trained(const ScratchRun& run) {
   JobContext context = run.context("dit");
-  run_train(context);
+  run_job(context);
   return context.summary;
 }
 

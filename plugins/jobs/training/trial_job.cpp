@@ -1,23 +1,16 @@
 #include "plugins/jobs/training/trial_job.hpp"
 
-#include <algorithm>
-
 #include "core/torch/tensors/torch_guard.hpp"
 
 namespace kinora::core {
 namespace {
 
-const JobKind& train_kind() {
-  const auto& all = job_kinds();
-  return *std::find_if(all.begin(), all.end(), [](const JobKind& k) { return k.spec.name == "train"; });
-}
-
 JobSpec spec_of(const Document& document, const Registry& registry) {
   std::vector<Diagnostic> problems;
   JobSpec job;
   job.name = "trial";
-  job.kind = &train_kind();
-  job.options = or_throw(Options::make(job.kind->spec, json::object())).values();
+  job.kind = or_throw(registry.find("job/train"));
+  job.options = or_throw(Options::make(*job.kind, json::object())).values();
   const auto add = [&](const Slot& slot, const std::string& pointer, const json& given) {
     auto use = read_component(document, registry, pointer, slot.kind, {}, problems, given);
     if (!use) return;

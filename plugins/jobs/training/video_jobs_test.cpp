@@ -10,7 +10,7 @@
 
 #include "core/torch/context/noise.hpp"
 #include "plugins/jobs/training/generating/text_encoder.hpp"
-#include "plugins/jobs/training/jobs.hpp"
+#include "core/run/job_type.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/latents.hpp"
@@ -193,7 +193,7 @@ TEST(TrainTokenizerJob, ReconstructsCropsAtRandomStarts) {
   const auto network = run->network("tokenizer", "tokenizer");
   ScratchRun::save(*network, run->folder() / "start.safetensors");
   JobContext context = run->context("tokenizer");
-  run_train_tokenizer(context);
+  run_job(context);
   const at::NoGradGuard off;
   const std::vector<std::string> usable = {"a", "c"};
   double l1 = 0, mse = 0;
@@ -234,7 +234,7 @@ TEST(VideoJobs, ValidateTrainingsAtLevelsThatItsLossHas) {
     encoded(*run);
     try {
       JobContext context = run->context("dit");
-      run_train(context);
+      run_job(context);
     } catch (const Error& e) {
       return e.what();
     }

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "core/run/one_stage.hpp"
-#include "plugins/jobs/training/jobs.hpp"
+#include "core/run/job_type.hpp"
 #include "core/torch/media/clips.hpp"
 #include "tests/support/run_file.hpp"
 
@@ -85,7 +85,7 @@ inline std::unique_ptr<ScratchRun> prepared(const std::map<std::string, std::str
 
 inline json encoded(const ScratchRun& run) {
   JobContext context = run.context("latents");
-  run_encode(context);
+  run_job(context);
   return context.summary;
 }
 

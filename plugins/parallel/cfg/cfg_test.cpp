@@ -4,7 +4,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "plugins/jobs/training/jobs.hpp"
+#include "plugins/jobs/training/strip.hpp"
 #include "core/torch/media/latent_cache.hpp"
 #include "core/torch/media/latents.hpp"
 #include "core/torch/weights/safe_tensors.hpp"

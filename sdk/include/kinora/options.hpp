@@ -137,6 +137,8 @@ class OptionLine {
   OptionLine& bytes() { return type("size"); }
   // The TOML must give it; the default only shows what it looks like.
   OptionLine& required() { return entry("required", "true"); }
+  // What comes of the component's work is the same with another value: how it is done, how often it logs.
+  OptionLine& how_only() { return entry("how_only", "true"); }
   // A stage drops samples outside of it. A default of 1e300 or -1e300 drops nothing; `kinora check` warns of a filter all of
   // whose bounds drop nothing.
   OptionLine& bound() { return entry("bound", "true"); }

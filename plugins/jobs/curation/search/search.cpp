@@ -53,7 +53,7 @@ std::vector<std::vector<float>> text_vectors(Runtime& runtime, const json& encod
                                              const std::vector<std::string>& texts) {
   json request = encoder;
   request["texts"] = texts;
-  return torch_tool("embed_texts")(runtime, request).at("embeddings").get<std::vector<std::vector<float>>>();
+  return tool_of("kinora_training", "embed_texts")(runtime, request).at("embeddings").get<std::vector<std::vector<float>>>();
 }
 
 std::vector<float> video_query(Runtime& runtime, const std::filesystem::path& file) {

@@ -1,4 +1,5 @@
 // Codes drawn one by one behind a KV cache, against a loop that runs the whole model for every token.
+#include "core/run/job_type.hpp"
 #include "plugins/jobs/training/generating/next_token.hpp"
 
 #include <algorithm>
@@ -91,7 +92,7 @@ std::unique_ptr<ScratchRun> ready_tokens(const std::string& lines, const std::st
 }
 void generate_tokens(const ScratchRun& run) {
   JobContext context = run.context("film");
-  run_generate(context);
+  run_job(context);
 }
 at::Tensor codes_in(const ScratchRun& run, int64_t n) {
   return read_tensors(run.of("film") / "videos" / fmt::format("{:03}.latents.safetensors", n)).at("codes");

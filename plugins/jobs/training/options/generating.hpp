@@ -172,13 +172,13 @@ struct GenerateOptions : FrameOptions {
     d.option("sigma_data", &O::sigma_data)
         .above(0)
         .help("deviation of latents that a model of its own was trained on");
-    d.option("device", &O::device)
+    d.option("device", &O::device).how_only()
         .help("of all networks; auto: the first GPU, else the CPU; cpu, cuda, cuda:1");
-    d.option("cuda_graphs", &O::cuda_graphs)
+    d.option("cuda_graphs", &O::cuda_graphs).how_only()
         .help(
             "on a GPU, calls of a model that denoises are recorded once and replayed; needs the build for "
             "CUDA");
-    d.option("threads", &O::threads).range(0, 4096).help("of tensor operations; 0: one a core");
+    d.option("threads", &O::threads).how_only().range(0, 4096).help("of tensor operations; 0: one a core");
   }
 };
 

@@ -48,8 +48,8 @@ struct OptimizerOptions {
     d.option("weights", &O::weights)
         .help("file or folder to start from, or a list: later ones over earlier ones; empty: from scratch");
     describe_records(d);
-    d.option("device", &O::device).help("auto: the first GPU, else the CPU; cpu, cuda, cuda:1");
-    d.option("threads", &O::threads).range(0, 4096).help("of tensor operations; 0: one a core");
+    d.option("device", &O::device).how_only().help("auto: the first GPU, else the CPU; cpu, cuda, cuda:1");
+    d.option("threads", &O::threads).how_only().range(0, 4096).help("of tensor operations; 0: one a core");
   }
 
  private:
@@ -68,25 +68,25 @@ struct OptimizerOptions {
   }
   template <class O>
   static void describe_records(Describe<O>& d) {
-    d.option("checkpoint_every", &O::checkpoint_every)
+    d.option("checkpoint_every", &O::checkpoint_every).how_only()
         .range(1, 1e9)
         .unit("steps")
         .help("training resumes bit for bit; SIGUSR1 writes one at once");
-    d.option("keep", &O::keep).range(1, 1e6).help("latest checkpoints that are kept");
-    d.option("keep_every", &O::keep_every)
+    d.option("keep", &O::keep).how_only().range(1, 1e6).help("latest checkpoints that are kept");
+    d.option("keep_every", &O::keep_every).how_only()
         .range(0, 1e9)
         .unit("steps")
         .help("checkpoints of multiples of it stay for ever; 0: none");
-    d.option("async_checkpoints", &O::async_checkpoints).help("a thread writes them while training goes on");
-    d.option("shard_size", &O::shard_size)
+    d.option("async_checkpoints", &O::async_checkpoints).how_only().help("a thread writes them while training goes on");
+    d.option("shard_size", &O::shard_size).how_only()
         .bytes()
         .at_least(1)
         .help(
             "larger weights, moments and averages are shards of at most that with an index; each is one "
             "rank's");
-    d.option("log_every", &O::log_every).range(1, 1e6).unit("steps").help("lines in metrics.jsonl");
-    d.option("tensorboard", &O::tensorboard).help("the same numbers as event files in tensorboard/");
-    d.option("peak_flops", &O::peak_flops)
+    d.option("log_every", &O::log_every).how_only().range(1, 1e6).unit("steps").help("lines in metrics.jsonl");
+    d.option("tensorboard", &O::tensorboard).how_only().help("the same numbers as event files in tensorboard/");
+    d.option("peak_flops", &O::peak_flops).how_only()
         .at_least(0)
         .unit("1/s")
         .help(

@@ -32,7 +32,7 @@ struct TrainTokenizerOptions : OptimizerOptions {
         .unit("pixels")
         .help("clips are scaled to cover it and cut");
     d.option("width", &TrainTokenizerOptions::width).range(8, 1e4).unit("pixels").help("see height");
-    d.option("memory", &TrainTokenizerOptions::memory)
+    d.option("memory", &TrainTokenizerOptions::memory).how_only()
         .bytes()
         .at_least(1 << 20)
         .help("decoded clips that are kept");
@@ -130,7 +130,7 @@ struct EncodeOptions {
         .help(
             "also caches each window's first frame followed by grey ones, with its mask, as `condition`: "
             "what Wan's image to video reads beside the latent");
-    d.option("memory", &EncodeOptions::memory).bytes().at_least(1 << 20).help("decoded clips that are kept");
+    d.option("memory", &EncodeOptions::memory).how_only().bytes().at_least(1 << 20).help("decoded clips that are kept");
     d.option("tokenizer_weights", &EncodeOptions::tokenizer_weights)
         .help(
             "of a tokenizer of its own: a file, a diffusers folder or one with encoder.jit and decoder.jit");
@@ -142,9 +142,9 @@ struct EncodeOptions {
             "numbers, or lists of numbers, of each clip's JSON that are cached by name, for example "
             "[\"fps\", "
             "\"camera\"]; clips without one are left out and counted");
-    d.option("device", &EncodeOptions::device)
+    d.option("device", &EncodeOptions::device).how_only()
         .help("of tokenizer and text encoder; auto: the first GPU, else the CPU; cpu, cuda, cuda:1");
-    d.option("threads", &EncodeOptions::threads).range(0, 4096).help("of tensor operations; 0: one a core");
+    d.option("threads", &EncodeOptions::threads).how_only().range(0, 4096).help("of tensor operations; 0: one a core");
   }
 };
 
@@ -180,7 +180,7 @@ struct TrainOptions : OptimizerOptions, FrameOptions {
         .help(
             "instead of lora: a folder of PEFT's, whose rank, dropout, modules and numbers the training "
             "begins with");
-    d.option("prefetch", &TrainOptions::prefetch)
+    d.option("prefetch", &TrainOptions::prefetch).how_only()
         .help("the next batch travels to a GPU while it computes; needs the build for CUDA");
     d.option("validation", &TrainOptions::validation)
         .at_least(0)
@@ -188,27 +188,27 @@ struct TrainOptions : OptimizerOptions, FrameOptions {
         .help(
             "share of clips kept out of training, by a hash of their keys; 0: none, and validation looks "
             "at training samples");
-    d.option("validation_every", &TrainOptions::validation_every)
+    d.option("validation_every", &TrainOptions::validation_every).how_only()
         .range(0, 1e9)
         .unit("steps")
         .help("loss of the first averages, or else the weights, at validation_sigmas; 0: never");
-    d.option("validation_samples", &TrainOptions::validation_samples).range(1, 1e6).help("of a validation");
-    d.option("validation_sigmas", &TrainOptions::validation_sigmas)
+    d.option("validation_samples", &TrainOptions::validation_samples).how_only().range(1, 1e6).help("of a validation");
+    d.option("validation_sigmas", &TrainOptions::validation_sigmas).how_only()
         .at_least(0)
         .help(
             "noise levels, in the units of the loss; their mean loss is validation_loss; empty: 0.1, 0.5 and "
             "2, "
             "or the same of a loss that blends, 1/11, 1/3 and 2/3");
-    d.option("sample_every", &TrainOptions::sample_every)
+    d.option("sample_every", &TrainOptions::sample_every).how_only()
         .range(0, 1e9)
         .unit("steps")
         .help(
             "samples are drawn with the first averages, from the same noise each time, and are a picture in "
             "samples/ and TensorBoard; 0: never");
-    d.option("samples", &TrainOptions::samples)
+    d.option("samples", &TrainOptions::samples).how_only()
         .range(1, 1e3)
         .help("of a picture, with the texts and given frames of the first validation samples");
-    d.option("sample_steps", &TrainOptions::sample_steps)
+    d.option("sample_steps", &TrainOptions::sample_steps).how_only()
         .range(1, 1e4)
         .help("of the sampler that goes with the loss, where the job names none in `sampler`");
   }

@@ -1,0 +1,12 @@
+// What core finds when it opens this library for its tools.
+#include "core/runtime/torch_library.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+#include "kinora/abi/plugin.h"
+#include "plugins/jobs/training/caption_vectors.hpp"
+#include "plugins/jobs/training/check_parallel.hpp"
+
+extern "C" KINORA_EXPORT void kinora_training_open(const kinora_host*) {
+  using namespace kinora::core;
+  register_tool("check_parallel", plain<check_parallel, Runtime, const json>);
+  register_tool("embed_texts", plain<embed_texts, Runtime, const json>);
+}

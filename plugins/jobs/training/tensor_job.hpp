@@ -1,0 +1,33 @@
+// A kind of job that holds tensors: libtorch's errors come out without its stack trace.
+#pragma once
+#include "core/run/job_plugin.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+
+namespace kinora::core {
+
+class TensorJob : public JobType {
+ public:
+  void run(JobContext& job) const final {
+    with_plain_errors([&] {
+      require(job);
+      work(job);
+    });
+  }
+  void check(JobCheck& job) const final {
+    with_plain_errors([&] { examine(job); });
+  }
+
+ private:
+  virtual void work(JobContext&) const = 0;  // after the check
+  virtual void examine(JobCheck&) const = 0;
+};
+
+// Slots that several kinds have.
+inline const Slot kPrecisionSlot{.name = "precision", .kind = "precision", .use = "fp32", .required = true, .help = "number format of linear layers and attention"};
+inline const Slot kPublishedTokenizerSlot{.name = "tokenizer", .kind = "tokenizer", .help = "a published one, instead of a train-tokenizer job's", .weights = "tokenizer_weights"};
+inline const Slot kTextSlot{.name = "text", .kind = "model", .use = "minilm", .required = true, .help = "text encoder", .weights = "text_weights"};
+// Its vocabulary has no default, so a job has to give it.
+inline const Slot kWordsSlot{.name = "words", .kind = "stage", .use = "text.wordpiece", .required = true,
+                             .help = "text to tokens, such as words = { use = \"text.wordpiece\", vocab = \"asset:minilm/vocab.txt\" }"};
+
+}  // namespace kinora::core
