@@ -102,6 +102,7 @@ class Mutant:
             shutil.copytree(original.parent, beside / original.parent.name, symlinks=True)
             shutil.copy(made, beside / original.parent.name / original.name)
             plugins = beside
+            env["LD_LIBRARY_PATH"] = str(pathlib.Path(self.build, "lib"))  # of a job: what it shares with others
         else:
             env["LD_LIBRARY_PATH"] = str(made.parent)
         env["KINORA_PLUGIN_PATH"] = str(plugins)
