@@ -35,14 +35,14 @@ option.files = { type = "paths", default = [] }
   return spec;
 }
 
-struct Case {
+struct OptionCase {
   const char* given;
   const char* path;  // null: no problem
   const char* says;
 };
 
 TEST(Options, ReportsWhatIsWrongAndWhatIsRight) {
-  const Case cases[] = {
+  const OptionCase cases[] = {
       {R"({})", nullptr, ""},
       {R"(null)", nullptr, ""},
       {R"({"steps": 1000, "sigma_min": 1, "cache": "2 MiB", "sizes": [], "churn": true})", nullptr, ""},
