@@ -167,7 +167,7 @@ def check_recipes():
     assert done.returncode == 0 and not done.stderr, done
     assert [line.split(":")[0] for line in done.stdout.splitlines() if "no errors" in line] == list(map(str, recipes)), done.stdout
     alone = written("storage", Q, lambda text: text + "\n[storage.s3]\nregion = \"x\"\n")
-    assert "it configures storages, which would hold for the other files too; check it by itself" in check(alone, recipes[0]).stderr and check(alone).returncode == 0
+    assert "configures storages, which would also apply to the other files; check this file alone" in check(alone, recipes[0]).stderr and check(alone).returncode == 0
     assert not OUT.exists(), "a check makes no folder"
 
 
@@ -285,11 +285,11 @@ def check_launch():
     """What cannot be is refused by launch itself, before it makes a file."""
     file = written("launched", Q, after("film", 'format = ["gif"]')[0], changed("dit", "parallel", '["ddp"]')[0])
     run = ["--", "run", str(file)]
-    for arguments, words in ((["-n", "0", *run], "-n 0: the ranks of one machine are 1 to 512"), (["-n", "100000", *run], "-n 100000: the ranks"),
-                             (run, "how many ranks?"), (["-n", "2", "--timeout", "0", *run], "--timeout 0: must be 0.001 to 1000000 seconds"),
+    for arguments, words in ((["-n", "0", *run], "-n 0: must be 1 to 512 ranks on one machine"), (["-n", "100000", *run], "-n 100000: must be"),
+                             (run, "the number of ranks is missing"), (["-n", "2", "--timeout", "0", *run], "--timeout 0: must be 0.001 to 1000000 seconds"),
                              (["-n", "2", "--timeout=-5", *run], "--timeout -5: must be"), (["-n", "2", "--timeout", "nan", *run], "--timeout nan: must be"),
                              (["-n", "2", "--grace", "-5", *run], "--grace -5: must be 0 to"), (["-n", "2", "--restarts", "-1", *run], "--restarts -1: must be 0 or more"),
-                             (["-n", "2", "--", "rnu", str(file)], "unknown command 'rnu', did you mean 'run'?"), (["-n", "2"], "what shall they do?"),
+                             (["-n", "2", "--", "rnu", str(file)], "unknown command 'rnu', did you mean 'run'?"), (["-n", "2"], "the command of the ranks is missing"),
                              (["-n", "2", *run, "--only", "flim"], "did you mean 'film'?")):
         done = launched(*arguments)
         assert done.returncode == 2 and words in done.stderr and len(done.stderr.splitlines()) == 1, (arguments, done)
@@ -465,7 +465,7 @@ def check_order():
 def check_kinds_of_jobs_are_no_commands():
     for kind in ("curate", "dedup", "shard"):
         done = subprocess.run([KINORA, kind], capture_output=True, text=True)
-        assert done.returncode == 2 and f"'{kind}' is no command but a kind of job" in done.stderr and f"kinora plugins inspect job/{kind}" in done.stderr, done
+        assert done.returncode == 2 and f"'{kind}' is not a command but a kind of job" in done.stderr and f"kinora plugins inspect job/{kind}" in done.stderr, done
         assert subprocess.run([KINORA, "plugins", "inspect", f"job/{kind}"], capture_output=True).returncode == 0
 
 

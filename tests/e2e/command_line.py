@@ -72,7 +72,7 @@ def check_pipeline():
     assert "of weights alone, as float32; a video's activations, which come on top, are not estimated" in text, text
     assert "model/wan: " in kinora("inspect", folder / "transformer"), "a network's folder is its component"
     absent = subprocess.run([KINORA, "inspect", "Wan2.1-T2V-1.3B-Diffusers"], capture_output=True, text=True, cwd=SCRATCH)
-    assert absent.returncode == 2 and "there is no folder of this name either" in absent.stderr, absent
+    assert absent.returncode == 2 and "no folder has this name either" in absent.stderr, absent
     here = subprocess.run([KINORA, "inspect", "."], capture_output=True, text=True, cwd=folder)
     assert here.returncode == 0 and here.stdout.replace("--pipeline .", "").startswith("WanPipeline, written by diffusers 0."), here
     index = json.loads((folder / "model_index.json").read_text())
@@ -90,7 +90,7 @@ def check_pipeline():
     latent = safetensors.numpy.load_file(out / "sea/videos/000.latents.safetensors")["latent"][0]
     want = given["t2v.latent"]
     assert latent.shape == want.shape and abs(latent - want).max() < 1e-5 * abs(want).max(), abs(latent - want).max()
-    for arguments, said in ((["generate"], "which run file, or which pipeline"), (["generate", "--pipeline", DATA, "--prompt", "x"], "model_index.json is missing")):
+    for arguments, said in ((["generate"], "a run file or a pipeline is missing"), (["generate", "--pipeline", DATA, "--prompt", "x"], "model_index.json is missing")):
         wrong = subprocess.run([KINORA, *map(str, arguments)], capture_output=True, text=True, cwd=SCRATCH)
         assert wrong.returncode == 2 and said in wrong.stderr, wrong
 
@@ -251,10 +251,10 @@ def check_apply_refuses():
     assert "'weigth'" in refused("apply", "loss/edm", "--inputs", tensors("loss", weigth=one, **loss))
     video = tensors("video", video=np.zeros((1, 3, 1, 32, 32), np.float32), mask=np.ones(1))
     assert "takes no tensor 'mask'; it takes: video, latent" in refused("apply", "tokenizer/cosmos", "--inputs", video)
-    assert "takes tensors, no 'film.mp4'" in refused("apply", "model/cosmos", "film.mp4", "--inputs", misspelt)
+    assert "takes tensors instead of the file 'film.mp4'" in refused("apply", "model/cosmos", "film.mp4", "--inputs", misspelt)
     film = DATA / "film.mp4"
     assert "has no methods" in refused("apply", "stage/shots.content", film, "--method", "cut")
-    assert "no tensors" in refused("apply", "stage/shots.content", film, "--inputs", misspelt)
+    assert "takes a file instead of tensors" in refused("apply", "stage/shots.content", film, "--inputs", misspelt)
     assert "has no weights" in refused("apply", "stage/shots.content", film, "--set", "weights=x")
 
 
@@ -347,7 +347,7 @@ def check_convert():
     assert "--from and --to need --component" in refused("convert", first, SCRATCH / "never.safetensors", "--to", "diffusers")
     assert "knows no layout 'orignal'" in refused("convert", first, SCRATCH / "never.safetensors", "--to", "orignal", "--component", "model/cosmos")
     assert "--max-shard" in refused("convert", first, SCRATCH / "never.safetensors", "--max-shard", "0")
-    assert "give IN and OUT" in refused("convert", first)
+    assert "IN and OUT are required" in refused("convert", first)
     adapter = DATA / "oracle/peft_dit_a"
     assert "does not fit" in refused("convert", given := tensors("one", x=np.ones(3)), SCRATCH / "never.safetensors", "--merge", adapter), given
     done = json.loads(kinora("convert", first, SCRATCH / "merged.safetensors", "--merge", adapter, "--json"))
@@ -475,7 +475,7 @@ def check_interrupt():
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, (process.returncode, said)
-    assert "interrupted; run the same command again to go on" in said and "terminate" not in said, said
+    assert "interrupted; run the same command again to continue" in said and "terminate" not in said, said
     left = [p for p in out.rglob("*") if p.name.endswith((".tmp", ".part")) or ".tmp" in p.name]
     assert not left, left
     again = subprocess.run([*command, "--dry-run"], capture_output=True, text=True)

@@ -182,7 +182,7 @@ def check_like(out):
     assert "no clips" in kinora("search", SCRATCH / "films/none", "--like", "x", fails=True)
     shutil.copytree(out / "clips", SCRATCH / "alone/clips")
     assert "embed-text" in kinora("search", SCRATCH / "alone/clips", "a bird", fails=True)
-    for question, words in (([""], "the text is empty"), ([" \t"], "the text is empty"), (["a bird", "--top", "0"], "--top 0 shows no clip; give 1 or more"),
+    for question, words in (([""], "the text is empty"), ([" \t"], "the text is empty"), (["a bird", "--top", "0"], "--top 0: must be 1 or more"),
                             (["a bird", "--top=-3"], "--top -3"), (["--like", ""], "--like is empty")):
         assert words in kinora("search", out, *question, fails=True), question
 

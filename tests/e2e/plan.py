@@ -74,7 +74,7 @@ def check_answer():
         rest = [x for flag, value in zip(cluster[::2], cluster[1::2]) if flag not in arguments for x in (flag, value)]
         message = kinora("plan", RUN, *rest, *arguments, code=2)
         assert says in message and len(message.splitlines()) == 1, (arguments, message)
-    assert "which file?" in kinora("plan", code=2)
+    assert "a run file is missing" in kinora("plan", code=2)
 
 
 def check_own():

@@ -110,7 +110,7 @@ def check_no_restart():
     launch.wait_for_step(3)
     os.kill(launch.rank(1), signal.SIGKILL)
     launch.end(1, 30)
-    assert "rank 1 of 2 was killed by signal 9" in launch.text() and "its whole log: " in launch.text(), launch.text()
+    assert "rank 1 of 2 was killed by signal 9" in launch.text() and "its full log: " in launch.text(), launch.text()
 
 
 def check_interrupt(whole):
@@ -120,7 +120,7 @@ def check_interrupt(whole):
     launch.wait_for_step(9)
     launch.process.send_signal(signal.SIGINT)
     launch.end(130, 60)
-    assert launch.text().count("interrupted; run the same command again to go on") == 1, launch.text()
+    assert launch.text().count("interrupted; run the same command again to continue") == 1, launch.text()
     assert len(metrics(out)) < STEPS
     launch = Launch(out)
     launch.wait_for_step(20)
@@ -170,7 +170,7 @@ def check_second_launch():
     out = prepared("twice")
     first = Launch(out)
     first.wait_for_step(5)
-    for arguments, words in ((command(out), "another kinora launch writes its ranks' logs"), (["kinora", *command(out)[command(out).index("run"):]], "another kinora run is writing")):
+    for arguments, words in ((command(out), "another kinora launch is writing its logs"), (["kinora", *command(out)[command(out).index("run"):]], "another kinora run is writing")):
         done = subprocess.run([KINORA, *arguments[1:]], capture_output=True, text=True, timeout=60)
         assert done.returncode == 1 and words in done.stderr, done
     assert first.process.poll() is None, first.text()

@@ -46,8 +46,8 @@ def check_ours():
 
 
 def check_usage():
-    for arguments, says in (([], "needs one ID"), (["cp-ulyses"], "did you mean 'parallel/cp-ulysses'?"), (["model/dit"], "is no strategy"),
-                            (["ddp", "--ranks", 0], "--ranks is 1 to 64")):
+    for arguments, says in (([], "needs one ID"), (["cp-ulyses"], "did you mean 'parallel/cp-ulysses'?"), (["model/dit"], "is not a strategy"),
+                            (["ddp", "--ranks", 0], "--ranks must be 1 to 64")):
         message = check(*arguments, code=2).stderr
         assert says in message and len(message.splitlines()) == 1, message
     assert "did you mean 'parallel'?" in done(KINORA, "plugins", "new", "strategy", "x", SCRATCH / "x", code=2).stderr
