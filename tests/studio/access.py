@@ -19,7 +19,7 @@ def check_axe(page, what):
 def check_tree(page):
     """What a screen reader is told."""
     tree = page.locator("body").aria_snapshot()
-    for part in ('listbox "Clips"', 'option "film-0000, kept, 3.5 s. A short', 'toolbar "duration_s"', 'toolbar "View and edits"', 'listbox "Shots of the film"', 'option "Shot 1, 0 s to 3.5 s: kept"',
+    for part in ('listbox "Clips"', 'option "film-0000, kept, 3.5 s. A short', 'toolbar "duration_s"', 'toolbar "View and edits"', 'listbox "Shots of the video"', 'option "Shot 1, 0 s to 3.5 s: kept"',
                  'textbox "Caption"', 'button "Reject (x)"', 'button "Kept', 'region "Selected clip"', 'complementary "Filters"', "search:", "status", "contentinfo"):
         assert part in tree, f"{part} is not in\n{tree}"
     eventually(lambda: page.locator("#status").get_attribute("aria-live") == "polite")

@@ -61,7 +61,7 @@ def check_captions(page, folder):
     assert lines[-1]["undo"] is True and last["film-0001"]["caption"] == own, "a reader of last values has the clip's own"
     eventually(lambda: page.locator("#caption").input_value() == own)
     page.keyboard.press("Shift+U")
-    said(page, "Done again")
+    said(page, "Redone")
     assert edits(folder)[1]["film-0001"]["caption"] == 'a "white" rabbit — en forêt'
 
 
@@ -88,9 +88,9 @@ def check_decisions(page, folder):
     eventually(lambda: page.locator(".history li").first.inner_text().startswith("undo: no decision"))
     eventually(lambda: page.locator("#detail .title .mark").inner_text() == "filtered by clip.too-short")
     page.keyboard.press("Shift+U")
-    said(page, "Done again")
+    said(page, "Redone")
     assert edits(folder)[1]["film-0004"]["keep"] is True
-    eventually(lambda: "only what is stored" in page.locator("#detail .note").nth(1).inner_text())
+    eventually(lambda: "only stored clips" in page.locator("#detail .note").nth(1).inner_text())
     page.keyboard.press("x")
     page.wait_for_selector("#reject-dialog[open]")
     page.keyboard.press("Escape")
@@ -100,7 +100,7 @@ def check_decisions(page, folder):
     eventually(lambda: "not a video file" in page.locator("#detail .note").inner_text())
     assert not page.get_by_role("button", name="Accept (a)").count() and page.get_by_role("button", name="Reject (x)").count(), "nothing of it can be packed"
     page.keyboard.press("a")
-    said(page, "Nothing of broken is stored")
+    said(page, "nothing of it is stored")
     assert "broken" not in edits(folder)[1], edits(folder)
 
 
@@ -302,7 +302,7 @@ def main(chromium):
     check_two(chromium, folder)
     check_kill(chromium, folder)
     none = subprocess.run([*Studio.command(ROOT / "tests"), "--port", "1"], capture_output=True, text=True)
-    assert none.returncode == 1 and "no curate job is there" in none.stderr, none
+    assert none.returncode == 1 and "contains no curate job" in none.stderr, none
     print("edits: all checks passed")
 
 

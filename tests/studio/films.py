@@ -40,7 +40,7 @@ def check_playing(page, studio):
     nothing = page.locator("#detail .nothing")
     for key, ending in (("avchd-0000", ".mts"), ("scan-0000", ".xyz")):
         select(page, key)
-        eventually(lambda: nothing.count() and nothing.inner_text() == f"Its video was not stored, and this browser cannot play {ending} films.", f"{key}: {nothing.all_inner_texts()}")
+        eventually(lambda: nothing.count() and nothing.inner_text() == f"The clip was not stored, and this browser cannot play {ending} videos.", f"{key}: {nothing.all_inner_texts()}")
     assert picture(studio, "avchd-0000")[0] == 200 and picture(studio, "scan-0000")[0] == 404
 
 

@@ -82,7 +82,7 @@ def check_pace(typist, pause):
     yield from typist.saved(("film-0003", {"keep": True}), ("film-0003", {"keep": None}))
     yield from typist.said("Undone: film-0003")
     yield from typist.type(pause, "End", "Home", "m")
-    yield from typist.said("film-0000 has no embedding")
+    yield from typist.said("film-0000 has no image embedding")
     yield lambda: typist.rows().items() >= typist.captions.items(), f"rows with {typist.captions}"
 
 

@@ -112,7 +112,7 @@ def check_like(page, out):
     eventually(lambda: page.locator("#all").is_hidden(), "everything")
     select(page, "broken")
     page.keyboard.press("m")
-    said(page, "broken has no embedding")
+    said(page, "broken has no image embedding")
 
 
 def check_edited(page, out, run, encode):

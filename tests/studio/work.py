@@ -32,7 +32,7 @@ def counted(items):
     """The same from items.jsonl, without films that are shown as their clips."""
     found = collections.Counter((item["end"], "url" in item) for item in items if not item["consumed"])
     plural = lambda n, word: f"{n} {word}" + "s" * (n != 1)
-    kinds = lambda end: ", ".join(plural(found[end, film], word) for film, word in ((False, "clip"), (True, "film")) if found[end, film])
+    kinds = lambda end: ", ".join(plural(found[end, film], word) for film, word in ((False, "clip"), (True, "video")) if found[end, film])
     return {end.capitalize(): kinds(end) for end in ("kept", "filtered", "failed") if kinds(end)}
 
 
@@ -50,14 +50,14 @@ def check_at_work(page, job):
     eventually(lambda: sum(end["end"] == "kept" and not end["consumed"] for end in ends()) == ANSWERED and any(end["end"] == "filtered" for end in ends()), "the server stands still", 60)
     eventually(lambda: counts(page) == counted(ends()) and costs(page) == cost_of(ANSWERED), "all that has ended", 30)
     assert not (job / "items.jsonl").exists() and not (job / "summary.json").exists()
-    eventually(lambda: "1 film" in counts(page)["Failed"] and "clip" in counts(page)["Filtered"] and "1 film" in page.locator("#summary").inner_text())
+    eventually(lambda: "1 video" in counts(page)["Failed"] and "clip" in counts(page)["Filtered"] and "1 video" in page.locator("#summary").inner_text())
     short = next(end for end in ends() if end["end"] == "filtered")
     select(page, short["key"])
     eventually(lambda: page.locator("#detail .title .mark").inner_text() == "filtered by clip.too-short")
     eventually(lambda: f"clip.too-short of clip.transcode: {short['score']:.3g}, at least " in page.locator("#detail .note").inner_text())
     select(page, "broken")
     eventually(lambda: "not a video file" in page.locator("#detail .note").inner_text())
-    eventually(lambda: page.locator(".cell[aria-selected=true] .mark").inner_text() == "film failed")
+    eventually(lambda: page.locator(".cell[aria-selected=true] .mark").inner_text() == "video failed")
 
 
 def check_ended(page, job):
@@ -216,7 +216,7 @@ def check_failed(chromium, size):
     with Studio(out) as studio, State(chromium, studio, size) as state:
         said = state.page.locator("#live").inner_text()
         assert "clips: failed after" in said and "none of the 1 inputs could be used" in said, said
-        eventually(lambda: counts(state.page) == {"Failed": "1 film"} and state.page.locator("#summary").inner_text() == "1 film")
+        eventually(lambda: counts(state.page) == {"Failed": "1 video"} and state.page.locator("#summary").inner_text() == "1 video")
         state.done("failed")
 
 
