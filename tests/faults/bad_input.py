@@ -135,7 +135,7 @@ def damaged():
     SCRATCH.joinpath("rotten.mp4").write_bytes(rotten)
     for stage in ("shots.content", "video.probe", "caption.describe"):
         done = kinora("apply", f"stage/{stage}", SCRATCH / "cut.mp4", "--json")
-        check(f"{stage} of a cut film", done, 1, "cut.mp4", "cut off", "fetch it again")
+        check(f"{stage} of a truncated video", done, 1, "cut.mp4", "cut off", "fetch it again")
         holds(f"{stage} says so in its JSON", '"damaged":"cut.mp4: ' in done.stdout and json.loads(done.stdout), done.stdout)
         holds(f"{stage} says so in one line", len(done.stderr.strip().splitlines()) == 1, done.stderr)
     clips = SCRATCH / "cut-clips"
@@ -145,10 +145,10 @@ def damaged():
     holds("the whole ones are there", kept == [f"rotten-000{n}.mp4" for n in range(1, 5)] and not broken(clips), kept)
     films = [SCRATCH / "cut.mp4", SCRATCH / "rotten.mp4", ROOT / "tests/data/bbb_A.mp4"]
     run = toml("damaged", curate(films) + '[[job]]\nname = "pack"\nkind = "shard"\ninput = "clips"\n[[job]]\nname = "page"\nkind = "report"\n')
-    check("damaged films cost themselves only", kinora("run", run), 0)
+    check("damaged videos fail alone", kinora("run", run), 0)
     summary, films, clips = outcomes(SCRATCH / "damaged/clips")
     ends = {f["key"]: f["end"] for f in films}
-    holds("damaged films have failed", ends == {"cut": "failed", "rotten": "failed", "bbb_A": "kept"}, ends)
+    holds("damaged videos have failed", ends == {"cut": "failed", "rotten": "failed", "bbb_A": "kept"}, ends)
     holds("with their reasons", all("cut off" in f["reason"] if f["key"] == "cut" else "incomplete" in f["reason"] for f in films if f["end"] == "failed"), films)
     holds("and are counted", [summary[k] for k in ("inputs", "kept", "filtered", "failed", "damaged")] == [3, 1, 0, 2, 2], summary)
     failed = {c["key"]: c["reason"] for c in clips if c["end"] == "failed"}
@@ -177,7 +177,7 @@ def names():
     for name in ("f", "f-0000", "f-0000-0000"):
         shutil.copy(ROOT / "tests/data/bbb_D.mp4", folder / f"{name}.mp4")
     run = toml("named", curate([folder], '{ use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0 }', 'duplicates = "keep"'))
-    check("films named like clips", kinora("run", run), 0)
+    check("videos named like clips", kinora("run", run), 0)
     summary, films, clips = outcomes(SCRATCH / "named/clips")
     keys = [i["key"] for i in films + clips]
     holds("have keys of their own", len(set(keys)) == 6 and {f["key"] for f in films} == {"f", "f-0000-film", "f-0000-0000-film"}, keys)

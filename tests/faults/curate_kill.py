@@ -181,7 +181,7 @@ def kill_a_graph(order):
         compare(out, whole, "a killed graph")
         found += len(before)
     assert kills and found, (kills, found)
-    print(f"ok    {kills} kills of a graph: {found} files of ended films found, none made again; {len(whole)} files equal to an undisturbed run's")
+    print(f"ok    {kills} kills of a graph: {found} files of finished videos found, none made again; {len(whole)} files equal to an uninterrupted run's")
 
 
 def full_disk(whole):

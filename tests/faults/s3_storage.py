@@ -328,7 +328,7 @@ def runs(server):
     inputs = '"s3://bucket/films/", "s3://bucket/alone.mp4"'
     file = toml("whole", server.url, CURATE.format(input=inputs, out="shards"))
     done = kinora("run", file)
-    holds("films come from s3:// and shards go there", done.returncode == 0, done.stderr[-3000:])
+    holds("videos come from s3:// and shards go there", done.returncode == 0, done.stderr[-3000:])
     local = {n: h for n, h in tree(SCRATCH / "whole/shard").items() if n.endswith((".tar", ".idx")) or n.startswith(".nv-meta")}
     holds("  each file of the dataset, and no other", local and tree(server.file("shards")) == local, (sorted(local), server.names()))
     clips = json.loads((SCRATCH / "whole/clips/summary.json").read_text())
@@ -435,7 +435,7 @@ def checks(server):
         (SCRATCH / "bad.toml").write_text(text if "out =" in text and name.endswith("URI") else text)
         done = kinora("check", SCRATCH / "bad.toml")
         said = done.stderr + done.stdout
-        if name == "an out that is no URI":
+        if name == "an out that is not a URI":
             (SCRATCH / "bad.toml").write_text(text.replace("[storage.s4]\n", "").replace('"s4://bucket/x", ', ""))
             done = kinora("check", SCRATCH / "bad.toml")
             said = done.stderr + done.stdout

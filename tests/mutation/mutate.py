@@ -46,7 +46,7 @@ class Mutant:
     def write(self):
         text = (self.root / self.m["file"]).read_text()
         if text.count(self.m["old"]) != 1:
-            sys.exit(f"mutate: {self.m['name']}: its old text stands {text.count(self.m['old'])} times in {self.m['file']}; mend the mutation")
+            sys.exit(f"mutate: {self.m['name']}: its old text occurs {text.count(self.m['old'])} times in {self.m['file']}; fix the mutation")
         mutated = self.scratch / "source" / self.m["file"]
         mutated.parent.mkdir(parents=True)
         mutated.write_text(text.replace(self.m["old"], self.m["new"]))
