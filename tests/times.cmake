@@ -1,7 +1,7 @@
-# Sets the cost and the time limit of every test and splits some of them. The usual seconds are those of two tests at a time on
+# Sets the cost and the time limit of every test and splits some of them. The usual seconds are measured with two tests at a time on
 # two cores. COST makes the long ones start first; TIMEOUT ends a hang after three times the usual seconds, at least a minute.
 #
-# The list has the tests of 20 seconds and more: name, seconds (any other test ends after two minutes). packaging/dev.sh test prints the ten slowest.
+# The list has the tests of 20 seconds and more: name, seconds. Any other test ends after two minutes. packaging/dev.sh test prints the ten slowest.
 set(KINORA_TEST_SECONDS
   bench 72 curate_kill 60 command_line 75 curate 95 check 80 overfit 55 configs 90 strangers 89 endpoint 72 sdk_template 82 s3_storage 82
   torch_test 30 jobs_test.1 25 jobs_test.2 25 jobs_test.3 25 jobs_ranks_test 60 torch_ranks_test 30 parallel_layouts_test 30 filters_oracle 73 rank_kill 67
@@ -15,10 +15,10 @@ set(KINORA_SLOW_TEST_SECONDS
   parallel_mutants_1 125 parallel_mutants_2 125 parallel_mutants_3 125 parallel_mutants_4 125
   parallel_mutants_5 125 parallel_mutants_6 125 parallel_mutants_7 125 parallel_mutants_8 125
   shots_oracle_all_1 145 shots_oracle_all_2 145 shots_oracle_all_3 360 shots_oracle_all_4 270 hostile_corpus_all 60 bench_all 415 curate_kill_all 95
-  sanitizers_tsan_1 520  # from nothing; the others take longer than CI's ten minutes, and --all runs them
+  sanitizers_tsan_1 520  # for a build from scratch; the others take longer than CI's ten minutes, and --all runs them
   sanitizers_tsan_2 900 sanitizers_asan_1 900 sanitizers_asan_2 900 sanitizers_asan_3 900)
 
-# Programs of many cases that run as so many tests: name, number.
+# Programs with many cases that run as several tests: name, number.
 set(KINORA_SHARDED_TESTS jobs_test 3)
 
 # Cases that measure time: the test NAME.alone runs them, and no other test runs at the same time. Name, GoogleTest's filter.
@@ -29,7 +29,7 @@ set(KINORA_LONE_TESTS
   collectives_gloo_test Gloo.AllRanksName*:Gloo.TwoLaunchesAtOnePlace*:Gloo.RanksOfOtherNumbers*
   workers_test Workers.AConstructorThatHangsIsSaid*:Workers.ASlowSampleThatLives*)
 
-# The word after NAME in a list of pairs, else the default.
+# The value after NAME in a list of pairs, else the default.
 function(kinora_of_test name list_name default out)
   list(FIND ${list_name} ${name} at)
   if(at LESS 0)
@@ -41,7 +41,7 @@ function(kinora_of_test name list_name default out)
   endif()
 endfunction()
 
-# Says of a test what it costs; every add_test() is followed by this.
+# Sets the cost of a test; must follow every add_test().
 function(kinora_time_test name)
   set(pairs ${KINORA_TEST_SECONDS} ${KINORA_SLOW_TEST_SECONDS})
   kinora_of_test(${name} pairs 0 seconds)
@@ -57,7 +57,7 @@ function(kinora_time_test name)
   set_tests_properties(${name} PROPERTIES COST ${seconds} TIMEOUT ${timeout})
 endfunction()
 
-# A GoogleTest program as one test, or as several by the lists above.
+# Adds a GoogleTest program as one test, or as several according to the lists above.
 function(kinora_add_cases name labels)
   kinora_of_test(${name} KINORA_SHARDED_TESTS 1 shards)
   kinora_of_test(${name} KINORA_LONE_TESTS "" lone)

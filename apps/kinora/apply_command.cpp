@@ -17,12 +17,12 @@ namespace po = boost::program_options;
 
 constexpr const char* kApplyHelp = R"(usage: kinora apply ID [INPUT] [options]
 
-Runs one component alone on one input. A stage takes a film; the others take tensors from a safetensors file, whose names
-are the component's arguments (kinora plugins inspect ID), and give tensors. What is float64 stays float64.
+Runs one component alone on one input. A stage takes a video. Other components take tensors from a safetensors file, named
+after the component's arguments (kinora plugins inspect ID), and return tensors. float64 stays float64.
 
 examples:
-  kinora apply stage/shots.content film.mp4 --json
-  kinora apply stage/clip.transcode film.mp4 --out clips/
+  kinora apply stage/shots.content video.mp4 --json
+  kinora apply stage/clip.transcode video.mp4 --out clips/
   kinora apply tokenizer/cosmos --method encode --inputs x.safetensors --set weights=w.safetensors --out z.safetensors
   kinora apply model/dit --set layers=2 --inputs in.safetensors --method gradient --out grads.safetensors
   kinora apply model/cosmos --set weights=Cosmos-1.0-Diffusion-7B-Text2World/ --inputs in.safetensors
@@ -38,7 +38,7 @@ po::options_description apply_flags() {
       "encode, decode, encode_decode, gradient, quantize ...")(
       "set", po::value<std::vector<std::string>>()->composing()->value_name("k=v"),
       "an option of the component; weights=PATH; config=FILE.json, whose members are options; seed=N")(
-      "out", po::value<std::string>()->default_value("")->value_name("PATH"), "where results go")(
+      "out", po::value<std::string>()->default_value("")->value_name("PATH"), "file or folder for the results")(
       "json", "print the result as JSON")("help,h", "this text");
   return options;
 }
@@ -61,21 +61,21 @@ void assign(const std::string& text, const core::ComponentSpec& spec, core::Appl
   }
 }
 
-// What was given and would do nothing, or is missing; "" if all is well.
+// Describes an argument that is missing or would have no effect; "" if there is none.
 std::string misuse(const core::ComponentSpec& spec, const core::ApplyRequest& request) {
   const std::string lists = "; kinora plugins inspect " + spec.id + " lists the tensors";
   if (spec.kind == "stage") {
     if (request.input.empty()) return spec.id + " needs an input file: kinora apply " + spec.id + " FILE";
-    if (!request.inputs.empty()) return spec.id + " takes a file, no tensors; leave --inputs out";
-    if (!request.method.empty()) return spec.id + " has no methods; leave --method out";
+    if (!request.inputs.empty()) return spec.id + " takes a file instead of tensors; leave out --inputs";
+    if (!request.method.empty()) return spec.id + " has no methods; leave out --method";
     return "";
   }
   if (core::apply_methods(spec).empty())
-    return spec.id + ": nothing can be applied of a component of kind '" + spec.kind +
-           "' alone; stages, tokenizers, models, losses, samplers and precisions can";
+    return spec.id + ": a component of kind '" + spec.kind +
+           "' cannot run alone; stages, tokenizers, models, losses, samplers and precisions can";
   if (request.inputs.empty()) return spec.id + " needs --inputs FILE.safetensors" + lists;
   if (!request.input.empty())
-    return spec.id + " takes tensors, no '" + request.input + "'; give them with --inputs alone" + lists;
+    return spec.id + " takes tensors instead of the file '" + request.input + "'; give them with --inputs" + lists;
   return "";
 }
 
@@ -100,7 +100,7 @@ int apply_command(core::Runtime& runtime, const Arguments& arguments) {
   request.method = given["method"].as<std::string>();
   request.out = given["out"].as<std::string>();
   if (request.id.empty())
-    return complain(kUsage, "apply: which component? see kinora plugins list and kinora apply --help");
+    return complain(kUsage, "apply: a component is missing; see kinora plugins list and kinora apply --help");
   const auto spec = runtime.registry().find(request.id);
   if (!spec) return complain(kUsage, "apply: " + spec.failure().message);
   request.id = (*spec)->id;
@@ -111,9 +111,9 @@ int apply_command(core::Runtime& runtime, const Arguments& arguments) {
   core::watch_signals();
   const auto result = (*spec)->kind == "stage" ? core::apply_stage(runtime, request)
                                                : core::torch_apply((*spec)->kind)(runtime, request);
-  // A stage's captions and keys may be no UTF-8.
+  // A stage's captions and keys may contain invalid UTF-8.
   std::cout << result.result.dump(given.count("json") ? -1 : 2, ' ', false, core::json::error_handler_t::replace) << "\n";
-  std::cout.flush();  // before what stderr says about it
+  std::cout.flush();  // before the messages on stderr
   return result.problem.empty() ? kDone : complain(kFailed, result.problem);
 }
 

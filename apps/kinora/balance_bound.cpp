@@ -12,13 +12,13 @@ using balance::Stage;
 
 constexpr double kRounding = 1e-9;
 
-// Resources of a node and needs of a worker in one order.
+// Resources of a node and needs of a worker, in the same order.
 constexpr size_t kPools = 6;
 double has(const Node& n, size_t r) {
   const double all[kPools] = {n.cores, n.memory, static_cast<double>(n.gpus), n.nvdec, n.nvenc, 1};
   return all[r];
 }
-// On a node of this kind: a worker that wants a whole node takes all that it has.
+// Need of resource r on a node of this kind. A worker that needs a whole node takes everything the node has.
 double wants(const Need& n, const Node& on, size_t r) {
   const double all[kPools] = {n.cores, n.memory, n.gpus, n.nvdec, n.nvenc, 0};
   return n.whole_node ? has(on, r) : all[r];
@@ -28,7 +28,7 @@ bool may_be(const Need& n, const Node& on) {
          n.nvenc <= on.nvenc;
 }
 
-using Kinds = std::vector<std::pair<Node, double>>;  // and how many
+using Kinds = std::vector<std::pair<Node, double>>;  // kind and number of nodes
 Kinds kinds_of(const std::vector<Node>& nodes) {
   Kinds out;
   for (const Node& n : nodes) {
@@ -39,8 +39,8 @@ Kinds kinds_of(const std::vector<Node>& nodes) {
   return out;
 }
 
-// The largest u such that, of each stage, u times demand[i] workers beside fixed[i] find room, in any fractions.
-// Variables, all of the size of 1: u / scale, then, by stage that has a demand and kind of node that can have
+// The largest u such that u times demand[i] workers of each stage fit, in any fractions, next to its fixed[i] workers.
+// Variables, all of order 1: u / scale, then, for each stage that has a demand and each kind of node that can hold
 // its workers, the part of scale times the demand that is placed there.
 double most(const std::vector<Stage>& stages, const Kinds& kinds, const std::vector<double>& demand,
             const std::vector<double>& fixed, double scale) {
@@ -57,7 +57,7 @@ double most(const std::vector<Stage>& stages, const Kinds& kinds, const std::vec
     lp.a.push_back(std::move(row));
     lp.b.push_back(total);
   };
-  for (size_t i = 0; i < stages.size(); ++i)  // what is placed of a stage carries u
+  for (size_t i = 0; i < stages.size(); ++i)  // the placed workers of a stage carry u
     if (demand[i] > 0) add_row(1, 0, [i](size_t stage, size_t) { return stage == i ? -1.0 : 0.0; });
   for (size_t r = 0; r < kPools; ++r) {
     double all = 0;
@@ -69,7 +69,7 @@ double most(const std::vector<Stage>& stages, const Kinds& kinds, const std::vec
       if (total > 0) add_row(0, 1, [&](size_t i, size_t k) { return k == kind ? share(i, k, total) : 0; });
       all += total;
     }
-    // What fixed workers take is taken from the sum of the kinds: a relaxation, so still a bound.
+    // Needs of fixed workers are subtracted from the sum over the kinds: a relaxation, so the result is still a bound.
     for (size_t i = 0; i < stages.size(); ++i)
       if (!stages[i].need.whole_node) all -= fixed[i] * wants(stages[i].need, {}, r);
     if (all > 0) add_row(0, 1, [&](size_t i, size_t k) { return share(i, k, all); });
@@ -85,11 +85,11 @@ class Search {
     for (const Node& n : nodes) spaces_.emplace_back(n);
     order_.resize(stages.size());
     std::iota(order_.begin(), order_.end(), 0);
-    // Shares that divide one another fit on devices in falling order if they fit at all.
+    // If shares divide one another and fit on the devices at all, they fit in falling order.
     std::stable_sort(order_.begin(), order_.end(),
                      [&](size_t a, size_t b) { return key(a) > key(b); });
   }
-  // Nothing if the search had to be broken off.
+  // Nothing if the search ran out of steps.
   std::optional<bool> fits(const std::vector<int64_t>& workers) {
     workers_ = &workers;
     left_ = steps_;
@@ -123,7 +123,7 @@ class Search {
   const std::vector<int64_t>* workers_ = nullptr;
 };
 
-// Every throughput that some whole number of workers of some stage gives, from 0 to `roof`.
+// Every throughput from 0 to `roof` that some whole number of workers of some stage gives.
 std::vector<double> steps_to(double roof, const std::vector<Stage>& stages, const std::vector<double>& work) {
   std::set<double> out;
   for (size_t i = 0; i < stages.size(); ++i)
@@ -131,7 +131,7 @@ std::vector<double> steps_to(double roof, const std::vector<Stage>& stages, cons
   return {out.begin(), out.end()};
 }
 
-// The highest of these throughputs that is possible; possible ones come first.
+// The highest of these throughputs that is possible. Every throughput below a possible one is possible too.
 template <class Possible>
 double highest_of(const std::vector<double>& steps, Possible&& possible) {
   size_t low = 0, high = steps.size();  // all below low are possible, none from high on
@@ -148,8 +148,8 @@ double highest_of(const std::vector<double>& steps, Possible&& possible) {
 double certified(const balance::LinearProgram& lp) {
   const auto solution = lp.solve();
   if (!solution.bounded) return std::numeric_limits<double>::infinity();
-  // Rounding may leave the dual solution y a little short of A'y >= c: for a column with c > 0, y is made larger; of another,
-  // what is missing is paid for as much of it as there can be.
+  // Rounding may leave the dual solution y slightly short of A'y >= c. For a column with c > 0, y is scaled up; for any other
+  // column the shortfall is charged at the variable's upper bound.
   const std::vector<double>& price = solution.price;
   std::vector<double> sums(lp.c.size());
   double bound = std::inner_product(price.begin(), price.end(), lp.b.begin(), 0.0), covered = 1, missing = 0;
@@ -187,7 +187,7 @@ double whole_worker_bound(const std::vector<Stage>& stages, const std::vector<No
   };
   double workers = 0;
   for (const double w : work) workers += roof * w;
-  if (workers > 100000) return roof;  // so many that whole ones are as good as fractions
+  if (workers > 100000) return roof;  // so many that rounding to whole workers makes no difference
   return possible(0) ? highest_of(steps_to(roof, stages, work), possible) : 0;
 }
 

@@ -1,4 +1,4 @@
-// The bound of Gilmore and Gomory: prices of workers, under which the most that each node can carry is found exactly.
+// The bound of Gilmore and Gomory: under prices of workers, the largest value that each node can carry is found exactly.
 #include <numeric>
 
 #include "apps/kinora/balance_bound.hpp"
@@ -10,9 +10,9 @@ using balance::kResources;
 using balance::Node;
 using balance::Stage;
 
-// The most that workers on one node can be worth together, never too little: by trying every pattern that could be better
-// than the best so far. Of a pattern, the excess of what its workers pay for resources, at the prices of the linear
-// relaxation, over what they are worth is lost against the relaxation. GPU shares that divide one another fit if their sum does.
+// The largest total value of workers on one node, never an underestimate. Tries every pattern that could be better than
+// the best so far. The excess of what a pattern's workers pay for resources, at the prices of the linear relaxation, over
+// their value is lost against the relaxation. GPU shares that divide one another fit if their sum does.
 class MostWorth {
  public:
   MostWorth(const std::vector<Stage>& stages, const Node& node, const std::vector<double>& value) {
@@ -27,7 +27,7 @@ class MostWorth {
     if (items_.empty()) return alone_;
     leave_out_dominated();
     relax();
-    // Who loses nothing first, and of those the large ones: what is left over shows soon.
+    // Items that lose nothing first, and among those the large ones, so that the unused remainder shows early.
     std::stable_sort(items_.begin(), items_.end(), [](const Item& a, const Item& b) {
       return std::pair(a.excess > 1e-9 * a.value, -a.value) < std::pair(b.excess > 1e-9 * b.value, -b.value);
     });
@@ -42,7 +42,7 @@ class MostWorth {
     double value, excess;
   };
 
-  // Several of one item may take no more than one of another and be worth as much, to 1e-8: nobody needs the other.
+  // True if some number of items a need no more than one b and are worth as much, to 1e-8: then b is never needed.
   static bool dominates(const Item& a, const Item& b) {
     const double n = std::ceil(b.value / a.value * (1 - 1e-8));
     for (size_t r = 0; r < kResources; ++r)

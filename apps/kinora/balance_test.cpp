@@ -1,4 +1,4 @@
-// The balancer against the optimum, a bound, and itself under noise.
+// The balancer against the optimum, against a bound, and against itself under noise.
 #include <gtest/gtest.h>
 
 #include "apps/kinora/balance_trial.hpp"
@@ -33,7 +33,7 @@ TEST(LinearProgram, FindsTheOptimumOfATextbookExample) {
 }
 
 TEST(Balance, CountsWhatStagesMakeOfASample) {
-  // A film gives 10 clips, half of them pass the filter, and two branches take what passes.
+  // A video gives 10 clips, half of them pass the filter, and two branches take the clips that pass.
   auto stages = chain({stage(2), stage(0.1), stage(1)});
   stages.push_back(stage(3));
   stages[3].from = {1};
@@ -65,7 +65,7 @@ TEST(Balance, PutsGpuWorkersOnGpusAndSharesOnOneDevice) {
   Need whole;
   whole.gpus = 1;
   const auto plan = balance::place(chain({stage(1), stage(1, half), stage(2, whole)}), {Node{64, 64, 0}, Node{16, 64, 4}});
-  // u of halves and 2u of wholes on 4 devices: at most 1.6, and whole workers make it 2 halves, 3 wholes.
+  // u half-GPU workers and 2u whole-GPU workers on 4 devices: at most u = 1.6; whole workers: 2 half-GPU and 3 whole-GPU ones.
   EXPECT_EQ(plan.workers[2], 3);
   EXPECT_DOUBLE_EQ(plan.throughput, 1.5);
   EXPECT_EQ(plan.by_node()[0][1] + plan.by_node()[0][2], 0) << "the first node has no GPU";
@@ -85,7 +85,7 @@ TEST(Balance, SaysWhenAStageFindsNoRoom) {
   EXPECT_EQ(balance::place({stage(1, large)}, {Node{16, 16}}).throughput, 0);
 }
 
-// On a machine whose cores go from stage to stage, stages have parts of cores.
+// On one machine whose cores move from stage to stage, stages may hold fractions of cores.
 TEST(Shared, ReachesWhatTheScarcestOfResourcesAndWorkersAllows) {
   auto stages = chain({stage(1), stage(3), stage(2)});
   stages[1].need.memory = 2;
@@ -98,8 +98,8 @@ TEST(Shared, ReachesWhatTheScarcestOfResourcesAndWorkersAllows) {
   EXPECT_EQ(balance::shared({}, Node{8, 100}).throughput, 0);
 }
 
-// Two kinds of node of opposite shape: who is placed by the size of workers alone fills one kind's memory with what
-// belongs on the other.
+// Two kinds of node with opposite proportions. A placement by the size of workers alone fills one kind's memory with
+// workers that belong on the other.
 TEST(Balance, PutsWhatNeedsMemoryWhereMemoryIs) {
   Need large;
   large.memory = 8;
@@ -109,7 +109,7 @@ TEST(Balance, PutsWhatNeedsMemoryWhereMemoryIs) {
   nodes.resize(40, Node{16, 16});
   const auto plan = balance::place(chain({stage(1, large), stage(1, small)}), nodes);
   EXPECT_EQ(plan.throughput, 320);
-  // 3 whole cores a worker leave one of 16 over on each node; with 5 of one they are full.
+  // Workers of 3 whole cores leave one of 16 idle on each node; together with one of 5 they fill it.
   Need three;
   three.cores = 3;
   Need five;
@@ -118,7 +118,7 @@ TEST(Balance, PutsWhatNeedsMemoryWhereMemoryIs) {
   EXPECT_EQ(full.throughput, 128) << "two of each on every node";
 }
 
-// No node may carry more than it has.
+// Fails if a node carries more than it has.
 void expect_within(const Trial& trial, const Plan& plan) {
   const auto by_node = plan.by_node();
   ASSERT_EQ(by_node.size(), trial.nodes.size());
@@ -145,8 +145,8 @@ TEST(Balance, IsWithinOnePercentOfTheBoundInTheMeanAndFast) {
       const Trial trial = random_trial(random, nodes);
       expect_within(trial, balance::place(trial.stages, trial.nodes));
       const PlacedTrial placed = place_trial(trial, nodes <= 2);
-      EXPECT_LE(placed.throughput, placed.bound * (1 + 1e-6)) << "the bound is none";
-      EXPECT_LT(placed.milliseconds, 1000) << "in a build for tests, on a machine that does other things";
+      EXPECT_LE(placed.throughput, placed.bound * (1 + 1e-6)) << "the bound must not be exceeded";
+      EXPECT_LT(placed.milliseconds, 1000) << "test build on a machine with other load";
       sum += placed.throughput / placed.bound;
       if (placed.throughput < 0.97 * placed.bound)
         std::printf("%ld nodes, trial %d: %.4f of %s, %.2f ms\n", static_cast<long>(nodes), i, placed.throughput / placed.bound, placed.bound_kind.c_str(), placed.milliseconds);
@@ -177,14 +177,14 @@ TEST(Balance, StandsStillUnderNoiseAlone) {
   noise.seconds = 300;
   for (int i = 0; i < 8; ++i) {
     const Simulated s = simulate(random_trial(random, i % 2 ? 64 : 4), noise, i);
-    EXPECT_LE(s.moves_after_settling, 3) << "of 270 looks at the figures, run " << i;
+    EXPECT_LE(s.moves_after_settling, 3) << "out of 270 measurements, run " << i;
   }
 }
 
 TEST(Estimate, ForgetsByItsHalfLife) {
   balance::Estimate e(10, 10);
   e.add(1, 100, 0);
-  e.add(3, 100, 10);  // the first hundred count fifty
+  e.add(3, 100, 10);  // the first 100 samples count as 50
   EXPECT_NEAR(e.value(), (1 * 50 + 3 * 100) / 150.0, 1e-12);
 }
 
@@ -198,7 +198,7 @@ TEST(Estimate, WhatDoesNotEndTakesAtLeastSoLong) {
   e.add(50, 1, 50);
   EXPECT_EQ(e.value(), 50);
   e.at_least(10);
-  EXPECT_EQ(e.value(), 50) << "it has taken longer before";
+  EXPECT_EQ(e.value(), 50) << "it took longer before";
   e.at_least(90);
   EXPECT_EQ(e.value(), 90);
   e.add(60, 1, 141);

@@ -18,7 +18,7 @@ double log_uniform(std::mt19937& random, double low, double high) {
   return low * std::pow(high / low, std::uniform_real_distribution<double>(0, 1)(random));
 }
 
-// Of this thread: what others do on the machine does not count.
+// Processor time of this thread: independent of other load on the machine.
 double processor_milliseconds() {
   timespec t{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -44,14 +44,14 @@ Stage random_stage(std::mt19937& random, uint32_t index, bool gpus) {
   return s;
 }
 
-// The service time of a stage at a time of the simulation, relative to its mean.
+// The service time of a stage at a simulated time, relative to its mean.
 double wander(const Simulation& how, size_t stage, size_t slower, double now) {
   const double phase = 1.7 * static_cast<double>(stage), wave = how.period * (1 + 0.13 * static_cast<double>(stage % 5));
   const double factor = 1 + how.drift * std::sin(2 * std::numbers::pi * now / wave + phase);
   return factor * (how.step_at > 0 && stage == slower && now >= how.step_at ? how.step : 1);
 }
 
-// The workers that are up, and those that are on their way.
+// The workers that run, and those that are starting.
 class Crew {
  public:
   explicit Crew(std::vector<int64_t> workers) : up_(workers), plan_(std::move(workers)) {}
@@ -79,7 +79,7 @@ class Crew {
   std::multimap<double, std::pair<size_t, int64_t>> coming_;
 };
 
-// What one worker of each kind shows in a second of measuring: a mean over the samples that ended, if one did.
+// The measurement of one worker of each kind over an interval: the mean over the samples that ended, if any did.
 bool measure(std::mt19937& random, double noise, double seconds, double samples, double now, balance::Estimate& into) {
   const double n = std::floor(samples) + (std::uniform_real_distribution<double>(0, 1)(random) < samples - std::floor(samples));
   if (n < 1) return false;
@@ -87,7 +87,7 @@ bool measure(std::mt19937& random, double noise, double seconds, double samples,
   return true;
 }
 
-// The stage that all others wait for: its workers are busy.
+// The busiest stage, for which all others wait.
 size_t slowest(const std::vector<double>& work, const std::vector<int64_t>& workers) {
   size_t out = 0;
   for (size_t i = 1; i < work.size(); ++i)
@@ -115,7 +115,7 @@ Trial random_trial(std::mt19937& random, int64_t n_nodes) {
     const size_t stages = 2 + random() % 11;
     for (uint32_t i = 0; i < stages; ++i) out.stages.push_back(random_stage(random, i, gpus));
     if (n_nodes >= 64 && random() % 8 == 0) out.stages[random() % stages].need.whole_node = true;
-    if (random() % 4 == 0) {  // a writer that needs its input in order, fast enough to be worth it
+    if (random() % 4 == 0) {  // a writer that needs its input in order, and is fast enough for that
       Stage& last = out.stages.back();
       last.workers = 1;
       last.need = {};
@@ -149,16 +149,16 @@ Simulated simulate(Trial trial, const Simulation& how, uint32_t seed) {
   const double rate = whole_worker_bound(trial.stages, trial.nodes);
   for (Stage& s : trial.stages) s.seconds *= std::min(1.0, rate / how.inputs);
   const size_t n = trial.stages.size(), slower = random() % n;
-  const auto samples = [&] {  // of each stage an input of the source makes
+  const auto samples = [&] {  // of each stage, per input of the source
     auto unit = trial.stages;
     for (auto& s : unit) s.seconds = 1;
     return balance::work_of(unit);
   }();
   std::vector<balance::Estimate> seconds(n);
-  std::vector<double> busy(n);  // seconds since something ended there, or it began to have something in hand
+  std::vector<double> busy(n);  // seconds since a sample ended there, or since the stage got work
   auto known = trial.stages, real = trial.stages;
   for (size_t i = 0; i < n; ++i) known[i].seconds = 1 / std::max(1e-9, samples[i]), known[i].error = 0;
-  balance::Plan plan = balance::place(known, trial.nodes);  // equal work: nothing is known
+  balance::Plan plan = balance::place(known, trial.nodes);  // equal work: nothing has been measured yet
   Crew crew(plan.workers);
   Simulated out;
   double done = 0, best = 0, done_after = 0, best_after = 0;

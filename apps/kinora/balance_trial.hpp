@@ -1,4 +1,4 @@
-// Random pipelines on random clusters, and a pipeline that runs in simulated time.
+// Random pipelines on random clusters, and the simulation of a pipeline's run.
 #pragma once
 #include <random>
 #include <string>
@@ -12,13 +12,13 @@ struct Trial {
   std::vector<balance::Node> nodes;
 };
 
-// 2 to 12 stages, a chain or a graph with branches; workers of a quarter of a core to eight, some with a share
-// of a GPU or whole ones, some with whole nodes, some of one worker only; nodes of one to three kinds. Only
-// such for which every stage finds room.
+// 2 to 12 stages, in a chain or a graph with branches. Workers take a quarter of a core to eight cores; some need a share
+// of a GPU, whole GPUs or whole nodes, and some stages allow one worker only. Nodes are of one to three kinds. Every
+// stage fits on the cluster.
 Trial random_trial(std::mt19937& random, int64_t n_nodes);
 
 struct PlacedTrial {
-  double throughput = 0, bound = 0, milliseconds = 0;  // of one processor
+  double throughput = 0, bound = 0, milliseconds = 0;  // processor time
   std::string bound_kind;  // exact, whole-workers, whole-on-nodes
 };
 PlacedTrial place_trial(const Trial&, bool exact);
@@ -27,21 +27,21 @@ struct Simulation {
   double seconds = 180;   // simulated
   double noise = 0.3;     // standard deviation of one sample's time, relative
   double drift = 0.3;     // service times wander between (1 - drift) and (1 + drift) of their mean
-  double period = 300;    // seconds of one such wave, about
+  double period = 300;    // approximate seconds of one such wave
   double step_at = 90;    // the time at which one stage becomes `step` times slower; 0: never
   double step = 2;
-  double inputs = 10;     // a second at least: service times are cut so that this many can pass, since what has not ended yet
-                          // within the settling time cannot have been measured
-  double start = 2;       // seconds until a new worker works
-  double settle = 30;     // not counted at the beginning and after the step
+  double inputs = 10;     // lower bound per second: service times are cut so that this many can pass, because a sample
+                          // that does not end within the settling time cannot have been measured
+  double start = 2;       // seconds that a new worker takes to start
+  double settle = 30;     // seconds left out at the beginning and after the step
 };
 struct Simulated {
-  double of_bound = 0;         // work done over what the bound of each moment allows
-  double after_settling = 0;   // the same, without the seconds of settling
-  int64_t moves = 0;           // times that workers moved
+  double of_bound = 0;         // work done, relative to the bound at each moment
+  double after_settling = 0;   // the same, without the settling times
+  int64_t moves = 0;           // how often workers moved
   int64_t moves_after_settling = 0;
 };
-// Balancing once a second on what was measured, from one worker a stage on.
+// Rebalances once a second from measured times, starting with one worker per stage.
 Simulated simulate(Trial, const Simulation&, uint32_t seed);
 
 }  // namespace kinora

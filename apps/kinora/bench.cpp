@@ -25,14 +25,14 @@ double seconds_of(const auto& f) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Keeps the compiler from seeing which class it is.
+// Hides the dynamic class from the compiler.
 template <class T>
 T* opaque(T* p) {
   asm volatile("" : "+r"(p));
   return p;
 }
 
-// PySceneDetect's ContentDetector on the whole film: seconds, and its scores.
+// Runs PySceneDetect's ContentDetector over the whole video: seconds and scores.
 constexpr const char* kPeer = R"(
 import sys, time, json
 from scenedetect import open_video, SceneManager, StatsManager
@@ -46,14 +46,14 @@ scores = [stats.get_metrics(i, [key])[0] for i in range(video.frame_number)]
 print(json.dumps({"seconds": seconds, "cuts": cuts, "scores": scores}))
 )";
 
-// A film of 1280x720 H.264 with grain and a cut every three seconds, in a folder that lives as long as it.
+// A video of 1280x720 H.264 with grain and a cut every three seconds. Its folder is removed with the object.
 class MadeFilm {
  public:
   explicit MadeFilm(int seconds) {
     std::string name = (std::filesystem::temp_directory_path() / "kinora-bench-XXXXXX").string();
     if (!mkdtemp(name.data()))
       throw Error(KINORA_IO,
-                  name + ": no temporary folder can be made; set TMPDIR to a folder that can be written");
+                  name + ": cannot create a temporary folder; set TMPDIR to a writable folder");
     folder_ = name;
     const std::string source =
         "testsrc2=size=1280x720:rate=24:duration=" + std::to_string(seconds) + ",hue='H=floor(t/3)*2',noise=alls=12:allf=t";
@@ -63,8 +63,8 @@ class MadeFilm {
     if (std::filesystem::file_size(path(), error) > 0 && !error) return;
     std::filesystem::remove_all(folder_, error);
     throw Error(KINORA_NOT_FOUND,
-                "bench shots: the ffmpeg command that makes a film failed or is missing; install FFmpeg with "
-                "libx264, or give a film with --film FILE");
+                "bench shots: the ffmpeg command that makes a test video failed or is missing; install FFmpeg with "
+                "libx264, or give a video with --film FILE");
   }
   MadeFilm(const MadeFilm&) = delete;
   MadeFilm& operator=(const MadeFilm&) = delete;
@@ -78,7 +78,7 @@ class MadeFilm {
   std::filesystem::path folder_;
 };
 
-// The peer has no score for the first frame, which nothing precedes; ours is 0.
+// The peer has no score for the first frame, which has no predecessor; ours is 0.
 json compared(const json& found, const json& peer) {
   const json &ours = found.at("scores"), &theirs = peer.at("scores");
   double worst = 0;
@@ -140,7 +140,7 @@ json bench_startup(core::Runtime&, const BenchOptions& options) {
   for (int i = 0; i < options.repeat + 1; ++i)
     times.push_back(seconds_of([&] { output_of(self + " plugins list"); }) * 1e3);
   times.erase(times.begin());  // the first fills the page cache
-  // The dynamic linker itself says which libraries it opened.
+  // The dynamic linker itself reports which libraries it opened.
   const bool torch =
       !output_of("LD_DEBUG=files " + self + " plugins list 2>&1 >/dev/null | grep -m1 libtorch").empty();
   return {{"milliseconds", median(times)},
@@ -151,11 +151,11 @@ json bench_startup(core::Runtime&, const BenchOptions& options) {
 
 namespace {
 
-// One way to look for shots, beside decoding alone and, where it does the same, the peer.
+// One way to detect shots, compared with decoding alone and, where the peer does the same, with the peer.
 struct ShotsTrial {
   const char* name;
   core::OneStage stage;
-  int downscale;  // of the peer; below 0: it is not asked
+  int downscale;  // of the peer; below 0: no peer
   double bound;
   std::vector<double> seconds, ratios, peers, peer_ratios;
   json found, peer;
@@ -197,7 +197,7 @@ json bench_shots(core::Runtime& runtime, const BenchOptions& options) {
     more.update(threads);
     return more;
   };
-  constexpr core::Isolation kHere{.is_allowed = false};  // the start of a process is not what is measured
+  constexpr core::Isolation kHere{.is_allowed = false};  // starting a process is not part of the measurement
   const core::OneStage decode(runtime, "video.probe", with({{"count", true}}), kHere);
   const json five{{"detectors", {"content", "adaptive", "histogram", "hash", "threshold"}}, {"sample_every", 1.0}, {"sample_height", 256}};
   ShotsTrial trials[] = {{"content", {runtime, "shots.content", threads, kHere}, 0, 0.95, {}, {}, {}, {}, {}, {}},
@@ -208,7 +208,7 @@ json bench_shots(core::Runtime& runtime, const BenchOptions& options) {
   std::vector<double> alone;
   double frames = 0;
   for (int round = 0; round < options.repeat; ++round) {
-    // Before every trial, so that what else the machine does is the same for both.
+    // Before every trial, so that other load on the machine affects both alike.
     for (auto& trial : trials) {
       alone.push_back(seconds_of([&] { frames = json::parse(decode(film).need("json")).at("frames"); }));
       trial.run(film, path, alone.back());

@@ -1,5 +1,5 @@
-// The benchmarks of `kinora bench`. Each compares what it measures with its limit or a peer, in turns, in one
-// run.
+// The benchmarks of `kinora bench`. Each compares a measurement with its limit or with a peer, in alternating rounds of
+// one run.
 #pragma once
 #include <string>
 #include <vector>
@@ -13,19 +13,19 @@ namespace kinora {
 struct BenchOptions {
   std::string film;
   int repeat = 5;
-  int threads = 1;   // for shots: of our decoder; the peer takes all cores
+  int threads = 1;   // for shots: threads of our decoder; the peer takes all cores
   std::string peer;  // a command, see apps/bench/bench_networks.hpp
   int64_t tokens = 256;
   std::string device = "auto";
-  bool quick = false;  // small sizes: whether everything can be measured
+  bool quick = false;  // small sizes: checks only that everything can be measured
 };
 
-// Its line says whether the median of the rounds is "within" its bound; nothing if it has none without a
-// peer.
+// The result says whether the median of the rounds is "within" its bound; it says nothing if the benchmark has no bound
+// without a peer.
 struct Benchmark {
   const char* name;
   nlohmann::json (*run)(core::Runtime&, const BenchOptions&);
-  bool only_named = false;  // it takes minutes: `kinora bench` without a name leaves it out
+  bool only_named = false;  // takes minutes; `kinora bench` without a name skips it
 };
 
 // The middle of the values; the upper one of two.

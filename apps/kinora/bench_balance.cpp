@@ -8,7 +8,7 @@ namespace {
 
 using nlohmann::json;
 
-// The pipelines of one size of cluster.
+// Results of the pipelines on clusters of one size.
 struct Tally {
   int64_t pipelines = 0, exact = 0, on_nodes = 0, short_of = 0;
   double worst = 1, sum = 0, slowest = 0;

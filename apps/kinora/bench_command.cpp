@@ -1,4 +1,4 @@
-// kinora bench [NAME]: measures this machine; a table a benchmark, or one line of JSON.
+// kinora bench [NAME]: measures this machine and prints a table per benchmark, or one line of JSON.
 #include <iostream>
 
 #include <boost/program_options.hpp>
@@ -15,29 +15,29 @@ namespace po = boost::program_options;
 
 constexpr const char* kBenchHelp = R"(usage: kinora bench [NAME] [options]
 
-Measures this machine and prints a table a benchmark, with --json one line of JSON. Everything that is compared is measured in turns in one run,
-because machines are noisy: look at the ratios. Exit 1 if a median breaks its bound.
+Measures this machine and prints a table per benchmark, with --json one line of JSON. Compared things are measured alternately in one run
+because machines are noisy: look at the ratios. The exit code is 1 if a median exceeds its bound.
 
   plugin_call   ns of a call through the plugin ABI, and of a direct virtual call
   startup       ms of `kinora plugins list` from start to end, warm, and whether libtorch was loaded for it
   shots         frames a second of stage/shots.content, downscaled and not, and of five detectors with frames for other
                 stages, against decoding alone, and of PySceneDetect where Python has it
-  curate        only by name: frames a second of stage/clip.transcode over 12 clips of a 720p film, encoding and copying, beside ffmpeg processes
-  curate_pipeline  only by name: a whole curate job over many films: how busy the cores are, and its speed by what decoding
-                and encoding each film once cost alone
-  curate_memory    only by name: the most memory of all processes of a curate job that samples frames, over a film of
-                10 minutes and one of 3 hours; what it grows by
+  curate        only by name: frames a second of stage/clip.transcode over 12 clips of a 720p video, encoding and copying, against ffmpeg processes
+  curate_pipeline  only by name: a whole curate job over many videos: how busy the cores are, and its speed relative to decoding
+                and encoding each video once
+  curate_memory    only by name: peak memory of all processes of a curate job that samples frames, over a video of
+                10 minutes and one of 3 hours, and its growth
   train         a step of a small DiT: forward, backward, clipping, AdamW; with --peer in turns with PyTorch's
   sample        one call of that DiT's denoiser
   vae           tokenizer/wan at a quarter of its width: encode and decode
   block         forward and backward of one block of the 7B DiT, in bfloat16 on a GPU: its share of a large product is the MFU
-  parallel      what strategies add to a step where they have nobody to share with; attention, layouts and pipelines on two and
-                four ranks of this machine, against one process of as many threads and against each other
+  parallel      overhead of strategies on a single rank; attention, layouts and pipelines on two and four ranks of this
+                machine, against one process with as many threads and against each other
   balance       only by name: the placement of workers on clusters of 1 to 4,096 nodes against the optimum or a bound, and in simulated time
   workers       only by name: a stage in this process and in a process of its own: samples and bytes a second
 
-Of train, sample, vae and block: floating-point operations a second as a share of a product of large matrices in the same run. With one thread
-train, sample and vae measure processor time, else time; the best of all rounds counts.
+train, sample, vae and block print floating-point operations per second as a share of a product of large matrices in the same run. With one
+thread, train, sample and vae measure processor time, else wall time; the best of all rounds counts.
 
 examples:
   kinora bench                              all of them but those that are run by name only
@@ -65,7 +65,7 @@ const std::vector<Benchmark>& benchmarks() {
   return all;
 }
 
-// A row a value: "  content.of_decoding   0.972".
+// Prints a row per value: "  content.of_decoding   0.972".
 void print_rows(const nlohmann::json& value, const std::string& name) {
   if (value.is_object()) {
     for (const auto& [key, member] : value.items()) print_rows(member, name.empty() ? key : name + "." + key);
@@ -89,7 +89,7 @@ void print_result(nlohmann::json line, bool as_json) {
   std::cout << std::endl;
 }
 
-// One that cannot be measured leaves the others to be.
+// A benchmark that cannot be measured does not stop the others.
 nlohmann::json measured(const Benchmark& b, core::Runtime& runtime, const BenchOptions& options) {
   try {
     return b.run(runtime, options);
@@ -104,20 +104,20 @@ nlohmann::json measured(const Benchmark& b, core::Runtime& runtime, const BenchO
 int bench_command(core::Runtime& runtime, const Arguments& arguments) {
   po::options_description visible("options");
   visible.add_options()("film", po::value<std::string>()->default_value("")->value_name("FILE"),
-                        "for shots; one is made if none is given")(
+                        "video for shots; default: a generated one")(
       "repeat", po::value<int>()->default_value(5)->value_name("N"), "rounds")(
       "threads", po::value<int>()->default_value(1)->value_name("N"),
-      "of train, sample, vae and block; for shots: of our decoder; curation gives a film one and does "
+      "threads of train, sample, vae and block, and of our decoder in shots; curation gives each video one and runs "
       "several "
-      "at once, PySceneDetect takes all cores")(
+      "videos at once, PySceneDetect takes all cores")(
       "peer", po::value<std::string>()->default_value("")->value_name("CMD"),
-      "for train, sample and vae: measures the same elsewhere, once a round")(
+      "command of a peer that measures train, sample and vae elsewhere, once per round")(
       "tokens", po::value<int64_t>()->default_value(256)->value_name("N"),
-      "of block: about so many of a video")(
+      "approximate number of video tokens in block")(
       "device", po::value<std::string>()->default_value("auto")->value_name("NAME"),
       "device of the benchmark `block`: auto, cpu, cuda or cuda:N")(
-      "json", "print one line of JSON a benchmark")(
-      "quick", po::bool_switch(), "small sizes: whether everything can be measured here, not how fast it is")(
+      "json", "print one line of JSON per benchmark")(
+      "quick", po::bool_switch(), "use small sizes, to check that everything can be measured here")(
       "help,h", "this text");
   po::options_description all;
   all.add(visible).add_options()("name", po::value<std::string>()->default_value(""));
@@ -135,11 +135,11 @@ int bench_command(core::Runtime& runtime, const Arguments& arguments) {
                              given["tokens"].as<int64_t>(),   given["device"].as<std::string>(),
                              given["quick"].as<bool>()};
   if (options.repeat < 1)
-    return complain(kUsage, "bench: --repeat " + std::to_string(options.repeat) + ": give 1 or more");
+    return complain(kUsage, "bench: --repeat " + std::to_string(options.repeat) + " must be 1 or more");
   if (options.threads < 1)
-    return complain(kUsage, "bench: --threads " + std::to_string(options.threads) + ": give 1 or more");
+    return complain(kUsage, "bench: --threads " + std::to_string(options.threads) + " must be 1 or more");
   if (options.tokens < 32)
-    return complain(kUsage, "bench: --tokens " + std::to_string(options.tokens) + ": give 32 or more");
+    return complain(kUsage, "bench: --tokens " + std::to_string(options.tokens) + " must be 32 or more");
   std::vector<std::string> names;
   std::vector<std::string> missed;
   bool any = false;
@@ -151,7 +151,7 @@ int bench_command(core::Runtime& runtime, const Arguments& arguments) {
     line["benchmark"] = b.name;
     print_result(line, given.count("json") > 0);
     if (!line.value("within", !line.contains("error")))
-      missed.push_back(line.value("error", b.name + std::string(": its bound is not kept; other work on this machine can be why, so "
+      missed.push_back(line.value("error", b.name + std::string(": its bound is exceeded; other load on this machine can be the cause, so "
                                                                  "measure again while it is idle")));
   }
   if (!any)

@@ -1,4 +1,4 @@
-// kinora bench curate: what the stages of curation reach beside the ffmpeg program on the same film.
+// kinora bench curate: the stages of curation compared with the ffmpeg program on the same video.
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -28,15 +28,15 @@ double seconds_of_curating(const auto& f) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// 36 seconds of 1280x720 H.264 with a key frame at each of its clips' first frames and sound, in a folder
-// that lives as long as it: the beginning of a film, or a made one with grain.
+// 36 seconds of 1280x720 H.264 with sound and a key frame at the first frame of each clip: the beginning of a
+// given video, or a generated one with grain. The folder is removed with the object.
 class CurateFilm {
  public:
   explicit CurateFilm(const std::string& source) {
     std::string name = (fs::temp_directory_path() / "kinora-bench-XXXXXX").string();
     if (!mkdtemp(name.data()))
       throw Error(KINORA_IO,
-                  name + ": no temporary folder can be made; set TMPDIR to a folder that can be written");
+                  name + ": cannot create a temporary folder; set TMPDIR to a writable folder");
     folder_ = name;
     const std::string made = "-f lavfi -i " +
                              shell_quoted(fmt::format("testsrc2=size=1280x720:rate={}:duration={},"
@@ -53,8 +53,8 @@ class CurateFilm {
     fs::remove_all(folder_, error);
     throw Error(
         KINORA_NOT_FOUND,
-        "bench curate: the ffmpeg command that makes a film failed or is missing; install FFmpeg with "
-        "libx264, or give a film of 36 seconds or more with --film FILE");
+        "bench curate: the ffmpeg command that makes a test video failed or is missing; install FFmpeg with "
+        "libx264, or give a video of 36 seconds or more with --film FILE");
   }
   CurateFilm(const CurateFilm&) = delete;
   CurateFilm& operator=(const CurateFilm&) = delete;
@@ -78,7 +78,7 @@ Sample film_sample(const CurateFilm& film) {
   return sample;
 }
 
-// Seconds that clip.transcode takes for the film's clips; adds up the frames that it copied.
+// Seconds that clip.transcode takes for the video's clips; adds the frames that it copied to `copied`.
 double cut(core::Runtime& runtime, const CurateFilm& film, const json& given, int64_t& copied) {
   const auto component = core::or_throw(runtime.registry().open("stage/clip.transcode"));
   const auto options = core::or_throw(core::Options::make(*component.spec, given));
@@ -94,14 +94,14 @@ double cut(core::Runtime& runtime, const CurateFilm& film, const json& given, in
   const double seconds = seconds_of_curating([&] { check(stage.process(self.get(), sample.get(), &sink, &run)); });
   if (results.emitted.size() != kClips)
     throw Error(KINORA_FAILED,
-                fmt::format("bench curate: {} clips of {} were made", results.emitted.size(), kClips));
+                fmt::format("bench curate: {} of {} clips were made", results.emitted.size(), kClips));
   for (const Sample& clip : results.emitted)
     copied += json::parse(clip.need("json")).at("copied").get<int64_t>();
   return seconds;
 }
 
-// The same clips by processes of the ffmpeg program, so many at once, each with so many threads (0: its own
-// choice).
+// Makes the same clips with processes of the ffmpeg program: the number of processes at once and the threads of each
+// (0: ffmpeg's own choice).
 struct Peer {
   std::string name;
   int processes, threads;

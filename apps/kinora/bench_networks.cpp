@@ -6,7 +6,7 @@ namespace {
 
 using nlohmann::json;
 
-// Whether a bound is kept is said with a peer only: at most 0.8 of each peer's time, below torch.compile's,
+// The bound is checked only with a peer: at most 0.8 of each peer's time, less time than torch.compile,
 // and no more memory.
 json networks(core::Runtime& runtime, const BenchOptions& o, const char* what) {
   json out = core::tool_of("kinora_bench", "bench")(

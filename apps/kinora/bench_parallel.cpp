@@ -11,12 +11,12 @@ namespace {
 
 using nlohmann::json;
 
-// What a launch of so many ranks of this benchmark measured.
+// Returns what this benchmark measures on the given number of launched ranks.
 json launched(int ranks, const BenchOptions& o) {
   std::string logs = (std::filesystem::temp_directory_path() / "kinora-bench-XXXXXX").string();
   if (!mkdtemp(logs.data()))
     throw Error(KINORA_IO,
-                logs + ": no temporary folder can be made; set TMPDIR to a folder that can be written");
+                logs + ": cannot create a temporary folder; set TMPDIR to a writable folder");
   const std::string out =
       output_of(shell_quoted((core::executable_folder() / "kinora").string()) + " launch -n " +
                 std::to_string(ranks) + " --logs " + shell_quoted(logs) + " -- bench parallel --json --threads " +
@@ -28,7 +28,7 @@ json launched(int ranks, const BenchOptions& o) {
   if (!line.is_object())
     throw Error(KINORA_FAILED,
                 "bench parallel: " + std::to_string(ranks) +
-                    " ranks gave no line; see kinora launch -n 2 --logs DIR -- bench parallel --json");
+                    " ranks printed no result; see kinora launch -n 2 --logs DIR -- bench parallel --json");
   if (line.contains("error")) throw Error(KINORA_FAILED, line["error"].get<std::string>());
   return line;
 }

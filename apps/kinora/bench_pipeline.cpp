@@ -1,4 +1,4 @@
-// kinora bench curate_pipeline and curate_memory: a whole curate job, run as anyone runs it.
+// kinora bench curate_pipeline and curate_memory: a whole curate job, run the way a user runs it.
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -29,7 +29,7 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kShots = "shots.content";
 const json kTranscode = {{"preset", "veryfast"}, {"audio", false}, {"edge_crop", 0.0}};
 
-// Of this process, or of those that it has waited for.
+// Processor time of this process or of the children that it has waited for.
 double processor_seconds(int who) {
   rusage usage{};
   getrusage(who, &usage);
@@ -37,13 +37,13 @@ double processor_seconds(int who) {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// A folder with films in it, which lives as long as this.
+// A folder of videos that is removed with the object.
 class Films {
  public:
   Films() {
     std::string name = (fs::temp_directory_path() / "kinora-bench-XXXXXX").string();
     if (!mkdtemp(name.data()))
-      throw Error(KINORA_IO, name + ": no temporary folder can be made; set TMPDIR to a folder that can be written");
+      throw Error(KINORA_IO, name + ": cannot create a temporary folder; set TMPDIR to a writable folder");
     folder_ = name;
     fs::create_directories(folder_ / "films");
   }
@@ -55,13 +55,13 @@ class Films {
   }
   const fs::path& folder() const { return folder_; }
 
-  // `how`: the ffmpeg program's arguments before the name of the new film.
+  // `how`: the ffmpeg program's arguments before the name of the new video.
   std::string add(const std::string& name, const std::string& how) const {
     const std::string file = (folder_ / name).string();
     output_of("ffmpeg -nostdin -v error -y " + how + " " + shell_quoted(file));
     std::error_code error;
     if (fs::file_size(file, error) > 0 && !error) return file;
-    throw Error(KINORA_NOT_FOUND, "bench: the ffmpeg command that makes a film failed or is missing; install FFmpeg with libx264");
+    throw Error(KINORA_NOT_FOUND, "bench: the ffmpeg command that makes a test video failed or is missing; install FFmpeg with libx264");
   }
 
  private:
@@ -78,11 +78,11 @@ std::string made_film(int width, int height, int rate, int seconds, int first_hu
 
 struct PipelineRun {
   double seconds = 0, processor_seconds = 0;
-  uint64_t peak = 0;  // bytes, of all its processes together
+  uint64_t peak = 0;  // bytes of all its processes together
   json summary;
 };
 
-// A curate job over a film or folder, in a process of its own. stages: TOML.
+// Runs a curate job over a video or folder in a process of its own. stages: TOML.
 PipelineRun curate(const Films& films, const std::string& input, const std::string& stages) {
   const fs::path out = films.folder() / "out", file = films.folder() / "run.toml";
   fs::remove_all(out);
@@ -102,11 +102,11 @@ PipelineRun curate(const Films& films, const std::string& input, const std::stri
   std::ifstream summary(out / "clips/summary.json");
   run.summary = json::parse(summary, nullptr, false);
   if (!run.summary.is_object() || run.summary["clips"]["kept"] == 0)
-    throw Error(KINORA_FAILED, "bench: the curate job failed; try it: kinora run with stages shots.content and clip.transcode");
+    throw Error(KINORA_FAILED, "bench: the curate job failed; try kinora run with the stages shots.content and clip.transcode");
   return run;
 }
 
-// One stage over one sample in this thread; what it emitted. Adds the processor time that it took.
+// Runs one stage over one sample in this thread and returns the emitted sample. Adds the processor time to `seconds`.
 Sample by_itself(core::Runtime& runtime, const std::string& id, const json& given, const Sample& film, double& seconds) {
   const auto component = core::or_throw(runtime.registry().open("stage", id));
   const auto options = core::or_throw(core::Options::make(*component.spec, given));
@@ -120,11 +120,11 @@ Sample by_itself(core::Runtime& runtime, const std::string& id, const json& give
   const double before = processor_seconds(RUSAGE_SELF);
   check(stage.process(self.get(), film.clone(film.key()).get(), &sink, &run));
   seconds += processor_seconds(RUSAGE_SELF) - before;
-  if (results.emitted.empty()) throw Error(KINORA_FAILED, "bench: " + id + " made nothing of a film");
+  if (results.emitted.empty()) throw Error(KINORA_FAILED, "bench: " + id + " emitted nothing for a video");
   return std::move(results.emitted.front());
 }
 
-// What the films' work costs without a pipeline: processor seconds of decoding and encoding them once, with cuts that are known.
+// Processor seconds of the same work without a pipeline: decoding and encoding each video once, at known cuts.
 double cost_alone(core::Runtime& runtime, const std::vector<std::string>& films) {
   double seconds = 0, ignored = 0;
   for (const auto& path : films) {
@@ -178,7 +178,7 @@ json bench_curate_memory(core::Runtime&, const BenchOptions& options) {
       kShots);
   json out;
   std::vector<double> peaks;
-  for (const int minutes : {10, 180}) {  // the same packets again and again
+  for (const int minutes : {10, 180}) {  // the same packets repeated
     const std::string film = films.add(fmt::format("{}.mp4", minutes), fmt::format("-stream_loop {} -i {} -c copy", minutes - 1, shell_quoted(piece)));
     const PipelineRun run = curate(films, film, stages);
     peaks.push_back(static_cast<double>(run.peak));

@@ -1,4 +1,4 @@
-// What a plugin call is compared with: the same function behind a virtual call, in a file of its own so that the compiler
+// The baseline of a plugin call: the same function behind a virtual call, in a file of its own so that the compiler
 // cannot see through it.
 #pragma once
 #include <memory>

@@ -1,4 +1,4 @@
-// kinora bench workers: what a process of its own costs a stage.
+// kinora bench workers: the cost of running a stage in a separate process.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -20,16 +20,16 @@ namespace {
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-// Text to tokens: next to no work, and what else the sample has goes through.
+// Text to tokens: almost no work, and the sample's other fields pass through.
 constexpr const char* kStage = "stage/text.wordpiece";
 
-// A file as the stage wants one, while the object lives.
+// A vocabulary file in the stage's format; it is removed with the object.
 class Vocabulary {
  public:
   Vocabulary() : path_((std::filesystem::temp_directory_path() / "kinora-bench-XXXXXX").string()) {
     const int fd = mkstemp(path_.data());
     if (fd < 0)
-      throw Error(KINORA_IO, path_ + ": no temporary file can be made; set TMPDIR to a folder that can be written");
+      throw Error(KINORA_IO, path_ + ": cannot create a temporary file; set TMPDIR to a writable folder");
     ::close(fd);
     std::ofstream(path_) << "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nboat\nat\nsea\n";
   }
@@ -49,7 +49,7 @@ Sample sample_of(size_t bytes) {
   return out;
 }
 
-// Samples a second for about half a second, with every byte that comes back looked at as often as here.
+// Samples per second over about half a second. Every returned byte is read as often as in the same process.
 template <class Process>
 double rate(size_t bytes, Process&& process) {
   const Sample in = sample_of(bytes);
@@ -60,7 +60,7 @@ double rate(size_t bytes, Process&& process) {
     core::StageResults results;
     const kinora_emit emit = results.sink();
     check(process(in.clone("bench"), emit));
-    if (results.emitted.size() != 1) throw Error(KINORA_FAILED, "bench workers: the stage gave no sample");
+    if (results.emitted.size() != 1) throw Error(KINORA_FAILED, "bench workers: the stage emitted no sample");
   }
   return n / seconds;
 }

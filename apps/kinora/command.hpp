@@ -1,4 +1,4 @@
-// What the commands of the program share.
+// Functions that the program's commands share.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -15,29 +15,29 @@ constexpr int kDone = 0, kFailed = 1, kUsage = 2, kInterrupted = 130;
 
 using Arguments = std::vector<std::string>;
 
-// The flags before the command, which all commands understand.
+// The flags before the command, which every command accepts.
 struct Globals {
   core::RuntimeOptions runtime;
 };
 
-// One line on stderr, "kinora: ...", and the exit code.
+// Prints one line on stderr, "kinora: ...", and returns the exit code.
 int complain(int code, const std::string& message);
 
-// kDone if there is a command of this name, else complains.
+// kDone if there is a command of this name, else prints a message and returns its code.
 int require_command(const std::string& name);
 
-// Reads a run file and the --set overrides; prints every problem. Nothing if there was one. ranks: with what
-// is wrong with any job, though it may be finished, in a launch of so many; 0: of any number.
+// Reads a run file and applies the --set overrides; prints every problem. Nothing if there was one. ranks: also checks
+// every job, even a finished one, for a launch of that many ranks; 0: for any number.
 std::optional<core::RunFile> load_run(core::Runtime&, const std::string& file,
                                       const std::vector<std::string>& sets,
                                       std::optional<int64_t> ranks = {});
 
-// The same of a document that is read; `file` is what messages call it.
+// The same for a document that is already read; messages call it `file`.
 std::optional<core::RunFile> load_run(core::Runtime&, core::Result<core::Document>, const std::string& file,
                                       const std::vector<std::string>& sets,
                                       std::optional<int64_t> ranks = {});
 
-// What `run` with these arguments is to do; as load_run if that cannot be.
+// Parses the arguments of `run` into a file and options; fails as load_run does.
 struct AskedRun {
   core::RunFile file;
   core::RunOptions options;

@@ -1,4 +1,4 @@
-// kinora completion bash: a script that asks the program itself for components and jobs.
+// kinora completion bash: a script that asks the program for components and jobs.
 #include <iostream>
 
 #include "apps/kinora/command.hpp"
@@ -55,7 +55,7 @@ complete -o filenames -F _kinora kinora
 int completion_command(const Arguments& arguments) {
   if (arguments.size() != 1 || arguments[0] != "bash")
     return complain(kUsage,
-                    "completion: give the shell, of which bash is known: source <(kinora completion bash)");
+                    "completion: the shell must be bash: source <(kinora completion bash)");
   std::cout << kBash;
   return kDone;
 }

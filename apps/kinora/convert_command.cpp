@@ -16,9 +16,9 @@ namespace po = boost::program_options;
 
 constexpr const char* kConvertHelp = R"(usage: kinora convert IN OUT [options]
 
-Weights in another form. IN is a safetensors file, an index of shards (X.safetensors.index.json), a diffusers folder or, with
---component, a whole pipeline. OUT is a file X.safetensors, or a folder as diffusers writes it, with IN's config.json. Tensors
-that are only renamed or sharded keep their bytes; metadata is kept.
+Converts weights to another form. IN is a safetensors file, an index of shards (X.safetensors.index.json), a diffusers folder or,
+with --component, a whole pipeline. OUT is a file X.safetensors, or a folder in the layout of diffusers, with IN's config.json.
+Tensors that are only renamed or sharded keep their bytes; metadata is kept.
 
 examples:
   kinora convert model.safetensors.index.json model.safetensors
@@ -35,14 +35,14 @@ po::options_description convert_flags() {
   };
   po::options_description options("options");
   options.add_options()("component", text("ID"),
-                        "whose tensors they are: renames, finds the part of a pipeline")(
+                        "component that the tensors belong to; needed to rename them and to find one part of a pipeline")(
       "from", text("LAYOUT"),
-      "the names of IN; found out if not given. kinora plugins inspect ID lists them")(
-      "to", text("LAYOUT"), "the names of OUT: kinora (the component's own), or a layout of it")(
-      "dtype", text("D"), "of what is floating-point: bf16, fp16, fp32")(
-      "max-shard", text("SIZE"), "largest file, \"5 GB\"; 10 GB in a folder, no limit for a file")(
+      "naming scheme of IN; detected if not given. kinora plugins inspect ID lists them")(
+      "to", text("LAYOUT"), "naming scheme of OUT: kinora (the component's own) or one of its layouts")(
+      "dtype", text("D"), "dtype of floating-point tensors: bf16, fp16, fp32")(
+      "max-shard", text("SIZE"), "largest file, for example \"5 GB\"; default: 10 GB in a folder, no limit for a file")(
       "merge", text("ADAPTER"), "add a LoRA adapter (PEFT's folder or file)")(
-      "unmerge", text("ADAPTER"), "take it away again: exact up to rounding")(
+      "unmerge", text("ADAPTER"), "remove a merged adapter; exact up to rounding")(
       "set", po::value<std::vector<std::string>>()->composing()->value_name("k=v"),
       "an option of the component; config=FILE.json")("json", "print the result as JSON")("help,h",
                                                                                           "this text");
@@ -65,14 +65,14 @@ int convert_command(core::Runtime& runtime, const Arguments& arguments) {
   }
   const auto text = [&](const char* name) { return given[name].as<std::string>(); };
   if (text("in").empty() || text("out").empty())
-    return complain(kUsage, "convert: give IN and OUT; see kinora convert --help");
+    return complain(kUsage, "convert: IN and OUT are required; see kinora convert --help");
   nlohmann::json request;
   for (const char* name : {"in", "out", "from", "to", "dtype", "merge", "unmerge"})
     request[name] = text(name);
   if (!text("max-shard").empty()) {
     const auto size = core::parse_size(text("max-shard"));
     if (!size || *size <= 0)
-      return complain(kUsage, "--max-shard: " + (size ? "'" + text("max-shard") + "' is not above 0"
+      return complain(kUsage, "--max-shard: " + (size ? "'" + text("max-shard") + "' must be above 0"
                                                       : size.failure().message));
     request["max_shard"] = *size;
   }
@@ -84,7 +84,7 @@ int convert_command(core::Runtime& runtime, const Arguments& arguments) {
     request["component"] = (*spec)->id;
     request["options"] = options_of(runtime.registry(), **spec, sets, text("in"));
   } else if (given.count("set")) {
-    return complain(kUsage, "convert: --set is of a component; give --component ID too");
+    return complain(kUsage, "convert: --set needs --component ID");
   }
   const auto result = core::torch_tool("convert")(runtime, request);
   if (given.count("json")) {

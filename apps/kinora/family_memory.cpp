@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder of /proc whose process may end at any moment.
+// Lists a folder of /proc whose process may end at any moment.
 template <class F>
 void each_in(const fs::path& folder, F&& f) {
   std::error_code error;
@@ -33,7 +33,7 @@ std::vector<std::string> children(const std::string& process) {
 }
 
 struct Shares {
-  uint64_t all = 0, shared = 0;  // bytes: Pss, and Pss_Shmem of it
+  uint64_t all = 0, shared = 0;  // bytes: Pss, and its part Pss_Shmem
 };
 
 Shares shares(const std::string& process) {

@@ -1,4 +1,4 @@
-// What all processes that this one has started hold together.
+// The memory that all descendants of this process use together.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace kinora {
 
-// Bytes now, of the processes that this one has started, they and theirs: their proportional shares (PSS), and memory files
-// that nobody has mapped.
+// Bytes in use now by the descendants of this process: their proportional shares (PSS), and memory files that no process
+// has mapped.
 uint64_t family_memory();
 
-// Keeps in `most` the largest family_memory() that it sees, looking every 50 ms while it lives.
+// Samples family_memory() every 50 ms while the object lives and keeps the largest value in `most`.
 class WatchedMemory {
  public:
   explicit WatchedMemory(uint64_t& most);

@@ -1,4 +1,4 @@
-// kinora generate FILE.toml: a video by hand, with the networks of a run's generate job.
+// kinora generate FILE.toml: generates a video with the networks of a run's generate job.
 #include <filesystem>
 #include <iostream>
 #include <set>
@@ -27,15 +27,15 @@ using core::json;
 constexpr const char* kGenerateHelp = R"(usage: kinora generate FILE.toml [options]
        kinora generate --pipeline FOLDER --prompt TEXT [options]
 
-Makes a video with the networks of a run file's generate job, and other wishes. What the job reads is made first if it is
-not there yet. The result is in the run's folder, under --name; the same wishes again find it there.
-With --pipeline there is no run file: a published folder (model_index.json) says everything, and --set OPTION=VALUE changes it. The
-run's folder is runs/FOLDER's name.
+Generates a video with the networks of a run file's generate job and with other settings. Jobs that it reads run first if they
+are not finished. The result is in the run's folder, under --name; the same settings find it there again.
+With --pipeline no run file is needed: a published folder (model_index.json) gives every setting, and --set OPTION=VALUE overrides
+one. The run's folder is runs/ and the name of FOLDER.
 
 examples:
   kinora generate my.toml --prompt "a boat at sea" --seed 7
   kinora generate my.toml --prompt "it drives away" --image car.png --set film.guidance=4.0
-  kinora generate my.toml --from runs/my/film/videos/000.mp4           the same video again, by what it says of itself
+  kinora generate my.toml --from runs/my/film/videos/000.mp4           the same video again, from the settings stored in it
   kinora generate my.toml --from old.mp4 --seed 8                      ... with one thing changed
   kinora generate --pipeline Wan2.1-T2V-1.3B-Diffusers --prompt "a boat at sea" --set steps=30 --set frames=33
 
@@ -45,26 +45,26 @@ po::options_description generate_flags() {
   using Strings = std::vector<std::string>;
   po::options_description out("options");
   out.add_options()("pipeline", po::value<std::string>()->value_name("FOLDER"),
-                    "folder of a published pipeline, instead of a run file")(
+                    "folder of a published pipeline, used instead of a run file")(
       "from", po::value<std::string>()->value_name("VIDEO"),
-      "take every setting from this MP4; a warning names weights and plugins that are others here")(
-      "prompt", po::value<Strings>()->composing()->value_name("TEXT"), "what to show; several: a video each")(
-      "image", po::value<std::string>()->value_name("FILE"), "a picture that is the first frame")(
-      "video", po::value<std::string>()->value_name("FILE"), "a video to continue or to change")(
-      "seed", po::value<int64_t>()->value_name("N"), "another seed, another video")(
+      "take every setting from this MP4; a warning names weights and plugins that differ here")(
+      "prompt", po::value<Strings>()->composing()->value_name("TEXT"), "what to show; if given several times, one video each")(
+      "image", po::value<std::string>()->value_name("FILE"), "image for the first frame")(
+      "video", po::value<std::string>()->value_name("FILE"), "video to continue or to change")(
+      "seed", po::value<int64_t>()->value_name("N"), "seed; another seed gives another video")(
       "set", po::value<Strings>()->composing()->value_name("a.b=v"),
-      "override a value of the run file, the job's own too: JOB.OPTION=VALUE")(
-      "job", po::value<std::string>()->value_name("NAME"), "which generate job, where there are several")(
+      "override a value of the run file or an option of the job: JOB.OPTION=VALUE")(
+      "job", po::value<std::string>()->value_name("NAME"), "generate job to use, if there are several")(
       "name", po::value<std::string>()->value_name("NAME"),
-      "folder of the result in the run's; else one by the wishes")(
-      "out", po::value<std::string>()->value_name("DIR"), "folder of the run, instead of the file's")(
+      "folder of the result inside the run's folder; default: derived from the settings")(
+      "out", po::value<std::string>()->value_name("DIR"), "folder of the run; default: the file's")(
       "help,h", "this text");
   return out;
 }
 
-// What an MP4 of ours says of itself.
+// The settings that an MP4 written by Kinora stores in its comment.
 core::VideoComment comment_of(core::Runtime& runtime, const std::string& file) {
-  if (!fs::exists(file)) throw Error(KINORA_NOT_FOUND, file + ": there is no such file");
+  if (!fs::exists(file)) throw Error(KINORA_NOT_FOUND, file + ": file not found");
   kinora::Sample sample("video");
   sample.set("url", fs::absolute(file).string());
   const core::OneStage probe(runtime, "video.probe", json::object());
@@ -81,7 +81,7 @@ const core::JobSpec* job_of(const core::RunFile& run, const std::string& name) {
     names.push_back(job.name);
     if (name.empty() || job.name == name) found = &job;
   }
-  if (names.empty()) throw Error(KINORA_INVALID, run.file.string() + ": it has no job of kind generate");
+  if (names.empty()) throw Error(KINORA_INVALID, run.file.string() + ": the file has no job of kind generate");
   if (!name.empty() && !found)
     throw Error(KINORA_INVALID,
                 fmt::format("{}: no generate job is called '{}'{}; there are: {}", run.file.string(), name,
@@ -91,13 +91,13 @@ const core::JobSpec* job_of(const core::RunFile& run, const std::string& name) {
   return found;
 }
 
-// The job that made the video, if it is one of the file's: what is generated by hand is not.
+// The file's job that made the video; "" for a video generated with other settings.
 std::string job_in(const core::RunFile& run, const core::VideoComment& about) {
   const auto is_it = [&](const core::JobSpec& job) { return job.name == about.job; };
   return std::any_of(run.jobs.begin(), run.jobs.end(), is_it) ? about.job : "";
 }
 
-// K=V in TOML's words: numbers, lists and truth values as such, everything else a text.
+// Parses K=V as TOML: numbers, lists and booleans as such, everything else as a string.
 void set_option(json& options, const std::string& assignment) {
   const auto equals = assignment.find('=');
   if (equals == std::string::npos)
@@ -107,7 +107,7 @@ void set_option(json& options, const std::string& assignment) {
   options[assignment.substr(0, equals)] = document.root()["job"][assignment.substr(0, equals)];
 }
 
-// A set such as film.sampler={use="euler"}, which the run file took already.
+// True for a set such as film.sampler={use="euler"}, which the run file has already applied.
 bool replaces_slot(const core::JobSpec& job, const std::string& set) {
   const size_t at = job.name.size() + 1;
   return job.component(set.substr(at, set.find('=') - at)) != nullptr;
@@ -122,7 +122,7 @@ std::vector<std::string> sets_in(const po::variables_map& given) {
   return out;
 }
 
-// The run file of a call that names none: one generate job.
+// The run file for a call without one: a single generate job.
 core::Result<core::Document> document_of(const po::variables_map& given) {
   const fs::path folder =
       (fs::absolute(given["pipeline"].as<std::string>()) / "").lexically_normal().parent_path();
@@ -138,7 +138,7 @@ core::Result<core::Document> document_of(const po::variables_map& given) {
       "--pipeline");
 }
 
-// The options of the job, and its sampler, that the command line sets.
+// The options of the job and of its sampler that the command line sets.
 std::set<std::string> set_by_hand(const std::string& job, const po::variables_map& given) {
   std::set<std::string> out;
   for (const char* name : {"image", "video"})
@@ -149,7 +149,7 @@ std::set<std::string> set_by_hand(const std::string& job, const po::variables_ma
       const std::string rest = one.substr(job.size() + 1);
       out.insert(rest.substr(0, rest.find_first_of(".=")));
     }
-  if (out.contains("steps")) out.insert("sampler");  // whose they are
+  if (out.contains("steps")) out.insert("sampler");  // the sampler owns these options
   return out;
 }
 
@@ -168,7 +168,7 @@ core::JobSpec wished(core::Runtime& runtime, const core::RunFile& run, const po:
   for (const char* path : {"image", "video"})
     if (given.count(path)) options[path] = fs::absolute(asked(path)).string();
   if (given.count("seed")) options["seed"] = given["seed"].as<int64_t>();
-  for (const auto& one : sets_in(given))  // again, over what --from says
+  for (const auto& one : sets_in(given))  // again, because they override --from
     if (given.count("from") && one.starts_with(of.name + ".") &&
         one.find('.', of.name.size() + 1) > one.find('=') && !replaces_slot(of, one))
       set_option(options, one.substr(of.name.size() + 1));
@@ -202,7 +202,7 @@ int generate_command(core::Runtime& runtime, const Arguments& arguments) {
   if (given.count("file") == given.count("pipeline"))
     return complain(
         kUsage,
-        "generate: which run file, or which pipeline? kinora generate FILE.toml --prompt \"...\", or "
+        "generate: a run file or a pipeline is missing; kinora generate FILE.toml --prompt \"...\", or "
         "kinora generate --pipeline FOLDER --prompt \"...\"");
   auto run = given.count("file") ? load_run(runtime, given["file"].as<std::string>(), sets_in(given))
                                  : load_run(runtime, document_of(given), "--pipeline", sets_in(given));
@@ -220,7 +220,7 @@ int generate_command(core::Runtime& runtime, const Arguments& arguments) {
   std::error_code error;
   fs::create_directories(run->out, error);
   if (error)
-    return complain(kFailed, "cannot make the output folder " + run->out.string() + ": " + error.message() +
+    return complain(kFailed, "cannot create the output folder " + run->out.string() + ": " + error.message() +
                                  "; choose another with --out");
   core::watch_signals();
   auto log = core::LogFile::open(run->out / "kinora.log");
@@ -229,7 +229,7 @@ int generate_command(core::Runtime& runtime, const Arguments& arguments) {
   only.only = name;
   only.keeps_finished = only.is_trial = true;
   const auto result = core::run_jobs(runtime, *run, only);
-  if (result.was_cancelled) return complain(kInterrupted, "interrupted; run the same command again to go on");
+  if (result.was_cancelled) return complain(kInterrupted, "interrupted; run the same command again to continue");
   if (!result.ok) return result.was_refused ? kUsage : kFailed;
   say_results(*run, name);
   return kDone;

@@ -22,16 +22,16 @@ using nlohmann::json;
 constexpr const char* kInspectHelp = R"(usage: kinora inspect ID [options]
        kinora inspect FOLDER [--json]
 
-What a model or tokenizer of these options holds: parameters, bytes; and with --input, how many floating-point operations one
-forward and one training step take. Nothing of it is allocated: a model of any size is described at once.
+Prints the parameters and bytes of a model or tokenizer with the given options and, with --input, the floating-point operations of
+one forward and one training step. Nothing is allocated, so a model of any size takes no time.
 
-A multiplication with its addition counts 2. linear: 2 rows in out. attention: 2 * 2 S L D, all queries with all keys, hidden by
-a mask or not. convolution: 2 for each product. Norms, activations and softmax are not counted. A training step is three
-forwards, with recomputation of every block four.
+A multiplication with its addition counts 2. linear: 2 rows in out. attention: 2 * 2 S L D, all queries with all keys, masked or
+not. convolution: 2 for each product. Norms, activations and softmax are not counted. A training step is three forwards; with
+recomputation of every block, four.
 
-Of the folder of a published pipeline (model_index.json): what it is, its networks, their sizes on disk and in memory, what it makes
-by default, and the command that runs it. Of the folder of one of its networks (config.json): the same as of the component with that
-configuration.
+For the folder of a published pipeline (model_index.json), prints what the pipeline is, its networks, their sizes on disk and in
+memory, what it generates by default, and the command that runs it. For the folder of one of its networks (config.json), prints the
+same as for the component with that configuration.
 
 examples:
   kinora inspect Wan2.1-T2V-1.3B-Diffusers
@@ -45,9 +45,9 @@ po::options_description inspect_flags() {
   using Texts = std::vector<std::string>;
   po::options_description options("options");
   options.add_options()("set", po::value<Texts>()->composing()->value_name("k=v"),
-                        "an option of the component; config=FILE.json")(
+                        "option of the component; config=FILE.json reads options from a file")(
       "input", po::value<Texts>()->composing()->value_name("NAME=SHAPE"),
-      "an input's shape: latent=1x16x21x90x160")("json", "print the result as JSON")("help,h", "this text");
+      "shape of an input, for example latent=1x16x21x90x160")("json", "print the result as JSON")("help,h", "this text");
   return options;
 }
 
@@ -55,7 +55,7 @@ po::options_description inspect_flags() {
 void add_input(const std::string& text, json& inputs) {
   const auto equals = text.find('=');
   const auto wrong = [&] {
-    return Error(KINORA_INVALID, "--input " + text + ": expected NAME=SHAPE, as latent=1x16x21x90x160");
+    return Error(KINORA_INVALID, "--input " + text + ": expected NAME=SHAPE, for example latent=1x16x21x90x160");
   };
   if (equals == text.npos || equals == 0) throw wrong();
   json shape = json::array();
@@ -71,7 +71,7 @@ void add_input(const std::string& text, json& inputs) {
   inputs[text.substr(0, equals)] = shape;
 }
 
-// 1234567890 as "1.23 G"
+// Formats 1234567890 as "1.23 G".
 std::string scaled(double n) {
   constexpr const char* units[] = {"", " k", " M", " G", " T", " P", " E"};
   size_t unit = 0;
@@ -124,7 +124,7 @@ int inspect_command(core::Runtime& runtime, const Arguments& arguments) {
   };
   const std::string id = given["id"].as<std::string>();
   if (id.empty())
-    return complain(kUsage, "inspect: which component? see kinora plugins list and kinora inspect --help");
+    return complain(kUsage, "inspect: a component or folder is missing; see kinora plugins list and kinora inspect --help");
   const bool is_folder = std::filesystem::is_directory(id);
   if (is_folder && std::filesystem::exists(std::filesystem::path(id) / "model_index.json")) {
     const json facts = pipeline_facts((std::filesystem::absolute(id) / "").lexically_normal().parent_path());
@@ -134,7 +134,7 @@ int inspect_command(core::Runtime& runtime, const Arguments& arguments) {
   auto sets = texts("set");
   if (is_folder) sets.push_back("config=" + id);
   const auto spec = runtime.registry().find(is_folder ? core::published_component(id) : id);
-  if (!spec) return complain(kUsage, "inspect: " + spec.failure().message + "; there is no folder of this name either");
+  if (!spec) return complain(kUsage, "inspect: " + spec.failure().message + "; no folder has this name either");
   json request = {{"id", (*spec)->id}, {"options", options_of(runtime.registry(), **spec, sets)}, {"inputs", json::object()}};
   for (const auto& input : texts("input")) add_input(input, request["inputs"]);
   const auto result = core::torch_tool("inspect")(runtime, request);

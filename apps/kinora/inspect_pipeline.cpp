@@ -45,7 +45,7 @@ std::string in_shell(const std::string& path) {
   return out + "'";
 }
 
-// The version that wrote the folder; "?" for anything but a short printable text, since a stranger may have written it.
+// The version that wrote the folder. "?" for anything but a short printable text, since the folder may come from anyone.
 std::string version_in(const json& index) {
   const json said = index.value("_diffusers_version", json());
   const std::string text = said.is_string() ? said.get<std::string>() : "";

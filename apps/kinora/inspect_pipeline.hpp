@@ -1,4 +1,4 @@
-// kinora inspect FOLDER: what a published pipeline is, its size, and the command that runs it.
+// kinora inspect FOLDER: describes a published pipeline, its size, and the command that runs it.
 #pragma once
 #include <filesystem>
 

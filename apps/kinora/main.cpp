@@ -1,4 +1,4 @@
-// The command line: flags that all commands share, then one command.
+// The command line: flags that all commands share, followed by one command.
 #include <boost/program_options.hpp>
 #include <cstdlib>
 #include <iostream>
@@ -16,35 +16,35 @@
 namespace kinora {
 namespace {
 
-constexpr const char* kMainHelp = R"(Kinora: from raw film to a video foundation model, and back to film.
+constexpr const char* kMainHelp = R"(Kinora: from raw video to a video foundation model, and back to video.
 
 usage: kinora [--plugins DIR]... [--log LEVEL] COMMAND ...
 
 commands
-  run FILE.toml          run the jobs of a file; go on with what is unfinished
+  run FILE.toml          run the jobs of a file; resume unfinished ones
   launch -n N -- run ... the same on N ranks of this machine; torchrun, srun and mpirun start `run` themselves
-  check FILE.toml        every error of a run file at once, with its place and a suggestion
+  check FILE.toml        print every error of a run file at once, with its place and a suggestion
   generate FILE.toml     make a video with the networks of a run: --prompt, --image, --from VIDEO
   generate --pipeline D  the same with a published model in folder D, without a run file
-  search DIR TEXT        the clips nearest to a text, or --like CLIP to a clip
-  plugins                the components there are: list, inspect ID, validate FILE.so, new KIND NAME,
+  search DIR TEXT        find the clips nearest to a text, or to a clip with --like CLIP
+  plugins                manage components: list, inspect ID, validate FILE.so, new KIND NAME,
                          check-parallel ID
   apply ID [INPUT]       run one component alone on one input
-  inspect ID|FOLDER      parameters, bytes and operations of a model or tokenizer, without making it
-  convert IN OUT         weights: one file or shards, naming schemes, dtypes, adapters
-  plan FILE.toml         the parallel layout for a cluster, its memory and time a step, and why
-  studio DIR             a local page to look through clips, edit captions, keep and reject
+  inspect ID|FOLDER      print parameters, bytes and operations of a model or tokenizer without creating it
+  convert IN OUT         convert weights: one file or shards, naming schemes, dtypes, adapters
+  plan FILE.toml         find the parallel layout for a cluster, its memory and time per step, and why
+  studio DIR             serve a local page to browse clips, edit captions, keep and reject
   bench [NAME]           measure this machine: a table, or --json
-  completion bash        a script for the shell: source <(kinora completion bash)
+  completion bash        print a script for the shell: source <(kinora completion bash)
 
 first steps
-  kinora run configs/quickstart.toml                   a film becomes a trained model and a generated clip
-  kinora plugins inspect sampler/edm-heun              what a component takes and gives
-  kinora apply stage/shots.content FILM --json         the shots of a film
+  kinora run configs/quickstart.toml                   turn a video into a trained model and a generated clip
+  kinora plugins inspect sampler/edm-heun              show the inputs, outputs and options of a component
+  kinora apply stage/shots.content VIDEO --json        find the shots of a video
   kinora COMMAND --help                                more about a command, with examples
 
 flags
-  --plugins DIR          look for plugins here first (again for more); also KINORA_PLUGIN_PATH
+  --plugins DIR          folder to search for plugins first; repeatable; also KINORA_PLUGIN_PATH
   --log LEVEL            trace, debug, info (default), warn, error
   --version              versions of Kinora, libtorch and FFmpeg
   --help
@@ -56,7 +56,7 @@ const std::map<std::string, int (*)(core::Runtime&, const Arguments&)>& commands
   static const std::map<std::string, int (*)(core::Runtime&, const Arguments&)> all{
       {"run", run_command},     {"check", check_command}, {"apply", apply_command}, {"bench", bench_command},
       {"convert", convert_command}, {"inspect", inspect_command}, {"generate", generate_command},
-      {"launch", nullptr},  // gets the shared flags too
+      {"launch", nullptr},  // receives the shared flags too
       {"plan", plan_command},
       {"search", search_command}, {"studio", studio_command},
       {"plugins", [](core::Runtime& r, const Arguments& a) { return plugins_command(r, a); }},
@@ -64,7 +64,7 @@ const std::map<std::string, int (*)(core::Runtime&, const Arguments&)>& commands
   return all;
 }
 
-// Takes the shared flags off the front; the rest is the command and what belongs to it.
+// Removes the shared flags from the front; the rest is the command and its arguments.
 int parse_globals(Arguments& arguments, Globals& globals) {
   while (!arguments.empty() && arguments.front().rfind("--", 0) == 0) {
     std::string flag = arguments.front(), value;
@@ -98,8 +98,8 @@ int run(Arguments arguments) {
   Globals globals;
   const Arguments all = arguments;
   if (const int code = parse_globals(arguments, globals)) return code;
-  if (arguments.empty()) return complain(kUsage, "which command? see kinora --help");
-  if (arguments.front() == "worker") {  // not for people
+  if (arguments.empty()) return complain(kUsage, "a command is missing; see kinora --help");
+  if (arguments.front() == "worker") {  // internal
     auto runtime = core::Runtime::start(globals.runtime);
     if (!runtime) return complain(kUsage, runtime.failure().message);
     (*runtime)->torch_loader(core::open_torch_library);
@@ -121,8 +121,8 @@ int run(Arguments arguments) {
 int require_command(const std::string& name) {
   if (commands().contains(name)) return kDone;
   if (auto runtime = core::Runtime::start({}); runtime && (*runtime)->registry().find("job/" + name))
-      return complain(kUsage, "'" + name + "' is no command but a kind of job, [[job]] kind = \"" + name +
-                                  "\" in a run file; kinora plugins inspect job/" + name + " says what it takes");
+    return complain(kUsage, "'" + name + "' is not a command but a kind of job, [[job]] kind = \"" + name +
+                                "\" in a run file; kinora plugins inspect job/" + name + " describes it");
   std::vector<std::string> names;
   for (const auto& [known, f] : commands()) names.push_back(known);
   return complain(kUsage, "unknown command '" + name + "'" + core::did_you_mean(name, names) + "; see kinora --help");
@@ -136,8 +136,8 @@ int complain(int code, const std::string& message) {
 }  // namespace kinora
 
 int main(int argc, char** argv) {
-  // libgomp, which comes with libtorch, reads it when it is loaded. Its threads spin while they wait, and take the cores that
-  // others need: next to one busy process, 40 training steps took 36 s, with this 21 s; alone 21 s and 18 s.
+  // libgomp, which comes with libtorch, reads this when it is loaded. By default its threads spin while they wait and take cores
+  // from other processes: next to one busy process, 40 training steps took 36 s, with this setting 21 s; alone 21 s and 18 s.
   ::setenv("OMP_WAIT_POLICY", "passive", 0);
   try {
     return kinora::run({argv + 1, argv + argc});

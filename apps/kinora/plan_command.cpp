@@ -1,4 +1,4 @@
-// kinora plan FILE.toml: the parallel layout for a train job, what it takes, and why.
+// kinora plan FILE.toml: the parallel layout for a train job, its cost, and why.
 #include <fstream>
 #include <iostream>
 
@@ -23,21 +23,21 @@ using nlohmann::json;
 
 constexpr const char* kPlanHelp = R"(usage: kinora plan FILE.toml [options]
 
-Looks at every legal parallel layout of a train job on a cluster and prints the fastest that fit in memory: time of a step, MFU,
-memory of the fullest GPU, where the time goes, what it would cost to do without each strategy, and how many GPUs would be as fast.
-Nothing is run. Times come from a simulation of the step; its two fitted constants are those of published H100 runs, within
-13 % of them.
+Examines every legal parallel layout of a train job on a cluster and prints the fastest ones that fit in memory: step time, MFU,
+memory of the fullest GPU, where the time goes, the cost of leaving out each strategy, and how many GPUs would be as fast.
+Nothing is run. Times come from a simulation of the step. Its two constants are fitted to published H100 runs, which it matches
+within 13 %.
 
 A layout is written tp=2,cp=4,pp=4: sizes of pp, dp, fsdp, cp, tp; and stage=1|2|3 of fsdp; sequence=cp-ring|cp-ulysses|cp-2d|
 stdit-hybrid|balanced-sp and ulysses of cp; schedule=gpipe|1f1b|interleaved, virtual and conditioning=recompute|send of pp;
-recompute=1 (every block), 2 (every other) ...; micro, samples a microbatch. One that the file gives is explained too.
+recompute=1 (every block), 2 (every other) ...; micro, samples per microbatch. A layout that the file gives is explained too.
 
 examples:
   kinora plan my.toml --cluster 8x8xH100                         the best five layouts on 8 nodes of 8 H100
-  kinora plan my.toml --cluster 8x8xH100 --latent 36x96x84       for longer videos than the encode job's
+  kinora plan my.toml --cluster 8x8xH100 --latent 36x96x84       for longer videos than the encode job has
   kinora plan my.toml --cluster 8x8xH100 --write planned.toml    the run file with the best layout in it
   kinora plan my.toml --cluster 8x8xH100 --explain tp=2,cp=4,pp=4,dp=2
-  kinora plan --calibrate                                        measure this machine: then --cluster 1x2xhere
+  kinora plan --calibrate                                        measure this machine, then use --cluster 1x2xhere
 
 )";
 
@@ -45,21 +45,21 @@ po::options_description plan_flags() {
   using Texts = std::vector<std::string>;
   po::options_description out("options");
   out.add_options()("cluster", po::value<std::string>()->default_value("1x8xH100")->value_name("NxMxGPU"),
-                    "nodes, GPUs a node, and which: A100, H100, H200, B200, GB200, cpu, here")(
+                    "number of nodes, GPUs per node, and GPU: A100, H100, H200, B200, GB200, cpu, here")(
       "job", po::value<std::string>()->default_value("")->value_name("NAME"),
-      "which train job, where there are several")("latent", po::value<std::string>()->value_name("TxHxW"),
-                                                  "size of a sample's latent, instead of the encode job's")(
-      "explain", po::value<std::string>()->value_name("LAYOUT"), "this layout, instead of the best")(
-      "best", po::value<int64_t>()->default_value(5)->value_name("N"), "how many to print")(
+      "train job to plan, if there are several")("latent", po::value<std::string>()->value_name("TxHxW"),
+                                                  "size of a sample's latent; default: the encode job's")(
+      "explain", po::value<std::string>()->value_name("LAYOUT"), "explain this layout instead of the best one")(
+      "best", po::value<int64_t>()->default_value(5)->value_name("N"), "number of layouts to print")(
       "set", po::value<Texts>()->composing()->value_name("a.b=v"), "override a value of the run file")(
       "write", po::value<std::string>()->value_name("OUT.toml"), "write the run file with the best layout")(
-      "force", "let --write replace a file")(
-      "calibrate", "measure a core of this machine and keep it as the GPU \"here\"")(
+      "force", "let --write replace an existing file")(
+      "calibrate", "measure a core of this machine and store it as the GPU \"here\"")(
       "json", "print the result as JSON")("help,h", "this text");
   return out;
 }
 
-// A core's products need tensors, the rest does not.
+// The measurement of matrix products needs tensors; the other ones do not.
 int calibrate(core::Runtime& runtime, bool as_json) {
   const json step =
       core::tool_of("kinora_bench", "bench")(runtime, {{"what", "train"}, {"threads", 1}, {"repeat", 1}, {"peer", ""}});
@@ -74,7 +74,7 @@ int calibrate(core::Runtime& runtime, bool as_json) {
   else
     std::cout << fmt::format(
         "a core: {:.1f} GFLOP/s of products, {:.1f} GB/s of copies, {:.1f} GB/s and {:.0f} us between "
-        "processes\nkept in {}; use it as --cluster 1xNxhere\n",
+        "processes\nstored in {}; use it as --cluster 1xNxhere\n",
         machine.gpu.peak / 1e9, machine.gpu.memory_bandwidth / 1e9, machine.gpu.link / 1e9,
         machine.latency * 1e6, file.string());
   return kDone;
@@ -102,15 +102,15 @@ int explain(const plan::Layout& layout, const plan::Problem& problem, bool as_js
   return kDone;
 }
 
-// What the plan did not change may not suit the cluster, and a file in another folder reads other paths.
+// Checks the written file: unchanged parts may not suit the cluster, and in another folder relative paths differ.
 void say_what_is_left(core::Runtime& runtime, const std::string& file, int64_t ranks) {
   const auto planned = load_run(runtime, file, {});
-  if (!planned) return;  // which it has said
+  if (!planned) return;  // load_run has printed the problems
   const auto problems = core::check_jobs(runtime, *planned, ranks);
   for (const auto& p : problems) core::log_warn("{}", core::format(p));
   if (!problems.empty())
     core::log_warn(
-        "plan: {} cannot run on {} ranks before that is mended; ask again: kinora check {} --ranks {}", file,
+        "plan: {} cannot run on {} ranks until this is fixed; then rerun kinora check {} --ranks {}", file,
         ranks, file, ranks);
 }
 
@@ -142,7 +142,7 @@ int plan_command(core::Runtime& runtime, const Arguments& arguments) {
   const bool as_json = given.count("json") != 0;
   if (given.count("calibrate")) return calibrate(runtime, as_json);
   const std::string file = given["file"].as<std::string>();
-  if (file.empty()) return complain(kUsage, "plan: which file? kinora plan FILE.toml --cluster 8x8xH100");
+  if (file.empty()) return complain(kUsage, "plan: a run file is missing; kinora plan FILE.toml --cluster 8x8xH100");
   if (const auto to = given.count("write") ? given["write"].as<std::string>() : "";
       !given.count("force") && std::filesystem::exists(to))
     return complain(kUsage, "plan: " + to + " exists already; give --write another name, or --force");
@@ -164,7 +164,7 @@ int plan_command(core::Runtime& runtime, const Arguments& arguments) {
     out["fewer"] = plan::json_of(*fewer);
     text += plan::text_of(*fewer);
   }
-  // One that is not legal on this cluster is said so, and the best stands.
+  // A layout that is not legal on this cluster gets a message, and the best one is still printed.
   const auto refuse = [&](const core::Failure& why) {
     out["file"] = {{"error", why.message}};
     text += fmt::format("\nthe file's own layout {}: {}\n",

@@ -1,4 +1,4 @@
-// kinora plugins validate and manifest: a library against its manifest and against this host.
+// kinora plugins validate and manifest: checks a library against its manifest and against this host.
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -44,7 +44,7 @@ std::string line_of(const std::string& text, size_t number) {
   return line;
 }
 
-// "FILE:LINE:1: expected ..., found ...; build ..." where two texts differ, "" where they do not. library:
+// "FILE:LINE:1: expected ..., found ...; build ..." if two texts differ, else "". library:
 // libNAME.so.
 std::string difference(const std::string& file, const std::string& found, const std::string& expected,
                        const fs::path& library) {
@@ -69,7 +69,7 @@ class Validation {
     if (!add("it is what its manifest says", core::check_opened(**opened, spec_))) return std::move(checks_);
     const auto current =
         core::generate_manifest(*opened, {spec_.tier, spec_.torch, spec_.cxx_abi, spec_.cuda, spec_.kinora});
-    // A manifest by hand has nothing to be compared with.
+    // A manifest written by hand has nothing to be compared with.
     if (current) add("its manifest is current", difference(place_, text_, *current, library_));
     return std::move(checks_);
   }
@@ -96,14 +96,14 @@ class Validation {
     const auto text = manifest_text(beside);
     if (!text && !embedded_)
       return add("it has a manifest",
-                 "no plugin.toml beside it and none inside; build it with kinora_add_plugin");
+                 "no plugin.toml next to it or inside it; build it with kinora_add_plugin");
     text_ = text ? *text : *embedded_;
     place_ = text ? beside.string() : library_.string() + "(.kinora.manifest)";
     if (text && embedded_ &&
-        !add("plugin.toml is the one inside", difference(place_, *text, *embedded_, library_)))
+        !add("plugin.toml equals the embedded one", difference(place_, *text, *embedded_, library_)))
       return false;
     auto parsed = core::parse_manifest(text_, place_);
-    if (!add("its manifest is right", parsed ? core::Status() : parsed.failure())) return false;
+    if (!add("its manifest is valid", parsed ? core::Status() : parsed.failure())) return false;
     spec_ = *std::move(parsed);
     return add("it fits this host", core::check_compatible(spec_, core::host_facts()));
   }
@@ -133,7 +133,7 @@ core::Result<std::string> current_manifest(const fs::path& library, const std::s
   if (tier == "host") fields = {.tier = core::Tier::host, .kinora = host.kinora};
   if (tier == "pinned") fields = {core::Tier::pinned, host.torch, host.cxx_abi, cuda};
   if (tier != "stable") {
-    // Its libraries must be in the process before it is.
+    // The libraries that the plugin needs must be loaded before the plugin.
     if (const auto torch = core::ensure_torch(); !torch) return torch.failure();
   }
   const auto opened = core::open_library(library);
@@ -187,7 +187,7 @@ int plugins_manifest(core::Runtime&, const Arguments& arguments) {
     std::cout << *text;
     return kDone;
   }
-  // Whoever builds reads this file: half of it must never be seen.
+  // The build reads this file, so it must never see half of it.
   const auto written = core::write_file_atomically(fs::absolute(values["out"].as<std::string>()), *text);
   return written ? kDone : complain(kFailed, written.failure().message);
 }

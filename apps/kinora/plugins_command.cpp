@@ -23,22 +23,22 @@ constexpr const char* kPluginsHelp = R"(usage: kinora plugins [list [KIND]] [--j
        kinora plugins new KIND NAME [DIR] [--tier stable|pinned]
        kinora plugins check-parallel ID [--ranks N] [--set NAME=VALUE]... [--timeout S] [--json]
 
-  list       every component: its plugin, version, ABI, tier and state (ready, loaded, disabled, shadowed); --ids: their names alone.
-             Then the kinds of jobs; alone with the KIND job
-  inspect    what one component takes and gives: tensors, options, defaults, ranges; job/KIND: a kind of job, for example job/train.
-             An ID is KIND/NAME, as storage/s3; the NAME alone will do where only one component has it
-  validate   whether a library is a plugin that this host can use, and if not, why
-  manifest   the plugin.toml that describes the library as it is; --check says whether FILE is that
-  new        a plugin of KIND to start from, in folder DIR (default NAME), which must be new or empty; --tier pinned: a model
+  list       lists every component: its plugin, version, ABI, tier and state (ready, loaded, disabled, shadowed); --ids: only the ids.
+             The kinds of jobs follow; list job prints them alone
+  inspect    describes one component: tensors, options, defaults, ranges; job/KIND: a kind of job, for example job/train.
+             An ID is KIND/NAME, for example storage/s3; NAME alone is enough if only one component has it
+  validate   checks whether a library is a plugin that this host can use, and prints why not
+  manifest   prints the plugin.toml that describes the library as it is; --check compares FILE with it
+  new        creates a plugin of KIND to start from in folder DIR (default NAME), which must be new or empty; --tier pinned: a model
              on libtorch's C++ API instead of the C ABI
-  check-parallel  whether a strategy on N ranks of this machine (default 2) computes what one process does: output, loss and every
-             gradient of a small model in float64, within 1e-10; exit 1 names what is off and the rule that is probably broken
+  check-parallel  checks whether a strategy on N ranks of this machine (default 2) computes what one process does: output, loss and
+             every gradient of a small model in float64, within 1e-10; exit code 1: prints what differs and the rule that is probably broken
 
-Where plugins are looked for: --plugins DIR before the command, KINORA_PLUGIN_PATH, ~/.local/share/kinora/plugins,
-and lib/kinora/plugins of the installation. The first of a name wins.
+Plugins are searched in --plugins DIR (before the command), KINORA_PLUGIN_PATH, ~/.local/share/kinora/plugins, and
+lib/kinora/plugins of the installation. If several plugins have the same name, the first one is used.
 )";
 
-// Flags --json, --markdown and --ids, and positional arguments.
+// The flags --json, --markdown and --ids, and positional arguments.
 struct Shape {
   bool as_json = false, as_markdown = false, as_ids = false;
   std::vector<std::string> words;
@@ -65,7 +65,7 @@ std::string dumped(const core::json& j) {
   return j.dump(2, ' ', false, core::json::error_handler_t::replace) + "\n";
 }
 
-// What a word names: an id stays one, a bare name becomes the id of the one component or kind of job that has it.
+// Resolves a word to an id: an id stays as it is, a bare name becomes the id of the only component that has it.
 core::Result<std::string> id_of(const std::string& word, const std::vector<Row>& list) {
   if (word.find('/') != word.npos) return word;
   std::vector<std::string> named, in_plugin;
@@ -77,7 +77,7 @@ core::Result<std::string> id_of(const std::string& word, const std::vector<Row>&
   }
   if (named.size() == 1) return named.front();
   if (named.size() > 1)
-    return core::fail(KINORA_INVALID, "'{}' is the name of several; give one of {}", word, fmt::join(named, ", "));
+    return core::fail(KINORA_INVALID, "'{}' is ambiguous; give one of {}", word, fmt::join(named, ", "));
   if (!in_plugin.empty())
     return core::fail(KINORA_INVALID, "'{}' is a plugin; give one of its components: {}", word,
                       fmt::join(in_plugin, ", "));
@@ -89,7 +89,7 @@ core::Result<std::string> id_of(const std::string& word, const std::vector<Row>&
 int plugins_list(core::Runtime& runtime, const Arguments& arguments) {
   const Shape shape = parse_shape(arguments);
   if (shape.words.size() > 1)
-    return complain(kUsage, "plugins list: one kind at most; see kinora plugins --help");
+    return complain(kUsage, "plugins list: expected one kind at most; see kinora plugins --help");
   const std::string kind = shape.words.empty() ? "" : shape.words[0];
   if (!kind.empty() && !core::find_kind(kind)) {
     std::vector<std::string> names;
@@ -120,7 +120,7 @@ int plugins_inspect(core::Runtime& runtime, const Arguments& arguments) {
   const auto list = rows(plugins, "");
   const auto id = id_of(shape.words[0], list);
   if (!id) return complain(kUsage, id.failure().message);
-  // A disabled component is shown too, with the reason, if there is no other of its id.
+  // A disabled component is shown too, with the reason, if no other component has its id.
   const auto is_it = [&](const Row& r) { return r.component && r.component->id == *id && state_of(r) != "shadowed"; };
   auto row = std::find_if(list.begin(), list.end(), [&](const Row& r) { return is_it(r) && state_of(r) != "disabled"; });
   if (row == list.end()) row = std::find_if(list.begin(), list.end(), is_it);

@@ -1,4 +1,4 @@
-// kinora plugins: what there is, what one component takes and gives, and whether a library is a sound plugin.
+// kinora plugins: lists components, describes one, and checks whether a library is a valid plugin.
 #pragma once
 #include "apps/kinora/command.hpp"
 
@@ -6,7 +6,7 @@ namespace kinora {
 
 int plugins_command(core::Runtime& runtime, std::vector<std::string> arguments);
 
-// Parts of it, each with its own flags.
+// Its subcommands, each with its own flags.
 int plugins_list(core::Runtime&, const Arguments&);
 int plugins_inspect(core::Runtime&, const Arguments&);
 int plugins_validate(core::Runtime&, const Arguments&);

@@ -1,4 +1,4 @@
-// Components as text, JSON and Markdown. No input or output of its own.
+// Components as text, JSON and Markdown. These functions do no input or output.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,21 +7,21 @@
 
 namespace kinora {
 
-// A component and the plugin that it is of. A plugin whose manifest cannot be read has one row without a
+// A component and its plugin. A plugin whose manifest cannot be read has one row without a
 // component.
 struct Row {
   core::PluginInfo plugin;
   const core::ComponentSpec* component = nullptr;  // null: none could be read
 };
 
-// One row a component of `kind` ("": all), by id; the pointers lie in `plugins`.
+// One row per component of `kind` ("": all), sorted by id. The pointers refer to `plugins`.
 std::vector<Row> rows(const std::vector<core::PluginInfo>& plugins, const std::string& kind);
 
-// "ready", "disabled", "loaded" or "shadowed" of the component, not only of its plugin.
+// State of the component, which may differ from its plugin's: "ready", "disabled", "loaded" or "shadowed".
 std::string state_of(const Row&);
 std::string reason_of(const Row&);
 
-// The table of `plugins list`, lines cut at `width` (0: never), then why each disabled or shadowed one is.
+// The table of `plugins list`, with lines cut at `width` (0: never), then the reasons of disabled and shadowed components.
 std::string list_text(const std::vector<Row>&, const std::vector<std::string>& notices, size_t width);
 core::json list_json(const std::vector<Row>&);
 std::string list_markdown(const std::vector<Row>&);

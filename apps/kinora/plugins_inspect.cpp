@@ -1,4 +1,4 @@
-// One component in full: what it is of, its tensors, its options, and how a run file uses it.
+// One component in full: its plugin, its tensors, its options, and how a run file uses it.
 #include "apps/kinora/plugins_format.hpp"
 #include "core/plugin/option_value.hpp"
 #include "core/run/apply_methods.hpp"
@@ -10,7 +10,7 @@ namespace {
 
 using core::json;
 
-// As a run file says it.
+// The value as written in a run file.
 std::string toml_text(const core::OptionSpec& o) {
   const json& v = o.default_value;
   if (v.is_number_float()) return detail::toml_float(v.get<double>());
@@ -22,7 +22,7 @@ std::string default_text(const core::OptionSpec& o) {
   return o.type == core::OptionType::size ? core::format_size(o.default_value.get<uint64_t>()) : toml_text(o);
 }
 
-// A storage's name is the scheme of its URIs, which need no more than this to be used.
+// A storage's name is the scheme of its URIs; writing such a URI is enough to use it.
 std::string storage_text(const core::ComponentSpec& c) {
   std::string out = fmt::format("[storage.{}]", c.name);
   size_t shown = 0;
@@ -32,10 +32,10 @@ std::string storage_text(const core::ComponentSpec& c) {
   return out;
 }
 
-// Only what fits a line of a run file: an option with a plain default.
+// Options that fit on one line of a run file: those with a plain default.
 std::string use_text(const core::ComponentSpec& c) {
   if (c.kind == "storage") return storage_text(c);
-  // A run file lists stages and strategies; of the other kinds it takes one.
+  // A run file takes a list of stages and strategies, and a single component of every other kind.
   const bool is_listed = c.kind == "stage" || c.kind == "parallel";
   std::string out = fmt::format("{} = {}{{ use = \"{}\"", c.kind == "stage" ? "stages" : c.kind,
                                 is_listed ? "[" : "", c.name);

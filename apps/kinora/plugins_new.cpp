@@ -19,9 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 namespace po = boost::program_options;
-using Words = std::vector<std::pair<std::string, std::string>>;  // what is replaced, by what
+using Words = std::vector<std::pair<std::string, std::string>>;  // placeholder and replacement
 
-// The installation's, else the source tree's; empty if neither is there.
+// The installed SDK, else the one in the source tree; empty if neither exists.
 fs::path sdk_folder() {
   std::error_code none;
   for (const fs::path& folder :
@@ -42,14 +42,14 @@ std::string class_name(const std::string& name) {
   return out;
 }
 
-// Names become a folder, a library, an id and a class.
+// True if the name works as a folder, a library, an id and a class.
 bool is_plugin_name(const std::string& name) {
   constexpr const char* letters = "abcdefghijklmnopqrstuvwxyz0123456789-_.";
   return !name.empty() && name.size() <= 64 && name[0] >= 'a' && name[0] <= 'z' &&
          name.find_first_not_of(letters) == name.npos;
 }
 
-// One pass, so that what was put in is not replaced again.
+// Replaces in one pass, so that replacements are not replaced again.
 std::string filled(const std::string& text, const Words& words) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
@@ -68,7 +68,7 @@ std::string contents(const fs::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// File name and text of all that the new folder holds.
+// Name and text of every file in the new folder.
 Words stage_files(const fs::path& from, const std::string& name) {
   const Words words{{"brightness", name}, {"Brightness", class_name(name)}};
   Words out;
@@ -78,7 +78,7 @@ Words stage_files(const fs::path& from, const std::string& name) {
   return out;
 }
 
-// The lines of plugin.toml that name the tier.
+// The lines of plugin.toml that set the tier.
 std::string tier_lines(const std::string& tier) {
   return tier == "pinned" ? "tier = \"pinned\"\ntorch = \"==" KINORA_TORCH_VERSION "\"\ncxx_abi = \"1\"\n"
                           : "tier = \"stable\"\n";
@@ -94,7 +94,7 @@ Words kind_files(const fs::path& from, const std::string& kind, const std::strin
                     {"@TORCH@", KINORA_TORCH_VERSION},
                     {"@HEADER@", (kind == "parallel" ? "strategy" : kind) + ".h"}};
   const auto text = [&](const std::string& file) { return filled(contents(from / (file + ".in")), words); };
-  // What a kind has besides what all have.
+  // Files of one kind, in addition to the files that all kinds have.
   const auto more = [&](const std::string& file) {
     return fs::exists(from / (file + ".in")) ? text(file) : "";
   };
@@ -136,7 +136,7 @@ int plugins_new(core::Runtime&, const Arguments& arguments) {
                     "plugins new needs KIND NAME [DIR] [--tier stable|pinned]; kinds: " + list_of(kinds));
   const std::string &kind = words[0], &name = words[1];
   if (!core::find_kind(kind)) {
-    // strategy.h is the kind's header.
+    // strategy.h is the header of the kind parallel.
     const std::string hint = core::did_you_mean(kind == "strategy" ? "parallel" : kind, kinds);
     return complain(kUsage, fmt::format("unknown kind '{}'{} kinds: {}", kind, hint.empty() ? ";" : hint,
                                         list_of(kinds)));
@@ -144,15 +144,15 @@ int plugins_new(core::Runtime&, const Arguments& arguments) {
   if (!is_plugin_name(name))
     return complain(
         kUsage,
-        fmt::format("'{}' is no name of a plugin; begin with a-z, then use a-z, 0-9, '-', '_' and '.'",
+        fmt::format("'{}' is not a plugin name; begin with a-z, then use a-z, 0-9, '-', '_' and '.'",
                     name));
 
   if (tier != "stable" && tier != "pinned")
     return complain(kUsage, fmt::format("--tier {}: the tiers are stable and pinned", tier));
   if (tier == "pinned" && kind != "model")
     return complain(kUsage,
-                    fmt::format("the pinned tier has a template for models, none for kind '{}'; begin with "
-                                "the stable one, then see share/kinora/sdk/README.md",
+                    fmt::format("the pinned tier has a template for models only, not for kind '{}'; begin with "
+                                "the stable tier, then see share/kinora/sdk/README.md",
                                 kind));
 
   const fs::path to = words.size() > 2 ? words[2] : name;

@@ -1,4 +1,4 @@
-// kinora plugins check-parallel: a strategy on several ranks of this machine against one process.
+// kinora plugins check-parallel: compares a strategy on several ranks of this machine with one process.
 #include <algorithm>
 #include <fstream>
 #include <iostream>
@@ -28,7 +28,7 @@ struct Wanted {
   double seconds = 60;
   std::vector<std::string> sets;
   bool as_json = false;
-  std::string into;  // of a rank: the file of the result
+  std::string into;  // on a rank: file for the result
 };
 
 Wanted wanted(const Arguments& arguments) {
@@ -48,7 +48,7 @@ Wanted wanted(const Arguments& arguments) {
   return out;
 }
 
-// The strategy as a job's `parallel` has it. JSON's numbers, texts and lists are TOML too.
+// The strategy as written in a job's `parallel`. JSON's numbers, strings and lists are valid TOML.
 std::string use_of(const std::string& id, const std::vector<std::string>& sets) {
   std::string out = "{ use = '" + id.substr(id.find('/') + 1) + "'";
   for (const auto& text : sets) {
@@ -58,7 +58,7 @@ std::string use_of(const std::string& id, const std::vector<std::string>& sets) 
   return out + " }";
 }
 
-// One of the ranks: the first writes the result down.
+// Runs one of the ranks; the first rank writes the result.
 int as_rank(core::Runtime& runtime, const Wanted& w) {
   const json found =
       core::tool_of("kinora_training", "check_parallel")(runtime, {{"use", use_of(w.id, w.sets)}, {"bound", kBound}});
@@ -67,11 +67,11 @@ int as_rank(core::Runtime& runtime, const Wanted& w) {
   return written ? kDone : complain(kFailed, written.failure().message);
 }
 
-// What the ranks found; nothing if one failed, which the launch has said by then.
+// The ranks' results; nothing if a rank failed, in which case the launch has printed the error.
 std::optional<json> launched(const Wanted& w, const fs::path& plugin, int& code) {
   std::string folder = (fs::temp_directory_path() / "kinora-check-XXXXXX").string();
   if (!mkdtemp(folder.data()))
-    throw Error(KINORA_IO, folder + ": cannot be made; set TMPDIR to a folder that can be written to");
+    throw Error(KINORA_IO, folder + ": cannot be created; set TMPDIR to a writable folder");
   const fs::path at = folder, into = at / "found.json";
   WorldPlan plan{
       .size = w.ranks,
@@ -84,7 +84,7 @@ std::optional<json> launched(const Wanted& w, const fs::path& plugin, int& code)
   plan.arguments.insert(plan.arguments.end(), {"--into", into.string()});
   const Signals signals;
   code = run_world(plan, signals).code;
-  if (code != kDone) return std::nullopt;  // the logs stay
+  if (code != kDone) return std::nullopt;  // keeps the logs
   std::ifstream in(into);
   json found = json::parse(in, nullptr, false);
   std::error_code ignored;
@@ -125,9 +125,9 @@ int plugins_check_parallel(core::Runtime& runtime, const Arguments& arguments) {
   const auto spec = runtime.registry().find(w.id);
   if (!spec) return complain(kUsage, spec.failure().message);
   if ((*spec)->kind != "parallel")
-    return complain(kUsage, w.id + " is no strategy; see kinora plugins list parallel");
+    return complain(kUsage, w.id + " is not a strategy; see kinora plugins list parallel");
   if (w.ranks < 1 || w.ranks > 64 || !(w.seconds > 0))
-    return complain(kUsage, "plugins check-parallel: --ranks is 1 to 64, --timeout above 0");
+    return complain(kUsage, "plugins check-parallel: --ranks must be 1 to 64 and --timeout above 0");
   if (!w.into.empty()) return as_rank(runtime, w);
   const auto plugins = runtime.registry().plugins();
   const auto plugin = std::find_if(plugins.begin(), plugins.end(), [&](const core::PluginInfo& p) {

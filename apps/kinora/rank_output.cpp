@@ -20,7 +20,7 @@ namespace {
 void write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t n = write(fd, text.data(), text.size());
-    if (n < 0 && errno != EINTR && errno != EAGAIN) return;  // a full disk or a closed terminal stops no rank
+    if (n < 0 && errno != EINTR && errno != EAGAIN) return;  // a full disk or a closed terminal must not stop a rank
     if (n > 0) text.remove_prefix(static_cast<size_t>(n));
   }
 }
@@ -30,7 +30,7 @@ void close_and_forget(int& fd) {
   fd = -1;
 }
 
-// A terminal of the size of ours, whose text passes unchanged. False where the machine has none to give.
+// Opens a terminal of the same size as ours that passes text unchanged. False if the machine has none left.
 bool open_terminal(int like, int& ours, int& theirs) {
   ours = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   char name[128];
@@ -48,7 +48,7 @@ bool open_terminal(int like, int& ours, int& theirs) {
   return true;
 }
 
-// A line as a terminal shows it in the end: what follows the last carriage return, without colours.
+// A line as a terminal shows it in the end: the text after the last carriage return, without colours.
 std::string as_shown(std::string_view line) {
   while (!line.empty() && line.back() == '\r') line.remove_suffix(1);
   if (const size_t back = line.rfind('\r'); back != std::string_view::npos) line.remove_prefix(back + 1);
@@ -103,7 +103,7 @@ void RankOutput::pass_on(size_t channel) {
   char text[16384];
   const ssize_t n = read(c.from_rank, text, sizeof text);
   if (n < 0 && errno == EINTR) return;
-  if (n <= 0) {  // a terminal whose other side is closed says EIO
+  if (n <= 0) {  // a terminal whose other side is closed gives EIO
     write_lines(c, "", true);
     close_and_forget(c.from_rank);
     return;
@@ -119,7 +119,7 @@ void RankOutput::write_lines(Channel& c, std::string_view text, bool ends) {
   for (size_t end; (end = c.line.find('\n', begin)) != std::string::npos; begin = end + 1)
     write_all(file_, as_shown(std::string_view(c.line).substr(begin, end - begin)) + "\n");
   c.line.erase(0, begin);
-  // Of a progress bar only the last state can ever be shown.
+  // Only the last state of a progress bar stays visible.
   if (const size_t back = c.line.rfind('\r'); back != std::string::npos && back + 1 < c.line.size())
     c.line.erase(0, back);
   if (ends && !as_shown(c.line).empty()) write_all(file_, as_shown(c.line) + "\n");

@@ -1,4 +1,4 @@
-// Where the output of one rank of a launch goes: its log file, and for the rank that is shown also this
+// Destination of the output of one rank: its log file, and for the displayed rank also this
 // program's own stdout and stderr.
 #pragma once
 #include <array>
@@ -16,15 +16,15 @@ class RankOutput {
   RankOutput& operator=(const RankOutput&) = delete;
   ~RankOutput();
 
-  // Descriptors for the rank's stdout and stderr: the file, or, where the rank is shown, a pipe; a terminal
-  // of its own where ours is one, so that its progress bar knows.
+  // Descriptors for the rank's stdout and stderr: the file, or a pipe if the rank is displayed. The pipe is a terminal
+  // if ours is one, so that the rank draws its progress bar.
   int stdout_of_rank() const { return channels_[0].to_rank >= 0 ? channels_[0].to_rank : file_; }
   int stderr_of_rank() const { return channels_[1].to_rank >= 0 ? channels_[1].to_rank : file_; }
-  // Once the rank has them.
+  // Call after the rank has inherited the descriptors.
   void started();
-  // What can be read from a shown rank; -1: nothing, or no more.
+  // Descriptors of a displayed rank to read from; -1: none, or closed.
   std::array<int, 2> readable() const { return {channels_[0].from_rank, channels_[1].from_rank}; }
-  // Passes on what there is; closes a channel at its end.
+  // Forwards the available output; closes a channel at its end.
   void pass_on(size_t channel);
 
   const std::filesystem::path& log() const { return log_; }
@@ -34,7 +34,7 @@ class RankOutput {
  private:
   struct Channel {
     int from_rank = -1, to_rank = -1, shown_at = -1;
-    std::string line;  // not ended yet
+    std::string line;  // line without its end so far
   };
   void open_channel(Channel&, int shown_at) const;
   void write_lines(Channel&, std::string_view text, bool ends);

@@ -22,17 +22,17 @@ namespace po = boost::program_options;
 
 constexpr const char* kRunHelp = R"(usage: kinora run FILE.toml [options]
 
-Runs the jobs of a run file, one after the other, into its output folder. What is finished and unchanged is not done
-again; training goes on from its last checkpoint, encoding and generation with what is left, another interrupted job
-starts again.
+Runs the jobs of a run file one after the other and writes to its output folder. Jobs that are finished and unchanged are
+skipped. After an interruption, training resumes from its last checkpoint, and encoding and generation process the
+remaining samples; other jobs start again.
 
 examples:
-  kinora run configs/quickstart.toml                      the whole way, from a film to a generated clip
+  kinora run configs/quickstart.toml                      the whole way, from a video to a generated clip
   kinora run my.toml --set dit.steps=2000 --set run.seed=7 other values for this time
-  kinora run my.toml --only dit                           one job, and what it reads
-  kinora run my.toml --dry-run                            say what would be done
-  kinora run my.toml --retry-failed                       do again what failed in a curate job, and what reads it if that
-                                                          changes what it keeps
+  kinora run my.toml --only dit                           one job, and the jobs that it reads
+  kinora run my.toml --dry-run                            print what would be done
+  kinora run my.toml --retry-failed                       retry the failed inputs of curate jobs, and rerun the jobs that
+                                                          read them if their results change
 
 )";
 
@@ -41,22 +41,23 @@ po::options_description run_options() {
   options.add_options()("set", po::value<std::vector<std::string>>()->composing()->value_name("a.b=v"),
                         "override a value: JOB.OPTION=VALUE or run.KEY=VALUE")(
       "only", po::value<std::string>()->default_value("")->value_name("JOB"),
-      "run this job and what it reads")("profile", "write trace.json into the folder of each job that an engine runs")("out", po::value<std::string>()->value_name("DIR"),
-                                        "output folder instead of the file's")(
-      "dry-run", "say what would be done")("retry-failed",
-                                           "try again the films and clips that failed in finished curate jobs")(
+      "run this job and the jobs that it reads")(
+      "profile", "write trace.json into the folder of each job that an engine runs")(
+      "out", po::value<std::string>()->value_name("DIR"), "output folder; default: the file's")(
+      "dry-run", "print what would be done")("retry-failed",
+                                           "retry the videos and clips that failed in finished curate jobs")(
       "help,h", "this text");
   return options;
 }
 
 struct Parsed {
   po::variables_map values;
-  std::string file;                // the first of
+  std::string file;                // the first of `files`
   std::vector<std::string> files;
   std::vector<std::string> sets;
 };
 
-// most: files; -1: any number.
+// most: largest number of files; -1: any number.
 Parsed parse(const Arguments& arguments, const po::options_description& visible, int most = 1) {
   po::options_description all;
   all.add(visible).add_options()("file", po::value<std::vector<std::string>>());
@@ -74,7 +75,7 @@ Parsed parse(const Arguments& arguments, const po::options_description& visible,
 std::optional<AskedRun> asked_of(core::Runtime& runtime, const Parsed& given) {
   if (given.file.empty())
     return complain(kUsage,
-                    "run: which file? kinora run FILE.toml, for example kinora run configs/quickstart.toml"),
+                    "run: a run file is missing; kinora run FILE.toml, for example kinora run configs/quickstart.toml"),
            std::nullopt;
   auto run = load_run(runtime, given.file, given.sets);
   if (!run) return std::nullopt;
@@ -94,7 +95,7 @@ std::optional<AskedRun> asked_of(core::Runtime& runtime, const Parsed& given) {
   return AskedRun{std::move(*run), std::move(options)};
 }
 
-// Of the launch that a check is for; 0: nobody says.
+// Ranks of the launch that a check is for; 0: not given.
 int64_t ranks_of(const Parsed& given) {
   if (!given.values.count("ranks")) return core::or_throw(core::ranks_of(core::environment));
   const auto ranks = given.values["ranks"].as<int64_t>();
@@ -102,8 +103,8 @@ int64_t ranks_of(const Parsed& given) {
   return ranks;
 }
 
-// Rank 0 of a launch is the one that is seen; of the others only problems are. Each keeps a file: what
-// `kinora launch` starts writes into one already.
+// Rank 0 of a launch is displayed; of the other ranks only problems are. Every rank keeps a log file; under
+// `kinora launch` the launcher already writes it.
 core::Result<core::LogFile> open_log(const std::filesystem::path& out, const core::LaunchPlace& place) {
   if (place.first()) return core::LogFile::open(out / "kinora.log");
   if (place.launcher == core::kOwnLauncher) return core::LogFile::open("/dev/null");
@@ -162,22 +163,22 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
   std::error_code error;
   std::filesystem::create_directories(run.out, error);
   if (error)
-    return complain(kFailed, "cannot make the output folder " + run.out.string() + ": " + error.message() +
+    return complain(kFailed, "cannot create the output folder " + run.out.string() + ": " + error.message() +
                                  "; choose another with --out");
   core::watch_signals();
   const core::LaunchPlace place = core::here();
-  // The log belongs to the run that is at work there. One that begins between this look and the lock of
-  // run_jobs() finds a line of ours in it.
+  // Another run at work in this folder owns its log. If it takes the lock of run_jobs() after this check, its log has one
+  // line of ours.
   if (place.first())
     if (const auto lock = core::FolderLock::take(run.out); !lock)
       return complain(kFailed, lock.failure().message);
   auto log = open_log(run.out, place);
   if (!log) return complain(kFailed, log.failure().message);
   const core::RunResult result = core::run_jobs(runtime, run, options);
-  if (result.was_cancelled)  // which `kinora launch` says for all of its ranks
+  if (result.was_cancelled)  // `kinora launch` prints this once for all of its ranks
     return place.launcher == core::kOwnLauncher
                ? kInterrupted
-               : complain(kInterrupted, "interrupted; run the same command again to go on");
+               : complain(kInterrupted, "interrupted; run the same command again to continue");
   if (!result.ok) return result.was_refused ? kUsage : kFailed;
   if (place.first() || place.launcher == core::kOwnLauncher)
     std::cout << "results are in " << run.out.string() << "\n";
@@ -189,22 +190,22 @@ int check_command(core::Runtime& runtime, const Arguments& arguments) {
   visible.add_options()("set", po::value<std::vector<std::string>>()->composing()->value_name("a.b=v"),
                         "override a value")(
       "ranks", po::value<int64_t>()->value_name("N"),
-      "of the launch that the file is for; default: what a launcher's variables say, else any number")(
+      "number of ranks that the file is for; default: from a launcher's variables, else any number")(
       "help,h", "this text");
   const Parsed given = parse(arguments, visible, -1);
   if (given.values.count("help")) {
     std::cout << "usage: kinora check FILE.toml... [--set a.b=v]... [--ranks N]\n\nReads run files as `run` "
                  "would and prints every error at once, as FILE:LINE:COL. Exit 0 if there is\nnone, else 2. "
-                 "Whether its strategies and batches fit a number of ranks is asked by --ranks.\n\n"
+                 "With --ranks, also checks that its strategies and batches fit that number of ranks.\n\n"
               << visible;
     return kDone;
   }
-  if (given.file.empty()) return complain(kUsage, "check: which file? kinora check FILE.toml");
+  if (given.file.empty()) return complain(kUsage, "check: a run file is missing; kinora check FILE.toml");
   int code = kDone;
   for (const auto& file : given.files) {
     auto run = load_run(runtime, file, given.sets, ranks_of(given));
     if (run && !run->storages.empty() && given.files.size() > 1) {
-      complain(kUsage, file + ": it configures storages, which would hold for the other files too; check it by itself");
+      complain(kUsage, file + ": configures storages, which would also apply to the other files; check this file alone");
       run.reset();
     }
     if (!run) {

@@ -20,46 +20,46 @@ using nlohmann::json;
 constexpr const char* kSearchHelp = R"(usage: kinora search DIR "TEXT" [options]
        kinora search DIR --like CLIP [options]
 
-The clips of a run that are nearest to a text, by the embeddings of their captions (a job of kind embed-text), or to a clip,
-by their embeddings of pictures (a stage embed.*). DIR is the folder of a run, or of a curate job in it, beside which its
-embed-text job is found; --in adds more of them. Copies that a dedup job of the run leaves out and clips that people rejected
-in the studio are not shown without --copies and --rejected, which mark them.
+Prints the clips of a run that are nearest to a text, by the embeddings of their captions (a job of kind embed-text), or to a
+clip, by their image embeddings (a stage embed.*). DIR is the folder of a run, or of a curate job next to its embed-text job;
+--in adds more folders. Copies that a dedup job of the run leaves out and clips that were rejected in the studio are shown,
+and marked, only with --copies and --rejected.
 
 examples:
   kinora search runs/films "a boat at sea"
   kinora search runs/films --like film-0007 --top 5
-  kinora search runs/films --like another.mp4 --json        a file is seen by embed.classic
+  kinora search runs/films --like another.mp4 --json        a file is embedded by embed.classic
 
 )";
 
 po::options_description search_flags() {
   po::options_description out("options");
-  out.add_options()("like", po::value<std::string>()->value_name("CLIP"), "a key of DIR, or a video file")(
+  out.add_options()("like", po::value<std::string>()->value_name("CLIP"), "key of a clip in DIR, or a video file")(
       "name", po::value<std::string>()->value_name("NAME"),
-      "which embedding of pictures; else classic, or the only one there is")(
-      "top,k", po::value<int64_t>()->default_value(10)->value_name("N"), "how many clips")(
-      "in", po::value<std::vector<std::string>>()->composing()->value_name("DIR"), "another folder")(
-      "copies", "show also clips that a dedup job of the run leaves out as copies")(
-      "rejected", "show also clips that people rejected in the studio")("json", "one line of JSON a clip")(
+      "image embedding to use; default: classic, or the only one there is")(
+      "top,k", po::value<int64_t>()->default_value(10)->value_name("N"), "number of clips")(
+      "in", po::value<std::vector<std::string>>()->composing()->value_name("DIR"), "another folder to search")(
+      "copies", "also show clips that a dedup job of the run leaves out as copies")(
+      "rejected", "also show clips that were rejected in the studio")("json", "print one line of JSON per clip")(
       "help,h", "this text");
   return out;
 }
 
-// What is wrong with the question; "" if nothing is.
+// Describes an error in the arguments; "" if there is none.
 std::string wrong_in(const po::variables_map& given) {
   const auto words =
       given.count("text") ? given["text"].as<std::vector<std::string>>() : std::vector<std::string>();
   if (words.size() > 1)
-    return fmt::format("{} texts are given; put what is one text in quotes: \"{}\"", words.size(),
+    return fmt::format("{} texts are given; quote the text: \"{}\"", words.size(),
                        fmt::join(words, " "));
   if (!given.count("dir") || given.count("text") + given.count("like") != 1)
-    return "give a folder, and either a text or --like CLIP; see kinora search --help";
+    return "expected a folder and either a text or --like CLIP; see kinora search --help";
   if (given["top"].as<int64_t>() < 1)
-    return fmt::format("--top {} shows no clip; give 1 or more", given["top"].as<int64_t>());
+    return fmt::format("--top {}: must be 1 or more", given["top"].as<int64_t>());
   const std::string asked = words.empty() ? given["like"].as<std::string>() : words.front();
   if (asked.find_first_not_of(" \t\r\n") == std::string::npos)
-    return given.count("text") ? "the text is empty; say what the clip shows, for example \"a boat at sea\""
-                               : "--like is empty; give a key of DIR, or a video file";
+    return given.count("text") ? "the text is empty; describe the clip, for example \"a boat at sea\""
+                               : "--like is empty; give the key of a clip in DIR, or a video file";
   return "";
 }
 
@@ -69,7 +69,7 @@ std::string name_in(const core::Collection& clips, const po::variables_map& give
   return names.size() == 1 ? names.front() : "classic";
 }
 
-// What of the found is wanted, and how much is not.
+// Selects the hits to show and counts the ones left out.
 class Shown {
  public:
   explicit Shown(const po::variables_map& given)
@@ -120,14 +120,14 @@ std::vector<core::Hit> like(core::Runtime& runtime, const core::Collection& clip
     });
     if (all.clips.empty())
       std::cerr << fmt::format(
-          "{} is the only clip with an embedding '{}'; there is none to compare it with\n", example, name);
+          "{} is the only clip with an embedding '{}'; there is no other clip to compare it with\n", example, name);
     return core::nearest(shown.of(std::move(all)), query, top);
   }
   if (!fs::is_regular_file(example))
-    throw Error(KINORA_NOT_FOUND, "--like " + example + ": it is neither a key with an embedding '" + name +
+    throw Error(KINORA_NOT_FOUND, "--like " + example + ": neither a key with an embedding '" + name +
                                       "' here nor a video file");
   if (name != "classic")
-    throw Error(KINORA_UNSUPPORTED, "--like " + example + ": only 'classic' can be computed of a file; of '" +
+    throw Error(KINORA_UNSUPPORTED, "--like " + example + ": only 'classic' can be computed for a file; for '" +
                                         name + "' give the key of a clip");
   all = shown.of(std::move(all));
   return core::nearest(all, core::video_query(runtime, example), top);

@@ -1,4 +1,4 @@
-// Commands that benchmarks compare with.
+// Runs commands that benchmarks compare with.
 #pragma once
 #include <string>
 

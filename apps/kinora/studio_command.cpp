@@ -16,13 +16,13 @@ namespace po = boost::program_options;
 
 constexpr const char* kStudioHelp = R"(usage: kinora studio DIR [options]
 
-Serves a page on this machine (127.0.0.1) to look through the clips of a curate job, kept, filtered and failed, and to change
-what it decided: captions, and which clips are used. DIR is the folder of a curate job, or of a run. Prints the page's address,
-which lets in only who knows it, and answers until Ctrl-C.
+Serves a page on this machine (127.0.0.1) to browse the clips of a curate job, kept, filtered and failed, and to change its
+captions and decide which clips are used. DIR is the folder of a curate job, or of a run. Prints the page's address, which
+contains a secret key and is needed for access, and serves until Ctrl-C.
 
-Changes go to edits.jsonl in the job's folder, one line each with author and time; the next shard and embed-text jobs use
-them. Where a job of kind embed-text has embedded the captions, the page searches by meaning, else by words; and by pictures
-where the curate job has a stage embed.*.
+Changes are written to edits.jsonl in the job's folder, one line each with author and time; the next shard and embed-text jobs
+use them. If a job of kind embed-text has embedded the captions, the page searches by meaning, else by words. If the curate job
+has a stage embed.*, the page also searches by image.
 
 examples:
   kinora studio runs/quickstart
@@ -33,8 +33,8 @@ examples:
 po::options_description studio_flags() {
   po::options_description out("options");
   out.add_options()("port", po::value<int>()->default_value(0)->value_name("N"),
-                    "of the address; 0: a free one")("author", po::value<std::string>()->value_name("NAME"),
-                                                     "who edits; else $USER")("help,h", "this text");
+                    "port of the page; 0: any free one")("author", po::value<std::string>()->value_name("NAME"),
+                                                     "author of the edits; default: $USER")("help,h", "this text");
   return out;
 }
 
@@ -60,10 +60,10 @@ int studio_command(core::Runtime& runtime, const Arguments& arguments) {
   const std::string dir = given["dir"].as<std::string>(), author = author_of(given);
   const int port = given["port"].as<int>();
   if (dir.empty())
-    return complain(kUsage, "studio: give the folder of a curate job or of a run; see kinora studio --help");
+    return complain(kUsage, "studio: the folder of a curate job or of a run is missing; see kinora studio --help");
   if (port < 0 || port > 65535)
     return complain(kUsage,
-                    "--port: " + std::to_string(port) + " is none; from 1 to 65535, or 0 for a free one");
+                    "--port: " + std::to_string(port) + " is not a port; expected 1 to 65535, or 0 for a free one");
   if (author.empty()) return complain(kUsage, "--author: the name is empty");
   studio::Studio studio(dir, author,
                         [&](const nlohmann::json& encoder, const std::vector<std::string>& texts) {
@@ -74,7 +74,7 @@ int studio_command(core::Runtime& runtime, const Arguments& arguments) {
                 {.port = port,
                  .ready =
                      [&](const std::string& address) {
-                       std::cout << address << std::endl;  // flushed: whoever started it waits for the line
+                       std::cout << address << std::endl;  // flushed: the caller may wait for this line
                        const std::string refusal = studio.refusal();
                        std::cerr << (refusal.empty() ? "edits are by " + author : refusal)
                                  << "; Ctrl-C ends the studio\n";

@@ -8,7 +8,7 @@
 namespace kinora {
 namespace {
 
-// The program does not link FFmpeg; the library that the video plugin will load is asked.
+// The program does not link FFmpeg, so this asks the library that the video plugin will load.
 std::string ffmpeg_version() {
   std::error_code error;
   boost::dll::shared_library library(

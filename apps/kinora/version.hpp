@@ -3,7 +3,7 @@
 
 namespace kinora {
 
-// Versions of the program, of the libtorch it was built for, and of the FFmpeg that its plugins will find.
+// Versions of the program, of the libtorch it was built for, and of the FFmpeg that its plugins will load.
 std::string version_text();
 
 }  // namespace kinora

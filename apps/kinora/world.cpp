@@ -27,7 +27,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// In which ranks end by themselves once one of them has failed: their own errors say what they missed.
+// After one rank has failed, the others get this long to end by themselves, so that they can log their own errors.
 constexpr milliseconds kMoment{5000};
 
 sigset_t watched() {
@@ -52,7 +52,7 @@ std::vector<std::string> environment_of(const WorldPlan& plan, int rank) {
                                "TORCHELASTIC_RESTART_COUNT=" + std::to_string(plan.restart),
                                "KINORA_RENDEZVOUS=" + plan.rendezvous};
   if (plan.timeout_ms > 0) out.push_back("KINORA_TIMEOUT_MS=" + std::to_string(plan.timeout_ms));
-  // Ranks that each take all cores would wait for each other.
+  // Ranks that each use all cores would slow each other down.
   if (!std::getenv("OMP_NUM_THREADS"))
     out.push_back("OMP_NUM_THREADS=" + std::to_string(std::max(1, usable_cores() / plan.size)));
   const size_t own = out.size();
@@ -76,7 +76,7 @@ struct RankProcess {
   int rank = 0;
   std::unique_ptr<RankOutput> output;
   pid_t pid = -1;
-  std::optional<int> status{};  // of waitpid, once it has ended
+  std::optional<int> status{};  // from waitpid, after the process has ended
 
   bool runs() const { return pid > 0 && !status; }
   void send(int signal) const {
@@ -91,7 +91,7 @@ struct RankProcess {
   }
 };
 
-// A group of its own, so that Ctrl-C reaches it through this program only; and it dies with this program.
+// Starts a rank in its own process group, so that Ctrl-C reaches it through this program only. It dies with this program.
 void start(RankProcess& p, const WorldPlan& plan) {
   std::vector<std::string> arguments{"kinora"}, environment = environment_of(plan, p.rank);
   arguments.insert(arguments.end(), plan.arguments.begin(), plan.arguments.end());
@@ -176,21 +176,21 @@ class World {
 
   void fail(const RankProcess& p) {
     first_ = &p;
-    if (p.code() == kInterrupted) {  // whoever asked one rank to stop asked all
+    if (p.code() == kInterrupted) {  // a stop request to one rank stops all
       if (!std::exchange(stopping_, true)) send(SIGTERM);
       return;
     }
     if (!deadline_) deadline_ = Clock::now() + (stopping_ ? plan_.grace : kMoment);
-    if (asked_ == 0 && p.code() != kUsage) tell(p);  // what one refuses all refuse, and rank 0 is seen
+    if (asked_ == 0 && p.code() != kUsage) tell(p);  // all ranks refuse the same configuration, and rank 0 is displayed
   }
 
   void tell(const RankProcess& p) const {
     core::log_error("launch: rank {} of {} {}; the world is stopped", p.rank, plan_.size, p.how());
     if (p.rank > 0) std::cerr << p.output->last_lines(12);
-    core::log_error("launch: its whole log: {}", p.output->log().string());
+    core::log_error("launch: its full log: {}", p.output->log().string());
   }
 
-  // Of an end that takes too long: ask, then do it.
+  // Called at a deadline: asks the ranks to stop first, then kills them.
   void next_stage() {
     if (!stopping_) return stop();
     deadline_.reset();
@@ -202,7 +202,7 @@ class World {
   }
   void stop() {
     stopping_ = true;
-    // A person who asks waits for the checkpoint; ranks that lost one of theirs have none to write.
+    // After a user's request, wait for the checkpoint. Ranks that lost a peer cannot write one.
     deadline_ = asked_ > 0 && !first_ ? std::nullopt : std::optional(Clock::now() + plan_.grace);
     send(SIGTERM);
   }
@@ -213,10 +213,10 @@ class World {
   const WorldPlan& plan_;
   const Signals& signals_;
   std::vector<RankProcess> ranks_;
-  const RankProcess* first_ = nullptr;  // that failed
+  const RankProcess* first_ = nullptr;  // the first that failed
   std::optional<Clock::time_point> deadline_;
   bool stopping_ = false;
-  int asked_ = 0;  // signals to stop
+  int asked_ = 0;  // stop signals received
 };
 
 }  // namespace

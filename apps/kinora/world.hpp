@@ -1,4 +1,4 @@
-// The ranks of one launch on this machine: started together, watched, and stopped together.
+// The ranks of one launch on this machine, which are started, watched and stopped together.
 #pragma once
 #include <chrono>
 #include <filesystem>
@@ -9,12 +9,12 @@ namespace kinora {
 
 struct WorldPlan {
   int size = 1;
-  std::vector<std::string> arguments;      // of every rank, which is another copy of this program
-  std::filesystem::path logs;              // folder of rank-0.log ...
+  std::vector<std::string> arguments;      // of every rank, which runs this program too
+  std::filesystem::path logs;              // folder for rank-0.log ...
   std::string headline;                    // first line of each log
   std::string rendezvous;                  // KINORA_RENDEZVOUS
-  int restart = 0;                         // how often all ranks were started before
-  int64_t timeout_ms = 0;                  // of a transfer; 0: as KINORA_TIMEOUT_MS says
+  int restart = 0;                         // number of earlier starts of all ranks
+  int64_t timeout_ms = 0;                  // limit of a transfer; 0: KINORA_TIMEOUT_MS
   std::chrono::milliseconds grace{10000};  // from asking a rank to stop to ending it
 };
 
@@ -23,9 +23,9 @@ struct WorldEnd {
   bool interrupted = false;  // by a signal to this program
 };
 
-// SIGINT, SIGTERM and SIGHUP ask every rank to stop, a second one ends them at once; SIGUSR1 is passed on.
-// A rank that fails ends the world: the others have a moment to say what they missed, are asked to stop, and
-// are ended after the grace period. What failed is logged with its last lines. No rank outlives this process.
+// SIGINT, SIGTERM and SIGHUP ask every rank to stop; a second one kills them at once. SIGUSR1 is forwarded.
+// If a rank fails, the others get a moment to log their own errors, are asked to stop, and are killed after the grace
+// period. The failed rank is logged with its last lines. No rank outlives this process.
 class Signals {  // blocks them for this process while it lives
  public:
   Signals();

@@ -44,15 +44,15 @@ void read_items(const JobFolder& folder, size_t job, Rows& rows) {
     rows.add(Rows::parse(line, 1), {job, at, line.size(), false});
 }
 
-// The marker of a stored clip is its field json.
+// Rows of the clips in the job's folder data. A stored clip is complete once its field json exists.
 void read_stored(const JobFolder& folder, size_t job, Rows& rows) {
   const auto clips = core::catching([&] { return core::clips_in(folder.path / "data"); });
-  if (!clips) return;  // there is no such folder yet
+  if (!clips) return;  // the folder does not exist yet
   for (const auto& [key, fields] : *clips) {
     if (!fields.contains("json")) continue;
     const json facts = json_in(fields.at("json"));
     json item{{"key", key}, {"end", "kept"}, {"facts", facts}, {"parent", core::text_in(facts, "film")}};
-    if (item["parent"] == "") item["url"] = "";  // a film
+    if (item["parent"] == "") item["url"] = "";  // an input video
     if (const auto caption = fields.find("txt"); caption != fields.end())
       item["caption"] = text_of(caption->second);
     rows.add(item, {job, 0, 0, false});
@@ -62,8 +62,8 @@ void read_stored(const JobFolder& folder, size_t job, Rows& rows) {
 struct FilmType {
   const char *ending, *type;
 };
-// The endings of films, which the user's browser may be given whether it can play them or not; nothing else
-// that a line names is read.
+// File name endings of videos. The user's browser may receive such files, whether it can play them or not; no other file
+// that an item names is read.
 constexpr FilmType kFilmTypes[] = {
     {".mp4", "video/mp4"},       {".m4v", "video/mp4"},        {".mov", "video/mp4"},
     {".webm", "video/webm"},     {".mkv", "video/x-matroska"}, {".ogv", "video/ogg"},
@@ -74,7 +74,7 @@ constexpr FilmType kFilmTypes[] = {
     {".3gp", "video/3gpp"},      {".3g2", "video/3gpp2"},      {".mxf", "application/mxf"},
     {".ogm", "video/ogg"},       {".divx", "video/x-msvideo"}};
 
-// "": it is none of them. `ending`: in lower case.
+// The Content-Type of an ending in lower case; "": not one of these endings.
 const char* film_type(const std::string& ending) {
   const auto at = std::ranges::find(kFilmTypes, ending, &FilmType::ending);
   return at == std::end(kFilmTypes) ? "" : at->type;
@@ -87,7 +87,7 @@ std::vector<JobFolder> curate_jobs(const fs::path& dir) {
   const fs::path folder = fs::canonical(dir, error);
   if (error || !fs::is_directory(folder))
     throw Error(KINORA_NOT_FOUND,
-                dir.string() + ": there is no such folder; give that of a curate job or of a run");
+                dir.string() + ": no such folder; give the folder of a curate job or of a run");
   if (is_curate(folder)) return {{folder.filename().string(), folder}};
   std::vector<JobFolder> jobs;
   for (const auto& entry : fs::directory_iterator(folder, error))
@@ -98,7 +98,7 @@ std::vector<JobFolder> curate_jobs(const fs::path& dir) {
   if (jobs.empty())
     throw Error(KINORA_NOT_FOUND,
                 dir.string() +
-                    ": no curate job is there; give the folder of one (it holds items.jsonl) or "
+                    ": contains no curate job; give the folder of a curate job (it contains items.jsonl) or "
                     "of a run that has one");
   return jobs;
 }
@@ -181,7 +181,7 @@ json item_of(const Catalogue& catalogue, const Clip& clip) {
   json item = core::parse_facts(line);
   if (clip.in_journal) item = core::object_in(core::object_in(item, "entry"), "end");
   if (!in || !item.is_object() || core::text_in(item, "key") != clip.key)
-    throw Error(KINORA_IO, (folder / file).string() + ": it has changed; load the page again");
+    throw Error(KINORA_IO, (folder / file).string() + ": the file has changed; reload the page");
   return item;
 }
 

@@ -1,5 +1,5 @@
-// What became of the inputs of curate jobs: items.jsonl in memory, or journal.jsonl of a job at work, without
-// what only one item at a time needs.
+// Outcomes of the inputs of curate jobs: items.jsonl in memory, or journal.jsonl of a running job, without the parts
+// that are needed for only one item at a time.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -18,58 +18,58 @@ struct JobFolder {
   std::filesystem::path path;
 };
 
-// `dir` itself if it is a curate job's folder, else the curate jobs directly in it, by name.
+// `dir` itself if it is a curate job's folder, else the curate jobs directly inside it, sorted by name.
 // Throws Error KINORA_NOT_FOUND if there is none.
 std::vector<JobFolder> curate_jobs(const std::filesystem::path& dir);
 
-// Where the items of a job are read from.
+// The file that the items of a job are read from.
 enum class Source : uint8_t {
-  items,    // it has ended
-  journal,  // it is at work: what has ended so far
-  stored,   // neither file is there: the clips in its folder data
+  items,    // the job has ended
+  journal,  // the job is running: the items that have ended so far
+  stored,   // neither file exists: the clips in the job's folder data
 };
 Source source_of(const JobFolder&);
 
 struct Catalogue {
   std::vector<JobFolder> jobs;
   std::vector<Clip> clips;
-  // Every number of the items by name ("duration_s", "scores.filter.blur"), one value a clip; NaN: it has
-  // none.
+  // Every number of the items by name ("duration_s", "scores.filter.blur"), one value per clip; NaN: the clip does not
+  // have it.
   std::map<std::string, std::vector<double>> columns;
   std::unordered_map<std::string, size_t> by_id;
   std::vector<nlohmann::json>
-      usage;               // a job: {STAGE: {"requests", "prompt_tokens", ...}}, as summary.json has it
-  int64_t unreadable = 0;  // lines
-  // Of films whose files have one name: what tells them apart, by id.
+      usage;               // per job: {STAGE: {"requests", "prompt_tokens", ...}}, as in summary.json
+  int64_t unreadable = 0;  // number of lines
+  // For videos with equal file names: the part of the path that tells them apart, by id.
   std::unordered_map<std::string, std::string> places;
 
   const Clip* find(const std::string& id) const;
   double value(const std::string& column, size_t clip) const;
-  std::string film_of(const Clip&) const;  // the id of the film that it is, or is of
-  // Where its film lies, "monday/tape.mp4", if a film of another folder has the same name; else "".
+  std::string film_of(const Clip&) const;  // id of the clip's source video, or the item's own if it is a video
+  // Where its source video is stored, "monday/tape.mp4", if a video in another folder has the same name; else "".
   std::string place_of(const Clip&) const;
 };
 
-// A key that two lines have is the later line's. What dedup jobs beside a job leave out is marked.
+// If two lines have the same key, the later one counts. Marks the clips that dedup jobs of the same run leave out.
 Catalogue read_catalogue(const std::vector<JobFolder>& jobs);
 
-// Changes when read_catalogue would read something else.
+// Changes if read_catalogue would now give a different result.
 std::string stamp_of(const std::vector<JobFolder>& jobs);
 
-// The whole item as items.jsonl has it, facts and shots included. Throws Error KINORA_IO.
+// The whole item as stored in items.jsonl, facts and shots included. Throws Error KINORA_IO.
 nlohmann::json item_of(const Catalogue&, const Clip&);
 
-// The stored file KEY.FIELD of a clip if it is there, in the job's data folder and by no link.
+// The stored file KEY.FIELD of a clip, if it exists in the job's data folder and is not reached through a link.
 std::filesystem::path stored_file(const Catalogue&, const Clip&, const std::string& field);
 
-// What there is to see: the clip itself, or else the film that it is a part of, if that is a local file with
-// the ending of a film. Empty path: nothing.
+// The file to play for a clip: the clip itself, or else its source video, if that is a local file with the ending of a
+// video. Empty path: there is none.
 struct Media {
   std::filesystem::path path;
-  bool is_film = false;   // the clip is the range start_s to end_s of it
+  bool is_film = false;   // path is the source video; the clip is its range start_s to end_s
   const char* type = "";  // its Content-Type
   std::string ending =
-      {};  // ".mts", in lower case: of a film that is there, its path may be empty for that ending
+      {};  // ".mts", in lower case, if the video exists; the path is empty for an ending that is not played
 };
 Media media_of(const Catalogue&, const Clip&);
 

@@ -46,12 +46,12 @@ TEST_F(CatalogueTest, ReadsItemsAndTheirNumbersAndSkipsWhatIsNone) {
   ASSERT_EQ(c.clips.size(), 3U);
   EXPECT_EQ(c.unreadable, 2);
   EXPECT_EQ(c.clips[1].id, "clips/f-0000");
-  EXPECT_EQ(c.clips[1].caption, "new");  // the later line of a key
+  EXPECT_EQ(c.clips[1].caption, "new");  // the later line of a key counts
   EXPECT_EQ(c.value("duration_s", 1), 4);
-  EXPECT_TRUE(std::isnan(c.value("duration_s", 0)));  // a film that is shown as its clips
+  EXPECT_TRUE(std::isnan(c.value("duration_s", 0)));  // an input video shown as its clips
   EXPECT_EQ(c.value("scores.filter.blur", 2), 3.5);
   EXPECT_EQ(c.value("scores.filter.motion", 2), 7);
-  EXPECT_FALSE(c.columns.contains("bounds.filter.blur.at_least")) << "an option is no measure of the clip";
+  EXPECT_FALSE(c.columns.contains("bounds.filter.blur.at_least")) << "an option does not measure the clip";
   EXPECT_EQ(item_of(c, c.clips[0])["shots"]["cuts"].size(), 2U);
   EXPECT_EQ(c.find("clips/../../etc/passwd"), nullptr);
 }
@@ -60,7 +60,7 @@ TEST_F(CatalogueTest, AJobThatRunsShowsWhatItHasStored) {
   write("clips/data/f-0000.mp4", "video");
   write("clips/data/f-0000.txt", "a caption");
   write("clips/data/f-0000.json", R"({"film":"f","duration_s":3})");
-  write("clips/data/f-0001.mp4", "its marker is not there yet");
+  write("clips/data/f-0001.mp4", "its field json is not stored yet");
   const Catalogue c = read_catalogue(curate_jobs(folder_ / "clips"));
   ASSERT_EQ(c.clips.size(), 1U);
   EXPECT_EQ(c.clips[0].caption, "a caption");
@@ -88,7 +88,7 @@ TEST_F(CatalogueTest, AJobAtWorkShowsAllThatHasEndedSoFar) {
             R"({"sum":"0","entry":{"end":{"key":"f-0002","end":"ke)");
   const auto jobs = curate_jobs(folder_);
   const Catalogue c = read_catalogue(jobs);
-  ASSERT_EQ(c.clips.size(), 3U);  // the last line is being written
+  ASSERT_EQ(c.clips.size(), 3U);  // the last line is still being written
   EXPECT_EQ(c.unreadable, 0);
   EXPECT_TRUE(c.clips[0].is_film);
   EXPECT_EQ(c.clips[0].reason, "no film");
@@ -103,8 +103,8 @@ TEST_F(CatalogueTest, AJobAtWorkShowsAllThatHasEndedSoFar) {
   EXPECT_EQ(read_catalogue(jobs).clips.at(0).key, "of an earlier run");
 }
 
-// A run that went on, films that changed, and failures that are tried again: what no longer holds is not
-// there.
+// After a continued run, changed videos and retried failures, items that are no longer valid are not
+// shown.
 TEST_F(CatalogueTest, WhatTheJournalTakesBackIsNotShown) {
   const auto failed = [](const char* key, const char* film) {
     return end(std::string(R"({"key":")") + key + R"(","end":"failed","parent":")" + film + R"("})");
@@ -125,7 +125,7 @@ TEST_F(CatalogueTest, WhatTheJournalTakesBackIsNotShown) {
   write("clips/journal.jsonl", before + entry(R"({"broke_off":true})"));
   EXPECT_THAT(keys(), testing::ElementsAre("f-0000", "g-0000"));
   write("clips/journal.jsonl", before + entry(R"({"broke_off":true,"whole":true})"));
-  EXPECT_THAT(keys(), testing::ElementsAre()) << "of a job with branches films are done whole";
+  EXPECT_THAT(keys(), testing::ElementsAre()) << "in a job with branches, videos are finished as a whole";
   write("clips/journal.jsonl", before + entry(R"({"forget":"f"})"));
   EXPECT_THAT(keys(), testing::ElementsAre("g-0000", "g-0001"));
   write("clips/journal.jsonl", before + entry(R"({"forget":"f"})") + input("f") + kept("f-0000", "f"));
@@ -173,7 +173,7 @@ TEST_F(CatalogueTest, CopiesAreMarkedInTheJobThatTheDecisionsAreAbout) {
         "\n"
         R"({"key":"b","end":"filtered","rule":"dedup.semantic","score":0.995,"of":"a"})"
         "\n");
-  EXPECT_EQ(read_catalogue(curate_jobs(folder_)).find("second/b")->copy_rule, "") << "it has not ended";
+  EXPECT_EQ(read_catalogue(curate_jobs(folder_)).find("second/b")->copy_rule, "") << "the dedup job has not ended";
   write("copies/summary.json", R"({"curated": "second"})");
   const Catalogue c = read_catalogue(curate_jobs(folder_));
   const Clip* copy = c.find("second/b");
@@ -184,7 +184,7 @@ TEST_F(CatalogueTest, CopiesAreMarkedInTheJobThatTheDecisionsAreAbout) {
   EXPECT_STREQ(outcome_of(*c.find("second/a")), "kept");
   EXPECT_EQ(c.find("second/a")->copies, std::vector<std::string>{"second/b"});
   EXPECT_TRUE(c.find("clips/a")->copies.empty()) << "a job's own duplicate is not stored, and takes no place";
-  EXPECT_STREQ(outcome_of(*c.find("clips/b")), "kept") << "of another job";
+  EXPECT_STREQ(outcome_of(*c.find("clips/b")), "kept") << "belongs to another job";
   EXPECT_STREQ(outcome_of(*c.find("first/b")), "failed");
   EXPECT_EQ(c.find("clips/d")->copy_of, "a");
   EXPECT_STREQ(outcome_of(*c.find("clips/d")), "filtered");
@@ -204,7 +204,7 @@ TEST_F(CatalogueTest, ADecisionIsOfItsFootageAndNotOfWhatHasItsKeyNow) {
   }
   write("clips/items.jsonl", items);
   write("copies/decisions.jsonl", decisions);
-  const auto found = [&](const std::string& films) {  // whose footage a, b, c and d have; '-': there is no such clip
+  const auto found = [&](const std::string& films) {  // footage of a, b, c and d; '-': the clip does not exist
     for (size_t i = 0; i < films.size(); ++i) {
       const std::string file = std::string("clips/data/") + "abcd"[i] + ".json";
       fs::remove(folder_ / file);
@@ -215,9 +215,9 @@ TEST_F(CatalogueTest, ADecisionIsOfItsFootageAndNotOfWhatHasItsKeyNow) {
     return c.find("clips/b")->copy_of + c.find("clips/c")->copy_of;
   };
   EXPECT_EQ(found("abcd"), "ad");
-  EXPECT_EQ(found("axcd"), "d") << "b is another film now";
-  EXPECT_EQ(found("xbcd"), "d") << "what b was a copy of is another film now";
-  EXPECT_EQ(found("abc-"), "a") << "what c was a copy of is gone";
+  EXPECT_EQ(found("axcd"), "d") << "b is another video now";
+  EXPECT_EQ(found("xbcd"), "d") << "the original of b is another video now";
+  EXPECT_EQ(found("abc-"), "a") << "the original of c is gone";
 }
 
 TEST_F(CatalogueTest, AFileIsServedOnlyIfItIsStoredOrTheFilmOfALine) {
@@ -234,7 +234,7 @@ TEST_F(CatalogueTest, AFileIsServedOnlyIfItIsStoredOrTheFilmOfALine) {
   fs::create_symlink(folder_ / "secret.mp4", folder_ / "clips/data/a.mp4");
   const Catalogue c = read_catalogue(curate_jobs(folder_));
   EXPECT_TRUE(media_of(c, *c.find("clips/a")).path.empty());  // a link out of the folder
-  EXPECT_TRUE(media_of(c, *c.find("clips/c")).path.empty());  // no film
+  EXPECT_TRUE(media_of(c, *c.find("clips/c")).path.empty());  // not a video
   const Media film = media_of(c, *c.find("clips/b"));
   EXPECT_TRUE(film.is_film);
   EXPECT_EQ(film.path, folder_ / "film.mp4");
@@ -260,7 +260,7 @@ TEST_F(CatalogueTest, AFilmIsKnownByItsEndingInAnyCaseOrItsEndingIsTold) {
   EXPECT_EQ(media("c").ending, ".exe");
   EXPECT_TRUE(media("d").path.empty());
   EXPECT_TRUE(media("e").path.empty());
-  EXPECT_EQ(media("e").ending, "") << "it is not there";
+  EXPECT_EQ(media("e").ending, "") << "the file does not exist";
 }
 
 TEST_F(CatalogueTest, FilmsOfOneNameAreToldApartByTheirFolders) {

@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of the dedup jobs that have ended, of all runs that the jobs are in.
+// Decisions of the finished dedup jobs in all runs that the jobs belong to.
 std::vector<core::Decisions> decisions_beside(const std::vector<JobFolder>& jobs) {
   std::set<fs::path> runs;
   for (const auto& job : jobs) runs.insert(job.path.parent_path());
@@ -20,7 +20,7 @@ std::vector<core::Decisions> decisions_beside(const std::vector<JobFolder>& jobs
   return out;
 }
 
-// The ended job whose clips were decided about; null: it is not shown.
+// The finished job whose clips were compared; null: the studio does not show it.
 const JobFolder* job_of(const Catalogue& catalogue, const fs::path& curated) {
   const auto at = std::find_if(catalogue.jobs.begin(), catalogue.jobs.end(), [&](const JobFolder& job) {
     std::error_code error;

@@ -1,13 +1,13 @@
-// Which clips of a curate job the dedup jobs of its run leave out as copies of others (decisions.jsonl).
+// Finds the clips of a curate job that the dedup jobs of its run leave out as copies of others (decisions.jsonl).
 #pragma once
 #include "apps/studio/catalogue.hpp"
 
 namespace kinora::studio {
 
-// Fills copy_of, copy_rule and copy_score of clips that jobs which have ended have kept.
+// Fills copy_of, copy_rule and copy_score of clips that finished jobs have kept.
 void mark_copies(Catalogue&);
 
-// Changes when mark_copies would mark others.
+// Changes if mark_copies would now mark other clips.
 std::string copies_stamp(const std::vector<JobFolder>& jobs);
 
 }  // namespace kinora::studio

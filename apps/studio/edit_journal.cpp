@@ -39,7 +39,7 @@ std::string time_now() {
 
 }  // namespace
 
-// The file, open and locked against other studios until the object goes.
+// The open file, locked against other studios while the object lives.
 class EditJournal::Locked {
  public:
   explicit Locked(const std::filesystem::path& path) {
@@ -73,7 +73,7 @@ void EditJournal::forget() {
 core::Status EditJournal::read_new(int file) {
   struct stat about {};
   if (fstat(file, &about) != 0) return failed(path_);
-  if (about.st_ino != inode_ || static_cast<uint64_t>(about.st_size) < read_) {  // it is another file now
+  if (about.st_ino != inode_ || static_cast<uint64_t>(about.st_size) < read_) {  // the file was replaced
     forget();
     inode_ = about.st_ino;
   }
@@ -89,13 +89,13 @@ core::Status EditJournal::read_new(int file) {
   text.resize(have);
   read_ += history_.add_lines(text, [this](size_t line, const std::string& why) {
     if (wrong_.empty())
-      wrong_ = fmt::format("{}: line {}: {}; mend or remove the line", path_.string(), line, why);
+      wrong_ = fmt::format("{}: line {}: {}; fix or remove the line", path_.string(), line, why);
   });
   return {};
 }
 
-// Under the lock. A last line that lacks its end was typed by hand, or its writer died: a whole edit gets its
-// end, what is none is left out, and the log keeps it.
+// Called under the lock. A last line without a newline was typed by hand, or its writer died: a whole edit gets its
+// newline, anything else is dropped and written to the log.
 core::Status EditJournal::read_all(int file) {
   if (Status status = read_new(file); !status) return status;
   struct stat about {};
@@ -134,7 +134,7 @@ std::string EditJournal::refusal() const {
   const bool is_there = std::filesystem::exists(path_, error);
   const auto asked = is_there ? path_ : path_.parent_path();
   if (access(asked.c_str(), W_OK) == 0) return "";
-  return fmt::format("{}: {}; edits cannot be saved. Make {} writable, or look without editing",
+  return fmt::format("{}: {}; edits cannot be saved. Make {} writable, or browse without editing",
                      asked.string(), std::strerror(errno), is_there ? "it" : "the folder");
 }
 
@@ -143,7 +143,7 @@ core::Result<bool> EditJournal::reread() {
   return refresh();
 }
 
-// Called under the lock, after read_all(): bytes after the last line are an incomplete edit.
+// Called under the lock, after read_all(). Bytes after the last line are an incomplete edit.
 core::Status EditJournal::append(int file, Edit edit) {
   edit.time = time_now();
   edit.author = author_;
@@ -156,7 +156,7 @@ core::Status EditJournal::append(int file, Edit edit) {
   if (n != static_cast<ssize_t>(line.size()) || fsync(file) != 0) {
     if (n >= 0 && errno == 0) errno = ENOSPC;
     core::Failure why = failed(path_);
-    if (ftruncate(file, end) != 0) why.message += "; a part of a line is left, which the next edit removes";
+    if (ftruncate(file, end) != 0) why.message += "; part of a line remains, which the next edit removes";
     return why;
   }
   read_ += history_.add_lines(line, [](size_t, const std::string&) {});
@@ -176,7 +176,7 @@ core::Status EditJournal::change(const std::string& key, const Change& set, cons
   if (set.caption && set.caption == now.caption) edit.set.caption.reset();
   if (set.reason && set.reason == now.reason) edit.set.reason.reset();
   if (set.keep && set.keep == edited.keep)
-    edit.set.keep.reset();  // to accept what was kept is a decision too
+    edit.set.keep.reset();  // accepting a kept clip is a decision too
   if (edit.set.empty()) return {};
   edit.was = same_fields(edited, edit.set);
   return append(locked.file(), std::move(edit));
@@ -189,12 +189,12 @@ core::Result<std::string> EditJournal::undo(const Own& own) {
   const Edit* last = history_.undoable(author_);
   if (!last) return fail(KINORA_NOT_FOUND, "there is nothing to undo");
   if (same_fields(history_.now(last->key), last->set) != last->set)
-    return fail(KINORA_INVALID, "{}: another author has changed it since; edit it as you want it", last->key);
+    return fail(KINORA_INVALID, "{}: another author has changed it since; edit it again", last->key);
   Edit edit;
   edit.key = last->key;
   edit.of = last->of;
   edit.set = same_fields(overlaid(own(last->key), last->was), last->set);
-  if (last->set.keep && !last->was.keep) {  // what the job did with the clip is nobody's decision
+  if (last->set.keep && !last->was.keep) {  // the job's own outcome is not a user's decision
     edit.set.keep.reset();
     edit.cleared.keep = true;
   }
@@ -208,9 +208,9 @@ core::Result<std::string> EditJournal::redo() {
   if (locked.file() < 0) return failed(path_);
   if (Status status = read_all(locked.file()); !status) return status.failure();
   const Edit* last = history_.redoable(author_);
-  if (!last) return fail(KINORA_NOT_FOUND, "there is nothing to do again");
+  if (!last) return fail(KINORA_NOT_FOUND, "there is nothing to redo");
   if (same_fields(history_.now(last->key), last->set) != same_fields(last->was, last->set))
-    return fail(KINORA_INVALID, "{}: another author has changed it since; edit it as you want it", last->key);
+    return fail(KINORA_INVALID, "{}: another author has changed it since; edit it again", last->key);
   Edit edit;
   edit.key = last->key;
   edit.of = last->of;

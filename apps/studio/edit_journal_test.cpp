@@ -31,7 +31,7 @@ class EditJournalTest : public testing::Test {
     out << in.rdbuf();
     return out.str();
   }
-  // What a reader sees that takes the last value of each field and knows nothing else.
+  // The view of a reader that takes the last value of each field and knows nothing else.
   json last_values(const std::string& key) const {
     json out = json::object();
     std::istringstream in(text());
@@ -66,7 +66,7 @@ TEST_F(EditJournalTest, ALastLineThatWasTypedByHandIsKept) {
   EXPECT_TRUE(text().starts_with(by_hand + "\n{")) << text();
   std::ofstream(file_, std::ios::app) << R"({"key": "c", "set": {"capt)";
   ASSERT_TRUE(journal.change("b", {"newer", std::nullopt, std::nullopt}, own_));
-  EXPECT_EQ(last_values("b"), json({{"caption", "newer"}})) << "half a line is none";
+  EXPECT_EQ(last_values("b"), json({{"caption", "newer"}})) << "half a line does not count";
   EXPECT_EQ(last_values("c"), json::object());
 }
 
@@ -89,7 +89,7 @@ TEST_F(EditJournalTest, UndoIsRightForAReaderOfLastValues) {
   EXPECT_EQ(last_values("a"), (json{{"caption", "two"}, {"keep", false}, {"reason", "dark"}}));
   EXPECT_EQ(*journal.undo(own_of_), "a");
   EXPECT_EQ(last_values("a"), (json{{"caption", "one"}, {"keep", nullptr}, {"reason", ""}}))
-      << "nothing had been decided";
+      << "no decision existed before";
   EXPECT_EQ(journal.history().now("a"), (Change{"one", std::nullopt, std::nullopt}));
   EXPECT_EQ(*journal.undo(own_of_), "a");
   EXPECT_EQ(last_values("a")["caption"], "its own");
@@ -99,8 +99,8 @@ TEST_F(EditJournalTest, UndoIsRightForAReaderOfLastValues) {
   EXPECT_EQ(last_values("a"), (json{{"caption", "two"}, {"keep", false}, {"reason", "dark"}}));
   EXPECT_TRUE(journal.change("a", {std::nullopt, std::nullopt, true}, own_));
   EXPECT_TRUE(journal.undo(own_of_));
-  EXPECT_EQ(last_values("a")["keep"], false) << "that had been decided";
-  // The same after a restart.
+  EXPECT_EQ(last_values("a")["keep"], false) << "the earlier decision";
+  // A restart gives the same.
   EditJournal later(file_, "mia");
   ASSERT_TRUE(later.refresh());
   EXPECT_EQ(later.history().now("a"), journal.history().now("a"));
@@ -168,7 +168,7 @@ TEST_F(EditJournalTest, AKilledWriterLeavesWholeLines) {
 }
 
 TEST_F(EditJournalTest, WithoutTheRightToWriteItSaysSoBeforeAnyEdit) {
-  const auto refusal_of_nobody = [&] {  // root may write anywhere
+  const auto refusal_of_nobody = [&] {  // because root may write anywhere
     int ends[2];
     EXPECT_EQ(pipe(ends), 0);
     const pid_t child = fork();

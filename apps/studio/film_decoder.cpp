@@ -11,13 +11,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr uint64_t kMemory = uint64_t{1} << 30;  // bytes that the process may hold
-constexpr int64_t kFrameMemory = 16 << 20;  // of one frame: what is far wider than high is no film to look at
+constexpr uint64_t kMemory = uint64_t{1} << 30;  // memory limit of the process, bytes
+constexpr int64_t kFrameMemory = 16 << 20;  // limit of one frame: extremely wide frames are refused
 
 const kinora_workers_api& workers_of_host() {
   const auto* table =
       static_cast<const kinora_workers_api*>(host()->get_interface(host(), KINORA_WORKERS, 0));
-  if (!table) throw Error(KINORA_UNSUPPORTED, "this program starts no worker processes");
+  if (!table) throw Error(KINORA_UNSUPPORTED, "this program cannot start worker processes");
   return *table;
 }
 
@@ -27,7 +27,7 @@ double seconds_since(Clock::time_point start) {
 
 Error last_error() { return {KINORA_FAILED, std::string(view(host()->last_error(host())))}; }
 
-// What one call may take, signs of life or not.
+// Limits one call to kSeconds, whether or not the process reports progress.
 kinora_run run_until(Clock::time_point& start) {
   kinora_run run{};
   run.struct_size = sizeof run;
@@ -61,7 +61,7 @@ Sample FilmDecoder::frame(const std::filesystem::path& film, int64_t first) {
   try {
     return decoded(film, first);
   } catch (const Error&) {
-    if (!worker_ || workers_.ended(worker_) == 0) throw;  // the film is at fault, and the process lives
+    if (!worker_ || workers_.ended(worker_) == 0) throw;  // the video is at fault; the process is alive
     end();
     if (!was_there || seconds_since(start) > kSeconds / 2) throw;
   }
@@ -90,7 +90,7 @@ Sample FilmDecoder::decoded(const std::filesystem::path& film, int64_t first) {
   if (results.emitted.size() != 1)
     throw Error(KINORA_DATA,
                 film.string() + ": " +
-                    (results.failed.empty() ? "it has no picture" : results.failed.front().reason));
+                    (results.failed.empty() ? "the video has no frame" : results.failed.front().reason));
   return std::move(results.emitted.front());
 }
 

@@ -1,5 +1,5 @@
-// One frame of a film at a time, decoded by a process of its own: films are strangers' bytes, and a decoder
-// that crashes, hangs or fills the memory must not take the studio along.
+// Decodes one frame of a video at a time in a separate process: videos come from anyone, and a decoder
+// that crashes, hangs or fills the memory must not take down the studio.
 #pragma once
 #include <filesystem>
 
@@ -11,17 +11,17 @@ namespace kinora::studio {
 
 class FilmDecoder {
  public:
-  static constexpr int kHeight = 180;       // pixels of its frames
-  static constexpr double kSeconds = 10.0;  // a frame may take
-  // Throws Error if this program starts no worker processes.
+  static constexpr int kHeight = 180;       // height of its frames, pixels
+  static constexpr double kSeconds = 10.0;  // time limit of a frame
+  // Throws Error if this program cannot start worker processes.
   explicit FilmDecoder(core::Runtime&);
   ~FilmDecoder() { end(); }
   FilmDecoder(const FilmDecoder&) = delete;
   FilmDecoder& operator=(const FilmDecoder&) = delete;
 
-  // [owner-thread] A sample with the tensor frames [1, kHeight, W, 3]. The process begins with the first
-  // frame and serves until it ends; one that was killed before its time, by whomever, is replaced and asked
-  // again, once. Throws Error.
+  // [owner-thread] A sample with the tensor frames [1, kHeight, W, 3]. The process starts with the first
+  // frame and serves until it ends. If it was killed from outside, it is replaced and the frame is tried
+  // once more. Throws Error.
   Sample frame(const std::filesystem::path& film, int64_t first);
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 using Films = std::vector<const Clip*>;
 
-// The last `parts` names of an address; all of it if it has no more.
+// The last `parts` components of an address; all of it if it has fewer.
 std::string_view tail(std::string_view url, size_t parts) {
   size_t at = url.size();
   while (parts-- > 0 && at != url.npos) at = at == 0 ? url.npos : url.rfind('/', at - 1);

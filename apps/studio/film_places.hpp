@@ -1,4 +1,4 @@
-// Films of one name in several folders.
+// Tells videos with equal names in several folders apart.
 #pragma once
 #include <string>
 #include <unordered_map>
@@ -7,9 +7,9 @@
 
 namespace kinora::studio {
 
-// The ends of the addresses of films of a job whose files have one name but for the ending, each with so many
-// folders as tell it from the others: {"clips/tape": "monday/tape.mp4", "clips/tape-2": "tuesday/tape.mp4"}.
-// By id.
+// Ends of the addresses of a job's videos whose file names are equal except for the ending, each with as many
+// folders as are needed to tell them apart: {"clips/tape": "monday/tape.mp4", "clips/tape-2": "tuesday/tape.mp4"}.
+// Keyed by id.
 std::unordered_map<std::string, std::string> film_places(const Catalogue&);
 
 }  // namespace kinora::studio

@@ -13,7 +13,7 @@ namespace kinora::studio {
 std::string new_token() {
   std::array<unsigned char, 16> bytes{};
   if (RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) != 1)
-    throw Error(KINORA_FAILED, "the system gives no random numbers");
+    throw Error(KINORA_FAILED, "the system's random numbers are unavailable");
   std::string out;
   for (const unsigned char byte : bytes) out += fmt::format("{:02x}", byte);
   return out;
@@ -33,7 +33,7 @@ bool Guard::is_token(std::string_view text) const {
 
 std::string Guard::refusal(const Asked& asked) const {
   const std::string here = fmt::format("127.0.0.1:{}", port_), local = fmt::format("localhost:{}", port_);
-  if (asked.host != here && asked.host != local) return "this is not the host that was asked";
+  if (asked.host != here && asked.host != local) return "the Host header does not name this studio";
   bool known = is_token(asked.token);
   const std::string name = cookie_name() + "=";
   std::string_view rest = asked.cookies;
@@ -45,9 +45,9 @@ std::string Guard::refusal(const Asked& asked) const {
     rest.remove_prefix(end == rest.npos ? rest.size() : end + 1);
   }
   if (!known) return "open the address that kinora studio printed; it changes with every start";
-  if (!asked.origin.empty() && asked.origin != "http://" + asked.host) return "another site cannot ask";
+  if (!asked.origin.empty() && asked.origin != "http://" + asked.host) return "requests from other sites are refused";
   if (asked.changes && (asked.origin.empty() || !asked.content_type.starts_with("application/json")))
-    return "changes come from the studio's page, as JSON";
+    return "changes must come from the studio's page, as JSON";
   return "";
 }
 

@@ -14,7 +14,7 @@ using core::Ends;
 using core::text_in;
 using nlohmann::json;
 
-// What the entry says of ends before it, and its own.
+// Adds an entry's effect on earlier outcomes, and its own outcome.
 void take(const json& entry, core::Journal::Place place, Ends& ends) {
   const bool whole = core::flag_in(entry, "whole");
   if (entry.contains("broke_off")) ends.break_off(whole);
@@ -30,11 +30,11 @@ void take(const json& entry, core::Journal::Place place, Ends& ends) {
   end.made = core::flag_in(entry, "made");
   end.of_made = core::flag_in(entry, "of_made");
   end.failed = text_in(line, "end") == "failed";
-  // One that comes too late is a matter of the job's; here it stands for nothing.
+  // An outcome that comes too late is reported by the job itself; here it is ignored.
   (void)core::catching([&] { ends.add(std::move(end), text_in(line, "parent")); });
 }
 
-// Where the entries begin that hold.
+// Offsets of the entries that are still valid.
 std::unordered_set<uint64_t> that_hold(Ends& ends) {
   ends.stop_waiting();
   std::unordered_set<uint64_t> out;

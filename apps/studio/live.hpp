@@ -1,4 +1,4 @@
-// What a running job says of itself.
+// The progress that a running job reports.
 #pragma once
 #include <nlohmann/json.hpp>
 
@@ -6,9 +6,9 @@
 
 namespace kinora::studio {
 
-// {"job", "done", "age_s": since it was written, "figures": live.json as it is, "summary": summary.json as it
-// is, "failure": why its last run failed, or "", "usage": what its stages have asked of servers by now, by
-// stage}. null if the folder has neither file, or both are unreadable. usage: of its items so far, for a job
+// {"job", "done", "age_s": seconds since it was written, "figures": live.json unchanged, "summary": summary.json
+// unchanged, "failure": why its last run failed, or "", "usage": requests of its stages to servers so far, by
+// stage}. null if the folder has neither file, or both are unreadable. usage: of the job's items so far, for a job
 // that has no summary yet.
 nlohmann::json live_of(const JobFolder&, const nlohmann::json& usage);
 

@@ -10,16 +10,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr auto kLook = std::chrono::seconds(3);  // between looks at whether the run has grown
-constexpr size_t kKnown = 8;        // answers: the windows and histograms of one view ask the same
-constexpr size_t kVectors = 16384;  // texts whose vectors are kept
-constexpr size_t kEncoded = 256;    // edited captions that one question has to wait for
+constexpr auto kLook = std::chrono::seconds(3);  // between checks for new results of the run
+constexpr size_t kKnown = 8;        // cached answers: the windows and histograms of one view need the same one
+constexpr size_t kVectors = 16384;  // texts whose vectors are cached
+constexpr size_t kEncoded = 256;    // edited captions that one question waits for
 
 bool is_job(const fs::path& folder, const std::vector<JobFolder>& jobs) {
   return jobs.size() == 1 && jobs.front().path == folder;
 }
 
-// Folders of embed-text jobs, by name.
+// Folders of embed-text jobs, sorted by name.
 std::vector<fs::path> text_jobs(const fs::path& run) {
   std::vector<fs::path> out;
   std::error_code error;
@@ -37,7 +37,7 @@ Meaning::Meaning(const fs::path& folder, std::vector<JobFolder> jobs, Encode enc
     : run_(is_job(fs::canonical(folder), jobs) ? fs::canonical(folder).parent_path() : fs::canonical(folder)),
       jobs_(std::move(jobs)),
       encode_(std::move(encode)),
-      offer_{false, "its embeddings are being read", {}},
+      offer_{false, "the embeddings are being read", {}},
       thread_([this] { work(); }) {}
 
 Meaning::~Meaning() {
@@ -65,7 +65,7 @@ std::shared_ptr<const Ranking> Meaning::ask(Question question) {
   if (waiting == asked_.end()) asked_.push_front(mine);
   work_.notify_one();
   done_.wait(lock, [&] { return mine->answer || stops_; });
-  static const auto kStopped = std::make_shared<const Ranking>(Ranking{{}, "the studio ends"});
+  static const auto kStopped = std::make_shared<const Ranking>(Ranking{{}, "the studio is stopping"});
   return mine->answer ? mine->answer : kStopped;
 }
 
@@ -98,7 +98,7 @@ std::string Meaning::stamp() const {
   return out;
 }
 
-// What is there to be asked. Vectors are read when they are asked for.
+// Updates the searches that are possible. Vectors are read on demand.
 void Meaning::look() {
   std::string now = stamp();
   if (now == stamp_) return;
@@ -118,7 +118,7 @@ void Meaning::look() {
   if (!found) core::log_info("studio: no search by meaning: {}", found.failure().message);
   std::stable_partition(offer.pictures.begin(), offer.pictures.end(),
                         [](const auto& n) { return n == "classic"; });
-  if (!offer.text) offer.why_not_text = "a job of kind embed-text would embed the captions";
+  if (!offer.text) offer.why_not_text = "the captions are not embedded; add a job of kind embed-text";
   const std::lock_guard lock(mutex_);
   offer_ = std::move(offer);
   known_.clear();
@@ -126,7 +126,7 @@ void Meaning::look() {
 
 Ranking Meaning::answer(const Question& question) {
   auto out = core::catching([&] {
-    if (!collection_) throw Error(KINORA_NOT_FOUND, "nothing is embedded here");
+    if (!collection_) throw Error(KINORA_NOT_FOUND, "the run has no embeddings");
     return question.text.empty() ? to_clip(question) : to_text(question);
   });
   return out ? std::move(*out) : Ranking{{}, out.failure().message};
@@ -159,11 +159,11 @@ std::string Meaning::id_of(const core::ClipRef& clip) {
   return at->second.empty() ? "" : at->second + clip.key;
 }
 
-// The text and the captions that have no vector yet. More edited captions than one question waits for are as
-// they were embedded before, until the next ones.
+// Encodes the text and the edited captions that have no vector yet. Edited captions beyond the limit of one question keep
+// their earlier vectors until the next questions.
 void Meaning::encode(const Question& question, const core::Embedded& all) {
   if (vectors_.size() > kVectors) vectors_.clear();
-  const std::string by = all.encoder.dump() + '\n';  // another encoder, another vector
+  const std::string by = all.encoder.dump() + '\n';  // vectors depend on the encoder
   std::vector<std::string> texts;
   const auto add = [&](const std::string& text) {
     if (!vectors_.contains(by + text)) texts.push_back(text);
@@ -197,7 +197,7 @@ Ranking Meaning::to_text(const Question& question) {
   }
   const auto changed = core::cosines(edited, query);
   for (size_t i = 0; i < ids.size(); ++i) out.similarity[*ids[i]] = changed[i];
-  if (out.similarity.empty()) out.why = "what is embedded here are captions of other clips";
+  if (out.similarity.empty()) out.why = "the run's embeddings belong to captions of other clips";
   return out;
 }
 
@@ -217,7 +217,7 @@ Ranking Meaning::to_clip(const Question& question) {
     return out;
   }
   throw Error(KINORA_NOT_FOUND,
-              question.like + ": it has no embedding '" + name + "', so nothing can be like it");
+              question.like + ": the clip has no embedding '" + name + "', so similar clips cannot be found");
 }
 
 }  // namespace kinora::studio

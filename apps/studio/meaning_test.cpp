@@ -21,7 +21,7 @@ using testing::UnorderedElementsAre;
 
 using Vectors = std::vector<std::vector<float>>;
 
-// Vectors of [1, 0] for "x", [0, 1] for "y", and between them for the rest.
+// [1, 0] for "x", [0, 1] for "y", and a vector between them for every other text.
 std::vector<float> vector_of(const std::string& text) {
   return text == "x"   ? std::vector<float>{1, 0}
          : text == "y" ? std::vector<float>{0, 1}
@@ -82,7 +82,7 @@ TEST_F(MeaningTest, RanksByCaptionsAndByEditedOnesWithoutEncodingATextTwice) {
 TEST_F(MeaningTest, RanksByPicturesAndSeesARunThatGrows) {
   picture("a", {1, 0});
   picture("b", {0.6F, 0.8F});
-  const auto m = opened("clips");  // of the job alone
+  const auto m = opened("clips");  // opened on the job alone
   EXPECT_THAT(m->ask({"", "clips/b", "", {}})->similarity,
               UnorderedElementsAre(near("clips/a", 0.6), near("clips/b", 1)));
   EXPECT_THAT(m->ask({"x", "", "", {}})->why, HasSubstr("embed-text"));
@@ -102,7 +102,7 @@ TEST_F(MeaningTest, WhatCannotBeRankedIsSaid) {
   picture("a", {1, 0});
   write("clips/items.jsonl", "{}\n{}\n");
   EXPECT_THAT(m->ask({"", "clips/none", "", {}})->why,
-              HasSubstr("clips/none: it has no embedding 'classic'"));
+              HasSubstr("clips/none: the clip has no embedding 'classic'"));
   EXPECT_THAT(m->ask({"", "clips/a", "clip", {}})->why, HasSubstr("no clip has an embedding 'clip'"));
   captions({"a"}, {1, 0});
   write("captions/text.json", "no json");

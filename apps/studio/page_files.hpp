@@ -1,4 +1,4 @@
-// The files of page/, which the build puts into the program.
+// The files of page/, which the build embeds into the program.
 #pragma once
 #include <string_view>
 #include <vector>

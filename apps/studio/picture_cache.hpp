@@ -1,4 +1,4 @@
-// Pictures by key in a bounded number of bytes; the least recently asked go first.
+// Images by key in a bounded number of bytes; the least recently used are evicted first.
 #pragma once
 #include <list>
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace kinora::studio {
 
-using Picture = std::shared_ptr<const std::string>;  // a JPEG; null: it is known that there is none
+using Picture = std::shared_ptr<const std::string>;  // a JPEG; null: the clip is known to have none
 
 class PictureCache {
  public:
@@ -20,7 +20,7 @@ class PictureCache {
     return at->second.picture;
   }
   bool contains(const std::string& key) const { return kept_.contains(key); }
-  // The newest stays, whatever its size.
+  // The newest entry stays, whatever its size.
   void keep(const std::string& key, Picture picture) {
     drop(key);
     order_.push_front(key);
@@ -36,7 +36,7 @@ class PictureCache {
     std::list<std::string>::iterator place;
   };
   static size_t size(const std::string& key, const Picture& picture) {
-    constexpr size_t kEntry = 256;  // nodes of the map and the list
+    constexpr size_t kEntry = 256;  // bytes for nodes of the map and the list
     return kEntry + 2 * key.size() + (picture ? picture->size() : 0);
   }
   void drop(const std::string& key) {
@@ -50,7 +50,7 @@ class PictureCache {
   const size_t limit_;
   size_t bytes_ = 0;
   std::unordered_map<std::string, Kept> kept_;
-  std::list<std::string> order_;  // last asked first
+  std::list<std::string> order_;  // most recently used first
 };
 
 }  // namespace kinora::studio

@@ -15,7 +15,7 @@ TEST(PictureCache, StaysWithinItsBytesAndForgetsTheLeastRecentlyAsked) {
     EXPECT_TRUE(cache.find("0") || i > 0);
     EXPECT_LE(cache.bytes(), 10'000U);
   }
-  EXPECT_TRUE(cache.contains("0"));  // it was asked for again and again
+  EXPECT_TRUE(cache.contains("0"));  // it was used repeatedly
   EXPECT_TRUE(cache.contains("99"));
   EXPECT_FALSE(cache.contains("50"));
 }
@@ -31,7 +31,7 @@ TEST(PictureCache, RemembersThatThereIsNoneAndCountsAReplacementOnce) {
   cache.keep("a", of(500));
   EXPECT_EQ(cache.bytes(), once);
   cache.keep("b", of(50'000));
-  EXPECT_TRUE(cache.contains("b"));  // the newest stays
+  EXPECT_TRUE(cache.contains("b"));  // the newest entry stays
   EXPECT_FALSE(cache.contains("a"));
 }
 

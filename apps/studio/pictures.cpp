@@ -57,7 +57,7 @@ std::unique_ptr<FilmDecoder> Pictures::taken() {
   return out;
 }
 
-// What is decoded is pixels and nothing else, which this process may well compress.
+// The decoder process returns only pixels, so compressing them in this process is safe.
 Picture Pictures::make(FilmDecoder& decoder, const PictureSource& source) const {
   const int64_t first = source.first + std::min<int64_t>(source.frames / 3, 48);
   const core::OneStage write(runtime_, "video.write", {{"format", "jpeg"}, {"quality", 80}});

@@ -1,4 +1,4 @@
-// Still pictures of clips, made when they are looked at and kept in bounded memory.
+// Still images of clips, made on demand and cached in bounded memory.
 #pragma once
 #include <condition_variable>
 #include <mutex>
@@ -10,22 +10,22 @@
 
 namespace kinora::studio {
 
-// Of what get() gives, quoted as HTTP has it: another where the footage is another.
+// HTTP entity tag, in quotes, of what get() returns; it changes with the footage.
 std::string entity_tag(const PictureSource&);
 
 // [any-thread]
 class Pictures {
  public:
-  // `bytes`: of all pictures kept.
+  // `bytes`: limit of all cached images.
   Pictures(core::Runtime& runtime, size_t bytes) : runtime_(runtime), kept_(bytes) {}
 
-  // A JPEG from a third into the range, but never far in, since decoding begins at a key frame. null: it
-  // cannot be made, which is remembered too. Two are made at once, each by a process that decodes; more wait.
+  // A JPEG of a frame one third into the range, but never far in, since decoding begins at a key frame. null if it
+  // cannot be made, which is cached too. Two are made at once, each by a decoder process; further calls wait.
   Picture get(const PictureSource&);
 
  private:
   Picture make(FilmDecoder&, const PictureSource&) const;
-  std::unique_ptr<FilmDecoder> taken();  // under the lock
+  std::unique_ptr<FilmDecoder> taken();  // call under the lock
 
   core::Runtime& runtime_;
   std::mutex mutex_;

@@ -45,7 +45,7 @@ bool matches_decision(const std::set<std::string>& wanted, const Clip& clip, con
          (decision.empty() && !captioned && wanted.contains("open"));
 }
 
-// The rule by which the clip was left out; "": by none.
+// The rule by which the clip was left out; "": it was not.
 std::string rule_of(const Clip& clip) {
   return !clip.copy_rule.empty() ? clip.copy_rule : clip.end == End::filtered ? clip.reason : "";
 }
@@ -57,7 +57,7 @@ bool is_hidden(const Query& query, const Clip& clip, const Change& edits) {
 
 bool is_left_out(const Clip& clip) { return !clip.copy_rule.empty() || clip.end == End::filtered; }
 
-// All conditions but ranges and text.
+// True if the clip meets all conditions except ranges and text.
 bool matches(const Query& query, const Clip& clip, const Change& edits) {
   return !clip.consumed && !is_hidden(query, clip, edits) &&
          (query.ends.empty() || query.ends.contains(outcome_of(clip))) &&
@@ -66,7 +66,7 @@ bool matches(const Query& query, const Clip& clip, const Change& edits) {
          matches_decision(query.decisions, clip, edits);
 }
 
-// One condition on a column, ready to be asked for every clip.
+// One condition on a column, prepared for testing every clip.
 struct Bound {
   const std::vector<double>* values;  // null: no clip has this number
   Range range;
@@ -83,7 +83,7 @@ std::map<std::string, Bound> bounds(const Shelf& shelf, const Query& query) {
   return out;
 }
 
-// The clips that everything but the ranges leaves, by relevance if there is a text.
+// The clips that meet all conditions except the ranges, by relevance if there is a text.
 std::vector<size_t> candidates(const Shelf& shelf, const Query& query) {
   std::vector<size_t> all;
   if (query.searches() && shelf.found) {
@@ -102,7 +102,7 @@ std::vector<size_t> candidates(const Shelf& shelf, const Query& query) {
 void sort_by_column(const std::vector<double>& values, bool descending, std::vector<size_t>& rows) {
   std::stable_sort(rows.begin(), rows.end(), [&](size_t a, size_t b) {
     const double x = values[a], y = values[b];
-    if (std::isnan(x) || std::isnan(y)) return !std::isnan(x) && std::isnan(y);  // those without are last
+    if (std::isnan(x) || std::isnan(y)) return !std::isnan(x) && std::isnan(y);  // clips without the value are last
     return descending ? x > y : x < y;
   });
 }
@@ -199,7 +199,7 @@ std::vector<Histogram> histograms(const Shelf& shelf, const Query& query, size_t
   std::vector<bool> passes(catalogue.clips.size(), false);
   for (const size_t i : candidates(shelf, query)) passes[i] = true;
   const auto conditions = bounds(shelf, query);
-  std::vector<size_t> broken(catalogue.clips.size(), 0);  // ranges that the clip is out of
+  std::vector<size_t> broken(catalogue.clips.size(), 0);  // number of ranges that the clip is outside of
   for (const auto& [name, holds_for] : conditions)
     for (size_t i = 0; i < broken.size(); ++i) broken[i] += !holds_for(i);
 

@@ -94,7 +94,7 @@ TEST(Query, CopiesAreHiddenUnlessAskedFor) {
   shelf.found = &found;
   EXPECT_THAT(select(shelf, query({{"q", "boat"}})), ElementsAre(0));
   EXPECT_THAT(select(shelf, query({{"q", "boat"}, {"copies", "1"}})), ElementsAre(2, 1, 0));
-  EXPECT_THAT(select(shelf, query({{"like", "job/c"}})), ElementsAre(2, 0)) << "the clip itself is there";
+  EXPECT_THAT(select(shelf, query({{"like", "job/c"}})), ElementsAre(2, 0)) << "the clip itself is included";
   const Counts all = counts_of(shelf), films = counts_of(shelf, Kind::film);
   EXPECT_EQ(all.ends,
             (std::map<std::string, int64_t>{{"kept", 1}, {"copy", 2}, {"filtered", 1}, {"failed", 1}}));
@@ -109,7 +109,7 @@ TEST(Query, AWrongRangeIsNamed) {
   EXPECT_EQ(query({{"range", "a:b:1:2e3"}}).ranges.at("a:b").high, 2000);  // names may have colons
 }
 
-// Against a count of every bar by the definition.
+// Compared with a count of every bar by its definition.
 TEST(Histograms, CountWhatTheOtherConditionsLeave) {
   std::mt19937 random(7);
   std::uniform_real_distribution<double> uniform(-3, 11);
@@ -124,7 +124,7 @@ TEST(Histograms, CountWhatTheOtherConditionsLeave) {
   const Catalogue c = catalogue_of(clips, columns);
   const auto all =
       histograms(shelf_of(c), query({{"end", "kept"}, {"range", "scores.x:0:4"}, {"range", "n:1:3"}}), 10);
-  ASSERT_EQ(all.size(), 2U);  // one value is no distribution
+  ASSERT_EQ(all.size(), 2U);  // one value is not a distribution
   EXPECT_EQ(all[0].field, "scores.x");
   EXPECT_TRUE(all[1].whole);
   EXPECT_EQ(all[1].high, 5);
@@ -186,7 +186,7 @@ TEST(Timeline, AClipBelongsToTheShotOfItsFirstFrame) {
        {{"fps", 10}, {"frames", 100}, {"cuts", {30}}, {"times_us", {3100000}}, {"scores", {0, 1, 9, 2}}}}};
   const auto out = timeline(c, shelf_of(c).edits, 0, "f", line);
   ASSERT_EQ(out["shots"].size(), 2U);
-  EXPECT_EQ(out["shots"][0]["end_s"], 3.1);  // noted, not 30 / fps
+  EXPECT_EQ(out["shots"][0]["end_s"], 3.1);  // recorded time, not 30 / fps
   EXPECT_EQ(out["shots"][1]["end_s"], 10);
   EXPECT_EQ(out["shots"][0]["clips"].size(), 1U);
   EXPECT_EQ(out["shots"][1]["clips"].size(), 2U);

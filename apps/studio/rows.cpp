@@ -13,14 +13,14 @@ using core::object_in;
 using core::text_in;
 using nlohmann::json;
 
-constexpr size_t kColumns = 200;  // more names than this are no scores, but a mistake
+constexpr size_t kColumns = 200;  // more names than this are a mistake
 constexpr int kDepth = 6;
 
 End end_of(const std::string& name) {
   return name == "kept" ? End::kept : name == "filtered" ? End::filtered : End::failed;
 }
 
-// A key becomes a part of file names, in folders where it has slashes.
+// A key becomes part of file names, with folders where it contains slashes.
 bool is_file_name(const std::string& key) {
   if (key.empty() || key.back() == '/' || key.find('\0') != key.npos) return false;
   for (size_t from = 0; from < key.size(); from = std::min(key.find('/', from), key.size() - 1) + 1)
@@ -28,7 +28,7 @@ bool is_file_name(const std::string& key) {
   return true;
 }
 
-// Of a film the line says where it is, of what a stage has made it does not.
+// A video's line has its path; the line of a clip does not.
 Clip clip_of(const json& item, const JobFolder& job, const Rows::Line& line) {
   Clip clip;
   clip.key = text_in(item, "key");
@@ -70,7 +70,7 @@ void Rows::add(const json& item, const Line& line) {
   Clip clip = clip_of(item, out_.jobs[line.job], line);
   const auto [known, is_new] = out_.by_id.emplace(clip.id, out_.clips.size());
   const size_t row = known->second;
-  // A second sample of one key has failed, and the first is the one that is stored.
+  // A second sample with the same key has failed; the first is the stored one.
   if (!is_new && !line.in_journal && clip.end == End::failed && out_.clips[row].end == End::kept) return;
   if (!is_new)
     for (auto& [name, values] : out_.columns)
@@ -78,7 +78,7 @@ void Rows::add(const json& item, const Line& line) {
   usage_.erase(row);
   const json& facts = object_in(item, "facts");
   if (const json& used = object_in(facts, "usage"); !used.empty()) usage_[row] = used;
-  if (!clip.consumed) numbers(facts, "", row, 0);  // a film that is shown as its clips is in no histogram
+  if (!clip.consumed) numbers(facts, "", row, 0);  // an input video shown as its clips does not count in histograms
   if (clip.end == End::filtered && !std::isnan(clip.score) && !clip.reason.empty())
     set("scores." + clip.reason, row, clip.score);
   if (is_new) {
@@ -92,7 +92,7 @@ void Rows::numbers(const json& value, const std::string& name, size_t row, int d
   if (value.is_number()) set(name, row, value.get<double>());
   if (!value.is_object() || depth > kDepth) return;
   for (const auto& [key, member] : value.items())
-    if (depth > 0 || key != "bounds")  // options, which are no measures of the clip
+    if (depth > 0 || key != "bounds")  // options, which do not measure the clip
       numbers(member, name.empty() ? key : name + "." + key, row, depth + 1);
 }
 
@@ -116,14 +116,14 @@ void Rows::remove(size_t job, const std::function<bool(const Clip&)>& is_void) {
     }
 }
 
-// Films included, as summary.json will have it.
+// Includes input videos, as summary.json will.
 void Rows::sum_usage() {
   std::vector<core::Usage> sums(out_.jobs.size());
   for (const auto& [row, stages] : usage_) sums[out_.clips[row].job].add({{"usage", stages}});
   for (const auto& sum : sums) out_.usage.push_back(sum.sums());
 }
 
-// In one order whatever the order in which clips were ready: films by name, then their clips.
+// Sorts independently of the order in which clips were ready: videos by name, each followed by its clips.
 void Rows::finish() {
   auto& clips = out_.clips;
   sum_usage();

@@ -1,4 +1,4 @@
-// Lines about items become the rows and columns of a catalogue.
+// Turns lines about items into the rows and columns of a catalogue.
 #pragma once
 #include <functional>
 #include <string_view>
@@ -11,7 +11,7 @@ namespace kinora::studio {
 // [owner-thread]
 class Rows {
  public:
-  // Where a line is.
+  // Position of a line.
   struct Line {
     size_t job = 0;
     uint64_t at = 0, size = 0;
@@ -19,15 +19,15 @@ class Rows {
   };
 
   explicit Rows(Catalogue& out) : out_(out) {}
-  // A line without its shots, which are long and not needed; `depth`: of the item in it, 1 if the line is the
-  // item. Discarded if it is no JSON.
+  // Parses a line without its shots, which are long and not needed; `depth`: of the item in the line, 1 if the line is the
+  // item. Discarded if the line is not JSON.
   static nlohmann::json parse(std::string_view line, int depth);
 
-  // What is no item is counted as unreadable. A key that is known is this line's from now on.
+  // A line that is not an item is counted as unreadable. A repeated key replaces the earlier line.
   void add(const nlohmann::json& item, const Line& line);
-  // Rows of the job for which `is_void` holds were none.
+  // Removes the rows of the job for which `is_void` holds.
   void remove(size_t job, const std::function<bool(const Clip&)>& is_void);
-  // Sorts them by job and key. Last of all.
+  // Sorts the rows by job and key. Call this last.
   void finish();
 
  private:
@@ -36,7 +36,7 @@ class Rows {
   void sum_usage();
 
   Catalogue& out_;
-  std::unordered_map<size_t, nlohmann::json> usage_;  // by row, of those that asked servers
+  std::unordered_map<size_t, nlohmann::json> usage_;  // by row, for items that used servers
   std::vector<bool> removed_;
 };
 

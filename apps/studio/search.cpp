@@ -7,7 +7,7 @@
 namespace kinora::studio {
 namespace {
 
-// Runs of letters, digits and whatever is not ASCII, in small letters.
+// Runs of letters, digits and non-ASCII bytes, in lower case.
 std::vector<std::string> words_of(const std::string& text) {
   std::vector<std::string> out(1);
   for (const char c : text) {
@@ -22,7 +22,7 @@ std::vector<std::string> words_of(const std::string& text) {
   return out;
 }
 
-// 2: a word of the clip; 1: the beginning of one; 0: neither.
+// 2: a whole word of the clip; 1: the beginning of a word; 0: no match.
 int match(const std::string& word, const std::vector<std::string>& words) {
   int best = 0;
   for (const auto& other : words)
@@ -40,7 +40,7 @@ std::vector<size_t> search_words(const Catalogue& catalogue, const EditsOf& edit
     double rank = 0;
   };
   std::vector<Hit> hits;
-  std::vector<double> found(wanted.size(), 0);  // clips that have the word
+  std::vector<double> found(wanted.size(), 0);  // number of clips that contain the word
   for (size_t i = 0; i < catalogue.clips.size(); ++i) {
     const Clip& clip = catalogue.clips[i];
     const Change change = edits(clip);

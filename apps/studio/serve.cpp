@@ -30,7 +30,7 @@ void answer(Response& response, int status, const json& body) {
 
 int status_of(int32_t code) { return code == KINORA_NOT_FOUND ? 404 : code == KINORA_INVALID ? 400 : 500; }
 
-// f's JSON, or its error as {"error"}.
+// Answers with f's JSON, or with its error as {"error"}.
 void guarded(Response& response, const std::function<json()>& f) {
   try {
     answer(response, 200, f());
@@ -65,7 +65,7 @@ struct OpenFile {
   size_t size = 0;
 };
 
-// The library answers what a range asks without looking where the file ends. False: 416 was answered.
+// The library does not compare requested ranges with the file's size. False: the range does not fit, and 416 was answered.
 bool range_fits(const Request& request, Response& response, size_t size) {
   if (request.ranges.empty()) return true;
   auto& [first, last] = const_cast<Request&>(request).ranges.front();  // the library's own object, read later
@@ -91,7 +91,7 @@ void send_file(const Request& request, Response& response, const Media& media) {
       });
 }
 
-// The studio's routes: literal paths only, so that what a request names is always looked up and never joined.
+// The studio's routes are literal paths, so a name in a request is always looked up and never joined to a path.
 class Server {
  public:
   Server(core::Runtime& runtime, Studio& studio) : studio_(studio), pictures_(runtime, kPicturesBytes) {
@@ -100,7 +100,7 @@ class Server {
     http_.set_keep_alive_timeout(1);
     http_.set_read_timeout(5);
     http_.set_write_timeout(
-        5);  // a browser that has buffered enough of a video asks again when it needs more
+        5);  // a browser with enough of a video buffered requests the rest later
     http_.set_socket_options(
         [](socket_t socket) {  // not SO_REUSEPORT: a second studio must not share the port
           const int yes = 1;
@@ -125,8 +125,8 @@ class Server {
     if (port < 0)
       throw Error(KINORA_IO,
                   "port " + std::to_string(options.port) +
-                      " of 127.0.0.1 cannot be had; another program has it. Choose one with --port, or "
-                      "leave it out");
+                      " of 127.0.0.1 is in use by another program. Choose another with --port, or "
+                      "leave out --port");
     const Guard guard(new_token(), port);
     guarded_by(guard);
     std::thread server([this] { http_.listen_after_bind(); });
@@ -212,7 +212,7 @@ class Server {
     }
     if (source.is_preview) return send_file(request, response, {source.path, false, "image/webp", {}});
     const auto picture = pictures_.get(source);
-    if (!picture) return answer(response, 404, {{"error", "there is no picture"}});
+    if (!picture) return answer(response, 404, {{"error", "the clip has no picture"}});
     response.set_content(*picture, "image/jpeg");
   }
 

@@ -1,4 +1,4 @@
-// The studio over HTTP, on loopback only.
+// Serves the studio over HTTP, on loopback only.
 #pragma once
 #include <functional>
 #include <string>
@@ -9,12 +9,12 @@
 namespace kinora::studio {
 
 struct ServeOptions {
-  int port = 0;                                           // 0: a free one
-  std::function<void(const std::string& address)> ready;  // called once, when requests are answered
-  std::function<bool()> stopped;                          // asked often; true ends the server
+  int port = 0;                                           // 0: any free port
+  std::function<void(const std::string& address)> ready;  // called once, when the server is ready
+  std::function<bool()> stopped;                          // polled; true stops the server
 };
 
-// Until stopped() says so. Throws Error KINORA_IO if the port is taken.
+// Runs until stopped() returns true. Throws Error KINORA_IO if the port is in use.
 void serve(core::Runtime&, Studio&, const ServeOptions&);
 
 }  // namespace kinora::studio

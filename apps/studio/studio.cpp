@@ -16,8 +16,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kWindow = 500;  // rows an answer
-constexpr int64_t kRest = 10;     // of a job at work, times as long as it takes to read what it has made
+constexpr int64_t kWindow = 500;  // rows per answer
+constexpr int64_t kRest = 10;     // pause between reads of a running job, as a multiple of the reading time
 
 int64_t milliseconds() {
   using namespace std::chrono;
@@ -35,19 +35,19 @@ int64_t whole_of(const Parameters& p, const char* name, int64_t otherwise) {
   if (text.empty()) return out;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (error != std::errc() || end != text.data() + text.size() || out < 0)
-    throw Error(KINORA_INVALID, std::string(name) + "=" + text + ": expected a whole number from 0 on");
+    throw Error(KINORA_INVALID, std::string(name) + "=" + text + ": expected an integer of at least 0");
   return out;
 }
 
 json number_or_null(double value) { return std::isnan(value) ? json() : json(value); }
 
-// A caption's ends without blanks and newlines, which no reader would see.
+// A caption without blanks and newlines at its ends.
 std::string trimmed(const std::string& text) {
   const auto first = text.find_first_not_of(" \t\r\n");
   return first == text.npos ? "" : text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
-// Every clip that the ranking knows, the nearest first; equals in the catalogue's order.
+// Every clip in the ranking, the nearest first; ties are in the catalogue's order.
 Found by_similarity(const Catalogue& catalogue, const Ranking& ranking) {
   Found out;
   out.similarity.assign(catalogue.clips.size(), std::nan(""));
@@ -81,7 +81,7 @@ Studio::Studio(const std::filesystem::path& folder, std::string author, Meaning:
   refresh(true);
 }
 
-// Looks at the disk at most every second, and at a job that is at work every five or less often.
+// Checks the disk at most every second, and a running job every five seconds or less often.
 void Studio::refresh(bool at_once) {
   const int64_t now = milliseconds();
   const bool is_running = std::any_of(jobs_.begin(), jobs_.end(),
@@ -111,7 +111,7 @@ Shelf Studio::shelf() const {
 
 const Clip& Studio::need(const std::string& id) const {
   const Clip* clip = catalogue_.find(id);
-  if (!clip) throw Error(KINORA_NOT_FOUND, id + ": there is no such clip");
+  if (!clip) throw Error(KINORA_NOT_FOUND, id + ": no such clip");
   return *clip;
 }
 
@@ -129,7 +129,7 @@ Studio::Ranked Studio::ranked(const Query& query) {
   return meaning_.ask(std::move(question));
 }
 
-// By meaning, clips without a vector are found by their words, after the others.
+// In a search by meaning, clips without a vector are found by words and follow the others.
 void Studio::search(const Query& query, const Ranked& ranking) {
   auto& s = searched_;
   const auto same = [&](const Query& q) { return q.text == query.text && q.like == query.like; };
@@ -183,7 +183,7 @@ json Studio::row(size_t index, const Found* found) const {
   out["reason_now"] = edits.reason.value_or("");
   const Clip* original = catalogue_.find(jobs_[clip.job].name + "/" + clip.copy_of);
   out["copy_id"] = original && original != &clip ? original->id : "";
-  out["copies"] = json::array();  // those that would take its place
+  out["copies"] = json::array();  // clips that would take its place
   for (const auto& id : clip.copies)
     if (std::string_view(decision_of(edits_of(need(id)))) != "rejected") out["copies"].push_back(id);
   out["unstored"] = out["decision"] == "accepted" && stored_file(catalogue_, clip, "mp4").empty();
@@ -317,7 +317,7 @@ json Studio::clip(const Parameters& parameters) {
   auto out = core::catching([&] { return detail(need(id)); });
   if (out) return std::move(*out);
   if (out.failure().code != KINORA_IO) throw Error(out.failure().code, out.failure().message);
-  refresh(true);  // the job has ended meanwhile, and its lines are elsewhere
+  refresh(true);  // the job has ended meanwhile, and its lines have moved
   return detail(need(id));
 }
 
@@ -347,7 +347,7 @@ json Studio::edit(const json& request) {
   return detail(clip);
 }
 
-// The author's last edit in any job, by time.
+// Undoes or redoes the author's last edit in any job, by time.
 json Studio::stepped(bool back) {
   const Lock lock(mutex_);
   refresh(true);
@@ -364,7 +364,7 @@ json Studio::stepped(bool back) {
     time = edit->time;
   }
   if (!last)
-    throw Error(KINORA_NOT_FOUND, back ? "there is nothing to undo" : "there is nothing to do again");
+    throw Error(KINORA_NOT_FOUND, back ? "there is nothing to undo" : "there is nothing to redo");
   const auto own = [&](const std::string& key) {
     const Clip* clip = catalogue_.find(jobs_[job].name + "/" + key);
     return clip ? own_values(*clip) : Change{"", "", true};
@@ -394,7 +394,7 @@ PictureSource Studio::picture(const std::string& id) {
   const Clip& clip = need(id);
   if (auto preview = stored_file(catalogue_, clip, "preview.webp"); !preview.empty())
     return {std::move(preview), 0, 0, true};
-  if (clip.end == End::failed) return {};  // it has been tried
+  if (clip.end == End::failed) return {};  // it was tried without success
   const auto index = static_cast<size_t>(&clip - catalogue_.clips.data());
   const Media media = media_of(catalogue_, clip);
   const auto whole = [&](const char* name) {

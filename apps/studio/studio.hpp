@@ -1,4 +1,4 @@
-// What the page asks for, without HTTP: the catalogue, the edits and their queries under one lock.
+// Everything that the page requests, without HTTP: the catalogue, the edits and their queries under one lock.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -11,41 +11,41 @@ namespace kinora::studio {
 
 using Parameters = std::multimap<std::string, std::string>;
 
-// Where a picture of a clip comes from.
+// The source of a clip's image.
 struct PictureSource {
   std::filesystem::path path;
-  int64_t first = 0;  // frame of the range, and how many the range has
+  int64_t first = 0;  // first frame of the range, and its number of frames
   int64_t frames = 0;
-  bool is_preview = false;  // path is a WebP to be sent as it is
+  bool is_preview = false;  // path is a WebP that is sent unchanged
 };
 
-// [any-thread] All functions. Throws Error: KINORA_NOT_FOUND for an unknown clip, KINORA_INVALID for a wrong
+// [any-thread] All functions. Throws Error: KINORA_NOT_FOUND for an unknown clip, KINORA_INVALID for an invalid
 // request, KINORA_IO if an edit could not be saved.
 class Studio {
  public:
-  // Throws Error if there is no curate job in `folder`. `encode`: of texts, for search by meaning.
+  // Throws Error if `folder` contains no curate job. `encode`: encodes texts for search by meaning.
   Studio(const std::filesystem::path& folder, std::string author, Meaning::Encode encode);
 
   // {"title", "author", "jobs", "version", "fields", "counts", "films", "reasons", "undo", "redo",
-  // "unreadable", "wrong", "search": {"text", "why_not_text", "pictures"}, "live"}; films: counts of films
-  // alone.
+  // "unreadable", "wrong", "search": {"text", "why_not_text", "pictures"}, "live"}; films: counts of input videos
+  // only.
   nlohmann::json state();
-  // {"total", "films", "from", "version", "by", "why", "rows"}: the window "from", "count" of what the query
-  // selects, and how many of all are films; by: how it was searched, "meaning", "words", "pictures" or "",
-  // and why not by meaning. Queries that search wait for Meaning, without the lock.
+  // {"total", "films", "from", "version", "by", "why", "rows"}: `count` rows of the selection, starting at `from`,
+  // and how many of the selection are input videos. by: how it was searched, "meaning", "words", "pictures" or "".
+  // why: why not by meaning. Queries that search wait for Meaning, without the lock.
   nlohmann::json clips(const Parameters&);
   nlohmann::json histograms(const Parameters&);
-  // {"place"}: of a clip "id" in what the query selects, or -1.
+  // {"place"}: index of a clip "id" in the selection, or -1.
   nlohmann::json place(const Parameters&);
-  // Its row, facts, range, own values and edits.
+  // The clip's row, facts, range, own values and edits.
   nlohmann::json clip(const Parameters&);
   nlohmann::json shots(const Parameters&);
-  // {"id", "set"} -> as clip(). Undo and redo give the clip that they changed.
+  // {"id", "set"} -> as clip(). Undo and redo return the clip that they changed.
   nlohmann::json edit(const nlohmann::json& request);
   nlohmann::json undo();
   nlohmann::json redo();
 
-  // Of the first job whose edits cannot be saved: why; "": of all they can.
+  // Why the edits of the first job that has a problem cannot be saved; "": all edits can.
   std::string refusal() const;
   Media media(const std::string& id);
   PictureSource picture(const std::string& id);
@@ -54,15 +54,15 @@ class Studio {
   using Lock = std::lock_guard<std::mutex>;
   using Ranked = std::shared_ptr<const Ranking>;
   void refresh(bool at_once = false);
-  // What the query searches for; null: for nothing, or for words. Takes the lock for a moment.
+  // Result of the query's search; null: there is none, or it searches by words. Takes the lock for a moment.
   Ranked ranked(const Query&);
-  // The clips that are found so, for shelf(). Throws Error(KINORA_NOT_FOUND) if nothing can be like a clip.
+  // Stores the clips found for shelf(). Throws Error(KINORA_NOT_FOUND) if the clip cannot be compared.
   void search(const Query&, const Ranked&);
   Shelf shelf() const;
   Change edits_of(const Clip&) const;
   const Clip& need(const std::string& id) const;
   const std::vector<size_t>& rows(const Parameters&, const Query&);
-  // found: of the search that the row is an answer to; null: of none.
+  // found: the search that the row is part of; null: none.
   nlohmann::json row(size_t clip, const Found* found) const;
   nlohmann::json detail(const Clip&) const;
   nlohmann::json stepped(bool back);
@@ -72,12 +72,12 @@ class Studio {
   std::filesystem::path folder_;
   std::vector<JobFolder> jobs_;
   Catalogue catalogue_;
-  std::vector<EditJournal> journals_;  // one a job
+  std::vector<EditJournal> journals_;  // one per job
   std::string stamp_;
-  int64_t version_ = 1;  // another one whenever anything that was answered may be stale
-  int64_t looked_ = 0;   // when, milliseconds of the steady clock
-  int64_t reading_ = 0;  // how long it took to read the catalogue, milliseconds
-  // The last selection, for the windows of one view.
+  int64_t version_ = 1;  // changes whenever earlier answers may be stale
+  int64_t looked_ = 0;   // time of the last check, milliseconds of the steady clock
+  int64_t reading_ = 0;  // time to read the catalogue, milliseconds
+  // The last selection, reused by the windows of one view.
   Parameters selected_by_;
   int64_t selected_at_ = 0;
   std::vector<size_t> selected_;

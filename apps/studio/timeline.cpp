@@ -20,7 +20,7 @@ double number(const json& object, const char* name, double otherwise) {
   return at != object.end() && at->is_number() ? at->get<double>() : otherwise;
 }
 
-// The range of each shot; times as the file has them where they were noted, else by the rate.
+// The range of each shot. Times come from the file where they were recorded, else from the rate.
 std::vector<Shot> shots_of(const json& shots) {
   const double fps = number(shots, "fps", 0), frames = number(shots, "frames", 0);
   std::vector<Shot> out;

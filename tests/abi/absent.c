@@ -1,8 +1,8 @@
-/* Linked against by missing_library, then not found when it runs. */
+/* Linked by missing_library, but not found at run time. */
 #include <stdlib.h>
 
 int kinora_tests_absent(void);
 int kinora_tests_absent(void) { return 3; }
 
-/* What opening a library runs. */
+/* Runs when the library is opened. */
 __attribute__((constructor)) static void opened(void) { setenv("KINORA_ABSENT_OPENED", "yes", 1); }

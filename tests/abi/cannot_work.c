@@ -1,4 +1,4 @@
-/* Finds out in its entry that it cannot work here, and says why. */
+/* Its entry function finds that it cannot work here, and reports why. */
 #include "kinora/abi/plugin.h"
 KINORA_EXPORT const kinora_plugin* kinora_plugin_entry(const kinora_host* host);
 KINORA_EXPORT const kinora_plugin* kinora_plugin_entry(const kinora_host* host) {

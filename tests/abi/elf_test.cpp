@@ -24,7 +24,7 @@ std::string bytes_of(const fs::path& path) {
 class Elf : public testing::Test {
  protected:
   ~Elf() override { close(file_); }
-  // From a file in memory: thousands of them on a disk would take most of the test's time.
+  // Reads from a file in memory: thousands of files on disk would take most of the test's time.
   Result<std::optional<std::string>> read(const std::string& bytes) const {
     EXPECT_EQ(ftruncate(file_, 0), 0);
     EXPECT_EQ(pwrite(file_, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
@@ -37,7 +37,7 @@ class Elf : public testing::Test {
     (void)read(bytes);
     return read_needs("/proc/self/fd/" + std::to_string(file_));
   }
-  // The dynamic section's own entry `tag`, with another value.
+  // The dynamic section with another value for the entry `tag`.
   std::string with_dynamic(Elf64_Sxword tag, Elf64_Xword value) const {
     std::string out = good_;
     Elf64_Ehdr header;
@@ -130,7 +130,7 @@ TEST_F(Elf, TruncatedAnywhereIsAnErrorOrAnAnswer) {
   }
 }
 
-// Damage where it hurts: the ELF header and the table of sections. Anything but a crash is right.
+// Damages the ELF header and the table of sections. Any result but a crash is right.
 TEST_F(Elf, DamagedTablesAreAnErrorOrAnAnswer) {
   Elf64_Ehdr header;
   std::memcpy(&header, good_.data(), sizeof header);

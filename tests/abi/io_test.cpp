@@ -1,4 +1,4 @@
-// kinora.io/1 over a storage plugin: what the SDK's Reader and Writer see.
+// kinora.io/1 over a storage plugin, through the SDK's Reader and Writer.
 #include "core/io/io.hpp"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-/* A stage in plain C that keeps every sample, for plugins whose defect is elsewhere. */
+/* A stage in plain C that keeps every sample, for plugins with a defect elsewhere. */
 #ifndef KINORA_TESTS_ABI_MINIMAL_STAGE_H
 #define KINORA_TESTS_ABI_MINIMAL_STAGE_H
 #include "kinora/abi/plugin.h"
@@ -23,7 +23,7 @@ static int32_t minimal_process(void* self, kinora_sample* in, const kinora_emit*
 static const kinora_stage minimal_stage = {
     sizeof(kinora_stage), 0, minimal_create, minimal_destroy, minimal_resources, minimal_process, NULL};
 
-/* What the entry returns, from the fields that a defect may change. */
+/* The entry's return value, from the fields that a defect may change. */
 #define MINIMAL_PLUGIN(NAME, STRUCT_SIZE, MAJOR, MINOR, ID, INTERFACE, TABLE)                     \
   static const kinora_component minimal_component = {                                             \
       sizeof(kinora_component), 0, ID, INTERFACE, TABLE, NULL};                                   \

@@ -1,5 +1,5 @@
-// A plugin whose library needs another: libkinora_absent.so.3 lies where neither the linker nor the loader
-// looks.
+// A plugin whose library needs another: libkinora_absent.so.3 is stored where neither the linker nor the loader
+// searches.
 #include "core/plugin/needed.hpp"
 
 #include <cstdlib>
@@ -42,7 +42,7 @@ TEST(Needed, LibraryThatIsRemovedDisablesThePluginBeforeItIsOpened) {
               HasSubstr("its plugin 'missing_library' is disabled: needs libkinora_absent.so.3"));
 }
 
-// In a process of its own: what was opened stays, and would be found by every later test.
+// Runs in a separate process: an opened library stays loaded, and later tests would find it.
 void expect_in_a_fork(const std::function<bool()>& holds) {
   EXPECT_EXIT(std::_Exit(holds() ? 0 : 1), testing::ExitedWithCode(0), "");
 }
@@ -74,7 +74,7 @@ TEST(Needed, LdLibraryPathIsSearched) {
     unsetenv("LD_LIBRARY_PATH");
 }
 
-// Whoever opens libtorch's folder for the host opens it for the plugins that are pinned to it, and for no
+// Opening libtorch's folder for the host opens it for plugins that are pinned to it, and for no
 // others.
 TEST(Needed, HostsLibtorchFolderCountsForThePinnedTier) {
   PluginsFolder folder;
@@ -90,7 +90,7 @@ TEST(Needed, HostsLibtorchFolderCountsForThePinnedTier) {
 }
 
 #ifdef __x86_64__
-// Libraries for newer processors lie in a folder below, which the dynamic linker alone knows.
+// Libraries for newer processors are in a subfolder that only the dynamic linker knows.
 TEST(Needed, TheDynamicLinkerIsAskedWhatItAloneKnows) {
   PluginsFolder folder;
   const auto plugin = folder.add({.name = "missing_library"}, "library_beside");
@@ -100,7 +100,7 @@ TEST(Needed, TheDynamicLinkerIsAskedWhatItAloneKnows) {
   EXPECT_EQ(folder.scan().plugins()[0].state, PluginState::ready) << folder.scan().plugins()[0].reason;
 }
 
-// The linker of a process begun with this LD_LIBRARY_PATH finds the library, so that dlopen() would, too.
+// The linker of a process started with this LD_LIBRARY_PATH finds the library, and so would dlopen().
 TEST(Needed, AskingOpensNothing) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   PluginsFolder folder;
@@ -129,12 +129,12 @@ TEST(Needed, RunPathLeadsToNothingThatOthersMayChange) {
   const fs::path shared = folder.path() / "shared", libs = shared / "libs";
   const auto said = [&] { return folder.scan().plugins().at(0).reason; };
   const auto as_is = [](const fs::path& path, mode_t mode) { ASSERT_EQ(chmod(path.c_str(), mode), 0) << path; };
-  EXPECT_EQ(said(), "") << "nobody else can make it";
+  EXPECT_EQ(said(), "") << "no other user can create it";
   fs::create_directory(shared);
   as_is(shared, 01777);
   EXPECT_THAT(said(), HasSubstr("shared/libs is not there, and every user may put it there"));
   fs::create_directory(libs);
-  EXPECT_EQ(said(), "") << "nobody else can change it";
+  EXPECT_EQ(said(), "") << "no other user can change it";
   as_is(libs, 0777);
   EXPECT_THAT(said(), HasSubstr("libs is writable by every user"));
   as_is(libs, 01777);
@@ -146,7 +146,7 @@ TEST(Needed, RunPathLeadsToNothingThatOthersMayChange) {
   EXPECT_THAT(said(), HasSubstr("libkinora_absent.so.3 is writable by every user"));
 }
 
-// An empty entry is the current folder, wherever that is.
+// An empty entry means the current folder, whichever that is.
 TEST(Needed, NoRunPathOfOurOwnLeadsToTheCurrentFolder) {
   const auto built = fs::path(std::getenv("KINORA_PLUGIN_PATH")) / "storage-file/libstorage-file.so";
   const std::string listed = ":" + or_throw(read_needs(built)).run_path + ":";
@@ -163,7 +163,7 @@ TEST(Needed, RemedyNamesThePackage) {
   EXPECT_THAT(remedy_for("libfoo.so.3"), HasSubstr("apt-file search libfoo.so.3"));
 }
 
-// The last of the questions: a library that is already in the process is there, wherever it came from.
+// Checked last: a library that is already loaded into the process counts as present, wherever it came from.
 TEST(Needed, LibraryInTheProcessIsThere) {
   PluginsFolder folder;
   fs::copy_file(built_library, folder.path() / library);

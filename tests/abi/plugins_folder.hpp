@@ -1,4 +1,4 @@
-// Plugins of this folder in a temporary place, with the manifest that a test wants beside them.
+// Copies plugins of this folder to a temporary folder, each with the manifest that a test wants.
 #pragma once
 #include <filesystem>
 #include <fstream>

@@ -1,5 +1,5 @@
 /* A whole plugin in C, without the SDK's C++: stage/count.bytes writes the size of one field into another.
- * What it shows: the manifest by hand, in plugin.toml and in the section .kinora.manifest; options; samples;
+ * It shows a manifest written by hand, in plugin.toml and in the section .kinora.manifest; options; samples;
  * errors. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 #define MANIFEST \
   "[plugin]\nname = \"pure_c_stage\"\nversion = \"0.1.0\"\nabi = \"1.0\"\ntier = \"stable\"\n\n" COMPONENT
 
-/* Without the NUL that ends a C string. */
+/* Without the terminating NUL of a C string. */
 __attribute__((section(".kinora.manifest"), used)) static const char manifest[sizeof(MANIFEST) - 1] =
     MANIFEST;
 

@@ -1,4 +1,4 @@
-// What sdk/README.md shows is what the template holds: an example that nobody compiles goes stale.
+// The code in sdk/README.md equals the template's: an example that is not compiled goes stale.
 #include <fstream>
 #include <sstream>
 
@@ -18,7 +18,7 @@ std::vector<std::string> lines_of(const fs::path& file) {
   return out;
 }
 
-// The lines after `first` up to the one that `ends` holds of.
+// The lines from `first` up to the line for which `ends` holds.
 std::vector<std::string> part(const std::vector<std::string>& lines, const std::string& first,
                               const std::function<bool(const std::string&)>& ends) {
   auto begin = std::find(lines.begin(), lines.end(), first);
@@ -35,14 +35,14 @@ TEST(SdkReadme, CodeIsTheTemplatesWithGaps) {
   const auto file = lines_of("template/brightness.cpp");
   ASSERT_GT(shown.size(), 20u);
   auto at = file.begin();
-  bool gap = true;  // what stands before the first line is left out
+  bool gap = true;  // lines before the first one are left out
   for (const auto& line : shown) {
     if (is_gap(line)) {
       gap = true;
       continue;
     }
     const auto found = gap ? std::find(at, file.end(), line) : at;
-    ASSERT_TRUE(found != file.end() && *found == line) << "not so in the template: " << line;
+    ASSERT_TRUE(found != file.end() && *found == line) << "differs from the template: " << line;
     at = found + 1;
     gap = false;
   }
@@ -58,7 +58,7 @@ TEST(SdkReadme, ManifestIsTheTemplates) {
   const auto shown = parse_manifest(text, "README.md"), real = parse_manifest(file.str(), "plugin.toml");
   ASSERT_TRUE(shown) << shown.failure().message;
   ASSERT_TRUE(real);
-  // The notes behind the values are the README's own.
+  // The notes after the values exist only in the README.
   std::istringstream in(text);
   std::string plain;
   for (std::string line; std::getline(in, line);)

@@ -1,5 +1,5 @@
-// A plugin that does not fit is refused with the field, what was expected and what was found; the others go
-// on.
+// An unsuitable plugin is refused with the field, the expected and the found value; the other plugins are
+// loaded.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,10 +15,10 @@ struct Case {
   const char* what;
   Manifest manifest;
   std::vector<const char*> says;
-  const char* library = "";  // the built one; "": before, a sound one; after, as the plugin's name
+  const char* library = "";  // the built one; "": for `before` a valid one, for `after` the plugin's name
 };
 
-// Before the library is opened: the manifest alone decides, so the library may be sound.
+// Refused before the library is opened: the manifest alone decides, so the library may be valid.
 const Case before[] = {
     {"abi major",
      {.name = "minimal", .abi = "2.0"},

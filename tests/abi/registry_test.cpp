@@ -61,7 +61,7 @@ TEST(Registry, APluginsOwnFolderMayBeNamed) {
   EXPECT_EQ(Registry::scan({{own, "--plugins"}}).ids(), std::vector<std::string>{"stage/minimal"});
 }
 
-// A library says itself what it is: whoever forgot the plugin.toml sees it in the list.
+// A library describes itself, so `plugins list` reports a forgotten plugin.toml.
 TEST(Registry, NamesALibraryWithoutItsManifest) {
   PluginsFolder folder;
   fs::copy_file(PluginsFolder::built("pure_c_stage"), folder.path() / "libpure_c_stage.so");
@@ -131,7 +131,7 @@ TEST(Registry, RefusesWhatEveryUserMayWrite) {
   EXPECT_THAT(registry.notices()[0], HasSubstr("was not searched"));
 }
 
-// Whoever may change the way to a library may change the library.
+// A user who can change the path to a library can change the library.
 TEST(Registry, RefusesWhatOthersMayChangeOnTheWay) {
   PluginsFolder folder;
   const fs::path above = folder.path() / "above", plugins = above / "plugins";
@@ -149,7 +149,7 @@ TEST(Registry, RefusesWhatOthersMayChangeOnTheWay) {
   EXPECT_THAT(said(plugins / "minimal"), HasSubstr("above is writable by every user"));
   fs::create_directory_symlink(plugins, folder.path() / "link");
   EXPECT_THAT(said(folder.path() / "link"), HasSubstr("above is writable by every user"))
-      << "where a link leads";
+      << "the target of a link";
   as_is(above, 0755);
   EXPECT_EQ(said(folder.path() / "link"), "");
   fs::rename(plugins / "minimal/libminimal.so", above / "elsewhere.so");
@@ -158,12 +158,12 @@ TEST(Registry, RefusesWhatOthersMayChangeOnTheWay) {
   EXPECT_THAT(said(plugins), HasSubstr("elsewhere.so is writable by every user"));
   as_is(above / "elsewhere.so", 0644);
   EXPECT_EQ(said(plugins), "");
-  if (geteuid() != 0) return;  // what follows gives files away
+  if (geteuid() != 0) return;  // the rest changes owners of files
   const auto give = [](const fs::path& path, uid_t user, gid_t group) {
     ASSERT_EQ(lchown(path.c_str(), user, group), 0);
   };
   as_is(above, 0775);
-  EXPECT_EQ(said(plugins), "") << "root's own group is root's alone";
+  EXPECT_EQ(said(plugins), "") << "root's group belongs to root";
   give(above, 0, 12345);
   EXPECT_THAT(said(plugins), HasSubstr("above is writable by its group; run: chmod g-w"));
   as_is(above, 0755);

@@ -1,5 +1,5 @@
-// The place of every member of every public struct is asserted in its own header: a member that has no
-// KINORA_SLOT could change places with its neighbour, and everything would still compile.
+// The offset of every member of every public struct is asserted in its own header: a member without
+// KINORA_SLOT could swap places with its neighbour, and everything would still compile.
 #include <fstream>
 #include <regex>
 #include <set>
@@ -23,7 +23,7 @@ std::string without_comments(const fs::path& header) {
   return out;
 }
 
-// "int32_t (*read)(void* self, ...)" and "const int64_t* shape": the name that is declared.
+// The declared name in "int32_t (*read)(void* self, ...)" or "const int64_t* shape".
 std::string member_of(const std::string& declaration) {
   static const std::regex function(R"(\(\*(\w+)\)\s*\()"), plain(R"((\w+)\s*$)");
   std::smatch found;
@@ -39,7 +39,7 @@ struct Header {
 Header read(const fs::path& file) {
   Header out;
   const std::string text = without_comments(file);
-  // A struct may hold no brace of its own, so its end is the first one.
+  // These structs contain no nested braces, so the first brace ends one.
   for (size_t at = 0; (at = text.find("struct kinora_", at)) != text.npos; at += 7) {
     const size_t begin = text.find_first_of("{;,)*", at);
     if (begin == text.npos || text[begin] != '{') continue;
@@ -67,7 +67,7 @@ TEST(Slots, EveryMemberAndEverySizeOfEveryHeaderIsAsserted) {
     structs += header.structs.size();
     members += header.members.size();
   }
-  // What the reader above must at least have understood; the headers only grow.
+  // Lower bounds, so that the parser above has understood the headers; they only grow.
   EXPECT_GE(structs, 48u);
   EXPECT_GE(members, 373u);
 }

@@ -1,4 +1,4 @@
-// What files of strangers name: the comment of a generated video, and text.json of a run folder.
+// Names in files from strangers: the comment of a generated video, and text.json of a run folder.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ class Strangers : public testing::Test {
     job_.components.push_back({"sampler", sampler->id, or_throw(Options::make(*sampler, {})), "", {}});
   }
 
-  // What Kinora writes, with some members changed.
+  // A comment as Kinora writes it, with some members changed.
   static json comment(const json& change = json::object()) {
     json out = {{"job", "film"},
                 {"options",
@@ -107,12 +107,12 @@ TEST_F(Strangers, FilesDevicesAndWeightsAreNot) {
                                        {"device", "cuda:7"},
                                        {"threads", 4000},
                                        {"format", {"png"}}}}}));
-  EXPECT_EQ(job.options.at("image"), "") << "made without one";
+  EXPECT_EQ(job.options.at("image"), "") << "made without an image";
   for (const char* name : {"weights", "tokenizer_weights", "device", "threads", "format"})
     EXPECT_EQ(job.options.at(name), job_.options.at(name)) << name;
 }
 
-// An option that decides what is sampled and that --from left out would silently make another video.
+// If --from left out an option that affects the sampling, the result would silently be another video.
 TEST_F(Strangers, EveryOptionIsTakenOrKnownNotToDecideWhatIsSampled) {
   const std::set<std::string> left{"pipeline",  "steps",     "preview_every",     "format",
                                    "weights",   "weights_2", "tokenizer_weights", "text_weights", "image_encoder_weights",

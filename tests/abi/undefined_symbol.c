@@ -1,4 +1,4 @@
-/* Uses a function that nobody defines, as a plugin does that was built for another libtorch. */
+/* Uses an undefined function, like a plugin that was built for another libtorch. */
 #include "minimal_stage.h"
 int kinora_tests_defined_nowhere(void);
 int kinora_tests_use(void);

@@ -1,6 +1,6 @@
-// A stage that opens media says so (kinora_resources.isolated), for nobody vouches for media: an engine then
-// keeps what a decoder may do to its process away from the run. Seen from outside: a stage opens media if it
-// opens the file that a sample names, or if bytes that are no film change how a sample with a film ends.
+// A stage that opens media declares it (kinora_resources.isolated), because media cannot be trusted: an engine then
+// runs it in a process of its own, so that a failing decoder does not take down the run. Tested from outside: a stage
+// opens media if it opens the file that a sample names, or if replacing a video by other bytes changes the outcome.
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -41,7 +41,7 @@ class Folder {
   fs::path path_;
 };
 
-// Whether somebody has opened a file since the last look.
+// Detects whether a file has been opened since the last check.
 class Watch {
  public:
   explicit Watch(const fs::path& file) : events_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
@@ -61,7 +61,7 @@ class Watch {
   int events_;
 };
 
-// What a stage cannot be made without.
+// The options that a stage cannot be created without.
 json required(const std::string& id, const Folder& folder) {
   if (id == "stage/embed.model") return {{"model", kData / "oracle/exported/tower.pt"}};
   if (id == "stage/filter.model") return {{"model", kData / "oracle/exported/tower.pt"}, {"name", "x"}, {"threshold", 0.0}};
@@ -76,7 +76,7 @@ json required(const std::string& id, const Folder& folder) {
   return json::object();
 }
 
-// What stages before another may have found out about a film.
+// The facts about a video that earlier stages may have found.
 Sample sample() {
   Sample out("film");
   out.set("json", R"({"width": 320, "height": 180, "fps": 24.0, "duration_s": 2.0, "rotation": 0})");
@@ -131,10 +131,10 @@ TEST(Conformance, AStageThatOpensMediaSaysSo) {
     const Made made{test::Instance<kinora_stage>(id, required(id, folder)), folder};
     if (!opens_media(made, folder, film)) continue;
     openers.insert(id);
-    EXPECT_TRUE(made.isolated()) << id << " opens media and does not say isolated = 1 in its resources()";
+    EXPECT_TRUE(made.isolated()) << id << " opens media but does not set isolated = 1 in its resources()";
   }
   core::serve_io(nullptr);
-  // The looks above see those that everybody knows.
+  // The detection above must find the stages that are known to open media.
   for (const char* known :
        {"stage/video.probe", "stage/video.read", "stage/film.remux", "stage/shots.content",
         "stage/clip.transcode", "stage/clip.preview", "stage/filter.motion", "stage/caption.describe"})

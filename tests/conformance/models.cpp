@@ -46,7 +46,7 @@ json with(json base, const json& more) {
   return base;
 }
 
-// Names in shapes that are no options.
+// Names in shapes that are not options.
 const std::map<std::string, int64_t> kSizes = {{"B", 2}, {"T", 4}, {"H", 4}, {"W", 4}, {"L", 5}, {"D", 8}};
 
 int64_t number(const std::string& word, const core::Options& options) {
@@ -73,7 +73,7 @@ int64_t dimension(const std::string& text, const core::Options& options) {
   return n;
 }
 
-// Of the first "[...]" in the manifest's text.
+// Sizes of the first "[...]" in the manifest's text.
 std::vector<int64_t> shape_of(const std::string& text, const core::Options& options) {
   const size_t open = text.find('['), close = text.find(']');
   if (open == std::string::npos || close == std::string::npos)
@@ -238,8 +238,8 @@ Difference difference(const Outcome& found, const Outcome& wanted) {
     if (other == found.end()) {
       note(std::numeric_limits<double>::infinity(), name + " (missing)");
     } else {
-      // By its own size; what is nought but for rounding, as the gradient of a key's bias, has none, and only
-      // has to stay nought.
+      // Relative to its own size. A gradient that is zero except for rounding, such as that of a key's bias, has no
+      // such size and only has to stay zero.
       const double own = size_of(t), apart = size_of(other->second - t);
       note(apart == 0 ? 0 : own > nought ? apart / own : apart / largest, name);
     }

@@ -1,5 +1,5 @@
-// Every model of the registry at a size that a test can afford, with inputs drawn by its manifest; and what
-// one forward and backward of it gives. What a strategy must not change.
+// Every model of the registry at a size suitable for tests, with inputs drawn by its manifest, and the results of
+// one forward and backward. A strategy must not change them.
 #pragma once
 #include <map>
 #include <set>
@@ -11,34 +11,34 @@
 
 namespace kinora::test {
 
-// One small form of a model. A model may have several.
+// A small form of a model. A model may have several.
 struct SmallModel {
   std::string id;
   core::json options;
-  std::set<std::string> without = {};  // inputs that are left out
+  std::set<std::string> without = {};  // inputs to leave out
   // Shapes of inputs that the manifest does not fix.
   std::map<std::string, std::vector<int64_t>> shapes = {};
   int64_t vocabulary = 20;  // integer inputs are below it
 };
 const std::vector<SmallModel>& small_models();
 
-// One tensor for each input of the manifest: "float" normal in float64 with a gradient, integers, and masks
-// of which the first of each row is true. Shapes as "[B, in_channels, T / patch_time]": names are options, or
-// sizes of the table in the source. Throws std::runtime_error that names an input which cannot be made.
+// Draws one tensor for each input of the manifest: "float" normal in float64 with a gradient, integers, and masks
+// whose first entry in each row is true. Shapes are like "[B, in_channels, T / patch_time]": names are options, or
+// sizes of the table in the source. Throws std::runtime_error naming an input that cannot be made.
 core::NamedTensors draw_inputs(const core::ComponentSpec& spec, const core::Options& options,
                                const SmallModel& small);
 
-// Output, gradients and what else two ways of running a model must have in common, by name: "output NAME",
+// Output, gradients and everything else that two ways of running a model must have in common, by name: "output NAME",
 // "parameter NAME", "input NAME".
 using Outcome = std::map<std::string, at::Tensor>;
 
-// One forward and backward in float64 of a network whose parameters were all moved off their first values
-// (zeros would hide a lost gradient). `links` outlive the call. needs_gradient: of the inputs.
+// One forward and backward in float64 of a network whose parameters were all moved away from their initial values
+// (zeros would hide a lost gradient). `links` outlive the call. needs_gradient: whether inputs get gradients.
 Outcome run_model(const core::Component& model, const SmallModel& small,
                   const std::vector<const kinora_link*>& links, bool needs_gradient = true);
 
-// Largest difference over all entries by the entry's own size, and where it is; infinite if one has an entry
-// that the other lacks.
+// Largest difference over all entries, relative to the entry's size, and its entry; infinite if an entry exists on one
+// side only.
 struct Difference {
   double value = 0;
   std::string where;

@@ -1,5 +1,5 @@
-// Every model under parallel/recompute: a block that reads a tensor which did not come through its inputs is
-// exact everywhere else and silently wrong here, so this is the test that finds it.
+// Every model under parallel/recompute: a block that reads a tensor that did not come through its inputs is
+// exact elsewhere and silently wrong here, so this test finds it.
 #include <algorithm>
 #include <cctype>
 #include <sstream>
@@ -39,7 +39,7 @@ TEST(Conformance, EveryModelOfTheRegistryIsTested) {
   for (const auto& id : test::plugins().ids("model")) {
     const auto& table = test::small_models();
     EXPECT_TRUE(std::any_of(table.begin(), table.end(), [&](const SmallModel& s) { return s.id == id; }))
-        << id << ": give it a small form in tests/conformance/models.cpp";
+        << id << ": add a small form in tests/conformance/models.cpp";
   }
 }
 
@@ -78,7 +78,7 @@ std::string name_of(const testing::TestParamInfo<size_t>& info) {
 INSTANTIATE_TEST_SUITE_P(Models, RecomputeConformance, testing::Range<size_t>(0, test::small_models().size()),
                          name_of);
 
-// A model of one block, right or with the mistake.
+// A model of one block, correct or with the mistake.
 template <bool captures>
 class Careless final : public Model<Tensor> {
  public:

@@ -1,4 +1,4 @@
-// Which parameters models say are tables, so that weight decay leaves them alone: by the published names.
+// The parameters that models declare as tables, which weight decay skips, checked by their published names.
 #include <regex>
 
 #include <gtest/gtest.h>

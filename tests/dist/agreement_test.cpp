@@ -1,4 +1,4 @@
-// Ranks that have not the same run file, weights or data stop before they compute, and say who differs in
+// Ranks with different run files, weights or data stop before they compute, and report which rank differs in
 // what.
 #include "core/torch/context/agreement.hpp"
 
@@ -25,12 +25,12 @@ TEST(Agreement, NamesTheItemTheValuesAndTheFewFirst) {
   EXPECT_EQ(disagreements({usual, usual, other, usual}), "option batch: rank 2 has 8, ranks 0, 1, 3 have 4");
   EXPECT_EQ(disagreements({other, usual, usual, usual, usual}),
             "option batch: rank 0 has 8, ranks 1-4 have 4");
-  EXPECT_EQ(disagreements({usual, other}), "option batch: rank 1 has 8, rank 0 has 4") << "rank 0 is seen";
+  EXPECT_EQ(disagreements({usual, other}), "option batch: rank 1 has 8, rank 0 has 4") << "rank 0 is displayed";
   EXPECT_EQ(disagreements({{{"a", "1"}, {"b", "2"}}, {{"a", "3"}}}),
             "a: rank 1 has 3, rank 0 has 1; b: rank 1 has none, rank 0 has 2");
 }
 
-// What the ranks of a training say, each in a folder of its own. odd: what the last rank has instead.
+// The messages of a training's ranks, each in its own folder. odd: what the last rank has instead.
 struct Odd {
   std::string options;
   double weight = 0, latent = 0, mean = 0, of_component = 0;
@@ -57,7 +57,7 @@ std::string said(const Rank& me, const Odd& odd) {
   JobContext context = run.context(odd.job, false);
   try {
     const Parallelism parallel(context);
-    return parallel.any(true) ? "" : "nothing was joined";
+    return parallel.any(true) ? "" : "no transfer took place";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), KINORA_INVALID);
     return e.what();
@@ -67,7 +67,7 @@ std::string said(const Rank& me, const Odd& odd) {
 TEST(Agreement, StopsEveryRankAtTheStart) {
   const struct {
     Odd odd;
-    const char* part;  // of what all ranks say
+    const char* part;  // of every rank's message
   } cases[] = {{{}, ""},
                {{.options = "threads = 2\n"}, ""},
                {{.options = "batch = 8\n"}, "option batch: rank 2 has 8, ranks 0, 1 have 4"},
@@ -89,7 +89,7 @@ TEST(Agreement, StopsEveryRankAtTheStart) {
         EXPECT_THAT(text, HasSubstr(c.part));
         EXPECT_EQ(text.find("option"),
                   std::string(c.part).starts_with("option") ? text.find(": ") + 2 : std::string::npos)
-            << "something else differs too: " << text;
+            << "another difference is reported too: " << text;
       }
     });
 }

@@ -1,4 +1,4 @@
-// What each rank handles: bytes by their closed forms, and who is slow.
+// The work of each rank: bytes by their closed forms, and slow ranks.
 #include "plugins/jobs/training/balance.hpp"
 
 #include <thread>
@@ -80,7 +80,7 @@ TEST(SlowRanks, AreNamedWithHowMuch) {
   EXPECT_EQ(found[0].first, 3U);
   EXPECT_EQ(found[0].second,
             "rank 3 is 10.0x slower than the median of the others: 1.2 s of computing a step against 0.12 s");
-  EXPECT_EQ(slow_ranks(computing({1, 0.1}))[0].first, 0U) << "of two the other one is the measure";
+  EXPECT_EQ(slow_ranks(computing({1, 0.1}))[0].first, 0U) << "of two ranks the other one is the reference";
   for (const auto& even : {std::vector<double>{1}, {1, 1.9}, {0.001, 0.003}, {1, 1, 1, 1.5}})
     EXPECT_TRUE(slow_ranks(computing(even)).empty());
 }

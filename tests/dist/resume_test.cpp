@@ -1,4 +1,4 @@
-// A training goes on under another layout of ranks, and ends where one process ends that never stopped.
+// A training that resumes under another layout of ranks ends where one uninterrupted process ends.
 #include <algorithm>
 
 #include <ATen/ATen.h>
@@ -24,7 +24,7 @@ constexpr Layout kSingle{1, "['single']"}, kRing{2, "['cp-ring']"},
     kFsdpDdp{4, "[{ use = 'fsdp', size = 2, stage = 2 }, 'ddp', 'recompute']"},
     kGridRing{4, "[{ use = 'cp-2d', ulysses = 2 }]"};
 
-// Four steps with clipping, decay and averages, and what a run keeps after two of them.
+// Four steps with clipping, decay and averages, and the checkpoint of a run after two of them.
 std::map<std::string, std::string> job(const Layout& l) {
   return {{"dit",
            std::string("precision = 'fp64'\nparallel = ") + l.parallel +
@@ -39,7 +39,7 @@ fs::path checkpoint(const ScratchRun& run, int step) {
   return run.of("dit") / "checkpoints" / fmt::format("step-{:06}", step);
 }
 
-// On as many of the ranks as the layout has.
+// Trains on as many of the ranks as the layout has.
 void train_under(const Layout& l, const ScratchRun& run, const Rank& me) {
   const Rank here{me.rank, l.ranks, me.folder, me.port};
   here.launched();
@@ -76,7 +76,7 @@ void goes_on(const Layout& before, const std::vector<Layout>& after) {
                         checkpoint(alone, 4) / (std::string(file) + ".safetensors"), how + ", " + file);
           expect_near(rest.of("dit") / "weights.safetensors", alone.of("dit") / "weights.safetensors", how);
         }
-        me.meet("end");  // rank 0's folders are the others' too
+        me.meet("end");  // the other ranks use rank 0's folders
       },
       120);
 }

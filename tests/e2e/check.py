@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kinora check: a recipe with one thing changed, and the line that says so. Nothing is run, nothing is made.
+"""kinora check: a recipe with one change, and the line that reports it. Nothing is run, nothing is written.
 usage: check.py KINORA ROOT SCRATCH"""
 import itertools, os, pathlib, re, resource, shutil, subprocess, sys
 
@@ -10,7 +10,7 @@ WEIGHTS = f'weights = "{OUT}/latents/weights.safetensors"'  # as if an earlier j
 
 
 def after(job, *lines):
-    """The recipe with these lines in a job; the first is where the error stands."""
+    """Returns the recipe with these lines added to a job; the error is in the first one."""
     return lambda text: text.replace(f'name = "{job}"\n', f'name = "{job}"\n' + "\n".join(lines) + "\n"), lines[0]
 
 
@@ -20,14 +20,14 @@ def instead(old, new):
 
 
 def changed(job, key, value):
-    """The value of a key that the job has."""
+    """Changes the value of a key that the job has."""
     def change(text):
         head, rest = text.split(f'name = "{job}"\n', 1)
         return f'{head}name = "{job}"\n' + re.sub(rf"(?m)^{key} = .*$", f"{key} = {value}", rest, count=1)
     return change, f"{key} = {value}"
 
 
-# Recipe, what is changed, job, what the line says.
+# Recipe, change, job, expected message.
 CASES = [
     (Q, after("dit", 'device = "gpu"'), "dit", "device 'gpu' is unknown; give auto, cpu, cuda or cuda:N"),
     (Q, after("dit", 'device = "cuda:99"'), "dit", "device 'cuda:99': "),
@@ -132,7 +132,7 @@ def case_file(number, recipe, change, *_):
 
 
 def check_cases():
-    """All of them in one process; what is said of a file ends with the number of its errors. Returns how many are wrong."""
+    """Checks all cases in one process. The report of a file ends with the number of its errors. Returns the number of wrong cases."""
     files = [case_file(number, *case) for number, case in enumerate(CASES)]
     done = check(*files)
     assert done.returncode == 2 and not done.stdout, done
@@ -149,7 +149,7 @@ def check_cases():
 
 
 def check_case(file, lines, recipe, change, job, words, place=None, more=0):
-    """place: the line that is named, if it is not the one that was changed; more: what else it leads to."""
+    """place: the reported line, if it is not the changed one; more: further errors that follow."""
     place = place or change[1].splitlines()[0]
     line = 1 + next(i for i, text in enumerate(file.read_text().splitlines()) if place in text)
     said = [one for one in lines if words in one]
@@ -167,12 +167,12 @@ def check_recipes():
     assert done.returncode == 0 and not done.stderr, done
     assert [line.split(":")[0] for line in done.stdout.splitlines() if "no errors" in line] == list(map(str, recipes)), done.stdout
     alone = written("storage", Q, lambda text: text + "\n[storage.s3]\nregion = \"x\"\n")
-    assert "it configures storages, which would hold for the other files too; check it by itself" in check(alone, recipes[0]).stderr and check(alone).returncode == 0
-    assert not OUT.exists(), "a check makes no folder"
+    assert "configures storages, which would also apply to the other files; check this file alone" in check(alone, recipes[0]).stderr and check(alone).returncode == 0
+    assert not OUT.exists(), "a check must not create a folder"
 
 
 def check_all_at_once():
-    """Reading and checking in one go, of several jobs; a job that reads a broken one is left alone."""
+    """Reads and checks in one pass, for several jobs; a job that reads a broken one is not checked."""
     file = written("several", Q, after("dit", 'device = "gpu"', 'lora = "rank=0"', WEIGHTS)[0], changed("tokenizer", "height", "50")[0],
                    changed("tokenizer", "frames", "10")[0], after("report", "titel = 3")[0])
     done = check(file)
@@ -181,7 +181,7 @@ def check_all_at_once():
 
 
 def check_ranks():
-    """What a launch of so many ranks asks for."""
+    """Requirements of a launch with a given number of ranks."""
     alone = check(ROOT / "configs/quickstart.toml", WORLD_SIZE="2")
     assert alone.returncode == 2 and "none of its strategies shares work among ranks, and this launch has 2; add one, such as ddp, or start 1" in alone.stderr, alone
     file = written("ranks", Q, changed("dit", "parallel", '["ddp"]')[0], after("tokenizer", 'parallel = ["ddp"]')[0])
@@ -193,8 +193,8 @@ def check_ranks():
 
 DDP = '["ddp"]'
 PP = '[{ use = "pp", schedule = "interleaved" }]'
-# Recipe, job, ranks, what is refused and legal of its parallel, what is said. Nothing but the layout is wrong: batches divide, and the rest
-# is spread by ddp.
+# Recipe, job, ranks, refused and legal values of its parallel, expected message. Only the layout is wrong: batches divide, and
+# ddp takes the remaining ranks.
 LAYOUTS = [
     (Q, "dit", 3, '["tp"]', '["ddp"]', "tp: size = 3 must divide the heads (of keys too) and the MLP's channels; parameter"),
     (Q, "dit", 8, '["pp"]', '[{ use = "pp", size = 4 }, "ddp"]', "pp: the model has 6 blocks (embedding and head among them), which cannot be 8 stages"),
@@ -222,7 +222,7 @@ def spread(recipe, job, parallel):
 
 
 def check_layouts():
-    """What the strategies would refuse of the ranks, the step or the model when the job begins, at the job's parallel."""
+    """What the strategies would refuse about the ranks, the step or the model when the job begins is reported at the job's parallel."""
     for recipe, job, ranks, refused, legal, words in LAYOUTS:
         file = spread(recipe, job, refused)
         done = check(file, WORLD_SIZE=str(ranks))
@@ -233,7 +233,7 @@ def check_layouts():
         assert re.match(rf"{re.escape(str(file))}:{line}:\d+: job '{job}': ", said[0]), (line, said[0])
         done = check(spread(recipe, job, legal), WORLD_SIZE=str(ranks))
         assert done.returncode == 0 and "no errors" in done.stdout, (job, legal, done.stderr)
-        # A launch says it before it does anything.
+        # A launch reports it before doing anything.
         run = subprocess.run([KINORA, "run", str(spread(recipe, job, refused)), "--dry-run"], capture_output=True, text=True,
                              env={**os.environ, "WORLD_SIZE": str(ranks), "RANK": "0", "KINORA_RENDEZVOUS": f"file://{SCRATCH}/none"})
         assert run.returncode == 2 and words in run.stderr and not (OUT / "clips").exists(), (job, run)
@@ -241,7 +241,7 @@ def check_layouts():
 
 
 def check_layout_of_a_large_model():
-    """14 billion parameters are declared without memory and in little time."""
+    """Declares 14 billion parameters without memory and quickly."""
     model = 'model = { use = "wan", size = "14B", in_channels = 32, out_channels = 32, text_dim = 384 }'
     for parallel, words in (('[{ use = "pp", size = 4 }, { use = "fsdp", size = 4 }, { use = "tp", size = 4 }, "recompute"]', ""),
                             ('[{ use = "tp", size = 64 }]', "parameter 'blocks.0.attn1.to_q.weight' can be cut into 40 at most; use size = 8")):
@@ -252,18 +252,18 @@ def check_layout_of_a_large_model():
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         assert (words in done.stderr and done.returncode == 2) if words else done.returncode == 0, done.stderr
-        assert seconds < 2 and after.ru_maxrss < 2_000_000, (seconds, after.ru_maxrss)  # of the whole command
+        assert seconds < 2 and after.ru_maxrss < 2_000_000, (seconds, after.ru_maxrss)  # memory of the whole command
         print(f"      64 ranks of 14B are checked in {seconds:.1f} s of a core")
 
 
 def check_any_ranks():
-    """A file for several ranks is right on a machine with one; --ranks and a launcher's variables ask about so many."""
+    """A file for several ranks is valid on a machine with one; --ranks and a launcher's variables check a given number."""
     file = written("two", Q, changed("dit", "parallel", '[{ use = "tp", size = 2 }, "recompute"]')[0])
     several = "job 'dit': parallel: the sizes of its axes multiply to 2, and this launch has {}; start 2"
     assert check(file).returncode == 0, check(file)
     for given, environment in (([], {"WORLD_SIZE": "1"}), (["--ranks", "1"], {}), (["--ranks", "1"], {"WORLD_SIZE": "2"})):
         done = check(file, *given, **environment)
-        assert done.returncode == 0, done  # one process computes what any layout does
+        assert done.returncode == 0, done  # one process computes the result of any layout
     assert several.format("6 ranks") in check(file, "--ranks", "6").stderr
     done = check(file, "--ranks", "2")
     assert done.returncode == 2 and "dit" not in done.stderr and "job 'tokenizer': parallel: none of its strategies" in done.stderr, done
@@ -282,14 +282,14 @@ def launched(*arguments):
 
 
 def check_launch():
-    """What cannot be is refused by launch itself, before it makes a file."""
+    """launch itself refuses impossible arguments before it writes a file."""
     file = written("launched", Q, after("film", 'format = ["gif"]')[0], changed("dit", "parallel", '["ddp"]')[0])
     run = ["--", "run", str(file)]
-    for arguments, words in ((["-n", "0", *run], "-n 0: the ranks of one machine are 1 to 512"), (["-n", "100000", *run], "-n 100000: the ranks"),
-                             (run, "how many ranks?"), (["-n", "2", "--timeout", "0", *run], "--timeout 0: must be 0.001 to 1000000 seconds"),
+    for arguments, words in ((["-n", "0", *run], "-n 0: must be 1 to 512 ranks on one machine"), (["-n", "100000", *run], "-n 100000: must be"),
+                             (run, "the number of ranks is missing"), (["-n", "2", "--timeout", "0", *run], "--timeout 0: must be 0.001 to 1000000 seconds"),
                              (["-n", "2", "--timeout=-5", *run], "--timeout -5: must be"), (["-n", "2", "--timeout", "nan", *run], "--timeout nan: must be"),
                              (["-n", "2", "--grace", "-5", *run], "--grace -5: must be 0 to"), (["-n", "2", "--restarts", "-1", *run], "--restarts -1: must be 0 or more"),
-                             (["-n", "2", "--", "rnu", str(file)], "unknown command 'rnu', did you mean 'run'?"), (["-n", "2"], "what shall they do?"),
+                             (["-n", "2", "--", "rnu", str(file)], "unknown command 'rnu', did you mean 'run'?"), (["-n", "2"], "the command of the ranks is missing"),
                              (["-n", "2", *run, "--only", "flim"], "did you mean 'film'?")):
         done = launched(*arguments)
         assert done.returncode == 2 and words in done.stderr and len(done.stderr.splitlines()) == 1, (arguments, done)
@@ -297,15 +297,15 @@ def check_launch():
     for words in ("job 'film': format 'gif'", "job 'tokenizer': parallel: none of its strategies shares work among ranks, and this launch has 2"):
         assert done.returncode == 2 and words in done.stderr, done
     assert "rank 0" not in done.stderr and "dit" not in done.stderr, done
-    assert not OUT.exists(), "a folder was made"
+    assert not OUT.exists(), "a folder was created"
 
 
 def check_run():
-    """run says the same before it begins, and does not ask of what is finished."""
+    """run reports the same before it begins, and does not check finished jobs."""
     file = written("run", Q, after("film", 'format = ["gif"]')[0])
     done = subprocess.run([KINORA, "run", str(file)], capture_output=True, text=True)
     assert done.returncode == 2 and "job 'film': format 'gif'" in done.stderr and "run.toml:" in done.stderr, done
-    assert not (OUT / "clips").exists(), "a job was begun"
+    assert not (OUT / "clips").exists(), "a job was started"
     done = subprocess.run([KINORA, "run", str(file), "--only", "clips", "--dry-run"], capture_output=True, text=True)
     assert done.returncode == 0, done
     shutil.rmtree(OUT)
@@ -313,7 +313,7 @@ def check_run():
 
 CUT, SAMPLED = '"clip.transcode"', '{ use = "clip.transcode", sample_fps = 2.0 }'
 SHOTS, SAMPLING = '"shots.content"', '{ use = "shots.content", sample_every = 0.5 }'
-# Stages of a curate job, and what the line about them says; empty: nothing is wrong.
+# Stages of a curate job, and the expected line about them; empty: no error.
 FLOWS = [
     (f'"video.probe", {CUT}, "filter.blur"', "filter.blur looks at frames of its samples, and no stage before it makes them; set sample_fps of clip.transcode, or put stage/video.read before it"),
     (f'"video.probe", {SAMPLED}, "filter.blur"', ""),
@@ -336,11 +336,11 @@ def curation(text):
     file = SCRATCH / "curation.toml"
     file.write_text(f'[run]\nout = "{OUT}"\n[[job]]\nname = "clips"\nkind = "curate"\n{text}\n')
     done = check(file)
-    return done.returncode, [line.removeprefix(f"{file}:") for line in done.stderr.splitlines() if "still making its instance" not in line]  # which a busy machine says
+    return done.returncode, [line.removeprefix(f"{file}:") for line in done.stderr.splitlines() if "still making its instance" not in line]  # which a busy machine prints
 
 
 def check_flows():
-    """A stage that looks at pictures has to get them from one before it."""
+    """A stage that needs pictures must get them from an earlier one."""
     film = ROOT / "tests/data/bbb_A.mp4"
     for stages, words in FLOWS:
         code, said = curation(f'input = "{film}"\nstages = [{stages}]')
@@ -349,7 +349,7 @@ def check_flows():
 
 
 def check_copies():
-    """What a dedup job compares and decides by is made by the curate job, and its options stand where they belong."""
+    """The curate job must provide the facts that a dedup job compares and decides by; options must be written in the right job."""
     base = f'input = "{ROOT}/tests/data/bbb_A.mp4"\nstages = ["video.probe", {SAMPLED}, "filter.blur", "filter.flow", "embed.classic"]\n[[job]]\nkind = "dedup"\ninput = "clips"\n'
     code, said = curation(base.replace(', "embed.classic"', ""))
     assert code == 2 and "no stage makes the embedding 'classic'; there is none; put embed.classic, with sample_fps of film.clips or clip.transcode, into the stages in job 'clips'" in said[0], said
@@ -365,7 +365,7 @@ def check_copies():
 
 
 def check_jobs_are_no_stages():
-    """What works on a whole data set is a job of its own and no stage of a curate job, and a kind of job that stands where a stage does is named as that."""
+    """A component that works on a whole data set is a job of its own. Used as a stage, it is reported as that kind of job."""
     film = ROOT / "tests/data/bbb_A.mp4"
     for stage, words in (('"dedup.semantic"', "stage 'dedup.semantic' works on what a whole job has made; make it a job of its own: [[job]] kind = \"dedup\""),
                          ('{ use = "stage/dedup.semantic", name = "x" }', "stage 'dedup.semantic' works on what a whole job has made; make it a job of its own: [[job]] kind = \"dedup\""),
@@ -377,7 +377,7 @@ def check_jobs_are_no_stages():
 
 
 def check_isolate():
-    """Words that leave nothing to say, beside others."""
+    """Words that exclude others, together with others."""
     film = ROOT / "tests/data/bbb_A.mp4"
     for names, words in (('["none", "film.clips"]', "isolate has 'none' and other names beside it"), ('["all", "auto"]', "isolate has 'all' and other names beside it"),
                          ('["auto", "film.clips"]', ""), ('["film.clips"]', ""), ('["none"]', "")):
@@ -387,7 +387,7 @@ def check_isolate():
 
 
 def check_beside_another_error():
-    """What the stages themselves refuse is said although something else of their job, or of another, is misspelt."""
+    """Errors from the stages themselves are reported even if another option of the job, or another job, has a typing error."""
     film = ROOT / "tests/data/bbb_A.mp4"
     code, said = curation(f"""input = "{film}"
 recursiv = true
@@ -415,14 +415,14 @@ shard = {{ use = "shard.webdataset", prefix = "a.b" }}""")
 
 
 def check_words_left_out():
-    """A component that nobody wrote and that lacks something: where it is to be written."""
+    """A component that no line names and that lacks something: the message says where to write it."""
     code, said = curation(f'input = "{ROOT / "tests/data/bbb_A.mp4"}"\nstages = ["film.clips"]\n[[job]]\nkind = "embed-text"\ninput = "clips"')
     assert code == 2 and len(said) == 2 and said[0].startswith("8:"), said
     assert 'job \'embed-text\' leaves words out: text to tokens, such as words = { use = "text.wordpiece", vocab = "asset:minilm/vocab.txt" }' in said[0], said
 
 
 def check_inputs():
-    """An input that names nothing: its own place in the list, and what to do."""
+    """An input that does not exist: its position in the list, and what to do."""
     (SCRATCH / "texts").mkdir()
     (SCRATCH / "texts/a.txt").write_text("x")
     film = ROOT / "tests/data/bbb_A.mp4"
@@ -446,7 +446,7 @@ def check_inputs():
 
 
 def check_order():
-    """Stages that stand where they can do nothing: an error where that fails for every film, else a warning."""
+    """Stages at useless positions: an error if that fails for every video, else a warning."""
     film = ROOT / "tests/data/bbb_A.mp4"
     merged = '"embed.classic", "shots.merge"'
     for stages, code_wanted, words in (
@@ -490,12 +490,12 @@ def check_other_helps():
 def check_kinds_of_jobs_are_no_commands():
     for kind in ("curate", "dedup", "shard"):
         done = subprocess.run([KINORA, kind], capture_output=True, text=True)
-        assert done.returncode == 2 and f"'{kind}' is no command but a kind of job" in done.stderr and f"kinora plugins inspect job/{kind}" in done.stderr, done
+        assert done.returncode == 2 and f"'{kind}' is not a command but a kind of job" in done.stderr and f"kinora plugins inspect job/{kind}" in done.stderr, done
         assert subprocess.run([KINORA, "plugins", "inspect", f"job/{kind}"], capture_output=True).returncode == 0
 
 
 def check_set():
-    """--set of what is not there says what is."""
+    """--set with an unknown name lists the known ones."""
     for given, words in (("flim.sampler.use=euler", "did you mean 'film'?"), ("zzz.use=euler", "there are: clips, shards, tokenizer, latents, dit, film, report, run"),
                          ("film.smapler.use=euler", "did you mean 'sampler'?"), ("film.zzz.use=euler", "components are named by: sampler, model, loss"),
                          ('film.sampler={use="zzz"}', '--set film.sampler={use="zzz"}: unknown sampler'), ("film.sampler.use=zzz", "there are: dpmpp-2m"), ("film.sampler.use=eulr", "did you mean 'euler'?")):
@@ -508,12 +508,12 @@ def check_set():
     refused = said("clips.stages.1.mode=score")
     form = refused.stderr.splitlines()[0].split("is a list, which is set as a whole: --set ")[1].strip("'")
     assert refused.returncode == 2 and form.startswith('clips.stages=["video.probe", {') and 'use = "filter.facts"' in form, refused
-    assert said(form).returncode == 0, "what it shows is what works"
+    assert said(form).returncode == 0, "the printed names must work"
     assert 'write for example "2 GiB"' in said("clips.memory=10 apples").stderr
 
 
 def check_generate_by_hand():
-    """What a stranger's video says of itself, and the name of a result, are looked at before anything is made."""
+    """The comment in a stranger's video and the name of a result are checked before anything is written."""
     generate = lambda *more: subprocess.run([KINORA, "generate", str(ROOT / "configs/quickstart.toml"), "--out", str(OUT), *more], capture_output=True, text=True, timeout=60)
     named = generate("--prompt", "a boat", "--name", "../x")
     assert named.returncode == 2 and "--name: a job's name is its folder: letters, digits" in named.stderr, named

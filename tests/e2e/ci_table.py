@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What CI's table counts: skips of cases, of checks and of whole tests with their reasons, failures, and the slow tests that a commit draws.
+"""CI's table counts skips of cases, checks and whole tests with their reasons, failures, and the slow tests drawn for a commit.
 usage: ci_table.py ROOT"""
 import pathlib, sys
 import xml.etree.ElementTree as xml
@@ -39,7 +39,7 @@ def check_drawn():
 
 
 def check_cut():
-    """At the end of the ten minutes a test that is at work is no failure; at the end of its own time it is one."""
+    """A test cut off after the ten minutes does not count as a failure; a test cut off by its own time limit does."""
     slow, timeout = {"a": {"TIMEOUT": 60.0}, "b": {}}, '<failure message="Timeout"/>'
     cut, own, unbounded, wrong = test("a", timeout), test("a", timeout), test("b", timeout), test("a", '<failure message=""/>')
     own.set("time", "60.02")

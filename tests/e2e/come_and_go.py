@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Films that come, go and cannot be seen: nothing is lost in silence, and a dry run says what the run then says.
+"""Videos that are added, removed or unavailable: no loss goes unreported, and a dry run prints what the run will print.
 usage: come_and_go.py KINORA ROOT SCRATCH"""
 import json, os, pathlib, re, shutil, subprocess, sys
 
@@ -46,7 +46,7 @@ def tree(name):
 
 
 def check_unseen():
-    """A link into a disk that is not there: what was done of the film stays, and a film that was never seen has failed."""
+    """A link into a missing disk: results of the video are kept, and a video that was never read has failed."""
     folder, real = films("unseen", a="bbb_A"), SCRATCH / "real"
     real.mkdir()
     shutil.copy2(DATA / "bbb_B.mp4", real / "b.mp4")
@@ -70,11 +70,11 @@ def check_unseen():
         assert "clips: already done" in text and "shards: already done" in text and "starts again" not in text, text
     assert stored("unseen") == whole
     run("never")
-    assert items("never")["b"]["end"] == "kept", "it is seen now"
+    assert items("never")["b"]["end"] == "kept", "the video is available now"
 
 
 def check_disks():
-    """A mount point without its disk, a pattern and an input of it: what was done stays, and nothing is done again; a run that was broken off goes on."""
+    """A mount point without its disk, a pattern and an input on it: results are kept, and nothing is repeated; an interrupted run resumes."""
     for name, given in (("folder", "{}/"), ("pattern", "{}/**/*.mp4"), ("inputs", '["{0}/", "{0}/disk/"]')):
         folder = films(f"disk_{name}", **{"a": "bbb_A", "disk/b": "bbb_B", "disk/c": "bbb_C"})
         write(f"disk_{name}", given.format(folder), more="" if name == "inputs" else "recursive = true", jobs=SHARDS)
@@ -91,11 +91,11 @@ def check_disks():
         text = run(f"disk_{name}")
         assert "going on: 3 of 4 inputs have ended" in text and set(stored(f"disk_{name}")) > set(whole), text
         shutil.rmtree(folder.parent / "away")
-        if name == "inputs":  # it is named, so nobody meant it to be empty: see check_unlisted()
+        if name == "inputs":  # it is named explicitly, so it was not meant to be empty: see check_unlisted()
             continue
         dropped = run(f"disk_{name}", "--set", "clips.unseen=drop")
         assert "2 films are gone from the input: their " in dropped and not [n for n in stored(f"disk_{name}") if n[0] in "bc"], dropped
-    # Broken off in it: without its own end and its last clip, as a kill leaves it.
+    # The run was interrupted there: without the video's own end and its last clip, as a kill leaves it.
     journal = SCRATCH / "disk_cut/clips/journal.jsonl"
     folder = films("disk_cut", **{"a": "bbb_A", "disk/b": "city_cc0"})
     write("disk_cut", str(folder), STAGES.replace('{ use = "clip', '{ use = "shots.fixed", stride = 1.0 }, { use = "clip'), more="recursive = true")
@@ -116,14 +116,14 @@ def check_disks():
 
 
 def check_unlisted():
-    """A folder of a list that is not there now: what is there stays, as a dry run says too; who wants it dropped takes it out of the input."""
+    """A folder of a list that is unavailable now: its results are kept, in a dry run too; to drop it, the user removes it from the input."""
     folder = films("unlisted", **{"a": "bbb_A", "disk/b": "bbb_B"})
     (folder / "list.txt").write_text("a.mp4\ndisk/\n")
     write("unlisted", str(folder / "list.txt"))
     run("unlisted")
     whole = stored("unlisted")
     (folder / "disk").rename(folder / "away")
-    for empty in (False, True):  # the place where it was mounted may be left
+    for empty in (False, True):  # the mount point may still exist
         if empty:
             (folder / "disk").mkdir()
         for options in (["--dry-run"], []):
@@ -135,11 +135,11 @@ def check_unlisted():
     assert "1 film of before is below it, so nothing is done and what is there stays" in text and stored("unlisted") == whole, text
     (folder / "disk").rmdir()
     (folder / "away").rename(folder / "disk")
-    assert "going on: 2 of 2 inputs have ended" in run("unlisted") and stored("unlisted") == whole, "after the run that failed"
+    assert "going on: 2 of 2 inputs have ended" in run("unlisted") and stored("unlisted") == whole, "after the failed run"
 
 
 def check_gone():
-    """A film that is no input any more takes its clips with it, and one that changed too: said before and while it happens."""
+    """A video that is no longer an input takes its clips with it, and so does a changed one: reported before and during the run."""
     folder = films("gone", a="bbb_A", b="bbb_B", c="bbb_C")
     write("gone", str(folder), jobs=SHARDS)
     assert re.search(r"shards: \d+ samples in 1 shard$", run("gone"), re.M)
@@ -161,7 +161,7 @@ def check_gone():
 
 
 def check_foretold():
-    """An interrupted job, other options, failures that are tried again: a dry run has the run's own sentences."""
+    """An interrupted job, other options, retried failures: a dry run prints the run's own sentences."""
     folder = films("foretold", a="bbb_A", b="bbb_B")
     (folder / "broken.mp4").write_bytes((DATA / "bbb_C.mp4").read_bytes()[:3000])
     file = write("foretold", str(folder), jobs=SHARDS)
@@ -172,7 +172,7 @@ def check_foretold():
     assert any(s.startswith("going on: 2 of 3 inputs have ended") for s in said(dry)), dry
     now = run("foretold", "--retry-failed")
     assert [s for s in said(now) if s in said(dry)] == said(dry)[1:], (said(dry), said(now))
-    (SCRATCH / "foretold/clips/summary.json").unlink()  # as if it had been killed
+    (SCRATCH / "foretold/clips/summary.json").unlink()  # as if the run had been killed
     dry, now = run("foretold", "--dry-run"), run("foretold")
     going = [s for s in said(dry) if s.startswith("going on: 3 of 3 inputs have ended")]
     assert going and going[0] in said(now), (dry, now)
@@ -184,20 +184,20 @@ def check_foretold():
 
 
 def check_nothing_kept():
-    """Something failed and nothing is left: an error, and the next run tries what failed again; what was dropped is not looked at again."""
+    """If something failed and nothing remains, that is an error, and the next run retries the failures; filtered inputs are not read again."""
     cut = '["video.probe", { use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0, preset = "ultrafast", max_height = 120, long_shots = "equal", max_length = 2.0 }, ' \
           '{ use = "filter.facts", fact = "first_frame", at_least = 1.0 }, { use = "filter.facts", fact = "none", at_least = 0.0 }]'
     write("nothing", str(DATA / "bbb_A.mp4"), cut, jobs=SHARDS)
     text = run("nothing", code=1)
     assert re.search(r"job 'clips' failed: nothing was kept, and \d+ clips? failed; items.jsonl says why for each, of the first: ", text), text
-    assert not (SCRATCH / "nothing/shards").exists(), "what would read it is not begun"
+    assert not (SCRATCH / "nothing/shards").exists(), "a job that reads the empty result must not start"
     failed = [k for k, i in items("nothing").items() if i["end"] == "failed"]
     again = run("nothing", code=1)
     assert f"{len(failed)} failure{'s of before are' if len(failed) > 1 else ' of before is'} tried again" in said(again), again
 
 
 def check_places():
-    """A relative input is of the run file's folder; of the working one only where that has none, with a warning."""
+    """A relative input is relative to the run file's folder; the working folder is used only if it does not exist there, with a warning."""
     there, here = SCRATCH / "there", SCRATCH / "here"
     for folder, source in ((there, "bbb_A"), (here, "bbb_B")):
         (folder / "films").mkdir(parents=True)
@@ -215,7 +215,7 @@ def check_places():
 
 
 def check_names():
-    """Of films of one name the log says which; a pipe is no empty file, and a misspelt column is told."""
+    """The log tells videos with equal names apart; a pipe does not count as an empty file; a misspelt column is reported."""
     folder = films("names", **{"x/scene": "bbb_A", "y/scene": "bbb_B"})
     (folder / "y/scene.mp4").write_bytes((DATA / "bbb_B.mp4").read_bytes()[:3000])
     os.mkfifo(folder / "pipe.mp4")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The program as its user meets it: plugins list and inspect, apply against what diffusers computed, completion, Ctrl-C.
+"""The program as a user sees it: plugins list and inspect, apply against diffusers' results, completion, Ctrl-C.
 usage: command_line.py KINORA ROOT SCRATCH"""
 import json, os, pathlib, re, shutil, signal, subprocess, sys, time
 
@@ -42,7 +42,7 @@ def check_plugins():
         if one["kind"] in ("tokenizer", "model", "loss", "sampler", "precision"):
             assert one["methods"] and one["inputs"] and one["outputs"], one
             assert all(t["name"] and (t["shape"] or t["dtype"] == "none") and t["dtype"] for t in one["inputs"] + one["outputs"]), one
-    for id in {c["kind"]: c["id"] for c in listed}.values():  # for people, one of each kind
+    for id in {c["kind"]: c["id"] for c in listed}.values():  # the text output, one component of each kind
         assert id in kinora("plugins", "inspect", id)
     for kind, word in (("curate", "stages"), ("shard", "memory"), ("train-tokenizer", "ema"), ("encode", "words"), ("train", "warmup"),
                        ("generate", "negative"), ("report", "report.html")):
@@ -59,7 +59,7 @@ def check_plugins():
 
 
 def check_pipeline():
-    """A published folder is inspected, and generates without a run file: from a noise that is given, what diffusers makes of it."""
+    """A published folder is inspected and generates without a run file; from given noise it gives diffusers' result."""
     oracle, folder = DATA / "oracle", SCRATCH / "published pipeline"
     shutil.copytree(oracle / "wan_t2v", folder)
     facts = json.loads(kinora("inspect", folder, "--json"))
@@ -72,7 +72,7 @@ def check_pipeline():
     assert "of weights alone, as float32; a video's activations, which come on top, are not estimated" in text, text
     assert "model/wan: " in kinora("inspect", folder / "transformer"), "a network's folder is its component"
     absent = subprocess.run([KINORA, "inspect", "Wan2.1-T2V-1.3B-Diffusers"], capture_output=True, text=True, cwd=SCRATCH)
-    assert absent.returncode == 2 and "there is no folder of this name either" in absent.stderr, absent
+    assert absent.returncode == 2 and "no folder has this name either" in absent.stderr, absent
     here = subprocess.run([KINORA, "inspect", "."], capture_output=True, text=True, cwd=folder)
     assert here.returncode == 0 and here.stdout.replace("--pipeline .", "").startswith("WanPipeline, written by diffusers 0."), here
     index = json.loads((folder / "model_index.json").read_text())
@@ -90,13 +90,13 @@ def check_pipeline():
     latent = safetensors.numpy.load_file(out / "sea/videos/000.latents.safetensors")["latent"][0]
     want = given["t2v.latent"]
     assert latent.shape == want.shape and abs(latent - want).max() < 1e-5 * abs(want).max(), abs(latent - want).max()
-    for arguments, said in ((["generate"], "which run file, or which pipeline"), (["generate", "--pipeline", DATA, "--prompt", "x"], "model_index.json is missing")):
+    for arguments, said in ((["generate"], "a run file or a pipeline is missing"), (["generate", "--pipeline", DATA, "--prompt", "x"], "model_index.json is missing")):
         wrong = subprocess.run([KINORA, *map(str, arguments)], capture_output=True, text=True, cwd=SCRATCH)
         assert wrong.returncode == 2 and said in wrong.stderr, wrong
 
 
 def check_missing_library():
-    """A plugin without a library it needs is disabled before any run, and list, inspect and check all say why."""
+    """A plugin that lacks a library is disabled before any run; list, inspect and check all report why."""
     folder = SCRATCH / "plugins/missing_library"
     folder.mkdir(parents=True)
     shutil.copy(pathlib.Path(KINORA).parents[1] / "tests/abi/libmissing_library.so", folder)
@@ -114,7 +114,7 @@ def check_missing_library():
 
 
 def check_broken_twin():
-    """A folder whose library is gone hides nothing of another one that has the plugin's name."""
+    """A folder whose library is missing hides nothing from another one with the same plugin name."""
     library = pathlib.Path(next(c["library"] for c in json.loads(kinora("plugins", "list", "--json")) if c["id"] == "sampler/edm-heun"))
     folder = SCRATCH / "twin/broken"
     folder.mkdir(parents=True)
@@ -123,14 +123,14 @@ def check_broken_twin():
         said = kinora("--plugins", folder.parent, "plugins", "inspect", word)
         assert f"library  {library}" in said and "state    ready" in said, said
     assert f"{folder}/{library.name}" in kinora("--plugins", folder.parent, "plugins", "list")
-    copy = SCRATCH / "twin/none/plugin.toml"  # of a name that nobody else has, the broken one is shown
+    copy = SCRATCH / "twin/none/plugin.toml"  # without another plugin of its name, the broken one is shown
     copy.parent.mkdir()
     copy.write_text('[plugin]\nname = "lonely"\nversion = "0.1.0"\nabi = "1.0"\ntier = "stable"\n[[component]]\nid = "stage/lonely"\nhelp = "of a test"\n')
     assert "state    disabled" in kinora("--plugins", copy.parent, "plugins", "inspect", "stage/lonely")
 
 
 def check_use_lines():
-    """What inspect says of a run file is taken by one, for every kind."""
+    """The line for a run file that inspect prints is valid in one, for every kind."""
     recipe = pathlib.Path(ROOT) / "configs/quickstart.toml"
     places = {"stage": "clips", "engine": "clips", "tokenizer": "tokenizer"}
     for id in ("storage/s3", "storage/file", "engine/local", "stage/video.probe", "tokenizer/cosmos", "model/dit", "loss/edm", "sampler/edm-heun",
@@ -144,12 +144,12 @@ def check_use_lines():
             assert len(use) == 1 and use[0].startswith(kind), use
             sets = ["--set", f"{places.get(kind, 'dit')}.{use[0].replace(' = ', '=', 1)}"]
         said = subprocess.run([KINORA, "check", str(file), *sets], capture_output=True, text=True, cwd=ROOT)
-        unfit = "in_channels is" in said.stderr and ": 1 error" in said.stderr  # it was read: with its defaults it is no match for the others
+        unfit = "in_channels is" in said.stderr and ": 1 error" in said.stderr  # it was parsed; its defaults just do not match the other components
         assert said.returncode == 0 or unfit, (id, use, said)
 
 
 def check_manifest_is_written_whole():
-    """A manifest takes its place in one step: a hard link to the older one keeps the older text; where it cannot be written, nothing is."""
+    """A manifest is replaced in one step: a hard link to the old one keeps the old text. If it cannot be written, nothing changes."""
     library = next(c["library"] for c in json.loads(kinora("plugins", "list", "--json")) if c["id"] == "sampler/edm-heun")
     out, older = SCRATCH / "manifest/plugin.toml", SCRATCH / "older.toml"
     out.parent.mkdir()
@@ -162,7 +162,7 @@ def check_manifest_is_written_whole():
 
 
 def case(file, name):
-    """The case's options, its tensors and its weights (written to a file of their own)."""
+    """The case's options, its tensors and its weights (written to a separate file)."""
     with safetensors.safe_open(DATA / "oracle" / file, "np") as f:
         tensors = {k[len(name) + 1:]: f.get_tensor(k) for k in f.keys() if k.startswith(name + ".")}
         options = json.loads(f.metadata()[name])
@@ -205,7 +205,7 @@ def check_apply():
     mixture = {"mean": np.array([[0.5, -1.0]]), "std": np.array([0.7]), "weight": np.array([1.0]), "noise": np.array([[0.3, -0.2], [1.1, 0.4]])}
     out, said = apply("sampler/edm-heun", mixture, "--set", "steps=400")
     assert said["nfe"] == 799, said["nfe"]
-    # For one Gaussian the ODE is solved exactly: x - mean keeps its ratio to sqrt(std^2 + sigma^2).
+    # For a single Gaussian the ODE has an exact solution: x - mean keeps its ratio to sqrt(std^2 + sigma^2).
     exact = mixture["mean"] + (mixture["noise"] * 80 - mixture["mean"]) * 0.7 / np.sqrt(0.7**2 + 80**2)
     near(out["samples"], exact, 1e-4)
     loss, _ = apply("loss/edm", {"latent": np.zeros((1, 1, 1, 1, 1)), "noise": np.ones((1, 1, 1, 1, 1)), "sigma": np.array([0.5]),
@@ -215,7 +215,7 @@ def check_apply():
 
 
 def refused(*arguments):
-    """The one line with which the command declines its arguments."""
+    """The single line with which the command refuses its arguments."""
     done = subprocess.run([KINORA, *map(str, arguments)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 2 and not done.stdout, (arguments, done)
     return done.stderr
@@ -228,7 +228,7 @@ def tensors(name, **values):
 
 
 def check_apply_refuses():
-    """What apply does not know, it does not ignore."""
+    """apply does not ignore unknown arguments."""
     sets, t = case("cosmos_dit.safetensors", "a")
     inputs = {k: t[k] for k in ("latent", "timestep", "text", "text_mask")}
     misspelt = tensors("misspelt", **{"txet" if k == "text" else k: v for k, v in inputs.items()})
@@ -251,15 +251,15 @@ def check_apply_refuses():
     assert "'weigth'" in refused("apply", "loss/edm", "--inputs", tensors("loss", weigth=one, **loss))
     video = tensors("video", video=np.zeros((1, 3, 1, 32, 32), np.float32), mask=np.ones(1))
     assert "takes no tensor 'mask'; it takes: video, latent" in refused("apply", "tokenizer/cosmos", "--inputs", video)
-    assert "takes tensors, no 'film.mp4'" in refused("apply", "model/cosmos", "film.mp4", "--inputs", misspelt)
+    assert "takes tensors instead of the file 'film.mp4'" in refused("apply", "model/cosmos", "film.mp4", "--inputs", misspelt)
     film = DATA / "film.mp4"
     assert "has no methods" in refused("apply", "stage/shots.content", film, "--method", "cut")
-    assert "no tensors" in refused("apply", "stage/shots.content", film, "--inputs", misspelt)
+    assert "takes a file instead of tensors" in refused("apply", "stage/shots.content", film, "--inputs", misspelt)
     assert "has no weights" in refused("apply", "stage/shots.content", film, "--set", "weights=x")
 
 
 def check_apply_config():
-    """A published configuration: its members are options, --set goes before it, what is not an option is named."""
+    """A published configuration: its members are options, --set overrides it, and members that are not options are reported."""
     options = json.loads(safetensors.safe_open(DATA / "oracle/cosmos_dit.safetensors", "np").metadata()["a"])
     sets, t = case("cosmos_dit.safetensors", "a")
     weights = sets[-2:]
@@ -291,7 +291,7 @@ def check_apply_config():
 
 
 def check_published():
-    """A pipeline's folder, as diffusers writes it, is all that is needed; what does not fit is said by its names."""
+    """A pipeline's folder in diffusers' layout is all that is needed; mismatches are reported by name."""
     options = json.loads(safetensors.safe_open(DATA / "oracle/cosmos_dit.safetensors", "np").metadata()["a"])
     sets, t = case("cosmos_dit.safetensors", "a")
     inputs = {k: t[k].astype(np.float64) if t[k].dtype == np.float32 else t[k] for k in ("latent", "timestep", "text", "text_mask")}
@@ -323,7 +323,7 @@ def check_published():
 
 
 def same_but_for_the_order_of_metadata(first, second):
-    """The safetensors library writes the entries of __metadata__ in any order."""
+    """The safetensors library writes the entries of __metadata__ in arbitrary order."""
     def parts(path):
         data = path.read_bytes()
         size = int.from_bytes(data[:8], "little")
@@ -332,7 +332,7 @@ def same_but_for_the_order_of_metadata(first, second):
 
 
 def check_convert():
-    """One file to shards and back is the same bytes; dtypes, adapters, and what is refused."""
+    """One file to shards and back gives the same bytes; dtypes, adapters, and refused arguments."""
     sets, _ = case("cosmos_dit.safetensors", "a")
     weights = pathlib.Path(sets[-1].removeprefix("weights="))
     first, folder, second = SCRATCH / "first.safetensors", SCRATCH / "sharded", SCRATCH / "second.safetensors"
@@ -347,7 +347,7 @@ def check_convert():
     assert "--from and --to need --component" in refused("convert", first, SCRATCH / "never.safetensors", "--to", "diffusers")
     assert "knows no layout 'orignal'" in refused("convert", first, SCRATCH / "never.safetensors", "--to", "orignal", "--component", "model/cosmos")
     assert "--max-shard" in refused("convert", first, SCRATCH / "never.safetensors", "--max-shard", "0")
-    assert "give IN and OUT" in refused("convert", first)
+    assert "IN and OUT are required" in refused("convert", first)
     adapter = DATA / "oracle/peft_dit_a"
     assert "does not fit" in refused("convert", given := tensors("one", x=np.ones(3)), SCRATCH / "never.safetensors", "--merge", adapter), given
     done = json.loads(kinora("convert", first, SCRATCH / "merged.safetensors", "--merge", adapter, "--json"))
@@ -365,7 +365,7 @@ def metadata(file, name):
 
 
 def tiny_wan():
-    """Options and weights in diffusers' names, by the oracle's list of names; head size 12, width 24."""
+    """Options, and weights with diffusers' names from the oracle's list; head size 12, width 24."""
     D, text, wide, waves, patch = 24, 10, 32, 16, 4 * 2 * 2
     linear = {"patch_embedding": (D, 4, 1, 2, 2), "proj_out": (patch, D), "time_proj": (6 * D, D), "text_embedder.linear_1": (D, text),
               "time_embedder.linear_1": (D, waves), "ffn.net.0.proj": (wide, D), "ffn.net.2": (D, wide)}
@@ -386,7 +386,7 @@ def tiny_wan():
 
 
 def check_layouts():
-    """Published names: diffusers' to the authors' and back is the same file, and either gives the same numbers."""
+    """Published names: conversion from diffusers' names to the authors' and back gives the same file, and either gives the same numbers."""
     options, t = metadata("cosmos_dit.safetensors", "a"), case("cosmos_dit.safetensors", "a")[1]
     cosmos = options, {k[7:]: v for k, v in t.items() if k.startswith("weight.")}, {k: t[k] for k in ("latent", "timestep", "text", "text_mask")}
     wan_names = metadata("wan.safetensors", "names")
@@ -412,7 +412,7 @@ def check_layouts():
 
 
 def check_inspect():
-    """A model of any size at once, without memory; operations in closed form; names that do not exist."""
+    """Describes a model of any size quickly and without memory; operations in closed form; unknown names."""
     start = time.monotonic()
     script = "import resource,subprocess,sys; r = subprocess.run(sys.argv[1:], capture_output=True, text=True); sys.stderr.write(r.stderr); " \
              "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, r.returncode); print(r.stdout)"
@@ -464,7 +464,7 @@ def quick_run(out, steps):
 
 
 def check_interrupt():
-    """Ctrl-C while the training runs: exit 130, one line, nothing half-written; the same command then goes on."""
+    """Ctrl-C during training: exit code 130, one line, no partial files; the same command resumes."""
     out = quick.begun(KINORA, ROOT, SCRATCH / "interrupted")
     command = quick_run(out, steps=100000)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -475,7 +475,7 @@ def check_interrupt():
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, (process.returncode, said)
-    assert "interrupted; run the same command again to go on" in said and "terminate" not in said, said
+    assert "interrupted; run the same command again to continue" in said and "terminate" not in said, said
     left = [p for p in out.rglob("*") if p.name.endswith((".tmp", ".part")) or ".tmp" in p.name]
     assert not left, left
     again = subprocess.run([*command, "--dry-run"], capture_output=True, text=True)
@@ -483,7 +483,7 @@ def check_interrupt():
 
 
 def check_full_disk():
-    """The disk fills up while a model is trained: one line that says so, nothing half-written; with room again the run goes on."""
+    """The disk fills up during training: one line reports it, and no partial files remain; with free space the run resumes."""
     disk = SCRATCH / "disk"
     disk.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", str(disk)], capture_output=True).returncode:
@@ -507,7 +507,7 @@ def check_full_disk():
 
 
 def check_noise():
-    """A sampler that draws noise of its own gets it from the run: another film, the same one each time."""
+    """A sampler that draws its own noise gets it from the run: another video, and the same one each time."""
     out = SCRATCH / "interrupted"
     films = []
     for name, churn in (("still", 0.0), ("churn", 2.0), ("again", 2.0)):
@@ -521,7 +521,7 @@ def check_noise():
 
 
 def check_identity():
-    """What counts as the same job: its options and every file that they name; not how it runs. Nobody's files are removed."""
+    """The same job means the same options and the same named files, not how it runs. No other files are removed."""
     out = SCRATCH / "interrupted"
     vocabulary = SCRATCH / "vocab.txt"
     command = [*quick_run(out, steps=100000), "--dry-run", "--set"]
@@ -555,7 +555,7 @@ def check_identity():
 
 
 def check_ranks():
-    """What fails on rank 0 ends the ranks that wait for it, with its reason."""
+    """A failure on rank 0 ends the ranks that wait for it, with its reason."""
     film = SCRATCH / "no film.mp4"
     film.write_bytes(b"")
     file = SCRATCH / "ranks.toml"
@@ -568,7 +568,7 @@ def check_ranks():
 
 
 def check_waiting_rank():
-    """A rank that waits for another says so, and Ctrl-C ends it at once; the folder is free then."""
+    """A rank that waits for another reports it, and Ctrl-C ends it at once; the folder is then unlocked."""
     port = quick.held_port()
     out = SCRATCH / "waiting"
     shutil.copytree(SCRATCH / "interrupted", out, ignore=shutil.ignore_patterns("film", "dit"))
@@ -590,7 +590,7 @@ def check_waiting_rank():
 
 
 def check_installed():
-    """The program outside the checkout, in an empty environment: its plugins and libtorch are found."""
+    """The program outside the checkout, in an empty environment, finds its plugins and libtorch."""
     build, place = pathlib.Path(KINORA).resolve().parent.parent, SCRATCH / "installed"
     cmake = pathlib.Path(sys.executable).parent / "cmake"
     subprocess.run([cmake, "--install", build, "--prefix", place, "--strip"], check=True, capture_output=True)
@@ -605,7 +605,7 @@ def check_installed():
 
 
 def check_stage_in_c(place):
-    """The commands of sdk/README.md about a stage in plain C, as they stand there."""
+    """The commands of sdk/README.md about a stage in plain C work as written."""
     section = (pathlib.Path(ROOT) / "sdk/README.md").read_text().split("## A stage in plain C\n")[1].split("\n## ")[0]
     commands = [line.strip() for line in section.splitlines() if line.startswith("    ")]
     work = SCRATCH / "plain_c"
@@ -618,7 +618,7 @@ def check_stage_in_c(place):
 
 
 def main():
-    subprocess.run(["umount", str(SCRATCH / "disk")], capture_output=True)  # of a run that was killed
+    subprocess.run(["umount", str(SCRATCH / "disk")], capture_output=True)  # left by a killed run
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
     for check in (check_plugins, check_missing_library, check_broken_twin, check_use_lines, check_manifest_is_written_whole, check_apply, check_apply_refuses, check_apply_config,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Recipes of configs/ from film to film, with few steps; then again: nothing is redone. A recipe without a case here fails.
+"""Recipes of configs/ from video to video, with few steps. A second run redoes nothing. A recipe without a case here fails.
 usage: configs.py KINORA ROOT SCRATCH [RECIPE...]"""
 import json, pathlib, shutil, subprocess, sys, tarfile, time
 
@@ -15,7 +15,7 @@ def small(encode):
 
 
 def check_codes(out):
-    """Codes stand in the file as drawn, and those that were given first."""
+    """The file contains the codes as sampled, and the given ones first."""
     film, continued = (json.loads((out / job / "videos/000.json").read_text()) for job in ("film", "continued"))
     tokens = 2 * 4 * 6
     assert (film["nfe"], film["model_calls"], film["cache_tokens"]) == (tokens, 2 * tokens, tokens), film
@@ -28,7 +28,7 @@ def check_codes(out):
     made = subprocess.run([KINORA, "generate", *command("autoregressive", out)[2:], "--from", str(out / "film/videos/000.mp4")], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     same = next(pathlib.Path(line) for line in made.stdout.splitlines() if line.endswith(".safetensors"))
-    assert (safetensors.numpy.load_file(same)["codes"] == codes["film"]).all(), "not the video that it came from"
+    assert (safetensors.numpy.load_file(same)["codes"] == codes["film"]).all(), "not the same video as the original"
 
 
 def check_flow(out):
@@ -37,7 +37,7 @@ def check_flow(out):
 
 
 def check_many_ranks(out):
-    """Every rank had its part, checkpoints are shards, and the same file runs on one rank."""
+    """Every rank had its part, checkpoints are sharded, and the same file runs on one rank."""
     ranks = json.loads((out / "dit/summary.json").read_text())["ranks"]
     assert len(ranks["tokens"]) == RANKS["many-ranks"] and min(ranks["tokens"]) > 0, ranks
     last = sorted((out / "dit/checkpoints").iterdir())[-1]
@@ -54,7 +54,7 @@ def check_many_ranks(out):
 
 
 def check_curate(out):
-    """Every clip that is left is in the shards with its caption and its scores, and a caption finds its clip."""
+    """Every remaining clip is in the shards with its caption and its scores, and a search for a caption finds its clip."""
     items = [json.loads(line) for line in (out / "clips/items.jsonl").read_text().splitlines()]
     clips = {i["key"]: i for i in items if "parent" in i and i["end"] == "kept"}
     assert len(clips) > 8 and not [i for i in items if i["end"] == "failed"], items
@@ -79,7 +79,7 @@ def check_curate(out):
     assert abs(max(f["score"] for f in found if f["key"] == key) - found[0]["score"]) < 1e-5 and found[0]["score"] > 0.99, found
 
 
-# Name of the recipe: its settings, the jobs that train, the jobs that generate, and what else holds.
+# Name of the recipe: its settings, the jobs that train, the jobs that generate, and further checks.
 CASES = {
     "curate": ([], [], [], check_curate),
     "autoregressive": ([*small("codes"), "ar.steps=6", "ar.batch=2", "ar.model.n_layers=1", "continued.condition_frames=1",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What goes into a curate job, what it says of it, and what people change afterwards.
+"""The inputs of a curate job, what it reports about them, and the users' later edits.
 usage: curate.py KINORA ROOT SCRATCH"""
 import csv, hashlib, json, os, pathlib, shutil, subprocess, sys, tarfile
 
@@ -42,7 +42,7 @@ def tree(name, but=("summary.json", "metrics.jsonl", "job.json", "live.json", "m
 
 
 def check_manifest():
-    """The user's words go with the film; what cannot be used is named; what comes out says where it came from."""
+    """The user's fields follow the video; unusable inputs are reported; the output says where it came from."""
     films = SCRATCH / "films"
     films.mkdir()
     for name in ("bbb_A.mp4", "bbb_B.mp4"):
@@ -64,10 +64,10 @@ def check_manifest():
     manifest = lines(SCRATCH / "manifest/clips/manifest.jsonl")
     with open(SCRATCH / "manifest/clips/manifest.csv", newline="") as file:
         table = list(csv.DictReader(file))
-    assert [m["key"] for m in manifest] == [t["key"] for t in table] == list(found), "one line each, in one order"
+    assert [m["key"] for m in manifest] == [t["key"] for t in table] == list(found), "one line each, in a fixed order"
     clip = next(m for m in manifest if m["film"] == "bbb_A")
     assert clip["sha256"] == digest and clip["url"].endswith("bbb_A.mp4") and clip["end"] > clip["start"] == 0, clip
-    assert {i["caption"] for i in found.values() if i.get("parent") == "bbb_A"} == {"A rabbit…"}, "the user's words hold for the clips"
+    assert {i["caption"] for i in found.values() if i.get("parent") == "bbb_A"} == {"A rabbit…"}, "the user's fields reach the clips"
     assert table[0]["caption"] == "A rabbit…" and float(next(t for t in table if t["film"] == "bbb_A")["end"]) == clip["end"]
     kept = [i for i in found.values() if "parent" in i and i["end"] == "kept"]
     assert abs(said["clip_seconds"] - sum(i["facts"]["duration_s"] for i in kept)) < 1e-9 and said["film_seconds"] > 0
@@ -76,7 +76,7 @@ def check_manifest():
 
 
 def check_variable_rate():
-    """A film whose frames are not shown every 1 / fps seconds is as long as it is shown: here 1 s of all frames, then 3 of every third."""
+    """A video with a variable frame rate is as long as it plays: here 1 s of all frames, then 3 s of every third."""
     film = SCRATCH / "variable.mkv"
     subprocess.run(["ffmpeg", "-v", "error", "-y", "-i", str(DATA / "bbb_B.mp4"), "-t", "4", "-an", "-vf", "select='lt(t,1)+not(mod(n,3))',scale=-2:90",
                     "-fps_mode", "vfr", "-c:v", "libx264", "-preset", "ultrafast", str(film)], check=True)
@@ -86,13 +86,13 @@ def check_variable_rate():
 
 
 def check_columns():
-    """The user's columns come out again, numbers among them can be asked for, and a record that cannot be read costs itself."""
+    """The user's columns reach the output, filters can use the numbers among them, and an unreadable record fails alone."""
     films = SCRATCH / "columns"
     films.mkdir()
     for name in "ABC":
         shutil.copy(DATA / f"bbb_{name}.mp4", films / f"{name.lower()}.mp4")
     (films / "films.csv").write_text('path,rating,by\na.mp4, 7.5 ,"x ""y"""\nc.mp4,"8"0",x\nb.mp4,3,\n')
-    # What is asked for a number and is none is named with what stands there.
+    # A value that is used as a number but is not one is reported with its text.
     (films / "words.csv").write_text("path,rating\na.mp4,good\nb.mp4,4\n")
     run("words", [films / "words.csv"], '["video.probe", { use = "filter.facts", fact = "user.rating", at_least = 5.0 }]', code=1)
     said = items("words")["a"]["reason"]
@@ -111,7 +111,7 @@ def check_columns():
 
 
 def check_graph():
-    """Two branches that both keep a sample: the second's is called KEY@STAGE. The graph is the one of plugins/stages/README.md."""
+    """Two branches that both keep a sample: the second one's key is KEY@STAGE. The graph is the one of plugins/stages/README.md."""
     text = (ROOT / "plugins/stages/README.md").read_text()
     example = text[text.index("### Graphs"):]
     stages = example[example.index("stages = [") + len("stages = "):example.index("`name` is what")]
@@ -127,7 +127,7 @@ def check_graph():
     assert manifest["bbb_A@caption-describe"]["film"] == "bbb_A" and manifest["bbb_A@caption-describe"]["url"].endswith("bbb_A.mp4")
     said = summary("graph")
     assert (said["inputs"], said["kept"], said["clips"]) == (2, 2, {"kept": 2, "filtered": 0, "failed": 0}), said
-    # Two branches that cut clips of the same name, in other sizes.
+    # Two branches that cut clips with equal names and different sizes.
     cut = '{{ use = "clip.transcode", name = "{}", from = ["look"], min_length = 0.5, max_length = 2.0, preset = "ultrafast", max_height = {} }}'
     run("sizes", [DATA / "bbb_A.mp4"], f'[{{ use = "video.probe", name = "look" }}, {cut.format("large", 120)}, {cut.format("small", 60)}]',
         jobs='[[job]]\nname = "shards"\nkind = "shard"\ninput = "clips"\n')
@@ -157,14 +157,14 @@ def check_patterns():
     assert checked.returncode == 2 and "films.csv" in checked.stderr + checked.stdout and "'url' or 'path'" in checked.stderr + checked.stdout, checked
 
 
-# Several detectors, frames beside films and clips, groups of pictures copied, embeddings and previews.
+# Several detectors, sampled frames for videos and clips, copied groups of pictures, embeddings and previews.
 MANY_STAGES = ('["video.probe", { use = "shots", detectors = ["content", "hash", "threshold"], decide = "any", sample_every = 0.5, sample_height = 64 }, '
                '{ use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0, max_length = 2.0, long_shots = "equal", preset = "ultrafast", '
                'copy = "auto", sample_fps = 2.0, sample_height = 64 }, "embed.classic", { use = "clip.preview", height = 64 }, "caption.describe"]')
 
 
 def check_same_bytes():
-    """By 1, 2 and 4 threads, and with the inputs in another order."""
+    """The same bytes with 1, 2 and 4 threads, and with the inputs in another order."""
     films = [DATA / n for n in ("bbb_A.mp4", "bbb_B.mp4", "bbb_C.mp4", "bbb_D.mp4")]
     for number, threads in enumerate((1, 2, 4, 4)):
         order = films[::-1] if number % 2 else films
@@ -186,7 +186,7 @@ def check_same_bytes():
 
 
 def check_changed_inputs():
-    """A film that comes adds its work; one that changes or goes costs its own clips only. The result is that of a fresh run."""
+    """A new video adds its own work; a changed or removed one affects only its own clips. The result equals a fresh run's."""
     films = SCRATCH / "changing"
     films.mkdir()
     for name in ("bbb_B.mp4", "bbb_C.mp4"):
@@ -213,7 +213,7 @@ def check_changed_inputs():
     assert all(now[n] == after[n] for n in after if n.startswith("bbb_A")) and not [n for n in now if n.startswith("bbb_C")], now
     run("fresh", [films])
     assert tree("grown") == tree("fresh")
-    # The first of equal films is used, whichever it is now; and other options begin again.
+    # The first of several equal videos is used, even if that changes; other options start the job again.
     shutil.copy2(DATA / "bbb_A.mp4", films / "aaa.mp4")
     run("grown", [films])
     run("fresh", [films])
@@ -229,7 +229,7 @@ def check_changed_inputs():
 
 
 def check_nothing_kept():
-    """Clips that all fail end the run as a failure, and the next run tries them again; what a rule drops is no failure."""
+    """Clips that all fail end the run as a failure, and the next run retries them; filtered clips are not a failure."""
     cut = STAGES.replace(', "caption.describe"', ', { use = "filter.facts", fact = "none" }')
     said = run("nothing", [DATA / "bbb_A.mp4"], cut, code=1)
     made = [i for i in items("nothing").values() if "parent" in i]
@@ -240,7 +240,7 @@ def check_nothing_kept():
     assert "already done" not in run("nothing", [DATA / "bbb_A.mp4"], cut, code=1)
     run("dropped", [DATA / "bbb_A.mp4"], STAGES.replace(', "caption.describe"', ', { use = "filter.facts", fact = "height", at_least = 9999.0 }'))
     assert summary("dropped")["clips"] == {"kept": 0, "filtered": len(made), "failed": 0}
-    # The first clip fails for want of a fact, the others are dropped before that: nothing is left for the jobs that follow.
+    # The first clip fails because a fact is missing, the others are dropped earlier: the following jobs get nothing.
     mixed = STAGES.replace(', "caption.describe"', f', {{ use = "filter.facts", fact = "first_frame", at_most = 0.0 }}, {{ use = "filter.facts", fact = "none" }}')
     run("rightly", [DATA / "bbb_A.mp4"], mixed, code=1)
     ends = summary("rightly")["clips"]
@@ -249,7 +249,7 @@ def check_nothing_kept():
 
 
 def check_other_files():
-    """Of a folder the files that are no films are counted, and none of them is an input unless asked for."""
+    """Files of a folder that are not videos are counted, and become inputs only on request."""
     films = SCRATCH / "mixed_films"
     films.mkdir()
     shutil.copy(DATA / "bbb_A.mp4", films / "a.mp4")
@@ -268,7 +268,7 @@ def check_other_files():
 
 
 def check_edits():
-    """What people say in the studio goes into the shards, and survives a curation that starts again."""
+    """Edits from the studio reach the shards, and survive a curation that starts again."""
     shard = '[[job]]\nname = "shards"\nkind = "shard"\ninput = "clips"\n'
     films = [DATA / "bbb_A.mp4", DATA / "bbb_B.mp4"]
     run("edited", films, jobs=shard)
@@ -296,12 +296,12 @@ def check_edits():
     assert (counts["inputs"], counts["samples"], counts["filtered"], counts["rules"]) == (len(keys), len(keys) - 1, 1, {"studio.reject": 1}), counts
     assert lines(SCRATCH / "edited/shards/dropped.jsonl") == [
         {"key": "nobody-0000", "end": "unused_edit", "reason": "edits_of_clips_not_kept", "set": {"keep": False}},
-        {"key": keys[1], "end": "filtered", "rule": "studio.reject", "score": 1.0, "reason": "blurred"}], "and the edit that changes nothing"
+        {"key": keys[1], "end": "filtered", "rule": "studio.reject", "score": 1.0, "reason": "blurred"}], "including the edit that changes nothing"
     assert counts["edits_of_clips_not_kept"] == 1 and "not kept its clip: nobody-0000;" in said, said
     text = edits.read_bytes()
     run("edited", films, STAGES.replace("120", "96"), jobs=shard)
     assert edits.read_bytes() == text and members()[f"{keys[0]}.txt"] == b"Mine."
-    # Of other frames than the clip has now: left out, and said.
+    # The edit belongs to footage that the clip no longer has: it is left out and reported.
     of = lambda key: {n: items("edited")[key]["facts"][n] for n in ("sha256", "first_frame", "end_frame")}
     with edits.open("a") as file:
         for key, said in ((keys[0], "Fits."), (keys[2], "Fits too.")):
@@ -312,14 +312,14 @@ def check_edits():
     said = run("edited", films, STAGES.replace("2.0", "1.0"), jobs=shard)
     fits = lambda key: of(key) == json.loads(next(l for l in edits.read_text().splitlines() if f'"{key}", "of"' in l))["of"]
     assert not fits(keys[0]) and "other footage now" in said and summary("edited", "shards")["edits_of_other_footage"] == 2 - fits(keys[2]), said
-    assert members()[f"{keys[0]}.txt"] == b"Mine.", "only of an edit that says nothing is it unknown"
+    assert members()[f"{keys[0]}.txt"] == b"Mine.", "only an edit without footage leaves it unknown"
     with edits.open("a") as file:
         file.write("not json\n")
     assert f"edits.jsonl: line {len(edits.read_text().splitlines())}" in run("edited", films, STAGES.replace("120", "96"), jobs=shard, code=1)
 
 
 def check_edits_of_moved_keys():
-    """A film that is added takes a free key. Where a job that starts over gives others new keys, what people said goes with the footage, and is done once."""
+    """An added video takes a free key. If a restarted job gives other clips new keys, edits follow the footage, and each is applied once."""
     shard = '[[job]]\nname = "shards"\nkind = "shard"\ninput = "clips"\n'
     films = SCRATCH / "same_names"
     for name, of in (("b", "bbb_B"), ("c", "bbb_A")):
@@ -340,9 +340,9 @@ def check_edits_of_moved_keys():
     run("moved", [films], more="recursive = true", jobs=shard)
     now = items("moved")
     assert now["001"]["url"].endswith("b/001.mp4") and now["001-2"]["url"].endswith("c/001.mp4") and now["001-3"]["url"].endswith("a/001.mp4"), now
-    assert made.items() <= times().items() and len(times()) > len(made), "nothing is made again"
+    assert made.items() <= times().items() and len(times()) > len(made), "nothing is redone"
     assert [d["key"] for d in lines(SCRATCH / "moved/shards/dropped.jsonl")] == ["001-0000"]
-    # Other options, though they change nothing here, and so the keys of a fresh run.
+    # Other options, although they change nothing here, and so the keys of a fresh run.
     said = run("moved", [films], STAGES.replace("min_frames = 1", "min_frames = 2"), more="recursive = true", jobs=shard)
     now = items("moved")
     assert now["001-2"]["url"].endswith("b/001.mp4") and now["001-0000"]["end"] == "kept", now
@@ -353,7 +353,7 @@ def check_edits_of_moved_keys():
 
 
 def check_why_nothing():
-    """A manifest of which no line can be used says why, and folders that are not read are named."""
+    """A manifest without a usable line reports why, and skipped folders are reported."""
     folder = SCRATCH / "why"
     (folder / "films/below").mkdir(parents=True)
     (folder / "all.jsonl").write_text('{"film": "a.mp4"}\n[]\n')
@@ -366,7 +366,7 @@ def check_why_nothing():
 
 
 def check_folders():
-    """Cosmos' folders, of at most so many shards a part; what comes after reads them as one dataset."""
+    """Cosmos' folder layout, with a limited number of shards per part; later jobs read the parts as one dataset."""
     films = [DATA / "bbb_A.mp4", DATA / "bbb_B.mp4"]
     run("binned", films, jobs='[[job]]\nname = "shards"\nkind = "shard"\ninput = "clips"\nlayout = "cosmos"\n'
         'shard = { use = "shard.webdataset", max_count = 2, part = 2 }\n')
@@ -383,7 +383,7 @@ def check_folders():
 
 
 def frames_of(film):
-    """Of every picture: when it shows, from the first one on, and the hash of its pixels."""
+    """For every picture: when it is shown, relative to the first one, and the hash of its pixels."""
     said = subprocess.run(["ffmpeg", "-v", "error", "-i", str(film), "-map", "0:v:0", "-f", "framehash", "-hash", "md5", "-fps_mode", "passthrough", "-"],
                           capture_output=True, text=True, check=True).stdout
     base = next(l.split("/") for l in said.splitlines() if l.startswith("#tb 0: "))
@@ -393,7 +393,7 @@ def frames_of(film):
 
 
 def check_remux():
-    """Containers without an index: the same pictures at the same times, the copy gone with the job, and the same shots."""
+    """Containers without an index: the same pictures at the same times and the same shots; the copy is deleted with the job."""
     films = SCRATCH / "remux"
     films.mkdir()
     make = lambda name, *how: subprocess.run(["ffmpeg", "-v", "error", "-y", "-i", str(DATA / "film.mp4"), *how, str(films / name)], check=True)
@@ -421,7 +421,7 @@ def check_remux():
 
 
 def check_remux_of_damaged():
-    """A film that is cut off is damaged whether or not it is rewritten first: its copy is whole, and does not hide it."""
+    """A truncated video counts as damaged whether or not it is rewritten first: its copy is intact, but does not hide the damage."""
     films = SCRATCH / "cut_off"
     films.mkdir()
     for n, name in enumerate(("a.ts", "b.flv", "c.avi", "d.mpg")):
@@ -440,7 +440,7 @@ def check_remux_of_damaged():
 
 
 def check_one_decode():
-    """film.clips is shots and clip.transcode in one: the same files, and the same record of films (shots, damage) and clips."""
+    """film.clips equals shots followed by clip.transcode: the same files, and the same record of videos (shots, damage) and clips."""
     films = SCRATCH / "once"
     films.mkdir()
     for name in ("bbb_A.mp4", "calais_1906.ogv", "film_excerpt.webm"):
@@ -461,7 +461,7 @@ def check_one_decode():
 
 
 def check_readme_example():
-    """What README.md shows works as it stands there, with a server for its captions; then its search by words."""
+    """The example in README.md works as written, with a server for its captions; then its search by words."""
     text = (ROOT / "README.md").read_text().split("## Curating\n", 1)[1].split("\n## ", 1)[0]
     example = "\n".join(line[4:] for line in text.splitlines() if line.startswith("    ") or not line).strip()
     assert "embed-text" in example and "caption.endpoint" in example, example

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Two ranks under ddp train as one process does, in float64: the same losses, by noise level and of
-validation too, gradients and weights after every step.
+"""Two ranks under ddp train like one process, in float64: the same losses, by noise level and in
+validation, and the same gradients and weights after every step.
 usage: ddp.py KINORA ROOT SCRATCH"""
 import json, os, pathlib, shutil, subprocess, sys
 
@@ -12,7 +12,7 @@ import quick
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 STEPS = 4
-# AdamW divides a gradient by its own size, which would lift the rounding of tiny ones into the weights: hence eps.
+# AdamW divides a gradient by its own size, which would amplify rounding errors of tiny ones into the weights: hence eps.
 FEW = [*quick.FEW, f"dit.steps={STEPS}", "dit.batch=4", "dit.model.layers=2", "dit.threads=1", "dit.precision=\"fp64\"", "dit.warmup=0",
        "dit.ema=0", "dit.eps=1e-5", "dit.checkpoint_every=1", "dit.keep=10",
        "dit.validation_every=2", "dit.validation_samples=3", "dit.validation_sigmas=[0.3, 1.0]"]
@@ -28,7 +28,7 @@ def finish(*processes, says_mesh=0):
     for p in processes:
         text = p.communicate(timeout=300)[1]
         assert p.returncode == 0, text
-        # Of a world its rank 0 says once what it is; of one process nothing.
+        # Rank 0 of a world describes it once; a single process does not.
         assert text.count("dit: 2 ranks, mesh dp=2, by collective/gloo") == says_mesh, text
         says_mesh = 0
 
@@ -39,20 +39,20 @@ def tensors(file):
 
 
 def result(out):
-    """Losses and norms; after each step the weights and AdamW's first moments, the running sum of the gradients of every parameter."""
+    """Losses and norms; after each step the weights and AdamW's first moments, which are running sums of every parameter's gradients."""
     lines = [json.loads(text) for text in (out / "dit/metrics.jsonl").read_text().splitlines()]
     steps = [out / f"dit/checkpoints/step-{n:06}" for n in range(1, STEPS + 1)]
     validated = [tuple(e["validation"]["loss"]) for e in lines if "validation" in e]
     levels = lines[-1]["loss_by_sigma"]
     assert abs(sum(levels["count"]) - sum(4 * 0.99 ** n for n in range(STEPS))) < 1e-9 and len(validated) == STEPS // 2, lines
-    assert len(list((out / "dit/tensorboard").iterdir())) == 1  # of rank 0
+    assert len(list((out / "dit/tensorboard").iterdir())) == 1  # written by rank 0 only
     means = tuple(m for m in levels["mean"] if m is not None)
     return ([(e["loss"], e["gradient_norm"], e["weight_norm"]) for e in lines] + validated + [means], [tensors(s / "weights.safetensors") for s in steps],
             [{n[6:]: t for n, t in tensors(s / "optimizer.safetensors").items() if n.startswith("first.")} for s in steps])
 
 
 def gap(ours, theirs):
-    """Largest relative difference of any tensor of a step, and its name; what is not a number is the largest."""
+    """Largest relative difference of any tensor of a step, and its name; NaN counts as the largest."""
     found = []
     for a, b in zip(ours, theirs, strict=True):
         assert a.keys() == b.keys()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Real clips with planted copies (the same file, encoded again, scaled, shifted): embeddings, the dedup job against SemDeDup's rule
+"""Real clips with planted copies (the same file, re-encoded, scaled, shifted): embeddings, the dedup job against SemDeDup's rule
 in numpy, shards without the copies, and kinora search against products in numpy. usage: dedup.py KINORA ROOT SCRATCH"""
 import hashlib, json, os, pathlib, shutil, subprocess, sys, tarfile
 
@@ -40,7 +40,7 @@ def ffmpeg(source, target, *arguments):
 
 
 def make_films():
-    """The originals at 240 lines, so that all work is small, and copies of five of them."""
+    """The originals at 240 lines, to keep the work small, and copies of five of them."""
     films = SCRATCH / "films"
     films.mkdir(parents=True)
     for name in ORIGINALS:
@@ -59,7 +59,7 @@ def kinora(*arguments, fails=False):
 
 
 def semdedup(out, keep):
-    """{key: (of, cosine)} of the clips that go, by the matrix of all products."""
+    """{key: (of, cosine)} of the removed clips, from the matrix of all products."""
     vectors = pictures(out)
     keys = sorted(vectors)
     facts = {k: json.loads((out / f"clips/data/{k}.json").read_text()) for k in keys}
@@ -98,7 +98,7 @@ def check_decisions(out, keep):
 
 
 def check_planted(out):
-    """Each copy goes and its original stays; nothing else goes."""
+    """Each copy is removed and its original stays; nothing else is removed."""
     decisions = {d["key"]: d for d in lines(out / "copies/decisions.jsonl")}
     copies = {"bbb_A-same-0000": "dedup.exact", "bbb_B-again-0000": "dedup.semantic", "bbb_C-small-0000": "dedup.semantic",
               "city_cc0-later-0000": "dedup.semantic", "cockatoo-moved-0000": "dedup.semantic"}
@@ -118,7 +118,7 @@ def check_shards(out, kept):
 
 
 def check_rejected(out, edits, found):
-    """What people rejected is left out as copies are, said, and marked where it is asked for."""
+    """Clips that users rejected are left out like copies, with a message, and marked if requested."""
     edits.write_text("".join(json.dumps({"key": key, "set": {"keep": False}}) + "\n" for key in ("bbb_D-0000", "bbb_A-same-0000")))
     ask = lambda *more: subprocess.run([KINORA, "search", str(out), "--like", "bbb_B-0000", "--top", "50", *more], capture_output=True, text=True, check=True)
     shown = lambda *more: [json.loads(line) for line in ask("--json", *more).stdout.splitlines()]
@@ -145,7 +145,7 @@ def check_rejected(out, edits, found):
 
 
 def check_like(out):
-    """By a key: all others by their products; by a file: its own clip first."""
+    """By a key: all others, ordered by their products; by a file: its own clip first."""
     found = [json.loads(line) for line in kinora("search", out, "--like", "bbb_B-0000", "--top", 50, "--copies", "--json").splitlines()]
     files = pictures(out)
     query = files.pop("bbb_B-0000")
@@ -160,21 +160,21 @@ def check_like(out):
         shown = [json.loads(line)["key"] for line in kinora("search", where, "--like", "bbb_B-0000", "--top", 50, "--json").splitlines()]
         assert shown == [f["key"] for f in found if f["key"] not in copies], (shown, copies)
         of_copy = [json.loads(line)["key"] for line in kinora("search", where, "--like", "bbb_B-again-0000", "--top", 50, "--json").splitlines()]
-        assert of_copy[0] == "bbb_B-0000" and len(of_copy) == len(shown) + 1, "a copy may be asked with"
+        assert of_copy[0] == "bbb_B-0000" and len(of_copy) == len(shown) + 1, "a copy may be the query"
     edits = out / "clips/edits.jsonl"
     edits.write_text(json.dumps({"key": "bbb_B-again-0000", "set": {"keep": True}}) + "\n")
-    assert json.loads(kinora("search", out, "--like", "bbb_B-0000", "--top", 1, "--json"))["key"] == "bbb_B-again-0000", "somebody accepted it"
+    assert json.loads(kinora("search", out, "--like", "bbb_B-0000", "--top", 1, "--json"))["key"] == "bbb_B-again-0000", "a user accepted it"
     edits.unlink()
     facts = out / "clips/data/bbb_B-again-0000.json"
     whole = facts.read_text()
     facts.write_text(json.dumps(json.loads(whole) | {"sha256": "0" * 64}))
     done = subprocess.run([KINORA, "search", out, "--like", "bbb_B-0000", "--top", "1", "--json"], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout)["key"] == "bbb_B-again-0000", "what was decided of other footage of that key is nothing about this"
+    assert json.loads(done.stdout)["key"] == "bbb_B-again-0000", "a decision about other footage with the same key must not apply"
     assert done.stderr.count("copies: 1 copy is not left out: dedup has not run since the clips changed; run it again") == 1, done.stderr
     facts.write_text(whole)
     check_rejected(out, edits, [f["key"] for f in found])
     by_file = [json.loads(line) for line in kinora("search", out, "--like", DATA / "bbb_D.mp4", "--json").splitlines()]
-    assert by_file[0]["key"] == "bbb_D-0000" and by_file[0]["score"] > 0.9 > by_file[1]["score"] + 0.02, by_file  # another rate of frames: motion differs
+    assert by_file[0]["key"] == "bbb_D-0000" and by_file[0]["score"] > 0.9 > by_file[1]["score"] + 0.02, by_file  # another frame rate: motion differs
     table = kinora("search", out / "clips", "--like", "bbb_B-0000", "--top", 2, "--copies").splitlines()
     assert len(table) == 2 and "bbb_B-again-0000" in table[0], table
     assert "neither a key" in kinora("search", out, "--like", "nothing", fails=True)
@@ -182,13 +182,13 @@ def check_like(out):
     assert "no clips" in kinora("search", SCRATCH / "films/none", "--like", "x", fails=True)
     shutil.copytree(out / "clips", SCRATCH / "alone/clips")
     assert "embed-text" in kinora("search", SCRATCH / "alone/clips", "a bird", fails=True)
-    for question, words in (([""], "the text is empty"), ([" \t"], "the text is empty"), (["a bird", "--top", "0"], "--top 0 shows no clip; give 1 or more"),
+    for question, words in (([""], "the text is empty"), ([" \t"], "the text is empty"), (["a bird", "--top", "0"], "--top 0: must be 1 or more"),
                             (["a bird", "--top=-3"], "--top -3"), (["--like", ""], "--like is empty")):
         assert words in kinora("search", out, *question, fails=True), question
 
 
 def check_text(out):
-    """The rows are those of the captions, and a caption finds itself."""
+    """The rows match the captions, and a caption finds itself."""
     rows = caption_rows(out)
     assert all(row.shape == (384,) and abs(np.linalg.norm(row) - 1) < 1e-6 for row in rows.values())
     captions = {k: (out / f"clips/data/{k}.txt").read_text() for k in rows}
@@ -200,13 +200,13 @@ def check_text(out):
             assert abs(by_key[k] - row @ rows[key]) < 1e-5, (k, by_key[k], row @ rows[key])
         assert by_key == dict(sorted(by_key.items(), key=lambda p: -p[1]))
     beside = kinora("search", out / "clips", "a dark video, mostly black", "--json")
-    assert beside == kinora("search", out, "a dark video, mostly black", "--json"), "the embed-text job beside a curate job is found"
+    assert beside == kinora("search", out, "a dark video, mostly black", "--json"), "the embed-text job next to a curate job is found"
     by_word = [json.loads(line) for line in kinora("search", out, "a dark video, mostly black", "--copies", "--json").splitlines()]
     assert len(by_word) == 10 and all(f["caption"] == captions[f["key"]] for f in by_word)
 
 
 def check_texts_once(out, file):
-    """An edit costs the one text that it changes; a text that several clips have is embedded once."""
+    """An edit costs the one text that it changes; a text shared by several clips is embedded once."""
     about, rows = json.loads((out / "captions/text.json").read_text()), np.load(out / "captions/text.npy")
     keys = about["keys"]
     embedded = lambda: json.loads((out / "captions/summary.json").read_text())["embedded"]
@@ -220,7 +220,7 @@ def check_texts_once(out, file):
     assert embedded() == 1 and (np.delete(now, 2, 0) == np.delete(rows, 2, 0)).all() and not (now[2] == rows[2]).all()
     found = json.loads(kinora("search", out, "A boat at sea.", "--top", 1, "--json"))
     assert found["key"] == keys[2] and abs(found["score"] - 1) < 1e-5, found
-    # Rows that are not those of text.json, as a kill between the two files leaves them, are not believed.
+    # Rows that do not match text.json, as a kill between the two files leaves them, are not trusted.
     (out / "captions/text.npy").write_bytes((out / "captions/text.npy").read_bytes()[:-4] + b"\0\0\0\0")
     edits.unlink()
     kinora("run", file, "--out", out, "--only", "captions")
@@ -228,7 +228,7 @@ def check_texts_once(out, file):
 
 
 def check_edits(out, file):
-    """What is rejected is no reason for a copy of it to go; taken back, all is as before. `of` is always a clip that stays."""
+    """A rejected clip is not a reason to remove its copy; after undo, the result is as before. `of` is always a clip that stays."""
     before = (out / "copies/decisions.jsonl").read_bytes()
     edits = out / "clips/edits.jsonl"
 
@@ -252,23 +252,23 @@ def check_edits(out, file):
     assert all(dropped[k]["reason"] == "blurred" for k in rejected) and len(dropped) == 5, dropped
     counts = json.loads((out / "copies/summary.json").read_text())
     assert counts["rules"]["studio.reject"] == 2 and counts["clips"] == {"kept": 6, "filtered": 5, "failed": 0}, counts
-    # A caption and a reason decide nothing here.
+    # A caption or a reason changes no decision.
     made = (out / "copies/decisions.jsonl").stat().st_mtime_ns
     with edits.open("a") as file_of:
         file_of.write(json.dumps({"key": "bbb_B-0000", "set": {"caption": "Grass."}}) + "\n" + json.dumps({"key": rejected[0], "set": {"reason": "dark"}}) + "\n")
     run()
     assert (out / "copies/decisions.jsonl").stat().st_mtime_ns == made
-    with edits.open("a") as file_of:  # as an undo has it
+    with edits.open("a") as file_of:  # as an undo is stored
         file_of.write("".join(json.dumps({"key": k, "author": "mia", "set": {"keep": None}, "undo": True}) + "\n" for k in rejected))
     run()
-    assert (out / "copies/decisions.jsonl").read_bytes() == before, "null is no decision"
+    assert (out / "copies/decisions.jsonl").read_bytes() == before, "null does not count as a decision"
     edits.unlink()
     run()
     assert (out / "copies/decisions.jsonl").read_bytes() == before
 
 
 def check_memory(out, file):
-    """What is kept of all clips is within the job's memory, or the job says what to do."""
+    """The data about all clips fits the job's memory, or the job says what to do."""
     facts = out / "clips/data/bbb_A-0000.json"
     text = facts.read_text()
     facts.write_text(json.dumps({**json.loads(text), "user": "x" * 2_000_000}))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The plugins of the target `demo` are enough for the quickstart, and none of them is left over.
+"""The plugins of the target `demo` are sufficient and necessary for the quickstart.
 usage: demo_plugins.py KINORA ROOT SCRATCH PLUGIN..."""
 import os, pathlib, shutil, subprocess, sys
 
@@ -7,7 +7,7 @@ KINORA, ROOT, SCRATCH, PLUGINS = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2
 
 
 def errors(plugins):
-    """What `kinora check` says of the quickstart in an installation with these plugins alone."""
+    """The errors of `kinora check` for the quickstart in an installation with only these plugins."""
     shutil.rmtree(SCRATCH, ignore_errors=True)
     built, there = KINORA.parents[1] / "lib", SCRATCH / "lib"
     for folder in (SCRATCH / "bin", there / "kinora/plugins"):

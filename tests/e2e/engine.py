@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""engine/local from the command line: graphs of stages, processes of their own, what it shows while it works, the same results every time.
+"""engine/local from the command line: graphs of stages, separate processes, progress display, reproducible results.
 usage: engine.py KINORA ROOT SCRATCH FAULTY [PART]..."""
 import hashlib, json, os, pathlib, random, re, shutil, signal, subprocess, sys, time
 
@@ -29,14 +29,14 @@ def toml(name, inputs, stages, more=""):
 
 
 def results(name):
-    """Every outcome, in the order of keys, and a digest of every file that was kept."""
+    """Every outcome, ordered by key, and a digest of every kept file."""
     folder = SCRATCH / name / "clips"
     items = sorted((json.loads(line) for line in (folder / "items.jsonl").read_text().splitlines()), key=lambda i: json.dumps(i, sort_keys=True))
     return items, {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in sorted((folder / "data").iterdir())}
 
 
 def short_film():
-    """The first shots of the film."""
+    """The first shots of the video."""
     short = SCRATCH / "short/film.mp4"
     if not short.exists():
         short.parent.mkdir()
@@ -68,13 +68,13 @@ def graphs():
         done = kinora("run", toml(name, [FILM], f"{look}, {rest}", here))
         file = SCRATCH / name / "clips/items.jsonl"
         ends = sorted((i["end"], i.get("stage")) for i in map(json.loads, file.read_text().splitlines())) if file.exists() else []
-        holds(f"{name}: every path of a graph has an end of its own, by its stage's name", ends == expected, f"{ends} {done.stderr}")
+        holds(f"{name}: every path of a graph has its own outcome, named after its stage", ends == expected, f"{ends} {done.stderr}")
     for what, stages, word in (("an unknown name", '{ use = "video.probe", name = "look" }, { use = "faulty", from = ["lok"] }', "did you mean 'look'"),
                                ("a circle", '{ use = "video.probe", name = "a", from = ["b"] }, { use = "faulty", name = "b", from = ["a"] }', "waits for itself"),
                                ("a name given twice", '{ use = "faulty", name = "a" }, { use = "faulty", name = "a" }', "two stages have the name 'a'"),
                                ("a name that means two", '"faulty", "faulty", { use = "faulty", name = "c", from = ["faulty"] }', "2 stages are called 'faulty'"),
-                               ("a stage in isolate that there is none of", '"faulty", "video.probe"]\nengine = { use = "local", isolate = ["auto", "fualty"] }\n#[', "isolate names 'fualty', which is no stage of this job, did you mean 'faulty'?"),
-                               ("a from that is no name", '"faulty", { use = "faulty", from = 3 }', "'from' must be the name of a stage")):
+                               ("an unknown stage in isolate", '"faulty", "video.probe"]\nengine = { use = "local", isolate = ["auto", "fualty"] }\n#[', "isolate names 'fualty', which is no stage of this job, did you mean 'faulty'?"),
+                               ("a `from` that is not a name", '"faulty", { use = "faulty", from = 3 }', "'from' must be the name of a stage")):
         file = toml("bad", [FILM], stages)
         done = kinora("check", file)
         holds(f"check finds {what}", done.returncode == 2 and word in done.stderr and re.search(r"bad\.toml:\d+:\d+", done.stderr), done.stderr)
@@ -85,16 +85,16 @@ def isolation():
     stages = f'"video.probe", "shots.content", {{ {CUT} }}'
     for name, isolate in (("apart", "auto"), ("together", "none")):
         done = kinora("run", toml(name, [films], stages, f'engine = {{ use = "local", isolate = ["{isolate}"] }}'))
-        holds(f"damaged films, isolate {isolate}", done.returncode == 0, done.stderr)
+        holds(f"damaged videos, isolate {isolate}", done.returncode == 0, done.stderr)
     a, b = results("apart"), results("together")
-    holds("damaged films end the same in processes and in threads", a[0] == b[0], f"{a[0]}\n{b[0]}")
-    holds("their clips are the same bytes", a[1] == b[1] and len(a[1]) > 0, f"{a[1]} {b[1]}")
+    holds("damaged videos end the same way in processes and in threads", a[0] == b[0], f"{a[0]}\n{b[0]}")
+    holds("their clips have the same bytes", a[1] == b[1] and len(a[1]) > 0, f"{a[1]} {b[1]}")
     summary = json.loads((SCRATCH / "apart/clips/summary.json").read_text())
-    holds("every film is counted", summary["inputs"] == 10 == summary["kept"] + summary["filtered"] + summary["failed"], summary)
+    holds("every video is counted", summary["inputs"] == 10 == summary["kept"] + summary["filtered"] + summary["failed"], summary)
 
 
 def crashes():
-    """A stage that cannot even be made costs an error with its place, of the check and of the run, and no process but its own."""
+    """A stage whose creation crashes gives an error with its place, in the check and in the run, and takes down only its own process."""
     for where in ("constructor", "resources"):
         file = toml("unmade", [FILM], f'"video.probe", {{ use = "faulty", where = "{where}", name = "broken" }}')
         for command in ("check", "run"):
@@ -104,15 +104,15 @@ def crashes():
 
 
 def killed_while_made():
-    """A system that is short of memory kills: no line of the file is to blame."""
+    """A kill by a system short of memory is not blamed on a line of the file."""
     file = toml("unbegun", [FILM], '{ use = "faulty", where = "constructor", how = "kill", name = "broken" }')
     for command in ("check", "run"):
         done = kinora(command, file)
         words = "job 'clips': stage 'broken' (stage/faulty): killed by signal 9 (SIGKILL, perhaps by the system for lack of memory) while an instance was made; free memory and run again"
-        holds(f"{command}: a stage that is killed as it is made is no fault of the file", done.returncode == 1 and words in done.stderr and "unbegun.toml:" not in done.stderr, f"{done.returncode} {done.stderr}")
+        holds(f"{command}: a stage killed while it is created is not the file's fault", done.returncode == 1 and words in done.stderr and "unbegun.toml:" not in done.stderr, f"{done.returncode} {done.stderr}")
     file = toml("unbegun", [FILM], '{ use = "faulty", where = "constructor", how = "error", name = "broken" }')
     done = kinora("check", file)
-    holds("check: a constructor that fails is named by its stage", done.returncode == 2 and "job 'clips': stage 'broken' (stage/faulty): the model is broken" in done.stderr, done.stderr)
+    holds("check: a failing constructor is reported with its stage", done.returncode == 2 and "job 'clips': stage 'broken' (stage/faulty): the model is broken" in done.stderr, done.stderr)
 
 
 def stopped_while_made():
@@ -126,11 +126,11 @@ def stopped_while_made():
     run.send_signal(signal.SIGINT)
     began = time.monotonic()
     said = run.communicate(timeout=60)[1]
-    holds("Ctrl-C is heard while a stage is made", run.returncode == 130 and time.monotonic() - began < 5, f"{run.returncode} {said}")
+    holds("Ctrl-C works while a stage is created", run.returncode == 130 and time.monotonic() - began < 5, f"{run.returncode} {said}")
 
 
 def twins():
-    """Two samples of one key, by one film and by two: the first is kept, each other one costs itself."""
+    """Two samples with one key, from one video or from two: the first is kept, every other one fails alone."""
     films = SCRATCH / "twins-of"
     films.mkdir()
     for i in range(3):
@@ -139,27 +139,27 @@ def twins():
         done = kinora("run", toml("twins", [films], '{ use = "faulty", how = "none", clips = 2, called = "same" }', f'engine = {{ use = "local", isolate = ["{isolate}"] }}'))
         items, files = results("twins")
         said = sorted((i["end"], i.get("reason", "")) for i in items if i["key"] == "same")
-        holds(f"isolate {isolate}: each second one names a stage", {i.get("stage") for i in items if i["key"] == "same" and i["end"] == "failed"} == {"faulty"}, items)
+        holds(f"isolate {isolate}: each second sample names a stage", {i.get("stage") for i in items if i["key"] == "same" and i["end"] == "failed"} == {"faulty"}, items)
         second = "stage 'faulty' gave two samples called 'same', and this is the second; mend the stage: each needs a key of its own"
         other = "a second sample called 'same' came out of stage 'faulty', and would overwrite the first; rename an input, or mend the stage that names it"
-        holds(f"isolate {isolate}: of six samples of one key one is kept", done.returncode == 0 and said == sorted([("kept", "")] + [("failed", second)] * 3 + [("failed", other)] * 2), f"{said} {done.stderr}")
-        holds(f"isolate {isolate}: the films are kept", sorted(i["end"] for i in items if i["key"] != "same") == ["kept"] * 3 and "same.txt" in files, f"{items}")
+        holds(f"isolate {isolate}: of six samples with one key one is kept", done.returncode == 0 and said == sorted([("kept", "")] + [("failed", second)] * 3 + [("failed", other)] * 2), f"{said} {done.stderr}")
+        holds(f"isolate {isolate}: the videos are kept", sorted(i["end"] for i in items if i["key"] != "same") == ["kept"] * 3 and "same.txt" in files, f"{items}")
         shutil.rmtree(SCRATCH / "twins", ignore_errors=True)
-    # "same.report" with a field txt would be the file of "same" with a field report.txt, and a reader of shards takes it for that.
+    # "same.report" with a field txt would have the file name of "same" with a field report.txt, and a reader of shards would confuse them.
     done = kinora("run", toml("dotted", [films / "f0.mp4"], '{ use = "faulty", how = "none", clips = 1, called = "same.report" }'))
     items, files = results("dotted")
     said = [(i["key"], i.get("status"), "has a dot in its last part" in i.get("reason", "")) for i in items if i["end"] == "failed"]
-    holds("a sample whose key has a dot costs itself alone", done.returncode == 0 and said == [("same.report", "invalid", True)] and "f0.pid" in files and not [f for f in files if f.startswith("same")], f"{items} {list(files)} {done.stderr}")
-    # One that is called after its own film, or after another, costs itself too.
+    holds("a sample whose key has a dot fails alone", done.returncode == 0 and said == [("same.report", "invalid", True)] and "f0.pid" in files and not [f for f in files if f.startswith("same")], f"{items} {list(files)} {done.stderr}")
+    # A sample named like its own video, or like another, fails alone too.
     done = kinora("run", toml("named", [films], '{ use = "faulty", how = "none", clips = 1, called = "f1" }'))
     items = results("named")[0]
     own = second.replace("same", "f1")
     said = sorted(i.get("reason", i["end"]) for i in items if i["key"] == "f1")
-    holds("what is called after a film fails, and the film does not", done.returncode == 0 and len(items) == 6 and said == sorted(["kept", own] + [other.replace("same", "f1")] * 2), f"{said} {done.stderr}")
+    holds("a sample named like a video fails, and the video does not", done.returncode == 0 and len(items) == 6 and said == sorted(["kept", own] + [other.replace("same", "f1")] * 2), f"{said} {done.stderr}")
 
 
 def late():
-    """An error over a film that a stage has handed on is said and counted, and is no second end of it."""
+    """An error about a video that a stage has already emitted is logged and counted, but does not end the video a second time."""
     films = SCRATCH / "late-of"
     films.mkdir()
     for i in range(3):
@@ -167,8 +167,8 @@ def late():
     for how, words in (("error", "bad bytes"), ("crash", "killed by signal 11 (SIGSEGV) in late, twice")):
         done = kinora("run", toml("late", [films], f'{{ use = "faulty", how = "none" }}, {{ use = "faulty", name = "late", where = "late", when = "f1", how = "{how}" }}'))
         items = results("late")[0]
-        holds(f"{how}: each film has one end", done.returncode == 0 and [(i["key"], i["end"]) for i in items] == [(f"f{i}", "kept") for i in range(3)], f"{items} {done.stderr}")
-        holds(f"{how}: the log has the stage, the film and why", f"warning stage 'late': f1: {words}; " in done.stderr, done.stderr)
+        holds(f"{how}: each video has one outcome", done.returncode == 0 and [(i["key"], i["end"]) for i in items] == [(f"f{i}", "kept") for i in range(3)], f"{items} {done.stderr}")
+        holds(f"{how}: the log has the stage, the video and the reason", f"warning stage 'late': f1: {words}; " in done.stderr, done.stderr)
         summary = json.loads((SCRATCH / "late/clips/summary.json").read_text())
         holds(f"{how}: summary.json counts it", summary.get("errors_after") == {"late": 1}, summary)
         metrics = (SCRATCH / "late/clips/metrics.prom").read_text()
@@ -177,7 +177,7 @@ def late():
 
 
 def resumed():
-    """A copy that had ended before its clip is made again with that, and counted once."""
+    """A copy that had ended before its clip is made again with the clip, and counted once."""
     cut = f'{{ {CUT}, max_length = 2.0, long_shots = "equal" }}'
     file = toml("resumed", [ROOT / "tests/data/bbb_A.mp4"], f'"video.probe", {cut}, {{ use = "faulty", how = "none", clips = 1, name = "more" }}')
     done = kinora("run", file)
@@ -190,28 +190,28 @@ def resumed():
     (folder / "summary.json").unlink()
     done = kinora("run", file)
     live = json.loads((folder / "live.json").read_text())
-    holds("a run that broke off before a clip's end gives the same", done.returncode == 0 and len(lines) - len(left) == 2 and results("resumed")[0] == first[0] and list(results("resumed")[1]) == list(first[1]), f"{len(lines)} {len(left)} {done.stderr}")
-    holds("and counts what was made once", live["made"] == sum(i["key"] != "bbb_A" for i in first[0]) > 0, f"{live} {first[0]}")
+    holds("a run interrupted before a clip's end gives the same", done.returncode == 0 and len(lines) - len(left) == 2 and results("resumed")[0] == first[0] and list(results("resumed")[1]) == list(first[1]), f"{len(lines)} {len(left)} {done.stderr}")
+    holds("and counts each clip once", live["made"] == sum(i["key"] != "bbb_A" for i in first[0]) > 0, f"{live} {first[0]}")
 
 
 def large():
-    """What a stage makes larger than fits passes one at a time, and is said: in the log once, and in summary.json. A process gives back another sample than it got, so it is there twice."""
+    """Samples larger than the memory limit pass one at a time, with a line in the log and in summary.json. A process returns another sample than it got, so it appears twice."""
     films = SCRATCH / "large-of"
     films.mkdir()
     for i in range(3):
         shutil.copy(FILM, films / f"f{i}.mp4")
     done = kinora("run", toml("large", [films], '{ use = "faulty", how = "none", sets = 30000000, name = "grows" }, { use = "faulty", how = "none", milliseconds = 50, name = "slow" }', 'memory = "16 MiB"'))
     memory = json.loads((SCRATCH / "large/clips/summary.json").read_text()).get("memory", {}) if done.returncode == 0 else {}
-    holds("the log names the stage, what it needs and the bound", len(re.findall(r"warning stage 'grows': a sample that it made 29 MiB larger needs \d+ MiB with the others, more than memory = 16 MiB", done.stderr)) == 1, done.stderr)
-    holds("summary.json has the most that was held and the bound", memory.get("bound") == 16 << 20 and 60000000 < memory.get("peak", 0) < 61000000, memory)
+    holds("the log names the stage, its need and the bound", len(re.findall(r"warning stage 'grows': a sample that it made 29 MiB larger needs \d+ MiB with the others, more than memory = 16 MiB", done.stderr)) == 1, done.stderr)
+    holds("summary.json has the peak and the bound", memory.get("bound") == 16 << 20 and 60000000 < memory.get("peak", 0) < 61000000, memory)
     kept = kinora("run", toml("kept", [films], '{ use = "faulty", how = "none", sets = 30000000, name = "grows" }, { use = "faulty", how = "none", holds = true, name = "keeps" }', 'memory = "16 MiB"\nengine = { use = "local", isolate = ["none"] }'))
     memory = json.loads((SCRATCH / "kept/clips/summary.json").read_text()).get("memory", {}) if kept.returncode == 0 else {}
-    holds("so does what a stage keeps back, and the bound counts no more", kept.stderr.count("warning stage 'keeps' keeps back") == 1 and memory.get("peak", 0) < 61000000 and memory.get("beside", 0) >= 60000000, f"{memory} {kept.stderr}")
-    holds("a stage that makes none larger is not named", "warning stage 'slow'" not in done.stderr, done.stderr)
+    holds("so is a stage that keeps samples back, and they count apart from the bound", kept.stderr.count("warning stage 'keeps' keeps back") == 1 and memory.get("peak", 0) < 61000000 and memory.get("beside", 0) >= 60000000, f"{memory} {kept.stderr}")
+    holds("a stage without larger samples is not named", "warning stage 'slow'" not in done.stderr, done.stderr)
 
 
 def noise():
-    """A stage draws the same numbers in a process of its own as in a thread, and others under another seed."""
+    """A stage draws the same numbers in its own process as in a thread, and others with another seed."""
     drawn = {}
     for isolate, seed in (("none", 1), ("auto", 1), ("auto", 2)):
         name = f"noise-{isolate}-{seed}"
@@ -220,26 +220,26 @@ def noise():
         found = list((SCRATCH / name / "clips/data").glob("*.drawn"))
         drawn[isolate, seed] = [float(n) for n in found[0].read_text().split()] if found else done.stderr
     first, apart, other = drawn.values()
-    holds("noise is had in threads and processes", len(first) == 3 and len({*first, 0.0}) == 4 and first == apart, drawn)
-    holds("another seed is other noise", len(other) == 3 and other != apart, drawn)
+    holds("noise works in threads and processes", len(first) == 3 and len({*first, 0.0}) == 4 and first == apart, drawn)
+    holds("another seed gives other noise", len(other) == 3 and other != apart, drawn)
 
 
 def copies():
-    """A stage makes more of each clip, copies that name the film: one that failed is tried again, and nothing is lost or doubled."""
+    """A stage makes several copies of each clip and names the video: a failed copy is retried, and nothing is lost or doubled."""
     cut = f'{{ {CUT}, max_length = 2.0, long_shots = "equal" }}'
     stages = f'"video.probe", {cut}, {{ use = "faulty", how = "none", clips = 1, name = "more" }}, {{ use = "faulty", how = "error", when = "-0001-0", name = "late" }}'
     file = toml("copies", [ROOT / "tests/data/bbb_A.mp4", ROOT / "tests/data/bbb_B.mp4"], stages)
     done = kinora("run", file)
     first, stored = results("copies") if done.returncode == 0 else ([], {})
-    holds("a copy of a clip failed in each film", [i["key"] for i in first if i["end"] == "failed"] == ["bbb_A-0001-0", "bbb_B-0001-0"] and len(first) == 14, f"{first} {done.stderr}")
+    holds("a copy of a clip failed in each video", [i["key"] for i in first if i["end"] == "failed"] == ["bbb_A-0001-0", "bbb_B-0001-0"] and len(first) == 14, f"{first} {done.stderr}")
     done = kinora("run", file, "--retry-failed")
     items, files = results("copies")
-    holds("they are tried again", done.returncode == 0 and "2 failures of before are tried again" in done.stderr and done.stderr.count("-0001-0: failed in late") == 2, done.stderr)
-    holds("and all samples are there once, with their files", items == first and list(files) == list(stored), f"{items} {list(files)}")
+    holds("they are retried", done.returncode == 0 and "2 failures of before are tried again" in done.stderr and done.stderr.count("-0001-0: failed in late") == 2, done.stderr)
+    holds("and every sample exists once, with its files", items == first and list(files) == list(stored), f"{items} {list(files)}")
 
 
 def anew():
-    """A stage that keeps state over all samples gives the bytes of an undisturbed run, whatever was done before it went on: such a job begins anew."""
+    """A stage that keeps state over all samples gives the bytes of an uninterrupted run, whatever was done before the interruption: such a job starts from scratch."""
     films = SCRATCH / "anew-of"
     films.mkdir()
     for i in range(3):
@@ -250,29 +250,29 @@ def anew():
         def run(name, ordered=1):
             return kinora("run", toml(name, [films], f'{{ use = "faulty", how = "none", counts = true, ordered = {ordered} }}', f'engine = {{ use = "local", isolate = ["{isolate}"] }}'))
         done = run("anew")
-        holds(f"isolate {isolate}: one instance sees all in their order", counts("anew") == {"f0.count": "1", "f1.count": "2", "f2.count": "3"} and said not in done.stderr, f"{counts('anew')} {done.stderr}")
+        holds(f"isolate {isolate}: one instance sees all samples in order", counts("anew") == {"f0.count": "1", "f1.count": "2", "f2.count": "3"} and said not in done.stderr, f"{counts('anew')} {done.stderr}")
         cut_journal("anew")
         done = run("anew")
-        holds(f"isolate {isolate}: a killed run begins anew, and says so", done.returncode == 0 and done.stderr.count(said) == 1 and "going on" not in done.stderr, done.stderr)
-        holds(f"isolate {isolate}: and gives the same", counts("anew") == {"f0.count": "1", "f1.count": "2", "f2.count": "3"}, counts("anew"))
+        holds(f"isolate {isolate}: a killed run starts from scratch, and logs it", done.returncode == 0 and done.stderr.count(said) == 1 and "going on" not in done.stderr, done.stderr)
+        holds(f"isolate {isolate}: and gives the same result", counts("anew") == {"f0.count": "1", "f1.count": "2", "f2.count": "3"}, counts("anew"))
         shutil.copy(FILM, films / "a.mp4")
         done = run("anew")
-        holds(f"isolate {isolate}: with a film added", done.stderr.count(said) == 1 and counts("anew") == {"a.count": "1", "f0.count": "2", "f1.count": "3", "f2.count": "4"}, f"{counts('anew')} {done.stderr}")
+        holds(f"isolate {isolate}: with a video added", done.stderr.count(said) == 1 and counts("anew") == {"a.count": "1", "f0.count": "2", "f1.count": "3", "f2.count": "4"}, f"{counts('anew')} {done.stderr}")
         (films / "a.mp4").unlink()
         (films / "f0.mp4").unlink()
         done = run("anew")
-        holds(f"isolate {isolate}: with films removed", done.stderr.count(said) == 1 and counts("anew") == {"f1.count": "1", "f2.count": "2"}, f"{counts('anew')} {done.stderr}")
+        holds(f"isolate {isolate}: with videos removed", done.stderr.count(said) == 1 and counts("anew") == {"f1.count": "1", "f2.count": "2"}, f"{counts('anew')} {done.stderr}")
         shutil.copy(FILM, films / "f0.mp4")
         run("held", 2)
         cut_journal("held")
         done = run("held", 2)
-        holds(f"isolate {isolate}: one that keeps only what it holds back goes on", "going on: 1 of 3 inputs have ended" in done.stderr and said not in done.stderr, done.stderr)
+        holds(f"isolate {isolate}: a stage that keeps only pending samples resumes", "going on: 1 of 3 inputs have ended" in done.stderr and said not in done.stderr, done.stderr)
         for name in ("anew", "held"):
             shutil.rmtree(SCRATCH / name)
 
 
 def cut_journal(name):
-    """As a run is found that was killed when its first film had ended."""
+    """Leaves the journal as a run has it that was killed after its first video had ended."""
     folder = SCRATCH / name / "clips"
     lines = (folder / "journal.jsonl").read_text().splitlines(keepends=True)
     last = next(i for i, line in enumerate(lines) if "end" in json.loads(line)["entry"])
@@ -318,7 +318,7 @@ def orphans():
         left = [w for w in left if is_alive(w)]
         if not left:
             break
-    holds("neither a worker nor what it has started outlives a run that is killed", len(workers) >= 3 and not left, f"{workers} {left}")
+    holds("neither a worker nor its children outlive a killed run", len(workers) >= 3 and not left, f"{workers} {left}")
 
 
 def shown():
@@ -335,7 +335,7 @@ def shown():
             seen.append(json.loads((folder / "live.json").read_text()))  # whole at every moment
     holds("a run with --profile", run.returncode == 0, run.stderr.read())
     bound = [s["bound"] for s in seen]
-    holds("live.json names the slow stage as the one that bounds", "faulty" in bound, bound)
+    holds("live.json names the slow stage as the bottleneck", "faulty" in bound, bound)
     last = seen[-1] if seen else {}
     holds("live.json ends with all inputs", json.loads((folder / "live.json").read_text())["done"] == 6, last)
     metrics = (folder / "metrics.prom").read_text()
@@ -344,7 +344,7 @@ def shown():
     holds("metrics.prom counts the samples of a stage", 'kinora_stage_samples_in_total{job="clips",stage="faulty"} 6\n' in metrics, metrics)
     trace = json.loads((folder / "trace.json").read_text())["traceEvents"]
     spans = [e for e in trace if e["ph"] == "X"]
-    holds("the trace has a span a stage and film", sorted((e["cat"], e["name"]) for e in spans) == sorted((s, f"f{i}") for s in ("video.probe", "faulty", "shots.content") for i in range(6)), spans)
+    holds("the trace has one span per stage and video", sorted((e["cat"], e["name"]) for e in spans) == sorted((s, f"f{i}") for s in ("video.probe", "faulty", "shots.content") for i in range(6)), spans)
     holds("its spans are as long as the work", all(e["dur"] > 1.1e6 for e in spans if e["cat"] == "faulty"), spans)
     by_lane = {}
     for e in spans:

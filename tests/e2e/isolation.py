@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every stage of the project gives the same bytes in processes of their own (isolate = "all") as in threads of one ("none").
+"""Every stage of the project gives the same bytes in separate processes (isolate = "all") as in threads of one ("none").
 usage: isolation.py KINORA ROOT SCRATCH FAULTY"""
 import json, pathlib, shutil, subprocess, sys
 
@@ -10,7 +10,7 @@ from model_server import ModelServer
 
 FILMS = [DATA / "bbb_A.mp4", DATA / "bbb_C.mp4", DATA / "city_cc0.mp4"]
 MADE = {"min_length": 0.5, "min_frames": 1, "edge_crop": 0.0, "max_length": 4.0, "long_shots": "equal", "preset": "ultrafast", "max_height": 120}
-# Of the run's length, not of what a stage made.
+# Depends on the run's duration, not on what a stage made.
 CLOCKED = {"summary.json", "metrics.jsonl", "job.json", "live.json", "metrics.prom"}
 
 
@@ -19,7 +19,7 @@ def asking(server, use, **options):
 
 
 def pipelines(server):
-    """By job: its stages. Filters only score, so that every clip comes to every stage."""
+    """The stages of each job. Filters only score, so that every clip reaches every stage."""
     shots = {"use": "shots", "detectors": ["content", "adaptive", "histogram", "hash", "threshold"], "thumbnails": True, "sample_every": 0.5, "sample_height": 64}
     filters = [{"use": f"filter.{name}", "mode": "score"} for name in ("brightness", "blur", "black", "frozen", "flow", "text", "motion", "letterbox")]
     shape = {"frames": 3, "height": 24, "width": 32, "batch": 2}
@@ -30,8 +30,8 @@ def pipelines(server):
               asking(server, "filter.endpoint", mode="score"), asking(server, "filter.ocr", mode="score"), asking(server, "caption.endpoint", fps=0, max_frames=4),
               {k: v for k, v in asking(server, "caption.enhance").items() if k != "max_side"}, {k: v for k, v in asking(server, "embed.endpoint", name="text").items() if k != "max_side"},
               "clip.preview", {"use": "text.tokenizer", "file": str(ROOT / "tests/data/oracle/text_seed_t5.json")}]
-    # Of the same films without the frames that clip.transcode samples: caption.describe decodes. One keeps all back until the end,
-    # in the order of the source, and counts what it sees.
+    # The same videos without the frames sampled by clip.transcode: caption.describe decodes. One stage keeps all samples until the end,
+    # in the order of the source, and counts them.
     ordered = {"use": "faulty", "how": "none", "ordered": 1, "holds": True, "counts": True}
     again = [{"use": "clip.transcode", **MADE}, "caption.describe", {"use": "video.read", "stride": 4, "height": 48}, ordered,
              {"use": "video.write", "format": "webp"}, {"use": "text.wordpiece", "vocab": str(SCRATCH / "vocab.txt")}]
@@ -59,7 +59,7 @@ def run(name, jobs, server):
 
 
 def tree(name):
-    """Every file but what tells of the run; a film's own fact of where a copy of it lies names the folder."""
+    """Every file except those that describe the run; a video's own fact that contains the path of its copy is made independent of the folder."""
     base = SCRATCH / name
     return {str(p.relative_to(base)): p.read_bytes().replace(str(base).encode(), b"") for p in base.rglob("*")
             if p.is_file() and p.name not in CLOCKED and p.suffix != ".log" and not p.name.startswith(".lock")}

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The frames that stages look at lie on disk, not in memory: what a curate job holds does not grow with the film.
+"""Frames for stages are stored on disk, not in memory: a curate job's memory does not grow with the video.
 usage: long_film.py KINORA ROOT SCRATCH
 
-Two films of the same content, one eight times as long. What counts is what the system cannot take back: private and shared
+Two videos of the same content, one eight times as long. The test measures memory that the system cannot reclaim: private and shared
 memory of all processes of the run, and memory files that they have open, mapped or not."""
 import json, os, pathlib, shutil, subprocess, sys, time
 

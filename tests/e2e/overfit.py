@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""One clip, learnt by heart: trained on it alone, the model gives it back from noise. A chain of conventions - scales of
-latents, noise levels, time, text, the sampler's steps - of which none may be wrong. usage: overfit.py KINORA ROOT SCRATCH"""
+"""Overfits one clip: trained on it alone, the model reproduces it from noise. All conventions must agree: scales of
+latents, noise levels, time, text, the sampler's steps. usage: overfit.py KINORA ROOT SCRATCH"""
 import json, pathlib, shutil, subprocess, sys
 
 import numpy as np
@@ -95,7 +95,7 @@ def main():
     assert want.shape[0] == FRAMES
     for loss, sampler in (("edm", "edm-heun"), ("flow", "flow-euler")):
         out = SCRATCH / loss
-        for job in ("clips", "shards", "tokenizer", "latents"):  # which are the same for both
+        for job in ("clips", "shards", "tokenizer", "latents"):  # these jobs are the same for both runs
             if (SCRATCH / "edm" / job).exists() and loss != "edm":
                 shutil.copytree(SCRATCH / "edm" / job, out / job)
         run(out, "--only", "clips", loss=loss, sampler=sampler, steps=STEPS, prompt='"any"')

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kinora plan: its shapes are those of `kinora inspect`, its answer can be written, and what is wrong is said. Nothing is trained.
+"""kinora plan: its shapes equal those of `kinora inspect`, its answer can be written, and errors are reported. Nothing is trained.
 usage: plan.py KINORA ROOT SCRATCH"""
 import json, os, pathlib, re, shutil, subprocess, sys
 
@@ -29,7 +29,7 @@ def plan(*arguments):
 
 
 def check_shapes():
-    """Parameters and operations are inspect's, for every named size of the models."""
+    """Parameters and operations equal inspect's, for every named size of the models."""
     sizes = {"dit": ["XS", "S", "B", "L", "XL", "1B", "5B", "7B", "7B-wide", "28B", "MovieGen-30B"],
              "cosmos": ["predict1-7B", "predict2-2B"], "wan": ["1.3B", "14B"]}
     for model, names in sizes.items():
@@ -50,7 +50,7 @@ def check_shapes():
 
 
 def check_answer():
-    """The 7B on 8 nodes: the best layouts, why, and the layout that is asked about."""
+    """The 7B model on 8 nodes: the best layouts, their reasons, and a requested layout."""
     run_file('{ use = "dit", size = "7B-wide", in_channels = 16, out_channels = 16 }')
     cluster = ["--cluster", "8x8xH100", "--latent", "32x96x96"]
     found = plan(*cluster)
@@ -74,11 +74,11 @@ def check_answer():
         rest = [x for flag, value in zip(cluster[::2], cluster[1::2]) if flag not in arguments for x in (flag, value)]
         message = kinora("plan", RUN, *rest, *arguments, code=2)
         assert says in message and len(message.splitlines()) == 1, (arguments, message)
-    assert "which file?" in kinora("plan", code=2)
+    assert "a run file is missing" in kinora("plan", code=2)
 
 
 def check_own():
-    """None that is slower is put before the file's own layout; one that is not legal or does not fit is no candidate."""
+    """No slower layout is ranked before the file's own; a layout that is not legal or does not fit is not a candidate."""
     def found(parallel, latent="36x96x84"):
         return json.loads(kinora("plan", ROOT / "configs/quickstart.toml", "--cluster", "1x8xH100", "--latent", latent, "--json", "--set", "dit.batch=64",
                                  "--set", "dit.model.max_size=[36, 96, 84]", "--set", f"dit.parallel={parallel}"))
@@ -93,7 +93,7 @@ def check_own():
 
 
 def check_bounds():
-    """A latent that the model does not take is refused; GPUs that are of no use are said so."""
+    """A latent that the model does not accept is refused; useless GPUs are reported."""
     quickstart = [ROOT / "configs/quickstart.toml", "--cluster", "1x8xH100"]
     message = kinora("plan", *quickstart, "--latent", "36x96x84", code=2)
     assert "36 x 96 x 84 is larger than the max_size of model/dit, 3 x 12 x 16; raise max_size" in message, message
@@ -107,7 +107,7 @@ SMALL = '{ use = "stdit", in_channels = 8, out_channels = 8, text_size = 384, la
 
 
 def check_written():
-    """The planned run file is a run file: check takes it, and plan finds its own answer in it."""
+    """The planned file is a valid run file: check accepts it, and plan finds its own answer in it."""
     run_file(SMALL, batch=8, more="\naccumulate = 2")
     planned = SCRATCH / "planned.toml"
     kinora("plan", RUN, "--cluster", "1x1xcpu", "--write", planned)
@@ -116,7 +116,7 @@ def check_written():
     assert "no errors" in kinora("check", planned)
     assert "planned.toml exists already; give --write another name, or --force" in kinora("plan", RUN, "--write", planned, code=2)
     kinora("plan", RUN, "--cluster", "1x2xcpu", "--write", planned, "--force")
-    assert planned.read_text() != text and "no errors" in kinora("check", planned), "a file for two ranks is right wherever it is checked"
+    assert planned.read_text() != text and "no errors" in kinora("check", planned), "a file for two ranks is valid on any machine"
     assert re.search(r"model/stdit: \d\.\d\d M parameters", kinora("plan", RUN, "--cluster", "1x2xcpu"))
     own = json.loads(kinora("plan", RUN, "--cluster", "1x2xcpu", "--set", 'stdit.parallel=["ddp", { use = "recompute", every = 2 }]', "--json"))["file"]
     assert own["layout"] == "dp=2,recompute=2,micro=2" and own["fits"], own

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The quickstart from film to report, with few steps; then again (nothing is redone), and killed in the middle (nothing is
+"""The quickstart from video to report, with few steps; then again (nothing is redone), and killed in the middle (nothing is
 lost: the same losses). usage: quickstart.py KINORA ROOT SCRATCH"""
 import hashlib, json, os, pathlib, shutil, signal, subprocess, sys, tarfile, time
 
@@ -86,17 +86,17 @@ def check_results(out):
 
 
 def check_generate(out):
-    """By hand, with the run's networks: the same video from what it says of itself, another by another wish."""
+    """Generates by hand with the run's networks: the same video from its stored settings, another with one setting changed."""
     def generate(*more):
         done = subprocess.run([KINORA, "generate", *command(out)[2:], *more], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return [pathlib.Path(line) for line in done.stdout.splitlines() if line.endswith(".mp4")]
     [same] = generate("--from", str(out / "film/videos/000.mp4"))
     pixels = lambda path: subprocess.run(["ffmpeg", "-v", "error", "-i", str(path), "-f", "md5", "-"], capture_output=True, text=True, check=True).stdout
-    assert pixels(same) == pixels(out / "film/videos/000.mp4"), "not the video that it came from"
+    assert pixels(same) == pixels(out / "film/videos/000.mp4"), "not the same video as the original"
     [other] = generate("--from", str(out / "film/videos/000.mp4"), "--seed", "8")
     assert pixels(other) != pixels(same)
-    assert same.exists(), "one wish took the place of another"
+    assert same.exists(), "one setting replaced another"
     wrong = subprocess.run([KINORA, "generate", *command(out)[2:], "--from", str(ROOT / "tests/data/film.mp4")], capture_output=True, text=True)
     assert wrong.returncode == 1 and "does not say how it was made" in wrong.stderr, wrong.stderr
     check_other_weights(out, same)
@@ -104,7 +104,7 @@ def check_generate(out):
 
 
 def check_other_weights(out, video):
-    """A changed number in the tokenizer's weights: --from says so, in one line, and of the plugins nothing."""
+    """A changed number in the tokenizer's weights: --from warns in one line, and does not mention plugins."""
     weights = out / "tokenizer/weights.safetensors"
     whole = weights.read_bytes()
     weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
@@ -119,11 +119,11 @@ def check_other_weights(out, video):
 
 
 def check_failure(out):
-    """Nothing that looks like a result is left, and the log says why."""
+    """No partial result remains, and the log says why."""
     before = sorted(p.name for p in out.iterdir())
     broken = SCRATCH / "broken.png"
     broken.write_text("no picture")
-    for image, code in ((SCRATCH / "nothing.png", 2), (broken, 1)):  # seen before it begins, and when it is read
+    for image, code in ((SCRATCH / "nothing.png", 2), (broken, 1)):  # one is noticed before the job begins, one when the file is read
         wrong = subprocess.run([KINORA, "generate", *command(out)[2:], "--image", str(image)], capture_output=True, text=True)
         assert wrong.returncode == code and image.name in wrong.stderr, wrong.stderr
         assert sorted(p.name for p in out.iterdir()) == before
@@ -135,7 +135,7 @@ def losses(out):
 
 
 def killed_and_resumed(out, whole):
-    """kill -9 while the model trains, at several moments; then to the end."""
+    """kill -9 during training, at several moments; then a run to the end."""
     kills = 0
     for wanted in (2, 6, 9):
         process = subprocess.Popen(command(out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -144,7 +144,7 @@ def killed_and_resumed(out, whole):
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        # On a busy machine it may have ended first.
+        # On a busy machine it may end first.
         ended = (out / "dit/summary.json").exists()
         assert not ended or len(lines(metrics)) == 12
         kills += not ended

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""packaging/slurm/train.sbatch with an srun that starts local copies with Slurm's variables: two ranks train one run; a rank that fails
-once is started again; what is refused is not.
+"""packaging/slurm/train.sbatch with a fake srun that starts local copies with Slurm's variables: two ranks train one run; a rank that fails
+once is restarted; a refused run is not.
 usage: slurm.py KINORA ROOT SCRATCH"""
 import json, os, pathlib, re, shutil, subprocess, sys
 
@@ -24,7 +24,7 @@ code=0
 for pid in "${pids[@]}"; do wait "$pid" || code=$?; done
 exit "$code"
 """
-# Fails in place of rank 1 of the first step.
+# Fails in place of rank 1 of the first srun.
 ONCE = r"""#!/usr/bin/env bash
 if [[ $SLURM_STEP_ID == 0 && $SLURM_PROCID == 1 ]]; then exit 1; fi
 exec "$REAL" "$@"
@@ -39,7 +39,7 @@ for name, text in (("srun", SRUN), ("once", ONCE)):
 
 
 def sbatch(*arguments, **environment):
-    """What sbatch gives its script on one node, with rank 1 of the first step failing."""
+    """Runs the script as sbatch does on one node, with rank 1 of the first srun failing."""
     job = {"ENVIRONMENT": "BATCH", "SLURM_JOB_ID": str(os.getpid()), "SLURM_NTASKS": "2", "SLURM_PROCID": "0", "SLURM_LOCALID": "0",
            "SLURM_NODEID": "0", "SLURM_JOB_NODELIST": "localhost", "SLURM_CPUS_PER_TASK": "1", "FAKE": str(SCRATCH), "REAL": KINORA,
            "KINORA": str(SCRATCH / "once"), "KINORA_TIMEOUT_MS": "8000", "PATH": f"{SCRATCH}:{os.environ['PATH']}"}
@@ -57,7 +57,7 @@ assert done.returncode == 0 and done.stderr.count("restart 1 of 1, from the last
 lines = [json.loads(line) for line in (out / "dit/metrics.jsonl").read_text().splitlines()]
 assert [line["step"] for line in lines] == [1, 2, 3, 4] and lines[-1]["ranks"]["steps"] == [1, 1], lines
 assert (out / "logs/rank-1.log").exists()
-assert "info" in (out / "logs/rank-1.log").read_text(), "rank 1 has a log of its own"
+assert "info" in (out / "logs/rank-1.log").read_text(), "rank 1 must have its own log"
 refused = sbatch("nonesuch.toml", KINORA_RESTARTS="3", KINORA=KINORA)
 assert refused.returncode == 2 and "restart" not in refused.stderr, refused
 script = subprocess.run([KINORA, "run", *arguments, "--set", "dit.parallel=[\"single\"]", "--dry-run"], capture_output=True, text=True,

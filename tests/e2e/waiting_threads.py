@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Threads of libgomp that wait do not spin, in the program and in its workers, unless the user's environment says otherwise.
+"""Waiting threads of libgomp do not spin, in the program and in its workers, unless the user's environment says otherwise.
 usage: waiting_threads.py KINORA ROOT SCRATCH FAULTY"""
 import os, pathlib, shutil, subprocess, sys
 
@@ -16,12 +16,12 @@ def run(policy, *arguments):
     return done.stderr
 
 
-# What libgomp itself has read when libtorch brings it; "inspect" opens libtorch.
+# The value that libgomp reads when libtorch loads it; "inspect" loads libtorch.
 for policy, expected in ((None, "PASSIVE"), ("active", "ACTIVE")):
     said = run(policy, "inspect", "model/dit")
     assert f"OMP_WAIT_POLICY = '{expected}'" in said, said
 
-# What a stage in a process of its own sees.
+# The value that a stage in a separate process sees.
 film = ROOT / "tests/data/bbb_C.mp4"
 for policy, expected in ((None, "passive"), ("active", "active")):
     out = SCRATCH / expected

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What bad input gets: one line that names the thing and what to do, a documented exit code, nothing half-written.
+"""Bad input gives one line with the cause and what to do, a documented exit code, and no partial files.
 usage: bad_input.py KINORA ROOT SCRATCH"""
 import json, os, pathlib, shutil, subprocess, sys, tarfile
 
@@ -45,16 +45,16 @@ def holds(name, true, said=""):
 
 
 def frames(film):
-    """How many frames ffprobe decodes; -1 if it complains about any."""
+    """Number of frames that ffprobe decodes; -1 if it complains about any."""
     done = subprocess.run(["ffprobe", "-v", "error", "-select_streams", "v:0", "-count_frames", "-show_entries", "stream=nb_read_frames",
                            "-of", "csv=p=0", str(film)], capture_output=True, text=True, timeout=120)
     return int(done.stdout.strip().rstrip(",") or -1) if done.returncode == 0 and not done.stderr else -1
 
 
 def broken(folder):
-    """Files that stand under their final name without being whole, and temporary ones that were left."""
+    """Incomplete files under their final names, and leftover temporary files."""
     def whole(path):
-        if path.name.endswith(".failed"):  # the note of why a job failed
+        if path.name.endswith(".failed"):  # the note with the reason of a failed job
             return "message" in json.loads(path.read_text())
         if path.name.startswith(".") or path.suffix in (".tmp", ".part", ".partial") or ".tmp" in path.name or (path.stat().st_size == 0 and path.suffix != ".jsonl"):
             return False
@@ -79,7 +79,7 @@ def broken(folder):
 
 
 def outcomes(folder):
-    """summary.json and the items by key, films and clips."""
+    """summary.json and the items by key, videos and clips."""
     summary = json.loads((folder / "summary.json").read_text())
     items = [json.loads(line) for line in (folder / "items.jsonl").read_text().splitlines()]
     return summary, [i for i in items if "parent" not in i], [i for i in items if "parent" in i]
@@ -100,7 +100,7 @@ def configuration():
     check("--set of nothing", kinora("check", toml("set", curate([FILM])), "--set", "clip.memory=1"), 2, "clip.memory")
     check("unknown command", kinora("rum"), 2, "did you mean 'run'?")
     check("a folder as run file", kinora("run", SCRATCH), 2, f"{SCRATCH}: is a folder")
-    check("a folder as film", kinora("apply", "stage/shots.content", SCRATCH), 2, f"{SCRATCH}: ", "it is a folder")
+    check("a folder as video", kinora("apply", "stage/shots.content", SCRATCH), 2, f"{SCRATCH}: ", "it is a folder")
     check("an engine applied", kinora("apply", "engine/local", "--inputs", FILM), 2, "kind 'engine'", "samplers")
     check("one job", kinora("check", toml("one", curate([FILM]))), 0, ": 1 job, no errors")
 
@@ -120,7 +120,7 @@ def media():
     for name, words in (("empty", ["empty.mp4", "empty"]), ("text", ["text.mp4"]), ("sound", ["sound.mp4", "no video stream"]), ("none", ["none.mp4"])):
         check(f"{name} film", kinora("apply", "stage/shots.content", SCRATCH / f"{name}.mp4", "--json"), 1, *words)
     mixed = toml("mixed", curate([SCRATCH / "empty.mp4", SCRATCH / "text.mp4", SCRATCH / "sound.mp4", ROOT / "tests/data/bbb_A.mp4"]))
-    check("others go on", kinora("run", mixed), 0, "results are in")
+    check("other inputs continue", kinora("run", mixed), 0, "results are in")
     summary, _, _ = outcomes(SCRATCH / "mixed/clips")
     holds("counts", (summary["inputs"], summary["kept"], summary["failed"]) == (4, 1, 3), summary)
     only_bad = toml("bad", curate([SCRATCH / "empty.mp4"]))
@@ -128,27 +128,27 @@ def media():
 
 
 def damaged():
-    """A cut and a rotten film: said by apply, counted as failed with the reason, their whole clips kept and nothing else."""
+    """A truncated and a corrupt video: reported by apply, counted as failed with the reason; exactly their intact clips are kept."""
     rotten = bytearray(FILM.read_bytes())
     for at in range(150_000, 150_400):
         rotten[at] ^= 0x5A
     SCRATCH.joinpath("rotten.mp4").write_bytes(rotten)
     for stage in ("shots.content", "video.probe", "caption.describe"):
         done = kinora("apply", f"stage/{stage}", SCRATCH / "cut.mp4", "--json")
-        check(f"{stage} of a cut film", done, 1, "cut.mp4", "cut off", "fetch it again")
+        check(f"{stage} of a truncated video", done, 1, "cut.mp4", "cut off", "fetch it again")
         holds(f"{stage} says so in its JSON", '"damaged":"cut.mp4: ' in done.stdout and json.loads(done.stdout), done.stdout)
         holds(f"{stage} says so in one line", len(done.stderr.strip().splitlines()) == 1, done.stderr)
     clips = SCRATCH / "cut-clips"
-    check("clips of a rotten film", kinora("apply", "stage/clip.transcode", SCRATCH / "rotten.mp4", "--set", "min_length=0.5", "--set", "min_frames=1", "--set", "edge_crop=0", "--set", "long_shots=equal", "--set", "max_length=8", "--set", "audio=false",
+    check("clips of a corrupt video", kinora("apply", "stage/clip.transcode", SCRATCH / "rotten.mp4", "--set", "min_length=0.5", "--set", "min_frames=1", "--set", "edge_crop=0", "--set", "long_shots=equal", "--set", "max_length=8", "--set", "audio=false",
                                            "--out", clips), 1, "rotten.mp4", "incomplete pictures")
     kept = sorted(p.name for p in clips.glob("*.mp4"))
     holds("the whole ones are there", kept == [f"rotten-000{n}.mp4" for n in range(1, 5)] and not broken(clips), kept)
     films = [SCRATCH / "cut.mp4", SCRATCH / "rotten.mp4", ROOT / "tests/data/bbb_A.mp4"]
     run = toml("damaged", curate(films) + '[[job]]\nname = "pack"\nkind = "shard"\ninput = "clips"\n[[job]]\nname = "page"\nkind = "report"\n')
-    check("damaged films cost themselves only", kinora("run", run), 0)
+    check("damaged videos fail alone", kinora("run", run), 0)
     summary, films, clips = outcomes(SCRATCH / "damaged/clips")
     ends = {f["key"]: f["end"] for f in films}
-    holds("damaged films have failed", ends == {"cut": "failed", "rotten": "failed", "bbb_A": "kept"}, ends)
+    holds("damaged videos have failed", ends == {"cut": "failed", "rotten": "failed", "bbb_A": "kept"}, ends)
     holds("with their reasons", all("cut off" in f["reason"] if f["key"] == "cut" else "incomplete" in f["reason"] for f in films if f["end"] == "failed"), films)
     holds("and are counted", [summary[k] for k in ("inputs", "kept", "filtered", "failed", "damaged")] == [3, 1, 0, 2, 2], summary)
     failed = {c["key"]: c["reason"] for c in clips if c["end"] == "failed"}
@@ -162,7 +162,7 @@ def damaged():
     holds("only whole clips are stored", stored == {c["key"] for c in clips if c["end"] == "kept"}, stored)
     lengths = [c for c in clips if c["end"] == "kept" and frames(SCRATCH / f"damaged/clips/data/{c['key']}.mp4") != c["facts"]["frames"]]
     holds("and have the frames they say", not lengths, lengths)
-    # The check itself: what is not whole is found.
+    # Tests the check itself: it finds incomplete files.
     SCRATCH.joinpath("broken").mkdir()
     pack = next((SCRATCH / "damaged/pack").glob("*.tar")).read_bytes()
     for name, content in (("a.mp4", SCRATCH.joinpath("cut.mp4").read_bytes()), ("b.tar", pack[: len(pack) // 2]), ("c.json", b"{"), (".d.txt.tmp", b"x")):
@@ -171,17 +171,17 @@ def damaged():
 
 
 def names():
-    """Films called as the clips of another film would be."""
+    """Videos named like another video's clips."""
     folder = SCRATCH / "names"
     folder.mkdir()
     for name in ("f", "f-0000", "f-0000-0000"):
         shutil.copy(ROOT / "tests/data/bbb_D.mp4", folder / f"{name}.mp4")
     run = toml("named", curate([folder], '{ use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0 }', 'duplicates = "keep"'))
-    check("films named like clips", kinora("run", run), 0)
+    check("videos named like clips", kinora("run", run), 0)
     summary, films, clips = outcomes(SCRATCH / "named/clips")
     keys = [i["key"] for i in films + clips]
     holds("have keys of their own", len(set(keys)) == 6 and {f["key"] for f in films} == {"f", "f-0000-film", "f-0000-0000-film"}, keys)
-    holds("and are counted as films", (summary["inputs"], summary["kept"], summary["clips"]["kept"]) == (3, 3, 3), summary)
+    holds("and are counted as videos", (summary["inputs"], summary["kept"], summary["clips"]["kept"]) == (3, 3, 3), summary)
     stored = sorted(p.name for p in (SCRATCH / "named/clips/data").glob("*.mp4"))
     holds("and every clip is stored", len(stored) == 3, stored)
 
@@ -203,7 +203,7 @@ def folders():
     flv = SCRATCH / "damaged.flv"
     flv.write_bytes(b"FLV\x01\x05\0\0\0\x09" + bytes(100))
     goes_on = kinora("apply", "stage/film.remux", flv, "--out", SCRATCH / "remuxed", "--json")
-    check("a film that cannot be rewritten goes on", goes_on, 0, "")
+    check("a video that cannot be rewritten continues", goes_on, 0, "")
     holds("and says why", "remux_failed" in goes_on.stdout, goes_on.stdout)
     check("or fails, if it is required", kinora("apply", "stage/film.remux", flv, "--out", SCRATCH / "remuxed", "--set", "require=true"), 1, "damaged.flv")
     check("weights that are not safetensors", kinora("apply", "model/minilm", "--inputs", FILM), 1, "film.mp4")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A curate job killed at random moments, and on a full disk: the next run finishes no clip twice, leaves nothing half-done, and its
-bytes are those of a run that nobody disturbed. usage: curate_kill.py KINORA ROOT SCRATCH [KILLS [SEED]]"""
+"""A curate job killed at random moments, and on a full disk: the next run finishes no clip twice, leaves no partial results, and its
+bytes equal those of an uninterrupted run. usage: curate_kill.py KINORA ROOT SCRATCH [KILLS [SEED]]"""
 import json, os, pathlib, random, shutil, signal, subprocess, sys, time
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
@@ -9,7 +9,7 @@ from skips import skip
 
 KILLS, SEED = int(sys.argv[4]) if len(sys.argv) > 4 else 6, int(sys.argv[5]) if len(sys.argv) > 5 else 7
 DATA = ROOT / "tests/data"
-STAGES = ""  # of the run at hand
+STAGES = ""  # of the current run
 OWN = {"summary.json", "metrics.jsonl", "live.json", "metrics.prom"}  # times and memory
 
 
@@ -19,7 +19,7 @@ def make_inputs():
     for name in ("bbb_A.mp4", "bbb_B.mp4", "bbb_C.mp4", "calais_1906.ogv", "film_excerpt.webm"):
         shutil.copy(DATA / name, folder / name)
     shutil.copy(DATA / "bbb_A.mp4", folder / "copy_of_A.mp4")
-    short = folder / "film.mp4"  # its first shots
+    short = folder / "film.mp4"  # the video's first shots
     subprocess.run(["ffmpeg", "-v", "error", "-i", DATA / "film.mp4", "-c", "copy", "-t", "12", "-movflags", "+faststart", short], check=True)
     film = short.read_bytes()
     (folder / "cut_off.mp4").write_bytes(film[: len(film) // 2])
@@ -33,11 +33,11 @@ def make_inputs():
 CHAIN = '''"video.probe", { use = "shots", detectors = ["content", "hash", "threshold"], decide = "content", sample_every = 0.5, sample_height = 64 },
   { use = "clip.transcode", min_length = 1.0, min_frames = 1, edge_crop = 0.0, max_length = 3.0, long_shots = "equal", preset = "ultrafast", copy = "auto", sample_fps = 2.0, sample_height = 64 },
   "embed.classic", { use = "clip.preview", height = 64 }, "caption.describe"'''
-# A graph, with a branch of small clips that are kept too.
+# A graph with a branch of small clips that are kept too.
 GRAPH = '''{ use = "video.probe", name = "look" }, { use = "shots.content", name = "shots", from = ["look"] },
   { use = "clip.transcode", from = ["shots"], min_length = 1.0, min_frames = 1, edge_crop = 0.0, max_length = 3.0, long_shots = "equal", preset = "ultrafast", max_height = 180 }, "caption.describe",
   { use = "clip.transcode", name = "small", from = ["shots"], min_length = 1.0, min_frames = 1, edge_crop = 0.0, max_length = 3.0, long_shots = "equal", preset = "ultrafast", max_height = 60 }'''
-# Shots and clips from one decode.
+# Shots and clips from a single decoding pass.
 ONE = '''"video.probe", { use = "film.clips", detectors = ["content"], min_length = 1.0, min_frames = 1, edge_crop = 0.0, max_length = 3.0, long_shots = "equal", preset = "ultrafast", max_height = 180 },
   "caption.describe"'''
 stages = CHAIN
@@ -78,7 +78,7 @@ def tree(out):
 
 
 def finished_clips(out):
-    """Files of kept samples that have a line in the journal, with what tells whether they were written again."""
+    """Files of kept samples that have a line in the journal, with data that shows whether they were written again."""
     journal, found = out / "clips/journal.jsonl", {}
     for line in journal.read_text(errors="replace").splitlines(True) if journal.exists() else []:
         if line.endswith("}\n"):
@@ -96,7 +96,7 @@ def compare(out, whole, what):
 
 
 def check_sums(out):
-    """Every input and every clip is in the record once, and the sums are those of the record."""
+    """Every input and every clip is recorded once, and the totals match the record."""
     summary = json.loads((out / "clips/summary.json").read_text())
     items = [json.loads(line) for line in (out / "clips/items.jsonl").read_text().splitlines()]
     films = [i for i in items if "parent" not in i]
@@ -115,7 +115,7 @@ def check_sums(out):
 
 
 def kill_again_and_again(whole, seconds, order):
-    """Kills one run at several random moments, then lets it end. Returns the kills, and the clips that they found finished."""
+    """Kills one run at several random moments, then lets it end. Returns the kills, and the clips that were finished at each."""
     out = SCRATCH / "killed"
     shutil.rmtree(out, ignore_errors=True)
     kills, before = 0, {}
@@ -143,7 +143,7 @@ def kill_again_and_again(whole, seconds, order):
 
 
 def ended_films(out):
-    """Of a graph: the files of films whose own end is in the journal."""
+    """For a graph: the files of videos whose own end is in the journal."""
     journal, ended, files = out / "clips/journal.jsonl", set(), {}
     for line in journal.read_text(errors="replace").splitlines(True) if journal.exists() else []:
         entry = json.loads(line)["entry"] if line.endswith("}\n") else {}
@@ -154,7 +154,7 @@ def ended_films(out):
 
 
 def kill_a_graph(order):
-    """A film that has ended is not done again, one that has not is done whole, and the bytes are those of an undisturbed run."""
+    """A video that has ended is not processed again, another one is processed completely, and the bytes equal those of an uninterrupted run."""
     global stages
     stages = GRAPH
     begin = time.monotonic()
@@ -177,11 +177,11 @@ def kill_a_graph(order):
         before = ended_films(out)
         finish(out)
         after = ended_films(out)
-        assert all(after[name] == stat for name, stat in before.items()), "a film that had ended was done again"
+        assert all(after[name] == stat for name, stat in before.items()), "a finished video was processed again"
         compare(out, whole, "a killed graph")
         found += len(before)
     assert kills and found, (kills, found)
-    print(f"ok    {kills} kills of a graph: {found} files of ended films found, none made again; {len(whole)} files equal to an undisturbed run's")
+    print(f"ok    {kills} kills of a graph: {found} files of finished videos found, none made again; {len(whole)} files equal to an uninterrupted run's")
 
 
 def full_disk(whole):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A decoder that crashes inside train-tokenizer and encode costs the clip at hand, which is named and counted, and not the job.
+"""A decoder that crashes inside train-tokenizer and encode costs the current clip, which is reported and counted, and not the job.
 usage: decoder_crash.py KINORA ROOT SCRATCH FAULTY_READER"""
 import io, json, pathlib, shutil, subprocess, sys, tarfile
 

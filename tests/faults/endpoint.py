@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The endpoint stages against a server that checks every request and misbehaves: nothing is lost, nothing that was answered is asked again, limits
+"""The endpoint stages against a server that checks every request and misbehaves: nothing is lost, no answered request is repeated, limits
 hold, the key is in no log and no file, and Ctrl-C ends a run at once.
 usage: endpoint.py KINORA ROOT SCRATCH"""
 import collections, json, os, pathlib, re, shutil, signal, socket, subprocess, sys, time
@@ -65,7 +65,7 @@ def again(name, *options, expect=0, **env):
 
 
 def no_secret(folder, said):
-    """Neither the key nor a piece of it that tells which it is."""
+    """Neither the key nor an identifying part of it occurs."""
     for piece in (KEY, KEY[:8], KEY[-6:]):
         assert piece not in said, (piece, said)
         for file in folder.rglob("*"):
@@ -82,14 +82,14 @@ def sound(server):
 
 
 def check_captions():
-    """Every clip gets the answer to its own pictures, once; facts and sums say what it took; two runs give the same bytes."""
+    """Every clip gets the answer for its own pictures, once; facts and totals show the cost; two runs give the same bytes."""
     with ModelServer() as server:
         made = [run(name, CLIPS + [endpoint(server, fps=0, max_frames=4, max_side=64, price_prompt=2.0, price_completion=10.0, seed=3)]) for name in ("first", "second")]
         sound(server)
         captions = sorted("caption " + f[:12] for f in server.answered)
-        assert len(captions) >= 8 and set(server.answered.values()) == {2}, server.answered  # once a run
+        assert len(captions) >= 8 and set(server.answered.values()) == {2}, server.answered  # once per run
         assert all(len(q.pictures) == 4 and all(p.shape == (36, 64, 3) for p in q.pictures) for q in server.requests)
-        assert server.connections <= 2 * 8, server.connections  # connections are used again
+        assert server.connections <= 2 * 8, server.connections  # connections are reused
     for r in made:
         assert sorted(r.text(k) for k in r.clips) == captions
         for item in r.clips.values():
@@ -103,7 +103,7 @@ def check_captions():
 
 
 def check_windows():
-    """Windows of a clip are asked for at the same time and joined in their order."""
+    """Windows of a clip are requested in parallel and joined in order."""
     with ModelServer(delay=0.6) as server:
         r = run("windows", CLIPS + [endpoint(server, window=4, remainder=2, join=" / ", concurrency=3)])
         sound(server)
@@ -113,7 +113,7 @@ def check_windows():
             assert len(told) >= 1 and r.text(key) == " / ".join(w["text"] for w in told)
             bounds = [(w["first_frame"], w["end_frame"]) for w in told]
             frames = item["facts"]["frames"]
-            # Written out anew: whole windows of 4; a rest of 2 or 3 is one of its own, a rest of 1 belongs to the last.
+            # Expected windows, computed independently: whole windows of 4; a rest of 2 or 3 forms its own, a rest of 1 joins the last.
             whole, rest = divmod(frames, 4)
             expected = [(4 * i, 4 * i + 4) for i in range(whole)]
             if rest >= 2:
@@ -126,7 +126,7 @@ def check_windows():
 
 
 def check_faults():
-    """Each question meets a fault first; all are answered in the end, each once, and a pause that the server asks for holds for everybody."""
+    """Each request meets a fault first; all are answered in the end, once each, and a pause requested by the server applies to all requests."""
     faults = ["too_many", "broken", "slow", "cut", "reset", "no_json", "unavailable", "half_json"]
     seen = collections.Counter()
 
@@ -142,7 +142,7 @@ def check_faults():
     assert set(server.answered.values()) == {1} and len(server.answered) == len(r.clips), server.answered
     assert set(seen.values()) == {2}, seen
     assert sorted(r.text(k) for k in r.clips) == sorted("caption " + f[:12] for f in server.answered)
-    # Where a connection that was open already breaks before the first byte, libcurl itself asks again.
+    # If a reused connection breaks before the first byte, libcurl itself repeats the request.
     n, again = len(r.clips), int(re.search(r"(\d+) asked again", r.said)[1])
     assert f"{n} requests answered" in r.said and n - -(-n // len(faults)) <= again <= n, r.said
     pauses = [q.paused for q in server.requests if hasattr(q, "paused")]
@@ -153,7 +153,7 @@ def check_faults():
 
 
 def check_permanent():
-    """What no further attempt mends is asked once and fails with the server's words, without the key in them."""
+    """A permanent error is requested once and fails with the server's message, without the key in it."""
     for fault, words in (("bad_request", "status 400: {\"error\": {\"message\": \"This model's maximum context length is 8192 tokens. Header was"), ("no_money", "insufficient_quota"),
                          ("elsewhere", "status 302"), ("huge", "larger than 1048576 bytes"), ("long_wait", "longer than longest_wait")):
         with ModelServer(lambda _: fault) as server:
@@ -167,13 +167,13 @@ def check_permanent():
     with ModelServer(lambda _: "broken") as server:
         r = run("always_broken", CLIPS + [endpoint(server, retries=2)], expect=1)
         assert len(server.requests) == 3 * len(r.clips) and all("(3 attempts)" in i["reason"] for i in r.clips.values())
-    with ModelServer(lambda _: "endless_headers") as server:  # libcurl bounds them
+    with ModelServer(lambda _: "endless_headers") as server:  # libcurl limits them
         r = run("endless_headers", CLIPS + [endpoint(server, retries=0)], expect=1)
         assert all(i["end"] == "failed" for i in r.clips.values()) and server.sent_of_huge < len(r.clips) * (8 << 20), r.items
 
 
 def check_bad_key():
-    """A key that is refused is refused for all: the job ends with an error, no clip is told as failed, and with the right key it goes on."""
+    """A refused key is refused for every request: the job ends with an error, no clip is reported as failed, and with the right key it resumes."""
     for fault, status in (("bad_key", 401), ("forbidden", 403)):
         with ModelServer() as server:
             whole = run("right_key", CLIPS + [endpoint(server, concurrency=1)])
@@ -192,7 +192,7 @@ def check_bad_key():
 
 
 def check_wrong_server():
-    """A model or a path that the server does not have ends the job after the first answer, and so does a key that is not sent: the line says what to set."""
+    """A model or path that the server does not have ends the job after the first answer, and so does a missing key: the message says what to set."""
     for fault, words in (("no_model", "the server has no model 'm': set model of caption.endpoint"), ("invalid_model", "the server has no model 'm'"), ("no_page", "set base_url of caption.endpoint"),
                          ("bad_key", "no key was sent: name the environment variable that holds it in api_key_env")):
         with ModelServer(lambda _: fault) as server:
@@ -205,16 +205,16 @@ def check_wrong_server():
 
 
 def check_nobody():
-    """A server that is not there ends the job after the first clips; with the server it goes on, and nothing is lost."""
+    """An unreachable server ends the job after the first clips; once the server runs, the job resumes, and nothing is lost."""
     with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # nobody listens, and nobody else gets the port
+        nobody.bind(("127.0.0.1", 0))  # bound without listening, so that no other process gets the port
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}/v1"
         stages = lambda url, **more: [{**CLIPS[0], "max_length": 0.2}, CLIPS[1], {"use": "caption.endpoint", "base_url": url, "model": "m", "api_key_env": "KINORA_TEST_KEY", "concurrency": 2, "retries": 1, "backoff": 0.01, **more}]
         for name, more in (("nobody", {}), ("nobody_kept", {"on_error": "keep"})):
             r = run(name, stages(url, **more), expect=1)
             assert "the first 8 samples, and no request was ever answered" in r.said and "start the server or set base_url of caption.endpoint" in r.said, r.said
             assert url in r.said and not r.summary and not r.items, r.said
-    with ModelServer() as server:  # under the address that was given
+    with ModelServer() as server:  # at the given address
         whole = run("somebody", stages(server.url))
         count = len(whole.clips)
         assert count > 8 and sum(server.answered.values()) == count, (count, server.answered)
@@ -227,7 +227,7 @@ def check_nobody():
 
 
 def check_changed():
-    """Options that change while a job is under way: answers to the same requests are not paid again."""
+    """Options change during a job: answers to the same requests are not paid for again."""
     def changed(out, before, now):
         text = (out / "run.toml").read_text()
         assert before in text
@@ -249,7 +249,7 @@ def check_changed():
         assert "starts again" in r.said, r.said
         assert set(server.answered.values()) == {1} and len(server.answered) == len(r.clips) > answered, server.answered
         assert all(i["end"] == "kept" for i in r.clips.values()) and not (r.folder / "answers").exists()
-        # The same of a job that was done, as often as it starts over; what another prompt asks is asked.
+        # The same for a finished job, however often it starts over; a changed prompt is requested.
         for n, (before, now) in enumerate((("at_least = 0.001", "at_least = 0.002"), ("at_least = 0.002", "at_least = 0.003"))):
             changed(out, before, now)
             r = again("changed")
@@ -259,7 +259,7 @@ def check_changed():
         changed(out, "concurrency = 1", 'concurrency = 1, prompt = "What is it?"')
         r = again("changed")
         assert len(server.answered) == 2 * count and set(server.answered.values()) == {1}, server.answered
-    with ModelServer(reply=lambda _: chat("", "stop")) as server:  # an answer that cannot be used is not used again
+    with ModelServer(reply=lambda _: chat("", "stop")) as server:  # an unusable answer is not reused
         stages = bright(0.0) + [endpoint(server)]
         r = run("unused", stages, expect=1)
         server.reply = answer
@@ -269,7 +269,7 @@ def check_changed():
 
 
 def check_retry():
-    """What failed while a server was away stays failed until it is asked for, is then done, and what reads it too."""
+    """Clips that failed while a server was away stay failed until a retry is requested; then they and the jobs that read them are done."""
     shards = '[[job]]\nname = "shards"\nkind = "shard"\ninput = "clips"\n'
     with ModelServer(lambda _: "broken" if len(server.answered) >= 3 else None) as server:
         r = run("outage", CLIPS + [endpoint(server, retries=0, concurrency=1)], more=shards)
@@ -277,7 +277,7 @@ def check_retry():
         n, kept = len(r.clips), len(r.clips) - len(failed)
         assert kept == 3 and failed and "--retry-failed" in r.said, r.said
         assert all(r.clips[k]["status"] == "data" for k in failed)
-        # A second try that changes nothing leaves what reads the clips as it is; one that does is named for what it is.
+        # A retry that changes nothing leaves the jobs that read the clips as they are; one that changes something is reported as such.
         packed = (r.folder.parent / "shards/summary.json").read_bytes()
         r = again("outage", "--retry-failed")
         assert "shards: already done" in r.said and r.summary["clips"] == {"kept": 3, "filtered": 0, "failed": len(failed)}, r.said
@@ -300,7 +300,7 @@ def check_retry():
 
 
 def check_costs():
-    """Answers that were paid for are counted, also where the sample fails afterwards."""
+    """Paid answers are counted, even if the sample fails afterwards."""
     asked = collections.Counter()
 
     def plan(request):
@@ -326,12 +326,12 @@ def check_costs():
 
 
 def check_unusable():
-    """Refusals, empty and cut answers: failures with their reason, or kept by option."""
+    """Refusals, empty and truncated answers: failures with their reason, or kept by option."""
     replies = [("stop", None, {"refusal": "I will not."}, "refuses: I will not."), ("stop", "", {}, "empty"), ("length", "A boat on", {}, "max_tokens"),
                ("content_filter", "A", {}, "content filter")]
     for reason, text, more, words in replies:
         with ModelServer(reply=lambda _: chat(text, reason, **more)) as server:
-            r = run("unusable_" + words[:5].strip(), CLIPS + [endpoint(server)], expect=1)  # of every clip
+            r = run("unusable_" + words[:5].strip(), CLIPS + [endpoint(server)], expect=1)  # every clip
             assert all(i["end"] == "failed" and words in i["reason"] for i in r.clips.values()), r.items
             assert len(server.requests) == len(r.clips)  # they were answered
             kept = run("kept_" + words[:5].strip(), CLIPS + [endpoint(server, on_error="keep")])
@@ -343,7 +343,7 @@ def check_unusable():
 
 
 def check_rate():
-    """No more than the limits, and as much as they allow."""
+    """Rates stay within the limits and reach them."""
     each_frame = dict(use="filter.ocr", mode="score", every=1, concurrency=8, max_side=64)
     for name, limit in (("requests", {"requests_per_minute": 1200}), ("tokens", {"tokens_per_minute": 1200 * 120, "max_tokens": 10**6})):
         with ModelServer(delay=0.02) as server:  # a request takes 120 tokens; the first is expected to take a million
@@ -360,7 +360,7 @@ def check_rate():
 
 
 def check_cancel():
-    """Ctrl-C while the server thinks ends the run within a second; the best of three counts, for a busy machine may be late."""
+    """Ctrl-C during a slow answer ends the run within a second; the best of three counts, because a busy machine may be late."""
     times = []
     while not times or (times[-1] >= 1 and len(times) < 3):
         with ModelServer(lambda _: "slow", delay=0.01) as server:
@@ -381,7 +381,7 @@ def check_cancel():
 
 
 def check_killed():
-    """kill -9 between two stages that ask: what was answered is not asked again, but for the requests that were under way."""
+    """kill -9 between two stages that send requests: answered requests are not repeated, except those in progress."""
     films, concurrency = [FILM.with_name(f"bbb_{letter}.mp4") for letter in "ABCD"], 2
     stages = lambda server: CLIPS + [endpoint(server, concurrency=concurrency, max_frames=4, max_side=64),
                                      {**endpoint(server, "caption.enhance", concurrency=1), "model": "slow"}]
@@ -393,7 +393,7 @@ def check_killed():
     with ModelServer(lambda request: None if request.pictures else time.sleep(0.2)) as server:
         out = prepare("killed", stages(server), films=films)
         command = [KINORA, "run", out / "run.toml"]
-        for enhanced in (2, 6, 10):  # captions are far ahead of what is rewritten, and nothing has ended
+        for enhanced in (2, 6, 10):  # captions are far ahead of their rewriting, and no clip has ended
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment())
             until = time.monotonic() + 120
             while sum(1 for q in list(server.requests) if not q.pictures) < enhanced and time.monotonic() < until:
@@ -401,7 +401,7 @@ def check_killed():
             process.kill()
             process.wait()
         captioned = sum(1 for q in server.requests if q.pictures)
-        server.plan = lambda _: None  # nobody waits for the rest
+        server.plan = lambda _: None  # no further answers are delayed
         done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=240)
         assert done.returncode == 0, done.stderr
         sound(server)
@@ -415,7 +415,7 @@ def check_killed():
 
 
 def check_passes():
-    """Second pass, verdicts, text areas and vectors, one after the other, each from what the server said."""
+    """Second pass, verdicts, text areas and vectors, one after the other, each from the server's answers."""
     with ModelServer() as server:
         common = dict(max_frames=2, max_side=64)
         r = run("passes", CLIPS + [endpoint(server, **common), endpoint(server, "caption.enhance", prompt="Rewrite, {duration_s} s:\n{caption}"),
@@ -465,7 +465,7 @@ def check_passes():
 
 
 def check_options():
-    """What else is asked follows from its option, and what is read goes by it: scale, form and max_area of filter.ocr, form of
+    """Each option changes the request, and its value is applied to the answer: scale, form and max_area of filter.ocr, form of
     filter.endpoint, quality of pictures, prefix and dimensions of embed.endpoint."""
     def reply(q):
         if q.path.endswith("/embeddings"):
@@ -488,7 +488,7 @@ def check_options():
 
 
 def check_transport():
-    """Certificates are verified; a certificate of one's own can be trusted; proxies are the environment's."""
+    """Certificates are verified; a private certificate can be trusted; proxies come from the environment."""
     certificate = SCRATCH / "certificate.pem", SCRATCH / "key.pem"
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
                     "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", certificate[1], "-out", certificate[0]], check=True, capture_output=True)
@@ -507,7 +507,7 @@ def check_transport():
 
 
 def check_configuration():
-    """What cannot work is said before anything runs, at its place in the file."""
+    """Unusable settings are reported before anything runs, at their place in the file."""
     with ModelServer() as server:
         for name, options, words in (("unset_key", {"api_key_env": "KINORA_TEST_NO_KEY"}, "KINORA_TEST_NO_KEY"), ("password", {"base_url": f"http://me:{KEY}@127.0.0.1/v1"}, "api_key_env"),
                                      ("extra", {"extra": "{\"messages\": []}"}, "'messages'")):

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A folder of hostile files is curated: every one is accounted for, the process lives, time and memory stay bounded.
+"""Curates a folder of hostile files: every file is accounted for, the process survives, time and memory stay bounded.
 usage: hostile_corpus.py [--quick] KINORA ROOT SCRATCH [SEED]
 
-504 files (104 with --quick) from a fixed seed: real media of tests/data and small films of other containers, truncated, with flipped bits,
-with holes, zero-length, under a wrong ending, with absurd numbers in their headers; noise behind magic numbers."""
+504 files (104 with --quick) from a fixed seed: real media of tests/data and small videos in other containers, truncated, with flipped bits,
+with holes, empty, under a wrong ending, with absurd numbers in their headers; noise after magic numbers."""
 import hashlib, json, pathlib, random, resource, shutil, subprocess, sys, threading, time
 
 QUICK = sys.argv[1] == "--quick"
@@ -13,13 +13,13 @@ sys.path.insert(0, str(ROOT / "tests/support"))
 from processes import family
 
 SEED = int(REST[0]) if REST else 20_251
-EACH_WAY, RENAMED, NOISE, EMPTY = (20, 10, 12, 2) if QUICK else (110, 30, 24, 10)  # two of a film in each way at least
+EACH_WAY, RENAMED, NOISE, EMPTY = (20, 10, 12, 2) if QUICK else (110, 30, 24, 10)  # at least two of a video in each way
 FILES = 4 * EACH_WAY + RENAMED + NOISE + EMPTY
-SECONDS, MEMORY = 900, 1 << 30  # of the whole run; memory resident at once
+SECONDS, MEMORY = 900, 1 << 30  # of the whole run; resident memory at any time
 STAGES = ('"video.probe", "shots.content", { use = "clip.transcode", min_length = 0.1, min_frames = 1, edge_crop = 0.0, preset = "ultrafast", max_height = 96 }, '
           '{ use = "video.read", height = 64, memory = "64 MiB" }, "filter.brightness", "filter.letterbox", { use = "filter.text", mode = "score" }')
-# What else reads such files: the rewriting of containers, the copying of whole groups of pictures, motion vectors, frames beside the
-# film and beside the clip, previews.
+# Other readers of such files: the rewriting of containers, the copying of whole groups of pictures, motion vectors, sampled frames of
+# videos and clips, previews.
 OTHER_STAGES = ('"film.remux", { use = "shots", detectors = ["content", "hash", "threshold"], sample_every = 0.5, sample_height = 48, thumbnails = true }, '
                 '{ use = "clip.transcode", min_length = 0.1, min_frames = 1, edge_crop = 0.0, preset = "ultrafast", copy = "auto", sample_fps = 4.0, sample_height = 48 }, '
                 '{ use = "filter.motion", mode = "score" }, { use = "clip.preview", height = 32 }')
@@ -35,7 +35,7 @@ def holds(name, true, said=""):
 
 
 def sources(folder):
-    """Small films: two of the project's own, and one made in each container."""
+    """Small videos: two of the project's own, and one generated per container."""
     folder.mkdir(parents=True)
     made = [ROOT / "tests/data/bbb_D.mp4", ROOT / "tests/data/calais_1906.ogv"]
     for ending, codec in {"mp4": "libx264", "mkv": "libx264", "avi": "mpeg4", "mov": "mjpeg", "ts": "mpeg2video", "webm": "libvpx", "gif": "gif", "flv": "flv"}.items():
@@ -47,9 +47,9 @@ def sources(folder):
 
 
 def absurd(data, rng):
-    """Large or negative numbers over four aligned bytes of the headers: sizes, counts, rates, offsets."""
+    """Writes large or negative numbers over four aligned bytes of the headers: sizes, counts, rates, offsets."""
     data = bytearray(data)
-    ends = [len(data)] if rng.random() < 0.5 else []  # an mp4's index stands at the end
+    ends = [len(data)] if rng.random() < 0.5 else []  # an mp4's index is at the end
     for _ in range(rng.randint(1, 6)):
         base = max(0, ends[0] - 1500) if ends else 0
         at = base + rng.randrange(0, 1500) // 2 * 2
@@ -70,7 +70,7 @@ def holed(data, rng):
 
 
 def make_corpus(folder, films, rng):
-    """Files by name; returns how many of each kind."""
+    """Writes the files; returns the number of each kind."""
     folder.mkdir()
     endings = [e for e, _ in films] + [".txt", ".jpg", ".json", ""]
     ways = {"truncated": lambda d: d[:int(len(d) * rng.random() ** 2)], "flipped": lambda d: flipped(d, rng), "holed": lambda d: holed(d, rng), "absurd": lambda d: absurd(d, rng)}
@@ -89,7 +89,7 @@ def make_corpus(folder, films, rng):
 
 
 def most_memory(pid, seen):
-    """Keeps the largest sum of resident bytes of a process and what it started."""
+    """Records the largest sum of resident bytes of a process and its descendants."""
     while True:
         total = 0
         for one in family(pid):
@@ -103,7 +103,7 @@ def most_memory(pid, seen):
 
 
 def curate(name, stages, files):
-    """Curates the corpus and checks what became of it. Returns the job's folder, None where the run did not end well."""
+    """Curates the corpus and checks the outcomes. Returns the job's folder, or None if the run did not end well."""
     run, out = SCRATCH / f"{name}.toml", SCRATCH / name
     run.write_text(f'[run]\nname = "{name}"\nout = "{out}"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = ["{SCRATCH / "corpus"}"]\nstages = [{stages}]\nduplicates = "keep"\nall_files = true\n')
     began, seen = time.time(), [0]
@@ -125,7 +125,7 @@ def curate(name, stages, files):
 
 
 def met(folder, files):
-    """The second way really was gone: films rewritten, groups copied, vectors measured, frames and previews made, bytes hashed."""
+    """The second way was really taken: videos rewritten, groups copied, vectors measured, frames and previews made, bytes hashed."""
     items = [json.loads(line) for line in (folder / "items.jsonl").read_text().splitlines()]
     facts = [i.get("facts", {}) for i in items]
     for what, count in (("rewritten", sum("remuxed" in f for f in facts)), ("copied in part", sum(f.get("copied", 0) > 0 for f in facts)),
@@ -164,7 +164,7 @@ def accounted(files, folder):
     holds("what is kept is there, and nothing else", stored == kept, sorted(stored ^ kept)[:5])
     whole = [i for i in inputs if "/renamed_" in i["url"]]
     lost = [i for i in whole if i["end"] == "failed"]
-    holds("a wrong ending harms no film", not lost, [(i["url"].rsplit("/", 1)[1], i["reason"]) for i in lost][:5])
+    holds("a wrong ending does no harm", not lost, [(i["url"].rsplit("/", 1)[1], i["reason"]) for i in lost][:5])
     holds("empty files fail", all(i["end"] == "failed" for i in inputs if "/empty_" in i["url"]))
 
 

@@ -1,5 +1,5 @@
-"""An OpenAI-compatible server for tests, on loopback. It checks every request against the types of OpenAI's own Python client, answers by a
-rule that the test knows, and can misbehave: plan(request) -> None (answer) or the name of a fault."""
+"""An OpenAI-compatible server for tests, on loopback. It checks every request against the types of OpenAI's Python client, answers by a
+known rule, and can misbehave: plan(request) -> None (answer) or the name of a fault."""
 import base64, collections, hashlib, json, math, select, socket, ssl, struct, threading, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -11,12 +11,12 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsNon
 from pydantic import TypeAdapter
 
 CHAT, EMBEDDINGS = TypeAdapter(CompletionCreateParamsNonStreaming), TypeAdapter(EmbeddingCreateParams)
-# vLLM and OpenAI tell these; anything else in a body would be ignored by the types and is refused here.
+# vLLM and OpenAI accept these; the types would ignore any other field, which is refused here.
 KNOWN = {"model", "messages", "max_tokens", "max_completion_tokens", "temperature", "seed", "response_format", "top_p"}
 
 
 def force(x):
-    """The whole value: pydantic checks what an Iterable gives only when it is asked for."""
+    """The whole value: pydantic checks the elements of an Iterable only on iteration."""
     if isinstance(x, dict):
         return {k: force(v) for k, v in x.items()}
     return x if isinstance(x, (str, int, float, bool, type(None))) else [force(y) for y in x]
@@ -42,7 +42,7 @@ def text_of(body):
 
 
 def vector_of(fingerprint):
-    """Eight numbers that follow from the request."""
+    """Eight numbers derived from the request."""
     return [b / 16 - 8 for b in bytes.fromhex(fingerprint)[:8]]
 
 
@@ -55,7 +55,7 @@ class Request:
 
 
 def answer(request):
-    """What a good server says: text that follows from the request, in the form that it asks for."""
+    """A good server's answer: text derived from the request, in the requested form."""
     if request.path.endswith("/embeddings"):
         return {"object": "list", "model": request.body["model"], "usage": {"prompt_tokens": 7, "total_tokens": 7},
                 "data": [{"object": "embedding", "index": 0, "embedding": vector_of(request.fingerprint)}]}
@@ -80,7 +80,7 @@ class ModelServer:
     def __init__(self, plan=lambda request: None, reply=answer, delay=0.0, certificate=None, port=0):
         self.plan, self.reply, self.delay = plan, reply, delay
         self.requests, self.problems, self.sent_of_huge = [], [], 0
-        self.answered = collections.Counter()  # whole answers that were delivered, by fingerprint
+        self.answered = collections.Counter()  # complete answers delivered, by fingerprint
         self.inside = self.most_inside = self.connections = 0
         self.lock = threading.Lock()
         self.stopping = threading.Event()
@@ -107,7 +107,7 @@ class ModelServer:
 
         self.http = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self.http.daemon_threads = True
-        self.http.handle_error = lambda *_: None  # clients that left
+        self.http.handle_error = lambda *_: None  # clients that disconnected
         if certificate:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(*certificate)
@@ -142,7 +142,7 @@ class ModelServer:
         except AssertionError as e:
             self.problems.append(f"{request.path}: {e!r}")
             self.send(http, 400, b'{"error":{"message":"the test refuses"}}')
-        except Exception as e:  # a type of OpenAI's that does not fit, too
+        except Exception as e:  # also for a value that does not match OpenAI's types
             if not isinstance(e, OSError):
                 self.problems.append(f"{request.path}: {e!r}"[:600])
             raise
@@ -164,12 +164,12 @@ class ModelServer:
 
     @staticmethod
     def checked(reply):
-        """This server's own answers are OpenAI's too."""
+        """Checks that this server's own answers match OpenAI's types too."""
         (CreateEmbeddingResponse if "data" in reply else ChatCompletion).model_validate(reply, strict=True)
         return reply
 
     def send(self, http, status, body, request=None, **headers):
-        gone = bool(select.select([http.connection], [], [], 0)[0])  # a client that waits says nothing
+        gone = bool(select.select([http.connection], [], [], 0)[0])  # a waiting client sends nothing
         http.send_response(status)
         for name, value in {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}.items():
             http.send_header(name.replace("_", "-"), value)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A world of two ranks under `kinora launch` that loses one: it stops in time, says who is missing, begins again from the last checkpoint,
-and its losses are those of a run that was left alone, to the last digit. What is interrupted goes on; a slow rank is named; nothing is left.
+"""A world of two ranks under `kinora launch` that loses one: it stops in time, reports the missing rank, restarts from the last checkpoint,
+and its losses equal those of an undisturbed run, to the last digit. An interrupted run resumes; a slow rank is reported; no process remains.
 usage: rank_kill.py KINORA ROOT SCRATCH"""
 import json, os, pathlib, pty, re, shutil, signal, subprocess, sys, threading, time
 
@@ -20,7 +20,7 @@ def command(out, *launch, sets=()):
 
 
 class Launch:
-    """A launch under way; its stderr is read as it comes, each line with its time."""
+    """A running launch; its stderr is read as it arrives, each line with its time."""
 
     def __init__(self, out, *launch, sets=()):
         self.out, self.lines = out, []
@@ -62,7 +62,7 @@ def metrics(out):
 
 
 def losses(out):
-    """Of every step in order, as written: numbers with 17 digits."""
+    """Losses of every step in order, as written: numbers with 17 digits."""
     lines = metrics(out)
     assert [line["step"] for line in lines] == list(range(1, STEPS + 1)), lines
     return [(json.dumps(line["loss"]), json.dumps(line["gradient_norm"])) for line in lines]
@@ -76,7 +76,7 @@ def is_alive(pid):
 
 
 def prepared(name):
-    """A folder in which everything before the training is done."""
+    """A folder in which every job before the training is finished."""
     return quick.begun(KINORA, ROOT, SCRATCH / name)
 
 
@@ -84,7 +84,7 @@ def check_kill(whole, rank):
     out = prepared(f"kill-{rank}")
     launch = Launch(out, "--restarts", "1")
     launch.wait_for_step(17)
-    time.sleep(0.013)  # somewhere in a step
+    time.sleep(0.013)  # at some point within a step
     os.kill(launch.rank(rank), signal.SIGKILL)
     killed = time.monotonic()
     launch.end(0)
@@ -110,17 +110,17 @@ def check_no_restart():
     launch.wait_for_step(3)
     os.kill(launch.rank(1), signal.SIGKILL)
     launch.end(1, 30)
-    assert "rank 1 of 2 was killed by signal 9" in launch.text() and "its whole log: " in launch.text(), launch.text()
+    assert "rank 1 of 2 was killed by signal 9" in launch.text() and "its full log: " in launch.text(), launch.text()
 
 
 def check_interrupt(whole):
-    """Ctrl-C stops all ranks after a checkpoint; the same command goes on. And killed, a launch leaves nobody."""
+    """Ctrl-C stops all ranks after a checkpoint; the same command resumes. A killed launch leaves no process."""
     out = prepared("interrupted")
     launch = Launch(out)
     launch.wait_for_step(9)
     launch.process.send_signal(signal.SIGINT)
     launch.end(130, 60)
-    assert launch.text().count("interrupted; run the same command again to go on") == 1, launch.text()
+    assert launch.text().count("interrupted; run the same command again to continue") == 1, launch.text()
     assert len(metrics(out)) < STEPS
     launch = Launch(out)
     launch.wait_for_step(20)
@@ -141,7 +141,7 @@ def check_slow_rank():
     launch = Launch(out, sets=["dit.log_every=5"])
     launch.wait_for_step(5)
     pid, done = launch.rank(1), False
-    while launch.process.poll() is None and not done:  # nine tenths of its time it stands still
+    while launch.process.poll() is None and not done:  # stopped for nine tenths of its time
         for stop, seconds in ((signal.SIGSTOP, 0.27), (signal.SIGCONT, 0.03)):
             try:
                 os.kill(pid, stop)
@@ -166,11 +166,11 @@ def check_slow_rank():
 
 
 def check_second_launch():
-    """A second launch, or run, into a folder where one is at work is refused before it writes a line into anybody's log."""
+    """A second launch, or run, into a folder in use is refused before it writes a line into the other's log."""
     out = prepared("twice")
     first = Launch(out)
     first.wait_for_step(5)
-    for arguments, words in ((command(out), "another kinora launch writes its ranks' logs"), (["kinora", *command(out)[command(out).index("run"):]], "another kinora run is writing")):
+    for arguments, words in ((command(out), "another kinora launch is writing its logs"), (["kinora", *command(out)[command(out).index("run"):]], "another kinora run is writing")):
         done = subprocess.run([KINORA, *arguments[1:]], capture_output=True, text=True, timeout=60)
         assert done.returncode == 1 and words in done.stderr, done
     assert first.process.poll() is None, first.text()
@@ -182,7 +182,7 @@ def check_second_launch():
 
 
 def check_terminal():
-    """Rank 0 draws its bar where there is a terminal, and its log has lines and no colours."""
+    """Rank 0 draws its progress bar if there is a terminal; its log has lines without colours."""
     out = prepared("terminal")
     shown, terminal = pty.openpty()
     process = subprocess.Popen(command(out), stderr=terminal, stdout=terminal, stdin=subprocess.DEVNULL)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""storage/s3 against a real server (rclone serve s3, SigV4 keys on), straight and through a proxy that breaks requests: nothing
-is lost, nothing is there twice, no upload stays open, no secret is written.
+"""storage/s3 against a real server (rclone serve s3, with SigV4 keys), directly and through a proxy that breaks requests: nothing
+is lost, nothing is stored twice, no upload stays open, no secret is written.
 usage: s3_storage.py S3_TRIAL KINORA ROOT SCRATCH [CASE...]"""
 import hashlib, json, os, pathlib, re, shutil, signal, socket, subprocess, sys, time
 import numpy as np
@@ -29,7 +29,7 @@ def environment(**more):
 
 
 class Server:
-    """rclone serve s3 over SCRATCH/NAME; what it stores lies there as files."""
+    """rclone serve s3 over SCRATCH/NAME, which contains the stored objects as files."""
     def __init__(self, name):
         self.root = SCRATCH / name
         (self.root / "bucket").mkdir(parents=True)
@@ -40,7 +40,7 @@ class Server:
                             "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", SCRATCH / "key.pem", "-out", self.certificate], check=True, capture_output=True)
         self.process = subprocess.Popen(
             [RCLONE, "serve", "s3", str(self.root), "--addr", "%s:%d" % self.at, "--auth-key", f"{KEY},{SECRET}", "--dir-cache-time", "1ms",
-             # rclone reads a whole file for its MD5 before each part that is asked for; the cases that need an ETag keep it
+             # rclone reads a whole file for its MD5 before each requested part; the cases that need an ETag keep it
              "--etag-hash", "" if name in ("straight", "faults", "speed") else "MD5",
              *(["--cert", self.certificate, "--key", SCRATCH / "key.pem"] if self.certificate else [])],
             stdout=subprocess.DEVNULL, stderr=open(SCRATCH / f"{name}.log", "w"))
@@ -96,7 +96,7 @@ class Trial:
 
 
 def made(seed, size):
-    """What s3_trial writes: SplitMix64 of the place."""
+    """The bytes that s3_trial writes: SplitMix64 of the offset."""
     with np.errstate(over="ignore"):
         z = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + np.arange(1, size // 8 + 2, dtype=np.uint64) * np.uint64(0xD1B54A32D192ED03)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -109,7 +109,7 @@ def straight(server):
         for size in (0, 1, 65536, 65537, 5 * MIB, 5 * MIB + 1, 23 * MIB + 12345):
             _, requests, repeated = t.ok(f"{size} bytes are written", f"put bucket/d/{size} {size} {size + 1}")
             parts = -(-size // (5 * MIB)) if size > 5 * MIB else 0
-            # one PUT, or a beginning, the parts, a completion and a look at the result
+            # one PUT, or a start, the parts, a completion and a check of the result
             holds("  in as few requests as there can be", requests == (parts + 3 if parts else 1) and repeated == 0, (requests, repeated))
             holds("  and lie on the server", server.file(f"d/{size}").read_bytes() == made(size + 1, size))
             for how in ("forward", "random", "whole", "threads"):
@@ -128,7 +128,7 @@ def straight(server):
 def certificates(server):
     with Trial(server.url) as t:
         answer, *_ = t("put bucket/a 10 1")
-        holds("a certificate that nobody vouches for is refused", answer.startswith("error") and "name its authority's file by ca_file" in answer, answer)
+        holds("an untrusted certificate is refused", answer.startswith("error") and "name its authority's file by ca_file" in answer, answer)
     for n, how in enumerate(({"ca_file": str(server.certificate)}, {"env": environment(AWS_CA_BUNDLE=str(server.certificate))})):
         with Trial(server.url, **how) as t:
             t.ok("and taken, if ca_file does, or AWS_CA_BUNDLE", f"put bucket/a{n} 10 1")
@@ -147,7 +147,7 @@ def names(server):
         times = {e[0]: e[3] for e in json.loads(answer)}
         holds("  with their times", abs(times["plain"] / 1e9 - server.file("there/plain").stat().st_mtime) < 0.01)
         holds("  a slash at the end changes nothing", t("list bucket/there/")[0] == "ok " + answer)
-        for key in keys:  # the trial's lines are split at spaces: through the test's own client below
+        for key in keys:  # the trial's lines are split at spaces: these keys go through the test's own client below
             if " " not in key:
                 t.ok(f"'{key}' is written", f"put bucket/here/{key} 1000 3")
                 holds("  under that name", server.file("here/" + key).exists() and server.file("here/" + key).read_bytes() == made(3, 1000))
@@ -203,7 +203,7 @@ def faults(server):
             for i in range(12):
                 _, more, again = t.ok(f"  small {i}", f"put bucket/f/{seed}.{i} {i * 1000} {i}")
                 requests, repeated = requests + more, repeated + again
-            # libcurl itself repeats what a connection that it used before did not answer at all
+            # libcurl itself repeats an unanswered request on a reused connection
             by_curl = proxy.count - requests
             holds(f"  {proxy.failed()} requests failed, each was repeated once ({by_curl} by libcurl)", proxy.failed() == repeated + by_curl and repeated > 0, (requests, repeated))
             holds("  no parts are left", not proxy.open_parts, proxy.open_parts)
@@ -225,12 +225,12 @@ def faults(server):
 
 
 def endings(server):
-    """Faults that do not pass."""
+    """Faults that do not go away."""
     server.file("e").write_bytes(made(1, 3 * MIB))
     for fault, words in [("503", "(4 tries)"), ("refuse", "(4 tries)"), ("cut", "(4 tries)"), ("skewed", "set the clock")]:
         proxy = Proxy(server.at, lambda *_: fault)
         with Trial(proxy.url, retries=3, timeout=2) as t:
-            # every cut answer is shorter by half than what was left, so progress ends
+            # each truncated answer has half of the remaining bytes, so progress ends
             answer, *_ = t(f"put bucket/lost {6 * MIB} 1" if fault != "cut" else f"get bucket/none 10 1 whole")
             if fault == "cut":
                 holds("a cut error is an error", answer.startswith("error"), answer)
@@ -328,7 +328,7 @@ def runs(server):
     inputs = '"s3://bucket/films/", "s3://bucket/alone.mp4"'
     file = toml("whole", server.url, CURATE.format(input=inputs, out="shards"))
     done = kinora("run", file)
-    holds("films come from s3:// and shards go there", done.returncode == 0, done.stderr[-3000:])
+    holds("videos come from s3:// and shards go there", done.returncode == 0, done.stderr[-3000:])
     local = {n: h for n, h in tree(SCRATCH / "whole/shard").items() if n.endswith((".tar", ".idx")) or n.startswith(".nv-meta")}
     holds("  each file of the dataset, and no other", local and tree(server.file("shards")) == local, (sorted(local), server.names()))
     clips = json.loads((SCRATCH / "whole/clips/summary.json").read_text())
@@ -342,7 +342,7 @@ def runs(server):
     holds(f"  gives the same bytes ({len(proxy.faults())} faults)", tree(server.file("faulty")) == local and len(proxy.faults()) > 5)
     shutil.copy(ROOT / "tests/data/bbb_D.mp4", server.file("films") / "new.mp4")
     done = kinora("run", toml("whole", server.url, CURATE.format(input=inputs, out="shards")))
-    holds("a film more in the folder is work to do", done.returncode == 0 and json.loads((SCRATCH / "whole/clips/summary.json").read_text())["inputs"] == 4, done.stderr[-2000:])
+    holds("a new video in the folder is work to do", done.returncode == 0 and json.loads((SCRATCH / "whole/clips/summary.json").read_text())["inputs"] == 4, done.stderr[-2000:])
     mine = tree(server.file("shards"))
     holds("  and replaces this job's own shards", mine != local and any(n.endswith(".tar") for n in mine), done.stderr[-2000:])
     other = toml("other", server.url, CURATE.format(input='"s3://bucket/alone.mp4"', out="shards/"))
@@ -359,7 +359,7 @@ FEW = ["tokenizer.steps=6", "tokenizer.frames=5", "tokenizer.height=32", "tokeni
 
 
 def trains(server):
-    """The quickstart's training, from its local shards and from the copy behind s3://, which it reads through faults."""
+    """The quickstart's training, from its local shards and from their copy behind s3://, read through faults."""
     text = (ROOT / "configs/quickstart.toml").read_text().replace("../tests", str(ROOT / "tests"))
     jobs = {job.split('name = "')[1].split('"')[0]: "[[job]]" + job for job in text.split("[[job]]")[1:]}
     few = [a for s in FEW for a in ("--set", s)]
@@ -387,7 +387,7 @@ def trains(server):
 
 
 def changes(server):
-    """Films that are named one by one: a changed one is seen, and a name is a name before it is a pattern."""
+    """Videos that are listed one by one: a changed one is noticed, and a name is tried as a name before it is a pattern."""
     shutil.copy(ROOT / "tests/data/bbb_A.mp4", server.file("odd [1]?.mp4"))
     shutil.copy(ROOT / "tests/data/bbb_B.mp4", server.file("listed.mp4"))
     (SCRATCH / "films.jsonl").write_text('{"url": "s3://bucket/listed.mp4", "key": "listed"}\n')
@@ -421,7 +421,7 @@ def changes(server):
     done = kinora("run", named)
     there = (SCRATCH / "named/clips/items.jsonl").read_text() if done.returncode == 0 else done.stderr[-2000:]
     done = kinora("run", named, AWS_SECRET_ACCESS_KEY="no longer valid")
-    holds("what is done of named films stays where the server denies to look", done.returncode == 0 and '"kept"' in there
+    holds("results of listed videos are kept if the server denies access", done.returncode == 0 and '"kept"' in there
           and (SCRATCH / "named/clips/items.jsonl").read_text() == there, done.stderr[-2000:])
 
 
@@ -431,11 +431,11 @@ def checks(server):
                               ("an unknown option", bad.replace("part_size", "part_siz"), [":6:1", "part_siz", "did you mean 'part_size'?"]),
                               ("a value out of range", bad.replace("5 MiB", "1 MiB"), [":6:13", "part_size"]),
                               ("an endpoint that is none", bad.replace(f'endpoint = "http', 'endpoint = "ftp'), ["endpoint = ", "write the server's address"]),
-                              ("an out that is no URI", bad + '[[job]]\nkind = "shard"\ninput = "curate"\nout = "shards"\n', ["out: 'shards' is no URI"])]:
+                              ("an out that is not a URI", bad + '[[job]]\nkind = "shard"\ninput = "curate"\nout = "shards"\n', ["out: 'shards' is no URI"])]:
         (SCRATCH / "bad.toml").write_text(text if "out =" in text and name.endswith("URI") else text)
         done = kinora("check", SCRATCH / "bad.toml")
         said = done.stderr + done.stdout
-        if name == "an out that is no URI":
+        if name == "an out that is not a URI":
             (SCRATCH / "bad.toml").write_text(text.replace("[storage.s4]\n", "").replace('"s4://bucket/x", ', ""))
             done = kinora("check", SCRATCH / "bad.toml")
             said = done.stderr + done.stdout
@@ -443,9 +443,9 @@ def checks(server):
     fine = toml("fine", server.url, '[[job]]\nkind = "curate"\ninput = "s3://bucket/none/"\nstages = ["video.probe"]\n')
     holds("check asks no server", kinora("check", fine).returncode == 0)
     done = kinora("run", fine)
-    holds("a folder that is not there is named", done.returncode == 1 and "s3://bucket/none/" in done.stderr, done.stderr)
+    holds("a missing folder is reported", done.returncode == 1 and "s3://bucket/none/" in done.stderr, done.stderr)
     done = kinora("run", fine, "--set", "storage.s3.endpoint=http://127.0.0.1:9", "--set", "storage.s3.retries=3")
-    holds("a server that is not there is said at the first try, once, and where its address stands", done.returncode == 1
+    holds("an unreachable server is reported at the first try, once, with the place of its address", done.returncode == 1
           and done.stderr.count("trying again, 3 times at most") == 1 and "(4 tries)" in done.stderr and "endpoint in [storage.s3] or else AWS_ENDPOINT_URL_S3" in done.stderr
           and done.stderr.index("trying again") < done.stderr.index("(4 tries)"), done.stderr)
     done = kinora("check", fine, "--set", "storage.s3.region=eu-west-3", "--set", "storage.s3.retrys=3")
@@ -453,7 +453,7 @@ def checks(server):
 
 
 def speed(server):
-    """Not a test: reading 256 MiB from begin to end, in turns with curl alone; run it by its name."""
+    """Not a test: reads 256 MiB from start to end, alternating with curl; run it by its name."""
     size = 256 * MIB
     server.file("large").write_bytes(made(1, 16 * MIB) * 16)
     curl = ["curl", "-s", "--aws-sigv4", "aws:amz:us-east-1:s3", "--user", f"{KEY}:{SECRET}", f"{server.url}/bucket/large", "-o", "/dev/null"]

@@ -1,4 +1,4 @@
-// Packing shards through the real host, killed at random points: the folder afterwards is that of an
+// Packing shards through the real host, killed at random points: the final folder equals that of an
 // uninterrupted run.
 #include <csignal>
 #include <filesystem>
@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int kSamples = 120;
 
-// The owner of a pipeline as a job is one: it gives what the record does not have yet, and records every end
+// The owner of a pipeline, as a job does it: feeds the inputs that are not recorded yet, and records every outcome
 // at once.
 struct Owner {
   std::set<std::string> recorded;
@@ -88,8 +88,8 @@ void pack(const fs::path& folder, int records_to_live) {
   check(status);
 }
 
-// In a process of its own, killed after so many microseconds or by itself after so many records (0: not at
-// all); whether it ended by itself, and well.
+// Runs in a separate process that is killed after a time in microseconds, or kills itself after a number of records (0:
+// never). Returns whether it ended by itself and successfully.
 bool pack_until(const fs::path& folder, useconds_t kill_after, int records_to_live = 0) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -138,7 +138,7 @@ TEST(ShardsKilled, AreAfterwardsThoseOfAnUninterruptedRun) {
     fs::create_directory(folder);
     for (int attempt = 1; attempt < 40; ++attempt) {
       const double share = (round * 13 + attempt * 29) % 97 / 97.0;  // of an uninterrupted run's time
-      // The first death is at a record, whatever the machine's speed; the others at any moment.
+      // The first kill is at a record, whatever the machine's speed; later ones at any moment.
       const bool ended = attempt == 1 ? pack_until(folder, 0, 1 + 5 * round)
                                       : pack_until(folder, static_cast<useconds_t>(seconds * share * 1e6) + 1);
       if (ended) break;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Ranks that were started with other options, in another folder or for another run are refused before they compute, each with what
-differs, and nobody waits without end.
+"""Ranks that were started with other options, in another folder or for another run are refused before they compute, with the
+difference, and no rank waits forever.
 usage: strangers.py KINORA ROOT SCRATCH"""
 import os, pathlib, re, shutil, signal, subprocess, sys, time
 
@@ -16,7 +16,7 @@ def command(out, *options, sets=()):
 
 
 class Ranks:
-    """Two processes with torchrun's variables; the second may be another's."""
+    """Two processes with torchrun's variables; the second may belong to another run."""
 
     def __init__(self, out, other=None, sets=(), timeout=120, options=("--only", "dit")):
         env = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(quick.held_port()), "KINORA_TIMEOUT_MS": str(timeout * 1000)}
@@ -55,9 +55,9 @@ assert done.returncode == 0, done.stderr
 refused("another seed", ["rank 1 does not agree with rank 0", "run.seed is 1 there and 5 here"], 60, 2, sets=["run.seed=5"])
 refused("another option", ["job 'dit': batch is 4 there and 8 here"], 60, 2, sets=["dit.batch=8"])
 refused("an option of a later job", ["job 'film': sampler.steps is 24 there and 3 here"], 60, 2, sets=["film.sampler.steps=3"], options=())
-refused("an empty folder", ["rank 0 did not begin in", "two within 12 s (nobody has begun there)"], 60, 1, other=SCRATCH / "two", timeout=12)
+refused("an empty folder", ["rank 0 did not begin in", "two within 12 s (no run has begun there)"], 60, 1, other=SCRATCH / "two", timeout=12)
 
-# Two runs that meet by chance: each folder has been used by a launch of its own before.
+# Two runs that meet by accident: each folder was used by its own launch before.
 one, two = SCRATCH / "one", SCRATCH / "other"
 shutil.copytree(one, two)
 ranks = Ranks(one, other=two)
@@ -68,7 +68,7 @@ for rank in (1, 0):
 ranks.stop()
 print("two runs that meet: refused by both")
 
-# Rank 0 is gone while the other waits for a job that only rank 0 does.
+# Rank 0 is gone while the other waits for a job that only rank 0 runs.
 shutil.rmtree(one / "clips")
 ranks = Ranks(one, timeout=8, options=("--only", "latents"))
 while not (one / "clips" / "job.json").exists():

@@ -1,5 +1,5 @@
-// Any bytes as PEFT's adapter_config.json beside matrices of two modules: an adapter whose numbers can be
-// computed with, or an error that names the file.
+// Any bytes as PEFT's adapter_config.json next to matrices of two modules: a usable adapter, or an error that
+// names the file.
 #include <cmath>
 #include <cstdlib>
 

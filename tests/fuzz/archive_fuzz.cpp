@@ -1,4 +1,4 @@
-// Any bytes as a TorchScript archive: parameters whose numbers can be read, or an error that names the file.
+// Any bytes as a TorchScript archive: readable parameters, or an error that names the file.
 #include <cstdlib>
 
 #include <ATen/ATen.h>
@@ -7,7 +7,7 @@
 #include "kinora/error.hpp"
 #include "tests/fuzz/files.hpp"
 
-static volatile double sink;  // so that reading is not optimised away
+static volatile double sink;  // prevents the optimiser from removing the reads
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const kinora::fuzz::Folder folder;

@@ -1,5 +1,5 @@
-// Any bytes as what the plugin reads of containers and H.264 itself, beside FFmpeg: how long a file says it
-// is, parameter sets, units, packets. Numbers that can be, sets that are read back as they are written, or an
+// Any bytes as the parts of containers and H.264 that the plugin parses itself, without FFmpeg: durations,
+// parameter sets, units, packets. Plausible numbers, parameter sets that survive writing and reading, or an
 // error.
 #include <cstdlib>
 

@@ -1,5 +1,5 @@
 // Drives a fuzz target without a fuzzer: `target RUNS FILE...` feeds it the files and RUNS seeded mutations
-// of them, the same ones in every run. Where it dies, the input that killed it is left in fuzz-failure.bin;
+// of them, the same ones in every run. If it crashes, the input is left in fuzz-failure.bin, and
 // `target FILE` repeats it. With clang, -DKINORA_FUZZER=ON links libFuzzer's driver instead of this one.
 #include <algorithm>
 #include <csignal>
@@ -19,19 +19,19 @@ namespace {
 using Bytes = std::vector<uint8_t>;
 using Random = std::mt19937_64;
 
-Bytes current;  // what a signal handler leaves behind
+Bytes current;  // written to disk by the signal handler
 
 void leave_input(int signal) {
   const int file = open("fuzz-failure.bin", O_CREAT | O_TRUNC | O_WRONLY, 0644);
   const ssize_t written = write(file, current.data(), current.size());
-  static_cast<void>(written);  // nothing can be done about it here
+  static_cast<void>(written);  // a signal handler cannot report an error
   std::signal(signal, SIG_DFL);
   std::raise(signal);
 }
 
 uint64_t below(Random& random, uint64_t n) { return n ? random() % n : 0; }
 
-// Numbers at the edges of types, in both byte orders, in place of 1 to 8 bytes.
+// Writes numbers at the limits of their types, in both byte orders, over 1 to 8 bytes.
 void put_edge(Bytes& b, Random& random) {
   constexpr uint64_t kEdges[] = {
       0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0xffff, 0x7fffffff, 0xffffffff, 0x7fffffffffffffff, ~0ULL};
@@ -69,7 +69,7 @@ void mutate(Bytes& b, Random& random, const std::vector<Bytes>& seeds) {
     case 4:
       if (!b.empty()) put_edge(b, random);
       break;
-    default:  // most formats break soonest at their heads
+    default:  // headers are the most sensitive part of most formats
       for (uint64_t n = 1 + below(random, 8); n > 0 && !b.empty(); --n)
         b[below(random, random() & 1 ? b.size() : std::min<size_t>(b.size(), 512))] ^=
             static_cast<uint8_t>(1U << below(random, 8));

@@ -1,4 +1,4 @@
-// Any bytes as what people have in a job's folder: edits.jsonl for the shard job and for the studio,
+// Any bytes as user files in a job's folder: edits.jsonl for the shard job and for the studio,
 // items.jsonl and live.json for the studio's page. Values that can be written again, or an error that names
 // the file.
 #include <cstdlib>
@@ -40,7 +40,7 @@ void as_items(const studio::JobFolder& job) {
     item.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     studio::media_of(catalogue, clip);
     if (const auto file = studio::stored_file(catalogue, clip, "txt"); !file.empty())
-      std::abort();  // none is there
+      std::abort();  // the file does not exist
   }
 }
 

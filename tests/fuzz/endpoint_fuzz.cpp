@@ -1,5 +1,5 @@
-// Any bytes as a server's answer: a text, a verdict, regions and a vector of sound values, or an error that
-// says why.
+// Any bytes as a server's answer: a text, a verdict, regions and a vector of valid values, or an error that
+// gives the reason.
 #include <cmath>
 #include <cstdlib>
 

@@ -1,5 +1,5 @@
-// Any bytes as the event file of a training job that goes on: what follows is appended to records that are
-// whole.
+// Any bytes as the event file of a resumed training job: new records are appended after complete
+// ones.
 #include <cstdlib>
 
 #include "plugins/jobs/training/tensorboard.hpp"
@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     board.scalar(3, "train/loss", 0.5);
     board.flush();
   }
-  // Opened again, all of it is kept: records up to step 3.
+  // After reopening, everything is kept: records up to step 3.
   const uintmax_t after = std::filesystem::file_size(file);
   if (after <= before) std::abort();
   kinora::core::TensorBoard(folder.path(), 3);

@@ -1,5 +1,5 @@
-// Any bytes as a manifest of films, JSON lines or CSV: inputs that can be used and written, or an error that
-// says where.
+// Any bytes as a manifest of videos, JSON lines or CSV: inputs that can be used and written, or an error with
+// its place.
 #include <cstdlib>
 
 #include "plugins/jobs/curation/item_line.hpp"

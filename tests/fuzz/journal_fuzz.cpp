@@ -1,5 +1,5 @@
-// Any bytes as the journal of a curate job, as they are and with right sums at every line: a record to go on
-// with, or one that starts over, and never a file outside of the job's folder that is touched.
+// Any bytes as the journal of a curate job, unchanged and with correct checksums on every line: a record to
+// resume from, or one that starts over; files outside the job's folder are never touched.
 #include <cstdlib>
 
 #include "plugins/jobs/curation/record.hpp"
@@ -40,7 +40,7 @@ void replay(const kinora::fuzz::Folder& folder, const std::string& text) {
   }
 }
 
-// Every line as the entry of a line of the journal.
+// Wraps every line as the entry of a line of the journal.
 std::string with_sums(const std::string& text) {
   std::string out;
   for (size_t at = 0; at < text.size();) {

@@ -1,4 +1,4 @@
-// Any bytes as a .npy file: numbers that are as many as its shape says, or an error that names the file.
+// Any bytes as a .npy file: as many numbers as its shape says, or an error that names the file.
 #include <cstdlib>
 #include <string_view>
 
@@ -10,7 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (read.values.size() * sizeof(float) > size || read.rows() < 0) std::abort();
     if (static_cast<size_t>(read.rows()) * static_cast<size_t>(read.columns()) != read.values.size())
       std::abort();
-    double sum = 0;  // every row lies within the numbers
+    double sum = 0;  // every row is within the numbers
     for (int64_t i = 0; i < read.rows() && read.columns() > 0; ++i) sum += read.row(i).back();
     static_cast<void>(sum);
     const auto again = kinora::read_npy(kinora::to_npy(read.values, read.shape), "again");

@@ -1,5 +1,5 @@
-// Any bytes as what an S3 server answers: what it says, or an error; never a crash, a loop or names that were
-// not there.
+// Any bytes as an S3 server's answer: its contents, or an error; never a crash, a loop or invented
+// names.
 #include <cstdlib>
 
 #include "answers.hpp"

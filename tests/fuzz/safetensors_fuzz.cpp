@@ -1,9 +1,9 @@
-// libFuzzer entry: any bytes either parse into tensors that can be read, or fail with a message.
+// libFuzzer entry: any bytes either parse into readable tensors, or fail with a message.
 #include <cstdlib>
 
 #include "core/io/safetensors.hpp"
 
-static volatile unsigned sink;  // so that reading is not optimised away
+static volatile unsigned sink;  // prevents the optimiser from removing the reads
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto parsed =

@@ -1,4 +1,4 @@
-// Any bytes as model.safetensors.index.json beside two real shards: tensors that can be read, or an error
+// Any bytes as model.safetensors.index.json next to two real shards: readable tensors, or an error
 // that names the index.
 #include <cstdlib>
 

@@ -1,5 +1,5 @@
-// Any bytes as what a stranger's video says of itself, and as the files of a stranger's run folder that a
-// search reads: settings of their types, or one plain error; never another kind of component, nor a file that
+// Any bytes as the comment in a stranger's video, and as the files of a stranger's run folder that a
+// search reads: settings of the right types, or one plain error; never another kind of component, nor a file that
 // the user has not named.
 #include <cstdlib>
 
@@ -87,7 +87,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     std::filesystem::create_directories(folder.path() / "captions");
     const std::string rows = kinora::to_npy(std::vector<float>{1, 0, 0, 1}, {2, 2});
     folder.write("captions/text.npy", reinterpret_cast<const uint8_t*>(rows.data()), rows.size());
-    // What is nested deeper than a stack would be the end of whoever copies or writes it.
+    // Nesting deeper than the stack would crash any code that copies or writes the value.
     std::string deep = R"({"job": "film", "options": {}, "x": )" + std::string(400000, '[');
     deep += std::string(400000, ']') + "}";
     as_comment(deep);

@@ -1,5 +1,5 @@
-// Any bytes as a message of a worker process, whose decoder may have lost its mind: a sample all of whose
-// bytes are there, or an error. Beside the message come two pieces of memory, one sealed as it must be and
+// Any bytes as a message from a worker process, whose memory a decoder may have corrupted: a sample with all of its
+// bytes present, or an error. The message comes with two pieces of memory, one sealed as required and
 // one not.
 #include <cstdlib>
 #include <cstring>
@@ -24,7 +24,7 @@ core::Descriptor piece(bool sealed) {
   return out;
 }
 
-// As Channel sends it, but of any bytes.
+// Sends arbitrary bytes in the way Channel does.
 void send(int socket, const uint8_t* data, size_t size) {
   static const core::Descriptor pieces[] = {piece(true), piece(false)};
   const int numbers[] = {pieces[0].get(), pieces[1].get()};
@@ -43,7 +43,7 @@ void send(int socket, const uint8_t* data, size_t size) {
   if (sendmsg(socket, &packet, MSG_NOSIGNAL) < 0 && errno != EMSGSIZE) std::abort();
 }
 
-// Reads every byte that the sample says it has.
+// Reads every byte that the sample claims to have.
 uint64_t sum_of(const kinora::Sample& sample) {
   uint64_t sum = 0;
   for (const auto& field : sample.fields())
@@ -52,7 +52,7 @@ uint64_t sum_of(const kinora::Sample& sample) {
     if (const auto* t = sample.tensor(name)) {
       uint64_t bytes = t->bits / 8;
       for (int32_t d = 0; d < t->ndim; ++d) bytes *= static_cast<uint64_t>(t->shape[d]);
-      if (t->bits == 0 || t->bits % 8 != 0) std::abort();  // no array of the field's types
+      if (t->bits == 0 || t->bits % 8 != 0) std::abort();  // not a type that a field's array can have
       for (uint64_t i = 0; i < bytes; ++i) sum += static_cast<const uint8_t*>(t->data)[i];
     }
   return sum;

@@ -2,11 +2,11 @@
 
 mutate.py [--part I/N] BUILD_FOLDER MUTATIONS.toml [NAME...]    a part is every N-th mutation, from the I-th on
 
-A mutation is a table [[mutation]] of MUTATIONS.toml: name, file, old (a text that stands in the file once), new, library
-(the library, or the program itself, that is built anew), program and test (a GoogleTest program, and the test that must fail). Only the objects
-that read the file are compiled again, into BUILD_FOLDER/tests/scratch/mutants, which the next call empties; neither the sources nor what is built
+A mutation is a table [[mutation]] of MUTATIONS.toml: name, file, old (a text that occurs once in the file), new, library
+(the library, or the program itself, to rebuild), program and test (a GoogleTest program, and the test that must fail). Only the objects
+that read the file are recompiled, into BUILD_FOLDER/tests/scratch/mutants, which the next call empties; neither the sources nor what is built
 are touched. The first mutation of each library is made without its change too: the test must stay green, or a library that does not load would
-look like one that is broken.
+look like a broken one.
 """
 import json
 import os
@@ -20,7 +20,7 @@ import tomllib
 
 
 def read_commands(build):
-    """What ninja would run, and every source's compile command with the files that it reads."""
+    """The commands that ninja would run, and every source's compile command with the files that it reads."""
     compiles = json.loads(subprocess.run(["ninja", "-C", build, "-t", "compdb"], check=True, capture_output=True, text=True).stdout)
     return {str(pathlib.Path(build, c["output"]).resolve()): c["command"] for c in compiles}
 
@@ -46,7 +46,7 @@ class Mutant:
     def write(self):
         text = (self.root / self.m["file"]).read_text()
         if text.count(self.m["old"]) != 1:
-            sys.exit(f"mutate: {self.m['name']}: its old text stands {text.count(self.m['old'])} times in {self.m['file']}; mend the mutation")
+            sys.exit(f"mutate: {self.m['name']}: its old text occurs {text.count(self.m['old'])} times in {self.m['file']}; fix the mutation")
         mutated = self.scratch / "source" / self.m["file"]
         mutated.parent.mkdir(parents=True)
         mutated.write_text(text.replace(self.m["old"], self.m["new"]))
@@ -68,12 +68,12 @@ class Mutant:
         for number, obj in enumerate(readers):
             command = self.commands[str(pathlib.Path(self.build, obj).resolve())]
             made = self.scratch / f"{number}.o"
-            # A source by itself is named here; one of several in a unit is found by its name below the first folder.
+            # A separately compiled source is named here; a source inside a unit is found by its name below the first folder.
             if original.endswith(".cpp"):
                 command = command.replace(original, str(mutated))
-            command = command.replace(" -O2 ", " -O1 ")  # a mutant runs once
-            command = re.sub(r" -MD -MT \S+ -MF \S+", "", command)  # which would write into the build
-            # A precompiled header may bring the unchanged file.
+            command = command.replace(" -O2 ", " -O1 ")  # a mutant runs only once
+            command = re.sub(r" -MD -MT \S+ -MF \S+", "", command)  # these options would write into the build
+            # A precompiled header may contain the unchanged file.
             header = re.search(r"-include (\S+cmake_pch\.hxx)", command)
             if header and reads(self.build, os.path.relpath(header[1] + ".gch", self.build), original):
                 command = command.replace(header[0], "")
@@ -130,7 +130,7 @@ def main():
     scratch = pathlib.Path(build, "tests/scratch/mutants", f"{index}_of_{parts}")
 
     def is_seen(mutation):
-        shutil.rmtree(scratch, ignore_errors=True)  # of one that was killed, too
+        shutil.rmtree(scratch, ignore_errors=True)  # left by a killed run, too
         scratch.mkdir(parents=True)
         return Mutant(root, build, commands, scratch, mutation).is_seen()
 

@@ -1,4 +1,4 @@
-// Random pipelines on random clusters with what the balancer and its bounds say of them, a line of JSON each, for
+// Prints random pipelines on random clusters with the results of the balancer and its bounds, one line of JSON each, for
 // balance_oracle.py. usage: balance_cases SEED NODES COUNT
 #include <cstdlib>
 #include <iostream>

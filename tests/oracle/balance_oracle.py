@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The balancer's bounds and optima against HiGHS (by scipy), which knows nothing of them: the linear program to 1e-6, the bound of
+"""The balancer's bounds and optima against HiGHS (through scipy) as an independent solver: the linear program to 1e-6, the bound of
 whole workers on both sides of its step, the exhaustive optimum as a mixed integer program, and every plan within its nodes.
 usage: balance_oracle.py BALANCE_CASES"""
 import json, math, subprocess, sys
@@ -17,7 +17,7 @@ def cases(seed, nodes, count):
 
 
 def work_of(stages):
-    """Seconds that an input of the source costs each stage: samples times seconds, through the graph."""
+    """Seconds of work per input of the source in each stage: samples times seconds, through the graph."""
     samples = [float(not s["from"]) for s in stages]
     for i, s in enumerate(stages):
         samples[i] += sum(samples[f] * stages[f]["out"] for f in s["from"])
@@ -33,7 +33,7 @@ def may_be(stage, has):
 
 
 def linear(case, demand, constant, cap=math.inf):
-    """The largest u such that u * demand + constant workers of each stage, in any fractions, find room on the kinds of nodes;
+    """The largest u such that u * demand + constant workers of each stage, in any fractions, fit on the kinds of nodes;
     as variables u and, by stage and kind, workers."""
     stages, kinds = case["stages"], case["kinds"]
     pairs = [(i, k) for i, s in enumerate(stages) for k, kind in enumerate(kinds) if may_be(s, kind["has"])]
@@ -45,7 +45,7 @@ def linear(case, demand, constant, cap=math.inf):
         for r in range(RESOURCES):
             a.append([0.0] + [needs(stages[i], kind["has"])[r] if kk == k else 0.0 for i, kk in pairs])
             b.append(kind["nodes"] * kind["has"][r])
-        # A worker that wants a whole node takes a share of nodes.
+        # A worker that needs a whole node takes a share of nodes.
         a.append([0.0] + [1.0 if kk == k and stages[i]["whole_node"] else 0.0 for i, kk in pairs])
         b.append(kind["nodes"])
     found = linprog([-1.0] + [0.0] * len(pairs), A_ub=np.array(a), b_ub=np.array(b), bounds=[(0, cap)] + [(0, None)] * len(pairs), method="highs")
@@ -61,7 +61,7 @@ def workers_for(case, work, t):
 
 
 def optimum(case, seconds=60):
-    """Throughput of the best placement and what HiGHS could not exclude: whole workers on each node."""
+    """Throughput of the best placement, and the upper bound that HiGHS could not exclude: whole workers on each node."""
     stages, nodes = case["stages"], case["node_has"]
     work, n, m = work_of(stages), len(stages), len(nodes)
     size = 1 + n * m
@@ -80,7 +80,7 @@ def optimum(case, seconds=60):
     for k, has in enumerate(nodes):
         for r in range(RESOURCES):
             row([(1 + i * m + k, needs(s, has)[r]) for i, s in enumerate(stages)], -math.inf, has[r])
-        # One with a node to itself: others find no core there, and no second one.
+        # A worker with a node to itself: no other fits there.
         row([(1 + i * m + k, 1.0) for i, s in enumerate(stages) if s["whole_node"]] or [(0, 0.0)], -math.inf, 1)
     matrix = lil_matrix((len(rows), size))
     for at, entries in enumerate(rows):
@@ -94,7 +94,7 @@ def optimum(case, seconds=60):
 
 
 def check_plan(case):
-    """Every node carries what is on it, and the throughput is that of its workers."""
+    """No node exceeds its resources, and the throughput is that of its workers."""
     stages, work = case["stages"], work_of(case["stages"])
     placed = np.array(case["by_node"], dtype=float)
     for row, has in zip(placed, case["node_has"]):
@@ -115,13 +115,13 @@ def check_linear(case):
     tight = min(limit_of_fixed(case, work), linear(case, demand, fixed))
     if not any(fixed):
         assert abs(case["linear"] / tight - 1) < 1e-6, (case["linear"], tight)
-    # Ours lets fixed workers be on any node, even where they would not fit: never below, and seldom above.
+    # Our bound lets fixed workers be on any node, even where they would not fit: it is never below, and seldom above.
     assert case["linear"] > tight * (1 - 1e-6), (case["linear"], tight)
     return case["linear"] / tight - 1
 
 
 def check_whole(case):
-    """At the bound the linear program has room for its whole workers; a little above, for one more, it has not."""
+    """At the bound the linear program has room for its whole workers; slightly above it, for one more, it does not."""
     work = work_of(case["stages"])
     here = linear(case, workers_for(case, work, case["whole"]), [0.0] * len(work), cap=2)
     if sum(case["linear"] * w for w in work) > 100000:

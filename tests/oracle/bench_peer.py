@@ -1,5 +1,5 @@
 """The peers of `kinora bench train|sample|vae`: the same networks in PyTorch (eager, and torch.compile where a
-compiler is found) and diffusers. usage: bench_peer.py train|sample|vae THREADS. Prints one line of JSON."""
+compiler is available) and diffusers. usage: bench_peer.py train|sample|vae THREADS. Prints one line of JSON."""
 import json, resource, sys, time
 import torch, torch.nn as nn, torch.nn.functional as F
 
@@ -138,7 +138,7 @@ def main():
         out = vae()
     else:
         out = {"eager": best(dit_work(Dit()))}
-    out["peak_rss"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # before the compiler's own
+    out["peak_rss"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # before the compiler adds its own
     if WHAT != "vae":
         try:
             out["compiled"] = best(dit_work(torch.compile(Dit())))

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Compares the scores of the filters with OpenCV, numpy and ffmpeg's own detectors, and what they drop with what was built.
+"""Compares the scores of the filters with OpenCV, numpy and ffmpeg's own detectors, and the samples that they drop with the constructed ones.
 usage: filters_oracle.py KINORA ROOT SCRATCH [MEDIA...]
 
-Films are made lossless (FFV1, planar RGB), so that both sides see the same pixels: real ones from tests/data, or MEDIA,
-at 2 frames a second and 360 lines, as they are and spoilt in one way each. Exit 0 equal, 1 not, 77 without OpenCV."""
+Videos are made lossless (FFV1, planar RGB), so that both sides see the same pixels: real ones from tests/data, or MEDIA,
+at 2 frames per second and 360 lines, unchanged and each spoilt in one way. Exit 0 equal, 1 not, 77 without OpenCV."""
 import json, pathlib, re, shutil, subprocess, sys
 
 try:
@@ -19,7 +19,7 @@ cv2.setNumThreads(1)
 FONT = next((f for f in ("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",) if pathlib.Path(f).exists()), None)
 SAMPLED = "fps=2,scale=-2:360"
 TITLE = "drawtext=" + (f"fontfile={FONT}:" if FONT else "") + "text='SUBSCRIBE to the channel':fontsize=28:fontcolor=white:borderw=2:x=40:y=300"
-# What is done to a real film, the filter that must see it, and its score's bounds where construction gives them.
+# How a real video is spoilt, the filter that must detect it, and bounds of its score if the construction gives them.
 SPOILT = {
     "dark": ("lutrgb=r=val/40:g=val/40:b=val/40", "brightness"),
     "bright": ("lutrgb=r=250:g=max(val\\,246):b=250", "brightness"),
@@ -54,7 +54,7 @@ def make_films(folder):
 
 
 def curate(name, films, filters):
-    """Facts and outcomes by key of one run of the filters over the films."""
+    """Facts and outcomes by key of one run of the filters over the videos."""
     stages = ", ".join(['"video.probe"', '{ use = "video.read", memory = "4 GiB" }', *filters])
     out = SCRATCH / name
     file = SCRATCH / f"{name}.toml"
@@ -66,7 +66,7 @@ def curate(name, films, filters):
 
 
 def frames_of(film):
-    """[T, H, W, 3], blue first as OpenCV has it."""
+    """[T, H, W, 3], blue first, in OpenCV's order."""
     size = subprocess.run(["ffprobe", "-v", "error", "-show_entries", "stream=height,width", "-of", "csv=p=0", str(film)], capture_output=True, text=True, check=True)
     width, height = map(int, size.stdout.strip().split(","))
     raw = subprocess.run(["ffmpeg", "-v", "error", "-nostdin", "-i", str(film), "-f", "rawvideo", "-pix_fmt", "bgr24", "-"], capture_output=True, check=True)
@@ -74,13 +74,13 @@ def frames_of(film):
 
 
 def black_frames(film):
-    """By blackdetect; a last interval that reaches the end counts to the last frame."""
+    """From blackdetect; a last interval that reaches the end includes the last frame."""
     said = ffmpeg("-i", film, "-vf", "blackdetect=d=0.01", "-f", "null", "-")
     return sum(round(float(d) * 2) for d in re.findall(r"black_duration:([\d.]+)", said))
 
 
 def frozen_frames(film):
-    """By freezedetect; a freeze runs from its first frame to the first that differs."""
+    """From freezedetect; a freeze lasts from its first frame to the first one that differs."""
     said = ffmpeg("-i", film, "-vf", "freezedetect=d=0.1", "-f", "null", "-")
     return sum(round(float(d) * 2) - 1 for d in re.findall(r"freeze_duration: ([\d.]+)", said)), said
 
@@ -91,7 +91,7 @@ def flow_of(greys):
     for a, b in zip(small, small[1:]):
         vectors = cv2.calcOpticalFlowFarneback(a, b, None, 0.5, 5, 15, 2, 5, 1.1, 0)
         length = np.linalg.norm(vectors, axis=2) / np.hypot(*a.shape)
-        length = np.where(length <= 1, length, 0) * 2  # two frames a second
+        length = np.where(length <= 1, length, 0) * 2  # two frames per second
         means.append(length.mean())
         tenths.append(np.percentile(length, 10))
     return float(np.mean(means)), float(np.mean(tenths))
@@ -116,14 +116,14 @@ def compare_scores(films, items):
             count, said = frozen_frames(film)
             note("frozen", scores["filter.frozen"] * (len(frames) - 1) - count)
     print("largest gaps:", ", ".join(f"{k} {v:.3g}" for k, v in gaps.items()))
-    # Brightness by whole levels of luma: half of one. The 10th percentile is no interpolated one.
+    # Brightness to half a level of luma. The 10th percentile is not interpolated.
     bounds = {"brightness": 0.5 / 255, "blur": 1e-9, "black": 1e-6, "frozen": 1e-6, "flow": 1e-6, "flow.p10": 1e-4}
     for name, bound in bounds.items():
         holds(f"{name} equals the peer's to {bound:g}", gaps[name] <= bound, gaps[name])
 
 
 def compare_crops(films, items):
-    """Against ffmpeg's cropdetect on the films that were padded; their picture has an even size and place."""
+    """Compares with ffmpeg's cropdetect on the padded videos; their picture has an even size and position."""
     for film in sorted(films.glob("*_boxed.mkv")):
         said = re.findall(r"crop=(\d+):(\d+):(\d+):(\d+)", ffmpeg("-i", film, "-vf", "cropdetect=limit=24:round=2", "-f", "null", "-"))
         width, height, x, y = map(int, said[-1])
@@ -134,14 +134,14 @@ def compare_crops(films, items):
 
 
 def has_bars(film):
-    """By cropdetect: more than 0.02 of the picture."""
+    """From cropdetect: more than 0.02 of the picture."""
     width, height = map(int, re.findall(r"crop=(\d+):(\d+)", ffmpeg("-i", film, "-vf", "cropdetect=limit=24:round=2", "-f", "null", "-"))[-1])
     return width * height < 0.98 * frames_of(film)[0].shape[0] * frames_of(film)[0].shape[1]
 
 
 def drops(films):
-    """Each filter alone, with its defaults: a real film passes, the spoilt one goes by the filter's own name."""
-    for name in sorted({f for _, f in SPOILT.values()} | {"flow"}):  # nothing is built for flow but a still: it keeps the real ones
+    """Each filter alone, with its defaults: a real video passes, the spoilt one is dropped under the filter's own name."""
+    for name in sorted({f for _, f in SPOILT.values()} | {"flow"}):  # nothing but a still is constructed for flow: it keeps the real ones
         use = f'{{ use = "filter.{name}"' + (', mode = "filter" }' if name == "letterbox" else " }")
         kinds = {"real", *(kind for kind, (_, by) in SPOILT.items() if by == name)}
         items = curate(f"drop_{name}", [f for f in sorted(films.iterdir()) if f.stem.rsplit("_", 1)[1] in kinds], [use])

@@ -1,7 +1,7 @@
-"""Writes tests/data/oracle/text_clip_words.json: the files beside vocab.json and merges.txt in a folder of CLIP's tokenizer as it was
-published before there was a tokenizer.json, texts, and the ids that transformers' CLIPTokenizer gives them from that folder.
+"""Writes tests/data/oracle/text_clip_words.json: the files next to vocab.json and merges.txt in a folder of CLIP's tokenizer as
+published before tokenizer.json existed, texts, and the ids that transformers' CLIPTokenizer gives them from that folder.
 
-Vocabulary and merges are text_clip.json's, whose ids CLIPTokenizer gives too from a folder with these two files alone, which is checked.
+Vocabulary and merges are text_clip.json's, and the script checks that CLIPTokenizer gives the same ids from a folder with only these two files.
 Needs transformers 5.23 and tokenizers.
 """
 import json
@@ -18,7 +18,7 @@ def special(content):
     return {"content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": True}
 
 
-# As openai/clip-vit-large-patch14 has them, with the padding of stabilityai/stable-diffusion-2.
+# The values of openai/clip-vit-large-patch14, with the padding of stabilityai/stable-diffusion-2.
 CONFIG = {"bos_token": {"__type": "AddedToken", **special("<|startoftext|>")}, "eos_token": {"__type": "AddedToken", **special("<|endoftext|>")},
           "unk_token": {"__type": "AddedToken", **special("<|endoftext|>")}, "pad_token": "!", "add_prefix_space": False, "errors": "replace",
           "do_lower_case": True, "model_max_length": 77, "tokenizer_class": "CLIPTokenizer"}

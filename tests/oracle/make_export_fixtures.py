@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes tests/data/oracle/exported/: small models exported by torch as a user would, and what Python makes of frames with them.
+"""Writes tests/data/oracle/exported/: small models exported by torch as a user would, and their results for frames in Python.
 
-tower.pt and tower.pt2 are one model of pictures (TorchScript, AOTInductor), video.pt is of videos [B, 3, T, H, W], scorer.pt2 of
-embeddings. The packages are compiled for any x86-64 and must be made again for another release of torch. Needs torch 2.11, numpy,
+tower.pt and tower.pt2 are one model for pictures (TorchScript, AOTInductor), video.pt is for videos [B, 3, T, H, W], scorer.pt2 for
+embeddings. The packages are compiled for any x86-64 and must be rebuilt for another release of torch. Needs torch 2.11, numpy,
 safetensors and g++. usage: make_export_fixtures.py"""
 import os
 import pathlib
@@ -60,7 +60,7 @@ def portable(flags=cpp_builder._get_optimization_cflags):
 
 
 def package(model, example, file):
-    """As the README has it, but for the two lines that make it run on any x86-64."""
+    """Follows the README, except for the two lines that make it run on any x86-64."""
     cpp_builder._get_optimization_cflags = portable()
     torch._inductor.config.cpp.simdlen = 1
     exported = torch.export.export(model, (example,))
@@ -68,8 +68,8 @@ def package(model, example, file):
 
 
 def without_paths(file):
-    """Where source came from is left out, the sources of a package, which nothing reads, are emptied, and names of this machine's
-    folders in its library are dots."""
+    """Removes the locations of sources, empties the package's source files, which are never read, and replaces names of this machine's
+    folders in its library by dots."""
     with zipfile.ZipFile(file) as package:
         entries = [(i.filename, package.read(i)) for i in package.infolist() if not i.filename.endswith(".debug_pkl")]
     folders = [os.path.dirname(torch.__file__), torch._inductor.runtime.cache_dir_utils.default_cache_dir()]
@@ -81,7 +81,7 @@ def without_paths(file):
 
 
 def pictures(frames, indices, resample="bicubic", fit="crop"):
-    """[F, 3, HEIGHT, WIDTH] as torchvision's Resize, CenterCrop and Normalize make it of tensors."""
+    """[F, 3, HEIGHT, WIDTH] from torchvision's Resize, CenterCrop and Normalize on tensors."""
     x = frames[indices].permute(0, 3, 1, 2).float() / 255
     h, w = x.shape[2:]
     size = (HEIGHT, WIDTH)
@@ -104,7 +104,7 @@ def main():
     rng = np.random.default_rng(5)
     tensors = {}
     with torch.no_grad():
-        # One landscape, one portrait, one shorter than FRAMES; the middles of as many equal stretches.
+        # One landscape, one portrait, one shorter than FRAMES; frames from the middles of equal stretches.
         for name, (count, height, width) in {"a": (10, 50, 71), "b": (7, 64, 40), "c": (2, 24, 32)}.items():
             y, x = np.mgrid[0:height, 0:width]
             frames = [np.stack([np.sin(x / (3 + c) + y / 9 + t) for c in range(3)], -1) * 90 + 120 + rng.normal(0, 9, (height, width, 3)) for t in range(count)]

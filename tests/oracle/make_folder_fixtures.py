@@ -1,5 +1,5 @@
-"""Writes tests/data/oracle/folders: tiny random models as transformers' save_pretrained writes them, and as versions before did;
-and tests/data/oracle/folders.safetensors: what transformers and diffusers compute with them, and with the parts of the pipelines of make_wan_pipeline_fixtures.py,
+"""Writes tests/data/oracle/folders: tiny random models as transformers' save_pretrained writes them, and as earlier versions did;
+and tests/data/oracle/folders.safetensors: results of transformers and diffusers with them, and with the parts of the pipelines of make_wan_pipeline_fixtures.py,
 make_cosmos_pipeline_fixtures.py and make_pipeline_noise_fixtures.py, loaded by from_pretrained.
 
 Needs torch, transformers 5.23, diffusers 0.42.1 and safetensors:
@@ -7,7 +7,7 @@ Needs torch, transformers 5.23, diffusers 0.42.1 and safetensors:
     python tests/oracle/make_folder_fixtures.py
 
 Weights are oracle_numbers.py's in float32. Outputs are computed in float64 from them; metadata CASE, as JSON: the component, the folder
-and the options beside the folder's own configuration.
+and the options in addition to the folder's own configuration.
 """
 import json
 import pathlib
@@ -94,7 +94,7 @@ def bert():
 def clip():
     text, vision = transformers.CLIPTextConfig(**TEXT), transformers.CLIPVisionConfig(**VISION)
     image = oracle_numbers.numbers("image", (2, 3, 8, 8))
-    # Tokens at the end that are no text's change nothing: attention looks back only.
+    # Trailing tokens that are not text change nothing: attention is causal.
     plain = saved("clip_text", transformers.CLIPTextModel(text))
     out = plain(input_ids=IDS, attention_mask=MASK)
     outputs = {"output": out.last_hidden_state, "pooled": out.pooler_output}
@@ -119,7 +119,7 @@ def clip():
     both = saved("clip", transformers.CLIPModel(transformers.CLIPConfig(
         text_config={**TEXT, "num_hidden_layers": 1}, vision_config={**VISION, "num_attention_heads": 12, "num_hidden_layers": 1},
         projection_dim=6)))
-    # transformers 4 left out of a nested configuration what is the class's default.
+    # transformers 4 omitted the class's defaults from a nested configuration.
     config = json.loads((OUT / "clip" / "config.json").read_text())
     for side, cls in (("text_config", transformers.CLIPTextConfig), ("vision_config", transformers.CLIPVisionConfig)):
         default = cls().to_dict()
@@ -159,13 +159,13 @@ def pipelines():
         case(name, "model/wan", folder, inputs, {"output": out})
 
     wan("wan_t2v", "wan_t2v/transformer", 5)
-    # diffusers takes the last 512 tokens behind a picture's for the text, however many there are.
+    # diffusers takes the last 512 tokens after a picture's for the text, however many there are.
     wan("wan_i2v", "wan_i2v/transformer", 512, image=oracle_numbers.numbers("image", (1, 5, 8)))
 
     def cosmos(name, folder, **more):
         model = loaded(CosmosTransformer3DModel, folder)
         c = model.config
-        # Zeros of another size are zeros; the real one is torchvision's.
+        # Zeros of any size are zeros; the real function is torchvision's.
         transformer_cosmos.transforms = types.SimpleNamespace(
             InterpolationMode=types.SimpleNamespace(NEAREST=0),
             functional=types.SimpleNamespace(resize=lambda x, size, **how: x.new_zeros(*x.shape[:-2], *size)))

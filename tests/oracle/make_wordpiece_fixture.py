@@ -2,7 +2,7 @@
 """Writes tests/data/oracle/wordpiece.json: texts and the ids that the `tokenizers` library gives them.
 
 The vocabulary in the file is the part of the published one that the texts need, so that the test needs no download;
-ids are checked to be the same, renumbered, as those of the published tokenizer.json beside the vocabulary.
+ids are checked to be the same, renumbered, as those of the published tokenizer.json next to the vocabulary.
 Usage: make_wordpiece_fixture.py VOCAB.txt. Needs tokenizers 0.23.3.
 """
 import json
@@ -49,7 +49,7 @@ def main():
     whole = {piece: i for i, piece in enumerate(lines) if piece}
     full = Tokenizer.from_file(str(path.with_name("tokenizer.json")))
     full.no_padding()
-    # A longer match must not vanish with the pieces that are left out: keep every piece that a text's words contain.
+    # A longer match must not vanish with the omitted pieces: keep every piece that a text's words contain.
     used = set(SPECIAL)
     for text in TEXTS:
         for word, _ in full.pre_tokenizer.pre_tokenize_str(full.normalizer.normalize_str(text)):

@@ -2,9 +2,9 @@
 """Compares filter.motion with an independent computation: motion vectors read by PyAV, painted with numpy, patches
 by OpenCV's resize.
 
-    motion_oracle.py KINORA [FILM...]     default: H.264 films of tests/data, and one of 256 lines made of them
+    motion_oracle.py KINORA [FILM...]     default: H.264 videos of tests/data, and one of 256 lines made from them
 
-Means must be equal to 1e-6 of themselves, patches to 1e-5 (OpenCV adds in float32). A film with a side under 256
+Means must agree to a relative 1e-6, patches to 1e-5 (OpenCV adds in float32). A video with a side under 256
 pixels has no patches there. Exit status: 0 equal, 1 not, 77 when PyAV or OpenCV is not installed.
 """
 
@@ -27,7 +27,7 @@ except ImportError as error:
 
 
 def sampled(path, fps=2.0, share=0.5):
-    """Vectors of the frames that count, as (w, h, x, y, dx, dy) rows in the decoder's order, and the size."""
+    """Vectors of the sampled frames as (w, h, x, y, dx, dy) rows in the decoder's order, and the size."""
     with av.open(path) as container:
         stream = container.streams.video[0]
         stream.codec_context.flags2 |= av.codec.context.Flags2.export_mvs

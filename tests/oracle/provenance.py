@@ -1,11 +1,11 @@
-"""Where fixtures come from. A generator's `save_file` is this one: metadata `made_by` gets the generator, the sha256 of what it ran
-here, the versions of the packages that it imported and the commits of the checkouts that it was given.
+"""Records the origin of fixtures. Generators use this `save_file`: it sets metadata `made_by` to the generator, the sha256 of the local scripts
+that it ran, the versions of the packages that it imported and the commits of the given checkouts.
 
-    provenance.py          checks that tests/data/oracle holds the files of fixtures.sha256, no other and no others' bytes, and that
-                           those with `made_by` were made by the generators as they are
+    provenance.py          checks that tests/data/oracle contains exactly the files of fixtures.sha256 with their bytes, and that
+                           files with `made_by` were made by the current generators
     provenance.py --write  writes fixtures.sha256, after generators have run
 
-Packages to make them again: requirements-oracle.txt.
+Packages for regenerating them: requirements-oracle.txt.
 """
 import hashlib
 import json
@@ -36,7 +36,7 @@ def made_by():
 
 
 def save_file(tensors, path, metadata=None):
-    """safetensors' save_file, of either its torch or its numpy."""
+    """safetensors' save_file, in its torch or its numpy version."""
     from safetensors import numpy, torch
 
     save = numpy.save_file if isinstance(next(iter(tensors.values())), __import__("numpy").ndarray) else torch.save_file
@@ -48,7 +48,7 @@ def files():
 
 
 def says(path):
-    """`made_by` of a file of safetensors, or nothing."""
+    """`made_by` of a safetensors file, or nothing."""
     if path.suffix != ".safetensors":
         return {}
     with open(path, "rb") as file:
@@ -59,7 +59,7 @@ def says(path):
 def check():
     wrong, known = [], dict(reversed(line.split("  ")) for line in MANIFEST.read_text().splitlines())
     found = files()
-    wrong += [f"{name} is not there" for name in known.keys() - found.keys()]
+    wrong += [f"{name} is missing" for name in known.keys() - found.keys()]
     wrong += [f"{name} is not in {MANIFEST.name}" for name in found.keys() - known.keys()]
     wrong += [f"{name} has other bytes" for name in known.keys() & found.keys() if sha256(found[name]) != known[name]]
     stamped = 0
@@ -67,7 +67,7 @@ def check():
         scripts = says(path).get("scripts", {})
         stamped += bool(scripts)
         wrong += [f"{name} was made by another {script}: run the generator again" for script, sha in scripts.items() if sha256(HERE / script) != sha]
-    print("\n".join(wrong) or f"{len(found)} fixtures are those of {MANIFEST.name}, {stamped} say who made them")
+    print("\n".join(wrong) or f"{len(found)} fixtures match {MANIFEST.name}, {stamped} have made_by")
     return bool(wrong)
 
 

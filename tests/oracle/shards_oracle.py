@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Reads a folder of shards with other people's code and compares every sample with a listing.
+"""Reads a folder of shards with independent code and compares every sample with a listing.
 
     shards_oracle.py FOLDER LISTING.json    LISTING: [{"key": "a", "fields": {"mp4": "00ff..."}}, ...], bytes in hex, in order
 
 - webdataset: keys, fields and bytes, in order.
 - Python's tarfile and sqlite3: the offsets in every .tar.idx and in .nv-meta/index.sqlite.
-- megatron-energon: the samples of the splits as a crude dataset, and a look-up by key. It needs torch, so it is left out, and
-  says so, where it is not installed.
+- megatron-energon: the samples of the splits as a crude dataset, and a look-up by key. It needs torch and is skipped, with a
+  message, if it is not installed.
 
-Exit status: 0 equal, 1 not, 2 usage, 77 where webdataset is not installed (pip install webdataset==1.0.2).
+Exit status: 0 equal, 1 not, 2 usage, 77 if webdataset is not installed (pip install webdataset==1.0.2).
 """
 import json
 import pathlib
@@ -107,7 +107,7 @@ def with_energon(folder, expected):
 
 
 def cooked_by_energon(folder, expected):
-    """What a training program does: the folder as a crude dataset through a task encoder and a loader."""
+    """Reads like a training program: the folder as a crude dataset through a task encoder and a loader."""
     import megatron.energon as energon
 
     @energon.stateless
@@ -115,7 +115,7 @@ def cooked_by_energon(folder, expected):
         return {"__key__": sample["__key__"], "__restore_key__": sample["__restore_key__"]}
 
     class Encoder(energon.DefaultTaskEncoder):
-        decoder = None  # the bytes need not be films
+        decoder = None  # the bytes need not be videos
         cookers = [energon.Cooker(cook)]
 
         @energon.stateless

@@ -1,9 +1,9 @@
-"""Films whose shots are known because they were put together from pieces, in every form that counts frames or time in a
-way of its own: variable rate, edit lists, rotation, interlaced fields, odd sizes, B-frames, missing timestamps, fades.
+"""Videos whose shots are known because they were assembled from pieces, in every form that counts frames or time in its
+own way: variable rate, edit lists, rotation, interlaced fields, odd sizes, B-frames, missing timestamps, fades.
 
 ffmpeg makes them. A piece is a moving bar over a colour and grain of its own, so that a cut is far above the content
-detector's threshold and what happens inside a piece is far below it. The grain is there for the hash: of a flat picture,
-whether a frequency lies above the median is a matter of rounding.
+detector's threshold and changes inside a piece are far below it. The grain is for the hash: for a flat picture,
+rounding decides whether a frequency is above the median.
 """
 
 import dataclasses
@@ -19,9 +19,9 @@ PIECES = [("red", 40), ("blue", 33), ("green", 51), ("white", 30), ("purple", 44
 class Film:
     path: pathlib.Path
     frames: int
-    cuts: list | None  # None: PySceneDetect alone says
+    cuts: list | None  # None: only PySceneDetect gives the cuts
     cut_times_us: list
-    peer: pathlib.Path | None  # what PySceneDetect reads for the same frames; None: it cannot
+    peer: pathlib.Path | None  # the file that PySceneDetect reads for the same frames; None: it cannot
 
 
 def ffmpeg(*arguments):
@@ -58,7 +58,7 @@ def encoded(path, source, *options, codec=("-c:v", "libx264", "-preset", "veryfa
 
 
 def plain(folder, name, width, height, *options, rate=RATE, tick=0, **more):
-    """tick: seconds that the container counts times in, where it rounds them."""
+    """tick: seconds of the container's time unit, if it rounds."""
     path = encoded(folder / name, pieces(width, height, rate=rate), *options, **more)
     frames = sum(n for _, n in PIECES)
     cuts = cuts_of(PIECES)
@@ -69,7 +69,7 @@ def plain(folder, name, width, height, *options, rate=RATE, tick=0, **more):
 
 
 def variable_rate(folder):
-    """Ten frames at 24 a second, ten at 12, and so on."""
+    """Ten frames at 24 per second, ten at 12, and so on."""
     source = pieces(320, 180).replace("[v]", "[c]")
     source += ";[c]settb=1/12288,setpts='if(eq(N,0),0,PREV_OUTPTS+512*if(mod(floor(N/10),2),2,1))'[v]"
     path = encoded(folder / "variable.mp4", source, "-fps_mode", "passthrough", "-enc_time_base", "1/12288")
@@ -82,7 +82,7 @@ def variable_rate(folder):
 
 
 def edit_list(folder, whole):
-    """A copy that begins inside a group of pictures: the packets before are there, an edit list hides their frames."""
+    """A copy that begins inside a group of pictures: the earlier packets are present, an edit list hides their frames."""
     start = 20  # frames
     path = folder / "edited.mp4"
     ffmpeg("-ss", f"{(start + 0.5) / RATE:.6f}", "-i", whole.path, "-c", "copy", path)
@@ -93,7 +93,7 @@ def edit_list(folder, whole):
 
 
 def probe_frames(path):
-    """As a player shows them: ffmpeg's own count after its edit list."""
+    """Frames as a player shows them: ffmpeg's own count after its edit list."""
     done = subprocess.run(
         ["ffmpeg", "-v", "error", "-i", path, "-map", "0:v:0", "-fps_mode", "passthrough", "-f", "framemd5", "-"],
         check=True,
@@ -117,13 +117,13 @@ def interlaced(folder):
 
 
 def untimed(folder):
-    """Raw H.264: packets carry no timestamps, the reader counts them."""
+    """Raw H.264: packets have no timestamps, the reader counts them."""
     made = plain(folder, "untimed.h264", 320, 180, "-bf", "0", "-f", "h264")
     return dataclasses.replace(made, peer=None)
 
 
 def faded(folder):
-    """Two pieces that fade to black and back: what the threshold detector looks for."""
+    """Two pieces that fade to black and back, for the threshold detector."""
     made = [("white", 60), ("white", 70), ("white", 50)]
     source = pieces(320, 180, made).replace("[v]", "[c]")
     fades = "".join(

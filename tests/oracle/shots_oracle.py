@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 """Compares the stages shots.* with PySceneDetect's detectors, frame by frame.
 
-    shots_oracle.py KINORA [FILM...]      run `KINORA apply stage/shots.NAME FILM --json` on each film, with every detector
-                                          and downscale (default: the films of tests/data, and constructed ones)
-    shots_oracle.py --quick KINORA        fewer films and sizes
-    shots_oracle.py --part I/N KINORA     every N-th of the default films, from the I-th on
+    shots_oracle.py KINORA [FILM...]      run `KINORA apply stage/shots.NAME FILM --json` on each video, with every detector
+                                          and downscale (default: the videos of tests/data, and constructed ones)
+    shots_oracle.py --quick KINORA        fewer videos and sizes
+    shots_oracle.py --part I/N KINORA     every N-th of the default videos, from the I-th on
     shots_oracle.py --expect FILM         print the result of PySceneDetect's ContentDetector in the same form
 
 A result is {"fps", "frames", "cuts", "scores", ...}; a cut is the index of a new shot's first frame. Frames and cuts must
-be equal, scores to 1e-12, the rate to 1e-9 of itself. Exit status: 0 equal, 1 not, 2 usage, 77 when PySceneDetect is not
+be equal, scores to 1e-12, the rate to a relative 1e-9. Exit status: 0 equal, 1 not, 2 usage, 77 if PySceneDetect is not
 installed (pip install scenedetect==0.7.2 opencv-python-headless).
 
-PySceneDetect reads frames by OpenCV, which cannot convert those marked as interlaced; of an interlaced film it therefore
-sees a lossless progressive copy. OpenCV honours a film's colour tags only with FFmpeg 8 inside; OpenCV 4 with an older
-one takes every film for BT.601.
+PySceneDetect reads frames with OpenCV, which cannot convert those marked as interlaced; for an interlaced video it therefore
+gets a lossless progressive copy. OpenCV honours a video's colour tags only with FFmpeg 8 inside; OpenCV 4 with an older
+one treats every video as BT.601.
 """
 
 import itertools
@@ -35,7 +35,7 @@ DATA = pathlib.Path(__file__).resolve().parent.parent / "data"
 
 
 def cases():
-    """Detectors by our name: our options, how PySceneDetect makes the same, and its score of a frame."""
+    """Detectors by our name: our options, the equal PySceneDetect detector, and its score of a frame."""
     from scenedetect.detector import FlashFilter
     from scenedetect.detectors import AdaptiveDetector, ContentDetector, HashDetector, HistogramDetector, ThresholdDetector
 
@@ -95,7 +95,7 @@ def cases():
 
 
 def detected(film, detectors, downscale=0):
-    """Each detector's cuts and scores, from one reading of the film: {"fps", "frames", NAME: (cuts, scores)}."""
+    """Each detector's cuts and scores, from one pass over the video: {"fps", "frames", NAME: (cuts, scores)}."""
     import scenedetect
 
     video = scenedetect.open_video(str(film))
@@ -106,7 +106,7 @@ def detected(film, detectors, downscale=0):
             times.append(timecode)
             return []
 
-    # Each has statistics of its own, for a shared one would be filled by the first of a kind.
+    # Each has its own statistics, since the first detector of a kind would fill shared ones.
     managers = {}
     for name, (make, key) in detectors.items():
         detector = make()
@@ -144,7 +144,7 @@ def detected(film, detectors, downscale=0):
 
 
 def index_of(cut, times):
-    """By identity, since two frames of a film may share a time; a fade's cut is a number of nominal frames."""
+    """By identity, since two frames of a video may share a time; a fade's cut is a number of nominal frames."""
     for i, time in enumerate(times):
         if time is cut:
             return i
@@ -158,7 +158,7 @@ def found_by(kinora, stage, film, options):
     return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
 
 
-# Rounding decides bits of a hash where a picture is flat (plugins/stages/README.md). In a video of plain colours so many frames may differ, each by so many bits.
+# Rounding decides bits of a hash in flat pictures (plugins/stages/README.md). In a video of plain colours this many frames may differ, each by this many bits.
 FLAT_FRAMES, FLAT_BITS = 6, 2
 
 
@@ -184,7 +184,7 @@ def differences(name, ours, theirs, bits=0):
 
 
 def compare_film(kinora, film, read_by_peer, downscales, is_flat=False):
-    """One line a detector and size; True if all are equal. is_flat: the video has plain colours."""
+    """Prints one line per detector and size; True if all are equal. is_flat: the video has plain colours."""
     rows, good = [], True
     all_cases = cases()
     for downscale in downscales:
@@ -207,7 +207,7 @@ def compare_film(kinora, film, read_by_peer, downscales, is_flat=False):
 
 
 def compare_together(kinora, film):
-    """All detectors of one decode give what each gives alone, whatever the number of threads."""
+    """All detectors in one decoding pass give the same results as each alone, for any number of threads."""
     names = ["content", "adaptive", "histogram", "hash", "threshold"]
     options = {"detectors": json.dumps(names), "threads": 2}
     together = found_by(kinora, "shots", film, options)

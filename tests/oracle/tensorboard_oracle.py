@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""TensorBoard's own reader on what a training job wrote: every number of metrics.jsonl, each step once, and the pictures.
+"""Reads a training job's event files with TensorBoard's own reader: every number of metrics.jsonl, each step once, and the pictures.
 usage: tensorboard_oracle.py JOB_FOLDER    (needs the package tensorboard; run by hand)"""
 import json, math, pathlib, struct, sys
 

@@ -1,4 +1,4 @@
-// What a rank keeps of a forward for its backward: a layer's share for each of its tokens, by formula 1 /
+// Memory that a rank keeps from a forward for its backward: a layer's share for each of its tokens, by formula 1 /
 // ranks.
 #include <cstdlib>
 
@@ -23,7 +23,7 @@ struct Share {
   std::string precision = "fp32";
 };
 
-// Bytes that the graph of a forward holds.
+// Bytes held by the graph of a forward.
 int64_t bytes_of_graph(const Rank& me, const Share& s, int64_t layers, int64_t frames) {
   me.launched();
   const test::ScratchRun run({{"dit", "precision = '" + s.precision + "'\nparallel = " + s.parallel +
@@ -48,8 +48,8 @@ int64_t bytes_of_graph(const Rank& me, const Share& s, int64_t layers, int64_t f
   return test::Metered::now();
 }
 
-// What a layer keeps of its tokens, in tensors of the stream's width: four more layers of eight more frames.
-// What is there once (the latent, embeddings) does not count.
+// Bytes that a layer keeps for its tokens, in tensors of the stream's width: measured with four more layers of eight more
+// frames. Memory that exists once (the latent, embeddings) cancels.
 double kept(const Rank& me, const Share& s) {
   const auto of = [&](int64_t layers, int64_t frames) {
     return static_cast<double>(bytes_of_graph(me, s, layers, frames));
@@ -59,12 +59,12 @@ double kept(const Rank& me, const Share& s) {
 }
 
 // In units of a tensor of the stream's width for all tokens, c of them in one process: on each of P ranks (c
-// + own) / P + whole. Beside its share a rank keeps, once a layer,
-//   tp             nothing: of what COLUMN weights read its own tokens; in bf16 three tensors as they were
+// + own) / P + whole. Besides its share, a rank keeps for each layer:
+// tp             nothing: of the inputs of COLUMN weights only its own tokens; in bf16 three tensors as they were
 //                  before they were rounded to half their bytes
 //   cp-ulysses     attention's queries and result, in heads and in tokens
-//   cp-ring        attention's result, for its blocks
-//   stdit-hybrid   the same, of its attention over everything
+// cp-ring        attention's result, for its blocks
+// stdit-hybrid   the same, for its attention over all tokens
 TEST(ActivationMemory, FallsAsTheFormulasSay) {
   const std::vector<Share> shares = {{"['tp']", 0, 0},
                                      {"['tp']", 1.5, 0, "dit", {}, "bf16"},

@@ -1,5 +1,5 @@
-// Strategies together against one process: every pair that makes sense at 4 ranks, some threes at 8; and the
-// odd sizes, rules and inputs that each is tried with alone, for those pairs that meet in them.
+// Combined strategies against one process: every useful pair on 4 ranks, some triples on 8, and the
+// odd sizes, rules and inputs that each strategy is tested with alone, for pairs that interact in them.
 #include <gtest/gtest.h>
 
 #include "tests/support/context_trials.hpp"
@@ -10,7 +10,7 @@ namespace {
 using test::Rank;
 using test::Trial;
 
-// Two layers of stdit, for what reshards.
+// Two layers of stdit, for strategies that reshard.
 constexpr const char* kSpatialTemporal =
     "{ use = 'stdit', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = 4, head_size = "
     "12, "
@@ -20,7 +20,7 @@ std::string two(const std::string& use, const std::string& more = "") {
   return "{ use = '" + use + "', size = 2" + (more.empty() ? "" : ", " + more) + " }";
 }
 
-// The links of a case, some with what they need of the model and the rule.
+// The links of a case, some with their requirements on the model and the rule.
 struct Part {
   std::string text;
   bool spatial_temporal = false, streams = false, pipeline = false;
@@ -97,8 +97,8 @@ TEST(Pairs, WithRecompute) {
           {kTp, kBalanced, kRecompute}});
 }
 
-// Of nothing that divides: lengths, one frame, causal rules with and without windows, teacher forcing, packed
-// rows, every model, adapters, float32 and recompute; and grouped heads of keys. Microbatches for a pipeline.
+// Sizes that nothing divides: lengths, one frame, causal rules with and without windows, teacher forcing, packed
+// rows, every model, adapters, float32 and recompute; grouped heads of keys. Microbatches for a pipeline.
 void odd(int ranks, const std::vector<Part>& parts) {
   const Trial even = together(parts);
   auto trials = test::odd_trials(even.parallel.substr(1, even.parallel.size() - 2));

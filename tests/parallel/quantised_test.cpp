@@ -1,5 +1,5 @@
-// Numbers quantised in groups that share a scale, and matrices that are cut: the same as in one process where
-// no cut goes through a group, refused where one would.
+// Numbers quantised in groups that share a scale, and matrices that are split: the same as in one process if
+// no split divides a group, refused otherwise.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@ namespace {
 using at::Tensor;
 using test::Rank;
 
-// Both operands of a product rounded to 15 steps of their group's largest number; gradients pass the rounding
-// by.
+// Both operands of a product are rounded to 15 steps of their group's largest number; gradients bypass the rounding
+// step.
 class Grouped final : public Link<Tensor> {
  public:
   explicit Grouped(int64_t group) : Link(KINORA_LEVEL_PRECISION), group_(group) { skip_inherited<Grouped>(); }
@@ -30,7 +30,7 @@ class Grouped final : public Link<Tensor> {
 
  private:
   Tensor rounded(const Tensor& x) const {
-    if (x.size(-1) % group_) return x;  // text, patches: not of this test
+    if (x.size(-1) % group_) return x;  // text, patches: not part of this test
     const Tensor groups = x.detach().unflatten(-1, {-1, group_}),
                  scale = groups.abs().amax(-1, true) / 7 + 1e-30;
     return x + ((groups / scale).round() * scale).flatten(-2) - x.detach();

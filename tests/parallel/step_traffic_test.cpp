@@ -1,5 +1,5 @@
-// Bytes that a rank sends in whole steps, exactly as the formulas in the headers of the strategies that cut
-// samples, parameters and blocks say.
+// Bytes that a rank sends in whole steps equal the formulas in the headers of the strategies that split
+// samples, parameters and blocks.
 #include <gtest/gtest.h>
 
 #include "tests/support/stepping.hpp"
@@ -18,7 +18,7 @@ int64_t of(const Sent& s, const char* operation) {
   return found == s.end() ? 0 : found->second;
 }
 
-// The numbers of each block by its number, padded to a multiple of P: of blocks, and outside of them.
+// Numbers of each block by its index, padded to a multiple of P: in blocks, and outside of them.
 struct Units {
   int64_t blocks = 0, outside = 0;
   Units(const std::map<int64_t, int64_t>& numbers, int64_t P) {
@@ -27,7 +27,7 @@ struct Units {
   int64_t all() const { return blocks + outside; }
 };
 
-// Of the gradients of all parameters, once a step.
+// The gradients of all parameters, once per step.
 TEST(StepTraffic, OfDataParallelismIsItsFormula) {
   for (const int64_t P : {2, 3, 4})
     test::on_ranks(static_cast<int>(P), [&](const Rank& me) {
@@ -43,9 +43,9 @@ TEST(StepTraffic, OfShardedDataParallelismIsItsFormula) {
   constexpr int64_t m = 3;
   struct Case {
     const char* options;
-    int64_t gathers, scatters;  // a step, of a block
-    int64_t outside;            // scatters a step of the unit outside blocks, which is gathered once
-    int64_t w = e, g = e;       // bytes of a number on its way
+    int64_t gathers, scatters;  // per step and block
+    int64_t outside;            // scatters per step of the unit outside blocks, which is gathered once
+    int64_t w = e, g = e;       // bytes per number in transfer
     const char* beside = "";
   };
   const Case cases[] = {{"stage = 3", 2 * m, m, m},
@@ -73,7 +73,7 @@ TEST(StepTraffic, OfShardedDataParallelismIsItsFormula) {
     });
 }
 
-// A step ends with a sum of each shard over the ranks that hold the same, in the parameters' dtype.
+// A step ends with a sum of each shard over the ranks with copies of it, in the parameters' dtype.
 TEST(StepTraffic, OfShardsWithCopiesIsItsFormula) {
   constexpr int64_t P = 2, R = 2, m = 2;
   test::on_ranks(P * R, [&](const Rank& me) {
@@ -91,7 +91,7 @@ TEST(StepTraffic, OfShardsWithCopiesIsItsFormula) {
   });
 }
 
-// Frozen parameters are vectors of their own: gathered, and never scattered.
+// Frozen parameters form separate vectors: gathered, and never scattered.
 TEST(StepTraffic, OfShardsOfAFrozenModelIsItsFormula) {
   const core::LoraOptions lora{.rank = 3, .targets = {"x_embedder", "linear_q", "final_layer_linear"}};
   for (const int64_t P : {2, 3})
@@ -109,10 +109,10 @@ TEST(StepTraffic, OfShardsOfAFrozenModelIsItsFormula) {
 struct Pipeline {
   std::string options, model;
   int64_t stages_a_rank = 1;
-  int64_t shared = 0, last = shared;  // bytes of what is sent beside the flow, over the last boundary
+  int64_t shared = 0, last = shared;  // bytes sent in addition to the flow, and over the last boundary
 };
 
-// B timesteps of a row each; Wan's are six rows beside, and its projected text.
+// B timesteps with one row each; for Wan six further rows, and its projected text.
 constexpr int64_t kFlow = B * N * D * e, kRow = B * D * e, kOfWan = 7 * kRow + L * kRow, kShapes = 648;
 
 std::vector<Pipeline> pipelines(int64_t P) {
@@ -124,12 +124,12 @@ std::vector<Pipeline> pipelines(int64_t P) {
           {"schedule = 'gpipe'" + send, dit, 1, kRow},
           {"schedule = '1f1b'" + send, dit, 1, kRow},
           {"schedule = 'interleaved'" + send, deep, 2, kRow},
-          // On 4 ranks the head, which reads the timestep only, is the last stage.
+          // On 4 ranks the last stage is the head, which reads only the timestep.
           {(P == 2 ? "blocks = [2, 2]" : "blocks = [1, 1, 1, 1]") + send, wan, 1, kOfWan,
            P == 2 ? kOfWan : kRow}};
 }
 
-// The sum of `bytes(boundary)` over the boundaries that this rank sends over: to the next stage, or back.
+// The sum of `bytes(boundary)` over the boundaries across which this rank sends: to the next stage, or back.
 template <class Bytes>
 int64_t over_boundaries(const Rank& me, const Pipeline& p, bool back, Bytes bytes) {
   int64_t out = 0;

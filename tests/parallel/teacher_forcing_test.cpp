@@ -1,4 +1,4 @@
-// Train jobs with teacher forcing on several ranks against one: what is logged, and the weights afterwards.
+// Train jobs with teacher forcing on several ranks against one: the log, and the final weights.
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ struct Trained {
   core::NamedTensors weights, samples;  // samples: drawn after the last step
 };
 
-// Of a model of 4 heads, three steps; chunks of two frames, the last of 5 alone.
+// A model of 4 heads, three steps; chunks of two frames, the last of 5 frames alone.
 Trained job_of(const Rank& me, const std::string& parallel, const std::string& more, int64_t frames = 5) {
   const ScratchRun run(
       {{"dit",
@@ -93,7 +93,7 @@ TEST(TeacherForcingOnRanks, TrainsAsOneProcessDoes) {
       200);
 }
 
-// Every rank has as many noisy tokens as clean ones; in equal runs of the sequence the first have none.
+// Every rank has as many noisy tokens as clean ones; with equal runs of the sequence the first ranks have none.
 TEST(TeacherForcingOnRanks, BalancedEveryRankLearns) {
   for (const int64_t n : {2, 4})
     test::on_ranks(static_cast<int>(n), [n](const Rank& me) {

@@ -1,5 +1,5 @@
-// Bytes that a rank sends in one forward and backward, exactly as the formulas of the strategies' headers
-// say.
+// Bytes that a rank sends in one forward and backward equal the formulas in the strategies'
+// headers.
 #include <gtest/gtest.h>
 
 #include "tests/support/stepping.hpp"
@@ -11,8 +11,8 @@ using test::Rank;
 using test::Sent;
 using test::Stepping;
 
-// The model of every case: kLayers of self-attention, cross-attention and MLP, width D = H d, C channels of
-// an output's token; N is a multiple of everything.
+// The model of every case: kLayers of self-attention, cross-attention and MLP, width D = H d, C channels per
+// output token; N is a multiple of all of them.
 constexpr int64_t kLayers = 2, H = 4, d = 12, D = H * d, C = 8, B = Stepping::B, N = Stepping::N,
                   e = Stepping::e;
 
@@ -37,13 +37,13 @@ TEST(Traffic, OfARingIsItsFormula) {
       const Sent s = sent(me, "['cp-ring']");
       const int64_t keys = B * (N / R) * H * 2 * d * e;  // and values
       EXPECT_EQ(s.at("send"), kLayers * ((R - 1) + (R - 1) + R) * keys)
-          << "there, there again, and their gradients home";
+          << "forward, again in the backward, and their gradients back";
       EXPECT_EQ(s.at("gather"), (R - 1) * B * (N / R) * C * e);
       EXPECT_EQ(s.size(), 2U);
     });
 }
 
-// Heads are exchanged inside a node of U, and keys of the heads that a rank then has go round among R nodes.
+// Heads are exchanged inside a node of U ranks, and keys of a rank's heads circulate among R nodes.
 TEST(Traffic, OfTheGridIsItsFormulaInEachOfItsDimensions) {
   test::on_ranks(4, [](const Rank& me) {
     const Sent s = sent(me, "[{ use = 'cp-2d', ulysses = 2 }]");
@@ -55,7 +55,7 @@ TEST(Traffic, OfTheGridIsItsFormulaInEachOfItsDimensions) {
   });
 }
 
-// Teacher forcing's clean and noisy copies of a rank's stretch of time, L tokens in all: heads for tokens, as Ulysses.
+// Teacher forcing's clean and noisy copies of a rank's stretch of time, L tokens in total: heads for tokens, like Ulysses.
 TEST(Traffic, OfBalancedSpIsItsFormula) {
   for (const int64_t P : {2, 4})
     test::on_ranks(static_cast<int>(P), [&](const Rank& me) {
@@ -69,8 +69,8 @@ TEST(Traffic, OfBalancedSpIsItsFormula) {
     });
 }
 
-// Two all-to-alls a layer, and the keys of its one attention over everything: there, there again, and their
-// gradients home.
+// Two all-to-alls per layer, and the keys of its one attention over all tokens: forward, again in the backward, and their
+// gradients back.
 TEST(Traffic, OfSpatialTemporalModelsIsItsFormula) {
   for (const int64_t P : {2, 4})
     test::on_ranks(static_cast<int>(P), [&](const Rank& me) {
@@ -90,13 +90,13 @@ TEST(Traffic, OfSpatialTemporalModelsIsItsFormula) {
     });
 }
 
-// Three tensors a layer are read by COLUMN weights, three are made by ROW weights.
+// Three tensors per layer are read by COLUMN weights, three are made by ROW weights.
 TEST(Traffic, OfTensorParallelismIsItsFormula) {
   for (const int64_t T : {2, 4})
     test::on_ranks(static_cast<int>(T), [&](const Rank& me) {
       const int64_t each = (T - 1) * B * (N / T) * D * e, out = (T - 1) * B * (N / T) * C * e;
       const Sent s = sent(me, "['tp']");
-      EXPECT_EQ(s.at("gather"), (6 + 3) * kLayers * each + out) << "what COLUMN weights read, twice";
+      EXPECT_EQ(s.at("gather"), (6 + 3) * kLayers * each + out) << "inputs of COLUMN weights, twice";
       EXPECT_EQ(s.at("scatter-sum"), 6 * kLayers * each);
       EXPECT_EQ(s.size(), 2U);
       // q, k and v are three weights that read one tensor.
@@ -106,8 +106,8 @@ TEST(Traffic, OfTensorParallelismIsItsFormula) {
     });
 }
 
-// A frozen weight needs none of the tokens that it read; an adapter's, of its rank's width, are gathered
-// beside them.
+// A frozen weight needs no gathered tokens in the backward; an adapter's inputs, as wide as its rank, are gathered
+// in addition.
 TEST(Traffic, OfTensorParallelismFollowsWhatIsTrained) {
   test::on_ranks(2, [](const Rank& me) {
     constexpr int64_t T = 2, rank = 3, token = (T - 1) * B * (N / T) * e, out = token * C;
@@ -116,7 +116,7 @@ TEST(Traffic, OfTensorParallelismFollowsWhatIsTrained) {
                  .at("gather") -
              out;
     };
-    // Forward: three tensors a layer. Backward: of ROW weights, no gradient goes below the first adapter.
+    // Forward: three tensors per layer. Backward: of ROW weights; no gradient goes below the first adapter.
     EXPECT_EQ(gathered(test::models::dit(4), {"linear_fc1"}),
               token * ((3 + 3) * kLayers - 2) * D + token * 2 * kLayers * rank);
     EXPECT_EQ(gathered(test::models::dit(4), {"linear_fc2"}),

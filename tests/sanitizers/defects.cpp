@@ -1,4 +1,4 @@
-// Does what a sanitizer is to find: `defects NAME`.
+// Contains the defects that sanitizers must find: `defects NAME`.
 #include <climits>
 #include <cstdio>
 #include <string>

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Builds test programs with the sanitizers of a preset, in build/PRESET, and runs them; any report fails, of a process that they start too.
-Undefined behaviour has no report but ends its process. A program of known defects comes first: each of them must be seen.
+"""Builds test programs with the sanitizers of a preset, in build/PRESET, and runs them; any report fails, also of a child process.
+Undefined behaviour gives no report but ends its process. A program of known defects runs first: each of them must be detected.
 usage: sanitize.py PRESET ROOT PROGRAM..."""
 import json, os, pathlib, re, shutil, subprocess, sys
 
 PRESET, ROOT, PROGRAMS = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3:]
 BUILD = ROOT / "build" / PRESET
 REPORTS = BUILD / "reports"
-DEFECTS = {"asan": {"address": "heap-buffer-overflow", "undefined": "", "float-cast": ""}, "tsan": {"thread": "data race"}}  # words of the report
+DEFECTS = {"asan": {"address": "heap-buffer-overflow", "undefined": "", "float-cast": ""}, "tsan": {"thread": "data race"}}  # words in the report
 
 
 def environment():
-    """That of the test preset. Reports go into files: what a worker says, and how it ends, is its job's own matter. (Beside the address
-    sanitizer GCC's other one ignores log_path.)"""
+    """The environment of the test preset. Reports go into files, because the output and exit of a worker belong to its job. (Together with
+    the address sanitizer, GCC's undefined-behaviour sanitizer ignores log_path.)"""
     preset = next(p for p in json.loads((ROOT / "CMakePresets.json").read_text())["testPresets"] if p["name"] == PRESET)
     options = {name: f"{value.replace('${sourceDir}', str(ROOT))}:log_path={REPORTS}/report" for name, value in preset["environment"].items()}
     return {**os.environ, "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}", **options}
@@ -23,7 +23,7 @@ def call(*command):
 
 
 def reports():
-    """What was reported since the last call."""
+    """Reports since the last call."""
     files = sorted(REPORTS.iterdir())
     said = [text for file in files if (text := file.read_text(errors="replace")).strip()]
     for file in files:
@@ -32,7 +32,7 @@ def reports():
 
 
 def build():
-    """With half of the processors, because CTest runs two tests at once."""
+    """Uses half of the processors, because CTest runs two tests at once."""
     if not (BUILD / "build.ninja").exists() and call("cmake", "--preset", PRESET):
         sys.exit(f"sanitize: preset {PRESET} cannot be configured")
     if call("cmake", "--build", "--preset", PRESET, "--parallel", max(1, (os.cpu_count() or 1) // 2), "--target", "defects", *PROGRAMS):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kinora plugins check-parallel: strategies that are right pass, the template's too, and one that computes something else is told what it is.
+"""kinora plugins check-parallel: correct strategies pass, the template's included, and a wrong one gets a report of what differs.
 usage: parallel_test.py KINORA ROOT SCRATCH"""
 import json, os, pathlib, shutil, subprocess, sys
 
@@ -7,7 +7,7 @@ KINORA, ROOT, SCRATCH = (pathlib.Path(p).resolve() for p in sys.argv[1:4])
 ENVIRONMENT = {**os.environ, "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}", "TMPDIR": str(SCRATCH / "tmp")}
 FOLDER, BUILD = SCRATCH / "stretch", SCRATCH / "build"
 
-# What goes wrong without a message, as changes of the template, and what is said of each.
+# Errors that give no message by themselves, as changes of the template, and the expected report.
 BROKEN = {
     "it cuts nothing": ("link_ ? link_->get() : nullptr", "nullptr",
                         ["gradient of ", "it is 2 times one process'", "partial sum"]),
@@ -42,12 +42,12 @@ def check_ours():
     assert worst > 0 and all(off < 1e-10 for off in all_off) and all(len(trial["worst"]) == 5 for trial in found["trials"]), found
     print(f"      cp-ulysses: worst {worst:.1e}")
     assert not list((SCRATCH / "tmp").iterdir()), "folders are left behind"
-    assert "samples" in check("ddp").stdout  # whose ranks do not share a packed row
+    assert "samples" in check("ddp").stdout  # its ranks do not share a packed row
 
 
 def check_usage():
-    for arguments, says in (([], "needs one ID"), (["cp-ulyses"], "did you mean 'parallel/cp-ulysses'?"), (["model/dit"], "is no strategy"),
-                            (["ddp", "--ranks", 0], "--ranks is 1 to 64")):
+    for arguments, says in (([], "needs one ID"), (["cp-ulyses"], "did you mean 'parallel/cp-ulysses'?"), (["model/dit"], "is not a strategy"),
+                            (["ddp", "--ranks", 0], "--ranks must be 1 to 64")):
         message = check(*arguments, code=2).stderr
         assert says in message and len(message.splitlines()) == 1, message
     assert "did you mean 'parallel'?" in done(KINORA, "plugins", "new", "strategy", "x", SCRATCH / "x", code=2).stderr
@@ -76,7 +76,7 @@ def check_broken():
 
 
 def check_transfers():
-    """One rank makes a sum more: an error that names both transfers, not the end of a process in a thread of Gloo."""
+    """One rank makes an extra sum: an error that names both transfers, instead of a crash in a Gloo thread."""
     source = FOLDER / "stretch.cpp"
     right = source.read_text()
     source.write_text(right.replace("    const int64_t padding =", "    if (group_.rank() == 0) group_.sum(x);\n    const int64_t padding =", 1))
@@ -88,7 +88,7 @@ def check_transfers():
 
 
 def check_manifest():
-    """A stale manifest: one remedy, with the target's own name."""
+    """A stale manifest: one remedy, with the target's name."""
     file = FOLDER / "plugin.toml"
     file.write_text(file.read_text().replace("max = 65536", "max = 65537"))
     library = BUILD / "lib/kinora/plugins/stretch/libstretch.so"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The SDK's three steps, out of tree: kinora plugins new, cmake, kinora --plugins DIR. Every kind
-compiles; a stage, a sampler and a storage are built, tested and used, and models of both tiers, against an installation, trained. The filter of
-sdk/README.md is built from what stands there, and filters. usage: template_test.py KINORA ROOT SCRATCH"""
+compiles; a stage, a sampler and a storage are built, tested and used; models of both tiers are trained against an installation. The filter of
+sdk/README.md is built from the document's text, and filters. usage: template_test.py KINORA ROOT SCRATCH"""
 import json, os, pathlib, shutil, subprocess, sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
@@ -9,10 +9,10 @@ import quick
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 FILM = ROOT / "tests/data/film_excerpt.webm"
-# Compiled with these warnings too, in addition to a stage, a storage, a model and a sampler, which are built.
+# These are only compiled with these warnings; a stage, a storage, a model and a sampler are also built.
 OTHERS = ["engine", "tokenizer", "loss", "parallel", "precision", "collective"]
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers"]
-CCACHE = ["ccache"] if shutil.which("ccache") else []  # what is compiled is the same in every run
+CCACHE = ["ccache"] if shutil.which("ccache") else []  # every run compiles the same sources
 ENVIRONMENT = {**os.environ, "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}", "CCACHE_BASEDIR": str(ROOT), "CCACHE_NOHASHDIR": "1",
                **({"CMAKE_CXX_COMPILER_LAUNCHER": "ccache"} if CCACHE else {})}
 failures = []
@@ -38,7 +38,7 @@ def kinora(*arguments, program=KINORA):
 
 
 def built(kind, name, sdk, tier="stable", program=KINORA):
-    """Makes, builds and inspects one plugin; the folder of its plugins."""
+    """Creates, builds and inspects one plugin; returns the folder of its plugins."""
     folder, id = SCRATCH / name, f"{kind}/{name}"
     build, plugins = folder / "build", folder / "build/lib/kinora/plugins"
     library = plugins / name / f"lib{name}.so"
@@ -66,10 +66,10 @@ def installed():
 
 
 def trained(place, plugins, name, *sets):
-    """Losses of three steps of the shipped recipe with this model in the place of its own."""
+    """Losses of three steps of the shipped recipe with this model instead of its own."""
     model = f'dit.model={{use="{name}", channels=32}}'
     sets = [a for one in (*quick.FEW, model, "dit.steps=3", *sets) for a in ("--set", one)]
-    shutil.rmtree(SCRATCH / "run/dit", ignore_errors=True)  # how it is computed is no reason to train again
+    shutil.rmtree(SCRATCH / "run/dit", ignore_errors=True)  # a different way of computing does not restart a training
     done = kinora("--plugins", plugins, "run", ROOT / "configs/quickstart.toml", "--only", "dit", "--out", SCRATCH / "run", *sets, program=place / "bin/kinora")
     if not check(f"{name} is trained {sets[-1]}", done, 0, "dit: done"):
         return []
@@ -87,7 +87,7 @@ def near(name, ours, theirs, bound):
 
 
 def models():
-    """A model from its template to training, in both tiers; recomputed in the backward it is the same model."""
+    """A model from its template to training, in both tiers; with recomputation in the backward pass it is the same model."""
     place = installed()
     quick.begun(KINORA, ROOT, SCRATCH / "run")
     for tier, name in (("stable", "first-model"), ("pinned", "pinned.model")):
@@ -129,7 +129,7 @@ stages = [{{ use = "video.read", frames = 4, height = 36 }}, {{ use = "dim-scene
 
 
 def block(text, language):
-    """The first fenced block of the language."""
+    """The first fenced block in the language."""
     return text.split(f"```{language}\n", 1)[1].split("```", 1)[0]
 
 
@@ -151,7 +151,7 @@ stages = [{{ use = "video.read", height = 32 }}, {{ use = "colourful", {option} 
 
 
 def readme_filter():
-    """Films of one colour, whose score is known: grey 0, blue 1, half of each 1/2."""
+    """Videos of one colour with known scores: grey 0, blue 1, half of each 1/2."""
     section = (ROOT / "sdk/README.md").read_text().split("## A filter for curation\n", 1)[1].split("\n## ", 1)[0]
     folder, build = SCRATCH / "colourful", SCRATCH / "colourful/build"
     folder.mkdir()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The page for screen readers, for the keyboard, in the dark and on a narrow screen; a running job. Screenshots stay in SCRATCH.
+"""The page with screen readers, by keyboard only, in dark mode and on a narrow screen, and with a running job. Screenshots stay in SCRATCH.
 usage: access.py KINORA ROOT SCRATCH"""
 import json, re, shutil
 
@@ -10,16 +10,16 @@ from edits import said, select, total
 
 
 def check_axe(page, what):
-    """axe-core's rules, contrast among them: what fades in has none yet."""
+    """axe-core's rules, contrast included; waits for elements that fade in, since they have no contrast yet."""
     still(page)
     found = [f"{v['id']}: {v['nodes'][0]['target']} {v['nodes'][0].get('failureSummary', '')}" for v in Axe().run(page).response["violations"]]
     assert not found, f"{what}: {found}"
 
 
 def check_tree(page):
-    """What a screen reader is told."""
+    """The tree that a screen reader gets."""
     tree = page.locator("body").aria_snapshot()
-    for part in ('listbox "Clips"', 'option "film-0000, kept, 3.5 s. A short', 'toolbar "duration_s"', 'toolbar "View and edits"', 'listbox "Shots of the film"', 'option "Shot 1, 0 s to 3.5 s: kept"',
+    for part in ('listbox "Clips"', 'option "film-0000, kept, 3.5 s. A short', 'toolbar "duration_s"', 'toolbar "View and edits"', 'listbox "Shots of the video"', 'option "Shot 1, 0 s to 3.5 s: kept"',
                  'textbox "Caption"', 'button "Reject (x)"', 'button "Kept', 'region "Selected clip"', 'complementary "Filters"', "search:", "status", "contentinfo"):
         assert part in tree, f"{part} is not in\n{tree}"
     eventually(lambda: page.locator("#status").get_attribute("aria-live") == "polite")
@@ -29,7 +29,7 @@ def check_tree(page):
 
 
 def check_names(page, what):
-    """Whatever can be used has a name in the tree that screen readers are given."""
+    """Every usable element has a name in the accessibility tree."""
     tree = page.locator("body").aria_snapshot()
     used = re.findall(r"- (button|textbox|searchbox|combobox|listbox|option|toolbar|group|slider|dialog|checkbox|link|region|complementary)\b(.*)", tree)
     nameless = [role + rest for role, rest in used if not rest.startswith(' "')]
@@ -37,7 +37,7 @@ def check_names(page, what):
 
 
 def check_keyboard(chromium, studio, folder, size):
-    """No mouse: a clip is opened, played, its caption edited, saved and undone, it is rejected with a reason; filters and search."""
+    """Without a mouse: a clip is opened, played, its caption edited, saved and undone, and it is rejected with a reason; filters and search."""
     with page_of(chromium, studio, viewport=size) as page:
         keys, focus = page.keyboard, lambda: page.evaluate("() => document.activeElement.id")
         every = total(page)
@@ -82,7 +82,7 @@ def check_keyboard(chromium, studio, folder, size):
 
 
 def check_keys_of_filters(page, every):
-    """f, Enter: the first outcome. On to a histogram, its last bar; Escape, and back to the button that shows all."""
+    """f, Enter: the first outcome. Then to a histogram, its last bar; Escape, and back to the button Show all."""
     keys = page.keyboard
     keys.press("f")
     keys.press("Enter")
@@ -104,7 +104,7 @@ def check_keys_of_filters(page, every):
 
 
 def check_tab(page):
-    """Tab reaches every part, each stop can be seen, and a histogram is one stop."""
+    """Tab reaches every part, each stop is visible, and a histogram is one stop."""
     stops, bars = [], 0
     page.keyboard.press("Escape")
     for _ in range(60):
@@ -121,7 +121,7 @@ def check_tab(page):
 
 
 def check_dialogs(page):
-    """The focus goes in, stays in, and comes back."""
+    """The focus enters the dialog, stays inside, and returns."""
     page.keyboard.press("Escape")
     for key, dialog in (("?", "keys-dialog"), ("x", "reject-dialog")):
         page.keyboard.press(key)
@@ -138,7 +138,7 @@ def check_dialogs(page):
 
 
 def check_looks(chromium, studio):
-    """Both schemes, wide and narrow: nothing hangs over, contrast holds; a picture of each."""
+    """Both colour schemes, wide and narrow: nothing overflows, contrast is sufficient; a picture of each."""
     for scheme, width, height in (("light", 1440, 900), ("dark", 1024, 768), ("light", 390, 844), ("dark", 390, 844)):
         with page_of(chromium, studio, viewport={"width": width, "height": height}, color_scheme=scheme) as page:
             eventually(lambda: page.locator("video").evaluate("v => v.readyState") >= 1 if width > 760 else True, "the video")
@@ -163,7 +163,7 @@ def check_looks(chromium, studio):
 
 
 def check_live(chromium, folder):
-    """A job at work: its stages, the one that bounds it, and what has ended so far."""
+    """A running job: its stages, the one that bounds it, and the items that have ended so far."""
     running = SCRATCH / "running"
     shutil.copytree(folder, running)
     job = running / "clips"

@@ -1,4 +1,4 @@
-"""What the studio's tests share: a curate run over real films, the studio as a process, and Debian's Chromium."""
+"""Shared by the studio's tests: a curate run over real videos, the studio as a process, and Debian's Chromium."""
 import contextlib, functools, json, pathlib, shutil, signal, subprocess, sys, time
 
 from playwright.sync_api import sync_playwright
@@ -8,7 +8,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 CHROMIUM = shutil.which("chromium") or "chromium"
 
-# Clips that are kept, clips that are filtered (rule clip.too-short) and a film that cannot be read.
+# Kept clips, filtered clips (rule clip.too-short) and a video that cannot be read.
 RUN = """
 [run]
 name = "studio"
@@ -31,9 +31,9 @@ def fresh():
 
 
 def run_command(name, films=("film.mp4", "bbb_A.mp4"), min_length=3.2, embedded=False, stages="", jobs=""):
-    """The command and the folder of a run; again with the same name, it is continued. embedded: by embed.classic."""
+    """The command and the folder of a run; a second call with the same name continues it. embedded: by embed.classic."""
     broken = SCRATCH / "broken.mp4"
-    if not broken.exists():  # a film that is newer is another film
+    if not broken.exists():  # a newer file would count as another video
         broken.write_bytes(b"no film at all")
     inputs = ", ".join(json.dumps(str(p)) for p in [*(ROOT / "tests/data" / film for film in films), broken])
     (SCRATCH / f"{name}.toml").write_text(RUN.format(inputs=inputs, min_length=min_length, sampled=", sample_fps = 2.0, sample_height = 96" if embedded else "", more=(' { use = "embed.classic" },' if embedded else "") + stages) + jobs)
@@ -54,12 +54,12 @@ def curated_once():
 
 
 def copy_of_run(name):
-    """The folder of a run that is the same for all tests; this one may be changed, and curated() with its name continues it."""
+    """The folder of a run that all tests share; this copy may be changed, and curated() with its name continues it."""
     return shutil.copytree(curated_once(), SCRATCH / name)
 
 
 def edits(folder):
-    """The lines, and the last value of each field of each key: what a reader that knows no undo sees."""
+    """The lines, and the last value of each field of each key, as seen by a reader that ignores undo."""
     path, last = folder / "clips/edits.jsonl", {}
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     for line in lines:
@@ -68,7 +68,7 @@ def edits(folder):
 
 
 class Studio:
-    """A process; `address` has its token."""
+    """A studio process; `address` contains its token."""
 
     @staticmethod
     def command(folder):
@@ -87,7 +87,7 @@ class Studio:
         self.process.wait()
 
     def end(self):
-        """By Ctrl-C."""
+        """Ends it with Ctrl-C."""
         self.process.send_signal(signal.SIGINT)
         code = self.process.wait(timeout=20)
         assert code == 130, (code, self.process.stderr.read())
@@ -112,8 +112,8 @@ def browser():
 
 @contextlib.contextmanager
 def page_of(chromium, studio, refused=(), is_lost=False, shows=".cell[aria-selected=true]", before=lambda page: None, **context):
-    """The studio's page; whatever it asks of another place, and whatever goes wrong in it, fails the test.
-    refused: statuses that the test asks for; is_lost: the test cuts the connection. shows: what is there when it is loaded. before: called with the page before it is loaded."""
+    """The studio's page. A request to another host, or an error in the page, fails the test.
+    refused: statuses that the test expects; is_lost: the test cuts the connection; shows: an element of the loaded page; before: called with the page before it is loaded."""
     outside, errors = [], []
     with chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **context}) as tab:
         page = tab.new_page()
@@ -135,7 +135,7 @@ def page_of(chromium, studio, refused=(), is_lost=False, shows=".cell[aria-selec
 
 
 def still(page):
-    """Waits until nothing fades in: it would have no contrast yet."""
+    """Waits until no element fades in: it would have no contrast yet."""
     page.evaluate("() => Promise.all(document.getAnimations().map((animation) => animation.finished.catch(() => null)))")
 
 
@@ -146,13 +146,13 @@ def run_alone(main):
 
 
 def eventually(condition, what="this line", seconds=60):
-    """Waits until the condition holds: after a click or a key the page is right in a while, not at once."""
+    """Waits until the condition holds: after a click or a key the page needs a moment."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:
             if value := condition():
                 return value
-        except (KeyError, IndexError):  # what it looks at is not there yet
+        except (KeyError, IndexError):  # the elements do not exist yet
             pass
         time.sleep(0.05)
     raise AssertionError(f"not within {seconds} s: {what}")

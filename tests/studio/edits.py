@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The studio in a real browser over a real curate run: everything by keyboard, saved, undone, and there after a restart.
+"""The studio in a real browser over a real curate run: everything by keyboard, saved, undone, and still there after a restart.
 usage: edits.py KINORA ROOT SCRATCH"""
 import http.client, json, re, subprocess, threading, time, urllib.parse
 
@@ -7,10 +7,10 @@ from browser import ROOT, Studio, copy_of_run, edits, eventually, page_of, run_a
 
 
 def select(page, key):
-    """By j alone, from the first clip on; again from there while the sheet may still be asked for."""
-    # The row of a clip may be on its way; the one that is selected is known when its key is there.
+    """Uses only j, from the first clip on; starts again from there while the sheet may still be loading."""
+    # The row of a clip may still be loading; the selected clip is known once its key is visible.
     selected = lambda: page.wait_for_function("() => { const cell = document.querySelector('.cell[aria-selected=true]:not([hidden])'); const key = cell?.querySelector('.key').textContent; return key && [key, cell.id === `clip-${cell.ariaSetSize - 1}`]; }").json_value()
-    end = time.monotonic() + 90  # a busy machine takes seconds for a key
+    end = time.monotonic() + 90  # on a busy machine a key takes seconds
     page.keyboard.press("Home")
     while (now := selected())[0] != key:
         assert time.monotonic() < end, f"j does not lead to {key}"
@@ -19,7 +19,7 @@ def select(page, key):
 
 
 def shows(page, key):
-    """The clip is selected, and all of it is in."""
+    """The clip is selected, and all of it is loaded."""
     page.wait_for_function("key => document.querySelector('#detail[aria-busy=false] h2')?.textContent === key", arg=key)
 
 
@@ -35,12 +35,12 @@ def caption(page, text):
 
 
 def by_line(page):
-    """What stands beside the caption."""
+    """The text next to the caption."""
     return page.locator(".title:has(label[for=caption]) .muted").inner_text()
 
 
 def check_captions(page, folder):
-    """Typed, saved by Enter, left by Escape, undone and done again."""
+    """Typed, saved by Enter, left by Escape, undone and redone."""
     select(page, "film-0001")
     own = page.locator("#caption").input_value()
     assert own.startswith("A "), own
@@ -61,12 +61,12 @@ def check_captions(page, folder):
     assert lines[-1]["undo"] is True and last["film-0001"]["caption"] == own, "a reader of last values has the clip's own"
     eventually(lambda: page.locator("#caption").input_value() == own)
     page.keyboard.press("Shift+U")
-    said(page, "Done again")
+    said(page, "Redone")
     assert edits(folder)[1]["film-0001"]["caption"] == 'a "white" rabbit — en forêt'
 
 
 def check_decisions(page, folder):
-    """Reject with a reason, accept what was filtered; the sheet and the filters show both."""
+    """Rejects with a reason, accepts a filtered clip; the sheet and the filters show both."""
     select(page, "film-0003")
     page.keyboard.press("x")
     page.wait_for_selector("#reject-dialog[open]")
@@ -84,13 +84,13 @@ def check_decisions(page, folder):
     eventually(lambda: "lower min_length or min_frames of clip.transcode" in page.locator("#detail .note").nth(1).inner_text())
     page.keyboard.press("u")
     said(page, "Undone: film-0004")
-    assert edits(folder)[1]["film-0004"]["keep"] is None, "nothing had been decided"
+    assert edits(folder)[1]["film-0004"]["keep"] is None, "no decision existed before"
     eventually(lambda: page.locator(".history li").first.inner_text().startswith("undo: no decision"))
     eventually(lambda: page.locator("#detail .title .mark").inner_text() == "filtered by clip.too-short")
     page.keyboard.press("Shift+U")
-    said(page, "Done again")
+    said(page, "Redone")
     assert edits(folder)[1]["film-0004"]["keep"] is True
-    eventually(lambda: "only what is stored" in page.locator("#detail .note").nth(1).inner_text())
+    eventually(lambda: "only stored clips" in page.locator("#detail .note").nth(1).inner_text())
     page.keyboard.press("x")
     page.wait_for_selector("#reject-dialog[open]")
     page.keyboard.press("Escape")
@@ -100,7 +100,7 @@ def check_decisions(page, folder):
     eventually(lambda: "not a video file" in page.locator("#detail .note").inner_text())
     assert not page.get_by_role("button", name="Accept (a)").count() and page.get_by_role("button", name="Reject (x)").count(), "nothing of it can be packed"
     page.keyboard.press("a")
-    said(page, "Nothing of broken is stored")
+    said(page, "nothing of it is stored")
     assert "broken" not in edits(folder)[1], edits(folder)
 
 
@@ -110,7 +110,7 @@ def total(page):
 
 
 def check_filters(page, folder):
-    """Outcomes, a histogram's bar, and search, by keyboard; the numbers are those of items.jsonl."""
+    """Outcomes, a histogram's bar, and search, by keyboard; the numbers equal those of items.jsonl."""
     items = [json.loads(line) for line in (folder / "clips/items.jsonl").read_text().splitlines()]
     shown = [item for item in items if not item["consumed"]]
     eventually(lambda: total(page) == len(shown))
@@ -143,7 +143,7 @@ def check_filters(page, folder):
 
 
 def check_player(page, folder):
-    """Plays, seeks, steps by frames; a clip that is not stored is its part of the film."""
+    """Plays, seeks, steps by frames; a clip that is not stored plays as a part of its source video."""
     select(page, "film-0000")
     page.wait_for_function("() => document.querySelector('video').readyState >= 2")
     page.keyboard.press(" ")
@@ -187,7 +187,7 @@ def ask(studio, path, method="GET", body=None, **headers):
 
 
 def check_guard(studio, folder):
-    """Whoever does not know the token, another host, another origin, and paths out of the folder."""
+    """Refuses unknown tokens, another host, another origin, and paths out of the folder."""
     port = studio.host.split(":")[1]
     cookie = f"kinora_studio_{port}={studio.token}"
     status = lambda *a, **k: ask(studio, *a, **k)[0]
@@ -215,7 +215,7 @@ def check_guard(studio, folder):
 
 
 def check_requests(studio, folder):
-    """Ranges as browsers and others ask for them; what is wrong is answered, not fatal."""
+    """Ranges as browsers and other clients request them; invalid requests get an answer and are not fatal."""
     cookie = f"kinora_studio_{studio.host.split(':')[1]}={studio.token}"
     whole = (folder / "clips/data/film-0000.mp4").read_bytes()
     video = "/video?id=clips%2Ffilm-0000"
@@ -237,7 +237,7 @@ def check_requests(studio, folder):
 
 
 def check_kill(chromium, folder):
-    """kill -9 while captions are being saved one after another: all that were answered are there, and whole."""
+    """kill -9 while captions are saved one after another: all confirmed ones are stored, and intact."""
     answered = []
     with Studio(folder) as studio:
         cookie = f"kinora_studio_{studio.host.split(':')[1]}={studio.token}"
@@ -265,7 +265,7 @@ def check_kill(chromium, folder):
 
 
 def check_two(chromium, folder):
-    """What one author saves appears at the other's, who cannot undo it."""
+    """An edit by one author appears in the other author's page, who cannot undo it."""
     with Studio(folder) as mine, Studio(folder, "--author", "tom") as other:
         with page_of(chromium, mine, refused=(400,)) as page, page_of(chromium, other) as second:
             select(page, "film-0006")
@@ -294,7 +294,7 @@ def main(chromium):
         check_guard(studio, folder)
         check_requests(studio, folder)
         studio.end()
-    with Studio(folder) as studio, page_of(chromium, studio) as page:  # what was decided is there after a restart
+    with Studio(folder) as studio, page_of(chromium, studio) as page:  # decisions survive a restart
         select(page, "film-0001")
         eventually(lambda: page.locator("#caption").input_value() == 'a "white" rabbit — en forêt')
         select(page, "film-0003")
@@ -302,7 +302,7 @@ def main(chromium):
     check_two(chromium, folder)
     check_kill(chromium, folder)
     none = subprocess.run([*Studio.command(ROOT / "tests"), "--port", "1"], capture_output=True, text=True)
-    assert none.returncode == 1 and "no curate job is there" in none.stderr, none
+    assert none.returncode == 1 and "contains no curate job" in none.stderr, none
     print("edits: all checks passed")
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Films by their endings: one in capitals plays, one that the browser cannot play is said to be that, one of an unknown kind too; films
-of one name in several folders are told apart. A folder that cannot be written is said at the start, and Ctrl-C amid pictures says nothing.
+"""Videos by their endings: one in capitals plays; one that the browser cannot play, or of an unknown kind, is reported; videos
+with equal names in several folders are told apart. A read-only folder is reported at the start, and Ctrl-C during decoding prints nothing.
 usage: films.py KINORA ROOT SCRATCH"""
 import functools, os, subprocess, threading, time
 
@@ -9,12 +9,12 @@ from clips import curate_folder, make_film
 from edits import select
 import pictures
 
-UNSTORED = 40  # clips whose pictures come from films
+UNSTORED = 40  # clips whose pictures come from their source videos
 picture = functools.partial(pictures.picture, job="films")
 
 
 def films():
-    """{key: file}: of two days, in the endings of cameras."""
+    """{key: file}: videos of two days, with the endings that cameras use."""
     out = {"tape": "monday/tape.MP4", "tape-2": "tuesday/tape.mp4", "avchd": "monday/AVCHD.MTS", "scan": "scan.xyz"}
     for name in out.values():
         (SCRATCH / name).parent.mkdir(exist_ok=True)
@@ -40,7 +40,7 @@ def check_playing(page, studio):
     nothing = page.locator("#detail .nothing")
     for key, ending in (("avchd-0000", ".mts"), ("scan-0000", ".xyz")):
         select(page, key)
-        eventually(lambda: nothing.count() and nothing.inner_text() == f"Its video was not stored, and this browser cannot play {ending} films.", f"{key}: {nothing.all_inner_texts()}")
+        eventually(lambda: nothing.count() and nothing.inner_text() == f"The clip was not stored, and this browser cannot play {ending} videos.", f"{key}: {nothing.all_inner_texts()}")
     assert picture(studio, "avchd-0000")[0] == 200 and picture(studio, "scan-0000")[0] == 404
 
 
@@ -56,7 +56,7 @@ def check_places(page):
 
 
 def check_interrupted(folder):
-    """While pictures are made."""
+    """Ctrl-C while pictures are made."""
     with Studio(folder) as studio:
         def look(n):
             try:
@@ -75,7 +75,7 @@ def check_interrupted(folder):
 
 
 def check_read_only(folder):
-    """Root may write anywhere but where nobody can: a mount."""
+    """Root may write anywhere except in a read-only mount."""
     os.chmod(folder, 0o555)
     mounted = os.getuid() == 0
     if mounted:

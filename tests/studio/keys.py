@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Keys that follow each other faster than the studio answers: each acts on the clip that was selected when it was pressed, and what
-is typed is what is saved. usage: keys.py KINORA ROOT SCRATCH"""
+"""Keys pressed faster than the studio answers: each acts on the clip that was selected when it was pressed, and exactly
+the typed text is saved. usage: keys.py KINORA ROOT SCRATCH"""
 import contextlib, json, os, time
 
 from browser import SCRATCH, Studio, page_of, run_alone
 from clips import curate_folder, make_film
 
-CLIPS = 130  # more than the page asks for at once
+CLIPS = 130  # more than one request returns
 LATENCIES, PAUSES = (0, 60, 200), (0, 20, 50, 120)  # milliseconds
 
 
@@ -22,8 +22,8 @@ def synthetic(name):
 
 
 class Typist:
-    """Presses keys at a pace, and compares what was saved. Its functions, as the checks, are generators that yield what they wait
-    for: seconds, or (a condition, what it is)."""
+    """Presses keys at a pace, and compares the saved edits. Its methods, like the checks, are generators that yield what they wait
+    for: seconds, or (a condition, its name)."""
 
     def __init__(self, page, folder, latency):
         self.page, self.file, self.captions = page, folder / "edits.jsonl", {}
@@ -53,7 +53,7 @@ class Typist:
                 yield pause / 1000
 
     def saved(self, *wanted):
-        """These edits and no others, in this order."""
+        """Exactly these edits, in this order."""
         yield lambda: len(self.lines()) >= self.before + len(wanted), f"edits {wanted}"
         got = [(line["key"], line["set"]) for line in self.lines()[self.before :]]
         assert got == list(wanted), f"{got}, not {wanted}"
@@ -82,12 +82,12 @@ def check_pace(typist, pause):
     yield from typist.saved(("film-0003", {"keep": True}), ("film-0003", {"keep": None}))
     yield from typist.said("Undone: film-0003")
     yield from typist.type(pause, "End", "Home", "m")
-    yield from typist.said("film-0000 has no embedding")
+    yield from typist.said("film-0000 has no image embedding")
     yield lambda: typist.rows().items() >= typist.captions.items(), f"rows with {typist.captions}"
 
 
 def check_far(chromium, folder, latency):
-    """Rows that the page does not have yet: what is typed while they come is saved for them."""
+    """Rows that are not loaded yet: text typed meanwhile is saved for them."""
     last = f"film-{CLIPS - 1:04}"
     for keys, *wanted in (
         (("e", "Control+A", "F", "Enter", "a", "u"), {"caption": "F"}, {"keep": True}, {"keep": None}),
@@ -100,7 +100,7 @@ def check_far(chromium, folder, latency):
 
 
 def check_begin(chromium, folder):
-    """Keys that are pressed before the histograms have come: the end of loading does not take the focus away."""
+    """Keys pressed before the histograms are loaded: the end of loading does not take the focus away."""
     held = []
 
     def first_waits(route):
@@ -119,7 +119,7 @@ def check_begin(chromium, folder):
 
 
 def check_search(typist):
-    """What is pressed after a search is about what it finds."""
+    """Keys pressed after a search act on its results."""
     yield from typist.home()
     yield from typist.type(0, "/", *"caption 77", "Enter", "a", "u")
     yield from typist.saved(("film-0077", {"keep": True}), ("film-0077", {"keep": None}))
@@ -138,7 +138,7 @@ def check_latency(chromium, latency):
 
 
 def together(*checks, seconds=60):
-    """Runs several generators in turns: they mostly wait."""
+    """Runs several generators in turns, since they mostly wait."""
     waits = {check: (lambda: True, "", 0.0) for check in checks}
     with contextlib.ExitStack() as ends:
         for check in checks:

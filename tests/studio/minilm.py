@@ -1,4 +1,4 @@
-"""MiniLM-L6 in numpy, float64: what sentences mean, independently of Kinora."""
+"""MiniLM-L6 in numpy, float64: sentence embeddings, independent of Kinora."""
 import math, re
 
 import numpy as np

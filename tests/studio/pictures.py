@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Pictures of clips that are decoded by worker processes: damaged clips, workers that are killed or that hang cost one picture
-each, and the studio answers all along. usage: pictures.py KINORA ROOT SCRATCH"""
+"""Pictures of clips are decoded by worker processes: damaged clips, killed workers and hanging workers cost one picture
+each, and the studio keeps answering. usage: pictures.py KINORA ROOT SCRATCH"""
 import os, pathlib, random, signal, subprocess, threading, time, urllib.parse
 
 from browser import SCRATCH, Studio, eventually, page_of, run_alone
 from clips import curate_folder, make_film
 from edits import ask
 
-GOOD, HANG = 24, 10  # clips; seconds that a picture may take
+GOOD, HANG = 24, 10  # clips; time limit of a picture in seconds
 
 
 def damaged(good, n):
-    """Real film bytes, wrong in the ways that files are wrong."""
+    """Real video bytes, damaged in typical ways."""
     chance, data = random.Random(n), bytearray(good)
     if n % 5 == 0:
         return bytes(data[: len(data) * (1 + n) // 40])
@@ -72,7 +72,7 @@ def check_damaged(studio):
 
 
 def check_right(studio):
-    """The frame a third in, as ffmpeg decodes it; the counter in the corner of the test picture tells frames apart."""
+    """The frame one third in, as decoded by ffmpeg; the counter in the corner of the test picture identifies frames."""
     small = lambda source, *how: subprocess.run(["ffmpeg", "-v", "error", "-i", source, *how, "-frames:v", "1", "-f", "rawvideo", "-pix_fmt", "gray", "-"], input=None, capture_output=True, check=True).stdout
     (SCRATCH / "picture.jpg").write_bytes(picture(studio, "good-01")[1])
     got = small(str(SCRATCH / "picture.jpg"))
@@ -82,7 +82,7 @@ def check_right(studio):
 
 
 def check_killed(studio):
-    """Between pictures: nothing is lost. Again and again at work: pictures, at most, and the studio lives."""
+    """Killed between pictures: nothing is lost. Killed repeatedly at work: at most pictures are lost, and the studio lives."""
     before = workers(studio)
     assert 1 <= len(before) <= 2, before
     for pid in before:
@@ -106,12 +106,12 @@ def check_killed(studio):
     stop.set()
     thread.join()
     assert answers(studio)
-    assert [picture(studio, f"good-{n:02}")[0] for n in range(9, 12)] == [200] * 3, "it goes on"
+    assert [picture(studio, f"good-{n:02}")[0] for n in range(9, 12)] == [200] * 3, "the studio continues"
     print(f"while workers were killed all the time, {statuses.count(404)} of 6 pictures were lost")
 
 
 def check_hanging(studio):
-    """A worker that shows no sign of life is killed when its time is up, and costs that picture. Only who decodes elsewhere hangs here."""
+    """A worker that shows no progress is killed at its time limit, and costs that picture. The studio itself keeps answering."""
     pool = [threading.Thread(target=picture, args=(studio, f"good-{n}")) for n in (12, 13)]
     for thread in pool:
         thread.start()
@@ -127,7 +127,7 @@ def check_hanging(studio):
         thread.start()
     time.sleep(1)
     asked = time.monotonic()
-    assert answers(studio) and time.monotonic() - asked < 1, "the studio goes on"
+    assert answers(studio) and time.monotonic() - asked < 1, "the studio keeps answering"
     for thread in threads:
         thread.join()
     took = time.monotonic() - start
@@ -137,7 +137,7 @@ def check_hanging(studio):
 
 
 def check_changed(chromium, studio, folder):
-    """A key that has other footage by now has another picture, also in a page that is open; the same footage is not sent again."""
+    """A key with new footage gets a new picture, also in an open page; unchanged footage is not sent again."""
     cookie = f"kinora_studio_{studio.host.split(':')[1]}={studio.token}"
     path = "/picture?" + urllib.parse.urlencode({"id": "pictures/good-00"})
     tag = lambda: ask(studio, path, Cookie=cookie)[1]["ETag"]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""10,000 clips: only what is in sight exists, and the browser never stops for long while they scroll.
+"""10,000 clips: only visible cells exist, and scrolling never blocks the browser for long.
 usage: scroll.py KINORA ROOT SCRATCH"""
 import functools, json, os, random, time
 
@@ -22,7 +22,7 @@ WATCH = """() => {
 
 @functools.cache
 def synthetic():
-    """A curate job's folder with that many clips of one small film, each stored under its own name."""
+    """A curate job's folder with that many clips of one small video, each stored under its own name."""
     film = SCRATCH / "many.mp4"
     make_film(film, "160x90", seconds=1)
     chance, items = random.Random(7), []
@@ -38,7 +38,7 @@ def synthetic():
 
 
 def scroll(page):
-    """Three seconds of the wheel, and jumps through the whole list."""
+    """Three seconds of the mouse wheel, and jumps through the whole list."""
     page.locator("#list").hover()
     end = time.monotonic() + 3
     while time.monotonic() < end:
@@ -50,14 +50,14 @@ def scroll(page):
 
 
 def tasks_of(trace):
-    """(milliseconds of processor, milliseconds of clock) of each task of the page's main thread."""
+    """(milliseconds of processor, milliseconds of clock) of each task in the page's main thread."""
     events = json.loads(trace)["traceEvents"]
     renderers = {(e["pid"], e["tid"]) for e in events if e.get("name") == "thread_name" and e["args"]["name"] == "CrRendererMain"}
     return [(e.get("tdur", 0) / 1000, e["dur"] / 1000) for e in events if e.get("ph") == "X" and e["name"].endswith("RunTask") and (e["pid"], e["tid"]) in renderers]
 
 
 def check_smooth(chromium, page):
-    """By the processor's time: other work on this machine may stop the browser, which the page can do nothing about."""
+    """Measures processor time: other load on this machine may stop the browser, which the page cannot prevent."""
     page.evaluate(WATCH)
     chromium.start_tracing(page=page, categories=["toplevel", "disabled-by-default-devtools.timeline"])
     scroll(page)
@@ -70,13 +70,13 @@ def check_smooth(chromium, page):
 
 
 def first_of(page):
-    """The key of the list's first clip, alone in a list, if it is in sight. Home is pressed each time: the page keeps the selected clip in sight when a new order comes."""
+    """The key of the list's first clip, alone in a list, if it is visible. Presses Home each time: the page keeps the selected clip visible when the order changes."""
     page.keyboard.press("Home")
     return page.locator('.cell[aria-posinset="1"]:visible .key').all_inner_texts()  # does not wait
 
 
 def check_places(page):
-    """What stands at the end, in the middle, and after a sort by a number, is what belongs there."""
+    """The right clips are at the end, in the middle, and in place after a sort by a number."""
     page.locator("#list").focus()
     page.keyboard.press("End")
     eventually(lambda: page.locator(".cell[aria-selected=true] .key").inner_text() == f"film-{CLIPS - 1:05}", "the last clip")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Search by meaning and by pictures in a real browser over a real curate run: every order is numpy's, with the question
-encoded by a MiniLM of the test's own. usage: search.py KINORA ROOT SCRATCH"""
+"""Search by meaning and by pictures in a real browser over a real curate run: every order equals numpy's, with the question
+encoded by the test's own MiniLM. usage: search.py KINORA ROOT SCRATCH"""
 import json, os, pathlib, subprocess, threading, time
 
 import numpy as np
@@ -19,7 +19,7 @@ def shown(page):
 
 
 def check_order(page, wanted, what):
-    """The page shows these first, each with its similarity; what has none comes after. Equals to 1e-5 may stand either way."""
+    """The page shows these first, each with its similarity; clips without one follow. Values equal to 1e-5 may be in either order."""
     def fits():
         cells = shown(page)
         got = [(key, float(near)) for key, near in cells if near]
@@ -39,7 +39,7 @@ def look_for(page, text):
 
 
 def check_words(page):
-    """Without an embed-text job the words are looked for, and the page says why."""
+    """Without an embed-text job the search is by words, and the page says why."""
     eventually(lambda: page.locator("#how").is_hidden() and "captions" in page.locator("#text").get_attribute("placeholder"))
     look_for(page, "bbb_A")
     eventually(lambda: "by words: " in page.locator("#summary").inner_text() and "embed-text" in page.locator("#summary").inner_text(), "why not by meaning")
@@ -48,7 +48,7 @@ def check_words(page):
 
 
 def check_responsive(studio):
-    """While the first question loads the encoder, everything else is answered."""
+    """While the first question loads the encoder, all other requests are answered."""
     cookie, answers = f"kinora_studio_{studio.host.split(':')[1]}={studio.token}", []
     first = threading.Thread(target=lambda: answers.append(ask(studio, "/api/clips?q=a+dark+night", Cookie=cookie)))
     start, slowest, asked = time.monotonic(), 0.0, 0
@@ -91,7 +91,7 @@ def check_meaning(page, out, encode):
 
 
 def check_like(page, out):
-    """By the key m, and by the mouse; the clip itself comes first."""
+    """By the key m, and by mouse; the clip itself comes first."""
     embedded = pictures(out)
     assert len(embedded) > 5
     page.locator("#all").click()
@@ -112,11 +112,11 @@ def check_like(page, out):
     eventually(lambda: page.locator("#all").is_hidden(), "everything")
     select(page, "broken")
     page.keyboard.press("m")
-    said(page, "broken has no embedding")
+    said(page, "broken has no image embedding")
 
 
 def check_edited(page, out, run, encode):
-    """A new caption is found by what it means at once; the next run embeds it, and only it changes anything."""
+    """A new caption is found by its meaning at once; the next run embeds it, and nothing else."""
     select(page, "film-0000")
     caption(page, "A boat at sea.")
     said(page, "Caption saved")
@@ -162,8 +162,8 @@ def main(chromium):
         check_meaning(page, out, encode)
         check_like(page, out)
         check_edited(page, out, run, encode)
-    with Studio(out / "clips") as studio, page_of(chromium, studio) as page:  # the folder of the job alone
-        eventually(lambda: page.locator("#how").is_visible(), "the job beside it is found")
+    with Studio(out / "clips") as studio, page_of(chromium, studio) as page:  # only the job's folder
+        eventually(lambda: page.locator("#how").is_visible(), "the job next to it is found")
         look_for(page, "a dark night")
         check_order(page, nearest(caption_rows(out), encode("a dark night")), "from the job's folder")
     print("search: all checks passed")

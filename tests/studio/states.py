@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every state of the page, wide and narrow: nothing hangs over, axe finds nothing, what it says is there; a picture of each
+"""Every state of the page, wide and narrow: nothing overflows, axe finds nothing, the expected text is there; a picture of each
 stays in SCRATCH. usage: states.py KINORA ROOT SCRATCH"""
 import json, shutil
 
@@ -11,7 +11,7 @@ SIZES = {"wide": {"width": 1280, "height": 800}, "narrow": {"width": 390, "heigh
 
 
 class State:
-    """One look at the page; `done` takes its picture."""
+    """One view of the page; `done` takes its picture."""
 
     def __init__(self, chromium, studio, size, **how):
         self.size, self.of = size, page_of(chromium, studio, viewport=SIZES[size], **how)
@@ -31,7 +31,7 @@ class State:
 
 
 def empty():
-    """A curate job that has just begun, and has nothing yet."""
+    """A curate job that has just begun and has no results yet."""
     folder = SCRATCH / "empty/clips"
     (folder / "data").mkdir(parents=True)
     (folder / "job.json").write_text('{"kind": "curate"}')
@@ -44,7 +44,7 @@ def check_empty(chromium, size):
         eventually(lambda: "no clips yet" in page.locator("#nothing").inner_text() and page.locator("#summary").inner_text() == "0 clips")
         for key in ("j", "a", "x", "e", "m", " ", "u"):
             page.keyboard.press(key)
-        assert not page.locator("dialog[open]").count(), "there is nothing to decide about"
+        assert not page.locator("dialog[open]").count(), "without clips no decision is possible"
         state.done("empty")
         clips = SCRATCH / "empty/clips/data"
         (clips / "film-0000.json").write_text('{"film": "film", "duration_s": 2}')
@@ -76,7 +76,7 @@ def check_many(chromium, size, folder):
 
 
 def check_work(chromium, size, folder):
-    """Search results, an edit, the dialogs, nothing found, and a studio that went away."""
+    """Search results, an edit, the dialogs, nothing found, and a studio that has stopped."""
     with Studio(folder) as studio, State(chromium, studio, size) as state:
         page = state.page
         page.keyboard.press("/")
@@ -110,7 +110,7 @@ def check_work(chromium, size, folder):
 
 
 def check_lost(chromium, size, folder):
-    """The page says so and keeps what it has; a draft is not lost; when the studio answers again, the bar goes."""
+    """The page reports it and keeps its contents; a draft is not lost; when the studio answers again, the bar disappears."""
     with Studio(folder) as studio, page_of(chromium, studio, is_lost=True, viewport=SIZES[size]) as page:
         page.wait_for_selector("#caption", state="attached")
         page.route("**/api/**", lambda route: route.abort())

@@ -19,7 +19,7 @@ def run(lane):
 
 def main():
     fresh()
-    curated_once()  # of both
+    curated_once()  # shared by both lanes
     with concurrent.futures.ThreadPoolExecutor() as pool:
         for lane in [pool.submit(run, lane) for lane in LANES]:
             lane.result()

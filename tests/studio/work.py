@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A job at work, whose captions a server gives that stands still until the test lets it go on: what has ended is there, with its reason
-and what it has cost. Then the end of the job, the copies that a dedup job finds, and a job that fails. Pictures of all stay in SCRATCH.
+"""A running job whose captions come from a server that pauses until the test resumes it: finished items are shown with their reason
+and cost. Then the end of the job, the copies that a dedup job finds, and a failing job. Pictures of all states stay in SCRATCH.
 usage: work.py KINORA ROOT SCRATCH"""
 import collections, json, shutil, subprocess, sys, threading
 
@@ -12,8 +12,8 @@ from states import SIZES, State
 sys.path.append(str(ROOT / "tests/faults"))
 from model_server import ModelServer
 
-ANSWERED = 2  # captions, before the server stands still
-COST = 100 * 2.0e-6 + 20 * 10.0e-6  # of a request: the server counts 100 and 20 tokens
+ANSWERED = 2  # captions, before the server pauses
+COST = 100 * 2.0e-6 + 20 * 10.0e-6  # per request: the server counts 100 and 20 tokens
 COPIES = """
 [[job]]
 name = "copies"
@@ -24,15 +24,15 @@ dedup = {{ use = "dedup.semantic", eps = {eps} }}
 
 
 def counts(page):
-    """{outcome: text} as the filters have them."""
+    """{outcome: text} as shown by the filters."""
     return dict(page.evaluate("""() => [...document.querySelectorAll('[aria-label="Outcome"] button')].map((button) => [...button.children].map((part) => part.textContent))"""))
 
 
 def counted(items):
-    """The same from items.jsonl, without films that are shown as their clips."""
+    """The same from items.jsonl, without input videos shown as their clips."""
     found = collections.Counter((item["end"], "url" in item) for item in items if not item["consumed"])
     plural = lambda n, word: f"{n} {word}" + "s" * (n != 1)
-    kinds = lambda end: ", ".join(plural(found[end, film], word) for film, word in ((False, "clip"), (True, "film")) if found[end, film])
+    kinds = lambda end: ", ".join(plural(found[end, film], word) for film, word in ((False, "clip"), (True, "video")) if found[end, film])
     return {end.capitalize(): kinds(end) for end in ("kept", "filtered", "failed") if kinds(end)}
 
 
@@ -45,19 +45,19 @@ def cost_of(requests):
 
 
 def check_at_work(page, job):
-    """Nothing ends any more: the page has every end that the journal has."""
+    """While the job pauses, the page shows every outcome in the journal."""
     ends = lambda: [entry["end"] for entry in (line["entry"] for line in lines(job / "journal.jsonl")) if "end" in entry]
     eventually(lambda: sum(end["end"] == "kept" and not end["consumed"] for end in ends()) == ANSWERED and any(end["end"] == "filtered" for end in ends()), "the server stands still", 60)
     eventually(lambda: counts(page) == counted(ends()) and costs(page) == cost_of(ANSWERED), "all that has ended", 30)
     assert not (job / "items.jsonl").exists() and not (job / "summary.json").exists()
-    eventually(lambda: "1 film" in counts(page)["Failed"] and "clip" in counts(page)["Filtered"] and "1 film" in page.locator("#summary").inner_text())
+    eventually(lambda: "1 video" in counts(page)["Failed"] and "clip" in counts(page)["Filtered"] and "1 video" in page.locator("#summary").inner_text())
     short = next(end for end in ends() if end["end"] == "filtered")
     select(page, short["key"])
     eventually(lambda: page.locator("#detail .title .mark").inner_text() == "filtered by clip.too-short")
     eventually(lambda: f"clip.too-short of clip.transcode: {short['score']:.3g}, at least " in page.locator("#detail .note").inner_text())
     select(page, "broken")
     eventually(lambda: "not a video file" in page.locator("#detail .note").inner_text())
-    eventually(lambda: page.locator(".cell[aria-selected=true] .mark").inner_text() == "film failed")
+    eventually(lambda: page.locator(".cell[aria-selected=true] .mark").inner_text() == "video failed")
 
 
 def check_ended(page, job):
@@ -97,12 +97,12 @@ def check_work(chromium):
 
 
 def keys(page):
-    """Of the cells in sight."""
+    """Keys of the visible cells."""
     return set(page.evaluate("""() => [...document.querySelectorAll(".cell:not([hidden]) .key")].map((key) => key.textContent)"""))
 
 
 def copied():
-    """A run with a dedup job, and with a film whose bytes another has: its folder, {key: decision} of the copies, keys of the others."""
+    """A run with a dedup job, and with two videos of the same bytes: its folder, {key: decision} of the copies, keys of the others."""
     twin = SCRATCH / "twin.mp4"
     shutil.copy(ROOT / "tests/data/bbb_A.mp4", twin)
     copy_of_run("copies")
@@ -114,7 +114,7 @@ def copied():
 
 
 def check_copy(chromium, size, out, copies):
-    """A copy says of what, and leads there."""
+    """A copy names its original and links to it."""
     key = min(copies)
     of = copies[key]["of"]
     with Studio(out) as studio, State(chromium, studio, size) as state:
@@ -134,7 +134,7 @@ def check_copy(chromium, size, out, copies):
 
 
 def check_copies(chromium, out, copies, kept):
-    """They are hidden, from searches too, unless they are asked for: by c, by outcome, by rule; one that is accepted is not hidden."""
+    """Copies are hidden, from searches too, unless requested by c, by outcome or by rule; an accepted one is not hidden."""
     with Studio(out) as studio, page_of(chromium, studio) as page:
         shown = lambda: keys(page) & (kept | set(copies))
         eventually(lambda: shown() == kept)
@@ -158,7 +158,7 @@ def check_copies(chromium, out, copies, kept):
         eventually(lambda: shown() == kept | {key}, "the accepted one stays")
         page.keyboard.press("u")
         said(page, "Undone")
-        for _ in range(2):  # an edit leaves the view as it is until it is another
+        for _ in range(2):  # an edit leaves the view unchanged until the next query
             page.keyboard.press("c")
         eventually(lambda: shown() == kept, "hidden again")
         select(page, "twin")
@@ -169,7 +169,7 @@ def check_copies(chromium, out, copies, kept):
 
 
 def check_asked(page, copies, shown):
-    """Copies by their outcome and their rule; a key of those of the rule."""
+    """Copies by their outcome and their rule; then a key of the clips with that rule."""
     outcome = page.locator('[data-choice="end copy"]')
     outcome.click()
     eventually(lambda: shown() == set(copies), "copies alone")
@@ -182,7 +182,7 @@ def check_asked(page, copies, shown):
 
 
 def check_rejected(chromium, out, copies):
-    """Whoever rejects a clip is asked about its copies: one is left to take its place, or goes with it."""
+    """Rejecting a clip asks about its copies: one of them takes its place, or all are rejected with it."""
     of = copies[min(copies)]["of"]
     its = sorted(key for key, copy in copies.items() if copy["of"] == of)
     count = f"{len(its)} cop{'y' if len(its) == 1 else 'ies'}"
@@ -203,20 +203,20 @@ def check_rejected(chromium, out, copies):
         said(page, f"Rejected: {of} and its {count}")
         last = edits(out)[1]
         assert rejected() == {of, *its} and all(last[key]["reason"] == "not wanted" for key in rejected()), last
-        eventually(lambda: page.locator("#detail .note").count() == 1, "nothing takes its place")
+        eventually(lambda: page.locator("#detail .note").count() == 1, "no copy takes its place")
         page.keyboard.press("x")
         eventually(lambda: page.locator("#its-copies").is_hidden())
 
 
 def check_failed(chromium, size):
-    """No input could be used: the page says so, and why of each."""
+    """No input could be used: the page reports it, with the reason of each."""
     command, out = run_command("failed", films=())
     if not out.exists():
         assert subprocess.run(command, capture_output=True).returncode == 1
     with Studio(out) as studio, State(chromium, studio, size) as state:
         said = state.page.locator("#live").inner_text()
         assert "clips: failed after" in said and "none of the 1 inputs could be used" in said, said
-        eventually(lambda: counts(state.page) == {"Failed": "1 film"} and state.page.locator("#summary").inner_text() == "1 film")
+        eventually(lambda: counts(state.page) == {"Failed": "1 video"} and state.page.locator("#summary").inner_text() == "1 video")
         state.done("failed")
 
 

@@ -1,9 +1,9 @@
-"""What tests about clips share: small films, a curate job's folder that no job has made, and reading what jobs wrote."""
+"""Shared by tests about clips: small videos, a synthetic folder of a curate job, and readers of the jobs' output."""
 import json, subprocess
 
 import numpy as np
 
-# Captions as vectors, by the MiniLM of KINORA_ASSETS.
+# Embeds captions with the MiniLM in KINORA_ASSETS.
 EMBED_TEXT = """
 [[job]]
 name = "captions"
@@ -14,12 +14,12 @@ words = { use = "text.wordpiece", vocab = "asset:minilm/vocab.txt" }
 
 
 def make_film(path, size, seconds, rate=12, picture="testsrc2"):
-    """H.264 of one of ffmpeg's sources of pictures; testsrc2 has a counter of its frames."""
+    """H.264 from one of ffmpeg's test sources; testsrc2 shows a frame counter."""
     subprocess.run(["ffmpeg", "-v", "error", "-f", "lavfi", "-i", f"{picture}{':' if '=' in picture else '='}size={size}:rate={rate}:duration={seconds}", "-c:v", "libx264", "-pix_fmt", "yuv420p", str(path)], check=True)
 
 
 def curate_folder(folder, items):
-    """As a curate job leaves it, without any stored file; `items`: objects of items.jsonl."""
+    """Writes the folder that a curate job leaves, without any stored file; `items`: objects of items.jsonl."""
     (folder / "data").mkdir(parents=True)
     (folder / "job.json").write_text('{"kind": "curate"}')
     with (folder / "items.jsonl").open("w") as out:
@@ -33,17 +33,17 @@ def lines(file):
 
 
 def pictures(out, name="classic"):
-    """{key: embedding, float64} of the clips that the job `clips` has stored."""
+    """{key: embedding, float64} of the clips stored by the job `clips`."""
     ending = f".{name}.npy"
     return {p.name.removesuffix(ending): np.load(p).astype(np.float64) for p in (out / "clips/data").glob("*" + ending)}
 
 
 def caption_rows(out):
-    """{key: row, float64} of what the job `captions` has embedded."""
+    """{key: row, float64} embedded by the job `captions`."""
     keys = json.loads((out / "captions/text.json").read_text())["keys"]
     return dict(zip(keys, np.load(out / "captions/text.npy").astype(np.float64)))
 
 
 def nearest(rows, query):
-    """(product, key), the largest first; equals by key."""
+    """(product, key), the largest first; ties by key."""
     return sorted(((float(row @ query), key) for key, row in rows.items()), key=lambda pair: (-pair[0], pair[1]))

@@ -1,4 +1,4 @@
-// What every denoiser must hold of its conditions.
+// Properties of every denoiser's conditions.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,7 +12,7 @@
 
 namespace kinora::test {
 
-// Text of zeros, text that is masked and no text at all are the same: the unconditional prediction. `in` has
+// Text of zeros, masked text and no text give the same unconditional prediction. `in` has
 // `text` [B, L, D].
 template <class Model>
 void expect_no_text_is_unconditional(Model& model, core::NamedTensors in) {
@@ -27,8 +27,8 @@ void expect_no_text_is_unconditional(Model& model, core::NamedTensors in) {
   EXPECT_LT(difference(model(absent), zero), 1e-14);
 }
 
-// A level for each of `rows` frames or tokens, all alike, is the sample's: to the last bit but for what a
-// matrix product of more rows rounds otherwise. Levels that differ give something else. `in` has `timestep`
+// Equal levels for all `rows` frames or tokens give the result of one level per sample, to the last bit except for
+// the rounding of matrix products with more rows. Different levels give another result. `in` has `timestep`
 // [B].
 template <class Model>
 void expect_equal_levels_are_one(Model& model, const core::NamedTensors& in, std::vector<int64_t> rows) {
@@ -46,7 +46,7 @@ void expect_equal_levels_are_one(Model& model, const core::NamedTensors& in, std
   std::printf("          worst relative difference %.2g\n", worst);
 }
 
-// A signal adds nothing at first nor when it is left out, so a trained model can be given one more. make: of
+// A new signal adds nothing at first or when it is left out, so a trained model can get one more. make: from
 // {"signals": [...]}; in: without it.
 template <class Make>
 void expect_signal_adds_nothing_at_first(Make make, core::NamedTensors in, const std::string& name,
@@ -61,7 +61,7 @@ void expect_signal_adds_nothing_at_first(Make make, core::NamedTensors in, const
   EXPECT_GT(difference(model(in), without), 1e-3);
 }
 
-// A case of tests/data/oracle/conditions.safetensors: diffusers' model with signals and levels.
+// A case from tests/data/oracle/conditions.safetensors: diffusers' model with signals and levels.
 class ConditionCase : public ::testing::TestWithParam<std::tuple<const char*, at::ScalarType>> {
  protected:
   std::string name() const { return std::get<0>(GetParam()); }

@@ -1,4 +1,4 @@
-// What a strategy that splits sequences or heads is tried with against one process: every model, rule and
+// Trials of strategies that split sequences or heads, against one process: every model, rule and
 // odd size.
 #pragma once
 #include <vector>
@@ -8,13 +8,13 @@
 namespace kinora::test {
 
 namespace models {
-// kv: heads of keys; 0: as many as of queries.
+// kv: heads of keys; 0: as many as heads of queries.
 inline std::string dit(int heads, int kv = 0) {
   return "{ use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, head_size = 12, "
          "adaln_lora = 4, heads = " +
          std::to_string(heads) + ", kv_heads = " + std::to_string(kv) + " }";
 }
-// Blocks enough for 8 stages.
+// Enough blocks for 8 stages.
 constexpr const char* kDeep =
     "{ use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 6, heads = 4, head_size = "
     "12, "
@@ -30,7 +30,7 @@ constexpr const char* kCosmos =
     "12, adaln_lora = 4, learnable_pos_embed = true }";
 }  // namespace models
 
-// `strategy` as in a job, without brackets. 5 x 7 tokens a frame; neither they nor 5, 3 or 1 frames divide by
+// `strategy` as in a job, without brackets. 5 x 7 tokens per frame; neither they nor 5, 3 or 1 frames are divisible by
 // a number of ranks.
 inline std::vector<Trial> odd_trials(const std::string& strategy) {
   const auto alone = "[" + strategy + "]", again = "[" + strategy + ", 'recompute']";
@@ -69,7 +69,7 @@ inline std::vector<Trial> odd_trials(const std::string& strategy) {
   add(again, models::kCosmos);
   Trial& single = add(alone, models::dit(4));
   single.precision = "fp32";
-  single.each = 2;  // the first sample sees one token of text: nothing but rounding in its gradient
+  single.each = 2;  // the first sample sees one token of text, so its gradient is only rounding
   add(alone, models::dit(4)).packed = {{3, 10, 14}, {1, 6, 8}, {2, 10, 4}};
   Trial& packed = add(again, models::dit(4));
   packed.packed = {{1, 6, 8}, {4, 10, 4}};

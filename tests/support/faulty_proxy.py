@@ -1,5 +1,5 @@
-"""An HTTP proxy before an S3 server that does what networks and servers do: each request may meet one fault.
-It keeps the books: every request with its fault and what the server said, and the parts of uploads that are neither completed nor aborted."""
+"""An HTTP proxy in front of an S3 server that fails like networks and servers: each request may meet one fault.
+It records every request with its fault and the server's answer, and the parts of uploads that are neither completed nor aborted."""
 import http.client, http.server, random, socket, threading, time, urllib.parse
 
 
@@ -35,7 +35,7 @@ class Proxy(http.server.ThreadingHTTPServer):
         return [f for _, _, f, _, _ in self.log if f]
 
     def failed(self):
-        """Of the requests, those that a client has to repeat."""
+        """The requests that a client has to repeat."""
         return sum(broken for *_, broken in self.log)
 
 
@@ -146,9 +146,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         length, part = int(got.headers.get("Content-Length") or len(said)), said
         if fault == "cut":
             part = said[: len(said) // 2]
-        if fault == "longer":  # says more than comes
+        if fault == "longer":  # announces more bytes than it sends
             length += 1000
-        if fault == "shorter" and got.status in (200, 206):  # says less than there is
+        if fault == "shorter" and got.status in (200, 206):  # announces fewer bytes than there are
             length = len(said) // 2
         self.send_response(got.status)
         for name, value in got.headers.items():

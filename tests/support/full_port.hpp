@@ -1,4 +1,4 @@
-// A port of loopback whose queue of connections is full: one more is neither taken nor refused. For tests.
+// A loopback port whose connection queue is full: a further connection is neither accepted nor refused. For tests.
 #pragma once
 #include <array>
 #include <string>

@@ -12,25 +12,25 @@
 
 namespace kinora::test {
 
-// A block is its own context: oneDNN's scratch memory asks for that.
+// A block is its own context, as oneDNN's scratch memory requires.
 class Metered final : public c10::Allocator {
  public:
-  // From now on all tensors are counted; those from before are not.
+  // Counts all tensors from now on; earlier ones are not counted.
   static void begin() {
-    static auto* const meter = new Metered;  // tensors that it made may outlive every test
+    static auto* const meter = new Metered;  // its tensors may outlive every test
     static const bool once = (c10::SetCPUAllocator(meter, 1), true);
     (void)once;
     const std::lock_guard lock(mutex);
     peak = start = live;
   }
-  // The most that lived at a time since then, beside what lived then.
+  // Peak of the counted bytes since begin(), above their value at that time.
   static int64_t most() { return peak - start; }
-  // The same, since it was asked last.
+  // The same, since the last call.
   static int64_t take_most() {
     const std::lock_guard lock(mutex);
     return std::exchange(peak, live) - start;
   }
-  // What lives now beside it.
+  // Counted bytes that are in use now.
   static int64_t now() {
     const std::lock_guard lock(mutex);
     return live - start;

@@ -1,5 +1,5 @@
-"""No test takes the largest of several differences in a way that forgets one which is not a number: C++ takes worse() of
-tests/support/worst.hpp instead of std::max, Python numpy.max instead of max.
+"""No test may take the largest of several differences in a way that ignores NaN: C++ uses worse() of
+tests/support/worst.hpp instead of std::max, Python uses numpy.max instead of max.
 
 usage: no_nan_holes.py SOURCE
 """

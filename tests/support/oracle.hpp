@@ -1,4 +1,4 @@
-// Fixtures of tests/data/oracle: what an independent implementation computed, written by tests/oracle/*.py.
+// Fixtures of tests/data/oracle: results of an independent implementation, written by tests/oracle/*.py.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -25,7 +25,7 @@ class Oracle {
   }
   core::json options = core::json::object();
   bool has(const std::string& name) const { return all_.count(prefix_ + name) != 0; }
-  // A copy that may be written and may require a gradient.
+  // A copy that may be written to and may require a gradient.
   at::Tensor operator()(const std::string& name, at::ScalarType dtype) const {
     return exact(name).to(dtype).clone();
   }
@@ -43,7 +43,7 @@ class Oracle {
   core::NamedTensors all_;
 };
 
-// As tests/oracle/oracle_numbers.py: unit variance, uniform, exact in float32, a function of (name, index).
+// Same as tests/oracle/oracle_numbers.py: unit variance, uniform, exact in float32, a function of (name, index).
 inline at::Tensor numbers(const std::string& name, at::IntArrayRef shape) {
   uint64_t h = 0xCBF29CE484222325u;
   for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
@@ -59,7 +59,7 @@ inline at::Tensor numbers(const std::string& name, at::IntArrayRef shape) {
   return out;
 }
 
-// numbers.weight() of there.
+// Same as weight() in that file.
 inline at::Tensor oracle_weight(const std::string& name, const std::vector<int64_t>& shape,
                                 double gain = 0.7) {
   const at::Tensor x = numbers(name, shape);
@@ -79,7 +79,7 @@ inline double difference(const at::Tensor& a, const at::Tensor& b) {
 
 inline double bound_of(at::ScalarType dtype) { return dtype == at::kDouble ? 1e-12 : 1e-5; }
 
-// Runs every block again in the backward: a model that captures a tensor loses its gradient here.
+// Recomputes every block in the backward: a model that captures a tensor loses its gradient here.
 class Recompute {
  public:
   Recompute()
@@ -93,7 +93,7 @@ class Recompute {
   const kinora_link* link_ = nullptr;
 };
 
-// A model or tokenizer on a chain of its own.
+// A model or tokenizer on its own chain.
 template <class Table>
 class OnChain {
  public:
@@ -115,7 +115,7 @@ class OnChain {
     for (const auto& p : chain_.parameters()) weights[p.name] = oracle_weight(p.name, p.shape, gain);
     load(weights);
   }
-  // Numbers that leave no layer at zero, for what no oracle is needed.
+  // Random parameters without zeros, for tests that need no oracle.
   void randomise() {
     for (auto& leaf : chain_.leaves()) {
       at::Tensor t = leaf.tensor.detach();

@@ -1,4 +1,4 @@
-// What a strategy that splits a sequence gives this rank of it.
+// The part of a sequence that a splitting strategy gives this rank.
 #pragma once
 #include <string>
 
@@ -8,7 +8,7 @@
 
 namespace kinora::test {
 
-// The tokens, int64 [tokens of this rank], by their number in one process; -1: padding. `parallel` as in a
+// The tokens, int64 [tokens of this rank], by their index in one process; -1: padding. `parallel` as in a
 // job.
 inline at::Tensor own_tokens(const Rank& me, const std::string& parallel, const core::Frames& rule,
                              int64_t frames, int64_t rows, int64_t cols) {

@@ -1,4 +1,4 @@
-// Several videos in one row: a denoiser makes of them what it makes of each alone.
+// Several videos in one row: a denoiser gives the same result for each as for the video alone.
 #pragma once
 #include <array>
 #include <map>
@@ -16,7 +16,7 @@
 namespace kinora::test {
 
 struct PackedCase {
-  // What has `channels` of its own (0: none) for each pixel of the latent, each video, each row of conditions
+  // Owner of an input's `channels` (0: none): each pixel of the latent, each video, each row of conditions
   // or each of `length` tokens.
   enum class Of { pixels, video, rows, tokens };
   struct Given {
@@ -81,7 +81,7 @@ class PackedRow : public ::testing::TestWithParam<PackedCase> {
   }
 
  private:
-  // Latents' T, H, W; how many of its text's tokens may be seen, if there is a mask (none: unconditional).
+  // Latents' T, H, W, and the number of visible tokens of its text if there is a mask (none: unconditional).
   static constexpr std::array<std::array<int64_t, 3>, 3> kSizes = {{{4, 4, 6}, {2, 2, 4}, {2, 6, 2}}};
   static constexpr std::array<int64_t, 3> kSeen = {5, 2, 0};
 
@@ -104,7 +104,7 @@ class PackedRow : public ::testing::TestWithParam<PackedCase> {
     return leaf({1, rows == PackedCase::Rows::frames ? F : F * (H / ph) * (W / pw)}, g.channels);
   }
 
-  // The output of all, [1, C, N], and the gradients of its sum by `weight`, of inputs and parameters.
+  // The output of all videos, [1, C, N], and the gradients of its sum weighted by `weight`, for inputs and parameters.
   struct Result {
     Tensor output;
     std::map<std::string, Tensor> gradients;

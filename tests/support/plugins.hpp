@@ -1,5 +1,5 @@
-// Components of the built plugins (KINORA_PLUGIN_PATH) for tests, through the registry and the C ABI as any
-// run uses them.
+// Components of the built plugins (KINORA_PLUGIN_PATH) for tests, through the registry and the C ABI like any
+// run.
 #pragma once
 #include <string>
 #include <utility>
@@ -13,10 +13,10 @@
 
 namespace kinora::test {
 
-// Made on first use; libtorch is already in the process.
+// Created on first use; libtorch is already in the process.
 inline core::Registry& plugins() {
   static core::Registry registry = [] {
-    at::set_num_threads(1);  // tensors of tests are tiny: threads would only wait for each other
+    at::set_num_threads(1);  // test tensors are tiny, so threads would only wait for each other
     core::adopt_host();
     core::set_torch_loader([] { return core::Status(); });
     core::serve_tensors();
@@ -29,7 +29,7 @@ inline std::string last_error() {
   return std::string(view(core::core_host().last_error(&core::core_host())));
 }
 
-// One instance of a component. `given` are its options by name; `more` is what create() takes besides (a
+// One instance of a component. `given`: its options by name; `more`: further arguments of create() (a
 // mesh, a context). Throws kinora::Error where a run would fail.
 template <class Table>
 class Instance {

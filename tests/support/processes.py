@@ -1,10 +1,10 @@
-"""What a program has started."""
+"""The processes that a program has started."""
 import os, pathlib
 from contextlib import suppress
 
 
 def family(pid):
-    """The process, those that any of its threads has started, and they. Any of them may end meanwhile."""
+    """The process, the children of all its threads, and their descendants. Any of them may end meanwhile."""
     out = [pid]
     for one in out:
         with suppress(OSError):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The beginning of many tests, made once: configs/quickstart.toml with small settings, from the film to its latents; and ports.
-usage: quick.py KINORA ROOT SCRATCH    makes it anew"""
+"""Shared first part of many tests, run once: configs/quickstart.toml with small settings, from the video to its latents; and ports.
+usage: quick.py KINORA ROOT SCRATCH    runs it again"""
 import pathlib, shutil, socket, subprocess, sys
 
 FEW = ["tokenizer.steps=2", "tokenizer.frames=5", "tokenizer.height=32", "tokenizer.width=48", "latents.frames=5", "latents.height=32", "latents.width=48"]
@@ -14,7 +14,7 @@ def make(kinora, root, folder):
 
 
 def begun(kinora, root, out):
-    """A run's folder with everything before the training done, by FEW; CTest has it made before (the fixture "quick")."""
+    """A run's folder with everything before the training done, with the settings FEW; CTest makes it beforehand (the fixture "quick")."""
     folder = pathlib.Path(out).parent.parent / "quick"
     if not (folder / "latents/summary.json").exists():
         make(kinora, root, folder)
@@ -23,7 +23,7 @@ def begun(kinora, root, out):
 
 
 def held_port():
-    """Reserves a loopback port, so that no other process is given it: a listener that reuses addresses, as the ranks' is, may still take it."""
+    """Reserves a loopback port, so that no other process gets it; a listener that reuses addresses, such as the ranks', can still bind it."""
     s = socket.socket()
     s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     s.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-// The groups of a launch, for tests of what strategies are made of.
+// The groups of a launch, for tests of the parts of strategies.
 #pragma once
 #include "core/torch/context/parallelism.hpp"
 #include "kinora/aten.hpp"
@@ -10,7 +10,7 @@ namespace kinora::test {
 
 class RankGroups {
  public:
-  // parallel: as in a job; its axes are those that groups are asked for along.
+  // parallel: as in a job; groups are created along its axes.
   RankGroups(const Rank& me, const std::string& parallel)
       : run_(jobs(me, parallel)), context_(run_.context("dit", false)), parallel_(context_) {}
   Group<at::Tensor> group(const char* axes) const { return Group<at::Tensor>(&parallel_.group(axes)); }

@@ -25,7 +25,7 @@ namespace kinora::test {
 
 namespace {
 
-// Which call of on_ranks within the running test this is.
+// Index of this call of on_ranks within the running test.
 int number_of_call() {
   static const testing::TestInfo* last = nullptr;
   static int calls = 0;
@@ -35,8 +35,8 @@ int number_of_call() {
   return calls++;
 }
 
-// A loopback port that no other process is given while this object lives; a listener that reuses addresses may still
-// take it.
+// Reserves a loopback port, so that no other process gets it while the object lives; a listener that reuses addresses can
+// still bind it.
 class HeldPort {
  public:
   HeldPort() {
@@ -60,10 +60,10 @@ class HeldPort {
   int number_ = 0;
 };
 
-// Where the program asks for ranks; -1 in a rank.
+// Socket for requesting ranks; -1 in a rank.
 int nursery = -1;
 
-// Turns this process into a rank. told has, one a line: the test, the file for its output, then its variables.
+// Turns this process into a rank. `told` has on separate lines the test, the file for its output, then its variables.
 void become_rank(std::istringstream told) {
   std::string filter, log, variable;
   std::getline(told, filter);
@@ -81,14 +81,14 @@ void become_rank(std::istringstream told) {
   at::set_num_threads(1);
 }
 
-// A copy of the program as it is before anything has made a thread; the ranks are copies of that, so libtorch
-// is loaded once and not by each of them. Returns in the program and in the ranks.
+// Forks a copy of the program before any thread exists. The ranks are copies of it, so libtorch
+// is loaded once instead of once per rank. Returns in the program and in the ranks.
 void open_nursery() {
   int ends[2];
   auto* made = static_cast<pid_t*>(
       mmap(nullptr, sizeof(pid_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0 || made == MAP_FAILED) std::abort();
-  prctl(PR_SET_CHILD_SUBREAPER, 1);  // a rank is to be the program's child, once the one between has ended
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // a rank becomes the program's child when the process between them ends
   if (fork() != 0) {
     close(ends[1]);
     nursery = ends[0];
@@ -112,7 +112,7 @@ void open_nursery() {
   _exit(0);
 }
 
-// In a child: runs the body and ends the process, without destructors of anything that still talks to other
+// In a child: runs the body and ends the process, without destructors of objects that still communicate with other
 // ranks.
 [[noreturn]] void run_rank(const std::function<void(const Rank&)>& body) {
   const auto number = [](const char* name) { return std::atoi(std::getenv(name)); };
@@ -141,7 +141,7 @@ pid_t start(const Rank& me, int call) {
   return pid;
 }
 
-// The process' status, or -1 if it had to be killed at `until`.
+// The process's status, or -1 if it had to be killed at `until`.
 int wait_for(pid_t pid, std::chrono::steady_clock::time_point until) {
   int status = 0;
   pid_t ended = 0;
@@ -165,7 +165,7 @@ void Rank::meet(const std::string& point) const {
   for (int r = 0; r < size; ++r)
     while (!std::filesystem::exists(mark(r))) {
       if (std::chrono::steady_clock::now() > until)
-        throw std::runtime_error("rank " + std::to_string(r) + " did not come to '" + point + "'");
+        throw std::runtime_error("rank " + std::to_string(r) + " did not reach '" + point + "'");
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
 }

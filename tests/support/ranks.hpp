@@ -1,4 +1,4 @@
-// A test's body on several processes: copies of the test program as it began, a rank each, which run this one
+// Runs a test's body in several processes: copies of the test program in its initial state, one per rank, which run this
 // test only.
 //
 //   TEST(Gloo, Sums) {
@@ -6,7 +6,7 @@
 //       on_ranks(n, [](const Rank& me) { EXPECT_EQ(...); });
 //   }
 //
-// The parent waits, and fails with the output of every rank that failed. Nothing is shared but a folder.
+// The parent waits, and fails with the output of every failed rank. The ranks share only a folder.
 #pragma once
 #include <functional>
 #include <string>
@@ -15,20 +15,20 @@ namespace kinora::test {
 
 struct Rank {
   int rank = 0, size = 1;
-  std::string folder;  // empty at the start, shared, removed afterwards
-  int port = 0;        // on loopback, held for these ranks
+  std::string folder;  // empty at the start, shared, removed at the end
+  int port = 0;        // on loopback, reserved for these ranks
   std::string file() const { return "file://" + folder + "/rendezvous"; }
-  // Waits until every rank has come to this point; not by any transfer that is under test. Throws after 60 s.
+  // Waits until every rank has reached this point, without any transfer that is under test. Throws after 60 s.
   void meet(const std::string& point) const;
-  // This process as a launcher starts it: the variables of its rank, and where the ranks meet. Each call a
-  // new place to meet, of all ranks that come to it in the same order.
+  // Sets this process's variables as a launcher does: its rank, and the rendezvous. Each call gives a
+  // new rendezvous, shared by all ranks that call it in the same order.
   void launched() const;
-  // This process by itself, whatever it was before.
+  // Makes this process a single one, whatever it was before.
   static void alone();
   std::string tcp() const { return "tcp://127.0.0.1:" + std::to_string(port); }
 };
 
-// Ranks that still run after `seconds` are killed and count as failed.
+// Kills ranks that still run after `seconds` and counts them as failed.
 void on_ranks(int size, const std::function<void(const Rank&)>& body, int seconds = 60);
 
 }  // namespace kinora::test

@@ -1,4 +1,4 @@
-// What a call that must be refused says.
+// The message of a call that must be refused.
 #pragma once
 #include <string>
 

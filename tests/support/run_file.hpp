@@ -1,5 +1,5 @@
-// A run in a scratch folder, for tests of jobs: a small run file of every kind of job, and the context of any
-// of them without running those before it.
+// A run in a scratch folder, for tests of jobs: a small run file with every kind of job, and the context of any
+// of them without running the earlier ones.
 #pragma once
 #include <cmath>
 #include <cstdlib>
@@ -19,7 +19,7 @@
 
 namespace kinora {
 
-inline constexpr uint64_t kSeed = 3;  // of ScratchRun
+inline constexpr uint64_t kSeed = 3;  // seed of ScratchRun
 
 namespace test {
 
@@ -35,8 +35,8 @@ inline core::Runtime& runtime() {
 
 class ScratchRun {
  public:
-  // more: lines for a job of the run below, by its name; FOLDER in them is the run's. They may give the
-  // tokenizer, the latents' sizes, the dit's model and the film's prompts.
+  // more: lines for a job of the run below, by its name; FOLDER in them is the run's folder. They may set the
+  // tokenizer, the latents' sizes, the dit's model and the film job's prompts.
   explicit ScratchRun(const std::map<std::string, std::string>& more = {}) {
     std::string name = (std::filesystem::temp_directory_path() / "kinora-run-XXXXXX").string();
     folder_ = mkdtemp(name.data());
@@ -51,7 +51,7 @@ class ScratchRun {
   ScratchRun& operator=(const ScratchRun&) = delete;
   ~ScratchRun() { std::filesystem::remove_all(folder_); }
 
-  // What is wrong with the run file; no context may be asked for then.
+  // Errors in the run file; if there are any, do not request a context.
   const std::string& problems() const { return problems_; }
   const std::filesystem::path& folder() const { return folder_; }
   std::filesystem::path of(const std::string& job) const { return folder_ / job; }
@@ -72,7 +72,7 @@ class ScratchRun {
     return out;
   }
 
-  // A network of a job's slot as the run makes it, with numbers that leave no layer at zero.
+  // A network of a job's slot, created as in a run, with parameters that leave no layer at zero.
   std::unique_ptr<core::Network> network(const std::string& job, const std::string& slot,
                                          at::ScalarType dtype = at::kFloat) const {
     const auto* use = spec(job).component(slot);

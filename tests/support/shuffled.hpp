@@ -1,4 +1,4 @@
-// Tokens in another order, as context parallelism leaves them: only the tables say which is where.
+// Tokens in another order, as context parallelism leaves them: only the tables give their positions.
 #pragma once
 #include <ATen/ATen.h>
 
@@ -9,7 +9,7 @@ namespace kinora::test {
 
 class Shuffled final : public Link<at::Tensor> {
  public:
-  // by_sample: a table a sample, as packed rows have.
+  // by_sample: one table per sample, as for packed rows.
   explicit Shuffled(bool by_sample) : Link(KINORA_LEVEL_CONTEXT), by_sample_(by_sample) {}
   at::Tensor sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override {
     at::manual_seed(5);

@@ -1,4 +1,4 @@
-"""What a script leaves out is said in a line that packaging/suite.py counts."""
+"""Prints each skip of a script in a line that packaging/suite.py counts."""
 
 
 def skip(name, reason):

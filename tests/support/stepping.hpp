@@ -1,4 +1,4 @@
-// Steps of a model under strategies, and the bytes that this rank sends in them.
+// Steps of a model under strategies, and the bytes that this rank sends during them.
 #pragma once
 #include <map>
 #include <optional>
@@ -13,10 +13,10 @@
 
 namespace kinora::test {
 
-// Bytes by operation, of all groups together.
+// Bytes by operation, over all groups.
 using Sent = std::map<std::string, int64_t>;
 
-// In float64, of B videos of N tokens with L tokens of text, none of which need a gradient.
+// In float64, with B videos of N tokens and L tokens of text, none of which need a gradient.
 class Stepping {
  public:
   static constexpr int64_t B = 2, N = 4 * 4 * 4, L = 4, e = 8;
@@ -32,11 +32,11 @@ class Stepping {
     network_.chain().set_frames(rule);
   }
 
-  // Forwards and backwards of so many microbatches, in the strategies' order.
+  // Forwards and backwards of `micro` microbatches, in the strategies' order.
   Sent passes(int64_t micro = 1) {
     return sent([&] { run(micro); });
   }
-  // The same, and what completes the gradients.
+  // The same, followed by the completion of the gradients.
   Sent step(int64_t micro = 1) {
     return sent([&] {
       run(micro);
@@ -52,7 +52,7 @@ class Stepping {
       forward(pass);
     });
   }
-  // How many numbers each block reads, -1: what is outside blocks; in one process.
+  // Number of parameters that each block reads in one process; -1: outside blocks.
   std::map<int64_t, int64_t> numbers(bool frozen = false) {
     std::map<int64_t, int64_t> out;
     for (const auto& p : network_.chain().parameters())

@@ -1,4 +1,4 @@
-// The chain behind a job's strategies on this rank, for models that a test writes down itself.
+// The chain of a job's strategies on this rank, for models that a test defines itself.
 #pragma once
 #include <string>
 #include <vector>
@@ -16,7 +16,7 @@ namespace kinora::test {
 
 class StrategyChain {
  public:
-  // `parallel` as in a job. Every rank makes it.
+  // `parallel` as in a job. Every rank must create one.
   StrategyChain(const Rank& me, const std::string& parallel, const core::ChainOptions& options = {})
       : run_(jobs(me, parallel, options)),
         context_(run_.context("dit", false)),
@@ -24,7 +24,7 @@ class StrategyChain {
         chain(options, strategies.links()),
         ctx(chain.head()) {}
 
-  // A matrix for each block, the model's only parameters.
+  // One matrix per block, the model's only parameters.
   std::vector<kinora_param> matrices(const std::vector<std::vector<int64_t>>& shapes) {
     std::vector<kinora_param> out;
     for (const auto& shape : shapes) {

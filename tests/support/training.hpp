@@ -1,4 +1,4 @@
-// A small training job on several processes or on one, for tests that compare the two.
+// A small training job on several processes or on one, for tests that compare them.
 #pragma once
 #include "core/run/job_type.hpp"
 #include "core/torch/media/latents.hpp"
@@ -7,7 +7,7 @@
 
 namespace kinora::test {
 
-// Runs the job `dit` of a run on this rank, from latents of so many frames and weights that are the same on
+// Runs the job `dit` of a run on this rank, from latents with the given number of frames and weights that are equal on
 // every rank.
 inline void train(const ScratchRun& run, const Rank& me, int64_t frames = 2) {
   at::manual_seed(7);
@@ -27,7 +27,7 @@ inline void train(const ScratchRun& run, const Rank& me, int64_t frames = 2) {
   core::run_job(context);
 }
 
-// What the job `dit` of three steps logs, on the first rank; `parallel` as in a job, and more of its lines.
+// Log lines of the job `dit` with three steps, on the first rank; `parallel` as in a job, `more`: further lines of the job.
 inline std::vector<core::json> trained(const Rank& me, const std::string& parallel, const std::string& more) {
   const ScratchRun run({{"dit", "precision = 'fp64'\nparallel = " + parallel +
                                     "\nsteps = 3\nwarmup = 0\nlearning_rate = 0.01\neps = 1e-4\nema = 0\n"

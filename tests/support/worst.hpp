@@ -1,11 +1,11 @@
-// The worst of several differences. std::max keeps its first argument when the second is not a number, so
-// that a kernel which writes nothing else would be within any bound.
+// The worst of several differences. std::max keeps its first argument if the second is NaN, so
+// a kernel that writes only NaN would be within any bound.
 #pragma once
 #include <limits>
 
 namespace kinora::test {
 
-// The larger, or what is not a number, wherever it stands.
+// The larger value, or NaN if either is NaN.
 constexpr double worse(double a, double b) { return a != a || a > b ? a : b; }
 
 namespace worse_test {

@@ -1,4 +1,4 @@
-// The studio's answers. Everything is asked of the address that the page came from.
+// Requests to the studio. Every request goes to the address that the page came from.
 
 async function answer(response) {
   const body = await response.json().catch(() => ({ error: `the studio answered ${response.status}` }));
@@ -6,14 +6,14 @@ async function answer(response) {
   return body;
 }
 
-/** The studio itself is not there, which is no answer of its. */
+/** The studio does not answer at all. */
 export class Gone extends Error {}
 
 function gone(error) {
-  throw error instanceof TypeError ? new Gone("the studio does not answer; start it again with kinora studio") : error;
+  throw error instanceof TypeError ? new Gone("the studio does not answer; restart it with kinora studio") : error;
 }
 
-/** signal: of an AbortController; the answer that nobody wants any more is an error named AbortError. */
+/** signal: of an AbortController; an aborted request fails with an error named AbortError. */
 export const get = (path, parameters = {}, signal = undefined) => fetch(`${path}?${new URLSearchParams(parameters)}`, { signal }).then(answer).catch(gone);
 
 export const post = (path, body = {}) =>
@@ -21,15 +21,15 @@ export const post = (path, body = {}) =>
 
 export const address = (path, id) => `${path}?${new URLSearchParams({ id })}`;
 
-/** What the user looks for; the parameters that the server understands. */
+/** The user's query, with the parameters that the server understands. */
 export class Query {
   sets = { end: new Set(), rule: new Set(), decision: new Set() };
   ranges = new Map(); // field -> [low, high]
   text = "";
-  like = ""; // id of a clip
-  embedding = ""; // in which others are near to it
-  words = false; // the text is looked for by its words, whatever is embedded
-  copies = false; // what a dedup job leaves out is shown too
+  like = ""; // id of the clip to compare with
+  embedding = ""; // embedding used for the comparison
+  words = false; // search the text by words, even if captions are embedded
+  copies = false; // also show clips that a dedup job leaves out
   sort = "";
   descending = false;
 
@@ -47,7 +47,7 @@ export class Query {
     return out;
   }
 
-  /** Another text, or another clip to be like; a bound on how near is of one search alone. */
+  /** Sets another text, or another clip to compare with. A bound on the similarity belongs to one search only. */
   search({ text = "", like = "", embedding = "" }) {
     Object.assign(this, { text, like, embedding });
     this.ranges.delete("similarity");

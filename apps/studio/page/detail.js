@@ -1,4 +1,4 @@
-// The selected clip: player, decision, caption, shots of its film, numbers and history.
+// The selected clip: player, decision, caption, shots of its source video, numbers and history.
 import { address, get } from "./api.js";
 import { copiesOf, keyOf, make, markClass, number, outcome, seconds } from "./format.js";
 
@@ -10,13 +10,13 @@ export class Detail {
     this.video.addEventListener("loadedmetadata", () => this.toStart());
     this.video.addEventListener("timeupdate", () => this.atEnd());
     this.video.addEventListener("error", () => this.video.hasAttribute("src") && this.failed());
-    this.clip = null; // the last that was in
-    this.wanted = ""; // id of the selected one
+    this.clip = null; // the last clip shown
+    this.wanted = ""; // id of the selected clip
     this.head = make("h2");
     this.mark = make("span", { class: "mark" });
   }
 
-  /** Shows the selected clip: what its row holds at once, the rest when it has arrived. row null: the row has not arrived either. */
+  /** Shows the selected clip: the contents of its row at once, the rest when it arrives. row null: the row has not arrived either. */
   select(row, isExpected) {
     clearTimeout(this.soon);
     this.asking?.abort();
@@ -29,9 +29,9 @@ export class Detail {
     this.element.setAttribute("aria-busy", !isIn);
     if (!isIn) {
       this.video.pause();
-      this.plays = false; // as soon as there is something to play
+      this.plays = false; // starts once a video is loaded
     }
-    if (row) this.soon = setTimeout(() => this.show(row.id).catch(this.actions.failed), 50); // not for clips that only pass by
+    if (row) this.soon = setTimeout(() => this.show(row.id).catch(this.actions.failed), 50); // skips clips that are only scrolled past
   }
 
   async show(id) {
@@ -42,7 +42,7 @@ export class Detail {
     await this.set(clip);
   }
 
-  /** A whole clip; one that is not selected any more is dropped, and so is an answer that was asked for before this one. */
+  /** Shows a whole clip. Drops a clip that is no longer selected, and an answer that was requested before this one. */
   async set(clip) {
     if (clip.id !== this.wanted) return;
     this.asking?.abort();
@@ -61,7 +61,7 @@ export class Detail {
     this.note ??= make("div");
     this.buttons ??= make("div", { class: "row" });
     this.rest ??= make("div");
-    this.film ??= make("div", {}, make("h3", {}, "Shots of the film"), this.timeline.element);
+    this.film ??= make("div", {}, make("h3", {}, "Shots of the video"), this.timeline.element);
     this.head.textContent = clip.key;
     this.mark.className = markClass(clip);
     this.mark.textContent = outcome(clip);
@@ -76,7 +76,7 @@ export class Detail {
     if (isNew) this.element.scrollTop = 0;
   }
 
-  /** More like it, by any embedding that it has. */
+  /** Controls for more clips like this one, by any embedding that it has. */
   alike(clip) {
     const names = clip.embeddings ?? [];
     if (!names.length) return [];
@@ -85,7 +85,7 @@ export class Detail {
     return [make("button", { type: "button", onclick: this.actions.alike }, "More like this (m)"), ...(names.length > 1 ? [choose] : [])];
   }
 
-  /** A way to what it is a copy of. */
+  /** A link to the clip that this one is a copy of. */
   copied(clip) {
     if (!clip.copy_id) return [];
     return [make("div", { class: "row" }, make("button", { type: "button", onclick: this.actions.original }, `Show ${clip.copy_of} (o)`))];
@@ -112,7 +112,7 @@ export class Detail {
     }
     this.screen.replaceChildren(this.video);
     this.video.removeAttribute("src");
-    this.loading = setTimeout(() => this.begin(clip), 80); // not for clips that only pass by
+    this.loading = setTimeout(() => this.begin(clip), 80); // skips clips that are only scrolled past
   }
 
   begin(clip) {
@@ -121,7 +121,7 @@ export class Detail {
     this.plays = false;
   }
 
-  /** A connection that was lost is tried again; a file that the browser cannot decode stays so. */
+  /** A lost connection is retried; a file that the browser cannot decode is not. */
   failed() {
     const isUnknown = !this.video.canPlayType(this.clip.type);
     if (!isUnknown && this.tries++ < 3 && this.video.error?.code !== MediaError.MEDIA_ERR_DECODE) {
@@ -132,7 +132,7 @@ export class Detail {
     this.screen.replaceChildren(make("p", { class: "nothing" }, isUnknown ? cannotPlay(this.clip) : "The browser cannot play this file."));
   }
 
-  /** The part of the file that is the clip. */
+  /** The clip's part of the file. */
   range() {
     const { clip, video } = this;
     return clip.media === "film" && clip.film ? [clip.start_s ?? 0, clip.end_s ?? video.duration] : [0, video.duration];
@@ -159,7 +159,7 @@ export class Detail {
     video.play().catch(() => {});
   }
 
-  /** To the middle of the frame that is so many on, so that rounding never shows its neighbour. */
+  /** Seeks to the middle of the frame `frames` frames further on, so that rounding never shows its neighbour. */
   step(frames) {
     const { video } = this, fps = this.clip?.fps || 24;
     if (!video.hasAttribute("src") || this.clip?.id !== this.wanted) return;
@@ -179,22 +179,22 @@ export class Detail {
   }
 }
 
-/** Whether a shard job could ever pack it: not what failed, nor a film of which nothing was kept. A filtered clip is stored once
- * its rule is loosened, and the decision stands then. */
+/** Whether a shard job could ever pack the clip: no failed item, and no video without kept clips. A filtered clip is stored once
+ * its rule is loosened; the decision then takes effect. */
 export function acceptable(clip) {
   return clip.stored || !(clip.end === "failed" || (clip.is_film && clip.end !== "kept"));
 }
 
-const cannotPlay = (clip) => `${clip.is_film ? "This" : "Its video was not stored, and this"} browser cannot play ${clip.ending || "such"} films.`;
+const cannotPlay = (clip) => `${clip.is_film ? "This" : "The clip was not stored, and this"} browser cannot play ${clip.ending || "such"} videos.`;
 
 function nothingToPlay(clip) {
-  if (clip.end === "failed") return "It could not be read, so there is nothing to play.";
+  if (clip.end === "failed") return "The file could not be read, so there is nothing to play.";
   if (clip.ending) return cannotPlay(clip);
-  if (clip.at_work) return "Its video was not stored. When the job is done with its film, it plays from there.";
-  return "Its video was not stored, and its film is not there.";
+  if (clip.at_work) return "The clip was not stored. It plays from its source video once the job has finished that video.";
+  return "The clip was not stored, and its source video was not found.";
 }
 
-/** The option that keeps what the rule filtered. */
+/** The option that makes the job keep the clip. */
 function remedy({ reason, stage }) {
   const of = stage ? `of ${stage} ` : "";
   if (reason === "clip.too-short") return `lower min_length or min_frames ${of}in the run file`;
@@ -203,17 +203,17 @@ function remedy({ reason, stage }) {
   return `loosen ${stage || reason} or set its mode to "score"`;
 }
 
-/** "filter.black: 1, at most 0.33 is kept."; of a rule without a bound "film.clips filtered it by rule clip.too-short with score 0.5." */
+/** "filter.black: 1, at most 0.33 is kept."; for a rule without a bound "film.clips filtered it by rule clip.too-short with score 0.5." */
 function filtered({ reason, stage, score, facts }) {
   const [[name, bound] = []] = Object.entries(facts?.bounds?.[reason] ?? {});
   if (name) return `${reason}${!stage || stage === reason ? "" : ` of ${stage}`}: ${number(score)}, ${name.replace("_", " ")} ${number(bound)} is kept.`;
   return `${stage || reason} filtered it${stage === reason ? "" : ` by rule ${reason}`}${score === undefined ? "" : ` with score ${number(score)}`}.`;
 }
 
-/** What happened to a clip that was not kept, and what a decision can do about it. */
+/** Messages about a clip that was not kept, and about the effect of a decision. */
 function notes(clip) {
   const out = [];
-  if (clip.end === "copy") out.push(`A copy of ${clip.copy_of}: rule ${clip.reason}${clip.score === null ? "" : `, similarity ${number(clip.score)}`}. ${clip.decision === "accepted" ? "Shards have it all the same, since it is accepted." : "Shards made after that dedup job leave it out, unless it is accepted."}`);
+  if (clip.end === "copy") out.push(`A copy of ${clip.copy_of}: rule ${clip.reason}${clip.score === null ? "" : `, similarity ${number(clip.score)}`}. ${clip.decision === "accepted" ? "Shards contain it all the same, since it is accepted." : "Shards made after that dedup job leave it out, unless it is accepted."}`);
   else if (clip.copy_of) out.push(`A copy of ${clip.copy_of}.`);
   if (clip.end === "filtered") out.push(filtered(clip));
   if (clip.end === "failed") out.push(`${clip.stage || "The job"} failed: ${clip.reason}`);
@@ -223,8 +223,8 @@ function notes(clip) {
   if (clip.decision === "accepted" && !clip.stored)
     out.push(
       clip.end === "filtered"
-        ? `Your decision is noted, but a shard job packs only what is stored. To have this clip, ${remedy(clip)}, and run the curate job again.`
-        : "Your decision is noted, but nothing of this clip is stored; mend or replace its film, and run the curate job again.",
+        ? `Your decision is saved, but a shard job packs only stored clips. To get this clip, ${remedy(clip)}, and run the curate job again.`
+        : "Your decision is saved, but nothing of this clip is stored; repair or replace its video, and run the curate job again.",
     );
   return out.map((text) => make("p", { class: `note ${clip.end}` }, text));
 }
@@ -244,7 +244,7 @@ function said(edit) {
   const parts = [];
   if (edit.set.keep !== undefined) parts.push(edit.set.keep === null ? "no decision" : edit.set.keep ? "accepted" : "rejected");
   if (edit.set.reason) parts.push(`“${edit.set.reason}”`);
-  if (edit.set.caption !== undefined) parts.push(edit.set.caption === null ? "the caption that it had" : `caption “${edit.set.caption}”`);
+  if (edit.set.caption !== undefined) parts.push(edit.set.caption === null ? "the original caption" : `caption “${edit.set.caption}”`);
   const step = edit.step ? `${edit.step}: ` : "";
   return `${step}${parts.join(", ") || "reason removed"} (${edit.author}, ${new Date(edit.time).toLocaleString()})`;
 }

@@ -1,11 +1,11 @@
-// The two dialogs. The browser keeps the focus in an open <dialog> and gives it back; Escape closes.
+// The two dialogs. The browser keeps the focus inside an open <dialog> and returns it afterwards; Escape closes.
 import { copiesOf, keyOf, make } from "./format.js";
 
 const kKeys = [
   ["j / k, arrows", "next and previous clip"], ["PageDown / PageUp, Home / End", "further"], ["Space", "play, pause"],
-  [", / .", "a frame back, a frame on (arrows in the player)"], ["e", "edit the caption: Enter saves, Shift+Enter makes a line, Escape leaves"],
-  ["a", "accept"], ["x", "reject, with a reason"], ["u / Shift+U", "undo, redo"], ["[ / ]", "previous and next shot of the film"],
-  ["m", "more clips like this one"], ["c", "copies too, or without them"], ["o", "the clip that this is a copy of"], ["/", "search"], ["w", "search by meaning, or by words"], ["f", "filters: Tab goes on, arrows go from bar to bar, Enter takes a bar, Shift+Enter more of them"], ["Escape", "back to the clips"], ["?", "these keys"],
+  [", / .", "a frame back, a frame forward (arrows in the player)"], ["e", "edit the caption: Enter saves, Shift+Enter starts a new line, Escape leaves"],
+  ["a", "accept"], ["x", "reject, with a reason"], ["u / Shift+U", "undo, redo"], ["[ / ]", "previous and next shot of the video"],
+  ["m", "more clips like this one"], ["c", "show or hide copies"], ["o", "the original of this copy"], ["/", "search"], ["w", "switch between search by meaning and by words"], ["f", "filters: Tab moves to the next histogram, arrows move between bars, Enter selects a bar, Shift+Enter several"], ["Escape", "back to the clips"], ["?", "this list of keys"],
 ];
 
 export function showKeys() {
@@ -16,8 +16,8 @@ export function showKeys() {
   dialog.showModal();
 }
 
-/** {reason, copies: ids of those that go with it}, or null if the user changed their mind. row: of the clip, if it is known;
- * coming: a promise of the clip, whose reason never replaces what was typed meanwhile. */
+/** {reason, copies: ids of the copies to reject too}, or null if the user cancelled. row: of the clip, if known;
+ * coming: a promise of the clip, whose reason never replaces text that was typed meanwhile. */
 export function askReason(row, coming, reasons) {
   const dialog = document.getElementById("reject-dialog"), input = document.getElementById("reason");
   const copies = document.getElementById("its-copies"), withCopies = document.getElementById("with-copies");
@@ -26,7 +26,7 @@ export function askReason(row, coming, reasons) {
     clip = known;
     document.getElementById("reject-title").textContent = `Reject ${clip?.key ?? "…"}`;
     copies.hidden = !clip?.copies?.length;
-    document.getElementById("which-copies").textContent = clip ? `Reject its ${copiesOf(clip)} too: ${clip.copies.map(keyOf).join(", ")}. Else ${clip.copies.length > 1 ? "one of them" : "it"} takes its place in shards.` : "";
+    document.getElementById("which-copies").textContent = clip ? `Reject its ${copiesOf(clip)} too: ${clip.copies.map(keyOf).join(", ")}. Otherwise ${clip.copies.length > 1 ? "one of them" : "it"} takes its place in shards.` : "";
     input.value = clip?.reason_now ?? "";
   };
   document.getElementById("reasons").replaceChildren(...reasons.map((value) => make("option", { value })));

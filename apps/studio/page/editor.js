@@ -1,4 +1,4 @@
-// The caption of the selected clip: Enter saves, Escape leaves. What was typed and not saved is there again.
+// The caption of the selected clip: Enter saves, Escape leaves. Unsaved text is kept as a draft.
 import { make } from "./format.js";
 
 export class Editor {
@@ -10,34 +10,34 @@ export class Editor {
     this.area = make("textarea", { id: "caption", spellcheck: true, onkeydown: (event) => this.key(event), oninput: () => this.typed() });
     this.by = make("span", { class: "muted" });
     this.element = make("div", {}, make("div", { class: "title" }, make("h3", {}, make("label", { htmlFor: "caption" }, "Caption")), this.by), this.area);
-    this.id = ""; // "" while the selected clip is on its way; its caption, `saved`, is undefined until it has come
+    this.id = ""; // "" while the selected clip is being loaded; its caption, `saved`, is undefined until then
   }
 
-  /** A clip, its row, or {id} alone. Text that has the focus, or was typed while the caption came, stays.
-   * isExpected: it is the clip that was on its way. */
+  /** Shows a clip, its row, or {id} alone. Text that has the focus, or was typed while the caption was loading, stays.
+   * isExpected: this is the clip that was being loaded. */
   show(clip, isExpected = false) {
     const isSame = clip.id === this.id;
-    if (this.isWriting() && !isSame) return; // a late answer
+    if (this.isWriting() && !isSame) return; // ignores a late answer
     const came = this.saved === undefined && (isSame || (isExpected && !this.id));
     this.id = clip.id;
     this.saved = this.sent.get(clip.id) ?? clip.caption;
     this.author = clip.captioned ? clip.history?.findLast((edit) => edit.set.caption !== undefined)?.author : clip.facts?.caption?.by ?? clip.facts?.caption_by;
     if (came && this.area.value) this.typed();
     else if (came && this.isOpen()) this.open(this.wantsAll);
-    else if (!isSame || !this.isOpen()) this.reset(); // else it would change under the user's hands
+    else if (!isSame || !this.isOpen()) this.reset(); // never changes text while the user edits it
   }
 
   reset() {
     this.area.value = this.saved ?? "";
-    this.area.placeholder = this.saved === undefined ? "The caption is on its way; what you type takes its place" : "";
-    this.by.textContent = this.drafts.has(this.id) ? "a draft is kept: e goes on with it" : this.author ? `by ${this.author}` : "";
+    this.area.placeholder = this.saved === undefined ? "The caption is loading; what you type replaces it" : "";
+    this.by.textContent = this.drafts.has(this.id) ? "unsaved draft; press e to continue" : this.author ? `by ${this.author}` : "";
   }
 
   isOpen() {
     return document.activeElement === this.area;
   }
 
-  /** The caption of a clip that is known. */
+  /** Whether the user is editing the caption of a loaded clip. */
   isWriting() {
     return this.isOpen() && this.id !== "";
   }
@@ -61,7 +61,7 @@ export class Editor {
   async key(event) {
     event.stopPropagation();
     if (event.isComposing) return;
-    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "a") this.wantsAll = true; // of a caption that comes after the key too
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "a") this.wantsAll = true; // applies also to a caption that arrives after the key
     if (event.key === "Escape" || (event.key === "Enter" && this.saved === undefined && !this.area.value)) {
       event.preventDefault();
       this.left();
@@ -72,7 +72,7 @@ export class Editor {
     }
   }
 
-  /** The keys are the sheet's again at once; where it cannot be saved, the text is a draft. */
+  /** Saves the text. The keys return to the sheet at once; if saving fails, the text becomes a draft. */
   async send(id, text) {
     this.drafts.delete(id);
     this.sent.set(id, text);

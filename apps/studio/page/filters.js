@@ -1,9 +1,9 @@
-// The conditions: outcomes, rules and decisions as buttons that stay pressed, numbers as histograms.
+// The conditions: outcomes, rules and decisions as toggle buttons, numbers as histograms.
 import { get } from "./api.js";
 import { kinds, make, number } from "./format.js";
 
-const kNames = { kept: "Kept", copy: "Copies", filtered: "Filtered", failed: "Failed", accepted: "Accepted", rejected: "Rejected", captioned: "Caption edited", open: "Not looked at" };
-// Numbers that say little about what a clip is like; they are there, but folded away.
+const kNames = { kept: "Kept", copy: "Copies", filtered: "Filtered", failed: "Failed", accepted: "Accepted", rejected: "Rejected", captioned: "Caption edited", open: "Not reviewed" };
+// Numbers that say little about a clip's content; they are available, but folded away.
 const kFolded = /^(start_s|end_s|first_frame|end_frame|frames|rotation|fps|audio\..*|embeddings\..*|usage\..*)$/;
 
 export class Filters {
@@ -13,7 +13,7 @@ export class Filters {
     this.isFolded = true;
   }
 
-  /** counts of /api/state, of all items and of films alone. */
+  /** counts from /api/state, of all items and of input videos only. */
   showCounts(counts, films) {
     const group = (title, name, entries, of) =>
       entries.length
@@ -95,7 +95,7 @@ export class Filters {
     this.changed();
   }
 
-  /** A click takes one bar, pulling takes several; Shift goes on from the last. The same again clears. */
+  /** A click selects one bar, dragging several; Shift extends the selection. The same selection again clears it. */
   ranges(box, bars, field, from) {
     let start = -1;
     const end = (last) => {
@@ -120,7 +120,7 @@ export class Filters {
     });
   }
 
-  /** A histogram is one stop of the Tab key; arrows go from bar to bar. */
+  /** A histogram is one stop of the Tab key; arrows move between its bars. */
   arrows(event) {
     const bar = event.target.closest(".bars button");
     if (!bar) return;

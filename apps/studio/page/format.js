@@ -1,6 +1,6 @@
-// How values are written, and elements made without any markup of strangers: text is always set as text.
+// Formats values and creates elements. Text from clips is never interpreted as markup: it is always set as text.
 
-/** An element with properties ("class", "aria-*" and "data-*" as attributes; "on..." as listeners) and children. */
+/** Creates an element with properties ("class", "aria-*" and "data-*" as attributes; "on..." as listeners) and children. */
 export function make(tag, properties = {}, ...children) {
   const out = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -45,18 +45,18 @@ export const keyOf = (id) => id.slice(id.indexOf("/") + 1);
 /** "1 copy", "2 copies". */
 export const copiesOf = ({ copies: { length } }) => `${length.toLocaleString("en")} ${length === 1 ? "copy" : "copies"}`;
 
-/** Of so many items so many are films: "11 clips, 1 film"; a kind that there is none of is not named. */
+/** Splits a number of items into clips and input videos: "11 clips, 1 video"; a kind with no items is left out. */
 export function kinds(all, films) {
-  const parts = [[all - films, "clip"], [films, "film"]].filter(([n]) => n);
+  const parts = [[all - films, "clip"], [films, "video"]].filter(([n]) => n);
   return parts.length ? parts.map(([n, word]) => plural(n, word)).join(", ") : plural(0, "clip");
 }
 
-/** The user's decision in words, as far as the job follows it: only what is stored can be packed. */
+/** The user's decision in words, as far as the job can follow it: only stored clips can be packed. */
 export const decided = (row) => (row.unstored ? "accepted, not stored" : row.decision);
 
 export const markClass = (row) => `mark ${row.unstored ? "unstored" : row.decision || row.end}`;
 
-/** What became of a clip, in words: the user's decision, else the job's. */
+/** The outcome of a clip in words: the user's decision, else the job's. */
 export function outcome(row) {
   if (row.decision) return decided(row);
   if (row.end === "copy") return `copy of ${row.copy_of}`;

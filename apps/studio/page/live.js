@@ -1,19 +1,19 @@
-// Jobs at work: a line a stage. A finished job is one line. What was asked of servers, for both.
+// Running jobs with a line per stage, finished jobs with one line, and the use of servers for both.
 import { make, money, number, plural, seconds } from "./format.js";
 
 const kColumns = [["in", "samples in"], ["out", "samples out"], ["dropped", "filtered"], ["failed", "failed"], ["rate", "a second"], ["workers", "workers"], ["busy", "busy"], ["queue", "waiting"]];
 
-// What may bound a job besides its stages, as live.json calls it.
+// Other things that may limit a job besides its stages, by their names in live.json.
 const kBounds = { source: "reading its inputs", memory: "its memory" };
 
-// As the terminal writes them: whole MiB, rates to a tenth.
+// In the units of the terminal's table: whole MiB, rates to a tenth.
 const mebibytes = (bytes) => (Number.isFinite(bytes) ? String(Math.round(bytes / 2 ** 20)) : "–");
 const perSecond = (rate) => (Number.isFinite(rate) ? rate.toFixed(1) : "–");
 
 export class Live {
   constructor(element) {
     this.element = element;
-    this.before = new Map(); // job and stage -> {out, seconds}, to tell a rate
+    this.before = new Map(); // job and stage -> {out, seconds}, to compute a rate
   }
 
   show(jobs) {
@@ -41,13 +41,13 @@ export class Live {
     const key = `${job} ${stage.name}`, before = this.before.get(key);
     const rate = stage.rate ?? (before && now > before.seconds ? (stage.out - before.out) / (now - before.seconds) : now ? stage.out / now : null);
     this.before.set(key, { out: stage.out, seconds: now });
-    const busy = Number.isFinite(stage.busy) ? `${Math.round(100 * Math.min(1, stage.busy / Math.max(1, stage.workers ?? 1)))} %` : "–"; // of its workers
+    const busy = Number.isFinite(stage.busy) ? `${Math.round(100 * Math.min(1, stage.busy / Math.max(1, stage.workers ?? 1)))} %` : "–"; // share of its workers
     const cells = kColumns.map(([name]) => make("td", {}, name === "rate" ? perSecond(rate) : name === "busy" ? busy : number(stage[name])));
     return [make("td", {}, stage.name), ...cells];
   }
 }
 
-/** The stage whose workers have the least rest, unless the job says which it is. */
+/** The stage whose workers are busiest, unless the job names one. */
 function boundOf(stages, figures) {
   if (typeof figures.bound === "string") return figures.bound;
   const rest = (stage) => stage.busy / Math.max(1, stage.workers ?? 1);
@@ -67,18 +67,18 @@ function ended(job, summary) {
     const parts = names.filter((name) => counts[name]).map((name) => `${counts[name].toLocaleString("en")} ${name}`);
     return parts.length ? ` (${parts.join(", ")})` : "";
   };
-  const films = `${plural(summary.inputs ?? 0, "film")}${of(summary, ["filtered", "failed"])}`;
+  const films = `${plural(summary.inputs ?? 0, "video")}${of(summary, ["filtered", "failed"])}`;
   return `${job}: ${summary.status ?? "done"}${summary.seconds !== undefined ? ` in ${seconds(summary.seconds)}` : ""}; ${films}; ${plural(made, "clip")}${of(clips, ["kept", "filtered", "failed"])}`;
 }
 
-/** A job that has come to no result, and why. */
+/** A job without a result, and why. */
 function stopped(job, figures, failure) {
   const after = `after ${seconds(figures.seconds)}, ${progress(figures)}`;
-  if (figures.status === "interrupted") return `${job}: interrupted ${after}; the same kinora run goes on with it`;
+  if (figures.status === "interrupted") return `${job}: interrupted ${after}; run kinora run again to resume it`;
   return failure ? `${job}: failed ${after}: ${failure}` : `${job}: ${figures.status === "failed" ? "failed" : "not finished yet"} ${after}`;
 }
 
-/** A line a stage that asks servers, and one of all if there are several. */
+/** One line per stage that uses servers, and a total if there are several. */
 function paid(usage) {
   const stages = Object.entries(usage), sum = (what) => stages.reduce((n, [, used]) => n + (used[what] ?? 0), 0);
   const line = (name, { requests = 0, prompt_tokens = 0, completion_tokens = 0, cost }) =>

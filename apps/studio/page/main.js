@@ -1,4 +1,4 @@
-// The page: which part does what, the keys, and what is asked of the studio when.
+// The page: connects its parts, handles the keys, and decides when to request what from the studio.
 import { get, Gone, post, Query } from "./api.js";
 import { acceptable, Detail } from "./detail.js";
 import { askReason, showKeys } from "./dialogs.js";
@@ -9,10 +9,10 @@ import { Live } from "./live.js";
 import { Sheet } from "./sheet.js";
 import { Timeline } from "./timeline.js";
 
-const kPoll = 2000; // milliseconds between looks at what others do
+const kPoll = 2000; // milliseconds between checks for changes by others
 const element = (id) => document.getElementById(id);
 const query = new Query();
-let asked = 0, shown = 0; // questions for the state
+let asked = 0, shown = 0; // sequence numbers of requests for the state
 let state = { version: 0, reasons: [], counts: { ends: {} }, films: { ends: {} } };
 
 function say(text, isError = false) {
@@ -38,7 +38,7 @@ const sheet = new Sheet(element("list"), element("space"), query, {
   chosen: () => element("detail").classList.add("open"),
 });
 
-/** After another query or order: the sheet, the counts and the histograms. A search may have to wait for its first answer. */
+/** After a change of query or order: reloads the sheet, the counts and the histograms. A search may wait for its first answer. */
 async function changeView(toFirst = false) {
   if (element("text").value.trim() !== query.text) element("text").value = query.text;
   filters.showCounts(state.counts, state.films);
@@ -52,14 +52,14 @@ async function changeView(toFirst = false) {
   }
 }
 
-/** How the clips were found: by meaning or by words, and why not by meaning where that was asked for. */
+/** How the clips were found: by meaning or by words, and why not by meaning if that was requested. */
 function foundBy({ by, why }) {
   if (by === "meaning") return ", nearest in meaning first";
   if (by === "pictures") return `, most like ${query.like.split("/").slice(1).join("/")} first`;
   return by === "words" && why ? `, by words: ${why}` : "";
 }
 
-/** How many of all are shown, clips and films apart. Copies that nobody asked for are in neither. */
+/** How many of all items are shown, clips and input videos apart. Hidden copies count in neither. */
 function summarise(total) {
   const isAll = query.copies || query.sets.end.size > 0 || query.sets.rule.size > 0;
   const sum = (counts) => Object.entries(counts.ends).reduce((n, [end, count]) => n + (end === "copy" && !isAll ? 0 : count), 0);
@@ -68,7 +68,7 @@ function summarise(total) {
   const unreadable = state.unreadable ? `; ${plural(state.unreadable, "line")} of items.jsonl cannot be read` : "";
   const mixed = films > 0 && films < all;
   const count = total === all ? "" : `${total.toLocaleString("en")} of `;
-  const whole = !mixed ? plural(all, films ? "film" : "clip") : `${plural(all, "item")}${total ? `: ${kinds(total, sheet.films)}` : ""}`;
+  const whole = !mixed ? plural(all, films ? "video" : "clip") : `${plural(all, "item")}${total ? `: ${kinds(total, sheet.films)}` : ""}`;
   element("summary").textContent = count + whole + foundBy(sheet.found) + unreadable + (state.wrong ? `; ${state.wrong}` : "");
   element("all").hidden = query.isEmpty();
   element("copies").hidden = !copies;
@@ -79,14 +79,14 @@ function summarise(total) {
 }
 
 function nothingFound() {
-  const what = query.text ? `Nothing is found for “${query.text}”` : "No clip is like that";
+  const what = query.text ? `Nothing found for “${query.text}”` : "No similar clip found";
   const narrowed = query.ranges.size || Object.values(query.sets).some((set) => set.size);
-  return query.text && narrowed ? `${what} among what the filters leave. Show all takes the search and the filters away.` : `${what}. Show all goes back to everything.`;
+  return query.text && narrowed ? `${what} with these filters. Show all clears the search and the filters.` : `${what}. Show all clears the search.`;
 }
 
 function waits() {
   if (state.live.some((job) => !job.done && job.figures && !job.figures.ended)) return "There are no clips yet. They appear here as the job stores them.";
-  return state.live.some((job) => job.done) ? "The job has ended without any clip or film." : "There are no clips yet. They appear here as a job stores them.";
+  return state.live.some((job) => job.done) ? "The job has ended without any clip or video." : "There are no clips yet. They appear here as a job stores them.";
 }
 
 function showState(now) {
@@ -107,7 +107,7 @@ function showState(now) {
   }
 }
 
-/** True if the state is another than before. A late answer is dropped when one of a later question has come. */
+/** True if the state has changed. Drops an answer that arrives after that of a later request. */
 async function askState() {
   const turn = ++asked, now = await get("/api/state");
   if (turn < shown) return false;
@@ -117,7 +117,7 @@ async function askState() {
   return isOther;
 }
 
-/** Takes over what other pages or a running job have changed since. */
+/** Applies the changes of other pages or of a running job. */
 async function look() {
   if (!(await askState())) return;
   sheet.renew();
@@ -126,10 +126,10 @@ async function look() {
   if (sheet.selectedId && !editor.isOpen()) await detail.show(sheet.selectedId);
 }
 
-/** While the studio does not answer, a bar says so. */
+/** Shows a bar while the studio does not answer. */
 function lost(error) {
   if (!(error instanceof Gone)) return failed(error);
-  element("lost").textContent = "The studio does not answer. What you see stays, and nothing can be saved; start it again with kinora studio.";
+  element("lost").textContent = "The studio does not answer. You can still browse what is loaded, but nothing can be saved; restart it with kinora studio.";
 }
 
 function poll() {
@@ -137,15 +137,15 @@ function poll() {
   setTimeout(() => (document.hidden ? Promise.resolve() : now()).catch(lost).finally(poll), kPoll);
 }
 
-/** The answer to an edit: shown at once where the clip is; the counts follow, for which no other edit waits. */
+/** The answer to an edit. The clip is updated at once; the counts follow, and no other edit waits for them. */
 function edited(clip, text) {
   sheet.update(clip);
   say(text);
   Promise.all([detail.set(clip), askState()]).catch(failed);
 }
 
-// A key acts on the clip that was selected when it was pressed, by the id in `sheet.chosen`, whatever the page still shows; edits
-// are sent in the order of their keys, and a late answer about another clip than the selected one is dropped.
+// A key acts on the clip that was selected when it was pressed, by the id in `sheet.chosen`, whatever the page still shows. Edits
+// are sent in the order of their keys. A late answer about a clip that is no longer selected is dropped.
 let turns = Promise.resolve();
 function inTurn(act) {
   turns = turns.then(act).catch((error) => {
@@ -172,12 +172,12 @@ function accept() {
   const { chosen } = sheet;
   return inTurn(async () => {
     const clip = await whole(await chosen);
-    if (!acceptable(clip)) return say(`Nothing of ${clip.key} is stored that could be packed`, true);
+    if (!acceptable(clip)) return say(`${clip.key} cannot be accepted: nothing of it is stored`, true);
     return change(clip.id, { keep: true, reason: "" }, ({ key }) => `Accepted: ${key}`);
   });
 }
 
-/** Its copies first, so that undo begins with the clip itself. */
+/** Rejects the copies first, so that undo begins with the clip itself. */
 async function reject() {
   const { chosen } = sheet;
   const answer = await askReason(sheet.selectedRow(), chosen.then(whole), state.reasons);
@@ -193,13 +193,13 @@ async function alike() {
   const clip = await sheet.chosen.then(whole).catch(failed);
   const before = { text: query.text, like: query.like, embedding: query.embedding };
   if (!clip?.embeddings) return;
-  if (!clip.embeddings.length) return say(`${clip.key} has no embedding of its pictures, so nothing can be like it`, true);
+  if (!clip.embeddings.length) return say(`${clip.key} has no image embedding, so similar clips cannot be found`, true);
   query.search({ like: clip.id, embedding: clip.embeddings.includes(detail.embedding) ? detail.embedding : clip.embeddings[0] });
   try {
     await changeView(true);
-    if (!editor.isOpen() && document.activeElement !== element("text")) closeDetail(); // a user who is typing by now is left alone
+    if (!editor.isOpen() && document.activeElement !== element("text")) closeDetail(); // does not interrupt a user who is typing
   } catch (error) {
-    if (error.name === "AbortError") return; // another search came after
+    if (error.name === "AbortError") return; // a later search replaced this one
     query.search(before);
     failed(error);
   }
@@ -208,7 +208,7 @@ async function alike() {
 /** The clip that the selected one is a copy of. */
 function original() {
   const row = sheet.selectedRow();
-  if (row && !row.copy_id) return say(`${row.key} is a copy of nothing`);
+  if (row && !row.copy_id) return say(`${row.key} is not a copy`);
   sheet.selectComing(sheet.chosen.then(whole).then((clip) => clip.copy_id || clip.id));
 }
 
@@ -231,8 +231,8 @@ function step(path, word) {
   const { chosen } = sheet;
   return inTurn(async () => {
     const clip = await post(path);
-    if (!clip.id) return say(`${word}: ${clip.key}, which is no longer there`);
-    if (sheet.chosen === chosen && sheet.selectedId !== clip.id && !editor.isOpen()) await sheet.choose(clip.id); // otherwise the user has selected another clip since
+    if (!clip.id) return say(`${word}: ${clip.key}, which no longer exists`);
+    if (sheet.chosen === chosen && sheet.selectedId !== clip.id && !editor.isOpen()) await sheet.choose(clip.id); // else the user has selected another clip since
     return edited(clip, `${word}: ${clip.key}`);
   });
 }
@@ -253,13 +253,13 @@ function neighbour(step) {
 }
 
 const move = (by) => sheet.select((sheet.selected < 0 ? -1 : sheet.selected) + by);
-// A key and what it does; true keeps what the browser would do.
+// Keys and their actions; an action returns true to keep the browser's own behaviour.
 const kActions = {
   j: () => move(1), k: () => move(-1), ArrowRight: () => move(1), ArrowLeft: () => move(-1),
   ArrowDown: () => move(sheet.columns), ArrowUp: () => sheet.select(Math.max(sheet.selected - sheet.columns, sheet.selected % sheet.columns)),
   PageDown: () => move(sheet.page()), PageUp: () => move(-sheet.page()), Home: () => sheet.select(0), End: () => sheet.select(sheet.total - 1),
   " ": () => detail.toggle(), ",": () => detail.step(-1), ".": () => detail.step(1), "[": () => neighbour(-1), "]": () => neighbour(1),
-  e: () => (element("detail").classList.add("open"), editor.open()), a: accept, x: reject, u: () => step("/api/undo", "Undone"), U: () => step("/api/redo", "Done again"),
+  e: () => (element("detail").classList.add("open"), editor.open()), a: accept, x: reject, u: () => step("/api/undo", "Undone"), U: () => step("/api/redo", "Redone"),
   m: alike, o: original, c: showCopies, w: () => byWords(), "/": () => element("text").focus(), "?": showKeys, f: () => openFilters(true),
   Enter: () => (element("detail").classList.add("open"), element("detail").focus()),
 };
@@ -295,7 +295,7 @@ element("text").addEventListener("input", () => {
   clearTimeout(searchNow.timer);
   searchNow.timer = setTimeout(searchNow, 150);
 });
-element("text").addEventListener("blur", searchNow); // the keys that follow are about what is found
+element("text").addEventListener("blur", searchNow); // so that the keys that follow act on the results
 element("how").addEventListener("click", () => byWords());
 element("copies").addEventListener("click", showCopies);
 element("all").addEventListener("click", () => {
@@ -320,13 +320,13 @@ element("close-filters").addEventListener("click", () => {
   toClips();
 });
 
-history.replaceState(null, "", "/"); // the token is a cookie now, and need not stand in the address
+history.replaceState(null, "", "/"); // the token is stored in a cookie, so it can leave the address
 get("/api/state")
   .then(async (now) => {
     showState(now);
     const [total] = await Promise.all([sheet.reload(), filters.showNumbers()]);
     summarise(total);
-    if (document.activeElement === document.body) toClips(); // keys may have opened the caption before the numbers came
+    if (document.activeElement === document.body) toClips(); // a key may have opened the caption before the numbers arrived
   })
   .catch(failed)
   .finally(poll);

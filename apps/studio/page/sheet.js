@@ -1,30 +1,30 @@
-// The contact sheet: a list of any length of which only the cells in sight exist.
+// The contact sheet: a list of any length; only the visible cells exist as elements.
 import { address, get } from "./api.js";
 import { decided, keyOf, make, markClass, number, outcome, seconds } from "./format.js";
 
-const kWindow = 100; // rows asked for at once
-const kWindows = 40; // kept
+const kWindow = 100; // rows per request
+const kWindows = 40; // windows kept
 const kNarrowest = 168, kGap = 8; // pixels: two columns on a telephone
-const kTail = 6; // letters of a name that are shown whatever is left out
+const kTail = 6; // last letters of a name, which are always shown
 const kText = 76; // height below the picture
-const kPictures = 400; // kept decoded
-const kFetches = 4; // at once: a browser has six connections
+const kPictures = 400; // decoded pictures kept
+const kFetches = 4; // concurrent requests: a browser has six connections
 
 export class Sheet {
   constructor(list, space, query, events) {
     Object.assign(this, { list, space, query, events });
     this.total = 0;
-    this.selected = -1; // place
-    this.selectedId = ""; // "" while it is on its way
-    this.chosen = null; // a promise of the selected clip, {id, key} at least; keys act on it
-    this.changes = 0; // of the selection and of the list: a place that was asked for before is another's by now
-    this.edits = 0; // of rows: those that were asked for before are asked for again
-    this.first = null; // {chosen, found}: the first clip of an answer that is on its way is selected
-    this.windows = new Map(); // place of window -> rows, or a promise of them
-    this.cells = new Map(); // place -> cell
+    this.selected = -1; // index
+    this.selectedId = ""; // "" while it is being loaded
+    this.chosen = null; // a promise of the selected clip, at least {id, key}; keys act on it
+    this.changes = 0; // counts changes of the selection and the list; an index requested earlier may refer to another clip
+    this.edits = 0; // counts changes of rows; rows requested earlier are requested again
+    this.first = null; // {chosen, found}: the first clip of the pending answer will be selected
+    this.windows = new Map(); // index of a window -> rows, or a promise of them
+    this.cells = new Map(); // index -> cell
     this.spare = [];
-    this.pictures = new Map(); // id -> {bitmap: an ImageBitmap, null where there is none, undefined until it is known; tag; round}
-    this.round = 0; // pictures of an earlier one are asked for again
+    this.pictures = new Map(); // id -> {bitmap: an ImageBitmap, null if there is none, undefined until known; tag; round}
+    this.round = 0; // pictures of an earlier round are requested again
     this.wanted = [];
     this.fetching = 0;
     list.addEventListener("scroll", () => this.schedule(), { passive: true });
@@ -35,8 +35,8 @@ export class Sheet {
     });
   }
 
-  /** Asks again for everything in sight; the selected clip stays selected if it is still there, unless the first is to be.
-   * The answer is thrown away, by an AbortError, when there is a newer question. */
+  /** Requests everything visible again. The selected clip stays selected if it still exists, unless the first is to be selected.
+   * Throws the answer away, by an AbortError, if there is a newer request. */
   async reload(toFirst = false) {
     this.asking?.abort();
     const { signal } = (this.asking = new AbortController());
@@ -51,19 +51,19 @@ export class Sheet {
       ]);
       signal.throwIfAborted();
     } while (edits !== this.edits);
-    if (this.first?.chosen !== this.chosen) this.first = null; // the user has gone elsewhere since
+    if (this.first?.chosen !== this.chosen) this.first = null; // the user has selected another clip since
     const isElsewhere = !this.first && this.selectedId !== id;
     if (isElsewhere) place = first.rows.findIndex((row) => row.id === this.selectedId);
     ++this.changes;
     this.found = { by: first.by, why: first.why };
-    this.films = first.films; // of all that are found
+    this.films = first.films; // number of videos found
     if (this.first) this.list.scrollTop = 0;
     this.windows.clear();
     this.windows.set(0, first.rows);
     this.total = first.total;
     this.selected = place;
     this.layout();
-    const best = Math.max(0, first.rows.findIndex((row) => !row.is_film)); // a clip, if there is one
+    const best = Math.max(0, first.rows.findIndex((row) => !row.is_film)); // prefers a clip to an input video
     if (this.first) this.first.found(first.rows[best]?.id);
     else if (!this.chosen && this.total) this.select(best);
     else if (isElsewhere && place < 0 && this.selectedId) this.choose(this.selectedId, this.chosen).catch(this.events.failed);
@@ -71,7 +71,7 @@ export class Sheet {
     return this.total;
   }
 
-  /** Selects the first clip of the next answer, or where there is none what was selected. */
+  /** Selects the first clip of the next answer; if the answer is empty, the selection stays. */
   expectFirst() {
     const before = this.first?.before ?? this.selectedId;
     this.first?.found(before);
@@ -102,7 +102,7 @@ export class Sheet {
     });
   }
 
-  /** Places in sight, with a row more on both sides. */
+  /** Visible indices, with an extra row on both sides. */
   inSight() {
     const top = Math.floor(this.list.scrollTop / this.rowHeight) - 1;
     const rows = Math.ceil(this.list.clientHeight / this.rowHeight) + 3;
@@ -129,7 +129,7 @@ export class Sheet {
     }
     this.mark();
     clearTimeout(this.settled);
-    this.settled = setTimeout(() => this.wantPictures(), 60); // not for cells that only pass by
+    this.settled = setTimeout(() => this.wantPictures(), 60); // skips cells that are only scrolled past
   }
 
   makeCell() {
@@ -170,7 +170,7 @@ export class Sheet {
     cell.setAttribute("aria-setsize", this.total);
   }
 
-  /** row: null while it is on its way. */
+  /** row: null while it is being loaded. */
   fill(cell, row) {
     cell.row = row;
     cell.className = `cell ${row ? `${row.end} ${row.decision}` : ""}`;
@@ -183,7 +183,7 @@ export class Sheet {
     cell.near.textContent = row ? near(row) : "";
     cell.caption.textContent = row ? row.caption : "";
     cell.scores.textContent = row ? [row.place, scoresOf(row)].filter(Boolean).join(" · ") : "";
-    cell.setAttribute("aria-label", row ? `${row.key}, ${row.place ? `of ${row.place}, ` : ""}${row.is_film ? "film, " : ""}${outcome(row)}, ${near(row) ? `similarity ${near(row)}, ` : ""}${seconds(row.duration_s)}. ${row.caption}` : "loading");
+    cell.setAttribute("aria-label", row ? `${row.key}, ${row.place ? `of ${row.place}, ` : ""}${row.is_film ? "video, " : ""}${outcome(row)}, ${near(row) ? `similarity ${near(row)}, ` : ""}${seconds(row.duration_s)}. ${row.caption}` : "loading");
     const bitmap = row && this.pictures.get(row.id)?.bitmap;
     if (bitmap) this.draw(cell, bitmap);
     else this.blank(cell, row && (bitmap === null || row.end === "failed") ? row.reason || "no picture" : "");
@@ -207,7 +207,7 @@ export class Sheet {
     cell.shown = "";
   }
 
-  /** The row at a place, or null; asks for its window if need be. */
+  /** The row at an index, or null; requests its window if necessary. */
   row(place) {
     const at = Math.floor(place / kWindow);
     const rows = this.windows.get(at);
@@ -221,7 +221,7 @@ export class Sheet {
     this.windows.set(at, asked);
     asked.then(
       (answer) => {
-        if (this.windows.get(at) !== asked) return; // the query is another by now
+        if (this.windows.get(at) !== asked) return; // the query has changed since
         this.windows.set(at, answer.rows);
         for (const known of this.windows.keys()) if (this.windows.size > kWindows && known !== at && known !== 0) this.windows.delete(known);
         this.schedule();
@@ -238,7 +238,7 @@ export class Sheet {
     while (this.fetching < kFetches && this.wanted.length) this.fetchPicture(this.wanted.shift());
   }
 
-  /** Clips may have other footage by now: what is shown stays until its picture has come again. */
+  /** Clips may have new footage: each picture stays visible until its replacement has arrived. */
   renew() {
     ++this.round;
   }
@@ -248,12 +248,12 @@ export class Sheet {
     const known = this.pictures.get(id);
     this.pictures.set(id, { ...known, round: this.round });
     try {
-      const response = await fetch(address("/picture", id), { cache: "no-cache" }); // asks whether it is still the same
+      const response = await fetch(address("/picture", id), { cache: "no-cache" }); // revalidates it
       const tag = response.headers.get("ETag");
       if (response.ok && known?.bitmap && known.tag === tag) this.keep(id, known.bitmap, tag);
-      else this.keep(id, response.ok ? await createImageBitmap(await response.blob()) : null, tag); // of an animation, its first frame
+      else this.keep(id, response.ok ? await createImageBitmap(await response.blob()) : null, tag); // for an animation, its first frame
     } catch {
-      if (known) this.pictures.set(id, known); // asked for again when it comes into sight
+      if (known) this.pictures.set(id, known); // requested again when it becomes visible
       else this.pictures.delete(id);
     }
     --this.fetching;
@@ -263,7 +263,7 @@ export class Sheet {
   keep(id, bitmap, tag) {
     const old = this.pictures.get(id)?.bitmap;
     this.pictures.delete(id);
-    this.pictures.set(id, { bitmap, tag, round: this.round }); // the youngest
+    this.pictures.set(id, { bitmap, tag, round: this.round }); // now the most recent
     if (old === bitmap) return;
     old?.close();
     for (const [other, picture] of this.pictures) {
@@ -284,16 +284,16 @@ export class Sheet {
     else this.list.removeAttribute("aria-activedescendant");
   }
 
-  /** Selects the clip at a place, whose row may still be on its way. */
+  /** Selects the clip at an index; its row may still be loading. */
   select(place) {
     if (!this.total) return;
     this.bring(Math.min(Math.max(place, 0), this.total - 1));
     const row = this.row(this.selected);
     if (row) this.chose(row);
-    else this.expect(this.rowOf(this.selected), ({ id }) => this.choose(id, this.chosen).catch(this.events.failed)); // the list may be another by then
+    else this.expect(this.rowOf(this.selected), ({ id }) => this.choose(id, this.chosen).catch(this.events.failed)); // the list may have changed by then
   }
 
-  /** Selects by id; a clip that the filters hide is only looked at. expected: the promise of it that is chosen already. */
+  /** Selects by id; a clip hidden by the filters only opens in the detail view. expected: the promise of it, if already chosen. */
   async choose(id, expected = undefined) {
     const known = this.find(id);
     if (known) {
@@ -308,12 +308,12 @@ export class Sheet {
     if (place >= 0 && changes === this.changes) this.bring(place);
   }
 
-  /** Selects the clip whose id is on its way. */
+  /** Selects the clip whose id is still being loaded. */
   selectComing(id) {
     this.expect(id.then((id) => this.find(id)?.row ?? { id, key: keyOf(id) }), ({ id }) => this.choose(id, this.chosen).catch(this.events.failed));
   }
 
-  /** Selects the clip that the promise `coming` will give; if it fails, the selection is the one of before. */
+  /** Selects the clip that the promise `coming` gives; if it fails, the earlier selection returns. */
   expect(coming, arrived) {
     const before = this.selectedId;
     this.chose(null, coming);
@@ -334,7 +334,7 @@ export class Sheet {
     this.events.selected(row, isExpected);
   }
 
-  /** The row of the selected clip, if it is there. */
+  /** The row of the selected clip, if it is loaded. */
   selectedRow() {
     return this.selectedId ? this.find(this.selectedId)?.row : undefined;
   }
@@ -347,7 +347,7 @@ export class Sheet {
     return undefined;
   }
 
-  /** Marks the place and brings it into sight. */
+  /** Marks the index and scrolls it into view. */
   bring(place) {
     this.selected = place;
     const top = Math.floor(this.selected / this.columns) * this.rowHeight;
@@ -359,11 +359,11 @@ export class Sheet {
   async rowOf(place) {
     const answer = await this.windows.get(Math.floor(place / kWindow));
     const row = (answer.rows ?? answer)[place % kWindow];
-    if (!row) throw new Error("That clip is no longer there");
+    if (!row) throw new Error("That clip no longer exists");
     return row;
   }
 
-  /** A clip has changed: its row too, without asking for all. Rows that are on their way may be older, and are asked for again. */
+  /** Updates the row of a changed clip without requesting all rows. Rows being loaded may be older and are requested again. */
   update(row) {
     ++this.edits;
     for (const [at, rows] of this.windows) {
@@ -384,10 +384,10 @@ export class Sheet {
 
 const near = (row) => (Number.isFinite(row.similarity) ? row.similarity.toFixed(3) : "");
 
-/** "film failed", "copy", "accepted"; nothing of a clip that was kept. */
+/** "video failed", "copy", "accepted"; "" for a kept clip. */
 function markOf(row) {
   const mark = decided(row) || (row.end === "kept" ? "" : row.end);
-  return row.is_film ? `film ${mark}`.trim() : mark;
+  return row.is_film ? `video ${mark}`.trim() : mark;
 }
 
 function scoresOf(row) {

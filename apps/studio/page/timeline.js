@@ -1,15 +1,15 @@
-// The shots of the selected clip's film, to scale; a shot leads to its clip.
+// The shots of the selected clip's video, to scale; selecting a shot selects its clip.
 import { get } from "./api.js";
 import { make, seconds } from "./format.js";
 
-const kNarrowest = 5; // pixels a shot
+const kNarrowest = 5; // pixels per shot
 
 export class Timeline {
-  /** choose(id), go(step): to the next shot, or the one before. */
+  /** choose(id); go(step): to the next or previous shot. */
   constructor(choose, go) {
     this.choose = choose;
     this.go = go;
-    this.element = make("div", { class: "strip", role: "listbox", tabIndex: 0, "aria-label": "Shots of the film", "aria-orientation": "horizontal", onkeydown: (event) => this.key(event) });
+    this.element = make("div", { class: "strip", role: "listbox", tabIndex: 0, "aria-label": "Shots of the video", "aria-orientation": "horizontal", onkeydown: (event) => this.key(event) });
     this.element.addEventListener("click", (event) => {
       const shot = this.shots?.[event.target.closest(".shot")?.index];
       if (shot) this.open(shot);
@@ -17,13 +17,13 @@ export class Timeline {
     this.film = "";
   }
 
-  /** version: of the studio's state; the same film at the same version is there already. */
+  /** version: of the studio's state; the same video at the same version is not loaded again. */
   async show(id, film, version) {
     const stamp = `${film} ${version}`;
     if (this.stamp !== stamp) {
       const turn = (this.turn = Symbol());
       const data = await get("/api/shots", { id });
-      if (turn !== this.turn) return data.shots.length; // a later question has been asked
+      if (turn !== this.turn) return data.shots.length; // a later request has replaced this one
       this.stamp = stamp;
       this.draw(data);
     }
@@ -32,7 +32,7 @@ export class Timeline {
     return this.shots.length;
   }
 
-  /** The first clip of the next shot that has one, or of the one before; where there is none, the clip itself. */
+  /** The first clip of the next or previous shot that has one; if there is none, the clip itself. */
   async beside(id, step) {
     const has = (shot) => shot.clips.some((clip) => clip.id === id);
     const shots = id === this.marked || this.shots?.some(has) ? this.shots : (await get("/api/shots", { id })).shots;

@@ -1,4 +1,4 @@
-// stage/faulty: does to its process what a decoder may do to it. For tests.
+// stage/faulty: fails its process in the ways a decoder may. For tests.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -30,27 +30,27 @@ class Faulty final : public kinora::Stage {
     bool holds = false, isolated = true, keeps = false, counts = false;
   };
   static void describe(kinora::Describe<Options>& d) {
-    d.name("faulty").help("Fails at the samples whose key has a word in it, in one of many ways; for tests");
-    d.option("how", &Options::how).choices({"none", "crash", "abort", "exit", "hang", "poll", "allocate", "share", "error", "stop", "noise", "draw", "child", "kill", "close", "heavy"}).help("child: a process that it starts takes memory, 600 MiB; heavy: takes 200 MiB and keeps them; noise: asks for some of no shape; draw: puts three numbers of it into field drawn");
+    d.name("faulty").help("Fails at samples whose key contains a word, in one of many ways; for tests");
+    d.option("how", &Options::how).choices({"none", "crash", "abort", "exit", "hang", "poll", "allocate", "share", "error", "stop", "noise", "draw", "child", "kill", "close", "heavy"}).help("child: starts a process that takes 600 MiB of memory; heavy: takes 200 MiB and keeps them; noise: requests noise without a shape; draw: stores three numbers of noise in field drawn");
     d.option("when", &Options::when).help("word in the key");
-    d.option("where", &Options::where).choices({"process", "late", "batch", "constructor", "resources", "finish", "end", "number"}).help("late: when the sample has gone on; batch: at what it kept back, when that ends; finish: when half of that is told; end: when all is told; number: resources() gives none");
-    d.option("once", &Options::once).path().help("a file: it fails only while this is not there, and makes it");
-    d.option("clips", &Options::clips).range(0, 1000).help("samples that it makes of each, half of them before it fails");
+    d.option("where", &Options::where).choices({"process", "late", "batch", "constructor", "resources", "finish", "end", "number"}).help("late: after the sample was emitted; batch: when the kept samples are emitted; finish: after half of them are emitted; end: after all are emitted; number: resources() returns NaN");
+    d.option("once", &Options::once).path().help("a file: fails only while it does not exist, and creates it");
+    d.option("clips", &Options::clips).range(0, 1000).help("samples made from each input, half of them before the failure");
     d.option("milliseconds", &Options::milliseconds).range(0, 100000).help("time that each sample takes");
     d.option("holds", &Options::holds).help("keeps samples back until finish()");
-    d.option("batch", &Options::batch).range(0, 1000).help("samples that it keeps back until there are so many");
-    d.option("ordered", &Options::ordered).range(0, 2).help("what resources() says");
-    d.option("says", &Options::says).range(0, 1000).help("lines that it writes to stderr before it fails");
-    d.option("mutters", &Options::mutters).help("words that it writes to stderr with each sample, without an end of line");
-    d.option("prints", &Options::prints).range(0, 1000).help("lines that it prints to stdout before it fails, with a byte that is no UTF-8");
-    d.option("sets", &Options::sets).range(0, 1 << 30).help("bytes of the field shots.json that it sets of its input");
-    d.option("counts", &Options::counts).help("writes into field count how many samples it has seen, state over all of them, and no pid");
-    d.option("keeps", &Options::keeps).help("does not hand its input on");
-    d.option("starts", &Options::starts).path().help("a file for the ids of two processes that it starts before it fails, which sleep");
-    d.option("called", &Options::called).help("what it calls all samples that it makes");
-    d.option("isolated", &Options::isolated).help("says that it wants a process of its own");
+    d.option("batch", &Options::batch).range(0, 1000).help("number of samples to keep back before they are emitted");
+    d.option("ordered", &Options::ordered).range(0, 2).help("value of `ordered` in resources()");
+    d.option("says", &Options::says).range(0, 1000).help("lines written to stderr before the failure");
+    d.option("mutters", &Options::mutters).help("words written to stderr with each sample, without a newline");
+    d.option("prints", &Options::prints).range(0, 1000).help("lines printed to stdout before the failure, with an invalid UTF-8 byte");
+    d.option("sets", &Options::sets).range(0, 1 << 30).help("bytes of the field shots.json set in the input");
+    d.option("counts", &Options::counts).help("writes the number of samples seen into field count, state over all samples, and no pid");
+    d.option("keeps", &Options::keeps).help("does not emit its input");
+    d.option("starts", &Options::starts).path().help("file for the ids of two sleeping processes started before the failure");
+    d.option("called", &Options::called).help("key of all samples that it makes");
+    d.option("isolated", &Options::isolated).help("declares that it needs a process of its own");
     d.option("tells", &Options::tells).help("environment variable whose value goes into field told");
-    d.option("key_env", &Options::key_env).help("environment variable that the stage says it needs");
+    d.option("key_env", &Options::key_env).help("environment variable that the stage declares as needed");
   }
   explicit Faulty(const Options& o) : options_(o) {
     if (o.where == "constructor") fail_to_begin();
@@ -58,7 +58,7 @@ class Faulty final : public kinora::Stage {
 
   void process(Sample in, const Emit& emit, const kinora::Run& run) override {
     std::fputs(options_.mutters.c_str(), stderr);
-    in.set("seen", "yes");  // stays with it when it fails or goes no further
+    in.set("seen", "yes");  // kept if the input fails or is not emitted
     if (options_.counts) in.set("count", std::to_string(++seen_));
     if (options_.sets > 0) in.set("shots.json", std::string(static_cast<size_t>(options_.sets), '7'));
     for (int64_t i = 0; i < options_.milliseconds; ++i) {
@@ -112,7 +112,7 @@ class Faulty final : public kinora::Stage {
     if (options_.how == "error") throw kinora::Error(KINORA_FAILED, "the model is broken");
     ::raise(options_.how == "kill" ? SIGKILL : SIGSEGV);
   }
-  // One is another program, one has all that this process has, its sockets too.
+  // One is another program, the other inherits everything of this process, including its sockets.
   void start_processes() const {
     std::ofstream ids(options_.starts, std::ios::app);
     for (const bool other : {false, true}) {
@@ -155,7 +155,7 @@ class Faulty final : public kinora::Stage {
     for (int64_t i = 0; i < options_.says; ++i) std::fprintf(stderr, "line %d of stderr\n", static_cast<int>(i));
     for (int64_t i = 0; i < options_.prints; ++i) std::printf("line %d of stdout \xff\n", static_cast<int>(i));
     if (options_.how == "crash") ::raise(SIGSEGV);
-    if (options_.how == "close") ::shutdown(3, SHUT_RDWR);  // what another library has at this number, it thinks
+    if (options_.how == "close") ::shutdown(3, SHUT_RDWR);  // as if another library owned this descriptor
     if (options_.how == "kill") ::raise(SIGKILL);
     if (options_.how == "abort") std::abort();
     if (options_.how == "exit") ::_exit(3);

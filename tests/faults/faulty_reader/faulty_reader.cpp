@@ -1,4 +1,4 @@
-// stage/video.read in the decoder's place: grey frames of any sample, and the end of its process at one with "bad" in its
+// Replaces stage/video.read: emits grey frames for any sample, and kills its process at one with "bad" in its
 // key. For tests.
 #include <csignal>
 
@@ -13,12 +13,12 @@ class FaultyReader final : public kinora::Stage {
     int64_t height = 16, width = 16, stride = 1, memory = 0;
   };
   static void describe(kinora::Describe<Options>& d) {
-    d.name("video.read").help("Makes grey frames of any sample, and ends its process at a bad one; for tests");
-    d.option("height", &Options::height).range(1, 1024).help("of the frames");
-    d.option("width", &Options::width).range(1, 1024).help("of the frames");
+    d.name("video.read").help("Makes grey frames for any sample, and ends its process at a bad one; for tests");
+    d.option("height", &Options::height).range(1, 1024).help("height of the frames");
+    d.option("width", &Options::width).range(1, 1024).help("width of the frames");
     d.option("stride", &Options::stride).range(1, 1000).help("every n-th of 32 frames");
-    d.option("memory", &Options::memory).at_least(0).help("is not looked at");
-    d.output("frames", "[T, H, W, 3]", "uint8", "beside the sample");
+    d.option("memory", &Options::memory).at_least(0).help("ignored");
+    d.output("frames", "[T, H, W, 3]", "uint8", "a tensor of the sample");
   }
   explicit FaultyReader(const Options& o) : options_(o) {}
   kinora_resources resources() const override {

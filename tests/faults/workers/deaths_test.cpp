@@ -1,4 +1,4 @@
-// What a stage does to its process costs one sample.
+// A stage that damages its process costs one sample.
 #include <filesystem>
 #include <map>
 #include <set>
@@ -82,7 +82,7 @@ TEST(Workers, ASlowSampleThatLivesIsLetBe) {
   EXPECT_EQ(job.run().ends.at("a"), "kept");
 }
 
-// MiB. A process under the address sanitizer holds more than the smaller one at its start.
+// MiB. A process under the address sanitizer needs more than the smaller value from the start.
 #ifdef __SANITIZE_ADDRESS__
 constexpr uint64_t kMemory = 1024;
 #else
@@ -102,7 +102,7 @@ TEST(Workers, MemoryWithoutEndEndsAtItsLimit) {
   EXPECT_EQ(ran.ends.at("c"), "kept");
 }
 
-// Neither holds more than it may, both together do: who is at work ends, who waits is let be.
+// Each process stays within its own limit, both together exceed theirs: the working one is killed, the waiting one is kept.
 TEST(Workers, OfProcessesThatHoldTooMuchTogetherTheLargestAtWorkEnds) {
   runtime();
   const auto heavy = [](Worker& worker) {
@@ -147,7 +147,7 @@ TEST(Workers, GiveTheSameAsThreads) {
     EXPECT_FALSE(b.pids.contains(std::to_string(::getpid())));
     EXPECT_EQ(a.ends, b.ends);
     EXPECT_TRUE(a.fields == b.fields) << "bytes of fields or tensors differ";
-    EXPECT_EQ(b.fields.at("bad.seen"), "yes") << "what a stage sets of an input that it does not hand on";
+    EXPECT_EQ(b.fields.at("bad.seen"), "yes") << "a field that a stage sets on an input that it does not emit";
     EXPECT_EQ(b.fields.at("a.mp4").size(), 300001u);
     EXPECT_EQ(b.fields.at("a.frames").size(), 72000u + 3);
   }
@@ -161,7 +161,7 @@ TEST(Workers, WhatAProcessKeptBackFailsWithIt) {
   const Ran ran = job.run();
   EXPECT_EQ(ran.error, "");
   EXPECT_EQ(ran.ends.at("bad"), "killed by signal 11 (SIGSEGV) in fault");
-  // Its own process, or that of the bad one.
+  // In the same process as the bad one, or in another.
   EXPECT_TRUE(ran.ends.at("a") == "kept" ||
               ran.ends.at("a") == "kept back by a process that was killed by signal 11 (SIGSEGV) in fault")
       << ran.ends.at("a");
@@ -173,7 +173,7 @@ std::map<std::string, std::string> all_kept(const std::vector<std::string>& keys
   return out;
 }
 
-// The whole batch is in the process that dies; each goes on alone, with all its bytes, and nothing is told
+// The whole batch is in the process that dies. Each sample is then processed alone, with all its bytes, and no outcome is reported
 // twice.
 TEST(Workers, OfABatchOnlyTheSampleFailsThatKillsItsProcess) {
   for (const auto& [retries, reason] : {std::pair{0, "killed by signal 11 (SIGSEGV) in fault"},
@@ -195,7 +195,7 @@ TEST(Workers, OfABatchOnlyTheSampleFailsThatKillsItsProcess) {
     }
 }
 
-// An ordered stage says whether it keeps more than what it holds.
+// An ordered stage declares whether it has more state than the samples it keeps.
 TEST(Workers, AnOrderedBatchIsBegunAnewAndOtherStateIsNot) {
   for (const int ordered : {1, 2}) {
     Job job;
@@ -241,7 +241,7 @@ TEST(Workers, AKilledProcessIsSaidToBe) {
             "killed by signal 9 (SIGKILL, perhaps by the system for lack of memory) in fault");
 }
 
-// A film of hours: longer than what is small, and in no place but this.
+// As long as for a video of hours: larger than a message, and stored only here.
 TEST(Workers, ALongFieldOfAnInputThatIsNotHandedOnReachesItsEnd) {
   for (const char* isolate : {"none", "fault"})
     for (const json& stage :
@@ -260,7 +260,7 @@ TEST(Workers, ALongFieldOfAnInputThatIsNotHandedOnReachesItsEnd) {
     }
 }
 
-// Three of six are told when finish() fails: it costs the others, and no run.
+// Three of six outcomes are reported when finish() fails: the other three samples fail, and the run continues.
 TEST(Workers, AnErrorInFinishCostsWhatWasStillKeptBack) {
   for (const char* isolate : {"none", "fault"})
     for (const int ordered : {0, 1, 2}) {
@@ -278,11 +278,11 @@ TEST(Workers, AnErrorInFinishCostsWhatWasStillKeptBack) {
       }
       EXPECT_EQ(ran.ends.size(), 6u);
       EXPECT_TRUE(kept == 3 || (ordered == 0 && kept == 2))
-          << kept << ": one instance keeps all, or two have a share each";
+          << kept << ": one instance keeps all, or two instances share them";
     }
 }
 
-// A key that no server takes: the run ends, and no sample is told to have failed of it.
+// A key that no server accepts: the run ends, and no sample is reported as failed.
 TEST(Workers, AStageThatCanDoNoSampleEndsTheRun) {
   for (const char* isolate : {"none", "fault"})
     for (const char* where : {"process", "finish"}) {
@@ -296,7 +296,7 @@ TEST(Workers, AStageThatCanDoNoSampleEndsTheRun) {
     }
 }
 
-// What had no more samples to tell of it has lost nobody knows what: an error and a death end the run alike.
+// An instance without pending samples may lose unknown state, so an error and a death both end the run.
 TEST(Workers, WhoDiesInFinishWithNothingKeptBackEndsTheRun) {
   const std::map<std::string, std::string> reasons{{"crash", "killed by signal 11 (SIGSEGV) in finish()"},
                                                    {"hang", "killed after 0.5 s without a sign of life (item_timeout) in finish()"},
@@ -310,7 +310,7 @@ TEST(Workers, WhoDiesInFinishWithNothingKeptBackEndsTheRun) {
     }
 }
 
-// It was handed on: its process may die over it as often as it likes.
+// The sample was emitted: its process may die over it any number of times.
 TEST(Workers, ADeathOverWhatHasGoneOnIsNoSecondEnd) {
   for (const char* how : {"crash", "error"}) {
     Job job;
@@ -378,7 +378,7 @@ TEST(Workers, WhatTheyHeldIsCountedAnewForEachJob) {
   EXPECT_EQ(most_held_by_a_worker(), 0u);
 }
 
-// There is no tensor to be had here, but the function is: it was a null pointer in a process.
+// This test has no noise tensor, but the function must exist: in a process it was a null pointer.
 TEST(Workers, NoiseThatCannotBeGivenCostsOneSample) {
   for (const auto& [isolate, reason] : {std::pair{"none", "noise 'k': this run has none to give"},
                                         {"fault", "noise: the key, `like` or `out` is null"}}) {
@@ -391,8 +391,8 @@ TEST(Workers, NoiseThatCannotBeGivenCostsOneSample) {
   }
 }
 
-// What it was given does not count as its own: 30 MiB come, as many of its own go back, and the limit lets no
-// 60 pass.
+// Memory that a process receives does not count as its own: 30 MiB come in, 30 MiB of its own go out, and the limit is
+// below 60.
 TEST(Workers, WhatItIsGivenIsNotItsOwn) {
   Job job;
   job.keys = {"a", "b", "c"};

@@ -113,7 +113,7 @@ std::string logged(const std::function<void()>& run) {
   const Scratch file("kinora-heard-");
   runtime();
   {
-    const auto log = or_throw(LogFile::open(file.name()));  // the last line of it is there when it is closed
+    const auto log = or_throw(LogFile::open(file.name()));  // closing it writes its last line
     EXPECT_TRUE(set_log_level("info"));
     run();
     EXPECT_TRUE(set_log_level("error"));

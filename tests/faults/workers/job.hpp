@@ -18,22 +18,22 @@ namespace kinora::core {
 Runtime& runtime();
 
 struct Ran {
-  std::map<std::string, std::string> ends;  // key: "kept", or how it ended
-  std::map<std::string, int> times;         // that it was told
-  std::set<std::string> pids;               // of the processes that let samples pass
+  std::map<std::string, std::string> ends;  // key: "kept", or the outcome
+  std::map<std::string, int> times;         // number of reported outcomes
+  std::set<std::string> pids;               // of the processes that emitted samples
   std::map<std::string, std::string> fields;
-  std::set<std::string> environments;  // those processes started with
+  std::set<std::string> environments;  // environments of those processes
   std::set<std::string> rights;        // the line NoNewPrivs of their status
   std::string error;
   double seconds = 0;
 };
 
-// Inputs of these keys, each with a small, an empty and a large field and a tensor.
+// Inputs with these keys, each with a small, an empty and a large field and a tensor.
 class Job {
  public:
   json engine = json::object(), stage = json::object();
   std::vector<std::string> keys{"a", "b", "bad", "c"};
-  size_t media = 300000;  // bytes of field mp4, and a few more
+  size_t media = 300000;  // bytes of field mp4, plus a few
   std::string url;
   std::atomic<bool> cancel{false};
 
@@ -46,7 +46,7 @@ class Job {
   Ran ran_;
 };
 
-// A file in a folder of its own, gone when the object dies.
+// A file in a separate folder, removed with the object.
 class Scratch {
  public:
   explicit Scratch(const char* name);
@@ -58,10 +58,10 @@ class Scratch {
   std::filesystem::path path_;
 };
 
-// The log while `run` is under way.
+// The log written during `run`.
 std::string logged(const std::function<void()>& run);
 
-// How often words are in a text.
+// Number of occurrences of `words` in a text.
 int times(const std::string& text, const std::string& words);
 
 }  // namespace kinora::core

@@ -1,4 +1,4 @@
-// Constructors of stages run in processes too: what one does there ends the run, in time and with its reason.
+// Constructors of stages also run in processes: a failure there ends the run, in time and with its reason.
 #include <string>
 
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ TEST(Workers, AConstructorThatHangsEndsAtTheLimit) {
   }
 }
 
-// As by a system that is short of memory: tried again, and neither the plugin nor the options are to blame.
+// A kill as by a system short of memory: it is retried, and neither the plugin nor the options are blamed.
 TEST(Workers, OnlyAKilledConstructorIsTriedAgain) {
   const auto run = [](const json& stage, Ran& ran) {
     return logged([&] {

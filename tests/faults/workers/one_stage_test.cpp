@@ -1,5 +1,5 @@
-// A stage that reads media of strangers outside a pipeline: what it does to its process costs the sample at
-// hand there too.
+// A stage that reads untrusted media outside a pipeline: there too, damage to its process costs the current
+// sample.
 #include "core/run/one_stage.hpp"
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// What the process that uses a worker tells it.
+// Messages from the owner of a worker to the worker.
 #include <string>
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace kinora::core {
 namespace {
 
-// How `emit` ends, and what was emitted.
+// The result of `emit`, and the emitted sample.
 struct Sink {
   std::string error, key;
   static int32_t emit(void* self, kinora_sample* sample) {

@@ -1,4 +1,4 @@
-// Samples on their way between processes.
+// Samples sent between processes.
 #include "core/workers/sample_message.hpp"
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A film's frames, 40 MiB: on disk once, however often they go from process to process.
+// A video's frames, 40 MiB: on disk once, however often they are sent.
 TEST(SampleMessage, WhatIsLargeGoesInAFileAndOnInTheSame) {
   runtime();
   const size_t size = 40 << 20;
@@ -56,7 +56,7 @@ TEST(SampleMessage, WhatIsLargeGoesInAFileAndOnInTheSame) {
   EXPECT_TRUE(std::get<2>(piece_of_the_only(little)).starts_with("/memfd:"));
 }
 
-// What a stage has put into a file itself is sent as it lies there.
+// A file written by a stage is sent unchanged.
 TEST(SampleMessage, AFileThatAStageHasMappedIsNotCopied) {
   runtime();
   const size_t size = 33 << 20;
@@ -86,7 +86,7 @@ TEST(SampleMessage, AFileThatAStageHasMappedIsNotCopied) {
   ::munmap(data, size);
 }
 
-// A worker is not trusted: what it sends is looked at before it is believed.
+// A worker is not trusted: its messages are checked before use.
 TEST(SampleMessage, RefusesWhatDoesNotHoldWhatItSays) {
   runtime();
   Message message;
@@ -133,7 +133,7 @@ TEST(SampleMessage, RefusesWhatDoesNotHoldWhatItSays) {
         << member << value;
 }
 
-// Its parser would call itself once for every level.
+// The parser would recurse once per level.
 TEST(Channel, RefusesAHeadThatIsNestedWithoutEnd) {
   for (const uint32_t depth : {1u, 10u, 60000u}) {
     auto [ours, theirs] = socket_pair();

@@ -1,4 +1,4 @@
-// What a stage's process inherits, starts and prints.
+// The environment, children and output of a stage's process.
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -12,7 +12,7 @@
 namespace kinora::core {
 namespace {
 
-// Gone, or dead and not waited for by whoever has it now.
+// True if the process is gone, or dead but not reaped by its parent.
 bool is_gone(const std::string& pid) {
   std::ifstream in("/proc/" + pid + "/stat");
   const std::string text{std::istreambuf_iterator<char>(in), {}};
@@ -35,7 +35,7 @@ TEST(Workers, WhatAStageHasStartedEndsWithItsProcess) {
     const Ran ran = job.run();
     EXPECT_EQ(ran.ends.at("c"), "kept");
     EXPECT_EQ(ran.ends.at("bad"), reason)
-        << "a process that holds the socket of a dead one is not waited for";
+        << "must not wait for a process that holds a dead one's socket";
     std::istringstream words(ids.text());
     int n = 0;
     for (std::string pid; words >> pid; ++n) {
@@ -108,7 +108,7 @@ TEST(Workers, InheritNoSecretsThatTheyHaveNoUseFor) {
   for (const char* wanted : {"PATH=", "KINORA_FAULTY_SETTING=heard1", "FAULTY_KEY=heard2"})
     EXPECT_NE(seen.find(wanted), std::string::npos) << wanted;
   EXPECT_EQ(seen.find("hush"), std::string::npos) << seen.substr(seen.find("hush"), 5);
-  // What may be lent later has its place already: setenv() then moves nothing that another thread reads.
+  // Variables that may be lent later are set already, so setenv() moves no memory that another thread reads.
   for (const std::string name : {"AWS_SECRET_ACCESS_KEY=", "https_proxy="})
     EXPECT_NE(seen.find(name + '\0'), std::string::npos) << name;
   EXPECT_EQ(ran.rights, std::set<std::string>{"NoNewPrivs:\t1"});
